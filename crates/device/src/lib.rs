@@ -1,0 +1,1 @@
+//! The NVMe controller as a state machine

@@ -1,0 +1,1 @@
+//! NVMe over Fabrics without sockets

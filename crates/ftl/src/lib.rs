@@ -1,0 +1,1 @@
+//! Mapping, write buffer, placement, garbage collection, recovery

@@ -1,0 +1,1 @@
+//! A typed NVMe host over any connection

@@ -1,0 +1,1 @@
+//! Studies and comparisons with real databases

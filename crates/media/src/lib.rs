@@ -1,0 +1,1 @@
+//! NAND, DRAM and persistent memory: rules, timing, wear, faults

@@ -1,0 +1,1 @@
+//! The NVMe specification as types

@@ -1,0 +1,1 @@
+//! Owns a drive at run time

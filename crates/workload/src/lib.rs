@@ -1,0 +1,1 @@
+//! What a host asks for, as state machines without I/O
