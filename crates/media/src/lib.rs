@@ -1,1 +1,62 @@
-//! NAND, DRAM and persistent memory: rules, timing, wear, faults
+//! The chips under a drive: NAND, DRAM and persistent memory as state machines.
+//!
+//! A medium knows its rules (what may be programmed when), its timing (which resources an operation
+//! occupies and for how long), its wear and, when it is durable, what each page holds: the *spare*
+//! area with the logical page, its version and a handle ([`Slot`]) to the contents. The contents
+//! themselves live elsewhere; a medium never copies a byte. It performs no I/O and reads no clock:
+//! the current time is an argument, the end of an operation a result.
+//!
+//! What is validated here: the rules of the chip. Breaking one is a bug of the translation layer and
+//! panics (idea 3 of the design). What is not: addresses of hosts, which the controller checks.
+
+pub mod time;
+pub mod types;
+
+pub use time::{Events, Nanos, Timeline};
+pub use types::{Geometry, LogicalPage, Outcome, Page, Progress, Read, Slot, Spare, Unit};
+
+/// The contract that every medium fulfils, and the fault wrapper too (see the `conformance` module).
+///
+/// Times never go backwards: `now` of a call is at least that of the call before. Operations are
+/// *reserved* when they are asked for: the returned time already counts the queues of the die, plane
+/// and channel. A later read may suspend a program or an erase and so postpone its end, which is why
+/// the end of those is provisional and [`settle`](Medium::settle) is asked when it is reached.
+pub trait Medium {
+    /// Shape and rules of the medium.
+    fn geometry(&self) -> &Geometry;
+
+    /// Reads `count` consecutive pages that lie in one sense (see [`Geometry::sense_pages`]),
+    /// and says when they are in the controller.
+    fn read(&mut self, now: Nanos, first: Page, count: u32) -> Read;
+
+    /// Programs one whole unit (NAND) or `spares.len()` pages from the unit's first page (media that
+    /// are written in place). Returns the provisional end.
+    ///
+    /// # Panics
+    /// If the medium's rules are broken: a NAND unit out of order in its block, or not erased before.
+    fn program(&mut self, now: Nanos, unit: Unit, spares: &[Spare]) -> Nanos;
+
+    /// Asks whether the program of `unit` that was to end by `now` has ended, and how.
+    fn settle(&mut self, now: Nanos, unit: Unit) -> Progress;
+
+    /// Erases the block that holds `unit` (any of its units); returns the provisional end.
+    /// Spare areas of its pages are gone from now on.
+    fn erase(&mut self, now: Nanos, unit: Unit) -> Nanos;
+
+    /// Asks whether the erase of the block that holds `unit` has ended, and how.
+    fn settle_erase(&mut self, now: Nanos, unit: Unit) -> Progress;
+
+    /// The spare area of a programmed page.
+    /// [`LogicalPage::NONE`] if it was never programmed, is padding, or was torn.
+    fn spare(&self, page: Page) -> Spare;
+
+    /// Program/erase cycles that the block of `unit` has seen.
+    fn wear(&self, unit: Unit) -> u32;
+
+    /// Whether the block of `unit` must no longer be used.
+    fn is_bad(&self, unit: Unit) -> bool;
+
+    /// Power is lost at `now`: programs in flight are torn (all their pages unreadable), erases in
+    /// flight leave an unreadable block that must be erased again, timelines are empty afterwards.
+    fn power_cut(&mut self, now: Nanos);
+}
