@@ -1,0 +1,60 @@
+#!/bin/sh
+# Installs what the tests and the studies need, on Debian 12 or later. Safe to run again: it does nothing
+# when everything is there, and starts no service (the studies run private database instances).
+#
+#   usage: scripts/setup-debian.sh [--check]      --check only says what is missing (exit 1 when something is)
+set -eu
+
+# package            what for
+packages='
+gcc                  linker of the Rust toolchain
+libc6-dev            linker of the Rust toolchain
+mariadb-server-core  mariadbd, mariadb-install-db, innochecksum, without the system service
+mariadb-client-core  my_print_defaults, which mariadb-install-db calls
+xfsprogs             mkfs.xfs: the studies keep the data on XFS
+e2fsprogs            mkfs.ext4
+util-linux           losetup, findmnt
+mount                mount, umount
+fuse3                fusermount3: namespaces as block files
+fio                  fio --verify through the block files
+'
+
+missing=
+for package in $(printf '%s\n' "$packages" | awk 'NF { print $1 }'); do
+    state=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
+    [ "$state" = installed ] || missing="$missing $package"
+done
+[ -n "$missing" ] || exit 0
+
+if [ "${1:-}" = --check ]; then
+    echo "setup-debian.sh: missing:$missing; run scripts/setup-debian.sh as root" >&2
+    exit 1
+fi
+if ! command -v apt-get >/dev/null; then
+    echo "setup-debian.sh: no apt-get here; install by other means:$missing" >&2
+    exit 1
+fi
+if [ "$(id -u)" -ne 0 ]; then
+    echo "setup-debian.sh: installing$missing needs root; run: sudo $0" >&2
+    exit 1
+fi
+
+export DEBIAN_FRONTEND=noninteractive
+
+# Should a dependency ever bring a service along, policy-rc.d keeps it from starting. An administrator's own
+# policy is left alone.
+policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+    trap 'rm -f "$policy"' EXIT
+    trap 'exit 1' INT TERM
+    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    chmod 755 "$policy"
+fi
+
+install() {
+    # shellcheck disable=SC2086 # the list is meant to be split
+    apt-get install -y -q --no-install-recommends -o DPkg::Lock::Timeout=120 $missing
+}
+
+# Package lists that are there usually serve; they are fetched only when the installation fails without.
+install || { apt-get update -q && install; }
