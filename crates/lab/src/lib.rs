@@ -1,1 +1,7 @@
-//! Studies and comparisons with real databases
+//! Studies and comparisons with real databases.
+
+pub mod interrupt;
+pub mod mariadb;
+pub mod process;
+pub mod scratch;
+pub mod tpcc;

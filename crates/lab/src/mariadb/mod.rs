@@ -1,0 +1,9 @@
+//! Private instances of MariaDB or MySQL: own data directory, own socket, no network, no system service touched.
+
+mod instance;
+mod server;
+
+pub use self::{
+    instance::{Files, Instance, SystemTablespace, Tuning, check_pages, install},
+    server::{Server, User, Vendor},
+};

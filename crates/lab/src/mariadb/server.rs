@@ -1,0 +1,200 @@
+//! Which database server there is, and as whom it runs.
+
+use std::{
+    env, fs,
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context, Result, bail};
+
+use crate::process::run;
+
+/// Who makes the server: they differ in options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vendor {
+    /// Keeps the doublewrite buffer in the system tablespace.
+    MariaDb,
+    /// MySQL or Percona Server.
+    MySql,
+}
+
+/// A user of this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct User {
+    /// User number.
+    pub uid: u32,
+    /// Group number.
+    pub gid: u32,
+}
+
+/// A database server program.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// The program.
+    pub path: PathBuf,
+    /// Its maker.
+    pub vendor: Vendor,
+    /// Major, minor, patch.
+    pub version: (u32, u32, u32),
+    /// Name and version as reports print it.
+    pub title: String,
+    /// The user it runs as, when this process is root: the server refuses to be root, and a study should not give a
+    /// program under test more rights than it needs. `mysql` where a server package made that user, else `nobody`.
+    pub user: Option<User>,
+}
+
+impl Server {
+    /// The server at `path`, or the one installed on this machine.
+    ///
+    /// # Errors
+    /// When there is none, or it is neither MariaDB 10.6 or later nor MySQL 8.0 or later.
+    pub fn find(path: Option<&Path>) -> Result<Self> {
+        let path = match path {
+            Some(path) => path.to_owned(),
+            None => installed().context(
+                "no mariadbd or mysqld found; on Debian: apt-get install mariadb-server-core \
+                 (scripts/setup-debian.sh does), or name a server with --mysqld PATH",
+            )?,
+        };
+        let text = run(Command::new(&path).args(["--no-defaults", "--version"]), "mariadb-server-core")
+            .with_context(|| format!("asking {} for its version", path.display()))?;
+        let (vendor, version, title) = parse_version(&text)
+            .with_context(|| format!("{} is no MariaDB or MySQL server: it says {text:?}", path.display()))?;
+        let oldest = match vendor {
+            Vendor::MariaDb => (10, 6, 0),
+            Vendor::MySql => (8, 0, 0),
+        };
+        if version < oldest {
+            bail!("{} is {title}; the studies need {}.{} or later", path.display(), oldest.0, oldest.1);
+        }
+        let user =
+            if rustix::process::geteuid().is_root() {
+                let user = user_of("mysql").or_else(|| user_of("nobody"));
+                Some(user.context(
+                    "neither a user mysql nor a user nobody on this machine, to run the database as",
+                )?)
+            } else {
+                None
+            };
+        Ok(Self { path, vendor, version, title, user })
+    }
+
+    /// Whether the doublewrite buffer can be given a directory of its own (MySQL 8.0.20 and later).
+    pub fn has_doublewrite_dir(&self) -> bool {
+        self.vendor == Vendor::MySql && self.version >= (8, 0, 20)
+    }
+
+    /// A command that runs `program` as the server's user.
+    pub(super) fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        if let Some(user) = self.user {
+            command.uid(user.uid).gid(user.gid);
+        }
+        // Where the server is started from may be out of reach for its user.
+        command.current_dir("/");
+        command
+    }
+
+    /// Makes a directory that belongs to the server's user.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn make_dir(&self, path: &Path) -> Result<()> {
+        fs::create_dir_all(path).with_context(|| format!("making {}", path.display()))?;
+        self.give(path)
+    }
+
+    /// Gives a file or device to the server's user.
+    ///
+    /// # Errors
+    /// When that is not allowed.
+    pub fn give(&self, path: &Path) -> Result<()> {
+        if let Some(user) = self.user {
+            std::os::unix::fs::chown(path, Some(user.uid), Some(user.gid))
+                .with_context(|| format!("giving {} to the database's user", path.display()))?;
+        }
+        Ok(())
+    }
+
+    /// The program that fills a new data directory of MariaDB.
+    pub(super) fn installer(&self) -> Result<PathBuf> {
+        let names = ["mariadb-install-db", "mysql_install_db"];
+        let near = self.path.parent().and_then(Path::parent);
+        let near = near.into_iter().flat_map(|base| [base.join("scripts"), base.join("bin")]);
+        near.chain(search_path())
+            .flat_map(|dir| names.map(|name| dir.join(name)))
+            .find(|path| path.is_file())
+            .with_context(|| {
+                format!(
+                    "no mariadb-install-db beside {}; on Debian: apt-get install mariadb-server-core",
+                    self.path.display()
+                )
+            })
+    }
+}
+
+fn search_path() -> Vec<PathBuf> {
+    // Servers are in sbin, which the path of a plain user lacks.
+    let mut dirs: Vec<PathBuf> =
+        env::var_os("PATH").map(|p| env::split_paths(&p).collect()).unwrap_or_default();
+    dirs.extend(["/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin"].map(PathBuf::from));
+    dirs
+}
+
+fn installed() -> Option<PathBuf> {
+    let dirs = search_path();
+    ["mariadbd", "mysqld"]
+        .iter()
+        .flat_map(|name| dirs.iter().map(move |dir| dir.join(name)))
+        .find(|path| path.is_file())
+}
+
+fn user_of(name: &str) -> Option<User> {
+    let passwd = fs::read_to_string("/etc/passwd").ok()?;
+    passwd.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split(':').collect();
+        (fields.first() == Some(&name)).then_some(())?;
+        Some(User { uid: fields.get(2)?.parse().ok()?, gid: fields.get(3)?.parse().ok()? })
+    })
+}
+
+/// `…/mysqld  Ver 10.11.14-MariaDB-0+deb12u2 for debian-linux-gnu on x86_64 (Debian 12)`
+fn parse_version(text: &str) -> Option<(Vendor, (u32, u32, u32), String)> {
+    let word = text.split_once("Ver ")?.1.split_whitespace().next()?;
+    let mut numbers = word.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().ok());
+    let version = (numbers.next()??, numbers.next()??, numbers.next()??);
+    let (vendor, name) = if word.contains("MariaDB") {
+        (Vendor::MariaDb, "MariaDB")
+    } else if text.contains("Percona") {
+        (Vendor::MySql, "Percona Server")
+    } else if text.contains("MySQL") {
+        (Vendor::MySql, "MySQL")
+    } else {
+        return None;
+    };
+    Some((vendor, version, format!("{name} {}.{}.{}", version.0, version.1, version.2)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vendors_and_versions() {
+        let debian = "mariadbd  Ver 10.11.14-MariaDB-0+deb12u2 for debian-linux-gnu on x86_64 (Debian 12)\n";
+        assert_eq!(parse_version(debian), Some((Vendor::MariaDb, (10, 11, 14), "MariaDB 10.11.14".into())));
+        let percona = "/opt/bin/mysqld  Ver 8.0.36-28 for Linux on x86_64 (Percona Server (GPL), Release 28, Revision 47601f19)";
+        assert_eq!(parse_version(percona), Some((Vendor::MySql, (8, 0, 36), "Percona Server 8.0.36".into())));
+        let mysql = "/usr/sbin/mysqld  Ver 8.4.0 for Linux on x86_64 (MySQL Community Server - GPL)";
+        assert_eq!(parse_version(mysql), Some((Vendor::MySql, (8, 4, 0), "MySQL 8.4.0".into())));
+        assert_eq!(parse_version("bash 5.2"), None);
+    }
+
+    #[test]
+    fn a_program_that_is_no_server_is_named() {
+        let error = format!("{:#}", Server::find(Some(Path::new("/bin/true"))).unwrap_err());
+        assert!(error.contains("/bin/true"), "{error}");
+    }
+}

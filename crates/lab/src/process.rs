@@ -1,0 +1,239 @@
+//! Processes that a study starts, watches and ends.
+
+use std::{
+    fs::{self, File},
+    io::{Read, Seek, SeekFrom},
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::{
+    interrupt,
+    scratch::{self, Role, Scratch},
+};
+
+/// A process that ends, at the latest, when this value is dropped.
+#[derive(Debug)]
+pub struct Process {
+    /// For messages.
+    name: String,
+    child: Child,
+    /// Where it writes its messages.
+    log: PathBuf,
+    /// Its note in the scratch directory.
+    note: PathBuf,
+}
+
+impl Process {
+    /// Starts `command`, with its standard error (and standard output, unless `command` says otherwise) in `log`. The
+    /// process gets a group of its own: a Ctrl-C on the terminal is for the study, which ends its processes in order.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start(
+        scratch: &Scratch,
+        role: Role,
+        name: &str,
+        mut command: Command,
+        log: &Path,
+        stdout: Option<Stdio>,
+    ) -> Result<Self> {
+        let file = File::options().create(true).append(true).open(log);
+        let file = file.with_context(|| format!("opening the log {}", log.display()))?;
+        let stdout = match stdout {
+            Some(stdout) => stdout,
+            None => file.try_clone().context("duplicating a log's descriptor")?.into(),
+        };
+        command.stdin(Stdio::null()).stdout(stdout).stderr(file).process_group(0);
+        let program = command.get_program().to_string_lossy().into_owned();
+        let mut child = command.spawn().with_context(|| format!("starting {program} as {name}"))?;
+        match scratch::note(&scratch.registry(), Pid::from_child(&child), role) {
+            Ok(note) => Ok(Self { name: name.to_owned(), child, log: log.to_owned(), note }),
+            Err(error) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(error).context("noting a process in the scratch directory")
+            }
+        }
+    }
+
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The child, to take its pipes.
+    pub fn child(&mut self) -> &mut Child {
+        &mut self.child
+    }
+
+    /// How it ended, if it did.
+    pub fn exited(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
+    /// An error saying that it ended when it should not have, with the end of its log.
+    pub fn died(&self, status: ExitStatus) -> anyhow::Error {
+        anyhow::anyhow!("{} ended with {status}; the end of its log:\n{}", self.name, tail(&self.log, 15))
+    }
+
+    /// # Errors
+    /// When it has ended.
+    pub fn check(&mut self) -> Result<()> {
+        match self.exited() {
+            Some(status) => Err(self.died(status)),
+            None => Ok(()),
+        }
+    }
+
+    /// Asks every 20 ms until `ready` says so.
+    ///
+    /// # Errors
+    /// When the process ends, `patience` runs out, or the user interrupts.
+    pub fn wait_until(&mut self, patience: Duration, mut ready: impl FnMut() -> bool) -> Result<()> {
+        let deadline = Instant::now() + patience;
+        while !ready() {
+            interrupt::check()?;
+            self.check()?;
+            if Instant::now() > deadline {
+                anyhow::bail!(
+                    "{} was not ready after {} s; the end of its log:\n{}",
+                    self.name,
+                    patience.as_secs(),
+                    tail(&self.log, 15)
+                );
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    /// Sends SIGTERM and waits for a clean end.
+    ///
+    /// # Errors
+    /// When it ends with an error, or has to be killed after `patience`.
+    pub fn stop(mut self, patience: Duration) -> Result<()> {
+        if let Some(status) = self.exited() {
+            return Err(self.died(status));
+        }
+        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+        let deadline = Instant::now() + patience;
+        loop {
+            match self.exited() {
+                Some(status) if status.success() => return Ok(()),
+                Some(status) => return Err(self.died(status)),
+                None if Instant::now() > deadline => anyhow::bail!(
+                    "{} did not stop within {} s and was killed; the end of its log:\n{}",
+                    self.name,
+                    patience.as_secs(),
+                    tail(&self.log, 15)
+                ),
+                None => thread::sleep(Duration::from_millis(10)),
+            }
+        }
+    }
+
+    /// Kills it at once (SIGKILL), as a crash would.
+    pub fn kill(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if self.exited().is_none() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+        let _ = fs::remove_file(&self.note);
+    }
+}
+
+/// The last lines of a log.
+pub fn tail(path: &Path, lines: usize) -> String {
+    let read = || -> std::io::Result<String> {
+        let mut file = File::open(path)?;
+        let size = file.metadata()?.len();
+        file.seek(SeekFrom::Start(size.saturating_sub(16 << 10)))?;
+        let mut bytes = Vec::new();
+        file.take(16 << 10).read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    match read() {
+        Ok(text) => {
+            let all: Vec<&str> = text.lines().collect();
+            let last = &all[all.len().saturating_sub(lines)..];
+            if last.is_empty() {
+                format!("  (nothing in {})", path.display())
+            } else {
+                last.iter().map(|line| format!("  {line}\n")).collect::<String>().trim_end().to_owned()
+            }
+        }
+        Err(error) => format!("  ({}: {error})", path.display()),
+    }
+}
+
+/// Runs a tool to its end.
+///
+/// # Errors
+/// When it is missing (named with the package to install) or fails (with what it said).
+pub fn run(command: &mut Command, package: &str) -> Result<String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.stdin(Stdio::null()).output().map_err(|error| {
+        if error.kind() == std::io::ErrorKind::NotFound {
+            anyhow::anyhow!("{program} is not installed; on Debian: apt-get install {package}")
+        } else {
+            anyhow::anyhow!("running {program}: {error}")
+        }
+    })?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let said = if said.trim().is_empty() { String::from_utf8_lossy(&output.stdout) } else { said };
+        anyhow::bail!("{program} failed with {}: {}", output.status, said.trim());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_dies_is_reported_with_the_end_of_its_log() {
+        let parent = tempfile::tempdir().unwrap();
+        let scratch = Scratch::new(parent.path()).unwrap();
+        let log = scratch.path().join("log");
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo some trouble >&2; exit 3"]);
+        let mut process = Process::start(&scratch, Role::Client, "the tool", command, &log, None).unwrap();
+        let error = process.wait_until(Duration::from_secs(60), || false).unwrap_err().to_string();
+        assert!(error.contains("the tool ended") && error.contains("some trouble"), "{error}");
+    }
+
+    #[test]
+    fn a_process_that_ignores_the_request_to_stop_is_killed() {
+        let parent = tempfile::tempdir().unwrap();
+        let scratch = Scratch::new(parent.path()).unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "trap '' TERM; while :; do sleep 1; done"]);
+        let log = scratch.path().join("log");
+        let process = Process::start(&scratch, Role::Client, "the mule", command, &log, None).unwrap();
+        let id = process.id();
+        thread::sleep(Duration::from_millis(200));
+        let error = process.stop(Duration::from_millis(300)).unwrap_err().to_string();
+        assert!(error.contains("was killed"), "{error}");
+        assert!(!Path::new(&format!("/proc/{id}")).exists());
+    }
+
+    #[test]
+    fn a_missing_tool_names_its_package() {
+        let error = run(&mut Command::new("/nonexistent/tool"), "some-package").unwrap_err().to_string();
+        assert!(error.contains("apt-get install some-package"), "{error}");
+    }
+}

@@ -1,0 +1,322 @@
+//! What a study leaves lying around, and how it goes away: a directory that owns everything made under it.
+//!
+//! Every mount point, backing file of a loop device, socket and log of a run is inside one directory, and every process
+//! started is noted there. A lock file says that the run is alive. So whatever happens to a run, the next one finds the
+//! directory, sees that the lock is free, and can end and remove everything by looking only at the directory.
+
+use std::{
+    fs::{self, File, TryLockError},
+    io,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::atomic::{AtomicU32, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+
+/// Every scratch directory's name begins so.
+const PREFIX: &str = "tranche-lab-";
+const LOCK: &str = "lock";
+const PROCESSES: &str = "processes";
+
+/// A directory that is emptied of mounts, loop devices and processes, and removed, when dropped.
+#[derive(Debug)]
+pub struct Scratch {
+    path: PathBuf,
+    /// Held as long as this run lives.
+    _lock: File,
+}
+
+impl Scratch {
+    /// Makes one below `parent`, after removing what dead runs left there.
+    ///
+    /// # Errors
+    /// When the directory cannot be made, or something a dead run left cannot be removed.
+    pub fn new(parent: &Path) -> Result<Self> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let parent = parent.canonicalize().with_context(|| {
+            format!("scratch directory {}: name another with --scratch", parent.display())
+        })?;
+        sweep(&parent)?;
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = parent.join(format!("{PREFIX}{}-{number}", std::process::id()));
+        let make = || -> io::Result<File> {
+            fs::create_dir(&path)?;
+            // The database runs as another user and must reach its files.
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o711))?;
+            fs::create_dir(path.join(PROCESSES))?;
+            let lock = File::create_new(path.join(LOCK))?;
+            lock.lock()?;
+            Ok(lock)
+        };
+        let lock = make().with_context(|| format!("making the scratch directory {}", path.display()))?;
+        Ok(Self { path, _lock: lock })
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes a directory in it.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn dir(&self, name: &str) -> Result<PathBuf> {
+        let path = self.path.join(name);
+        fs::create_dir_all(&path).with_context(|| format!("making {}", path.display()))?;
+        Ok(path)
+    }
+
+    /// Where processes started for this run are noted.
+    pub(crate) fn registry(&self) -> PathBuf {
+        self.path.join(PROCESSES)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if let Err(error) = remove(&self.path) {
+            tracing::warn!("{error:#}; the next run tries again");
+        }
+    }
+}
+
+/// Removes what dead runs left below `parent`.
+fn sweep(parent: &Path) -> Result<()> {
+    for entry in fs::read_dir(parent).with_context(|| format!("reading {}", parent.display()))? {
+        let Ok(entry) = entry else { continue };
+        if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
+            continue;
+        }
+        let path = entry.path();
+        let dead = match File::open(path.join(LOCK)) {
+            Ok(lock) => match lock.try_lock() {
+                Ok(()) => true,
+                Err(TryLockError::WouldBlock) => false,
+                Err(TryLockError::Error(_)) => continue, // another user's
+            },
+            // Killed before the lock was made, or another process is at that point right now.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => older_than_a_minute(&path),
+            Err(_) => continue,
+        };
+        if dead {
+            tracing::info!("removing {}, left by a run that was killed", path.display());
+            remove(&path)?;
+        }
+    }
+    Ok(())
+}
+
+fn older_than_a_minute(path: &Path) -> bool {
+    let age = fs::metadata(path).and_then(|m| m.modified()).map(|t| t.elapsed().unwrap_or_default());
+    age.is_ok_and(|age| age > Duration::from_secs(60))
+}
+
+/// Ends and removes everything in `path`: processes, file systems, loop devices, FUSE mounts, files.
+fn remove(path: &Path) -> Result<()> {
+    // Databases are killed at once. A drive serves the file systems that are still to be unmounted, so it goes later
+    // and is asked first.
+    let noted = noted_processes(path);
+    let (drives, others): (Vec<_>, Vec<_>) = noted.into_iter().partition(|p| p.role == Role::Drive);
+    others.iter().for_each(|p| p.end(Duration::ZERO));
+    unmount_below(path, |kind| !kind.starts_with("fuse"))?;
+    drives.iter().for_each(|p| p.end(Duration::from_secs(20)));
+    detach_loops_below(path)?;
+    unmount_below(path, |_| true)?;
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("removing {}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What a noted process is to a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Serves a drive: ends after everything that uses it.
+    Drive,
+    /// Anything else.
+    Client,
+}
+
+/// A process of a run, recognised again even when its number has been reused.
+#[derive(Debug)]
+struct Noted {
+    pid: Pid,
+    started: u64,
+    role: Role,
+}
+
+impl Noted {
+    fn alive(&self) -> bool {
+        test_kill_process(self.pid).is_ok() && start_time(self.pid) == Some(self.started)
+    }
+
+    /// SIGTERM, `patience`, SIGKILL.
+    fn end(&self, patience: Duration) {
+        let deadline = Instant::now() + patience;
+        if self.alive() && !patience.is_zero() {
+            let _ = kill_process(self.pid, Signal::TERM);
+            while self.alive() && Instant::now() < deadline {
+                thread::sleep(Duration::from_millis(50));
+            }
+        }
+        if self.alive() {
+            let _ = kill_process(self.pid, Signal::KILL);
+            let deadline = Instant::now() + Duration::from_secs(10);
+            while self.alive() && Instant::now() < deadline {
+                thread::sleep(Duration::from_millis(10));
+            }
+        }
+    }
+}
+
+/// When the process started, in ticks since boot; none when it is gone or only waits to be collected.
+fn start_time(pid: Pid) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    // The second field is the name in parentheses, which may itself hold blanks and parentheses.
+    let rest: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
+    if matches!(*rest.first()?, "Z" | "X") { None } else { rest.get(19)?.parse().ok() }
+}
+
+/// Notes a process in a registry; the file's name is returned.
+pub(crate) fn note(registry: &Path, pid: Pid, role: Role) -> io::Result<PathBuf> {
+    let file = registry.join(pid.as_raw_nonzero().to_string());
+    let started = start_time(pid).unwrap_or(0);
+    fs::write(&file, format!("{started} {role:?}\n"))?;
+    Ok(file)
+}
+
+fn noted_processes(path: &Path) -> Vec<Noted> {
+    let Ok(entries) = fs::read_dir(path.join(PROCESSES)) else { return Vec::new() };
+    let parse = |entry: io::Result<fs::DirEntry>| -> Option<Noted> {
+        let entry = entry.ok()?;
+        let pid = Pid::from_raw(entry.file_name().to_str()?.parse().ok()?)?;
+        let text = fs::read_to_string(entry.path()).ok()?;
+        let (started, role) = text.trim().split_once(' ')?;
+        let role = if role == "Drive" { Role::Drive } else { Role::Client };
+        Some(Noted { pid, started: started.parse().ok()?, role })
+    };
+    entries.filter_map(parse).collect()
+}
+
+/// Unmounts what is mounted below `path`, the latest first.
+fn unmount_below(path: &Path, wanted: impl Fn(&str) -> bool) -> Result<()> {
+    let mut mounts = mounts_below(path);
+    mounts.reverse();
+    for (point, kind) in mounts.into_iter().filter(|(_, kind)| wanted(kind)) {
+        unmount(&point).with_context(|| format!("a {kind} file system"))?;
+    }
+    Ok(())
+}
+
+/// Mount points below `path` with their types, in the order in which they were mounted.
+fn mounts_below(path: &Path) -> Vec<(PathBuf, String)> {
+    let Ok(info) = fs::read_to_string("/proc/self/mountinfo") else { return Vec::new() };
+    info.lines()
+        .filter_map(|line| {
+            let (left, right) = line.split_once(" - ")?;
+            let point = PathBuf::from(unescape(left.split(' ').nth(4)?));
+            let kind = right.split(' ').next()?.to_owned();
+            point.starts_with(path).then_some((point, kind))
+        })
+        .collect()
+}
+
+/// The kernel writes blank, tab, newline and backslash of a path as three octal digits.
+fn unescape(text: &str) -> String {
+    ["\\040", "\\011", "\\012", "\\134"]
+        .into_iter()
+        .zip([" ", "\t", "\n", "\\"])
+        .fold(text.to_owned(), |text, (code, char)| text.replace(code, char))
+}
+
+/// Unmounts; a mount that stays busy is detached from the tree, so that nothing can use it any more.
+///
+/// # Errors
+/// When even that fails.
+pub(crate) fn unmount(point: &Path) -> Result<()> {
+    for attempt in 0..20 {
+        if Command::new("umount").arg(point).output().is_ok_and(|o| o.status.success()) {
+            return Ok(());
+        }
+        thread::sleep(Duration::from_millis(25 * (1 + attempt)));
+    }
+    let output = Command::new("umount").arg("--lazy").arg(point).output().context("running umount")?;
+    if output.status.success() || !mounts_below(point).iter().any(|(p, _)| p == point) {
+        return Ok(());
+    }
+    bail!(
+        "cannot unmount {}: {}; see what uses it with `fuser -vm {0}`",
+        point.display(),
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+}
+
+/// Detaches loop devices whose backing file is below `path`.
+fn detach_loops_below(path: &Path) -> Result<()> {
+    for (device, backing) in loops() {
+        if backing.starts_with(path) {
+            let output =
+                Command::new("losetup").arg("--detach").arg(&device).output().context("running losetup")?;
+            if !output.status.success() {
+                bail!(
+                    "cannot detach {}: {}",
+                    device.display(),
+                    String::from_utf8_lossy(&output.stderr).trim()
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Loop devices in use, with their backing files.
+pub(crate) fn loops() -> Vec<(PathBuf, PathBuf)> {
+    let Ok(entries) = fs::read_dir("/sys/block") else { return Vec::new() };
+    entries
+        .flatten()
+        .filter_map(|entry| {
+            let backing = fs::read_to_string(entry.path().join("loop/backing_file")).ok()?;
+            Some((Path::new("/dev").join(entry.file_name()), PathBuf::from(backing.trim_end_matches('\n'))))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leftovers_of_a_dead_run_are_removed_and_those_of_a_living_one_kept() {
+        let parent = tempfile::tempdir().unwrap();
+        let living = Scratch::new(parent.path()).unwrap();
+        let dead = parent.path().join(format!("{PREFIX}1-0"));
+        fs::create_dir_all(dead.join(PROCESSES)).unwrap();
+        fs::write(dead.join(LOCK), "").unwrap();
+        let mut orphan = Command::new("sleep").arg("600").spawn().unwrap();
+        let pid = Pid::from_child(&orphan);
+        note(&dead.join(PROCESSES), pid, Role::Client).unwrap();
+        // A number in use by somebody else by now: this process's own, with another start time.
+        fs::write(dead.join(PROCESSES).join(std::process::id().to_string()), "1 Client\n").unwrap();
+
+        let second = Scratch::new(parent.path()).unwrap();
+        assert!(!dead.exists());
+        assert!(!orphan.wait().unwrap().success(), "the orphan was killed");
+        assert!(living.path().exists() && second.path().exists());
+        let path = living.path().to_owned();
+        drop(living);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn mount_points_are_unescaped() {
+        assert_eq!(unescape("/a\\040b\\134c"), "/a b\\c");
+    }
+}

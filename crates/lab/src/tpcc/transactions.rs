@@ -1,0 +1,474 @@
+//! The five transactions (clause 2), each as prepared statements on one connection.
+//!
+//! Statements that touch several rows of one kind are sent as one where SQL allows it, and the rows that every terminal
+//! wants (district, warehouse) are locked last, so that the load waits for the drive and not for row locks or for the
+//! driver's share of the processor.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use mysql::{Conn, Params, Statement, Value, prelude::Queryable};
+
+use super::{
+    random::{Constants, Rng, last_name},
+    schema::{CUSTOMERS, DISTRICTS, ITEMS},
+};
+
+/// The transactions, in the order of the specification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Clause 2.4; the one that tpmC counts.
+    NewOrder,
+    /// Clause 2.5.
+    Payment,
+    /// Clause 2.6, read only.
+    OrderStatus,
+    /// Clause 2.7, run at once and not queued.
+    Delivery,
+    /// Clause 2.8, read only.
+    StockLevel,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::NewOrder, Self::Payment, Self::OrderStatus, Self::Delivery, Self::StockLevel];
+
+    /// The name in results, snake case.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NewOrder => "new_order",
+            Self::Payment => "payment",
+            Self::OrderStatus => "order_status",
+            Self::Delivery => "delivery",
+            Self::StockLevel => "stock_level",
+        }
+    }
+
+    /// Percent of all transactions (clause 5.2.3, with the freedom above the minima given to new orders).
+    fn share(self) -> usize {
+        match self {
+            Self::NewOrder => 45,
+            Self::Payment => 43,
+            _ => 4,
+        }
+    }
+}
+
+/// A shuffled deck of 100 cards (clause 5.2.4.2), dealt again when it is used up.
+#[derive(Debug)]
+pub struct Deck {
+    cards: Vec<Kind>,
+    next: usize,
+}
+
+impl Deck {
+    /// A deck that will be shuffled before its first card.
+    pub fn new() -> Self {
+        let cards: Vec<Kind> =
+            Kind::ALL.into_iter().flat_map(|kind| std::iter::repeat_n(kind, kind.share())).collect();
+        Self { next: cards.len(), cards }
+    }
+
+    /// The next transaction to run.
+    pub fn draw(&mut self, rng: &mut Rng) -> Kind {
+        if self.next == self.cards.len() {
+            let order = rng.permutation(u32::try_from(self.cards.len()).unwrap_or(0));
+            self.cards = order.iter().map(|&i| self.cards[usize::try_from(i - 1).unwrap_or(0)]).collect();
+            self.next = 0;
+        }
+        self.next += 1;
+        self.cards[self.next - 1]
+    }
+}
+
+impl Default for Deck {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// How a transaction ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Done {
+    /// False for the 1% of new orders that end in a rollback by specification (clause 2.4.1.4); they count all the same.
+    pub committed: bool,
+    /// Time from sending COMMIT (or ROLLBACK) to its answer.
+    pub commit: Duration,
+}
+
+/// One connection with its prepared statements, random numbers and data.
+pub struct Terminal {
+    conn: Conn,
+    rng: Rng,
+    constants: Constants,
+    warehouses: u32,
+    sql: Fixed,
+    /// Statements whose text depends on the number of rows.
+    varying: BTreeMap<(Varying, usize), Statement>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Varying {
+    Items,
+    Stock(u32),
+    OrderLines,
+}
+
+macro_rules! statements {
+    ($($name:ident: $sql:expr;)*) => {
+        struct Fixed { $($name: Statement,)* }
+        impl Fixed {
+            fn prepare(conn: &mut Conn) -> mysql::Result<Self> {
+                Ok(Self { $($name: conn.prep($sql)?,)* })
+            }
+        }
+    };
+}
+
+statements! {
+    customer_and_tax: "SELECT c_discount, c_last, c_credit, w_tax FROM customer, warehouse \
+        WHERE w_id=? AND c_w_id=w_id AND c_d_id=? AND c_id=?";
+    district_next: "SELECT d_next_o_id, d_tax FROM district WHERE d_w_id=? AND d_id=? FOR UPDATE";
+    district_advance: "UPDATE district SET d_next_o_id=d_next_o_id+1 WHERE d_w_id=? AND d_id=?";
+    insert_order: "INSERT INTO orders (o_w_id,o_d_id,o_id,o_c_id,o_entry_d,o_ol_cnt,o_all_local) VALUES (?,?,?,?,NOW(),?,?)";
+    insert_new_order: "INSERT INTO new_orders (no_w_id,no_d_id,no_o_id) VALUES (?,?,?)";
+    update_stock: "UPDATE stock SET s_quantity=?, s_ytd=s_ytd+?, s_order_cnt=s_order_cnt+1, s_remote_cnt=s_remote_cnt+? \
+        WHERE s_w_id=? AND s_i_id=?";
+    customers_by_name: "SELECT c_id FROM customer WHERE c_w_id=? AND c_d_id=? AND c_last=? ORDER BY c_first";
+    customer_for_payment: "SELECT c_first,c_middle,c_last,c_street_1,c_street_2,c_city,c_state,c_zip,c_phone,c_credit,\
+        c_credit_lim,c_discount,c_balance,c_since FROM customer WHERE c_w_id=? AND c_d_id=? AND c_id=? FOR UPDATE";
+    customer_data: "SELECT c_data FROM customer WHERE c_w_id=? AND c_d_id=? AND c_id=?";
+    pay_customer: "UPDATE customer SET c_balance=c_balance-?/100, c_ytd_payment=c_ytd_payment+?/100, \
+        c_payment_cnt=c_payment_cnt+1 WHERE c_w_id=? AND c_d_id=? AND c_id=?";
+    pay_customer_data: "UPDATE customer SET c_balance=c_balance-?/100, c_ytd_payment=c_ytd_payment+?/100, \
+        c_payment_cnt=c_payment_cnt+1, c_data=? WHERE c_w_id=? AND c_d_id=? AND c_id=?";
+    pay_district: "UPDATE district SET d_ytd=d_ytd+?/100 WHERE d_w_id=? AND d_id=?";
+    pay_warehouse: "UPDATE warehouse SET w_ytd=w_ytd+?/100 WHERE w_id=?";
+    district_address: "SELECT d_name,d_street_1,d_street_2,d_city,d_state,d_zip FROM district WHERE d_w_id=? AND d_id=?";
+    warehouse_address: "SELECT w_name,w_street_1,w_street_2,w_city,w_state,w_zip FROM warehouse WHERE w_id=?";
+    insert_history: "INSERT INTO history (h_c_id,h_c_d_id,h_c_w_id,h_d_id,h_w_id,h_date,h_amount,h_data) \
+        VALUES (?,?,?,?,?,NOW(),?/100,?)";
+    customer_status: "SELECT c_balance,c_first,c_middle,c_last FROM customer WHERE c_w_id=? AND c_d_id=? AND c_id=?";
+    last_order: "SELECT o_id,o_entry_d,o_carrier_id FROM orders WHERE o_w_id=? AND o_d_id=? AND o_c_id=? \
+        ORDER BY o_id DESC LIMIT 1";
+    lines_of_order: "SELECT ol_i_id,ol_supply_w_id,ol_quantity,ol_amount,ol_delivery_d FROM order_line \
+        WHERE ol_w_id=? AND ol_d_id=? AND ol_o_id=?";
+    oldest_new_order: "SELECT no_o_id FROM new_orders WHERE no_w_id=? AND no_d_id=? ORDER BY no_o_id LIMIT 1 FOR UPDATE";
+    delete_new_order: "DELETE FROM new_orders WHERE no_w_id=? AND no_d_id=? AND no_o_id=?";
+    customer_of_order: "SELECT o_c_id FROM orders WHERE o_w_id=? AND o_d_id=? AND o_id=?";
+    set_carrier: "UPDATE orders SET o_carrier_id=? WHERE o_w_id=? AND o_d_id=? AND o_id=?";
+    deliver_lines: "UPDATE order_line SET ol_delivery_d=NOW() WHERE ol_w_id=? AND ol_d_id=? AND ol_o_id=?";
+    sum_of_lines: "SELECT SUM(ol_amount) FROM order_line WHERE ol_w_id=? AND ol_d_id=? AND ol_o_id=?";
+    deliver_customer: "UPDATE customer SET c_balance=c_balance+CAST(? AS DECIMAL(12,2)), c_delivery_cnt=c_delivery_cnt+1 \
+        WHERE c_w_id=? AND c_d_id=? AND c_id=?";
+    next_order: "SELECT d_next_o_id FROM district WHERE d_w_id=? AND d_id=?";
+    low_stock: "SELECT COUNT(DISTINCT s_i_id) FROM order_line, stock WHERE ol_w_id=? AND ol_d_id=? AND ol_o_id>=? \
+        AND ol_o_id<? AND s_w_id=? AND s_i_id=ol_i_id AND s_quantity<?";
+}
+
+struct Line {
+    item: u32,
+    supply: u32,
+    quantity: u32,
+    price: f64,
+    dist_info: Value,
+}
+
+/// A customer as the input screens name one (clauses 2.5.1.2 and 2.6.1.2).
+enum Customer {
+    Number(u32),
+    Name(String),
+}
+
+impl Terminal {
+    /// Prepares a connection to database `tpcc` for the load.
+    ///
+    /// # Errors
+    /// When the server refuses.
+    pub fn new(mut conn: Conn, rng: Rng, constants: Constants, warehouses: u32) -> mysql::Result<Self> {
+        conn.query_drop("SET autocommit=0")?;
+        let sql = Fixed::prepare(&mut conn)?;
+        Ok(Self { conn, rng, constants, warehouses, sql, varying: BTreeMap::new() })
+    }
+
+    /// The random numbers of this terminal.
+    pub fn rng(&mut self) -> &mut Rng {
+        &mut self.rng
+    }
+
+    /// Runs one transaction to its end.
+    ///
+    /// # Errors
+    /// Those of the server. After an error of the server (a deadlock, say) the transaction must be rolled back with
+    /// [`Terminal::rollback`] before the next.
+    pub fn run(&mut self, kind: Kind) -> mysql::Result<Done> {
+        let warehouse = self.rng.uniform(1, self.warehouses);
+        match kind {
+            Kind::NewOrder => self.new_order(warehouse),
+            Kind::Payment => self.payment(warehouse),
+            Kind::OrderStatus => self.order_status(warehouse),
+            Kind::Delivery => self.delivery(warehouse),
+            Kind::StockLevel => self.stock_level(warehouse),
+        }
+    }
+
+    /// Ends the open transaction without effect.
+    ///
+    /// # Errors
+    /// When the connection is lost.
+    pub fn rollback(&mut self) -> mysql::Result<()> {
+        self.conn.query_drop("ROLLBACK")
+    }
+
+    fn end(&mut self, committed: bool) -> mysql::Result<Done> {
+        let start = Instant::now();
+        self.conn.query_drop(if committed { "COMMIT" } else { "ROLLBACK" })?;
+        Ok(Done { committed, commit: start.elapsed() })
+    }
+
+    fn customer_number(&mut self) -> u32 {
+        self.rng.nurand(1_023, self.constants.customer, 1, CUSTOMERS)
+    }
+
+    fn customer(&mut self) -> Customer {
+        if self.rng.percent(60) {
+            Customer::Name(last_name(self.rng.nurand(255, self.constants.last_name, 0, 999)))
+        } else {
+            Customer::Number(self.customer_number())
+        }
+    }
+
+    /// The customer's number; of several with the same name the middle one by first name.
+    fn find(&mut self, warehouse: u32, district: u32, customer: Customer) -> mysql::Result<u32> {
+        match customer {
+            Customer::Number(number) => Ok(number),
+            Customer::Name(name) => {
+                let found: Vec<u32> =
+                    self.conn.exec(&self.sql.customers_by_name, (warehouse, district, name))?;
+                Ok(found.get(found.len().saturating_sub(1) / 2).copied().unwrap_or(1))
+            }
+        }
+    }
+
+    fn other_warehouse(&mut self, home: u32) -> u32 {
+        if self.warehouses == 1 {
+            return home;
+        }
+        let other = self.rng.uniform(1, self.warehouses - 1);
+        if other >= home { other + 1 } else { other }
+    }
+
+    fn varying(&mut self, what: Varying, rows: usize) -> mysql::Result<Statement> {
+        if let Some(statement) = self.varying.get(&(what, rows)) {
+            return Ok(statement.clone());
+        }
+        let marks = vec!["?"; rows].join(",");
+        let sql = match what {
+            Varying::Items => format!("SELECT i_id,i_price,i_name,i_data FROM item WHERE i_id IN ({marks})"),
+            Varying::Stock(district) => format!(
+                "SELECT s_i_id,s_quantity,s_dist_{district:02},s_data FROM stock WHERE s_w_id=? AND s_i_id IN ({marks}) \
+                 FOR UPDATE"
+            ),
+            Varying::OrderLines => format!(
+                "INSERT INTO order_line (ol_w_id,ol_d_id,ol_o_id,ol_number,ol_i_id,ol_supply_w_id,ol_quantity,ol_amount,\
+                 ol_dist_info) VALUES {}",
+                vec!["(?,?,?,?,?,?,?,?,?)"; rows].join(",")
+            ),
+        };
+        let statement = self.conn.prep(sql)?;
+        self.varying.insert((what, rows), statement.clone());
+        Ok(statement)
+    }
+
+    fn new_order(&mut self, w: u32) -> mysql::Result<Done> {
+        let d = self.rng.uniform(1, DISTRICTS);
+        let c = self.customer_number();
+        let mut lines: Vec<Line> = (0..self.rng.uniform(5, 15))
+            .map(|_| {
+                let item = self.rng.nurand(8_191, self.constants.item, 1, ITEMS);
+                let supply = if self.rng.percent(1) { self.other_warehouse(w) } else { w };
+                let quantity = self.rng.uniform(1, 10);
+                Line { item, supply, quantity, price: 0.0, dist_info: Value::NULL }
+            })
+            .collect();
+        let count = lines.len();
+        let all_local = lines.iter().all(|line| line.supply == w);
+        // One order in a hundred names an item that does not exist, in its last line.
+        let unused_item = self.rng.percent(1);
+        if unused_item {
+            lines.pop();
+        }
+        // The same order of stock rows in every transaction avoids deadlocks.
+        lines.sort_by_key(|line| (line.supply, line.item));
+
+        let _: Option<(f64, String, String, f64)> =
+            self.conn.exec_first(&self.sql.customer_and_tax, (w, d, c))?;
+        self.read_items(&mut lines, unused_item)?;
+        self.take_stock(&mut lines, w, d)?;
+        let (order, _): (u32, f64) =
+            self.conn.exec_first(&self.sql.district_next, (w, d))?.ok_or_else(|| missing("district"))?;
+        self.conn.exec_drop(&self.sql.district_advance, (w, d))?;
+        self.conn.exec_drop(&self.sql.insert_order, (w, d, order, c, count, all_local))?;
+        self.conn.exec_drop(&self.sql.insert_new_order, (w, d, order))?;
+        let mut values = Vec::with_capacity(lines.len() * 9);
+        for (number, line) in (1u32..).zip(lines) {
+            let amount = line.price * f64::from(line.quantity);
+            values.extend([w, d, order, number, line.item, line.supply, line.quantity].map(Value::from));
+            values.extend([amount.into(), line.dist_info]);
+        }
+        let insert = self.varying(Varying::OrderLines, values.len() / 9)?;
+        self.conn.exec_drop(&insert, Params::Positional(values))?;
+        self.end(!unused_item)
+    }
+
+    fn read_items(&mut self, lines: &mut [Line], unused_item: bool) -> mysql::Result<()> {
+        let mut wanted: Vec<Value> = lines.iter().map(|line| line.item.into()).collect();
+        if unused_item {
+            wanted.push((ITEMS + 1).into());
+        }
+        let select = self.varying(Varying::Items, wanted.len())?;
+        for row in self.conn.exec_iter(&select, Params::Positional(wanted))? {
+            let (item, price, _, _): (u32, f64, Value, Value) = mysql::from_row_opt(row?)?;
+            lines.iter_mut().filter(|line| line.item == item).for_each(|line| line.price = price);
+        }
+        Ok(())
+    }
+
+    /// Reads and updates the stock of each line (clause 2.4.2.2); lines are sorted by warehouse.
+    fn take_stock(&mut self, lines: &mut [Line], home: u32, district: u32) -> mysql::Result<()> {
+        for group in lines.chunk_by_mut(|a, b| a.supply == b.supply) {
+            let supply = group[0].supply;
+            let mut values: Vec<Value> = vec![supply.into()];
+            values.extend(group.iter().map(|line| Value::from(line.item)));
+            let select = self.varying(Varying::Stock(district), group.len())?;
+            let rows: Vec<(u32, u32, Value, Value)> = self.conn.exec(&select, Params::Positional(values))?;
+            let mut quantities: BTreeMap<u32, u32> =
+                rows.iter().map(|&(item, quantity, _, _)| (item, quantity)).collect();
+            for line in group {
+                if let Some((_, _, info, _)) = rows.iter().find(|row| row.0 == line.item) {
+                    line.dist_info = info.clone();
+                }
+                let quantity = quantities.get_mut(&line.item).ok_or_else(|| missing("stock"))?;
+                *quantity = if *quantity >= line.quantity + 10 {
+                    *quantity - line.quantity
+                } else {
+                    *quantity + 91 - line.quantity
+                };
+                self.conn.exec_drop(
+                    &self.sql.update_stock,
+                    (*quantity, line.quantity, supply != home, supply, line.item),
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    fn payment(&mut self, w: u32) -> mysql::Result<Done> {
+        let d = self.rng.uniform(1, DISTRICTS);
+        let (c_w, c_d) = if self.rng.percent(15) {
+            (self.other_warehouse(w), self.rng.uniform(1, DISTRICTS))
+        } else {
+            (w, d)
+        };
+        let customer = self.customer();
+        let cents = self.rng.uniform(100, 500_000);
+
+        let c = self.find(c_w, c_d, customer)?;
+        let row: mysql::Row = self
+            .conn
+            .exec_first(&self.sql.customer_for_payment, (c_w, c_d, c))?
+            .ok_or_else(|| missing("customer"))?;
+        let bad_credit = row.get::<String, _>("c_credit").is_some_and(|credit| credit == "BC");
+        if bad_credit {
+            let old: Option<String> = self.conn.exec_first(&self.sql.customer_data, (c_w, c_d, c))?;
+            let mut data = format!(
+                "{c} {c_d} {c_w} {d} {w} {}.{:02}|{}",
+                cents / 100,
+                cents % 100,
+                old.unwrap_or_default()
+            );
+            data.truncate(500);
+            self.conn.exec_drop(&self.sql.pay_customer_data, (cents, cents, data, c_w, c_d, c))?;
+        } else {
+            self.conn.exec_drop(&self.sql.pay_customer, (cents, cents, c_w, c_d, c))?;
+        }
+        let district: Option<mysql::Row> = self.conn.exec_first(&self.sql.district_address, (w, d))?;
+        let warehouse: Option<mysql::Row> = self.conn.exec_first(&self.sql.warehouse_address, (w,))?;
+        let name = |row: Option<mysql::Row>| row.and_then(|r| r.get::<String, _>(0)).unwrap_or_default();
+        let note = format!("{}    {}", name(warehouse), name(district));
+        self.conn.exec_drop(&self.sql.insert_history, (c, c_d, c_w, d, w, cents, note))?;
+        self.conn.exec_drop(&self.sql.pay_district, (cents, w, d))?;
+        self.conn.exec_drop(&self.sql.pay_warehouse, (cents, w))?;
+        self.end(true)
+    }
+
+    fn order_status(&mut self, w: u32) -> mysql::Result<Done> {
+        let d = self.rng.uniform(1, DISTRICTS);
+        let customer = self.customer();
+        let c = self.find(w, d, customer)?;
+        let _: Option<mysql::Row> = self.conn.exec_first(&self.sql.customer_status, (w, d, c))?;
+        let order: Option<mysql::Row> = self.conn.exec_first(&self.sql.last_order, (w, d, c))?;
+        if let Some(order) = order.and_then(|row| row.get::<u32, _>(0)) {
+            let _: Vec<mysql::Row> = self.conn.exec(&self.sql.lines_of_order, (w, d, order))?;
+        }
+        self.end(true)
+    }
+
+    fn delivery(&mut self, w: u32) -> mysql::Result<Done> {
+        let carrier = self.rng.uniform(1, 10);
+        for d in 1..=DISTRICTS {
+            let Some(order) = self.conn.exec_first::<u32, _, _>(&self.sql.oldest_new_order, (w, d))? else {
+                continue; // all delivered in this district (clause 2.7.4.2)
+            };
+            self.conn.exec_drop(&self.sql.delete_new_order, (w, d, order))?;
+            let c: u32 = self
+                .conn
+                .exec_first(&self.sql.customer_of_order, (w, d, order))?
+                .ok_or_else(|| missing("order"))?;
+            self.conn.exec_drop(&self.sql.set_carrier, (carrier, w, d, order))?;
+            self.conn.exec_drop(&self.sql.deliver_lines, (w, d, order))?;
+            let sum: Option<Value> = self.conn.exec_first(&self.sql.sum_of_lines, (w, d, order))?;
+            self.conn.exec_drop(&self.sql.deliver_customer, (sum.unwrap_or(Value::Int(0)), w, d, c))?;
+        }
+        self.end(true)
+    }
+
+    fn stock_level(&mut self, w: u32) -> mysql::Result<Done> {
+        let d = self.rng.uniform(1, DISTRICTS);
+        let threshold = self.rng.uniform(10, 20);
+        let next: u32 =
+            self.conn.exec_first(&self.sql.next_order, (w, d))?.ok_or_else(|| missing("district"))?;
+        let _: Option<u32> =
+            self.conn.exec_first(&self.sql.low_stock, (w, d, next.saturating_sub(20), next, w, threshold))?;
+        self.end(true)
+    }
+}
+
+/// The error when a row that the population must hold is not there.
+fn missing(what: &str) -> mysql::Error {
+    mysql::Error::IoError(std::io::Error::other(format!(
+        "the TPC-C database lacks a {what} row that must exist"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deck_holds_the_specified_mix() {
+        let mut rng = Rng::new(1, 1);
+        let mut deck = Deck::new();
+        for _ in 0..3 {
+            let mut counts = [0; 5];
+            for _ in 0..100 {
+                let kind = deck.draw(&mut rng);
+                counts[Kind::ALL.iter().position(|&k| k == kind).unwrap()] += 1;
+            }
+            assert_eq!(counts, [45, 43, 4, 4, 4]);
+        }
+    }
+}
