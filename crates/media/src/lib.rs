@@ -9,13 +9,22 @@
 //! What is validated here: the rules of the chip. Breaking one is a bug of the translation layer and
 //! panics (idea 3 of the design). What is not: addresses of hosts, which the controller checks.
 
+mod config;
+mod divide;
+pub mod nand;
+pub mod rng;
+mod state;
 pub mod time;
 pub mod types;
 
+pub use config::ConfigError;
+pub use divide::Divisor;
+pub use nand::{Cell, Nand, NandConfig, NandTiming, Sense};
+pub use rng::Rng;
+pub use state::StateError;
 pub use time::{Events, Nanos, Timeline};
-pub use types::{Geometry, LogicalPage, Outcome, Page, Progress, Read, Slot, Spare, Unit};
+pub use types::{BlockState, Geometry, LogicalPage, Outcome, Page, Progress, Read, Slot, Spare, Unit};
 
-/// The contract that every medium fulfils, and the fault wrapper too (see the `conformance` module).
 ///
 /// Times never go backwards: `now` of a call is at least that of the call before. Operations are
 /// *reserved* when they are asked for: the returned time already counts the queues of the die, plane
@@ -56,7 +65,39 @@ pub trait Medium {
     /// Whether the block of `unit` must no longer be used.
     fn is_bad(&self, unit: Unit) -> bool;
 
-    /// Power is lost at `now`: programs in flight are torn (all their pages unreadable), erases in
-    /// flight leave an unreadable block that must be erased again, timelines are empty afterwards.
+    /// What may be done with the block of `unit`, and how far it is programmed.
+    fn block(&self, unit: Unit) -> BlockState;
+
+    /// Power is lost at `now`: programs in flight, begun or queued, are torn (all their pages
+    /// unreadable), erases in flight leave an unreadable block that must be erased again, timelines are
+    /// empty afterwards.
     fn power_cut(&mut self, now: Nanos);
+
+    /// Replays a program that ended well: sets the spare areas, takes no time.
+    ///
+    /// # Errors
+    /// If the unit or its pages are not on the medium (as for the other replays).
+    fn apply_program(&mut self, unit: Unit, spares: &[Spare]) -> Result<(), StateError>;
+
+    /// Replays a program that failed or was torn: the unit counts as programmed and cannot be read.
+    ///
+    /// # Errors
+    /// As for [`apply_program`](Medium::apply_program).
+    fn apply_spoil(&mut self, unit: Unit) -> Result<(), StateError>;
+
+    /// Replays the erase of the block that holds `unit`; it counts as a cycle.
+    ///
+    /// # Errors
+    /// As for [`apply_program`](Medium::apply_program).
+    fn apply_erase(&mut self, unit: Unit) -> Result<(), StateError>;
+
+    /// The block that holds `unit` is bad from now on: it can be read, but not programmed, and its
+    /// erase fails. This is also how the translation layer retires a block.
+    ///
+    /// # Errors
+    /// As for [`apply_program`](Medium::apply_program).
+    fn apply_bad(&mut self, unit: Unit) -> Result<(), StateError>;
+
+    /// Appends the non-volatile state: what a power cut now would leave, little endian.
+    fn save(&self, out: &mut Vec<u8>);
 }

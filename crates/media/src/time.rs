@@ -95,7 +95,10 @@ impl Timeline {
     fn reserve_in_gap(&mut self, earliest: Nanos, span: Nanos) -> Nanos {
         let mut start = earliest;
         let mut at = self.busy.len();
-        for (i, &(from, to)) in self.busy.iter().enumerate() {
+        // Most gaps asked for are near the end, and what ends before `earliest` does not matter.
+        let first = self.busy.iter().rposition(|b| b.1 <= earliest).map_or(0, |i| i + 1);
+        // The interval before joins if it ends just at `earliest`; `start` begins no earlier.
+        for (i, &(from, to)) in self.busy.range(first..).enumerate().map(|(i, b)| (i + first, b)) {
             if start + span <= from {
                 at = i;
                 break;

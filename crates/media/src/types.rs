@@ -100,6 +100,21 @@ pub enum Outcome {
     Failed,
 }
 
+/// What may be done with a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BlockState {
+    /// Units below `next` (counted in the block) are programmed, `next` is the one to program; equal to
+    /// the block's units when it is full. Media written in place say 0: any page at any time.
+    Writable {
+        /// Units of the block that were programmed since its erase.
+        next: u32,
+    },
+    /// An erase was cut short: nothing can be read or programmed before the next erase.
+    MustErase,
+    /// Must no longer be used.
+    Bad,
+}
+
 /// Result of [`Medium::read`](crate::Medium::read).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Read {

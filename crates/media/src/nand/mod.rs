@@ -1,0 +1,478 @@
+//! NAND: what may be done when, how long it takes, how it wears.
+//!
+//! The array of logical pages is always kept: it *is* the reverse map of the translation layer. Versions
+//! and slots are kept only if the medium is durable. Erasing a block costs nothing per page: how far a
+//! block is programmed says which entries count.
+
+mod config;
+mod dies;
+#[cfg(test)]
+mod tests;
+
+pub use config::{Cell, NandConfig, NandTiming, Sense};
+
+use crate::Medium;
+use crate::config::ConfigError;
+use crate::divide::Divisor;
+use crate::state::{self, Reader, StateError};
+use crate::time::Nanos;
+use crate::types::{BlockState, Geometry, LogicalPage, Outcome, Page, Progress, Read, Slot, Spare, Unit};
+use dies::{Dies, Kind, Within};
+
+/// "TNND", the first word of saved state.
+const MAGIC: u32 = u32::from_le_bytes(*b"TNND");
+/// [`Block::next`] after an erase that was cut short.
+const MUST_ERASE: u32 = u32::MAX;
+/// Bit of [`Block::marks`]: some units cannot be read.
+const SPOILED: u32 = 1 << 31;
+/// Bit of [`Block::marks`]: must no longer be used.
+const BAD: u32 = 1 << 30;
+/// The other bits of [`Block::marks`]: erase cycles.
+const CYCLES: u32 = BAD - 1;
+
+/// A block of all planes of a die.
+#[derive(Clone, Copy, Default, Debug)]
+struct Block {
+    /// The unit to program next, as counted in the block, or [`MUST_ERASE`].
+    next: u32,
+    /// Cycles and two flags, so that one comparison checks a program.
+    marks: u32,
+}
+
+/// Where a unit is.
+#[derive(Clone, Copy)]
+struct Place {
+    die: u32,
+    /// Index into the blocks: superblock * dies + die.
+    block: usize,
+    /// Unit as counted in its block.
+    at: u32,
+}
+
+/// A set of NAND chips; see [`NandConfig`].
+#[derive(Clone, Debug)]
+pub struct Nand {
+    geometry: Geometry,
+    unit_pages: Divisor,
+    dies_count: Divisor,
+    units_per_block: Divisor,
+    pages: u32,
+    units: u32,
+    timed: bool,
+    durable: bool,
+    logical: Vec<LogicalPage>,
+    versions: Vec<u64>,
+    slots: Vec<Slot>,
+    blocks: Vec<Block>,
+    /// A bit per unit that cannot be read; looked at only in blocks with [`SPOILED`].
+    spoiled: Vec<u64>,
+    /// Of the pages of a unit; one after another for each page type if `page_types` is set.
+    within: Vec<Within>,
+    /// Page types, if units differ by them.
+    page_types: Option<Divisor>,
+    dies: Dies,
+}
+
+impl Nand {
+    /// New chips, erased, without wear.
+    ///
+    /// # Errors
+    /// If `config` cannot be.
+    pub fn new(config: NandConfig) -> Result<Self, ConfigError> {
+        let pages = config.check()?;
+        let g = &config.geometry;
+        let units = pages / g.unit_pages;
+        let bits = config.cell.bits();
+        let one_shot = g.unit_pages == g.planes * g.sense_pages * bits;
+        let by_type = !one_shot && matches!(config.timing.sense, Sense::ByPageType(_));
+        let kinds = if by_type { bits } else { 1 };
+        let spare_pages = if config.durable { pages as usize } else { 0 };
+        Ok(Nand {
+            unit_pages: Divisor::new(g.unit_pages),
+            dies_count: Divisor::new(g.dies),
+            units_per_block: Divisor::new(g.units_per_block),
+            pages,
+            units,
+            timed: !config.timing.is_off(),
+            durable: config.durable,
+            logical: vec![LogicalPage::NONE; pages as usize],
+            versions: vec![0; spare_pages],
+            slots: vec![Slot::NONE; spare_pages],
+            blocks: vec![Block::default(); (g.superblocks * g.dies) as usize],
+            spoiled: vec![0; units.div_ceil(64) as usize],
+            within: (0..kinds).flat_map(|kind| dies::within(&config, kind, one_shot)).collect(),
+            page_types: by_type.then(|| Divisor::new(bits)),
+            dies: Dies::new(&config),
+            geometry: config.geometry,
+        })
+    }
+
+    /// The logical page of a *programmed* page (the reverse map). Of pages that were not programmed since
+    /// their erase it may say what they held before; [`Medium::spare`] checks that.
+    #[inline]
+    pub fn logical(&self, page: Page) -> LogicalPage {
+        self.logical[page.0 as usize]
+    }
+
+    /// [`logical`](Nand::logical) of the pages of a unit.
+    #[inline]
+    pub fn logical_of_unit(&self, unit: Unit) -> &[LogicalPage] {
+        let pages = self.geometry.unit_pages as usize;
+        let first = unit.0 as usize * pages;
+        &self.logical[first..first + pages]
+    }
+
+    /// [`logical`](Nand::logical) of the pages of a superblock, in the order in which they are written.
+    pub fn logical_of_superblock(&self, superblock: u32) -> &[LogicalPage] {
+        let pages = self.geometry.pages_per_superblock() as usize;
+        let first = superblock as usize * pages;
+        &self.logical[first..first + pages]
+    }
+
+    #[inline]
+    fn place(&self, unit: u32) -> Place {
+        let (row, die) = self.dies_count.div_rem(unit);
+        let (superblock, at) = self.units_per_block.div_rem(row);
+        Place { die, block: (superblock * self.geometry.dies + die) as usize, at }
+    }
+
+    /// Index of the first page of a unit.
+    #[inline]
+    fn first_page(&self, unit: u32) -> usize {
+        unit as usize * self.geometry.unit_pages as usize
+    }
+
+    /// First unit of a block; the others follow at a distance of the number of dies.
+    fn units_of(&self, block: usize) -> impl Iterator<Item = u32> + use<> {
+        let (superblock, die) = self.dies_count.div_rem(block as u32);
+        let g = &self.geometry;
+        let first = superblock * g.units_per_block * g.dies + die;
+        (first..).step_by(g.dies as usize).take(g.units_per_block as usize)
+    }
+
+    fn is_spoiled(&self, unit: u32) -> bool {
+        self.spoiled[(unit / 64) as usize] >> (unit % 64) & 1 == 1
+    }
+
+    fn store(&mut self, unit: u32, spares: &[Spare]) {
+        let first = self.first_page(unit);
+        let logical = &mut self.logical[first..first + spares.len()];
+        for (to, from) in logical.iter_mut().zip(spares) {
+            *to = from.page;
+        }
+        if self.durable {
+            let versions = &mut self.versions[first..first + spares.len()];
+            let slots = &mut self.slots[first..first + spares.len()];
+            for ((version, slot), from) in versions.iter_mut().zip(slots).zip(spares) {
+                *version = from.version;
+                *slot = from.slot;
+            }
+        }
+    }
+
+    fn spoil(&mut self, unit: u32) {
+        let place = self.place(unit);
+        let block = &mut self.blocks[place.block];
+        block.marks |= SPOILED;
+        block.next = block.next.max(place.at + 1);
+        self.spoiled[(unit / 64) as usize] |= 1 << (unit % 64);
+        let first = self.first_page(unit);
+        let pages = first..first + self.geometry.unit_pages as usize;
+        self.logical[pages.clone()].fill(LogicalPage::NONE);
+        if self.durable {
+            self.versions[pages.clone()].fill(0);
+            self.slots[pages].fill(Slot::NONE);
+        }
+    }
+
+    /// The block is empty and has one more cycle.
+    fn wipe(&mut self, block: usize) {
+        if self.blocks[block].marks & SPOILED != 0 {
+            for unit in self.units_of(block) {
+                self.spoiled[(unit / 64) as usize] &= !(1 << (unit % 64));
+            }
+        }
+        let block = &mut self.blocks[block];
+        block.next = 0;
+        let cycles = (block.marks & CYCLES) + 1;
+        block.marks = (block.marks & BAD) | cycles.min(CYCLES);
+    }
+
+    fn cut_erase(&mut self, block: usize) {
+        self.blocks[block].next = MUST_ERASE;
+        self.blocks[block].marks |= SPOILED;
+    }
+
+    /// What an operation that has not ended leaves behind when it is cut short.
+    fn tear(&mut self, kind: Kind) {
+        match kind {
+            Kind::Program(unit) if self.blocks[self.place(unit).block].next != MUST_ERASE => self.spoil(unit),
+            Kind::Program(_) => {}
+            Kind::Erase(block) => self.cut_erase(block as usize),
+        }
+    }
+
+    /// A unit that replayed state names.
+    fn known(&self, unit: Unit) -> Result<u32, StateError> {
+        if unit.0 < self.units {
+            return Ok(unit.0);
+        }
+        Err(StateError::Range { what: "unit", value: unit.0.into(), limit: self.units.into() })
+    }
+
+    fn shape(&self) -> [(&'static str, u64); 6] {
+        let g = &self.geometry;
+        [
+            ("geometry.dies", g.dies.into()),
+            ("geometry.superblocks", g.superblocks.into()),
+            ("geometry.units_per_block", g.units_per_block.into()),
+            ("geometry.unit_pages", g.unit_pages.into()),
+            ("durable", self.durable.into()),
+            ("pages", self.pages.into()),
+        ]
+    }
+
+    /// Chips with the state that [`Medium::save`] wrote.
+    ///
+    /// # Errors
+    /// If `config` cannot be, or `bytes` are not the state of such chips.
+    pub fn restore(config: NandConfig, bytes: &[u8]) -> Result<Self, StateError> {
+        let mut nand = Nand::new(config)?;
+        let mut from = Reader::new(bytes, MAGIC, "NAND", &nand.shape())?;
+        let mut words = vec![0u32; nand.blocks.len()];
+        from.fill(&mut words)?;
+        for (block, &next) in nand.blocks.iter_mut().zip(&words) {
+            if next != MUST_ERASE && next > nand.geometry.units_per_block {
+                let limit = nand.geometry.units_per_block.into();
+                return Err(StateError::Range { what: "next unit of a block", value: next.into(), limit });
+            }
+            block.next = next;
+        }
+        from.fill(&mut words)?;
+        for (block, &marks) in nand.blocks.iter_mut().zip(&words) {
+            block.marks = marks;
+        }
+        from.fill(&mut nand.spoiled)?;
+        from.fill(&mut nand.logical)?;
+        from.fill(&mut nand.versions)?;
+        from.fill(&mut nand.slots)?;
+        let torn: u32 = from.one()?;
+        for _ in 0..torn {
+            let (erase, number): (u32, u32) = (from.one()?, from.one()?);
+            let limit = if erase == 1 { nand.blocks.len() as u64 } else { nand.units.into() };
+            if u64::from(number) >= limit {
+                return Err(StateError::Range { what: "torn unit or block", value: number.into(), limit });
+            }
+            nand.tear(if erase == 1 { Kind::Erase(number) } else { Kind::Program(number) });
+        }
+        from.end()?;
+        Ok(nand)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn broken(&self, unit: u32, what: &str) -> ! {
+        let place = self.place(unit.min(self.units - 1));
+        let block = self.blocks[place.block];
+        let superblock = place.block as u32 / self.geometry.dies;
+        panic!(
+            "NAND rule broken: {what} unit {unit} (die {}, superblock {superblock}, unit {} of its block), \
+             where {:?}",
+            place.die,
+            place.at,
+            BlockState::from(block)
+        );
+    }
+}
+
+impl From<Block> for BlockState {
+    fn from(block: Block) -> Self {
+        match block {
+            Block { marks, .. } if marks & BAD != 0 => BlockState::Bad,
+            Block { next: MUST_ERASE, .. } => BlockState::MustErase,
+            Block { next, .. } => BlockState::Writable { next },
+        }
+    }
+}
+
+impl Medium for Nand {
+    #[inline]
+    fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// Blocks that went bad can still be read, units that were spoiled give [`Outcome::Failed`].
+    ///
+    /// # Panics
+    /// If a page was not programmed since its erase, or the pages do not lie in one sense.
+    #[inline]
+    fn read(&mut self, now: Nanos, first: Page, count: u32) -> Read {
+        let (unit, i) = self.unit_pages.div_rem(first.0);
+        let place = self.place(unit);
+        let block = self.blocks[place.block];
+        if place.at >= block.next {
+            self.broken(unit, "read of a page that was not programmed:");
+        }
+        let mut outcome = Outcome::Good;
+        if block.marks & SPOILED != 0 && (block.next == MUST_ERASE || self.is_spoiled(unit)) {
+            outcome = Outcome::Failed;
+        }
+        let index = match self.page_types {
+            None => i,
+            Some(types) => types.remainder(place.at) * self.geometry.unit_pages + i,
+        };
+        let within = self.within[index as usize];
+        if count.wrapping_sub(1) >= within.left {
+            self.broken(unit, "read across the end of a sense, or of nothing, in");
+        }
+        if !self.timed {
+            return Read { done: now, outcome };
+        }
+        Read { done: self.dies.read(now, place.die, within.plane, within.span, count), outcome }
+    }
+
+    #[inline]
+    fn program(&mut self, now: Nanos, unit: Unit, spares: &[Spare]) -> Nanos {
+        let place = self.place(unit.0);
+        let block = &mut self.blocks[place.block];
+        if block.next != place.at || block.marks & BAD != 0 {
+            self.broken(unit.0, "program of");
+        }
+        block.next += 1;
+        if spares.len() != self.geometry.unit_pages as usize {
+            self.broken(unit.0, "program of too many or too few pages:");
+        }
+        self.store(unit.0, spares);
+        if !self.timed {
+            return now;
+        }
+        self.dies.program(now, place.die, unit.0)
+    }
+
+    #[inline]
+    fn settle(&mut self, now: Nanos, unit: Unit) -> Progress {
+        if !self.timed {
+            return Progress::Ended(Outcome::Good);
+        }
+        match self.dies.unended(now, self.dies_count.remainder(unit.0), Kind::Program(unit.0)) {
+            Some(end) => Progress::Until(end),
+            None => Progress::Ended(Outcome::Good),
+        }
+    }
+
+    fn erase(&mut self, now: Nanos, unit: Unit) -> Nanos {
+        let place = self.place(unit.0);
+        if self.blocks[place.block].marks & BAD == 0 {
+            self.wipe(place.block);
+        }
+        if !self.timed {
+            return now;
+        }
+        self.dies.erase(now, place.die, place.block as u32)
+    }
+
+    fn settle_erase(&mut self, now: Nanos, unit: Unit) -> Progress {
+        let place = self.place(unit.0);
+        match self.dies.unended(now, place.die, Kind::Erase(place.block as u32)) {
+            Some(end) => Progress::Until(end),
+            None if self.blocks[place.block].marks & BAD != 0 => Progress::Ended(Outcome::Failed),
+            None => Progress::Ended(Outcome::Good),
+        }
+    }
+
+    #[inline]
+    fn spare(&self, page: Page) -> Spare {
+        let i = page.0 as usize;
+        let place = self.place(self.unit_pages.quotient(page.0));
+        let block = self.blocks[place.block];
+        if place.at >= block.next || block.next == MUST_ERASE {
+            return Spare::EMPTY;
+        }
+        match self.durable {
+            false => Spare { page: self.logical[i], ..Spare::EMPTY },
+            true => Spare { page: self.logical[i], version: self.versions[i], slot: self.slots[i] },
+        }
+    }
+
+    #[inline]
+    fn wear(&self, unit: Unit) -> u32 {
+        self.blocks[self.place(unit.0).block].marks & CYCLES
+    }
+
+    #[inline]
+    fn is_bad(&self, unit: Unit) -> bool {
+        self.blocks[self.place(unit.0).block].marks & BAD != 0
+    }
+
+    #[inline]
+    fn block(&self, unit: Unit) -> BlockState {
+        self.blocks[self.place(unit.0).block].into()
+    }
+
+    fn power_cut(&mut self, now: Nanos) {
+        let torn: Vec<Kind> = self.dies.in_flight(now).collect();
+        for kind in torn {
+            self.tear(kind);
+        }
+        self.dies.clear();
+    }
+
+    fn apply_program(&mut self, unit: Unit, spares: &[Spare]) -> Result<(), StateError> {
+        let unit = self.known(unit)?;
+        if spares.len() != self.geometry.unit_pages as usize {
+            let limit = self.geometry.unit_pages.into();
+            return Err(StateError::Range { what: "pages of a program", value: spares.len() as u64, limit });
+        }
+        self.store(unit, spares);
+        self.spoiled[(unit / 64) as usize] &= !(1 << (unit % 64));
+        let place = self.place(unit);
+        let block = &mut self.blocks[place.block];
+        // A snapshot taken while this block was being erased says so; the journal knows how it went on.
+        block.next = if block.next == MUST_ERASE { place.at + 1 } else { block.next.max(place.at + 1) };
+        Ok(())
+    }
+
+    fn apply_spoil(&mut self, unit: Unit) -> Result<(), StateError> {
+        let unit = self.known(unit)?;
+        self.spoil(unit);
+        Ok(())
+    }
+
+    fn apply_erase(&mut self, unit: Unit) -> Result<(), StateError> {
+        let unit = self.known(unit)?;
+        self.wipe(self.place(unit).block);
+        Ok(())
+    }
+
+    fn apply_bad(&mut self, unit: Unit) -> Result<(), StateError> {
+        let unit = self.known(unit)?;
+        let block = self.place(unit).block;
+        self.blocks[block].marks |= BAD;
+        Ok(())
+    }
+
+    fn save(&self, out: &mut Vec<u8>) {
+        let words: usize = self.blocks.len() * 2 + self.pages as usize * if self.durable { 4 } else { 1 };
+        out.reserve(words * 4 + self.spoiled.len() * 8 + 1024);
+        state::header(out, MAGIC, &self.shape());
+        let next: Vec<u32> = self.blocks.iter().map(|b| b.next).collect();
+        state::put(out, &next);
+        let marks: Vec<u32> = self.blocks.iter().map(|b| b.marks).collect();
+        state::put(out, &marks);
+        state::put(out, &self.spoiled);
+        state::put(out, &self.logical);
+        state::put(out, &self.versions);
+        state::put(out, &self.slots);
+        // What has not been seen to end counts as cut short.
+        let torn: Vec<u32> = self
+            .dies
+            .in_flight(self.dies.latest())
+            .flat_map(|kind| match kind {
+                Kind::Program(unit) => [0, unit],
+                Kind::Erase(block) => [1, block],
+            })
+            .collect();
+        state::put(out, &[torn.len() as u32 / 2]);
+        state::put(out, &torn);
+    }
+}
