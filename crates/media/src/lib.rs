@@ -11,6 +11,7 @@
 
 mod config;
 mod divide;
+pub mod memory;
 pub mod nand;
 pub mod rng;
 mod state;
@@ -19,6 +20,7 @@ pub mod types;
 
 pub use config::ConfigError;
 pub use divide::Divisor;
+pub use memory::{Memory, MemoryConfig, MemoryKind};
 pub use nand::{Cell, Nand, NandConfig, NandTiming, Sense};
 pub use rng::Rng;
 pub use state::StateError;
