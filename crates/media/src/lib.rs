@@ -11,6 +11,7 @@
 
 mod config;
 mod divide;
+pub mod fault;
 pub mod memory;
 pub mod nand;
 pub mod rng;
@@ -20,6 +21,7 @@ pub mod types;
 
 pub use config::ConfigError;
 pub use divide::Divisor;
+pub use fault::{FaultPlan, Faulty};
 pub use memory::{Memory, MemoryConfig, MemoryKind};
 pub use nand::{Cell, Nand, NandConfig, NandTiming, Sense};
 pub use rng::Rng;
@@ -27,6 +29,7 @@ pub use state::StateError;
 pub use time::{Events, Nanos, Timeline};
 pub use types::{BlockState, Geometry, LogicalPage, Outcome, Page, Progress, Read, Slot, Spare, Unit};
 
+/// The contract that every medium fulfils, and the fault wrapper too (see the `conformance` module).
 ///
 /// Times never go backwards: `now` of a call is at least that of the call before. Operations are
 /// *reserved* when they are asked for: the returned time already counts the queues of the die, plane

@@ -1,0 +1,425 @@
+//! Faults as a wrapper: a medium around a medium.
+//!
+//! # The fault model
+//! What can go wrong, and what it leaves behind. [`FaultPlan`] says how often; every choice comes from its
+//! seed and the order of operations.
+//! - **Bit errors within ECC**: the read is [`Outcome::Corrected`].
+//! - **Bit errors beyond ECC**: the read is [`Outcome::Failed`]; either this once (`uncorrectable_reads`), or
+//!   for as long as the page holds these data (`weak_pages`).
+//! - **Failed program**: [`settle`](Medium::settle) says `Failed`; no page of the unit can be read. Earlier units of the
+//!   block keep their data. What to do with the block is the translation layer's decision.
+//! - **Failed erase**: [`settle_erase`](Medium::settle_erase) says `Failed`; the block is bad and empty.
+//! - **Bad blocks**: initial (when the medium is made) and grown (failed erases, or retired by the
+//!   translation layer). They can be read; every erase fails; a program is a bug and panics.
+//! - **Stuck die**: all its reads, programs and erases fail.
+//! - **Wear-out**: beyond the rated cycles erases fail with rising probability.
+//! - **Slow operation**: a read or program takes a multiple of its time. It does not occupy the chip for longer (the
+//!   delay is thought of as retries in the controller).
+//! - **Lost write**: the program is reported good but the pages hold nothing. **Misdirected write**: the same, and
+//!   the data have overwritten another unit of the die. Neither can be noticed before a read; then the
+//!   spare area is not the one expected (or does not check), and the read is `Failed`. The reverse map, which is
+//!   memory of the controller, still says what was to be written.
+//! - **Power cut at any operation**: a countdown; when it has come, [`Faulty::cut_due`] tells the owner, who
+//!   cuts the power. What is in flight then is torn as on the medium itself.
+//!
+//! Not modelled: read disturb and retention (errors that grow with reads or time), a part of a
+//! unit that fails, errors in what the controller keeps in its own memory.
+
+mod plan;
+#[cfg(test)]
+mod tests;
+
+pub use plan::FaultPlan;
+
+use crate::Medium;
+use crate::rng::{Rng, mix};
+use crate::state::{self, Reader, StateError};
+use crate::time::Nanos;
+use crate::types::{BlockState, Geometry, Outcome, Page, Progress, Read, Spare, Unit};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// "TFLT", the first word of saved state.
+const MAGIC: u32 = u32::from_le_bytes(*b"TFLT");
+
+/// What will become of a program under way.
+#[derive(Clone, Copy, Debug)]
+struct Fate {
+    /// Units from the first (more than one only where the medium is written in place).
+    units: u32,
+    /// Ends no earlier than this.
+    until: Nanos,
+    failed: bool,
+}
+
+/// A medium with faults. Without any in its plan, each operation costs one comparison more.
+#[derive(Clone, Debug)]
+pub struct Faulty<M> {
+    inner: M,
+    plan: FaultPlan,
+    rng: Rng,
+    /// The seed that `rng` was made from.
+    seed: u64,
+    /// Whether anything here must be looked at in a read or program.
+    armed: bool,
+    cut_due: bool,
+    /// Programs under way with a fate of their own, by first unit.
+    fates: BTreeMap<u32, Fate>,
+    /// Units lost by lost and misdirected writes.
+    lost: BTreeSet<u32>,
+    /// Blocks (by their first unit) whose erase under way will fail.
+    failing_erases: BTreeSet<u32>,
+}
+
+impl<M: Medium> Faulty<M> {
+    /// Wraps a new medium; marks its initial bad blocks.
+    pub fn new(inner: M, plan: FaultPlan) -> Self {
+        let mut faulty = Self::around(inner, plan);
+        let g = faulty.inner.geometry().clone();
+        if faulty.plan.initial_bad_blocks > 0 && !g.in_place {
+            for superblock in 0..g.superblocks {
+                for die in 0..g.dies {
+                    if faulty.rng.chance(faulty.plan.initial_bad_blocks) {
+                        let unit = Unit(superblock * g.units_per_superblock() + die);
+                        // The unit is on the medium by construction.
+                        let _ = faulty.inner.apply_bad(unit);
+                    }
+                }
+            }
+        }
+        faulty
+    }
+
+    /// Wraps a medium that is not new.
+    fn around(inner: M, plan: FaultPlan) -> Self {
+        Faulty {
+            inner,
+            rng: Rng::new(plan.seed),
+            seed: plan.seed,
+            armed: plan.is_active(),
+            plan,
+            cut_due: false,
+            fates: BTreeMap::new(),
+            lost: BTreeSet::new(),
+            failing_erases: BTreeSet::new(),
+        }
+    }
+
+    /// A medium with the state that [`Medium::save`] wrote; `restore` restores the medium within.
+    ///
+    /// # Errors
+    /// If `bytes` are not such a state, or those of `restore`.
+    pub fn restore(
+        plan: FaultPlan,
+        bytes: &[u8],
+        restore: impl FnOnce(&[u8]) -> Result<M, StateError>,
+    ) -> Result<Self, StateError> {
+        let mut from = Reader::new(bytes, MAGIC, "a medium", &[])?;
+        let lost: u32 = from.one()?;
+        let lost = (0..lost).map(|_| from.one()).collect::<Result<BTreeSet<u32>, _>>()?;
+        let mut faulty = Self::around(restore(from.rest())?, plan);
+        faulty.lost = lost;
+        faulty.rearm();
+        Ok(faulty)
+    }
+
+    /// The medium within.
+    #[inline]
+    pub fn inner(&self) -> &M {
+        &self.inner
+    }
+
+    /// The medium within, past the faults.
+    #[inline]
+    pub fn inner_mut(&mut self) -> &mut M {
+        &mut self.inner
+    }
+
+    /// The faults planned.
+    pub fn plan(&self) -> &FaultPlan {
+        &self.plan
+    }
+
+    /// The faults planned, to be changed; a new seed starts a new sequence of choices.
+    pub fn plan_mut(&mut self) -> &mut FaultPlan {
+        // Whether the new plan needs it is seen at the next operation.
+        self.armed = true;
+        &mut self.plan
+    }
+
+    /// Whether [`FaultPlan::cut_after`] has run down: the owner is to cut the power now.
+    #[inline]
+    pub fn cut_due(&self) -> bool {
+        self.cut_due
+    }
+
+    /// Looks at the plan again.
+    fn rearm(&mut self) {
+        if self.seed != self.plan.seed {
+            self.seed = self.plan.seed;
+            self.rng = Rng::new(self.seed);
+        }
+        self.armed = self.plan.is_active() || !self.fates.is_empty() || !self.lost.is_empty();
+    }
+
+    /// One more operation: begins each of them.
+    fn tick(&mut self) {
+        self.rearm();
+        match self.plan.cut_after {
+            Some(0 | 1) => {
+                self.plan.cut_after = None;
+                self.cut_due = true;
+            }
+            Some(more) => self.plan.cut_after = Some(more - 1),
+            None => {}
+        }
+    }
+
+    fn is_stuck(&self, unit: u32) -> bool {
+        !self.plan.stuck_dies.is_empty()
+            && self.plan.stuck_dies.contains(&(unit % self.inner.geometry().dies))
+    }
+
+    /// First unit of the block of `unit`.
+    fn block_of(&self, unit: u32) -> u32 {
+        let g = self.inner.geometry();
+        let per_superblock = g.units_per_superblock();
+        unit / per_superblock * per_superblock + unit % g.dies
+    }
+
+    fn slowed(&mut self, now: Nanos, end: Nanos) -> Nanos {
+        if self.plan.slow_factor > 1 && self.rng.chance(self.plan.slow_operations) {
+            let span = end.since(now).0.saturating_mul(self.plan.slow_factor.into());
+            return now + Nanos(span);
+        }
+        end
+    }
+
+    /// Whether one of the pages cannot be corrected for as long as it holds these data.
+    fn is_weak(&self, first: Page, count: u32) -> bool {
+        let unit_pages = self.inner.geometry().unit_pages;
+        (first.0..first.0 + count).any(|page| {
+            let cycle = u64::from(self.inner.wear(Unit(page / unit_pages)));
+            let die = mix(mix(self.plan.seed ^ u64::from(page)) ^ cycle);
+            die % 1_000_000_000 < u64::from(self.plan.weak_pages)
+        })
+    }
+
+    #[cold]
+    fn read_with_faults(&mut self, now: Nanos, first: Page, count: u32, read: Read) -> Read {
+        self.tick();
+        let Read { mut done, mut outcome } = read;
+        let unit_pages = self.inner.geometry().unit_pages;
+        let units = first.0 / unit_pages..(first.0 + count).div_ceil(unit_pages);
+        let planned = self.plan.fail_reads > 0;
+        self.plan.fail_reads -= u32::from(planned);
+        if planned
+            || units.clone().any(|u| self.is_stuck(u))
+            || self.lost.range(units).next().is_some()
+            || self.plan.weak_pages > 0 && self.is_weak(first, count)
+            || self.rng.chance(self.plan.uncorrectable_reads)
+        {
+            outcome = Outcome::Failed;
+        } else if outcome == Outcome::Good && self.rng.chance(self.plan.corrected_reads) {
+            outcome = Outcome::Corrected;
+        }
+        done = self.slowed(now, done);
+        Read { done, outcome }
+    }
+
+    #[cold]
+    fn program_with_faults(&mut self, now: Nanos, unit: Unit, units: u32, end: Nanos) -> Nanos {
+        self.tick();
+        for written in unit.0..unit.0 + units {
+            self.lost.remove(&written);
+        }
+        let planned = self.plan.fail_programs > 0;
+        self.plan.fail_programs -= u32::from(planned);
+        let failed = planned
+            || (unit.0..unit.0 + units).any(|u| self.is_stuck(u))
+            || self.rng.chance(self.plan.program_failures);
+        let until = self.slowed(now, end);
+        if failed || until > end {
+            self.fates.insert(unit.0, Fate { units, until, failed });
+        } else if self.rng.chance(self.plan.lost_writes) {
+            self.lost.extend(unit.0..unit.0 + units);
+        } else if self.rng.chance(self.plan.misdirected_writes) {
+            self.lost.extend(unit.0..unit.0 + units);
+            let victim = self.victim(unit.0);
+            self.lost.extend(victim);
+        }
+        self.armed = true;
+        until
+    }
+
+    /// A programmed unit of the same die, if a random one is.
+    fn victim(&mut self, unit: u32) -> Option<u32> {
+        let g = self.inner.geometry();
+        let (dies, per_block) = (g.dies, g.units_per_block);
+        let rows = u64::from(g.superblocks) * u64::from(per_block);
+        let row = self.rng.below(rows) as u32;
+        let victim = row * dies + unit % dies;
+        let programmed = match self.inner.block(Unit(victim)) {
+            BlockState::Writable { next } => row % per_block < next || self.inner.geometry().in_place,
+            _ => false,
+        };
+        (programmed && victim != unit).then_some(victim)
+    }
+
+    #[cold]
+    fn settle_with_faults(&mut self, now: Nanos, unit: Unit) -> Progress {
+        let Some(&fate) = self.fates.get(&unit.0) else { return Progress::Ended(Outcome::Good) };
+        if now < fate.until {
+            return Progress::Until(fate.until);
+        }
+        self.fates.remove(&unit.0);
+        if !fate.failed {
+            return Progress::Ended(Outcome::Good);
+        }
+        self.spoil(unit.0, fate.units);
+        Progress::Ended(Outcome::Failed)
+    }
+
+    fn spoil(&mut self, first: u32, units: u32) {
+        for unit in first..first + units {
+            // A unit that was programmed is on the medium.
+            let _ = self.inner.apply_spoil(Unit(unit));
+        }
+    }
+
+    /// The block of `unit` holds nothing any more.
+    fn forget_lost(&mut self, unit: u32) {
+        if !self.lost.is_empty() {
+            let block = self.block_of(unit);
+            let lost: Vec<u32> = self.lost.iter().copied().filter(|&u| self.block_of(u) == block).collect();
+            for unit in lost {
+                self.lost.remove(&unit);
+            }
+        }
+    }
+
+    fn erase_fails(&mut self, unit: Unit) -> bool {
+        let planned = self.plan.fail_erases > 0;
+        self.plan.fail_erases -= u32::from(planned);
+        let rated = u64::from(self.inner.geometry().rated_cycles);
+        let beyond = u64::from(self.inner.wear(unit)).saturating_sub(rated);
+        let worn = (u64::from(self.plan.wear_out) * beyond / rated.max(1)).min(1_000_000_000) as u32;
+        planned || self.is_stuck(unit.0) || self.rng.chance(self.plan.erase_failures) || self.rng.chance(worn)
+    }
+}
+
+impl<M: Medium> Medium for Faulty<M> {
+    #[inline]
+    fn geometry(&self) -> &Geometry {
+        self.inner.geometry()
+    }
+
+    #[inline]
+    fn read(&mut self, now: Nanos, first: Page, count: u32) -> Read {
+        let read = self.inner.read(now, first, count);
+        if self.armed { self.read_with_faults(now, first, count, read) } else { read }
+    }
+
+    #[inline]
+    fn program(&mut self, now: Nanos, unit: Unit, spares: &[Spare]) -> Nanos {
+        let end = self.inner.program(now, unit, spares);
+        if self.armed {
+            let units = if self.inner.geometry().in_place { spares.len() as u32 } else { 1 };
+            return self.program_with_faults(now, unit, units, end);
+        }
+        end
+    }
+
+    #[inline]
+    fn settle(&mut self, now: Nanos, unit: Unit) -> Progress {
+        match self.inner.settle(now, unit) {
+            Progress::Ended(Outcome::Good) if self.armed => self.settle_with_faults(now, unit),
+            progress => progress,
+        }
+    }
+
+    fn erase(&mut self, now: Nanos, unit: Unit) -> Nanos {
+        self.tick();
+        self.forget_lost(unit.0);
+        let end = self.inner.erase(now, unit);
+        if self.erase_fails(unit) {
+            self.failing_erases.insert(self.block_of(unit.0));
+        }
+        end
+    }
+
+    fn settle_erase(&mut self, now: Nanos, unit: Unit) -> Progress {
+        let progress = self.inner.settle_erase(now, unit);
+        if matches!(progress, Progress::Ended(_)) && self.failing_erases.remove(&self.block_of(unit.0)) {
+            // The block was erased: it is on the medium.
+            let _ = self.inner.apply_bad(unit);
+            return Progress::Ended(Outcome::Failed);
+        }
+        progress
+    }
+
+    #[inline]
+    fn spare(&self, page: Page) -> Spare {
+        if !self.lost.is_empty() && self.lost.contains(&(page.0 / self.inner.geometry().unit_pages)) {
+            return Spare::EMPTY;
+        }
+        self.inner.spare(page)
+    }
+
+    #[inline]
+    fn wear(&self, unit: Unit) -> u32 {
+        self.inner.wear(unit)
+    }
+
+    #[inline]
+    fn is_bad(&self, unit: Unit) -> bool {
+        self.inner.is_bad(unit)
+    }
+
+    #[inline]
+    fn block(&self, unit: Unit) -> BlockState {
+        self.inner.block(unit)
+    }
+
+    fn power_cut(&mut self, now: Nanos) {
+        self.inner.power_cut(now);
+        // Slow programs that the chip thinks have ended, and those that failed and were not asked about.
+        for (unit, fate) in std::mem::take(&mut self.fates) {
+            if fate.failed || fate.until > now {
+                self.spoil(unit, fate.units);
+            }
+        }
+        for block in std::mem::take(&mut self.failing_erases) {
+            let _ = self.inner.apply_bad(Unit(block));
+        }
+        self.cut_due = false;
+        self.rearm();
+    }
+
+    fn apply_program(&mut self, unit: Unit, spares: &[Spare]) -> Result<(), StateError> {
+        self.lost.remove(&unit.0);
+        self.inner.apply_program(unit, spares)
+    }
+
+    fn apply_spoil(&mut self, unit: Unit) -> Result<(), StateError> {
+        self.inner.apply_spoil(unit)
+    }
+
+    fn apply_erase(&mut self, unit: Unit) -> Result<(), StateError> {
+        self.inner.apply_erase(unit)?;
+        self.forget_lost(unit.0);
+        Ok(())
+    }
+
+    fn apply_bad(&mut self, unit: Unit) -> Result<(), StateError> {
+        self.inner.apply_bad(unit)
+    }
+
+    fn save(&self, out: &mut Vec<u8>) {
+        state::header(out, MAGIC, &[]);
+        let under_way = self.fates.iter().flat_map(|(&first, fate)| first..first + fate.units);
+        let lost: BTreeSet<u32> = self.lost.iter().copied().chain(under_way).collect();
+        state::put(out, &[lost.len() as u32]);
+        state::put(out, &lost.into_iter().collect::<Vec<u32>>());
+        self.inner.save(out);
+    }
+}
