@@ -1,0 +1,315 @@
+//! I/O commands of the NVM Command Set, parsed (NVM 3.3) and constructed.
+
+use crate::command::{Command, IoOpcode};
+use crate::fabrics::FabricsCommand;
+use crate::{Nsid, Status, U32, U64};
+
+/// A command of an I/O queue, as a controller executes it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IoCommand {
+    /// Flush (Base 7.2): make all completed writes of the namespace durable. FFFFFFFFh is all namespaces.
+    Flush {
+        /// Namespace Identifier.
+        nsid: Nsid,
+    },
+    /// Write (NVM 3.3.6).
+    Write(Blocks),
+    /// Read (NVM 3.3.4).
+    Read(Blocks),
+    /// Write Uncorrectable (NVM 3.3.7): reads of the range fail until it is written again.
+    WriteUncorrectable(Blocks),
+    /// Compare (NVM 3.3.1).
+    Compare(Blocks),
+    /// Write Zeroes (NVM 3.3.8).
+    WriteZeroes(Blocks),
+    /// Dataset Management (NVM 3.3.3); the data is up to 256 [`DsmRange`].
+    DatasetManagement(DatasetManagement),
+    /// Verify (NVM 3.3.5).
+    Verify(Blocks),
+    /// A fabrics command: Connect comes on the queue that it creates.
+    Fabrics(FabricsCommand),
+}
+
+bits8! {
+    /// Protection Information Field, PRINFO (NVM 5.2, "Protection Information Field").
+    pub struct PrInfo {
+        /// Check the reference tag (PRCHK bit 0).
+        pub check_reference: bool,
+        /// Check the application tag (PRCHK bit 1).
+        pub check_application: bool,
+        /// Check the guard (PRCHK bit 2).
+        pub check_guard: bool,
+        /// Protection Information Action: the controller inserts or strips the protection information.
+        pub pract: bool,
+        #[bits(4)]
+        _rsvd: u8,
+    }
+}
+
+impl PrInfo {
+    /// From the four bits of a command.
+    #[must_use]
+    pub const fn from_nibble(bits: u8) -> Self {
+        Self::from_bits(bits & 0xF)
+    }
+}
+
+/// The fields that the commands on a range of logical blocks share. A field that the command in question
+/// does not define is reserved there: ignored by the controller, zero from the host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Blocks {
+    /// Namespace Identifier.
+    pub nsid: Nsid,
+    /// Starting LBA.
+    pub slba: u64,
+    /// Number of logical blocks, counted from one: 1 to 65536 (the wire's NLB counts from zero).
+    pub nlb: u32,
+    /// Limited Retry.
+    pub lr: bool,
+    /// Force Unit Access.
+    pub fua: bool,
+    /// Protection Information Field.
+    pub prinfo: PrInfo,
+    /// Deallocate (Write Zeroes).
+    pub deac: bool,
+    /// Storage Tag Check.
+    pub stc: bool,
+    /// Namespace Zeroes (Write Zeroes): zero the whole namespace.
+    pub nsz: bool,
+    /// Directive Type (Write): 0 none, 1 streams, 2 data placement. Four bits; three for Write Zeroes.
+    pub dtype: u8,
+    /// Directive Specific.
+    pub dspec: u16,
+    /// Dataset Management hints (Read, Write): access frequency, latency, sequential, incompressible.
+    pub dsm: u8,
+    /// Command Extension Type.
+    pub cetype: u8,
+    /// Logical Block Tags Upper (LBTU): CDW2 and the lower half of CDW3.
+    pub lbtu: u64,
+    /// Logical Block Tags Lower (LBTL): the (expected) initial reference tag of 32-bit formats.
+    pub lbtl: u32,
+    /// (Expected) Logical Block Application Tag.
+    pub lbat: u16,
+    /// (Expected) Logical Block Application Tag Mask.
+    pub lbatm: u16,
+}
+
+impl Blocks {
+    /// `blocks` logical blocks from `slba`, nothing else asked. `blocks` is clamped to 1 to 65536.
+    #[must_use]
+    pub fn new(nsid: Nsid, slba: u64, blocks: u32) -> Self {
+        Self { nsid, slba, nlb: blocks.clamp(1, 65536), ..Self::default() }
+    }
+
+    /// The block after the last, or `None` when the range leaves 64 bits.
+    #[must_use]
+    pub const fn end(&self) -> Option<u64> {
+        self.slba.checked_add(self.nlb as u64)
+    }
+}
+
+/// Dataset Management (NVM 3.3.3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DatasetManagement {
+    /// Namespace Identifier.
+    pub nsid: Nsid,
+    /// Number of ranges, counted from one: 1 to 256.
+    pub nr: u16,
+    /// Attribute – Integral Dataset for Read.
+    pub idr: bool,
+    /// Attribute – Integral Dataset for Write.
+    pub idw: bool,
+    /// Attribute – Deallocate.
+    pub ad: bool,
+}
+
+wire! {
+    /// One range of Dataset Management (NVM 3.3.3, "Dataset Management – Range Definition").
+    pub struct DsmRange[16] {
+        /// Context Attributes.
+        pub cattr: U32,
+        /// Length in logical blocks, counted from one; 0 is an empty range.
+        pub lengthlb: U32,
+        /// Starting LBA.
+        pub slba: U64,
+    }
+}
+
+impl DsmRange {
+    /// A range without context attributes.
+    #[must_use]
+    pub fn new(slba: u64, blocks: u32) -> Self {
+        Self { cattr: U32::ZERO, lengthlb: U32::new(blocks), slba: U64::new(slba) }
+    }
+}
+
+/// Ranges that one Dataset Management command carries at most.
+pub const DSM_RANGES_MAX: usize = 256;
+
+bits32! {
+    /// CDW12 of Read, Write, Compare, Verify and Write Zeroes.
+    struct BlocksCdw12 {
+        #[bits(16)] nlb_z: u16,
+        #[bits(4)] cetype: u8,
+        #[bits(4)] dtype: u8,
+        stc: bool,
+        deac: bool,
+        #[bits(4)] prinfo: u8,
+        fua: bool,
+        lr: bool,
+    }
+    struct BlocksCdw13 { #[bits(8)] dsm: u8, #[bits(8)] _r: u8, #[bits(16)] dspec: u16 }
+    struct BlocksCdw15 { #[bits(16)] lbat: u16, #[bits(16)] lbatm: u16 }
+    struct DsmCdw11 { idr: bool, idw: bool, ad: bool, #[bits(29)] _r: u32 }
+}
+
+impl IoCommand {
+    /// Parses a command that arrived on an I/O queue.
+    ///
+    /// # Errors
+    /// Invalid Command Opcode for opcodes that are not listed in this enum, with Do Not Retry.
+    pub fn parse(cmd: &Command) -> Result<Self, Status> {
+        let nsid = cmd.nsid.get();
+        Ok(match IoOpcode(cmd.opc) {
+            IoOpcode::FLUSH => Self::Flush { nsid },
+            IoOpcode::WRITE => Self::Write(Blocks::parse(cmd)),
+            IoOpcode::READ => Self::Read(Blocks::parse(cmd)),
+            IoOpcode::WRITE_UNCORRECTABLE => Self::WriteUncorrectable(Blocks::parse(cmd)),
+            IoOpcode::COMPARE => Self::Compare(Blocks::parse(cmd)),
+            IoOpcode::WRITE_ZEROES => {
+                // NSZ is the bit that is the highest of DTYPE elsewhere (NVM 3.3.8).
+                let mut blocks = Blocks::parse(cmd);
+                blocks.nsz = blocks.dtype & 8 != 0;
+                blocks.dtype &= 7;
+                Self::WriteZeroes(blocks)
+            }
+            IoOpcode::DATASET_MANAGEMENT => {
+                let d = DsmCdw11(cmd.cdw11);
+                Self::DatasetManagement(DatasetManagement {
+                    nsid,
+                    nr: u16::from(cmd.cdw10.to_bytes()[0]) + 1,
+                    idr: d.idr(),
+                    idw: d.idw(),
+                    ad: d.ad(),
+                })
+            }
+            IoOpcode::VERIFY => Self::Verify(Blocks::parse(cmd)),
+            IoOpcode::FABRICS => Self::Fabrics(FabricsCommand::parse(cmd)?),
+            _ => return Err(Status::INVALID_OPCODE.with_dnr()),
+        })
+    }
+}
+
+impl Blocks {
+    fn parse(cmd: &Command) -> Self {
+        let (d12, d13, d15) = (BlocksCdw12(cmd.cdw12), BlocksCdw13(cmd.cdw13), BlocksCdw15(cmd.cdw15));
+        Self {
+            nsid: cmd.nsid.get(),
+            slba: cmd.cdw10_11(),
+            nlb: u32::from(d12.nlb_z()) + 1,
+            lr: d12.lr(),
+            fua: d12.fua(),
+            prinfo: PrInfo::from_nibble(d12.prinfo()),
+            deac: d12.deac(),
+            stc: d12.stc(),
+            nsz: false,
+            dtype: d12.dtype(),
+            dspec: d13.dspec(),
+            dsm: d13.dsm(),
+            cetype: d12.cetype(),
+            lbtu: u64::from(cmd.cdw2.get()) | u64::from(cmd.cdw3.get() & 0xFFFF) << 32,
+            lbtl: cmd.cdw14.get(),
+            lbat: d15.lbat(),
+            lbatm: d15.lbatm(),
+        }
+    }
+
+    /// The command entry of this opcode. Values too wide for their field lose their upper bits; `nlb` is
+    /// clamped to 1 to 65536.
+    #[must_use]
+    pub fn encode(&self, opcode: IoOpcode) -> Command {
+        let nlb_z = u16::try_from(self.nlb.clamp(1, 65536) - 1).unwrap_or(u16::MAX);
+        let slba = self.slba.to_le_bytes();
+        let lbtu = self.lbtu.to_le_bytes();
+        Command {
+            cdw2: U32::from_bytes([lbtu[0], lbtu[1], lbtu[2], lbtu[3]]),
+            cdw3: U32::from_bytes([lbtu[4], lbtu[5], 0, 0]),
+            cdw10: U32::from_bytes([slba[0], slba[1], slba[2], slba[3]]),
+            cdw11: U32::from_bytes([slba[4], slba[5], slba[6], slba[7]]),
+            cdw12: BlocksCdw12::new()
+                .with_nlb_z(nlb_z)
+                .with_cetype(self.cetype & 0xF)
+                .with_dtype(self.dtype & 0xF | if self.nsz { 8 } else { 0 })
+                .with_stc(self.stc)
+                .with_deac(self.deac)
+                .with_prinfo(self.prinfo.into_bits() & 0xF)
+                .with_fua(self.fua)
+                .with_lr(self.lr)
+                .0,
+            cdw13: BlocksCdw13::new().with_dsm(self.dsm).with_dspec(self.dspec).0,
+            cdw14: U32::new(self.lbtl),
+            cdw15: BlocksCdw15::new().with_lbat(self.lbat).with_lbatm(self.lbatm).0,
+            ..Command::new(opcode.0, self.nsid)
+        }
+    }
+}
+
+/// The way back: each parsed command as the entry that parses to it.
+impl From<IoCommand> for Command {
+    fn from(command: IoCommand) -> Self {
+        match command {
+            IoCommand::Flush { nsid } => Self::new(IoOpcode::FLUSH.0, nsid),
+            IoCommand::Write(b) => b.encode(IoOpcode::WRITE),
+            IoCommand::Read(b) => b.encode(IoOpcode::READ),
+            IoCommand::WriteUncorrectable(b) => b.encode(IoOpcode::WRITE_UNCORRECTABLE),
+            IoCommand::Compare(b) => b.encode(IoOpcode::COMPARE),
+            IoCommand::WriteZeroes(b) => b.encode(IoOpcode::WRITE_ZEROES),
+            IoCommand::DatasetManagement(d) => d.into(),
+            IoCommand::Verify(b) => b.encode(IoOpcode::VERIFY),
+            IoCommand::Fabrics(c) => c.into(),
+        }
+    }
+}
+
+impl From<DatasetManagement> for Command {
+    fn from(d: DatasetManagement) -> Self {
+        Self {
+            cdw10: U32::new(u32::from(d.nr.clamp(1, 256) - 1)),
+            cdw11: DsmCdw11::new().with_idr(d.idr).with_idw(d.idw).with_ad(d.ad).0,
+            ..Self::new(IoOpcode::DATASET_MANAGEMENT.0, d.nsid)
+        }
+    }
+}
+
+/// Shorthands for what hosts ask most.
+impl Command {
+    /// Read `blocks` (1 to 65536) logical blocks.
+    #[must_use]
+    pub fn read(nsid: Nsid, slba: u64, blocks: u32) -> Self {
+        IoCommand::Read(Blocks::new(nsid, slba, blocks)).into()
+    }
+
+    /// Write `blocks` (1 to 65536) logical blocks.
+    #[must_use]
+    pub fn write(nsid: Nsid, slba: u64, blocks: u32) -> Self {
+        IoCommand::Write(Blocks::new(nsid, slba, blocks)).into()
+    }
+
+    /// Flush the namespace.
+    #[must_use]
+    pub fn flush(nsid: Nsid) -> Self {
+        IoCommand::Flush { nsid }.into()
+    }
+
+    /// Write Zeroes to `blocks` (1 to 65536) logical blocks, with or without deallocating them.
+    #[must_use]
+    pub fn write_zeroes(nsid: Nsid, slba: u64, blocks: u32, deallocate: bool) -> Self {
+        IoCommand::WriteZeroes(Blocks { deac: deallocate, ..Blocks::new(nsid, slba, blocks) }).into()
+    }
+
+    /// Deallocate the ranges in the command's data: `ranges` of them, 1 to 256.
+    #[must_use]
+    pub fn deallocate(nsid: Nsid, ranges: u16) -> Self {
+        DatasetManagement { nsid, nr: ranges, idr: false, idw: false, ad: true }.into()
+    }
+}

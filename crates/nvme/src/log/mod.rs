@@ -1,0 +1,59 @@
+//! Log pages (Base 5.1.12) with the OCP and this drive's own vendor specific ones.
+
+mod discovery;
+mod ocp;
+mod standard;
+mod statistics;
+
+pub use discovery::*;
+pub use ocp::*;
+pub use standard::*;
+pub use statistics::*;
+
+open_enum! {
+    /// Log Page Identifier (Base 5.1.12.1, "Log Page Identifiers").
+    pub struct LogId: u8 {
+        /// [`SupportedLogPages`].
+        SUPPORTED = 0x00 => "Supported Log Pages",
+        /// [`ErrorInformation`] entries, newest first.
+        ERROR = 0x01 => "Error Information",
+        /// [`SmartHealth`].
+        SMART = 0x02 => "SMART / Health Information",
+        /// [`FirmwareSlots`].
+        FIRMWARE_SLOT = 0x03 => "Firmware Slot Information",
+        /// [`ChangedNamespaces`].
+        CHANGED_NAMESPACES = 0x04 => "Changed Attached Namespace List",
+        /// [`CommandEffects`].
+        COMMAND_EFFECTS = 0x05 => "Commands Supported and Effects",
+        /// Device Self-test.
+        DEVICE_SELF_TEST = 0x06 => "Device Self-test",
+        /// Telemetry Host-Initiated.
+        TELEMETRY_HOST = 0x07 => "Telemetry Host-Initiated",
+        /// Telemetry Controller-Initiated.
+        TELEMETRY_CONTROLLER = 0x08 => "Telemetry Controller-Initiated",
+        /// [`EnduranceGroup`], by the Endurance Group Identifier in LSI.
+        ENDURANCE_GROUP = 0x09 => "Endurance Group Information",
+        /// Predictable Latency Per NVM Set.
+        PREDICTABLE_LATENCY = 0x0A => "Predictable Latency Per NVM Set",
+        /// [`AnaHeader`] and [`AnaGroup`] descriptors.
+        ANA = 0x0C => "Asymmetric Namespace Access",
+        /// Persistent Event Log.
+        PERSISTENT_EVENT = 0x0D => "Persistent Event Log",
+        /// Endurance Group Event Aggregate.
+        ENDURANCE_GROUP_EVENTS = 0x0F => "Endurance Group Event Aggregate",
+        /// Feature Identifiers Supported and Effects.
+        FEATURE_EFFECTS = 0x12 => "Feature Identifiers Supported and Effects",
+        /// Changed Allocated Namespace List.
+        CHANGED_ALLOCATED_NAMESPACES = 0x1C => "Changed Allocated Namespace List",
+        /// [`DiscoveryHeader`] and [`DiscoveryEntry`] records.
+        DISCOVERY = 0x70 => "Discovery",
+        /// Reservation Notification.
+        RESERVATION_NOTIFICATION = 0x80 => "Reservation Notification",
+        /// Sanitize Status.
+        SANITIZE_STATUS = 0x81 => "Sanitize Status",
+        /// [`OcpSmart`].
+        OCP_SMART = 0xC0 => "SMART / Health Information Extended (OCP)",
+        /// [`NamespaceStatistics`], by the command's NSID.
+        NAMESPACE_STATISTICS = 0xD8 => "Namespace Statistics (vendor specific)",
+    }
+}
