@@ -1,1 +1,618 @@
-//! Mapping, write buffer, placement, garbage collection, recovery
+//! The flash translation layer: mapping, write buffer, placement, garbage collection, wear levelling,
+//! recovery, over NVM Sets of different media.
+//!
+//! A state machine without I/O, threads or a clock: requests carry the current time, answers and events
+//! say when something ends. It knows volumes, not namespaces; pages, not logical blocks; and of contents
+//! only handles, through [`Storage`].
+//!
+//! Validated here: that an extent lies in its volume. Not here: everything that NVMe says about commands.
+//!
+//! Not modelled: the flash that a real drive spends on its own tables. The map is rebuilt from the spare
+//! areas; deallocations and volumes are in a *system area* that is taken to be reliable.
+
+mod config;
+mod memory;
+mod nand;
+mod persist;
+mod storage;
+mod volume;
+
+pub use config::{Config, ConfigError, GRANULE_PAGES, GcConfig, GcPolicy, PAGE, SetConfig};
+pub use nand::SetStats;
+pub use persist::{LoadError, Restorer};
+pub use storage::{Io, NoContents, Piece, Record, Section, Storage, StorageError};
+pub use volume::{Extent, MAX_VOLUMES, SetId, VolumeId, VolumeStats};
+
+use media::{FaultPlan, Faulty, Medium, MemoryConfig, MemoryKind, NandConfig, Nanos, Slot, Spare};
+use memory::MemorySet;
+use nand::{Around, NandSet, Queue, Write};
+use volume::Volumes;
+
+/// When a request is done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// At this time, now or later.
+    At(Nanos),
+    /// [`Ftl::poll`] will tell.
+    Later,
+    /// Not at all.
+    Failed(Fault),
+}
+
+/// Why a request failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Fault {
+    /// Beyond the end of the volume, or no such volume.
+    #[error("outside the volume")]
+    OutOfRange,
+    /// The medium could not give the data back.
+    #[error("the medium returned uncorrectable data")]
+    Unrecovered,
+    /// Spare superblocks are used up.
+    #[error("the NVM Set can only be read: its spare blocks are used up")]
+    ReadOnly,
+    /// The host's disk or memory failed or is full.
+    #[error("the storage of the drive's contents failed or is full")]
+    Storage,
+    /// Not enough unallocated capacity.
+    #[error("the NVM Set has too little unallocated capacity")]
+    NoSpace,
+    /// Compared data differs.
+    #[error("compared data differs")]
+    Mismatch,
+}
+
+/// A request that was answered with [`Answer::Later`] is done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Done {
+    /// Which.
+    pub io: Io,
+    /// When.
+    pub at: Nanos,
+    /// How.
+    pub result: Result<(), Fault>,
+}
+
+/// Where the data of a write comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Source {
+    /// The buffer of the host's command.
+    Host,
+    /// Zeros.
+    Zeros,
+}
+
+/// What a set is made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MediaKind {
+    /// Flash.
+    Nand,
+    /// DRAM.
+    Dram,
+    /// Persistent memory.
+    Pmem,
+}
+
+/// State of a set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SetInfo {
+    /// What it is made of.
+    pub media: MediaKind,
+    /// Bytes that it offers.
+    pub capacity_bytes: u64,
+    /// Bytes not given to a volume.
+    pub unallocated_bytes: u64,
+    /// Raw bytes of the medium.
+    pub raw_bytes: u64,
+    /// What is left of the spare that it had when new, in percent.
+    pub spare_percent: u8,
+    /// Mean wear in percent of the rated cycles, at most 255.
+    pub used_percent: u8,
+    /// Mean and largest program/erase cycles of a block.
+    pub mean_cycles: u32,
+    /// Largest.
+    pub max_cycles: u32,
+    /// Rated cycles; `u32::MAX` if the medium does not wear.
+    pub rated_cycles: u32,
+    /// Blocks that must not be used.
+    pub bad_blocks: u32,
+    /// Superblocks ready to be written.
+    pub free_superblocks: u32,
+    /// Nothing can be written any more.
+    pub read_only: bool,
+}
+
+/// What recovery found.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Recovered {
+    /// Contents of volatile sets are gone.
+    pub lost_volatile: bool,
+    /// Pages that the capacitors saved and that are in the write buffer again.
+    pub buffered_pages: u32,
+}
+
+/// The media are durable if the drive is.
+fn nand_config(nand: &NandConfig, config: &Config) -> NandConfig {
+    NandConfig { durable: config.durable, ..nand.clone() }
+}
+
+fn memory_config(memory: &MemoryConfig, config: &Config) -> MemoryConfig {
+    MemoryConfig { durable: config.durable, ..memory.clone() }
+}
+
+enum Set {
+    // Boxed, because the two differ much in size.
+    Nand(Box<NandSet>),
+    Memory(Box<MemorySet>),
+}
+
+/// What the capacitors saved, between a power cut and recovery.
+#[derive(Default)]
+struct Remains {
+    saved: Vec<Vec<Spare>>,
+    lost: Vec<bool>,
+}
+
+/// The translation layer of a drive.
+pub struct Ftl {
+    config: Config,
+    sets: Vec<Set>,
+    volumes: Volumes,
+    events: Queue,
+    done: Vec<Done>,
+    version: u64,
+    /// Flushes over several sets: command, sets that still have to answer, latest end.
+    joint: Vec<(Io, u32, Nanos)>,
+    remains: Option<Remains>,
+}
+
+/// Borrows the parts that every call of a set needs.
+macro_rules! around {
+    ($ftl:expr, $storage:expr) => {
+        &mut Around {
+            storage: $storage,
+            events: &mut $ftl.events,
+            volumes: &mut $ftl.volumes,
+            done: &mut $ftl.done,
+            version: &mut $ftl.version,
+        }
+    };
+}
+
+impl Ftl {
+    /// A new drive: nothing is mapped, nothing worn.
+    ///
+    /// # Errors
+    /// If the configuration cannot be.
+    pub fn new(config: Config) -> Result<Ftl, ConfigError> {
+        config.check()?;
+        let mut sets = Vec::new();
+        for (i, set) in config.sets.iter().enumerate() {
+            let id = SetId(i as u8);
+            // Each set draws its own faults.
+            let plan = config.faults_of(i);
+            let media = |error| ConfigError::Media { set: i as u32 + 1, error };
+            sets.push(match set {
+                SetConfig::Nand { nand, capacity_pages, gc } => {
+                    let nand = media::Nand::new(nand_config(nand, &config)).map_err(media)?;
+                    let nand = Faulty::new(nand, plan);
+                    Set::Nand(Box::new(NandSet::new(id, nand, *capacity_pages, gc.clone(), &config)))
+                }
+                SetConfig::Memory { memory, volatile } => {
+                    let memory = media::Memory::new(memory_config(memory, &config)).map_err(media)?;
+                    let memory = Faulty::new(memory, plan);
+                    Set::Memory(Box::new(MemorySet::new(id, memory, config.durable, *volatile)))
+                }
+            });
+        }
+        let pages: Vec<u32> = config.sets.iter().map(SetConfig::capacity_pages).collect();
+        Ok(Ftl {
+            volumes: Volumes::new(&pages),
+            config,
+            sets,
+            events: Queue::default(),
+            done: Vec::with_capacity(1024),
+            version: 0,
+            joint: Vec::new(),
+            remains: None,
+        })
+    }
+
+    /// What it was built from.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// How many NVM Sets there are.
+    pub fn set_count(&self) -> usize {
+        self.sets.len()
+    }
+
+    /// Reserves `bytes` of a set, in granules of 1 MiB.
+    ///
+    /// # Errors
+    /// [`Fault::NoSpace`] if less is unallocated; [`Fault::OutOfRange`] if there is no such set.
+    pub fn create(&mut self, set: SetId, bytes: u64, storage: &mut impl Storage) -> Result<VolumeId, Fault> {
+        if usize::from(set.0) >= self.sets.len() {
+            return Err(Fault::OutOfRange);
+        }
+        let volume = self.volumes.create(set, bytes).ok_or(Fault::NoSpace)?;
+        self.record_volumes(storage);
+        Ok(volume)
+    }
+
+    /// Deallocates everything in a volume and gives its granules back.
+    pub fn delete(&mut self, now: Nanos, volume: VolumeId, storage: &mut impl Storage) {
+        self.advance(now, storage);
+        let Some(v) = self.volumes.get(volume).cloned() else { return };
+        for granule in v.granules {
+            self.trim_pages(now, v.set, granule * GRANULE_PAGES, GRANULE_PAGES, storage);
+        }
+        self.volumes.remove(volume);
+        self.record_volumes(storage);
+    }
+
+    /// Bytes reserved for a volume.
+    pub fn reserved_bytes(&self, volume: VolumeId) -> u64 {
+        let granules = self.volumes.get(volume).map_or(0, |v| v.granules.len());
+        granules as u64 * u64::from(GRANULE_PAGES) * u64::from(PAGE)
+    }
+
+    /// Bytes of a volume that hold data.
+    pub fn allocated_bytes(&self, volume: VolumeId) -> u64 {
+        let Some(v) = self.volumes.get(volume) else { return 0 };
+        let pages = v.granules.iter().flat_map(|g| g * GRANULE_PAGES..(g + 1) * GRANULE_PAGES);
+        let mapped = match &self.sets[usize::from(v.set.0)] {
+            Set::Nand(set) => set.mapped_pages(pages),
+            Set::Memory(set) => set.mapped_pages(pages),
+        };
+        mapped * u64::from(PAGE)
+    }
+
+    /// Volumes that exist, with their set and size.
+    pub fn volumes(&self) -> impl Iterator<Item = (VolumeId, SetId, u64)> {
+        self.volumes.iter().map(|(id, v)| (id, v.set, v.bytes))
+    }
+
+    /// Reads; the answer says when the data is in the controller. What was never written reads as zeros.
+    ///
+    /// # Errors
+    /// The extent is outside the volume, or data is lost.
+    pub fn read<S: Storage>(
+        &mut self,
+        now: Nanos,
+        io: Io,
+        volume: VolumeId,
+        extent: Extent,
+        storage: &mut S,
+    ) -> Result<Nanos, Fault> {
+        self.visit(now, volume, extent, storage, |storage: &mut S, piece, slot: Option<Slot>| {
+            storage.load(io, piece, slot).map_err(|StorageError| Fault::Storage)
+        })
+    }
+
+    /// Compares the host's buffer with what is stored; timed as a read.
+    ///
+    /// # Errors
+    /// As for [`read`](Ftl::read), and [`Fault::Mismatch`].
+    pub fn compare<S: Storage>(
+        &mut self,
+        now: Nanos,
+        io: Io,
+        volume: VolumeId,
+        extent: Extent,
+        storage: &mut S,
+    ) -> Result<Nanos, Fault> {
+        self.visit(now, volume, extent, storage, |storage: &mut S, piece, slot: Option<Slot>| {
+            match storage.compare(io, piece, slot) {
+                Ok(true) => Ok(()),
+                Ok(false) => Err(Fault::Mismatch),
+                Err(StorageError) => Err(Fault::Storage),
+            }
+        })
+    }
+
+    /// Reads without giving the data to anyone.
+    ///
+    /// # Errors
+    /// As for [`read`](Ftl::read).
+    pub fn verify<S: Storage>(
+        &mut self,
+        now: Nanos,
+        volume: VolumeId,
+        extent: Extent,
+        storage: &mut S,
+    ) -> Result<Nanos, Fault> {
+        self.visit(now, volume, extent, storage, |_: &mut S, _, _| Ok(()))
+    }
+
+    #[inline]
+    fn visit<S: Storage>(
+        &mut self,
+        now: Nanos,
+        volume: VolumeId,
+        extent: Extent,
+        storage: &mut S,
+        visit: impl FnMut(&mut S, Piece, Option<Slot>) -> Result<(), Fault>,
+    ) -> Result<Nanos, Fault> {
+        self.advance(now, storage);
+        let set = self.check(volume, extent)?;
+        match &mut self.sets[usize::from(set.0)] {
+            Set::Nand(set) => set.read(now, volume, extent, around!(self, storage), visit),
+            Set::Memory(set) => set.read(now, volume, extent, around!(self, storage), visit),
+        }
+    }
+
+    #[inline]
+    fn check(&self, volume: VolumeId, extent: Extent) -> Result<SetId, Fault> {
+        let v = self.volumes.get(volume).ok_or(Fault::OutOfRange)?;
+        let end = extent.start.checked_add(u64::from(extent.bytes)).ok_or(Fault::OutOfRange)?;
+        if end > v.bytes { Err(Fault::OutOfRange) } else { Ok(v.set) }
+    }
+
+    /// Writes. With `durable` (FUA, or a write cache that is off) the answer comes when a power cut can
+    /// no longer take the data.
+    #[allow(clippy::too_many_arguments)]
+    pub fn write(
+        &mut self,
+        now: Nanos,
+        io: Io,
+        volume: VolumeId,
+        extent: Extent,
+        source: Source,
+        durable: bool,
+        storage: &mut impl Storage,
+    ) -> Answer {
+        self.advance(now, storage);
+        let set = match self.check(volume, extent) {
+            Ok(set) => set,
+            Err(fault) => return Answer::Failed(fault),
+        };
+        let end = extent.start + u64::from(extent.bytes);
+        let zeros = source == Source::Zeros;
+        let write = Write { io, volume, start: extent.start, end, host: 0, zeros, durable, at: now };
+        match &mut self.sets[usize::from(set.0)] {
+            Set::Nand(set) => set.write(now, write, around!(self, storage)),
+            Set::Memory(set) => set.write(now, write, around!(self, storage)),
+        }
+    }
+
+    /// Deallocates the pages that lie wholly in the extent; they read as zeros from now on.
+    ///
+    /// # Errors
+    /// If the extent is outside the volume.
+    pub fn trim(
+        &mut self,
+        now: Nanos,
+        volume: VolumeId,
+        start: u64,
+        bytes: u64,
+        storage: &mut impl Storage,
+    ) -> Result<Nanos, Fault> {
+        self.advance(now, storage);
+        let v = self.volumes.get_mut(volume).ok_or(Fault::OutOfRange)?;
+        let end = start.checked_add(bytes).filter(|&end| end <= v.bytes).ok_or(Fault::OutOfRange)?;
+        v.stats.trimmed_bytes += bytes;
+        let page_bytes = u64::from(PAGE);
+        let (mut page, stop) = (start.div_ceil(page_bytes), end / page_bytes);
+        let granule = u64::from(GRANULE_PAGES);
+        while page < stop {
+            let Some(v) = self.volumes.get(volume) else { break };
+            let (set, first) = (v.set, v.page(page));
+            let count = (stop - page).min(granule - page % granule);
+            self.trim_pages(now, set, first, count as u32, storage);
+            page += count;
+        }
+        Ok(now)
+    }
+
+    fn trim_pages(&mut self, now: Nanos, set: SetId, first: u32, count: u32, storage: &mut impl Storage) {
+        match &mut self.sets[usize::from(set.0)] {
+            Set::Nand(set) => {
+                set.trim(now, first, count, around!(self, storage));
+                set.pump(now, around!(self, storage));
+            }
+            Set::Memory(set) => set.trim(first, count, around!(self, storage)),
+        }
+    }
+
+    /// Makes everything that was accepted before durable: at once if the buffer is protected.
+    pub fn flush(&mut self, now: Nanos, io: Io, storage: &mut impl Storage) -> Answer {
+        self.settle_buffers(now, io, storage, false)
+    }
+
+    /// Brings everything that was accepted before to the media, also what capacitors would save.
+    pub fn shutdown(&mut self, now: Nanos, io: Io, storage: &mut impl Storage) -> Answer {
+        self.settle_buffers(now, io, storage, true)
+    }
+
+    fn settle_buffers(&mut self, now: Nanos, io: Io, storage: &mut impl Storage, drain: bool) -> Answer {
+        self.advance(now, storage);
+        if self.config.protected && !drain {
+            return Answer::At(now);
+        }
+        let (mut left, mut end) = (0, now);
+        let seen = self.done.len();
+        for i in 0..self.sets.len() {
+            let Set::Nand(set) = &mut self.sets[i] else { continue };
+            match set.drain(now, io, around!(self, storage)) {
+                Answer::At(at) => end = end.max(at),
+                Answer::Later => left += 1,
+                Answer::Failed(fault) => return Answer::Failed(fault),
+            }
+        }
+        if left == 0 {
+            return Answer::At(end);
+        }
+        self.joint.push((io, left, end));
+        self.join(seen);
+        Answer::Later
+    }
+
+    /// Makes one answer of those that several sets gave to one flush, from `done[from]` on.
+    fn join(&mut self, from: usize) {
+        if self.joint.is_empty() {
+            return;
+        }
+        let mut i = from;
+        while i < self.done.len() {
+            let done = self.done[i];
+            let Some(j) = self.joint.iter().position(|f| f.0 == done.io) else {
+                i += 1;
+                continue;
+            };
+            let flush = &mut self.joint[j];
+            flush.1 -= 1;
+            flush.2 = flush.2.max(done.at);
+            if flush.1 == 0 {
+                self.done[i].at = flush.2;
+                self.joint.swap_remove(j);
+                i += 1;
+            } else {
+                self.done.remove(i);
+            }
+        }
+    }
+
+    /// Runs every event that is due, each at its own time.
+    #[inline]
+    fn advance(&mut self, now: Nanos, storage: &mut impl Storage) {
+        while let Some((at, (set, event))) = self.events.pop_due(now) {
+            let seen = self.done.len();
+            if let Set::Nand(set) = &mut self.sets[usize::from(set.0)] {
+                set.handle(at, event, around!(self, storage));
+            }
+            self.join(seen);
+        }
+    }
+
+    /// Runs every event that is due, each at its own time, tries again what waits for slots, and moves
+    /// what is done to `done`.
+    pub fn poll(&mut self, now: Nanos, storage: &mut impl Storage, done: &mut Vec<Done>) {
+        self.advance(now, storage);
+        for i in 0..self.sets.len() {
+            let seen = self.done.len();
+            match &mut self.sets[i] {
+                Set::Nand(set) if set.has_waiting() => set.pump(now, around!(self, storage)),
+                Set::Memory(set) => set.pump(now, around!(self, storage)),
+                Set::Nand(_) => {}
+            }
+            self.join(seen);
+        }
+        // Without timing, what was started just now has ended just now.
+        self.advance(now, storage);
+        done.append(&mut self.done);
+    }
+
+    /// When the next event is due.
+    #[inline]
+    pub fn next_event(&self) -> Option<Nanos> {
+        match self.done.is_empty() {
+            true => self.events.next_at(),
+            false => Some(Nanos::ZERO),
+        }
+    }
+
+    /// Power is lost: programs in flight are torn, RAM forgets, and what is waiting is never answered.
+    /// `energy` says whether the capacitors do their work. Nothing but [`recover`](Ftl::recover) may follow.
+    pub fn power_cut(&mut self, now: Nanos, energy: bool) {
+        let saved = self.config.protected && energy;
+        let mut remains = Remains::default();
+        for set in &mut self.sets {
+            let (kept, lost) = match set {
+                Set::Nand(set) => (set.power_cut(now, saved), false),
+                Set::Memory(set) => (Vec::new(), set.power_cut(now, saved)),
+            };
+            remains.saved.push(kept);
+            remains.lost.push(lost);
+        }
+        self.events.clear();
+        self.done.clear();
+        self.joint.clear();
+        self.remains = Some(remains);
+    }
+
+    /// Power is back: rebuilds everything from what the media and the capacitors kept.
+    pub fn recover(&mut self, now: Nanos, storage: &mut impl Storage) -> Recovered {
+        let remains = self.remains.take().unwrap_or_default();
+        storage.forget_slots();
+        let mut recovered = Recovered::default();
+        for i in 0..self.sets.len() {
+            let saved = remains.saved.get(i).map_or(&[][..], Vec::as_slice);
+            let lost = remains.lost.get(i).copied().unwrap_or(false);
+            let newest = match &mut self.sets[i] {
+                Set::Nand(set) => {
+                    recovered.buffered_pages += saved.len() as u32;
+                    set.recover(saved, around!(self, storage))
+                }
+                Set::Memory(set) => set.recover(lost, around!(self, storage)),
+            };
+            recovered.lost_volatile |= lost;
+            self.version = self.version.max(newest);
+        }
+        for i in 0..self.sets.len() {
+            if let Set::Nand(set) = &mut self.sets[i] {
+                set.pump(now, around!(self, storage));
+            }
+        }
+        recovered
+    }
+
+    /// Exact counts of a volume.
+    pub fn volume_stats(&self, volume: VolumeId) -> VolumeStats {
+        self.volumes.get(volume).map_or_else(VolumeStats::default, |v| v.stats)
+    }
+
+    /// Exact counts of a set.
+    pub fn set_stats(&self, set: SetId) -> SetStats {
+        match self.sets.get(usize::from(set.0)) {
+            Some(Set::Nand(set)) => set.stats,
+            Some(Set::Memory(set)) => set.stats,
+            None => SetStats::default(),
+        }
+    }
+
+    /// State of a set; `None` if there is none.
+    pub fn set_info(&self, set: SetId) -> Option<SetInfo> {
+        let granule_bytes = u64::from(GRANULE_PAGES) * u64::from(PAGE);
+        let unallocated_bytes = u64::from(self.volumes.unallocated_granules(set)) * granule_bytes;
+        let capacity_bytes = self.volumes.granules(set)? as u64 * granule_bytes;
+        Some(match &self.sets[usize::from(set.0)] {
+            Set::Nand(set) => set.info(capacity_bytes, unallocated_bytes),
+            Set::Memory(set) => {
+                let kind = match set.memory.inner().kind() {
+                    MemoryKind::Dram => MediaKind::Dram,
+                    MemoryKind::Pmem => MediaKind::Pmem,
+                };
+                SetInfo {
+                    media: kind,
+                    capacity_bytes,
+                    unallocated_bytes,
+                    raw_bytes: set.memory.geometry().pages() * u64::from(PAGE),
+                    spare_percent: 100,
+                    used_percent: 0,
+                    mean_cycles: 0,
+                    max_cycles: 0,
+                    rated_cycles: set.memory.geometry().rated_cycles,
+                    bad_blocks: 0,
+                    free_superblocks: 0,
+                    read_only: false,
+                }
+            }
+        })
+    }
+
+    /// Plans faults of a set's medium; an empty plan ends them. Whether there is such a set.
+    pub fn set_faults(&mut self, set: SetId, plan: FaultPlan) -> bool {
+        match self.sets.get_mut(usize::from(set.0)) {
+            Some(Set::Nand(set)) => *set.nand.plan_mut() = plan,
+            Some(Set::Memory(set)) => *set.memory.plan_mut() = plan,
+            None => return false,
+        }
+        true
+    }
+
+    fn record_volumes(&self, storage: &mut impl Storage) {
+        storage.record(Record::Section { kind: Section::Volumes, bytes: &self.volumes.encode() });
+    }
+}

@@ -1,0 +1,202 @@
+//! What a translation layer is built from.
+
+use media::{FaultPlan, MemoryConfig, NandConfig};
+use serde::{Deserialize, Serialize};
+
+/// Bytes of a page, the unit of mapping.
+pub const PAGE: u32 = 4096;
+
+/// Pages of a granule, the unit in which capacity is given to volumes: 1 MiB.
+pub const GRANULE_PAGES: u32 = 256;
+
+/// Everything that shapes a translation layer.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Config {
+    /// The NVM Sets, in order; set identifiers of NVMe are one more than the index here.
+    pub sets: Vec<SetConfig>,
+    /// Pages of the write buffer (drive-wide, shared by the NAND sets).
+    pub buffer_pages: u32,
+    /// Whether capacitors save the write buffer and volatile sets when power is lost.
+    pub protected: bool,
+    /// Bytes that the capacitors can save: the write buffer and the volatile sets together must fit.
+    pub energy_bytes: u64,
+    /// Pages that are written all or not at all across a power cut, aligned to their size: a power of two.
+    pub atomic_pages: u32,
+    /// Whether spare areas keep versions and slots, so that power cuts and images are possible.
+    pub durable: bool,
+    /// Faults from the start, of all sets; usually none. Each set draws its own from the seed.
+    pub faults: FaultPlan,
+}
+
+/// One NVM Set.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum SetConfig {
+    /// Flash under mapping and garbage collection.
+    Nand {
+        /// The chips.
+        nand: NandConfig,
+        /// Logical pages offered: what remains of the raw pages is spare.
+        capacity_pages: u32,
+        /// How garbage is collected.
+        gc: GcConfig,
+    },
+    /// DRAM or persistent memory, written in place.
+    Memory {
+        /// The modules.
+        memory: MemoryConfig,
+        /// Whether it loses its contents without capacitors (DRAM).
+        volatile: bool,
+    },
+}
+
+/// Garbage collection and wear levelling.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct GcConfig {
+    /// Which superblock is collected next.
+    pub policy: GcPolicy,
+    /// Free superblocks below which collection starts (at least 2).
+    pub low: u32,
+    /// Difference of program/erase cycles between superblocks from which cold data is moved on purpose.
+    pub wear_gap: u32,
+}
+
+impl Default for GcConfig {
+    fn default() -> Self {
+        GcConfig { policy: GcPolicy::Greedy, low: 3, wear_gap: 100 }
+    }
+}
+
+/// Choice of the victim.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GcPolicy {
+    /// Fewest valid pages.
+    Greedy,
+    /// Largest (1 - u) / 2u x age (Rosenblum & Ousterhout 1992; Kawaguchi et al. 1995).
+    CostBenefit,
+}
+
+impl SetConfig {
+    /// Logical pages that the set offers.
+    pub fn capacity_pages(&self) -> u32 {
+        match self {
+            SetConfig::Nand { capacity_pages, .. } => *capacity_pages,
+            SetConfig::Memory { memory, .. } => memory.pages,
+        }
+    }
+}
+
+impl Config {
+    /// The faults of one set.
+    pub(crate) fn faults_of(&self, set: usize) -> FaultPlan {
+        FaultPlan { seed: self.faults.seed.wrapping_add(set as u64), ..self.faults.clone() }
+    }
+
+    /// Checks what the media cannot check themselves.
+    ///
+    /// # Errors
+    /// The first value that cannot be, with what is allowed.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let range = |what, value, rule| Err(ConfigError::Range { what, value, rule });
+        if self.sets.is_empty() || self.sets.len() > 128 {
+            return range("number of NVM Sets", self.sets.len() as u64, "1 to 128 are possible");
+        }
+        let atomic = self.atomic_pages;
+        if !atomic.is_power_of_two() || atomic > 64 {
+            return range(
+                "atomic write unit in pages",
+                atomic.into(),
+                "a power of two, at most 64 (256 KiB)",
+            );
+        }
+        let mut saved = u64::from(self.buffer_pages);
+        for (i, set) in self.sets.iter().enumerate() {
+            match set {
+                SetConfig::Nand { nand, capacity_pages, gc } => {
+                    let geo = &nand.geometry;
+                    if gc.low < 3 || gc.low >= geo.superblocks {
+                        return range(
+                            "gc.low",
+                            gc.low.into(),
+                            "free superblocks to keep: at least 3 and fewer than there are superblocks",
+                        );
+                    }
+                    if atomic > geo.unit_pages {
+                        let rule = "an atomic write must fit into one program unit";
+                        return range("atomic write unit in pages", atomic.into(), rule);
+                    }
+                    if self.buffer_pages < geo.unit_pages.max(atomic) {
+                        let rule = "the write buffer must hold a program unit at least";
+                        return range("write buffer in pages", self.buffer_pages.into(), rule);
+                    }
+                    // Two open superblocks, and those that collection keeps free.
+                    let needed = u64::from(gc.low + 2) * u64::from(geo.pages_per_superblock());
+                    let capacity = u64::from(*capacity_pages);
+                    let spare = geo.pages().saturating_sub(capacity);
+                    if spare < needed || capacity < u64::from(GRANULE_PAGES) {
+                        return Err(ConfigError::Spare { set: i as u32 + 1, capacity, spare, needed });
+                    }
+                }
+                SetConfig::Memory { memory, volatile } => {
+                    if *volatile {
+                        saved += u64::from(memory.pages);
+                    }
+                }
+            }
+        }
+        let needed = saved * u64::from(PAGE);
+        if self.protected && needed > self.energy_bytes {
+            return Err(ConfigError::Energy { needed, energy: self.energy_bytes });
+        }
+        Ok(())
+    }
+}
+
+/// Why a configuration cannot be.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The medium of a set cannot be.
+    #[error("NVM Set {set}: {error}")]
+    Media {
+        /// From 1.
+        set: u32,
+        /// What is wrong.
+        error: media::ConfigError,
+    },
+    /// A value is out of range.
+    #[error("{what} is {value}: {rule}")]
+    Range {
+        /// Which value.
+        what: &'static str,
+        /// What it was.
+        value: u64,
+        /// What is allowed.
+        rule: &'static str,
+    },
+    /// Sets and buffer do not fit into what the capacitors save.
+    #[error(
+        "write buffer and DRAM sets need {needed} bytes saved at a power loss, the energy budget saves {energy}: \
+         make a DRAM set or the buffer smaller, or the budget larger"
+    )]
+    Energy {
+        /// Bytes to save.
+        needed: u64,
+        /// Bytes of the budget.
+        energy: u64,
+    },
+    /// Too little spare for the superblocks that are always open or reserved.
+    #[error(
+        "NVM Set {set}: {capacity} logical pages leave {spare} spare pages; open and reserved superblocks need {needed}: \
+         raise the spare or use more, smaller superblocks"
+    )]
+    Spare {
+        /// NVM Set, from 1.
+        set: u32,
+        /// Logical pages.
+        capacity: u64,
+        /// Raw minus logical.
+        spare: u64,
+        /// At least this many.
+        needed: u64,
+    },
+}

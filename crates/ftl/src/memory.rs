@@ -1,0 +1,203 @@
+//! An NVM Set on DRAM or persistent memory: logical page = physical page, written in place.
+
+use crate::config::PAGE;
+use crate::nand::{Around, SetStats, Write};
+use crate::storage::{Piece, Record, Storage};
+use crate::volume::{Extent, SetId, VolumeId};
+use crate::{Answer, Done, Fault};
+use media::{Faulty, LogicalPage, Medium, Memory, Nanos, Outcome, Page, Slot, Spare, Unit};
+use std::collections::VecDeque;
+
+pub(crate) struct MemorySet {
+    pub id: SetId,
+    pub memory: Faulty<Memory>,
+    durable: bool,
+    /// Loses its contents with power unless the capacitors save them.
+    volatile: bool,
+    /// Writes that wait for a slot, in order.
+    waiting: VecDeque<Write>,
+    pub stats: SetStats,
+}
+
+impl MemorySet {
+    pub fn new(id: SetId, memory: Faulty<Memory>, durable: bool, volatile: bool) -> MemorySet {
+        MemorySet { id, memory, durable, volatile, waiting: VecDeque::new(), stats: SetStats::default() }
+    }
+
+    fn spare(&self, page: u32) -> Option<Spare> {
+        Some(self.memory.spare(Page(page))).filter(|s| s.page != LogicalPage::NONE)
+    }
+
+    pub fn mapped_pages(&self, pages: impl Iterator<Item = u32>) -> u64 {
+        pages.filter(|&p| self.spare(p).is_some()).count() as u64
+    }
+
+    pub fn read<S: Storage>(
+        &mut self,
+        now: Nanos,
+        volume: VolumeId,
+        extent: Extent,
+        cx: &mut Around<'_, S>,
+        mut visit: impl FnMut(&mut S, Piece, Option<Slot>) -> Result<(), Fault>,
+    ) -> Result<Nanos, Fault> {
+        let volume = cx.volumes.get_mut(volume).ok_or(Fault::OutOfRange)?;
+        volume.stats.host_read_bytes += u64::from(extent.bytes);
+        self.stats.host_read_bytes += u64::from(extent.bytes);
+        let mut end = now;
+        let mut host = 0;
+        while host < extent.bytes {
+            let byte = extent.start + u64::from(host);
+            let offset = (byte % u64::from(PAGE)) as u32;
+            let piece = Piece { host, page: offset, len: (PAGE - offset).min(extent.bytes - host) };
+            host += piece.len;
+            let page = volume.page(byte / u64::from(PAGE));
+            let spare = self.spare(page);
+            if spare.is_some() {
+                let read = self.memory.read(now, Page(page), 1);
+                self.stats.media_read_bytes += u64::from(PAGE);
+                volume.stats.media_read_bytes += u64::from(PAGE);
+                if read.outcome == Outcome::Failed {
+                    self.stats.uncorrectable += 1;
+                    return Err(Fault::Unrecovered);
+                }
+                end = end.max(read.done);
+            }
+            visit(cx.storage, piece, spare.map(|s| s.slot))?;
+        }
+        Ok(end)
+    }
+
+    pub fn write<S: Storage>(&mut self, now: Nanos, mut write: Write, cx: &mut Around<'_, S>) -> Answer {
+        let bytes = write.end - write.start;
+        if let Some(volume) = cx.volumes.get_mut(write.volume) {
+            volume.stats.host_written_bytes += bytes;
+        }
+        self.stats.host_written_bytes += bytes;
+        if self.waiting.is_empty() {
+            match self.place(now, &mut write, cx) {
+                Err(fault) => return Answer::Failed(fault),
+                Ok(true) => return Answer::At(write.at.max(now)),
+                Ok(false) => {}
+            }
+        }
+        self.waiting.push_back(write);
+        Answer::Later
+    }
+
+    /// Tries again what waits for slots.
+    pub fn pump<S: Storage>(&mut self, now: Nanos, cx: &mut Around<'_, S>) {
+        while let Some(mut write) = self.waiting.pop_front() {
+            let result = match self.place(now, &mut write, cx) {
+                Ok(false) => {
+                    self.waiting.push_front(write);
+                    return;
+                }
+                Ok(true) => Ok(()),
+                Err(fault) => Err(fault),
+            };
+            cx.done.push(Done { io: write.io, at: write.at.max(now), result });
+        }
+    }
+
+    fn place<S: Storage>(
+        &mut self,
+        now: Nanos,
+        write: &mut Write,
+        cx: &mut Around<'_, S>,
+    ) -> Result<bool, Fault> {
+        while write.start < write.end {
+            let Some(slot) = cx.storage.allocate() else { return Ok(false) };
+            let offset = (write.start % u64::from(PAGE)) as u32;
+            let len = (write.end - write.start).min(u64::from(PAGE - offset)) as u32;
+            let piece = Piece { host: write.host, page: offset, len };
+            let page = {
+                let volume = cx.volumes.get_mut(write.volume).ok_or(Fault::OutOfRange)?;
+                volume.stats.media_host_bytes += u64::from(PAGE);
+                volume.page(write.start / u64::from(PAGE))
+            };
+            let old = self.spare(page).map(|s| s.slot);
+            let base = old.filter(|_| len < PAGE);
+            let stored = match write.zeros {
+                true => cx.storage.store_zeros(piece, slot, base),
+                false => cx.storage.store(write.io, piece, slot, base),
+            };
+            if stored.is_err() {
+                cx.storage.release(slot);
+                return Err(Fault::Storage);
+            }
+            *cx.version += 1;
+            let spare = Spare { page: LogicalPage(page), version: *cx.version, slot };
+            self.put(now, page, spare, cx, &mut write.at)?;
+            if let Some(old) = old {
+                cx.storage.release(old);
+            }
+            write.start += u64::from(len);
+            write.host += len;
+        }
+        Ok(true)
+    }
+
+    fn put<S: Storage>(
+        &mut self,
+        now: Nanos,
+        page: u32,
+        spare: Spare,
+        cx: &mut Around<'_, S>,
+        at: &mut Nanos,
+    ) -> Result<(), Fault> {
+        let end = self.memory.program(now, Unit(page), &[spare]);
+        *at = (*at).max(end);
+        self.stats.media_written_bytes += u64::from(PAGE);
+        if self.durable {
+            cx.storage.record(Record::Place { set: self.id.0, page: Page(page), spare });
+        }
+        Ok(())
+    }
+
+    pub fn trim<S: Storage>(&mut self, first: u32, count: u32, cx: &mut Around<'_, S>) {
+        for page in first..first + count {
+            if let Some(spare) = self.spare(page) {
+                self.clear(page);
+                if self.durable {
+                    cx.storage.release(spare.slot);
+                    cx.storage.record(Record::Place {
+                        set: self.id.0,
+                        page: Page(page),
+                        spare: Spare::EMPTY,
+                    });
+                }
+            }
+        }
+    }
+
+    /// Forgetting a page takes the medium no time.
+    fn clear(&mut self, page: u32) {
+        // Every page of a volume is on the medium.
+        let _ = self.memory.apply_program(Unit(page), &[Spare::EMPTY]);
+    }
+
+    /// Power is lost; whether contents went with it.
+    pub fn power_cut(&mut self, now: Nanos, saved: bool) -> bool {
+        self.memory.power_cut(now);
+        self.waiting.clear();
+        let lost = self.volatile && !saved;
+        if lost {
+            self.memory.inner_mut().lose_contents();
+        }
+        lost
+    }
+
+    /// Retains what is referred to; after a loss, tells the journal. Returns the highest version.
+    pub fn recover<S: Storage>(&mut self, lost: bool, cx: &mut Around<'_, S>) -> u64 {
+        let mut newest = 0;
+        for page in 0..self.memory.geometry().pages() as u32 {
+            if let Some(spare) = self.spare(page) {
+                newest = newest.max(spare.version);
+                cx.storage.retain(spare.slot);
+            } else if lost && self.durable {
+                cx.storage.record(Record::Place { set: self.id.0, page: Page(page), spare: Spare::EMPTY });
+            }
+        }
+        newest
+    }
+}

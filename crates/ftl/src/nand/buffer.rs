@@ -1,0 +1,227 @@
+//! The write buffer: pages that were accepted and are not on flash yet.
+//!
+//! Its unit is the chunk: an aligned group of as many pages as the drive writes atomically (one, or
+//! four for 16 KiB). A chunk is drained into one program unit, so a power cut shows all of it or
+//! nothing; a write to a chunk that still waits joins it, a write to one that is being programmed
+//! opens another. Chunks drain in the order of their first write.
+
+use media::{LogicalPage, Slot};
+use std::collections::VecDeque;
+
+/// No flash page.
+pub(crate) const NONE: u32 = u32::MAX;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    /// The logical page, or [`NONE`].
+    pub page: u32,
+    /// The newest copy on flash, valid until this one is there too; [`NONE`] if there is none.
+    pub old: u32,
+    pub slot: Slot,
+    pub version: u64,
+}
+
+const EMPTY: Entry = Entry { page: NONE, old: NONE, slot: Slot::NONE, version: 0 };
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Free,
+    Waiting,
+    InFlight,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Chunk {
+    state: State,
+    /// Entries in use.
+    pages: u32,
+    /// Order of admission.
+    number: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Buffer {
+    /// Pages of a chunk, a power of two.
+    atomic: u32,
+    entries: Vec<Entry>,
+    chunks: Vec<Chunk>,
+    free: Vec<u32>,
+    /// Waiting chunks, oldest first; one that was emptied by a deallocation is skipped.
+    fifo: VecDeque<u32>,
+    /// Pages of waiting chunks.
+    waiting_pages: u32,
+    /// Chunks that hold pages, waiting or in flight.
+    used: u32,
+    next_number: u64,
+}
+
+impl Buffer {
+    pub fn new(pages: u32, atomic: u32) -> Buffer {
+        let chunks = (pages / atomic).max(1);
+        Buffer {
+            atomic,
+            entries: vec![EMPTY; (chunks * atomic) as usize],
+            chunks: vec![Chunk { state: State::Free, pages: 0, number: 0 }; chunks as usize],
+            free: (0..chunks).rev().collect(),
+            fifo: VecDeque::with_capacity(chunks as usize + 1),
+            waiting_pages: 0,
+            used: 0,
+            next_number: 0,
+        }
+    }
+
+    #[inline]
+    pub fn entry(&self, index: u32) -> &Entry {
+        &self.entries[index as usize]
+    }
+
+    #[inline]
+    pub fn entry_mut(&mut self, index: u32) -> &mut Entry {
+        &mut self.entries[index as usize]
+    }
+
+    #[inline]
+    pub fn is_waiting(&self, index: u32) -> bool {
+        self.chunks[(index / self.atomic) as usize].state == State::Waiting
+    }
+
+    pub fn atomic(&self) -> u32 {
+        self.atomic
+    }
+
+    pub fn pages(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub fn waiting_pages(&self) -> u32 {
+        self.waiting_pages
+    }
+
+    pub fn has_room(&self) -> bool {
+        !self.free.is_empty()
+    }
+
+    pub fn used_chunks(&self) -> u32 {
+        self.used
+    }
+
+    /// Chunks with a number below this were admitted before now.
+    pub fn mark(&self) -> u64 {
+        self.next_number
+    }
+
+    /// Takes the entry for `page` in a new chunk. The caller fills it.
+    #[inline]
+    pub fn open(&mut self, page: u32) -> Option<u32> {
+        let chunk = self.free.pop()?;
+        self.chunks[chunk as usize] = Chunk { state: State::Waiting, pages: 0, number: self.next_number };
+        self.next_number += 1;
+        self.used += 1;
+        self.fifo.push_back(chunk);
+        Some(self.join(chunk * self.atomic, page))
+    }
+
+    /// Takes the entry for `page` in the waiting chunk that holds `neighbour`, an entry of the same
+    /// aligned group of pages.
+    #[inline]
+    pub fn join(&mut self, neighbour: u32, page: u32) -> u32 {
+        let chunk = neighbour / self.atomic;
+        let index = chunk * self.atomic + page % self.atomic;
+        self.chunks[chunk as usize].pages += 1;
+        self.waiting_pages += 1;
+        self.entries[index as usize].page = page;
+        index
+    }
+
+    /// Drops a waiting page: it was deallocated. Returns the number of its chunk if that is free now.
+    pub fn drop_waiting(&mut self, index: u32) -> Option<u64> {
+        let chunk = index / self.atomic;
+        self.entries[index as usize] = EMPTY;
+        self.waiting_pages -= 1;
+        let c = &mut self.chunks[chunk as usize];
+        c.pages -= 1;
+        if c.pages > 0 {
+            return None;
+        }
+        let number = c.number;
+        self.fifo.retain(|&f| f != chunk);
+        self.release(chunk);
+        Some(number)
+    }
+
+    fn release(&mut self, chunk: u32) {
+        self.chunks[chunk as usize].state = State::Free;
+        self.used -= 1;
+        self.free.push(chunk);
+    }
+
+    /// Takes waiting chunks for one program unit of `room` pages; appends their entries to `out`.
+    pub fn take(&mut self, mut room: u32, out: &mut Vec<u32>) {
+        /// How far past the oldest a smaller chunk is looked for to fill a unit.
+        const LOOK_AHEAD: usize = 16;
+        let mut at = 0;
+        while room > 0 && at < self.fifo.len().min(LOOK_AHEAD) {
+            let chunk = self.fifo[at];
+            let pages = self.chunks[chunk as usize].pages;
+            if pages > room {
+                at += 1;
+                continue;
+            }
+            if at == 0 {
+                self.fifo.pop_front();
+            } else {
+                self.fifo.remove(at);
+            }
+            self.chunks[chunk as usize].state = State::InFlight;
+            self.waiting_pages -= pages;
+            room -= pages;
+            let first = chunk * self.atomic;
+            out.extend((first..first + self.atomic).filter(|&e| self.entries[e as usize].page != NONE));
+        }
+    }
+
+    /// A page of a chunk in flight is on flash, or was given up. Returns the number of its chunk if
+    /// that was its last.
+    #[inline]
+    pub fn land(&mut self, index: u32) -> Option<u64> {
+        let chunk = index / self.atomic;
+        self.entries[index as usize] = EMPTY;
+        let c = &mut self.chunks[chunk as usize];
+        c.pages -= 1;
+        if c.pages > 0 {
+            return None;
+        }
+        let number = c.number;
+        self.release(chunk);
+        Some(number)
+    }
+
+    /// A program failed: the chunk of `index`, if in flight, waits again, ahead of all others.
+    pub fn put_back(&mut self, index: u32) {
+        let chunk = index / self.atomic;
+        let c = &mut self.chunks[chunk as usize];
+        if c.state == State::InFlight {
+            c.state = State::Waiting;
+            self.waiting_pages += c.pages;
+            self.fifo.push_front(chunk);
+        }
+    }
+
+    /// Every page that is held, for the capacitors to save.
+    pub fn entries(&self) -> impl Iterator<Item = (u32, &Entry)> {
+        self.entries.iter().enumerate().filter(|(_, e)| e.page != NONE).map(|(i, e)| (i as u32, e))
+    }
+
+    /// Power is gone.
+    pub fn clear(&mut self) {
+        let next_number = self.next_number;
+        *self = Buffer::new(self.entries.len() as u32, self.atomic);
+        self.next_number = next_number;
+    }
+}
+
+impl Entry {
+    pub fn spare(&self) -> media::Spare {
+        media::Spare { page: LogicalPage(self.page), version: self.version, slot: self.slot }
+    }
+}

@@ -1,0 +1,298 @@
+//! Garbage collection, wear levelling and erases.
+//!
+//! Collection starts when fewer superblocks than [`GcConfig::low`](crate::GcConfig) are free, and paces
+//! itself: with `valid` pages to move out of a victim of `usable` pages, every page that the host
+//! programs is matched by `valid / (usable - valid)` moved pages, so that a victim is empty when the
+//! host has used up what the one before gave. Neither waits for the other as a whole: no cliff.
+
+use super::place::State;
+use super::{Around, Cell, Event, Flight, NandSet, UNREADABLE, bit};
+use crate::config::GcPolicy;
+use crate::storage::{Record, Storage};
+use media::{LogicalPage, Medium, Nanos, Outcome, Page, Progress, Unit};
+use std::collections::VecDeque;
+
+const NO_BLOCK: u32 = u32::MAX;
+
+#[derive(Debug)]
+pub(super) struct Collector {
+    victim: u32,
+    /// Next page of the victim to look at, from 0.
+    cursor: u32,
+    /// Units gathered, being gathered or being programmed.
+    pub flights: u32,
+    most_flights: u32,
+    /// Flights whose pages are in the controller.
+    pub ready: VecDeque<u32>,
+    /// What the host is ahead of the collector, in pages x pages: the host adds `valid` for each page
+    /// that it programs, a moved page takes `gain` away.
+    balance: i64,
+    valid: i64,
+    gain: i64,
+    /// The last victim was chosen for its wear.
+    levelled: bool,
+}
+
+impl Collector {
+    pub fn new(most_flights: u32) -> Collector {
+        Collector {
+            victim: NO_BLOCK,
+            cursor: 0,
+            flights: 0,
+            most_flights,
+            ready: VecDeque::with_capacity(most_flights as usize),
+            balance: 0,
+            valid: 0,
+            gain: 0,
+            levelled: false,
+        }
+    }
+
+    /// Whether the host may program now, or has to let collection catch up.
+    #[inline]
+    pub fn lets_host(&self) -> bool {
+        self.victim == NO_BLOCK || self.balance <= i64::from(self.most_flights) * self.gain.max(1)
+    }
+
+    #[inline]
+    pub fn host_wrote(&mut self, pages: u32) {
+        if self.victim != NO_BLOCK {
+            self.balance += i64::from(pages) * self.valid;
+        }
+    }
+
+    /// A move failed: the victim is looked through again once nothing of it is under way.
+    pub fn start_over(&mut self) {
+        self.cursor = u32::MAX;
+    }
+
+    pub fn most_flights(&self) -> u32 {
+        self.most_flights
+    }
+
+    pub fn is_active(&self) -> bool {
+        self.victim != NO_BLOCK
+    }
+}
+
+impl NandSet {
+    /// Takes collection one step on; whether anything was done.
+    pub(super) fn collect<S: Storage>(&mut self, now: Nanos, cx: &mut Around<'_, S>) -> bool {
+        let mut done = self.erase_some(now, cx);
+        if !self.gc.is_active() {
+            let enough = self.blocks.free.len() + self.blocks.erasing.len() >= self.gc_config.low as usize;
+            if enough || !self.choose_victim() {
+                return done;
+            }
+            done = true;
+        }
+        let host_waits = self.buffer.waiting_pages() >= self.geo.unit_pages || !self.flushes.is_empty();
+        let starves = self.blocks.free.len() < 2 && !self.host.is_open();
+        while self.gc.flights < self.gc.most_flights
+            && (self.gc.balance > 0 || !host_waits || starves)
+            && self.gather(now, cx)
+        {
+            done = true;
+        }
+        let pages = self.geo.pages_per_superblock();
+        if self.gc.flights == 0 && self.gc.cursor >= pages {
+            let victim = self.gc.victim;
+            if self.blocks.all[victim as usize].valid > 0 {
+                self.gc.cursor = 0;
+            } else {
+                self.gc.victim = NO_BLOCK;
+                self.gc.balance = self.gc.balance.min(0);
+                self.blocks.all[victim as usize].state = State::Erasing;
+                self.blocks.erasing.push_back(victim);
+            }
+            done = true;
+        }
+        done
+    }
+
+    /// Gathers one unit of valid pages from the victim; whether there was any.
+    fn gather<S: Storage>(&mut self, now: Nanos, cx: &mut Around<'_, S>) -> bool {
+        let pages = self.geo.pages_per_superblock();
+        let base = self.gc.victim * pages;
+        if self.gc.cursor >= pages || self.free_flights.is_empty() {
+            return false;
+        }
+        self.entries.clear();
+        while (self.entries.len() as u32) < self.geo.unit_pages && self.gc.cursor < pages {
+            let page = base + self.gc.cursor;
+            // Whole words without valid pages are skipped.
+            let rest = self.valid[(page / 64) as usize] >> (page % 64);
+            if rest == 0 {
+                self.gc.cursor += 64 - page % 64;
+                continue;
+            }
+            let skip = rest.trailing_zeros();
+            if skip > 0 {
+                self.gc.cursor += skip;
+                continue;
+            }
+            self.entries.push(page);
+            self.gc.cursor += 1;
+        }
+        // The last word may have been another superblock's.
+        self.entries.retain(|&p| p < base + pages);
+        if self.entries.is_empty() {
+            return false;
+        }
+        let Some(flight) = self.free_flights.pop() else { return false };
+        let start = (flight * self.geo.unit_pages) as usize;
+        let mut end = now;
+        let mut i = 0;
+        while i < self.entries.len() {
+            let first = self.entries[i];
+            let mut count = 1;
+            while i + count < self.entries.len()
+                && self.entries[i + count] == first + count as u32
+                && !(first + count as u32).is_multiple_of(self.geo.sense_pages)
+            {
+                count += 1;
+            }
+            let read = self.nand.read(now, Page(first), count as u32);
+            end = end.max(read.done);
+            let lost = read.outcome == Outcome::Failed;
+            self.stats.uncorrectable += u64::from(lost);
+            for (k, page) in (first..first + count as u32).enumerate() {
+                let source = if lost { page | UNREADABLE } else { page };
+                self.cells[start + i + k] = Cell { page: self.nand.inner().logical(Page(page)).0, source };
+            }
+            i += count;
+        }
+        let cells = self.entries.len() as u32;
+        self.stats.media_read_bytes += u64::from(cells * crate::PAGE);
+        self.flights[flight as usize] = Flight { unit: Unit(0), cells, cold: true };
+        self.gc.flights += 1;
+        self.gc.balance -= i64::from(cells) * self.gc.gain;
+        match end > now {
+            true => cx.events.push(end, (self.id, Event::Gathered(flight))),
+            false => self.gc.ready.push_back(flight),
+        }
+        true
+    }
+
+    /// Chooses the next superblock to collect; whether there is one that gives something.
+    fn choose_victim(&mut self) -> bool {
+        let sealed =
+            || self.blocks.all.iter().enumerate().filter(|(_, b)| b.state == State::Sealed && b.flights == 0);
+        let now = self.blocks.sealed_count;
+        let mut victim = match self.gc_config.policy {
+            GcPolicy::Greedy => sealed().min_by_key(|(i, b)| (b.valid, *i)),
+            GcPolicy::CostBenefit => sealed().min_by(|(i, a), (k, b)| {
+                // (1 - u) x age / 2u, compared without division.
+                let gain = |x: &super::place::Block| {
+                    u128::from((x.usable.saturating_sub(x.valid)) as u64) * u128::from(now - x.sealed + 1)
+                };
+                (gain(b) * u128::from(a.valid)).cmp(&(gain(a) * u128::from(b.valid))).then(i.cmp(k))
+            }),
+        };
+        let gives = |b: &super::place::Block| b.valid < b.usable || b.usable == 0 || b.valid == 0;
+        if !self.gc.levelled && self.blocks.free.len() >= 2 {
+            let most = self.blocks.all.iter().map(|b| b.erases).max().unwrap_or(0);
+            let least = sealed().min_by_key(|(i, b)| (b.erases, *i));
+            if let Some((_, b)) = least
+                && most - b.erases > self.gc_config.wear_gap
+            {
+                victim = least;
+                self.gc.levelled = true;
+            }
+        } else {
+            self.gc.levelled = false;
+        }
+        let Some((index, block)) = victim.filter(|(_, b)| gives(b) || self.gc.levelled) else {
+            return false;
+        };
+        self.gc.victim = index as u32;
+        self.gc.cursor = 0;
+        self.gc.valid = i64::from(block.valid);
+        self.gc.gain = i64::from(block.usable.saturating_sub(block.valid));
+        self.gc.balance = 0;
+        true
+    }
+
+    /// Erases blocks of collected superblocks, a few dies at a time so that the others can work.
+    fn erase_some<S: Storage>(&mut self, now: Nanos, cx: &mut Around<'_, S>) -> bool {
+        let most = (self.geo.dies / 8).max(1);
+        let mut done = false;
+        while let Some(&block) = self.blocks.erasing.front() {
+            if self.blocks.erase_die == self.geo.dies {
+                if self.blocks.erases_under_way == 0 {
+                    self.erase_ended(block);
+                    done = true;
+                    continue;
+                }
+                break;
+            }
+            if self.blocks.erases_under_way >= most {
+                break;
+            }
+            let unit = Unit(block * self.geo.units_per_superblock() + self.blocks.erase_die);
+            self.blocks.erase_die += 1;
+            if self.nand.is_bad(unit) {
+                // What it holds is out of date and stays there, and so do the slots.
+                continue;
+            }
+            self.release_block(unit, cx);
+            self.blocks.erases_under_way += 1;
+            let end = self.nand.erase(now, unit);
+            cx.events.push(end, (self.id, Event::Erased(unit)));
+            done = true;
+        }
+        done
+    }
+
+    /// Gives up the contents of every page of the block of `unit`, the first of its die.
+    fn release_block<S: Storage>(&mut self, unit: Unit, cx: &mut Around<'_, S>) {
+        if !self.durable {
+            return;
+        }
+        for row in 0..self.geo.units_per_block {
+            let first = (unit.0 + row * self.geo.dies) * self.geo.unit_pages;
+            for page in first..first + self.geo.unit_pages {
+                // Also where a fault lets the medium pretend that nothing was written.
+                let spare = self.nand.inner().spare(Page(page));
+                if spare.page != LogicalPage::NONE && spare.slot != super::LOST {
+                    cx.storage.release(spare.slot);
+                }
+            }
+        }
+    }
+
+    pub(super) fn erased<S: Storage>(&mut self, now: Nanos, unit: Unit, cx: &mut Around<'_, S>) {
+        let outcome = match self.nand.settle_erase(now, unit) {
+            Progress::Until(later) => {
+                cx.events.push(later, (self.id, Event::Erased(unit)));
+                return;
+            }
+            Progress::Ended(outcome) => outcome,
+        };
+        self.stats.erases += 1;
+        self.blocks.erases_under_way -= 1;
+        cx.storage.record(Record::Erase { set: self.id.0, unit });
+        if outcome == Outcome::Failed {
+            self.stats.media_failures += 1;
+            cx.storage.record(Record::Retire { set: self.id.0, unit });
+        }
+    }
+
+    fn erase_ended(&mut self, block: u32) {
+        self.blocks.erasing.pop_front();
+        self.blocks.erase_die = 0;
+        self.count_usable(block);
+        let b = &mut self.blocks.all[block as usize];
+        b.erases += 1;
+        if b.usable == 0 {
+            b.state = State::Dead;
+        } else {
+            b.state = State::Free;
+            self.blocks.free.push(block);
+        }
+        debug_assert!(
+            !(0..self.geo.pages_per_superblock())
+                .any(|p| bit(&self.valid, block * self.geo.pages_per_superblock() + p))
+        );
+    }
+}

@@ -1,0 +1,889 @@
+//! An NVM Set on NAND: page mapping over superblocks, with a write buffer in front.
+//!
+//! One rule keeps power cuts and garbage collection simple: *a flash copy stays valid until its
+//! successor is on flash*. A write in the buffer remembers the old copy ([`buffer::Entry::old`]), and
+//! only the landing of its program invalidates it. So no block that holds the last durable copy of a
+//! page is ever erased, and recovery needs nothing but the spare areas: of all readable copies of a
+//! page the one with the highest version is current.
+
+mod buffer;
+mod collect;
+mod place;
+mod recover;
+
+use crate::config::{Config, GcConfig, PAGE, SetConfig};
+use crate::storage::{Io, Piece, Record, Storage};
+use crate::volume::{Extent, SetId, VolumeId, Volumes};
+use crate::{Answer, Done, Fault, MediaKind, SetInfo};
+use buffer::{Buffer, NONE};
+use media::{
+    Events, Faulty, Geometry, LogicalPage, Medium, Nand, Nanos, Outcome, Page, Progress, Slot, Spare, Unit,
+};
+use std::collections::VecDeque;
+
+/// Map entry of a page that holds nothing.
+const UNMAPPED: u32 = u32::MAX;
+/// Bit of a map entry that names a buffer entry instead of a flash page.
+const BUFFERED: u32 = 1 << 31;
+/// Handle of contents that were lost to an uncorrectable error: reads of it fail until it is rewritten.
+const LOST: Slot = Slot(u32::MAX - 1);
+
+/// Programs that a die may have ahead: one that runs and one whose data is transferred meanwhile.
+const DIE_QUEUE: u8 = 2;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event {
+    /// The program of a flight should have ended.
+    Programmed(u32),
+    /// The pages of a collecting flight are in the controller.
+    Gathered(u32),
+    /// The erase of one block should have ended.
+    Erased(Unit),
+}
+
+/// The drive's queue of events, of all sets.
+pub(crate) type Queue = Events<(SetId, Event)>;
+
+/// What a call may touch besides the set itself.
+pub(crate) struct Around<'a, S: Storage> {
+    pub storage: &'a mut S,
+    pub events: &'a mut Queue,
+    pub volumes: &'a mut Volumes,
+    pub done: &'a mut Vec<Done>,
+    /// Order of the drive's writes.
+    pub version: &'a mut u64,
+}
+
+/// A page of a program unit on its way, and where it comes from: a buffer entry or a flash page.
+#[derive(Clone, Copy, Debug)]
+struct Cell {
+    /// The logical page, with [`ORPHAN`] if it was deallocated on the way.
+    page: u32,
+    /// With [`UNREADABLE`], the flash page could not be read.
+    source: u32,
+}
+
+const PADDING: Cell = Cell { page: NONE, source: NONE };
+const ORPHAN: u32 = 1 << 31;
+const UNREADABLE: u32 = 1 << 31;
+
+impl Cell {
+    fn is_orphan(self) -> bool {
+        self.page & ORPHAN != 0
+    }
+
+    fn logical(self) -> u32 {
+        self.page & !ORPHAN
+    }
+
+    fn flash(self) -> u32 {
+        self.source & !UNREADABLE
+    }
+}
+
+/// A program unit on its way to flash.
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    unit: Unit,
+    /// Cells in use.
+    cells: u32,
+    /// Whether garbage collection sent it.
+    cold: bool,
+}
+
+/// A write of the host that is not wholly in the buffer yet.
+#[derive(Clone, Debug)]
+pub(crate) struct Write {
+    pub io: Io,
+    pub volume: VolumeId,
+    /// First byte of the volume still to be admitted.
+    pub start: u64,
+    pub end: u64,
+    /// Byte of the host's buffer that belongs to `start`.
+    pub host: u32,
+    /// Zeros instead of the host's buffer.
+    pub zeros: bool,
+    /// Completes only when it is on flash.
+    pub durable: bool,
+    /// Latest end of the reads that its partial pages needed.
+    pub at: Nanos,
+}
+
+#[derive(Debug)]
+struct Flush {
+    io: Io,
+    /// Chunks below this number must land first.
+    mark: u64,
+    left: u32,
+}
+
+/// Exact counts of a set.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+pub struct SetStats {
+    /// Bytes that hosts read.
+    pub host_read_bytes: u64,
+    /// Bytes that hosts wrote.
+    pub host_written_bytes: u64,
+    /// Bytes programmed on the medium, for whatever reason.
+    pub media_written_bytes: u64,
+    /// Of those, moved by garbage collection.
+    pub media_gc_bytes: u64,
+    /// Bytes read from the medium.
+    pub media_read_bytes: u64,
+    /// Blocks erased.
+    pub erases: u64,
+    /// Programs and erases that failed.
+    pub media_failures: u64,
+    /// Reads that could not be corrected.
+    pub uncorrectable: u64,
+}
+
+pub(crate) struct NandSet {
+    pub id: SetId,
+    pub nand: Faulty<Nand>,
+    geo: Geometry,
+    capacity: u32,
+    gc_config: GcConfig,
+    durable: bool,
+    protected: bool,
+    /// Logical page to flash page, buffer entry or nothing.
+    map: Vec<u32>,
+    mapped: u32,
+    /// One bit per flash page.
+    valid: Vec<u64>,
+    /// One bit per logical page: deallocated, and no newer copy on flash (the drive's system area).
+    trimmed: Vec<u64>,
+    blocks: place::Blocks,
+    host: place::Stream,
+    cold: place::Stream,
+    gc: collect::Collector,
+    buffer: Buffer,
+    flights: Vec<Flight>,
+    free_flights: Vec<u32>,
+    /// `unit_pages` cells per flight.
+    cells: Vec<Cell>,
+    /// Programs under way per die.
+    ahead: Vec<u8>,
+    waiting: VecDeque<Write>,
+    flushes: Vec<Flush>,
+    /// Reused, so that the running drive does not allocate.
+    entries: Vec<u32>,
+    spares: Vec<Spare>,
+    slots: Vec<Slot>,
+    /// Spare superblocks are used up: nothing more can be written.
+    pub read_only: bool,
+    pub stats: SetStats,
+}
+
+impl NandSet {
+    pub fn new(id: SetId, nand: Faulty<Nand>, capacity: u32, gc: GcConfig, config: &Config) -> NandSet {
+        let geo = nand.geometry().clone();
+        let nand_sets = config.sets.iter().filter(|s| matches!(s, SetConfig::Nand { .. })).count() as u32;
+        let collectors = (geo.dies * 2).clamp(2, 128);
+        let flights = geo.dies * u32::from(DIE_QUEUE) + collectors;
+        let words = |bits: u64| vec![0u64; bits.div_ceil(64) as usize];
+        let mut set = NandSet {
+            id,
+            capacity,
+            gc_config: gc,
+            durable: config.durable,
+            protected: config.protected,
+            map: vec![UNMAPPED; capacity as usize],
+            mapped: 0,
+            valid: words(geo.pages()),
+            trimmed: words(if config.durable { u64::from(capacity) } else { 0 }),
+            blocks: place::Blocks::new(&geo),
+            host: place::Stream::default(),
+            cold: place::Stream::default(),
+            gc: collect::Collector::new(collectors),
+            buffer: Buffer::new((config.buffer_pages / nand_sets).max(geo.unit_pages), config.atomic_pages),
+            flights: vec![Flight { unit: Unit(0), cells: 0, cold: false }; flights as usize],
+            free_flights: (0..flights).rev().collect(),
+            cells: vec![PADDING; (flights * geo.unit_pages) as usize],
+            ahead: vec![0; geo.dies as usize],
+            waiting: VecDeque::with_capacity(1024),
+            flushes: Vec::new(),
+            entries: Vec::with_capacity(geo.unit_pages as usize),
+            spares: Vec::with_capacity(geo.unit_pages as usize),
+            slots: Vec::with_capacity(config.atomic_pages as usize),
+            read_only: false,
+            stats: SetStats::default(),
+            nand,
+            geo,
+        };
+        set.sort_blocks();
+        set
+    }
+
+    pub fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    pub fn buffer_pages(&self) -> usize {
+        self.buffer.pages()
+    }
+
+    pub fn info(&self, capacity_bytes: u64, unallocated_bytes: u64) -> SetInfo {
+        let capacity = u64::from(self.capacity);
+        let raw = self.geo.pages();
+        // The spare of a new drive, and what of it is left, beyond what is needed to go on at all.
+        let needed = u64::from(self.gc_config.low) * u64::from(self.geo.pages_per_superblock());
+        let spare = |pages: u64| pages.saturating_sub(capacity + needed);
+        let percent = match spare(raw) {
+            0 => 100,
+            new => (spare(self.blocks.usable_pages()) * 100 / new).min(100),
+        };
+        let blocks = || (0..self.geo.superblocks).flat_map(|b| (0..self.geo.dies).map(move |d| (b, d)));
+        let unit = |(b, d): (u32, u32)| Unit(b * self.geo.units_per_superblock() + d);
+        let (mut cycles, mut most, mut bad) = (0u64, 0, 0);
+        for at in blocks() {
+            let wear = self.nand.wear(unit(at));
+            cycles += u64::from(wear);
+            most = most.max(wear);
+            bad += u32::from(self.nand.is_bad(unit(at)));
+        }
+        let mean = cycles / u64::from(self.geo.superblocks * self.geo.dies);
+        let used = mean * 100 / u64::from(self.geo.rated_cycles.max(1));
+        SetInfo {
+            media: MediaKind::Nand,
+            capacity_bytes,
+            unallocated_bytes,
+            raw_bytes: raw * u64::from(PAGE),
+            spare_percent: percent as u8,
+            used_percent: used.min(255) as u8,
+            mean_cycles: mean as u32,
+            max_cycles: most,
+            rated_cycles: self.geo.rated_cycles,
+            bad_blocks: bad,
+            free_superblocks: self.blocks.free.len() as u32,
+            read_only: self.read_only,
+        }
+    }
+
+    pub fn mapped_pages(&self, pages: impl Iterator<Item = u32>) -> u64 {
+        pages.filter(|&p| self.map[p as usize] != UNMAPPED).count() as u64
+    }
+
+    /// Where a page's contents are: handle and, if on flash, the flash page. `None` if nowhere.
+    #[inline]
+    fn locate(&self, page: u32) -> Option<(Slot, u32)> {
+        match self.map[page as usize] {
+            UNMAPPED => None,
+            at if at & BUFFERED != 0 => Some((self.buffer.entry(at ^ BUFFERED).slot, NONE)),
+            at => Some((if self.durable { self.nand.spare(Page(at)).slot } else { Slot::NONE }, at)),
+        }
+    }
+
+    /// Walks the pages of an extent; flash pages of one sense are read together. `visit` gets the
+    /// piece and the contents.
+    pub fn read<S: Storage>(
+        &mut self,
+        now: Nanos,
+        volume: VolumeId,
+        extent: Extent,
+        cx: &mut Around<'_, S>,
+        mut visit: impl FnMut(&mut S, Piece, Option<Slot>) -> Result<(), Fault>,
+    ) -> Result<Nanos, Fault> {
+        let volume = cx.volumes.get_mut(volume).ok_or(Fault::OutOfRange)?;
+        volume.stats.host_read_bytes += u64::from(extent.bytes);
+        self.stats.host_read_bytes += u64::from(extent.bytes);
+        let mut end = now;
+        let mut fault = None;
+        // The run of flash pages in one sense that is read next.
+        let (mut first, mut count) = (NONE, 0);
+        let mut host = 0;
+        while host < extent.bytes {
+            let byte = extent.start + u64::from(host);
+            let offset = (byte % u64::from(PAGE)) as u32;
+            let piece = Piece { host, page: offset, len: (PAGE - offset).min(extent.bytes - host) };
+            host += piece.len;
+            let page = volume.page(byte / u64::from(PAGE));
+            let slot = match self.locate(page) {
+                None => None,
+                Some((slot, at)) => {
+                    if at != NONE {
+                        if count > 0 && at == first + count && !at.is_multiple_of(self.geo.sense_pages) {
+                            count += 1;
+                        } else {
+                            if count > 0 {
+                                end = end.max(self.sense(now, first, count, &mut fault));
+                            }
+                            (first, count) = (at, 1);
+                        }
+                        volume.stats.media_read_bytes += u64::from(PAGE);
+                    }
+                    if slot == LOST {
+                        fault = Some(Fault::Unrecovered);
+                    }
+                    Some(slot)
+                }
+            };
+            if fault.is_none() {
+                visit(cx.storage, piece, slot)?;
+            }
+        }
+        if count > 0 {
+            end = end.max(self.sense(now, first, count, &mut fault));
+        }
+        fault.map_or(Ok(end), Err)
+    }
+
+    #[inline]
+    fn sense(&mut self, now: Nanos, first: u32, count: u32, fault: &mut Option<Fault>) -> Nanos {
+        let read = self.nand.read(now, Page(first), count);
+        self.stats.media_read_bytes += u64::from(count * PAGE);
+        if read.outcome == Outcome::Failed {
+            self.stats.uncorrectable += 1;
+            *fault = Some(Fault::Unrecovered);
+        }
+        read.done
+    }
+
+    /// Accepts a write; the answer is `Later` if the buffer is full or the write must reach the flash.
+    pub fn write<S: Storage>(&mut self, now: Nanos, mut write: Write, cx: &mut Around<'_, S>) -> Answer {
+        if self.read_only {
+            return Answer::Failed(Fault::ReadOnly);
+        }
+        let bytes = write.end - write.start;
+        if let Some(volume) = cx.volumes.get_mut(write.volume) {
+            volume.stats.host_written_bytes += bytes;
+        }
+        self.stats.host_written_bytes += bytes;
+        if self.waiting.is_empty() {
+            match self.admit(now, &mut write, cx) {
+                Err(fault) => return Answer::Failed(fault),
+                Ok(true) if !write.durable || self.protected => {
+                    self.pump(now, cx);
+                    return Answer::At(write.at.max(now));
+                }
+                Ok(true) => {
+                    let answer = self.flush(now, write.io, cx);
+                    return answer;
+                }
+                Ok(false) => {}
+            }
+        }
+        self.waiting.push_back(write);
+        self.pump(now, cx);
+        Answer::Later
+    }
+
+    /// Moves as much of a write into the buffer as fits; whether that was all.
+    fn admit<S: Storage>(
+        &mut self,
+        now: Nanos,
+        write: &mut Write,
+        cx: &mut Around<'_, S>,
+    ) -> Result<bool, Fault> {
+        let group = u64::from(self.buffer.atomic()) * u64::from(PAGE);
+        while write.start < write.end {
+            let stop = write.end.min((write.start / group + 1) * group);
+            if !self.admit_group(now, write, stop, cx)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Admits the pages of a write that lie in one chunk: all or none.
+    fn admit_group<S: Storage>(
+        &mut self,
+        now: Nanos,
+        write: &mut Write,
+        stop: u64,
+        cx: &mut Around<'_, S>,
+    ) -> Result<bool, Fault> {
+        let page_bytes = u64::from(PAGE);
+        let atomic = self.buffer.atomic();
+        let volume = cx.volumes.get(write.volume).ok_or(Fault::OutOfRange)?;
+        let first = volume.page(write.start / page_bytes);
+        let base = first - first % atomic;
+        // A waiting chunk of this group of pages, if there is one.
+        let mut chunk = (base..(base + atomic).min(self.capacity)).find_map(|p| {
+            let at = self.map[p as usize];
+            (at != UNMAPPED && at & BUFFERED != 0 && self.buffer.is_waiting(at ^ BUFFERED))
+                .then_some(at ^ BUFFERED)
+        });
+        if chunk.is_none() && !self.buffer.has_room() {
+            return Ok(false);
+        }
+        self.slots.clear();
+        let mut at = write.start;
+        let mut host = write.host;
+        let mut page = first;
+        let mut outcome = Ok(true);
+        while at < stop {
+            let Some(slot) = cx.storage.allocate() else {
+                outcome = Ok(false);
+                break;
+            };
+            self.slots.push(slot);
+            let offset = (at % page_bytes) as u32;
+            let len = (stop - at).min(page_bytes - u64::from(offset)) as u32;
+            let piece = Piece { host, page: offset, len };
+            let mut old = None;
+            if len < PAGE
+                && let Some((slot, flash)) = self.locate(page)
+            {
+                let mut fault = (slot == LOST).then_some(Fault::Unrecovered);
+                if flash != NONE {
+                    write.at = write.at.max(self.sense(now, flash, 1, &mut fault));
+                }
+                if let Some(fault) = fault {
+                    outcome = Err(fault);
+                    break;
+                }
+                old = Some(slot);
+            }
+            let stored = match write.zeros {
+                true => cx.storage.store_zeros(piece, slot, old),
+                false => cx.storage.store(write.io, piece, slot, old),
+            };
+            if stored.is_err() {
+                outcome = Err(Fault::Storage);
+                break;
+            }
+            at += u64::from(len);
+            host += len;
+            page += 1;
+        }
+        if outcome != Ok(true) {
+            while let Some(slot) = self.slots.pop() {
+                cx.storage.release(slot);
+            }
+            return outcome;
+        }
+        for i in 0..self.slots.len() as u32 {
+            let slot = self.slots[i as usize];
+            let entry = self.admit_page(first + i, slot, chunk, cx);
+            chunk = chunk.or(entry);
+        }
+        write.start = at;
+        write.host = host;
+        Ok(true)
+    }
+
+    fn admit_page<S: Storage>(
+        &mut self,
+        page: u32,
+        slot: Slot,
+        chunk: Option<u32>,
+        cx: &mut Around<'_, S>,
+    ) -> Option<u32> {
+        *cx.version += 1;
+        let version = *cx.version;
+        let at = self.map[page as usize];
+        let (index, old) = if at == UNMAPPED {
+            self.mapped += 1;
+            (None, NONE)
+        } else if at & BUFFERED == 0 {
+            (None, at)
+        } else if self.buffer.is_waiting(at ^ BUFFERED) {
+            let entry = self.buffer.entry_mut(at ^ BUFFERED);
+            cx.storage.release(entry.slot);
+            (Some(at ^ BUFFERED), entry.old)
+        } else {
+            // On its way to flash: the new entry takes over what its landing would invalidate.
+            (None, std::mem::replace(&mut self.buffer.entry_mut(at ^ BUFFERED).old, NONE))
+        };
+        let index = match (index, chunk) {
+            (Some(index), _) => index,
+            (None, Some(neighbour)) => self.buffer.join(neighbour, page),
+            (None, None) => self.buffer.open(page)?,
+        };
+        *self.buffer.entry_mut(index) = buffer::Entry { page, old, slot, version };
+        self.map[page as usize] = BUFFERED | index;
+        if self.durable && self.protected {
+            let spare = self.buffer.entry(index).spare();
+            cx.storage.record(Record::Buffer { set: self.id.0, spare });
+        }
+        Some(index)
+    }
+
+    /// Makes everything accepted so far durable; at once if the buffer is protected, unless `drain`.
+    pub fn flush<S: Storage>(&mut self, now: Nanos, io: Io, cx: &mut Around<'_, S>) -> Answer {
+        if self.protected { Answer::At(now) } else { self.drain(now, io, cx) }
+    }
+
+    /// Brings everything accepted so far to flash.
+    pub fn drain<S: Storage>(&mut self, now: Nanos, io: Io, cx: &mut Around<'_, S>) -> Answer {
+        let left = self.buffer.used_chunks();
+        if left == 0 {
+            return Answer::At(now);
+        }
+        self.flushes.push(Flush { io, mark: self.buffer.mark(), left });
+        self.pump(now, cx);
+        Answer::Later
+    }
+
+    /// Deallocates `count` logical pages from `first`.
+    pub fn trim<S: Storage>(&mut self, now: Nanos, first: u32, count: u32, cx: &mut Around<'_, S>) {
+        let range = first..first + count;
+        let mut buffered = false;
+        let mut any = false;
+        for page in range.clone() {
+            let at = self.map[page as usize];
+            if at == UNMAPPED {
+                continue;
+            }
+            any = true;
+            self.mapped -= 1;
+            self.map[page as usize] = UNMAPPED;
+            if self.durable {
+                set_bit(&mut self.trimmed, page);
+            }
+            if at & BUFFERED == 0 {
+                self.invalidate(at);
+                continue;
+            }
+            let index = at ^ BUFFERED;
+            let old = std::mem::replace(&mut self.buffer.entry_mut(index).old, NONE);
+            if old != NONE {
+                self.invalidate(old);
+            }
+            if self.buffer.is_waiting(index) {
+                cx.storage.release(self.buffer.entry(index).slot);
+                if let Some(number) = self.buffer.drop_waiting(index) {
+                    self.chunk_landed(number, now, cx);
+                }
+            } else {
+                buffered = true;
+            }
+        }
+        if buffered {
+            // What is on its way to flash lands as garbage.
+            for cell in self.cells.iter_mut().filter(|c| range.contains(&c.page)) {
+                cell.page |= ORPHAN;
+            }
+        }
+        if any && self.durable {
+            *cx.version += 1;
+            let version = *cx.version;
+            cx.storage.record(Record::Trim { set: self.id.0, first, count, version, gone: true });
+        }
+    }
+
+    #[inline]
+    fn validate(&mut self, page: u32) {
+        set_bit(&mut self.valid, page);
+        self.blocks.add_valid(page);
+    }
+
+    #[inline]
+    fn invalidate(&mut self, page: u32) {
+        clear_bit(&mut self.valid, page);
+        self.blocks.drop_valid(page);
+    }
+
+    /// Handles an event that is due at `now`.
+    pub fn handle<S: Storage>(&mut self, now: Nanos, event: Event, cx: &mut Around<'_, S>) {
+        match event {
+            Event::Programmed(flight) => self.programmed(now, flight, cx),
+            Event::Gathered(flight) => self.gc.ready.push_back(flight),
+            Event::Erased(unit) => self.erased(now, unit, cx),
+        }
+        self.pump(now, cx);
+    }
+
+    /// Does whatever can be done at `now`: admits waiting writes, collects garbage, programs.
+    pub fn pump<S: Storage>(&mut self, now: Nanos, cx: &mut Around<'_, S>) {
+        loop {
+            let collected = self.collect(now, cx);
+            let cold = self.program_collected(now, cx);
+            let hot = self.program_host(now, cx);
+            if !(collected | cold | hot) {
+                break;
+            }
+            if !self.waiting.is_empty() {
+                self.admit_waiting(now, cx);
+            }
+        }
+        if !self.waiting.is_empty() {
+            self.admit_waiting(now, cx);
+            if !self.waiting.is_empty() {
+                self.notice_end_of_life(now, cx);
+            }
+        }
+    }
+
+    /// If nothing is under way that could free a superblock, none will ever be: no more writes.
+    fn notice_end_of_life<S: Storage>(&mut self, now: Nanos, cx: &mut Around<'_, S>) {
+        let idle = self.free_flights.len() == self.flights.len() && self.blocks.erasing.is_empty();
+        let full = !self.buffer.has_room() && !self.host.is_open() && self.blocks.free.len() < 2;
+        if idle && full && !self.gc.is_active() {
+            self.read_only = true;
+            self.admit_waiting(now, cx);
+            for flush in self.flushes.drain(..) {
+                cx.done.push(Done { io: flush.io, at: now, result: Err(Fault::ReadOnly) });
+            }
+        }
+    }
+
+    fn admit_waiting<S: Storage>(&mut self, now: Nanos, cx: &mut Around<'_, S>) {
+        while let Some(mut write) = self.waiting.pop_front() {
+            let result = match self.read_only {
+                true => Err(Fault::ReadOnly),
+                false => self.admit(now, &mut write, cx),
+            };
+            match result {
+                Ok(false) => {
+                    self.waiting.push_front(write);
+                    return;
+                }
+                Ok(true) if write.durable && !self.protected => {
+                    let left = self.buffer.used_chunks();
+                    self.flushes.push(Flush { io: write.io, mark: self.buffer.mark(), left });
+                }
+                Ok(true) => cx.done.push(Done { io: write.io, at: write.at.max(now), result: Ok(()) }),
+                Err(fault) => cx.done.push(Done { io: write.io, at: now, result: Err(fault) }),
+            }
+        }
+    }
+
+    /// Sends one unit of waiting pages to flash, if there is one and its die has room.
+    fn program_host<S: Storage>(&mut self, now: Nanos, cx: &mut Around<'_, S>) -> bool {
+        let waiting = self.buffer.waiting_pages();
+        if waiting == 0 || (waiting < self.geo.unit_pages && self.flushes.is_empty()) || !self.gc.lets_host()
+        {
+            return false;
+        }
+        if self.free_flights.is_empty() {
+            return false;
+        }
+        let Some(unit) = self.next_unit(false) else { return false };
+        let Some(flight) = self.free_flights.pop() else { return false };
+        self.entries.clear();
+        self.buffer.take(self.geo.unit_pages, &mut self.entries);
+        let start = (flight * self.geo.unit_pages) as usize;
+        for (i, &index) in self.entries.iter().enumerate() {
+            self.cells[start + i] = Cell { page: self.buffer.entry(index).page, source: index };
+        }
+        let cells = self.entries.len() as u32;
+        self.gc.host_wrote(cells);
+        self.flights[flight as usize] = Flight { unit, cells, cold: false };
+        self.program(now, flight, cx);
+        true
+    }
+
+    /// Sends one gathered unit to flash, if there is one and its die has room.
+    fn program_collected<S: Storage>(&mut self, now: Nanos, cx: &mut Around<'_, S>) -> bool {
+        if self.gc.ready.is_empty() {
+            return false;
+        }
+        let Some(unit) = self.next_unit(true) else { return false };
+        let Some(flight) = self.gc.ready.pop_front() else { return false };
+        self.flights[flight as usize].unit = unit;
+        self.program(now, flight, cx);
+        true
+    }
+
+    fn program<S: Storage>(&mut self, now: Nanos, index: u32, cx: &mut Around<'_, S>) {
+        let flight = self.flights[index as usize];
+        let start = (index * self.geo.unit_pages) as usize;
+        self.spares.clear();
+        let mut charge = |page: u32, pages: u32| {
+            if let Some(volume) = cx.volumes.owner_mut(self.id, page) {
+                let stats = &mut volume.stats;
+                *(if flight.cold { &mut stats.media_gc_bytes } else { &mut stats.media_host_bytes }) +=
+                    u64::from(pages * PAGE);
+            }
+        };
+        for &cell in &self.cells[start..start + flight.cells as usize] {
+            // An orphan is programmed all the same: the deallocation is known elsewhere, and newer.
+            let mut spare = Spare { page: LogicalPage(cell.logical()), version: 0, slot: Slot::NONE };
+            if self.durable {
+                let (version, slot) = match flight.cold {
+                    true => {
+                        let source = self.nand.spare(Page(cell.flash()));
+                        (source.version, if cell.source == cell.flash() { source.slot } else { LOST })
+                    }
+                    false => {
+                        let source = self.buffer.entry(cell.source);
+                        (source.version, source.slot)
+                    }
+                };
+                (spare.version, spare.slot) = (version, slot);
+                if slot != LOST {
+                    cx.storage.retain(slot);
+                }
+            }
+            self.spares.push(spare);
+            charge(cell.logical(), 1);
+        }
+        let padding = self.geo.unit_pages - flight.cells;
+        if padding > 0 {
+            self.spares.resize(self.geo.unit_pages as usize, Spare::EMPTY);
+            charge(self.cells[start].logical(), padding);
+        }
+        let bytes = u64::from(self.geo.unit_pages * PAGE);
+        self.stats.media_written_bytes += bytes;
+        if flight.cold {
+            self.stats.media_gc_bytes += bytes;
+        }
+        let die = flight.unit.0 % self.geo.dies;
+        self.ahead[die as usize] += 1;
+        self.blocks.depart(flight.unit);
+        let end = self.nand.program(now, flight.unit, &self.spares);
+        cx.events.push(end, (self.id, Event::Programmed(index)));
+    }
+
+    fn programmed<S: Storage>(&mut self, now: Nanos, index: u32, cx: &mut Around<'_, S>) {
+        let flight = self.flights[index as usize];
+        let outcome = match self.nand.settle(now, flight.unit) {
+            Progress::Until(later) => {
+                cx.events.push(later, (self.id, Event::Programmed(index)));
+                return;
+            }
+            Progress::Ended(outcome) => outcome,
+        };
+        self.ahead[(flight.unit.0 % self.geo.dies) as usize] -= 1;
+        self.blocks.arrive(flight.unit);
+        let start = (index * self.geo.unit_pages) as usize;
+        if outcome == Outcome::Failed {
+            self.program_failed(now, flight, start, cx);
+        } else {
+            let first = flight.unit.0 * self.geo.unit_pages;
+            if self.durable {
+                self.spares.clear();
+                self.spares
+                    .extend((first..first + self.geo.unit_pages).map(|p| self.nand.inner().spare(Page(p))));
+                cx.storage.record(Record::Program {
+                    set: self.id.0,
+                    unit: flight.unit,
+                    spares: &self.spares,
+                });
+            }
+            for i in 0..flight.cells {
+                let cell = self.cells[start + i as usize];
+                match flight.cold {
+                    true => self.land_cold(cell, first + i),
+                    false => self.land_host(now, cell, first + i, cx),
+                }
+            }
+        }
+        // Cells of flights that have ended must not look like pages under way.
+        self.cells[start..start + flight.cells as usize].fill(PADDING);
+        if flight.cold {
+            self.gc.flights -= 1;
+        }
+        self.free_flights.push(index);
+    }
+
+    /// A buffered page is on flash at `to`.
+    fn land_host<S: Storage>(&mut self, now: Nanos, cell: Cell, to: u32, cx: &mut Around<'_, S>) {
+        let entry = *self.buffer.entry(cell.source);
+        if !cell.is_orphan() {
+            let at = self.map[cell.page as usize];
+            let current = at == BUFFERED | cell.source;
+            if current || (at != UNMAPPED && at & BUFFERED != 0) {
+                let holder = self.buffer.entry_mut(at ^ BUFFERED);
+                let old = std::mem::replace(&mut holder.old, if current { NONE } else { to });
+                if current {
+                    self.map[cell.page as usize] = to;
+                }
+                self.validate(to);
+                if old != NONE {
+                    self.invalidate(old);
+                }
+                if self.durable && bit(&self.trimmed, cell.page) {
+                    clear_bit(&mut self.trimmed, cell.page);
+                    let (set, version) = (self.id.0, entry.version);
+                    cx.storage.record(Record::Trim { set, first: cell.page, count: 1, version, gone: false });
+                }
+            }
+        }
+        self.give_up_entry(now, cell.source, cx);
+    }
+
+    /// A page that garbage collection moved is on flash at `to`.
+    #[inline]
+    fn land_cold(&mut self, cell: Cell, to: u32) {
+        if cell.is_orphan() {
+            return;
+        }
+        let source = cell.flash();
+        let at = self.map[cell.page as usize];
+        if at == source {
+            self.map[cell.page as usize] = to;
+        } else if at != UNMAPPED && at & BUFFERED != 0 && self.buffer.entry(at ^ BUFFERED).old == source {
+            self.buffer.entry_mut(at ^ BUFFERED).old = to;
+        } else {
+            return;
+        }
+        self.validate(to);
+        self.invalidate(source);
+    }
+
+    fn chunk_landed<S: Storage>(&mut self, number: u64, now: Nanos, cx: &mut Around<'_, S>) {
+        for flush in self.flushes.iter_mut().filter(|f| number < f.mark) {
+            flush.left -= 1;
+        }
+        self.flushes.retain(|f| {
+            if f.left == 0 {
+                cx.done.push(Done { io: f.io, at: now, result: Ok(()) });
+            }
+            f.left > 0
+        });
+    }
+
+    /// A program failed: its pages go elsewhere, its block is used no more once it is collected.
+    fn program_failed<S: Storage>(
+        &mut self,
+        now: Nanos,
+        flight: Flight,
+        start: usize,
+        cx: &mut Around<'_, S>,
+    ) {
+        self.stats.media_failures += 1;
+        cx.storage.record(Record::Spoil { set: self.id.0, unit: flight.unit });
+        // The unit is on the medium: it was programmed.
+        let _ = self.nand.apply_bad(flight.unit);
+        self.count_usable(flight.unit.0 / self.geo.units_per_superblock());
+        cx.storage.record(Record::Retire { set: self.id.0, unit: flight.unit });
+        for i in 0..flight.cells as usize {
+            let cell = self.cells[start + i];
+            if self.durable {
+                // The reference that the medium held is gone with the unit.
+                let slot = match flight.cold {
+                    true if cell.source != cell.flash() => LOST,
+                    true => self.nand.spare(Page(cell.flash())).slot,
+                    false => self.buffer.entry(cell.source).slot,
+                };
+                if slot != LOST {
+                    cx.storage.release(slot);
+                }
+            }
+            if flight.cold {
+                self.gc.start_over();
+            } else if cell.is_orphan() {
+                self.give_up_entry(now, cell.source, cx);
+            } else {
+                self.buffer.put_back(cell.source);
+            }
+        }
+    }
+
+    fn give_up_entry<S: Storage>(&mut self, now: Nanos, index: u32, cx: &mut Around<'_, S>) {
+        if self.durable {
+            cx.storage.release(self.buffer.entry(index).slot);
+        }
+        if let Some(number) = self.buffer.land(index) {
+            self.chunk_landed(number, now, cx);
+        }
+    }
+}
+
+#[inline]
+fn bit(bits: &[u64], i: u32) -> bool {
+    bits[(i / 64) as usize] >> (i % 64) & 1 == 1
+}
+
+#[inline]
+fn set_bit(bits: &mut [u64], i: u32) {
+    bits[(i / 64) as usize] |= 1 << (i % 64);
+}
+
+#[inline]
+fn clear_bit(bits: &mut [u64], i: u32) {
+    bits[(i / 64) as usize] &= !(1 << (i % 64));
+}

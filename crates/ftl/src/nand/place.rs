@@ -1,0 +1,189 @@
+//! Placement: which superblock is written next, and what each one holds.
+
+use super::{DIE_QUEUE, NandSet};
+use media::{Geometry, Medium, Unit};
+use std::collections::VecDeque;
+
+const NO_BLOCK: u32 = u32::MAX;
+
+/// What a superblock is for. The legal changes: Free -> Open -> Sealed -> Erasing -> Free, and from
+/// Erasing to Dead when no usable block is left in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum State {
+    Free,
+    Open,
+    Sealed,
+    Erasing,
+    Dead,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Block {
+    pub state: State,
+    /// Valid pages.
+    pub valid: u32,
+    /// Pages that it can hold: those of its blocks that are not bad.
+    pub usable: u32,
+    /// Programs under way.
+    pub flights: u32,
+    pub erases: u32,
+    /// When it was sealed, in superblocks sealed before it.
+    pub sealed: u64,
+}
+
+/// The superblocks of a set.
+#[derive(Debug)]
+pub(super) struct Blocks {
+    pub all: Vec<Block>,
+    pub free: Vec<u32>,
+    /// Superblocks that wait for the erase of their blocks, oldest first.
+    pub erasing: VecDeque<u32>,
+    /// Next die of the first of `erasing`, and erases under way.
+    pub erase_die: u32,
+    pub erases_under_way: u32,
+    pub sealed_count: u64,
+    units: u32,
+    pages: u32,
+}
+
+/// A superblock that is being written, unit by unit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stream {
+    pub block: u32,
+    /// Next unit, from 0.
+    pub next: u32,
+    /// Opened by recovery: units that were under way may be programmed or torn already.
+    pub resumed: bool,
+}
+
+impl Default for Stream {
+    fn default() -> Stream {
+        Stream { block: NO_BLOCK, next: 0, resumed: false }
+    }
+}
+
+impl Stream {
+    pub fn is_open(&self) -> bool {
+        self.block != NO_BLOCK
+    }
+}
+
+impl Blocks {
+    pub fn new(geo: &Geometry) -> Blocks {
+        let (units, pages) = (geo.units_per_superblock(), geo.pages_per_superblock());
+        let block = Block { state: State::Free, valid: 0, usable: pages, flights: 0, erases: 0, sealed: 0 };
+        Blocks {
+            all: vec![block; geo.superblocks as usize],
+            free: (0..geo.superblocks).rev().collect(),
+            erasing: VecDeque::with_capacity(geo.superblocks as usize),
+            erase_die: 0,
+            erases_under_way: 0,
+            sealed_count: 0,
+            units,
+            pages,
+        }
+    }
+
+    /// Forgets what the superblocks are for; how worn they are is set by the caller.
+    pub fn reset(&mut self) {
+        for block in &mut self.all {
+            *block = Block { state: State::Free, valid: 0, flights: 0, sealed: 0, ..*block };
+        }
+        self.free.clear();
+        self.erasing.clear();
+        (self.erase_die, self.erases_under_way, self.sealed_count) = (0, 0, 0);
+    }
+
+    #[inline]
+    pub fn add_valid(&mut self, page: u32) {
+        self.all[(page / self.pages) as usize].valid += 1;
+    }
+
+    #[inline]
+    pub fn drop_valid(&mut self, page: u32) {
+        self.all[(page / self.pages) as usize].valid -= 1;
+    }
+
+    #[inline]
+    pub fn depart(&mut self, unit: Unit) {
+        self.all[(unit.0 / self.units) as usize].flights += 1;
+    }
+
+    #[inline]
+    pub fn arrive(&mut self, unit: Unit) {
+        self.all[(unit.0 / self.units) as usize].flights -= 1;
+    }
+
+    /// Takes a free superblock: the least worn for the host's data, the most worn for data that
+    /// garbage collection moved, which is colder (dynamic wear levelling).
+    pub fn take_free(&mut self, cold: bool) -> Option<u32> {
+        let wear = |&b: &u32| (self.all[b as usize].erases, b);
+        let block = *match cold {
+            true => self.free.iter().max_by_key(|b| wear(b))?,
+            false => self.free.iter().min_by_key(|b| wear(b))?,
+        };
+        self.free.retain(|&b| b != block);
+        self.all[block as usize].state = State::Open;
+        Some(block)
+    }
+
+    pub fn seal(&mut self, block: u32) {
+        let b = &mut self.all[block as usize];
+        debug_assert_eq!(b.state, State::Open);
+        b.state = State::Sealed;
+        b.sealed = self.sealed_count;
+        self.sealed_count += 1;
+    }
+
+    pub fn usable_pages(&self) -> u64 {
+        self.all.iter().filter(|b| b.state != State::Dead).map(|b| u64::from(b.usable)).sum()
+    }
+}
+
+impl NandSet {
+    /// The next unit of the host's or the collector's superblock, if its die has room; opens another
+    /// superblock when one is full. The host leaves the last free one to garbage collection.
+    #[inline]
+    pub(super) fn next_unit(&mut self, cold: bool) -> Option<Unit> {
+        let mut stream = if cold { self.cold } else { self.host };
+        let unit = self.advance(cold, &mut stream);
+        *(if cold { &mut self.cold } else { &mut self.host }) = stream;
+        unit
+    }
+
+    #[inline]
+    fn advance(&mut self, cold: bool, stream: &mut Stream) -> Option<Unit> {
+        let per_superblock = self.geo.units_per_superblock();
+        loop {
+            if !stream.is_open() {
+                if !cold && self.blocks.free.len() < 2 {
+                    return None;
+                }
+                *stream = Stream { block: self.blocks.take_free(cold)?, next: 0, resumed: false };
+            }
+            let block = stream.block;
+            let has_bad = self.blocks.all[block as usize].usable != self.geo.pages_per_superblock();
+            while stream.next < per_superblock {
+                let unit = Unit(block * per_superblock + stream.next);
+                if (has_bad && self.nand.is_bad(unit)) || (stream.resumed && self.is_programmed(unit)) {
+                    stream.next += 1;
+                    continue;
+                }
+                if self.ahead[(unit.0 % self.geo.dies) as usize] >= DIE_QUEUE {
+                    return None;
+                }
+                stream.next += 1;
+                return Some(unit);
+            }
+            self.blocks.seal(block);
+            *stream = Stream::default();
+        }
+    }
+
+    /// Counts the pages that a superblock can hold, now that some of its blocks may be bad.
+    pub(super) fn count_usable(&mut self, superblock: u32) {
+        let first = superblock * self.geo.units_per_superblock();
+        let good = (0..self.geo.dies).filter(|&d| !self.nand.is_bad(Unit(first + d))).count() as u32;
+        self.blocks.all[superblock as usize].usable = good * self.geo.units_per_block * self.geo.unit_pages;
+    }
+}

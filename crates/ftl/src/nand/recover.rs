@@ -1,0 +1,188 @@
+//! Power: what is lost with it, and how the map is found again from the spare areas.
+
+use super::place::{State, Stream};
+use super::{Around, NandSet, PADDING, UNMAPPED, bit, buffer, clear_bit, collect};
+use crate::storage::Storage;
+use media::{BlockState, LogicalPage, Medium, Nanos, Page, Spare, Unit};
+
+impl NandSet {
+    /// Power is lost: the chips tear what is in flight, RAM forgets; returns what the capacitors saved
+    /// of the write buffer (nothing if they failed).
+    pub fn power_cut(&mut self, now: Nanos, saved: bool) -> Vec<Spare> {
+        let kept = match saved {
+            true => self.saved(),
+            false => Vec::new(),
+        };
+        self.nand.power_cut(now);
+        self.forget();
+        kept
+    }
+
+    /// Empties everything that lives in RAM.
+    fn forget(&mut self) {
+        self.map.fill(UNMAPPED);
+        self.mapped = 0;
+        self.valid.fill(0);
+        self.buffer.clear();
+        self.free_flights = (0..self.flights.len() as u32).rev().collect();
+        self.cells.fill(PADDING);
+        self.ahead.fill(0);
+        self.waiting.clear();
+        self.flushes.clear();
+        self.gc = collect::Collector::new(self.gc.most_flights());
+        (self.host, self.cold) = (Stream::default(), Stream::default());
+    }
+
+    /// Sorts the superblocks by what their blocks and the map say, and resumes those that were being
+    /// written: the one with most room for collection, which must be able to go on.
+    pub(super) fn sort_blocks(&mut self) {
+        let units = self.geo.units_per_superblock();
+        let mut partial = Vec::new();
+        for superblock in 0..self.geo.superblocks {
+            self.count_usable(superblock);
+            let first = superblock * units;
+            let (mut begun, mut room) = (false, 0);
+            for die in 0..self.geo.dies {
+                match self.nand.block(Unit(first + die)) {
+                    BlockState::Writable { next } => {
+                        begun |= next > 0;
+                        room += self.geo.units_per_block - next;
+                    }
+                    BlockState::MustErase => begun = true,
+                    BlockState::Bad => {}
+                }
+            }
+            let erases = (0..self.geo.dies).map(|d| self.nand.wear(Unit(first + d))).max().unwrap_or(0);
+            let block = &mut self.blocks.all[superblock as usize];
+            block.erases = erases;
+            if block.usable == 0 && block.valid == 0 {
+                block.state = State::Dead;
+            } else if !begun && block.valid == 0 {
+                block.state = State::Free;
+                self.blocks.free.push(superblock);
+            } else if block.valid == 0 {
+                // Nothing of it counts: also where an erase was cut short, by the rule of validity.
+                block.state = State::Erasing;
+                self.blocks.erasing.push_back(superblock);
+            } else {
+                block.state = State::Open;
+                partial.push((room, superblock));
+            }
+        }
+        partial.sort_unstable_by(|a, b| b.cmp(a));
+        let mut streams = [&mut self.cold, &mut self.host].into_iter();
+        for (room, superblock) in partial {
+            match if room > 0 { streams.next() } else { None } {
+                Some(stream) => *stream = Stream { block: superblock, next: 0, resumed: true },
+                None => self.blocks.seal(superblock),
+            }
+        }
+    }
+
+    /// Whether a unit of a block that may be written was programmed already.
+    pub(super) fn is_programmed(&self, unit: Unit) -> bool {
+        match self.nand.block(unit) {
+            BlockState::Writable { next } => unit.0 % self.geo.units_per_superblock() / self.geo.dies < next,
+            BlockState::MustErase | BlockState::Bad => true,
+        }
+    }
+
+    /// Rebuilds the map from the spare areas, the system area's deallocations and what the
+    /// capacitors saved; retains the slots that are referred to. Returns the highest version seen.
+    pub fn recover<S: Storage>(&mut self, saved: &[Spare], cx: &mut Around<'_, S>) -> u64 {
+        self.forget();
+        self.blocks.reset();
+        let mut newest = 0;
+        for page in 0..self.geo.pages() as u32 {
+            let spare = self.nand.spare(Page(page));
+            if spare.page == LogicalPage::NONE || spare.page.0 >= self.capacity {
+                continue;
+            }
+            if spare.slot != super::LOST {
+                cx.storage.retain(spare.slot);
+            }
+            newest = newest.max(spare.version);
+            let at = &mut self.map[spare.page.0 as usize];
+            if *at == UNMAPPED || self.nand.spare(Page(*at)).version <= spare.version {
+                *at = page;
+            }
+        }
+        for page in 0..self.capacity {
+            let at = self.map[page as usize];
+            if at == UNMAPPED {
+                continue;
+            }
+            if bit(&self.trimmed, page) {
+                self.map[page as usize] = UNMAPPED;
+            } else {
+                self.mapped += 1;
+                self.validate(at);
+            }
+        }
+        self.sort_blocks();
+        for spare in saved {
+            newest = newest.max(spare.version);
+            let page = spare.page.0;
+            if page >= self.capacity {
+                continue;
+            }
+            let old = self.map[page as usize];
+            if old != UNMAPPED && self.nand.spare(Page(old)).version >= spare.version {
+                continue;
+            }
+            self.restore_entry(page, old, spare, cx);
+        }
+        newest
+    }
+
+    fn restore_entry<S: Storage>(&mut self, page: u32, old: u32, spare: &Spare, cx: &mut Around<'_, S>) {
+        let atomic = self.buffer.atomic();
+        let base = page - page % atomic;
+        let neighbour = (base..(base + atomic).min(self.capacity)).find_map(|p| {
+            let at = self.map[p as usize];
+            (at != UNMAPPED && at & super::BUFFERED != 0).then_some(at ^ super::BUFFERED)
+        });
+        let index = match neighbour {
+            Some(neighbour) => Some(self.buffer.join(neighbour, page)),
+            None => self.buffer.open(page),
+        };
+        // What was saved came out of this buffer, so it fits.
+        let Some(index) = index else { return };
+        if old == UNMAPPED {
+            self.mapped += 1;
+        }
+        *self.buffer.entry_mut(index) = buffer::Entry { page, old, slot: spare.slot, version: spare.version };
+        self.map[page as usize] = super::BUFFERED | index;
+        cx.storage.retain(spare.slot);
+    }
+
+    /// Applies a deallocation that a journal tells of.
+    pub fn apply_trim(&mut self, first: u32, count: u32, gone: bool) {
+        if let Some(end) = first.checked_add(count).filter(|&e| e <= self.capacity && self.durable) {
+            for page in first..end {
+                if gone {
+                    super::set_bit(&mut self.trimmed, page);
+                } else {
+                    clear_bit(&mut self.trimmed, page);
+                }
+            }
+        }
+    }
+
+    /// What the capacitors would save now.
+    pub fn saved(&self) -> Vec<Spare> {
+        self.buffer
+            .entries()
+            .filter(|(i, e)| self.map[e.page as usize] == super::BUFFERED | i)
+            .map(|(_, e)| e.spare())
+            .collect()
+    }
+
+    pub fn trimmed(&self) -> &[u64] {
+        &self.trimmed
+    }
+
+    pub fn set_trimmed(&mut self, words: &[u64]) {
+        self.trimmed.copy_from_slice(words);
+    }
+}

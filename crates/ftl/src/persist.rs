@@ -1,0 +1,280 @@
+//! The non-volatile state as bytes, and how a journal brings it up to date.
+//!
+//! What is saved is what a power cut would leave: the chips with their spare areas, the system area
+//! (deallocations, volumes) and, if capacitors protect it, the write buffer. Opening is recovery.
+
+use crate::nand::SetStats;
+use crate::storage::{Record, Section, Storage};
+use crate::{Config, ConfigError, Ftl, Remains, Set, SetConfig};
+use media::{Faulty, LogicalPage, Medium, Nanos, Slot, Spare, StateError, Unit};
+use std::collections::BTreeMap;
+
+/// Version of the bytes that [`Ftl::save`] writes.
+const VERSION: u32 = 1;
+const MAGIC: u32 = u32::from_le_bytes(*b"TFTL");
+
+/// Why saved state cannot be used.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The configuration cannot be.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Not the state of a medium like the configured one.
+    #[error("NVM Set {set}: {error}")]
+    Media {
+        /// From 1.
+        set: u32,
+        /// What is wrong.
+        error: StateError,
+    },
+    /// The bytes end too early, or are not what they should be.
+    #[error("saved state of the translation layer: {0}")]
+    Malformed(String),
+}
+
+fn malformed(what: impl Into<String>) -> LoadError {
+    LoadError::Malformed(what.into())
+}
+
+fn put(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
+    out.extend_from_slice(bytes);
+}
+
+fn put_spares(out: &mut Vec<u8>, spares: &[Spare]) {
+    out.extend_from_slice(&(spares.len() as u64 * 16).to_le_bytes());
+    for s in spares {
+        out.extend_from_slice(&s.page.0.to_le_bytes());
+        out.extend_from_slice(&s.slot.0.to_le_bytes());
+        out.extend_from_slice(&s.version.to_le_bytes());
+    }
+}
+
+struct Cursor<'a>(&'a [u8]);
+
+impl<'a> Cursor<'a> {
+    fn take(&mut self, n: usize) -> Result<&'a [u8], LoadError> {
+        let (head, tail) = self.0.split_at_checked(n).ok_or_else(|| malformed("it ends too early"))?;
+        self.0 = tail;
+        Ok(head)
+    }
+
+    fn u32(&mut self) -> Result<u32, LoadError> {
+        Ok(u32::from_le_bytes(self.take(4)?.try_into().map_err(|_| malformed("a number is cut off"))?))
+    }
+
+    fn u64(&mut self) -> Result<u64, LoadError> {
+        Ok(u64::from_le_bytes(self.take(8)?.try_into().map_err(|_| malformed("a number is cut off"))?))
+    }
+
+    fn part(&mut self) -> Result<&'a [u8], LoadError> {
+        let len = usize::try_from(self.u64()?).map_err(|_| malformed("a part is too long"))?;
+        self.take(len)
+    }
+}
+
+fn spares(bytes: &[u8]) -> Result<Vec<Spare>, LoadError> {
+    if !bytes.len().is_multiple_of(16) {
+        return Err(malformed("the write buffer is not a whole number of pages"));
+    }
+    let mut cursor = Cursor(bytes);
+    (0..bytes.len() / 16)
+        .map(|_| {
+            let (page, slot) = (LogicalPage(cursor.u32()?), Slot(cursor.u32()?));
+            Ok(Spare { page, slot, version: cursor.u64()? })
+        })
+        .collect()
+}
+
+impl Ftl {
+    /// Appends the non-volatile state. For its layout see the image format in the documentation.
+    pub fn save(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&MAGIC.to_le_bytes());
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&self.version.to_le_bytes());
+        out.extend_from_slice(&(self.sets.len() as u32).to_le_bytes());
+        put(out, &self.volumes.encode());
+        let stats: Vec<SetStats> =
+            (0..self.sets.len()).map(|i| self.set_stats(crate::SetId(i as u8))).collect();
+        put(out, &serde_json::to_vec(&stats).unwrap_or_default());
+        for set in &self.sets {
+            // The medium writes in place; its length is filled in afterwards.
+            let at = out.len();
+            out.extend_from_slice(&[0; 8]);
+            match set {
+                Set::Nand(set) => set.nand.save(out),
+                Set::Memory(set) => set.memory.save(out),
+            }
+            let len = (out.len() - at - 8) as u64;
+            out[at..at + 8].copy_from_slice(&len.to_le_bytes());
+            match set {
+                Set::Nand(set) => {
+                    out.extend_from_slice(&(set.trimmed().len() as u64 * 8).to_le_bytes());
+                    out.extend(set.trimmed().iter().flat_map(|w| w.to_le_bytes()));
+                    put_spares(out, &if self.config.protected { set.saved() } else { Vec::new() });
+                }
+                Set::Memory(_) => {
+                    put(out, &[]);
+                    put(out, &[]);
+                }
+            }
+        }
+    }
+
+    /// Begins to open a drive from what [`save`](Ftl::save) wrote.
+    ///
+    /// # Errors
+    /// If the bytes are not the state of a drive of this configuration.
+    pub fn restore(config: Config, bytes: &[u8]) -> Result<Restorer, LoadError> {
+        let mut ftl = Ftl::new(config)?;
+        let mut cursor = Cursor(bytes);
+        if cursor.u32()? != MAGIC {
+            return Err(malformed("it does not begin with TFTL"));
+        }
+        let version = cursor.u32()?;
+        if version != VERSION {
+            return Err(malformed(format!("version {version}; this program knows version {VERSION}")));
+        }
+        ftl.version = cursor.u64()?;
+        let sets = cursor.u32()? as usize;
+        if sets != ftl.sets.len() {
+            return Err(malformed(format!("{sets} NVM Sets; the configuration has {}", ftl.sets.len())));
+        }
+        ftl.volumes.decode(cursor.part()?).map_err(malformed)?;
+        let stats: Vec<SetStats> =
+            serde_json::from_slice(cursor.part()?).map_err(|e| malformed(format!("counters: {e}")))?;
+        let mut buffers = Vec::new();
+        for i in 0..sets {
+            let media = |error| LoadError::Media { set: i as u32 + 1, error };
+            let state = cursor.part()?;
+            let (trimmed, saved) = (cursor.part()?, cursor.part()?);
+            let plan = ftl.config.faults_of(i);
+            match (&mut ftl.sets[i], &ftl.config.sets[i]) {
+                (Set::Nand(set), SetConfig::Nand { nand, .. }) => {
+                    let nand = crate::nand_config(nand, &ftl.config);
+                    set.nand =
+                        Faulty::restore(plan, state, |s| media::Nand::restore(nand, s)).map_err(media)?;
+                    if trimmed.len() != set.trimmed().len() * 8 {
+                        return Err(malformed(format!(
+                            "deallocations of NVM Set {} have a wrong length",
+                            i + 1
+                        )));
+                    }
+                    let words: Vec<u64> =
+                        trimmed.as_chunks::<8>().0.iter().map(|w| u64::from_le_bytes(*w)).collect();
+                    set.set_trimmed(&words);
+                    set.stats = stats.get(i).copied().unwrap_or_default();
+                }
+                (Set::Memory(set), SetConfig::Memory { memory, .. }) => {
+                    let memory = crate::memory_config(memory, &ftl.config);
+                    set.memory =
+                        Faulty::restore(plan, state, |s| media::Memory::restore(memory, s)).map_err(media)?;
+                    set.stats = stats.get(i).copied().unwrap_or_default();
+                }
+                _ => return Err(malformed(format!("NVM Set {} is of another kind", i + 1))),
+            }
+            buffers.push(spares(saved)?.into_iter().map(|s| (s.page.0, s)).collect());
+        }
+        Ok(Restorer { ftl, buffers })
+    }
+}
+
+/// A drive that is being opened: the saved state, brought up to date by the records of a journal.
+pub struct Restorer {
+    ftl: Ftl,
+    /// Per set, what the write buffer held.
+    buffers: Vec<BTreeMap<u32, Spare>>,
+}
+
+impl Restorer {
+    /// A new drive, as if saved when it was made: for a journal without a checkpoint.
+    pub fn blank(ftl: Ftl) -> Restorer {
+        let buffers = ftl.sets.iter().map(|_| BTreeMap::new()).collect();
+        Restorer { ftl, buffers }
+    }
+
+    /// Applies the next record.
+    ///
+    /// # Errors
+    /// If it does not fit this drive.
+    pub fn apply(&mut self, record: &Record<'_>) -> Result<(), LoadError> {
+        let number = match *record {
+            Record::Section { kind: Section::Volumes, bytes } => {
+                return self.ftl.volumes.decode(bytes).map_err(malformed);
+            }
+            Record::Section { .. } => return Ok(()),
+            Record::Program { set, .. }
+            | Record::Spoil { set, .. }
+            | Record::Erase { set, .. }
+            | Record::Retire { set, .. }
+            | Record::Buffer { set, .. }
+            | Record::Place { set, .. }
+            | Record::Trim { set, .. } => set,
+        };
+        let media = |error| LoadError::Media { set: u32::from(number) + 1, error };
+        let missing = || malformed(format!("a record names NVM Set {}", u32::from(number) + 1));
+        let set = self.ftl.sets.get_mut(usize::from(number)).ok_or_else(missing)?;
+        let buffer = &mut self.buffers[usize::from(number)];
+        match (set, record) {
+            (Set::Nand(set), Record::Program { unit, spares, .. }) => {
+                set.nand.apply_program(*unit, spares).map_err(media)?;
+                for spare in spares.iter() {
+                    self.ftl.version = self.ftl.version.max(spare.version);
+                    if buffer.get(&spare.page.0).is_some_and(|b| b.version <= spare.version) {
+                        buffer.remove(&spare.page.0);
+                    }
+                }
+            }
+            (Set::Nand(set), Record::Spoil { unit, .. }) => set.nand.apply_spoil(*unit).map_err(media)?,
+            (Set::Nand(set), Record::Erase { unit, .. }) => set.nand.apply_erase(*unit).map_err(media)?,
+            (Set::Nand(set), Record::Retire { unit, .. }) => set.nand.apply_bad(*unit).map_err(media)?,
+            (Set::Nand(_), Record::Buffer { spare, .. }) => {
+                self.ftl.version = self.ftl.version.max(spare.version);
+                buffer.insert(spare.page.0, *spare);
+            }
+            (Set::Nand(set), Record::Trim { first, count, version, gone, .. }) => {
+                self.ftl.version = self.ftl.version.max(*version);
+                set.apply_trim(*first, *count, *gone);
+                if *gone {
+                    let end = first.saturating_add(*count);
+                    let dropped: Vec<u32> = buffer.range(*first..end).map(|(&p, _)| p).collect();
+                    for page in dropped {
+                        buffer.remove(&page);
+                    }
+                }
+            }
+            (Set::Memory(set), Record::Place { page, spare, .. }) => {
+                self.ftl.version = self.ftl.version.max(spare.version);
+                set.memory.apply_program(Unit(page.0), &[*spare]).map_err(media)?;
+            }
+            _ => {
+                return Err(malformed(format!("a record does not fit the medium of NVM Set {}", number + 1)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens the drive: recovers from the state that was reached.
+    ///
+    /// # Errors
+    /// If that state contradicts itself (more in the write buffer than fits).
+    pub fn finish(self, now: Nanos, storage: &mut impl Storage) -> Result<Ftl, LoadError> {
+        let Restorer { mut ftl, buffers } = self;
+        let saved: Vec<Vec<Spare>> = buffers.into_iter().map(|b| b.into_values().collect()).collect();
+        for (set, saved) in ftl.sets.iter().zip(&saved) {
+            if let Set::Nand(set) = set
+                && saved.len() > set.buffer_pages()
+            {
+                return Err(malformed(format!(
+                    "{} pages in a write buffer of {}",
+                    saved.len(),
+                    set.buffer_pages()
+                )));
+            }
+        }
+        let lost = vec![false; ftl.sets.len()];
+        ftl.remains = Some(Remains { saved, lost });
+        ftl.recover(now, storage);
+        Ok(ftl)
+    }
+}

@@ -1,0 +1,175 @@
+//! What the core asks of whoever runs the drive: contents, and a place where the chips' state outlives
+//! the process.
+
+use media::{Page, Slot, Spare, Unit};
+
+/// A host command in flight, named by whoever submitted it; it identifies the host's buffer.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Io(pub u32);
+
+/// A part of one 4 KiB page of contents.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Piece {
+    /// Byte of the host's buffer at which the piece begins.
+    pub host: u32,
+    /// Byte of the page at which the piece begins.
+    pub page: u32,
+    /// Bytes, at most 4,096.
+    pub len: u32,
+}
+
+/// The host's disk, or its memory, failed or is full.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the storage that holds the drive's contents failed")]
+pub struct StorageError;
+
+/// Contents and persistence, injected into every call of the core that may need them.
+///
+/// The core decides and never copies: it names slots, and the implementation carries out each movement
+/// *in the order of the calls* (it may defer one as long as nobody can tell, and holds the completion
+/// of the command until then). Slots are counted: [`allocate`](Storage::allocate) gives a slot one
+/// reference, [`retain`](Storage::retain) adds one, [`release`](Storage::release) drops one, and a slot
+/// without references may be given out again once that cannot harm what is on disk.
+pub trait Storage {
+    /// A fresh slot; `None` if there is none now (the write waits and is tried again).
+    fn allocate(&mut self) -> Option<Slot>;
+    /// One more page refers to `slot`.
+    fn retain(&mut self, slot: Slot);
+    /// One page fewer refers to `slot`.
+    fn release(&mut self, slot: Slot);
+    /// Forgets all references: recovery retains those that it finds.
+    fn forget_slots(&mut self);
+
+    /// Host buffer to slot. The rest of the page is copied from `base`, or zeros.
+    ///
+    /// # Errors
+    /// When the contents cannot be kept: the host's disk is full or fails.
+    fn store(&mut self, io: Io, piece: Piece, slot: Slot, base: Option<Slot>) -> Result<(), StorageError>;
+    /// Zeros into a part of a slot; the rest of the page is copied from `base`, or zeros.
+    ///
+    /// # Errors
+    /// As for [`store`](Storage::store).
+    fn store_zeros(&mut self, piece: Piece, slot: Slot, base: Option<Slot>) -> Result<(), StorageError>;
+    /// Slot to host buffer; `None` is a page that was never written or was deallocated: zeros.
+    ///
+    /// # Errors
+    /// When the contents cannot be had back.
+    fn load(&mut self, io: Io, piece: Piece, slot: Option<Slot>) -> Result<(), StorageError>;
+    /// Whether the host's buffer equals the slot's contents (`None`: zeros).
+    ///
+    /// # Errors
+    /// When the contents cannot be had back.
+    fn compare(&mut self, io: Io, piece: Piece, slot: Option<Slot>) -> Result<bool, StorageError>;
+
+    /// A change of the non-volatile state, in order. An image makes the records of one step durable
+    /// against a crash of the process, as a whole, before it delivers any completion of that step.
+    fn record(&mut self, record: Record<'_>);
+}
+
+/// A change of what outlives power: the state of the chips and of the drive's system area.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Record<'a> {
+    /// The program of a unit of set `set` ended well.
+    Program {
+        /// NVM Set, from 0.
+        set: u8,
+        /// Which unit.
+        unit: Unit,
+        /// Spare areas of its pages.
+        spares: &'a [Spare],
+    },
+    /// The program of a unit failed or was torn: it can be read no more and is skipped.
+    Spoil {
+        /// NVM Set, from 0.
+        set: u8,
+        /// Which unit.
+        unit: Unit,
+    },
+    /// The block that holds `unit` was erased.
+    Erase {
+        /// NVM Set, from 0.
+        set: u8,
+        /// Any unit of the block.
+        unit: Unit,
+    },
+    /// The block that holds `unit` is bad from now on.
+    Retire {
+        /// NVM Set, from 0.
+        set: u8,
+        /// Any unit of the block.
+        unit: Unit,
+    },
+    /// A page was accepted into the write buffer, which the capacitors protect.
+    Buffer {
+        /// NVM Set, from 0.
+        set: u8,
+        /// What was accepted.
+        spare: Spare,
+    },
+    /// A page of a medium that is written in place was written, or given up ([`Spare::EMPTY`]).
+    Place {
+        /// NVM Set, from 0.
+        set: u8,
+        /// Where.
+        page: Page,
+        /// What.
+        spare: Spare,
+    },
+    /// Logical pages `first..first + count` were deallocated at `version`, or (`gone` false) a page that was
+    /// deallocated has a newer copy on the medium.
+    Trim {
+        /// NVM Set, from 0.
+        set: u8,
+        /// First logical page.
+        first: u32,
+        /// How many.
+        count: u32,
+        /// Order among the host's writes.
+        version: u64,
+        /// Deallocated, or written again.
+        gone: bool,
+    },
+    /// A small part of the state as a whole; the last one of a kind counts.
+    Section {
+        /// Whose.
+        kind: Section,
+        /// Encoded by its owner.
+        bytes: &'a [u8],
+    },
+}
+
+/// Kinds of [`Record::Section`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[repr(u8)]
+pub enum Section {
+    /// The translation layer's volumes and counters.
+    Volumes = 1,
+    /// The controller's: namespaces, attachments, saved features, logs.
+    Controller = 2,
+}
+
+/// The storage of a drive that is only simulated: no contents, nothing outlives it.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct NoContents;
+
+impl Storage for NoContents {
+    fn allocate(&mut self) -> Option<Slot> {
+        Some(Slot::NONE)
+    }
+    fn retain(&mut self, _: Slot) {}
+    fn release(&mut self, _: Slot) {}
+    fn forget_slots(&mut self) {}
+    fn store(&mut self, _: Io, _: Piece, _: Slot, _: Option<Slot>) -> Result<(), StorageError> {
+        Ok(())
+    }
+    fn store_zeros(&mut self, _: Piece, _: Slot, _: Option<Slot>) -> Result<(), StorageError> {
+        Ok(())
+    }
+    fn load(&mut self, _: Io, _: Piece, _: Option<Slot>) -> Result<(), StorageError> {
+        Ok(())
+    }
+    fn compare(&mut self, _: Io, _: Piece, _: Option<Slot>) -> Result<bool, StorageError> {
+        Ok(true)
+    }
+    fn record(&mut self, _: Record<'_>) {}
+}

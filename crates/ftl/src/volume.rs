@@ -1,0 +1,174 @@
+//! Volumes: the logical space of one namespace, in granules of its NVM Set.
+
+use crate::config::GRANULE_PAGES;
+use serde::{Deserialize, Serialize};
+
+/// An NVM Set, from 0 (the identifier in NVMe is one more).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct SetId(pub u8);
+
+/// The logical space of one namespace. An identifier is used again after its deletion.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct VolumeId(pub u16);
+
+/// A range of bytes of a volume, in multiples of 512.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Extent {
+    /// First byte.
+    pub start: u64,
+    /// How many.
+    pub bytes: u32,
+}
+
+/// Exact counts of one volume since its creation.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct VolumeStats {
+    /// Bytes that the host read.
+    pub host_read_bytes: u64,
+    /// Bytes that the host wrote.
+    pub host_written_bytes: u64,
+    /// Bytes programmed because the host wrote them (pages; padding of partial units included).
+    pub media_host_bytes: u64,
+    /// Bytes programmed because garbage collection moved them.
+    pub media_gc_bytes: u64,
+    /// Bytes sensed for the host's reads.
+    pub media_read_bytes: u64,
+    /// Bytes that the host deallocated.
+    pub trimmed_bytes: u64,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Volume {
+    pub set: SetId,
+    pub bytes: u64,
+    /// Granule of the set that holds each granule of the volume.
+    pub granules: Vec<u32>,
+    pub stats: VolumeStats,
+}
+
+impl Volume {
+    /// The set's logical page that holds the volume's page.
+    #[inline]
+    pub fn page(&self, page: u64) -> u32 {
+        let granule = self.granules[(page / u64::from(GRANULE_PAGES)) as usize];
+        granule * GRANULE_PAGES + (page % u64::from(GRANULE_PAGES)) as u32
+    }
+}
+
+/// All volumes, and who owns each granule of each set.
+#[derive(Debug)]
+pub(crate) struct Volumes {
+    table: Vec<Option<Volume>>,
+    /// Per set and granule: owner, or `u16::MAX`.
+    owners: Vec<Vec<u16>>,
+}
+
+const FREE: u16 = u16::MAX;
+
+/// Most volumes of a drive.
+pub const MAX_VOLUMES: usize = 1024;
+
+impl Volumes {
+    pub fn new(set_pages: &[u32]) -> Volumes {
+        let owners = set_pages.iter().map(|&p| vec![FREE; (p / GRANULE_PAGES) as usize]).collect();
+        Volumes { table: Vec::new(), owners }
+    }
+
+    pub fn get(&self, id: VolumeId) -> Option<&Volume> {
+        self.table.get(usize::from(id.0))?.as_ref()
+    }
+
+    pub fn get_mut(&mut self, id: VolumeId) -> Option<&mut Volume> {
+        self.table.get_mut(usize::from(id.0))?.as_mut()
+    }
+
+    /// The volume that owns a logical page of a set; free pages belong to nobody.
+    #[inline]
+    pub fn owner_mut(&mut self, set: SetId, page: u32) -> Option<&mut Volume> {
+        let owner = *self.owners[usize::from(set.0)].get((page / GRANULE_PAGES) as usize)?;
+        self.table.get_mut(usize::from(owner))?.as_mut()
+    }
+
+    /// Granules of a set; `None` if there is no such set.
+    pub fn granules(&self, set: SetId) -> Option<usize> {
+        self.owners.get(usize::from(set.0)).map(Vec::len)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (VolumeId, &Volume)> {
+        self.table.iter().enumerate().filter_map(|(i, v)| Some((VolumeId(i as u16), v.as_ref()?)))
+    }
+
+    pub fn unallocated_granules(&self, set: SetId) -> u32 {
+        self.owners.get(usize::from(set.0)).map_or(0, |o| o.iter().filter(|&&o| o == FREE).count() as u32)
+    }
+
+    pub fn create(&mut self, set: SetId, bytes: u64) -> Option<VolumeId> {
+        let need = usize::try_from(bytes.div_ceil(u64::from(GRANULE_PAGES) * u64::from(crate::PAGE))).ok()?;
+        let owners = self.owners.get_mut(usize::from(set.0))?;
+        let id = match self.table.iter().position(Option::is_none) {
+            Some(free) => free,
+            None if self.table.len() < MAX_VOLUMES => self.table.len(),
+            None => return None,
+        };
+        let granules: Vec<u32> =
+            (0..owners.len() as u32).filter(|&g| owners[g as usize] == FREE).take(need).collect();
+        if granules.len() < need {
+            return None;
+        }
+        for &g in &granules {
+            owners[g as usize] = id as u16;
+        }
+        let volume = Volume { set, bytes, granules, stats: VolumeStats::default() };
+        if id == self.table.len() {
+            self.table.push(Some(volume));
+        } else {
+            self.table[id] = Some(volume);
+        }
+        Some(VolumeId(id as u16))
+    }
+
+    pub fn remove(&mut self, id: VolumeId) {
+        if let Some(volume) = self.table.get_mut(usize::from(id.0)).and_then(Option::take) {
+            for g in volume.granules {
+                self.owners[usize::from(volume.set.0)][g as usize] = FREE;
+            }
+        }
+    }
+
+    pub fn encode(&self) -> Vec<u8> {
+        // JSON: small, rare, readable in an image, and tolerant of new fields.
+        serde_json::to_vec(&self.table).unwrap_or_default()
+    }
+
+    pub fn decode(&mut self, bytes: &[u8]) -> Result<(), String> {
+        let table: Vec<Option<Volume>> = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
+        if table.len() > MAX_VOLUMES {
+            return Err(format!("{} volumes; at most {MAX_VOLUMES} are possible", table.len()));
+        }
+        for owners in &mut self.owners {
+            owners.fill(FREE);
+        }
+        for (id, volume) in table.iter().enumerate() {
+            let Some(volume) = volume else { continue };
+            let granule_bytes = u64::from(GRANULE_PAGES) * u64::from(crate::PAGE);
+            if volume.bytes.div_ceil(granule_bytes) != volume.granules.len() as u64 {
+                return Err(format!(
+                    "volume {id} has {} granules for {} bytes",
+                    volume.granules.len(),
+                    volume.bytes
+                ));
+            }
+            let owners = self.owners.get_mut(usize::from(volume.set.0)).ok_or_else(|| {
+                format!("volume {id} is on NVM Set {}, which the drive lacks", volume.set.0 + 1)
+            })?;
+            for &g in &volume.granules {
+                match owners.get_mut(g as usize) {
+                    Some(owner) if *owner == FREE => *owner = id as u16,
+                    _ => return Err(format!("granule {g} of volume {id} is taken or outside the set")),
+                }
+            }
+        }
+        self.table = table;
+        Ok(())
+    }
+}
