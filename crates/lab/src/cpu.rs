@@ -1,0 +1,74 @@
+//! How busy the host's processors were, and with what.
+
+use std::{collections::BTreeMap, fs};
+
+use crate::results::Cpu;
+
+/// Counters at one moment, in ticks.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    total: u64,
+    idle: u64,
+    steal: u64,
+    processes: BTreeMap<String, u64>,
+}
+
+impl Sample {
+    /// Samples the machine and these processes, each under a name.
+    pub fn take(processes: &[(&str, u32)]) -> Self {
+        let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+        let first = stat.lines().next().unwrap_or_default();
+        let fields: Vec<u64> = first.split_whitespace().skip(1).filter_map(|f| f.parse().ok()).collect();
+        let field = |i: usize| fields.get(i).copied().unwrap_or(0);
+        // user nice system idle iowait irq softirq steal; guest time is part of user time already
+        Self {
+            total: (0..8).map(field).sum(),
+            idle: field(3) + field(4),
+            steal: field(7),
+            processes: processes.iter().map(|&(name, pid)| (name.to_owned(), process_ticks(pid))).collect(),
+        }
+    }
+
+    /// What happened since an earlier sample.
+    pub fn since(&self, earlier: &Self) -> Cpu {
+        let total = self.total.saturating_sub(earlier.total).max(1);
+        #[expect(clippy::cast_precision_loss, reason = "ticks stay far below 2^52")]
+        let percent = |now: u64, before: u64| now.saturating_sub(before) as f64 * 100.0 / total as f64;
+        let idle = percent(self.idle, earlier.idle);
+        let steal = percent(self.steal, earlier.steal);
+        let by_process = self.processes.iter().map(|(name, &now)| {
+            (name.clone(), percent(now, earlier.processes.get(name).copied().unwrap_or(now)))
+        });
+        Cpu { busy: (100.0 - idle - steal).max(0.0), steal, by_process: by_process.collect() }
+    }
+}
+
+/// User and system time of a process with all its threads.
+fn process_ticks(pid: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let rest = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
+    rest.split(' ').skip(11).take(2).filter_map(|f| f.parse::<u64>().ok()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_of_this_process_is_seen() {
+        let me = [("me", std::process::id())];
+        let before = Sample::take(&me);
+        let mut after = before.clone();
+        let mut x = 1u64;
+        while after.total < before.total + 20 || after.processes["me"] < before.processes["me"] + 5 {
+            for _ in 0..1_000_000 {
+                x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            }
+            after = Sample::take(&me);
+        }
+        assert_ne!(x, 0);
+        let cpu = after.since(&before);
+        assert!(cpu.busy > 0.0 && cpu.busy <= 100.0, "{cpu:?}");
+        assert!(cpu.by_process["me"] > 0.0, "{cpu:?}");
+    }
+}

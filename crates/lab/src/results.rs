@@ -1,0 +1,445 @@
+//! What a study found: the content of `results.json` and `results.csv`.
+//!
+//! Runs are interleaved (A B C A B C), so runs of the same repetition were made close together in time and are compared
+//! with each other; a comparison is the median of these pairs, with the smallest and the largest as its spread.
+
+use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path};
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+/// Where in a study's parameter space a run was made: `{"threads": 8}`.
+pub type Point = BTreeMap<String, u64>;
+
+/// A published figure to hold ours against.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Published {
+    /// The figure.
+    pub value: f64,
+    /// Its unit; "x" for a ratio.
+    pub unit: String,
+    /// `"ratio"` or `"absolute"`.
+    pub kind: &'static str,
+}
+
+impl Published {
+    /// A published ratio.
+    pub fn ratio(value: f64) -> Self {
+        Self { value, unit: "x".into(), kind: "ratio" }
+    }
+}
+
+/// One layout or setting that was tried.
+#[derive(Clone, Debug, Serialize)]
+pub struct Variant {
+    /// Short name.
+    pub name: String,
+    /// What it is, in a sentence.
+    pub description: String,
+    /// Its runs, in the order in which they were made.
+    pub runs: Vec<Run>,
+}
+
+/// One run of one variant.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Run {
+    /// Where in the parameter space.
+    pub at: Point,
+    /// Which repetition, from 0.
+    pub repetition: u32,
+    /// Seconds that were measured.
+    pub seconds: f64,
+    /// The figures that are compared, by name.
+    pub metrics: BTreeMap<String, f64>,
+    /// Percentiles of latencies in milliseconds, by name.
+    pub latency_ms: BTreeMap<String, Percentiles>,
+    /// What the drive counted, by namespace.
+    pub namespaces: Vec<NamespaceCounts>,
+    /// Use of the host's processors.
+    pub cpu: Cpu,
+    /// Events in each second (new orders, say), warm-up included; empty when nothing was counted by the second.
+    pub per_second: Vec<u64>,
+    /// Seconds of `per_second` before the measured window.
+    pub warmup_seconds: f64,
+}
+
+/// Percentiles of a latency.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Percentiles {
+    /// How many were measured.
+    pub count: u64,
+    /// The mean.
+    pub mean: f64,
+    /// The median.
+    pub p50: f64,
+    /// 95 in 100 are no longer than this.
+    pub p95: f64,
+    /// 99 in 100 are no longer than this.
+    pub p99: f64,
+    /// The longest.
+    pub max: f64,
+}
+
+/// What the drive counted for a namespace during a run (log D8h, end minus start).
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct NamespaceCounts {
+    /// Its name in the layout.
+    pub name: String,
+    /// Namespace identifier.
+    pub nsid: u32,
+    /// The medium's NVM Set.
+    pub set: u16,
+    /// `"nand"`, `"dram"`, `"pmem"`, …
+    pub medium: String,
+    /// Bytes that the host read.
+    pub host_bytes_read: u64,
+    /// Bytes that the host wrote.
+    pub host_bytes_written: u64,
+    /// Read commands.
+    pub reads: u64,
+    /// Write commands.
+    pub writes: u64,
+    /// Flush commands.
+    pub flushes: u64,
+    /// Bytes written to the medium for this namespace: host data, garbage collection and metadata.
+    pub media_bytes_written: u64,
+    /// Of these, by garbage collection and wear levelling.
+    pub media_bytes_written_gc: u64,
+    /// Write commands within the drive's atomic unit: whole or absent after a power cut.
+    pub whole_writes: u64,
+    /// Write commands that a power cut may tear.
+    pub split_writes: u64,
+    /// Seconds that writes waited for room in the drive's write buffer, summed over commands.
+    pub write_stall_seconds: f64,
+    /// Latency of reads as the drive saw them, in milliseconds.
+    pub read_latency_ms: Percentiles,
+    /// Latency of writes as the drive saw them, in milliseconds.
+    pub write_latency_ms: Percentiles,
+    /// Points of the cumulative distribution of write latency: milliseconds and share.
+    pub write_latency_cdf: Vec<(f64, f64)>,
+    /// The same of read latency.
+    pub read_latency_cdf: Vec<(f64, f64)>,
+}
+
+/// Use of the host's processors during a run, in percent of all processors together.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Cpu {
+    /// Not idle, I/O wait counted as idle.
+    pub busy: f64,
+    /// Taken away by the hypervisor.
+    pub steal: f64,
+    /// Part of the busy time by process: the database, the drive, the load.
+    pub by_process: BTreeMap<String, f64>,
+}
+
+/// Above this the processors, not the drive, set the pace.
+pub const CPU_SATURATED: f64 = 90.0;
+
+/// A comparison of two variants.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Comparison {
+    /// Name of the figure.
+    pub metric: String,
+    /// The variant compared.
+    pub of: String,
+    /// The variant it is compared with.
+    pub over: String,
+    /// The point, or none for the one row over all points (geometric mean).
+    pub at: Option<Point>,
+    /// Median ratio of the interleaved pairs.
+    pub ratio: f64,
+    /// Smallest ratio of a pair.
+    pub low: f64,
+    /// Largest ratio of a pair.
+    pub high: f64,
+    /// The published figure, when there is one for this row.
+    pub published: Option<Published>,
+}
+
+/// Everything that a study found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Results {
+    /// The study's name.
+    pub study: String,
+    /// `"live"` or `"sim"`.
+    pub engine: &'static str,
+    /// The seed of everything random.
+    pub seed: u64,
+    /// What the drive was.
+    pub drive: serde_json::Value,
+    /// What the host was.
+    pub host: Host,
+    /// The variants with their runs.
+    pub variants: Vec<Variant>,
+    /// The comparisons.
+    pub comparisons: Vec<Comparison>,
+    /// Plain sentences for the reader: verdicts, warnings, why the figures differ from the published ones.
+    pub notes: Vec<String>,
+}
+
+/// The machine and the software that a study ran on.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Host {
+    /// Processor model.
+    pub cpu: String,
+    /// Processors.
+    pub processors: usize,
+    /// Memory in bytes.
+    pub memory: u64,
+    /// Kernel release.
+    pub kernel: String,
+    /// Other software that matters, with versions.
+    pub software: Vec<String>,
+}
+
+impl Host {
+    /// This machine.
+    pub fn this(software: Vec<String>) -> Self {
+        let field = |file: &str, name: &str| -> Option<String> {
+            let text = fs::read_to_string(file).ok()?;
+            let line = text.lines().find(|line| line.starts_with(name))?;
+            Some(line.split_once(':')?.1.trim().to_owned())
+        };
+        let memory = field("/proc/meminfo", "MemTotal")
+            .and_then(|text| text.split(' ').next()?.parse::<u64>().ok())
+            .map_or(0, |kib| kib * 1024);
+        Self {
+            cpu: field("/proc/cpuinfo", "model name").unwrap_or_else(|| "unknown".into()),
+            processors: std::thread::available_parallelism().map_or(1, Into::into),
+            memory,
+            kernel: fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned(),
+            software,
+        }
+    }
+}
+
+/// The median; the mean of the middle two of an even number. None of nothing.
+pub fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match sorted.len() {
+        0 => None,
+        n if n % 2 == 1 => Some(sorted[middle]),
+        _ => Some(f64::midpoint(sorted[middle - 1], sorted[middle])),
+    }
+}
+
+impl Variant {
+    /// The values of a metric at a point, by repetition.
+    pub fn values(&self, metric: &str, at: &Point) -> BTreeMap<u32, f64> {
+        let runs = self.runs.iter().filter(|run| run.at == *at);
+        runs.filter_map(|run| Some((run.repetition, *run.metrics.get(metric)?))).collect()
+    }
+
+    /// Median of a metric at a point.
+    pub fn median(&self, metric: &str, at: &Point) -> Option<f64> {
+        median(&self.values(metric, at).into_values().collect::<Vec<_>>())
+    }
+}
+
+/// The points at which any variant ran, in ascending order.
+pub fn points(variants: &[Variant]) -> Vec<Point> {
+    let mut points: Vec<Point> =
+        variants.iter().flat_map(|v| v.runs.iter().map(|run| run.at.clone())).collect();
+    points.sort();
+    points.dedup();
+    points
+}
+
+/// Compares `of` with `over` at each point, and over all points. `published` gives the figure for a point, or for all of
+/// them together. Rows without a pair of finite, positive values are left out.
+pub fn compare(
+    metric: &str,
+    of: &Variant,
+    over: &Variant,
+    published: impl Fn(Option<&Point>) -> Option<Published>,
+) -> Vec<Comparison> {
+    let all = points(std::slice::from_ref(of));
+    let mut rows = Vec::new();
+    // Logarithms of the ratios by repetition, for the row over all points.
+    let mut logs: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    let row = |at: Option<&Point>, ratios: &[f64]| {
+        Some(Comparison {
+            metric: metric.into(),
+            of: of.name.clone(),
+            over: over.name.clone(),
+            at: at.cloned(),
+            ratio: median(ratios)?,
+            low: ratios.iter().copied().fold(f64::INFINITY, f64::min),
+            high: ratios.iter().copied().fold(0.0, f64::max),
+            published: published(at),
+        })
+    };
+    for point in &all {
+        let reference = over.values(metric, point);
+        let pairs: BTreeMap<u32, f64> = of
+            .values(metric, point)
+            .into_iter()
+            .filter_map(|(repetition, value)| Some((repetition, value / reference.get(&repetition)?)))
+            .filter(|(_, ratio)| ratio.is_finite() && *ratio > 0.0)
+            .collect();
+        for (repetition, ratio) in &pairs {
+            logs.entry(*repetition).or_default().push(ratio.ln());
+        }
+        rows.extend(row(Some(point), &pairs.into_values().collect::<Vec<_>>()));
+    }
+    #[expect(clippy::cast_precision_loss, reason = "a handful of points")]
+    let means: Vec<f64> = logs
+        .values()
+        .filter(|logs| logs.len() == rows.len())
+        .map(|logs| (logs.iter().sum::<f64>() / logs.len() as f64).exp())
+        .collect();
+    rows.extend(row(None, &means));
+    rows
+}
+
+impl Results {
+    /// The variant of this name.
+    pub fn variant(&self, name: &str) -> Option<&Variant> {
+        self.variants.iter().find(|variant| variant.name == name)
+    }
+
+    /// The highest processor use of any run.
+    pub fn busiest(&self) -> f64 {
+        self.variants.iter().flat_map(|v| &v.runs).map(|run| run.cpu.busy).fold(0.0, f64::max)
+    }
+
+    /// Whether the processors were the bottleneck in most runs of some variant, so that ratios mean little.
+    pub fn host_was_bottleneck(&self) -> bool {
+        self.variants.iter().any(|variant| {
+            let busy: Vec<f64> = variant.runs.iter().map(|run| run.cpu.busy).collect();
+            median(&busy).is_some_and(|busy| busy > CPU_SATURATED)
+        })
+    }
+
+    /// Writes `results.json` and `results.csv` into `directory`.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn write(&self, directory: &Path) -> Result<()> {
+        let json = serde_json::to_string_pretty(self).context("making results.json")?;
+        for (name, content) in [("results.json", json + "\n"), ("results.csv", self.csv())] {
+            let path = directory.join(name);
+            fs::write(&path, content).with_context(|| format!("writing {}", path.display()))?;
+        }
+        Ok(())
+    }
+
+    /// One line for each run.
+    pub fn csv(&self) -> String {
+        let runs = || self.variants.iter().flat_map(|v| v.runs.iter().map(move |run| (v, run)));
+        let mut axes: Vec<&String> = runs().flat_map(|(_, run)| run.at.keys()).collect();
+        let mut metrics: Vec<&String> = runs().flat_map(|(_, run)| run.metrics.keys()).collect();
+        let mut latencies: Vec<&String> = runs().flat_map(|(_, run)| run.latency_ms.keys()).collect();
+        for names in [&mut axes, &mut metrics, &mut latencies] {
+            names.sort();
+            names.dedup();
+        }
+        let mut header: Vec<String> = vec!["study".into(), "variant".into(), "repetition".into()];
+        header.extend(axes.iter().map(|name| csv_field(name)));
+        header.extend(["seconds".into(), "cpu_busy_percent".into()]);
+        header.extend(metrics.iter().map(|name| csv_field(name)));
+        header.extend(
+            latencies.iter().flat_map(|l| ["p50", "p95", "p99"].map(|p| csv_field(&format!("{l}_{p}_ms")))),
+        );
+        let mut out = header.join(",") + "\n";
+        for (variant, run) in runs() {
+            let mut line = vec![csv_field(&self.study), csv_field(&variant.name), run.repetition.to_string()];
+            line.extend(axes.iter().map(|name| run.at.get(*name).map(u64::to_string).unwrap_or_default()));
+            line.extend([run.seconds, run.cpu.busy].map(|v| format!("{v:.3}")));
+            line.extend(
+                metrics.iter().map(|name| run.metrics.get(*name).map(f64::to_string).unwrap_or_default()),
+            );
+            for name in &latencies {
+                let found = run.latency_ms.get(*name);
+                line.extend(
+                    [found.map(|p| p.p50), found.map(|p| p.p95), found.map(|p| p.p99)]
+                        .map(|v| v.map(|v| format!("{v:.4}")).unwrap_or_default()),
+                );
+            }
+            let _ = writeln!(out, "{}", line.join(","));
+        }
+        out
+    }
+}
+
+fn csv_field(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn variant(name: &str, values: &[(u64, u32, f64)]) -> Variant {
+        let run = |&(threads, repetition, value): &(u64, u32, f64)| Run {
+            at: Point::from([("threads".into(), threads)]),
+            repetition,
+            metrics: BTreeMap::from([("tpmC".into(), value)]),
+            ..Run::default()
+        };
+        Variant { name: name.into(), description: String::new(), runs: values.iter().map(run).collect() }
+    }
+
+    #[test]
+    fn pairs_of_one_repetition_are_compared() {
+        let nand = variant("nand", &[(8, 0, 100.0), (8, 1, 200.0), (8, 2, 100.0)]);
+        let dram = variant("dram", &[(8, 0, 150.0), (8, 1, 220.0), (8, 2, 130.0)]);
+        let rows = compare("tpmC", &dram, &nand, |_| None);
+        assert_eq!(rows.len(), 2);
+        assert!((rows[0].ratio - 1.3).abs() < 1e-9 && (rows[0].low - 1.1).abs() < 1e-9);
+        assert!((rows[0].high - 1.5).abs() < 1e-9);
+        assert_eq!(rows[0].at, Some(Point::from([("threads".into(), 8)])));
+        assert_eq!((rows[1].at.as_ref(), rows[1].ratio), (None, rows[0].ratio));
+    }
+
+    #[test]
+    fn the_row_over_all_points_is_a_geometric_mean() {
+        let nand = variant("nand", &[(4, 0, 1.0), (8, 0, 1.0)]);
+        let dram = variant("dram", &[(4, 0, 2.0), (8, 0, 8.0)]);
+        let rows = compare("tpmC", &dram, &nand, |at| at.is_none().then(|| Published::ratio(3.0)));
+        assert!((rows[2].ratio - 4.0).abs() < 1e-9);
+        assert_eq!(rows[2].published, Some(Published::ratio(3.0)));
+        assert_eq!(rows[0].published, None);
+    }
+
+    #[test]
+    fn zero_and_missing_values_make_no_row() {
+        let nand = variant("nand", &[(8, 0, 0.0), (8, 1, 5.0)]);
+        let off = variant("off", &[(8, 0, 1.0)]);
+        assert!(compare("tpmC", &off, &nand, |_| None).is_empty());
+        assert!(compare("other", &off, &nand, |_| None).is_empty());
+    }
+
+    #[test]
+    fn csv_quotes_what_needs_it() {
+        let results = Results {
+            study: "a, \"b\"".into(),
+            engine: "live",
+            seed: 1,
+            drive: serde_json::Value::Null,
+            host: Host::default(),
+            variants: vec![variant("nand", &[(8, 0, 1.5)])],
+            comparisons: Vec::new(),
+            notes: Vec::new(),
+        };
+        let csv = results.csv();
+        assert_eq!(
+            csv.lines().next(),
+            Some("study,variant,repetition,threads,seconds,cpu_busy_percent,tpmC")
+        );
+        assert_eq!(csv.lines().nth(1), Some("\"a, \"\"b\"\"\",nand,0,8,0.000,0.000,1.5"));
+    }
+
+    #[test]
+    fn medians() {
+        assert_eq!(median(&[]), None);
+        assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(&[4.0, 1.0]), Some(2.5));
+    }
+}
