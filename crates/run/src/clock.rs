@@ -1,0 +1,43 @@
+//! The drive's clock: the wall's, or one that is set.
+
+use media::Nanos;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+/// Nanoseconds since the drive was first powered. It never goes backwards and, for an image, goes on
+/// where it stopped.
+pub(crate) enum Clock {
+    /// Runs with the wall's.
+    Wall {
+        /// When this process took the drive over.
+        start: Instant,
+        /// The drive's time at that moment.
+        base: Nanos,
+    },
+    /// Stands until it is moved on.
+    Virtual(AtomicU64),
+}
+
+impl Clock {
+    pub(crate) fn wall(base: Nanos) -> Self {
+        Clock::Wall { start: Instant::now(), base }
+    }
+
+    #[inline]
+    pub(crate) fn now(&self) -> Nanos {
+        match self {
+            Clock::Wall { start, base } => {
+                let elapsed = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+                *base + Nanos(elapsed)
+            }
+            Clock::Virtual(now) => Nanos(now.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// Moves a virtual clock on; the wall's goes its own way.
+    pub(crate) fn advance(&self, to: Nanos) {
+        if let Clock::Virtual(now) = self {
+            now.fetch_max(to.0, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! What can be wrong with an image: what, where, and what to do.
+
+use super::format::FormatError;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// An image that cannot be made, opened or kept.
+#[derive(Debug, thiserror::Error)]
+pub enum ImageError {
+    /// The host's file system refused something.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What the host said.
+        source: io::Error,
+    },
+    /// There is nothing where an image was expected.
+    #[error("there is no image at {}: create it with `tranche serve DRIVE.toml --image DIR`", path.display())]
+    Missing {
+        /// Where.
+        path: PathBuf,
+    },
+    /// A directory with other things in it.
+    #[error("{} is not a Tranche image and not empty: name an empty or a new directory", path.display())]
+    Foreign {
+        /// Where.
+        path: PathBuf,
+    },
+    /// The program ended while it made the image.
+    #[error("the image {} was never completed (it has no checkpoint): remove it and create it again", path.display())]
+    Unfinished {
+        /// Where.
+        path: PathBuf,
+    },
+    /// Another process has it open.
+    #[error("the image {} is in use by process {holder}: stop that drive first", path.display())]
+    Locked {
+        /// Where.
+        path: PathBuf,
+        /// Process identifier, or `unknown`.
+        holder: String,
+    },
+    /// A file of the image was changed, cut short or mixed up.
+    #[error("{} cannot be used: {source}", path.display())]
+    Format {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: FormatError,
+    },
+    /// No checkpoint can be used; the newest one's failure is given.
+    #[error("no checkpoint of the image {} can be used, restore it from a copy; the newest, {newest}", path.display())]
+    Damaged {
+        /// Where.
+        path: PathBuf,
+        /// Why the newest fails.
+        newest: Box<ImageError>,
+    },
+    /// What the checkpoint and the journal describe is no drive.
+    #[error("the state in the image {} does not make a drive: {reason}", path.display())]
+    State {
+        /// Where.
+        path: PathBuf,
+        /// What the drive said.
+        reason: String,
+    },
+    /// The image was made for another drive.
+    #[error(
+        "the image {} was made for another drive: {difference}; open it without DRIVE.toml or create a new image",
+        path.display()
+    )]
+    OtherDrive {
+        /// Where.
+        path: PathBuf,
+        /// What differs.
+        difference: String,
+    },
+}
+
+impl ImageError {
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> ImageError {
+        let path = path.to_owned();
+        move |source| ImageError::Io { action, path, source }
+    }
+
+    pub(crate) fn format(path: &Path) -> impl FnOnce(FormatError) -> ImageError {
+        let path = path.to_owned();
+        move |source| ImageError::Format { path, source }
+    }
+}

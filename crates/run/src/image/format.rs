@@ -1,0 +1,481 @@
+//! Bytes of an image's files, drawn in `docs/image-format.md`. Pure: no files here.
+//!
+//! Everything is little endian. Whatever is read is checked: a length that does not fit, a checksum that
+//! is wrong or an unknown number ends the reading with an error, never with a panic.
+
+use crc_fast::{CrcAlgorithm, checksum};
+use ftl::{Record, Section};
+use media::{LogicalPage, Nanos, Page, Slot, Spare, Unit};
+
+/// The version that this program writes, and the newest that it reads.
+pub(crate) const VERSION: u32 = 1;
+/// Bytes of the header of a checkpoint or journal.
+pub(crate) const HEADER: usize = 80;
+/// Bytes of a frame before its payload.
+pub(crate) const FRAME_HEAD: usize = 24;
+/// Bytes of a frame around its payload.
+pub(crate) const FRAME: usize = FRAME_HEAD + 8;
+/// Longest payload of a frame: a checkpoint-sized section still fits, a wild length does not.
+pub(crate) const MAX_PAYLOAD: u32 = 1 << 28;
+
+/// What a file is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Checkpoint,
+    Journal,
+}
+
+impl Kind {
+    fn magic(self) -> &'static [u8; 8] {
+        match self {
+            Kind::Checkpoint => b"TRNCKPT\n",
+            Kind::Journal => b"TRNJRNL\n",
+        }
+    }
+}
+
+/// The first 80 bytes of a checkpoint or journal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Header {
+    pub kind: Kind,
+    /// Which drive: files of different images never mix.
+    pub image: [u8; 16],
+    /// Counts up by one with each checkpoint.
+    pub generation: u64,
+    /// The host's boot during which the file was made, see [`fold_boot`].
+    pub boot: u64,
+    /// The drive's clock.
+    pub time: Nanos,
+    /// Bytes of a checkpoint's body; 0 in a journal.
+    pub body: u64,
+    /// Checksum of a checkpoint's body; 0 in a journal.
+    pub body_crc: u64,
+    /// A checkpoint that a clean shutdown left: nothing to recover.
+    pub clean: bool,
+}
+
+/// Why a file cannot be used.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum FormatError {
+    /// Too short for what it should hold.
+    #[error("it ends after {0} bytes, in the middle of what it should hold")]
+    Truncated(u64),
+    /// Something else than what its name says.
+    #[error("it is not a Tranche checkpoint or journal (wrong first bytes)")]
+    Foreign,
+    /// Made by a newer program.
+    #[error("it has format version {0}, this program knows up to {VERSION}: use a newer tranche")]
+    Newer(u32),
+    /// The checksum says that bytes have changed.
+    #[error("its checksum is wrong: bytes have changed since it was written")]
+    Checksum,
+    /// It belongs to another image or generation.
+    #[error("it belongs to another image or generation than its name says")]
+    Mixed,
+    /// A record that this program does not know.
+    #[error("it holds a record of unknown kind {kind} at byte {at}")]
+    Unknown {
+        /// Tag of the record.
+        kind: u8,
+        /// Where.
+        at: u64,
+    },
+}
+
+pub(crate) fn crc(bytes: &[u8]) -> u64 {
+    checksum(CrcAlgorithm::Crc64Nvme, bytes)
+}
+
+/// The host's boot identifier in eight bytes: it is only ever compared.
+pub(crate) fn fold_boot(id: &[u8]) -> u64 {
+    crc(id)
+}
+
+impl Header {
+    pub(crate) fn encode(&self) -> [u8; HEADER] {
+        let mut b = [0; HEADER];
+        b[0..8].copy_from_slice(self.kind.magic());
+        b[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        b[12..16].copy_from_slice(&u32::from(self.clean).to_le_bytes());
+        b[16..32].copy_from_slice(&self.image);
+        b[32..40].copy_from_slice(&self.generation.to_le_bytes());
+        b[40..48].copy_from_slice(&self.time.0.to_le_bytes());
+        b[48..56].copy_from_slice(&self.body.to_le_bytes());
+        b[56..64].copy_from_slice(&self.body_crc.to_le_bytes());
+        b[64..72].copy_from_slice(&self.boot.to_le_bytes());
+        let sum = crc(&b[..72]);
+        b[72..80].copy_from_slice(&sum.to_le_bytes());
+        b
+    }
+
+    /// Reads and checks a header.
+    pub(crate) fn decode(kind: Kind, bytes: &[u8]) -> Result<Header, FormatError> {
+        let b = bytes.get(..HEADER).ok_or(FormatError::Truncated(bytes.len() as u64))?;
+        if &b[..8] != kind.magic() {
+            return Err(FormatError::Foreign);
+        }
+        // The version is looked at before the checksum: a newer format may place that elsewhere.
+        let version = u32_at(b, 8);
+        if version > VERSION {
+            return Err(FormatError::Newer(version));
+        }
+        if crc(&b[..72]) != u64_at(b, 72) || version == 0 {
+            return Err(FormatError::Checksum);
+        }
+        let mut image = [0; 16];
+        image.copy_from_slice(&b[16..32]);
+        Ok(Header {
+            kind,
+            image,
+            generation: u64_at(b, 32),
+            boot: u64_at(b, 64),
+            time: Nanos(u64_at(b, 40)),
+            body: u64_at(b, 48),
+            body_crc: u64_at(b, 56),
+            clean: u32_at(b, 12) & 1 != 0,
+        })
+    }
+
+    /// What the checksums of this journal's frames are salted with, so that a frame of another file,
+    /// or of a file that once had these blocks, is none of this one.
+    pub(crate) fn salt(&self) -> u64 {
+        crc(&self.encode()[16..40])
+    }
+}
+
+/// Kinds of frames.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum FrameKind {
+    /// Records of one step of the drive.
+    Step = 1,
+    /// Contents and journal up to a place are on the host's disk.
+    Sync = 2,
+    /// The journal continues in the next generation's.
+    End = 3,
+}
+
+/// A place in the chain of journals.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Mark {
+    pub generation: u64,
+    pub offset: u64,
+}
+
+/// Starts a frame at the end of `out`; the payload is appended by the caller, then [`end_frame`].
+pub(crate) fn begin_frame(out: &mut Vec<u8>) -> usize {
+    let start = out.len();
+    out.extend_from_slice(&[0; FRAME_HEAD]);
+    start
+}
+
+/// Completes the frame that began at `start`.
+pub(crate) fn end_frame(
+    out: &mut Vec<u8>,
+    start: usize,
+    kind: FrameKind,
+    sequence: u64,
+    time: Nanos,
+    salt: u64,
+) {
+    let payload = (out.len() - start - FRAME_HEAD) as u32;
+    let head = &mut out[start..start + FRAME_HEAD];
+    head[..4].copy_from_slice(&payload.to_le_bytes());
+    head[4] = kind as u8;
+    head[5..8].copy_from_slice(&[0x54, 0x52, 0x4E]);
+    head[8..16].copy_from_slice(&sequence.to_le_bytes());
+    head[16..24].copy_from_slice(&time.0.to_le_bytes());
+    let sum = crc(&out[start..]) ^ salt;
+    out.extend_from_slice(&sum.to_le_bytes());
+}
+
+/// A complete frame.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Frame<'a> {
+    pub kind: FrameKind,
+    pub sequence: u64,
+    pub time: Nanos,
+    pub payload: &'a [u8],
+    /// Where the next one begins.
+    pub next: usize,
+}
+
+/// The frame at `at`, if a complete and intact one is there.
+pub(crate) fn frame_at(journal: &[u8], at: usize, sequence: u64, salt: u64) -> Option<Frame<'_>> {
+    let rest = journal.get(at..)?;
+    let head = rest.get(..FRAME_HEAD)?;
+    let payload = u32_at(head, 0);
+    if payload > MAX_PAYLOAD || head[5..8] != [0x54, 0x52, 0x4E] || u64_at(head, 8) != sequence {
+        return None;
+    }
+    let end = FRAME_HEAD + payload as usize;
+    let whole = rest.get(..end + 8)?;
+    if crc(&whole[..end]) ^ salt != u64_at(whole, end) {
+        return None;
+    }
+    let kind = match head[4] {
+        1 => FrameKind::Step,
+        2 => FrameKind::Sync,
+        3 => FrameKind::End,
+        _ => return None,
+    };
+    Some(Frame {
+        kind,
+        sequence,
+        time: Nanos(u64_at(head, 16)),
+        payload: &whole[FRAME_HEAD..end],
+        next: at + end + 8,
+    })
+}
+
+/// Payload of a sync frame.
+pub(crate) fn encode_mark(mark: Mark, out: &mut Vec<u8>) {
+    out.extend_from_slice(&mark.generation.to_le_bytes());
+    out.extend_from_slice(&mark.offset.to_le_bytes());
+}
+
+/// Reads the payload of a sync frame.
+pub(crate) fn decode_mark(payload: &[u8]) -> Option<Mark> {
+    (payload.len() == 16).then(|| Mark { generation: u64_at(payload, 0), offset: u64_at(payload, 8) })
+}
+
+/// Appends a record.
+pub(crate) fn encode(record: &Record<'_>, out: &mut Vec<u8>) {
+    let head = |out: &mut Vec<u8>, tag: u8, set: u8, number: u32| {
+        out.extend_from_slice(&[tag, set]);
+        out.extend_from_slice(&number.to_le_bytes());
+    };
+    match *record {
+        Record::Program { set, unit, spares } => {
+            head(out, 1, set, unit.0);
+            out.extend_from_slice(&(spares.len() as u32).to_le_bytes());
+            for spare in spares {
+                encode_spare(spare, out);
+            }
+        }
+        Record::Spoil { set, unit } => head(out, 2, set, unit.0),
+        Record::Erase { set, unit } => head(out, 3, set, unit.0),
+        Record::Retire { set, unit } => head(out, 4, set, unit.0),
+        Record::Buffer { set, ref spare } => {
+            out.extend_from_slice(&[5, set]);
+            encode_spare(spare, out);
+        }
+        Record::Place { set, page, ref spare } => {
+            head(out, 6, set, page.0);
+            encode_spare(spare, out);
+        }
+        Record::Trim { set, first, count, version, gone } => {
+            head(out, 7, set, first);
+            out.extend_from_slice(&count.to_le_bytes());
+            out.extend_from_slice(&version.to_le_bytes());
+            out.push(u8::from(gone));
+        }
+        Record::Section { kind, bytes } => {
+            head(out, 8, kind as u8, bytes.len() as u32);
+            out.extend_from_slice(bytes);
+        }
+    }
+}
+
+#[inline]
+fn encode_spare(spare: &Spare, out: &mut Vec<u8>) {
+    let mut b = [0; 16];
+    b[..4].copy_from_slice(&spare.page.0.to_le_bytes());
+    b[4..12].copy_from_slice(&spare.version.to_le_bytes());
+    b[12..].copy_from_slice(&spare.slot.0.to_le_bytes());
+    out.extend_from_slice(&b);
+}
+
+/// Reads the records of a step's payload in order.
+pub(crate) struct Records<'a> {
+    rest: &'a [u8],
+    whole: usize,
+    spares: Vec<Spare>,
+}
+
+impl<'a> Records<'a> {
+    pub(crate) fn new(payload: &'a [u8]) -> Self {
+        Records { rest: payload, whole: payload.len(), spares: Vec::new() }
+    }
+
+    /// The next record; `None` at the end.
+    pub(crate) fn next(&mut self) -> Option<Result<Record<'_>, FormatError>> {
+        (!self.rest.is_empty()).then(|| self.decode())
+    }
+
+    fn take(&mut self, count: usize) -> Result<&'a [u8], FormatError> {
+        if self.rest.len() < count {
+            return Err(FormatError::Truncated(self.whole as u64));
+        }
+        let (taken, rest) = self.rest.split_at(count);
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    fn decode(&mut self) -> Result<Record<'_>, FormatError> {
+        let at = (self.whole - self.rest.len()) as u64;
+        let head = self.take(2)?;
+        let (tag, set) = (head[0], head[1]);
+        Ok(match tag {
+            1 => {
+                let unit = Unit(self.u32()?);
+                let count = self.u32()? as usize;
+                let bytes = self.take(count.checked_mul(16).ok_or(FormatError::Truncated(at))?)?;
+                self.spares.clear();
+                self.spares.extend(bytes.chunks_exact(16).map(decode_spare));
+                Record::Program { set, unit, spares: &self.spares }
+            }
+            2 => Record::Spoil { set, unit: Unit(self.u32()?) },
+            3 => Record::Erase { set, unit: Unit(self.u32()?) },
+            4 => Record::Retire { set, unit: Unit(self.u32()?) },
+            5 => Record::Buffer { set, spare: decode_spare(self.take(16)?) },
+            6 => Record::Place { set, page: Page(self.u32()?), spare: decode_spare(self.take(16)?) },
+            7 => {
+                let first = self.u32()?;
+                let count = self.u32()?;
+                let rest = self.take(9)?;
+                Record::Trim { set, first, count, version: u64_at(rest, 0), gone: rest[8] != 0 }
+            }
+            8 => {
+                let kind = match set {
+                    1 => Section::Volumes,
+                    2 => Section::Controller,
+                    kind => return Err(FormatError::Unknown { kind, at }),
+                };
+                let len = self.u32()? as usize;
+                Record::Section { kind, bytes: self.take(len)? }
+            }
+            kind => return Err(FormatError::Unknown { kind, at }),
+        })
+    }
+
+    fn u32(&mut self) -> Result<u32, FormatError> {
+        self.take(4).map(|b| u32_at(b, 0))
+    }
+}
+
+fn decode_spare(b: &[u8]) -> Spare {
+    Spare { page: LogicalPage(u32_at(b, 0)), version: u64_at(b, 4), slot: Slot(u32_at(b, 12)) }
+}
+
+/// The caller has checked the length.
+fn u32_at(b: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]])
+}
+
+/// The caller has checked the length.
+fn u64_at(b: &[u8], at: usize) -> u64 {
+    u64::from(u32_at(b, at)) | u64::from(u32_at(b, at + 4)) << 32
+}
+
+/// Reads `bytes` as a checkpoint and as a journal, all the way down to the records, and tells how many
+/// records there were: what a fuzzer calls.
+pub fn fuzz_open(bytes: &[u8]) -> usize {
+    let mut seen = usize::from(Header::decode(Kind::Checkpoint, bytes).is_ok());
+    // Without a valid header a fuzzer would never get past the checksum: records are tried on their own.
+    let salt = Header::decode(Kind::Journal, bytes).map_or(0, |h| h.salt());
+    let (mut at, mut sequence) = (HEADER, 0);
+    while let Some(frame) = frame_at(bytes, at, sequence, salt) {
+        seen += count_records(frame.payload);
+        at = frame.next;
+        sequence += 1;
+    }
+    seen + count_records(bytes) + usize::from(decode_mark(bytes).is_some())
+}
+
+fn count_records(payload: &[u8]) -> usize {
+    let mut records = Records::new(payload);
+    let mut seen = 0;
+    while let Some(Ok(_)) = records.next() {
+        seen += 1;
+    }
+    seen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header() -> Header {
+        Header {
+            kind: Kind::Journal,
+            image: [7; 16],
+            generation: 3,
+            boot: 1,
+            time: Nanos(5),
+            body: 0,
+            body_crc: 0,
+            clean: false,
+        }
+    }
+
+    fn spare(n: u32) -> Spare {
+        Spare { page: LogicalPage(n), version: u64::from(n) << 33, slot: Slot(n + 1) }
+    }
+
+    #[test]
+    fn a_header_survives_and_every_changed_bit_is_found() {
+        let bytes = header().encode();
+        let back = Header::decode(Kind::Journal, &bytes).unwrap();
+        assert_eq!(back, header());
+        assert_eq!(Header::decode(Kind::Checkpoint, &bytes), Err(FormatError::Foreign));
+        assert_eq!(Header::decode(Kind::Journal, &bytes[..79]), Err(FormatError::Truncated(79)));
+        for bit in 0..HEADER * 8 {
+            let mut changed = bytes;
+            changed[bit / 8] ^= 1 << (bit % 8);
+            assert!(Header::decode(Kind::Journal, &changed).is_err(), "bit {bit}");
+        }
+        let mut newer = bytes;
+        newer[8] = 2;
+        assert_eq!(Header::decode(Kind::Journal, &newer), Err(FormatError::Newer(2)));
+    }
+
+    #[test]
+    fn records_survive() {
+        let spares = [spare(1), spare(2), Spare::EMPTY];
+        let records = [
+            Record::Program { set: 0, unit: Unit(9), spares: &spares },
+            Record::Spoil { set: 1, unit: Unit(8) },
+            Record::Erase { set: 2, unit: Unit(7) },
+            Record::Retire { set: 3, unit: Unit(6) },
+            Record::Buffer { set: 4, spare: spare(5) },
+            Record::Place { set: 5, page: Page(4), spare: spare(6) },
+            Record::Trim { set: 6, first: 1, count: 2, version: 3, gone: true },
+            Record::Section { kind: Section::Controller, bytes: b"hello" },
+        ];
+        let mut out = Vec::new();
+        let start = begin_frame(&mut out);
+        for record in &records {
+            encode(record, &mut out);
+        }
+        end_frame(&mut out, start, FrameKind::Step, 4, Nanos(77), 123);
+        let frame = frame_at(&out, 0, 4, 123).unwrap();
+        assert_eq!((frame.kind, frame.time, frame.next), (FrameKind::Step, Nanos(77), out.len()));
+        let mut back = Records::new(frame.payload);
+        for record in &records {
+            assert_eq!(back.next().unwrap().unwrap(), *record);
+        }
+        assert!(back.next().is_none());
+        assert!(frame_at(&out, 0, 5, 123).is_none(), "another sequence number");
+        assert!(frame_at(&out, 0, 4, 124).is_none(), "another file");
+        for cut in 0..out.len() {
+            assert!(frame_at(&out[..cut], 0, 4, 123).is_none());
+        }
+    }
+
+    #[test]
+    fn wild_bytes_are_survived() {
+        let mut state = 0x1234_5678_u64;
+        for len in 0..600 {
+            let bytes: Vec<u8> = (0..len)
+                .map(|_| {
+                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    // Small numbers reach more of the records than even ones.
+                    let byte = state.to_le_bytes()[7];
+                    if byte < 128 { byte % 9 } else { byte }
+                })
+                .collect();
+            fuzz_open(&bytes);
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! An image under crashes, damage and full disks, with a drive whose state is a list of numbers.
+
+use super::*;
+use media::{Spare, Unit};
+use std::fs;
+use tempfile::TempDir;
+
+const OTHER_BOOT: u64 = 1;
+
+struct Rig {
+    temp: TempDir,
+}
+
+impl Rig {
+    fn new() -> Rig {
+        let rig = Rig { temp: tempfile::tempdir().unwrap() };
+        Locked::fresh(&rig.dir()).unwrap().create("# a drive\n", b"base", Nanos(5)).unwrap();
+        rig
+    }
+
+    fn dir(&self) -> PathBuf {
+        self.temp.path().join("image")
+    }
+
+    fn open(&self, options: ImageOptions) -> Image {
+        let locked = Locked::existing(&self.dir()).unwrap();
+        let found = locked.find().unwrap();
+        locked.start(&found, 64, options, Arc::new(|| ())).unwrap()
+    }
+
+    /// What an opening would find: the checkpoint's state and the numbers that were recorded since.
+    fn numbers(&self, boot: u64) -> Result<(Vec<u8>, Vec<u32>), ImageError> {
+        let found = Found::read(&self.dir(), boot)?;
+        let mut numbers = Vec::new();
+        found.replay(|record| {
+            match *record {
+                Record::Spoil { unit, .. } => numbers.push(unit.0),
+                _ => return Err("a record that was never written".to_owned()),
+            }
+            Ok(())
+        })?;
+        Ok((found.state, numbers))
+    }
+
+    fn journal(&self, generation: u64) -> PathBuf {
+        files::journal_path(&self.dir(), generation)
+    }
+}
+
+fn step(image: &mut Image, numbers: std::ops::Range<u32>) {
+    for n in numbers {
+        image.record(&Record::Spoil { set: 0, unit: Unit(n) });
+    }
+    image.commit(Nanos(10)).unwrap();
+}
+
+fn sync(image: &mut Image, io: u32) -> Vec<News> {
+    let mut news = Vec::new();
+    image.want_sync(Io(io));
+    image.tend(Nanos(11), &mut news);
+    image.settle(&mut news);
+    news
+}
+
+#[test]
+fn every_prefix_of_the_journal_is_a_state_between_steps() {
+    let rig = Rig::new();
+    let mut image = rig.open(ImageOptions::default());
+    let mut ends = vec![(HEADER_END, 0)];
+    for n in 0..12 {
+        step(&mut image, n * 3..n * 3 + n % 4);
+        ends.push((image.journal().bytes(), (0..=n).map(|m| m % 4).sum::<u32>()));
+    }
+    drop(image);
+    let path = rig.journal(2);
+    let whole = fs::read(&path).unwrap();
+    for cut in HEADER_END..=whole.len() as u64 {
+        fs::write(&path, &whole[..cut as usize]).unwrap();
+        let (state, numbers) = rig.numbers(files::boot()).unwrap();
+        let expected = ends.iter().rev().find(|(end, _)| *end <= cut).unwrap().1;
+        assert_eq!((&state[..], numbers.len()), (&b"base"[..], expected as usize), "cut at {cut}");
+    }
+    // A changed byte ends the replay before its frame, wherever it is.
+    for at in HEADER_END as usize..whole.len() {
+        let mut changed = whole.clone();
+        changed[at] ^= 0x40;
+        fs::write(&path, &changed).unwrap();
+        let (_, numbers) = rig.numbers(files::boot()).unwrap();
+        let expected = ends.iter().rev().find(|(end, _)| *end <= at as u64).unwrap().1;
+        assert_eq!(numbers.len(), expected as usize, "changed at {at}");
+    }
+}
+
+const HEADER_END: u64 = format::HEADER as u64;
+
+#[test]
+fn after_a_host_crash_only_what_was_synced_counts() {
+    let rig = Rig::new();
+    let mut image = rig.open(ImageOptions::default());
+    step(&mut image, 0..3);
+    assert!(matches!(sync(&mut image, 7)[..], [News::Synced(Io(7), true)]));
+    step(&mut image, 3..5);
+    drop(image);
+    assert_eq!(rig.numbers(files::boot()).unwrap().1, [0, 1, 2, 3, 4]);
+    assert_eq!(rig.numbers(OTHER_BOOT).unwrap().1, [0, 1, 2]);
+    // Once opened after the crash, the lost steps stay lost, and what follows is kept.
+    let locked = Locked::existing(&rig.dir()).unwrap();
+    let found = Found::read(&rig.dir(), OTHER_BOOT).unwrap();
+    assert!(!found.notes.is_empty());
+    let mut image = locked.start(&found, 64, ImageOptions::default(), Arc::new(|| ())).unwrap();
+    step(&mut image, 10..12);
+    drop(image);
+    assert_eq!(rig.numbers(files::boot()).unwrap().1, [0, 1, 2, 10, 11]);
+    assert_eq!(rig.numbers(OTHER_BOOT).unwrap().1, [0, 1, 2]);
+}
+
+#[test]
+fn a_checkpoint_replaces_the_journal_and_the_one_before_is_kept() {
+    let rig = Rig::new();
+    let mut image = rig.open(ImageOptions::default());
+    let mut news = Vec::new();
+    for n in 0..3 {
+        step(&mut image, n..n + 1);
+        image.checkpoint(format!("state {n}").into_bytes(), Nanos(20), false).unwrap();
+        image.settle(&mut news);
+    }
+    step(&mut image, 90..92);
+    drop(image);
+    let (checkpoints, journals) = files::generations(&rig.dir()).unwrap();
+    assert_eq!((checkpoints, journals), (vec![4, 5], vec![4, 5]));
+    assert_eq!(rig.numbers(OTHER_BOOT).unwrap(), (b"state 2".to_vec(), vec![]));
+    assert_eq!(rig.numbers(files::boot()).unwrap(), (b"state 2".to_vec(), vec![90, 91]));
+    // The newest is damaged: the one before, and both journals, lead to the same state.
+    let newest = files::checkpoint_path(&rig.dir(), 5);
+    let bytes = fs::read(&newest).unwrap();
+    for damaged in [&bytes[..bytes.len() - 1], &bytes[..20], &[]] {
+        fs::write(&newest, damaged).unwrap();
+        assert_eq!(rig.numbers(files::boot()).unwrap(), (b"state 1".to_vec(), vec![2, 90, 91]));
+    }
+    for at in 0..bytes.len() {
+        let mut changed = bytes.clone();
+        changed[at] ^= 0x10;
+        fs::write(&newest, &changed).unwrap();
+        match rig.numbers(files::boot()) {
+            Ok(found) => assert_eq!(found, (b"state 1".to_vec(), vec![2, 90, 91]), "byte {at}"),
+            Err(ImageError::Format { source: FormatError::Newer(_), .. }) => assert!((8..12).contains(&at)),
+            Err(e) => panic!("byte {at}: {e}"),
+        }
+    }
+    // Both are damaged: an error that says so, no panic.
+    fs::write(files::checkpoint_path(&rig.dir(), 4), b"no").unwrap();
+    fs::write(&newest, b"no").unwrap();
+    assert!(matches!(rig.numbers(files::boot()), Err(ImageError::Damaged { .. })));
+}
+
+#[test]
+fn a_crash_between_checkpoint_and_journal_loses_nothing() {
+    let rig = Rig::new();
+    let mut image = rig.open(ImageOptions::default());
+    step(&mut image, 0..2);
+    // The journals have changed over, the checkpoint was never written.
+    image.journal().switch(Nanos(12)).unwrap();
+    step(&mut image, 2..4);
+    sync(&mut image, 1);
+    step(&mut image, 4..5);
+    drop(image);
+    assert_eq!(rig.numbers(files::boot()).unwrap().1, [0, 1, 2, 3, 4]);
+    assert_eq!(rig.numbers(OTHER_BOOT).unwrap().1, [0, 1, 2, 3]);
+    let mut image = rig.open(ImageOptions::default());
+    step(&mut image, 5..6);
+    drop(image);
+    assert_eq!(rig.numbers(files::boot()).unwrap().1, [0, 1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn freed_slots_wait_until_what_freed_them_is_safe() {
+    let rig = Rig::new();
+    let mut image = rig.open(ImageOptions::default());
+    image.all_is_synced();
+    let count = image.slots().count();
+    let all: Vec<Slot> = std::iter::from_fn(|| image.allocate()).collect();
+    assert_eq!(all.len() as u32, count);
+    for &slot in &all[..10] {
+        image.release(slot);
+    }
+    assert_eq!(image.allocate(), None, "the step is not committed");
+    step(&mut image, 0..1);
+    assert_eq!(image.allocate(), None, "the step is not synced");
+    let news = sync(&mut image, 1);
+    assert!(news.iter().any(|n| matches!(n, News::SlotsFree)));
+    assert!(image.allocate().is_some());
+    drop(image);
+    let mut image = rig.open(ImageOptions { host_sync: false });
+    let all: Vec<Slot> = std::iter::from_fn(|| image.allocate()).collect();
+    image.release(all[3]);
+    assert_eq!(image.allocate(), None, "the step is not committed");
+    step(&mut image, 1..2);
+    assert_eq!(image.allocate(), Some(all[3]));
+}
+
+#[test]
+fn contents_beyond_the_end_of_the_file_are_zeros() {
+    let rig = Rig::new();
+    let mut image = rig.open(ImageOptions::default());
+    image.write(Slot(3), &[7; SLOT]).unwrap();
+    let mut page = [1; SLOT];
+    image.read(Slot(3), 0, &mut page).unwrap();
+    assert_eq!(page, [7; SLOT]);
+    image.read(Slot(2), 0, &mut page).unwrap();
+    assert_eq!(page, [0; SLOT]);
+    page.fill(1);
+    image.read(Slot(9), 512, &mut page[..100]).unwrap();
+    assert_eq!(page[..101], [&[0; 100][..], &[1]].concat());
+}
+
+#[test]
+fn directories_that_are_no_image_are_told_apart() {
+    let temp = tempfile::tempdir().unwrap();
+    let at = |name: &str| temp.path().join(name);
+    assert_eq!(presence(&at("nothing")).unwrap(), Presence::Nothing);
+    assert!(matches!(Locked::existing(&at("nothing")), Err(ImageError::Missing { .. })));
+    fs::create_dir(at("foreign")).unwrap();
+    fs::write(at("foreign/thesis.doc"), b"precious").unwrap();
+    assert!(matches!(Locked::fresh(&at("foreign")), Err(ImageError::Foreign { .. })));
+    fs::create_dir(at("half")).unwrap();
+    fs::write(at("half/drive.toml"), b"").unwrap();
+    fs::write(at("half/checkpoint.new"), b"").unwrap();
+    assert!(matches!(Locked::existing(&at("half")), Err(ImageError::Unfinished { .. })));
+    assert!(matches!(Locked::fresh(&at("half")), Err(ImageError::Unfinished { .. })));
+}
+
+#[test]
+fn a_second_opener_is_refused() {
+    let rig = Rig::new();
+    let image = rig.open(ImageOptions::default());
+    match Locked::existing(&rig.dir()) {
+        Err(e @ ImageError::Locked { .. }) => {
+            assert!(e.to_string().contains(&std::process::id().to_string()))
+        }
+        other => panic!("{:?}", other.map(|_| ())),
+    }
+    drop(image);
+    assert!(Locked::existing(&rig.dir()).is_ok());
+}
+
+#[test]
+fn a_newer_image_is_left_alone() {
+    let rig = Rig::new();
+    let path = files::checkpoint_path(&rig.dir(), 1);
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[8] = 9;
+    fs::write(&path, &bytes).unwrap();
+    let error = rig.numbers(files::boot()).unwrap_err().to_string();
+    assert!(error.contains("version 9") && error.contains("newer"), "{error}");
+}
+
+#[test]
+fn a_journal_of_another_image_is_not_replayed() {
+    let (a, b) = (Rig::new(), Rig::new());
+    let mut image = a.open(ImageOptions::default());
+    step(&mut image, 0..4);
+    drop(image);
+    fs::copy(a.journal(2), b.journal(1)).unwrap();
+    assert!(matches!(b.numbers(files::boot()), Err(ImageError::Format { source: FormatError::Mixed, .. })));
+}
+
+#[test]
+fn a_journal_that_cannot_be_written_stops_the_image_and_keeps_what_was() {
+    let rig = Rig::new();
+    let mut image = rig.open(ImageOptions::default());
+    step(&mut image, 0..2);
+    // What a failing disk does, as far as the image can see it.
+    image.fail("the disk is on fire".to_owned());
+    image.record(&Record::Spoil { set: 0, unit: Unit(2) });
+    assert!(image.commit(Nanos(3)).is_err());
+    assert!(!image.writable());
+    assert!(matches!(sync(&mut image, 4)[..], [News::Synced(Io(4), false)]));
+    drop(image);
+    assert_eq!(rig.numbers(files::boot()).unwrap().1, [0, 1]);
+}
+
+#[test]
+fn large_records_survive() {
+    let rig = Rig::new();
+    let mut image = rig.open(ImageOptions::default());
+    let spares = vec![Spare::EMPTY; 4096];
+    image.record(&Record::Program { set: 0, unit: Unit(1), spares: &spares });
+    image.commit(Nanos(1)).unwrap();
+    drop(image);
+    let found = Found::read(&rig.dir(), files::boot()).unwrap();
+    let mut seen = 0;
+    found
+        .replay(|record| {
+            if let Record::Program { spares, .. } = record {
+                seen = spares.len();
+            }
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(seen, 4096);
+}

@@ -1,0 +1,136 @@
+//! Which slots of contents are in use.
+
+use media::Slot;
+
+/// Reference counts and free slots.
+///
+/// Free slots are reused last in, first out: memory and disk blocks that were touched before come
+/// first. Slots beyond [`fresh`](Slots::fresh) were never given out.
+pub(crate) struct Slots {
+    refs: Vec<u8>,
+    free: Vec<u32>,
+    fresh: u32,
+    /// References are being counted anew; the free list follows when it is needed.
+    recount: bool,
+}
+
+impl Slots {
+    pub(crate) fn new(count: u32) -> Self {
+        Slots { refs: vec![0; count as usize], free: Vec::new(), fresh: 0, recount: false }
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> u32 {
+        self.refs.len() as u32
+    }
+
+    /// A free slot, with one reference from now on.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Option<Slot> {
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
+            None if (self.fresh as usize) < self.refs.len() => {
+                self.fresh += 1;
+                self.fresh - 1
+            }
+            None => return None,
+        };
+        self.refs[slot as usize] = 1;
+        Some(Slot(slot))
+    }
+
+    /// Counts one more reference. A slot that is out of range is nobody's: ignored.
+    #[inline]
+    pub(crate) fn retain(&mut self, slot: Slot) {
+        if let Some(count) = self.refs.get_mut(slot.0 as usize) {
+            // A count that reached the top stays there: the slot is lost until references are
+            // counted anew, which is harmless, where a wrong count would not be.
+            *count = count.saturating_add(1);
+        }
+    }
+
+    /// Counts one reference fewer; true if that was the last one: the slot is the caller's to
+    /// [`give`](Slots::give) back.
+    #[inline]
+    pub(crate) fn release(&mut self, slot: Slot) -> bool {
+        match self.refs.get_mut(slot.0 as usize) {
+            Some(count) if *count > 0 && *count < u8::MAX => {
+                *count -= 1;
+                *count == 0
+            }
+            _ => false,
+        }
+    }
+
+    /// Makes a slot without references available again.
+    #[inline]
+    pub(crate) fn give(&mut self, slot: u32) {
+        debug_assert_eq!(self.refs[slot as usize], 0);
+        self.free.push(slot);
+    }
+
+    /// Makes many slots available again.
+    pub(crate) fn give_all(&mut self, slots: &mut Vec<u32>) {
+        self.free.append(slots);
+    }
+
+    /// Drops all references; [`retain`](Slots::retain) counts them anew, then comes
+    /// [`unreferenced`](Slots::unreferenced).
+    pub(crate) fn forget(&mut self) {
+        self.refs.fill(0);
+        self.free.clear();
+        self.fresh = self.count();
+        self.recount = true;
+    }
+
+    /// After [`forget`](Slots::forget), once: every slot without a reference, lowest last.
+    pub(crate) fn unreferenced(&mut self) -> Option<Vec<u32>> {
+        std::mem::take(&mut self.recount)
+            .then(|| (0..self.count()).rev().filter(|&slot| self.refs[slot as usize] == 0).collect())
+    }
+
+    /// Slots that can be had at once.
+    pub(crate) fn available(&self) -> u32 {
+        self.free.len() as u32 + (self.count() - self.fresh)
+    }
+
+    /// Slots in use.
+    pub(crate) fn referenced(&self) -> u32 {
+        self.refs.iter().filter(|&&count| count > 0).count() as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_counted_and_reused() {
+        let mut slots = Slots::new(3);
+        let taken: Vec<u32> = std::iter::from_fn(|| slots.take()).map(|s| s.0).collect();
+        assert_eq!(taken, [0, 1, 2]);
+        slots.retain(Slot(1));
+        assert!(!slots.release(Slot(1)));
+        assert!(slots.release(Slot(1)));
+        assert!(!slots.release(Slot(1)), "nothing left to drop");
+        assert!(!slots.release(Slot::NONE));
+        slots.give(1);
+        assert_eq!(slots.take(), Some(Slot(1)));
+        assert_eq!(slots.take(), None);
+    }
+
+    #[test]
+    fn recounting_finds_what_is_free() {
+        let mut slots = Slots::new(4);
+        slots.take();
+        slots.take();
+        slots.forget();
+        slots.retain(Slot(2));
+        let mut free = slots.unreferenced().unwrap();
+        assert_eq!(free, [3, 1, 0]);
+        assert!(slots.unreferenced().is_none());
+        slots.give_all(&mut free);
+        assert_eq!(slots.take(), Some(Slot(0)));
+        assert_eq!((slots.available(), slots.referenced()), (2, 2));
+    }
+}

@@ -1,0 +1,381 @@
+//! The contents of the drive's pages and its persistence, as the core asks for them.
+
+use crate::buffer::Buffer;
+use crate::image::{Image, News};
+use crate::memory::{Memory, SLOT};
+use crate::slots::Slots;
+use ftl::{Io, Piece, Record, StorageError};
+use media::{Nanos, Slot};
+
+/// Where contents are.
+pub(crate) enum Backing {
+    /// Nowhere: the drive is only simulated, reads give zeros.
+    None,
+    /// In memory.
+    Memory { slots: Slots, memory: Memory },
+    /// In an image directory.
+    Image(Box<Image>),
+}
+
+impl Backing {
+    /// Contents in memory for a drive with this many pages, buffer included.
+    pub(crate) fn memory(pages: u32) -> Self {
+        // A write takes its new slot before the old one is given back.
+        let count = pages.saturating_add(4096);
+        Backing::Memory { slots: Slots::new(count), memory: Memory::new(count) }
+    }
+}
+
+/// Fails or refuses operations on the host's disk, on demand of the fault injection command.
+#[derive(Clone, Copy)]
+struct HostFault {
+    /// No room, rather than an error: reads go on.
+    full: bool,
+    /// Operations left; `None` is until cleared.
+    left: Option<u32>,
+}
+
+/// Implements [`ftl::Storage`]: contents, the hosts' buffers, and the journal.
+pub(crate) struct Store {
+    pub(crate) backing: Backing,
+    /// Buffers of the commands in flight, by [`Io`].
+    buffers: Vec<Buffer>,
+    /// Contents are neither taken nor given and nothing is recorded: preconditioning in virtual time.
+    pub(crate) dry: bool,
+    fault: Option<HostFault>,
+}
+
+const ZEROS: [u8; SLOT] = [0; SLOT];
+
+impl Store {
+    pub(crate) fn new(backing: Backing) -> Self {
+        Store { backing, buffers: Vec::new(), dry: false, fault: None }
+    }
+
+    /// Lends a command's buffer to the drive.
+    #[inline]
+    pub(crate) fn lend(&mut self, io: Io, buffer: Buffer) {
+        let index = io.0 as usize;
+        if index >= self.buffers.len() {
+            self.buffers.resize_with((index + 1).next_power_of_two(), Buffer::empty);
+        }
+        self.buffers[index] = buffer;
+    }
+
+    /// The buffer of a command.
+    #[inline]
+    pub(crate) fn buffer(&mut self, io: Io) -> Option<&mut Buffer> {
+        self.buffers.get_mut(io.0 as usize)
+    }
+
+    /// Takes a command's buffer back.
+    #[inline]
+    pub(crate) fn give_back(&mut self, io: Io) -> Buffer {
+        self.buffers.get_mut(io.0 as usize).map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Arms a fault of the host's disk: `count` operations, 0 until cleared.
+    pub(crate) fn arm_fault(&mut self, full: bool, count: u32) {
+        self.fault = Some(HostFault { full, left: (count > 0).then_some(count) });
+    }
+
+    pub(crate) fn clear_faults(&mut self) {
+        self.fault = None;
+    }
+
+    /// Whether an injected fault strikes now.
+    fn struck(&mut self, write: bool) -> bool {
+        let Some(fault) = &mut self.fault else { return false };
+        if fault.full && !write {
+            return false;
+        }
+        if let Some(left) = &mut fault.left {
+            *left -= 1;
+            if *left == 0 {
+                self.fault = None;
+            }
+        }
+        true
+    }
+
+    /// Ends a step: when this returns `Ok`, its completions may be delivered.
+    pub(crate) fn commit(&mut self, time: Nanos) -> Result<(), StorageError> {
+        match &mut self.backing {
+            Backing::Image(image) if !self.dry => image.commit(time).map_err(|()| StorageError),
+            _ => Ok(()),
+        }
+    }
+
+    /// A command must not complete before what was committed is on the host's disk.
+    pub(crate) fn want_sync(&mut self, io: Io, news: &mut Vec<News>) {
+        let struck = self.struck(true);
+        match &mut self.backing {
+            Backing::Image(image) if !struck => image.want_sync(io),
+            _ => news.push(News::Synced(io, !struck)),
+        }
+    }
+
+    /// Starts and ends what is asynchronous.
+    pub(crate) fn tend(&mut self, time: Nanos, news: &mut Vec<News>) {
+        if let Backing::Image(image) = &mut self.backing {
+            image.tend(time, news);
+        }
+    }
+
+    pub(crate) fn image(&mut self) -> Option<&mut Image> {
+        match &mut self.backing {
+            Backing::Image(image) => Some(image),
+            _ => None,
+        }
+    }
+
+    /// Slots in use and slots there are.
+    pub(crate) fn usage(&self) -> (u32, u32) {
+        match &self.backing {
+            Backing::None => (0, 0),
+            Backing::Memory { slots, .. } => (slots.referenced(), slots.count()),
+            Backing::Image(image) => (image.slots().referenced(), image.slots().count()),
+        }
+    }
+
+    /// A slot's whole page, into `page`.
+    fn fetch(backing: &Backing, slot: Slot, page: &mut [u8; SLOT]) -> Result<(), StorageError> {
+        match backing {
+            _ if slot == Slot::NONE => page.fill(0),
+            Backing::None => page.fill(0),
+            Backing::Memory { memory, .. } => page.copy_from_slice(memory.get(slot).unwrap_or(&ZEROS)),
+            Backing::Image(image) => image.read(slot, 0, page).map_err(|()| StorageError)?,
+        }
+        Ok(())
+    }
+
+    /// `bytes` at `start` of a slot's page, and the rest from `base`.
+    fn put(
+        backing: &mut Backing,
+        bytes: &[u8],
+        start: u32,
+        slot: Slot,
+        base: Option<Slot>,
+    ) -> Result<(), StorageError> {
+        let start = start as usize;
+        let end = start + bytes.len();
+        let whole = bytes.len() == SLOT;
+        match backing {
+            Backing::None => {}
+            Backing::Memory { memory, .. } => {
+                if !whole {
+                    let mut page = [0; SLOT];
+                    if let Some(base) = base.filter(|&b| b != Slot::NONE) {
+                        page.copy_from_slice(memory.get(base).unwrap_or(&ZEROS));
+                    }
+                    memory.get_mut(slot).map_err(|_| StorageError)?.copy_from_slice(&page);
+                }
+                memory.get_mut(slot).map_err(|_| StorageError)?[start..end].copy_from_slice(bytes);
+            }
+            Backing::Image(image) => {
+                if !image.writable() {
+                    return Err(StorageError);
+                }
+                if whole {
+                    return image.write(slot, bytes).map_err(|()| StorageError);
+                }
+                let mut page = [0; SLOT];
+                if let Some(base) = base.filter(|&b| b != Slot::NONE) {
+                    image.read(base, 0, &mut page).map_err(|()| StorageError)?;
+                }
+                page[start..end].copy_from_slice(bytes);
+                image.write(slot, &page).map_err(|()| StorageError)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a piece lies within a page, so that slicing by it cannot fail.
+fn in_page(piece: Piece) -> bool {
+    piece.page as usize + piece.len as usize <= SLOT
+}
+
+fn of_host(piece: Piece) -> std::ops::Range<usize> {
+    piece.host as usize..piece.host as usize + piece.len as usize
+}
+
+impl ftl::Storage for Store {
+    #[inline]
+    fn allocate(&mut self) -> Option<Slot> {
+        match &mut self.backing {
+            _ if self.dry => Some(Slot::NONE),
+            Backing::None => Some(Slot::NONE),
+            Backing::Memory { slots, .. } => match slots.take() {
+                None => {
+                    // After recovery: whatever is not referenced is free.
+                    let mut free = slots.unreferenced()?;
+                    slots.give_all(&mut free);
+                    slots.take()
+                }
+                some => some,
+            },
+            Backing::Image(image) => image.allocate(),
+        }
+    }
+
+    #[inline]
+    fn retain(&mut self, slot: Slot) {
+        match &mut self.backing {
+            Backing::None => {}
+            Backing::Memory { slots, .. } => slots.retain(slot),
+            Backing::Image(image) => image.retain(slot),
+        }
+    }
+
+    #[inline]
+    fn release(&mut self, slot: Slot) {
+        match &mut self.backing {
+            Backing::None => {}
+            Backing::Memory { slots, .. } => {
+                if slots.release(slot) {
+                    slots.give(slot.0);
+                }
+            }
+            Backing::Image(image) => image.release(slot),
+        }
+    }
+
+    fn forget_slots(&mut self) {
+        match &mut self.backing {
+            Backing::None => {}
+            Backing::Memory { slots, .. } => slots.forget(),
+            Backing::Image(image) => image.forget_slots(),
+        }
+    }
+
+    #[inline]
+    fn store(&mut self, io: Io, piece: Piece, slot: Slot, base: Option<Slot>) -> Result<(), StorageError> {
+        if self.dry {
+            return Ok(());
+        }
+        if self.fault.is_some() && self.struck(true) {
+            return Err(StorageError);
+        }
+        let buffer = self.buffers.get(io.0 as usize).ok_or(StorageError)?;
+        let bytes = buffer.as_slice().get(of_host(piece)).filter(|_| in_page(piece)).ok_or(StorageError)?;
+        Store::put(&mut self.backing, bytes, piece.page, slot, base)
+    }
+
+    fn store_zeros(&mut self, piece: Piece, slot: Slot, base: Option<Slot>) -> Result<(), StorageError> {
+        if self.dry {
+            return Ok(());
+        }
+        if self.fault.is_some() && self.struck(true) {
+            return Err(StorageError);
+        }
+        if !in_page(piece) {
+            return Err(StorageError);
+        }
+        Store::put(&mut self.backing, &ZEROS[..piece.len as usize], piece.page, slot, base)
+    }
+
+    #[inline]
+    fn load(&mut self, io: Io, piece: Piece, slot: Option<Slot>) -> Result<(), StorageError> {
+        if self.dry {
+            return Ok(());
+        }
+        if self.fault.is_some() && self.struck(false) {
+            return Err(StorageError);
+        }
+        let buffer = self.buffers.get_mut(io.0 as usize).ok_or(StorageError)?;
+        let bytes =
+            buffer.as_mut_slice().get_mut(of_host(piece)).filter(|_| in_page(piece)).ok_or(StorageError)?;
+        let (start, end) = (piece.page as usize, piece.page as usize + piece.len as usize);
+        match (&self.backing, slot.filter(|&s| s != Slot::NONE)) {
+            (Backing::Memory { memory, .. }, Some(slot)) => {
+                bytes.copy_from_slice(&memory.get(slot).unwrap_or(&ZEROS)[start..end]);
+            }
+            (Backing::Image(image), Some(slot)) => {
+                image.read(slot, piece.page, bytes).map_err(|()| StorageError)?;
+            }
+            (Backing::None, _) | (_, None) => bytes.fill(0),
+        }
+        Ok(())
+    }
+
+    fn compare(&mut self, io: Io, piece: Piece, slot: Option<Slot>) -> Result<bool, StorageError> {
+        if self.dry || matches!(self.backing, Backing::None) {
+            return Ok(true);
+        }
+        if self.fault.is_some() && self.struck(false) {
+            return Err(StorageError);
+        }
+        let mut page = ZEROS;
+        Store::fetch(&self.backing, slot.unwrap_or(Slot::NONE), &mut page)?;
+        let buffer = self.buffers.get(io.0 as usize).ok_or(StorageError)?;
+        let bytes = buffer.as_slice().get(of_host(piece)).filter(|_| in_page(piece)).ok_or(StorageError)?;
+        Ok(bytes == &page[piece.page as usize..piece.page as usize + piece.len as usize])
+    }
+
+    #[inline]
+    fn record(&mut self, record: Record<'_>) {
+        if self.dry {
+            return;
+        }
+        if let Backing::Image(image) = &mut self.backing {
+            image.record(&record);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ftl::Storage;
+
+    #[test]
+    fn pages_are_put_together_from_pieces() {
+        let mut store = Store::new(Backing::memory(8));
+        let io = Io(3);
+        store.lend(io, Buffer::from(vec![1; 4096]));
+        let a = store.allocate().unwrap();
+        let all = Piece { host: 0, page: 0, len: 4096 };
+        store.store(io, all, a, None).unwrap();
+        store.lend(io, Buffer::from(vec![2; 512]));
+        let b = store.allocate().unwrap();
+        store.store(io, Piece { host: 0, page: 1024, len: 512 }, b, Some(a)).unwrap();
+        store.lend(io, Buffer::zeroed(4096));
+        store.load(io, all, Some(b)).unwrap();
+        let got = store.give_back(io);
+        assert!(got.as_slice()[..1024].iter().all(|&x| x == 1));
+        assert!(got.as_slice()[1024..1536].iter().all(|&x| x == 2));
+        assert!(got.as_slice()[1536..].iter().all(|&x| x == 1));
+        store.lend(io, got);
+        assert!(store.compare(io, all, Some(b)).unwrap());
+        assert!(!store.compare(io, all, Some(a)).unwrap());
+        assert!(!store.compare(io, all, None).unwrap());
+    }
+
+    #[test]
+    fn what_lies_outside_is_an_error() {
+        let mut store = Store::new(Backing::memory(8));
+        let slot = store.allocate().unwrap();
+        store.lend(Io(0), Buffer::zeroed(512));
+        assert!(store.store(Io(0), Piece { host: 0, page: 0, len: 4096 }, slot, None).is_err());
+        assert!(store.load(Io(0), Piece { host: 0, page: 4000, len: 512 }, Some(slot)).is_err());
+        assert!(store.load(Io(9), Piece { host: 0, page: 0, len: 512 }, Some(slot)).is_err());
+    }
+
+    #[test]
+    fn injected_faults_count_down() {
+        let mut store = Store::new(Backing::memory(8));
+        let slot = store.allocate().unwrap();
+        store.lend(Io(0), Buffer::zeroed(4096));
+        let all = Piece { host: 0, page: 0, len: 4096 };
+        store.arm_fault(true, 1);
+        assert!(store.load(Io(0), all, Some(slot)).is_ok(), "a full disk can be read");
+        assert!(store.store(Io(0), all, slot, None).is_err());
+        assert!(store.store(Io(0), all, slot, None).is_ok());
+        store.arm_fault(false, 0);
+        assert!(store.load(Io(0), all, Some(slot)).is_err());
+        assert!(store.load(Io(0), all, Some(slot)).is_err());
+        store.clear_faults();
+        assert!(store.load(Io(0), all, Some(slot)).is_ok());
+    }
+}
