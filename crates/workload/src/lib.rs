@@ -1,1 +1,67 @@
-//! What a host asks for, as state machines without I/O
+//! What a host asks for, as state machines without I/O: the same actor drives a simulated drive and a
+//! real one.
+//!
+//! An [`Actor`] is asked for its next request whenever it may have one (at the start, after each
+//! completion, at a time that it named) and is told how its requests ended. It reads no clock and draws
+//! its random numbers from a seed: the same seed and the same completions give the same requests on every
+//! machine.
+//!
+//! Here so far: [`Mix`], uniform random or sequential reads and writes at a fixed queue depth. Parsers of
+//! job files and traces and the models of databases come later.
+
+mod mix;
+mod rng;
+
+pub use mix::{Mix, MixConfig, Order};
+pub use rng::Rng;
+
+/// Nanoseconds of whichever clock runs the actor.
+pub type Nanos = u64;
+
+/// What a request does.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Verb {
+    /// Read logical blocks.
+    Read,
+    /// Write logical blocks.
+    Write,
+    /// Deallocate logical blocks.
+    Trim,
+    /// Make what was written durable.
+    Flush,
+}
+
+/// One request.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Request {
+    /// Comes back with the completion; unique among the outstanding requests of the actor.
+    pub tag: u32,
+    /// What to do.
+    pub verb: Verb,
+    /// First logical block.
+    pub lba: u64,
+    /// How many logical blocks; 0 for a flush.
+    pub blocks: u32,
+}
+
+/// What an actor wants next.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Next {
+    /// This request, now; then ask again.
+    Submit(Request),
+    /// To be asked again at this time, or after a completion.
+    At(Nanos),
+    /// To be asked again after a completion.
+    Wait,
+    /// Nothing more; it ends when its outstanding requests have.
+    Done,
+}
+
+/// A source of requests.
+pub trait Actor {
+    /// What it wants at `now`.
+    fn next(&mut self, now: Nanos) -> Next;
+
+    /// A request has ended at `now`; `ok` if it succeeded.
+    fn completed(&mut self, now: Nanos, tag: u32, ok: bool);
+}
