@@ -10,6 +10,7 @@
 //! panics (idea 3 of the design). What is not: addresses of hosts, which the controller checks.
 
 mod config;
+pub mod conformance;
 mod divide;
 pub mod fault;
 pub mod memory;
@@ -75,7 +76,7 @@ pub trait Medium {
 
     /// Power is lost at `now`: programs in flight, begun or queued, are torn (all their pages
     /// unreadable), erases in flight leave an unreadable block that must be erased again, timelines are
-    /// empty afterwards.
+    /// empty afterwards. Media that are written in place keep what they accepted and tear nothing.
     fn power_cut(&mut self, now: Nanos);
 
     /// Replays a program that ended well: sets the spare areas, takes no time.

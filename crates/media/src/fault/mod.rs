@@ -37,6 +37,7 @@ use crate::state::{self, Reader, StateError};
 use crate::time::Nanos;
 use crate::types::{BlockState, Geometry, Outcome, Page, Progress, Read, Spare, Unit};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 /// "TFLT", the first word of saved state.
 const MAGIC: u32 = u32::from_le_bytes(*b"TFLT");
@@ -114,12 +115,24 @@ impl<M: Medium> Faulty<M> {
         restore: impl FnOnce(&[u8]) -> Result<M, StateError>,
     ) -> Result<Self, StateError> {
         let mut from = Reader::new(bytes, MAGIC, "a medium", &[])?;
-        let lost: u32 = from.one()?;
-        let lost = (0..lost).map(|_| from.one()).collect::<Result<BTreeSet<u32>, _>>()?;
+        let lost = Self::list(&mut from)?;
+        let spoiled = Self::list(&mut from)?;
+        let bad = Self::list(&mut from)?;
         let mut faulty = Self::around(restore(from.rest())?, plan);
-        faulty.lost = lost;
+        faulty.lost.extend(lost);
+        for unit in spoiled {
+            faulty.inner.apply_spoil(Unit(unit))?;
+        }
+        for unit in bad {
+            faulty.inner.apply_bad(Unit(unit))?;
+        }
         faulty.rearm();
         Ok(faulty)
+    }
+
+    fn list(from: &mut Reader<'_>) -> Result<Vec<u32>, StateError> {
+        let count: u32 = from.one()?;
+        (0..count).map(|_| from.one()).collect()
     }
 
     /// The medium within.
@@ -214,7 +227,8 @@ impl<M: Medium> Faulty<M> {
         self.plan.fail_reads -= u32::from(planned);
         if planned
             || units.clone().any(|u| self.is_stuck(u))
-            || self.lost.range(units).next().is_some()
+            || self.lost.range(units.clone()).next().is_some()
+            || self.has_failed(now, units)
             || self.plan.weak_pages > 0 && self.is_weak(first, count)
             || self.rng.chance(self.plan.uncorrectable_reads)
         {
@@ -226,12 +240,20 @@ impl<M: Medium> Faulty<M> {
         Read { done, outcome }
     }
 
+    /// Whether the program of one of the units has failed, though nobody asked yet.
+    fn has_failed(&self, now: Nanos, units: Range<u32>) -> bool {
+        self.fates.iter().any(|(&first, fate)| {
+            fate.failed && now >= fate.until && first < units.end && units.start < first + fate.units
+        })
+    }
+
     #[cold]
     fn program_with_faults(&mut self, now: Nanos, unit: Unit, units: u32, end: Nanos) -> Nanos {
         self.tick();
         for written in unit.0..unit.0 + units {
             self.lost.remove(&written);
         }
+        self.fates.remove(&unit.0);
         let planned = self.plan.fail_programs > 0;
         self.plan.fail_programs -= u32::from(planned);
         let failed = planned
@@ -339,8 +361,12 @@ impl<M: Medium> Medium for Faulty<M> {
 
     fn erase(&mut self, now: Nanos, unit: Unit) -> Nanos {
         self.tick();
-        self.forget_lost(unit.0);
         let end = self.inner.erase(now, unit);
+        if self.inner.is_bad(unit) {
+            // Fails anyway, and leaves what the block holds.
+            return end;
+        }
+        self.forget_lost(unit.0);
         if self.erase_fails(unit) {
             self.failing_erases.insert(self.block_of(unit.0));
         }
@@ -416,10 +442,15 @@ impl<M: Medium> Medium for Faulty<M> {
 
     fn save(&self, out: &mut Vec<u8>) {
         state::header(out, MAGIC, &[]);
-        let under_way = self.fates.iter().flat_map(|(&first, fate)| first..first + fate.units);
-        let lost: BTreeSet<u32> = self.lost.iter().copied().chain(under_way).collect();
-        state::put(out, &[lost.len() as u32]);
-        state::put(out, &lost.into_iter().collect::<Vec<u32>>());
+        let lost: Vec<u32> = self.lost.iter().copied().collect();
+        // The chip within may think that these have ended well.
+        let spoiled: Vec<u32> =
+            self.fates.iter().flat_map(|(&first, fate)| first..first + fate.units).collect();
+        let bad: Vec<u32> = self.failing_erases.iter().copied().collect();
+        for list in [lost, spoiled, bad] {
+            state::put(out, &[list.len() as u32]);
+            state::put(out, &list);
+        }
         self.inner.save(out);
     }
 }

@@ -43,7 +43,7 @@ impl Cell {
 
 /// Time from the cells to the page register (tR).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "give sense as nanoseconds, or as an array with one for each page type")]
 pub enum Sense {
     /// The same for all pages.
     Same(Nanos),
@@ -213,6 +213,21 @@ mod tests {
             "geometry.unit_pages is 16: a TLC block with 2 planes and 4 pages per sense is programmed 24 pages \
              (a wordline at once) or 8 pages (one NAND page of every plane) at a time"
         );
+    }
+
+    #[test]
+    fn configurations_are_text() {
+        let text = |sense: &str| {
+            let geometry = serde_json::to_string(&tlc().geometry).unwrap();
+            let timing =
+                r#"{"program": 1800000, "erase": 5000000, "channel_bytes_per_second": 0, "sense": SENSE}"#;
+            let text = format!(r#"{{"geometry": {geometry}, "cell": "tlc", "timing": {timing}}}"#);
+            serde_json::from_str::<NandConfig>(&text.replace("SENSE", sense))
+        };
+        assert_eq!(text("60000").unwrap().timing.sense, Sense::Same(Nanos(60_000)));
+        assert_eq!(text("[1, 2, 3]").unwrap().timing.sense_of(2), Nanos(3));
+        let error = text("\"fast\"").unwrap_err().to_string();
+        assert!(error.contains("give sense as nanoseconds"), "{error}");
     }
 
     #[test]

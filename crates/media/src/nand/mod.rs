@@ -198,9 +198,13 @@ impl Nand {
         block.marks = (block.marks & BAD) | cycles.min(CYCLES);
     }
 
+    /// An erase of a bad block does nothing, cut short or not.
     fn cut_erase(&mut self, block: usize) {
-        self.blocks[block].next = MUST_ERASE;
-        self.blocks[block].marks |= SPOILED;
+        let block = &mut self.blocks[block];
+        if block.marks & BAD == 0 {
+            block.next = MUST_ERASE;
+            block.marks |= SPOILED;
+        }
     }
 
     /// What an operation that has not ended leaves behind when it is cut short.
