@@ -1,0 +1,465 @@
+//! The host's side of a connection.
+
+use std::collections::VecDeque;
+
+use nvme::{Command, Completion, SglDescriptor, Status, U16, U32};
+
+use crate::frame::{Framer, Step};
+use crate::outbox::Outbox;
+use crate::pdu::{
+    ADMIN_IN_CAPSULE, CapsuleCmd, CapsuleResp, CommonHeader, DataHeader, DigestTypes, Fault, Format, IcReq,
+    IcResp, MIN_MAXH2CDATA, PduType, R2t, TermReq,
+};
+use crate::{Error, Misuse, Tag};
+
+/// What a host asks for.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Commands outstanding at once: 1 to 65,535.
+    pub depth: u16,
+    /// Data that goes in the capsule at most, in bytes. Until the controller has told (IOCCSZ), only what
+    /// every admin queue takes may stand here: 8,192.
+    pub in_capsule: u32,
+    /// Alignment of data that the controller sends (HPDA), in dwords, zero-based: 0 to 31.
+    pub hpda_z: u8,
+    /// Ask for header digests.
+    pub header_digest: bool,
+    /// Ask for data digests.
+    pub data_digest: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { depth: 32, in_capsule: ADMIN_IN_CAPSULE, hpda_z: 0, header_digest: false, data_digest: false }
+    }
+}
+
+/// Data of a command to submit. The buffer comes back with the completion.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Data {
+    /// No data.
+    #[default]
+    None,
+    /// These bytes, to the controller.
+    Out(Vec<u8>),
+    /// As many bytes as the vector is long, from the controller.
+    In(Vec<u8>),
+}
+
+impl Data {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::None => &[],
+            Self::Out(bytes) | Self::In(bytes) => bytes,
+        }
+    }
+}
+
+/// A completed command.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Completed {
+    /// What [`Connection::submit`] returned.
+    pub tag: Tag,
+    /// The completion.
+    pub completion: Completion,
+    /// The command's buffer.
+    pub data: Data,
+    /// Bytes of it that arrived, from its start.
+    pub received: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum State {
+    #[default]
+    Free,
+    Outstanding,
+    /// Completed by the controller while its data was still queued for sending.
+    Completing(Completion),
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    state: State,
+    generation: u16,
+    data: Data,
+    /// Bytes that arrived, or that the controller has asked for.
+    moved: u32,
+    damaged: bool,
+    /// Marks in the outbox that have not been passed.
+    unsent: u32,
+}
+
+/// The host's side of one connection: one queue.
+#[derive(Debug)]
+pub struct Connection {
+    config: Config,
+    framer: Framer,
+    out: Outbox,
+    /// How PDUs to the controller look; `None` until the controller has answered.
+    format: Option<Format>,
+    max_h2c_data: u32,
+    slots: Vec<Slot>,
+    free: Vec<u16>,
+    done: VecDeque<(u16, Completion)>,
+    /// The slot that the data of the PDU under way goes to, and whether success follows from it.
+    sink: Option<(u16, bool)>,
+    ended: bool,
+}
+
+impl Connection {
+    /// A connection whose first bytes, the request to initialize, are ready to be sent. Values of the
+    /// configuration out of range are brought into it.
+    #[must_use]
+    pub fn new(mut config: Config) -> Self {
+        config.depth = config.depth.max(1);
+        config.hpda_z = config.hpda_z.min(31);
+        let mut out = Outbox::default();
+        let req = IcReq {
+            ch: CommonHeader::new(PduType::IC_REQ, false),
+            pfv: U16::ZERO,
+            hpda_z: config.hpda_z,
+            dgst: DigestTypes::new().with_hdgst(config.header_digest).with_ddgst(config.data_digest),
+            maxr2t_z: U32::ZERO,
+            rsvd16: [0; 112],
+        };
+        out.plain(&req, Format::default());
+        let mut slots = Vec::new();
+        slots.resize_with(usize::from(config.depth), Slot::default);
+        Self {
+            free: (0..config.depth).rev().collect(),
+            done: VecDeque::with_capacity(slots.len()),
+            slots,
+            config,
+            framer: Framer::new(false),
+            out,
+            format: None,
+            max_h2c_data: MIN_MAXH2CDATA,
+            sink: None,
+            ended: false,
+        }
+    }
+
+    /// Whether the controller has answered and commands may be submitted.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.format.is_some() && !self.ended
+    }
+
+    /// Commands that may be outstanding at once.
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Commands submitted, and not yet returned by [`Connection::next`].
+    #[must_use]
+    pub fn outstanding(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Submits a command; the CID and the data pointer are filled in here.
+    ///
+    /// # Errors
+    /// Not ready, no place, or too much data; the command and its buffer are dropped.
+    pub fn submit(&mut self, sqe: Command, data: Data) -> Result<Tag, Misuse> {
+        let format = self.format.filter(|_| !self.ended).ok_or(Misuse::NotReady)?;
+        let len = u32::try_from(data.bytes().len()).ok().filter(|len| *len <= 1 << 30);
+        let len = len.ok_or(Misuse::TooLarge)?;
+        let index = self.free.pop().ok_or(Misuse::Full)?;
+        let in_capsule = matches!(data, Data::Out(_)) && len <= self.config.in_capsule && len > 0;
+        let dptr = match &data {
+            Data::None => SglDescriptor::transport(0),
+            _ if in_capsule => SglDescriptor::in_capsule(len),
+            _ => SglDescriptor::transport(len),
+        };
+        let mut sqe = sqe.with_cid(index).with_dptr(dptr);
+        sqe.flags.set_psdt(1);
+        let slot = &mut self.slots[usize::from(index)];
+        *slot = Slot { state: State::Outstanding, generation: slot.generation, data, ..Slot::default() };
+        let ch = CommonHeader::new(PduType::CAPSULE_CMD, format.hdgst);
+        if in_capsule {
+            let ch = format.with_data(ch, len);
+            slot.moved = len;
+            slot.unsent = 1;
+            let pdu = CapsuleCmd { ch, ccsqe: sqe };
+            self.out.with_data(&pdu, ch, format, index, 0, slot.data.bytes());
+            self.out.mark(index);
+        } else {
+            self.out.plain(&CapsuleCmd { ch, ccsqe: sqe }, format);
+        }
+        Ok(Tag { slot: index, generation: slot.generation })
+    }
+
+    /// Takes bytes that arrived. All of them are used. Afterwards [`Connection::next`] may have completions,
+    /// and [`Connection::transmit`] bytes to send.
+    ///
+    /// # Errors
+    /// The connection has ended: send what there is to send, then close it.
+    pub fn receive(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
+        if self.ended {
+            return Err(Error::Ended);
+        }
+        let result = self.process(&mut bytes);
+        if let Err(error) = &result {
+            self.ended = true;
+            if let Error::Violation(fault) = error {
+                self.out.terminate(PduType::H2C_TERM_REQ, fault, self.framer.evidence());
+            }
+        }
+        result
+    }
+
+    fn process(&mut self, bytes: &mut &[u8]) -> Result<(), Error> {
+        loop {
+            match self.framer.step(bytes).map_err(Error::Violation)? {
+                Step::More => return Ok(()),
+                Step::Header(PduType::C2H_TERM_REQ) => {
+                    let pdu: TermReq = self.framer.header().map_err(Error::Violation)?;
+                    return Err(Error::Terminated { fes: pdu.fes, fei: pdu.fei.get() });
+                }
+                Step::Header(kind) => self.header(kind).map_err(Error::Violation)?,
+                Step::Data(data) => {
+                    if let Some((index, _)) = self.sink {
+                        let slot = &mut self.slots[usize::from(index)];
+                        let at = usize::try_from(slot.moved).unwrap_or(usize::MAX);
+                        if let Data::In(buffer) = &mut slot.data
+                            && let Some(place) = buffer.get_mut(at..at + data.len())
+                        {
+                            place.copy_from_slice(data);
+                        }
+                        slot.moved += u32::try_from(data.len()).unwrap_or(0);
+                    }
+                }
+                Step::End { intact } => {
+                    if let Some((index, success)) = self.sink.take() {
+                        self.slots[usize::from(index)].damaged |= !intact;
+                        if success {
+                            self.complete(index, Completion::success(index, 0));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The place for the data that comes next, as [`crate::target::Connection::gap`].
+    pub fn gap(&mut self) -> Option<&mut [u8]> {
+        let (index, _) = self.sink?;
+        if self.ended || !self.framer.in_data() {
+            return None;
+        }
+        let left = usize::try_from(self.framer.data_len()).ok()?;
+        let slot = &mut self.slots[usize::from(index)];
+        let at = usize::try_from(slot.moved).ok()?;
+        match &mut slot.data {
+            Data::In(buffer) => buffer.get_mut(at..at + left),
+            _ => None,
+        }
+    }
+
+    /// So many bytes were put at the start of the [`Connection::gap`].
+    ///
+    /// # Errors
+    /// As [`Connection::receive`].
+    pub fn filled(&mut self, bytes: usize) -> Result<(), Error> {
+        let Some((index, _)) = self.sink else { return Err(Error::Ended) };
+        let slot = &mut self.slots[usize::from(index)];
+        let at = usize::try_from(slot.moved).unwrap_or(usize::MAX);
+        let left = usize::try_from(self.framer.data_len()).unwrap_or(0);
+        let Some(data) = slot.data.bytes().get(at..at + bytes.min(left)) else { return Ok(()) };
+        self.framer.bypassed(data);
+        slot.moved += u32::try_from(data.len()).unwrap_or(0);
+        self.receive(&[])
+    }
+
+    fn header(&mut self, kind: PduType) -> Result<(), Fault> {
+        self.sink = None;
+        match kind {
+            PduType::IC_RESP => self.initialized(),
+            PduType::CAPSULE_RESP => {
+                let pdu: CapsuleResp = self.framer.header()?;
+                let index = pdu.rccqe.cid.get();
+                outstanding(&mut self.slots, pdu.rccqe.cid, 20)?;
+                self.complete(index, pdu.rccqe);
+                Ok(())
+            }
+            PduType::C2H_DATA => self.c2h_data(),
+            PduType::R2T => self.r2t(),
+            _ => Err(Fault::field(0, "a PDU that controllers do not send")),
+        }
+    }
+
+    fn initialized(&mut self) -> Result<(), Fault> {
+        let resp: IcResp = self.framer.header()?;
+        if resp.pfv.get() != 0 {
+            return Err(Fault::unsupported(8, "PDU format version other than 0"));
+        }
+        if resp.cpda_z > 31 {
+            return Err(Fault::field(10, "data alignment beyond 128 bytes"));
+        }
+        let (hdgst, ddgst) = (resp.dgst.hdgst(), resp.dgst.ddgst());
+        if hdgst && !self.config.header_digest || ddgst && !self.config.data_digest {
+            return Err(Fault::field(11, "digests that were not asked for"));
+        }
+        if resp.maxh2cdata.get() < MIN_MAXH2CDATA {
+            return Err(Fault::field(12, "MAXH2CDATA below 4,096"));
+        }
+        self.max_h2c_data = resp.maxh2cdata.get();
+        self.format = Some(Format { hdgst, ddgst, pda_z: resp.cpda_z });
+        self.framer.initialized(Format { hdgst, ddgst, pda_z: self.config.hpda_z });
+        Ok(())
+    }
+
+    fn c2h_data(&mut self) -> Result<(), Fault> {
+        let pdu: DataHeader = self.framer.header()?;
+        let len = self.framer.data_len();
+        let slot = outstanding(&mut self.slots, pdu.cccid, 8)?;
+        let Data::In(buffer) = &slot.data else {
+            return Err(Fault::sequence("data for a command that expects none"));
+        };
+        if pdu.datal.get() != len {
+            return Err(Fault::field(16, "data length that the PDU length contradicts"));
+        }
+        let room = u32::try_from(buffer.len()).unwrap_or(u32::MAX) - slot.moved;
+        if pdu.datao.get() != slot.moved || len > room {
+            return Err(Fault::range("data beyond or out of the order of what was asked for"));
+        }
+        let flags = pdu.ch.flags;
+        if flags.success() && !flags.last_pdu() {
+            return Err(Fault::field(1, "SUCCESS flag without LAST_PDU"));
+        }
+        self.sink = Some((pdu.cccid.get(), flags.success()));
+        Ok(())
+    }
+
+    fn r2t(&mut self) -> Result<(), Fault> {
+        let pdu: R2t = self.framer.header()?;
+        let format = self.format.unwrap_or_default();
+        let max = self.max_h2c_data;
+        let slot = outstanding(&mut self.slots, pdu.cccid, 8)?;
+        let Data::Out(buffer) = &slot.data else {
+            return Err(Fault::sequence("ready to transfer for a command without data"));
+        };
+        // One R2T at a time was asked for; the former must have been served.
+        if slot.unsent != 0 {
+            return Err(Fault::limit("more R2Ts than were allowed"));
+        }
+        let (from, len) = (pdu.r2to.get(), pdu.r2tl.get());
+        let total = u32::try_from(buffer.len()).unwrap_or(u32::MAX);
+        if from != slot.moved || len == 0 || len > total - from {
+            return Err(Fault::range("asked for data beyond or out of the order of the command's"));
+        }
+        slot.moved += len;
+        slot.unsent = 1;
+        let mut at = from;
+        while at < from + len {
+            let part = (from + len - at).min(max);
+            let ch = CommonHeader::new(PduType::H2C_DATA, format.hdgst);
+            let mut ch = format.with_data(ch, part);
+            ch.flags.set_last_pdu(at + part == from + len);
+            let header = DataHeader {
+                ch,
+                cccid: pdu.cccid,
+                ttag: pdu.ttag,
+                datao: U32::new(at),
+                datal: U32::new(part),
+                rsvd20: [0; 4],
+            };
+            let start = usize::try_from(at).unwrap_or(usize::MAX);
+            let end = start + usize::try_from(part).unwrap_or(0);
+            self.out.with_data(&header, ch, format, pdu.cccid.get(), at, &buffer[start..end]);
+            at += part;
+        }
+        self.out.mark(pdu.cccid.get());
+        Ok(())
+    }
+
+    /// The controller has completed the command. It is returned when its buffer is free.
+    fn complete(&mut self, index: u16, mut completion: Completion) {
+        let slot = &mut self.slots[usize::from(index)];
+        if slot.damaged && completion.status().is_success() {
+            completion = completion.with_status(Status::TRANSIENT_TRANSPORT_ERROR);
+        }
+        slot.state = State::Completing(completion);
+        if slot.unsent == 0 {
+            self.done.push_back((index, completion));
+        }
+    }
+
+    /// The next completed command.
+    #[expect(clippy::should_implement_trait, reason = "not the end of anything when it returns None")]
+    pub fn next(&mut self) -> Option<Completed> {
+        let (index, completion) = self.done.pop_front()?;
+        let slot = &mut self.slots[usize::from(index)];
+        let tag = Tag { slot: index, generation: slot.generation };
+        let data = std::mem::take(&mut slot.data);
+        let received = if matches!(data, Data::In(_)) { slot.moved } else { 0 };
+        slot.state = State::Free;
+        slot.generation = slot.generation.wrapping_add(1);
+        self.free.push(index);
+        Some(Completed { tag, completion, data, received: usize::try_from(received).unwrap_or(0) })
+    }
+
+    /// Bytes to send, in order, as slices (for a vectored write).
+    pub fn transmit(&self) -> impl Iterator<Item = &[u8]> {
+        self.out.slices(|index| self.slots[usize::from(index)].data.bytes())
+    }
+
+    /// Whether there is something to send.
+    #[must_use]
+    pub fn wants_to_send(&self) -> bool {
+        !self.out.is_empty()
+    }
+
+    /// So many bytes of [`Connection::transmit`] have been sent.
+    pub fn sent(&mut self, bytes: usize) {
+        let (slots, done) = (&mut self.slots, &mut self.done);
+        self.out.sent(bytes, |index| {
+            let slot = &mut slots[usize::from(index)];
+            slot.unsent = slot.unsent.saturating_sub(1);
+            if let (0, State::Completing(completion)) = (slot.unsent, slot.state) {
+                done.push_back((index, completion));
+            }
+        });
+    }
+
+    /// Whether the connection has ended: nothing more is received.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.ended
+    }
+}
+
+fn outstanding(slots: &mut [Slot], cid: U16, field: u32) -> Result<&mut Slot, Fault> {
+    slots
+        .get_mut(usize::from(cid.get()))
+        .filter(|slot| slot.state == State::Outstanding)
+        .ok_or(Fault::field(field, "a command identifier that is not outstanding"))
+}
+
+/// Any bytes, at once, in pieces, and behind a proper start with commands outstanding.
+pub(crate) fn fuzz(bytes: &[u8]) {
+    for start in [false, true] {
+        for piece in [1, 7, bytes.len().max(1)] {
+            let mut host = Connection::new(Config { depth: 4, ..Config::default() });
+            if start {
+                let mut target = crate::target::Connection::new(crate::target::Config::default());
+                let hello: Vec<u8> = host.transmit().flatten().copied().collect();
+                host.sent(hello.len());
+                let _ = target.receive(&hello);
+                let answer: Vec<u8> = target.transmit().flatten().copied().collect();
+                let _ = host.receive(&answer);
+                let _ = host.submit(Command::read(1, 0, 8), Data::In(vec![0; 4096]));
+                let _ = host.submit(Command::write(1, 0, 8), Data::Out(vec![0; 16384]));
+            }
+            for part in bytes.chunks(piece) {
+                if host.receive(part).is_err() {
+                    break;
+                }
+                while host.next().is_some() {}
+                let len = host.transmit().map(<[u8]>::len).sum();
+                host.sent(len);
+            }
+        }
+    }
+}

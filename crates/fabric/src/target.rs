@@ -1,0 +1,613 @@
+//! The controller's side of a connection.
+
+use std::collections::VecDeque;
+
+use nvme::command::{FABRICS_OPCODE, SglSubtype, SglType};
+use nvme::fabrics::{FabricsCommand, FabricsType};
+use nvme::{Command, Completion, Status, Transfer, U16, U32};
+
+use crate::frame::{Framer, Step};
+use crate::outbox::Outbox;
+use crate::pdu::{
+    ADMIN_IN_CAPSULE, CapsuleCmd, CapsuleResp, CommonHeader, DataHeader, DigestTypes, Fault, Format, IcReq,
+    IcResp, MIN_MAXH2CDATA, PduType, R2t, TermReq,
+};
+use crate::pool::{Buffer, Pool};
+use crate::{Error, Misuse, Tag};
+
+/// What a target grants to its hosts.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Entries of a queue at most: 1 to 65,535.
+    pub max_depth: u16,
+    /// In-capsule data that I/O queues take, in bytes; 8,192 is the least, which admin queues always have.
+    /// It must agree with IOCCSZ: 16 × IOCCSZ = 64 + this.
+    pub in_capsule: u32,
+    /// Data that one command may move, in bytes: MDTS. Longer ones fail with Invalid Field in Command.
+    pub max_transfer: u32,
+    /// Data of one H2CData PDU at most (MAXH2CDATA), in bytes: 4,096 or more.
+    pub max_h2c_data: u32,
+    /// Alignment of data that the host sends (CPDA), in dwords, zero-based: 0 to 31.
+    pub cpda_z: u8,
+    /// Whether a host that asks for header digests gets them.
+    pub header_digest: bool,
+    /// Whether a host that asks for data digests gets them.
+    pub data_digest: bool,
+    /// Data buffers of the connection in sum, in bytes. Commands beyond wait; one always goes.
+    pub data_memory: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            max_depth: 1024,
+            in_capsule: 8192,
+            max_transfer: 1 << 20,
+            max_h2c_data: 1 << 20,
+            cpda_z: 0,
+            header_digest: true,
+            data_digest: true,
+            data_memory: 8 << 20,
+        }
+    }
+}
+
+impl Config {
+    /// IOCCSZ of Identify Controller, in units of 16 bytes, that belongs to [`Config::in_capsule`].
+    #[must_use]
+    pub fn ioccsz(&self) -> u32 {
+        (64 + self.in_capsule.max(ADMIN_IN_CAPSULE)) / 16
+    }
+}
+
+/// A command that is ready to be executed: its data, if it brings any, is there.
+#[derive(Clone, Copy, Debug)]
+pub struct Incoming {
+    /// What to answer it with.
+    pub tag: Tag,
+    /// The submission queue entry.
+    pub sqe: Command,
+    /// Data of the SGL: which way, and how many bytes. Whether that is what the command needs
+    /// ([`nvme::data_transfer`]) is the controller's to check: Data SGL Length Invalid if it is less.
+    pub transfer: Transfer,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum State {
+    #[default]
+    Free,
+    /// Waits for room for its data.
+    Waiting,
+    /// Its data is coming.
+    Gathering,
+    /// Passed to the caller, or about to be.
+    Ready,
+    /// Answered; the answer is being sent.
+    Answered,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    state: State,
+    generation: u16,
+    sqe: Command,
+    to_host: bool,
+    /// Bytes of the transfer.
+    len: u32,
+    /// Bytes that have arrived.
+    received: u32,
+    /// Its data came with a wrong digest: it fails when all has come.
+    damaged: bool,
+    buffer: Buffer,
+}
+
+/// Where the data of the PDU under way goes.
+#[derive(Clone, Copy, Debug, Default)]
+enum Sink {
+    #[default]
+    Discard,
+    /// Into this slot's buffer, from its `received` on. `last` when the transfer ends with this PDU.
+    Slot { index: u16, last: bool },
+}
+
+/// The controller's side of one connection: one queue.
+#[derive(Debug)]
+pub struct Connection {
+    config: Config,
+    framer: Framer,
+    out: Outbox,
+    /// How PDUs to the host look.
+    format: Format,
+    slots: Vec<Slot>,
+    free: Vec<u16>,
+    /// Commands to pass to the caller.
+    ready: VecDeque<u16>,
+    /// Commands that wait for memory.
+    waiting: VecDeque<u16>,
+    pool: Pool,
+    sink: Sink,
+    /// The queue's size by Connect; 0 before.
+    size: u16,
+    is_admin: bool,
+    sq_flow_control: bool,
+    sq_head: u16,
+    ended: bool,
+}
+
+impl Connection {
+    /// A connection on which nothing has arrived yet. Values of the configuration out of range are brought
+    /// into it.
+    #[must_use]
+    pub fn new(mut config: Config) -> Self {
+        config.max_depth = config.max_depth.clamp(1, u16::MAX - 1);
+        config.in_capsule = config.in_capsule.max(ADMIN_IN_CAPSULE);
+        config.max_h2c_data = config.max_h2c_data.max(MIN_MAXH2CDATA);
+        config.cpda_z = config.cpda_z.min(31);
+        let pool = Pool::new(config.data_memory);
+        let mut new = Self {
+            config,
+            framer: Framer::new(true),
+            out: Outbox::default(),
+            format: Format::default(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            ready: VecDeque::new(),
+            waiting: VecDeque::new(),
+            pool,
+            sink: Sink::Discard,
+            size: 0,
+            is_admin: true,
+            sq_flow_control: true,
+            sq_head: 0,
+            ended: false,
+        };
+        // One place is enough until Connect has said how many there are.
+        new.grow(1);
+        new
+    }
+
+    fn grow(&mut self, depth: u16) {
+        let have = u16::try_from(self.slots.len()).unwrap_or(u16::MAX);
+        self.slots.resize_with(usize::from(depth.max(have)), Slot::default);
+        self.free.extend((have..depth).rev());
+        self.ready.reserve(self.slots.len());
+        self.waiting.reserve(self.slots.len());
+    }
+
+    /// Takes bytes that arrived. All of them are used. Afterwards [`Connection::next`] may have commands, and
+    /// [`Connection::transmit`] bytes to send.
+    ///
+    /// # Errors
+    /// The connection has ended: send what there is to send, then close it.
+    pub fn receive(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
+        if self.ended {
+            return Err(Error::Ended);
+        }
+        let result = self.process(&mut bytes);
+        self.conclude(result)
+    }
+
+    fn conclude(&mut self, result: Result<(), Error>) -> Result<(), Error> {
+        if let Err(error) = &result {
+            self.ended = true;
+            if let Error::Violation(fault) = error {
+                self.out.terminate(PduType::C2H_TERM_REQ, fault, self.framer.evidence());
+            }
+        }
+        result
+    }
+
+    fn process(&mut self, bytes: &mut &[u8]) -> Result<(), Error> {
+        loop {
+            match self.framer.step(bytes).map_err(Error::Violation)? {
+                Step::More => return Ok(()),
+                Step::Header(PduType::H2C_TERM_REQ) => {
+                    let pdu: TermReq = self.framer.header().map_err(Error::Violation)?;
+                    return Err(Error::Terminated { fes: pdu.fes, fei: pdu.fei.get() });
+                }
+                Step::Header(kind) => self.header(kind).map_err(Error::Violation)?,
+                Step::Data(data) => {
+                    if let Sink::Slot { index, .. } = self.sink {
+                        let slot = &mut self.slots[usize::from(index)];
+                        let at = usize::try_from(slot.received).unwrap_or(usize::MAX);
+                        if let Some(place) = slot.buffer.get_mut(at..at + data.len()) {
+                            place.copy_from_slice(data);
+                        }
+                        slot.received += u32::try_from(data.len()).unwrap_or(0);
+                    }
+                }
+                Step::End { intact } => self.end(intact),
+            }
+        }
+    }
+
+    /// The place for the data that comes next, when the PDU under way has some for a command: bytes read
+    /// from the socket straight into it (its start) save a copy. Report them with [`Connection::filled`].
+    pub fn gap(&mut self) -> Option<&mut [u8]> {
+        let Sink::Slot { index, .. } = self.sink else { return None };
+        if self.ended || !self.framer.in_data() {
+            return None;
+        }
+        let left = usize::try_from(self.framer.data_len()).ok()?;
+        let slot = &mut self.slots[usize::from(index)];
+        let at = usize::try_from(slot.received).ok()?;
+        slot.buffer.get_mut(at..at + left)
+    }
+
+    /// So many bytes were put at the start of the [`Connection::gap`].
+    ///
+    /// # Errors
+    /// As [`Connection::receive`].
+    pub fn filled(&mut self, bytes: usize) -> Result<(), Error> {
+        let Sink::Slot { index, .. } = self.sink else { return Err(Error::Ended) };
+        let slot = &mut self.slots[usize::from(index)];
+        let at = usize::try_from(slot.received).unwrap_or(usize::MAX);
+        let left = usize::try_from(self.framer.data_len()).unwrap_or(0);
+        let Some(data) = slot.buffer.get(at..at + bytes.min(left)) else { return Ok(()) };
+        self.framer.bypassed(data);
+        slot.received += u32::try_from(data.len()).unwrap_or(0);
+        // Without a digest the PDU may have ended with these bytes.
+        self.receive(&[])
+    }
+
+    fn header(&mut self, kind: PduType) -> Result<(), Fault> {
+        self.sink = Sink::Discard;
+        match kind {
+            PduType::IC_REQ => self.initialize(),
+            PduType::CAPSULE_CMD => self.capsule(),
+            PduType::H2C_DATA => self.h2c_data(),
+            _ => Err(Fault::field(0, "a PDU that hosts do not send")),
+        }
+    }
+
+    fn initialize(&mut self) -> Result<(), Fault> {
+        let req: IcReq = self.framer.header()?;
+        if req.pfv.get() != 0 {
+            return Err(Fault::unsupported(8, "PDU format version other than 0"));
+        }
+        if req.hpda_z > 31 {
+            return Err(Fault::field(10, "data alignment beyond 128 bytes"));
+        }
+        let hdgst = req.dgst.hdgst() && self.config.header_digest;
+        let ddgst = req.dgst.ddgst() && self.config.data_digest;
+        self.format = Format { hdgst, ddgst, pda_z: req.hpda_z };
+        self.framer.initialized(Format { hdgst, ddgst, pda_z: self.config.cpda_z });
+        let resp = IcResp {
+            ch: CommonHeader::new(PduType::IC_RESP, false),
+            pfv: U16::ZERO,
+            cpda_z: self.config.cpda_z,
+            dgst: DigestTypes::new().with_hdgst(hdgst).with_ddgst(ddgst),
+            maxh2cdata: U32::new(self.config.max_h2c_data & !3),
+            rsvd16: [0; 112],
+        };
+        self.out.plain(&resp, Format::default());
+        Ok(())
+    }
+
+    /// A command has come; the data behind it, if any, is still to be read.
+    fn capsule(&mut self) -> Result<(), Fault> {
+        let capsule: CapsuleCmd = self.framer.header()?;
+        let sqe = capsule.ccsqe;
+        let in_capsule = self.framer.data_len();
+        let limit = if self.is_admin || sqe.opc == FABRICS_OPCODE {
+            ADMIN_IN_CAPSULE
+        } else {
+            self.config.in_capsule
+        };
+        if in_capsule > limit {
+            return Err(Fault::limit("more in-capsule data than the controller takes"));
+        }
+        let Some(index) = self.free.pop() else {
+            return Err(Fault::sequence("more commands than the queue has entries"));
+        };
+        if self.size != 0 {
+            self.sq_head = (self.sq_head + 1) % self.size;
+        }
+        let transfer = Transfer::from_sgl(&sqe);
+        let slot = &mut self.slots[usize::from(index)];
+        *slot = Slot { generation: slot.generation, sqe, state: State::Gathering, ..Slot::default() };
+        let placed = check_sgl(&sqe, transfer, in_capsule, self.config.max_transfer);
+        match (placed, transfer) {
+            (Err(status), _) => {
+                // What came in the capsule is read over.
+                slot.state = State::Ready;
+                self.answer(index, Completion::new(0, status), 0);
+            }
+            (Ok(_), Transfer::None) => self.deliver(index),
+            (Ok(place), _) => {
+                slot.to_host = matches!(transfer, Transfer::ToHost(_));
+                slot.len = sqe.dptr.length.get();
+                if place == Place::Capsule {
+                    // It is here already, so it cannot wait: bounded by the in-capsule size and the depth.
+                    let len = usize::try_from(slot.len).unwrap_or(0);
+                    slot.buffer = self.pool.take(len).unwrap_or_else(|| self.pool.take_beyond(len));
+                    self.sink = Sink::Slot { index, last: true };
+                } else {
+                    slot.state = State::Waiting;
+                    self.waiting.push_back(index);
+                    self.grant();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives memory to the commands that wait for it, in their order, as far as it goes.
+    fn grant(&mut self) {
+        while let Some(&index) = self.waiting.front() {
+            let slot = &mut self.slots[usize::from(index)];
+            let Some(buffer) = self.pool.take(usize::try_from(slot.len).unwrap_or(0)) else { return };
+            slot.buffer = buffer;
+            self.waiting.pop_front();
+            if slot.to_host {
+                self.deliver(index);
+                continue;
+            }
+            slot.state = State::Gathering;
+            let r2t = R2t {
+                ch: CommonHeader::new(PduType::R2T, self.format.hdgst),
+                cccid: slot.sqe.cid,
+                ttag: U16::new(index),
+                r2to: U32::ZERO,
+                r2tl: U32::new(slot.len),
+                rsvd20: [0; 4],
+            };
+            self.out.plain(&r2t, self.format);
+        }
+    }
+
+    fn h2c_data(&mut self) -> Result<(), Fault> {
+        let pdu: DataHeader = self.framer.header()?;
+        let index = pdu.ttag.get();
+        let slot = self.slots.get_mut(usize::from(index));
+        let Some(slot) = slot.filter(|slot| slot.state == State::Gathering) else {
+            return Err(Fault::field(10, "a transfer tag that was not given"));
+        };
+        if slot.sqe.cid != pdu.cccid {
+            return Err(Fault::field(8, "a command identifier that the transfer tag does not belong to"));
+        }
+        let len = self.framer.data_len();
+        if pdu.datal.get() != len {
+            return Err(Fault::field(16, "data length that the PDU length contradicts"));
+        }
+        if len > self.config.max_h2c_data & !3 {
+            return Err(Fault::limit("more data in one PDU than MAXH2CDATA"));
+        }
+        if pdu.datao.get() != slot.received || len > slot.len - slot.received {
+            return Err(Fault::range("data beyond or out of the order of what was asked for"));
+        }
+        let last = slot.received + len == slot.len;
+        if pdu.ch.flags.last_pdu() != last {
+            return Err(Fault::field(1, "LAST_PDU flag in the wrong place"));
+        }
+        self.sink = Sink::Slot { index, last };
+        Ok(())
+    }
+
+    /// A PDU is complete.
+    fn end(&mut self, intact: bool) {
+        let Sink::Slot { index, last } = std::mem::take(&mut self.sink) else { return };
+        let slot = &mut self.slots[usize::from(index)];
+        slot.damaged |= !intact;
+        if !last {
+            return;
+        }
+        if slot.damaged {
+            slot.state = State::Ready;
+            self.answer(index, Completion::new(0, Status::TRANSIENT_TRANSPORT_ERROR), 0);
+        } else {
+            self.deliver(index);
+        }
+    }
+
+    fn deliver(&mut self, index: u16) {
+        self.slots[usize::from(index)].state = State::Ready;
+        self.ready.push_back(index);
+    }
+
+    /// The next command to execute, in the order in which they became complete.
+    #[expect(clippy::should_implement_trait, reason = "not the end of anything when it returns None")]
+    pub fn next(&mut self) -> Option<Incoming> {
+        let index = self.ready.pop_front()?;
+        let slot = &self.slots[usize::from(index)];
+        let transfer = match (slot.len, slot.to_host) {
+            (0, _) => Transfer::None,
+            (len, true) => Transfer::ToHost(u64::from(len)),
+            (len, false) => Transfer::ToController(u64::from(len)),
+        };
+        Some(Incoming { tag: Tag { slot: index, generation: slot.generation }, sqe: slot.sqe, transfer })
+    }
+
+    fn slot(&mut self, tag: Tag) -> Result<&mut Slot, Misuse> {
+        self.slots
+            .get_mut(tag.index())
+            .filter(|slot| slot.generation == tag.generation && slot.state == State::Ready)
+            .ok_or(Misuse::StaleTag)
+    }
+
+    /// The data of a command that has not been answered: what the host sent, or room for what it gets (whose
+    /// bytes are undefined until written). Empty without data.
+    ///
+    /// # Errors
+    /// The tag is stale.
+    pub fn data(&mut self, tag: Tag) -> Result<&mut [u8], Misuse> {
+        self.slot(tag).map(|slot| &mut *slot.buffer)
+    }
+
+    /// Takes the buffer out, to fill or read it elsewhere; [`Connection::put_buffer`] brings it back before
+    /// the command is answered.
+    ///
+    /// # Errors
+    /// The tag is stale.
+    pub fn take_buffer(&mut self, tag: Tag) -> Result<Buffer, Misuse> {
+        self.slot(tag).map(|slot| std::mem::take(&mut slot.buffer))
+    }
+
+    /// Brings back what [`Connection::take_buffer`] took.
+    ///
+    /// # Errors
+    /// The tag is stale: the buffer is dropped.
+    pub fn put_buffer(&mut self, tag: Tag, buffer: Buffer) -> Result<(), Misuse> {
+        self.slot(tag).map(|slot| slot.buffer = buffer)
+    }
+
+    /// Answers a command: the first `filled` bytes of its [`Connection::data`] go to the host (for a command
+    /// that gets data, and succeeded), then the completion. CID and SQHD are filled in here.
+    ///
+    /// # Errors
+    /// The tag is stale.
+    pub fn respond(&mut self, tag: Tag, completion: Completion, filled: usize) -> Result<(), Misuse> {
+        self.slot(tag)?;
+        if !self.ended {
+            self.answer(tag.slot, completion, filled);
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, index: u16, completion: Completion, filled: usize) {
+        let slot = &mut self.slots[usize::from(index)];
+        slot.state = State::Answered;
+        let sqe = slot.sqe;
+        let success = completion.status().is_success();
+        if success && sqe.opc == FABRICS_OPCODE && sqe.fctype() == FabricsType::CONNECT {
+            self.connected(&sqe);
+        }
+        let slot = &mut self.slots[usize::from(index)];
+        let filled = filled.min(slot.buffer.len());
+        let sends = success && slot.to_host && filled > 0;
+        // Only without flow control may the response be left out: nothing else would tell SQHD.
+        let short = sends
+            && !self.sq_flow_control
+            && completion.result64() == 0
+            && completion.status() == Status::SUCCESS;
+        if sends {
+            let len = u32::try_from(filled).unwrap_or(u32::MAX);
+            let ch = CommonHeader::new(PduType::C2H_DATA, self.format.hdgst);
+            let mut ch = self.format.with_data(ch, len);
+            ch.flags.set_last_pdu(true);
+            ch.flags.set_success(short);
+            let pdu = DataHeader {
+                ch,
+                cccid: sqe.cid,
+                ttag: U16::ZERO,
+                datao: U32::ZERO,
+                datal: U32::new(len),
+                rsvd20: [0; 4],
+            };
+            self.out.with_data(&pdu, ch, self.format, index, 0, &slot.buffer[..filled]);
+        }
+        if !short {
+            let mut rccqe = completion.with_cid(sqe.cid.get());
+            rccqe.sqhd.set(if self.sq_flow_control { self.sq_head } else { 0xFFFF });
+            let ch = CommonHeader::new(PduType::CAPSULE_RESP, self.format.hdgst);
+            self.out.plain(&CapsuleResp { ch, rccqe }, self.format);
+        }
+        self.out.mark(index);
+    }
+
+    /// Connect has succeeded: the queue has a size.
+    fn connected(&mut self, sqe: &Command) {
+        let Ok(FabricsCommand::Connect(connect)) = FabricsCommand::parse(sqe) else { return };
+        let size = connect.sqsize_z.saturating_add(1).min(self.config.max_depth);
+        self.size = size;
+        self.is_admin = connect.qid == 0;
+        self.sq_flow_control = !connect.cattr.dis_sqflow();
+        self.sq_head = 1 % size;
+        self.grow(size);
+    }
+
+    /// Bytes to send, in order, as slices (for a vectored write).
+    pub fn transmit(&self) -> impl Iterator<Item = &[u8]> {
+        self.out.slices(|index| &self.slots[usize::from(index)].buffer)
+    }
+
+    /// Whether there is something to send.
+    #[must_use]
+    pub fn wants_to_send(&self) -> bool {
+        !self.out.is_empty()
+    }
+
+    /// So many bytes of [`Connection::transmit`] have been sent.
+    pub fn sent(&mut self, bytes: usize) {
+        let (slots, pool, free) = (&mut self.slots, &mut self.pool, &mut self.free);
+        self.out.sent(bytes, |index| {
+            let slot = &mut slots[usize::from(index)];
+            pool.give(std::mem::take(&mut slot.buffer));
+            slot.state = State::Free;
+            slot.generation = slot.generation.wrapping_add(1);
+            free.push(index);
+        });
+        if !self.ended {
+            self.grant();
+        }
+    }
+
+    /// Commands that were received and not yet answered in full.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Whether the connection has ended: nothing more is received.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.ended
+    }
+}
+
+/// Where a command's data is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Place {
+    None,
+    Capsule,
+    Transport,
+}
+
+/// Checks the data pointer (TCP 3.3.2.1, Base 4.3.2).
+fn check_sgl(sqe: &Command, transfer: Transfer, in_capsule: u32, max: u32) -> Result<Place, Status> {
+    if !matches!(sqe.flags.psdt(), 1 | 2) {
+        return Err(Status::INVALID_FIELD.with_dnr());
+    }
+    let (length, sgl) = (sqe.dptr.length.get(), sqe.dptr);
+    match transfer {
+        Transfer::None => Ok(Place::None),
+        _ if length > max => Err(Status::INVALID_FIELD.with_dnr()),
+        _ => match (sgl.id.kind(), sgl.id.subtype()) {
+            (SglType::DATA_BLOCK, SglSubtype::OFFSET) => match transfer {
+                Transfer::ToHost(_) => Err(Status::SGL_TYPE_INVALID.with_dnr()),
+                _ if sgl.addr.get() != 0 => Err(Status::SGL_OFFSET_INVALID.with_dnr()),
+                _ if length != in_capsule => Err(Status::DATA_SGL_LENGTH_INVALID.with_dnr()),
+                _ => Ok(Place::Capsule),
+            },
+            (SglType::TRANSPORT_DATA_BLOCK, SglSubtype::TRANSPORT) if in_capsule == 0 => Ok(Place::Transport),
+            _ => Err(Status::SGL_TYPE_INVALID.with_dnr()),
+        },
+    }
+}
+
+/// Any bytes, at once, in pieces, and behind a proper start.
+pub(crate) fn fuzz(bytes: &[u8]) {
+    let config = Config { max_depth: 4, max_transfer: 65536, data_memory: 65536, ..Config::default() };
+    for start in [false, true] {
+        for piece in [1, 7, bytes.len().max(1)] {
+            let mut target = Connection::new(config.clone());
+            if start {
+                let mut host = crate::host::Connection::new(crate::host::Config::default());
+                let hello: Vec<u8> = host.transmit().flatten().copied().collect();
+                host.sent(hello.len());
+                let _ = target.receive(&hello);
+            }
+            for part in bytes.chunks(piece) {
+                if target.receive(part).is_err() {
+                    break;
+                }
+                while let Some(incoming) = target.next() {
+                    let filled = target.data(incoming.tag).map_or(0, |data| data.len());
+                    let _ = target.respond(incoming.tag, Completion::success(0, 0), filled);
+                }
+                let len = target.transmit().map(<[u8]>::len).sum();
+                target.sent(len);
+            }
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Each violation has the Fatal Error Status that the specification names.
+
+use fabric::pdu::*;
+use fabric::{Error, host, target};
+use nvme::fabrics::{Connect, ConnectAttributes, FabricsCommand};
+use nvme::zerocopy::{FromBytes, IntoBytes};
+use nvme::{Command, Completion, SglDescriptor, Status, U16, U32};
+
+fn take(target: &mut target::Connection) -> Vec<u8> {
+    let bytes: Vec<u8> = target.transmit().flatten().copied().collect();
+    target.sent(bytes.len());
+    bytes
+}
+
+fn ch(kind: PduType, data: u32) -> CommonHeader {
+    let hlen = kind.hlen().unwrap();
+    CommonHeader {
+        pdu_type: kind,
+        flags: Flags::new(),
+        hlen,
+        pdo: if data > 0 { hlen } else { 0 },
+        plen: U32::new(u32::from(hlen) + data),
+    }
+}
+
+fn ic_req() -> IcReq {
+    IcReq {
+        ch: ch(PduType::IC_REQ, 0),
+        pfv: U16::ZERO,
+        hpda_z: 0,
+        dgst: DigestTypes::new(),
+        maxr2t_z: U32::ZERO,
+        rsvd16: [0; 112],
+    }
+}
+
+fn capsule(sqe: Command) -> CapsuleCmd {
+    CapsuleCmd { ch: ch(PduType::CAPSULE_CMD, 0), ccsqe: sqe }
+}
+
+fn h2c(ttag: u16, cccid: u16, datao: u32, datal: u32, last: bool) -> DataHeader {
+    let mut ch = ch(PduType::H2C_DATA, datal);
+    ch.flags.set_last_pdu(last);
+    DataHeader {
+        ch,
+        cccid: U16::new(cccid),
+        ttag: U16::new(ttag),
+        datao: U32::new(datao),
+        datal: U32::new(datal),
+        rsvd20: [0; 4],
+    }
+}
+
+fn ready() -> target::Connection {
+    let mut target = target::Connection::new(target::Config { max_h2c_data: 4096, ..Default::default() });
+    target.receive(ic_req().as_bytes()).unwrap();
+    assert_eq!(take(&mut target).len(), 128);
+    target
+}
+
+/// A target with an R2T for 8 KiB outstanding: command 5, transfer tag 0.
+fn asked() -> target::Connection {
+    let mut target = ready();
+    let sqe = Command::write(1, 0, 16).with_cid(5).with_dptr(SglDescriptor::transport(8192));
+    target.receive(capsule(sqe).as_bytes()).unwrap();
+    let r2t = R2t::read_from_bytes(&take(&mut target)).unwrap();
+    assert_eq!((r2t.cccid.get(), r2t.ttag.get(), r2t.r2to.get(), r2t.r2tl.get()), (5, 0, 0, 8192));
+    target
+}
+
+#[track_caller]
+fn dies(mut target: target::Connection, bytes: &[u8], fes: Fes, fei: u32) {
+    match target.receive(bytes) {
+        Err(Error::Violation(fault)) => assert_eq!((fault.fes, fault.fei), (fes, fei), "{fault}"),
+        other => panic!("{other:?}"),
+    }
+    let sent = take(&mut target);
+    let (term, evidence) = TermReq::read_from_prefix(&sent).unwrap();
+    assert_eq!(term.ch.pdu_type, PduType::C2H_TERM_REQ);
+    assert_eq!((term.fes, term.fei.get()), (fes, fei));
+    assert_eq!(term.ch.plen.get() as usize, sent.len());
+    assert!(evidence.len() <= 128 && bytes.starts_with(evidence));
+    assert_eq!(target.receive(&[0]), Err(Error::Ended));
+}
+
+#[test]
+fn headers() {
+    let wrong = |change: fn(&mut CommonHeader)| {
+        let mut pdu = capsule(Command::flush(1));
+        change(&mut pdu.ch);
+        pdu
+    };
+    dies(ready(), wrong(|ch| ch.pdu_type = PduType(0x33)).as_bytes(), Fes::INVALID_HEADER_FIELD, 0);
+    dies(ready(), wrong(|ch| ch.pdu_type = PduType::R2T).as_bytes(), Fes::SEQUENCE, 0);
+    dies(ready(), wrong(|ch| ch.flags.set_hdgstf(true)).as_bytes(), Fes::INVALID_HEADER_FIELD, 1);
+    dies(ready(), wrong(|ch| ch.hlen = 24).as_bytes(), Fes::INVALID_HEADER_FIELD, 2);
+    dies(ready(), wrong(|ch| ch.plen.set(80)).as_bytes(), Fes::INVALID_HEADER_FIELD, 3);
+    dies(ready(), wrong(|ch| ch.plen.set(8)).as_bytes(), Fes::INVALID_HEADER_FIELD, 3);
+    dies(ready(), ic_req().as_bytes(), Fes::SEQUENCE, 0);
+    let new = target::Connection::new(target::Config::default());
+    dies(new, capsule(Command::flush(1)).as_bytes(), Fes::SEQUENCE, 0);
+}
+
+#[test]
+fn initialization() {
+    let new = || target::Connection::new(target::Config::default());
+    let mut req = ic_req();
+    req.pfv.set(1);
+    dies(new(), req.as_bytes(), Fes::UNSUPPORTED_PARAMETER, 8);
+    let mut req = ic_req();
+    req.hpda_z = 32;
+    dies(new(), req.as_bytes(), Fes::INVALID_HEADER_FIELD, 10);
+}
+
+#[test]
+fn data() {
+    let with_data = |header: DataHeader| {
+        let mut bytes = header.as_bytes().to_vec();
+        bytes.resize(bytes.len() + header.ch.plen.get() as usize - 24, 7);
+        bytes
+    };
+    dies(asked(), &with_data(h2c(3, 5, 0, 4096, false)), Fes::INVALID_HEADER_FIELD, 10);
+    dies(asked(), &with_data(h2c(0, 6, 0, 4096, false)), Fes::INVALID_HEADER_FIELD, 8);
+    dies(asked(), &with_data(h2c(0, 5, 4096, 4096, true)), Fes::DATA_OUT_OF_RANGE, 0);
+    dies(asked(), &with_data(h2c(0, 5, 0, 8192, true)), Fes::LIMIT_EXCEEDED, 0);
+    dies(asked(), &with_data(h2c(0, 5, 0, 4096, true)), Fes::INVALID_HEADER_FIELD, 1);
+    let mut lies = h2c(0, 5, 0, 4096, false);
+    lies.datal.set(4092);
+    dies(asked(), &with_data(lies), Fes::INVALID_HEADER_FIELD, 16);
+    dies(ready(), &with_data(h2c(0, 0, 0, 4, true)), Fes::INVALID_HEADER_FIELD, 10);
+
+    let mut target = asked();
+    target.receive(&with_data(h2c(0, 5, 0, 4096, false))).unwrap();
+    target.receive(&with_data(h2c(0, 5, 4096, 4096, true))).unwrap();
+    let incoming = target.next().unwrap();
+    assert_eq!(target.data(incoming.tag).unwrap(), [7; 8192]);
+}
+
+#[test]
+fn a_queue_cannot_be_overrun() {
+    let mut target = ready();
+    target.receive(capsule(Command::flush(1)).as_bytes()).unwrap();
+    dies(target, capsule(Command::flush(1)).as_bytes(), Fes::SEQUENCE, 0);
+}
+
+#[test]
+fn in_capsule_data_has_a_limit() {
+    let mut pdu = capsule(Command::write(1, 0, 32).with_dptr(SglDescriptor::in_capsule(16384)));
+    pdu.ch = ch(PduType::CAPSULE_CMD, 16384);
+    dies(ready(), pdu.as_bytes(), Fes::LIMIT_EXCEEDED, 0);
+}
+
+#[test]
+fn header_digests() {
+    let mut target = target::Connection::new(target::Config::default());
+    let mut req = ic_req();
+    req.dgst.set_hdgst(true);
+    target.receive(req.as_bytes()).unwrap();
+    assert!(IcResp::read_from_bytes(&take(&mut target)).unwrap().dgst.hdgst());
+    let mut pdu = capsule(Command::flush(1));
+    pdu.ch.flags.set_hdgstf(true);
+    pdu.ch.plen.set(76);
+    let mut bytes = pdu.as_bytes().to_vec();
+    bytes.extend([1, 2, 3, 4]);
+    let Err(Error::Violation(fault)) = target.receive(&bytes) else { panic!("accepted") };
+    assert_eq!((fault.fes, fault.fei), (Fes::HEADER_DIGEST, 0x0403_0201));
+}
+
+#[test]
+fn wrong_data_pointers_fail_the_command_only() {
+    let read = |dptr: SglDescriptor| Command::read(1, 0, 1).with_cid(9).with_dptr(dptr);
+    let mut keyed = SglDescriptor::transport(512);
+    keyed.id = nvme::command::SglId::new().with_kind(nvme::command::SglType::KEYED_DATA_BLOCK);
+    let mut prp = read(SglDescriptor::transport(512));
+    prp.flags.set_psdt(0);
+    for (sqe, status) in [
+        (read(SglDescriptor::in_capsule(512)), Status::SGL_TYPE_INVALID),
+        (read(keyed), Status::SGL_TYPE_INVALID),
+        (prp, Status::INVALID_FIELD),
+        (read(SglDescriptor::transport(u32::MAX)), Status::INVALID_FIELD),
+        (
+            Command::write(1, 0, 1).with_cid(9).with_dptr(SglDescriptor::in_capsule(512)),
+            Status::DATA_SGL_LENGTH_INVALID,
+        ),
+    ] {
+        let mut target = ready();
+        target.receive(capsule(sqe).as_bytes()).unwrap();
+        assert!(target.next().is_none());
+        let resp = CapsuleResp::read_from_bytes(&take(&mut target)).unwrap();
+        assert_eq!(resp.rccqe.cid.get(), 9);
+        assert!(resp.rccqe.status().is(status), "{:?}", resp.rccqe.status());
+        assert_eq!(target.in_flight(), 0);
+    }
+}
+
+#[test]
+fn the_success_flag_replaces_the_response_without_flow_control() {
+    let mut target = ready();
+    let connect = Command::from(FabricsCommand::Connect(Connect {
+        recfmt: 0,
+        qid: 1,
+        sqsize_z: 3,
+        cattr: ConnectAttributes::new().with_dis_sqflow(true),
+        kato: 0,
+    }));
+    let mut pdu = capsule(connect.with_dptr(SglDescriptor::in_capsule(1024)));
+    pdu.ch = ch(PduType::CAPSULE_CMD, 1024);
+    target.receive(pdu.as_bytes()).unwrap();
+    target.receive(&[0; 1024]).unwrap();
+    let incoming = target.next().unwrap();
+    target.respond(incoming.tag, Completion::success(0, 1), 0).unwrap();
+    take(&mut target);
+    let sqe = Command::read(1, 0, 1).with_cid(2).with_dptr(SglDescriptor::transport(512));
+    target.receive(capsule(sqe).as_bytes()).unwrap();
+    let incoming = target.next().unwrap();
+    target.data(incoming.tag).unwrap().fill(3);
+    target.respond(incoming.tag, Completion::success(0, 0), 512).unwrap();
+    let bytes = take(&mut target);
+    assert_eq!(bytes.len(), 24 + 512, "no response capsule");
+    let (header, _) = DataHeader::read_from_prefix(&bytes).unwrap();
+    assert!(header.ch.flags.success() && header.ch.flags.last_pdu());
+}
+
+#[test]
+fn the_host_refuses_what_it_did_not_ask_for() {
+    let ready = || {
+        let mut host = host::Connection::new(host::Config::default());
+        let mut target = target::Connection::new(target::Config::default());
+        let hello: Vec<u8> = host.transmit().flatten().copied().collect();
+        host.sent(hello.len());
+        target.receive(&hello).unwrap();
+        host.receive(&take(&mut target)).unwrap();
+        host.submit(Command::read(1, 0, 1), host::Data::In(vec![0; 512])).unwrap();
+        let len = host.transmit().map(<[u8]>::len).sum();
+        host.sent(len);
+        host
+    };
+    let resp =
+        |cid| CapsuleResp { ch: ch(PduType::CAPSULE_RESP, 0), rccqe: Completion::new(cid, Status::SUCCESS) };
+    let c2h = |cid, datao, datal| {
+        let mut header = h2c(0, cid, datao, datal, true);
+        header.ch.pdu_type = PduType::C2H_DATA;
+        header
+    };
+    let r2t = R2t {
+        ch: ch(PduType::R2T, 0),
+        cccid: U16::ZERO,
+        ttag: U16::ZERO,
+        r2to: U32::ZERO,
+        r2tl: U32::new(512),
+        rsvd20: [0; 4],
+    };
+    for (bytes, fes) in [
+        (resp(9).as_bytes().to_vec(), Fes::INVALID_HEADER_FIELD),
+        (c2h(9, 0, 512).as_bytes().to_vec(), Fes::INVALID_HEADER_FIELD),
+        (c2h(0, 512, 512).as_bytes().to_vec(), Fes::DATA_OUT_OF_RANGE),
+        (c2h(0, 0, 1024).as_bytes().to_vec(), Fes::DATA_OUT_OF_RANGE),
+        (r2t.as_bytes().to_vec(), Fes::SEQUENCE),
+    ] {
+        let mut host = ready();
+        let Err(Error::Violation(fault)) = host.receive(&bytes) else { panic!("accepted {bytes:?}") };
+        assert_eq!(fault.fes, fes, "{fault}");
+        let sent: Vec<u8> = host.transmit().flatten().copied().collect();
+        assert_eq!(TermReq::read_from_prefix(&sent).unwrap().0.ch.pdu_type, PduType::H2C_TERM_REQ);
+    }
+    let mut host = ready();
+    host.receive(resp(0).as_bytes()).unwrap();
+    assert_eq!(host.next().unwrap().received, 0);
+}
