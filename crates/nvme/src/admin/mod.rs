@@ -340,7 +340,7 @@ open_enum! {
         LOST_WRITE = 0x06 => "lost write",
         /// Programs land on another page.
         MISDIRECTED_WRITE = 0x07 => "misdirected write",
-        /// Media operations take longer; `param` is the added time in microseconds.
+        /// Media operations take longer; `param` is the factor, 2 or more.
         SLOW = 0x08 => "slow media",
         /// The host's disk under the drive's image is full.
         HOST_DISK_FULL = 0x09 => "host disk full",

@@ -55,5 +55,8 @@ open_enum! {
         OCP_SMART = 0xC0 => "SMART / Health Information Extended (OCP)",
         /// [`NamespaceStatistics`], by the command's NSID.
         NAMESPACE_STATISTICS = 0xD8 => "Namespace Statistics (vendor specific)",
+        /// Vendor specific: the subsystem's controllers and the hosts behind them. A header of 16 bytes
+        /// (version 1; number of entries in bytes 3:2), then one [`ControllerEntry`] each, ascending.
+        CONTROLLERS = 0xD9 => "Controllers (vendor specific)",
     }
 }

@@ -38,7 +38,8 @@
 //! | 200 | 8 | Write commands held back by a quota |
 //! | 208 | 8 | nanoseconds that those were held back |
 //! | 216 | 8 | commands that failed |
-//! | 224 | 288 | reserved |
+//! | 224 | 8 | aligned writes: Write commands that begin and end on a boundary of the atomic unit |
+//! | 232 | 280 | reserved |
 //! | 512 | 1552 | latency of Read: a [`LatencyHistogram`]'s buckets |
 //! | 2064 | 1552 | latency of Write |
 //! | 3616 | 1552 | latency of Flush |
@@ -118,8 +119,10 @@ wire! {
         pub throttled_write_ns: U64,
         /// Commands that failed.
         pub failed_commands: U64,
+        /// Write commands that begin and end on a boundary of the atomic unit.
+        pub aligned_writes: U64,
         /// Reserved.
-        pub rsvd224: [u8; 288],
+        pub rsvd232: [u8; 280],
         /// Latency of Read.
         pub read_latency: LatencyHistogram,
         /// Latency of Write.
@@ -138,6 +141,20 @@ wire! {
         pub deallocate_latency_sum: LatencySum,
         /// Reserved.
         pub rsvd6784: [u8; 1408],
+    }
+
+    /// An entry of the Controllers log (LID D9h, vendor specific).
+    pub struct ControllerEntry[272] {
+        /// Controller ID.
+        pub cntlid: U16,
+        /// Where the host comes from: 0 this process, 1 a Unix socket, 2 a network.
+        pub origin: u8,
+        /// Bit 0: ready for commands.
+        pub flags: u8,
+        /// Reserved.
+        pub rsvd4: [u8; 12],
+        /// Host NQN.
+        pub hostnqn: crate::nqn::NqnField,
     }
 
     /// Counts of latencies in log-linear buckets: 8 for every doubling from 1,024 ns to 2^34 ns (17.2 s), so
@@ -161,7 +178,7 @@ wire! {
 layout!(
     NamespaceStatistics, 8192,
     time_ns @ 16, host_bytes_read @ 32, host_bytes_deallocated @ 88, media_bytes_written_host @ 96,
-    media_bytes_read_gc @ 128, whole_writes @ 152, throttled_read_commands @ 184, failed_commands @ 216,
+    media_bytes_read_gc @ 128, whole_writes @ 152, throttled_read_commands @ 184, failed_commands @ 216, aligned_writes @ 224,
     read_latency @ 512, write_latency @ 2064, flush_latency @ 3616, deallocate_latency @ 5168,
     read_latency_sum @ 6720, deallocate_latency_sum @ 6768, rsvd6784 @ 6784,
 );
