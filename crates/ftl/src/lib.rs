@@ -23,7 +23,7 @@ pub use persist::{LoadError, Restorer};
 pub use storage::{Io, NoContents, Piece, Record, Section, Storage, StorageError};
 pub use volume::{Extent, MAX_VOLUMES, SetId, VolumeId, VolumeStats};
 
-use media::{FaultPlan, Faulty, Medium, MemoryConfig, MemoryKind, NandConfig, Nanos, Slot, Spare};
+use media::{FaultPlan, Faulty, Medium, MemoryConfig, MemoryKind, NandConfig, Nanos, Slot, Spare, Unit};
 use memory::MemorySet;
 use nand::{Around, NandSet, Queue, Write};
 use volume::Volumes;
@@ -151,6 +151,8 @@ enum Set {
 struct Remains {
     saved: Vec<Vec<Spare>>,
     lost: Vec<bool>,
+    /// Units that were being programmed.
+    under_way: Vec<Vec<Unit>>,
 }
 
 /// The translation layer of a drive.
@@ -519,10 +521,11 @@ impl Ftl {
         let saved = self.config.protected && energy;
         let mut remains = Remains::default();
         for set in &mut self.sets {
-            let (kept, lost) = match set {
+            let ((kept, under_way), lost) = match set {
                 Set::Nand(set) => (set.power_cut(now, saved), false),
-                Set::Memory(set) => (Vec::new(), set.power_cut(now, saved)),
+                Set::Memory(set) => (Default::default(), set.power_cut(now, saved)),
             };
+            remains.under_way.push(under_way);
             remains.saved.push(kept);
             remains.lost.push(lost);
         }
@@ -543,6 +546,8 @@ impl Ftl {
             let newest = match &mut self.sets[i] {
                 Set::Nand(set) => {
                     recovered.buffered_pages += saved.len() as u32;
+                    let under_way = remains.under_way.get(i).map_or(&[][..], Vec::as_slice);
+                    set.record_ends(under_way, around!(self, storage));
                     set.recover(saved, around!(self, storage))
                 }
                 Set::Memory(set) => set.recover(lost, around!(self, storage)),
@@ -610,6 +615,14 @@ impl Ftl {
             None => return false,
         }
         true
+    }
+
+    /// Whether a planned power cut ([`FaultPlan::cut_after`]) has come in any set: the owner cuts the power now.
+    pub fn cut_due(&self) -> bool {
+        self.sets.iter().any(|set| match set {
+            Set::Nand(set) => set.nand.cut_due(),
+            Set::Memory(set) => set.memory.cut_due(),
+        })
     }
 
     fn record_volumes(&self, storage: &mut impl Storage) {
