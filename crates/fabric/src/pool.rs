@@ -8,8 +8,25 @@ const CLASSES: usize = 24; // up to 4 GiB, more than a limit ever allows
 /// A buffer of a connection's pool. Its bytes are what an earlier command left in it until they are written.
 #[derive(Debug, Default)]
 pub struct Buffer {
-    memory: Box<[u8]>,
+    memory: Vec<u8>,
     len: usize,
+}
+
+impl Buffer {
+    /// The memory behind it, all of it usable, to move data elsewhere without a copy. The data is the first
+    /// [`len`](slice::len) bytes.
+    #[must_use]
+    pub fn into_memory(self) -> Vec<u8> {
+        self.memory
+    }
+
+    /// The first `len` bytes of this memory (or all, if it has less): what [`Buffer::into_memory`] gave, or
+    /// other memory, which then takes its place in the pool only if it has the same length.
+    #[must_use]
+    pub fn from_memory(memory: Vec<u8>, len: usize) -> Self {
+        let len = len.min(memory.len());
+        Self { memory, len }
+    }
 }
 
 impl Deref for Buffer {
@@ -28,7 +45,7 @@ impl DerefMut for Buffer {
 
 #[derive(Debug)]
 pub(crate) struct Pool {
-    free: [Vec<Box<[u8]>>; CLASSES],
+    free: [Vec<Vec<u8>>; CLASSES],
     /// Bytes of all buffers, given out and free.
     total: usize,
     /// Bytes of the buffers given out.
@@ -66,21 +83,26 @@ impl Pool {
             None => {
                 self.shrink(self.limit.saturating_sub(size));
                 self.total += size;
-                vec![0; size].into_boxed_slice()
+                vec![0; size]
             }
         };
         self.in_use += size;
         Buffer { memory, len }
     }
 
-    /// Takes a buffer back.
-    pub fn give(&mut self, buffer: Buffer) {
-        let size = buffer.memory.len();
-        if size == 0 {
+    /// Takes back a buffer that was given out for `len` bytes. One that was exchanged for other memory is
+    /// not kept.
+    pub fn give(&mut self, buffer: Buffer, len: usize) {
+        if len == 0 {
             return;
         }
+        let (class, size) = class_of(len);
         self.in_use = self.in_use.saturating_sub(size);
-        self.free[class_of(size).0].push(buffer.memory);
+        if buffer.memory.len() == size {
+            self.free[class].push(buffer.memory);
+        } else {
+            self.total = self.total.saturating_sub(size);
+        }
         if self.total > self.limit {
             self.shrink(self.limit);
         }
@@ -120,16 +142,17 @@ mod tests {
         assert_eq!(a.len(), 5000);
         let b = pool.take(8192).unwrap();
         assert!(pool.take(1).is_none());
-        pool.give(a);
-        pool.give(b);
+        pool.give(a, 5000);
+        pool.give(b, 8192);
         for len in 1..=32 {
             let buffer = pool.take(len * 512).unwrap();
-            pool.give(buffer);
+            pool.give(buffer, len * 512);
             assert!(pool.total() <= 16384);
         }
         let alone = pool.take(100_000).unwrap();
         assert!(pool.take(1).is_none());
-        pool.give(alone);
+        drop(alone);
+        pool.give(Buffer::from_memory(vec![1; 7], 9), 100_000);
         assert!(pool.total() <= 16384);
     }
 }

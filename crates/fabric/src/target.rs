@@ -309,7 +309,7 @@ impl Connection {
         let placed = check_sgl(&sqe, transfer, in_capsule, self.config.max_transfer);
         match (placed, transfer) {
             (Err(status), _) => {
-                // What came in the capsule is read over.
+                // `len` stays 0: no buffer was given out. What came in the capsule is read over.
                 slot.state = State::Ready;
                 self.answer(index, Completion::new(0, status), 0);
             }
@@ -532,7 +532,7 @@ impl Connection {
         let (slots, pool, free) = (&mut self.slots, &mut self.pool, &mut self.free);
         self.out.sent(bytes, |index| {
             let slot = &mut slots[usize::from(index)];
-            pool.give(std::mem::take(&mut slot.buffer));
+            pool.give(std::mem::take(&mut slot.buffer), usize::try_from(slot.len).unwrap_or(0));
             slot.state = State::Free;
             slot.generation = slot.generation.wrapping_add(1);
             free.push(index);
