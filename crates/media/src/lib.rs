@@ -8,6 +8,10 @@
 //!
 //! What is validated here: the rules of the chip. Breaking one is a bug of the translation layer and
 //! panics (idea 3 of the design). What is not: addresses of hosts, which the controller checks.
+//! Replayed and saved state comes from files, so it is checked and refused with a [`StateError`].
+//!
+//! Not modelled: read disturb and retention, copy-back within a die, multi-page cache reads (a plane may
+//! sense again while its last page is still being transferred).
 
 mod config;
 pub mod conformance;
@@ -40,8 +44,9 @@ pub trait Medium {
     /// Shape and rules of the medium.
     fn geometry(&self) -> &Geometry;
 
-    /// Reads `count` consecutive pages that lie in one sense (see [`Geometry::sense_pages`]),
-    /// and says when they are in the controller.
+    /// Reads `count` consecutive pages that lie in one sense (see [`Geometry::sense_pages`]; media written
+    /// in place: any number), and says when they are in the controller. Reading pages whose program is
+    /// still under way is timed like any other read; the data are in the translation layer's buffer.
     fn read(&mut self, now: Nanos, first: Page, count: u32) -> Read;
 
     /// Programs one whole unit (NAND) or `spares.len()` pages from the unit's first page (media that

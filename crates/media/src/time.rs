@@ -97,7 +97,6 @@ impl Timeline {
         let mut at = self.busy.len();
         // Most gaps asked for are near the end, and what ends before `earliest` does not matter.
         let first = self.busy.iter().rposition(|b| b.1 <= earliest).map_or(0, |i| i + 1);
-        // The interval before joins if it ends just at `earliest`; `start` begins no earlier.
         for (i, &(from, to)) in self.busy.range(first..).enumerate().map(|(i, b)| (i + first, b)) {
             if start + span <= from {
                 at = i;
@@ -226,6 +225,24 @@ mod tests {
         assert_eq!(r(&mut t, 0, 100), 205);
         t.reserve(Nanos(400), Nanos(400), Nanos(1));
         assert_eq!(t.busy.len(), 1);
+    }
+
+    #[test]
+    fn a_reservation_is_the_first_that_fits() {
+        for seed in 0..20 {
+            let mut rng = crate::Rng::new(seed);
+            let (mut timeline, mut model, mut now) = (Timeline::default(), Vec::<(u64, u64)>::new(), 0);
+            for _ in 0..500 {
+                now += rng.below(15);
+                let (earliest, span) = (now + rng.below(60), 1 + rng.below(20));
+                let ends = model.iter().map(|b| b.1).filter(|&end| end > earliest);
+                let fits = |&start: &u64| model.iter().all(|b| start + span <= b.0 || b.1 <= start);
+                let expected = ends.chain([earliest]).filter(fits).min();
+                let start = timeline.reserve(Nanos(now), Nanos(earliest), Nanos(span)).0;
+                assert_eq!(Some(start), expected, "seed {seed}");
+                model.push((start, start + span));
+            }
+        }
     }
 
     #[test]
