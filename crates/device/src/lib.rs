@@ -1,1 +1,46 @@
-//! The NVMe controller as a state machine
+//! The NVMe controller and subsystem as a state machine, without I/O, threads or a clock.
+//!
+//! [`Drive`] is one NVM subsystem (Base 2.1): its namespaces, controllers, features and logs over the translation
+//! layer of crate `ftl`. Commands and the current time go in; [`Output`]s come out: completions that are due,
+//! data, syncs of the host's disk. Between two calls nothing happens; [`Drive::next_event`] says when to call again.
+//!
+//! How a command travels: [`Drive::submit`] parses it into a typed command, checks controller, namespace and
+//! fields, and hands it to the translation layer. Its completion waits in a queue of events until its modelled
+//! time: the end that the medium gives, the transfer over the link, the controller's own time. With timing off it
+//! comes out of the same call.
+//!
+//! What is validated here: every field of every command, of Connect and of property writes. A host can reach no
+//! panic. What is not: that a transport's data is as long as the command's transfer, and capsules (crate
+//! `fabric`); that the runner's numbers of commands are unique (a second one is answered with Internal Error).
+//!
+//! Not implemented: fused commands, metadata and protection information, Copy, Write Uncorrectable, reservations,
+//! sanitize, directives, firmware download, self-test, telemetry, command sets other than NVM, quotas.
+
+mod admin;
+mod aer;
+mod config;
+mod connect;
+mod controller;
+mod drive;
+mod drive_toml;
+mod feature;
+mod flight;
+mod health;
+mod io;
+mod life;
+mod namespace;
+mod output;
+mod persist;
+mod power;
+mod stats;
+pub mod units;
+
+pub use config::{Attach, Config, ConfigError, Identity, InitialNamespace, Link};
+pub use controller::{ControllerId, MAX_IO_QUEUES, MAX_QUEUE_ENTRIES, Origin};
+pub use drive::Drive;
+pub use flight::MAX_IO;
+pub use output::Output;
+pub use persist::{LoadError, Restorer};
+
+pub use ftl::Io;
+pub use nvme::Transfer;

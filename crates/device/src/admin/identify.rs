@@ -1,0 +1,291 @@
+//! Identify (Base 5.1.13, NVM 4.1.5).
+
+use super::namespace::GRANULE_BYTES;
+use crate::aer;
+use crate::connect::KEEP_ALIVE_GRANULARITY;
+use crate::controller::{Controller, ControllerId, ERROR_ENTRIES, MAX_QUEUE_ENTRIES};
+use crate::drive::{Drive, Failure, Outcome, Reply};
+use crate::feature::OPTIONAL_EVENTS;
+use crate::health::{CRITICAL_TEMPERATURE, WARNING_TEMPERATURE};
+use crate::namespace::Namespace;
+use ftl::{MediaKind, PAGE};
+use nvme::admin::Identify;
+use nvme::identify::{
+    Cmic, Cns, ControllerList, ControllerType, Ctratt, Dlfeat, EnduranceGroupList, EntrySize, Flbas, Fna,
+    Frmw, IdentifyController, IdentifyNamespace, IndependentNamespace, IoCommandSets, LbaFormat, Lpa,
+    NamespaceGranularity, NamespaceGranularityList, NamespaceIdDescriptor, NamespaceList, Nmic, Nsfeat,
+    NvmController, NvmNamespace, NvmSetAttributes, NvmSetList, Oacs, Oncs, Sgls, Vwc, ascii,
+};
+use nvme::zerocopy::IntoBytes;
+use nvme::{Csi, IDENTIFY_SIZE, NSID_ALL, Status, U16, U32, U64, U128, Version};
+
+fn page(structure: &(impl IntoBytes + nvme::zerocopy::Immutable)) -> Outcome {
+    Ok(Reply::Data(structure.as_bytes().to_vec(), 0))
+}
+
+fn zeros() -> Outcome {
+    Ok(Reply::Data(vec![0; IDENTIFY_SIZE], 0))
+}
+
+impl Drive {
+    pub(super) fn identify(&self, id: ControllerId, c: Identify) -> Outcome {
+        let controller = self.controller(id)?;
+        // CSI is byte 47; only the NVM Command Set is there.
+        let by_command_set = [
+            Cns::IOCS_NAMESPACE,
+            Cns::IOCS_CONTROLLER,
+            Cns::IOCS_ACTIVE_NAMESPACES,
+            Cns::IOCS_ALLOCATED_NAMESPACES,
+            Cns::IOCS_ALLOCATED_NAMESPACE,
+        ];
+        if by_command_set.contains(&c.cns) && c.csi != Csi::NVM {
+            return Err(Failure::field(47));
+        }
+        match c.cns {
+            Cns::CONTROLLER => page(&self.identify_controller(id)),
+            Cns::IOCS_CONTROLLER => {
+                page(&NvmController { ver: U32::new(Version::V1_1.0), ..Default::default() })
+            }
+            Cns::NAMESPACE if c.nsid == NSID_ALL => page(&self.common_namespace()),
+            Cns::NAMESPACE | Cns::ALLOCATED_NAMESPACE => match self.named(controller, &c)? {
+                Some(ns) => page(&self.identify_namespace(ns)),
+                None => zeros(),
+            },
+            Cns::IOCS_NAMESPACE | Cns::IOCS_ALLOCATED_NAMESPACE => {
+                // Nothing of it but protection information and limits, of which there are none.
+                self.named(controller, &c)?;
+                page(&NvmNamespace::default())
+            }
+            Cns::INDEPENDENT_NAMESPACE | Cns::INDEPENDENT_ALLOCATED_NAMESPACE => {
+                match self.named(controller, &c)? {
+                    Some(ns) => page(&self.independent_namespace(ns)),
+                    None => zeros(),
+                }
+            }
+            Cns::NAMESPACE_DESCRIPTORS => {
+                let ns = self.namespaces.get(c.nsid).filter(|_| controller.is_attached(c.nsid));
+                let ns = ns.ok_or(Failure { location: 4, ..Status::INVALID_NAMESPACE.into() })?;
+                let mut list = [0; IDENTIFY_SIZE];
+                let descriptors = [
+                    NamespaceIdDescriptor::Nguid(ns.nguid),
+                    NamespaceIdDescriptor::Uuid(ns.uuid),
+                    NamespaceIdDescriptor::Csi(Csi::NVM),
+                ];
+                NamespaceIdDescriptor::write_list(&descriptors, &mut list);
+                Ok(Reply::Data(list.to_vec(), 0))
+            }
+            Cns::ACTIVE_NAMESPACES | Cns::IOCS_ACTIVE_NAMESPACES => {
+                self.namespace_list(c.nsid, |nsid| controller.is_attached(nsid))
+            }
+            Cns::ALLOCATED_NAMESPACES | Cns::IOCS_ALLOCATED_NAMESPACES => {
+                self.namespace_list(c.nsid, |_| true)
+            }
+            Cns::NAMESPACE_CONTROLLERS => {
+                if self.namespaces.get(c.nsid).is_none() {
+                    return Err(self.no_namespace(c.nsid));
+                }
+                let holders = self.attached_controllers(c.nsid);
+                page(&ControllerList::new(holders.iter().map(|id| id.0).filter(|id| *id >= c.cntid)))
+            }
+            Cns::CONTROLLERS => {
+                let all = self.controllers.iter().map(|(id, _)| id.0);
+                page(&ControllerList::new(all.filter(|id| *id >= c.cntid)))
+            }
+            Cns::NVM_SETS => page(&self.nvm_sets(c.cnssid)),
+            Cns::ENDURANCE_GROUPS => {
+                let all = self.sets().map(|(id, _)| u16::from(id.0) + 1);
+                page(&EnduranceGroupList::new(all.filter(|id| *id >= c.cnssid)))
+            }
+            Cns::NAMESPACE_GRANULARITY => {
+                let mut list = NamespaceGranularityList::default();
+                list.entry[0] =
+                    NamespaceGranularity { nsg: U64::new(GRANULE_BYTES), ncg: U64::new(GRANULE_BYTES) };
+                page(&list)
+            }
+            Cns::IO_COMMAND_SETS => {
+                // FFFFh and its own identifier mean this controller.
+                let asked = ControllerId(c.cntid);
+                if c.cntid != nvme::CNTLID_DYNAMIC && self.controllers.get(asked).is_none() {
+                    return Err(Failure::field(42));
+                }
+                let mut sets = IoCommandSets::default();
+                sets.iocsc[0].set(1 << Csi::NVM.0);
+                page(&sets)
+            }
+            _ => Err(Failure::field(40)),
+        }
+    }
+
+    /// The namespace that the command names, or `None` if that identifier is valid but inactive here: the
+    /// structure is all zeros then (Base 5.1.13.2).
+    fn named(&self, controller: &Controller, c: &Identify) -> Result<Option<&Namespace>, Failure> {
+        if !self.namespaces.is_valid(c.nsid) {
+            return Err(self.no_namespace(c.nsid));
+        }
+        let allocated =
+            [Cns::ALLOCATED_NAMESPACE, Cns::IOCS_ALLOCATED_NAMESPACE, Cns::INDEPENDENT_ALLOCATED_NAMESPACE];
+        let visible = allocated.contains(&c.cns) || controller.is_attached(c.nsid);
+        Ok(self.namespaces.get(c.nsid).filter(|_| visible))
+    }
+
+    fn namespace_list(&self, above: u32, include: impl Fn(u32) -> bool) -> Outcome {
+        if above >= NSID_ALL - 1 {
+            return Err(Failure { location: 4, ..Status::INVALID_NAMESPACE.into() });
+        }
+        let ids = self.namespaces.iter().map(|(nsid, _)| nsid);
+        page(&NamespaceList::new(ids.filter(|nsid| *nsid > above && include(*nsid))))
+    }
+
+    fn identify_controller(&self, id: ControllerId) -> IdentifyController {
+        let config = &self.config;
+        let (mut total, mut unallocated, mut largest) = (0u128, 0u128, 0u128);
+        for (_, info) in self.sets() {
+            total += u128::from(info.capacity_bytes);
+            unallocated += u128::from(info.unallocated_bytes);
+            largest = largest.max(info.capacity_bytes.into());
+        }
+        let sets = self.ftl.set_count() as u16;
+        let atomic = U16::new((config.ftl.atomic_pages - 1).min(0xFFFF) as u16);
+        let mut c = IdentifyController {
+            sn: ascii(&config.identity.serial),
+            mn: ascii(&config.identity.model),
+            fr: ascii(&config.identity.firmware),
+            rab: 6,
+            cmic: Cmic::new().with_mports(true).with_mctrs(true),
+            mdts: config.mdts(),
+            cntlid: U16::new(id.0),
+            ver: U32::new(Version::V2_1.0),
+            oaes: OPTIONAL_EVENTS,
+            ctratt: Ctratt::new()
+                .with_hids(true)
+                .with_nsets(true)
+                .with_egs(true)
+                .with_tbkas(true)
+                .with_ng(true),
+            cntrltype: ControllerType::IO,
+            oacs: Oacs::new().with_fnvms(true).with_nms(true),
+            acl_z: 3,
+            aerl_z: aer::LIMIT as u8 - 1,
+            frmw: Frmw::new().with_ffsro(true).with_nofs(1),
+            lpa: Lpa::new().with_cses(true).with_lpeds(true),
+            elpe_z: ERROR_ENTRIES as u8 - 1,
+            // Vendor specific admin commands have the standard format.
+            avscc: 1,
+            wctemp: U16::new(WARNING_TEMPERATURE),
+            cctemp: U16::new(CRITICAL_TEMPERATURE),
+            tnvmcap: U128::new(total),
+            unvmcap: U128::new(unallocated),
+            kas: U16::new(KEEP_ALIVE_GRANULARITY),
+            nsetidmax: U16::new(sets),
+            endgidmax: U16::new(sets),
+            megcap: U128::new(largest),
+            sqes: EntrySize::new().with_min(6).with_max(6),
+            cqes: EntrySize::new().with_min(4).with_max(4),
+            maxcmd: U16::new(MAX_QUEUE_ENTRIES as u16),
+            nn: U32::new(config.max_namespaces),
+            oncs: Oncs::new()
+                .with_nvmcmps(true)
+                .with_nvmdsmsv(true)
+                .with_nvmwzsv(true)
+                .with_ssfs(true)
+                .with_tss(true)
+                .with_nvmvfys(true),
+            fna: Fna::new(),
+            vwc: Vwc::new().with_present(config.has_volatile_write_cache()).with_flush_broadcast(3),
+            awun_z: atomic,
+            awupf_z: atomic,
+            icsvscc: 1,
+            sgls: Sgls::new().with_sgls(1).with_offset(true).with_transport(true),
+            mnan: U32::new(config.max_namespaces),
+            subnqn: config.identity.nqn.to_field(),
+            ioccsz: U32::new((64 + config.in_capsule_bytes) / 16),
+            iorcsz: U32::new(1),
+            msdbd: 1,
+            ofcs: U16::new(1),
+            ..IdentifyController::default()
+        };
+        // The one power state: 25 W.
+        c.psd[0].mp.set(2500);
+        c
+    }
+
+    /// What all namespaces have in common.
+    fn common_namespace(&self) -> IdentifyNamespace {
+        let mut n = IdentifyNamespace {
+            nsfeat: Nsfeat::new().with_nsabp(true).with_uidreuse(true).with_optperf(1),
+            nlbaf_z: (self.config.lba_sizes.len() - 1) as u8,
+            nmic: Nmic::new().with_shrns(true),
+            dlfeat: Dlfeat::new().with_drb(1).with_wzds(true),
+            ..IdentifyNamespace::default()
+        };
+        for (format, size) in n.lbaf.iter_mut().zip(&self.config.lba_sizes) {
+            *format = LbaFormat::new(size.trailing_zeros() as u8, 0);
+            // Less than a page must be read before it is written.
+            format.rp = if *size < PAGE { 2 } else { 0 };
+        }
+        n
+    }
+
+    fn identify_namespace(&self, ns: &Namespace) -> IdentifyNamespace {
+        let blocks = U64::new(ns.blocks());
+        let in_blocks = |bytes: u64| U16::new(((bytes >> ns.shift) - 1).min(0xFFFF) as u16);
+        let page = in_blocks(PAGE.into());
+        let atomic = in_blocks(self.config.atomic_bytes());
+        let set = U16::new(u16::from(ns.set.0) + 1);
+        let used = self.ftl.allocated_bytes(ns.volume) >> ns.shift;
+        IdentifyNamespace {
+            nsze: blocks,
+            ncap: blocks,
+            nuse: U64::new(used.min(ns.blocks())),
+            flbas: Flbas::from_format_index(ns.format),
+            nmic: Nmic::new().with_shrns(ns.shared),
+            // Atomic within units that are aligned to their size, for power failures and otherwise.
+            nawun_z: atomic,
+            nawupf_z: atomic,
+            nabsn_z: atomic,
+            nabspf_z: atomic,
+            nvmcap: U128::new(self.ftl.reserved_bytes(ns.volume).into()),
+            npwg_z: page,
+            npwa_z: page,
+            npdg_z: page,
+            npda_z: page,
+            nows_z: page,
+            nsattr: u8::from(self.is_read_only(ns.set)),
+            nvmsetid: set,
+            endgid: set,
+            nguid: ns.nguid,
+            ..self.common_namespace()
+        }
+    }
+
+    fn independent_namespace(&self, ns: &Namespace) -> IndependentNamespace {
+        let set = U16::new(u16::from(ns.set.0) + 1);
+        let info = self.ftl.set_info(ns.set);
+        // Bit 3: identifiers are not reused; bit 5: what is written in place needs no volatile write cache.
+        let uncached = info.is_some_and(|info| info.media != MediaKind::Nand);
+        IndependentNamespace {
+            nsfeat: 1 << 3 | u8::from(uncached) << 5,
+            nmic: Nmic::new().with_shrns(ns.shared),
+            nsattr: u8::from(self.is_read_only(ns.set)),
+            nvmsetid: set,
+            endgid: set,
+            nstat: u8::from(!ns.closing),
+            ..IndependentNamespace::default()
+        }
+    }
+
+    fn nvm_sets(&self, from: u16) -> NvmSetList {
+        let entries = self.sets().filter_map(|(id, info)| {
+            let number = u16::from(id.0) + 1;
+            (number >= from).then(|| NvmSetAttributes {
+                nvmsetid: U16::new(number),
+                endgid: U16::new(number),
+                ows: U32::new(PAGE),
+                tnvmsetcap: U128::new(info.capacity_bytes.into()),
+                unvmsetcap: U128::new(info.unallocated_bytes.into()),
+                ..NvmSetAttributes::default()
+            })
+        });
+        NvmSetList::new(entries)
+    }
+}

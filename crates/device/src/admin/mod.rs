@@ -1,0 +1,212 @@
+//! Commands of the admin queue (Base 5).
+
+mod attach;
+mod format;
+mod identify;
+mod log;
+mod namespace;
+mod vendor;
+
+use crate::controller::ControllerId;
+use crate::drive::{Cx, Drive, Failure, Outcome, Reply, Waiting};
+use crate::flight::{Kind, Token};
+use crate::output::Output;
+use ftl::Storage;
+use nvme::admin::{Abort, AdminCommand};
+use nvme::fabrics::FabricsCommand;
+use nvme::{Command, Status};
+
+impl Drive {
+    /// Executes a command of an admin queue.
+    pub(crate) fn submit_admin<S: Storage>(
+        &mut self,
+        token: Token,
+        id: ControllerId,
+        command: &Command,
+        data: &[u8],
+        cx: &mut Cx<'_, S>,
+    ) {
+        let command = match AdminCommand::parse(command) {
+            Ok(command) => command,
+            Err(status) => {
+                // The parser refuses an opcode, or a field whose values it knows.
+                let location = if status.is(Status::INVALID_OPCODE) { 0 } else { 40 };
+                return self.fail(token, Failure { location, ..status.into() }, cx);
+            }
+        };
+        if let AdminCommand::Fabrics(command) = command {
+            return self.fabrics(token, id, command, cx);
+        }
+        let then_cut = matches!(command, AdminCommand::PowerCut(_));
+        let outcome = self.execute_admin(&token, id, command, data, cx);
+        self.reply(token, outcome, cx);
+        if then_cut {
+            self.start_cut(cx);
+        }
+    }
+
+    fn execute_admin<S: Storage>(
+        &mut self,
+        token: &Token,
+        id: ControllerId,
+        command: AdminCommand,
+        data: &[u8],
+        cx: &mut Cx<'_, S>,
+    ) -> Outcome {
+        match command {
+            AdminCommand::Identify(c) => self.identify(id, c),
+            AdminCommand::GetLogPage(c) => self.get_log_page(id, c, cx),
+            AdminCommand::SetFeatures(c) => self.set_features(id, c, data, cx),
+            AdminCommand::GetFeatures(c) => self.get_features(id, c, cx.now),
+            AdminCommand::AsyncEventRequest => self.async_event_request(token, id, cx),
+            AdminCommand::Abort(c) => self.abort(id, c, cx),
+            AdminCommand::KeepAlive => Ok(Reply::Done(0)),
+            AdminCommand::NamespaceManagement(c) => self.namespace_management(token, id, c, data, cx),
+            AdminCommand::NamespaceAttachment(c) => self.namespace_attachment(c, data, cx),
+            AdminCommand::FormatNvm(c) => self.format(token, id, c, cx),
+            AdminCommand::PowerCut(c) => self.power_cut_command(id, c),
+            AdminCommand::FaultInjection(c) => self.fault_injection(id, c, cx),
+            AdminCommand::DeleteIoSq(_)
+            | AdminCommand::CreateIoSq(_)
+            | AdminCommand::DeleteIoCq(_)
+            | AdminCommand::CreateIoCq(_)
+            | AdminCommand::DeviceSelfTest(_)
+            | AdminCommand::Sanitize(_)
+            | AdminCommand::Fabrics(_) => Err(Failure { location: 0, ..Status::INVALID_OPCODE.into() }),
+        }
+    }
+
+    /// Fabrics commands that came all the way here: properties. Connect, authentication and Disconnect are
+    /// the transport's.
+    pub(crate) fn fabrics<S: Storage>(
+        &mut self,
+        token: Token,
+        id: ControllerId,
+        command: FabricsCommand,
+        cx: &mut Cx<'_, S>,
+    ) {
+        let admin = self.flight.get_mut(&token).qid == 0;
+        let outcome = match command {
+            FabricsCommand::PropertyGet { offset, wide } if admin => {
+                self.property_get(id, offset, wide).map(Reply::Wide).map_err(Failure::from)
+            }
+            FabricsCommand::PropertySet { offset, wide, value } if admin => {
+                self.set_property(id, offset, wide, value, cx).map(|()| Reply::Done(0)).map_err(Failure::from)
+            }
+            _ => Err(Failure { location: 4, ..Status::INVALID_OPCODE.into() }),
+        };
+        self.reply(token, outcome, cx);
+    }
+
+    fn async_event_request<S: Storage>(
+        &mut self,
+        token: &Token,
+        id: ControllerId,
+        cx: &mut Cx<'_, S>,
+    ) -> Outcome {
+        let io = token.io().0;
+        let request = self.controller_mut(id)?.events.request(io).map_err(|_| Status::AER_LIMIT_EXCEEDED)?;
+        let entry = self.flight.get_mut(token);
+        entry.kind = Kind::Event;
+        if let Some(answered) = request {
+            // Something was pending: this request tells it.
+            self.answer_event(answered, cx);
+        }
+        Ok(Reply::Parked)
+    }
+
+    /// Abort is best effort: a request for events that waits is aborted, everything else ends by itself.
+    fn abort<S: Storage>(&mut self, id: ControllerId, c: Abort, cx: &mut Cx<'_, S>) -> Outcome {
+        if !self.controller(id)?.has_queue(c.sqid) {
+            return Err(Failure::field(40));
+        }
+        let found = self.flight.find(id.0, c.sqid, c.cid);
+        if let Some(io) = found
+            && self.controller_mut(id)?.events.abort(io)
+        {
+            self.return_parked(io, Status::ABORT_REQUESTED.with_dnr(), cx);
+            return Ok(Reply::Done(0));
+        }
+        Ok(Reply::Done(1))
+    }
+
+    /// Leaves a command until the namespaces that it is about are idle.
+    fn wait_for_idle(&mut self, token: &Token, id: ControllerId, command: AdminCommand) -> Outcome {
+        self.waiting.push(Waiting { io: token.io().0, controller: id, command });
+        Ok(Reply::Parked)
+    }
+
+    /// Tries the commands again that wait for namespaces to be idle.
+    pub(crate) fn retry_waiting<S: Storage>(&mut self, cx: &mut Cx<'_, S>) {
+        for Waiting { io, controller, command } in std::mem::take(&mut self.waiting) {
+            let Some(token) = self.flight.unpark(io) else { continue };
+            let outcome = match command {
+                AdminCommand::NamespaceManagement(c) => {
+                    self.namespace_management(&token, controller, c, &[], cx)
+                }
+                AdminCommand::FormatNvm(c) => self.format(&token, controller, c, cx),
+                _ => Err(Failure::transient(Status::INTERNAL_ERROR)),
+            };
+            self.reply(token, outcome, cx);
+        }
+    }
+
+    /// Whether the namespaces that are to be changed are idle; those that are not take no more commands until
+    /// they are.
+    fn claim(&mut self, nsids: &[u32]) -> bool {
+        let mut idle = true;
+        for &nsid in nsids {
+            if let Some(ns) = self.namespaces.get_mut(nsid)
+                && ns.in_flight > 0
+            {
+                ns.closing = true;
+                idle = false;
+            }
+        }
+        idle
+    }
+
+    /// Tells controllers that a namespace of theirs was changed.
+    pub(crate) fn namespace_changed<S: Storage>(
+        &mut self,
+        nsid: u32,
+        who: &[ControllerId],
+        cx: &mut Cx<'_, S>,
+    ) {
+        for &id in who {
+            let Some(controller) = self.controllers.get_mut(id) else { continue };
+            controller.changed.insert(nsid);
+            let configuration = controller.values.events();
+            let answered = controller.events.raise(crate::aer::Event::Namespaces, configuration);
+            if let Some(answered) = answered {
+                self.answer_event(answered, cx);
+            }
+        }
+    }
+
+    /// Controllers that have a namespace attached.
+    pub(crate) fn attached_controllers(&self, nsid: u32) -> Vec<ControllerId> {
+        self.controllers.iter().filter(|(_, c)| c.is_attached(nsid)).map(|(id, _)| id).collect()
+    }
+
+    /// Drops a controller: it is removed, and its waiting event requests come back.
+    pub(crate) fn drop_controller<S: Storage>(
+        &mut self,
+        id: ControllerId,
+        status: Status,
+        cx: &mut Cx<'_, S>,
+    ) -> bool {
+        let Some(mut controller) = self.controllers.remove(id) else { return false };
+        for io in controller.events.reset() {
+            self.return_parked(io, status, cx);
+        }
+        true
+    }
+
+    /// Drops a controller on the drive's own account; the owner is told.
+    pub(crate) fn expel<S: Storage>(&mut self, id: ControllerId, status: Status, cx: &mut Cx<'_, S>) {
+        if self.drop_controller(id, status, cx) {
+            cx.out.push(Output::Disconnect { controller: id });
+        }
+    }
+}

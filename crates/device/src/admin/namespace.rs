@@ -1,0 +1,185 @@
+//! Namespace Management: create and delete (Base 5.1.21, NVM 4.1.6).
+
+use crate::config::{Attach, ConfigError};
+use crate::controller::ControllerId;
+use crate::drive::{Cx, Drive, Failure, Outcome, Reply};
+use crate::flight::Token;
+use crate::namespace::{Namespace, Policy, identifiers};
+use crate::stats;
+use ftl::{Fault, NoContents, SetId, Storage};
+use nvme::admin::{AdminCommand, NamespaceManagement, NamespaceManagementSelect};
+use nvme::identify::NamespaceCreate;
+use nvme::zerocopy::FromBytes;
+use nvme::{Csi, NSID_ALL, Status};
+
+/// Capacity is given to namespaces in granules (Namespace Granularity).
+pub(crate) const GRANULE_BYTES: u64 = ftl::GRANULE_PAGES as u64 * ftl::PAGE as u64;
+
+impl Drive {
+    pub(super) fn namespace_management<S: Storage>(
+        &mut self,
+        token: &Token,
+        id: ControllerId,
+        c: NamespaceManagement,
+        data: &[u8],
+        cx: &mut Cx<'_, S>,
+    ) -> Outcome {
+        if c.sel == NamespaceManagementSelect::CREATE {
+            return self.create_namespace(c, data, cx);
+        }
+        let targets = if c.nsid == NSID_ALL {
+            self.namespaces.ids()
+        } else if self.namespaces.get(c.nsid).is_some() {
+            vec![c.nsid]
+        } else {
+            return Err(self.no_namespace(c.nsid));
+        };
+        let idle = self.claim(&targets);
+        if !idle {
+            return self.wait_for_idle(token, id, AdminCommand::NamespaceManagement(c));
+        }
+        for nsid in targets {
+            self.delete_namespace(nsid, cx);
+        }
+        self.record(cx.storage);
+        Ok(Reply::Done(0))
+    }
+
+    fn create_namespace<S: Storage>(
+        &mut self,
+        c: NamespaceManagement,
+        data: &[u8],
+        cx: &mut Cx<'_, S>,
+    ) -> Outcome {
+        if c.csi != Csi::NVM {
+            return Err(Failure { location: 47, ..Status::IOCS_NOT_SUPPORTED.into() });
+        }
+        if c.nsid != 0 {
+            return Err(Failure::field(4));
+        }
+        let (new, _) = NamespaceCreate::ref_from_prefix(data).map_err(|_| Status::DATA_SGL_LENGTH_INVALID)?;
+        let format = new.flbas.format_index();
+        let size = self.config.lba_sizes.get(usize::from(format)).copied();
+        let size = size.filter(|_| new.dps.into_bits() == 0).ok_or(Status::INVALID_FORMAT)?;
+        let shift = size.trailing_zeros() as u8;
+        let (nsze, ncap) = (new.nsze.get(), new.ncap.get());
+        let nmic = new.nmic.into_bits();
+        if nsze == 0 || ncap == 0 || ncap > nsze || nmic > 1 || new.lbstm.get() != 0 || new.nphndls.get() != 0
+        {
+            return Err(Status::INVALID_FIELD.into());
+        }
+        if ncap < nsze {
+            return Err(Status::THIN_PROVISIONING_NOT_SUPPORTED.into());
+        }
+        if new.anagrpid.get() != 0 {
+            return Err(Status::ANA_GROUP_ID_INVALID.into());
+        }
+        let set = self.choose_set(new.nvmsetid.get(), new.endgid.get())?;
+        // What would not even be counted in bytes is more than any set has.
+        let bytes =
+            nsze.checked_shl(shift.into()).filter(|b| b >> shift == nsze && *b <= u64::MAX - GRANULE_BYTES);
+        let insufficient = Failure::from(Status::NAMESPACE_INSUFFICIENT_CAPACITY);
+        let bytes = bytes.ok_or(insufficient.with_information(u64::MAX))?;
+        // The error log tells the capacity that would have been needed (Base 5.1.21).
+        let needed = bytes.next_multiple_of(GRANULE_BYTES);
+        let nsid = self.namespaces.free().ok_or(Status::NAMESPACE_ID_UNAVAILABLE)?;
+        let volume =
+            self.ftl.create(set, bytes.next_multiple_of(ftl::PAGE.into()), cx.storage).map_err(|fault| {
+                match fault {
+                    Fault::NoSpace => insufficient.with_information(needed),
+                    other => Failure::of_fault(other, crate::flight::Kind::Admin),
+                }
+            })?;
+        let namespace =
+            self.new_namespace(volume, set, bytes, format, shift, nmic & 1 != 0, Policy::default());
+        self.namespaces.insert(nsid, namespace);
+        self.record(cx.storage);
+        Ok(Reply::Done(nsid))
+    }
+
+    /// Each NVM Set is an Endurance Group of its own, so their identifiers are the same.
+    fn choose_set(&self, nvmsetid: u16, endgid: u16) -> Result<SetId, Failure> {
+        let chosen = match (nvmsetid, endgid) {
+            (0, 0) => self.config.default_set,
+            (0, group) => group,
+            (set, 0) => set,
+            (set, group) if set == group => set,
+            _ => return Err(Status::INVALID_FIELD.into()),
+        };
+        let index = usize::from(chosen).checked_sub(1).filter(|i| *i < self.ftl.set_count());
+        let index = index.and_then(|i| u8::try_from(i).ok()).ok_or(Status::INVALID_FIELD)?;
+        Ok(SetId(index))
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn new_namespace(
+        &mut self,
+        volume: ftl::VolumeId,
+        set: SetId,
+        bytes: u64,
+        format: u8,
+        shift: u8,
+        shared: bool,
+        policy: Policy,
+    ) -> Namespace {
+        let id = identifiers(&self.config.identity.serial, self.life.namespaces_made);
+        self.life.namespaces_made += 1;
+        Namespace {
+            volume,
+            set,
+            bytes,
+            format,
+            shift,
+            shared,
+            nguid: id,
+            uuid: id,
+            policy,
+            stats: Box::default(),
+            in_flight: 0,
+            closing: false,
+        }
+    }
+
+    fn delete_namespace<S: Storage>(&mut self, nsid: u32, cx: &mut Cx<'_, S>) {
+        let affected = self.attached_controllers(nsid);
+        let Some(namespace) = self.namespaces.remove(nsid) else { return };
+        let media = stats::since(&self.ftl.volume_stats(namespace.volume), &namespace.stats.base);
+        self.departed.0.add(&namespace.stats);
+        self.departed.1 = stats::sum(&self.departed.1, &media);
+        self.ftl.delete(cx.now, namespace.volume, cx.storage);
+        for id in &affected {
+            if let Some(controller) = self.controllers.get_mut(*id) {
+                controller.attach(nsid, false);
+            }
+        }
+        self.namespace_changed(nsid, &affected, cx);
+    }
+
+    /// The namespaces of a new drive.
+    pub(crate) fn create_initial_namespaces(&mut self) -> Result<(), ConfigError> {
+        for (i, initial) in self.config.namespaces.clone().into_iter().enumerate() {
+            let error = |value: u64, rule: String| {
+                ConfigError::value(format!("namespace[{i}].size"), crate::units::format_size(value), rule)
+            };
+            let set = SetId(u8::try_from(initial.set - 1).unwrap_or(u8::MAX));
+            let format = self.config.lba_sizes.iter().position(|s| *s == initial.lba_size).unwrap_or(0);
+            let bytes = initial.bytes.next_multiple_of(ftl::PAGE.into());
+            let volume = self.ftl.create(set, bytes, &mut NoContents).map_err(|_| {
+                let free = self.ftl.set_info(set).map_or(0, |info| info.unallocated_bytes);
+                let free = crate::units::format_size(free);
+                error(
+                    initial.bytes,
+                    format!("NVM Set {} has {free} left, given in steps of 1MiB", initial.set),
+                )
+            })?;
+            let policy = Policy { all: initial.attach == Attach::All, ..Policy::default() };
+            let shift = initial.lba_size.trailing_zeros() as u8;
+            let namespace = self.new_namespace(volume, set, initial.bytes, format as u8, shift, true, policy);
+            // The configuration was checked: there are no more of them than identifiers.
+            if let Some(nsid) = self.namespaces.free() {
+                self.namespaces.insert(nsid, namespace);
+            }
+        }
+        Ok(())
+    }
+}

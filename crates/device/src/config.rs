@@ -1,0 +1,225 @@
+//! What shapes a drive.
+
+use ftl::{PAGE, SetConfig};
+use media::Nanos;
+use nvme::Nqn;
+
+/// Everything that shapes a drive. [`Config::from_toml`] reads it from a file.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Config {
+    /// Media, write buffer, power-loss protection, atomicity.
+    pub ftl: ftl::Config,
+    /// What the drive says of itself.
+    pub identity: Identity,
+    /// Namespaces that the drive can have, and the highest namespace identifier: 1 to 1,024.
+    pub max_namespaces: u32,
+    /// Largest transfer of one command (MDTS): 4 KiB times a power of two, at most 128 MiB.
+    pub max_transfer: u32,
+    /// Data that may come within a command capsule over fabrics (IOCCSZ): a multiple of 16, at most 1 MiB.
+    pub in_capsule_bytes: u32,
+    /// Logical block sizes offered (LBA formats), the default first: 512 and 4,096, each at most once.
+    pub lba_sizes: Vec<u32>,
+    /// NVM Set, from 1, of namespaces that are created with NVMSETID 0.
+    pub default_set: u16,
+    /// The way between host and controller, and the controller's own time.
+    pub link: Link,
+    /// Whether completions are held until their modelled time; else the drive is as fast as the machine.
+    pub timing: bool,
+    /// Available spare in percent below which the drive warns: 0 to 100.
+    pub spare_threshold: u8,
+    /// Whether hosts on the network may cut the power and inject faults.
+    pub allow_fault_commands_from_network: bool,
+    /// Namespaces that a new drive has.
+    pub namespaces: Vec<InitialNamespace>,
+}
+
+/// What a drive says of itself in Identify Controller.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Identity {
+    /// Serial number: 1 to 20 printable ASCII characters.
+    pub serial: String,
+    /// Model number: 1 to 40 printable ASCII characters.
+    pub model: String,
+    /// Firmware revision: 1 to 8 printable ASCII characters.
+    pub firmware: String,
+    /// NQN of the subsystem.
+    pub nqn: Nqn,
+}
+
+/// The way between host and controller. Zero takes no time.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Link {
+    /// Towards the host.
+    pub read_bytes_per_second: u64,
+    /// From the host.
+    pub write_bytes_per_second: u64,
+    /// The controller's own time for each command.
+    pub command_overhead: Nanos,
+}
+
+/// A namespace that a new drive has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InitialNamespace {
+    /// NVM Set, from 1.
+    pub set: u16,
+    /// Size; a multiple of the logical block size.
+    pub bytes: u64,
+    /// Logical block size: one of [`Config::lba_sizes`].
+    pub lba_size: u32,
+    /// Who has it attached.
+    pub attach: Attach,
+}
+
+/// Who has a namespace attached at first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Attach {
+    /// Every host.
+    All,
+    /// Nobody, until Namespace Attachment says otherwise.
+    None,
+}
+
+/// Why a drive cannot be as configured.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// A value is not allowed.
+    #[error("{key} is {value}: {rule}")]
+    Value {
+        /// The key, as in the drive's TOML.
+        key: String,
+        /// What it was.
+        value: String,
+        /// What is allowed.
+        rule: String,
+    },
+    /// The media or the translation layer cannot be so.
+    #[error(transparent)]
+    Ftl(#[from] ftl::ConfigError),
+    /// The file is not TOML, or has unknown keys or values of the wrong kind. The message has line and key.
+    #[error("{0}")]
+    Toml(String),
+}
+
+impl ConfigError {
+    pub(crate) fn value(key: impl Into<String>, value: impl ToString, rule: impl Into<String>) -> Self {
+        ConfigError::Value { key: key.into(), value: value.to_string(), rule: rule.into() }
+    }
+}
+
+/// Most namespaces of a drive.
+const MAX_NAMESPACES: u32 = 1024;
+
+impl Config {
+    /// Whether the drive has a volatile write cache: its buffer is lost without power.
+    pub fn has_volatile_write_cache(&self) -> bool {
+        !self.ftl.protected
+    }
+
+    /// Checks everything that [`ftl::Ftl::new`] does not.
+    ///
+    /// # Errors
+    /// The first value that is not allowed, with its key and what is.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        self.check_identity()?;
+        if !(1..=MAX_NAMESPACES).contains(&self.max_namespaces) {
+            return Err(ConfigError::value("drive.max_namespaces", self.max_namespaces, "1 to 1,024"));
+        }
+        if !self.max_transfer.is_power_of_two() || !(PAGE..=128 << 20).contains(&self.max_transfer) {
+            let rule = "a power of two from 4KiB to 128MiB";
+            return Err(ConfigError::value("drive.max_transfer", self.max_transfer, rule));
+        }
+        if !self.in_capsule_bytes.is_multiple_of(16) || self.in_capsule_bytes > 1 << 20 {
+            return Err(ConfigError::value(
+                "drive.in_capsule",
+                self.in_capsule_bytes,
+                "a multiple of 16, at most 1MiB",
+            ));
+        }
+        let sizes = &self.lba_sizes;
+        let known = sizes.iter().all(|s| [512, 4096].contains(s));
+        if !known || sizes.is_empty() || sizes.len() > 2 || (sizes.len() == 2 && sizes[0] == sizes[1]) {
+            let rule = "one or both of 512 and 4096, the default first";
+            return Err(ConfigError::value("drive.lba_sizes", format!("{sizes:?}"), rule));
+        }
+        if self.spare_threshold > 100 {
+            return Err(ConfigError::value(
+                "drive.spare_threshold",
+                self.spare_threshold,
+                "0 to 100 (percent)",
+            ));
+        }
+        self.check_set("drive.default_set", self.default_set)?;
+        if self.namespaces.len() > self.max_namespaces as usize {
+            let rule = format!("at most drive.max_namespaces = {}", self.max_namespaces);
+            return Err(ConfigError::value("number of [[namespace]] tables", self.namespaces.len(), rule));
+        }
+        for (i, ns) in self.namespaces.iter().enumerate() {
+            self.check_set(&format!("namespace[{i}].set"), ns.set)?;
+            if !sizes.contains(&ns.lba_size) {
+                let rule = format!("one of drive.lba_sizes = {sizes:?}");
+                return Err(ConfigError::value(format!("namespace[{i}].lba"), ns.lba_size, rule));
+            }
+            if ns.bytes == 0 || ns.bytes % u64::from(ns.lba_size) != 0 {
+                let rule = format!("a multiple of the logical block size, {}, and not 0", ns.lba_size);
+                return Err(ConfigError::value(format!("namespace[{i}].size"), ns.bytes, rule));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_set(&self, key: &str, set: u16) -> Result<(), ConfigError> {
+        if set == 0 || usize::from(set) > self.ftl.sets.len() {
+            let rule = format!("an NVM Set of this drive: 1 to {}", self.ftl.sets.len());
+            return Err(ConfigError::value(key, set, rule));
+        }
+        Ok(())
+    }
+
+    fn check_identity(&self) -> Result<(), ConfigError> {
+        let Identity { serial, model, firmware, .. } = &self.identity;
+        for (key, text, max) in
+            [("drive.serial", serial, 20), ("drive.model", model, 40), ("drive.firmware", firmware, 8)]
+        {
+            let printable = text.bytes().all(|b| (0x20..0x7F).contains(&b));
+            if text.is_empty() || text.len() > max || !printable {
+                let rule = format!("1 to {max} printable ASCII characters");
+                return Err(ConfigError::value(key, format!("{text:?}"), rule));
+            }
+        }
+        Ok(())
+    }
+
+    /// The translation layer's configuration, with the media's times only if timing is on.
+    pub(crate) fn effective_ftl(&self) -> ftl::Config {
+        let mut config = self.ftl.clone();
+        if !self.timing {
+            for set in &mut config.sets {
+                match set {
+                    SetConfig::Nand { nand, .. } => nand.timing = media::NandTiming::default(),
+                    SetConfig::Memory { memory, .. } => {
+                        memory.read_latency = Nanos::ZERO;
+                        memory.write_latency = Nanos::ZERO;
+                        memory.bytes_per_second = media::memory::Bandwidth::default();
+                    }
+                }
+            }
+        }
+        config
+    }
+
+    /// The link's times, if timing is on.
+    pub(crate) fn effective_link(&self) -> Link {
+        if self.timing { self.link } else { Link::default() }
+    }
+
+    /// Bytes of the atomic write unit.
+    pub(crate) fn atomic_bytes(&self) -> u64 {
+        u64::from(self.ftl.atomic_pages) * u64::from(PAGE)
+    }
+
+    /// MDTS: the largest transfer as a power of two of pages.
+    pub(crate) fn mdts(&self) -> u8 {
+        u8::try_from((self.max_transfer / PAGE).trailing_zeros()).unwrap_or(0)
+    }
+}

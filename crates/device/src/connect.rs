@@ -1,0 +1,278 @@
+//! Associations: connect, queues, properties, keep-alive, disconnect (Base 3.1.4, 3.3, 6).
+
+use crate::controller::{Controller, ControllerId, MAX_IO_QUEUES, MAX_QUEUE_ENTRIES, Origin};
+use crate::drive::{Cx, Drive, Event, Failure};
+use crate::output::Output;
+use ftl::Storage;
+use media::Nanos;
+use nvme::property::{Cap, Cc, Csts, NSSR_NVME, PropertyOffset, Shn, Shst};
+use nvme::{CNTLID_DYNAMIC, Nqn, Status, Version};
+
+/// Granularity of the keep-alive timer (KAS), in units of 100 ms.
+pub(crate) const KEEP_ALIVE_GRANULARITY: u16 = 10;
+
+/// I/O command sets: NVM, and those by CSI (of which there is NVM).
+const COMMAND_SETS: u8 = 0x41;
+
+impl Drive {
+    /// Makes a controller for a host that connects (dynamic controllers): the admin queue of Connect. It
+    /// must be enabled (CC.EN) before it takes commands.
+    ///
+    /// # Errors
+    /// Connect Invalid Parameters for another controller identifier than FFFFh (any), Connect Controller Busy if
+    /// there are too many.
+    pub fn connect(
+        &mut self,
+        now: Nanos,
+        host: &Nqn,
+        host_id: [u8; 16],
+        cntlid: u16,
+        kato_ms: u32,
+        origin: Origin,
+    ) -> Result<ControllerId, Status> {
+        let now = self.tick(now);
+        if !self.power.on {
+            return Err(Status::CONNECT_CONTROLLER_BUSY);
+        }
+        if cntlid != CNTLID_DYNAMIC {
+            return Err(Status::CONNECT_INVALID_PARAMETERS.with_dnr());
+        }
+        let namespaces = self.config.max_namespaces;
+        let id = self
+            .controllers
+            .add(|association| Controller::new(*host, host_id, origin, association, namespaces))
+            .ok_or(Status::CONNECT_CONTROLLER_BUSY)?;
+        if let Some(controller) = self.controllers.get_mut(id) {
+            controller.values = self.life.saved.clone();
+        }
+        self.attach_for_host(id);
+        self.set_keep_alive(id, kato_ms, now).map_err(|failure| failure.status)?;
+        Ok(id)
+    }
+
+    /// Adds an I/O queue of `entries` entries (the wire's SQSIZE plus one): Connect with a queue identifier.
+    ///
+    /// # Errors
+    /// Command Sequence Error if the controller is not enabled or has the queue already; Connect Invalid
+    /// Parameters if identifier or size are out of range.
+    pub fn add_queue(&mut self, id: ControllerId, qid: u16, entries: u32) -> Result<(), Status> {
+        let controller = self.controllers.get_mut(id).ok_or(Status::CONNECT_INVALID_PARAMETERS.with_dnr())?;
+        if !controller.is_ready() || controller.has_queue(qid) {
+            return Err(Status::COMMAND_SEQUENCE_ERROR.with_dnr());
+        }
+        let granted = controller.granted.min(MAX_IO_QUEUES);
+        if qid > granted || !(2..=MAX_QUEUE_ENTRIES).contains(&entries) {
+            return Err(Status::CONNECT_INVALID_PARAMETERS.with_dnr());
+        }
+        controller.add_queue(qid);
+        Ok(())
+    }
+
+    /// Deletes an I/O queue: the fabrics command Disconnect, or the loss of the queue's connection.
+    /// Commands in flight on it still complete.
+    pub fn remove_queue(&mut self, id: ControllerId, qid: u16) {
+        if let Some(controller) = self.controllers.get_mut(id) {
+            controller.remove_queue(qid);
+        }
+    }
+
+    /// The host is gone, or leaves: the controller ends. Commands in flight still come back as
+    /// [`Output::Complete`], event requests at once.
+    pub fn disconnect<S: Storage>(
+        &mut self,
+        now: Nanos,
+        id: ControllerId,
+        storage: &mut S,
+        out: &mut Vec<Output>,
+    ) {
+        let now = self.tick(now);
+        let mut cx = Cx { now, storage, out };
+        self.drop_controller(id, Status::ABORTED_SQ_DELETION, &mut cx);
+        self.pump(&mut cx);
+    }
+
+    /// Controllers that exist, with their hosts, in order.
+    pub fn controllers(&self) -> impl Iterator<Item = (ControllerId, &Nqn, Origin)> {
+        self.controllers.iter().map(|(id, c)| (id, &c.host, c.origin))
+    }
+
+    pub(crate) fn set_keep_alive(
+        &mut self,
+        id: ControllerId,
+        kato_ms: u32,
+        now: Nanos,
+    ) -> Result<(), Failure> {
+        let unit = u32::from(KEEP_ALIVE_GRANULARITY) * 100;
+        // Rounded up to the granularity (Base 3.9).
+        let rounded = u64::from(kato_ms).next_multiple_of(unit.into());
+        let timer = self.controllers.fresh();
+        let controller = self.controller_mut(id)?;
+        controller.kato = Nanos(rounded * 1_000_000);
+        controller.last_command = now;
+        controller.timer = timer;
+        let kato = controller.kato;
+        if kato != Nanos::ZERO {
+            self.events.push(now + kato, Event::KeepAlive(id, timer));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn keep_alive_due<S: Storage>(&mut self, id: ControllerId, timer: u32, cx: &mut Cx<'_, S>) {
+        let Some(controller) = self.controllers.get_mut(id) else { return };
+        if controller.timer != timer {
+            return;
+        }
+        let due = controller.last_command + controller.kato;
+        if due <= cx.now {
+            self.expel(id, Status::KEEP_ALIVE_EXPIRED, cx);
+        } else {
+            self.events.push(due, Event::KeepAlive(id, timer));
+        }
+    }
+
+    /// Controller Capabilities.
+    fn capabilities_property(&self) -> Cap {
+        Cap::new()
+            .with_mqes_z((MAX_QUEUE_ENTRIES - 1) as u16)
+            .with_cqr(true)
+            // 10 s: recovery of a large drive, shutdown with a full buffer.
+            .with_to(20)
+            .with_nssrs(true)
+            .with_css(COMMAND_SETS)
+            .with_mpsmax(4)
+            .with_crms(1)
+    }
+
+    /// Property Get.
+    ///
+    /// # Errors
+    /// Invalid Field in Command if there is no such property or it has another width.
+    pub fn property_get(&self, id: ControllerId, offset: PropertyOffset, wide: bool) -> Result<u64, Status> {
+        let controller = self.controllers.get(id).ok_or(Status::COMMAND_SEQUENCE_ERROR.with_dnr())?;
+        Ok(match (offset, wide) {
+            (PropertyOffset::CAP, true) => self.capabilities_property().into_bits().get(),
+            (PropertyOffset::VS, false) => Version::V2_1.0.into(),
+            (PropertyOffset::CC, false) => controller.cc.into_bits().get().into(),
+            (PropertyOffset::CSTS, false) => controller.csts.into_bits().get().into(),
+            (PropertyOffset::NSSR, false) => 0,
+            // Ready with media within CAP.TO.
+            (PropertyOffset::CRTO, false) => 20,
+            _ => return Err(Status::INVALID_FIELD.with_dnr()),
+        })
+    }
+
+    /// Property Set: enables, resets or shuts down a controller, or resets the subsystem.
+    ///
+    /// # Errors
+    /// Invalid Field in Command if there is no such property that can be set, or the value is not allowed.
+    #[allow(clippy::too_many_arguments)]
+    pub fn property_set<S: Storage>(
+        &mut self,
+        now: Nanos,
+        id: ControllerId,
+        offset: PropertyOffset,
+        wide: bool,
+        value: u64,
+        storage: &mut S,
+        out: &mut Vec<Output>,
+    ) -> Result<(), Status> {
+        let now = self.tick(now);
+        let mut cx = Cx { now, storage, out };
+        let result = self.set_property(id, offset, wide, value, &mut cx);
+        self.pump(&mut cx);
+        result
+    }
+
+    pub(crate) fn set_property<S: Storage>(
+        &mut self,
+        id: ControllerId,
+        offset: PropertyOffset,
+        wide: bool,
+        value: u64,
+        cx: &mut Cx<'_, S>,
+    ) -> Result<(), Status> {
+        let value = value as u32;
+        if self.controllers.get(id).is_none() {
+            return Err(Status::COMMAND_SEQUENCE_ERROR.with_dnr());
+        }
+        match (offset, wide) {
+            (PropertyOffset::CC, false) => self.configure(id, Cc::from_bits(value.into()), cx),
+            (PropertyOffset::NSSR, false) => {
+                if value == NSSR_NVME {
+                    self.reset_subsystem(cx);
+                }
+                Ok(())
+            }
+            // NSSRO is cleared by writing a one; nothing else of CSTS can be written.
+            (PropertyOffset::CSTS, false) => {
+                if let Some(controller) = self.controllers.get_mut(id)
+                    && Csts::from_bits(value.into()).nssro()
+                {
+                    controller.csts.set_nssro(false);
+                }
+                Ok(())
+            }
+            _ => Err(Status::INVALID_FIELD.with_dnr()),
+        }
+    }
+
+    fn configure<S: Storage>(&mut self, id: ControllerId, new: Cc, cx: &mut Cx<'_, S>) -> Result<(), Status> {
+        let Some(controller) = self.controllers.get_mut(id) else { return Ok(()) };
+        let old = controller.cc;
+        if new.en() && !old.en() {
+            // Entry sizes may still be 0 when a host enables (Base 3.1.4.5: set before I/O queues exist).
+            let entries = [(0, 0), (6, 4)].contains(&(new.iosqes(), new.iocqes()));
+            if ![0, 6].contains(&new.css()) || new.mps() > 4 || new.ams() != 0 || !entries || new.crime() {
+                return Err(Status::INVALID_FIELD.with_dnr());
+            }
+            controller.csts = Csts::new().with_rdy(true).with_nssro(controller.csts.nssro());
+            if self.life.clean {
+                // Whatever was shut down in order is in use again.
+                self.life.clean = false;
+                self.record(cx.storage);
+            }
+        }
+        let Some(controller) = self.controllers.get_mut(id) else { return Ok(()) };
+        controller.cc = new;
+        if !new.en() && old.en() {
+            self.reset_controller(id, cx);
+            return Ok(());
+        }
+        let shutdown = [Shn::NORMAL, Shn::ABRUPT].contains(&new.shn());
+        let Some(controller) = self.controllers.get_mut(id) else { return Ok(()) };
+        if shutdown && controller.csts.shst() == Shst::NORMAL {
+            controller.csts.set_shst(Shst::OCCURRING);
+            self.start_shutdown(id, cx);
+        }
+        Ok(())
+    }
+
+    /// Controller Level Reset by clearing CC.EN: queues, features and events are as after Connect.
+    fn reset_controller<S: Storage>(&mut self, id: ControllerId, cx: &mut Cx<'_, S>) {
+        let saved = self.life.saved.clone();
+        let Some(controller) = self.controllers.get_mut(id) else { return };
+        controller.csts = Csts::new();
+        controller.cc = controller.cc.with_shn(Shn::NONE);
+        controller.values = saved;
+        controller.granted = MAX_IO_QUEUES;
+        controller.warned = 0;
+        controller.changed.clear();
+        controller.changed_groups.clear();
+        controller.remove_io_queues();
+        for io in controller.events.reset() {
+            self.return_parked(io, Status::ABORTED_SQ_DELETION, cx);
+        }
+    }
+
+    /// NVM Subsystem Reset: every association ends.
+    fn reset_subsystem<S: Storage>(&mut self, cx: &mut Cx<'_, S>) {
+        for id in self.controllers.ids() {
+            self.expel(id, Status::ABORTED_SQ_DELETION, cx);
+        }
+    }
+
+    /// Keep-alive of a controller, zero when off.
+    pub fn keep_alive(&self, id: ControllerId) -> Nanos {
+        self.controllers.get(id).map_or(Nanos::ZERO, |c| c.kato)
+    }
+}

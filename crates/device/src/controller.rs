@@ -1,0 +1,254 @@
+//! One controller: the association of a host with the subsystem.
+
+use crate::aer;
+use crate::feature::Values;
+use media::Nanos;
+use nvme::Nqn;
+use nvme::log::ErrorInformation;
+use nvme::property::{Cc, Csts, Shst};
+use std::collections::{BTreeSet, VecDeque};
+
+/// Controller identifier (CNTLID), from 1.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ControllerId(pub u16);
+
+/// Where a host comes from. Commands that cut power or inject faults are refused to the network.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// The process that runs the drive: FUSE export, simulator, tests.
+    InProcess,
+    /// A Unix socket.
+    Unix,
+    /// A network, loopback included.
+    Network,
+}
+
+/// Entries of the Error Information log (ELPE + 1).
+pub(crate) const ERROR_ENTRIES: usize = 64;
+
+/// I/O queues of a controller, at most; their identifiers are 1 to this.
+pub const MAX_IO_QUEUES: u16 = 64;
+
+/// Entries of a queue, at most (MQES + 1).
+pub const MAX_QUEUE_ENTRIES: u32 = 1024;
+
+#[derive(Debug)]
+pub(crate) struct Controller {
+    pub host: Nqn,
+    pub host_id: [u8; 16],
+    pub origin: Origin,
+    /// Tells this association from earlier ones with the same identifier.
+    pub association: u32,
+    /// Keep Alive Timeout; zero is off.
+    pub kato: Nanos,
+    /// Tells the timer that counts from those before it.
+    pub timer: u32,
+    /// When the last command came: any command keeps the association alive (TBKAS).
+    pub last_command: Nanos,
+    pub cc: Cc,
+    pub csts: Csts,
+    /// Existing queues, by identifier.
+    queues: u128,
+    /// I/O queues that Number of Queues granted.
+    pub granted: u16,
+    /// Attached namespaces, bit `nsid - 1`.
+    attached: Vec<u64>,
+    pub values: Values,
+    pub events: aer::Events,
+    /// Attached namespaces that were changed since the log was read.
+    pub changed: BTreeSet<u32>,
+    /// Endurance Groups with events that were not read yet.
+    pub changed_groups: BTreeSet<u16>,
+    /// Newest first.
+    pub errors: VecDeque<ErrorInformation>,
+    /// Errors since the controller exists.
+    pub error_count: u64,
+    /// Critical warnings that were told about.
+    pub warned: u8,
+}
+
+impl Controller {
+    pub fn new(host: Nqn, host_id: [u8; 16], origin: Origin, association: u32, namespaces: u32) -> Self {
+        Controller {
+            host,
+            host_id,
+            origin,
+            association,
+            kato: Nanos::ZERO,
+            timer: 0,
+            last_command: Nanos::ZERO,
+            cc: Cc::new(),
+            csts: Csts::new(),
+            queues: 1,
+            granted: MAX_IO_QUEUES,
+            attached: vec![0; (namespaces as usize).div_ceil(64)],
+            values: Values::default(),
+            events: aer::Events::default(),
+            changed: BTreeSet::new(),
+            changed_groups: BTreeSet::new(),
+            errors: VecDeque::new(),
+            error_count: 0,
+            warned: 0,
+        }
+    }
+
+    /// Whether commands other than fabrics commands are executed.
+    #[inline]
+    pub fn is_ready(&self) -> bool {
+        self.csts.rdy() && self.csts.shst() == Shst::NORMAL
+    }
+
+    #[inline]
+    pub fn has_queue(&self, qid: u16) -> bool {
+        qid <= MAX_IO_QUEUES && self.queues >> qid & 1 != 0
+    }
+
+    pub fn has_io_queues(&self) -> bool {
+        self.queues > 1
+    }
+
+    pub fn add_queue(&mut self, qid: u16) {
+        if qid <= MAX_IO_QUEUES {
+            self.queues |= 1 << qid;
+        }
+    }
+
+    pub fn remove_queue(&mut self, qid: u16) {
+        if qid != 0 && qid <= MAX_IO_QUEUES {
+            self.queues &= !(1 << qid);
+        }
+    }
+
+    /// Deletes all I/O queues.
+    pub fn remove_io_queues(&mut self) {
+        self.queues = 1;
+    }
+
+    #[inline]
+    pub fn is_attached(&self, nsid: u32) -> bool {
+        let bit = nsid.wrapping_sub(1);
+        self.attached.get((bit / 64) as usize).is_some_and(|word| word >> (bit % 64) & 1 != 0)
+    }
+
+    pub fn attach(&mut self, nsid: u32, attached: bool) {
+        let bit = nsid.wrapping_sub(1);
+        if let Some(word) = self.attached.get_mut((bit / 64) as usize) {
+            *word = *word & !(1 << (bit % 64)) | u64::from(attached) << (bit % 64);
+        }
+    }
+
+    /// Logs an error; the oldest entry goes when the log is full. Returns whether the host may read more.
+    pub fn log_error(&mut self, mut entry: ErrorInformation) {
+        self.error_count += 1;
+        entry.error_count.set(self.error_count);
+        self.errors.truncate(ERROR_ENTRIES - 1);
+        self.errors.push_front(entry);
+    }
+}
+
+/// All controllers, by identifier. Identifiers are given in turn, so that a host that comes late with the
+/// identifier of a controller that has gone does not meet another host's.
+#[derive(Debug, Default)]
+pub(crate) struct Controllers {
+    table: Vec<Option<Box<Controller>>>,
+    last: u16,
+    numbers: u32,
+}
+
+/// Controllers at a time.
+const MAX_CONTROLLERS: u16 = 4096;
+
+impl Controllers {
+    /// Makes a controller with a fresh identifier; `None` if there are too many.
+    pub fn add(&mut self, make: impl FnOnce(u32) -> Controller) -> Option<ControllerId> {
+        if self.table.is_empty() {
+            self.table.resize_with(usize::from(MAX_CONTROLLERS), || None);
+        }
+        let next = |id: u16| if id >= MAX_CONTROLLERS { 1 } else { id + 1 };
+        let mut id = next(self.last);
+        while self.table.get(usize::from(id) - 1).is_none_or(Option::is_some) {
+            if id == self.last || (self.last == 0 && id == MAX_CONTROLLERS) {
+                return None;
+            }
+            id = next(id);
+        }
+        self.last = id;
+        let association = self.fresh();
+        self.table[usize::from(id) - 1] = Some(Box::new(make(association)));
+        Some(ControllerId(id))
+    }
+
+    /// A number that no association and no timer had.
+    pub fn fresh(&mut self) -> u32 {
+        self.numbers = self.numbers.wrapping_add(1);
+        self.numbers
+    }
+
+    #[inline]
+    pub fn get(&self, id: ControllerId) -> Option<&Controller> {
+        self.table.get(usize::from(id.0).wrapping_sub(1))?.as_deref()
+    }
+
+    #[inline]
+    pub fn get_mut(&mut self, id: ControllerId) -> Option<&mut Controller> {
+        self.table.get_mut(usize::from(id.0).wrapping_sub(1))?.as_deref_mut()
+    }
+
+    pub fn remove(&mut self, id: ControllerId) -> Option<Box<Controller>> {
+        self.table.get_mut(usize::from(id.0).wrapping_sub(1))?.take()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (ControllerId, &Controller)> {
+        (1..).zip(&self.table).filter_map(|(id, c)| Some((ControllerId(id), c.as_deref()?)))
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (ControllerId, &mut Controller)> {
+        (1..).zip(&mut self.table).filter_map(|(id, c)| Some((ControllerId(id), c.as_deref_mut()?)))
+    }
+
+    pub fn ids(&self) -> Vec<ControllerId> {
+        self.iter().map(|(id, _)| id).collect()
+    }
+
+    /// Power was lost.
+    pub fn clear(&mut self) {
+        self.table.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn make(association: u32) -> Controller {
+        let host = Nqn::new("nqn.2026-11.test:host").unwrap();
+        Controller::new(host, [0; 16], Origin::InProcess, association, 70)
+    }
+
+    #[test]
+    fn identifiers_are_given_in_turn_until_all_are_taken() {
+        let mut all = Controllers::default();
+        assert_eq!(all.add(make), Some(ControllerId(1)));
+        assert_eq!(all.add(make), Some(ControllerId(2)));
+        all.remove(ControllerId(1));
+        assert_eq!(all.add(make), Some(ControllerId(3)));
+        for _ in 2..u32::from(MAX_CONTROLLERS) {
+            assert!(all.add(make).is_some());
+        }
+        assert_eq!(all.add(make), None);
+        all.remove(ControllerId(7));
+        assert_eq!(all.add(make), Some(ControllerId(7)));
+        assert!(all.get(ControllerId(0)).is_none() && all.get(ControllerId(u16::MAX)).is_none());
+    }
+
+    #[test]
+    fn attachment_is_a_bit_per_namespace() {
+        let mut c = make(0);
+        c.attach(70, true);
+        c.attach(1, true);
+        c.attach(1, false);
+        c.attach(0, true);
+        c.attach(u32::MAX, true);
+        assert!(c.is_attached(70) && !c.is_attached(1) && !c.is_attached(0) && !c.is_attached(u32::MAX));
+    }
+}

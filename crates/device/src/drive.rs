@@ -1,0 +1,573 @@
+//! The drive: commands and the time go in, completions and requests to its owner come out.
+
+use crate::config::{Config, ConfigError, Link};
+use crate::controller::{Controller, ControllerId, Controllers};
+use crate::feature::Clock;
+use crate::flight::{Flight, InFlight, Kind, MAX_IO, Stage, Token};
+use crate::health::Health;
+use crate::life::Life;
+use crate::namespace::Namespaces;
+use crate::output::Output;
+use crate::power::{Power, Shutdown};
+use crate::stats::NamespaceStats;
+use ftl::{Done, Fault, Ftl, Io, Storage, VolumeStats};
+use media::{Events, FaultPlan, Nanos, Timeline};
+use nvme::admin::AdminCommand;
+use nvme::log::ErrorInformation;
+use nvme::{Command, Completion, IoCommand, Status, Transfer, U16, U32, U64};
+
+/// An NVMe subsystem with its controllers, namespaces and media.
+///
+/// It performs no I/O and reads no clock. Every call says what time it is (time never goes backwards;
+/// an earlier one counts as the latest that was seen) and appends to `out` what its owner is to do.
+pub struct Drive {
+    pub(crate) config: Config,
+    pub(crate) ftl: Ftl,
+    pub(crate) namespaces: Namespaces,
+    pub(crate) controllers: Controllers,
+    pub(crate) flight: Flight,
+    pub(crate) events: Events<Event>,
+    pub(crate) life: Life,
+    pub(crate) health: Health,
+    pub(crate) power: Power,
+    pub(crate) clock: Clock,
+    /// Admin commands that wait until their namespaces are idle.
+    pub(crate) waiting: Vec<Waiting>,
+    /// Shutdowns that the translation layer has not ended yet.
+    pub(crate) shutdowns: Vec<Shutdown>,
+    /// Faults planned for each NVM Set.
+    pub(crate) faults: Vec<FaultPlan>,
+    /// Counts of namespaces that were deleted since power on.
+    pub(crate) departed: Box<(NamespaceStats, VolumeStats)>,
+    pub(crate) link: Link,
+    /// I/O commands on their way, and since when there are any.
+    busy: (u32, Nanos),
+    read_link: Timeline,
+    write_link: Timeline,
+    done: Vec<Done>,
+    now: Nanos,
+}
+
+/// What is due at a time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event {
+    /// A command's modelled time has come.
+    End(u32),
+    /// A keep-alive timer, told from others by its number, may have run out.
+    KeepAlive(ControllerId, u32),
+    /// The shutdown of a controller (and its association), or of the drive, is complete.
+    ShutdownComplete(Option<(ControllerId, u32)>),
+}
+
+/// An admin command that waits until its namespaces are idle.
+pub(crate) struct Waiting {
+    pub io: u32,
+    pub controller: ControllerId,
+    pub command: AdminCommand,
+}
+
+/// What a call may touch besides the drive.
+pub(crate) struct Cx<'a, S: Storage> {
+    pub now: Nanos,
+    pub storage: &'a mut S,
+    pub out: &'a mut Vec<Output>,
+}
+
+/// How a command goes on.
+pub(crate) enum Reply {
+    /// It is done, with this dword 0.
+    Done(u32),
+    /// It is done, with data for the host.
+    Data(Vec<u8>, u32),
+    /// It is done, with a result of 64 bits.
+    Wide(u64),
+    /// It was left somewhere that brings it back.
+    Parked,
+}
+
+/// Why a command fails, for its completion and the Error Information log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Failure {
+    pub status: Status,
+    /// Parameter Error Location: byte, and bit times 256; FFFFh for none.
+    pub location: u16,
+    /// Command Specific Information.
+    pub information: u64,
+}
+
+impl From<Status> for Failure {
+    /// The host's mistake: the same command would fail again.
+    fn from(status: Status) -> Self {
+        Failure { status: status.with_dnr(), location: 0xFFFF, information: 0 }
+    }
+}
+
+impl Failure {
+    /// Something that another try may not meet.
+    pub fn transient(status: Status) -> Self {
+        Failure { status: status.code(), location: 0xFFFF, information: 0 }
+    }
+
+    /// Invalid Field in Command, with the byte of the command that is invalid.
+    pub fn field(byte: u16) -> Self {
+        Failure { location: byte, ..Status::INVALID_FIELD.into() }
+    }
+
+    /// The same, with Command Specific Information.
+    pub fn with_information(self, information: u64) -> Self {
+        Failure { information, ..self }
+    }
+
+    /// What a fault of the medium is to the host.
+    pub fn of_fault(fault: Fault, kind: Kind) -> Self {
+        match fault {
+            Fault::OutOfRange => Status::LBA_OUT_OF_RANGE.into(),
+            Fault::Write => Self::transient(Status::WRITE_FAULT),
+            // A write of less than a page that cannot read the rest of it.
+            Fault::Unrecovered if matches!(kind, Kind::Write | Kind::Deallocate) => {
+                Self::transient(Status::WRITE_FAULT)
+            }
+            Fault::Unrecovered => Status::UNRECOVERED_READ_ERROR.into(),
+            Fault::ReadOnly => Status::WRITE_TO_READ_ONLY_RANGE.into(),
+            Fault::Storage => Self::transient(Status::INTERNAL_ERROR),
+            Fault::NoSpace => Self::transient(Status::CAPACITY_EXCEEDED),
+            Fault::Mismatch => Status::COMPARE_FAILURE.into(),
+        }
+    }
+}
+
+/// Result of executing an admin command.
+pub(crate) type Outcome = Result<Reply, Failure>;
+
+impl Drive {
+    pub(crate) fn assemble(config: Config, ftl: Ftl, namespaces: Namespaces, life: Life) -> Drive {
+        let link = config.effective_link();
+        let faults = vec![FaultPlan::default(); ftl.set_count()];
+        Drive {
+            ftl,
+            namespaces,
+            controllers: Controllers::default(),
+            flight: Flight::default(),
+            events: Events::default(),
+            life,
+            health: Health::default(),
+            power: Power::default(),
+            clock: Clock::default(),
+            waiting: Vec::new(),
+            shutdowns: Vec::new(),
+            faults,
+            departed: Box::default(),
+            link,
+            busy: (0, Nanos::ZERO),
+            read_link: Timeline::default(),
+            write_link: Timeline::default(),
+            done: Vec::with_capacity(1024),
+            now: Nanos::ZERO,
+            config,
+        }
+    }
+
+    /// A new drive, powered on, with the namespaces that the configuration gives it.
+    ///
+    /// # Errors
+    /// The first value of the configuration that cannot be.
+    pub fn new(config: Config) -> Result<Drive, ConfigError> {
+        config.check()?;
+        let ftl = Ftl::new(config.effective_ftl())?;
+        let namespaces = Namespaces::new(config.max_namespaces);
+        let mut drive = Drive::assemble(config, ftl, namespaces, Life::default());
+        drive.life.power_cycles = 1;
+        drive.create_initial_namespaces()?;
+        Ok(drive)
+    }
+
+    /// What the drive was built from.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The translation layer below, to be looked at.
+    pub fn ftl(&self) -> &Ftl {
+        &self.ftl
+    }
+
+    /// Commands in flight, Asynchronous Event Requests among them.
+    pub fn in_flight(&self) -> u32 {
+        self.flight.len()
+    }
+
+    /// The time of a call: never earlier than that of the call before.
+    #[inline]
+    pub(crate) fn tick(&mut self, now: Nanos) -> Nanos {
+        self.now = self.now.max(now);
+        self.now
+    }
+
+    /// The latest time that the drive was told.
+    pub(crate) fn now(&self) -> Nanos {
+        self.now
+    }
+
+    /// How many bytes a command moves, and which way, so that a transport can gather the data of a write
+    /// before it submits and make a buffer for a read. [`Transfer::None`] for a command that will be refused
+    /// because it is too large or names no attached namespace.
+    pub fn transfer(&self, controller: ControllerId, qid: u16, command: &Command) -> Transfer {
+        let transfer = nvme::data_transfer(command, qid == 0, |blocks| {
+            let attached = self.controllers.get(controller).is_some_and(|c| c.is_attached(blocks.nsid));
+            match self.namespaces.get(blocks.nsid) {
+                Some(ns) if attached => 1 << ns.shift,
+                _ => 0,
+            }
+        });
+        if transfer.bytes() > u64::from(self.config.max_transfer) { Transfer::None } else { transfer }
+    }
+
+    /// Executes a command.
+    ///
+    /// `io` is the owner's number for it, less than [`MAX_IO`] and not in use; it comes back in exactly one
+    /// [`Output::Complete`], in this call or a later one. `data` is the data of commands that the controller
+    /// itself reads (Dataset Management, Namespace Management, Set Features, …); contents of Write and Compare
+    /// stay in the owner's buffer, which [`Storage`] finds by `io`.
+    #[allow(clippy::too_many_arguments)]
+    pub fn submit<S: Storage>(
+        &mut self,
+        now: Nanos,
+        controller: ControllerId,
+        qid: u16,
+        io: Io,
+        command: &Command,
+        data: &[u8],
+        storage: &mut S,
+        out: &mut Vec<Output>,
+    ) {
+        let now = self.tick(now);
+        let mut cx = Cx { now, storage, out };
+        let entry = InFlight {
+            submitted: now,
+            controller: controller.0,
+            qid,
+            cid: command.cid.get(),
+            opcode: command.opc,
+            nsid: command.nsid.get(),
+            kind: if qid == 0 { Kind::Admin } else { Kind::Other },
+            ..InFlight::FREE
+        };
+        let Some(token) = self.flight.begin(io, entry) else {
+            // Not a mistake of the host: it gets an answer, and the drive goes on.
+            let completion = Completion::new(entry.cid, Status::INTERNAL_ERROR);
+            cx.out.push(Output::Complete { controller, qid, io, completion });
+            return;
+        };
+        if qid != 0 {
+            self.begin_busy(now);
+        }
+        match self.admit(now, controller, qid, command) {
+            Err(failure) => self.fail(token, failure, &mut cx),
+            Ok(()) if qid == 0 => self.submit_admin(token, controller, command, data, &mut cx),
+            Ok(()) => match IoCommand::parse(command) {
+                Ok(command) => self.submit_io(token, controller, command, data, &mut cx),
+                Err(status) => self.fail(token, status.into(), &mut cx),
+            },
+        }
+        self.pump(&mut cx);
+    }
+
+    /// What every command must fulfil.
+    #[inline]
+    fn admit(&mut self, now: Nanos, id: ControllerId, qid: u16, command: &Command) -> Result<(), Failure> {
+        if !self.power.on {
+            return Err(Failure::transient(Status::POWER_LOSS));
+        }
+        let controller = self.controllers.get_mut(id).ok_or(Status::COMMAND_SEQUENCE_ERROR)?;
+        controller.last_command = now;
+        if !controller.has_queue(qid) {
+            return Err(Status::COMMAND_SEQUENCE_ERROR.into());
+        }
+        if command.opc == nvme::command::FABRICS_OPCODE {
+            return Ok(());
+        }
+        if !controller.is_ready() {
+            return Err(Status::COMMAND_SEQUENCE_ERROR.into());
+        }
+        // No fused operations (FUSES), and PSDT 11b is reserved.
+        if command.flags.fuse() != 0 || command.flags.psdt() == 3 {
+            return Err(Failure::field(1));
+        }
+        Ok(())
+    }
+
+    /// Goes on with what an admin command replied.
+    pub(crate) fn reply<S: Storage>(&mut self, token: Token, outcome: Outcome, cx: &mut Cx<'_, S>) {
+        let (dw0, dw1) = match outcome {
+            Err(failure) => return self.fail(token, failure, cx),
+            Ok(Reply::Parked) => {
+                token.park();
+                return;
+            }
+            Ok(Reply::Done(dw0)) => (dw0, 0),
+            Ok(Reply::Data(bytes, dw0)) => {
+                cx.out.push(Output::Data { io: token.io(), bytes });
+                (dw0, 0)
+            }
+            Ok(Reply::Wide(value)) => (value as u32, (value >> 32) as u32),
+        };
+        let entry = self.flight.get_mut(&token);
+        entry.dw0 = dw0;
+        entry.dw1 = dw1;
+        self.schedule(token, cx.now, cx);
+    }
+
+    /// Ends a command with a status, and logs it.
+    pub(crate) fn fail<S: Storage>(&mut self, token: Token, failure: Failure, cx: &mut Cx<'_, S>) {
+        self.note_failure(&token, failure);
+        self.schedule(token, cx.now, cx);
+    }
+
+    /// Gives a command its status and logs it; it goes on to its end in its own time.
+    #[cold]
+    pub(crate) fn note_failure(&mut self, token: &Token, failure: Failure) {
+        let entry = self.flight.get_mut(token);
+        if !entry.status.is_success() {
+            return;
+        }
+        entry.status = failure.status;
+        let id = ControllerId(entry.controller);
+        let entry = *entry;
+        self.life.error_entries += 1;
+        if failure.status.sct() == nvme::status::Sct::MEDIA && !failure.status.is(Status::COMPARE_FAILURE) {
+            self.life.media_errors += 1;
+            if let Some(set) = self.namespaces.get(entry.nsid).map(|ns| ns.set) {
+                self.life.traffic_mut(set).media_errors += 1;
+            }
+        }
+        let Some(controller) = self.controllers.get_mut(id) else { return };
+        self.flight.get_mut(token).status = failure.status.with_more();
+        controller.log_error(ErrorInformation {
+            sqid: U16::new(entry.qid),
+            cmdid: U16::new(entry.cid),
+            status_info: U16::new(failure.status.with_more().0 << 1),
+            pel: U16::new(failure.location),
+            lba: U64::new(entry.lba),
+            nsid: U32::new(entry.nsid),
+            opc: entry.opcode,
+            cs: U64::new(failure.information),
+            lpver: 1,
+            ..ErrorInformation::default()
+        });
+    }
+
+    /// The translation layer has answered: the command ends at `at`, plus what the link and the firmware
+    /// take.
+    #[inline]
+    pub(crate) fn schedule<S: Storage>(&mut self, token: Token, at: Nanos, cx: &mut Cx<'_, S>) {
+        let mut at = at.max(cx.now);
+        let entry = self.flight.get_mut(&token);
+        if entry.status.is_success() {
+            let (link, rate) = match entry.kind {
+                Kind::Read => (&mut self.read_link, self.link.read_bytes_per_second),
+                Kind::Write | Kind::Compare => (&mut self.write_link, self.link.write_bytes_per_second),
+                _ => (&mut self.read_link, 0),
+            };
+            if rate != 0 {
+                let span = Nanos::of_transfer(entry.bytes.into(), rate);
+                at = link.reserve(cx.now, at, span) + span;
+            }
+        }
+        at += self.link.command_overhead;
+        entry.at = at;
+        if at <= cx.now {
+            self.end(token, cx);
+        } else {
+            self.events.push(at, Event::End(token.park()));
+        }
+    }
+
+    /// A command's time has come.
+    #[inline]
+    fn end<S: Storage>(&mut self, token: Token, cx: &mut Cx<'_, S>) {
+        let entry = self.flight.get_mut(&token);
+        if entry.sync && entry.status.is_success() {
+            entry.stage = Stage::Syncing;
+            let io = token.io();
+            token.park();
+            cx.out.push(Output::Sync { io });
+            return;
+        }
+        self.complete(token, cx);
+    }
+
+    /// Delivers a command's completion.
+    #[inline]
+    fn complete<S: Storage>(&mut self, token: Token, cx: &mut Cx<'_, S>) {
+        let io = token.io();
+        let entry = self.flight.end(token);
+        if entry.qid != 0 {
+            self.end_busy(entry.at.max(entry.submitted));
+            self.account(&entry, cx);
+        }
+        let mut completion = Completion::success(entry.cid, entry.dw0).with_status(entry.status);
+        completion.dw1 = U32::new(entry.dw1);
+        cx.out.push(Output::Complete {
+            controller: ControllerId(entry.controller),
+            qid: entry.qid,
+            io,
+            completion,
+        });
+    }
+
+    /// A part of a command that the translation layer answered later is done.
+    fn part_done<S: Storage>(&mut self, done: Done, cx: &mut Cx<'_, S>) {
+        if done.io.0 >= MAX_IO {
+            return self.shutdown_done(done);
+        }
+        let Some(token) = self.flight.unpark(done.io.0) else { return };
+        let kind = self.flight.get_mut(&token).kind;
+        if let Err(fault) = done.result {
+            self.note_failure(&token, Failure::of_fault(fault, kind));
+        }
+        let entry = self.flight.get_mut(&token);
+        entry.at = entry.at.max(done.at);
+        entry.parts = entry.parts.saturating_sub(1);
+        if entry.parts > 0 {
+            token.park();
+        } else {
+            let at = entry.at;
+            self.schedule(token, at, cx);
+        }
+    }
+
+    /// Runs everything that is due.
+    #[inline]
+    pub(crate) fn pump<S: Storage>(&mut self, cx: &mut Cx<'_, S>) {
+        loop {
+            while self.ftl.next_event().is_some_and(|at| at <= cx.now) {
+                self.poll_ftl(cx);
+            }
+            if self.power.cut.is_some() && self.cut_is_due(cx) {
+                return;
+            }
+            let Some((_, event)) = self.events.pop_due(cx.now) else { break };
+            match event {
+                Event::End(io) => {
+                    if let Some(token) = self.flight.unpark(io) {
+                        self.end(token, cx);
+                    }
+                }
+                Event::KeepAlive(id, timer) => self.keep_alive_due(id, timer, cx),
+                Event::ShutdownComplete(of) => self.shutdown_complete(of, cx),
+            }
+        }
+        if !self.waiting.is_empty() {
+            self.retry_waiting(cx);
+        }
+    }
+
+    fn poll_ftl<S: Storage>(&mut self, cx: &mut Cx<'_, S>) {
+        let mut done = std::mem::take(&mut self.done);
+        self.ftl.poll(cx.now, cx.storage, &mut done);
+        for d in done.drain(..) {
+            self.part_done(d, cx);
+        }
+        self.done = done;
+    }
+
+    /// Runs every event that is due at `now`, each at its own time.
+    pub fn poll<S: Storage>(&mut self, now: Nanos, storage: &mut S, out: &mut Vec<Output>) {
+        let now = self.tick(now);
+        let mut cx = Cx { now, storage, out };
+        if self.power.on {
+            // Also if nothing is due: writes may wait for contents to become free.
+            self.poll_ftl(&mut cx);
+            self.pump(&mut cx);
+        }
+    }
+
+    /// When [`poll`](Drive::poll) is to be called next; `None` if nothing is under way.
+    pub fn next_event(&self) -> Option<Nanos> {
+        match (self.events.next_at(), self.ftl.next_event()) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// Answers [`Output::Sync`]. A failure to sync fails the command: the host must not rely on it.
+    pub fn synced<S: Storage>(
+        &mut self,
+        now: Nanos,
+        io: Io,
+        ok: bool,
+        storage: &mut S,
+        out: &mut Vec<Output>,
+    ) {
+        let now = self.tick(now);
+        let mut cx = Cx { now, storage, out };
+        let Some(token) = self.flight.unpark(io.0) else { return };
+        let entry = self.flight.get_mut(&token);
+        if entry.stage != Stage::Syncing {
+            token.park();
+            return;
+        }
+        entry.stage = Stage::Running;
+        entry.sync = false;
+        entry.at = entry.at.max(now);
+        if !ok {
+            self.note_failure(&token, Failure::transient(Status::INTERNAL_ERROR));
+        }
+        self.complete(token, &mut cx);
+        self.pump(&mut cx);
+    }
+
+    /// Gives back a parked command of its controller with a status, as a reset or an abort does.
+    pub(crate) fn return_parked<S: Storage>(&mut self, io: u32, status: Status, cx: &mut Cx<'_, S>) {
+        if let Some(token) = self.flight.unpark(io) {
+            self.flight.get_mut(&token).status = status;
+            self.complete(token, cx);
+        }
+    }
+
+    /// A parked Asynchronous Event Request is answered.
+    pub(crate) fn answer_event<S: Storage>(&mut self, answered: (u32, u32), cx: &mut Cx<'_, S>) {
+        if let Some(token) = self.flight.unpark(answered.0) {
+            self.flight.get_mut(&token).dw0 = answered.1;
+            self.complete(token, cx);
+        }
+    }
+
+    pub(crate) fn controller(&self, id: ControllerId) -> Result<&Controller, Failure> {
+        self.controllers.get(id).ok_or(Failure::transient(Status::COMMAND_SEQUENCE_ERROR))
+    }
+
+    pub(crate) fn controller_mut(&mut self, id: ControllerId) -> Result<&mut Controller, Failure> {
+        self.controllers.get_mut(id).ok_or(Failure::transient(Status::COMMAND_SEQUENCE_ERROR))
+    }
+
+    #[inline]
+    fn begin_busy(&mut self, now: Nanos) {
+        if self.busy.0 == 0 {
+            self.busy.1 = now;
+        }
+        self.busy.0 += 1;
+    }
+
+    #[inline]
+    fn end_busy(&mut self, now: Nanos) {
+        self.busy.0 -= 1;
+        if self.busy.0 == 0 {
+            self.life.busy += now.since(self.busy.1).0;
+        }
+    }
+
+    /// Nanoseconds during which there was an I/O command on its way.
+    pub(crate) fn busy_time(&self, now: Nanos) -> u64 {
+        let current = if self.busy.0 > 0 { now.since(self.busy.1).0 } else { 0 };
+        self.life.busy + current
+    }
+
+    /// Forgets all that was under way.
+    pub(crate) fn clear_links(&mut self) {
+        self.busy.0 = 0;
+        self.read_link.clear();
+        self.write_link.clear();
+        self.done.clear();
+    }
+}

@@ -1,0 +1,492 @@
+//! A drive's TOML. `docs/drive-toml.md` documents every key.
+
+use crate::config::{Attach, Config, ConfigError, Identity, InitialNamespace, Link};
+use crate::units::{Percent, Rate, Size, Time, format_size};
+use ftl::{GRANULE_PAGES, GcConfig, GcPolicy, PAGE, SetConfig};
+use media::memory::Bandwidth;
+use media::{Cell, FaultPlan, Geometry, MemoryConfig, MemoryKind, NandConfig, NandTiming, Nanos, Sense};
+use nvme::Nqn;
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    drive: DriveTable,
+    #[serde(default)]
+    link: LinkTable,
+    #[serde(default)]
+    set: Vec<SetTable>,
+    #[serde(default)]
+    namespace: Vec<NamespaceTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct DriveTable {
+    serial: String,
+    model: String,
+    firmware: String,
+    nqn: String,
+    max_namespaces: u32,
+    max_transfer: Size,
+    in_capsule: Size,
+    lba_sizes: Vec<u32>,
+    default_set: u16,
+    timing: bool,
+    write_buffer: Size,
+    power_loss_protection: bool,
+    energy: Option<Size>,
+    atomic_write: Size,
+    spare_threshold: u8,
+    allow_network_faults: bool,
+    durable: bool,
+    seed: u64,
+}
+
+impl Default for DriveTable {
+    fn default() -> Self {
+        DriveTable {
+            serial: "TRANCHE0001".into(),
+            model: "Tranche".into(),
+            firmware: env!("CARGO_PKG_VERSION").into(),
+            nqn: "nqn.2026-11.io.tranche:drive".into(),
+            max_namespaces: 32,
+            max_transfer: Size(1 << 20),
+            in_capsule: Size(8192),
+            lba_sizes: vec![4096, 512],
+            default_set: 1,
+            timing: false,
+            write_buffer: Size(16 << 20),
+            power_loss_protection: true,
+            energy: None,
+            atomic_write: Size(4096),
+            spare_threshold: 10,
+            allow_network_faults: false,
+            durable: true,
+            seed: 1,
+        }
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+struct LinkTable {
+    read: Option<Rate>,
+    write: Option<Rate>,
+    command_overhead: Option<Time>,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "media", rename_all = "lowercase")]
+enum SetTable {
+    Nand(NandTable),
+    Dram(MemoryTable),
+    Pmem(MemoryTable),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NandTable {
+    cell: Cell,
+    capacity: Option<Size>,
+    spare: Option<Percent>,
+    superblocks: Option<u32>,
+    channels: u32,
+    dies: u32,
+    planes: u32,
+    nand_page: Size,
+    pages_per_block: u32,
+    #[serde(default = "yes")]
+    one_shot: bool,
+    rated_cycles: u32,
+    #[serde(default)]
+    timing: NandTimes,
+    #[serde(default)]
+    gc: GcTable,
+    #[serde(default)]
+    faults: FaultTable,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+struct NandTimes {
+    read: Option<ReadTimes>,
+    program: Option<Time>,
+    erase: Option<Time>,
+    channel: Option<Rate>,
+    suspend: Option<Time>,
+    resume: Option<Time>,
+    max_suspends: u32,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "a time such as \"60us\", or a list of one time for each bit of the cell")]
+enum ReadTimes {
+    Same(Time),
+    ByPageType(Vec<Time>),
+}
+
+#[derive(Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct GcTable {
+    policy: GcPolicy,
+    low: u32,
+    wear_gap: u32,
+}
+
+impl Default for GcTable {
+    fn default() -> Self {
+        let GcConfig { policy, low, wear_gap } = GcConfig::default();
+        GcTable { policy, low, wear_gap }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MemoryTable {
+    capacity: Option<Size>,
+    #[serde(default = "default_banks")]
+    banks: u32,
+    #[serde(default)]
+    timing: MemoryTimes,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+struct MemoryTimes {
+    read: Option<Time>,
+    write: Option<Time>,
+    bandwidth: Option<Rate>,
+    read_bandwidth: Option<Rate>,
+    write_bandwidth: Option<Rate>,
+}
+
+/// Faults of new media.
+#[derive(Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+struct FaultTable {
+    initial_bad_blocks: Option<Percent>,
+    wear_out: Option<Percent>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NamespaceTable {
+    set: Option<u16>,
+    size: Size,
+    lba: Option<u32>,
+    #[serde(default = "attach_all")]
+    attach: Attach,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn default_banks() -> u32 {
+    16
+}
+
+fn attach_all() -> Attach {
+    Attach::All
+}
+
+/// The drive that is served when no file says otherwise.
+pub const DEFAULT_DRIVE: &str = include_str!("default_drive.toml");
+
+impl Config {
+    /// Reads a drive's TOML.
+    ///
+    /// # Errors
+    /// What is wrong, where, and what is allowed.
+    pub fn from_toml(text: &str) -> Result<Config, ConfigError> {
+        let file: File =
+            toml::from_str(text).map_err(|e| ConfigError::Toml(e.to_string().trim_end().to_owned()))?;
+        let config = build(file)?;
+        config.check()?;
+        config.ftl.check()?;
+        Ok(config)
+    }
+
+    /// The drive that is served when no file says otherwise.
+    pub fn default_drive() -> Config {
+        // The text is part of the program, and a test reads it.
+        Config::from_toml(DEFAULT_DRIVE).expect("the default drive is well-formed")
+    }
+}
+
+fn build(file: File) -> Result<Config, ConfigError> {
+    let d = file.drive;
+    if file.set.is_empty() {
+        return Err(ConfigError::value(
+            "number of [[set]] tables",
+            0,
+            "at least one NVM Set, as [[set]] with media = \"nand\", \"dram\" or \"pmem\"",
+        ));
+    }
+    let buffer_pages = pages("drive.write_buffer", d.write_buffer.0)?;
+    let buffer_bytes = u64::from(buffer_pages) * u64::from(PAGE);
+    let atomic_pages = pages("drive.atomic_write", d.atomic_write.0)?;
+    // Without a stated budget the capacitors save just what there is to save.
+    let stated: u64 = file
+        .set
+        .iter()
+        .map(|set| match set {
+            SetTable::Dram(m) => m.capacity.map_or(0, |c| c.0),
+            _ => 0,
+        })
+        .sum();
+    let energy_bytes = d.energy.map_or(buffer_bytes.saturating_add(stated), |e| e.0);
+    // A DRAM set without a capacity gets what the budget leaves.
+    let left = energy_bytes.saturating_sub(buffer_bytes).saturating_sub(stated);
+    let mut faults = FaultPlan { seed: d.seed, ..FaultPlan::default() };
+    let mut sets = Vec::new();
+    for (i, set) in file.set.into_iter().enumerate() {
+        let key = |name: &str| format!("set[{i}].{name}");
+        sets.push(match set {
+            SetTable::Nand(n) => {
+                for (mine, all) in [
+                    (n.faults.initial_bad_blocks, &mut faults.initial_bad_blocks),
+                    (n.faults.wear_out, &mut faults.wear_out),
+                ] {
+                    // The plan is the drive's: the worst of its sets counts.
+                    *all = (*all).max(mine.map_or(0, |p| billionths(p.0)));
+                }
+                nand(n, d.durable, &key)?
+            }
+            SetTable::Dram(m) => {
+                let capacity = match m.capacity {
+                    Some(c) => c.0,
+                    None if left > 0 && d.power_loss_protection => left / (1 << 20) * (1 << 20),
+                    None => {
+                        let rule =
+                            "a size; or left out where drive.energy leaves some beyond drive.write_buffer";
+                        return Err(ConfigError::value(key("capacity"), "not given", rule));
+                    }
+                };
+                memory(&m, MemoryKind::Dram, capacity, d.durable, &key)?
+            }
+            SetTable::Pmem(m) => {
+                let capacity =
+                    m.capacity.ok_or_else(|| ConfigError::value(key("capacity"), "not given", "a size"))?;
+                memory(&m, MemoryKind::Pmem, capacity.0, d.durable, &key)?
+            }
+        });
+    }
+    let default_lba = d.lba_sizes.first().copied().unwrap_or(PAGE);
+    let namespaces = file
+        .namespace
+        .into_iter()
+        .map(|n| InitialNamespace {
+            set: n.set.unwrap_or(d.default_set),
+            bytes: n.size.0,
+            lba_size: n.lba.unwrap_or(default_lba),
+            attach: n.attach,
+        })
+        .collect();
+    let nqn = Nqn::new(&d.nqn)
+        .map_err(|e| ConfigError::value("drive.nqn", format!("{:?}", d.nqn), e.to_string()))?;
+    let max_transfer = u32::try_from(d.max_transfer.0).unwrap_or(u32::MAX);
+    Ok(Config {
+        ftl: ftl::Config {
+            sets,
+            buffer_pages,
+            protected: d.power_loss_protection,
+            energy_bytes,
+            atomic_pages,
+            durable: d.durable,
+            faults,
+        },
+        identity: Identity { serial: d.serial, model: d.model, firmware: d.firmware, nqn },
+        max_namespaces: d.max_namespaces,
+        max_transfer,
+        in_capsule_bytes: u32::try_from(d.in_capsule.0).unwrap_or(u32::MAX),
+        lba_sizes: d.lba_sizes,
+        default_set: d.default_set,
+        link: Link {
+            read_bytes_per_second: file.link.read.map_or(0, |r| r.0),
+            write_bytes_per_second: file.link.write.map_or(0, |r| r.0),
+            command_overhead: file.link.command_overhead.map_or(Nanos::ZERO, |t| t.0),
+        },
+        timing: d.timing,
+        spare_threshold: d.spare_threshold,
+        allow_fault_commands_from_network: d.allow_network_faults,
+        namespaces,
+    })
+}
+
+/// Millionths as billionths, at most one.
+fn billionths(millionths: u64) -> u32 {
+    u32::try_from(millionths.saturating_mul(1000).min(1_000_000_000)).unwrap_or(1_000_000_000)
+}
+
+/// A number of bytes as pages of 4 KiB.
+fn pages(key: &str, bytes: u64) -> Result<u32, ConfigError> {
+    let whole = bytes != 0 && bytes.is_multiple_of(u64::from(PAGE));
+    u32::try_from(bytes / u64::from(PAGE)).ok().filter(|_| whole).ok_or_else(|| {
+        ConfigError::value(key, format_size(bytes), "a multiple of 4KiB, not 0 and less than 16TiB")
+    })
+}
+
+fn nand(n: NandTable, durable: bool, key: &impl Fn(&str) -> String) -> Result<SetConfig, ConfigError> {
+    let sense_pages = pages(&key("nand_page"), n.nand_page.0)?;
+    let bits = if n.one_shot { n.cell.bits() } else { 1 };
+    if n.pages_per_block == 0 || !n.pages_per_block.is_multiple_of(bits) {
+        let rule =
+            format!("a multiple of the {bits} pages of a wordline (or set one_shot = false), and not 0");
+        return Err(ConfigError::value(key("pages_per_block"), n.pages_per_block, rule));
+    }
+    let unit_pages = n.planes.saturating_mul(sense_pages).saturating_mul(bits);
+    let units_per_block = n.pages_per_block / bits;
+    let superblock = u64::from(unit_pages) * u64::from(units_per_block);
+    let superblock = superblock.saturating_mul(n.dies.into());
+    let granule = u64::from(GRANULE_PAGES);
+    let too_small = |name: &str| ConfigError::value(key(name), "0", "at least 1");
+    if superblock == 0 {
+        return Err(too_small(if n.dies == 0 { "dies" } else { "planes" }));
+    }
+    // Spare is raw over logical capacity, minus one.
+    let with_spare = |pages: u64, spare: u64| u128::from(pages) * u128::from(1_000_000 + spare);
+    let (capacity, superblocks) = match (n.capacity, n.spare, n.superblocks) {
+        (Some(c), Some(spare), None) => {
+            let capacity = u64::from(pages(&key("capacity"), c.0)?);
+            let raw = with_spare(capacity, spare.0).div_ceil(u128::from(superblock) * 1_000_000);
+            (capacity, u32::try_from(raw).unwrap_or(u32::MAX))
+        }
+        (None, Some(spare), Some(blocks)) => {
+            let raw = u128::from(superblock) * u128::from(blocks) * 1_000_000;
+            let capacity = raw / u128::from(1_000_000 + spare.0);
+            (u64::try_from(capacity).unwrap_or(u64::MAX), blocks)
+        }
+        (Some(c), None, Some(blocks)) => (u64::from(pages(&key("capacity"), c.0)?), blocks),
+        (c, s, b) => {
+            let given: Vec<&str> =
+                [("capacity", c.is_some()), ("spare", s.is_some()), ("superblocks", b.is_some())]
+                    .into_iter()
+                    .filter_map(|(name, given)| given.then_some(name))
+                    .collect();
+            let given = if given.is_empty() { "none".to_owned() } else { given.join(", ") };
+            let rule = "give exactly two of capacity, spare and superblocks: they determine the third";
+            return Err(ConfigError::value(key("capacity, spare, superblocks"), given, rule));
+        }
+    };
+    // Capacity is given out in granules.
+    let capacity_pages = u32::try_from(capacity / granule * granule).unwrap_or(u32::MAX);
+    let time = |t: Option<Time>| t.map_or(Nanos::ZERO, |t| t.0);
+    let timing = NandTiming {
+        sense: match n.timing.read {
+            None => Sense::default(),
+            Some(ReadTimes::Same(t)) => Sense::Same(t.0),
+            Some(ReadTimes::ByPageType(all)) => Sense::ByPageType(all.into_iter().map(|t| t.0).collect()),
+        },
+        program: time(n.timing.program),
+        erase: time(n.timing.erase),
+        channel_bytes_per_second: n.timing.channel.map_or(0, |r| r.0),
+        suspend: time(n.timing.suspend),
+        resume: time(n.timing.resume),
+        max_suspends: n.timing.max_suspends,
+    };
+    let nand = NandConfig {
+        geometry: Geometry {
+            dies: n.dies,
+            channels: n.channels,
+            planes: n.planes,
+            superblocks,
+            units_per_block,
+            unit_pages,
+            sense_pages,
+            in_place: false,
+            rated_cycles: n.rated_cycles,
+        },
+        cell: n.cell,
+        timing,
+        durable,
+    };
+    let gc = GcConfig { policy: n.gc.policy, low: n.gc.low, wear_gap: n.gc.wear_gap };
+    Ok(SetConfig::Nand { nand, capacity_pages, gc })
+}
+
+fn memory(
+    m: &MemoryTable,
+    kind: MemoryKind,
+    capacity: u64,
+    durable: bool,
+    key: &impl Fn(&str) -> String,
+) -> Result<SetConfig, ConfigError> {
+    let pages = pages(&key("capacity"), capacity)?;
+    let time = |t: Option<Time>| t.map_or(Nanos::ZERO, |t| t.0);
+    let rate = |r: Option<Rate>| r.map_or(0, |r| r.0);
+    let t = &m.timing;
+    let bytes_per_second = match (t.bandwidth, t.read_bandwidth, t.write_bandwidth) {
+        (shared, None, None) => Bandwidth::Shared(rate(shared)),
+        (None, read, write) => Bandwidth::Separate { read: rate(read), write: rate(write) },
+        _ => {
+            let rule = "either bandwidth, or read_bandwidth and write_bandwidth";
+            return Err(ConfigError::value(key("timing"), "both", rule));
+        }
+    };
+    let memory = MemoryConfig {
+        kind,
+        pages,
+        banks: m.banks,
+        read_latency: time(t.read),
+        write_latency: time(t.write),
+        bytes_per_second,
+        rated_cycles: u32::MAX,
+        durable,
+    };
+    Ok(SetConfig::Memory { memory, volatile: kind == MemoryKind::Dram })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_drive_is_the_documented_one() {
+        let c = Config::default_drive();
+        assert!(!c.timing && c.ftl.protected && c.max_namespaces == 32);
+        assert_eq!(c.lba_sizes, [4096, 512]);
+        assert_eq!(c.namespaces.len(), 1);
+        assert_eq!((c.namespaces[0].bytes, c.namespaces[0].set), (1 << 30, 1));
+        let SetConfig::Nand { nand, capacity_pages, .. } = &c.ftl.sets[0] else { panic!("set 1 is NAND") };
+        assert_eq!(u64::from(*capacity_pages) * 4096, 2 << 30);
+        // 12.5 % spare.
+        assert_eq!(nand.geometry.pages() * 8, u64::from(*capacity_pages) * 9);
+        assert_eq!(c.ftl.sets[1].capacity_pages(), (64 << 20) / 4096);
+    }
+
+    fn error(change: impl Fn(&str) -> String) -> String {
+        Config::from_toml(&change(DEFAULT_DRIVE)).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn errors_name_key_value_and_what_is_allowed() {
+        let e = error(|t| t.replace("lba = 4096", "lba = 1024"));
+        assert_eq!(e, "namespace[0].lba is 1024: one of drive.lba_sizes = [4096, 512]");
+        let e = error(|t| t.replace("size = \"1GiB\"", "size = \"1Gig\""));
+        assert!(e.contains("size = \"1Gig\"") && e.contains("a size such as"), "{e}");
+        let e = error(|t| t.replace("[drive]", "[drive]\nsereal = \"x\""));
+        assert!(e.contains("sereal") && e.contains("`serial`"), "{e}");
+        let e = error(|t| t.replace("spare = \"12.5%\"", "superblocks = 384\nspare = \"12.5%\""));
+        assert!(e.contains("set[0]") && e.contains("exactly two"), "{e}");
+        let e = error(|t| t.replace("set = 1", "set = 3"));
+        assert_eq!(e, "namespace[0].set is 3: an NVM Set of this drive: 1 to 2");
+        let e = error(|t| t.replace("[drive]", "[drive]\nenergy = \"1MiB\""));
+        assert!(e.contains("energy"), "{e}");
+        let e = error(|t| t.replace("[drive]", "[drive]\nmax_transfer = \"100KiB\""));
+        assert!(e.contains("drive.max_transfer") && e.contains("power of two"), "{e}");
+        assert!(error(|_| "set = 1".into()).contains("set"));
+        assert!(error(|_| String::new()).contains("[[set]]"));
+    }
+
+    #[test]
+    fn the_dram_set_gets_what_the_energy_budget_leaves() {
+        let text = DEFAULT_DRIVE
+            .replace("capacity = \"64MiB\"\n", "")
+            .replace("[drive]", "[drive]\nenergy = \"48MiB\"\nwrite_buffer = \"16MiB\"");
+        let c = Config::from_toml(&text).unwrap();
+        assert_eq!(c.ftl.sets[1].capacity_pages(), (32 << 20) / 4096);
+    }
+}

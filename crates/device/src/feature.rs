@@ -1,0 +1,327 @@
+//! Features: their values, and Set and Get Features (Base 5.1.11, 5.1.25; NVM 4.1.3).
+
+use crate::controller::{ControllerId, MAX_IO_QUEUES};
+use crate::drive::{Cx, Drive, Failure, Outcome, Reply};
+use crate::health::WARNING_TEMPERATURE;
+use ftl::Storage;
+use media::Nanos;
+use nvme::admin::{GetFeatures, SetFeatures};
+use nvme::feature::{
+    AsyncEventConfiguration, EnduranceGroupEvents, FeatureCapabilities, FeatureId, HostIdentifierCdw11,
+    NumberOfQueues, PowerManagement, Select, TemperatureThreshold, Timestamp, VolatileWriteCache,
+};
+use nvme::zerocopy::{FromBytes, IntoBytes};
+use nvme::{NSID_ALL, Status};
+use serde::{Deserialize, Serialize};
+
+/// Values of the features that a controller keeps. What is saved is the drive's: every controller starts
+/// with it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Values {
+    pub arbitration: u32,
+    pub power: u32,
+    /// Kelvins; at or above it is too warm.
+    pub over_temperature: u16,
+    /// Kelvins; at or below it is too cold.
+    pub under_temperature: u16,
+    pub error_recovery: u32,
+    pub write_cache: bool,
+    pub write_atomicity: u32,
+    pub async_events: u32,
+    /// Critical warnings that raise an event, by Endurance Group.
+    group_events: Vec<u8>,
+}
+
+impl Default for Values {
+    fn default() -> Self {
+        Values {
+            // No limit of the burst, equal weights.
+            arbitration: 7,
+            power: 0,
+            over_temperature: WARNING_TEMPERATURE,
+            under_temperature: 0,
+            error_recovery: 0,
+            write_cache: true,
+            write_atomicity: 0,
+            async_events: 0,
+            group_events: Vec::new(),
+        }
+    }
+}
+
+impl Values {
+    /// What Asynchronous Event Configuration says.
+    pub fn events(&self) -> AsyncEventConfiguration {
+        AsyncEventConfiguration::from_bits(self.async_events.into())
+    }
+
+    /// Critical warnings of an Endurance Group that raise an event.
+    pub fn group_events(&self, endgid: u16) -> u8 {
+        self.group_events.get(usize::from(endgid).wrapping_sub(1)).copied().unwrap_or(0)
+    }
+
+    fn set_group_events(&mut self, endgid: u16, warnings: u8) {
+        let index = usize::from(endgid).saturating_sub(1);
+        if self.group_events.len() <= index {
+            self.group_events.resize(index + 1, 0);
+        }
+        self.group_events[index] = warnings;
+    }
+}
+
+/// The drive's wall clock, as a host set it.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Clock {
+    /// Milliseconds since 1970 at `since`; 0 if no host has told.
+    millis: u64,
+    since: Nanos,
+    by_host: bool,
+}
+
+impl Clock {
+    fn read(&self, now: Nanos) -> Timestamp {
+        Timestamp::new(self.millis.saturating_add(now.since(self.since).0 / 1_000_000), self.by_host)
+    }
+
+    /// Power was lost: the clock starts from zero.
+    pub fn reset(&mut self, now: Nanos) {
+        *self = Clock { millis: 0, since: now, by_host: false };
+    }
+}
+
+const SAVEABLE: FeatureCapabilities = FeatureCapabilities::new().with_saveable(true).with_changeable(true);
+const CHANGEABLE: FeatureCapabilities = FeatureCapabilities::new().with_changeable(true);
+const FIXED: FeatureCapabilities = FeatureCapabilities::new();
+
+/// Optional asynchronous events that the drive sends (OAES).
+pub(crate) const OPTIONAL_EVENTS: AsyncEventConfiguration =
+    AsyncEventConfiguration::new().with_nan(true).with_egealcn(true);
+
+/// All critical warnings of SMART.
+const SMART_EVENTS: u8 = 0x1F;
+
+impl Drive {
+    /// What may be done with a feature; `None` if the drive does not have it.
+    pub(crate) fn capabilities(&self, fid: FeatureId) -> Option<FeatureCapabilities> {
+        Some(match fid {
+            FeatureId::ARBITRATION
+            | FeatureId::POWER_MANAGEMENT
+            | FeatureId::TEMPERATURE_THRESHOLD
+            | FeatureId::ERROR_RECOVERY
+            | FeatureId::WRITE_ATOMICITY
+            | FeatureId::ASYNC_EVENT_CONFIGURATION
+            | FeatureId::ENDURANCE_GROUP_EVENT_CONFIGURATION => SAVEABLE,
+            FeatureId::VOLATILE_WRITE_CACHE if self.config.has_volatile_write_cache() => SAVEABLE,
+            FeatureId::NUMBER_OF_QUEUES | FeatureId::TIMESTAMP | FeatureId::KEEP_ALIVE_TIMER => CHANGEABLE,
+            FeatureId::HOST_IDENTIFIER => FIXED,
+            _ => return None,
+        })
+    }
+
+    /// No feature here belongs to a namespace but Error Recovery, which this drive keeps for all alike.
+    fn check_nsid(&self, id: ControllerId, fid: FeatureId, nsid: u32) -> Result<(), Failure> {
+        if nsid == 0 || nsid == NSID_ALL {
+            return Ok(());
+        }
+        if !self.controller(id)?.is_attached(nsid) {
+            return Err(self.no_namespace(nsid));
+        }
+        if fid == FeatureId::ERROR_RECOVERY {
+            return Ok(());
+        }
+        Err(Failure { location: 4, ..Status::FEATURE_NOT_NAMESPACE_SPECIFIC.into() })
+    }
+
+    pub(crate) fn get_features(&mut self, id: ControllerId, c: GetFeatures, now: Nanos) -> Outcome {
+        let capabilities = self.capabilities(c.fid).ok_or(Failure::field(40))?;
+        if c.sel == Select::SUPPORTED_CAPABILITIES {
+            return Ok(Reply::Done(capabilities.into_bits().get()));
+        }
+        if c.sel == Select::CURRENT {
+            // Other values do not depend on a namespace, and default and saved ones exist without any.
+            let ignores = [FeatureId::HOST_IDENTIFIER, FeatureId::TIMESTAMP, FeatureId::KEEP_ALIVE_TIMER];
+            if !ignores.contains(&c.fid) && c.nsid != 0 && c.nsid != NSID_ALL {
+                // The namespace of a Get is not used, but it must be one (Base 5.1.11).
+                self.check_nsid(id, FeatureId::ERROR_RECOVERY, c.nsid)?;
+            }
+        }
+        let controller = self.controller(id)?;
+        let defaults = Values::default();
+        let (values, current) = match c.sel {
+            Select::DEFAULT => (&defaults, false),
+            // What cannot be saved shows its default (Base 4.4, "saved value").
+            Select::SAVED => (if capabilities.saveable() { &self.life.saved } else { &defaults }, false),
+            _ => (&controller.values, true),
+        };
+        Ok(match c.fid {
+            FeatureId::ARBITRATION => Reply::Done(values.arbitration),
+            FeatureId::POWER_MANAGEMENT => Reply::Done(values.power),
+            FeatureId::TEMPERATURE_THRESHOLD => {
+                let asked = TemperatureThreshold::from_bits(c.cdw11.into());
+                if asked.tmpsel() != 0 || asked.thsel() > 1 {
+                    return Err(Failure::field(46));
+                }
+                let kelvins = [values.over_temperature, values.under_temperature][usize::from(asked.thsel())];
+                Reply::Done(asked.with_tmpth(kelvins).into_bits().get() & 0x003F_FFFF)
+            }
+            FeatureId::ERROR_RECOVERY => Reply::Done(values.error_recovery),
+            FeatureId::VOLATILE_WRITE_CACHE => Reply::Done(values.write_cache.into()),
+            FeatureId::NUMBER_OF_QUEUES => {
+                let granted = if current { controller.granted } else { MAX_IO_QUEUES };
+                Reply::Done(queues(granted))
+            }
+            FeatureId::WRITE_ATOMICITY => Reply::Done(values.write_atomicity),
+            FeatureId::ASYNC_EVENT_CONFIGURATION => Reply::Done(values.async_events),
+            FeatureId::TIMESTAMP => {
+                let timestamp = if current { self.clock.read(now) } else { Timestamp::default() };
+                Reply::Data(timestamp.as_bytes().to_vec(), 0)
+            }
+            FeatureId::KEEP_ALIVE_TIMER => {
+                let millis = controller.kato.0 / 1_000_000;
+                Reply::Done(if current { u32::try_from(millis).unwrap_or(u32::MAX) } else { 0 })
+            }
+            FeatureId::ENDURANCE_GROUP_EVENT_CONFIGURATION => {
+                let endgid = EnduranceGroupEvents::from_bits(c.cdw11.into()).endgid();
+                self.check_group(endgid)?;
+                let warnings = values.group_events(endgid);
+                Reply::Done(
+                    EnduranceGroupEvents::new().with_endgid(endgid).with_egcw(warnings).into_bits().get(),
+                )
+            }
+            FeatureId::HOST_IDENTIFIER => {
+                if !HostIdentifierCdw11::from_bits(c.cdw11.into()).exhid() {
+                    // Fabrics hosts have identifiers of 128 bits only.
+                    return Err(Failure::field(44));
+                }
+                let host = if current { controller.host_id } else { [0; 16] };
+                Reply::Data(host.to_vec(), 0)
+            }
+            _ => return Err(Failure::field(40)),
+        })
+    }
+
+    fn check_group(&self, endgid: u16) -> Result<(), Failure> {
+        if endgid == 0 || usize::from(endgid) > self.ftl.set_count() {
+            return Err(Failure::field(44));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn set_features<S: Storage>(
+        &mut self,
+        id: ControllerId,
+        c: SetFeatures,
+        data: &[u8],
+        cx: &mut Cx<'_, S>,
+    ) -> Outcome {
+        let capabilities = self.capabilities(c.fid).ok_or(Failure::field(40))?;
+        self.check_nsid(id, c.fid, c.nsid)?;
+        if c.sv && !capabilities.saveable() {
+            return Err(Failure { location: 40, ..Status::FEATURE_NOT_SAVEABLE.into() });
+        }
+        if c.fid == FeatureId::HOST_IDENTIFIER {
+            // Over fabrics the host gives it with Connect (Base 5.1.25.1.28).
+            return Err(Status::COMMAND_SEQUENCE_ERROR.into());
+        }
+        match c.fid {
+            FeatureId::NUMBER_OF_QUEUES => return self.set_number_of_queues(id, c.cdw11),
+            FeatureId::TIMESTAMP => return self.set_timestamp(data, cx.now),
+            FeatureId::KEEP_ALIVE_TIMER => {
+                return self.set_keep_alive(id, c.cdw11, cx.now).map(|()| Reply::Done(0));
+            }
+            _ => {}
+        }
+        let groups = self.ftl.set_count();
+        let mut values = self.controller(id)?.values.clone();
+        set_value(&mut values, &c, groups)?;
+        if c.sv {
+            // Only this feature is saved, not what others were set to without saving.
+            set_value(&mut self.life.saved, &c, groups)?;
+            self.record(cx.storage);
+        }
+        self.controller_mut(id)?.values = values;
+        self.warn(id, cx);
+        Ok(Reply::Done(0))
+    }
+
+    fn set_number_of_queues(&mut self, id: ControllerId, cdw11: u32) -> Outcome {
+        let asked = NumberOfQueues::from_bits(cdw11.into());
+        if asked.nsq_z() == u16::MAX || asked.ncq_z() == u16::MAX {
+            return Err(Failure::field(44));
+        }
+        let controller = self.controller_mut(id)?;
+        if controller.has_io_queues() {
+            return Err(Status::COMMAND_SEQUENCE_ERROR.into());
+        }
+        // Over fabrics a queue is a pair.
+        controller.granted = (asked.nsq_z().min(asked.ncq_z()) + 1).min(MAX_IO_QUEUES);
+        Ok(Reply::Done(queues(controller.granted)))
+    }
+
+    fn set_timestamp(&mut self, data: &[u8], now: Nanos) -> Outcome {
+        let (timestamp, _) = Timestamp::ref_from_prefix(data).map_err(|_| Status::DATA_SGL_LENGTH_INVALID)?;
+        self.clock = Clock { millis: timestamp.millis(), since: now, by_host: true };
+        Ok(Reply::Done(0))
+    }
+}
+
+/// The result of Number of Queues: as many of both kinds.
+fn queues(granted: u16) -> u32 {
+    let zero_based = granted.saturating_sub(1);
+    NumberOfQueues::new().with_nsq_z(zero_based).with_ncq_z(zero_based).into_bits().get()
+}
+
+/// Sets the value of a feature that is kept in [`Values`].
+fn set_value(values: &mut Values, c: &SetFeatures, groups: usize) -> Result<(), Failure> {
+    match c.fid {
+        FeatureId::ARBITRATION => values.arbitration = c.cdw11 & 0xFFFF_FF07,
+        FeatureId::POWER_MANAGEMENT => {
+            // One power state (NPSS).
+            let asked = PowerManagement::from_bits(c.cdw11.into());
+            if asked.ps() != 0 {
+                return Err(Failure::field(44));
+            }
+            values.power = c.cdw11 & 0xFF;
+        }
+        FeatureId::TEMPERATURE_THRESHOLD => {
+            let asked = TemperatureThreshold::from_bits(c.cdw11.into());
+            // The composite temperature, or all sensors, of which there are no others; no hysteresis.
+            if ![0, 0xF].contains(&asked.tmpsel()) || asked.thsel() > 1 || asked.tmpthh() != 0 {
+                return Err(Failure::field(46));
+            }
+            if asked.thsel() == 0 {
+                values.over_temperature = asked.tmpth();
+            } else {
+                values.under_temperature = asked.tmpth();
+            }
+        }
+        FeatureId::ERROR_RECOVERY => {
+            let dulbe = c.cdw11 & 0x1_0000 != 0;
+            if dulbe {
+                // Deallocated blocks read as zeros, never as errors (NSFEAT.DAE).
+                return Err(Failure::field(46));
+            }
+            values.error_recovery = c.cdw11 & 0xFFFF;
+        }
+        FeatureId::VOLATILE_WRITE_CACHE => {
+            values.write_cache = VolatileWriteCache::from_bits(c.cdw11.into()).wce()
+        }
+        FeatureId::WRITE_ATOMICITY => values.write_atomicity = c.cdw11 & 1,
+        FeatureId::ASYNC_EVENT_CONFIGURATION => {
+            // Events that the drive never has are never sent; asking for them is no mistake.
+            let asked = AsyncEventConfiguration::from_bits(c.cdw11.into());
+            let kept = OPTIONAL_EVENTS.with_smart(SMART_EVENTS).into_bits().get();
+            values.async_events = asked.into_bits().get() & kept;
+        }
+        FeatureId::ENDURANCE_GROUP_EVENT_CONFIGURATION => {
+            let asked = EnduranceGroupEvents::from_bits(c.cdw11.into());
+            if asked.endgid() == 0 || usize::from(asked.endgid()) > groups {
+                return Err(Failure::field(44));
+            }
+            values.set_group_events(asked.endgid(), asked.egcw());
+        }
+        _ => return Err(Failure::field(40)),
+    }
+    Ok(())
+}

@@ -1,0 +1,188 @@
+//! Commands in flight: a flat table indexed by the number that the runner gave each command.
+
+use ftl::Io;
+use media::Nanos;
+use nvme::Status;
+
+/// Commands that can be in flight at once; [`Io`] numbers below this are the runner's.
+pub const MAX_IO: u32 = 65_536;
+
+/// The duty to complete one command. It can be neither copied nor made up elsewhere: whoever holds it
+/// completes the command, or parks it where an event or a log of waiting commands brings it back.
+#[must_use = "a command that is not completed hangs its host"]
+#[derive(Debug)]
+pub(crate) struct Token(u32);
+
+impl Token {
+    /// The command's number.
+    #[inline]
+    pub fn io(&self) -> Io {
+        Io(self.0)
+    }
+
+    /// Leaves the command to an event, to the translation layer or to a list of waiting commands.
+    #[inline]
+    pub fn park(self) -> u32 {
+        self.0
+    }
+}
+
+/// What a command is to the accounts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// Reads contents for the host.
+    Read,
+    /// Writes contents from the host.
+    Write,
+    /// Compares the host's contents with the medium's.
+    Compare,
+    /// Makes writes durable.
+    Flush,
+    /// Gives blocks up.
+    Deallocate,
+    /// Any other I/O command.
+    Other,
+    /// A command of the admin queue.
+    Admin,
+    /// An Asynchronous Event Request that waits for its event.
+    Event,
+}
+
+/// Where a command is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stage {
+    /// Nowhere: the entry is free.
+    Free,
+    /// Being executed, or held until its modelled time.
+    Running,
+    /// Waits for the host's disk.
+    Syncing,
+}
+
+/// One command in flight.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InFlight {
+    pub submitted: Nanos,
+    /// Latest end of its parts so far.
+    pub at: Nanos,
+    /// First logical block, or what the error log is to show in its place.
+    pub lba: u64,
+    pub nsid: u32,
+    pub bytes: u32,
+    /// Dword 0 of the completion.
+    pub dw0: u32,
+    pub dw1: u32,
+    pub controller: u16,
+    pub qid: u16,
+    pub cid: u16,
+    pub status: Status,
+    /// Parts that the translation layer has not answered yet.
+    pub parts: u8,
+    pub opcode: u8,
+    pub kind: Kind,
+    pub stage: Stage,
+    /// Whether the host's disk is synced before the command completes.
+    pub sync: bool,
+    /// Whether it counts as one of its namespace's.
+    pub entered: bool,
+    /// A write that waited for room in the write buffer.
+    pub stalled: bool,
+}
+
+impl InFlight {
+    pub const FREE: InFlight = InFlight {
+        submitted: Nanos::ZERO,
+        at: Nanos::ZERO,
+        lba: 0,
+        nsid: 0,
+        bytes: 0,
+        dw0: 0,
+        dw1: 0,
+        controller: 0,
+        qid: 0,
+        cid: 0,
+        status: Status::SUCCESS,
+        parts: 0,
+        opcode: 0,
+        kind: Kind::Other,
+        stage: Stage::Free,
+        sync: false,
+        entered: false,
+        stalled: false,
+    };
+}
+
+/// All commands in flight.
+#[derive(Debug, Default)]
+pub(crate) struct Flight {
+    table: Vec<InFlight>,
+    count: u32,
+}
+
+impl Flight {
+    /// Takes a command in. `None` if its number is out of range or already in flight.
+    #[inline]
+    pub fn begin(&mut self, io: Io, command: InFlight) -> Option<Token> {
+        let index = io.0 as usize;
+        if index >= self.table.len() {
+            self.grow(io)?;
+        }
+        let entry = self.table.get_mut(index)?;
+        if entry.stage != Stage::Free {
+            return None;
+        }
+        *entry = InFlight { stage: Stage::Running, ..command };
+        self.count += 1;
+        Some(Token(io.0))
+    }
+
+    #[cold]
+    fn grow(&mut self, io: Io) -> Option<()> {
+        if io.0 >= MAX_IO {
+            return None;
+        }
+        let size = (io.0 as usize + 1).next_power_of_two().max(1024);
+        self.table.resize(size, InFlight::FREE);
+        Some(())
+    }
+
+    /// The entry of a command that is in flight.
+    #[inline]
+    pub fn get_mut(&mut self, token: &Token) -> &mut InFlight {
+        // A token exists only for an entry of the table.
+        &mut self.table[token.0 as usize]
+    }
+
+    /// The duty that was parked under this number; `None` if no such command is in flight.
+    #[inline]
+    pub fn unpark(&self, io: u32) -> Option<Token> {
+        self.table.get(io as usize).filter(|c| c.stage != Stage::Free).map(|_| Token(io))
+    }
+
+    /// Ends a command: its number is free again.
+    #[inline]
+    pub fn end(&mut self, token: Token) -> InFlight {
+        let entry = &mut self.table[token.0 as usize];
+        self.count -= 1;
+        std::mem::replace(entry, InFlight::FREE)
+    }
+
+    /// The command of a queue with this identifier.
+    pub fn find(&self, controller: u16, qid: u16, cid: u16) -> Option<u32> {
+        let found = self.table.iter().position(|c| {
+            c.stage != Stage::Free && c.controller == controller && c.qid == qid && c.cid == cid
+        })?;
+        u32::try_from(found).ok()
+    }
+
+    /// How many commands are in flight.
+    pub fn len(&self) -> u32 {
+        self.count
+    }
+
+    /// Forgets everything: power was lost.
+    pub fn clear(&mut self) {
+        self.table.fill(InFlight::FREE);
+        self.count = 0;
+    }
+}

@@ -1,0 +1,406 @@
+//! Commands of I/O queues (NVM 3.3).
+
+use crate::controller::ControllerId;
+use crate::drive::{Cx, Drive, Failure};
+use crate::flight::{InFlight, Kind, Token};
+use ftl::{Answer, Extent, Source, Storage, VolumeId};
+use media::Nanos;
+use nvme::io::{Blocks, DatasetManagement, DsmRange};
+use nvme::zerocopy::FromBytes;
+use nvme::{IoCommand, NSID_ALL, Status};
+
+/// Where a command's blocks are, after every check.
+#[derive(Clone, Copy)]
+struct Place {
+    volume: VolumeId,
+    extent: Extent,
+}
+
+/// Whether a command may start now. Quotas and fair sharing between namespaces decide here; without them
+/// everything may.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    Now,
+}
+
+#[inline]
+fn arbitrate() -> Turn {
+    Turn::Now
+}
+
+impl Drive {
+    /// Executes a command of an I/O queue.
+    #[inline]
+    pub(crate) fn submit_io<S: Storage>(
+        &mut self,
+        token: Token,
+        id: ControllerId,
+        command: IoCommand,
+        data: &[u8],
+        cx: &mut Cx<'_, S>,
+    ) {
+        let Turn::Now = arbitrate();
+        let result = match command {
+            IoCommand::Read(blocks) => self.read(&token, id, &blocks, cx),
+            IoCommand::Write(blocks) => self.write(&token, id, &blocks, cx),
+            IoCommand::Flush { nsid } => self.flush(&token, id, nsid, cx),
+            IoCommand::WriteZeroes(blocks) => self.write_zeroes(&token, id, &blocks, cx),
+            IoCommand::Compare(blocks) => self.compare(&token, id, &blocks, cx),
+            IoCommand::Verify(blocks) => self.verify(&token, id, &blocks, cx),
+            IoCommand::DatasetManagement(dsm) => self.dataset_management(&token, id, dsm, data, cx),
+            IoCommand::Fabrics(command) => return self.fabrics(token, id, command, cx),
+            IoCommand::WriteUncorrectable(_) => Err(Status::INVALID_OPCODE.into()),
+        };
+        match result {
+            Ok(Some(at)) => self.schedule(token, at, cx),
+            // The translation layer brings it back.
+            Ok(None) => {
+                token.park();
+            }
+            Err(failure) => self.fail(token, failure, cx),
+        }
+    }
+
+    /// The checks that all commands on blocks share: namespace, range, fields that only mean something
+    /// with what this drive does not have.
+    #[inline]
+    fn place(&mut self, token: &Token, id: ControllerId, b: &Blocks, kind: Kind) -> Result<Place, Failure> {
+        let ns = self.attached(id, b.nsid)?;
+        let (shift, blocks, volume) = (ns.shift, ns.blocks(), ns.volume);
+        let entry = self.flight.get_mut(token);
+        entry.lba = b.slba;
+        entry.kind = kind;
+        let end = b.end().filter(|end| *end <= blocks).ok_or(Failure {
+            // Bytes 40 to 47: the starting LBA.
+            location: 40,
+            ..Status::LBA_OUT_OF_RANGE.into()
+        })?;
+        debug_assert!(end >= b.slba);
+        let bytes = b.nlb << shift;
+        entry.bytes = bytes;
+        if b.prinfo.into_bits() != 0 || b.stc {
+            // No format has protection information.
+            return Err(Failure { location: 51, ..Status::INVALID_PROTECTION_INFORMATION.into() });
+        }
+        if b.cetype != 0 || (matches!(kind, Kind::Write) && b.dtype != 0) {
+            return Err(Failure::field(50));
+        }
+        Ok(Place { volume, extent: Extent { start: b.slba << shift, bytes } })
+    }
+
+    /// The namespace, if it is attached to this controller and open.
+    #[inline]
+    fn attached(&self, id: ControllerId, nsid: u32) -> Result<&crate::namespace::Namespace, Failure> {
+        let attached = self.controllers.get(id).is_some_and(|c| c.is_attached(nsid));
+        match self.namespaces.get(nsid) {
+            Some(ns) if attached && !ns.closing => Ok(ns),
+            Some(ns) if attached && ns.closing => Err(Failure::transient(Status::NAMESPACE_NOT_READY)),
+            _ => Err(self.no_namespace(nsid)),
+        }
+    }
+
+    /// Base 3.2.1.4: an identifier that no namespace could have is invalid; one that is not
+    /// attached is an invalid field.
+    #[cold]
+    pub(crate) fn no_namespace(&self, nsid: u32) -> Failure {
+        if self.namespaces.is_valid(nsid) {
+            Failure::field(4)
+        } else {
+            Failure { location: 4, ..Status::INVALID_NAMESPACE.into() }
+        }
+    }
+
+    /// Commands that move data between host and controller: MDTS.
+    #[inline]
+    fn check_size(&self, place: &Place) -> Result<(), Failure> {
+        if place.extent.bytes > self.config.max_transfer {
+            return Err(Failure::field(48));
+        }
+        Ok(())
+    }
+
+    /// From here on the command counts as one of its namespace's until it completes.
+    #[inline]
+    fn enter(&mut self, token: &Token) {
+        let entry = self.flight.get_mut(token);
+        entry.entered = true;
+        let nsid = entry.nsid;
+        if let Some(ns) = self.namespaces.get_mut(nsid) {
+            ns.in_flight += 1;
+        }
+    }
+
+    #[inline]
+    fn read<S: Storage>(
+        &mut self,
+        token: &Token,
+        id: ControllerId,
+        blocks: &Blocks,
+        cx: &mut Cx<'_, S>,
+    ) -> Result<Option<Nanos>, Failure> {
+        let place = self.place(token, id, blocks, Kind::Read)?;
+        self.check_size(&place)?;
+        self.enter(token);
+        let end = self.ftl.read(cx.now, token.io(), place.volume, place.extent, cx.storage);
+        end.map(Some).map_err(|fault| Failure::of_fault(fault, Kind::Read))
+    }
+
+    fn compare<S: Storage>(
+        &mut self,
+        token: &Token,
+        id: ControllerId,
+        blocks: &Blocks,
+        cx: &mut Cx<'_, S>,
+    ) -> Result<Option<Nanos>, Failure> {
+        let place = self.place(token, id, blocks, Kind::Compare)?;
+        self.check_size(&place)?;
+        self.enter(token);
+        let end = self.ftl.compare(cx.now, token.io(), place.volume, place.extent, cx.storage);
+        end.map(Some).map_err(|fault| Failure::of_fault(fault, Kind::Compare))
+    }
+
+    fn verify<S: Storage>(
+        &mut self,
+        token: &Token,
+        id: ControllerId,
+        blocks: &Blocks,
+        cx: &mut Cx<'_, S>,
+    ) -> Result<Option<Nanos>, Failure> {
+        let place = self.place(token, id, blocks, Kind::Other)?;
+        self.enter(token);
+        let end = self.ftl.verify(cx.now, place.volume, place.extent, cx.storage);
+        end.map(Some).map_err(|fault| Failure::of_fault(fault, Kind::Other))
+    }
+
+    /// Whether a write must be durable before it completes: FUA, or a volatile write cache that is off.
+    #[inline]
+    fn must_be_durable(&self, id: ControllerId, fua: bool) -> bool {
+        let cache_off = || {
+            self.config.has_volatile_write_cache()
+                && self.controllers.get(id).is_some_and(|c| !c.values.write_cache)
+        };
+        fua || cache_off()
+    }
+
+    #[inline]
+    fn write<S: Storage>(
+        &mut self,
+        token: &Token,
+        id: ControllerId,
+        blocks: &Blocks,
+        cx: &mut Cx<'_, S>,
+    ) -> Result<Option<Nanos>, Failure> {
+        let place = self.place(token, id, blocks, Kind::Write)?;
+        self.check_size(&place)?;
+        self.store(token, id, place, Source::Host, blocks.fua, cx)
+    }
+
+    /// Hands a range to the translation layer to be written, as one part of a command.
+    #[inline]
+    fn store<S: Storage>(
+        &mut self,
+        token: &Token,
+        id: ControllerId,
+        place: Place,
+        source: Source,
+        fua: bool,
+        cx: &mut Cx<'_, S>,
+    ) -> Result<Option<Nanos>, Failure> {
+        let durable = self.must_be_durable(id, fua);
+        self.enter(token);
+        self.flight.get_mut(token).sync |= durable;
+        let answer =
+            self.ftl.write(cx.now, token.io(), place.volume, place.extent, source, durable, cx.storage);
+        match answer {
+            Answer::At(at) => Ok(Some(at)),
+            Answer::Later => {
+                let entry = self.flight.get_mut(token);
+                entry.parts = 1;
+                entry.stalled = !durable;
+                Ok(None)
+            }
+            Answer::Failed(fault) => Err(Failure::of_fault(fault, Kind::Write)),
+        }
+    }
+
+    /// Write Zeroes. With DEAC the pages that lie wholly in the range are deallocated, which reads as
+    /// zeros too; what remains at the ends is written.
+    fn write_zeroes<S: Storage>(
+        &mut self,
+        token: &Token,
+        id: ControllerId,
+        blocks: &Blocks,
+        cx: &mut Cx<'_, S>,
+    ) -> Result<Option<Nanos>, Failure> {
+        if blocks.nsz || blocks.dtype != 0 {
+            return Err(Failure::field(50));
+        }
+        let place = self.place(token, id, blocks, Kind::Other)?;
+        let page = u64::from(ftl::PAGE);
+        let Place { volume, extent } = place;
+        let end = extent.start + u64::from(extent.bytes);
+        let (first, last) = (extent.start.next_multiple_of(page), end / page * page);
+        if !blocks.deac || first >= last {
+            return self.store(token, id, place, Source::Zeros, blocks.fua, cx);
+        }
+        self.enter(token);
+        let durable = self.must_be_durable(id, blocks.fua);
+        self.refuse_read_only(blocks.nsid)?;
+        let entry = self.flight.get_mut(token);
+        entry.sync = durable;
+        entry.kind = Kind::Deallocate;
+        let as_failure = |fault| Failure::of_fault(fault, Kind::Write);
+        let mut at = self.ftl.trim(cx.now, volume, first, last - first, cx.storage).map_err(as_failure)?;
+        let mut parts = 0;
+        for (from, to) in [(extent.start, first), (last, end)] {
+            // Less than a page.
+            let extent = Extent { start: from, bytes: (to - from) as u32 };
+            if extent.bytes == 0 {
+                continue;
+            }
+            let source = Source::Zeros;
+            match self.ftl.write(cx.now, token.io(), volume, extent, source, durable, cx.storage) {
+                Answer::At(end) => at = at.max(end),
+                Answer::Later => parts += 1,
+                // The other end may still be under way: the command ends with it.
+                Answer::Failed(fault) if parts > 0 => self.note_failure(token, as_failure(fault)),
+                Answer::Failed(fault) => return Err(as_failure(fault)),
+            }
+        }
+        let entry = self.flight.get_mut(token);
+        entry.parts = parts;
+        entry.at = at;
+        Ok((parts == 0).then_some(at))
+    }
+
+    /// A set that can only be read keeps what it has.
+    pub(crate) fn refuse_read_only(&self, nsid: u32) -> Result<(), Failure> {
+        match self.namespaces.get(nsid) {
+            Some(ns) if self.is_read_only(ns.set) => Err(Status::WRITE_TO_READ_ONLY_RANGE.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Dataset Management: every range is checked before any is deallocated.
+    fn dataset_management<S: Storage>(
+        &mut self,
+        token: &Token,
+        id: ControllerId,
+        dsm: DatasetManagement,
+        data: &[u8],
+        cx: &mut Cx<'_, S>,
+    ) -> Result<Option<Nanos>, Failure> {
+        let ns = self.attached(id, dsm.nsid)?;
+        let (shift, blocks, volume) = (ns.shift, ns.blocks(), ns.volume);
+        let ranges = <[DsmRange]>::ref_from_bytes(data).ok().and_then(|all| all.get(..usize::from(dsm.nr)));
+        let ranges = ranges.ok_or(Status::DATA_SGL_LENGTH_INVALID)?;
+        for range in ranges {
+            let end = range.slba.get().checked_add(range.lengthlb.get().into());
+            if end.is_none_or(|end| end > blocks) {
+                self.flight.get_mut(token).lba = range.slba.get();
+                return Err(Status::LBA_OUT_OF_RANGE.into());
+            }
+        }
+        self.enter(token);
+        let mut at = cx.now;
+        if dsm.ad {
+            self.flight.get_mut(token).kind = Kind::Deallocate;
+            self.refuse_read_only(dsm.nsid)?;
+            for range in ranges {
+                let start = range.slba.get() << shift;
+                let bytes = u64::from(range.lengthlb.get()) << shift;
+                let end = self.ftl.trim(cx.now, volume, start, bytes, cx.storage);
+                at = at.max(end.map_err(|fault| Failure::of_fault(fault, Kind::Write))?);
+            }
+        }
+        Ok(Some(at))
+    }
+
+    /// Flush of one namespace or of all (Base 7.2): the drive has one write buffer, so both are the same.
+    fn flush<S: Storage>(
+        &mut self,
+        token: &Token,
+        id: ControllerId,
+        nsid: u32,
+        cx: &mut Cx<'_, S>,
+    ) -> Result<Option<Nanos>, Failure> {
+        if nsid != NSID_ALL {
+            self.attached(id, nsid)?;
+            self.enter(token);
+        }
+        let entry = self.flight.get_mut(token);
+        entry.kind = Kind::Flush;
+        entry.sync = true;
+        match self.ftl.flush(cx.now, token.io(), cx.storage) {
+            Answer::At(at) => Ok(Some(at)),
+            Answer::Later => {
+                self.flight.get_mut(token).parts = 1;
+                Ok(None)
+            }
+            Answer::Failed(fault) => Err(Failure::of_fault(fault, Kind::Write)),
+        }
+    }
+
+    /// Counts a command of an I/O queue that completes.
+    #[inline]
+    pub(crate) fn account<S: Storage>(&mut self, entry: &InFlight, cx: &mut Cx<'_, S>) {
+        let unit = self.config.atomic_bytes();
+        let Some(ns) = self.namespaces.get_mut(entry.nsid) else { return };
+        ns.in_flight -= u32::from(entry.entered).min(ns.in_flight);
+        let (stats, shift, set) = (&mut ns.stats, ns.shift, ns.set);
+        if !entry.status.is_success() {
+            stats.failed += 1;
+            if entry.entered && !entry.status.is(Status::COMPARE_FAILURE) {
+                self.check_health(cx);
+            }
+            return;
+        }
+        let latency = entry.at.since(entry.submitted);
+        let bytes = u64::from(entry.bytes);
+        match entry.kind {
+            Kind::Read => {
+                stats.reads += 1;
+                stats.read_bytes += bytes;
+                stats.read_latency.record(latency);
+                let traffic = self.life.traffic_mut(set);
+                traffic.reads += 1;
+                traffic.read_bytes += bytes;
+                traffic.unaligned += u64::from((entry.lba << shift | bytes) & 4095 != 0);
+            }
+            Kind::Write => {
+                stats.writes += 1;
+                stats.written_bytes += bytes;
+                stats.write_latency.record(latency);
+                stats.count_atomicity(entry.lba << shift, bytes, unit);
+                if entry.stalled {
+                    stats.stalled_writes += 1;
+                    stats.stalled_ns += latency.0;
+                }
+                let traffic = self.life.traffic_mut(set);
+                traffic.writes += 1;
+                traffic.written_bytes += bytes;
+                traffic.unaligned += u64::from((entry.lba << shift | bytes) & 4095 != 0);
+                if traffic.writes.is_multiple_of(1024) {
+                    self.watch_wear(cx);
+                }
+            }
+            Kind::Flush => {
+                stats.flushes += 1;
+                stats.flush_latency.record(latency);
+            }
+            Kind::Deallocate => {
+                stats.deallocates += 1;
+                stats.deallocate_latency.record(latency);
+            }
+            Kind::Compare | Kind::Other | Kind::Admin | Kind::Event => {
+                stats.others += 1;
+                if entry.kind == Kind::Compare {
+                    // Counted as a read by SMART (Base 5.1.12.1.3).
+                    let traffic = self.life.traffic_mut(set);
+                    traffic.reads += 1;
+                    traffic.read_bytes += bytes;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! What the controller keeps for the drive's whole life, and the accounts that SMART shows.
+
+use crate::feature::Values;
+use crate::stats::Traffic;
+use ftl::SetId;
+use serde::{Deserialize, Serialize};
+
+/// Counts and saved feature values that outlive power.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Life {
+    /// Namespaces ever made: the source of their unique identifiers.
+    pub namespaces_made: u64,
+    pub power_cycles: u64,
+    pub unsafe_shutdowns: u64,
+    /// Nanoseconds with power, before this power cycle.
+    pub powered: u64,
+    /// Nanoseconds with an I/O command on its way.
+    pub busy: u64,
+    pub media_errors: u64,
+    pub error_entries: u64,
+    /// Times that the capacitors had to save what was in the buffer.
+    pub backups: u64,
+    /// Whether everything was shut down in order.
+    pub clean: bool,
+    /// Saved values of features.
+    pub saved: Values,
+    /// Host traffic by NVM Set.
+    traffic: Vec<Traffic>,
+}
+
+impl Life {
+    /// Host traffic of a set.
+    #[inline]
+    pub fn traffic_mut(&mut self, set: SetId) -> &mut Traffic {
+        let index = usize::from(set.0);
+        if index >= self.traffic.len() {
+            self.traffic.resize(index + 1, Traffic::default());
+        }
+        &mut self.traffic[index]
+    }
+
+    /// Host traffic of a set.
+    pub fn traffic(&self, set: SetId) -> Traffic {
+        self.traffic.get(usize::from(set.0)).copied().unwrap_or_default()
+    }
+
+    /// Host traffic of all sets.
+    pub fn total(&self) -> Traffic {
+        self.traffic.iter().fold(Traffic::default(), |a, b| Traffic {
+            read_bytes: a.read_bytes + b.read_bytes,
+            written_bytes: a.written_bytes + b.written_bytes,
+            reads: a.reads + b.reads,
+            writes: a.writes + b.writes,
+            media_errors: a.media_errors + b.media_errors,
+            unaligned: a.unaligned + b.unaligned,
+        })
+    }
+}

@@ -1,0 +1,182 @@
+//! The non-volatile state of the controller: as a record on every change, and within what is saved.
+//!
+//! Saved bytes: `TDRV`, version (u32), length of the controller's section (u64), that section, and then what
+//! [`ftl::Ftl::save`] writes; little endian. The section is JSON: small, rarely written, readable in an
+//! image, and tolerant of fields that are added later.
+
+use crate::config::{Config, ConfigError};
+use crate::drive::Drive;
+use crate::life::Life;
+use crate::namespace::{Namespace, Namespaces};
+use ftl::{Ftl, Record, Section, Storage};
+use media::Nanos;
+use serde::{Deserialize, Serialize};
+
+const MAGIC: [u8; 4] = *b"TDRV";
+
+/// Version of the saved bytes and of the section.
+const VERSION: u32 = 1;
+
+#[derive(Serialize, Deserialize)]
+struct Contents<N, L> {
+    version: u32,
+    life: L,
+    /// With their identifiers.
+    namespaces: Vec<(u32, N)>,
+}
+
+/// Why saved state cannot be used.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The configuration cannot be.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The translation layer's part does not fit.
+    #[error(transparent)]
+    Ftl(#[from] ftl::LoadError),
+    /// The controller's part is not what it should be.
+    #[error("saved state of the controller: {0}")]
+    Malformed(String),
+}
+
+fn malformed(what: impl Into<String>) -> LoadError {
+    LoadError::Malformed(what.into())
+}
+
+impl Drive {
+    fn section(&self) -> Vec<u8> {
+        let namespaces = self.namespaces.iter().collect();
+        let mut life = self.life.clone();
+        life.powered += if self.power.on { self.now().since(self.power.since).0 } else { 0 };
+        serde_json::to_vec(&Contents { version: VERSION, life, namespaces }).unwrap_or_default()
+    }
+
+    /// Records the state after a change.
+    pub(crate) fn record<S: Storage>(&self, storage: &mut S) {
+        storage.record(Record::Section { kind: Section::Controller, bytes: &self.section() });
+    }
+
+    /// The whole non-volatile state: what a power cut now would leave. [`Drive::restore`] opens it.
+    pub fn save(&self) -> Vec<u8> {
+        let section = self.section();
+        let mut out = Vec::with_capacity(section.len() + 4096);
+        out.extend_from_slice(&MAGIC);
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&(section.len() as u64).to_le_bytes());
+        out.extend_from_slice(&section);
+        self.ftl.save(&mut out);
+        out
+    }
+
+    /// Begins to open a drive from what [`save`](Drive::save) wrote. Apply the records that came after, in
+    /// order, then [`Restorer::finish`].
+    ///
+    /// # Errors
+    /// If the bytes are not the state of a drive of this configuration.
+    pub fn restore(config: Config, bytes: &[u8]) -> Result<Restorer, LoadError> {
+        config.check()?;
+        let short = || malformed("it ends too early");
+        let (magic, rest) = bytes.split_at_checked(4).ok_or_else(short)?;
+        if magic != MAGIC {
+            return Err(malformed("it does not begin with TDRV"));
+        }
+        let (version, rest) = rest.split_first_chunk::<4>().ok_or_else(short)?;
+        check_version(u32::from_le_bytes(*version))?;
+        let (len, rest) = rest.split_first_chunk::<8>().ok_or_else(short)?;
+        let len = usize::try_from(u64::from_le_bytes(*len)).map_err(|_| short())?;
+        let (section, rest) = rest.split_at_checked(len).ok_or_else(short)?;
+        let ftl = Ftl::restore(config.effective_ftl(), rest)?;
+        Ok(Restorer { section: section.to_vec(), config, ftl })
+    }
+}
+
+fn check_version(version: u32) -> Result<(), LoadError> {
+    if version == VERSION {
+        Ok(())
+    } else {
+        Err(malformed(format!(
+            "version {version}; this program knows version {VERSION}: use the program that wrote it"
+        )))
+    }
+}
+
+/// A drive that is being opened.
+pub struct Restorer {
+    config: Config,
+    section: Vec<u8>,
+    ftl: ftl::Restorer,
+}
+
+impl Restorer {
+    /// Applies the next record.
+    ///
+    /// # Errors
+    /// If it does not fit this drive.
+    pub fn apply(&mut self, record: &Record<'_>) -> Result<(), LoadError> {
+        match record {
+            Record::Section { kind: Section::Controller, bytes } => self.section = bytes.to_vec(),
+            _ => self.ftl.apply(record)?,
+        }
+        Ok(())
+    }
+
+    /// Opens the drive: it recovers, and is powered on.
+    ///
+    /// # Errors
+    /// If the state that was reached contradicts itself or the configuration.
+    pub fn finish<S: Storage>(self, now: Nanos, storage: &mut S) -> Result<Drive, LoadError> {
+        let Restorer { config, section, ftl } = self;
+        let contents: Contents<Namespace, Life> =
+            serde_json::from_slice(&section).map_err(|e| malformed(e.to_string()))?;
+        check_version(contents.version)?;
+        let mut ftl = ftl.finish(now, storage)?;
+        let mut namespaces = Namespaces::new(config.max_namespaces);
+        for (nsid, namespace) in contents.namespaces {
+            check_namespace(nsid, &namespace, &config, &ftl, &namespaces)?;
+            namespaces.insert(nsid, namespace);
+        }
+        // A volume without a namespace would be lost capacity.
+        let used = |volume| namespaces.iter().any(|(_, ns)| ns.volume == volume);
+        let orphans: Vec<_> = ftl.volumes().map(|(id, ..)| id).filter(|id| !used(*id)).collect();
+        for volume in orphans {
+            ftl.delete(now, volume, storage);
+        }
+        let mut drive = Drive::assemble(config, ftl, namespaces, contents.life);
+        drive.tick(now);
+        drive.started(now, false);
+        drive.record(storage);
+        Ok(drive)
+    }
+}
+
+fn check_namespace(
+    nsid: u32,
+    ns: &Namespace,
+    config: &Config,
+    ftl: &Ftl,
+    before: &Namespaces,
+) -> Result<(), LoadError> {
+    if !before.is_valid(nsid) || before.get(nsid).is_some() {
+        let max = config.max_namespaces;
+        return Err(malformed(format!(
+            "namespace identifier {nsid} is there twice or not within 1 to {max}"
+        )));
+    }
+    let size = config.lba_sizes.get(usize::from(ns.format)).copied();
+    if size.is_none_or(|size| size != 1u32.checked_shl(ns.shift.into()).unwrap_or(0)) {
+        let sizes = &config.lba_sizes;
+        return Err(malformed(format!(
+            "namespace {nsid} has LBA format {}; the drive has {sizes:?}",
+            ns.format
+        )));
+    }
+    let fits =
+        |(id, set, bytes)| id == ns.volume && set == ns.set && bytes == ns.bytes.next_multiple_of(4096);
+    if ns.bytes == 0 || ns.bytes > u64::MAX - 4096 || !ftl.volumes().any(fits) {
+        return Err(malformed(format!("namespace {nsid} and its volume do not agree")));
+    }
+    if before.iter().any(|(_, other)| other.volume == ns.volume) {
+        return Err(malformed(format!("namespace {nsid} has the volume of another")));
+    }
+    Ok(())
+}

@@ -1,0 +1,190 @@
+//! Power: cuts, orderly shutdowns, power on.
+
+use crate::controller::ControllerId;
+use crate::drive::{Cx, Drive, Event};
+use crate::flight::MAX_IO;
+use crate::output::Output;
+use crate::stats::NamespaceStats;
+use ftl::{Answer, Done, Io, Storage};
+use media::Nanos;
+use nvme::property::Shst;
+
+/// Whether there is power, and what is planned for it.
+#[derive(Clone, Debug)]
+pub(crate) struct Power {
+    pub on: bool,
+    /// When it came.
+    pub since: Nanos,
+    /// A cut that is to come.
+    pub cut: Option<Cut>,
+    /// Whether the capacitors failed when it went.
+    backup_failed: bool,
+}
+
+impl Default for Power {
+    fn default() -> Self {
+        Power { on: true, since: Nanos::ZERO, cut: None, backup_failed: false }
+    }
+}
+
+/// A planned power cut.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cut {
+    /// As soon as its command is complete; else when the media have counted down.
+    pub at_once: bool,
+    /// Whether the capacitors work.
+    pub energy: bool,
+    pub off: Nanos,
+}
+
+/// An orderly shutdown under way: of one controller, or of the drive.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shutdown {
+    io: u32,
+    of: Option<(ControllerId, u32)>,
+}
+
+impl Drive {
+    /// The drive loses its power now. `energy` says whether the capacitors do their work. Every controller is
+    /// gone, every command in flight is forgotten, and nothing is accepted until [`power_on`](Drive::power_on).
+    /// `off` is passed on to the owner.
+    pub fn power_cut(&mut self, now: Nanos, energy: bool, off: Nanos, out: &mut Vec<Output>) {
+        let now = self.tick(now);
+        if !self.power.on {
+            return;
+        }
+        self.ftl.power_cut(now, energy);
+        let protected = self.config.ftl.protected;
+        self.life.powered += now.since(self.power.since).0;
+        self.life.backups += u64::from(protected && energy && !self.life.clean);
+        self.power = Power { on: false, since: now, cut: None, backup_failed: protected && !energy };
+        self.controllers.clear();
+        self.flight.clear();
+        self.events.clear();
+        self.waiting.clear();
+        self.shutdowns.clear();
+        self.clear_links();
+        for plan in &mut self.faults {
+            plan.cut_after = None;
+        }
+        out.push(Output::PowerCut { off });
+    }
+
+    /// Power is back: recovers everything that outlives it. Hosts connect anew.
+    pub fn power_on<S: Storage>(&mut self, now: Nanos, storage: &mut S) {
+        let now = self.tick(now);
+        if self.power.on {
+            return;
+        }
+        let recovered = self.ftl.recover(now, storage);
+        // A drive without capacitors promises nothing that it could break.
+        let lost = self.config.ftl.protected && recovered.lost_volatile;
+        let backup_failed = self.power.backup_failed || lost;
+        self.started(now, backup_failed);
+        self.record(storage);
+    }
+
+    /// What happens at every power on, after recovery.
+    pub(crate) fn started(&mut self, now: Nanos, backup_failed: bool) {
+        self.power = Power { on: true, since: now, ..Power::default() };
+        self.health.backup_failed = backup_failed;
+        self.life.power_cycles += 1;
+        self.life.unsafe_shutdowns += u64::from(!self.life.clean);
+        self.life.clean = false;
+        self.clock.reset(now);
+        *self.departed = Default::default();
+        for nsid in self.namespaces.ids() {
+            let Some(ns) = self.namespaces.get_mut(nsid) else { continue };
+            ns.in_flight = 0;
+            ns.closing = false;
+            *ns.stats =
+                NamespaceStats { base: self.ftl.volume_stats(ns.volume), ..NamespaceStats::default() };
+        }
+    }
+
+    /// Whether the drive has power.
+    pub fn is_powered(&self) -> bool {
+        self.power.on
+    }
+
+    /// A command has planned a cut: carries it out if it is to come at once.
+    pub(crate) fn start_cut<S: Storage>(&mut self, cx: &mut Cx<'_, S>) {
+        if let Some(cut) = self.power.cut
+            && cut.at_once
+        {
+            // The completion goes out first, so that the host knows that the command was accepted.
+            self.power_cut(cx.now, cut.energy, cut.off, cx.out);
+        }
+    }
+
+    /// Carries out a planned cut if the media have counted down to it.
+    pub(crate) fn cut_is_due<S: Storage>(&mut self, cx: &mut Cx<'_, S>) -> bool {
+        match self.power.cut {
+            Some(cut) if !cut.at_once && self.ftl.cut_due() => {
+                self.power_cut(cx.now, cut.energy, cut.off, cx.out);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Shuts the drive down in order: everything that was accepted goes to the media, whether capacitors
+    /// would save it or not. [`Output::ShutDown`] tells when that is done; what is written later is not part
+    /// of it.
+    pub fn shut_down<S: Storage>(&mut self, now: Nanos, storage: &mut S, out: &mut Vec<Output>) {
+        let now = self.tick(now);
+        let mut cx = Cx { now, storage, out };
+        if !self.power.on {
+            cx.out.push(Output::ShutDown);
+            return;
+        }
+        self.drain(None, &mut cx);
+        self.pump(&mut cx);
+    }
+
+    /// A host has announced a shutdown (CC.SHN).
+    pub(crate) fn start_shutdown<S: Storage>(&mut self, id: ControllerId, cx: &mut Cx<'_, S>) {
+        if let Some(association) = self.controllers.get(id).map(|c| c.association) {
+            self.drain(Some((id, association)), cx);
+        }
+    }
+
+    fn drain<S: Storage>(&mut self, of: Option<(ControllerId, u32)>, cx: &mut Cx<'_, S>) {
+        // Numbers that no runner gives to a command.
+        let io = (MAX_IO..).find(|io| self.shutdowns.iter().all(|s| s.io != *io)).unwrap_or(MAX_IO);
+        match self.ftl.shutdown(cx.now, Io(io), cx.storage) {
+            Answer::At(at) => self.events.push(at, Event::ShutdownComplete(of)),
+            Answer::Later => self.shutdowns.push(Shutdown { io, of }),
+            // What cannot reach the media any more stays where the capacitors save it.
+            Answer::Failed(_) => self.events.push(cx.now, Event::ShutdownComplete(of)),
+        }
+    }
+
+    pub(crate) fn shutdown_done(&mut self, done: Done) {
+        if let Some(i) = self.shutdowns.iter().position(|s| s.io == done.io.0) {
+            let shutdown = self.shutdowns.swap_remove(i);
+            self.events.push(done.at, Event::ShutdownComplete(shutdown.of));
+        }
+    }
+
+    pub(crate) fn shutdown_complete<S: Storage>(
+        &mut self,
+        of: Option<(ControllerId, u32)>,
+        cx: &mut Cx<'_, S>,
+    ) {
+        if let Some((id, association)) = of
+            && let Some(controller) = self.controllers.get_mut(id)
+            && controller.association == association
+        {
+            controller.csts.set_shst(Shst::COMPLETE);
+        }
+        let idle = self.controllers.iter().all(|(_, c)| !c.is_ready());
+        if of.is_none() || idle {
+            self.life.clean = true;
+            self.record(cx.storage);
+        }
+        if of.is_none() {
+            cx.out.push(Output::ShutDown);
+        }
+    }
+}
