@@ -1,1 +1,38 @@
-//! Namespaces as block files through FUSE
+//! Namespaces as block files: a directory with one file per attached namespace, through FUSE, and loop
+//! devices on them.
+//!
+//! [`Export`] connects to a drive as an NVMe host, mounts the directory and follows the drive: namespaces
+//! that are created, attached, detached or deleted appear and vanish. `docs/block-export.md` says what
+//! programs can expect of the files: alignment, promises, errors.
+//!
+//! How a request travels: a thread of the FUSE session takes it from the kernel ([`fs`]); [`engine`] turns it
+//! into commands, one where the drive's limit allows ([`split`]); the drive's completion is answered by the
+//! thread that delivers it, often the same one, so that a request costs no switch of threads. Writes of
+//! partial blocks read, change and write back, apart from other writes ([`gate`]).
+//!
+//! Which side validates what: this crate clips requests to the file's size and refuses writes to protected
+//! namespaces; everything else is the drive's to refuse, and its status becomes an `errno` in one place.
+//!
+//! Not here: ioctls (a regular file has no `BLKGETSIZE64`; loop devices do), mmap with `MAP_SHARED` (the
+//! kernel has no page cache for these files), namespaces with metadata or of other command sets than NVM
+//! (they are left out, with a warning).
+
+mod drive;
+mod engine;
+mod error;
+mod export;
+mod files;
+mod fs;
+mod gate;
+mod loops;
+mod mount;
+mod mountinfo;
+mod pool;
+mod split;
+
+#[cfg(test)]
+mod tests;
+
+pub use error::ExportError;
+pub use export::{Device, Export, Options};
+pub use mount::{Cleaned, clean_stale};

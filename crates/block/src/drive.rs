@@ -1,0 +1,93 @@
+//! What the export needs of a drive.
+
+use fuser::Errno;
+
+/// A namespace as the drive reports it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Namespace {
+    /// Namespace identifier: 1 or more.
+    pub nsid: u32,
+    /// NGUID, zero if it has none. A namespace that was deleted and created again under the same NSID has
+    /// another one.
+    pub nguid: [u8; 16],
+    /// Bytes per logical block: a power of two, 512 or more.
+    pub block_size: u32,
+    /// Size in logical blocks.
+    pub blocks: u64,
+    /// Whether the drive refuses writes to it.
+    pub read_only: bool,
+}
+
+impl Namespace {
+    /// Size in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.blocks * u64::from(self.block_size)
+    }
+}
+
+/// One command, in logical blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Op {
+    /// Fill the buffer, which has the length of the range.
+    Read {
+        /// First logical block.
+        lba: u64,
+        /// Number of logical blocks, 1 or more.
+        blocks: u32,
+    },
+    /// Write the buffer, which has the length of the range.
+    Write {
+        /// First logical block.
+        lba: u64,
+        /// Number of logical blocks, 1 or more.
+        blocks: u32,
+        /// Durable before it completes (Force Unit Access).
+        fua: bool,
+    },
+    /// Make the range read as zeroes. No buffer.
+    Zero {
+        /// First logical block.
+        lba: u64,
+        /// Number of logical blocks, 1 or more.
+        blocks: u32,
+        /// Give the space back where the drive can.
+        deallocate: bool,
+    },
+    /// Make all completed writes of the namespace durable. No buffer.
+    Flush,
+}
+
+/// What one command may carry.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes of data of one read or write: a multiple of every block size.
+    pub transfer: u32,
+    /// Logical blocks of one [`Op::Zero`].
+    pub zero_blocks: u32,
+    /// Commands in flight.
+    pub commands: u32,
+}
+
+/// A drive's namespaces and its queue.
+///
+/// The drive itself is behind it in the running program; the tests put memory there.
+pub trait Drive: Send + Sync + 'static {
+    /// What its commands may carry; does not change.
+    fn limits(&self) -> Limits;
+
+    /// The attached namespaces, by ascending NSID. Blocks; not called from [`Completions`].
+    ///
+    /// # Errors
+    /// Why they could not be identified, in words.
+    fn namespaces(&self) -> Result<Vec<Namespace>, String>;
+
+    /// Starts a command; [`Completions::complete`] follows exactly once, perhaps before this returns.
+    /// Never called with more than [`Limits::commands`] commands in flight.
+    fn submit(&self, tag: u64, nsid: u32, op: Op, data: Vec<u8>);
+}
+
+/// Where the completions of a [`Drive`] go.
+pub trait Completions: Send + Sync + 'static {
+    /// The command that was submitted with `tag` is complete; `data` is its buffer.
+    fn complete(&self, tag: u64, result: Result<(), Errno>, data: Vec<u8>);
+}

@@ -1,0 +1,416 @@
+//! Requests in flight: file operations become commands, completions become answers.
+//!
+//! A request is a list of [`Step`]s. Most have one; the others are started a few at a time, and the request
+//! is answered when all have ended. The thread that delivers the completion sends the answer.
+
+use crate::drive::{Completions, Drive, Limits, Op};
+use crate::files::File;
+use crate::pool;
+use crate::split::{Kind, Step, Steps, split};
+use fuser::{Errno, ReplyData, ReplyEmpty, ReplyWrite};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// Commands of one request in flight at once: enough to keep a drive busy, few enough to leave room for
+/// other requests.
+const STEPS_IN_FLIGHT: u32 = 16;
+
+/// Where the result of a request goes.
+pub enum Answer {
+    /// Data of a read.
+    Data(ReplyData),
+    /// Number of bytes written.
+    Written(ReplyWrite),
+    /// Nothing but success.
+    Done(ReplyEmpty),
+    /// A test.
+    #[cfg(test)]
+    Call(Box<dyn FnOnce(Result<Vec<u8>, Errno>) + Send>),
+}
+
+impl Answer {
+    fn fail(self, errno: Errno) {
+        match self {
+            Answer::Data(reply) => reply.error(errno),
+            Answer::Written(reply) => reply.error(errno),
+            Answer::Done(reply) => reply.error(errno),
+            #[cfg(test)]
+            Answer::Call(call) => call(Err(errno)),
+        }
+    }
+
+    fn succeed(self, data: &[u8], len: u32) {
+        match self {
+            Answer::Data(reply) => reply.data(data),
+            Answer::Written(reply) => reply.written(len),
+            Answer::Done(reply) => reply.ok(),
+            #[cfg(test)]
+            Answer::Call(call) => call(Ok(data.to_vec())),
+        }
+    }
+}
+
+/// What a request does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Work {
+    Read,
+    Write { fua: bool },
+    Zero { deallocate: bool },
+    Flush,
+}
+
+impl Work {
+    fn changes_blocks(self) -> bool {
+        matches!(self, Work::Write { .. } | Work::Zero { .. })
+    }
+}
+
+struct Request {
+    file: Arc<File>,
+    answer: Answer,
+    work: Work,
+    /// Bytes of the request.
+    len: u32,
+    /// Data to write, or room for what several steps read.
+    data: Vec<u8>,
+    steps: Steps,
+    /// Whether the file's gate has let it through: nothing is started before.
+    admitted: bool,
+    /// First step that has not been started.
+    next: u32,
+    /// Commands in flight.
+    running: u32,
+    failed: Option<Errno>,
+}
+
+/// A command on its way to the drive.
+struct Issue {
+    tag: u64,
+    nsid: u32,
+    op: Op,
+    data: Vec<u8>,
+}
+
+/// The second half of a partial write: the block has been read and is being written back.
+const WRITE_BACK: u64 = 1 << 31;
+
+fn tag(slot: u32, step: u32) -> u64 {
+    u64::from(slot) << 32 | u64::from(step)
+}
+
+struct State {
+    requests: Vec<Option<Request>>,
+    free: Vec<u32>,
+    /// Commands that the drive's queue still has room for.
+    room: u32,
+    /// Commands that found no room.
+    waiting: VecDeque<Issue>,
+}
+
+/// Turns requests into commands of one drive.
+pub struct Engine {
+    drive: OnceLock<Arc<dyn Drive>>,
+    limits: OnceLock<Limits>,
+    state: Mutex<State>,
+}
+
+impl Engine {
+    /// An engine without a drive; [`connect`](Engine::connect) follows.
+    pub fn new() -> Self {
+        let state = State { requests: Vec::new(), free: Vec::new(), room: 0, waiting: VecDeque::new() };
+        Engine { drive: OnceLock::new(), limits: OnceLock::new(), state: Mutex::new(state) }
+    }
+
+    /// Gives it its drive; the first one stays.
+    pub fn connect(&self, drive: Arc<dyn Drive>) {
+        let limits = drive.limits();
+        if self.limits.set(limits).is_ok() && self.drive.set(drive).is_ok() {
+            self.state().room = limits.commands.max(1);
+        }
+    }
+
+    /// Reads `len` bytes at `offset`, as many of them as lie within the file.
+    pub fn read(&self, file: Arc<File>, offset: u64, len: u32, answer: Answer) {
+        let len = clip(&file, offset, len);
+        self.begin(file, Work::Read, offset, u64::from(len), Vec::new(), answer);
+    }
+
+    /// Writes `data` at `offset`, as much of it as lies within the file; nothing beyond its end.
+    pub fn write(&self, file: Arc<File>, offset: u64, data: Vec<u8>, fua: bool, answer: Answer) {
+        let Ok(len) = u32::try_from(data.len()) else { return answer.fail(Errno::EINVAL) };
+        let within = clip(&file, offset, len);
+        if within == 0 && len > 0 {
+            return answer.fail(Errno::ENOSPC);
+        }
+        self.begin(file, Work::Write { fua }, offset, u64::from(within), data, answer);
+    }
+
+    /// Makes the part of the range that lies within the file read as zeroes.
+    pub fn zero(&self, file: Arc<File>, offset: u64, len: u64, deallocate: bool, answer: Answer) {
+        let len = len.min(file.namespace.bytes().saturating_sub(offset));
+        self.begin(file, Work::Zero { deallocate }, offset, len, Vec::new(), answer);
+    }
+
+    /// Makes all writes that have been answered durable.
+    pub fn flush(&self, file: Arc<File>, answer: Answer) {
+        self.begin(file, Work::Flush, 0, 0, Vec::new(), answer);
+    }
+
+    fn begin(&self, file: Arc<File>, work: Work, offset: u64, len: u64, mut data: Vec<u8>, answer: Answer) {
+        let Some(limits) = self.limits.get() else { return answer.fail(Errno::ENODEV) };
+        if file.is_gone() {
+            return answer.fail(Errno::ENODEV);
+        }
+        if work.changes_blocks() && file.namespace.read_only {
+            return answer.fail(Errno::EROFS);
+        }
+        let block_size = file.namespace.block_size;
+        let kind = match work {
+            Work::Read => Kind::Read,
+            Work::Write { .. } => Kind::Write,
+            Work::Zero { .. } | Work::Flush => Kind::Zero,
+        };
+        let steps = match work {
+            Work::Flush => Steps::One(Step { lba: 0, blocks: 0, skip: 0, len: 0, at: 0 }),
+            _ => split(kind, offset, len, block_size, *limits),
+        };
+        if steps == Steps::None {
+            return answer.succeed(&[], 0);
+        }
+        if work == Work::Read && matches!(steps, Steps::Many(_)) {
+            data = pool::take(len);
+        }
+        let alone = work.changes_blocks() && steps.as_slice().iter().any(|step| step.is_partial(block_size));
+        // Requests that move data fit 32 bits; zeroing answers without a length.
+        let len = u32::try_from(len).unwrap_or(u32::MAX);
+        let gated = work.changes_blocks().then(|| file.clone());
+        let admitted = gated.is_none();
+        let request =
+            Request { file, answer, work, len, data, steps, admitted, next: 0, running: 0, failed: None };
+        let slot = self.state().insert(request);
+        match gated {
+            None => self.advance(slot),
+            // Whoever leaves the gate starts it otherwise.
+            Some(file) => {
+                let through = file.gate().enter(slot, alone);
+                through.into_iter().for_each(|slot| self.start(slot));
+            }
+        }
+    }
+
+    /// Starts a request that the gate has let through.
+    fn start(&self, slot: u32) {
+        if let Some(request) = self.state().request(slot) {
+            request.admitted = true;
+        }
+        self.advance(slot);
+    }
+
+    /// Starts what can be started of a request. Harmless if the request has ended and its slot has become
+    /// another's.
+    fn advance(&self, slot: u32) {
+        let mut more = true;
+        while more {
+            let mut state = self.state();
+            let Some(request) = state.request(slot) else { return };
+            let Some(issue) = request.next_step(slot) else { return };
+            more = request.has_next();
+            let issue = state.admit(issue);
+            drop(state);
+            issue.into_iter().for_each(|issue| self.submit(issue));
+        }
+    }
+
+    fn submit(&self, issue: Issue) {
+        if let Some(drive) = self.drive.get() {
+            drive.submit(issue.tag, issue.nsid, issue.op, issue.data);
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn finish(&self, request: Request, data: Vec<u8>) {
+        if request.work.changes_blocks() {
+            let mut start = Vec::new();
+            request.file.gate().leave(&mut start);
+            for slot in start {
+                self.start(slot);
+            }
+        }
+        match request.failed {
+            Some(errno) => request.answer.fail(errno),
+            None => {
+                let answer = match (request.work, request.steps) {
+                    // What was asked for may be a part of the blocks that were read.
+                    (Work::Read, Steps::One(step)) => part(&data, step.skip, request.len),
+                    (Work::Read, _) => &request.data,
+                    _ => &[],
+                };
+                request.answer.succeed(answer, request.len);
+            }
+        }
+        pool::give(data);
+        pool::give(request.data);
+    }
+}
+
+impl Completions for Engine {
+    fn complete(&self, tag: u64, result: Result<(), Errno>, data: Vec<u8>) {
+        // Upper and lower half.
+        let (slot, step) = ((tag >> 32) as u32, tag & 0xFFFF_FFFF);
+        let mut state = self.state();
+        let waiting = state.waiting.pop_front();
+        if waiting.is_none() {
+            state.room += 1;
+        }
+        let Some(request) = state.request(slot) else {
+            drop(state);
+            return waiting.into_iter().for_each(|issue| self.submit(issue));
+        };
+        let (follow, data) = request.step_ended(slot, step, result, data);
+        // A block that has been read and must be written back keeps its request running.
+        request.running -= u32::from(follow.is_none());
+        let more = request.has_next();
+        let ended = request.running == 0 && !more;
+        let follow = follow.and_then(|issue| state.admit(issue));
+        let ended = if ended { state.remove(slot) } else { None };
+        drop(state);
+        for issue in waiting.into_iter().chain(follow) {
+            self.submit(issue);
+        }
+        match ended {
+            Some(request) => self.finish(request, data),
+            None => {
+                pool::give(data);
+                if more {
+                    self.advance(slot);
+                }
+            }
+        }
+    }
+}
+
+impl State {
+    fn insert(&mut self, request: Request) -> u32 {
+        if let Some(slot) = self.free.pop() {
+            self.requests[slot as usize] = Some(request);
+            return slot;
+        }
+        self.requests.push(Some(request));
+        // The kernel has far fewer requests in flight.
+        u32::try_from(self.requests.len() - 1).unwrap_or(u32::MAX)
+    }
+
+    fn request(&mut self, slot: u32) -> Option<&mut Request> {
+        self.requests.get_mut(slot as usize)?.as_mut()
+    }
+
+    fn remove(&mut self, slot: u32) -> Option<Request> {
+        let request = self.requests.get_mut(slot as usize)?.take()?;
+        self.free.push(slot);
+        Some(request)
+    }
+
+    /// Gives the command back if the drive has room for it now, else keeps it for later.
+    fn admit(&mut self, issue: Issue) -> Option<Issue> {
+        if self.room == 0 {
+            self.waiting.push_back(issue);
+            return None;
+        }
+        self.room -= 1;
+        Some(issue)
+    }
+}
+
+impl Request {
+    fn has_next(&self) -> bool {
+        self.failed.is_none() && (self.next as usize) < self.steps.as_slice().len()
+    }
+
+    fn next_step(&mut self, slot: u32) -> Option<Issue> {
+        if !self.admitted || !self.has_next() || self.running >= STEPS_IN_FLIGHT {
+            return None;
+        }
+        let index = self.next;
+        let step = self.steps.as_slice()[index as usize];
+        self.next += 1;
+        self.running += 1;
+        let Step { lba, blocks, .. } = step;
+        let block_size = self.file.namespace.block_size;
+        let bytes = u64::from(blocks) * u64::from(block_size);
+        let partial = self.work.changes_blocks() && step.is_partial(block_size);
+        let (op, data) = match self.work {
+            Work::Read => (Op::Read { lba, blocks }, pool::take(bytes)),
+            _ if partial => (Op::Read { lba, blocks }, pool::take(bytes)),
+            Work::Write { fua } => {
+                let data = match self.steps {
+                    // The request's own buffer goes down as it came.
+                    Steps::One(_) => {
+                        let mut data = std::mem::take(&mut self.data);
+                        data.truncate(self.len as usize);
+                        data
+                    }
+                    _ => pool::copy(part(&self.data, step.at as usize, step.len as usize)),
+                };
+                (Op::Write { lba, blocks, fua }, data)
+            }
+            Work::Zero { deallocate } => (Op::Zero { lba, blocks, deallocate }, Vec::new()),
+            Work::Flush => (Op::Flush, Vec::new()),
+        };
+        Some(Issue { tag: tag(slot, index), nsid: self.file.namespace.nsid, op, data })
+    }
+
+    /// Takes in the end of a command: what must follow it at once, and its buffer if that is not needed.
+    fn step_ended(
+        &mut self,
+        slot: u32,
+        step: u64,
+        result: Result<(), Errno>,
+        mut data: Vec<u8>,
+    ) -> (Option<Issue>, Vec<u8>) {
+        if let Err(errno) = result {
+            self.failed.get_or_insert(errno);
+            return (None, data);
+        }
+        if step & WRITE_BACK != 0 {
+            return (None, data);
+        }
+        let Some(&done) = self.steps.as_slice().get(step as usize) else { return (None, data) };
+        let Step { lba, blocks, skip, len, at } = done;
+        let partial = self.work.changes_blocks() && done.is_partial(self.file.namespace.block_size);
+        if partial {
+            let target = part_mut(&mut data, skip as usize, len as usize);
+            match self.work {
+                Work::Write { .. } => target.copy_from_slice(part(&self.data, at as usize, target.len())),
+                _ => target.fill(0),
+            }
+            let fua = self.work == Work::Write { fua: true };
+            let op = Op::Write { lba, blocks, fua };
+            let tag = tag(slot, 0) | step | WRITE_BACK;
+            return (Some(Issue { tag, nsid: self.file.namespace.nsid, op, data }), Vec::new());
+        }
+        if self.work == Work::Read && matches!(self.steps, Steps::Many(_)) {
+            let source = part(&data, skip as usize, len as usize);
+            part_mut(&mut self.data, at as usize, source.len()).copy_from_slice(source);
+        }
+        (None, data)
+    }
+}
+
+/// How many of `len` bytes at `offset` lie within the file.
+fn clip(file: &File, offset: u64, len: u32) -> u32 {
+    let rest = file.namespace.bytes().saturating_sub(offset);
+    // Not larger than `len`.
+    u32::try_from(rest.min(u64::from(len))).unwrap_or(len)
+}
+
+fn part(data: &[u8], at: impl TryInto<usize>, len: impl TryInto<usize>) -> &[u8] {
+    let (at, len) = (at.try_into().unwrap_or(usize::MAX), len.try_into().unwrap_or(0));
+    data.get(at..at.saturating_add(len)).unwrap_or_default()
+}
+
+fn part_mut(data: &mut [u8], at: usize, len: usize) -> &mut [u8] {
+    data.get_mut(at..at.saturating_add(len)).unwrap_or_default()
+}

@@ -1,0 +1,329 @@
+//! A running export.
+
+use crate::drive::{Completions, Drive};
+use crate::engine::Engine;
+use crate::error::ExportError;
+use crate::files::{Access, Changes, File, Files, ROOT};
+use crate::fs::Directory;
+use crate::loops::LoopDevice;
+use crate::mount;
+use crate::mountinfo::Mount;
+use fuser::{BackgroundSession, INodeNo, Notifier};
+use rustix::mount::UnmountFlags;
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long requests of the kernel may take to end after unmounting before its connection is cut.
+const LAST_REQUESTS: Duration = Duration::from_secs(1);
+
+/// How to export.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Attach a loop device to every file.
+    pub loops: bool,
+    /// Permission bits that files start with; write permission is taken from read-only namespaces.
+    pub mode: u16,
+    /// Threads that take requests from the kernel, 1 or more.
+    pub threads: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { loops: false, mode: 0o600, threads: 2 }
+    }
+}
+
+/// A namespace as the system sees it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Device {
+    /// Namespace identifier.
+    pub nsid: u32,
+    /// The block file.
+    pub file: PathBuf,
+    /// Its loop device, if it has one.
+    pub node: Option<PathBuf>,
+    /// Size in bytes.
+    pub bytes: u64,
+    /// Bytes per logical block.
+    pub block_size: u32,
+    /// Whether writes are refused.
+    pub read_only: bool,
+}
+
+/// What a drive tells an export.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum News {
+    /// The attached namespaces may be others now.
+    Namespaces,
+    /// The export ends.
+    Stop,
+}
+
+/// What a drive is given to report to.
+pub struct Reports {
+    /// Where completions go. Weak, because they belong to an export that owns the drive.
+    pub completions: Weak<dyn Completions>,
+    /// Where news go.
+    pub news: mpsc::Sender<News>,
+}
+
+/// A directory with a block file for each attached namespace of a drive, and their loop devices. It follows
+/// the drive: files appear and vanish with the namespaces.
+///
+/// [`stop`](Export::stop) it in the end; dropping it does the same, but can only log what was in the way.
+pub struct Export {
+    shared: Arc<Shared>,
+    news: mpsc::Sender<News>,
+    watcher: Option<JoinHandle<()>>,
+    session: Option<BackgroundSession>,
+    mount: Option<Mount>,
+}
+
+struct Shared {
+    dir: PathBuf,
+    options: Options,
+    drive: Arc<dyn Drive>,
+    files: Arc<Files>,
+    notifier: Notifier,
+    /// By inode number.
+    loops: Mutex<BTreeMap<u64, LoopDevice>>,
+}
+
+impl Export {
+    /// Mounts `dir`, an empty directory, and fills it with the namespaces of the drive that `connect` returns.
+    /// What a killed process left there is cleared away first.
+    ///
+    /// # Errors
+    /// If the directory cannot be used, there is no FUSE, the privilege is missing, or the drive does not
+    /// answer. Nothing stays mounted or attached then.
+    pub fn over(
+        connect: impl FnOnce(Reports) -> Result<Arc<dyn Drive>, String>,
+        dir: &Path,
+        options: Options,
+    ) -> Result<Self, ExportError> {
+        let cleaned = mount::clean_stale(dir)?;
+        if !cleaned.is_empty() {
+            tracing::info!(?cleaned, "cleared away what a killed drive left at {}", dir.display());
+        }
+        let dir = mount::usable(dir)?;
+        let engine = Arc::new(Engine::new());
+        let (news, inbox) = mpsc::channel();
+        let completions = Arc::downgrade(&engine);
+        let drive = connect(Reports { completions, news: news.clone() }).map_err(ExportError::Drive)?;
+        engine.connect(drive.clone());
+        let access = Access {
+            mode: options.mode & 0o7777,
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+        };
+        let files = Arc::new(Files::new(access));
+        let first = files.update(&drive.namespaces().map_err(ExportError::Drive)?);
+
+        let session = mount::mount(Directory::new(files.clone(), engine), &dir, options.threads.max(1))?;
+        let mount = mount::mounted(&dir);
+        let failed = |source| {
+            if let Some(mount) = &mount {
+                let _ = mount::unmount_ours(&dir, mount);
+            }
+            ExportError::System { what: "starting a thread".into(), source }
+        };
+        let session = session.spawn().map_err(failed)?;
+        let shared = Arc::new(Shared {
+            notifier: session.notifier(),
+            dir,
+            options,
+            drive,
+            files,
+            loops: Mutex::new(BTreeMap::new()),
+        });
+        let mut export = Export { shared, news, watcher: None, session: Some(session), mount };
+        // From here on, dropping it on an error cleans up.
+        for file in &first.new {
+            export.shared.attach(file)?;
+        }
+        let shared = export.shared.clone();
+        let watch = move || shared.watch(&inbox);
+        let watcher = std::thread::Builder::new().name("block-watch".into()).spawn(watch);
+        export.watcher = Some(watcher.map_err(ExportError::system("starting a thread"))?);
+        Ok(export)
+    }
+
+    /// The namespaces as they are now, by ascending NSID.
+    pub fn devices(&self) -> Vec<Device> {
+        let loops = self.shared.loops();
+        let device = |file: Arc<File>| Device {
+            nsid: file.namespace.nsid,
+            file: self.shared.path(&file),
+            node: loops.get(&file.ino).map(LoopDevice::node),
+            bytes: file.namespace.bytes(),
+            block_size: file.namespace.block_size,
+            read_only: file.namespace.read_only,
+        };
+        self.shared.files.all().into_iter().map(device).collect()
+    }
+
+    /// The directory.
+    pub fn dir(&self) -> &Path {
+        &self.shared.dir
+    }
+
+    /// Detaches the loop devices and unmounts the directory, whatever uses them. File systems that the user
+    /// has mounted on the loop devices are unmounted first, so that their data gets to the drive; a busy
+    /// one is synchronised and unmounted lazily.
+    ///
+    /// Returns what was in the way, a sentence for each. Doing it twice is harmless.
+    pub fn stop(&mut self) -> Vec<String> {
+        let mut in_the_way = Vec::new();
+        let _ = self.news.send(News::Stop);
+        if let Some(watcher) = self.watcher.take() {
+            let _ = watcher.join();
+        }
+        let loops = std::mem::take(&mut *self.shared.loops());
+        for device in loops.into_values() {
+            release(&device, &mut in_the_way);
+        }
+        let Some(session) = self.session.take() else { return in_the_way };
+        if let Some(mount) = self.mount.take()
+            && let Err(error) = mount::unmount_ours(&self.shared.dir, &mount)
+        {
+            in_the_way.push(error.to_string());
+        } else {
+            self.end(session, &mut in_the_way);
+        }
+        in_the_way
+    }
+
+    /// Waits until the kernel has no requests any more. Files that somebody keeps open would make that take
+    /// for ever.
+    fn end(&self, session: BackgroundSession, in_the_way: &mut Vec<String>) {
+        if !ended_within(&session, LAST_REQUESTS) {
+            self.shared.files.update(&[]);
+            let name = self.shared.dir.display();
+            in_the_way.push(format!(
+                "{name}: some process still has a block file open; its requests fail from now on"
+            ));
+            if let Some(mount) = &self.mount
+                && mount::abort(mount)
+            {
+                ended_within(&session, LAST_REQUESTS);
+            }
+        }
+        if session.guard.is_finished() {
+            if let Err(error) = session.join() {
+                tracing::debug!(%error, "the FUSE session ended with an error");
+            }
+        } else {
+            // Its threads answer with errors until the process ends. Waiting for them here would not end.
+            drop(session);
+        }
+    }
+}
+
+impl Drop for Export {
+    fn drop(&mut self) {
+        for obstacle in self.stop() {
+            tracing::warn!("{obstacle}");
+        }
+    }
+}
+
+fn ended_within(session: &BackgroundSession, limit: Duration) -> bool {
+    let start = Instant::now();
+    while !session.guard.is_finished() {
+        if start.elapsed() > limit {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    true
+}
+
+/// Takes a loop device down with what is on it.
+fn release(device: &LoopDevice, in_the_way: &mut Vec<String>) {
+    let node = device.node();
+    let node = node.display();
+    for point in device.mounts() {
+        if mount::unmount(&point, UnmountFlags::empty()).is_ok() {
+            tracing::info!("unmounted {}, which was on {node}", point.display());
+            continue;
+        }
+        if let Ok(dir) = std::fs::File::open(&point) {
+            let _ = rustix::fs::syncfs(&dir);
+        }
+        let point_name = point.display();
+        match mount::unmount(&point, UnmountFlags::DETACH) {
+            Ok(()) => in_the_way.push(format!(
+                "{point_name} was busy on {node}: its data was written, but processes that still use it will get errors"
+            )),
+            Err(error) => in_the_way.push(error.to_string()),
+        }
+    }
+    match device.detach() {
+        Ok(true) => {}
+        Ok(false) => {
+            let users = device.users();
+            let users = if users.is_empty() { "some process".into() } else { users.join(", ") };
+            in_the_way.push(format!(
+                "{node} is still used by {users}: it fails from now on and detaches itself after that"
+            ));
+        }
+        Err(error) => in_the_way.push(error.to_string()),
+    }
+}
+
+impl Shared {
+    fn path(&self, file: &File) -> PathBuf {
+        self.dir.join(file.name())
+    }
+
+    fn loops(&self) -> MutexGuard<'_, BTreeMap<u64, LoopDevice>> {
+        self.loops.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn attach(&self, file: &File) -> Result<(), ExportError> {
+        if self.options.loops {
+            let namespace = &file.namespace;
+            let device = LoopDevice::attach(&self.path(file), namespace.block_size, namespace.read_only)?;
+            self.loops().insert(file.ino, device);
+        }
+        Ok(())
+    }
+
+    /// Runs in a thread of its own, because the kernel may have to ask the directory while it is being told
+    /// something about it.
+    fn watch(&self, inbox: &mpsc::Receiver<News>) {
+        while let Ok(News::Namespaces) = inbox.recv() {
+            match self.drive.namespaces() {
+                Ok(namespaces) => self.follow(&self.files.update(&namespaces)),
+                Err(error) => {
+                    tracing::warn!("the namespaces cannot be identified, files stay as they are: {error}")
+                }
+            }
+        }
+    }
+
+    fn follow(&self, changes: &Changes) {
+        for file in &changes.gone {
+            let name = file.name();
+            if let Err(error) = self.notifier.delete(INodeNo(ROOT), INodeNo(file.ino), OsStr::new(&name)) {
+                tracing::debug!(%error, name, "the kernel did not take the removal");
+                let _ = self.notifier.inval_entry(INodeNo(ROOT), OsStr::new(&name));
+            }
+            tracing::info!(name, "namespace gone");
+            let device = self.loops().remove(&file.ino);
+            let mut in_the_way = Vec::new();
+            device.iter().for_each(|device| release(device, &mut in_the_way));
+            in_the_way.iter().for_each(|obstacle| tracing::warn!("{obstacle}"));
+        }
+        for file in &changes.new {
+            tracing::info!(name = file.name(), bytes = file.namespace.bytes(), "namespace appeared");
+            if let Err(error) = self.attach(file) {
+                tracing::warn!("{error}");
+            }
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! The files of the mounted directory: one per attached namespace.
+
+use crate::drive::Namespace;
+use crate::gate::Gate;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::SystemTime;
+
+/// Inode number of the directory itself, as FUSE has it.
+pub const ROOT: u64 = 1;
+
+/// Permissions and ownership, which the user may change while the directory is mounted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Access {
+    /// Permission bits.
+    pub mode: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+}
+
+/// A namespace as a file.
+#[derive(Debug)]
+pub struct File {
+    /// Inode number; never used twice during a mount.
+    pub ino: u64,
+    /// The namespace.
+    pub namespace: Namespace,
+    /// When it appeared.
+    pub since: SystemTime,
+    access: Mutex<Access>,
+    gone: AtomicBool,
+    gate: Mutex<Gate<u32>>,
+}
+
+impl File {
+    fn new(ino: u64, namespace: Namespace, mut access: Access) -> Self {
+        if namespace.read_only {
+            access.mode &= !0o222;
+        }
+        File {
+            ino,
+            namespace,
+            since: SystemTime::now(),
+            access: Mutex::new(access),
+            gone: AtomicBool::new(false),
+            gate: Mutex::default(),
+        }
+    }
+
+    /// Name in the directory: that of a Linux block device of the first controller.
+    pub fn name(&self) -> String {
+        format!("nvme0n{}", self.namespace.nsid)
+    }
+
+    /// Whether the namespace has been detached or deleted since the file was opened.
+    pub fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Relaxed)
+    }
+
+    /// Permissions and ownership.
+    pub fn access(&self) -> MutexGuard<'_, Access> {
+        self.access.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Orders writes of partial blocks.
+    pub fn gate(&self) -> MutexGuard<'_, Gate<u32>> {
+        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// All files.
+#[derive(Debug)]
+pub struct Files {
+    access: Access,
+    table: RwLock<Table>,
+}
+
+#[derive(Debug)]
+struct Table {
+    next_ino: u64,
+    by_ino: BTreeMap<u64, Arc<File>>,
+    by_nsid: BTreeMap<u32, Arc<File>>,
+}
+
+/// What an update of the table has changed.
+#[derive(Default, Debug)]
+pub struct Changes {
+    /// Files that have appeared.
+    pub new: Vec<Arc<File>>,
+    /// Files that have vanished.
+    pub gone: Vec<Arc<File>>,
+}
+
+impl Files {
+    /// No files yet; those to come get these permissions.
+    pub fn new(access: Access) -> Self {
+        let table = Table { next_ino: ROOT + 1, by_ino: BTreeMap::new(), by_nsid: BTreeMap::new() };
+        Files { access, table: RwLock::new(table) }
+    }
+
+    /// Permissions that files start with.
+    pub fn default_access(&self) -> Access {
+        self.access
+    }
+
+    /// Makes the files those of `namespaces`. A namespace of which anything has changed (size, format,
+    /// identity, protection) is another file: what is open of the old one fails from now on.
+    pub fn update(&self, namespaces: &[Namespace]) -> Changes {
+        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        let mut changes = Changes::default();
+        let stays = |file: &Arc<File>| namespaces.contains(&file.namespace);
+        changes.gone.extend(table.by_nsid.values().filter(|file| !stays(file)).cloned());
+        for file in &changes.gone {
+            file.gone.store(true, Ordering::Relaxed);
+            table.by_ino.remove(&file.ino);
+            table.by_nsid.remove(&file.namespace.nsid);
+        }
+        for namespace in namespaces {
+            if !table.by_nsid.contains_key(&namespace.nsid) {
+                let file = Arc::new(File::new(table.next_ino, *namespace, self.access));
+                table.next_ino += 1;
+                table.by_ino.insert(file.ino, file.clone());
+                table.by_nsid.insert(namespace.nsid, file.clone());
+                changes.new.push(file);
+            }
+        }
+        changes
+    }
+
+    /// The file with this inode number, unless it is gone.
+    pub fn get(&self, ino: u64) -> Option<Arc<File>> {
+        self.read().by_ino.get(&ino).cloned()
+    }
+
+    /// The file with this name.
+    pub fn find(&self, name: &str) -> Option<Arc<File>> {
+        let nsid = name.strip_prefix("nvme0n")?.parse().ok()?;
+        let file = self.read().by_nsid.get(&nsid).cloned()?;
+        // `parse` takes "01" and "+1" as well.
+        (file.name() == name).then_some(file)
+    }
+
+    /// All files, by ascending NSID.
+    pub fn all(&self) -> Vec<Arc<File>> {
+        self.read().by_nsid.values().cloned().collect()
+    }
+
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, Table> {
+        self.table.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn namespace(nsid: u32, blocks: u64) -> Namespace {
+        Namespace { nsid, nguid: [0; 16], block_size: 512, blocks, read_only: false }
+    }
+
+    fn names(files: &[Arc<File>]) -> Vec<String> {
+        files.iter().map(|file| file.name()).collect()
+    }
+
+    #[test]
+    fn namespaces_come_and_go() {
+        let files = Files::new(Access { mode: 0o600, uid: 0, gid: 0 });
+        let changes = files.update(&[namespace(1, 8), namespace(7, 8)]);
+        assert_eq!(names(&changes.new), ["nvme0n1", "nvme0n7"]);
+        let first = files.find("nvme0n1").unwrap();
+        for wrong in ["nvme0n2", "nvme0n01", "nvme0n+1", "nvme0n", "nvme1n1", ""] {
+            assert!(files.find(wrong).is_none(), "{wrong}");
+        }
+
+        let changes = files.update(&[namespace(1, 16), namespace(7, 8)]);
+        assert_eq!(names(&changes.new), ["nvme0n1"]);
+        assert_eq!(names(&changes.gone), ["nvme0n1"]);
+        assert!(first.is_gone() && files.get(first.ino).is_none());
+        let second = files.find("nvme0n1").unwrap();
+        assert!(second.ino != first.ino && !second.is_gone());
+        assert_eq!(names(&files.all()), ["nvme0n1", "nvme0n7"]);
+    }
+
+    #[test]
+    fn a_protected_namespace_is_a_read_only_file() {
+        let files = Files::new(Access { mode: 0o660, uid: 0, gid: 0 });
+        files.update(&[Namespace { read_only: true, ..namespace(1, 8) }]);
+        assert_eq!(files.find("nvme0n1").unwrap().access().mode, 0o440);
+    }
+}

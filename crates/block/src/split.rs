@@ -1,0 +1,168 @@
+//! How a range of bytes becomes commands on logical blocks.
+
+use crate::drive::Limits;
+
+/// A range of whole logical blocks, and the bytes of the request that lie in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Step {
+    /// First logical block.
+    pub lba: u64,
+    /// Number of logical blocks.
+    pub blocks: u32,
+    /// Bytes at the start of the range that the request does not touch.
+    pub skip: u32,
+    /// Bytes of the request in this range.
+    pub len: u64,
+    /// Where those bytes are in the request.
+    pub at: u64,
+}
+
+impl Step {
+    /// Whether the request touches only a part of the range: a write has to keep the rest.
+    pub fn is_partial(&self, block_size: u32) -> bool {
+        self.len != u64::from(self.blocks) * u64::from(block_size)
+    }
+}
+
+/// What kind of request is split.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Blocks are read whole and what is asked for is cut out.
+    Read,
+    /// Blocks that are touched in part become steps of their own.
+    Write,
+    /// As `Write`, in commands without data.
+    Zero,
+}
+
+/// The commands for `len` bytes (1 or more) at `offset`. The common case, a range of whole blocks that one
+/// command carries, is a single step.
+pub fn split(kind: Kind, offset: u64, len: u64, block_size: u32, limits: Limits) -> Steps {
+    let size = u64::from(block_size);
+    let most = match kind {
+        Kind::Read | Kind::Write => u64::from(limits.transfer / block_size).max(1),
+        Kind::Zero => u64::from(limits.zero_blocks).max(1),
+    };
+    let first = Step {
+        lba: offset / size,
+        blocks: 1,
+        skip: u32::try_from(offset % size).unwrap_or(0),
+        len: 0,
+        at: 0,
+    };
+    let mut steps = Steps::None;
+    let mut step = first;
+    let mut at = 0;
+    while at < len {
+        let rest = u64::from(step.skip) + (len - at);
+        let blocks = match kind {
+            Kind::Read => rest.div_ceil(size).min(most),
+            // A first block with something to keep, or a last one, stands alone.
+            _ if step.skip > 0 || rest < size => 1,
+            _ => (rest / size).min(most),
+        };
+        step.at = at;
+        step.len = rest.min(blocks * size) - u64::from(step.skip);
+        // At most `most`, which came from a u32.
+        step.blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
+        steps.push(step);
+        at += step.len;
+        step = Step { lba: step.lba + blocks, skip: 0, ..step };
+    }
+    steps
+}
+
+/// Steps of a request; one of them needs no allocation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Steps {
+    /// Nothing to do.
+    None,
+    /// One command.
+    One(Step),
+    /// Several.
+    Many(Vec<Step>),
+}
+
+impl Steps {
+    fn push(&mut self, step: Step) {
+        *self = match std::mem::replace(self, Steps::None) {
+            Steps::None => Steps::One(step),
+            Steps::One(first) => Steps::Many(vec![first, step]),
+            Steps::Many(mut all) => {
+                all.push(step);
+                Steps::Many(all)
+            }
+        };
+    }
+
+    /// All of them, in order.
+    pub fn as_slice(&self) -> &[Step] {
+        match self {
+            Steps::None => &[],
+            Steps::One(step) => std::slice::from_ref(step),
+            Steps::Many(all) => all,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits { transfer: 16384, zero_blocks: 100, commands: 8 };
+
+    fn step(lba: u64, blocks: u32, skip: u32, len: u64, at: u64) -> Step {
+        Step { lba, blocks, skip, len, at }
+    }
+
+    #[test]
+    fn one_command_where_the_limit_allows() {
+        for kind in [Kind::Read, Kind::Write] {
+            let steps = split(kind, 16384, 16384, 512, LIMITS);
+            assert_eq!(steps, Steps::One(step(32, 32, 0, 16384, 0)));
+        }
+        assert_eq!(split(Kind::Zero, 0, 51200, 512, LIMITS), Steps::One(step(0, 100, 0, 51200, 0)));
+    }
+
+    #[test]
+    fn larger_requests_are_cut_at_the_limit() {
+        let steps = split(Kind::Write, 4096, 40960, 4096, LIMITS);
+        let expected = [step(1, 4, 0, 16384, 0), step(5, 4, 0, 16384, 16384), step(9, 2, 0, 8192, 32768)];
+        assert_eq!(steps.as_slice(), expected);
+    }
+
+    #[test]
+    fn reads_take_whole_blocks_and_writes_single_out_the_partial_ones() {
+        assert_eq!(split(Kind::Read, 100, 5000, 4096, LIMITS), Steps::One(step(0, 2, 100, 5000, 0)));
+        let steps = split(Kind::Write, 100, 9000, 4096, LIMITS);
+        let expected = [step(0, 1, 100, 3996, 0), step(1, 1, 0, 4096, 3996), step(2, 1, 0, 908, 8092)];
+        assert_eq!(steps.as_slice(), expected);
+        assert!(steps.as_slice()[0].is_partial(4096) && !steps.as_slice()[1].is_partial(4096));
+        let within = split(Kind::Zero, 600, 7, 512, LIMITS);
+        assert_eq!(within, Steps::One(step(1, 1, 88, 7, 0)));
+    }
+
+    #[test]
+    fn every_split_covers_its_request_exactly_once() {
+        for kind in [Kind::Read, Kind::Write, Kind::Zero] {
+            for block_size in [512u32, 4096] {
+                for offset in (0..9000).step_by(37) {
+                    for len in [1u64, 99, 511, 512, 513, 4096, 5000, 8192, 40000] {
+                        let steps = split(kind, offset, len, block_size, LIMITS);
+                        let mut at = 0;
+                        for s in steps.as_slice() {
+                            assert_eq!(s.at, at);
+                            let position = s.lba * u64::from(block_size) + u64::from(s.skip);
+                            assert_eq!(position, offset + at);
+                            let room = u64::from(s.blocks) * u64::from(block_size);
+                            assert!(s.len > 0 && u64::from(s.skip) + s.len <= room);
+                            assert!(kind == Kind::Read || !s.is_partial(block_size) || s.blocks == 1);
+                            at += s.len;
+                        }
+                        assert_eq!(at, len);
+                    }
+                }
+            }
+        }
+    }
+}

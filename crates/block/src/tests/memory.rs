@@ -1,0 +1,176 @@
+//! A drive in memory, for tests: completes its commands at once, or later and in any order.
+
+use crate::drive::{Completions, Drive, Limits, Namespace, Op};
+use crate::export::{News, Reports};
+use fuser::Errno;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, Weak, mpsc};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Seen {
+    pub nsid: u32,
+    pub op: Op,
+}
+
+pub struct Memory {
+    completions: Weak<dyn Completions>,
+    news: Option<mpsc::Sender<News>>,
+    limits: Limits,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    namespaces: BTreeMap<u32, (Namespace, Vec<u8>)>,
+    seen: Vec<Seen>,
+    in_flight: u32,
+    most_in_flight: u32,
+    fail: Option<Errno>,
+    /// Held back until [`Memory::release`], when there is something.
+    held: Option<Vec<Held>>,
+}
+
+type Held = (u64, Result<(), Errno>, Vec<u8>);
+
+pub fn namespace(nsid: u32, block_size: u32, bytes: u64) -> Namespace {
+    let blocks = bytes / u64::from(block_size);
+    Namespace { nsid, nguid: [nsid as u8; 16], block_size, blocks, read_only: false }
+}
+
+impl Memory {
+    pub fn new(completions: Weak<dyn Completions>, limits: Limits, namespaces: &[Namespace]) -> Arc<Self> {
+        Self::build(completions, None, limits, namespaces)
+    }
+
+    pub fn reporting(reports: Reports, limits: Limits, namespaces: &[Namespace]) -> Arc<Self> {
+        Self::build(reports.completions, Some(reports.news), limits, namespaces)
+    }
+
+    fn build(
+        completions: Weak<dyn Completions>,
+        news: Option<mpsc::Sender<News>>,
+        limits: Limits,
+        namespaces: &[Namespace],
+    ) -> Arc<Self> {
+        let memory = Memory { completions, news, limits, state: Mutex::default() };
+        for namespace in namespaces {
+            memory.attach(*namespace);
+        }
+        Arc::new(memory)
+    }
+
+    pub fn attach(&self, namespace: Namespace) {
+        let room = vec![0; namespace.bytes() as usize];
+        self.state.lock().unwrap().namespaces.insert(namespace.nsid, (namespace, room));
+        self.tell();
+    }
+
+    pub fn detach(&self, nsid: u32) {
+        self.state.lock().unwrap().namespaces.remove(&nsid);
+        self.tell();
+    }
+
+    fn tell(&self) {
+        if let Some(news) = &self.news {
+            let _ = news.send(News::Namespaces);
+        }
+    }
+
+    pub fn content(&self, nsid: u32) -> Vec<u8> {
+        self.state.lock().unwrap().namespaces[&nsid].1.clone()
+    }
+
+    pub fn fill(&self, nsid: u32, value: u8) {
+        self.state.lock().unwrap().namespaces.get_mut(&nsid).unwrap().1.fill(value);
+    }
+
+    /// Commands since the last call.
+    pub fn seen(&self) -> Vec<Seen> {
+        std::mem::take(&mut self.state.lock().unwrap().seen)
+    }
+
+    pub fn most_in_flight(&self) -> u32 {
+        self.state.lock().unwrap().most_in_flight
+    }
+
+    /// Makes all commands fail, or succeed again.
+    pub fn fail(&self, with: Option<Errno>) {
+        self.state.lock().unwrap().fail = with;
+    }
+
+    /// Holds completions back from now on.
+    pub fn hold(&self) {
+        self.state.lock().unwrap().held = Some(Vec::new());
+    }
+
+    /// Delivers one held completion, chosen by `pick`; `false` if there is none.
+    pub fn release(&self, pick: usize) -> bool {
+        let mut state = self.state.lock().unwrap();
+        let Some(held) = state.held.as_mut().filter(|held| !held.is_empty()) else { return false };
+        let at = pick % held.len();
+        let held = held.swap_remove(at);
+        state.in_flight -= 1;
+        drop(state);
+        self.deliver(held);
+        true
+    }
+
+    fn deliver(&self, (tag, result, data): Held) {
+        if let Some(completions) = self.completions.upgrade() {
+            completions.complete(tag, result, data);
+        }
+    }
+}
+
+impl State {
+    fn execute(&mut self, nsid: u32, op: Op, data: &mut [u8]) -> Result<(), Errno> {
+        if let Some(errno) = self.fail {
+            return Err(errno);
+        }
+        let (namespace, room) = self.namespaces.get_mut(&nsid).ok_or(Errno::ENODEV)?;
+        let size = namespace.block_size as usize;
+        let range = |lba: u64, blocks: u32| -> Result<std::ops::Range<usize>, Errno> {
+            let start = lba as usize * size;
+            let end = start + blocks as usize * size;
+            if blocks == 0 || end > room.len() { Err(Errno::EINVAL) } else { Ok(start..end) }
+        };
+        match op {
+            Op::Read { lba, blocks } => data.copy_from_slice(&room[range(lba, blocks)?]),
+            Op::Write { lba, blocks, .. } => {
+                let range = range(lba, blocks)?;
+                room[range].copy_from_slice(data);
+            }
+            Op::Zero { lba, blocks, .. } => {
+                let range = range(lba, blocks)?;
+                room[range].fill(0);
+            }
+            Op::Flush => {}
+        }
+        Ok(())
+    }
+}
+
+impl Drive for Memory {
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    fn namespaces(&self) -> Result<Vec<Namespace>, String> {
+        Ok(self.state.lock().unwrap().namespaces.values().map(|(namespace, _)| *namespace).collect())
+    }
+
+    fn submit(&self, tag: u64, nsid: u32, op: Op, mut data: Vec<u8>) {
+        let mut state = self.state.lock().unwrap();
+        state.seen.push(Seen { nsid, op });
+        state.in_flight += 1;
+        state.most_in_flight = state.most_in_flight.max(state.in_flight);
+        assert!(state.in_flight <= self.limits.commands, "more commands than the queue holds");
+        let result = state.execute(nsid, op, &mut data);
+        if let Some(held) = &mut state.held {
+            return held.push((tag, result, data));
+        }
+        state.in_flight -= 1;
+        drop(state);
+        self.deliver((tag, result, data));
+    }
+}

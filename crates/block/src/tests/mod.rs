@@ -1,0 +1,5 @@
+//! Tests over a drive in memory: of the requests alone, and through the kernel.
+
+mod engine;
+mod memory;
+mod mounted;

@@ -1,0 +1,488 @@
+//! The export as programs and the kernel see it. Needs root, `/dev/fuse` and loop devices.
+
+use super::memory::{Memory, Seen, namespace};
+use crate::drive::{Limits, Namespace, Op};
+use crate::export::{Export, Options};
+use crate::{ExportError, clean_stale};
+use fuser::Errno;
+use rustix::fs::{FallocateFlags, fallocate};
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const LIMITS: Limits = Limits { transfer: 1 << 20, zero_blocks: 65536, commands: 64 };
+const MIB: u64 = 1 << 20;
+
+/// Whether the machine allows what these tests need; says so where it does not.
+fn possible(test: &str, loops: bool) -> bool {
+    let missing = if !rustix::process::geteuid().is_root() {
+        "root"
+    } else if File::options().read(true).write(true).open("/dev/fuse").is_err() {
+        "/dev/fuse"
+    } else if loops && !Path::new("/dev/loop-control").exists() {
+        "/dev/loop-control"
+    } else {
+        return true;
+    };
+    // Not `eprintln`, which the test runner swallows.
+    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: needs {missing}");
+    false
+}
+
+struct Bench {
+    dir: tempfile::TempDir,
+    drive: Arc<Memory>,
+    export: Export,
+}
+
+impl Bench {
+    fn new(options: Options, namespaces: &[Namespace]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let mut drive = None;
+        let connect = |reports| {
+            let memory = Memory::reporting(reports, LIMITS, namespaces);
+            drive = Some(memory.clone());
+            Ok(memory as _)
+        };
+        let export = Export::over(connect, dir.path(), options).unwrap();
+        Bench { drive: drive.unwrap(), export, dir }
+    }
+
+    fn file(&self, nsid: u32) -> PathBuf {
+        self.dir.path().join(format!("nvme0n{nsid}"))
+    }
+
+    fn open(&self, nsid: u32) -> File {
+        OpenOptions::new().read(true).write(true).open(self.file(nsid)).unwrap()
+    }
+
+    fn node(&self, nsid: u32) -> PathBuf {
+        let devices = self.export.devices();
+        devices.into_iter().find(|device| device.nsid == nsid).unwrap().node.unwrap()
+    }
+
+    fn stop(mut self) {
+        assert_eq!(self.export.stop(), Vec::<String>::new());
+        assert!(!is_mounted(self.dir.path()));
+    }
+}
+
+fn is_mounted(dir: &Path) -> bool {
+    crate::mountinfo::at(&dir.canonicalize().unwrap()).unwrap().is_some()
+}
+
+fn with_loops() -> Options {
+    Options { loops: true, ..Options::default() }
+}
+
+fn errno(error: std::io::Error) -> i32 {
+    error.raw_os_error().unwrap()
+}
+
+fn code(errno: Errno) -> i32 {
+    errno.into()
+}
+
+fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < Duration::from_secs(60), "{what} does not happen");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Runs a program; its output goes into the panic if it fails.
+fn run(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
+    let output =
+        output.unwrap_or_else(|error| panic!("{program}: {error} (scripts/setup-debian.sh installs it)"));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program} {arguments:?}: {}\n{text}{errors}", output.status);
+    text
+}
+
+fn writes(seen: &[Seen]) -> Vec<(u64, u32)> {
+    let write = |seen: &Seen| match seen.op {
+        Op::Write { lba, blocks, .. } => Some((lba, blocks)),
+        _ => None,
+    };
+    seen.iter().filter_map(write).collect()
+}
+
+#[test]
+fn a_file_has_the_namespace_s_size_and_block_size() {
+    if !possible("a_file_has_the_namespace_s_size_and_block_size", false) {
+        return;
+    }
+    let protected = Namespace { read_only: true, ..namespace(9, 512, MIB) };
+    let bench = Bench::new(Options::default(), &[namespace(1, 4096, 8 * MIB), protected]);
+    let meta = std::fs::metadata(bench.file(1)).unwrap();
+    assert_eq!((meta.len(), meta.blksize(), meta.mode() & 0o7777), (8 * MIB, 4096, 0o600));
+    let meta = std::fs::metadata(bench.file(9)).unwrap();
+    assert_eq!((meta.len(), meta.blksize(), meta.mode() & 0o7777), (MIB, 512, 0o400));
+    let stat = rustix::fs::statfs(bench.file(9)).unwrap();
+    assert_eq!((stat.f_bsize as u64, stat.f_blocks as u64), (512, MIB / 512));
+    let mut names: Vec<_> =
+        std::fs::read_dir(bench.dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["nvme0n1", "nvme0n9"]);
+
+    let error = OpenOptions::new().write(true).open(bench.file(9)).unwrap_err();
+    assert_eq!(errno(error), code(Errno::EROFS));
+    assert!(File::create(bench.dir.path().join("new")).is_err());
+    assert!(std::fs::remove_file(bench.file(1)).is_err());
+    run("chown", &["65534:65534", bench.file(1).to_str().unwrap()]);
+    run("chmod", &["640", bench.file(1).to_str().unwrap()]);
+    let meta = std::fs::metadata(bench.file(1)).unwrap();
+    assert_eq!((meta.uid(), meta.gid(), meta.mode() & 0o7777, meta.len()), (65534, 65534, 0o640, 8 * MIB));
+    bench.stop();
+}
+
+#[test]
+fn reads_and_writes_of_any_alignment() {
+    if !possible("reads_and_writes_of_any_alignment", false) {
+        return;
+    }
+    let bench = Bench::new(Options::default(), &[namespace(1, 4096, 8 * MIB)]);
+    let file = bench.open(1);
+    let data: Vec<u8> = (0..300_000u32).map(|i| (i / 7) as u8).collect();
+    file.write_all_at(&data, 12_345).unwrap();
+    let mut back = vec![0; data.len()];
+    file.read_exact_at(&mut back, 12_345).unwrap();
+    assert!(back == data);
+    // Like a block device: short at the end, no space beyond it.
+    assert_eq!(file.write_at(&[1; 8192], 8 * MIB - 4096).unwrap(), 4096);
+    assert_eq!(errno(file.write_at(&[1; 4096], 8 * MIB).unwrap_err()), code(Errno::ENOSPC));
+    assert_eq!(file.read_at(&mut back, 8 * MIB).unwrap(), 0);
+
+    let name = format!("of={}", bench.file(1).display());
+    run("dd", &["if=/dev/urandom", &name, "bs=100", "count=77", "status=none"]);
+    assert_eq!(std::fs::metadata(bench.file(1)).unwrap().len(), 8 * MIB, "O_TRUNC does nothing");
+    assert_eq!(file.metadata().unwrap().len(), 8 * MIB);
+    assert_eq!(errno(file.set_len(4096).unwrap_err()), code(Errno::EINVAL));
+    file.set_len(8 * MIB).unwrap();
+    drop(file);
+    bench.stop();
+}
+
+#[test]
+fn promises_become_flush_and_fua() {
+    if !possible("promises_become_flush_and_fua", false) {
+        return;
+    }
+    let bench = Bench::new(Options::default(), &[namespace(1, 512, MIB)]);
+    let file = bench.open(1);
+    file.write_all_at(&[1; 16384], 0).unwrap();
+    file.sync_all().unwrap();
+    file.sync_data().unwrap();
+    let write = |fua| Op::Write { lba: 0, blocks: 32, fua };
+    let ops: Vec<Op> = bench.drive.seen().into_iter().map(|seen| seen.op).collect();
+    assert_eq!(ops, [write(false), Op::Flush, Op::Flush]);
+    for flags in [rustix::fs::OFlags::DSYNC, rustix::fs::OFlags::SYNC] {
+        let flags = flags.bits().cast_signed();
+        let durable = OpenOptions::new().write(true).custom_flags(flags).open(bench.file(1)).unwrap();
+        durable.write_all_at(&[1; 16384], 0).unwrap();
+        let ops: Vec<Op> = bench.drive.seen().into_iter().map(|seen| seen.op).collect();
+        assert!(ops.starts_with(&[write(true)]), "{ops:?}");
+    }
+    drop(file);
+    bench.stop();
+}
+
+#[test]
+fn holes_are_deallocated_and_read_as_zeroes() {
+    if !possible("holes_are_deallocated_and_read_as_zeroes", false) {
+        return;
+    }
+    let bench = Bench::new(Options::default(), &[namespace(1, 4096, 8 * MIB)]);
+    bench.drive.fill(1, 0xAA);
+    let file = bench.open(1);
+    let keep = FallocateFlags::KEEP_SIZE;
+    fallocate(&file, FallocateFlags::PUNCH_HOLE | keep, 4096, 4 * MIB).unwrap();
+    fallocate(&file, FallocateFlags::ZERO_RANGE, 6 * MIB, 10_000).unwrap();
+    let zero = |lba, blocks, deallocate| Op::Zero { lba, blocks, deallocate };
+    let ops: Vec<Op> = bench.drive.seen().into_iter().map(|seen| seen.op).collect();
+    let (lba, blocks) = (1538, 1);
+    let expected = [
+        zero(1, 1024, true),
+        zero(1536, 2, false),
+        Op::Read { lba, blocks },
+        Op::Write { lba, blocks, fua: false },
+    ];
+    assert_eq!(ops, expected);
+    let content = bench.drive.content(1);
+    let zeroes: Vec<usize> = (0..content.len()).filter(|at| content[*at] == 0).collect();
+    assert_eq!(zeroes.len() as u64, 4 * MIB + 10_000);
+
+    fallocate(&file, FallocateFlags::PUNCH_HOLE | keep, 0, 1 << 40).unwrap();
+    assert!(bench.drive.content(1).iter().all(|byte| *byte == 0));
+    let refused = [
+        (FallocateFlags::empty(), 4096, Errno::EOPNOTSUPP),
+        (FallocateFlags::ZERO_RANGE, 16 * MIB, Errno::EINVAL),
+        (FallocateFlags::COLLAPSE_RANGE, 4096, Errno::EOPNOTSUPP),
+    ];
+    for (mode, len, expected) in refused {
+        let error = fallocate(&file, mode, 0, len).unwrap_err();
+        assert_eq!(error.raw_os_error(), code(expected), "{mode:?}");
+    }
+    drop(file);
+    bench.stop();
+}
+
+#[test]
+fn errors_of_the_drive_reach_the_program() {
+    if !possible("errors_of_the_drive_reach_the_program", false) {
+        return;
+    }
+    let bench = Bench::new(Options::default(), &[namespace(1, 4096, MIB)]);
+    let file = bench.open(1);
+    for expected in [Errno::EIO, Errno::ENOSPC, Errno::EROFS, Errno::ENODEV] {
+        bench.drive.fail(Some(expected));
+        let mut data = vec![0; 8192];
+        let errors = [
+            file.read_at(&mut data, 0).unwrap_err(),
+            file.write_at(&data, 0).unwrap_err(),
+            file.sync_all().unwrap_err(),
+        ];
+        for error in errors {
+            assert_eq!(errno(error), code(expected));
+        }
+    }
+    drop(file);
+    bench.stop();
+}
+
+#[test]
+fn requests_of_several_threads_are_in_flight_together() {
+    if !possible("requests_of_several_threads_are_in_flight_together", false) {
+        return;
+    }
+    let bench = Bench::new(Options::default(), &[namespace(1, 4096, MIB)]);
+    let file = Arc::new(bench.open(1));
+    bench.drive.hold();
+    let threads: Vec<_> = (0..8u8)
+        .map(|i| {
+            let file = file.clone();
+            std::thread::spawn(move || file.write_all_at(&[i; 4096], u64::from(i) * 4096).unwrap())
+        })
+        .collect();
+    wait_for("eight writes to one file in flight", || bench.drive.most_in_flight() == 8);
+    while bench.drive.release(3) {}
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    let content = bench.drive.content(1);
+    assert!((0..8u8).all(|i| content[usize::from(i) * 4096..][..4096] == [i; 4096]));
+    drop(file);
+    bench.stop();
+}
+
+#[test]
+fn namespaces_appear_and_vanish() {
+    if !possible("namespaces_appear_and_vanish", true) {
+        return;
+    }
+    let bench = Bench::new(with_loops(), &[namespace(1, 4096, MIB)]);
+    assert!(!bench.file(2).exists());
+    bench.drive.attach(namespace(2, 512, 2 * MIB));
+    wait_for("namespace 2", || bench.export.devices().iter().any(|d| d.nsid == 2 && d.node.is_some()));
+    assert_eq!(std::fs::metadata(bench.file(2)).unwrap().len(), 2 * MIB);
+    let node = bench.node(2);
+
+    let open = bench.open(2);
+    open.write_all_at(&[1; 512], 0).unwrap();
+    bench.drive.detach(2);
+    wait_for("the end of namespace 2", || !bench.file(2).exists());
+    assert_eq!(errno(open.write_at(&[1; 512], 0).unwrap_err()), code(Errno::ENODEV));
+    assert_eq!(errno(open.read_at(&mut [0; 512], 0).unwrap_err()), code(Errno::ENODEV));
+    wait_for("the end of its loop device", || {
+        let attached = run("losetup", &["--noheadings", "--output", "NAME,BACK-FILE"]);
+        let file = bench.file(2).display().to_string();
+        !attached.lines().any(|line| line.contains(&file))
+    });
+    assert!(bench.file(1).exists(), "{node:?}");
+
+    // The same NSID again is another file.
+    bench.drive.attach(namespace(2, 4096, 4 * MIB));
+    wait_for("namespace 2 again", || bench.file(2).exists());
+    let meta = std::fs::metadata(bench.file(2)).unwrap();
+    assert_eq!((meta.len(), meta.blksize()), (4 * MIB, 4096));
+    assert_eq!(errno(open.write_at(&[1; 512], 0).unwrap_err()), code(Errno::ENODEV));
+    drop(open);
+    bench.stop();
+}
+
+#[test]
+fn loop_devices_have_the_sector_size_and_keep_writes_whole() {
+    if !possible("loop_devices_have_the_sector_size_and_keep_writes_whole", true) {
+        return;
+    }
+    let bench = Bench::new(with_loops(), &[namespace(1, 512, 64 * MIB), namespace(2, 4096, 64 * MIB)]);
+    for (nsid, sector) in [(1, 512u32), (2, 4096)] {
+        let node = bench.node(nsid);
+        let node = node.to_str().unwrap();
+        let size = run("blockdev", &["--getss", "--getsize64", node]);
+        assert_eq!(size.split_whitespace().collect::<Vec<_>>(), [sector.to_string(), (64 * MIB).to_string()]);
+        assert_eq!(run("losetup", &["--noheadings", "--output", "DIO", node]).trim(), "1");
+        bench.drive.seen();
+        let name = format!("of={node}");
+        // At an odd multiple of 4 KiB, too.
+        run("dd", &["if=/dev/urandom", &name, "bs=16k", "count=64", "oflag=direct", "status=none"]);
+        run(
+            "dd",
+            &[
+                "if=/dev/urandom",
+                &name,
+                "bs=16k",
+                "seek=77824",
+                "count=1",
+                "oflag=direct,seek_bytes",
+                "status=none",
+            ],
+        );
+        let seen = bench.drive.seen();
+        let expected: Vec<_> = (0..64).map(|i| i * 16384).chain([77824]).collect();
+        let blocks = 16384 / sector;
+        let expected: Vec<_> = expected.into_iter().map(|at| (at / u64::from(sector), blocks)).collect();
+        assert_eq!(writes(&seen), expected);
+
+        bench.drive.fill(nsid, 7);
+        run("blkdiscard", &["--offset", "1MiB", "--length", "2MiB", node]);
+        assert!(bench.drive.seen().iter().any(|seen| matches!(seen.op, Op::Zero { deallocate: true, .. })));
+        let content = bench.drive.content(nsid);
+        let hole = (MIB as usize)..(3 * MIB as usize);
+        assert!(content[hole.clone()].iter().all(|byte| *byte == 0));
+        assert_eq!(content.iter().filter(|byte| **byte == 0).count(), hole.len());
+    }
+    bench.stop();
+}
+
+#[test]
+fn file_systems_survive_a_remount_and_are_unmounted_at_the_end() {
+    if !possible("file_systems_survive_a_remount_and_are_unmounted_at_the_end", true) {
+        return;
+    }
+    let mut bench = Bench::new(with_loops(), &[namespace(1, 4096, 512 * MIB), namespace(2, 512, 32 * MIB)]);
+    let point = tempfile::tempdir().unwrap();
+    let at = point.path().to_str().unwrap();
+    for (nsid, mkfs) in [(1, &["mkfs.xfs", "-q", "-f"][..]), (2, &["mkfs.ext4", "-q", "-F"])] {
+        let node = bench.node(nsid);
+        let node = node.to_str().unwrap();
+        run(mkfs[0], &[&mkfs[1..], &[node]].concat());
+        run("mount", &[node, at]);
+        let data: Vec<u8> = (0..5_000_000u32).map(|i| (i % 251) as u8).collect();
+        std::fs::write(point.path().join("data"), &data).unwrap();
+        run("umount", &[at]);
+        run("mount", &[node, at]);
+        assert!(std::fs::read(point.path().join("data")).unwrap() == data);
+        if nsid == 1 {
+            run("umount", &[at]);
+        }
+    }
+    // The last one is still mounted, with data that has not been written back.
+    std::fs::write(point.path().join("late"), vec![0x5A; 100_000]).unwrap();
+    assert_eq!(bench.export.stop(), Vec::<String>::new());
+    assert!(!is_mounted(point.path()) && !is_mounted(bench.dir.path()));
+    let content = bench.drive.content(2);
+    let runs = content.chunks(512).filter(|block| block.iter().all(|byte| *byte == 0x5A)).count();
+    assert!(runs >= 195, "{runs} blocks of the late file are on the drive");
+}
+
+#[test]
+fn stopping_does_not_wait_for_those_who_keep_files_open() {
+    if !possible("stopping_does_not_wait_for_those_who_keep_files_open", true) {
+        return;
+    }
+    let mut bench = Bench::new(with_loops(), &[namespace(1, 4096, 64 * MIB), namespace(2, 4096, MIB)]);
+    let point = tempfile::tempdir().unwrap();
+    let at = point.path().to_str().unwrap();
+    let node = bench.node(1);
+    run("mkfs.ext4", &["-q", "-F", node.to_str().unwrap()]);
+    run("mount", &[node.to_str().unwrap(), at]);
+    let mut busy = File::create(point.path().join("busy")).unwrap();
+    busy.write_all(b"written before the end").unwrap();
+    let open = bench.open(2);
+    let in_the_way = bench.export.stop();
+    assert!(in_the_way.iter().any(|sentence| sentence.contains(at)), "{in_the_way:?}");
+    assert!(in_the_way.iter().any(|sentence| sentence.contains("block file open")), "{in_the_way:?}");
+    assert!(!is_mounted(point.path()) && !is_mounted(bench.dir.path()));
+    assert!(open.read_at(&mut [0; 4096], 0).is_err());
+    let content = bench.drive.content(1);
+    assert!(content.windows(22).step_by(4096).any(|window| window == b"written before the end"));
+    drop((busy, open));
+    wait_for("the device's end", || !crate::loops::LoopDevice::named(&node, &bench.file(1)).is_attached());
+}
+
+/// Not a test: the process that the next one kills.
+#[test]
+#[ignore = "started by a_killed_process_is_cleared_away"]
+fn process_to_be_killed() {
+    let Some(dir) = std::env::var_os("BLOCK_TEST_DIR") else { return };
+    let connect = |reports| {
+        let namespaces = [namespace(1, 4096, 64 * MIB), namespace(2, 512, MIB)];
+        Ok(Memory::reporting(reports, LIMITS, &namespaces) as _)
+    };
+    let export = Export::over(connect, Path::new(&dir), with_loops()).unwrap();
+    let nodes: Vec<String> =
+        export.devices().iter().map(|d| d.node.clone().unwrap().display().to_string()).collect();
+    let _ = writeln!(std::io::stderr(), "ready {}", nodes.join(" "));
+    loop {
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+#[test]
+fn a_killed_process_is_cleared_away() {
+    if !possible("a_killed_process_is_cleared_away", true) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let point = tempfile::tempdir().unwrap();
+    for round in 0..3 {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "--ignored", "tests::mounted::process_to_be_killed"])
+            .env("BLOCK_TEST_DIR", dir.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut output = std::io::BufReader::new(child.stderr.take().unwrap());
+        while !line.starts_with("ready") {
+            line.clear();
+            assert!(
+                std::io::BufRead::read_line(&mut output, &mut line).unwrap() > 0,
+                "round {round}: no start"
+            );
+        }
+        let node = line.split_whitespace().nth(1).unwrap();
+        run("mkfs.ext4", &["-q", "-F", node]);
+        run("mount", &[node, point.path().to_str().unwrap()]);
+        std::fs::write(point.path().join("lost"), "with the process").unwrap();
+        assert!(matches!(crate::mount::usable(dir.path()), Err(ExportError::InUse(_))));
+        assert!(clean_stale(dir.path()).unwrap().is_empty(), "a drive that is alive is left alone");
+
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let error = File::open(dir.path().join("nvme0n1")).unwrap_err();
+        assert_eq!(errno(error), code(Errno::ENOTCONN));
+        // Every other time by the next start, as it normally happens.
+        if round == 0 {
+            let cleaned = clean_stale(dir.path()).unwrap();
+            assert!(cleaned.directory && cleaned.loops.len() == 2, "{cleaned:?}");
+            assert_eq!(cleaned.unmounted, [point.path().canonicalize().unwrap()]);
+            assert!(cleaned.lingering.is_empty());
+        }
+    }
+    let connect = |reports| Ok(Memory::reporting(reports, LIMITS, &[namespace(1, 4096, MIB)]) as _);
+    let mut export = Export::over(connect, dir.path(), with_loops()).unwrap();
+    let node = export.devices()[0].node.clone().unwrap();
+    let mut byte = [1];
+    File::open(node).unwrap().read_exact(&mut byte).unwrap();
+    assert_eq!(export.stop(), Vec::<String>::new());
+    assert!(!is_mounted(dir.path()) && !is_mounted(point.path()));
+    assert!(crate::loops::attached_in(&dir.path().canonicalize().unwrap()).is_empty());
+}
