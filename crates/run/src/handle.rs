@@ -21,8 +21,9 @@
 //! runtime connects the same host again. [`Events::power`] tells.
 
 use crate::buffer::Buffer;
+use crate::hosts::Manner;
 use crate::shared::{Request, Shared};
-use nvme::{Command, Completion};
+use nvme::{Command, Completion, Nqn};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
@@ -31,19 +32,22 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HostIdentity {
     /// Host NQN: attachments of namespaces are remembered by it.
-    pub nqn: String,
+    pub nqn: Nqn,
     /// Host Identifier.
     pub id: [u8; 16],
 }
 
 impl HostIdentity {
     /// A host whose identifier is derived from its NQN.
-    pub fn new(nqn: &str) -> Self {
+    ///
+    /// # Errors
+    /// If the name is no NQN.
+    pub fn new(nqn: &str) -> Result<Self, nvme::nqn::NqnError> {
         let mut id = [0; 16];
         let low = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, nqn.as_bytes());
         id[..8].copy_from_slice(&low.to_le_bytes());
         id[8..].copy_from_slice(&low.rotate_left(17).wrapping_add(1).to_le_bytes());
-        HostIdentity { nqn: nqn.to_owned(), id }
+        Ok(HostIdentity { nqn: Nqn::new(nqn)?, id })
     }
 }
 
@@ -134,10 +138,18 @@ impl Handle {
     /// # Errors
     /// If the drive refuses the host, has no power or was stopped.
     pub fn connect(&self, host: HostIdentity, events: Arc<dyn Events>) -> Result<Controller, ConnectError> {
+        self.connect_in_manner(host, Manner::Managed(events))
+    }
+
+    pub(crate) fn connect_in_manner(
+        &self,
+        host: HostIdentity,
+        manner: Manner,
+    ) -> Result<Controller, ConnectError> {
         let sink = Arc::new(Waiters::default());
         let port = Arc::new(Port::new(ADMIN_ENTRIES, sink.clone()));
         let (answer, answered) = mpsc::channel();
-        self.shared.post(Request::Connect { host, events, port: port.clone(), answer })?;
+        self.shared.post(Request::Connect { host, manner, port: port.clone(), answer })?;
         let cntlid = answered.recv().map_err(|_| Gone)??;
         let admin = Queue { inner: Arc::new(QueueInner { shared: self.shared.clone(), port }) };
         Ok(Controller { admin: BlockingQueue { queue: admin, waiters: sink }, cntlid })
@@ -183,11 +195,20 @@ impl Controller {
     /// # Errors
     /// If the drive refuses it (too many queues, too many entries) or was stopped.
     pub fn queue(&self, entries: u16, sink: Arc<dyn Sink>) -> Result<Queue, ConnectError> {
+        self.queue_with(None, entries, sink)
+    }
+
+    pub(crate) fn queue_with(
+        &self,
+        qid: Option<u16>,
+        entries: u16,
+        sink: Arc<dyn Sink>,
+    ) -> Result<Queue, ConnectError> {
         let admin = &self.admin.queue.inner;
         let port = Arc::new(Port::new(entries, sink));
         port.front.store(admin.port.front.load(Ordering::Acquire), Ordering::Release);
         let (answer, answered) = mpsc::channel();
-        admin.shared.post(Request::AddQueue { port: port.clone(), answer })?;
+        admin.shared.post(Request::AddQueue { port: port.clone(), qid, answer })?;
         answered.recv().map_err(|_| Gone)??;
         Ok(Queue { inner: Arc::new(QueueInner { shared: admin.shared.clone(), port }) })
     }
@@ -226,8 +247,8 @@ impl Queue {
     /// Submits a command; its completion goes to the sink, possibly before this returns.
     ///
     /// The command's identifier and data pointer are the runtime's: whatever they hold is ignored. The
-    /// buffer's length must be the command's transfer, to the byte; a command whose buffer differs
-    /// completes with *Data SGL Length Invalid*.
+    /// buffer must hold at least the command's transfer; a command whose buffer is shorter completes with
+    /// *Data SGL Length Invalid*.
     ///
     /// # Errors
     /// If the queue is full or the drive was stopped.
@@ -263,7 +284,13 @@ pub(crate) struct Port {
 
 impl Port {
     fn new(entries: u16, sink: Arc<dyn Sink>) -> Self {
-        Port { front: AtomicU32::new(u32::MAX), qid: AtomicU16::new(0), entries, in_flight: AtomicU32::new(0), sink }
+        Port {
+            front: AtomicU32::new(u32::MAX),
+            qid: AtomicU16::new(0),
+            entries,
+            in_flight: AtomicU32::new(0),
+            sink,
+        }
     }
 
     fn enter(&self) -> bool {

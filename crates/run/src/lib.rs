@@ -3,15 +3,35 @@
 //! The drive itself (crate `device`) is a state machine. This crate tells it the time, gives it commands,
 //! carries out what it asks for and delivers what it completes:
 //!
-//! - [`buffer`] and [`handle`]: hosts in this process;
-//! - [`image`]: a drive that outlives the process.
+//! - [`start`] brings a drive up under the wall clock, in memory or from an [`image`], and serves hosts over
+//!   sockets; [`handle`] is how hosts in this process reach it.
+//! - [`sim`] runs the same drive under a virtual clock, with an actor of crate `workload` as its host.
+//! - [`precondition`] brings a new drive into the state of a used one, in virtual time, before it goes live.
 //!
-//! Validated here: that a buffer is as long as its command's transfer; everything about files. Not here:
-//! anything about commands.
+//! Validated here: that a buffer holds its command's transfer; Connect; everything about files. Not here:
+//! anything else about commands.
 
 pub mod buffer;
 mod clock;
+mod engine;
+pub mod handle;
+mod hosts;
 pub mod image;
 mod memory;
+pub mod precondition;
+mod server;
+mod shared;
+pub mod sim;
 mod slots;
+mod start;
 mod store;
+mod wake;
+
+pub use buffer::Buffer;
+pub use handle::{
+    BlockingQueue, ConnectError, Controller, Events, Gone, Handle, HostIdentity, NoEvents, Queue, Refused,
+    RefusedReason, Sink,
+};
+pub use image::{ImageError, ImageOptions};
+pub use precondition::Precondition;
+pub use start::{Options, Running, Shape, StartError, start};

@@ -35,11 +35,65 @@ struct HostFault {
     left: Option<u32>,
 }
 
+/// A command's buffer while the drive has it.
+#[derive(Debug, Default)]
+pub(crate) enum Lent {
+    /// None.
+    #[default]
+    Nothing,
+    /// Of a host in this process.
+    Own(Buffer),
+    /// Of a connection.
+    Wire(fabric::Buffer),
+    /// Room without bytes: nobody looks at the data.
+    Void,
+}
+
+impl Lent {
+    /// Whether a transfer fits.
+    #[inline]
+    pub(crate) fn holds(&self, bytes: u64) -> bool {
+        matches!(self, Lent::Void) || bytes <= self.as_slice().len() as u64
+    }
+
+    #[inline]
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        match self {
+            Lent::Nothing | Lent::Void => &[],
+            Lent::Own(buffer) => buffer.as_slice(),
+            Lent::Wire(buffer) => buffer,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
+        match self {
+            Lent::Nothing | Lent::Void => &mut [],
+            Lent::Own(buffer) => buffer.as_mut_slice(),
+            Lent::Wire(buffer) => buffer,
+        }
+    }
+
+    /// The buffer of a host in this process.
+    pub(crate) fn into_own(self) -> Buffer {
+        match self {
+            Lent::Own(buffer) => buffer,
+            Lent::Nothing | Lent::Void | Lent::Wire(_) => Buffer::empty(),
+        }
+    }
+}
+
+impl From<Buffer> for Lent {
+    fn from(buffer: Buffer) -> Self {
+        Lent::Own(buffer)
+    }
+}
+
 /// Implements [`ftl::Storage`]: contents, the hosts' buffers, and the journal.
 pub(crate) struct Store {
     pub(crate) backing: Backing,
     /// Buffers of the commands in flight, by [`Io`].
-    buffers: Vec<Buffer>,
+    buffers: Vec<Lent>,
     /// Contents are neither taken nor given and nothing is recorded: preconditioning in virtual time.
     pub(crate) dry: bool,
     fault: Option<HostFault>,
@@ -54,23 +108,23 @@ impl Store {
 
     /// Lends a command's buffer to the drive.
     #[inline]
-    pub(crate) fn lend(&mut self, io: Io, buffer: Buffer) {
+    pub(crate) fn lend(&mut self, io: Io, buffer: Lent) {
         let index = io.0 as usize;
         if index >= self.buffers.len() {
-            self.buffers.resize_with((index + 1).next_power_of_two(), Buffer::empty);
+            self.buffers.resize_with((index + 1).next_power_of_two(), Lent::default);
         }
         self.buffers[index] = buffer;
     }
 
     /// The buffer of a command.
     #[inline]
-    pub(crate) fn buffer(&mut self, io: Io) -> Option<&mut Buffer> {
+    pub(crate) fn buffer(&mut self, io: Io) -> Option<&mut Lent> {
         self.buffers.get_mut(io.0 as usize)
     }
 
     /// Takes a command's buffer back.
     #[inline]
-    pub(crate) fn give_back(&mut self, io: Io) -> Buffer {
+    pub(crate) fn give_back(&mut self, io: Io) -> Lent {
         self.buffers.get_mut(io.0 as usize).map(std::mem::take).unwrap_or_default()
     }
 
@@ -120,6 +174,11 @@ impl Store {
         if let Backing::Image(image) = &mut self.backing {
             image.tend(time, news);
         }
+    }
+
+    /// Gives up the backing: files are closed, their locks end.
+    pub(crate) fn close(&mut self) {
+        self.backing = Backing::None;
     }
 
     pub(crate) fn image(&mut self) -> Option<&mut Image> {
@@ -257,6 +316,9 @@ impl ftl::Storage for Store {
         if self.fault.is_some() && self.struck(true) {
             return Err(StorageError);
         }
+        if matches!(self.backing, Backing::None) {
+            return Ok(());
+        }
         let buffer = self.buffers.get(io.0 as usize).ok_or(StorageError)?;
         let bytes = buffer.as_slice().get(of_host(piece)).filter(|_| in_page(piece)).ok_or(StorageError)?;
         Store::put(&mut self.backing, bytes, piece.page, slot, base)
@@ -284,6 +346,9 @@ impl ftl::Storage for Store {
             return Err(StorageError);
         }
         let buffer = self.buffers.get_mut(io.0 as usize).ok_or(StorageError)?;
+        if matches!(buffer, Lent::Void) {
+            return Ok(());
+        }
         let bytes =
             buffer.as_mut_slice().get_mut(of_host(piece)).filter(|_| in_page(piece)).ok_or(StorageError)?;
         let (start, end) = (piece.page as usize, piece.page as usize + piece.len as usize);
@@ -333,14 +398,14 @@ mod tests {
     fn pages_are_put_together_from_pieces() {
         let mut store = Store::new(Backing::memory(8));
         let io = Io(3);
-        store.lend(io, Buffer::from(vec![1; 4096]));
+        store.lend(io, Buffer::from(vec![1; 4096]).into());
         let a = store.allocate().unwrap();
         let all = Piece { host: 0, page: 0, len: 4096 };
         store.store(io, all, a, None).unwrap();
-        store.lend(io, Buffer::from(vec![2; 512]));
+        store.lend(io, Buffer::from(vec![2; 512]).into());
         let b = store.allocate().unwrap();
         store.store(io, Piece { host: 0, page: 1024, len: 512 }, b, Some(a)).unwrap();
-        store.lend(io, Buffer::zeroed(4096));
+        store.lend(io, Buffer::zeroed(4096).into());
         store.load(io, all, Some(b)).unwrap();
         let got = store.give_back(io);
         assert!(got.as_slice()[..1024].iter().all(|&x| x == 1));
@@ -356,7 +421,7 @@ mod tests {
     fn what_lies_outside_is_an_error() {
         let mut store = Store::new(Backing::memory(8));
         let slot = store.allocate().unwrap();
-        store.lend(Io(0), Buffer::zeroed(512));
+        store.lend(Io(0), Buffer::zeroed(512).into());
         assert!(store.store(Io(0), Piece { host: 0, page: 0, len: 4096 }, slot, None).is_err());
         assert!(store.load(Io(0), Piece { host: 0, page: 4000, len: 512 }, Some(slot)).is_err());
         assert!(store.load(Io(9), Piece { host: 0, page: 0, len: 512 }, Some(slot)).is_err());
@@ -366,7 +431,7 @@ mod tests {
     fn injected_faults_count_down() {
         let mut store = Store::new(Backing::memory(8));
         let slot = store.allocate().unwrap();
-        store.lend(Io(0), Buffer::zeroed(4096));
+        store.lend(Io(0), Buffer::zeroed(4096).into());
         let all = Piece { host: 0, page: 0, len: 4096 };
         store.arm_fault(true, 1);
         assert!(store.load(Io(0), all, Some(slot)).is_ok(), "a full disk can be read");

@@ -418,6 +418,12 @@ impl Image {
         self.waiting.push(io);
     }
 
+    /// The commands that waited for a sync are no more: power was lost.
+    pub(crate) fn forget_waiters(&mut self) {
+        self.waiting.clear();
+        self.sync_ios.clear();
+    }
+
     /// Starts what is due (a sync, also when free slots run low) and tells what has ended.
     pub(crate) fn tend(&mut self, time: Nanos, news: &mut Vec<News>) {
         while let Some(report) = self.helper.report() {

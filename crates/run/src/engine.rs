@@ -1,0 +1,482 @@
+//! One drive with everything that it needs to run, stepped by whoever holds it.
+
+use crate::clock::Clock;
+use crate::handle::Port;
+use crate::hosts::Hosts;
+use crate::image::News;
+use crate::server::{ConnectionId, Server};
+use crate::shared::{Delivery, Request};
+use crate::store::{Lent, Store};
+use crate::wake::{Ready, Sleeper};
+use device::{ControllerId, Drive, MAX_IO, Output};
+use ftl::Io;
+use media::Nanos;
+use nvme::{AdminOpcode, Command, Completion, IoOpcode, Status, Transfer};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
+
+/// Submissions that are taken in before completions are delivered.
+const BATCH: isize = 128;
+
+/// Whose a command in flight is.
+pub(crate) enum Owner {
+    /// Nobody's: the number is free.
+    Free,
+    /// A queue's in this process.
+    Port { port: Arc<Port>, tag: u64 },
+    /// The runtime's own: a request for events, for the host with this index.
+    EventRequest { front: u32 },
+    /// The runtime's own: the log of changed namespaces is read, which clears the event.
+    ChangedLog { front: u32 },
+    /// The runtime's own: nobody waits for it.
+    Ignored,
+    /// A connection's.
+    Connection { connection: ConnectionId, tag: fabric::Tag },
+    /// An actor's, under the virtual clock.
+    Actor { tag: u32 },
+}
+
+struct Entry {
+    owner: Owner,
+    /// Whether it only reads, so that it may succeed when nothing more can be kept.
+    reads: bool,
+    /// Bytes that go to the host if it succeeds.
+    to_host: u32,
+}
+
+/// How far a clean stop has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stop {
+    No,
+    /// The drive empties its buffer.
+    Draining,
+    /// Everything is on the media.
+    Drained,
+    Done,
+}
+
+/// The drive, its storage, its hosts, and the commands in flight between them.
+pub(crate) struct Engine {
+    pub(crate) drive: Drive,
+    pub(crate) store: Store,
+    pub(crate) hosts: Hosts,
+    server: Option<Server>,
+    inbox: Receiver<Request>,
+    /// What the drive's thread sleeps on, if there is one.
+    sleeper: Option<Arc<Sleeper>>,
+    table: Vec<Entry>,
+    free: Vec<u32>,
+    pub(crate) outputs: Vec<Output>,
+    ended: Vec<(Io, Completion)>,
+    syncs: Vec<Io>,
+    news: Vec<News>,
+    /// A power cut that takes effect after what came before it was delivered.
+    cut: Option<Nanos>,
+    /// When power comes back.
+    power_back: Option<Nanos>,
+    stop: Stop,
+    /// Completions for an actor.
+    pub(crate) actor_done: Vec<(u32, Completion, Lent)>,
+    /// Until when the drive's thread sleeps; `None` while it is awake.
+    pub(crate) sleep_until: Option<Nanos>,
+    /// How long before a deadline it wants to wake up.
+    pub(crate) lead: u64,
+}
+
+impl Engine {
+    /// An engine that no other thread can reach.
+    pub(crate) fn alone(drive: Drive, store: Store) -> Self {
+        let (_, inbox) = sync_channel(0);
+        Engine::new(drive, store, inbox, None)
+    }
+
+    pub(crate) fn new(
+        drive: Drive,
+        store: Store,
+        inbox: Receiver<Request>,
+        sleeper: Option<Arc<Sleeper>>,
+    ) -> Self {
+        Engine {
+            drive,
+            store,
+            hosts: Hosts::default(),
+            server: None,
+            inbox,
+            sleeper,
+            table: Vec::new(),
+            free: Vec::new(),
+            outputs: Vec::with_capacity(1024),
+            ended: Vec::with_capacity(1024),
+            syncs: Vec::new(),
+            news: Vec::new(),
+            cut: None,
+            power_back: None,
+            stop: Stop::No,
+            actor_done: Vec::new(),
+            sleep_until: None,
+            lead: 0,
+        }
+    }
+
+    /// Takes over listeners; their connections are served from now on.
+    pub(crate) fn set_server(&mut self, server: Server) {
+        self.server = Some(server);
+    }
+
+    /// Takes in submissions, runs what is due, and fills `deliveries`. Returns how many submissions.
+    pub(crate) fn turn(&mut self, clock: &Clock, deliveries: &mut Vec<Delivery>) -> isize {
+        let mut taken = 0;
+        while taken < BATCH {
+            let Ok(request) = self.inbox.try_recv() else { break };
+            taken += 1;
+            let now = clock.now();
+            match request {
+                Request::Command { port, tag, command, buffer } => {
+                    self.port_command(now, port, tag, &command, buffer.into(), deliveries);
+                }
+                Request::Stop => self.begin_stop(now),
+                other => self.host_request(now, other),
+            }
+        }
+        self.settle(clock, deliveries);
+        taken
+    }
+
+    /// Lets sockets with news speak.
+    pub(crate) fn serve(&mut self, ready: &Ready, clock: &Clock) {
+        if let Some(mut server) = self.server.take() {
+            server.serve(self, ready, clock.now());
+            self.server = Some(server);
+        }
+    }
+
+    /// When the drive wants to be stepped next.
+    pub(crate) fn deadline(&self) -> Nanos {
+        if self.has_stopped() {
+            return Nanos::MAX;
+        }
+        let next = self.drive.next_event().unwrap_or(Nanos::MAX);
+        self.power_back.map_or(next, |back| back.min(next))
+    }
+
+    /// Makes sure that the sleeping thread wakes up for a deadline.
+    pub(crate) fn wake_for(&mut self, deadline: Nanos, clock: &Clock) {
+        let (Some(until), Some(sleeper)) = (self.sleep_until, &self.sleeper) else { return };
+        let wanted = Nanos(deadline.0.saturating_sub(self.lead));
+        if deadline != Nanos::MAX && wanted < until {
+            sleeper.set_timer(Some(wanted.since(clock.now())));
+            self.sleep_until = Some(wanted);
+        }
+    }
+
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.stop == Stop::Done
+    }
+
+    fn port_command(
+        &mut self,
+        now: Nanos,
+        port: Arc<Port>,
+        tag: u64,
+        command: &Command,
+        buffer: Lent,
+        deliveries: &mut Vec<Delivery>,
+    ) {
+        match self.hosts.controller_of(&port) {
+            Ok((controller, qid)) => {
+                self.submit(now, Owner::Port { port, tag }, controller, qid, command, buffer);
+            }
+            Err(status) => {
+                let completion = Completion::new(0, status);
+                deliveries.push(Delivery::Complete { port, tag, completion, buffer: buffer.into_own() });
+            }
+        }
+    }
+
+    /// Hands a command to the drive.
+    #[inline]
+    pub(crate) fn submit(
+        &mut self,
+        now: Nanos,
+        owner: Owner,
+        controller: ControllerId,
+        qid: u16,
+        command: &Command,
+        buffer: Lent,
+    ) {
+        let reads = if qid == 0 {
+            matches!(
+                AdminOpcode(command.opc),
+                AdminOpcode::IDENTIFY | AdminOpcode::GET_LOG_PAGE | AdminOpcode::GET_FEATURES
+            )
+        } else {
+            matches!(IoOpcode(command.opc), IoOpcode::READ | IoOpcode::COMPARE | IoOpcode::VERIFY)
+        };
+        let transfer = self.drive.transfer(controller, qid, command);
+        let to_host = match transfer {
+            Transfer::ToHost(bytes) => u32::try_from(bytes).unwrap_or(u32::MAX),
+            _ => 0,
+        };
+        let io = self.number(Entry { owner, reads, to_host });
+        // A connection's identifiers are the host's; those of queues in this process are ours.
+        let mut command = *command;
+        if !matches!(self.table[io.0 as usize].owner, Owner::Connection { .. }) {
+            command.cid.set(io.0 as u16);
+        }
+        if io.0 >= MAX_IO {
+            self.store.lend(io, buffer);
+            self.ended.push((io, Completion::new(command.cid.get(), Status::INTERNAL_ERROR)));
+            return;
+        }
+        if !buffer.holds(transfer.bytes()) {
+            self.store.lend(io, buffer);
+            let status = Status::DATA_SGL_LENGTH_INVALID.with_dnr();
+            self.ended.push((io, Completion::new(command.cid.get(), status)));
+            return;
+        }
+        let contents =
+            qid != 0 && matches!(IoOpcode(command.opc), IoOpcode::READ | IoOpcode::WRITE | IoOpcode::COMPARE);
+        if contents {
+            self.store.lend(io, buffer);
+            self.drive.submit(now, controller, qid, io, &command, &[], &mut self.store, &mut self.outputs);
+        } else {
+            let data = match transfer {
+                Transfer::ToController(bytes) => &buffer.as_slice()[..bytes as usize],
+                _ => &[],
+            };
+            self.drive.submit(now, controller, qid, io, &command, data, &mut self.store, &mut self.outputs);
+            self.store.lend(io, buffer);
+        }
+    }
+
+    fn number(&mut self, entry: Entry) -> Io {
+        match self.free.pop() {
+            Some(index) => {
+                self.table[index as usize] = entry;
+                Io(index)
+            }
+            None => {
+                self.table.push(entry);
+                Io(self.table.len() as u32 - 1)
+            }
+        }
+    }
+
+    /// A host is gone, with its controller.
+    pub(crate) fn drive_disconnect(&mut self, now: Nanos, controller: ControllerId) {
+        self.drive.disconnect(now, controller, &mut self.store, &mut self.outputs);
+    }
+
+    /// Runs the drive until nothing is due and everything is delivered.
+    pub(crate) fn settle(&mut self, clock: &Clock, deliveries: &mut Vec<Delivery>) {
+        let now = clock.now();
+        if self.power_back.is_some_and(|back| back <= now) {
+            self.power_returns(now, deliveries);
+        }
+        if self.drive.next_event().is_some_and(|at| at <= now) {
+            self.drive.poll(now, &mut self.store, &mut self.outputs);
+        }
+        loop {
+            self.sort_outputs();
+            let kept = self.store.commit(now).is_ok();
+            self.deliver(now, kept, deliveries);
+            if let Some(off) = self.cut.take() {
+                self.power_lost(now, off, deliveries);
+            }
+            self.synchronize(now);
+            self.checkpoint_if_due(now);
+            if let Some(mut server) = self.server.take() {
+                server.flush(self, now);
+                self.server = Some(server);
+            }
+            if self.outputs.is_empty() && self.ended.is_empty() {
+                break;
+            }
+        }
+        if self.stop == Stop::Drained {
+            self.finish_stop(now, deliveries);
+        }
+    }
+
+    fn sort_outputs(&mut self) {
+        let mut outputs = std::mem::take(&mut self.outputs);
+        for output in outputs.drain(..) {
+            match output {
+                Output::Complete { io, completion, .. } => self.ended.push((io, completion)),
+                Output::Data { io, bytes } => {
+                    if let Some(buffer) = self.store.buffer(io) {
+                        let room = buffer.as_mut_slice();
+                        let len = bytes.len().min(room.len());
+                        room[..len].copy_from_slice(&bytes[..len]);
+                    }
+                }
+                Output::Sync { io } => self.syncs.push(io),
+                Output::Disconnect { controller } => {
+                    self.hosts.lose(controller);
+                    if let Some(server) = &mut self.server {
+                        server.expel(controller);
+                    }
+                }
+                Output::PowerCut { off } => self.cut = Some(off),
+                Output::HostDiskFault { full, count } => self.store.arm_fault(full, count),
+                Output::ClearHostDiskFaults => self.store.clear_faults(),
+                Output::ShutDown => self.stop = Stop::Drained,
+            }
+        }
+        // Its memory is kept; nothing was added meanwhile.
+        self.outputs = outputs;
+    }
+
+    /// Gives back what has ended. Without `kept`, changes did not reach the image: whoever asked for one
+    /// must not believe in it.
+    fn deliver(&mut self, now: Nanos, kept: bool, deliveries: &mut Vec<Delivery>) {
+        let mut ended = std::mem::take(&mut self.ended);
+        for (io, mut completion) in ended.drain(..) {
+            let index = io.0 as usize;
+            let entry = &mut self.table[index];
+            let owner = std::mem::replace(&mut entry.owner, Owner::Free);
+            let to_host = entry.to_host;
+            if !kept && !entry.reads && completion.status().is_success() && !is_event(&owner) {
+                completion = completion.with_status(Status::INTERNAL_ERROR);
+            }
+            let buffer = self.store.give_back(io);
+            self.free.push(io.0);
+            match owner {
+                Owner::Free | Owner::Ignored => {}
+                Owner::Port { port, tag } => {
+                    deliveries.push(Delivery::Complete { port, tag, completion, buffer: buffer.into_own() });
+                }
+                Owner::Connection { connection, tag } => {
+                    if let Some(server) = &mut self.server {
+                        server.complete(connection, tag, completion, to_host, buffer);
+                    }
+                }
+                Owner::Actor { tag } => self.actor_done.push((tag, completion, buffer)),
+                Owner::EventRequest { front } => self.event(now, front, completion),
+                Owner::ChangedLog { front } => self.changed_log_read(now, front, deliveries),
+            }
+        }
+        ended.append(&mut self.ended);
+        self.ended = ended;
+    }
+
+    /// Starts and ends what waits for the host's disk.
+    fn synchronize(&mut self, now: Nanos) {
+        let mut news = std::mem::take(&mut self.news);
+        for io in self.syncs.drain(..) {
+            self.store.want_sync(io, &mut news);
+        }
+        self.store.tend(now, &mut news);
+        for item in news.drain(..) {
+            match item {
+                News::Synced(io, ok) => self.drive.synced(now, io, ok, &mut self.store, &mut self.outputs),
+                News::SlotsFree => self.drive.poll(now, &mut self.store, &mut self.outputs),
+            }
+        }
+        self.news = news;
+    }
+
+    fn checkpoint_if_due(&mut self, now: Nanos) {
+        // Records that are not in the journal yet would be lost between the two.
+        if !self.outputs.is_empty() || !self.store.image().is_some_and(|image| image.checkpoint_is_due()) {
+            return;
+        }
+        if self.store.commit(now).is_err() {
+            return;
+        }
+        let state = self.drive.save();
+        if let Some(image) = self.store.image()
+            && let Err(e) = image.checkpoint(state, now, false)
+        {
+            tracing::warn!("no checkpoint could be started, the journal grows on: {e}");
+        }
+    }
+
+    fn power_lost(&mut self, now: Nanos, off: Nanos, deliveries: &mut Vec<Delivery>) {
+        self.power_back = Some(now + off);
+        self.syncs.clear();
+        if let Some(image) = self.store.image() {
+            image.forget_waiters();
+        }
+        for index in 0..self.table.len() {
+            let owner = std::mem::replace(&mut self.table[index].owner, Owner::Free);
+            let io = Io(index as u32);
+            if matches!(owner, Owner::Free) {
+                continue;
+            }
+            let buffer = self.store.give_back(io);
+            self.free.push(io.0);
+            let completion = Completion::new(0, Status::POWER_LOSS);
+            match owner {
+                Owner::Port { port, tag } => {
+                    deliveries.push(Delivery::Complete { port, tag, completion, buffer: buffer.into_own() });
+                }
+                Owner::Actor { tag } => self.actor_done.push((tag, completion, buffer)),
+                // Its connection is closed; the runtime's own are sent again.
+                _ => {}
+            }
+        }
+        if let Some(server) = &mut self.server {
+            server.close_all();
+        }
+        self.hosts.power_lost(deliveries);
+    }
+
+    fn power_returns(&mut self, now: Nanos, deliveries: &mut Vec<Delivery>) {
+        self.power_back = None;
+        self.drive.power_on(now, &mut self.store);
+        self.hosts_return(now, deliveries);
+    }
+
+    fn begin_stop(&mut self, now: Nanos) {
+        if self.stop != Stop::No {
+            return;
+        }
+        self.stop = Stop::Draining;
+        // The buffer goes to the media in the media's own time, but nobody has to wait for it: the drive's
+        // clock runs ahead of the wall's from here on.
+        let mut at = now;
+        if !self.drive.is_powered() {
+            self.power_back = None;
+            self.drive.power_on(at, &mut self.store);
+        }
+        self.drive.shut_down(at, &mut self.store, &mut self.outputs);
+        while !self.outputs.iter().any(|o| matches!(o, Output::ShutDown)) {
+            let Some(next) = self.drive.next_event() else { break };
+            at = at.max(next);
+            self.drive.poll(at, &mut self.store, &mut self.outputs);
+        }
+        self.stop = Stop::Drained;
+    }
+
+    fn finish_stop(&mut self, now: Nanos, deliveries: &mut Vec<Delivery>) {
+        self.stop = Stop::Done;
+        if self.store.commit(now).is_ok() && self.store.image().is_some() {
+            let state = self.drive.save();
+            let mut news = Vec::new();
+            if let Some(image) = self.store.image() {
+                image.settle(&mut news);
+                if let Err(e) = image.checkpoint(state, now, true) {
+                    tracing::warn!(
+                        "the drive was not closed cleanly and will recover when it is opened: {e}"
+                    );
+                }
+                image.settle(&mut news);
+            }
+        }
+        if let Some(server) = &mut self.server {
+            server.close_all();
+        }
+        self.hosts.stopped(deliveries);
+    }
+
+    /// Lets go of everything that other threads might wait for.
+    pub(crate) fn hang_up(&mut self) {
+        while self.inbox.try_recv().is_ok() {}
+        self.store.close();
+    }
+}
+
+fn is_event(owner: &Owner) -> bool {
+    matches!(owner, Owner::EventRequest { .. } | Owner::ChangedLog { .. } | Owner::Ignored)
+}

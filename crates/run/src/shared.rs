@@ -1,0 +1,312 @@
+//! The running drive as every thread sees it, and who of them steps it.
+//!
+//! Submissions go into a bounded queue; `pending` counts them. Whoever has put one there tries to take the
+//! engine; whoever gives the engine back looks at `pending` once more and takes it again if something came
+//! meanwhile. So a submission is never left lying: either its own thread finds the engine free, or the
+//! thread that held it finds the submission. The two sequentially consistent fences make sure that one of
+//! the two sees what the other did.
+
+use crate::buffer::Buffer;
+use crate::clock::Clock;
+use crate::engine::Engine;
+use crate::handle::{ConnectError, Events, Gone, HostIdentity, Port, Refused, RefusedReason, Stopped};
+use crate::hosts::Manner;
+use crate::wake::{Ready, Sleeper};
+use media::Nanos;
+use nvme::{Command, Completion};
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicIsize, AtomicU64, Ordering, fence};
+use std::sync::mpsc::{Sender, SyncSender, TrySendError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+
+/// Submissions that can wait for the engine; beyond this, submitters wait their turn.
+pub(crate) const INBOX: usize = 4096;
+
+/// What a thread asks of the engine.
+pub(crate) enum Request {
+    Command {
+        port: Arc<Port>,
+        tag: u64,
+        command: Command,
+        buffer: Buffer,
+    },
+    Connect {
+        host: HostIdentity,
+        manner: Manner,
+        port: Arc<Port>,
+        answer: Sender<Result<u16, ConnectError>>,
+    },
+    /// With a queue identifier, or the next free one.
+    AddQueue {
+        port: Arc<Port>,
+        qid: Option<u16>,
+        answer: Sender<Result<u16, ConnectError>>,
+    },
+    /// The last handle of a queue has gone.
+    Close {
+        port: Arc<Port>,
+    },
+    /// Shut the drive down cleanly.
+    Stop,
+}
+
+/// What is to be told to hosts in this process, after the engine was given back.
+pub(crate) enum Delivery {
+    Complete { port: Arc<Port>, tag: u64, completion: Completion, buffer: Buffer },
+    NamespacesChanged(Arc<dyn Events>),
+    Power(Arc<dyn Events>, bool),
+    Stopped(Arc<dyn Events>),
+}
+
+impl Delivery {
+    fn deliver(self) {
+        match self {
+            Delivery::Complete { port, tag, completion, buffer } => {
+                port.leave();
+                port.sink.complete(tag, completion, buffer);
+            }
+            Delivery::NamespacesChanged(events) => events.namespaces_changed(),
+            Delivery::Power(events, up) => events.power(up),
+            Delivery::Stopped(events) => events.stopped(),
+        }
+    }
+}
+
+pub(crate) struct Shared {
+    pub(crate) nqn: String,
+    pub(crate) clock: Clock,
+    pub(crate) sleeper: Arc<Sleeper>,
+    engine: Mutex<Engine>,
+    inbox: SyncSender<Request>,
+    pending: AtomicIsize,
+    /// When the engine wants to be stepped next, whoever stepped it last.
+    deadline: AtomicU64,
+    stopped: Stopped,
+}
+
+thread_local! {
+    /// The drive whose deliveries this thread is making: commands that a sink submits to it are taken
+    /// along by the loop that is already running, instead of one within the other.
+    static DELIVERING: Cell<usize> = const { Cell::new(0) };
+    static DELIVERIES: RefCell<Vec<Delivery>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Longest time that the drive's thread spins before a completion is due; how long it really does is
+/// what sleeping was too late by lately.
+const LONGEST_SPIN: u64 = 60_000;
+const SHORTEST_SPIN: u64 = 3_000;
+
+impl Shared {
+    pub(crate) fn new(
+        nqn: String,
+        clock: Clock,
+        sleeper: Arc<Sleeper>,
+        engine: Engine,
+        inbox: SyncSender<Request>,
+    ) -> Self {
+        Shared {
+            nqn,
+            clock,
+            sleeper,
+            engine: Mutex::new(engine),
+            inbox,
+            pending: AtomicIsize::new(0),
+            deadline: AtomicU64::new(0),
+            stopped: Stopped::default(),
+        }
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.is()
+    }
+
+    /// Submits a command of a port that has been entered.
+    #[inline]
+    pub(crate) fn submit(
+        &self,
+        port: &Arc<Port>,
+        tag: u64,
+        command: &Command,
+        buffer: Buffer,
+    ) -> Result<(), Refused> {
+        let request = Request::Command { port: port.clone(), tag, command: *command, buffer };
+        self.put(request).map_err(|request| {
+            port.leave();
+            let buffer = match request {
+                Request::Command { buffer, .. } => buffer,
+                _ => Buffer::empty(),
+            };
+            Refused { reason: RefusedReason::Gone(Gone), buffer }
+        })
+    }
+
+    /// Asks something of the engine.
+    pub(crate) fn post(&self, request: Request) -> Result<(), Gone> {
+        self.put(request).map_err(|_| Gone)
+    }
+
+    #[inline]
+    fn put(&self, mut request: Request) -> Result<(), Request> {
+        loop {
+            if self.is_stopped() {
+                return Err(request);
+            }
+            match self.inbox.try_send(request) {
+                Ok(()) => break,
+                Err(TrySendError::Disconnected(back)) => return Err(back),
+                Err(TrySendError::Full(back)) => {
+                    request = back;
+                    self.step();
+                    std::thread::yield_now();
+                }
+            }
+        }
+        self.pending.fetch_add(1, Ordering::SeqCst);
+        self.step();
+        Ok(())
+    }
+
+    /// Steps the engine, unless another thread is at it, until nothing is pending.
+    #[inline]
+    pub(crate) fn step(&self) {
+        let me = std::ptr::from_ref(self).addr();
+        let outer = DELIVERING.get();
+        if outer == me {
+            return;
+        }
+        if outer != 0 {
+            // A sink of another drive submits to this one: its own thread shall do it.
+            return self.sleeper.ring();
+        }
+        loop {
+            fence(Ordering::SeqCst);
+            let Some(engine) = self.try_engine() else { return };
+            self.turn(engine, me);
+            fence(Ordering::SeqCst);
+            if self.pending.load(Ordering::SeqCst) <= 0 {
+                return;
+            }
+        }
+    }
+
+    fn try_engine(&self) -> Option<MutexGuard<'_, Engine>> {
+        match self.engine.try_lock() {
+            Ok(engine) => Some(engine),
+            Err(TryLockError::WouldBlock) => None,
+            Err(TryLockError::Poisoned(_)) => {
+                // A bug in the drive: nothing can be said about its state any more.
+                self.stopped.set();
+                None
+            }
+        }
+    }
+
+    /// One turn of the engine, and what is to be told afterwards.
+    fn turn(&self, mut engine: MutexGuard<'_, Engine>, me: usize) {
+        let mut deliveries = DELIVERIES.take();
+        let taken = engine.turn(&self.clock, &mut deliveries);
+        self.pending.fetch_sub(taken, Ordering::SeqCst);
+        let deadline = engine.deadline();
+        self.deadline.store(deadline.0, Ordering::Relaxed);
+        engine.wake_for(deadline, &self.clock);
+        if engine.has_stopped() {
+            self.stopped.set();
+        }
+        drop(engine);
+        DELIVERING.set(me);
+        for delivery in deliveries.drain(..) {
+            delivery.deliver();
+        }
+        DELIVERING.set(0);
+        DELIVERIES.set(deliveries);
+    }
+
+    /// The drive's own thread: timers, sockets, whatever nobody else is there for. Ends when the drive
+    /// was stopped.
+    pub(crate) fn run(&self, busy: bool) {
+        let me = std::ptr::from_ref(self).addr();
+        let mut ready = Ready::new();
+        let mut lead = SHORTEST_SPIN;
+        loop {
+            match self.engine.lock() {
+                Ok(mut engine) => {
+                    engine.serve(&ready, &self.clock);
+                    engine.sleep_until = None;
+                    self.turn(engine, me);
+                }
+                Err(poisoned) => {
+                    drop(poisoned);
+                    self.stopped.set();
+                }
+            }
+            if self.is_stopped() {
+                self.engine.lock().unwrap_or_else(PoisonError::into_inner).hang_up();
+                return;
+            }
+            if busy {
+                self.sleeper.sleep(&mut ready, false);
+                continue;
+            }
+            if self.spin(lead) {
+                self.sleeper.sleep(&mut ready, false);
+                continue;
+            }
+            let Some(until) = self.prepare_sleep(lead) else {
+                self.sleeper.sleep(&mut ready, false);
+                continue;
+            };
+            self.sleeper.sleep(&mut ready, true);
+            lead = self.learn(lead, until);
+        }
+    }
+
+    /// Waits for a deadline that is near without sleeping; whether there was one.
+    fn spin(&self, lead: u64) -> bool {
+        let mut near = false;
+        loop {
+            let deadline = self.deadline.load(Ordering::Relaxed);
+            let now = self.clock.now().0;
+            if deadline <= now {
+                return true;
+            }
+            if deadline - now > lead {
+                return near;
+            }
+            near = true;
+            for _ in 0..16 {
+                std::hint::spin_loop();
+            }
+            if self.pending.load(Ordering::Relaxed) > 0 {
+                return true;
+            }
+        }
+    }
+
+    /// Sets the timer for the sleep; `None` if there is something to do instead.
+    fn prepare_sleep(&self, lead: u64) -> Option<Nanos> {
+        let mut engine = self.engine.lock().ok()?;
+        let deadline = engine.deadline();
+        let until = Nanos(deadline.0.saturating_sub(lead));
+        if deadline != Nanos::MAX && until <= self.clock.now() {
+            return None;
+        }
+        engine.lead = lead;
+        engine.sleep_until = Some(Nanos::MAX);
+        engine.wake_for(deadline, &self.clock);
+        drop(engine);
+        fence(Ordering::SeqCst);
+        (self.pending.load(Ordering::SeqCst) <= 0).then_some(until)
+    }
+
+    /// How long before a deadline to wake up, from how late the last waking was: quickly longer, slowly
+    /// shorter.
+    fn learn(&self, lead: u64, until: Nanos) -> u64 {
+        let now = self.clock.now();
+        if until == Nanos::MAX || now < until {
+            return lead;
+        }
+        let late = now.since(until).0.saturating_mul(5) / 4;
+        let next = if late > lead { late } else { lead - (lead - late) / 16 };
+        next.clamp(SHORTEST_SPIN, LONGEST_SPIN)
+    }
+}

@@ -1,0 +1,298 @@
+//! Bringing a drive up: new or from an image, preconditioned or not, with its thread and its sockets.
+
+use crate::clock::Clock;
+use crate::engine::Engine;
+use crate::handle::Handle;
+use crate::image::{ImageError, ImageOptions, Locked, Presence, presence};
+use crate::precondition::{self, Precondition, Progress};
+use crate::server::{Listener, Server};
+use crate::shared::{INBOX, Request, Shared};
+use crate::store::{Backing, Store};
+use crate::wake::Sleeper;
+use device::{Config, ConfigError, Drive};
+use ftl::SetConfig;
+use media::Nanos;
+use nvme::Status;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+
+/// How a drive is run.
+#[derive(Clone, Default, Debug)]
+pub struct Options {
+    /// Where the drive outlives the process; in memory without.
+    pub image: Option<PathBuf>,
+    /// How the image is kept.
+    pub image_options: ImageOptions,
+    /// What a new drive goes through before anybody may use it.
+    pub precondition: Precondition,
+    /// Seed of the preconditioning.
+    pub seed: u64,
+    /// Listen on this Unix socket.
+    pub unix: Option<PathBuf>,
+    /// Listen on this TCP address.
+    pub tcp: Option<String>,
+    /// Whether the drive's thread never sleeps: shortest latency, one processor busy.
+    pub poll: bool,
+}
+
+/// Where the drive's shape comes from.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    /// The parsed configuration.
+    pub config: Config,
+    /// Its text, which an image keeps.
+    pub toml: String,
+}
+
+/// Why a drive could not be brought up.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// It cannot be as configured.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Something about the image.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    /// A socket cannot be listened on.
+    #[error("cannot listen on {at}: {source}")]
+    Listen {
+        /// Where.
+        at: String,
+        /// What the host said.
+        source: io::Error,
+    },
+    /// The operating system refused something that every drive needs.
+    #[error("cannot {what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// What the host said.
+        source: io::Error,
+    },
+    /// Preconditioning needs a new drive.
+    #[error("the image {} exists already: a drive is preconditioned when it is created", .0.display())]
+    NotNew(PathBuf),
+    /// A command of the preconditioning failed.
+    #[error("preconditioning failed: {0}")]
+    Precondition(Status),
+    /// There is neither an image nor a configuration.
+    #[error("there is no image at {} yet: name the DRIVE.toml to create it from", .0.display())]
+    NoShape(PathBuf),
+}
+
+/// Pages of 4 KiB that a drive can refer to at once: its media and its buffer.
+pub(crate) fn pages(config: &Config) -> u32 {
+    let raw = |set: &SetConfig| match set {
+        SetConfig::Nand { nand, .. } => nand.geometry.pages(),
+        SetConfig::Memory { memory, .. } => u64::from(memory.pages),
+    };
+    let pages = config.ftl.sets.iter().map(raw).sum::<u64>() + u64::from(config.ftl.buffer_pages);
+    // Slots are numbered with 32 bits, and the last number means none.
+    u32::try_from(pages).unwrap_or(u32::MAX - 1)
+}
+
+/// A drive that runs. Dropping it stops it as [`stop`](Running::stop) does.
+pub struct Running {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    notes: Vec<String>,
+    config: Config,
+}
+
+impl Running {
+    /// How this process reaches the drive.
+    pub fn handle(&self) -> Handle {
+        Handle { shared: self.shared.clone() }
+    }
+
+    /// What it was built from.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// What the user should know about how an image was opened.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Whether the drive has stopped by itself, because of a bug.
+    pub fn has_stopped(&self) -> bool {
+        self.shared.is_stopped()
+    }
+
+    /// Stops in order: what the drive has accepted goes to its media, and an image is closed so that it opens
+    /// without recovery. Commands in flight complete first as far as they can; later ones are refused.
+    pub fn stop(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        let _ = self.shared.post(Request::Stop);
+        self.shared.sleeper.ring();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Brings a drive up. `shape` may be left out if the image exists; `progress` is told how far
+/// preconditioning is.
+///
+/// # Errors
+/// What is wrong, where, and what to do.
+pub fn start(
+    shape: Option<Shape>,
+    options: &Options,
+    progress: &mut Progress<'_>,
+) -> Result<Running, StartError> {
+    let sleeper =
+        Sleeper::new().map_err(|source| StartError::System { what: "make an event queue", source })?;
+    let sleeper = Arc::new(sleeper);
+    let opened = match &options.image {
+        None => {
+            let shape = shape.ok_or_else(|| StartError::NoShape(PathBuf::from("(none)")))?;
+            new_in_memory(shape.config, options, progress)?
+        }
+        Some(dir) => in_image(shape, dir, options, progress, &sleeper)?,
+    };
+    let Opened { drive, store, time, notes } = opened;
+    let config = drive.config().clone();
+    let (inbox, requests) = sync_channel(INBOX);
+    let mut engine = Engine::new(drive, store, requests, Some(sleeper.clone()));
+    let listeners = listen(options)?;
+    if !listeners.is_empty() {
+        let server = Server::new(sleeper.clone(), listeners, config.max_transfer, config.in_capsule_bytes)
+            .map_err(|source| StartError::System { what: "watch the listening sockets", source })?;
+        engine.set_server(server);
+    }
+    let nqn = config.identity.nqn.to_string();
+    let shared = Arc::new(Shared::new(nqn, Clock::wall(time), sleeper, engine, inbox));
+    let runner = shared.clone();
+    let poll = options.poll;
+    let thread = std::thread::Builder::new()
+        .name("tranche-drive".to_owned())
+        .spawn(move || runner.run(poll))
+        .map_err(|source| StartError::System { what: "start the drive's thread", source })?;
+    Ok(Running { shared, thread: Some(thread), notes, config })
+}
+
+struct Opened {
+    drive: Drive,
+    store: Store,
+    time: Nanos,
+    notes: Vec<String>,
+}
+
+fn listen(options: &Options) -> Result<Vec<Listener>, StartError> {
+    let mut listeners = Vec::new();
+    if let Some(path) = &options.unix {
+        let at = || format!("the Unix socket {}", path.display());
+        listeners.push(Listener::unix(path).map_err(|source| StartError::Listen { at: at(), source })?);
+    }
+    if let Some(address) = &options.tcp {
+        let at = || format!("TCP address {address}");
+        listeners.push(Listener::tcp(address).map_err(|source| StartError::Listen { at: at(), source })?);
+    }
+    Ok(listeners)
+}
+
+fn new_drive(
+    config: Config,
+    options: &Options,
+    progress: &mut Progress<'_>,
+) -> Result<(Drive, Nanos), StartError> {
+    let mut config = config;
+    // Contents need places for their slots, whoever looks for them after a power cut.
+    config.ftl.durable = true;
+    let drive = Drive::new(config)?;
+    precondition::run(drive, options.precondition, options.seed, progress).map_err(StartError::Precondition)
+}
+
+fn new_in_memory(
+    config: Config,
+    options: &Options,
+    progress: &mut Progress<'_>,
+) -> Result<Opened, StartError> {
+    let (drive, time) = new_drive(config, options, progress)?;
+    let store = Store::new(Backing::memory(pages(drive.config())));
+    Ok(Opened { drive, store, time, notes: Vec::new() })
+}
+
+fn in_image(
+    shape: Option<Shape>,
+    dir: &Path,
+    options: &Options,
+    progress: &mut Progress<'_>,
+    sleeper: &Arc<Sleeper>,
+) -> Result<Opened, StartError> {
+    let locked = match presence(dir)? {
+        Presence::Nothing => {
+            let shape = shape.clone().ok_or_else(|| StartError::NoShape(dir.to_owned()))?;
+            let locked = Locked::fresh(dir)?;
+            let (drive, time) = new_drive(shape.config, options, progress)?;
+            locked.create(&shape.toml, &drive.save(), time)?;
+            locked
+        }
+        Presence::Image => {
+            if options.precondition != Precondition::None {
+                return Err(StartError::NotNew(dir.to_owned()));
+            }
+            Locked::existing(dir)?
+        }
+    };
+    let stored = locked.config()?;
+    let mut config = Config::from_toml(&stored)
+        .map_err(|e| ImageError::State { path: dir.to_owned(), reason: format!("drive.toml: {e}") })?;
+    if let Some(shape) = shape {
+        // How the drive is run may change from one time to the next; what it is may not.
+        config.timing = shape.config.timing;
+        config.allow_fault_commands_from_network = shape.config.allow_fault_commands_from_network;
+        if config != shape.config {
+            let difference = difference(&config, &shape.config);
+            return Err(ImageError::OtherDrive { path: dir.to_owned(), difference }.into());
+        }
+    }
+    config.ftl.durable = true;
+    let slots = pages(&config);
+    let found = locked.find()?;
+    let bad = |reason: String| ImageError::State { path: dir.to_owned(), reason };
+    let mut restorer = Drive::restore(config, &found.state).map_err(|e| bad(e.to_string()))?;
+    found.replay(|record| restorer.apply(record).map_err(|e| e.to_string()))?;
+    // Recovery counts references and may record; both need the image in use. Whether the state makes a drive
+    // at all is found out with nothing at stake before that.
+    let (bell, time) = (Arc::downgrade(sleeper), found.time);
+    let notify = Arc::new(move || {
+        if let Some(sleeper) = Weak::upgrade(&bell) {
+            sleeper.ring();
+        }
+    });
+    let image = locked.start(&found, slots, options.image_options, notify)?;
+    let mut store = Store::new(Backing::Image(Box::new(image)));
+    let drive = restorer.finish(time, &mut store).map_err(|e| bad(e.to_string()))?;
+    store.commit(time).map_err(|_| bad("its journal cannot be written".to_owned()))?;
+    if let Some(image) = store.image()
+        && !found.unsynced
+    {
+        image.all_is_synced();
+    }
+    Ok(Opened { drive, store, time, notes: found.notes })
+}
+
+/// The first line in which two configurations differ.
+fn difference(stored: &Config, given: &Config) -> String {
+    let (stored, given) = (format!("{stored:#?}"), format!("{given:#?}"));
+    let mut pairs = stored.lines().zip(given.lines());
+    match pairs.find(|(a, b)| a != b) {
+        Some((a, b)) => format!("the image has {}, DRIVE.toml says {}", a.trim(), b.trim()),
+        None => "one has more than the other".to_owned(),
+    }
+}
