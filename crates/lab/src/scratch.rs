@@ -18,6 +18,8 @@ use std::{
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
+use crate::units::show_size;
+
 /// Every scratch directory's name begins so.
 const PREFIX: &str = "tranche-lab-";
 const LOCK: &str = "lock";
@@ -41,6 +43,11 @@ impl Scratch {
         let parent = parent.canonicalize().with_context(|| {
             format!("scratch directory {}: name another with --scratch", parent.display())
         })?;
+        // A killed run may have used another directory than this one will.
+        let usual = [Path::new("/dev/shm").to_owned(), std::env::temp_dir()];
+        for directory in usual.iter().filter(|d| **d != parent && d.is_dir()) {
+            sweep(directory)?;
+        }
         sweep(&parent)?;
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let path = parent.join(format!("{PREFIX}{}-{number}", std::process::id()));
@@ -84,6 +91,38 @@ impl Drop for Scratch {
             tracing::warn!("{error:#}; the next run tries again");
         }
     }
+}
+
+/// Where to put scratch directories: in memory when there is room for `wanted` bytes, so that the host's disk does not
+/// disturb a measurement, else where temporary files go.
+///
+/// # Errors
+/// When neither has room.
+pub fn default_parent(wanted: u64) -> Result<PathBuf> {
+    let memory = Path::new("/dev/shm");
+    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let available = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok())
+        .map_or(0, |kib| kib * 1024);
+    if free_space(memory) > wanted && available > wanted + (4 << 30) {
+        return Ok(memory.to_owned());
+    }
+    let disk = std::env::temp_dir();
+    let free = free_space(&disk);
+    if free < wanted {
+        bail!(
+            "{} has {} free and {} are needed: name a directory on a larger disk with --scratch",
+            disk.display(),
+            show_size(free),
+            show_size(wanted)
+        );
+    }
+    Ok(disk)
+}
+
+fn free_space(path: &Path) -> u64 {
+    rustix::fs::statvfs(path).map_or(0, |fs| fs.f_bavail.saturating_mul(fs.f_frsize))
 }
 
 /// Removes what dead runs left below `parent`.

@@ -1,0 +1,443 @@
+//! `tranche study doublewrite`: what does it buy a database to have its doublewrite buffer on a DRAM namespace?
+
+mod published;
+mod report;
+mod variants;
+
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Arc, atomic::AtomicU64},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+pub use self::variants::{Family, Variant};
+use crate::{
+    cpu,
+    drive::Program,
+    interrupt,
+    mariadb::{self, Files, Instance, Server, SystemTablespace, Tuning},
+    progress::Progress,
+    results::{Host, NamespaceCounts, Percentiles, Point, Results, Run, compare},
+    rig::{Base, Rig, discard, require_root},
+    scratch::{self, Scratch},
+    tpcc::{self, Kind, Phase, Window},
+    units::{parse_size, show, show_size},
+};
+
+/// Options of the study.
+#[derive(Args, Clone, Debug)]
+pub struct Options {
+    /// Run real software on a real file system over the drive (the only engine of this study)
+    #[arg(long)]
+    pub live: bool,
+    /// Connections that run transactions; several values make one point each
+    #[arg(long, value_delimiter = ',', default_value = "16", value_name = "N,…")]
+    pub threads: Vec<u32>,
+    /// Layouts to compare
+    #[arg(long, value_delimiter = ',', default_value = "nand,dram,off", value_name = "NAME,…")]
+    pub variants: Vec<Variant>,
+    /// TPC-C warehouses, about 85 MB each
+    #[arg(long, default_value_t = 8, value_name = "N")]
+    pub warehouses: u32,
+    /// Measured seconds of each run
+    #[arg(long, default_value_t = 25, value_name = "S")]
+    pub seconds: u64,
+    /// Seconds of load before the measurement
+    #[arg(long, default_value_t = 10, value_name = "S")]
+    pub warmup: u64,
+    /// Interleaved repetitions
+    #[arg(long, default_value_t = 3, value_name = "N")]
+    pub repeat: u32,
+    /// InnoDB buffer pool; smaller makes more writes per transaction
+    #[arg(long, default_value = "96MiB", value_name = "SIZE", value_parser = parse_size)]
+    pub buffer_pool: u64,
+    /// Drive: a profile or a TOML file
+    #[arg(long, default_value = DEFAULT_PROFILE, value_name = "NAME|FILE")]
+    pub profile: String,
+    /// Database server, instead of the one installed
+    #[arg(long, value_name = "PATH")]
+    pub mysqld: Option<PathBuf>,
+    /// Directory for report.html, results.json and results.csv
+    #[arg(long, default_value = "out/doublewrite", value_name = "DIR")]
+    pub out: PathBuf,
+    /// Directory for drive images and mount points while the study runs [default: /dev/shm when it has room, else /tmp]
+    #[arg(long, value_name = "DIR")]
+    pub scratch: Option<PathBuf>,
+    /// Seed of everything random
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub seed: u64,
+}
+
+/// The scaled PBlaze5 910.
+pub const DEFAULT_PROFILE: &str = "pblaze5-910-lab";
+
+impl Options {
+    fn check(&self) -> Result<()> {
+        let range = |name: &str, value: u64, low: u64, high: u64| {
+            if (low..=high).contains(&value) {
+                Ok(())
+            } else {
+                bail!("--{name} is {value}: {low} to {high} are possible")
+            }
+        };
+        for &threads in &self.threads {
+            range("threads", threads.into(), 1, 1_000)?;
+        }
+        range("warehouses", self.warehouses.into(), 1, 10_000)?;
+        range("seconds", self.seconds, 1, 86_400)?;
+        range("warmup", self.warmup, 0, 86_400)?;
+        range("repeat", self.repeat.into(), 1, 1_000)?;
+        range("buffer-pool", self.buffer_pool >> 20, 8, 1 << 20)?;
+        let mut seen = self.variants.clone();
+        seen.sort();
+        seen.dedup();
+        if seen.len() != self.variants.len() {
+            bail!("--variants names one twice");
+        }
+        Ok(())
+    }
+
+    fn tuning(&self, variant: Variant) -> Tuning {
+        Tuning {
+            buffer_pool_mib: self.buffer_pool >> 20,
+            redo_mib: REDO_MIB,
+            doublewrite: variant.doublewrite(),
+            ..Tuning::default()
+        }
+    }
+}
+
+/// Large enough that checkpoints do not set the pace of page writes.
+const REDO_MIB: u64 = 192;
+
+/// What the runs share.
+struct Study<'a> {
+    options: &'a Options,
+    server: Server,
+    program: Program,
+    scratch: Scratch,
+}
+
+/// Runs the study and writes its results; prints the table.
+///
+/// # Errors
+/// When something that it needs is missing, says what and where to get it; when the database or the drive fails, with the
+/// end of their logs. Nothing is left mounted or running.
+pub fn run(options: &Options) -> Result<Results> {
+    interrupt::install().context("installing signal handlers")?;
+    options.check()?;
+    require_root()?;
+    let server = Server::find(options.mysqld.as_deref())?;
+    run_on(options, server, Program::find()?)
+}
+
+/// Runs the study on a given server and program.
+///
+/// # Errors
+/// Like [`run`].
+pub fn run_on(options: &Options, server: Server, program: Program) -> Result<Results> {
+    std::fs::create_dir_all(&options.out).with_context(|| format!("making {}", options.out.display()))?;
+    let study = Study::new(options, server, program)?;
+    let results = study.run()?;
+    results.write(&options.out)?;
+    let page = options.out.join("report.html");
+    report::write(&results, &page)?;
+    report::print(&results, &page);
+    Ok(results)
+}
+
+impl<'a> Study<'a> {
+    fn new(options: &'a Options, server: Server, program: Program) -> Result<Self> {
+        // The prepared image, a run's copy, and their flash's spare.
+        let wanted = u64::from(options.warehouses) * (200 << 20) * 3 + (3 << 30);
+        let parent = options.scratch.clone().map_or_else(|| scratch::default_parent(wanted), Ok)?;
+        Ok(Self { options, server, program, scratch: Scratch::new(&parent)? })
+    }
+
+    fn run(&self) -> Result<Results> {
+        let options = self.options;
+        let mut families: Vec<Family> = options.variants.iter().map(|v| v.family()).collect();
+        families.sort();
+        families.dedup();
+        let runs = options.variants.len() * options.threads.len() * usize::try_from(options.repeat)?;
+        let mut progress = Progress::new((families.len() + runs) as u64);
+        let mut bases = BTreeMap::new();
+        for family in families {
+            progress.begin(&format!("preparing the {} drive", family.name()));
+            let start = Instant::now();
+            bases.insert(family, self.prepare(family, &mut |detail| progress.detail(detail))?);
+            progress.end(&format!("{} s", start.elapsed().as_secs()));
+        }
+
+        let mut variants: Vec<_> = options
+            .variants
+            .iter()
+            .map(|v| crate::results::Variant {
+                name: v.name().into(),
+                description: v.description().into(),
+                runs: Vec::new(),
+            })
+            .collect();
+        for repetition in 0..options.repeat {
+            for &threads in &options.threads {
+                for (&variant, result) in options.variants.iter().zip(&mut variants) {
+                    progress.begin(&format!("{variant}, {threads} threads, repetition {}", repetition + 1));
+                    let base = bases.get(&variant.family()).context("a family was not prepared")?;
+                    let run =
+                        self.one(base, variant, threads, repetition, &mut progress).with_context(|| {
+                            format!(
+                                "in variant {variant} with {threads} threads, repetition {}",
+                                repetition + 1
+                            )
+                        })?;
+                    progress.end(&summary(&run));
+                    result.runs.push(run);
+                }
+            }
+        }
+        drop(progress);
+        let base = bases.values().next().context("nothing was prepared")?;
+        self.results(base, variants)
+    }
+
+    /// Makes the drive of a family with the loaded database on it.
+    fn prepare(&self, family: Family, progress: &mut dyn FnMut(&str)) -> Result<Base> {
+        let options = self.options;
+        let layout = variants::layout(
+            family,
+            &options.profile,
+            &self.program.media(&options.profile)?,
+            self.data_bytes()?,
+            &options.variants,
+            self.server.has_doublewrite_dir(),
+        )?;
+        Base::make(&self.scratch, &self.program, &layout, progress, |rig, progress| {
+            let files = self.files(rig, SystemTablespace::BesideData)?;
+            self.server.make_dir(&files.data)?;
+            let tuning =
+                Tuning { buffer_pool_mib: 256, binlog: false, redo_mib: REDO_MIB, ..Tuning::default() };
+            progress("installing the database");
+            mariadb::install(&self.server, &files, &tuning)?;
+            let instance = self.start(&files, &tuning)?;
+            let rows = Arc::new(AtomicU64::new(0));
+            let total = tpcc::rows(options.warehouses);
+            thread::scope(|scope| {
+                let loader =
+                    scope.spawn(|| tpcc::load(instance.socket(), options.warehouses, options.seed, &rows));
+                while !loader.is_finished() {
+                    let done = rows.load(std::sync::atomic::Ordering::Relaxed);
+                    progress(&format!(
+                        "loading {} warehouses, {}%",
+                        options.warehouses,
+                        done * 100 / total.max(1)
+                    ));
+                    thread::sleep(Duration::from_millis(100));
+                }
+                loader.join().unwrap_or_else(|_| bail!("the loader panicked"))
+            })?;
+            progress("shutting the database down");
+            instance.stop()
+        })
+    }
+
+    /// Size of the data's namespace: all that the flash offers.
+    fn data_bytes(&self) -> Result<u64> {
+        self.program.capacity(&self.options.profile, 1)
+    }
+
+    fn files(&self, rig: &Rig, system: SystemTablespace) -> Result<Files> {
+        let mount = rig.volume("data")?.mount.clone().context("the data's namespace is not mounted")?;
+        Ok(Files { data: mount.join("db"), system })
+    }
+
+    fn start(&self, files: &Files, tuning: &Tuning) -> Result<Instance> {
+        Instance::start(&self.scratch, &self.server, files, tuning, "db", Duration::from_secs(120))
+    }
+
+    /// One run of one variant, on a fresh copy of the prepared drive.
+    fn one(
+        &self,
+        base: &Base,
+        variant: Variant,
+        threads: u32,
+        repetition: u32,
+        progress: &mut Progress,
+    ) -> Result<Run> {
+        const NAME: &str = "run";
+        let options = self.options;
+        progress.detail("restoring the drive");
+        let mut rig = base.open(&self.scratch, &self.program, NAME, &toml::Table::new())?;
+        let files = self.files(&rig, variant.system(&rig)?)?;
+        files.place_system_tablespace(&self.server)?;
+        let tuning = options.tuning(variant);
+        let instance = self.start(&files, &tuning)?;
+        let load = tpcc::Load {
+            socket: instance.socket().to_owned(),
+            warehouses: options.warehouses,
+            threads,
+            warmup: Duration::from_secs(options.warmup),
+            window: Duration::from_secs(options.seconds),
+            // Every variant of a repetition gets the same transactions.
+            seed: options.seed.wrapping_add(u64::from(repetition)),
+        };
+        let mut processes = vec![("database", instance.id()), ("load", std::process::id())];
+        processes.extend(rig.drive()?.id().map(|id| ("drive", id)));
+        let mut samples = Vec::new();
+        let outcome = tpcc::run(&load, |phase| {
+            match phase {
+                Phase::Warmup { elapsed, .. } => {
+                    progress.detail(&format!("warming up, {} s", elapsed.as_secs()))
+                }
+                Phase::Measuring { elapsed, new_orders } => {
+                    let per_minute = rate(new_orders, elapsed) * 60.0;
+                    progress.detail(&format!(
+                        "measuring, {} of {} s, {} tpmC",
+                        elapsed.as_secs(),
+                        options.seconds,
+                        show(per_minute)
+                    ));
+                }
+                Phase::Start | Phase::End => samples.push((rig.counters()?, cpu::Sample::take(&processes))),
+            }
+            Ok(())
+        })?;
+        progress.detail("checking the consistency conditions");
+        tpcc::check(instance.socket())?;
+        // The copy is thrown away: no need for the database to write its buffer pool back.
+        instance.kill();
+        let [(before, cpu_before), (after, cpu_after)] = &samples[..] else {
+            bail!("the measured window was not sampled twice")
+        };
+        let namespaces = rig.counted(before, after);
+        rig.close()?;
+        discard(&self.scratch, NAME)?;
+        let mut run = Run {
+            at: Point::from([("threads".into(), threads.into())]),
+            repetition,
+            seconds: outcome.window.length.as_secs_f64(),
+            cpu: cpu_after.since(cpu_before),
+            per_second: outcome.per_second,
+            warmup_seconds: load.warmup.as_secs_f64(),
+            latency_ms: latencies(&outcome.window),
+            ..Run::default()
+        };
+        run.metrics = metrics(&outcome.window, &namespaces);
+        run.namespaces = namespaces;
+        Ok(run)
+    }
+
+    fn results(&self, base: &Base, variants: Vec<crate::results::Variant>) -> Result<Results> {
+        let find = |v: Variant| variants.iter().find(|found| found.name == v.name());
+        let mut comparisons = Vec::new();
+        let reference = self.options.variants.iter().copied().find(|v| *v == Variant::Nand);
+        let reference = reference.or(self.options.variants.first().copied()).context("no variant")?;
+        if let Some(over) = find(reference) {
+            for &of in self.options.variants.iter().filter(|v| **v != reference) {
+                let Some(variant) = find(of) else { continue };
+                for metric in METRICS {
+                    comparisons.extend(compare(metric, variant, over, |at| {
+                        let known = of == Variant::Dram && reference == Variant::Nand;
+                        known.then(|| published::dram_over_nand(metric, at)).flatten()
+                    }));
+                }
+            }
+        }
+        let drive = serde_json::json!({
+            "profile": self.options.profile,
+            "toml": base.drive_toml(),
+            "layout": base.layout(),
+        });
+        let mut results = Results {
+            study: "doublewrite".into(),
+            engine: "live",
+            seed: self.options.seed,
+            drive,
+            host: Host::this(vec![self.server.title.clone()]),
+            variants,
+            comparisons,
+            notes: Vec::new(),
+        };
+        results.notes = report::notes(&results, self.options, &self.server);
+        Ok(results)
+    }
+}
+
+/// The figures that are compared.
+pub const METRICS: [&str; 4] =
+    ["tpmC", "nand_bytes_per_new_order", "write_amplification_all", "write_amplification_nand"];
+
+fn summary(run: &Run) -> String {
+    let metric = |name: &str| run.metrics.get(name).copied().unwrap_or(0.0);
+    format!(
+        "{} tpmC, {} of NAND writes per new order, write amplification {}, processors {}% busy",
+        show(metric("tpmC")),
+        show_size(whole(metric("nand_bytes_per_new_order"))),
+        show(metric("write_amplification_nand")),
+        show(run.cpu.busy)
+    )
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a positive number, for reading")]
+fn whole(value: f64) -> u64 {
+    value.max(0.0) as u64
+}
+
+#[expect(clippy::cast_precision_loss, reason = "for reading")]
+fn rate(count: u64, time: Duration) -> f64 {
+    count as f64 / time.as_secs_f64().max(1e-9)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
+fn metrics(window: &Window, namespaces: &[NamespaceCounts]) -> BTreeMap<String, f64> {
+    let seconds = window.length.as_secs_f64().max(1e-9);
+    let sum = |wanted: &dyn Fn(&NamespaceCounts) -> bool, f: &dyn Fn(&NamespaceCounts) -> u64| {
+        namespaces.iter().filter(|n| wanted(n)).map(f).sum::<u64>() as f64
+    };
+    let nand = |n: &NamespaceCounts| n.medium == "nand";
+    let all = |_: &NamespaceCounts| true;
+    let media = sum(&nand, &|n| n.media_bytes_written);
+    let host_nand = sum(&nand, &|n| n.host_bytes_written);
+    let host_all = sum(&all, &|n| n.host_bytes_written);
+    let orders = window.new_orders().max(1) as f64;
+    const MIB: f64 = 1_048_576.0;
+    let mut metrics =
+        BTreeMap::from([("tpmC".to_owned(), window.tpm_c()), ("retries".to_owned(), window.retries as f64)]);
+    if host_all > 0.0 {
+        metrics.extend([
+            ("nand_bytes_per_new_order".to_owned(), media / orders),
+            ("host_bytes_per_new_order".to_owned(), host_all / orders),
+            ("write_amplification_all".to_owned(), media / host_all),
+            ("write_amplification_nand".to_owned(), media / host_nand.max(1.0)),
+            ("nand_write_MiBps".to_owned(), media / seconds / MIB),
+            ("host_write_MiBps".to_owned(), host_all / seconds / MIB),
+            ("host_read_MiBps".to_owned(), sum(&all, &|n| n.host_bytes_read) / seconds / MIB),
+            ("write_iops".to_owned(), sum(&all, &|n| n.writes) / seconds),
+            ("read_iops".to_owned(), sum(&all, &|n| n.reads) / seconds),
+        ]);
+    }
+    metrics
+}
+
+fn latencies(window: &Window) -> BTreeMap<String, Percentiles> {
+    let histograms = Kind::ALL.iter().map(|kind| kind.name()).zip(&window.latency);
+    let all = histograms.chain([("commit", &window.commit)]);
+    all.map(|(name, histogram)| {
+        #[expect(clippy::cast_precision_loss, reason = "microseconds of minutes at most")]
+        let at = |quantile: f64| histogram.value_at_quantile(quantile) as f64 / 1e3;
+        let percentiles = Percentiles {
+            count: histogram.len(),
+            mean: histogram.mean() / 1e3,
+            p50: at(0.5),
+            p95: at(0.95),
+            p99: at(0.99),
+            max: at(1.0),
+        };
+        (name.to_owned(), percentiles)
+    })
+    .collect()
+}

@@ -1,0 +1,63 @@
+//! The published results: Multi-Namespace Management & Performance Optimization, Flash Memory Summit 2019, and an
+//! article on the DTCC 2019 talk (Memblaze). Percona Server 8.0.15, tpcc-mysql, 28,000 warehouses, PBlaze5 910 3.84 TB.
+
+use crate::results::{Point, Published};
+
+/// Threads, tpmC with the doublewrite buffer on the NAND namespace, and on the DRAM namespace.
+pub const THROUGHPUT: [(u64, f64, f64); 5] = [
+    (4, 9_505.272, 10_814.7),
+    (8, 15_678.145, 18_124.768),
+    (16, 23_205.877, 27_210.906),
+    (32, 29_988.883, 39_297.746),
+    (64, 31_138.277, 42_189.027),
+];
+
+/// NAND writes of the whole campaign in GB, without and with the DRAM namespace.
+const NAND_GB: (f64, f64) = (74_229.0, 52_220.0);
+/// Write amplification as published: NAND writes over host writes to all namespaces.
+const AMPLIFICATION: (f64, f64) = (2.478, 1.335);
+/// The same over host writes to the NAND namespace only: 46.5% of the host's bytes went to DRAM (derived).
+const AMPLIFICATION_NAND: (f64, f64) = (2.478, 2.50);
+
+/// The published (or, from published figures, derived) ratio of `dram` over `nand` for a metric.
+pub fn dram_over_nand(metric: &str, at: Option<&Point>) -> Option<Published> {
+    let ratio = match (metric, at) {
+        ("tpmC", Some(point)) => {
+            let threads = point.get("threads")?;
+            THROUGHPUT.iter().find(|row| row.0 == *threads).map(|row| row.2 / row.1)?
+        }
+        ("tpmC", None) => {
+            let logs: f64 = THROUGHPUT.iter().map(|row| (row.2 / row.1).ln()).sum();
+            (logs / 5.0).exp()
+        }
+        // These were published for the campaign as a whole.
+        (_, Some(_)) => return None,
+        ("nand_bytes_per_new_order", None) => {
+            let work = THROUGHPUT.iter().fold((0.0, 0.0), |sum, row| (sum.0 + row.1, sum.1 + row.2));
+            (NAND_GB.1 / work.1) / (NAND_GB.0 / work.0)
+        }
+        ("write_amplification_all", None) => AMPLIFICATION.1 / AMPLIFICATION.0,
+        ("write_amplification_nand", None) => AMPLIFICATION_NAND.1 / AMPLIFICATION_NAND.0,
+        _ => return None,
+    };
+    Some(Published::ratio(ratio))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gains_are_those_of_the_slides() {
+        let at = |threads| Point::from([("threads".into(), threads)]);
+        for (threads, percent) in [(4, 13.78), (8, 15.61), (16, 17.26), (32, 31.04), (64, 35.49)] {
+            let gain = (dram_over_nand("tpmC", Some(&at(threads))).unwrap().value - 1.0) * 100.0;
+            assert!((gain - percent).abs() < 0.006, "{threads}: {gain}");
+        }
+        assert_eq!(dram_over_nand("tpmC", Some(&at(12))), None);
+        let bytes = dram_over_nand("nand_bytes_per_new_order", None).unwrap().value;
+        assert!((bytes - 0.56).abs() < 0.001, "{bytes}");
+        let all = dram_over_nand("write_amplification_all", None).unwrap().value;
+        assert!((all - 0.539).abs() < 0.001, "{all}");
+    }
+}

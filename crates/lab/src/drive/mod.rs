@@ -1,0 +1,310 @@
+//! The drive under study: `tranche serve` as a child process, spoken to as an NVMe host.
+
+mod counters;
+mod plain;
+
+use std::{
+    env, fs,
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::mpsc::{self, RecvTimeoutError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+
+pub use self::counters::Counters;
+use crate::{
+    interrupt,
+    layout::{Layout, Namespace, merge},
+    process::{Process, run},
+    rig::DRIVE_PATIENCE,
+    scratch::{self, Role, Scratch},
+};
+
+/// The program that serves drives.
+#[derive(Clone, Debug)]
+pub struct Program(Kind);
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Tranche(PathBuf),
+    /// No drive: plain files behind loop devices.
+    Plain,
+}
+
+/// How to start a drive.
+#[derive(Debug)]
+pub struct Start<'a> {
+    /// For its socket, log and FUSE mount point.
+    pub directory: &'a Path,
+    /// Its TOML; empty for the default drive.
+    pub toml: &'a toml::Table,
+    /// The image, made when it does not exist.
+    pub image: &'a Path,
+    /// Whether operations take their modelled time.
+    pub timing: bool,
+}
+
+impl Program {
+    /// This program itself, or the one that the environment variable `TRANCHE` names.
+    ///
+    /// # Errors
+    /// When this process is another program (a test, say) and `TRANCHE` is not set.
+    pub fn find() -> Result<Self> {
+        if let Some(path) = env::var_os("TRANCHE") {
+            return Ok(Self(Kind::Tranche(path.into())));
+        }
+        let path = env::current_exe().context("finding this program's own path")?;
+        if path.file_stem().is_some_and(|name| name == "tranche") {
+            return Ok(Self(Kind::Tranche(path)));
+        }
+        bail!("{} is not tranche: set the environment variable TRANCHE to the program's path", path.display())
+    }
+
+    /// The program at this path.
+    pub fn at(path: &Path) -> Self {
+        Self(Kind::Tranche(path.to_owned()))
+    }
+
+    /// Plain files behind loop devices instead of a drive, with nothing counted: to test what is above a drive.
+    pub fn plain() -> Self {
+        Self(Kind::Plain)
+    }
+
+    /// The TOML of a layout's drive: its profile or file, with the layout's changes.
+    ///
+    /// # Errors
+    /// When there is no such profile or file, or it is no TOML.
+    pub fn drive_toml(&self, layout: &Layout) -> Result<toml::Table> {
+        let mut table = match (&self.0, &layout.drive) {
+            (Kind::Plain, _) | (_, None) => toml::Table::new(),
+            (Kind::Tranche(path), Some(profile)) => {
+                let text = match layout.drive_file() {
+                    Some(file) => fs::read_to_string(&file).with_context(|| {
+                        format!("reading the drive {} of layout {}", file.display(), layout.name)
+                    })?,
+                    None => run(Command::new(path).args(["profile", "show", profile]), "tranche")
+                        .with_context(|| {
+                            format!("finding the drive profile {profile:?} of layout {}", layout.name)
+                        })?,
+                };
+                toml::from_str(&text)
+                    .with_context(|| format!("in the drive {profile:?} of layout {}", layout.name))?
+            }
+        };
+        merge(&mut table, &layout.overrides);
+        Ok(table)
+    }
+
+    /// Starts a drive and waits until it accepts connections.
+    ///
+    /// # Errors
+    /// When it refuses its TOML or image, or cannot export, with what it said.
+    pub fn serve(&self, scratch: &Scratch, start: &Start<'_>) -> Result<Drive> {
+        match &self.0 {
+            Kind::Plain => Ok(Drive { inner: Inner::Plain(plain::Plain::open(start.image)?) }),
+            Kind::Tranche(path) => Ok(Drive { inner: Inner::Served(Served::start(path, scratch, start)?) }),
+        }
+    }
+}
+
+/// A running drive. Dropped, it is stopped.
+#[derive(Debug)]
+pub struct Drive {
+    inner: Inner,
+}
+
+#[derive(Debug)]
+enum Inner {
+    Served(Served),
+    Plain(plain::Plain),
+}
+
+impl Drive {
+    /// Creates a namespace and attaches it; returns its identifier.
+    ///
+    /// # Errors
+    /// When the drive refuses, for instance for want of capacity.
+    pub fn create(&mut self, namespace: &Namespace) -> Result<u32> {
+        match &mut self.inner {
+            Inner::Served(served) => served.create(namespace),
+            Inner::Plain(plain) => plain.create(namespace),
+        }
+    }
+
+    /// The block device of an attached namespace; waits until it has appeared.
+    ///
+    /// # Errors
+    /// When it does not appear.
+    pub fn device(&mut self, nsid: u32) -> Result<PathBuf> {
+        match &mut self.inner {
+            Inner::Served(served) => served.device(nsid),
+            Inner::Plain(plain) => plain.device(nsid),
+        }
+    }
+
+    /// The medium of each NVM Set: `"nand"`, `"dram"`, `"pmem"`, …
+    pub fn media(&self) -> Vec<String> {
+        match &self.inner {
+            Inner::Served(served) => served.media.clone(),
+            Inner::Plain(_) => Vec::new(),
+        }
+    }
+
+    /// A namespace's counters now (log D8h).
+    ///
+    /// # Errors
+    /// When the drive does not answer.
+    pub fn counters(&mut self, nsid: u32) -> Result<Counters> {
+        match &mut self.inner {
+            Inner::Served(served) => served.counters(nsid),
+            Inner::Plain(_) => Ok(Counters::default()),
+        }
+    }
+
+    /// The process that is the drive, to measure its use of the processor.
+    pub fn id(&self) -> Option<u32> {
+        match &self.inner {
+            Inner::Served(served) => Some(served.process.id()),
+            Inner::Plain(_) => None,
+        }
+    }
+
+    /// Its Unix socket.
+    pub fn unix(&self) -> Option<&Path> {
+        match &self.inner {
+            Inner::Served(served) => Some(&served.unix),
+            Inner::Plain(_) => None,
+        }
+    }
+
+    /// # Errors
+    /// When it has died, with the end of its log.
+    pub fn check(&mut self) -> Result<()> {
+        match &mut self.inner {
+            Inner::Served(served) => served.process.check(),
+            Inner::Plain(_) => Ok(()),
+        }
+    }
+
+    /// Stops it cleanly: it writes its state to the image, detaches its loop devices and unmounts its files.
+    ///
+    /// # Errors
+    /// When it does not end well.
+    pub fn stop(self) -> Result<()> {
+        match self.inner {
+            Inner::Served(served) => served.process.stop(DRIVE_PATIENCE),
+            Inner::Plain(plain) => plain.close(),
+        }
+    }
+}
+
+impl Program {
+    /// The media of a profile's NVM Sets.
+    ///
+    /// # Errors
+    /// When there is no such profile.
+    pub fn media(&self, profile: &str) -> Result<Vec<String>> {
+        if matches!(self.0, Kind::Plain) {
+            return Ok(["nand", "dram", "pmem"].map(str::to_owned).to_vec());
+        }
+        Ok(media(&self.drive_toml(&Layout::new("profile", Some(profile.to_owned()), Vec::new()))?))
+    }
+
+    /// Bytes that an NVM Set of a profile offers.
+    ///
+    /// # Errors
+    /// When there is no such profile or set.
+    pub fn capacity(&self, profile: &str, set: u16) -> Result<u64> {
+        let _ = (profile, set);
+        Ok(1536 << 20)
+    }
+}
+
+/// A drive in a process of its own.
+#[derive(Debug)]
+struct Served {
+    process: Process,
+    unix: PathBuf,
+    files: PathBuf,
+    media: Vec<String>,
+}
+
+impl Served {
+    fn start(program: &Path, scratch: &Scratch, start: &Start<'_>) -> Result<Self> {
+        let unix = start.directory.join("nvme.sock");
+        let files = start.directory.join("dev");
+        fs::create_dir_all(&files).with_context(|| format!("making {}", files.display()))?;
+        let mut command = Command::new(program);
+        command.arg("serve");
+        if !start.toml.is_empty() {
+            let path = start.directory.join("drive.toml");
+            let text = toml::to_string(start.toml).context("writing the drive's TOML")?;
+            fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+            command.arg(path);
+        }
+        command.arg("--image").arg(start.image).arg("--unix").arg(&unix).arg("--fuse").arg(&files);
+        command.args(["--loop", "--no-host-sync", "--timing", if start.timing { "on" } else { "off" }]);
+        let log = start.directory.join("drive.log");
+        let mut process = Process::start(
+            scratch,
+            Role::Drive,
+            "the drive (tranche serve)",
+            command,
+            &log,
+            Some(Stdio::piped()),
+        )?;
+        let stdout = process.child().stdout.take().context("the drive's standard output is not piped")?;
+        let (sender, lines) = mpsc::channel();
+        // Also keeps the pipe empty, should the drive ever write more.
+        thread::spawn(move || {
+            BufReader::new(stdout).lines().map_while(Result::ok).for_each(|line| drop(sender.send(line)));
+        });
+        let deadline = Instant::now() + DRIVE_PATIENCE;
+        loop {
+            interrupt::check()?;
+            match lines.recv_timeout(Duration::from_millis(50)) {
+                Ok(line) if line.starts_with("ready ") => break,
+                Ok(_) => {}
+                Err(RecvTimeoutError::Timeout) if Instant::now() < deadline => process.check()?,
+                Err(RecvTimeoutError::Timeout) => {
+                    bail!("the drive was not ready after {} s", DRIVE_PATIENCE.as_secs())
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    // Its output closed: it is about to end.
+                    process.wait_until(Duration::from_secs(5), || false)?;
+                }
+            }
+        }
+        Ok(Self { process, unix, files, media: media(start.toml) })
+    }
+
+    fn create(&mut self, namespace: &Namespace) -> Result<u32> {
+        bail!("creating {}: not yet", namespace.name)
+    }
+
+    fn counters(&mut self, nsid: u32) -> Result<Counters> {
+        bail!("counters of {nsid}: not yet")
+    }
+
+    fn device(&mut self, nsid: u32) -> Result<PathBuf> {
+        let file = self.files.join(format!("nvme0n{nsid}"));
+        let find =
+            || scratch::loops().into_iter().find(|(_, backing)| *backing == file).map(|(device, _)| device);
+        self.process
+            .wait_until(Duration::from_secs(20), || find().is_some())
+            .with_context(|| format!("no loop device appeared for namespace {nsid}"))?;
+        find().with_context(|| format!("the loop device of namespace {nsid} vanished"))
+    }
+}
+
+/// The media of the drive's NVM Sets, as its TOML names them.
+fn media(toml: &toml::Table) -> Vec<String> {
+    let sets = toml.get("set").and_then(toml::Value::as_array);
+    let medium = |set: &toml::Value| Some(set.get("medium")?.as_str()?.to_owned());
+    sets.map(|sets| sets.iter().map(|set| medium(set).unwrap_or_else(|| "nand".into())).collect())
+        .unwrap_or_default()
+}

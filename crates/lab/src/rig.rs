@@ -1,0 +1,404 @@
+//! Bringing a layout up and down: drive, namespaces, file systems, mounts.
+//!
+//! A [`Base`] is a layout that was made once (namespaces created, flash preconditioned, file systems made, and whatever
+//! the study puts on them) and kept as a drive image. Every run opens a copy of it, so that all runs start equal, on a
+//! drive that has aged equally.
+
+use std::{
+    fs::{self, File},
+    io::{Seek, SeekFrom, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use anyhow::{Context, Result, bail};
+use rustix::fs::OFlags;
+
+use crate::{
+    drive::{Counters, Drive, Program, Start},
+    interrupt,
+    layout::{Filesystem, Layout, Precondition},
+    process::run,
+    results::NamespaceCounts,
+    scratch::{self, Scratch},
+    tpcc::Rng,
+    units::show_size,
+};
+
+/// A namespace of a layout that is up.
+#[derive(Clone, Debug)]
+pub struct Volume {
+    /// Its name in the layout.
+    pub name: String,
+    /// Namespace identifier.
+    pub nsid: u32,
+    /// NVM Set.
+    pub set: u16,
+    /// The block device.
+    pub device: PathBuf,
+    /// Where its file system is mounted.
+    pub mount: Option<PathBuf>,
+}
+
+/// A layout that is up. Dropped, it is taken down.
+#[derive(Debug)]
+pub struct Rig {
+    drive: Option<Drive>,
+    volumes: Vec<Volume>,
+    directory: PathBuf,
+}
+
+impl Rig {
+    /// The namespace of this name.
+    ///
+    /// # Errors
+    /// When the layout has none.
+    pub fn volume(&self, name: &str) -> Result<&Volume> {
+        self.volumes
+            .iter()
+            .find(|v| v.name == name)
+            .with_context(|| format!("the layout has no namespace {name:?}"))
+    }
+
+    /// All namespaces.
+    pub fn volumes(&self) -> &[Volume] {
+        &self.volumes
+    }
+
+    /// The drive.
+    pub fn drive(&mut self) -> Result<&mut Drive> {
+        self.drive.as_mut().context("the drive is down")
+    }
+
+    /// The drive's counters now, in the order of the volumes.
+    ///
+    /// # Errors
+    /// When the drive does not answer.
+    pub fn counters(&mut self) -> Result<Vec<Counters>> {
+        let nsids: Vec<u32> = self.volumes.iter().map(|v| v.nsid).collect();
+        let drive = self.drive()?;
+        nsids.into_iter().map(|nsid| drive.counters(nsid)).collect()
+    }
+
+    /// What the drive counted between two samples, by namespace.
+    pub fn counted(&self, before: &[Counters], after: &[Counters]) -> Vec<NamespaceCounts> {
+        let media = self.drive.as_ref().map(Drive::media).unwrap_or_default();
+        self.volumes
+            .iter()
+            .zip(before.iter().zip(after))
+            .map(|(volume, (before, after))| NamespaceCounts {
+                name: volume.name.clone(),
+                nsid: volume.nsid,
+                set: volume.set,
+                medium: usize::from(volume.set)
+                    .checked_sub(1)
+                    .and_then(|set| media.get(set).cloned())
+                    .unwrap_or_else(|| format!("set {}", volume.set)),
+                ..after.since(before)
+            })
+            .collect()
+    }
+
+    /// Unmounts every file system, as a clean shutdown does.
+    ///
+    /// # Errors
+    /// When one stays busy.
+    pub fn unmount(&mut self) -> Result<()> {
+        for volume in self.volumes.iter_mut().rev() {
+            if let Some(mount) = &volume.mount {
+                scratch::unmount(mount)?;
+                volume.mount = None;
+            }
+        }
+        Ok(())
+    }
+
+    /// Unmounts after a power cut: first the file systems are told to write nothing any more, since a machine without
+    /// power does not tidy up either.
+    ///
+    /// # Errors
+    /// When one stays busy.
+    pub fn abandon(&mut self) -> Result<()> {
+        for volume in &self.volumes {
+            if let Some(mount) = &volume.mount {
+                // XFS may have shut itself down already.
+                let _ = Command::new("xfs_io").args(["-x", "-c", "shutdown"]).arg(mount).output();
+            }
+        }
+        self.unmount()
+    }
+
+    /// Mounts the file systems again.
+    ///
+    /// # Errors
+    /// When one cannot be mounted, say because it is damaged.
+    pub fn mount(&mut self, layout: &Layout) -> Result<()> {
+        for (volume, spec) in self.volumes.iter_mut().zip(&layout.namespaces) {
+            if spec.filesystem != Filesystem::Raw && volume.mount.is_none() {
+                let point = self.directory.join("mnt").join(&volume.name);
+                fs::create_dir_all(&point).with_context(|| format!("making {}", point.display()))?;
+                let mut command = Command::new("mount");
+                if !spec.mount.is_empty() {
+                    command.arg("-o").arg(spec.mount.join(","));
+                }
+                run(command.arg(&volume.device).arg(&point), "mount").with_context(|| {
+                    format!("mounting namespace {} of layout {}", volume.name, layout.name)
+                })?;
+                volume.mount = Some(point);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes everything down.
+    ///
+    /// # Errors
+    /// When a file system stays busy, or the drive does not end well.
+    pub fn close(mut self) -> Result<()> {
+        self.unmount()?;
+        self.drive.take().map_or(Ok(()), Drive::stop)
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        if let Some(drive) = self.drive.take() {
+            let result = self.unmount().and_then(|()| drive.stop());
+            if let Err(error) = result {
+                tracing::warn!("taking a layout down: {error:#}");
+            }
+        }
+    }
+}
+
+/// A layout with contents, kept as a drive image.
+#[derive(Debug)]
+pub struct Base {
+    layout: Layout,
+    image: PathBuf,
+    toml: toml::Table,
+    nsids: Vec<u32>,
+}
+
+impl Base {
+    /// Makes it: serves an empty drive with timing off, creates the namespaces, preconditions them, makes the file
+    /// systems, lets `setup` fill them, and shuts all down cleanly.
+    ///
+    /// # Errors
+    /// When any of that fails.
+    pub fn make(
+        scratch: &Scratch,
+        program: &Program,
+        layout: &Layout,
+        progress: &mut dyn FnMut(&str),
+        setup: impl FnOnce(&mut Rig, &mut dyn FnMut(&str)) -> Result<()>,
+    ) -> Result<Self> {
+        require_root()?;
+        layout.check().with_context(|| format!("in the layout {}", layout.name))?;
+        let toml = program.drive_toml(layout)?;
+        let image = scratch.dir(&format!("base/{}", layout.name))?.join("image");
+        progress("starting the drive");
+        let directory = scratch.dir(&format!("make-{}", layout.name))?;
+        let start = Start { directory: &directory, toml: &toml, image: &image, timing: false };
+        let mut drive = program.serve(scratch, &start)?;
+        let mut volumes = Vec::new();
+        for namespace in &layout.namespaces {
+            interrupt::check()?;
+            let nsid = drive.create(namespace).with_context(|| {
+                format!("creating namespace {} of layout {}", namespace.name, layout.name)
+            })?;
+            let device = drive.device(nsid)?;
+            volumes.push(Volume {
+                name: namespace.name.clone(),
+                nsid,
+                set: namespace.set,
+                device,
+                mount: None,
+            });
+        }
+        let nsids = volumes.iter().map(|v| v.nsid).collect();
+        let mut rig = Rig { drive: Some(drive), volumes, directory };
+        for (index, namespace) in layout.namespaces.iter().enumerate() {
+            let device = rig.volumes[index].device.clone();
+            let is_nand =
+                rig.drive()?.media().get(usize::from(namespace.set) - 1).is_none_or(|m| m == "nand");
+            if is_nand {
+                precondition(&device, namespace.size.0, layout.precondition, progress)
+                    .with_context(|| format!("preconditioning namespace {}", namespace.name))?;
+            }
+            make_filesystem(&device, namespace.filesystem, &namespace.mkfs)?;
+        }
+        rig.mount(layout)?;
+        setup(&mut rig, progress)?;
+        progress("shutting the prepared drive down");
+        rig.close()?;
+        Ok(Self { layout: layout.clone(), image, toml, nsids })
+    }
+
+    /// The layout.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The drive's TOML, with the layout's changes.
+    pub fn drive_toml(&self) -> &toml::Table {
+        &self.toml
+    }
+
+    /// Copies the image and brings it up under `name`, with timing on and `changes` to the drive's TOML.
+    ///
+    /// # Errors
+    /// When the host's disk is full, or the drive or a mount fails.
+    pub fn open(
+        &self,
+        scratch: &Scratch,
+        program: &Program,
+        name: &str,
+        changes: &toml::Table,
+    ) -> Result<Rig> {
+        let directory = scratch.dir(name)?;
+        let image = directory.join("image");
+        let mut copy = Command::new("cp");
+        copy.args(["--recursive", "--sparse=always", "--reflink=auto"]).arg(&self.image).arg(&image);
+        run(&mut copy, "coreutils")
+            .context("copying the prepared drive; if the disk is full, name another with --scratch")?;
+        self.serve(scratch, program, directory, changes, true)
+    }
+
+    /// Serves an image that is already in `directory`, for instance again after a power cut.
+    ///
+    /// # Errors
+    /// When the drive or a mount fails.
+    pub fn serve(
+        &self,
+        scratch: &Scratch,
+        program: &Program,
+        directory: PathBuf,
+        changes: &toml::Table,
+        timing: bool,
+    ) -> Result<Rig> {
+        let mut toml = self.toml.clone();
+        crate::layout::merge(&mut toml, changes);
+        let image = directory.join("image");
+        let mut drive =
+            program.serve(scratch, &Start { directory: &directory, toml: &toml, image: &image, timing })?;
+        let mut volumes = Vec::new();
+        for (namespace, &nsid) in self.layout.namespaces.iter().zip(&self.nsids) {
+            let device = drive.device(nsid)?;
+            volumes.push(Volume {
+                name: namespace.name.clone(),
+                nsid,
+                set: namespace.set,
+                device,
+                mount: None,
+            });
+        }
+        let mut rig = Rig { drive: Some(drive), volumes, directory };
+        rig.mount(&self.layout)?;
+        Ok(rig)
+    }
+}
+
+/// Removes a run's copy of the image, so that the disk holds one at a time.
+///
+/// # Errors
+/// When it cannot be removed.
+pub fn discard(scratch: &Scratch, name: &str) -> Result<()> {
+    let path = scratch.path().join(name);
+    fs::remove_dir_all(&path).with_context(|| format!("removing {}", path.display()))
+}
+
+/// Loop devices and mounts need root.
+///
+/// # Errors
+/// When the process is not root, or there is no FUSE.
+pub fn require_root() -> Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        bail!("this makes loop devices and mounts file systems, which needs root: run it with sudo");
+    }
+    if !Path::new("/dev/fuse").exists() {
+        bail!(
+            "there is no /dev/fuse: load the kernel module with `modprobe fuse`, or, in a container, start it with \
+             --device /dev/fuse and --cap-add SYS_ADMIN"
+        );
+    }
+    if !Path::new("/dev/loop-control").exists() {
+        bail!("there is no /dev/loop-control: load the kernel module with `modprobe loop`");
+    }
+    Ok(())
+}
+
+fn make_filesystem(device: &Path, filesystem: Filesystem, options: &[String]) -> Result<()> {
+    // Without discard: a preconditioned drive is to stay so.
+    let mut command = match filesystem {
+        Filesystem::Raw => return Ok(()),
+        Filesystem::Xfs => {
+            let mut command = Command::new("mkfs.xfs");
+            command.args(["-q", "-f", "-K"]);
+            command
+        }
+        Filesystem::Ext4 => {
+            let mut command = Command::new("mkfs.ext4");
+            command.args(["-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"]);
+            command
+        }
+    };
+    let package = if filesystem == Filesystem::Xfs { "xfsprogs" } else { "e2fsprogs" };
+    run(command.args(options).arg(device), package)?;
+    Ok(())
+}
+
+/// Size of the pieces that are overwritten at random: a database's page.
+const PIECE: u64 = 16 << 10;
+
+/// Writes the device as asked, around the page cache. The contents are zeroes, which keeps copies of the image sparse;
+/// flash state does not depend on contents.
+fn precondition(device: &Path, bytes: u64, how: Precondition, progress: &mut dyn FnMut(&str)) -> Result<()> {
+    if how == Precondition::None {
+        return Ok(());
+    }
+    let direct = i32::try_from(OFlags::DIRECT.bits()).unwrap_or(0);
+    let mut file = File::options()
+        .write(true)
+        .custom_flags(direct)
+        .open(device)
+        .with_context(|| format!("opening {}", device.display()))?;
+    // Direct I/O wants memory aligned to a page.
+    let memory = vec![0u8; (1 << 20) + 4096];
+    let start = memory.as_ptr().align_offset(4096).min(4096);
+    let buffer = &memory[start..start + (1 << 20)];
+    let size = show_size(bytes);
+    let mut written = 0;
+    while written < bytes {
+        interrupt::check()?;
+        let piece = usize::try_from((bytes - written).min(buffer.len() as u64)).unwrap_or(buffer.len());
+        file.write_all(&buffer[..piece])?;
+        written += piece as u64;
+        if written % (64 << 20) == 0 {
+            progress(&format!("filling {} of {size}", show_size(written)));
+        }
+    }
+    if how == Precondition::Steady {
+        let mut rng = Rng::new(0x5EED, 0);
+        let pieces = u32::try_from(bytes / PIECE).unwrap_or(u32::MAX);
+        for piece in 0..pieces {
+            let at = u64::from(rng.uniform(0, pieces - 1)) * PIECE;
+            file.seek(SeekFrom::Start(at))?;
+            file.write_all(&buffer[..16 << 10])?;
+            if piece % 4096 == 0 {
+                interrupt::check()?;
+                progress(&format!(
+                    "overwriting at random, {} of {size}",
+                    show_size(u64::from(piece) * PIECE)
+                ));
+            }
+        }
+    }
+    file.sync_all()?;
+    Ok(())
+}
+
+/// How long a drive may take to become ready or to stop.
+pub(crate) const DRIVE_PATIENCE: Duration = Duration::from_secs(60);
