@@ -48,6 +48,9 @@ pub enum Fault {
     /// The medium could not give the data back.
     #[error("the medium returned uncorrectable data")]
     Unrecovered,
+    /// The medium could not store the data (of memory; flash writes elsewhere instead).
+    #[error("the medium could not store the data")]
+    Write,
     /// Spare superblocks are used up.
     #[error("the NVM Set can only be read: its spare blocks are used up")]
     ReadOnly,
@@ -605,6 +608,14 @@ impl Ftl {
                 }
             }
         })
+    }
+
+    /// What a set is doing, in words for a developer: for messages of tests and bug reports.
+    pub fn describe(&self, set: SetId) -> String {
+        match self.sets.get(usize::from(set.0)) {
+            Some(Set::Nand(set)) => set.describe(),
+            _ => String::from("written in place"),
+        }
     }
 
     /// Plans faults of a set's medium; an empty plan ends them. Whether there is such a set.

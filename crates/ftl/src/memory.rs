@@ -1,11 +1,11 @@
 //! An NVM Set on DRAM or persistent memory: logical page = physical page, written in place.
 
 use crate::config::PAGE;
-use crate::nand::{Around, SetStats, Write};
+use crate::nand::{Around, LOST, SetStats, Write};
 use crate::storage::{Piece, Record, Storage};
 use crate::volume::{Extent, SetId, VolumeId};
 use crate::{Answer, Done, Fault};
-use media::{Faulty, LogicalPage, Medium, Memory, Nanos, Outcome, Page, Slot, Spare, Unit};
+use media::{Faulty, LogicalPage, Medium, Memory, Nanos, Outcome, Page, Progress, Slot, Spare, Unit};
 use std::collections::VecDeque;
 
 pub(crate) struct MemorySet {
@@ -52,6 +52,9 @@ impl MemorySet {
             host += piece.len;
             let page = volume.page(byte / u64::from(PAGE));
             let spare = self.spare(page);
+            if spare.is_some_and(|s| s.slot == LOST) {
+                return Err(Fault::Unrecovered);
+            }
             if spare.is_some() {
                 let read = self.memory.read(now, Page(page), 1);
                 self.stats.media_read_bytes += u64::from(PAGE);
@@ -115,7 +118,7 @@ impl MemorySet {
                 volume.stats.media_host_bytes += u64::from(PAGE);
                 volume.page(write.start / u64::from(PAGE))
             };
-            let old = self.spare(page).map(|s| s.slot);
+            let old = self.spare(page).map(|s| s.slot).filter(|&s| s != LOST);
             let base = old.filter(|_| len < PAGE);
             let stored = match write.zeros {
                 true => cx.storage.store_zeros(piece, slot, base),
@@ -127,10 +130,10 @@ impl MemorySet {
             }
             *cx.version += 1;
             let spare = Spare { page: LogicalPage(page), version: *cx.version, slot };
-            self.put(now, page, spare, cx, &mut write.at)?;
             if let Some(old) = old {
                 cx.storage.release(old);
             }
+            self.put(now, page, spare, cx, &mut write.at)?;
             write.start += u64::from(len);
             write.host += len;
         }
@@ -148,10 +151,19 @@ impl MemorySet {
         let end = self.memory.program(now, Unit(page), &[spare]);
         *at = (*at).max(end);
         self.stats.media_written_bytes += u64::from(PAGE);
-        if self.durable {
-            cx.storage.record(Record::Place { set: self.id.0, page: Page(page), spare });
+        let mut kept = spare;
+        // Nothing can postpone a write in place, so how it ends is known at once.
+        let failed = self.memory.settle(end, Unit(page)) == Progress::Ended(Outcome::Failed);
+        if failed {
+            self.stats.media_failures += 1;
+            cx.storage.release(spare.slot);
+            kept.slot = LOST;
+            let _ = self.memory.apply_program(Unit(page), &[kept]);
         }
-        Ok(())
+        if self.durable {
+            cx.storage.record(Record::Place { set: self.id.0, page: Page(page), spare: kept });
+        }
+        if failed { Err(Fault::Write) } else { Ok(()) }
     }
 
     pub fn trim<S: Storage>(&mut self, first: u32, count: u32, cx: &mut Around<'_, S>) {
@@ -159,7 +171,9 @@ impl MemorySet {
             if let Some(spare) = self.spare(page) {
                 self.clear(page);
                 if self.durable {
-                    cx.storage.release(spare.slot);
+                    if spare.slot != LOST {
+                        cx.storage.release(spare.slot);
+                    }
                     cx.storage.record(Record::Place {
                         set: self.id.0,
                         page: Page(page),
@@ -193,7 +207,9 @@ impl MemorySet {
         for page in 0..self.memory.geometry().pages() as u32 {
             if let Some(spare) = self.spare(page) {
                 newest = newest.max(spare.version);
-                cx.storage.retain(spare.slot);
+                if spare.slot != LOST {
+                    cx.storage.retain(spare.slot);
+                }
             } else if lost && self.durable {
                 cx.storage.record(Record::Place { set: self.id.0, page: Page(page), spare: Spare::EMPTY });
             }

@@ -273,7 +273,7 @@ impl Restorer {
             }
         }
         let lost = vec![false; ftl.sets.len()];
-        ftl.remains = Some(Remains { saved, lost });
+        ftl.remains = Some(Remains { saved, lost, under_way: Vec::new() });
         ftl.recover(now, storage);
         Ok(ftl)
     }

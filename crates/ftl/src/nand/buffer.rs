@@ -101,6 +101,11 @@ impl Buffer {
         !self.free.is_empty()
     }
 
+    /// Full, and nothing is on its way that would make room: chunks may hold fewer pages than fit.
+    pub fn is_stuck(&self) -> bool {
+        self.free.is_empty() && self.fifo.len() as u32 == self.used
+    }
+
     pub fn used_chunks(&self) -> u32 {
         self.used
     }

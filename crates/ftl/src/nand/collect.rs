@@ -86,7 +86,7 @@ impl NandSet {
             }
             done = true;
         }
-        let host_waits = self.buffer.waiting_pages() >= self.geo.unit_pages || !self.flushes.is_empty();
+        let host_waits = self.host_is_ready();
         let starves = self.blocks.free.len() < 2 && !self.host.is_open();
         while self.gc.flights < self.gc.most_flights
             && (self.gc.balance > 0 || !host_waits || starves)
@@ -164,7 +164,8 @@ impl NandSet {
         }
         let cells = self.entries.len() as u32;
         self.stats.media_read_bytes += u64::from(cells * crate::PAGE);
-        self.flights[flight as usize] = Flight { unit: Unit(0), cells, cold: true };
+        self.flights[flight as usize] =
+            Flight { unit: Unit(0), die: 0, superblock: 0, cells, cold: true, programming: false };
         self.gc.flights += 1;
         self.gc.balance -= i64::from(cells) * self.gc.gain;
         match end > now {
@@ -221,6 +222,7 @@ impl NandSet {
             if self.blocks.erase_die == self.geo.dies {
                 if self.blocks.erases_under_way == 0 {
                     self.erase_ended(block);
+                    self.check_spare(now, cx);
                     done = true;
                     continue;
                 }

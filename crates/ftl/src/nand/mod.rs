@@ -26,7 +26,7 @@ const UNMAPPED: u32 = u32::MAX;
 /// Bit of a map entry that names a buffer entry instead of a flash page.
 const BUFFERED: u32 = 1 << 31;
 /// Handle of contents that were lost to an uncorrectable error: reads of it fail until it is rewritten.
-const LOST: Slot = Slot(u32::MAX - 1);
+pub(crate) const LOST: Slot = Slot(u32::MAX - 1);
 
 /// Programs that a die may have ahead: one that runs and one whose data is transferred meanwhile.
 const DIE_QUEUE: u8 = 2;
@@ -85,10 +85,14 @@ impl Cell {
 #[derive(Clone, Copy, Debug)]
 struct Flight {
     unit: Unit,
+    die: u32,
+    superblock: u32,
     /// Cells in use.
     cells: u32,
     /// Whether garbage collection sent it.
     cold: bool,
+    /// Whether it has left for the medium (and was not only gathered).
+    programming: bool,
 }
 
 /// A write of the host that is not wholly in the buffer yet.
@@ -197,7 +201,17 @@ impl NandSet {
             cold: place::Stream::default(),
             gc: collect::Collector::new(collectors),
             buffer: Buffer::new((config.buffer_pages / nand_sets).max(geo.unit_pages), config.atomic_pages),
-            flights: vec![Flight { unit: Unit(0), cells: 0, cold: false }; flights as usize],
+            flights: vec![
+                Flight {
+                    unit: Unit(0),
+                    die: 0,
+                    superblock: 0,
+                    cells: 0,
+                    cold: false,
+                    programming: false
+                };
+                flights as usize
+            ],
             free_flights: (0..flights).rev().collect(),
             cells: vec![PADDING; (flights * geo.unit_pages) as usize],
             ahead: vec![0; geo.dies as usize],
@@ -213,6 +227,32 @@ impl NandSet {
         };
         set.sort_blocks();
         set
+    }
+
+    pub fn describe(&self) -> String {
+        let blocks: Vec<String> = self
+            .blocks
+            .all
+            .iter()
+            .map(|b| format!("{:?}:{}/{}+{}", b.state, b.valid, b.usable, b.flights))
+            .collect();
+        format!(
+            "ahead {:?}, flights {}, free {}, erasing {:?}, host {:?}, cold {:?}, collector {:?}, buffer {} pages in {} chunks, room {}, \
+             {} writes wait, {} flushes, superblocks (state:valid/usable+flights) {}",
+            self.ahead,
+            self.flights.len() - self.free_flights.len(),
+            self.blocks.free.len(),
+            self.blocks.erasing,
+            self.host,
+            self.cold,
+            self.gc,
+            self.buffer.waiting_pages(),
+            self.buffer.used_chunks(),
+            self.buffer.has_room(),
+            self.waiting.len(),
+            self.flushes.len(),
+            blocks.join(" ")
+        )
     }
 
     pub fn has_waiting(&self) -> bool {
@@ -511,6 +551,9 @@ impl NandSet {
         if left == 0 {
             return Answer::At(now);
         }
+        if self.read_only {
+            return Answer::Failed(Fault::ReadOnly);
+        }
         self.flushes.push(Flush { io, mark: self.buffer.mark(), left });
         self.pump(now, cx);
         Answer::Later
@@ -529,9 +572,6 @@ impl NandSet {
             any = true;
             self.mapped -= 1;
             self.map[page as usize] = UNMAPPED;
-            if self.durable {
-                set_bit(&mut self.trimmed, page);
-            }
             if at & BUFFERED == 0 {
                 self.invalidate(at);
                 continue;
@@ -557,6 +597,10 @@ impl NandSet {
             }
         }
         if any && self.durable {
+            // All of the range, as whoever replays the record will do.
+            for page in range {
+                set_bit(&mut self.trimmed, page);
+            }
             *cx.version += 1;
             let version = *cx.version;
             cx.storage.record(Record::Trim { set: self.id.0, first, count, version, gone: true });
@@ -591,44 +635,64 @@ impl NandSet {
             let collected = self.collect(now, cx);
             let cold = self.program_collected(now, cx);
             let hot = self.program_host(now, cx);
-            if !(collected | cold | hot) {
+            let admitted = !self.waiting.is_empty() && self.admit_waiting(now, cx);
+            if !(collected | cold | hot | admitted) {
                 break;
-            }
-            if !self.waiting.is_empty() {
-                self.admit_waiting(now, cx);
             }
         }
         if !self.waiting.is_empty() {
-            self.admit_waiting(now, cx);
-            if !self.waiting.is_empty() {
-                self.notice_end_of_life(now, cx);
-            }
+            self.notice_end_of_life(now, cx);
         }
     }
 
     /// If nothing is under way that could free a superblock, none will ever be: no more writes.
     fn notice_end_of_life<S: Storage>(&mut self, now: Nanos, cx: &mut Around<'_, S>) {
-        let idle = self.free_flights.len() == self.flights.len() && self.blocks.erasing.is_empty();
+        let gathered = self.gc.ready.len();
+        let idle = self.free_flights.len() + gathered == self.flights.len() && self.blocks.erasing.is_empty();
         let full = !self.buffer.has_room() && !self.host.is_open() && self.blocks.free.len() < 2;
-        if idle && full && !self.gc.is_active() {
-            self.read_only = true;
-            self.admit_waiting(now, cx);
-            for flush in self.flushes.drain(..) {
-                cx.done.push(Done { io: flush.io, at: now, result: Err(Fault::ReadOnly) });
-            }
+        if idle && full && (gathered > 0 || !self.gc.is_active()) {
+            self.end_life(now, cx);
         }
     }
 
-    fn admit_waiting<S: Storage>(&mut self, now: Nanos, cx: &mut Around<'_, S>) {
-        while let Some(mut write) = self.waiting.pop_front() {
+    /// From now on the set can only be read.
+    fn end_life<S: Storage>(&mut self, now: Nanos, cx: &mut Around<'_, S>) {
+        self.read_only = true;
+        self.admit_waiting(now, cx);
+        for flush in self.flushes.drain(..) {
+            cx.done.push(Done { io: flush.io, at: now, result: Err(Fault::ReadOnly) });
+        }
+    }
+
+    /// Whether what the set holds can be kept: all logical pages must fit, with two superblocks to
+    /// write to and one to collect into.
+    fn has_spare(&self) -> bool {
+        let reserve = 3 * u64::from(self.geo.pages_per_superblock());
+        self.blocks.usable_pages() >= u64::from(self.capacity) + reserve
+    }
+
+    /// Ends the set's life in time.
+    fn check_spare<S: Storage>(&mut self, now: Nanos, cx: &mut Around<'_, S>) {
+        if !self.read_only && !self.has_spare() {
+            self.end_life(now, cx);
+        }
+    }
+
+    /// Admits what waits, as far as there is room; whether anything was admitted.
+    fn admit_waiting<S: Storage>(&mut self, now: Nanos, cx: &mut Around<'_, S>) -> bool {
+        let mut any = false;
+        while self.buffer.has_room() || self.read_only {
+            let Some(mut write) = self.waiting.pop_front() else { break };
+            let before = write.start;
             let result = match self.read_only {
                 true => Err(Fault::ReadOnly),
                 false => self.admit(now, &mut write, cx),
             };
+            any |= write.start != before;
             match result {
                 Ok(false) => {
                     self.waiting.push_front(write);
-                    return;
+                    break;
                 }
                 Ok(true) if write.durable && !self.protected => {
                     let left = self.buffer.used_chunks();
@@ -638,6 +702,16 @@ impl NandSet {
                 Err(fault) => cx.done.push(Done { io: write.io, at: now, result: Err(fault) }),
             }
         }
+        any
+    }
+
+    /// Whether the buffer has a unit to program: a full one, or what there is if somebody waits for it.
+    #[inline]
+    fn host_is_ready(&self) -> bool {
+        let waiting = self.buffer.waiting_pages();
+        waiting >= self.geo.unit_pages
+            || (waiting > 0 && !self.flushes.is_empty())
+            || (waiting > 0 && !self.waiting.is_empty() && self.buffer.is_stuck())
     }
 
     /// Sends one unit of waiting pages to flash, if there is one and its die has room.
@@ -660,7 +734,14 @@ impl NandSet {
         }
         let cells = self.entries.len() as u32;
         self.gc.host_wrote(cells);
-        self.flights[flight as usize] = Flight { unit, cells, cold: false };
+        self.flights[flight as usize] = Flight {
+            unit: unit.unit,
+            die: unit.die,
+            superblock: unit.superblock,
+            cells,
+            cold: false,
+            programming: false,
+        };
         self.program(now, flight, cx);
         true
     }
@@ -672,7 +753,8 @@ impl NandSet {
         }
         let Some(unit) = self.next_unit(true) else { return false };
         let Some(flight) = self.gc.ready.pop_front() else { return false };
-        self.flights[flight as usize].unit = unit;
+        let f = &mut self.flights[flight as usize];
+        (f.unit, f.die, f.superblock) = (unit.unit, unit.die, unit.superblock);
         self.program(now, flight, cx);
         true
     }
@@ -720,9 +802,9 @@ impl NandSet {
         if flight.cold {
             self.stats.media_gc_bytes += bytes;
         }
-        let die = flight.unit.0 % self.geo.dies;
-        self.ahead[die as usize] += 1;
-        self.blocks.depart(flight.unit);
+        self.flights[index as usize].programming = true;
+        self.ahead[flight.die as usize] += 1;
+        self.blocks.all[flight.superblock as usize].flights += 1;
         let end = self.nand.program(now, flight.unit, &self.spares);
         cx.events.push(end, (self.id, Event::Programmed(index)));
     }
@@ -736,8 +818,9 @@ impl NandSet {
             }
             Progress::Ended(outcome) => outcome,
         };
-        self.ahead[(flight.unit.0 % self.geo.dies) as usize] -= 1;
-        self.blocks.arrive(flight.unit);
+        self.flights[index as usize].programming = false;
+        self.ahead[flight.die as usize] -= 1;
+        self.blocks.all[flight.superblock as usize].flights -= 1;
         let start = (index * self.geo.unit_pages) as usize;
         if outcome == Outcome::Failed {
             self.program_failed(now, flight, start, cx);
@@ -838,8 +921,9 @@ impl NandSet {
         cx.storage.record(Record::Spoil { set: self.id.0, unit: flight.unit });
         // The unit is on the medium: it was programmed.
         let _ = self.nand.apply_bad(flight.unit);
-        self.count_usable(flight.unit.0 / self.geo.units_per_superblock());
+        self.count_usable(flight.superblock);
         cx.storage.record(Record::Retire { set: self.id.0, unit: flight.unit });
+        self.check_spare(now, cx);
         for i in 0..flight.cells as usize {
             let cell = self.cells[start + i];
             if self.durable {

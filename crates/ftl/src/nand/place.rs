@@ -1,7 +1,7 @@
 //! Placement: which superblock is written next, and what each one holds.
 
 use super::{DIE_QUEUE, NandSet};
-use media::{Geometry, Medium, Unit};
+use media::{Divisor, Geometry, Medium, Unit};
 use std::collections::VecDeque;
 
 const NO_BLOCK: u32 = u32::MAX;
@@ -42,23 +42,31 @@ pub(super) struct Blocks {
     pub erase_die: u32,
     pub erases_under_way: u32,
     pub sealed_count: u64,
-    units: u32,
-    pages: u32,
+    pages: Divisor,
 }
 
 /// A superblock that is being written, unit by unit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stream {
     pub block: u32,
-    /// Next unit, from 0.
+    /// Next unit, from 0, and its die.
     pub next: u32,
+    pub die: u32,
     /// Opened by recovery: units that were under way may be programmed or torn already.
     pub resumed: bool,
 }
 
+/// Where the next program goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Target {
+    pub unit: Unit,
+    pub die: u32,
+    pub superblock: u32,
+}
+
 impl Default for Stream {
     fn default() -> Stream {
-        Stream { block: NO_BLOCK, next: 0, resumed: false }
+        Stream { block: NO_BLOCK, next: 0, die: 0, resumed: false }
     }
 }
 
@@ -70,7 +78,7 @@ impl Stream {
 
 impl Blocks {
     pub fn new(geo: &Geometry) -> Blocks {
-        let (units, pages) = (geo.units_per_superblock(), geo.pages_per_superblock());
+        let pages = geo.pages_per_superblock();
         let block = Block { state: State::Free, valid: 0, usable: pages, flights: 0, erases: 0, sealed: 0 };
         Blocks {
             all: vec![block; geo.superblocks as usize],
@@ -79,8 +87,7 @@ impl Blocks {
             erase_die: 0,
             erases_under_way: 0,
             sealed_count: 0,
-            units,
-            pages,
+            pages: Divisor::new(pages),
         }
     }
 
@@ -96,22 +103,12 @@ impl Blocks {
 
     #[inline]
     pub fn add_valid(&mut self, page: u32) {
-        self.all[(page / self.pages) as usize].valid += 1;
+        self.all[self.pages.quotient(page) as usize].valid += 1;
     }
 
     #[inline]
     pub fn drop_valid(&mut self, page: u32) {
-        self.all[(page / self.pages) as usize].valid -= 1;
-    }
-
-    #[inline]
-    pub fn depart(&mut self, unit: Unit) {
-        self.all[(unit.0 / self.units) as usize].flights += 1;
-    }
-
-    #[inline]
-    pub fn arrive(&mut self, unit: Unit) {
-        self.all[(unit.0 / self.units) as usize].flights -= 1;
+        self.all[self.pages.quotient(page) as usize].valid -= 1;
     }
 
     /// Takes a free superblock: the least worn for the host's data, the most worn for data that
@@ -144,7 +141,7 @@ impl NandSet {
     /// The next unit of the host's or the collector's superblock, if its die has room; opens another
     /// superblock when one is full. The host leaves the last free one to garbage collection.
     #[inline]
-    pub(super) fn next_unit(&mut self, cold: bool) -> Option<Unit> {
+    pub(super) fn next_unit(&mut self, cold: bool) -> Option<Target> {
         let mut stream = if cold { self.cold } else { self.host };
         let unit = self.advance(cold, &mut stream);
         *(if cold { &mut self.cold } else { &mut self.host }) = stream;
@@ -152,28 +149,30 @@ impl NandSet {
     }
 
     #[inline]
-    fn advance(&mut self, cold: bool, stream: &mut Stream) -> Option<Unit> {
+    fn advance(&mut self, cold: bool, stream: &mut Stream) -> Option<Target> {
         let per_superblock = self.geo.units_per_superblock();
         loop {
             if !stream.is_open() {
                 if !cold && self.blocks.free.len() < 2 {
                     return None;
                 }
-                *stream = Stream { block: self.blocks.take_free(cold)?, next: 0, resumed: false };
+                *stream = Stream { block: self.blocks.take_free(cold)?, next: 0, die: 0, resumed: false };
             }
             let block = stream.block;
             let has_bad = self.blocks.all[block as usize].usable != self.geo.pages_per_superblock();
             while stream.next < per_superblock {
                 let unit = Unit(block * per_superblock + stream.next);
-                if (has_bad && self.nand.is_bad(unit)) || (stream.resumed && self.is_programmed(unit)) {
-                    stream.next += 1;
-                    continue;
-                }
-                if self.ahead[(unit.0 % self.geo.dies) as usize] >= DIE_QUEUE {
+                let die = stream.die;
+                let skip =
+                    (has_bad && self.nand.is_bad(unit)) || (stream.resumed && self.is_programmed(unit));
+                if !skip && self.ahead[die as usize] >= DIE_QUEUE {
                     return None;
                 }
                 stream.next += 1;
-                return Some(unit);
+                stream.die = if die + 1 == self.geo.dies { 0 } else { die + 1 };
+                if !skip {
+                    return Some(Target { unit, die, superblock: block });
+                }
             }
             self.blocks.seal(block);
             *stream = Stream::default();

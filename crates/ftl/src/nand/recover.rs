@@ -2,20 +2,36 @@
 
 use super::place::{State, Stream};
 use super::{Around, NandSet, PADDING, UNMAPPED, bit, buffer, clear_bit, collect};
-use crate::storage::Storage;
+use crate::storage::{Record, Storage};
 use media::{BlockState, LogicalPage, Medium, Nanos, Page, Spare, Unit};
 
 impl NandSet {
-    /// Power is lost: the chips tear what is in flight, RAM forgets; returns what the capacitors saved
-    /// of the write buffer (nothing if they failed).
-    pub fn power_cut(&mut self, now: Nanos, saved: bool) -> Vec<Spare> {
+    /// Power is lost: the chips tear what is in flight, RAM forgets. Returns what the capacitors saved
+    /// of the write buffer (nothing if they failed), and the units that were being programmed.
+    pub fn power_cut(&mut self, now: Nanos, saved: bool) -> (Vec<Spare>, Vec<Unit>) {
         let kept = match saved {
             true => self.saved(),
             false => Vec::new(),
         };
+        let under_way = self.flights.iter().filter(|f| f.programming).map(|f| f.unit).collect();
         self.nand.power_cut(now);
         self.forget();
-        kept
+        (kept, under_way)
+    }
+
+    /// Tells the journal what became of units that were being programmed when power was lost.
+    pub fn record_ends<S: Storage>(&mut self, units: &[Unit], cx: &mut Around<'_, S>) {
+        for &unit in units {
+            let first = unit.0 * self.geo.unit_pages;
+            self.spares.clear();
+            self.spares
+                .extend((first..first + self.geo.unit_pages).map(|p| self.nand.inner().spare(Page(p))));
+            let torn = self.spares.iter().all(|s| s.page == LogicalPage::NONE);
+            cx.storage.record(match torn {
+                true => Record::Spoil { set: self.id.0, unit },
+                false => Record::Program { set: self.id.0, unit, spares: &self.spares },
+            });
+        }
     }
 
     /// Empties everything that lives in RAM.
@@ -25,6 +41,7 @@ impl NandSet {
         self.valid.fill(0);
         self.buffer.clear();
         self.free_flights = (0..self.flights.len() as u32).rev().collect();
+        self.flights.iter_mut().for_each(|f| f.programming = false);
         self.cells.fill(PADDING);
         self.ahead.fill(0);
         self.waiting.clear();
@@ -73,7 +90,7 @@ impl NandSet {
         let mut streams = [&mut self.cold, &mut self.host].into_iter();
         for (room, superblock) in partial {
             match if room > 0 { streams.next() } else { None } {
-                Some(stream) => *stream = Stream { block: superblock, next: 0, resumed: true },
+                Some(stream) => *stream = Stream { block: superblock, next: 0, die: 0, resumed: true },
                 None => self.blocks.seal(superblock),
             }
         }
@@ -120,6 +137,7 @@ impl NandSet {
             }
         }
         self.sort_blocks();
+        self.read_only = !self.has_spare();
         for spare in saved {
             newest = newest.max(spare.version);
             let page = spare.page.0;

@@ -1,0 +1,142 @@
+//! Contents for tests: a sector is the number of the write that made it. Slots are counted strictly.
+
+use ftl::{Io, PAGE, Piece, Record, Section, Storage, StorageError};
+use media::{Page, Slot, Spare, Unit};
+use std::collections::BTreeMap;
+
+pub const SECTOR: u32 = 512;
+const PER_PAGE: usize = (PAGE / SECTOR) as usize;
+
+/// A record that was kept.
+#[derive(Clone, Debug)]
+pub enum Kept {
+    Program(u8, Unit, Vec<Spare>),
+    Spoil(u8, Unit),
+    Erase(u8, Unit),
+    Retire(u8, Unit),
+    Buffer(u8, Spare),
+    Place(u8, Page, Spare),
+    Trim(u8, u32, u32, u64, bool),
+    Section(Section, Vec<u8>),
+}
+
+impl Kept {
+    fn of(record: Record<'_>) -> Kept {
+        match record {
+            Record::Program { set, unit, spares } => Kept::Program(set, unit, spares.to_vec()),
+            Record::Spoil { set, unit } => Kept::Spoil(set, unit),
+            Record::Erase { set, unit } => Kept::Erase(set, unit),
+            Record::Retire { set, unit } => Kept::Retire(set, unit),
+            Record::Buffer { set, spare } => Kept::Buffer(set, spare),
+            Record::Place { set, page, spare } => Kept::Place(set, page, spare),
+            Record::Trim { set, first, count, version, gone } => Kept::Trim(set, first, count, version, gone),
+            Record::Section { kind, bytes } => Kept::Section(kind, bytes.to_vec()),
+        }
+    }
+
+    pub fn borrowed(&self) -> Record<'_> {
+        match *self {
+            Kept::Program(set, unit, ref spares) => Record::Program { set, unit, spares },
+            Kept::Spoil(set, unit) => Record::Spoil { set, unit },
+            Kept::Erase(set, unit) => Record::Erase { set, unit },
+            Kept::Retire(set, unit) => Record::Retire { set, unit },
+            Kept::Buffer(set, spare) => Record::Buffer { set, spare },
+            Kept::Place(set, page, spare) => Record::Place { set, page, spare },
+            Kept::Trim(set, first, count, version, gone) => Record::Trim { set, first, count, version, gone },
+            Kept::Section(kind, ref bytes) => Record::Section { kind, bytes },
+        }
+    }
+}
+
+pub struct Store {
+    slots: Vec<[u32; PER_PAGE]>,
+    references: Vec<u32>,
+    free: Vec<u32>,
+    writes: BTreeMap<u32, u32>,
+    /// What the last read returned, a number per sector.
+    pub host: Vec<u32>,
+    pub journal: Vec<Kept>,
+}
+
+impl Store {
+    pub fn new(slots: u32) -> Store {
+        Store {
+            slots: vec![[0; PER_PAGE]; slots as usize],
+            references: vec![0; slots as usize],
+            free: (0..slots).rev().collect(),
+            writes: BTreeMap::new(),
+            host: Vec::new(),
+            journal: Vec::new(),
+        }
+    }
+
+    pub fn host_writes(&mut self, io: Io, value: u32) {
+        self.writes.insert(io.0, value);
+    }
+
+    pub fn host_reads(&mut self, sectors: usize) {
+        self.host = vec![u32::MAX; sectors];
+    }
+
+    fn fill(&mut self, value: u32, piece: Piece, slot: Slot, base: Option<Slot>) {
+        assert!(self.references[slot.0 as usize] > 0, "store to slot {} that is free", slot.0);
+        let mut page = base.map_or([0; PER_PAGE], |b| self.slots[b.0 as usize]);
+        let first = (piece.page / SECTOR) as usize;
+        page[first..first + (piece.len / SECTOR) as usize].fill(value);
+        self.slots[slot.0 as usize] = page;
+    }
+}
+
+impl Storage for Store {
+    fn allocate(&mut self) -> Option<Slot> {
+        let slot = self.free.pop().expect("the slots suffice for all pages and the buffer");
+        self.references[slot as usize] = 1;
+        Some(Slot(slot))
+    }
+    fn retain(&mut self, slot: Slot) {
+        self.references[slot.0 as usize] += 1;
+        if self.references[slot.0 as usize] == 1 {
+            self.free.retain(|&f| f != slot.0);
+        }
+    }
+    fn release(&mut self, slot: Slot) {
+        let count = &mut self.references[slot.0 as usize];
+        *count = count.checked_sub(1).unwrap_or_else(|| panic!("slot {} released too often", slot.0));
+        if *count == 0 {
+            // Poison: whoever reads it now reads what is nobody's.
+            self.slots[slot.0 as usize] = [u32::MAX - 1; PER_PAGE];
+            self.free.push(slot.0);
+        }
+    }
+    fn forget_slots(&mut self) {
+        self.references.fill(0);
+        self.free = (0..self.slots.len() as u32).rev().collect();
+    }
+    fn store(&mut self, io: Io, piece: Piece, slot: Slot, base: Option<Slot>) -> Result<(), StorageError> {
+        let value = self.writes[&io.0];
+        self.fill(value, piece, slot, base);
+        Ok(())
+    }
+    fn store_zeros(&mut self, piece: Piece, slot: Slot, base: Option<Slot>) -> Result<(), StorageError> {
+        self.fill(0, piece, slot, base);
+        Ok(())
+    }
+    fn load(&mut self, _: Io, piece: Piece, slot: Option<Slot>) -> Result<(), StorageError> {
+        let page = match slot {
+            None => [0; PER_PAGE],
+            Some(slot) => {
+                assert!(self.references[slot.0 as usize] > 0, "load from slot {} that is free", slot.0);
+                self.slots[slot.0 as usize]
+            }
+        };
+        let (to, from, n) = (piece.host / SECTOR, piece.page / SECTOR, (piece.len / SECTOR) as usize);
+        self.host[to as usize..to as usize + n].copy_from_slice(&page[from as usize..from as usize + n]);
+        Ok(())
+    }
+    fn compare(&mut self, _: Io, _: Piece, _: Option<Slot>) -> Result<bool, StorageError> {
+        Ok(true)
+    }
+    fn record(&mut self, record: Record<'_>) {
+        self.journal.push(Kept::of(record));
+    }
+}
