@@ -15,10 +15,13 @@
 //! - A violation of the protocol ends the connection with the specified Fatal Error Status; data with a
 //!   wrong digest only fails its command.
 //!
+//! [`discovery`] is a small controller beside them, as it needs no drive.
+//!
 //! Not here: TLS, authentication (the commands pass through), SGLs of more than one descriptor, several
 //! R2Ts for one command (one covers all of its data; several commands have theirs at the same time).
 
 mod digest;
+pub mod discovery;
 mod frame;
 pub mod host;
 mod outbox;
