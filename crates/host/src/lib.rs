@@ -1,5 +1,41 @@
 //! A typed NVMe host over any connection.
+//!
+//! - [`Queue`] and [`Transport`] are the contract with whatever carries commands: a drive in this process, a
+//!   Unix socket, TCP ([`SocketTransport`]).
+//! - [`Host`] is a controller with typed admin commands; [`IoQueue`] reads and writes namespaces.
+//! - [`view`] shows what the drive says as JSON with the keys of nvme-cli.
+//!
+//! ```no_run
+//! # use std::time::Duration;
+//! let addr: host::Addr = "unix:///run/drive.sock".parse()?;
+//! let transport = host::SocketTransport::new(addr, Duration::from_secs(10));
+//! let identity = host::Identity::new("nqn.2026-11.org.example:me".parse()?);
+//! let mut drive = host::Host::connect(transport, &identity)?;
+//! let namespace = drive.namespace(1)?;
+//! let mut queue = drive.io_queue(32)?;
+//! queue.write(&namespace, 0, &[7; 4096], false)?;
+//! queue.flush(1)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A failed command is a value with its status ([`Error::Command`], or the [`Done`] of a raw call); `Err` of
+//! the low-level contract means that the transport is broken.
+//!
+//! Not here: authentication, TLS, reconnecting, metadata and protection information.
 
+mod addr;
+mod error;
+mod host;
+mod io;
+mod logs;
 mod queue;
+mod socket;
+pub mod view;
 
-pub use queue::{Data, Done, Queue, QueueKind, Tag, Transport, TransportError};
+pub use addr::{Addr, AddrError, DEFAULT_PORT, Place};
+pub use error::Error;
+pub(crate) use host::call_alone as call;
+pub use host::{Host, namespace_create};
+pub use io::{IoQueue, Namespace};
+pub use queue::{Connected, Data, Done, Identity, Queue, Tag, Transport, TransportError};
+pub use socket::{SocketQueue, SocketTransport};

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use nvme::{Command, Completion};
+use nvme::property::Cap;
+use nvme::{Command, Completion, Nqn};
+
+use crate::Error;
 
 /// Names a submitted command until its completion is returned. Unique among the outstanding commands of its
 /// queue; the queue chooses it, and writes it into the command's CID.
@@ -77,12 +80,21 @@ pub trait Queue {
     /// Commands outstanding: submitted, and not yet returned by [`next`](Queue::next).
     fn outstanding(&self) -> usize;
 
-    /// Submits a command. CID and data pointer are the queue's to fill in.
+    /// Submits a command. CID and data pointer are the queue's to fill in. It may be held back until
+    /// [`flush`](Queue::flush) or [`next`](Queue::next), so that several go together.
     ///
     /// # Errors
     /// [`TransportError::Full`] when [`capacity`](Queue::capacity) commands are outstanding (the queue stays
     /// usable), otherwise the transport is broken.
     fn submit(&mut self, command: Command, data: Data) -> Result<Tag, TransportError>;
+
+    /// Sends what [`submit`](Queue::submit) held back, as far as that goes without waiting.
+    ///
+    /// # Errors
+    /// The transport is broken.
+    fn flush(&mut self) -> Result<(), TransportError> {
+        Ok(())
+    }
 
     /// The next completion: at once if there is one, else waits until `timeout` has passed (`None`: without
     /// limit; zero: does not wait). `Ok(None)` means that nothing completed in that time.
@@ -92,28 +104,75 @@ pub trait Queue {
     fn next(&mut self, timeout: Option<Duration>) -> Result<Option<Done>, TransportError>;
 }
 
-/// Opens queues to one NVM subsystem.
-///
-/// Every queue starts with a Connect command that the caller (the typed host) submits, on a socket and in
-/// the same process alike.
+/// Makes controllers of one NVM subsystem and opens their queues.
 pub trait Transport {
     /// Its queues.
     type Queue: Queue;
 
-    /// Opens a queue for `depth` outstanding commands; the transport may grant fewer.
+    /// Makes a controller for this host, brings it to the state in which it takes commands, and opens its
+    /// admin queue.
     ///
     /// # Errors
-    /// The subsystem cannot be reached.
-    fn open(&mut self, kind: QueueKind, depth: u16) -> Result<Self::Queue, TransportError>;
+    /// The subsystem cannot be reached, or refuses the host.
+    fn connect(&mut self, identity: &Identity) -> Result<Connected<Self::Queue>, Error>;
+
+    /// Opens an I/O queue of the controller for `depth` outstanding commands; the transport may grant fewer.
+    ///
+    /// # Errors
+    /// Not connected before, the subsystem cannot be reached, or refuses the queue.
+    fn open_io(&mut self, depth: u16) -> Result<Self::Queue, Error>;
+
+    /// Shuts the controller down in good order: what was written is safe when this returns.
+    ///
+    /// # Errors
+    /// The transport is broken, or the controller did not report the shutdown complete in time.
+    fn shutdown(&mut self, admin: &mut Self::Queue) -> Result<(), Error>;
 }
 
-/// Admin or I/O queue.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum QueueKind {
-    /// The admin queue of a new controller.
-    Admin,
-    /// An I/O queue of an existing controller.
-    Io,
+/// Who connects, and to which subsystem.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// Host NQN. The drive remembers attached namespaces by it.
+    pub hostnqn: Nqn,
+    /// Host Identifier.
+    pub hostid: [u8; 16],
+    /// NQN of the subsystem; `None`: the only one that the discovery service at the address knows.
+    pub subnqn: Option<Nqn>,
+    /// Keep Alive Timeout in milliseconds; 0 is off. With it, commands or [`crate::Host::keep_alive`] must
+    /// come often enough.
+    pub kato_ms: u32,
+}
+
+impl Identity {
+    /// A host whose identifier is derived from its NQN, without keep-alive.
+    #[must_use]
+    pub fn new(hostnqn: Nqn) -> Self {
+        // FNV-1a, twice from different starts: all that is asked for is that hosts differ.
+        let hash = |start: u64| {
+            hostnqn
+                .as_str()
+                .bytes()
+                .fold(start, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3))
+        };
+        let mut hostid = [0; 16];
+        hostid[..8].copy_from_slice(&hash(0xCBF2_9CE4_8422_2325).to_be_bytes());
+        hostid[8..].copy_from_slice(&hash(0x8422_2325_CBF2_9CE4).to_be_bytes());
+        // The form of a random UUID (RFC 9562, version 8).
+        hostid[6] = hostid[6] & 0x0F | 0x80;
+        hostid[8] = hostid[8] & 0x3F | 0x80;
+        Self { hostnqn, hostid, subnqn: None, kato_ms: 0 }
+    }
+}
+
+/// A controller that takes commands.
+#[derive(Debug)]
+pub struct Connected<Q> {
+    /// Its admin queue.
+    pub admin: Q,
+    /// Its Controller ID.
+    pub cntlid: u16,
+    /// Its capabilities (the property CAP).
+    pub cap: Cap,
 }
 
 /// A broken transport.

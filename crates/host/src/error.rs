@@ -1,0 +1,44 @@
+//! What the typed host reports.
+
+use nvme::Status;
+
+use crate::TransportError;
+
+/// Why a request to the drive did not succeed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The transport is broken.
+    #[error(transparent)]
+    Transport(#[from] TransportError),
+    /// The drive executed the command and reported an error.
+    #[error("{what}: the drive answered: {status}")]
+    Command {
+        /// What was asked.
+        what: String,
+        /// The status of the completion.
+        status: Status,
+    },
+    /// The drive's answer makes no sense.
+    #[error("{what}: {problem}")]
+    Answer {
+        /// What was asked.
+        what: String,
+        /// What is wrong with the answer.
+        problem: String,
+    },
+    /// The request itself makes no sense; nothing was sent.
+    #[error("{0}")]
+    Usage(String),
+}
+
+impl Error {
+    /// The status of the failed command, if it was one.
+    #[must_use]
+    pub fn status(&self) -> Option<Status> {
+        match self {
+            Self::Command { status, .. } => Some(*status),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,532 @@
+//! The typed host: a controller and what can be asked of it.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use nvme::admin::{
+    FaultInjection, FormatNvm, NamespaceAttachment, NamespaceAttachmentSelect, NamespaceManagement,
+    NamespaceManagementSelect, PowerCut, SetFeatures,
+};
+use nvme::aer::AsyncEvent;
+use nvme::feature::{FeatureId, NumberOfQueues, Select};
+use nvme::identify::{
+    Cns, ControllerList, EnduranceGroupList, IdentifyController, IdentifyNamespace, IndependentNamespace,
+    NamespaceCreate, NamespaceGranularityList, NamespaceIdDescriptor, NamespaceList, NvmController,
+    NvmSetAttributes, NvmSetList,
+};
+use nvme::property::Cap;
+use nvme::zerocopy::{FromBytes, IntoBytes};
+use nvme::{AdminCommand, Command, Csi, IDENTIFY_SIZE, NSID_ALL, Nsid};
+
+use crate::Error;
+use crate::io::{IoQueue, Namespace};
+use crate::queue::{Data, Done, Identity, Queue, Tag, Transport, TransportError};
+
+/// How long an ordinary admin command may take.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a command that works through a whole namespace may take (Format NVM, deletion).
+const LONG_TIMEOUT: Duration = Duration::from_secs(600);
+/// I/O queues that are asked for.
+const IO_QUEUES: u16 = 64;
+
+/// A host and its controller.
+///
+/// A failed command is [`Error::Command`] with its status; after [`Error::Transport`] the host is of no more
+/// use.
+#[derive(Debug)]
+pub struct Host<T: Transport> {
+    transport: T,
+    admin: T::Queue,
+    cntlid: u16,
+    cap: Cap,
+    controller: IdentifyController,
+    queues_requested: bool,
+    /// Outstanding Asynchronous Event Requests.
+    event_requests: Vec<Tag>,
+    events: VecDeque<AsyncEvent>,
+}
+
+impl<T: Transport> Host<T> {
+    /// Connects to a controller and identifies it.
+    ///
+    /// # Errors
+    /// The drive cannot be reached, refuses the host, or answers nonsense.
+    pub fn connect(mut transport: T, identity: &Identity) -> Result<Self, Error> {
+        let connected = transport.connect(identity)?;
+        let mut host = Self {
+            transport,
+            admin: connected.admin,
+            cntlid: connected.cntlid,
+            cap: connected.cap,
+            controller: IdentifyController::default(),
+            queues_requested: false,
+            event_requests: Vec::new(),
+            events: VecDeque::new(),
+        };
+        host.controller = host.identify_controller()?;
+        Ok(host)
+    }
+
+    /// The controller's ID.
+    #[must_use]
+    pub fn cntlid(&self) -> u16 {
+        self.cntlid
+    }
+
+    /// The controller as it identified itself when the host connected.
+    #[must_use]
+    pub fn controller(&self) -> &IdentifyController {
+        &self.controller
+    }
+
+    /// Bytes of data that one command may move: MDTS, and no more than 1 GiB.
+    #[must_use]
+    pub fn max_transfer(&self) -> usize {
+        match self.controller.mdts {
+            0 => 1 << 30,
+            mdts => 1usize
+                .checked_shl(12 + u32::from(self.cap.mpsmin()) + u32::from(mdts))
+                .map_or(1 << 30, |bytes| bytes.min(1 << 30)),
+        }
+    }
+
+    /// Any admin command; its completion is returned whatever its status.
+    ///
+    /// # Errors
+    /// The transport is broken, or there was no completion within a minute.
+    pub fn call(&mut self, command: Command, data: Data) -> Result<Done, TransportError> {
+        self.call_within(command, data, TIMEOUT)
+    }
+
+    fn call_within(
+        &mut self,
+        command: Command,
+        data: Data,
+        timeout: Duration,
+    ) -> Result<Done, TransportError> {
+        let deadline = Instant::now() + timeout;
+        let tag = self.admin.submit(command, data)?;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let Some(done) = self.admin.next(Some(left))? else {
+                return Err(TransportError::Timeout(timeout));
+            };
+            if done.tag == tag {
+                return Ok(done);
+            }
+            self.stray(&done);
+        }
+    }
+
+    /// A completion that is not the awaited one: an asynchronous event.
+    fn stray(&mut self, done: &Done) {
+        if let Some(at) = self.event_requests.iter().position(|tag| *tag == done.tag) {
+            self.event_requests.swap_remove(at);
+            if done.completion.status().is_success() {
+                self.events.push_back(AsyncEvent::from_dw0(done.completion.dw0.get()));
+            }
+        }
+    }
+
+    /// An admin command that must succeed.
+    fn ask(&mut self, command: Command, data: Data, what: impl FnOnce() -> String) -> Result<Done, Error> {
+        self.ask_within(command, data, TIMEOUT, what)
+    }
+
+    fn ask_within(
+        &mut self,
+        command: Command,
+        data: Data,
+        timeout: Duration,
+        what: impl FnOnce() -> String,
+    ) -> Result<Done, Error> {
+        let done = self.call_within(command, data, timeout)?;
+        match done.completion.status().ok() {
+            Ok(()) => Ok(done),
+            Err(status) => Err(Error::Command { what: what(), status }),
+        }
+    }
+
+    /// Identify with any CNS: the 4,096 bytes of the answer.
+    ///
+    /// # Errors
+    /// The command failed, or the transport is broken.
+    pub fn identify(&mut self, cns: Cns, nsid: Nsid) -> Result<Vec<u8>, Error> {
+        let done = self.ask(Command::identify(cns, nsid), Data::room(IDENTIFY_SIZE), || match nsid {
+            0 => format!("{cns}"),
+            _ => format!("{cns}, namespace {nsid}"),
+        })?;
+        Ok(done.data.into_buffer())
+    }
+
+    fn identified<S: FromBytes>(&mut self, cns: Cns, nsid: Nsid) -> Result<S, Error> {
+        let page = self.identify(cns, nsid)?;
+        S::read_from_bytes(&page).map_err(|_| Error::Answer {
+            what: cns.to_string(),
+            problem: format!("{} bytes instead of {}", page.len(), size_of::<S>()),
+        })
+    }
+
+    /// Identify Controller.
+    ///
+    /// # Errors
+    /// The command failed, or the transport is broken; so with all that follow.
+    pub fn identify_controller(&mut self) -> Result<IdentifyController, Error> {
+        self.identified(Cns::CONTROLLER, 0)
+    }
+
+    /// What the controller says of the NVM Command Set (size limits of deallocation and others).
+    ///
+    /// # Errors
+    /// The command failed, or the transport is broken.
+    pub fn identify_nvm_controller(&mut self) -> Result<NvmController, Error> {
+        self.identified(Cns::IOCS_CONTROLLER, 0)
+    }
+
+    /// Identify an attached namespace. One that is not attached has a size of 0.
+    ///
+    /// # Errors
+    /// The command failed, or the transport is broken.
+    pub fn identify_namespace(&mut self, nsid: Nsid) -> Result<IdentifyNamespace, Error> {
+        self.identified(Cns::NAMESPACE, nsid)
+    }
+
+    /// Identify a namespace, attached or not. One that does not exist has a size of 0.
+    ///
+    /// # Errors
+    /// The command failed, or the transport is broken.
+    pub fn identify_allocated(&mut self, nsid: Nsid) -> Result<IdentifyNamespace, Error> {
+        self.identified(Cns::ALLOCATED_NAMESPACE, nsid)
+    }
+
+    /// What all command sets have in common of an attached namespace.
+    ///
+    /// # Errors
+    /// The command failed, or the transport is broken.
+    pub fn identify_independent(&mut self, nsid: Nsid) -> Result<IndependentNamespace, Error> {
+        self.identified(Cns::INDEPENDENT_NAMESPACE, nsid)
+    }
+
+    /// The identifiers of an attached namespace.
+    ///
+    /// # Errors
+    /// The command failed, or the transport is broken.
+    pub fn namespace_descriptors(&mut self, nsid: Nsid) -> Result<Vec<NamespaceIdDescriptor>, Error> {
+        let page = self.identify(Cns::NAMESPACE_DESCRIPTORS, nsid)?;
+        Ok(NamespaceIdDescriptor::read_list(&page).collect())
+    }
+
+    /// Namespaces attached to this controller, ascending.
+    ///
+    /// # Errors
+    /// A command failed, or the transport is broken.
+    pub fn active_namespaces(&mut self) -> Result<Vec<Nsid>, Error> {
+        self.namespace_list(Cns::ACTIVE_NAMESPACES)
+    }
+
+    /// All namespaces of the drive, ascending.
+    ///
+    /// # Errors
+    /// A command failed, or the transport is broken.
+    pub fn allocated_namespaces(&mut self) -> Result<Vec<Nsid>, Error> {
+        self.namespace_list(Cns::ALLOCATED_NAMESPACES)
+    }
+
+    fn namespace_list(&mut self, cns: Cns) -> Result<Vec<Nsid>, Error> {
+        let mut all: Vec<Nsid> = Vec::new();
+        loop {
+            let after = all.last().copied().unwrap_or(0);
+            let page: NamespaceList = self.identified(cns, after)?;
+            let found = all.len();
+            // Not ascending would mean without end.
+            all.extend(page.iter().scan(after, |last, nsid| {
+                let ascends = nsid > *last;
+                *last = nsid;
+                ascends.then_some(nsid)
+            }));
+            if all.len() - found < page.nsid.len() {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// The drive's controllers, ascending.
+    ///
+    /// # Errors
+    /// The command failed, or the transport is broken.
+    pub fn controllers(&mut self) -> Result<Vec<u16>, Error> {
+        let list: ControllerList = self.identified(Cns::CONTROLLERS, 0)?;
+        Ok(list.iter().collect())
+    }
+
+    /// Controllers that a namespace is attached to, ascending.
+    ///
+    /// # Errors
+    /// The command failed, or the transport is broken.
+    pub fn namespace_controllers(&mut self, nsid: Nsid) -> Result<Vec<u16>, Error> {
+        let list: ControllerList = self.identified(Cns::NAMESPACE_CONTROLLERS, nsid)?;
+        Ok(list.iter().collect())
+    }
+
+    /// The drive's NVM Sets: the first 31.
+    ///
+    /// # Errors
+    /// The command failed, or the transport is broken.
+    pub fn nvm_sets(&mut self) -> Result<Vec<NvmSetAttributes>, Error> {
+        let list: NvmSetList = self.identified(Cns::NVM_SETS, 0)?;
+        Ok(list.entries().to_vec())
+    }
+
+    /// The drive's Endurance Groups.
+    ///
+    /// # Errors
+    /// The command failed, or the transport is broken.
+    pub fn endurance_groups(&mut self) -> Result<Vec<u16>, Error> {
+        let list: EnduranceGroupList = self.identified(Cns::ENDURANCE_GROUPS, 0)?;
+        Ok(list.iter().collect())
+    }
+
+    /// Granularity of namespace sizes.
+    ///
+    /// # Errors
+    /// The command failed, or the transport is broken.
+    pub fn namespace_granularity(&mut self) -> Result<NamespaceGranularityList, Error> {
+        self.identified(Cns::NAMESPACE_GRANULARITY, 0)
+    }
+
+    /// Current value of a feature without data.
+    ///
+    /// # Errors
+    /// The command failed, or the transport is broken.
+    pub fn feature(&mut self, fid: FeatureId, nsid: Nsid) -> Result<u32, Error> {
+        let command = Command::get_features(fid, nsid, Select::CURRENT);
+        let done = self.ask(command, Data::None, || format!("reading the feature {fid}"))?;
+        Ok(done.completion.dw0.get())
+    }
+
+    /// Current value of a feature with data: so many bytes of it.
+    ///
+    /// # Errors
+    /// The command failed, or the transport is broken.
+    pub fn feature_data(&mut self, fid: FeatureId, nsid: Nsid, bytes: usize) -> Result<Vec<u8>, Error> {
+        let command = Command::get_features(fid, nsid, Select::CURRENT);
+        let done = self.ask(command, Data::room(bytes), || format!("reading the feature {fid}"))?;
+        Ok(done.data.into_buffer())
+    }
+
+    /// Sets a feature; `save` keeps it through power cycles. The result is the completion's dword 0.
+    ///
+    /// # Errors
+    /// The command failed, or the transport is broken.
+    pub fn set_feature(
+        &mut self,
+        fid: FeatureId,
+        nsid: Nsid,
+        cdw11: u32,
+        data: Data,
+        save: bool,
+    ) -> Result<u32, Error> {
+        let set = SetFeatures { nsid, fid, sv: save, uidx: 0, cdw11, cdw12: 0, cdw13: 0, cdw15: 0 };
+        let done = self.ask(set.into(), data, || format!("setting the feature {fid}"))?;
+        Ok(done.completion.dw0.get())
+    }
+
+    /// Creates a namespace; the result is its NSID. It is attached to nothing yet.
+    ///
+    /// # Errors
+    /// The command failed (for instance Namespace Insufficient Capacity), or the transport is broken.
+    pub fn create_namespace(&mut self, create: &NamespaceCreate) -> Result<Nsid, Error> {
+        let command = NamespaceManagement { nsid: 0, sel: NamespaceManagementSelect::CREATE, csi: Csi::NVM };
+        let data = Data::Out(create.as_bytes().to_vec());
+        let done = self.ask(command.into(), data, || "creating a namespace".into())?;
+        Ok(done.completion.dw0.get())
+    }
+
+    /// Deletes a namespace, or all with FFFFFFFFh.
+    ///
+    /// # Errors
+    /// The command failed, or the transport is broken.
+    pub fn delete_namespace(&mut self, nsid: Nsid) -> Result<(), Error> {
+        let command = NamespaceManagement { nsid, sel: NamespaceManagementSelect::DELETE, csi: Csi::NVM };
+        self.ask_within(command.into(), Data::None, LONG_TIMEOUT, || format!("deleting {}", name(nsid)))
+            .map(|_| ())
+    }
+
+    /// Attaches a namespace to these controllers.
+    ///
+    /// # Errors
+    /// The command failed, or the transport is broken.
+    pub fn attach_namespace(&mut self, nsid: Nsid, controllers: &[u16]) -> Result<(), Error> {
+        self.attachment(nsid, NamespaceAttachmentSelect::ATTACH, controllers)
+    }
+
+    /// Detaches a namespace from these controllers.
+    ///
+    /// # Errors
+    /// The command failed, or the transport is broken.
+    pub fn detach_namespace(&mut self, nsid: Nsid, controllers: &[u16]) -> Result<(), Error> {
+        self.attachment(nsid, NamespaceAttachmentSelect::DETACH, controllers)
+    }
+
+    fn attachment(
+        &mut self,
+        nsid: Nsid,
+        sel: NamespaceAttachmentSelect,
+        controllers: &[u16],
+    ) -> Result<(), Error> {
+        let mut ids = controllers.to_vec();
+        ids.sort_unstable();
+        ids.dedup();
+        let list = ControllerList::new(ids.iter().copied());
+        let command = Command::from(NamespaceAttachment { nsid, sel });
+        self.ask(command, Data::Out(list.as_bytes().to_vec()), || {
+            let verb = if sel == NamespaceAttachmentSelect::ATTACH { "attaching" } else { "detaching" };
+            format!("{verb} {}, controllers {ids:?}", name(nsid))
+        })
+        .map(|_| ())
+    }
+
+    /// Format NVM: everything on the namespace is lost.
+    ///
+    /// # Errors
+    /// The command failed, or the transport is broken.
+    pub fn format(&mut self, format: FormatNvm) -> Result<(), Error> {
+        self.ask_within(format.into(), Data::None, LONG_TIMEOUT, || {
+            format!("formatting {}", name(format.nsid))
+        })
+        .map(|_| ())
+    }
+
+    /// Cuts the drive's power (vendor specific). The connection may break before the completion arrives.
+    ///
+    /// # Errors
+    /// The command was refused, or the transport is broken.
+    pub fn power_cut(&mut self, cut: PowerCut) -> Result<(), Error> {
+        self.ask(cut.into(), Data::None, || "cutting the drive's power".into()).map(|_| ())
+    }
+
+    /// Arms or clears a fault (vendor specific).
+    ///
+    /// # Errors
+    /// The command was refused, or the transport is broken.
+    pub fn inject_fault(&mut self, fault: FaultInjection) -> Result<(), Error> {
+        self.ask(fault.into(), Data::None, || format!("injecting the fault '{}'", fault.kind)).map(|_| ())
+    }
+
+    /// Restarts the keep-alive timer.
+    ///
+    /// # Errors
+    /// The command failed, or the transport is broken.
+    pub fn keep_alive(&mut self) -> Result<(), Error> {
+        self.ask(AdminCommand::KeepAlive.into(), Data::None, || "keeping the connection alive".into())
+            .map(|_| ())
+    }
+
+    /// The next asynchronous event: at once if there is one, else waits until `timeout` has passed. Keeps a
+    /// request for events outstanding. Reading the event's log clears it.
+    ///
+    /// # Errors
+    /// The transport is broken.
+    pub fn next_event(&mut self, timeout: Duration) -> Result<Option<AsyncEvent>, Error> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Ok(Some(event));
+            }
+            if self.event_requests.is_empty() {
+                let tag = self.admin.submit(AdminCommand::AsyncEventRequest.into(), Data::None)?;
+                self.event_requests.push(tag);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.admin.next(Some(left))? {
+                Some(done) => {
+                    let status = done.completion.status();
+                    if let (true, Err(status)) = (self.event_requests.contains(&done.tag), status.ok()) {
+                        self.event_requests.retain(|tag| *tag != done.tag);
+                        return Err(Error::Command { what: "asking for events".into(), status });
+                    }
+                    self.stray(&done);
+                }
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// Opens an I/O queue for `depth` outstanding commands; fewer may be granted.
+    ///
+    /// # Errors
+    /// The drive refused the queue, or the transport is broken.
+    pub fn io_queue(&mut self, depth: u16) -> Result<IoQueue<T::Queue>, Error> {
+        if !self.queues_requested {
+            let ask = NumberOfQueues::new().with_nsq_z(IO_QUEUES - 1).with_ncq_z(IO_QUEUES - 1);
+            self.set_feature(FeatureId::NUMBER_OF_QUEUES, 0, ask.into_bits().get(), Data::None, false)?;
+            self.queues_requested = true;
+        }
+        // CAP.MQES and MAXCMD both limit the queue.
+        let entries = self.cap.mqes_z().saturating_add(1);
+        let most = match self.controller.maxcmd.get() {
+            0 => entries,
+            maxcmd => entries.min(maxcmd),
+        };
+        let queue = self.transport.open_io(depth.min(most.max(2)))?;
+        Ok(IoQueue::new(queue, self.max_transfer()))
+    }
+
+    /// What an I/O queue must know of an attached namespace.
+    ///
+    /// # Errors
+    /// The namespace is not attached, or its format is none that this host can use.
+    pub fn namespace(&mut self, nsid: Nsid) -> Result<Namespace, Error> {
+        let identified = self.identify_namespace(nsid)?;
+        Namespace::new(nsid, &identified)
+    }
+
+    /// Shuts the controller down in good order: what was written is safe when this returns.
+    ///
+    /// # Errors
+    /// The transport is broken, or the drive did not finish in time.
+    pub fn shutdown(mut self) -> Result<(), Error> {
+        self.transport.shutdown(&mut self.admin)
+    }
+}
+
+/// What a namespace-management structure needs: size, format and where.
+#[must_use]
+pub fn namespace_create(blocks: u64, format_index: u8, nvmsetid: u16) -> NamespaceCreate {
+    let mut create = NamespaceCreate::default();
+    create.nsze.set(blocks);
+    create.ncap.set(blocks);
+    create.flbas = nvme::identify::Flbas::from_format_index(format_index);
+    // Every host of the drive may have it attached.
+    create.nmic.set_shrns(true);
+    create.nvmsetid.set(nvmsetid);
+    create
+}
+
+fn name(nsid: Nsid) -> String {
+    if nsid == NSID_ALL { "all namespaces".into() } else { format!("namespace {nsid}") }
+}
+
+/// Submits to a queue on which nothing else is outstanding, and waits for success.
+pub(crate) fn call_alone<Q: Queue>(
+    queue: &mut Q,
+    command: Command,
+    data: Data,
+    timeout: Duration,
+    what: impl FnOnce() -> String,
+) -> Result<Done, Error> {
+    let tag = queue.submit(command, data)?;
+    let deadline = Instant::now() + timeout;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let Some(done) = queue.next(Some(left))? else {
+            return Err(TransportError::Timeout(timeout).into());
+        };
+        if done.tag == tag {
+            return match done.completion.status().ok() {
+                Ok(()) => Ok(done),
+                Err(status) => Err(Error::Command { what: what(), status }),
+            };
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! I/O queues: reading and writing namespaces.
+
+use std::time::Duration;
+
+use nvme::identify::IdentifyNamespace;
+use nvme::io::{Blocks, DSM_RANGES_MAX, DsmRange};
+use nvme::zerocopy::IntoBytes;
+use nvme::{Command, IoCommand, Nsid};
+
+use crate::Error;
+use crate::host::call_alone;
+use crate::queue::{Data, Done, Queue, Tag, TransportError};
+
+/// How long one I/O command may take.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What reading and writing a namespace takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Namespace {
+    /// Namespace identifier.
+    pub nsid: Nsid,
+    /// Size in logical blocks.
+    pub blocks: u64,
+    /// Bytes of data per logical block: a power of two, 512 or more.
+    pub block_size: u32,
+}
+
+impl Namespace {
+    /// From what the drive says of it.
+    ///
+    /// # Errors
+    /// It is not attached, or has metadata that travels with the data.
+    pub fn new(nsid: Nsid, identified: &IdentifyNamespace) -> Result<Self, Error> {
+        let wrong = |problem: &str| Error::Answer {
+            what: format!("looking at namespace {nsid}"),
+            problem: problem.into(),
+        };
+        if identified.nsze.get() == 0 {
+            return Err(wrong("it is not attached to this controller (or does not exist)"));
+        }
+        let format = identified.format();
+        if format.ms.get() != 0 && identified.flbas.mtelba() {
+            return Err(wrong("its logical blocks carry metadata, which this host does not handle yet"));
+        }
+        let block_size = format.data_bytes().ok_or_else(|| wrong("its LBA format makes no sense"))?;
+        Ok(Self { nsid, blocks: identified.nsze.get(), block_size })
+    }
+
+    /// Size in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u128 {
+        u128::from(self.blocks) * u128::from(self.block_size)
+    }
+}
+
+/// An I/O queue: commands one at a time through the typed methods, or many through [`IoQueue::raw`].
+///
+/// The typed methods split what is longer than the drive takes in one command and keep as many parts in
+/// flight as the queue allows; nothing else may be outstanding on the queue meanwhile.
+#[derive(Debug)]
+pub struct IoQueue<Q> {
+    queue: Q,
+    max_transfer: usize,
+}
+
+impl<Q: Queue> IoQueue<Q> {
+    /// A queue whose commands move at most `max_transfer` bytes each.
+    pub fn new(queue: Q, max_transfer: usize) -> Self {
+        Self { queue, max_transfer }
+    }
+
+    /// The queue itself.
+    pub fn raw(&mut self) -> &mut Q {
+        &mut self.queue
+    }
+
+    /// Bytes of data that one command may move.
+    #[must_use]
+    pub fn max_transfer(&self) -> usize {
+        self.max_transfer
+    }
+
+    /// Any I/O command, alone; its completion is returned whatever its status.
+    ///
+    /// # Errors
+    /// The transport is broken, or there was no completion within a minute.
+    pub fn call(&mut self, command: Command, data: Data) -> Result<Done, TransportError> {
+        let tag = self.queue.submit(command, data)?;
+        loop {
+            match self.queue.next(Some(TIMEOUT))? {
+                Some(done) if done.tag == tag => return Ok(done),
+                Some(_) => {}
+                None => return Err(TransportError::Timeout(TIMEOUT)),
+            }
+        }
+    }
+
+    fn ask(&mut self, command: Command, data: Data, what: impl FnOnce() -> String) -> Result<Done, Error> {
+        call_alone(&mut self.queue, command, data, TIMEOUT, what)
+    }
+
+    /// Reads whole blocks from `slba` on.
+    ///
+    /// # Errors
+    /// The length is not one of whole blocks; a command failed; the transport is broken.
+    pub fn read(&mut self, ns: &Namespace, slba: u64, buffer: &mut [u8]) -> Result<(), Error> {
+        let per = self.per_command(ns, buffer.len())?;
+        let mut parts = buffer.chunks_mut(per).enumerate();
+        let mut waiting: Vec<(Tag, &mut [u8])> = Vec::new();
+        let mut failed = None;
+        let mut end = false;
+        while !(end && waiting.is_empty()) {
+            while !end && failed.is_none() && waiting.len() < self.queue.capacity() {
+                let Some((index, part)) = parts.next() else {
+                    end = true;
+                    break;
+                };
+                let command = Command::read(ns.nsid, at(slba, index, per, ns), count(part.len(), ns));
+                waiting.push((self.queue.submit(command, Data::room(part.len()))?, part));
+            }
+            end |= failed.is_some();
+            if waiting.is_empty() {
+                continue;
+            }
+            let done = self.next_done()?;
+            let Some(position) = waiting.iter().position(|(tag, _)| *tag == done.tag) else { continue };
+            let (_, part) = waiting.swap_remove(position);
+            match done.completion.status().ok() {
+                Ok(()) => part.copy_from_slice(&done.data.into_buffer()),
+                Err(status) => failed = failed.or(Some(status)),
+            }
+        }
+        match failed {
+            None => Ok(()),
+            Some(status) => Err(Error::Command { what: describe("reading", ns, slba), status }),
+        }
+    }
+
+    /// Writes whole blocks from `slba` on. With `fua` they are durable when this returns.
+    ///
+    /// # Errors
+    /// The length is not one of whole blocks; a command failed (others of a long write may have been carried
+    /// out); the transport is broken.
+    pub fn write(&mut self, ns: &Namespace, slba: u64, data: &[u8], fua: bool) -> Result<(), Error> {
+        self.send(ns, slba, data, "writing", |blocks| IoCommand::Write(Blocks { fua, ..blocks }))
+    }
+
+    /// Compares whole blocks from `slba` on with these bytes. Compare Failure is the status when they differ.
+    ///
+    /// # Errors
+    /// As [`IoQueue::write`].
+    pub fn compare(&mut self, ns: &Namespace, slba: u64, data: &[u8]) -> Result<(), Error> {
+        self.send(ns, slba, data, "comparing", IoCommand::Compare)
+    }
+
+    fn send(
+        &mut self,
+        ns: &Namespace,
+        slba: u64,
+        data: &[u8],
+        verb: &str,
+        command: impl Fn(Blocks) -> IoCommand,
+    ) -> Result<(), Error> {
+        let per = self.per_command(ns, data.len())?;
+        let mut parts = data.chunks(per).enumerate();
+        let mut outstanding = 0;
+        let mut failed = None;
+        let mut end = false;
+        while !(end && outstanding == 0) {
+            while !end && failed.is_none() && outstanding < self.queue.capacity() {
+                let Some((index, part)) = parts.next() else {
+                    end = true;
+                    break;
+                };
+                let blocks = Blocks::new(ns.nsid, at(slba, index, per, ns), count(part.len(), ns));
+                self.queue.submit(command(blocks).into(), Data::Out(part.to_vec()))?;
+                outstanding += 1;
+            }
+            end |= failed.is_some();
+            if outstanding > 0 {
+                let done = self.next_done()?;
+                outstanding -= 1;
+                if let Err(status) = done.completion.status().ok() {
+                    failed = failed.or(Some(status));
+                }
+            }
+        }
+        match failed {
+            None => Ok(()),
+            Some(status) => Err(Error::Command { what: describe(verb, ns, slba), status }),
+        }
+    }
+
+    fn next_done(&mut self) -> Result<Done, TransportError> {
+        self.queue.next(Some(TIMEOUT))?.ok_or(TransportError::Timeout(TIMEOUT))
+    }
+
+    /// Bytes of one command: as many whole blocks as the drive takes.
+    fn per_command(&self, ns: &Namespace, len: usize) -> Result<usize, Error> {
+        let block = usize::try_from(ns.block_size).unwrap_or(usize::MAX);
+        if !len.is_multiple_of(block) {
+            return Err(Error::Usage(format!(
+                "{len} bytes are no whole number of the {block}-byte blocks of namespace {}",
+                ns.nsid
+            )));
+        }
+        Ok((self.max_transfer / block).clamp(1, 65536) * block)
+    }
+
+    /// Makes all completed writes of the namespace durable.
+    ///
+    /// # Errors
+    /// The command failed, or the transport is broken.
+    pub fn flush(&mut self, nsid: Nsid) -> Result<(), Error> {
+        self.ask(Command::flush(nsid), Data::None, || format!("flushing namespace {nsid}")).map(|_| ())
+    }
+
+    /// Makes `blocks` logical blocks from `slba` on read as zeroes; `deallocate` gives their space back.
+    ///
+    /// # Errors
+    /// A command failed, or the transport is broken.
+    pub fn write_zeroes(
+        &mut self,
+        ns: &Namespace,
+        slba: u64,
+        blocks: u64,
+        deallocate: bool,
+    ) -> Result<(), Error> {
+        let mut done = 0;
+        while done < blocks {
+            let part = u32::try_from(blocks - done).unwrap_or(u32::MAX).min(65536);
+            let command = Command::write_zeroes(ns.nsid, slba.saturating_add(done), part, deallocate);
+            self.ask(command, Data::None, || describe("writing zeroes", ns, slba))?;
+            done += u64::from(part);
+        }
+        Ok(())
+    }
+
+    /// Deallocates ranges of logical blocks: (first, number).
+    ///
+    /// # Errors
+    /// A command failed, or the transport is broken.
+    pub fn deallocate(&mut self, nsid: Nsid, ranges: &[(u64, u32)]) -> Result<(), Error> {
+        for ranges in ranges.chunks(DSM_RANGES_MAX) {
+            let list: Vec<DsmRange> =
+                ranges.iter().map(|(slba, blocks)| DsmRange::new(*slba, *blocks)).collect();
+            let count = u16::try_from(list.len()).unwrap_or(256);
+            let data = Data::Out(list.as_bytes().to_vec());
+            self.ask(Command::deallocate(nsid, count), data, || format!("deallocating in namespace {nsid}"))?;
+        }
+        Ok(())
+    }
+}
+
+fn at(slba: u64, index: usize, per: usize, ns: &Namespace) -> u64 {
+    slba.saturating_add(index as u64 * (per as u64 / u64::from(ns.block_size)))
+}
+
+fn count(bytes: usize, ns: &Namespace) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX) / ns.block_size
+}
+
+fn describe(verb: &str, ns: &Namespace, slba: u64) -> String {
+    format!("{verb} namespace {} from block {slba} on", ns.nsid)
+}

@@ -1,0 +1,150 @@
+//! Log pages.
+
+use nvme::log::{
+    ChangedNamespaces, CommandEffects, EnduranceGroup, ErrorInformation, FirmwareSlots, LogId,
+    NamespaceStatistics, OcpSmart, SmartHealth, SupportedLogPages,
+};
+use nvme::zerocopy::{FromBytes, IntoBytes};
+use nvme::{Command, NSID_ALL, Nsid};
+
+use crate::queue::Data;
+use crate::{Error, Host, Transport};
+
+/// Bytes of a log that are asked for in one command.
+const CHUNK: usize = 4096;
+
+impl<T: Transport> Host<T> {
+    /// So many bytes of a log from its start, in pieces of 4 KiB. `lsi` is the Log Specific Identifier.
+    ///
+    /// # Errors
+    /// A command failed (Invalid Log Page: the drive has no such log), or the transport is broken.
+    pub fn log(&mut self, lid: LogId, nsid: Nsid, lsi: u16, bytes: usize) -> Result<Vec<u8>, Error> {
+        let mut log = Vec::with_capacity(bytes);
+        while log.len() < bytes {
+            let part = (bytes - log.len()).min(CHUNK);
+            // Whole dwords travel; what is beyond the request is cut off.
+            let room = part.next_multiple_of(4);
+            let command = Command::get_log_page(lid, nsid, lsi, log.len() as u64, room as u32);
+            let done = self.call(command, Data::room(room))?;
+            if let Err(status) = done.completion.status().ok() {
+                return Err(Error::Command { what: format!("reading the log '{lid}'"), status });
+            }
+            log.extend_from_slice(&done.data.into_buffer()[..part]);
+        }
+        Ok(log)
+    }
+
+    fn typed_log<S: FromBytes + IntoBytes>(&mut self, lid: LogId, nsid: Nsid, lsi: u16) -> Result<S, Error> {
+        let bytes = self.log(lid, nsid, lsi, size_of::<S>())?;
+        S::read_from_bytes(&bytes).map_err(|_| Error::Answer {
+            what: format!("reading the log '{lid}'"),
+            problem: format!("{} bytes instead of {}", bytes.len(), size_of::<S>()),
+        })
+    }
+
+    /// Which logs the drive has.
+    ///
+    /// # Errors
+    /// The command failed, or the transport is broken; so with all that follow.
+    pub fn supported_logs(&mut self) -> Result<SupportedLogPages, Error> {
+        self.typed_log(LogId::SUPPORTED, 0, 0)
+    }
+
+    /// SMART / Health of the drive.
+    ///
+    /// # Errors
+    /// The command failed, or the transport is broken.
+    pub fn smart(&mut self) -> Result<SmartHealth, Error> {
+        self.typed_log(LogId::SMART, NSID_ALL, 0)
+    }
+
+    /// The errors that the drive remembers, newest first.
+    ///
+    /// # Errors
+    /// A command failed, or the transport is broken.
+    pub fn errors(&mut self) -> Result<Vec<ErrorInformation>, Error> {
+        let entries = usize::from(self.controller().elpe_z) + 1;
+        let bytes = self.log(LogId::ERROR, NSID_ALL, 0, entries * size_of::<ErrorInformation>())?;
+        Ok(bytes
+            .chunks_exact(size_of::<ErrorInformation>())
+            .filter_map(|entry| ErrorInformation::read_from_bytes(entry).ok())
+            .filter(|entry| entry.error_count.get() != 0)
+            .collect())
+    }
+
+    /// Firmware slots.
+    ///
+    /// # Errors
+    /// The command failed, or the transport is broken.
+    pub fn firmware_slots(&mut self) -> Result<FirmwareSlots, Error> {
+        self.typed_log(LogId::FIRMWARE_SLOT, NSID_ALL, 0)
+    }
+
+    /// Namespaces that changed since this log was read last; FFFFFFFFh alone when they are too many. The
+    /// event that announced them is cleared.
+    ///
+    /// # Errors
+    /// The command failed, or the transport is broken.
+    pub fn changed_namespaces(&mut self) -> Result<Vec<Nsid>, Error> {
+        let mut command = Command::get_log_page(LogId::CHANGED_NAMESPACES, NSID_ALL, 0, 0, 4096);
+        // Retain Asynchronous Event off.
+        command.cdw10.set(command.cdw10.get() & !(1 << 15));
+        let done = self.call(command, Data::room(size_of::<ChangedNamespaces>()))?;
+        if let Err(status) = done.completion.status().ok() {
+            return Err(Error::Command { what: "reading the list of changed namespaces".into(), status });
+        }
+        let log = ChangedNamespaces::read_from_bytes(&done.data.into_buffer()).unwrap_or_default();
+        Ok(log.iter().collect())
+    }
+
+    /// Which commands the drive has, and their effects.
+    ///
+    /// # Errors
+    /// The command failed, or the transport is broken.
+    pub fn command_effects(&mut self) -> Result<CommandEffects, Error> {
+        self.typed_log(LogId::COMMAND_EFFECTS, 0, 0)
+    }
+
+    /// Wear and amounts of an Endurance Group.
+    ///
+    /// # Errors
+    /// The command failed, or the transport is broken.
+    pub fn endurance_group(&mut self, endgid: u16) -> Result<EnduranceGroup, Error> {
+        self.typed_log(LogId::ENDURANCE_GROUP, 0, endgid)
+    }
+
+    /// Exact bytes on the media of the whole drive (OCP C0h).
+    ///
+    /// # Errors
+    /// The command failed, or the transport is broken.
+    pub fn ocp_smart(&mut self) -> Result<OcpSmart, Error> {
+        self.typed_log(LogId::OCP_SMART, NSID_ALL, 0)
+    }
+
+    /// Statistics of a namespace, or of all together with FFFFFFFFh (vendor specific D8h).
+    ///
+    /// # Errors
+    /// The command failed, the layout is newer than this host, or the transport is broken.
+    pub fn namespace_statistics(&mut self, nsid: Nsid) -> Result<NamespaceStatistics, Error> {
+        // In one command, so that the counters belong together.
+        let bytes = size_of::<NamespaceStatistics>();
+        let what = || format!("reading the log '{}'", LogId::NAMESPACE_STATISTICS);
+        let command = Command::get_log_page(LogId::NAMESPACE_STATISTICS, nsid, 0, 0, bytes as u32);
+        let done = self.call(command, Data::room(bytes))?;
+        if let Err(status) = done.completion.status().ok() {
+            return Err(Error::Command { what: what(), status });
+        }
+        let log = NamespaceStatistics::read_from_bytes(&done.data.into_buffer()).unwrap_or_default();
+        if log.version.get() != NamespaceStatistics::VERSION {
+            return Err(Error::Answer {
+                what: what(),
+                problem: format!(
+                    "layout version {}, this host reads {}",
+                    log.version,
+                    NamespaceStatistics::VERSION
+                ),
+            });
+        }
+        Ok(log)
+    }
+}

@@ -1,0 +1,481 @@
+//! NVMe/TCP over sockets: TCP, and Unix sockets that carry the same PDUs.
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use fabric::host::{Config, Connection, Data as FabricData};
+use nvme::fabrics::{Connect, ConnectAttributes, ConnectData, ConnectResult, FabricsCommand};
+use nvme::identify::IdentifyController;
+use nvme::log::{DiscoveryEntry, DiscoveryHeader, LogId, SubsystemType};
+use nvme::property::{Cap, Cc, Csts, PropertyOffset, Shn, Shst};
+use nvme::zerocopy::{FromBytes, FromZeros, IntoBytes};
+use nvme::{CNTLID_DYNAMIC, Command, Nqn, U16, U64};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::addr::{Addr, Place};
+use crate::queue::{Connected, Data, Done, Identity, Queue, Tag, Transport, TransportError};
+use crate::{Error, call};
+
+/// Entries of an admin queue.
+const ADMIN_DEPTH: u16 = 32;
+/// Slices of one vectored write.
+const SLICES: usize = 64;
+/// From this many bytes on, data is read straight into the command's buffer.
+const DIRECT: usize = 8192;
+
+/// A connected stream of either kind.
+#[derive(Debug)]
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Stream {
+    fn fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(stream) => stream.as_fd(),
+            Self::Unix(stream) => stream.as_fd(),
+        }
+    }
+
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.read(buffer),
+            Self::Unix(stream) => stream.read(buffer),
+        }
+    }
+
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.write_vectored(slices),
+            Self::Unix(stream) => stream.write_vectored(slices),
+        }
+    }
+}
+
+/// One queue over one socket.
+#[derive(Debug)]
+pub struct SocketQueue {
+    stream: Stream,
+    connection: Connection,
+    received: Box<[u8]>,
+    done: VecDeque<Done>,
+}
+
+impl SocketQueue {
+    fn new(stream: Stream, config: Config) -> Self {
+        Self {
+            stream,
+            connection: Connection::new(config),
+            received: vec![0; 64 * 1024].into(),
+            done: VecDeque::new(),
+        }
+    }
+
+    /// A queue over a Unix socket that is already connected. No Connect command is sent.
+    ///
+    /// # Errors
+    /// The socket cannot be made non-blocking, or the peer does not answer within `timeout`.
+    pub fn over_unix(stream: UnixStream, config: Config, timeout: Duration) -> Result<Self, TransportError> {
+        stream.set_nonblocking(true).map_err(io("setting up the socket"))?;
+        Self::new(Stream::Unix(stream), config).initialized(timeout)
+    }
+
+    /// A queue over a TCP socket that is already connected. No Connect command is sent.
+    ///
+    /// # Errors
+    /// As [`SocketQueue::over_unix`].
+    pub fn over_tcp(stream: TcpStream, config: Config, timeout: Duration) -> Result<Self, TransportError> {
+        stream.set_nonblocking(true).map_err(io("setting up the socket"))?;
+        stream.set_nodelay(true).map_err(io("setting up the socket"))?;
+        Self::new(Stream::Tcp(stream), config).initialized(timeout)
+    }
+
+    fn initialized(mut self, timeout: Duration) -> Result<Self, TransportError> {
+        let deadline = Instant::now() + timeout;
+        while !self.connection.is_ready() {
+            self.exchange(Some(deadline))?;
+            if !self.connection.is_ready() && Instant::now() >= deadline {
+                return Err(TransportError::Timeout(timeout));
+            }
+        }
+        Ok(self)
+    }
+
+    /// Sends what the socket takes now; true when everything has gone.
+    fn send(&mut self) -> Result<bool, TransportError> {
+        while self.connection.wants_to_send() {
+            let mut slices = [IoSlice::new(&[]); SLICES];
+            let mut count = 0;
+            for (slot, slice) in slices.iter_mut().zip(self.connection.transmit()) {
+                *slot = IoSlice::new(slice);
+                count += 1;
+            }
+            match self.stream.write_vectored(&slices[..count]) {
+                Ok(0) => return Err(TransportError::Closed),
+                Ok(sent) => self.connection.sent(sent),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // What the drive said before it closed is worth more than the broken pipe.
+                Err(error) if is_closed(&error) => return Ok(true),
+                Err(error) => return Err(io("sending to the drive")(error)),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Reads what is there; false when nothing was.
+    fn receive(&mut self) -> Result<bool, TransportError> {
+        let direct = self.connection.gap().filter(|gap| gap.len() >= DIRECT);
+        let (result, is_direct) = match direct {
+            Some(gap) => (self.stream.read(gap), true),
+            None => (self.stream.read(&mut self.received), false),
+        };
+        let count = match result {
+            Ok(0) => return Err(TransportError::Closed),
+            Ok(count) => count,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                return Ok(false);
+            }
+            Err(error) if is_closed(&error) => return Err(TransportError::Closed),
+            Err(error) => return Err(io("receiving from the drive")(error)),
+        };
+        let taken = if is_direct {
+            self.connection.filled(count)
+        } else {
+            self.connection.receive(&self.received[..count])
+        };
+        while let Some(completed) = self.connection.next() {
+            let tag = Tag(u16::try_from(completed.tag.index()).unwrap_or(u16::MAX));
+            let data = match completed.data {
+                FabricData::None => Data::None,
+                FabricData::Out(buffer) => Data::Out(buffer),
+                FabricData::In(buffer) => Data::In(buffer),
+            };
+            self.done.push_back(Done { tag, completion: completed.completion, data });
+        }
+        if let Err(error) = taken {
+            // The termination request, if there is one, goes as far as it goes.
+            let _ = self.send();
+            return Err(TransportError::Protocol(error.to_string()));
+        }
+        Ok(true)
+    }
+
+    /// Sends and receives what can be; waits for one of both until the deadline (`None`: for ever).
+    fn exchange(&mut self, deadline: Option<Instant>) -> Result<(), TransportError> {
+        let sent_all = self.send()?;
+        if self.receive()? {
+            return Ok(());
+        }
+        let mut flags = PollFlags::IN;
+        if !sent_all {
+            flags |= PollFlags::OUT;
+        }
+        let timeout = match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
+            Some(Duration::ZERO) => return Ok(()),
+            Some(left) => Some(Timespec {
+                tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+                tv_nsec: left.subsec_nanos().into(),
+            }),
+            None => None,
+        };
+        match poll(&mut [PollFd::from_borrowed_fd(self.stream.fd(), flags)], timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(io("waiting for the drive")(error.into())),
+        }
+    }
+}
+
+impl Queue for SocketQueue {
+    fn capacity(&self) -> usize {
+        self.connection.depth()
+    }
+
+    fn outstanding(&self) -> usize {
+        self.connection.outstanding() + self.done.len()
+    }
+
+    fn submit(&mut self, command: Command, data: Data) -> Result<Tag, TransportError> {
+        if self.outstanding() >= self.capacity() {
+            return Err(TransportError::Full);
+        }
+        let len = data.len();
+        let data = match data {
+            Data::None => FabricData::None,
+            Data::Out(buffer) => FabricData::Out(buffer),
+            Data::In(buffer) => FabricData::In(buffer),
+        };
+        match self.connection.submit(command, data) {
+            Ok(tag) => Ok(Tag(u16::try_from(tag.index()).unwrap_or(u16::MAX))),
+            Err(fabric::Misuse::Full) => Err(TransportError::Full),
+            Err(fabric::Misuse::TooLarge) => Err(TransportError::TooLarge(len)),
+            Err(_) => Err(TransportError::Closed),
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), TransportError> {
+        self.send().map(|_| ())
+    }
+
+    fn next(&mut self, timeout: Option<Duration>) -> Result<Option<Done>, TransportError> {
+        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        loop {
+            if let Some(done) = self.done.pop_front() {
+                return Ok(Some(done));
+            }
+            self.exchange(deadline)?;
+            if self.done.is_empty() && deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+fn io(what: &str) -> impl FnOnce(io::Error) -> TransportError + '_ {
+    move |source| TransportError::Io { what: what.into(), source }
+}
+
+fn is_closed(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted)
+}
+
+/// A drive at an address.
+#[derive(Debug)]
+pub struct SocketTransport {
+    addr: Addr,
+    config: Config,
+    timeout: Duration,
+    association: Option<Association>,
+}
+
+#[derive(Debug)]
+struct Association {
+    identity: Identity,
+    subnqn: Nqn,
+    cntlid: u16,
+    next_qid: u16,
+    in_capsule: u32,
+    shutdown: Duration,
+}
+
+impl SocketTransport {
+    /// The drive at this address; nothing is sent yet. `timeout` limits each step of connecting.
+    #[must_use]
+    pub fn new(addr: Addr, timeout: Duration) -> Self {
+        Self { addr, config: Config::default(), timeout, association: None }
+    }
+
+    /// Asks for header and data digests on every connection.
+    #[must_use]
+    pub fn with_digests(mut self, header: bool, data: bool) -> Self {
+        (self.config.header_digest, self.config.data_digest) = (header, data);
+        self
+    }
+
+    /// Opens a socket and initializes the connection.
+    fn open(&self, depth: u16, in_capsule: u32) -> Result<SocketQueue, TransportError> {
+        let config = Config { depth, in_capsule, ..self.config.clone() };
+        let what = format!("connecting to {}", self.addr);
+        match &self.addr.place {
+            Place::Unix(path) => {
+                let stream = UnixStream::connect(path).map_err(io(&what))?;
+                SocketQueue::over_unix(stream, config, self.timeout)
+            }
+            Place::Tcp { host, port } => {
+                let addrs = (host.as_str(), *port).to_socket_addrs().map_err(io(&what))?;
+                let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");
+                for addr in addrs {
+                    match TcpStream::connect_timeout(&addr, self.timeout) {
+                        Ok(stream) => return SocketQueue::over_tcp(stream, config, self.timeout),
+                        Err(error) => last = error,
+                    }
+                }
+                Err(io(&what)(last))
+            }
+        }
+    }
+
+    /// Sends Connect; the result is the controller's ID.
+    fn connect_queue(
+        &self,
+        queue: &mut SocketQueue,
+        identity: &Identity,
+        subnqn: &Nqn,
+        qid: u16,
+        cntlid: u16,
+    ) -> Result<u16, Error> {
+        let connect = Connect {
+            recfmt: 0,
+            qid,
+            sqsize_z: u16::try_from(queue.capacity() - 1).unwrap_or(u16::MAX),
+            cattr: ConnectAttributes::new().with_dis_sqflow(true),
+            kato: if qid == 0 { identity.kato_ms } else { 0 },
+        };
+        let data = ConnectData {
+            hostid: identity.hostid,
+            cntlid: U16::new(cntlid),
+            subnqn: subnqn.to_field(),
+            hostnqn: identity.hostnqn.to_field(),
+            ..ConnectData::new_zeroed()
+        };
+        let done = call(
+            queue,
+            Command::from(FabricsCommand::Connect(connect)),
+            Data::Out(data.as_bytes().to_vec()),
+            self.timeout,
+            || format!("connecting as {} to {subnqn}", identity.hostnqn),
+        )?;
+        let result = ConnectResult::from_dw0(done.completion.dw0.get());
+        if result.atr || result.ascr {
+            return Err(Error::Answer {
+                what: format!("connecting to {subnqn}"),
+                problem: "the drive wants authentication, which this host does not offer yet".into(),
+            });
+        }
+        Ok(result.cntlid)
+    }
+
+    /// Connects an admin queue and enables its controller.
+    fn connect_admin(&self, identity: &Identity, subnqn: &Nqn) -> Result<Connected<SocketQueue>, Error> {
+        let mut admin = self.open(ADMIN_DEPTH, fabric::pdu::ADMIN_IN_CAPSULE)?;
+        let cntlid = self.connect_queue(&mut admin, identity, subnqn, 0, CNTLID_DYNAMIC)?;
+        let cap =
+            Cap::from_bits(U64::new(get_property(&mut admin, PropertyOffset::CAP, true, self.timeout)?));
+        let cc = Cc::new().with_en(true).with_iosqes(6).with_iocqes(4);
+        set_property(&mut admin, PropertyOffset::CC, cc.into_bits().get(), self.timeout)?;
+        // At least what the controller says it may take, in units of 500 ms.
+        let limit = (Duration::from_millis(500) * u32::from(cap.to())).max(self.timeout);
+        wait_for(&mut admin, limit, self.timeout, "enabling the controller", |csts| csts.rdy())?;
+        Ok(Connected { admin, cntlid, cap })
+    }
+
+    /// Asks the discovery service for the only subsystem that it knows.
+    fn discover(&self, identity: &Identity) -> Result<Nqn, Error> {
+        let what = || format!("asking the discovery service at {} for its subsystems", self.addr);
+        let wrong = |problem: String| Error::Answer { what: what(), problem };
+        let name = Nqn::new(Nqn::DISCOVERY).map_err(|error| wrong(error.to_string()))?;
+        let mut admin = self.connect_admin(&Identity { kato_ms: 0, ..identity.clone() }, &name)?.admin;
+        let bytes = (size_of::<DiscoveryHeader>() + 16 * size_of::<DiscoveryEntry>()) as u32;
+        let command = Command::get_log_page(LogId::DISCOVERY, 0, 0, 0, bytes);
+        let done = call(&mut admin, command, Data::room(bytes as usize), self.timeout, what)?;
+        let log = done.data.into_buffer();
+        let (header, entries) =
+            DiscoveryHeader::read_from_prefix(&log).map_err(|_| wrong("the log is too short".into()))?;
+        let count = usize::try_from(header.numrec.get()).unwrap_or(usize::MAX);
+        let mut found = None;
+        for entry in entries.chunks_exact(size_of::<DiscoveryEntry>()).take(count) {
+            let Ok(entry) = DiscoveryEntry::read_from_bytes(entry) else { continue };
+            if entry.subtype != SubsystemType::NVM {
+                continue;
+            }
+            let nqn = Nqn::from_field(&entry.subnqn).map_err(|error| wrong(error.to_string()))?;
+            if found.is_some_and(|other| other != nqn) {
+                return Err(wrong("it knows several: name one with ?nqn=… at the address's end".into()));
+            }
+            found = Some(nqn);
+        }
+        found.ok_or_else(|| wrong("it knows none: name one with ?nqn=… at the address's end".into()))
+    }
+}
+
+impl Transport for SocketTransport {
+    type Queue = SocketQueue;
+
+    fn connect(&mut self, identity: &Identity) -> Result<Connected<SocketQueue>, Error> {
+        let subnqn = match identity.subnqn.or(self.addr.subnqn) {
+            Some(nqn) => nqn,
+            None => self.discover(identity)?,
+        };
+        let mut connected = self.connect_admin(identity, &subnqn)?;
+        let done = call(
+            &mut connected.admin,
+            Command::identify(nvme::identify::Cns::CONTROLLER, 0),
+            Data::room(nvme::IDENTIFY_SIZE),
+            self.timeout,
+            || "identifying the controller".into(),
+        )?;
+        let ctrl = IdentifyController::read_from_bytes(&done.data.into_buffer()).unwrap_or_default();
+        self.association = Some(Association {
+            identity: identity.clone(),
+            subnqn,
+            cntlid: connected.cntlid,
+            next_qid: 1,
+            in_capsule: ctrl.ioccsz.get().saturating_mul(16).saturating_sub(64),
+            shutdown: Duration::from_micros(ctrl.rtd3e.get().into()).max(self.timeout),
+        });
+        Ok(connected)
+    }
+
+    fn open_io(&mut self, depth: u16) -> Result<SocketQueue, Error> {
+        let not_connected = || Error::Usage("an I/O queue needs a connected controller".into());
+        let association = self.association.as_ref().ok_or_else(not_connected)?;
+        let mut queue = self.open(depth.max(2), association.in_capsule)?;
+        let Association { identity, subnqn, cntlid, next_qid, .. } = association;
+        self.connect_queue(&mut queue, identity, subnqn, *next_qid, *cntlid)?;
+        self.association.as_mut().ok_or_else(not_connected)?.next_qid += 1;
+        Ok(queue)
+    }
+
+    fn shutdown(&mut self, admin: &mut SocketQueue) -> Result<(), Error> {
+        let limit = self.association.as_ref().map_or(self.timeout, |association| association.shutdown);
+        let cc = Cc::new().with_en(true).with_iosqes(6).with_iocqes(4).with_shn(Shn::NORMAL);
+        set_property(admin, PropertyOffset::CC, cc.into_bits().get(), self.timeout)?;
+        wait_for(admin, limit, self.timeout, "shutting the controller down", |csts| {
+            csts.shst() == Shst::COMPLETE
+        })?;
+        self.association = None;
+        Ok(())
+    }
+}
+
+fn get_property(
+    admin: &mut SocketQueue,
+    offset: PropertyOffset,
+    wide: bool,
+    timeout: Duration,
+) -> Result<u64, Error> {
+    let command = Command::from(FabricsCommand::PropertyGet { offset, wide });
+    let done = call(admin, command, Data::None, timeout, || format!("reading the property {offset}"))?;
+    Ok(if wide { done.completion.result64() } else { done.completion.dw0.get().into() })
+}
+
+fn set_property(
+    admin: &mut SocketQueue,
+    offset: PropertyOffset,
+    value: u32,
+    timeout: Duration,
+) -> Result<(), Error> {
+    let command = Command::from(FabricsCommand::PropertySet { offset, wide: false, value: value.into() });
+    call(admin, command, Data::None, timeout, || format!("setting the property {offset}")).map(|_| ())
+}
+
+/// Reads CSTS until it is as wanted, for no longer than `limit`.
+fn wait_for(
+    admin: &mut SocketQueue,
+    limit: Duration,
+    timeout: Duration,
+    what: &str,
+    wanted: impl Fn(Csts) -> bool,
+) -> Result<(), Error> {
+    let deadline = Instant::now() + limit;
+    loop {
+        let value = get_property(admin, PropertyOffset::CSTS, false, timeout)?;
+        let csts = Csts::from_bits(nvme::U32::new(u32::try_from(value).unwrap_or(0)));
+        if wanted(csts) {
+            return Ok(());
+        }
+        let wrong = |problem: &str| Error::Answer { what: what.into(), problem: problem.into() };
+        if csts.cfs() {
+            return Err(wrong("the controller reports a fatal error (CSTS.CFS)"));
+        }
+        if Instant::now() >= deadline {
+            return Err(wrong("the controller did not do so in time"));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
