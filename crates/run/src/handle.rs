@@ -138,21 +138,26 @@ impl Handle {
     /// # Errors
     /// If the drive refuses the host, has no power or was stopped.
     pub fn connect(&self, host: HostIdentity, events: Arc<dyn Events>) -> Result<Controller, ConnectError> {
-        self.connect_in_manner(host, Manner::Managed(events))
+        let waiters = Arc::new(Waiters::default());
+        let (mut controller, _) = self.connect_in_manner(host, Manner::Managed(events), waiters.clone())?;
+        controller.admin.waiters = waiters;
+        Ok(controller)
     }
 
+    /// Connects with the completions of the admin queue going to `sink`.
     pub(crate) fn connect_in_manner(
         &self,
         host: HostIdentity,
         manner: Manner,
-    ) -> Result<Controller, ConnectError> {
-        let sink = Arc::new(Waiters::default());
-        let port = Arc::new(Port::new(ADMIN_ENTRIES, sink.clone()));
+        sink: Arc<dyn Sink>,
+    ) -> Result<(Controller, Queue), ConnectError> {
+        let port = Arc::new(Port::new(ADMIN_ENTRIES, sink));
         let (answer, answered) = mpsc::channel();
         self.shared.post(Request::Connect { host, manner, port: port.clone(), answer })?;
         let cntlid = answered.recv().map_err(|_| Gone)??;
-        let admin = Queue { inner: Arc::new(QueueInner { shared: self.shared.clone(), port }) };
-        Ok(Controller { admin: BlockingQueue { queue: admin, waiters: sink }, cntlid })
+        let queue = Queue { inner: Arc::new(QueueInner { shared: self.shared.clone(), port }) };
+        let admin = BlockingQueue { queue: queue.clone(), waiters: Arc::default() };
+        Ok((Controller { admin, cntlid }, queue))
     }
 
     /// NQN of the drive's subsystem.
@@ -195,20 +200,11 @@ impl Controller {
     /// # Errors
     /// If the drive refuses it (too many queues, too many entries) or was stopped.
     pub fn queue(&self, entries: u16, sink: Arc<dyn Sink>) -> Result<Queue, ConnectError> {
-        self.queue_with(None, entries, sink)
-    }
-
-    pub(crate) fn queue_with(
-        &self,
-        qid: Option<u16>,
-        entries: u16,
-        sink: Arc<dyn Sink>,
-    ) -> Result<Queue, ConnectError> {
         let admin = &self.admin.queue.inner;
         let port = Arc::new(Port::new(entries, sink));
         port.front.store(admin.port.front.load(Ordering::Acquire), Ordering::Release);
         let (answer, answered) = mpsc::channel();
-        admin.shared.post(Request::AddQueue { port: port.clone(), qid, answer })?;
+        admin.shared.post(Request::AddQueue { port: port.clone(), answer })?;
         answered.recv().map_err(|_| Gone)??;
         Ok(Queue { inner: Arc::new(QueueInner { shared: admin.shared.clone(), port }) })
     }
@@ -258,6 +254,11 @@ impl Queue {
             return Err(Refused { reason: RefusedReason::Full, buffer });
         }
         shared.submit(port, tag, command, buffer)
+    }
+
+    /// Whether the drive has been stopped: nothing will complete any more.
+    pub fn is_gone(&self) -> bool {
+        self.inner.shared.is_stopped()
     }
 
     /// Commands that the queue can hold.

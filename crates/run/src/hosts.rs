@@ -23,8 +23,8 @@ const NAMESPACE_NOTICES: u32 = 1 << 8;
 pub(crate) enum Manner {
     /// The runtime enables the controller, asks for events and connects again after a power cut.
     Managed(Arc<dyn Events>),
-    /// The host does all of it, by commands.
-    Own { kato_ms: u32, cntlid: u16 },
+    /// The runtime enables the controller; everything else is up to the host.
+    Own { kato_ms: u32 },
 }
 
 struct Front {
@@ -106,8 +106,8 @@ impl Engine {
                 // Whoever no longer waits for the answer disconnects by dropping its port.
                 let _ = answer.send(result);
             }
-            Request::AddQueue { port, qid, answer } => {
-                let result = self.add_queue(&port, qid);
+            Request::AddQueue { port, answer } => {
+                let result = self.add_queue(&port);
                 let _ = answer.send(result);
             }
             Request::Close { port } => self.close(now, &port),
@@ -149,23 +149,23 @@ impl Engine {
     /// Connects a host's controller, again or for the first time.
     fn associate(&mut self, now: Nanos, index: u32) -> Result<ControllerId, Status> {
         let front = self.hosts.front(index).ok_or(Status::INTERNAL_ERROR)?;
-        let (managed, kato_ms, cntlid) = match front.manner {
-            Manner::Managed(_) => (true, 0, CNTLID_DYNAMIC),
-            Manner::Own { kato_ms, cntlid } => (false, kato_ms, cntlid),
+        let (managed, kato_ms) = match front.manner {
+            Manner::Managed(_) => (true, 0),
+            Manner::Own { kato_ms } => (false, kato_ms),
         };
         let (nqn, host_id) = (front.host.nqn, front.host.id);
-        let id = self.drive.connect(now, &nqn, host_id, cntlid, kato_ms, Origin::InProcess)?;
+        let id = self.drive.connect(now, &nqn, host_id, CNTLID_DYNAMIC, kato_ms, Origin::InProcess)?;
+        let enable = u64::from(Cc::new().with_en(true).with_iosqes(6).with_iocqes(4).into_bits());
+        self.drive.property_set(
+            now,
+            id,
+            PropertyOffset::CC,
+            false,
+            enable,
+            &mut self.store,
+            &mut self.outputs,
+        )?;
         if managed {
-            let enable = u64::from(Cc::new().with_en(true).with_iosqes(6).with_iocqes(4).into_bits());
-            self.drive.property_set(
-                now,
-                id,
-                PropertyOffset::CC,
-                false,
-                enable,
-                &mut self.store,
-                &mut self.outputs,
-            )?;
             let mut configure = Command::new(AdminOpcode::SET_FEATURES.0, 0);
             configure.cdw10.set(EVENT_CONFIGURATION);
             configure.cdw11.set(NAMESPACE_NOTICES);
@@ -206,7 +206,7 @@ impl Engine {
         deliveries.extend(events.map(Delivery::NamespacesChanged));
     }
 
-    fn add_queue(&mut self, port: &Arc<Port>, qid: Option<u16>) -> Result<u16, ConnectError> {
+    fn add_queue(&mut self, port: &Arc<Port>) -> Result<u16, ConnectError> {
         if self.hosts.powered_off {
             return Err(ConnectError::PowerOff);
         }
@@ -216,10 +216,7 @@ impl Engine {
             return refused(Status::CONNECT_INVALID_PARAMETERS);
         };
         let Some(id) = front.controller else { return refused(Status::CONNECT_INVALID_PARAMETERS) };
-        let qid = match qid {
-            Some(qid) => usize::from(qid),
-            None => (1..front.ports.len()).find(|&q| front.ports[q].is_none()).unwrap_or(front.ports.len()),
-        };
+        let qid = (1..front.ports.len()).find(|&q| front.ports[q].is_none()).unwrap_or(front.ports.len());
         let number = u16::try_from(qid).unwrap_or(u16::MAX);
         // A queue of NVMe holds one command fewer than it has entries.
         if let Err(status) = self.drive.add_queue(id, number, u32::from(port.entries) + 1) {

@@ -5,6 +5,7 @@
 //!
 //! - [`start`] brings a drive up under the wall clock, in memory or from an [`image`], and serves hosts over
 //!   sockets; [`handle`] is how hosts in this process reach it.
+//! - [`LocalTransport`] connects the typed hosts of crate `host` to a drive in this process.
 //! - [`sim`] runs the same drive under a virtual clock, with an actor of crate `workload` as its host.
 //! - [`precondition`] brings a new drive into the state of a used one, in virtual time, before it goes live.
 //!
@@ -25,6 +26,7 @@ pub mod sim;
 mod slots;
 mod start;
 mod store;
+mod transport;
 mod wake;
 
 pub use buffer::Buffer;
@@ -35,3 +37,4 @@ pub use handle::{
 pub use image::{ImageError, ImageOptions};
 pub use precondition::Precondition;
 pub use start::{Options, Running, Shape, StartError, start};
+pub use transport::{LocalQueue, LocalTransport};

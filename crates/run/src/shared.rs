@@ -36,10 +36,8 @@ pub(crate) enum Request {
         port: Arc<Port>,
         answer: Sender<Result<u16, ConnectError>>,
     },
-    /// With a queue identifier, or the next free one.
     AddQueue {
         port: Arc<Port>,
-        qid: Option<u16>,
         answer: Sender<Result<u16, ConnectError>>,
     },
     /// The last handle of a queue has gone.

@@ -1,37 +1,13 @@
 //! A live drive and its hosts in this process.
 
+mod common;
+
+use common::shape;
 use nvme::{AdminOpcode, Command, IoOpcode, Status};
-use run::{Buffer, Controller, Events, HostIdentity, NoEvents, Options, Running, Shape};
+use run::{Buffer, Controller, Events, HostIdentity, NoEvents, Options, Running};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
-
-fn shape() -> Shape {
-    let toml = r#"
-[[set]]
-media = "nand"
-cell = "tlc"
-capacity = "64MiB"
-spare = "100%"
-channels = 2
-dies = 2
-planes = 1
-nand_page = "4KiB"
-pages_per_block = 48
-rated_cycles = 3000
-
-[[set]]
-media = "dram"
-capacity = "4MiB"
-
-[[namespace]]
-set = 1
-size = "32MiB"
-lba = 4096
-attach = "all"
-"#;
-    Shape { config: device::Config::from_toml(toml).unwrap(), toml: toml.to_owned() }
-}
 
 fn start(options: &Options) -> Running {
     run::start(Some(shape()), options, &mut |_| ()).unwrap()
@@ -218,7 +194,11 @@ fn an_image_keeps_what_was_written_across_stops() {
             let (c, data) = queue.execute(&read(lba, 1), Buffer::zeroed(4096)).unwrap();
             assert!(c.status().is_success());
             let expected = (lba / 50) as u8 + 1;
-            assert!(data.as_slice().iter().all(|&b| b == expected), "round {round} lba {lba}: {}", data.as_slice()[0]);
+            assert!(
+                data.as_slice().iter().all(|&b| b == expected),
+                "round {round} lba {lba}: {}",
+                data.as_slice()[0]
+            );
         }
         for lba in round * 50..(round + 1) * 50 {
             let (c, _) = queue.execute(&write(lba, 1), Buffer::from(vec![round as u8 + 1; 4096])).unwrap();

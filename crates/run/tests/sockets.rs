@@ -1,0 +1,163 @@
+//! Typed hosts over a Unix socket, TCP, and in the process.
+
+mod common;
+
+use common::shape;
+use host::{Host, Identity, SocketTransport, Transport};
+use nvme::Status;
+use run::{LocalTransport, Options, Running};
+use std::time::Duration;
+
+fn start(options: &Options) -> Running {
+    run::start(Some(shape()), options, &mut |_| ()).unwrap()
+}
+
+fn identity(running: &Running, name: &str) -> Identity {
+    let mut identity = Identity::new(format!("nqn.2026-11.test:{name}").parse().unwrap());
+    identity.subnqn = Some(running.handle().subsystem_nqn().parse().unwrap());
+    identity
+}
+
+fn socket(addr: &str) -> SocketTransport {
+    SocketTransport::new(addr.parse().unwrap(), Duration::from_secs(20))
+}
+
+/// What every host must be able to do, whatever carries its commands.
+fn exercise<T: Transport>(transport: T, identity: &Identity) {
+    let mut host = Host::connect(transport, identity).unwrap();
+    assert_eq!(host.active_namespaces().unwrap(), [1]);
+    let namespace = host.namespace(1).unwrap();
+    assert_eq!(namespace.bytes(), 32 << 20);
+    let mut queue = host.io_queue(16).unwrap();
+    let data: Vec<u8> = (0..3 << 20).map(|i: u32| (i / 512) as u8 ^ (i % 251) as u8).collect();
+    queue.write(&namespace, 7, &data, false).unwrap();
+    queue.flush(1).unwrap();
+    let mut back = vec![0; data.len()];
+    queue.read(&namespace, 7, &mut back).unwrap();
+    assert!(data == back);
+    queue.write(&namespace, 100, &data[..4096], true).unwrap();
+    queue.compare(&namespace, 100, &data[..4096]).unwrap();
+    let differs = queue.compare(&namespace, 100, &data[4096..8192]).unwrap_err();
+    assert!(differs.status().unwrap().is(Status::COMPARE_FAILURE));
+    queue.deallocate(1, &[(100, 1)]).unwrap();
+    queue.read(&namespace, 100, &mut back[..4096]).unwrap();
+    assert!(back[..4096].iter().all(|&b| b == 0));
+    let beyond = queue.read(&namespace, 8192, &mut back[..4096]).unwrap_err();
+    assert!(beyond.status().unwrap().is(Status::LBA_OUT_OF_RANGE));
+    let smart = host.smart().unwrap();
+    assert_eq!(smart.critical_warning, Default::default());
+    drop(queue);
+    host.shutdown().unwrap();
+}
+
+#[test]
+fn a_host_in_the_process() {
+    let running = start(&Options::default());
+    exercise(LocalTransport::new(running.handle()), &identity(&running, "local"));
+}
+
+#[test]
+fn a_host_over_a_unix_socket() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("drive.sock");
+    let running = start(&Options { unix: Some(path.clone()), ..Options::default() });
+    let addr = format!("unix://{}", path.display());
+    exercise(socket(&addr), &identity(&running, "unix"));
+    exercise(socket(&addr), &identity(&running, "unix"));
+    running.stop();
+    assert!(!path.exists(), "the socket is removed");
+}
+
+#[test]
+fn a_host_over_tcp() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let address = format!("127.0.0.1:{port}");
+    let running = start(&Options { tcp: Some(address.clone()), ..Options::default() });
+    exercise(socket(&format!("tcp://{address}")), &identity(&running, "tcp"));
+}
+
+#[test]
+fn wrong_names_are_refused() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("drive.sock");
+    let running = start(&Options { unix: Some(path.clone()), ..Options::default() });
+    let addr = format!("unix://{}", path.display());
+    let mut other = identity(&running, "unix");
+    other.subnqn = Some("nqn.2026-11.test:another-drive".parse().unwrap());
+    let refused = Host::connect(socket(&addr), &other).map(|_| ()).unwrap_err();
+    assert!(refused.status().unwrap().is(Status::CONNECT_INVALID_PARAMETERS), "{refused}");
+}
+
+#[test]
+fn a_socket_that_a_dead_process_left_is_replaced_and_a_live_one_is_not() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("drive.sock");
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    let options = Options { unix: Some(path.clone()), ..Options::default() };
+    let running = start(&options);
+    let second = run::start(Some(shape()), &options, &mut |_| ()).map(|_| ()).unwrap_err();
+    assert!(second.to_string().contains("drive.sock"), "{second}");
+    exercise(socket(&format!("unix://{}", path.display())), &identity(&running, "unix"));
+}
+
+#[test]
+fn hosts_come_and_go_while_others_work() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("drive.sock");
+    let running = start(&Options { unix: Some(path.clone()), ..Options::default() });
+    let addr = format!("unix://{}", path.display());
+    std::thread::scope(|scope| {
+        for thread in 0..3u64 {
+            let (addr, identity) = (&addr, identity(&running, &format!("host{thread}")));
+            scope.spawn(move || {
+                for round in 0..20u64 {
+                    let mut host = Host::connect(socket(addr), &identity).unwrap();
+                    let namespace = host.namespace(1).unwrap();
+                    let mut queue = host.io_queue(4).unwrap();
+                    let data = vec![(thread * 50 + round) as u8; 65536];
+                    let at = thread * 1000;
+                    queue.write(&namespace, at, &data, false).unwrap();
+                    let mut back = vec![0; data.len()];
+                    queue.read(&namespace, at, &mut back).unwrap();
+                    assert!(data == back, "thread {thread} round {round}");
+                    // Some leave without a word.
+                    if round % 3 == 0 {
+                        host.shutdown().unwrap();
+                    }
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_power_cut_closes_connections_and_keeps_what_was_acknowledged() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("drive.sock");
+    let running = start(&Options { unix: Some(path.clone()), ..Options::default() });
+    let addr = format!("unix://{}", path.display());
+    let identity = identity(&running, "unix");
+    for round in 0..3u8 {
+        let mut host = Host::connect(socket(&addr), &identity).unwrap();
+        let namespace = host.namespace(1).unwrap();
+        let mut queue = host.io_queue(4).unwrap();
+        queue.write(&namespace, round.into(), &[round + 1; 4096], false).unwrap();
+        let cut = nvme::admin::PowerCut { after_media_ops: 0, off_ms: 20, seed: 1, no_plp: false };
+        host.power_cut(cut).unwrap();
+        let mut back = [0; 4096];
+        assert!(queue.read(&namespace, 0, &mut back).is_err(), "the connection is closed");
+        // Power is off for a while: hosts try again.
+        let mut host = loop {
+            match Host::connect(socket(&addr), &identity) {
+                Ok(host) => break host,
+                Err(_) => std::thread::sleep(Duration::from_millis(5)),
+            }
+        };
+        let mut queue = host.io_queue(4).unwrap();
+        for before in 0..=round {
+            queue.read(&namespace, before.into(), &mut back).unwrap();
+            assert!(back.iter().all(|&b| b == before + 1));
+        }
+        assert_eq!(u128::from(host.smart().unwrap().unexpected_power_losses.get()), u128::from(round) + 1);
+    }
+}
