@@ -1,0 +1,346 @@
+//! A host and a runner for tests: contents in memory, virtual time, one command at a time or many.
+#![allow(dead_code, reason = "each test uses its part")]
+
+use device::{Config, ControllerId, Drive, Io, Origin, Output, Transfer};
+use ftl::{Piece, Record, Section, Storage, StorageError};
+use media::{Nanos, Slot};
+use nvme::property::{Cc, PropertyOffset};
+use nvme::zerocopy::{FromBytes, IntoBytes};
+use nvme::{Command, Completion, Nqn, Status};
+use std::collections::BTreeMap;
+
+/// A drive small enough for tests: set 1 NAND of 64 MiB in TLC, set 2 DRAM of 8 MiB, no namespaces.
+pub const SMALL: &str = r#"
+[drive]
+write_buffer = "1MiB"
+[link]
+read = "1GB/s"
+write = "1GB/s"
+command_overhead = "5us"
+[[set]]
+media = "nand"
+cell = "tlc"
+capacity = "64MiB"
+spare = "28%"
+channels = 2
+dies = 4
+planes = 1
+nand_page = "4KiB"
+pages_per_block = 48
+rated_cycles = 3000
+timing = { read = "60us", program = "700us", erase = "4ms", channel = "800MB/s" }
+[[set]]
+media = "dram"
+capacity = "8MiB"
+timing = { read = "1us", write = "1us", bandwidth = "4GB/s" }
+"#;
+
+/// The same with changes: `(from, to)`.
+pub fn small(changes: &[(&str, &str)]) -> Config {
+    let mut text = SMALL.to_owned();
+    for (from, to) in changes {
+        assert!(text.contains(from), "{from:?} is in the configuration");
+        text = text.replace(from, to);
+    }
+    Config::from_toml(&text).unwrap()
+}
+
+/// Contents in memory, counted slots, and every record as a journal.
+#[derive(Default)]
+pub struct Memory {
+    slots: Vec<(u32, Box<[u8]>)>,
+    pub buffers: BTreeMap<u32, Vec<u8>>,
+    pub controller_records: Vec<Vec<u8>>,
+    pub fail: bool,
+}
+
+fn range(piece: Piece) -> (std::ops::Range<usize>, std::ops::Range<usize>) {
+    let (host, page, len) = (piece.host as usize, piece.page as usize, piece.len as usize);
+    (host..host + len, page..page + len)
+}
+
+impl Memory {
+    fn page(&self, slot: Option<Slot>) -> Vec<u8> {
+        slot.map_or_else(|| vec![0; 4096], |s| self.slots[s.0 as usize].1.to_vec())
+    }
+
+    fn put(
+        &mut self,
+        slot: Slot,
+        base: Option<Slot>,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<(), StorageError> {
+        if self.fail {
+            return Err(StorageError);
+        }
+        let mut page = self.page(base);
+        fill(&mut page);
+        self.slots[slot.0 as usize].1 = page.into();
+        Ok(())
+    }
+}
+
+impl Storage for Memory {
+    fn allocate(&mut self) -> Option<Slot> {
+        let free = self.slots.iter().position(|s| s.0 == 0).unwrap_or_else(|| {
+            self.slots.push((0, vec![0; 4096].into()));
+            self.slots.len() - 1
+        });
+        self.slots[free].0 = 1;
+        Some(Slot(free as u32))
+    }
+    fn retain(&mut self, slot: Slot) {
+        self.slots[slot.0 as usize].0 += 1;
+    }
+    fn release(&mut self, slot: Slot) {
+        self.slots[slot.0 as usize].0 -= 1;
+    }
+    fn forget_slots(&mut self) {
+        self.slots.iter_mut().for_each(|s| s.0 = 0);
+    }
+    fn store(&mut self, io: Io, piece: Piece, slot: Slot, base: Option<Slot>) -> Result<(), StorageError> {
+        let (host, page) = range(piece);
+        let data = self.buffers[&io.0][host].to_vec();
+        self.put(slot, base, |p| p[page].copy_from_slice(&data))
+    }
+    fn store_zeros(&mut self, piece: Piece, slot: Slot, base: Option<Slot>) -> Result<(), StorageError> {
+        let (_, page) = range(piece);
+        self.put(slot, base, |p| p[page].fill(0))
+    }
+    fn load(&mut self, io: Io, piece: Piece, slot: Option<Slot>) -> Result<(), StorageError> {
+        if self.fail {
+            return Err(StorageError);
+        }
+        let (host, page) = range(piece);
+        let data = self.page(slot);
+        self.buffers.get_mut(&io.0).expect("a buffer")[host].copy_from_slice(&data[page]);
+        Ok(())
+    }
+    fn compare(&mut self, io: Io, piece: Piece, slot: Option<Slot>) -> Result<bool, StorageError> {
+        let (host, page) = range(piece);
+        Ok(self.buffers[&io.0][host] == self.page(slot)[page])
+    }
+    fn record(&mut self, record: Record<'_>) {
+        if let Record::Section { kind: Section::Controller, bytes } = record {
+            self.controller_records.push(bytes.to_vec());
+        }
+    }
+}
+
+pub fn nqn(name: &str) -> Nqn {
+    Nqn::new(&format!("nqn.2026-11.test:{name}")).unwrap()
+}
+
+/// A drive with its runner.
+pub struct Bench {
+    pub drive: Drive,
+    pub memory: Memory,
+    pub now: Nanos,
+    pub controller: ControllerId,
+    /// Outputs other than completions, data and syncs.
+    pub events: Vec<Output>,
+    /// Completions by number of the command, with when they came.
+    pub done: BTreeMap<u32, (Completion, Nanos)>,
+    /// How the host's disk answers.
+    pub disk: bool,
+    pub syncs: u32,
+    next: u32,
+}
+
+impl Bench {
+    pub fn new(config: Config) -> Bench {
+        Bench::around(Drive::new(config).unwrap(), Memory::default())
+    }
+
+    pub fn around(drive: Drive, memory: Memory) -> Bench {
+        let mut bench = Bench {
+            drive,
+            memory,
+            now: Nanos::ZERO,
+            controller: ControllerId(0),
+            events: Vec::new(),
+            done: BTreeMap::new(),
+            disk: true,
+            syncs: 0,
+            next: 0,
+        };
+        bench.controller = bench.connect("host", Origin::InProcess);
+        bench
+    }
+
+    /// A small drive with one namespace of 16 MiB on each of its sets, attached for all.
+    pub fn with_namespaces(changes: &[(&str, &str)]) -> Bench {
+        let mut config = small(changes);
+        for set in [1, 2] {
+            config.namespaces.push(device::InitialNamespace {
+                set,
+                bytes: 4 << 20,
+                lba_size: 4096,
+                attach: device::Attach::All,
+            });
+        }
+        Bench::new(config)
+    }
+
+    /// Connects a host, enables its controller, adds one I/O queue.
+    pub fn connect(&mut self, host: &str, origin: Origin) -> ControllerId {
+        let id = self.drive.connect(self.now, &nqn(host), [7; 16], 0xFFFF, 0, origin).unwrap();
+        self.enable(id);
+        self.drive.add_queue(id, 1, 128).unwrap();
+        id
+    }
+
+    pub fn enable(&mut self, id: ControllerId) {
+        let cc = Cc::new().with_en(true).with_iosqes(6).with_iocqes(4);
+        self.set_property(id, PropertyOffset::CC, cc.into_bits().get()).unwrap();
+    }
+
+    pub fn set_property(
+        &mut self,
+        id: ControllerId,
+        offset: PropertyOffset,
+        value: u32,
+    ) -> Result<(), Status> {
+        let mut out = Vec::new();
+        let result =
+            self.drive.property_set(self.now, id, offset, false, value.into(), &mut self.memory, &mut out);
+        self.deliver(out);
+        result
+    }
+
+    /// Submits a command; its completion comes in [`done`](Bench::done), now or later.
+    pub fn submit(&mut self, id: ControllerId, qid: u16, command: &Command, data: &[u8]) -> u32 {
+        let io = self.next;
+        self.next = (self.next + 1) % 4096;
+        let command = command.with_cid(io as u16);
+        let transfer = self.drive.transfer(id, qid, &command);
+        let buffer = match transfer {
+            Transfer::ToHost(bytes) => vec![0xEE; bytes as usize],
+            _ => data.to_vec(),
+        };
+        self.memory.buffers.insert(io, buffer);
+        let mut out = Vec::new();
+        self.drive.submit(self.now, id, qid, Io(io), &command, data, &mut self.memory, &mut out);
+        self.deliver(out);
+        io
+    }
+
+    fn deliver(&mut self, mut out: Vec<Output>) {
+        while !out.is_empty() {
+            let mut more = Vec::new();
+            for output in out.drain(..) {
+                match output {
+                    Output::Complete { io, completion, .. } => {
+                        let twice = self.done.insert(io.0, (completion, self.now));
+                        assert!(twice.is_none(), "{io:?} completes twice");
+                    }
+                    Output::Data { io, bytes } => {
+                        let buffer = self.memory.buffers.get_mut(&io.0).expect("a buffer");
+                        assert_eq!(buffer.len(), bytes.len(), "data is as long as the transfer");
+                        *buffer = bytes;
+                    }
+                    Output::Sync { io } => {
+                        self.syncs += 1;
+                        self.drive.synced(self.now, io, self.disk, &mut self.memory, &mut more);
+                    }
+                    other => self.events.push(other),
+                }
+            }
+            out = more;
+        }
+    }
+
+    /// Runs until nothing is under way, or at most until `limit`.
+    pub fn run_until(&mut self, limit: Nanos) {
+        while let Some(at) = self.drive.next_event().filter(|at| *at <= limit) {
+            self.now = self.now.max(at);
+            let mut out = Vec::new();
+            self.drive.poll(self.now, &mut self.memory, &mut out);
+            self.deliver(out);
+        }
+        if limit != Nanos::MAX {
+            self.now = self.now.max(limit);
+        }
+    }
+
+    /// The completion of a command, and its buffer.
+    pub fn wait(&mut self, io: u32) -> (Completion, Vec<u8>) {
+        while !self.done.contains_key(&io) {
+            let at = self.drive.next_event().expect("the command is under way");
+            self.run_until(at.max(self.now));
+        }
+        (self.done.remove(&io).unwrap().0, self.memory.buffers.remove(&io).unwrap())
+    }
+
+    pub fn on(
+        &mut self,
+        id: ControllerId,
+        qid: u16,
+        command: &Command,
+        data: &[u8],
+    ) -> (Completion, Vec<u8>) {
+        let io = self.submit(id, qid, command, data);
+        self.wait(io)
+    }
+
+    /// An admin command of the first host.
+    pub fn admin(&mut self, command: impl Into<Command>, data: &[u8]) -> (Completion, Vec<u8>) {
+        let id = self.controller;
+        self.on(id, 0, &command.into(), data)
+    }
+
+    /// The same, which must succeed.
+    pub fn admin_ok(&mut self, command: impl Into<Command>, data: &[u8]) -> (u32, Vec<u8>) {
+        let (completion, data) = self.admin(command, data);
+        assert_eq!(completion.status(), Status::SUCCESS);
+        (completion.dw0.get(), data)
+    }
+
+    /// A structure that an admin command returns.
+    pub fn ask<T: FromBytes>(&mut self, command: impl Into<Command>) -> T {
+        let (_, data) = self.admin_ok(command, &[]);
+        T::read_from_prefix(&data).ok().expect("as much as the structure").0
+    }
+
+    /// An I/O command of the first host.
+    pub fn io(&mut self, command: impl Into<Command>, data: &[u8]) -> (Status, Vec<u8>) {
+        let id = self.controller;
+        let (completion, data) = self.on(id, 1, &command.into(), data);
+        (completion.status(), data)
+    }
+
+    pub fn write(&mut self, nsid: u32, slba: u64, blocks: u32, data: &[u8]) {
+        assert_eq!(self.io(Command::write(nsid, slba, blocks), data).0, Status::SUCCESS);
+    }
+
+    pub fn read(&mut self, nsid: u32, slba: u64, blocks: u32) -> Vec<u8> {
+        let (status, data) = self.io(Command::read(nsid, slba, blocks), &[]);
+        assert_eq!(status, Status::SUCCESS);
+        data
+    }
+
+    pub fn cut(&mut self, energy: bool) {
+        let mut out = Vec::new();
+        self.drive.power_cut(self.now, energy, Nanos::ZERO, &mut out);
+        self.deliver(out);
+    }
+
+    pub fn power_on(&mut self) {
+        self.drive.power_on(self.now, &mut self.memory);
+        self.controller = self.connect("host", Origin::InProcess);
+    }
+}
+
+/// `bytes` bytes that differ by `seed` and position.
+pub fn pattern(seed: u32, bytes: usize) -> Vec<u8> {
+    (0..bytes)
+        .map(|i| {
+            (i as u32).wrapping_mul(31).wrapping_add(seed.wrapping_mul(977)).to_le_bytes()[(i / 256) % 2]
+        })
+        .collect()
+}
+
+/// A structure as the data of a command.
+pub fn bytes(structure: &(impl IntoBytes + nvme::zerocopy::Immutable)) -> Vec<u8> {
+    structure.as_bytes().to_vec()
+}
