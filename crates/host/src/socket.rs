@@ -1,6 +1,5 @@
 //! NVMe/TCP over sockets: TCP, and Unix sockets that carry the same PDUs.
 
-use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -63,17 +62,11 @@ pub struct SocketQueue {
     stream: Stream,
     connection: Connection,
     received: Box<[u8]>,
-    done: VecDeque<Done>,
 }
 
 impl SocketQueue {
     fn new(stream: Stream, config: Config) -> Self {
-        Self {
-            stream,
-            connection: Connection::new(config),
-            received: vec![0; 64 * 1024].into(),
-            done: VecDeque::new(),
-        }
+        Self { stream, connection: Connection::new(config), received: vec![0; 64 * 1024].into() }
     }
 
     /// A queue over a Unix socket that is already connected. No Connect command is sent.
@@ -149,21 +142,24 @@ impl SocketQueue {
         } else {
             self.connection.receive(&self.received[..count])
         };
-        while let Some(completed) = self.connection.next() {
-            let tag = Tag(u16::try_from(completed.tag.index()).unwrap_or(u16::MAX));
-            let data = match completed.data {
-                FabricData::None => Data::None,
-                FabricData::Out(buffer) => Data::Out(buffer),
-                FabricData::In(buffer) => Data::In(buffer),
-            };
-            self.done.push_back(Done { tag, completion: completed.completion, data });
-        }
         if let Err(error) = taken {
             // The termination request, if there is one, goes as far as it goes.
             let _ = self.send();
             return Err(TransportError::Protocol(error.to_string()));
         }
         Ok(true)
+    }
+
+    /// The next completion that has arrived. It stays in the connection until it is asked for, because its
+    /// tag may be given to another command from then on.
+    fn take_done(&mut self) -> Option<Done> {
+        let completed = self.connection.next()?;
+        let data = match completed.data {
+            FabricData::None => Data::None,
+            FabricData::Out(buffer) => Data::Out(buffer),
+            FabricData::In(buffer) => Data::In(buffer),
+        };
+        Some(Done { tag: tag(completed.tag), completion: completed.completion, data })
     }
 
     /// Sends and receives what can be; waits for one of both until the deadline (`None`: for ever).
@@ -197,7 +193,7 @@ impl Queue for SocketQueue {
     }
 
     fn outstanding(&self) -> usize {
-        self.connection.outstanding() + self.done.len()
+        self.connection.outstanding()
     }
 
     fn submit(&mut self, command: Command, data: Data) -> Result<Tag, TransportError> {
@@ -211,7 +207,7 @@ impl Queue for SocketQueue {
             Data::In(buffer) => FabricData::In(buffer),
         };
         match self.connection.submit(command, data) {
-            Ok(tag) => Ok(Tag(u16::try_from(tag.index()).unwrap_or(u16::MAX))),
+            Ok(submitted) => Ok(tag(submitted)),
             Err(fabric::Misuse::Full) => Err(TransportError::Full),
             Err(fabric::Misuse::TooLarge) => Err(TransportError::TooLarge(len)),
             Err(_) => Err(TransportError::Closed),
@@ -225,15 +221,20 @@ impl Queue for SocketQueue {
     fn next(&mut self, timeout: Option<Duration>) -> Result<Option<Done>, TransportError> {
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
         loop {
-            if let Some(done) = self.done.pop_front() {
+            if let Some(done) = self.take_done() {
                 return Ok(Some(done));
             }
             self.exchange(deadline)?;
-            if self.done.is_empty() && deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return Ok(None);
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Ok(self.take_done());
             }
         }
     }
+}
+
+/// The place in the queue names an outstanding command well enough.
+fn tag(tag: fabric::Tag) -> Tag {
+    Tag(u16::try_from(tag.index()).unwrap_or(u16::MAX))
 }
 
 fn io(what: &str) -> impl FnOnce(io::Error) -> TransportError + '_ {
