@@ -62,8 +62,8 @@ pub enum Op {
 pub struct Limits {
     /// Bytes of data of one read or write: a multiple of every block size.
     pub transfer: u32,
-    /// Logical blocks of one [`Op::Zero`].
-    pub zero_blocks: u32,
+    /// Bytes of one [`Op::Zero`].
+    pub zero: u32,
     /// Commands in flight.
     pub commands: u32,
 }

@@ -1,5 +1,6 @@
 //! A running export.
 
+use crate::attached::Attached;
 use crate::drive::{Completions, Drive};
 use crate::engine::Engine;
 use crate::error::ExportError;
@@ -94,13 +95,23 @@ struct Shared {
 }
 
 impl Export {
-    /// Mounts `dir`, an empty directory, and fills it with the namespaces of the drive that `connect` returns.
-    /// What a killed process left there is cleared away first.
+    /// Mounts `dir`, an empty directory, and fills it with the namespaces that the drive has attached to the
+    /// host [`HOST_NQN`](crate::HOST_NQN). What a killed process left there is cleared away first.
     ///
     /// # Errors
     /// If the directory cannot be used, there is no FUSE, the privilege is missing, or the drive does not
     /// answer. Nothing stays mounted or attached then.
-    pub fn over(
+    pub fn start(handle: &run::Handle, dir: &Path, options: Options) -> Result<Self, ExportError> {
+        let connect = |reports| Ok(Attached::connect(handle, reports)? as Arc<dyn Drive>);
+        Self::over(connect, dir, options)
+    }
+
+    /// Exports the drive that `connect` returns.
+    ///
+    /// # Errors
+    /// If the directory cannot be used, there is no FUSE, the privilege is missing, or the drive does not
+    /// answer. Nothing stays mounted or attached then.
+    pub(crate) fn over(
         connect: impl FnOnce(Reports) -> Result<Arc<dyn Drive>, String>,
         dir: &Path,
         options: Options,

@@ -17,8 +17,10 @@
 //! kernel has no page cache for these files), namespaces with metadata or of other command sets than NVM
 //! (they are left out, with a warning).
 
+mod attached;
 mod drive;
 mod engine;
+mod errno;
 mod error;
 mod export;
 mod files;
@@ -33,6 +35,7 @@ mod split;
 #[cfg(test)]
 mod tests;
 
+pub use attached::HOST_NQN;
 pub use error::ExportError;
 pub use export::{Device, Export, Options};
 pub use mount::{Cleaned, clean_stale};

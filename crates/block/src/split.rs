@@ -2,6 +2,9 @@
 
 use crate::drive::Limits;
 
+/// Logical blocks of any command: their number has 16 bits on the wire.
+const MOST_BLOCKS: u64 = 65536;
+
 /// A range of whole logical blocks, and the bytes of the request that lie in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Step {
@@ -40,9 +43,10 @@ pub enum Kind {
 pub fn split(kind: Kind, offset: u64, len: u64, block_size: u32, limits: Limits) -> Steps {
     let size = u64::from(block_size);
     let most = match kind {
-        Kind::Read | Kind::Write => u64::from(limits.transfer / block_size).max(1),
-        Kind::Zero => u64::from(limits.zero_blocks).max(1),
+        Kind::Read | Kind::Write => limits.transfer / block_size,
+        Kind::Zero => limits.zero / block_size,
     };
+    let most = u64::from(most).clamp(1, MOST_BLOCKS);
     let first = Step {
         lba: offset / size,
         blocks: 1,
@@ -63,7 +67,7 @@ pub fn split(kind: Kind, offset: u64, len: u64, block_size: u32, limits: Limits)
         };
         step.at = at;
         step.len = rest.min(blocks * size) - u64::from(step.skip);
-        // At most `most`, which came from a u32.
+        // At most MOST_BLOCKS.
         step.blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
         steps.push(step);
         at += step.len;
@@ -109,7 +113,7 @@ impl Steps {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits { transfer: 16384, zero_blocks: 100, commands: 8 };
+    const LIMITS: Limits = Limits { transfer: 16384, zero: 51200, commands: 8 };
 
     fn step(lba: u64, blocks: u32, skip: u32, len: u64, at: u64) -> Step {
         Step { lba, blocks, skip, len, at }

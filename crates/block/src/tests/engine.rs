@@ -7,7 +7,7 @@ use crate::files::{Access, File, Files};
 use fuser::Errno;
 use std::sync::{Arc, mpsc};
 
-const LIMITS: Limits = Limits { transfer: 16384, zero_blocks: 16, commands: 4 };
+const LIMITS: Limits = Limits { transfer: 16384, zero: 65536, commands: 4 };
 
 struct Bench {
     engine: Arc<Engine>,
@@ -178,7 +178,7 @@ fn random_requests_agree_with_memory() {
         let mut random = Random(seed);
         let block_size = [512, 4096][random.below(2) as usize];
         let commands = 1 + random.below(8) as u32;
-        let limits = Limits { transfer: 8192, zero_blocks: 5, commands };
+        let limits = Limits { transfer: 8192, zero: 20480, commands };
         let bytes = 16 * 4096;
         let bench = Bench::with(limits, block_size, bytes);
         let mut model = vec![0u8; bytes as usize];

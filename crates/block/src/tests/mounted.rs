@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-const LIMITS: Limits = Limits { transfer: 1 << 20, zero_blocks: 65536, commands: 64 };
+const LIMITS: Limits = Limits { transfer: 1 << 20, zero: u32::MAX, commands: 64 };
 const MIB: u64 = 1 << 20;
 
 /// Whether the machine allows what these tests need; says so where it does not.

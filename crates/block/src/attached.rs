@@ -1,0 +1,203 @@
+//! A running drive as the export uses it: an NVMe host in the same process.
+
+use crate::drive::{Completions, Drive, Limits, Namespace, Op};
+use crate::errno::errno;
+use crate::export::{News, Reports};
+use fuser::Errno;
+use nvme::admin::{AdminCommand, Identify};
+use nvme::identify::{
+    Cns, IdentifyController, IdentifyNamespace, NamespaceIdDescriptor, NamespaceList, NvmController,
+};
+use nvme::io::{Blocks, IoCommand};
+use nvme::zerocopy::FromBytes;
+use nvme::{Command, Completion, Csi, IDENTIFY_SIZE, Nsid};
+use run::{Buffer, Controller, Events, Handle, HostIdentity, Queue, Sink};
+use std::sync::{Arc, Mutex, Weak, mpsc};
+
+/// NQN of this host: what is attached to it has a block file. The drive remembers it.
+pub const HOST_NQN: &str = "nqn.2026-11.io.tranche:block";
+
+/// Entries of the I/O queue. The kernel has up to 128 requests per loop device outstanding; more wait here.
+const ENTRIES: u16 = 256;
+/// Limit of one read or write where the drive has none: what the kernel sends at most.
+const TRANSFER: u32 = 1 << 20;
+/// Unit of the limits in Identify: CAP.MPSMIN is 0 in every drive of this program (Base 3.1.4.1).
+const PAGE: u32 = 4096;
+
+/// A connection to a drive.
+pub struct Attached {
+    controller: Controller,
+    queue: Queue,
+    limits: Limits,
+    completions: Weak<dyn Completions>,
+}
+
+impl Attached {
+    /// Connects to the drive.
+    ///
+    /// # Errors
+    /// What the drive said.
+    pub fn connect(handle: &Handle, reports: Reports) -> Result<Arc<Self>, String> {
+        let Reports { completions, news } = reports;
+        let tell = Arc::new(Tell(Mutex::new(news)));
+        let host = HostIdentity::new(HOST_NQN).map_err(|error| error.to_string())?;
+        let controller = handle.connect(host, tell).map_err(|error| error.to_string())?;
+        let sink = Arc::new(Deliver(completions.clone()));
+        let queue = controller.queue(ENTRIES, sink).map_err(|error| error.to_string())?;
+        let page = identify(&controller, Cns::CONTROLLER, 0)?;
+        let mdts = read::<IdentifyController>(&page)?.mdts;
+        // Drives without this page have no limit.
+        let wzsl = match identify(&controller, Cns::IOCS_CONTROLLER, 0) {
+            Ok(page) => read::<NvmController>(&page)?.wzsl,
+            Err(_) => 0,
+        };
+        let limits = Limits {
+            transfer: limit(mdts).min(TRANSFER),
+            zero: limit(wzsl),
+            commands: u32::from(queue.entries()),
+        };
+        Ok(Arc::new(Attached { controller, queue, limits, completions }))
+    }
+
+    fn namespace(&self, nsid: Nsid) -> Result<Option<Namespace>, String> {
+        let skip = |why: &str| {
+            tracing::warn!(nsid, "no block file for this namespace: {why}");
+            Ok(None)
+        };
+        if let Ok(page) = identify(&self.controller, Cns::NAMESPACE_DESCRIPTORS, nsid) {
+            let mut descriptors = NamespaceIdDescriptor::read_list(&page);
+            if descriptors.any(|it| matches!(it, NamespaceIdDescriptor::Csi(csi) if csi != Csi::NVM)) {
+                return skip("it is not of the NVM Command Set");
+            }
+        }
+        let page = match identify(&self.controller, Cns::NAMESPACE, nsid) {
+            Ok(page) => page,
+            // Detached since it was listed: the next news will say so.
+            Err(error) => return skip(&error),
+        };
+        let data = read::<IdentifyNamespace>(&page)?;
+        let format = data.format();
+        match format.data_bytes() {
+            _ if format.ms.get() != 0 => skip("its blocks have metadata, for which a file has no place"),
+            Some(block_size) if data.nsze.get() > 0 => Ok(Some(Namespace {
+                nsid,
+                nguid: data.nguid,
+                block_size,
+                blocks: data.nsze.get(),
+                read_only: data.nsattr & 1 != 0,
+            })),
+            _ => skip("it has no size or format"),
+        }
+    }
+}
+
+impl Drive for Attached {
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    fn namespaces(&self) -> Result<Vec<Namespace>, String> {
+        let mut found = Vec::new();
+        let mut after = 0;
+        // A page lists 1,024, in ascending order.
+        loop {
+            let page = identify(&self.controller, Cns::ACTIVE_NAMESPACES, after)?;
+            let list = read::<NamespaceList>(&page)?;
+            let before = after;
+            for nsid in list.iter().filter(|nsid| *nsid > before) {
+                found.extend(self.namespace(nsid)?);
+                after = nsid;
+            }
+            if after == before {
+                return Ok(found);
+            }
+        }
+    }
+
+    fn submit(&self, tag: u64, nsid: u32, op: Op, data: Vec<u8>) {
+        let blocks = |lba, blocks| Blocks::new(nsid, lba, blocks);
+        let command = match op {
+            Op::Read { lba, blocks: n } => IoCommand::Read(blocks(lba, n)),
+            Op::Write { lba, blocks: n, fua } => IoCommand::Write(Blocks { fua, ..blocks(lba, n) }),
+            Op::Zero { lba, blocks: n, deallocate } => {
+                IoCommand::WriteZeroes(Blocks { deac: deallocate, ..blocks(lba, n) })
+            }
+            Op::Flush => IoCommand::Flush { nsid },
+        };
+        if let Err(refused) = self.queue.submit(tag, &command.into(), Buffer::from(data)) {
+            // Stopped: the queue is never full, because the caller keeps to the limit.
+            tracing::debug!(reason = %refused.reason, "command refused");
+            if let Some(completions) = self.completions.upgrade() {
+                completions.complete(tag, Err(Errno::ENODEV), refused.buffer.into_vec());
+            }
+        }
+    }
+}
+
+/// Where the queue's completions go.
+struct Deliver(Weak<dyn Completions>);
+
+impl Sink for Deliver {
+    fn complete(&self, tag: u64, completion: Completion, buffer: Buffer) {
+        if let Some(completions) = self.0.upgrade() {
+            completions.complete(tag, completion.status().ok().map_err(errno), buffer.into_vec());
+        }
+    }
+}
+
+/// Where the controller's news go.
+struct Tell(Mutex<mpsc::Sender<News>>);
+
+impl Tell {
+    fn again(&self) {
+        let news = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        // Nobody listens any more when the export ends.
+        let _ = news.send(News::Namespaces);
+    }
+}
+
+impl Events for Tell {
+    fn namespaces_changed(&self) {
+        self.again();
+    }
+
+    fn power(&self, up: bool) {
+        if up {
+            self.again();
+        }
+    }
+}
+
+fn identify(controller: &Controller, cns: Cns, nsid: Nsid) -> Result<Vec<u8>, String> {
+    let command = Identify { nsid, cns, cntid: 0, cnssid: 0, csi: Csi::NVM, uidx: 0 };
+    let command = Command::from(AdminCommand::Identify(command));
+    let room = Buffer::from(vec![0; IDENTIFY_SIZE]);
+    let (completion, buffer) = controller.admin(&command, room).map_err(|gone| gone.to_string())?;
+    completion.status().ok().map_err(|status| format!("Identify ({cns}) of namespace {nsid}: {status}"))?;
+    Ok(buffer.into_vec())
+}
+
+fn read<T: FromBytes + nvme::zerocopy::KnownLayout + nvme::zerocopy::Immutable>(
+    page: &[u8],
+) -> Result<&T, String> {
+    T::ref_from_bytes(page).map_err(|_| "Identify returned a page of the wrong size".to_owned())
+}
+
+/// A limit as Identify has it: a power of two in units of [`PAGE`]; 0 is none.
+fn limit(exponent: u8) -> u32 {
+    match exponent {
+        0 => u32::MAX,
+        exponent => PAGE.checked_shl(u32::from(exponent)).filter(|bytes| *bytes > 0).unwrap_or(u32::MAX),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::limit;
+
+    #[test]
+    fn limits_are_powers_of_two_of_pages() {
+        assert_eq!([limit(0), limit(1), limit(8), limit(19)], [u32::MAX, 8192, 1 << 20, 1 << 31]);
+        assert_eq!([limit(20), limit(40), limit(255)], [u32::MAX; 3]);
+    }
+}
