@@ -14,6 +14,7 @@
 
 pub mod buffer;
 mod clock;
+mod discovery;
 mod engine;
 pub mod handle;
 mod hosts;

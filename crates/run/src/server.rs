@@ -1,5 +1,6 @@
 //! Hosts over sockets: NVMe/TCP PDUs on Unix sockets and, with the same code, TCP.
 
+use crate::discovery::{Discovery, Place};
 use crate::engine::{Engine, Owner};
 use crate::store::Lent;
 use crate::wake::{Ready, Sleeper};
@@ -10,10 +11,11 @@ use nvme::command::FABRICS_OPCODE;
 use nvme::fabrics::{
     Connect, ConnectData, ConnectResult, FabricsCommand, FabricsType, connect_invalid_parameter,
 };
+use nvme::log::TransportType;
 use nvme::zerocopy::FromBytes;
 use nvme::{CNTLID_DYNAMIC, Completion, Nqn, Status};
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -43,7 +45,7 @@ impl ConnectionId {
 /// Where a server listens.
 pub(crate) enum Listener {
     Unix(UnixListener, PathBuf),
-    Tcp(TcpListener),
+    Tcp(TcpListener, SocketAddr),
 }
 
 enum Stream {
@@ -71,8 +73,12 @@ struct Peer {
     stream: Stream,
     origin: Origin,
     wire: Connection,
+    /// The listener that it came to.
+    listener: usize,
     /// The controller and queue, after Connect.
     queue: Option<(ControllerId, u16)>,
+    /// Or the discovery controller.
+    discovery: Option<Discovery>,
     /// Closed as soon as everything is sent.
     leaving: bool,
     /// Something to send that the socket did not take yet.
@@ -91,6 +97,8 @@ pub(crate) struct Server {
     hungry: Vec<ConnectionId>,
     /// Controllers whose connections are to be closed.
     expelled: Vec<ControllerId>,
+    /// What the discovery log says of each listener.
+    places: Arc<[Place]>,
     config: Config,
     scratch: Vec<u8>,
 }
@@ -112,7 +120,34 @@ impl Listener {
     pub(crate) fn tcp(address: &str) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
-        Ok(Listener::Tcp(listener))
+        let address = listener.local_addr()?;
+        Ok(Listener::Tcp(listener, address))
+    }
+
+    /// The address that a TCP listener really has.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        match self {
+            Listener::Tcp(_, address) => Some(*address),
+            Listener::Unix(..) => None,
+        }
+    }
+
+    /// What the discovery log says of it.
+    fn place(&self) -> Place {
+        match self {
+            Listener::Unix(_, path) => Place {
+                transport: TransportType::LOOP,
+                family: 254,
+                address: path.display().to_string(),
+                service: String::new(),
+            },
+            Listener::Tcp(_, address) => Place {
+                transport: TransportType::TCP,
+                family: if address.is_ipv6() { 2 } else { 1 },
+                address: address.ip().to_string(),
+                service: address.port().to_string(),
+            },
+        }
     }
 
     fn accept(&self) -> io::Result<(Stream, Origin)> {
@@ -122,7 +157,7 @@ impl Listener {
                 stream.set_nonblocking(true)?;
                 Ok((Stream::Unix(stream), Origin::Unix))
             }
-            Listener::Tcp(listener) => {
+            Listener::Tcp(listener, _) => {
                 let (stream, _) = listener.accept()?;
                 stream.set_nonblocking(true)?;
                 stream.set_nodelay(true)?;
@@ -150,11 +185,12 @@ impl Server {
         for (i, listener) in listeners.iter().enumerate() {
             match listener {
                 Listener::Unix(l, _) => sleeper.watch_listener(l, i as u64)?,
-                Listener::Tcp(l) => sleeper.watch_listener(l, i as u64)?,
+                Listener::Tcp(l, _) => sleeper.watch_listener(l, i as u64)?,
             }
         }
         let max_depth = u16::try_from(MAX_QUEUE_ENTRIES).unwrap_or(u16::MAX);
         Ok(Server {
+            places: listeners.iter().map(Listener::place).collect(),
             sleeper,
             listeners,
             peers: Vec::new(),
@@ -197,8 +233,8 @@ impl Server {
         }
     }
 
-    fn accept(&mut self, listener: usize) {
-        while let Some(listener) = self.listeners.get(listener) {
+    fn accept(&mut self, number: usize) {
+        while let Some(listener) = self.listeners.get(number) {
             let (stream, origin) = match listener.accept() {
                 Ok(accepted) => accepted,
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return,
@@ -236,7 +272,9 @@ impl Server {
                 stream,
                 origin,
                 wire: Connection::new(self.config.clone()),
+                listener: number,
                 queue: None,
+                discovery: None,
                 leaving: false,
                 blocked: false,
                 touched: false,
@@ -321,12 +359,22 @@ impl Server {
     }
 
     fn take_commands(&mut self, engine: &mut Engine, id: ConnectionId, now: Nanos) {
+        let places = self.places.clone();
         while let Some(peer) = self.peer(id) {
             let Some(incoming) = peer.wire.next() else { break };
             let Incoming { tag, sqe, .. } = incoming;
             if sqe.opc == FABRICS_OPCODE && sqe.fctype() == FabricsType::CONNECT {
                 let completion = connect(engine, peer, &incoming, now);
                 let _ = peer.wire.respond(tag, completion, 0);
+                continue;
+            }
+            if let Some(mut discovery) = peer.discovery {
+                let place = &places[peer.listener];
+                let room = peer.wire.data(tag).unwrap_or_default();
+                let (completion, filled) =
+                    discovery.execute(&sqe, room, &engine.drive.config().identity.nqn, place);
+                peer.discovery = Some(discovery);
+                let _ = peer.wire.respond(tag, completion, filled);
                 continue;
             }
             let Some((controller, qid)) = peer.queue else {
@@ -465,7 +513,7 @@ fn connect(engine: &mut Engine, peer: &mut Peer, incoming: &Incoming, now: Nanos
     let invalid = |in_data, offset| {
         failed(Status::CONNECT_INVALID_PARAMETERS, connect_invalid_parameter(in_data, offset))
     };
-    if peer.queue.is_some() {
+    if peer.queue.is_some() || peer.discovery.is_some() {
         return failed(Status::COMMAND_SEQUENCE_ERROR, 0);
     }
     let Ok(FabricsCommand::Connect(connect)) = FabricsCommand::parse(&incoming.sqe) else {
@@ -479,7 +527,8 @@ fn connect(engine: &mut Engine, peer: &mut Peer, incoming: &Incoming, now: Nanos
     let Some((data, _)) = data else { return failed(Status::DATA_SGL_LENGTH_INVALID, 0) };
     let data = *data;
     let Ok(subsystem) = Nqn::from_field(&data.subnqn) else { return invalid(true, 256) };
-    if subsystem != engine.drive.config().identity.nqn {
+    let discovery = subsystem.as_str() == Nqn::DISCOVERY;
+    if subsystem != engine.drive.config().identity.nqn && !discovery {
         return invalid(true, 256);
     }
     let Ok(host) = Nqn::from_field(&data.hostnqn) else { return invalid(true, 512) };
@@ -487,6 +536,14 @@ fn connect(engine: &mut Engine, peer: &mut Peer, incoming: &Incoming, now: Nanos
     let entries = u32::from(sqsize_z) + 1;
     if !(2..=MAX_QUEUE_ENTRIES).contains(&entries) {
         return invalid(false, 44);
+    }
+    if discovery {
+        if qid != 0 {
+            return invalid(false, 42);
+        }
+        peer.discovery = Some(Discovery::default());
+        let result = ConnectResult { cntlid: 1, atr: false, ascr: false };
+        return Completion::success(0, result.to_dw0());
     }
     let result = if qid == 0 {
         if cntlid != CNTLID_DYNAMIC {

@@ -14,6 +14,7 @@ use ftl::SetConfig;
 use media::Nanos;
 use nvme::Status;
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Weak};
@@ -100,9 +101,15 @@ pub struct Running {
     thread: Option<JoinHandle<()>>,
     notes: Vec<String>,
     config: Config,
+    tcp: Option<SocketAddr>,
 }
 
 impl Running {
+    /// The TCP address that the drive listens on, with its port.
+    pub fn tcp(&self) -> Option<SocketAddr> {
+        self.tcp
+    }
+
     /// How this process reaches the drive.
     pub fn handle(&self) -> Handle {
         Handle { shared: self.shared.clone() }
@@ -169,6 +176,7 @@ pub fn start(
     let (inbox, requests) = sync_channel(INBOX);
     let mut engine = Engine::new(drive, store, requests, Some(sleeper.clone()));
     let listeners = listen(options)?;
+    let tcp = listeners.iter().find_map(Listener::address);
     if !listeners.is_empty() {
         let server = Server::new(sleeper.clone(), listeners, config.max_transfer, config.in_capsule_bytes)
             .map_err(|source| StartError::System { what: "watch the listening sockets", source })?;
@@ -182,7 +190,7 @@ pub fn start(
         .name("tranche-drive".to_owned())
         .spawn(move || runner.run(poll))
         .map_err(|source| StartError::System { what: "start the drive's thread", source })?;
-    Ok(Running { shared, thread: Some(thread), notes, config })
+    Ok(Running { shared, thread: Some(thread), notes, config, tcp })
 }
 
 struct Opened {
