@@ -180,9 +180,11 @@ impl NandSet {
         let sealed =
             || self.blocks.all.iter().enumerate().filter(|(_, b)| b.state == State::Sealed && b.flights == 0);
         let now = self.blocks.sealed_count;
+        // Superblocks lose usable pages with their bad blocks, and may hold more than they would take again.
+        let giving = || sealed().filter(|(_, b)| b.valid < b.usable || b.valid == 0);
         let mut victim = match self.gc_config.policy {
-            GcPolicy::Greedy => sealed().min_by_key(|(i, b)| (b.valid, *i)),
-            GcPolicy::CostBenefit => sealed().min_by(|(i, a), (k, b)| {
+            GcPolicy::Greedy => giving().min_by_key(|(i, b)| (i64::from(b.valid) - i64::from(b.usable), *i)),
+            GcPolicy::CostBenefit => giving().min_by(|(i, a), (k, b)| {
                 // (1 - u) x age / 2u, compared without division.
                 let gain = |x: &super::place::Block| {
                     u128::from((x.usable.saturating_sub(x.valid)) as u64) * u128::from(now - x.sealed + 1)
@@ -190,7 +192,6 @@ impl NandSet {
                 (gain(b) * u128::from(a.valid)).cmp(&(gain(a) * u128::from(b.valid))).then(i.cmp(k))
             }),
         };
-        let gives = |b: &super::place::Block| b.valid < b.usable || b.usable == 0 || b.valid == 0;
         if !self.gc.levelled && self.blocks.free.len() >= 2 {
             let most = self.blocks.all.iter().map(|b| b.erases).max().unwrap_or(0);
             let least = sealed().min_by_key(|(i, b)| (b.erases, *i));
@@ -203,9 +204,7 @@ impl NandSet {
         } else {
             self.gc.levelled = false;
         }
-        let Some((index, block)) = victim.filter(|(_, b)| gives(b) || self.gc.levelled) else {
-            return false;
-        };
+        let Some((index, block)) = victim else { return false };
         self.gc.victim = index as u32;
         self.gc.cursor = 0;
         self.gc.valid = i64::from(block.valid);

@@ -172,6 +172,9 @@ impl NandSet {
         *self.buffer.entry_mut(index) = buffer::Entry { page, old, slot: spare.slot, version: spare.version };
         self.map[page as usize] = super::BUFFERED | index;
         cx.storage.retain(spare.slot);
+        // Again, because the journal may have been told that this very version landed: if power was lost
+        // between the end of a program and its being noticed, the page is still deallocated officially.
+        cx.storage.record(Record::Buffer { set: self.id.0, spare: *spare });
     }
 
     /// Applies a deallocation that a journal tells of.
