@@ -1,0 +1,46 @@
+# Two commands: `make study` answers the first question, `make test` passes every test. Both install what
+# they need (Debian, root). `make help` lists the rest.
+
+CARGO ?= cargo
+TRANCHE = target/release/tranche
+# Arguments for the study: make study ARGS="--threads 4,8 --repeat 5"
+ARGS ?=
+
+.DEFAULT_GOAL := build
+.PHONY: help setup build study test lint unit end-to-end bench campaign clean
+
+help: ## This list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+setup: ## Install what the studies and tests need (Debian, root)
+	@scripts/setup-debian.sh
+
+build: setup ## Build the release binary, target/release/tranche
+	$(CARGO) build --release --locked -p tranche
+
+study: build ## MariaDB on NAND and on DRAM namespaces: out/doublewrite/report.html
+	$(TRANCHE) study doublewrite --live $(ARGS)
+
+test: setup lint unit end-to-end ## Everything CI checks
+
+lint: ## Formatting and lints, as errors
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --release --locked -- -D warnings
+
+# In release mode: the model, the studies and the end-to-end tests move a lot of data.
+unit: ## Tests of the crates
+	$(CARGO) test --release --locked --workspace --exclude e2e
+
+end-to-end: build ## Tests through FUSE, loop devices, file systems and MariaDB
+	$(CARGO) test --release --locked -p e2e
+
+bench: build ## Benchmarks with their peers, one after the other (half an hour)
+	$(CARGO) bench --locked -p media --bench media
+	$(CARGO) bench --locked -p ftl --bench throughput
+
+campaign: build ## Long random campaigns: the model, kill -9, power cuts under MariaDB
+	TRANCHE_MODEL_ROUNDS=5000 $(CARGO) test --release --locked -p ftl --test model -- --nocapture
+
+clean: ## Remove what was built and measured
+	$(CARGO) clean
+	rm -rf out
