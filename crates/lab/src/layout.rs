@@ -11,7 +11,7 @@
 //! [[namespace]]
 //! name = "data"                  # names TRANCHE_MOUNT_DATA and TRANCHE_DEV_DATA
 //! set = 1                        # NVM Set: the medium
-//! size = "1500MiB"
+//! size = "1500MiB"               # or "rest": all that the set has left
 //! lba = 4096                     # logical block size (default)
 //! filesystem = "xfs"             # xfs, ext4 or raw (default)
 //! mkfs = ["-d", "extszinherit=4"]
@@ -79,7 +79,7 @@ pub struct Namespace {
     /// NVM Set, from 1.
     #[serde(default = "first_set")]
     pub set: u16,
-    /// Size in bytes.
+    /// Size in bytes, or the rest of the set.
     pub size: Size,
     /// Logical block size in bytes.
     #[serde(default = "default_lba")]
@@ -108,9 +108,14 @@ pub enum Filesystem {
     Ext4,
 }
 
-/// A number of bytes, written as a number or as a string with a unit.
+/// A number of bytes, written as a number, as a string with a unit, or as "rest".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Size(pub u64);
+pub enum Size {
+    /// So many.
+    Bytes(u64),
+    /// What the NVM Set still has when the namespace's turn comes.
+    Rest,
+}
 
 impl<'de> Deserialize<'de> for Size {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -118,13 +123,16 @@ impl<'de> Deserialize<'de> for Size {
         impl de::Visitor<'_> for Visitor {
             type Value = Size;
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("a size such as \"64MiB\"")
+                f.write_str("a size such as \"64MiB\", or \"rest\"")
             }
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Size, E> {
-                units::parse_size(text).map(Size).map_err(E::custom)
+                if text == "rest" {
+                    return Ok(Size::Rest);
+                }
+                units::parse_size(text).map(Size::Bytes).map_err(E::custom)
             }
             fn visit_i64<E: de::Error>(self, number: i64) -> Result<Size, E> {
-                u64::try_from(number).map(Size).map_err(|_| E::custom("a size cannot be negative"))
+                u64::try_from(number).map(Size::Bytes).map_err(|_| E::custom("a size cannot be negative"))
             }
         }
         deserializer.deserialize_any(Visitor)
@@ -133,7 +141,10 @@ impl<'de> Deserialize<'de> for Size {
 
 impl Serialize for Size {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&format!("{}B", self.0))
+        match self {
+            Self::Bytes(bytes) => serializer.serialize_str(&format!("{bytes}B")),
+            Self::Rest => serializer.serialize_str("rest"),
+        }
     }
 }
 
@@ -147,11 +158,11 @@ fn default_lba() -> u32 {
 
 impl Namespace {
     /// One without a file system.
-    pub fn raw(name: &str, set: u16, bytes: u64) -> Self {
+    pub fn raw(name: &str, set: u16, size: Size) -> Self {
         Self {
             name: name.into(),
             set,
-            size: Size(bytes),
+            size,
             lba: default_lba(),
             filesystem: Filesystem::Raw,
             mkfs: Vec::new(),
@@ -215,7 +226,9 @@ impl Layout {
             if !matches!(namespace.lba, 512 | 4096) {
                 bail!("namespace {name}: lba is {}; 512 and 4096 are possible", namespace.lba);
             }
-            if namespace.size.0 == 0 || namespace.size.0 % u64::from(namespace.lba) != 0 {
+            if let Size::Bytes(bytes) = namespace.size
+                && (bytes == 0 || bytes % u64::from(namespace.lba) != 0)
+            {
                 bail!(
                     "namespace {name}: the size is no multiple of its logical block size, {}",
                     namespace.lba
@@ -239,11 +252,6 @@ impl Layout {
     pub fn drive_file(&self) -> Option<PathBuf> {
         let drive = self.drive.as_ref()?;
         (drive.contains('/') || drive.to_ascii_lowercase().ends_with(".toml")).then(|| self.base.join(drive))
-    }
-
-    /// Bytes of all namespaces.
-    pub fn bytes(&self) -> u64 {
-        self.namespaces.iter().map(|n| n.size.0).sum()
     }
 }
 
@@ -290,7 +298,7 @@ mod tests {
     #[test]
     fn a_layout_survives_writing_and_reading() {
         let layout = read(EXAMPLE).unwrap();
-        assert_eq!(layout.bytes(), (1500 + 16) << 20);
+        assert_eq!(layout.namespaces[0].size, Size::Bytes(1500 << 20));
         assert_eq!(layout.namespaces[0].filesystem, Filesystem::Xfs);
         assert_eq!((layout.namespaces[1].set, layout.namespaces[1].lba), (2, 4096));
         assert_eq!(read(&toml::to_string(&layout).unwrap()).unwrap(), layout);
@@ -307,12 +315,15 @@ mod tests {
             ("\"xfs\"", "\"zfs\"", "zfs"),
             ("\"xfs\"", "\"raw\"", "no file system"),
             ("1500MiB", "lots", "no size"),
+            ("16777216", "-1", "negative"),
             ("description", "descripton", "unknown field"),
         ] {
             let error = format!("{:#}", read(&EXAMPLE.replacen(from, to, 1)).unwrap_err());
             assert!(error.contains(expected), "{expected}: {error}");
         }
         assert!(read("namespace = []").is_err());
+        let rest = read(&EXAMPLE.replace("1500MiB", "rest")).unwrap();
+        assert_eq!(rest.namespaces[0].size, Size::Rest);
     }
 
     #[test]

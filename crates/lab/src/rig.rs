@@ -203,6 +203,8 @@ impl Base {
         let directory = scratch.dir(&format!("make-{}", layout.name))?;
         let start = Start { directory: &directory, toml: &toml, image: &image, timing: false };
         let mut drive = program.serve(scratch, &start)?;
+        // The layout says what there is, not the profile.
+        drive.delete_all()?;
         let mut volumes = Vec::new();
         for namespace in &layout.namespaces {
             interrupt::check()?;
@@ -225,7 +227,7 @@ impl Base {
             let is_nand =
                 rig.drive()?.media().get(usize::from(namespace.set) - 1).is_none_or(|m| m == "nand");
             if is_nand {
-                precondition(&device, namespace.size.0, layout.precondition, progress)
+                precondition(&device, layout.precondition, progress)
                     .with_context(|| format!("preconditioning namespace {}", namespace.name))?;
             }
             make_filesystem(&device, namespace.filesystem, &namespace.mkfs)?;
@@ -355,7 +357,7 @@ const PIECE: u64 = 16 << 10;
 
 /// Writes the device as asked, around the page cache. The contents are zeroes, which keeps copies of the image sparse;
 /// flash state does not depend on contents.
-fn precondition(device: &Path, bytes: u64, how: Precondition, progress: &mut dyn FnMut(&str)) -> Result<()> {
+fn precondition(device: &Path, how: Precondition, progress: &mut dyn FnMut(&str)) -> Result<()> {
     if how == Precondition::None {
         return Ok(());
     }
@@ -365,6 +367,8 @@ fn precondition(device: &Path, bytes: u64, how: Precondition, progress: &mut dyn
         .custom_flags(direct)
         .open(device)
         .with_context(|| format!("opening {}", device.display()))?;
+    let bytes = file.seek(SeekFrom::End(0))?;
+    file.rewind()?;
     // Direct I/O wants memory aligned to a page.
     let memory = vec![0u8; (1 << 20) + 4096];
     let start = memory.as_ptr().align_offset(4096).min(4096);

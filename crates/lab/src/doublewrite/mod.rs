@@ -15,7 +15,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-pub use self::variants::{Family, Variant};
+pub use self::variants::{Family, Variant, layout};
 use crate::{
     cpu,
     drive::Program,
@@ -208,11 +208,10 @@ impl<'a> Study<'a> {
     /// Makes the drive of a family with the loaded database on it.
     fn prepare(&self, family: Family, progress: &mut dyn FnMut(&str)) -> Result<Base> {
         let options = self.options;
-        let layout = variants::layout(
+        let layout = layout(
             family,
             &options.profile,
             &self.program.media(&options.profile)?,
-            self.data_bytes()?,
             &options.variants,
             self.server.has_doublewrite_dir(),
         )?;
@@ -243,11 +242,6 @@ impl<'a> Study<'a> {
             progress("shutting the database down");
             instance.stop()
         })
-    }
-
-    /// Size of the data's namespace: all that the flash offers.
-    fn data_bytes(&self) -> Result<u64> {
-        self.program.capacity(&self.options.profile, 1)
     }
 
     fn files(&self, rig: &Rig, system: SystemTablespace) -> Result<Files> {

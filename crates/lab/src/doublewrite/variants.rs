@@ -5,7 +5,7 @@ use std::fmt;
 use clap::ValueEnum;
 
 use crate::{
-    layout::{Filesystem, Layout, Namespace, Precondition},
+    layout::{Filesystem, Layout, Namespace, Precondition, Size},
     mariadb::SystemTablespace,
     rig::Rig,
 };
@@ -132,7 +132,6 @@ pub fn layout(
     family: Family,
     profile: &str,
     media: &[String],
-    data_bytes: u64,
     variants: &[Variant],
     files_for_doublewrite: bool,
 ) -> Result<Layout> {
@@ -142,7 +141,7 @@ pub fn layout(
         // `atomic` needs that; the others have it too, so that they differ in nothing else.
         mkfs: ["-d", "su=16k,sw=1,extszinherit=4"].map(str::to_owned).to_vec(),
         mount: vec!["noatime".into()],
-        ..Namespace::raw("data", 1, data_bytes)
+        ..Namespace::raw("data", 1, Size::Rest)
     }];
     for medium in variants.iter().filter(|v| v.family() == family).filter_map(|v| v.medium()) {
         let Some(set) = media.iter().position(|m| m == medium) else {
@@ -153,7 +152,7 @@ pub fn layout(
             );
         };
         let set = u16::try_from(set + 1).unwrap_or(u16::MAX);
-        let mut namespace = Namespace::raw(medium, set, SYSTEM_BYTES);
+        let mut namespace = Namespace::raw(medium, set, Size::Bytes(SYSTEM_BYTES));
         if files_for_doublewrite {
             namespace.filesystem = Filesystem::Ext4;
             namespace.mount = vec!["noatime".into()];

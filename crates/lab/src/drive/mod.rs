@@ -2,26 +2,23 @@
 
 mod counters;
 mod plain;
+mod served;
 
 use std::{
     env, fs,
-    io::{BufRead, BufReader},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
-    sync::mpsc::{self, RecvTimeoutError},
-    thread,
-    time::{Duration, Instant},
+    process::Command,
 };
 
 use anyhow::{Context, Result, bail};
 
-pub use self::counters::Counters;
+use self::served::Served;
+pub use self::{counters::Counters, served::Cut};
 use crate::{
-    interrupt,
     layout::{Layout, Namespace, merge},
-    process::{Process, run},
+    process::run,
     rig::DRIVE_PATIENCE,
-    scratch::{self, Role, Scratch},
+    scratch::Scratch,
 };
 
 /// The program that serves drives.
@@ -106,7 +103,9 @@ impl Program {
     pub fn serve(&self, scratch: &Scratch, start: &Start<'_>) -> Result<Drive> {
         match &self.0 {
             Kind::Plain => Ok(Drive { inner: Inner::Plain(plain::Plain::open(start.image)?) }),
-            Kind::Tranche(path) => Ok(Drive { inner: Inner::Served(Served::start(path, scratch, start)?) }),
+            Kind::Tranche(path) => {
+                Ok(Drive { inner: Inner::Served(Box::new(Served::start(path, scratch, start)?)) })
+            }
         }
     }
 }
@@ -119,7 +118,7 @@ pub struct Drive {
 
 #[derive(Debug)]
 enum Inner {
-    Served(Served),
+    Served(Box<Served>),
     Plain(plain::Plain),
 }
 
@@ -132,6 +131,50 @@ impl Drive {
         match &mut self.inner {
             Inner::Served(served) => served.create(namespace),
             Inner::Plain(plain) => plain.create(namespace),
+        }
+    }
+
+    /// Deletes every namespace.
+    ///
+    /// # Errors
+    /// When the drive refuses.
+    pub fn delete_all(&mut self) -> Result<()> {
+        match &mut self.inner {
+            Inner::Served(served) => served.delete_all(),
+            Inner::Plain(_) => Ok(()),
+        }
+    }
+
+    /// Cuts the drive's power, as soon as the drive has accepted that.
+    ///
+    /// # Errors
+    /// When the drive refuses.
+    pub fn cut_power(&mut self, cut: &Cut) -> Result<()> {
+        match &mut self.inner {
+            Inner::Served(served) => served.cut_power(cut),
+            Inner::Plain(_) => bail!("plain files have no power to cut"),
+        }
+    }
+
+    /// Whether the drive has power.
+    ///
+    /// # Errors
+    /// When it has died.
+    pub fn powered(&mut self) -> Result<bool> {
+        match &mut self.inner {
+            Inner::Served(served) => served.powered(),
+            Inner::Plain(_) => Ok(true),
+        }
+    }
+
+    /// Waits until the drive answers again after a power cut.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn wait_for_power(&mut self) -> Result<()> {
+        match &mut self.inner {
+            Inner::Served(served) => served.reconnect(),
+            Inner::Plain(_) => Ok(()),
         }
     }
 
@@ -213,98 +256,12 @@ impl Program {
         }
         Ok(media(&self.drive_toml(&Layout::new("profile", Some(profile.to_owned()), Vec::new()))?))
     }
-
-    /// Bytes that an NVM Set of a profile offers.
-    ///
-    /// # Errors
-    /// When there is no such profile or set.
-    pub fn capacity(&self, profile: &str, set: u16) -> Result<u64> {
-        let _ = (profile, set);
-        Ok(1536 << 20)
-    }
-}
-
-/// A drive in a process of its own.
-#[derive(Debug)]
-struct Served {
-    process: Process,
-    unix: PathBuf,
-    files: PathBuf,
-    media: Vec<String>,
-}
-
-impl Served {
-    fn start(program: &Path, scratch: &Scratch, start: &Start<'_>) -> Result<Self> {
-        let unix = start.directory.join("nvme.sock");
-        let files = start.directory.join("dev");
-        fs::create_dir_all(&files).with_context(|| format!("making {}", files.display()))?;
-        let mut command = Command::new(program);
-        command.arg("serve");
-        if !start.toml.is_empty() {
-            let path = start.directory.join("drive.toml");
-            let text = toml::to_string(start.toml).context("writing the drive's TOML")?;
-            fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
-            command.arg(path);
-        }
-        command.arg("--image").arg(start.image).arg("--unix").arg(&unix).arg("--fuse").arg(&files);
-        command.args(["--loop", "--no-host-sync", "--timing", if start.timing { "on" } else { "off" }]);
-        let log = start.directory.join("drive.log");
-        let mut process = Process::start(
-            scratch,
-            Role::Drive,
-            "the drive (tranche serve)",
-            command,
-            &log,
-            Some(Stdio::piped()),
-        )?;
-        let stdout = process.child().stdout.take().context("the drive's standard output is not piped")?;
-        let (sender, lines) = mpsc::channel();
-        // Also keeps the pipe empty, should the drive ever write more.
-        thread::spawn(move || {
-            BufReader::new(stdout).lines().map_while(Result::ok).for_each(|line| drop(sender.send(line)));
-        });
-        let deadline = Instant::now() + DRIVE_PATIENCE;
-        loop {
-            interrupt::check()?;
-            match lines.recv_timeout(Duration::from_millis(50)) {
-                Ok(line) if line.starts_with("ready ") => break,
-                Ok(_) => {}
-                Err(RecvTimeoutError::Timeout) if Instant::now() < deadline => process.check()?,
-                Err(RecvTimeoutError::Timeout) => {
-                    bail!("the drive was not ready after {} s", DRIVE_PATIENCE.as_secs())
-                }
-                Err(RecvTimeoutError::Disconnected) => {
-                    // Its output closed: it is about to end.
-                    process.wait_until(Duration::from_secs(5), || false)?;
-                }
-            }
-        }
-        Ok(Self { process, unix, files, media: media(start.toml) })
-    }
-
-    fn create(&mut self, namespace: &Namespace) -> Result<u32> {
-        bail!("creating {}: not yet", namespace.name)
-    }
-
-    fn counters(&mut self, nsid: u32) -> Result<Counters> {
-        bail!("counters of {nsid}: not yet")
-    }
-
-    fn device(&mut self, nsid: u32) -> Result<PathBuf> {
-        let file = self.files.join(format!("nvme0n{nsid}"));
-        let find =
-            || scratch::loops().into_iter().find(|(_, backing)| *backing == file).map(|(device, _)| device);
-        self.process
-            .wait_until(Duration::from_secs(20), || find().is_some())
-            .with_context(|| format!("no loop device appeared for namespace {nsid}"))?;
-        find().with_context(|| format!("the loop device of namespace {nsid} vanished"))
-    }
 }
 
 /// The media of the drive's NVM Sets, as its TOML names them.
 fn media(toml: &toml::Table) -> Vec<String> {
     let sets = toml.get("set").and_then(toml::Value::as_array);
-    let medium = |set: &toml::Value| Some(set.get("medium")?.as_str()?.to_owned());
-    sets.map(|sets| sets.iter().map(|set| medium(set).unwrap_or_else(|| "nand".into())).collect())
+    let medium = |set: &toml::Value| Some(set.get("media")?.as_str()?.to_owned());
+    sets.map(|sets| sets.iter().map(|set| medium(set).unwrap_or_else(|| "unknown".into())).collect())
         .unwrap_or_default()
 }

@@ -8,7 +8,10 @@ use std::{
 
 use anyhow::{Context, Result};
 
-use crate::{layout::Namespace, process::run};
+use crate::{
+    layout::{Namespace, Size},
+    process::run,
+};
 
 #[derive(Debug)]
 pub(super) struct Plain {
@@ -27,9 +30,13 @@ impl Plain {
     }
 
     pub(super) fn create(&mut self, namespace: &Namespace) -> Result<u32> {
+        let bytes = match namespace.size {
+            Size::Bytes(bytes) => bytes,
+            Size::Rest => 2 << 30,
+        };
         let nsid = (1..).find(|&nsid| !self.file(nsid).exists()).unwrap_or(1);
         File::create_new(self.file(nsid))
-            .and_then(|file| file.set_len(namespace.size.0))
+            .and_then(|file| file.set_len(bytes))
             .with_context(|| format!("making {}", self.file(nsid).display()))?;
         Ok(nsid)
     }

@@ -1,0 +1,420 @@
+//! `tranche compare`: any command of the user's own on several layouts, compared by wall time, the drive's counters and
+//! whatever the command itself reports.
+//!
+//! The command runs with these variables:
+//!
+//! | variable | content |
+//! |---|---|
+//! | `TRANCHE_LAYOUT` | name of the layout |
+//! | `TRANCHE_MOUNT_<NAME>` | mount point of a namespace with a file system |
+//! | `TRANCHE_DEV_<NAME>` | block device of a namespace |
+//! | `TRANCHE_UNIX` | the drive's Unix socket |
+//! | `TRANCHE_OUT` | directory for what the command wants to keep, one for each run |
+//! | `TRANCHE_METRICS` | file for figures to compare, one `{"metric": "tps", "value": 123.4}` a line |
+//! | `TRANCHE_REPETITION` | number of the repetition, from 0 |
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use serde::Deserialize;
+
+use crate::{
+    cpu,
+    drive::Program,
+    interrupt,
+    layout::Layout,
+    process::{Process, tail},
+    progress::Progress,
+    report::{
+        Report, Section, Table,
+        charts::{Bar, Data, Labels, bars},
+        comparison_table,
+    },
+    results::{Host, NamespaceCounts, Point, Results, Run, Variant, compare, median},
+    rig::{Base, Rig, discard, require_root},
+    scratch::{self, Role, Scratch},
+    units::show,
+};
+
+/// Options of the command.
+#[derive(Args, Clone, Debug)]
+pub struct Options {
+    /// Layouts; the others are compared with the first
+    #[arg(required = true, value_name = "LAYOUT.toml")]
+    pub layouts: Vec<PathBuf>,
+    /// Command to run on each, after --
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+    /// Interleaved repetitions
+    #[arg(long, default_value_t = 3, value_name = "N")]
+    pub repeat: u32,
+    /// Seconds after which a run of the command is given up
+    #[arg(long, default_value_t = 3600, value_name = "S")]
+    pub timeout: u64,
+    /// Directory for report.html, results.json, results.csv and the command's output
+    #[arg(long, default_value = "out/compare", value_name = "DIR")]
+    pub out: PathBuf,
+    /// Directory for drive images and mount points meanwhile [default: /dev/shm when it has room, else /tmp]
+    #[arg(long, value_name = "DIR")]
+    pub scratch: Option<PathBuf>,
+}
+
+/// A line of `$TRANCHE_METRICS`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Reported {
+    metric: String,
+    value: f64,
+}
+
+/// Compares the layouts; writes the results and prints the table.
+///
+/// # Errors
+/// When a layout cannot be brought up, or the command fails on one, with the end of its output. Nothing is left mounted or
+/// running.
+pub fn run(options: &Options) -> Result<Results> {
+    run_on(options, &Program::find()?)
+}
+
+/// The same with a given program.
+///
+/// # Errors
+/// Like [`run`].
+pub fn run_on(options: &Options, program: &Program) -> Result<Results> {
+    interrupt::install().context("installing signal handlers")?;
+    if options.repeat == 0 {
+        bail!("--repeat is 0: at least one run is needed");
+    }
+    let layouts: Vec<Layout> =
+        options.layouts.iter().map(|path| Layout::read(path)).collect::<Result<_>>()?;
+    for (i, layout) in layouts.iter().enumerate() {
+        if layouts[..i].iter().any(|other| other.name == layout.name) {
+            bail!("two layouts are named {:?}: give their files different names", layout.name);
+        }
+    }
+    require_root()?;
+    fs::create_dir_all(&options.out).with_context(|| format!("making {}", options.out.display()))?;
+    let out = options.out.canonicalize().with_context(|| format!("finding {}", options.out.display()))?;
+    let parent = options.scratch.clone().map_or_else(|| scratch::default_parent(4 << 30), Ok)?;
+    let scratch = Scratch::new(&parent)?;
+
+    let repeat = usize::try_from(options.repeat)?;
+    let mut progress = Progress::new((layouts.len() * (repeat + 1)) as u64);
+    let mut bases = Vec::new();
+    for layout in &layouts {
+        progress.begin(&format!("preparing layout {}", layout.name));
+        let start = Instant::now();
+        bases.push(Base::make(&scratch, program, layout, &mut |d| progress.detail(d), |_, _| Ok(()))?);
+        progress.end(&format!("{} s", start.elapsed().as_secs()));
+    }
+    let mut variants: Vec<Variant> = layouts
+        .iter()
+        .map(|layout| Variant {
+            name: layout.name.clone(),
+            description: layout.description.clone(),
+            runs: Vec::new(),
+        })
+        .collect();
+    for repetition in 0..options.repeat {
+        for (base, variant) in bases.iter().zip(&mut variants) {
+            let name = &base.layout().name;
+            progress.begin(&format!("{name}, repetition {}", repetition + 1));
+            let run = one(options, &scratch, program, base, repetition, &out)
+                .with_context(|| format!("on layout {name}, repetition {}", repetition + 1))?;
+            progress.end(&format!("{} s", show(run.seconds)));
+            variant.runs.push(run);
+        }
+    }
+    drop(progress);
+    let results = results(options, &bases, variants);
+    results.write(&out)?;
+    let page = out.join("report.html");
+    report(&results, options)?.write(&page)?;
+    println!("{}", comparison_table(&rows(&results)).text());
+    println!("{}\nreport: {}", answer(&results), page.display());
+    Ok(results)
+}
+
+/// One run of the command on a fresh copy of a layout.
+fn one(
+    options: &Options,
+    scratch: &Scratch,
+    program: &Program,
+    base: &Base,
+    repetition: u32,
+    out: &Path,
+) -> Result<Run> {
+    const NAME: &str = "run";
+    let layout = base.layout();
+    let mut rig = base.open(scratch, program, NAME, &toml::Table::new())?;
+    let directory = out.join(format!("{}-{repetition}", layout.name));
+    fs::create_dir_all(&directory).with_context(|| format!("making {}", directory.display()))?;
+    let metrics = directory.join("metrics.jsonl");
+    File::create(&metrics).with_context(|| format!("making {}", metrics.display()))?;
+    let command = command(options, layout, &mut rig, &directory, &metrics, repetition)?;
+    let log = directory.join("output.log");
+    let _ = fs::remove_file(&log);
+    let drive = rig.drive()?.id();
+    let before = rig.counters()?;
+    let start = Instant::now();
+    let mut process = Process::start(scratch, Role::Client, "the command", command, &log, None)?;
+    let mut processes = vec![("command", process.id())];
+    processes.extend(drive.map(|id| ("drive", id)));
+    let cpu_before = cpu::Sample::take(&processes);
+    let mut cpu_after = cpu_before.clone();
+    let status = loop {
+        if let Some(status) = process.exited() {
+            break status;
+        }
+        // Once it has ended its own use of the processor is no longer to be seen.
+        cpu_after = cpu::Sample::take(&processes);
+        interrupt::sleep(Duration::from_millis(20))?;
+        rig.drive()?.check()?;
+        if start.elapsed() > Duration::from_secs(options.timeout) {
+            bail!(
+                "the command took longer than {} s (--timeout); the end of its output, {}:\n{}",
+                options.timeout,
+                log.display(),
+                tail(&log, 15)
+            );
+        }
+    };
+    let seconds = start.elapsed().as_secs_f64();
+    if !status.success() {
+        bail!(
+            "the command ended with {status}; the end of its output, {}:\n{}",
+            log.display(),
+            tail(&log, 15)
+        );
+    }
+    let after = rig.counters()?;
+    let namespaces = rig.counted(&before, &after);
+    rig.close()?;
+    discard(scratch, NAME)?;
+    let mut run = Run { repetition, seconds, cpu: cpu_after.since(&cpu_before), ..Run::default() };
+    run.metrics = drive_metrics(seconds, &namespaces);
+    run.metrics.extend(read_metrics(&metrics)?);
+    run.namespaces = namespaces;
+    Ok(run)
+}
+
+fn command(
+    options: &Options,
+    layout: &Layout,
+    rig: &mut Rig,
+    directory: &Path,
+    metrics: &Path,
+    repetition: u32,
+) -> Result<Command> {
+    let (program, arguments) = options.command.split_first().context("no command given after --")?;
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .env("TRANCHE_LAYOUT", &layout.name)
+        .env("TRANCHE_OUT", directory)
+        .env("TRANCHE_METRICS", metrics)
+        .env("TRANCHE_REPETITION", repetition.to_string());
+    for (volume, namespace) in rig.volumes().iter().zip(&layout.namespaces) {
+        command.env(format!("TRANCHE_DEV_{}", namespace.variable()), &volume.device);
+        if let Some(mount) = &volume.mount {
+            command.env(format!("TRANCHE_MOUNT_{}", namespace.variable()), mount);
+        }
+    }
+    if let Some(unix) = rig.drive()?.unix() {
+        command.env("TRANCHE_UNIX", unix);
+    }
+    Ok(command)
+}
+
+/// Figures that every command has.
+#[expect(clippy::cast_precision_loss, reason = "for reading")]
+fn drive_metrics(seconds: f64, namespaces: &[NamespaceCounts]) -> BTreeMap<String, f64> {
+    let mut metrics = BTreeMap::from([("seconds".to_owned(), seconds)]);
+    let sum = |f: &dyn Fn(&NamespaceCounts) -> u64| namespaces.iter().map(f).sum::<u64>() as f64;
+    let nand = |f: &dyn Fn(&NamespaceCounts) -> u64| {
+        namespaces.iter().filter(|n| n.medium == "nand").map(f).sum::<u64>() as f64
+    };
+    let host = sum(&|n| n.host_bytes_written);
+    for (name, value) in [
+        ("host_bytes_read", sum(&|n| n.host_bytes_read)),
+        ("host_bytes_written", host),
+        ("nand_bytes_written", nand(&|n| n.media_bytes_written)),
+        ("reads", sum(&|n| n.reads)),
+        ("writes", sum(&|n| n.writes)),
+        ("flushes", sum(&|n| n.flushes)),
+    ] {
+        if value > 0.0 {
+            metrics.insert(name.into(), value);
+        }
+    }
+    if host > 0.0 {
+        metrics.insert("write_amplification_all".into(), nand(&|n| n.media_bytes_written) / host);
+    }
+    for n in namespaces.iter().filter(|n| n.writes > 0) {
+        metrics.insert(format!("write_mean_ms_{}", n.name), n.write_latency_ms.mean);
+    }
+    for n in namespaces.iter().filter(|n| n.reads > 0) {
+        metrics.insert(format!("read_mean_ms_{}", n.name), n.read_latency_ms.mean);
+    }
+    metrics
+}
+
+/// The command's own figures.
+fn read_metrics(path: &Path) -> Result<BTreeMap<String, f64>> {
+    let text = fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+    let mut metrics = BTreeMap::new();
+    for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let reported: Reported = serde_json::from_str(line).with_context(|| {
+            format!(
+                "line {} of the command's metrics, {}: write {{\"metric\": \"name\", \"value\": 1.5}}",
+                number + 1,
+                path.display()
+            )
+        })?;
+        metrics.insert(reported.metric, reported.value);
+    }
+    Ok(metrics)
+}
+
+fn results(options: &Options, bases: &[Base], variants: Vec<Variant>) -> Results {
+    let mut comparisons = Vec::new();
+    if let Some((first, others)) = variants.split_first() {
+        for variant in others {
+            for metric in metric_names(&variants) {
+                comparisons.extend(compare(&metric, variant, first, |_| None));
+            }
+        }
+    }
+    let layouts: Vec<_> = bases
+        .iter()
+        .map(|base| serde_json::json!({"name": base.layout().name, "layout": base.layout(), "toml": base.drive_toml()}))
+        .collect();
+    let command: Vec<_> = options.command.iter().map(|word| word.to_string_lossy()).collect();
+    Results {
+        study: "compare".into(),
+        engine: "live",
+        seed: 0,
+        drive: serde_json::json!({ "layouts": layouts }),
+        host: Host::this(Vec::new()),
+        variants,
+        comparisons,
+        notes: vec![format!("Command: {}", command.join(" "))],
+    }
+}
+
+/// All metrics, wall time first.
+fn metric_names(variants: &[Variant]) -> Vec<String> {
+    let all = variants.iter().flat_map(|v| &v.runs).flat_map(|run| run.metrics.keys().cloned());
+    let mut names: Vec<String> = all.filter(|name| name != "seconds").collect();
+    names.sort();
+    names.dedup();
+    names.insert(0, "seconds".into());
+    names
+}
+
+/// One row for each metric: there is only one point.
+fn rows(results: &Results) -> Vec<crate::results::Comparison> {
+    results.comparisons.iter().filter(|c| c.at.is_none()).cloned().collect()
+}
+
+fn answer(results: &Results) -> String {
+    if results.host_was_bottleneck() {
+        return format!(
+            "The host's processors were up to {}% busy: they, not the drive, may have set the pace.",
+            show(results.busiest())
+        );
+    }
+    let times: Vec<String> = results
+        .variants
+        .iter()
+        .map(|v| {
+            let seconds = v.median("seconds", &Point::new()).unwrap_or(f64::NAN);
+            format!("{} took {} s", v.name, show(seconds))
+        })
+        .collect();
+    format!("{} (medians).", times.join(", "))
+}
+
+const COLOURS: [&str; 8] =
+    ["#c2410c", "#2563eb", "#059669", "#7c3aed", "#6b7280", "#db2777", "#ca8a04", "#0891b2"];
+
+fn report<'a>(results: &'a Results, options: &Options) -> Result<Report<'a>> {
+    let mut charts = Vec::new();
+    for metric in metric_names(&results.variants) {
+        let data: Vec<Data<Bar>> = results
+            .variants
+            .iter()
+            .zip(COLOURS.iter().cycle())
+            .map(|(variant, colour)| {
+                let values: Vec<f64> =
+                    variant.runs.iter().filter_map(|run| run.metrics.get(&metric).copied()).collect();
+                let low = values.iter().copied().fold(f64::INFINITY, f64::min);
+                let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                let bar = median(&values)
+                    .map(|value| Bar { value, spread: (values.len() > 1).then_some((low, high)) });
+                Data { name: variant.name.clone(), colour, dashed: false, values: vec![bar] }
+            })
+            .collect();
+        let labels = Labels { title: metric.clone(), ..Labels::default() };
+        charts.push(bars(&labels, &[String::new()], &data)?);
+    }
+    let mut names = metric_names(&results.variants);
+    names.truncate(12);
+    let mut table = Table::new(["layout"]);
+    table.columns.extend(names.iter().cloned());
+    for variant in &results.variants {
+        let mut row = vec![variant.name.clone()];
+        row.extend(names.iter().map(|name| variant.median(name, &Point::new()).map_or("-".into(), show)));
+        table.rows.push(row);
+    }
+    let layouts: Vec<String> =
+        results
+            .variants
+            .iter()
+            .map(|v| {
+                if v.description.is_empty() {
+                    v.name.clone()
+                } else {
+                    format!("{}: {}", v.name, v.description)
+                }
+            })
+            .collect();
+    let command: Vec<_> = options.command.iter().map(|word| word.to_string_lossy()).collect();
+    Ok(Report {
+        title: format!("Comparison of {} layouts", results.variants.len()),
+        question: format!("{} — on {}", command.join(" "), layouts.join("; ")),
+        answer: answer(results),
+        headlines: Vec::new(),
+        results,
+        sections: vec![Section {
+            heading: "Medians".into(),
+            text: "Whiskers run from the smallest to the largest of the repetitions.".into(),
+            charts,
+            table: Some(table),
+        }],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_of_the_command_are_read_and_mistakes_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("m");
+        fs::write(&path, "{\"metric\": \"tps\", \"value\": 12.5}\n\n{\"value\": 1, \"metric\": \"x\"}\n")
+            .unwrap();
+        assert_eq!(read_metrics(&path).unwrap(), BTreeMap::from([("tps".into(), 12.5), ("x".into(), 1.0)]));
+        fs::write(&path, "{\"metric\": \"tps\", \"value\": 12.5}\ntps 3\n").unwrap();
+        assert!(format!("{:#}", read_metrics(&path).unwrap_err()).contains("line 2"));
+    }
+}

@@ -1,0 +1,207 @@
+//! `tranche serve` as a child process.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::mpsc::{self, RecvTimeoutError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, anyhow, bail};
+use host::{Host, Identity, SocketTransport, namespace_create};
+use nvme::{NSID_ALL, admin::PowerCut};
+
+use super::{Counters, Start, media};
+use crate::{
+    interrupt,
+    layout::{Namespace, Size},
+    process::Process,
+    rig::DRIVE_PATIENCE,
+    scratch::{self, Role, Scratch},
+};
+
+/// Who the studies are to the drive.
+const HOST_NQN: &str = "nqn.2026-11.io.tranche:lab";
+
+/// How the power is cut.
+#[derive(Clone, Copy, Debug)]
+pub struct Cut {
+    /// Media operations until then; 0 is at once.
+    pub after_media_ops: u32,
+    /// How long the power stays away.
+    pub off: Duration,
+    /// What is torn is drawn from this.
+    pub seed: u32,
+    /// The capacitors do not do their work either.
+    pub without_protection: bool,
+}
+
+/// A drive in a process of its own.
+#[derive(Debug)]
+pub(super) struct Served {
+    pub(super) process: Process,
+    pub(super) unix: PathBuf,
+    pub(super) media: Vec<String>,
+    files: PathBuf,
+    host: Option<Host<SocketTransport>>,
+}
+
+impl Served {
+    pub(super) fn start(program: &Path, scratch: &Scratch, start: &Start<'_>) -> Result<Self> {
+        let unix = start.directory.join("nvme.sock");
+        let files = start.directory.join("dev");
+        fs::create_dir_all(&files).with_context(|| format!("making {}", files.display()))?;
+        let mut command = Command::new(program);
+        command.arg("serve");
+        if !start.toml.is_empty() {
+            let path = start.directory.join("drive.toml");
+            let text = toml::to_string(start.toml).context("writing the drive's TOML")?;
+            fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+            command.arg(path);
+        }
+        command.arg("--image").arg(start.image).arg("--unix").arg(&unix).arg("--fuse").arg(&files);
+        command.args(["--loop", "--no-host-sync", "--timing", if start.timing { "on" } else { "off" }]);
+        let log = start.directory.join("drive.log");
+        let name = "the drive (tranche serve)";
+        let mut process = Process::start(scratch, Role::Drive, name, command, &log, Some(Stdio::piped()))?;
+        wait_for_ready(&mut process)?;
+        let mut served = Self { process, unix, files, media: media(start.toml), host: None };
+        served.reconnect()?;
+        Ok(served)
+    }
+
+    /// Connects, as soon as the drive accepts that.
+    pub(super) fn reconnect(&mut self) -> Result<()> {
+        self.host = None;
+        let deadline = Instant::now() + DRIVE_PATIENCE;
+        loop {
+            interrupt::check()?;
+            self.process.check()?;
+            match self.connect(Duration::from_secs(30))? {
+                Ok(host) => {
+                    self.host = Some(host);
+                    return Ok(());
+                }
+                Err(error) if Instant::now() > deadline => {
+                    return Err(error).context("connecting to the drive");
+                }
+                Err(_) => thread::sleep(Duration::from_millis(50)),
+            }
+        }
+    }
+
+    fn host(&mut self) -> Result<&mut Host<SocketTransport>> {
+        if self.host.is_none() {
+            self.reconnect()?;
+        }
+        self.host.as_mut().context("not connected to the drive")
+    }
+
+    pub(super) fn delete_all(&mut self) -> Result<()> {
+        let host = self.host()?;
+        if !host.allocated_namespaces()?.is_empty() {
+            host.delete_namespace(NSID_ALL)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn create(&mut self, namespace: &Namespace) -> Result<u32> {
+        let host = self.host()?;
+        let set = host
+            .nvm_sets()?
+            .into_iter()
+            .find(|set| set.nvmsetid.get() == namespace.set)
+            .with_context(|| format!("the drive has no NVM Set {}", namespace.set))?;
+        let bytes = match namespace.size {
+            Size::Bytes(bytes) => bytes,
+            // Capacity is given out in MiB.
+            Size::Rest => u64::try_from(set.unvmsetcap.get() >> 20 << 20).unwrap_or(u64::MAX),
+        };
+        let formats = host.identify_namespace(NSID_ALL)?.lbaf;
+        let count = formats.iter().position(|f| 1u32.checked_shl(f.lbads.into()) == Some(namespace.lba));
+        let format = count
+            .and_then(|index| u8::try_from(index).ok())
+            .with_context(|| format!("the drive offers no logical blocks of {} bytes", namespace.lba))?;
+        let create = namespace_create(bytes / u64::from(namespace.lba), format, namespace.set);
+        let nsid = host.create_namespace(&create)?;
+        // To everyone who is connected: this host and the one that exports files. The drive remembers it by host.
+        let controllers = host.controllers()?;
+        host.attach_namespace(nsid, &controllers)?;
+        Ok(nsid)
+    }
+
+    pub(super) fn counters(&mut self, nsid: u32) -> Result<Counters> {
+        let page = self.host()?.namespace_statistics(nsid);
+        if page.is_err() {
+            // The connection may be broken; if the drive died, its log says more.
+            self.host = None;
+            thread::sleep(Duration::from_millis(100));
+            self.process.check()?;
+        }
+        Ok(Counters::new(page.context("reading the drive's counters")?))
+    }
+
+    pub(super) fn cut_power(&mut self, cut: &Cut) -> Result<()> {
+        let command = PowerCut {
+            after_media_ops: cut.after_media_ops,
+            off_ms: u32::try_from(cut.off.as_millis()).unwrap_or(u32::MAX),
+            seed: cut.seed,
+            no_plp: cut.without_protection,
+        };
+        let result = self.host()?.power_cut(command);
+        self.host = None;
+        Ok(result?)
+    }
+
+    /// Whether the drive takes a connection right now.
+    pub(super) fn powered(&mut self) -> Result<bool> {
+        self.process.check()?;
+        self.host = None;
+        Ok(self.connect(Duration::from_millis(200))?.is_ok())
+    }
+
+    fn connect(&self, timeout: Duration) -> Result<Result<Host<SocketTransport>, host::Error>> {
+        let identity = Identity::new(HOST_NQN.parse().map_err(|e| anyhow!("the study's own NQN: {e}"))?);
+        let address: host::Addr = format!("unix://{}", self.unix.display()).parse()?;
+        Ok(Host::connect(SocketTransport::new(address, timeout), &identity))
+    }
+
+    pub(super) fn device(&mut self, nsid: u32) -> Result<PathBuf> {
+        let file = self.files.join(format!("nvme0n{nsid}"));
+        let find =
+            || scratch::loops().into_iter().find(|(_, backing)| *backing == file).map(|(device, _)| device);
+        self.process
+            .wait_until(Duration::from_secs(20), || find().is_some())
+            .with_context(|| format!("no loop device appeared for namespace {nsid}"))?;
+        find().with_context(|| format!("the loop device of namespace {nsid} vanished"))
+    }
+}
+
+/// Waits for the line that says that connections are accepted.
+fn wait_for_ready(process: &mut Process) -> Result<()> {
+    let stdout = process.child().stdout.take().context("the drive's standard output is not piped")?;
+    let (sender, lines) = mpsc::channel();
+    // Also keeps the pipe empty, should the drive ever write more.
+    thread::spawn(move || {
+        BufReader::new(stdout).lines().map_while(Result::ok).for_each(|line| drop(sender.send(line)));
+    });
+    let deadline = Instant::now() + DRIVE_PATIENCE;
+    loop {
+        interrupt::check()?;
+        match lines.recv_timeout(Duration::from_millis(50)) {
+            Ok(line) if line.starts_with("ready") => return Ok(()),
+            Ok(_) => {}
+            Err(RecvTimeoutError::Timeout) if Instant::now() < deadline => process.check()?,
+            Err(RecvTimeoutError::Timeout) => {
+                bail!("the drive was not ready after {} s", DRIVE_PATIENCE.as_secs())
+            }
+            // Its output is closed: it is about to end.
+            Err(RecvTimeoutError::Disconnected) => {
+                process.wait_until(Duration::from_secs(5), || false)?;
+            }
+        }
+    }
+}

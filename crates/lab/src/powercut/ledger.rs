@@ -1,0 +1,206 @@
+//! A load that knows what it was promised: each connection numbers its transactions, remembers what each wrote, and notes
+//! which were acknowledged.
+
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    thread,
+};
+
+use anyhow::{Context, Result, bail};
+use mysql::{Conn, prelude::Queryable};
+
+use crate::{
+    interrupt,
+    tpcc::{Rng, connect},
+};
+
+/// Rows of each connection. With their padding they are several times the buffer pool, so that pages are written all the time.
+const ROWS: u32 = 6_000;
+/// Rows that a transaction updates.
+const UPDATES: usize = 6;
+
+/// What a connection did.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    /// Rows that each transaction updated; transaction n is at n - 1.
+    updates: Vec<Vec<u32>>,
+    /// The last transaction that was acknowledged.
+    acknowledged: u64,
+}
+
+/// What recovery brought back, over all connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// Transactions that were acknowledged to the client.
+    pub acknowledged: u64,
+    /// Of these, how many are missing, or not there as a whole.
+    pub lost: u64,
+    /// Rows whose value is not that of the last transaction that is there.
+    pub wrong_rows: u64,
+}
+
+/// Makes the tables.
+///
+/// # Errors
+/// Those of the server.
+pub fn create(socket: &Path, connections: u32) -> Result<()> {
+    connect(socket, "")?.query_drop("CREATE DATABASE ledger CHARACTER SET latin1")?;
+    let mut conn = connect(socket, "ledger")?;
+    conn.query_drop(
+        "CREATE TABLE entries (conn INT NOT NULL, seq BIGINT NOT NULL, note VARCHAR(100) NOT NULL, PRIMARY KEY (conn, seq))
+         ENGINE=InnoDB",
+    )?;
+    conn.query_drop(
+        "CREATE TABLE pages (conn INT NOT NULL, id INT NOT NULL, seq BIGINT NOT NULL, pad VARCHAR(1600) NOT NULL,
+         PRIMARY KEY (id, conn)) ENGINE=InnoDB",
+    )?;
+    let insert = conn.prep("INSERT INTO pages VALUES (?, ?, 0, REPEAT('a', 1500))")?;
+    for id in 0..ROWS {
+        interrupt::check()?;
+        if id % 500 == 0 {
+            conn.query_drop("COMMIT")?;
+            conn.query_drop("BEGIN")?;
+        }
+        for connection in 0..connections {
+            conn.exec_drop(&insert, (connection, id))?;
+        }
+    }
+    conn.query_drop("COMMIT")?;
+    Ok(())
+}
+
+/// Runs the load on several connections until `stop` is set or the server goes away; returns what each did.
+///
+/// # Errors
+/// When a connection cannot be made, or the server reports an error of another kind than that it is going away.
+pub fn run(
+    socket: &Path,
+    connections: u32,
+    seed: u64,
+    stop: &AtomicBool,
+    commits: &AtomicU64,
+) -> Result<Vec<History>> {
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..connections)
+            .map(|connection| {
+                scope.spawn(move || {
+                    let mut conn = connect(socket, "ledger")?;
+                    let mut rng = Rng::new(seed, u64::from(connection));
+                    let mut history = History::default();
+                    while !stop.load(Ordering::Relaxed) {
+                        let rows: Vec<u32> = (0..UPDATES).map(|_| rng.uniform(0, ROWS - 1)).collect();
+                        // Noted before it is tried: it may be committed without the client hearing of it.
+                        history.updates.push(rows.clone());
+                        match transaction(&mut conn, connection, history.updates.len() as u64, &rows) {
+                            Ok(()) => {
+                                history.acknowledged = history.updates.len() as u64;
+                                commits.fetch_add(1, Ordering::Relaxed);
+                            }
+                            // The server was killed, or met the drive without power.
+                            Err(_) => break,
+                        }
+                    }
+                    Ok(history)
+                })
+            })
+            .collect();
+        workers
+            .into_iter()
+            .map(|worker| worker.join().unwrap_or_else(|_| bail!("a connection's thread panicked")))
+            .collect()
+    })
+}
+
+fn transaction(conn: &mut Conn, connection: u32, seq: u64, rows: &[u32]) -> mysql::Result<()> {
+    conn.query_drop("BEGIN")?;
+    conn.exec_drop(
+        "INSERT INTO entries VALUES (?, ?, 'acknowledged when the client says so')",
+        (connection, seq),
+    )?;
+    let letter = char::from(b'a' + u8::try_from(seq % 26).unwrap_or(0)).to_string();
+    for row in rows {
+        conn.exec_drop(
+            "UPDATE pages SET seq=?, pad=REPEAT(?, 1500) WHERE conn=? AND id=?",
+            (seq, &letter, connection, row),
+        )?;
+    }
+    conn.query_drop("COMMIT")
+}
+
+/// Compares the recovered database with what the connections did.
+///
+/// # Errors
+/// When the server cannot read its tables.
+pub fn verify(socket: &Path, histories: &[History]) -> Result<Verdict> {
+    let mut conn = connect(socket, "ledger")?;
+    let mut verdict = Verdict::default();
+    for (connection, history) in histories.iter().enumerate() {
+        let (last, count): (Option<u64>, u64) = conn
+            .exec_first("SELECT MAX(seq), COUNT(*) FROM entries WHERE conn=?", (connection,))?
+            .context("no answer about the ledger")?;
+        let rows: Vec<(u32, u64)> = conn.exec("SELECT id, seq FROM pages WHERE conn=?", (connection,))?;
+        verdict = judge(verdict, history, last.unwrap_or(0), count, &rows);
+    }
+    Ok(verdict)
+}
+
+fn judge(mut verdict: Verdict, history: &History, last: u64, count: u64, rows: &[(u32, u64)]) -> Verdict {
+    verdict.acknowledged += history.acknowledged;
+    // Numbered without gaps from 1, so anything missing shows in the count.
+    verdict.lost += history.acknowledged.saturating_sub(count.min(last));
+    let mut expected: BTreeMap<u32, u64> = BTreeMap::new();
+    for (seq, updates) in (1..=last).zip(&history.updates) {
+        expected.extend(updates.iter().map(|row| (*row, seq)));
+    }
+    let wrong = rows.iter().filter(|(id, seq)| expected.get(id).copied().unwrap_or(0) != *seq).count();
+    verdict.wrong_rows += wrong as u64 + u64::from(ROWS).saturating_sub(rows.len() as u64);
+    verdict
+}
+
+/// `CHECK TABLE` of both tables.
+///
+/// # Errors
+/// Says what is wrong with which.
+pub fn check_tables(socket: &Path) -> Result<()> {
+    let mut conn = connect(socket, "ledger")?;
+    let rows: Vec<(String, String, String, String)> = conn.query("CHECK TABLE entries, pages EXTENDED")?;
+    let bad: Vec<String> = rows
+        .iter()
+        .filter(|(_, _, kind, text)| {
+            kind == "error" || kind == "warning" || (kind == "status" && text != "OK")
+        })
+        .map(|(table, _, kind, text)| format!("{table}: {kind}: {text}"))
+        .collect();
+    if bad.is_empty() { Ok(()) } else { bail!("CHECK TABLE: {}", bad.join("; ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn history() -> History {
+        History { updates: vec![vec![0, 1], vec![1, 2], vec![2, 3]], acknowledged: 2 }
+    }
+
+    /// All rows as they are after this transaction.
+    fn rows(seqs: [u64; 4]) -> Vec<(u32, u64)> {
+        (0..ROWS).map(|id| (id, seqs.get(id as usize).copied().unwrap_or(0))).collect()
+    }
+
+    #[test]
+    fn the_unacknowledged_one_may_be_there_or_not() {
+        for (last, values) in [(2, [1, 2, 2, 0]), (3, [1, 2, 3, 3])] {
+            let verdict = judge(Verdict::default(), &history(), last, last, &rows(values));
+            assert_eq!(verdict, Verdict { acknowledged: 2, lost: 0, wrong_rows: 0 });
+        }
+    }
+
+    #[test]
+    fn a_lost_one_a_gap_and_a_stale_row_are_seen() {
+        assert_eq!(judge(Verdict::default(), &history(), 1, 1, &rows([1, 1, 0, 0])).lost, 1);
+        assert_eq!(judge(Verdict::default(), &history(), 2, 1, &rows([1, 2, 2, 0])).lost, 1);
+        assert_eq!(judge(Verdict::default(), &history(), 2, 2, &rows([1, 1, 2, 0])).wrong_rows, 1);
+    }
+}

@@ -1,0 +1,398 @@
+//! `tranche study powercut`: the drive loses its power under a database's load, and the database must come back with
+//! every transaction that it acknowledged.
+//!
+//! A round: a copy of the prepared drive is brought up; connections write and note what was acknowledged; at a random
+//! moment the power is cut; the server is killed and the file systems are given up before the power returns, as a machine
+//! without power writes nothing more; then XFS replays its journal, torn pages are counted in the files as they are, the
+//! server recovers, and everything is checked.
+
+mod ledger;
+mod pages;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, anyhow, bail};
+use clap::Args;
+use serde::Serialize;
+
+use crate::{
+    doublewrite::{DEFAULT_PROFILE, Variant, layout},
+    drive::{Cut, Program},
+    interrupt,
+    mariadb::{self, Files, Instance, Server, SystemTablespace, Tuning, Vendor, check_pages},
+    progress::Progress,
+    report::Table,
+    rig::{Base, Rig, discard, require_root},
+    scratch::{self, Scratch},
+    tpcc::Rng,
+};
+
+/// Options of the campaign.
+#[derive(Args, Clone, Debug)]
+pub struct Options {
+    /// Rounds for each variant
+    #[arg(long, default_value_t = 10, value_name = "N")]
+    pub rounds: u32,
+    /// Layouts to try; `off` is expected to show torn pages, the others must lose nothing
+    #[arg(long, value_delimiter = ',', default_value = "nand,dram,atomic,off", value_name = "NAME,…")]
+    pub variants: Vec<Variant>,
+    /// Connections that write
+    #[arg(long, default_value_t = 4, value_name = "N")]
+    pub threads: u32,
+    /// Seed of every cut and of the load [default: from the clock; it is printed]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Drive: a profile or a TOML file
+    #[arg(long, default_value = DEFAULT_PROFILE, value_name = "NAME|FILE")]
+    pub profile: String,
+    /// Database server, instead of the one installed
+    #[arg(long, value_name = "PATH")]
+    pub mysqld: Option<PathBuf>,
+    /// Directory for powercut.json
+    #[arg(long, default_value = "out/powercut", value_name = "DIR")]
+    pub out: PathBuf,
+    /// Directory for drive images and mount points meanwhile [default: /dev/shm when it has room, else /tmp]
+    #[arg(long, value_name = "DIR")]
+    pub scratch: Option<PathBuf>,
+}
+
+/// What happened to a variant.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Counts {
+    /// Its name.
+    pub variant: String,
+    /// Whether capacitors protect the drive's buffer and DRAM.
+    pub power_loss_protection: bool,
+    /// Power cuts.
+    pub rounds: u32,
+    /// Transactions acknowledged to the client.
+    pub acknowledged: u64,
+    /// Of these, lost.
+    pub lost: u64,
+    /// Rows with a value other than that of the last transaction that is there.
+    pub wrong_rows: u64,
+    /// Pages with bad checksums in the tables' files before the server's recovery.
+    pub torn_pages: u64,
+    /// Rounds with such pages.
+    pub rounds_torn: u32,
+    /// Rounds after which the server did not start, or a table or page was damaged.
+    pub rounds_damaged: u32,
+    /// What was wrong, for each round that was not clean, with its seed.
+    pub failures: Vec<String>,
+}
+
+/// The campaign's result.
+#[derive(Clone, Debug, Serialize)]
+pub struct Campaign {
+    /// Seed that reproduces it.
+    pub seed: u64,
+    /// The server.
+    pub server: String,
+    /// By variant.
+    pub variants: Vec<Counts>,
+}
+
+impl Campaign {
+    /// Whether nothing was lost where nothing may be.
+    pub fn passed(&self) -> bool {
+        let safe = self.variants.iter().filter(|c| c.variant != Variant::Off.name());
+        let clean = |c: &Counts| c.lost == 0 && c.wrong_rows == 0 && c.rounds_damaged == 0;
+        safe.clone().all(clean)
+            && safe.filter(|c| c.variant == Variant::Atomic.name()).all(|c| c.torn_pages == 0)
+    }
+
+    fn table(&self) -> Table {
+        let mut table = Table::new([
+            "variant",
+            "PLP",
+            "rounds",
+            "acknowledged",
+            "lost",
+            "wrong rows",
+            "torn pages",
+            "in rounds",
+            "damaged rounds",
+        ]);
+        for c in &self.variants {
+            table.rows.push(vec![
+                c.variant.clone(),
+                if c.power_loss_protection { "on" } else { "off" }.into(),
+                c.rounds.to_string(),
+                c.acknowledged.to_string(),
+                c.lost.to_string(),
+                c.wrong_rows.to_string(),
+                c.torn_pages.to_string(),
+                c.rounds_torn.to_string(),
+                c.rounds_damaged.to_string(),
+            ]);
+        }
+        table
+    }
+}
+
+/// How long the power stays away: long enough to give everything above the drive up.
+const OFF: Duration = Duration::from_millis(2_500);
+
+/// Runs the campaign, prints the counts and writes `powercut.json`.
+///
+/// # Errors
+/// When something is missing, or a variant that must lose nothing did: the message has the seed.
+pub fn run(options: &Options) -> Result<Campaign> {
+    run_on(options, &Program::find()?)
+}
+
+/// The same with a given program.
+///
+/// # Errors
+/// Like [`run`].
+pub fn run_on(options: &Options, program: &Program) -> Result<Campaign> {
+    interrupt::install().context("installing signal handlers")?;
+    if options.rounds == 0 || options.threads == 0 || options.threads > 64 {
+        bail!("--rounds must be at least 1 and --threads 1 to 64");
+    }
+    require_root()?;
+    let server = Server::find(options.mysqld.as_deref())?;
+    if server.vendor != Vendor::MariaDb {
+        bail!("the campaign reads the page checksums of MariaDB; {} has others", server.title);
+    }
+    let seed = options.seed.unwrap_or_else(clock_seed);
+    eprintln!("seed {seed}");
+    let parent = options.scratch.clone().map_or_else(|| scratch::default_parent(5 << 30), Ok)?;
+    let scratch = Scratch::new(&parent)?;
+    let variants = u64::try_from(options.variants.len())?;
+    let mut progress = Progress::new(variants * (u64::from(options.rounds) + 1));
+    let mut campaign = Campaign { seed, server: server.title.clone(), variants: Vec::new() };
+    for &variant in &options.variants {
+        let field = Field { options, server: &server, program, scratch: &scratch, variant };
+        campaign.variants.push(field.campaign(seed, &mut progress).with_context(|| {
+            format!("in variant {variant}; `--seed {seed} --variants {variant}` repeats it")
+        })?);
+    }
+    drop(progress);
+    fs::create_dir_all(&options.out).with_context(|| format!("making {}", options.out.display()))?;
+    let path = options.out.join("powercut.json");
+    fs::write(&path, serde_json::to_string_pretty(&campaign)? + "\n")
+        .with_context(|| format!("writing {}", path.display()))?;
+    println!("{}", campaign.table().text());
+    println!("seed {seed}, {}; details in {}", campaign.server, path.display());
+    for counts in campaign.variants.iter().filter(|c| !c.failures.is_empty()) {
+        println!("{}: {}", counts.variant, counts.failures.join("\n  "));
+    }
+    if !campaign.passed() {
+        bail!("a layout that must survive power cuts did not; `--seed {seed}` repeats the campaign");
+    }
+    Ok(campaign)
+}
+
+fn clock_seed() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    u64::from(now.subsec_nanos()) ^ now.as_secs().rotate_left(20)
+}
+
+/// A variant with what its rounds share.
+struct Field<'a> {
+    options: &'a Options,
+    server: &'a Server,
+    program: &'a Program,
+    scratch: &'a Scratch,
+    variant: Variant,
+}
+
+impl Field<'_> {
+    /// Contents of DRAM outlive a power cut only where capacitors save them. The other variants must do without, which is
+    /// harder: everything that was not flushed is gone.
+    fn protected(&self) -> bool {
+        self.variant == Variant::Dram
+    }
+
+    fn tuning(&self) -> Tuning {
+        Tuning {
+            buffer_pool_mib: 16,
+            redo_mib: 64,
+            doublewrite: self.variant.doublewrite(),
+            ..Tuning::default()
+        }
+    }
+
+    fn campaign(&self, seed: u64, progress: &mut Progress) -> Result<Counts> {
+        let variant = self.variant;
+        progress.begin(&format!("{variant}: preparing"));
+        let base = self.prepare(progress)?;
+        progress.end("");
+        let mut counts = Counts {
+            variant: variant.name().into(),
+            power_loss_protection: self.protected(),
+            ..Counts::default()
+        };
+        for round in 0..self.options.rounds {
+            progress.begin(&format!("{variant}: power cut {}", round + 1));
+            let mut rng = Rng::new(seed, (variant as u64) << 32 | u64::from(round));
+            let mut attempts = 0;
+            // Giving everything up may, on a busy machine, take longer than the power was away: that proves nothing.
+            while !self
+                .round(&base, &mut rng, round, &mut counts)
+                .with_context(|| format!("in round {}", round + 1))?
+            {
+                attempts += 1;
+                if attempts == 5 {
+                    bail!(
+                        "the machine is too slow: file systems took longer than {} s to give up",
+                        OFF.as_secs_f32()
+                    );
+                }
+            }
+            progress.end(&format!(
+                "{} torn pages, {} damaged rounds so far",
+                counts.torn_pages, counts.rounds_damaged
+            ));
+        }
+        Ok(counts)
+    }
+
+    fn prepare(&self, progress: &mut Progress) -> Result<Base> {
+        let options = self.options;
+        let media = self.program.media(&options.profile)?;
+        let mut layout = layout(
+            self.variant.family(),
+            &options.profile,
+            &media,
+            &[self.variant],
+            self.server.has_doublewrite_dir(),
+        )?;
+        layout.name = format!("powercut-{}", self.variant);
+        // Cuts are about what is in flight, not about an aged drive.
+        layout.precondition = crate::layout::Precondition::None;
+        let drive = layout.overrides.entry("drive").or_insert_with(|| toml::Table::new().into());
+        if let Some(drive) = drive.as_table_mut() {
+            drive.insert("power_loss_protection".into(), self.protected().into());
+        }
+        Base::make(self.scratch, self.program, &layout, &mut |d| progress.detail(d), |rig, progress| {
+            let files = files(rig, SystemTablespace::BesideData)?;
+            self.server.make_dir(&files.data)?;
+            let tuning = Tuning { buffer_pool_mib: 64, binlog: false, doublewrite: true, ..self.tuning() };
+            progress("installing the database");
+            mariadb::install(self.server, &files, &tuning)?;
+            let instance = self.start(&files, &tuning)?;
+            progress("filling the tables");
+            ledger::create(instance.socket(), options.threads)?;
+            instance.stop()
+        })
+    }
+
+    fn start(&self, files: &Files, tuning: &Tuning) -> Result<Instance> {
+        Instance::start(self.scratch, self.server, files, tuning, "db", Duration::from_secs(120))
+    }
+
+    /// One power cut. False when the round does not count.
+    fn round(&self, base: &Base, rng: &mut Rng, round: u32, counts: &mut Counts) -> Result<bool> {
+        const NAME: &str = "run";
+        let mut rig = base.open(self.scratch, self.program, NAME, &toml::Table::new())?;
+        let place = files(&rig, self.variant.system(&rig)?)?;
+        place.place_system_tablespace(self.server)?;
+        let tuning = self.tuning();
+        let instance = self.start(&place, &tuning)?;
+
+        let stop = AtomicBool::new(false);
+        let commits = AtomicU64::new(0);
+        let seed = rng.next_u64();
+        let run = Duration::from_millis(rng.uniform(600, 3_000).into());
+        let cut = Cut {
+            // Half of the cuts hit the media in the middle of their work, half fall on a moment of the clock.
+            after_media_ops: if rng.percent(50) { rng.uniform(1, 200) } else { 0 },
+            off: OFF,
+            seed: rng.uniform(1, u32::MAX),
+            without_protection: false,
+        };
+        let socket = instance.socket().to_owned();
+        let (histories, in_time) = thread::scope(|scope| {
+            let load = scope.spawn(|| ledger::run(&socket, self.options.threads, seed, &stop, &commits));
+            let result = self.cut(&mut rig, instance, &cut, run);
+            stop.store(true, Ordering::Relaxed);
+            let histories = load.join().unwrap_or_else(|_| Err(anyhow!("the load panicked")));
+            let in_time = result?;
+            Ok::<_, anyhow::Error>((histories?, in_time))
+        })?;
+        if !in_time {
+            rig.close()?;
+            discard(self.scratch, NAME)?;
+            return Ok(false);
+        }
+        counts.rounds += 1;
+        let drive = rig.drive()?;
+        drive.wait_for_power()?;
+        rig.mount(base.layout()).context("mounting after the power cut")?;
+        let torn = pages::torn_pages(&place.data.join("tables").join("ledger"))?;
+        counts.torn_pages += torn;
+        counts.rounds_torn += u32::from(torn > 0);
+        let acknowledged = commits.load(Ordering::Relaxed);
+        match self.recover(&place, &tuning, &histories) {
+            Ok(verdict) => {
+                counts.acknowledged += verdict.acknowledged;
+                counts.lost += verdict.lost;
+                counts.wrong_rows += verdict.wrong_rows;
+                if verdict.lost + verdict.wrong_rows > 0 {
+                    counts.failures.push(format!(
+                        "round {}: {} of {} acknowledged transactions lost, {} wrong rows",
+                        round + 1,
+                        verdict.lost,
+                        verdict.acknowledged,
+                        verdict.wrong_rows
+                    ));
+                }
+            }
+            Err(error) => {
+                interrupt::check()?;
+                counts.acknowledged += acknowledged;
+                counts.rounds_damaged += 1;
+                counts.failures.push(format!("round {}: {error:#}", round + 1));
+            }
+        }
+        rig.close()?;
+        discard(self.scratch, NAME)?;
+        Ok(true)
+    }
+
+    /// Lets the load run, cuts the power and gives everything above the drive up. False when that took longer than the
+    /// power was away, or the cut has not come.
+    fn cut(&self, rig: &mut Rig, mut instance: Instance, cut: &Cut, run: Duration) -> Result<bool> {
+        interrupt::sleep(run)?;
+        instance.check()?;
+        rig.drive()?.cut_power(cut)?;
+        let mut start = Instant::now();
+        // A cut after so many media operations comes with the load's next writes.
+        let deadline = start + Duration::from_secs(1);
+        while cut.after_media_ops > 0 && Instant::now() < deadline && rig.drive()?.powered()? {
+            start = Instant::now();
+        }
+        let gone = !rig.drive()?.powered()?;
+        instance.kill();
+        rig.abandon()?;
+        Ok(gone && start.elapsed() < OFF)
+    }
+
+    /// Starts the server, which recovers, and checks everything.
+    fn recover(
+        &self,
+        place: &Files,
+        tuning: &Tuning,
+        histories: &[ledger::History],
+    ) -> Result<ledger::Verdict> {
+        let instance = self.start(place, tuning).context("the server did not recover")?;
+        let verdict = ledger::verify(instance.socket(), histories)?;
+        ledger::check_tables(instance.socket())?;
+        instance.stop().context("stopping the recovered server")?;
+        check_pages(place)?;
+        Ok(verdict)
+    }
+}
+
+fn files(rig: &Rig, system: SystemTablespace) -> Result<Files> {
+    let mount = rig.volume("data")?.mount.as_deref().context("the data's namespace is not mounted")?;
+    Ok(Files { data: Path::new(mount).join("db"), system })
+}

@@ -1,0 +1,96 @@
+//! A private database instance under TPC-C, in a plain directory.
+
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use lab::{
+    mariadb::{Files, Instance, Server, SystemTablespace, Tuning, check_pages, install},
+    scratch::Scratch,
+    tpcc::{self, Kind, Load, Phase},
+};
+use mysql::prelude::Queryable;
+
+fn tuning() -> Tuning {
+    Tuning { buffer_pool_mib: 48, redo_mib: 48, ..Tuning::default() }
+}
+
+fn start(scratch: &Scratch, server: &Server, files: &Files) -> anyhow::Result<Instance> {
+    Instance::start(scratch, server, files, &tuning(), "db", Duration::from_secs(120))
+}
+
+#[test]
+fn tpcc_is_consistent_also_after_the_server_was_killed() {
+    let parent = tempfile::tempdir_in("/tmp").unwrap();
+    std::fs::set_permissions(parent.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let scratch = Scratch::new(parent.path()).unwrap();
+    let server = Server::find(None).unwrap();
+    let system = scratch.dir("system").unwrap();
+    server.give(&system).unwrap();
+    let data = scratch.dir("data").unwrap();
+    server.give(&data).unwrap();
+    let beside = Files { data, system: SystemTablespace::BesideData };
+    install(&server, &beside, &tuning()).unwrap();
+    let instance = start(&scratch, &server, &beside).unwrap();
+    let rows = Arc::new(AtomicU64::new(0));
+    tpcc::load(instance.socket(), 1, 7, &rows).unwrap();
+    let loaded = rows.load(Ordering::Relaxed);
+    assert!(loaded.abs_diff(tpcc::rows(1)) < loaded / 100, "{loaded} {}", tpcc::rows(1));
+    tpcc::check(instance.socket()).unwrap();
+    instance.stop().unwrap();
+    check_pages(&beside).unwrap();
+
+    // The system tablespace moves to its own place, and the database still opens.
+    let apart = Files { system: SystemTablespace::In(system.clone()), ..beside };
+    apart.place_system_tablespace(&server).unwrap();
+    assert!(system.join("ibdata1").exists() && !apart.data.join("tables/ibdata1").exists());
+    let instance = start(&scratch, &server, &apart).unwrap();
+    let load = Load {
+        socket: instance.socket().to_owned(),
+        warehouses: 1,
+        threads: 4,
+        warmup: Duration::from_millis(500),
+        window: Duration::from_secs(4),
+        seed: 7,
+    };
+    let mut phases = Vec::new();
+    let outcome = tpcc::run(&load, |phase| {
+        if matches!(phase, Phase::Start | Phase::End) {
+            phases.push(matches!(phase, Phase::Start));
+        }
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(phases, [true, false]);
+    assert!(outcome.window.new_orders() > 0 && !outcome.window.commit.is_empty());
+    for (kind, histogram) in Kind::ALL.iter().zip(&outcome.window.latency) {
+        assert!(histogram.is_empty() || histogram.max() > 0, "{kind:?}");
+    }
+    tpcc::check(instance.socket()).unwrap();
+    instance.kill();
+    let instance = start(&scratch, &server, &apart).unwrap();
+    tpcc::check(instance.socket()).unwrap();
+
+    // A wrong row is found.
+    let mut conn = tpcc::connect(instance.socket(), "tpcc").unwrap();
+    conn.query_drop("UPDATE district SET d_ytd = d_ytd + 1 WHERE d_w_id = 1 AND d_id = 3").unwrap();
+    let error = tpcc::check(instance.socket()).unwrap_err().to_string();
+    assert!(error.contains("condition 1"), "{error}");
+    instance.stop().unwrap();
+    check_pages(&apart).unwrap();
+}
+
+#[test]
+fn a_server_that_cannot_start_is_quoted() {
+    let parent = tempfile::tempdir_in("/tmp").unwrap();
+    let scratch = Scratch::new(parent.path()).unwrap();
+    let server = Server::find(None).unwrap();
+    let files = Files { data: Path::new("/nonexistent").into(), system: SystemTablespace::BesideData };
+    let error = format!("{:#}", start(&scratch, &server, &files).unwrap_err());
+    assert!(error.contains("end of its log") && error.contains("/nonexistent"), "{error}");
+}
