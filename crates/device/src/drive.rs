@@ -252,9 +252,11 @@ impl Drive {
             kind: if qid == 0 { Kind::Admin } else { Kind::Other },
             ..InFlight::FREE
         };
-        let Some(token) = self.flight.begin(io, entry) else {
-            // Not a mistake of the host: it gets an answer, and the drive goes on.
-            let completion = Completion::new(entry.cid, Status::INTERNAL_ERROR);
+        let begun = if self.power.on { self.flight.begin(io, entry) } else { None };
+        let Some(token) = begun else {
+            // Without power, or with a number that is taken: the host gets an answer, and that is all.
+            let status = if self.power.on { Status::INTERNAL_ERROR } else { Status::POWER_LOSS };
+            let completion = Completion::new(entry.cid, status);
             cx.out.push(Output::Complete { controller, qid, io, completion });
             return;
         };
@@ -275,9 +277,6 @@ impl Drive {
     /// What every command must fulfil.
     #[inline]
     fn admit(&mut self, now: Nanos, id: ControllerId, qid: u16, command: &Command) -> Result<(), Failure> {
-        if !self.power.on {
-            return Err(Failure::transient(Status::POWER_LOSS));
-        }
         let controller = self.controllers.get_mut(id).ok_or(Status::COMMAND_SEQUENCE_ERROR)?;
         controller.last_command = now;
         if !controller.has_queue(qid) {
@@ -398,7 +397,7 @@ impl Drive {
 
     /// Delivers a command's completion.
     #[inline]
-    fn complete<S: Storage>(&mut self, token: Token, cx: &mut Cx<'_, S>) {
+    pub(crate) fn complete<S: Storage>(&mut self, token: Token, cx: &mut Cx<'_, S>) {
         let io = token.io();
         let entry = self.flight.end(token);
         if entry.qid != 0 {
@@ -484,6 +483,9 @@ impl Drive {
 
     /// When [`poll`](Drive::poll) is to be called next; `None` if nothing is under way.
     pub fn next_event(&self) -> Option<Nanos> {
+        if !self.power.on {
+            return None;
+        }
         match (self.events.next_at(), self.ftl.next_event()) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),

@@ -112,7 +112,6 @@ impl Drive {
         if let Some(cut) = self.power.cut
             && cut.at_once
         {
-            // The completion goes out first, so that the host knows that the command was accepted.
             self.power_cut(cx.now, cut.energy, cut.off, cx.out);
         }
     }

@@ -144,7 +144,8 @@ fn management(sel: NamespaceManagementSelect, nsid: u32) -> NamespaceManagement 
 #[test]
 fn namespace_management() {
     let mut b = Bench::with_namespaces(&[]);
-    let rows: &[(&str, fn(&mut NamespaceCreate), Status)] = &[
+    type Row = (&'static str, fn(&mut NamespaceCreate), Status);
+    let rows: &[Row] = &[
         ("no size", |c| c.nsze = U64::new(0), FIELD),
         ("no capacity", |c| c.ncap = U64::new(0), FIELD),
         ("more capacity than size", |c| c.ncap = U64::new(9), FIELD),

@@ -13,8 +13,26 @@ use crate::flight::{Kind, Token};
 use crate::output::Output;
 use ftl::Storage;
 use nvme::admin::{Abort, AdminCommand};
+use nvme::command::AdminOpcode;
 use nvme::fabrics::FabricsCommand;
 use nvme::{Command, Status};
+
+/// Commands that the drive has, fabrics commands among them.
+pub(crate) const SUPPORTED: [AdminOpcode; 13] = [
+    AdminOpcode::GET_LOG_PAGE,
+    AdminOpcode::IDENTIFY,
+    AdminOpcode::ABORT,
+    AdminOpcode::SET_FEATURES,
+    AdminOpcode::GET_FEATURES,
+    AdminOpcode::ASYNC_EVENT_REQUEST,
+    AdminOpcode::NAMESPACE_MANAGEMENT,
+    AdminOpcode::NAMESPACE_ATTACHMENT,
+    AdminOpcode::KEEP_ALIVE,
+    AdminOpcode::FORMAT_NVM,
+    AdminOpcode::POWER_CUT,
+    AdminOpcode::FAULT_INJECTION,
+    AdminOpcode::FABRICS,
+];
 
 impl Drive {
     /// Executes a command of an admin queue.
@@ -26,7 +44,13 @@ impl Drive {
         data: &[u8],
         cx: &mut Cx<'_, S>,
     ) {
-        let command = match AdminCommand::parse(command) {
+        // Before anything of a command that the drive does not have is looked at.
+        let parsed = if SUPPORTED.contains(&AdminOpcode(command.opc)) {
+            AdminCommand::parse(command)
+        } else {
+            Err(Status::INVALID_OPCODE)
+        };
+        let command = match parsed {
             Ok(command) => command,
             Err(status) => {
                 // The parser refuses an opcode, or a field whose values it knows.
@@ -37,11 +61,13 @@ impl Drive {
         if let AdminCommand::Fabrics(command) = command {
             return self.fabrics(token, id, command, cx);
         }
-        let then_cut = matches!(command, AdminCommand::PowerCut(_));
         let outcome = self.execute_admin(&token, id, command, data, cx);
-        self.reply(token, outcome, cx);
-        if then_cut {
+        if outcome.is_ok() && self.power.cut.is_some_and(|cut| cut.at_once) {
+            // The completion goes out first, so that the host knows that the command was accepted.
+            self.complete(token, cx);
             self.start_cut(cx);
+        } else {
+            self.reply(token, outcome, cx);
         }
     }
 

@@ -24,7 +24,7 @@ capacity = "64MiB"
 spare = "28%"
 channels = 2
 dies = 4
-planes = 1
+planes = 2
 nand_page = "4KiB"
 pages_per_block = 48
 rated_cycles = 3000
@@ -46,7 +46,7 @@ pub fn small(changes: &[(&str, &str)]) -> Config {
 }
 
 /// Contents in memory, counted slots, and every record as a journal.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Memory {
     slots: Vec<(u32, Box<[u8]>)>,
     pub buffers: BTreeMap<u32, Vec<u8>>,
@@ -210,6 +210,9 @@ impl Bench {
 
     /// Submits a command; its completion comes in [`done`](Bench::done), now or later.
     pub fn submit(&mut self, id: ControllerId, qid: u16, command: &Command, data: &[u8]) -> u32 {
+        while self.memory.buffers.contains_key(&self.next) {
+            self.next = (self.next + 1) % 4096;
+        }
         let io = self.next;
         self.next = (self.next + 1) % 4096;
         let command = command.with_cid(io as u16);
@@ -299,7 +302,7 @@ impl Bench {
     /// A structure that an admin command returns.
     pub fn ask<T: FromBytes>(&mut self, command: impl Into<Command>) -> T {
         let (_, data) = self.admin_ok(command, &[]);
-        T::read_from_prefix(&data).ok().expect("as much as the structure").0
+        T::read_from_prefix(&data).unwrap_or_else(|_| panic!("{} bytes are too few", data.len())).0
     }
 
     /// An I/O command of the first host.
@@ -343,4 +346,27 @@ pub fn pattern(seed: u32, bytes: usize) -> Vec<u8> {
 /// A structure as the data of a command.
 pub fn bytes(structure: &(impl IntoBytes + nvme::zerocopy::Immutable)) -> Vec<u8> {
     structure.as_bytes().to_vec()
+}
+
+/// A small drive whose completions are held until their modelled time.
+pub const TIMED_SMALL: &[(&str, &str)] = &[("[drive]", "[drive]\ntiming = true")];
+
+impl Bench {
+    /// A private namespace of 4 KiB blocks, attached to the first host's controller.
+    pub fn create_attached(&mut self, set: u16, blocks: u64) -> u32 {
+        use nvme::admin::*;
+        use nvme::{U16, U64};
+        let create =
+            NamespaceManagement { nsid: 0, sel: NamespaceManagementSelect::CREATE, csi: nvme::Csi::NVM };
+        let new = nvme::identify::NamespaceCreate {
+            nsze: U64::new(blocks),
+            ncap: U64::new(blocks),
+            nvmsetid: U16::new(set),
+            ..Default::default()
+        };
+        let (nsid, _) = self.admin_ok(create, &bytes(&new));
+        let list = nvme::identify::ControllerList::new([self.controller.0]);
+        self.admin_ok(NamespaceAttachment { nsid, sel: NamespaceAttachmentSelect::ATTACH }, &bytes(&list));
+        nsid
+    }
 }
