@@ -9,6 +9,9 @@ use nvme::io::{Blocks, DatasetManagement, DsmRange};
 use nvme::zerocopy::FromBytes;
 use nvme::{IoCommand, NSID_ALL, Status};
 
+/// Writes after which the counts of the drive's life are recorded, whatever else happens.
+const WRITES_PER_RECORD: u64 = 16_384;
+
 /// Where a command's blocks are, after every check.
 #[derive(Clone, Copy)]
 struct Place {
@@ -380,8 +383,13 @@ impl Drive {
                 traffic.writes += 1;
                 traffic.written_bytes += bytes;
                 traffic.unaligned += u64::from((entry.lba << shift | bytes) & 4095 != 0);
-                if traffic.writes.is_multiple_of(1024) {
+                let writes = traffic.writes;
+                if writes.is_multiple_of(1024) {
                     self.watch_wear(cx);
+                }
+                if writes.is_multiple_of(WRITES_PER_RECORD) {
+                    // So that a crash of the process loses little of the counts.
+                    self.record(cx.storage);
                 }
             }
             Kind::Flush => {

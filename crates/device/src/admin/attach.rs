@@ -8,6 +8,10 @@ use nvme::admin::{NamespaceAttachment, NamespaceAttachmentSelect};
 use nvme::identify::ControllerList;
 use nvme::zerocopy::FromBytes;
 
+/// Hosts whose attachments to one namespace are remembered, at most: what hosts can make the drive keep is
+/// bounded.
+const MAX_REMEMBERED: usize = 8192;
+
 impl Drive {
     pub(super) fn namespace_attachment<S: Storage>(
         &mut self,
@@ -29,6 +33,9 @@ impl Drive {
             }
         } else if ids.iter().any(|id| !holders.contains(id)) {
             return Err(Status::NAMESPACE_NOT_ATTACHED.into());
+        }
+        if namespace.policy.hosts.len() + ids.len() > MAX_REMEMBERED {
+            return Err(Status::NAMESPACE_ATTACHMENT_LIMIT.into());
         }
         for id in &ids {
             self.controller_mut(*id)?.attach(c.nsid, attach);
