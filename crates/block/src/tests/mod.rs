@@ -3,3 +3,5 @@
 mod engine;
 mod memory;
 mod mounted;
+#[path = "../../tests/support/mod.rs"]
+mod support;

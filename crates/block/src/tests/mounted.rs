@@ -1,6 +1,7 @@
 //! The export as programs and the kernel see it. Needs root, `/dev/fuse` and loop devices.
 
 use super::memory::{Memory, Seen, namespace};
+use super::support::{self, is_mounted, run, wait_for};
 use crate::drive::{Limits, Namespace, Op};
 use crate::export::{Export, Options};
 use crate::{ExportError, clean_stale};
@@ -12,25 +13,15 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const LIMITS: Limits = Limits { transfer: 1 << 20, zero: u32::MAX, commands: 64 };
 const MIB: u64 = 1 << 20;
 
-/// Whether the machine allows what these tests need; says so where it does not.
+/// Whether the machine allows what these tests need.
 fn possible(test: &str, loops: bool) -> bool {
-    let missing = if !rustix::process::geteuid().is_root() {
-        "root"
-    } else if File::options().read(true).write(true).open("/dev/fuse").is_err() {
-        "/dev/fuse"
-    } else if loops && !Path::new("/dev/loop-control").exists() {
-        "/dev/loop-control"
-    } else {
-        return true;
-    };
-    // Not `eprintln`, which the test runner swallows.
-    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: needs {missing}");
-    false
+    let programs: &[&str] = if loops { &["losetup", "mkfs.ext4", "mkfs.xfs", "mount"] } else { &[] };
+    support::possible(test, programs)
 }
 
 struct Bench {
@@ -71,10 +62,6 @@ impl Bench {
     }
 }
 
-fn is_mounted(dir: &Path) -> bool {
-    crate::mountinfo::at(&dir.canonicalize().unwrap()).unwrap().is_some()
-}
-
 fn with_loops() -> Options {
     Options { loops: true, ..Options::default() }
 }
@@ -85,25 +72,6 @@ fn errno(error: std::io::Error) -> i32 {
 
 fn code(errno: Errno) -> i32 {
     errno.into()
-}
-
-fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !condition() {
-        assert!(start.elapsed() < Duration::from_secs(60), "{what} does not happen");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// Runs a program; its output goes into the panic if it fails.
-fn run(program: &str, arguments: &[&str]) -> String {
-    let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
-    let output =
-        output.unwrap_or_else(|error| panic!("{program}: {error} (scripts/setup-debian.sh installs it)"));
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{program} {arguments:?}: {}\n{text}{errors}", output.status);
-    text
 }
 
 fn writes(seen: &[Seen]) -> Vec<(u64, u32)> {

@@ -1,0 +1,190 @@
+//! A real drive behind the block files: what only the two together can show.
+
+mod support;
+
+use block::{Device, Export, Options};
+use host::{Addr, Host, Identity, SocketTransport, namespace_create};
+use run::{Running, Shape};
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::time::Duration;
+use support::{is_mounted, possible, run, wait_for};
+
+const DRIVE: &str = r#"
+[drive]
+allow_network_faults = true
+atomic_write = "16KiB"
+
+[[set]]
+media = "nand"
+cell = "tlc"
+capacity = "256MiB"
+spare = "50%"
+channels = 2
+dies = 2
+planes = 1
+nand_page = "16KiB"
+pages_per_block = 48
+rated_cycles = 3000
+
+[[set]]
+media = "dram"
+capacity = "16MiB"
+
+[[namespace]]
+set = 1
+size = "128MiB"
+lba = 4096
+attach = "all"
+"#;
+
+struct Bench {
+    dir: tempfile::TempDir,
+    running: Option<Running>,
+    export: Export,
+}
+
+impl Bench {
+    fn new(loops: bool) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("files")).unwrap();
+        let shape = Shape { config: device::Config::from_toml(DRIVE).unwrap(), toml: DRIVE.to_owned() };
+        let options = run::Options { unix: Some(dir.path().join("socket")), ..run::Options::default() };
+        let running = run::start(Some(shape), &options, &mut |_| ()).unwrap();
+        let options = Options { loops, ..Options::default() };
+        let export = Export::start(&running.handle(), &dir.path().join("files"), options).unwrap();
+        Bench { dir, running: Some(running), export }
+    }
+
+    fn host(&self) -> Host<SocketTransport> {
+        let addr: Addr = format!("unix://{}", self.dir.path().join("socket").display()).parse().unwrap();
+        let identity = Identity::new("nqn.2026-11.test:host".parse().unwrap());
+        Host::connect(SocketTransport::new(addr, Duration::from_secs(10)), &identity).unwrap()
+    }
+
+    fn device(&self, nsid: u32) -> Option<Device> {
+        self.export.devices().into_iter().find(|device| device.nsid == nsid)
+    }
+
+    fn file(&self, nsid: u32) -> PathBuf {
+        self.export.dir().join(format!("nvme0n{nsid}"))
+    }
+
+    fn open(&self, nsid: u32) -> File {
+        OpenOptions::new().read(true).write(true).open(self.file(nsid)).unwrap()
+    }
+
+    fn stop(mut self) {
+        assert_eq!(self.export.stop(), Vec::<String>::new());
+        assert!(!is_mounted(self.export.dir()));
+        self.running.take().unwrap().stop();
+    }
+}
+
+#[test]
+fn namespaces_follow_what_any_host_does_to_the_drive() {
+    let name = "namespaces_follow_what_any_host_does_to_the_drive";
+    if !possible(name, &["losetup"]) {
+        return;
+    }
+    let bench = Bench::new(true);
+    let first = bench.device(1).unwrap();
+    assert_eq!((first.bytes, first.block_size, first.read_only), (128 << 20, 4096, false));
+
+    let mut host = bench.host();
+    let nsid = host.create_namespace(&namespace_create((4 << 20) / 512, 1, 2)).unwrap();
+    assert!(!bench.file(nsid).exists(), "created but not attached");
+    let controllers = host.controllers().unwrap();
+    host.attach_namespace(nsid, &controllers).unwrap();
+    wait_for("the new namespace", || bench.device(nsid).is_some_and(|device| device.node.is_some()));
+    let device = bench.device(nsid).unwrap();
+    assert_eq!((device.bytes, device.block_size), (4 << 20, 512));
+    let node = device.node.unwrap();
+    assert_eq!(run("blockdev", &["--getss", node.to_str().unwrap()]).trim(), "512");
+
+    let open = bench.open(nsid);
+    open.write_all_at(&[7; 5000], 1000).unwrap();
+    host.detach_namespace(nsid, &controllers).unwrap();
+    wait_for("its end", || !bench.file(nsid).exists());
+    assert!(open.read_at(&mut [0; 512], 0).is_err());
+    drop(open);
+    host.attach_namespace(nsid, &controllers).unwrap();
+    wait_for("its return", || bench.file(nsid).exists());
+    let mut back = [0; 5000];
+    bench.open(nsid).read_exact_at(&mut back, 1000).unwrap();
+    assert_eq!(back, [7; 5000]);
+    host.delete_namespace(nsid).unwrap();
+    wait_for("its end for good", || !bench.file(nsid).exists());
+    bench.stop();
+}
+
+#[test]
+fn a_page_of_a_database_reaches_the_drive_as_one_command() {
+    let name = "a_page_of_a_database_reaches_the_drive_as_one_command";
+    if !possible(name, &["losetup", "dd"]) {
+        return;
+    }
+    let bench = Bench::new(true);
+    let mut host = bench.host();
+    let node = bench.device(1).unwrap().node.unwrap();
+    for target in [node, bench.file(1)] {
+        let before = host.namespace_statistics(1).unwrap();
+        let of = format!("of={}", target.display());
+        run(
+            "dd",
+            &["if=/dev/zero", &of, "bs=16k", "count=500", "oflag=direct", "conv=notrunc", "status=none"],
+        );
+        let after = host.namespace_statistics(1).unwrap();
+        let count = |field: fn(&nvme::log::NamespaceStatistics) -> u64| field(&after) - field(&before);
+        assert_eq!(count(|s| s.host_write_commands.get()), 500);
+        assert_eq!(count(|s| s.host_bytes_written.get()), 500 * 16384);
+        assert_eq!(count(|s| s.whole_writes.get()), 500);
+    }
+    bench.stop();
+}
+
+#[test]
+fn fio_finds_what_it_has_written() {
+    if !possible("fio_finds_what_it_has_written", &["losetup", "fio"]) {
+        return;
+    }
+    let bench = Bench::new(true);
+    let node = bench.device(1).unwrap().node.unwrap();
+    let jobs: &[(PathBuf, &[&str])] = &[
+        (node.clone(), &["--rw=randwrite", "--bs=4k"]),
+        (node, &["--rw=randtrimwrite", "--bs=16k"]),
+        (bench.file(1), &["--rw=randwrite", "--bsrange=4k-128k", "--blockalign=4k"]),
+        (bench.file(1), &["--rw=write", "--bs=1000000"]),
+    ];
+    for (target, job) in jobs {
+        let target = format!("--filename={}", target.display());
+        let common = ["--name=verify", &target, "--size=120m", "--ioengine=libaio", "--direct=1"];
+        let verify = ["--iodepth=32", "--verify=crc32c", "--verify_fatal=1", "--randseed=7", "--fsync=100"];
+        run("fio", &[&common[..], &verify, job].concat());
+    }
+    bench.stop();
+}
+
+#[test]
+fn without_power_requests_fail_and_with_it_the_data_is_there() {
+    let name = "without_power_requests_fail_and_with_it_the_data_is_there";
+    if !possible(name, &["mount"]) {
+        return;
+    }
+    let bench = Bench::new(false);
+    let file = bench.open(1);
+    file.write_all_at(&[1; 65536], 0).unwrap();
+    let mut host = bench.host();
+    // The connection goes with the power.
+    let _ = host.power_cut(nvme::admin::PowerCut { off_ms: 300, ..Default::default() });
+    wait_for("the loss of power", || {
+        file.write_at(&[2; 4096], 65536).is_err_and(|error| error.kind() != std::io::ErrorKind::NotFound)
+    });
+    wait_for("power", || file.write_at(&[2; 4096], 65536).is_ok());
+    let mut back = vec![0; 65536];
+    file.read_exact_at(&mut back, 0).unwrap();
+    assert!(back.iter().all(|byte| *byte == 1));
+    drop(file);
+    bench.stop();
+}

@@ -1,0 +1,65 @@
+//! What the tests that need the kernel have in common.
+#![allow(dead_code, missing_docs, reason = "each test takes what it needs")]
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Whether the machine allows what a test needs: root, FUSE, these programs, and loop devices for
+/// `losetup`. Says so loudly where it does not.
+pub fn possible(test: &str, programs: &[&str]) -> bool {
+    let fuse = || File::options().read(true).write(true).open("/dev/fuse").is_ok();
+    let loops = !programs.contains(&"losetup") || Path::new("/dev/loop-control").exists();
+    let missing = if !rustix::process::geteuid().is_root() {
+        "root".to_owned()
+    } else if !fuse() {
+        "/dev/fuse".to_owned()
+    } else if !loops {
+        "/dev/loop-control".to_owned()
+    } else if let Some(program) = programs.iter().find(|program| !is_there(program)) {
+        format!("the program {program} (scripts/setup-debian.sh installs it)")
+    } else {
+        return true;
+    };
+    // Not `eprintln`, which the test runner swallows.
+    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: needs {missing}");
+    false
+}
+
+fn is_there(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let dirs = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+    dirs.into_iter().any(|dir| dir.join(program).is_file())
+}
+
+/// Runs a program and returns what it printed; its output goes into the panic if it fails.
+#[track_caller]
+pub fn run(program: &str, arguments: &[&str]) -> String {
+    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
+    let mut command = Command::new(program);
+    command.args(arguments).env("PATH", path).env("LC_ALL", "C").stdin(Stdio::null());
+    let output = command.output().unwrap_or_else(|error| panic!("{program}: {error}"));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program} {arguments:?}: {}\n{text}{errors}", output.status);
+    text
+}
+
+/// Waits for something that must happen; the limit is only there to end a failing test.
+#[track_caller]
+pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < Duration::from_secs(60), "{what} does not happen");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Whether something is mounted at a directory.
+pub fn is_mounted(dir: &Path) -> bool {
+    let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    mounts.lines().any(|line| line.split(' ').nth(4) == dir.to_str())
+}
