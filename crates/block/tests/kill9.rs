@@ -244,6 +244,7 @@ fn fio(node: &str, seed: u64, verify_only: bool) {
             "--iodepth=16",
             "--verify=crc32c",
             "--verify_fatal=1",
+            "--verify_state_save=0",
         ],
     );
 }
