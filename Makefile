@@ -7,7 +7,7 @@ TRANCHE = target/release/tranche
 ARGS ?=
 
 .DEFAULT_GOAL := build
-.PHONY: help setup build study test lint unit end-to-end bench campaign clean
+.PHONY: help setup build study test lint check bench campaign clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -21,18 +21,15 @@ build: setup ## Build the release binary, target/release/tranche
 study: build ## MariaDB on NAND and on DRAM namespaces: out/doublewrite/report.html
 	$(TRANCHE) study doublewrite --live $(ARGS)
 
-test: setup lint unit end-to-end ## Everything CI checks
+test: setup lint check ## Everything CI checks
 
 lint: ## Formatting and lints, as errors
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --release --locked -- -D warnings
 
-# In release mode: the model, the studies and the end-to-end tests move a lot of data.
-unit: ## Tests of the crates
-	$(CARGO) test --release --locked --workspace --exclude e2e
-
-end-to-end: build ## Tests through FUSE, loop devices, file systems and MariaDB
-	$(CARGO) test --release --locked -p e2e
+# In release mode: the model, the databases and the tests through FUSE move a lot of data.
+check: build ## All tests: of the crates, through FUSE and loop devices, with MariaDB
+	$(CARGO) test --release --locked --workspace
 
 bench: build ## Benchmarks with their peers, one after the other (half an hour)
 	$(CARGO) bench --locked -p media --bench media
