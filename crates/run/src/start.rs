@@ -242,24 +242,37 @@ fn in_image(
     progress: &mut Progress<'_>,
     sleeper: &Arc<Sleeper>,
 ) -> Result<Opened, StartError> {
-    let locked = match presence(dir)? {
-        Presence::Nothing => {
-            let shape = shape.clone().ok_or_else(|| StartError::NoShape(dir.to_owned()))?;
-            let locked = Locked::fresh(dir)?;
-            let (drive, time) = new_drive(shape.config, options, progress)?;
-            locked.create(&shape.toml, &drive.save(), time)?;
-            locked
+    let bell = Arc::downgrade(sleeper);
+    let notify: Arc<dyn Fn() + Send + Sync> = Arc::new(move || {
+        if let Some(sleeper) = Weak::upgrade(&bell) {
+            sleeper.ring();
         }
-        Presence::Image => {
-            if options.precondition != Precondition::None {
-                return Err(StartError::NotNew(dir.to_owned()));
-            }
-            Locked::existing(dir)?
-        }
-    };
-    let stored = locked.config()?;
-    let mut config = Config::from_toml(&stored)
-        .map_err(|e| ImageError::State { path: dir.to_owned(), reason: format!("drive.toml: {e}") })?;
+    });
+    if presence(dir)? == Presence::Nothing {
+        let shape = shape.ok_or_else(|| StartError::NoShape(dir.to_owned()))?;
+        let locked = Locked::fresh(dir)?;
+        let (drive, time) = new_drive(shape.config, options, progress)?;
+        locked.create(&shape.toml, &drive.save(), time)?;
+        let found = locked.find()?;
+        let image = locked.start(&found, pages(drive.config()), options.image_options, notify)?;
+        let store = Store::new(Backing::Image(Box::new(image)));
+        return Ok(Opened { drive, store, time, notes: found.notes });
+    }
+    if options.precondition != Precondition::None {
+        return Err(StartError::NotNew(dir.to_owned()));
+    }
+    open_image(Locked::existing(dir)?, dir, shape, options, notify)
+}
+
+fn open_image(
+    locked: Locked,
+    dir: &Path,
+    shape: Option<Shape>,
+    options: &Options,
+    notify: Arc<dyn Fn() + Send + Sync>,
+) -> Result<Opened, StartError> {
+    let bad = |reason: String| ImageError::State { path: dir.to_owned(), reason };
+    let mut config = Config::from_toml(&locked.config()?).map_err(|e| bad(format!("drive.toml: {e}")))?;
     if let Some(shape) = shape {
         // How the drive is run may change from one time to the next; what it is may not.
         config.timing = shape.config.timing;
@@ -272,17 +285,10 @@ fn in_image(
     config.ftl.durable = true;
     let slots = pages(&config);
     let found = locked.find()?;
-    let bad = |reason: String| ImageError::State { path: dir.to_owned(), reason };
     let mut restorer = Drive::restore(config, &found.state).map_err(|e| bad(e.to_string()))?;
     found.replay(|record| restorer.apply(record).map_err(|e| e.to_string()))?;
-    // Recovery counts references and may record; both need the image in use. Whether the state makes a drive
-    // at all is found out with nothing at stake before that.
-    let (bell, time) = (Arc::downgrade(sleeper), found.time);
-    let notify = Arc::new(move || {
-        if let Some(sleeper) = Weak::upgrade(&bell) {
-            sleeper.ring();
-        }
-    });
+    // Up to here nothing was changed on disk; recovery counts references and records.
+    let time = found.time;
     let image = locked.start(&found, slots, options.image_options, notify)?;
     let mut store = Store::new(Backing::Image(Box::new(image)));
     let drive = restorer.finish(time, &mut store).map_err(|e| bad(e.to_string()))?;

@@ -188,15 +188,6 @@ impl Store {
         }
     }
 
-    /// Slots in use and slots there are.
-    pub(crate) fn usage(&self) -> (u32, u32) {
-        match &self.backing {
-            Backing::None => (0, 0),
-            Backing::Memory { slots, .. } => (slots.referenced(), slots.count()),
-            Backing::Image(image) => (image.slots().referenced(), image.slots().count()),
-        }
-    }
-
     /// A slot's whole page, into `page`.
     fn fetch(backing: &Backing, slot: Slot, page: &mut [u8; SLOT]) -> Result<(), StorageError> {
         match backing {

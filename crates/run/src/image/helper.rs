@@ -144,7 +144,12 @@ impl Work {
             journal.unsynced.drain(..files.len() - 1);
         }
         files::write_checkpoint(&self.dir, header, body, self.host_sync)?;
-        files::remove_below(&self.dir, header.generation.saturating_sub(1));
+        // The checkpoint before this one stays, with everything that leads from it to here.
+        if let Ok((checkpoints, _)) = files::generations(&self.dir)
+            && let Some(&before) = checkpoints.iter().rev().find(|&&g| g < header.generation)
+        {
+            files::remove_below(&self.dir, before);
+        }
         Ok(())
     }
 }

@@ -199,7 +199,6 @@ impl Locked {
             sync_runs: false,
             checkpoint_runs: false,
             state_bytes: found.state.len() as u64,
-            base_bytes: 0,
             failed: None,
         })
     }
@@ -232,8 +231,6 @@ pub(crate) struct Image {
     sync_runs: bool,
     checkpoint_runs: bool,
     state_bytes: u64,
-    /// Bytes of earlier journals since the last checkpoint that was written.
-    base_bytes: u64,
     failed: Option<String>,
 }
 
@@ -246,17 +243,9 @@ pub(crate) enum News {
 }
 
 impl Image {
+    #[cfg(test)]
     pub(crate) fn slots(&self) -> &Slots {
         &self.slots
-    }
-
-    /// Why the image takes no further writes.
-    pub(crate) fn failure(&self) -> Option<&str> {
-        self.failed.as_deref()
-    }
-
-    pub(crate) fn directory(&self) -> &Path {
-        &self.dir
     }
 
     fn journal(&self) -> MutexGuard<'_, Journal> {
@@ -466,7 +455,7 @@ impl Image {
             Report::Checkpoint(result) => {
                 self.checkpoint_runs = false;
                 match result {
-                    Ok(()) => self.base_bytes = 0,
+                    Ok(()) => {}
                     Err(e) => tracing::warn!("no checkpoint could be written, the journal grows on: {e}"),
                 }
             }
@@ -482,13 +471,11 @@ impl Image {
 
     /// Writes the drive's state as it is after the last committed step.
     pub(crate) fn checkpoint(&mut self, state: Vec<u8>, time: Nanos, clean: bool) -> Result<(), ImageError> {
-        let (image, generation, bytes) = {
+        let (image, generation) = {
             let mut journal = self.journal();
-            let bytes = journal.bytes();
             journal.switch(time)?;
-            (journal.image(), journal.generation(), bytes)
+            (journal.image(), journal.generation())
         };
-        self.base_bytes += bytes;
         self.state_bytes = state.len() as u64;
         self.checkpoint_runs = true;
         let header = Header {

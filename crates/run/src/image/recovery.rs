@@ -13,8 +13,6 @@ pub(crate) struct Found {
     pub(crate) image: [u8; 16],
     /// The state in the checkpoint, as the drive encoded it.
     pub(crate) state: Vec<u8>,
-    /// Whether a clean shutdown left it and nothing happened since.
-    pub(crate) clean: bool,
     /// The drive's clock at the end of what is replayed.
     pub(crate) time: Nanos,
     journals: Vec<Replay>,
@@ -129,7 +127,6 @@ impl Found {
             dir: dir.to_owned(),
             image: checkpoint.image,
             state,
-            clean: checkpoint.clean && !steps,
             time,
             journals,
             notes,

@@ -154,6 +154,22 @@ fn a_checkpoint_replaces_the_journal_and_the_one_before_is_kept() {
 }
 
 #[test]
+fn the_checkpoint_before_stays_whatever_lies_between() {
+    let rig = Rig::new();
+    let mut news = Vec::new();
+    for n in 0..2 {
+        // Each opening begins a generation that has no checkpoint at first.
+        let mut image = rig.open(ImageOptions::default());
+        step(&mut image, n..n + 1);
+        image.checkpoint(format!("state {n}").into_bytes(), Nanos(20), true).unwrap();
+        image.settle(&mut news);
+    }
+    assert_eq!(files::generations(&rig.dir()).unwrap(), (vec![3, 5], vec![3, 4, 5]));
+    fs::write(files::checkpoint_path(&rig.dir(), 5), b"damaged").unwrap();
+    assert_eq!(rig.numbers(files::boot()).unwrap(), (b"state 0".to_vec(), vec![1]));
+}
+
+#[test]
 fn a_crash_between_checkpoint_and_journal_loses_nothing() {
     let rig = Rig::new();
     let mut image = rig.open(ImageOptions::default());

@@ -1,0 +1,213 @@
+//! An image under a real drive: crashes, wrong use, a full disk.
+
+mod common;
+
+use common::{shape, shape_with};
+use nvme::{Command, IoOpcode, Status};
+use run::{BlockingQueue, Buffer, Controller, HostIdentity, NoEvents, Options, Running, Shape, StartError};
+use std::path::Path;
+use std::sync::Arc;
+
+fn options(dir: &Path) -> Options {
+    Options { image: Some(dir.to_owned()), ..Options::default() }
+}
+
+fn open(shape: Option<Shape>, dir: &Path) -> Result<Running, StartError> {
+    run::start(shape, &options(dir), &mut |_| ())
+}
+
+fn connect(running: &Running) -> (Controller, BlockingQueue) {
+    let host = HostIdentity::new("nqn.2026-11.test:host").unwrap();
+    let controller = running.handle().connect(host, Arc::new(NoEvents)).unwrap();
+    let queue = controller.blocking_queue(32).unwrap();
+    (controller, queue)
+}
+
+fn transfer(queue: &BlockingQueue, opcode: IoOpcode, lba: u32, data: Buffer) -> (Status, Buffer) {
+    let mut command = Command::new(opcode.0, 1);
+    command.cdw10.set(lba);
+    command.cdw12.set((data.len() / 4096) as u32 - 1);
+    let (completion, data) = queue.execute(&command, data).unwrap();
+    (completion.status(), data)
+}
+
+fn write(queue: &BlockingQueue, lba: u32, byte: u8) -> Status {
+    transfer(queue, IoOpcode::WRITE, lba, Buffer::from(vec![byte; 4096])).0
+}
+
+fn read(queue: &BlockingQueue, lba: u32) -> u8 {
+    let (status, data) = transfer(queue, IoOpcode::READ, lba, Buffer::zeroed(4096));
+    assert!(status.is_success(), "{status}");
+    assert!(data.as_slice().windows(2).all(|w| w[0] == w[1]), "lba {lba} is torn");
+    data.as_slice()[0]
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+    }
+}
+
+/// The files of an image as they are at any moment are what a killed process leaves behind.
+#[test]
+fn a_copy_of_a_live_image_has_everything_that_was_completed() {
+    let temp = tempfile::tempdir().unwrap();
+    let (live, dead) = (temp.path().join("live"), temp.path().join("dead"));
+    let running = open(Some(shape()), &live).unwrap();
+    let (_controller, queue) = connect(&running);
+    let mut expected = vec![0u8; 600];
+    let mut state = 12345u64;
+    for round in 0..12u8 {
+        for _ in 0..400 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let lba = (state >> 33) as u32 % 600;
+            let byte = (state >> 20) as u8 | 1;
+            assert!(write(&queue, lba, byte).is_success());
+            expected[lba as usize] = byte;
+        }
+        if round % 3 == 1 {
+            let (completion, _) =
+                queue.execute(&Command::new(IoOpcode::FLUSH.0, 1), Buffer::empty()).unwrap();
+            assert!(completion.status().is_success());
+        }
+        copy(&live, &dead);
+        let crashed = open(None, &dead).unwrap();
+        let (_controller, queue) = connect(&crashed);
+        for (lba, &byte) in expected.iter().enumerate() {
+            assert_eq!(read(&queue, lba as u32), byte, "round {round} lba {lba}");
+        }
+        crashed.stop();
+        std::fs::remove_dir_all(&dead).unwrap();
+    }
+}
+
+/// Cuts the journal of a crashed image at many places: each state is one that was.
+#[test]
+fn every_cut_of_the_journal_opens_to_a_prefix_of_the_writes() {
+    let temp = tempfile::tempdir().unwrap();
+    let (live, dead) = (temp.path().join("live"), temp.path().join("dead"));
+    let running = open(Some(shape()), &live).unwrap();
+    let (_controller, queue) = connect(&running);
+    // Write n goes to its own page, so that the state is the number of writes that are there.
+    for n in 0..120 {
+        assert!(write(&queue, n, 7).is_success());
+    }
+    copy(&live, &dead);
+    drop(running);
+    let journal = dead.join("journal.2");
+    let whole = std::fs::read(&journal).unwrap();
+    let mut last = 0;
+    for cut in (80..=whole.len()).step_by(97).chain([whole.len()]) {
+        let image = temp.path().join(format!("cut{cut}"));
+        copy(&dead, &image);
+        std::fs::write(image.join("journal.2"), &whole[..cut]).unwrap();
+        let crashed = open(None, &image).unwrap();
+        let (_controller, queue) = connect(&crashed);
+        let there = (0..120).take_while(|&n| read(&queue, n) == 7).count();
+        assert!((there..120).all(|n| read(&queue, n as u32) == 0), "cut at {cut}: a hole");
+        assert!(there >= last, "cut at {cut}: {there} writes after {last}");
+        last = there;
+        // It goes on as if nothing had been behind the cut.
+        assert!(write(&queue, 119, 9).is_success());
+        crashed.stop();
+        let again = open(None, &image).unwrap();
+        let (_controller, queue) = connect(&again);
+        assert_eq!(read(&queue, 119), 9);
+        drop(again);
+        std::fs::remove_dir_all(&image).unwrap();
+    }
+    assert_eq!(last, 120);
+}
+
+#[test]
+fn a_new_image_was_never_shut_down_uncleanly() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().join("image");
+    for cycle in 1..4u8 {
+        let running = open(Some(shape()), &dir).unwrap();
+        let (controller, _queue) = connect(&running);
+        let mut log = Command::new(nvme::AdminOpcode::GET_LOG_PAGE.0, nvme::NSID_ALL);
+        log.cdw10.set(127 << 16 | 2);
+        let (_, data) = controller.admin(&log, Buffer::zeroed(512)).unwrap();
+        // Power Cycles, Unexpected Power Losses.
+        assert_eq!((data.as_slice()[112], data.as_slice()[144]), (cycle, 0));
+        running.stop();
+    }
+}
+
+#[test]
+fn wrong_use_is_explained() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().join("image");
+    let message = |result: Result<Running, StartError>| result.map(|_| ()).unwrap_err().to_string();
+    assert!(message(open(None, &dir)).contains("no image"));
+    let running = open(Some(shape()), &dir).unwrap();
+    let locked = message(open(Some(shape()), &dir));
+    assert!(locked.contains(&format!("process {}", std::process::id())), "{locked}");
+    running.stop();
+    let other = message(open(Some(shape_with("atomic_write = \"8KiB\"")), &dir));
+    assert!(other.contains("another drive") && other.contains("atomic_pages"), "{other}");
+    // Timing may change from one time to the next.
+    open(Some(shape_with("timing = true")), &dir).unwrap().stop();
+    let precondition = Options { precondition: run::Precondition::Fill, ..options(&dir) };
+    let not_new = message(run::start(Some(shape()), &precondition, &mut |_| ()));
+    assert!(not_new.contains("exists already"), "{not_new}");
+    std::fs::write(dir.join("drive.toml"), "nonsense").unwrap();
+    assert!(message(open(None, &dir)).contains("drive.toml"));
+    std::fs::write(dir.join("drive.toml"), shape().toml).unwrap();
+    for name in std::fs::read_dir(&dir).unwrap().map(|e| e.unwrap().path()) {
+        if name.file_name().unwrap().to_str().unwrap().starts_with("checkpoint") {
+            std::fs::write(name, b"nonsense").unwrap();
+        }
+    }
+    assert!(message(open(None, &dir)).contains("checkpoint"));
+}
+
+/// Needs root and a tmpfs of its own: skipped where that cannot be had.
+#[test]
+fn a_full_disk_fails_writes_and_loses_nothing() {
+    let temp = tempfile::tempdir().unwrap();
+    let mount = temp.path().join("small");
+    std::fs::create_dir(&mount).unwrap();
+    let mounted = std::process::Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=12m", "tranche-test"])
+        .arg(&mount)
+        .status()
+        .is_ok_and(|s| s.success());
+    if !mounted {
+        eprintln!("skipped: a tmpfs cannot be mounted here");
+        return;
+    }
+    let result = std::panic::catch_unwind(|| {
+        let dir = mount.join("image");
+        let running = open(Some(shape()), &dir).unwrap();
+        let (_controller, queue) = connect(&running);
+        let mut kept = 0;
+        let mut refused = 0;
+        for lba in 0..4000 {
+            match write(&queue, lba, 5) {
+                status if status.is_success() && refused == 0 => kept += 1,
+                status if status.is_success() => {}
+                _ => refused += 1,
+            }
+            if refused > 20 {
+                break;
+            }
+        }
+        assert!(refused > 20 && kept > 500, "kept {kept}, refused {refused}");
+        for lba in 0..kept {
+            assert_eq!(read(&queue, lba), 5);
+        }
+        running.stop();
+        let again = open(None, &dir).unwrap();
+        let (_controller, queue) = connect(&again);
+        for lba in 0..kept {
+            assert_eq!(read(&queue, lba), 5, "after opening again");
+        }
+    });
+    let unmounted = std::process::Command::new("umount").arg("-l").arg(&mount).status();
+    assert!(unmounted.unwrap().success());
+    result.unwrap();
+}
