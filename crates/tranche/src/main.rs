@@ -1,2 +1,82 @@
-//! The command line
-fn main() {}
+//! The command line: `tranche`. See `docs/cli.md`.
+//!
+//! Results go to standard output, everything else to standard error; the exit code is 0 only on success, 2 for
+//! a command line that makes no sense, 130 after a second signal.
+
+mod args;
+mod manage;
+mod profiles;
+mod serve;
+mod show;
+
+use anyhow::Result;
+use args::{Cli, Command, Output, Study};
+use clap::Parser;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    log_to_stderr(cli.verbose);
+    match run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("tranche: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn log_to_stderr(verbose: u8) {
+    let level = match verbose {
+        0 => tracing::Level::INFO,
+        1 => tracing::Level::DEBUG,
+        _ => tracing::Level::TRACE,
+    };
+    let format = tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false).without_time();
+    let format = format.with_ansi(std::io::stderr().is_terminal());
+    format.with_max_level(level).init();
+}
+
+fn run(cli: Cli) -> Result<()> {
+    let output = cli.output;
+    match cli.command {
+        Command::Serve(options) => serve::serve(&options),
+        Command::Ns(command) => manage::ns(&command, output),
+        Command::Id(target) => show::id(&target, output),
+        Command::Smart(smart) => show::smart(&smart, output),
+        Command::PowerCut(cut) => manage::power_cut(&cut, output),
+        Command::Profile(command) => profiles::profile(&command, output),
+        Command::Study(Study::Doublewrite(options)) => {
+            let results = lab::doublewrite::run(&options)?;
+            print_results(output, &results)
+        }
+        Command::Compare(options) => {
+            let results = lab::compare::run(&options)?;
+            print_results(output, &results)
+        }
+    }
+}
+
+/// Studies print their table themselves; JSON is the same as in `results.json`.
+fn print_results(output: Output, results: &impl serde::Serialize) -> Result<()> {
+    match output {
+        Output::Json => print_json(results),
+        Output::Text => Ok(()),
+    }
+}
+
+/// Prints a JSON document.
+fn print_json(value: &impl serde::Serialize) -> Result<()> {
+    print_text(&serde_json::to_string_pretty(value)?)
+}
+
+/// Prints a text and a line end. A reader that has gone away is no error.
+fn print_text(text: &str) -> Result<()> {
+    use std::io::Write;
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()) {
+        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(e.into()),
+        _ => Ok(()),
+    }
+}

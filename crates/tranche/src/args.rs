@@ -1,0 +1,262 @@
+//! The command line as types.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use host::Addr;
+use std::path::PathBuf;
+
+/// An NVMe SSD in software: serve a drive, manage its namespaces, and measure what a layout buys a
+/// database
+#[derive(Parser, Debug)]
+#[command(name = "tranche", version, max_term_width = 100, disable_help_subcommand = true)]
+pub struct Cli {
+    /// What to do
+    #[command(subcommand)]
+    pub command: Command,
+    /// How results are printed
+    #[arg(long, global = true, value_name = "FORMAT", default_value = "text", hide_default_value = true)]
+    pub output: Output,
+    /// Say more on standard error; twice for everything
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+}
+
+/// Form of results on standard output.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Output {
+    /// Tables for people (the default)
+    Text,
+    /// One JSON document, with the keys of nvme-cli where it has the same command
+    Json,
+}
+
+/// Commands.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Serve a drive until SIGINT or SIGTERM
+    Serve(Box<Serve>),
+    /// List, create, attach, detach, delete or format namespaces
+    #[command(subcommand)]
+    Ns(Ns),
+    /// What the drive says of itself
+    Id(Target),
+    /// Health, wear and traffic
+    Smart(Smart),
+    /// Cut the power of a drive, and give it back
+    PowerCut(PowerCut),
+    /// Drives that are built in
+    #[command(subcommand)]
+    Profile(Profile),
+    /// Answer one question by an experiment
+    #[command(subcommand)]
+    Study(Study),
+    /// Run any command on several layouts of a drive, interleaved, and compare
+    Compare(Box<lab::compare::Options>),
+}
+
+/// `tranche serve`.
+#[derive(Args, Debug)]
+pub struct Serve {
+    /// The drive: a TOML file, or the name of a profile [default: the profile "default", or what the
+    /// image was created with]
+    #[arg(value_name = "DRIVE.toml")]
+    pub drive: Option<String>,
+    /// Keep the drive in this directory, made if need be; in memory without
+    #[arg(long, value_name = "DIR")]
+    pub image: Option<PathBuf>,
+    /// Accept hosts on this Unix socket (NVMe/TCP PDUs)
+    #[arg(long, value_name = "PATH")]
+    pub unix: Option<PathBuf>,
+    /// Accept hosts on this TCP address [default: 127.0.0.1:4420 without --unix]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub tcp: Option<String>,
+    /// Mount a directory with a block file for each attached namespace (nvme0n1 …)
+    #[arg(long, value_name = "DIR")]
+    pub fuse: Option<PathBuf>,
+    /// Attach a loop device to each block file; their nodes are printed on standard error
+    #[arg(long = "loop", requires = "fuse")]
+    pub loops: bool,
+    /// Threads that take requests from the kernel
+    #[arg(long, value_name = "N", default_value_t = 2, requires = "fuse", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub fuse_threads: u16,
+    /// Whether operations take their modelled time; off is as fast as the machine [default: as the
+    /// drive's TOML says]
+    #[arg(long, value_name = "on|off")]
+    pub timing: Option<Switch>,
+    /// What a new drive goes through first, in virtual time: nothing, being written once, or random writes
+    /// until write amplification is steady
+    #[arg(long, value_name = "none|fill|steady", default_value = "none", hide_possible_values = true)]
+    pub precondition: Precondition,
+    /// Seed of the preconditioning
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Never sleep: shortest latency for one busy processor
+    #[arg(long)]
+    pub poll: bool,
+    /// Do not wait for this machine's disk on Flush and FUA: faster, but if the machine (not just the
+    /// drive's process) goes down, what was flushed may be lost
+    #[arg(long, requires = "image")]
+    pub no_host_sync: bool,
+}
+
+/// On or off.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Switch {
+    /// On.
+    On,
+    /// Off.
+    Off,
+}
+
+/// State of a new drive.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Precondition {
+    /// Empty.
+    None,
+    /// Written once.
+    Fill,
+    /// In steady state.
+    Steady,
+}
+
+/// The drive to talk to.
+#[derive(Args, Debug, Clone)]
+pub struct Target {
+    /// Where the drive listens: tcp://HOST:PORT or unix://PATH, with ?nqn=NQN if there are several
+    #[arg(long, value_name = "ADDR", default_value = "tcp://127.0.0.1:4420")]
+    pub on: Addr,
+    /// Host NQN to connect with; the drive remembers attached namespaces by it [default: that of
+    /// /etc/nvme/hostnqn, or a fixed one]
+    #[arg(long, value_name = "NQN")]
+    pub hostnqn: Option<nvme::Nqn>,
+}
+
+/// `tranche ns`.
+#[derive(Subcommand, Debug)]
+pub enum Ns {
+    /// List namespaces
+    List {
+        /// Only those that are attached to this host
+        #[arg(long)]
+        attached: bool,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Create a namespace and print its identifier
+    Create {
+        /// NVM Set, which is the medium; 0 is the drive's default
+        #[arg(long, value_name = "N", default_value_t = 0)]
+        set: u16,
+        /// Size, such as 64MiB or 3.84TB
+        #[arg(long, value_name = "SIZE", value_parser = size)]
+        size: u64,
+        /// Bytes of a logical block [default: the drive's first format]
+        #[arg(long, value_name = "BYTES")]
+        lba: Option<u32>,
+        /// Attach it as `ns attach` does
+        #[arg(long)]
+        attach: bool,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Attach a namespace
+    Attach(Attachment),
+    /// Detach a namespace
+    Detach(Attachment),
+    /// Delete a namespace and everything on it
+    Delete {
+        /// Namespace identifier
+        nsid: u32,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Format a namespace: everything on it is lost
+    Format {
+        /// Namespace identifier
+        nsid: u32,
+        /// Bytes of a logical block [default: as it is]
+        #[arg(long, value_name = "BYTES")]
+        lba: Option<u32>,
+        #[command(flatten)]
+        target: Target,
+    },
+}
+
+/// Which namespace and which controllers.
+#[derive(Args, Debug)]
+pub struct Attachment {
+    /// Namespace identifier
+    pub nsid: u32,
+    /// Controller identifiers [default: every controller of this host, that is of this command's host NQN
+    /// and of the block files that the drive exports]
+    #[arg(long, value_name = "ID,…", value_delimiter = ',', conflicts_with = "host")]
+    pub controllers: Vec<u16>,
+    /// Every controller of the host with this NQN
+    #[arg(long, value_name = "NQN")]
+    pub host: Option<nvme::Nqn>,
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// `tranche smart`.
+#[derive(Args, Debug)]
+pub struct Smart {
+    /// Of one namespace: exact bytes, and latencies (vendor log D8h)
+    #[arg(long, value_name = "NSID", conflicts_with = "set")]
+    pub namespace: Option<u32>,
+    /// Of one NVM Set: its Endurance Group log
+    #[arg(long, value_name = "N")]
+    pub set: Option<u16>,
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// `tranche power-cut`.
+#[derive(Args, Debug)]
+pub struct PowerCut {
+    /// Let so many media operations pass first; 0 cuts at once
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub after: u32,
+    /// Milliseconds without power
+    #[arg(long, value_name = "MS", default_value_t = 100)]
+    pub off_ms: u32,
+    /// Seed of what the cut tears
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u32,
+    /// The capacitors fail too: what they would save is lost
+    #[arg(long)]
+    pub no_plp: bool,
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// `tranche profile`.
+#[derive(Subcommand, Debug)]
+pub enum Profile {
+    /// List the profiles
+    List,
+    /// Print a profile's TOML
+    Show {
+        /// Name of a profile
+        name: String,
+    },
+    /// Check a profile or a drive's TOML file, and say what it makes
+    Check {
+        /// Name of a profile, or a file
+        name: String,
+    },
+}
+
+/// `tranche study`.
+#[derive(Subcommand, Debug)]
+pub enum Study {
+    /// What a DRAM namespace for InnoDB's doublewrite buffer buys MariaDB
+    Doublewrite(Box<lab::doublewrite::Options>),
+}
+
+/// A size as people write it.
+fn size(text: &str) -> Result<u64, String> {
+    match device::units::parse_size(text) {
+        Some(bytes) if bytes > 0 => Ok(bytes),
+        _ => Err("a size is a number with B, KiB, MiB, GiB, TiB, kB, MB, GB or TB, such as 64MiB".to_owned()),
+    }
+}

@@ -1,0 +1,230 @@
+//! Commands that change a drive, as an NVMe host: `ns`, `power-cut`.
+
+use crate::args::{Attachment, Ns, Output, PowerCut, Target};
+use crate::{print_json, print_text};
+use anyhow::{Context, Result, anyhow, bail};
+use device::units::format_size;
+use host::{Host, Identity, SocketTransport, namespace_create, view};
+use nvme::NSID_ALL;
+use nvme::Nqn;
+use nvme::admin::{FormatNvm, SecureErase};
+use nvme::identify::IdentifyNamespace;
+use nvme::log::{ControllerEntry, LogId};
+use nvme::zerocopy::FromBytes;
+use serde_json::json;
+use std::time::Duration;
+
+/// Host NQN of this command where the machine has none.
+const HOST_NQN: &str = "nqn.2026-11.io.tranche:cli";
+/// For each step of connecting.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A connected host.
+pub type Connected = Host<SocketTransport>;
+
+/// NQN to connect with.
+fn hostnqn(target: &Target) -> Result<Nqn> {
+    if let Some(nqn) = target.hostnqn {
+        return Ok(nqn);
+    }
+    match std::fs::read_to_string("/etc/nvme/hostnqn") {
+        Ok(text) => {
+            text.trim().parse().map_err(|e| anyhow!("/etc/nvme/hostnqn: {e}; correct it or give --hostnqn"))
+        }
+        Err(_) => HOST_NQN.parse().map_err(|e| anyhow!("{HOST_NQN}: {e}")),
+    }
+}
+
+/// Connects to the drive.
+pub fn connect(target: &Target) -> Result<Connected> {
+    let transport = SocketTransport::new(target.on.clone(), PATIENCE);
+    let identity = Identity::new(hostnqn(target)?);
+    Host::connect(transport, &identity).with_context(|| {
+        format!("no drive at {} (is `tranche serve` running? --on names another place)", target.on)
+    })
+}
+
+/// Hosts of the drive's controllers.
+fn controllers(host: &mut Connected) -> Result<Vec<(u16, Nqn)>> {
+    let id = LogId::CONTROLLERS;
+    let head = host.log(id, 0, 0, 16).context("reading the drive's list of controllers")?;
+    let count = usize::from(u16::from_le_bytes([head[2], head[3]]));
+    let log = host.log(id, 0, 0, 16 + count * size_of::<ControllerEntry>())?;
+    let entries = log[16..].chunks_exact(size_of::<ControllerEntry>());
+    let read = |bytes| {
+        let entry = ControllerEntry::read_from_bytes(bytes)
+            .map_err(|_| anyhow!("the list of controllers is cut off"))?;
+        Ok((
+            entry.cntlid.get(),
+            Nqn::from_field(&entry.hostnqn).map_err(|e| anyhow!("a controller's host: {e}"))?,
+        ))
+    };
+    entries.map(read).collect()
+}
+
+/// The controllers that an attachment means.
+fn chosen(host: &mut Connected, target: &Target, ids: &[u16], nqn: Option<Nqn>) -> Result<Vec<u16>> {
+    if !ids.is_empty() {
+        let mut ids = ids.to_vec();
+        ids.sort_unstable();
+        ids.dedup();
+        return Ok(ids);
+    }
+    let mine = [hostnqn(target)?, block::HOST_NQN.parse().map_err(|e| anyhow!("{e}"))?];
+    let wanted = nqn.map_or(mine.to_vec(), |nqn| vec![nqn]);
+    let all = controllers(host)?;
+    let found: Vec<u16> = all.iter().filter(|(_, host)| wanted.contains(host)).map(|(id, _)| *id).collect();
+    if found.is_empty() {
+        let hosts: Vec<String> = all.iter().map(|(id, nqn)| format!("{id} ({nqn})")).collect();
+        bail!("no controller belongs to {}; there are {}", wanted[0], hosts.join(", "));
+    }
+    Ok(found)
+}
+
+/// Those of `ids` that have the namespace attached, or have not.
+fn which(host: &mut Connected, nsid: u32, ids: &[u16], attached: bool) -> Result<Vec<u16>> {
+    let holders = host.namespace_controllers(nsid)?;
+    Ok(ids.iter().copied().filter(|id| holders.contains(id) == attached).collect())
+}
+
+fn format_of(ns: &IdentifyNamespace, lba: u32) -> Result<u8> {
+    let count = usize::from(ns.nlbaf_z) + 1;
+    let sizes: Vec<u32> = ns.lbaf[..count.min(ns.lbaf.len())].iter().filter_map(|f| f.data_bytes()).collect();
+    let index = sizes.iter().position(|&size| size == lba);
+    index.and_then(|i| u8::try_from(i).ok()).with_context(|| {
+        let sizes: Vec<String> = sizes.iter().map(u32::to_string).collect();
+        format!("the drive has no logical blocks of {lba} bytes, but of {}", sizes.join(" and "))
+    })
+}
+
+/// `tranche ns`.
+pub fn ns(command: &Ns, output: Output) -> Result<()> {
+    match command {
+        Ns::List { attached, target } => {
+            list(&mut connect(target)?, &target.on.to_string(), *attached, output)
+        }
+        Ns::Create { set, size, lba, attach, target } => {
+            let mut host = connect(target)?;
+            let common = host.identify_namespace(NSID_ALL)?;
+            let format = lba.map_or(Ok(0), |lba| format_of(&common, lba))?;
+            let block = common.lbaf[usize::from(format)]
+                .data_bytes()
+                .context("the drive's LBA format makes no sense")?;
+            if size % u64::from(block) != 0 {
+                bail!("--size {size} is not a multiple of the logical block size, {block} bytes");
+            }
+            let create = namespace_create(size / u64::from(block), format, *set);
+            let nsid = host.create_namespace(&create).with_context(|| room(&mut host, *set))?;
+            let mut to = Vec::new();
+            if *attach {
+                to = chosen(&mut host, target, &[], None)?;
+                host.attach_namespace(nsid, &to)?;
+            }
+            match output {
+                Output::Json => print_json(&json!({ "nsid": nsid, "controllers": to })),
+                Output::Text => print_text(&nsid.to_string()),
+            }
+        }
+        Ns::Attach(a) => attach(a, true, output),
+        Ns::Detach(a) => attach(a, false, output),
+        Ns::Delete { nsid, target } => {
+            connect(target)?.delete_namespace(*nsid)?;
+            done(output, *nsid)
+        }
+        Ns::Format { nsid, lba, target } => {
+            let mut host = connect(target)?;
+            let ns = host.identify_allocated(*nsid)?;
+            let lbaf = lba.map_or(Ok(ns.flbas.format_index()), |lba| format_of(&ns, lba))?;
+            let ses = SecureErase::NONE;
+            host.format(FormatNvm { nsid: *nsid, lbaf, mset: false, pi: 0, pil: false, ses })?;
+            done(output, *nsid)
+        }
+    }
+}
+
+/// What to say when a namespace could not be created.
+fn room(host: &mut Connected, set: u16) -> String {
+    let sets = host.nvm_sets().unwrap_or_default();
+    let each: Vec<String> = sets
+        .iter()
+        .filter(|s| set == 0 || s.nvmsetid.get() == set)
+        .map(|s| {
+            let free = u64::try_from(s.unvmsetcap.get()).unwrap_or(u64::MAX);
+            format!("NVM Set {} has {} unallocated", s.nvmsetid.get(), format_size(free))
+        })
+        .collect();
+    if each.is_empty() { format!("there is no NVM Set {set}") } else { each.join(", ") }
+}
+
+fn attach(a: &Attachment, attach: bool, output: Output) -> Result<()> {
+    let mut host = connect(&a.target)?;
+    let ids = chosen(&mut host, &a.target, &a.controllers, a.host)?;
+    // Those that were named are asked for as they are; of a host's, only those where it changes something.
+    let ids = if a.controllers.is_empty() { which(&mut host, a.nsid, &ids, !attach)? } else { ids };
+    if !ids.is_empty() {
+        match attach {
+            true => host.attach_namespace(a.nsid, &ids)?,
+            false => host.detach_namespace(a.nsid, &ids)?,
+        }
+    }
+    match output {
+        Output::Json => print_json(&json!({ "nsid": a.nsid, "controllers": ids })),
+        Output::Text => Ok(()),
+    }
+}
+
+fn done(output: Output, nsid: u32) -> Result<()> {
+    match output {
+        Output::Json => print_json(&json!({ "nsid": nsid })),
+        Output::Text => Ok(()),
+    }
+}
+
+fn list(host: &mut Connected, address: &str, attached: bool, output: Output) -> Result<()> {
+    let active = host.active_namespaces()?;
+    let nsids = if attached { active.clone() } else { host.allocated_namespaces()? };
+    let controller = *host.controller();
+    let mut shown = view::List::default();
+    let mut rows = Vec::new();
+    let mut more = Vec::new();
+    for nsid in nsids {
+        let ns = host.identify_allocated(nsid)?;
+        let holders = host.namespace_controllers(nsid)?;
+        shown.add(&controller, nsid, &ns, &format!("{address}#{nsid}"));
+        let block = ns.format().data_bytes().unwrap_or(0);
+        let bytes = |blocks: u64| format_size(blocks.saturating_mul(block.into()));
+        let (size, used) = (bytes(ns.nsze.get()), bytes(ns.nuse.get()));
+        let set = ns.nvmsetid.get();
+        let ids: Vec<String> = holders.iter().map(u16::to_string).collect();
+        rows.push([nsid.to_string(), set.to_string(), size, used, block.to_string(), ids.join(",")]);
+        more.push(json!({ "NVMSetId": set, "Attached": active.contains(&nsid), "Controllers": holders }));
+    }
+    if output == Output::Json {
+        // nvme-cli's keys, and ours beside them.
+        let mut value = serde_json::to_value(&shown)?;
+        if let Some(devices) = value["Devices"].as_array_mut() {
+            for (device, more) in devices.iter_mut().zip(more) {
+                if let (Some(device), serde_json::Value::Object(more)) = (device.as_object_mut(), more) {
+                    device.extend(more);
+                }
+            }
+        }
+        return print_json(&value);
+    }
+    print_text(&crate::show::table(&["NSID", "Set", "Size", "Used", "Block", "Controllers"], &rows))
+}
+
+/// `tranche power-cut`.
+pub fn power_cut(cut: &PowerCut, output: Output) -> Result<()> {
+    let mut host = connect(&cut.target)?;
+    host.power_cut(nvme::admin::PowerCut {
+        after_media_ops: cut.after,
+        off_ms: cut.off_ms,
+        seed: cut.seed,
+        no_plp: cut.no_plp,
+    })?;
+    match output {
+        Output::Json => print_json(&json!({ "after_media_ops": cut.after, "off_ms": cut.off_ms })),
+        Output::Text => Ok(()),
+    }
+}

@@ -1,0 +1,210 @@
+//! Drives that are built in, and drives in files.
+
+use crate::args::{Output, Profile};
+use crate::{print_json, print_text};
+use anyhow::{Context, Result, bail};
+use device::Config;
+use device::units::format_size;
+use ftl::SetConfig;
+use serde::Serialize;
+use std::path::Path;
+
+/// A drive that is built in.
+pub struct BuiltIn {
+    /// What it is called.
+    pub name: &'static str,
+    /// Its TOML, whose first comment line says what it is.
+    pub toml: &'static str,
+}
+
+/// All of them.
+pub const PROFILES: [BuiltIn; 4] = [
+    BuiltIn { name: "default", toml: include_str!("../../device/src/default_drive.toml") },
+    BuiltIn { name: "bench-16g", toml: include_str!("../../../profiles/bench-16g.toml") },
+    BuiltIn { name: "pblaze5-910-3.84t", toml: include_str!("../../../profiles/pblaze5-910-3.84t.toml") },
+    BuiltIn { name: "pblaze5-910-lab", toml: include_str!("../../../profiles/pblaze5-910-lab.toml") },
+];
+
+impl BuiltIn {
+    /// The first sentence of its comment.
+    fn about(&self) -> String {
+        let comment: Vec<&str> =
+            self.toml.lines().map_while(|line| line.strip_prefix('#')).map(str::trim).collect();
+        let text = comment.join(" ");
+        text.split_once(". ").map_or(text.clone(), |(first, _)| first.to_owned())
+    }
+}
+
+/// The profile of a name.
+pub fn find(name: &str) -> Option<&'static BuiltIn> {
+    PROFILES.iter().find(|p| p.name == name)
+}
+
+/// The TOML of a profile or of a file.
+pub fn read(drive: &str) -> Result<String> {
+    let looks_like_file = drive.contains('/') || drive.ends_with(".toml") || Path::new(drive).is_file();
+    match find(drive) {
+        Some(profile) if !looks_like_file => Ok(profile.toml.to_owned()),
+        _ if looks_like_file => {
+            std::fs::read_to_string(drive).with_context(|| format!("cannot read {drive}"))
+        }
+        _ => {
+            let names: Vec<_> = PROFILES.iter().map(|p| p.name).collect();
+            bail!("there is no profile {drive:?}: there are {}; or name a TOML file", names.join(", "))
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Listed {
+    name: &'static str,
+    about: String,
+}
+
+#[derive(Serialize)]
+struct Checked {
+    name: String,
+    model: String,
+    serial: String,
+    nqn: String,
+    timing: bool,
+    power_loss_protection: bool,
+    write_buffer: u64,
+    energy: u64,
+    atomic_write: u64,
+    sets: Vec<CheckedSet>,
+    namespaces: Vec<CheckedNamespace>,
+}
+
+#[derive(Serialize)]
+struct CheckedSet {
+    set: usize,
+    media: String,
+    capacity: u64,
+    raw: u64,
+    spare_percent: f64,
+    geometry: String,
+}
+
+#[derive(Serialize)]
+struct CheckedNamespace {
+    nsid: usize,
+    set: u16,
+    bytes: u64,
+    lba: u32,
+}
+
+/// `tranche profile`.
+pub fn profile(command: &Profile, output: Output) -> Result<()> {
+    match command {
+        Profile::List => {
+            let all: Vec<Listed> =
+                PROFILES.iter().map(|p| Listed { name: p.name, about: p.about() }).collect();
+            match output {
+                Output::Json => print_json(&all),
+                Output::Text => {
+                    let lines: Vec<_> = all.iter().map(|p| format!("{:<20} {}", p.name, p.about)).collect();
+                    print_text(&lines.join("\n"))
+                }
+            }
+        }
+        Profile::Show { name } => {
+            let toml = read(name)?;
+            match output {
+                Output::Json => print_json(&toml::from_str::<toml::Value>(&toml)?),
+                Output::Text => print_text(toml.trim_end()),
+            }
+        }
+        Profile::Check { name } => {
+            let config = Config::from_toml(&read(name)?).with_context(|| name.clone())?;
+            let checked = describe(name, &config);
+            match output {
+                Output::Json => print_json(&checked),
+                Output::Text => print_text(&text(&checked)),
+            }
+        }
+    }
+}
+
+fn describe(name: &str, config: &Config) -> Checked {
+    let page = u64::from(ftl::PAGE);
+    let sets = config.ftl.sets.iter().enumerate().map(|(i, set)| {
+        let capacity = u64::from(set.capacity_pages()) * page;
+        let (media, raw, geometry) = match set {
+            SetConfig::Nand { nand, .. } => {
+                let g = &nand.geometry;
+                let geometry = format!(
+                    "{} dies on {} channels, {} planes, {} superblocks of {}",
+                    g.dies,
+                    g.channels,
+                    g.planes,
+                    g.superblocks,
+                    format_size(u64::from(g.pages_per_superblock()) * page)
+                );
+                (format!("nand ({:?})", nand.cell).to_lowercase(), g.pages() * page, geometry)
+            }
+            SetConfig::Memory { memory, .. } => {
+                let geometry = format!("{} banks", memory.banks);
+                (format!("{:?}", memory.kind).to_lowercase(), u64::from(memory.pages) * page, geometry)
+            }
+        };
+        #[expect(clippy::cast_precision_loss, reason = "a percentage to read")]
+        let spare_percent = (raw as f64 / capacity as f64 - 1.0) * 100.0;
+        CheckedSet { set: i + 1, media, capacity, raw, spare_percent, geometry }
+    });
+    let namespaces = config.namespaces.iter().enumerate().map(|(i, ns)| CheckedNamespace {
+        nsid: i + 1,
+        set: ns.set,
+        bytes: ns.bytes,
+        lba: ns.lba_size,
+    });
+    Checked {
+        name: name.to_owned(),
+        model: config.identity.model.clone(),
+        serial: config.identity.serial.clone(),
+        nqn: config.identity.nqn.to_string(),
+        timing: config.timing,
+        power_loss_protection: config.ftl.protected,
+        write_buffer: u64::from(config.ftl.buffer_pages) * page,
+        energy: config.ftl.energy_bytes,
+        atomic_write: u64::from(config.ftl.atomic_pages) * page,
+        sets: sets.collect(),
+        namespaces: namespaces.collect(),
+    }
+}
+
+fn text(c: &Checked) -> String {
+    let on = |b| if b { "on" } else { "off" };
+    let mut lines = vec![
+        format!("{}: {} ({}), {}", c.name, c.model, c.serial, c.nqn),
+        format!(
+            "timing {}, power-loss protection {} ({}), write buffer {}, atomic writes of {}",
+            on(c.timing),
+            on(c.power_loss_protection),
+            format_size(c.energy),
+            format_size(c.write_buffer),
+            format_size(c.atomic_write)
+        ),
+    ];
+    for s in &c.sets {
+        lines.push(format!(
+            "NVM Set {}: {}, {} of {} raw (spare {:.1} %), {}",
+            s.set,
+            s.media,
+            format_size(s.capacity),
+            format_size(s.raw),
+            s.spare_percent,
+            s.geometry
+        ));
+    }
+    for n in &c.namespaces {
+        lines.push(format!(
+            "namespace {}: {} on NVM Set {}, blocks of {}",
+            n.nsid,
+            format_size(n.bytes),
+            n.set,
+            n.lba
+        ));
+    }
+    lines.join("\n")
+}

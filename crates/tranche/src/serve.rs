@@ -1,0 +1,171 @@
+//! `tranche serve`: a drive from its first line to the clean end.
+
+use crate::args::{Precondition, Serve, Switch};
+use crate::profiles;
+use anyhow::{Context, Result, bail};
+use block::Export;
+use run::image::{Presence, presence};
+use run::{ImageOptions, Options, Running, Shape};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
+use signal_hook::iterator::Signals;
+use std::io::{IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// Where hosts find a drive that nobody gave a place.
+const DEFAULT_TCP: &str = "127.0.0.1:4420";
+
+/// Serves until a signal.
+pub fn serve(options: &Serve) -> Result<()> {
+    // From here on the first signal is waited for, the second ends the process at once.
+    let asked = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        flag::register_conditional_shutdown(signal, 130, asked.clone())?;
+        flag::register(signal, asked.clone())?;
+    }
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot watch for signals")?;
+
+    let shape = shape(options)?;
+    let running = run::start(shape, &run_options(options), &mut show_progress())?;
+    for note in running.notes() {
+        tracing::warn!("{note}");
+    }
+    warn_if_exposed(&running);
+    let mut export = match export(options, &running) {
+        Ok(export) => export,
+        Err(error) => {
+            running.stop();
+            return Err(error);
+        }
+    };
+    if let Err(error) = say_ready(options, &running) {
+        tracing::warn!("cannot say on standard output that the drive is ready: {error}");
+    }
+    let ended_by_itself = wait(&mut signals, &running);
+    if let Some(export) = &mut export {
+        for obstacle in export.stop() {
+            tracing::warn!("{obstacle}");
+        }
+    }
+    drop(export);
+    running.stop();
+    if ended_by_itself {
+        bail!("the drive stopped because of a bug in it; please report what standard error says above");
+    }
+    Ok(())
+}
+
+/// The drive's TOML, from a file, a profile, or neither when the image knows.
+fn shape(options: &Serve) -> Result<Option<Shape>> {
+    let exists = match &options.image {
+        Some(dir) => presence(dir)? == Presence::Image,
+        None => false,
+    };
+    let toml = match &options.drive {
+        Some(drive) => profiles::read(drive)?,
+        None if exists => {
+            // Only `--timing` may say something else than what the image was created with.
+            let path = options.image.clone().unwrap_or_default().join("drive.toml");
+            std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?
+        }
+        None => profiles::find("default").map(|p| p.toml.to_owned()).unwrap_or_default(),
+    };
+    let name = options.drive.as_deref().unwrap_or("the drive's TOML");
+    let mut config = device::Config::from_toml(&toml).with_context(|| name.to_owned())?;
+    if let Some(timing) = options.timing {
+        config.timing = timing == Switch::On;
+    }
+    Ok(Some(Shape { config, toml }))
+}
+
+fn run_options(options: &Serve) -> Options {
+    let tcp = match (&options.tcp, &options.unix) {
+        (Some(address), _) => Some(address.clone()),
+        (None, None) => Some(DEFAULT_TCP.to_owned()),
+        (None, Some(_)) => None,
+    };
+    Options {
+        image: options.image.clone(),
+        image_options: ImageOptions { host_sync: !options.no_host_sync },
+        precondition: match options.precondition {
+            Precondition::None => run::Precondition::None,
+            Precondition::Fill => run::Precondition::Fill,
+            Precondition::Steady => run::Precondition::Steady,
+        },
+        seed: options.seed,
+        unix: options.unix.clone(),
+        tcp,
+        poll: options.poll,
+    }
+}
+
+/// A line that is rewritten, if there is a terminal.
+fn show_progress() -> impl FnMut(u32) {
+    let terminal = std::io::stderr().is_terminal();
+    let mut last = 0;
+    move |per_mille| {
+        if terminal && per_mille / 10 != last {
+            last = per_mille / 10;
+            eprint!("\rpreconditioning: {last} %  ");
+            if last >= 100 {
+                eprintln!();
+            }
+        }
+    }
+}
+
+fn warn_if_exposed(running: &Running) {
+    if let Some(address) = running.tcp()
+        && !address.ip().is_loopback()
+    {
+        tracing::warn!(
+            "WARNING: {address} can be reached from other machines, and there is no authentication: anyone \
+             who can connect can read, change and delete everything on this drive. Listen on 127.0.0.1 instead."
+        );
+    }
+}
+
+fn export(options: &Serve, running: &Running) -> Result<Option<Export>> {
+    let Some(dir) = &options.fuse else { return Ok(None) };
+    let wanted = block::Options {
+        loops: options.loops,
+        threads: usize::from(options.fuse_threads),
+        ..block::Options::default()
+    };
+    let export = Export::start(&running.handle(), dir, wanted)?;
+    for device in export.devices() {
+        let node = device.node.as_ref().map(|n| format!(", {}", n.display())).unwrap_or_default();
+        let size = device::units::format_size(device.bytes);
+        eprintln!("{}{node}: {size}, blocks of {}", device.file.display(), device.block_size);
+    }
+    Ok(Some(export))
+}
+
+/// The one line on standard output that scripts wait for.
+fn say_ready(options: &Serve, running: &Running) -> std::io::Result<()> {
+    let mut line = "ready".to_owned();
+    if let Some(address) = running.tcp() {
+        line += &format!(" tcp={address}");
+    }
+    if let Some(path) = &options.unix {
+        line += &format!(" unix={}", path.display());
+    }
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{line} nqn={}", running.handle().subsystem_nqn())?;
+    out.flush()
+}
+
+/// Waits for a signal; true if the drive ended first.
+fn wait(signals: &mut Signals, running: &Running) -> bool {
+    loop {
+        if signals.pending().next().is_some() {
+            return false;
+        }
+        if running.has_stopped() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
