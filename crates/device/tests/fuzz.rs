@@ -198,8 +198,13 @@ fn play(timed: bool, steps: Vec<Step>) {
     assert_eq!(books.bench.drive.in_flight(), 0);
 }
 
+/// `PROPTEST_CASES` runs more.
+fn cases() -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(100)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn commands_without_timing(steps in proptest::collection::vec(step(), 1..120)) {

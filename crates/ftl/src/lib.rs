@@ -111,9 +111,11 @@ pub struct SetInfo {
     pub spare_percent: u8,
     /// Mean wear in percent of the rated cycles, at most 255.
     pub used_percent: u8,
-    /// Mean and largest program/erase cycles of a block.
+    /// Mean program/erase cycles of a block.
     pub mean_cycles: u32,
-    /// Largest.
+    /// Fewest.
+    pub min_cycles: u32,
+    /// Most.
     pub max_cycles: u32,
     /// Rated cycles; `u32::MAX` if the medium does not wear.
     pub rated_cycles: u32,
@@ -600,6 +602,7 @@ impl Ftl {
                     spare_percent: 100,
                     used_percent: 0,
                     mean_cycles: 0,
+                    min_cycles: 0,
                     max_cycles: 0,
                     rated_cycles: set.memory.geometry().rated_cycles,
                     bad_blocks: 0,

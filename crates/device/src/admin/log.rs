@@ -191,7 +191,7 @@ impl Drive {
     fn ocp_smart(&self) -> OcpSmart {
         let life = &self.life;
         let (mut written, mut read, mut uncorrectable, mut bad, mut estimate) = (0u128, 0u128, 0, 0, 0u128);
-        let (mut spare, mut max, mut mean) = (100, 0, 0);
+        let (mut spare, mut min, mut max, mut mean) = (100, u32::MAX, 0, 0);
         let (mut free, mut superblocks, mut dies) = (0u64, 0u64, 0u32);
         for (id, info) in self.sets().filter(|(_, info)| info.media == MediaKind::Nand) {
             let media = self.ftl.set_stats(id);
@@ -201,6 +201,7 @@ impl Drive {
             bad += u64::from(info.bad_blocks);
             estimate += endurance(&info);
             spare = spare.min(info.spare_percent);
+            min = min.min(info.min_cycles);
             max = max.max(info.max_cycles);
             mean = mean.max(info.mean_cycles);
             free += u64::from(info.free_superblocks);
@@ -218,6 +219,8 @@ impl Drive {
             bad_system_nand_blocks: RawNormalized::new(0, 100),
             uncorrectable_read_error_count: U64::new(uncorrectable),
             max_user_data_erase_count: U32::new(max),
+            // No flash at all, no erases.
+            min_user_data_erase_count: U32::new(min.min(max)),
             // OCP 2.0.
             dssd_version: [0, 0, 0, 0, 0, 2],
             incomplete_shutdowns: U32::new(u32::try_from(life.unsafe_shutdowns).unwrap_or(u32::MAX)),

@@ -275,10 +275,11 @@ impl NandSet {
         };
         let blocks = || (0..self.geo.superblocks).flat_map(|b| (0..self.geo.dies).map(move |d| (b, d)));
         let unit = |(b, d): (u32, u32)| Unit(b * self.geo.units_per_superblock() + d);
-        let (mut cycles, mut most, mut bad) = (0u64, 0, 0);
+        let (mut cycles, mut fewest, mut most, mut bad) = (0u64, u32::MAX, 0, 0);
         for at in blocks() {
             let wear = self.nand.wear(unit(at));
             cycles += u64::from(wear);
+            fewest = fewest.min(wear);
             most = most.max(wear);
             bad += u32::from(self.nand.is_bad(unit(at)));
         }
@@ -292,6 +293,7 @@ impl NandSet {
             spare_percent: percent as u8,
             used_percent: used.min(255) as u8,
             mean_cycles: mean as u32,
+            min_cycles: fewest,
             max_cycles: most,
             rated_cycles: self.geo.rated_cycles,
             bad_blocks: bad,
