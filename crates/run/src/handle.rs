@@ -22,7 +22,7 @@
 
 use crate::buffer::Buffer;
 use crate::hosts::Manner;
-use crate::shared::{Request, Shared};
+use crate::shared::{Connect, Request, Shared};
 use nvme::{Command, Completion, Nqn};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
@@ -153,7 +153,7 @@ impl Handle {
     ) -> Result<(Controller, Queue), ConnectError> {
         let port = Arc::new(Port::new(ADMIN_ENTRIES, sink));
         let (answer, answered) = mpsc::channel();
-        self.shared.post(Request::Connect { host, manner, port: port.clone(), answer })?;
+        self.shared.post(Request::Connect(Box::new(Connect { host, manner, port: port.clone(), answer })))?;
         let cntlid = answered.recv().map_err(|_| Gone)??;
         let queue = Queue { inner: Arc::new(QueueInner { shared: self.shared.clone(), port }) };
         let admin = BlockingQueue { queue: queue.clone(), waiters: Arc::default() };

@@ -3,7 +3,7 @@
 use crate::buffer::Buffer;
 use crate::engine::{Engine, Owner};
 use crate::handle::{ConnectError, Events, HostIdentity, Port};
-use crate::shared::{Delivery, Request};
+use crate::shared::{Connect, Delivery, Request};
 use crate::store::Lent;
 use device::{ControllerId, Origin};
 use media::Nanos;
@@ -101,7 +101,8 @@ impl Engine {
     /// What hosts in this process ask for besides commands.
     pub(crate) fn host_request(&mut self, now: Nanos, request: Request) {
         match request {
-            Request::Connect { host, manner, port, answer } => {
+            Request::Connect(connect) => {
+                let Connect { host, manner, port, answer } = *connect;
                 let result = self.connect_host(now, host, manner, &port);
                 // Whoever no longer waits for the answer disconnects by dropping its port.
                 let _ = answer.send(result);

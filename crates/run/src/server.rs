@@ -287,8 +287,7 @@ impl Server {
         let mut scratch = std::mem::take(&mut self.scratch);
         let mut share = FAIR_SHARE;
         let mut close = false;
-        loop {
-            let Some(peer) = self.peer(id) else { break };
+        while let Some(peer) = self.peer(id) {
             peer.blocked = false;
             if peer.leaving {
                 break;
@@ -499,7 +498,7 @@ impl Peer {
                 Err(_) => return false,
             }
         }
-        !(self.leaving && !self.wire.wants_to_send())
+        !self.leaving || self.wire.wants_to_send()
     }
 }
 

@@ -30,12 +30,8 @@ pub(crate) enum Request {
         command: Command,
         buffer: Buffer,
     },
-    Connect {
-        host: HostIdentity,
-        manner: Manner,
-        port: Arc<Port>,
-        answer: Sender<Result<u16, ConnectError>>,
-    },
+    /// Boxed, because it is rare and large.
+    Connect(Box<Connect>),
     AddQueue {
         port: Arc<Port>,
         answer: Sender<Result<u16, ConnectError>>,
@@ -46,6 +42,14 @@ pub(crate) enum Request {
     },
     /// Shut the drive down cleanly.
     Stop,
+}
+
+/// A host that connects.
+pub(crate) struct Connect {
+    pub(crate) host: HostIdentity,
+    pub(crate) manner: Manner,
+    pub(crate) port: Arc<Port>,
+    pub(crate) answer: Sender<Result<u16, ConnectError>>,
 }
 
 /// What is to be told to hosts in this process, after the engine was given back.

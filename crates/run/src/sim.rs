@@ -207,7 +207,7 @@ impl<'a> SimHost<'a> {
             let now = self.clock.now();
             let mut wanted = Nanos::MAX;
             let mut ended = stopping;
-            while !stopping {
+            while !ended {
                 match actor.next(now.0) {
                     Next::Submit(request) => {
                         let index = request.tag as usize;
@@ -223,10 +223,7 @@ impl<'a> SimHost<'a> {
                         break;
                     }
                     Next::Wait => break,
-                    Next::Done => {
-                        ended = true;
-                        break;
-                    }
+                    Next::Done => ended = true,
                 }
             }
             self.engine.settle(self.clock, &mut self.deliveries);

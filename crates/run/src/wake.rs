@@ -69,7 +69,7 @@ impl Sleeper {
         let span = span.map_or(0, |s| s.0.max(1));
         let it_value = Timespec {
             tv_sec: i64::try_from(span / 1_000_000_000).unwrap_or(i64::MAX),
-            tv_nsec: (span % 1_000_000_000) as _,
+            tv_nsec: i64::from((span % 1_000_000_000) as u32),
         };
         let it_interval = Timespec { tv_sec: 0, tv_nsec: 0 };
         let spec = Itimerspec { it_interval, it_value };

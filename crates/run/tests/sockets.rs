@@ -169,6 +169,6 @@ fn a_power_cut_closes_connections_and_keeps_what_was_acknowledged() {
             queue.read(&namespace, before.into(), &mut back).unwrap();
             assert!(back.iter().all(|&b| b == before + 1));
         }
-        assert_eq!(u128::from(host.smart().unwrap().unexpected_power_losses.get()), u128::from(round) + 1);
+        assert_eq!(host.smart().unwrap().unexpected_power_losses.get(), u128::from(round) + 1);
     }
 }

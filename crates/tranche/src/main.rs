@@ -6,6 +6,8 @@
 mod args;
 mod manage;
 mod profiles;
+#[cfg(test)]
+mod reference;
 mod serve;
 mod show;
 

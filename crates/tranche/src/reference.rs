@@ -1,0 +1,44 @@
+//! `docs/cli.md`: the help of every command, kept fresh by a test.
+
+use crate::args::Cli;
+use clap::{Command, CommandFactory};
+use std::fmt::Write;
+
+fn page(command: &mut Command, path: &str, out: &mut String) {
+    let _ =
+        writeln!(out, "\n## {path}\n\n```text\n{}\n```", command.render_long_help().to_string().trim_end());
+    for sub in command.get_subcommands_mut() {
+        let path = format!("{path} {}", sub.get_name());
+        page(sub, &path, out);
+    }
+}
+
+fn reference() -> String {
+    let mut out =
+        "# The command line\n\nGenerated from the program; `UPDATE=1 cargo test -p tranche` writes it \
+                   anew.\n"
+            .to_owned();
+    let mut root = Cli::command().term_width(100);
+    root.build();
+    page(&mut root, "tranche", &mut out);
+    out
+}
+
+#[test]
+fn docs_cli_md_is_fresh() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cli.md");
+    let fresh = reference();
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(path, &fresh).unwrap();
+    }
+    let kept = std::fs::read_to_string(path).unwrap_or_default();
+    if kept != fresh {
+        let line = kept.lines().zip(fresh.lines()).find(|(a, b)| a != b);
+        panic!("docs/cli.md is not fresh (UPDATE=1 cargo test -p tranche writes it): {line:?}");
+    }
+}
+
+#[test]
+fn the_command_line_is_well_formed() {
+    Cli::command().debug_assert();
+}

@@ -1,0 +1,196 @@
+//! The program from outside.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+fn tranche(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_tranche")).args(args).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// Standard output of a command that succeeds and says nothing else.
+fn out(args: &[&str]) -> String {
+    let output = tranche(args);
+    assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
+    assert_eq!(text(&output.stderr), "", "{args:?}");
+    text(&output.stdout)
+}
+
+/// Standard error of a command that fails and prints no result.
+fn err(args: &[&str]) -> String {
+    let output = tranche(args);
+    assert!(!output.status.success(), "{args:?}: {}", text(&output.stdout));
+    assert_eq!(text(&output.stdout), "", "{args:?}");
+    text(&output.stderr)
+}
+
+struct Served {
+    child: Child,
+    ready: String,
+}
+
+impl Served {
+    fn start(args: &[&str]) -> Served {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_tranche"))
+            .arg("serve")
+            .args(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .unwrap();
+        let mut ready = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+        Served { child, ready }
+    }
+
+    fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+    }
+
+    /// Exit code, if it ends.
+    fn end(mut self) -> Option<i32> {
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_secs(60) {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code();
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("it does not end");
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn at(dir: &Path, name: &str) -> String {
+    dir.join(name).display().to_string()
+}
+
+#[test]
+fn namespaces_are_managed_over_a_unix_socket() {
+    let temp = tempfile::tempdir().unwrap();
+    let (socket, image) = (at(temp.path(), "s"), at(temp.path(), "image"));
+    let served = Served::start(&["--unix", &socket, "--image", &image]);
+    assert_eq!(served.ready, format!("ready unix={socket} nqn=nqn.2026-11.io.tranche:drive\n"));
+    let on = format!("unix://{socket}");
+    assert_eq!(out(&["ns", "create", "--set", "2", "--size", "16MiB", "--attach", "--on", &on]), "2\n");
+    let list = out(&["ns", "list", "--on", &on]);
+    let rows: Vec<Vec<&str>> = list.lines().map(|l| l.split_whitespace().collect()).collect();
+    assert_eq!(rows[1][..5], ["1", "1", "1GiB", "0B", "4096"]);
+    assert_eq!(rows[2][..5], ["2", "2", "16MiB", "0B", "4096"]);
+    let json: serde_json::Value =
+        serde_json::from_str(&out(&["ns", "list", "--output", "json", "--on", &on])).unwrap();
+    assert_eq!(json["Devices"][1]["PhysicalSize"], 16 << 20);
+    assert_eq!(json["Devices"][1]["SectorSize"], 4096);
+    assert_eq!(out(&["ns", "format", "2", "--lba", "512", "--on", &on]), "");
+    assert!(out(&["ns", "list", "--on", &on]).lines().nth(2).unwrap().contains(" 512 "));
+    assert_eq!(out(&["ns", "detach", "2", "--on", &on]), "");
+    assert_eq!(out(&["ns", "list", "--attached", "--on", &on]).lines().count(), 2);
+    assert_eq!(out(&["ns", "attach", "2", "--on", &on]), "");
+    let full = err(&["ns", "create", "--set", "2", "--size", "1GiB", "--on", &on]);
+    assert!(full.contains("NVM Set 2 has 48MiB unallocated"), "{full}");
+    let odd = err(&["ns", "create", "--size", "1000", "--on", &on]);
+    assert!(odd.contains("not a multiple"), "{odd}");
+    assert!(err(&["ns", "create", "--size", "1MiB", "--lba", "520", "--on", &on]).contains("4096 and 512"));
+    assert_eq!(out(&["ns", "delete", "2", "--on", &on]), "");
+    assert!(err(&["ns", "delete", "2", "--on", &on]).contains("deleting namespace 2"));
+    let id: serde_json::Value = serde_json::from_str(&out(&["id", "--output", "json", "--on", &on])).unwrap();
+    assert_eq!(id["subnqn"], "nqn.2026-11.io.tranche:drive");
+    assert!(out(&["smart", "--on", &on]).contains("avail_spare"));
+    assert!(out(&["smart", "--set", "1", "--on", &on]).contains("avl_spare"));
+    assert!(out(&["smart", "--namespace", "1", "--on", &on]).contains("host_bytes_written"));
+    served.signal("TERM");
+    assert_eq!(served.end(), Some(0));
+    assert!(!Path::new(&socket).exists());
+}
+
+#[test]
+fn a_power_cut_is_survived() {
+    let temp = tempfile::tempdir().unwrap();
+    let socket = at(temp.path(), "s");
+    let served = Served::start(&["--unix", &socket]);
+    let on = format!("unix://{socket}");
+    assert_eq!(out(&["power-cut", "--off-ms", "10", "--on", &on]), "");
+    let start = Instant::now();
+    while !tranche(&["id", "--on", &on]).status.success() {
+        assert!(start.elapsed() < Duration::from_secs(60), "the drive does not come back");
+    }
+    let smart: serde_json::Value =
+        serde_json::from_str(&out(&["smart", "--output", "json", "--on", &on])).unwrap();
+    assert_eq!(smart["unsafe_shutdowns"], 1);
+    served.signal("INT");
+    assert_eq!(served.end(), Some(0));
+}
+
+#[test]
+fn tcp_says_its_port() {
+    let served = Served::start(&["--tcp", "127.0.0.1:0"]);
+    let address = served.ready.split_whitespace().find_map(|w| w.strip_prefix("tcp=")).unwrap().to_owned();
+    let listed = out(&["ns", "list", "--on", &format!("tcp://{address}")]);
+    assert_eq!(listed.lines().count(), 2);
+    served.signal("HUP");
+    assert_eq!(served.end(), Some(0));
+}
+
+#[test]
+fn a_killed_drive_leaves_an_image_that_opens_and_a_socket_that_is_replaced() {
+    let temp = tempfile::tempdir().unwrap();
+    let (socket, image) = (at(temp.path(), "s"), at(temp.path(), "image"));
+    let on = format!("unix://{socket}");
+    for round in 0..5 {
+        let served = Served::start(&["--unix", &socket, "--image", &image]);
+        let listed = out(&["ns", "list", "--on", &on]);
+        assert_eq!(listed.lines().count(), 2 + round, "{listed}");
+        out(&["ns", "create", "--set", "2", "--size", "1MiB", "--on", &on]);
+        served.signal("KILL");
+        assert_eq!(served.end(), None);
+    }
+}
+
+#[test]
+fn profiles_are_complete() {
+    let names = ["default", "bench-16g", "pblaze5-910-3.84t", "pblaze5-910-lab"];
+    let list = out(&["profile", "list"]);
+    assert_eq!(list.lines().map(|l| l.split_whitespace().next().unwrap()).collect::<Vec<_>>(), names);
+    for name in names {
+        assert!(out(&["profile", "check", name]).starts_with(&format!("{name}: ")));
+        let shown = out(&["profile", "show", name]);
+        assert!(device::Config::from_toml(&shown).is_ok(), "{name}");
+    }
+    assert!(err(&["profile", "show", "defualt"]).contains("pblaze5-910-lab"));
+}
+
+#[test]
+fn mistakes_are_explained() {
+    let temp = tempfile::tempdir().unwrap();
+    let nowhere = format!("unix://{}", at(temp.path(), "nobody"));
+    let nobody = err(&["ns", "list", "--on", &nowhere]);
+    assert!(nobody.contains("no drive at") && nobody.contains("--on"), "{nobody}");
+    assert!(err(&["ns", "list", "--on", "http://x"]).contains("unknown scheme"));
+    assert!(err(&["ns", "create", "--size", "12parsecs"]).contains("such as 64MiB"));
+    assert!(err(&["serve", "missing.toml"]).contains("missing.toml"));
+    assert!(err(&["serve", "no-such-profile"]).contains("there is no profile"));
+    let bad = at(temp.path(), "bad.toml");
+    std::fs::write(&bad, "[drive]\nserail = \"x\"\n").unwrap();
+    let unknown = err(&["serve", &bad]);
+    assert!(unknown.contains("bad.toml") && unknown.contains("serail"), "{unknown}");
+    let foreign = at(temp.path(), "foreign");
+    std::fs::create_dir(&foreign).unwrap();
+    std::fs::write(temp.path().join("foreign/precious"), "x").unwrap();
+    assert!(err(&["serve", "--image", &foreign]).contains("not a Tranche image"));
+    let socket = at(temp.path(), "there/is/no/such/directory");
+    assert!(err(&["serve", "--unix", &socket]).contains("cannot listen on the Unix socket"));
+    assert!(err(&["serve", "--loop"]).contains("--fuse"));
+    assert_eq!(tranche(&["serve", "--no-such-flag"]).status.code(), Some(2));
+}
