@@ -18,6 +18,12 @@ const NO_BLOCK: u32 = u32::MAX;
 /// erased, before the host needs it.
 const HASTE: (i64, i64) = (5, 4);
 
+/// Pages that collection gathers at a time, unless the host waits for it.
+const BATCH_PAGES: u32 = 8;
+
+/// End of a chain of flights.
+pub(super) const NO_FLIGHT: u32 = u32::MAX;
+
 #[derive(Debug)]
 pub(super) struct Collector {
     victim: u32,
@@ -55,7 +61,9 @@ impl Collector {
     /// Whether the host may program now, or has to let collection catch up.
     #[inline]
     pub fn lets_host(&self) -> bool {
-        self.victim == NO_BLOCK || self.balance <= i64::from(self.most_flights) * self.gain.max(1)
+        // More than a batch, or neither would go on.
+        let lead = i64::from(self.most_flights.max(2 * BATCH_PAGES));
+        self.victim == NO_BLOCK || self.balance <= lead * self.gain.max(1)
     }
 
     #[inline]
@@ -92,11 +100,23 @@ impl NandSet {
         }
         let host_waits = self.host_is_ready();
         let starves = self.blocks.free.len() < 2 && !self.host.is_open();
-        while self.gc.flights < self.gc.most_flights
-            && (self.gc.balance > 0 || !host_waits || starves)
-            && self.gather(now, cx)
-        {
-            done = true;
+        let urgent = !host_waits || starves;
+        // A few units at a time, so that a small unit does not cost an event of its own.
+        let batch = i64::from(BATCH_PAGES) * self.gc.gain;
+        if self.gc.balance > batch || urgent {
+            let (mut chain, mut end) = (NO_FLIGHT, now);
+            while self.gc.flights < self.gc.most_flights && (self.gc.balance > 0 || urgent) {
+                let Some((flight, gathered)) = self.gather(now) else { break };
+                self.flights[flight as usize].next = chain;
+                (chain, end) = (flight, end.max(gathered));
+                done = true;
+            }
+            if chain != NO_FLIGHT {
+                match end > now {
+                    true => cx.events.push(end, (self.id, Event::Gathered(chain))),
+                    false => self.gathered(chain),
+                }
+            }
         }
         let pages = self.geo.pages_per_superblock();
         if self.gc.flights == 0 && self.gc.cursor >= pages {
@@ -114,12 +134,23 @@ impl NandSet {
         done
     }
 
-    /// Gathers one unit of valid pages from the victim; whether there was any.
-    fn gather<S: Storage>(&mut self, now: Nanos, cx: &mut Around<'_, S>) -> bool {
+    /// The pages of a chain of flights are in the controller.
+    pub(super) fn gathered(&mut self, mut chain: u32) {
+        let first = self.gc.ready.len();
+        while chain != NO_FLIGHT {
+            self.gc.ready.push_back(chain);
+            chain = self.flights[chain as usize].next;
+        }
+        // The chain is in reverse.
+        self.gc.ready.make_contiguous()[first..].reverse();
+    }
+
+    /// Gathers one unit of valid pages from the victim, if there is any; says when it is in the controller.
+    fn gather(&mut self, now: Nanos) -> Option<(u32, Nanos)> {
         let pages = self.geo.pages_per_superblock();
         let base = self.gc.victim * pages;
         if self.gc.cursor >= pages || self.free_flights.is_empty() {
-            return false;
+            return None;
         }
         self.entries.clear();
         while (self.entries.len() as u32) < self.geo.unit_pages && self.gc.cursor < pages {
@@ -141,9 +172,9 @@ impl NandSet {
         // The last word may have been another superblock's.
         self.entries.retain(|&p| p < base + pages);
         if self.entries.is_empty() {
-            return false;
+            return None;
         }
-        let Some(flight) = self.free_flights.pop() else { return false };
+        let flight = self.free_flights.pop()?;
         let start = (flight * self.geo.unit_pages) as usize;
         let mut end = now;
         let mut i = 0;
@@ -168,15 +199,18 @@ impl NandSet {
         }
         let cells = self.entries.len() as u32;
         self.stats.media_read_bytes += u64::from(cells * crate::PAGE);
-        self.flights[flight as usize] =
-            Flight { unit: Unit(0), die: 0, superblock: 0, cells, cold: true, programming: false };
+        self.flights[flight as usize] = Flight {
+            unit: Unit(0),
+            die: 0,
+            superblock: 0,
+            cells,
+            cold: true,
+            programming: false,
+            next: NO_FLIGHT,
+        };
         self.gc.flights += 1;
         self.gc.balance -= i64::from(cells) * self.gc.gain;
-        match end > now {
-            true => cx.events.push(end, (self.id, Event::Gathered(flight))),
-            false => self.gc.ready.push_back(flight),
-        }
-        true
+        Some((flight, end))
     }
 
     /// Chooses the next superblock to collect; whether there is one that gives something.
@@ -185,7 +219,9 @@ impl NandSet {
             || self.blocks.all.iter().enumerate().filter(|(_, b)| b.state == State::Sealed && b.flights == 0);
         let now = self.blocks.sealed_count;
         // Superblocks lose usable pages with their bad blocks, and may hold more than they would take again.
-        let giving = || sealed().filter(|(_, b)| b.valid < b.usable || b.valid == 0);
+        // What is moved fills whole units.
+        let unit = self.geo.unit_pages;
+        let giving = || sealed().filter(|(_, b)| b.valid.next_multiple_of(unit) < b.usable || b.valid == 0);
         let mut victim = match self.gc_config.policy {
             GcPolicy::Greedy => giving().min_by_key(|(i, b)| (i64::from(b.valid) - i64::from(b.usable), *i)),
             GcPolicy::CostBenefit => giving().min_by(|(i, a), (k, b)| {

@@ -35,7 +35,7 @@ const DIE_QUEUE: u8 = 2;
 pub(crate) enum Event {
     /// The program of a flight should have ended.
     Programmed(u32),
-    /// The pages of a collecting flight are in the controller.
+    /// The pages of a chain of collecting flights are in the controller.
     Gathered(u32),
     /// The erase of one block should have ended.
     Erased(Unit),
@@ -93,6 +93,8 @@ struct Flight {
     cold: bool,
     /// Whether it has left for the medium (and was not only gathered).
     programming: bool,
+    /// The flight gathered before it, in a chain that is ready at the same time.
+    next: u32,
 }
 
 /// A write of the host that is not wholly in the buffer yet.
@@ -208,7 +210,8 @@ impl NandSet {
                     superblock: 0,
                     cells: 0,
                     cold: false,
-                    programming: false
+                    programming: false,
+                    next: collect::NO_FLIGHT
                 };
                 flights as usize
             ],
@@ -625,7 +628,7 @@ impl NandSet {
     pub fn handle<S: Storage>(&mut self, now: Nanos, event: Event, cx: &mut Around<'_, S>) {
         match event {
             Event::Programmed(flight) => self.programmed(now, flight, cx),
-            Event::Gathered(flight) => self.gc.ready.push_back(flight),
+            Event::Gathered(chain) => self.gathered(chain),
             Event::Erased(unit) => self.erased(now, unit, cx),
         }
         self.pump(now, cx);
@@ -652,7 +655,8 @@ impl NandSet {
         let gathered = self.gc.ready.len();
         let idle = self.free_flights.len() + gathered == self.flights.len() && self.blocks.erasing.is_empty();
         let full = !self.buffer.has_room() && !self.host.is_open() && self.blocks.free.len() < 2;
-        if idle && full && (gathered > 0 || !self.gc.is_active()) {
+        let collector_stuck = gathered > 0 && !self.cold.is_open() && self.blocks.free.is_empty();
+        if idle && (collector_stuck || (full && !self.gc.is_active())) {
             self.end_life(now, cx);
         }
     }
@@ -743,6 +747,7 @@ impl NandSet {
             cells,
             cold: false,
             programming: false,
+            next: collect::NO_FLIGHT,
         };
         self.program(now, flight, cx);
         true
