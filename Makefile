@@ -25,11 +25,11 @@ test: setup lint check ## Everything CI checks
 
 lint: ## Formatting and lints, as errors
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --profile check --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --profile suite --workspace --all-targets --locked -- -D warnings
 
 # Optimised: the model, the databases and the tests through FUSE move a lot of data.
 check: setup ## All tests: of the crates, through FUSE and loop devices, with MariaDB
-	$(CARGO) test --profile check --locked --workspace
+	$(CARGO) test --profile suite --locked --workspace
 
 bench: build ## Benchmarks with their peers, one after the other (half an hour)
 	$(CARGO) bench --locked -p media --bench media
