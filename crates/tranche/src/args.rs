@@ -36,7 +36,7 @@ pub enum Command {
     Serve(Box<Serve>),
     /// List, create, attach, detach, delete or format namespaces
     #[command(subcommand)]
-    Ns(Ns),
+    Ns(Box<Ns>),
     /// What the drive says of itself
     Id(Target),
     /// Health, wear and traffic

@@ -158,6 +158,75 @@ fn a_killed_drive_leaves_an_image_that_opens_and_a_socket_that_is_replaced() {
     }
 }
 
+/// Writes through the socket, kills the drive at an arbitrary moment, opens it again, and finds every write that
+/// was acknowledged; the one that was under way is there whole or not at all.
+#[test]
+fn kill_9_under_load_loses_nothing() {
+    let temp = tempfile::tempdir().unwrap();
+    let (socket, image) = (at(temp.path(), "s"), at(temp.path(), "image"));
+    let addr: host::Addr = format!("unix://{socket}").parse().unwrap();
+    let identity = host::Identity::new("nqn.2026-11.test:writer".parse().unwrap());
+    let mut acknowledged = vec![0u64; 2000];
+    let mut pending = vec![];
+    let mut state = 88_172_645_463_325_252u64;
+    let mut stamp = 1u64;
+    for round in 0..6 {
+        let mut served = Served::start(&["--unix", &socket, "--image", &image]);
+        let transport = host::SocketTransport::new(addr.clone(), Duration::from_secs(30));
+        let mut host = host::Host::connect(transport, &identity).unwrap();
+        let namespace = host.namespace(1).unwrap();
+        let mut queue = host.io_queue(8).unwrap();
+        let mut page = vec![0; 4096];
+        for (lba, &expected) in acknowledged.iter().enumerate() {
+            queue.read(&namespace, lba as u64, &mut page).unwrap();
+            let found = u64::from_le_bytes(page[..8].try_into().unwrap());
+            assert!(page.chunks_exact(8).all(|c| c == &page[..8]), "round {round}: {lba} is torn");
+            assert!(
+                found == expected || pending.contains(&(lba, found)),
+                "round {round}: {lba} has {found}, {expected} was acknowledged"
+            );
+        }
+        // What is there now counts, acknowledged or not.
+        for (lba, stamp) in pending.drain(..) {
+            queue.read(&namespace, lba as u64, &mut page).unwrap();
+            if u64::from_le_bytes(page[..8].try_into().unwrap()) == stamp {
+                acknowledged[lba] = stamp;
+            }
+        }
+        let killer = {
+            let pid = served.child.id().to_string();
+            let wait = Duration::from_millis(30 + round * 40);
+            std::thread::spawn(move || {
+                std::thread::sleep(wait);
+                Command::new("kill").args(["-s", "KILL", &pid]).status().unwrap();
+            })
+        };
+        loop {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            let lba = (state % 2000) as usize;
+            let data = stamp.to_le_bytes().repeat(512);
+            let done = if stamp % 50 == 0 {
+                queue.write(&namespace, lba as u64, &data, false).and_then(|()| queue.flush(1))
+            } else {
+                queue.write(&namespace, lba as u64, &data, stamp % 7 == 0)
+            };
+            match done {
+                Ok(()) => acknowledged[lba] = stamp,
+                Err(_) => {
+                    pending.push((lba, stamp));
+                    break;
+                }
+            }
+            stamp += 1;
+        }
+        killer.join().unwrap();
+        assert_eq!(served.child.wait().unwrap().code(), None);
+    }
+    assert!(stamp > 100, "only {stamp} writes were made");
+}
+
 #[test]
 fn profiles_are_complete() {
     let names = ["default", "bench-16g", "pblaze5-910-3.84t", "pblaze5-910-lab"];
