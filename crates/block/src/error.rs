@@ -1,4 +1,6 @@
 //! What can go wrong when namespaces are exported.
+//!
+//! The messages contain their reasons, so the reasons are no `source()` that would be printed again.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,12 +10,12 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum ExportError {
     /// The directory is missing or cannot be used.
-    #[error("{0}: {source}; the directory for the block files must exist (mkdir -p {0})", dir.display())]
+    #[error("{0}: {reason}; the directory for the block files must exist (mkdir -p {0})", dir.display())]
     Directory {
         /// The directory.
         dir: PathBuf,
         /// The error.
-        source: io::Error,
+        reason: io::Error,
     },
     /// It is not a directory.
     #[error("{}: not a directory; name an empty directory for the block files", .0.display())]
@@ -30,6 +32,11 @@ pub enum ExportError {
          --device /dev/fuse --cap-add SYS_ADMIN)"
     )]
     NoFuse(io::Error),
+    /// There is FUSE, but not for this user.
+    #[error(
+        "/dev/fuse: {0}; use sudo, let the user open it (chmod 666 /dev/fuse), or reach the drive through its socket"
+    )]
+    FuseNotAllowed(io::Error),
     /// Neither privileges nor a helper to mount with.
     #[error(
         "{}: mounting needs root (CAP_SYS_ADMIN) or the program fusermount3 (Debian: apt install fuse3); use \
@@ -37,20 +44,20 @@ pub enum ExportError {
     )]
     NotAllowed(PathBuf),
     /// The mount failed.
-    #[error("{}: cannot mount: {source}", dir.display())]
+    #[error("{}: cannot mount: {reason}", dir.display())]
     Mount {
         /// The directory.
         dir: PathBuf,
         /// The error.
-        source: io::Error,
+        reason: io::Error,
     },
     /// Something could not be unmounted.
-    #[error("{0}: cannot unmount: {source}; stop what uses it, then: umount -l {0}", point.display())]
+    #[error("{0}: cannot unmount: {reason}; stop what uses it, then: umount -l {0}", point.display())]
     Unmount {
         /// The mount point.
         point: PathBuf,
         /// The error.
-        source: io::Error,
+        reason: io::Error,
     },
     /// `losetup` could not be run.
     #[error(
@@ -69,18 +76,18 @@ pub enum ExportError {
     #[error("the drive: {0}")]
     Drive(String),
     /// Something about the system could not be read or done.
-    #[error("{what}: {source}")]
+    #[error("{what}: {reason}")]
     System {
         /// What.
         what: String,
         /// The error.
-        source: io::Error,
+        reason: io::Error,
     },
 }
 
 impl ExportError {
     pub(crate) fn system(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let what = what.into();
-        move |source| ExportError::System { what, source }
+        move |reason| ExportError::System { what, reason }
     }
 }

@@ -136,13 +136,13 @@ impl Export {
 
         let session = mount::mount(Directory::new(files.clone(), engine), &dir, options.threads.max(1))?;
         let mount = mount::mounted(&dir);
-        let failed = |source| {
+        let failed = |reason| {
             if let Some(mount) = &mount {
                 let _ = mount::unmount_ours(&dir, mount);
             }
-            ExportError::System { what: "starting a thread".into(), source }
+            ExportError::System { what: "starting a thread".into(), reason }
         };
-        let session = session.spawn().map_err(failed)?;
+        let session = spawn(session).map_err(failed)?;
         let shared = Arc::new(Shared {
             notifier: session.notifier(),
             dir,
@@ -240,6 +240,18 @@ impl Drop for Export {
             tracing::warn!("{obstacle}");
         }
     }
+}
+
+/// Starts the session's threads so that the kernel, when it is short of memory and wants to write to one of
+/// our files, does not wait for them while they wait for memory.
+fn spawn<FS: fuser::Filesystem>(session: fuser::Session<FS>) -> std::io::Result<BackgroundSession> {
+    let start = move || {
+        // Inherited by the threads. Needs CAP_SYS_RESOURCE; without it there are no loop devices either.
+        let _ = rustix::process::configure_io_flusher_behavior(true);
+        session.spawn()
+    };
+    let started = std::thread::scope(|scope| scope.spawn(start).join());
+    started.unwrap_or_else(|_| Err(std::io::Error::other("the session's thread panicked")))
 }
 
 fn ended_within(session: &BackgroundSession, limit: Duration) -> bool {

@@ -143,7 +143,7 @@ impl LoopDevice {
         let kind = rustix::fs::FileType::BlockDevice;
         match rustix::fs::mknodat(rustix::fs::CWD, &node, kind, mode, device) {
             Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(()),
-            Err(error) => Err(ExportError::System { what: what(), source: error.into() }),
+            Err(error) => Err(ExportError::System { what: what(), reason: error.into() }),
         }
     }
 

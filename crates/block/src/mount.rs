@@ -23,18 +23,18 @@ const SOURCE: &str = "tranche";
 /// # Errors
 /// If it is not so.
 pub fn usable(dir: &Path) -> Result<PathBuf, ExportError> {
-    let failed = |source| ExportError::Directory { dir: dir.to_owned(), source };
+    let failed = |reason| ExportError::Directory { dir: dir.to_owned(), reason };
     let dir = dir.canonicalize().map_err(failed)?;
     if !dir.is_dir() {
         return Err(ExportError::NotADirectory(dir));
     }
-    let failed = |source| ExportError::Directory { dir: dir.clone(), source };
+    let failed = |reason| ExportError::Directory { dir: dir.clone(), reason };
     if let Some(mount) = mountinfo::at(&dir).map_err(failed)?
         && mount.kind == KIND
     {
         return Err(ExportError::InUse(dir));
     }
-    let failed = |source| ExportError::Directory { dir: dir.clone(), source };
+    let failed = |reason| ExportError::Directory { dir: dir.clone(), reason };
     if std::fs::read_dir(&dir).map_err(failed)?.next().is_some() {
         return Err(ExportError::NotEmpty(dir));
     }
@@ -82,7 +82,7 @@ pub fn clean_stale(dir: &Path) -> Result<Cleaned, ExportError> {
     }
     // Several, if starts and kills followed each other.
     while stale(&dir)?.is_some() {
-        unmount(&dir, UnmountFlags::DETACH)?;
+        unmount_directory(&dir)?;
         cleaned.directory = true;
     }
     Ok(cleaned)
@@ -116,10 +116,14 @@ fn stale(dir: &Path) -> Result<Option<PathBuf>, ExportError> {
 /// # Errors
 /// If there is no FUSE, or neither privilege nor helper.
 pub fn mount<FS: Filesystem>(filesystem: FS, dir: &Path, threads: usize) -> Result<Session<FS>, ExportError> {
-    let device = OpenOptions::new().read(true).write(true).open("/dev/fuse").map_err(ExportError::NoFuse)?;
+    let device =
+        OpenOptions::new().read(true).write(true).open("/dev/fuse").map_err(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied => ExportError::FuseNotAllowed(error),
+            _ => ExportError::NoFuse(error),
+        })?;
     let mut config = Config::default();
     config.n_threads = Some(threads);
-    let failed = |source| ExportError::Mount { dir: dir.to_owned(), source };
+    let failed = |reason| ExportError::Mount { dir: dir.to_owned(), reason };
     let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
     let data = format!(
         "fd={},rootmode=40000,user_id={},group_id={},default_permissions,allow_other",
@@ -168,23 +172,29 @@ pub fn unmount_ours(dir: &Path, ours: &Mount) -> Result<(), ExportError> {
     if mounted(dir).as_ref() != Some(ours) {
         return Ok(());
     }
-    match unmount(dir, UnmountFlags::DETACH) {
-        Err(ExportError::Unmount { point, source })
-            if source.raw_os_error() == Some(Errno::PERM.raw_os_error()) =>
-        {
-            let Some(helper) = fusermount() else { return Err(ExportError::Unmount { point, source }) };
-            let output = Command::new(helper).args(["-u", "-z", "--"]).arg(dir).stdin(Stdio::null()).output();
-            match output {
-                Ok(output) if output.status.success() => Ok(()),
-                Ok(output) => {
-                    let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-                    Err(ExportError::Unmount { point, source: io::Error::other(message) })
-                }
-                Err(source) => Err(ExportError::Unmount { point, source }),
-            }
+    unmount_directory(dir)
+}
+
+/// Unmounts a mounted directory lazily, by itself or with the help of `fusermount3`.
+fn unmount_directory(dir: &Path) -> Result<(), ExportError> {
+    let refused = match unmount(dir, UnmountFlags::DETACH) {
+        Err(ExportError::Unmount { reason, .. }) if is(&reason, Errno::PERM) => reason,
+        other => return other,
+    };
+    let failed = |reason| ExportError::Unmount { point: dir.to_owned(), reason };
+    let Some(helper) = fusermount() else { return Err(failed(refused)) };
+    let output = Command::new(helper).args(["-u", "-z", "--"]).arg(dir).stdin(Stdio::null()).output();
+    match output {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => {
+            Err(failed(io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_owned())))
         }
-        other => other,
+        Err(reason) => Err(failed(reason)),
     }
+}
+
+fn is(error: &io::Error, errno: Errno) -> bool {
+    error.raw_os_error() == Some(errno.raw_os_error())
 }
 
 /// Cuts the kernel's connection to a mounted directory: everything that waits for it fails. Possible only
@@ -200,7 +210,7 @@ pub fn abort(mount: &Mount) -> bool {
 /// If the kernel refuses.
 pub fn unmount(point: &Path, flags: UnmountFlags) -> Result<(), ExportError> {
     rustix::mount::unmount(point, flags)
-        .map_err(|error| ExportError::Unmount { point: point.to_owned(), source: error.into() })
+        .map_err(|error| ExportError::Unmount { point: point.to_owned(), reason: error.into() })
 }
 
 fn fusermount() -> Option<PathBuf> {

@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -12,7 +13,8 @@ use std::time::{Duration, Instant};
 pub fn possible(test: &str, programs: &[&str]) -> bool {
     let fuse = || File::options().read(true).write(true).open("/dev/fuse").is_ok();
     let loops = !programs.contains(&"losetup") || Path::new("/dev/loop-control").exists();
-    let missing = if !rustix::process::geteuid().is_root() {
+    let root = std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
+    let missing = if !root {
         "root".to_owned()
     } else if !fuse() {
         "/dev/fuse".to_owned()
