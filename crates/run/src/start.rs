@@ -136,12 +136,16 @@ impl Running {
         self.end();
     }
 
-    fn end(&mut self) {
+    /// As [`stop`](Running::stop); false if the drive's thread had ended by a panic.
+    #[cfg(test)]
+    pub(crate) fn stop_and_tell(mut self) -> bool {
+        self.end()
+    }
+
+    fn end(&mut self) -> bool {
         let _ = self.shared.post(Request::Stop);
         self.shared.sleeper.ring();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.thread.take().is_none_or(|thread| thread.join().is_ok())
     }
 }
 

@@ -315,3 +315,99 @@ fn large_records_survive() {
         .unwrap();
     assert_eq!(seen, 4096);
 }
+
+/// Frames and a checkpoint whose checksums are right and whose contents are not: what a broken program, or an
+/// attacker, could write. Opening them gives an error or a drive, never a panic.
+#[test]
+fn wrong_contents_under_right_checksums_are_survived() {
+    let toml = r#"
+[[set]]
+media = "nand"
+cell = "slc"
+capacity = "2MiB"
+spare = "200%"
+channels = 2
+dies = 2
+planes = 1
+nand_page = "4KiB"
+pages_per_block = 16
+rated_cycles = 3000
+[[set]]
+media = "dram"
+capacity = "1MiB"
+[[namespace]]
+size = "1MiB"
+lba = 4096
+"#;
+    let shape = crate::Shape { config: device::Config::from_toml(toml).unwrap(), toml: toml.to_owned() };
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().join("image");
+    let options = crate::Options { image: Some(dir.clone()), ..crate::Options::default() };
+    let running = crate::start(Some(shape), &options, &mut |_| ()).unwrap();
+    let host = crate::HostIdentity::new("nqn.2026-11.test:host").unwrap();
+    let controller = running.handle().connect(host, Arc::new(crate::NoEvents)).unwrap();
+    let queue = controller.blocking_queue(4).unwrap();
+    for n in 0..600u32 {
+        let mut write = nvme::Command::new(nvme::IoOpcode::WRITE.0, 1);
+        write.cdw10.set(n * 7 % 256);
+        let (completion, _) = queue.execute(&write, crate::Buffer::from(vec![1; 4096])).unwrap();
+        assert!(completion.status().is_success());
+    }
+    let journal = fs::read(files::journal_path(&dir, 2)).unwrap();
+    let checkpoint = fs::read(files::checkpoint_path(&dir, 1)).unwrap();
+    drop((queue, controller, running));
+
+    let header = Header::decode(Kind::Journal, &journal).unwrap();
+    let (mut frames, mut at) = (Vec::new(), format::HEADER);
+    while let Some(frame) = format::frame_at(&journal, at, frames.len() as u64, header.salt()) {
+        frames.push((frame.kind, frame.payload.to_vec()));
+        at = frame.next;
+    }
+    let seed = files::random::<8>();
+    println!("seed {}", u64::from_le_bytes(seed));
+    let mut state = u64::from_le_bytes(seed) | 1;
+    let mut below = move |bound: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 11) as usize % bound.max(1)
+    };
+    let target = temp.path().join("changed");
+    for round in 0..200 {
+        let _ = fs::remove_dir_all(&target);
+        fs::create_dir(&target).unwrap();
+        fs::write(target.join("drive.toml"), toml).unwrap();
+        fs::write(target.join("contents"), b"").unwrap();
+        let mut body = checkpoint[format::HEADER..].to_vec();
+        let mut changed = frames.clone();
+        for _ in 0..1 + below(4) {
+            if round % 2 == 0 {
+                let frame = below(changed.len());
+                let payload = &mut changed[frame].1;
+                let byte = below(payload.len());
+                if let Some(byte) = payload.get_mut(byte) {
+                    *byte = byte.wrapping_add(1 + below(255) as u8);
+                }
+            } else {
+                let byte = below(body.len());
+                body[byte] = body[byte].wrapping_add(1 + below(255) as u8);
+            }
+        }
+        let mut bytes = header.encode().to_vec();
+        for (sequence, (kind, payload)) in changed.iter().enumerate() {
+            let start = format::begin_frame(&mut bytes);
+            bytes.extend_from_slice(payload);
+            format::end_frame(&mut bytes, start, *kind, sequence as u64, Nanos(9), header.salt());
+        }
+        let mut first = Header::decode(Kind::Checkpoint, &checkpoint).unwrap();
+        // The journal of the checkpoint's own generation is empty here: the second one follows the first.
+        first.generation = header.generation;
+        first.body_crc = format::crc(&body);
+        files::write_checkpoint(&target, &first, &body, false).unwrap();
+        fs::write(files::journal_path(&target, header.generation), &bytes).unwrap();
+        let options = crate::Options { image: Some(target.clone()), ..crate::Options::default() };
+        if let Ok(running) = crate::start(None, &options, &mut |_| ()) {
+            assert!(running.stop_and_tell(), "the drive panicked");
+        }
+    }
+}
