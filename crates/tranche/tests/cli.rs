@@ -207,10 +207,10 @@ fn kill_9_under_load_loses_nothing() {
             state ^= state << 17;
             let lba = (state % 2000) as usize;
             let data = stamp.to_le_bytes().repeat(512);
-            let done = if stamp % 50 == 0 {
+            let done = if stamp.is_multiple_of(50) {
                 queue.write(&namespace, lba as u64, &data, false).and_then(|()| queue.flush(1))
             } else {
-                queue.write(&namespace, lba as u64, &data, stamp % 7 == 0)
+                queue.write(&namespace, lba as u64, &data, stamp.is_multiple_of(7))
             };
             match done {
                 Ok(()) => acknowledged[lba] = stamp,
