@@ -12,6 +12,7 @@ use signal_hook::iterator::Signals;
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 /// Where hosts find a drive that nobody gave a place.
@@ -25,7 +26,7 @@ pub fn serve(options: &Serve) -> Result<()> {
         flag::register_conditional_shutdown(signal, 130, asked.clone())?;
         flag::register(signal, asked.clone())?;
     }
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot watch for signals")?;
+    let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot watch for signals")?;
 
     let shape = shape(options)?;
     let running = run::start(shape, &run_options(options), &mut show_progress())?;
@@ -43,7 +44,7 @@ pub fn serve(options: &Serve) -> Result<()> {
     if let Err(error) = say_ready(options, &running) {
         tracing::warn!("cannot say on standard output that the drive is ready: {error}");
     }
-    let ended_by_itself = wait(&mut signals, &running);
+    let ended_by_itself = wait(signals, &running);
     if let Some(export) = &mut export {
         for obstacle in export.stop() {
             tracing::warn!("{obstacle}");
@@ -158,14 +159,17 @@ fn say_ready(options: &Serve, running: &Running) -> std::io::Result<()> {
 }
 
 /// Waits for a signal; true if the drive ended first.
-fn wait(signals: &mut Signals, running: &Running) -> bool {
+fn wait(mut signals: Signals, running: &Running) -> bool {
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || {
+        signals.wait();
+        let _ = tell.send(());
+    });
     loop {
-        if signals.pending().next().is_some() {
-            return false;
+        match told.recv_timeout(Duration::from_secs(1)) {
+            Err(RecvTimeoutError::Timeout) if running.has_stopped() => return true,
+            Err(RecvTimeoutError::Timeout) => {}
+            _ => return false,
         }
-        if running.has_stopped() {
-            return true;
-        }
-        std::thread::sleep(Duration::from_millis(50));
     }
 }

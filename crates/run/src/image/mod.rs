@@ -28,6 +28,8 @@ mod error;
 mod files;
 pub(crate) mod format;
 mod helper;
+#[cfg(test)]
+mod host_crash;
 mod recovery;
 #[cfg(test)]
 mod tests;

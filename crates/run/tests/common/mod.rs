@@ -3,6 +3,7 @@
 use run::Shape;
 
 /// A drive of 64 MiB of NAND and 4 MiB of DRAM.
+#[allow(dead_code, reason = "not every test needs it")]
 pub fn shape() -> Shape {
     shape_with("")
 }
