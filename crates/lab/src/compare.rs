@@ -106,13 +106,32 @@ pub fn run_on(options: &Options, program: &Program) -> Result<Results> {
     let parent = options.scratch.clone().map_or_else(|| scratch::default_parent(4 << 30), Ok)?;
     let scratch = Scratch::new(&parent)?;
 
+    let made = all(options, program, &scratch, &layouts, &out);
+    let (bases, variants) = scratch.keep_logs(made, &out.join("logs"))?;
+    let results = results(options, &bases, variants);
+    results.write(&out)?;
+    let page = out.join("report.html");
+    report(&results, options)?.write(&page)?;
+    println!("{}", comparison_table(&rows(&results)).text());
+    println!("{}\nreport: {}", answer(&results), page.display());
+    Ok(results)
+}
+
+/// Prepares every layout and makes every run.
+fn all(
+    options: &Options,
+    program: &Program,
+    scratch: &Scratch,
+    layouts: &[Layout],
+    out: &Path,
+) -> Result<(Vec<Base>, Vec<Variant>)> {
     let repeat = usize::try_from(options.repeat)?;
     let mut progress = Progress::new((layouts.len() * (repeat + 1)) as u64);
     let mut bases = Vec::new();
-    for layout in &layouts {
+    for layout in layouts {
         progress.begin(&format!("preparing layout {}", layout.name));
         let start = Instant::now();
-        bases.push(Base::make(&scratch, program, layout, &mut |d| progress.detail(d), |_, _| Ok(()))?);
+        bases.push(Base::make(scratch, program, layout, &mut |d| progress.detail(d), |_, _| Ok(()))?);
         progress.end(&format!("{} s", start.elapsed().as_secs()));
     }
     let mut variants: Vec<Variant> = layouts
@@ -127,20 +146,13 @@ pub fn run_on(options: &Options, program: &Program) -> Result<Results> {
         for (base, variant) in bases.iter().zip(&mut variants) {
             let name = &base.layout().name;
             progress.begin(&format!("{name}, repetition {}", repetition + 1));
-            let run = one(options, &scratch, program, base, repetition, &out)
+            let run = one(options, scratch, program, base, repetition, out)
                 .with_context(|| format!("on layout {name}, repetition {}", repetition + 1))?;
             progress.end(&format!("{} s", show(run.seconds)));
             variant.runs.push(run);
         }
     }
-    drop(progress);
-    let results = results(options, &bases, variants);
-    results.write(&out)?;
-    let page = out.join("report.html");
-    report(&results, options)?.write(&page)?;
-    println!("{}", comparison_table(&rows(&results)).text());
-    println!("{}\nreport: {}", answer(&results), page.display());
-    Ok(results)
+    Ok((bases, variants))
 }
 
 /// One run of the command on a fresh copy of a layout.
@@ -327,10 +339,7 @@ fn rows(results: &Results) -> Vec<crate::results::Comparison> {
 
 fn answer(results: &Results) -> String {
     if results.host_was_bottleneck() {
-        return format!(
-            "The host's processors were up to {}% busy: they, not the drive, may have set the pace.",
-            show(results.busiest())
-        );
+        return results.host_verdict();
     }
     let times: Vec<String> = results
         .variants

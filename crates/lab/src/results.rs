@@ -154,6 +154,15 @@ pub struct Comparison {
     pub high: f64,
     /// The published figure, when there is one for this row.
     pub published: Option<Published>,
+    /// The host's processors were busy in most runs of one of the two, so that a ratio of rates says little.
+    pub host_bound: bool,
+}
+
+impl Comparison {
+    /// Whether the ratio means something: bytes per piece of work do not depend on what set the pace, rates do.
+    pub fn is_meaningful(&self) -> bool {
+        !self.host_bound || self.metric.contains("bytes") || self.metric.starts_with("write_amplification")
+    }
 }
 
 /// Everything that a study found.
@@ -232,6 +241,12 @@ impl Variant {
         runs.filter_map(|run| Some((run.repetition, *run.metrics.get(metric)?))).collect()
     }
 
+    /// Median use of the processors at a point, or over all runs.
+    pub fn busy(&self, at: Option<&Point>) -> f64 {
+        let runs = self.runs.iter().filter(|run| at.is_none_or(|at| run.at == *at));
+        median(&runs.map(|run| run.cpu.busy).collect::<Vec<_>>()).unwrap_or(0.0)
+    }
+
     /// Median of a metric at a point.
     pub fn median(&self, metric: &str, at: &Point) -> Option<f64> {
         median(&self.values(metric, at).into_values().collect::<Vec<_>>())
@@ -259,6 +274,7 @@ pub fn compare(
     let mut rows = Vec::new();
     // Logarithms of the ratios by repetition, for the row over all points.
     let mut logs: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    let bound = |at: Option<&Point>| [of, over].iter().any(|variant| variant.busy(at) > CPU_SATURATED);
     let row = |at: Option<&Point>, ratios: &[f64]| {
         Some(Comparison {
             metric: metric.into(),
@@ -269,6 +285,7 @@ pub fn compare(
             low: ratios.iter().copied().fold(f64::INFINITY, f64::min),
             high: ratios.iter().copied().fold(0.0, f64::max),
             published: published(at),
+            host_bound: bound(at),
         })
     };
     for point in &all {
@@ -307,10 +324,26 @@ impl Results {
 
     /// Whether the processors were the bottleneck in most runs of some variant, so that ratios mean little.
     pub fn host_was_bottleneck(&self) -> bool {
-        self.variants.iter().any(|variant| {
-            let busy: Vec<f64> = variant.runs.iter().map(|run| run.cpu.busy).collect();
-            median(&busy).is_some_and(|busy| busy > CPU_SATURATED)
-        })
+        self.variants.iter().any(|variant| variant.busy(None) > CPU_SATURATED)
+    }
+
+    /// What to say when [`host_was_bottleneck`](Self::host_was_bottleneck).
+    pub fn host_verdict(&self) -> String {
+        let runs = || self.variants.iter().flat_map(|v| &v.runs);
+        let own: Vec<f64> = runs().map(|run| run.cpu.by_process.values().sum()).collect();
+        let own = median(&own).unwrap_or(0.0);
+        let busy = self.busiest();
+        if own < busy / 2.0 {
+            format!(
+                "No ratio of speeds: the host's processors were up to {busy:.0}% busy, of which what was measured used only \
+                 {own:.0}%. Other work on this machine may have set the pace; run it again when the machine is quiet."
+            )
+        } else {
+            format!(
+                "No ratio of speeds: the host's processors were up to {busy:.0}% busy and set the pace, not the drive. Use a \
+                 machine with more processors, fewer connections or a slower drive profile."
+            )
+        }
     }
 
     /// Writes `results.json` and `results.csv` into `directory`.
@@ -406,6 +439,17 @@ mod tests {
         assert!((rows[2].ratio - 4.0).abs() < 1e-9);
         assert_eq!(rows[2].published, Some(Published::ratio(3.0)));
         assert_eq!(rows[0].published, None);
+    }
+
+    #[test]
+    fn a_busy_host_spoils_speeds_but_not_bytes() {
+        let nand = variant("nand", &[(8, 0, 1.0), (8, 1, 1.0)]);
+        let mut dram = variant("dram", &[(8, 0, 2.0), (8, 1, 2.0)]);
+        assert!(compare("tpmC", &dram, &nand, |_| None).iter().all(Comparison::is_meaningful));
+        dram.runs.iter_mut().for_each(|run| run.cpu.busy = 97.0);
+        let row = compare("tpmC", &dram, &nand, |_| None).remove(0);
+        assert!(row.host_bound && !row.is_meaningful());
+        assert!(Comparison { metric: "nand_bytes_per_new_order".into(), ..row }.is_meaningful());
     }
 
     #[test]

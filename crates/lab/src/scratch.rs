@@ -79,6 +79,27 @@ impl Scratch {
         Ok(path)
     }
 
+    /// Passes a result on; of a failure the logs of drive and database are kept in `directory`, and the error says so.
+    ///
+    /// # Errors
+    /// That of the result.
+    pub fn keep_logs<T>(&self, result: Result<T>, directory: &Path) -> Result<T> {
+        let Err(error) = result else { return result };
+        if error.is::<crate::interrupt::Interrupted>() {
+            return Err(error);
+        }
+        let logs = find_logs(&self.path, 3);
+        let kept = fs::create_dir_all(directory).is_ok()
+            && logs.iter().all(|log| {
+                let name = log.strip_prefix(&self.path).unwrap_or(log).to_string_lossy().replace('/', "-");
+                fs::copy(log, directory.join(name)).is_ok()
+            });
+        if logs.is_empty() || !kept {
+            return Err(error);
+        }
+        Err(error.context(format!("the logs of drive and database are kept in {}", directory.display())))
+    }
+
     /// Where processes started for this run are noted.
     pub(crate) fn registry(&self) -> PathBuf {
         self.path.join(PROCESSES)
@@ -91,6 +112,21 @@ impl Drop for Scratch {
             tracing::warn!("{error:#}; the next run tries again");
         }
     }
+}
+
+/// Log files in a directory, not on mounted file systems.
+fn find_logs(directory: &Path, depth: u32) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
+    let mut found = Vec::new();
+    for path in entries.flatten().map(|entry| entry.path()) {
+        let own = !matches!(path.file_name().and_then(|n| n.to_str()), Some("mnt" | "dev" | "image"));
+        if path.extension().is_some_and(|e| e == "log") {
+            found.push(path);
+        } else if depth > 0 && own && path.is_dir() {
+            found.extend(find_logs(&path, depth - 1));
+        }
+    }
+    found
 }
 
 /// Where to put scratch directories: in memory when there is room for `wanted` bytes, so that the host's disk does not

@@ -36,7 +36,7 @@ pub struct Options {
     #[arg(long)]
     pub live: bool,
     /// Connections that run transactions; several values make one point each
-    #[arg(long, value_delimiter = ',', default_value = "16", value_name = "N,…")]
+    #[arg(long, value_delimiter = ',', default_value = "4", value_name = "N,…")]
     pub threads: Vec<u32>,
     /// Layouts to compare
     #[arg(long, value_delimiter = ',', default_value = "nand,dram,off", value_name = "NAME,…")]
@@ -143,7 +143,7 @@ pub fn run(options: &Options) -> Result<Results> {
 pub fn run_on(options: &Options, server: Server, program: Program) -> Result<Results> {
     std::fs::create_dir_all(&options.out).with_context(|| format!("making {}", options.out.display()))?;
     let study = Study::new(options, server, program)?;
-    let results = study.run()?;
+    let results = study.scratch.keep_logs(study.run(), &options.out.join("logs"))?;
     results.write(&options.out)?;
     let page = options.out.join("report.html");
     report::write(&results, &page)?;
@@ -308,6 +308,7 @@ impl<'a> Study<'a> {
             bail!("the measured window was not sampled twice")
         };
         let namespaces = rig.counted(before, after);
+        let endurance = rig.drive()?.endurance(1)?;
         rig.close()?;
         discard(&self.scratch, NAME)?;
         let mut run = Run {
@@ -321,6 +322,9 @@ impl<'a> Study<'a> {
             ..Run::default()
         };
         run.metrics = metrics(&outcome.window, &namespaces);
+        run.metrics.extend(
+            lifetime_years(endurance, &namespaces, run.seconds).map(|y| ("lifetime_years".into(), y)),
+        );
         run.namespaces = namespaces;
         Ok(run)
     }
@@ -415,6 +419,15 @@ fn metrics(window: &Window, namespaces: &[NamespaceCounts]) -> BTreeMap<String, 
         ]);
     }
     metrics
+}
+
+/// Years until the rated cycles are used up, writing at this rate without pause.
+#[expect(clippy::cast_precision_loss, reason = "an estimate")]
+fn lifetime_years(endurance: u128, namespaces: &[NamespaceCounts], seconds: f64) -> Option<f64> {
+    const YEAR: f64 = 365.25 * 86_400.0;
+    let written: u64 = namespaces.iter().filter(|n| n.set == 1).map(|n| n.media_bytes_written).sum();
+    let rate = written as f64 / seconds.max(1e-9);
+    (endurance > 0 && rate > 0.0).then(|| endurance as f64 / rate / YEAR)
 }
 
 fn latencies(window: &Window) -> BTreeMap<String, Percentiles> {

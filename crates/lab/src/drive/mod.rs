@@ -37,7 +37,7 @@ enum Kind {
 pub struct Start<'a> {
     /// For its socket, log and FUSE mount point.
     pub directory: &'a Path,
-    /// Its TOML; empty for the default drive.
+    /// Its TOML.
     pub toml: &'a toml::Table,
     /// The image, made when it does not exist.
     pub image: &'a Path,
@@ -76,9 +76,10 @@ impl Program {
     /// # Errors
     /// When there is no such profile or file, or it is no TOML.
     pub fn drive_toml(&self, layout: &Layout) -> Result<toml::Table> {
-        let mut table = match (&self.0, &layout.drive) {
-            (Kind::Plain, _) | (_, None) => toml::Table::new(),
-            (Kind::Tranche(path), Some(profile)) => {
+        let mut table = match &self.0 {
+            Kind::Plain => toml::Table::new(),
+            Kind::Tranche(path) => {
+                let profile = layout.drive.as_deref().unwrap_or("default");
                 let text = match layout.drive_file() {
                     Some(file) => fs::read_to_string(&file).with_context(|| {
                         format!("reading the drive {} of layout {}", file.display(), layout.name)
@@ -205,6 +206,17 @@ impl Drive {
         match &mut self.inner {
             Inner::Served(served) => served.counters(nsid),
             Inner::Plain(_) => Ok(Counters::default()),
+        }
+    }
+
+    /// Bytes that may be written to the medium of an NVM Set before its rated cycles are used up; 0 when not known.
+    ///
+    /// # Errors
+    /// When the drive does not answer.
+    pub fn endurance(&mut self, set: u16) -> Result<u128> {
+        match &mut self.inner {
+            Inner::Served(served) => served.endurance(set),
+            Inner::Plain(_) => Ok(0),
         }
     }
 

@@ -56,13 +56,10 @@ impl Served {
         fs::create_dir_all(&files).with_context(|| format!("making {}", files.display()))?;
         let mut command = Command::new(program);
         command.arg("serve");
-        if !start.toml.is_empty() {
-            let path = start.directory.join("drive.toml");
-            let text = toml::to_string(start.toml).context("writing the drive's TOML")?;
-            fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
-            command.arg(path);
-        }
-        command.arg("--image").arg(start.image).arg("--unix").arg(&unix).arg("--fuse").arg(&files);
+        let path = start.directory.join("drive.toml");
+        let text = toml::to_string(start.toml).context("writing the drive's TOML")?;
+        fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+        command.arg(path).arg("--image").arg(start.image).arg("--unix").arg(&unix).arg("--fuse").arg(&files);
         command.args(["--loop", "--no-host-sync", "--timing", if start.timing { "on" } else { "off" }]);
         let log = start.directory.join("drive.log");
         let name = "the drive (tranche serve)";
@@ -105,7 +102,12 @@ impl Served {
         if !host.allocated_namespaces()?.is_empty() {
             host.delete_namespace(NSID_ALL)?;
         }
-        Ok(())
+        // A new namespace may get the same name: its device must not be taken for that of the old one.
+        let files = self.files.clone();
+        let exported = || scratch::loops().iter().any(|(_, backing)| backing.starts_with(&files));
+        self.process
+            .wait_until(Duration::from_secs(20), || !exported())
+            .context("the devices of the drive's own namespaces did not go away")
     }
 
     pub(super) fn create(&mut self, namespace: &Namespace) -> Result<u32> {
@@ -131,6 +133,15 @@ impl Served {
         let controllers = host.controllers()?;
         host.attach_namespace(nsid, &controllers)?;
         Ok(nsid)
+    }
+
+    /// NAND bytes that an NVM Set's rated cycles allow (Endurance Group log, in units of 10^9).
+    pub(super) fn endurance(&mut self, set: u16) -> Result<u128> {
+        let host = self.host()?;
+        let sets = host.nvm_sets()?;
+        let found = sets.iter().find(|s| s.nvmsetid.get() == set);
+        let group = found.with_context(|| format!("the drive has no NVM Set {set}"))?.endgid.get();
+        Ok(host.endurance_group(group)?.endurance_estimate.get().saturating_mul(1_000_000_000))
     }
 
     pub(super) fn counters(&mut self, nsid: u32) -> Result<Counters> {

@@ -19,7 +19,7 @@ use crate::{
 /// Rows of each connection. With their padding they are several times the buffer pool, so that pages are written all the time.
 const ROWS: u32 = 6_000;
 /// Rows that a transaction updates.
-const UPDATES: usize = 6;
+const UPDATES: usize = 20;
 
 /// What a connection did.
 #[derive(Clone, Debug, Default)]

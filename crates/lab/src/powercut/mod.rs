@@ -170,7 +170,8 @@ pub fn run_on(options: &Options, program: &Program) -> Result<Campaign> {
     let mut campaign = Campaign { seed, server: server.title.clone(), variants: Vec::new() };
     for &variant in &options.variants {
         let field = Field { options, server: &server, program, scratch: &scratch, variant };
-        campaign.variants.push(field.campaign(seed, &mut progress).with_context(|| {
+        let counts = scratch.keep_logs(field.campaign(seed, &mut progress), &options.out.join("logs"));
+        campaign.variants.push(counts.with_context(|| {
             format!("in variant {variant}; `--seed {seed} --variants {variant}` repeats it")
         })?);
     }

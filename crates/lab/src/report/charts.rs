@@ -2,7 +2,8 @@
 
 use anyhow::{Context, Result};
 use charts_rs::{
-    Align, AxisScale, BarChart, ChartBase, Color, LineChart, Series, SeriesBand, Symbol, YAxisConfig,
+    Align, AxisScale, BarChart, ChartBase, Color, LegendCategory, LineChart, Series, SeriesBand, Symbol,
+    YAxisConfig,
 };
 
 /// A value with its spread.
@@ -89,29 +90,47 @@ fn base(chart: &mut ChartBase, axis: &mut YAxisConfig, labels: &Labels, colours:
 /// # Errors
 /// When the library refuses the data.
 pub fn bars(labels: &Labels, categories: &[String], data: &[Data<Bar>]) -> Result<String> {
-    let series = data.iter().map(|d| {
-        let mut series = Series::new_nullable(
-            d.name.clone(),
-            d.values.iter().map(|bar| bar.map(|bar| pixel(bar.value))).collect(),
-        );
-        let ends = |pick: fn((f64, f64)) -> f64| -> Vec<Option<f32>> {
-            d.values
-                .iter()
-                .map(|bar| bar.and_then(|bar| bar.spread).map(|spread| pixel(pick(spread))))
-                .collect()
-        };
-        let band = SeriesBand { lower: ends(|s| s.0), upper: ends(|s| s.1), stroke_width: Some(1.5) };
-        series.label_show = true;
-        if band.lower.iter().any(Option::is_some) {
-            series.error_bar = Some(band);
-            // A whisker would run through the number; the tables have it.
-            series.label_show = false;
-        }
-        series
-    });
-    let mut chart = BarChart::new(series.collect(), categories.to_vec());
+    if let [only] = categories
+        && data.len() > 1
+    {
+        return single_bars(labels, only, data);
+    }
+    let series = data.iter().map(|d| series(d, None)).collect();
+    let mut chart = BarChart::new(series, categories.to_vec());
+    finish(&mut chart, labels, data)
+}
+
+/// Bars of one category: named below instead of in a legend.
+fn single_bars(labels: &Labels, category: &str, data: &[Data<Bar>]) -> Result<String> {
+    let values = data.iter().map(|d| d.values.first().copied().flatten()).collect();
+    let all = Data { name: String::new(), colour: data[0].colour, dashed: false, values };
+    let colours = data.iter().map(|d| Some(d.colour.into())).collect();
+    let names = data.iter().map(|d| d.name.clone()).collect();
+    let mut chart = BarChart::new(vec![series(&all, Some(colours))], names);
+    let labels = Labels { x: category.to_owned(), ..labels.clone() };
+    finish(&mut chart, &labels, &[all])
+}
+
+fn series(d: &Data<Bar>, colours: Option<Vec<Option<Color>>>) -> Series {
+    let values = d.values.iter().map(|bar| bar.map(|bar| pixel(bar.value))).collect();
+    let mut series = Series::new_nullable(d.name.clone(), values);
+    series.colors = colours;
+    let ends = |pick: fn((f64, f64)) -> f64| -> Vec<Option<f32>> {
+        d.values.iter().map(|bar| bar.and_then(|bar| bar.spread).map(|spread| pixel(pick(spread)))).collect()
+    };
+    let band = SeriesBand { lower: ends(|s| s.0), upper: ends(|s| s.1), stroke_width: Some(1.5) };
+    // A whisker would run through the number; the tables have it.
+    series.label_show = band.lower.iter().all(Option::is_none);
+    if !series.label_show {
+        series.error_bar = Some(band);
+    }
+    series
+}
+
+fn finish(chart: &mut BarChart, labels: &Labels, data: &[Data<Bar>]) -> Result<String> {
     let mut axis = chart.y_axis_configs.pop().unwrap_or_default();
     base(&mut chart.base, &mut axis, labels, data.iter().map(|d| d.colour.into()).collect());
+    chart.legend.category = LegendCategory::RoundRect;
     if !labels.log {
         axis.min = Some(0.0);
     }

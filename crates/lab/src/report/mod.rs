@@ -79,9 +79,9 @@ pub fn comparison_table(rows: &[Comparison]) -> Table {
             row.of.clone(),
             row.over.clone(),
             show_point(row.at.as_ref()),
-            format!("{:.3}", row.ratio),
-            format!("{:.3} .. {:.3}", row.low, row.high),
-            format!("{:+.1}%", (row.ratio - 1.0) * 100.0),
+            if row.is_meaningful() { format!("{:.3}", row.ratio) } else { "host-bound".into() },
+            if row.is_meaningful() { format!("{:.3} .. {:.3}", row.low, row.high) } else { "-".into() },
+            if row.is_meaningful() { format!("{:+.1}%", (row.ratio - 1.0) * 100.0) } else { "-".into() },
             match &row.published {
                 Some(p) if p.kind == "ratio" => format!("{:.3} ({:+.1}%)", p.value, (p.value - 1.0) * 100.0),
                 Some(p) => format!("{} {}", show(p.value), p.unit),
