@@ -79,7 +79,7 @@ fn main() {
 fn serve(dir: &Path) {
     let shape = Shape { config: device::Config::from_toml(DRIVE).unwrap(), toml: DRIVE.to_owned() };
     // A process that dies takes nothing of the host's page cache along.
-    let image_options = ImageOptions { host_sync: false };
+    let image_options = ImageOptions { host_sync: false, ..ImageOptions::default() };
     let image = Some(dir.join("image"));
     let options = run::Options { image, image_options, ..run::Options::default() };
     let running = run::start(Some(shape), &options, &mut |_| ()).unwrap();

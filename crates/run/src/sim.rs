@@ -178,7 +178,7 @@ impl<'a> SimHost<'a> {
             Buffer::zeroed(bytes).into(),
         );
         loop {
-            self.engine.settle(self.clock, &mut self.deliveries);
+            self.engine.settle(self.clock.now(), &mut self.deliveries);
             if let Some((_, completion, data)) = self.engine.actor_done.pop() {
                 return (completion, data.into_own());
             }
@@ -226,7 +226,7 @@ impl<'a> SimHost<'a> {
                     Next::Done => ended = true,
                 }
             }
-            self.engine.settle(self.clock, &mut self.deliveries);
+            self.engine.settle(self.clock.now(), &mut self.deliveries);
             self.deliveries.clear();
             let mut done = std::mem::take(&mut self.engine.actor_done);
             let progress = !done.is_empty();
@@ -310,6 +310,6 @@ impl<'a> SimHost<'a> {
 impl Drop for SimHost<'_> {
     fn drop(&mut self) {
         self.engine.drive_disconnect(self.clock.now(), self.controller);
-        self.engine.settle(self.clock, &mut self.deliveries);
+        self.engine.settle(self.clock.now(), &mut self.deliveries);
     }
 }

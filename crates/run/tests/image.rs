@@ -42,25 +42,51 @@ fn read(queue: &BlockingQueue, lba: u32) -> u8 {
     data.as_slice()[0]
 }
 
+fn names(dir: &Path) -> Vec<std::ffi::OsString> {
+    let mut names: Vec<_> = std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name()).collect();
+    names.sort();
+    names
+}
+
+/// Copies an image whose drive is idle; again while a checkpoint is being finished.
 fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+    loop {
+        let _ = std::fs::remove_dir_all(to);
+        std::fs::create_dir_all(to).unwrap();
+        let before = names(from);
+        let copied = before.iter().all(|name| std::fs::copy(from.join(name), to.join(name)).is_ok());
+        if copied && names(from) == before {
+            return;
+        }
     }
 }
 
 /// The files of an image as they are at any moment are what a killed process leaves behind.
 #[test]
 fn a_copy_of_a_live_image_has_everything_that_was_completed() {
+    crash_again_and_again(options(Path::new("")));
+}
+
+/// The same with a checkpoint every few hundred writes.
+#[test]
+fn checkpoints_under_load_lose_nothing() {
+    let mut options = options(Path::new(""));
+    options.image_options.checkpoint_bytes = 4096;
+    crash_again_and_again(options.clone());
+    options.image_options.host_sync = false;
+    crash_again_and_again(options);
+}
+
+fn crash_again_and_again(options: Options) {
     let temp = tempfile::tempdir().unwrap();
     let (live, dead) = (temp.path().join("live"), temp.path().join("dead"));
-    let running = open(Some(shape()), &live).unwrap();
+    let options = Options { image: Some(live.clone()), ..options };
+    let running = run::start(Some(shape()), &options, &mut |_| ()).unwrap();
     let (_controller, queue) = connect(&running);
     let mut expected = vec![0u8; 600];
     let mut state = 12345u64;
     for round in 0..12u8 {
-        for _ in 0..400 {
+        for _ in 0..3000 {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let lba = (state >> 33) as u32 % 600;
             let byte = (state >> 20) as u8 | 1;
@@ -81,6 +107,7 @@ fn a_copy_of_a_live_image_has_everything_that_was_completed() {
         crashed.stop();
         std::fs::remove_dir_all(&dead).unwrap();
     }
+    println!("{:?}", names(&live));
 }
 
 /// Cuts the journal of a crashed image at many places: each state is one that was.

@@ -75,7 +75,7 @@ fn campaign(drive: &str, seed: u64) {
         for _ in 0..300 {
             stamp += 1;
             let page = rng.next() % PAGES;
-            let fua = rng.next() % 5 == 0;
+            let fua = rng.next().is_multiple_of(5);
             queue.write(&namespace, page, &stamp.to_le_bytes().repeat(512), fua).unwrap();
             if fua || protected {
                 safe[page as usize] = stamp;
@@ -83,7 +83,7 @@ fn campaign(drive: &str, seed: u64) {
             } else {
                 later[page as usize].push(stamp);
             }
-            if rng.next() % 60 == 0 {
+            if rng.next().is_multiple_of(60) {
                 queue.flush(1).unwrap();
                 for (page, after) in later.iter_mut().enumerate() {
                     if let Some(last) = after.last() {

@@ -89,7 +89,7 @@ fn run_options(options: &Serve) -> Options {
     };
     Options {
         image: options.image.clone(),
-        image_options: ImageOptions { host_sync: !options.no_host_sync },
+        image_options: ImageOptions { host_sync: !options.no_host_sync, ..ImageOptions::default() },
         precondition: match options.precondition {
             Precondition::None => run::Precondition::None,
             Precondition::Fill => run::Precondition::Fill,

@@ -20,7 +20,8 @@
 //!
 //! # Limits
 //!
-//! Contents are read and written through the host's page cache by the thread that steps the drive; a
+//! The thread that steps the drive copies the state for a checkpoint, some 10 ms for a GiB of drive; writing it is
+//! another thread's work. Contents are read and written through the host's page cache by the thread that steps the drive; a
 //! read that misses the cache holds the drive for as long as the host's disk takes. Slots of trimmed and
 //! overwritten pages are reused but not punched out of the file: it grows up to the raw size of the drive.
 
@@ -51,9 +52,6 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Journals grow at least to this before a checkpoint replaces them.
-const CHECKPOINT_BYTES: u64 = 64 << 20;
-
 /// Slots beyond the drive's pages and buffer, in parts of those: what may wait for a sync.
 const MARGIN_SHARE: u32 = 16;
 const MARGIN_LEAST: u32 = 4096;
@@ -63,11 +61,13 @@ const MARGIN_LEAST: u32 = 4096;
 pub struct ImageOptions {
     /// Whether Flush and FUA wait for the host's disk.
     pub host_sync: bool,
+    /// A checkpoint replaces a journal that has grown to this, and to the size of the checkpoint before.
+    pub checkpoint_bytes: u64,
 }
 
 impl Default for ImageOptions {
     fn default() -> Self {
-        ImageOptions { host_sync: true }
+        ImageOptions { host_sync: true, checkpoint_bytes: 64 << 20 }
     }
 }
 
@@ -468,7 +468,7 @@ impl Image {
     pub(crate) fn checkpoint_is_due(&self) -> bool {
         !self.checkpoint_runs
             && self.failed.is_none()
-            && self.journal().bytes() > CHECKPOINT_BYTES.max(self.state_bytes)
+            && self.journal().bytes() > self.options.checkpoint_bytes.max(self.state_bytes)
     }
 
     /// Writes the drive's state as it is after the last committed step.

@@ -206,7 +206,7 @@ fn freed_slots_wait_until_what_freed_them_is_safe() {
     assert!(news.iter().any(|n| matches!(n, News::SlotsFree)));
     assert!(image.allocate().is_some());
     drop(image);
-    let mut image = rig.open(ImageOptions { host_sync: false });
+    let mut image = rig.open(ImageOptions { host_sync: false, ..ImageOptions::default() });
     let all: Vec<Slot> = std::iter::from_fn(|| image.allocate()).collect();
     image.release(all[3]);
     assert_eq!(image.allocate(), None, "the step is not committed");
