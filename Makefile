@@ -37,6 +37,7 @@ bench: build ## Benchmarks with their peers, one after the other (half an hour)
 
 campaign: build ## Long random campaigns: the model, kill -9, power cuts under MariaDB
 	TRANCHE_MODEL_ROUNDS=5000 $(CARGO) test --release --locked -p ftl --test model -- --nocapture
+	$(TRANCHE) study powercut --rounds 25
 
 clean: ## Remove what was built and measured
 	$(CARGO) clean

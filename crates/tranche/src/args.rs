@@ -251,6 +251,8 @@ pub enum Profile {
 pub enum Study {
     /// What a DRAM namespace for InnoDB's doublewrite buffer buys MariaDB
     Doublewrite(Box<lab::doublewrite::Options>),
+    /// What MariaDB has left after power cuts: acknowledged transactions, whole pages, sound tables
+    Powercut(Box<lab::powercut::Options>),
 }
 
 /// A size as people write it.

@@ -53,6 +53,10 @@ fn run(cli: Cli) -> Result<()> {
             let results = lab::doublewrite::run(&options)?;
             print_results(output, &results)
         }
+        Command::Study(Study::Powercut(options)) => {
+            let campaign = lab::powercut::run(&options)?;
+            print_results(output, &campaign)
+        }
         Command::Compare(options) => {
             let results = lab::compare::run(&options)?;
             print_results(output, &results)

@@ -1,0 +1,35 @@
+//! A short slice of `tranche study powercut`: power cuts under MariaDB. Needs root, FUSE, loop devices and
+//! MariaDB; says so where they are missing. The campaign is `make campaign`.
+
+#[path = "../../block/tests/support/mod.rs"]
+#[allow(dead_code)]
+mod support;
+
+use std::process::Command;
+
+#[test]
+fn nothing_that_mariadb_acknowledged_is_lost() {
+    let needed = ["losetup", "mkfs.xfs", "mkfs.ext4", "mariadbd", "mariadb-install-db", "innochecksum"];
+    if !support::possible("nothing_that_mariadb_acknowledged_is_lost", &needed) {
+        return;
+    }
+    let out = std::env::temp_dir().join(format!("tranche-powercut-{}", std::process::id()));
+    let run = Command::new(env!("CARGO_BIN_EXE_tranche"))
+        .args([
+            "study",
+            "powercut",
+            "--rounds",
+            "1",
+            "--variants",
+            "nand,dram,atomic",
+            "--seed",
+            "1",
+            "--out",
+        ])
+        .arg(&out)
+        .output()
+        .unwrap();
+    let _ = std::fs::remove_dir_all(&out);
+    let (text, errors) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+    assert!(run.status.success(), "seed 1\n{text}\n{errors}");
+}
