@@ -182,6 +182,21 @@ impl Export {
         &self.shared.dir
     }
 
+    /// Whether the directory was taken away from outside: unmounted, or its connection aborted. A sentence that says
+    /// what happened and what to do. Cheap enough to be asked every second.
+    pub fn lost(&self) -> Option<String> {
+        let session = self.session.as_ref()?;
+        let there = self.mount.is_none() || mount::mounted(&self.shared.dir) == self.mount;
+        let dir = self.shared.dir.display();
+        if there && !session.guard.is_finished() {
+            return None;
+        }
+        Some(format!(
+            "{dir}: the block files are gone, somebody has unmounted the directory (umount, fusermount3 -u) or \
+             aborted its connection; start the drive again to have them back"
+        ))
+    }
+
     /// Detaches the loop devices and unmounts the directory, whatever uses them. File systems that the user
     /// has mounted on the loop devices are unmounted first, so that their data gets to the drive; a busy
     /// one is synchronised and unmounted lazily.

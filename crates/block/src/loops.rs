@@ -76,7 +76,9 @@ impl LoopDevice {
 
     /// Whether it is (still) attached to its file.
     pub fn is_attached(&self) -> bool {
-        backing_file(&self.name).is_some_and(|file| file == self.file)
+        // Once the directory is unmounted lazily, the kernel shows the path within it.
+        let within = self.file.file_name().map(|name| Path::new("/").join(name));
+        backing_file(&self.name).is_some_and(|file| file == self.file || Some(file) == within)
     }
 
     /// Detaches it; waits a little until the kernel has let go of the file. `false` if something still has

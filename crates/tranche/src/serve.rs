@@ -44,7 +44,7 @@ pub fn serve(options: &Serve) -> Result<()> {
     if let Err(error) = say_ready(options, &running) {
         tracing::warn!("cannot say on standard output that the drive is ready: {error}");
     }
-    let ended_by_itself = wait(signals, &running);
+    let trouble = wait(signals, &running, export.as_ref());
     if let Some(export) = &mut export {
         for obstacle in export.stop() {
             tracing::warn!("{obstacle}");
@@ -52,10 +52,10 @@ pub fn serve(options: &Serve) -> Result<()> {
     }
     drop(export);
     running.stop();
-    if ended_by_itself {
-        bail!("the drive stopped because of a bug in it; please report what standard error says above");
+    match trouble {
+        Some(trouble) => bail!(trouble),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// The drive's TOML, from a file, a profile, or neither when the image knows.
@@ -158,8 +158,8 @@ fn say_ready(options: &Serve, running: &Running) -> std::io::Result<()> {
     out.flush()
 }
 
-/// Waits for a signal; true if the drive ended first.
-fn wait(mut signals: Signals, running: &Running) -> bool {
+/// Waits for a signal; says why if something else came first.
+fn wait(mut signals: Signals, running: &Running, export: Option<&Export>) -> Option<String> {
     let (tell, told) = mpsc::channel();
     std::thread::spawn(move || {
         signals.wait();
@@ -167,9 +167,17 @@ fn wait(mut signals: Signals, running: &Running) -> bool {
     });
     loop {
         match told.recv_timeout(Duration::from_secs(1)) {
-            Err(RecvTimeoutError::Timeout) if running.has_stopped() => return true,
-            Err(RecvTimeoutError::Timeout) => {}
-            _ => return false,
+            Err(RecvTimeoutError::Timeout) if running.has_stopped() => {
+                let words =
+                    "the drive stopped because of a bug in it; please report what standard error says above";
+                return Some(words.to_owned());
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                if let Some(lost) = export.and_then(Export::lost) {
+                    return Some(lost);
+                }
+            }
+            _ => return None,
         }
     }
 }

@@ -156,3 +156,20 @@ fn directories_that_cannot_be_used_are_refused_with_advice() {
     served.signal("TERM");
     assert!(served.child.wait().unwrap().success());
 }
+
+#[test]
+fn a_drive_whose_mount_is_taken_away_ends_with_an_error() {
+    if !possible("a_drive_whose_mount_is_taken_away_ends_with_an_error", &["losetup", "mount"]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let files = dir.path().join("files");
+    std::fs::create_dir(&files).unwrap();
+    let mut served = Served::start(dir.path(), &["--loop"]);
+    run("umount", &["-l", files.to_str().unwrap()]);
+    let said = served.rest();
+    assert_eq!(served.child.wait().unwrap().code(), Some(1), "{said}");
+    assert!(said.contains(files.to_str().unwrap()) && said.contains("start the drive again"), "{said}");
+    let attached = run("losetup", &["--noheadings", "--output", "BACK-FILE"]);
+    assert!(!attached.lines().any(|file| file.trim() == "/nvme0n1"), "{attached}");
+}

@@ -384,6 +384,25 @@ fn stopping_does_not_wait_for_those_who_keep_files_open() {
     wait_for("the device's end", || !crate::loops::LoopDevice::named(&node, &bench.file(1)).is_attached());
 }
 
+#[test]
+fn a_mount_that_is_taken_away_is_noticed() {
+    if !possible("a_mount_that_is_taken_away_is_noticed", false) {
+        return;
+    }
+    for lazily in [false, true] {
+        let mut bench = Bench::new(Options::default(), &[namespace(1, 4096, MIB)]);
+        assert_eq!(bench.export.lost(), None);
+        let open = lazily.then(|| bench.open(1));
+        let option: &[&str] = if lazily { &["-l"] } else { &[] };
+        run("umount", &[option, &[bench.dir.path().to_str().unwrap()]].concat());
+        wait_for("noticing", || bench.export.lost().is_some());
+        assert!(bench.export.lost().unwrap().contains(bench.dir.path().to_str().unwrap()));
+        drop(open);
+        assert_eq!(bench.export.stop(), Vec::<String>::new());
+        assert_eq!(bench.export.lost(), None);
+    }
+}
+
 /// Not a test: the process that the next one kills.
 #[test]
 #[ignore = "started by a_killed_process_is_cleared_away"]
