@@ -111,14 +111,32 @@ impl Server {
         Server { child, node }
     }
 
-    fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
+    fn kill(self) {
+        drop(self);
     }
 
     fn stop(mut self) {
         self.child.stdin.take().unwrap().write_all(b"\n").unwrap();
         assert!(self.child.wait().unwrap().success());
+    }
+}
+
+/// However the campaign ends, the drive does, too.
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// And nothing stays mounted.
+struct Files(PathBuf);
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        if let Err(error) = block::clean_stale(&self.0) {
+            println!("kill9: {error}");
+        }
     }
 }
 
@@ -254,6 +272,7 @@ fn campaign(rounds: u32, seed: u64, dir: &Path) {
     let mut random = Random(seed | 1);
     let files = dir.join("files");
     std::fs::create_dir_all(&files).unwrap();
+    let _cleared = Files(files.clone());
     let mut writers: Vec<Writer> = (0..WRITERS).map(|_| Writer::default()).collect();
     let (mut killed, mut lost_answers) = (0, 0);
     let mut server = Server::start(dir);

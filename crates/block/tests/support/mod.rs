@@ -1,5 +1,5 @@
 //! What the tests that need the kernel have in common.
-#![allow(dead_code, missing_docs, reason = "each test takes what it needs")]
+#![allow(unused, reason = "each test takes what it needs")]
 
 use std::fs::File;
 use std::io::Write;
