@@ -18,8 +18,8 @@ use crate::{
 
 /// Rows of each connection. With their padding they are several times the buffer pool, so that pages are written all the time.
 const ROWS: u32 = 6_000;
-/// Rows that a transaction updates.
-const UPDATES: usize = 20;
+/// Rows that a transaction updates: many, since every commit flushes the drive, and what was flushed cannot be torn.
+const UPDATES: usize = 60;
 
 /// What a connection did.
 #[derive(Clone, Debug, Default)]

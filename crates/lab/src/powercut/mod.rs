@@ -43,7 +43,7 @@ pub struct Options {
     #[arg(long, value_delimiter = ',', default_value = "nand,dram,atomic,off", value_name = "NAME,…")]
     pub variants: Vec<Variant>,
     /// Connections that write
-    #[arg(long, default_value_t = 4, value_name = "N")]
+    #[arg(long, default_value_t = 8, value_name = "N")]
     pub threads: u32,
     /// Seed of every cut and of the load [default: from the clock; it is printed]
     #[arg(long, value_name = "N")]
@@ -77,7 +77,7 @@ pub struct Counts {
     pub lost: u64,
     /// Rows with a value other than that of the last transaction that is there.
     pub wrong_rows: u64,
-    /// Pages with bad checksums in the tables' files before the server's recovery.
+    /// Pages with bad checksums in the tablespaces before the server's recovery.
     pub torn_pages: u64,
     /// Rounds with such pages.
     pub rounds_torn: u32,
@@ -304,8 +304,8 @@ impl Field<'_> {
         let seed = rng.next_u64();
         let run = Duration::from_millis(rng.uniform(600, 3_000).into());
         let cut = Cut {
-            // Half of the cuts hit the media in the middle of their work, half fall on a moment of the clock.
-            after_media_ops: if rng.percent(50) { rng.uniform(1, 200) } else { 0 },
+            // Most cuts hit the media in the middle of an operation, the others fall on a moment of the clock.
+            after_media_ops: if rng.percent(75) { rng.uniform(1, 200) } else { 0 },
             off: OFF,
             seed: rng.uniform(1, u32::MAX),
             without_protection: false,
@@ -328,7 +328,7 @@ impl Field<'_> {
         let drive = rig.drive()?;
         drive.wait_for_power()?;
         rig.mount(base.layout()).context("mounting after the power cut")?;
-        let torn = pages::torn_pages(&place.data.join("tables").join("ledger"))?;
+        let torn = pages::torn_pages(&place.data)?;
         counts.torn_pages += torn;
         counts.rounds_torn += u32::from(torn > 0);
         let acknowledged = commits.load(Ordering::Relaxed);

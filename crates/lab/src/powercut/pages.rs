@@ -19,7 +19,13 @@ fn is_good(page: &[u8]) -> bool {
     stored == computed.to_be_bytes() || page.iter().all(|byte| *byte == 0)
 }
 
-/// Pages with bad checksums in all tables below a directory.
+/// Tables and undo tablespaces.
+fn is_tablespace(path: &Path) -> bool {
+    let undo = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("undo0"));
+    undo || path.extension().is_some_and(|e| e == "ibd")
+}
+
+/// Pages with bad checksums in all tablespaces below a directory.
 ///
 /// # Errors
 /// When a file cannot be read.
@@ -29,7 +35,7 @@ pub fn torn_pages(directory: &Path) -> Result<u64> {
         let path = entry?.path();
         if path.is_dir() {
             torn += torn_pages(&path)?;
-        } else if path.extension().is_some_and(|e| e == "ibd") {
+        } else if is_tablespace(&path) {
             torn += torn_pages_of(&path)?;
         }
     }
@@ -62,7 +68,9 @@ mod tests {
         torn[4096..8192].fill(6);
         let directory = tempfile::tempdir().unwrap();
         fs::create_dir(directory.path().join("db")).unwrap();
-        fs::write(directory.path().join("db/t.ibd"), [page, torn, vec![0; PAGE]].concat()).unwrap();
-        assert_eq!(torn_pages(directory.path()).unwrap(), 1);
+        fs::write(directory.path().join("db/t.ibd"), [page, torn.clone(), vec![0; PAGE]].concat()).unwrap();
+        fs::write(directory.path().join("db/undo001"), &torn).unwrap();
+        fs::write(directory.path().join("db/ib_logfile0"), &torn).unwrap();
+        assert_eq!(torn_pages(directory.path()).unwrap(), 2);
     }
 }
