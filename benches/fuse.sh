@@ -6,8 +6,8 @@
 #             because the FUSE export of version 7.2 corrupts concurrent writes (Debian: qemu-system-common)
 #   tmpfs     a loop device with direct I/O over the same file in tmpfs: no FUSE at all
 #
-# Rounds are interleaved, each measures all three. Printed per round and as the median; then the ratios of the
-# medians beside the goals. Needs root, fio, losetup, /dev/fuse and 3 GiB of memory.
+# Rounds are interleaved, each measures all three. Printed per round and as the median; then the ratios as the median
+# of the rounds' pairs, beside the goals. Needs root, fio, losetup, /dev/fuse and 3 GiB of memory.
 #
 #   usage: benches/fuse.sh [ROUNDS] [SECONDS] [path of tranche]        default: 5 3 target/release/tranche
 set -eu
@@ -98,16 +98,29 @@ done
 after=$(busy)
 
 echo "$before $after" | awk '{ printf "processors busy: %.0f %%\n", 100 * ($3 - $1) / ($4 - $2) }'
-sort -k1,2 -k3,3n "$dir/results" | awk '
-    { key = $1 " " $2; n[key]++; value[key, n[key]] = $3 }
+# Lines of results: name kind IOPS, as many of each as there were rounds.
+awk '
+    function sorted(list, n,    i, j, t) {
+        for (i = 2; i <= n; i++)
+            for (j = i; j > 1 && list[j - 1] > list[j]; j--) { t = list[j]; list[j] = list[j - 1]; list[j - 1] = t }
+    }
+    function middle(list, n) { return n % 2 ? list[(n + 1) / 2] : (list[n / 2] + list[n / 2 + 1]) / 2 }
+    function iops(key,    i, list) {
+        for (i = 1; i <= n[key]; i++) list[i] = value[key, i]
+        sorted(list, n[key])
+        printf "%-14s median %8d IOPS, %d to %d\n", key, middle(list, n[key]), list[1], list[n[key]]
+    }
+    function ratio(of, over, goal,    i, list) {
+        if (!n[over]) return
+        for (i = 1; i <= n[of]; i++) list[i] = value[of, i] / value[over, i]
+        sorted(list, n[of])
+        printf "%s over %s: median of the pairs %.2f, %.2f to %.2f (goal: %.1f)\n", of, over, middle(list, n[of]), list[1], list[n[of]], goal
+    }
+    { key = $1 " " $2; value[key, ++n[key]] = $3 }
     END {
-        for (key in n) {
-            middle = int((n[key] + 1) / 2)
-            median[key] = n[key] % 2 ? value[key, middle] : (value[key, middle] + value[key, middle + 1]) / 2
-            printf "%-14s median %8d IOPS, %d to %d\n", key, median[key], value[key, 1], value[key, n[key]]
-        }
-        if (median["qsd read"])
-            printf "reads over qsd:    %.2f (goal: 1.2)\n", median["tranche read"] / median["qsd read"]
-        printf "reads over tmpfs:  %.2f (goal: 0.5)\n", median["tranche read"] / median["tmpfs read"]
-        printf "writes over tmpfs: %.2f (goal: 0.5)\n", median["tranche write"] / median["tmpfs write"]
-    }'
+        iops("tranche read"); iops("tranche write"); iops("tmpfs read"); iops("tmpfs write")
+        if (n["qsd read"]) iops("qsd read")
+        ratio("tranche read", "qsd read", 1.2)
+        ratio("tranche read", "tmpfs read", 0.5)
+        ratio("tranche write", "tmpfs write", 0.5)
+    }' "$dir/results"
