@@ -5,10 +5,10 @@
 //! that are created, attached, detached or deleted appear and vanish. `docs/block-export.md` says what
 //! programs can expect of the files: alignment, promises, errors.
 //!
-//! How a request travels: a thread of the FUSE session takes it from the kernel ([`fs`]); [`engine`] turns it
-//! into commands, one where the drive's limit allows ([`split`]); the drive's completion is answered by the
+//! How a request travels: a thread of the FUSE session takes it from the kernel (`fs`); `engine` turns it
+//! into commands, one where the drive's limit allows (`split`); the drive's completion is answered by the
 //! thread that delivers it, often the same one, so that a request costs no switch of threads. Writes of
-//! partial blocks read, change and write back, apart from other writes ([`gate`]).
+//! partial blocks read, change and write back, apart from other writes (`gate`).
 //!
 //! Which side validates what: this crate clips requests to the file's size and refuses writes to protected
 //! namespaces; everything else is the drive's to refuse, and its status becomes an `errno` in one place.
