@@ -21,6 +21,7 @@ pub mod memory;
 pub mod nand;
 pub mod rng;
 mod state;
+pub mod tables;
 pub mod time;
 pub mod types;
 

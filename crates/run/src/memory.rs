@@ -1,6 +1,6 @@
 //! Contents in memory.
 
-use media::Slot;
+use media::{Slot, tables::huge_pages};
 use zerocopy::FromZeros;
 
 /// Bytes of a slot.
@@ -30,16 +30,6 @@ impl Chunk {
         let first = self.start + slot * SLOT;
         first..first + SLOT
     }
-}
-
-/// Asks for huge pages, where the system leaves that to the program: fewer page faults, and far fewer
-/// misses of the address translation when slots are visited at random.
-#[expect(unsafe_code, reason = "madvise is unsafe for advice that changes contents; this one does not")]
-fn huge_pages(bytes: &mut [u8]) {
-    // SAFETY: the range is ours and mapped, and LinuxHugepage changes nothing that can be seen in it.
-    let _ = unsafe {
-        rustix::mm::madvise(bytes.as_mut_ptr().cast(), bytes.len(), rustix::mm::Advice::LinuxHugepage)
-    };
 }
 
 /// Slots in chunks that are made when the first of their slots is written.

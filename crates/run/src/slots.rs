@@ -1,6 +1,6 @@
 //! Which slots of contents are in use.
 
-use media::Slot;
+use media::{Slot, tables::huge_pages};
 
 /// Reference counts and free slots.
 ///
@@ -16,7 +16,9 @@ pub(crate) struct Slots {
 
 impl Slots {
     pub(crate) fn new(count: u32) -> Self {
-        Slots { refs: vec![0; count as usize], free: Vec::new(), fresh: 0, recount: false }
+        let mut refs = vec![0; count as usize];
+        huge_pages(&mut refs);
+        Slots { refs, free: Vec::new(), fresh: 0, recount: false }
     }
 
     /// How many there are.

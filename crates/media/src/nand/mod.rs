@@ -15,6 +15,7 @@ use crate::Medium;
 use crate::config::ConfigError;
 use crate::divide::Divisor;
 use crate::state::{self, Reader, StateError};
+use crate::tables::{huge_pages, table};
 use crate::time::Nanos;
 use crate::types::{BlockState, Geometry, LogicalPage, Outcome, Page, Progress, Read, Slot, Spare, Unit};
 use dies::{Dies, Kind, Within};
@@ -87,6 +88,9 @@ impl Nand {
         let by_type = !one_shot && matches!(config.timing.sense, Sense::ByPageType(_));
         let kinds = if by_type { bits } else { 1 };
         let spare_pages = if config.durable { pages as usize } else { 0 };
+        // Zeros cost nothing until they are visited.
+        let mut versions = vec![0; spare_pages];
+        huge_pages(&mut versions);
         Ok(Nand {
             unit_pages: Divisor::new(g.unit_pages),
             dies_count: Divisor::new(g.dies),
@@ -95,9 +99,9 @@ impl Nand {
             units,
             timed: !config.timing.is_off(),
             durable: config.durable,
-            logical: vec![LogicalPage::NONE; pages as usize],
-            versions: vec![0; spare_pages],
-            slots: vec![Slot::NONE; spare_pages],
+            logical: table(LogicalPage::NONE, pages as usize),
+            versions,
+            slots: table(Slot::NONE, spare_pages),
             blocks: vec![Block::default(); (g.superblocks * g.dies) as usize],
             spoiled: vec![0; units.div_ceil(64) as usize],
             within: (0..kinds).flat_map(|kind| dies::within(&config, kind, one_shot)).collect(),

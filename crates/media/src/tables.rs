@@ -1,0 +1,57 @@
+//! Tables with an entry per page, in the host's memory: millions of entries that are visited at random,
+//! so that most of the time of an operation goes into waiting for them.
+
+/// A vector of `len` times `value`, in huge pages.
+pub fn table<T: Clone>(value: T, len: usize) -> Vec<T> {
+    let mut entries = Vec::with_capacity(len);
+    huge_pages(entries.spare_capacity_mut());
+    entries.resize(len, value);
+    entries
+}
+
+/// Asks the system to back memory that was not touched yet with huge pages, where it leaves that to the
+/// program: at random, nearly every visit of small pages misses the cache of address translations.
+#[expect(unsafe_code, reason = "madvise is unsafe for advice that changes contents; this one does not")]
+pub fn huge_pages<T>(entries: &mut [T]) {
+    let bytes = size_of_val(entries);
+    let first = entries.as_mut_ptr().cast::<u8>();
+    // Whole pages inside.
+    let skip = first.align_offset(PAGE);
+    let Some(len) = bytes.checked_sub(skip).map(|b| b / PAGE * PAGE).filter(|&b| b >= HUGE) else { return };
+    // SAFETY: the range lies in `entries`, and LinuxHugepage changes nothing that can be seen in it.
+    let _ = unsafe { rustix::mm::madvise(first.add(skip).cast(), len, rustix::mm::Advice::LinuxHugepage) };
+}
+
+/// A page of the host, at least.
+const PAGE: usize = 4096;
+/// What is too small for a huge page gets no advice.
+const HUGE: usize = 2 << 20;
+
+/// Begins to bring an entry into the cache; costs nothing if it is there, and does nothing beyond the end.
+#[inline]
+#[expect(unsafe_code, reason = "the intrinsic takes a raw pointer")]
+pub fn prefetch<T>(entries: &[T], index: u32) {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(entry) = entries.get(index as usize) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch reads nothing that the program sees, and the address is that of an entry.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(entry).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (entries, index);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_holds_what_was_asked_for() {
+        for len in [0, 1, 1000, HUGE / 8 + 12_345] {
+            let entries = table(7u64, len);
+            assert_eq!((entries.len(), entries.iter().all(|&e| e == 7)), (len, true));
+            prefetch(&entries, 0);
+            prefetch(&entries, u32::MAX);
+        }
+    }
+}
