@@ -131,31 +131,64 @@ impl Timeline {
 }
 
 /// A queue of future events; those of the same time come out in the order in which they went in.
+///
+/// A timing wheel: time is cut into slices of about 4 microseconds, and a slice has the list of its events in
+/// order. An event costs a few instructions that way, where a heap of as many events as a drive has
+/// dies costs dozens that no processor predicts. What lies beyond one turn of the wheel waits in a heap.
 #[derive(Clone, Debug)]
 pub struct Events<T> {
-    heap: BinaryHeap<Entry<T>>,
-    next: u64,
+    /// The events of the wheel, and a chain of unused places from `unused`.
+    places: Vec<Place<T>>,
+    unused: u32,
+    /// Per slice of the wheel its first and its last event, or [`NOWHERE`].
+    lists: Vec<(u32, u32)>,
+    /// A bit per slice: whether it has events.
+    occupied: [u64; SLICES / 64],
+    /// No event of the wheel is earlier than the start of this slice, counted from the start of time.
+    slice: u64,
+    /// Later than one turn of the wheel when they came.
+    far: BinaryHeap<Far<T>>,
+    /// How many came into `far` so far.
+    order: u64,
+    /// How many there are, in the wheel.
+    near: usize,
+    /// Time of the earliest event; [`Nanos::MAX`] if there is none.
+    next: Nanos,
+}
+
+/// Slices of one turn: 4 milliseconds, longer than most programs.
+const SLICES: usize = 1024;
+/// Nanoseconds of a slice, as a power of two.
+const SLICE_BITS: u32 = 12;
+const NOWHERE: u32 = u32::MAX;
+
+#[derive(Clone, Debug)]
+struct Place<T> {
+    at: Nanos,
+    /// The event after it in its slice; of an unused place, another unused one.
+    next: u32,
+    event: Option<T>,
 }
 
 #[derive(Clone, Debug)]
-struct Entry<T> {
+struct Far<T> {
     at: Nanos,
     order: u64,
     event: T,
 }
 
-impl<T> PartialEq for Entry<T> {
+impl<T> PartialEq for Far<T> {
     fn eq(&self, other: &Self) -> bool {
         (self.at, self.order) == (other.at, other.order)
     }
 }
-impl<T> Eq for Entry<T> {}
-impl<T> PartialOrd for Entry<T> {
+impl<T> Eq for Far<T> {}
+impl<T> PartialOrd for Far<T> {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
-impl<T> Ord for Entry<T> {
+impl<T> Ord for Far<T> {
     /// Reversed: the heap's greatest is the earliest.
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         (other.at, other.order).cmp(&(self.at, self.order))
@@ -164,7 +197,17 @@ impl<T> Ord for Entry<T> {
 
 impl<T> Default for Events<T> {
     fn default() -> Self {
-        Events { heap: BinaryHeap::with_capacity(1024), next: 0 }
+        Events {
+            places: Vec::with_capacity(1024),
+            unused: NOWHERE,
+            lists: vec![(NOWHERE, NOWHERE); SLICES],
+            occupied: [0; SLICES / 64],
+            slice: 0,
+            far: BinaryHeap::new(),
+            order: 0,
+            near: 0,
+            next: Nanos::MAX,
+        }
     }
 }
 
@@ -172,38 +215,135 @@ impl<T> Events<T> {
     /// Adds an event.
     #[inline]
     pub fn push(&mut self, at: Nanos, event: T) {
-        self.heap.push(Entry { at, order: self.next, event });
-        self.next += 1;
+        // An event for the past is one for now.
+        let slice = (at.0 >> SLICE_BITS).max(self.slice);
+        if slice - self.slice >= SLICES as u64 {
+            self.far.push(Far { at, order: self.order, event });
+            self.order += 1;
+        } else {
+            self.insert(slice as usize % SLICES, at, event);
+        }
+        self.next = self.next.min(at);
+    }
+
+    #[inline]
+    fn insert(&mut self, list: usize, at: Nanos, event: T) {
+        let place = self.place(at, event);
+        self.near += 1;
+        let (first, last) = self.lists[list];
+        if first == NOWHERE {
+            self.occupied[list / 64] |= 1 << (list % 64);
+            self.lists[list] = (place, place);
+        } else if self.places[last as usize].at <= at {
+            self.places[last as usize].next = place;
+            self.lists[list].1 = place;
+        } else if self.places[first as usize].at > at {
+            self.places[place as usize].next = first;
+            self.lists[list].0 = place;
+        } else {
+            // After the last one that is not later; the list's last is.
+            let mut before = first;
+            loop {
+                let after = self.places[before as usize].next;
+                if self.places[after as usize].at > at {
+                    self.places[place as usize].next = after;
+                    self.places[before as usize].next = place;
+                    break;
+                }
+                before = after;
+            }
+        }
+    }
+
+    #[inline]
+    fn place(&mut self, at: Nanos, event: T) -> u32 {
+        let place = Place { at, next: NOWHERE, event: Some(event) };
+        if self.unused == NOWHERE {
+            self.places.push(place);
+            return self.places.len() as u32 - 1;
+        }
+        let index = self.unused;
+        let unused = &mut self.places[index as usize];
+        self.unused = unused.next;
+        *unused = place;
+        index
     }
 
     /// The time of the earliest event.
     #[inline]
     pub fn next_at(&self) -> Option<Nanos> {
-        self.heap.peek().map(|e| e.at)
+        (!self.is_empty()).then_some(self.next)
     }
 
     /// Takes the earliest event if it is due at `now`.
     #[inline]
     pub fn pop_due(&mut self, now: Nanos) -> Option<(Nanos, T)> {
-        if self.heap.peek()?.at > now {
+        if self.next > now || self.is_empty() {
             return None;
         }
-        self.heap.pop().map(|e| (e.at, e.event))
+        // Of the same time, the one that is far came first: only later was its slice within reach.
+        let taken = match self.far.peek() {
+            Some(far) if far.at == self.next => {
+                self.slice = self.slice.max(far.at.0 >> SLICE_BITS);
+                self.far.pop().map(|far| (far.at, far.event))
+            }
+            _ => self.pop_near(),
+        };
+        let near = self.first_slice().map_or(Nanos::MAX, |(_, first)| self.places[first as usize].at);
+        self.next = self.far.peek().map_or(near, |far| near.min(far.at));
+        taken
+    }
+
+    fn pop_near(&mut self) -> Option<(Nanos, T)> {
+        let (slice, first) = self.first_slice()?;
+        let list = slice as usize % SLICES;
+        self.slice = slice;
+        let place = &mut self.places[first as usize];
+        let taken = place.event.take().map(|event| (place.at, event));
+        let after = std::mem::replace(&mut place.next, self.unused);
+        self.unused = first;
+        self.near -= 1;
+        self.lists[list].0 = after;
+        if after == NOWHERE {
+            self.lists[list].1 = NOWHERE;
+            self.occupied[list / 64] &= !(1 << (list % 64));
+        }
+        taken
+    }
+
+    /// The first slice that has events, and its first event.
+    #[inline]
+    fn first_slice(&self) -> Option<(u64, u32)> {
+        let start = self.slice as usize % SLICES;
+        let mut word = start / 64;
+        let mut bits = self.occupied[word] & (u64::MAX << (start % 64));
+        // The word of the start comes twice: first its upper bits, last its lower ones.
+        for _ in 0..=SLICES / 64 {
+            if bits != 0 {
+                let list = word * 64 + bits.trailing_zeros() as usize;
+                let ahead = (list + SLICES - start) % SLICES;
+                return Some((self.slice + ahead as u64, self.lists[list].0));
+            }
+            word = (word + 1) % (SLICES / 64);
+            bits = self.occupied[word];
+        }
+        None
     }
 
     /// How many events wait.
     pub fn len(&self) -> usize {
-        self.heap.len()
+        self.near + self.far.len()
     }
 
     /// Whether none waits.
+    #[inline]
     pub fn is_empty(&self) -> bool {
-        self.heap.is_empty()
+        self.near == 0 && self.far.is_empty()
     }
 
     /// Forgets everything: power was lost.
     pub fn clear(&mut self) {
-        self.heap.clear();
+        *self = Events::default();
     }
 }
 
@@ -254,5 +394,35 @@ mod tests {
         assert_eq!(e.pop_due(Nanos(0)), None);
         let all: Vec<char> = std::iter::from_fn(|| e.pop_due(Nanos(9)).map(|x| x.1)).collect();
         assert_eq!(all, ['a', 'b', 'c']);
+    }
+
+    #[test]
+    fn events_come_in_order_near_and_far() {
+        for seed in 0..50 {
+            let mut rng = crate::Rng::new(seed);
+            let (mut events, mut model, mut now) = (Events::default(), Vec::new(), 0);
+            // From all at once to far beyond the wheel.
+            let span = 1 << rng.below(28);
+            for number in 0..2000u32 {
+                if rng.chance(500_000_000 + 100_000_000 * (number / 500)) {
+                    now += rng.below(span) / 8;
+                    let due = Nanos(now);
+                    loop {
+                        let first = model.iter().copied().min().filter(|&(at, _)| at <= due);
+                        assert_eq!(events.next_at(), model.iter().map(|&(at, _)| at).min(), "seed {seed}");
+                        assert_eq!(events.pop_due(due), first, "seed {seed}");
+                        let Some(first) = first else { break };
+                        model.retain(|&event| event != first);
+                    }
+                }
+                for copy in 0..rng.below(3) as u32 {
+                    let at = Nanos(now + rng.below(span));
+                    let event = number * 4 + copy;
+                    events.push(at, event);
+                    model.push((at, event));
+                }
+                assert_eq!(events.len(), model.len(), "seed {seed}");
+            }
+        }
     }
 }
