@@ -66,6 +66,8 @@ struct Load {
     out: Vec<Output>,
     rng: Rng,
     blocks: u64,
+    /// The command after the one that is next: a transport, too, has it at hand.
+    coming: Command,
 }
 
 impl Load {
@@ -90,6 +92,7 @@ impl Load {
             out,
             rng: Rng::new(1),
             blocks,
+            coming: Command::read(1, 0, 1),
         }
     }
 
@@ -102,7 +105,9 @@ impl Load {
         }
     }
 
-    fn submit(&mut self, command: &Command) {
+    fn submit(&mut self, command: Command) {
+        let command = &std::mem::replace(&mut self.coming, command);
+        self.drive.prefetch(&self.coming);
         while self.free.is_empty() {
             let at = self.drive.next_event().expect("commands are under way");
             self.now = self.now.max(at);
@@ -126,24 +131,24 @@ fn main() {
     for spare in spares {
         let mut load = Load::new(&spare);
         for block in 0..load.blocks {
-            load.submit(&Command::write(1, block, 1));
+            load.submit(Command::write(1, block, 1));
         }
         for _ in 0..2 * load.blocks {
             let block = load.random();
-            load.submit(&Command::write(1, block, 1));
+            load.submit(Command::write(1, block, 1));
         }
         let count = load.blocks;
         let begin = cpu_seconds();
         for _ in 0..count {
             let block = load.random();
-            load.submit(&Command::write(1, block, 1));
+            load.submit(Command::write(1, block, 1));
         }
         let writes = count as f64 / (cpu_seconds() - begin);
         let count = 4 * load.blocks;
         let begin = cpu_seconds();
         for _ in 0..count {
             let block = load.random();
-            load.submit(&Command::read(1, block, 1));
+            load.submit(Command::read(1, block, 1));
         }
         let reads = count as f64 / (cpu_seconds() - begin);
         println!("{spare:>5}  {:>6.3} M  {:>6.3} M", writes / 1e6, reads / 1e6);

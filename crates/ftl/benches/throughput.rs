@@ -8,7 +8,7 @@
 //! channel model): 1.25, 0.75 and 0.53 million writes at 28 %, 12.5 % and 7 % spare, 4.2-5.5 million reads.
 
 use ftl::{Answer, Config, Extent, Ftl, GcConfig, Io, NoContents, SetConfig, SetId, Source};
-use media::{Cell, Geometry, NandConfig, NandTiming, Nanos, Rng};
+use media::{Cell, Events, Geometry, NandConfig, NandTiming, Nanos, Rng};
 
 const PAGE: u64 = 4096;
 const DEPTH: u32 = 64;
@@ -66,8 +66,10 @@ struct Load {
     rng: Rng,
     begun: Vec<Nanos>,
     free: Vec<u32>,
-    /// Ends that are known already, by time.
-    ends: std::collections::BinaryHeap<std::cmp::Reverse<(Nanos, u32)>>,
+    /// Ends that are known already.
+    ends: Events<u32>,
+    /// The page after the one that is next: a controller, too, sees its queue.
+    coming: u64,
     done: Vec<ftl::Done>,
     latencies: Vec<u32>,
 }
@@ -86,6 +88,7 @@ impl Load {
             begun: vec![Nanos::ZERO; DEPTH as usize],
             free: (0..DEPTH).collect(),
             ends: Default::default(),
+            coming: 0,
             done: Vec::new(),
             latencies: Vec::new(),
         }
@@ -93,7 +96,7 @@ impl Load {
 
     fn wait(&mut self) {
         while self.free.is_empty() {
-            let known = self.ends.peek().map(|e| e.0.0);
+            let known = self.ends.next_at();
             let event = self.ftl.next_event();
             self.now = match (known, event) {
                 (Some(a), Some(b)) => a.min(b).max(self.now),
@@ -103,10 +106,9 @@ impl Load {
             self.ftl.poll(self.now, &mut NoContents, &mut self.done);
             for done in self.done.drain(..) {
                 done.result.expect("no faults");
-                self.ends.push(std::cmp::Reverse((done.at, done.io.0)));
+                self.ends.push(done.at, done.io.0);
             }
-            while self.ends.peek().is_some_and(|e| e.0.0 <= self.now) {
-                let Some(std::cmp::Reverse((at, io))) = self.ends.pop() else { break };
+            while let Some((at, io)) = self.ends.pop_due(self.now) {
                 self.latencies.push(at.since(self.begun[io as usize]).0 as u32);
                 self.free.push(io);
             }
@@ -119,7 +121,7 @@ impl Load {
         self.begun[io as usize] = self.now;
         let extent = Extent { start: page * PAGE, bytes: PAGE as u32 };
         match self.ftl.write(self.now, Io(io), self.volume, extent, Source::Host, false, &mut NoContents) {
-            Answer::At(at) => self.ends.push(std::cmp::Reverse((at, io))),
+            Answer::At(at) => self.ends.push(at, io),
             Answer::Later => {}
             Answer::Failed(fault) => panic!("{fault}"),
         }
@@ -131,11 +133,13 @@ impl Load {
         self.begun[io as usize] = self.now;
         let extent = Extent { start: page * PAGE, bytes: PAGE as u32 };
         let end = self.ftl.read(self.now, Io(io), self.volume, extent, &mut NoContents).expect("no faults");
-        self.ends.push(std::cmp::Reverse((end, io)));
+        self.ends.push(end, io);
     }
 
     fn random(&mut self) -> u64 {
-        self.rng.below(self.pages)
+        let page = std::mem::replace(&mut self.coming, self.rng.below(self.pages));
+        self.ftl.prefetch(self.volume, self.coming * PAGE);
+        page
     }
 }
 

@@ -208,6 +208,9 @@ impl Engine {
         command: &Command,
         buffer: Lent,
     ) {
+        if qid != 0 {
+            self.drive.prefetch(command);
+        }
         let reads = if qid == 0 {
             matches!(
                 AdminOpcode(command.opc),

@@ -18,8 +18,8 @@ const NO_BLOCK: u32 = u32::MAX;
 /// erased, before the host needs it.
 const HASTE: (i64, i64) = (5, 4);
 
-/// Pages that collection gathers at a time, unless the host waits for it.
-const BATCH_PAGES: u32 = 8;
+/// Pages that collection gathers at a time, so that a small unit does not cost an event of its own.
+const BATCH_PAGES: u32 = 16;
 
 /// End of a chain of flights.
 pub(super) const NO_FLIGHT: u32 = u32::MAX;
@@ -32,6 +32,8 @@ pub(super) struct Collector {
     /// Units gathered, being gathered or being programmed.
     pub flights: u32,
     most_flights: u32,
+    /// [`BATCH_PAGES`] in units.
+    batch: u32,
     /// Flights whose pages are in the controller.
     pub ready: VecDeque<u32>,
     /// What the host is ahead of the collector, in pages x pages: the host adds `valid` for each page
@@ -44,12 +46,13 @@ pub(super) struct Collector {
 }
 
 impl Collector {
-    pub fn new(most_flights: u32) -> Collector {
+    pub fn new(most_flights: u32, unit_pages: u32) -> Collector {
         Collector {
             victim: NO_BLOCK,
             cursor: 0,
             flights: 0,
             most_flights,
+            batch: (BATCH_PAGES / unit_pages).clamp(1, most_flights),
             ready: VecDeque::with_capacity(most_flights as usize),
             balance: 0,
             valid: 0,
@@ -101,20 +104,23 @@ impl NandSet {
         let host_waits = self.host_is_ready();
         let starves = self.blocks.free.len() < 2 && !self.host.is_open();
         let urgent = !host_waits || starves;
-        // A few units at a time, so that a small unit does not cost an event of its own.
         let batch = i64::from(BATCH_PAGES) * self.gc.gain;
-        if self.gc.balance > batch || urgent {
-            let (mut chain, mut end) = (NO_FLIGHT, now);
+        let room = self.gc.flights + self.gc.batch <= self.gc.most_flights;
+        if room && (self.gc.balance > batch || urgent) {
+            let (mut chain, mut last, mut end) = (NO_FLIGHT, NO_FLIGHT, now);
             while self.gc.flights < self.gc.most_flights && (self.gc.balance > 0 || urgent) {
                 let Some((flight, gathered)) = self.gather(now) else { break };
-                self.flights[flight as usize].next = chain;
-                (chain, end) = (flight, end.max(gathered));
+                match chain {
+                    NO_FLIGHT => chain = flight,
+                    _ => self.flights[last as usize].next = flight,
+                }
+                (last, end) = (flight, end.max(gathered));
                 done = true;
             }
             if chain != NO_FLIGHT {
                 match end > now {
                     true => cx.events.push(end, (self.id, Event::Gathered(chain))),
-                    false => self.gathered(chain),
+                    false => _ = self.gathered(chain),
                 }
             }
         }
@@ -135,14 +141,12 @@ impl NandSet {
     }
 
     /// The pages of a chain of flights are in the controller.
-    pub(super) fn gathered(&mut self, mut chain: u32) {
-        let first = self.gc.ready.len();
+    pub(super) fn gathered(&mut self, mut chain: u32) -> bool {
         while chain != NO_FLIGHT {
             self.gc.ready.push_back(chain);
             chain = self.flights[chain as usize].next;
         }
-        // The chain is in reverse.
-        self.gc.ready.make_contiguous()[first..].reverse();
+        true
     }
 
     /// Gathers one unit of valid pages from the victim, if there is any; says when it is in the controller.
@@ -302,11 +306,12 @@ impl NandSet {
         }
     }
 
-    pub(super) fn erased<S: Storage>(&mut self, now: Nanos, unit: Unit, cx: &mut Around<'_, S>) {
+    /// An erase should have ended; whether it has.
+    pub(super) fn erased<S: Storage>(&mut self, now: Nanos, unit: Unit, cx: &mut Around<'_, S>) -> bool {
         let outcome = match self.nand.settle_erase(now, unit) {
             Progress::Until(later) => {
                 cx.events.push(later, (self.id, Event::Erased(unit)));
-                return;
+                return false;
             }
             Progress::Ended(outcome) => outcome,
         };
@@ -317,6 +322,7 @@ impl NandSet {
             self.stats.media_failures += 1;
             cx.storage.record(Record::Retire { set: self.id.0, unit });
         }
+        true
     }
 
     fn erase_ended(&mut self, block: u32) {

@@ -16,6 +16,7 @@ use crate::storage::{Io, Piece, Record, Storage};
 use crate::volume::{Extent, SetId, VolumeId, Volumes};
 use crate::{Answer, Done, Fault, MediaKind, SetInfo};
 use buffer::{Buffer, NONE};
+use media::tables::{prefetch, table};
 use media::{
     Events, Faulty, Geometry, LogicalPage, Medium, Nand, Nanos, Outcome, Page, Progress, Slot, Spare, Unit,
 };
@@ -30,6 +31,7 @@ pub(crate) const LOST: Slot = Slot(u32::MAX - 1);
 
 /// Programs that a die may have ahead: one that runs and one whose data is transferred meanwhile.
 const DIE_QUEUE: u8 = 2;
+const _: () = assert!(DIE_QUEUE == 2, "`NandSet::behind` holds one");
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
@@ -170,7 +172,12 @@ pub(crate) struct NandSet {
     cells: Vec<Cell>,
     /// Programs under way per die.
     ahead: Vec<u8>,
+    /// Per die the flight behind the one whose end is awaited, or none. What postpones one postpones the
+    /// other, so its end is asked for only when it is its turn.
+    behind: Vec<u32>,
     waiting: VecDeque<Write>,
+    /// What waits first does so for a slot, and no event will tell when there is one.
+    lacks_slots: bool,
     flushes: Vec<Flush>,
     /// Reused, so that the running drive does not allocate.
     entries: Vec<u32>,
@@ -194,14 +201,14 @@ impl NandSet {
             gc_config: gc,
             durable: config.durable,
             protected: config.protected,
-            map: vec![UNMAPPED; capacity as usize],
+            map: table(UNMAPPED, capacity as usize),
             mapped: 0,
             valid: words(geo.pages()),
             trimmed: words(if config.durable { u64::from(capacity) } else { 0 }),
             blocks: place::Blocks::new(&geo),
             host: place::Stream::default(),
             cold: place::Stream::default(),
-            gc: collect::Collector::new(collectors),
+            gc: collect::Collector::new(collectors, geo.unit_pages),
             buffer: Buffer::new((config.buffer_pages / nand_sets).max(geo.unit_pages), config.atomic_pages),
             flights: vec![
                 Flight {
@@ -218,7 +225,9 @@ impl NandSet {
             free_flights: (0..flights).rev().collect(),
             cells: vec![PADDING; (flights * geo.unit_pages) as usize],
             ahead: vec![0; geo.dies as usize],
+            behind: vec![collect::NO_FLIGHT; geo.dies as usize],
             waiting: VecDeque::with_capacity(1024),
+            lacks_slots: false,
             flushes: Vec::new(),
             entries: Vec::with_capacity(geo.unit_pages as usize),
             spares: Vec::with_capacity(geo.unit_pages as usize),
@@ -258,8 +267,18 @@ impl NandSet {
         )
     }
 
-    pub fn has_waiting(&self) -> bool {
-        !self.waiting.is_empty()
+    /// Tries again what waits for slots.
+    #[inline]
+    pub fn retry<S: Storage>(&mut self, now: Nanos, cx: &mut Around<'_, S>) {
+        if std::mem::take(&mut self.lacks_slots) {
+            self.pump(now, cx);
+        }
+    }
+
+    /// Begins to bring what a command for this page needs into the host's cache.
+    #[inline]
+    pub fn prefetch(&self, page: u32) {
+        prefetch(&self.map, page);
     }
 
     pub fn buffer_pages(&self) -> usize {
@@ -409,7 +428,10 @@ impl NandSet {
             }
         }
         self.waiting.push_back(write);
-        self.pump(now, cx);
+        // One that waits behind others changes nothing.
+        if self.waiting.len() == 1 {
+            self.pump(now, cx);
+        }
         Answer::Later
     }
 
@@ -422,7 +444,8 @@ impl NandSet {
     ) -> Result<bool, Fault> {
         let group = u64::from(self.buffer.atomic()) * u64::from(PAGE);
         while write.start < write.end {
-            let stop = write.end.min((write.start / group + 1) * group);
+            // A group is a power of two, and dividing takes its time.
+            let stop = write.end.min((write.start | (group - 1)) + 1);
             if !self.admit_group(now, write, stop, cx)? {
                 return Ok(false);
             }
@@ -442,7 +465,7 @@ impl NandSet {
         let atomic = self.buffer.atomic();
         let volume = cx.volumes.get(write.volume).ok_or(Fault::OutOfRange)?;
         let first = volume.page(write.start / page_bytes);
-        let base = first - first % atomic;
+        let base = first & !(atomic - 1);
         // A waiting chunk of this group of pages, if there is one.
         let mut chunk = (base..(base + atomic).min(self.capacity)).find_map(|p| {
             let at = self.map[p as usize];
@@ -459,6 +482,7 @@ impl NandSet {
         let mut outcome = Ok(true);
         while at < stop {
             let Some(slot) = cx.storage.allocate() else {
+                self.lacks_slots = true;
                 outcome = Ok(false);
                 break;
             };
@@ -626,22 +650,33 @@ impl NandSet {
 
     /// Handles an event that is due at `now`.
     pub fn handle<S: Storage>(&mut self, now: Nanos, event: Event, cx: &mut Around<'_, S>) {
-        match event {
+        let ended = match event {
             Event::Programmed(flight) => self.programmed(now, flight, cx),
             Event::Gathered(chain) => self.gathered(chain),
             Event::Erased(unit) => self.erased(now, unit, cx),
+        };
+        if ended {
+            self.pump(now, cx);
         }
-        self.pump(now, cx);
     }
 
     /// Does whatever can be done at `now`: admits waiting writes, collects garbage, programs.
     pub fn pump<S: Storage>(&mut self, now: Nanos, cx: &mut Around<'_, S>) {
         loop {
             let collected = self.collect(now, cx);
-            let cold = self.program_collected(now, cx);
-            let hot = self.program_host(now, cx);
+            // In turns, as both want the dies.
+            let mut programmed = false;
+            loop {
+                let cold = self.program_collected(now, cx);
+                let host = self.program_host(now, cx);
+                programmed |= host;
+                if !(cold | host) {
+                    break;
+                }
+            }
             let admitted = !self.waiting.is_empty() && self.admit_waiting(now, cx);
-            if !(collected | cold | hot | admitted) {
+            // What was collected and is programmed now makes nothing else possible.
+            if !(collected | programmed | admitted) {
                 break;
             }
         }
@@ -798,6 +833,11 @@ impl NandSet {
             }
             self.spares.push(spare);
             charge(cell.logical(), 1);
+            // What its landing will want.
+            prefetch(&self.map, cell.logical());
+            if !flight.cold {
+                prefetch(&self.valid, self.buffer.entry(cell.source).old / 64);
+            }
         }
         let padding = self.geo.unit_pages - flight.cells;
         if padding > 0 {
@@ -813,18 +853,33 @@ impl NandSet {
         self.ahead[flight.die as usize] += 1;
         self.blocks.all[flight.superblock as usize].flights += 1;
         let end = self.nand.program(now, flight.unit, &self.spares);
-        cx.events.push(end, (self.id, Event::Programmed(index)));
+        match self.ahead[flight.die as usize] {
+            1 => cx.events.push(end, (self.id, Event::Programmed(index))),
+            _ => self.behind[flight.die as usize] = index,
+        }
     }
 
-    fn programmed<S: Storage>(&mut self, now: Nanos, index: u32, cx: &mut Around<'_, S>) {
-        let flight = self.flights[index as usize];
-        let outcome = match self.nand.settle(now, flight.unit) {
-            Progress::Until(later) => {
-                cx.events.push(later, (self.id, Event::Programmed(index)));
-                return;
+    /// A program should have ended; whether it has, as a read may have postponed it.
+    fn programmed<S: Storage>(&mut self, now: Nanos, index: u32, cx: &mut Around<'_, S>) -> bool {
+        let (mut next, mut any) = (index, false);
+        while next != collect::NO_FLIGHT {
+            let Flight { unit, die, .. } = self.flights[next as usize];
+            match self.nand.settle(now, unit) {
+                Progress::Until(later) => {
+                    cx.events.push(later, (self.id, Event::Programmed(next)));
+                    break;
+                }
+                Progress::Ended(outcome) => self.land(now, next, outcome, cx),
             }
-            Progress::Ended(outcome) => outcome,
-        };
+            any = true;
+            next = std::mem::replace(&mut self.behind[die as usize], collect::NO_FLIGHT);
+        }
+        any
+    }
+
+    /// A program has ended: its pages are on flash, or have to go elsewhere.
+    fn land<S: Storage>(&mut self, now: Nanos, index: u32, outcome: Outcome, cx: &mut Around<'_, S>) {
+        let flight = self.flights[index as usize];
         self.flights[index as usize].programming = false;
         self.ahead[flight.die as usize] -= 1;
         self.blocks.all[flight.superblock as usize].flights -= 1;

@@ -143,6 +143,13 @@ impl NandSet {
     #[inline]
     pub(super) fn next_unit(&mut self, cold: bool) -> Option<Target> {
         let mut stream = if cold { self.cold } else { self.host };
+        // Mostly its die is busy, and nothing is in the way of that: then this is all.
+        if stream.is_open() && self.ahead[stream.die as usize] >= DIE_QUEUE && !stream.resumed {
+            let sound = self.blocks.all[stream.block as usize].usable == self.blocks.pages.by();
+            if sound && stream.next < self.geo.units_per_superblock() {
+                return None;
+            }
+        }
         let unit = self.advance(cold, &mut stream);
         *(if cold { &mut self.cold } else { &mut self.host }) = stream;
         unit

@@ -44,9 +44,11 @@ impl NandSet {
         self.flights.iter_mut().for_each(|f| f.programming = false);
         self.cells.fill(PADDING);
         self.ahead.fill(0);
+        self.behind.fill(collect::NO_FLIGHT);
         self.waiting.clear();
+        self.lacks_slots = false;
         self.flushes.clear();
-        self.gc = collect::Collector::new(self.gc.most_flights());
+        self.gc = collect::Collector::new(self.gc.most_flights(), self.geo.unit_pages);
         (self.host, self.cold) = (Stream::default(), Stream::default());
     }
 

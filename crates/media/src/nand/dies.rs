@@ -151,7 +151,7 @@ impl Dies {
     pub(super) fn new(config: &NandConfig) -> Self {
         let (g, t) = (&config.geometry, &config.timing);
         let transfer = |pages: u32| Nanos::of_transfer(u64::from(pages) * PAGE, t.channel_bytes_per_second);
-        let die = || Die { ops: VecDeque::with_capacity(8), ..Die::default() };
+        let die = || Die { ops: VecDeque::with_capacity(4), ..Die::default() };
         Dies {
             dies: (0..g.dies).map(|_| die()).collect(),
             planes: vec![Nanos::ZERO; (g.dies * g.planes) as usize],
