@@ -26,7 +26,7 @@ pub use volume::{Extent, MAX_VOLUMES, SetId, VolumeId, VolumeStats};
 use media::{FaultPlan, Faulty, Medium, MemoryConfig, MemoryKind, NandConfig, Nanos, Slot, Spare, Unit};
 use memory::MemorySet;
 use nand::{Around, NandSet, Queue, Write};
-use volume::Volumes;
+use volume::{Volume, Volumes};
 
 /// When a request is done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -151,6 +151,15 @@ enum Set {
     Memory(Box<MemorySet>),
 }
 
+/// Counts the pages of a volume that hold data, by looking at each.
+fn mapped_pages(sets: &[Set], volume: &Volume) -> u64 {
+    let pages = volume.granules.iter().flat_map(|g| g * GRANULE_PAGES..(g + 1) * GRANULE_PAGES);
+    match &sets[usize::from(volume.set.0)] {
+        Set::Nand(set) => set.mapped_pages(pages),
+        Set::Memory(set) => set.mapped_pages(pages),
+    }
+}
+
 /// What the capacitors saved, between a power cut and recovery.
 #[derive(Default)]
 struct Remains {
@@ -268,12 +277,8 @@ impl Ftl {
     /// Bytes of a volume that hold data.
     pub fn allocated_bytes(&self, volume: VolumeId) -> u64 {
         let Some(v) = self.volumes.get(volume) else { return 0 };
-        let pages = v.granules.iter().flat_map(|g| g * GRANULE_PAGES..(g + 1) * GRANULE_PAGES);
-        let mapped = match &self.sets[usize::from(v.set.0)] {
-            Set::Nand(set) => set.mapped_pages(pages),
-            Set::Memory(set) => set.mapped_pages(pages),
-        };
-        mapped * u64::from(PAGE)
+        debug_assert_eq!(v.mapped, mapped_pages(&self.sets, v));
+        v.mapped * u64::from(PAGE)
     }
 
     /// Volumes that exist, with their set and size.
@@ -574,6 +579,7 @@ impl Ftl {
             recovered.lost_volatile |= lost;
             self.version = self.version.max(newest);
         }
+        self.volumes.recount(|volume| mapped_pages(&self.sets, volume));
         for i in 0..self.sets.len() {
             if let Set::Nand(set) = &mut self.sets[i] {
                 set.pump(now, around!(self, storage));

@@ -113,12 +113,11 @@ impl MemorySet {
             let offset = (write.start % u64::from(PAGE)) as u32;
             let len = (write.end - write.start).min(u64::from(PAGE - offset)) as u32;
             let piece = Piece { host: write.host, page: offset, len };
-            let page = {
-                let volume = cx.volumes.get_mut(write.volume).ok_or(Fault::OutOfRange)?;
-                volume.stats.media_host_bytes += u64::from(PAGE);
-                volume.page(write.start / u64::from(PAGE))
-            };
-            let old = self.spare(page).map(|s| s.slot).filter(|&s| s != LOST);
+            let volume = cx.volumes.get_mut(write.volume).ok_or(Fault::OutOfRange)?;
+            volume.stats.media_host_bytes += u64::from(PAGE);
+            let page = volume.page(write.start / u64::from(PAGE));
+            let before = self.spare(page);
+            let old = before.map(|s| s.slot).filter(|&s| s != LOST);
             let base = old.filter(|_| len < PAGE);
             let stored = match write.zeros {
                 true => cx.storage.store_zeros(piece, slot, base),
@@ -132,6 +131,11 @@ impl MemorySet {
             let spare = Spare { page: LogicalPage(page), version: *cx.version, slot };
             if let Some(old) = old {
                 cx.storage.release(old);
+            }
+            if before.is_none()
+                && let Some(volume) = cx.volumes.get_mut(write.volume)
+            {
+                volume.mapped += 1;
             }
             self.put(now, page, spare, cx, &mut write.at)?;
             write.start += u64::from(len);
@@ -170,6 +174,9 @@ impl MemorySet {
         for page in first..first + count {
             if let Some(spare) = self.spare(page) {
                 self.clear(page);
+                if let Some(volume) = cx.volumes.owner_mut(self.id, page) {
+                    volume.mapped -= 1;
+                }
                 if self.durable {
                     if spare.slot != LOST {
                         cx.storage.release(spare.slot);

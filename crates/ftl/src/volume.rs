@@ -44,6 +44,9 @@ pub(crate) struct Volume {
     /// Granule of the set that holds each granule of the volume.
     pub granules: Vec<u32>,
     pub stats: VolumeStats,
+    /// Pages that hold data; counted anew by recovery.
+    #[serde(skip)]
+    pub mapped: u64,
 }
 
 impl Volume {
@@ -94,6 +97,13 @@ impl Volumes {
         self.owners.get(usize::from(set.0)).map(Vec::len)
     }
 
+    /// Sets how many pages of each volume hold data.
+    pub fn recount(&mut self, mapped: impl Fn(&Volume) -> u64) {
+        for volume in self.table.iter_mut().flatten() {
+            volume.mapped = mapped(volume);
+        }
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = (VolumeId, &Volume)> {
         self.table.iter().enumerate().filter_map(|(i, v)| Some((VolumeId(i as u16), v.as_ref()?)))
     }
@@ -118,7 +128,7 @@ impl Volumes {
         for &g in &granules {
             owners[g as usize] = id as u16;
         }
-        let volume = Volume { set, bytes, granules, stats: VolumeStats::default() };
+        let volume = Volume { set, bytes, granules, stats: VolumeStats::default(), mapped: 0 };
         if id == self.table.len() {
             self.table.push(Some(volume));
         } else {

@@ -326,6 +326,20 @@ impl Run {
         }
     }
 
+    /// What a volume says it holds is at least what was written and not deallocated; that it is the exact
+    /// number of mapped pages, `allocated_bytes` asserts itself.
+    fn check_allocation(&self) {
+        for (id, sectors) in &self.volumes {
+            let written = sectors.chunks(SECTORS as usize).filter(|page| page.iter().any(|s| s.latest != 0));
+            let (allocated, written) = (self.ftl.allocated_bytes(*id), written.count() as u64 * 4096);
+            assert!(
+                allocated >= written,
+                "seed {}: {allocated} bytes allocated, {written} written",
+                self.seed
+            );
+        }
+    }
+
     fn pass_time(&mut self, all: bool) {
         for _ in 0..if all { 1_000_000 } else { 1 + self.rng.below(20) } {
             if all && self.flying.is_empty() {
@@ -423,13 +437,18 @@ impl Run {
                 70..76 => self.trim(),
                 76..80 => self.flush(),
                 80..97 => self.pass_time(false),
-                97 => self.pass_time(true),
+                97 => {
+                    self.pass_time(true);
+                    self.check_allocation();
+                }
                 98 => self.save(),
                 _ => self.cut(),
             }
         }
         self.pass_time(true);
+        self.check_allocation();
         self.cut();
+        self.check_allocation();
     }
 }
 

@@ -156,7 +156,6 @@ pub(crate) struct NandSet {
     protected: bool,
     /// Logical page to flash page, buffer entry or nothing.
     map: Vec<u32>,
-    mapped: u32,
     /// One bit per flash page.
     valid: Vec<u64>,
     /// One bit per logical page: deallocated, and no newer copy on flash (the drive's system area).
@@ -202,7 +201,6 @@ impl NandSet {
             durable: config.durable,
             protected: config.protected,
             map: table(UNMAPPED, capacity as usize),
-            mapped: 0,
             valid: words(geo.pages()),
             trimmed: words(if config.durable { u64::from(capacity) } else { 0 }),
             blocks: place::Blocks::new(&geo),
@@ -543,7 +541,9 @@ impl NandSet {
         let version = *cx.version;
         let at = self.map[page as usize];
         let (index, old) = if at == UNMAPPED {
-            self.mapped += 1;
+            if let Some(volume) = cx.volumes.owner_mut(self.id, page) {
+                volume.mapped += 1;
+            }
             (None, NONE)
         } else if at & BUFFERED == 0 {
             (None, at)
@@ -599,7 +599,9 @@ impl NandSet {
                 continue;
             }
             any = true;
-            self.mapped -= 1;
+            if let Some(volume) = cx.volumes.owner_mut(self.id, page) {
+                volume.mapped -= 1;
+            }
             self.map[page as usize] = UNMAPPED;
             if at & BUFFERED == 0 {
                 self.invalidate(at);

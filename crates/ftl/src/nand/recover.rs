@@ -37,7 +37,6 @@ impl NandSet {
     /// Empties everything that lives in RAM.
     fn forget(&mut self) {
         self.map.fill(UNMAPPED);
-        self.mapped = 0;
         self.valid.fill(0);
         self.buffer.clear();
         self.free_flights = (0..self.flights.len() as u32).rev().collect();
@@ -134,7 +133,6 @@ impl NandSet {
             if bit(&self.trimmed, page) {
                 self.map[page as usize] = UNMAPPED;
             } else {
-                self.mapped += 1;
                 self.validate(at);
             }
         }
@@ -168,9 +166,6 @@ impl NandSet {
         };
         // What was saved came out of this buffer, so it fits.
         let Some(index) = index else { return };
-        if old == UNMAPPED {
-            self.mapped += 1;
-        }
         *self.buffer.entry_mut(index) = buffer::Entry { page, old, slot: spare.slot, version: spare.version };
         self.map[page as usize] = super::BUFFERED | index;
         cx.storage.retain(spare.slot);
