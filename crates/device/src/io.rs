@@ -145,7 +145,30 @@ impl Drive {
         self.check_size(&place)?;
         self.enter(token);
         let end = self.ftl.read(cx.now, token.io(), place.volume, place.extent, cx.storage);
-        end.map(Some).map_err(|fault| Failure::of_fault(fault, Kind::Read))
+        let end = end.map_err(|fault| Failure::of_fault(fault, Kind::Read))?;
+        if blocks.fua { self.make_durable(token, end, cx) } else { Ok(Some(end)) }
+    }
+
+    /// A read with FUA (NVM 3.2.4) returns what is on non-volatile media: what was read and is only in the write
+    /// buffer is brought there before the command completes.
+    #[cold]
+    fn make_durable<S: Storage>(
+        &mut self,
+        token: &Token,
+        end: Nanos,
+        cx: &mut Cx<'_, S>,
+    ) -> Result<Option<Nanos>, Failure> {
+        let entry = self.flight.get_mut(token);
+        entry.sync = true;
+        match self.ftl.flush(cx.now, token.io(), cx.storage) {
+            Answer::At(at) => Ok(Some(at.max(end))),
+            Answer::Later => {
+                let entry = self.flight.get_mut(token);
+                (entry.parts, entry.at) = (1, end);
+                Ok(None)
+            }
+            Answer::Failed(fault) => Err(Failure::of_fault(fault, Kind::Write)),
+        }
     }
 
     fn compare<S: Storage>(

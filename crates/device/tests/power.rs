@@ -63,6 +63,14 @@ fn a_volatile_write_cache_keeps_what_was_flushed() {
     assert_eq!(b.read(1, 0, 1), pattern(1, 4096));
     assert_eq!(b.read(1, 1, 1), pattern(2, 4096));
     assert_eq!(b.read(1, 2, 1), vec![0; 4096]);
+    // A forced read makes durable what it returns.
+    b.write(1, 4, 1, &pattern(5, 4096));
+    let mut fua = Command::read(1, 4, 1);
+    fua.cdw12.set(fua.cdw12.get() | 1 << 30);
+    assert_eq!(b.io(fua, &[]), (Status::SUCCESS, pattern(5, 4096)));
+    b.cut(true);
+    b.power_on();
+    assert_eq!(b.read(1, 4, 1), pattern(5, 4096));
     // With the cache off, every write is as if forced.
     b.admin_ok(Command::set_features(FeatureId::VOLATILE_WRITE_CACHE, 0, 0), &[]);
     let syncs = b.syncs;
