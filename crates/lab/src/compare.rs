@@ -27,7 +27,7 @@ use clap::Args;
 use serde::Deserialize;
 
 use crate::{
-    cpu,
+    Outcome, cpu,
     drive::Program,
     interrupt,
     layout::Layout,
@@ -75,12 +75,12 @@ struct Reported {
     value: f64,
 }
 
-/// Compares the layouts; writes the results and prints the table.
+/// Compares the layouts and writes the results.
 ///
 /// # Errors
 /// When a layout cannot be brought up, or the command fails on one, with the end of its output. Nothing is left mounted or
 /// running.
-pub fn run(options: &Options) -> Result<Results> {
+pub fn run(options: &Options) -> Result<Outcome<Results>> {
     run_on(options, &Program::find()?)
 }
 
@@ -88,7 +88,7 @@ pub fn run(options: &Options) -> Result<Results> {
 ///
 /// # Errors
 /// Like [`run`].
-pub fn run_on(options: &Options, program: &Program) -> Result<Results> {
+pub fn run_on(options: &Options, program: &Program) -> Result<Outcome<Results>> {
     interrupt::install().context("installing signal handlers")?;
     if options.repeat == 0 {
         bail!("--repeat is 0: at least one run is needed");
@@ -112,9 +112,9 @@ pub fn run_on(options: &Options, program: &Program) -> Result<Results> {
     results.write(&out)?;
     let page = out.join("report.html");
     report(&results, options)?.write(&page)?;
-    println!("{}", comparison_table(&rows(&results)).text());
-    println!("{}\nreport: {}", answer(&results), page.display());
-    Ok(results)
+    let table = comparison_table(&rows(&results)).text();
+    let text = format!("{table}\n{}\nreport: {}", answer(&results), page.display());
+    Ok(Outcome { results, text, failure: None })
 }
 
 /// Prepares every layout and makes every run.
@@ -211,7 +211,7 @@ fn one(
     let namespaces = rig.counted(&before, &after);
     rig.close()?;
     discard(scratch, NAME)?;
-    let mut run = Run { repetition, seconds, cpu: cpu_after.since(&cpu_before), ..Run::default() };
+    let mut run = Run { repetition, seconds, cpu: cpu_after.since(&cpu_before, 1), ..Run::default() };
     run.metrics = drive_metrics(seconds, &namespaces);
     run.metrics.extend(read_metrics(&metrics)?);
     run.namespaces = namespaces;

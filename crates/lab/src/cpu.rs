@@ -1,6 +1,6 @@
 //! How busy the host's processors were, and with what.
 
-use std::{collections::BTreeMap, fs};
+use std::{collections::BTreeMap, fs, time::Instant};
 
 use crate::results::Cpu;
 
@@ -11,6 +11,9 @@ pub struct Sample {
     idle: u64,
     steal: u64,
     processes: BTreeMap<String, u64>,
+    when: Instant,
+    /// Nanoseconds that threads of the processes were ready to run but did not.
+    waited: u64,
 }
 
 impl Sample {
@@ -26,11 +29,13 @@ impl Sample {
             idle: field(3) + field(4),
             steal: field(7),
             processes: processes.iter().map(|&(name, pid)| (name.to_owned(), process_ticks(pid))).collect(),
+            when: Instant::now(),
+            waited: processes.iter().map(|&(_, pid)| nanoseconds_waited(pid)).sum(),
         }
     }
 
-    /// What happened since an earlier sample.
-    pub fn since(&self, earlier: &Self) -> Cpu {
+    /// What happened since an earlier sample, under a load of so many connections.
+    pub fn since(&self, earlier: &Self, connections: u32) -> Cpu {
         let total = self.total.saturating_sub(earlier.total).max(1);
         #[expect(clippy::cast_precision_loss, reason = "ticks stay far below 2^52")]
         let percent = |now: u64, before: u64| now.saturating_sub(before) as f64 * 100.0 / total as f64;
@@ -39,8 +44,27 @@ impl Sample {
         let by_process = self.processes.iter().map(|(name, &now)| {
             (name.clone(), percent(now, earlier.processes.get(name).copied().unwrap_or(now)))
         });
-        Cpu { busy: (100.0 - idle - steal).max(0.0), steal, by_process: by_process.collect() }
+        #[expect(clippy::cast_precision_loss, reason = "for reading")]
+        let waited = self.waited.saturating_sub(earlier.waited) as f64 / 1e9;
+        let window = self.when.duration_since(earlier.when).as_secs_f64() * f64::from(connections.max(1));
+        Cpu {
+            // Everything that takes a processor away from the load, hypervisor included.
+            busy: (100.0 - idle).max(0.0),
+            steal,
+            waiting: waited * 100.0 / window.max(1e-9),
+            by_process: by_process.collect(),
+        }
     }
+}
+
+/// Time that the threads of a process waited for a processor.
+fn nanoseconds_waited(pid: u32) -> u64 {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return 0 };
+    let waited = |task: fs::DirEntry| -> Option<u64> {
+        let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
+        text.split(' ').nth(1)?.parse().ok()
+    };
+    tasks.flatten().filter_map(waited).sum()
 }
 
 /// User and system time of a process with all its threads.
@@ -67,7 +91,7 @@ mod tests {
             after = Sample::take(&me);
         }
         assert_ne!(x, 0);
-        let cpu = after.since(&before);
+        let cpu = after.since(&before, 1);
         assert!(cpu.busy > 0.0 && cpu.busy <= 100.0, "{cpu:?}");
         assert!(cpu.by_process["me"] > 0.0, "{cpu:?}");
     }

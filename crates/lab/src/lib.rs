@@ -16,3 +16,14 @@ pub mod rig;
 pub mod scratch;
 pub mod tpcc;
 pub mod units;
+
+/// What a study or comparison has found, and written into its directory.
+#[derive(Clone, Debug)]
+pub struct Outcome<R> {
+    /// For programs; the same as in its JSON file.
+    pub results: R,
+    /// For people: tables, the answer in a sentence, and where to read more.
+    pub text: String,
+    /// Why the command that ran it must fail, although it came to its end.
+    pub failure: Option<String>,
+}

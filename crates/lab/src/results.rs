@@ -126,14 +126,19 @@ pub struct NamespaceCounts {
 pub struct Cpu {
     /// Not idle, I/O wait counted as idle.
     pub busy: f64,
-    /// Taken away by the hypervisor.
+    /// Of that, taken away by the hypervisor.
     pub steal: f64,
+    /// Time that threads of the measured processes waited for a processor, in percent of the connections' time: by so much
+    /// at most the host slowed the load down.
+    pub waiting: f64,
     /// Part of the busy time by process: the database, the drive, the load.
     pub by_process: BTreeMap<String, f64>,
 }
 
-/// Above this the processors, not the drive, set the pace.
+/// Above this the processors may have set the pace.
 pub const CPU_SATURATED: f64 = 90.0;
+/// They did when, besides, the load spent more than this share of its time waiting for one.
+pub const CPU_WAITED: f64 = 25.0;
 
 /// A comparison of two variants.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -241,10 +246,12 @@ impl Variant {
         runs.filter_map(|run| Some((run.repetition, *run.metrics.get(metric)?))).collect()
     }
 
-    /// Median use of the processors at a point, or over all runs.
-    pub fn busy(&self, at: Option<&Point>) -> f64 {
-        let runs = self.runs.iter().filter(|run| at.is_none_or(|at| run.at == *at));
-        median(&runs.map(|run| run.cpu.busy).collect::<Vec<_>>()).unwrap_or(0.0)
+    /// Whether the host's processors set the pace in most runs at a point, or in most of all runs.
+    pub fn host_bound(&self, at: Option<&Point>) -> bool {
+        let runs = || self.runs.iter().filter(|run| at.is_none_or(|at| run.at == *at));
+        let median =
+            |f: fn(&Cpu) -> f64| median(&runs().map(|run| f(&run.cpu)).collect::<Vec<_>>()).unwrap_or(0.0);
+        median(|cpu| cpu.busy) > CPU_SATURATED && median(|cpu| cpu.waiting) > CPU_WAITED
     }
 
     /// Median of a metric at a point.
@@ -274,7 +281,7 @@ pub fn compare(
     let mut rows = Vec::new();
     // Logarithms of the ratios by repetition, for the row over all points.
     let mut logs: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
-    let bound = |at: Option<&Point>| [of, over].iter().any(|variant| variant.busy(at) > CPU_SATURATED);
+    let bound = |at: Option<&Point>| [of, over].iter().any(|variant| variant.host_bound(at));
     let row = |at: Option<&Point>, ratios: &[f64]| {
         Some(Comparison {
             metric: metric.into(),
@@ -324,26 +331,27 @@ impl Results {
 
     /// Whether the processors were the bottleneck in most runs of some variant, so that ratios mean little.
     pub fn host_was_bottleneck(&self) -> bool {
-        self.variants.iter().any(|variant| variant.busy(None) > CPU_SATURATED)
+        self.variants.iter().any(|variant| variant.host_bound(None))
     }
 
     /// What to say when [`host_was_bottleneck`](Self::host_was_bottleneck).
     pub fn host_verdict(&self) -> String {
-        let runs = || self.variants.iter().flat_map(|v| &v.runs);
-        let own: Vec<f64> = runs().map(|run| run.cpu.by_process.values().sum()).collect();
-        let own = median(&own).unwrap_or(0.0);
-        let busy = self.busiest();
-        if own < busy / 2.0 {
-            format!(
-                "No ratio of speeds: the host's processors were up to {busy:.0}% busy, of which what was measured used only \
-                 {own:.0}%. Other work on this machine may have set the pace; run it again when the machine is quiet."
-            )
+        let of = |f: &dyn Fn(&Cpu) -> f64| {
+            let values: Vec<f64> =
+                self.variants.iter().flat_map(|v| &v.runs).map(|run| f(&run.cpu)).collect();
+            median(&values).unwrap_or(0.0)
+        };
+        let (busy, waiting) = (of(&|cpu| cpu.busy), of(&|cpu| cpu.waiting));
+        let own = of(&|cpu| cpu.by_process.values().sum());
+        let cure = if own < busy / 2.0 {
+            "Most of that was other work on this machine: run it again when the machine is quiet"
         } else {
-            format!(
-                "No ratio of speeds: the host's processors were up to {busy:.0}% busy and set the pace, not the drive. Use a \
-                 machine with more processors, fewer connections or a slower drive profile."
-            )
-        }
+            "Use a machine with more processors, fewer connections or a slower drive profile"
+        };
+        format!(
+            "No ratio of speeds: the host's processors were {busy:.0}% busy, and the load spent {waiting:.0}% of its time waiting \
+             for one. {cure}."
+        )
     }
 
     /// Writes `results.json` and `results.csv` into `directory`.
@@ -447,6 +455,8 @@ mod tests {
         let mut dram = variant("dram", &[(8, 0, 2.0), (8, 1, 2.0)]);
         assert!(compare("tpmC", &dram, &nand, |_| None).iter().all(Comparison::is_meaningful));
         dram.runs.iter_mut().for_each(|run| run.cpu.busy = 97.0);
+        assert!(!compare("tpmC", &dram, &nand, |_| None)[0].host_bound, "busy, but nobody waited");
+        dram.runs.iter_mut().for_each(|run| run.cpu.waiting = 30.0);
         let row = compare("tpmC", &dram, &nand, |_| None).remove(0);
         assert!(row.host_bound && !row.is_meaningful());
         assert!(Comparison { metric: "nand_bytes_per_new_order".into(), ..row }.is_meaningful());

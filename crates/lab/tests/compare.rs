@@ -74,7 +74,7 @@ fn layouts_are_brought_up_compared_and_taken_down() {
         echo "{\"metric\": \"things\", \"value\": $value}" > $TRANCHE_METRICS
     "#;
     let options = options(directory.path(), script);
-    let results = lab::compare::run_on(&options, &Program::plain()).unwrap();
+    let results = lab::compare::run_on(&options, &Program::plain()).unwrap().results;
     let things = results.comparisons.iter().find(|c| c.metric == "things" && c.at.is_none()).unwrap();
     assert_eq!((things.of.as_str(), things.over.as_str(), things.ratio), ("b", "a", 2.5));
     assert_eq!(fs::read_to_string(options.out.join("b-1/kept")).unwrap(), "b 1\n");

@@ -50,25 +50,22 @@ fn run(cli: Cli) -> Result<()> {
         Command::PowerCut(cut) => manage::power_cut(&cut, output),
         Command::Profile(command) => profiles::profile(&command, output),
         Command::Study(Study::Doublewrite(options)) => {
-            let results = lab::doublewrite::run(&options)?;
-            print_results(output, &results)
+            print_outcome(output, &lab::doublewrite::run(&options)?)
         }
-        Command::Study(Study::Powercut(options)) => {
-            let campaign = lab::powercut::run(&options)?;
-            print_results(output, &campaign)
-        }
-        Command::Compare(options) => {
-            let results = lab::compare::run(&options)?;
-            print_results(output, &results)
-        }
+        Command::Study(Study::Powercut(options)) => print_outcome(output, &lab::powercut::run(&options)?),
+        Command::Compare(options) => print_outcome(output, &lab::compare::run(&options)?),
     }
 }
 
-/// Studies print their table themselves; JSON is the same as in `results.json`.
-fn print_results(output: Output, results: &impl serde::Serialize) -> Result<()> {
+/// Prints what a study has found; fails if it says so.
+fn print_outcome(output: Output, outcome: &lab::Outcome<impl serde::Serialize>) -> Result<()> {
     match output {
-        Output::Json => print_json(results),
-        Output::Text => Ok(()),
+        Output::Json => print_json(&outcome.results)?,
+        Output::Text => print_text(&outcome.text)?,
+    }
+    match &outcome.failure {
+        Some(failure) => Err(anyhow::anyhow!("{failure}")),
+        None => Ok(()),
     }
 }
 

@@ -16,6 +16,8 @@ fn nothing_that_mariadb_acknowledged_is_lost() {
     let out = std::env::temp_dir().join(format!("tranche-powercut-{}", std::process::id()));
     let run = Command::new(env!("CARGO_BIN_EXE_tranche"))
         .args([
+            "--output",
+            "json",
             "study",
             "powercut",
             "--rounds",
@@ -32,4 +34,8 @@ fn nothing_that_mariadb_acknowledged_is_lost() {
     let _ = std::fs::remove_dir_all(&out);
     let (text, errors) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
     assert!(run.status.success(), "seed 1\n{text}\n{errors}");
+    // Nothing but the result goes to standard output.
+    let campaign: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let rounds: Vec<_> = campaign["variants"].as_array().unwrap().iter().map(|v| &v["rounds"]).collect();
+    assert_eq!(rounds, [1, 1, 1]);
 }

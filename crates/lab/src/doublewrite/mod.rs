@@ -17,7 +17,7 @@ use clap::Args;
 
 pub use self::variants::{Family, Variant, layout};
 use crate::{
-    cpu,
+    Outcome, cpu,
     drive::Program,
     interrupt,
     mariadb::{self, Files, Instance, Server, SystemTablespace, Tuning},
@@ -123,12 +123,12 @@ struct Study<'a> {
     scratch: Scratch,
 }
 
-/// Runs the study and writes its results; prints the table.
+/// Runs the study and writes its results.
 ///
 /// # Errors
 /// When something that it needs is missing, says what and where to get it; when the database or the drive fails, with the
 /// end of their logs. Nothing is left mounted or running.
-pub fn run(options: &Options) -> Result<Results> {
+pub fn run(options: &Options) -> Result<Outcome<Results>> {
     interrupt::install().context("installing signal handlers")?;
     options.check()?;
     require_root()?;
@@ -140,15 +140,15 @@ pub fn run(options: &Options) -> Result<Results> {
 ///
 /// # Errors
 /// Like [`run`].
-pub fn run_on(options: &Options, server: Server, program: Program) -> Result<Results> {
+pub fn run_on(options: &Options, server: Server, program: Program) -> Result<Outcome<Results>> {
     std::fs::create_dir_all(&options.out).with_context(|| format!("making {}", options.out.display()))?;
     let study = Study::new(options, server, program)?;
     let results = study.scratch.keep_logs(study.run(), &options.out.join("logs"))?;
     results.write(&options.out)?;
     let page = options.out.join("report.html");
     report::write(&results, &page)?;
-    report::print(&results, &page);
-    Ok(results)
+    let text = report::text(&results, &page);
+    Ok(Outcome { results, text, failure: None })
 }
 
 impl<'a> Study<'a> {
@@ -315,7 +315,7 @@ impl<'a> Study<'a> {
             at: Point::from([("threads".into(), threads.into())]),
             repetition,
             seconds: outcome.window.length.as_secs_f64(),
-            cpu: cpu_after.since(cpu_before),
+            cpu: cpu_after.since(cpu_before, threads),
             per_second: outcome.per_second,
             warmup_seconds: load.warmup.as_secs_f64(),
             latency_ms: latencies(&outcome.window),
@@ -372,11 +372,12 @@ pub const METRICS: [&str; 4] =
 fn summary(run: &Run) -> String {
     let metric = |name: &str| run.metrics.get(name).copied().unwrap_or(0.0);
     format!(
-        "{} tpmC, {} of NAND writes per new order, write amplification {}, processors {}% busy",
+        "{} tpmC, {} of NAND writes per new order, write amplification {}, processors {}% busy, waited for {}% of the time",
         show(metric("tpmC")),
         show_size(whole(metric("nand_bytes_per_new_order"))),
         show(metric("write_amplification_nand")),
-        show(run.cpu.busy)
+        show(run.cpu.busy),
+        show(run.cpu.waiting)
     )
 }
 

@@ -12,7 +12,7 @@ use crate::{
         charts::{Bar, Data, Labels, bars, lines},
         comparison_table, cpu_table, essential, show_point,
     },
-    results::{CPU_SATURATED, Comparison, NamespaceCounts, Point, Results, Run, median, points},
+    results::{CPU_SATURATED, CPU_WAITED, Comparison, NamespaceCounts, Point, Results, Run, median, points},
     units::{show, show_size},
 };
 
@@ -84,7 +84,8 @@ pub(super) fn notes(results: &Results, options: &Options, server: &Server) -> Ve
     let mut notes = Vec::new();
     if results.host_was_bottleneck() {
         notes.push(format!(
-            "The processors were more than {CPU_SATURATED}% busy in most runs of a variant: ratios of speeds are left out."
+            "The processors were more than {CPU_SATURATED}% busy and waited for more than {CPU_WAITED}% of the time in most runs \
+             of a variant: ratios of speeds are left out."
         ));
     }
     notes.push(match server.vendor {
@@ -610,8 +611,8 @@ pub(super) fn write(results: &Results, path: &Path) -> Result<()> {
     .write(path)
 }
 
-/// Prints the table.
-pub(super) fn print(results: &Results, page: &Path) {
+/// The tables and the answer, for a terminal.
+pub(super) fn text(results: &Results, page: &Path) -> String {
     let mut medians =
         Table::new(["variant", "at", "tpmC", "NAND per new order", "WA all", "WA nand", "CPU busy"]);
     for variant in &results.variants {
@@ -629,14 +630,16 @@ pub(super) fn print(results: &Results, page: &Path) {
             ]);
         }
     }
-    println!("{}", medians.text());
-    println!("{}", comparison_table(&essential_and_published(results)).text());
-    println!("{}\n", answer(results));
-    println!("{}", cpu_table(results).text());
-    for note in &results.notes {
-        println!("- {note}");
-    }
-    println!("\nreport: {}", page.display());
+    let comparisons = comparison_table(&essential_and_published(results));
+    let notes: String = results.notes.iter().map(|note| format!("- {note}\n")).collect();
+    format!(
+        "{}\n{}\n{}\n\n{}\n{notes}\nreport: {}",
+        medians.text(),
+        comparisons.text(),
+        answer(results),
+        cpu_table(results).text(),
+        page.display()
+    )
 }
 
 /// The rows that the terminal shows: points, and rows over all points that have a published figure of their own.

@@ -22,6 +22,7 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::{
+    Outcome,
     doublewrite::{DEFAULT_PROFILE, Variant, layout},
     drive::{Cut, Program},
     interrupt,
@@ -43,7 +44,7 @@ pub struct Options {
     #[arg(long, value_delimiter = ',', default_value = "nand,dram,atomic,off", value_name = "NAME,…")]
     pub variants: Vec<Variant>,
     /// Connections that write
-    #[arg(long, default_value_t = 8, value_name = "N")]
+    #[arg(long, default_value_t = 4, value_name = "N")]
     pub threads: u32,
     /// Seed of every cut and of the load [default: from the clock; it is printed]
     #[arg(long, value_name = "N")]
@@ -139,11 +140,11 @@ impl Campaign {
 /// How long the power stays away: long enough to give everything above the drive up.
 const OFF: Duration = Duration::from_millis(2_500);
 
-/// Runs the campaign, prints the counts and writes `powercut.json`.
+/// Runs the campaign and writes `powercut.json`. It fails where a variant that must lose nothing did.
 ///
 /// # Errors
-/// When something is missing, or a variant that must lose nothing did: the message has the seed.
-pub fn run(options: &Options) -> Result<Campaign> {
+/// When something is missing, or the drive or the server cannot be brought up: the message has the seed.
+pub fn run(options: &Options) -> Result<Outcome<Campaign>> {
     run_on(options, &Program::find()?)
 }
 
@@ -151,7 +152,7 @@ pub fn run(options: &Options) -> Result<Campaign> {
 ///
 /// # Errors
 /// Like [`run`].
-pub fn run_on(options: &Options, program: &Program) -> Result<Campaign> {
+pub fn run_on(options: &Options, program: &Program) -> Result<Outcome<Campaign>> {
     interrupt::install().context("installing signal handlers")?;
     if options.rounds == 0 || options.threads == 0 || options.threads > 64 {
         bail!("--rounds must be at least 1 and --threads 1 to 64");
@@ -180,15 +181,15 @@ pub fn run_on(options: &Options, program: &Program) -> Result<Campaign> {
     let path = options.out.join("powercut.json");
     fs::write(&path, serde_json::to_string_pretty(&campaign)? + "\n")
         .with_context(|| format!("writing {}", path.display()))?;
-    println!("{}", campaign.table().text());
-    println!("seed {seed}, {}; details in {}", campaign.server, path.display());
+    let mut text = campaign.table().text();
+    text += &format!("\nseed {seed}, {}; details in {}", campaign.server, path.display());
     for counts in campaign.variants.iter().filter(|c| !c.failures.is_empty()) {
-        println!("{}: {}", counts.variant, counts.failures.join("\n  "));
+        text += &format!("\n{}: {}", counts.variant, counts.failures.join("\n  "));
     }
-    if !campaign.passed() {
-        bail!("a layout that must survive power cuts did not; `--seed {seed}` repeats the campaign");
-    }
-    Ok(campaign)
+    let failure = (!campaign.passed()).then(|| {
+        format!("a layout that must survive power cuts did not; `--seed {seed}` repeats the campaign")
+    });
+    Ok(Outcome { results: campaign, text, failure })
 }
 
 fn clock_seed() -> u64 {

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 
 pub use self::table::Table;
 use crate::{
-    results::{CPU_SATURATED, Comparison, Point, Results},
+    results::{CPU_SATURATED, CPU_WAITED, Comparison, Point, Results},
     units::{show, show_size},
 };
 
@@ -109,7 +109,7 @@ pub fn cpu_table(results: &Results) -> Table {
         results.variants.iter().flat_map(|v| &v.runs).flat_map(|run| run.cpu.by_process.keys()).collect();
     names.sort();
     names.dedup();
-    let mut table = Table::new(["variant", "at", "busy", "stolen"]);
+    let mut table = Table::new(["variant", "at", "busy", "stolen", "waited for"]);
     table.columns.extend(names.iter().map(|name| (*name).clone()));
     for variant in &results.variants {
         for point in crate::results::points(std::slice::from_ref(variant)) {
@@ -119,7 +119,11 @@ pub fn cpu_table(results: &Results) -> Table {
                 format!("{}%", show(crate::results::median(&values).unwrap_or(0.0)))
             };
             let mut row = vec![variant.name.clone(), show_point(Some(&point))];
-            row.extend([median(&|run| run.cpu.busy), median(&|run| run.cpu.steal)]);
+            row.extend([
+                median(&|run| run.cpu.busy),
+                median(&|run| run.cpu.steal),
+                median(&|run| run.cpu.waiting),
+            ]);
             row.extend(
                 names.iter().map(|name| median(&|run| run.cpu.by_process.get(*name).copied().unwrap_or(0.0))),
             );
@@ -178,8 +182,9 @@ impl Report<'_> {
         Section {
             heading: "The host".into(),
             text: format!(
-                "{}, {} processors, {} of memory, Linux {}. {} Use of all processors together, median of the runs; above \
-                 {CPU_SATURATED}% the host, not the drive, sets the pace.",
+                "{}, {} processors, {} of memory, Linux {}. {} Use of all processors together, and the share of the connections' \
+                 time that went into waiting for one; \
+                 medians of the runs. With more than {CPU_SATURATED}% and {CPU_WAITED}% the host set the pace, not the drive.",
                 results.host.cpu,
                 results.host.processors,
                 show_size(results.host.memory),
