@@ -350,16 +350,24 @@ impl BlockingQueue {
     /// # Errors
     /// If the drive was stopped before the command ended.
     pub fn wait(&self, tag: u64) -> Result<(Completion, Buffer), Gone> {
-        let mut done = self.waiters.lock();
+        let shared = &self.queue.inner.shared;
         loop {
+            let mut done = self.waiters.lock();
             if let Some(found) = done.remove(&tag) {
                 return Ok(found);
             }
-            if self.queue.inner.shared.is_stopped() {
+            if shared.is_stopped() {
                 return Err(Gone);
             }
-            let patience = std::time::Duration::from_millis(200);
-            done = self.waiters.more.wait_timeout(done, patience).unwrap_or_else(PoisonError::into_inner).0;
+            drop(done);
+            if shared.attend() {
+                continue;
+            }
+            done = self.waiters.lock();
+            if !done.contains_key(&tag) {
+                let patience = std::time::Duration::from_millis(200);
+                drop(self.waiters.more.wait_timeout(done, patience));
+            }
         }
     }
 

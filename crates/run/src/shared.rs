@@ -15,7 +15,7 @@ use crate::wake::{Ready, Sleeper};
 use media::Nanos;
 use nvme::{Command, Completion};
 use std::cell::{Cell, RefCell};
-use std::sync::atomic::{AtomicIsize, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU64, Ordering, fence};
 use std::sync::mpsc::{Sender, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
@@ -83,6 +83,8 @@ pub(crate) struct Shared {
     pending: AtomicIsize,
     /// When the engine wants to be stepped next, whoever stepped it last.
     deadline: AtomicU64,
+    /// Whether a host stays awake for the deadline.
+    attended: AtomicBool,
     stopped: Stopped,
 }
 
@@ -97,6 +99,8 @@ thread_local! {
 /// what sleeping was too late by lately.
 const LONGEST_SPIN: u64 = 60_000;
 const SHORTEST_SPIN: u64 = 3_000;
+/// How soon something must be due for a waiting host to stay awake for it.
+const NEAR: u64 = 200_000;
 
 impl Shared {
     pub(crate) fn new(
@@ -114,6 +118,7 @@ impl Shared {
             inbox,
             pending: AtomicIsize::new(0),
             deadline: AtomicU64::new(0),
+            attended: AtomicBool::new(false),
             stopped: Stopped::default(),
         }
     }
@@ -189,6 +194,33 @@ impl Shared {
                 return;
             }
         }
+    }
+
+    /// A host that waits for a completion stays awake while something is due soon, and sees to it itself: to wake
+    /// a thread up takes as long as a read where processors sleep when they are idle. One host at a time;
+    /// whether this one did, and should look again.
+    pub(crate) fn attend(&self) -> bool {
+        let deadline = self.deadline.load(Ordering::Relaxed);
+        let far = |now: Nanos| deadline.saturating_sub(now.0) > NEAR;
+        if far(self.clock.now()) || self.attended.swap(true, Ordering::Acquire) {
+            return false;
+        }
+        let same = || self.deadline.load(Ordering::Relaxed) == deadline;
+        while same() && self.pending.load(Ordering::Relaxed) <= 0 {
+            if self.clock.now().0 >= deadline {
+                self.step();
+                if same() {
+                    // Another thread is at it.
+                    std::thread::yield_now();
+                }
+                break;
+            }
+            for _ in 0..16 {
+                std::hint::spin_loop();
+            }
+        }
+        self.attended.store(false, Ordering::Release);
+        true
     }
 
     fn try_engine(&self) -> Option<MutexGuard<'_, Engine>> {
