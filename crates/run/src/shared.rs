@@ -85,6 +85,8 @@ pub(crate) struct Shared {
     deadline: AtomicU64,
     /// Whether a host stays awake for the deadline.
     attended: AtomicBool,
+    /// The drive's thread never sleeps.
+    busy: AtomicBool,
     stopped: Stopped,
 }
 
@@ -119,6 +121,7 @@ impl Shared {
             pending: AtomicIsize::new(0),
             deadline: AtomicU64::new(0),
             attended: AtomicBool::new(false),
+            busy: AtomicBool::new(false),
             stopped: Stopped::default(),
         }
     }
@@ -206,6 +209,12 @@ impl Shared {
             return false;
         }
         let same = || self.deadline.load(Ordering::Relaxed) == deadline;
+        // Where the drive's thread is awake anyway, only one of the two would get the engine.
+        let busy = self.busy.load(Ordering::Relaxed);
+        let stop = deadline.saturating_add(NEAR);
+        while busy && same() && self.clock.now().0 < stop {
+            std::hint::spin_loop();
+        }
         while same() && self.pending.load(Ordering::Relaxed) <= 0 {
             if self.clock.now().0 >= deadline {
                 self.step();
@@ -261,6 +270,7 @@ impl Shared {
         let me = std::ptr::from_ref(self).addr();
         let mut ready = Ready::new();
         let mut lead = SHORTEST_SPIN;
+        self.busy.store(busy, Ordering::Relaxed);
         loop {
             match self.engine.lock() {
                 Ok(mut engine) => {
