@@ -5,9 +5,11 @@ CARGO ?= cargo
 TRANCHE = target/release/tranche
 # Arguments for the study: make study ARGS="--threads 4,8 --repeat 5"
 ARGS ?=
+# How long `make fuzz` spends on each target.
+FUZZ_SECONDS ?= 300
 
 .DEFAULT_GOAL := build
-.PHONY: help setup build study test lint check bench campaign clean
+.PHONY: help setup build study test lint check bench campaign fuzz clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -38,6 +40,13 @@ bench: build ## Benchmarks with their peers, one after the other (half an hour)
 campaign: build ## Long random campaigns: the model, kill -9, power cuts under MariaDB
 	TRANCHE_MODEL_ROUNDS=5000 $(CARGO) test --release --locked -p ftl --test model -- --nocapture
 	$(TRANCHE) study powercut --rounds 25
+
+fuzz: ## Coverage-guided fuzzing, FUZZ_SECONDS for each target (needs a nightly toolchain)
+	@command -v cargo-fuzz >/dev/null || $(CARGO) install --locked cargo-fuzz
+	for target in commands drive_toml drive fabric image; do \
+		mkdir -p fuzz/corpus/$$target; \
+		$(CARGO) +nightly fuzz run --fuzz-dir fuzz $$target -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=4096 || exit 1; \
+	done
 
 clean: ## Remove what was built and measured
 	$(CARGO) clean

@@ -5,6 +5,6 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     if let Ok((command, _)) = nvme::Command::ref_from_prefix(bytes) {
         let _ = nvme::AdminCommand::parse(command);
         let _ = nvme::IoCommand::parse(command);
-        let _ = nvme::FabricsCommand::parse(command);
+        let _ = nvme::fabrics::FabricsCommand::parse(command);
     }
 });

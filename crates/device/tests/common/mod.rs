@@ -1,6 +1,8 @@
 //! A host and a runner for tests: contents in memory, virtual time, one command at a time or many.
 #![allow(dead_code, reason = "each test uses its part")]
 
+pub mod play;
+
 use device::{Config, ControllerId, Drive, Io, Origin, Output, Transfer};
 use ftl::{Piece, Record, Section, Storage, StorageError};
 use media::{Nanos, Slot};

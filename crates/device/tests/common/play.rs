@@ -1,0 +1,144 @@
+//! Plays arbitrary steps on a small drive and keeps books: for the property tests and the fuzzer.
+
+use super::{Bench, TIMED_SMALL};
+use device::{ControllerId, Io, Origin, Output, Transfer};
+use media::Nanos;
+use nvme::property::PropertyOffset;
+use nvme::{Command, U16};
+
+/// What a host, or the world, does.
+#[derive(Clone, Debug)]
+pub enum Step {
+    Admin(Box<Command>, Vec<u8>),
+    Io(Box<Command>, Vec<u8>),
+    Property(u32, u32),
+    Connect,
+    Disconnect,
+    Pass(u64),
+    Cut(bool),
+}
+
+/// Keeps books of what is in flight.
+struct Books {
+    bench: Bench,
+    busy: Vec<bool>,
+    events: usize,
+}
+
+impl Books {
+    fn take(&mut self, mut out: Vec<Output>) {
+        while !out.is_empty() {
+            let mut more = Vec::new();
+            for output in out.drain(..) {
+                match output {
+                    Output::Complete { io, completion, .. } => {
+                        let busy = &mut self.busy[io.0 as usize];
+                        assert!(std::mem::take(busy), "{io:?} completes twice");
+                        assert_eq!(completion.cid.get(), io.0 as u16);
+                    }
+                    Output::Data { io, bytes } => {
+                        assert!(self.busy[io.0 as usize]);
+                        assert_eq!(self.bench.memory.buffers[&io.0].len(), bytes.len());
+                    }
+                    Output::Sync { io } => {
+                        let b = &mut self.bench;
+                        b.drive.synced(b.now, io, io.0 % 5 != 0, &mut b.memory, &mut more);
+                    }
+                    Output::PowerCut { .. } => self.busy.fill(false),
+                    Output::Disconnect { .. }
+                    | Output::ShutDown
+                    | Output::HostDiskFault { .. }
+                    | Output::ClearHostDiskFaults => {}
+                }
+            }
+            out = more;
+        }
+    }
+
+    fn submit(&mut self, qid: u16, command: Command, data: &[u8]) {
+        let io = self.busy.iter().position(|b| !b).expect("a free number") as u32;
+        self.busy[io as usize] = true;
+        let b = &mut self.bench;
+        let command = Command { cid: U16::new(io as u16), ..command };
+        let transfer = b.drive.transfer(b.controller, qid, &command);
+        // A transport gathers as much as the command's transfer; the host's buffer has that size.
+        let buffer = match transfer {
+            Transfer::None => Vec::new(),
+            t => vec![0x5A; t.bytes() as usize],
+        };
+        b.memory.buffers.insert(io, buffer);
+        let mut out = Vec::new();
+        b.drive.submit(b.now, b.controller, qid, Io(io), &command, data, &mut b.memory, &mut out);
+        self.take(out);
+    }
+
+    fn run(&mut self, until: Nanos) {
+        while let Some(at) = self.bench.drive.next_event().filter(|at| *at <= until) {
+            self.bench.now = self.bench.now.max(at);
+            let mut out = Vec::new();
+            self.bench.drive.poll(self.bench.now, &mut self.bench.memory, &mut out);
+            self.take(out);
+        }
+        self.bench.now = self.bench.now.max(until);
+    }
+
+    fn step(&mut self, step: Step) {
+        if !self.bench.drive.is_powered() {
+            self.bench.drive.power_on(self.bench.now, &mut self.bench.memory);
+        }
+        if self.bench.drive.controllers().all(|(id, ..)| id != self.bench.controller) {
+            self.bench.controller = self.bench.connect("host", Origin::InProcess);
+        }
+        let b = &mut self.bench;
+        let mut out = Vec::new();
+        match step {
+            Step::Admin(command, data) => return self.submit(0, *command, &data),
+            Step::Io(command, data) => return self.submit(1, *command, &data),
+            Step::Property(offset, value) => {
+                let offset = PropertyOffset(offset);
+                let _ = b.drive.property_get(b.controller, offset, value & 1 != 0);
+                let (now, id) = (b.now, b.controller);
+                let _ = b.drive.property_set(now, id, offset, false, value.into(), &mut b.memory, &mut out);
+            }
+            Step::Connect => {
+                let kato = (b.now.0 % 3000) as u32;
+                if let Ok(id) =
+                    b.drive.connect(b.now, &super::nqn("more"), [2; 16], 0xFFFF, kato, Origin::Unix)
+                {
+                    b.enable(id);
+                    let _ = b.drive.add_queue(id, 1, 16);
+                    b.controller = id;
+                }
+            }
+            Step::Disconnect => b.drive.disconnect(b.now, b.controller, &mut b.memory, &mut out),
+            Step::Pass(time) => return self.run(Nanos(self.bench.now.0 + time)),
+            Step::Cut(energy) => b.drive.power_cut(b.now, energy, Nanos(1), &mut out),
+        }
+        self.take(out);
+        self.events += 1;
+    }
+}
+
+/// Plays them, then lets everything end: nothing panics, and every command completes exactly once.
+pub fn play(timed: bool, steps: Vec<Step>) {
+    let mut bench = Bench::with_namespaces(if timed { TIMED_SMALL } else { &[] });
+    // The third namespace is private and on flash.
+    bench.create_attached(1, 64);
+    let mut books = Books { bench, busy: vec![false; 4096], events: 0 };
+    for step in steps {
+        books.step(step);
+    }
+    // In the end everything but event requests has completed.
+    let end = Nanos(books.bench.now.0 + 3_600_000_000_000);
+    books.run(end);
+    let left = books.busy.iter().filter(|b| **b).count() as u32;
+    assert_eq!(left, books.bench.drive.in_flight());
+    for id in books.bench.drive.controllers().map(|(id, ..)| id).collect::<Vec<ControllerId>>() {
+        let mut out = Vec::new();
+        books.bench.drive.disconnect(books.bench.now, id, &mut books.bench.memory, &mut out);
+        books.take(out);
+    }
+    books.run(Nanos(end.0 + 3_600_000_000_000));
+    assert!(books.busy.iter().all(|b| !b), "commands that never completed");
+    assert_eq!(books.bench.drive.in_flight(), 0);
+}
