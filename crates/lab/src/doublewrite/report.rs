@@ -20,9 +20,11 @@ fn colour(name: &str) -> &'static str {
     Variant::ALL.iter().find(|v| v.name() == name).map_or("#374151", |v| v.colour())
 }
 
-/// The comparison over all points.
+/// The comparison over all points; if there is only one, its own, which has its own published figure.
 fn overall<'a>(results: &'a Results, metric: &str, of: &str) -> Option<&'a Comparison> {
-    results.comparisons.iter().find(|c| c.metric == metric && c.of == of && c.at.is_none())
+    let rows = || results.comparisons.iter().filter(|c| c.metric == metric && c.of == of);
+    let one = rows().filter(|c| c.at.is_some()).count() == 1;
+    rows().find(|c| c.at.is_some() == one)
 }
 
 fn percent(ratio: f64) -> String {
@@ -333,9 +335,12 @@ fn timeline(results: &Results) -> Result<Section> {
         .iter()
         .filter_map(|v| Some((v.name.as_str(), v.runs.iter().find(|run| run.at == point)?)))
         .collect();
-    let longest = runs.iter().map(|(_, run)| run.per_second.len()).max().unwrap_or(0);
+    // The last second is a part of one.
+    let longest = runs.iter().map(|(_, run)| run.per_second.len().saturating_sub(1)).max().unwrap_or(0);
     let step = (longest / 60).max(1);
-    let seconds: Vec<String> = (0..longest).step_by(step).map(|s| (s + step).to_string()).collect();
+    // A label for each second would be one black line.
+    let label = |s: usize| if (s / step).is_multiple_of(5) { s.to_string() } else { String::new() };
+    let seconds: Vec<String> = (0..longest).step_by(step).map(|s| label(s + step)).collect();
     let data: Vec<Data<f64>> = runs
         .iter()
         .map(|(name, run)| Data {
@@ -345,6 +350,8 @@ fn timeline(results: &Results) -> Result<Section> {
             #[expect(clippy::cast_precision_loss, reason = "for drawing")]
             values: run
                 .per_second
+                .split_last()
+                .map_or(&[][..], |(_, whole)| whole)
                 .chunks(step)
                 .map(|chunk| Some(chunk.iter().sum::<u64>() as f64 * 60.0 / chunk.len() as f64))
                 .collect(),
