@@ -1,36 +1,21 @@
 //! The random numbers of TPC-C (revision 5.11, clauses 2.1.6 and 4.3.2).
 
-/// A small, fast generator (xoshiro256++) with a portable sequence: the same seed makes the same load on every machine.
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng as _, SeedableRng};
+
+/// A small, fast generator with a portable sequence: the same seed makes the same load on every machine.
 #[derive(Clone, Debug)]
-pub struct Rng([u64; 4]);
+pub struct Rng(Xoshiro256PlusPlus);
 
 impl Rng {
     /// A generator for one of several independent streams of a seed.
     pub fn new(seed: u64, stream: u64) -> Self {
-        let mut state = seed ^ stream.wrapping_mul(0xD1B5_4A32_D192_ED03);
-        let mut next = || {
-            // splitmix64, as the authors of xoshiro recommend for seeding
-            state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-            let mut z = state;
-            z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-            z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-            z ^ (z >> 31)
-        };
-        Self([next(), next(), next(), next()])
+        Self(Xoshiro256PlusPlus::seed_from_u64(seed ^ stream.wrapping_mul(0xD1B5_4A32_D192_ED03)))
     }
 
     /// The next 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
-        let s = &mut self.0;
-        let result = s[0].wrapping_add(s[3]).rotate_left(23).wrapping_add(s[0]);
-        let t = s[1] << 17;
-        s[2] ^= s[0];
-        s[3] ^= s[1];
-        s[1] ^= s[2];
-        s[0] ^= s[3];
-        s[2] ^= t;
-        s[3] = s[3].rotate_left(45);
-        result
+        self.0.next_u64()
     }
 
     /// Uniform in `low ..= high`.
