@@ -14,7 +14,6 @@
 
 pub mod buffer;
 mod clock;
-mod discovery;
 mod engine;
 pub mod handle;
 mod hosts;

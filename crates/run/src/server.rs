@@ -1,18 +1,18 @@
 //! Hosts over sockets: NVMe/TCP PDUs on Unix sockets and, with the same code, TCP.
 
-use crate::discovery::{Discovery, Place};
 use crate::engine::{Engine, Owner};
 use crate::store::Lent;
 use crate::wake::{Ready, Sleeper};
 use device::{ControllerId, MAX_QUEUE_ENTRIES, Origin};
+use fabric::discovery;
 use fabric::target::{Config, Connection, Incoming};
 use media::Nanos;
 use nvme::command::FABRICS_OPCODE;
 use nvme::fabrics::{
     Connect, ConnectData, ConnectResult, FabricsCommand, FabricsType, connect_invalid_parameter,
 };
-use nvme::log::TransportType;
-use nvme::zerocopy::FromBytes;
+use nvme::log::{DiscoveryEntry, TransportType};
+use nvme::zerocopy::{FromBytes, IntoBytes};
 use nvme::{CNTLID_DYNAMIC, Completion, Nqn, Status};
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -69,16 +69,36 @@ impl Stream {
     }
 }
 
+impl Stream {
+    /// What the discovery log says of the listener that this connection came to, as the host knows it.
+    fn discovery_entry(&self, subsystem: &Nqn) -> DiscoveryEntry {
+        match self {
+            Stream::Tcp(s) => {
+                let (address, port) = s.local_addr().map_or_else(
+                    |_| (String::new(), String::new()),
+                    |at| (at.ip().to_string(), at.port().to_string()),
+                );
+                discovery::entry(subsystem, &address, &port, 1)
+            }
+            Stream::Unix(s) => {
+                let address = s.local_addr().ok();
+                let path = address.as_ref().and_then(|at| at.as_pathname()).map(|p| p.display().to_string());
+                let entry = discovery::entry(subsystem, path.as_deref().unwrap_or_default(), "", 1);
+                // The transport is this project's own; "loop" and "intra-host" come nearest.
+                DiscoveryEntry { trtype: TransportType::LOOP, adrfam: 254, ..entry }
+            }
+        }
+    }
+}
+
 struct Peer {
     stream: Stream,
     origin: Origin,
     wire: Connection,
-    /// The listener that it came to.
-    listener: usize,
     /// The controller and queue, after Connect.
     queue: Option<(ControllerId, u16)>,
     /// Or the discovery controller.
-    discovery: Option<Discovery>,
+    discovery: Option<discovery::Controller>,
     /// Closed as soon as everything is sent.
     leaving: bool,
     /// Something to send that the socket did not take yet.
@@ -97,8 +117,6 @@ pub(crate) struct Server {
     hungry: Vec<ConnectionId>,
     /// Controllers whose connections are to be closed.
     expelled: Vec<ControllerId>,
-    /// What the discovery log says of each listener.
-    places: Arc<[Place]>,
     config: Config,
     scratch: Vec<u8>,
 }
@@ -129,24 +147,6 @@ impl Listener {
         match self {
             Listener::Tcp(_, address) => Some(*address),
             Listener::Unix(..) => None,
-        }
-    }
-
-    /// What the discovery log says of it.
-    fn place(&self) -> Place {
-        match self {
-            Listener::Unix(_, path) => Place {
-                transport: TransportType::LOOP,
-                family: 254,
-                address: path.display().to_string(),
-                service: String::new(),
-            },
-            Listener::Tcp(_, address) => Place {
-                transport: TransportType::TCP,
-                family: if address.is_ipv6() { 2 } else { 1 },
-                address: address.ip().to_string(),
-                service: address.port().to_string(),
-            },
         }
     }
 
@@ -190,7 +190,6 @@ impl Server {
         }
         let max_depth = u16::try_from(MAX_QUEUE_ENTRIES).unwrap_or(u16::MAX);
         Ok(Server {
-            places: listeners.iter().map(Listener::place).collect(),
             sleeper,
             listeners,
             peers: Vec::new(),
@@ -272,7 +271,6 @@ impl Server {
                 stream,
                 origin,
                 wire: Connection::new(self.config.clone()),
-                listener: number,
                 queue: None,
                 discovery: None,
                 leaving: false,
@@ -358,7 +356,6 @@ impl Server {
     }
 
     fn take_commands(&mut self, engine: &mut Engine, id: ConnectionId, now: Nanos) {
-        let places = self.places.clone();
         while let Some(peer) = self.peer(id) {
             let Some(incoming) = peer.wire.next() else { break };
             let Incoming { tag, sqe, .. } = incoming;
@@ -367,13 +364,12 @@ impl Server {
                 let _ = peer.wire.respond(tag, completion, 0);
                 continue;
             }
-            if let Some(mut discovery) = peer.discovery {
-                let place = &places[peer.listener];
+            if let Some(discovery) = &mut peer.discovery {
                 let room = peer.wire.data(tag).unwrap_or_default();
-                let (completion, filled) =
-                    discovery.execute(&sqe, room, &engine.drive.config().identity.nqn, place);
-                peer.discovery = Some(discovery);
-                let _ = peer.wire.respond(tag, completion, filled);
+                // What is not answered waits for an event, and there is none.
+                if let Some((completion, filled)) = discovery.execute(&sqe, room) {
+                    let _ = peer.wire.respond(tag, completion, filled);
+                }
                 continue;
             }
             let Some((controller, qid)) = peer.queue else {
@@ -527,7 +523,8 @@ fn connect(engine: &mut Engine, peer: &mut Peer, incoming: &Incoming, now: Nanos
     let data = *data;
     let Ok(subsystem) = Nqn::from_field(&data.subnqn) else { return invalid(true, 256) };
     let discovery = subsystem.as_str() == Nqn::DISCOVERY;
-    if subsystem != engine.drive.config().identity.nqn && !discovery {
+    let subsystem_of_drive = engine.drive.config().identity.nqn;
+    if subsystem != subsystem_of_drive && !discovery {
         return invalid(true, 256);
     }
     let Ok(host) = Nqn::from_field(&data.hostnqn) else { return invalid(true, 512) };
@@ -540,9 +537,13 @@ fn connect(engine: &mut Engine, peer: &mut Peer, incoming: &Incoming, now: Nanos
         if qid != 0 {
             return invalid(false, 42);
         }
-        peer.discovery = Some(Discovery::default());
-        let result = ConnectResult { cntlid: 1, atr: false, ascr: false };
-        return Completion::success(0, result.to_dw0());
+        let entry = peer.stream.discovery_entry(&subsystem_of_drive);
+        let mut controller = discovery::Controller::new(1, &[entry], 1);
+        let mut bytes = data;
+        let answer = controller.execute(&incoming.sqe, bytes.as_mut_bytes());
+        let (completion, _) = answer.unwrap_or_default();
+        peer.discovery = completion.status().is_success().then_some(controller);
+        return completion;
     }
     let result = if qid == 0 {
         if cntlid != CNTLID_DYNAMIC {

@@ -1,0 +1,125 @@
+#!/bin/sh
+# Boots a stock Debian kernel in an emulated machine (QEMU, no KVM, no root needed), with this machine's files as its own,
+# and runs a command there: a real Linux NVMe host for the drive under test.
+#
+#   usage: scripts/guest.sh [-t SECONDS] COMMAND [ARGUMENT...]
+#
+# The command runs as root of the guest. It sees this machine's root file system read-only under a layer in memory that is
+# gone afterwards, so that nvme-cli, fio and mkfs of this machine work there; this machine's loopback is 10.0.2.2. Its
+# output comes out here, and its exit status is ours; 124 if it took longer than SECONDS (600).
+#
+# Needs qemu-system-x86, busybox-static, cpio, kmod, xz-utils. The kernel's package (6.12; Debian 12's own 6.1 lacks NVMe
+# authentication and TLS) is fetched and unpacked once, to target/guest.
+set -eu
+
+limit=600
+if [ "${1:-}" = -t ]; then
+    limit=$2
+    shift 2
+fi
+[ $# -gt 0 ] || { sed -n '2,5s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+fail() { echo "guest.sh: $*" >&2; exit 1; }
+for program in qemu-system-x86_64 busybox cpio modprobe xz; do
+    command -v $program >/dev/null || PATH=$PATH:/usr/sbin:/sbin command -v $program >/dev/null ||
+        fail "$program is missing: apt-get install qemu-system-x86 busybox-static cpio kmod xz-utils"
+done
+PATH=$PATH:/usr/sbin:/sbin
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+# Another version of this script makes its own.
+cache=${CARGO_TARGET_DIR:-$root/target}/guest/$(cksum <"$0" | cut -d ' ' -f 1)
+mkdir -p "$cache"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
+
+# The kernel and the modules that the guest needs, in a file system in memory.
+prepare() {
+    # Debian 12 has 6.12 beside its own kernel; later ones have it, or a newer one, as theirs.
+    fetch() {
+        package=$(apt-cache depends linux-image-6.12-amd64 linux-image-amd64 2>/dev/null |
+            awk '$1 == "Depends:" { print $2; exit }')
+        [ -n "$package" ] && (cd "$work" && apt-get download -q "$package" >/dev/null 2>"$work/apt")
+    }
+    # The package lists may be older than what the archive still has.
+    fetch || { apt-get update -q >/dev/null 2>&1 && fetch; } ||
+        fail "cannot fetch a kernel (linux-image-6.12-amd64): $(tail -1 "$work/apt" 2>/dev/null)"
+    dpkg -x "$work/$package"_*.deb "$work/kernel"
+    release=$(ls "$work/kernel/lib/modules")
+    depmod -b "$work/kernel" "$release"
+    mkdir -p "$work/tree/bin" "$work/tree/modules"
+    cp "$(command -v busybox)" "$work/tree/bin/busybox"
+    for module in virtio_pci virtio_net 9pnet_virtio 9p overlay nvme_tcp xfs; do
+        modprobe -d "$work/kernel" -S "$release" --show-depends "$module"
+    done | awk '$1 == "insmod" && !seen[$2]++ { print $2 }' >"$work/list"
+    while read -r path; do
+        name=$(basename "$path" .xz)
+        case $path in
+        *.xz) xz -dc "$path" >"$work/tree/modules/$name" ;;
+        *) cp "$path" "$work/tree/modules/$name" ;;
+        esac
+        echo "$name" >>"$work/tree/modules/order"
+    done <"$work/list"
+    cat >"$work/tree/init" <<'INIT'
+#!/bin/busybox sh
+/bin/busybox mkdir -p /proc /sys /dev /lower /memory /new
+b=/bin/busybox
+$b mount -t proc proc /proc
+$b mount -t sysfs sys /sys
+$b mount -t devtmpfs dev /dev
+while read -r module; do $b insmod "/modules/$module" 2>/dev/null; done </modules/order
+$b mount -t 9p -o ro,trans=virtio,version=9p2000.L,msize=262144,cache=loose root /lower || echo "guest: no root"
+$b mount -t tmpfs -o size=70% memory /memory
+$b mkdir /memory/upper /memory/work
+$b mount -t overlay -o lowerdir=/lower,upperdir=/memory/upper,workdir=/memory/work overlay /new
+for dir in proc sys dev; do $b mount --rbind /$dir /new/$dir; done
+$b mount -t tmpfs tmp /new/tmp
+$b mount -t tmpfs run /new/run
+$b ip link set lo up
+$b ip addr add 10.0.2.15/24 dev eth0
+$b ip link set eth0 up
+$b ip route add default via 10.0.2.2
+# What to do comes as a file of its own, appended to this file system.
+$b cp /command /new/tmp/command
+echo
+echo "guest: running"
+$b chroot /new /bin/sh /tmp/command </dev/null
+echo "guest: exit status $?"
+$b poweroff -f
+INIT
+    chmod +x "$work/tree/init"
+    (cd "$work/tree" && find . | cpio -o -H newc --quiet | gzip -1) >"$work/initrd"
+    # Another archive may follow only at a multiple of four bytes.
+    truncate -s %512 "$work/initrd"
+    cp "$work/kernel/boot/vmlinuz-$release" "$work/vmlinuz"
+    mv "$work/initrd" "$cache/initrd"
+    mv "$work/vmlinuz" "$cache/vmlinuz"
+}
+[ -e "$cache/vmlinuz" ] && [ -e "$cache/initrd" ] || prepare
+
+# One word after the other, quoted for the guest's shell.
+quoted=
+for word in "$@"; do
+    quoted="$quoted '$(printf %s "$word" | sed "s/'/'\\\\''/g")'"
+done
+mkdir "$work/command.d"
+{
+    echo 'export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root'
+    printf 'cd %s\n' "'$PWD'"
+    echo "exec$quoted"
+} >"$work/command.d/command"
+{ cat "$cache/initrd"; (cd "$work/command.d" && echo command | cpio -o -H newc --quiet); } >"$work/initrd.full"
+
+timeout --foreground "$limit" qemu-system-x86_64 -accel tcg,thread=multi -smp 2 -m 1536 -nographic -no-reboot \
+    -kernel "$cache/vmlinuz" -initrd "$work/initrd.full" -append "console=ttyS0 quiet panic=-1 loglevel=3" \
+    -fsdev local,id=root,path=/,security_model=none,readonly=on,multidevs=remap \
+    -device virtio-9p-pci,fsdev=root,mount_tag=root \
+    -netdev user,id=net -device virtio-net-pci,netdev=net,romfile= -monitor none -serial stdio \
+    </dev/null >"$work/out" 2>"$work/errors" || {
+    status=$?
+    cat "$work/out" "$work/errors" >&2
+    exit $status
+}
+tr -d '\r' <"$work/out" | sed '1,/^guest: running$/d; /^guest: exit status /,$d'
+status=$(tr -d '\r' <"$work/out" | sed -n 's/^guest: exit status //p')
+exit "${status:-1}"
