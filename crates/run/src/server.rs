@@ -16,6 +16,7 @@ use nvme::zerocopy::{FromBytes, IntoBytes};
 use nvme::{CNTLID_DYNAMIC, Completion, Nqn, Status};
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -124,8 +125,11 @@ pub(crate) struct Server {
 impl Listener {
     /// Listens on a Unix socket; a socket that a dead process left is replaced.
     pub(crate) fn unix(path: &Path) -> io::Result<Self> {
+        // To connect to something that is no socket is refused, too.
+        let socket = std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket());
         if let Err(e) = UnixStream::connect(path)
             && e.kind() == ErrorKind::ConnectionRefused
+            && socket
         {
             std::fs::remove_file(path)?;
         }

@@ -148,6 +148,42 @@ fn every_cut_of_the_journal_opens_to_a_prefix_of_the_writes() {
     assert_eq!(last, 120);
 }
 
+/// The newest checkpoint is lost, and the journals from the one before it on have a hole: the image must not open to a
+/// state that is older than what was completed.
+#[test]
+fn a_gap_in_the_journals_is_an_error() {
+    let temp = tempfile::tempdir().unwrap();
+    let (live, copied) = (temp.path().join("live"), temp.path().join("copy"));
+    let mut options = options(&live);
+    options.image_options.checkpoint_bytes = 4096;
+    let running = run::start(Some(shape()), &options, &mut |_| ()).unwrap();
+    let (_controller, queue) = connect(&running);
+    let journals = |dir: &Path| -> Vec<String> {
+        let names = names(dir).into_iter().map(|name| name.to_string_lossy().into_owned());
+        names.filter(|name| name.starts_with("journal.")).collect()
+    };
+    for lba in 0.. {
+        assert!(write(&queue, lba % 256, 1).is_success());
+        if journals(&live).len() > 1 {
+            break;
+        }
+    }
+    copy(&live, &copied);
+    running.stop();
+    let all = names(&copied).into_iter().map(|name| name.to_string_lossy().into_owned());
+    let checkpoints: Vec<String> = all.filter(|name| name.starts_with("checkpoint.")).collect();
+    let number = |name: &String| name.rsplit('.').next().unwrap().parse::<u64>().unwrap();
+    let newest = checkpoints.iter().max_by_key(|name| number(name)).unwrap();
+    let oldest = journals(&copied).into_iter().min_by_key(|name| number(name)).unwrap();
+    if checkpoints.len() > 1 {
+        std::fs::remove_file(copied.join(newest)).unwrap();
+    }
+    let journal = std::fs::OpenOptions::new().write(true).open(copied.join(&oldest)).unwrap();
+    journal.set_len(journal.metadata().unwrap().len() - 20).unwrap();
+    let error = open(None, &copied).map(|_| ()).unwrap_err().to_string();
+    assert!(error.contains("although the journal that follows it is there"), "{error}");
+}
+
 #[test]
 fn a_new_image_was_never_shut_down_uncleanly() {
     let temp = tempfile::tempdir().unwrap();

@@ -100,6 +100,17 @@ fn wrong_names_are_refused() {
 }
 
 #[test]
+fn a_file_that_is_no_socket_is_left_alone() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("precious");
+    std::fs::write(&path, "important").unwrap();
+    let options = Options { unix: Some(path.clone()), ..Options::default() };
+    let error = run::start(Some(shape()), &options, &mut |_| ()).map(|_| ()).unwrap_err();
+    assert!(error.to_string().contains("precious"), "{error}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "important");
+}
+
+#[test]
 fn a_socket_that_a_dead_process_left_is_replaced_and_a_live_one_is_not() {
     let temp = tempfile::tempdir().unwrap();
     let path = temp.path().join("drive.sock");

@@ -59,6 +59,13 @@ pub enum ImageError {
         /// Why the newest fails.
         newest: Box<ImageError>,
     },
+    /// A journal in the middle of the chain is missing or damaged.
+    #[error("{} is missing or damaged, although the journal that follows it is there: what was written since cannot be told; \
+             restore the image from a copy", path.display())]
+    Gap {
+        /// Which one.
+        path: PathBuf,
+    },
     /// What the checkpoint and the journal describe is no drive.
     #[error("the state in the image {} does not make a drive: {reason}", path.display())]
     State {

@@ -51,6 +51,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Slots beyond the drive's pages and buffer, in parts of those: what may wait for a sync.
 const MARGIN_SHARE: u32 = 16;
@@ -193,6 +194,7 @@ impl Locked {
             options,
             frame,
             tight: false,
+            told_full: None,
             released: Vec::new(),
             parked: Vec::new(),
             syncing: Vec::new(),
@@ -220,6 +222,8 @@ pub(crate) struct Image {
     frame: Vec<u8>,
     /// No room for the journal is left on the host's disk.
     tight: bool,
+    /// When the user was last told that the host's disk is full.
+    told_full: Option<Instant>,
     /// Slots freed by the step that runs.
     released: Vec<u32>,
     /// Slots freed by earlier steps, to be covered by the next sync.
@@ -316,7 +320,24 @@ impl Image {
                 journal.tight
             };
         }
+        if self.tight {
+            self.tell_full();
+        }
         !self.tight && self.failed.is_none()
+    }
+
+    /// Says once a minute that writes fail, and why: their host sees nothing but errors.
+    #[cold]
+    fn tell_full(&mut self) {
+        const AGAIN: Duration = Duration::from_secs(60);
+        if self.told_full.is_none_or(|told| told.elapsed() > AGAIN) {
+            self.told_full = Some(Instant::now());
+            tracing::warn!(
+                "no space is left on this machine for the image {}: writes fail until there is some; nothing that was \
+                 completed is lost",
+                self.dir.display()
+            );
+        }
     }
 
     pub(crate) fn read(&self, slot: Slot, page: u32, bytes: &mut [u8]) -> Result<(), ()> {
@@ -357,11 +378,12 @@ impl Image {
                 e.kind(),
                 ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge
             );
-            if !full {
-                self.fail(format!(
+            match full {
+                true => self.tell_full(),
+                false => self.fail(format!(
                     "cannot write {} at byte {at}: {e}",
                     self.dir.join(files::CONTENTS).display()
-                ));
+                )),
             }
         })
     }

@@ -104,6 +104,15 @@ impl Found {
                 break;
             }
         }
+        // While the host runs, what was written is there: a torn tail has nothing behind it.
+        let last = journals.last().filter(|journal| !journal.complete).map_or(generation, |j| j.generation);
+        for &later in names.iter().filter(|&&name| name > last) {
+            let bytes = std::fs::read(files::journal_path(dir, later)).unwrap_or_default();
+            let header = Header::decode(Kind::Journal, &bytes);
+            if header.is_ok_and(|h| h.image == checkpoint.image && h.boot == boot) {
+                return Err(ImageError::Gap { path: files::journal_path(dir, last) });
+            }
+        }
         // The host was booted since: only what was synced is sure to have its contents.
         if !this_boot {
             let limit = last_mark.unwrap_or(Mark { generation: checkpoint.generation, offset: 0 });
