@@ -1,5 +1,6 @@
 //! What shapes a drive.
 
+use crate::units::format_size;
 use ftl::{PAGE, SetConfig};
 use media::Nanos;
 use nvme::Nqn;
@@ -122,6 +123,7 @@ impl Config {
     /// The first value that is not allowed, with its key and what is.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.check_identity()?;
+        self.ftl.check()?;
         if !(1..=MAX_NAMESPACES).contains(&self.max_namespaces) {
             return Err(ConfigError::value("drive.max_namespaces", self.max_namespaces, "1 to 1,024"));
         }
@@ -164,6 +166,24 @@ impl Config {
                 let rule = format!("a multiple of the logical block size, {}, and not 0", ns.lba_size);
                 return Err(ConfigError::value(format!("namespace[{i}].size"), ns.bytes, rule));
             }
+        }
+        self.check_room()
+    }
+
+    /// Whether the namespaces of a new drive fit their NVM Sets.
+    fn check_room(&self) -> Result<(), ConfigError> {
+        let granule = u64::from(ftl::GRANULE_PAGES) * u64::from(PAGE);
+        let capacity = |s: &SetConfig| u64::from(s.capacity_pages()) * u64::from(PAGE) / granule * granule;
+        let mut left: Vec<u64> = self.ftl.sets.iter().map(capacity).collect();
+        for (i, ns) in self.namespaces.iter().enumerate() {
+            let room = &mut left[usize::from(ns.set) - 1];
+            let needed = ns.bytes.div_ceil(granule).saturating_mul(granule);
+            let Some(rest) = room.checked_sub(needed) else {
+                let rule =
+                    format!("NVM Set {} has {} left, given in steps of 1MiB", ns.set, format_size(*room));
+                return Err(ConfigError::value(format!("namespace[{i}].size"), format_size(ns.bytes), rule));
+            };
+            *room = rest;
         }
         Ok(())
     }

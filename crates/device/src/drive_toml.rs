@@ -371,6 +371,16 @@ fn nand(n: NandTable, durable: bool, key: &impl Fn(&str) -> String) -> Result<Se
             return Err(ConfigError::value(key("capacity, spare, superblocks"), given, rule));
         }
     };
+    // Two are written, one is free, and some must be there to collect.
+    if superblocks <= n.gc.low.max(3) {
+        let rule = format!(
+            "these blocks and planes on so many dies make {superblocks} superblocks of {}, and {} are needed at least: fewer dies or \
+             planes, smaller blocks, or more capacity or spare",
+            format_size(superblock.saturating_mul(u64::from(PAGE))),
+            n.gc.low.max(3) + 1
+        );
+        return Err(ConfigError::value(key("dies"), n.dies, rule));
+    }
     // Capacity is given out in granules.
     let capacity_pages = u32::try_from(capacity / granule * granule).unwrap_or(u32::MAX);
     let time = |t: Option<Time>| t.map_or(Nanos::ZERO, |t| t.0);
@@ -477,6 +487,17 @@ mod tests {
         assert!(e.contains("energy"), "{e}");
         let e = error(|t| t.replace("[drive]", "[drive]\nmax_transfer = \"100KiB\""));
         assert!(e.contains("drive.max_transfer") && e.contains("power of two"), "{e}");
+        let e = error(|t| t.replace("size = \"1GiB\"", "size = \"5GiB\""));
+        assert_eq!(e, "namespace[0].size is 5GiB: NVM Set 1 has 2GiB left, given in steps of 1MiB");
+        let e = error(|t| t.replace("dies = 4", "dies = 4000"));
+        assert!(
+            e.starts_with(
+                "set[0].dies is 4000: these blocks and planes on so many dies make 1 superblocks of"
+            ),
+            "{e}"
+        );
+        let e = error(|t| t.replace("capacity = \"2GiB\"", "capacity = \"8TB\""));
+        assert!(e.contains("2^31 pages"), "{e}");
         assert!(error(|_| "set = 1".into()).contains("set"));
         assert!(error(|_| String::new()).contains("[[set]]"));
     }

@@ -113,6 +113,7 @@ impl Config {
         for (i, set) in self.sets.iter().enumerate() {
             match set {
                 SetConfig::Nand { nand, capacity_pages, gc } => {
+                    nand.check().map_err(|error| ConfigError::Media { set: i as u32 + 1, error })?;
                     let geo = &nand.geometry;
                     if gc.low < 3 || gc.low >= geo.superblocks {
                         return range(
@@ -138,6 +139,7 @@ impl Config {
                     }
                 }
                 SetConfig::Memory { memory, volatile } => {
+                    memory.check().map_err(|error| ConfigError::Media { set: i as u32 + 1, error })?;
                     if *volatile {
                         saved += u64::from(memory.pages);
                     }
