@@ -358,10 +358,12 @@ impl Shared {
             in_the_way.iter().for_each(|obstacle| tracing::warn!("{obstacle}"));
         }
         for file in &changes.new {
-            tracing::info!(name = file.name(), bytes = file.namespace.bytes(), "namespace appeared");
             if let Err(error) = self.attach(file) {
                 tracing::warn!("{error}");
             }
+            let node = self.loops().get(&file.ino).map(|device| format!(", {}", device.node().display()));
+            let (name, bytes) = (file.name(), file.namespace.bytes());
+            tracing::info!("namespace appeared: {name}{}, {bytes} bytes", node.unwrap_or_default());
         }
     }
 }

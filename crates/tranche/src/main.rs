@@ -43,7 +43,7 @@ fn log_to_stderr(verbose: u8) {
 fn run(cli: Cli) -> Result<()> {
     let output = cli.output;
     match cli.command {
-        Command::Serve(options) => serve::serve(&options),
+        Command::Serve(options) => serve::serve(&options, output),
         Command::Ns(command) => manage::ns(&command, output),
         Command::Id(target) => show::id(&target, output),
         Command::Smart(smart) => show::smart(&smart, output),

@@ -12,7 +12,7 @@ use nvme::identify::IdentifyNamespace;
 use nvme::log::{ControllerEntry, LogId};
 use nvme::zerocopy::FromBytes;
 use serde_json::json;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Host NQN of this command where the machine has none.
 const HOST_NQN: &str = "nqn.2026-11.io.tranche:cli";
@@ -214,7 +214,24 @@ fn list(host: &mut Connected, address: &str, attached: bool, output: Output) -> 
     print_text(&crate::show::table(&["NSID", "Set", "Size", "Used", "Block", "Controllers"], &rows))
 }
 
+/// Waits until the drive takes hosts again: after its time without power, and while it recovers.
+fn wait_for_power(cut: &PowerCut) -> Result<()> {
+    let deadline = Instant::now() + Duration::from_millis(cut.off_ms.into()) + PATIENCE;
+    loop {
+        std::thread::sleep(Duration::from_millis(20));
+        match connect(&cut.target) {
+            Ok(_) => return Ok(()),
+            Err(error) if Instant::now() > deadline => {
+                return Err(error.context("the drive has not come back"));
+            }
+            Err(_) => {}
+        }
+    }
+}
+
 /// `tranche power-cut`.
+///
+/// A cut that comes at once is over when this returns: the next command finds the drive with power.
 pub fn power_cut(cut: &PowerCut, output: Output) -> Result<()> {
     let mut host = connect(&cut.target)?;
     host.power_cut(nvme::admin::PowerCut {
@@ -223,6 +240,10 @@ pub fn power_cut(cut: &PowerCut, output: Output) -> Result<()> {
         seed: cut.seed,
         no_plp: cut.no_plp,
     })?;
+    drop(host);
+    if cut.after == 0 {
+        wait_for_power(cut)?;
+    }
     match output {
         Output::Json => print_json(&json!({ "after_media_ops": cut.after, "off_ms": cut.off_ms })),
         Output::Text => Ok(()),

@@ -1,6 +1,6 @@
 //! `tranche serve`: a drive from its first line to the clean end.
 
-use crate::args::{Precondition, Serve, Switch};
+use crate::args::{Output, Precondition, Serve, Switch};
 use crate::profiles;
 use anyhow::{Context, Result, bail};
 use block::Export;
@@ -19,7 +19,7 @@ use std::time::Duration;
 const DEFAULT_TCP: &str = "127.0.0.1:4420";
 
 /// Serves until a signal.
-pub fn serve(options: &Serve) -> Result<()> {
+pub fn serve(options: &Serve, output: Output) -> Result<()> {
     // From here on the first signal is waited for, the second ends the process at once.
     let asked = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -41,7 +41,7 @@ pub fn serve(options: &Serve) -> Result<()> {
             return Err(error);
         }
     };
-    if let Err(error) = say_ready(options, &running) {
+    if let Err(error) = say_ready(options, output, &running) {
         tracing::warn!("cannot say on standard output that the drive is ready: {error}");
     }
     let trouble = wait(signals, &running, export.as_ref());
@@ -145,16 +145,23 @@ fn export(options: &Serve, running: &Running) -> Result<Option<Export>> {
 }
 
 /// The one line on standard output that scripts wait for.
-fn say_ready(options: &Serve, running: &Running) -> std::io::Result<()> {
-    let mut line = "ready".to_owned();
-    if let Some(address) = running.tcp() {
-        line += &format!(" tcp={address}");
-    }
-    if let Some(path) = &options.unix {
-        line += &format!(" unix={}", path.display());
-    }
+fn say_ready(options: &Serve, output: Output, running: &Running) -> std::io::Result<()> {
+    let tcp = running.tcp().map(|address| address.to_string());
+    let unix = options.unix.as_ref().map(|path| path.display().to_string());
+    let nqn = running.handle().subsystem_nqn().to_owned();
+    let line = match output {
+        Output::Json => {
+            serde_json::json!({ "ready": true, "tcp": tcp, "unix": unix, "nqn": nqn }).to_string()
+        }
+        Output::Text => {
+            let at = |name: &str, place: Option<String>| {
+                place.map_or_else(String::new, |p| format!(" {name}={p}"))
+            };
+            format!("ready{}{} nqn={nqn}", at("tcp", tcp), at("unix", unix))
+        }
+    };
     let mut out = std::io::stdout().lock();
-    writeln!(out, "{line} nqn={}", running.handle().subsystem_nqn())?;
+    writeln!(out, "{line}")?;
     out.flush()
 }
 
