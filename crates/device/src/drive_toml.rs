@@ -325,7 +325,7 @@ fn billionths(millionths: u64) -> u32 {
 fn pages(key: &str, bytes: u64) -> Result<u32, ConfigError> {
     let whole = bytes != 0 && bytes.is_multiple_of(u64::from(PAGE));
     u32::try_from(bytes / u64::from(PAGE)).ok().filter(|_| whole).ok_or_else(|| {
-        ConfigError::value(key, format_size(bytes), "a multiple of 4KiB, not 0 and less than 16TiB")
+        ConfigError::value(key, format_size(bytes), "a multiple of 4KiB, not 0 and at most 8TiB")
     })
 }
 

@@ -263,9 +263,7 @@ fn drive_metrics(seconds: f64, namespaces: &[NamespaceCounts]) -> BTreeMap<Strin
         ("writes", sum(&|n| n.writes)),
         ("flushes", sum(&|n| n.flushes)),
     ] {
-        if value > 0.0 {
-            metrics.insert(name.into(), value);
-        }
+        metrics.insert(name.into(), value);
     }
     if host > 0.0 {
         metrics.insert("write_amplification_all".into(), nand(&|n| n.media_bytes_written) / host);

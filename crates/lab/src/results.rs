@@ -301,7 +301,7 @@ pub fn compare(
             .values(metric, point)
             .into_iter()
             .filter_map(|(repetition, value)| Some((repetition, value / reference.get(&repetition)?)))
-            .filter(|(_, ratio)| ratio.is_finite() && *ratio > 0.0)
+            .filter(|(_, ratio)| ratio.is_finite() && *ratio >= 0.0)
             .collect();
         for (repetition, ratio) in &pairs {
             logs.entry(*repetition).or_default().push(ratio.ln());
@@ -463,11 +463,13 @@ mod tests {
     }
 
     #[test]
-    fn zero_and_missing_values_make_no_row() {
+    fn nothing_is_a_ratio_of_zero_and_over_nothing_there_is_none() {
         let nand = variant("nand", &[(8, 0, 0.0), (8, 1, 5.0)]);
         let off = variant("off", &[(8, 0, 1.0)]);
         assert!(compare("tpmC", &off, &nand, |_| None).is_empty());
         assert!(compare("other", &off, &nand, |_| None).is_empty());
+        let none = variant("none", &[(8, 1, 0.0)]);
+        assert!(compare("tpmC", &none, &nand, |_| None).iter().all(|row| row.ratio == 0.0 && row.high == 0.0));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub fn serve(options: &Serve, output: Output) -> Result<()> {
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot watch for signals")?;
 
     let shape = shape(options)?;
-    let running = run::start(shape, &run_options(options), &mut show_progress())?;
+    let running = run::start(shape, &run_options(options), &mut show_progress(&asked))?;
     for note in running.notes() {
         tracing::warn!("{note}");
     }
@@ -102,11 +102,16 @@ fn run_options(options: &Serve) -> Options {
     }
 }
 
-/// A line that is rewritten, if there is a terminal.
-fn show_progress() -> impl FnMut(u32) {
+/// A line that is rewritten, if there is a terminal. Preparing a large drive takes a while: who asks for the end gets it,
+/// and an image that was not completed says so when it is opened.
+fn show_progress(asked: &AtomicBool) -> impl FnMut(u32) {
     let terminal = std::io::stderr().is_terminal();
     let mut last = 0;
     move |per_mille| {
+        if asked.load(Ordering::Relaxed) {
+            eprintln!("tranche: interrupted while the drive was being prepared");
+            std::process::exit(130);
+        }
         if terminal && per_mille / 10 != last {
             last = per_mille / 10;
             eprint!("\rpreconditioning: {last} %  ");
