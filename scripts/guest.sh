@@ -73,7 +73,6 @@ $b mount -t tmpfs -o size=70% memory /memory
 $b mkdir /memory/upper /memory/work
 $b mount -t overlay -o lowerdir=/lower,upperdir=/memory/upper,workdir=/memory/work overlay /new
 for dir in proc sys dev; do $b mount --rbind /$dir /new/$dir; done
-$b mount -t tmpfs tmp /new/tmp
 $b mount -t tmpfs run /new/run
 $b ip link set lo up
 $b ip addr add 10.0.2.15/24 dev eth0
