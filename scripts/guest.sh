@@ -6,7 +6,7 @@
 #
 # The command runs as root of the guest. It sees this machine's root file system read-only under a layer in memory that is
 # gone afterwards, so that nvme-cli, fio and mkfs of this machine work there; this machine's loopback is 10.0.2.2. Its
-# output comes out here, and its exit status is ours; 124 if it took longer than SECONDS (600).
+# output comes out here, and its exit status is ours; 124 if it took longer than SECONDS (600), 77 if no kernel can be had.
 #
 # Needs qemu-system-x86, busybox-static, cpio, kmod, xz-utils. The kernel's package (6.12; Debian 12's own 6.1 lacks NVMe
 # authentication and TLS) is fetched and unpacked once, to target/guest.
@@ -42,8 +42,10 @@ prepare() {
         [ -n "$package" ] && (cd "$work" && apt-get download -q "$package" >/dev/null 2>"$work/apt")
     }
     # The package lists may be older than what the archive still has.
-    fetch || { apt-get update -q >/dev/null 2>&1 && fetch; } ||
-        fail "cannot fetch a kernel (linux-image-6.12-amd64): $(tail -1 "$work/apt" 2>/dev/null)"
+    fetch || { apt-get update -q >/dev/null 2>&1 && fetch; } || {
+        echo "guest.sh: cannot fetch a kernel (linux-image-6.12-amd64): $(tail -1 "$work/apt" 2>/dev/null)" >&2
+        exit 77
+    }
     dpkg -x "$work/$package"_*.deb "$work/kernel"
     release=$(ls "$work/kernel/lib/modules")
     depmod -b "$work/kernel" "$release"

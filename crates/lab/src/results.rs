@@ -469,7 +469,9 @@ mod tests {
         assert!(compare("tpmC", &off, &nand, |_| None).is_empty());
         assert!(compare("other", &off, &nand, |_| None).is_empty());
         let none = variant("none", &[(8, 1, 0.0)]);
-        assert!(compare("tpmC", &none, &nand, |_| None).iter().all(|row| row.ratio == 0.0 && row.high == 0.0));
+        assert!(
+            compare("tpmC", &none, &nand, |_| None).iter().all(|row| row.ratio == 0.0 && row.high == 0.0)
+        );
     }
 
     #[test]
