@@ -20,11 +20,19 @@ fn colour(name: &str) -> &'static str {
     Variant::ALL.iter().find(|v| v.name() == name).map_or("#374151", |v| v.colour())
 }
 
-/// The comparison over all points; if there is only one, its own, which has its own published figure.
+/// The comparison over all points; if there is only one, its own, where it has a published figure of its own.
 fn overall<'a>(results: &'a Results, metric: &str, of: &str) -> Option<&'a Comparison> {
     let rows = || results.comparisons.iter().filter(|c| c.metric == metric && c.of == of);
     let one = rows().filter(|c| c.at.is_some()).count() == 1;
-    rows().find(|c| c.at.is_some() == one)
+    rows()
+        .find(|c| one && c.at.is_some() && c.published.is_some())
+        .or_else(|| rows().find(|c| c.at.is_none()))
+}
+
+/// "12.3% more", "4.5% fewer".
+fn more_or_fewer(ratio: f64) -> String {
+    let word = if ratio < 1.0 { "fewer" } else { "more" };
+    format!("{:.1}% {word}", (ratio - 1.0).abs() * 100.0)
 }
 
 fn percent(ratio: f64) -> String {
@@ -38,7 +46,7 @@ fn answer(results: &Results) -> String {
             format!(
                 " What does not depend on the pace: with the doublewrite buffer on the DRAM namespace each new order cost {} \
                  NAND bytes (published figures make about -44%).",
-                percent(bytes.ratio)
+                more_or_fewer(bytes.ratio)
             )
         });
         return results.host_verdict() + &bytes.unwrap_or_default();
@@ -47,16 +55,16 @@ fn answer(results: &Results) -> String {
         (Some(throughput), Some(bytes)) => format!(
             "With the doublewrite buffer on the DRAM namespace the database ran {} new orders per minute ({} to {} over \
              interleaved pairs) and wrote {} NAND bytes for each. Published: +13.8% to +35.5%, and about -44%.",
-            percent(throughput.ratio),
+            more_or_fewer(throughput.ratio),
             percent(throughput.low),
             percent(throughput.high),
-            percent(bytes.ratio),
+            more_or_fewer(bytes.ratio),
         ),
         _ => match results.comparisons.iter().find(|c| c.metric == "tpmC" && c.at.is_none()) {
             Some(c) => format!(
-                "{} reached {} new orders per minute compared with {} ({} to {} over interleaved pairs).",
+                "{} reached {} new orders per minute than {} ({} to {} over interleaved pairs).",
                 c.of,
-                percent(c.ratio),
+                more_or_fewer(c.ratio),
                 c.over,
                 percent(c.low),
                 percent(c.high)
