@@ -120,7 +120,7 @@ impl NandSet {
             if chain != NO_FLIGHT {
                 match end > now {
                     true => cx.events.push(end, (self.id, Event::Gathered(chain))),
-                    false => _ = self.gathered(chain),
+                    false => self.gathered(chain),
                 }
             }
         }
@@ -141,12 +141,11 @@ impl NandSet {
     }
 
     /// The pages of a chain of flights are in the controller.
-    pub(super) fn gathered(&mut self, mut chain: u32) -> bool {
+    pub(super) fn gathered(&mut self, mut chain: u32) {
         while chain != NO_FLIGHT {
             self.gc.ready.push_back(chain);
             chain = self.flights[chain as usize].next;
         }
-        true
     }
 
     /// Gathers one unit of valid pages from the victim, if there is any; says when it is in the controller.

@@ -1,0 +1,279 @@
+//! Programs: from the write buffer or the collector to a die, and what becomes of the pages when they land or fail.
+
+use super::buffer::NONE;
+use super::collect::NO_FLIGHT;
+use super::{Around, BUFFERED, Cell, Event, Flight, LOST, NandSet, PADDING, UNMAPPED, bit, clear_bit};
+use crate::Done;
+use crate::config::PAGE;
+use crate::storage::{Record, Storage};
+use media::tables::prefetch;
+use media::{LogicalPage, Medium, Nanos, Outcome, Page, Progress, Slot, Spare};
+
+impl NandSet {
+    /// Whether the buffer has a unit to program: a full one, or what there is if somebody waits for it.
+    #[inline]
+    pub(super) fn host_is_ready(&self) -> bool {
+        let waiting = self.buffer.waiting_pages();
+        waiting >= self.geo.unit_pages
+            || (waiting > 0 && !self.flushes.is_empty())
+            || (waiting > 0 && !self.waiting.is_empty() && self.buffer.is_stuck())
+    }
+
+    /// Sends one unit of waiting pages to flash, if there is one and its die has room.
+    pub(super) fn program_host<S: Storage>(&mut self, now: Nanos, cx: &mut Around<'_, S>) -> bool {
+        if !self.host_is_ready() || !self.gc.lets_host() || self.free_flights.is_empty() {
+            return false;
+        }
+        let Some(unit) = self.next_unit(false) else { return false };
+        let Some(flight) = self.free_flights.pop() else { return false };
+        self.entries.clear();
+        self.buffer.take(self.geo.unit_pages, &mut self.entries);
+        let start = (flight * self.geo.unit_pages) as usize;
+        for (i, &index) in self.entries.iter().enumerate() {
+            self.cells[start + i] = Cell { page: self.buffer.entry(index).page, source: index };
+        }
+        let cells = self.entries.len() as u32;
+        self.gc.host_wrote(cells);
+        self.flights[flight as usize] = Flight {
+            unit: unit.unit,
+            die: unit.die,
+            superblock: unit.superblock,
+            cells,
+            cold: false,
+            programming: false,
+            next: NO_FLIGHT,
+        };
+        self.program(now, flight, cx);
+        true
+    }
+
+    /// Sends one gathered unit to flash, if there is one and its die has room.
+    pub(super) fn program_collected<S: Storage>(&mut self, now: Nanos, cx: &mut Around<'_, S>) -> bool {
+        if self.gc.ready.is_empty() {
+            return false;
+        }
+        let Some(unit) = self.next_unit(true) else { return false };
+        let Some(flight) = self.gc.ready.pop_front() else { return false };
+        let f = &mut self.flights[flight as usize];
+        (f.unit, f.die, f.superblock) = (unit.unit, unit.die, unit.superblock);
+        self.program(now, flight, cx);
+        true
+    }
+
+    fn program<S: Storage>(&mut self, now: Nanos, index: u32, cx: &mut Around<'_, S>) {
+        let flight = self.flights[index as usize];
+        let start = (index * self.geo.unit_pages) as usize;
+        self.spares.clear();
+        let mut charge = |page: u32, pages: u32| {
+            if let Some(volume) = cx.volumes.owner_mut(self.id, page) {
+                let stats = &mut volume.stats;
+                *(if flight.cold { &mut stats.media_gc_bytes } else { &mut stats.media_host_bytes }) +=
+                    u64::from(pages * PAGE);
+            }
+        };
+        for &cell in &self.cells[start..start + flight.cells as usize] {
+            // An orphan is programmed all the same: the deallocation is known elsewhere, and newer.
+            let mut spare = Spare { page: LogicalPage(cell.logical()), version: 0, slot: Slot::NONE };
+            if self.durable {
+                let (version, slot) = match flight.cold {
+                    true => {
+                        let source = self.nand.spare(Page(cell.flash()));
+                        (source.version, if cell.source == cell.flash() { source.slot } else { LOST })
+                    }
+                    false => {
+                        let source = self.buffer.entry(cell.source);
+                        (source.version, source.slot)
+                    }
+                };
+                (spare.version, spare.slot) = (version, slot);
+                if slot != LOST {
+                    cx.storage.retain(slot);
+                }
+            }
+            self.spares.push(spare);
+            charge(cell.logical(), 1);
+            // What its landing will want.
+            prefetch(&self.map, cell.logical());
+            if !flight.cold {
+                prefetch(&self.valid, self.buffer.entry(cell.source).old / 64);
+            }
+        }
+        let padding = self.geo.unit_pages - flight.cells;
+        if padding > 0 {
+            self.spares.resize(self.geo.unit_pages as usize, Spare::EMPTY);
+            charge(self.cells[start].logical(), padding);
+        }
+        let bytes = u64::from(self.geo.unit_pages * PAGE);
+        self.stats.media_written_bytes += bytes;
+        if flight.cold {
+            self.stats.media_gc_bytes += bytes;
+        }
+        self.flights[index as usize].programming = true;
+        self.ahead[flight.die as usize] += 1;
+        self.blocks.all[flight.superblock as usize].flights += 1;
+        let end = self.nand.program(now, flight.unit, &self.spares);
+        match self.ahead[flight.die as usize] {
+            1 => cx.events.push(end, (self.id, Event::Programmed(index))),
+            _ => self.behind[flight.die as usize] = index,
+        }
+    }
+
+    /// A program should have ended; whether it has, as a read may have postponed it.
+    pub(super) fn programmed<S: Storage>(&mut self, now: Nanos, index: u32, cx: &mut Around<'_, S>) -> bool {
+        let (mut next, mut any) = (index, false);
+        while next != NO_FLIGHT {
+            let Flight { unit, die, .. } = self.flights[next as usize];
+            match self.nand.settle(now, unit) {
+                Progress::Until(later) => {
+                    cx.events.push(later, (self.id, Event::Programmed(next)));
+                    break;
+                }
+                Progress::Ended(outcome) => self.land(now, next, outcome, cx),
+            }
+            any = true;
+            next = std::mem::replace(&mut self.behind[die as usize], NO_FLIGHT);
+        }
+        any
+    }
+
+    /// A program has ended: its pages are on flash, or have to go elsewhere.
+    fn land<S: Storage>(&mut self, now: Nanos, index: u32, outcome: Outcome, cx: &mut Around<'_, S>) {
+        let flight = self.flights[index as usize];
+        self.flights[index as usize].programming = false;
+        self.ahead[flight.die as usize] -= 1;
+        self.blocks.all[flight.superblock as usize].flights -= 1;
+        let start = (index * self.geo.unit_pages) as usize;
+        if outcome == Outcome::Failed {
+            self.program_failed(now, flight, start, cx);
+        } else {
+            let first = flight.unit.0 * self.geo.unit_pages;
+            if self.durable {
+                self.spares.clear();
+                self.spares
+                    .extend((first..first + self.geo.unit_pages).map(|p| self.nand.inner().spare(Page(p))));
+                cx.storage.record(Record::Program {
+                    set: self.id.0,
+                    unit: flight.unit,
+                    spares: &self.spares,
+                });
+            }
+            for i in 0..flight.cells {
+                let cell = self.cells[start + i as usize];
+                match flight.cold {
+                    true => self.land_cold(cell, first + i),
+                    false => self.land_host(now, cell, first + i, cx),
+                }
+            }
+        }
+        // Cells of flights that have ended must not look like pages under way.
+        self.cells[start..start + flight.cells as usize].fill(PADDING);
+        if flight.cold {
+            self.gc.flights -= 1;
+        }
+        self.free_flights.push(index);
+    }
+
+    /// A buffered page is on flash at `to`.
+    fn land_host<S: Storage>(&mut self, now: Nanos, cell: Cell, to: u32, cx: &mut Around<'_, S>) {
+        let entry = *self.buffer.entry(cell.source);
+        if !cell.is_orphan() {
+            let at = self.map[cell.page as usize];
+            let current = at == BUFFERED | cell.source;
+            if current || (at != UNMAPPED && at & BUFFERED != 0) {
+                let holder = self.buffer.entry_mut(at ^ BUFFERED);
+                let old = std::mem::replace(&mut holder.old, if current { NONE } else { to });
+                if current {
+                    self.map[cell.page as usize] = to;
+                }
+                self.validate(to);
+                if old != NONE {
+                    self.invalidate(old);
+                }
+                if self.durable && bit(&self.trimmed, cell.page) {
+                    clear_bit(&mut self.trimmed, cell.page);
+                    let (set, version) = (self.id.0, entry.version);
+                    cx.storage.record(Record::Trim { set, first: cell.page, count: 1, version, gone: false });
+                }
+            }
+        }
+        self.give_up_entry(now, cell.source, cx);
+    }
+
+    /// A page that garbage collection moved is on flash at `to`.
+    #[inline]
+    fn land_cold(&mut self, cell: Cell, to: u32) {
+        if cell.is_orphan() {
+            return;
+        }
+        let source = cell.flash();
+        let at = self.map[cell.page as usize];
+        if at == source {
+            self.map[cell.page as usize] = to;
+        } else if at != UNMAPPED && at & BUFFERED != 0 && self.buffer.entry(at ^ BUFFERED).old == source {
+            self.buffer.entry_mut(at ^ BUFFERED).old = to;
+        } else {
+            return;
+        }
+        self.validate(to);
+        self.invalidate(source);
+    }
+
+    pub(super) fn chunk_landed<S: Storage>(&mut self, number: u64, now: Nanos, cx: &mut Around<'_, S>) {
+        for flush in self.flushes.iter_mut().filter(|f| number < f.mark) {
+            flush.left -= 1;
+        }
+        self.flushes.retain(|f| {
+            if f.left == 0 {
+                cx.done.push(Done { io: f.io, at: now, result: Ok(()) });
+            }
+            f.left > 0
+        });
+    }
+
+    /// A program failed: its pages go elsewhere, its block is used no more once it is collected.
+    fn program_failed<S: Storage>(
+        &mut self,
+        now: Nanos,
+        flight: Flight,
+        start: usize,
+        cx: &mut Around<'_, S>,
+    ) {
+        self.stats.media_failures += 1;
+        cx.storage.record(Record::Spoil { set: self.id.0, unit: flight.unit });
+        // The unit is on the medium: it was programmed.
+        let _ = self.nand.apply_bad(flight.unit);
+        self.count_usable(flight.superblock);
+        cx.storage.record(Record::Retire { set: self.id.0, unit: flight.unit });
+        self.check_spare(now, cx);
+        for i in 0..flight.cells as usize {
+            let cell = self.cells[start + i];
+            if self.durable {
+                // The reference that the medium held is gone with the unit.
+                let slot = match flight.cold {
+                    true if cell.source != cell.flash() => LOST,
+                    true => self.nand.spare(Page(cell.flash())).slot,
+                    false => self.buffer.entry(cell.source).slot,
+                };
+                if slot != LOST {
+                    cx.storage.release(slot);
+                }
+            }
+            if flight.cold {
+                self.gc.start_over();
+            } else if cell.is_orphan() {
+                self.give_up_entry(now, cell.source, cx);
+            } else {
+                self.buffer.put_back(cell.source);
+            }
+        }
+    }
+
+    fn give_up_entry<S: Storage>(&mut self, now: Nanos, index: u32, cx: &mut Around<'_, S>) {
+        if self.durable {
+            cx.storage.release(self.buffer.entry(index).slot);
+        }
+        if let Some(number) = self.buffer.land(index) {
+            self.chunk_landed(number, now, cx);
+        }
+    }
+}
