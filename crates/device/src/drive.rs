@@ -280,8 +280,7 @@ impl Drive {
     pub fn prefetch(&self, command: &Command) {
         let Some(ns) = self.namespaces.get(command.nsid.get()) else { return };
         // The starting LBA of all commands on blocks; of others whatever it is, as bad as no address.
-        let slba = u64::from(command.cdw10.get()) | u64::from(command.cdw11.get()) << 32;
-        self.ftl.prefetch(ns.volume, slba << ns.shift);
+        self.ftl.prefetch(ns.volume, command.cdw10_11() << ns.shift);
     }
 
     /// What every command must fulfil.

@@ -149,17 +149,15 @@ impl Drive {
         if blocks.fua { self.make_durable(token, end, cx) } else { Ok(Some(end)) }
     }
 
-    /// A read with FUA (NVM 3.2.4) returns what is on non-volatile media: what was read and is only in the write
-    /// buffer is brought there before the command completes.
-    #[cold]
+    /// Brings everything that was accepted so far to non-volatile media before the command, which has come as far as
+    /// `end`, completes: a Flush, or a read with FUA (NVM 3.2.4), which returns what is there.
     fn make_durable<S: Storage>(
         &mut self,
         token: &Token,
         end: Nanos,
         cx: &mut Cx<'_, S>,
     ) -> Result<Option<Nanos>, Failure> {
-        let entry = self.flight.get_mut(token);
-        entry.sync = true;
+        self.flight.get_mut(token).sync = true;
         match self.ftl.flush(cx.now, token.io(), cx.storage) {
             Answer::At(at) => Ok(Some(at.max(end))),
             Answer::Later => {
@@ -354,17 +352,8 @@ impl Drive {
             self.attached(id, nsid)?;
             self.enter(token);
         }
-        let entry = self.flight.get_mut(token);
-        entry.kind = Kind::Flush;
-        entry.sync = true;
-        match self.ftl.flush(cx.now, token.io(), cx.storage) {
-            Answer::At(at) => Ok(Some(at)),
-            Answer::Later => {
-                self.flight.get_mut(token).parts = 1;
-                Ok(None)
-            }
-            Answer::Failed(fault) => Err(Failure::of_fault(fault, Kind::Write)),
-        }
+        self.flight.get_mut(token).kind = Kind::Flush;
+        self.make_durable(token, cx.now, cx)
     }
 
     /// Counts a command of an I/O queue that completes.

@@ -324,11 +324,6 @@ impl Results {
         self.variants.iter().find(|variant| variant.name == name)
     }
 
-    /// The highest processor use of any run.
-    pub fn busiest(&self) -> f64 {
-        self.variants.iter().flat_map(|v| &v.runs).map(|run| run.cpu.busy).fold(0.0, f64::max)
-    }
-
     /// Whether the processors were the bottleneck in most runs of some variant, so that ratios mean little.
     pub fn host_was_bottleneck(&self) -> bool {
         self.variants.iter().any(|variant| variant.host_bound(None))

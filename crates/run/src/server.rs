@@ -68,9 +68,7 @@ impl Stream {
             Stream::Tcp(s) => s.write_vectored(slices),
         }
     }
-}
 
-impl Stream {
     /// What the discovery log says of the listener that this connection came to, as the host knows it.
     fn discovery_entry(&self, subsystem: &Nqn) -> DiscoveryEntry {
         match self {

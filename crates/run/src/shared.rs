@@ -209,14 +209,11 @@ impl Shared {
             return false;
         }
         let same = || self.deadline.load(Ordering::Relaxed) == deadline;
-        // Where the drive's thread is awake anyway, only one of the two would get the engine.
+        // Where the drive's thread is awake anyway, the two would only take the engine away from each other.
         let busy = self.busy.load(Ordering::Relaxed);
-        let stop = deadline.saturating_add(NEAR);
-        while busy && same() && self.clock.now().0 < stop {
-            std::hint::spin_loop();
-        }
-        while same() && self.pending.load(Ordering::Relaxed) <= 0 {
-            if self.clock.now().0 >= deadline {
+        let mine = if busy { deadline.saturating_add(NEAR) } else { deadline };
+        while same() && (busy || self.pending.load(Ordering::Relaxed) <= 0) {
+            if self.clock.now().0 >= mine {
                 self.step();
                 if same() {
                     // Another thread is at it.

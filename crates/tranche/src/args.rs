@@ -41,7 +41,7 @@ pub enum Command {
     Id(Target),
     /// Health, wear and traffic
     Smart(Smart),
-    /// Cut the power of a drive, and give it back
+    /// Cut the power of a drive, and give it back; a cut that comes at once is over when this returns
     PowerCut(PowerCut),
     /// Drives that are built in
     #[command(subcommand)]

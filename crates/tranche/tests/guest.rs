@@ -5,7 +5,7 @@
 #[allow(dead_code)]
 mod support;
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -98,9 +98,7 @@ fn a_linux_host_attaches_uses_and_keeps_the_drive() {
     let log = std::fs::read_to_string(temporary.path().join("log")).unwrap();
     println!("{log}");
     if status.code() == Some(77) {
-        // Not `eprintln`, which the test runner swallows.
-        let _ = writeln!(std::io::stderr(), "SKIPPED {name}: {log}");
-        return;
+        return support::skipped(name, &log);
     }
     assert!(status.success() && killed && log.contains("== all is well"), "{status}, killed {killed}\n{log}");
 }

@@ -25,9 +25,14 @@ pub fn possible(test: &str, programs: &[&str]) -> bool {
     } else {
         return true;
     };
-    // Not `eprintln`, which the test runner swallows.
-    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: needs {missing}");
+    skipped(test, &format!("needs {missing}"));
     false
+}
+
+/// Says loudly that a test does not run.
+pub fn skipped(test: &str, why: &str) {
+    // Not `eprintln`, which the test runner swallows.
+    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {why}");
 }
 
 fn is_there(program: &str) -> bool {

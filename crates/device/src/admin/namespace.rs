@@ -158,19 +158,13 @@ impl Drive {
     /// The namespaces of a new drive.
     pub(crate) fn create_initial_namespaces(&mut self) -> Result<(), ConfigError> {
         for (i, initial) in self.config.namespaces.clone().into_iter().enumerate() {
-            let error = |value: u64, rule: String| {
-                ConfigError::value(format!("namespace[{i}].size"), crate::units::format_size(value), rule)
-            };
             let set = SetId(u8::try_from(initial.set - 1).unwrap_or(u8::MAX));
             let format = self.config.lba_sizes.iter().position(|s| *s == initial.lba_size).unwrap_or(0);
             let bytes = initial.bytes.next_multiple_of(ftl::PAGE.into());
-            let volume = self.ftl.create(set, bytes, &mut NoContents).map_err(|_| {
-                let free = self.ftl.set_info(set).map_or(0, |info| info.unallocated_bytes);
-                let free = crate::units::format_size(free);
-                error(
-                    initial.bytes,
-                    format!("NVM Set {} has {free} left, given in steps of 1MiB", initial.set),
-                )
+            // That there is room was checked with the rest of the configuration.
+            let volume = self.ftl.create(set, bytes, &mut NoContents).map_err(|fault| {
+                let size = crate::units::format_size(initial.bytes);
+                ConfigError::value(format!("namespace[{i}].size"), size, fault.to_string())
             })?;
             let policy = Policy { all: initial.attach == Attach::All, ..Policy::default() };
             let shift = initial.lba_size.trailing_zeros() as u8;

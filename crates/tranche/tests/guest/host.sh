@@ -32,8 +32,9 @@ nvme ns-descs /dev/nvme0n1 >/dev/null
 nvme nvmset-id-list /dev/nvme0 >/dev/null || true
 
 echo "== a namespace comes and goes"
+cntlid=$(nvme id-ctrl /dev/nvme0 | awk '$1 == "cntlid" { print $3 }')
 nsid=$(nvme create-ns /dev/nvme0 -s 8192 -c 8192 -f 0 --nvmset-id=1 | sed -n 's/.*nsid://p')
-nvme attach-ns /dev/nvme0 -n "$nsid" -c "$(nvme id-ctrl /dev/nvme0 | awk '$1 == "cntlid" { print $3 }')" >/dev/null
+nvme attach-ns /dev/nvme0 -n "$nsid" -c "$cntlid" >/dev/null
 # The drive sends a Namespace Attribute Changed event, and the kernel looks.
 await [ -b "/dev/nvme0n$nsid" ]
 dd if=/dev/urandom of=/tmp/data bs=1M count=4 status=none
@@ -42,7 +43,7 @@ cmp -n 4194304 /tmp/data "/dev/nvme0n$nsid" || fail "what was written"
 blkdiscard "/dev/nvme0n$nsid"
 echo 3 >/proc/sys/vm/drop_caches
 [ -z "$(head -c 4194304 "/dev/nvme0n$nsid" | tr -d '\0' | head -c 1)" ] || fail "discarded blocks are not zero"
-nvme detach-ns /dev/nvme0 -n "$nsid" -c "$(nvme id-ctrl /dev/nvme0 | awk '$1 == "cntlid" { print $3 }')" >/dev/null
+nvme detach-ns /dev/nvme0 -n "$nsid" -c "$cntlid" >/dev/null
 await gone "/dev/nvme0n$nsid"
 nvme delete-ns /dev/nvme0 -n "$nsid" >/dev/null
 
