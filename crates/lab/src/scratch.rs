@@ -336,20 +336,31 @@ pub(crate) fn unmount(point: &Path) -> Result<()> {
 
 /// Detaches loop devices whose backing file is below `path`.
 fn detach_loops_below(path: &Path) -> Result<()> {
-    for (device, backing) in loops() {
-        if backing.starts_with(path) {
-            let output =
-                Command::new("losetup").arg("--detach").arg(&device).output().context("running losetup")?;
-            if !output.status.success() {
-                bail!(
-                    "cannot detach {}: {}",
-                    device.display(),
-                    String::from_utf8_lossy(&output.stderr).trim()
-                );
-            }
-        }
+    loops().into_iter().filter(|(_, backing)| backing.starts_with(path)).try_for_each(|(d, _)| detach(&d))
+}
+
+/// Detaches a loop device, and waits until the kernel has let go of its file: it does so only when the last that has
+/// the device open closes it, which may be a scan for file systems that nobody here has started.
+///
+/// # Errors
+/// When it cannot be detached, or is still in use after ten seconds.
+pub(crate) fn detach(device: &Path) -> Result<()> {
+    let backing = || loops().into_iter().find(|(name, _)| name == device).map(|(_, backing)| backing);
+    let Some(before) = backing() else { return Ok(()) };
+    let output = Command::new("losetup").arg("--detach").arg(device).output().context("running losetup")?;
+    let attached = || backing().is_some_and(|now| now == before);
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while output.status.success() && attached() && Instant::now() < deadline {
+        thread::sleep(Duration::from_millis(5));
     }
-    Ok(())
+    if !attached() {
+        return Ok(());
+    }
+    let why = match String::from_utf8_lossy(&output.stderr).trim() {
+        "" => "something still has it open; it goes when that ends".to_owned(),
+        said => said.to_owned(),
+    };
+    bail!("cannot detach {} from {}: {why}", device.display(), before.display());
 }
 
 /// Loop devices in use, with their backing files.
@@ -359,7 +370,8 @@ pub(crate) fn loops() -> Vec<(PathBuf, PathBuf)> {
         .flatten()
         .filter_map(|entry| {
             let backing = fs::read_to_string(entry.path().join("loop/backing_file")).ok()?;
-            Some((Path::new("/dev").join(entry.file_name()), PathBuf::from(backing.trim_end_matches('\n'))))
+            let file = backing.trim_end_matches('\n').trim_end_matches(" (deleted)");
+            Some((Path::new("/dev").join(entry.file_name()), PathBuf::from(file)))
         })
         .collect()
 }

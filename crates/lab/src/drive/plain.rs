@@ -11,6 +11,7 @@ use anyhow::{Context, Result};
 use crate::{
     layout::{Namespace, Size},
     process::run,
+    scratch,
 };
 
 #[derive(Debug)]
@@ -51,7 +52,7 @@ impl Plain {
 
     pub(super) fn close(mut self) -> Result<()> {
         for device in self.attached.drain(..) {
-            run(Command::new("losetup").arg("--detach").arg(&device), "mount")?;
+            scratch::detach(&device)?;
         }
         Ok(())
     }
@@ -60,7 +61,7 @@ impl Plain {
 impl Drop for Plain {
     fn drop(&mut self) {
         for device in self.attached.drain(..) {
-            let _ = Command::new("losetup").arg("--detach").arg(&device).output();
+            let _ = scratch::detach(&device);
         }
     }
 }
