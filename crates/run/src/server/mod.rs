@@ -1,5 +1,10 @@
 //! Hosts over sockets: NVMe/TCP PDUs on Unix sockets and, with the same code, TCP.
 
+mod connect;
+mod socket;
+
+pub(crate) use socket::Listener;
+
 use crate::engine::{Engine, Owner};
 use crate::store::Lent;
 use crate::wake::{Ready, Sleeper};
@@ -8,17 +13,10 @@ use fabric::discovery;
 use fabric::target::{Config, Connection, Incoming};
 use media::Nanos;
 use nvme::command::FABRICS_OPCODE;
-use nvme::fabrics::{
-    Connect, ConnectData, ConnectResult, FabricsCommand, FabricsType, connect_invalid_parameter,
-};
-use nvme::log::{DiscoveryEntry, TransportType};
-use nvme::zerocopy::{FromBytes, IntoBytes};
-use nvme::{CNTLID_DYNAMIC, Completion, Nqn, Status};
-use std::io::{self, ErrorKind, IoSlice, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::unix::fs::FileTypeExt;
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use nvme::fabrics::FabricsType;
+use nvme::{Completion, Status};
+use socket::Stream;
+use std::io::{self, ErrorKind, IoSlice};
 use std::sync::Arc;
 
 /// Numbers of listeners among the sockets that are watched; connections follow.
@@ -40,53 +38,6 @@ pub(crate) struct ConnectionId {
 impl ConnectionId {
     fn number(self) -> u64 {
         LISTENERS + (u64::from(self.generation & 0x7FFF_FFFF) << 32 | u64::from(self.index))
-    }
-}
-
-/// Where a server listens.
-pub(crate) enum Listener {
-    Unix(UnixListener, PathBuf),
-    Tcp(TcpListener, SocketAddr),
-}
-
-enum Stream {
-    Unix(UnixStream),
-    Tcp(TcpStream),
-}
-
-impl Stream {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Stream::Unix(s) => s.read(bytes),
-            Stream::Tcp(s) => s.read(bytes),
-        }
-    }
-
-    fn write(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        match self {
-            Stream::Unix(s) => s.write_vectored(slices),
-            Stream::Tcp(s) => s.write_vectored(slices),
-        }
-    }
-
-    /// What the discovery log says of the listener that this connection came to, as the host knows it.
-    fn discovery_entry(&self, subsystem: &Nqn) -> DiscoveryEntry {
-        match self {
-            Stream::Tcp(s) => {
-                let (address, port) = s.local_addr().map_or_else(
-                    |_| (String::new(), String::new()),
-                    |at| (at.ip().to_string(), at.port().to_string()),
-                );
-                discovery::entry(subsystem, &address, &port, 1)
-            }
-            Stream::Unix(s) => {
-                let address = s.local_addr().ok();
-                let path = address.as_ref().and_then(|at| at.as_pathname()).map(|p| p.display().to_string());
-                let entry = discovery::entry(subsystem, path.as_deref().unwrap_or_default(), "", 1);
-                // The transport is this project's own; "loop" and "intra-host" come nearest.
-                DiscoveryEntry { trtype: TransportType::LOOP, adrfam: 254, ..entry }
-            }
-        }
     }
 }
 
@@ -118,63 +69,6 @@ pub(crate) struct Server {
     expelled: Vec<ControllerId>,
     config: Config,
     scratch: Vec<u8>,
-}
-
-impl Listener {
-    /// Listens on a Unix socket; a socket that a dead process left is replaced.
-    pub(crate) fn unix(path: &Path) -> io::Result<Self> {
-        // To connect to something that is no socket is refused, too.
-        let socket = std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket());
-        if let Err(e) = UnixStream::connect(path)
-            && e.kind() == ErrorKind::ConnectionRefused
-            && socket
-        {
-            std::fs::remove_file(path)?;
-        }
-        let listener = UnixListener::bind(path)?;
-        listener.set_nonblocking(true)?;
-        Ok(Listener::Unix(listener, path.to_owned()))
-    }
-
-    /// Listens on a TCP address.
-    pub(crate) fn tcp(address: &str) -> io::Result<Self> {
-        let listener = TcpListener::bind(address)?;
-        listener.set_nonblocking(true)?;
-        let address = listener.local_addr()?;
-        Ok(Listener::Tcp(listener, address))
-    }
-
-    /// The address that a TCP listener really has.
-    pub(crate) fn address(&self) -> Option<SocketAddr> {
-        match self {
-            Listener::Tcp(_, address) => Some(*address),
-            Listener::Unix(..) => None,
-        }
-    }
-
-    fn accept(&self) -> io::Result<(Stream, Origin)> {
-        match self {
-            Listener::Unix(listener, _) => {
-                let (stream, _) = listener.accept()?;
-                stream.set_nonblocking(true)?;
-                Ok((Stream::Unix(stream), Origin::Unix))
-            }
-            Listener::Tcp(listener, _) => {
-                let (stream, _) = listener.accept()?;
-                stream.set_nonblocking(true)?;
-                stream.set_nodelay(true)?;
-                Ok((Stream::Tcp(stream), Origin::Network))
-            }
-        }
-    }
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        if let Listener::Unix(_, path) = self {
-            let _ = std::fs::remove_file(path);
-        }
-    }
 }
 
 impl Server {
@@ -362,7 +256,7 @@ impl Server {
             let Some(incoming) = peer.wire.next() else { break };
             let Incoming { tag, sqe, .. } = incoming;
             if sqe.opc == FABRICS_OPCODE && sqe.fctype() == FabricsType::CONNECT {
-                let completion = connect(engine, peer, &incoming, now);
+                let completion = connect::connect(engine, peer, &incoming, now);
                 let _ = peer.wire.respond(tag, completion, 0);
                 continue;
             }
@@ -497,74 +391,5 @@ impl Peer {
             }
         }
         !self.leaving || self.wire.wants_to_send()
-    }
-}
-
-/// Executes Connect (Base 6.3).
-fn connect(engine: &mut Engine, peer: &mut Peer, incoming: &Incoming, now: Nanos) -> Completion {
-    let failed = |status: Status, at: u32| {
-        let mut completion = Completion::new(0, status.with_dnr());
-        completion.dw0.set(at);
-        completion
-    };
-    let invalid = |in_data, offset| {
-        failed(Status::CONNECT_INVALID_PARAMETERS, connect_invalid_parameter(in_data, offset))
-    };
-    if peer.queue.is_some() || peer.discovery.is_some() {
-        return failed(Status::COMMAND_SEQUENCE_ERROR, 0);
-    }
-    let Ok(FabricsCommand::Connect(connect)) = FabricsCommand::parse(&incoming.sqe) else {
-        return failed(Status::INVALID_FIELD, 0);
-    };
-    let Connect { recfmt, qid, sqsize_z, kato, .. } = connect;
-    if recfmt != 0 {
-        return failed(Status::CONNECT_INCOMPATIBLE_FORMAT, 0);
-    }
-    let data = peer.wire.data(incoming.tag).ok().and_then(|bytes| ConnectData::ref_from_prefix(bytes).ok());
-    let Some((data, _)) = data else { return failed(Status::DATA_SGL_LENGTH_INVALID, 0) };
-    let data = *data;
-    let Ok(subsystem) = Nqn::from_field(&data.subnqn) else { return invalid(true, 256) };
-    let discovery = subsystem.as_str() == Nqn::DISCOVERY;
-    let subsystem_of_drive = engine.drive.config().identity.nqn;
-    if subsystem != subsystem_of_drive && !discovery {
-        return invalid(true, 256);
-    }
-    let Ok(host) = Nqn::from_field(&data.hostnqn) else { return invalid(true, 512) };
-    let cntlid = data.cntlid.get();
-    let entries = u32::from(sqsize_z) + 1;
-    if !(2..=MAX_QUEUE_ENTRIES).contains(&entries) {
-        return invalid(false, 44);
-    }
-    if discovery {
-        if qid != 0 {
-            return invalid(false, 42);
-        }
-        let entry = peer.stream.discovery_entry(&subsystem_of_drive);
-        let mut controller = discovery::Controller::new(1, &[entry], 1);
-        let mut bytes = data;
-        let answer = controller.execute(&incoming.sqe, bytes.as_mut_bytes());
-        let (completion, _) = answer.unwrap_or_default();
-        peer.discovery = completion.status().is_success().then_some(controller);
-        return completion;
-    }
-    let result = if qid == 0 {
-        if cntlid != CNTLID_DYNAMIC {
-            return invalid(true, 16);
-        }
-        engine.drive.connect(now, &host, data.hostid, cntlid, kato, peer.origin)
-    } else {
-        let id = ControllerId(cntlid);
-        let same = engine.drive.controllers().any(|(c, h, o)| c == id && *h == host && o == peer.origin);
-        if !same {
-            return invalid(true, 16);
-        }
-        engine.drive.add_queue(id, qid, entries).map(|()| id)
-    };
-    match result {
-        Ok(id) => {
-            peer.queue = Some((id, qid));
-            Completion::success(0, ConnectResult { cntlid: id.0, atr: false, ascr: false }.to_dw0())
-        }
-        Err(status) => Completion::new(0, status),
     }
 }

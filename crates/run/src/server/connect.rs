@@ -1,0 +1,80 @@
+//! The Connect command (Base 6.3): which controller and queue a connection is.
+
+use super::Peer;
+use crate::engine::Engine;
+use device::{ControllerId, MAX_QUEUE_ENTRIES};
+use fabric::discovery;
+use fabric::target::Incoming;
+use media::Nanos;
+use nvme::fabrics::{Connect, ConnectData, ConnectResult, FabricsCommand, connect_invalid_parameter};
+use nvme::zerocopy::{FromBytes, IntoBytes};
+use nvme::{CNTLID_DYNAMIC, Completion, Nqn, Status};
+
+/// Executes Connect (Base 6.3).
+pub(super) fn connect(engine: &mut Engine, peer: &mut Peer, incoming: &Incoming, now: Nanos) -> Completion {
+    let failed = |status: Status, at: u32| {
+        let mut completion = Completion::new(0, status.with_dnr());
+        completion.dw0.set(at);
+        completion
+    };
+    let invalid = |in_data, offset| {
+        failed(Status::CONNECT_INVALID_PARAMETERS, connect_invalid_parameter(in_data, offset))
+    };
+    if peer.queue.is_some() || peer.discovery.is_some() {
+        return failed(Status::COMMAND_SEQUENCE_ERROR, 0);
+    }
+    let Ok(FabricsCommand::Connect(connect)) = FabricsCommand::parse(&incoming.sqe) else {
+        return failed(Status::INVALID_FIELD, 0);
+    };
+    let Connect { recfmt, qid, sqsize_z, kato, .. } = connect;
+    if recfmt != 0 {
+        return failed(Status::CONNECT_INCOMPATIBLE_FORMAT, 0);
+    }
+    let data = peer.wire.data(incoming.tag).ok().and_then(|bytes| ConnectData::ref_from_prefix(bytes).ok());
+    let Some((data, _)) = data else { return failed(Status::DATA_SGL_LENGTH_INVALID, 0) };
+    let data = *data;
+    let Ok(subsystem) = Nqn::from_field(&data.subnqn) else { return invalid(true, 256) };
+    let discovery = subsystem.as_str() == Nqn::DISCOVERY;
+    let subsystem_of_drive = engine.drive.config().identity.nqn;
+    if subsystem != subsystem_of_drive && !discovery {
+        return invalid(true, 256);
+    }
+    let Ok(host) = Nqn::from_field(&data.hostnqn) else { return invalid(true, 512) };
+    let cntlid = data.cntlid.get();
+    let entries = u32::from(sqsize_z) + 1;
+    if !(2..=MAX_QUEUE_ENTRIES).contains(&entries) {
+        return invalid(false, 44);
+    }
+    if discovery {
+        if qid != 0 {
+            return invalid(false, 42);
+        }
+        let entry = peer.stream.discovery_entry(&subsystem_of_drive);
+        let mut controller = discovery::Controller::new(1, &[entry], 1);
+        let mut bytes = data;
+        let answer = controller.execute(&incoming.sqe, bytes.as_mut_bytes());
+        let (completion, _) = answer.unwrap_or_default();
+        peer.discovery = completion.status().is_success().then_some(controller);
+        return completion;
+    }
+    let result = if qid == 0 {
+        if cntlid != CNTLID_DYNAMIC {
+            return invalid(true, 16);
+        }
+        engine.drive.connect(now, &host, data.hostid, cntlid, kato, peer.origin)
+    } else {
+        let id = ControllerId(cntlid);
+        let same = engine.drive.controllers().any(|(c, h, o)| c == id && *h == host && o == peer.origin);
+        if !same {
+            return invalid(true, 16);
+        }
+        engine.drive.add_queue(id, qid, entries).map(|()| id)
+    };
+    match result {
+        Ok(id) => {
+            peer.queue = Some((id, qid));
+            Completion::success(0, ConnectResult { cntlid: id.0, atr: false, ascr: false }.to_dw0())
+        }
+        Err(status) => Completion::new(0, status),
+    }
+}
