@@ -463,9 +463,10 @@ impl List {
             name_space: nsid,
             device_path: path.into(),
             generic_path: path.into(),
-            firmware: text(&ctrl.fr),
-            model_number: text(&ctrl.mn),
-            serial_number: text(&ctrl.sn),
+            // From sysfs, which has them without padding.
+            firmware: ascii_text(&ctrl.fr).trim_end().into(),
+            model_number: ascii_text(&ctrl.mn).trim_end().into(),
+            serial_number: ascii_text(&ctrl.sn).trim_end().into(),
             used_bytes: bytes(ns.nuse.get()),
             maximum_lba: ns.nsze.get(),
             physical_size: bytes(ns.nsze.get()),
@@ -561,7 +562,7 @@ impl Latency {
 }
 
 view! {
-    /// The parts of OCP C0h that a drive in software has, with the words of `nvme ocp smart-add-log`.
+    /// `nvme ocp smart-add-log`: the OCP extended SMART log (C0h).
     OcpSmartLog(o: OcpSmart) {
         #[serde(rename = "Physical media units written")]
         physical_media_units_written: HiLo = o.physical_media_units_written.get().into(),
@@ -581,10 +582,24 @@ view! {
         uncorrectable_read_error_count: u64 = o.uncorrectable_read_error_count.get(),
         #[serde(rename = "Soft ecc error count")]
         soft_ecc_error_count: u64 = o.soft_ecc_error_count.get(),
+        #[serde(rename = "End to end corrected errors")]
+        end_to_end_corrected_errors: u32 = o.end_to_end_corrected_errors.get(),
+        #[serde(rename = "End to end detected errors")]
+        end_to_end_detected_errors: u32 = o.end_to_end_detected_errors.get(),
+        #[serde(rename = "System data percent used")]
+        system_data_percent_used: u8 = o.system_data_percent_used,
+        #[serde(rename = "Refresh counts")]
+        refresh_counts: u64 = low(&o.refresh_counts),
         #[serde(rename = "Max User data erase counts")]
         max_user_data_erase_count: u32 = o.max_user_data_erase_count.get(),
         #[serde(rename = "Min User data erase counts")]
         min_user_data_erase_count: u32 = o.min_user_data_erase_count.get(),
+        #[serde(rename = "Number of Thermal throttling events")]
+        thermal_throttling_events: u8 = o.thermal_throttling_events,
+        #[serde(rename = "Current throttling status")]
+        thermal_throttling_status: u8 = o.thermal_throttling_status,
+        #[serde(rename = "PCIe correctable error count")]
+        pcie_correctable_error_count: u64 = o.pcie_correctable_error_count.get(),
         #[serde(rename = "Incomplete shutdowns")]
         incomplete_shutdowns: u32 = o.incomplete_shutdowns.get(),
         #[serde(rename = "Percent free blocks")]
@@ -593,6 +608,8 @@ view! {
         capacitor_health: u16 = o.capacitor_health.get(),
         #[serde(rename = "Unaligned I/O")]
         unaligned_io: u64 = o.unaligned_io.get(),
+        #[serde(rename = "Security Version Number")]
+        security_version: u64 = o.security_version.get(),
         #[serde(rename = "NUSE - Namespace utilization")]
         total_nuse: u64 = o.total_nuse.get(),
         #[serde(rename = "PLP start count")]
@@ -601,6 +618,20 @@ view! {
         endurance_estimate: u128 = o.endurance_estimate.get(),
         #[serde(rename = "Log page version")]
         log_page_version: u16 = o.log_page_version.get(),
+        #[serde(rename = "Log page GUID")]
+        log_page_guid: String = format!("0x{:x}", u128::from_le_bytes(o.log_page_guid)),
+        #[serde(rename = "Errata Version Field")]
+        dssd_errata_version: u8 = o.dssd_version[0],
+        #[serde(rename = "Point Version Field")]
+        dssd_point_version: u64 = low(&o.dssd_version[1..3]),
+        #[serde(rename = "Minor Version Field")]
+        dssd_minor_version: u64 = low(&o.dssd_version[3..5]),
+        #[serde(rename = "Major Version Field")]
+        dssd_major_version: u8 = o.dssd_version[5],
+        #[serde(rename = "NVMe Errata Version")]
+        nvme_errata_version: u8 = o.nvme_errata_versions[0],
+        #[serde(rename = "PCIe Link Retraining Count")]
+        pcie_link_retraining_count: u64 = o.pcie_link_retraining_count.get(),
     }
 }
 
@@ -624,6 +655,11 @@ fn text(field: &[u8]) -> String {
         "" => String::new(),
         _ => String::from_utf8_lossy(field).trim_end_matches('\0').into(),
     }
+}
+
+/// A little-endian number of at most 8 bytes.
+fn low(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte))
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -37,8 +37,8 @@ pub enum Command {
     /// List, create, attach, detach, delete or format namespaces
     #[command(subcommand)]
     Ns(Box<Ns>),
-    /// What the drive says of itself
-    Id(Target),
+    /// What the drive says of itself, of a namespace, or of what it has
+    Id(Id),
     /// Health, wear and traffic
     Smart(Smart),
     /// Cut the power of a drive, and give it back; a cut that comes at once is over when this returns
@@ -197,17 +197,55 @@ pub struct Attachment {
     pub target: Target,
 }
 
+/// `tranche id`.
+#[derive(Args, Debug)]
+pub struct Id {
+    #[command(flatten)]
+    pub of: IdOf,
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// What `tranche id` shows: the controller, or one of these.
+#[derive(Args, Debug)]
+#[group(multiple = false)]
+pub struct IdOf {
+    /// One namespace (nvme id-ns)
+    #[arg(long, value_name = "NSID")]
+    pub namespace: Option<u32>,
+    /// The NVM Sets, that is the media (nvme id-nvmset)
+    #[arg(long)]
+    pub sets: bool,
+    /// The Endurance Groups (nvme id-endurance-group-list)
+    #[arg(long)]
+    pub groups: bool,
+    /// The log pages that the drive has (nvme supported-log-pages)
+    #[arg(long)]
+    pub logs: bool,
+}
+
 /// `tranche smart`.
 #[derive(Args, Debug)]
 pub struct Smart {
-    /// Of one namespace: exact bytes, and latencies (vendor log D8h)
-    #[arg(long, value_name = "NSID", conflicts_with = "set")]
-    pub namespace: Option<u32>,
-    /// Of one NVM Set: its Endurance Group log
-    #[arg(long, value_name = "N")]
-    pub set: Option<u16>,
+    #[command(flatten)]
+    pub of: SmartOf,
     #[command(flatten)]
     pub target: Target,
+}
+
+/// What `tranche smart` shows: the SMART log, or one of these.
+#[derive(Args, Debug)]
+#[group(multiple = false)]
+pub struct SmartOf {
+    /// Of one namespace: exact bytes, and latencies (vendor log D8h)
+    #[arg(long, value_name = "NSID")]
+    pub namespace: Option<u32>,
+    /// Of one NVM Set: its Endurance Group log (nvme endurance-log)
+    #[arg(long, value_name = "N")]
+    pub set: Option<u16>,
+    /// The OCP extended SMART log: exact bytes, wear, bad blocks (nvme ocp smart-add-log)
+    #[arg(long)]
+    pub ocp: bool,
 }
 
 /// `tranche power-cut`.

@@ -1,11 +1,11 @@
 //! Commands that only look: `id`, `smart`.
 
-use crate::args::{Output, Smart, Target};
+use crate::args::{Id, IdOf, Output, Smart, SmartOf};
 use crate::manage::connect;
 use crate::{print_json, print_text};
 use anyhow::Result;
 use host::view;
-use serde_json::{Map, Value};
+use serde_json::{Value, to_value};
 
 /// Columns, the first one to the left and the others to the right.
 pub fn table(heads: &[&str], rows: &[impl AsRef<[String]>]) -> String {
@@ -29,57 +29,63 @@ fn print(value: &Value, output: Output) -> Result<()> {
     if output == Output::Json {
         return print_json(value);
     }
-    let empty = Map::new();
-    let plain = value.as_object().unwrap_or(&empty).iter().filter_map(|(key, value)| match value {
-        Value::String(text) => Some((key, text.clone())),
-        Value::Number(number) => Some((key, number.to_string())),
-        Value::Bool(flag) => Some((key, flag.to_string())),
-        _ => None,
-    });
-    let lines: Vec<String> = plain.map(|(key, value)| format!("{key:<36} {value}")).collect();
+    let mut lines = Vec::new();
+    for (key, value) in value.as_object().into_iter().flatten() {
+        match value {
+            // Of each thing in a list what is plain; of histograms inside, the JSON has more.
+            Value::Array(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    plain(&format!("{key}[{index}]."), item, &mut lines);
+                }
+            }
+            Value::Object(_) => plain(&format!("{key}."), value, &mut lines),
+            value => line(key, value, &mut lines),
+        }
+    }
     print_text(&lines.join("\n"))
 }
 
+/// The plain values of an object inside another, under joined names.
+fn plain(prefix: &str, object: &Value, lines: &mut Vec<String>) {
+    for (key, value) in object.as_object().into_iter().flatten() {
+        line(&format!("{prefix}{}", key.trim_end()), value, lines);
+    }
+}
+
+fn line(key: &str, value: &Value, lines: &mut Vec<String>) {
+    let text = match value {
+        Value::String(text) => text.clone(),
+        Value::Number(number) => number.to_string(),
+        Value::Bool(flag) => flag.to_string(),
+        Value::Null | Value::Array(_) | Value::Object(_) => return,
+    };
+    lines.push(format!("{key:<36} {text}"));
+}
+
 /// `tranche id`.
-pub fn id(target: &Target, output: Output) -> Result<()> {
-    let mut host = connect(target)?;
-    let identified = host.identify_controller()?;
-    print(&serde_json::to_value(view::IdCtrl::from(&identified))?, output)
+pub fn id(id: &Id, output: Output) -> Result<()> {
+    let mut host = connect(&id.target)?;
+    let value = match &id.of {
+        IdOf { namespace: Some(nsid), .. } => to_value(view::IdNs::from(&host.identify_allocated(*nsid)?))?,
+        IdOf { sets: true, .. } => to_value(view::NvmSets::new(&host.nvm_sets()?))?,
+        IdOf { groups: true, .. } => to_value(view::EnduranceGroups::new(&host.endurance_groups()?))?,
+        IdOf { logs: true, .. } => to_value(view::SupportedLogs::from(&host.supported_logs()?))?,
+        _ => to_value(view::IdCtrl::from(&host.identify_controller()?))?,
+    };
+    print(&value, output)
 }
 
 /// `tranche smart`.
 pub fn smart(smart: &Smart, output: Output) -> Result<()> {
     let mut host = connect(&smart.target)?;
-    let value = match (smart.namespace, smart.set) {
-        (Some(nsid), _) => {
-            let statistics = host.namespace_statistics(nsid)?;
-            let value = serde_json::to_value(view::Statistics::from(&statistics))?;
-            if output == Output::Text {
-                return print(&flat(&value), output);
-            }
-            value
+    let value = match &smart.of {
+        SmartOf { namespace: Some(nsid), .. } => {
+            to_value(view::Statistics::from(&host.namespace_statistics(*nsid)?))?
         }
         // Every NVM Set is an Endurance Group of its own, with the same number.
-        (None, Some(set)) => serde_json::to_value(view::EnduranceLog::from(&host.endurance_group(set)?))?,
-        (None, None) => serde_json::to_value(view::SmartLog::from(&host.smart()?))?,
+        SmartOf { set: Some(set), .. } => to_value(view::EnduranceLog::from(&host.endurance_group(*set)?))?,
+        SmartOf { ocp: true, .. } => to_value(view::OcpSmartLog::from(&host.ocp_smart()?))?,
+        _ => to_value(view::SmartLog::from(&host.smart()?))?,
     };
     print(&value, output)
-}
-
-/// The plain values of objects inside, under joined names.
-fn flat(value: &Value) -> Value {
-    let mut all = Map::new();
-    for (key, value) in value.as_object().into_iter().flatten() {
-        match value {
-            Value::Object(inner) => {
-                for (name, value) in inner {
-                    all.insert(format!("{key}.{name}"), value.clone());
-                }
-            }
-            other => {
-                all.insert(key.clone(), other.clone());
-            }
-        }
-    }
-    Value::Object(all)
 }

@@ -1,5 +1,5 @@
-//! A stock Linux kernel, booted in an emulated machine, as a host of the drive over NVMe/TCP: see `guest/host.sh`. Needs
-//! what `scripts/guest.sh` needs; says so where it is missing.
+//! A stock Linux kernel, booted in an emulated machine, as a host of the drive over NVMe/TCP: see the scripts in `guest/`.
+//! Needs what `scripts/guest.sh` needs; says so where it is missing.
 
 #[path = "../../block/tests/support/mod.rs"]
 #[allow(dead_code)]
@@ -7,8 +7,10 @@ mod support;
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
+
+use serde_json::Value;
 
 const TRANCHE: &str = env!("CARGO_BIN_EXE_tranche");
 const NQN: &str = "nqn.2026-11.io.tranche:drive";
@@ -46,7 +48,7 @@ impl Drive {
     fn writes(&self) -> u64 {
         let on = format!("tcp://127.0.0.1:{}", self.port);
         let smart = Command::new(TRANCHE).args(["smart", "--output", "json", "--on", &on]).output().unwrap();
-        let smart: serde_json::Value = serde_json::from_slice(&smart.stdout).expect("SMART");
+        let smart: Value = serde_json::from_slice(&smart.stdout).expect("SMART");
         smart["host_write_commands"].as_u64().expect("a count")
     }
 }
@@ -58,33 +60,72 @@ impl Drop for Drive {
     }
 }
 
+/// A script of `guest/`, running in a guest with the drive's address, port and NQN, and further arguments.
+struct Guest {
+    process: Child,
+    log: PathBuf,
+    begun: Instant,
+    _temporary: tempfile::TempDir,
+}
+
+/// How a guest has ended.
+enum Ended {
+    /// There is no kernel to boot: why.
+    Skipped(String),
+    /// Its exit status, and all that it said.
+    With(ExitStatus, String),
+}
+
+impl Guest {
+    /// Boots it, unless something that it needs is missing.
+    fn boot(test: &str, script: &str, needed: &[&str], port: u16, more: &[&str]) -> Option<Self> {
+        let always = ["qemu-system-x86_64", "busybox", "nvme", "cpio", "modprobe", "xz"];
+        if !support::possible(test, &[&always, needed].concat()) {
+            return None;
+        }
+        let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let temporary = tempfile::tempdir().unwrap();
+        let log = temporary.path().join("log");
+        let file = std::fs::File::create(&log).unwrap();
+        let process = Command::new(root.join("scripts/guest.sh"))
+            .args(["-t", "400", "sh"])
+            .arg(root.join("crates/tranche/tests/guest").join(script).canonicalize().unwrap())
+            .args(["10.0.2.2", &port.to_string(), NQN])
+            .args(more)
+            .stdout(file.try_clone().unwrap())
+            .stderr(file)
+            .spawn()
+            .unwrap();
+        Some(Guest { process, log, begun: Instant::now(), _temporary: temporary })
+    }
+
+    /// How it ended, if it has.
+    fn ended(&mut self) -> Option<Ended> {
+        let Some(status) = self.process.try_wait().unwrap() else {
+            assert!(self.begun.elapsed() < Duration::from_secs(500), "the guest hangs");
+            std::thread::sleep(Duration::from_millis(300));
+            return None;
+        };
+        let log = std::fs::read(&self.log).unwrap();
+        let log = String::from_utf8_lossy(&log).into_owned();
+        println!("{log}");
+        if status.code() == Some(77) { Some(Ended::Skipped(log)) } else { Some(Ended::With(status, log)) }
+    }
+}
+
 #[test]
 fn a_linux_host_attaches_uses_and_keeps_the_drive() {
     let name = "a_linux_host_attaches_uses_and_keeps_the_drive";
-    let needed = ["qemu-system-x86_64", "busybox", "nvme", "fio", "mkfs.xfs", "cpio", "modprobe", "xz"];
-    if !support::possible(name, &needed) {
-        return;
-    }
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
     let temporary = tempfile::tempdir().unwrap();
     let image = temporary.path().join("image");
     let mut drive = Drive::start(&image, 0);
     let port = drive.port;
-    let log = std::fs::File::create(temporary.path().join("log")).unwrap();
-    let mut guest = Command::new(root.join("scripts/guest.sh"))
-        .args(["-t", "400", "sh"])
-        .arg(root.join("crates/tranche/tests/guest/host.sh").canonicalize().unwrap())
-        .args(["10.0.2.2", &port.to_string(), NQN])
-        .stdout(log.try_clone().unwrap())
-        .stderr(log)
-        .spawn()
-        .unwrap();
+    let Some(mut guest) = Guest::boot(name, "host.sh", &["fio", "mkfs.xfs"], port, &[]) else { return };
     // The last load makes 8,192 writes; all before it make fewer than 4,000.
-    let begun = Instant::now();
     let mut killed = false;
-    let status = loop {
-        if let Some(status) = guest.try_wait().unwrap() {
-            break status;
+    let ended = loop {
+        if let Some(ended) = guest.ended() {
+            break ended;
         }
         if !killed && drive.writes() > 6_000 {
             drop(drive);
@@ -92,13 +133,72 @@ fn a_linux_host_attaches_uses_and_keeps_the_drive() {
             drive = Drive::start(&image, port);
             killed = true;
         }
-        assert!(begun.elapsed() < Duration::from_secs(500), "the guest hangs");
-        std::thread::sleep(Duration::from_millis(300));
     };
-    let log = std::fs::read_to_string(temporary.path().join("log")).unwrap();
-    println!("{log}");
-    if status.code() == Some(77) {
-        return support::skipped(name, &log);
+    match ended {
+        Ended::Skipped(why) => support::skipped(name, &why),
+        Ended::With(status, log) => {
+            assert!(
+                status.success() && killed && log.contains("== all is well"),
+                "{status}, killed {killed}"
+            );
+        }
     }
-    assert!(status.success() && killed && log.contains("== all is well"), "{status}, killed {killed}\n{log}");
+}
+
+/// Every key of nvme-cli's answers is in ours, with the same value.
+#[test]
+fn nvme_cli_and_tranche_say_the_same() {
+    let name = "nvme_cli_and_tranche_say_the_same";
+    let temporary = tempfile::tempdir().unwrap();
+    let drive = Drive::start(&temporary.path().join("image"), 0);
+    let Some(mut guest) = Guest::boot(name, "tools.sh", &[], drive.port, &[TRANCHE]) else { return };
+    let (status, log) = loop {
+        match guest.ended() {
+            Some(Ended::Skipped(why)) => return support::skipped(name, &why),
+            Some(Ended::With(status, log)) => break (status, log),
+            None => {}
+        }
+    };
+    assert!(status.success() && log.contains("== all is well"), "{status}");
+    let mut differences = Vec::new();
+    let mut asked = 0;
+    for line in log.lines().filter_map(|line| line.trim().strip_prefix("ANSWERS ")) {
+        let answers: Value = serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"));
+        let about = answers["nvme"].as_str().unwrap_or_default();
+        differ(about, &answers["theirs"], &answers["ours"], &mut differences);
+        asked += 1;
+    }
+    assert_eq!(differences, Vec::<String>::new());
+    assert_eq!(asked, 9);
+    let line = log.lines().find_map(|line| line.trim().strip_prefix("SUBSYSTEMS ")).expect("list-subsys");
+    let hosts: Value = serde_json::from_str(line).unwrap();
+    let subsystem = &hosts[0]["Subsystems"][0];
+    assert_eq!(
+        (&subsystem["NQN"], &subsystem["Paths"][0]["State"]),
+        (&Value::from(NQN), &Value::from("live"))
+    );
+}
+
+/// Where nvme-cli and `tranche` differ, except in what must: the controller and the path that each has.
+fn differ(at: &str, theirs: &Value, ours: &Value, found: &mut Vec<String>) {
+    let own = [" cntlid", "DevicePath", "GenericPath", "psds 0 flags"];
+    if own.iter().any(|end| at.ends_with(end)) {
+        return;
+    }
+    // Some versions print numbers of 128 bits as text.
+    let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    match (theirs, ours) {
+        (Value::Object(theirs), Value::Object(ours)) => {
+            for (key, value) in theirs {
+                differ(&format!("{at} {key}"), value, ours.get(key).unwrap_or(&Value::Null), found);
+            }
+        }
+        (Value::Array(theirs), Value::Array(ours)) if theirs.len() == ours.len() => {
+            for (index, (theirs, ours)) in theirs.iter().zip(ours).enumerate() {
+                differ(&format!("{at} {index}"), theirs, ours, found);
+            }
+        }
+        _ if plain(theirs) != plain(ours) => found.push(format!("{at}: nvme-cli {theirs}, tranche {ours}")),
+        _ => {}
+    }
 }

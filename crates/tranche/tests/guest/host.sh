@@ -29,7 +29,7 @@ done
 nvme id-ctrl /dev/nvme0 -o json >/dev/null
 nvme id-ns /dev/nvme0n1 -o json >/dev/null
 nvme ns-descs /dev/nvme0n1 >/dev/null
-nvme nvmset-id-list /dev/nvme0 >/dev/null || true
+nvme id-nvmset /dev/nvme0 >/dev/null
 
 echo "== a namespace comes and goes"
 cntlid=$(nvme id-ctrl /dev/nvme0 | awk '$1 == "cntlid" { print $3 }')
