@@ -202,6 +202,25 @@ fn holes_are_deallocated_and_read_as_zeroes() {
     bench.stop();
 }
 
+/// Which files there are is the drive's to say.
+#[test]
+fn the_directory_cannot_be_changed() {
+    if !possible("the_directory_cannot_be_changed", false) {
+        return;
+    }
+    let bench = Bench::new(Options::default(), &[namespace(1, 4096, MIB)]);
+    let (file, other) = (bench.file(1), bench.dir.path().join("other"));
+    let refused = |result: std::io::Result<()>| assert_eq!(errno(result.unwrap_err()), code(Errno::EPERM));
+    refused(File::create_new(&other).map(drop));
+    refused(std::fs::create_dir(&other));
+    refused(std::fs::remove_file(&file));
+    refused(std::fs::rename(&file, &other));
+    refused(std::fs::hard_link(&file, &other));
+    refused(std::os::unix::fs::symlink(&file, &other));
+    drop(bench.open(1));
+    bench.stop();
+}
+
 #[test]
 fn errors_of_the_drive_reach_the_program() {
     if !possible("errors_of_the_drive_reach_the_program", false) {
