@@ -6,7 +6,8 @@ use ftl::{GRANULE_PAGES, GcConfig, GcPolicy, PAGE, SetConfig};
 use media::memory::Bandwidth;
 use media::{Cell, FaultPlan, Geometry, MemoryConfig, MemoryKind, NandConfig, NandTiming, Nanos, Sense};
 use nvme::Nqn;
-use serde::Deserialize;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -77,12 +78,28 @@ struct LinkTable {
     command_overhead: Option<Time>,
 }
 
-#[derive(Deserialize)]
-#[serde(tag = "media", rename_all = "lowercase")]
 enum SetTable {
     Nand(NandTable),
     Dram(MemoryTable),
     Pmem(MemoryTable),
+}
+
+impl<'de> Deserialize<'de> for SetTable {
+    /// By its `media`. Serde's own tagged enumerations forget which key a value of the wrong type belongs to.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut table = toml::Table::deserialize(deserializer)?;
+        let media = table.remove("media").ok_or_else(|| D::Error::missing_field("media"))?;
+        let set = match media.as_str() {
+            Some("nand") => table.try_into().map(SetTable::Nand),
+            Some("dram") => table.try_into().map(SetTable::Dram),
+            Some("pmem") => table.try_into().map(SetTable::Pmem),
+            _ => {
+                let rule = "\"nand\", \"dram\" or \"pmem\"";
+                return Err(D::Error::custom(format_args!("media = {media}, expected {rule}")));
+            }
+        };
+        set.map_err(|e| D::Error::custom(e.to_string().trim_end().replace('\n', " ")))
+    }
 }
 
 #[derive(Deserialize)]
@@ -498,6 +515,10 @@ mod tests {
         );
         let e = error(|t| t.replace("capacity = \"2GiB\"", "capacity = \"8TB\""));
         assert!(e.contains("2^31 pages"), "{e}");
+        let e = error(|t| t.replace("dies = 4", "dies = \"four\""));
+        assert!(e.contains("expected u32 in `dies`"), "{e}");
+        let e = error(|t| t.replace("media = \"dram\"", "media = \"tape\""));
+        assert!(e.contains("media = \"tape\", expected"), "{e}");
         assert!(error(|_| "set = 1".into()).contains("set"));
         assert!(error(|_| String::new()).contains("[[set]]"));
     }
