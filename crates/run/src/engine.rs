@@ -123,6 +123,11 @@ impl Engine {
         self.server = Some(server);
     }
 
+    /// Gives them back.
+    pub(crate) fn take_server(&mut self) -> Option<Server> {
+        self.server.take()
+    }
+
     /// Takes in submissions, runs what is due, and fills `deliveries`. Returns how many submissions.
     pub(crate) fn turn(&mut self, clock: &Clock, deliveries: &mut Vec<Delivery>) -> isize {
         let mut taken = 0;

@@ -36,5 +36,6 @@ pub use handle::{
 };
 pub use image::{ImageError, ImageOptions};
 pub use precondition::Precondition;
+pub use server::fuzz_hosts;
 pub use start::{Options, Running, Shape, StartError, start};
 pub use transport::{LocalQueue, LocalTransport};

@@ -27,9 +27,14 @@ impl Ready {
         Ready { events: Vec::with_capacity(64) }
     }
 
-    /// Numbers of sockets with news.
-    pub(crate) fn sockets(&self) -> impl Iterator<Item = u64> + '_ {
-        self.events.iter().map(|e| e.data).map(EventData::u64).filter(|&n| n < TIMER)
+    /// Numbers of sockets with news, and whether the other end has closed its side.
+    pub(crate) fn sockets(&self) -> impl Iterator<Item = (u64, bool)> + '_ {
+        let gone = EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR;
+        let news = self.events.iter().map(move |e| {
+            let (data, flags) = (e.data, e.flags);
+            (data.u64(), flags.intersects(gone))
+        });
+        news.filter(|&(number, _)| number < TIMER)
     }
 }
 

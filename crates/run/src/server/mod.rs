@@ -1,8 +1,10 @@
 //! Hosts over sockets: NVMe/TCP PDUs on Unix sockets and, with the same code, TCP.
 
 mod connect;
+mod fuzz;
 mod socket;
 
+pub use fuzz::fuzz_hosts;
 pub(crate) use socket::Listener;
 
 use crate::engine::{Engine, Owner};
@@ -51,6 +53,8 @@ struct Peer {
     discovery: Option<discovery::Controller>,
     /// Closed as soon as everything is sent.
     leaving: bool,
+    /// The other end has closed its side: after what is still to be read comes the end, and no further event.
+    gone: bool,
     /// Something to send that the socket did not take yet.
     blocked: bool,
     touched: bool,
@@ -108,7 +112,7 @@ impl Server {
 
     /// Accepts, reads, and hands commands to the drive.
     pub(crate) fn serve(&mut self, engine: &mut Engine, ready: &Ready, now: Nanos) {
-        for number in ready.sockets() {
+        for (number, gone) in ready.sockets() {
             if number < LISTENERS {
                 self.accept(number as usize);
                 continue;
@@ -117,7 +121,11 @@ impl Server {
             let index = number as u32;
             let Some(&generation) = self.generations.get(index as usize) else { continue };
             if u64::from(generation & 0x7FFF_FFFF) == number >> 32 {
-                self.read(engine, ConnectionId { index, generation }, now);
+                let id = ConnectionId { index, generation };
+                if let Some(peer) = self.peer(id) {
+                    peer.gone |= gone;
+                }
+                self.read(engine, id, now);
             }
         }
         for id in std::mem::take(&mut self.hungry) {
@@ -142,39 +150,50 @@ impl Server {
                     return;
                 }
             };
-            let index = match self.peers.iter().position(Option::is_none) {
-                Some(index) => index,
-                None if self.peers.len() < MAX_CONNECTIONS => {
-                    self.peers.push(None);
-                    self.generations.push(0);
-                    self.peers.len() - 1
-                }
-                None => {
-                    tracing::warn!("more than {MAX_CONNECTIONS} connections: one is refused");
-                    continue;
-                }
-            };
-            let id = ConnectionId { index: index as u32, generation: self.generations[index] };
-            let watched = match &stream {
-                Stream::Unix(s) => self.sleeper.watch(s, id.number()),
-                Stream::Tcp(s) => self.sleeper.watch(s, id.number()),
-            };
-            if let Err(e) = watched {
-                tracing::warn!("cannot watch a connection: {e}");
-                continue;
-            }
-            let peer = Peer {
-                stream,
-                origin,
-                wire: Connection::new(self.config.clone()),
-                queue: None,
-                discovery: None,
-                leaving: false,
-                blocked: false,
-                touched: false,
-            };
-            self.peers[index] = Some(Box::new(peer));
+            self.adopt(stream, origin);
         }
+    }
+
+    /// Serves a connection from here on.
+    fn adopt(&mut self, stream: Stream, origin: Origin) {
+        let index = match self.peers.iter().position(Option::is_none) {
+            Some(index) => index,
+            None if self.peers.len() < MAX_CONNECTIONS => {
+                self.peers.push(None);
+                self.generations.push(0);
+                self.peers.len() - 1
+            }
+            None => {
+                tracing::warn!("more than {MAX_CONNECTIONS} connections: one is refused");
+                return;
+            }
+        };
+        let id = ConnectionId { index: index as u32, generation: self.generations[index] };
+        let watched = match &stream {
+            Stream::Unix(s) => self.sleeper.watch(s, id.number()),
+            Stream::Tcp(s) => self.sleeper.watch(s, id.number()),
+        };
+        if let Err(e) = watched {
+            tracing::warn!("cannot watch a connection: {e}");
+            return;
+        }
+        let peer = Peer {
+            stream,
+            origin,
+            wire: Connection::new(self.config.clone()),
+            queue: None,
+            discovery: None,
+            leaving: false,
+            gone: false,
+            blocked: false,
+            touched: false,
+        };
+        self.peers[index] = Some(Box::new(peer));
+    }
+
+    /// How many connections there are.
+    fn connections(&self) -> usize {
+        self.peers.iter().flatten().count()
     }
 
     fn read(&mut self, engine: &mut Engine, id: ConnectionId, now: Nanos) {
@@ -221,8 +240,9 @@ impl Server {
                         tracing::warn!("a connection ends: {e}");
                         peer.leaving = true;
                     }
+                    let gone = peer.gone;
                     self.take_commands(engine, id, now);
-                    if n < most {
+                    if n < most && !gone {
                         break;
                     }
                 }

@@ -1,0 +1,318 @@
+//! Hosts that do anything, on connections to a whole drive: proper ones, broken ones, and all between, for a fuzz target
+//! and the suite.
+
+use super::Server;
+use super::socket::Stream;
+use crate::engine::Engine;
+use crate::store::{Backing, Store};
+use crate::wake::{Ready, Sleeper};
+use device::{Config, Drive, Origin};
+use fabric::host::{Connection, Data};
+use media::Nanos;
+use nvme::fabrics::{Connect, ConnectAttributes, ConnectData, ConnectResult, FabricsCommand};
+use nvme::property::{Cc, PropertyOffset};
+use nvme::zerocopy::{FromBytes, IntoBytes};
+use nvme::{CNTLID_DYNAMIC, Command, Nqn};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+
+/// A drive of a few MiB: 4 dies of 16 blocks, a DRAM set, one namespace for everybody and room for more.
+const DRIVE: &str = r#"
+[drive]
+max_transfer = "64KiB"
+write_buffer = "256KiB"
+max_namespaces = 4
+allow_network_faults = true
+
+[[set]]
+media = "nand"
+cell = "slc"
+capacity = "8MiB"
+spare = "100%"
+channels = 2
+dies = 4
+planes = 1
+nand_page = "4KiB"
+pages_per_block = 64
+rated_cycles = 100000
+
+[[set]]
+media = "dram"
+capacity = "2MiB"
+
+[[namespace]]
+size = "4MiB"
+"#;
+
+/// Connections of a script at once.
+const PEERS: usize = 4;
+/// Steps of a script.
+const STEPS: usize = 400;
+
+/// Bytes as decisions; zeroes when they are used up.
+struct Script<'a>(&'a [u8]);
+
+impl Script<'_> {
+    fn bytes(&mut self, len: usize) -> &[u8] {
+        let (taken, rest) = self.0.split_at(len.min(self.0.len()));
+        self.0 = rest;
+        taken
+    }
+
+    fn number(&mut self, bytes: usize) -> u64 {
+        self.bytes(bytes).iter().fold(0, |value, byte| value << 8 | u64::from(*byte))
+    }
+
+    fn byte(&mut self) -> u8 {
+        self.number(1) as u8
+    }
+
+    fn array<const N: usize>(&mut self) -> [u8; N] {
+        let mut all = [0; N];
+        let taken = self.bytes(N);
+        all[..taken.len()].copy_from_slice(taken);
+        all
+    }
+}
+
+/// One host's end of a connection.
+struct Peer {
+    stream: UnixStream,
+    wire: Connection,
+    /// It has sent something that no host sends: what it gets in return is its own affair.
+    spoilt: bool,
+    /// The controller that its Connect gave it.
+    cntlid: u16,
+}
+
+impl Peer {
+    /// Sends what is there to be sent, and takes what has come.
+    fn exchange(&mut self) {
+        let mut bytes: Vec<u8> = self.wire.transmit().flatten().copied().collect();
+        bytes.truncate(1 << 16);
+        if let Ok(sent) = self.stream.write(&bytes) {
+            self.wire.sent(sent);
+        }
+        let mut room = vec![0; 1 << 16];
+        loop {
+            match self.stream.read(&mut room) {
+                Ok(0) | Err(_) => break,
+                Ok(len) => {
+                    let result = self.wire.receive(&room[..len]);
+                    assert!(self.spoilt || !matches!(result, Err(fabric::Error::Violation(_))), "{result:?}");
+                }
+            }
+        }
+        while let Some(done) = self.wire.next() {
+            if done.completion.status().is_success()
+                && matches!(&done.data, Data::Out(data) if data.len() == 1024)
+            {
+                self.cntlid = ConnectResult::from_dw0(done.completion.dw0.get()).cntlid;
+            }
+        }
+    }
+}
+
+struct World {
+    engine: Engine,
+    server: Option<Server>,
+    sleeper: Arc<Sleeper>,
+    ready: Ready,
+    now: Nanos,
+    peers: [Option<Peer>; PEERS],
+    nqn: Nqn,
+}
+
+impl World {
+    fn new() -> Self {
+        let mut config = Config::from_toml(DRIVE).expect("a drive");
+        config.ftl.durable = true;
+        let nqn = config.identity.nqn;
+        let (max_transfer, in_capsule) = (config.max_transfer, config.in_capsule_bytes);
+        let drive = Drive::new(config).expect("a drive");
+        let pages = crate::start::pages(drive.config());
+        let store = Store::new(Backing::memory(pages));
+        let sleeper = Arc::new(Sleeper::new().expect("an event queue"));
+        let (_, inbox) = sync_channel(0);
+        let engine = Engine::new(drive, store, inbox, Some(sleeper.clone()));
+        let server = Server::new(sleeper.clone(), Vec::new(), max_transfer, in_capsule).expect("a server");
+        let peers = [const { None }; PEERS];
+        World { engine, server: Some(server), sleeper, ready: Ready::new(), now: Nanos(1), peers, nqn }
+    }
+
+    /// Lets the drive do what there is to do, until nothing more comes of it.
+    fn pump(&mut self) {
+        for _ in 0..8 {
+            self.peers.iter_mut().flatten().for_each(Peer::exchange);
+            self.sleeper.sleep(&mut self.ready, false);
+            let quiet = self.ready.sockets().next().is_none();
+            if let Some(mut server) = self.server.take() {
+                server.serve(&mut self.engine, &self.ready, self.now);
+                self.engine.set_server(server);
+            }
+            self.engine.settle(self.now, &mut Vec::new());
+            self.server = self.engine.take_server();
+            if quiet {
+                break;
+            }
+        }
+    }
+
+    fn pass(&mut self, span: u64) {
+        self.now = Nanos(self.now.0.saturating_add(span));
+    }
+
+    fn open(&mut self, index: usize, script: &mut Script<'_>) {
+        let how = script.byte();
+        let config = fabric::host::Config {
+            depth: 1 + u16::from(script.byte()),
+            hpda_z: how & 3,
+            header_digest: how & 4 != 0,
+            data_digest: how & 8 != 0,
+            ..fabric::host::Config::default()
+        };
+        let (ours, theirs) = UnixStream::pair().expect("a socket");
+        ours.set_nonblocking(true).expect("a socket");
+        theirs.set_nonblocking(true).expect("a socket");
+        let origin = if how & 16 == 0 { Origin::Network } else { Origin::Unix };
+        if let Some(server) = &mut self.server {
+            server.adopt(Stream::Unix(theirs), origin);
+        }
+        let wire = Connection::new(config);
+        self.peers[index] = Some(Peer { stream: ours, wire, spoilt: false, cntlid: CNTLID_DYNAMIC });
+    }
+
+    fn step(&mut self, kind: u8, index: usize, script: &mut Script<'_>) {
+        let cntlids: Vec<u16> = self.peers.iter().flatten().map(|peer| peer.cntlid).collect();
+        let nqn = self.nqn;
+        let Some(peer) = &mut self.peers[index] else { return self.open(index, script) };
+        match kind {
+            // Connect, mostly as it should be.
+            0 | 1 => {
+                let how = script.byte();
+                let qid = if how & 1 == 0 { 0 } else { u16::from(script.byte() % 4) };
+                let cntlid =
+                    if qid == 0 { CNTLID_DYNAMIC } else { cntlids[usize::from(how >> 5) % cntlids.len()] };
+                let subnqn = if how & 2 == 0 { nqn } else { Nqn::new(Nqn::DISCOVERY).unwrap_or(nqn) };
+                let mut data = ConnectData {
+                    subnqn: subnqn.to_field(),
+                    hostnqn: nqn.to_field(),
+                    ..ConnectData::default()
+                };
+                data.cntlid.set(if how & 4 == 0 { cntlid } else { script.number(2) as u16 });
+                let cattr = ConnectAttributes::new().with_dis_sqflow(how & 8 != 0);
+                let sqsize_z = if how & 16 == 0 { 31 } else { script.number(2) as u16 };
+                let connect = Connect { recfmt: 0, qid, sqsize_z, cattr, kato: script.number(2) as u32 };
+                let _ = peer
+                    .wire
+                    .submit(FabricsCommand::Connect(connect).into(), Data::Out(data.as_bytes().to_vec()));
+            }
+            // A property, mostly the one that enables the controller.
+            2 => {
+                let value = Cc::new().with_en(true).with_iosqes(6).with_iocqes(4).into_bits().get().into();
+                let (offset, value) = match script.byte() {
+                    0..200 => (PropertyOffset::CC, value),
+                    other => (PropertyOffset(u32::from(other & 0x3F) * 4), script.number(4)),
+                };
+                let set = FabricsCommand::PropertySet { offset, wide: false, value };
+                let _ = peer.wire.submit(set.into(), Data::None);
+            }
+            // Any command, with data either way; mostly one that is allowed on a namespace that may be there.
+            3..8 => {
+                let mut bytes: [u8; 64] = script.array();
+                if kind < 7 {
+                    bytes[0] =
+                        [0, 1, 2, 4, 5, 6, 8, 9, 0x0C, 0x0D, 0x10, 0x15, 0x18, 0x80, 0xC0, 0xD0, 0xD1, 0x7F]
+                            [usize::from(bytes[0]) % 18];
+                    bytes[4] %= 5;
+                    bytes[5..8].fill(0);
+                    bytes[41..48].fill(0);
+                }
+                let Ok(command) = Command::read_from_bytes(&bytes) else { return };
+                let len = usize::from(script.byte() % 17) * 4096 + usize::from(script.byte() & 3) * 512;
+                let data = match script.byte() % 8 {
+                    // Another direction than the opcode's: no host's, as it could not tell what comes of it.
+                    0 => {
+                        peer.spoilt = true;
+                        Data::In(vec![0; len])
+                    }
+                    _ => match command.opc & 3 {
+                        1 => Data::Out(vec![script.byte(); len]),
+                        2 => Data::In(vec![0; len]),
+                        _ => Data::None,
+                    },
+                };
+                let _ = peer.wire.submit(command, data);
+            }
+            // Bytes that make no sense.
+            8 => {
+                peer.spoilt = true;
+                let len = usize::from(script.byte());
+                let _ = peer.stream.write(script.bytes(len));
+            }
+            // What a host would send, with one byte of it changed, or cut off.
+            9 => {
+                peer.spoilt = true;
+                let mut bytes: Vec<u8> = peer.wire.transmit().flatten().copied().collect();
+                let at = script.number(2) as usize;
+                let len = bytes.len();
+                if len != 0 {
+                    bytes[at % len] ^= script.byte();
+                    let _ = peer.stream.write(&bytes);
+                    peer.wire.sent(len);
+                }
+            }
+            10 => self.peers[index] = None,
+            11 => self.pass(script.number(4)),
+            _ => self.pump(),
+        }
+    }
+}
+
+/// Plays a script of hosts. Whatever they do, the drive answers in the protocol, and nothing of them is left in the end.
+pub fn fuzz_hosts(script: &[u8]) {
+    let mut script = Script(script);
+    let mut world = World::new();
+    for _ in 0..STEPS {
+        if script.0.is_empty() {
+            break;
+        }
+        let kind = script.byte();
+        world.step(kind % 16, usize::from(kind >> 4) % PEERS, &mut script);
+    }
+    world.pump();
+    world.peers = [const { None }; PEERS];
+    // Whoever was refused, or has lost power, is gone as well after a while.
+    for _ in 0..64 {
+        world.pass(1_000_000_000);
+        world.pump();
+    }
+    let drive = &world.engine.drive;
+    assert_eq!((drive.in_flight(), drive.controllers().count()), (0, 0), "hosts that have gone");
+    assert_eq!(world.server.as_ref().map(Server::connections), Some(0));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use media::Rng;
+
+    /// `TRANCHE_HOSTS_ROUNDS` scripts instead of a few, `TRANCHE_HOSTS_SEED` for the first one's seed.
+    #[test]
+    fn whatever_hosts_do_is_answered_and_forgotten() {
+        let setting = |name: &str, default| {
+            std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
+        };
+        let (first, rounds) = (setting("TRANCHE_HOSTS_SEED", 1), setting("TRANCHE_HOSTS_ROUNDS", 200));
+        for seed in first..first + rounds {
+            let mut rng = Rng::new(seed);
+            let script: Vec<u8> = (0..4096).map(|_| rng.next_u64() as u8).collect();
+            if let Err(panic) = std::panic::catch_unwind(|| fuzz_hosts(&script)) {
+                eprintln!("TRANCHE_HOSTS_SEED={seed} TRANCHE_HOSTS_ROUNDS=1 repeats this");
+                std::panic::resume_unwind(panic);
+            }
+        }
+    }
+}
