@@ -9,7 +9,7 @@ ARGS ?=
 FUZZ_SECONDS ?= 300
 
 .DEFAULT_GOAL := build
-.PHONY: help setup build study test lint check bench campaign fuzz clean
+.PHONY: help setup build study test lint check bench campaign fuzz audit clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -47,6 +47,10 @@ fuzz: ## Coverage-guided fuzzing, FUZZ_SECONDS for each target (needs a nightly 
 		mkdir -p fuzz/corpus/$$target; \
 		$(CARGO) +nightly fuzz run --fuzz-dir fuzz $$target -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=4096 || exit 1; \
 	done
+
+audit: ## Licences, sources and doubles of dependencies, against deny.toml
+	@command -v cargo-deny >/dev/null || $(CARGO) install --locked cargo-deny
+	$(CARGO) deny check licenses bans sources
 
 clean: ## Remove what was built and measured
 	$(CARGO) clean

@@ -70,11 +70,13 @@ pub fn show_point(point: Option<&Point>) -> String {
     }
 }
 
-/// The comparisons as a table, the published column beside ours.
+/// The comparisons as a table; the published figure stands beside ours where there is any.
 pub fn comparison_table(rows: &[Comparison]) -> Table {
-    let mut table = Table::new(["metric", "of", "over", "at", "ratio", "spread", "change", "published"]);
+    let mut table = Table::new(["metric", "of", "over", "at", "ratio", "spread", "change"]);
+    let any_published = rows.iter().any(|row| row.published.is_some());
+    table.columns.extend(any_published.then(|| "published".to_owned()));
     for row in rows {
-        table.rows.push(vec![
+        let mut cells = vec![
             row.metric.clone(),
             row.of.clone(),
             row.over.clone(),
@@ -82,12 +84,15 @@ pub fn comparison_table(rows: &[Comparison]) -> Table {
             if row.is_meaningful() { format!("{:.3}", row.ratio) } else { "host-bound".into() },
             if row.is_meaningful() { format!("{:.3} .. {:.3}", row.low, row.high) } else { "-".into() },
             if row.is_meaningful() { format!("{:+.1}%", (row.ratio - 1.0) * 100.0) } else { "-".into() },
-            match &row.published {
+        ];
+        if any_published {
+            cells.push(match &row.published {
                 Some(p) if p.kind == "ratio" => format!("{:.3} ({:+.1}%)", p.value, (p.value - 1.0) * 100.0),
                 Some(p) => format!("{} {}", show(p.value), p.unit),
                 None => "-".into(),
-            },
-        ]);
+            });
+        }
+        table.rows.push(cells);
     }
     table
 }
