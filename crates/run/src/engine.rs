@@ -304,7 +304,7 @@ impl Engine {
                 break;
             }
         }
-        if self.stop == Stop::Drained {
+        if self.stop == Stop::Drained && !self.store.is_loading() {
             self.finish_stop(now, deliveries);
         }
     }
@@ -342,7 +342,8 @@ impl Engine {
     /// must not believe in it.
     fn deliver(&mut self, now: Nanos, kept: bool, deliveries: &mut Vec<Delivery>) {
         let mut ended = std::mem::take(&mut self.ended);
-        for (io, mut completion) in ended.drain(..) {
+        for (io, completion) in ended.drain(..) {
+            let Some(mut completion) = self.store.hold(io, completion) else { continue };
             let index = io.0 as usize;
             let entry = &mut self.table[index];
             let owner = std::mem::replace(&mut entry.owner, Owner::Free);
@@ -381,6 +382,7 @@ impl Engine {
         for item in news.drain(..) {
             match item {
                 News::Synced(io, ok) => self.drive.synced(now, io, ok, &mut self.store, &mut self.outputs),
+                News::Loaded(io, completion) => self.ended.push((io, completion)),
                 News::SlotsFree => self.drive.poll(now, &mut self.store, &mut self.outputs),
             }
         }

@@ -6,6 +6,7 @@ use crate::memory::{Memory, SLOT};
 use crate::slots::Slots;
 use ftl::{Io, Piece, Record, StorageError};
 use media::{Nanos, Slot};
+use nvme::Completion;
 
 /// Where contents are.
 pub(crate) enum Backing {
@@ -171,9 +172,33 @@ impl Store {
 
     /// Starts and ends what is asynchronous.
     pub(crate) fn tend(&mut self, time: Nanos, news: &mut Vec<News>) {
-        if let Backing::Image(image) = &mut self.backing {
-            image.tend(time, news);
+        let Backing::Image(image) = &mut self.backing else { return };
+        image.tend(time, news);
+        while let Some(read) = image.cold().ended() {
+            image.release(read.slot);
+            if let Some(bytes) = &read.bytes
+                && let Some(buffer) = self.buffers.get_mut(read.io.0 as usize)
+                && let Some(room) = buffer.as_mut_slice().get_mut(read.host)
+            {
+                room.copy_from_slice(bytes);
+            }
+            news.extend(read.completion.map(|completion| News::Loaded(read.io, completion)));
         }
+    }
+
+    /// The drive has ended a command: gives the completion back, unless data is still on its way to the command's buffer.
+    /// Then it comes as [`News::Loaded`].
+    #[inline]
+    pub(crate) fn hold(&mut self, io: Io, completion: Completion) -> Option<Completion> {
+        match &mut self.backing {
+            Backing::Image(image) => image.cold().hold(io, completion),
+            _ => Some(completion),
+        }
+    }
+
+    /// Whether data is on its way to a command's buffer.
+    pub(crate) fn is_loading(&mut self) -> bool {
+        self.image().is_some_and(|image| image.cold().is_busy())
     }
 
     /// Gives up the backing: files are closed, their locks end.
@@ -343,12 +368,12 @@ impl ftl::Storage for Store {
         let bytes =
             buffer.as_mut_slice().get_mut(of_host(piece)).filter(|_| in_page(piece)).ok_or(StorageError)?;
         let (start, end) = (piece.page as usize, piece.page as usize + piece.len as usize);
-        match (&self.backing, slot.filter(|&s| s != Slot::NONE)) {
+        match (&mut self.backing, slot.filter(|&s| s != Slot::NONE)) {
             (Backing::Memory { memory, .. }, Some(slot)) => {
                 bytes.copy_from_slice(&memory.get(slot).unwrap_or(&ZEROS)[start..end]);
             }
             (Backing::Image(image), Some(slot)) => {
-                image.read(slot, piece.page, bytes).map_err(|()| StorageError)?;
+                image.load(io, of_host(piece), slot, piece.page, bytes).map_err(|()| StorageError)?;
             }
             (Backing::None, _) | (_, None) => bytes.fill(0),
         }

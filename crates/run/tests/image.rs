@@ -7,6 +7,7 @@ use nvme::{Command, IoOpcode, Status};
 use run::{BlockingQueue, Buffer, Controller, HostIdentity, NoEvents, Options, Running, Shape, StartError};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 fn options(dir: &Path) -> Options {
     Options { image: Some(dir.to_owned()), ..Options::default() }
@@ -273,4 +274,55 @@ fn a_full_disk_fails_writes_and_loses_nothing() {
     let unmounted = std::process::Command::new("umount").arg("-l").arg(&mount).status();
     assert!(unmounted.unwrap().success());
     result.unwrap();
+}
+
+/// The host's memory forgets the contents again and again: reads get what was written all the same, while writes go on
+/// and collect garbage around them.
+#[test]
+fn reads_that_wait_for_the_disk_get_what_was_written() {
+    const STILL: u32 = 300;
+    let temp = tempfile::tempdir().unwrap();
+    let image = temp.path().join("image");
+    let running = open(Some(shape()), &image).unwrap();
+    let (controller, queue) = connect(&running);
+    let byte = |lba: u32| (lba % 251 + 1) as u8;
+    for lba in 0..STILL {
+        assert!(write(&queue, lba, byte(lba)).is_success());
+    }
+    let contents = std::fs::File::open(image.join("contents")).unwrap();
+    let forget = || {
+        contents.sync_data().unwrap();
+        rustix::fs::fadvise(&contents, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    };
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for reader in 0..3u32 {
+            let queue = controller.blocking_queue(32).unwrap();
+            let ended = &ended;
+            scope.spawn(move || {
+                let mut lba = reader * 97;
+                while !ended.load(Ordering::Relaxed) {
+                    lba = (lba + 41) % (STILL - 8);
+                    let (status, data) = transfer(&queue, IoOpcode::READ, lba, Buffer::zeroed(8 * 4096));
+                    assert!(status.is_success(), "{status}");
+                    for (at, page) in (lba..).zip(data.as_slice().chunks(4096)) {
+                        assert!(page.iter().all(|&b| b == byte(at)), "lba {at}");
+                    }
+                }
+            });
+        }
+        for round in 0..40u32 {
+            forget();
+            for n in 0..100 {
+                assert!(write(&queue, STILL + (round * 7 + n * 13) % 300, n as u8).is_success());
+            }
+        }
+        ended.store(true, Ordering::Relaxed);
+    });
+    drop(running);
+    let again = open(None, &image).unwrap();
+    forget();
+    let (_controller, queue) = connect(&again);
+    assert!((0..STILL).all(|lba| read(&queue, lba) == byte(lba)));
+    again.stop();
 }

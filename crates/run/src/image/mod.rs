@@ -21,10 +21,12 @@
 //! # Limits
 //!
 //! The thread that steps the drive copies the state for a checkpoint, some 10 ms for a GiB of drive; writing it is
-//! another thread's work. Contents are read and written through the host's page cache by the thread that steps the drive; a
-//! read that misses the cache holds the drive for as long as the host's disk takes. Slots of trimmed and
+//! another thread's work. Contents are read and written through the host's page cache by the thread that steps the drive. A
+//! read that misses it is waited for elsewhere; only the rest of a page that is written in part, and Compare, hold the drive
+//! for as long as the host's disk takes. Slots of trimmed and
 //! overwritten pages are reused but not punched out of the file: it grows up to the raw size of the drive.
 
+mod cold;
 mod error;
 mod files;
 pub(crate) mod format;
@@ -41,13 +43,17 @@ pub(crate) use recovery::Found;
 
 use crate::memory::SLOT;
 use crate::slots::Slots;
+use cold::Cold;
 use files::Journal;
 use format::{FrameKind, Header, Kind};
 use ftl::{Io, Record};
 use helper::{Helper, Job, Report};
 use media::{Nanos, Slot};
+use nvme::Completion;
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use std::fs::{File, OpenOptions};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, IoSliceMut};
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -179,6 +185,7 @@ impl Locked {
         let journal = Journal::create(&dir, found.image, generation, found.time)?;
         let journal = Arc::new(Mutex::new(journal));
         let copy = contents.try_clone().map_err(ImageError::io("open", &path))?;
+        let cold = Cold::start(&contents, &notify, &dir)?;
         let helper = Helper::start(dir.clone(), copy, journal.clone(), options.host_sync, notify)?;
         let mut frame = Vec::with_capacity(1 << 16);
         format::begin_frame(&mut frame);
@@ -187,6 +194,8 @@ impl Locked {
             dir,
             _lock: lock,
             contents,
+            cold,
+            waits: true,
             slots: Slots::new(pages.saturating_add(margin)),
             margin,
             journal,
@@ -213,6 +222,9 @@ pub(crate) struct Image {
     dir: PathBuf,
     _lock: File,
     contents: File,
+    cold: Cold,
+    /// The host's file system can say that a read would wait.
+    waits: bool,
     slots: Slots,
     margin: u32,
     journal: Arc<Mutex<Journal>>,
@@ -246,6 +258,8 @@ pub(crate) enum News {
     Synced(Io, bool),
     /// Slots became free: a write that found none may be tried again.
     SlotsFree,
+    /// All that a command reads is there, and how it ended.
+    Loaded(Io, Completion),
 }
 
 impl Image {
@@ -306,6 +320,7 @@ impl Image {
     }
 
     pub(crate) fn forget_slots(&mut self) {
+        self.cold.forget();
         self.slots.forget();
         self.released.clear();
     }
@@ -340,35 +355,45 @@ impl Image {
         }
     }
 
+    /// Reads a part of a slot, and waits for the host's disk if it must.
     pub(crate) fn read(&self, slot: Slot, page: u32, bytes: &mut [u8]) -> Result<(), ()> {
         let at = u64::from(slot.0) * SLOT as u64 + u64::from(page);
-        match self.contents.read_exact_at(bytes, at) {
-            Ok(()) => Ok(()),
-            // Beyond the end: never written, or zeros that were never stored.
-            Err(e) if e.kind() == ErrorKind::UnexpectedEof => self.read_short(at, bytes),
-            Err(e) => {
-                tracing::error!("cannot read {} at byte {at}: {e}", self.dir.join(files::CONTENTS).display());
-                Err(())
+        cold::read(&self.contents, at, bytes).map_err(|e| {
+            tracing::error!("cannot read {} at byte {at}: {e}", self.dir.join(files::CONTENTS).display());
+        })
+    }
+
+    /// Reads a part of a slot for a command: now if the host has it in memory, otherwise when its disk has given it.
+    pub(crate) fn load(
+        &mut self,
+        io: Io,
+        host: Range<usize>,
+        slot: Slot,
+        page: u32,
+        bytes: &mut [u8],
+    ) -> Result<(), ()> {
+        if !self.waits {
+            return self.read(slot, page, bytes);
+        }
+        let at = u64::from(slot.0) * SLOT as u64 + u64::from(page);
+        match preadv2(&self.contents, &mut [IoSliceMut::new(bytes)], at, ReadWriteFlags::NOWAIT) {
+            Ok(read) if read == bytes.len() => Ok(()),
+            // A part of it, or the end of the file: both are rare.
+            Ok(_) | Err(Errno::AGAIN) => {
+                self.slots.retain(slot);
+                self.cold.begin(io, host, slot, page);
+                Ok(())
+            }
+            Err(_) => {
+                self.waits = false;
+                self.read(slot, page, bytes)
             }
         }
     }
 
-    fn read_short(&self, mut at: u64, mut bytes: &mut [u8]) -> Result<(), ()> {
-        while !bytes.is_empty() {
-            match self.contents.read_at(bytes, at) {
-                Ok(0) => {
-                    bytes.fill(0);
-                    return Ok(());
-                }
-                Ok(n) => {
-                    at += n as u64;
-                    bytes = &mut bytes[n..];
-                }
-                Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                Err(_) => return Err(()),
-            }
-        }
-        Ok(())
+    /// Reads that were not over when they were begun.
+    pub(crate) fn cold(&mut self) -> &mut Cold {
+        &mut self.cold
     }
 
     pub(crate) fn write(&mut self, slot: Slot, bytes: &[u8]) -> Result<(), ()> {
@@ -435,6 +460,7 @@ impl Image {
     pub(crate) fn forget_waiters(&mut self) {
         self.waiting.clear();
         self.sync_ios.clear();
+        self.cold.forget();
     }
 
     /// Starts what is due (a sync, also when free slots run low) and tells what has ended.

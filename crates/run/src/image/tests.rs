@@ -47,7 +47,7 @@ impl Rig {
     }
 }
 
-fn step(image: &mut Image, numbers: std::ops::Range<u32>) {
+fn step(image: &mut Image, numbers: Range<u32>) {
     for n in numbers {
         image.record(&Record::Spoil { set: 0, unit: Unit(n) });
     }
