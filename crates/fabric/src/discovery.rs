@@ -4,11 +4,14 @@
 //! for every admin queue whose Connect names [`Nqn::DISCOVERY`], and answers all that comes on the queue
 //! with [`Controller::execute`].
 //!
-//! Not here: discovery of other ports' subsystems (referrals), registration by hosts, change events (their
-//! requests are held for ever).
+//! When the log changes, the front end tells every controller with [`Controller::update`] and answers waiting requests
+//! for events with [`Controller::take_event`]. The keep-alive timer is the front end's, too.
+//!
+//! Not here: referrals to other discovery services, registration by hosts, Abort.
 
+use nvme::aer::{AsyncEvent, NoticeInfo};
 use nvme::fabrics::{ConnectData, ConnectResult, FabricsCommand};
-use nvme::feature::{FeatureId, Select};
+use nvme::feature::{AsyncEventConfiguration, FeatureId, Select};
 use nvme::identify::{Cns, ControllerType, IdentifyController, ascii};
 use nvme::log::{DiscoveryEntry, DiscoveryHeader, LogId, SubsystemType, SupportedLogPages, TransportType};
 use nvme::property::{Cap, Cc, Csts, PropertyOffset, Shn, Shst};
@@ -17,8 +20,11 @@ use nvme::{
     AdminCommand, CNTLID_DYNAMIC, Command, Completion, Nqn, Status, U32, U64, Version, data_transfer,
 };
 
-/// Entries of the admin queue.
-const ENTRIES: u16 = 128;
+/// Entries of an admin queue at most (ASQSZ), of discovery controllers and others.
+pub const ADMIN_ENTRIES: u16 = 128;
+
+/// Asynchronous Event Requests that a controller holds (AERL + 1).
+const EVENT_REQUESTS: u8 = 4;
 
 /// What a host learns about one way to one subsystem.
 #[must_use]
@@ -37,7 +43,19 @@ pub fn entry(subnqn: &Nqn, traddr: &str, trsvcid: &str, portid: u16) -> Discover
     };
     entry.portid.set(portid);
     entry.cntlid.set(CNTLID_DYNAMIC);
-    entry.asqsz.set(ENTRIES);
+    entry.asqsz.set(ADMIN_ENTRIES);
+    entry
+}
+
+/// What a host learns about this discovery service itself, at a port.
+#[must_use]
+pub fn current(traddr: &str, trsvcid: &str, portid: u16) -> DiscoveryEntry {
+    // The name is the specification's and fits.
+    let mut entry =
+        Nqn::new(Nqn::DISCOVERY).map(|nqn| entry(&nqn, traddr, trsvcid, portid)).unwrap_or_default();
+    entry.subtype = SubsystemType::CURRENT_DISCOVERY;
+    // EPCSD: with a keep-alive timeout the connection persists, and tells of changes.
+    entry.eflags.set(1 << 1);
     entry
 }
 
@@ -46,21 +64,59 @@ pub fn entry(subnqn: &Nqn, traddr: &str, trsvcid: &str, portid: u16) -> Discover
 pub struct Controller {
     cntlid: u16,
     log: Vec<u8>,
+    mdts: u8,
     cc: Cc,
     csts: Csts,
     kato_ms: u32,
+    configuration: AsyncEventConfiguration,
+    /// Requests for events that wait.
+    waiting: u8,
+    /// The log has changed, and the host was not told.
+    pending: bool,
+    /// The host was told, and has not read the log since.
+    masked: bool,
 }
 
 impl Controller {
     /// A controller with this ID that knows these entries. `generation` counts changes of the entries.
     #[must_use]
     pub fn new(cntlid: u16, entries: &[DiscoveryEntry], generation: u64) -> Self {
-        let mut header = DiscoveryHeader::default();
-        header.genctr.set(generation);
-        header.numrec.set(entries.len() as u64);
-        let mut log = header.as_bytes().to_vec();
-        log.extend_from_slice(entries.as_bytes());
-        Self { cntlid, log, cc: Cc::new(), csts: Csts::new(), kato_ms: 0 }
+        Self {
+            cntlid,
+            log: log(entries, generation),
+            mdts: 0,
+            cc: Cc::new(),
+            csts: Csts::new(),
+            kato_ms: 0,
+            configuration: AsyncEventConfiguration::new(),
+            waiting: 0,
+            pending: false,
+            masked: false,
+        }
+    }
+
+    /// Says truthfully how much data one command can move: a power of two of at least 4,096 bytes.
+    #[must_use]
+    pub fn with_max_transfer(mut self, bytes: u32) -> Self {
+        self.mdts = u8::try_from((bytes >> 12).max(1).ilog2()).unwrap_or(0);
+        self
+    }
+
+    /// The log has changed: the host is told if it asked for that (see [`Controller::take_event`]).
+    pub fn update(&mut self, entries: &[DiscoveryEntry], generation: u64) {
+        self.log = log(entries, generation);
+        self.pending |= self.configuration.dlpcn() && !self.masked;
+    }
+
+    /// The completion of a waiting Asynchronous Event Request (whichever has waited for longest), if there is something
+    /// to tell and somebody to tell it to. To be asked after every [`Controller::execute`] and [`Controller::update`].
+    pub fn take_event(&mut self) -> Option<Completion> {
+        if !self.pending || self.waiting == 0 {
+            return None;
+        }
+        (self.pending, self.masked) = (false, true);
+        self.waiting -= 1;
+        Some(Completion::success(0, AsyncEvent::notice(NoticeInfo::DISCOVERY_LOG_CHANGE).to_dw0()))
     }
 
     /// Whether this Connect data asks for a discovery controller.
@@ -85,7 +141,13 @@ impl Controller {
                 return Err(Status::DATA_SGL_LENGTH_INVALID.with_dnr());
             }
             match command {
-                AdminCommand::AsyncEventRequest if self.csts.rdy() => Ok(None),
+                AdminCommand::AsyncEventRequest if self.csts.rdy() => {
+                    if self.waiting >= EVENT_REQUESTS {
+                        return Err(Status::AER_LIMIT_EXCEEDED.with_dnr());
+                    }
+                    self.waiting += 1;
+                    Ok(None)
+                }
                 AdminCommand::Fabrics(command) => self.fabrics(command, data).map(|done| Some((done, 0))),
                 _ if !self.csts.rdy() => Err(Status::COMMAND_SEQUENCE_ERROR.with_dnr()),
                 command => self.admin(&command, data).map(Some),
@@ -117,7 +179,8 @@ impl Controller {
             FabricsCommand::PropertyGet { offset, wide } => {
                 let value = match (offset, wide) {
                     (PropertyOffset::CAP, true) => {
-                        let cap = Cap::new().with_mqes_z(ENTRIES - 1).with_cqr(true).with_to(2).with_css(1);
+                        let cap =
+                            Cap::new().with_mqes_z(ADMIN_ENTRIES - 1).with_cqr(true).with_to(2).with_css(1);
                         cap.into_bits().get()
                     }
                     (PropertyOffset::VS, false) => Version::V2_1.0.into(),
@@ -136,6 +199,11 @@ impl Controller {
                 } else {
                     Shst::NORMAL
                 });
+                if self.cc.en() && !cc.en() {
+                    // A reset: requests that wait are the front end's to drop with the connection.
+                    self.configuration = AsyncEventConfiguration::new();
+                    (self.pending, self.masked) = (false, false);
+                }
                 self.cc = cc;
                 Ok(Completion::default())
             }
@@ -168,6 +236,9 @@ impl Controller {
                 if log.ot || offset % 4 != 0 || offset > page.len() {
                     return Err(Status::INVALID_FIELD.with_dnr());
                 }
+                if log.lid == LogId::DISCOVERY && !log.rae {
+                    (self.pending, self.masked) = (false, false);
+                }
                 let wanted = usize::try_from(log.bytes()).unwrap_or(usize::MAX).min(data.len());
                 Ok((done, copy(page, offset, &mut data[..wanted])))
             }
@@ -176,15 +247,19 @@ impl Controller {
                 self.kato_ms = set.cdw11;
                 Ok((done, 0))
             }
-            // Hosts ask for events of the log; none ever comes, as the log never changes.
+            // The only event is that of the log; asking for others is no mistake.
             AdminCommand::SetFeatures(set) if set.fid == FeatureId::ASYNC_EVENT_CONFIGURATION => {
+                let asked = AsyncEventConfiguration::from_bits(U32::new(set.cdw11));
+                self.configuration = AsyncEventConfiguration::new().with_dlpcn(asked.dlpcn());
                 Ok((done, 0))
             }
-            AdminCommand::GetFeatures(get)
-                if get.fid == FeatureId::KEEP_ALIVE_TIMER && get.sel == Select::CURRENT =>
-            {
-                Ok((Completion::success(0, self.kato_ms), 0))
-            }
+            AdminCommand::GetFeatures(get) if get.sel == Select::CURRENT => match get.fid {
+                FeatureId::KEEP_ALIVE_TIMER => Ok((Completion::success(0, self.kato_ms), 0)),
+                FeatureId::ASYNC_EVENT_CONFIGURATION => {
+                    Ok((Completion::success(0, self.configuration.into_bits().get()), 0))
+                }
+                _ => Err(Status::INVALID_FIELD.with_dnr()),
+            },
             AdminCommand::KeepAlive => Ok((done, 0)),
             AdminCommand::Identify(_) | AdminCommand::SetFeatures(_) | AdminCommand::GetFeatures(_) => {
                 Err(Status::INVALID_FIELD.with_dnr())
@@ -199,14 +274,16 @@ impl Controller {
             mn: ascii("Tranche discovery"),
             fr: ascii(env!("CARGO_PKG_VERSION")),
             cntrltype: ControllerType::DISCOVERY,
-            aerl_z: 3,
+            aerl_z: EVENT_REQUESTS - 1,
+            oaes: AsyncEventConfiguration::new().with_dlpcn(true),
+            mdts: self.mdts,
             subnqn: Nqn::new(Nqn::DISCOVERY).map(|nqn| nqn.to_field()).unwrap_or([0; 256]),
             ..IdentifyController::default()
         };
         ctrl.cntlid.set(self.cntlid);
         ctrl.ver.set(Version::V2_1.0);
         ctrl.kas.set(10);
-        ctrl.maxcmd.set(ENTRIES);
+        ctrl.maxcmd.set(ADMIN_ENTRIES);
         ctrl.lpa.set_lpeds(true);
         ctrl.lpa.set_mlps(true);
         ctrl.sgls.set_sgls(1);
@@ -214,6 +291,16 @@ impl Controller {
         ctrl.sgls.set_transport(true);
         ctrl
     }
+}
+
+/// The whole log.
+fn log(entries: &[DiscoveryEntry], generation: u64) -> Vec<u8> {
+    let mut header = DiscoveryHeader::default();
+    header.genctr.set(generation);
+    header.numrec.set(entries.len() as u64);
+    let mut log = header.as_bytes().to_vec();
+    log.extend_from_slice(entries.as_bytes());
+    log
 }
 
 /// Copies what there is of `page` from `offset` on; zeroes follow. The result is how much `data` holds.
@@ -263,6 +350,44 @@ mod tests {
         assert!(done.status().is(Status::INVALID_FIELD));
         let short = ctrl.execute(&Command::identify(Cns::CONTROLLER, 0), &mut [0; 512]).unwrap().0;
         assert!(short.status().is(Status::DATA_SGL_LENGTH_INVALID));
+    }
+
+    #[test]
+    fn a_change_is_told_once_until_the_log_is_read() {
+        let mut ctrl = Controller::new(7, &[], 1).with_max_transfer(1 << 20);
+        let cc = Cc::new().with_en(true).into_bits().get();
+        let enable =
+            FabricsCommand::PropertySet { offset: PropertyOffset::CC, wide: false, value: cc.into() };
+        ctrl.execute(&enable.into(), &mut []).unwrap();
+        let request = AdminCommand::AsyncEventRequest.into();
+        let mut data = vec![0; 4096];
+        assert!(ctrl.execute(&request, &mut []).is_none());
+        ctrl.update(&[], 2);
+        assert_eq!(ctrl.take_event(), None, "nobody asked for it");
+        let (identified, _) = ctrl.execute(&Command::identify(Cns::CONTROLLER, 0), &mut data).unwrap();
+        assert!(identified.status().is_success());
+        let identified = IdentifyController::read_from_bytes(&data).unwrap();
+        assert!(identified.oaes.dlpcn() && identified.mdts == 8);
+        let on = AsyncEventConfiguration::new().with_dlpcn(true).into_bits().get();
+        ctrl.execute(&Command::set_features(FeatureId::ASYNC_EVENT_CONFIGURATION, 0, on), &mut []).unwrap();
+        ctrl.update(&[entry(&nqn(), "::1", "4420", 2)], 3);
+        assert_eq!(ctrl.take_event().unwrap().dw0.get(), 0x0070_F002);
+        // Masked until the log is read without Retain Asynchronous Event.
+        assert!(ctrl.execute(&request, &mut []).is_none());
+        ctrl.update(&[], 4);
+        assert_eq!(ctrl.take_event(), None);
+        let mut read = Command::get_log_page(LogId::DISCOVERY, 0, 0, 0, 1024);
+        read.cdw10.set(read.cdw10.get() & !0x8000);
+        ctrl.execute(&read, &mut data).unwrap();
+        let (header, _) = DiscoveryHeader::read_from_prefix(&data).unwrap();
+        assert_eq!((header.genctr.get(), header.numrec.get()), (4, 0));
+        ctrl.update(&[], 5);
+        assert!(ctrl.take_event().is_some());
+        for _ in 0..EVENT_REQUESTS {
+            assert!(ctrl.execute(&request, &mut []).is_none());
+        }
+        let (refused, _) = ctrl.execute(&request, &mut []).unwrap();
+        assert!(refused.status().is(Status::AER_LIMIT_EXCEEDED));
     }
 
     #[test]

@@ -43,6 +43,8 @@ pub(crate) struct Framer {
     running: Running,
     tail: [u8; DIGEST],
     tail_have: usize,
+    /// PDUs that were complete.
+    ended: u64,
 }
 
 impl Framer {
@@ -58,6 +60,7 @@ impl Framer {
             running: Running::new(),
             tail: [0; DIGEST],
             tail_have: 0,
+            ended: 0,
         }
     }
 
@@ -159,7 +162,13 @@ impl Framer {
         }
     }
 
+    /// The number of the PDU that has come in part, if there is one.
+    pub fn under_way(&self) -> Option<u64> {
+        (self.phase != Phase::Common || self.have != 0).then_some(self.ended)
+    }
+
     fn end(&mut self, intact: bool) -> Step<'static> {
+        self.ended += 1;
         self.phase = Phase::Common;
         self.have = 0;
         self.need = COMMON;

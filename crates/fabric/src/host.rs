@@ -26,11 +26,20 @@ pub struct Config {
     pub header_digest: bool,
     /// Ask for data digests.
     pub data_digest: bool,
+    /// R2Ts that are served at a time for one command (MAXR2T), zero-based.
+    pub max_r2t_z: u16,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { depth: 32, in_capsule: ADMIN_IN_CAPSULE, hpda_z: 0, header_digest: false, data_digest: false }
+        Self {
+            depth: 32,
+            in_capsule: ADMIN_IN_CAPSULE,
+            hpda_z: 0,
+            header_digest: false,
+            data_digest: false,
+            max_r2t_z: 0,
+        }
     }
 }
 
@@ -119,7 +128,7 @@ impl Connection {
             pfv: U16::ZERO,
             hpda_z: config.hpda_z,
             dgst: DigestTypes::new().with_hdgst(config.header_digest).with_ddgst(config.data_digest),
-            maxr2t_z: U32::ZERO,
+            maxr2t_z: U32::new(config.max_r2t_z.into()),
             rsvd16: [0; 112],
         };
         out.plain(&req, Format::default());
@@ -340,8 +349,8 @@ impl Connection {
         let Data::Out(buffer) = &slot.data else {
             return Err(Fault::sequence("ready to transfer for a command without data"));
         };
-        // One R2T at a time was asked for; the former must have been served.
-        if slot.unsent != 0 {
+        // Those before, but for as many as were allowed at a time, must have been served.
+        if slot.unsent > u32::from(self.config.max_r2t_z) {
             return Err(Fault::limit("more R2Ts than were allowed"));
         }
         let (from, len) = (pdu.r2to.get(), pdu.r2tl.get());
@@ -350,7 +359,7 @@ impl Connection {
             return Err(Fault::range("asked for data beyond or out of the order of the command's"));
         }
         slot.moved += len;
-        slot.unsent = 1;
+        slot.unsent += 1;
         let mut at = from;
         while at < from + len {
             let part = (from + len - at).min(max);

@@ -17,8 +17,9 @@
 //!
 //! [`discovery`] is a small controller beside them, as it needs no drive.
 //!
-//! Not here: TLS, authentication (the commands pass through), SGLs of more than one descriptor, several
-//! R2Ts for one command (one covers all of its data; several commands have theirs at the same time).
+//! - A large write is asked for in several R2Ts at a time, as many as the host allows for one command.
+//!
+//! Not here: TLS, authentication (the commands pass through), SGLs of more than one descriptor.
 
 mod digest;
 pub mod discovery;
@@ -27,6 +28,7 @@ pub mod host;
 mod outbox;
 pub mod pdu;
 mod pool;
+mod requests;
 pub mod target;
 
 pub use pool::Buffer;

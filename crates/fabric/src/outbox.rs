@@ -88,6 +88,11 @@ impl Outbox {
         self.head(evidence);
     }
 
+    /// Bytes that were ever sent.
+    pub fn bytes_sent(&self) -> u64 {
+        self.sent
+    }
+
     /// Whether nothing is to be sent.
     pub fn is_empty(&self) -> bool {
         self.segments.is_empty()

@@ -13,6 +13,7 @@ use crate::pdu::{
     IcResp, MIN_MAXH2CDATA, PduType, R2t, TermReq,
 };
 use crate::pool::{Buffer, Pool};
+use crate::requests::Requests;
 use crate::{Error, Misuse, Tag};
 
 /// What a target grants to its hosts.
@@ -35,6 +36,11 @@ pub struct Config {
     pub data_digest: bool,
     /// Data buffers of the connection in sum, in bytes. Commands beyond wait; one always goes.
     pub data_memory: usize,
+    /// R2Ts that may be outstanding for one command, at most; the host may allow fewer (MAXR2T). 1 to 64.
+    pub max_r2t: u16,
+    /// Data that one R2T asks for where several are allowed, in bytes: 4,096 or more, a multiple of 4. A host that
+    /// allows one R2T at a time is asked for everything at once.
+    pub r2t_bytes: u32,
 }
 
 impl Default for Config {
@@ -48,6 +54,8 @@ impl Default for Config {
             header_digest: true,
             data_digest: true,
             data_memory: 8 << 20,
+            max_r2t: 8,
+            r2t_bytes: 128 << 10,
         }
     }
 }
@@ -96,6 +104,10 @@ struct Slot {
     len: u32,
     /// Bytes that have arrived.
     received: u32,
+    /// Bytes that R2Ts have asked for, from the start.
+    asked: u32,
+    /// R2Ts outstanding.
+    requests: u16,
     /// Its data came with a wrong digest: it fails when all has come.
     damaged: bool,
     buffer: Buffer,
@@ -106,8 +118,8 @@ struct Slot {
 enum Sink {
     #[default]
     Discard,
-    /// Into this slot's buffer, from its `received` on. `last` when the transfer ends with this PDU.
-    Slot { index: u16, last: bool },
+    /// Into this slot's buffer, at this offset. `ttag` is the R2T's that asked for it; none within a capsule.
+    Slot { index: u16, at: u32, ttag: Option<u16> },
 }
 
 /// The controller's side of one connection: one queue.
@@ -126,6 +138,9 @@ pub struct Connection {
     waiting: VecDeque<u16>,
     pool: Pool,
     sink: Sink,
+    requests: Requests,
+    /// R2Ts that the host and we allow for one command.
+    max_r2t: u16,
     /// The queue's size by Connect; 0 before.
     size: u16,
     is_admin: bool,
@@ -143,6 +158,9 @@ impl Connection {
         config.in_capsule = config.in_capsule.max(ADMIN_IN_CAPSULE);
         config.max_h2c_data = config.max_h2c_data.max(MIN_MAXH2CDATA);
         config.cpda_z = config.cpda_z.min(31);
+        // There are 65,536 transfer tags.
+        config.max_r2t = config.max_r2t.min(u16::MAX / config.max_depth).clamp(1, 64);
+        config.r2t_bytes = (config.r2t_bytes & !3).max(MIN_MAXH2CDATA);
         let pool = Pool::new(config.data_memory);
         let mut new = Self {
             config,
@@ -155,6 +173,8 @@ impl Connection {
             waiting: VecDeque::new(),
             pool,
             sink: Sink::Discard,
+            requests: Requests::default(),
+            max_r2t: 1,
             size: 0,
             is_admin: true,
             sq_flow_control: true,
@@ -207,13 +227,15 @@ impl Connection {
                 }
                 Step::Header(kind) => self.header(kind).map_err(Error::Violation)?,
                 Step::Data(data) => {
-                    if let Sink::Slot { index, .. } = self.sink {
-                        let slot = &mut self.slots[usize::from(index)];
-                        let at = usize::try_from(slot.received).unwrap_or(usize::MAX);
-                        if let Some(place) = slot.buffer.get_mut(at..at + data.len()) {
+                    if let Sink::Slot { index, at, .. } = &mut self.sink {
+                        let slot = &mut self.slots[usize::from(*index)];
+                        let start = usize::try_from(*at).unwrap_or(usize::MAX);
+                        if let Some(place) = slot.buffer.get_mut(start..start + data.len()) {
                             place.copy_from_slice(data);
                         }
-                        slot.received += u32::try_from(data.len()).unwrap_or(0);
+                        let len = u32::try_from(data.len()).unwrap_or(0);
+                        *at += len;
+                        slot.received += len;
                     }
                 }
                 Step::End { intact } => self.end(intact),
@@ -224,13 +246,13 @@ impl Connection {
     /// The place for the data that comes next, when the PDU under way has some for a command: bytes read
     /// from the socket straight into it (its start) save a copy. Report them with [`Connection::filled`].
     pub fn gap(&mut self) -> Option<&mut [u8]> {
-        let Sink::Slot { index, .. } = self.sink else { return None };
+        let Sink::Slot { index, at, .. } = self.sink else { return None };
         if self.ended || !self.framer.in_data() {
             return None;
         }
         let left = usize::try_from(self.framer.data_len()).ok()?;
         let slot = &mut self.slots[usize::from(index)];
-        let at = usize::try_from(slot.received).ok()?;
+        let at = usize::try_from(at).ok()?;
         slot.buffer.get_mut(at..at + left)
     }
 
@@ -239,13 +261,15 @@ impl Connection {
     /// # Errors
     /// As [`Connection::receive`].
     pub fn filled(&mut self, bytes: usize) -> Result<(), Error> {
-        let Sink::Slot { index, .. } = self.sink else { return Err(Error::Ended) };
-        let slot = &mut self.slots[usize::from(index)];
-        let at = usize::try_from(slot.received).unwrap_or(usize::MAX);
+        let Sink::Slot { index, at, .. } = &mut self.sink else { return Err(Error::Ended) };
+        let slot = &mut self.slots[usize::from(*index)];
+        let start = usize::try_from(*at).unwrap_or(usize::MAX);
         let left = usize::try_from(self.framer.data_len()).unwrap_or(0);
-        let Some(data) = slot.buffer.get(at..at + bytes.min(left)) else { return Ok(()) };
+        let Some(data) = slot.buffer.get(start..start + bytes.min(left)) else { return Ok(()) };
         self.framer.bypassed(data);
-        slot.received += u32::try_from(data.len()).unwrap_or(0);
+        let len = u32::try_from(data.len()).unwrap_or(0);
+        *at += len;
+        slot.received += len;
         // Without a digest the PDU may have ended with these bytes.
         self.receive(&[])
     }
@@ -268,6 +292,9 @@ impl Connection {
         if req.hpda_z > 31 {
             return Err(Fault::field(10, "data alignment beyond 128 bytes"));
         }
+        // Zero-based: how many R2Ts the host serves at a time for one command.
+        let allowed = u16::try_from(req.maxr2t_z.get()).unwrap_or(u16::MAX).saturating_add(1);
+        self.max_r2t = allowed.min(self.config.max_r2t);
         let hdgst = req.dgst.hdgst() && self.config.header_digest;
         let ddgst = req.dgst.ddgst() && self.config.data_digest;
         self.format = Format { hdgst, ddgst, pda_z: req.hpda_z };
@@ -321,7 +348,7 @@ impl Connection {
                     // It is here already, so it cannot wait: bounded by the in-capsule size and the depth.
                     let len = usize::try_from(slot.len).unwrap_or(0);
                     slot.buffer = self.pool.take(len).unwrap_or_else(|| self.pool.take_beyond(len));
-                    self.sink = Sink::Slot { index, last: true };
+                    self.sink = Sink::Slot { index, at: 0, ttag: None };
                 } else {
                     slot.state = State::Waiting;
                     self.waiting.push_back(index);
@@ -344,25 +371,41 @@ impl Connection {
                 continue;
             }
             slot.state = State::Gathering;
+            self.ask(index);
+        }
+    }
+
+    /// Asks for as much of a command's data as the host allows at a time.
+    fn ask(&mut self, index: u16) {
+        let slot = &mut self.slots[usize::from(index)];
+        while slot.requests < self.max_r2t && slot.asked < slot.len {
+            let left = slot.len - slot.asked;
+            let part = if self.max_r2t == 1 { left } else { left.min(self.config.r2t_bytes) };
+            let end = slot.asked + part;
+            // There are enough of them for every command.
+            let Some(ttag) = self.requests.open(index, slot.asked, end) else { return };
             let r2t = R2t {
                 ch: CommonHeader::new(PduType::R2T, self.format.hdgst),
                 cccid: slot.sqe.cid,
-                ttag: U16::new(index),
-                r2to: U32::ZERO,
-                r2tl: U32::new(slot.len),
+                ttag: U16::new(ttag),
+                r2to: U32::new(slot.asked),
+                r2tl: U32::new(part),
                 rsvd20: [0; 4],
             };
             self.out.plain(&r2t, self.format);
+            slot.asked = end;
+            slot.requests += 1;
         }
     }
 
     fn h2c_data(&mut self) -> Result<(), Fault> {
         let pdu: DataHeader = self.framer.header()?;
-        let index = pdu.ttag.get();
-        let slot = self.slots.get_mut(usize::from(index));
-        let Some(slot) = slot.filter(|slot| slot.state == State::Gathering) else {
+        let ttag = pdu.ttag.get();
+        let Some(request) = self.requests.get(ttag) else {
             return Err(Fault::field(10, "a transfer tag that was not given"));
         };
+        let (index, at, end) = (request.slot, request.at, request.end);
+        let slot = &self.slots[usize::from(index)];
         if slot.sqe.cid != pdu.cccid {
             return Err(Fault::field(8, "a command identifier that the transfer tag does not belong to"));
         }
@@ -373,24 +416,33 @@ impl Connection {
         if len > self.config.max_h2c_data & !3 {
             return Err(Fault::limit("more data in one PDU than MAXH2CDATA"));
         }
-        if pdu.datao.get() != slot.received || len > slot.len - slot.received {
+        if pdu.datao.get() != at || len > end - at {
             return Err(Fault::range("data beyond or out of the order of what was asked for"));
         }
-        let last = slot.received + len == slot.len;
-        if pdu.ch.flags.last_pdu() != last {
+        if pdu.ch.flags.last_pdu() != (len == end - at) {
             return Err(Fault::field(1, "LAST_PDU flag in the wrong place"));
         }
-        self.sink = Sink::Slot { index, last };
+        self.sink = Sink::Slot { index, at, ttag: Some(ttag) };
         Ok(())
     }
 
     /// A PDU is complete.
     fn end(&mut self, intact: bool) {
-        let Sink::Slot { index, last } = std::mem::take(&mut self.sink) else { return };
+        let Sink::Slot { index, at, ttag } = std::mem::take(&mut self.sink) else { return };
         let slot = &mut self.slots[usize::from(index)];
         slot.damaged |= !intact;
-        if !last {
-            return;
+        if let Some(ttag) = ttag
+            && let Some(request) = self.requests.get(ttag)
+        {
+            request.at = at;
+            if at == request.end {
+                self.requests.close(ttag);
+                slot.requests -= 1;
+            }
+        }
+        let slot = &mut self.slots[usize::from(index)];
+        if slot.received < slot.len {
+            return self.ask(index);
         }
         if slot.damaged {
             slot.state = State::Ready;
@@ -548,6 +600,25 @@ impl Connection {
         self.slots.len() - self.free.len()
     }
 
+    /// What the host owes, for a caller that limits how long it may: a number for the PDU that has come in part, and
+    /// one for the R2T that has been outstanding for longest. The same number later means that it still does.
+    #[must_use]
+    pub fn owed(&self) -> (Option<u64>, Option<u64>) {
+        (self.framer.under_way(), self.requests.oldest())
+    }
+
+    /// Whether [`Connection::owed`] has anything.
+    #[must_use]
+    pub fn is_owed(&self) -> bool {
+        self.framer.under_way().is_some() || !self.requests.is_empty()
+    }
+
+    /// Bytes that were ever sent, for a caller that limits how long the host may take none.
+    #[must_use]
+    pub fn bytes_sent(&self) -> u64 {
+        self.out.bytes_sent()
+    }
+
     /// Whether the connection has ended: nothing more is received.
     #[must_use]
     pub fn has_ended(&self) -> bool {
@@ -587,7 +658,14 @@ fn check_sgl(sqe: &Command, transfer: Transfer, in_capsule: u32, max: u32) -> Re
 
 /// Any bytes, at once, in pieces, and behind a proper start.
 pub(crate) fn fuzz(bytes: &[u8]) {
-    let config = Config { max_depth: 4, max_transfer: 65536, data_memory: 65536, ..Config::default() };
+    let config = Config {
+        max_r2t: 2,
+        r2t_bytes: 4096,
+        max_depth: 4,
+        max_transfer: 65536,
+        data_memory: 65536,
+        ..Config::default()
+    };
     for start in [false, true] {
         for piece in [1, 7, bytes.len().max(1)] {
             let mut target = Connection::new(config.clone());

@@ -122,8 +122,8 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 }
 
 fn configs() -> impl Strategy<Value = (target::Config, host::Config)> {
-    (any::<[bool; 4]>(), 0u8..32, 0u8..32, 1u16..9, 0usize..3, 0u32..20_000).prop_map(
-        |(d, cpda_z, hpda_z, depth, memory, in_capsule)| {
+    (any::<[bool; 4]>(), 0u8..32, 0u8..32, 1u16..9, 0usize..3, 0u32..20_000, 0u16..5).prop_map(
+        |(d, cpda_z, hpda_z, depth, memory, in_capsule, max_r2t_z)| {
             let target = target::Config {
                 max_depth: 64,
                 in_capsule: 16384,
@@ -133,6 +133,8 @@ fn configs() -> impl Strategy<Value = (target::Config, host::Config)> {
                 header_digest: d[0],
                 data_digest: d[1],
                 data_memory: [1, 65536, 1 << 20][memory],
+                max_r2t: 3,
+                r2t_bytes: 8192,
             };
             let host = host::Config {
                 depth,
@@ -140,6 +142,7 @@ fn configs() -> impl Strategy<Value = (target::Config, host::Config)> {
                 hpda_z,
                 header_digest: d[2],
                 data_digest: d[3],
+                max_r2t_z,
             };
             (target, host)
         },

@@ -94,6 +94,21 @@ fn headers() {
     dies(ready(), wrong(|ch| ch.pdu_type = PduType::R2T).as_bytes(), Fes::SEQUENCE, 0);
     dies(ready(), wrong(|ch| ch.flags.set_hdgstf(true)).as_bytes(), Fes::INVALID_HEADER_FIELD, 1);
     dies(ready(), wrong(|ch| ch.hlen = 24).as_bytes(), Fes::INVALID_HEADER_FIELD, 2);
+    dies(ready(), wrong(|ch| ch.hlen = 73).as_bytes(), Fes::INVALID_HEADER_FIELD, 2);
+    dies(ready(), wrong(|ch| ch.pdu_type = PduType::C2H_DATA).as_bytes(), Fes::SEQUENCE, 0);
+    dies(ready(), wrong(|ch| ch.pdu_type = PduType::CAPSULE_RESP).as_bytes(), Fes::SEQUENCE, 0);
+    dies(ready(), wrong(|ch| ch.pdu_type = PduType::IC_RESP).as_bytes(), Fes::SEQUENCE, 0);
+    let in_capsule = |pdo: u8, plen: u32, ddgst: bool| {
+        let mut pdu = capsule(Command::write(1, 0, 1).with_dptr(SglDescriptor::in_capsule(512)));
+        pdu.ch.flags.set_ddgstf(ddgst);
+        (pdu.ch.pdo, pdu.ch.plen) = (pdo, U32::new(plen));
+        pdu
+    };
+    // Data that starts within the header, at no dword, that has a digest unasked, or is none at all.
+    dies(ready(), in_capsule(71, 72 + 512, false).as_bytes(), Fes::INVALID_HEADER_FIELD, 3);
+    dies(ready(), in_capsule(73, 73 + 512, false).as_bytes(), Fes::INVALID_HEADER_FIELD, 3);
+    dies(ready(), in_capsule(72, 72 + 512, true).as_bytes(), Fes::INVALID_HEADER_FIELD, 1);
+    dies(ready(), in_capsule(76, 76, false).as_bytes(), Fes::INVALID_HEADER_FIELD, 4);
     dies(ready(), wrong(|ch| ch.plen.set(80)).as_bytes(), Fes::INVALID_HEADER_FIELD, 3);
     dies(ready(), wrong(|ch| ch.plen.set(8)).as_bytes(), Fes::INVALID_HEADER_FIELD, 3);
     dies(ready(), ic_req().as_bytes(), Fes::SEQUENCE, 0);
@@ -110,6 +125,12 @@ fn initialization() {
     let mut req = ic_req();
     req.hpda_z = 32;
     dies(new(), req.as_bytes(), Fes::INVALID_HEADER_FIELD, 10);
+    let mut req = ic_req();
+    req.ch.plen.set(127);
+    dies(new(), req.as_bytes(), Fes::INVALID_HEADER_FIELD, 4);
+    let mut req = ic_req();
+    req.ch.hlen = 24;
+    dies(new(), req.as_bytes(), Fes::INVALID_HEADER_FIELD, 2);
 }
 
 #[test]
@@ -134,6 +155,102 @@ fn data() {
     target.receive(&with_data(h2c(0, 5, 4096, 4096, true))).unwrap();
     let incoming = target.next().unwrap();
     assert_eq!(target.data(incoming.tag).unwrap(), [7; 8192]);
+}
+
+/// A target whose host serves two R2Ts at a time, and a command of 20 KiB: two R2Ts of 8 KiB are outstanding.
+fn asked_twice() -> target::Connection {
+    let config = target::Config { max_h2c_data: 4096, r2t_bytes: 8192, ..Default::default() };
+    let mut target = target::Connection::new(config);
+    let mut req = ic_req();
+    req.maxr2t_z.set(1);
+    target.receive(req.as_bytes()).unwrap();
+    take(&mut target);
+    let sqe = Command::write(1, 0, 40).with_cid(5).with_dptr(SglDescriptor::transport(20480));
+    target.receive(capsule(sqe).as_bytes()).unwrap();
+    assert_eq!(r2ts(&mut target), [(0, 0, 8192), (1, 8192, 8192)]);
+    target
+}
+
+fn r2ts(target: &mut target::Connection) -> Vec<(u16, u32, u32)> {
+    let read = |bytes: &[u8]| {
+        let r2t = R2t::read_from_bytes(bytes).unwrap();
+        assert_eq!((r2t.ch.pdu_type, r2t.cccid.get()), (PduType::R2T, 5));
+        (r2t.ttag.get(), r2t.r2to.get(), r2t.r2tl.get())
+    };
+    take(target).chunks(24).map(read).collect()
+}
+
+#[test]
+fn several_r2ts_of_a_command_are_served_in_any_order() {
+    let part = |ttag, datao: u32, last| {
+        let mut bytes = h2c(ttag, 5, datao, 4096, last).as_bytes().to_vec();
+        bytes.resize(24 + 4096, (datao / 4096) as u8);
+        bytes
+    };
+    let mut target = asked_twice();
+    // The second before the first, the two in turn.
+    target.receive(&part(1, 8192, false)).unwrap();
+    target.receive(&part(0, 0, false)).unwrap();
+    assert!(take(&mut target).is_empty());
+    target.receive(&part(1, 12288, true)).unwrap();
+    // One is served, so the rest is asked for.
+    assert_eq!(r2ts(&mut target), [(1, 16384, 4096)]);
+    target.receive(&part(1, 16384, true)).unwrap();
+    assert!(target.next().is_none() && target.is_owed());
+    target.receive(&part(0, 4096, true)).unwrap();
+    let incoming = target.next().unwrap();
+    let data = target.data(incoming.tag).unwrap();
+    assert!(data.chunks(4096).enumerate().all(|(i, part)| part.iter().all(|byte| usize::from(*byte) == i)));
+    assert!(!target.is_owed());
+
+    // Within an R2T the order counts, and no PDU spans two of them.
+    dies(asked_twice(), &part(0, 4096, true), Fes::DATA_OUT_OF_RANGE, 0);
+    dies(asked_twice(), &part(1, 0, false), Fes::DATA_OUT_OF_RANGE, 0);
+    let mut target = asked_twice();
+    target.receive(&part(0, 0, false)).unwrap();
+    target.receive(&part(0, 4096, true)).unwrap();
+    r2ts(&mut target);
+    dies(target, &part(0, 8192, false), Fes::DATA_OUT_OF_RANGE, 0);
+}
+
+#[test]
+fn a_host_that_allows_one_r2t_is_asked_for_everything_at_once() {
+    let config = target::Config { r2t_bytes: 4096, ..Default::default() };
+    let mut target = target::Connection::new(config);
+    target.receive(ic_req().as_bytes()).unwrap();
+    take(&mut target);
+    let sqe = Command::write(1, 0, 40).with_cid(5).with_dptr(SglDescriptor::transport(20480));
+    target.receive(capsule(sqe).as_bytes()).unwrap();
+    assert_eq!(r2ts(&mut target), [(0, 0, 20480)]);
+}
+
+#[test]
+fn a_termination_request_ends_the_connection_without_an_answer() {
+    let mut term =
+        TermReq { ch: ch(PduType::H2C_TERM_REQ, 0), fes: Fes::SEQUENCE, fei: U32::new(7), rsvd14: [0; 10] };
+    let mut target = ready();
+    let ended = target.receive(term.as_bytes());
+    assert_eq!(ended, Err(Error::Terminated { fes: Fes::SEQUENCE, fei: 7 }));
+    assert!(take(&mut target).is_empty() && target.has_ended());
+    // More than 128 bytes of evidence.
+    term.ch.plen.set(153);
+    dies(ready(), term.as_bytes(), Fes::INVALID_HEADER_FIELD, 4);
+}
+
+#[test]
+fn what_the_host_owes_is_known() {
+    let mut target = ready();
+    assert!(!target.is_owed());
+    let bytes = capsule(Command::flush(1));
+    target.receive(&bytes.as_bytes()[..1]).unwrap();
+    let part = target.owed();
+    assert!(part.0.is_some() && part.1.is_none());
+    target.receive(&bytes.as_bytes()[1..70]).unwrap();
+    assert_eq!(target.owed(), part, "the same PDU");
+    target.receive(&bytes.as_bytes()[70..]).unwrap();
+    assert_eq!(target.owed(), (None, None));
+    let target = asked();
+    assert!(target.owed().0.is_none() && target.owed().1.is_some());
 }
 
 #[test]
