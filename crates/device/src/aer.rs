@@ -24,11 +24,19 @@ pub(crate) enum Event {
     Namespaces,
     /// An Endurance Group has a new critical warning.
     EnduranceGroup,
+    /// The Asymmetric Namespace Access state changed.
+    Ana,
 }
 
 impl Event {
-    const ALL: [Event; 5] =
-        [Event::Spare, Event::Temperature, Event::Reliability, Event::Namespaces, Event::EnduranceGroup];
+    const ALL: [Event; 6] = [
+        Event::Spare,
+        Event::Temperature,
+        Event::Reliability,
+        Event::Namespaces,
+        Event::EnduranceGroup,
+        Event::Ana,
+    ];
 
     fn bit(self) -> u8 {
         1 << self as u8
@@ -42,6 +50,7 @@ impl Event {
             Event::Reliability => AsyncEvent::health(HealthInfo::RELIABILITY),
             Event::Namespaces => AsyncEvent::notice(NoticeInfo::NAMESPACE_ATTRIBUTE_CHANGED),
             Event::EnduranceGroup => AsyncEvent::notice(NoticeInfo::ENDURANCE_GROUP_EVENT),
+            Event::Ana => AsyncEvent::notice(NoticeInfo::ANA_CHANGE),
         }
     }
 
@@ -56,6 +65,7 @@ impl Event {
             Event::Spare | Event::Temperature | Event::Reliability => configuration.smart() != 0,
             Event::Namespaces => configuration.nan(),
             Event::EnduranceGroup => configuration.egealcn(),
+            Event::Ana => configuration.anacn(),
         }
     }
 }

@@ -46,6 +46,9 @@ impl Drive {
             controller.values = self.life.saved.clone();
         }
         self.attach_for_host(id);
+        if let Some(controller) = self.controllers.get_mut(id) {
+            controller.ana_changes = 0;
+        }
         self.set_keep_alive(id, kato_ms, now).map_err(|failure| failure.status)?;
         Ok(id)
     }
@@ -256,6 +259,7 @@ impl Drive {
         controller.values = saved;
         controller.granted = MAX_IO_QUEUES;
         controller.warned = 0;
+        controller.ana_changes = 0;
         controller.changed.clear();
         controller.changed_groups.clear();
         controller.remove_io_queues();

@@ -2,9 +2,10 @@
 
 use crate::aer;
 use crate::feature::Values;
+use crate::ports::PortId;
 use media::Nanos;
 use nvme::Nqn;
-use nvme::log::ErrorInformation;
+use nvme::log::{AnaState, ErrorInformation};
 use nvme::property::{Cc, Csts, Shst};
 use std::collections::{BTreeSet, VecDeque};
 
@@ -37,6 +38,12 @@ pub(crate) struct Controller {
     pub host: Nqn,
     pub host_id: [u8; 16],
     pub origin: Origin,
+    /// The port that it is reached through; 0 without one, as in the drive's own process.
+    pub port: PortId,
+    /// The state of the ANA group on this controller: its port's.
+    pub ana: AnaState,
+    /// Changes of the ANA log since the last reset.
+    pub ana_changes: u64,
     /// Tells this association from earlier ones with the same identifier.
     pub association: u32,
     /// Keep Alive Timeout; zero is off.
@@ -73,6 +80,9 @@ impl Controller {
             host,
             host_id,
             origin,
+            port: PortId::default(),
+            ana: AnaState::OPTIMIZED,
+            ana_changes: 0,
             association,
             kato: Nanos::ZERO,
             timer: 0,
@@ -132,6 +142,7 @@ impl Controller {
 
     pub fn attach(&mut self, nsid: u32, attached: bool) {
         let bit = nsid.wrapping_sub(1);
+        self.ana_changes += 1;
         if let Some(word) = self.attached.get_mut((bit / 64) as usize) {
             *word = *word & !(1 << (bit % 64)) | u64::from(attached) << (bit % 64);
         }

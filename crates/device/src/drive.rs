@@ -8,6 +8,7 @@ use crate::health::Health;
 use crate::life::Life;
 use crate::namespace::Namespaces;
 use crate::output::Output;
+use crate::ports::Ports;
 use crate::power::{Power, Shutdown};
 use crate::stats::NamespaceStats;
 use ftl::{Done, Fault, Ftl, Io, Storage, VolumeStats};
@@ -37,6 +38,7 @@ pub struct Drive {
     pub(crate) shutdowns: Vec<Shutdown>,
     /// Faults planned for each NVM Set.
     pub(crate) faults: Vec<FaultPlan>,
+    pub(crate) ports: Ports,
     /// Counts of namespaces that were deleted since power on.
     pub(crate) departed: Box<(NamespaceStats, VolumeStats)>,
     pub(crate) link: Link,
@@ -156,6 +158,7 @@ impl Drive {
             waiting: Vec::new(),
             shutdowns: Vec::new(),
             faults,
+            ports: Ports::default(),
             departed: Box::default(),
             link,
             busy: (0, Nanos::ZERO),

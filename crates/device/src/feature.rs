@@ -96,7 +96,7 @@ const FIXED: FeatureCapabilities = FeatureCapabilities::new();
 
 /// Optional asynchronous events that the drive sends (OAES).
 pub(crate) const OPTIONAL_EVENTS: AsyncEventConfiguration =
-    AsyncEventConfiguration::new().with_nan(true).with_egealcn(true);
+    AsyncEventConfiguration::new().with_nan(true).with_anacn(true).with_egealcn(true);
 
 /// All critical warnings of SMART.
 const SMART_EVENTS: u8 = 0x1F;
@@ -127,6 +127,7 @@ impl Drive {
         if !self.controller(id)?.is_attached(nsid) {
             return Err(self.no_namespace(nsid));
         }
+        self.check_access(id)?;
         if fid == FeatureId::ERROR_RECOVERY {
             return Ok(());
         }

@@ -175,6 +175,14 @@ impl Flight {
         u32::try_from(found).ok()
     }
 
+    /// How many admin commands of a controller with this opcode are in flight.
+    pub fn count_of(&self, controller: u16, opcode: u8) -> usize {
+        let same = |c: &&InFlight| {
+            c.stage != Stage::Free && c.controller == controller && c.qid == 0 && c.opcode == opcode
+        };
+        self.table.iter().filter(same).count()
+    }
+
     /// How many commands are in flight.
     pub fn len(&self) -> u32 {
         self.count

@@ -95,6 +95,7 @@ impl Drive {
     #[inline]
     fn attached(&self, id: ControllerId, nsid: u32) -> Result<&crate::namespace::Namespace, Failure> {
         let attached = self.controllers.get(id).is_some_and(|c| c.is_attached(nsid));
+        self.check_access(id)?;
         match self.namespaces.get(nsid) {
             Some(ns) if attached && !ns.closing => Ok(ns),
             Some(ns) if attached && ns.closing => Err(Failure::transient(Status::NAMESPACE_NOT_READY)),
@@ -351,6 +352,8 @@ impl Drive {
         if nsid != NSID_ALL {
             self.attached(id, nsid)?;
             self.enter(token);
+        } else {
+            self.check_access(id)?;
         }
         self.flight.get_mut(token).kind = Kind::Flush;
         self.make_durable(token, cx.now, cx)

@@ -31,6 +31,7 @@ mod life;
 mod namespace;
 mod output;
 mod persist;
+mod ports;
 mod power;
 mod stats;
 pub mod units;
@@ -41,6 +42,7 @@ pub use drive::Drive;
 pub use flight::MAX_IO;
 pub use output::Output;
 pub use persist::{LoadError, Restorer};
+pub use ports::PortId;
 
 pub use ftl::Io;
 pub use nvme::Transfer;

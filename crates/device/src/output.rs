@@ -1,6 +1,7 @@
 //! What the drive asks of whoever runs it.
 
 use crate::controller::ControllerId;
+use crate::ports::PortId;
 use ftl::Io;
 use media::Nanos;
 use nvme::Completion;
@@ -58,6 +59,16 @@ pub enum Output {
         /// Operations that fail; 0 until cleared.
         count: u32,
     },
+    /// A fault to inject above the drive: every connection of this port ends, after the answers that are there were
+    /// offered to its socket, and new ones are refused for a time.
+    PortDown {
+        /// Which port.
+        port: PortId,
+        /// For how long from now.
+        span: Nanos,
+    },
+    /// Ports that are down come back.
+    PortsUp,
     /// Injected faults of the host's disk end.
     ClearHostDiskFaults,
 }

@@ -158,7 +158,7 @@ fn namespace_management() {
             Status::INVALID_FORMAT,
         ),
         ("a dispersed namespace", |c| c.nmic = Nmic::new().with_disns(true), FIELD),
-        ("an ANA group", |c| c.anagrpid = U32::new(1), Status::ANA_GROUP_ID_INVALID),
+        ("an ANA group", |c| c.anagrpid = U32::new(2), Status::ANA_GROUP_ID_INVALID),
         ("an NVM Set that is not there", |c| c.nvmsetid = U16::new(3), FIELD),
         (
             "an Endurance Group that is not there",

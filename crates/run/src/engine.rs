@@ -165,6 +165,7 @@ impl Engine {
             return Nanos::MAX;
         }
         let next = self.drive.next_event().unwrap_or(Nanos::MAX);
+        let next = self.server.as_ref().map_or(next, |server| server.deadline().min(next));
         self.power_back.map_or(next, |back| back.min(next))
     }
 
@@ -284,6 +285,10 @@ impl Engine {
         if self.power_back.is_some_and(|back| back <= now) {
             self.power_returns(now, deliveries);
         }
+        if let Some(mut server) = self.server.take_if(|server| server.deadline() <= now) {
+            server.tick(self, now);
+            self.server = Some(server);
+        }
         if self.drive.next_event().is_some_and(|at| at <= now) {
             self.drive.poll(now, &mut self.store, &mut self.outputs);
         }
@@ -330,6 +335,17 @@ impl Engine {
                 }
                 Output::PowerCut { off } => self.cut = Some(off),
                 Output::HostDiskFault { full, count } => self.store.arm_fault(full, count),
+                Output::PortDown { port, span } => {
+                    if let Some(server) = &mut self.server {
+                        server.port_down(port, span);
+                    }
+                }
+                Output::PortsUp => {
+                    if let Some(mut server) = self.server.take() {
+                        server.ports_up(self);
+                        self.server = Some(server);
+                    }
+                }
                 Output::ClearHostDiskFaults => self.store.clear_faults(),
                 Output::ShutDown => self.stop = Stop::Drained,
             }

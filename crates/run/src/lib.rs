@@ -36,6 +36,6 @@ pub use handle::{
 };
 pub use image::{ImageError, ImageOptions};
 pub use precondition::Precondition;
-pub use server::fuzz_hosts;
-pub use start::{Options, Running, Shape, StartError, start};
+pub use server::{Limits, MAX_PORTS, TcpPort, fuzz_hosts};
+pub use start::{Options, PortInfo, Running, Shape, StartError, start};
 pub use transport::{LocalQueue, LocalTransport};

@@ -5,14 +5,15 @@ use crate::engine::Engine;
 use crate::handle::Handle;
 use crate::image::{ImageError, ImageOptions, Locked, Presence, presence};
 use crate::precondition::{self, Precondition, Progress};
-use crate::server::{Listener, Server};
+use crate::server::{Limits, Listener, MAX_PORTS, Port, Ports, Server, TcpPort};
 use crate::shared::{INBOX, Request, Shared};
 use crate::store::{Backing, Store};
 use crate::wake::Sleeper;
-use device::{Config, ConfigError, Drive};
+use device::{Config, ConfigError, Drive, PortId};
 use ftl::SetConfig;
 use media::Nanos;
 use nvme::Status;
+use nvme::log::AnaState;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -33,8 +34,11 @@ pub struct Options {
     pub seed: u64,
     /// Listen on this Unix socket.
     pub unix: Option<PathBuf>,
-    /// Listen on this TCP address.
-    pub tcp: Option<String>,
+    /// Listen on these TCP addresses, each a port of the subsystem, with identifiers from 1; the Unix socket is the
+    /// port after them. [`MAX_PORTS`] together.
+    pub tcp: Vec<TcpPort>,
+    /// How long hosts may take.
+    pub limits: Limits,
     /// Whether the drive's thread never sleeps: shortest latency, one processor busy.
     pub poll: bool,
 }
@@ -65,6 +69,9 @@ pub enum StartError {
         /// What the host said.
         source: io::Error,
     },
+    /// There are more places to listen on than a drive can have ports.
+    #[error("{0} places to listen on are too many: a drive has {MAX_PORTS} ports at most")]
+    Ports(usize),
     /// The operating system refused something that every drive needs.
     #[error("cannot {what}: {source}")]
     System {
@@ -101,13 +108,29 @@ pub struct Running {
     thread: Option<JoinHandle<()>>,
     notes: Vec<String>,
     config: Config,
-    tcp: Option<SocketAddr>,
+    ports: Vec<PortInfo>,
+}
+
+/// A TCP port that a drive listens on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PortInfo {
+    /// Its identifier.
+    pub id: PortId,
+    /// Its address, with the port that it really has.
+    pub address: SocketAddr,
+    /// Its ANA state at first.
+    pub ana: AnaState,
 }
 
 impl Running {
-    /// The TCP address that the drive listens on, with its port.
+    /// The first TCP address that the drive listens on, with its port.
     pub fn tcp(&self) -> Option<SocketAddr> {
-        self.tcp
+        self.ports.first().map(|port| port.address)
+    }
+
+    /// The TCP addresses that the drive listens on.
+    pub fn ports(&self) -> &[PortInfo] {
+        &self.ports
     }
 
     /// How this process reaches the drive.
@@ -179,10 +202,15 @@ pub fn start(
     let config = drive.config().clone();
     let (inbox, requests) = sync_channel(INBOX);
     let mut engine = Engine::new(drive, store, requests, Some(sleeper.clone()));
-    let listeners = listen(options)?;
-    let tcp = listeners.iter().find_map(Listener::address);
-    if !listeners.is_empty() {
-        let server = Server::new(sleeper.clone(), listeners, config.max_transfer, config.in_capsule_bytes)
+    let listening = Ports::new(listen(options)?);
+    let info = |p: &Port| Some(PortInfo { id: p.id, address: p.listener.address()?, ana: p.ana });
+    let ports = listening.iter().filter_map(info).collect();
+    for port in listening.iter() {
+        engine.drive.add_port(port.id, port.ana);
+    }
+    if listening.iter().next().is_some() {
+        let (max_transfer, in_capsule) = (config.max_transfer, config.in_capsule_bytes);
+        let server = Server::new(sleeper.clone(), listening, options.limits, max_transfer, in_capsule)
             .map_err(|source| StartError::System { what: "watch the listening sockets", source })?;
         engine.set_server(server);
     }
@@ -194,7 +222,7 @@ pub fn start(
         .name("tranche-drive".to_owned())
         .spawn(move || runner.run(poll))
         .map_err(|source| StartError::System { what: "start the drive's thread", source })?;
-    Ok(Running { shared, thread: Some(thread), notes, config, tcp })
+    Ok(Running { shared, thread: Some(thread), notes, config, ports })
 }
 
 struct Opened {
@@ -204,15 +232,21 @@ struct Opened {
     notes: Vec<String>,
 }
 
-fn listen(options: &Options) -> Result<Vec<Listener>, StartError> {
+fn listen(options: &Options) -> Result<Vec<(Listener, AnaState)>, StartError> {
+    let count = options.tcp.len() + usize::from(options.unix.is_some());
+    if count > MAX_PORTS {
+        return Err(StartError::Ports(count));
+    }
     let mut listeners = Vec::new();
+    for TcpPort { address, ana } in &options.tcp {
+        let at = || format!("TCP address {address}");
+        let listener = Listener::tcp(address).map_err(|source| StartError::Listen { at: at(), source })?;
+        listeners.push((listener, *ana));
+    }
     if let Some(path) = &options.unix {
         let at = || format!("the Unix socket {}", path.display());
-        listeners.push(Listener::unix(path).map_err(|source| StartError::Listen { at: at(), source })?);
-    }
-    if let Some(address) = &options.tcp {
-        let at = || format!("TCP address {address}");
-        listeners.push(Listener::tcp(address).map_err(|source| StartError::Listen { at: at(), source })?);
+        let listener = Listener::unix(path).map_err(|source| StartError::Listen { at: at(), source })?;
+        listeners.push((listener, AnaState::OPTIMIZED));
     }
     Ok(listeners)
 }

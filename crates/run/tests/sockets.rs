@@ -70,7 +70,7 @@ fn a_host_over_a_unix_socket() {
 
 #[test]
 fn a_host_over_tcp() {
-    let running = start(&Options { tcp: Some("127.0.0.1:0".to_owned()), ..Options::default() });
+    let running = start(&Options { tcp: vec!["127.0.0.1:0".into()], ..Options::default() });
     exercise(socket(&format!("tcp://{}", running.tcp().unwrap())), &identity(&running, "tcp"));
 }
 
@@ -78,8 +78,7 @@ fn a_host_over_tcp() {
 fn the_discovery_service_knows_the_drive() {
     let temp = tempfile::tempdir().unwrap();
     let path = temp.path().join("drive.sock");
-    let options =
-        Options { unix: Some(path.clone()), tcp: Some("127.0.0.1:0".to_owned()), ..Options::default() };
+    let options = Options { unix: Some(path.clone()), tcp: vec!["127.0.0.1:0".into()], ..Options::default() };
     let running = start(&options);
     for addr in [format!("unix://{}", path.display()), format!("tcp://{}", running.tcp().unwrap())] {
         let identity = Identity::new("nqn.2026-11.test:seeker".parse().unwrap());

@@ -6,6 +6,7 @@ use ftl::Storage;
 use nvme::Status;
 use nvme::admin::{NamespaceAttachment, NamespaceAttachmentSelect};
 use nvme::identify::ControllerList;
+use nvme::log::AnaState;
 use nvme::zerocopy::FromBytes;
 
 /// Hosts whose attachments to one namespace are remembered, at most: what hosts can make the drive keep is
@@ -27,6 +28,12 @@ impl Drive {
         if attach {
             if ids.iter().any(|id| holders.contains(id)) {
                 return Err(Status::NAMESPACE_ALREADY_ATTACHED.into());
+            }
+            let lost = |id: &ControllerId| {
+                self.controllers.get(*id).is_some_and(|c| c.ana == AnaState::PERSISTENT_LOSS)
+            };
+            if ids.iter().any(lost) {
+                return Err(Status::ANA_ATTACH_FAILED.into());
             }
             if !namespace.shared && ids.len() + holders.len() > 1 {
                 return Err(Status::NAMESPACE_IS_PRIVATE.into());

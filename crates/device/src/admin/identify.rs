@@ -1,5 +1,6 @@
 //! Identify (Base 5.1.13, NVM 4.1.5).
 
+use super::ABORT_LIMIT_Z;
 use super::namespace::GRANULE_BYTES;
 use crate::aer;
 use crate::connect::KEEP_ALIVE_GRANULARITY;
@@ -8,11 +9,12 @@ use crate::drive::{Drive, Failure, Outcome, Reply};
 use crate::feature::OPTIONAL_EVENTS;
 use crate::health::{CRITICAL_TEMPERATURE, WARNING_TEMPERATURE};
 use crate::namespace::Namespace;
+use crate::ports::{ANA_GROUP, ANA_TRANSITION_SECONDS};
 use ftl::{MediaKind, PAGE};
 use nvme::admin::Identify;
 use nvme::identify::{
-    Cmic, Cns, ControllerList, ControllerType, Ctratt, Dlfeat, EnduranceGroupList, EntrySize, Flbas, Fna,
-    Frmw, IdentifyController, IdentifyNamespace, IndependentNamespace, IoCommandSets, LbaFormat, Lpa,
+    Anacap, Cmic, Cns, ControllerList, ControllerType, Ctratt, Dlfeat, EnduranceGroupList, EntrySize, Flbas,
+    Fna, Frmw, IdentifyController, IdentifyNamespace, IndependentNamespace, IoCommandSets, LbaFormat, Lpa,
     NamespaceGranularity, NamespaceGranularityList, NamespaceIdDescriptor, NamespaceList, Nmic, Nsfeat,
     NvmController, NvmNamespace, NvmSetAttributes, NvmSetList, Oacs, Oncs, Sgls, Vwc, ascii,
 };
@@ -151,7 +153,7 @@ impl Drive {
             mn: ascii(&config.identity.model),
             fr: ascii(&config.identity.firmware),
             rab: 6,
-            cmic: Cmic::new().with_mports(true).with_mctrs(true),
+            cmic: Cmic::new().with_mports(true).with_mctrs(true).with_anars(true),
             mdts: config.mdts(),
             cntlid: U16::new(id.0),
             ver: U32::new(Version::V2_1.0),
@@ -164,7 +166,7 @@ impl Drive {
                 .with_ng(true),
             cntrltype: ControllerType::IO,
             oacs: Oacs::new().with_fnvms(true).with_nms(true),
-            acl_z: 3,
+            acl_z: ABORT_LIMIT_Z,
             aerl_z: aer::LIMIT as u8 - 1,
             frmw: Frmw::new().with_ffsro(true).with_nofs(1),
             lpa: Lpa::new().with_cses(true).with_lpeds(true),
@@ -176,6 +178,17 @@ impl Drive {
             tnvmcap: U128::new(total),
             unvmcap: U128::new(unallocated),
             kas: U16::new(KEEP_ALIVE_GRANULARITY),
+            anatt: ANA_TRANSITION_SECONDS,
+            anacap: Anacap::new()
+                .with_optimized(true)
+                .with_non_optimized(true)
+                .with_inaccessible(true)
+                .with_persistent_loss(true)
+                .with_change(true)
+                .with_fixed_anagrpid(true)
+                .with_nonzero_anagrpid(true),
+            anagrpmax: U32::new(ANA_GROUP),
+            nanagrpid: U32::new(1),
             nsetidmax: U16::new(sets),
             endgidmax: U16::new(sets),
             megcap: U128::new(largest),
@@ -250,6 +263,7 @@ impl Drive {
             npdg_z: page,
             npda_z: page,
             nows_z: page,
+            anagrpid: U32::new(ANA_GROUP),
             nsattr: u8::from(self.is_read_only(ns.set)),
             nvmsetid: set,
             endgid: set,
@@ -266,6 +280,7 @@ impl Drive {
         IndependentNamespace {
             nsfeat: 1 << 3 | u8::from(uncached) << 5,
             nmic: Nmic::new().with_shrns(ns.shared),
+            anagrpid: U32::new(ANA_GROUP),
             nsattr: u8::from(self.is_read_only(ns.set)),
             nvmsetid: set,
             endgid: set,

@@ -18,7 +18,7 @@ use nvme::zerocopy::IntoBytes;
 use nvme::{NSID_ALL, Status, U16, U32, U64, U128};
 
 /// Logs that the drive has.
-const LOGS: [LogId; 12] = [
+const LOGS: [LogId; 13] = [
     LogId::SUPPORTED,
     LogId::ERROR,
     LogId::SMART,
@@ -26,6 +26,7 @@ const LOGS: [LogId; 12] = [
     LogId::CHANGED_NAMESPACES,
     LogId::COMMAND_EFFECTS,
     LogId::ENDURANCE_GROUP,
+    LogId::ANA,
     LogId::ENDURANCE_GROUP_EVENTS,
     LogId::FEATURE_EFFECTS,
     LogId::OCP_SMART,
@@ -118,6 +119,8 @@ impl Drive {
                 log.extend(groups.iter().flat_map(|g| g.to_le_bytes()));
                 log
             }
+            // LSP bit 0: Return Groups Only.
+            LogId::ANA => self.ana_log(controller, c.lsp & 1 != 0),
             LogId::FEATURE_EFFECTS => self.feature_effects(),
             LogId::OCP_SMART => self.ocp_smart().as_bytes().to_vec(),
             LogId::NAMESPACE_STATISTICS => self.namespace_statistics(c.nsid, now)?.as_bytes().to_vec(),

@@ -12,7 +12,7 @@ use crate::drive::{Cx, Drive, Failure, Outcome, Reply, Waiting};
 use crate::flight::{Kind, Token};
 use crate::output::Output;
 use ftl::Storage;
-use nvme::admin::{Abort, AdminCommand};
+use nvme::admin::{Abort, AdminCommand, NamespaceManagement, NamespaceManagementSelect};
 use nvme::command::AdminOpcode;
 use nvme::fabrics::FabricsCommand;
 use nvme::{Command, Status};
@@ -33,6 +33,9 @@ pub(crate) const SUPPORTED: [AdminOpcode; 13] = [
     AdminOpcode::FAULT_INJECTION,
     AdminOpcode::FABRICS,
 ];
+
+/// Abort commands that may be outstanding at once, zero-based (ACL).
+pub(crate) const ABORT_LIMIT_Z: u8 = 3;
 
 impl Drive {
     /// Executes a command of an admin queue.
@@ -79,13 +82,20 @@ impl Drive {
         data: &[u8],
         cx: &mut Cx<'_, S>,
     ) -> Outcome {
+        // Those that touch what is on a namespace. (A command that waits is not asked again.)
+        let deletes = |c: &NamespaceManagement| c.sel == NamespaceManagementSelect::DELETE;
+        if matches!(&command, AdminCommand::FormatNvm(_))
+            || matches!(&command, AdminCommand::NamespaceManagement(c) if deletes(c))
+        {
+            self.check_access(id)?;
+        }
         match command {
             AdminCommand::Identify(c) => self.identify(id, c),
             AdminCommand::GetLogPage(c) => self.get_log_page(id, c, cx),
             AdminCommand::SetFeatures(c) => self.set_features(id, c, data, cx),
             AdminCommand::GetFeatures(c) => self.get_features(id, c, cx.now),
             AdminCommand::AsyncEventRequest => self.async_event_request(token, id, cx),
-            AdminCommand::Abort(c) => self.abort(id, c, cx),
+            AdminCommand::Abort(c) => self.abort(token, id, c, cx),
             AdminCommand::KeepAlive => Ok(Reply::Done(0)),
             AdminCommand::NamespaceManagement(c) => self.namespace_management(token, id, c, data, cx),
             AdminCommand::NamespaceAttachment(c) => self.namespace_attachment(c, data, cx),
@@ -141,19 +151,42 @@ impl Drive {
         Ok(Reply::Parked)
     }
 
-    /// Abort is best effort: a request for events that waits is aborted, everything else ends by itself.
-    fn abort<S: Storage>(&mut self, id: ControllerId, c: Abort, cx: &mut Cx<'_, S>) -> Outcome {
+    /// Abort is best effort: what waits, a request for events or a command for idle namespaces, is aborted; everything
+    /// else is being executed and ends by itself. An Abort takes the controller's own time, so several can be
+    /// outstanding.
+    fn abort<S: Storage>(
+        &mut self,
+        token: &Token,
+        id: ControllerId,
+        c: Abort,
+        cx: &mut Cx<'_, S>,
+    ) -> Outcome {
         if !self.controller(id)?.has_queue(c.sqid) {
             return Err(Failure::field(40));
         }
-        let found = self.flight.find(id.0, c.sqid, c.cid);
-        if let Some(io) = found
-            && self.controller_mut(id)?.events.abort(io)
-        {
-            self.return_parked(io, Status::ABORT_REQUESTED.with_dnr(), cx);
-            return Ok(Reply::Done(0));
+        // The one that is being executed counts, too.
+        if self.flight.count_of(id.0, AdminOpcode::ABORT.0) > usize::from(ABORT_LIMIT_Z) + 1 {
+            return Err(Failure::transient(Status::ABORT_LIMIT_EXCEEDED));
         }
-        Ok(Reply::Done(1))
+        let Some(io) = self.flight.find(id.0, c.sqid, c.cid).filter(|io| *io != token.io().0) else {
+            return Ok(Reply::Done(1));
+        };
+        let waited = self.waiting.len();
+        self.waiting.retain(|w| w.io != io);
+        let waited = waited != self.waiting.len();
+        if waited {
+            // Those that others wait for are closed again when these are tried again, which is at once.
+            for nsid in self.namespaces.ids() {
+                if let Some(ns) = self.namespaces.get_mut(nsid) {
+                    ns.closing = false;
+                }
+            }
+        }
+        if !waited && !self.controller_mut(id)?.events.abort(io) {
+            return Ok(Reply::Done(1));
+        }
+        self.return_parked(io, Status::ABORT_REQUESTED.with_dnr(), cx);
+        Ok(Reply::Done(0))
     }
 
     /// Leaves a command until the namespaces that it is about are idle.

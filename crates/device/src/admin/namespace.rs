@@ -5,6 +5,7 @@ use crate::controller::ControllerId;
 use crate::drive::{Cx, Drive, Failure, Outcome, Reply};
 use crate::flight::Token;
 use crate::namespace::{Namespace, Policy, identifiers};
+use crate::ports::ANA_GROUP;
 use crate::stats;
 use ftl::{Fault, NoContents, SetId, Storage};
 use nvme::admin::{AdminCommand, NamespaceManagement, NamespaceManagementSelect};
@@ -71,7 +72,7 @@ impl Drive {
         if ncap < nsze {
             return Err(Status::THIN_PROVISIONING_NOT_SUPPORTED.into());
         }
-        if new.anagrpid.get() != 0 {
+        if ![0, ANA_GROUP].contains(&new.anagrpid.get()) {
             return Err(Status::ANA_GROUP_ID_INVALID.into());
         }
         let set = self.choose_set(new.nvmsetid.get(), new.endgid.get())?;

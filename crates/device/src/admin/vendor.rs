@@ -48,6 +48,9 @@ impl Drive {
         cx: &mut Cx<'_, S>,
     ) -> Outcome {
         self.may_harm(id)?;
+        if [FaultKind::PORT_ANA, FaultKind::PORT_DOWN].contains(&c.kind) {
+            return self.port_fault(c, cx);
+        }
         let sets = self.faults.len();
         let chosen = match usize::from(c.nvmsetid) {
             0 => 0..sets,
@@ -61,6 +64,7 @@ impl Drive {
                 self.ftl.set_faults(SetId(set as u8), self.faults[set].clone());
             }
             self.power.cut = None;
+            self.restore_ports(cx);
             cx.out.push(Output::ClearHostDiskFaults);
             return Ok(Reply::Done(0));
         }

@@ -48,6 +48,8 @@ impl Books {
                     Output::Disconnect { .. }
                     | Output::ShutDown
                     | Output::HostDiskFault { .. }
+                    | Output::PortDown { .. }
+                    | Output::PortsUp
                     | Output::ClearHostDiskFaults => {}
                 }
             }

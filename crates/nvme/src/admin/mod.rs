@@ -346,6 +346,12 @@ open_enum! {
         HOST_DISK_FULL = 0x09 => "host disk full",
         /// The host's disk under the drive's image fails.
         HOST_DISK_ERROR = 0x0A => "host disk error",
+        /// A port takes another Asymmetric Namespace Access state, `param`; the port's identifier stands in the
+        /// place of the NVM Set Identifier, 0 for all.
+        PORT_ANA = 0x10 => "ANA state of a port",
+        /// A port loses its connections and takes no new ones for `param` milliseconds, at least 1; the port's
+        /// identifier stands in the place of the NVM Set Identifier.
+        PORT_DOWN = 0x11 => "port down",
     }
 }
 
@@ -355,7 +361,7 @@ open_enum! {
 /// |---|---|
 /// | NSID | namespace whose logical blocks are hit; 0 or FFFFFFFFh: any media operation |
 /// | CDW10 7:0 | [`FaultKind`] |
-/// | CDW10 31:16 | NVM Set Identifier, 0 for all |
+/// | CDW10 31:16 | NVM Set Identifier, 0 for all; for faults of a port the port's identifier |
 /// | CDW11 | how many operations are hit before the fault disarms itself; 0 means until cleared |
 /// | CDW12 | one in how many matching operations is hit; 0 and 1 mean every one |
 /// | CDW13 | `param`, by the kind |
@@ -366,7 +372,7 @@ pub struct FaultInjection {
     pub nsid: Nsid,
     /// What to inject.
     pub kind: FaultKind,
-    /// NVM Set Identifier, 0 for all.
+    /// NVM Set Identifier, 0 for all; for faults of a port the port's identifier.
     pub nvmsetid: u16,
     /// Operations to hit; 0 without limit.
     pub count: u32,

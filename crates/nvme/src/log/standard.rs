@@ -181,13 +181,29 @@ wire! {
         pub nnv: U32,
         /// Change Count.
         pub chngcnt: U64,
-        /// Asymmetric Namespace Access State in bits 3:0: 1 optimized, 2 non-optimized, 3 inaccessible,
-        /// 4 persistent loss, Fh change.
-        pub anas: u8,
+        /// Asymmetric Namespace Access State (bits 3:0; the others are reserved).
+        pub anas: AnaState,
         /// Reserved.
         pub rsvd17: [u8; 15],
     }
 }
+
+open_enum! {
+    /// Asymmetric Namespace Access State (Base 8.1.1.3, and the figure of the ANA Group Descriptor).
+    pub struct AnaState: u8 {
+        /// ANA Optimized.
+        OPTIMIZED = 0x1 => "optimized",
+        /// ANA Non-Optimized: it works, another controller does it better.
+        NON_OPTIMIZED = 0x2 => "non-optimized",
+        /// ANA Inaccessible, which may end.
+        INACCESSIBLE = 0x3 => "inaccessible",
+        /// ANA Persistent Loss: inaccessible for good.
+        PERSISTENT_LOSS = 0x4 => "persistent-loss",
+        /// ANA Change: between two of the others.
+        CHANGE = 0xF => "change",
+    }
+}
+
 layout!(ErrorInformation, 64, lba @ 16, nsid @ 24, cs @ 32, lpver @ 63);
 layout!(SmartHealth, 512, data_units_read @ 32, power_cycles @ 112, warning_temp_time @ 192, temp_sensor @ 200);
 layout!(EnduranceGroup, 512, endurance_estimate @ 32, media_units_written @ 80, tegcap @ 160, uegcap @ 176);

@@ -1,6 +1,7 @@
 //! The Connect command (Base 6.3): which controller and queue a connection is.
 
-use super::Peer;
+use super::discover::Discovering;
+use super::{Peer, Ports};
 use crate::engine::Engine;
 use device::{ControllerId, MAX_QUEUE_ENTRIES};
 use fabric::discovery;
@@ -11,7 +12,13 @@ use nvme::zerocopy::{FromBytes, IntoBytes};
 use nvme::{CNTLID_DYNAMIC, Completion, Nqn, Status};
 
 /// Executes Connect (Base 6.3).
-pub(super) fn connect(engine: &mut Engine, peer: &mut Peer, incoming: &Incoming, now: Nanos) -> Completion {
+pub(super) fn connect(
+    engine: &mut Engine,
+    peer: &mut Peer,
+    ports: &mut Ports,
+    incoming: &Incoming,
+    now: Nanos,
+) -> Completion {
     let failed = |status: Status, at: u32| {
         let mut completion = Completion::new(0, status.with_dnr());
         completion.dw0.set(at);
@@ -42,29 +49,33 @@ pub(super) fn connect(engine: &mut Engine, peer: &mut Peer, incoming: &Incoming,
     let Ok(host) = Nqn::from_field(&data.hostnqn) else { return invalid(true, 512) };
     let cntlid = data.cntlid.get();
     let entries = u32::from(sqsize_z) + 1;
-    if !(2..=MAX_QUEUE_ENTRIES).contains(&entries) {
+    let most = if qid == 0 { u32::from(discovery::ADMIN_ENTRIES) } else { MAX_QUEUE_ENTRIES };
+    if !(2..=most).contains(&entries) {
         return invalid(false, 44);
     }
     if discovery {
         if qid != 0 {
             return invalid(false, 42);
         }
-        let entry = peer.stream.discovery_entry(&subsystem_of_drive);
-        let mut controller = discovery::Controller::new(1, &[entry], 1);
+        let max_transfer = engine.drive.config().max_transfer;
+        let mut controller = ports.discovery(&peer.stream, peer.port, &subsystem_of_drive, max_transfer);
         let mut bytes = data;
         let answer = controller.execute(&incoming.sqe, bytes.as_mut_bytes());
         let (completion, _) = answer.unwrap_or_default();
-        peer.discovery = completion.status().is_success().then_some(controller);
+        peer.discovery = completion.status().is_success().then(|| Discovering::new(controller, now));
         return completion;
     }
     let result = if qid == 0 {
         if cntlid != CNTLID_DYNAMIC {
             return invalid(true, 16);
         }
-        engine.drive.connect(now, &host, data.hostid, cntlid, kato, peer.origin)
+        let connected = engine.drive.connect(now, &host, data.hostid, cntlid, kato, peer.origin);
+        connected.inspect(|id| engine.drive.arrive(*id, peer.port))
     } else {
         let id = ControllerId(cntlid);
-        let same = engine.drive.controllers().any(|(c, h, o)| c == id && *h == host && o == peer.origin);
+        // All queues of a controller come through one port.
+        let same = engine.drive.controllers().any(|(c, h, o)| c == id && *h == host && o == peer.origin)
+            && engine.drive.port_of(id) == Some(peer.port);
         if !same {
             return invalid(true, 16);
         }

@@ -1,15 +1,16 @@
 //! Hosts that do anything, on connections to a whole drive: proper ones, broken ones, and all between, for a fuzz target
 //! and the suite.
 
-use super::Server;
 use super::socket::Stream;
+use super::{Limits, Ports, Server};
 use crate::engine::Engine;
 use crate::store::{Backing, Store};
 use crate::wake::{Ready, Sleeper};
-use device::{Config, Drive, Origin};
+use device::{Config, Drive, Origin, PortId};
 use fabric::host::{Connection, Data};
 use media::Nanos;
 use nvme::fabrics::{Connect, ConnectAttributes, ConnectData, ConnectResult, FabricsCommand};
+use nvme::log::AnaState;
 use nvme::property::{Cc, PropertyOffset};
 use nvme::zerocopy::{FromBytes, IntoBytes};
 use nvme::{CNTLID_DYNAMIC, Command, Nqn};
@@ -131,13 +132,17 @@ impl World {
         config.ftl.durable = true;
         let nqn = config.identity.nqn;
         let (max_transfer, in_capsule) = (config.max_transfer, config.in_capsule_bytes);
-        let drive = Drive::new(config).expect("a drive");
+        let mut drive = Drive::new(config).expect("a drive");
+        drive.add_port(PortId(1), AnaState::OPTIMIZED);
+        drive.add_port(PortId(2), AnaState::NON_OPTIMIZED);
         let pages = crate::start::pages(drive.config());
         let store = Store::new(Backing::memory(pages));
         let sleeper = Arc::new(Sleeper::new().expect("an event queue"));
         let (_, inbox) = sync_channel(0);
         let engine = Engine::new(drive, store, inbox, Some(sleeper.clone()));
-        let server = Server::new(sleeper.clone(), Vec::new(), max_transfer, in_capsule).expect("a server");
+        let server =
+            Server::new(sleeper.clone(), Ports::new(Vec::new()), Limits::default(), max_transfer, in_capsule);
+        let server = server.expect("a server");
         let peers = [const { None }; PEERS];
         World { engine, server: Some(server), sleeper, ready: Ready::new(), now: Nanos(1), peers, nqn }
     }
@@ -178,7 +183,7 @@ impl World {
         theirs.set_nonblocking(true).expect("a socket");
         let origin = if how & 16 == 0 { Origin::Network } else { Origin::Unix };
         if let Some(server) = &mut self.server {
-            server.adopt(Stream::Unix(theirs), origin);
+            server.adopt(Stream::Unix(theirs), origin, PortId(1 + u16::from(how >> 7)), self.now);
         }
         let wire = Connection::new(config);
         self.peers[index] = Some(Peer { stream: ours, wire, spoilt: false, cntlid: CNTLID_DYNAMIC });

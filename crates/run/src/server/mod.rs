@@ -1,17 +1,23 @@
 //! Hosts over sockets: NVMe/TCP PDUs on Unix sockets and, with the same code, TCP.
 
 mod connect;
+mod discover;
 mod fuzz;
+mod ports;
 mod socket;
+mod timers;
 
 pub use fuzz::fuzz_hosts;
+pub use ports::{MAX_PORTS, TcpPort};
+pub(crate) use ports::{Port, Ports};
 pub(crate) use socket::Listener;
+pub use timers::Limits;
 
 use crate::engine::{Engine, Owner};
 use crate::store::Lent;
 use crate::wake::{Ready, Sleeper};
-use device::{ControllerId, MAX_QUEUE_ENTRIES, Origin};
-use fabric::discovery;
+use device::{ControllerId, MAX_QUEUE_ENTRIES, Origin, PortId};
+use discover::Discovering;
 use fabric::target::{Config, Connection, Incoming};
 use media::Nanos;
 use nvme::command::FABRICS_OPCODE;
@@ -20,9 +26,10 @@ use nvme::{Completion, Status};
 use socket::Stream;
 use std::io::{self, ErrorKind, IoSlice};
 use std::sync::Arc;
+use timers::{Owed, Watches};
 
 /// Numbers of listeners among the sockets that are watched; connections follow.
-const LISTENERS: u64 = 16;
+const LISTENERS: u64 = MAX_PORTS as u64;
 /// Connections at once; further ones are closed at once.
 const MAX_CONNECTIONS: usize = 4096;
 /// Bytes that are read from one connection before others have their turn.
@@ -46,11 +53,15 @@ impl ConnectionId {
 struct Peer {
     stream: Stream,
     origin: Origin,
+    /// The port that it came through.
+    port: PortId,
+    began: Nanos,
+    watches: Watches,
     wire: Connection,
     /// The controller and queue, after Connect.
     queue: Option<(ControllerId, u16)>,
     /// Or the discovery controller.
-    discovery: Option<discovery::Controller>,
+    discovery: Option<Discovering>,
     /// Closed as soon as everything is sent.
     leaving: bool,
     /// The other end has closed its side: after what is still to be read comes the end, and no further event.
@@ -63,7 +74,12 @@ struct Peer {
 /// Listeners and their connections.
 pub(crate) struct Server {
     sleeper: Arc<Sleeper>,
-    listeners: Vec<Listener>,
+    ports: Ports,
+    limits: Limits,
+    /// When the connections are looked at next for what they owe.
+    next_look: Nanos,
+    /// Ports that go down, and for how long.
+    downs: Vec<(PortId, Nanos)>,
     peers: Vec<Option<Box<Peer>>>,
     generations: Vec<u32>,
     /// Connections with answers to send.
@@ -78,12 +94,13 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) fn new(
         sleeper: Arc<Sleeper>,
-        listeners: Vec<Listener>,
+        ports: Ports,
+        limits: Limits,
         max_transfer: u32,
         in_capsule: u32,
     ) -> io::Result<Self> {
-        for (i, listener) in listeners.iter().enumerate() {
-            match listener {
+        for (i, port) in ports.iter().enumerate() {
+            match &port.listener {
                 Listener::Unix(l, _) => sleeper.watch_listener(l, i as u64)?,
                 Listener::Tcp(l, _) => sleeper.watch_listener(l, i as u64)?,
             }
@@ -91,7 +108,10 @@ impl Server {
         let max_depth = u16::try_from(MAX_QUEUE_ENTRIES).unwrap_or(u16::MAX);
         Ok(Server {
             sleeper,
-            listeners,
+            ports,
+            limits,
+            next_look: Nanos::MAX,
+            downs: Vec::new(),
             peers: Vec::new(),
             generations: Vec::new(),
             touched: Vec::new(),
@@ -114,7 +134,7 @@ impl Server {
     pub(crate) fn serve(&mut self, engine: &mut Engine, ready: &Ready, now: Nanos) {
         for (number, gone) in ready.sockets() {
             if number < LISTENERS {
-                self.accept(number as usize);
+                self.accept(number as usize, now);
                 continue;
             }
             let number = number - LISTENERS;
@@ -136,9 +156,12 @@ impl Server {
         }
     }
 
-    fn accept(&mut self, number: usize) {
-        while let Some(listener) = self.listeners.get(number) {
-            let (stream, origin) = match listener.accept() {
+    fn accept(&mut self, number: usize, now: Nanos) {
+        while let Some(port) = self.ports.by_number(number) {
+            let (id, is_down) = (port.id, port.is_down());
+            let (stream, origin) = match port.listener.accept() {
+                // Its listener stays, so that nobody else takes the address meanwhile.
+                Ok(_) if is_down => continue,
                 Ok(accepted) => accepted,
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return,
                 Err(e) if e.kind() == ErrorKind::Interrupted || e.kind() == ErrorKind::ConnectionAborted => {
@@ -150,12 +173,87 @@ impl Server {
                     return;
                 }
             };
-            self.adopt(stream, origin);
+            self.adopt(stream, origin, id, now);
         }
     }
 
-    /// Serves a connection from here on.
-    fn adopt(&mut self, stream: Stream, origin: Origin) {
+    /// Makes sure that the connections are looked at in a while.
+    fn watch(&mut self, now: Nanos) {
+        if self.next_look == Nanos::MAX {
+            self.next_look = now + self.limits.interval();
+        }
+    }
+
+    /// When [`tick`](Server::tick) is to be called.
+    pub(crate) fn deadline(&self) -> Nanos {
+        self.next_look.min(self.ports.due())
+    }
+
+    /// Does what is due: brings ports back, and ends connections that have owed something for too long.
+    pub(crate) fn tick(&mut self, engine: &mut Engine, now: Nanos) {
+        if self.ports.due() <= now && self.ports.bring_up(Some(now)) {
+            self.ports_changed(engine);
+        }
+        if self.next_look > now {
+            return;
+        }
+        self.next_look = Nanos::MAX;
+        for index in 0..self.peers.len() {
+            let Some(peer) = &mut self.peers[index] else { continue };
+            let (owed, limits) = (peer.owed(&self.limits), self.limits);
+            let why = peer.watches.look(&owed, &limits, now);
+            let watched = peer.is_watched();
+            if let Some(why) = why {
+                tracing::warn!("a connection of {} ends: {why}", peer.stream.name());
+                let id = ConnectionId { index: index as u32, generation: self.generations[index] };
+                self.close(engine, id, now);
+            } else if watched {
+                self.watch(now);
+            }
+        }
+    }
+
+    /// Tells discovery controllers that there is another log.
+    fn ports_changed(&mut self, engine: &Engine) {
+        let subsystem = engine.drive.config().identity.nqn;
+        for index in 0..self.peers.len() {
+            let Some(peer) = &mut self.peers[index] else { continue };
+            let Some(discovering) = &mut peer.discovery else { continue };
+            self.ports.update(&mut discovering.controller, &peer.stream, peer.port, &subsystem);
+            discovering.tell(&mut peer.wire);
+            self.touch(ConnectionId { index: index as u32, generation: self.generations[index] });
+        }
+    }
+
+    /// A port is to go down, after what is there to send was offered to its sockets.
+    pub(crate) fn port_down(&mut self, port: PortId, span: Nanos) {
+        self.downs.push((port, span));
+    }
+
+    /// All ports are to come back.
+    pub(crate) fn ports_up(&mut self, engine: &Engine) {
+        self.downs.clear();
+        if self.ports.bring_up(None) {
+            self.ports_changed(engine);
+        }
+    }
+
+    fn take_down(&mut self, engine: &mut Engine, port: PortId, span: Nanos, now: Nanos) {
+        if self.ports.take_down(port, now + span) {
+            self.ports_changed(engine);
+        }
+        for index in 0..self.peers.len() {
+            let Some(peer) = &mut self.peers[index] else { continue };
+            if peer.port == port {
+                peer.send();
+                let id = ConnectionId { index: index as u32, generation: self.generations[index] };
+                self.close(engine, id, now);
+            }
+        }
+    }
+
+    /// Serves a connection that came through a port from here on.
+    fn adopt(&mut self, stream: Stream, origin: Origin, port: PortId, now: Nanos) {
         let index = match self.peers.iter().position(Option::is_none) {
             Some(index) => index,
             None if self.peers.len() < MAX_CONNECTIONS => {
@@ -180,6 +278,9 @@ impl Server {
         let peer = Peer {
             stream,
             origin,
+            port,
+            began: now,
+            watches: Watches::default(),
             wire: Connection::new(self.config.clone()),
             queue: None,
             discovery: None,
@@ -189,6 +290,7 @@ impl Server {
             touched: false,
         };
         self.peers[index] = Some(Box::new(peer));
+        self.watch(now);
     }
 
     /// How many connections there are.
@@ -237,7 +339,7 @@ impl Server {
                 Ok((n, received)) => {
                     share = share.saturating_sub(n);
                     if let Err(e) = received {
-                        tracing::warn!("a connection ends: {e}");
+                        tracing::warn!("a connection of {} ends: {e}", peer.stream.name());
                         peer.leaving = true;
                     }
                     let gone = peer.gone;
@@ -272,20 +374,21 @@ impl Server {
     }
 
     fn take_commands(&mut self, engine: &mut Engine, id: ConnectionId, now: Nanos) {
-        while let Some(peer) = self.peer(id) {
+        let index = id.index as usize;
+        loop {
+            if self.generations.get(index) != Some(&id.generation) {
+                break;
+            }
+            let Some(peer) = self.peers.get_mut(index).and_then(Option::as_deref_mut) else { break };
             let Some(incoming) = peer.wire.next() else { break };
             let Incoming { tag, sqe, .. } = incoming;
             if sqe.opc == FABRICS_OPCODE && sqe.fctype() == FabricsType::CONNECT {
-                let completion = connect::connect(engine, peer, &incoming, now);
+                let completion = connect::connect(engine, peer, &mut self.ports, &incoming, now);
                 let _ = peer.wire.respond(tag, completion, 0);
                 continue;
             }
             if let Some(discovery) = &mut peer.discovery {
-                let room = peer.wire.data(tag).unwrap_or_default();
-                // What is not answered waits for an event, and there is none.
-                if let Some((completion, filled)) = discovery.execute(&sqe, room) {
-                    let _ = peer.wire.respond(tag, completion, filled);
-                }
+                discovery.execute(&mut peer.wire, &incoming, now);
                 continue;
             }
             let Some((controller, qid)) = peer.queue else {
@@ -328,12 +431,17 @@ impl Server {
         for controller in std::mem::take(&mut self.expelled) {
             self.close_controller(engine, controller, now);
         }
+        for (port, span) in std::mem::take(&mut self.downs) {
+            self.take_down(engine, port, span, now);
+        }
         let mut touched = std::mem::take(&mut self.touched);
         for id in touched.drain(..) {
             let Some(peer) = self.peer(id) else { continue };
             peer.touched = false;
             if !peer.send() {
                 self.close(engine, id, now);
+            } else if peer.is_watched() {
+                self.watch(now);
             }
         }
         touched.append(&mut self.touched);
@@ -390,6 +498,27 @@ impl Server {
 }
 
 impl Peer {
+    /// Whether its Connect command has succeeded.
+    fn is_set_up(&self) -> bool {
+        self.queue.is_some() || self.discovery.is_some()
+    }
+
+    /// Whether it owes something that it may not owe for ever.
+    fn is_watched(&self) -> bool {
+        self.queue.is_none() || self.wire.is_owed() || self.wire.wants_to_send()
+    }
+
+    fn owed(&self, limits: &Limits) -> Owed {
+        let (pdu, r2t) = self.wire.owed();
+        Owed {
+            setup: (!self.is_set_up()).then_some(self.began),
+            pdu,
+            r2t,
+            unread: self.wire.wants_to_send().then(|| self.wire.bytes_sent()),
+            keep_alive: self.discovery.as_ref().map(|discovering| discovering.keep_alive(limits)),
+        }
+    }
+
     /// Sends until the socket is full; false if the connection is over.
     fn send(&mut self) -> bool {
         while self.wire.wants_to_send() && !self.blocked {

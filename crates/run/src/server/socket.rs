@@ -1,14 +1,21 @@
 //! Where a server listens, and what it accepts: Unix sockets and TCP.
 
 use device::Origin;
-use fabric::discovery;
-use nvme::Nqn;
-use nvme::log::{DiscoveryEntry, TransportType};
+use rustix::net::sockopt;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A TCP connection without traffic is asked after this time whether its peer still lives: hosts may go without a keep-alive
+/// timeout, and a half-open connection would stay for ever.
+const KEEP_ALIVE_IDLE: Duration = Duration::from_secs(60);
+/// Time between two further questions.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
+/// Questions without an answer after which the connection is over.
+const KEEP_ALIVE_PROBES: u32 = 6;
 
 /// Where a server listens.
 pub(crate) enum Listener {
@@ -36,23 +43,13 @@ impl Stream {
         }
     }
 
-    /// What the discovery log says of the listener that this connection came to, as the host knows it.
-    pub(super) fn discovery_entry(&self, subsystem: &Nqn) -> DiscoveryEntry {
+    /// Who is at the other end, for people.
+    pub(super) fn name(&self) -> String {
         match self {
             Stream::Tcp(s) => {
-                let (address, port) = s.local_addr().map_or_else(
-                    |_| (String::new(), String::new()),
-                    |at| (at.ip().to_string(), at.port().to_string()),
-                );
-                discovery::entry(subsystem, &address, &port, 1)
+                s.peer_addr().map_or_else(|_| "a host that has gone".to_owned(), |at| at.to_string())
             }
-            Stream::Unix(s) => {
-                let address = s.local_addr().ok();
-                let path = address.as_ref().and_then(|at| at.as_pathname()).map(|p| p.display().to_string());
-                let entry = discovery::entry(subsystem, path.as_deref().unwrap_or_default(), "", 1);
-                // The transport is this project's own; "loop" and "intra-host" come nearest.
-                DiscoveryEntry { trtype: TransportType::LOOP, adrfam: 254, ..entry }
-            }
+            Stream::Unix(_) => "a host on the Unix socket".to_owned(),
         }
     }
 }
@@ -100,6 +97,10 @@ impl Listener {
                 let (stream, _) = listener.accept()?;
                 stream.set_nonblocking(true)?;
                 stream.set_nodelay(true)?;
+                sockopt::set_socket_keepalive(&stream, true)?;
+                sockopt::set_tcp_keepidle(&stream, KEEP_ALIVE_IDLE)?;
+                sockopt::set_tcp_keepintvl(&stream, KEEP_ALIVE_INTERVAL)?;
+                sockopt::set_tcp_keepcnt(&stream, KEEP_ALIVE_PROBES)?;
                 Ok((Stream::Tcp(stream), Origin::Network))
             }
         }

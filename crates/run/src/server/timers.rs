@@ -1,0 +1,146 @@
+//! How long a peer may take: slow, stalled and half-open ones are ended.
+//!
+//! Nothing is measured on the way of a command. While some connection has something to watch, all of them are looked at
+//! a few times per limit; what a connection waits for has a number, and the same number at the next look means that
+//! it still does. So a peer has up to a quarter more than its limit.
+
+use media::Nanos;
+use std::time::Duration;
+
+/// What is granted to peers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// From the start of a connection until its Connect command has succeeded. 10 s.
+    pub setup: Duration,
+    /// For the rest of a PDU after its first byte, for all data that an R2T asked for, and for taking anything of what
+    /// is to be sent. 30 s.
+    pub stall: Duration,
+    /// Without a command on a discovery controller whose host set no keep-alive timeout. 120 s (Base 3.1.3.3).
+    pub discovery: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            setup: Duration::from_secs(10),
+            stall: Duration::from_secs(30),
+            discovery: Duration::from_secs(120),
+        }
+    }
+}
+
+impl Limits {
+    /// Time between two looks.
+    pub(super) fn interval(&self) -> Nanos {
+        let shortest = self.setup.min(self.stall).min(self.discovery) / 4;
+        nanos(shortest.clamp(Duration::from_millis(5), Duration::from_secs(1)))
+    }
+}
+
+pub(super) fn nanos(span: Duration) -> Nanos {
+    Nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// One thing that a connection may wait for.
+#[derive(Clone, Copy, Default, Debug)]
+struct Watch {
+    mark: Option<u64>,
+    since: Nanos,
+}
+
+impl Watch {
+    /// Whether `mark` has been the same for longer than the limit.
+    fn is_over(&mut self, mark: Option<u64>, now: Nanos, limit: Duration) -> bool {
+        if mark != self.mark {
+            *self = Watch { mark, since: now };
+        }
+        mark.is_some() && now.since(self.since) >= nanos(limit)
+    }
+}
+
+/// What a connection waits for at a look; the same number means the same thing.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Owed {
+    /// When the connection began, if its Connect command has not succeeded yet.
+    pub(super) setup: Option<Nanos>,
+    /// The PDU that has come in part.
+    pub(super) pdu: Option<u64>,
+    /// The R2T that has been outstanding for longest.
+    pub(super) r2t: Option<u64>,
+    /// Bytes that were ever sent, if there are more to send.
+    pub(super) unread: Option<u64>,
+    /// When the last command came, and within which time the next must; of discovery controllers.
+    pub(super) keep_alive: Option<(Nanos, Nanos)>,
+}
+
+/// The watches of one connection.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Watches {
+    pdu: Watch,
+    r2t: Watch,
+    unread: Watch,
+}
+
+impl Watches {
+    /// Why the connection is to end now, if it is.
+    pub(super) fn look(&mut self, owed: &Owed, limits: &Limits, now: Nanos) -> Option<&'static str> {
+        let stall = limits.stall;
+        // Each is asked, so that each knows since when.
+        let late = [
+            (self.pdu.is_over(owed.pdu, now, stall), "the rest of a PDU did not come in time"),
+            (self.r2t.is_over(owed.r2t, now, stall), "data that was asked for (R2T) did not come in time"),
+            (self.unread.is_over(owed.unread, now, stall), "the host takes nothing of what is sent to it"),
+            (
+                owed.setup.is_some_and(|began| now.since(began) >= nanos(limits.setup)),
+                "no successful Connect command came in time",
+            ),
+            (
+                owed.keep_alive.is_some_and(|(last, within)| now.since(last) >= within),
+                "the keep-alive timer of a discovery controller has expired",
+            ),
+        ];
+        late.into_iter().find(|(is_late, _)| *is_late).map(|(_, why)| why)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Nanos {
+        Nanos(seconds * 1_000_000_000)
+    }
+
+    #[test]
+    fn what_goes_on_may_take_as_long_as_it_likes_and_what_stalls_may_not() {
+        let limits = Limits::default();
+        for which in 0..3 {
+            let owed = |mark| {
+                let mut owed = Owed::default();
+                *[&mut owed.pdu, &mut owed.r2t, &mut owed.unread][which] = mark;
+                owed
+            };
+            let mut watches = Watches::default();
+            for second in 0..100 {
+                assert_eq!(watches.look(&owed(Some(second)), &limits, at(second)), None);
+            }
+            // Idle is no stall.
+            assert_eq!(watches.look(&owed(None), &limits, at(1000)), None);
+            assert_eq!(watches.look(&owed(Some(7)), &limits, at(2000)), None);
+            assert_eq!(watches.look(&owed(Some(7)), &limits, at(2029)), None);
+            assert!(watches.look(&owed(Some(7)), &limits, at(2030)).is_some());
+        }
+    }
+
+    #[test]
+    fn a_host_must_connect_and_a_discovering_one_speak() {
+        let limits = Limits::default();
+        let mut watches = Watches::default();
+        let owed = Owed { setup: Some(at(5)), ..Owed::default() };
+        assert_eq!(watches.look(&owed, &limits, at(14)), None);
+        assert!(watches.look(&owed, &limits, at(15)).is_some());
+        let owed = Owed { keep_alive: Some((at(5), at(3))), ..Owed::default() };
+        assert_eq!(watches.look(&owed, &limits, at(7)), None);
+        assert!(watches.look(&owed, &limits, at(8)).is_some());
+    }
+}
