@@ -41,6 +41,10 @@ pub struct Host<T: Transport> {
     cap: Cap,
     controller: IdentifyController,
     queues_requested: bool,
+    /// The keep-alive timeout that was asked for; zero is off.
+    keep_alive: Duration,
+    /// When an admin command was submitted last.
+    last_command: Instant,
     /// Outstanding Asynchronous Event Requests.
     event_requests: Vec<Tag>,
     events: VecDeque<AsyncEvent>,
@@ -60,6 +64,8 @@ impl<T: Transport> Host<T> {
             cap: connected.cap,
             controller: IdentifyController::default(),
             queues_requested: false,
+            keep_alive: Duration::from_millis(identity.kato_ms.into()),
+            last_command: Instant::now(),
             event_requests: Vec::new(),
             events: VecDeque::new(),
         };
@@ -106,6 +112,7 @@ impl<T: Transport> Host<T> {
     ) -> Result<Done, TransportError> {
         let deadline = Instant::now() + timeout;
         let tag = self.admin.submit(command, data)?;
+        self.last_command = Instant::now();
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let Some(done) = self.admin.next(Some(left))? else {
@@ -420,6 +427,18 @@ impl<T: Transport> Host<T> {
     pub fn keep_alive(&mut self) -> Result<(), Error> {
         self.ask(AdminCommand::KeepAlive.into(), Data::None, || "keeping the connection alive".into())
             .map(|_| ())
+    }
+
+    /// Restarts the keep-alive timer if a third of it has passed since the last admin command; nothing without a timer. To
+    /// be called more often than twice within the keep-alive timeout.
+    ///
+    /// # Errors
+    /// The command failed, or the transport is broken.
+    pub fn tend(&mut self) -> Result<(), Error> {
+        if self.keep_alive.is_zero() || self.last_command.elapsed() < self.keep_alive / 3 {
+            return Ok(());
+        }
+        self.keep_alive()
     }
 
     /// The next asynchronous event: at once if there is one, else waits until `timeout` has passed. Keeps a

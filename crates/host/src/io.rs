@@ -74,6 +74,12 @@ impl<Q: Queue> IoQueue<Q> {
         &mut self.queue
     }
 
+    /// The queue alone.
+    #[must_use]
+    pub fn into_raw(self) -> Q {
+        self.queue
+    }
+
     /// Bytes of data that one command may move.
     #[must_use]
     pub fn max_transfer(&self) -> usize {

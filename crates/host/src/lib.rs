@@ -21,7 +21,9 @@
 //! A failed command is a value with its status ([`Error::Command`], or the [`Done`] of a raw call); `Err` of
 //! the low-level contract means that the transport is broken.
 //!
-//! Not here: authentication, TLS, reconnecting, metadata and protection information.
+//! - [`retry`] tries until a drive is there; a [`Session`] makes its association again after a loss.
+//!
+//! Not here: authentication, TLS, metadata and protection information.
 
 mod addr;
 mod error;
@@ -29,6 +31,7 @@ mod host;
 mod io;
 mod logs;
 mod queue;
+mod session;
 mod socket;
 pub mod view;
 
@@ -38,4 +41,5 @@ pub(crate) use host::call_alone as call;
 pub use host::{Host, namespace_create};
 pub use io::{IoQueue, Namespace};
 pub use queue::{Connected, Data, Done, Identity, Queue, Tag, Transport, TransportError};
+pub use session::{InFlight, Session, TrackedQueue, may_pass, retry};
 pub use socket::{SocketQueue, SocketTransport};
