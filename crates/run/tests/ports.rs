@@ -1,0 +1,277 @@
+//! Ports: discovery with its events, ports that go down, and peers that take too long.
+
+mod common;
+
+use common::shape;
+use fabric::host::{Config, Data as Payload};
+use host::{Data, Host, Identity, Queue, Session, SocketQueue, SocketTransport, TransportError};
+use nvme::admin::{FaultInjection, FaultKind};
+use nvme::fabrics::{Connect, ConnectAttributes, ConnectData, FabricsCommand};
+use nvme::feature::{AsyncEventConfiguration, FeatureId};
+use nvme::log::{AnaState, DiscoveryEntry, DiscoveryHeader, LogId, SubsystemType};
+use nvme::property::{Cc, PropertyOffset};
+use nvme::zerocopy::{FromBytes, FromZeros, IntoBytes};
+use nvme::{AdminCommand, CNTLID_DYNAMIC, Command, Nqn, SglDescriptor, U16};
+use run::{Limits, Options, Running, TcpPort};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Two TCP ports, the second non-optimized, and a Unix socket in `dir`.
+fn start(dir: &std::path::Path, limits: Limits) -> Running {
+    let second = TcpPort { ana: AnaState::NON_OPTIMIZED, ..TcpPort::from("[::1]:0") };
+    let options = Options {
+        tcp: vec!["127.0.0.1:0".into(), second],
+        unix: Some(dir.join("s")),
+        limits,
+        ..Options::default()
+    };
+    run::start(Some(shape()), &options, &mut |_| ()).unwrap()
+}
+
+fn identity(running: &Running) -> Identity {
+    let mut identity = Identity::new("nqn.2026-11.test:host".parse().unwrap());
+    identity.subnqn = Some(running.handle().subsystem_nqn().parse().unwrap());
+    identity
+}
+
+fn over(addr: &str) -> SocketTransport {
+    SocketTransport::new(addr.parse().unwrap(), PATIENCE)
+}
+
+fn tcp(running: &Running, port: usize) -> SocketTransport {
+    over(&format!("tcp://{}", running.ports()[port].address))
+}
+
+fn fault(dir: &std::path::Path, running: &Running, kind: FaultKind, port: u16, param: u32) {
+    let unix = over(&format!("unix://{}", dir.join("s").display()));
+    let mut host = Host::connect(unix, &identity(running)).unwrap();
+    let fault = FaultInjection { nsid: 0, kind, nvmsetid: port, count: 0, one_in: 0, param, lba: None };
+    host.inject_fault(fault).unwrap();
+}
+
+/// A connection whose Connect command has gone out, with its answer.
+fn connected(running: &Running, subnqn: &str, kato: u32) -> SocketQueue {
+    let stream = TcpStream::connect(running.ports()[0].address).unwrap();
+    let mut queue = SocketQueue::over_tcp(stream, Config::default(), PATIENCE).unwrap();
+    let connect = Connect {
+        recfmt: 0,
+        qid: 0,
+        sqsize_z: 31,
+        cattr: ConnectAttributes::new().with_dis_sqflow(true),
+        kato,
+    };
+    let data = ConnectData {
+        cntlid: U16::new(CNTLID_DYNAMIC),
+        subnqn: subnqn.parse::<Nqn>().unwrap().to_field(),
+        hostnqn: "nqn.2026-11.test:seeker".parse::<Nqn>().unwrap().to_field(),
+        ..ConnectData::new_zeroed()
+    };
+    ask(&mut queue, Command::from(FabricsCommand::Connect(connect)), Data::Out(data.as_bytes().to_vec()));
+    let cc = Cc::new().with_en(true).with_iosqes(6).with_iocqes(4).into_bits().get();
+    let enable = FabricsCommand::PropertySet { offset: PropertyOffset::CC, wide: false, value: cc.into() };
+    ask(&mut queue, enable.into(), Data::None);
+    queue
+}
+
+fn ask(queue: &mut SocketQueue, command: Command, data: Data) -> host::Done {
+    queue.submit(command, data).unwrap();
+    let done = queue.next(Some(PATIENCE)).unwrap().expect("an answer");
+    assert!(done.completion.status().is_success(), "{}", done.completion.status());
+    done
+}
+
+fn discovery_log(queue: &mut SocketQueue) -> (u64, Vec<DiscoveryEntry>) {
+    let mut command = Command::get_log_page(LogId::DISCOVERY, 0, 0, 0, 8 * 1024);
+    // Without Retain Asynchronous Event.
+    command.cdw10.set(command.cdw10.get() & !0x8000);
+    let log = ask(queue, command, Data::room(8 * 1024)).data.into_buffer();
+    let (header, entries) = DiscoveryHeader::read_from_prefix(&log).unwrap();
+    let entries = entries.chunks(1024).take(header.numrec.get() as usize);
+    (header.genctr.get(), entries.map(|entry| DiscoveryEntry::read_from_bytes(entry).unwrap()).collect())
+}
+
+fn text(field: &[u8]) -> String {
+    String::from_utf8_lossy(field).trim_end_matches([' ', '\0']).to_owned()
+}
+
+#[test]
+fn discovery_lists_the_ports_and_tells_of_changes() {
+    let temp = tempfile::tempdir().unwrap();
+    let running = start(temp.path(), Limits::default());
+    let mut queue = connected(&running, Nqn::DISCOVERY, 60_000);
+    let (first, entries) = discovery_log(&mut queue);
+    let shown: Vec<_> = entries
+        .iter()
+        .map(|e| (e.subtype, e.adrfam, e.portid.get(), text(&e.traddr), text(&e.trsvcid), e.eflags.get()))
+        .collect();
+    let services: Vec<String> = running.ports().iter().map(|p| p.address.port().to_string()).collect();
+    let v4 = "127.0.0.1".to_owned();
+    assert_eq!(
+        shown,
+        [
+            (SubsystemType::CURRENT_DISCOVERY, 1, 1, v4.clone(), services[0].clone(), 2),
+            (SubsystemType::NVM, 1, 1, v4, services[0].clone(), 0),
+            (SubsystemType::NVM, 2, 2, "::1".to_owned(), services[1].clone(), 0),
+        ]
+    );
+    assert!(entries.iter().all(|e| e.cntlid.get() == CNTLID_DYNAMIC && e.asqsz.get() >= 32));
+
+    let on = AsyncEventConfiguration::new().with_dlpcn(true).into_bits().get();
+    ask(&mut queue, Command::set_features(FeatureId::ASYNC_EVENT_CONFIGURATION, 0, on), Data::None);
+    let request = queue.submit(AdminCommand::AsyncEventRequest.into(), Data::None).unwrap();
+    queue.flush().unwrap();
+    fault(temp.path(), &running, FaultKind::PORT_DOWN, 2, 3_600_000);
+    let told = queue.next(Some(PATIENCE)).unwrap().expect("an event");
+    assert_eq!((told.tag, told.completion.dw0.get()), (request, 0x0070_F002));
+    let (second, entries) = discovery_log(&mut queue);
+    assert!(second > first && entries.iter().all(|e| e.portid.get() == 1) && entries.len() == 2);
+    // It comes back when faults are cleared.
+    let request = queue.submit(AdminCommand::AsyncEventRequest.into(), Data::None).unwrap();
+    queue.flush().unwrap();
+    fault(temp.path(), &running, FaultKind::CLEAR, 0, 0);
+    assert_eq!(queue.next(Some(PATIENCE)).unwrap().expect("an event").tag, request);
+    assert_eq!(discovery_log(&mut queue).1.len(), 3);
+}
+
+#[test]
+fn a_port_that_is_down_refuses_hosts_and_comes_back() {
+    let temp = tempfile::tempdir().unwrap();
+    let running = start(temp.path(), Limits::default());
+    let (address, mut identity) = (running.ports()[0].address, identity(&running));
+    identity.kato_ms = 60_000;
+    let make = move || over(&format!("tcp://{address}"));
+    let mut session = Session::connect(make, identity.clone(), &[4, 4], PATIENCE).unwrap();
+    let mut other = Host::connect(tcp(&running, 1), &identity).unwrap();
+    let begun = Instant::now();
+    fault(temp.path(), &running, FaultKind::PORT_DOWN, 1, 300);
+    // Which of the two was noticed first does not matter: both are over.
+    for queue in session.queues() {
+        let lost = queue.submit(Command::flush(1), Data::None).and_then(|_| queue.next(Some(PATIENCE)));
+        assert!(matches!(lost, Err(TransportError::Closed | TransportError::Io { .. })), "{lost:?}");
+    }
+    assert!(Host::connect(tcp(&running, 0), &identity).is_err() || begun.elapsed().as_millis() >= 300);
+    assert_eq!(other.active_namespaces().unwrap(), [1], "the other port is as it was");
+    let lost = session.recover().unwrap();
+    assert!(begun.elapsed().as_millis() >= 300);
+    assert_eq!(lost.len(), 2, "the flushes that were in flight: {lost:?}");
+    assert!(lost.iter().all(|l| l.command.opc == Command::flush(1).opc) && lost[0].queue != lost[1].queue);
+    session.tend().unwrap();
+    assert_eq!(session.host().active_namespaces().unwrap(), [1]);
+    let queue = &mut session.queues()[1];
+    queue.submit(Command::flush(1), Data::None).unwrap();
+    assert!(queue.next(Some(PATIENCE)).unwrap().unwrap().completion.status().is_success());
+    assert_eq!(queue.in_flight().count(), 0);
+}
+
+/// Reads until the drive closes the connection.
+#[track_caller]
+fn is_closed(mut stream: TcpStream) {
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut bytes = [0; 4096];
+    loop {
+        match stream.read(&mut bytes) {
+            Ok(0) => return,
+            Ok(_) => {}
+            Err(e) if e.kind() == std::io::ErrorKind::ConnectionReset => return,
+            Err(e) => panic!("the connection stays: {e}"),
+        }
+    }
+}
+
+fn short() -> Limits {
+    let span = Duration::from_millis(80);
+    Limits { setup: span, stall: span, discovery: span }
+}
+
+/// The bytes that a host sends first, and what the drive answers.
+fn initialized(running: &Running) -> (TcpStream, fabric::host::Connection) {
+    let mut stream = TcpStream::connect(running.ports()[0].address).unwrap();
+    let mut host = fabric::host::Connection::new(Config::default());
+    let hello: Vec<u8> = host.transmit().flatten().copied().collect();
+    host.sent(hello.len());
+    stream.write_all(&hello).unwrap();
+    let mut answer = [0; 128];
+    stream.read_exact(&mut answer).unwrap();
+    host.receive(&answer).unwrap();
+    (stream, host)
+}
+
+#[test]
+fn peers_that_stall_are_ended() {
+    let temp = tempfile::tempdir().unwrap();
+    let running = start(temp.path(), short());
+    let connect = || TcpStream::connect(running.ports()[0].address).unwrap();
+    // Nothing at all; half an ICReq; no Connect.
+    is_closed(connect());
+    let mut half = connect();
+    half.write_all(&[0, 0, 128, 0]).unwrap();
+    is_closed(half);
+    is_closed(initialized(&running).0);
+    // Data that an R2T asks for, of a Connect that does not come in its capsule.
+    let (mut stream, mut host) = initialized(&running);
+    let connect = Connect { recfmt: 0, qid: 0, sqsize_z: 31, cattr: ConnectAttributes::new(), kato: 0 };
+    host.submit(Command::from(FabricsCommand::Connect(connect)), Payload::None).unwrap();
+    let mut bytes: Vec<u8> = host.transmit().flatten().copied().collect();
+    bytes[8 + 24..8 + 40].copy_from_slice(SglDescriptor::transport(1024).as_bytes());
+    stream.write_all(&bytes).unwrap();
+    let mut r2t = [0; 24];
+    stream.read_exact(&mut r2t).unwrap();
+    assert_eq!(r2t[0], fabric::pdu::PduType::R2T.0);
+    is_closed(stream);
+    // A discovering host without a keep-alive timeout that says nothing more.
+    let mut queue = connected(&running, Nqn::DISCOVERY, 0);
+    assert!(matches!(queue.next(Some(PATIENCE)), Err(TransportError::Closed)));
+    // A host that is only idle stays.
+    let mut host = Host::connect(tcp(&running, 0), &identity(&running)).unwrap();
+    std::thread::sleep(short().stall * 3);
+    assert_eq!(host.active_namespaces().unwrap(), [1]);
+}
+
+#[test]
+fn a_peer_that_reads_nothing_is_ended() {
+    let temp = tempfile::tempdir().unwrap();
+    let running = start(temp.path(), Limits { stall: Duration::from_millis(80), ..Limits::default() });
+    // An admin queue whose host asks for more than the socket's buffers hold, and takes nothing.
+    let (mut stream, mut host) = initialized(&running);
+    let connect = Connect {
+        recfmt: 0,
+        qid: 0,
+        sqsize_z: 31,
+        cattr: ConnectAttributes::new().with_dis_sqflow(true),
+        kato: 0,
+    };
+    let data = ConnectData {
+        cntlid: U16::new(CNTLID_DYNAMIC),
+        subnqn: running.handle().subsystem_nqn().parse::<Nqn>().unwrap().to_field(),
+        hostnqn: "nqn.2026-11.test:deaf".parse::<Nqn>().unwrap().to_field(),
+        ..ConnectData::new_zeroed()
+    };
+    let cc = Cc::new().with_en(true).with_iosqes(6).with_iocqes(4).into_bits().get();
+    let enable = FabricsCommand::PropertySet { offset: PropertyOffset::CC, wide: false, value: cc.into() };
+    let log = Command::get_log_page(LogId::SMART, 0, 0, 0, 1 << 20);
+    let mut send = |command: Command, data| {
+        host.submit(command, data).unwrap();
+        let bytes: Vec<u8> = host.transmit().flatten().copied().collect();
+        host.sent(bytes.len());
+        stream.write_all(&bytes).unwrap();
+    };
+    send(FabricsCommand::Connect(connect).into(), Payload::Out(data.as_bytes().to_vec()));
+    send(enable.into(), Payload::None);
+    for _ in 0..24 {
+        send(log, Payload::In(vec![0; 1 << 20]));
+    }
+    // It is gone when no controller of its host is left.
+    let begun = Instant::now();
+    loop {
+        let mut host = Host::connect(tcp(&running, 0), &identity(&running)).unwrap();
+        let count = host.log(LogId::CONTROLLERS, 0, 0, 16).unwrap()[2];
+        if count == 1 {
+            break;
+        }
+        assert!(begun.elapsed() < PATIENCE, "the deaf host stays");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
