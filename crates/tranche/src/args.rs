@@ -1,7 +1,9 @@
 //! The command line as types.
 
+use crate::fault::Fault;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use host::Addr;
+use run::TcpPort;
 use std::path::PathBuf;
 
 /// An NVMe SSD in software: serve a drive, manage its namespaces, and measure what a layout buys a
@@ -41,6 +43,9 @@ pub enum Command {
     Id(Id),
     /// Health, wear and traffic
     Smart(Smart),
+    /// Make media, ports or the disk under an image fail
+    #[command(subcommand)]
+    Fault(Box<Fault>),
     /// Cut the power of a drive, and give it back; a cut that comes at once is over when this returns
     PowerCut(PowerCut),
     /// Drives that are built in
@@ -66,9 +71,11 @@ pub struct Serve {
     /// Accept hosts on this Unix socket (NVMe/TCP PDUs)
     #[arg(long, value_name = "PATH")]
     pub unix: Option<PathBuf>,
-    /// Accept hosts on this TCP address [default: 127.0.0.1:4420 without --unix]
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    pub tcp: Option<String>,
+    /// Accept hosts on this TCP address, IPv4 or [IPv6]; several times for several ports of the drive, numbered from 1.
+    /// STATE is a port's Asymmetric Namespace Access state: optimized, non-optimized, inaccessible, persistent-loss or
+    /// change (see docs/multipath.md) [default: 127.0.0.1:4420 without --unix, optimized]
+    #[arg(long, value_name = "ADDRESS:PORT[,ana=STATE]", value_parser = tcp_port)]
+    pub tcp: Vec<TcpPort>,
     /// Mount a directory with a block file for each attached namespace (nvme0n1 …)
     #[arg(long, value_name = "DIR")]
     pub fuse: Option<PathBuf>,
@@ -128,6 +135,9 @@ pub struct Target {
     /// /etc/nvme/hostnqn, or a fixed one]
     #[arg(long, value_name = "NQN")]
     pub hostnqn: Option<nvme::Nqn>,
+    /// Try so long to connect while the drive cannot be reached, as when it is still starting
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    pub wait: u32,
 }
 
 /// `tranche ns`.
@@ -291,6 +301,19 @@ pub enum Study {
     Doublewrite(Box<lab::doublewrite::Options>),
     /// What MariaDB has left after power cuts: acknowledged transactions, whole pages, sound tables
     Powercut(Box<lab::powercut::Options>),
+}
+
+/// A TCP address, with the port's ANA state behind it.
+fn tcp_port(text: &str) -> Result<TcpPort, String> {
+    let mut parts = text.split(',');
+    let mut port = TcpPort::from(parts.next().unwrap_or_default());
+    for part in parts {
+        let state = part.strip_prefix("ana=").ok_or_else(|| {
+            format!("'{part}' is no setting of a port: expected ADDRESS:PORT or ADDRESS:PORT,ana=STATE")
+        })?;
+        port.ana = crate::fault::ana_state(state)?;
+    }
+    Ok(port)
 }
 
 /// A size as people write it.

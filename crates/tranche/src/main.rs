@@ -4,6 +4,7 @@
 //! a command line that makes no sense, 130 after a second signal.
 
 mod args;
+mod fault;
 mod manage;
 mod profiles;
 #[cfg(test)]
@@ -23,10 +24,23 @@ fn main() -> ExitCode {
     match run(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("tranche: {error:#}");
+            eprintln!("tranche: {}", words(&error));
             ExitCode::FAILURE
         }
     }
+}
+
+/// An error and its causes; a cause that the error before it has told already is not told again.
+fn words(error: &anyhow::Error) -> String {
+    let mut words = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if words.is_empty() {
+            words = cause;
+        } else if !words.ends_with(&cause) {
+            words = format!("{words}: {cause}");
+        }
+    }
+    words
 }
 
 fn log_to_stderr(verbose: u8) {
@@ -47,6 +61,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Ns(command) => manage::ns(&command, output),
         Command::Id(target) => show::id(&target, output),
         Command::Smart(smart) => show::smart(&smart, output),
+        Command::Fault(fault) => fault::fault(&fault, output),
         Command::PowerCut(cut) => manage::power_cut(&cut, output),
         Command::Profile(command) => profiles::profile(&command, output),
         Command::Study(Study::Doublewrite(options)) => {

@@ -4,14 +4,14 @@ use crate::args::{Attachment, Ns, Output, PowerCut, Target};
 use crate::{print_json, print_text};
 use anyhow::{Context, Result, anyhow, bail};
 use device::units::format_size;
-use host::{Host, Identity, SocketTransport, namespace_create, view};
-use nvme::NSID_ALL;
-use nvme::Nqn;
+use host::{Host, Identity, SocketTransport, TransportError, namespace_create, view};
 use nvme::admin::{FormatNvm, SecureErase};
 use nvme::identify::IdentifyNamespace;
 use nvme::log::{ControllerEntry, LogId};
 use nvme::zerocopy::FromBytes;
+use nvme::{NSID_ALL, Nqn, Status};
 use serde_json::json;
+use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
 /// Host NQN of this command where the machine has none.
@@ -37,10 +37,74 @@ fn hostnqn(target: &Target) -> Result<Nqn> {
 
 /// Connects to the drive.
 pub fn connect(target: &Target) -> Result<Connected> {
-    let transport = SocketTransport::new(target.on.clone(), PATIENCE);
     let identity = Identity::new(hostnqn(target)?);
-    Host::connect(transport, &identity).with_context(|| {
-        format!("no drive at {} (is `tranche serve` running? --on names another place)", target.on)
+    let limit = Duration::from_secs(target.wait.into());
+    let attempt = || Host::connect(SocketTransport::new(target.on.clone(), PATIENCE), &identity);
+    host::retry(limit, attempt).map_err(|error| {
+        let advice = advice(target, &error);
+        let error = anyhow::Error::from(error);
+        match advice {
+            Some(advice) => error.context(advice),
+            None => error,
+        }
+    })
+}
+
+/// What to do about a connection that did not come about.
+fn advice(target: &Target, error: &host::Error) -> Option<String> {
+    let on = &target.on;
+    if let Some(status) = error.status() {
+        return status.is(Status::CONNECT_INVALID_PARAMETERS).then(|| {
+            format!(
+                "{on} has no subsystem of that name, or does not let this host in (`?nqn=` at the address's end and --hostnqn \
+                 name others)"
+            )
+        });
+    }
+    match error {
+        host::Error::Transport(TransportError::Io { source, .. }) => Some(match source.kind() {
+            ErrorKind::ConnectionRefused | ErrorKind::NotFound => format!(
+                "no drive at {on}: nothing listens there (start `tranche serve`, let --on name another place, or give a \
+                 drive that is starting time with --wait SECONDS)"
+            ),
+            ErrorKind::PermissionDenied => {
+                format!("no drive at {on}: this user may not connect to it (the socket's permissions decide)")
+            }
+            _ => format!("no drive can be reached at {on}"),
+        }),
+        host::Error::Transport(TransportError::Protocol(_)) => {
+            Some(format!("what listens at {on} does not speak NVMe/TCP (--on names another place)"))
+        }
+        host::Error::Transport(TransportError::Timeout(_) | TransportError::Closed) => Some(format!(
+            "what listens at {on} does not answer as an NVMe/TCP drive does, or not yet (--on names another place, --wait \
+             SECONDS tries for longer)"
+        )),
+        _ => None,
+    }
+}
+
+/// Faults and power cuts are refused to hosts on the network; what to do instead.
+pub fn network_refusal(error: &host::Error) -> Option<&'static str> {
+    let denied = error.status().is_some_and(|status| status.is(Status::OPERATION_DENIED));
+    denied.then_some(
+        "the drive refuses this to hosts on the network: use its Unix socket (serve --unix PATH, --on unix://PATH), or set \
+         allow_network_faults = true in its TOML",
+    )
+}
+
+/// Adds to the error of a command for a namespace what its status does not say: that there is no such namespace.
+fn about<T>(host: &mut Connected, nsid: u32, result: Result<T, host::Error>) -> Result<T> {
+    result.map_err(|error| {
+        let known = error.status().and_then(|_| host.allocated_namespaces().ok());
+        let error = anyhow::Error::from(error);
+        match known {
+            Some(known) if nsid != NSID_ALL && !known.contains(&nsid) => {
+                let known: Vec<String> = known.iter().map(u32::to_string).collect();
+                let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+                error.context(format!("there is no namespace {nsid} (the drive has {known})"))
+            }
+            _ => error,
+        }
     })
 }
 
@@ -83,7 +147,8 @@ fn chosen(host: &mut Connected, target: &Target, ids: &[u16], nqn: Option<Nqn>) 
 
 /// Those of `ids` that have the namespace attached, or have not.
 fn which(host: &mut Connected, nsid: u32, ids: &[u16], attached: bool) -> Result<Vec<u16>> {
-    let holders = host.namespace_controllers(nsid)?;
+    let holders = host.namespace_controllers(nsid);
+    let holders = about(host, nsid, holders)?;
     Ok(ids.iter().copied().filter(|id| holders.contains(id) == attached).collect())
 }
 
@@ -114,7 +179,11 @@ pub fn ns(command: &Ns, output: Output) -> Result<()> {
                 bail!("--size {size} is not a multiple of the logical block size, {block} bytes");
             }
             let create = namespace_create(size / u64::from(block), format, *set);
-            let nsid = host.create_namespace(&create).with_context(|| room(&mut host, *set))?;
+            let created = host.create_namespace(&create);
+            let nsid = created.map_err(|error| {
+                let why = not_created(&mut host, *set, &error);
+                anyhow::Error::from(error).context(why)
+            })?;
             let mut to = Vec::new();
             if *attach {
                 to = chosen(&mut host, target, &[], None)?;
@@ -128,22 +197,33 @@ pub fn ns(command: &Ns, output: Output) -> Result<()> {
         Ns::Attach(a) => attach(a, true, output),
         Ns::Detach(a) => attach(a, false, output),
         Ns::Delete { nsid, target } => {
-            connect(target)?.delete_namespace(*nsid)?;
+            let mut host = connect(target)?;
+            let deleted = host.delete_namespace(*nsid);
+            about(&mut host, *nsid, deleted)?;
             done(output, *nsid)
         }
         Ns::Format { nsid, lba, target } => {
             let mut host = connect(target)?;
-            let ns = host.identify_allocated(*nsid)?;
+            let identified = host.identify_allocated(*nsid);
+            let ns = about(&mut host, *nsid, identified)?;
             let lbaf = lba.map_or(Ok(ns.flbas.format_index()), |lba| format_of(&ns, lba))?;
             let ses = SecureErase::NONE;
-            host.format(FormatNvm { nsid: *nsid, lbaf, mset: false, pi: 0, pil: false, ses })?;
+            let formatted = host.format(FormatNvm { nsid: *nsid, lbaf, mset: false, pi: 0, pil: false, ses });
+            about(&mut host, *nsid, formatted)?;
             done(output, *nsid)
         }
     }
 }
 
 /// What to say when a namespace could not be created.
-fn room(host: &mut Connected, set: u16) -> String {
+fn not_created(host: &mut Connected, set: u16, error: &host::Error) -> String {
+    let is = |status| error.status().is_some_and(|s| s.is(status));
+    if is(Status::NAMESPACE_ID_UNAVAILABLE) {
+        let most = host.controller().nn.get();
+        return format!(
+            "the drive has the {most} namespaces that it can have; `tranche ns delete` makes room"
+        );
+    }
     let sets = host.nvm_sets().unwrap_or_default();
     let each: Vec<String> = sets
         .iter()
@@ -162,10 +242,11 @@ fn attach(a: &Attachment, attach: bool, output: Output) -> Result<()> {
     // Those that were named are asked for as they are; of a host's, only those where it changes something.
     let ids = if a.controllers.is_empty() { which(&mut host, a.nsid, &ids, !attach)? } else { ids };
     if !ids.is_empty() {
-        match attach {
-            true => host.attach_namespace(a.nsid, &ids)?,
-            false => host.detach_namespace(a.nsid, &ids)?,
-        }
+        let changed = match attach {
+            true => host.attach_namespace(a.nsid, &ids),
+            false => host.detach_namespace(a.nsid, &ids),
+        };
+        about(&mut host, a.nsid, changed)?;
     }
     match output {
         Output::Json => print_json(&json!({ "nsid": a.nsid, "controllers": ids })),
@@ -234,11 +315,15 @@ fn wait_for_power(cut: &PowerCut) -> Result<()> {
 /// A cut that comes at once is over when this returns: the next command finds the drive with power.
 pub fn power_cut(cut: &PowerCut, output: Output) -> Result<()> {
     let mut host = connect(&cut.target)?;
-    host.power_cut(nvme::admin::PowerCut {
+    let asked = host.power_cut(nvme::admin::PowerCut {
         after_media_ops: cut.after,
         off_ms: cut.off_ms,
         seed: cut.seed,
         no_plp: cut.no_plp,
+    });
+    asked.map_err(|error| match network_refusal(&error) {
+        Some(why) => anyhow::Error::from(error).context(why),
+        None => error.into(),
     })?;
     drop(host);
     if cut.after == 0 {

@@ -5,7 +5,7 @@ use crate::profiles;
 use anyhow::{Context, Result, bail};
 use block::Export;
 use run::image::{Presence, presence};
-use run::{ImageOptions, Options, Running, Shape};
+use run::{ImageOptions, Limits, Options, Running, Shape};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
@@ -82,10 +82,9 @@ fn shape(options: &Serve) -> Result<Option<Shape>> {
 }
 
 fn run_options(options: &Serve) -> Options {
-    let tcp = match (&options.tcp, &options.unix) {
-        (Some(address), _) => Some(address.clone()),
-        (None, None) => Some(DEFAULT_TCP.to_owned()),
-        (None, Some(_)) => None,
+    let tcp = match (&options.tcp[..], &options.unix) {
+        ([], None) => vec![DEFAULT_TCP.into()],
+        (tcp, _) => tcp.to_vec(),
     };
     Options {
         image: options.image.clone(),
@@ -98,6 +97,7 @@ fn run_options(options: &Serve) -> Options {
         seed: options.seed,
         unix: options.unix.clone(),
         tcp,
+        limits: Limits::default(),
         poll: options.poll,
     }
 }
@@ -123,9 +123,7 @@ fn show_progress(asked: &AtomicBool) -> impl FnMut(u32) {
 }
 
 fn warn_if_exposed(running: &Running) {
-    if let Some(address) = running.tcp()
-        && !address.ip().is_loopback()
-    {
+    for address in running.ports().iter().map(|port| port.address).filter(|at| !at.ip().is_loopback()) {
         tracing::warn!(
             "WARNING: {address} can be reached from other machines, and there is no authentication: anyone \
              who can connect can read, change and delete everything on this drive. Listen on 127.0.0.1 instead."
@@ -149,14 +147,20 @@ fn export(options: &Serve, running: &Running) -> Result<Option<Export>> {
     Ok(Some(export))
 }
 
-/// The one line on standard output that scripts wait for.
+/// The one line on standard output that scripts wait for. `tcp=` has every TCP port, in their order, separated by commas.
 fn say_ready(options: &Serve, output: Output, running: &Running) -> std::io::Result<()> {
-    let tcp = running.tcp().map(|address| address.to_string());
+    let ports = running.ports();
+    let tcp: Vec<String> = ports.iter().map(|port| port.address.to_string()).collect();
+    let tcp = (!tcp.is_empty()).then(|| tcp.join(","));
     let unix = options.unix.as_ref().map(|path| path.display().to_string());
     let nqn = running.handle().subsystem_nqn().to_owned();
     let line = match output {
         Output::Json => {
-            serde_json::json!({ "ready": true, "tcp": tcp, "unix": unix, "nqn": nqn }).to_string()
+            let first = running.tcp().map(|address| address.to_string());
+            let each = |p: &run::PortInfo| serde_json::json!({ "portid": p.id.0, "tcp": p.address.to_string(), "ana": p.ana.name() });
+            let ports: Vec<_> = ports.iter().map(each).collect();
+            serde_json::json!({ "ready": true, "tcp": first, "unix": unix, "nqn": nqn, "ports": ports })
+                .to_string()
         }
         Output::Text => {
             let at = |name: &str, place: Option<String>| {

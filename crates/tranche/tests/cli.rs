@@ -144,6 +144,79 @@ fn tcp_says_its_port() {
 }
 
 #[test]
+fn several_ports_and_what_can_be_done_to_them() {
+    let temp = tempfile::tempdir().unwrap();
+    let socket = at(temp.path(), "s");
+    let served =
+        Served::start(&["--tcp", "127.0.0.1:0", "--tcp", "[::1]:0,ana=inaccessible", "--unix", &socket]);
+    let tcp = served.ready.split_whitespace().find_map(|w| w.strip_prefix("tcp=")).unwrap().to_owned();
+    let ports: Vec<String> = tcp.split(',').map(|at| format!("tcp://{at}")).collect();
+    assert_eq!(ports.len(), 2);
+    let unix = format!("unix://{socket}");
+    // What touches a namespace is refused through the second port, and after that through the first.
+    assert!(err(&["ns", "format", "1", "--on", &ports[1]]).contains("Inaccessible"));
+    assert_eq!(out(&["ns", "format", "1", "--on", &ports[0]]), "");
+    assert_eq!(out(&["fault", "port-ana", "0", "non-optimized", "--on", &unix]), "");
+    assert_eq!(out(&["ns", "format", "1", "--on", &ports[1]]), "");
+    assert_eq!(out(&["fault", "clear", "--on", &unix]), "");
+    assert!(err(&["ns", "format", "1", "--on", &ports[1]]).contains("Inaccessible"));
+    assert!(err(&["fault", "port-ana", "9", "optimized", "--on", &unix]).contains("is there a port 9?"));
+    assert!(err(&["fault", "clear", "--on", &ports[0]]).contains("allow_network_faults"));
+    assert!(
+        err(&["fault", "port-ana", "1", "fast", "--on", &unix]).contains("none of optimized, non-optimized")
+    );
+    // A port that is down is waited for.
+    assert_eq!(out(&["fault", "port-down", "1", "--for-ms", "300", "--on", &unix]), "");
+    assert!(out(&["id", "--wait", "60", "--on", &ports[0]]).contains("Tranche"));
+    for fault in [
+        &["bit-errors", "--one-in", "1000"][..],
+        &["uncorrectable", "--count", "1"],
+        &["program-failure", "--set", "1", "--one-in", "100"],
+        &["erase-failure", "--count", "2"],
+        &["stuck-die", "0", "--set", "1"],
+        &["lost-write", "--one-in", "9"],
+        &["misdirected-write", "--one-in", "9"],
+        &["slow", "3", "--one-in", "2"],
+        &["host-disk-full", "--count", "1"],
+        &["host-disk-error"],
+    ] {
+        assert_eq!(out(&[&["fault"], fault, &["--on", &unix]].concat()), "", "{fault:?}");
+    }
+    let bad = tranche(&["serve", "--tcp", "127.0.0.1:0,speed=9"]);
+    assert!(text(&bad.stderr).contains("no setting of a port"), "{}", text(&bad.stderr));
+}
+
+#[test]
+fn errors_say_what_was_asked_and_what_to_do() {
+    let served = Served::start(&["--tcp", "127.0.0.1:0"]);
+    let address = served.ready.split_whitespace().find_map(|w| w.strip_prefix("tcp=")).unwrap();
+    let on = format!("tcp://{address}");
+    assert!(err(&["ns", "delete", "99", "--on", &on]).contains("there is no namespace 99 (the drive has 1)"));
+    for _ in 2..=32 {
+        out(&["ns", "create", "--size", "1MiB", "--on", &on]);
+    }
+    let full = err(&["ns", "create", "--size", "1MiB", "--on", &on]);
+    assert!(full.contains("has the 32 namespaces that it can have"), "{full}");
+    let other = err(&["id", "--on", &format!("{on}?nqn=nqn.2026-11.test:another")]);
+    assert!(other.contains("no subsystem of that name"), "{other}");
+    drop(served);
+    let gone = err(&["id", "--on", &on]);
+    assert!(gone.contains("nothing listens there"), "{gone}");
+    assert_eq!(gone.matches("os error").count(), 1, "{gone}");
+    // Something else listens.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let on = format!("tcp://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        use std::io::Write;
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(b"SSH-2.0-OpenSSH_9.2\r\n").unwrap();
+        std::thread::sleep(Duration::from_secs(1));
+    });
+    let other = err(&["id", "--on", &on]);
+    assert!(other.contains("does not speak NVMe/TCP"), "{other}");
+}
+
+#[test]
 fn a_killed_drive_leaves_an_image_that_opens_and_a_socket_that_is_replaced() {
     let temp = tempfile::tempdir().unwrap();
     let (socket, image) = (at(temp.path(), "s"), at(temp.path(), "image"));

@@ -145,6 +145,43 @@ fn a_linux_host_attaches_uses_and_keeps_the_drive() {
     }
 }
 
+/// Native multipath of the kernel, over two ports that change their states and go down under load.
+#[test]
+fn a_linux_host_with_two_paths_loses_nothing() {
+    let name = "a_linux_host_with_two_paths_loses_nothing";
+    let temporary = tempfile::tempdir().unwrap();
+    let shown = Command::new(TRANCHE).args(["profile", "show", "default"]).output().unwrap();
+    let toml = String::from_utf8(shown.stdout).unwrap();
+    let toml = toml.replacen("[drive]\n", "[drive]\nallow_network_faults = true\n", 1);
+    let file = temporary.path().join("drive.toml");
+    std::fs::write(&file, toml).unwrap();
+    let (first, second) = ("127.0.0.1:0", "127.0.0.1:0,ana=non-optimized");
+    let child = Command::new(TRANCHE)
+        .args(["serve", "--timing", "off", "--tcp", first, "--tcp", second])
+        .arg(&file)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut drive = Drive { child, port: 0 };
+    let mut line = String::new();
+    BufReader::new(drive.child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let tcp = line.split_whitespace().find_map(|word| word.strip_prefix("tcp=")).expect("ready");
+    let ports: Vec<&str> = tcp.split(',').filter_map(|at| at.strip_prefix("127.0.0.1:")).collect();
+    let (first, second) = (ports[0].parse().unwrap(), ports[1]);
+    let Some(mut guest) = Guest::boot(name, "multipath.sh", &["fio", "python3"], first, &[second]) else {
+        return;
+    };
+    loop {
+        match guest.ended() {
+            Some(Ended::Skipped(why)) => return support::skipped(name, &why),
+            Some(Ended::With(status, log)) => {
+                return assert!(status.success() && log.contains("== all is well"), "{status}");
+            }
+            None => {}
+        }
+    }
+}
+
 /// Every key of nvme-cli's answers is in ours, with the same value.
 #[test]
 fn nvme_cli_and_tranche_say_the_same() {

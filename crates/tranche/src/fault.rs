@@ -1,0 +1,187 @@
+//! `tranche fault`: the drive's fault injection (vendor specific command D1h, docs/vendor.md).
+
+use crate::args::{Output, Target};
+use crate::manage::{connect, network_refusal};
+use crate::print_json;
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand};
+use nvme::admin::{FaultInjection, FaultKind};
+use nvme::log::AnaState;
+use serde_json::json;
+
+/// `tranche fault`.
+#[derive(Subcommand, Debug)]
+pub enum Fault {
+    /// End all faults: ports come back as they were at first; what was damaged stays so
+    Clear {
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Reads have bit errors that are corrected, by chance
+    BitErrors(Chance),
+    /// Reads cannot be corrected
+    Uncorrectable(Counted),
+    /// Programs fail
+    ProgramFailure(Counted),
+    /// Erases fail
+    EraseFailure(Counted),
+    /// A die fails every operation
+    StuckDie {
+        /// Which die, from 0
+        die: u32,
+        /// NVM Set, that is the medium; 0 for all
+        #[arg(long, value_name = "N", default_value_t = 0)]
+        set: u16,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Programs are reported good and write nothing, by chance
+    LostWrite(Chance),
+    /// Programs land elsewhere, by chance
+    MisdirectedWrite(Chance),
+    /// Operations are slow, by chance
+    Slow {
+        /// How many times as long they take: 2 or more
+        factor: u32,
+        #[command(flatten)]
+        chance: Chance,
+    },
+    /// The disk of the drive's machine, under an image, is full
+    HostDiskFull(HostDisk),
+    /// The disk of the drive's machine, under an image, fails
+    HostDiskError(HostDisk),
+    /// A port takes another Asymmetric Namespace Access state
+    PortAna {
+        /// Port identifier, from 1; 0 for every port
+        port: u16,
+        /// optimized, non-optimized, inaccessible, persistent-loss or change
+        #[arg(value_parser = ana_state)]
+        state: AnaState,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// A port loses its connections and takes no new ones for a time
+    PortDown {
+        /// Port identifier, from 1
+        port: u16,
+        /// For how long, in milliseconds
+        #[arg(long, value_name = "MS", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
+        for_ms: u32,
+        #[command(flatten)]
+        target: Target,
+    },
+}
+
+/// Operations that fail by chance.
+#[derive(Args, Debug)]
+pub struct Chance {
+    /// NVM Set, that is the medium; 0 for all
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub set: u16,
+    /// One in so many
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub one_in: u32,
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// Operations that fail by chance, or the next so many.
+#[derive(Args, Debug)]
+pub struct Counted {
+    /// So many of the next operations, then no more [default: until cleared]
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true, conflicts_with = "one_in")]
+    pub count: u32,
+    #[command(flatten)]
+    pub chance: Chance,
+}
+
+/// Operations of the host's disk.
+#[derive(Args, Debug)]
+pub struct HostDisk {
+    /// So many of the next operations, then no more [default: until cleared]
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    pub count: u32,
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// An ANA state by its name.
+pub fn ana_state(text: &str) -> Result<AnaState, String> {
+    let all = [
+        AnaState::OPTIMIZED,
+        AnaState::NON_OPTIMIZED,
+        AnaState::INACCESSIBLE,
+        AnaState::PERSISTENT_LOSS,
+        AnaState::CHANGE,
+    ];
+    let found = all.into_iter().find(|state| state.name() == Some(text));
+    found.ok_or_else(|| {
+        let names: Vec<&str> = all.into_iter().filter_map(AnaState::name).collect();
+        format!("the ANA state '{text}' is none of {}", names.join(", "))
+    })
+}
+
+impl Fault {
+    /// The command, and where it goes.
+    fn command(&self) -> (FaultInjection, &Target) {
+        let plain = |kind, nvmsetid, param| FaultInjection {
+            nsid: 0,
+            kind,
+            nvmsetid,
+            count: 0,
+            one_in: 0,
+            param,
+            lba: None,
+        };
+        let by_chance =
+            |kind, c: &Chance, param| FaultInjection { one_in: c.one_in, ..plain(kind, c.set, param) };
+        let counted = |kind, c: &Counted| {
+            let one_in = if c.count == 0 { c.chance.one_in } else { 0 };
+            FaultInjection { count: c.count, one_in, ..plain(kind, c.chance.set, 0) }
+        };
+        match self {
+            Fault::Clear { target } => (plain(FaultKind::CLEAR, 0, 0), target),
+            Fault::BitErrors(c) => (by_chance(FaultKind::BIT_ERRORS, c, 0), &c.target),
+            Fault::Uncorrectable(c) => (counted(FaultKind::UNCORRECTABLE, c), &c.chance.target),
+            Fault::ProgramFailure(c) => (counted(FaultKind::PROGRAM_FAILURE, c), &c.chance.target),
+            Fault::EraseFailure(c) => (counted(FaultKind::ERASE_FAILURE, c), &c.chance.target),
+            Fault::StuckDie { die, set, target } => (plain(FaultKind::STUCK_DIE, *set, *die), target),
+            Fault::LostWrite(c) => (by_chance(FaultKind::LOST_WRITE, c, 0), &c.target),
+            Fault::MisdirectedWrite(c) => (by_chance(FaultKind::MISDIRECTED_WRITE, c, 0), &c.target),
+            Fault::Slow { factor, chance } => (by_chance(FaultKind::SLOW, chance, *factor), &chance.target),
+            Fault::HostDiskFull(d) => {
+                (FaultInjection { count: d.count, ..plain(FaultKind::HOST_DISK_FULL, 0, 0) }, &d.target)
+            }
+            Fault::HostDiskError(d) => {
+                (FaultInjection { count: d.count, ..plain(FaultKind::HOST_DISK_ERROR, 0, 0) }, &d.target)
+            }
+            Fault::PortAna { port, state, target } => {
+                (plain(FaultKind::PORT_ANA, *port, state.0.into()), target)
+            }
+            Fault::PortDown { port, for_ms, target } => (plain(FaultKind::PORT_DOWN, *port, *for_ms), target),
+        }
+    }
+}
+
+/// `tranche fault`.
+pub fn fault(fault: &Fault, output: Output) -> Result<()> {
+    let (command, target) = fault.command();
+    let injected = connect(target)?.inject_fault(command);
+    if let Err(error) = injected {
+        let why = network_refusal(&error);
+        let error = anyhow::Error::from(error);
+        return match why {
+            Some(why) => Err(error).context(why),
+            None if [FaultKind::PORT_ANA, FaultKind::PORT_DOWN].contains(&command.kind) => Err(error)
+                .context(format!(
+                    "is there a port {}? `tranche serve` numbers them from 1",
+                    command.nvmsetid
+                )),
+            None => Err(error),
+        };
+    }
+    match output {
+        Output::Json => print_json(&json!({ "fault": command.kind.name() })),
+        Output::Text => Ok(()),
+    }
+}
