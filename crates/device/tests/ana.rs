@@ -12,7 +12,7 @@ use nvme::admin::{
 use nvme::aer::{AsyncEvent, NoticeInfo};
 use nvme::feature::{AsyncEventConfiguration, FeatureId};
 use nvme::identify::{Cns, ControllerList, IdentifyController, IdentifyNamespace, IndependentNamespace};
-use nvme::log::{AnaGroup, AnaHeader, AnaState, LogId};
+use nvme::log::{AnaGroup, AnaHeader, AnaState, ControllerEntry, LogId};
 use nvme::zerocopy::{FromBytes, IntoBytes};
 use nvme::{AdminCommand, Command, Csi, NSID_ALL, Status};
 
@@ -76,6 +76,14 @@ fn what_is_said_of_it_agrees() {
         assert!(ns.nmic.shrns() && independent.nmic.shrns());
         seen.push((ns, c.subnqn, group.anas));
     }
+    let (_, log) = b.on(one, 0, &Command::get_log_page(LogId::CONTROLLERS, 0, 0, 16, 3 * 272), &[]);
+    let hosts: Vec<(u16, AnaState)> = <[ControllerEntry]>::ref_from_bytes(&log)
+        .unwrap()
+        .iter()
+        .map(|entry| (entry.portid.get(), entry.anas))
+        .collect();
+    let expected = [(0, AnaState::OPTIMIZED), (1, AnaState::OPTIMIZED), (2, AnaState::NON_OPTIMIZED)];
+    assert_eq!(hosts, expected);
     assert_eq!(
         (seen[0].0, seen[0].1),
         (seen[1].0, seen[1].1),
@@ -206,6 +214,22 @@ fn a_namespace_may_be_created_in_the_group() {
         let (got, _) = b.admin(Command::from(AdminCommand::NamespaceManagement(c)), create.as_bytes());
         assert!(got.status().is(status), "group {group}: {}", got.status());
     }
+}
+
+#[test]
+fn aborts_have_a_limit() {
+    let mut b = Bench::with_namespaces(&[("[drive]", "[drive]\ntiming = true")]);
+    let me = b.controller;
+    let limit: IdentifyController = b.ask(Command::identify(Cns::CONTROLLER, 0));
+    let limit = usize::from(limit.acl_z) + 1;
+    let submit = |b: &mut Bench| b.submit(me, 0, &Command::from(Abort { sqid: 0, cid: 0xFFF0 }), &[]);
+    let aborts: Vec<u32> = (0..=limit).map(|_| submit(&mut b)).collect();
+    for (i, abort) in aborts.into_iter().enumerate() {
+        let status = b.wait(abort).0.status();
+        assert_eq!(status.is(Status::ABORT_LIMIT_EXCEEDED), i == limit, "Abort {i}: {status}");
+    }
+    let again = submit(&mut b);
+    assert!(b.wait(again).0.status().is_success());
 }
 
 #[test]

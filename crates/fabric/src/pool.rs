@@ -29,6 +29,18 @@ impl Buffer {
     }
 }
 
+impl Buffer {
+    /// Only `len` bytes from `start` on are the data, which moves to the front. Nothing if it has fewer.
+    pub(crate) fn cut(&mut self, start: u32, len: u32) {
+        let (start, len) =
+            (usize::try_from(start).unwrap_or(usize::MAX), usize::try_from(len).unwrap_or(usize::MAX));
+        if start.checked_add(len).is_some_and(|end| end <= self.len) {
+            self.memory.copy_within(start..start + len, 0);
+            self.len = len;
+        }
+    }
+}
+
 impl Deref for Buffer {
     type Target = [u8];
 

@@ -102,6 +102,10 @@ struct Slot {
     to_host: bool,
     /// Bytes of the transfer.
     len: u32,
+    /// Bytes that the buffer was given out for; in a capsule there may be more than the transfer.
+    room: u32,
+    /// Where in a capsule's data the transfer starts.
+    offset: u32,
     /// Bytes that have arrived.
     received: u32,
     /// Bytes that R2Ts have asked for, from the start.
@@ -344,9 +348,11 @@ impl Connection {
             (Ok(place), _) => {
                 slot.to_host = matches!(transfer, Transfer::ToHost(_));
                 slot.len = sqe.dptr.length.get();
-                if place == Place::Capsule {
+                slot.room = slot.len;
+                if let Place::Capsule { offset } = place {
                     // It is here already, so it cannot wait: bounded by the in-capsule size and the depth.
-                    let len = usize::try_from(slot.len).unwrap_or(0);
+                    (slot.room, slot.offset) = (in_capsule, offset);
+                    let len = usize::try_from(in_capsule).unwrap_or(0);
                     slot.buffer = self.pool.take(len).unwrap_or_else(|| self.pool.take_beyond(len));
                     self.sink = Sink::Slot { index, at: 0, ttag: None };
                 } else {
@@ -443,6 +449,9 @@ impl Connection {
         let slot = &mut self.slots[usize::from(index)];
         if slot.received < slot.len {
             return self.ask(index);
+        }
+        if slot.room != slot.len {
+            slot.buffer.cut(slot.offset, slot.len);
         }
         if slot.damaged {
             slot.state = State::Ready;
@@ -584,7 +593,7 @@ impl Connection {
         let (slots, pool, free) = (&mut self.slots, &mut self.pool, &mut self.free);
         self.out.sent(bytes, |index| {
             let slot = &mut slots[usize::from(index)];
-            pool.give(std::mem::take(&mut slot.buffer), usize::try_from(slot.len).unwrap_or(0));
+            pool.give(std::mem::take(&mut slot.buffer), usize::try_from(slot.room).unwrap_or(0));
             slot.state = State::Free;
             slot.generation = slot.generation.wrapping_add(1);
             free.push(index);
@@ -630,7 +639,7 @@ impl Connection {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Place {
     None,
-    Capsule,
+    Capsule { offset: u32 },
     Transport,
 }
 
@@ -646,9 +655,13 @@ fn check_sgl(sqe: &Command, transfer: Transfer, in_capsule: u32, max: u32) -> Re
         _ => match (sgl.id.kind(), sgl.id.subtype()) {
             (SglType::DATA_BLOCK, SglSubtype::OFFSET) => match transfer {
                 Transfer::ToHost(_) => Err(Status::SGL_TYPE_INVALID.with_dnr()),
-                _ if sgl.addr.get() != 0 => Err(Status::SGL_OFFSET_INVALID.with_dnr()),
-                _ if length != in_capsule => Err(Status::DATA_SGL_LENGTH_INVALID.with_dnr()),
-                _ => Ok(Place::Capsule),
+                _ => match u32::try_from(sgl.addr.get()).ok().filter(|offset| *offset <= in_capsule) {
+                    None => Err(Status::SGL_OFFSET_INVALID.with_dnr()),
+                    Some(offset) if length > in_capsule - offset => {
+                        Err(Status::DATA_SGL_LENGTH_INVALID.with_dnr())
+                    }
+                    Some(offset) => Ok(Place::Capsule { offset }),
+                },
             },
             (SglType::TRANSPORT_DATA_BLOCK, SglSubtype::TRANSPORT) if in_capsule == 0 => Ok(Place::Transport),
             _ => Err(Status::SGL_TYPE_INVALID.with_dnr()),

@@ -311,6 +311,41 @@ fn wrong_data_pointers_fail_the_command_only() {
 }
 
 #[test]
+fn data_may_start_anywhere_in_a_capsule() {
+    let capsule_with = |offset: u64, length: u32| {
+        let mut sgl = SglDescriptor::in_capsule(length);
+        sgl.addr.set(offset);
+        let mut pdu = capsule(Command::write(1, 0, 1).with_cid(9).with_dptr(sgl));
+        pdu.ch = ch(PduType::CAPSULE_CMD, 2048);
+        let mut bytes = pdu.as_bytes().to_vec();
+        bytes.extend((0..2048).map(|i| (i / 512) as u8));
+        bytes
+    };
+    for (offset, length) in [(0, 2048), (512, 512), (1536, 512), (0, 512), (1024, 1024)] {
+        let mut target = ready();
+        target.receive(&capsule_with(offset, length)).unwrap();
+        let incoming = target.next().unwrap();
+        let expected: Vec<u8> = (offset..offset + u64::from(length)).map(|i| (i / 512) as u8).collect();
+        assert!(target.data(incoming.tag).unwrap() == expected, "{length} bytes from {offset}");
+        target.respond(incoming.tag, Completion::success(0, 0), 0).unwrap();
+        take(&mut target);
+        assert_eq!(target.in_flight(), 0);
+    }
+    for (offset, length, status) in [
+        (1536, 1024, Status::DATA_SGL_LENGTH_INVALID),
+        (0, 4096, Status::DATA_SGL_LENGTH_INVALID),
+        (4096, 512, Status::SGL_OFFSET_INVALID),
+        (u64::MAX, 512, Status::SGL_OFFSET_INVALID),
+    ] {
+        let mut target = ready();
+        target.receive(&capsule_with(offset, length)).unwrap();
+        assert!(target.next().is_none());
+        let resp = CapsuleResp::read_from_bytes(&take(&mut target)).unwrap();
+        assert!(resp.rccqe.status().is(status), "{offset} {length}: {}", resp.rccqe.status());
+    }
+}
+
+#[test]
 fn the_success_flag_replaces_the_response_without_flow_control() {
     let mut target = ready();
     let connect = Command::from(FabricsCommand::Connect(Connect {

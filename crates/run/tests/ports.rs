@@ -11,7 +11,7 @@ use nvme::feature::{AsyncEventConfiguration, FeatureId};
 use nvme::log::{AnaState, DiscoveryEntry, DiscoveryHeader, LogId, SubsystemType};
 use nvme::property::{Cc, PropertyOffset};
 use nvme::zerocopy::{FromBytes, FromZeros, IntoBytes};
-use nvme::{AdminCommand, CNTLID_DYNAMIC, Command, Nqn, SglDescriptor, U16};
+use nvme::{AdminCommand, CNTLID_DYNAMIC, Command, Nqn, SglDescriptor, Status, U16};
 use run::{Limits, Options, Running, TcpPort};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -274,4 +274,64 @@ fn a_peer_that_reads_nothing_is_ended() {
         assert!(begun.elapsed() < PATIENCE, "the deaf host stays");
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+#[test]
+fn what_is_advertised_is_granted_and_no_more() {
+    let temp = tempfile::tempdir().unwrap();
+    let running = start(temp.path(), Limits::default());
+    let identity = identity(&running);
+    let mut transport = tcp(&running, 0);
+    let mut connected = host::Transport::connect(&mut transport, &identity).unwrap();
+    let mqes = u16::try_from(u32::from(connected.cap.mqes_z()) + 1).unwrap();
+    let page =
+        ask(&mut connected.admin, Command::identify(nvme::identify::Cns::CONTROLLER, 0), Data::room(4096));
+    let page = page.data.into_buffer();
+    let ctrl = nvme::identify::IdentifyController::read_from_bytes(&page).unwrap();
+    assert_eq!(ctrl.maxcmd.get(), mqes);
+    // A queue of that size, and one entry more.
+    let mut queue = host::Transport::open_io(&mut transport, mqes).unwrap();
+    let refused = host::Transport::open_io(&mut transport, mqes + 1).map(drop).unwrap_err();
+    assert!(refused.status().unwrap().is(Status::CONNECT_INVALID_PARAMETERS), "{refused}");
+    // MAXCMD commands at once.
+    for _ in 0..mqes {
+        queue.submit(Command::flush(1), Data::None).unwrap();
+    }
+    for _ in 0..mqes {
+        assert!(queue.next(Some(PATIENCE)).unwrap().unwrap().completion.status().is_success());
+    }
+    // As much data as MDTS says, and a block more.
+    let most = 4096 << ctrl.mdts;
+    let blocks = u32::try_from(most / 4096).unwrap();
+    for (blocks, fits) in [(blocks, true), (blocks + 1, false)] {
+        let bytes = blocks as usize * 4096;
+        for (command, data) in [
+            (Command::write(1, 0, blocks), Data::Out(vec![7; bytes])),
+            (Command::read(1, 0, blocks), Data::room(bytes)),
+        ] {
+            queue.submit(command, data).unwrap();
+            let status = queue.next(Some(PATIENCE)).unwrap().unwrap().completion.status();
+            assert_eq!(status.is_success(), fits, "{blocks} blocks: {status}");
+            assert!(fits || status.is(Status::INVALID_FIELD), "{status}");
+        }
+    }
+    // The rest of the capsule, by IOCCSZ: from offset 0 (ICDOFF), and answers of 16 bytes (IORCSZ).
+    assert!(ctrl.ioccsz.get() * 16 >= 64 + 8192 && ctrl.icdoff.get() == 0 && ctrl.iorcsz.get() == 1);
+    // All queues of an association come through one port.
+    let other = running.ports()[1].address;
+    let stream = TcpStream::connect(other).unwrap();
+    let mut elsewhere = SocketQueue::over_tcp(stream, Config::default(), PATIENCE).unwrap();
+    let connect = Connect { recfmt: 0, qid: 5, sqsize_z: 31, cattr: ConnectAttributes::new(), kato: 0 };
+    let data = ConnectData {
+        hostid: identity.hostid,
+        cntlid: U16::new(connected.cntlid),
+        subnqn: identity.subnqn.unwrap().to_field(),
+        hostnqn: identity.hostnqn.to_field(),
+        ..ConnectData::new_zeroed()
+    };
+    elsewhere
+        .submit(Command::from(FabricsCommand::Connect(connect)), Data::Out(data.as_bytes().to_vec()))
+        .unwrap();
+    let status = elsewhere.next(Some(PATIENCE)).unwrap().unwrap().completion.status();
+    assert!(status.is(Status::CONNECT_INVALID_PARAMETERS), "{status}");
 }

@@ -287,7 +287,9 @@ impl Drive {
             log.extend_from_slice(&id.0.to_le_bytes());
             log.push(origin);
             log.push(u8::from(controller.is_ready()));
-            log.extend_from_slice(&[0; 12]);
+            log.extend_from_slice(&controller.port.0.to_le_bytes());
+            log.push(controller.ana.0);
+            log.extend_from_slice(&[0; 9]);
             log.extend_from_slice(&controller.host.to_field());
         }
         log[0] = 1;

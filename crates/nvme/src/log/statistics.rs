@@ -50,6 +50,7 @@
 //! Latency runs from the command's arrival at the controller to its completion, in the drive's time, and
 //! counts commands that succeeded.
 
+use crate::log::AnaState;
 use crate::{U16, U32, U64};
 
 wire! {
@@ -151,8 +152,12 @@ wire! {
         pub origin: u8,
         /// Bit 0: ready for commands.
         pub flags: u8,
+        /// Identifier of the port that the host comes through; 0 for this process.
+        pub portid: U16,
+        /// Asymmetric Namespace Access State on this controller.
+        pub anas: AnaState,
         /// Reserved.
-        pub rsvd4: [u8; 12],
+        pub rsvd7: [u8; 9],
         /// Host NQN.
         pub hostnqn: crate::nqn::NqnField,
     }
