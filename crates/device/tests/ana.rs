@@ -90,6 +90,11 @@ fn what_is_said_of_it_agrees() {
         "one namespace of one subsystem on both paths"
     );
     assert_eq!((seen[0].2, seen[1].2), (AnaState::OPTIMIZED, AnaState::NON_OPTIMIZED));
+    // Hosts read as much as the log can be, in pieces that may lie beyond what it has now.
+    let most: IdentifyController = b.ask(Command::identify(Cns::CONTROLLER, 0));
+    let end = 16 + 32 * most.nanagrpid.get() + 4 * most.nn.get();
+    let (got, _) = b.on(one, 0, &Command::get_log_page(LogId::ANA, 0, 0, u64::from(end) - 4, 4), &[]);
+    assert!(got.status().is_success(), "{}", got.status());
     // Return Groups Only.
     let (_, group, nsids) = ana_log(&mut b, one, 1, true);
     assert_eq!((group.nnv.get(), nsids.len()), (0, 0));

@@ -40,6 +40,7 @@ pub use error::Error;
 pub(crate) use host::call_alone as call;
 pub use host::{Host, namespace_create};
 pub use io::{IoQueue, Namespace};
+pub use logs::AnaLog;
 pub use queue::{Connected, Data, Done, Identity, Queue, Tag, Transport, TransportError};
 pub use session::{InFlight, Session, TrackedQueue, may_pass, retry};
 pub use socket::{SocketQueue, SocketTransport};

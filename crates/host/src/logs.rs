@@ -1,8 +1,8 @@
 //! Log pages.
 
 use nvme::log::{
-    ChangedNamespaces, CommandEffects, EnduranceGroup, ErrorInformation, FirmwareSlots, LogId,
-    NamespaceStatistics, OcpSmart, SmartHealth, SupportedLogPages,
+    AnaGroup, AnaHeader, ChangedNamespaces, CommandEffects, EnduranceGroup, ErrorInformation, FirmwareSlots,
+    LogId, NamespaceStatistics, OcpSmart, SmartHealth, SupportedLogPages,
 };
 use nvme::zerocopy::{FromBytes, IntoBytes};
 use nvme::{Command, NSID_ALL, Nsid};
@@ -12,6 +12,15 @@ use crate::{Error, Host, Transport};
 
 /// Bytes of a log that are asked for in one command.
 const CHUNK: usize = 4096;
+
+/// The Asymmetric Namespace Access log.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AnaLog {
+    /// Its header.
+    pub header: AnaHeader,
+    /// The ANA groups, each with the attached namespaces that belong to it.
+    pub groups: Vec<(AnaGroup, Vec<Nsid>)>,
+}
 
 impl<T: Transport> Host<T> {
     /// So many bytes of a log from its start, in pieces of 4 KiB. `lsi` is the Log Specific Identifier.
@@ -95,6 +104,34 @@ impl<T: Transport> Host<T> {
         }
         let log = ChangedNamespaces::read_from_bytes(&done.data.into_buffer()).unwrap_or_default();
         Ok(log.iter().collect())
+    }
+
+    /// The Asymmetric Namespace Access log: how this controller reaches the namespaces.
+    ///
+    /// # Errors
+    /// A command failed, the answer makes no sense, or the transport is broken.
+    pub fn ana_log(&mut self) -> Result<AnaLog, Error> {
+        let (groups, namespaces) = (self.controller().nanagrpid.get(), self.controller().nn.get());
+        // Whatever a drive claims: no more than it could send in earnest.
+        let (groups, namespaces) = (groups.min(1 << 12) as usize, namespaces.min(1 << 16) as usize);
+        let bytes = size_of::<AnaHeader>() + groups * size_of::<AnaGroup>() + namespaces * size_of::<Nsid>();
+        let log = self.log(LogId::ANA, 0, 0, bytes)?;
+        let wrong = || Error::Answer {
+            what: format!("reading the log '{}'", LogId::ANA),
+            problem: "it is shorter than it says".into(),
+        };
+        let (header, mut rest) = AnaHeader::read_from_prefix(&log).map_err(|_| wrong())?;
+        let mut found = Vec::new();
+        for _ in 0..header.nagd.get() {
+            let (group, after) = AnaGroup::read_from_prefix(rest).map_err(|_| wrong())?;
+            let count = usize::try_from(group.nnv.get()).map_err(|_| wrong())?;
+            let length = count.checked_mul(size_of::<Nsid>()).ok_or_else(wrong)?;
+            let (nsids, after) = after.split_at_checked(length).ok_or_else(wrong)?;
+            let nsids = nsids.as_chunks().0.iter().map(|bytes| Nsid::from_le_bytes(*bytes)).collect();
+            found.push((group, nsids));
+            rest = after;
+        }
+        Ok(AnaLog { header, groups: found })
     }
 
     /// Which commands the drive has, and their effects.

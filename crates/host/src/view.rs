@@ -414,6 +414,42 @@ impl EnduranceGroups {
     }
 }
 
+/// `nvme ana-log`.
+#[derive(Clone, Debug, Serialize)]
+pub struct AnaLog {
+    chgcnt: u64,
+    ngrps: u16,
+    #[serde(rename = "ANA DESC LIST ")]
+    groups: Vec<ListedAnaGroup>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct ListedAnaGroup {
+    grpid: u32,
+    nnsids: u32,
+    chgcnt: u64,
+    state: String,
+    #[serde(rename = "NSIDS")]
+    nsids: Vec<ListedNsid>,
+}
+
+impl From<&crate::AnaLog> for AnaLog {
+    fn from(log: &crate::AnaLog) -> Self {
+        let group = |(group, nsids): &(nvme::log::AnaGroup, Vec<Nsid>)| ListedAnaGroup {
+            grpid: group.agid.get(),
+            nnsids: group.nnv.get(),
+            chgcnt: group.chngcnt.get(),
+            state: group.anas.to_string(),
+            nsids: nsids.iter().map(|nsid| ListedNsid { nsid: *nsid }).collect(),
+        };
+        Self {
+            chgcnt: log.header.chngcnt.get(),
+            ngrps: log.header.nagd.get(),
+            groups: log.groups.iter().map(group).collect(),
+        }
+    }
+}
+
 /// `nvme supported-log-pages`.
 #[derive(Clone, Debug, Serialize)]
 pub struct SupportedLogs {

@@ -224,6 +224,9 @@ fn peers_that_stall_are_ended() {
     // A discovering host without a keep-alive timeout that says nothing more.
     let mut queue = connected(&running, Nqn::DISCOVERY, 0);
     assert!(matches!(queue.next(Some(PATIENCE)), Err(TransportError::Closed)));
+    // One whose keep-alive timer runs out.
+    let mut queue = connected(&running, Nqn::DISCOVERY, 1);
+    assert!(matches!(queue.next(Some(PATIENCE)), Err(TransportError::Closed)));
     // A host that is only idle stays.
     let mut host = Host::connect(tcp(&running, 0), &identity(&running)).unwrap();
     std::thread::sleep(short().stall * 3);

@@ -229,6 +229,9 @@ pub struct IdOf {
     /// The Endurance Groups (nvme id-endurance-group-list)
     #[arg(long)]
     pub groups: bool,
+    /// How namespaces are reached through this port: the ANA log (nvme ana-log)
+    #[arg(long)]
+    pub ana: bool,
     /// The log pages that the drive has (nvme supported-log-pages)
     #[arg(long)]
     pub logs: bool,

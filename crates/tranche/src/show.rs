@@ -69,6 +69,7 @@ pub fn id(id: &Id, output: Output) -> Result<()> {
         IdOf { namespace: Some(nsid), .. } => to_value(view::IdNs::from(&host.identify_allocated(*nsid)?))?,
         IdOf { sets: true, .. } => to_value(view::NvmSets::new(&host.nvm_sets()?))?,
         IdOf { groups: true, .. } => to_value(view::EnduranceGroups::new(&host.endurance_groups()?))?,
+        IdOf { ana: true, .. } => to_value(view::AnaLog::from(&host.ana_log()?))?,
         IdOf { logs: true, .. } => to_value(view::SupportedLogs::from(&host.supported_logs()?))?,
         _ => to_value(view::IdCtrl::from(&host.identify_controller()?))?,
     };

@@ -2,6 +2,7 @@
 
 use host::{Data, Host, Identity, Queue, Session, SocketTransport, Tag, TransportError};
 use nvme::Command;
+use nvme::log::AnaState;
 use nvme::status::Sct;
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
@@ -194,6 +195,9 @@ fn a_host_with_two_paths_loses_nothing() {
         &Identity::new("nqn.2026-11.test:reader".parse().unwrap()),
     )
     .unwrap();
+    let log = host.ana_log().unwrap();
+    assert_eq!(log.groups.len(), 1);
+    assert_eq!((log.groups[0].0.anas, &log.groups[0].1[..]), (AnaState::NON_OPTIMIZED, &[1][..]));
     let namespace = host.namespace(1).unwrap();
     let mut queue = host.io_queue(4).unwrap();
     assert_eq!(writer.acknowledged.len(), 64);

@@ -27,6 +27,7 @@ ask controller "id-ctrl /dev/nvme0" "id"
 ask namespace "id-ns /dev/nvme0 -n 1" "id --namespace 1"
 ask sets "id-nvmset /dev/nvme0" "id --sets"
 ask groups "list-endgrp /dev/nvme0" "id --groups"
+ask ana "ana-log /dev/nvme0" "id --ana"
 # Its JSON is broken in some versions: made of the text.
 logs=$(nvme supported-log-pages /dev/nvme0 | sed -n 's/^LID \(0x[0-9a-f]*\) .*supports \(0x[0-9a-f]*\)$/\1 \2/p' |
     while read -r lid bits; do printf '{"lid_%s ": %d},' "$lid" "$bits"; done)
