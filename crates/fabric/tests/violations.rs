@@ -419,3 +419,53 @@ fn the_host_refuses_what_it_did_not_ask_for() {
     host.receive(resp(0).as_bytes()).unwrap();
     assert_eq!(host.next().unwrap().received, 0);
 }
+
+#[test]
+fn the_host_serves_as_many_r2ts_as_it_said_and_no_more() {
+    let ready = |max_r2t_z| {
+        let mut host = host::Connection::new(host::Config { max_r2t_z, in_capsule: 0, ..Default::default() });
+        let mut target = target::Connection::new(target::Config::default());
+        let hello: Vec<u8> = host.transmit().flatten().copied().collect();
+        host.sent(hello.len());
+        target.receive(&hello).unwrap();
+        host.receive(&take(&mut target)).unwrap();
+        host.submit(Command::write(1, 0, 24), host::Data::Out(vec![7; 12288])).unwrap();
+        let len = host.transmit().map(<[u8]>::len).sum();
+        host.sent(len);
+        host
+    };
+    let r2t = |ttag, from, len| R2t {
+        ch: ch(PduType::R2T, 0),
+        cccid: U16::ZERO,
+        ttag: U16::new(ttag),
+        r2to: U32::new(from),
+        r2tl: U32::new(len),
+        rsvd20: [0; 4],
+    };
+    #[track_caller]
+    fn refuses(host: &mut host::Connection, r2t: R2t, fes: Fes) {
+        let Err(Error::Violation(fault)) = host.receive(r2t.as_bytes()) else { panic!("accepted") };
+        assert_eq!(fault.fes, fes, "{fault}");
+    }
+    // The data of the first is still to be sent when the second comes.
+    let mut host = ready(0);
+    host.receive(r2t(1, 0, 4096).as_bytes()).unwrap();
+    refuses(&mut host, r2t(2, 4096, 4096), Fes::LIMIT_EXCEEDED);
+    let mut host = ready(1);
+    host.receive(r2t(1, 0, 4096).as_bytes()).unwrap();
+    host.receive(r2t(2, 4096, 4096).as_bytes()).unwrap();
+    refuses(&mut host, r2t(3, 8192, 4096), Fes::LIMIT_EXCEEDED);
+    // When it has gone out, the next may come.
+    let mut host = ready(0);
+    host.receive(r2t(1, 0, 4096).as_bytes()).unwrap();
+    let sent: Vec<u8> = host.transmit().flatten().copied().collect();
+    let (header, _) = DataHeader::read_from_prefix(&sent).unwrap();
+    assert_eq!((header.ttag.get(), header.datao.get(), header.datal.get()), (1, 0, 4096));
+    assert!(header.ch.flags.last_pdu());
+    host.sent(sent.len());
+    host.receive(r2t(1, 4096, 8192).as_bytes()).unwrap();
+    // Nothing, too much, and what was asked for before.
+    refuses(&mut ready(0), r2t(1, 0, 0), Fes::DATA_OUT_OF_RANGE);
+    refuses(&mut ready(0), r2t(1, 0, 12292), Fes::DATA_OUT_OF_RANGE);
+    refuses(&mut ready(0), r2t(1, 4096, 4096), Fes::DATA_OUT_OF_RANGE);
+}

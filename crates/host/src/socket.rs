@@ -278,6 +278,14 @@ impl SocketTransport {
         self
     }
 
+    /// Serves so many R2Ts at a time for one command (1 unless told): large writes are then asked for in parts that
+    /// overlap, instead of at once.
+    #[must_use]
+    pub fn with_r2ts(mut self, count: u16) -> Self {
+        self.config.max_r2t_z = count.saturating_sub(1);
+        self
+    }
+
     /// Opens a socket and initializes the connection.
     fn open(&self, depth: u16, in_capsule: u32) -> Result<SocketQueue, TransportError> {
         let config = Config { depth, in_capsule, ..self.config.clone() };

@@ -71,7 +71,10 @@ fn a_host_over_a_unix_socket() {
 #[test]
 fn a_host_over_tcp() {
     let running = start(&Options { tcp: vec!["127.0.0.1:0".into()], ..Options::default() });
-    exercise(socket(&format!("tcp://{}", running.tcp().unwrap())), &identity(&running, "tcp"));
+    let addr = format!("tcp://{}", running.tcp().unwrap());
+    exercise(socket(&addr), &identity(&running, "tcp"));
+    // Large writes in several R2Ts, and with digests.
+    exercise(socket(&addr).with_r2ts(4).with_digests(true, true), &identity(&running, "tcp"));
 }
 
 #[test]
