@@ -185,7 +185,8 @@ impl Drive {
                 .with_inaccessible(true)
                 .with_persistent_loss(true)
                 .with_change(true)
-                .with_fixed_anagrpid(true)
+                // Not that identifiers never change, though they do not: hosts then leave the namespaces out of the log,
+                // and nvme-cli's `ana-log` shows zeros in their place.
                 .with_nonzero_anagrpid(true),
             anagrpmax: U32::new(ANA_GROUP),
             nanagrpid: U32::new(1),
