@@ -26,6 +26,7 @@ mod macros;
 
 pub mod admin;
 pub mod aer;
+pub mod auth;
 pub mod command;
 pub mod completion;
 pub mod fabrics;
