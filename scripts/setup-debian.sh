@@ -9,6 +9,8 @@ set -eu
 packages='
 gcc                  linker of the Rust toolchain
 libc6-dev            linker of the Rust toolchain
+libssl-dev           OpenSSL: all cryptography
+pkg-config           how the build finds it
 mariadb-server-core  mariadbd, mariadb-install-db, innochecksum, without the system service
 mariadb-client-core  my_print_defaults, which mariadb-install-db calls
 xfsprogs             mkfs.xfs: the studies keep the data on XFS

@@ -59,6 +59,15 @@ pub fn current(traddr: &str, trsvcid: &str, portid: u16) -> DiscoveryEntry {
     entry
 }
 
+/// The same over TLS 1.3 only (TCP 3.6: TREQ, and SECTYPE in TSAS).
+#[must_use]
+pub fn with_tls(mut entry: DiscoveryEntry) -> DiscoveryEntry {
+    // Secure channel required, instead of not required; TLS 1.3.
+    entry.treq = entry.treq & !0b11 | 0b01;
+    entry.tsas[0] = 2;
+    entry
+}
+
 /// One discovery controller: one association.
 #[derive(Clone, Debug)]
 pub struct Controller {

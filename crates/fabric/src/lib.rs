@@ -19,8 +19,12 @@
 //!
 //! - A large write is asked for in several R2Ts at a time, as many as the host allows for one command.
 //!
-//! Not here: TLS, authentication (the commands pass through), SGLs of more than one descriptor.
+//! [`auth`] is in-band authentication, and how the keys of TLS are made; who answers which command is decided
+//! above.
+//!
+//! Not here: TLS itself (it carries the same bytes), SGLs of more than one descriptor.
 
+pub mod auth;
 mod digest;
 pub mod discovery;
 mod frame;
