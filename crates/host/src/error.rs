@@ -27,6 +27,14 @@ pub enum Error {
         /// What is wrong with the answer.
         problem: String,
     },
+    /// Host and drive could not convince each other of who they are.
+    #[error("{what}: {why}; the keys on both sides must match")]
+    Authentication {
+        /// What was asked.
+        what: String,
+        /// Who refused, and why.
+        why: fabric::auth::HostFailure,
+    },
     /// The request itself makes no sense; nothing was sent.
     #[error("{0}")]
     Usage(String),

@@ -22,15 +22,19 @@
 //! the low-level contract means that the transport is broken.
 //!
 //! - [`retry`] tries until a drive is there; a [`Session`] makes its association again after a loss.
+//! - A host authenticates itself, and the drive to it, if its [`Identity`] has the keys ([`auth`](fabric::auth)), and
+//!   speaks TLS over TCP if it has a key for that.
 //!
-//! Not here: authentication, TLS, metadata and protection information.
+//! Not here: metadata and protection information.
 
 mod addr;
+mod auth;
 mod error;
 mod host;
 mod io;
 mod logs;
 mod queue;
+mod random;
 mod session;
 mod socket;
 pub mod view;
@@ -42,5 +46,6 @@ pub use host::{Host, namespace_create};
 pub use io::{IoQueue, Namespace};
 pub use logs::AnaLog;
 pub use queue::{Connected, Data, Done, Identity, Queue, Tag, Transport, TransportError};
+pub use random::fill_random;
 pub use session::{InFlight, Session, TrackedQueue, may_pass, retry};
 pub use socket::{SocketQueue, SocketTransport};

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use fabric::auth::{ChapKeys, TlsPsk};
 use nvme::property::Cap;
 use nvme::{Command, Completion, Nqn};
 
@@ -141,6 +142,11 @@ pub struct Identity {
     /// Keep Alive Timeout in milliseconds; 0 is off. With it, commands or [`crate::Host::keep_alive`] must
     /// come often enough.
     pub kato_ms: u32,
+    /// Keys with which this host authenticates itself (DH-HMAC-CHAP) to a drive that asks for it. With the
+    /// controller's key among them, a drive that does not authenticate itself is refused.
+    pub chap: Option<ChapKeys>,
+    /// With it, TCP connections are made over TLS 1.3, and no others.
+    pub tls: Option<TlsPsk>,
 }
 
 impl Identity {
@@ -160,7 +166,7 @@ impl Identity {
         // The form of a random UUID (RFC 9562, version 8).
         hostid[6] = hostid[6] & 0x0F | 0x80;
         hostid[8] = hostid[8] & 0x3F | 0x80;
-        Self { hostnqn, hostid, subnqn: None, kato_ms: 0 }
+        Self { hostnqn, hostid, subnqn: None, kato_ms: 0, chap: None, tls: None }
     }
 }
 

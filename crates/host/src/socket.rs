@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use fabric::auth::{ChapKeys, IdentityVersion, Parties};
 use fabric::host::{Config, Connection, Data as FabricData};
 use nvme::fabrics::{Connect, ConnectAttributes, ConnectData, ConnectResult, FabricsCommand};
 use nvme::identify::IdentifyController;
@@ -16,6 +17,7 @@ use nvme::{CNTLID_DYNAMIC, Command, Nqn, U16, U64};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::addr::{Addr, Place};
+use crate::auth::authenticate;
 use crate::queue::{Connected, Data, Done, Identity, Queue, Tag, Transport, TransportError};
 use crate::{Error, call};
 
@@ -30,6 +32,7 @@ const DIRECT: usize = 8192;
 #[derive(Debug)]
 enum Stream {
     Tcp(TcpStream),
+    Tls(Box<tls::Session<TcpStream>>),
     Unix(UnixStream),
 }
 
@@ -37,6 +40,7 @@ impl Stream {
     fn fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Tcp(stream) => stream.as_fd(),
+            Self::Tls(session) => session.get_ref().as_fd(),
             Self::Unix(stream) => stream.as_fd(),
         }
     }
@@ -44,6 +48,7 @@ impl Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.read(buffer),
+            Self::Tls(session) => session.read(buffer),
             Self::Unix(stream) => stream.read(buffer),
         }
     }
@@ -51,7 +56,24 @@ impl Stream {
     fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.write_vectored(slices),
+            Self::Tls(session) => session.write_vectored(slices),
             Self::Unix(stream) => stream.write_vectored(slices),
+        }
+    }
+
+    /// Whether there is nothing before what the connection itself sends.
+    fn is_established(&self) -> bool {
+        match self {
+            Self::Tls(session) => session.is_established(),
+            Self::Tcp(_) | Self::Unix(_) => true,
+        }
+    }
+
+    /// Sends what was taken and has not gone yet.
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Tls(session) if session.is_holding() => session.flush(),
+            _ => Ok(()),
         }
     }
 }
@@ -88,6 +110,22 @@ impl SocketQueue {
         Self::new(Stream::Tcp(stream), config).initialized(timeout)
     }
 
+    /// A queue over a TCP socket that is already connected, with TLS. No Connect command is sent.
+    ///
+    /// # Errors
+    /// As [`SocketQueue::over_unix`], and when the two sides have different keys.
+    pub fn over_tls(
+        stream: TcpStream,
+        connector: &tls::Connector,
+        config: Config,
+        timeout: Duration,
+    ) -> Result<Self, TransportError> {
+        stream.set_nonblocking(true).map_err(io("setting up the socket"))?;
+        stream.set_nodelay(true).map_err(io("setting up the socket"))?;
+        let session = connector.connect(stream).map_err(io::Error::other).map_err(io("setting up TLS"))?;
+        Self::new(Stream::Tls(Box::new(session)), config).initialized(timeout)
+    }
+
     fn initialized(mut self, timeout: Duration) -> Result<Self, TransportError> {
         let deadline = Instant::now() + timeout;
         while !self.connection.is_ready() {
@@ -118,7 +156,11 @@ impl SocketQueue {
                 Err(error) => return Err(io("sending to the drive")(error)),
             }
         }
-        Ok(true)
+        match self.stream.flush() {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
+            Err(error) if !is_closed(&error) => Err(io("sending to the drive")(error)),
+            _ => Ok(true),
+        }
     }
 
     /// Reads what is there; false when nothing was.
@@ -169,7 +211,8 @@ impl SocketQueue {
             return Ok(());
         }
         let mut flags = PollFlags::IN;
-        if !sent_all {
+        // While the two sides of TLS shake hands, it is the other one that is waited for.
+        if !sent_all && self.stream.is_established() {
             flags |= PollFlags::OUT;
         }
         let timeout = match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
@@ -287,26 +330,48 @@ impl SocketTransport {
     }
 
     /// Opens a socket and initializes the connection.
-    fn open(&self, depth: u16, in_capsule: u32) -> Result<SocketQueue, TransportError> {
+    fn open(
+        &self,
+        depth: u16,
+        in_capsule: u32,
+        identity: &Identity,
+        subnqn: &Nqn,
+    ) -> Result<SocketQueue, Error> {
+        let connector = self.connector(identity, subnqn)?;
         let config = Config { depth, in_capsule, ..self.config.clone() };
         let what = format!("connecting to {}", self.addr);
         match &self.addr.place {
             Place::Unix(path) => {
                 let stream = UnixStream::connect(path).map_err(io(&what))?;
-                SocketQueue::over_unix(stream, config, self.timeout)
+                Ok(SocketQueue::over_unix(stream, config, self.timeout)?)
             }
             Place::Tcp { host, port } => {
                 let addrs = (host.as_str(), *port).to_socket_addrs().map_err(io(&what))?;
                 let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");
                 for addr in addrs {
                     match TcpStream::connect_timeout(&addr, self.timeout) {
-                        Ok(stream) => return SocketQueue::over_tcp(stream, config, self.timeout),
+                        Ok(stream) => {
+                            return Ok(match &connector {
+                                Some(tls) => SocketQueue::over_tls(stream, tls, config, self.timeout)?,
+                                None => SocketQueue::over_tcp(stream, config, self.timeout)?,
+                            });
+                        }
                         Err(error) => last = error,
                     }
                 }
-                Err(io(&what)(last))
+                Err(io(&what)(last).into())
             }
         }
+    }
+
+    /// TLS, if this host has a key for it.
+    fn connector(&self, identity: &Identity, subnqn: &Nqn) -> Result<Option<tls::Connector>, Error> {
+        let (Some(psk), Place::Tcp { .. }) = (&identity.tls, &self.addr.place) else { return Ok(None) };
+        let parties = Parties { host: identity.hostnqn, subsystem: *subnqn };
+        let failed = |problem: String| Error::Answer { what: "setting up TLS".into(), problem };
+        let key = psk.tls_key(&parties, IdentityVersion::V1).map_err(|error| failed(error.to_string()))?;
+        let key = key.ok_or_else(|| failed("the NQNs are too long".into()))?;
+        tls::Connector::new(key).map(Some).map_err(|error| failed(error.to_string()))
     }
 
     /// Sends Connect; the result is the controller's ID.
@@ -340,18 +405,36 @@ impl SocketTransport {
             || format!("connecting as {} to {subnqn}", identity.hostnqn),
         )?;
         let result = ConnectResult::from_dw0(done.completion.dw0.get());
-        if result.atr || result.ascr {
-            return Err(Error::Answer {
-                what: format!("connecting to {subnqn}"),
-                problem: "the drive wants authentication, which this host does not offer yet".into(),
-            });
+        let wrong = |problem: &str| Error::Answer {
+            what: format!("connecting to {subnqn}"),
+            problem: problem.into(),
+        };
+        if result.ascr {
+            return Err(wrong(
+                "the drive wants a secure channel by authentication, which this host does not offer",
+            ));
+        }
+        match &identity.chap {
+            Some(keys) if result.atr => {
+                let parties = Parties { host: identity.hostnqn, subsystem: *subnqn };
+                authenticate(queue, parties, keys, self.timeout)?;
+            }
+            None if result.atr => {
+                return Err(wrong(
+                    "the drive wants this host to authenticate itself: give its DH-HMAC-CHAP key",
+                ));
+            }
+            Some(ChapKeys { controller: Some(_), .. }) => {
+                return Err(wrong("the drive asks for no authentication, so it cannot prove who it is"));
+            }
+            _ => {}
         }
         Ok(result.cntlid)
     }
 
     /// Connects an admin queue and enables its controller.
     fn connect_admin(&self, identity: &Identity, subnqn: &Nqn) -> Result<Connected<SocketQueue>, Error> {
-        let mut admin = self.open(ADMIN_DEPTH, fabric::pdu::ADMIN_IN_CAPSULE)?;
+        let mut admin = self.open(ADMIN_DEPTH, fabric::pdu::ADMIN_IN_CAPSULE, identity, subnqn)?;
         let cntlid = self.connect_queue(&mut admin, identity, subnqn, 0, CNTLID_DYNAMIC)?;
         let cap =
             Cap::from_bits(U64::new(get_property(&mut admin, PropertyOffset::CAP, true, self.timeout)?));
@@ -423,8 +506,8 @@ impl Transport for SocketTransport {
     fn open_io(&mut self, depth: u16) -> Result<SocketQueue, Error> {
         let not_connected = || Error::Usage("an I/O queue needs a connected controller".into());
         let association = self.association.as_ref().ok_or_else(not_connected)?;
-        let mut queue = self.open(depth.max(2), association.in_capsule)?;
         let Association { identity, subnqn, cntlid, next_qid, .. } = association;
+        let mut queue = self.open(depth.max(2), association.in_capsule, identity, subnqn)?;
         self.connect_queue(&mut queue, identity, subnqn, *next_qid, *cntlid)?;
         self.association.as_mut().ok_or_else(not_connected)?.next_qid += 1;
         Ok(queue)

@@ -12,6 +12,7 @@
 //! Validated here: that a buffer holds its command's transfer; Connect; everything about files. Not here:
 //! anything else about commands.
 
+pub mod access;
 pub mod buffer;
 mod clock;
 mod engine;
@@ -29,6 +30,7 @@ mod store;
 mod transport;
 mod wake;
 
+pub use access::Access;
 pub use buffer::Buffer;
 pub use handle::{
     BlockingQueue, ConnectError, Controller, Events, Gone, Handle, HostIdentity, NoEvents, Queue, Refused,

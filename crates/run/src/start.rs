@@ -1,11 +1,12 @@
 //! Bringing a drive up: new or from an image, preconditioned or not, with its thread and its sockets.
 
+use crate::access::Access;
 use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::handle::Handle;
 use crate::image::{ImageError, ImageOptions, Locked, Presence, presence};
 use crate::precondition::{self, Precondition, Progress};
-use crate::server::{Limits, Listener, MAX_PORTS, Port, Ports, Server, TcpPort};
+use crate::server::{Guard, Limits, Listener, MAX_PORTS, Port, Ports, Server, TcpPort};
 use crate::shared::{INBOX, Request, Shared};
 use crate::store::{Backing, Store};
 use crate::wake::Sleeper;
@@ -37,6 +38,10 @@ pub struct Options {
     /// Listen on these TCP addresses, each a port of the subsystem, with identifiers from 1; the Unix socket is the
     /// port after them. [`MAX_PORTS`] together.
     pub tcp: Vec<TcpPort>,
+    /// Which hosts may connect over the network; all of them without.
+    pub access: Option<Arc<Access>>,
+    /// Whether TCP connections are taken over TLS 1.3, and no others: with the keys of the hosts.
+    pub tls: bool,
     /// How long hosts may take.
     pub limits: Limits,
     /// Whether the drive's thread never sleeps: shortest latency, one processor busy.
@@ -80,6 +85,9 @@ pub enum StartError {
         /// What the host said.
         source: io::Error,
     },
+    /// TLS cannot be offered.
+    #[error("{0}")]
+    Tls(String),
     /// Preconditioning needs a new drive.
     #[error("the image {} exists already: a drive is preconditioned when it is created", .0.display())]
     NotNew(PathBuf),
@@ -202,6 +210,13 @@ pub fn start(
     let config = drive.config().clone();
     let (inbox, requests) = sync_channel(INBOX);
     let mut engine = Engine::new(drive, store, requests, Some(sleeper.clone()));
+    let tls = match (&options.access, options.tls) {
+        (Some(access), true) => Some(access.acceptor(config.identity.nqn).map_err(StartError::Tls)?),
+        (None, true) => {
+            return Err(StartError::Tls("TLS needs the keys of a list of hosts (--hosts)".to_owned()));
+        }
+        (_, false) => None,
+    };
     let listening = Ports::new(listen(options)?);
     let info = |p: &Port| Some(PortInfo { id: p.id, address: p.listener.address()?, ana: p.ana });
     let ports = listening.iter().filter_map(info).collect();
@@ -210,7 +225,8 @@ pub fn start(
     }
     if listening.iter().next().is_some() {
         let (max_transfer, in_capsule) = (config.max_transfer, config.in_capsule_bytes);
-        let server = Server::new(sleeper.clone(), listening, options.limits, max_transfer, in_capsule)
+        let guard = Guard { access: options.access.clone(), tls };
+        let server = Server::new(sleeper.clone(), listening, guard, options.limits, max_transfer, in_capsule)
             .map_err(|source| StartError::System { what: "watch the listening sockets", source })?;
         engine.set_server(server);
     }

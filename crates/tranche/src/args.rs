@@ -1,6 +1,7 @@
 //! The command line as types.
 
 use crate::fault::Fault;
+use crate::key::Secret;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use host::Addr;
 use run::TcpPort;
@@ -48,6 +49,9 @@ pub enum Command {
     Fault(Box<Fault>),
     /// Cut the power of a drive, and give it back; a cut that comes at once is over when this returns
     PowerCut(PowerCut),
+    /// Make a key for a host, in the standard formats
+    #[command(subcommand)]
+    Key(Key),
     /// Drives that are built in
     #[command(subcommand)]
     Profile(Profile),
@@ -76,6 +80,12 @@ pub struct Serve {
     /// change (see docs/multipath.md) [default: 127.0.0.1:4420 without --unix, optimized]
     #[arg(long, value_name = "ADDRESS:PORT[,ana=STATE]", value_parser = tcp_port)]
     pub tcp: Vec<TcpPort>,
+    /// Let only the hosts of this file connect over TCP, with their keys (docs/access.md)
+    #[arg(long, value_name = "HOSTS.toml")]
+    pub hosts: Option<PathBuf>,
+    /// Take TCP connections over TLS 1.3 only, with the hosts' pre-shared keys
+    #[arg(long, requires = "hosts")]
+    pub tls: bool,
     /// Mount a directory with a block file for each attached namespace (nvme0n1 …)
     #[arg(long, value_name = "DIR")]
     pub fuse: Option<PathBuf>,
@@ -138,6 +148,15 @@ pub struct Target {
     /// Try so long to connect while the drive cannot be reached, as when it is still starting
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub wait: u32,
+    /// DH-HMAC-CHAP key of this host ("DHHC-1:…"), or a file that holds it
+    #[arg(long, value_name = "KEY|FILE", env = "TRANCHE_DHCHAP_SECRET", hide_env_values = true)]
+    pub dhchap_secret: Option<Secret>,
+    /// DH-HMAC-CHAP key of the drive, or a file that holds it: the drive must prove who it is
+    #[arg(long, value_name = "KEY|FILE", env = "TRANCHE_DHCHAP_CTRL_SECRET", hide_env_values = true)]
+    pub dhchap_ctrl_secret: Option<Secret>,
+    /// Connect over TLS 1.3 with this pre-shared key ("NVMeTLSkey-1:…"), or that of a file
+    #[arg(long, value_name = "KEY|FILE", env = "TRANCHE_TLS_PSK", hide_env_values = true)]
+    pub tls_psk: Option<Secret>,
 }
 
 /// `tranche ns`.
@@ -278,6 +297,29 @@ pub struct PowerCut {
     pub no_plp: bool,
     #[command(flatten)]
     pub target: Target,
+}
+
+/// `tranche key`.
+#[derive(Subcommand, Debug)]
+pub enum Key {
+    /// A DH-HMAC-CHAP key, as `nvme gen-dhchap-key` makes them
+    Dhchap {
+        /// Function that binds it to its owner's NQN: 0 none, 1 SHA-256, 2 SHA-384, 3 SHA-512
+        #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=3))]
+        hmac: u8,
+        /// Its length in bytes: 32, 48 or 64 [default: as --hmac says, else 32]
+        #[arg(long, value_name = "BYTES")]
+        key_length: Option<u16>,
+    },
+    /// A pre-shared key of TLS, as `nvme gen-tls-key` makes them
+    Tls {
+        /// Function that binds it to the host's NQN: 0 none, 1 SHA-256, 2 SHA-384
+        #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=2))]
+        hmac: u8,
+        /// Its length in bytes: 32 or 48 [default: as --hmac says, else 32]
+        #[arg(long, value_name = "BYTES")]
+        key_length: Option<u16>,
+    },
 }
 
 /// `tranche profile`.

@@ -5,6 +5,7 @@
 
 mod args;
 mod fault;
+mod key;
 mod manage;
 mod profiles;
 #[cfg(test)]
@@ -63,6 +64,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Smart(smart) => show::smart(&smart, output),
         Command::Fault(fault) => fault::fault(&fault, output),
         Command::PowerCut(cut) => manage::power_cut(&cut, output),
+        Command::Key(command) => key::key(&command, output),
         Command::Profile(command) => profiles::profile(&command, output),
         Command::Study(Study::Doublewrite(options)) => {
             print_outcome(output, &lab::doublewrite::run(&options)?)

@@ -4,6 +4,7 @@ use crate::args::{Attachment, Ns, Output, PowerCut, Target};
 use crate::{print_json, print_text};
 use anyhow::{Context, Result, anyhow, bail};
 use device::units::format_size;
+use fabric::auth::ChapKeys;
 use host::{Host, Identity, SocketTransport, TransportError, namespace_create, view};
 use nvme::admin::{FormatNvm, SecureErase};
 use nvme::identify::IdentifyNamespace;
@@ -35,9 +36,26 @@ fn hostnqn(target: &Target) -> Result<Nqn> {
     }
 }
 
+/// Keys of DH-HMAC-CHAP.
+fn chap(target: &Target) -> Result<Option<ChapKeys>> {
+    let controller = target.dhchap_ctrl_secret.as_ref();
+    let controller = controller.map(|secret| secret.read("--dhchap-ctrl-secret")).transpose()?;
+    match (&target.dhchap_secret, controller) {
+        (Some(secret), controller) => {
+            Ok(Some(ChapKeys { host: secret.read("--dhchap-secret")?, controller }))
+        }
+        (None, Some(_)) => {
+            bail!("--dhchap-ctrl-secret needs --dhchap-secret: the drive proves who it is only then")
+        }
+        (None, None) => Ok(None),
+    }
+}
+
 /// Connects to the drive.
 pub fn connect(target: &Target) -> Result<Connected> {
-    let identity = Identity::new(hostnqn(target)?);
+    let mut identity = Identity::new(hostnqn(target)?);
+    identity.chap = chap(target)?;
+    identity.tls = target.tls_psk.as_ref().map(|secret| secret.read("--tls-psk")).transpose()?;
     let limit = Duration::from_secs(target.wait.into());
     let attempt = || Host::connect(SocketTransport::new(target.on.clone(), PATIENCE), &identity);
     host::retry(limit, attempt).map_err(|error| {

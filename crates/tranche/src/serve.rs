@@ -5,7 +5,7 @@ use crate::profiles;
 use anyhow::{Context, Result, bail};
 use block::Export;
 use run::image::{Presence, presence};
-use run::{ImageOptions, Limits, Options, Running, Shape};
+use run::{Access, ImageOptions, Limits, Options, Running, Shape};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
@@ -29,11 +29,12 @@ pub fn serve(options: &Serve, output: Output) -> Result<()> {
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot watch for signals")?;
 
     let shape = shape(options)?;
-    let running = run::start(shape, &run_options(options), &mut show_progress(&asked))?;
+    let run_options = run_options(options)?;
+    let running = run::start(shape, &run_options, &mut show_progress(&asked))?;
     for note in running.notes() {
         tracing::warn!("{note}");
     }
-    warn_if_exposed(&running);
+    warn_if_exposed(&running, run_options.access.as_deref(), run_options.tls);
     let mut export = match export(options, &running) {
         Ok(export) => export,
         Err(error) => {
@@ -81,12 +82,22 @@ fn shape(options: &Serve) -> Result<Option<Shape>> {
     Ok(Some(Shape { config, toml }))
 }
 
-fn run_options(options: &Serve) -> Options {
+fn run_options(options: &Serve) -> Result<Options> {
     let tcp = match (&options.tcp[..], &options.unix) {
         ([], None) => vec![DEFAULT_TCP.into()],
         (tcp, _) => tcp.to_vec(),
     };
-    Options {
+    let access = match &options.hosts {
+        Some(path) => {
+            let (access, warnings) = Access::load(path)?;
+            for warning in warnings {
+                tracing::warn!("{warning}");
+            }
+            Some(Arc::new(access))
+        }
+        None => None,
+    };
+    Ok(Options {
         image: options.image.clone(),
         image_options: ImageOptions { host_sync: !options.no_host_sync, ..ImageOptions::default() },
         precondition: match options.precondition {
@@ -97,9 +108,11 @@ fn run_options(options: &Serve) -> Options {
         seed: options.seed,
         unix: options.unix.clone(),
         tcp,
+        access,
+        tls: options.tls,
         limits: Limits::default(),
         poll: options.poll,
-    }
+    })
 }
 
 /// A line that is rewritten, if there is a terminal. Preparing a large drive takes a while: who asks for the end gets it,
@@ -122,12 +135,27 @@ fn show_progress(asked: &AtomicBool) -> impl FnMut(u32) {
     }
 }
 
-fn warn_if_exposed(running: &Running) {
+fn warn_if_exposed(running: &Running, access: Option<&Access>, tls: bool) {
+    if tls {
+        return;
+    }
+    let by_name = access.map(|access| {
+        let without = access.hosts().iter().filter(|rule| rule.chap.is_none());
+        without.map(|rule| rule.nqn.to_string()).collect::<Vec<_>>().join(", ")
+    });
     for address in running.ports().iter().map(|port| port.address).filter(|at| !at.ip().is_loopback()) {
-        tracing::warn!(
-            "WARNING: {address} can be reached from other machines, and there is no authentication: anyone \
-             who can connect can read, change and delete everything on this drive. Listen on 127.0.0.1 instead."
-        );
+        match &by_name {
+            None => tracing::warn!(
+                "WARNING: {address} can be reached from other machines, and there is no authentication: anyone \
+                 who can connect can read, change and delete everything on this drive. Give the hosts keys with --hosts, \
+                 or listen on 127.0.0.1 instead."
+            ),
+            Some(hosts) if !hosts.is_empty() => tracing::warn!(
+                "WARNING: {address} can be reached from other machines, and these hosts are let in without a key: \
+                 anyone who claims to be one of them can read, change and delete everything on this drive: {hosts}"
+            ),
+            Some(_) => {}
+        }
     }
 }
 

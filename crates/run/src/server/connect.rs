@@ -47,6 +47,9 @@ pub(super) fn connect(
         return invalid(true, 256);
     }
     let Ok(host) = Nqn::from_field(&data.hostnqn) else { return invalid(true, 512) };
+    if let Err(status) = peer.gate.admit(&peer.stream, &host, &subsystem) {
+        return failed(status, 0);
+    }
     let cntlid = data.cntlid.get();
     let entries = u32::from(sqsize_z) + 1;
     let most = if qid == 0 { u32::from(discovery::ADMIN_ENTRIES) } else { MAX_QUEUE_ENTRIES };
@@ -59,11 +62,19 @@ pub(super) fn connect(
         }
         let max_transfer = engine.drive.config().max_transfer;
         let mut controller = ports.discovery(&peer.stream, peer.port, &subsystem_of_drive, max_transfer);
+        if peer.gate.is_stranger() {
+            controller.update(&[], 0);
+        }
         let mut bytes = data;
         let answer = controller.execute(&incoming.sqe, bytes.as_mut_bytes());
         let (completion, _) = answer.unwrap_or_default();
-        peer.discovery = completion.status().is_success().then(|| Discovering::new(controller, now));
-        return completion;
+        if !completion.status().is_success() {
+            return completion;
+        }
+        peer.discovery = Some(Discovering::new(controller, now));
+        let result =
+            ConnectResult { atr: peer.gate.close(), ..ConnectResult::from_dw0(completion.dw0.get()) };
+        return Completion::success(0, result.to_dw0());
     }
     let result = if qid == 0 {
         if cntlid != CNTLID_DYNAMIC {
@@ -84,7 +95,10 @@ pub(super) fn connect(
     match result {
         Ok(id) => {
             peer.queue = Some((id, qid));
-            Completion::success(0, ConnectResult { cntlid: id.0, atr: false, ascr: false }.to_dw0())
+            Completion::success(
+                0,
+                ConnectResult { cntlid: id.0, atr: peer.gate.close(), ascr: false }.to_dw0(),
+            )
         }
         Err(status) => Completion::new(0, status),
     }

@@ -1,6 +1,7 @@
 //! Hosts that do anything, on connections to a whole drive: proper ones, broken ones, and all between, for a fuzz target
 //! and the suite.
 
+use super::Guard;
 use super::socket::Stream;
 use super::{Limits, Ports, Server};
 use crate::engine::Engine;
@@ -140,8 +141,14 @@ impl World {
         let sleeper = Arc::new(Sleeper::new().expect("an event queue"));
         let (_, inbox) = sync_channel(0);
         let engine = Engine::new(drive, store, inbox, Some(sleeper.clone()));
-        let server =
-            Server::new(sleeper.clone(), Ports::new(Vec::new()), Limits::default(), max_transfer, in_capsule);
+        let server = Server::new(
+            sleeper.clone(),
+            Ports::new(Vec::new()),
+            Guard::default(),
+            Limits::default(),
+            max_transfer,
+            in_capsule,
+        );
         let server = server.expect("a server");
         let peers = [const { None }; PEERS];
         World { engine, server: Some(server), sleeper, ready: Ready::new(), now: Nanos(1), peers, nqn }

@@ -3,11 +3,13 @@
 mod connect;
 mod discover;
 mod fuzz;
+mod gate;
 mod ports;
 mod socket;
 mod timers;
 
 pub use fuzz::fuzz_hosts;
+pub(crate) use gate::Guard;
 pub use ports::{MAX_PORTS, TcpPort};
 pub(crate) use ports::{Port, Ports};
 pub(crate) use socket::Listener;
@@ -19,6 +21,7 @@ use crate::wake::{Ready, Sleeper};
 use device::{ControllerId, MAX_QUEUE_ENTRIES, Origin, PortId};
 use discover::Discovering;
 use fabric::target::{Config, Connection, Incoming};
+use gate::Gate;
 use media::Nanos;
 use nvme::command::FABRICS_OPCODE;
 use nvme::fabrics::FabricsType;
@@ -58,6 +61,8 @@ struct Peer {
     began: Nanos,
     watches: Watches,
     wire: Connection,
+    /// Who may pass.
+    gate: Gate,
     /// The controller and queue, after Connect.
     queue: Option<(ControllerId, u16)>,
     /// Or the discovery controller.
@@ -85,6 +90,8 @@ pub(crate) struct Server {
     /// Connections with answers to send.
     touched: Vec<ConnectionId>,
     hungry: Vec<ConnectionId>,
+    /// Who may connect over the network, and how.
+    guard: Guard,
     /// Controllers whose connections are to be closed.
     expelled: Vec<ControllerId>,
     config: Config,
@@ -95,6 +102,7 @@ impl Server {
     pub(crate) fn new(
         sleeper: Arc<Sleeper>,
         ports: Ports,
+        guard: Guard,
         limits: Limits,
         max_transfer: u32,
         in_capsule: u32,
@@ -116,6 +124,7 @@ impl Server {
             generations: Vec::new(),
             touched: Vec::new(),
             hungry: Vec::new(),
+            guard,
             expelled: Vec::new(),
             config: Config { max_depth, max_transfer, in_capsule, ..Config::default() },
             scratch: vec![0; 1 << 16],
@@ -173,6 +182,16 @@ impl Server {
                     return;
                 }
             };
+            let stream = match (stream, &self.guard.tls) {
+                (Stream::Tcp(stream), Some(tls)) => match tls.accept(stream) {
+                    Ok(session) => Stream::Tls(Box::new(session)),
+                    Err(e) => {
+                        tracing::warn!("cannot accept a connection: {e}");
+                        continue;
+                    }
+                },
+                (stream, _) => stream,
+            };
             self.adopt(stream, origin, id, now);
         }
     }
@@ -219,6 +238,9 @@ impl Server {
         for index in 0..self.peers.len() {
             let Some(peer) = &mut self.peers[index] else { continue };
             let Some(discovering) = &mut peer.discovery else { continue };
+            if peer.gate.is_stranger() {
+                continue;
+            }
             self.ports.update(&mut discovering.controller, &peer.stream, peer.port, &subsystem);
             discovering.tell(&mut peer.wire);
             self.touch(ConnectionId { index: index as u32, generation: self.generations[index] });
@@ -270,17 +292,20 @@ impl Server {
         let watched = match &stream {
             Stream::Unix(s) => self.sleeper.watch(s, id.number()),
             Stream::Tcp(s) => self.sleeper.watch(s, id.number()),
+            Stream::Tls(s) => self.sleeper.watch(s.get_ref(), id.number()),
         };
         if let Err(e) = watched {
             tracing::warn!("cannot watch a connection: {e}");
             return;
         }
+        let gate = Gate::new(self.guard.access.clone().filter(|_| origin == Origin::Network));
         let peer = Peer {
             stream,
             origin,
             port,
             began: now,
             watches: Watches::default(),
+            gate,
             wire: Connection::new(self.config.clone()),
             queue: None,
             discovery: None,
@@ -342,9 +367,9 @@ impl Server {
                         tracing::warn!("a connection of {} ends: {e}", peer.stream.name());
                         peer.leaving = true;
                     }
-                    let gone = peer.gone;
+                    let drained = !peer.gone && peer.stream.short_read_is_all();
                     self.take_commands(engine, id, now);
-                    if n < most && !gone {
+                    if n < most && drained {
                         break;
                     }
                 }
@@ -382,6 +407,9 @@ impl Server {
             let Some(peer) = self.peers.get_mut(index).and_then(Option::as_deref_mut) else { break };
             let Some(incoming) = peer.wire.next() else { break };
             let Incoming { tag, sqe, .. } = incoming;
+            if (sqe.opc == FABRICS_OPCODE || peer.gate.is_shut()) && gate::answered(peer, &incoming) {
+                continue;
+            }
             if sqe.opc == FABRICS_OPCODE && sqe.fctype() == FabricsType::CONNECT {
                 let completion = connect::connect(engine, peer, &mut self.ports, &incoming, now);
                 let _ = peer.wire.respond(tag, completion, 0);
@@ -505,13 +533,13 @@ impl Peer {
 
     /// Whether it owes something that it may not owe for ever.
     fn is_watched(&self) -> bool {
-        self.queue.is_none() || self.wire.is_owed() || self.wire.wants_to_send()
+        self.queue.is_none() || self.gate.is_shut() || self.wire.is_owed() || self.wire.wants_to_send()
     }
 
     fn owed(&self, limits: &Limits) -> Owed {
         let (pdu, r2t) = self.wire.owed();
         Owed {
-            setup: (!self.is_set_up()).then_some(self.began),
+            setup: (!self.is_set_up() || self.gate.is_shut()).then_some(self.began),
             pdu,
             r2t,
             unread: self.wire.wants_to_send().then(|| self.wire.bytes_sent()),
@@ -539,6 +567,13 @@ impl Peer {
                 Err(_) => return false,
             }
         }
-        !self.leaving || self.wire.wants_to_send()
+        if self.stream.is_holding() && !self.blocked {
+            match self.stream.flush() {
+                Err(e) if e.kind() == ErrorKind::WouldBlock => self.blocked = true,
+                Err(_) => return false,
+                Ok(()) => {}
+            }
+        }
+        !self.leaving || self.wire.wants_to_send() || self.stream.is_holding()
     }
 }

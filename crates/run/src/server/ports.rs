@@ -124,10 +124,7 @@ impl Ports {
     /// What a host is told: the discovery service itself, and every port through which it can reach the subsystem.
     /// Where a port listens on every address of the machine, the one that the host came to is shown.
     fn entries(&self, stream: &Stream, own: PortId, subsystem: &Nqn) -> Vec<DiscoveryEntry> {
-        let came_to = match stream {
-            Stream::Tcp(s) => s.local_addr().ok(),
-            Stream::Unix(_) => None,
-        };
+        let came_to = stream.tcp().and_then(|s| s.local_addr().ok());
         let up = self.list.iter().filter(|port| port.down.is_none());
         let mut entries = Vec::new();
         for port in up {
@@ -148,6 +145,9 @@ impl Ports {
                 for entry in &mut found {
                     (entry.trtype, entry.adrfam) = (TransportType::LOOP, 254);
                 }
+            }
+            if matches!(stream, Stream::Tls(_)) {
+                found = found.into_iter().map(discovery::with_tls).collect();
             }
             entries.extend(found);
         }

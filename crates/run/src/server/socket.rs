@@ -26,6 +26,7 @@ pub(crate) enum Listener {
 pub(super) enum Stream {
     Unix(UnixStream),
     Tcp(TcpStream),
+    Tls(Box<tls::Session<TcpStream>>),
 }
 
 impl Stream {
@@ -33,21 +34,65 @@ impl Stream {
         match self {
             Stream::Unix(s) => s.read(bytes),
             Stream::Tcp(s) => s.read(bytes),
+            Stream::Tls(s) => {
+                let result = s.read(bytes);
+                self.tell_failed_handshake(result)
+            }
         }
+    }
+
+    /// A host whose key does not fit is told so by TLS; the user of the drive is told here.
+    fn tell_failed_handshake<T>(&self, result: io::Result<T>) -> io::Result<T> {
+        if let (Stream::Tls(session), Err(error)) = (self, &result)
+            && !session.is_established()
+            && !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+        {
+            tracing::warn!("a connection from {} is refused: {error}", self.name());
+        }
+        result
+    }
+
+    /// Whether a short read means that nothing more is there.
+    pub(super) fn short_read_is_all(&self) -> bool {
+        !matches!(self, Stream::Tls(_))
+    }
+
+    /// Whether bytes that were written have not gone yet.
+    pub(super) fn is_holding(&self) -> bool {
+        matches!(self, Stream::Tls(session) if session.is_holding())
     }
 
     pub(super) fn write(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         match self {
             Stream::Unix(s) => s.write_vectored(slices),
             Stream::Tcp(s) => s.write_vectored(slices),
+            Stream::Tls(s) => s.write_vectored(slices),
+        }
+    }
+
+    /// Sends what is held.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Stream::Tls(session) => session.flush(),
+            Stream::Unix(_) | Stream::Tcp(_) => Ok(()),
+        }
+    }
+
+    /// The TCP socket beneath, if there is one.
+    pub(super) fn tcp(&self) -> Option<&TcpStream> {
+        match self {
+            Stream::Unix(_) => None,
+            Stream::Tcp(s) => Some(s),
+            Stream::Tls(session) => Some(session.get_ref()),
         }
     }
 
     /// Who is at the other end, for people.
     pub(super) fn name(&self) -> String {
         match self {
-            Stream::Tcp(s) => {
-                s.peer_addr().map_or_else(|_| "a host that has gone".to_owned(), |at| at.to_string())
+            Stream::Tcp(_) | Stream::Tls(_) => {
+                let gone = || "a host that has gone".to_owned();
+                self.tcp().and_then(|s| s.peer_addr().ok()).map_or_else(gone, |at| at.to_string())
             }
             Stream::Unix(_) => "a host on the Unix socket".to_owned(),
         }

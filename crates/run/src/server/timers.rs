@@ -10,7 +10,8 @@ use std::time::Duration;
 /// What is granted to peers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// From the start of a connection until its Connect command has succeeded. 10 s.
+    /// From the start of a connection until its Connect command has succeeded, and the host has authenticated itself if it
+    /// must. 10 s.
     pub setup: Duration,
     /// For the rest of a PDU after its first byte, for all data that an R2T asked for, and for taking anything of what
     /// is to be sent. 30 s.
@@ -61,7 +62,7 @@ impl Watch {
 /// What a connection waits for at a look; the same number means the same thing.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Owed {
-    /// When the connection began, if its Connect command has not succeeded yet.
+    /// When the connection began, if its Connect command has not succeeded yet, or authentication is owed.
     pub(super) setup: Option<Nanos>,
     /// The PDU that has come in part.
     pub(super) pdu: Option<u64>,
@@ -92,7 +93,7 @@ impl Watches {
             (self.unread.is_over(owed.unread, now, stall), "the host takes nothing of what is sent to it"),
             (
                 owed.setup.is_some_and(|began| now.since(began) >= nanos(limits.setup)),
-                "no successful Connect command came in time",
+                "it was not connected and authenticated in time",
             ),
             (
                 owed.keep_alive.is_some_and(|(last, within)| now.since(last) >= within),

@@ -1,0 +1,17 @@
+//! Randomness for keys and challenges.
+
+/// Fills the bytes with randomness of the operating system that is fit for keys.
+///
+/// It aborts the process where there is none to be had: nothing that would follow could be kept secret.
+pub fn fill_random(mut bytes: &mut [u8]) {
+    while !bytes.is_empty() {
+        match rustix::rand::getrandom(&mut *bytes, rustix::rand::GetRandomFlags::empty()) {
+            Ok(count) => bytes = &mut bytes[count..],
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => {
+                eprintln!("no randomness from the operating system: {error}");
+                std::process::abort();
+            }
+        }
+    }
+}

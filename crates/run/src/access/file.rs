@@ -1,0 +1,374 @@
+//! The file of hosts (`--hosts`): TOML tables `[[host]]`.
+
+use super::{Access, AccessError, Rule};
+use fabric::auth::{ChapKeys, Methods};
+use nvme::Nqn;
+use nvme::auth::{DhGroupId, HashId};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::{Duration, SystemTime};
+use toml::de::{DeTable, DeValue};
+use toml::value::{Datetime, Offset};
+
+/// The longest file of a key that is read, in bytes: a key is shorter than 110.
+const KEY_FILE: u64 = 4096;
+/// The longest file of hosts that is read, in bytes.
+const HOSTS_FILE: u64 = 16 << 20;
+
+const HASHES: [(&str, HashId); 3] =
+    [("sha256", HashId::SHA256), ("sha384", HashId::SHA384), ("sha512", HashId::SHA512)];
+const GROUPS: [(&str, DhGroupId); 6] = [
+    ("null", DhGroupId::NULL),
+    ("ffdhe2048", DhGroupId::FFDHE2048),
+    ("ffdhe3072", DhGroupId::FFDHE3072),
+    ("ffdhe4096", DhGroupId::FFDHE4096),
+    ("ffdhe6144", DhGroupId::FFDHE6144),
+    ("ffdhe8192", DhGroupId::FFDHE8192),
+];
+
+impl Access {
+    /// Reads a file of hosts, and what the user should be warned of.
+    ///
+    /// # Errors
+    /// What is wrong, in which file and line. The text of keys is not part of it.
+    pub fn load(path: &Path) -> Result<(Self, Vec<String>), AccessError> {
+        let mut reader = Reader { path, text: String::new(), holds_keys: false, warnings: Vec::new() };
+        let (text, others) = read(path, HOSTS_FILE)?;
+        reader.text = text;
+        let access = reader.hosts()?;
+        // What hosts are called may be known to everybody, their keys may not.
+        if others && reader.holds_keys {
+            reader.warnings.insert(0, exposed(path));
+        }
+        Ok((access, reader.warnings))
+    }
+}
+
+/// A file's text, and whether others than its owner may read it.
+fn read(path: &Path, most: u64) -> Result<(String, bool), AccessError> {
+    let failed = |source| AccessError::Read { path: path.to_owned(), source };
+    let data = fs::metadata(path).map_err(failed)?;
+    if data.len() > most {
+        let problem = format!("longer than {most} bytes");
+        return Err(failed(std::io::Error::new(std::io::ErrorKind::FileTooLarge, problem)));
+    }
+    let text = fs::read_to_string(path).map_err(failed)?;
+    Ok((text, data.permissions().mode() & 0o077 != 0))
+}
+
+fn exposed(path: &Path) -> String {
+    format!("{} has keys in it, and not only its owner can read it: chmod 600 it", path.display())
+}
+
+struct Reader<'a> {
+    path: &'a Path,
+    text: String,
+    /// Whether a key stands in it.
+    holds_keys: bool,
+    warnings: Vec<String>,
+}
+
+/// A value and where it stands.
+type Place<'a, 'i> = (&'a DeValue<'i>, usize);
+
+impl Reader<'_> {
+    fn error(&self, at: usize, problem: impl Into<String>) -> AccessError {
+        let line = 1 + self.text.bytes().take(at).filter(|byte| *byte == b'\n').count();
+        AccessError::Content { path: self.path.to_owned(), line, problem: problem.into() }
+    }
+
+    fn hosts(&mut self) -> Result<Access, AccessError> {
+        let text = std::mem::take(&mut self.text);
+        let result = self.parse(&text);
+        result.map(Access::new)
+    }
+
+    fn parse(&mut self, text: &str) -> Result<Vec<Rule>, AccessError> {
+        // Positions are looked up in it.
+        self.text = text.to_owned();
+        let table = DeTable::parse(text).map_err(|error| {
+            // Not the whole error: it shows the line, which may hold a key.
+            let at = error.span().map_or(0, |span| span.start);
+            self.error(at, format!("not TOML: {}", error.message()))
+        })?;
+        let mut rules: Vec<Rule> = Vec::new();
+        for (key, value) in table.get_ref() {
+            let at = key.span().start;
+            let tables = value.get_ref().as_array().filter(|_| key.get_ref() == "host");
+            let Some(tables) = tables else {
+                return Err(self.error(at, "expected nothing but tables [[host]]"));
+            };
+            for host in tables {
+                let at = host.span().start;
+                let Some(table) = host.get_ref().as_table() else {
+                    return Err(self.error(at, "expected tables [[host]]"));
+                };
+                let rule = self.host(table, at)?;
+                if rules.iter().any(|other| other.nqn == rule.nqn) {
+                    return Err(self.error(at, format!("the host {} is there twice", rule.nqn)));
+                }
+                rules.push(rule);
+            }
+        }
+        Ok(rules)
+    }
+
+    fn host(&mut self, table: &DeTable<'_>, at: usize) -> Result<Rule, AccessError> {
+        const KEYS: [&str; 10] = [
+            "nqn",
+            "dhchap_key",
+            "dhchap_key_file",
+            "dhchap_ctrl_key",
+            "dhchap_ctrl_key_file",
+            "dhchap_hash",
+            "dhchap_dhgroup",
+            "tls_psk",
+            "tls_psk_file",
+            "expires",
+        ];
+        if let Some((key, _)) = table.iter().find(|(key, _)| !KEYS.contains(&&**key.get_ref())) {
+            let problem = format!("a host has no '{}'; there are {}", key.get_ref(), KEYS.join(", "));
+            return Err(self.error(key.span().start, problem));
+        }
+        let get = |name: &str| table.get(name).map(|value| (value.get_ref(), value.span().start));
+        let Some(nqn) = get("nqn") else { return Err(self.error(at, "the host has no nqn")) };
+        let at = nqn.1;
+        let nqn = self.text(nqn, "nqn")?;
+        let nqn = Nqn::new(nqn).map_err(|error| self.error(at, format!("nqn: {error}")))?;
+        let mut rule = Rule::named(nqn);
+        let key = self.key(&nqn, get("dhchap_key"), get("dhchap_key_file"), "dhchap_key")?;
+        let controller =
+            self.key(&nqn, get("dhchap_ctrl_key"), get("dhchap_ctrl_key_file"), "dhchap_ctrl_key")?;
+        rule.chap = match (key, controller) {
+            (Some(host), controller) => Some(ChapKeys { host, controller }),
+            (None, None) => None,
+            (None, Some(_)) => {
+                let problem = "dhchap_ctrl_key without dhchap_key: a controller authenticates itself only to a \
+                               host that does so too";
+                return Err(self.error(at, problem));
+            }
+        };
+        if let Some(keys) = &rule.chap
+            && keys.controller.as_ref() == Some(&keys.host)
+        {
+            self.warnings
+                .push(format!("{nqn}: dhchap_key and dhchap_ctrl_key are the same; they should differ"));
+        }
+        rule.tls = self.key(&nqn, get("tls_psk"), get("tls_psk_file"), "tls_psk")?;
+        rule.methods = Methods {
+            hashes: self.list(get("dhchap_hash"), "dhchap_hash", &HASHES)?,
+            dh_groups: self.list(get("dhchap_dhgroup"), "dhchap_dhgroup", &GROUPS)?,
+        };
+        rule.expires = match get("expires") {
+            Some((DeValue::Datetime(datetime), at)) => {
+                let problem = "expires needs a date, such as 2027-01-31 or 2027-01-31T12:00:00Z";
+                Some(instant(datetime).ok_or_else(|| self.error(at, problem))?)
+            }
+            Some((_, at)) => {
+                let problem =
+                    "expires is a TOML date without quotes, such as 2027-01-31 or 2027-01-31T12:00:00Z";
+                return Err(self.error(at, problem));
+            }
+            None => None,
+        };
+        Ok(rule)
+    }
+
+    fn text<'a>(&self, (value, at): Place<'a, '_>, name: &str) -> Result<&'a str, AccessError> {
+        value.as_str().ok_or_else(|| self.error(at, format!("{name} is a text in quotes")))
+    }
+
+    /// A key that stands here, or in a file beside this one.
+    fn key<K: FromStr>(
+        &mut self,
+        nqn: &Nqn,
+        here: Option<Place<'_, '_>>,
+        file: Option<Place<'_, '_>>,
+        name: &str,
+    ) -> Result<Option<K>, AccessError>
+    where
+        K::Err: std::fmt::Display,
+    {
+        match (here, file) {
+            (None, None) => Ok(None),
+            (Some(_), Some((_, at))) => {
+                Err(self.error(at, format!("{name} and {name}_file are both there: one is enough")))
+            }
+            (Some(place), None) => {
+                self.holds_keys = true;
+                let text = self.text(place, name)?;
+                let parsed = text.trim().parse();
+                parsed.map(Some).map_err(|error| self.error(place.1, format!("{name} of {nqn}: {error}")))
+            }
+            (None, Some(place)) => {
+                let file = self.text(place, name)?;
+                let path: PathBuf = self.path.parent().unwrap_or(Path::new(".")).join(file);
+                let (text, others) = read(&path, KEY_FILE)?;
+                if others {
+                    self.warnings.push(exposed(&path));
+                }
+                let parsed = text.trim().parse();
+                parsed.map(Some).map_err(|error: K::Err| {
+                    let problem = format!("{name}_file of {nqn}, {}: {error}", path.display());
+                    self.error(place.1, problem)
+                })
+            }
+        }
+    }
+
+    /// A list of names, the favourite first; all of them if nothing is said.
+    fn list<T: Copy + PartialEq>(
+        &self,
+        value: Option<Place<'_, '_>>,
+        name: &str,
+        known: &[(&str, T)],
+    ) -> Result<Vec<T>, AccessError> {
+        let Some((value, at)) = value else { return Ok(known.iter().map(|(_, id)| *id).collect()) };
+        let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+        let wrong = || self.error(at, format!("{name} is a list of {}", names.join(", ")));
+        let find = |value: &DeValue<'_>| {
+            known.iter().find(|(name, _)| value.as_str() == Some(name)).map(|(_, id)| *id)
+        };
+        let found: Option<Vec<T>> = match value {
+            DeValue::Array(values) => values.iter().map(|value| find(value.get_ref())).collect(),
+            value => find(value).map(|id| vec![id]),
+        };
+        found.filter(|found| !found.is_empty()).ok_or_else(wrong)
+    }
+}
+
+/// A date (its first moment) or a date and time; UTC unless it says otherwise.
+fn instant(datetime: &Datetime) -> Option<SystemTime> {
+    let date = datetime.date?;
+    // Days since 1970 by the civil calendar: years start in March, so that leap days come last.
+    let (month, day) = (i64::from(date.month), i64::from(date.day));
+    let year = i64::from(date.year) - i64::from(month <= 2);
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let days =
+        365 * year + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + day_of_year - 719_468;
+    let seconds = datetime
+        .time
+        .map_or(0, |time| i64::from(time.hour) * 3600 + i64::from(time.minute) * 60 + i64::from(time.second));
+    let offset = match datetime.offset {
+        Some(Offset::Custom { minutes }) => i64::from(minutes) * 60,
+        Some(Offset::Z) | None => 0,
+    };
+    // What was over before 1970 is over.
+    let since = u64::try_from(days * 86_400 + seconds - offset).unwrap_or(0);
+    SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(since))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::Refusal;
+
+    const KEY: &str = "DHHC-1:00:VRLbtnN9AQb2WXW3c9+wEf/DRLz0QuLdbYvEhwtdWwNf9LrZ:";
+    const PSK: &str = "NVMeTLSkey-1:01:VRLbtnN9AQb2WXW3c9+wEf/DRLz0QuLdbYvEhwtdWwNf9LrZ:";
+
+    fn load(dir: &Path, text: &str) -> Result<(Access, Vec<String>), AccessError> {
+        let path = dir.join("hosts.toml");
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        Access::load(&path)
+    }
+
+    #[test]
+    fn a_file_of_hosts() {
+        let temp = tempfile::tempdir().unwrap();
+        fs::write(temp.path().join("key"), format!("{KEY}\n")).unwrap();
+        fs::set_permissions(temp.path().join("key"), fs::Permissions::from_mode(0o644)).unwrap();
+        let text = format!(
+            "[[host]]\nnqn = 'nqn.2026-11.test:a'\n\n[[host]]\nnqn = 'nqn.2026-11.test:b'\ndhchap_key = '{KEY}'\n\
+             dhchap_ctrl_key_file = 'key'\ndhchap_hash = ['sha512', 'sha256']\ndhchap_dhgroup = 'ffdhe8192'\n\
+             tls_psk = '{PSK}'\nexpires = 2001-09-09T03:46:40+02:00\n"
+        );
+        let (access, warnings) = load(temp.path(), &text).unwrap();
+        assert_eq!(access.hosts().len(), 2);
+        let b = &access.hosts()[1];
+        assert!(b.chap.as_ref().unwrap().controller.is_some() && b.tls.is_some());
+        assert_eq!(b.methods.hashes, [HashId::SHA512, HashId::SHA256]);
+        assert_eq!(b.methods.dh_groups, [DhGroupId::FFDHE8192]);
+        assert_eq!(access.hosts()[0].methods, Methods::default());
+        let end = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        assert_eq!(b.expires, Some(end));
+        let before = end - Duration::from_secs(1);
+        assert!(access.admit(&b.nqn, before).is_ok());
+        assert_eq!(access.admit(&b.nqn, end).unwrap_err(), Refusal::Expired);
+        let c = Nqn::new("nqn.2026-11.test:c").unwrap();
+        assert_eq!(access.admit(&c, before).unwrap_err(), Refusal::Unknown);
+        // The key file is open to all, and the two keys are the same.
+        assert_eq!(warnings.len(), 2, "{warnings:?}");
+        assert!(warnings[0].contains("chmod 600") && warnings[1].contains("the same"));
+        for text in [format!("{access:?}"), format!("{warnings:?}")] {
+            assert!(!text.contains("VRLb"), "{text}");
+        }
+        fs::set_permissions(temp.path().join("hosts.toml"), fs::Permissions::from_mode(0o640)).unwrap();
+        let (_, warnings) = Access::load(&temp.path().join("hosts.toml")).unwrap();
+        assert!(warnings[0].contains("hosts.toml has keys"), "{warnings:?}");
+    }
+
+    #[test]
+    fn dates() {
+        for (text, expected) in [
+            ("1970-01-01", 0),
+            ("1970-01-02", 86_400),
+            ("2000-02-29T00:00:00Z", 951_782_400),
+            ("2000-03-01", 951_868_800),
+            ("2026-11-21T16:13:59Z", 1_795_277_639),
+            ("2100-03-01T00:00:00-01:00", 4_107_546_000),
+            ("1960-01-01", 0),
+        ] {
+            let since =
+                instant(&text.parse().unwrap()).unwrap().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+            assert_eq!(since.as_secs(), expected, "{text}");
+        }
+        assert!(instant(&"12:00:00".parse().unwrap()).is_none());
+    }
+
+    #[test]
+    fn mistakes_are_told_with_their_line_and_without_the_secret() {
+        let temp = tempfile::tempdir().unwrap();
+        let bad = KEY.replace("VRL", "VSL");
+        let host = "[[host]]\nnqn = 'nqn.2026-11.test:a'\n";
+        for (text, line, problem) in [
+            ("[host]\nnqn = 'x'".to_owned(), 1, "[[host]]"),
+            ("host = 5".to_owned(), 1, "[[host]]"),
+            ("host = [5]".to_owned(), 1, "[[host]]"),
+            ("[[guest]]".to_owned(), 1, "[[host]]"),
+            ("\n[[host]]\n".to_owned(), 2, "no nqn"),
+            ("[[host]]\nnqn = 'a'".to_owned(), 2, "form nqn."),
+            ("[[host]]\nnqn = 5".to_owned(), 2, "text in quotes"),
+            (format!("{host}dhchap_kay = '{KEY}'"), 3, "no 'dhchap_kay'"),
+            (format!("{host}dhchap_key = '{bad}'"), 3, "nqn.2026-11.test:a: the key's checksum"),
+            (format!("{host}dhchap_key = '{PSK}'"), 3, "has the form DHHC-1:HH:BASE64:"),
+            (format!("{host}tls_psk = '{KEY}'"), 3, "has the form NVMeTLSkey-1:HH:BASE64:"),
+            (format!("{host}dhchap_key = {KEY}"), 3, "not TOML"),
+            (format!("{host}dhchap_key = '{KEY}"), 3, "not TOML"),
+            (format!("{host}dhchap_key = ['{KEY}']"), 3, "text in quotes"),
+            (format!("{host}dhchap_hash = '{KEY}'"), 3, "list of sha256, sha384, sha512"),
+            (format!("{host}dhchap_dhgroup = []"), 3, "list of null, ffdhe2048"),
+            (format!("{host}dhchap_ctrl_key = '{KEY}'"), 2, "without dhchap_key"),
+            (format!("{host}dhchap_key = '{KEY}'\ndhchap_key_file = 'x'"), 4, "both there"),
+            (format!("{host}expires = '{KEY}'"), 3, "without quotes"),
+            (format!("{host}expires = 12:00:00"), 3, "needs a date"),
+            (format!("{host}{host}"), 3, "twice"),
+        ] {
+            let error = load(temp.path(), &text).unwrap_err();
+            let AccessError::Content { line: found, .. } = &error else { panic!("{text}: {error}") };
+            let words = error.to_string();
+            assert_eq!(*found, line, "{text}: {words}");
+            assert!(words.contains(problem), "{text}: {words}");
+            assert!(!words.contains("WXW3c9"), "{words}");
+            assert!(!format!("{error:?}").contains("WXW3c9"), "{error:?}");
+        }
+        let missing = load(temp.path(), &format!("{host}dhchap_key_file = 'none'")).unwrap_err().to_string();
+        assert!(missing.contains("none: No such file"), "{missing}");
+        let large = temp.path().join("large");
+        fs::write(&large, vec![b'A'; 5000]).unwrap();
+        let error = load(temp.path(), &format!("{host}dhchap_key_file = 'large'")).unwrap_err().to_string();
+        assert!(error.contains("longer than 4096 bytes"), "{error}");
+    }
+}

@@ -1,0 +1,274 @@
+//! Who may connect over the network: the list of hosts and DH-HMAC-CHAP, over real sockets.
+
+mod common;
+
+use common::shape;
+use fabric::auth::{ChapKey, ChapKeys, Methods, Parties, Step};
+use host::{Data, Error, Host, Identity, Queue, SocketQueue, SocketTransport};
+use nvme::auth::{AuthFailure, DhGroupId, HashId, SECP_NVME};
+use nvme::fabrics::{Authentication, Connect, ConnectAttributes, ConnectData, ConnectResult, FabricsCommand};
+use nvme::property::PropertyOffset;
+use nvme::zerocopy::IntoBytes;
+use nvme::{CNTLID_DYNAMIC, Command, Completion, Nqn, Status};
+use run::access::{Access, Rule};
+use run::{Limits, Options, Running};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn nqn(name: &str) -> Nqn {
+    format!("nqn.2026-11.test:{name}").parse().unwrap()
+}
+
+fn key() -> ChapKey {
+    ChapKey::generate(Some(HashId::SHA256), None, &mut host::fill_random).unwrap()
+}
+
+fn start(access: Access) -> Running {
+    start_within(access, Limits::default())
+}
+
+fn start_within(access: Access, limits: Limits) -> Running {
+    let options = Options {
+        tcp: vec!["127.0.0.1:0".into()],
+        access: Some(Arc::new(access)),
+        limits,
+        ..Options::default()
+    };
+    run::start(Some(shape()), &options, &mut |_| ()).unwrap()
+}
+
+fn connect(running: &Running, name: &str, chap: Option<ChapKeys>) -> Result<Host<SocketTransport>, Error> {
+    let mut identity = Identity::new(nqn(name));
+    identity.subnqn = Some(running.handle().subsystem_nqn().parse().unwrap());
+    identity.chap = chap;
+    let addr = format!("tcp://{}", running.tcp().unwrap()).parse().unwrap();
+    Host::connect(SocketTransport::new(addr, PATIENCE), &identity)
+}
+
+/// Reads and writes.
+fn use_it(mut host: Host<SocketTransport>) {
+    let namespace = host.namespace(1).unwrap();
+    let mut queues = [host.io_queue(8).unwrap(), host.io_queue(8).unwrap()];
+    for (i, queue) in queues.iter_mut().enumerate() {
+        let data = vec![i as u8 + 1; 65536];
+        queue.write(&namespace, 0, &data, false).unwrap();
+        let mut back = vec![0; data.len()];
+        queue.read(&namespace, 0, &mut back).unwrap();
+        assert!(data == back);
+    }
+    drop(queues);
+    host.shutdown().unwrap();
+}
+
+#[test]
+fn only_listed_hosts_connect() {
+    let expired = Rule { expires: Some(SystemTime::UNIX_EPOCH), ..Rule::named(nqn("late")) };
+    let later = SystemTime::now() + Duration::from_secs(3600);
+    let early = Rule { expires: Some(later), ..Rule::named(nqn("early")) };
+    let running = start(Access::new(vec![Rule::named(nqn("a")), expired, early]));
+    use_it(connect(&running, "a", None).unwrap());
+    use_it(connect(&running, "early", None).unwrap());
+    for stranger in ["b", "late"] {
+        let error = connect(&running, stranger, None).map(|_| ()).unwrap_err();
+        assert!(error.status().unwrap().is(Status::CONNECT_INVALID_HOST), "{error}");
+    }
+    // The discovery service does not say what is here.
+    let addr: host::Addr = format!("tcp://{}", running.tcp().unwrap()).parse().unwrap();
+    let seek = |name| {
+        let transport = SocketTransport::new(addr.clone(), PATIENCE);
+        Host::connect(transport, &Identity::new(nqn(name))).map(|_| ())
+    };
+    seek("a").unwrap();
+    let error = seek("b").unwrap_err().to_string();
+    assert!(error.contains("knows none"), "{error}");
+}
+
+#[test]
+fn the_list_is_not_for_the_unix_socket() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("drive.sock");
+    let options = Options {
+        unix: Some(path.clone()),
+        access: Some(Arc::new(Access::new(Vec::new()))),
+        ..Options::default()
+    };
+    let _running = run::start(Some(shape()), &options, &mut |_| ()).unwrap();
+    let addr = format!("unix://{}", path.display()).parse().unwrap();
+    use_it(Host::connect(SocketTransport::new(addr, PATIENCE), &Identity::new(nqn("b"))).unwrap());
+}
+
+#[test]
+fn hosts_authenticate_themselves_and_the_drive() {
+    let (one, two, drive) = (key(), key(), key());
+    let keys = |host: &ChapKey, controller: Option<&ChapKey>| {
+        Some(ChapKeys { host: host.clone(), controller: controller.cloned() })
+    };
+    let rule = |name, keys, hash, group| Rule {
+        chap: keys,
+        methods: Methods { hashes: vec![hash], dh_groups: vec![group] },
+        ..Rule::named(nqn(name))
+    };
+    let running = start(Access::new(vec![
+        rule("one", keys(&one, None), HashId::SHA256, DhGroupId::NULL),
+        rule("two", keys(&two, Some(&drive)), HashId::SHA512, DhGroupId::FFDHE2048),
+        Rule::named(nqn("free")),
+    ]));
+    use_it(connect(&running, "one", keys(&one, None)).unwrap());
+    use_it(connect(&running, "two", keys(&two, None)).unwrap());
+    use_it(connect(&running, "two", keys(&two, Some(&drive))).unwrap());
+    use_it(connect(&running, "free", keys(&one, None)).unwrap());
+
+    let refused =
+        |name, keys: Option<ChapKeys>| connect(&running, name, keys).map(|_| ()).unwrap_err().to_string();
+    let failed = AuthFailure::FAILED.to_string();
+    let words = refused("one", keys(&two, None));
+    assert!(words.contains("controller refused") && words.contains(&failed), "{words}");
+    let words = refused("one", None);
+    assert!(words.contains("authenticate itself"), "{words}");
+    let words = refused("one", keys(&one, Some(&drive)));
+    assert!(words.contains("controller refused"), "{words}");
+    let words = refused("two", keys(&two, Some(&one)));
+    assert!(words.contains("did not convince"), "{words}");
+    // A drive that does not ask cannot prove anything.
+    let words = refused("free", keys(&one, Some(&drive)));
+    assert!(words.contains("cannot prove"), "{words}");
+    // The discovery service asks, too.
+    let addr: host::Addr = format!("tcp://{}", running.tcp().unwrap()).parse().unwrap();
+    let mut identity = Identity::new(nqn("two"));
+    let seek = |identity: &Identity| {
+        Host::connect(SocketTransport::new(addr.clone(), PATIENCE), identity).map(|_| ())
+    };
+    assert!(seek(&identity).is_err());
+    identity.chap = keys(&two, Some(&drive));
+    seek(&identity).unwrap();
+    // All the while everybody else is served.
+    use_it(connect(&running, "one", keys(&one, None)).unwrap());
+}
+
+/// An admin queue, command by command.
+struct Raw {
+    queue: SocketQueue,
+    parties: Parties,
+}
+
+impl Raw {
+    fn connect(running: &Running, name: &str) -> (Self, ConnectResult) {
+        let stream = TcpStream::connect(running.tcp().unwrap()).unwrap();
+        let queue = SocketQueue::over_tcp(stream, Default::default(), PATIENCE).unwrap();
+        let subsystem = running.handle().subsystem_nqn().parse().unwrap();
+        let mut raw = Raw { queue, parties: Parties { host: nqn(name), subsystem } };
+        let done = raw.call(raw.connect_command(), Data::Out(raw.connect_data())).unwrap();
+        (raw, ConnectResult::from_dw0(done.0.dw0.get()))
+    }
+
+    fn connect_command(&self) -> Command {
+        let cattr = ConnectAttributes::new();
+        FabricsCommand::Connect(Connect { recfmt: 0, qid: 0, sqsize_z: 31, cattr, kato: 0 }).into()
+    }
+
+    fn connect_data(&self) -> Vec<u8> {
+        let mut data = ConnectData {
+            hostid: [7; 16],
+            subnqn: self.parties.subsystem.to_field(),
+            hostnqn: self.parties.host.to_field(),
+            ..ConnectData::default()
+        };
+        data.cntlid.set(CNTLID_DYNAMIC);
+        data.as_bytes().to_vec()
+    }
+
+    fn call(&mut self, command: Command, data: Data) -> Result<(Completion, Vec<u8>), host::TransportError> {
+        self.queue.submit(command, data)?;
+        let done = self.queue.next(Some(PATIENCE))?.expect("an answer in time");
+        Ok((done.completion, done.data.into_buffer()))
+    }
+
+    fn status(&mut self, command: FabricsCommand, data: Data) -> Status {
+        self.call(command.into(), data).unwrap().0.status()
+    }
+
+    fn property(&mut self) -> Status {
+        self.status(FabricsCommand::PropertyGet { offset: PropertyOffset::CAP, wide: true }, Data::None)
+    }
+
+    /// A whole exchange; how it ends.
+    fn authenticate(&mut self, keys: &ChapKeys) -> Step {
+        let random = &mut host::fill_random;
+        let mut host = fabric::auth::Host::new(self.parties, keys.clone(), Methods::default(), 3);
+        let mut answer: Option<Vec<u8>> = None;
+        loop {
+            match host.step(answer.take().as_deref(), random) {
+                Step::Send(message) => {
+                    let send = parameters(message.len() as u32);
+                    let status = self.status(FabricsCommand::AuthenticationSend(send), Data::Out(message));
+                    assert!(status.is_success(), "{status}");
+                }
+                Step::Receive => {
+                    let receive = FabricsCommand::AuthenticationReceive(parameters(4096));
+                    answer = Some(self.call(receive.into(), Data::room(4096)).unwrap().1);
+                }
+                end => return end,
+            }
+        }
+    }
+}
+
+fn parameters(length: u32) -> Authentication {
+    Authentication { spsp0: 1, spsp1: 1, secp: SECP_NVME, length }
+}
+
+#[test]
+fn nothing_goes_before_authentication_and_again_it_goes_at_any_time() {
+    let keys = ChapKeys { host: key(), controller: None };
+    let rule = Rule { chap: Some(keys.clone()), ..Rule::named(nqn("a")) };
+    let running = start(Access::new(vec![rule, Rule::named(nqn("free"))]));
+
+    let (mut raw, result) = Raw::connect(&running, "a");
+    assert!(result.atr && !result.ascr);
+    assert!(raw.property().is(Status::AUTHENTICATION_REQUIRED));
+    let identify = Command::identify(nvme::identify::Cns::CONTROLLER, 0);
+    let status = raw.call(identify, Data::room(4096)).unwrap().0.status();
+    assert!(status.is(Status::AUTHENTICATION_REQUIRED), "{status}");
+    let wrong = FabricsCommand::AuthenticationSend(Authentication { secp: 1, ..parameters(8) });
+    assert!(raw.status(wrong, Data::Out(vec![0; 8])).is(Status::INVALID_FIELD));
+    let none = FabricsCommand::AuthenticationSend(parameters(0));
+    assert!(raw.status(none, Data::None).is(Status::INVALID_FIELD));
+    let more = FabricsCommand::AuthenticationSend(parameters(72));
+    assert!(raw.status(more, Data::Out(vec![0; 8])).is(Status::DATA_SGL_LENGTH_INVALID));
+    assert!(raw.property().is(Status::AUTHENTICATION_REQUIRED));
+    assert_eq!(raw.authenticate(&keys), Step::Done);
+    assert!(raw.property().is_success());
+    // Again, on the queue as it works.
+    assert_eq!(raw.authenticate(&keys), Step::Done);
+    assert!(raw.property().is_success());
+    // A failure ends the connection.
+    let other = ChapKeys { host: key(), controller: None };
+    assert!(matches!(raw.authenticate(&other), Step::Failed(_)));
+    let property = FabricsCommand::PropertyGet { offset: PropertyOffset::CAP, wide: true };
+    let end = raw.call(property.into(), Data::None);
+    assert!(end.is_err(), "{end:?}");
+
+    // Who need not authenticate cannot.
+    let (mut raw, result) = Raw::connect(&running, "free");
+    assert!(!result.atr);
+    let send = FabricsCommand::AuthenticationSend(parameters(8));
+    assert!(raw.status(send, Data::Out(vec![0; 8])).is(Status::INVALID_OPCODE));
+    assert!(raw.property().is_success());
+}
+
+#[test]
+fn who_takes_too_long_is_shown_out() {
+    let rule = Rule { chap: Some(ChapKeys { host: key(), controller: None }), ..Rule::named(nqn("a")) };
+    let access = Access::new(vec![rule, Rule::named(nqn("free"))]);
+    let running = start_within(access, Limits { setup: Duration::from_millis(300), ..Limits::default() });
+    let (mut free, _) = Raw::connect(&running, "free");
+    let (mut slow, _) = Raw::connect(&running, "a");
+    let begun = Instant::now();
+    assert!(slow.queue.next(Some(PATIENCE)).is_err(), "the connection is closed");
+    assert!(begun.elapsed() < PATIENCE);
+    // Who is in stays in.
+    assert!(free.property().is_success());
+}

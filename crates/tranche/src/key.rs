@@ -1,0 +1,71 @@
+//! `tranche key`, and keys on the command line.
+
+use crate::args::{Key, Output};
+use crate::{print_json, print_text};
+use anyhow::{Context, Result};
+use fabric::auth::{ChapKey, TlsPsk};
+use nvme::auth::HashId;
+use std::convert::Infallible;
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::str::FromStr;
+
+/// A key as the user gave it: its text, or the name of a file that holds it. It is taken as it is, because an
+/// error of the command line's parser would repeat it.
+#[derive(Clone)]
+pub struct Secret(String);
+
+impl FromStr for Secret {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(secret)")
+    }
+}
+
+impl Secret {
+    /// The key; `option` is what it was given with.
+    pub fn read<K>(&self, option: &str) -> Result<K>
+    where
+        K: FromStr<Err: std::error::Error + Send + Sync + 'static>,
+    {
+        // Keys have colons at two places, and no file that anybody keeps a key in is called that way.
+        if self.0.starts_with("DHHC-1:") || self.0.starts_with("NVMeTLSkey-1:") {
+            return self.0.trim().parse().with_context(|| option.to_owned());
+        }
+        let failed = || format!("{option}: cannot read the file {}", self.0);
+        let mut text = String::new();
+        File::open(&self.0)
+            .with_context(failed)?
+            .take(4096)
+            .read_to_string(&mut text)
+            .with_context(failed)?;
+        text.trim().parse().with_context(|| format!("{option}: the file {}", self.0))
+    }
+}
+
+/// `tranche key`.
+pub fn key(command: &Key, output: Output) -> Result<()> {
+    let transform = |hmac: u8| (hmac != 0).then_some(HashId(hmac));
+    let length = |length: &Option<u16>| length.map(usize::from);
+    let random = &mut host::fill_random;
+    let text = match command {
+        Key::Dhchap { hmac, key_length } => {
+            ChapKey::generate(transform(*hmac), length(key_length), random)?.to_secret_text()
+        }
+        Key::Tls { hmac, key_length } => {
+            TlsPsk::generate(transform(*hmac), length(key_length), random)?.to_secret_text()
+        }
+    };
+    match output {
+        Output::Json => print_json(&serde_json::json!({ "key": text })),
+        Output::Text => print_text(&text),
+    }
+}
