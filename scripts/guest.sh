@@ -51,7 +51,10 @@ prepare() {
     depmod -b "$work/kernel" "$release"
     mkdir -p "$work/tree/bin" "$work/tree/modules"
     cp "$(command -v busybox)" "$work/tree/bin/busybox"
-    for module in virtio_pci virtio_net 9pnet_virtio 9p overlay nvme_tcp xfs; do
+    # The last two lines are for authentication and TLS, which the kernel would load when they are asked for.
+    for module in virtio_pci virtio_net 9pnet_virtio 9p overlay nvme_tcp xfs \
+        dh_generic sha256_generic sha512_generic hmac \
+        tls gcm ccm ctr ghash_generic aes_generic; do
         modprobe -d "$work/kernel" -S "$release" --show-depends "$module"
     done | awk '$1 == "insmod" && !seen[$2]++ { print $2 }' >"$work/list"
     while read -r path; do

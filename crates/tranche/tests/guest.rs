@@ -5,6 +5,7 @@
 #[allow(dead_code)]
 mod support;
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -23,6 +24,10 @@ struct Drive {
 
 impl Drive {
     fn start(image: &Path, port: u16) -> Self {
+        Self::start_with(image, port, &[])
+    }
+
+    fn start_with(image: &Path, port: u16, more: &[&OsStr]) -> Self {
         let mut child = Command::new(TRANCHE)
             .args([
                 "serve",
@@ -34,6 +39,7 @@ impl Drive {
                 "--image",
             ])
             .arg(image)
+            .args(more)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -99,6 +105,20 @@ impl Guest {
         Some(Guest { process, log, begun: Instant::now(), _temporary: temporary })
     }
 
+    /// Waits for its end, which must be a good one.
+    fn must_be_well(mut self, test: &str) {
+        loop {
+            match self.ended() {
+                Some(Ended::Skipped(why)) => return support::skipped(test, &why),
+                Some(Ended::With(status, log)) => {
+                    assert!(status.success() && log.contains("== all is well"), "{status}");
+                    return;
+                }
+                None => {}
+            }
+        }
+    }
+
     /// How it ended, if it has.
     fn ended(&mut self) -> Option<Ended> {
         let Some(status) = self.process.try_wait().unwrap() else {
@@ -145,6 +165,102 @@ fn a_linux_host_attaches_uses_and_keeps_the_drive() {
     }
 }
 
+/// The list of hosts and DH-HMAC-CHAP: see `guest/auth.sh`.
+#[test]
+fn a_linux_host_proves_who_it_is() {
+    let name = "a_linux_host_proves_who_it_is";
+    let temporary = tempfile::tempdir().unwrap();
+    let key = |file: &str, hmac: &str| {
+        let made = Command::new(TRANCHE).args(["key", "dhchap", "--hmac", hmac]).output().unwrap();
+        std::fs::write(temporary.path().join(file), &made.stdout).unwrap();
+    };
+    for (file, hmac) in
+        [("plain", "0"), ("sha384", "2"), ("group", "1"), ("both", "3"), ("both.ctrl", "1"), ("late", "0")]
+    {
+        key(file, hmac);
+    }
+    let hosts = temporary.path().join("hosts.toml");
+    let list = r#"
+        [[host]]
+        nqn = "nqn.2026-11.test:free"
+        [[host]]
+        nqn = "nqn.2026-11.test:plain"
+        dhchap_key_file = "plain"
+        [[host]]
+        nqn = "nqn.2026-11.test:sha384"
+        dhchap_key_file = "sha384"
+        dhchap_hash = "sha384"
+        [[host]]
+        nqn = "nqn.2026-11.test:group"
+        dhchap_key_file = "group"
+        dhchap_hash = ["sha512"]
+        dhchap_dhgroup = ["ffdhe3072", "ffdhe2048"]
+        [[host]]
+        nqn = "nqn.2026-11.test:both"
+        dhchap_key_file = "both"
+        dhchap_ctrl_key_file = "both.ctrl"
+        dhchap_dhgroup = "ffdhe2048"
+        [[host]]
+        nqn = "nqn.2026-11.test:late"
+        dhchap_key_file = "late"
+        expires = 2001-01-01
+    "#;
+    std::fs::write(&hosts, list).unwrap();
+    let image = temporary.path().join("image");
+    let drive = Drive::start_with(&image, 0, &["--hosts".as_ref(), hosts.as_ref()]);
+    let keys = temporary.path().to_str().unwrap();
+    let Some(guest) = Guest::boot(name, "auth.sh", &[], drive.port, &[keys]) else { return };
+    guest.must_be_well(name);
+}
+
+/// NVMe/TCP over TLS 1.3, with the kernel's record layer and tlshd: see `guest/tls.sh`.
+#[test]
+fn a_linux_host_speaks_tls() {
+    let name = "a_linux_host_speaks_tls";
+    let temporary = tempfile::tempdir().unwrap();
+    let target = Path::new(TRANCHE).parent().and_then(Path::parent).unwrap();
+    let userland = target.join("guest/userland");
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let made = Command::new(root.join("scripts/guest-userland.sh")).arg(&userland).output().unwrap();
+    if made.status.code() == Some(77) {
+        return support::skipped(name, &String::from_utf8_lossy(&made.stderr));
+    }
+    assert!(made.status.success(), "{made:?}");
+    for (file, kind, hmac) in [
+        ("alone", "tls", "1"),
+        ("both", "tls", "1"),
+        ("other", "tls", "1"),
+        ("chap", "dhchap", "0"),
+        ("chap.ctrl", "dhchap", "1"),
+    ] {
+        let made = Command::new(TRANCHE).args(["key", kind, "--hmac", hmac]).output().unwrap();
+        std::fs::write(temporary.path().join(file), &made.stdout).unwrap();
+    }
+    let hosts = temporary.path().join("hosts.toml");
+    let list = r#"
+        [[host]]
+        nqn = "nqn.2026-11.test:alone"
+        tls_psk_file = "alone"
+        [[host]]
+        nqn = "nqn.2026-11.test:both"
+        tls_psk_file = "both"
+        dhchap_key_file = "chap"
+        dhchap_ctrl_key_file = "chap.ctrl"
+        [[host]]
+        nqn = "nqn.2026-11.test:wrong"
+        tls_psk_file = "other"
+        [[host]]
+        nqn = "nqn.2026-11.test:keyless"
+    "#;
+    std::fs::write(&hosts, list).unwrap();
+    let image = temporary.path().join("image");
+    let drive = Drive::start_with(&image, 0, &["--tls".as_ref(), "--hosts".as_ref(), hosts.as_ref()]);
+    let (keys, userland) = (temporary.path().to_str().unwrap(), userland.join("root"));
+    let more = [keys, userland.to_str().unwrap()];
+    let Some(guest) = Guest::boot(name, "tls.sh", &[], drive.port, &more) else { return };
+    guest.must_be_well(name);
+}
+
 /// Native multipath of the kernel, over two ports that change their states and go down under load.
 #[test]
 fn a_linux_host_with_two_paths_loses_nothing() {
@@ -168,18 +284,10 @@ fn a_linux_host_with_two_paths_loses_nothing() {
     let tcp = line.split_whitespace().find_map(|word| word.strip_prefix("tcp=")).expect("ready");
     let ports: Vec<&str> = tcp.split(',').filter_map(|at| at.strip_prefix("127.0.0.1:")).collect();
     let (first, second) = (ports[0].parse().unwrap(), ports[1]);
-    let Some(mut guest) = Guest::boot(name, "multipath.sh", &["fio", "python3"], first, &[second]) else {
+    let Some(guest) = Guest::boot(name, "multipath.sh", &["fio", "python3"], first, &[second]) else {
         return;
     };
-    loop {
-        match guest.ended() {
-            Some(Ended::Skipped(why)) => return support::skipped(name, &why),
-            Some(Ended::With(status, log)) => {
-                return assert!(status.success() && log.contains("== all is well"), "{status}");
-            }
-            None => {}
-        }
-    }
+    guest.must_be_well(name);
 }
 
 /// Every key of nvme-cli's answers is in ours, with the same value.
