@@ -1,0 +1,516 @@
+//! A job at work: the actor.
+
+use super::fixed;
+use super::options::Direction;
+use super::plan::{Plan, Space};
+use super::stats::Stats;
+use super::stream::{Draw, Stream};
+use super::verify::{Mismatch, Verifier};
+use crate::{Actor, Nanos, Next, Request, Rng, Verb};
+
+/// How far a job is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// It issues I/Os.
+    Running,
+    /// It waits for what is outstanding, then goes on to what comes after.
+    Draining,
+    /// The flush at its end.
+    Flushing,
+    /// It reads what it wrote.
+    Verifying,
+    /// It has nothing more to issue.
+    Done,
+}
+
+/// The I/Os that are still to be done.
+#[derive(Clone, Debug)]
+struct Source {
+    stream: Stream,
+    bytes: u64,
+    ios: u64,
+}
+
+/// An outstanding request.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    draw: Option<Draw>,
+    issued: Nanos,
+    submitted: Nanos,
+    checked: bool,
+}
+
+/// One clone of a job: issues what its options say and counts what becomes of it.
+///
+/// Besides being an [`Actor`], it makes the contents of its writes ([`Job::fill`]) and looks at those of its
+/// reads ([`Job::check`]) where the job verifies; and it may be told when its requests were handed to the
+/// system ([`Job::submitted`]), which divides latencies as fio does.
+#[derive(Clone, Debug)]
+pub struct Job {
+    plan: Plan,
+    source: Source,
+    /// Draws so far: what there is to verify.
+    drawn: u64,
+    phase: Phase,
+    /// First call, start after the delay, and from when on is measured.
+    called: Option<Nanos>,
+    started: Nanos,
+    measured: Option<Nanos>,
+    /// Until when the job thinks; I/Os since it last did.
+    pause: Nanos,
+    since_pause: u64,
+    /// When the next I/O of a direction may go.
+    due: [Nanos; 3],
+    arrivals: Rng,
+    /// Bytes and I/Os that the rates have let through since the measurement began.
+    let_through: [(u64, u64); 3],
+    pending: Option<Direction>,
+    writes: u64,
+    flush_due: bool,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    unsubmitted: Vec<u32>,
+    verifier: Option<Verifier>,
+    to_verify: u64,
+    stopping: bool,
+    failed: bool,
+    mismatches: u64,
+    first_mismatches: Vec<Mismatch>,
+    stats: Stats,
+}
+
+/// Mismatches that are kept to be shown.
+const MISMATCHES: usize = 10;
+
+impl Job {
+    /// A job that is about to start.
+    ///
+    /// # Errors
+    /// It wants to verify in a way that does not fit its block sizes.
+    pub fn new(plan: Plan) -> Result<Self, String> {
+        let options = &plan.options;
+        let verifier = match options.verify {
+            None => None,
+            Some(kind) => Some(Verifier {
+                kind,
+                unit: usize::try_from(plan.verify_interval()?).map_err(|_| "verify_interval is too large")?,
+                seed: plan.seed,
+                pattern: options.verify_pattern.clone(),
+            }),
+        };
+        let verify_only =
+            options.verify_only && options.verify.is_some() && options.rw.does[Direction::Write as usize];
+        let source = Source { stream: Stream::new(&plan), bytes: 0, ios: 0 };
+        Ok(Self {
+            source,
+            drawn: 0,
+            phase: if verify_only { Phase::Draining } else { Phase::Running },
+            called: None,
+            started: 0,
+            measured: None,
+            pause: 0,
+            since_pause: 0,
+            due: [0; 3],
+            arrivals: Rng::new(plan.seed ^ 0x504F_4953),
+            let_through: [(0, 0); 3],
+            pending: None,
+            writes: 0,
+            flush_due: false,
+            slots: vec![Slot::default(); options.iodepth as usize],
+            free: (0..options.iodepth).rev().collect(),
+            unsubmitted: Vec::with_capacity(options.iodepth as usize),
+            verifier,
+            to_verify: if verify_only { u64::MAX } else { 0 },
+            stopping: false,
+            failed: false,
+            mismatches: 0,
+            first_mismatches: Vec::new(),
+            stats: Stats::default(),
+            plan,
+        })
+    }
+
+    /// The plan it follows.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// What it has done so far.
+    #[must_use]
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// No further requests: what is outstanding ends, nothing is verified.
+    pub fn stop(&mut self) {
+        self.stopping = true;
+    }
+
+    /// Whether it reads back what it wrote.
+    #[must_use]
+    pub fn is_verifying(&self) -> bool {
+        self.phase == Phase::Verifying
+    }
+
+    /// Blocks that were not what was written: how many, and the first of them.
+    #[must_use]
+    pub fn mismatches(&self) -> (u64, &[Mismatch]) {
+        (self.mismatches, &self.first_mismatches)
+    }
+
+    /// Parts of a request that are filled and checked start at multiples of so many bytes of it.
+    #[must_use]
+    pub fn unit(&self) -> u64 {
+        self.verifier.as_ref().map_or(self.plan.block_bytes, |verifier| verifier.unit as u64)
+    }
+
+    /// Fills `buffer` with what the write `tag` writes from `at` bytes of it on; false if the job does not care
+    /// what it writes.
+    pub fn fill(&self, tag: u32, at: u64, buffer: &mut [u8]) -> bool {
+        let Some((verifier, draw)) = self.verifier.as_ref().zip(self.slot(tag).draw) else { return false };
+        verifier.fill(draw.offset + at, buffer);
+        true
+    }
+
+    /// Looks whether `buffer` is what the read `tag` should find from `at` bytes of it on, if the job verifies.
+    pub fn check(&mut self, tag: u32, at: u64, buffer: &[u8]) {
+        let slot = self.slot(tag);
+        let Some((verifier, draw)) = self.verifier.as_ref().zip(slot.draw) else { return };
+        if !slot.checked {
+            return;
+        }
+        if let Err(mismatch) = verifier.check(draw.offset + at, buffer) {
+            self.mismatches += 1;
+            if self.first_mismatches.len() < MISMATCHES {
+                self.first_mismatches.push(mismatch);
+            }
+            self.failed |= self.plan.options.verify_fatal;
+        }
+    }
+
+    fn slot(&self, tag: u32) -> Slot {
+        self.slots.get(tag as usize).copied().unwrap_or_default()
+    }
+
+    /// The requests since the last call were handed to the system at `now`.
+    pub fn submitted(&mut self, now: Nanos) {
+        if self.unsubmitted.is_empty() {
+            return;
+        }
+        Stats::batch(&mut self.stats.submit, self.unsubmitted.len());
+        for tag in self.unsubmitted.drain(..) {
+            self.slots[tag as usize].submitted = now;
+        }
+    }
+
+    /// So many requests were found completed together.
+    pub fn reaped(&mut self, count: usize) {
+        Stats::batch(&mut self.stats.complete, count);
+    }
+
+    fn outstanding(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// When the job must stop, if it has a runtime.
+    fn end(&self) -> Nanos {
+        match self.plan.options.runtime {
+            0 => Nanos::MAX,
+            runtime => self.started.saturating_add(self.plan.options.ramp_time).saturating_add(runtime),
+        }
+    }
+
+    fn begin(&mut self, now: Nanos) {
+        self.measured = Some(now);
+        self.stats.start(now);
+        self.let_through = [(0, 0); 3];
+        self.due = [now; 3];
+    }
+
+    fn run(&mut self, now: Nanos) -> Next {
+        let options = &self.plan.options;
+        if now < self.pause {
+            return Next::At(self.pause.min(self.end()));
+        }
+        if options.thinktime > 0 && self.since_pause >= options.thinktime_blocks {
+            if self.outstanding() > 0 {
+                return Next::Wait;
+            }
+            self.since_pause = 0;
+            self.pause = now.saturating_add(options.thinktime);
+            return Next::At(self.pause.min(self.end()));
+        }
+        if self.free.is_empty() {
+            return Next::Wait;
+        }
+        if self.source.is_at_end(&self.plan) {
+            self.phase = Phase::Draining;
+            return self.next(now);
+        }
+        // Not after the last write, as fio has it: that is what end_fsync is for.
+        if self.flush_due {
+            self.flush_due = false;
+            return self.flush(now);
+        }
+        let mut direction = match self.pending.take() {
+            Some(direction) => direction,
+            None => self.source.stream.direction(),
+        };
+        // A direction that is ahead of its rate gives way to the other one; not where the order of the I/Os must
+        // be the same again when they are verified.
+        if self.due[direction as usize] > now
+            && options.rw.does == [true, true, false]
+            && self.verifier.is_none()
+        {
+            let other = if direction == Direction::Read { Direction::Write } else { Direction::Read };
+            if self.due[other as usize] < self.due[direction as usize] {
+                direction = other;
+            }
+        }
+        let due = self.due[direction as usize];
+        if due > now {
+            self.pending = Some(direction);
+            return Next::At(due.min(self.end()));
+        }
+        let Some(draw) = self.source.take(direction, &self.plan) else {
+            self.phase = Phase::Draining;
+            return self.next(now);
+        };
+        self.drawn += 1;
+        self.since_pause += 1;
+        self.pace(draw);
+        if direction == Direction::Write {
+            self.writes += 1;
+            let every = |count: u64| count > 0 && self.writes.is_multiple_of(count);
+            self.flush_due = every(self.plan.options.fsync) || every(self.plan.options.fdatasync);
+        }
+        let checked = direction == Direction::Read && !self.plan.options.rw.does[Direction::Write as usize];
+        self.issue(draw, now, checked)
+    }
+
+    /// When the next I/O of this direction may go.
+    fn pace(&mut self, draw: Draw) {
+        let index = draw.direction as usize;
+        let (rate, iops) = (self.plan.options.rate[index], self.plan.options.rate_iops[index]);
+        if rate == 0 && iops == 0 {
+            return;
+        }
+        let start = self.measured.unwrap_or(self.started);
+        let through = &mut self.let_through[index];
+        *through = (through.0 + draw.bytes, through.1 + 1);
+        let after = |count: u64, rate: u64| match rate {
+            0 => 0,
+            rate => u64::try_from(u128::from(count) * 1_000_000_000 / u128::from(rate)).unwrap_or(u64::MAX),
+        };
+        self.due[index] = if self.plan.options.rate_poisson {
+            // -ln u times the mean.
+            let mean = after(draw.bytes, rate).max(after(1, iops));
+            let u = i128::from((self.arrivals.next_u64() >> (64 - fixed::FRACTION)).max(1));
+            let log = -fixed::log2(u) * 693_147_181 / 1_000_000_000;
+            let wait =
+                u64::try_from(((log >> 20) * i128::from(mean)) >> (fixed::FRACTION - 20)).unwrap_or(mean);
+            // From when it was due, so that the rate is kept on average.
+            self.due[index].max(start).saturating_add(wait)
+        } else {
+            start.saturating_add(after(through.0, rate).max(after(through.1, iops)))
+        };
+    }
+
+    fn issue(&mut self, draw: Draw, now: Nanos, checked: bool) -> Next {
+        let Some(tag) = self.free.pop() else { return Next::Wait };
+        self.slots[tag as usize] = Slot { draw: Some(draw), issued: now, submitted: now, checked };
+        self.unsubmitted.push(tag);
+        let outstanding = self.outstanding();
+        self.stats.issue(draw.direction as usize, outstanding);
+        let verb = match draw.direction {
+            Direction::Read => Verb::Read,
+            Direction::Write => Verb::Write,
+            Direction::Trim => Verb::Trim,
+        };
+        let block = self.plan.block_bytes;
+        Next::Submit(Request {
+            tag,
+            verb,
+            lba: draw.offset / block,
+            blocks: u32::try_from(draw.bytes / block).unwrap_or(u32::MAX),
+        })
+    }
+
+    fn flush(&mut self, now: Nanos) -> Next {
+        let Some(tag) = self.free.pop() else { return Next::Wait };
+        self.slots[tag as usize] = Slot { draw: None, issued: now, submitted: now, checked: false };
+        self.unsubmitted.push(tag);
+        let outstanding = self.outstanding();
+        self.stats.issue(3, outstanding);
+        Next::Submit(Request { tag, verb: Verb::Flush, lba: 0, blocks: 0 })
+    }
+
+    /// The part that the clock was running for has ended.
+    fn clock_out(&mut self, now: Nanos, since: Nanos, directions: [bool; 3]) {
+        let passed = now.saturating_sub(since);
+        for (traffic, does) in self.stats.traffic.iter_mut().zip(directions) {
+            if does {
+                traffic.runtime += passed;
+            }
+        }
+        self.stats.runtime += passed;
+    }
+
+    fn drained(&mut self, now: Nanos) -> Next {
+        if self.outstanding() > 0 {
+            return Next::Wait;
+        }
+        let options = &self.plan.options;
+        let does = options.rw.does;
+        if self.measured.is_none() {
+            // It ended within the ramp: there is nothing to report, but it must be true.
+            self.begin(now);
+        }
+        if self.to_verify == 0 {
+            self.clock_out(now, self.measured.unwrap_or(now), does);
+        }
+        if self.plan.options.end_fsync && self.writes > 0 && !self.failed && !self.stopping {
+            self.phase = Phase::Flushing;
+            return self.flush(now);
+        }
+        self.verify_or_end(now)
+    }
+
+    fn verify_or_end(&mut self, now: Nanos) -> Next {
+        let options = &self.plan.options;
+        let wanted =
+            self.verifier.is_some() && options.rw.does[Direction::Write as usize] && options.do_verify;
+        if !wanted || self.failed || self.stopping {
+            self.phase = Phase::Done;
+            return Next::Done;
+        }
+        if self.to_verify == 0 {
+            self.to_verify = self.drawn;
+        }
+        self.source = Source { stream: Stream::new(&self.plan), bytes: 0, ios: 0 };
+        self.measured = Some(now);
+        self.phase = Phase::Verifying;
+        self.next(now)
+    }
+
+    /// Draws again what was drawn, and reads what was written.
+    fn verify(&mut self, now: Nanos) -> Next {
+        while self.to_verify > 0 && !self.failed && !self.stopping {
+            if self.free.is_empty() {
+                return Next::Wait;
+            }
+            self.to_verify -= 1;
+            if self.source.is_at_end(&self.plan) {
+                break;
+            }
+            let direction = self.source.stream.direction();
+            match self.source.take(direction, &self.plan) {
+                Some(draw) if direction == Direction::Write => {
+                    return self.issue(Draw { direction: Direction::Read, ..draw }, now, true);
+                }
+                Some(_) => {}
+                None => break,
+            }
+        }
+        self.to_verify = 0;
+        if self.outstanding() > 0 {
+            return Next::Wait;
+        }
+        self.clock_out(now, self.measured.unwrap_or(now), [true, false, false]);
+        self.phase = Phase::Done;
+        Next::Done
+    }
+}
+
+impl Source {
+    fn is_at_end(&self, plan: &Plan) -> bool {
+        let pairs = 1 + u64::from(plan.options.rw.does == [false, true, true]);
+        !plan.options.time_based && self.bytes >= plan.total
+            || self.ios >= plan.options.number_ios.saturating_mul(pairs)
+    }
+
+    /// The next I/O, unless the job ends with the pass that has just ended: when less is left than a block takes,
+    /// or after so many loops.
+    fn take(&mut self, direction: Direction, plan: &Plan) -> Option<Draw> {
+        let passes = self.stream.passes();
+        let draw = self.stream.place(direction);
+        let options = &plan.options;
+        if self.stream.passes() != passes && !options.time_based {
+            let too_little = plan.total.saturating_sub(self.bytes) < options.largest_block();
+            let loops_done = options.io_size.is_none() && self.stream.passes() >= options.loops;
+            if too_little || loops_done {
+                return None;
+            }
+        }
+        self.bytes += draw.bytes;
+        self.ios += 1;
+        Some(draw)
+    }
+}
+
+impl Actor for Job {
+    fn next(&mut self, now: Nanos) -> Next {
+        let called = *self.called.get_or_insert(now);
+        let start = called.saturating_add(self.plan.options.startdelay);
+        if now < start && !self.stopping {
+            return Next::At(start);
+        }
+        if self.started == 0 {
+            self.started = now.max(1);
+        }
+        let ramped = self.started.saturating_add(self.plan.options.ramp_time);
+        if self.measured.is_none() && now.max(1) >= ramped {
+            self.begin(now);
+        }
+        self.stats.tick(now);
+        match self.phase {
+            Phase::Running if self.stopping || self.failed || now >= self.end() => {
+                self.phase = Phase::Draining;
+                self.drained(now)
+            }
+            Phase::Running => self.run(now),
+            Phase::Draining => self.drained(now),
+            Phase::Flushing if self.outstanding() > 0 => Next::Wait,
+            Phase::Flushing => self.verify_or_end(now),
+            Phase::Verifying => self.verify(now),
+            Phase::Done => Next::Done,
+        }
+    }
+
+    #[inline]
+    fn completed(&mut self, now: Nanos, tag: u32, ok: bool) {
+        let Some(slot) = self.slots.get(tag as usize).copied() else { return };
+        self.free.push(tag);
+        if !ok {
+            self.stats.failed += 1;
+            self.failed = true;
+        } else if self.measured.is_some() {
+            let submission = slot.submitted.saturating_sub(slot.issued);
+            match slot.draw {
+                Some(draw) => {
+                    let completion = now.saturating_sub(slot.submitted);
+                    self.stats.complete(draw.direction, draw.bytes, submission, completion);
+                }
+                None => self.stats.flushed(now.saturating_sub(slot.issued)),
+            }
+        }
+        self.stats.tick(now);
+    }
+}
+
+impl Job {
+    /// The job of a clone on a namespace, as [`Plan::new`] and [`Job::new`].
+    ///
+    /// # Errors
+    /// It does not fit the namespace.
+    pub fn of(
+        spec: &super::JobSpec,
+        space: Space,
+        clone: u32,
+        thread: u32,
+        entropy: u64,
+    ) -> Result<Self, String> {
+        Self::new(Plan::new(&spec.options, space, clone, thread, entropy)?)
+    }
+}

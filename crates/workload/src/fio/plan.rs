@@ -1,0 +1,181 @@
+//! A job made concrete: its options on a namespace of a certain size.
+
+use super::options::{Direction, Distribution, Options};
+use super::place::Map;
+
+/// The namespace that a job works on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Space {
+    /// Its size in logical blocks.
+    pub blocks: u64,
+    /// Bytes of a logical block.
+    pub block_bytes: u32,
+}
+
+/// Where a job works and how much it does, in bytes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Plan {
+    /// Its options.
+    pub options: Options,
+    /// Where its region starts.
+    pub start: u64,
+    /// Size of its region.
+    pub size: u64,
+    /// Bytes to move in all, as `size`, `io_size` and `loops` say; trims of a `trimwrite` count, too.
+    pub total: u64,
+    /// Bytes of a logical block.
+    pub block_bytes: u64,
+    /// Seed of everything that is random.
+    pub seed: u64,
+}
+
+/// The seed when the job names none.
+const SEED: u64 = 0x7472_616e_6368_6521;
+
+impl Plan {
+    /// The plan of one clone of a job. `clone` counts those of the job from 0, `thread` those of the whole
+    /// file; `entropy` is the seed where the job wants one that differs from run to run.
+    ///
+    /// # Errors
+    /// The job does not fit the namespace.
+    pub fn new(
+        options: &Options,
+        space: Space,
+        clone: u32,
+        thread: u32,
+        entropy: u64,
+    ) -> Result<Self, String> {
+        let block_bytes = u64::from(space.block_bytes.max(1));
+        let device = space.blocks.saturating_mul(block_bytes);
+        let least = options.smallest_block();
+        if least == 0 || options.iodepth == 0 {
+            return Err("a block size or an iodepth of 0".to_owned());
+        }
+        for direction in [Direction::Read, Direction::Write, Direction::Trim] {
+            if !options.rw.does[direction as usize] {
+                continue;
+            }
+            let sizes = &options.sizes[direction as usize];
+            let wrong = match sizes {
+                super::Sizes::Range(least, most) => {
+                    [*least, *most].into_iter().find(|size| size % block_bytes != 0)
+                }
+                super::Sizes::Split(parts) => {
+                    parts.iter().map(|(size, _)| *size).find(|size| size % block_bytes != 0)
+                }
+            };
+            if let Some(size) = wrong {
+                return Err(format!(
+                    "a block size of {size} bytes is no multiple of the namespace's logical block of {block_bytes}: \
+                     change bs, or format the namespace"
+                ));
+            }
+        }
+        let aligned = |amount: super::Amount| match amount {
+            super::Amount::Bytes(bytes) => bytes,
+            percent @ super::Amount::Percent(_) => percent.of(device).next_multiple_of(least),
+        };
+        let start = u64::from(clone)
+            .checked_mul(aligned(options.offset_increment))
+            .and_then(|increment| increment.checked_add(aligned(options.offset)))
+            .filter(|start| *start < device)
+            .ok_or_else(|| format!("the job starts beyond the end of the namespace of {device} bytes"))?;
+        if start % block_bytes != 0 {
+            return Err(format!(
+                "an offset of {start} bytes is no multiple of the logical block of {block_bytes}"
+            ));
+        }
+        let size = match options.size {
+            None => device - start,
+            Some(size @ super::Amount::Bytes(_)) => size.of(device),
+            Some(percent) => percent.of(device).min(device - start),
+        };
+        if size > device - start {
+            return Err(format!(
+                "{size} bytes from {start} on are beyond the end of the namespace of {device} bytes: reduce size or \
+                 offset"
+            ));
+        }
+        // A last part that holds no block is not used.
+        let most = options.largest_block();
+        if size < most {
+            return Err(format!("a size of {size} bytes holds no block of {most}"));
+        }
+        if Self::needs_map(options) && size / least > Map::MOST {
+            return Err(
+                "the random map of so many blocks of several sizes is too large: use norandommap".to_owned()
+            );
+        }
+        // What fio 3.33 does: loops are whole passes, and io_size goes on to further ones.
+        let passes = size.saturating_mul(options.loops.max(1));
+        let total = match options.io_size.map(|io_size| io_size.of(device)) {
+            None => passes,
+            Some(io_size) if io_size < size => io_size.saturating_mul(options.loops),
+            Some(io_size) => io_size.max(passes),
+        };
+        let trimwrite = u64::from(options.rw.does == [false, true, true]);
+        let seed = match (options.randseed, options.randrepeat) {
+            (Some(seed), _) => seed,
+            (None, true) => SEED,
+            (None, false) => entropy,
+        };
+        Ok(Self {
+            options: options.clone(),
+            start,
+            size,
+            total: total.saturating_mul(1 + trimwrite),
+            block_bytes,
+            seed: seed.wrapping_add(u64::from(thread).wrapping_mul(0x9E37_79B9_7F4A_7C15)),
+        })
+    }
+
+    /// Whether random places are covered once each.
+    pub(super) fn covers(options: &Options) -> bool {
+        options.rw.random && !options.norandommap && options.distribution == Distribution::Random
+    }
+
+    /// Whether that takes a map: with one block size a permutation is enough.
+    pub(super) fn needs_map(options: &Options) -> bool {
+        Self::covers(options) && options.smallest_block() != options.largest_block()
+    }
+
+    /// Which of the I/Os have to be written before they can be verified, and the unit that is.
+    ///
+    /// # Errors
+    /// The unit does not fit the block sizes.
+    pub fn verify_interval(&self) -> Result<u64, String> {
+        let least = self.options.smallest_block();
+        if self.options.verify == Some(super::Verify::Pattern) && self.options.verify_pattern.is_empty() {
+            return Err("verify=pattern needs a verify_pattern".to_owned());
+        }
+        let unit = match self.options.verify_interval {
+            0 => least,
+            unit => unit,
+        };
+        let sizes = self.options.sizes.iter().zip(self.options.rw.does).filter(|(_, does)| *does);
+        let fits = |size: u64| size.is_multiple_of(unit);
+        for (sizes, _) in sizes {
+            let all = match sizes {
+                // Those between are multiples of the first.
+                super::Sizes::Range(least, _) => fits(*least),
+                super::Sizes::Split(parts) => parts.iter().all(|(size, _)| fits(*size)),
+            };
+            if !all {
+                return Err(format!(
+                    "verify: block sizes must be multiples of {unit} bytes: set verify_interval"
+                ));
+            }
+        }
+        if unit % self.block_bytes != 0 || !self.start.is_multiple_of(unit) {
+            return Err(format!(
+                "verify: the interval of {unit} bytes must be a multiple of the logical block of {}, and the offset a \
+                 multiple of the interval",
+                self.block_bytes
+            ));
+        }
+        if unit < super::verify::HEADER as u64 && self.options.verify != Some(super::Verify::Pattern) {
+            return Err(format!("verify: an interval has at least {} bytes", super::verify::HEADER));
+        }
+        Ok(unit)
+    }
+}

@@ -1,0 +1,214 @@
+//! The I/Os of a job in order, as its seed has them: without regard to time.
+
+use super::options::{Direction, Distribution, Sizes};
+use super::place::{Map, Permutation, Skew};
+use super::plan::Plan;
+use crate::Rng;
+
+/// One I/O.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Draw {
+    /// What it does.
+    pub direction: Direction,
+    /// First byte, from the start of the namespace.
+    pub offset: u64,
+    /// How many bytes.
+    pub bytes: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Order {
+    /// Each direction has a place of its own, from the start of the region.
+    Sequential([u64; 3]),
+    /// Each block once.
+    Permuted { order: Permutation, next: u64 },
+    /// Each block once, in I/Os of several sizes.
+    Mapped(Map),
+    /// Drawn independently.
+    Drawn(Skew),
+}
+
+/// An endless stream of I/Os.
+#[derive(Clone, Debug)]
+pub struct Stream {
+    plan: Plan,
+    places: Rng,
+    sizes: Rng,
+    mix: Rng,
+    order: Order,
+    /// Bytes of the current pass over the region, and those that end it.
+    passed: u64,
+    pass: u64,
+    /// Places to draw from, in units of the smallest block.
+    unit: u64,
+    /// What is to be written after it was trimmed (`trimwrite`).
+    trimmed: Option<Draw>,
+    /// Passes that have ended.
+    ended: u64,
+}
+
+impl Stream {
+    /// The stream of a plan; equal plans give equal streams.
+    #[must_use]
+    pub fn new(plan: &Plan) -> Self {
+        let options = &plan.options;
+        let mut places = Rng::new(plan.seed);
+        let unit = options.smallest_block();
+        let places_len = (plan.size / unit).max(1);
+        let order = if !options.rw.random {
+            Order::Sequential([0; 3])
+        } else if Plan::needs_map(options) {
+            Order::Mapped(Map::new(places_len))
+        } else if Plan::covers(options) {
+            Order::Permuted { order: Permutation::new(places_len, &mut places), next: 0 }
+        } else {
+            Order::Drawn(match options.distribution {
+                Distribution::Random => Skew::Uniform,
+                ref skewed => Skew::new(skewed, places_len, unit, &mut places),
+            })
+        };
+        let trims = 1 + u64::from(options.rw.does == [false, true, true]);
+        // A job that reads and writes in order goes on to io_size before it starts anew.
+        let pass = match (options.rw.random, options.rw.does, options.io_size) {
+            (false, [true, true, _], Some(_)) => plan.size.max(plan.total),
+            _ => plan.size,
+        };
+        Self {
+            places,
+            sizes: Rng::new(plan.seed ^ 0x5349_5a45),
+            mix: Rng::new(plan.seed ^ 0x004D_4958),
+            order,
+            passed: 0,
+            pass: pass.saturating_mul(trims),
+            unit,
+            trimmed: None,
+            ended: 0,
+            plan: plan.clone(),
+        }
+    }
+
+    /// Passes over the region that have ended.
+    pub(super) fn passes(&self) -> u64 {
+        self.ended
+    }
+
+    /// The direction of the next I/O.
+    pub(super) fn direction(&mut self) -> Direction {
+        match self.plan.options.rw.does {
+            [true, true, _] => match self.mix.below(100) < self.plan.options.rwmixread {
+                true => Direction::Read,
+                false => Direction::Write,
+            },
+            [_, true, true] if self.trimmed.is_none() => Direction::Trim,
+            [_, true, _] => Direction::Write,
+            [true, ..] => Direction::Read,
+            _ => Direction::Trim,
+        }
+    }
+
+    /// The place of the next I/O in this direction.
+    pub(super) fn place(&mut self, direction: Direction) -> Draw {
+        if let (Direction::Write, Some(trimmed)) = (direction, self.trimmed.take()) {
+            self.passed += trimmed.bytes;
+            return Draw { direction, ..trimmed };
+        }
+        if self.passed >= self.pass && !self.plan.options.time_based {
+            self.restart();
+        }
+        // A plan holds at least one block of any size, so that a fresh pass always has a place.
+        let draw = self.draw(direction).or_else(|| {
+            self.restart();
+            self.draw(direction)
+        });
+        let draw = draw.unwrap_or(Draw { direction, offset: self.plan.start, bytes: self.unit });
+        self.passed += draw.bytes;
+        if direction == Direction::Trim && self.plan.options.rw.does[Direction::Write as usize] {
+            self.trimmed = Some(draw);
+        }
+        draw
+    }
+
+    fn restart(&mut self) {
+        self.ended += 1;
+        self.passed = 0;
+        match &mut self.order {
+            Order::Sequential(at) => *at = [0; 3],
+            Order::Permuted { order, next } => {
+                *order = Permutation::new(self.plan.size / self.unit, &mut self.places);
+                *next = 0;
+            }
+            Order::Mapped(map) => map.clear(),
+            Order::Drawn(_) => {}
+        }
+    }
+
+    /// `None` at the end of a pass.
+    fn draw(&mut self, direction: Direction) -> Option<Draw> {
+        let size = self.plan.size;
+        let sizes = &self.plan.options.sizes[direction as usize];
+        let places = size / self.unit;
+        let (offset, bytes) = match &mut self.order {
+            Order::Sequential(at) => {
+                let at = &mut at[direction as usize];
+                let bytes = fitting(sizes, size.saturating_sub(*at), &mut self.sizes)?;
+                *at += bytes;
+                (*at - bytes, bytes)
+            }
+            Order::Permuted { order, next } => {
+                if *next >= places {
+                    return None;
+                }
+                *next += 1;
+                (order.at(*next - 1) * self.unit, self.unit)
+            }
+            Order::Mapped(map) => {
+                let block = map.free_from(self.places.below(places))?;
+                let room = (places - block) * self.unit;
+                // The last blocks may have room for no size but what is left.
+                let bytes = fitting(sizes, room, &mut self.sizes).unwrap_or(room);
+                (block * self.unit, map.take(block, bytes / self.unit) * self.unit)
+            }
+            Order::Drawn(skew) => {
+                let mut tries = 0;
+                loop {
+                    let offset = skew.draw(places, &mut self.places) * self.unit;
+                    match fitting(sizes, size - offset, &mut self.sizes) {
+                        Some(bytes) => break (offset, bytes),
+                        None if tries == 100 => break (0, sizes.least()),
+                        None => tries += 1,
+                    }
+                }
+            }
+        };
+        Some(Draw { direction, offset: self.plan.start + offset, bytes })
+    }
+}
+
+/// A block size that has room; `None` if none has.
+fn fitting(sizes: &Sizes, room: u64, rng: &mut Rng) -> Option<u64> {
+    if sizes.least() > room {
+        return None;
+    }
+    match sizes {
+        Sizes::Range(least, most) if least == most => Some(*least),
+        Sizes::Range(least, most) => {
+            let multiples = (most / least).min(room / least);
+            Some(least * (1 + rng.below(multiples)))
+        }
+        Sizes::Split(parts) => {
+            for _ in 0..1000 {
+                let mut percent = rng.below(100) as u32;
+                for (size, share) in parts {
+                    if percent < *share {
+                        if *size <= room {
+                            return Some(*size);
+                        }
+                        break;
+                    }
+                    percent -= share;
+                }
+            }
+            Some(sizes.least())
+        }
+    }
+}
