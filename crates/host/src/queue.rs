@@ -103,6 +103,12 @@ pub trait Queue {
     /// # Errors
     /// The transport is broken.
     fn next(&mut self, timeout: Option<Duration>) -> Result<Option<Done>, TransportError>;
+
+    /// A completion that has arrived already, without looking for more: what came together with the one that
+    /// [`next`](Queue::next) returned. A queue that does not know may always say `None`.
+    fn arrived(&mut self) -> Option<Done> {
+        None
+    }
 }
 
 /// Makes controllers of one NVM subsystem and opens their queues.

@@ -84,11 +84,18 @@ pub struct SocketQueue {
     stream: Stream,
     connection: Connection,
     received: Box<[u8]>,
+    /// Something was sent, and nothing looked for since.
+    just_sent: bool,
 }
 
 impl SocketQueue {
     fn new(stream: Stream, config: Config) -> Self {
-        Self { stream, connection: Connection::new(config), received: vec![0; 64 * 1024].into() }
+        Self {
+            stream,
+            connection: Connection::new(config),
+            received: vec![0; 64 * 1024].into(),
+            just_sent: false,
+        }
     }
 
     /// A queue over a Unix socket that is already connected. No Connect command is sent.
@@ -148,7 +155,10 @@ impl SocketQueue {
             }
             match self.stream.write_vectored(&slices[..count]) {
                 Ok(0) => return Err(TransportError::Closed),
-                Ok(sent) => self.connection.sent(sent),
+                Ok(sent) => {
+                    self.connection.sent(sent);
+                    self.just_sent = true;
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 // What the drive said before it closed is worth more than the broken pipe.
@@ -204,10 +214,19 @@ impl SocketQueue {
         Some(Done { tag: tag(completed.tag), completion: completed.completion, data })
     }
 
+    /// Sends and receives what can be without waiting.
+    fn exchange_now(&mut self) -> Result<(), TransportError> {
+        self.send()?;
+        self.receive().map(|_| ())
+    }
+
     /// Sends and receives what can be; waits for one of both until the deadline (`None`: for ever).
     fn exchange(&mut self, deadline: Option<Instant>) -> Result<(), TransportError> {
         let sent_all = self.send()?;
-        if self.receive()? {
+        // The answer to the only command is not there the moment that it was sent: to look for it would cost as
+        // much as to find it.
+        let too_early = std::mem::take(&mut self.just_sent) && self.connection.outstanding() == 1;
+        if !too_early && self.receive()? {
             return Ok(());
         }
         let mut flags = PollFlags::IN;
@@ -215,18 +234,23 @@ impl SocketQueue {
         if !sent_all && self.stream.is_established() {
             flags |= PollFlags::OUT;
         }
-        let timeout = match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
-            Some(Duration::ZERO) => return Ok(()),
-            Some(left) => Some(Timespec {
+        let timeout = deadline.map(|deadline| {
+            let left = deadline.saturating_duration_since(Instant::now());
+            Timespec {
                 tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
                 tv_nsec: left.subsec_nanos().into(),
-            }),
-            None => None,
-        };
-        match poll(&mut [PollFd::from_borrowed_fd(self.stream.fd(), flags)], timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(io("waiting for the drive")(error.into())),
+            }
+        });
+        let mut polled = [PollFd::from_borrowed_fd(self.stream.fd(), flags)];
+        match poll(&mut polled, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(io("waiting for the drive")(error.into())),
         }
+        // An end or an error of the connection is there to be received, too.
+        if !(polled[0].revents() - PollFlags::OUT).is_empty() {
+            self.receive()?;
+        }
+        Ok(())
     }
 }
 
@@ -262,6 +286,14 @@ impl Queue for SocketQueue {
     }
 
     fn next(&mut self, timeout: Option<Duration>) -> Result<Option<Done>, TransportError> {
+        if timeout == Some(Duration::ZERO) {
+            // Busy polling: no look at the clock.
+            if let Some(done) = self.take_done() {
+                return Ok(Some(done));
+            }
+            self.exchange_now()?;
+            return Ok(self.take_done());
+        }
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
         loop {
             if let Some(done) = self.take_done() {
@@ -272,6 +304,10 @@ impl Queue for SocketQueue {
                 return Ok(self.take_done());
             }
         }
+    }
+
+    fn arrived(&mut self) -> Option<Done> {
+        self.take_done()
     }
 }
 
