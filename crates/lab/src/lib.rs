@@ -1,5 +1,6 @@
-//! Studies and comparisons with real databases.
+//! Studies and comparisons with real databases, and the load generator.
 
+pub mod bench;
 pub mod compare;
 pub mod cpu;
 pub mod doublewrite;

@@ -52,6 +52,8 @@ pub enum Command {
     /// Make a key for a host, in the standard formats
     #[command(subcommand)]
     Key(Key),
+    /// Put a load on a drive, ours or another's, as a fio job file says, and measure it
+    Bench(Bench),
     /// Drives that are built in
     #[command(subcommand)]
     Profile(Profile),
@@ -320,6 +322,23 @@ pub enum Key {
         #[arg(long, value_name = "BYTES")]
         key_length: Option<u16>,
     },
+}
+
+/// `tranche bench`.
+#[derive(Args, Debug)]
+pub struct Bench {
+    /// What to do, as a fio job file (docs/bench.md says which options mean what). A job that writes or trims
+    /// overwrites the namespace without asking, as fio does
+    #[arg(value_name = "JOB.fio")]
+    pub job: PathBuf,
+    /// Namespace [default: the first that is attached to this host]
+    #[arg(long, value_name = "NSID")]
+    pub nsid: Option<u32>,
+    /// Never sleep while waiting for the drive: a whole processor for each job
+    #[arg(long)]
+    pub poll: bool,
+    #[command(flatten)]
+    pub target: Target,
 }
 
 /// `tranche profile`.

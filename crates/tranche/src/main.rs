@@ -65,6 +65,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Fault(fault) => fault::fault(&fault, output),
         Command::PowerCut(cut) => manage::power_cut(&cut, output),
         Command::Key(command) => key::key(&command, output),
+        Command::Bench(bench) => print_outcome(output, &manage::bench(&bench)?),
         Command::Profile(command) => profiles::profile(&command, output),
         Command::Study(Study::Doublewrite(options)) => {
             print_outcome(output, &lab::doublewrite::run(&options)?)

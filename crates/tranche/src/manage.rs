@@ -1,6 +1,6 @@
 //! Commands that change a drive, as an NVMe host: `ns`, `power-cut`.
 
-use crate::args::{Attachment, Ns, Output, PowerCut, Target};
+use crate::args::{Attachment, Bench, Ns, Output, PowerCut, Target};
 use crate::{print_json, print_text};
 use anyhow::{Context, Result, anyhow, bail};
 use device::units::format_size;
@@ -124,6 +124,20 @@ fn about<T>(host: &mut Connected, nsid: u32, result: Result<T, host::Error>) -> 
             _ => error,
         }
     })
+}
+
+/// Runs a fio job file.
+pub fn bench(bench: &Bench) -> Result<lab::Outcome<serde_json::Value>> {
+    let name = bench.job.display().to_string();
+    let text = std::fs::read_to_string(&bench.job).with_context(|| format!("cannot read {name}"))?;
+    let mut host = connect(&bench.target)?;
+    let settings = lab::bench::Settings { nsid: bench.nsid, poll: bench.poll };
+    let outcome = lab::bench::run(&name, &text, &mut host, settings)?;
+    // The results count even if the drive is gone meanwhile.
+    if let Err(error) = host.shutdown() {
+        tracing::debug!("disconnecting: {error}");
+    }
+    Ok(outcome)
 }
 
 /// Hosts of the drive's controllers.

@@ -1,0 +1,223 @@
+//! `tranche bench`: fio's job files against any NVMe/TCP target.
+//!
+//! Each clone of a job is a thread with an I/O queue of its own; what it issues is decided by
+//! [`workload::fio::Job`]. Jobs between two `stonewall`s run at the same time.
+
+mod json;
+mod progress;
+mod text;
+mod worker;
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use anyhow::{Context, Result, anyhow, bail};
+use host::{Host, IoQueue, Namespace, Queue, Transport};
+use nvme::Nsid;
+use serde_json::Value;
+use workload::fio::{Job, JobFile, JobSpec, Jobs, Space};
+
+use crate::{Outcome, interrupt};
+use progress::Progress;
+use worker::{Shared, Usage, Worker};
+
+/// What to run on, beside the job file.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Settings {
+    /// Namespace; `None`: the first that is attached.
+    pub nsid: Option<Nsid>,
+    /// Never sleep while I/Os are outstanding.
+    pub poll: bool,
+}
+
+/// What is reported as one: a clone, or with `group_reporting` all clones of a group.
+struct Reported<'a> {
+    spec: &'a JobSpec,
+    clones: u32,
+    stats: workload::fio::Stats,
+    error: i32,
+    usage: Usage,
+    /// Seconds of all its threads.
+    elapsed: Duration,
+}
+
+/// Runs a job file on a drive. `name` is that of the file, for messages.
+///
+/// # Errors
+/// The file or a job makes no sense; the drive cannot be used. What goes wrong with I/Os is the outcome's
+/// failure, beside the results.
+pub fn run<T>(name: &str, text: &str, host: &mut Host<T>, settings: Settings) -> Result<Outcome<Value>>
+where
+    T: Transport,
+    T::Queue: Send,
+{
+    interrupt::install().context("installing signal handlers")?;
+    let at = |error: workload::fio::FileError| anyhow!("{name}:{}: {}", error.line, error.problem);
+    let file = JobFile::parse(text, &|name| std::env::var(name).ok()).map_err(at)?;
+    let jobs = file.jobs().map_err(at)?;
+    for note in &jobs.notes {
+        tracing::info!("{note}");
+    }
+    let namespace = namespace(host, settings.nsid)?;
+    let mut clones = clones(name, &jobs, namespace)?;
+    let mut queues = queues(host, &jobs)?;
+
+    let (mut ended, mut problems) = (Vec::new(), Vec::new());
+    let began = SystemTime::now();
+    let last = jobs.jobs.last().map_or(0, |spec| spec.phase);
+    for phase in 0..=last {
+        if interrupt::asked() {
+            break;
+        }
+        let now: Vec<(usize, Job)> =
+            clones.extract_if(.., |(index, _)| jobs.jobs[*index].phase == phase).collect();
+        run_phase(&jobs, now, &mut queues, namespace, settings.poll, &mut ended, &mut problems)?;
+    }
+    let reported = report(&jobs, ended);
+    let failure = match (problems.is_empty(), interrupt::asked()) {
+        (false, _) => Some(problems.join("; ")),
+        (true, true) => Some("interrupted: the results are those of the part that ran".to_owned()),
+        (true, false) => None,
+    };
+    Ok(Outcome {
+        results: json::document(&jobs, &reported, began),
+        text: text::summary(&reported, began),
+        failure,
+    })
+}
+
+fn namespace<T: Transport>(host: &mut Host<T>, nsid: Option<Nsid>) -> Result<Namespace> {
+    let nsid = match nsid {
+        Some(nsid) => nsid,
+        None => *host
+            .active_namespaces()?
+            .first()
+            .context("no namespace is attached to this host: attach one with `tranche ns attach`")?,
+    };
+    Ok(host.namespace(nsid)?)
+}
+
+/// Every clone of every job, with the index of its job.
+fn clones(name: &str, jobs: &Jobs, namespace: Namespace) -> Result<Vec<(usize, Job)>> {
+    let space = Space { blocks: namespace.blocks, block_bytes: namespace.block_size };
+    let entropy = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_nanos() as u64);
+    let mut all = Vec::new();
+    let mut thread = 0;
+    for (index, spec) in jobs.jobs.iter().enumerate() {
+        for clone in 0..spec.options.numjobs {
+            let job = Job::of(spec, space, clone, thread, entropy)
+                .map_err(|problem| anyhow!("{name}:{}: job {}: {problem}", spec.line, spec.name))?;
+            all.push((index, job));
+            thread += 1;
+        }
+    }
+    Ok(all)
+}
+
+/// As many queues as jobs run at the same time, as deep as the deepest job.
+fn queues<T: Transport>(host: &mut Host<T>, jobs: &Jobs) -> Result<Vec<IoQueue<T::Queue>>> {
+    let together = |phase: u32| -> u32 {
+        jobs.jobs.iter().filter(|spec| spec.phase == phase).map(|spec| spec.options.numjobs).sum()
+    };
+    let count = jobs.jobs.iter().map(|spec| together(spec.phase)).max().unwrap_or(0);
+    let depth = jobs.jobs.iter().map(|spec| spec.options.iodepth).max().unwrap_or(1);
+    let mut queues = Vec::new();
+    for made in 0..count {
+        let mut queue = host.io_queue(u16::try_from(depth).unwrap_or(u16::MAX)).with_context(|| {
+            format!("opening I/O queue {} of {count}, one for each job that runs at the same time", made + 1)
+        })?;
+        let granted = queue.raw().capacity();
+        if made == 0 && granted < depth as usize {
+            tracing::warn!(
+                "the drive grants {granted} commands at once, iodepth wants {depth}: the others wait here"
+            );
+        }
+        queues.push(queue);
+    }
+    Ok(queues)
+}
+
+type EndedJob = (usize, worker::Ended);
+
+/// Runs jobs at the same time, each on a queue of its own.
+fn run_phase<Q: Queue + Send>(
+    jobs: &Jobs,
+    clones: Vec<(usize, Job)>,
+    queues: &mut [IoQueue<Q>],
+    namespace: Namespace,
+    poll: bool,
+    ended: &mut Vec<EndedJob>,
+    problems: &mut Vec<String>,
+) -> Result<()> {
+    let stop = AtomicBool::new(false);
+    let start = Instant::now();
+    let shared: Vec<Shared> = clones.iter().map(|_| Shared::default()).collect();
+    let mut progress = Progress::new(clones.iter().map(|(_, job)| job.plan()));
+    let mut workers = Vec::new();
+    for (((index, job), queue), shared) in clones.into_iter().zip(queues).zip(&shared) {
+        let worker =
+            Worker::new(job, queue, namespace, poll, &stop, shared, start).map_err(|e| anyhow!(e))?;
+        workers.push((index, worker));
+    }
+    let results = thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for (index, worker) in workers {
+            let name = format!("job {}", jobs.jobs[index].name);
+            match thread::Builder::new().name(name).spawn_scoped(scope, || worker.run()) {
+                Ok(thread) => threads.push((index, thread)),
+                Err(error) => {
+                    stop.store(true, Ordering::Relaxed);
+                    bail!("cannot start a thread: {error}");
+                }
+            }
+        }
+        while !threads.iter().all(|(_, thread)| thread.is_finished()) {
+            stop.store(interrupt::asked(), Ordering::Relaxed);
+            progress.show(&shared, start.elapsed());
+            thread::sleep(Duration::from_millis(20));
+        }
+        Ok(threads.into_iter().map(|(index, thread)| (index, thread.join())).collect::<Vec<_>>())
+    })?;
+    drop(progress);
+    for (index, result) in results {
+        let result = result.map_err(|_| anyhow!("a job's thread panicked"))?;
+        let name = &jobs.jobs[index].name;
+        problems.extend(result.problems.iter().map(|problem| format!("job {name}: {problem}")));
+        ended.push((index, result));
+    }
+    Ok(())
+}
+
+/// Puts together what is reported together.
+fn report(jobs: &Jobs, ended: Vec<EndedJob>) -> Vec<Reported<'_>> {
+    let mut reported: Vec<Reported<'_>> = Vec::new();
+    for (index, ended) in ended {
+        let spec = &jobs.jobs[index];
+        let same = reported.iter_mut().find(|other| {
+            spec.options.group_reporting
+                && other.spec.options.group_reporting
+                && other.spec.group == spec.group
+        });
+        match same {
+            Some(group) => {
+                group.clones += 1;
+                group.stats.merge(&ended.stats);
+                group.error = if group.error == 0 { ended.error } else { group.error };
+                group.usage.add(&ended.usage);
+                group.elapsed += ended.elapsed;
+            }
+            None => reported.push(Reported {
+                spec,
+                clones: 1,
+                stats: ended.stats,
+                error: ended.error,
+                usage: ended.usage,
+                elapsed: ended.elapsed,
+            }),
+        }
+    }
+    reported
+}

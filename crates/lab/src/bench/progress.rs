@@ -1,0 +1,108 @@
+//! The line that moves while jobs run, as fio's; only on a terminal.
+
+use std::{
+    io::{IsTerminal, stderr},
+    sync::atomic::Ordering,
+    time::Duration,
+};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use workload::fio::Plan;
+
+use super::{text, worker::Shared};
+
+pub(super) struct Progress {
+    bar: Option<ProgressBar>,
+    goals: Vec<Goal>,
+    shown: Duration,
+    ios: [u64; 3],
+    bytes: [u64; 3],
+}
+
+struct Goal {
+    /// Seconds, if the job has a runtime.
+    seconds: Option<f64>,
+    /// Bytes, unless only time ends it.
+    bytes: Option<f64>,
+}
+
+#[expect(clippy::cast_precision_loss, reason = "for reading")]
+impl Progress {
+    pub fn new<'a>(plans: impl Iterator<Item = &'a Plan>) -> Self {
+        let bar = stderr().is_terminal().then(|| {
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+            bar.set_style(
+                ProgressStyle::with_template("{msg}").unwrap_or_else(|_| ProgressStyle::default_bar()),
+            );
+            bar
+        });
+        let goal = |plan: &Plan| {
+            let options = &plan.options;
+            let lead = options.startdelay + options.ramp_time;
+            let seconds = (options.runtime > 0).then(|| (lead + options.runtime) as f64 / 1e9);
+            let limit = options.number_ios.saturating_mul(options.smallest_block()).min(plan.total);
+            Goal { seconds, bytes: (!options.time_based).then_some(limit as f64) }
+        };
+        Self { bar, goals: plans.map(goal).collect(), shown: Duration::ZERO, ios: [0; 3], bytes: [0; 3] }
+    }
+
+    pub fn show(&mut self, jobs: &[Shared], elapsed: Duration) {
+        let Some(bar) = &self.bar else { return };
+        let passed = elapsed.saturating_sub(self.shown).as_secs_f64();
+        if passed < 0.5 {
+            return;
+        }
+        self.shown = elapsed;
+        let (mut ios, mut bytes) = ([0; 3], [0; 3]);
+        let mut done: f64 = 1.0;
+        for (job, goal) in jobs.iter().zip(&self.goals) {
+            let mut moved = 0;
+            for direction in 0..3 {
+                ios[direction] += job.ios[direction].load(Ordering::Relaxed);
+                let count = job.bytes[direction].load(Ordering::Relaxed);
+                bytes[direction] += count;
+                moved += count;
+            }
+            if !job.done.load(Ordering::Acquire) {
+                let time = goal.seconds.map_or(0.0, |seconds| elapsed.as_secs_f64() / seconds);
+                let data = goal.bytes.map_or(0.0, |bytes| moved as f64 / bytes);
+                done = done.min(time.max(data).min(1.0));
+            }
+        }
+        let running = jobs.iter().filter(|job| !job.done.load(Ordering::Acquire)).count();
+        let verifying = jobs.iter().any(|job| job.verifying.load(Ordering::Relaxed));
+        let mut parts = Vec::new();
+        for (direction, name) in ["r", "w", "t"].iter().enumerate() {
+            if bytes[direction] > self.bytes[direction] {
+                let rate = (bytes[direction] - self.bytes[direction]) as f64 / passed;
+                let iops = (ios[direction] - self.ios[direction]) as f64 / passed;
+                let (rate, iops) = (text::scaled(rate, 1024.0), text::scaled(iops, 1000.0));
+                parts.push(format!("{name}={rate}B/s, {name}={iops} IOPS"));
+            }
+        }
+        (self.ios, self.bytes) = (ios, bytes);
+        let eta = match done {
+            done if done > 0.01 => clock(elapsed.as_secs_f64() * (1.0 - done) / done),
+            _ => "?".to_owned(),
+        };
+        let what = if verifying { " verifying" } else { "" };
+        bar.set_message(format!(
+            "Jobs: {running}{what} [{:.1}%][{}][eta {eta}]",
+            done * 100.0,
+            parts.join("][")
+        ));
+    }
+}
+
+fn clock(seconds: f64) -> String {
+    let seconds = seconds.clamp(0.0, 1e9) as u64;
+    format!("{:02}m:{:02}s", seconds / 60, seconds % 60)
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}

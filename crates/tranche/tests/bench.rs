@@ -1,0 +1,222 @@
+//! `tranche bench`: job files against a served drive, beside fio's own report.
+
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Output, Stdio};
+
+/// A drive on a Unix socket; killed at the end, without notice.
+struct Served {
+    child: Child,
+    dir: tempfile::TempDir,
+}
+
+impl Served {
+    fn start() -> Self {
+        Self::with(&[])
+    }
+
+    fn with(args: &[&str]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("socket");
+        let mut child = Command::new(env!("CARGO_BIN_EXE_tranche"))
+            .args(["serve", "--timing", "off", "--unix"])
+            .arg(&socket)
+            .args(args)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut ready = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+        assert!(ready.starts_with("ready"), "{ready}");
+        Self { child, dir }
+    }
+
+    fn command(&self, job: &str, args: &[&str]) -> Command {
+        let file = self.dir.path().join("job.fio");
+        std::fs::File::create(&file).unwrap().write_all(job.as_bytes()).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tranche"));
+        let on = format!("unix://{}", self.dir.path().join("socket").display());
+        command.arg("bench").arg(file).args(["--on", &on]).args(args);
+        command
+    }
+
+    fn bench(&self, job: &str, args: &[&str]) -> Output {
+        self.command(job, args).output().unwrap()
+    }
+
+    /// The results of a run that succeeds.
+    fn json(&self, job: &str) -> Value {
+        let output = self.bench(job, &["--output", "json"]);
+        assert!(output.status.success(), "{job}: {}", text(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[test]
+fn jobs_do_what_they_say_and_report_it() {
+    let drive = Served::start();
+    let report = drive.json(
+        "[global]\nioengine=libaio\nbs=4k\n[fill]\nrw=write\nsize=8m\niodepth=8\nbs=512k\nend_fsync=1\n\
+         [mixed]\nstonewall\nrw=randrw\nsize=4m\niodepth=32\nnumjobs=2\ngroup_reporting\nfsync=32\n\
+         [trims]\nstonewall\nrw=randtrim\nsize=1m\n",
+    );
+    let jobs = report["jobs"].as_array().unwrap();
+    let names: Vec<&Value> = jobs.iter().map(|job| &job["jobname"]).collect();
+    assert_eq!(names, ["fill", "mixed", "trims"]);
+    assert_eq!(jobs.iter().map(|job| job["groupid"].as_u64().unwrap()).collect::<Vec<_>>(), [0, 1, 2]);
+    let fill = &jobs[0];
+    assert_eq!(fill["write"]["io_bytes"], 8 << 20);
+    assert_eq!(
+        (&fill["write"]["total_ios"], &fill["sync"]["total_ios"]),
+        (&Value::from(16), &Value::from(1))
+    );
+    let mixed = &jobs[1];
+    let total = |key: &str| mixed["read"][key].as_u64().unwrap() + mixed["write"][key].as_u64().unwrap();
+    assert_eq!(total("io_bytes"), 8 << 20, "two clones");
+    assert!(mixed["sync"]["total_ios"].as_u64().unwrap() >= 20);
+    assert!(mixed["read"]["iops"].as_f64().unwrap() > 0.0);
+    let percentiles = mixed["read"]["clat_ns"]["percentile"].as_object().unwrap();
+    assert!(percentiles["1.000000"].as_u64() <= percentiles["99.990000"].as_u64());
+    assert_eq!(jobs[2]["trim"]["io_bytes"], 1 << 20);
+    assert_eq!(report["global options"]["bs"], "4k");
+
+    let output = drive.bench("[a]\nrw=randread\nsize=1m\ndirect=1\n", &["--poll"]);
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    for part in [
+        "a: (groupid=0, jobs=1): err= 0:",
+        "  read: IOPS=",
+        "clat percentiles",
+        "issued rwts: total=256,0,0,0",
+    ] {
+        assert!(out.contains(part), "{part}: {out}");
+    }
+    assert!(err.contains("direct is ignored: there is no page cache on the way"), "{err}");
+}
+
+#[test]
+fn verification_sees_what_others_wrote() {
+    let drive = Served::start();
+    let job = "[v]\nrw=randwrite\nsize=4m\nbsrange=4k-32k\niodepth=16\nverify=sha256\n";
+    let report = drive.json(job);
+    assert_eq!(report["jobs"][0]["read"]["io_bytes"], 4 << 20);
+    // Still there for another job in another order, and for the same.
+    drive.json("[v]\nrw=randread\nsize=4m\nbs=4k\niodepth=4\nverify=sha256\n");
+    drive.json(&format!("{job}verify_only\n"));
+    // An I/O beyond MDTS is cut and put together.
+    drive.json("[v]\nrw=write\nsize=16m\nbs=4m\nverify=md5\nverify_interval=4k\niodepth=2\noffset=8m\n");
+    // Somebody else writes 8 KiB in the middle.
+    drive.json("[other]\nrw=write\nbs=4k\noffset=1m\nsize=8k\n");
+    let output = drive.bench(&format!("{job}verify_only\n"), &["--output", "json"]);
+    assert!(!output.status.success());
+    let (err, report) = (text(&output.stderr), serde_json::from_slice::<Value>(&output.stdout).unwrap());
+    assert!(err.contains("job v: verify failed at offset 10"), "{err}");
+    assert!(err.contains("no header") && err.contains(" were not what was written"), "{err}");
+    assert_eq!(report["jobs"][0]["error"], 84);
+}
+
+/// What was flushed is there after the drive's process was killed.
+#[test]
+fn verification_survives_kill_9() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = dir.path().join("image").display().to_string();
+    let serve = || Served::with(&["--image", &image]);
+    let job = "[v]\nrw=randwrite\nsize=16m\nbssplit=4k/50:16k/50\niodepth=16\nverify=crc32c\nend_fsync=1\n";
+    serve().json(&format!("{job}do_verify=0\n"));
+    let report = serve().json(&format!("{job}verify_only\n"));
+    assert_eq!(report["jobs"][0]["read"]["io_bytes"], 16 << 20);
+}
+
+#[test]
+fn errors_say_what_and_where() {
+    let drive = Served::start();
+    for (job, said) in [
+        ("[a]\nrw=randread\niodpeth=4\n", "job.fio:3: there is no option \"iodpeth\": did you mean iodepth?"),
+        ("[a]\nbs=1000\n", "job.fio:1: job a: a block size of 1000 bytes is no multiple"),
+        ("[a]\nsize=900g\n", "beyond the end of the namespace"),
+        ("[a]\nsize=1m\nnumjobs=100\n", "opening I/O queue 65 of 100"),
+    ] {
+        let output = drive.bench(job, &[]);
+        assert!(!output.status.success() && output.stdout.is_empty());
+        assert!(text(&output.stderr).contains(said), "{said}: {}", text(&output.stderr));
+    }
+    let output = drive.bench("[a]\nsize=1m\n", &["--nsid", "9"]);
+    assert!(text(&output.stderr).contains("namespace 9: it is not attached"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn an_interrupt_and_a_drive_that_dies_leave_a_report() {
+    let mut drive = Served::start();
+    let job = "[a]\nrw=randread\nruntime=1000\ntime_based\niodepth=4\n[b]\nstonewall\nsize=1m\n";
+    for dies in [false, true] {
+        let mut command = drive.command(job, &["--output", "json"]);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(700));
+        if dies {
+            drive.child.kill().unwrap();
+        } else {
+            let sent = Command::new("kill").args(["-s", "INT", &child.id().to_string()]).status();
+            assert!(sent.unwrap().success());
+        }
+        let output = child.wait_with_output().unwrap();
+        let (err, report) = (text(&output.stderr), serde_json::from_slice::<Value>(&output.stdout));
+        let report = report.unwrap_or_else(|error| panic!("{error}: {err}"));
+        assert!(!output.status.success());
+        assert!(err.contains(if dies { "job a: the connection was closed" } else { "interrupted" }), "{err}");
+        assert!(report["jobs"][0]["read"]["total_ios"].as_u64().unwrap() > 0);
+        assert_eq!(report["jobs"].as_array().unwrap().len(), if dies { 2 } else { 1 });
+    }
+}
+
+/// Every key of a document, with its place; the members of lists are taken together.
+fn keys(value: &Value, place: &str, into: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(map) => {
+            for (key, value) in map {
+                let place = format!("{place}/{key}");
+                into.insert(place.clone());
+                keys(value, &place, into);
+            }
+        }
+        Value::Array(list) => list.iter().for_each(|value| keys(value, place, into)),
+        _ => {}
+    }
+}
+
+#[test]
+fn the_report_has_the_keys_of_fios() {
+    let dir = tempfile::tempdir().unwrap();
+    let lines = "[global]\nbs=4k\n[a]\nrw=randrw\nsize=1m\nfsync=16\n";
+    let file = dir.path().join("job.fio");
+    std::fs::write(&file, format!("{lines}ioengine=psync\nfilename=target\n")).unwrap();
+    let fio = Command::new("fio").args(["--output-format=json"]).arg(&file).current_dir(dir.path()).output();
+    let Ok(fio) = fio else {
+        eprintln!("SKIPPED: fio is not installed");
+        return;
+    };
+    let fios: Value = serde_json::from_slice(&fio.stdout).unwrap();
+    let drive = Served::start();
+    let ours = drive.json(lines);
+    let set = |value: &Value| {
+        let mut all = BTreeSet::new();
+        keys(value, "", &mut all);
+        // What the job was given is not a matter of layout, nor is fio's list of the machine's disks.
+        all.retain(|key| !key.contains("options/") && !key.starts_with("/disk_util"));
+        all
+    };
+    let (fios, ours) = (set(&fios), set(&ours));
+    let missing: Vec<_> = fios.difference(&ours).collect();
+    let more: Vec<_> = ours.difference(&fios).collect();
+    assert!(missing.is_empty() && more.is_empty(), "missing {missing:?}, more {more:?}");
+}
