@@ -411,7 +411,7 @@ impl Connection {
 
     /// Bytes to send, in order, as slices (for a vectored write).
     pub fn transmit(&self) -> impl Iterator<Item = &[u8]> {
-        self.out.slices(|index| self.slots[usize::from(index)].data.bytes())
+        self.out.slices(|index| self.slots[usize::from(index)].data.bytes(), |_| &[])
     }
 
     /// Whether there is something to send.
@@ -423,13 +423,14 @@ impl Connection {
     /// So many bytes of [`Connection::transmit`] have been sent.
     pub fn sent(&mut self, bytes: usize) {
         let (slots, done) = (&mut self.slots, &mut self.done);
-        self.out.sent(bytes, |index| {
+        let passed = |index: u16| {
             let slot = &mut slots[usize::from(index)];
             slot.unsent = slot.unsent.saturating_sub(1);
             if let (0, State::Completing(completion)) = (slot.unsent, slot.state) {
                 done.push_back((index, completion));
             }
-        });
+        };
+        self.out.sent(bytes, passed, |_| ());
     }
 
     /// Whether the connection has ended: nothing more is received.

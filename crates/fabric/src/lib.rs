@@ -88,6 +88,28 @@ pub struct Tag {
     generation: u16,
 }
 
+/// A part of the data of an answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Part {
+    /// Bytes of the command's own buffer.
+    Own {
+        /// The first.
+        start: u32,
+        /// How many.
+        len: u32,
+    },
+    /// Bytes that lie elsewhere: the caller knows where by the token, and keeps them there, unchanged, until it is
+    /// told that they are sent.
+    Away {
+        /// The caller's name for the memory.
+        token: u32,
+        /// The first byte of that memory.
+        start: u32,
+        /// How many.
+        len: u32,
+    },
+}
+
 impl Tag {
     /// The command's place in the queue: below the queue's depth, for tables of the caller's own.
     #[must_use]

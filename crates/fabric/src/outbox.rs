@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use zerocopy::{Immutable, IntoBytes};
 
-use crate::digest::crc32c;
+use crate::Part;
+use crate::digest::{Running, crc32c};
 use crate::pdu::{CommonHeader, Fault, Format, PduType, TermReq};
 
 #[derive(Clone, Copy, Debug)]
@@ -13,6 +14,26 @@ enum Segment {
     Head { len: usize },
     /// Part of the data of the command in this slot.
     Data { slot: u16, start: u32, len: u32 },
+    /// Bytes that only the caller knows.
+    Away { token: u32, start: u32, len: u32 },
+}
+
+impl Segment {
+    fn len(self) -> usize {
+        match self {
+            Segment::Head { len } => len,
+            Segment::Data { len, .. } | Segment::Away { len, .. } => {
+                usize::try_from(len).unwrap_or(usize::MAX)
+            }
+        }
+    }
+}
+
+/// `len` bytes from `start` on, as far as they are there.
+fn part(bytes: &[u8], start: u32, len: u32) -> &[u8] {
+    let start = usize::try_from(start).unwrap_or(usize::MAX);
+    let end = start.saturating_add(usize::try_from(len).unwrap_or(usize::MAX));
+    bytes.get(start..end).unwrap_or_default()
 }
 
 #[derive(Debug, Default)]
@@ -60,17 +81,53 @@ impl Outbox {
         start: u32,
         data: &[u8],
     ) {
+        self.before_data(pdu, ch, format);
+        let len = u32::try_from(data.len()).unwrap_or(u32::MAX);
+        self.segments.push_back(Segment::Data { slot, start, len });
+        self.queued += u64::from(len);
+        if format.ddgst {
+            self.head(&crc32c(data));
+        }
+    }
+
+    fn before_data(&mut self, pdu: &(impl IntoBytes + Immutable), ch: CommonHeader, format: Format) {
         self.plain(pdu, format);
         let gathered = usize::from(ch.hlen) + if format.hdgst { 4 } else { 0 };
         let padding = usize::from(ch.pdo).saturating_sub(gathered);
         if padding > 0 {
             self.head(&[0; 128][..padding.min(128)]);
         }
-        let len = u32::try_from(data.len()).unwrap_or(u32::MAX);
-        self.segments.push_back(Segment::Data { slot, start, len });
-        self.queued += u64::from(len);
+    }
+
+    /// As [`Outbox::with_data`], for data in parts: of the slot's `buffer`, and of what the caller calls by
+    /// its tokens.
+    pub fn with_parts<'a>(
+        &mut self,
+        pdu: &(impl IntoBytes + Immutable),
+        ch: CommonHeader,
+        format: Format,
+        (slot, buffer): (u16, &[u8]),
+        parts: &[Part],
+        contents: impl Fn(u32) -> &'a [u8],
+    ) {
+        self.before_data(pdu, ch, format);
+        for &part in parts {
+            let (segment, len) = match part {
+                Part::Own { start, len } => (Segment::Data { slot, start, len }, len),
+                Part::Away { token, start, len } => (Segment::Away { token, start, len }, len),
+            };
+            self.segments.push_back(segment);
+            self.queued += u64::from(len);
+        }
         if format.ddgst {
-            self.head(&crc32c(data));
+            let mut digest = Running::new();
+            for &of in parts {
+                match of {
+                    Part::Own { start, len } => digest.update(part(buffer, start, len)),
+                    Part::Away { token, start, len } => digest.update(part(contents(token), start, len)),
+                }
+            }
+            self.head(&digest.finish());
         }
     }
 
@@ -98,8 +155,12 @@ impl Outbox {
         self.segments.is_empty()
     }
 
-    /// The bytes to send, in order. `data` gives the buffer of a slot.
-    pub fn slices<'a>(&'a self, data: impl Fn(u16) -> &'a [u8] + 'a) -> impl Iterator<Item = &'a [u8]> + 'a {
+    /// The bytes to send, in order. `data` gives the buffer of a slot, `contents` what the caller's token names.
+    pub fn slices<'a>(
+        &'a self,
+        data: impl Fn(u16) -> &'a [u8] + 'a,
+        contents: impl Fn(u32) -> &'a [u8] + 'a,
+    ) -> impl Iterator<Item = &'a [u8]> + 'a {
         let mut heads = &self.heads[self.heads_sent..];
         let mut skip = self.first_sent;
         self.segments.iter().map(move |segment| {
@@ -112,17 +173,18 @@ impl Outbox {
                     head
                 }
                 Segment::Data { slot, start, len } => {
-                    let start = usize::try_from(start).unwrap_or(usize::MAX);
-                    let len = usize::try_from(len).unwrap_or(0);
-                    let end = start.saturating_add(len);
-                    data(slot).get(start..end).and_then(|data| data.get(skipped..)).unwrap_or_default()
+                    part(data(slot), start, len).get(skipped..).unwrap_or_default()
+                }
+                Segment::Away { token, start, len } => {
+                    part(contents(token), start, len).get(skipped..).unwrap_or_default()
                 }
             }
         })
     }
 
-    /// Tells that `bytes` of the slices have been sent. Slots whose mark was passed go to `passed`.
-    pub fn sent(&mut self, mut bytes: usize, mut passed: impl FnMut(u16)) {
+    /// Tells that `bytes` of the slices have been sent. Slots whose mark was passed go to `passed`, tokens that
+    /// are not needed any more to `ended`.
+    pub fn sent(&mut self, mut bytes: usize, mut passed: impl FnMut(u16), mut ended: impl FnMut(u32)) {
         self.sent += bytes as u64;
         while let Some(&(at, slot)) = self.marks.front()
             && at <= self.sent
@@ -130,15 +192,12 @@ impl Outbox {
             self.marks.pop_front();
             passed(slot);
         }
-        while let Some(segment) = self.segments.front() {
-            let (len, is_head) = match *segment {
-                Segment::Head { len } => (len, true),
-                Segment::Data { len, .. } => (usize::try_from(len).unwrap_or(usize::MAX), false),
-            };
+        while let Some(&segment) = self.segments.front() {
+            let len = segment.len();
             let now = bytes.min(len - self.first_sent);
             bytes -= now;
             self.first_sent += now;
-            if is_head {
+            if matches!(segment, Segment::Head { .. }) {
                 self.heads_sent += now;
             }
             if self.first_sent < len {
@@ -146,6 +205,9 @@ impl Outbox {
             }
             self.first_sent = 0;
             self.segments.pop_front();
+            if let Segment::Away { token, .. } = segment {
+                ended(token);
+            }
         }
         if self.heads_sent == self.heads.len() {
             self.heads.clear();
@@ -154,5 +216,15 @@ impl Outbox {
             self.heads.drain(..self.heads_sent);
             self.heads_sent = 0;
         }
+    }
+
+    /// Nothing more is sent: all tokens go to `ended`.
+    pub fn abandon(&mut self, mut ended: impl FnMut(u32)) {
+        for segment in self.segments.drain(..) {
+            if let Segment::Away { token, .. } = segment {
+                ended(token);
+            }
+        }
+        *self = Outbox::default();
     }
 }

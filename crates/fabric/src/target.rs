@@ -14,7 +14,7 @@ use crate::pdu::{
 };
 use crate::pool::{Buffer, Pool};
 use crate::requests::Requests;
-use crate::{Error, Misuse, Tag};
+use crate::{Error, Misuse, Part, Tag};
 
 /// What a target grants to its hosts.
 #[derive(Clone, Debug)]
@@ -525,6 +525,40 @@ impl Connection {
         Ok(())
     }
 
+    /// Answers a command that gets data, and succeeded, with data in parts: without copying what lies
+    /// elsewhere. `contents` gives the memory of a token; [`Connection::sent_with`] and [`Connection::abandon`]
+    /// give each token back.
+    ///
+    /// # Errors
+    /// The tag is stale, the command gets no data or less of it, the completion is no success, or the connection has
+    /// ended: no token is kept.
+    pub fn respond_with<'a>(
+        &mut self,
+        tag: Tag,
+        completion: Completion,
+        parts: &[Part],
+        contents: impl Fn(u32) -> &'a [u8],
+    ) -> Result<(), Misuse> {
+        let slot = self.slot(tag)?;
+        let len = parts.iter().map(|part| match *part {
+            Part::Own { len, .. } | Part::Away { len, .. } => u64::from(len),
+        });
+        let len = u32::try_from(len.sum::<u64>()).unwrap_or(u32::MAX);
+        if len == 0 || len > slot.len || !slot.to_host || !completion.status().is_success() {
+            return Err(Misuse::TooLarge);
+        }
+        if self.ended {
+            return Err(Misuse::NotReady);
+        }
+        let short = self.is_short(completion);
+        let (ch, pdu) = self.data_header(tag.slot, len, short);
+        let slot = &mut self.slots[usize::from(tag.slot)];
+        slot.state = State::Answered;
+        self.out.with_parts(&pdu, ch, self.format, (tag.slot, &slot.buffer), parts, contents);
+        self.conclude_answer(tag.slot, completion, short);
+        Ok(())
+    }
+
     fn answer(&mut self, index: u16, completion: Completion, filled: usize) {
         let slot = &mut self.slots[usize::from(index)];
         slot.state = State::Answered;
@@ -533,32 +567,43 @@ impl Connection {
         if success && sqe.opc == FABRICS_OPCODE && sqe.fctype() == FabricsType::CONNECT {
             self.connected(&sqe);
         }
-        let slot = &mut self.slots[usize::from(index)];
+        let slot = &self.slots[usize::from(index)];
         let filled = filled.min(slot.buffer.len());
         let sends = success && slot.to_host && filled > 0;
-        // Only without flow control may the response be left out: nothing else would tell SQHD.
-        let short = sends
-            && !self.sq_flow_control
-            && completion.result64() == 0
-            && completion.status() == Status::SUCCESS;
+        let short = sends && self.is_short(completion);
         if sends {
-            let len = u32::try_from(filled).unwrap_or(u32::MAX);
-            let ch = CommonHeader::new(PduType::C2H_DATA, self.format.hdgst);
-            let mut ch = self.format.with_data(ch, len);
-            ch.flags.set_last_pdu(true);
-            ch.flags.set_success(short);
-            let pdu = DataHeader {
-                ch,
-                cccid: sqe.cid,
-                ttag: U16::ZERO,
-                datao: U32::ZERO,
-                datal: U32::new(len),
-                rsvd20: [0; 4],
-            };
-            self.out.with_data(&pdu, ch, self.format, index, 0, &slot.buffer[..filled]);
+            let (ch, pdu) = self.data_header(index, u32::try_from(filled).unwrap_or(u32::MAX), short);
+            let buffer = &self.slots[usize::from(index)].buffer;
+            self.out.with_data(&pdu, ch, self.format, index, 0, &buffer[..filled]);
         }
+        self.conclude_answer(index, completion, short);
+    }
+
+    /// Whether the response behind data may be left out: only without flow control, because nothing else would tell
+    /// SQHD.
+    fn is_short(&self, completion: Completion) -> bool {
+        !self.sq_flow_control && completion.result64() == 0 && completion.status() == Status::SUCCESS
+    }
+
+    fn data_header(&self, index: u16, len: u32, short: bool) -> (CommonHeader, DataHeader) {
+        let ch = CommonHeader::new(PduType::C2H_DATA, self.format.hdgst);
+        let mut ch = self.format.with_data(ch, len);
+        ch.flags.set_last_pdu(true);
+        ch.flags.set_success(short);
+        let pdu = DataHeader {
+            ch,
+            cccid: self.slots[usize::from(index)].sqe.cid,
+            ttag: U16::ZERO,
+            datao: U32::ZERO,
+            datal: U32::new(len),
+            rsvd20: [0; 4],
+        };
+        (ch, pdu)
+    }
+
+    fn conclude_answer(&mut self, index: u16, completion: Completion, short: bool) {
         if !short {
-            let mut rccqe = completion.with_cid(sqe.cid.get());
+            let mut rccqe = completion.with_cid(self.slots[usize::from(index)].sqe.cid.get());
             rccqe.sqhd.set(if self.sq_flow_control { self.sq_head } else { 0xFFFF });
             let ch = CommonHeader::new(PduType::CAPSULE_RESP, self.format.hdgst);
             self.out.plain(&CapsuleResp { ch, rccqe }, self.format);
@@ -577,9 +622,18 @@ impl Connection {
         self.grow(size);
     }
 
-    /// Bytes to send, in order, as slices (for a vectored write).
+    /// Bytes to send, in order, as slices (for a vectored write). For a connection without
+    /// [`Connection::respond_with`].
     pub fn transmit(&self) -> impl Iterator<Item = &[u8]> {
-        self.out.slices(|index| &self.slots[usize::from(index)].buffer)
+        self.transmit_with(|_| &[])
+    }
+
+    /// The same, where `contents` gives the memory of each token.
+    pub fn transmit_with<'a>(
+        &'a self,
+        contents: impl Fn(u32) -> &'a [u8] + 'a,
+    ) -> impl Iterator<Item = &'a [u8]> {
+        self.out.slices(|index| &self.slots[usize::from(index)].buffer, contents)
     }
 
     /// Whether there is something to send.
@@ -590,17 +644,30 @@ impl Connection {
 
     /// So many bytes of [`Connection::transmit`] have been sent.
     pub fn sent(&mut self, bytes: usize) {
+        self.sent_with(bytes, |_| ());
+    }
+
+    /// So many bytes of [`Connection::transmit_with`] have been sent; `ended` gets the tokens that are not
+    /// needed any more.
+    pub fn sent_with(&mut self, bytes: usize, ended: impl FnMut(u32)) {
         let (slots, pool, free) = (&mut self.slots, &mut self.pool, &mut self.free);
-        self.out.sent(bytes, |index| {
+        let passed = |index: u16| {
             let slot = &mut slots[usize::from(index)];
             pool.give(std::mem::take(&mut slot.buffer), usize::try_from(slot.room).unwrap_or(0));
             slot.state = State::Free;
             slot.generation = slot.generation.wrapping_add(1);
             free.push(index);
-        });
+        };
+        self.out.sent(bytes, passed, ended);
         if !self.ended {
             self.grant();
         }
+    }
+
+    /// Nothing more will be sent: `ended` gets all tokens.
+    pub fn abandon(&mut self, ended: impl FnMut(u32)) {
+        self.ended = true;
+        self.out.abandon(ended);
     }
 
     /// Commands that were received and not yet answered in full.

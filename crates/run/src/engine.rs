@@ -4,7 +4,7 @@ use crate::clock::Clock;
 use crate::handle::Port;
 use crate::hosts::Hosts;
 use crate::image::News;
-use crate::server::{ConnectionId, Server};
+use crate::server::{Answer, ConnectionId, Server};
 use crate::shared::{Delivery, Request};
 use crate::store::{Lent, Store};
 use crate::wake::{Ready, Sleeper};
@@ -375,9 +375,12 @@ impl Engine {
                     deliveries.push(Delivery::Complete { port, tag, completion, buffer: buffer.into_own() });
                 }
                 Owner::Connection { connection, tag } => {
+                    let parts = self.store.take_parts(io);
                     if let Some(server) = &mut self.server {
-                        server.complete(connection, tag, completion, to_host, buffer);
+                        let answer = Answer { completion, to_host, buffer, parts: &parts };
+                        server.complete(connection, tag, answer, &mut self.store);
                     }
+                    self.store.keep_parts(io, parts);
                 }
                 Owner::Actor { tag } => self.actor_done.push((tag, completion, buffer)),
                 Owner::EventRequest { front } => self.event(now, front, completion),
@@ -434,6 +437,9 @@ impl Engine {
                 continue;
             }
             let buffer = self.store.give_back(io);
+            let parts = self.store.take_parts(io);
+            self.store.end_loans(&parts);
+            self.store.keep_parts(io, parts);
             self.free.push(io.0);
             let completion = Completion::new(0, Status::POWER_LOSS);
             match owner {
@@ -446,7 +452,7 @@ impl Engine {
             }
         }
         if let Some(server) = &mut self.server {
-            server.close_all();
+            server.close_all(&mut self.store);
         }
         self.hosts.power_lost(deliveries);
     }
@@ -494,7 +500,7 @@ impl Engine {
             }
         }
         if let Some(server) = &mut self.server {
-            server.close_all();
+            server.close_all(&mut self.store);
         }
         self.hosts.stopped(deliveries);
     }

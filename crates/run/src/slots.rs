@@ -2,6 +2,9 @@
 
 use media::{Slot, tables::huge_pages};
 
+/// References of a slot beyond which it is not lent.
+const MOST_LENT: u8 = 128;
+
 /// Reference counts and free slots.
 ///
 /// Free slots are reused last in, first out: memory and disk blocks that were touched before come
@@ -48,6 +51,19 @@ impl Slots {
             // A count that reached the top stays there: the slot is lost until references are
             // counted anew, which is harmless, where a wrong count would not be.
             *count = count.saturating_add(1);
+        }
+    }
+
+    /// Counts one more reference for a slot whose bytes are being sent; false where too many are out already, so
+    /// that hosts cannot bring a count to its top.
+    #[inline]
+    pub(crate) fn lend(&mut self, slot: Slot) -> bool {
+        match self.refs.get_mut(slot.0 as usize) {
+            Some(count @ 1..MOST_LENT) => {
+                *count += 1;
+                true
+            }
+            _ => false,
         }
     }
 

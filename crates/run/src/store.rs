@@ -4,6 +4,7 @@ use crate::buffer::Buffer;
 use crate::image::{Image, News};
 use crate::memory::{Memory, SLOT};
 use crate::slots::Slots;
+use fabric::Part;
 use ftl::{Io, Piece, Record, StorageError};
 use media::{Nanos, Slot};
 use nvme::Completion;
@@ -21,8 +22,8 @@ pub(crate) enum Backing {
 impl Backing {
     /// Contents in memory for a drive with this many pages, buffer included.
     pub(crate) fn memory(pages: u32) -> Self {
-        // A write takes its new slot before the old one is given back.
-        let count = pages.saturating_add(4096);
+        // A write takes its new slot before the old one is given back, and some are kept while they are sent.
+        let count = pages.saturating_add(4096 + MOST_LOANS);
         Backing::Memory { slots: Slots::new(count), memory: Memory::new(count) }
     }
 }
@@ -95,16 +96,26 @@ pub(crate) struct Store {
     pub(crate) backing: Backing,
     /// Buffers of the commands in flight, by [`Io`].
     buffers: Vec<Lent>,
+    /// Where the data that a connection's command read is, by [`Io`]: in slots that are lent, rather than copied, and
+    /// in its buffer. Empty when all is in the buffer.
+    parts: Vec<Vec<Part>>,
+    /// Slots that are lent.
+    loans: u32,
     /// Contents are neither taken nor given and nothing is recorded: preconditioning in virtual time.
     pub(crate) dry: bool,
     fault: Option<HostFault>,
 }
 
+/// Slots that may be lent at once. Hosts that do not take what they asked for must not use up the memory for writes.
+const MOST_LOANS: u32 = 4096;
+/// Fewer bytes are copied: it is less work.
+const WORTH_LENDING: u32 = 2048;
+
 const ZEROS: [u8; SLOT] = [0; SLOT];
 
 impl Store {
     pub(crate) fn new(backing: Backing) -> Self {
-        Store { backing, buffers: Vec::new(), dry: false, fault: None }
+        Store { backing, buffers: Vec::new(), parts: Vec::new(), loans: 0, dry: false, fault: None }
     }
 
     /// Lends a command's buffer to the drive.
@@ -113,6 +124,7 @@ impl Store {
         let index = io.0 as usize;
         if index >= self.buffers.len() {
             self.buffers.resize_with((index + 1).next_power_of_two(), Lent::default);
+            self.parts.resize_with(self.buffers.len(), Vec::new);
         }
         self.buffers[index] = buffer;
     }
@@ -127,6 +139,70 @@ impl Store {
     #[inline]
     pub(crate) fn give_back(&mut self, io: Io) -> Lent {
         self.buffers.get_mut(io.0 as usize).map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Takes the list of the parts that a command read, with their loans.
+    #[inline]
+    pub(crate) fn take_parts(&mut self, io: Io) -> Vec<Part> {
+        self.parts.get_mut(io.0 as usize).map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Gives the memory of a list back that [`take_parts`](Store::take_parts) took.
+    #[inline]
+    pub(crate) fn keep_parts(&mut self, io: Io, mut parts: Vec<Part>) {
+        if let Some(place) = self.parts.get_mut(io.0 as usize) {
+            parts.clear();
+            *place = parts;
+        }
+    }
+
+    /// Ends the loans of parts that nobody gets.
+    pub(crate) fn end_loans(&mut self, parts: &[Part]) {
+        for part in parts {
+            if let Part::Away { token, .. } = *part {
+                self.end_loan(token);
+            }
+        }
+    }
+
+    /// What was lent has been sent.
+    #[inline]
+    pub(crate) fn end_loan(&mut self, token: u32) {
+        self.loans = self.loans.saturating_sub(1);
+        ftl::Storage::release(self, Slot(token));
+    }
+
+    /// The memory of a slot that is lent.
+    #[inline]
+    pub(crate) fn lent(&self, token: u32) -> &[u8] {
+        match &self.backing {
+            Backing::Memory { memory, .. } => memory.get(Slot(token)).unwrap_or(&ZEROS),
+            _ => &[],
+        }
+    }
+
+    /// Lends what a connection's command reads instead of copying it; false if it must be copied. A slot never changes
+    /// while somebody refers to it: an overwrite takes another.
+    #[inline]
+    fn lend_slot(&mut self, io: Io, piece: Piece, slot: Slot) -> bool {
+        let Backing::Memory { slots, memory } = &mut self.backing else { return false };
+        if self.loans >= MOST_LOANS || memory.get(slot).is_none() || !slots.lend(slot) {
+            return false;
+        }
+        self.loans += 1;
+        let part = Part::Away { token: slot.0, start: piece.page, len: piece.len };
+        self.parts[io.0 as usize].push(part);
+        true
+    }
+
+    /// Notes what a connection's command has in its buffer, between what is lent.
+    #[inline]
+    fn note_copied(&mut self, io: Io, piece: Piece) {
+        let parts = &mut self.parts[io.0 as usize];
+        match parts.last_mut() {
+            Some(Part::Own { start, len }) if *start + *len == piece.host => *len += piece.len,
+            _ => parts.push(Part::Own { start: piece.host, len: piece.len }),
+        }
     }
 
     /// Arms a fault of the host's disk: `count` operations, 0 until cleared.
@@ -361,10 +437,21 @@ impl ftl::Storage for Store {
         if self.fault.is_some() && self.struck(false) {
             return Err(StorageError);
         }
-        let buffer = self.buffers.get_mut(io.0 as usize).ok_or(StorageError)?;
+        let buffer = self.buffers.get(io.0 as usize).ok_or(StorageError)?;
         if matches!(buffer, Lent::Void) {
             return Ok(());
         }
+        let wire = matches!(buffer, Lent::Wire(_));
+        if wire && piece.len >= WORTH_LENDING && in_page(piece) && buffer.holds(of_host(piece).end as u64) {
+            let lent = slot.is_some_and(|slot| self.lend_slot(io, piece, slot));
+            if lent {
+                return Ok(());
+            }
+        }
+        if wire {
+            self.note_copied(io, piece);
+        }
+        let buffer = self.buffers.get_mut(io.0 as usize).ok_or(StorageError)?;
         let bytes =
             buffer.as_mut_slice().get_mut(of_host(piece)).filter(|_| in_page(piece)).ok_or(StorageError)?;
         let (start, end) = (piece.page as usize, piece.page as usize + piece.len as usize);

@@ -16,10 +16,11 @@ pub(crate) use socket::Listener;
 pub use timers::Limits;
 
 use crate::engine::{Engine, Owner};
-use crate::store::Lent;
+use crate::store::{Lent, Store};
 use crate::wake::{Ready, Sleeper};
 use device::{ControllerId, MAX_QUEUE_ENTRIES, Origin, PortId};
 use discover::Discovering;
+use fabric::Part;
 use fabric::target::{Config, Connection, Incoming};
 use gate::Gate;
 use media::Nanos;
@@ -51,6 +52,16 @@ impl ConnectionId {
     fn number(self) -> u64 {
         LISTENERS + (u64::from(self.generation & 0x7FFF_FFFF) << 32 | u64::from(self.index))
     }
+}
+
+/// How a command ended, and its data.
+pub(crate) struct Answer<'a> {
+    pub(crate) completion: Completion,
+    /// Bytes of the buffer that go to the host if it succeeded.
+    pub(crate) to_host: u32,
+    pub(crate) buffer: Lent,
+    /// Where the data is if not all in the buffer; the loans are taken over.
+    pub(crate) parts: &'a [Part],
 }
 
 struct Peer {
@@ -267,7 +278,7 @@ impl Server {
         for index in 0..self.peers.len() {
             let Some(peer) = &mut self.peers[index] else { continue };
             if peer.port == port {
-                peer.send();
+                peer.send(&mut engine.store);
                 let id = ConnectionId { index: index as u32, generation: self.generations[index] };
                 self.close(engine, id, now);
             }
@@ -442,15 +453,22 @@ impl Server {
         &mut self,
         id: ConnectionId,
         tag: fabric::Tag,
-        completion: Completion,
-        to_host: u32,
-        buffer: Lent,
+        answer: Answer<'_>,
+        store: &mut Store,
     ) {
-        let Some(peer) = self.peer(id) else { return };
+        let Answer { completion, to_host, buffer, parts } = answer;
+        let Some(peer) = self.peer(id) else { return store.end_loans(parts) };
         if let Lent::Wire(buffer) = buffer {
             let _ = peer.wire.put_buffer(tag, buffer);
         }
-        let _ = peer.wire.respond(tag, completion, to_host as usize);
+        let elsewhere = parts.iter().any(|part| matches!(part, Part::Away { .. }));
+        if !elsewhere {
+            let _ = peer.wire.respond(tag, completion, to_host as usize);
+        } else if peer.wire.respond_with(tag, completion, parts, |token| store.lent(token)).is_err() {
+            // The read failed in the end, or nobody waits for it any more.
+            store.end_loans(parts);
+            let _ = peer.wire.respond(tag, completion, 0);
+        }
         self.touch(id);
     }
 
@@ -466,7 +484,7 @@ impl Server {
         for id in touched.drain(..) {
             let Some(peer) = self.peer(id) else { continue };
             peer.touched = false;
-            if !peer.send() {
+            if !peer.send(&mut engine.store) {
                 self.close(engine, id, now);
             } else if peer.is_watched() {
                 self.watch(now);
@@ -479,6 +497,7 @@ impl Server {
     fn close(&mut self, engine: &mut Engine, id: ConnectionId, now: Nanos) {
         let Some(peer) = self.peer(id) else { return };
         let queue = peer.queue.take();
+        peer.wire.abandon(|token| engine.store.end_loan(token));
         // Closing the socket takes it out of the set that is watched.
         self.peers[id.index as usize] = None;
         self.generations[id.index as usize] = id.generation.wrapping_add(1);
@@ -499,7 +518,7 @@ impl Server {
             if peer.queue.is_some_and(|(c, _)| c == controller) {
                 peer.queue = None;
                 // What the host has still coming to it, in particular why, is sent if the socket takes it.
-                peer.send();
+                peer.send(&mut engine.store);
                 let id = ConnectionId { index: index as u32, generation: self.generations[index] };
                 self.close(engine, id, now);
             }
@@ -512,10 +531,11 @@ impl Server {
     }
 
     /// Closes every connection, after what is there to send was offered to the socket.
-    pub(crate) fn close_all(&mut self) {
+    pub(crate) fn close_all(&mut self, store: &mut Store) {
         for (index, slot) in self.peers.iter_mut().enumerate() {
             if let Some(mut peer) = slot.take() {
-                peer.send();
+                peer.send(store);
+                peer.wire.abandon(|token| store.end_loan(token));
                 self.generations[index] = self.generations[index].wrapping_add(1);
             }
         }
@@ -548,12 +568,14 @@ impl Peer {
     }
 
     /// Sends until the socket is full; false if the connection is over.
-    fn send(&mut self) -> bool {
+    fn send(&mut self, store: &mut Store) -> bool {
         while self.wire.wants_to_send() && !self.blocked {
             let sent = {
                 let mut slices = [IoSlice::new(&[]); SLICES];
                 let mut count = 0;
-                for (slice, bytes) in slices.iter_mut().zip(self.wire.transmit()) {
+                for (slice, bytes) in
+                    slices.iter_mut().zip(self.wire.transmit_with(|token| store.lent(token)))
+                {
                     *slice = IoSlice::new(bytes);
                     count += 1;
                 }
@@ -561,7 +583,7 @@ impl Peer {
             };
             match sent {
                 Ok(0) => return false,
-                Ok(n) => self.wire.sent(n),
+                Ok(n) => self.wire.sent_with(n, |token| store.end_loan(token)),
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == ErrorKind::WouldBlock => self.blocked = true,
                 Err(_) => return false,
