@@ -286,6 +286,14 @@ impl Drive {
         self.ftl.prefetch(ns.volume, command.cdw10_11() << ns.shift);
     }
 
+    /// The second step of [`prefetch`](Drive::prefetch), for whoever has several commands at hand: first the one for each
+    /// of them, then the other.
+    #[inline]
+    pub fn prefetch_place(&self, command: &Command) {
+        let Some(ns) = self.namespaces.get(command.nsid.get()) else { return };
+        self.ftl.prefetch_place(ns.volume, command.cdw10_11() << ns.shift);
+    }
+
     /// What every command must fulfil.
     #[inline]
     fn admit(&mut self, now: Nanos, id: ControllerId, qid: u16, command: &Command) -> Result<(), Failure> {

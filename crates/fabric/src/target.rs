@@ -479,6 +479,11 @@ impl Connection {
         Some(Incoming { tag: Tag { slot: index, generation: slot.generation }, sqe: slot.sqe, transfer })
     }
 
+    /// The commands that [`Connection::next`] will give, in its order.
+    pub fn pending(&self) -> impl ExactSizeIterator<Item = &Command> {
+        self.ready.iter().map(|&index| &self.slots[usize::from(index)].sqe)
+    }
+
     fn slot(&mut self, tag: Tag) -> Result<&mut Slot, Misuse> {
         self.slots
             .get_mut(tag.index())

@@ -296,6 +296,16 @@ impl Ftl {
         }
     }
 
+    /// The second step, for whoever knows several commands ahead: when what [`prefetch`](Ftl::prefetch) asked for has
+    /// come, it tells what is needed next.
+    #[inline]
+    pub fn prefetch_place(&self, volume: VolumeId, start: u64) {
+        let Some(volume) = self.volumes.get(volume).filter(|v| start < v.bytes) else { return };
+        if let Set::Nand(set) = &self.sets[usize::from(volume.set.0)] {
+            set.prefetch_place(volume.page(start / u64::from(PAGE)));
+        }
+    }
+
     /// Reads; the answer says when the data is in the controller. What was never written reads as zeros.
     ///
     /// # Errors

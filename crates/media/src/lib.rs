@@ -71,6 +71,9 @@ pub trait Medium {
     /// [`LogicalPage::NONE`] if it was never programmed, is padding, or was torn.
     fn spare(&self, page: Page) -> Spare;
 
+    /// The contents that the spare area names: one table to visit instead of three.
+    fn slot(&self, page: Page) -> Slot;
+
     /// Program/erase cycles that the block of `unit` has seen.
     fn wear(&self, unit: Unit) -> u32;
 

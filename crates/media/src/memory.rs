@@ -419,6 +419,11 @@ impl Medium for Memory {
         }
     }
 
+    #[inline]
+    fn slot(&self, page: Page) -> Slot {
+        if self.durable { self.slots[page.0 as usize] } else { Spare::EMPTY.slot }
+    }
+
     fn wear(&self, unit: Unit) -> u32 {
         self.cycles.get(unit.0 as usize).copied().unwrap_or(0)
     }

@@ -278,6 +278,15 @@ impl NandSet {
         prefetch(&self.map, page);
     }
 
+    /// The second step, when the first has come: where the contents are that the map tells of.
+    #[inline]
+    pub fn prefetch_place(&self, page: u32) {
+        let at = self.map[page as usize];
+        if at != UNMAPPED && at & BUFFERED == 0 {
+            self.nand.inner().prefetch(Page(at));
+        }
+    }
+
     pub fn buffer_pages(&self) -> usize {
         self.buffer.pages()
     }
@@ -331,7 +340,7 @@ impl NandSet {
         match self.map[page as usize] {
             UNMAPPED => None,
             at if at & BUFFERED != 0 => Some((self.buffer.entry(at ^ BUFFERED).slot, NONE)),
-            at => Some((if self.durable { self.nand.spare(Page(at)).slot } else { Slot::NONE }, at)),
+            at => Some((if self.durable { self.nand.slot(Page(at)) } else { Slot::NONE }, at)),
         }
     }
 

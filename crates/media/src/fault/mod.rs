@@ -35,7 +35,7 @@ use crate::Medium;
 use crate::rng::{Rng, mix};
 use crate::state::{self, Reader, StateError};
 use crate::time::Nanos;
-use crate::types::{BlockState, Geometry, Outcome, Page, Progress, Read, Spare, Unit};
+use crate::types::{BlockState, Geometry, Outcome, Page, Progress, Read, Slot, Spare, Unit};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -389,6 +389,14 @@ impl<M: Medium> Medium for Faulty<M> {
             return Spare::EMPTY;
         }
         self.inner.spare(page)
+    }
+
+    #[inline]
+    fn slot(&self, page: Page) -> Slot {
+        if !self.lost.is_empty() && self.lost.contains(&(page.0 / self.inner.geometry().unit_pages)) {
+            return Spare::EMPTY.slot;
+        }
+        self.inner.slot(page)
     }
 
     #[inline]

@@ -15,7 +15,7 @@ use crate::Medium;
 use crate::config::ConfigError;
 use crate::divide::Divisor;
 use crate::state::{self, Reader, StateError};
-use crate::tables::{huge_pages, table};
+use crate::tables::{huge_pages, prefetch, table};
 use crate::time::Nanos;
 use crate::types::{BlockState, Geometry, LogicalPage, Outcome, Page, Progress, Read, Slot, Spare, Unit};
 use dies::{Dies, Kind, Within};
@@ -116,6 +116,12 @@ impl Nand {
     #[inline]
     pub fn logical(&self, page: Page) -> LogicalPage {
         self.logical[page.0 as usize]
+    }
+
+    /// Begins to bring what [`Medium::slot`] looks at into the host's cache.
+    #[inline]
+    pub fn prefetch(&self, page: Page) {
+        prefetch(&self.slots, page.0);
     }
 
     /// [`logical`](Nand::logical) of the pages of a unit.
@@ -400,6 +406,16 @@ impl Medium for Nand {
             false => Spare { page: self.logical[i], ..Spare::EMPTY },
             true => Spare { page: self.logical[i], version: self.versions[i], slot: self.slots[i] },
         }
+    }
+
+    #[inline]
+    fn slot(&self, page: Page) -> Slot {
+        let place = self.place(self.unit_pages.quotient(page.0));
+        let block = self.blocks[place.block];
+        if place.at >= block.next || block.next == MUST_ERASE || !self.durable {
+            return Spare::EMPTY.slot;
+        }
+        self.slots[page.0 as usize]
     }
 
     #[inline]

@@ -38,6 +38,8 @@ const LISTENERS: u64 = MAX_PORTS as u64;
 const MAX_CONNECTIONS: usize = 4096;
 /// Bytes that are read from one connection before others have their turn.
 const FAIR_SHARE: usize = 1 << 20;
+/// Commands that are looked at before the first of them is executed.
+const AHEAD: usize = 64;
 /// Slices of a vectored write.
 const SLICES: usize = 64;
 
@@ -410,12 +412,23 @@ impl Server {
     }
 
     fn take_commands(&mut self, engine: &mut Engine, id: ConnectionId, now: Nanos) {
+        let mut ahead = 0;
         let index = id.index as usize;
         loop {
             if self.generations.get(index) != Some(&id.generation) {
                 break;
             }
             let Some(peer) = self.peers.get_mut(index).and_then(Option::as_deref_mut) else { break };
+            // Commands that come together do not wait for one miss of the cache after another.
+            if ahead == 0 {
+                ahead = peer.wire.pending().len().min(AHEAD);
+                if ahead > 1 && peer.queue.is_some_and(|(_, qid)| qid != 0) {
+                    let commands = || peer.wire.pending().take(ahead);
+                    commands().for_each(|sqe| engine.drive.prefetch(sqe));
+                    commands().for_each(|sqe| engine.drive.prefetch_place(sqe));
+                }
+            }
+            ahead = ahead.saturating_sub(1);
             let Some(incoming) = peer.wire.next() else { break };
             let Incoming { tag, sqe, .. } = incoming;
             if (sqe.opc == FABRICS_OPCODE || peer.gate.is_shut()) && gate::answered(peer, &incoming) {
