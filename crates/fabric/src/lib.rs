@@ -8,8 +8,9 @@
 //!
 //! - One connection is one queue. The target passes Connect up like any other command; its answer tells the
 //!   connection how deep the queue is and whether SQ flow control is on.
-//! - Nothing is allocated per command in the steady state: places for commands are made when the queue
-//!   connects, data buffers come from a pool of the connection and go back to it.
+//! - Nothing is allocated per command in the steady state: places for commands are made when so many are
+//!   first outstanding, data buffers come from a pool of the connection and go back to it. An idle connection gives
+//!   both back ([`target::Connection::trim`]).
 //! - Memory is bounded for any input: by the queue's depth, and by [`target::Config::data_memory`] for data;
 //!   a command whose data does not fit waits for its turn before any of it is asked for.
 //! - A violation of the protocol ends the connection with the specified Fatal Error Status; data with a

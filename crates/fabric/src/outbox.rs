@@ -218,6 +218,15 @@ impl Outbox {
         }
     }
 
+    /// Gives memory back, if there is nothing to send.
+    pub fn trim(&mut self) {
+        if self.is_empty() {
+            self.heads = Vec::new();
+            self.segments = VecDeque::new();
+            self.marks.shrink_to_fit();
+        }
+    }
+
     /// Nothing more is sent: all tokens go to `ended`.
     pub fn abandon(&mut self, mut ended: impl FnMut(u32)) {
         for segment in self.segments.drain(..) {

@@ -120,6 +120,11 @@ impl Pool {
         }
     }
 
+    /// Frees all unused buffers.
+    pub fn trim(&mut self) {
+        self.shrink(self.in_use);
+    }
+
     /// Frees unused buffers, the largest first, until all together take no more than this.
     fn shrink(&mut self, to: usize) {
         for class in self.free.iter_mut().rev() {

@@ -147,6 +147,10 @@ pub struct Connection {
     max_r2t: u16,
     /// The queue's size by Connect; 0 before.
     size: u16,
+    /// Commands at once. Places for them are made when so many come: idle queues cost little, however deep.
+    limit: u16,
+    /// Generation of places that are made.
+    first_generation: u16,
     is_admin: bool,
     sq_flow_control: bool,
     sq_head: u16,
@@ -166,7 +170,7 @@ impl Connection {
         config.max_r2t = config.max_r2t.min(u16::MAX / config.max_depth).clamp(1, 64);
         config.r2t_bytes = (config.r2t_bytes & !3).max(MIN_MAXH2CDATA);
         let pool = Pool::new(config.data_memory);
-        let mut new = Self {
+        Self {
             config,
             framer: Framer::new(true),
             out: Outbox::default(),
@@ -180,22 +184,39 @@ impl Connection {
             requests: Requests::default(),
             max_r2t: 1,
             size: 0,
+            // One place is enough until Connect has said how many there are.
+            limit: 1,
+            first_generation: 0,
             is_admin: true,
             sq_flow_control: true,
             sq_head: 0,
             ended: false,
-        };
-        // One place is enough until Connect has said how many there are.
-        new.grow(1);
-        new
+        }
     }
 
-    fn grow(&mut self, depth: u16) {
-        let have = u16::try_from(self.slots.len()).unwrap_or(u16::MAX);
-        self.slots.resize_with(usize::from(depth.max(have)), Slot::default);
-        self.free.extend((have..depth).rev());
-        self.ready.reserve(self.slots.len());
-        self.waiting.reserve(self.slots.len());
+    /// A place for a command, if the queue has another.
+    fn place(&mut self) -> Option<u16> {
+        if let Some(index) = self.free.pop() {
+            return Some(index);
+        }
+        let index = u16::try_from(self.slots.len()).ok().filter(|&index| index < self.limit)?;
+        self.slots.push(Slot { generation: self.first_generation, ..Slot::default() });
+        Some(index)
+    }
+
+    /// Gives memory back that only a busier queue needs. Worth it after a while in which nothing came.
+    pub fn trim(&mut self) {
+        self.pool.trim();
+        if self.in_flight() == 0 {
+            // Tags of commands that were answered stay unknown.
+            let generation = self.slots.iter().map(|slot| slot.generation).max().unwrap_or(0);
+            self.first_generation = generation.wrapping_add(1);
+            self.slots = Vec::new();
+            self.free = Vec::new();
+            self.ready.shrink_to_fit();
+            self.waiting.shrink_to_fit();
+            self.out.trim();
+        }
     }
 
     /// Takes bytes that arrived. All of them are used. Afterwards [`Connection::next`] may have commands, and
@@ -328,7 +349,7 @@ impl Connection {
         if in_capsule > limit {
             return Err(Fault::limit("more in-capsule data than the controller takes"));
         }
-        let Some(index) = self.free.pop() else {
+        let Some(index) = self.place() else {
             return Err(Fault::sequence("more commands than the queue has entries"));
         };
         if self.size != 0 {
@@ -624,7 +645,7 @@ impl Connection {
         self.is_admin = connect.qid == 0;
         self.sq_flow_control = !connect.cattr.dis_sqflow();
         self.sq_head = 1 % size;
-        self.grow(size);
+        self.limit = self.limit.max(size);
     }
 
     /// Bytes to send, in order, as slices (for a vectored write). For a connection without

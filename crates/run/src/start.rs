@@ -15,6 +15,7 @@ use ftl::SetConfig;
 use media::Nanos;
 use nvme::Status;
 use nvme::log::AnaState;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -224,6 +225,7 @@ pub fn start(
         engine.drive.add_port(port.id, port.ana);
     }
     if listening.iter().next().is_some() {
+        more_descriptors();
         let (max_transfer, in_capsule) = (config.max_transfer, config.in_capsule_bytes);
         let guard = Guard { access: options.access.clone(), tls };
         let server = Server::new(sleeper.clone(), listening, guard, options.limits, max_transfer, in_capsule)
@@ -265,6 +267,14 @@ fn listen(options: &Options) -> Result<Vec<(Listener, AnaState)>, StartError> {
         listeners.push((listener, AnaState::OPTIMIZED));
     }
     Ok(listeners)
+}
+
+/// Connections take a descriptor each: as many as the system lets this process have.
+fn more_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    if let Err(e) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
+        tracing::warn!("cannot raise the limit of descriptors, which limits connections: {e}");
+    }
 }
 
 fn new_drive(

@@ -165,6 +165,11 @@ impl Store {
         }
     }
 
+    /// Slots that are lent now.
+    pub(crate) fn loans(&self) -> u32 {
+        self.loans
+    }
+
     /// What was lent has been sent.
     #[inline]
     pub(crate) fn end_loan(&mut self, token: u32) {

@@ -303,6 +303,7 @@ pub fn fuzz_hosts(script: &[u8]) {
     }
     let drive = &world.engine.drive;
     assert_eq!((drive.in_flight(), drive.controllers().count()), (0, 0), "hosts that have gone");
+    assert_eq!(world.engine.store.loans(), 0, "contents that nobody sends");
     assert_eq!(world.server.as_ref().map(Server::connections), Some(0));
 }
 

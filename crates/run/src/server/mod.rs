@@ -27,6 +27,7 @@ use media::Nanos;
 use nvme::command::FABRICS_OPCODE;
 use nvme::fabrics::FabricsType;
 use nvme::{Completion, Status};
+use rustix::fd::OwnedFd;
 use socket::Stream;
 use std::io::{self, ErrorKind, IoSlice};
 use std::sync::Arc;
@@ -37,7 +38,9 @@ const LISTENERS: u64 = MAX_PORTS as u64;
 /// Connections at once; further ones are closed at once.
 const MAX_CONNECTIONS: usize = 4096;
 /// Bytes that are read from one connection before others have their turn.
-const FAIR_SHARE: usize = 1 << 20;
+const FAIR_SHARE: usize = 1 << 18;
+/// After such a time without anything from the host a connection gives memory back.
+const IDLE: Nanos = Nanos(5_000_000_000);
 /// Commands that are looked at before the first of them is executed.
 const AHEAD: usize = 64;
 /// Slices of a vectored write.
@@ -87,6 +90,8 @@ struct Peer {
     /// Something to send that the socket did not take yet.
     blocked: bool,
     touched: bool,
+    /// Nothing has come since connections gave memory back.
+    idle: bool,
 }
 
 /// Listeners and their connections.
@@ -100,6 +105,15 @@ pub(crate) struct Server {
     downs: Vec<(PortId, Nanos)>,
     peers: Vec<Option<Box<Peer>>>,
     generations: Vec<u32>,
+    /// Places in `peers` that are free.
+    vacant: Vec<u32>,
+    /// Given up to accept a connection when there is no other descriptor left, and close it: otherwise it would be
+    /// reported again and again.
+    reserve: Option<OwnedFd>,
+    /// Connections that were refused.
+    refused: u64,
+    /// When connections that have nothing to do give memory back.
+    next_trim: Nanos,
     /// Connections with answers to send.
     touched: Vec<ConnectionId>,
     hungry: Vec<ConnectionId>,
@@ -135,6 +149,10 @@ impl Server {
             downs: Vec::new(),
             peers: Vec::new(),
             generations: Vec::new(),
+            vacant: Vec::new(),
+            reserve: reserve(),
+            refused: 0,
+            next_trim: Nanos(0),
             touched: Vec::new(),
             hungry: Vec::new(),
             guard,
@@ -173,6 +191,7 @@ impl Server {
         for id in std::mem::take(&mut self.hungry) {
             self.read(engine, id, now);
         }
+        self.trim(now);
         if !self.hungry.is_empty() {
             self.sleeper.ring();
         }
@@ -190,8 +209,14 @@ impl Server {
                     continue;
                 }
                 Err(e) => {
-                    // Out of descriptors or memory: the others go on, and this one is tried again later.
-                    tracing::warn!("cannot accept a connection: {e}");
+                    // Out of descriptors or memory: the others go on, and this one hears of it.
+                    drop(self.reserve.take());
+                    let refused = port.listener.accept().is_ok();
+                    self.reserve = reserve();
+                    self.note_refused(&e);
+                    if refused {
+                        continue;
+                    }
                     return;
                 }
             };
@@ -289,16 +314,15 @@ impl Server {
 
     /// Serves a connection that came through a port from here on.
     fn adopt(&mut self, stream: Stream, origin: Origin, port: PortId, now: Nanos) {
-        let index = match self.peers.iter().position(Option::is_none) {
-            Some(index) => index,
+        let index = match self.vacant.pop() {
+            Some(index) => index as usize,
             None if self.peers.len() < MAX_CONNECTIONS => {
                 self.peers.push(None);
                 self.generations.push(0);
                 self.peers.len() - 1
             }
             None => {
-                tracing::warn!("more than {MAX_CONNECTIONS} connections: one is refused");
-                return;
+                return self.note_refused(&format_args!("there are {MAX_CONNECTIONS} already"));
             }
         };
         let id = ConnectionId { index: index as u32, generation: self.generations[index] };
@@ -308,8 +332,8 @@ impl Server {
             Stream::Tls(s) => self.sleeper.watch(s.get_ref(), id.number()),
         };
         if let Err(e) = watched {
-            tracing::warn!("cannot watch a connection: {e}");
-            return;
+            self.vacant.push(index as u32);
+            return self.note_refused(&e);
         }
         let gate = Gate::new(self.guard.access.clone().filter(|_| origin == Origin::Network));
         let peer = Peer {
@@ -326,6 +350,7 @@ impl Server {
             gone: false,
             blocked: false,
             touched: false,
+            idle: false,
         };
         self.peers[index] = Some(Box::new(peer));
         self.watch(now);
@@ -336,12 +361,37 @@ impl Server {
         self.peers.iter().flatten().count()
     }
 
+    /// Says why a connection was refused; the more there are, the more seldom.
+    fn note_refused(&mut self, why: &dyn std::fmt::Display) {
+        self.refused += 1;
+        if self.refused.is_power_of_two() {
+            tracing::warn!(
+                "a connection is refused: {why} ({} so far; where it is descriptors, raise the limit with ulimit -n)",
+                self.refused
+            );
+        }
+    }
+
+    /// Lets connections that were idle for a while give memory back.
+    fn trim(&mut self, now: Nanos) {
+        if now < self.next_trim {
+            return;
+        }
+        self.next_trim = now + IDLE;
+        for peer in self.peers.iter_mut().flatten() {
+            if std::mem::replace(&mut peer.idle, true) {
+                peer.wire.trim();
+            }
+        }
+    }
+
     fn read(&mut self, engine: &mut Engine, id: ConnectionId, now: Nanos) {
         let mut scratch = std::mem::take(&mut self.scratch);
         let mut share = FAIR_SHARE;
         let mut close = false;
         while let Some(peer) = self.peer(id) {
             peer.blocked = false;
+            peer.idle = false;
             if peer.leaving {
                 break;
             }
@@ -514,6 +564,7 @@ impl Server {
         // Closing the socket takes it out of the set that is watched.
         self.peers[id.index as usize] = None;
         self.generations[id.index as usize] = id.generation.wrapping_add(1);
+        self.vacant.push(id.index);
         match queue {
             Some((controller, 0)) => {
                 engine.drive_disconnect(now, controller);
@@ -550,12 +601,18 @@ impl Server {
                 peer.send(store);
                 peer.wire.abandon(|token| store.end_loan(token));
                 self.generations[index] = self.generations[index].wrapping_add(1);
+                self.vacant.push(index as u32);
             }
         }
         self.touched.clear();
         self.hungry.clear();
         self.expelled.clear();
     }
+}
+
+/// Any descriptor.
+fn reserve() -> Option<OwnedFd> {
+    rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).ok()
 }
 
 impl Peer {
