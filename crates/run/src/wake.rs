@@ -27,6 +27,11 @@ impl Ready {
         Ready { events: Vec::with_capacity(64) }
     }
 
+    /// Whether anything was reported.
+    pub(crate) fn has_news(&self) -> bool {
+        !self.events.is_empty()
+    }
+
     /// Numbers of sockets with news, and whether the other end has closed its side.
     pub(crate) fn sockets(&self) -> impl Iterator<Item = (u64, bool)> + '_ {
         let gone = EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR;
