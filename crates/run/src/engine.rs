@@ -301,11 +301,12 @@ impl Engine {
             }
             self.synchronize(now);
             self.checkpoint_if_due(now);
+            let mut all_sent = true;
             if let Some(mut server) = self.server.take() {
-                server.flush(self, now);
+                all_sent = server.flush(self, now);
                 self.server = Some(server);
             }
-            if self.outputs.is_empty() && self.ended.is_empty() {
+            if all_sent && self.outputs.is_empty() && self.ended.is_empty() {
                 break;
             }
         }

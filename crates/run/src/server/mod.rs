@@ -535,8 +535,9 @@ impl Server {
         self.touch(id);
     }
 
-    /// Sends what can be sent, and closes what has ended.
-    pub(crate) fn flush(&mut self, engine: &mut Engine, now: Nanos) {
+    /// Sends what can be sent, closes what has ended, and takes the commands that had waited for room. False if there
+    /// is more to send.
+    pub(crate) fn flush(&mut self, engine: &mut Engine, now: Nanos) -> bool {
         for controller in std::mem::take(&mut self.expelled) {
             self.close_controller(engine, controller, now);
         }
@@ -549,12 +550,20 @@ impl Server {
             peer.touched = false;
             if !peer.send(&mut engine.store) {
                 self.close(engine, id, now);
-            } else if peer.is_watched() {
+                continue;
+            }
+            let waits = peer.wire.pending().len() > 0 && !peer.leaving;
+            if peer.is_watched() {
                 self.watch(now);
+            }
+            if waits {
+                self.take_commands(engine, id, now);
+                self.touch(id);
             }
         }
         touched.append(&mut self.touched);
         self.touched = touched;
+        self.touched.is_empty()
     }
 
     fn close(&mut self, engine: &mut Engine, id: ConnectionId, now: Nanos) {
