@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fabric::host::{self, Data};
-use fabric::target;
+use fabric::{Part, target};
 use nvme::fabrics::{Connect, ConnectAttributes, ConnectData, FabricsCommand};
 use nvme::zerocopy::IntoBytes;
 use nvme::{Command, Completion, IoCommand, Status, Transfer};
@@ -42,9 +42,16 @@ impl Wire {
         !bytes.is_empty()
     }
 
-    fn back(&mut self, target: &mut target::Connection, host: &mut host::Connection) -> bool {
-        let bytes: Vec<u8> = target.transmit().flatten().copied().take(self.cut()).collect();
-        target.sent(bytes.len());
+    fn back(
+        &mut self,
+        target: &mut target::Connection,
+        host: &mut host::Connection,
+        lent: &mut Lent,
+    ) -> bool {
+        let cut = self.cut();
+        let bytes: Vec<u8> =
+            target.transmit_with(|token| &lent[&token]).flatten().copied().take(cut).collect();
+        target.sent_with(bytes.len(), |token| assert!(lent.remove(&token).is_some(), "given back twice"));
         let mut rest = &bytes[..];
         while self.gaps
             && !rest.is_empty()
@@ -60,14 +67,37 @@ impl Wire {
     }
 }
 
+/// What answers refer to, by token.
+type Lent = BTreeMap<u32, Vec<u8>>;
+
 /// A controller with one namespace in memory; answers the oldest or the newest command first.
 struct Memory {
     blocks: Vec<u8>,
     held: Vec<target::Incoming>,
     newest_first: bool,
+    lent: Lent,
+    tokens: u32,
 }
 
 impl Memory {
+    /// Every other block stays where it is, in the midst of other bytes; the rest is copied.
+    fn parts(&mut self, at: usize, data: &mut [u8]) -> Vec<Part> {
+        let mut parts = Vec::new();
+        for (i, block) in data.chunks_mut(BLOCK).enumerate() {
+            let (start, len) = ((i * BLOCK) as u32, block.len() as u32);
+            let bytes = &self.blocks[at + i * BLOCK..at + i * BLOCK + block.len()];
+            if i % 2 == 0 {
+                self.tokens += 1;
+                self.lent.insert(self.tokens, [&[0xEE; 3], bytes, &[0xDD; 5]].concat());
+                parts.push(Part::Away { token: self.tokens, start: 3, len });
+            } else {
+                block.copy_from_slice(bytes);
+                parts.push(Part::Own { start, len });
+            }
+        }
+        parts
+    }
+
     fn step(&mut self, target: &mut target::Connection) {
         while let Some(incoming) = target.next() {
             self.held.push(incoming);
@@ -79,6 +109,19 @@ impl Memory {
         };
         let Some(incoming) = next else { return };
         let data = target.data(incoming.tag).unwrap();
+        if let Ok(IoCommand::Read(b)) = IoCommand::parse(&incoming.sqe)
+            && b.slba % 2 == 1
+        {
+            let parts = self.parts(usize::try_from(b.slba).unwrap() * BLOCK, data);
+            let failed = Completion::new(0, Status::INTERNAL_ERROR);
+            assert!(target.respond_with(incoming.tag, failed, &parts, |_| &[]).is_err());
+            let lent = &self.lent;
+            target
+                .respond_with(incoming.tag, Completion::success(0, 0), &parts, |token| &lent[&token])
+                .unwrap();
+            assert!(target.respond(incoming.tag, Completion::success(0, 0), 0).is_err(), "answered twice");
+            return;
+        }
         let (completion, filled) = match IoCommand::parse(&incoming.sqe) {
             Ok(IoCommand::Read(b)) => {
                 let at = usize::try_from(b.slba).unwrap() * BLOCK;
@@ -175,17 +218,17 @@ proptest! {
         let mut host = host::Connection::new(hc.clone());
         let mut target = target::Connection::new(tc);
         let mut wire = Wire { cuts, at: 0, gaps };
-        let mut drive = Memory { blocks: vec![0; BLOCK * BLOCKS], held: vec![], newest_first };
+        let mut drive = Memory { blocks: vec![0; BLOCK * BLOCKS], held: vec![], newest_first, lent: Lent::new(), tokens: 0 };
         while !host.is_ready() {
             wire.forward(&mut host, &mut target);
-            wire.back(&mut target, &mut host);
+            wire.back(&mut target, &mut host, &mut drive.lent);
         }
         let (cmd, data) = connect(hc.depth, flow_control);
         host.submit(cmd, data).unwrap();
         let done = loop {
             wire.forward(&mut host, &mut target);
             drive.step(&mut target);
-            wire.back(&mut target, &mut host);
+            wire.back(&mut target, &mut host, &mut drive.lent);
             if let Some(done) = host.next() {
                 break done;
             }
@@ -231,7 +274,7 @@ proptest! {
             }
             let a = wire.forward(&mut host, &mut target);
             drive.step(&mut target);
-            let b = wire.back(&mut target, &mut host);
+            let b = wire.back(&mut target, &mut host, &mut drive.lent);
             prop_assert!(target.in_flight() <= usize::from(hc.depth));
             while let Some(done) = host.next() {
                 prop_assert!(done.completion.status().is_success(), "{:?}", done.completion.status());
@@ -246,8 +289,10 @@ proptest! {
         }
         prop_assert!(expected.is_empty());
         while target.wants_to_send() {
-            wire.back(&mut target, &mut host);
+            wire.back(&mut target, &mut host, &mut drive.lent);
         }
+        prop_assert!(drive.lent.is_empty(), "not given back");
+        target.trim();
         prop_assert_eq!(target.in_flight(), 0);
     }
 
@@ -295,7 +340,7 @@ proptest! {
         let mut wire = Wire { cuts: vec![1 << 20], at: 0, gaps: false };
         while !host.is_ready() {
             wire.forward(&mut host, &mut target);
-            wire.back(&mut target, &mut host);
+            wire.back(&mut target, &mut host, &mut Lent::new());
         }
         let bytes = vec![0x5A; 8192];
         host.submit(Command::write(1, 0, 16), Data::Out(bytes.clone())).unwrap();
@@ -316,7 +361,7 @@ proptest! {
                 prop_assert_eq!(incoming.transfer, Transfer::ToController(8192));
                 target.respond(incoming.tag, Completion::success(0, 0), 0).unwrap();
             }
-            wire.back(&mut target, &mut host);
+            wire.back(&mut target, &mut host, &mut Lent::new());
         }
     }
 }
