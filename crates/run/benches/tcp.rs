@@ -5,7 +5,9 @@
 //! round takes every workload once in every mode, so that the modes can be compared within a round; the result is
 //! the median over the rounds, with the range.
 //!
-//! `cargo bench -p run --bench tcp -- [--rounds N] [--seconds S] [--only TEXT] [poll] [sleep]`
+//! `idle` instead: what 64 connections with nothing to do cost the drive's thread, over 20 seconds.
+//!
+//! `cargo bench -p run --bench tcp -- [--rounds N] [--seconds S] [--only TEXT] [poll] [sleep] | idle`
 
 use host::{Data, Host, Identity, IoQueue, Queue, SocketQueue, SocketTransport};
 use nvme::{Command, Nqn};
@@ -92,6 +94,18 @@ fn usage(thread: i32) -> (f64, f64) {
     (nanos / 1e9, count)
 }
 
+type Connected = (Host<SocketTransport>, Vec<IoQueue<SocketQueue>>);
+
+fn connect(running: &Running, queues: usize) -> Connected {
+    let addr = format!("tcp://{}", running.tcp().expect("it listens"));
+    let transport = SocketTransport::new(addr.parse().expect("an address"), Duration::from_secs(20));
+    let mut identity = Identity::new(Nqn::new("nqn.2026-11.io.tranche:bench").expect("an NQN"));
+    identity.subnqn = Some(running.handle().subsystem_nqn().parse().expect("an NQN"));
+    let mut host = Host::connect(transport, &identity).expect("it connects");
+    let queues = (0..queues).map(|_| host.io_queue(128).expect("a queue")).collect();
+    (host, queues)
+}
+
 struct Bench {
     running: Running,
     host: Host<SocketTransport>,
@@ -109,15 +123,10 @@ impl Bench {
         let tcp = vec!["127.0.0.1:0".into()];
         let options = Options { poll, tcp, ..Options::default() };
         let running = run::start(Some(Shape { config, toml }), &options, &mut |_| ()).expect("it starts");
-        let addr = format!("tcp://{}", running.tcp().expect("it listens"));
-        let transport = SocketTransport::new(addr.parse().expect("an address"), Duration::from_secs(20));
-        let mut identity = Identity::new(Nqn::new("nqn.2026-11.io.tranche:bench").expect("an NQN"));
-        identity.subnqn = Some(running.handle().subsystem_nqn().parse().expect("an NQN"));
-        let mut host = Host::connect(transport, &identity).expect("it connects");
+        let (host, queues) = connect(&running, 4);
         // It has taken its name by now.
         let thread = drive_thread();
         pin(rustix::thread::Pid::from_raw(thread), 0);
-        let queues = (0..4).map(|_| host.io_queue(128).expect("a queue")).collect();
         let mut bench = Bench { running, host, queues, thread };
         let mut at = 0;
         // More than the flash has, so that memory was touched and collection goes on, as in use.
@@ -188,6 +197,22 @@ impl Bench {
     }
 }
 
+/// 16 hosts with an admin queue and three I/O queues.
+fn idle() {
+    let bench = Bench::start(false);
+    let hosts: Vec<Connected> = (0..15).map(|_| connect(&bench.running, 3)).collect();
+    let (span, (cpu, switches)) = (Duration::from_secs(20), usage(bench.thread));
+    std::thread::sleep(span);
+    let (cpu_after, switches_after) = usage(bench.thread);
+    println!(
+        "64 idle connections: {:.4} % of a processor, {:.1} switches per second",
+        (cpu_after - cpu) * 100.0 / span.as_secs_f64(),
+        (switches_after - switches) / span.as_secs_f64(),
+    );
+    drop(hosts);
+    bench.stop();
+}
+
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
     let value = |name: &str| {
@@ -200,6 +225,9 @@ fn main() {
         arguments.iter().filter_map(|a| Some(a == "poll").filter(|_| a == "poll" || a == "sleep")).collect();
     let modes = if named.is_empty() { vec![true, false] } else { named };
     let workloads: Vec<Workload> = WORKLOADS.into_iter().filter(|w| w.name.contains(&only)).collect();
+    if arguments.iter().any(|a| a == "idle") {
+        return idle();
+    }
     pin(None, 1);
     let mut figures = vec![vec![Vec::new(); modes.len()]; workloads.len()];
     for _ in 0..rounds {

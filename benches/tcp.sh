@@ -1,0 +1,178 @@
+#!/bin/sh
+# NVMe/TCP beside its peers on loopback: the target pinned to processor 0, the load generator to processor 1.
+#
+#   poll      a drive in memory, timing off, that never sleeps (serve --poll), under tranche bench --poll
+#   sleep     the same drive as it is by default, under the same load
+#   nbdkit    nbdkit's memory plug-in, under fio's nbd engine (Debian: nbdkit)
+#   qemu-nbd  qemu-nbd over a file in memory, under fio's nbd engine (Debian: qemu-utils)
+#
+# All get the same job files: 4 KiB random reads and writes at queue depth 1, 32, and 128 over four connections, and
+# sequential reads of 128 KiB. Rounds are interleaved, each measures everything. Printed as medians with their range, and as
+# the median of the rounds' ratios beside the goals. The two generators differ, so a ratio counts what they cost, too.
+# A peer that is not installed is left out. Needs fio and 4 GiB of memory.
+#
+#   usage: benches/tcp.sh [ROUNDS] [SECONDS] [path of tranche]        default: 5 3 target/release/tranche
+set -eu
+
+rounds=${1:-5}
+seconds=${2:-3}
+tranche=${3:-${CARGO_TARGET_DIR:-target}/release/tranche}
+
+fail() { echo "tcp.sh: $*" >&2; exit 1; }
+[ -x "$tranche" ] || fail "$tranche is missing; run: cargo build --release"
+for program in fio taskset awk; do
+    command -v $program >/dev/null || fail "$program is missing; run: scripts/setup-debian.sh"
+done
+
+dir=$(mktemp -d)
+disk=
+pids=
+poller=
+cleanup() {
+    [ -z "$poller" ] || kill -CONT "$poller" 2>/dev/null || true
+    for pid in $pids; do kill "$pid" 2>/dev/null || true; done
+    # shellcheck disable=SC2086 # a list
+    [ -z "$pids" ] || wait $pids 2>/dev/null || true
+    rm -rf "$dir" ${disk:+"$disk"}
+}
+trap cleanup EXIT
+trap 'exit 1' INT TERM
+
+job() { # name rw bs iodepth numjobs
+    cat >"$dir/$1.fio" <<END
+[$1]
+rw=$2
+bs=$3
+iodepth=$4
+numjobs=$5
+size=256m
+norandommap
+group_reporting
+time_based
+runtime=$seconds
+END
+}
+job read-1 randread 4k 1 1
+job write-1 randwrite 4k 1 1
+job read-32 randread 4k 32 1
+job write-32 randwrite 4k 32 1
+job read-128 randread 4k 32 4
+job write-128 randwrite 4k 32 4
+job sequential read 128k 8 1
+workloads='read-1 write-1 read-32 write-32 read-128 write-128 sequential'
+
+serve() { # name options...
+    name=$1
+    shift
+    taskset -c 0 "$tranche" serve --tcp 127.0.0.1:0 --timing off "$@" >"$dir/$name.ready" 2>"$dir/$name.errors" &
+    pids="$pids $!"
+    while ! grep -q ready "$dir/$name.ready"; do
+        kill -0 $! 2>/dev/null || fail "the drive does not start: $(cat "$dir/$name.errors")"
+        sleep 0.1
+    done
+    # More than the flash has, so that memory was touched and collection goes on, as in use.
+    printf '[fill]\nrw=write\nbs=128k\niodepth=8\nloops=3\n' >"$dir/fill.fio"
+    "$tranche" bench "$dir/fill.fio" --on "$(address "$name")" >/dev/null
+}
+address() { sed -n 's/.*tcp=\([^ ]*\).*/tcp:\/\/\1/p' "$dir/$1.ready"; }
+
+serve sleep
+serve poll --poll
+poller=${pids##* }
+kill -STOP "$poller"
+
+# The peers have no port of the system's choice.
+port=$((20000 + $$ % 20000))
+wait_for() { # port
+    for _ in 1 2 3 4 5 6 7 8 9 10; do
+        # 0x0A: listening.
+        awk -v port="$(printf ':%04X' "$1")" '$2 ~ port "$" && $4 == "0A" { found = 1 } END { exit !found }' \
+            /proc/net/tcp && return
+        sleep 0.2
+    done
+    fail "nothing listens on port $1"
+}
+peers=
+if command -v nbdkit >/dev/null; then
+    taskset -c 0 nbdkit --foreground --ipaddr 127.0.0.1 --port $port memory 256M &
+    pids="$pids $!"
+    wait_for $port
+    peers="$peers nbdkit"
+fi
+if command -v qemu-nbd >/dev/null; then
+    disk=$(mktemp -p /dev/shm)
+    truncate -s 256M "$disk"
+    taskset -c 0 qemu-nbd --persistent --shared 8 --bind 127.0.0.1 --port $((port + 1)) --format raw "$disk" &
+    pids="$pids $!"
+    wait_for $((port + 1))
+    peers="$peers qemu-nbd"
+fi
+for peer in $peers; do
+    fio --name=fill --ioengine=nbd --uri="nbd://127.0.0.1:$([ "$peer" = nbdkit ] && echo $port || echo $((port + 1)))" \
+        --rw=write --bs=128k --iodepth=8 --size=256m --output=/dev/null
+done
+
+# IOPS of reads and writes together, from fio's JSON or its like.
+iops() { tr ',{' '\n\n' | awk '
+    /^[ \t]*"(read|write)"[ \t]*:/ { in_it = 1 }
+    /^[ \t]*"iops"[ \t]*:/ && in_it { sub(/.*:/, ""); sum += $0; in_it = 0 }
+    END { print sum + 0 }'; }
+
+measure() { # name workload
+    case $1 in
+    poll | sleep)
+        [ "$1" = sleep ] || kill -CONT "$poller"
+        taskset -c 1 "$tranche" bench "$dir/$2.fio" --on "$(address "$1")" --poll --output json >"$dir/json"
+        [ "$1" = sleep ] || kill -STOP "$poller"
+        ;;
+    *)
+        at=$port
+        [ "$1" = nbdkit ] || at=$((port + 1))
+        taskset -c 1 fio --ioengine=nbd --uri="nbd://127.0.0.1:$at" --output-format=json --thread "$dir/$2.fio" >"$dir/json"
+        ;;
+    esac
+    echo "$1 $2 $(iops <"$dir/json")" | tee -a "$dir/results"
+}
+
+round=0
+while [ "$round" -lt "$rounds" ]; do
+    round=$((round + 1))
+    echo "round $round"
+    for workload in $workloads; do
+        for target in poll sleep $peers; do
+            measure "$target" "$workload"
+        done
+    done
+done
+
+# Lines of results: target workload IOPS, as many of each as there were rounds.
+awk -v workloads="$workloads" -v peers="$peers" '
+    function sorted(list, n,    i, j, t) {
+        for (i = 2; i <= n; i++)
+            for (j = i; j > 1 && list[j - 1] > list[j]; j--) { t = list[j]; list[j] = list[j - 1]; list[j - 1] = t }
+    }
+    function middle(list, n) { return n % 2 ? list[(n + 1) / 2] : (list[n / 2] + list[n / 2 + 1]) / 2 }
+    function iops(key,    i, list) {
+        for (i = 1; i <= n[key]; i++) list[i] = value[key, i]
+        sorted(list, n[key])
+        printf "%-20s median %8d IOPS, %d to %d\n", key, middle(list, n[key]), list[1], list[n[key]]
+    }
+    function ratio(of, over, goal,    i, list) {
+        for (i = 1; i <= n[of]; i++) list[i] = value[over, i] ? value[of, i] / value[over, i] : 0
+        sorted(list, n[of])
+        printf "%s over %s: median of the pairs %.2f, %.2f to %.2f (goal: %.2f)\n", of, over, middle(list, n[of]), list[1], list[n[of]], goal
+    }
+    { key = $1 " " $2; value[key, ++n[key]] = $3 }
+    END {
+        loads = split(workloads, load, " ")
+        others = split(peers, peer, " ")
+        for (w = 1; w <= loads; w++) {
+            iops("poll " load[w])
+            iops("sleep " load[w])
+            for (p = 1; p <= others; p++) iops(peer[p] " " load[w])
+        }
+        for (w = 1; w <= loads; w++) {
+            if (load[w] !~ /-1$/) ratio("sleep " load[w], "poll " load[w], 0.75)
+            for (p = 1; p <= others; p++) ratio("poll " load[w], peer[p] " " load[w], 1.5)
+        }
+    }' "$dir/results"
