@@ -4,17 +4,24 @@
 use super::Guard;
 use super::socket::Stream;
 use super::{Limits, Ports, Server};
+use crate::access::{Access, Rule};
 use crate::engine::Engine;
 use crate::store::{Backing, Store};
 use crate::wake::{Ready, Sleeper};
 use device::{Config, Drive, Origin, PortId};
+use fabric::Tag;
+use fabric::auth::{ChapKey, ChapKeys, Methods, Parties};
 use fabric::host::{Connection, Data};
 use media::Nanos;
-use nvme::fabrics::{Connect, ConnectAttributes, ConnectData, ConnectResult, FabricsCommand};
+use nvme::auth::SECP_NVME;
+use nvme::fabrics::{
+    Authentication, Connect, ConnectAttributes, ConnectData, ConnectResult, FabricsCommand, FabricsType,
+};
 use nvme::log::AnaState;
 use nvme::property::{Cc, PropertyOffset};
 use nvme::zerocopy::{FromBytes, IntoBytes};
 use nvme::{CNTLID_DYNAMIC, Command, Nqn};
+use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -87,9 +94,82 @@ struct Peer {
     spoilt: bool,
     /// The controller that its Connect gave it.
     cntlid: u16,
+    /// It has to prove who it is before anything else.
+    must_prove: bool,
+    /// It begins to as soon as it has connected.
+    proves: bool,
+    proof: Proof,
+    /// Commands outstanding that need no proof: Connect, and those of authentication.
+    exempt: HashMap<Tag, Exempt>,
+}
+
+/// How far a host has come with proving who it is.
+enum Proof {
+    /// Its Connect has not succeeded.
+    Nobody,
+    Under(Box<fabric::auth::Host>),
+    Proven,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Exempt {
+    Connect(Parties),
+    Proof,
+    /// An authentication message that makes no sense.
+    Noise,
 }
 
 impl Peer {
+    fn submit(&mut self, command: FabricsCommand, data: Data, exempt: Exempt) {
+        if let Ok(tag) = self.wire.submit(command.into(), data) {
+            self.exempt.insert(tag, exempt);
+        }
+    }
+
+    /// Goes on with proving who it is.
+    fn prove(&mut self, answer: Option<&[u8]>) {
+        let Proof::Under(host) = &mut self.proof else { return };
+        let message = |length| Authentication { spsp0: 1, spsp1: 1, secp: SECP_NVME, length };
+        match host.step(answer, &mut host::fill_random) {
+            fabric::auth::Step::Send(bytes) => {
+                let send = FabricsCommand::AuthenticationSend(message(bytes.len() as u32));
+                self.submit(send, Data::Out(bytes), Exempt::Proof);
+            }
+            fabric::auth::Step::Receive => {
+                let receive = FabricsCommand::AuthenticationReceive(message(fabric::auth::Host::ROOM as u32));
+                self.submit(receive, Data::In(vec![0; fabric::auth::Host::ROOM]), Exempt::Proof);
+            }
+            fabric::auth::Step::Done => self.proof = Proof::Proven,
+            // Noise has come between.
+            fabric::auth::Step::Failed(_) => self.proof = Proof::Nobody,
+        }
+    }
+
+    fn completed(&mut self, done: fabric::host::Completed) {
+        let well = done.completion.status().is_success();
+        match self.exempt.remove(&done.tag) {
+            Some(Exempt::Connect(parties)) if well => {
+                let result = ConnectResult::from_dw0(done.completion.dw0.get());
+                self.cntlid = result.cntlid;
+                assert_eq!(result.atr, self.must_prove, "what Connect says of authentication");
+                let (keys, methods) = (keys(), Methods::default());
+                self.proof = Proof::Under(Box::new(fabric::auth::Host::new(parties, keys, methods, 7)));
+                if self.proves {
+                    self.prove(None);
+                }
+            }
+            Some(Exempt::Proof) if well => match &done.data {
+                Data::In(bytes) => self.prove(Some(bytes)),
+                _ => self.prove(None),
+            },
+            Some(_) => {}
+            None => {
+                let proven = self.spoilt || !self.must_prove || matches!(self.proof, Proof::Proven);
+                assert!(!well || proven, "a host that has not proved who it is was served: {done:?}");
+            }
+        }
+    }
+
     /// Sends what is there to be sent, and takes what has come.
     fn exchange(&mut self) {
         let mut bytes: Vec<u8> = self.wire.transmit().flatten().copied().collect();
@@ -108,11 +188,7 @@ impl Peer {
             }
         }
         while let Some(done) = self.wire.next() {
-            if done.completion.status().is_success()
-                && matches!(&done.data, Data::Out(data) if data.len() == 1024)
-            {
-                self.cntlid = ConnectResult::from_dw0(done.completion.dw0.get()).cntlid;
-            }
+            self.completed(done);
         }
     }
 }
@@ -125,10 +201,18 @@ struct World {
     now: Nanos,
     peers: [Option<Peer>; PEERS],
     nqn: Nqn,
+    /// Hosts of the network have to prove who they are.
+    guarded: bool,
+}
+
+/// The key of all hosts.
+fn keys() -> ChapKeys {
+    let key = ChapKey::generate(None, Some(32), &mut |bytes| bytes.fill(7)).expect("a key");
+    ChapKeys { host: key, controller: None }
 }
 
 impl World {
-    fn new() -> Self {
+    fn new(guarded: bool) -> Self {
         let mut config = Config::from_toml(DRIVE).expect("a drive");
         config.ftl.durable = true;
         let nqn = config.identity.nqn;
@@ -141,17 +225,20 @@ impl World {
         let sleeper = Arc::new(Sleeper::new().expect("an event queue"));
         let (_, inbox) = sync_channel(0);
         let engine = Engine::new(drive, store, inbox, Some(sleeper.clone()));
+        let rule = Rule { chap: Some(keys()), ..Rule::named(nqn) };
+        let access = guarded.then(|| Arc::new(Access::new(vec![rule])));
         let server = Server::new(
             sleeper.clone(),
             Ports::new(Vec::new()),
-            Guard::default(),
+            Guard { access, tls: None },
             Limits::default(),
             max_transfer,
             in_capsule,
         );
         let server = server.expect("a server");
         let peers = [const { None }; PEERS];
-        World { engine, server: Some(server), sleeper, ready: Ready::new(), now: Nanos(1), peers, nqn }
+        let ready = Ready::new();
+        World { engine, server: Some(server), sleeper, ready, now: Nanos(1), peers, nqn, guarded }
     }
 
     /// Lets the drive do what there is to do, until nothing more comes of it.
@@ -193,17 +280,28 @@ impl World {
             server.adopt(Stream::Unix(theirs), origin, PortId(1 + u16::from(how >> 7)), self.now);
         }
         let wire = Connection::new(config);
-        self.peers[index] = Some(Peer { stream: ours, wire, spoilt: false, cntlid: CNTLID_DYNAMIC });
+        self.peers[index] = Some(Peer {
+            stream: ours,
+            wire,
+            spoilt: false,
+            cntlid: CNTLID_DYNAMIC,
+            proves: how & 32 == 0,
+            must_prove: self.guarded && origin == Origin::Network,
+            proof: Proof::Nobody,
+            exempt: HashMap::new(),
+        });
     }
 
     fn step(&mut self, kind: u8, index: usize, script: &mut Script<'_>) {
         let cntlids: Vec<u16> = self.peers.iter().flatten().map(|peer| peer.cntlid).collect();
         let nqn = self.nqn;
         let Some(peer) = &mut self.peers[index] else { return self.open(index, script) };
+        // Before it has connected, a host seldom does anything else.
+        let kind = if peer.cntlid == CNTLID_DYNAMIC && kind < 8 && script.byte() < 192 { 0 } else { kind };
         match kind {
-            // Connect, mostly as it should be.
+            // Connect, as it should be or as it should not.
             0 | 1 => {
-                let how = script.byte();
+                let how = if kind == 0 { script.byte() & 0b1110_1001 } else { script.byte() };
                 let qid = if how & 1 == 0 { 0 } else { u16::from(script.byte() % 4) };
                 let cntlid =
                     if qid == 0 { CNTLID_DYNAMIC } else { cntlids[usize::from(how >> 5) % cntlids.len()] };
@@ -217,9 +315,9 @@ impl World {
                 let cattr = ConnectAttributes::new().with_dis_sqflow(how & 8 != 0);
                 let sqsize_z = if how & 16 == 0 { 31 } else { script.number(2) as u16 };
                 let connect = Connect { recfmt: 0, qid, sqsize_z, cattr, kato: script.number(2) as u32 };
-                let _ = peer
-                    .wire
-                    .submit(FabricsCommand::Connect(connect).into(), Data::Out(data.as_bytes().to_vec()));
+                let command = FabricsCommand::Connect(connect);
+                let parties = Parties { host: nqn, subsystem: subnqn };
+                peer.submit(command, Data::Out(data.as_bytes().to_vec()), Exempt::Connect(parties));
             }
             // A property, mostly the one that enables the controller.
             2 => {
@@ -256,7 +354,11 @@ impl World {
                         _ => Data::None,
                     },
                 };
-                let _ = peer.wire.submit(command, data);
+                if let Ok(tag) = peer.wire.submit(command, data)
+                    && command.fctype() == FabricsType::DISCONNECT
+                {
+                    peer.exempt.insert(tag, Exempt::Noise);
+                }
             }
             // Bytes that make no sense.
             8 => {
@@ -276,6 +378,15 @@ impl World {
                     peer.wire.sent(len);
                 }
             }
+            // A host goes on with proving who it is, or begins, when it is not its turn.
+            12 => peer.prove(None),
+            13 => {
+                let mut bytes = vec![script.byte() % 2, script.byte() % 8];
+                bytes.extend(script.bytes(32));
+                let length = bytes.len() as u32;
+                let send = Authentication { spsp0: 1, spsp1: 1, secp: SECP_NVME, length };
+                peer.submit(FabricsCommand::AuthenticationSend(send), Data::Out(bytes), Exempt::Noise);
+            }
             10 => self.peers[index] = None,
             11 => self.pass(script.number(4)),
             _ => self.pump(),
@@ -286,7 +397,7 @@ impl World {
 /// Plays a script of hosts. Whatever they do, the drive answers in the protocol, and nothing of them is left in the end.
 pub fn fuzz_hosts(script: &[u8]) {
     let mut script = Script(script);
-    let mut world = World::new();
+    let mut world = World::new(script.byte() & 1 != 0);
     for _ in 0..STEPS {
         if script.0.is_empty() {
             break;
