@@ -111,9 +111,8 @@ enum Proof {
     Proven,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
 enum Exempt {
-    Connect(Parties),
+    Connect(Box<Parties>),
     Proof,
     /// An authentication message that makes no sense.
     Noise,
@@ -153,7 +152,7 @@ impl Peer {
                 self.cntlid = result.cntlid;
                 assert_eq!(result.atr, self.must_prove, "what Connect says of authentication");
                 let (keys, methods) = (keys(), Methods::default());
-                self.proof = Proof::Under(Box::new(fabric::auth::Host::new(parties, keys, methods, 7)));
+                self.proof = Proof::Under(Box::new(fabric::auth::Host::new(*parties, keys, methods, 7)));
                 if self.proves {
                     self.prove(None);
                 }
@@ -316,7 +315,7 @@ impl World {
                 let sqsize_z = if how & 16 == 0 { 31 } else { script.number(2) as u16 };
                 let connect = Connect { recfmt: 0, qid, sqsize_z, cattr, kato: script.number(2) as u32 };
                 let command = FabricsCommand::Connect(connect);
-                let parties = Parties { host: nqn, subsystem: subnqn };
+                let parties = Box::new(Parties { host: nqn, subsystem: subnqn });
                 peer.submit(command, Data::Out(data.as_bytes().to_vec()), Exempt::Connect(parties));
             }
             // A property, mostly the one that enables the controller.
