@@ -2,21 +2,27 @@
 # Boots a stock Debian kernel in an emulated machine (QEMU, no KVM, no root needed), with this machine's files as its own,
 # and runs a command there: a real Linux NVMe host for the drive under test.
 #
-#   usage: scripts/guest.sh [-t SECONDS] COMMAND [ARGUMENT...]
+#   usage: scripts/guest.sh [-t SECONDS] [-p PORT] COMMAND [ARGUMENT...]
 #
 # The command runs as root of the guest. It sees this machine's root file system read-only under a layer in memory that is
 # gone afterwards, so that nvme-cli, fio and mkfs of this machine work there; this machine's loopback is 10.0.2.2. Its
 # output comes out here, and its exit status is ours; 124 if it took longer than SECONDS (600), 77 if no kernel can be had.
+# With PORT, 127.0.0.1:PORT here is port 4420 there: the kernel can be an NVMe target, too.
 #
 # Needs qemu-system-x86, busybox-static, cpio, kmod, xz-utils. The kernel's package (6.12; Debian 12's own 6.1 lacks NVMe
 # authentication and TLS) is fetched and unpacked once, to target/guest.
 set -eu
 
 limit=600
-if [ "${1:-}" = -t ]; then
-    limit=$2
-    shift 2
-fi
+forward=
+while getopts t:p: option; do
+    case $option in
+    t) limit=$OPTARG ;;
+    p) forward=,hostfwd=tcp:127.0.0.1:$OPTARG-:4420 ;;
+    *) exit 2 ;;
+    esac
+done
+shift $((OPTIND - 1))
 [ $# -gt 0 ] || { sed -n '2,5s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 fail() { echo "guest.sh: $*" >&2; exit 1; }
 for program in qemu-system-x86_64 busybox cpio modprobe xz; do
@@ -51,10 +57,12 @@ prepare() {
     depmod -b "$work/kernel" "$release"
     mkdir -p "$work/tree/bin" "$work/tree/modules"
     cp "$(command -v busybox)" "$work/tree/bin/busybox"
-    # The last two lines are for authentication and TLS, which the kernel would load when they are asked for.
+    # The lines after the first are for authentication and TLS, which the kernel would load when they are asked for, and for
+    # the kernel as a target.
     for module in virtio_pci virtio_net 9pnet_virtio 9p overlay nvme_tcp xfs \
         dh_generic sha256_generic sha512_generic hmac \
-        tls gcm ccm ctr ghash_generic aes_generic; do
+        tls gcm ccm ctr ghash_generic aes_generic \
+        nvmet nvmet_tcp; do
         modprobe -d "$work/kernel" -S "$release" --show-depends "$module"
     done | awk '$1 == "insmod" && !seen[$2]++ { print $2 }' >"$work/list"
     while read -r path; do
@@ -118,7 +126,7 @@ timeout --foreground "$limit" qemu-system-x86_64 -accel tcg,thread=multi -smp 2 
     -kernel "$cache/vmlinuz" -initrd "$work/initrd.full" -append "console=ttyS0 quiet panic=-1 loglevel=3" \
     -fsdev local,id=root,path=/,security_model=none,readonly=on,multidevs=remap \
     -device virtio-9p-pci,fsdev=root,mount_tag=root \
-    -netdev user,id=net -device virtio-net-pci,netdev=net,romfile= -monitor none -serial stdio \
+    -netdev user,id=net$forward -device virtio-net-pci,netdev=net,romfile= -monitor none -serial stdio \
     </dev/null >"$work/out" 2>"$work/errors" || {
     status=$?
     cat "$work/out" "$work/errors" >&2

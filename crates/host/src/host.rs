@@ -198,12 +198,19 @@ impl<T: Transport> Host<T> {
         self.identified(Cns::NAMESPACE, nsid)
     }
 
-    /// Identify a namespace, attached or not. One that does not exist has a size of 0.
+    /// Identify a namespace, attached or not. One that does not exist has a size of 0. Of a drive without namespace
+    /// management, where there is no other, an attached one.
     ///
     /// # Errors
     /// The command failed, or the transport is broken.
     pub fn identify_allocated(&mut self, nsid: Nsid) -> Result<IdentifyNamespace, Error> {
-        self.identified(Cns::ALLOCATED_NAMESPACE, nsid)
+        let cns = if self.manages_namespaces() { Cns::ALLOCATED_NAMESPACE } else { Cns::NAMESPACE };
+        self.identified(cns, nsid)
+    }
+
+    /// Whether the drive has Namespace Management, and with it what Identify says of allocated namespaces and controllers.
+    fn manages_namespaces(&self) -> bool {
+        self.controller.oacs.nms()
     }
 
     /// What all command sets have in common of an attached namespace.
@@ -231,12 +238,13 @@ impl<T: Transport> Host<T> {
         self.namespace_list(Cns::ACTIVE_NAMESPACES)
     }
 
-    /// All namespaces of the drive, ascending.
+    /// All namespaces of the drive, ascending. Of a drive without namespace management, those that are attached.
     ///
     /// # Errors
     /// A command failed, or the transport is broken.
     pub fn allocated_namespaces(&mut self) -> Result<Vec<Nsid>, Error> {
-        self.namespace_list(Cns::ALLOCATED_NAMESPACES)
+        let managed = self.manages_namespaces();
+        self.namespace_list(if managed { Cns::ALLOCATED_NAMESPACES } else { Cns::ACTIVE_NAMESPACES })
     }
 
     fn namespace_list(&mut self, cns: Cns) -> Result<Vec<Nsid>, Error> {
@@ -266,11 +274,15 @@ impl<T: Transport> Host<T> {
         Ok(list.iter().collect())
     }
 
-    /// Controllers that a namespace is attached to, ascending.
+    /// Controllers that a namespace is attached to, ascending. A drive without namespace management only tells of this one.
     ///
     /// # Errors
     /// The command failed, or the transport is broken.
     pub fn namespace_controllers(&mut self, nsid: Nsid) -> Result<Vec<u16>, Error> {
+        if !self.manages_namespaces() {
+            let attached = self.active_namespaces()?.contains(&nsid);
+            return Ok(if attached { vec![self.cntlid()] } else { Vec::new() });
+        }
         let list: ControllerList = self.identified(Cns::NAMESPACE_CONTROLLERS, nsid)?;
         Ok(list.iter().collect())
     }

@@ -85,6 +85,18 @@ enum Ended {
 impl Guest {
     /// Boots it, unless something that it needs is missing.
     fn boot(test: &str, script: &str, needed: &[&str], port: u16, more: &[&str]) -> Option<Self> {
+        Self::boot_with(test, script, needed, &["-t", "400"], port, more)
+    }
+
+    /// Boots it with options of `scripts/guest.sh`.
+    fn boot_with(
+        test: &str,
+        script: &str,
+        needed: &[&str],
+        options: &[&str],
+        port: u16,
+        more: &[&str],
+    ) -> Option<Self> {
         let always = ["qemu-system-x86_64", "busybox", "nvme", "cpio", "modprobe", "xz"];
         if !support::possible(test, &[&always, needed].concat()) {
             return None;
@@ -94,7 +106,8 @@ impl Guest {
         let log = temporary.path().join("log");
         let file = std::fs::File::create(&log).unwrap();
         let process = Command::new(root.join("scripts/guest.sh"))
-            .args(["-t", "400", "sh"])
+            .args(options)
+            .arg("sh")
             .arg(root.join("crates/tranche/tests/guest").join(script).canonicalize().unwrap())
             .args(["10.0.2.2", &port.to_string(), NQN])
             .args(more)
@@ -346,4 +359,69 @@ fn differ(at: &str, theirs: &Value, ours: &Value, found: &mut Vec<String>) {
         _ if plain(theirs) != plain(ours) => found.push(format!("{at}: nvme-cli {theirs}, tranche {ours}")),
         _ => {}
     }
+}
+
+/// The other way round: our host and load generator, with and without authentication, at Linux's own target.
+#[test]
+fn our_host_uses_the_target_of_linux() {
+    let name = "our_host_uses_the_target_of_linux";
+    let temporary = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| {
+        let output = Command::new(TRANCHE).args(arguments).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        if output.status.success() {
+            Ok(said)
+        } else {
+            Err(String::from_utf8_lossy(&output.stderr).into_owned())
+        }
+    };
+    let key = run(&["key", "dhchap", "--hmac", "1"]).unwrap();
+    let ctrl = run(&["key", "dhchap"]).unwrap();
+    let (key, ctrl) = (key.trim(), ctrl.trim());
+    let host = "nqn.2026-11.io.tranche:test-host";
+    // Free now, and most likely when the guest is there.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let options = ["-t", "400", "-p", &port.to_string()];
+    let Some(mut guest) = Guest::boot_with(name, "target.sh", &[], &options, port, &[host, key, ctrl]) else {
+        return;
+    };
+    let open = format!("tcp://127.0.0.1:{port}?nqn={NQN}");
+    let secret = format!("{open}:secret");
+    let proven = ["--hostnqn", host, "--dhchap-secret", key, "--dhchap-ctrl-secret", ctrl];
+    let job = |name: &str, text: &str| {
+        let path = temporary.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let check = job(
+        "check.fio",
+        "[check]\nrw=randwrite\nbssplit=4k/80:64k/20\nsize=16m\niodepth=16\nverify=crc32c\n",
+    );
+    let last = job("last.fio", "[last]\nrw=write\nbs=4k\noffset=67104768\nsize=4k\nverify=crc32c\n");
+
+    let found = loop {
+        match (run(&["id", "--on", &open, "--output", "json"]), guest.ended()) {
+            (Ok(found), _) => break found,
+            (Err(_), Some(Ended::Skipped(why))) => return support::skipped(name, &why),
+            (Err(error), Some(Ended::With(status, _))) => panic!("{status}: {error}"),
+            (Err(_), None) => {}
+        }
+    };
+    let controller: Value = serde_json::from_str(&found).unwrap();
+    assert_eq!(controller["mn"].as_str().unwrap().trim(), "Linux");
+    // By way of the discovery service, which knows two subsystems: neither is chosen.
+    let several = run(&["id", "--on", &format!("tcp://127.0.0.1:{port}")]);
+    assert!(several.is_err() || several.unwrap().contains("Linux"));
+    let list: Value =
+        serde_json::from_str(&run(&["ns", "list", "--on", &open, "--output", "json"]).unwrap()).unwrap();
+    assert_eq!(list["Devices"][0]["PhysicalSize"], 64 << 20);
+    run(&["bench", &check, "--on", &open]).unwrap();
+
+    let refused = |more: &[&str]| run(&[&["id", "--on", &secret], more].concat()).unwrap_err();
+    assert!(refused(&[]).contains("Connect Invalid Host"));
+    assert!(refused(&proven[..2]).contains("wants this host to authenticate itself"));
+    assert!(refused(&["--hostnqn", host, "--dhchap-secret", ctrl]).contains("Authentication failed"));
+    run(&[&["bench", &check, "--on", &secret][..], &proven].concat()).unwrap();
+    run(&[&["bench", &last, "--on", &secret][..], &proven].concat()).unwrap();
+    guest.must_be_well(name);
 }

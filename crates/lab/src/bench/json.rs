@@ -79,12 +79,8 @@ fn classes(counts: &[u64; CLASSES], names: &[&str; CLASSES], total: u64) -> Valu
         .into()
 }
 
-#[expect(clippy::cast_precision_loss, reason = "for reading")]
 fn traffic(traffic: &Traffic, options: &Options) -> Value {
-    let per_second = |count: u64| match traffic.runtime {
-        0 => 0.0,
-        runtime => count as f64 * 1e9 / runtime as f64,
-    };
+    let per_second = |count: u64| super::per_second(count, traffic.runtime);
     let bandwidth = Figures::of(&traffic.bandwidth);
     let rate = Figures::of(&traffic.rate);
     json!({

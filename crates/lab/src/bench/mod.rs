@@ -221,3 +221,9 @@ fn report(jobs: &Jobs, ended: Vec<EndedJob>) -> Vec<Reported<'_>> {
     }
     reported
 }
+
+/// How many in a second, of what took so many nanoseconds; none of what was over before it began.
+#[expect(clippy::cast_precision_loss, reason = "for reading")]
+fn per_second(count: u64, nanos: u64) -> f64 {
+    if nanos == 0 { 0.0 } else { count as f64 * 1e9 / nanos as f64 }
+}

@@ -167,7 +167,7 @@ fn job(out: &mut String, one: &Reported<'_>, began: SystemTime) -> std::fmt::Res
 
 #[expect(clippy::cast_precision_loss, reason = "for reading")]
 fn direction(out: &mut String, name: &str, traffic: &Traffic, points: &[u64]) -> std::fmt::Result {
-    let per_second = |count: u64| count as f64 * 1e9 / (traffic.runtime.max(1)) as f64;
+    let per_second = |count: u64| super::per_second(count, traffic.runtime);
     let (binary, decimal) = both(per_second(traffic.bytes));
     writeln!(
         out,
@@ -253,9 +253,9 @@ fn status(out: &mut String, group: u32, members: &[&Reported<'_>]) -> std::fmt::
         let Some(longest) = traffic.iter().map(|traffic| traffic.runtime).max() else { continue };
         let shortest = traffic.iter().map(|traffic| traffic.runtime).min().unwrap_or(longest);
         let bytes: u64 = traffic.iter().map(|traffic| traffic.bytes).sum();
-        let rates = traffic.iter().map(|traffic| traffic.bytes as f64 * 1e9 / traffic.runtime.max(1) as f64);
+        let rates = traffic.iter().map(|traffic| super::per_second(traffic.bytes, traffic.runtime));
         let (low, high) = rates.fold((f64::MAX, 0.0f64), |(low, high), rate| (low.min(rate), high.max(rate)));
-        let (all, all_decimal) = both(bytes as f64 * 1e9 / longest.max(1) as f64);
+        let (all, all_decimal) = both(super::per_second(bytes, longest));
         let ((low, low_decimal), (high, high_decimal)) = (both(low), both(high));
         let (moved, moved_decimal) = both(bytes as f64);
         writeln!(
