@@ -1,6 +1,7 @@
 //! What stands between a connection and the drive: the list of hosts, and authentication.
 
 use super::Peer;
+use super::note::note;
 use super::socket::Stream;
 use crate::access::Access;
 use fabric::auth::{Parties, Target};
@@ -44,6 +45,12 @@ impl Gate {
         self.shut
     }
 
+    /// Who leaves without having authenticated itself, though it should have.
+    pub(super) fn unproven(&self) -> Option<Nqn> {
+        let chap = self.chap.as_ref().filter(|_| self.shut)?;
+        chap.failure().is_none().then(|| chap.parties().host)
+    }
+
     /// Whether the host is one that nobody knows, at a discovery controller: it is told nothing.
     pub(super) fn is_stranger(&self) -> bool {
         self.stranger
@@ -56,12 +63,13 @@ impl Gate {
     pub(super) fn admit(&mut self, stream: &Stream, host: &Nqn, subsystem: &Nqn) -> Result<(), Status> {
         let Some(access) = &self.access else { return Ok(()) };
         let refused = |why: &dyn std::fmt::Display| {
-            tracing::warn!("{host} ({}) is refused: {why}", stream.name());
+            note(format_args!("{host} ({}) is refused: {why}", stream.name()));
             Err(Status::CONNECT_INVALID_HOST.with_dnr())
         };
         let rule = match access.admit(host, SystemTime::now()) {
             Ok(rule) => rule,
-            Err(_) if subsystem.as_str() == Nqn::DISCOVERY && !matches!(stream, Stream::Tls(_)) => {
+            Err(why) if subsystem.as_str() == Nqn::DISCOVERY && !matches!(stream, Stream::Tls(_)) => {
+                note(format_args!("{host} ({}) is told of nothing here: {why}", stream.name()));
                 self.stranger = true;
                 return Ok(());
             }
@@ -143,7 +151,7 @@ fn authenticate(peer: &mut Peer, incoming: &Incoming) -> Result<(), Status> {
         peer.gate.shut = true;
     }
     if let Some(reason) = failure {
-        tracing::warn!("{host} ({}) is refused: {reason} (DH-HMAC-CHAP)", peer.stream.name());
+        note(format_args!("{host} ({}) is refused: {reason} (DH-HMAC-CHAP)", peer.stream.name()));
         peer.leaving = true;
     }
     Ok(())

@@ -4,6 +4,7 @@ mod connect;
 mod discover;
 mod fuzz;
 mod gate;
+mod note;
 mod ports;
 mod socket;
 mod timers;
@@ -24,6 +25,7 @@ use fabric::Part;
 use fabric::target::{Config, Connection, Incoming};
 use gate::Gate;
 use media::Nanos;
+use note::note;
 use nvme::command::FABRICS_OPCODE;
 use nvme::fabrics::FabricsType;
 use nvme::{Completion, Status};
@@ -261,7 +263,7 @@ impl Server {
             let why = peer.watches.look(&owed, &limits, now);
             let watched = peer.is_watched();
             if let Some(why) = why {
-                tracing::warn!("a connection of {} ends: {why}", peer.stream.name());
+                note(format_args!("a connection of {} ends: {why}", peer.stream.name()));
                 let id = ConnectionId { index: index as u32, generation: self.generations[index] };
                 self.close(engine, id, now);
             } else if watched {
@@ -427,7 +429,7 @@ impl Server {
                 Ok((n, received)) => {
                     share = share.saturating_sub(n);
                     if let Err(e) = received {
-                        tracing::warn!("a connection of {} ends: {e}", peer.stream.name());
+                        note(format_args!("a connection of {} ends: {e}", peer.stream.name()));
                         peer.leaving = true;
                     }
                     let drained = !peer.gone && peer.stream.short_read_is_all();
@@ -569,6 +571,9 @@ impl Server {
     fn close(&mut self, engine: &mut Engine, id: ConnectionId, now: Nanos) {
         let Some(peer) = self.peer(id) else { return };
         let queue = peer.queue.take();
+        if let Some(host) = peer.gate.unproven() {
+            note(format_args!("{host} ({}) left without authenticating itself", peer.stream.name()));
+        }
         peer.wire.abandon(|token| engine.store.end_loan(token));
         // Closing the socket takes it out of the set that is watched.
         self.peers[id.index as usize] = None;

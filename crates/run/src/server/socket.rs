@@ -1,5 +1,6 @@
 //! Where a server listens, and what it accepts: Unix sockets and TCP.
 
+use super::note::note;
 use device::Origin;
 use rustix::net::sockopt;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
@@ -47,7 +48,7 @@ impl Stream {
             && !session.is_established()
             && !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
         {
-            tracing::warn!("a connection from {} is refused: {error}", self.name());
+            note(format_args!("a connection from {} is refused: {error}", self.name()));
         }
         result
     }
