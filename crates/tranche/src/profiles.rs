@@ -45,9 +45,7 @@ pub fn read(drive: &str) -> Result<String> {
     let looks_like_file = drive.contains('/') || drive.ends_with(".toml") || Path::new(drive).is_file();
     match find(drive) {
         Some(profile) if !looks_like_file => Ok(profile.toml.to_owned()),
-        _ if looks_like_file => {
-            std::fs::read_to_string(drive).with_context(|| format!("cannot read {drive}"))
-        }
+        _ if looks_like_file => crate::read_text(Path::new(drive)),
         _ => {
             let names: Vec<_> = PROFILES.iter().map(|p| p.name).collect();
             bail!("there is no profile {drive:?}: there are {}; or name a TOML file", names.join(", "))

@@ -5,6 +5,7 @@ use fabric::auth::{ChapKeys, Methods};
 use nvme::Nqn;
 use nvme::auth::{DhGroupId, HashId};
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -38,6 +39,9 @@ impl Access {
         let (text, others) = read(path, HOSTS_FILE)?;
         reader.text = text;
         let access = reader.hosts()?;
+        if access.hosts.is_empty() {
+            reader.warnings.push(format!("{} lists no host ([[host]]): nobody can connect", path.display()));
+        }
         // What hosts are called may be known to everybody, their keys may not.
         if others && reader.holds_keys {
             reader.warnings.insert(0, exposed(path));
@@ -49,12 +53,15 @@ impl Access {
 /// A file's text, and whether others than its owner may read it.
 fn read(path: &Path, most: u64) -> Result<(String, bool), AccessError> {
     let failed = |source| AccessError::Read { path: path.to_owned(), source };
-    let data = fs::metadata(path).map_err(failed)?;
-    if data.len() > most {
+    let file = fs::File::open(path).map_err(failed)?;
+    let data = file.metadata().map_err(failed)?;
+    let mut text = String::new();
+    // What the file says of its length is nothing to rely on: it may be a device.
+    let read = file.take(most + 1).read_to_string(&mut text).map_err(failed)?;
+    if read as u64 > most {
         let problem = format!("longer than {most} bytes");
         return Err(failed(std::io::Error::new(std::io::ErrorKind::FileTooLarge, problem)));
     }
-    let text = fs::read_to_string(path).map_err(failed)?;
     Ok((text, data.permissions().mode() & 0o077 != 0))
 }
 
@@ -161,6 +168,10 @@ impl Reader<'_> {
             hashes: self.list(get("dhchap_hash"), "dhchap_hash", &HASHES)?,
             dh_groups: self.list(get("dhchap_dhgroup"), "dhchap_dhgroup", &GROUPS)?,
         };
+        if rule.chap.is_none() && (get("dhchap_hash").is_some() || get("dhchap_dhgroup").is_some()) {
+            let nothing = "dhchap_hash and dhchap_dhgroup mean nothing without a dhchap_key";
+            self.warnings.push(format!("{nqn}: {nothing}"));
+        }
         rule.expires = match get("expires") {
             Some((DeValue::Datetime(datetime), at)) => {
                 let problem = "expires needs a date, such as 2027-01-31 or 2027-01-31T12:00:00Z";
@@ -173,6 +184,9 @@ impl Reader<'_> {
             }
             None => None,
         };
+        if rule.expires.is_some_and(|expires| expires <= SystemTime::now()) {
+            self.warnings.push(format!("{nqn}: the entry has expired, and the host is refused"));
+        }
         Ok(rule)
     }
 
