@@ -34,8 +34,8 @@ pub fn entry(subnqn: &Nqn, traddr: &str, trsvcid: &str, portid: u16) -> Discover
         // IPv6 addresses have colons; Unix sockets have no address family of their own.
         adrfam: if traddr.contains(':') { 2 } else { 1 },
         subtype: SubsystemType::NVM,
-        // SQ flow control may be disabled; a secure channel is not required.
-        treq: 0b110,
+        // SQ flow control may be disabled; of a secure channel nothing is said.
+        treq: 0b100,
         subnqn: subnqn.to_field(),
         trsvcid: ascii(trsvcid),
         traddr: ascii(traddr),

@@ -58,6 +58,9 @@ impl FromStr for Addr {
             }
             None => (addr, None),
         };
+        if rest.starts_with("tcp://") && rest.contains('?') {
+            return Err(wrong("something other than ?nqn=NQN behind the place"));
+        }
         let place = if let Some(path) = rest.strip_prefix("unix://") {
             if path.is_empty() {
                 return Err(wrong("no path"));
@@ -68,6 +71,7 @@ impl FromStr for Addr {
             }
             Place::Unix(path.into())
         } else if let Some(rest) = rest.strip_prefix("tcp://") {
+            let rest = rest.strip_suffix('/').unwrap_or(rest);
             let (host, port) = match rest.strip_prefix('[') {
                 Some(v6) => {
                     let (host, port) = v6.split_once(']').ok_or_else(|| wrong("an unclosed '['"))?;
@@ -132,6 +136,7 @@ mod tests {
             ("tcp://drive", "tcp://drive:4420"),
             ("tcp://[::1]:1234", "tcp://[::1]:1234"),
             ("tcp://[::1]", "tcp://[::1]:4420"),
+            ("tcp://drive:4421/", "tcp://drive:4421"),
             ("unix:///run/drive.sock", "unix:///run/drive.sock"),
             ("unix://d.sock?nqn=nqn.2026-11.org.example:d", "unix://d.sock?nqn=nqn.2026-11.org.example:d"),
         ] {
@@ -155,6 +160,7 @@ mod tests {
             ("tcp://[::1]4420", "after ']'"),
             ("unix://", "no path"),
             ("tcp://x?nqn=foo", "not an NQN"),
+            ("tcp://x:4420?nqx=foo", "other than ?nqn="),
         ] {
             let error = text.parse::<Addr>().unwrap_err().to_string();
             assert!(error.contains(problem), "{text}: {error}");

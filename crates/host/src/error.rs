@@ -27,6 +27,14 @@ pub enum Error {
         /// What is wrong with the answer.
         problem: String,
     },
+    /// Connect was refused for a value of it.
+    #[error("{what}: the drive does not accept {value} (Connect Invalid Parameters)")]
+    Connect {
+        /// What was asked.
+        what: String,
+        /// Which value.
+        value: &'static str,
+    },
     /// Host and drive could not convince each other of who they are.
     #[error("{what}: {why}; the keys on both sides must match")]
     Authentication {
@@ -46,6 +54,7 @@ impl Error {
     pub fn status(&self) -> Option<Status> {
         match self {
             Self::Command { status, .. } => Some(*status),
+            Self::Connect { .. } => Some(Status::CONNECT_INVALID_PARAMETERS.with_dnr()),
             _ => None,
         }
     }

@@ -8,6 +8,8 @@ use nvme::admin::{
     NamespaceManagementSelect, PowerCut, SetFeatures,
 };
 use nvme::aer::AsyncEvent;
+use nvme::command::FABRICS_OPCODE;
+use nvme::fabrics::FabricsType;
 use nvme::feature::{FeatureId, NumberOfQueues, Select};
 use nvme::identify::{
     Cns, ControllerList, EnduranceGroupList, IdentifyController, IdentifyNamespace, IndependentNamespace,
@@ -16,7 +18,7 @@ use nvme::identify::{
 };
 use nvme::property::Cap;
 use nvme::zerocopy::{FromBytes, IntoBytes};
-use nvme::{AdminCommand, Command, Csi, IDENTIFY_SIZE, NSID_ALL, Nsid};
+use nvme::{AdminCommand, Command, Csi, IDENTIFY_SIZE, NSID_ALL, Nsid, Status};
 
 use crate::Error;
 use crate::io::{IoQueue, Namespace};
@@ -546,6 +548,7 @@ pub(crate) fn call_alone<Q: Queue>(
     timeout: Duration,
     what: impl FnOnce() -> String,
 ) -> Result<Done, Error> {
+    let is_connect = command.opc == FABRICS_OPCODE && command.fctype() == FabricsType::CONNECT;
     let tag = queue.submit(command, data)?;
     let deadline = Instant::now() + timeout;
     loop {
@@ -556,8 +559,25 @@ pub(crate) fn call_alone<Q: Queue>(
         if done.tag == tag {
             return match done.completion.status().ok() {
                 Ok(()) => Ok(done),
+                Err(status) if is_connect && status.is(Status::CONNECT_INVALID_PARAMETERS) => {
+                    let value = connect_value(done.completion.dw0.get());
+                    Err(Error::Connect { what: what(), value })
+                }
                 Err(status) => Err(Error::Command { what: what(), status }),
             };
         }
+    }
+}
+
+/// What dword 0 of a Connect that failed with Connect Invalid Parameters points to (Base 6.3).
+fn connect_value(dw0: u32) -> &'static str {
+    let (in_data, offset) = (dw0 >> 16 & 1 != 0, dw0 & 0xFFFF);
+    match (in_data, offset) {
+        (true, 16) => "the controller identifier",
+        (true, 256) => "the subsystem NQN: it has another name, or shows itself to other hosts only",
+        (true, 512) => "the host NQN",
+        (false, 42) => "the queue identifier: it grants fewer queues",
+        (false, 44) => "the size of the queue",
+        _ => "a value, and does not say which",
     }
 }

@@ -200,6 +200,8 @@ pub fn start(
     let sleeper =
         Sleeper::new().map_err(|source| StartError::System { what: "make an event queue", source })?;
     let sleeper = Arc::new(sleeper);
+    // Before an image is made or changed: an address that is taken is the most likely reason to end here.
+    let listening = Ports::new(listen(options)?);
     let opened = match &options.image {
         None => {
             let shape = shape.ok_or_else(|| StartError::NoShape(PathBuf::from("(none)")))?;
@@ -218,7 +220,6 @@ pub fn start(
         }
         (_, false) => None,
     };
-    let listening = Ports::new(listen(options)?);
     let info = |p: &Port| Some(PortInfo { id: p.id, address: p.listener.address()?, ana: p.ana });
     let ports = listening.iter().filter_map(info).collect();
     for port in listening.iter() {

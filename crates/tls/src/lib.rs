@@ -308,9 +308,19 @@ fn translate(what: &str, error: openssl::ssl::Error) -> io::Error {
                     let words = format!("{what}: the other side closed the connection");
                     return io::Error::new(ErrorKind::ConnectionAborted, words);
                 }
-                // Our callback for ClientHello.
-                let reasons = reasons.replace("callback failed", "none of the client's keys is known here");
-                io::Error::new(ErrorKind::InvalidData, format!("{what}: {reasons}"))
+                // OpenSSL names what it stumbled over, which is seldom what is wrong.
+                let meaning = match reasons.as_str() {
+                    // Our callback for ClientHello.
+                    r if r.contains("callback failed") => "none of the client's keys is known here",
+                    r if r.contains("handshake failure") => {
+                        "the other side does not know this key, or knows it for other NQNs than these"
+                    }
+                    r if r.contains("wrong version number") || r.contains("http request") => {
+                        "the other side does not speak TLS"
+                    }
+                    r => r,
+                };
+                io::Error::new(ErrorKind::InvalidData, format!("{what}: {meaning}"))
             }
         },
     }

@@ -181,7 +181,13 @@ pub fn fault(fault: &Fault, output: Output) -> Result<()> {
         };
     }
     match output {
-        Output::Json => print_json(&json!({ "fault": command.kind.name() })),
+        Output::Json => print_json(&json!({
+            "fault": command.kind.name(),
+            "id": command.nvmsetid,
+            "count": command.count,
+            "one_in": command.one_in,
+            "parameter": command.param,
+        })),
         Output::Text => Ok(()),
     }
 }

@@ -31,6 +31,11 @@ impl fmt::Debug for Secret {
 }
 
 impl Secret {
+    /// Whether it says nothing: an environment variable that is set to nothing.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The key; `option` is what it was given with.
     pub fn read<K>(&self, option: &str) -> Result<K>
     where

@@ -38,9 +38,9 @@ fn hostnqn(target: &Target) -> Result<Nqn> {
 
 /// Keys of DH-HMAC-CHAP.
 fn chap(target: &Target) -> Result<Option<ChapKeys>> {
-    let controller = target.dhchap_ctrl_secret.as_ref();
+    let controller = target.dhchap_ctrl_secret.as_ref().filter(|secret| !secret.is_empty());
     let controller = controller.map(|secret| secret.read("--dhchap-ctrl-secret")).transpose()?;
-    match (&target.dhchap_secret, controller) {
+    match (target.dhchap_secret.as_ref().filter(|secret| !secret.is_empty()), controller) {
         (Some(secret), controller) => {
             Ok(Some(ChapKeys { host: secret.read("--dhchap-secret")?, controller }))
         }
@@ -55,7 +55,8 @@ fn chap(target: &Target) -> Result<Option<ChapKeys>> {
 pub fn connect(target: &Target) -> Result<Connected> {
     let mut identity = Identity::new(hostnqn(target)?);
     identity.chap = chap(target)?;
-    identity.tls = target.tls_psk.as_ref().map(|secret| secret.read("--tls-psk")).transpose()?;
+    let psk = target.tls_psk.as_ref().filter(|secret| !secret.is_empty());
+    identity.tls = psk.map(|secret| secret.read("--tls-psk")).transpose()?;
     let limit = Duration::from_secs(target.wait.into());
     let attempt = || Host::connect(SocketTransport::new(target.on.clone(), PATIENCE), &identity);
     host::retry(limit, attempt).map_err(|error| {
@@ -71,13 +72,10 @@ pub fn connect(target: &Target) -> Result<Connected> {
 /// What to do about a connection that did not come about.
 fn advice(target: &Target, error: &host::Error) -> Option<String> {
     let on = &target.on;
-    if let Some(status) = error.status() {
-        return status.is(Status::CONNECT_INVALID_PARAMETERS).then(|| {
-            format!(
-                "{on} has no subsystem of that name, or does not let this host in (`?nqn=` at the address's end and --hostnqn \
-                 name others)"
-            )
-        });
+    if let host::Error::Connect { .. } = error {
+        return Some(format!(
+            "{on} does not take this host (`?nqn=` at the address's end and --hostnqn name others)"
+        ));
     }
     match error {
         host::Error::Transport(TransportError::Io { source, .. }) => Some(match source.kind() {
@@ -88,6 +86,8 @@ fn advice(target: &Target, error: &host::Error) -> Option<String> {
             ErrorKind::PermissionDenied => {
                 format!("no drive at {on}: this user may not connect to it (the socket's permissions decide)")
             }
+            // What TLS says: the other side is there.
+            ErrorKind::InvalidData => format!("something listens at {on}, but the two do not come together"),
             _ => format!("no drive can be reached at {on}"),
         }),
         host::Error::Transport(TransportError::Protocol(_)) => {
@@ -95,7 +95,7 @@ fn advice(target: &Target, error: &host::Error) -> Option<String> {
         }
         host::Error::Transport(TransportError::Timeout(_) | TransportError::Closed) => Some(format!(
             "what listens at {on} does not answer as an NVMe/TCP drive does, or not yet (--on names another place, --wait \
-             SECONDS tries for longer)"
+             SECONDS tries for longer; if it wants TLS, give --tls-psk)"
         )),
         _ => None,
     }
@@ -111,7 +111,7 @@ pub fn network_refusal(error: &host::Error) -> Option<&'static str> {
 }
 
 /// Adds to the error of a command for a namespace what its status does not say: that there is no such namespace.
-fn about<T>(host: &mut Connected, nsid: u32, result: Result<T, host::Error>) -> Result<T> {
+pub fn about<T>(host: &mut Connected, nsid: u32, result: Result<T, host::Error>) -> Result<T> {
     result.map_err(|error| {
         let known = error.status().and_then(|_| host.allocated_namespaces().ok());
         let error = anyhow::Error::from(error);
@@ -129,7 +129,7 @@ fn about<T>(host: &mut Connected, nsid: u32, result: Result<T, host::Error>) -> 
 /// Runs a fio job file.
 pub fn bench(bench: &Bench) -> Result<lab::Outcome<serde_json::Value>> {
     let name = bench.job.display().to_string();
-    let text = std::fs::read_to_string(&bench.job).with_context(|| format!("cannot read {name}"))?;
+    let text = crate::read_text(&bench.job)?;
     let mut host = connect(&bench.target)?;
     let settings = lab::bench::Settings { nsid: bench.nsid, poll: bench.poll };
     let outcome = lab::bench::run(&name, &text, &mut host, settings)?;

@@ -13,7 +13,7 @@ use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// Where hosts find a drive that nobody gave a place.
 const DEFAULT_TCP: &str = "127.0.0.1:4420";
@@ -139,8 +139,13 @@ fn warn_if_exposed(running: &Running, access: Option<&Access>, tls: bool) {
     if tls {
         return;
     }
+    for rule in access.iter().flat_map(|access| access.hosts()).filter(|rule| rule.tls.is_some()) {
+        tracing::warn!("{}: its tls_psk is of no use without --tls", rule.nqn);
+    }
     let by_name = access.map(|access| {
-        let without = access.hosts().iter().filter(|rule| rule.chap.is_none());
+        let now = SystemTime::now();
+        let valid = access.hosts().iter().filter(|rule| rule.expires.is_none_or(|expires| expires > now));
+        let without = valid.filter(|rule| rule.chap.is_none());
         without.map(|rule| rule.nqn.to_string()).collect::<Vec<_>>().join(", ")
     });
     for address in running.ports().iter().map(|port| port.address).filter(|at| !at.ip().is_loopback()) {

@@ -1,9 +1,9 @@
 //! Commands that only look: `id`, `smart`.
 
 use crate::args::{Id, IdOf, Output, Smart, SmartOf};
-use crate::manage::connect;
+use crate::manage::{about, connect};
 use crate::{print_json, print_text};
-use anyhow::Result;
+use anyhow::{Result, bail};
 use host::view;
 use serde_json::{Value, to_value};
 
@@ -66,7 +66,14 @@ fn line(key: &str, value: &Value, lines: &mut Vec<String>) {
 pub fn id(id: &Id, output: Output) -> Result<()> {
     let mut host = connect(&id.target)?;
     let value = match &id.of {
-        IdOf { namespace: Some(nsid), .. } => to_value(view::IdNs::from(&host.identify_allocated(*nsid)?))?,
+        IdOf { namespace: Some(nsid), .. } => {
+            let identified = host.identify_allocated(*nsid);
+            let namespace = about(&mut host, *nsid, identified)?;
+            if namespace.nsze.get() == 0 {
+                bail!("there is no namespace {nsid}: `tranche ns list` shows those that are there");
+            }
+            to_value(view::IdNs::from(&namespace))?
+        }
         IdOf { sets: true, .. } => to_value(view::NvmSets::new(&host.nvm_sets()?))?,
         IdOf { groups: true, .. } => to_value(view::EnduranceGroups::new(&host.endurance_groups()?))?,
         IdOf { ana: true, .. } => to_value(view::AnaLog::from(&host.ana_log()?))?,

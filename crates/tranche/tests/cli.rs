@@ -198,7 +198,8 @@ fn errors_say_what_was_asked_and_what_to_do() {
     let full = err(&["ns", "create", "--size", "1MiB", "--on", &on]);
     assert!(full.contains("has the 32 namespaces that it can have"), "{full}");
     let other = err(&["id", "--on", &format!("{on}?nqn=nqn.2026-11.test:another")]);
-    assert!(other.contains("no subsystem of that name"), "{other}");
+    assert!(other.contains("does not take this host") && other.contains("the subsystem NQN"), "{other}");
+    assert!(err(&["id", "--namespace", "33", "--on", &on]).contains("there is no namespace 33"));
     drop(served);
     let gone = err(&["id", "--on", &on]);
     assert!(gone.contains("nothing listens there"), "{gone}");

@@ -239,6 +239,7 @@ impl Drive {
         match identify.cns {
             Cns::CONTROLLER => {
                 let mut ctrl = IdentifyController { mdts: 2, elpe_z: 127, ..Default::default() };
+                ctrl.oacs.set_nms(true);
                 ctrl.sn = ascii("42");
                 ctrl.mn = ascii("Scripted");
                 ctrl.fr = ascii("1");
