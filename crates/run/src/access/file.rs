@@ -313,9 +313,10 @@ mod tests {
         assert_eq!(access.admit(&b.nqn, end).unwrap_err(), Refusal::Expired);
         let c = Nqn::new("nqn.2026-11.test:c").unwrap();
         assert_eq!(access.admit(&c, before).unwrap_err(), Refusal::Unknown);
-        // The key file is open to all, and the two keys are the same.
-        assert_eq!(warnings.len(), 2, "{warnings:?}");
+        // The key file is open to all, the two keys are the same, and the host's time is over.
+        assert_eq!(warnings.len(), 3, "{warnings:?}");
         assert!(warnings[0].contains("chmod 600") && warnings[1].contains("the same"));
+        assert!(warnings[2].contains("has expired"));
         for text in [format!("{access:?}"), format!("{warnings:?}")] {
             assert!(!text.contains("VRLb"), "{text}");
         }
@@ -378,6 +379,14 @@ mod tests {
             assert!(!words.contains("WXW3c9"), "{words}");
             assert!(!format!("{error:?}").contains("WXW3c9"), "{error:?}");
         }
+        let (_, warnings) = load(temp.path(), "").unwrap();
+        assert!(warnings[0].contains("nobody can connect"), "{warnings:?}");
+        let (_, warnings) = load(temp.path(), &format!("{host}dhchap_hash = 'sha384'")).unwrap();
+        assert!(warnings[0].contains("without a dhchap_key"), "{warnings:?}");
+        // Its length is 0, and it has no end.
+        let error =
+            load(temp.path(), &format!("{host}dhchap_key_file = '/dev/zero'")).unwrap_err().to_string();
+        assert!(error.contains("longer than 4096 bytes"), "{error}");
         let missing = load(temp.path(), &format!("{host}dhchap_key_file = 'none'")).unwrap_err().to_string();
         assert!(missing.contains("none: No such file"), "{missing}");
         let large = temp.path().join("large");
