@@ -43,6 +43,11 @@ cmp -n 4194304 /tmp/data "/dev/nvme0n$nsid" || fail "what was written"
 blkdiscard "/dev/nvme0n$nsid"
 echo 3 >/proc/sys/vm/drop_caches
 [ -z "$(head -c 4194304 "/dev/nvme0n$nsid" | tr -d '\0' | head -c 1)" ] || fail "discarded blocks are not zero"
+nvme format /dev/nvme0 -n "$nsid" --lbaf=1 --force >/dev/null || fail "nvme format"
+formatted() { [ "$(cat "/sys/block/nvme0n$nsid/queue/logical_block_size")" = 512 ]; }
+await formatted
+dd if=/tmp/data of="/dev/nvme0n$nsid" bs=512 count=9 seek=3 oflag=direct status=none
+cmp -n 4608 -i 0:1536 /tmp/data "/dev/nvme0n$nsid" || fail "what was written in blocks of 512 bytes"
 nvme detach-ns /dev/nvme0 -n "$nsid" -c "$cntlid" >/dev/null
 await gone "/dev/nvme0n$nsid"
 nvme delete-ns /dev/nvme0 -n "$nsid" >/dev/null
