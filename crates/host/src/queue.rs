@@ -104,6 +104,10 @@ pub trait Queue {
     /// The transport is broken.
     fn next(&mut self, timeout: Option<Duration>) -> Result<Option<Done>, TransportError>;
 
+    /// Nobody waits for what is outstanding any more, because the drive has stopped answering. Where a transport
+    /// has several queues of one controller, shutting it down does not wait for an answer from then on.
+    fn abandon(&mut self) {}
+
     /// A completion that has arrived already, without looking for more: what came together with the one that
     /// [`next`](Queue::next) returned. A queue that does not know may always say `None`.
     fn arrived(&mut self) -> Option<Done> {

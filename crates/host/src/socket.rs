@@ -4,6 +4,8 @@ use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use fabric::auth::{ChapKeys, IdentityVersion, Parties};
@@ -86,6 +88,8 @@ pub struct SocketQueue {
     received: Box<[u8]>,
     /// Something was sent, and nothing looked for since.
     just_sent: bool,
+    /// The drive does not answer any more: shared by the queues of a controller.
+    silent: Arc<AtomicBool>,
 }
 
 impl SocketQueue {
@@ -95,6 +99,7 @@ impl SocketQueue {
             connection: Connection::new(config),
             received: vec![0; 64 * 1024].into(),
             just_sent: false,
+            silent: Arc::default(),
         }
     }
 
@@ -306,6 +311,10 @@ impl Queue for SocketQueue {
         }
     }
 
+    fn abandon(&mut self) {
+        self.silent.store(true, Ordering::Relaxed);
+    }
+
     fn arrived(&mut self) -> Option<Done> {
         self.take_done()
     }
@@ -331,6 +340,7 @@ pub struct SocketTransport {
     config: Config,
     timeout: Duration,
     association: Option<Association>,
+    silent: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
@@ -347,7 +357,7 @@ impl SocketTransport {
     /// The drive at this address; nothing is sent yet. `timeout` limits each step of connecting.
     #[must_use]
     pub fn new(addr: Addr, timeout: Duration) -> Self {
-        Self { addr, config: Config::default(), timeout, association: None }
+        Self { addr, config: Config::default(), timeout, association: None, silent: Arc::default() }
     }
 
     /// Asks for header and data digests on every connection.
@@ -515,6 +525,7 @@ impl Transport for SocketTransport {
     type Queue = SocketQueue;
 
     fn connect(&mut self, identity: &Identity) -> Result<Connected<SocketQueue>, Error> {
+        self.silent = Arc::default();
         let subnqn = match identity.subnqn.or(self.addr.subnqn) {
             Some(nqn) => nqn,
             None => self.discover(identity)?,
@@ -545,11 +556,18 @@ impl Transport for SocketTransport {
         let Association { identity, subnqn, cntlid, next_qid, .. } = association;
         let mut queue = self.open(depth.max(2), association.in_capsule, identity, subnqn)?;
         self.connect_queue(&mut queue, identity, subnqn, *next_qid, *cntlid)?;
+        queue.silent = Arc::clone(&self.silent);
         self.association.as_mut().ok_or_else(not_connected)?.next_qid += 1;
         Ok(queue)
     }
 
     fn shutdown(&mut self, admin: &mut SocketQueue) -> Result<(), Error> {
+        if self.silent.load(Ordering::Relaxed) {
+            return Err(Error::Answer {
+                what: "shutting the controller down".into(),
+                problem: "the drive has stopped answering".into(),
+            });
+        }
         let limit = self.association.as_ref().map_or(self.timeout, |association| association.shutdown);
         let cc = Cc::new().with_en(true).with_iosqes(6).with_iocqes(4).with_shn(Shn::NORMAL);
         set_property(admin, PropertyOffset::CC, cc.into_bits().get(), self.timeout)?;

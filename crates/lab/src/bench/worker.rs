@@ -13,8 +13,14 @@ use workload::{
     fio::{Job, Stats},
 };
 
-/// How long the drive may take until nothing is expected of it any more.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a command may take until its job ends with an error.
+const ANSWER: Duration = Duration::from_secs(30);
+/// How long the drive may be silent after the job's runtime until what is outstanding is given up.
+const AFTERWARDS: Duration = Duration::from_secs(5);
+/// How long is waited for what is outstanding when the user ends the run.
+const INTERRUPTED: Duration = Duration::from_secs(1);
+/// Mismatches of a job that are told one by one.
+const MISMATCHES: usize = 3;
 /// How long to sleep at most, so that a request to stop is seen.
 const NAP: Duration = Duration::from_millis(100);
 
@@ -58,7 +64,43 @@ struct Pending {
 struct Part {
     tag: u32,
     at: u64,
-    len: usize,
+    len: u64,
+    /// The look ([`Limits::look`]) before which it was sent; 0 if it is not outstanding.
+    sent: u32,
+}
+
+/// Looks for commands without an answer in the time that they have for it.
+const LOOKS: u32 = 30;
+
+/// What the drive may take.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    answer: Duration,
+    afterwards: Duration,
+    interrupted: Duration,
+}
+
+impl Limits {
+    const DEFAULT: Self = Self { answer: ANSWER, afterwards: AFTERWARDS, interrupted: INTERRUPTED };
+
+    /// How often the worker looks for commands without an answer. Their age is counted in such looks, so that time
+    /// in which this process itself was stopped does not count.
+    fn look(&self) -> Duration {
+        self.answer / LOOKS
+    }
+}
+
+/// Why a job cannot go on.
+struct Broken {
+    /// errno; 0 if that is nobody's fault.
+    error: i32,
+    problem: String,
+}
+
+impl From<TransportError> for Broken {
+    fn from(error: TransportError) -> Self {
+        Self { error: EIO, problem: error.to_string() }
+    }
 }
 
 pub(super) struct Worker<'a, Q> {
@@ -81,6 +123,14 @@ pub(super) struct Worker<'a, Q> {
     stamp: u64,
     zeroes: bool,
     first_failure: Option<(Request, Status)>,
+    limits: Limits,
+    /// Looks so far, from 1, and when the last one was.
+    looks: u32,
+    looked: Instant,
+    /// When the user's wish to stop was seen.
+    stopped: Option<Instant>,
+    /// The last sign of the drive, or the end of the runtime if that was later.
+    heard: Instant,
 }
 
 impl<'a, Q: Queue> Worker<'a, Q> {
@@ -117,6 +167,11 @@ impl<'a, Q: Queue> Worker<'a, Q> {
             stamp: job.plan().seed,
             zeroes: options.zero_buffers,
             first_failure: None,
+            limits: Limits::DEFAULT,
+            looks: 1,
+            looked: start,
+            stopped: None,
+            heard: start,
             job,
             queue,
             namespace,
@@ -137,6 +192,10 @@ impl<'a, Q: Queue> Worker<'a, Q> {
         let began = Instant::now();
         let before = Usage::of_this_thread();
         let broken = self.work().err();
+        if broken.is_some() {
+            let now = self.now();
+            self.job.abort(now);
+        }
         self.shared.done.store(true, Ordering::Release);
         let mut problems = Vec::new();
         let mut error = 0;
@@ -147,12 +206,16 @@ impl<'a, Q: Queue> Worker<'a, Q> {
         let (mismatches, first) = self.job.mismatches();
         if mismatches > 0 {
             error = EILSEQ;
-            problems.extend(first.iter().map(ToString::to_string));
-            problems.push(format!("{mismatches} parts were not what was written"));
+            problems.extend(first.iter().take(MISMATCHES).map(ToString::to_string));
+            let more = mismatches.saturating_sub(MISMATCHES as u64);
+            let more = if more > 0 { format!(", {more} more than those above") } else { String::new() };
+            let parts =
+                if mismatches == 1 { "1 part was".to_owned() } else { format!("{mismatches} parts were") };
+            problems.push(format!("{parts} not what was written{more}"));
         }
         if let Some(broken) = broken {
-            error = EIO;
-            problems.push(broken.to_string());
+            error = if broken.error == 0 { error } else { broken.error };
+            problems.push(broken.problem);
         }
         Ended {
             stats: self.job.stats().clone(),
@@ -163,11 +226,16 @@ impl<'a, Q: Queue> Worker<'a, Q> {
         }
     }
 
-    fn work(&mut self) -> Result<(), TransportError> {
-        let mut heard = Instant::now();
+    fn work(&mut self) -> Result<(), Broken> {
+        if self.queue.raw().outstanding() > 0 {
+            let problem = "the drive has not answered the job before it on the same queue".to_owned();
+            return Err(Broken { error: EIO, problem });
+        }
+        (self.looked, self.heard) = (Instant::now(), Instant::now());
         loop {
-            if self.stop.load(Ordering::Relaxed) {
+            if self.stop.load(Ordering::Relaxed) && self.stopped.is_none() {
                 self.job.stop();
+                self.stopped = Some(Instant::now());
             }
             let now = self.now();
             let mut ended = false;
@@ -176,7 +244,7 @@ impl<'a, Q: Queue> Worker<'a, Q> {
             loop {
                 match self.job.next(now) {
                     Next::Submit(request) => {
-                        self.split(&request);
+                        self.queue_up(&request);
                         self.submit()?;
                         issued = true;
                     }
@@ -204,19 +272,60 @@ impl<'a, Q: Queue> Worker<'a, Q> {
                 if !self.poll {
                     std::thread::sleep(nap);
                 }
-                heard = Instant::now();
                 continue;
             }
-            let Some(done) = self.wait(nap, wake.is_some())? else {
-                if heard.elapsed() > PATIENCE {
-                    return Err(TransportError::Timeout(PATIENCE));
-                }
-                continue;
-            };
-            self.reap(done);
-            heard = Instant::now();
-            self.submit()?;
+            let found = self.wait(nap, wake.is_some())?;
+            let quiet = found.is_none();
+            if let Some(done) = found {
+                self.reap(done);
+                self.submit()?;
+            }
+            self.look(now, quiet)?;
         }
+    }
+
+    /// Gives up what the drive does not answer. `quiet`: it has just been waited for in vain.
+    fn look(&mut self, now: u64, quiet: bool) -> Result<(), Broken> {
+        let time = Instant::now();
+        if !quiet || !self.job.is_over(now) {
+            self.heard = time;
+        }
+        if quiet && time.duration_since(self.heard) > self.limits.afterwards {
+            let limit = self.limits.afterwards;
+            return Err(self.unanswered(EIO, &format!("the runtime is over, and nothing came for {limit:?}")));
+        }
+        if self.stopped.is_some_and(|stopped| time.duration_since(stopped) > self.limits.interrupted)
+            && self.queue.raw().outstanding() > 0
+        {
+            return Err(self.unanswered(0, "interrupted"));
+        }
+        if time.duration_since(self.looked) >= self.limits.look() {
+            self.looked = time;
+            self.looks += 1;
+            let looks = self.looks;
+            let late = |part: &Part| part.sent > 0 && looks - part.sent > LOOKS;
+            if let Some(part) = self.parts.iter().find(|part| late(part)) {
+                let what = match &self.pending[part.tag as usize].request {
+                    Some(request) => describe(request, &self.namespace),
+                    None => "a command".to_owned(),
+                };
+                return Err(
+                    self.unanswered(EIO, &format!("{what}: no answer within {:?}", self.limits.answer))
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the job without what is outstanding.
+    fn unanswered(&mut self, error: i32, why: &str) -> Broken {
+        let queue = self.queue.raw();
+        queue.abandon();
+        let left = match queue.outstanding() {
+            1 => "1 command was".to_owned(),
+            count => format!("{count} commands were"),
+        };
+        Broken { error, problem: format!("{why}: {left} left without an answer") }
     }
 
     /// The next completion: awaited for so long at most, or, when polling, for so many looks. `timed`: the job
@@ -247,47 +356,53 @@ impl<'a, Q: Queue> Worker<'a, Q> {
         self.shared.verifying.store(self.job.is_verifying(), Ordering::Relaxed);
     }
 
-    /// Cuts a request into what the drive takes in one command.
-    fn split(&mut self, request: &Request) {
-        let bytes = u64::from(request.blocks) * u64::from(self.namespace.block_size);
-        let most = match request.verb {
+    /// Bytes that one command of this kind moves or names at most.
+    fn most(&self, verb: Verb) -> u64 {
+        match verb {
             Verb::Read | Verb::Write => self.most,
             Verb::Trim | Verb::Flush => u64::MAX,
-        };
-        let mut parts = 0;
-        let mut at = 0;
-        loop {
-            let len = (bytes - at).min(most);
-            self.backlog.push_back(Part {
-                tag: request.tag,
-                at,
-                len: usize::try_from(len).unwrap_or(usize::MAX),
-            });
-            parts += 1;
-            at += len;
-            if at >= bytes {
-                break;
-            }
         }
+    }
+
+    /// Puts a request where [`Worker::submit`] cuts it into what the drive takes in one command.
+    fn queue_up(&mut self, request: &Request) {
+        let bytes = u64::from(request.blocks) * u64::from(self.namespace.block_size);
+        let most = self.most(request.verb);
+        // Parts are cut off when there is a place for them: many of a large I/O would take much room.
+        self.backlog.push_back(Part { tag: request.tag, at: 0, len: bytes, sent: 0 });
+        let parts = u32::try_from(bytes.div_ceil(most).max(1)).unwrap_or(u32::MAX);
         self.pending[request.tag as usize] = Pending { request: Some(*request), parts, failed: false };
     }
 
     /// Hands to the queue what it has places for.
     fn submit(&mut self) -> Result<(), TransportError> {
-        while let Some(part) = self.backlog.front().copied() {
+        while let Some(rest) = self.backlog.front().copied() {
             if self.queue.raw().outstanding() >= self.queue.raw().capacity() {
                 return Ok(());
             }
-            self.backlog.pop_front();
-            let Some(request) = self.pending[part.tag as usize].request else { continue };
+            let Some(request) = self.pending[rest.tag as usize].request else {
+                self.backlog.pop_front();
+                continue;
+            };
+            let part = Part { len: rest.len.min(self.most(request.verb)), sent: self.looks, ..rest };
+            match self.backlog.front_mut() {
+                Some(front) if part.len < rest.len => {
+                    front.at += part.len;
+                    front.len -= part.len;
+                }
+                _ => {
+                    self.backlog.pop_front();
+                }
+            }
+            let len = usize::try_from(part.len).unwrap_or(usize::MAX);
             let nsid = self.namespace.nsid;
             let block = u64::from(self.namespace.block_size);
             let lba = request.lba + part.at / block;
-            let blocks = u32::try_from(part.len as u64 / block).unwrap_or(u32::MAX);
+            let blocks = u32::try_from(part.len / block).unwrap_or(u32::MAX);
             let (command, data) = match request.verb {
-                Verb::Read => (Command::read(nsid, lba, blocks), Data::In(self.buffer(part.len))),
+                Verb::Read => (Command::read(nsid, lba, blocks), Data::In(self.buffer(len))),
                 Verb::Write => {
-                    let mut buffer = self.buffer(part.len);
+                    let mut buffer = self.buffer(len);
                     self.fill(part, &mut buffer);
                     (Command::write(nsid, lba, blocks), Data::Out(buffer))
                 }
@@ -341,7 +456,8 @@ impl<'a, Q: Queue> Worker<'a, Q> {
 
     /// A part is back; true if that completes its request.
     fn finish(&mut self, done: Done, now: u64) -> bool {
-        let Some(part) = self.parts.get(usize::from(done.tag.0)).copied() else { return false };
+        let Some(place) = self.parts.get_mut(usize::from(done.tag.0)) else { return false };
+        let part = std::mem::replace(place, Part { sent: 0, ..*place });
         let pending = &mut self.pending[part.tag as usize];
         let Some(request) = pending.request else { return false };
         if let Err(status) = done.completion.status().ok() {
@@ -452,5 +568,142 @@ impl Usage {
         self.context_switches += other.context_switches;
         self.major_faults += other.major_faults;
         self.minor_faults += other.minor_faults;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nvme::Completion;
+    use std::sync::atomic::AtomicU32;
+    use workload::fio::{JobFile, Space};
+
+    /// Answers all commands but the one whose number in turn is `lost`, and from `silent` on none.
+    struct Answers<'a> {
+        lost: u32,
+        silent: u32,
+        submitted: u32,
+        outstanding: Vec<host::Tag>,
+        done: VecDeque<(host::Tag, Data)>,
+        largest: usize,
+        abandoned: &'a AtomicBool,
+        heard: &'a AtomicU32,
+    }
+
+    impl Queue for Answers<'_> {
+        fn capacity(&self) -> usize {
+            4
+        }
+
+        fn outstanding(&self) -> usize {
+            self.outstanding.len()
+        }
+
+        fn submit(&mut self, _command: Command, data: Data) -> Result<host::Tag, TransportError> {
+            let tag = (0..4).map(host::Tag).find(|tag| !self.outstanding.contains(tag)).unwrap();
+            self.outstanding.push(tag);
+            self.largest = self.largest.max(data.len());
+            if self.submitted != self.lost && self.submitted < self.silent {
+                self.done.push_back((tag, data));
+            }
+            self.submitted += 1;
+            Ok(tag)
+        }
+
+        fn next(&mut self, _timeout: Option<Duration>) -> Result<Option<Done>, TransportError> {
+            std::thread::sleep(Duration::from_micros(300));
+            let Some((tag, data)) = self.done.pop_front() else { return Ok(None) };
+            self.outstanding.retain(|other| *other != tag);
+            self.heard.fetch_add(1, Ordering::Relaxed);
+            Ok(Some(Done { tag, completion: Completion::default(), data }))
+        }
+
+        fn abandon(&mut self) {
+            self.abandoned.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The end of a job that loses one of its commands, or all from one on; how many were answered.
+    fn ended(text: &str, lost: u32, silent: u32, limits: Limits, stop: bool) -> (Ended, u32) {
+        let jobs = JobFile::parse(text, &|_| None).unwrap().jobs().unwrap();
+        let job = Job::of(&jobs.jobs[0], Space { blocks: 4096, block_bytes: 4096 }, 0, 0, 0).unwrap();
+        let (abandoned, heard) = (AtomicBool::new(false), AtomicU32::new(0));
+        let queue = Answers {
+            lost,
+            silent,
+            submitted: 0,
+            outstanding: Vec::new(),
+            done: VecDeque::new(),
+            largest: 0,
+            abandoned: &abandoned,
+            heard: &heard,
+        };
+        let mut queue = IoQueue::new(queue, 16384);
+        let namespace = Namespace { nsid: 1, blocks: 4096, block_size: 4096 };
+        let (asked, shared) = (AtomicBool::new(false), Shared::default());
+        let mut worker =
+            Worker::new(job, &mut queue, namespace, false, &asked, &shared, Instant::now()).unwrap();
+        worker.limits = limits;
+        let ended = std::thread::scope(|scope| {
+            let thread = scope.spawn(|| worker.run());
+            while stop && !thread.is_finished() {
+                asked.store(heard.load(Ordering::Relaxed) >= silent, Ordering::Relaxed);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            thread.join().unwrap()
+        });
+        assert_eq!(abandoned.load(Ordering::Relaxed), lost != u32::MAX || silent != u32::MAX);
+        assert!(queue.raw().largest <= 16384);
+        (ended, heard.load(Ordering::Relaxed))
+    }
+
+    const HOUR: Duration = Duration::from_secs(3600);
+    const NEVER: Limits = Limits { answer: HOUR, afterwards: HOUR, interrupted: HOUR };
+    const SHORT: Duration = Duration::from_millis(60);
+
+    #[test]
+    fn large_requests_are_cut() {
+        let (ended, answered) =
+            ended("[a]\nrw=write\nbs=72k\nsize=720k\niodepth=16\n", u32::MAX, u32::MAX, NEVER, false);
+        assert!(ended.problems.is_empty(), "{:?}", ended.problems);
+        assert_eq!((answered, ended.stats.traffic[1].bytes), (50, 720 << 10));
+    }
+
+    /// The others go on all the time.
+    #[test]
+    fn one_command_without_an_answer_ends_the_job() {
+        let limits = Limits { answer: SHORT, ..NEVER };
+        let job = "[a]\nrw=read\nruntime=1h\ntime_based\niodepth=4\n";
+        let (ended, answered) = ended(job, 5, u32::MAX, limits, false);
+        assert!(answered > 5);
+        assert_eq!(ended.error, EIO);
+        let problem = &ended.problems[0];
+        assert!(
+            problem.contains("reading 4096 bytes at offset 20480 of namespace 1: no answer within 60ms"),
+            "{problem}"
+        );
+        assert!(ended.stats.runtime > 0 && ended.stats.traffic[0].runtime == ended.stats.runtime);
+    }
+
+    #[test]
+    fn the_runtime_ends_although_the_drive_is_silent() {
+        let limits = Limits { afterwards: SHORT, ..NEVER };
+        let job = "[a]\nrw=read\nruntime=50ms\ntime_based\niodepth=4\n";
+        let (ended, answered) = ended(job, u32::MAX, 7, limits, false);
+        assert_eq!((answered, ended.error, ended.stats.traffic[0].ios), (7, EIO, 7));
+        assert_eq!(
+            ended.problems,
+            ["the runtime is over, and nothing came for 60ms: 4 commands were left without an answer"]
+        );
+    }
+
+    #[test]
+    fn an_interrupt_does_not_wait_for_answers() {
+        let limits = Limits { interrupted: SHORT, ..NEVER };
+        let job = "[a]\nrw=read\niodepth=4\n";
+        let (ended, answered) = ended(job, u32::MAX, 7, limits, true);
+        assert_eq!((answered, ended.error), (7, 0));
+        assert_eq!(ended.problems, ["interrupted: 4 commands were left without an answer"]);
+        assert!(ended.stats.traffic[0].runtime > 0);
     }
 }

@@ -147,6 +147,32 @@ impl Job {
         self.stopping = true;
     }
 
+    /// The job ends here, whatever is outstanding: nothing will be answered any more. What was done until `now`
+    /// counts.
+    pub fn abort(&mut self, now: Nanos) {
+        let since = match self.measured {
+            Some(since) => since,
+            None => {
+                self.begin(now);
+                now
+            }
+        };
+        match self.phase {
+            Phase::Running | Phase::Draining if self.to_verify == 0 => {
+                self.clock_out(now, since, self.plan.options.rw.does);
+            }
+            Phase::Verifying => self.clock_out(now, since, [true, false, false]),
+            Phase::Running | Phase::Draining | Phase::Flushing | Phase::Done => {}
+        }
+        self.phase = Phase::Done;
+    }
+
+    /// Whether its runtime is over, and it only waits for what is outstanding.
+    #[must_use]
+    pub fn is_over(&self, now: Nanos) -> bool {
+        self.phase == Phase::Draining && now >= self.end()
+    }
+
     /// Whether it reads back what it wrote.
     #[must_use]
     pub fn is_verifying(&self) -> bool {
@@ -512,5 +538,55 @@ impl Job {
         entropy: u64,
     ) -> Result<Self, String> {
         Self::new(Plan::new(&spec.options, space, clone, thread, entropy)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fio::JobFile;
+
+    fn job(text: &str) -> Job {
+        let jobs = JobFile::parse(text, &|_| None).and_then(|file| file.jobs()).expect("a job file");
+        Job::of(&jobs.jobs[0], Space { blocks: 1024, block_bytes: 4096 }, 0, 0, 0).expect("a job")
+    }
+
+    #[test]
+    fn what_ran_until_the_connection_was_lost_counts() {
+        let mut job = job("[a]\nrw=read\nsize=64k\niodepth=4\n");
+        for _ in 0..4 {
+            assert!(matches!(job.next(1_000), Next::Submit(_)));
+        }
+        job.completed(3_000, 3, true);
+        job.abort(5_000);
+        let reads = &job.stats().traffic[0];
+        assert_eq!((reads.ios, reads.runtime, job.stats().runtime), (1, 4_000, 4_000));
+        assert_eq!(job.stats().traffic[1].runtime, 0);
+        assert_eq!(job.next(6_000), Next::Done);
+        job.abort(7_000);
+        assert_eq!(job.stats().runtime, 4_000, "counted once");
+    }
+
+    #[test]
+    fn time_of_verifying_counts_too() {
+        let mut job = job("[a]\nrw=write\nbs=4k\nsize=8k\nverify=crc32c\n");
+        for now in [1_000, 2_000] {
+            let Next::Submit(request) = job.next(now) else { panic!("a write") };
+            job.completed(now + 500, request.tag, true);
+        }
+        assert!(matches!(job.next(3_000), Next::Submit(request) if request.verb == Verb::Read));
+        job.abort(9_000);
+        let stats = job.stats();
+        assert_eq!((stats.traffic[1].runtime, stats.traffic[0].runtime), (2_000, 6_000));
+    }
+
+    #[test]
+    fn a_runtime_is_over_while_commands_are_outstanding() {
+        let mut job = job("[a]\nrw=read\nruntime=1\ntime_based\n");
+        assert!(matches!(job.next(1), Next::Submit(_)));
+        assert_eq!(job.next(2), Next::Wait);
+        assert!(!job.is_over(2));
+        assert_eq!(job.next(1_000_000_001), Next::Wait);
+        assert!(job.is_over(1_000_000_001));
     }
 }
