@@ -122,7 +122,8 @@ fn verification_sees_what_others_wrote() {
     assert!(!output.status.success());
     let (err, report) = (text(&output.stderr), serde_json::from_slice::<Value>(&output.stdout).unwrap());
     assert!(err.contains("job v: verify failed at offset 10"), "{err}");
-    assert!(err.contains("no header") && err.contains(" were not what was written"), "{err}");
+    assert!(err.contains("no header") && err.contains(" not what was written"), "{err}");
+    assert!(err.lines().all(|line| line.len() < 250), "a line for each: {err}");
     assert_eq!(report["jobs"][0]["error"], 84);
 }
 
@@ -145,7 +146,8 @@ fn errors_say_what_and_where() {
         ("[a]\nrw=randread\niodpeth=4\n", "job.fio:3: there is no option \"iodpeth\": did you mean iodepth?"),
         ("[a]\nbs=1000\n", "job.fio:1: job a: a block size of 1000 bytes is no multiple"),
         ("[a]\nsize=900g\n", "beyond the end of the namespace"),
-        ("[a]\nsize=1m\nnumjobs=100\n", "opening I/O queue 65 of 100"),
+        ("[a]\nsize=1m\nnumjobs=100\n", "this drive grants 64 I/O queues: reduce numjobs"),
+        ("[a]\nsize=64m\nbs=1m\niodepth=1024\nnumjobs=60\n", "of memory: "),
     ] {
         let output = drive.bench(job, &[]);
         assert!(!output.status.success() && output.stdout.is_empty());
@@ -174,8 +176,55 @@ fn an_interrupt_and_a_drive_that_dies_leave_a_report() {
         let report = report.unwrap_or_else(|error| panic!("{error}: {err}"));
         assert!(!output.status.success());
         assert!(err.contains(if dies { "job a: the connection was closed" } else { "interrupted" }), "{err}");
-        assert!(report["jobs"][0]["read"]["total_ios"].as_u64().unwrap() > 0);
+        let read = &report["jobs"][0]["read"];
+        assert!(read["total_ios"].as_u64().unwrap() > 0);
+        assert!(read["runtime"].as_u64().unwrap() > 0 && read["iops"].as_f64().unwrap() > 0.0, "{read}");
         assert_eq!(report["jobs"].as_array().unwrap().len(), if dies { 2 } else { 1 });
+    }
+}
+
+#[test]
+fn a_job_file_from_standard_input() {
+    let drive = Served::start();
+    let on = format!("unix://{}", drive.dir.path().join("socket").display());
+    for (job, said) in
+        [("[piped]\nrw=randread\nsize=1m\n", None), ("[a]\nbs=1000\n", Some("standard input:1: job a"))]
+    {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tranche"));
+        command.args(["bench", "-", "--on", &on]).stdin(Stdio::piped());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(job.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let (out, err) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.success(), said.is_none(), "{err}");
+        assert!(said.map_or(out.contains("piped: (groupid=0"), |said| err.contains(said)), "{out}{err}");
+    }
+}
+
+/// A process that is stopped keeps its connections, and says nothing.
+#[test]
+fn a_drive_that_stops_answering_holds_up_neither_the_end_nor_an_interrupt() {
+    let drive = Served::start();
+    let signal = |name: &str, process: &Child| {
+        let sent = Command::new("kill").args(["-s", name, &process.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+    };
+    for (runtime, said) in [(3, "the runtime is over"), (1000, "job a: interrupted: ")] {
+        let job = format!("[a]\nrw=randread\nruntime={runtime}\ntime_based\niodepth=4\n");
+        let mut command = drive.command(&job, &["--output", "json"]);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(700));
+        signal("STOP", &drive.child);
+        if runtime == 1000 {
+            signal("INT", &child);
+        }
+        let output = child.wait_with_output().unwrap();
+        signal("CONT", &drive.child);
+        let err = text(&output.stderr);
+        assert!(!output.status.success() && err.contains(said), "{err}");
+        assert!(err.contains(" left without an answer"), "{err}");
+        let report = serde_json::from_slice::<Value>(&output.stdout).unwrap();
+        assert!(report["jobs"][0]["read"]["runtime"].as_u64().unwrap() > 0);
     }
 }
 

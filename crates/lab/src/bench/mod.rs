@@ -4,6 +4,7 @@
 //! [`workload::fio::Job`]. Jobs between two `stonewall`s run at the same time.
 
 mod json;
+mod memory;
 mod progress;
 mod text;
 mod worker;
@@ -16,9 +17,10 @@ use std::{
 
 use anyhow::{Context, Result, anyhow, bail};
 use host::{Host, IoQueue, Namespace, Queue, Transport};
-use nvme::Nsid;
+use nvme::feature::{FeatureId, NumberOfQueues};
+use nvme::{Nsid, U32};
 use serde_json::Value;
-use workload::fio::{Job, JobFile, JobSpec, Jobs, Space};
+use workload::fio::{Job, JobFile, JobSpec, Jobs, Plan, Space};
 
 use crate::{Outcome, interrupt};
 use progress::Progress;
@@ -44,7 +46,7 @@ struct Reported<'a> {
     elapsed: Duration,
 }
 
-/// Runs a job file on a drive. `name` is that of the file, for messages.
+/// Runs a job file on a drive. `name` is that of the file, for messages; `-` is standard input.
 ///
 /// # Errors
 /// The file or a job makes no sense; the drive cannot be used. What goes wrong with I/Os is the outcome's
@@ -54,6 +56,7 @@ where
     T: Transport,
     T::Queue: Send,
 {
+    let name = if name == "-" { "standard input" } else { name };
     interrupt::install().context("installing signal handlers")?;
     let at = |error: workload::fio::FileError| anyhow!("{name}:{}: {}", error.line, error.problem);
     let file = JobFile::parse(text, &|name| std::env::var(name).ok()).map_err(at)?;
@@ -62,8 +65,9 @@ where
         tracing::info!("{note}");
     }
     let namespace = namespace(host, settings.nsid)?;
-    let mut clones = clones(name, &jobs, namespace)?;
-    let mut queues = queues(host, &jobs)?;
+    let plans = plans(name, &jobs, namespace)?;
+    let mut queues = queues(host, &jobs, &plans)?;
+    let mut clones = clones(name, &jobs, plans)?;
 
     let (mut ended, mut problems) = (Vec::new(), Vec::new());
     let began = SystemTime::now();
@@ -78,7 +82,7 @@ where
     }
     let reported = report(&jobs, ended);
     let failure = match (problems.is_empty(), interrupt::asked()) {
-        (false, _) => Some(problems.join("; ")),
+        (false, _) => Some(lines(problems)),
         (true, true) => Some("interrupted: the results are those of the part that ran".to_owned()),
         (true, false) => None,
     };
@@ -100,25 +104,53 @@ fn namespace<T: Transport>(host: &mut Host<T>, nsid: Option<Nsid>) -> Result<Nam
     Ok(host.namespace(nsid)?)
 }
 
-/// Every clone of every job, with the index of its job.
-fn clones(name: &str, jobs: &Jobs, namespace: Namespace) -> Result<Vec<(usize, Job)>> {
+/// Lines of what went wrong that are shown.
+const LINES: usize = 12;
+
+/// One line for each problem; of many, how many more there are.
+fn lines(mut problems: Vec<String>) -> String {
+    let more = problems.len().saturating_sub(LINES);
+    if more > 0 {
+        problems.truncate(LINES);
+        problems.push(format!("{more} more problems (each job's error is in the results)"));
+    }
+    problems.join("\n")
+}
+
+/// The plan of every clone of every job, with the index of its job.
+fn plans(name: &str, jobs: &Jobs, namespace: Namespace) -> Result<Vec<(usize, Plan)>> {
     let space = Space { blocks: namespace.blocks, block_bytes: namespace.block_size };
     let entropy = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_nanos() as u64);
     let mut all = Vec::new();
     let mut thread = 0;
     for (index, spec) in jobs.jobs.iter().enumerate() {
         for clone in 0..spec.options.numjobs {
-            let job = Job::of(spec, space, clone, thread, entropy)
+            let plan = Plan::new(&spec.options, space, clone, thread, entropy)
                 .map_err(|problem| anyhow!("{name}:{}: job {}: {problem}", spec.line, spec.name))?;
-            all.push((index, job));
+            all.push((index, plan));
             thread += 1;
         }
     }
     Ok(all)
 }
 
+/// Every clone of every job, with the index of its job.
+fn clones(name: &str, jobs: &Jobs, plans: Vec<(usize, Plan)>) -> Result<Vec<(usize, Job)>> {
+    let job = |(index, plan): (usize, Plan)| {
+        let spec = &jobs.jobs[index];
+        let job = Job::new(plan)
+            .map_err(|problem| anyhow!("{name}:{}: job {}: {problem}", spec.line, spec.name))?;
+        Ok((index, job))
+    };
+    plans.into_iter().map(job).collect()
+}
+
 /// As many queues as jobs run at the same time, as deep as the deepest job.
-fn queues<T: Transport>(host: &mut Host<T>, jobs: &Jobs) -> Result<Vec<IoQueue<T::Queue>>> {
+fn queues<T: Transport>(
+    host: &mut Host<T>,
+    jobs: &Jobs,
+    plans: &[(usize, Plan)],
+) -> Result<Vec<IoQueue<T::Queue>>> {
     let together = |phase: u32| -> u32 {
         jobs.jobs.iter().filter(|spec| spec.phase == phase).map(|spec| spec.options.numjobs).sum()
     };
@@ -130,6 +162,10 @@ fn queues<T: Transport>(host: &mut Host<T>, jobs: &Jobs) -> Result<Vec<IoQueue<T
             format!("opening I/O queue {} of {count}, one for each job that runs at the same time", made + 1)
         })?;
         let granted = queue.raw().capacity();
+        if made == 0 {
+            enough(host, count)?;
+            memory::check(jobs, plans, granted, queue.max_transfer())?;
+        }
         if made == 0 && granted < depth as usize {
             tracing::warn!(
                 "the drive grants {granted} commands at once, iodepth wants {depth}: the others wait here"
@@ -138,6 +174,24 @@ fn queues<T: Transport>(host: &mut Host<T>, jobs: &Jobs) -> Result<Vec<IoQueue<T
         queues.push(queue);
     }
     Ok(queues)
+}
+
+/// Whether the drive has granted so many I/O queues, as far as it tells.
+fn enough<T: Transport>(host: &mut Host<T>, count: u32) -> Result<()> {
+    let granted = match host.feature(FeatureId::NUMBER_OF_QUEUES, 0) {
+        Ok(granted) => NumberOfQueues::from_bits(U32::new(granted)),
+        // Then the queue that is refused says so.
+        Err(error) if error.status().is_some() => return Ok(()),
+        Err(error) => return Err(error).context("asking for the number of I/O queues"),
+    };
+    let granted = u32::from(granted.nsq_z().min(granted.ncq_z())) + 1;
+    if granted < count {
+        bail!(
+            "{count} jobs are to run at the same time, each on an I/O queue of its own, but this drive grants {granted} \
+             I/O queues: reduce numjobs, or let some jobs wait for others (stonewall)"
+        );
+    }
+    Ok(())
 }
 
 type EndedJob = (usize, worker::Ended);
@@ -226,4 +280,18 @@ fn report(jobs: &Jobs, ended: Vec<EndedJob>) -> Vec<Reported<'_>> {
 #[expect(clippy::cast_precision_loss, reason = "for reading")]
 fn per_second(count: u64, nanos: u64) -> f64 {
     if nanos == 0 { 0.0 } else { count as f64 * 1e9 / nanos as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_problems_are_not_all_told() {
+        let problems = |count: usize| (0..count).map(|n| format!("job {n}: closed")).collect::<Vec<_>>();
+        assert_eq!(lines(problems(2)), "job 0: closed\njob 1: closed");
+        let all = lines(problems(500));
+        assert_eq!(all.lines().count(), LINES + 1);
+        assert!(all.ends_with("488 more problems (each job's error is in the results)"), "{all}");
+    }
 }

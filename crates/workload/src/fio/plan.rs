@@ -32,6 +32,9 @@ pub struct Plan {
 /// The seed when the job names none.
 const SEED: u64 = 0x7472_616e_6368_6521;
 
+/// Bytes that are remembered of an outstanding I/O, here and by who executes it.
+const IO_MEMORY: u64 = 256;
+
 impl Plan {
     /// The plan of one clone of a job. `clone` counts those of the job from 0, `thread` those of the whole
     /// file; `entropy` is the seed where the job wants one that differs from run to run.
@@ -127,6 +130,21 @@ impl Plan {
             block_bytes,
             seed: seed.wrapping_add(u64::from(thread).wrapping_mul(0x9E37_79B9_7F4A_7C15)),
         })
+    }
+
+    /// Bytes of memory that a job with this plan takes beside the data of its I/Os, roughly: what it remembers of
+    /// those outstanding, and the map of random places.
+    #[must_use]
+    pub fn memory(&self) -> u64 {
+        let map = match Self::needs_map(&self.options) {
+            // What is verified is drawn again, from a map of its own.
+            true => {
+                self.size / self.options.smallest_block() / 8
+                    * if self.options.verify.is_some() { 2 } else { 1 }
+            }
+            false => 0,
+        };
+        map.saturating_add(u64::from(self.options.iodepth) * IO_MEMORY)
     }
 
     /// Whether random places are covered once each.
