@@ -6,9 +6,9 @@ set -eu
 
 address=$1 port=$2 nqn=$3
 fail() { echo "FAILED: $*"; nvme list; dmesg | tail -30; exit 1; }
-# Waits up to 20 seconds for a command to succeed.
+# Waits up to a minute for a command to succeed.
 await() {
-    for _ in $(seq 100); do "$@" >/dev/null 2>&1 && return; sleep 0.2; done
+    for _ in $(seq 300); do "$@" >/dev/null 2>&1 && return; sleep 0.2; done
     fail "never happened: $*"
 }
 gone() { ! [ -e "$1" ]; }

@@ -13,9 +13,9 @@ fail() {
     dmesg | tail -30
     exit 1
 }
-# Waits up to 30 seconds for a command to succeed.
+# Waits up to a minute for a command to succeed.
 await() {
-    for _ in $(seq 150); do "$@" >/dev/null 2>&1 && return; sleep 0.2; done
+    for _ in $(seq 300); do "$@" >/dev/null 2>&1 && return; sleep 0.2; done
     fail "never happened: $*"
 }
 # Fault injection: through which controller, kind, port of the drive, parameter.

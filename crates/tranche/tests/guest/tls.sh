@@ -6,7 +6,7 @@ set -eu
 address=$1 port=$2 nqn=$3 keys=$4 root=$5
 fail() { echo "FAILED: $*"; cat /tmp/tlshd; dmesg | tail -30; exit 1; }
 await() {
-    for _ in $(seq 100); do "$@" >/dev/null 2>&1 && return; sleep 0.2; done
+    for _ in $(seq 300); do "$@" >/dev/null 2>&1 && return; sleep 0.2; done
     fail "never happened: $*"
 }
 gone() { ! [ -e "$1" ]; }

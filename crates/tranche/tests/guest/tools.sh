@@ -7,7 +7,7 @@ address=$1 port=$2 nqn=$3 tranche=$4
 fail() { echo "FAILED: $*"; dmesg | tail -30; exit 1; }
 
 nvme connect -t tcp -a "$address" -s "$port" -n "$nqn"
-for _ in $(seq 100); do [ -b /dev/nvme0n1 ] && break; sleep 0.2; done
+for _ in $(seq 300); do [ -b /dev/nvme0n1 ] && break; sleep 0.2; done
 # Something to count.
 dd if=/dev/urandom of=/dev/nvme0n1 bs=64k count=16 oflag=direct status=none
 udevadm settle 2>/dev/null || sleep 1
