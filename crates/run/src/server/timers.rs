@@ -11,7 +11,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// From the start of a connection until its Connect command has succeeded, and the host has authenticated itself if it
-    /// must. 10 s.
+    /// must. 30 s.
     pub setup: Duration,
     /// For the rest of a PDU after its first byte, for all data that an R2T asked for, and for taking anything of what
     /// is to be sent. 30 s.
@@ -23,7 +23,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Limits {
-            setup: Duration::from_secs(10),
+            setup: Duration::from_secs(30),
             stall: Duration::from_secs(30),
             discovery: Duration::from_secs(120),
         }
@@ -138,8 +138,8 @@ mod tests {
         let limits = Limits::default();
         let mut watches = Watches::default();
         let owed = Owed { setup: Some(at(5)), ..Owed::default() };
-        assert_eq!(watches.look(&owed, &limits, at(14)), None);
-        assert!(watches.look(&owed, &limits, at(15)).is_some());
+        assert_eq!(watches.look(&owed, &limits, at(34)), None);
+        assert!(watches.look(&owed, &limits, at(35)).is_some());
         let owed = Owed { keep_alive: Some((at(5), at(3))), ..Owed::default() };
         assert_eq!(watches.look(&owed, &limits, at(7)), None);
         assert!(watches.look(&owed, &limits, at(8)).is_some());
