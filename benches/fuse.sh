@@ -99,24 +99,7 @@ after=$(busy)
 
 echo "$before $after" | awk '{ printf "processors busy: %.0f %%\n", 100 * ($3 - $1) / ($4 - $2) }'
 # Lines of results: name kind IOPS, as many of each as there were rounds.
-awk '
-    function sorted(list, n,    i, j, t) {
-        for (i = 2; i <= n; i++)
-            for (j = i; j > 1 && list[j - 1] > list[j]; j--) { t = list[j]; list[j] = list[j - 1]; list[j - 1] = t }
-    }
-    function middle(list, n) { return n % 2 ? list[(n + 1) / 2] : (list[n / 2] + list[n / 2 + 1]) / 2 }
-    function iops(key,    i, list) {
-        for (i = 1; i <= n[key]; i++) list[i] = value[key, i]
-        sorted(list, n[key])
-        printf "%-14s median %8d IOPS, %d to %d\n", key, middle(list, n[key]), list[1], list[n[key]]
-    }
-    function ratio(of, over, goal,    i, list) {
-        if (!n[over]) return
-        for (i = 1; i <= n[of]; i++) list[i] = value[of, i] / value[over, i]
-        sorted(list, n[of])
-        printf "%s over %s: median of the pairs %.2f, %.2f to %.2f (goal: %.1f)\n", of, over, middle(list, n[of]), list[1], list[n[of]], goal
-    }
-    { key = $1 " " $2; value[key, ++n[key]] = $3 }
+awk "$(cat "$(dirname "$0")/results.awk")"'
     END {
         iops("tranche read"); iops("tranche write"); iops("tmpfs read"); iops("tmpfs write")
         if (n["qsd read"]) iops("qsd read")

@@ -146,23 +146,7 @@ while [ "$round" -lt "$rounds" ]; do
 done
 
 # Lines of results: target workload IOPS, as many of each as there were rounds.
-awk -v workloads="$workloads" -v peers="$peers" '
-    function sorted(list, n,    i, j, t) {
-        for (i = 2; i <= n; i++)
-            for (j = i; j > 1 && list[j - 1] > list[j]; j--) { t = list[j]; list[j] = list[j - 1]; list[j - 1] = t }
-    }
-    function middle(list, n) { return n % 2 ? list[(n + 1) / 2] : (list[n / 2] + list[n / 2 + 1]) / 2 }
-    function iops(key,    i, list) {
-        for (i = 1; i <= n[key]; i++) list[i] = value[key, i]
-        sorted(list, n[key])
-        printf "%-20s median %8d IOPS, %d to %d\n", key, middle(list, n[key]), list[1], list[n[key]]
-    }
-    function ratio(of, over, goal,    i, list) {
-        for (i = 1; i <= n[of]; i++) list[i] = value[over, i] ? value[of, i] / value[over, i] : 0
-        sorted(list, n[of])
-        printf "%s over %s: median of the pairs %.2f, %.2f to %.2f (goal: %.2f)\n", of, over, middle(list, n[of]), list[1], list[n[of]], goal
-    }
-    { key = $1 " " $2; value[key, ++n[key]] = $3 }
+awk -v workloads="$workloads" -v peers="$peers" "$(cat "$(dirname "$0")/results.awk")"'
     END {
         loads = split(workloads, load, " ")
         others = split(peers, peer, " ")

@@ -9,6 +9,7 @@
 //!
 //! `cargo bench -p run --bench live -- [copy|memory|latency|open|all]`
 
+use media::Rng;
 use nvme::{AdminOpcode, Command, IoOpcode};
 use run::{Buffer, Controller, HostIdentity, NoEvents, Options, Running, Shape};
 use std::sync::{Arc, Mutex};
@@ -30,17 +31,6 @@ fn command(opcode: IoOpcode, page: u64) -> Command {
     command.cdw10.set(page as u32);
     command.cdw11.set((page >> 32) as u32);
     command
-}
-
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        ((u128::from(self.0) * u128::from(bound)) >> 64) as u64
-    }
 }
 
 fn main() {
@@ -72,7 +62,7 @@ const PAGES: u64 = 1 << 20;
 fn copy() {
     let mut memory = vec![1u8; (PAGES * 4096) as usize];
     let source = vec![2u8; 4096 * 64];
-    let mut rng = Rng(88172645463325252);
+    let mut rng = Rng::new(1);
     let start = cpu();
     let count = 2_000_000;
     for n in 0..count {
@@ -104,7 +94,7 @@ fn memory() {
     };
     let queue = controller.queue(256, Arc::new(sink)).expect("a queue");
     spare.lock().expect("no panic").extend((0..64).map(|_| Buffer::from(vec![7; 4096])));
-    let mut rng = Rng(88172645463325252);
+    let mut rng = Rng::new(1);
     for (name, opcode, count) in [
         ("writes until memory is touched", IoOpcode::WRITE, 2_500_000u64),
         ("writes in steady state", IoOpcode::WRITE, 3_000_000),
@@ -136,7 +126,7 @@ fn latency() {
         let running = run::start(Some(shape), &options, &mut |_| ()).expect("it starts");
         let controller = connect(&running);
         let queue = controller.blocking_queue(2).expect("a queue");
-        let mut rng = Rng(88172645463325252);
+        let mut rng = Rng::new(1);
         let mut seen: Vec<Duration> = Vec::new();
         let mut buffer = Buffer::zeroed(4096);
         let before = modelled(&controller);
@@ -215,7 +205,7 @@ size = "64GiB"
     let running = timed("closed cleanly", &image, run::Precondition::None);
     let controller = connect(&running);
     let queue = controller.blocking_queue(64).expect("a queue");
-    let mut rng = Rng(88172645463325252);
+    let mut rng = Rng::new(1);
     for _ in 0..200_000 {
         let data = Buffer::from(vec![1; 4096]);
         let (completion, _) =

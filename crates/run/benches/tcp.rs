@@ -10,6 +10,7 @@
 //! `cargo bench -p run --bench tcp -- [--rounds N] [--seconds S] [--only TEXT] [poll] [sleep] | idle`
 
 use host::{Data, Host, Identity, IoQueue, Queue, SocketQueue, SocketTransport};
+use media::Rng;
 use nvme::{Command, Nqn};
 use run::{Options, Running, Shape};
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -43,17 +44,6 @@ const WORKLOADS: [Workload; 8] = [
     workload("128k read qd8", false, 128 * 1024, 8, 1),
     workload("128k write qd8", true, 128 * 1024, 8, 1),
 ];
-
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        ((u128::from(self.0) * u128::from(bound)) >> 64) as u64
-    }
-}
 
 /// One measurement.
 #[derive(Clone, Copy, Default)]
@@ -137,7 +127,7 @@ impl Bench {
 
     fn go(&mut self, w: Workload, mut more: impl FnMut(u64) -> bool, at: &mut u64) -> u64 {
         let pages = (w.bytes / PAGE) as u64;
-        let mut rng = Rng(88_172_645_463_325_252 ^ *at);
+        let mut rng = Rng::new(*at);
         let mut next = || {
             let slot = if w.random { rng.below(PAGES / pages) } else { *at % (PAGES / pages) };
             *at += 1;

@@ -5,23 +5,13 @@ mod common;
 
 use common::shape_with;
 use host::{Host, Identity, SocketTransport, Transport};
+use media::Rng;
 use nvme::admin::{FaultInjection, FaultKind, PowerCut};
 use run::{LocalTransport, Options, Running};
 use std::path::Path;
 use std::time::Duration;
 
 const PAGES: u64 = 3000;
-
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-}
 
 fn identity(running: &Running) -> Identity {
     let mut identity = Identity::new("nqn.2026-11.test:host".parse().unwrap());
@@ -63,7 +53,7 @@ fn campaign(drive: &str, seed: u64) {
     let (live, dead) = (temp.path().join("live"), temp.path().join("dead"));
     let options = Options { image: Some(live.clone()), ..Options::default() };
     let running = run::start(Some(shape_with(drive)), &options, &mut |_| ()).unwrap();
-    let mut rng = Rng(seed);
+    let mut rng = Rng::new(seed);
     let mut stamp = 0u64;
     // What each page may hold: the last write that a cut cannot take, and all after it.
     let mut safe = vec![0u64; PAGES as usize];
@@ -74,8 +64,8 @@ fn campaign(drive: &str, seed: u64) {
         let mut queue = host.io_queue(16).unwrap();
         for _ in 0..300 {
             stamp += 1;
-            let page = rng.next() % PAGES;
-            let fua = rng.next().is_multiple_of(5);
+            let page = rng.below(PAGES);
+            let fua = rng.below(5) == 0;
             queue.write(&namespace, page, &stamp.to_le_bytes().repeat(512), fua).unwrap();
             if fua || protected {
                 safe[page as usize] = stamp;
@@ -83,7 +73,7 @@ fn campaign(drive: &str, seed: u64) {
             } else {
                 later[page as usize].push(stamp);
             }
-            if rng.next().is_multiple_of(60) {
+            if rng.below(60) == 0 {
                 queue.flush(1).unwrap();
                 for (page, after) in later.iter_mut().enumerate() {
                     if let Some(last) = after.last() {
@@ -93,7 +83,7 @@ fn campaign(drive: &str, seed: u64) {
                 }
             }
         }
-        let cut = PowerCut { after_media_ops: 0, off_ms: 5, seed: rng.next() as u32, no_plp: false };
+        let cut = PowerCut { after_media_ops: 0, off_ms: 5, seed: rng.next_u64() as u32, no_plp: false };
         host.power_cut(cut).unwrap();
         drop((queue, host));
         let mut host = connect(&running);

@@ -1,10 +1,10 @@
 //! Keys and the list of hosts, from outside.
 
-use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+mod common;
 
-const TRANCHE: &str = env!("CARGO_BIN_EXE_tranche");
+use common::{Served, TRANCHE};
+use std::io::Read;
+use std::process::{Command, Output, Stdio};
 
 fn tranche(args: &[&str]) -> Output {
     Command::new(TRANCHE).args(args).output().unwrap()
@@ -20,42 +20,13 @@ fn key(args: &[&str]) -> String {
     text(&made.stdout).trim().to_owned()
 }
 
-struct Served {
-    child: Child,
-    on: String,
-}
-
-impl Served {
-    fn start(hosts: &Path, more: &[&str]) -> Self {
-        let mut child = Command::new(TRANCHE)
-            .args(["serve", "--tcp", "127.0.0.1:0", "--hosts"])
-            .arg(hosts)
-            .args(more)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut ready = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut ready).unwrap();
-        let at = ready.split("tcp=").nth(1).and_then(|rest| rest.split(' ').next()).expect("ready");
-        Served { on: format!("tcp://{at}"), child }
-    }
-
-    /// What it has said.
-    fn end(mut self) -> String {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-        let mut said = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        said
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// What a drive has said until now, when it is killed.
+fn said_by(mut served: Served) -> String {
+    served.child.kill().unwrap();
+    served.child.wait().unwrap();
+    let mut said = String::new();
+    served.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    said
 }
 
 #[test]
@@ -101,10 +72,12 @@ fn hosts_need_their_keys_and_nobody_repeats_them() {
     let (chap_file, psk_file) = (file("chap", &chap), file("psk", &psk));
     let mut said = String::new();
     for tls in [&[][..], &["--tls"]] {
-        let served = Served::start(Path::new(&hosts), tls);
+        let arguments = ["serve", "--tcp", "127.0.0.1:0", "--hosts", &hosts];
+        let served = Served::run(Command::new(TRANCHE).args(arguments).args(tls).stderr(Stdio::piped()));
+        let on = served.tcp().remove(0);
         let ask = |args: &[&str]| {
             let mut command = Command::new(TRANCHE);
-            command.args(["id", "--on", &served.on, "--hostnqn", "nqn.2026-11.test:a"]).args(args);
+            command.args(["id", "--on", &on, "--hostnqn", "nqn.2026-11.test:a"]).args(args);
             if !tls.is_empty() {
                 command.args(["--tls-psk", &psk_file]);
             }
@@ -128,7 +101,7 @@ fn hosts_need_their_keys_and_nobody_repeats_them() {
             assert!(!refused.status.success() && words.contains(problem), "{problem}: {words}");
             said += &words;
         }
-        said += &served.end();
+        said += &said_by(served);
     }
     assert!(said.contains("is refused"), "{said}");
     for secret in [&chap, &controller, &psk] {

@@ -1,17 +1,20 @@
 //! `tranche bench`: job files against a served drive, beside fio's own report.
 
+mod common;
+
+use common::{Served, TRANCHE};
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::process::{Child, Command, Output, Stdio};
 
-/// A drive on a Unix socket; killed at the end, without notice.
-struct Served {
-    child: Child,
+/// A drive on a Unix socket, and a place for job files.
+struct Drive {
+    served: Served,
     dir: tempfile::TempDir,
 }
 
-impl Served {
+impl Drive {
     fn start() -> Self {
         Self::with(&[])
     }
@@ -19,23 +22,15 @@ impl Served {
     fn with(args: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("socket");
-        let mut child = Command::new(env!("CARGO_BIN_EXE_tranche"))
-            .args(["serve", "--timing", "off", "--unix"])
-            .arg(&socket)
-            .args(args)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut ready = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut ready).unwrap();
-        assert!(ready.starts_with("ready"), "{ready}");
-        Self { child, dir }
+        let arguments = ["serve", "--timing", "off", "--unix"];
+        let served = Served::run(Command::new(TRANCHE).args(arguments).arg(&socket).args(args));
+        Self { served, dir }
     }
 
     fn command(&self, job: &str, args: &[&str]) -> Command {
         let file = self.dir.path().join("job.fio");
         std::fs::File::create(&file).unwrap().write_all(job.as_bytes()).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tranche"));
+        let mut command = Command::new(TRANCHE);
         let on = format!("unix://{}", self.dir.path().join("socket").display());
         command.arg("bench").arg(file).args(["--on", &on]).args(args);
         command
@@ -53,20 +48,13 @@ impl Served {
     }
 }
 
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
 #[test]
 fn jobs_do_what_they_say_and_report_it() {
-    let drive = Served::start();
+    let drive = Drive::start();
     let report = drive.json(
         "[global]\nioengine=libaio\nbs=4k\n[fill]\nrw=write\nsize=8m\niodepth=8\nbs=512k\nend_fsync=1\n\
          [mixed]\nstonewall\nrw=randrw\nsize=4m\niodepth=32\nnumjobs=2\ngroup_reporting\nfsync=32\n\
@@ -107,7 +95,7 @@ fn jobs_do_what_they_say_and_report_it() {
 
 #[test]
 fn verification_sees_what_others_wrote() {
-    let drive = Served::start();
+    let drive = Drive::start();
     let job = "[v]\nrw=randwrite\nsize=4m\nbsrange=4k-32k\niodepth=16\nverify=sha256\n";
     let report = drive.json(job);
     assert_eq!(report["jobs"][0]["read"]["io_bytes"], 4 << 20);
@@ -132,7 +120,7 @@ fn verification_sees_what_others_wrote() {
 fn verification_survives_kill_9() {
     let dir = tempfile::tempdir().unwrap();
     let image = dir.path().join("image").display().to_string();
-    let serve = || Served::with(&["--image", &image]);
+    let serve = || Drive::with(&["--image", &image]);
     let job = "[v]\nrw=randwrite\nsize=16m\nbssplit=4k/50:16k/50\niodepth=16\nverify=crc32c\nend_fsync=1\n";
     serve().json(&format!("{job}do_verify=0\n"));
     let report = serve().json(&format!("{job}verify_only\n"));
@@ -141,7 +129,7 @@ fn verification_survives_kill_9() {
 
 #[test]
 fn errors_say_what_and_where() {
-    let drive = Served::start();
+    let drive = Drive::start();
     for (job, said) in [
         ("[a]\nrw=randread\niodpeth=4\n", "job.fio:3: there is no option \"iodpeth\": did you mean iodepth?"),
         ("[a]\nbs=1000\n", "job.fio:1: job a: a block size of 1000 bytes is no multiple"),
@@ -159,14 +147,14 @@ fn errors_say_what_and_where() {
 
 #[test]
 fn an_interrupt_and_a_drive_that_dies_leave_a_report() {
-    let mut drive = Served::start();
+    let mut drive = Drive::start();
     let job = "[a]\nrw=randread\nruntime=1000\ntime_based\niodepth=4\n[b]\nstonewall\nsize=1m\n";
     for dies in [false, true] {
         let mut command = drive.command(job, &["--output", "json"]);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         std::thread::sleep(std::time::Duration::from_millis(700));
         if dies {
-            drive.child.kill().unwrap();
+            drive.served.child.kill().unwrap();
         } else {
             let sent = Command::new("kill").args(["-s", "INT", &child.id().to_string()]).status();
             assert!(sent.unwrap().success());
@@ -185,7 +173,7 @@ fn an_interrupt_and_a_drive_that_dies_leave_a_report() {
 
 #[test]
 fn a_job_file_from_standard_input() {
-    let drive = Served::start();
+    let drive = Drive::start();
     let on = format!("unix://{}", drive.dir.path().join("socket").display());
     for (job, said) in
         [("[piped]\nrw=randread\nsize=1m\n", None), ("[a]\nbs=1000\n", Some("standard input:1: job a"))]
@@ -204,7 +192,7 @@ fn a_job_file_from_standard_input() {
 /// A process that is stopped keeps its connections, and says nothing.
 #[test]
 fn a_drive_that_stops_answering_holds_up_neither_the_end_nor_an_interrupt() {
-    let drive = Served::start();
+    let drive = Drive::start();
     let signal = |name: &str, process: &Child| {
         let sent = Command::new("kill").args(["-s", name, &process.id().to_string()]).status();
         assert!(sent.unwrap().success());
@@ -214,12 +202,12 @@ fn a_drive_that_stops_answering_holds_up_neither_the_end_nor_an_interrupt() {
         let mut command = drive.command(&job, &["--output", "json"]);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         std::thread::sleep(std::time::Duration::from_millis(700));
-        signal("STOP", &drive.child);
+        signal("STOP", &drive.served.child);
         if runtime == 1000 {
             signal("INT", &child);
         }
         let output = child.wait_with_output().unwrap();
-        signal("CONT", &drive.child);
+        signal("CONT", &drive.served.child);
         let err = text(&output.stderr);
         assert!(!output.status.success() && err.contains(said), "{err}");
         assert!(err.contains(" left without an answer"), "{err}");
@@ -255,7 +243,7 @@ fn the_report_has_the_keys_of_fios() {
         return;
     };
     let fios: Value = serde_json::from_slice(&fio.stdout).unwrap();
-    let drive = Served::start();
+    let drive = Drive::start();
     let ours = drive.json(lines);
     let set = |value: &Value| {
         let mut all = BTreeSet::new();

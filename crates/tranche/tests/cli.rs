@@ -1,8 +1,10 @@
 //! The program from outside.
 
-use std::io::{BufRead, BufReader};
+mod common;
+
+use common::Served;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 fn tranche(args: &[&str]) -> Output {
@@ -27,50 +29,6 @@ fn err(args: &[&str]) -> String {
     assert!(!output.status.success(), "{args:?}: {}", text(&output.stdout));
     assert_eq!(text(&output.stdout), "", "{args:?}");
     text(&output.stderr)
-}
-
-struct Served {
-    child: Child,
-    ready: String,
-}
-
-impl Served {
-    fn start(args: &[&str]) -> Served {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_tranche"))
-            .arg("serve")
-            .args(args)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
-            .spawn()
-            .unwrap();
-        let mut ready = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut ready).unwrap();
-        Served { child, ready }
-    }
-
-    fn signal(&self, name: &str) {
-        let sent = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status();
-        assert!(sent.unwrap().success());
-    }
-
-    /// Exit code, if it ends.
-    fn end(mut self) -> Option<i32> {
-        let start = Instant::now();
-        while start.elapsed() < Duration::from_secs(60) {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return status.code();
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        panic!("it does not end");
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 fn at(dir: &Path, name: &str) -> String {
@@ -136,8 +94,7 @@ fn a_power_cut_is_survived() {
 #[test]
 fn tcp_says_its_port() {
     let served = Served::start(&["--tcp", "127.0.0.1:0"]);
-    let address = served.ready.split_whitespace().find_map(|w| w.strip_prefix("tcp=")).unwrap().to_owned();
-    let listed = out(&["ns", "list", "--on", &format!("tcp://{address}")]);
+    let listed = out(&["ns", "list", "--on", &served.tcp()[0]]);
     assert_eq!(listed.lines().count(), 2);
     served.signal("HUP");
     assert_eq!(served.end(), Some(0));
@@ -149,8 +106,7 @@ fn several_ports_and_what_can_be_done_to_them() {
     let socket = at(temp.path(), "s");
     let served =
         Served::start(&["--tcp", "127.0.0.1:0", "--tcp", "[::1]:0,ana=inaccessible", "--unix", &socket]);
-    let tcp = served.ready.split_whitespace().find_map(|w| w.strip_prefix("tcp=")).unwrap().to_owned();
-    let ports: Vec<String> = tcp.split(',').map(|at| format!("tcp://{at}")).collect();
+    let ports = served.tcp();
     assert_eq!(ports.len(), 2);
     let unix = format!("unix://{socket}");
     // What touches a namespace is refused through the second port, and after that through the first.
@@ -189,8 +145,7 @@ fn several_ports_and_what_can_be_done_to_them() {
 #[test]
 fn errors_say_what_was_asked_and_what_to_do() {
     let served = Served::start(&["--tcp", "127.0.0.1:0"]);
-    let address = served.ready.split_whitespace().find_map(|w| w.strip_prefix("tcp=")).unwrap();
-    let on = format!("tcp://{address}");
+    let on = served.tcp().remove(0);
     assert!(err(&["ns", "delete", "99", "--on", &on]).contains("there is no namespace 99 (the drive has 1)"));
     for _ in 2..=32 {
         out(&["ns", "create", "--size", "1MiB", "--on", &on]);

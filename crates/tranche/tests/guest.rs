@@ -5,20 +5,21 @@
 #[allow(dead_code)]
 mod support;
 
+mod common;
+
+use common::{Served, TRANCHE};
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-const TRANCHE: &str = env!("CARGO_BIN_EXE_tranche");
 const NQN: &str = "nqn.2026-11.io.tranche:drive";
 
-/// A drive that is killed when it goes out of scope.
+/// A drive in an image, on one port.
 struct Drive {
-    child: Child,
+    served: Served,
     port: u16,
 }
 
@@ -28,42 +29,25 @@ impl Drive {
     }
 
     fn start_with(image: &Path, port: u16, more: &[&OsStr]) -> Self {
-        let mut child = Command::new(TRANCHE)
-            .args([
-                "serve",
-                "--timing",
-                "off",
-                "--no-host-sync",
-                "--tcp",
-                &format!("127.0.0.1:{port}"),
-                "--image",
-            ])
-            .arg(image)
-            .args(more)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let port =
-            line.split("tcp=127.0.0.1:").nth(1).and_then(|rest| rest.split(' ').next()).expect("ready");
-        Drive { port: port.parse().unwrap(), child }
+        let at = format!("127.0.0.1:{port}");
+        let arguments = ["serve", "--timing", "off", "--no-host-sync", "--tcp", &at, "--image"];
+        let served = Served::run(Command::new(TRANCHE).args(arguments).arg(image).args(more));
+        let port = port_of(&served.tcp()[0]);
+        Drive { served, port }
     }
 
     /// Write commands of hosts so far.
     fn writes(&self) -> u64 {
-        let on = format!("tcp://127.0.0.1:{}", self.port);
-        let smart = Command::new(TRANCHE).args(["smart", "--output", "json", "--on", &on]).output().unwrap();
+        let on = &self.served.tcp()[0];
+        let smart = Command::new(TRANCHE).args(["smart", "--output", "json", "--on", on]).output().unwrap();
         let smart: Value = serde_json::from_slice(&smart.stdout).expect("SMART");
         smart["host_write_commands"].as_u64().expect("a count")
     }
 }
 
-impl Drop for Drive {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// The port of an address.
+fn port_of(address: &str) -> u16 {
+    address.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).expect("a port")
 }
 
 /// A script of `guest/`, running in a guest with the drive's address, port and NQN, and further arguments.
@@ -118,14 +102,17 @@ impl Guest {
         Some(Guest { process, log, begun: Instant::now(), _temporary: temporary })
     }
 
-    /// Waits for its end, which must be a good one.
-    fn must_be_well(mut self, test: &str) {
+    /// Waits for its end, which must be a good one; all that it said, unless it was skipped.
+    fn must_be_well(mut self, test: &str) -> Option<String> {
         loop {
             match self.ended() {
-                Some(Ended::Skipped(why)) => return support::skipped(test, &why),
+                Some(Ended::Skipped(why)) => {
+                    support::skipped(test, &why);
+                    return None;
+                }
                 Some(Ended::With(status, log)) => {
                     assert!(status.success() && log.contains("== all is well"), "{status}");
-                    return;
+                    return Some(log);
                 }
                 None => {}
             }
@@ -285,19 +272,11 @@ fn a_linux_host_with_two_paths_loses_nothing() {
     let file = temporary.path().join("drive.toml");
     std::fs::write(&file, toml).unwrap();
     let (first, second) = ("127.0.0.1:0", "127.0.0.1:0,ana=non-optimized");
-    let child = Command::new(TRANCHE)
-        .args(["serve", "--timing", "off", "--tcp", first, "--tcp", second])
-        .arg(&file)
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut drive = Drive { child, port: 0 };
-    let mut line = String::new();
-    BufReader::new(drive.child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let tcp = line.split_whitespace().find_map(|word| word.strip_prefix("tcp=")).expect("ready");
-    let ports: Vec<&str> = tcp.split(',').filter_map(|at| at.strip_prefix("127.0.0.1:")).collect();
-    let (first, second) = (ports[0].parse().unwrap(), ports[1]);
-    let Some(guest) = Guest::boot(name, "multipath.sh", &["fio", "python3"], first, &[second]) else {
+    let arguments = ["serve", "--timing", "off", "--tcp", first, "--tcp", second];
+    let served = Served::run(Command::new(TRANCHE).args(arguments).arg(&file));
+    let ports = served.tcp();
+    let (first, second) = (port_of(&ports[0]), port_of(&ports[1]).to_string());
+    let Some(guest) = Guest::boot(name, "multipath.sh", &["fio", "python3"], first, &[&second]) else {
         return;
     };
     guest.must_be_well(name);
@@ -309,15 +288,8 @@ fn nvme_cli_and_tranche_say_the_same() {
     let name = "nvme_cli_and_tranche_say_the_same";
     let temporary = tempfile::tempdir().unwrap();
     let drive = Drive::start(&temporary.path().join("image"), 0);
-    let Some(mut guest) = Guest::boot(name, "tools.sh", &[], drive.port, &[TRANCHE]) else { return };
-    let (status, log) = loop {
-        match guest.ended() {
-            Some(Ended::Skipped(why)) => return support::skipped(name, &why),
-            Some(Ended::With(status, log)) => break (status, log),
-            None => {}
-        }
-    };
-    assert!(status.success() && log.contains("== all is well"), "{status}");
+    let Some(guest) = Guest::boot(name, "tools.sh", &[], drive.port, &[TRANCHE]) else { return };
+    let Some(log) = guest.must_be_well(name) else { return };
     let mut differences = Vec::new();
     let mut asked = 0;
     for line in log.lines().filter_map(|line| line.trim().strip_prefix("ANSWERS ")) {

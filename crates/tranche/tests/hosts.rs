@@ -4,37 +4,29 @@
 //!
 //!     TRANCHE_SOAK_SECONDS=600 cargo test --release -p tranche --test hosts soak -- --nocapture
 
+mod common;
+
+use common::{Served, TRANCHE};
 use host::{Data, Host, Identity, IoQueue, Queue, SocketQueue, SocketTransport};
+use media::Rng;
 use nvme::{Command, Nqn};
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command as Process, Stdio};
+use std::process::Command as Process;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-struct Served {
-    child: Child,
-    addr: String,
-}
+struct Drive(Served);
 
-impl Served {
+impl Drive {
     /// On a port of the system's choice, with few descriptors to begin with.
-    fn start() -> Served {
-        let mut child = Process::new("sh")
-            .args(["-c", "ulimit -Sn 128 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_tranche")])
-            .args(["serve", "--tcp", "127.0.0.1:0"])
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut ready = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut ready).unwrap();
-        let addr = ready.split_whitespace().find_map(|word| word.strip_prefix("tcp=")).unwrap();
-        Served { child, addr: format!("tcp://{addr}") }
+    fn start() -> Drive {
+        let few = ["-c", "ulimit -Sn 128 && exec \"$0\" \"$@\"", TRANCHE];
+        Drive(Served::run(Process::new("sh").args(few).args(["serve", "--tcp", "127.0.0.1:0"])))
     }
 
     fn proc(&self, name: &str) -> String {
-        format!("/proc/{}/{name}", self.child.id())
+        format!("/proc/{}/{name}", self.0.child.id())
     }
 
     /// Memory in bytes.
@@ -49,22 +41,15 @@ impl Served {
     }
 
     fn host(&self, name: &str) -> Host<SocketTransport> {
-        let transport = SocketTransport::new(self.addr.parse().unwrap(), PATIENCE);
+        let transport = SocketTransport::new(self.0.tcp()[0].parse().unwrap(), PATIENCE);
         let nqn = Nqn::new(&format!("nqn.2026-11.test:{name}")).unwrap();
         Host::connect(transport, &Identity::new(nqn)).unwrap()
     }
 }
 
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 #[test]
 fn a_thousand_connections_take_less_than_100_mib() {
-    let served = Served::start();
+    let served = Drive::start();
     let before = served.memory();
     // 20 hosts with an admin queue and 49 I/O queues, as deep as can be.
     let mut hosts = Vec::new();
@@ -89,19 +74,8 @@ fn a_thousand_connections_take_less_than_100_mib() {
     println!("1,000 connections: {} KiB idle, {} KiB after use", idle / 1024, used / 1024);
 }
 
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        ((u128::from(self.0) * u128::from(bound)) >> 64) as u64
-    }
-}
-
 /// A host comes, does something or not, and leaves in good order or not.
-fn visit(served: &Served, rng: &mut Rng) {
+fn visit(served: &Drive, rng: &mut Rng) {
     let mut host = served.host(&rng.below(100).to_string());
     let namespace = host.namespace(1).unwrap();
     let mut queues: Vec<_> =
@@ -150,7 +124,7 @@ fn soak_hosts_come_and_go_and_leave_nothing_behind() {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let seed = setting("TRANCHE_SOAK_SEED", now.as_nanos() as u64 | 1);
     println!("TRANCHE_SOAK_SECONDS={seconds} TRANCHE_SOAK_SEED={seed}");
-    let served = Served::start();
+    let served = Drive::start();
     // All memory for contents that the visits can ever touch is touched first.
     let mut watcher = served.host("watcher");
     let namespace = watcher.namespace(1).unwrap();
@@ -167,7 +141,7 @@ fn soak_hosts_come_and_go_and_leave_nothing_behind() {
             for thread in 0..8 {
                 let (served, visits) = (&served, &visits);
                 scope.spawn(move || {
-                    let mut rng = Rng(seed.wrapping_add(thread * 2).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+                    let mut rng = Rng::new(seed.wrapping_add(thread));
                     while Instant::now() < end {
                         visit(served, &mut rng);
                         visits.fetch_add(1, Ordering::Relaxed);
@@ -209,7 +183,7 @@ fn ask(queue: &mut IoQueue<SocketQueue>, page: u64) {
 
 #[test]
 fn a_host_that_does_not_read_holds_up_nobody_and_gets_what_it_asked_for() {
-    let served = Served::start();
+    let served = Drive::start();
     let (mut slow, mut busy) = (served.host("slow"), served.host("busy"));
     let namespace = slow.namespace(1).unwrap();
     let mut stalled = slow.io_queue(255).unwrap();

@@ -1,55 +1,39 @@
 //! A host with two ways to a drive, under load: ports go down and change their states, and nothing is lost.
 
+mod common;
+
+use common::{Served, TRANCHE};
 use host::{Data, Host, Identity, Queue, Session, SocketTransport, Tag, TransportError};
 use nvme::Command;
 use nvme::log::AnaState;
 use nvme::status::Sct;
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command as Process, Stdio};
+use std::process::{Command as Process, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-const TRANCHE: &str = env!("CARGO_BIN_EXE_tranche");
 const BLOCK: usize = 4096;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Drive {
-    child: Child,
-    ports: Vec<String>,
+    served: Served,
     socket: PathBuf,
 }
 
 impl Drive {
     fn start(dir: &Path) -> Self {
         let socket = dir.join("s");
-        let mut child = Process::new(TRANCHE)
-            .args(["serve", "--tcp", "127.0.0.1:0", "--tcp", "127.0.0.1:0,ana=non-optimized", "--unix"])
-            .arg(&socket)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let tcp = line.split_whitespace().find_map(|word| word.strip_prefix("tcp=")).expect("ready");
-        let ports = tcp.split(',').map(|at| format!("tcp://{at}")).collect();
-        Drive { child, ports, socket }
+        let ports = ["serve", "--tcp", "127.0.0.1:0", "--tcp", "127.0.0.1:0,ana=non-optimized", "--unix"];
+        let served = Served::run(Process::new(TRANCHE).args(ports).arg(&socket).stderr(Stdio::null()));
+        Drive { served, socket }
     }
 
     fn fault(&self, args: &[&str]) {
         let on = format!("unix://{}", self.socket.display());
         let output = Process::new(TRANCHE).arg("fault").args(args).args(["--on", &on]).output().unwrap();
         assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    }
-}
-
-impl Drop for Drive {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -151,7 +135,7 @@ fn a_host_with_two_paths_loses_nothing() {
     let temp = tempfile::tempdir().unwrap();
     let drive = Drive::start(temp.path());
     let progress = Arc::new(AtomicUsize::new(0));
-    let mut writer = Writer::new(drive.ports.clone());
+    let mut writer = Writer::new(drive.served.tcp());
     let path = writer.path.clone();
     let seen = Arc::new(Mutex::new(None));
     let (result, shown) = (seen.clone(), progress.clone());
@@ -191,7 +175,7 @@ fn a_host_with_two_paths_loses_nothing() {
     println!("{rounds} rounds, {} switches, {} attempts", writer.switches, path.load(Ordering::Relaxed));
     assert!(writer.switches >= 3, "the paths were not lost: {}", writer.switches);
     let mut host = Host::connect(
-        SocketTransport::new(drive.ports[1].parse().unwrap(), PATIENCE),
+        SocketTransport::new(drive.served.tcp()[1].parse().unwrap(), PATIENCE),
         &Identity::new("nqn.2026-11.test:reader".parse().unwrap()),
     )
     .unwrap();

@@ -1,0 +1,25 @@
+# Medians of rounds, for the scripts beside this file, which put their END block behind it: `awk "$(cat results.awk) END { … }" RESULTS`.
+# Lines of results: name, kind, value; as many of each pair of name and kind as there were rounds.
+
+function sorted(list, n,    i, j, t) {
+    for (i = 2; i <= n; i++)
+        for (j = i; j > 1 && list[j - 1] > list[j]; j--) { t = list[j]; list[j] = list[j - 1]; list[j - 1] = t }
+}
+function middle(list, n) { return n % 2 ? list[(n + 1) / 2] : (list[n / 2] + list[n / 2 + 1]) / 2 }
+
+# The median of the rounds, and their range.
+function iops(key,    i, list) {
+    for (i = 1; i <= n[key]; i++) list[i] = value[key, i]
+    sorted(list, n[key])
+    printf "%-20s median %8d IOPS, %d to %d\n", key, middle(list, n[key]), list[1], list[n[key]]
+}
+
+# The median of the ratios of each round, and their range; nothing if one of the two was not measured.
+function ratio(of, over, goal,    i, list) {
+    if (!n[over]) return
+    for (i = 1; i <= n[of]; i++) list[i] = value[over, i] ? value[of, i] / value[over, i] : 0
+    sorted(list, n[of])
+    printf "%s over %s: median of the pairs %.2f, %.2f to %.2f (goal: %.2f)\n", of, over, middle(list, n[of]), list[1], list[n[of]], goal
+}
+
+{ key = $1 " " $2; value[key, ++n[key]] = $3 }

@@ -1,0 +1,62 @@
+//! A drive that the program serves.
+#![allow(unused, reason = "each test takes what it needs")]
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+pub const TRANCHE: &str = env!("CARGO_BIN_EXE_tranche");
+
+/// Killed, without notice, when it goes out of scope.
+pub struct Served {
+    pub child: Child,
+    /// The line that it printed when it accepted connections.
+    pub ready: String,
+}
+
+impl Served {
+    /// `tranche serve` with these arguments.
+    pub fn start(args: &[&str]) -> Self {
+        Self::run(Command::new(TRANCHE).arg("serve").args(args))
+    }
+
+    /// Runs a command that serves a drive, and waits until it accepts connections.
+    pub fn run(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut ready = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+        let served = Served { child, ready };
+        assert!(served.ready.starts_with("ready"), "{:?}", served.ready);
+        served
+    }
+
+    /// Where it listens, as for `--on`: its TCP addresses.
+    pub fn tcp(&self) -> Vec<String> {
+        let all = self.ready.split_whitespace().find_map(|word| word.strip_prefix("tcp=")).expect("TCP");
+        all.split(',').map(|address| format!("tcp://{address}")).collect()
+    }
+
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+    }
+
+    /// Exit code, if it ends.
+    pub fn end(mut self) -> Option<i32> {
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_secs(60) {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code();
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("it does not end");
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
