@@ -1,9 +1,9 @@
 //! Associations: connect, queues, properties, keep-alive, disconnect (Base 3.1.4, 3.3, 6).
 
+use crate::contents::Contents;
 use crate::controller::{Controller, ControllerId, MAX_IO_QUEUES, MAX_QUEUE_ENTRIES, Origin};
 use crate::drive::{Cx, Drive, Event, Failure};
 use crate::output::Output;
-use ftl::Storage;
 use media::Nanos;
 use nvme::property::{Cap, Cc, Csts, NSSR_NVME, PropertyOffset, Shn, Shst};
 use nvme::{CNTLID_DYNAMIC, Nqn, Status, Version};
@@ -81,7 +81,7 @@ impl Drive {
 
     /// The host is gone, or leaves: the controller ends. Commands in flight still come back as
     /// [`Output::Complete`], event requests at once.
-    pub fn disconnect<S: Storage>(
+    pub fn disconnect<S: Contents>(
         &mut self,
         now: Nanos,
         id: ControllerId,
@@ -120,7 +120,7 @@ impl Drive {
         Ok(())
     }
 
-    pub(crate) fn keep_alive_due<S: Storage>(&mut self, id: ControllerId, timer: u32, cx: &mut Cx<'_, S>) {
+    pub(crate) fn keep_alive_due<S: Contents>(&mut self, id: ControllerId, timer: u32, cx: &mut Cx<'_, S>) {
         let Some(controller) = self.controllers.get_mut(id) else { return };
         if controller.timer != timer {
             return;
@@ -169,7 +169,7 @@ impl Drive {
     /// # Errors
     /// Invalid Field in Command if there is no such property that can be set, or the value is not allowed.
     #[allow(clippy::too_many_arguments)]
-    pub fn property_set<S: Storage>(
+    pub fn property_set<S: Contents>(
         &mut self,
         now: Nanos,
         id: ControllerId,
@@ -186,7 +186,7 @@ impl Drive {
         result
     }
 
-    pub(crate) fn set_property<S: Storage>(
+    pub(crate) fn set_property<S: Contents>(
         &mut self,
         id: ControllerId,
         offset: PropertyOffset,
@@ -219,7 +219,12 @@ impl Drive {
         }
     }
 
-    fn configure<S: Storage>(&mut self, id: ControllerId, new: Cc, cx: &mut Cx<'_, S>) -> Result<(), Status> {
+    fn configure<S: Contents>(
+        &mut self,
+        id: ControllerId,
+        new: Cc,
+        cx: &mut Cx<'_, S>,
+    ) -> Result<(), Status> {
         let Some(controller) = self.controllers.get_mut(id) else { return Ok(()) };
         let old = controller.cc;
         if new.en() && !old.en() {
@@ -251,7 +256,7 @@ impl Drive {
     }
 
     /// Controller Level Reset by clearing CC.EN: queues, features and events are as after Connect.
-    fn reset_controller<S: Storage>(&mut self, id: ControllerId, cx: &mut Cx<'_, S>) {
+    fn reset_controller<S: Contents>(&mut self, id: ControllerId, cx: &mut Cx<'_, S>) {
         let saved = self.life.saved.clone();
         let Some(controller) = self.controllers.get_mut(id) else { return };
         controller.csts = Csts::new();
@@ -269,7 +274,7 @@ impl Drive {
     }
 
     /// NVM Subsystem Reset: every association ends.
-    fn reset_subsystem<S: Storage>(&mut self, cx: &mut Cx<'_, S>) {
+    fn reset_subsystem<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
         for id in self.controllers.ids() {
             self.expel(id, Status::ABORTED_SQ_DELETION, cx);
         }

@@ -1,6 +1,7 @@
 //! The drive: commands and the time go in, completions and requests to its owner come out.
 
 use crate::config::{Config, ConfigError, Link};
+use crate::contents::Contents;
 use crate::controller::{Controller, ControllerId, Controllers};
 use crate::feature::Clock;
 use crate::flight::{Flight, InFlight, Kind, MAX_IO, Stage, Token};
@@ -11,7 +12,7 @@ use crate::output::Output;
 use crate::ports::Ports;
 use crate::power::{Power, Shutdown};
 use crate::stats::NamespaceStats;
-use ftl::{Done, Fault, Ftl, Io, Storage, VolumeStats};
+use ftl::{Done, Fault, Ftl, Io, VolumeStats};
 use media::{Events, FaultPlan, Nanos, Timeline};
 use nvme::admin::AdminCommand;
 use nvme::log::ErrorInformation;
@@ -69,7 +70,7 @@ pub(crate) struct Waiting {
 }
 
 /// What a call may touch besides the drive.
-pub(crate) struct Cx<'a, S: Storage> {
+pub(crate) struct Cx<'a, S: Contents> {
     pub now: Nanos,
     pub storage: &'a mut S,
     pub out: &'a mut Vec<Output>,
@@ -232,7 +233,7 @@ impl Drive {
     /// itself reads (Dataset Management, Namespace Management, Set Features, …); contents of Write and Compare
     /// stay in the owner's buffer, which [`Storage`] finds by `io`.
     #[allow(clippy::too_many_arguments)]
-    pub fn submit<S: Storage>(
+    pub fn submit<S: Contents>(
         &mut self,
         now: Nanos,
         controller: ControllerId,
@@ -316,7 +317,7 @@ impl Drive {
     }
 
     /// Goes on with what an admin command replied.
-    pub(crate) fn reply<S: Storage>(&mut self, token: Token, outcome: Outcome, cx: &mut Cx<'_, S>) {
+    pub(crate) fn reply<S: Contents>(&mut self, token: Token, outcome: Outcome, cx: &mut Cx<'_, S>) {
         let (dw0, dw1) = match outcome {
             Err(failure) => return self.fail(token, failure, cx),
             Ok(Reply::Parked) => {
@@ -337,7 +338,7 @@ impl Drive {
     }
 
     /// Ends a command with a status, and logs it.
-    pub(crate) fn fail<S: Storage>(&mut self, token: Token, failure: Failure, cx: &mut Cx<'_, S>) {
+    pub(crate) fn fail<S: Contents>(&mut self, token: Token, failure: Failure, cx: &mut Cx<'_, S>) {
         self.note_failure(&token, failure);
         self.schedule(token, cx.now, cx);
     }
@@ -378,7 +379,7 @@ impl Drive {
     /// The translation layer has answered: the command ends at `at`, plus what the link and the firmware
     /// take.
     #[inline]
-    pub(crate) fn schedule<S: Storage>(&mut self, token: Token, at: Nanos, cx: &mut Cx<'_, S>) {
+    pub(crate) fn schedule<S: Contents>(&mut self, token: Token, at: Nanos, cx: &mut Cx<'_, S>) {
         let mut at = at.max(cx.now);
         let entry = self.flight.get_mut(&token);
         if entry.status.is_success() {
@@ -403,7 +404,7 @@ impl Drive {
 
     /// A command's time has come.
     #[inline]
-    fn end<S: Storage>(&mut self, token: Token, cx: &mut Cx<'_, S>) {
+    fn end<S: Contents>(&mut self, token: Token, cx: &mut Cx<'_, S>) {
         let entry = self.flight.get_mut(&token);
         if entry.sync && entry.status.is_success() {
             entry.stage = Stage::Syncing;
@@ -417,7 +418,7 @@ impl Drive {
 
     /// Delivers a command's completion.
     #[inline]
-    pub(crate) fn complete<S: Storage>(&mut self, token: Token, cx: &mut Cx<'_, S>) {
+    pub(crate) fn complete<S: Contents>(&mut self, token: Token, cx: &mut Cx<'_, S>) {
         let io = token.io();
         let entry = self.flight.end(token);
         if entry.qid != 0 {
@@ -435,7 +436,7 @@ impl Drive {
     }
 
     /// A part of a command that the translation layer answered later is done.
-    fn part_done<S: Storage>(&mut self, done: Done, cx: &mut Cx<'_, S>) {
+    fn part_done<S: Contents>(&mut self, done: Done, cx: &mut Cx<'_, S>) {
         if done.io.0 >= MAX_IO {
             return self.shutdown_done(done);
         }
@@ -457,7 +458,7 @@ impl Drive {
 
     /// Runs everything that is due.
     #[inline]
-    pub(crate) fn pump<S: Storage>(&mut self, cx: &mut Cx<'_, S>) {
+    pub(crate) fn pump<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
         loop {
             while self.ftl.next_event().is_some_and(|at| at <= cx.now) {
                 self.poll_ftl(cx);
@@ -481,7 +482,7 @@ impl Drive {
         }
     }
 
-    fn poll_ftl<S: Storage>(&mut self, cx: &mut Cx<'_, S>) {
+    fn poll_ftl<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
         let mut done = std::mem::take(&mut self.done);
         self.ftl.poll(cx.now, cx.storage, &mut done);
         for d in done.drain(..) {
@@ -491,7 +492,7 @@ impl Drive {
     }
 
     /// Runs every event that is due at `now`, each at its own time.
-    pub fn poll<S: Storage>(&mut self, now: Nanos, storage: &mut S, out: &mut Vec<Output>) {
+    pub fn poll<S: Contents>(&mut self, now: Nanos, storage: &mut S, out: &mut Vec<Output>) {
         let now = self.tick(now);
         let mut cx = Cx { now, storage, out };
         if self.power.on {
@@ -513,7 +514,7 @@ impl Drive {
     }
 
     /// Answers [`Output::Sync`]. A failure to sync fails the command: the host must not rely on it.
-    pub fn synced<S: Storage>(
+    pub fn synced<S: Contents>(
         &mut self,
         now: Nanos,
         io: Io,
@@ -540,7 +541,7 @@ impl Drive {
     }
 
     /// Gives back a parked command of its controller with a status, as a reset or an abort does.
-    pub(crate) fn return_parked<S: Storage>(&mut self, io: u32, status: Status, cx: &mut Cx<'_, S>) {
+    pub(crate) fn return_parked<S: Contents>(&mut self, io: u32, status: Status, cx: &mut Cx<'_, S>) {
         if let Some(token) = self.flight.unpark(io) {
             self.flight.get_mut(&token).status = status;
             self.complete(token, cx);
@@ -548,7 +549,7 @@ impl Drive {
     }
 
     /// A parked Asynchronous Event Request is answered.
-    pub(crate) fn answer_event<S: Storage>(&mut self, answered: (u32, u32), cx: &mut Cx<'_, S>) {
+    pub(crate) fn answer_event<S: Contents>(&mut self, answered: (u32, u32), cx: &mut Cx<'_, S>) {
         if let Some(token) = self.flight.unpark(answered.0) {
             self.flight.get_mut(&token).dw0 = answered.1;
             self.complete(token, cx);

@@ -1,9 +1,9 @@
 //! Features: their values, and Set and Get Features (Base 5.1.11, 5.1.25; NVM 4.1.3).
 
+use crate::contents::Contents;
 use crate::controller::{ControllerId, MAX_IO_QUEUES};
 use crate::drive::{Cx, Drive, Failure, Outcome, Reply};
 use crate::health::WARNING_TEMPERATURE;
-use ftl::Storage;
 use media::Nanos;
 use nvme::admin::{GetFeatures, SetFeatures};
 use nvme::feature::{
@@ -209,7 +209,7 @@ impl Drive {
         Ok(())
     }
 
-    pub(crate) fn set_features<S: Storage>(
+    pub(crate) fn set_features<S: Contents>(
         &mut self,
         id: ControllerId,
         c: SetFeatures,

@@ -1,9 +1,10 @@
 //! Wear, spare, temperature: what SMART warns of, and the events that say so.
 
 use crate::aer;
+use crate::contents::Contents;
 use crate::controller::{Controller, ControllerId};
 use crate::drive::{Cx, Drive};
-use ftl::{MediaKind, SetId, SetInfo, Storage};
+use ftl::{MediaKind, SetId, SetInfo};
 use nvme::feature::AsyncEventConfiguration;
 use nvme::log::{CriticalWarning, EnduranceWarning};
 
@@ -80,7 +81,7 @@ impl Drive {
     }
 
     /// Looks whether the media have worn or failed since the last look; cheap enough to be called often.
-    pub(crate) fn watch_wear<S: Storage>(&mut self, cx: &mut Cx<'_, S>) {
+    pub(crate) fn watch_wear<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
         let mut changed = false;
         for i in 0..self.ftl.set_count() {
             let stats = self.ftl.set_stats(SetId(i as u8));
@@ -99,7 +100,7 @@ impl Drive {
     }
 
     /// Looks for new critical warnings and raises their events.
-    pub(crate) fn check_health<S: Storage>(&mut self, cx: &mut Cx<'_, S>) {
+    pub(crate) fn check_health<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
         let groups: Vec<EnduranceWarning> = self.sets().map(|(_, info)| self.group_warning(&info)).collect();
         let before = std::mem::replace(&mut self.health.groups, groups);
         for (i, group) in self.health.groups.clone().into_iter().enumerate() {
@@ -115,7 +116,7 @@ impl Drive {
     }
 
     /// Raises the events of critical warnings that this controller was not told yet.
-    pub(crate) fn warn<S: Storage>(&mut self, id: ControllerId, cx: &mut Cx<'_, S>) {
+    pub(crate) fn warn<S: Contents>(&mut self, id: ControllerId, cx: &mut Cx<'_, S>) {
         let Some(controller) = self.controllers.get(id) else { return };
         let warning = self.critical_warning(controller);
         let Some(controller) = self.controllers.get_mut(id) else { return };
@@ -141,7 +142,7 @@ impl Drive {
     }
 
     /// New critical warnings of an Endurance Group.
-    fn group_event<S: Storage>(&mut self, endgid: u16, new: u8, cx: &mut Cx<'_, S>) {
+    fn group_event<S: Contents>(&mut self, endgid: u16, new: u8, cx: &mut Cx<'_, S>) {
         let mut answers = Vec::new();
         for (_, controller) in self.controllers.iter_mut() {
             if controller.values.group_events(endgid) & new == 0 {

@@ -1,9 +1,10 @@
 //! Commands of I/O queues (NVM 3.3).
 
+use crate::contents::Contents;
 use crate::controller::ControllerId;
 use crate::drive::{Cx, Drive, Failure};
 use crate::flight::{InFlight, Kind, Token};
-use ftl::{Answer, Extent, Source, Storage, VolumeId};
+use ftl::{Answer, Extent, Source, VolumeId};
 use media::Nanos;
 use nvme::io::{Blocks, DatasetManagement, DsmRange};
 use nvme::zerocopy::FromBytes;
@@ -34,7 +35,7 @@ fn arbitrate() -> Turn {
 impl Drive {
     /// Executes a command of an I/O queue.
     #[inline]
-    pub(crate) fn submit_io<S: Storage>(
+    pub(crate) fn submit_io<S: Contents>(
         &mut self,
         token: Token,
         id: ControllerId,
@@ -135,7 +136,7 @@ impl Drive {
     }
 
     #[inline]
-    fn read<S: Storage>(
+    fn read<S: Contents>(
         &mut self,
         token: &Token,
         id: ControllerId,
@@ -152,7 +153,7 @@ impl Drive {
 
     /// Brings everything that was accepted so far to non-volatile media before the command, which has come as far as
     /// `end`, completes: a Flush, or a read with FUA (NVM 3.2.4), which returns what is there.
-    fn make_durable<S: Storage>(
+    fn make_durable<S: Contents>(
         &mut self,
         token: &Token,
         end: Nanos,
@@ -170,7 +171,7 @@ impl Drive {
         }
     }
 
-    fn compare<S: Storage>(
+    fn compare<S: Contents>(
         &mut self,
         token: &Token,
         id: ControllerId,
@@ -184,7 +185,7 @@ impl Drive {
         end.map(Some).map_err(|fault| Failure::of_fault(fault, Kind::Compare))
     }
 
-    fn verify<S: Storage>(
+    fn verify<S: Contents>(
         &mut self,
         token: &Token,
         id: ControllerId,
@@ -208,7 +209,7 @@ impl Drive {
     }
 
     #[inline]
-    fn write<S: Storage>(
+    fn write<S: Contents>(
         &mut self,
         token: &Token,
         id: ControllerId,
@@ -222,7 +223,7 @@ impl Drive {
 
     /// Hands a range to the translation layer to be written, as one part of a command.
     #[inline]
-    fn store<S: Storage>(
+    fn store<S: Contents>(
         &mut self,
         token: &Token,
         id: ControllerId,
@@ -250,7 +251,7 @@ impl Drive {
 
     /// Write Zeroes. With DEAC the pages that lie wholly in the range are deallocated, which reads as
     /// zeros too; what remains at the ends is written.
-    fn write_zeroes<S: Storage>(
+    fn write_zeroes<S: Contents>(
         &mut self,
         token: &Token,
         id: ControllerId,
@@ -307,7 +308,7 @@ impl Drive {
     }
 
     /// Dataset Management: every range is checked before any is deallocated.
-    fn dataset_management<S: Storage>(
+    fn dataset_management<S: Contents>(
         &mut self,
         token: &Token,
         id: ControllerId,
@@ -342,7 +343,7 @@ impl Drive {
     }
 
     /// Flush of one namespace or of all (Base 7.2): the drive has one write buffer, so both are the same.
-    fn flush<S: Storage>(
+    fn flush<S: Contents>(
         &mut self,
         token: &Token,
         id: ControllerId,
@@ -361,7 +362,7 @@ impl Drive {
 
     /// Counts a command of an I/O queue that completes.
     #[inline]
-    pub(crate) fn account<S: Storage>(&mut self, entry: &InFlight, cx: &mut Cx<'_, S>) {
+    pub(crate) fn account<S: Contents>(&mut self, entry: &InFlight, cx: &mut Cx<'_, S>) {
         let unit = self.config.atomic_bytes();
         let Some(ns) = self.namespaces.get_mut(entry.nsid) else { return };
         ns.in_flight -= u32::from(entry.entered).min(ns.in_flight);

@@ -20,6 +20,7 @@ mod admin;
 mod aer;
 mod config;
 mod connect;
+mod contents;
 mod controller;
 mod drive;
 mod drive_toml;
@@ -37,6 +38,7 @@ mod stats;
 pub mod units;
 
 pub use config::{Attach, Config, ConfigError, Identity, InitialNamespace, Link};
+pub use contents::Contents;
 pub use controller::{ControllerId, MAX_IO_QUEUES, MAX_QUEUE_ENTRIES, Origin};
 pub use drive::Drive;
 pub use flight::MAX_IO;

@@ -5,10 +5,11 @@
 //! image, and tolerant of fields that are added later.
 
 use crate::config::{Config, ConfigError};
+use crate::contents::Contents;
 use crate::drive::Drive;
 use crate::life::Life;
 use crate::namespace::{Namespace, Namespaces};
-use ftl::{Ftl, Record, Section, Storage};
+use ftl::{Ftl, Record, Section};
 use media::Nanos;
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +19,7 @@ const MAGIC: [u8; 4] = *b"TDRV";
 const VERSION: u32 = 1;
 
 #[derive(Serialize, Deserialize)]
-struct Contents<N, L> {
+struct Saved<N, L> {
     version: u32,
     life: L,
     /// With their identifiers.
@@ -48,11 +49,11 @@ impl Drive {
         let namespaces = self.namespaces.iter().collect();
         let mut life = self.life.clone();
         life.powered += if self.power.on { self.now().since(self.power.since).0 } else { 0 };
-        serde_json::to_vec(&Contents { version: VERSION, life, namespaces }).unwrap_or_default()
+        serde_json::to_vec(&Saved { version: VERSION, life, namespaces }).unwrap_or_default()
     }
 
     /// Records the state after a change.
-    pub(crate) fn record<S: Storage>(&self, storage: &mut S) {
+    pub(crate) fn record<S: Contents>(&self, storage: &mut S) {
         storage.record(Record::Section { kind: Section::Controller, bytes: &self.section() });
     }
 
@@ -124,9 +125,9 @@ impl Restorer {
     ///
     /// # Errors
     /// If the state that was reached contradicts itself or the configuration.
-    pub fn finish<S: Storage>(self, now: Nanos, storage: &mut S) -> Result<Drive, LoadError> {
+    pub fn finish<S: Contents>(self, now: Nanos, storage: &mut S) -> Result<Drive, LoadError> {
         let Restorer { config, section, ftl } = self;
-        let contents: Contents<Namespace, Life> =
+        let contents: Saved<Namespace, Life> =
             serde_json::from_slice(&section).map_err(|e| malformed(e.to_string()))?;
         check_version(contents.version)?;
         let mut ftl = ftl.finish(now, storage)?;

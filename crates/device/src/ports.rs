@@ -4,10 +4,10 @@
 //! ANA group, whose state on a controller is its port's: what is asymmetric here are the ways to the drive, not its
 //! namespaces. A controller without a port (the drive's own process) is always optimized.
 
+use crate::contents::Contents;
 use crate::controller::{Controller, ControllerId};
 use crate::drive::{Cx, Drive, Failure, Outcome, Reply};
 use crate::output::Output;
-use ftl::Storage;
 use media::Nanos;
 use nvme::admin::{FaultInjection, FaultKind};
 use nvme::log::{AnaGroup, AnaHeader, AnaState};
@@ -100,7 +100,7 @@ impl Drive {
     }
 
     /// Fault injection: what happens to ports.
-    pub(crate) fn port_fault<S: Storage>(&mut self, c: FaultInjection, cx: &mut Cx<'_, S>) -> Outcome {
+    pub(crate) fn port_fault<S: Contents>(&mut self, c: FaultInjection, cx: &mut Cx<'_, S>) -> Outcome {
         let port = PortId(c.nvmsetid);
         if c.kind == FaultKind::PORT_DOWN {
             if self.port_state(port).is_none() {
@@ -126,7 +126,7 @@ impl Drive {
     }
 
     /// Injected faults end: every port is as it was at first.
-    pub(crate) fn restore_ports<S: Storage>(&mut self, cx: &mut Cx<'_, S>) {
+    pub(crate) fn restore_ports<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
         let initial: Vec<_> = self.ports.0.iter().map(|p| (p.id, p.initial)).collect();
         for (id, state) in initial {
             self.set_port_state(id, state, cx);
@@ -135,7 +135,7 @@ impl Drive {
     }
 
     /// Sets the state of a port, and tells the hosts behind it.
-    fn set_port_state<S: Storage>(&mut self, id: PortId, state: AnaState, cx: &mut Cx<'_, S>) {
+    fn set_port_state<S: Contents>(&mut self, id: PortId, state: AnaState, cx: &mut Cx<'_, S>) {
         let Some(port) = self.ports.0.iter_mut().find(|p| p.id == id && p.state != state) else { return };
         port.state = state;
         let mut answers = Vec::new();

@@ -1,11 +1,12 @@
 //! Power: cuts, orderly shutdowns, power on.
 
+use crate::contents::Contents;
 use crate::controller::ControllerId;
 use crate::drive::{Cx, Drive, Event};
 use crate::flight::MAX_IO;
 use crate::output::Output;
 use crate::stats::NamespaceStats;
-use ftl::{Answer, Done, Io, Storage};
+use ftl::{Answer, Done, Io};
 use media::Nanos;
 use nvme::property::Shst;
 
@@ -71,7 +72,7 @@ impl Drive {
     }
 
     /// Power is back: recovers everything that outlives it. Hosts connect anew.
-    pub fn power_on<S: Storage>(&mut self, now: Nanos, storage: &mut S) {
+    pub fn power_on<S: Contents>(&mut self, now: Nanos, storage: &mut S) {
         let now = self.tick(now);
         if self.power.on {
             return;
@@ -108,7 +109,7 @@ impl Drive {
     }
 
     /// A command has planned a cut: carries it out if it is to come at once.
-    pub(crate) fn start_cut<S: Storage>(&mut self, cx: &mut Cx<'_, S>) {
+    pub(crate) fn start_cut<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
         if let Some(cut) = self.power.cut
             && cut.at_once
         {
@@ -117,7 +118,7 @@ impl Drive {
     }
 
     /// Carries out a planned cut if the media have counted down to it.
-    pub(crate) fn cut_is_due<S: Storage>(&mut self, cx: &mut Cx<'_, S>) -> bool {
+    pub(crate) fn cut_is_due<S: Contents>(&mut self, cx: &mut Cx<'_, S>) -> bool {
         match self.power.cut {
             Some(cut) if !cut.at_once && self.ftl.cut_due() => {
                 self.power_cut(cx.now, cut.energy, cut.off, cx.out);
@@ -130,7 +131,7 @@ impl Drive {
     /// Shuts the drive down in order: everything that was accepted goes to the media, whether capacitors
     /// would save it or not. [`Output::ShutDown`] tells when that is done; what is written later is not part
     /// of it.
-    pub fn shut_down<S: Storage>(&mut self, now: Nanos, storage: &mut S, out: &mut Vec<Output>) {
+    pub fn shut_down<S: Contents>(&mut self, now: Nanos, storage: &mut S, out: &mut Vec<Output>) {
         let now = self.tick(now);
         let mut cx = Cx { now, storage, out };
         if !self.power.on {
@@ -142,13 +143,13 @@ impl Drive {
     }
 
     /// A host has announced a shutdown (CC.SHN).
-    pub(crate) fn start_shutdown<S: Storage>(&mut self, id: ControllerId, cx: &mut Cx<'_, S>) {
+    pub(crate) fn start_shutdown<S: Contents>(&mut self, id: ControllerId, cx: &mut Cx<'_, S>) {
         if let Some(association) = self.controllers.get(id).map(|c| c.association) {
             self.drain(Some((id, association)), cx);
         }
     }
 
-    fn drain<S: Storage>(&mut self, of: Option<(ControllerId, u32)>, cx: &mut Cx<'_, S>) {
+    fn drain<S: Contents>(&mut self, of: Option<(ControllerId, u32)>, cx: &mut Cx<'_, S>) {
         // Numbers that no runner gives to a command.
         let io = (MAX_IO..).find(|io| self.shutdowns.iter().all(|s| s.io != *io)).unwrap_or(MAX_IO);
         match self.ftl.shutdown(cx.now, Io(io), cx.storage) {
@@ -166,7 +167,7 @@ impl Drive {
         }
     }
 
-    pub(crate) fn shutdown_complete<S: Storage>(
+    pub(crate) fn shutdown_complete<S: Contents>(
         &mut self,
         of: Option<(ControllerId, u32)>,
         cx: &mut Cx<'_, S>,

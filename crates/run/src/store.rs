@@ -356,6 +356,8 @@ fn of_host(piece: Piece) -> std::ops::Range<usize> {
     piece.host as usize..piece.host as usize + piece.len as usize
 }
 
+impl device::Contents for Store {}
+
 impl ftl::Storage for Store {
     #[inline]
     fn allocate(&mut self) -> Option<Slot> {

@@ -1,8 +1,8 @@
 //! Namespace Attachment (Base 5.1.20), and what new controllers find attached.
 
+use crate::contents::Contents;
 use crate::controller::ControllerId;
 use crate::drive::{Cx, Drive, Failure, Outcome, Reply};
-use ftl::Storage;
 use nvme::Status;
 use nvme::admin::{NamespaceAttachment, NamespaceAttachmentSelect};
 use nvme::identify::ControllerList;
@@ -14,7 +14,7 @@ use nvme::zerocopy::FromBytes;
 const MAX_REMEMBERED: usize = 8192;
 
 impl Drive {
-    pub(super) fn namespace_attachment<S: Storage>(
+    pub(super) fn namespace_attachment<S: Contents>(
         &mut self,
         c: NamespaceAttachment,
         data: &[u8],

@@ -1,14 +1,14 @@
 //! Format NVM (Base 5.1.10, NVM 4.1.4).
 
+use crate::contents::Contents;
 use crate::controller::ControllerId;
 use crate::drive::{Cx, Drive, Failure, Outcome, Reply};
 use crate::flight::{Kind, Token};
-use ftl::Storage;
 use nvme::admin::{AdminCommand, FormatNvm, SecureErase};
 use nvme::{NSID_ALL, Status};
 
 impl Drive {
-    pub(super) fn format<S: Storage>(
+    pub(super) fn format<S: Contents>(
         &mut self,
         token: &Token,
         id: ControllerId,

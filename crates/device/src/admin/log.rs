@@ -1,10 +1,11 @@
 //! Get Log Page (Base 5.1.12) and the logs.
 
+use crate::contents::Contents;
 use crate::controller::{Controller, ControllerId, ERROR_ENTRIES, Origin};
 use crate::drive::{Cx, Drive, Failure, Outcome, Reply};
 use crate::health::TEMPERATURE;
 use crate::stats;
-use ftl::{MediaKind, SetConfig, SetId, SetInfo, Storage};
+use ftl::{MediaKind, SetConfig, SetId, SetInfo};
 use media::Nanos;
 use nvme::admin::GetLogPage;
 use nvme::command::{AdminOpcode, IoOpcode};
@@ -37,7 +38,7 @@ const LOGS: [LogId; 13] = [
 const MINUTE: u64 = 60_000_000_000;
 
 impl Drive {
-    pub(super) fn get_log_page<S: Storage>(
+    pub(super) fn get_log_page<S: Contents>(
         &mut self,
         id: ControllerId,
         c: GetLogPage,

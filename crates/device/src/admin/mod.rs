@@ -7,11 +7,11 @@ mod log;
 mod namespace;
 mod vendor;
 
+use crate::contents::Contents;
 use crate::controller::ControllerId;
 use crate::drive::{Cx, Drive, Failure, Outcome, Reply, Waiting};
 use crate::flight::{Kind, Token};
 use crate::output::Output;
-use ftl::Storage;
 use nvme::admin::{Abort, AdminCommand, NamespaceManagement, NamespaceManagementSelect};
 use nvme::command::AdminOpcode;
 use nvme::fabrics::FabricsCommand;
@@ -39,7 +39,7 @@ pub(crate) const ABORT_LIMIT_Z: u8 = 3;
 
 impl Drive {
     /// Executes a command of an admin queue.
-    pub(crate) fn submit_admin<S: Storage>(
+    pub(crate) fn submit_admin<S: Contents>(
         &mut self,
         token: Token,
         id: ControllerId,
@@ -74,7 +74,7 @@ impl Drive {
         }
     }
 
-    fn execute_admin<S: Storage>(
+    fn execute_admin<S: Contents>(
         &mut self,
         token: &Token,
         id: ControllerId,
@@ -114,7 +114,7 @@ impl Drive {
 
     /// Fabrics commands that came all the way here: properties. Connect, authentication and Disconnect are
     /// the transport's.
-    pub(crate) fn fabrics<S: Storage>(
+    pub(crate) fn fabrics<S: Contents>(
         &mut self,
         token: Token,
         id: ControllerId,
@@ -134,7 +134,7 @@ impl Drive {
         self.reply(token, outcome, cx);
     }
 
-    fn async_event_request<S: Storage>(
+    fn async_event_request<S: Contents>(
         &mut self,
         token: &Token,
         id: ControllerId,
@@ -154,7 +154,7 @@ impl Drive {
     /// Abort is best effort: what waits, a request for events or a command for idle namespaces, is aborted; everything
     /// else is being executed and ends by itself. An Abort takes the controller's own time, so several can be
     /// outstanding.
-    fn abort<S: Storage>(
+    fn abort<S: Contents>(
         &mut self,
         token: &Token,
         id: ControllerId,
@@ -196,7 +196,7 @@ impl Drive {
     }
 
     /// Tries the commands again that wait for namespaces to be idle.
-    pub(crate) fn retry_waiting<S: Storage>(&mut self, cx: &mut Cx<'_, S>) {
+    pub(crate) fn retry_waiting<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
         for Waiting { io, controller, command } in std::mem::take(&mut self.waiting) {
             let Some(token) = self.flight.unpark(io) else { continue };
             let outcome = match command {
@@ -226,7 +226,7 @@ impl Drive {
     }
 
     /// Tells controllers that a namespace of theirs was changed.
-    pub(crate) fn namespace_changed<S: Storage>(
+    pub(crate) fn namespace_changed<S: Contents>(
         &mut self,
         nsid: u32,
         who: &[ControllerId],
@@ -249,7 +249,7 @@ impl Drive {
     }
 
     /// Drops a controller: it is removed, and its waiting event requests come back.
-    pub(crate) fn drop_controller<S: Storage>(
+    pub(crate) fn drop_controller<S: Contents>(
         &mut self,
         id: ControllerId,
         status: Status,
@@ -263,7 +263,7 @@ impl Drive {
     }
 
     /// Drops a controller on the drive's own account; the owner is told.
-    pub(crate) fn expel<S: Storage>(&mut self, id: ControllerId, status: Status, cx: &mut Cx<'_, S>) {
+    pub(crate) fn expel<S: Contents>(&mut self, id: ControllerId, status: Status, cx: &mut Cx<'_, S>) {
         if self.drop_controller(id, status, cx) {
             cx.out.push(Output::Disconnect { controller: id });
         }

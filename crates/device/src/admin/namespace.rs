@@ -1,13 +1,14 @@
 //! Namespace Management: create and delete (Base 5.1.21, NVM 4.1.6).
 
 use crate::config::{Attach, ConfigError};
+use crate::contents::Contents;
 use crate::controller::ControllerId;
 use crate::drive::{Cx, Drive, Failure, Outcome, Reply};
 use crate::flight::Token;
 use crate::namespace::{Namespace, Policy, identifiers};
 use crate::ports::ANA_GROUP;
 use crate::stats;
-use ftl::{Fault, NoContents, SetId, Storage};
+use ftl::{Fault, NoContents, SetId};
 use nvme::admin::{AdminCommand, NamespaceManagement, NamespaceManagementSelect};
 use nvme::identify::NamespaceCreate;
 use nvme::zerocopy::FromBytes;
@@ -17,7 +18,7 @@ use nvme::{Csi, NSID_ALL, Status};
 pub(crate) const GRANULE_BYTES: u64 = ftl::GRANULE_PAGES as u64 * ftl::PAGE as u64;
 
 impl Drive {
-    pub(super) fn namespace_management<S: Storage>(
+    pub(super) fn namespace_management<S: Contents>(
         &mut self,
         token: &Token,
         id: ControllerId,
@@ -46,7 +47,7 @@ impl Drive {
         Ok(Reply::Done(0))
     }
 
-    fn create_namespace<S: Storage>(
+    fn create_namespace<S: Contents>(
         &mut self,
         c: NamespaceManagement,
         data: &[u8],
@@ -141,7 +142,7 @@ impl Drive {
         }
     }
 
-    fn delete_namespace<S: Storage>(&mut self, nsid: u32, cx: &mut Cx<'_, S>) {
+    fn delete_namespace<S: Contents>(&mut self, nsid: u32, cx: &mut Cx<'_, S>) {
         let affected = self.attached_controllers(nsid);
         let Some(namespace) = self.namespaces.remove(nsid) else { return };
         let media = stats::since(&self.ftl.volume_stats(namespace.volume), &namespace.stats.base);

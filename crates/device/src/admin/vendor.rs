@@ -1,10 +1,11 @@
 //! Vendor specific commands: power cut (D0h) and fault injection (D1h).
 
+use crate::contents::Contents;
 use crate::controller::{ControllerId, Origin};
 use crate::drive::{Cx, Drive, Failure, Outcome, Reply};
 use crate::output::Output;
 use crate::power::Cut;
-use ftl::{SetConfig, SetId, Storage};
+use ftl::{SetConfig, SetId};
 use media::{FaultPlan, Nanos};
 use nvme::admin::{FaultInjection, FaultKind, PowerCut};
 use nvme::{NSID_ALL, Status};
@@ -41,7 +42,7 @@ impl Drive {
         Ok(Reply::Done(0))
     }
 
-    pub(super) fn fault_injection<S: Storage>(
+    pub(super) fn fault_injection<S: Contents>(
         &mut self,
         id: ControllerId,
         c: FaultInjection,

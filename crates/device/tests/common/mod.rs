@@ -3,7 +3,7 @@
 
 pub mod play;
 
-use device::{Config, ControllerId, Drive, Io, Origin, Output, Transfer};
+use device::{Config, Contents, ControllerId, Drive, Io, Origin, Output, Transfer};
 use ftl::{Piece, Record, Section, Storage, StorageError};
 use media::{Nanos, Slot};
 use nvme::property::{Cc, PropertyOffset};
@@ -81,6 +81,8 @@ impl Memory {
         Ok(())
     }
 }
+
+impl Contents for Memory {}
 
 impl Storage for Memory {
     fn allocate(&mut self) -> Option<Slot> {
