@@ -112,8 +112,6 @@ pub(crate) struct Server {
     /// Given up to accept a connection when there is no other descriptor left, and close it: otherwise it would be
     /// reported again and again.
     reserve: Option<OwnedFd>,
-    /// Connections that were refused.
-    refused: u64,
     /// When connections that have nothing to do give memory back.
     next_trim: Nanos,
     /// Connections with answers to send.
@@ -137,10 +135,7 @@ impl Server {
         in_capsule: u32,
     ) -> io::Result<Self> {
         for (i, port) in ports.iter().enumerate() {
-            match &port.listener {
-                Listener::Unix(l, _) => sleeper.watch_listener(l, i as u64)?,
-                Listener::Tcp(l, _) => sleeper.watch_listener(l, i as u64)?,
-            }
+            sleeper.watch_listener(&port.listener, i as u64)?;
         }
         let max_depth = u16::try_from(MAX_QUEUE_ENTRIES).unwrap_or(u16::MAX);
         Ok(Server {
@@ -153,7 +148,6 @@ impl Server {
             generations: Vec::new(),
             vacant: Vec::new(),
             reserve: reserve(),
-            refused: 0,
             next_trim: Nanos(0),
             touched: Vec::new(),
             hungry: Vec::new(),
@@ -162,6 +156,11 @@ impl Server {
             config: Config { max_depth, max_transfer, in_capsule, ..Config::default() },
             scratch: vec![0; 1 << 16],
         })
+    }
+
+    /// Names the connection that has this place now.
+    fn id(&self, index: usize) -> ConnectionId {
+        ConnectionId { index: index as u32, generation: self.generations[index] }
     }
 
     fn peer(&mut self, id: ConnectionId) -> Option<&mut Peer> {
@@ -215,7 +214,7 @@ impl Server {
                     drop(self.reserve.take());
                     let refused = port.listener.accept().is_ok();
                     self.reserve = reserve();
-                    self.note_refused(&e);
+                    note_refused(&e);
                     if refused {
                         continue;
                     }
@@ -226,7 +225,7 @@ impl Server {
                 (Stream::Tcp(stream), Some(tls)) => match tls.accept(stream) {
                     Ok(session) => Stream::Tls(Box::new(session)),
                     Err(e) => {
-                        tracing::warn!("cannot accept a connection: {e}");
+                        note_refused(&e);
                         continue;
                     }
                 },
@@ -264,8 +263,7 @@ impl Server {
             let watched = peer.is_watched();
             if let Some(why) = why {
                 note(format_args!("a connection of {} ends: {why}", peer.stream.name()));
-                let id = ConnectionId { index: index as u32, generation: self.generations[index] };
-                self.close(engine, id, now);
+                self.close(engine, self.id(index), now);
             } else if watched {
                 self.watch(now);
             }
@@ -283,7 +281,7 @@ impl Server {
             }
             self.ports.update(&mut discovering.controller, &peer.stream, peer.port, &subsystem);
             discovering.tell(&mut peer.wire);
-            self.touch(ConnectionId { index: index as u32, generation: self.generations[index] });
+            self.touch(self.id(index));
         }
     }
 
@@ -304,14 +302,7 @@ impl Server {
         if self.ports.take_down(port, now + span) {
             self.ports_changed(engine);
         }
-        for index in 0..self.peers.len() {
-            let Some(peer) = &mut self.peers[index] else { continue };
-            if peer.port == port {
-                peer.send(&mut engine.store);
-                let id = ConnectionId { index: index as u32, generation: self.generations[index] };
-                self.close(engine, id, now);
-            }
-        }
+        self.close_those(engine, now, |peer| peer.port == port);
     }
 
     /// Serves a connection that came through a port from here on.
@@ -324,18 +315,13 @@ impl Server {
                 self.peers.len() - 1
             }
             None => {
-                return self.note_refused(&format_args!("there are {MAX_CONNECTIONS} already"));
+                return note_refused(&format_args!("there are {MAX_CONNECTIONS} already"));
             }
         };
-        let id = ConnectionId { index: index as u32, generation: self.generations[index] };
-        let watched = match &stream {
-            Stream::Unix(s) => self.sleeper.watch(s, id.number()),
-            Stream::Tcp(s) => self.sleeper.watch(s, id.number()),
-            Stream::Tls(s) => self.sleeper.watch(s.get_ref(), id.number()),
-        };
-        if let Err(e) = watched {
+        let id = self.id(index);
+        if let Err(e) = self.sleeper.watch(&stream, id.number()) {
             self.vacant.push(index as u32);
-            return self.note_refused(&e);
+            return note_refused(&e);
         }
         let gate = Gate::new(self.guard.access.clone().filter(|_| origin == Origin::Network));
         let peer = Peer {
@@ -361,17 +347,6 @@ impl Server {
     /// How many connections there are.
     fn connections(&self) -> usize {
         self.peers.iter().flatten().count()
-    }
-
-    /// Says why a connection was refused; the more there are, the more seldom.
-    fn note_refused(&mut self, why: &dyn std::fmt::Display) {
-        self.refused += 1;
-        if self.refused.is_power_of_two() {
-            tracing::warn!(
-                "a connection is refused: {why} ({} so far; where it is descriptors, raise the limit with ulimit -n)",
-                self.refused
-            );
-        }
     }
 
     /// Lets connections that were idle for a while give memory back.
@@ -591,14 +566,17 @@ impl Server {
 
     /// Closes the connections of a controller that has gone.
     fn close_controller(&mut self, engine: &mut Engine, controller: ControllerId, now: Nanos) {
+        self.close_those(engine, now, |peer| peer.queue.take_if(|(c, _)| *c == controller).is_some());
+    }
+
+    /// Closes the connections that are meant. What their hosts have still coming to them, in particular why, is sent if
+    /// the socket takes it.
+    fn close_those(&mut self, engine: &mut Engine, now: Nanos, mut meant: impl FnMut(&mut Peer) -> bool) {
         for index in 0..self.peers.len() {
             let Some(peer) = &mut self.peers[index] else { continue };
-            if peer.queue.is_some_and(|(c, _)| c == controller) {
-                peer.queue = None;
-                // What the host has still coming to it, in particular why, is sent if the socket takes it.
+            if meant(peer) {
                 peer.send(&mut engine.store);
-                let id = ConnectionId { index: index as u32, generation: self.generations[index] };
-                self.close(engine, id, now);
+                self.close(engine, self.id(index), now);
             }
         }
     }
@@ -622,6 +600,13 @@ impl Server {
         self.hungry.clear();
         self.expelled.clear();
     }
+}
+
+/// Says why a connection was refused.
+fn note_refused(why: &dyn std::fmt::Display) {
+    note(format_args!(
+        "a connection is refused: {why} (where it is descriptors, raise the limit with ulimit -n)"
+    ));
 }
 
 /// Any descriptor.

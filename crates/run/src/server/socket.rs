@@ -2,6 +2,7 @@
 
 use super::note::note;
 use device::Origin;
+use rustix::fd::{AsFd, BorrowedFd};
 use rustix::net::sockopt;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -28,6 +29,25 @@ pub(super) enum Stream {
     Unix(UnixStream),
     Tcp(TcpStream),
     Tls(Box<tls::Session<TcpStream>>),
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Stream::Unix(s) => s.as_fd(),
+            Stream::Tcp(s) => s.as_fd(),
+            Stream::Tls(s) => s.get_ref().as_fd(),
+        }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Listener::Unix(listener, _) => listener.as_fd(),
+            Listener::Tcp(listener, _) => listener.as_fd(),
+        }
+    }
 }
 
 impl Stream {
