@@ -1,0 +1,62 @@
+//! What commands and features there are, and what they change (Base 5.1.12.1.6, 5.1.12.1.18).
+
+use crate::drive::Drive;
+use nvme::admin::GetLogPage;
+use nvme::command::{AdminOpcode, IoOpcode};
+use nvme::feature::FeatureId;
+use nvme::log::{CommandEffects, Effects};
+
+impl Drive {
+    pub(super) fn feature_effects(&self) -> Vec<u8> {
+        let mut log = vec![0u8; 1024];
+        for (fid, bytes) in (0..=255).zip(log.as_chunks_mut::<4>().0) {
+            let fid = FeatureId(fid);
+            if self.capabilities(fid).is_none() {
+                continue;
+            }
+            // FID Supported; the scope is in bits 31:20.
+            let scope: u32 = match fid {
+                FeatureId::ENDURANCE_GROUP_EVENT_CONFIGURATION => 1 << 3,
+                FeatureId::TIMESTAMP => 1 << 5,
+                _ => 1 << 1,
+            };
+            let changes = u32::from(fid == FeatureId::VOLATILE_WRITE_CACHE) << 4;
+            *bytes = (1 | changes | scope << 20).to_le_bytes();
+        }
+        log
+    }
+}
+
+pub(super) fn command_effects(c: &GetLogPage) -> CommandEffects {
+    let mut log = CommandEffects::default();
+    let supported = Effects::new().with_csupp(true);
+    // Scopes: namespace 1, controller 2, subsystem 32.
+    let (namespace, controller, subsystem) = (1, 2, 32);
+    let admin = [
+        (AdminOpcode::GET_LOG_PAGE, supported.with_csp(controller)),
+        (AdminOpcode::IDENTIFY, supported.with_csp(controller)),
+        (AdminOpcode::ABORT, supported.with_csp(controller)),
+        (AdminOpcode::SET_FEATURES, supported.with_ccc(true).with_csp(controller)),
+        (AdminOpcode::GET_FEATURES, supported.with_csp(controller)),
+        (AdminOpcode::ASYNC_EVENT_REQUEST, supported.with_csp(controller)),
+        (AdminOpcode::KEEP_ALIVE, supported.with_csp(controller)),
+        (AdminOpcode::NAMESPACE_MANAGEMENT, supported.with_lbcc(true).with_nic(true).with_csp(subsystem)),
+        (AdminOpcode::NAMESPACE_ATTACHMENT, supported.with_nic(true).with_csp(subsystem)),
+        (AdminOpcode::FORMAT_NVM, supported.with_lbcc(true).with_ncc(true).with_cse(1).with_csp(namespace)),
+        (AdminOpcode::POWER_CUT, supported.with_lbcc(true).with_csp(subsystem)),
+        (AdminOpcode::FAULT_INJECTION, supported.with_lbcc(true).with_csp(subsystem)),
+    ];
+    for (opcode, effects) in admin {
+        log.acs[usize::from(opcode.0)] = effects;
+    }
+    if c.csi == nvme::Csi::NVM {
+        let scoped = supported.with_csp(namespace);
+        for opcode in [IoOpcode::FLUSH, IoOpcode::READ, IoOpcode::COMPARE, IoOpcode::VERIFY] {
+            log.iocs[usize::from(opcode.0)] = scoped;
+        }
+        for opcode in [IoOpcode::WRITE, IoOpcode::WRITE_ZEROES, IoOpcode::DATASET_MANAGEMENT] {
+            log.iocs[usize::from(opcode.0)] = scoped.with_lbcc(true);
+        }
+    }
+    log
+}

@@ -1,0 +1,143 @@
+//! SMART and wear: of the drive, of an Endurance Group, and as the OCP has it.
+
+use crate::controller::Controller;
+use crate::drive::{Drive, Failure};
+use crate::health::TEMPERATURE;
+use ftl::{MediaKind, SetConfig, SetId, SetInfo};
+use media::Nanos;
+use nvme::log::{
+    EnduranceGroup, OCP_SMART_GUID, OcpSmart, RawNormalized, SmartHealth, data_units, endurance_units,
+};
+use nvme::{U16, U32, U64, U128};
+
+const MINUTE: u64 = 60_000_000_000;
+
+impl Drive {
+    fn powered(&self, now: Nanos) -> u64 {
+        self.life.powered + now.since(self.power.since).0
+    }
+
+    pub(super) fn smart(&self, controller: &Controller, now: Nanos) -> SmartHealth {
+        let traffic = self.life.total();
+        let wide = |value: u64| U128::new(value.into());
+        let (mut spare, mut used) = (100, 0);
+        for (_, info) in self.sets() {
+            spare = spare.min(info.spare_percent);
+            used = used.max(info.used_percent);
+        }
+        let mut log = SmartHealth {
+            critical_warning: self.critical_warning(controller),
+            composite_temperature: U16::new(TEMPERATURE),
+            avail_spare: spare,
+            spare_threshold: self.config.spare_threshold,
+            percentage_used: used,
+            endgrp_critical_warning: self.groups_summary(),
+            data_units_read: U128::new(data_units(traffic.read_bytes.into())),
+            data_units_written: U128::new(data_units(traffic.written_bytes.into())),
+            host_read_commands: wide(traffic.reads),
+            host_write_commands: wide(traffic.writes),
+            controller_busy_time: wide(self.busy_time(now) / MINUTE),
+            power_cycles: wide(self.life.power_cycles),
+            power_on_hours: wide(self.powered(now) / (60 * MINUTE)),
+            unexpected_power_losses: wide(self.life.unsafe_shutdowns),
+            media_errors: wide(self.life.media_errors),
+            num_err_log_entries: wide(self.life.error_entries),
+            ..SmartHealth::default()
+        };
+        log.temp_sensor[0].set(TEMPERATURE);
+        log
+    }
+
+    pub(super) fn endurance_group(&self, endgid: u16) -> Result<EnduranceGroup, Failure> {
+        let index = usize::from(endgid).checked_sub(1).and_then(|i| u8::try_from(i).ok());
+        let set = SetId(index.ok_or(Failure::field(46))?);
+        let info = self.ftl.set_info(set).ok_or(Failure::field(46))?;
+        let (traffic, media) = (self.life.traffic(set), self.ftl.set_stats(set));
+        let wide = |value: u64| U128::new(value.into());
+        let units = |bytes: u64| U128::new(endurance_units(bytes.into()));
+        Ok(EnduranceGroup {
+            critical_warning: self.group_warning(&info),
+            avail_spare: info.spare_percent,
+            spare_threshold: self.config.spare_threshold,
+            percentage_used: info.used_percent,
+            endurance_estimate: U128::new(endurance_units(endurance(&info))),
+            data_units_read: units(traffic.read_bytes),
+            data_units_written: units(traffic.written_bytes),
+            media_units_written: units(media.media_written_bytes),
+            host_read_commands: wide(traffic.reads),
+            host_write_commands: wide(traffic.writes),
+            media_errors: wide(traffic.media_errors),
+            num_err_log_entries: wide(traffic.media_errors),
+            tegcap: wide(info.capacity_bytes),
+            uegcap: wide(info.unallocated_bytes),
+            ..EnduranceGroup::default()
+        })
+    }
+
+    /// SMART / Health Information Extended. Media units are those of flash: memory does not wear.
+    pub(super) fn ocp_smart(&self) -> OcpSmart {
+        let life = &self.life;
+        let (mut written, mut read, mut uncorrectable, mut bad, mut estimate) = (0u128, 0u128, 0, 0, 0u128);
+        let (mut spare, mut min, mut max, mut mean) = (100, u32::MAX, 0, 0);
+        let (mut free, mut superblocks, mut dies) = (0u64, 0u64, 0u32);
+        for (id, info) in self.sets().filter(|(_, info)| info.media == MediaKind::Nand) {
+            let media = self.ftl.set_stats(id);
+            written += u128::from(media.media_written_bytes);
+            read += u128::from(media.media_read_bytes);
+            uncorrectable += media.uncorrectable;
+            bad += u64::from(info.bad_blocks);
+            estimate += endurance(&info);
+            spare = spare.min(info.spare_percent);
+            min = min.min(info.min_cycles);
+            max = max.max(info.max_cycles);
+            mean = mean.max(info.mean_cycles);
+            free += u64::from(info.free_superblocks);
+            if let Some(SetConfig::Nand { nand, .. }) = self.config.ftl.sets.get(usize::from(id.0)) {
+                superblocks += u64::from(nand.geometry.superblocks);
+                dies += nand.geometry.dies;
+            }
+        }
+        let nuse: u64 = self.namespaces.iter().map(|(_, ns)| self.ftl.allocated_bytes(ns.volume)).sum();
+        let protected = self.config.ftl.protected;
+        OcpSmart {
+            physical_media_units_written: U128::new(written),
+            physical_media_units_read: U128::new(read),
+            bad_user_nand_blocks: RawNormalized::new(bad, spare.into()),
+            bad_system_nand_blocks: RawNormalized::new(0, 100),
+            uncorrectable_read_error_count: U64::new(uncorrectable),
+            max_user_data_erase_count: U32::new(max),
+            // No flash at all, no erases.
+            min_user_data_erase_count: U32::new(min.min(max)),
+            // OCP 2.0.
+            dssd_version: [0, 0, 0, 0, 0, 2],
+            incomplete_shutdowns: U32::new(u32::try_from(life.unsafe_shutdowns).unwrap_or(u32::MAX)),
+            percent_free_blocks: (free * 100).checked_div(superblocks).unwrap_or(0).min(100) as u8,
+            capacitor_health: U16::new(match (protected, self.health.backup_failed) {
+                (false, _) => 0xFFFF,
+                (true, failed) => u16::from(!failed) * 100,
+            }),
+            unaligned_io: U64::new(life.total().unaligned),
+            total_nuse: U64::new(nuse),
+            plp_start_count: U128::new(life.backups.into()),
+            endurance_estimate: U128::new(estimate),
+            total_media_dies: U16::new(u16::try_from(dies).unwrap_or(u16::MAX)),
+            max_temperature_recorded: (TEMPERATURE - 273) as u8,
+            nand_avg_erase_count: U64::new(mean.into()),
+            system_program_fail_normalized: 100,
+            system_uncorrectable_read_normalized: 100,
+            system_erase_fail_normalized: 100,
+            dssd_firmware_revision: nvme::identify::ascii(&self.config.identity.firmware),
+            log_page_version: U16::new(3),
+            log_page_guid: OCP_SMART_GUID,
+            ..OcpSmart::default()
+        }
+    }
+}
+
+/// Bytes that a set stands at a write amplification of 1; 0 if it does not wear.
+fn endurance(info: &SetInfo) -> u128 {
+    match info.rated_cycles {
+        u32::MAX => 0,
+        cycles => u128::from(info.raw_bytes) * u128::from(cycles),
+    }
+}

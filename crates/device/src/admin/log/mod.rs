@@ -1,0 +1,177 @@
+//! Get Log Page (Base 5.1.12) and the logs.
+
+mod effects;
+mod health;
+
+use crate::contents::Contents;
+use crate::controller::{ControllerId, ERROR_ENTRIES, Origin};
+use crate::drive::{Cx, Drive, Failure, Outcome, Reply};
+use crate::stats;
+use effects::command_effects;
+use media::Nanos;
+use nvme::admin::GetLogPage;
+use nvme::log::{
+    ChangedNamespaces, ErrorInformation, FirmwareSlots, LidSupported, LogId, NamespaceStatistics,
+    SupportedLogPages,
+};
+use nvme::zerocopy::IntoBytes;
+use nvme::{NSID_ALL, Status};
+
+/// Logs that the drive has.
+const LOGS: [LogId; 13] = [
+    LogId::SUPPORTED,
+    LogId::ERROR,
+    LogId::SMART,
+    LogId::FIRMWARE_SLOT,
+    LogId::CHANGED_NAMESPACES,
+    LogId::COMMAND_EFFECTS,
+    LogId::ENDURANCE_GROUP,
+    LogId::ANA,
+    LogId::ENDURANCE_GROUP_EVENTS,
+    LogId::FEATURE_EFFECTS,
+    LogId::OCP_SMART,
+    LogId::NAMESPACE_STATISTICS,
+    LogId::CONTROLLERS,
+];
+
+impl Drive {
+    pub(super) fn get_log_page<S: Contents>(
+        &mut self,
+        id: ControllerId,
+        c: GetLogPage,
+        cx: &mut Cx<'_, S>,
+    ) -> Outcome {
+        if c.ot {
+            // No log has an index (LID Supported and Effects, IOS).
+            return Err(Failure::field(56));
+        }
+        if !c.offset.is_multiple_of(4) {
+            return Err(Failure::field(48));
+        }
+        if c.bytes() > u64::from(self.config.max_transfer) {
+            return Err(Failure::field(42));
+        }
+        let length = usize::try_from(c.bytes()).map_err(|_| Failure::field(42))?;
+        if c.nsid != 0 && c.nsid != NSID_ALL && c.lid != LogId::NAMESPACE_STATISTICS {
+            // No other log is kept by namespace.
+            return Err(Failure::field(4));
+        }
+        let log = self.log(id, &c, cx.now)?;
+        let offset = usize::try_from(c.offset).ok().filter(|o| *o <= log.len()).ok_or(Failure::field(48))?;
+        let mut bytes = vec![0; length];
+        let available = &log[offset..];
+        let count = available.len().min(length);
+        bytes[..count].copy_from_slice(&available[..count]);
+        if !c.rae {
+            self.clear_event(id, &c)?;
+        }
+        Ok(Reply::Data(bytes, 0))
+    }
+
+    /// Reading a log without Retain Asynchronous Event clears what it told.
+    fn clear_event(&mut self, id: ControllerId, c: &GetLogPage) -> Result<(), Failure> {
+        let controller = self.controller_mut(id)?;
+        match c.lid {
+            LogId::CHANGED_NAMESPACES => controller.changed.clear(),
+            LogId::ENDURANCE_GROUP => {
+                controller.changed_groups.remove(&c.lsi);
+            }
+            _ => {}
+        }
+        controller.events.clear(c.lid);
+        Ok(())
+    }
+
+    /// A whole log.
+    fn log(&self, id: ControllerId, c: &GetLogPage, now: Nanos) -> Result<Vec<u8>, Failure> {
+        let controller = self.controller(id)?;
+        Ok(match c.lid {
+            LogId::SUPPORTED => {
+                let mut log = SupportedLogPages::default();
+                for lid in LOGS {
+                    log.lid[usize::from(lid.0)] = LidSupported::new().with_lsupp(true);
+                }
+                log.as_bytes().to_vec()
+            }
+            LogId::ERROR => {
+                let mut log = vec![ErrorInformation::default(); ERROR_ENTRIES];
+                for (out, entry) in log.iter_mut().zip(&controller.errors) {
+                    *out = *entry;
+                }
+                log.as_bytes().to_vec()
+            }
+            LogId::SMART => self.smart(controller, now).as_bytes().to_vec(),
+            LogId::FIRMWARE_SLOT => {
+                let mut log = FirmwareSlots { afi: 1, ..FirmwareSlots::default() };
+                log.frs[0] = nvme::identify::ascii(&self.config.identity.firmware);
+                log.as_bytes().to_vec()
+            }
+            LogId::CHANGED_NAMESPACES => {
+                ChangedNamespaces::new(controller.changed.iter().copied()).as_bytes().to_vec()
+            }
+            LogId::COMMAND_EFFECTS => command_effects(c).as_bytes().to_vec(),
+            LogId::ENDURANCE_GROUP => self.endurance_group(c.lsi)?.as_bytes().to_vec(),
+            LogId::ENDURANCE_GROUP_EVENTS => {
+                let groups = &controller.changed_groups;
+                let mut log = (groups.len() as u64).to_le_bytes().to_vec();
+                log.extend(groups.iter().flat_map(|g| g.to_le_bytes()));
+                log
+            }
+            // LSP bit 0: Return Groups Only.
+            LogId::ANA => self.ana_log(controller, c.lsp & 1 != 0),
+            LogId::FEATURE_EFFECTS => self.feature_effects(),
+            LogId::OCP_SMART => self.ocp_smart().as_bytes().to_vec(),
+            LogId::NAMESPACE_STATISTICS => self.namespace_statistics(c.nsid, now)?.as_bytes().to_vec(),
+            LogId::CONTROLLERS => self.controllers_log(),
+            _ => return Err(Failure { location: 40, ..Status::INVALID_LOG_PAGE.into() }),
+        })
+    }
+
+    fn namespace_statistics(&self, nsid: u32, now: Nanos) -> Result<NamespaceStatistics, Failure> {
+        let mut page;
+        if nsid == NSID_ALL || nsid == 0 {
+            page = NamespaceStatistics::new(NSID_ALL, 0, 0);
+            let (mut counts, mut media) = (*self.departed).clone();
+            for (_, ns) in self.namespaces.iter() {
+                counts.add(&ns.stats);
+                let since = stats::since(&self.ftl.volume_stats(ns.volume), &ns.stats.base);
+                media = stats::sum(&media, &since);
+            }
+            counts.fill(&mut page);
+            stats::fill_media(&media, &mut page);
+        } else {
+            let ns = self.namespaces.get(nsid).ok_or_else(|| self.no_namespace(nsid))?;
+            let set = u16::from(ns.set.0) + 1;
+            page = NamespaceStatistics::new(nsid, set, set);
+            ns.stats.fill(&mut page);
+            stats::fill_media(&stats::since(&self.ftl.volume_stats(ns.volume), &ns.stats.base), &mut page);
+        }
+        page.time_ns.set(now.since(self.power.since).0);
+        Ok(page)
+    }
+
+    /// Vendor specific log D9h: the controllers and their hosts.
+    fn controllers_log(&self) -> Vec<u8> {
+        let entries = self.controllers.iter();
+        let mut log = vec![0; 16];
+        let mut count = 0u16;
+        for (id, controller) in entries {
+            count += 1;
+            let origin = match controller.origin {
+                Origin::InProcess => 0,
+                Origin::Unix => 1,
+                Origin::Network => 2,
+            };
+            log.extend_from_slice(&id.0.to_le_bytes());
+            log.push(origin);
+            log.push(u8::from(controller.is_ready()));
+            log.extend_from_slice(&controller.port.0.to_le_bytes());
+            log.push(controller.ana.0);
+            log.extend_from_slice(&[0; 9]);
+            log.extend_from_slice(&controller.host.to_field());
+        }
+        log[0] = 1;
+        log[2..4].copy_from_slice(&count.to_le_bytes());
+        log
+    }
+}
