@@ -82,7 +82,7 @@ impl Blocks {
         let block = Block { state: State::Free, valid: 0, usable: pages, flights: 0, erases: 0, sealed: 0 };
         Blocks {
             all: vec![block; geo.superblocks as usize],
-            free: (0..geo.superblocks).rev().collect(),
+            free: Vec::with_capacity(geo.superblocks as usize),
             erasing: VecDeque::with_capacity(geo.superblocks as usize),
             erase_die: 0,
             erases_under_way: 0,
