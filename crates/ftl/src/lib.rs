@@ -511,6 +511,35 @@ impl Ftl {
         }
     }
 
+    /// Gives up everything that any volume holds, out of date or not, and erases all flash that was written: afterwards no
+    /// medium refers to contents, but for blocks that went bad. Volumes stay. No request may be under way, and none may
+    /// come before the answer.
+    pub fn purge(&mut self, now: Nanos, io: Io, storage: &mut impl Storage) -> Answer {
+        self.advance(now, storage);
+        let seen = self.done.len();
+        let mut left = 0;
+        for set in &mut self.sets {
+            match set {
+                Set::Nand(set) => {
+                    left += 1;
+                    set.purge(now, io, around!(self, storage));
+                }
+                Set::Memory(set) => set.purge(around!(self, storage)),
+            }
+        }
+        if left == 0 {
+            return Answer::At(now);
+        }
+        self.joint.push((io, left, now));
+        self.join(seen);
+        Answer::Later
+    }
+
+    /// The order of the newest write or deallocation: it only grows, also across losses of power.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
     /// Runs every event that is due, each at its own time.
     #[inline]
     fn advance(&mut self, now: Nanos, storage: &mut impl Storage) {

@@ -191,6 +191,11 @@ impl MemorySet {
         }
     }
 
+    /// Gives everything up.
+    pub fn purge<S: Storage>(&mut self, cx: &mut Around<'_, S>) {
+        self.trim(0, self.memory.geometry().pages() as u32, cx);
+    }
+
     /// Forgetting a page takes the medium no time.
     fn clear(&mut self, page: u32) {
         // Every page of a volume is on the medium.

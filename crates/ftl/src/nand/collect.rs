@@ -94,6 +94,9 @@ impl NandSet {
     /// Takes collection one step on; whether anything was done.
     pub(super) fn collect<S: Storage>(&mut self, now: Nanos, cx: &mut Around<'_, S>) -> bool {
         let mut done = self.erase_some(now, cx);
+        if self.purge.is_some() {
+            done |= self.purge_step(now, cx);
+        }
         if !self.gc.is_active() {
             let enough = self.blocks.free.len() + self.blocks.erasing.len() >= self.gc_config.low as usize;
             if enough || !self.choose_victim() {
@@ -256,9 +259,10 @@ impl NandSet {
         true
     }
 
-    /// Erases blocks of collected superblocks, a few dies at a time so that the others can work.
+    /// Erases blocks of collected superblocks, a few dies at a time so that the others can work; all at a time if there is
+    /// no other work.
     fn erase_some<S: Storage>(&mut self, now: Nanos, cx: &mut Around<'_, S>) -> bool {
-        let most = (self.geo.dies / 8).max(1);
+        let most = if self.purge.is_some() { self.geo.dies } else { (self.geo.dies / 8).max(1) };
         let mut done = false;
         while let Some(&block) = self.blocks.erasing.front() {
             if self.blocks.erase_die == self.geo.dies {

@@ -10,6 +10,7 @@ mod buffer;
 mod collect;
 mod place;
 mod program;
+mod purge;
 mod recover;
 
 use crate::config::{Config, GcConfig, PAGE, SetConfig};
@@ -177,6 +178,7 @@ pub(crate) struct NandSet {
     /// What waits first does so for a slot, and no event will tell when there is one.
     lacks_slots: bool,
     flushes: Vec<Flush>,
+    purge: Option<purge::Purge>,
     /// Reused, so that the running drive does not allocate.
     entries: Vec<u32>,
     spares: Vec<Spare>,
@@ -226,6 +228,7 @@ impl NandSet {
             waiting: VecDeque::with_capacity(1024),
             lacks_slots: false,
             flushes: Vec::new(),
+            purge: None,
             entries: Vec::with_capacity(geo.unit_pages as usize),
             spares: Vec::with_capacity(geo.unit_pages as usize),
             slots: Vec::with_capacity(config.atomic_pages as usize),

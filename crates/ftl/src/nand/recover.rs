@@ -47,6 +47,7 @@ impl NandSet {
         self.waiting.clear();
         self.lacks_slots = false;
         self.flushes.clear();
+        self.purge = None;
         self.gc = collect::Collector::new(self.gc.most_flights(), self.geo.unit_pages);
         (self.host, self.cold) = (Stream::default(), Stream::default());
     }

@@ -1,0 +1,51 @@
+//! Erasing everything: all pages are deallocated, and every superblock that was written is erased, in the time that
+//! its dies take.
+
+use super::place::{State, Stream};
+use super::{Around, NandSet};
+use crate::Done;
+use crate::storage::{Io, Storage};
+use media::Nanos;
+
+/// A purge under way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Purge {
+    io: Io,
+    /// Whether every superblock that has to be erased waits for it.
+    queued: bool,
+}
+
+impl NandSet {
+    /// Begins to erase everything; `io` is done when it is. What is on its way to flash is let land first.
+    pub fn purge<S: Storage>(&mut self, now: Nanos, io: Io, cx: &mut Around<'_, S>) {
+        self.purge = Some(Purge { io, queued: false });
+        self.trim(now, 0, self.capacity, cx);
+        self.pump(now, cx);
+    }
+
+    /// Takes a purge one step on; whether anything was done.
+    pub(super) fn purge_step<S: Storage>(&mut self, now: Nanos, cx: &mut Around<'_, S>) -> bool {
+        let Some(Purge { io, queued }) = self.purge else { return false };
+        if queued {
+            let ended = self.blocks.erasing.is_empty();
+            if ended {
+                self.purge = None;
+                cx.done.push(Done { io, at: now, result: Ok(()) });
+            }
+            return ended;
+        }
+        // A victim of the collector has nothing left to be moved, and is let go by the collector itself.
+        if self.gc.is_active() || self.free_flights.len() < self.flights.len() {
+            return false;
+        }
+        (self.host, self.cold) = (Stream::default(), Stream::default());
+        for (index, block) in (0..).zip(&mut self.blocks.all) {
+            if matches!(block.state, State::Open | State::Sealed) {
+                block.state = State::Erasing;
+                self.blocks.erasing.push_back(index);
+            }
+        }
+        self.purge = Some(Purge { io, queued: true });
+        true
+    }
+}
