@@ -14,10 +14,13 @@ fn main() {
     let count: u64 = args.next().and_then(|n| n.parse().ok()).unwrap_or(300_000);
     let text = std::fs::read_to_string(&path).expect("the profile can be read");
     let config = device::Config::from_toml(&text).expect("the profile is well-formed");
-    let mut sim = Sim::new(config, Contents::None).expect("the drive can be built");
-    let mut host = sim.host(1).expect("namespace 1 is attached");
-    let blocks = 4096 / host.lba_bytes();
-    let total = host.blocks();
+    let sim = Sim::new(config, Contents::None).expect("the drive can be built");
+    let namespace = sim
+        .host("nqn.2026-11.io.tranche:steady")
+        .and_then(|mut host| host.namespace(1))
+        .expect("namespace 1 is attached");
+    let blocks = 4096 / namespace.block_size;
+    let total = namespace.blocks;
     let mix = |order, blocks, writes, depth, count| MixConfig {
         range: 0,
         blocks,
@@ -28,12 +31,12 @@ fn main() {
         seed: 7,
     };
     let started = std::time::Instant::now();
-    let mut go = |name: &str, config: MixConfig| {
-        let config = MixConfig { range: host.blocks(), ..config };
+    let go = |name: &str, config: MixConfig| {
+        let config = MixConfig { range: total, ..config };
         let set = ftl::SetId(0);
-        let before = host.drive().ftl().set_stats(set).media_written_bytes;
-        let outcome = host.run(&mut Mix::new(config));
-        let programmed = host.drive().ftl().set_stats(set).media_written_bytes - before;
+        let before = sim.drive().ftl().set_stats(set).media_written_bytes;
+        let outcome = sim.run(1, &mut Mix::new(config), |_| false).expect("namespace 1 is attached");
+        let programmed = sim.drive().ftl().set_stats(set).media_written_bytes - before;
         let seconds = outcome.elapsed.0 as f64 / 1e9;
         println!(
             "{name:<28} {:>9.1} MiB/s {:>9.0} IOPS  mean {:>9.1} us  max {:>9.1} us  WA {:.3}  failed {}",

@@ -32,8 +32,8 @@ pub(crate) enum Owner {
     Ignored,
     /// A connection's.
     Connection { connection: ConnectionId, tag: fabric::Tag },
-    /// An actor's, under the virtual clock.
-    Actor { tag: u32 },
+    /// Of a queue under the virtual clock.
+    Actor { queue: u32, tag: u32 },
 }
 
 struct Entry {
@@ -75,8 +75,8 @@ pub(crate) struct Engine {
     /// When power comes back.
     power_back: Option<Nanos>,
     stop: Stop,
-    /// Completions for an actor.
-    pub(crate) actor_done: Vec<(u32, Completion, Lent)>,
+    /// Completions for queues under the virtual clock, with queue and tag.
+    pub(crate) actor_done: Vec<(u32, u32, Completion, Lent)>,
     /// Until when the drive's thread sleeps; `None` while it is awake.
     pub(crate) sleep_until: Option<Nanos>,
     /// How long before a deadline it wants to wake up.
@@ -383,7 +383,7 @@ impl Engine {
                     }
                     self.store.keep_parts(io, parts);
                 }
-                Owner::Actor { tag } => self.actor_done.push((tag, completion, buffer)),
+                Owner::Actor { queue, tag } => self.actor_done.push((queue, tag, completion, buffer)),
                 Owner::EventRequest { front } => self.event(now, front, completion),
                 Owner::ChangedLog { front } => self.changed_log_read(now, front, deliveries),
             }
@@ -447,7 +447,7 @@ impl Engine {
                 Owner::Port { port, tag } => {
                     deliveries.push(Delivery::Complete { port, tag, completion, buffer: buffer.into_own() });
                 }
-                Owner::Actor { tag } => self.actor_done.push((tag, completion, buffer)),
+                Owner::Actor { queue, tag } => self.actor_done.push((queue, tag, completion, buffer)),
                 // Its connection is closed; the runtime's own are sent again.
                 _ => {}
             }

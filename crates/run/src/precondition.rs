@@ -3,15 +3,16 @@
 //! Every page that this writes reads as zeros afterwards, as a freshly written one would, and takes no room in
 //! memory or in an image; the flash below has really been programmed and collected.
 
-use crate::clock::Clock;
-use crate::engine::Engine;
-use crate::sim::{Outcome, SimHost};
+use crate::sim::{Outcome, Sim};
 use crate::store::{Backing, Store};
 use device::Drive;
 use ftl::SetId;
 use media::Nanos;
 use nvme::Status;
 use workload::{Mix, MixConfig, Order};
+
+/// Host NQN of who writes it.
+const NQN: &str = "nqn.2026-11.io.tranche:precondition";
 
 /// What a new drive goes through first.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -47,36 +48,62 @@ pub(crate) fn run(
     let namespaces: Vec<u32> = (1..=drive.config().namespaces.len() as u32).collect();
     let mut store = Store::new(Backing::None);
     store.dry = true;
-    let mut engine = Engine::alone(drive, store);
-    let clock = Clock::Virtual(0.into());
+    let sim = Sim::of(drive, store);
     let total = namespaces.len().max(1) as u32;
     for (done, &nsid) in namespaces.iter().enumerate() {
-        let mut host = match SimHost::connect(&mut engine, &clock, nsid) {
-            Ok(host) => host,
+        let space = match Space::of(&sim, nsid) {
+            Ok(space) => space,
             // Not attached to everybody: it is its owner's.
             Err(status) if status.is(Status::INVALID_NAMESPACE) => continue,
             Err(status) => return Err(status),
         };
         let mut tell = |per_mille: u32| progress((done as u32 * 1000 + per_mille) / total);
-        fill(&mut host, &mut tell)?;
+        fill(&sim, space, &mut tell)?;
         if how == Precondition::Steady {
-            settle(&mut host, seed ^ u64::from(nsid), &mut tell)?;
+            settle(&sim, space, seed ^ u64::from(nsid), &mut tell)?;
         }
     }
-    let time = clock.now();
-    Ok((engine.drive, time))
+    sim.into_drive().ok_or(Status::INTERNAL_ERROR)
 }
 
-fn check(outcome: &Outcome) -> Result<(), Status> {
-    if outcome.failed > 0 { Err(Status::WRITE_FAULT) } else { Ok(()) }
+/// A namespace.
+#[derive(Clone, Copy)]
+struct Space {
+    nsid: u32,
+    blocks: u64,
+    lba_bytes: u32,
 }
 
-fn fill(host: &mut SimHost<'_>, tell: &mut impl FnMut(u32)) -> Result<(), Status> {
-    let most = host.drive().config().max_transfer.min(128 << 10);
-    let blocks = u64::from(most / host.lba_bytes()).clamp(1, host.blocks());
-    let whole = host.blocks() / blocks;
+impl Space {
+    fn of(sim: &Sim, nsid: u32) -> Result<Space, Status> {
+        let mut host = sim.host(NQN).map_err(|e| status(&e))?;
+        match host.namespace(nsid) {
+            Ok(namespace) => Ok(Space { nsid, blocks: namespace.blocks, lba_bytes: namespace.block_size }),
+            // An inactive namespace identifies itself as zeros.
+            Err(host::Error::Answer { .. }) => Err(Status::INVALID_NAMESPACE),
+            Err(error) => Err(status(&error)),
+        }
+    }
+}
+
+fn status(error: &host::Error) -> Status {
+    error.status().unwrap_or(Status::INTERNAL_ERROR).code()
+}
+
+fn check(outcome: Result<Outcome, host::Error>) -> Result<Outcome, Status> {
+    match outcome {
+        Ok(outcome) if outcome.failed > 0 => Err(Status::WRITE_FAULT),
+        Ok(outcome) => Ok(outcome),
+        Err(error) => Err(status(&error)),
+    }
+}
+
+fn fill(sim: &Sim, space: Space, tell: &mut impl FnMut(u32)) -> Result<(), Status> {
+    let most = sim.drive().config().max_transfer.min(128 << 10);
+    let blocks = u64::from(most / space.lba_bytes).clamp(1, space.blocks);
+    let whole = space.blocks / blocks;
     let config = MixConfig {
-        range: host.blocks(),
+        range: space.blocks,
         blocks: blocks as u32,
         order: Order::Sequential,
         writes_per_mille: 1000,
@@ -84,13 +111,14 @@ fn fill(host: &mut SimHost<'_>, tell: &mut impl FnMut(u32)) -> Result<(), Status
         count: Some(whole),
         seed: 0,
     };
-    let outcome = host.run_until(&mut Mix::new(config), |o| {
-        if o.requests % 1024 == 0 {
-            tell((o.requests * 300 / whole.max(1)) as u32);
+    let outcome = sim.run(space.nsid, &mut Mix::new(config), |step| {
+        let requests = step.outcome.requests;
+        if requests % 1024 == 0 {
+            tell((requests * 300 / whole.max(1)) as u32);
         }
         false
     });
-    check(&outcome)
+    check(outcome).map(drop)
 }
 
 /// Bytes programmed on all sets.
@@ -100,14 +128,14 @@ fn programmed(drive: &Drive) -> u64 {
         .sum()
 }
 
-fn settle(host: &mut SimHost<'_>, seed: u64, tell: &mut impl FnMut(u32)) -> Result<(), Status> {
-    let blocks = (4096 / host.lba_bytes()).max(1);
-    let pages = host.blocks() / u64::from(blocks);
+fn settle(sim: &Sim, space: Space, seed: u64, tell: &mut impl FnMut(u32)) -> Result<(), Status> {
+    let blocks = (4096 / space.lba_bytes).max(1);
+    let pages = space.blocks / u64::from(blocks);
     let window = (pages / WINDOWS).max(1);
     let mut before = Vec::new();
     for n in 0..MOST * WINDOWS {
         let config = MixConfig {
-            range: host.blocks(),
+            range: space.blocks,
             blocks,
             order: Order::Random,
             writes_per_mille: 1000,
@@ -115,11 +143,10 @@ fn settle(host: &mut SimHost<'_>, seed: u64, tell: &mut impl FnMut(u32)) -> Resu
             count: Some(window),
             seed: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(n),
         };
-        let start = programmed(host.drive());
-        let outcome = host.run(&mut Mix::new(config));
-        check(&outcome)?;
+        let start = programmed(&sim.drive());
+        let outcome = check(sim.run(space.nsid, &mut Mix::new(config), |_| false))?;
         // Per mille of what the host wrote.
-        let ratio = (programmed(host.drive()) - start).saturating_mul(1000) / outcome.bytes.max(1);
+        let ratio = (programmed(&sim.drive()) - start).saturating_mul(1000) / outcome.bytes.max(1);
         before.push(ratio);
         tell((300 + n * 700 / (MOST * WINDOWS)) as u32);
         if n + 1 >= LEAST * WINDOWS

@@ -3,8 +3,10 @@
 mod common;
 
 use common::{shape, shape_with};
-use run::sim::{Contents, Outcome, Sim};
-use workload::{Mix, MixConfig, Order};
+use media::Nanos;
+use run::sim::{Actors, Contents, Outcome, Sim};
+use workload::fio::{Job, JobFile, Space};
+use workload::{Actor, Mix, MixConfig, Order};
 
 fn config(writes: u32, seed: u64) -> MixConfig {
     MixConfig {
@@ -20,9 +22,8 @@ fn config(writes: u32, seed: u64) -> MixConfig {
 
 fn run(contents: Contents, seed: u64) -> Outcome {
     let shape = shape_with("timing = true");
-    let mut sim = Sim::new(shape.config, contents).unwrap();
-    let mut host = sim.host(1).unwrap();
-    host.run(&mut Mix::new(config(700, seed)))
+    let sim = Sim::new(shape.config, contents).unwrap();
+    sim.run(1, &mut Mix::new(config(700, seed)), |_| false).unwrap()
 }
 
 #[test]
@@ -37,23 +38,95 @@ fn equal_seeds_give_equal_runs() {
 
 #[test]
 fn without_timing_nothing_takes_time() {
-    let mut sim = Sim::new(shape().config, Contents::None).unwrap();
-    let mut host = sim.host(1).unwrap();
-    let outcome = host.run(&mut Mix::new(config(1000, 3)));
+    let sim = Sim::new(shape().config, Contents::None).unwrap();
+    let outcome = sim.run(1, &mut Mix::new(config(1000, 3)), |_| false).unwrap();
     assert_eq!((outcome.requests, outcome.failed), (40_000, 0));
     assert_eq!(outcome.elapsed.0, 0);
 }
 
 #[test]
 fn an_actor_without_a_namespace_is_told() {
-    let mut sim = Sim::new(shape().config, Contents::None).unwrap();
-    assert!(sim.host(2).is_err());
+    let sim = Sim::new(shape().config, Contents::None).unwrap();
+    assert!(sim.run(2, &mut Mix::new(config(0, 1)), |_| false).is_err());
 }
 
 #[test]
 fn a_run_can_be_ended_early() {
-    let mut sim = Sim::new(shape_with("timing = true").config, Contents::None).unwrap();
-    let mut host = sim.host(1).unwrap();
-    let outcome = host.run_until(&mut Mix::new(config(500, 3)), |o| o.requests >= 100);
+    let sim = Sim::new(shape_with("timing = true").config, Contents::None).unwrap();
+    let outcome = sim.run(1, &mut Mix::new(config(500, 3)), |s| s.outcome.requests >= 100).unwrap();
     assert!((100..120).contains(&outcome.requests), "{}", outcome.requests);
+}
+
+fn open_loop(iops: u64, seed: u64) -> Job {
+    let text = format!(
+        "[a]\nrw=randread\nbs=4k\niodepth=64\nrate_iops={iops}\nruntime=1\ntime_based\nrandseed={seed}\n"
+    );
+    let jobs = JobFile::parse(&text, &|_| None).unwrap().jobs().unwrap();
+    Job::of(&jobs.jobs[0], Space { blocks: 8192, block_bytes: 4096 }, 0, 0, 0).unwrap()
+}
+
+/// Two hosts on one drive: a slow one with a fixed rate, and one that writes as fast as it can.
+fn neighbours(writer: bool) -> (Outcome, u64, Outcome) {
+    let toml = shape_with("timing = true\nwrite_buffer = \"256KiB\"").toml.replace(
+        "rated_cycles = 3000",
+        r#"rated_cycles = 3000
+timing = { read = "60us", program = "700us", erase = "4ms", channel = "800MB/s" }"#,
+    );
+    let sim = Sim::new(device::Config::from_toml(&toml).unwrap(), Contents::None).unwrap();
+    sim.run(1, &mut Mix::new(MixConfig { writes_per_mille: 1000, ..config(0, 1) }), |_| false).unwrap();
+    let mut first = sim.host("nqn.2026-11.org.example:first").unwrap();
+    let mut second = sim.host("nqn.2026-11.org.example:second").unwrap();
+    let mut actors: Actors<Box<dyn Actor>> = sim.actors();
+    actors.add(&mut first, 1, Box::new(open_loop(1000, 1))).unwrap();
+    let count = Some(if writer { 100_000 } else { 1 });
+    actors.add(&mut second, 1, Box::new(Mix::new(MixConfig { count, ..config(1000, 9) }))).unwrap();
+    let until = sim.now() + Nanos(500_000_000);
+    assert!(!actors.run(until, |_| false), "the first runs for a second");
+    assert_eq!(sim.now(), until);
+    let half = actors.outcome(0).requests;
+    // A host may ask in the middle of it.
+    assert_eq!(first.identify_namespace(1).unwrap().nsze.get(), 8192);
+    assert!(actors.run(Nanos::MAX, |_| false));
+    (actors.outcome(0), half, actors.outcome(1))
+}
+
+#[test]
+fn actors_share_a_drive_and_its_time() {
+    let (alone, half, _) = neighbours(false);
+    assert!((1000..=1001).contains(&alone.requests) && alone.failed == 0, "{alone:?}");
+    assert!((499..=501).contains(&half), "{half}");
+    let (disturbed, _, other) = neighbours(true);
+    assert_eq!((disturbed.requests, other.failed), (alone.requests, 0));
+    assert!(disturbed.latency_sum > alone.latency_sum, "{disturbed:?} {alone:?}");
+    assert_eq!((disturbed, other), {
+        let again = neighbours(true);
+        (again.0, again.2)
+    });
+}
+
+#[test]
+fn large_requests_are_cut_and_contents_are_kept() {
+    let sim =
+        Sim::new(shape_with("timing = true\nmax_transfer = \"16KiB\"").config, Contents::Memory).unwrap();
+    let outcome =
+        sim.run(1, &mut Mix::new(MixConfig { blocks: 10, count: Some(50), ..config(1000, 1) }), |_| false);
+    assert_eq!(outcome.map(|o| (o.requests, o.bytes, o.failed)).unwrap(), (50, 50 * 40960, 0));
+    // What a typed host writes, it reads; its data is not that of the actor's.
+    let mut host = sim.host("nqn.2026-11.org.example:host").unwrap();
+    let namespace = host.namespace(1).unwrap();
+    let mut queue = host.io_queue(8).unwrap();
+    queue.write(&namespace, 7, &[0x5A; 8192], false).unwrap();
+    let mut read = [0; 8192];
+    queue.read(&namespace, 7, &mut read).unwrap();
+    assert_eq!(read, [0x5A; 8192]);
+    host.shutdown().unwrap();
+}
+
+#[test]
+fn whoever_waits_lets_the_clock_run() {
+    let sim = Sim::new(shape_with("timing = true").config, Contents::None).unwrap();
+    let mut host = sim.host("nqn.2026-11.org.example:host").unwrap();
+    assert!(host.next_event(std::time::Duration::from_secs(3)).unwrap().is_none(), "nothing happened");
+    // Typed hosts reckon with the wall's clock, of which a little has passed.
+    assert!(sim.now() >= Nanos(1_000_000_000), "it was waited for");
 }

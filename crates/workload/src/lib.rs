@@ -66,3 +66,27 @@ pub trait Actor {
     /// A request has ended at `now`; `ok` if it succeeded.
     fn completed(&mut self, now: Nanos, tag: u32, ok: bool);
 }
+
+impl<A: Actor + ?Sized> Actor for &mut A {
+    #[inline]
+    fn next(&mut self, now: Nanos) -> Next {
+        (**self).next(now)
+    }
+
+    #[inline]
+    fn completed(&mut self, now: Nanos, tag: u32, ok: bool) {
+        (**self).completed(now, tag, ok);
+    }
+}
+
+impl<A: Actor + ?Sized> Actor for Box<A> {
+    #[inline]
+    fn next(&mut self, now: Nanos) -> Next {
+        (**self).next(now)
+    }
+
+    #[inline]
+    fn completed(&mut self, now: Nanos, tag: u32, ok: bool) {
+        (**self).completed(now, tag, ok);
+    }
+}

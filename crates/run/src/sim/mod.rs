@@ -1,0 +1,189 @@
+//! The same drive under a virtual clock, with actors as its hosts.
+//!
+//! Nothing waits: when neither the drive nor any actor has something to do now, the clock moves on to the next
+//! event of all of them. The same seed gives the same completions at the same times on every machine.
+//!
+//! A [`Sim`] is the drive and its clock. Typed hosts ([`host::Host`]) manage it through [`SimTransport`], as they do a drive
+//! over a socket; [`Actors`] are loads that run at the same time, each on an I/O queue of one of those hosts.
+
+mod actors;
+mod queue;
+
+pub use actors::{Actors, Step};
+pub use queue::{SimQueue, SimTransport};
+
+use crate::clock::Clock;
+use crate::engine::Engine;
+use crate::shared::Delivery;
+use crate::store::{Backing, Lent, Store};
+use device::{Config, ConfigError, Drive};
+use host::{Host, Identity};
+use media::Nanos;
+use nvme::{Completion, Nqn, Nsid, Status};
+use std::cell::{Ref, RefCell};
+use std::rc::Rc;
+use workload::{Actor, Request};
+
+/// Host NQN of actors that come without one.
+const ACTOR_NQN: &str = "nqn.2014-08.org.nvmexpress:uuid:7472616e-6368-6500-0000-6163746f7200";
+
+/// Whether a simulated drive keeps what is written to it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Contents {
+    /// No: reads give zeros. Nothing is copied.
+    None,
+    /// In memory.
+    Memory,
+}
+
+/// What became of an actor's requests.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Outcome {
+    /// Requests that ended.
+    pub requests: u64,
+    /// Those that failed.
+    pub failed: u64,
+    /// Bytes of those that did not fail.
+    pub bytes: u64,
+    /// From the first time that the actor was asked to its last completion.
+    pub elapsed: Nanos,
+    /// Sum of the requests' latencies.
+    pub latency_sum: u128,
+    /// Longest of them.
+    pub latency_max: Nanos,
+    /// Depends on every request, its time, its latency and its status: equal runs have equal digests.
+    pub digest: u64,
+}
+
+impl Outcome {
+    fn count(&mut self, request: &Request, latency: Nanos, now: Nanos, status: Status, lba_bytes: u64) {
+        self.requests += 1;
+        match status.is_success() {
+            true => self.bytes += u64::from(request.blocks) * lba_bytes,
+            false => self.failed += 1,
+        }
+        self.latency_sum += u128::from(latency.0);
+        self.latency_max = self.latency_max.max(latency);
+        for word in [request.lba, u64::from(request.tag), now.0, latency.0, u64::from(status.0)] {
+            self.digest = (self.digest ^ word).wrapping_mul(0x0000_0100_0000_01B3).rotate_left(23);
+        }
+    }
+}
+
+/// A completion that its queue has not taken yet.
+struct Arrival {
+    queue: u32,
+    tag: u32,
+    completion: Completion,
+    data: Lent,
+    at: Nanos,
+}
+
+/// The drive, its clock, and what is under way between it and its hosts.
+struct World {
+    engine: Engine,
+    clock: Clock,
+    deliveries: Vec<Delivery>,
+    /// Queues so far: each has a number of its own.
+    queues: u32,
+    arrived: Vec<Arrival>,
+}
+
+impl World {
+    /// Runs what is due; completions go where their queues find them.
+    fn settle(&mut self) {
+        let now = self.clock.now();
+        self.engine.settle(now, &mut self.deliveries);
+        self.deliveries.clear();
+        for (queue, tag, completion, data) in self.engine.actor_done.drain(..) {
+            self.arrived.push(Arrival { queue, tag, completion, data, at: now });
+        }
+    }
+}
+
+/// A drive in virtual time.
+pub struct Sim {
+    world: Rc<RefCell<World>>,
+}
+
+impl Sim {
+    /// A new drive.
+    ///
+    /// # Errors
+    /// If it cannot be as configured.
+    pub fn new(mut config: Config, contents: Contents) -> Result<Sim, ConfigError> {
+        config.ftl.durable |= contents == Contents::Memory;
+        let drive = Drive::new(config)?;
+        let backing = match contents {
+            Contents::None => Backing::None,
+            Contents::Memory => Backing::memory(crate::start::pages(drive.config())),
+        };
+        Ok(Sim::of(drive, Store::new(backing)))
+    }
+
+    /// This drive from time zero on.
+    pub(crate) fn of(drive: Drive, store: Store) -> Sim {
+        let world = World {
+            engine: Engine::alone(drive, store),
+            clock: Clock::Virtual(0.into()),
+            deliveries: Vec::new(),
+            queues: 0,
+            arrived: Vec::new(),
+        };
+        Sim { world: Rc::new(RefCell::new(world)) }
+    }
+
+    /// The drive with its time; `None` while a host is connected.
+    pub(crate) fn into_drive(self) -> Option<(Drive, Nanos)> {
+        let mut world = Rc::into_inner(self.world)?.into_inner();
+        world.settle();
+        Some((world.engine.drive, world.clock.now()))
+    }
+
+    /// The drive, to be looked at. Not while something runs.
+    pub fn drive(&self) -> Ref<'_, Drive> {
+        Ref::map(self.world.borrow(), |world| &world.engine.drive)
+    }
+
+    /// The drive's time.
+    pub fn now(&self) -> Nanos {
+        self.world.borrow().clock.now()
+    }
+
+    /// How hosts reach it.
+    pub fn transport(&self) -> SimTransport {
+        SimTransport::new(self.world.clone())
+    }
+
+    /// Connects a host.
+    ///
+    /// # Errors
+    /// The drive refuses it.
+    pub fn host(&self, nqn: &str) -> Result<Host<SimTransport>, host::Error> {
+        let nqn = Nqn::new(nqn).map_err(|e| host::Error::Usage(format!("host NQN {nqn:?}: {e}")))?;
+        Host::connect(self.transport(), &Identity::new(nqn))
+    }
+
+    /// No actors yet.
+    pub fn actors<A: Actor>(&self) -> Actors<A> {
+        Actors::new(self.world.clone())
+    }
+
+    /// Runs one actor, as the only load, on a namespace to its end, or until `enough` says so after a completion; what is
+    /// outstanding then is waited for.
+    ///
+    /// # Errors
+    /// The namespace is not attached to every host, or the drive refuses the actor's host.
+    pub fn run<A: Actor>(
+        &self,
+        nsid: Nsid,
+        actor: &mut A,
+        enough: impl FnMut(&Step<'_>) -> bool,
+    ) -> Result<Outcome, host::Error> {
+        let mut host = self.host(ACTOR_NQN)?;
+        let mut actors = self.actors();
+        let at = actors.add(&mut host, nsid, actor)?;
+        actors.run(Nanos::MAX, enough);
+        Ok(actors.outcome(at))
+    }
+}

@@ -1,0 +1,206 @@
+//! Typed hosts of a drive in virtual time: whoever waits for a completion lets the clock run.
+
+use super::World;
+use crate::buffer::Buffer;
+use crate::engine::Owner;
+use crate::store::Lent;
+use device::{ControllerId, Origin};
+use host::{Connected, Data, Done, Error, Identity, Queue, Tag, Transport, TransportError};
+use media::Nanos;
+use nvme::property::{Cap, Cc, Csts, PropertyOffset, Shn, Shst};
+use nvme::{CNTLID_DYNAMIC, Command, Status, U32, U64};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Commands of the admin queue that may be outstanding.
+const ADMIN_DEPTH: u16 = 31;
+
+/// A host's controller, until the last queue to it is gone.
+pub(super) struct Association {
+    pub(super) world: Rc<RefCell<World>>,
+    pub(super) controller: ControllerId,
+}
+
+impl Drop for Association {
+    fn drop(&mut self) {
+        // Queues are dropped by their owners, never from within a run.
+        if let Ok(mut world) = self.world.try_borrow_mut() {
+            let now = world.clock.now();
+            world.engine.drive_disconnect(now, self.controller);
+            world.settle();
+        }
+    }
+}
+
+/// Connects typed hosts to a drive in virtual time.
+pub struct SimTransport {
+    world: Rc<RefCell<World>>,
+    association: Option<Rc<Association>>,
+    queues: u16,
+}
+
+fn refused(what: &str, status: Status) -> Error {
+    Error::Command { what: what.to_owned(), status }
+}
+
+impl SimTransport {
+    pub(super) fn new(world: Rc<RefCell<World>>) -> Self {
+        SimTransport { world, association: None, queues: 0 }
+    }
+
+    fn set_cc(&self, controller: ControllerId, cc: Cc) -> Result<(), Status> {
+        let world = &mut *self.world.borrow_mut();
+        let now = world.clock.now();
+        let value = u64::from(cc.with_iosqes(6).with_iocqes(4).into_bits());
+        let (store, outputs) = (&mut world.engine.store, &mut world.engine.outputs);
+        world.engine.drive.property_set(now, controller, PropertyOffset::CC, false, value, store, outputs)
+    }
+
+    fn property(&self, controller: ControllerId, offset: PropertyOffset, wide: bool) -> Result<u64, Error> {
+        let world = self.world.borrow();
+        world.engine.drive.property_get(controller, offset, wide).map_err(|s| refused("Property Get", s))
+    }
+}
+
+impl Transport for SimTransport {
+    type Queue = SimQueue;
+
+    fn connect(&mut self, identity: &Identity) -> Result<Connected<SimQueue>, Error> {
+        let controller = {
+            let world = &mut *self.world.borrow_mut();
+            let (now, nqn, id) = (world.clock.now(), &identity.hostnqn, identity.hostid);
+            let drive = &mut world.engine.drive;
+            let made = drive.connect(now, nqn, id, CNTLID_DYNAMIC, identity.kato_ms, Origin::InProcess);
+            made.map_err(|status| refused("Connect", status))?
+        };
+        let association = Rc::new(Association { world: self.world.clone(), controller });
+        self.set_cc(controller, Cc::new().with_en(true)).map_err(|status| refused("Property Set", status))?;
+        let cap = Cap::from_bits(U64::new(self.property(controller, PropertyOffset::CAP, true)?));
+        let admin = SimQueue::new(association.clone(), 0, ADMIN_DEPTH);
+        self.association = Some(association);
+        Ok(Connected { admin, cntlid: controller.0, cap })
+    }
+
+    fn open_io(&mut self, depth: u16) -> Result<SimQueue, Error> {
+        let Some(association) = &self.association else {
+            return Err(Error::Usage("the host is not connected".to_owned()));
+        };
+        let qid = self.queues + 1;
+        let entries = u32::from(depth).clamp(1, device::MAX_QUEUE_ENTRIES - 1) + 1;
+        let added = self.world.borrow_mut().engine.drive.add_queue(association.controller, qid, entries);
+        added.map_err(|status| refused("Connect of an I/O queue", status))?;
+        self.queues = qid;
+        Ok(SimQueue::new(association.clone(), qid, (entries - 1) as u16))
+    }
+
+    fn shutdown(&mut self, _admin: &mut SimQueue) -> Result<(), Error> {
+        let Some(association) = &self.association else { return Ok(()) };
+        let controller = association.controller;
+        let cc = Cc::new().with_en(true).with_shn(Shn::NORMAL);
+        self.set_cc(controller, cc).map_err(|status| refused("Property Set", status))?;
+        loop {
+            let bits = self.property(controller, PropertyOffset::CSTS, false)? as u32;
+            if Csts::from_bits(U32::new(bits)).shst() == Shst::COMPLETE {
+                return Ok(());
+            }
+            let world = &mut *self.world.borrow_mut();
+            world.settle();
+            match world.engine.deadline() {
+                Nanos::MAX => return Err(nothing_more().into()),
+                next => world.clock.advance(next),
+            }
+        }
+    }
+}
+
+fn nothing_more() -> TransportError {
+    TransportError::Protocol("it owes an answer, and nothing more will happen in it".to_owned())
+}
+
+/// A queue of a drive in virtual time. Waiting for a completion lets the clock run.
+pub struct SimQueue {
+    pub(super) association: Rc<Association>,
+    /// Tells its completions from those of other queues.
+    pub(super) number: u32,
+    pub(super) qid: u16,
+    /// Whether the data of each outstanding command goes to the host; `None` without data.
+    slots: Vec<Option<bool>>,
+    free: Vec<u16>,
+}
+
+impl SimQueue {
+    fn new(association: Rc<Association>, qid: u16, depth: u16) -> Self {
+        let number = {
+            let mut world = association.world.borrow_mut();
+            world.queues += 1;
+            world.queues
+        };
+        let slots = vec![None; usize::from(depth)];
+        SimQueue { association, number, qid, slots, free: (0..depth).rev().collect() }
+    }
+}
+
+impl Queue for SimQueue {
+    fn capacity(&self) -> usize {
+        self.slots.len()
+    }
+
+    fn outstanding(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    fn submit(&mut self, command: Command, data: Data) -> Result<Tag, TransportError> {
+        let (direction, bytes) = match data {
+            Data::None => (None, Vec::new()),
+            Data::Out(bytes) => (Some(false), bytes),
+            Data::In(bytes) => (Some(true), bytes),
+        };
+        if u32::try_from(bytes.len()).is_err() {
+            return Err(TransportError::TooLarge(bytes.len()));
+        }
+        let Some(tag) = self.free.pop() else { return Err(TransportError::Full) };
+        self.slots[usize::from(tag)] = direction;
+        let world = &mut *self.association.world.borrow_mut();
+        let owner = Owner::Actor { queue: self.number, tag: tag.into() };
+        let (now, controller) = (world.clock.now(), self.association.controller);
+        world.engine.submit(now, owner, controller, self.qid, &command, Buffer::from(bytes).into());
+        Ok(Tag(tag))
+    }
+
+    /// `timeout` is of the drive's time.
+    fn next(&mut self, timeout: Option<Duration>) -> Result<Option<Done>, TransportError> {
+        let world = &mut *self.association.world.borrow_mut();
+        let limit = timeout.map_or(Nanos::MAX, |timeout| {
+            let nanos = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+            Nanos(world.clock.now().0.saturating_add(nanos))
+        });
+        loop {
+            world.settle();
+            if let Some(at) = world.arrived.iter().position(|arrival| arrival.queue == self.number) {
+                let arrival = world.arrived.remove(at);
+                // Tags of this queue are all its own.
+                let tag = arrival.tag as u16;
+                self.free.push(tag);
+                let bytes = match arrival.data {
+                    Lent::Own(buffer) => buffer.into_vec(),
+                    Lent::Nothing | Lent::Void | Lent::Wire(_) => Vec::new(),
+                };
+                let data = match self.slots[usize::from(tag)] {
+                    None => Data::None,
+                    Some(false) => Data::Out(bytes),
+                    Some(true) => Data::In(bytes),
+                };
+                return Ok(Some(Done { tag: Tag(tag), completion: arrival.completion, data }));
+            }
+            match world.engine.deadline() {
+                next if next <= limit && next != Nanos::MAX => world.clock.advance(next),
+                _ if timeout.is_none() => return Err(nothing_more()),
+                _ => {
+                    world.clock.advance(limit);
+                    return Ok(None);
+                }
+            }
+        }
+    }
+}
