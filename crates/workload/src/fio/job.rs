@@ -37,6 +37,8 @@ struct Slot {
     draw: Option<Draw>,
     issued: Nanos,
     submitted: Nanos,
+    /// When its rate wanted it, if it has one.
+    due: Option<Nanos>,
     checked: bool,
 }
 
@@ -305,22 +307,22 @@ impl Job {
         };
         self.drawn += 1;
         self.since_pause += 1;
-        self.pace(draw);
+        let paced = self.pace(draw);
         if direction == Direction::Write {
             self.writes += 1;
             let every = |count: u64| count > 0 && self.writes.is_multiple_of(count);
             self.flush_due = every(self.plan.options.fsync) || every(self.plan.options.fdatasync);
         }
         let checked = direction == Direction::Read && !self.plan.options.rw.does[Direction::Write as usize];
-        self.issue(draw, now, checked)
+        self.issue(draw, now, paced.then_some(due), checked)
     }
 
-    /// When the next I/O of this direction may go.
-    fn pace(&mut self, draw: Draw) {
+    /// When the next I/O of this direction may go; whether there is a rate at all.
+    fn pace(&mut self, draw: Draw) -> bool {
         let index = draw.direction as usize;
         let (rate, iops) = (self.plan.options.rate[index], self.plan.options.rate_iops[index]);
         if rate == 0 && iops == 0 {
-            return;
+            return false;
         }
         let start = self.measured.unwrap_or(self.started);
         let through = &mut self.let_through[index];
@@ -341,11 +343,12 @@ impl Job {
         } else {
             start.saturating_add(after(through.0, rate).max(after(through.1, iops)))
         };
+        true
     }
 
-    fn issue(&mut self, draw: Draw, now: Nanos, checked: bool) -> Next {
+    fn issue(&mut self, draw: Draw, now: Nanos, due: Option<Nanos>, checked: bool) -> Next {
         let Some(tag) = self.free.pop() else { return Next::Wait };
-        self.slots[tag as usize] = Slot { draw: Some(draw), issued: now, submitted: now, checked };
+        self.slots[tag as usize] = Slot { draw: Some(draw), issued: now, submitted: now, due, checked };
         self.unsubmitted.push(tag);
         let outstanding = self.outstanding();
         self.stats.issue(draw.direction as usize, outstanding);
@@ -365,7 +368,7 @@ impl Job {
 
     fn flush(&mut self, now: Nanos) -> Next {
         let Some(tag) = self.free.pop() else { return Next::Wait };
-        self.slots[tag as usize] = Slot { draw: None, issued: now, submitted: now, checked: false };
+        self.slots[tag as usize] = Slot { issued: now, submitted: now, ..Slot::default() };
         self.unsubmitted.push(tag);
         let outstanding = self.outstanding();
         self.stats.issue(3, outstanding);
@@ -433,7 +436,7 @@ impl Job {
             let direction = self.source.stream.direction();
             match self.source.take(direction, &self.plan) {
                 Some(draw) if direction == Direction::Write => {
-                    return self.issue(Draw { direction: Direction::Read, ..draw }, now, true);
+                    return self.issue(Draw { direction: Direction::Read, ..draw }, now, None, true);
                 }
                 Some(_) => {}
                 None => break,
@@ -517,6 +520,9 @@ impl Actor for Job {
                 Some(draw) => {
                     let completion = now.saturating_sub(slot.submitted);
                     self.stats.complete(draw.direction, draw.bytes, submission, completion);
+                    if let Some(due) = slot.due {
+                        self.stats.responded(draw.direction, now.saturating_sub(due));
+                    }
                 }
                 None => self.stats.flushed(now.saturating_sub(slot.issued)),
             }
@@ -578,6 +584,24 @@ mod tests {
         job.abort(9_000);
         let stats = job.stats();
         assert_eq!((stats.traffic[1].runtime, stats.traffic[0].runtime), (2_000, 6_000));
+    }
+
+    #[test]
+    fn who_falls_behind_a_rate_waits_from_when_it_was_due() {
+        let mut job = job("[a]\nrw=randread\nrate_iops=1000\niodepth=1\nnumber_ios=3\n");
+        // Each takes 4 ms, so that the second is due 3 ms before it can go, the third 6 ms.
+        let mut now = 1;
+        for _ in 0..3 {
+            let Next::Submit(request) = job.next(now) else { panic!("a read is due") };
+            now += 4_000_000;
+            job.completed(now, request.tag, true);
+        }
+        assert_eq!(job.next(now), Next::Done);
+        let reads = &job.stats().traffic[0];
+        assert_eq!(reads.total.sum, 12_000_000);
+        assert_eq!(reads.response.series.sum, 4_000_000 + 7_000_000 + 10_000_000);
+        assert_eq!(reads.response.series.count, 3);
+        assert!(reads.response.quantile(990_000) >= 10_000_000);
     }
 
     #[test]

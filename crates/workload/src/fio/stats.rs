@@ -64,6 +64,12 @@ impl Latency {
         self.histogram.saturating_record(value);
     }
 
+    /// The latency that so many millionths of them do not exceed; 0 if there are none.
+    #[must_use]
+    pub fn quantile(&self, millionths: u32) -> Nanos {
+        self.histogram.value_at_quantile(f64::from(millionths) / 1e6)
+    }
+
     fn merge(&mut self, other: &Self) {
         self.series.merge(&other.series);
         // Both have the same bounds.
@@ -86,6 +92,10 @@ pub struct Traffic {
     pub completion: Latency,
     /// Both.
     pub total: Series,
+    /// Of a job with a rate: from when an I/O was due until its completion. While the job keeps up with its rate
+    /// that is its latency; when it has fallen behind, because all of its I/Os are outstanding, it counts what
+    /// somebody who arrives at that rate waits. Not among what fio reports.
+    pub response: Latency,
     /// Bandwidth over windows of 500 ms, in KiB/s.
     pub bandwidth: Series,
     /// I/Os per second over the same windows.
@@ -164,6 +174,11 @@ impl Stats {
         traffic.window_bytes += bytes;
     }
 
+    #[inline]
+    pub(super) fn responded(&mut self, direction: Direction, response: Nanos) {
+        self.traffic[direction as usize].response.add(response);
+    }
+
     pub(super) fn flushed(&mut self, latency: Nanos) {
         self.sync.add(latency);
     }
@@ -199,6 +214,7 @@ impl Stats {
             traffic.submission.merge(&more.submission);
             traffic.completion.merge(&more.completion);
             traffic.total.merge(&more.total);
+            traffic.response.merge(&more.response);
             traffic.bandwidth.merge(&more.bandwidth);
             traffic.rate.merge(&more.rate);
         }
