@@ -356,8 +356,9 @@ impl Drive {
         self.life.error_entries += 1;
         if failure.status.sct() == nvme::status::Sct::MEDIA && !failure.status.is(Status::COMPARE_FAILURE) {
             self.life.media_errors += 1;
-            if let Some(set) = self.namespaces.get(entry.nsid).map(|ns| ns.set) {
-                self.life.traffic_mut(set).media_errors += 1;
+            if let Some(ns) = self.namespaces.get_mut(entry.nsid) {
+                ns.stats.media_errors += 1;
+                self.life.traffic_mut(ns.set).media_errors += 1;
             }
         }
         let Some(controller) = self.controllers.get_mut(id) else { return };

@@ -4,6 +4,7 @@ use crate::contents::Contents;
 use crate::controller::{ControllerId, MAX_IO_QUEUES};
 use crate::drive::{Cx, Drive, Failure, Outcome, Reply};
 use crate::health::WARNING_TEMPERATURE;
+use crate::uuid::{self, Vendor};
 use media::Nanos;
 use nvme::admin::{GetFeatures, SetFeatures};
 use nvme::feature::{
@@ -119,6 +120,15 @@ impl Drive {
         })
     }
 
+    /// What may be done with the feature that a command names. A UUID Index must choose this drive's own vendor specific
+    /// features; there are no others.
+    fn known_feature(&self, fid: FeatureId, uidx: u8) -> Result<FeatureCapabilities, Failure> {
+        if fid.0 >= uuid::VENDOR_SPECIFIC && !matches!(uuid::chosen(uidx)?, None | Some(Vendor::Tranche)) {
+            return Err(Failure::field(40));
+        }
+        self.capabilities(fid).ok_or(Failure::field(40))
+    }
+
     /// No feature here belongs to a namespace but Error Recovery, which this drive keeps for all alike.
     fn check_nsid(&self, id: ControllerId, fid: FeatureId, nsid: u32) -> Result<(), Failure> {
         if nsid == 0 || nsid == NSID_ALL {
@@ -135,7 +145,7 @@ impl Drive {
     }
 
     pub(crate) fn get_features(&mut self, id: ControllerId, c: GetFeatures, now: Nanos) -> Outcome {
-        let capabilities = self.capabilities(c.fid).ok_or(Failure::field(40))?;
+        let capabilities = self.known_feature(c.fid, c.uidx)?;
         if c.sel == Select::SUPPORTED_CAPABILITIES {
             return Ok(Reply::Done(capabilities.into_bits().get()));
         }
@@ -216,7 +226,7 @@ impl Drive {
         data: &[u8],
         cx: &mut Cx<'_, S>,
     ) -> Outcome {
-        let capabilities = self.capabilities(c.fid).ok_or(Failure::field(40))?;
+        let capabilities = self.known_feature(c.fid, c.uidx)?;
         self.check_nsid(id, c.fid, c.nsid)?;
         if c.sv && !capabilities.saveable() {
             return Err(Failure { location: 40, ..Status::FEATURE_NOT_SAVEABLE.into() });

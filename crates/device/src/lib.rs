@@ -36,6 +36,7 @@ mod ports;
 mod power;
 mod stats;
 pub mod units;
+mod uuid;
 
 pub use config::{Attach, Config, ConfigError, Identity, InitialNamespace, Link};
 pub use contents::Contents;

@@ -47,13 +47,6 @@ impl Life {
 
     /// Host traffic of all sets.
     pub fn total(&self) -> Traffic {
-        self.traffic.iter().fold(Traffic::default(), |a, b| Traffic {
-            read_bytes: a.read_bytes + b.read_bytes,
-            written_bytes: a.written_bytes + b.written_bytes,
-            reads: a.reads + b.reads,
-            writes: a.writes + b.writes,
-            media_errors: a.media_errors + b.media_errors,
-            unaligned: a.unaligned + b.unaligned,
-        })
+        self.traffic.iter().fold(Traffic::default(), |a, b| a.and(*b))
     }
 }

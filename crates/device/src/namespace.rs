@@ -1,6 +1,6 @@
 //! Namespaces and who may see them.
 
-use crate::stats::NamespaceStats;
+use crate::stats::{NamespaceStats, Traffic};
 use ftl::{SetId, VolumeId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -47,6 +47,9 @@ pub(crate) struct Namespace {
     pub nguid: [u8; 16],
     pub uuid: [u8; 16],
     pub policy: Policy,
+    /// Host traffic before this power cycle; what is saved is [`traffic`](Namespace::traffic).
+    #[serde(default, rename = "traffic", skip_serializing)]
+    pub before: Traffic,
     #[serde(skip)]
     pub stats: Box<NamespaceStats>,
     /// Commands on their way.
@@ -61,6 +64,19 @@ impl Namespace {
     /// Bytes of its volume: whole pages.
     pub fn volume_bytes(&self) -> u64 {
         self.bytes.next_multiple_of(ftl::PAGE.into())
+    }
+
+    /// Host traffic since the namespace was created. (Unaligned commands are not counted.)
+    pub fn traffic(&self) -> Traffic {
+        let s = &self.stats;
+        self.before.and(Traffic {
+            read_bytes: s.read_bytes,
+            written_bytes: s.written_bytes,
+            reads: s.reads,
+            writes: s.writes,
+            media_errors: s.media_errors,
+            unaligned: 0,
+        })
     }
 
     /// Size in logical blocks (NSZE).

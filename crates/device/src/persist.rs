@@ -9,6 +9,7 @@ use crate::contents::Contents;
 use crate::drive::Drive;
 use crate::life::Life;
 use crate::namespace::{Namespace, Namespaces};
+use crate::stats::Traffic;
 use ftl::{Ftl, Record, Section};
 use media::Nanos;
 use serde::{Deserialize, Serialize};
@@ -24,6 +25,14 @@ struct Saved<N, L> {
     life: L,
     /// With their identifiers.
     namespaces: Vec<(u32, N)>,
+}
+
+/// A namespace with its traffic up to now.
+#[derive(Serialize)]
+struct SavedNamespace<'a> {
+    #[serde(flatten)]
+    namespace: &'a Namespace,
+    traffic: Traffic,
 }
 
 /// Why saved state cannot be used.
@@ -46,7 +55,9 @@ fn malformed(what: impl Into<String>) -> LoadError {
 
 impl Drive {
     fn section(&self) -> Vec<u8> {
-        let namespaces = self.namespaces.iter().collect();
+        let saved =
+            |(nsid, ns): (u32, _)| (nsid, SavedNamespace { traffic: Namespace::traffic(ns), namespace: ns });
+        let namespaces = self.namespaces.iter().map(saved).collect();
         let mut life = self.life.clone();
         life.powered += if self.power.on { self.now().since(self.power.since).0 } else { 0 };
         serde_json::to_vec(&Saved { version: VERSION, life, namespaces }).unwrap_or_default()

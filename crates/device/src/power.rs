@@ -98,6 +98,7 @@ impl Drive {
             let Some(ns) = self.namespaces.get_mut(nsid) else { continue };
             ns.in_flight = 0;
             ns.closing = false;
+            ns.before = ns.traffic();
             *ns.stats =
                 NamespaceStats { base: self.ftl.volume_stats(ns.volume), ..NamespaceStats::default() };
         }

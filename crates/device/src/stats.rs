@@ -60,6 +60,8 @@ pub(crate) struct NamespaceStats {
     pub stalled_writes: u64,
     pub stalled_ns: u64,
     pub failed: u64,
+    /// Media and data integrity errors.
+    pub media_errors: u64,
     pub read_latency: Latency,
     pub write_latency: Latency,
     pub flush_latency: Latency,
@@ -99,6 +101,7 @@ impl NamespaceStats {
             (&mut self.stalled_writes, o.stalled_writes),
             (&mut self.stalled_ns, o.stalled_ns),
             (&mut self.failed, o.failed),
+            (&mut self.media_errors, o.media_errors),
         ] {
             *mine = mine.saturating_add(theirs);
         }
@@ -162,7 +165,7 @@ pub(crate) fn sum(a: &VolumeStats, b: &VolumeStats) -> VolumeStats {
     }
 }
 
-/// Host traffic of an Endurance Group (or of the drive) over its whole life.
+/// Host traffic of a namespace, an Endurance Group or the drive over its whole life.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Traffic {
@@ -172,6 +175,21 @@ pub(crate) struct Traffic {
     pub writes: u64,
     pub media_errors: u64,
     pub unaligned: u64,
+}
+
+impl Traffic {
+    /// The sum of both.
+    #[must_use]
+    pub fn and(self, o: Traffic) -> Traffic {
+        Traffic {
+            read_bytes: self.read_bytes + o.read_bytes,
+            written_bytes: self.written_bytes + o.written_bytes,
+            reads: self.reads + o.reads,
+            writes: self.writes + o.writes,
+            media_errors: self.media_errors + o.media_errors,
+            unaligned: self.unaligned + o.unaligned,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use crate::feature::OPTIONAL_EVENTS;
 use crate::health::{CRITICAL_TEMPERATURE, WARNING_TEMPERATURE};
 use crate::namespace::Namespace;
 use crate::ports::{ANA_GROUP, ANA_TRANSITION_SECONDS};
+use crate::uuid::uuid_list;
 use ftl::{MediaKind, PAGE};
 use nvme::admin::Identify;
 use nvme::identify::{
@@ -104,6 +105,7 @@ impl Drive {
                     NamespaceGranularity { nsg: U64::new(GRANULE_BYTES), ncg: U64::new(GRANULE_BYTES) };
                 page(&list)
             }
+            Cns::UUIDS => page(&uuid_list()),
             Cns::IO_COMMAND_SETS => {
                 // FFFFh and its own identifier mean this controller.
                 let asked = ControllerId(c.cntid);
@@ -163,13 +165,14 @@ impl Drive {
                 .with_nsets(true)
                 .with_egs(true)
                 .with_tbkas(true)
-                .with_ng(true),
+                .with_ng(true)
+                .with_ulist(true),
             cntrltype: ControllerType::IO,
             oacs: Oacs::new().with_fnvms(true).with_nms(true),
             acl_z: ABORT_LIMIT_Z,
             aerl_z: aer::LIMIT as u8 - 1,
             frmw: Frmw::new().with_ffsro(true).with_nofs(1),
-            lpa: Lpa::new().with_cses(true).with_lpeds(true),
+            lpa: Lpa::new().with_smarts(true).with_cses(true).with_lpeds(true).with_mlps(true),
             elpe_z: ERROR_ENTRIES as u8 - 1,
             // Vendor specific admin commands have the standard format.
             avscc: 1,

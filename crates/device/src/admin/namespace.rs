@@ -7,7 +7,7 @@ use crate::drive::{Cx, Drive, Failure, Outcome, Reply};
 use crate::flight::Token;
 use crate::namespace::{Namespace, Policy, identifiers};
 use crate::ports::ANA_GROUP;
-use crate::stats;
+use crate::stats::{self, Traffic};
 use ftl::{Fault, NoContents, SetId};
 use nvme::admin::{AdminCommand, NamespaceManagement, NamespaceManagementSelect};
 use nvme::identify::NamespaceCreate;
@@ -136,6 +136,7 @@ impl Drive {
             nguid: id,
             uuid: id,
             policy,
+            before: Traffic::default(),
             stats: Box::default(),
             in_flight: 0,
             closing: false,

@@ -323,6 +323,7 @@ impl NandSet {
         cx.storage.record(Record::Erase { set: self.id.0, unit });
         if outcome == Outcome::Failed {
             self.stats.media_failures += 1;
+            self.stats.erase_failures += 1;
             cx.storage.record(Record::Retire { set: self.id.0, unit });
         }
         true

@@ -142,6 +142,9 @@ pub struct SetStats {
     pub erases: u64,
     /// Programs and erases that failed.
     pub media_failures: u64,
+    /// Of those, erases.
+    #[serde(default)]
+    pub erase_failures: u64,
     /// Reads that could not be corrected.
     pub uncorrectable: u64,
 }

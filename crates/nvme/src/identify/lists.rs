@@ -146,6 +146,25 @@ macro_rules! counted_list {
 counted_list!(ControllerList, cntlid, "controller IDs");
 counted_list!(EnduranceGroupList, endgid, "Endurance Group Identifiers");
 
+impl UuidList {
+    /// The list of the first 127 of these UUIDs, none of which may be zero; no vendor is associated with them.
+    pub fn new(uuids: impl IntoIterator<Item = [u8; 16]>) -> Self {
+        let mut list = Self::default();
+        for (entry, uuid) in list.entry.iter_mut().zip(uuids) {
+            entry.uuid = uuid;
+        }
+        list
+    }
+
+    /// The UUID Index of a UUID, from 1; `None` if it is not in the list.
+    #[must_use]
+    pub fn index(&self, uuid: &[u8; 16]) -> Option<u8> {
+        let used = self.entry.iter().take_while(|e| e.uuid != [0; 16]);
+        let at = used.into_iter().position(|e| e.uuid == *uuid)?;
+        u8::try_from(at + 1).ok()
+    }
+}
+
 impl NvmSetList {
     /// The list of the first 31 of these entries, which must ascend by identifier.
     pub fn new(entries: impl IntoIterator<Item = NvmSetAttributes>) -> Self {

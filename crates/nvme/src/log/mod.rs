@@ -1,11 +1,13 @@
 //! Log pages (Base 5.1.12) with the OCP and this drive's own vendor specific ones.
 
 mod discovery;
+mod memblaze;
 mod ocp;
 mod standard;
 mod statistics;
 
 pub use discovery::*;
+pub use memblaze::*;
 pub use ocp::*;
 pub use standard::*;
 pub use statistics::*;
@@ -43,6 +45,8 @@ open_enum! {
         ENDURANCE_GROUP_EVENTS = 0x0F => "Endurance Group Event Aggregate",
         /// Feature Identifiers Supported and Effects.
         FEATURE_EFFECTS = 0x12 => "Feature Identifiers Supported and Effects",
+        /// NVMe-MI Commands Supported and Effects: 256 entries as in [`CommandEffects`], then zeros, 4,096 bytes.
+        MI_EFFECTS = 0x13 => "NVMe-MI Commands Supported and Effects",
         /// Changed Allocated Namespace List.
         CHANGED_ALLOCATED_NAMESPACES = 0x1C => "Changed Allocated Namespace List",
         /// [`DiscoveryHeader`] and [`DiscoveryEntry`] records.
@@ -53,6 +57,8 @@ open_enum! {
         SANITIZE_STATUS = 0x81 => "Sanitize Status",
         /// [`OcpSmart`].
         OCP_SMART = 0xC0 => "SMART / Health Information Extended (OCP)",
+        /// [`MemblazeSmart`].
+        MEMBLAZE_SMART = 0xCA => "Additional SMART (Memblaze)",
         /// [`NamespaceStatistics`], by the command's NSID.
         NAMESPACE_STATISTICS = 0xD8 => "Namespace Statistics (vendor specific)",
         /// Vendor specific: the subsystem's controllers and the hosts behind them. A header of 16 bytes

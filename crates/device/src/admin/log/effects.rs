@@ -33,11 +33,11 @@ pub(super) fn command_effects(c: &GetLogPage) -> CommandEffects {
     // Scopes: namespace 1, controller 2, subsystem 32.
     let (namespace, controller, subsystem) = (1, 2, 32);
     let admin = [
-        (AdminOpcode::GET_LOG_PAGE, supported.with_csp(controller)),
+        (AdminOpcode::GET_LOG_PAGE, supported.with_uss(true).with_csp(controller)),
         (AdminOpcode::IDENTIFY, supported.with_csp(controller)),
         (AdminOpcode::ABORT, supported.with_csp(controller)),
-        (AdminOpcode::SET_FEATURES, supported.with_ccc(true).with_csp(controller)),
-        (AdminOpcode::GET_FEATURES, supported.with_csp(controller)),
+        (AdminOpcode::SET_FEATURES, supported.with_ccc(true).with_uss(true).with_csp(controller)),
+        (AdminOpcode::GET_FEATURES, supported.with_uss(true).with_csp(controller)),
         (AdminOpcode::ASYNC_EVENT_REQUEST, supported.with_csp(controller)),
         (AdminOpcode::KEEP_ALIVE, supported.with_csp(controller)),
         (AdminOpcode::NAMESPACE_MANAGEMENT, supported.with_lbcc(true).with_nic(true).with_csp(subsystem)),

@@ -6,9 +6,10 @@ use crate::health::TEMPERATURE;
 use ftl::{MediaKind, SetConfig, SetId, SetInfo};
 use media::Nanos;
 use nvme::log::{
-    EnduranceGroup, OCP_SMART_GUID, OcpSmart, RawNormalized, SmartHealth, data_units, endurance_units,
+    EnduranceGroup, MemblazeItem, MemblazeItemId as Item, MemblazeSmart, OCP_SMART_GUID, OcpSmart,
+    RawNormalized, SmartHealth, data_units, endurance_units, memblaze_units,
 };
-use nvme::{U16, U32, U64, U128};
+use nvme::{NSID_ALL, U16, U32, U64, U128};
 
 const MINUTE: u64 = 60_000_000_000;
 
@@ -17,8 +18,21 @@ impl Drive {
         self.life.powered + now.since(self.power.since).0
     }
 
-    pub(super) fn smart(&self, controller: &Controller, now: Nanos) -> SmartHealth {
-        let traffic = self.life.total();
+    /// SMART / Health of the controller, or of a namespace: what hosts did with it is its own, the rest is the
+    /// controller's.
+    pub(super) fn smart(
+        &self,
+        controller: &Controller,
+        nsid: u32,
+        now: Nanos,
+    ) -> Result<SmartHealth, Failure> {
+        let (traffic, media_errors) = if nsid == 0 || nsid == NSID_ALL {
+            (self.life.total(), self.life.media_errors)
+        } else {
+            let ns = self.namespaces.get(nsid).ok_or_else(|| self.no_namespace(nsid))?;
+            let traffic = ns.traffic();
+            (traffic, traffic.media_errors)
+        };
         let wide = |value: u64| U128::new(value.into());
         let (mut spare, mut used) = (100, 0);
         for (_, info) in self.sets() {
@@ -40,12 +54,12 @@ impl Drive {
             power_cycles: wide(self.life.power_cycles),
             power_on_hours: wide(self.powered(now) / (60 * MINUTE)),
             unexpected_power_losses: wide(self.life.unsafe_shutdowns),
-            media_errors: wide(self.life.media_errors),
+            media_errors: wide(media_errors),
             num_err_log_entries: wide(self.life.error_entries),
             ..SmartHealth::default()
         };
         log.temp_sensor[0].set(TEMPERATURE);
-        log
+        Ok(log)
     }
 
     pub(super) fn endurance_group(&self, endgid: u16) -> Result<EnduranceGroup, Failure> {
@@ -108,8 +122,8 @@ impl Drive {
             max_user_data_erase_count: U32::new(max),
             // No flash at all, no erases.
             min_user_data_erase_count: U32::new(min.min(max)),
-            // OCP 2.0.
-            dssd_version: [0, 0, 0, 0, 0, 2],
+            // OCP 2.5.
+            dssd_version: [0, 0, 0, 5, 0, 2],
             incomplete_shutdowns: U32::new(u32::try_from(life.unsafe_shutdowns).unwrap_or(u32::MAX)),
             percent_free_blocks: (free * 100).checked_div(superblocks).unwrap_or(0).min(100) as u8,
             capacitor_health: U16::new(match (protected, self.health.backup_failed) {
@@ -127,10 +141,55 @@ impl Drive {
             system_uncorrectable_read_normalized: 100,
             system_erase_fail_normalized: 100,
             dssd_firmware_revision: nvme::identify::ascii(&self.config.identity.firmware),
-            log_page_version: U16::new(3),
+            log_page_version: U16::new(4),
             log_page_guid: OCP_SMART_GUID,
             ..OcpSmart::default()
         }
+    }
+
+    /// Memblaze's additional SMART log; of flash, as above. What this drive has no notion of is 0, at its best.
+    pub(super) fn memblaze_smart(&self) -> MemblazeSmart {
+        let (mut programs, mut erases, mut unread, mut written) = (0, 0, 0, 0);
+        let (mut min, mut max, mut mean, mut used, mut spare) = (u32::MAX, 0, 0, 0, 100);
+        for (id, info) in self.sets().filter(|(_, info)| info.media == MediaKind::Nand) {
+            let media = self.ftl.set_stats(id);
+            erases += media.erase_failures;
+            programs += media.media_failures.saturating_sub(media.erase_failures);
+            unread += media.uncorrectable;
+            written += media.media_written_bytes;
+            min = min.min(info.min_cycles);
+            max = max.max(info.max_cycles);
+            mean = mean.max(info.mean_cycles);
+            used = used.max(info.used_percent);
+            spare = spare.min(info.spare_percent);
+        }
+        let traffic = self.life.total();
+        let short = |cycles: u32| u16::try_from(cycles).unwrap_or(u16::MAX);
+        let wear = [min.min(max), max, mean].map(short);
+        let count = MemblazeItem::count;
+        let mut log = MemblazeSmart::default();
+        for (item, id) in log.item.iter_mut().zip(Item::ORDER) {
+            *item = match id {
+                Item::PROGRAM_FAIL => count(id, spare, programs),
+                Item::ERASE_FAIL => count(id, spare, erases),
+                Item::WEAR_LEVELING => MemblazeItem::triple(id, 100 - used.min(100), wear),
+                Item::NAND_WRITTEN => count(id, 100, memblaze_units(written)),
+                Item::HOST_WRITTEN => count(id, 100, memblaze_units(traffic.written_bytes)),
+                Item::HOST_READ => count(id, 100, memblaze_units(traffic.read_bytes)),
+                Item::SYSTEM_AREA_LIFE => count(id, 100, 100),
+                Item::TEMPERATURE_SINCE_BORN | Item::TEMPERATURE_SINCE_BOOT => {
+                    MemblazeItem::triple(id, 100, [TEMPERATURE; 3])
+                }
+                Item::POWER_LOSS_PROTECTION => {
+                    let good = self.config.ftl.protected && !self.health.backup_failed;
+                    count(id, u8::from(good) * 100, good.into())
+                }
+                Item::READ_FAIL => count(id, 100, unread),
+                Item::FLASH_MEDIA_ERROR => count(id, spare, programs + erases + unread),
+                _ => count(id, 100, 0),
+            };
+        }
+        log
     }
 }
 

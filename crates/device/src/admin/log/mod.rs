@@ -7,6 +7,7 @@ use crate::contents::Contents;
 use crate::controller::{ControllerId, ERROR_ENTRIES, Origin};
 use crate::drive::{Cx, Drive, Failure, Outcome, Reply};
 use crate::stats;
+use crate::uuid::{self, Vendor};
 use effects::command_effects;
 use media::Nanos;
 use nvme::admin::GetLogPage;
@@ -18,7 +19,7 @@ use nvme::zerocopy::IntoBytes;
 use nvme::{NSID_ALL, Status};
 
 /// Logs that the drive has.
-const LOGS: [LogId; 13] = [
+const LOGS: [LogId; 15] = [
     LogId::SUPPORTED,
     LogId::ERROR,
     LogId::SMART,
@@ -29,7 +30,9 @@ const LOGS: [LogId; 13] = [
     LogId::ANA,
     LogId::ENDURANCE_GROUP_EVENTS,
     LogId::FEATURE_EFFECTS,
+    LogId::MI_EFFECTS,
     LogId::OCP_SMART,
+    LogId::MEMBLAZE_SMART,
     LogId::NAMESPACE_STATISTICS,
     LogId::CONTROLLERS,
 ];
@@ -52,9 +55,15 @@ impl Drive {
             return Err(Failure::field(42));
         }
         let length = usize::try_from(c.bytes()).map_err(|_| Failure::field(42))?;
-        if c.nsid != 0 && c.nsid != NSID_ALL && c.lid != LogId::NAMESPACE_STATISTICS {
+        let by_namespace = [LogId::SMART, LogId::NAMESPACE_STATISTICS].contains(&c.lid);
+        if c.nsid != 0 && c.nsid != NSID_ALL && !by_namespace {
             // No other log is kept by namespace.
             return Err(Failure::field(4));
+        }
+        if let Some(owner) = Vendor::of_log(c.lid)
+            && uuid::chosen(c.uidx)?.is_some_and(|vendor| vendor != owner)
+        {
+            return Err(Failure { location: 40, ..Status::INVALID_LOG_PAGE.into() });
         }
         let log = self.log(id, &c, cx.now)?;
         let offset = usize::try_from(c.offset).ok().filter(|o| *o <= log.len()).ok_or(Failure::field(48))?;
@@ -88,7 +97,10 @@ impl Drive {
         Ok(match c.lid {
             LogId::SUPPORTED => {
                 let mut log = SupportedLogPages::default();
-                for lid in LOGS {
+                // With a UUID Index, of vendor specific logs only those of that vendor.
+                let vendor = uuid::chosen(c.uidx)?;
+                let meant = |lid| Vendor::of_log(lid).is_none_or(|owner| vendor.is_none_or(|v| v == owner));
+                for lid in LOGS.into_iter().filter(|lid| meant(*lid)) {
                     log.lid[usize::from(lid.0)] = LidSupported::new().with_lsupp(true);
                 }
                 log.as_bytes().to_vec()
@@ -100,7 +112,7 @@ impl Drive {
                 }
                 log.as_bytes().to_vec()
             }
-            LogId::SMART => self.smart(controller, now).as_bytes().to_vec(),
+            LogId::SMART => self.smart(controller, c.nsid, now)?.as_bytes().to_vec(),
             LogId::FIRMWARE_SLOT => {
                 let mut log = FirmwareSlots { afi: 1, ..FirmwareSlots::default() };
                 log.frs[0] = nvme::identify::ascii(&self.config.identity.firmware);
@@ -120,7 +132,10 @@ impl Drive {
             // LSP bit 0: Return Groups Only.
             LogId::ANA => self.ana_log(controller, c.lsp & 1 != 0),
             LogId::FEATURE_EFFECTS => self.feature_effects(),
+            // There is no management interface, so none of its commands.
+            LogId::MI_EFFECTS => vec![0; 4096],
             LogId::OCP_SMART => self.ocp_smart().as_bytes().to_vec(),
+            LogId::MEMBLAZE_SMART => self.memblaze_smart().as_bytes().to_vec(),
             LogId::NAMESPACE_STATISTICS => self.namespace_statistics(c.nsid, now)?.as_bytes().to_vec(),
             LogId::CONTROLLERS => self.controllers_log(),
             _ => return Err(Failure { location: 40, ..Status::INVALID_LOG_PAGE.into() }),

@@ -1,0 +1,62 @@
+//! UUIDs that tell apart whose vendor specific identifiers a command means (Base 8.1.28, "Universally Unique Identifiers
+//! (UUIDs) for Vendor Specific Information").
+
+use crate::drive::Failure;
+use nvme::identify::UuidList;
+use nvme::log::LogId;
+
+/// Who gives a vendor specific identifier its meaning.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Vendor {
+    /// The Open Compute Project's Datacenter NVMe SSD specification.
+    Ocp,
+    /// This drive's own.
+    Tranche,
+    /// Memblaze, which publishes no UUID of its own: this one stands for its log here.
+    Memblaze,
+}
+
+impl Vendor {
+    /// In the order of the UUID List: the first has UUID Index 1.
+    const ALL: [Vendor; 3] = [Vendor::Ocp, Vendor::Tranche, Vendor::Memblaze];
+
+    /// Its UUID, big endian.
+    const fn uuid(self) -> [u8; 16] {
+        match self {
+            Vendor::Ocp => 0xC194_D55B_E094_4794_A21D_2999_8F56_BE6F_u128,
+            Vendor::Tranche => 0x2F0E_9F5C_7B46_4E0B_9D1F_5D0A_7472_6E63_u128,
+            Vendor::Memblaze => 0x8C0B_2B1E_5A53_4F38_8E5D_6D65_6D62_6C7A_u128,
+        }
+        .to_be_bytes()
+    }
+
+    /// Whose log this is; `None` for those of the base specification.
+    pub fn of_log(lid: LogId) -> Option<Vendor> {
+        match lid {
+            LogId::OCP_SMART => Some(Vendor::Ocp),
+            LogId::MEMBLAZE_SMART => Some(Vendor::Memblaze),
+            _ if lid.0 >= VENDOR_SPECIFIC => Some(Vendor::Tranche),
+            _ => None,
+        }
+    }
+}
+
+/// Log and feature identifiers from here on are vendor specific.
+pub(crate) const VENDOR_SPECIFIC: u8 = 0xC0;
+
+/// The UUID List (Identify, CNS 17h).
+pub(crate) fn uuid_list() -> UuidList {
+    UuidList::new(Vendor::ALL.map(Vendor::uuid))
+}
+
+/// Whom a UUID Index chooses; `None` for index 0, which leaves every identifier what it is without one. A command that
+/// does not mean a vendor specific identifier is not to be asked: its index is ignored.
+///
+/// # Errors
+/// Invalid Field in Command for an index beyond the list.
+pub(crate) fn chosen(uidx: u8) -> Result<Option<Vendor>, Failure> {
+    match usize::from(uidx).checked_sub(1) {
+        None => Ok(None),
+        Some(i) => Vendor::ALL.get(i).copied().map(Some).ok_or(Failure::field(56)),
+    }
+}
