@@ -2,7 +2,7 @@
 
 use nvme::log::{
     AnaGroup, AnaHeader, ChangedNamespaces, CommandEffects, EnduranceGroup, ErrorInformation, FirmwareSlots,
-    LogId, NamespaceStatistics, OcpSmart, SmartHealth, SupportedLogPages,
+    LogId, MemblazeSmart, NamespaceStatistics, OcpSmart, SmartHealth, SupportedLogPages,
 };
 use nvme::zerocopy::{FromBytes, IntoBytes};
 use nvme::{Command, NSID_ALL, Nsid};
@@ -156,6 +156,14 @@ impl<T: Transport> Host<T> {
     /// The command failed, or the transport is broken.
     pub fn ocp_smart(&mut self) -> Result<OcpSmart, Error> {
         self.typed_log(LogId::OCP_SMART, NSID_ALL, 0)
+    }
+
+    /// Memblaze's additional SMART log of the whole drive (CAh).
+    ///
+    /// # Errors
+    /// The command failed, or the transport is broken.
+    pub fn memblaze_smart(&mut self) -> Result<MemblazeSmart, Error> {
+        self.typed_log(LogId::MEMBLAZE_SMART, NSID_ALL, 0)
     }
 
     /// Statistics of a namespace, or of all together with FFFFFFFFh (vendor specific D8h).

@@ -6,8 +6,8 @@ use nvme::identify::{
     IdentifyController, IdentifyNamespace, NvmController, NvmSetAttributes, PowerStateDescriptor, ascii_text,
 };
 use nvme::log::{
-    EnduranceGroup, ErrorInformation, LatencyHistogram, LatencySum, NamespaceStatistics, OcpSmart,
-    SmartHealth, SupportedLogPages, latency_bucket_low,
+    EnduranceGroup, ErrorInformation, LatencyHistogram, LatencySum, NamespaceStatistics, SmartHealth,
+    SupportedLogPages, latency_bucket_low,
 };
 use nvme::{Nqn, Nsid};
 use serde::Serialize;
@@ -30,6 +30,10 @@ macro_rules! view {
         }
     };
 }
+
+mod vendor;
+
+pub use vendor::*;
 
 view! {
     /// `nvme id-ctrl`.
@@ -594,94 +598,6 @@ impl Latency {
                 })
                 .collect(),
         }
-    }
-}
-
-view! {
-    /// `nvme ocp smart-add-log`: the OCP extended SMART log (C0h).
-    OcpSmartLog(o: OcpSmart) {
-        #[serde(rename = "Physical media units written")]
-        physical_media_units_written: HiLo = o.physical_media_units_written.get().into(),
-        #[serde(rename = "Physical media units read")]
-        physical_media_units_read: HiLo = o.physical_media_units_read.get().into(),
-        #[serde(rename = "Bad user nand blocks - Raw")]
-        bad_user_nand_blocks_raw: u64 = o.bad_user_nand_blocks.raw(),
-        #[serde(rename = "Bad user nand blocks - Normalized")]
-        bad_user_nand_blocks_normalized: u16 = o.bad_user_nand_blocks.normalized.get(),
-        #[serde(rename = "Bad system nand blocks - Raw")]
-        bad_system_nand_blocks_raw: u64 = o.bad_system_nand_blocks.raw(),
-        #[serde(rename = "Bad system nand blocks - Normalized")]
-        bad_system_nand_blocks_normalized: u16 = o.bad_system_nand_blocks.normalized.get(),
-        #[serde(rename = "XOR recovery count")]
-        xor_recovery_count: u64 = o.xor_recovery_count.get(),
-        #[serde(rename = "Uncorrectable read error count")]
-        uncorrectable_read_error_count: u64 = o.uncorrectable_read_error_count.get(),
-        #[serde(rename = "Soft ecc error count")]
-        soft_ecc_error_count: u64 = o.soft_ecc_error_count.get(),
-        #[serde(rename = "End to end corrected errors")]
-        end_to_end_corrected_errors: u32 = o.end_to_end_corrected_errors.get(),
-        #[serde(rename = "End to end detected errors")]
-        end_to_end_detected_errors: u32 = o.end_to_end_detected_errors.get(),
-        #[serde(rename = "System data percent used")]
-        system_data_percent_used: u8 = o.system_data_percent_used,
-        #[serde(rename = "Refresh counts")]
-        refresh_counts: u64 = low(&o.refresh_counts),
-        #[serde(rename = "Max User data erase counts")]
-        max_user_data_erase_count: u32 = o.max_user_data_erase_count.get(),
-        #[serde(rename = "Min User data erase counts")]
-        min_user_data_erase_count: u32 = o.min_user_data_erase_count.get(),
-        #[serde(rename = "Number of Thermal throttling events")]
-        thermal_throttling_events: u8 = o.thermal_throttling_events,
-        #[serde(rename = "Current throttling status")]
-        thermal_throttling_status: u8 = o.thermal_throttling_status,
-        #[serde(rename = "PCIe correctable error count")]
-        pcie_correctable_error_count: u64 = o.pcie_correctable_error_count.get(),
-        #[serde(rename = "Incomplete shutdowns")]
-        incomplete_shutdowns: u32 = o.incomplete_shutdowns.get(),
-        #[serde(rename = "Percent free blocks")]
-        percent_free_blocks: u8 = o.percent_free_blocks,
-        #[serde(rename = "Capacitor health")]
-        capacitor_health: u16 = o.capacitor_health.get(),
-        #[serde(rename = "Unaligned I/O")]
-        unaligned_io: u64 = o.unaligned_io.get(),
-        #[serde(rename = "Security Version Number")]
-        security_version: u64 = o.security_version.get(),
-        #[serde(rename = "NUSE - Namespace utilization")]
-        total_nuse: u64 = o.total_nuse.get(),
-        #[serde(rename = "PLP start count")]
-        plp_start_count: u128 = o.plp_start_count.get(),
-        #[serde(rename = "Endurance estimate")]
-        endurance_estimate: u128 = o.endurance_estimate.get(),
-        #[serde(rename = "Log page version")]
-        log_page_version: u16 = o.log_page_version.get(),
-        #[serde(rename = "Log page GUID")]
-        log_page_guid: String = format!("0x{:x}", u128::from_le_bytes(o.log_page_guid)),
-        #[serde(rename = "Errata Version Field")]
-        dssd_errata_version: u8 = o.dssd_version[0],
-        #[serde(rename = "Point Version Field")]
-        dssd_point_version: u64 = low(&o.dssd_version[1..3]),
-        #[serde(rename = "Minor Version Field")]
-        dssd_minor_version: u64 = low(&o.dssd_version[3..5]),
-        #[serde(rename = "Major Version Field")]
-        dssd_major_version: u8 = o.dssd_version[5],
-        #[serde(rename = "NVMe Errata Version")]
-        nvme_errata_version: u8 = o.nvme_errata_versions[0],
-        #[serde(rename = "PCIe Link Retraining Count")]
-        pcie_link_retraining_count: u64 = o.pcie_link_retraining_count.get(),
-    }
-}
-
-/// A number of 128 bits in halves, as the OCP plug-in prints some.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct HiLo {
-    hi: u64,
-    lo: u64,
-}
-
-impl From<u128> for HiLo {
-    fn from(value: u128) -> Self {
-        let low = value & u128::from(u64::MAX);
-        Self { hi: u64::try_from(value >> 64).unwrap_or(0), lo: u64::try_from(low).unwrap_or(0) }
     }
 }
 

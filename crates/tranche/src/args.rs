@@ -280,6 +280,9 @@ pub struct SmartOf {
     /// The OCP extended SMART log: exact bytes, wear, bad blocks (nvme ocp smart-add-log)
     #[arg(long)]
     pub ocp: bool,
+    /// Memblaze's additional SMART log (nvme memblaze smart-log-add)
+    #[arg(long)]
+    pub memblaze: bool,
 }
 
 /// `tranche power-cut`.

@@ -93,6 +93,7 @@ pub fn smart(smart: &Smart, output: Output) -> Result<()> {
         // Every NVM Set is an Endurance Group of its own, with the same number.
         SmartOf { set: Some(set), .. } => to_value(view::EnduranceLog::from(&host.endurance_group(*set)?))?,
         SmartOf { ocp: true, .. } => to_value(view::OcpSmartLog::from(&host.ocp_smart()?))?,
+        SmartOf { memblaze: true, .. } => to_value(view::MemblazeSmartLog::from(&host.memblaze_smart()?))?,
         _ => to_value(view::SmartLog::from(&host.smart()?))?,
     };
     print(&value, output)
