@@ -72,10 +72,14 @@ impl Drive {
     }
 
     /// Deletes an I/O queue: the fabrics command Disconnect, or the loss of the queue's connection.
-    /// Commands in flight on it still complete.
+    /// Commands in flight on it still complete; those that wait for their turn, as aborted.
     pub fn remove_queue(&mut self, id: ControllerId, qid: u16) {
         if let Some(controller) = self.controllers.get_mut(id) {
             controller.remove_queue(qid);
+            let status = Status::ABORTED_SQ_DELETION;
+            self.return_held(self.now(), |_, _, held| {
+                ((held.controller, held.qid) == (id.0, qid)).then_some(status)
+            });
         }
     }
 
@@ -271,6 +275,9 @@ impl Drive {
         for io in controller.events.reset() {
             self.return_parked(io, Status::ABORTED_SQ_DELETION, cx);
         }
+        self.return_held(cx.now, |_, _, held| {
+            (held.controller == id.0).then_some(Status::ABORTED_SQ_DELETION)
+        });
     }
 
     /// NVM Subsystem Reset: every association ends.

@@ -1,5 +1,6 @@
 //! The drive: commands and the time go in, completions and requests to its owner come out.
 
+use crate::arbiter::{Held, Way};
 use crate::config::{Config, ConfigError, Link};
 use crate::contents::Contents;
 use crate::controller::{Controller, ControllerId, Controllers};
@@ -28,6 +29,8 @@ pub struct Drive {
     pub(crate) namespaces: Namespaces,
     pub(crate) controllers: Controllers,
     pub(crate) flight: Flight,
+    /// Commands that wait for their turn.
+    pub(crate) held: Held,
     pub(crate) events: Events<Event>,
     pub(crate) life: Life,
     pub(crate) health: Health,
@@ -56,6 +59,8 @@ pub struct Drive {
 pub(crate) enum Event {
     /// A command's modelled time has come.
     End(u32),
+    /// A namespace's quota lets commands go on that were held.
+    Lane(u32, Way),
     /// A keep-alive timer, told from others by its number, may have run out.
     KeepAlive(ControllerId, u32),
     /// The shutdown of a controller (and its association), or of the drive, is complete.
@@ -151,6 +156,7 @@ impl Drive {
             namespaces,
             controllers: Controllers::default(),
             flight: Flight::default(),
+            held: Held::default(),
             events: Events::default(),
             life,
             health: Health::default(),
@@ -474,6 +480,7 @@ impl Drive {
                         self.end(token, cx);
                     }
                 }
+                Event::Lane(nsid, way) => self.lane_due(nsid, way, cx),
                 Event::KeepAlive(id, timer) => self.keep_alive_due(id, timer, cx),
                 Event::ShutdownComplete(of) => self.shutdown_complete(of, cx),
             }

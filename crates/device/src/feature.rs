@@ -116,6 +116,7 @@ impl Drive {
             FeatureId::VOLATILE_WRITE_CACHE if self.config.has_volatile_write_cache() => SAVEABLE,
             FeatureId::NUMBER_OF_QUEUES | FeatureId::TIMESTAMP | FeatureId::KEEP_ALIVE_TIMER => CHANGEABLE,
             FeatureId::HOST_IDENTIFIER => FIXED,
+            FeatureId::QUOTA => SAVEABLE.with_namespace_specific(true),
             _ => return None,
         })
     }
@@ -129,7 +130,7 @@ impl Drive {
         self.capabilities(fid).ok_or(Failure::field(40))
     }
 
-    /// No feature here belongs to a namespace but Error Recovery, which this drive keeps for all alike.
+    /// Features that do not belong to a namespace; Error Recovery does, and this drive keeps it for all alike.
     fn check_nsid(&self, id: ControllerId, fid: FeatureId, nsid: u32) -> Result<(), Failure> {
         if nsid == 0 || nsid == NSID_ALL {
             return Ok(());
@@ -148,6 +149,9 @@ impl Drive {
         let capabilities = self.known_feature(c.fid, c.uidx)?;
         if c.sel == Select::SUPPORTED_CAPABILITIES {
             return Ok(Reply::Done(capabilities.into_bits().get()));
+        }
+        if c.fid == FeatureId::QUOTA {
+            return self.get_quota(&c);
         }
         if c.sel == Select::CURRENT {
             // Other values do not depend on a namespace, and default and saved ones exist without any.
@@ -227,6 +231,9 @@ impl Drive {
         cx: &mut Cx<'_, S>,
     ) -> Outcome {
         let capabilities = self.known_feature(c.fid, c.uidx)?;
+        if c.fid == FeatureId::QUOTA {
+            return self.set_quota(id, &c, data, cx);
+        }
         self.check_nsid(id, c.fid, c.nsid)?;
         if c.sv && !capabilities.saveable() {
             return Err(Failure { location: 40, ..Status::FEATURE_NOT_SAVEABLE.into() });

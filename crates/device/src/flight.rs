@@ -57,6 +57,8 @@ pub(crate) enum Stage {
     Running,
     /// Waits for the host's disk.
     Syncing,
+    /// Waits for its turn, and has touched nothing yet.
+    Held,
 }
 
 /// One command in flight.

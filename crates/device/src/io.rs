@@ -1,5 +1,6 @@
 //! Commands of I/O queues (NVM 3.3).
 
+use crate::arbiter::Turn;
 use crate::contents::Contents;
 use crate::controller::ControllerId;
 use crate::drive::{Cx, Drive, Failure};
@@ -20,20 +21,8 @@ struct Place {
     extent: Extent,
 }
 
-/// Whether a command may start now. Quotas and fair sharing between namespaces decide here; without them
-/// everything may.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Turn {
-    Now,
-}
-
-#[inline]
-fn arbitrate() -> Turn {
-    Turn::Now
-}
-
 impl Drive {
-    /// Executes a command of an I/O queue.
+    /// Executes a command of an I/O queue, now or when its turn comes.
     #[inline]
     pub(crate) fn submit_io<S: Contents>(
         &mut self,
@@ -43,7 +32,24 @@ impl Drive {
         data: &[u8],
         cx: &mut Cx<'_, S>,
     ) {
-        let Turn::Now = arbitrate();
+        match self.arbitrate(&token, id, &command, cx.now) {
+            Turn::Now => self.execute_io(token, command, data, cx),
+            Turn::Held => {
+                token.park();
+            }
+        }
+    }
+
+    /// Executes a command whose turn has come.
+    #[inline]
+    pub(crate) fn execute_io<S: Contents>(
+        &mut self,
+        token: Token,
+        command: IoCommand,
+        data: &[u8],
+        cx: &mut Cx<'_, S>,
+    ) {
+        let id = ControllerId(self.flight.get_mut(&token).controller);
         let result = match command {
             IoCommand::Read(blocks) => self.read(&token, id, &blocks, cx),
             IoCommand::Write(blocks) => self.write(&token, id, &blocks, cx),
@@ -94,7 +100,11 @@ impl Drive {
 
     /// The namespace, if it is attached to this controller and open.
     #[inline]
-    fn attached(&self, id: ControllerId, nsid: u32) -> Result<&crate::namespace::Namespace, Failure> {
+    pub(crate) fn attached(
+        &self,
+        id: ControllerId,
+        nsid: u32,
+    ) -> Result<&crate::namespace::Namespace, Failure> {
         let attached = self.controllers.get(id).is_some_and(|c| c.is_attached(nsid));
         self.check_access(id)?;
         match self.namespaces.get(nsid) {

@@ -14,10 +14,11 @@
 //! `fabric`); that the runner's numbers of commands are unique (a second one is answered with Internal Error).
 //!
 //! Not implemented: fused commands, metadata and protection information, Copy, Write Uncorrectable, reservations,
-//! sanitize, directives, firmware download, self-test, telemetry, command sets other than NVM, quotas.
+//! sanitize, directives, firmware download, self-test, telemetry, command sets other than NVM.
 
 mod admin;
 mod aer;
+mod arbiter;
 mod config;
 mod connect;
 mod contents;
@@ -34,6 +35,7 @@ mod output;
 mod persist;
 mod ports;
 mod power;
+mod quota;
 mod stats;
 pub mod units;
 mod uuid;
@@ -46,6 +48,7 @@ pub use flight::MAX_IO;
 pub use output::Output;
 pub use persist::{LoadError, Restorer};
 pub use ports::PortId;
+pub use quota::Limits;
 
 pub use ftl::Io;
 pub use nvme::Transfer;

@@ -1,5 +1,7 @@
 //! Namespaces and who may see them.
 
+use crate::arbiter::Lanes;
+use crate::quota::Quotas;
 use crate::stats::{NamespaceStats, Traffic};
 use ftl::{SetId, VolumeId};
 use serde::{Deserialize, Serialize};
@@ -50,6 +52,10 @@ pub(crate) struct Namespace {
     /// Host traffic before this power cycle; what is saved is [`traffic`](Namespace::traffic).
     #[serde(default, rename = "traffic", skip_serializing)]
     pub before: Traffic,
+    #[serde(default)]
+    pub quota: Quotas,
+    #[serde(skip)]
+    pub lanes: Lanes,
     #[serde(skip)]
     pub stats: Box<NamespaceStats>,
     /// Commands on their way.

@@ -187,6 +187,9 @@ fn check_namespace(
     if ns.bytes == 0 || ns.bytes > u64::MAX - 4096 || !ftl.volumes().any(fits) {
         return Err(malformed(format!("namespace {nsid} and its volume do not agree")));
     }
+    if !ns.quota.saved.is_allowed() {
+        return Err(malformed(format!("namespace {nsid} has a quota that no host could have set")));
+    }
     if before.iter().any(|(_, other)| other.volume == ns.volume) {
         return Err(malformed(format!("namespace {nsid} has the volume of another")));
     }

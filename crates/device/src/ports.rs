@@ -64,9 +64,9 @@ impl Drive {
     /// one fail with a path related status, so that the host tries another controller.
     #[inline]
     pub(crate) fn check_access(&self, id: ControllerId) -> Result<(), Failure> {
-        match self.controllers.get(id).map(|c| c.ana) {
-            Some(AnaState::OPTIMIZED | AnaState::NON_OPTIMIZED) => Ok(()),
-            state => Err(closed(state)),
+        match self.controllers.get(id) {
+            Some(controller) => access(controller.ana),
+            None => Err(closed(None)),
         }
     }
 
@@ -145,9 +145,19 @@ impl Drive {
             let configuration = controller.values.events();
             answers.extend(controller.events.raise(crate::aer::Event::Ana, configuration));
         }
+        self.return_unreachable(cx.now);
         for answered in answers {
             self.answer_event(answered, cx);
         }
+    }
+}
+
+/// Whether a way in this state is open.
+#[inline]
+pub(crate) fn access(state: AnaState) -> Result<(), Failure> {
+    match state {
+        AnaState::OPTIMIZED | AnaState::NON_OPTIMIZED => Ok(()),
+        state => Err(closed(Some(state))),
     }
 }
 

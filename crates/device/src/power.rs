@@ -1,5 +1,6 @@
 //! Power: cuts, orderly shutdowns, power on.
 
+use crate::arbiter::Lanes;
 use crate::contents::Contents;
 use crate::controller::ControllerId;
 use crate::drive::{Cx, Drive, Event};
@@ -8,6 +9,7 @@ use crate::output::Output;
 use crate::stats::NamespaceStats;
 use ftl::{Answer, Done, Io};
 use media::Nanos;
+use nvme::Status;
 use nvme::property::Shst;
 
 /// Whether there is power, and what is planned for it.
@@ -61,6 +63,7 @@ impl Drive {
         self.power = Power { on: false, since: now, cut: None, backup_failed: protected && !energy };
         self.controllers.clear();
         self.flight.clear();
+        self.held.clear();
         self.events.clear();
         self.waiting.clear();
         self.shutdowns.clear();
@@ -99,8 +102,11 @@ impl Drive {
             ns.in_flight = 0;
             ns.closing = false;
             ns.before = ns.traffic();
+            ns.quota.current = ns.quota.saved;
+            ns.lanes = Lanes::default();
             *ns.stats =
                 NamespaceStats { base: self.ftl.volume_stats(ns.volume), ..NamespaceStats::default() };
+            self.apply_quota(nsid, now);
         }
     }
 
@@ -139,6 +145,7 @@ impl Drive {
             cx.out.push(Output::ShutDown);
             return;
         }
+        self.return_held(now, |_, _, _| Some(Status::POWER_LOSS));
         self.drain(None, &mut cx);
         self.pump(&mut cx);
     }
@@ -146,6 +153,10 @@ impl Drive {
     /// A host has announced a shutdown (CC.SHN).
     pub(crate) fn start_shutdown<S: Contents>(&mut self, id: ControllerId, cx: &mut Cx<'_, S>) {
         if let Some(association) = self.controllers.get(id).map(|c| c.association) {
+            // What waits for its turn is not to be written behind the host's back.
+            self.return_held(cx.now, |_, _, held| {
+                (held.controller == id.0).then_some(Status::ABORTED_SQ_DELETION)
+            });
             self.drain(Some((id, association)), cx);
         }
     }

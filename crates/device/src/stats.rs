@@ -44,6 +44,25 @@ impl Latency {
     }
 }
 
+/// Commands that were held, and for how long.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct HeldBack {
+    commands: u64,
+    ns: u64,
+}
+
+impl HeldBack {
+    pub fn add(&mut self, span: Nanos) {
+        self.commands += 1;
+        self.ns = self.ns.saturating_add(span.0);
+    }
+
+    fn sum(&mut self, other: HeldBack) {
+        self.commands += other.commands;
+        self.ns = self.ns.saturating_add(other.ns);
+    }
+}
+
 /// Counts of one namespace since it was created or the drive was powered on, whichever was later.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NamespaceStats {
@@ -59,6 +78,8 @@ pub(crate) struct NamespaceStats {
     pub aligned_writes: u64,
     pub stalled_writes: u64,
     pub stalled_ns: u64,
+    /// By the quota: reads, writes.
+    pub throttled: [HeldBack; 2],
     pub failed: u64,
     /// Media and data integrity errors.
     pub media_errors: u64,
@@ -105,6 +126,9 @@ impl NamespaceStats {
         ] {
             *mine = mine.saturating_add(theirs);
         }
+        for (mine, theirs) in self.throttled.iter_mut().zip(o.throttled) {
+            mine.sum(theirs);
+        }
         self.read_latency.add(&o.read_latency);
         self.write_latency.add(&o.write_latency);
         self.flush_latency.add(&o.flush_latency);
@@ -125,6 +149,11 @@ impl NamespaceStats {
         page.aligned_writes.set(self.aligned_writes);
         page.stalled_write_commands.set(self.stalled_writes);
         page.stalled_write_ns.set(self.stalled_ns);
+        let [reads, writes] = self.throttled;
+        page.throttled_read_commands.set(reads.commands);
+        page.throttled_read_ns.set(reads.ns);
+        page.throttled_write_commands.set(writes.commands);
+        page.throttled_write_ns.set(writes.ns);
         page.failed_commands.set(self.failed);
         self.read_latency.fill(&mut page.read_latency, &mut page.read_latency_sum);
         self.write_latency.fill(&mut page.write_latency, &mut page.write_latency_sum);

@@ -65,7 +65,7 @@ open_enum! {
         RESERVATION_PERSISTENCE = 0x83 => "Reservation Persistence",
         /// Namespace Write Protection Config.
         NAMESPACE_WRITE_PROTECTION = 0x84 => "Namespace Write Protection Config",
-        /// Vendor specific: quota and weight of a namespace, a structure of 64 bytes.
+        /// Vendor specific: what one namespace may use, a [`Quota`](crate::quota::Quota).
         QUOTA = 0xD8 => "Quota (vendor specific)",
     }
 }
@@ -100,7 +100,7 @@ pub const fn data_bytes(fid: FeatureId, cdw11: u32) -> u64 {
                 8
             }
         }
-        FeatureId::QUOTA => 64,
+        FeatureId::QUOTA => size_of::<crate::quota::Quota>() as u64,
         _ => 0,
     }
 }

@@ -36,6 +36,7 @@ pub mod io;
 pub mod log;
 pub mod nqn;
 pub mod property;
+pub mod quota;
 pub mod status;
 pub mod transfer;
 

@@ -47,6 +47,7 @@ impl Drive {
         for id in &ids {
             self.controller_mut(*id)?.attach(c.nsid, attach);
         }
+        self.return_unreachable(cx.now);
         self.remember_hosts(c.nsid, &ids, attach);
         self.record(cx.storage);
         self.namespace_changed(c.nsid, &ids, cx);

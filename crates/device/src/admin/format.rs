@@ -33,7 +33,7 @@ impl Drive {
         for nsid in &targets {
             self.refuse_read_only(*nsid)?;
         }
-        let idle = self.claim(&targets);
+        let idle = self.claim(&targets, cx.now);
         if !idle {
             return self.wait_for_idle(token, id, AdminCommand::FormatNvm(c));
         }

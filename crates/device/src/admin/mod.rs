@@ -12,6 +12,7 @@ use crate::controller::ControllerId;
 use crate::drive::{Cx, Drive, Failure, Outcome, Reply, Waiting};
 use crate::flight::{Kind, Token};
 use crate::output::Output;
+use media::Nanos;
 use nvme::admin::{Abort, AdminCommand, NamespaceManagement, NamespaceManagementSelect};
 use nvme::command::AdminOpcode;
 use nvme::fabrics::FabricsCommand;
@@ -151,8 +152,7 @@ impl Drive {
         Ok(Reply::Parked)
     }
 
-    /// Abort is best effort: what waits, a request for events or a command for idle namespaces, is aborted; everything
-    /// else is being executed and ends by itself. An Abort takes the controller's own time, so several can be
+    /// Abort is best effort: what waits, for events, for idle namespaces or for its turn, is aborted; everything else is being executed and ends by itself. An Abort takes the controller's own time, so several can be
     /// outstanding.
     fn abort<S: Contents>(
         &mut self,
@@ -182,10 +182,14 @@ impl Drive {
                 }
             }
         }
+        let status = Status::ABORT_REQUESTED.with_dnr();
+        if self.return_held(cx.now, |_, held, _| (held == io).then_some(status)) {
+            return Ok(Reply::Done(0));
+        }
         if !waited && !self.controller_mut(id)?.events.abort(io) {
             return Ok(Reply::Done(1));
         }
-        self.return_parked(io, Status::ABORT_REQUESTED.with_dnr(), cx);
+        self.return_parked(io, status, cx);
         Ok(Reply::Done(0))
     }
 
@@ -211,8 +215,9 @@ impl Drive {
     }
 
     /// Whether the namespaces that are to be changed are idle; those that are not take no more commands until
-    /// they are.
-    fn claim(&mut self, nsids: &[u32]) -> bool {
+    /// they are, and what is held for any of them comes back: its turn might be long in coming.
+    fn claim(&mut self, nsids: &[u32], now: Nanos) -> bool {
+        self.return_held_of(now, nsids);
         let mut idle = true;
         for &nsid in nsids {
             if let Some(ns) = self.namespaces.get_mut(nsid)
@@ -259,6 +264,7 @@ impl Drive {
         for io in controller.events.reset() {
             self.return_parked(io, status, cx);
         }
+        self.return_held(cx.now, |_, _, held| (held.controller == id.0).then_some(status));
         true
     }
 

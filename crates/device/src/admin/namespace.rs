@@ -1,5 +1,6 @@
 //! Namespace Management: create and delete (Base 5.1.21, NVM 4.1.6).
 
+use crate::arbiter::Lanes;
 use crate::config::{Attach, ConfigError};
 use crate::contents::Contents;
 use crate::controller::ControllerId;
@@ -7,6 +8,7 @@ use crate::drive::{Cx, Drive, Failure, Outcome, Reply};
 use crate::flight::Token;
 use crate::namespace::{Namespace, Policy, identifiers};
 use crate::ports::ANA_GROUP;
+use crate::quota::Quotas;
 use crate::stats::{self, Traffic};
 use ftl::{Fault, NoContents, SetId};
 use nvme::admin::{AdminCommand, NamespaceManagement, NamespaceManagementSelect};
@@ -36,7 +38,7 @@ impl Drive {
         } else {
             return Err(self.no_namespace(c.nsid));
         };
-        let idle = self.claim(&targets);
+        let idle = self.claim(&targets, cx.now);
         if !idle {
             return self.wait_for_idle(token, id, AdminCommand::NamespaceManagement(c));
         }
@@ -137,6 +139,8 @@ impl Drive {
             uuid: id,
             policy,
             before: Traffic::default(),
+            quota: Quotas::default(),
+            lanes: Lanes::default(),
             stats: Box::default(),
             in_flight: 0,
             closing: false,

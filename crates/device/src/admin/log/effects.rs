@@ -18,6 +18,7 @@ impl Drive {
             let scope: u32 = match fid {
                 FeatureId::ENDURANCE_GROUP_EVENT_CONFIGURATION => 1 << 3,
                 FeatureId::TIMESTAMP => 1 << 5,
+                FeatureId::QUOTA => 1,
                 _ => 1 << 1,
             };
             let changes = u32::from(fid == FeatureId::VOLATILE_WRITE_CACHE) << 4;

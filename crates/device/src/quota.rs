@@ -1,0 +1,242 @@
+//! Quotas: what a namespace may use, feature D8h, and the meters that enforce it.
+
+use crate::contents::Contents;
+use crate::controller::ControllerId;
+use crate::drive::{Cx, Drive, Failure, Outcome, Reply};
+use media::Nanos;
+use nvme::admin::{GetFeatures, SetFeatures};
+use nvme::feature::Select;
+use nvme::quota::{Quota, QuotaKind};
+use nvme::zerocopy::{FromBytes, IntoBytes};
+use nvme::{NSID_ALL, Status, U32};
+use serde::{Deserialize, Serialize};
+
+/// What a namespace may use.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Limits {
+    /// Bytes per second that may be read: [`Quota::MIN_BANDWIDTH`] to [`Quota::MAX_BANDWIDTH`].
+    pub read_bandwidth: Option<u64>,
+    /// Bytes per second that may be written, likewise.
+    pub write_bandwidth: Option<u64>,
+    /// Commands per second that may read: 1 to [`Quota::MAX_COMMANDS`].
+    pub read_commands: Option<u64>,
+    /// Commands per second that may write, likewise.
+    pub write_commands: Option<u64>,
+    /// How much may come at once after a pause, in microseconds of the limits' rates: up to
+    /// [`Quota::MAX_BURST_US`]; 0 is [`Quota::DEFAULT_BURST_US`].
+    pub burst_us: u32,
+}
+
+impl From<&Quota> for Limits {
+    fn from(quota: &Quota) -> Self {
+        Limits {
+            read_bandwidth: quota.limit(QuotaKind::ReadBandwidth),
+            write_bandwidth: quota.limit(QuotaKind::WriteBandwidth),
+            read_commands: quota.limit(QuotaKind::ReadCommands),
+            write_commands: quota.limit(QuotaKind::WriteCommands),
+            burst_us: quota.burst_us.get(),
+        }
+    }
+}
+
+impl From<&Limits> for Quota {
+    fn from(limits: &Limits) -> Self {
+        let mut quota = Quota { burst_us: U32::new(limits.burst_us), ..Quota::unlimited() };
+        quota.set_limit(QuotaKind::ReadBandwidth, limits.read_bandwidth);
+        quota.set_limit(QuotaKind::WriteBandwidth, limits.write_bandwidth);
+        quota.set_limit(QuotaKind::ReadCommands, limits.read_commands);
+        quota.set_limit(QuotaKind::WriteCommands, limits.write_commands);
+        quota
+    }
+}
+
+impl Limits {
+    /// Whether they are what Set Features would take.
+    pub(crate) fn is_allowed(&self) -> bool {
+        Quota::from(self).check().is_ok()
+    }
+
+    pub(crate) fn burst(&self) -> Nanos {
+        Nanos(u64::from(Quota::from(self).burst()) * 1000)
+    }
+}
+
+/// Lets units pass at a rate, and a burst of them after a pause: the generic cell rate algorithm (virtual scheduling).
+/// In integers and without drift: fractions of a nanosecond are carried.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Meter {
+    /// Units per second; 0 lets everything pass.
+    rate: u64,
+    /// When all that has passed would have passed at the rate, one after the other.
+    paid: Nanos,
+    /// What that lacks of the exact time, in nanoseconds divided by the rate.
+    fraction: u64,
+    /// How far `paid` may lie ahead.
+    burst: Nanos,
+}
+
+const SECOND: u64 = 1_000_000_000;
+
+impl Meter {
+    /// When the next command may pass; it may have been long ago.
+    #[inline]
+    pub fn due(&self) -> Nanos {
+        self.paid.since(self.burst)
+    }
+
+    /// These units pass at `now`. Less than 2^34 of them, so that nothing overflows.
+    #[inline]
+    pub fn charge(&mut self, now: Nanos, units: u64) {
+        if self.rate == 0 {
+            return;
+        }
+        if self.paid < now {
+            (self.paid, self.fraction) = (now, 0);
+        }
+        let time = units * SECOND + self.fraction;
+        self.paid += Nanos(time / self.rate);
+        self.fraction = time % self.rate;
+    }
+
+    /// Another rate from now on. What was not paid at `now` is paid at the new one.
+    pub fn set(&mut self, now: Nanos, rate: Option<u64>, burst: Nanos) {
+        let rate = rate.unwrap_or(0);
+        if rate != self.rate {
+            let debt = match rate {
+                0 => 0,
+                _ => u128::from(self.paid.since(now).0) * u128::from(self.rate) / u128::from(rate),
+            };
+            self.paid = now + Nanos(u64::try_from(debt).unwrap_or(u64::MAX));
+            self.fraction = 0;
+            self.rate = rate;
+        }
+        self.burst = burst;
+    }
+}
+
+impl Drive {
+    /// The namespaces that Set Features means: any that is allocated, as for Namespace Management; FFFFFFFFh is all that
+    /// are attached to the controller (Base 4.4).
+    fn quota_targets(&self, id: ControllerId, nsid: u32) -> Result<Vec<u32>, Failure> {
+        if nsid == NSID_ALL {
+            let controller = self.controller(id)?;
+            return Ok(self
+                .namespaces
+                .ids()
+                .into_iter()
+                .filter(|nsid| controller.is_attached(*nsid))
+                .collect());
+        }
+        match self.namespaces.get(nsid) {
+            Some(_) => Ok(vec![nsid]),
+            None => Err(self.no_namespace(nsid)),
+        }
+    }
+
+    /// Set Features D8h. Nothing is changed unless all of it is allowed.
+    pub(crate) fn set_quota<S: Contents>(
+        &mut self,
+        id: ControllerId,
+        c: &SetFeatures,
+        data: &[u8],
+        cx: &mut Cx<'_, S>,
+    ) -> Outcome {
+        let (quota, _) = Quota::ref_from_prefix(data).map_err(|_| Status::DATA_SGL_LENGTH_INVALID)?;
+        // The error log points to the data (bytes 24 to 39 of the command), and tells the offset there.
+        quota.check().map_err(|offset| Failure::field(24).with_information(offset as u64))?;
+        let limits = Limits::from(quota);
+        for nsid in self.quota_targets(id, c.nsid)? {
+            let Some(ns) = self.namespaces.get_mut(nsid) else { continue };
+            ns.quota.current = limits;
+            if c.sv {
+                ns.quota.saved = limits;
+            }
+            self.apply_quota(nsid, cx.now);
+        }
+        if c.sv {
+            self.record(cx.storage);
+        }
+        Ok(Reply::Done(0))
+    }
+
+    /// Get Features D8h.
+    pub(crate) fn get_quota(&self, c: &GetFeatures) -> Outcome {
+        let ns = self.namespaces.get(c.nsid).ok_or_else(|| self.no_namespace(c.nsid))?;
+        let limits = match c.sel {
+            Select::DEFAULT => Limits::default(),
+            Select::SAVED => ns.quota.saved,
+            _ => ns.quota.current,
+        };
+        Ok(Reply::Data(Quota::from(&limits).as_bytes().to_vec(), 0))
+    }
+}
+
+/// A namespace's quota: what is saved with it, and what is in force.
+#[derive(Clone, Copy, Default, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Quotas {
+    pub saved: Limits,
+    #[serde(skip)]
+    pub current: Limits,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_meter_does_not_drift() {
+        for rate in [1, 3, 7, 1000, 333_333, 1_000_000, 999_999_937, 1_000_000_000_000] {
+            let mut meter = Meter::default();
+            meter.set(Nanos::ZERO, Some(rate), Nanos::ZERO);
+            let (count, units) = (1_000_000u64, 1 + rate / 1000);
+            for _ in 0..count {
+                meter.charge(Nanos::ZERO, units);
+            }
+            let exact = u128::from(count) * u128::from(units) * u128::from(SECOND) / u128::from(rate);
+            assert_eq!(u128::from(meter.due().0), exact, "{rate}");
+        }
+    }
+
+    #[test]
+    fn a_burst_is_what_the_rate_gives_in_its_time() {
+        let mut meter = Meter::default();
+        meter.set(Nanos::ZERO, Some(1000), Nanos(10_000_000));
+        let now = Nanos(5 * SECOND);
+        let mut passed = 0;
+        while meter.due() <= now {
+            meter.charge(now, 1);
+            passed += 1;
+        }
+        // Ten in the burst, and the one that the rate gives now.
+        assert_eq!(passed, 11);
+        assert_eq!(meter.due(), now + Nanos(1_000_000));
+    }
+
+    #[test]
+    fn what_was_not_paid_is_paid_at_the_new_rate() {
+        let mut meter = Meter::default();
+        meter.set(Nanos::ZERO, Some(1000), Nanos::ZERO);
+        meter.charge(Nanos::ZERO, 1000);
+        meter.set(Nanos::ZERO, Some(4000), Nanos::ZERO);
+        assert_eq!(meter.due(), Nanos(SECOND / 4));
+        meter.set(Nanos::ZERO, None, Nanos::ZERO);
+        assert_eq!(meter.due(), Nanos::ZERO);
+        meter.set(Nanos(7), Some(1), Nanos::ZERO);
+        assert_eq!(meter.due(), Nanos(7));
+    }
+
+    #[test]
+    fn limits_survive_the_wire() {
+        let limits = Limits {
+            read_bandwidth: Some(391_000_000),
+            write_commands: Some(1),
+            burst_us: 5,
+            ..Limits::default()
+        };
+        let quota = Quota::from(&limits);
+        assert_eq!(quota.check(), Ok(()));
+        assert_eq!(Limits::from(&quota), limits);
+    }
+}
