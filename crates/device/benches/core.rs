@@ -53,8 +53,13 @@ timing = {{ read = "40us", program = "200us", erase = "2ms", channel = "800MB/s"
     );
     let mut config = Config::from_toml(&text).expect("a good configuration");
     let bytes = u64::from(config.ftl.sets[0].capacity_pages()) * 4096;
-    config.namespaces =
-        vec![device::InitialNamespace { set: 1, bytes, lba_size: 4096, attach: device::Attach::All }];
+    config.namespaces = vec![device::InitialNamespace {
+        set: 1,
+        bytes,
+        format: device::LbaFormat::plain(4096),
+        protection: 0,
+        attach: device::Attach::All,
+    }];
     config
 }
 

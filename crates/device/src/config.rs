@@ -1,5 +1,6 @@
 //! What shapes a drive.
 
+use crate::lba_format::{LbaFormat, MAX_FORMATS};
 use crate::units::format_size;
 use ftl::{PAGE, SetConfig};
 use media::Nanos;
@@ -18,8 +19,8 @@ pub struct Config {
     pub max_transfer: u32,
     /// Data that may come within a command capsule over fabrics (IOCCSZ): a multiple of 16, at most 1 MiB.
     pub in_capsule_bytes: u32,
-    /// Logical block sizes offered (LBA formats), the default first: 512 and 4,096, each at most once.
-    pub lba_sizes: Vec<u32>,
+    /// LBA formats offered, the default first: 1 to 64, each at most once.
+    pub lba_formats: Vec<LbaFormat>,
     /// NVM Set, from 1, of namespaces that are created with NVMSETID 0.
     pub default_set: u16,
     /// The way between host and controller, and the controller's own time.
@@ -65,8 +66,10 @@ pub struct InitialNamespace {
     pub set: u16,
     /// Size; a multiple of the logical block size.
     pub bytes: u64,
-    /// Logical block size: one of [`Config::lba_sizes`].
-    pub lba_size: u32,
+    /// Its LBA format: one of [`Config::lba_formats`].
+    pub format: LbaFormat,
+    /// Protection Information Type: 0 none, 1 to 3, at the end of the metadata.
+    pub protection: u8,
     /// Who has it attached.
     pub attach: Attach,
 }
@@ -138,12 +141,7 @@ impl Config {
                 "a multiple of 16, at most 1MiB",
             ));
         }
-        let sizes = &self.lba_sizes;
-        let known = sizes.iter().all(|s| [512, 4096].contains(s));
-        if !known || sizes.is_empty() || sizes.len() > 2 || (sizes.len() == 2 && sizes[0] == sizes[1]) {
-            let rule = "one or both of 512 and 4096, the default first";
-            return Err(ConfigError::value("drive.lba_sizes", format!("{sizes:?}"), rule));
-        }
+        self.check_formats()?;
         if self.spare_threshold > 100 {
             return Err(ConfigError::value(
                 "drive.spare_threshold",
@@ -158,16 +156,38 @@ impl Config {
         }
         for (i, ns) in self.namespaces.iter().enumerate() {
             self.check_set(&format!("namespace[{i}].set"), ns.set)?;
-            if !sizes.contains(&ns.lba_size) {
-                let rule = format!("one of drive.lba_sizes = {sizes:?}");
-                return Err(ConfigError::value(format!("namespace[{i}].lba"), ns.lba_size, rule));
+            if !self.lba_formats.contains(&ns.format) {
+                let rule = format!("one of drive.lba_formats = {}", self.format_list());
+                return Err(ConfigError::value(format!("namespace[{i}].lba"), ns.format, rule));
             }
-            if ns.bytes == 0 || ns.bytes % u64::from(ns.lba_size) != 0 {
-                let rule = format!("a multiple of the logical block size, {}, and not 0", ns.lba_size);
+            if ns.protection > 3 || (ns.protection > 0 && !ns.format.can_protect()) {
+                let rule = "0 to 3, and 0 for formats without room for protection information";
+                return Err(ConfigError::value(format!("namespace[{i}].pi"), ns.protection, rule));
+            }
+            if ns.bytes == 0 || ns.bytes % u64::from(ns.format.data) != 0 {
+                let rule = format!("a multiple of the logical block size, {}, and not 0", ns.format.data);
                 return Err(ConfigError::value(format!("namespace[{i}].size"), ns.bytes, rule));
             }
         }
         self.check_room()
+    }
+
+    fn format_list(&self) -> String {
+        let all: Vec<String> = self.lba_formats.iter().map(ToString::to_string).collect();
+        format!("[{}]", all.join(", "))
+    }
+
+    fn check_formats(&self) -> Result<(), ConfigError> {
+        let formats = &self.lba_formats;
+        let twice = (1..formats.len()).any(|i| formats[..i].contains(&formats[i]));
+        let wrong = |rule: String| ConfigError::value("drive.lba_formats", self.format_list(), rule);
+        if formats.is_empty() || formats.len() > MAX_FORMATS || twice {
+            return Err(wrong(format!("1 to {MAX_FORMATS} formats, each once, the default first")));
+        }
+        match formats.iter().find_map(|f| Some((f, f.fault()?))) {
+            Some((format, why)) => Err(wrong(format!("{format}: {why}"))),
+            None => Ok(()),
+        }
     }
 
     /// Whether the namespaces of a new drive fit their NVM Sets.

@@ -3,6 +3,7 @@
 use crate::contents::Contents;
 use crate::controller::{Controller, ControllerId, MAX_IO_QUEUES, MAX_QUEUE_ENTRIES, Origin};
 use crate::drive::{Cx, Drive, Event, Failure};
+use crate::feature::Behavior;
 use crate::output::Output;
 use media::Nanos;
 use nvme::property::{Cap, Cc, Csts, NSSR_NVME, PropertyOffset, Shn, Shst};
@@ -266,6 +267,7 @@ impl Drive {
         controller.csts = Csts::new();
         controller.cc = controller.cc.with_shn(Shn::NONE);
         controller.values = saved;
+        controller.behavior = Behavior::default();
         controller.granted = MAX_IO_QUEUES;
         controller.warned = 0;
         controller.ana_changes = 0;

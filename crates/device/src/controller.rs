@@ -1,7 +1,7 @@
 //! One controller: the association of a host with the subsystem.
 
 use crate::aer;
-use crate::feature::Values;
+use crate::feature::{Behavior, Values};
 use crate::ports::PortId;
 use media::Nanos;
 use nvme::Nqn;
@@ -61,6 +61,7 @@ pub(crate) struct Controller {
     /// Attached namespaces, bit `nsid - 1`.
     attached: Vec<u64>,
     pub values: Values,
+    pub behavior: Behavior,
     pub events: aer::Events,
     /// Attached namespaces that were changed since the log was read.
     pub changed: BTreeSet<u32>,
@@ -93,6 +94,7 @@ impl Controller {
             granted: MAX_IO_QUEUES,
             attached: vec![0; (namespaces as usize).div_ceil(64)],
             values: Values::default(),
+            behavior: Behavior::default(),
             events: aer::Events::default(),
             changed: BTreeSet::new(),
             changed_groups: BTreeSet::new(),

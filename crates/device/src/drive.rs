@@ -225,7 +225,7 @@ impl Drive {
         let transfer = nvme::data_transfer(command, qid == 0, |blocks| {
             let attached = self.controllers.get(controller).is_some_and(|c| c.is_attached(blocks.nsid));
             match self.namespaces.get(blocks.nsid) {
-                Some(ns) if attached => 1 << ns.shift,
+                Some(ns) if attached => (1 << ns.shift) + u32::from(ns.layout.wire(blocks.prinfo.pract())),
                 _ => 0,
             }
         });

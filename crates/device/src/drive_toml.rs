@@ -1,6 +1,7 @@
 //! A drive's TOML. `docs/drive-toml.md` documents every key.
 
 use crate::config::{Attach, Config, ConfigError, Identity, InitialNamespace, Link};
+use crate::lba_format::LbaFormat;
 use crate::units::{Percent, Rate, Size, Time, format_size};
 use ftl::{GRANULE_PAGES, GcConfig, GcPolicy, PAGE, SetConfig};
 use media::memory::Bandwidth;
@@ -32,7 +33,9 @@ struct DriveTable {
     max_namespaces: u32,
     max_transfer: Size,
     in_capsule: Size,
-    lba_sizes: Vec<u32>,
+    lba_formats: Option<Vec<LbaFormat>>,
+    /// Formats without metadata, as files said before there were others.
+    lba_sizes: Option<Vec<u32>>,
     default_set: u16,
     timing: bool,
     write_buffer: Size,
@@ -55,7 +58,8 @@ impl Default for DriveTable {
             max_namespaces: 32,
             max_transfer: Size(1 << 20),
             in_capsule: Size(8192),
-            lba_sizes: vec![4096, 512],
+            lba_formats: None,
+            lba_sizes: None,
             default_set: 1,
             timing: false,
             write_buffer: Size(16 << 20),
@@ -192,7 +196,9 @@ struct FaultTable {
 struct NamespaceTable {
     set: Option<u16>,
     size: Size,
-    lba: Option<u32>,
+    lba: Option<LbaFormat>,
+    #[serde(default)]
+    pi: u8,
     #[serde(default = "attach_all")]
     attach: Attach,
 }
@@ -230,6 +236,35 @@ impl Config {
     pub fn default_drive() -> Config {
         // The text is part of the program, and a test reads it.
         Config::from_toml(DEFAULT_DRIVE).expect("the default drive is well-formed")
+    }
+}
+
+/// What a drive offers when its file does not say: all that can be useful. The first two are what hosts expect there.
+const DEFAULT_FORMATS: [LbaFormat; 9] = {
+    use crate::protection::Guard::{Crc16, Crc32, Crc64};
+    const fn with(data: u32, metadata: u8, guard: crate::protection::Guard, storage_bits: u8) -> LbaFormat {
+        LbaFormat { data, metadata, guard, storage_bits }
+    }
+    [
+        LbaFormat::plain(4096),
+        LbaFormat::plain(512),
+        with(512, 8, Crc16, 0),
+        with(4096, 8, Crc16, 0),
+        with(4096, 64, Crc16, 0),
+        with(4096, 16, Crc32, 16),
+        with(4096, 16, Crc64, 0),
+        with(4096, 16, Crc64, 16),
+        with(4096, 8, Crc16, 8),
+    ]
+};
+
+/// The drive's first format of the size that was asked for, unless just that one is there.
+fn known(asked: LbaFormat, formats: &[LbaFormat]) -> LbaFormat {
+    let same_size = |f: &&LbaFormat| (f.data, f.metadata) == (asked.data, asked.metadata);
+    match formats.contains(&asked) {
+        true => asked,
+        false if asked.extension() == 0 => formats.iter().find(same_size).copied().unwrap_or(asked),
+        false => asked,
     }
 }
 
@@ -291,14 +326,24 @@ fn build(file: File) -> Result<Config, ConfigError> {
             }
         });
     }
-    let default_lba = d.lba_sizes.first().copied().unwrap_or(PAGE);
+    let lba_formats = match (d.lba_formats, d.lba_sizes) {
+        (Some(_), Some(_)) => {
+            let rule = "left out where drive.lba_formats is given";
+            return Err(ConfigError::value("drive.lba_sizes", "given", rule));
+        }
+        (Some(formats), None) => formats,
+        (None, Some(sizes)) => sizes.into_iter().map(LbaFormat::plain).collect(),
+        (None, None) => DEFAULT_FORMATS.to_vec(),
+    };
+    let default_format = lba_formats.first().copied().unwrap_or(DEFAULT_FORMATS[0]);
     let namespaces = file
         .namespace
         .into_iter()
         .map(|n| InitialNamespace {
             set: n.set.unwrap_or(d.default_set),
             bytes: n.size.0,
-            lba_size: n.lba.unwrap_or(default_lba),
+            format: n.lba.map_or(default_format, |lba| known(lba, &lba_formats)),
+            protection: n.pi,
             attach: n.attach,
         })
         .collect();
@@ -319,7 +364,7 @@ fn build(file: File) -> Result<Config, ConfigError> {
         max_namespaces: d.max_namespaces,
         max_transfer,
         in_capsule_bytes: u32::try_from(d.in_capsule.0).unwrap_or(u32::MAX),
-        lba_sizes: d.lba_sizes,
+        lba_formats,
         default_set: d.default_set,
         link: Link {
             read_bytes_per_second: file.link.read.map_or(0, |r| r.0),
@@ -474,7 +519,7 @@ mod tests {
     fn the_default_drive_is_the_documented_one() {
         let c = Config::default_drive();
         assert!(!c.timing && c.ftl.protected && c.max_namespaces == 32);
-        assert_eq!(c.lba_sizes, [4096, 512]);
+        assert_eq!(c.lba_formats, DEFAULT_FORMATS);
         assert_eq!(c.namespaces.len(), 1);
         assert_eq!((c.namespaces[0].bytes, c.namespaces[0].set), (1 << 30, 1));
         let SetConfig::Nand { nand, capacity_pages, .. } = &c.ftl.sets[0] else { panic!("set 1 is NAND") };
@@ -491,7 +536,10 @@ mod tests {
     #[test]
     fn errors_name_key_value_and_what_is_allowed() {
         let e = error(|t| t.replace("lba = 4096", "lba = 1024"));
-        assert_eq!(e, "namespace[0].lba is 1024: one of drive.lba_sizes = [4096, 512]");
+        assert!(
+            e.starts_with("namespace[0].lba is 1024: one of drive.lba_formats = [4096, 512, 512+8, "),
+            "{e}"
+        );
         let e = error(|t| t.replace("size = \"1GiB\"", "size = \"1Gig\""));
         assert!(e.contains("size = \"1Gig\"") && e.contains("a size such as"), "{e}");
         let e = error(|t| t.replace("[drive]", "[drive]\nsereal = \"x\""));

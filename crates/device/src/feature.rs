@@ -8,8 +8,9 @@ use crate::uuid::{self, Vendor};
 use media::Nanos;
 use nvme::admin::{GetFeatures, SetFeatures};
 use nvme::feature::{
-    AsyncEventConfiguration, EnduranceGroupEvents, FeatureCapabilities, FeatureId, HostIdentifierCdw11,
-    NumberOfQueues, PowerManagement, Select, TemperatureThreshold, Timestamp, VolatileWriteCache,
+    AsyncEventConfiguration, EnduranceGroupEvents, FeatureCapabilities, FeatureId, HostBehaviorSupport,
+    HostIdentifierCdw11, NumberOfQueues, PowerManagement, Select, TemperatureThreshold, Timestamp,
+    VolatileWriteCache,
 };
 use nvme::zerocopy::{FromBytes, IntoBytes};
 use nvme::{NSID_ALL, Status};
@@ -71,6 +72,18 @@ impl Values {
     }
 }
 
+/// What a host says of itself (Host Behavior Support, Base 5.1.25.1.14); every controller begins without.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Behavior(HostBehaviorSupport);
+
+impl Behavior {
+    /// LBA Format Extension Enable.
+    #[inline]
+    pub fn extended_formats(&self) -> bool {
+        self.0.lbafee != 0
+    }
+}
+
 /// The drive's wall clock, as a host set it.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Clock {
@@ -114,7 +127,10 @@ impl Drive {
             | FeatureId::ASYNC_EVENT_CONFIGURATION
             | FeatureId::ENDURANCE_GROUP_EVENT_CONFIGURATION => SAVEABLE,
             FeatureId::VOLATILE_WRITE_CACHE if self.config.has_volatile_write_cache() => SAVEABLE,
-            FeatureId::NUMBER_OF_QUEUES | FeatureId::TIMESTAMP | FeatureId::KEEP_ALIVE_TIMER => CHANGEABLE,
+            FeatureId::NUMBER_OF_QUEUES
+            | FeatureId::TIMESTAMP
+            | FeatureId::KEEP_ALIVE_TIMER
+            | FeatureId::HOST_BEHAVIOR_SUPPORT => CHANGEABLE,
             FeatureId::HOST_IDENTIFIER => FIXED,
             FeatureId::QUOTA => SAVEABLE.with_namespace_specific(true),
             _ => return None,
@@ -155,7 +171,12 @@ impl Drive {
         }
         if c.sel == Select::CURRENT {
             // Other values do not depend on a namespace, and default and saved ones exist without any.
-            let ignores = [FeatureId::HOST_IDENTIFIER, FeatureId::TIMESTAMP, FeatureId::KEEP_ALIVE_TIMER];
+            let ignores = [
+                FeatureId::HOST_IDENTIFIER,
+                FeatureId::TIMESTAMP,
+                FeatureId::KEEP_ALIVE_TIMER,
+                FeatureId::HOST_BEHAVIOR_SUPPORT,
+            ];
             if !ignores.contains(&c.fid) && c.nsid != 0 && c.nsid != NSID_ALL {
                 // The namespace of a Get is not used, but it must be one (Base 5.1.11).
                 self.check_nsid(id, FeatureId::ERROR_RECOVERY, c.nsid)?;
@@ -195,6 +216,10 @@ impl Drive {
             FeatureId::KEEP_ALIVE_TIMER => {
                 let millis = controller.kato.0 / 1_000_000;
                 Reply::Done(if current { u32::try_from(millis).unwrap_or(u32::MAX) } else { 0 })
+            }
+            FeatureId::HOST_BEHAVIOR_SUPPORT => {
+                let behavior = if current { controller.behavior } else { Behavior::default() };
+                Reply::Data(behavior.0.as_bytes().to_vec(), 0)
             }
             FeatureId::ENDURANCE_GROUP_EVENT_CONFIGURATION => {
                 let endgid = EnduranceGroupEvents::from_bits(c.cdw11.into()).endgid();
@@ -245,6 +270,7 @@ impl Drive {
         match c.fid {
             FeatureId::NUMBER_OF_QUEUES => return self.set_number_of_queues(id, c.cdw11),
             FeatureId::TIMESTAMP => return self.set_timestamp(data, cx.now),
+            FeatureId::HOST_BEHAVIOR_SUPPORT => return self.set_behavior(id, data),
             FeatureId::KEEP_ALIVE_TIMER => {
                 return self.set_keep_alive(id, c.cdw11, cx.now).map(|()| Reply::Done(0));
             }
@@ -275,6 +301,18 @@ impl Drive {
         // Over fabrics a queue is a pair.
         controller.granted = (asked.nsq_z().min(asked.ncq_z()) + 1).min(MAX_IO_QUEUES);
         Ok(Reply::Done(queues(controller.granted)))
+    }
+
+    fn set_behavior(&mut self, id: ControllerId, data: &[u8]) -> Outcome {
+        let (asked, _) =
+            HostBehaviorSupport::ref_from_prefix(data).map_err(|_| Status::DATA_SGL_LENGTH_INVALID)?;
+        if asked.acre > 1 || asked.etdas > 1 || asked.lbafee > 1 || asked.hdisns > 1 {
+            return Err(Failure::from(Status::INVALID_FIELD));
+        }
+        // What the drive does not have cannot be enabled, and reads as not enabled.
+        let kept = HostBehaviorSupport { lbafee: asked.lbafee, ..HostBehaviorSupport::default() };
+        self.controller_mut(id)?.behavior = Behavior(kept);
+        Ok(Reply::Done(0))
     }
 
     fn set_timestamp(&mut self, data: &[u8], now: Nanos) -> Outcome {

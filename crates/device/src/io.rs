@@ -5,6 +5,7 @@ use crate::contents::Contents;
 use crate::controller::ControllerId;
 use crate::drive::{Cx, Drive, Failure};
 use crate::flight::{InFlight, Kind, Token};
+use crate::treatment::Action;
 use ftl::{Answer, Extent, Source, VolumeId};
 use media::Nanos;
 use nvme::io::{Blocks, DatasetManagement, DsmRange};
@@ -16,9 +17,13 @@ const WRITES_PER_RECORD: u64 = 16_384;
 
 /// Where a command's blocks are, after every check.
 #[derive(Clone, Copy)]
-struct Place {
+pub(crate) struct Place {
     volume: VolumeId,
     extent: Extent,
+    /// Whether the blocks are more than plain bytes: see [`Drive::treat`].
+    treated: bool,
+    /// Bytes of metadata that travel with all of the blocks.
+    metadata: u32,
 }
 
 impl Drive {
@@ -74,9 +79,15 @@ impl Drive {
     /// The checks that all commands on blocks share: namespace, range, fields that only mean something
     /// with what this drive does not have.
     #[inline]
-    fn place(&mut self, token: &Token, id: ControllerId, b: &Blocks, kind: Kind) -> Result<Place, Failure> {
+    pub(crate) fn place(
+        &mut self,
+        token: &Token,
+        id: ControllerId,
+        b: &Blocks,
+        kind: Kind,
+    ) -> Result<Place, Failure> {
         let ns = self.attached(id, b.nsid)?;
-        let (shift, blocks, volume) = (ns.shift, ns.blocks(), ns.volume);
+        let (shift, blocks, volume, layout) = (ns.shift, ns.blocks(), ns.volume, ns.layout);
         let entry = self.flight.get_mut(token);
         entry.lba = b.slba;
         entry.kind = kind;
@@ -88,14 +99,15 @@ impl Drive {
         debug_assert!(end >= b.slba);
         let bytes = b.nlb << shift;
         entry.bytes = bytes;
-        if b.prinfo.into_bits() != 0 || b.stc {
-            // No format has protection information.
+        if (b.prinfo.into_bits() != 0 || b.stc) && layout.protection.is_none() {
             return Err(Failure { location: 51, ..Status::INVALID_PROTECTION_INFORMATION.into() });
         }
         if b.cetype != 0 || (matches!(kind, Kind::Write) && b.dtype != 0) {
             return Err(Failure::field(50));
         }
-        Ok(Place { volume, extent: Extent { start: b.slba << shift, bytes } })
+        let metadata = u32::from(layout.wire(b.prinfo.pract())) * b.nlb;
+        let extent = Extent { start: b.slba << shift, bytes };
+        Ok(Place { volume, extent, treated: layout.treated, metadata })
     }
 
     /// The namespace, if it is attached to this controller and open.
@@ -128,7 +140,8 @@ impl Drive {
     /// Commands that move data between host and controller: MDTS.
     #[inline]
     fn check_size(&self, place: &Place) -> Result<(), Failure> {
-        if place.extent.bytes > self.config.max_transfer {
+        // Metadata counts, as it lies between the data.
+        if place.extent.bytes.saturating_add(place.metadata) > self.config.max_transfer {
             return Err(Failure::field(48));
         }
         Ok(())
@@ -155,9 +168,12 @@ impl Drive {
     ) -> Result<Option<Nanos>, Failure> {
         let place = self.place(token, id, blocks, Kind::Read)?;
         self.check_size(&place)?;
+        if place.treated {
+            self.treat(token, id, blocks, Action::Read, cx)?;
+        }
         self.enter(token);
         let end = self.ftl.read(cx.now, token.io(), place.volume, place.extent, cx.storage);
-        let end = end.map_err(|fault| Failure::of_fault(fault, Kind::Read))?;
+        let end = end.map_err(|fault| self.read_failure(token, fault, Kind::Read, cx))?;
         if blocks.fua { self.make_durable(token, end, cx) } else { Ok(Some(end)) }
     }
 
@@ -190,9 +206,12 @@ impl Drive {
     ) -> Result<Option<Nanos>, Failure> {
         let place = self.place(token, id, blocks, Kind::Compare)?;
         self.check_size(&place)?;
+        if place.treated {
+            self.treat(token, id, blocks, Action::Compare, cx)?;
+        }
         self.enter(token);
         let end = self.ftl.compare(cx.now, token.io(), place.volume, place.extent, cx.storage);
-        end.map(Some).map_err(|fault| Failure::of_fault(fault, Kind::Compare))
+        end.map(Some).map_err(|fault| self.read_failure(token, fault, Kind::Compare, cx))
     }
 
     fn verify<S: Contents>(
@@ -203,9 +222,16 @@ impl Drive {
         cx: &mut Cx<'_, S>,
     ) -> Result<Option<Nanos>, Failure> {
         let place = self.place(token, id, blocks, Kind::Other)?;
+        if place.treated {
+            self.treat(token, id, blocks, Action::Verify, cx)?;
+        }
         self.enter(token);
-        let end = self.ftl.verify(cx.now, place.volume, place.extent, cx.storage);
-        end.map(Some).map_err(|fault| Failure::of_fault(fault, Kind::Other))
+        let end = match place.treated {
+            // What they hold is to be looked at.
+            true => self.ftl.read(cx.now, token.io(), place.volume, place.extent, cx.storage),
+            false => self.ftl.verify(cx.now, place.volume, place.extent, cx.storage),
+        };
+        end.map(Some).map_err(|fault| self.read_failure(token, fault, Kind::Other, cx))
     }
 
     /// Whether a write must be durable before it completes: FUA, or a volatile write cache that is off.
@@ -228,6 +254,9 @@ impl Drive {
     ) -> Result<Option<Nanos>, Failure> {
         let place = self.place(token, id, blocks, Kind::Write)?;
         self.check_size(&place)?;
+        if place.treated {
+            self.treat(token, id, blocks, Action::Write, cx)?;
+        }
         self.store(token, id, place, Source::Host, blocks.fua, cx)
     }
 
@@ -272,8 +301,11 @@ impl Drive {
             return Err(Failure::field(50));
         }
         let place = self.place(token, id, blocks, Kind::Other)?;
+        if place.treated {
+            self.treat(token, id, blocks, Action::Zeroes, cx)?;
+        }
         let page = u64::from(ftl::PAGE);
-        let Place { volume, extent } = place;
+        let Place { volume, extent, .. } = place;
         let end = extent.start + u64::from(extent.bytes);
         let (first, last) = (extent.start.next_multiple_of(page), end / page * page);
         if !blocks.deac || first >= last {

@@ -13,7 +13,7 @@
 //! panic. What is not: that a transport's data is as long as the command's transfer, and capsules (crate
 //! `fabric`); that the runner's numbers of commands are unique (a second one is answered with Internal Error).
 //!
-//! Not implemented: fused commands, metadata and protection information, Copy, Write Uncorrectable, reservations,
+//! Not implemented: fused commands, Copy, Write Uncorrectable, reservations,
 //! sanitize, directives, firmware download, self-test, telemetry, command sets other than NVM.
 
 mod admin;
@@ -29,14 +29,18 @@ mod feature;
 mod flight;
 mod health;
 mod io;
+mod lba_format;
 mod life;
 mod namespace;
 mod output;
 mod persist;
 mod ports;
 mod power;
+pub mod protection;
 mod quota;
 mod stats;
+mod treat;
+mod treatment;
 pub mod units;
 mod uuid;
 
@@ -45,10 +49,12 @@ pub use contents::Contents;
 pub use controller::{ControllerId, MAX_IO_QUEUES, MAX_QUEUE_ENTRIES, Origin};
 pub use drive::Drive;
 pub use flight::MAX_IO;
+pub use lba_format::LbaFormat;
 pub use output::Output;
 pub use persist::{LoadError, Restorer};
 pub use ports::PortId;
 pub use quota::Limits;
+pub use treatment::{Action, Blemish, SPARE, Treatment};
 
 pub use ftl::Io;
 pub use nvme::Transfer;

@@ -1,6 +1,8 @@
 //! Namespaces and who may see them.
 
 use crate::arbiter::Lanes;
+use crate::lba_format::LbaFormat;
+use crate::protection::Protection;
 use crate::quota::Quotas;
 use crate::stats::{NamespaceStats, Traffic};
 use ftl::{SetId, VolumeId};
@@ -56,6 +58,21 @@ pub(crate) struct Namespace {
     pub quota: Quotas,
     #[serde(skip)]
     pub lanes: Lanes,
+    /// Protection Information Type: 0 none, 1 to 3.
+    #[serde(default)]
+    pub protection_type: u8,
+    /// Protection information at the beginning of the metadata, else at its end.
+    #[serde(default)]
+    pub protection_first: bool,
+    /// Logical Block Storage Tag Mask.
+    #[serde(default)]
+    pub storage_mask: u64,
+    /// What slots are stamped with since blocks were marked uncorrectable; 0 if none were since the last format.
+    #[serde(default)]
+    pub stamp: u32,
+    /// What its format says, beside the size of blocks.
+    #[serde(skip)]
+    pub layout: Layout,
     #[serde(skip)]
     pub stats: Box<NamespaceStats>,
     /// Commands on their way.
@@ -66,7 +83,46 @@ pub(crate) struct Namespace {
     pub closing: bool,
 }
 
+/// What follows from a namespace's format.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Layout {
+    /// Whether its blocks are more than plain bytes of pages: commands on them are begun with a treatment.
+    pub treated: bool,
+    /// Bytes of metadata of a block.
+    pub metadata: u8,
+    pub protection: Option<Protection>,
+    /// The format is one that hosts must have enabled (LBAFEE).
+    pub extended: bool,
+}
+
+impl Layout {
+    /// Bytes of metadata that travel behind each block's data: none if the controller inserts and strips all there is.
+    #[inline]
+    pub fn wire(&self, pract: bool) -> u8 {
+        let stripped = |p: Protection| pract && usize::from(self.metadata) == p.guard.bytes();
+        if self.protection.is_some_and(stripped) { 0 } else { self.metadata }
+    }
+}
+
 impl Namespace {
+    /// Takes over a format, and what is derived from it.
+    pub fn set_format(&mut self, index: u8, format: LbaFormat) {
+        self.format = index;
+        self.shift = format.shift();
+        self.layout = Layout {
+            treated: format.metadata > 0 || self.stamp != 0,
+            metadata: format.metadata,
+            protection: (self.protection_type != 0).then_some(Protection {
+                kind: self.protection_type,
+                guard: format.guard,
+                storage_bits: format.storage_bits,
+                storage_mask: self.storage_mask & crate::protection::low(format.storage_bits),
+                first: self.protection_first,
+            }),
+            extended: format.extension() != 0,
+        };
+    }
+
     /// Bytes of its volume: whole pages.
     pub fn volume_bytes(&self) -> u64 {
         self.bytes.next_multiple_of(ftl::PAGE.into())

@@ -143,8 +143,11 @@ impl Restorer {
         check_version(contents.version)?;
         let mut ftl = ftl.finish(now, storage)?;
         let mut namespaces = Namespaces::new(config.max_namespaces);
-        for (nsid, namespace) in contents.namespaces {
+        for (nsid, mut namespace) in contents.namespaces {
             check_namespace(nsid, &namespace, &config, &ftl, &namespaces)?;
+            if let Some(format) = config.lba_formats.get(usize::from(namespace.format)) {
+                namespace.set_format(namespace.format, *format);
+            }
             namespaces.insert(nsid, namespace);
         }
         // A volume without a namespace would be lost capacity.
@@ -174,12 +177,17 @@ fn check_namespace(
             "namespace identifier {nsid} is there twice or not within 1 to {max}"
         )));
     }
-    let size = config.lba_sizes.get(usize::from(ns.format)).copied();
-    if size.is_none_or(|size| size != 1u32.checked_shl(ns.shift.into()).unwrap_or(0)) {
-        let sizes = &config.lba_sizes;
+    let format = config.lba_formats.get(usize::from(ns.format));
+    if format.is_none_or(|format| format.shift() != ns.shift) {
+        let formats: Vec<String> = config.lba_formats.iter().map(ToString::to_string).collect();
         return Err(malformed(format!(
-            "namespace {nsid} has LBA format {}; the drive has {sizes:?}",
+            "namespace {nsid} has LBA format {}; the drive has {formats:?}",
             ns.format
+        )));
+    }
+    if ns.protection_type > 3 || (ns.protection_type != 0 && format.is_none_or(|f| !f.can_protect())) {
+        return Err(malformed(format!(
+            "namespace {nsid} has protection information that its format has no room for"
         )));
     }
     let fits =

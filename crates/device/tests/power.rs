@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Bench, Memory, pattern, small};
-use device::{Attach, Drive, InitialNamespace, Origin, Output};
+use device::{Attach, Drive, InitialNamespace, LbaFormat, Origin, Output};
 use ftl::{NoContents, Record, Section};
 use media::Nanos;
 use nvme::admin::{PowerCut, SetFeatures};
@@ -152,7 +152,13 @@ fn an_orderly_shutdown_is_no_power_loss() {
 #[test]
 fn saved_state_opens_again() {
     let mut config = small(&[]);
-    config.namespaces.push(InitialNamespace { set: 1, bytes: 4 << 20, lba_size: 512, attach: Attach::All });
+    config.namespaces.push(InitialNamespace {
+        set: 1,
+        bytes: 4 << 20,
+        format: LbaFormat::plain(512),
+        protection: 0,
+        attach: Attach::All,
+    });
     let mut b = Bench::new(config.clone());
     let data = pattern(3, 4096);
     b.write(1, 8, 8, &data);

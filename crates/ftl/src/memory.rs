@@ -120,7 +120,7 @@ impl MemorySet {
             let old = before.map(|s| s.slot).filter(|&s| s != LOST);
             let base = old.filter(|_| len < PAGE);
             let stored = match write.zeros {
-                true => cx.storage.store_zeros(piece, slot, base),
+                true => cx.storage.store_zeros(write.io, piece, slot, base),
                 false => cx.storage.store(write.io, piece, slot, base),
             };
             if stored.is_err() {

@@ -45,11 +45,17 @@ pub trait Storage {
     /// # Errors
     /// When the contents cannot be kept: the host's disk is full or fails.
     fn store(&mut self, io: Io, piece: Piece, slot: Slot, base: Option<Slot>) -> Result<(), StorageError>;
-    /// Zeros into a part of a slot; the rest of the page is copied from `base`, or zeros.
+    /// Zeros into a part of a slot for a command; the rest of the page is copied from `base`, or zeros.
     ///
     /// # Errors
     /// As for [`store`](Storage::store).
-    fn store_zeros(&mut self, piece: Piece, slot: Slot, base: Option<Slot>) -> Result<(), StorageError>;
+    fn store_zeros(
+        &mut self,
+        io: Io,
+        piece: Piece,
+        slot: Slot,
+        base: Option<Slot>,
+    ) -> Result<(), StorageError>;
     /// Slot to host buffer; `None` is a page that was never written or was deallocated: zeros.
     ///
     /// # Errors
@@ -162,7 +168,7 @@ impl Storage for NoContents {
     fn store(&mut self, _: Io, _: Piece, _: Slot, _: Option<Slot>) -> Result<(), StorageError> {
         Ok(())
     }
-    fn store_zeros(&mut self, _: Piece, _: Slot, _: Option<Slot>) -> Result<(), StorageError> {
+    fn store_zeros(&mut self, _: Io, _: Piece, _: Slot, _: Option<Slot>) -> Result<(), StorageError> {
         Ok(())
     }
     fn load(&mut self, _: Io, _: Piece, _: Option<Slot>) -> Result<(), StorageError> {

@@ -84,7 +84,8 @@ pub struct Blocks {
     pub dsm: u8,
     /// Command Extension Type.
     pub cetype: u8,
-    /// Logical Block Tags Upper (LBTU): CDW2 and the lower half of CDW3.
+    /// Logical Block Tags Upper (LBTU): 48 bits, the upper 16 in CDW2, the lower 32 in CDW3 (NVM 5.2.1.4: the storage
+    /// and reference space of 64-bit guards begins in CDW3, that of 32-bit guards in CDW2).
     pub lbtu: u64,
     /// Logical Block Tags Lower (LBTL): the (expected) initial reference tag of 32-bit formats.
     pub lbtl: u32,
@@ -217,7 +218,7 @@ impl Blocks {
             dspec: d13.dspec(),
             dsm: d13.dsm(),
             cetype: d12.cetype(),
-            lbtu: u64::from(cmd.cdw2.get()) | u64::from(cmd.cdw3.get() & 0xFFFF) << 32,
+            lbtu: u64::from(cmd.cdw3.get()) | u64::from(cmd.cdw2.get() & 0xFFFF) << 32,
             lbtl: cmd.cdw14.get(),
             lbat: d15.lbat(),
             lbatm: d15.lbatm(),
@@ -232,8 +233,8 @@ impl Blocks {
         let slba = self.slba.to_le_bytes();
         let lbtu = self.lbtu.to_le_bytes();
         Command {
-            cdw2: U32::from_bytes([lbtu[0], lbtu[1], lbtu[2], lbtu[3]]),
-            cdw3: U32::from_bytes([lbtu[4], lbtu[5], 0, 0]),
+            cdw2: U32::from_bytes([lbtu[4], lbtu[5], 0, 0]),
+            cdw3: U32::from_bytes([lbtu[0], lbtu[1], lbtu[2], lbtu[3]]),
             cdw10: U32::from_bytes([slba[0], slba[1], slba[2], slba[3]]),
             cdw11: U32::from_bytes([slba[4], slba[5], slba[6], slba[7]]),
             cdw12: BlocksCdw12::new()

@@ -5,7 +5,7 @@ use zerocopy::FromZeros;
 
 /// Bytes of a slot.
 pub(crate) const SLOT: usize = ftl::PAGE as usize;
-/// Slots of a chunk: 64 MiB of address space, touched as slots are written.
+/// Slots of a chunk: 64 MiB of address space for pages, touched as slots are written.
 const CHUNK: usize = 16_384;
 /// What the kernel can back with one huge page, and the alignment that this takes.
 const HUGE: usize = 2 << 20;
@@ -17,23 +17,23 @@ struct Chunk {
 }
 
 impl Chunk {
-    fn new() -> Result<Self, OutOfMemory> {
+    fn new(size: usize) -> Result<Self, OutOfMemory> {
         // Zeroed by the system when it is touched, not by us.
-        let mut bytes = <[u8]>::new_box_zeroed_with_elems(CHUNK * SLOT + HUGE).map_err(|_| OutOfMemory)?;
+        let mut bytes = <[u8]>::new_box_zeroed_with_elems(CHUNK * size + HUGE).map_err(|_| OutOfMemory)?;
         let start = bytes.as_ptr().align_offset(HUGE).min(HUGE);
-        huge_pages(&mut bytes[start..start + CHUNK * SLOT]);
+        huge_pages(&mut bytes[start..start + CHUNK * size]);
         Ok(Chunk { bytes, start })
     }
 
     #[inline]
-    fn at(&self, slot: usize) -> std::ops::Range<usize> {
-        let first = self.start + slot * SLOT;
-        first..first + SLOT
+    fn at(&self, slot: usize, size: usize) -> std::ops::Range<usize> {
+        let first = self.start + slot * size;
+        first..first + size
     }
 }
 
-/// Slots in chunks that are made when the first of their slots is written.
-pub(crate) struct Memory {
+/// What slots hold, `SIZE` bytes each, in chunks that are made when the first of their slots is written.
+pub(crate) struct Memory<const SIZE: usize = SLOT> {
     chunks: Vec<Option<Chunk>>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Memory {
 #[derive(Debug)]
 pub(crate) struct OutOfMemory;
 
-impl Memory {
+impl<const SIZE: usize> Memory<SIZE> {
     pub(crate) fn new(slots: u32) -> Self {
         let mut chunks = Vec::new();
         chunks.resize_with((slots as usize).div_ceil(CHUNK), || None);
@@ -50,23 +50,23 @@ impl Memory {
 
     /// The slot's bytes, if any of its chunk was ever written.
     #[inline]
-    pub(crate) fn get(&self, slot: Slot) -> Option<&[u8]> {
+    pub(crate) fn get(&self, slot: Slot) -> Option<&[u8; SIZE]> {
         let slot = slot.0 as usize;
         let chunk = self.chunks.get(slot / CHUNK)?.as_ref()?;
-        Some(&chunk.bytes[chunk.at(slot % CHUNK)])
+        chunk.bytes[chunk.at(slot % CHUNK, SIZE)].first_chunk()
     }
 
     /// The slot's bytes, to be written.
     #[inline]
-    pub(crate) fn get_mut(&mut self, slot: Slot) -> Result<&mut [u8], OutOfMemory> {
+    pub(crate) fn get_mut(&mut self, slot: Slot) -> Result<&mut [u8; SIZE], OutOfMemory> {
         let slot = slot.0 as usize;
         let place = self.chunks.get_mut(slot / CHUNK).ok_or(OutOfMemory)?;
         if place.is_none() {
-            *place = Some(Chunk::new()?);
+            *place = Some(Chunk::new(SIZE)?);
         }
         let chunk = place.as_mut().ok_or(OutOfMemory)?;
-        let range = chunk.at(slot % CHUNK);
-        Ok(&mut chunk.bytes[range])
+        let range = chunk.at(slot % CHUNK, SIZE);
+        chunk.bytes[range].first_chunk_mut().ok_or(OutOfMemory)
     }
 }
 
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn slots_keep_what_is_written() {
-        let mut memory = Memory::new(20_000);
+        let mut memory: Memory = Memory::new(20_000);
         assert!(memory.get(Slot(19_999)).is_none());
         memory.get_mut(Slot(19_999)).unwrap()[5] = 7;
         assert_eq!(memory.get(Slot(19_999)).unwrap()[..7], [0, 0, 0, 0, 0, 7, 0]);

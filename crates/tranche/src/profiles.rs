@@ -89,7 +89,9 @@ struct CheckedNamespace {
     nsid: usize,
     set: u16,
     bytes: u64,
+    /// Bytes of data of a logical block.
     lba: u32,
+    format: String,
 }
 
 /// `tranche profile`.
@@ -154,7 +156,8 @@ fn describe(name: &str, config: &Config) -> Checked {
         nsid: i + 1,
         set: ns.set,
         bytes: ns.bytes,
-        lba: ns.lba_size,
+        lba: ns.format.data,
+        format: ns.format.to_string(),
     });
     Checked {
         name: name.to_owned(),
@@ -201,7 +204,7 @@ fn text(c: &Checked) -> String {
             n.nsid,
             format_size(n.bytes),
             n.set,
-            n.lba
+            n.format
         ));
     }
     lines.join("\n")

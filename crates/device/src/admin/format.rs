@@ -4,10 +4,33 @@ use crate::contents::Contents;
 use crate::controller::ControllerId;
 use crate::drive::{Cx, Drive, Failure, Outcome, Reply};
 use crate::flight::{Kind, Token};
+use crate::lba_format::LbaFormat;
 use nvme::admin::{AdminCommand, FormatNvm, SecureErase};
 use nvme::{NSID_ALL, Status};
 
 impl Drive {
+    /// Whether a controller's host may have a namespace of this format with these settings.
+    pub(super) fn check_format(
+        &self,
+        id: ControllerId,
+        index: u8,
+        extended: bool,
+        protection: u8,
+    ) -> Result<LbaFormat, Failure> {
+        let format =
+            self.config.lba_formats.get(usize::from(index)).copied().ok_or(Status::INVALID_FORMAT)?;
+        if format.extension() != 0 && !self.controller(id)?.behavior.extended_formats() {
+            // NVM 4.1.4: the host has not said that it knows such formats (LBAFEE).
+            return Err(Status::INVALID_NAMESPACE.into());
+        }
+        let impossible = protection > 3 || (protection != 0 && !format.can_protect());
+        // Metadata travels with the data only (MC).
+        if impossible || (format.metadata > 0 && !extended) {
+            return Err(Status::INVALID_FORMAT.into());
+        }
+        Ok(format)
+    }
+
     pub(super) fn format<S: Contents>(
         &mut self,
         token: &Token,
@@ -15,9 +38,7 @@ impl Drive {
         c: FormatNvm,
         cx: &mut Cx<'_, S>,
     ) -> Outcome {
-        let size = self.config.lba_sizes.get(usize::from(c.lbaf)).copied();
-        // No metadata and no protection information: their settings must be off.
-        let size = size.filter(|_| c.pi == 0 && !c.mset).ok_or(Status::INVALID_FORMAT)?;
+        let format = self.check_format(id, c.lbaf, c.mset, c.pi)?;
         if c.ses == SecureErase::CRYPTOGRAPHIC {
             // Needs keys, which this drive does not have (FNA).
             return Err(Failure::field(41));
@@ -40,8 +61,12 @@ impl Drive {
         for nsid in targets {
             let Some(namespace) = self.namespaces.get_mut(nsid) else { continue };
             namespace.closing = false;
-            namespace.format = c.lbaf;
-            namespace.shift = size.trailing_zeros() as u8;
+            namespace.protection_type = c.pi;
+            namespace.protection_first = c.pil && c.pi != 0;
+            // The whole storage tag is checked, as Format has no mask.
+            namespace.storage_mask = u64::MAX;
+            namespace.stamp = 0;
+            namespace.set_format(c.lbaf, format);
             let (volume, bytes) = (namespace.volume, namespace.volume_bytes());
             self.ftl
                 .trim(cx.now, volume, 0, bytes, cx.storage)

@@ -14,10 +14,10 @@ use crate::uuid::uuid_list;
 use ftl::{MediaKind, PAGE};
 use nvme::admin::Identify;
 use nvme::identify::{
-    Anacap, Cmic, Cns, ControllerList, ControllerType, Ctratt, Dlfeat, EnduranceGroupList, EntrySize, Flbas,
-    Fna, Frmw, IdentifyController, IdentifyNamespace, IndependentNamespace, IoCommandSets, LbaFormat, Lpa,
-    NamespaceGranularity, NamespaceGranularityList, NamespaceIdDescriptor, NamespaceList, Nmic, Nsfeat,
-    NvmController, NvmNamespace, NvmSetAttributes, NvmSetList, Oacs, Oncs, Sgls, Vwc, ascii,
+    Anacap, Cmic, Cns, ControllerList, ControllerType, Ctratt, Dlfeat, Dpc, Dps, EnduranceGroupList,
+    EntrySize, Flbas, Fna, Frmw, IdentifyController, IdentifyNamespace, IndependentNamespace, IoCommandSets,
+    LbaFormat, Lpa, NamespaceGranularity, NamespaceGranularityList, NamespaceIdDescriptor, NamespaceList,
+    Nmic, Nsfeat, NvmController, NvmNamespace, NvmSetAttributes, NvmSetList, Oacs, Oncs, Sgls, Vwc, ascii,
 };
 use nvme::zerocopy::IntoBytes;
 use nvme::{Csi, IDENTIFY_SIZE, NSID_ALL, Status, U16, U32, U64, U128, Version};
@@ -54,11 +54,11 @@ impl Drive {
                 Some(ns) => page(&self.identify_namespace(ns)),
                 None => zeros(),
             },
-            Cns::IOCS_NAMESPACE | Cns::IOCS_ALLOCATED_NAMESPACE => {
-                // Nothing of it but protection information and limits, of which there are none.
-                self.named(controller, &c)?;
-                page(&NvmNamespace::default())
-            }
+            Cns::IOCS_NAMESPACE if c.nsid == NSID_ALL => page(&self.nvm_namespace(None)),
+            Cns::IOCS_NAMESPACE | Cns::IOCS_ALLOCATED_NAMESPACE => match self.named(controller, &c)? {
+                Some(ns) => page(&self.nvm_namespace(Some(ns))),
+                None => zeros(),
+            },
             Cns::INDEPENDENT_NAMESPACE | Cns::INDEPENDENT_ALLOCATED_NAMESPACE => {
                 match self.named(controller, &c)? {
                     Some(ns) => page(&self.independent_namespace(ns)),
@@ -166,7 +166,8 @@ impl Drive {
                 .with_egs(true)
                 .with_tbkas(true)
                 .with_ng(true)
-                .with_ulist(true),
+                .with_ulist(true)
+                .with_elbas(self.config.lba_formats.iter().any(|f| f.extension() != 0)),
             cntrltype: ControllerType::IO,
             oacs: Oacs::new().with_fnvms(true).with_nms(true),
             acl_z: ABORT_LIMIT_Z,
@@ -228,17 +229,27 @@ impl Drive {
 
     /// What all namespaces have in common.
     fn common_namespace(&self) -> IdentifyNamespace {
+        let has = |what: fn(&crate::LbaFormat) -> bool| self.config.lba_formats.iter().any(what);
+        let protects = has(crate::LbaFormat::can_protect);
         let mut n = IdentifyNamespace {
             nsfeat: Nsfeat::new().with_nsabp(true).with_uidreuse(true).with_optperf(1),
-            nlbaf_z: (self.config.lba_sizes.len() - 1) as u8,
+            nlbaf_z: (self.config.lba_formats.len() - 1) as u8,
+            // Metadata lies behind each block's data, as fabrics move one buffer only.
+            mc: u8::from(has(|f| f.metadata > 0)),
+            dpc: Dpc::new()
+                .with_pit1s(protects)
+                .with_pit2s(protects)
+                .with_pit3s(protects)
+                .with_piifb(protects)
+                .with_piilb(protects),
             nmic: Nmic::new().with_shrns(true),
             dlfeat: Dlfeat::new().with_drb(1).with_wzds(true),
             ..IdentifyNamespace::default()
         };
-        for (format, size) in n.lbaf.iter_mut().zip(&self.config.lba_sizes) {
-            *format = LbaFormat::new(size.trailing_zeros() as u8, 0);
-            // Less than a page must be read before it is written.
-            format.rp = if *size < PAGE { 2 } else { 0 };
+        for (format, ours) in n.lbaf.iter_mut().zip(&self.config.lba_formats) {
+            *format = LbaFormat::new(ours.shift(), ours.metadata.into());
+            // Less than a page must be read before it is written; protection information takes a little time.
+            format.rp = if ours.data < PAGE { 2 } else { u8::from(ours.metadata > 0) };
         }
         n
     }
@@ -254,7 +265,8 @@ impl Drive {
             nsze: blocks,
             ncap: blocks,
             nuse: U64::new(used.min(ns.blocks())),
-            flbas: Flbas::from_format_index(ns.format),
+            flbas: Flbas::from_format_index(ns.format).with_mtelba(ns.layout.metadata > 0),
+            dps: Dps::new().with_pit(ns.protection_type).with_pip(ns.protection_first),
             nmic: Nmic::new().with_shrns(ns.shared),
             // Atomic within units that are aligned to their size, for power failures and otherwise.
             nawun_z: atomic,
@@ -274,6 +286,23 @@ impl Drive {
             nguid: ns.nguid,
             ..self.common_namespace()
         }
+    }
+
+    /// What the NVM Command Set adds (NVM 4.1.5.3): protection information. Without a namespace, what all have in common.
+    fn nvm_namespace(&self, ns: Option<&Namespace>) -> NvmNamespace {
+        let formats = &self.config.lba_formats;
+        let tagged = |f: &crate::LbaFormat| f.storage_bits > 0;
+        let mut n = NvmNamespace {
+            lbstm: U64::new(ns.and_then(|ns| Some(ns.layout.protection?.storage_mask)).unwrap_or(0)),
+            // Bit 0: storage tags with guards of 16 bits; bit 2: storage tags are checked by reads, too.
+            pic: u8::from(formats.iter().any(|f| tagged(f) && f.extension() >> 7 == 0))
+                | u8::from(formats.iter().any(tagged)) << 2,
+            ..NvmNamespace::default()
+        };
+        for (elbaf, format) in n.elbaf.iter_mut().zip(formats) {
+            elbaf.set(format.extension());
+        }
+        n
     }
 
     fn independent_namespace(&self, ns: &Namespace) -> IndependentNamespace {

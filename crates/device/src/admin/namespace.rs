@@ -6,7 +6,7 @@ use crate::contents::Contents;
 use crate::controller::ControllerId;
 use crate::drive::{Cx, Drive, Failure, Outcome, Reply};
 use crate::flight::Token;
-use crate::namespace::{Namespace, Policy, identifiers};
+use crate::namespace::{Layout, Namespace, Policy, identifiers};
 use crate::ports::ANA_GROUP;
 use crate::quota::Quotas;
 use crate::stats::{self, Traffic};
@@ -29,7 +29,7 @@ impl Drive {
         cx: &mut Cx<'_, S>,
     ) -> Outcome {
         if c.sel == NamespaceManagementSelect::CREATE {
-            return self.create_namespace(c, data, cx);
+            return self.create_namespace(id, c, data, cx);
         }
         let targets = if c.nsid == NSID_ALL {
             self.namespaces.ids()
@@ -51,6 +51,7 @@ impl Drive {
 
     fn create_namespace<S: Contents>(
         &mut self,
+        id: ControllerId,
         c: NamespaceManagement,
         data: &[u8],
         cx: &mut Cx<'_, S>,
@@ -62,14 +63,16 @@ impl Drive {
             return Err(Failure::field(4));
         }
         let (new, _) = NamespaceCreate::ref_from_prefix(data).map_err(|_| Status::DATA_SGL_LENGTH_INVALID)?;
-        let format = new.flbas.format_index();
-        let size = self.config.lba_sizes.get(usize::from(format)).copied();
-        let size = size.filter(|_| new.dps.into_bits() == 0).ok_or(Status::INVALID_FORMAT)?;
-        let shift = size.trailing_zeros() as u8;
+        let index = new.flbas.format_index();
+        let format = self.check_format(id, index, new.flbas.mtelba(), new.dps.pit())?;
+        let shift = format.shift();
         let (nsze, ncap) = (new.nsze.get(), new.ncap.get());
         let nmic = new.nmic.into_bits();
-        if nsze == 0 || ncap == 0 || ncap > nsze || nmic > 1 || new.lbstm.get() != 0 || new.nphndls.get() != 0
-        {
+        if nsze == 0 || ncap == 0 || ncap > nsze || nmic > 1 || new.nphndls.get() != 0 {
+            return Err(Status::INVALID_FIELD.into());
+        }
+        // Bits of the mask that have no bit of the tag.
+        if new.lbstm.get().checked_shr(format.storage_bits.into()).unwrap_or(0) != 0 {
             return Err(Status::INVALID_FIELD.into());
         }
         if ncap < nsze {
@@ -94,8 +97,11 @@ impl Drive {
                     other => Failure::of_fault(other, crate::flight::Kind::Admin),
                 }
             })?;
-        let namespace =
-            self.new_namespace(volume, set, bytes, format, shift, nmic & 1 != 0, Policy::default());
+        let mut namespace = self.new_namespace(volume, set, bytes, nmic & 1 != 0, Policy::default());
+        namespace.protection_type = new.dps.pit();
+        namespace.protection_first = new.dps.pip() && new.dps.pit() != 0;
+        namespace.storage_mask = new.lbstm.get();
+        namespace.set_format(index, format);
         self.namespaces.insert(nsid, namespace);
         self.record(cx.storage);
         Ok(Reply::Done(nsid))
@@ -115,14 +121,12 @@ impl Drive {
         Ok(SetId(index))
     }
 
-    #[allow(clippy::too_many_arguments)]
+    /// A namespace that has no format yet.
     fn new_namespace(
         &mut self,
         volume: ftl::VolumeId,
         set: SetId,
         bytes: u64,
-        format: u8,
-        shift: u8,
         shared: bool,
         policy: Policy,
     ) -> Namespace {
@@ -132,8 +136,8 @@ impl Drive {
             volume,
             set,
             bytes,
-            format,
-            shift,
+            format: 0,
+            shift: 0,
             shared,
             nguid: id,
             uuid: id,
@@ -141,6 +145,11 @@ impl Drive {
             before: Traffic::default(),
             quota: Quotas::default(),
             lanes: Lanes::default(),
+            protection_type: 0,
+            protection_first: false,
+            storage_mask: 0,
+            stamp: 0,
+            layout: Layout::default(),
             stats: Box::default(),
             in_flight: 0,
             closing: false,
@@ -166,7 +175,7 @@ impl Drive {
     pub(crate) fn create_initial_namespaces(&mut self) -> Result<(), ConfigError> {
         for (i, initial) in self.config.namespaces.clone().into_iter().enumerate() {
             let set = SetId(u8::try_from(initial.set - 1).unwrap_or(u8::MAX));
-            let format = self.config.lba_sizes.iter().position(|s| *s == initial.lba_size).unwrap_or(0);
+            let format = self.config.lba_formats.iter().position(|f| *f == initial.format).unwrap_or(0);
             let bytes = initial.bytes.next_multiple_of(ftl::PAGE.into());
             // That there is room was checked with the rest of the configuration.
             let volume = self.ftl.create(set, bytes, &mut NoContents).map_err(|fault| {
@@ -174,8 +183,10 @@ impl Drive {
                 ConfigError::value(format!("namespace[{i}].size"), size, fault.to_string())
             })?;
             let policy = Policy { all: initial.attach == Attach::All, ..Policy::default() };
-            let shift = initial.lba_size.trailing_zeros() as u8;
-            let namespace = self.new_namespace(volume, set, initial.bytes, format as u8, shift, true, policy);
+            let mut namespace = self.new_namespace(volume, set, initial.bytes, true, policy);
+            namespace.protection_type = initial.protection;
+            namespace.storage_mask = u64::MAX;
+            namespace.set_format(format as u8, initial.format);
             // The configuration was checked: there are no more of them than identifiers.
             if let Some(nsid) = self.namespaces.free() {
                 self.namespaces.insert(nsid, namespace);

@@ -3,7 +3,10 @@
 
 pub mod play;
 
-use device::{Config, Contents, ControllerId, Drive, Io, Origin, Output, Transfer};
+use device::{
+    Action, Blemish, Config, Contents, ControllerId, Drive, Io, LbaFormat, Origin, Output, SPARE, Transfer,
+    Treatment,
+};
 use ftl::{Piece, Record, Section, Storage, StorageError};
 use media::{Nanos, Slot};
 use nvme::property::{Cc, PropertyOffset};
@@ -47,11 +50,22 @@ pub fn small(changes: &[(&str, &str)]) -> Config {
     Config::from_toml(&text).unwrap()
 }
 
+/// A slot: references, page, and what lies beside it.
+#[derive(Clone)]
+struct Held {
+    references: u32,
+    page: Box<[u8]>,
+    spare: [u8; SPARE],
+}
+
 /// Contents in memory, counted slots, and every record as a journal.
 #[derive(Clone, Default)]
 pub struct Memory {
-    slots: Vec<(u32, Box<[u8]>)>,
+    slots: Vec<Held>,
     pub buffers: BTreeMap<u32, Vec<u8>>,
+    /// Commands in flight that were begun.
+    treatments: BTreeMap<u32, Treatment>,
+    blemish: Option<(Io, Blemish)>,
     pub controller_records: Vec<Vec<u8>>,
     pub fail: bool,
 }
@@ -62,67 +76,142 @@ fn range(piece: Piece) -> (std::ops::Range<usize>, std::ops::Range<usize>) {
 }
 
 impl Memory {
-    fn page(&self, slot: Option<Slot>) -> Vec<u8> {
-        slot.map_or_else(|| vec![0; 4096], |s| self.slots[s.0 as usize].1.to_vec())
+    fn whole(&self, slot: Option<Slot>, treatment: Option<&Treatment>) -> (Vec<u8>, [u8; SPARE]) {
+        let (mut page, mut spare) = (vec![0; 4096], [0; SPARE]);
+        match (slot, treatment) {
+            (Some(slot), _) => {
+                let held = &self.slots[slot.0 as usize];
+                return (held.page.to_vec(), held.spare);
+            }
+            (None, Some(treatment)) => treatment.nothing(&mut page, &mut spare),
+            (None, None) => {}
+        }
+        (page, spare)
     }
 
     fn put(
         &mut self,
+        io: Io,
+        piece: Piece,
         slot: Slot,
         base: Option<Slot>,
-        fill: impl FnOnce(&mut [u8]),
+        from_host: bool,
     ) -> Result<(), StorageError> {
         if self.fail {
             return Err(StorageError);
         }
-        let mut page = self.page(base);
-        fill(&mut page);
-        self.slots[slot.0 as usize].1 = page.into();
+        let treatment = self.treatments.get(&io.0);
+        let (mut page, mut spare) = self.whole(base, treatment);
+        match treatment {
+            Some(treatment) => {
+                let host = if from_host { &self.buffers[&io.0][treatment.host(piece)] } else { &[] };
+                treatment.adopt(&mut spare);
+                treatment.put(piece, host, &mut page, &mut spare);
+                self.slots[slot.0 as usize].spare = spare;
+            }
+            None => {
+                let (host, at) = range(piece);
+                match from_host {
+                    true => page[at].copy_from_slice(&self.buffers[&io.0][host]),
+                    false => page[at].fill(0),
+                }
+            }
+        }
+        // Without a treatment what lies beside the page is left as an earlier user of the slot left it.
+        self.slots[slot.0 as usize].page = page.into();
         Ok(())
+    }
+
+    /// Looks at blocks that are begun; the page and what lies beside it.
+    fn look(
+        &mut self,
+        io: Io,
+        piece: Piece,
+        slot: Option<Slot>,
+    ) -> Result<(Vec<u8>, [u8; SPARE]), StorageError> {
+        let treatment = self.treatments.get(&io.0).copied();
+        let (page, spare) = self.whole(slot, treatment.as_ref());
+        match treatment.map_or(Ok(()), |treatment| treatment.check(piece, &page, &spare)) {
+            Ok(()) => Ok((page, spare)),
+            Err(blemish) => {
+                self.blemish = Some((io, blemish));
+                Err(StorageError)
+            }
+        }
     }
 }
 
-impl Contents for Memory {}
+impl Contents for Memory {
+    fn begin(&mut self, io: Io, treatment: &Treatment) -> Result<(), Blemish> {
+        self.treatments.insert(io.0, *treatment);
+        match treatment.action {
+            Action::Write | Action::Compare => treatment.check_host(&self.buffers[&io.0]),
+            _ => Ok(()),
+        }
+    }
+    fn blemish(&mut self, io: Io) -> Option<Blemish> {
+        self.blemish.take().filter(|(of, _)| *of == io).map(|(_, blemish)| blemish)
+    }
+}
 
 impl Storage for Memory {
     fn allocate(&mut self) -> Option<Slot> {
-        let free = self.slots.iter().position(|s| s.0 == 0).unwrap_or_else(|| {
-            self.slots.push((0, vec![0; 4096].into()));
+        let free = self.slots.iter().position(|s| s.references == 0).unwrap_or_else(|| {
+            self.slots.push(Held { references: 0, page: vec![0; 4096].into(), spare: [0; SPARE] });
             self.slots.len() - 1
         });
-        self.slots[free].0 = 1;
+        self.slots[free].references = 1;
         Some(Slot(free as u32))
     }
     fn retain(&mut self, slot: Slot) {
-        self.slots[slot.0 as usize].0 += 1;
+        self.slots[slot.0 as usize].references += 1;
     }
     fn release(&mut self, slot: Slot) {
-        self.slots[slot.0 as usize].0 -= 1;
+        self.slots[slot.0 as usize].references -= 1;
     }
     fn forget_slots(&mut self) {
-        self.slots.iter_mut().for_each(|s| s.0 = 0);
+        self.slots.iter_mut().for_each(|s| s.references = 0);
     }
     fn store(&mut self, io: Io, piece: Piece, slot: Slot, base: Option<Slot>) -> Result<(), StorageError> {
-        let (host, page) = range(piece);
-        let data = self.buffers[&io.0][host].to_vec();
-        self.put(slot, base, |p| p[page].copy_from_slice(&data))
+        self.put(io, piece, slot, base, true)
     }
-    fn store_zeros(&mut self, piece: Piece, slot: Slot, base: Option<Slot>) -> Result<(), StorageError> {
-        let (_, page) = range(piece);
-        self.put(slot, base, |p| p[page].fill(0))
+    fn store_zeros(
+        &mut self,
+        io: Io,
+        piece: Piece,
+        slot: Slot,
+        base: Option<Slot>,
+    ) -> Result<(), StorageError> {
+        self.put(io, piece, slot, base, false)
     }
     fn load(&mut self, io: Io, piece: Piece, slot: Option<Slot>) -> Result<(), StorageError> {
         if self.fail {
             return Err(StorageError);
         }
-        let (host, page) = range(piece);
-        let data = self.page(slot);
-        self.buffers.get_mut(&io.0).expect("a buffer")[host].copy_from_slice(&data[page]);
+        let (page, spare) = self.look(io, piece, slot)?;
+        let buffer = self.buffers.get_mut(&io.0).expect("a buffer");
+        match self.treatments.get(&io.0) {
+            Some(treatment) if treatment.action == Action::Read => {
+                treatment.take(piece, &page, &spare, &mut buffer[treatment.host(piece)]);
+            }
+            Some(_) => {}
+            None => {
+                let (host, at) = range(piece);
+                buffer[host].copy_from_slice(&page[at]);
+            }
+        }
         Ok(())
     }
     fn compare(&mut self, io: Io, piece: Piece, slot: Option<Slot>) -> Result<bool, StorageError> {
-        let (host, page) = range(piece);
-        Ok(self.buffers[&io.0][host] == self.page(slot)[page])
+        let (page, spare) = self.look(io, piece, slot)?;
+        let buffer = &self.buffers[&io.0];
+        Ok(match self.treatments.get(&io.0) {
+            Some(treatment) => treatment.equal(piece, &page, &spare, &buffer[treatment.host(piece)]),
+            None => {
+                let (host, at) = range(piece);
+                buffer[host] == page[at]
+            }
+        })
     }
     fn record(&mut self, record: Record<'_>) {
         if let Record::Section { kind: Section::Controller, bytes } = record {
@@ -179,7 +268,8 @@ impl Bench {
             config.namespaces.push(device::InitialNamespace {
                 set,
                 bytes: 4 << 20,
-                lba_size: 4096,
+                format: LbaFormat::plain(4096),
+                protection: 0,
                 attach: device::Attach::All,
             });
         }
@@ -238,6 +328,7 @@ impl Bench {
             for output in out.drain(..) {
                 match output {
                     Output::Complete { io, completion, .. } => {
+                        self.memory.treatments.remove(&io.0);
                         let twice = self.done.insert(io.0, (completion, self.now));
                         assert!(twice.is_none(), "{io:?} completes twice");
                     }
@@ -329,6 +420,7 @@ impl Bench {
     pub fn cut(&mut self, energy: bool) {
         let mut out = Vec::new();
         self.drive.power_cut(self.now, energy, Nanos::ZERO, &mut out);
+        self.memory.treatments.clear();
         self.deliver(out);
     }
 

@@ -517,7 +517,7 @@ impl NandSet {
                 old = Some(slot);
             }
             let stored = match write.zeros {
-                true => cx.storage.store_zeros(piece, slot, old),
+                true => cx.storage.store_zeros(write.io, piece, slot, old),
                 false => cx.storage.store(write.io, piece, slot, old),
             };
             if stored.is_err() {

@@ -123,7 +123,13 @@ impl Storage for Store {
         self.fill(value, piece, slot, base);
         Ok(())
     }
-    fn store_zeros(&mut self, piece: Piece, slot: Slot, base: Option<Slot>) -> Result<(), StorageError> {
+    fn store_zeros(
+        &mut self,
+        _: Io,
+        piece: Piece,
+        slot: Slot,
+        base: Option<Slot>,
+    ) -> Result<(), StorageError> {
         self.fill(0, piece, slot, base);
         Ok(())
     }

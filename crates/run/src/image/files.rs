@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 pub(crate) const CONFIG: &str = "drive.toml";
 /// Slot `n` at byte `n * 4096`.
 pub(crate) const CONTENTS: &str = "contents";
+pub(crate) const SPARES: &str = "spares";
 const LOCK: &str = "lock";
 
 pub(crate) fn checkpoint_path(dir: &Path, generation: u64) -> PathBuf {

@@ -7,8 +7,8 @@ use crc_fast::{CrcAlgorithm, checksum};
 use ftl::{Record, Section};
 use media::{LogicalPage, Nanos, Page, Slot, Spare, Unit};
 
-/// The version that this program writes, and the newest that it reads.
-pub(crate) const VERSION: u32 = 1;
+/// The version that this program writes, and the newest that it reads. Version 1 had no spare bytes beside contents.
+pub(crate) const VERSION: u32 = 2;
 /// Bytes of the header of a checkpoint or journal.
 pub(crate) const HEADER: usize = 80;
 /// Bytes of a frame before its payload.
@@ -426,8 +426,8 @@ mod tests {
             assert!(Header::decode(Kind::Journal, &changed).is_err(), "bit {bit}");
         }
         let mut newer = bytes;
-        newer[8] = 2;
-        assert_eq!(Header::decode(Kind::Journal, &newer), Err(FormatError::Newer(2)));
+        newer[8] = 3;
+        assert_eq!(Header::decode(Kind::Journal, &newer), Err(FormatError::Newer(3)));
     }
 
     #[test]

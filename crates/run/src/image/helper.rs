@@ -33,7 +33,8 @@ pub(crate) struct Helper {
 
 struct Work {
     dir: PathBuf,
-    contents: File,
+    /// Contents, and what lies beside them.
+    contents: [File; 2],
     journal: Arc<Mutex<Journal>>,
     host_sync: bool,
 }
@@ -42,7 +43,7 @@ impl Helper {
     /// Starts the thread; `notify` is called after each report.
     pub(crate) fn start(
         dir: PathBuf,
-        contents: File,
+        contents: [File; 2],
         journal: Arc<Mutex<Journal>>,
         host_sync: bool,
         notify: Arc<dyn Fn() + Send + Sync>,
@@ -103,8 +104,7 @@ impl Work {
     }
 
     fn sync(&self, mark: Mark, time: Nanos) -> Result<(), ImageError> {
-        let contents = self.dir.join(files::CONTENTS);
-        self.contents.sync_data().map_err(ImageError::io("sync", &contents))?;
+        self.sync_contents()?;
         let mut payload = Vec::with_capacity(16);
         format::encode_mark(mark, &mut payload);
         let (files, names) = {
@@ -126,12 +126,18 @@ impl Work {
         Ok(())
     }
 
+    fn sync_contents(&self) -> Result<(), ImageError> {
+        for (file, name) in self.contents.iter().zip([files::CONTENTS, files::SPARES]) {
+            file.sync_data().map_err(ImageError::io("sync", &self.dir.join(name)))?;
+        }
+        Ok(())
+    }
+
     fn checkpoint(&self, header: &Header, body: &[u8]) -> Result<(), ImageError> {
         if self.host_sync {
             // What the checkpoint refers to must be on the disk before it is, and so must the journal
             // that leads to it from the generation before.
-            let contents = self.dir.join(files::CONTENTS);
-            self.contents.sync_data().map_err(ImageError::io("sync", &contents))?;
+            self.sync_contents()?;
             let files = {
                 let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
                 journal.unsynced_names = false;

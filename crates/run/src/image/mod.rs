@@ -44,6 +44,7 @@ pub(crate) use recovery::Found;
 use crate::memory::SLOT;
 use crate::slots::Slots;
 use cold::Cold;
+use device::SPARE;
 use files::Journal;
 use format::{FrameKind, Header, Kind};
 use ftl::{Io, Record};
@@ -105,7 +106,7 @@ pub fn presence(dir: &Path) -> Result<Presence, ImageError> {
     };
     let names: Vec<_> = entries.filter_map(|e| e.ok()?.file_name().into_string().ok()).collect();
     let ours = |name: &str| {
-        matches!(name, "drive.toml" | "contents" | "lock")
+        matches!(name, "drive.toml" | "contents" | "spares" | "lock")
             || name.contains("checkpoint.")
             || name.contains("journal.")
     };
@@ -150,8 +151,10 @@ impl Locked {
     pub(crate) fn create(&self, config: &str, state: &[u8], time: Nanos) -> Result<(), ImageError> {
         let path = self.dir.join(files::CONFIG);
         std::fs::write(&path, config).map_err(ImageError::io("write", &path))?;
-        let path = self.dir.join(files::CONTENTS);
-        File::create(&path).map_err(ImageError::io("create", &path))?;
+        for name in [files::CONTENTS, files::SPARES] {
+            let path = self.dir.join(name);
+            File::create(&path).map_err(ImageError::io("create", &path))?;
+        }
         let header = Header {
             kind: Kind::Checkpoint,
             image: files::random(),
@@ -181,12 +184,21 @@ impl Locked {
         let path = dir.join(files::CONTENTS);
         let contents =
             OpenOptions::new().read(true).write(true).open(&path).map_err(ImageError::io("open", &path))?;
+        // Images of format version 1 have none.
+        let path = dir.join(files::SPARES);
+        let spares = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        let spares = spares.map_err(ImageError::io("open", &path))?;
         let generation = found.settle()?;
         let journal = Journal::create(&dir, found.image, generation, found.time)?;
         let journal = Arc::new(Mutex::new(journal));
-        let copy = contents.try_clone().map_err(ImageError::io("open", &path))?;
+        let copies = [&contents, &spares].map(File::try_clone);
+        let [copy, spares_copy] = copies;
+        let copies = [
+            copy.map_err(ImageError::io("open", &dir))?,
+            spares_copy.map_err(ImageError::io("open", &path))?,
+        ];
         let cold = Cold::start(&contents, &notify, &dir)?;
-        let helper = Helper::start(dir.clone(), copy, journal.clone(), options.host_sync, notify)?;
+        let helper = Helper::start(dir.clone(), copies, journal.clone(), options.host_sync, notify)?;
         let mut frame = Vec::with_capacity(1 << 16);
         format::begin_frame(&mut frame);
         let margin = (pages / MARGIN_SHARE).max(MARGIN_LEAST);
@@ -194,6 +206,7 @@ impl Locked {
             dir,
             _lock: lock,
             contents,
+            spares,
             cold,
             waits: true,
             slots: Slots::new(pages.saturating_add(margin)),
@@ -222,6 +235,8 @@ pub(crate) struct Image {
     dir: PathBuf,
     _lock: File,
     contents: File,
+    /// What slots hold beside their pages.
+    spares: File,
     cold: Cold,
     /// The host's file system can say that a read would wait.
     waits: bool,
@@ -363,6 +378,14 @@ impl Image {
         })
     }
 
+    /// Reads what a slot holds beside its page.
+    pub(crate) fn read_spare(&self, slot: Slot, bytes: &mut [u8; SPARE]) -> Result<(), ()> {
+        let at = u64::from(slot.0) * SPARE as u64;
+        cold::read(&self.spares, at, bytes).map_err(|e| {
+            tracing::error!("cannot read {} at byte {at}: {e}", self.dir.join(files::SPARES).display());
+        })
+    }
+
     /// Reads a part of a slot for a command: now if the host has it in memory, otherwise when its disk has given it.
     pub(crate) fn load(
         &mut self,
@@ -398,19 +421,23 @@ impl Image {
 
     pub(crate) fn write(&mut self, slot: Slot, bytes: &[u8]) -> Result<(), ()> {
         let at = u64::from(slot.0) * SLOT as u64;
-        self.contents.write_all_at(bytes, at).map_err(|e| {
-            let full = matches!(
-                e.kind(),
-                ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge
-            );
-            match full {
-                true => self.tell_full(),
-                false => self.fail(format!(
-                    "cannot write {} at byte {at}: {e}",
-                    self.dir.join(files::CONTENTS).display()
-                )),
-            }
-        })
+        self.contents.write_all_at(bytes, at).map_err(|e| self.not_written(files::CONTENTS, at, &e))
+    }
+
+    /// Writes what a slot holds beside its page.
+    pub(crate) fn write_spare(&mut self, slot: Slot, bytes: &[u8; SPARE]) -> Result<(), ()> {
+        let at = u64::from(slot.0) * SPARE as u64;
+        self.spares.write_all_at(bytes, at).map_err(|e| self.not_written(files::SPARES, at, &e))
+    }
+
+    #[cold]
+    fn not_written(&mut self, name: &str, at: u64, e: &std::io::Error) {
+        let full =
+            matches!(e.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge);
+        match full {
+            true => self.tell_full(),
+            false => self.fail(format!("cannot write {} at byte {at}: {e}", self.dir.join(name).display())),
+        }
     }
 
     #[inline]

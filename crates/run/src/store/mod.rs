@@ -1,9 +1,12 @@
 //! The contents of the drive's pages and its persistence, as the core asks for them.
 
+mod blocks;
+
 use crate::buffer::Buffer;
 use crate::image::{Image, News};
 use crate::memory::{Memory, SLOT};
 use crate::slots::Slots;
+use device::{Blemish, SPARE, Treatment};
 use fabric::Part;
 use ftl::{Io, Piece, Record, StorageError};
 use media::{Nanos, Slot};
@@ -14,7 +17,7 @@ pub(crate) enum Backing {
     /// Nowhere: the drive is only simulated, reads give zeros.
     None,
     /// In memory.
-    Memory { slots: Slots, memory: Memory },
+    Memory { slots: Slots, memory: Memory, spares: Memory<SPARE> },
     /// In an image directory.
     Image(Box<Image>),
 }
@@ -24,7 +27,7 @@ impl Backing {
     pub(crate) fn memory(pages: u32) -> Self {
         // A write takes its new slot before the old one is given back, and some are kept while they are sent.
         let count = pages.saturating_add(4096 + MOST_LOANS);
-        Backing::Memory { slots: Slots::new(count), memory: Memory::new(count) }
+        Backing::Memory { slots: Slots::new(count), memory: Memory::new(count), spares: Memory::new(count) }
     }
 }
 
@@ -91,11 +94,23 @@ impl From<Buffer> for Lent {
     }
 }
 
+/// What the store has of a command in flight.
+#[derive(Debug, Default)]
+struct Held {
+    buffer: Lent,
+    /// Whether it was begun with a treatment. Beside the buffer, as every movement asks.
+    treated: bool,
+}
+
 /// Implements [`ftl::Storage`]: contents, the hosts' buffers, and the journal.
 pub(crate) struct Store {
     pub(crate) backing: Backing,
     /// Buffers of the commands in flight, by [`Io`].
-    buffers: Vec<Lent>,
+    buffers: Vec<Held>,
+    /// How the blocks of commands are treated that were begun, by [`Io`].
+    treatments: Vec<Option<Treatment>>,
+    /// What the last read or comparison of a command met, until it is asked for.
+    blemish: Option<(Io, Blemish)>,
     /// Where the data that a connection's command read is, by [`Io`]: in slots that are lent, rather than copied, and
     /// in its buffer. Empty when all is in the buffer.
     parts: Vec<Vec<Part>>,
@@ -115,30 +130,45 @@ const ZEROS: [u8; SLOT] = [0; SLOT];
 
 impl Store {
     pub(crate) fn new(backing: Backing) -> Self {
-        Store { backing, buffers: Vec::new(), parts: Vec::new(), loans: 0, dry: false, fault: None }
+        Store {
+            backing,
+            buffers: Vec::new(),
+            treatments: Vec::new(),
+            blemish: None,
+            parts: Vec::new(),
+            loans: 0,
+            dry: false,
+            fault: None,
+        }
     }
 
     /// Lends a command's buffer to the drive.
     #[inline]
     pub(crate) fn lend(&mut self, io: Io, buffer: Lent) {
+        self.held(io).buffer = buffer;
+    }
+
+    /// The place of a command, made if there is none.
+    #[inline]
+    fn held(&mut self, io: Io) -> &mut Held {
         let index = io.0 as usize;
         if index >= self.buffers.len() {
-            self.buffers.resize_with((index + 1).next_power_of_two(), Lent::default);
+            self.buffers.resize_with((index + 1).next_power_of_two(), Held::default);
             self.parts.resize_with(self.buffers.len(), Vec::new);
         }
-        self.buffers[index] = buffer;
+        &mut self.buffers[index]
     }
 
     /// The buffer of a command.
     #[inline]
     pub(crate) fn buffer(&mut self, io: Io) -> Option<&mut Lent> {
-        self.buffers.get_mut(io.0 as usize)
+        self.buffers.get_mut(io.0 as usize).map(|held| &mut held.buffer)
     }
 
     /// Takes a command's buffer back.
     #[inline]
     pub(crate) fn give_back(&mut self, io: Io) -> Lent {
-        self.buffers.get_mut(io.0 as usize).map(std::mem::take).unwrap_or_default()
+        self.buffers.get_mut(io.0 as usize).map(std::mem::take).unwrap_or_default().buffer
     }
 
     /// Takes the list of the parts that a command read, with their loans.
@@ -190,7 +220,7 @@ impl Store {
     /// while somebody refers to it: an overwrite takes another.
     #[inline]
     fn lend_slot(&mut self, io: Io, piece: Piece, slot: Slot) -> bool {
-        let Backing::Memory { slots, memory } = &mut self.backing else { return false };
+        let Backing::Memory { slots, memory, .. } = &mut self.backing else { return false };
         if self.loans >= MOST_LOANS || memory.get(slot).is_none() || !slots.lend(slot) {
             return false;
         }
@@ -258,8 +288,8 @@ impl Store {
         while let Some(read) = image.cold().ended() {
             image.release(read.slot);
             if let Some(bytes) = &read.bytes
-                && let Some(buffer) = self.buffers.get_mut(read.io.0 as usize)
-                && let Some(room) = buffer.as_mut_slice().get_mut(read.host)
+                && let Some(held) = self.buffers.get_mut(read.io.0 as usize)
+                && let Some(room) = held.buffer.as_mut_slice().get_mut(read.host)
             {
                 room.copy_from_slice(bytes);
             }
@@ -356,8 +386,6 @@ fn of_host(piece: Piece) -> std::ops::Range<usize> {
     piece.host as usize..piece.host as usize + piece.len as usize
 }
 
-impl device::Contents for Store {}
-
 impl ftl::Storage for Store {
     #[inline]
     fn allocate(&mut self) -> Option<Slot> {
@@ -418,12 +446,22 @@ impl ftl::Storage for Store {
         if matches!(self.backing, Backing::None) {
             return Ok(());
         }
-        let buffer = self.buffers.get(io.0 as usize).ok_or(StorageError)?;
-        let bytes = buffer.as_slice().get(of_host(piece)).filter(|_| in_page(piece)).ok_or(StorageError)?;
+        let held = self.buffers.get(io.0 as usize).ok_or(StorageError)?;
+        if held.treated {
+            return self.put_blocks(io, piece, slot, base, true);
+        }
+        let bytes =
+            held.buffer.as_slice().get(of_host(piece)).filter(|_| in_page(piece)).ok_or(StorageError)?;
         Store::put(&mut self.backing, bytes, piece.page, slot, base)
     }
 
-    fn store_zeros(&mut self, piece: Piece, slot: Slot, base: Option<Slot>) -> Result<(), StorageError> {
+    fn store_zeros(
+        &mut self,
+        io: Io,
+        piece: Piece,
+        slot: Slot,
+        base: Option<Slot>,
+    ) -> Result<(), StorageError> {
         if self.dry {
             return Ok(());
         }
@@ -432,6 +470,9 @@ impl ftl::Storage for Store {
         }
         if !in_page(piece) {
             return Err(StorageError);
+        }
+        if self.buffers.get(io.0 as usize).is_some_and(|held| held.treated) {
+            return self.put_blocks(io, piece, slot, base, false);
         }
         Store::put(&mut self.backing, &ZEROS[..piece.len as usize], piece.page, slot, base)
     }
@@ -444,7 +485,10 @@ impl ftl::Storage for Store {
         if self.fault.is_some() && self.struck(false) {
             return Err(StorageError);
         }
-        let buffer = self.buffers.get(io.0 as usize).ok_or(StorageError)?;
+        let Held { buffer, treated } = self.buffers.get(io.0 as usize).ok_or(StorageError)?;
+        if *treated {
+            return self.load_blocks(io, piece, slot);
+        }
         if matches!(buffer, Lent::Void) {
             return Ok(());
         }
@@ -458,9 +502,13 @@ impl ftl::Storage for Store {
         if wire {
             self.note_copied(io, piece);
         }
-        let buffer = self.buffers.get_mut(io.0 as usize).ok_or(StorageError)?;
-        let bytes =
-            buffer.as_mut_slice().get_mut(of_host(piece)).filter(|_| in_page(piece)).ok_or(StorageError)?;
+        let held = self.buffers.get_mut(io.0 as usize).ok_or(StorageError)?;
+        let bytes = held
+            .buffer
+            .as_mut_slice()
+            .get_mut(of_host(piece))
+            .filter(|_| in_page(piece))
+            .ok_or(StorageError)?;
         let (start, end) = (piece.page as usize, piece.page as usize + piece.len as usize);
         match (&mut self.backing, slot.filter(|&s| s != Slot::NONE)) {
             (Backing::Memory { memory, .. }, Some(slot)) => {
@@ -481,10 +529,14 @@ impl ftl::Storage for Store {
         if self.fault.is_some() && self.struck(false) {
             return Err(StorageError);
         }
+        let held = self.buffers.get(io.0 as usize).ok_or(StorageError)?;
+        if held.treated {
+            return self.compare_blocks(io, piece, slot);
+        }
         let mut page = ZEROS;
         Store::fetch(&self.backing, slot.unwrap_or(Slot::NONE), &mut page)?;
-        let buffer = self.buffers.get(io.0 as usize).ok_or(StorageError)?;
-        let bytes = buffer.as_slice().get(of_host(piece)).filter(|_| in_page(piece)).ok_or(StorageError)?;
+        let bytes =
+            held.buffer.as_slice().get(of_host(piece)).filter(|_| in_page(piece)).ok_or(StorageError)?;
         Ok(bytes == &page[piece.page as usize..piece.page as usize + piece.len as usize])
     }
 

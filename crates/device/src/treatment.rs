@@ -1,0 +1,263 @@
+//! How the blocks of a command are kept in slots: data, metadata, and what marks them unreadable.
+//!
+//! The controller fills in a [`Treatment`]; the owner of contents has it carry out the movements, so that there is one
+//! implementation, without state, of where everything lies.
+
+use crate::protection::{Check, Checks, Protection, Tags};
+use ftl::{PAGE, Piece};
+use std::ops::Range;
+
+/// Bytes that a slot has beside those of its page:
+///
+/// | bytes | what |
+/// |---|---|
+/// | 0 to 63 | metadata of its blocks, one behind the other |
+/// | 64 | bit *n*: the *n*th block is marked uncorrectable (Write Uncorrectable) |
+/// | 68 to 71 | stamp, little endian: tells what is valid from what an earlier user of the slot left |
+/// | others | zero |
+pub const SPARE: usize = 128;
+const MARKS: usize = 64;
+const STAMP: Range<usize> = 68..72;
+
+/// What a command does with blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// To the host's buffer.
+    Read,
+    /// From the host's buffer.
+    Write,
+    /// Against the host's buffer.
+    Compare,
+    /// To nowhere: only the checks count.
+    Verify,
+    /// Zeros, with protection information if `insert`.
+    Zeroes,
+    /// Marks them uncorrectable.
+    Mark,
+}
+
+/// How a command's blocks are treated between the host's buffer and slots.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Treatment {
+    /// What is done.
+    pub action: Action,
+    /// Bytes of data of a block, as a power of two.
+    pub shift: u8,
+    /// Bytes of metadata of a block in its slot: at most 64 for a page.
+    pub metadata: u8,
+    /// Bytes of metadata that lie behind each block's data in the host's buffer: the same or none.
+    pub wire: u8,
+    /// Protection information, if the namespace has it.
+    pub protection: Option<Protection>,
+    /// Which of it is checked.
+    pub checks: Checks,
+    /// Whether the controller inserts it into what is written (PRACT).
+    pub insert: bool,
+    /// What is inserted or expected.
+    pub tags: Tags,
+    /// What slots of the namespace are stamped with since blocks of it were marked uncorrectable; 0 if none ever were.
+    pub stamp: u32,
+    /// Namespace Identifier.
+    pub nsid: u32,
+    /// LBA of the command's first block.
+    pub slba: u64,
+}
+
+/// A block that a command could not pass.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Blemish {
+    /// Which check.
+    pub check: Check,
+    /// LBA of the block.
+    pub lba: u64,
+}
+
+impl Treatment {
+    /// Whether the spare bytes of slots count; otherwise blocks are plain bytes of the page.
+    #[inline]
+    #[must_use]
+    pub const fn uses_spare(&self) -> bool {
+        self.metadata > 0 || self.stamp != 0
+    }
+
+    /// Whether reads need more than to move bytes from a page.
+    #[inline]
+    #[must_use]
+    pub const fn looks(&self) -> bool {
+        self.checks.any() || self.stamp != 0
+    }
+
+    /// Where a piece's blocks lie in the host's buffer.
+    #[inline]
+    #[must_use]
+    pub const fn host(&self, piece: Piece) -> Range<usize> {
+        let each = (1 << self.shift) + self.wire as usize;
+        let first = (piece.host >> self.shift) as usize;
+        let count = (piece.len >> self.shift) as usize;
+        first * each..(first + count) * each
+    }
+
+    /// Indexes of a piece's blocks: within the command, and within the page.
+    #[inline]
+    fn blocks(&self, piece: Piece) -> impl Iterator<Item = (u32, usize)> + use<> {
+        let (first, at) = (piece.host >> self.shift, (piece.page >> self.shift) as usize);
+        (0..piece.len >> self.shift).map(move |i| (first + i, at + i as usize))
+    }
+
+    #[inline]
+    fn data(&self, at: usize) -> Range<usize> {
+        at << self.shift..(at + 1) << self.shift
+    }
+
+    #[inline]
+    fn spare(&self, at: usize) -> Range<usize> {
+        let each = usize::from(self.metadata);
+        at * each..(at + 1) * each
+    }
+
+    #[inline]
+    fn blemish(&self, check: Check, index: u32) -> Blemish {
+        Blemish { check, lba: self.slba + u64::from(index) }
+    }
+
+    /// Checks the protection information of what the host sent: `buffer` holds whole blocks with their metadata.
+    ///
+    /// # Errors
+    /// The first block that does not pass.
+    pub fn check_host(&self, buffer: &[u8]) -> Result<(), Blemish> {
+        let Some(protection) = self.protection.filter(|_| self.wire > 0 && !self.insert && self.checks.any())
+        else {
+            return Ok(());
+        };
+        let size = 1 << self.shift;
+        for (index, block) in (0..).zip(buffer.chunks_exact(size + usize::from(self.wire))) {
+            let (data, metadata) = block.split_at(size);
+            protection
+                .check(data, metadata, &self.tags, self.checks, index)
+                .map_err(|check| self.blemish(check, index))?;
+        }
+        Ok(())
+    }
+
+    /// What a page that holds nothing reads as: zeros, whose protection information says that it is not to be checked
+    /// (NVM 3.3.3.2.1).
+    pub fn nothing(&self, page: &mut [u8], spare: &mut [u8; SPARE]) {
+        page.fill(0);
+        spare.fill(0);
+        if let Some(protection) = &self.protection {
+            let place = protection.place(self.metadata.into());
+            for metadata in spare[..MARKS].chunks_exact_mut(usize::from(self.metadata).max(1)) {
+                if let Some(info) = metadata.get_mut(place.clone()) {
+                    info.fill(0xFF);
+                }
+            }
+        }
+        self.stamp(spare);
+    }
+
+    fn stamp(&self, spare: &mut [u8; SPARE]) {
+        spare[STAMP].copy_from_slice(&self.stamp.to_le_bytes());
+    }
+
+    /// Whether a slot's spare bytes are of this namespace, and not what an earlier user of the slot left: with metadata
+    /// they are always written.
+    fn is_valid(&self, spare: &[u8; SPARE]) -> bool {
+        self.metadata > 0 || spare[STAMP] == self.stamp.to_le_bytes()
+    }
+
+    /// Makes the spare bytes of the slot that a partial write starts from its own.
+    pub fn adopt(&self, spare: &mut [u8; SPARE]) {
+        if !self.is_valid(spare) {
+            spare.fill(0);
+        }
+        self.stamp(spare);
+    }
+
+    /// Puts a piece's blocks into a slot. `host` is what [`host`](Treatment::host) names of the host's buffer, or nothing for
+    /// what comes from no host. `page` and `spare` hold what the slot is to hold otherwise; of a piece that is a whole
+    /// page, anything.
+    ///
+    /// # Panics
+    /// If the slices are shorter than the piece says.
+    pub fn put(&self, piece: Piece, host: &[u8], page: &mut [u8], spare: &mut [u8; SPARE]) {
+        if piece.len == PAGE {
+            spare[MARKS..].fill(0);
+            self.stamp(spare);
+        }
+        let size = 1 << self.shift;
+        let each = size + usize::from(self.wire);
+        for (i, (index, at)) in self.blocks(piece).enumerate() {
+            let (data, metadata) = (&mut page[self.data(at)], self.spare(at));
+            let mark = u8::from(self.action == Action::Mark);
+            spare[MARKS] = spare[MARKS] & !(1 << at) | mark << at;
+            let metadata = &mut spare[metadata];
+            if host.is_empty() {
+                data.fill(0);
+                metadata.fill(0);
+            } else {
+                let block = &host[i * each..(i + 1) * each];
+                data.copy_from_slice(&block[..size]);
+                if self.wire > 0 {
+                    metadata.copy_from_slice(&block[size..]);
+                }
+            }
+            if let Some(protection) = self.protection.filter(|_| self.insert) {
+                protection.insert(data, metadata, &self.tags, index);
+            }
+        }
+    }
+
+    /// Looks at a piece's blocks in a slot: marks, and the checks that were asked for.
+    ///
+    /// # Errors
+    /// The first block that does not pass.
+    ///
+    /// # Panics
+    /// If `page` is shorter than a page.
+    pub fn check(&self, piece: Piece, page: &[u8], spare: &[u8; SPARE]) -> Result<(), Blemish> {
+        let valid = self.is_valid(spare);
+        for (index, at) in self.blocks(piece) {
+            if valid && spare[MARKS] >> at & 1 != 0 {
+                return Err(self.blemish(Check::Uncorrectable, index));
+            }
+            if let Some(protection) = self.protection.filter(|_| self.checks.any()) {
+                protection
+                    .check(&page[self.data(at)], &spare[self.spare(at)], &self.tags, self.checks, index)
+                    .map_err(|check| self.blemish(check, index))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies a piece's blocks out of a slot; `host` is what [`host`](Treatment::host) names of the host's buffer.
+    ///
+    /// # Panics
+    /// If the slices are shorter than the piece says.
+    pub fn take(&self, piece: Piece, page: &[u8], spare: &[u8; SPARE], host: &mut [u8]) {
+        let size = 1 << self.shift;
+        let blocks = host.chunks_exact_mut(size + usize::from(self.wire));
+        for ((_, at), block) in self.blocks(piece).zip(blocks) {
+            block[..size].copy_from_slice(&page[self.data(at)]);
+            if self.wire > 0 {
+                block[size..].copy_from_slice(&spare[self.spare(at)]);
+            }
+        }
+    }
+
+    /// Whether a piece's blocks in a slot are the host's. Protection information is not compared (NVM 3.3.1).
+    ///
+    /// # Panics
+    /// If the slices are shorter than the piece says.
+    #[must_use]
+    pub fn equal(&self, piece: Piece, page: &[u8], spare: &[u8; SPARE], host: &[u8]) -> bool {
+        let size = 1 << self.shift;
+        let blocks = host.chunks_exact(size + usize::from(self.wire));
+        self.blocks(piece).zip(blocks).all(|((_, at), block)| {
+            let (theirs, ours) = (&block[size..], &spare[self.spare(at)]);
+            let info = self.protection.map_or(0..0, |p| p.place(self.metadata.into()));
+            let same = |part: Range<usize>| theirs[part.clone()] == ours[part];
+            block[..size] == page[self.data(at)]
+                && (self.wire == 0 || (same(0..info.start) && same(info.end..ours.len())))
+        })
+    }
+}
