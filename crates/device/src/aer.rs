@@ -26,19 +26,22 @@ pub(crate) enum Event {
     EnduranceGroup,
     /// The Asymmetric Namespace Access state changed.
     Ana,
+    /// A Reservation Notification log page is available.
+    Reservation,
 }
 
 impl Event {
-    const ALL: [Event; 6] = [
+    const ALL: [Event; 7] = [
         Event::Spare,
         Event::Temperature,
         Event::Reliability,
         Event::Namespaces,
         Event::EnduranceGroup,
         Event::Ana,
+        Event::Reservation,
     ];
 
-    fn bit(self) -> u8 {
+    fn bit(self) -> u16 {
         1 << self as u8
     }
 
@@ -51,6 +54,7 @@ impl Event {
             Event::Namespaces => AsyncEvent::notice(NoticeInfo::NAMESPACE_ATTRIBUTE_CHANGED),
             Event::EnduranceGroup => AsyncEvent::notice(NoticeInfo::ENDURANCE_GROUP_EVENT),
             Event::Ana => AsyncEvent::notice(NoticeInfo::ANA_CHANGE),
+            Event::Reservation => AsyncEvent::reservation(),
         }
     }
 
@@ -66,6 +70,8 @@ impl Event {
             Event::Namespaces => configuration.nan(),
             Event::EnduranceGroup => configuration.egealcn(),
             Event::Ana => configuration.anacn(),
+            // Masked by namespace and kind (FID 82h), before.
+            Event::Reservation => true,
         }
     }
 }
@@ -77,8 +83,8 @@ pub(crate) type Answered = (u32, u32);
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     waiting: Vec<u32>,
-    pending: u8,
-    masked: u8,
+    pending: u16,
+    masked: u16,
 }
 
 impl Events {

@@ -158,7 +158,9 @@ impl Drive {
         now: Nanos,
     ) -> Turn {
         // What will be refused is not to wait for it, and costs nothing.
-        if self.attached(id, blocks.nsid).is_err() {
+        let opcode = self.flight.get_mut(token).opcode;
+        if self.attached(id, blocks.nsid).is_err() || self.check_reservation(id, opcode, blocks.nsid).is_err()
+        {
             return Turn::Now;
         }
         let Some(ns) = self.namespaces.get_mut(blocks.nsid) else { return Turn::Now };

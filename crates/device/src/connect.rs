@@ -273,6 +273,7 @@ impl Drive {
         controller.ana_changes = 0;
         controller.changed.clear();
         controller.changed_groups.clear();
+        controller.notifications = Default::default();
         controller.remove_io_queues();
         for io in controller.events.reset() {
             self.return_parked(io, Status::ABORTED_SQ_DELETION, cx);

@@ -3,6 +3,7 @@
 use crate::aer;
 use crate::feature::{Behavior, Values};
 use crate::ports::PortId;
+use crate::reservation::Notifications;
 use media::Nanos;
 use nvme::Nqn;
 use nvme::log::{AnaState, ErrorInformation};
@@ -67,6 +68,8 @@ pub(crate) struct Controller {
     pub changed: BTreeSet<u32>,
     /// Endurance Groups with events that were not read yet.
     pub changed_groups: BTreeSet<u16>,
+    /// Of reservations.
+    pub notifications: Notifications,
     /// Newest first.
     pub errors: VecDeque<ErrorInformation>,
     /// Errors since the controller exists.
@@ -98,10 +101,17 @@ impl Controller {
             events: aer::Events::default(),
             changed: BTreeSet::new(),
             changed_groups: BTreeSet::new(),
+            notifications: Notifications::default(),
             errors: VecDeque::new(),
             error_count: 0,
             warned: 0,
         }
+    }
+
+    /// Something happened that the host may want to know: a request that is answered by it.
+    pub fn raise(&mut self, event: aer::Event) -> Option<aer::Answered> {
+        let configuration = self.values.events();
+        self.events.raise(event, configuration)
     }
 
     /// Whether commands other than fabrics commands are executed.

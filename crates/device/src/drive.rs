@@ -12,6 +12,7 @@ use crate::namespace::Namespaces;
 use crate::output::Output;
 use crate::ports::Ports;
 use crate::power::{Power, Shutdown};
+use crate::reservation::Preempting;
 use crate::stats::NamespaceStats;
 use ftl::{Done, Fault, Ftl, Io, VolumeStats};
 use media::{Events, FaultPlan, Nanos, Timeline};
@@ -38,6 +39,8 @@ pub struct Drive {
     pub(crate) clock: Clock,
     /// Admin commands that wait until their namespaces are idle.
     pub(crate) waiting: Vec<Waiting>,
+    /// Commands that wait for those that they abort.
+    pub(crate) preempting: Vec<Preempting>,
     /// Shutdowns that the translation layer has not ended yet.
     pub(crate) shutdowns: Vec<Shutdown>,
     /// Faults planned for each NVM Set.
@@ -163,6 +166,7 @@ impl Drive {
             power: Power::default(),
             clock: Clock::default(),
             waiting: Vec::new(),
+            preempting: Vec::new(),
             shutdowns: Vec::new(),
             faults,
             ports: Ports::default(),
@@ -487,6 +491,9 @@ impl Drive {
         }
         if !self.waiting.is_empty() {
             self.retry_waiting(cx);
+        }
+        if !self.preempting.is_empty() {
+            self.end_preempts(cx);
         }
     }
 

@@ -133,6 +133,9 @@ impl Drive {
             | FeatureId::HOST_BEHAVIOR_SUPPORT => CHANGEABLE,
             FeatureId::HOST_IDENTIFIER => FIXED,
             FeatureId::QUOTA => SAVEABLE.with_namespace_specific(true),
+            FeatureId::RESERVATION_NOTIFICATION_MASK | FeatureId::RESERVATION_PERSISTENCE => {
+                CHANGEABLE.with_namespace_specific(true)
+            }
             _ => return None,
         })
     }
@@ -237,6 +240,9 @@ impl Drive {
                 let host = if current { controller.host_id } else { [0; 16] };
                 Reply::Data(host.to_vec(), 0)
             }
+            FeatureId::RESERVATION_NOTIFICATION_MASK | FeatureId::RESERVATION_PERSISTENCE => {
+                return self.reservation_feature(id, c.fid, c.nsid, current);
+            }
             _ => return Err(Failure::field(40)),
         })
     }
@@ -259,7 +265,9 @@ impl Drive {
         if c.fid == FeatureId::QUOTA {
             return self.set_quota(id, &c, data, cx);
         }
-        self.check_nsid(id, c.fid, c.nsid)?;
+        if !capabilities.namespace_specific() {
+            self.check_nsid(id, c.fid, c.nsid)?;
+        }
         if c.sv && !capabilities.saveable() {
             return Err(Failure { location: 40, ..Status::FEATURE_NOT_SAVEABLE.into() });
         }
@@ -271,6 +279,9 @@ impl Drive {
             FeatureId::NUMBER_OF_QUEUES => return self.set_number_of_queues(id, c.cdw11),
             FeatureId::TIMESTAMP => return self.set_timestamp(data, cx.now),
             FeatureId::HOST_BEHAVIOR_SUPPORT => return self.set_behavior(id, data),
+            FeatureId::RESERVATION_NOTIFICATION_MASK | FeatureId::RESERVATION_PERSISTENCE => {
+                return self.set_reservation_feature(id, c, cx);
+            }
             FeatureId::KEEP_ALIVE_TIMER => {
                 return self.set_keep_alive(id, c.cdw11, cx.now).map(|()| Reply::Done(0));
             }

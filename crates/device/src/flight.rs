@@ -155,6 +155,11 @@ impl Flight {
         &mut self.table[token.0 as usize]
     }
 
+    /// Commands in flight, by their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &InFlight)> {
+        (0..).zip(&self.table).filter(|(_, c)| c.stage != Stage::Free)
+    }
+
     /// The duty that was parked under this number; `None` if no such command is in flight.
     #[inline]
     pub fn unpark(&self, io: u32) -> Option<Token> {

@@ -54,7 +54,11 @@ impl Drive {
         data: &[u8],
         cx: &mut Cx<'_, S>,
     ) {
-        let id = ControllerId(self.flight.get_mut(&token).controller);
+        let entry = self.flight.get_mut(&token);
+        let (id, opcode, nsid) = (ControllerId(entry.controller), entry.opcode, entry.nsid);
+        if let Err(failure) = self.check_reservation(id, opcode, nsid) {
+            return self.fail(token, failure, cx);
+        }
         let result = match command {
             IoCommand::Read(blocks) => self.read(&token, id, &blocks, cx),
             IoCommand::Write(blocks) => self.write(&token, id, &blocks, cx),
@@ -63,6 +67,10 @@ impl Drive {
             IoCommand::Compare(blocks) => self.compare(&token, id, &blocks, cx),
             IoCommand::Verify(blocks) => self.verify(&token, id, &blocks, cx),
             IoCommand::DatasetManagement(dsm) => self.dataset_management(&token, id, dsm, data, cx),
+            IoCommand::ReservationRegister(_)
+            | IoCommand::ReservationReport(_)
+            | IoCommand::ReservationAcquire(_)
+            | IoCommand::ReservationRelease(_) => self.reserve(&token, id, command, data, cx),
             IoCommand::Fabrics(command) => return self.fabrics(token, id, command, cx),
             IoCommand::WriteUncorrectable(_) => Err(Status::INVALID_OPCODE.into()),
         };
@@ -149,7 +157,7 @@ impl Drive {
 
     /// From here on the command counts as one of its namespace's until it completes.
     #[inline]
-    fn enter(&mut self, token: &Token) {
+    pub(crate) fn enter(&mut self, token: &Token) {
         let entry = self.flight.get_mut(token);
         entry.entered = true;
         let nsid = entry.nsid;

@@ -4,6 +4,7 @@ use crate::arbiter::Lanes;
 use crate::lba_format::LbaFormat;
 use crate::protection::Protection;
 use crate::quota::Quotas;
+use crate::reservation::Reservations;
 use crate::stats::{NamespaceStats, Traffic};
 use ftl::{SetId, VolumeId};
 use serde::{Deserialize, Serialize};
@@ -73,6 +74,9 @@ pub(crate) struct Namespace {
     /// What its format says, beside the size of blocks.
     #[serde(skip)]
     pub layout: Layout,
+    /// None while nobody is registered and nothing is set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reservations: Option<Box<Reservations>>,
     #[serde(skip)]
     pub stats: Box<NamespaceStats>,
     /// Commands on their way.

@@ -198,6 +198,9 @@ fn check_namespace(
     if !ns.quota.saved.is_allowed() {
         return Err(malformed(format!("namespace {nsid} has a quota that no host could have set")));
     }
+    if let Some(Err(what)) = ns.reservations.as_ref().map(|r| r.check()) {
+        return Err(malformed(format!("namespace {nsid} {what}")));
+    }
     if before.iter().any(|(_, other)| other.volume == ns.volume) {
         return Err(malformed(format!("namespace {nsid} has the volume of another")));
     }

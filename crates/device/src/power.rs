@@ -66,6 +66,7 @@ impl Drive {
         self.held.clear();
         self.events.clear();
         self.waiting.clear();
+        self.preempting.clear();
         self.shutdowns.clear();
         self.clear_links();
         for plan in &mut self.faults {
@@ -104,6 +105,10 @@ impl Drive {
             ns.before = ns.traffic();
             ns.quota.current = ns.quota.saved;
             ns.lanes = Lanes::default();
+            if let Some(reservations) = &mut ns.reservations {
+                reservations.power_lost();
+            }
+            ns.reservations.take_if(|r| r.is_blank());
             *ns.stats =
                 NamespaceStats { base: self.ftl.volume_stats(ns.volume), ..NamespaceStats::default() };
             self.apply_quota(nsid, now);

@@ -64,7 +64,6 @@ fn io_commands() {
         ("Verify too far", IoCommand::Verify(blocks(1, 1, 1024)).into(), Status::LBA_OUT_OF_RANGE),
         ("Write Uncorrectable", IoCommand::WriteUncorrectable(blocks(1, 0, 1)).into(), OPCODE),
         ("Copy", Command::new(IoOpcode::COPY.0, 1), OPCODE),
-        ("reservations", Command::new(IoOpcode::RESERVATION_REPORT.0, 1), OPCODE),
         ("vendor specific", Command::new(0xC0, 1), OPCODE),
         ("Connect", Command::new(0x7F, 1), OPCODE),
     ];

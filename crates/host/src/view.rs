@@ -189,7 +189,7 @@ view! {
         dpc: u8 = n.dpc.into_bits(),
         dps: u8 = n.dps.into_bits(),
         nmic: u8 = n.nmic.into_bits(),
-        rescap: u8 = n.rescap,
+        rescap: u8 = n.rescap.into_bits(),
         fpi: u8 = n.fpi,
         dlfeat: u8 = n.dlfeat.into_bits(),
         nawun: u16 = n.nawun_z.get(),

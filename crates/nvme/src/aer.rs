@@ -50,6 +50,12 @@ impl AsyncEvent {
         Self::new().with_kind(EventType::NOTICE).with_info(info.0).with_lid(lid)
     }
 
+    /// I/O Command specific status event: a Reservation Notification log page is available (Base 5.1.2.1).
+    #[must_use]
+    pub const fn reservation() -> Self {
+        Self::new().with_kind(EventType::IO_COMMAND).with_lid(LogId::RESERVATION_NOTIFICATION)
+    }
+
     /// As the dword of a completion.
     #[must_use]
     pub const fn to_dw0(self) -> u32 {

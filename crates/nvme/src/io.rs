@@ -2,6 +2,7 @@
 
 use crate::command::{Command, IoOpcode};
 use crate::fabrics::FabricsCommand;
+use crate::reservation::{ReservationAcquire, ReservationRegister, ReservationRelease, ReservationReport};
 use crate::{Nsid, Status, U32, U64};
 
 /// A command of an I/O queue, as a controller executes it.
@@ -26,6 +27,14 @@ pub enum IoCommand {
     DatasetManagement(DatasetManagement),
     /// Verify (NVM 3.3.5).
     Verify(Blocks),
+    /// Reservation Register (Base 7.6).
+    ReservationRegister(ReservationRegister),
+    /// Reservation Report (Base 7.8).
+    ReservationReport(ReservationReport),
+    /// Reservation Acquire (Base 7.5).
+    ReservationAcquire(ReservationAcquire),
+    /// Reservation Release (Base 7.7).
+    ReservationRelease(ReservationRelease),
     /// A fabrics command: Connect comes on the queue that it creates.
     Fabrics(FabricsCommand),
 }
@@ -168,7 +177,8 @@ impl IoCommand {
     /// Parses a command that arrived on an I/O queue.
     ///
     /// # Errors
-    /// Invalid Command Opcode for opcodes that are not listed in this enum, with Do Not Retry.
+    /// Invalid Command Opcode for opcodes that are not listed in this enum, Invalid Field in Command for reserved
+    /// values of a reservation's action, type or persistence, with Do Not Retry.
     pub fn parse(cmd: &Command) -> Result<Self, Status> {
         let nsid = cmd.nsid.get();
         Ok(match IoOpcode(cmd.opc) {
@@ -195,6 +205,10 @@ impl IoCommand {
                 })
             }
             IoOpcode::VERIFY => Self::Verify(Blocks::parse(cmd)),
+            IoOpcode::RESERVATION_REGISTER => Self::ReservationRegister(ReservationRegister::parse(cmd)?),
+            IoOpcode::RESERVATION_REPORT => Self::ReservationReport(ReservationReport::parse(cmd)),
+            IoOpcode::RESERVATION_ACQUIRE => Self::ReservationAcquire(ReservationAcquire::parse(cmd)?),
+            IoOpcode::RESERVATION_RELEASE => Self::ReservationRelease(ReservationRelease::parse(cmd)?),
             IoOpcode::FABRICS => Self::Fabrics(FabricsCommand::parse(cmd)?),
             _ => return Err(Status::INVALID_OPCODE.with_dnr()),
         })
@@ -267,6 +281,10 @@ impl From<IoCommand> for Command {
             IoCommand::WriteZeroes(b) => b.encode(IoOpcode::WRITE_ZEROES),
             IoCommand::DatasetManagement(d) => d.into(),
             IoCommand::Verify(b) => b.encode(IoOpcode::VERIFY),
+            IoCommand::ReservationRegister(c) => c.into(),
+            IoCommand::ReservationReport(c) => c.into(),
+            IoCommand::ReservationAcquire(c) => c.into(),
+            IoCommand::ReservationRelease(c) => c.into(),
             IoCommand::Fabrics(c) => c.into(),
         }
     }

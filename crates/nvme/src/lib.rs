@@ -37,6 +37,7 @@ pub mod log;
 pub mod nqn;
 pub mod property;
 pub mod quota;
+pub mod reservation;
 pub mod status;
 pub mod transfer;
 

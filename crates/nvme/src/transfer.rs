@@ -4,6 +4,7 @@ use crate::admin::{AdminCommand, NamespaceManagementSelect};
 use crate::fabrics::{ConnectData, FabricsCommand};
 use crate::feature::{self, Select};
 use crate::io::{Blocks, DsmRange, IoCommand};
+use crate::reservation::{AcquireKeys, RegisterKeys};
 use crate::{Command, IDENTIFY_SIZE};
 
 /// A command's data transfer, in bytes.
@@ -87,6 +88,11 @@ fn io_transfer(command: &IoCommand, block_bytes: impl FnOnce(&Blocks) -> u32) ->
         IoCommand::DatasetManagement(dsm) => {
             Transfer::ToController(u64::from(dsm.nr) * size_of::<DsmRange>() as u64)
         }
+        IoCommand::ReservationRegister(_) => Transfer::ToController(size_of::<RegisterKeys>() as u64),
+        IoCommand::ReservationReport(report) => Transfer::ToHost(report.bytes()),
+        IoCommand::ReservationAcquire(_) => Transfer::ToController(size_of::<AcquireKeys>() as u64),
+        // The current key.
+        IoCommand::ReservationRelease(_) => Transfer::ToController(8),
         IoCommand::Fabrics(command) => fabrics_transfer(command),
         _ => Transfer::None,
     }

@@ -17,7 +17,8 @@ fn command() -> impl Strategy<Value = Command> {
     let opcodes = prop_oneof![
         any::<u8>(),
         prop::sample::select(vec![
-            0u8, 1, 2, 4, 5, 6, 8, 9, 0xA, 0xC, 0xD, 0x14, 0x15, 0x18, 0x7F, 0x80, 0x84, 0xD0, 0xD1,
+            0u8, 1, 2, 4, 5, 6, 8, 9, 0xA, 0xC, 0xD, 0xE, 0x11, 0x14, 0x15, 0x18, 0x7F, 0x80, 0x84, 0xD0,
+            0xD1,
         ]),
     ];
     (prop::array::uniform32(any::<u8>()), prop::array::uniform32(any::<u8>()), opcodes, any::<bool>())

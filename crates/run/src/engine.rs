@@ -223,7 +223,10 @@ impl Engine {
                 AdminOpcode::IDENTIFY | AdminOpcode::GET_LOG_PAGE | AdminOpcode::GET_FEATURES
             )
         } else {
-            matches!(IoOpcode(command.opc), IoOpcode::READ | IoOpcode::COMPARE | IoOpcode::VERIFY)
+            matches!(
+                IoOpcode(command.opc),
+                IoOpcode::READ | IoOpcode::COMPARE | IoOpcode::VERIFY | IoOpcode::RESERVATION_REPORT
+            )
         };
         let transfer = self.drive.transfer(controller, qid, command);
         let to_host = match transfer {

@@ -19,6 +19,7 @@ use nvme::identify::{
     LbaFormat, Lpa, NamespaceGranularity, NamespaceGranularityList, NamespaceIdDescriptor, NamespaceList,
     Nmic, Nsfeat, NvmController, NvmNamespace, NvmSetAttributes, NvmSetList, Oacs, Oncs, Sgls, Vwc, ascii,
 };
+use nvme::reservation::Rescap;
 use nvme::zerocopy::IntoBytes;
 use nvme::{Csi, IDENTIFY_SIZE, NSID_ALL, Status, U16, U32, U64, U128, Version};
 
@@ -29,6 +30,17 @@ fn page(structure: &(impl IntoBytes + nvme::zerocopy::Immutable)) -> Outcome {
 fn zeros() -> Outcome {
     Ok(Reply::Data(vec![0; IDENTIFY_SIZE], 0))
 }
+
+/// Every kind of reservation, also through power losses.
+const RESCAP: Rescap = Rescap::new()
+    .with_ptpl(true)
+    .with_write_exclusive(true)
+    .with_exclusive_access(true)
+    .with_write_exclusive_registrants_only(true)
+    .with_exclusive_access_registrants_only(true)
+    .with_write_exclusive_all_registrants(true)
+    .with_exclusive_access_all_registrants(true)
+    .with_iekey(true);
 
 impl Drive {
     pub(super) fn identify(&self, id: ControllerId, c: Identify) -> Outcome {
@@ -206,6 +218,7 @@ impl Drive {
                 .with_nvmdsmsv(true)
                 .with_nvmwzsv(true)
                 .with_ssfs(true)
+                .with_reservs(true)
                 .with_tss(true)
                 .with_nvmvfys(true),
             fna: Fna::new(),
@@ -243,6 +256,7 @@ impl Drive {
                 .with_piifb(protects)
                 .with_piilb(protects),
             nmic: Nmic::new().with_shrns(true),
+            rescap: RESCAP,
             dlfeat: Dlfeat::new().with_drb(1).with_wzds(true),
             ..IdentifyNamespace::default()
         };
@@ -313,6 +327,7 @@ impl Drive {
         IndependentNamespace {
             nsfeat: 1 << 3 | u8::from(uncached) << 5,
             nmic: Nmic::new().with_shrns(ns.shared),
+            rescap: RESCAP,
             anagrpid: U32::new(ANA_GROUP),
             nsattr: u8::from(self.is_read_only(ns.set)),
             nvmsetid: set,

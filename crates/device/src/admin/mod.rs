@@ -83,6 +83,11 @@ impl Drive {
         data: &[u8],
         cx: &mut Cx<'_, S>,
     ) -> Outcome {
+        let (opcode, nsid) = {
+            let entry = self.flight.get_mut(token);
+            (entry.opcode, entry.nsid)
+        };
+        self.check_admin_reservation(id, opcode, nsid)?;
         // Those that touch what is on a namespace. (A command that waits is not asked again.)
         let deletes = |c: &NamespaceManagement| c.sel == NamespaceManagementSelect::DELETE;
         if matches!(&command, AdminCommand::FormatNvm(_))

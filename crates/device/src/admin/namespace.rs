@@ -150,6 +150,7 @@ impl Drive {
             storage_mask: 0,
             stamp: 0,
             layout: Layout::default(),
+            reservations: None,
             stats: Box::default(),
             in_flight: 0,
             closing: false,

@@ -278,7 +278,12 @@ impl Bench {
 
     /// Connects a host, enables its controller, adds one I/O queue.
     pub fn connect(&mut self, host: &str, origin: Origin) -> ControllerId {
-        let id = self.drive.connect(self.now, &nqn(host), [7; 16], 0xFFFF, 0, origin).unwrap();
+        self.connect_as(host, [7; 16], origin)
+    }
+
+    /// The same with another Host Identifier.
+    pub fn connect_as(&mut self, host: &str, host_id: [u8; 16], origin: Origin) -> ControllerId {
+        let id = self.drive.connect(self.now, &nqn(host), host_id, 0xFFFF, 0, origin).unwrap();
         self.enable(id);
         self.drive.add_queue(id, 1, 128).unwrap();
         id

@@ -1,5 +1,6 @@
 //! Namespace structures: CNS 00h/11h, 05h, 08h, descriptors, and what Namespace Management creates from.
 
+use crate::reservation::Rescap;
 use crate::{Csi, U16, U32, U64, U128};
 
 wire! {
@@ -26,7 +27,7 @@ wire! {
         /// Namespace Multi-path I/O and Namespace Sharing Capabilities.
         pub nmic: Nmic,
         /// Reservation Capabilities.
-        pub rescap: u8,
+        pub rescap: Rescap,
         /// Format Progress Indicator: bit 7 supported, bits 6:0 percent that remains.
         pub fpi: u8,
         /// Deallocate Logical Block Features.
@@ -111,7 +112,7 @@ wire! {
         /// Namespace Multi-path I/O and Namespace Sharing Capabilities.
         pub nmic: Nmic,
         /// Reservation Capabilities.
-        pub rescap: u8,
+        pub rescap: Rescap,
         /// Format Progress Indicator.
         pub fpi: u8,
         /// ANA Group Identifier.

@@ -51,7 +51,7 @@ open_enum! {
         CHANGED_ALLOCATED_NAMESPACES = 0x1C => "Changed Allocated Namespace List",
         /// [`DiscoveryHeader`] and [`DiscoveryEntry`] records.
         DISCOVERY = 0x70 => "Discovery",
-        /// Reservation Notification.
+        /// [`ReservationNotification`](crate::reservation::ReservationNotification).
         RESERVATION_NOTIFICATION = 0x80 => "Reservation Notification",
         /// Sanitize Status.
         SANITIZE_STATUS = 0x81 => "Sanitize Status",

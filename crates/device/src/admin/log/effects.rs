@@ -19,6 +19,7 @@ impl Drive {
                 FeatureId::ENDURANCE_GROUP_EVENT_CONFIGURATION => 1 << 3,
                 FeatureId::TIMESTAMP => 1 << 5,
                 FeatureId::QUOTA => 1,
+                FeatureId::RESERVATION_NOTIFICATION_MASK | FeatureId::RESERVATION_PERSISTENCE => 1,
                 _ => 1 << 1,
             };
             let changes = u32::from(fid == FeatureId::VOLATILE_WRITE_CACHE) << 4;
@@ -52,7 +53,16 @@ pub(super) fn command_effects(c: &GetLogPage) -> CommandEffects {
     }
     if c.csi == nvme::Csi::NVM {
         let scoped = supported.with_csp(namespace);
-        for opcode in [IoOpcode::FLUSH, IoOpcode::READ, IoOpcode::COMPARE, IoOpcode::VERIFY] {
+        for opcode in [
+            IoOpcode::FLUSH,
+            IoOpcode::READ,
+            IoOpcode::COMPARE,
+            IoOpcode::VERIFY,
+            IoOpcode::RESERVATION_REGISTER,
+            IoOpcode::RESERVATION_REPORT,
+            IoOpcode::RESERVATION_ACQUIRE,
+            IoOpcode::RESERVATION_RELEASE,
+        ] {
             log.iocs[usize::from(opcode.0)] = scoped;
         }
         for opcode in [IoOpcode::WRITE, IoOpcode::WRITE_ZEROES, IoOpcode::DATASET_MANAGEMENT] {

@@ -3,6 +3,7 @@
 mod effects;
 mod health;
 
+use crate::aer::Event;
 use crate::contents::Contents;
 use crate::controller::{ControllerId, ERROR_ENTRIES, Origin};
 use crate::drive::{Cx, Drive, Failure, Outcome, Reply};
@@ -19,7 +20,7 @@ use nvme::zerocopy::IntoBytes;
 use nvme::{NSID_ALL, Status};
 
 /// Logs that the drive has.
-const LOGS: [LogId; 15] = [
+const LOGS: [LogId; 16] = [
     LogId::SUPPORTED,
     LogId::ERROR,
     LogId::SMART,
@@ -31,6 +32,7 @@ const LOGS: [LogId; 15] = [
     LogId::ENDURANCE_GROUP_EVENTS,
     LogId::FEATURE_EFFECTS,
     LogId::MI_EFFECTS,
+    LogId::RESERVATION_NOTIFICATION,
     LogId::OCP_SMART,
     LogId::MEMBLAZE_SMART,
     LogId::NAMESPACE_STATISTICS,
@@ -72,22 +74,35 @@ impl Drive {
         let count = available.len().min(length);
         bytes[..count].copy_from_slice(&available[..count]);
         if !c.rae {
-            self.clear_event(id, &c)?;
+            self.clear_event(id, &c, cx)?;
         }
         Ok(Reply::Data(bytes, 0))
     }
 
     /// Reading a log without Retain Asynchronous Event clears what it told.
-    fn clear_event(&mut self, id: ControllerId, c: &GetLogPage) -> Result<(), Failure> {
+    fn clear_event<S: Contents>(
+        &mut self,
+        id: ControllerId,
+        c: &GetLogPage,
+        cx: &mut Cx<'_, S>,
+    ) -> Result<(), Failure> {
         let controller = self.controller_mut(id)?;
+        let mut more = None;
         match c.lid {
             LogId::CHANGED_NAMESPACES => controller.changed.clear(),
             LogId::ENDURANCE_GROUP => {
                 controller.changed_groups.remove(&c.lsi);
             }
+            LogId::RESERVATION_NOTIFICATION if controller.notifications.read() => {
+                more = Some(Event::Reservation);
+            }
             _ => {}
         }
         controller.events.clear(c.lid);
+        let answered = more.and_then(|event| controller.raise(event));
+        if let Some(answered) = answered {
+            self.answer_event(answered, cx);
+        }
         Ok(())
     }
 
@@ -134,6 +149,7 @@ impl Drive {
             LogId::FEATURE_EFFECTS => self.feature_effects(),
             // There is no management interface, so none of its commands.
             LogId::MI_EFFECTS => vec![0; 4096],
+            LogId::RESERVATION_NOTIFICATION => controller.notifications.page().as_bytes().to_vec(),
             LogId::OCP_SMART => self.ocp_smart().as_bytes().to_vec(),
             LogId::MEMBLAZE_SMART => self.memblaze_smart().as_bytes().to_vec(),
             LogId::NAMESPACE_STATISTICS => self.namespace_statistics(c.nsid, now)?.as_bytes().to_vec(),
