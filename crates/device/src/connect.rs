@@ -270,6 +270,7 @@ impl Drive {
         controller.behavior = Behavior::default();
         controller.granted = MAX_IO_QUEUES;
         controller.warned = 0;
+        controller.persistent_events = None;
         controller.ana_changes = 0;
         controller.changed.clear();
         controller.changed_groups.clear();
@@ -281,10 +282,14 @@ impl Drive {
         self.return_held(cx.now, |_, _, held| {
             (held.controller == id.0).then_some(Status::ABORTED_SQ_DELETION)
         });
+        self.remember_start(cx.now, Some(id), false);
+        self.record(cx.storage);
     }
 
     /// NVM Subsystem Reset: every association ends.
     fn reset_subsystem<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
+        self.remember_start(cx.now, None, false);
+        self.record(cx.storage);
         for id in self.controllers.ids() {
             self.expel(id, Status::ABORTED_SQ_DELETION, cx);
         }

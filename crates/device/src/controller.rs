@@ -76,6 +76,8 @@ pub(crate) struct Controller {
     pub error_count: u64,
     /// Critical warnings that were told about.
     pub warned: u8,
+    /// The Persistent Event log as its reporting context was established.
+    pub persistent_events: Option<Box<[u8]>>,
 }
 
 impl Controller {
@@ -105,6 +107,7 @@ impl Controller {
             errors: VecDeque::new(),
             error_count: 0,
             warned: 0,
+            persistent_events: None,
         }
     }
 

@@ -192,12 +192,18 @@ impl Drive {
         let mut drive = Drive::assemble(config, ftl, namespaces, Life::default());
         drive.life.power_cycles = 1;
         drive.create_initial_namespaces()?;
+        drive.remember_power_on(Nanos::ZERO, false);
         Ok(drive)
     }
 
     /// What the drive was built from.
     pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// Revision of the firmware that runs, as Identify has it.
+    pub(crate) fn firmware_revision(&self) -> [u8; 8] {
+        nvme::identify::ascii(&self.config.identity.firmware)
     }
 
     /// The translation layer below, to be looked at.

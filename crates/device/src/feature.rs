@@ -12,8 +12,9 @@ use nvme::feature::{
     HostIdentifierCdw11, NumberOfQueues, PowerManagement, Select, TemperatureThreshold, Timestamp,
     VolatileWriteCache,
 };
+use nvme::log::{PersistentEventType, SetFeatureEvent, TimestampChangeEvent};
 use nvme::zerocopy::{FromBytes, IntoBytes};
-use nvme::{NSID_ALL, Status};
+use nvme::{Command, NSID_ALL, Status, U32, U64};
 use serde::{Deserialize, Serialize};
 
 /// Values of the features that a controller keeps. What is saved is the drive's: every controller starts
@@ -94,7 +95,7 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    fn read(&self, now: Nanos) -> Timestamp {
+    pub(crate) fn read(&self, now: Nanos) -> Timestamp {
         Timestamp::new(self.millis.saturating_add(now.since(self.since).0 / 1_000_000), self.by_host)
     }
 
@@ -277,7 +278,7 @@ impl Drive {
         }
         match c.fid {
             FeatureId::NUMBER_OF_QUEUES => return self.set_number_of_queues(id, c.cdw11),
-            FeatureId::TIMESTAMP => return self.set_timestamp(data, cx.now),
+            FeatureId::TIMESTAMP => return self.set_timestamp(id, data, cx),
             FeatureId::HOST_BEHAVIOR_SUPPORT => return self.set_behavior(id, data),
             FeatureId::RESERVATION_NOTIFICATION_MASK | FeatureId::RESERVATION_PERSISTENCE => {
                 return self.set_reservation_feature(id, c, cx);
@@ -293,11 +294,20 @@ impl Drive {
         if c.sv {
             // Only this feature is saved, not what others were set to without saving.
             set_value(&mut self.life.saved, &c, groups)?;
+            self.remember_saved(id, c, cx.now);
             self.record(cx.storage);
         }
         self.controller_mut(id)?.values = values;
         self.warn(id, cx);
         Ok(Reply::Done(0))
+    }
+
+    /// A value was saved, which the Persistent Event log tells.
+    pub(crate) fn remember_saved(&mut self, id: ControllerId, c: SetFeatures, now: Nanos) {
+        let command = Command::from(c);
+        let cdw = [command.cdw10, command.cdw11, command.cdw12, command.cdw13, command.cdw14, command.cdw15];
+        let event = SetFeatureEvent { layout: U32::new(cdw.len() as u32), cdw };
+        self.remember(now, Some(id), PersistentEventType::SET_FEATURE, event.as_bytes());
     }
 
     fn set_number_of_queues(&mut self, id: ControllerId, cdw11: u32) -> Outcome {
@@ -326,9 +336,16 @@ impl Drive {
         Ok(Reply::Done(0))
     }
 
-    fn set_timestamp(&mut self, data: &[u8], now: Nanos) -> Outcome {
+    fn set_timestamp<S: Contents>(&mut self, id: ControllerId, data: &[u8], cx: &mut Cx<'_, S>) -> Outcome {
         let (timestamp, _) = Timestamp::ref_from_prefix(data).map_err(|_| Status::DATA_SGL_LENGTH_INVALID)?;
-        self.clock = Clock { millis: timestamp.millis(), since: now, by_host: true };
+        let before = self.clock.read(cx.now);
+        self.clock = Clock { millis: timestamp.millis(), since: cx.now, by_host: true };
+        let event = TimestampChangeEvent {
+            previous: U64::read_from_bytes(before.as_bytes()).unwrap_or_default(),
+            since_reset_ms: U64::new(cx.now.since(self.power.since).0 / 1_000_000),
+        };
+        self.remember(cx.now, Some(id), PersistentEventType::TIMESTAMP_CHANGE, event.as_bytes());
+        self.record(cx.storage);
         Ok(Reply::Done(0))
     }
 }

@@ -20,6 +20,8 @@ pub(crate) const CRITICAL_TEMPERATURE: u16 = 358;
 pub(crate) struct Health {
     /// By Endurance Group.
     groups: Vec<EnduranceWarning>,
+    /// Critical warnings that the Persistent Event log knows of.
+    remembered: u8,
     /// Volatile memory lost what the capacitors should have saved.
     pub backup_failed: bool,
     /// Erases and failures at the last look.
@@ -58,7 +60,8 @@ impl Drive {
         self.common_warning().with_ttc(temperature)
     }
 
-    fn common_warning(&self) -> CriticalWarning {
+    /// Critical warnings that all controllers see alike.
+    pub(crate) fn common_warning(&self) -> CriticalWarning {
         let (mut spare, mut degraded, mut read_only) = (false, false, true);
         for (_, info) in self.sets() {
             let group = self.group_warning(&info);
@@ -103,12 +106,24 @@ impl Drive {
     pub(crate) fn check_health<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
         let groups: Vec<EnduranceWarning> = self.sets().map(|(_, info)| self.group_warning(&info)).collect();
         let before = std::mem::replace(&mut self.health.groups, groups);
+        let warning = self.common_warning().into_bits();
+        let new = warning & !self.health.remembered;
+        self.health.remembered = warning;
+        let mut worse = new != 0;
+        if worse {
+            self.remember_warning(cx.now, CriticalWarning::from_bits(new));
+        }
         for (i, group) in self.health.groups.clone().into_iter().enumerate() {
             let old = before.get(i).map_or(0, |w| w.into_bits());
             let new = group.into_bits() & !old;
             if new != 0 {
+                worse = true;
+                self.remember_group_warning(cx.now, i as u16 + 1, EnduranceWarning::from_bits(new));
                 self.group_event(i as u16 + 1, new, cx);
             }
+        }
+        if worse {
+            self.record(cx.storage);
         }
         for id in self.controllers.ids() {
             self.warn(id, cx);

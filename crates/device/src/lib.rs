@@ -28,6 +28,7 @@ mod drive_toml;
 mod feature;
 mod flight;
 mod health;
+mod history;
 mod io;
 mod lba_format;
 mod life;

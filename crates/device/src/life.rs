@@ -1,6 +1,7 @@
 //! What the controller keeps for the drive's whole life, and the accounts that SMART shows.
 
 use crate::feature::Values;
+use crate::history::History;
 use crate::stats::Traffic;
 use ftl::SetId;
 use serde::{Deserialize, Serialize};
@@ -23,6 +24,8 @@ pub(crate) struct Life {
     pub backups: u64,
     /// Whether everything was shut down in order.
     pub clean: bool,
+    /// Events of the Persistent Event log.
+    pub history: History,
     /// Saved values of features.
     pub saved: Values,
     /// Host traffic by NVM Set.

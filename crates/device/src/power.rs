@@ -94,9 +94,11 @@ impl Drive {
         self.power = Power { on: true, since: now, ..Power::default() };
         self.health.backup_failed = backup_failed;
         self.life.power_cycles += 1;
-        self.life.unsafe_shutdowns += u64::from(!self.life.clean);
+        let unsafe_before = !self.life.clean;
+        self.life.unsafe_shutdowns += u64::from(unsafe_before);
         self.life.clean = false;
         self.clock.reset(now);
+        self.remember_power_on(now, unsafe_before);
         *self.departed = Default::default();
         for nsid in self.namespaces.ids() {
             let Some(ns) = self.namespaces.get_mut(nsid) else { continue };

@@ -155,6 +155,7 @@ impl Drive {
             self.apply_quota(nsid, cx.now);
         }
         if c.sv {
+            self.remember_saved(id, *c, cx.now);
             self.record(cx.storage);
         }
         Ok(Reply::Done(0))

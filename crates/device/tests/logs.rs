@@ -33,7 +33,12 @@ fn every_log_of_the_list_is_there() {
     let supported: SupportedLogPages = b.ask(Command::get_log_page(LogId::SUPPORTED, 0, 0, 0, 1024));
     for (lid, entry) in (0..=255).zip(&supported.lid) {
         let lsi = u16::from(lid == LogId::ENDURANCE_GROUP.0);
-        let (got, _) = b.admin(Command::get_log_page(LogId(lid), 0, lsi, 0, 16), &[]);
+        let mut command = Command::get_log_page(LogId(lid), 0, lsi, 0, 16);
+        if lid == LogId::PERSISTENT_EVENT.0 {
+            // Establish Context and Read Log Data.
+            command.cdw10.set(command.cdw10.get() | 1 << 8);
+        }
+        let (got, _) = b.admin(command, &[]);
         let expected = if entry.lsupp() { Status::SUCCESS } else { Status::INVALID_LOG_PAGE };
         assert!(got.status().is(expected), "log {lid:#x}: {}", got.status());
     }

@@ -75,6 +75,7 @@ fn admin_transfer(command: &AdminCommand) -> Transfer {
         AdminCommand::GetFeatures(f) if f.sel != Select::SUPPORTED_CAPABILITIES => {
             Transfer::ToHost(feature::data_bytes(f.fid, f.cdw11))
         }
+        AdminCommand::FirmwareImageDownload(piece) => Transfer::ToController(piece.dwords * 4),
         AdminCommand::Fabrics(command) => fabrics_transfer(command),
         _ => Transfer::None,
     }

@@ -58,6 +58,20 @@ impl Drive {
         if !idle {
             return self.wait_for_idle(token, id, AdminCommand::FormatNvm(c));
         }
+        self.remember_format_start(id, &c, cx.now);
+        let outcome = self.format_all(targets, &c, format, cx);
+        self.remember_format_end(id, &c, &outcome, cx.now);
+        self.record(cx.storage);
+        outcome
+    }
+
+    fn format_all<S: Contents>(
+        &mut self,
+        targets: Vec<u32>,
+        c: &FormatNvm,
+        format: LbaFormat,
+        cx: &mut Cx<'_, S>,
+    ) -> Outcome {
         for nsid in targets {
             let Some(namespace) = self.namespaces.get_mut(nsid) else { continue };
             namespace.closing = false;
@@ -74,7 +88,6 @@ impl Drive {
             let affected = self.attached_controllers(nsid);
             self.namespace_changed(nsid, &affected, cx);
         }
-        self.record(cx.storage);
         Ok(Reply::Done(0))
     }
 }

@@ -8,6 +8,7 @@ use crate::controller::{Controller, ControllerId, ERROR_ENTRIES, MAX_QUEUE_ENTRI
 use crate::drive::{Drive, Failure, Outcome, Reply};
 use crate::feature::OPTIONAL_EVENTS;
 use crate::health::{CRITICAL_TEMPERATURE, WARNING_TEMPERATURE};
+use crate::history::LOG_UNITS;
 use crate::namespace::Namespace;
 use crate::ports::{ANA_GROUP, ANA_TRANSITION_SECONDS};
 use crate::uuid::uuid_list;
@@ -152,7 +153,7 @@ impl Drive {
         page(&NamespaceList::new(ids.filter(|nsid| *nsid > above && include(*nsid))))
     }
 
-    fn identify_controller(&self, id: ControllerId) -> IdentifyController {
+    pub(crate) fn identify_controller(&self, id: ControllerId) -> IdentifyController {
         let config = &self.config;
         let (mut total, mut unallocated, mut largest) = (0u128, 0u128, 0u128);
         for (_, info) in self.sets() {
@@ -165,7 +166,7 @@ impl Drive {
         let mut c = IdentifyController {
             sn: ascii(&config.identity.serial),
             mn: ascii(&config.identity.model),
-            fr: ascii(&config.identity.firmware),
+            fr: self.firmware_revision(),
             rab: 6,
             cmic: Cmic::new().with_mports(true).with_mctrs(true).with_anars(true),
             mdts: config.mdts(),
@@ -185,7 +186,7 @@ impl Drive {
             acl_z: ABORT_LIMIT_Z,
             aerl_z: aer::LIMIT as u8 - 1,
             frmw: Frmw::new().with_ffsro(true).with_nofs(1),
-            lpa: Lpa::new().with_smarts(true).with_cses(true).with_lpeds(true).with_mlps(true),
+            lpa: Lpa::new().with_smarts(true).with_cses(true).with_lpeds(true).with_pes(true).with_mlps(true),
             elpe_z: ERROR_ENTRIES as u8 - 1,
             // Vendor specific admin commands have the standard format.
             avscc: 1,
@@ -206,6 +207,7 @@ impl Drive {
                 .with_nonzero_anagrpid(true),
             anagrpmax: U32::new(ANA_GROUP),
             nanagrpid: U32::new(1),
+            pels: U32::new(LOG_UNITS),
             nsetidmax: U16::new(sets),
             endgidmax: U16::new(sets),
             megcap: U128::new(largest),
@@ -268,7 +270,7 @@ impl Drive {
         n
     }
 
-    fn identify_namespace(&self, ns: &Namespace) -> IdentifyNamespace {
+    pub(crate) fn identify_namespace(&self, ns: &Namespace) -> IdentifyNamespace {
         let blocks = U64::new(ns.blocks());
         let in_blocks = |bytes: u64| U16::new(((bytes >> ns.shift) - 1).min(0xFFFF) as u16);
         let page = in_blocks(PAGE.into());

@@ -112,6 +112,8 @@ impl Drive {
             | AdminCommand::CreateIoSq(_)
             | AdminCommand::DeleteIoCq(_)
             | AdminCommand::CreateIoCq(_)
+            | AdminCommand::FirmwareCommit(_)
+            | AdminCommand::FirmwareImageDownload(_)
             | AdminCommand::DeviceSelfTest(_)
             | AdminCommand::Sanitize(_)
             | AdminCommand::Fabrics(_) => Err(Failure { location: 0, ..Status::INVALID_OPCODE.into() }),

@@ -43,6 +43,7 @@ impl Drive {
             return self.wait_for_idle(token, id, AdminCommand::NamespaceManagement(c));
         }
         for nsid in targets {
+            self.remember_namespace(id, nsid, c.sel, cx.now);
             self.delete_namespace(nsid, cx);
         }
         self.record(cx.storage);
@@ -103,6 +104,7 @@ impl Drive {
         namespace.storage_mask = new.lbstm.get();
         namespace.set_format(index, format);
         self.namespaces.insert(nsid, namespace);
+        self.remember_namespace(id, nsid, c.sel, cx.now);
         self.record(cx.storage);
         Ok(Reply::Done(nsid))
     }

@@ -23,6 +23,15 @@ impl From<AdminCommand> for Command {
             AdminCommand::GetFeatures(c) => c.into(),
             AdminCommand::AsyncEventRequest => Command::new(AdminOpcode::ASYNC_EVENT_REQUEST.0, 0),
             AdminCommand::NamespaceManagement(c) => c.into(),
+            AdminCommand::FirmwareCommit(c) => Command {
+                cdw10: U32::new(u32::from(c.fs & 7) | u32::from(c.ca.0 & 7) << 3 | u32::from(c.bpid) << 31),
+                ..Command::new(AdminOpcode::FIRMWARE_COMMIT.0, 0)
+            },
+            AdminCommand::FirmwareImageDownload(c) => Command {
+                cdw10: low_high(c.dwords.saturating_sub(1)).0,
+                cdw11: U32::new(c.offset),
+                ..Command::new(AdminOpcode::FIRMWARE_IMAGE_DOWNLOAD.0, 0)
+            },
             AdminCommand::DeviceSelfTest(c) => Command {
                 cdw10: U32::new(u32::from(c.stc & 0xF)),
                 ..Command::new(AdminOpcode::DEVICE_SELF_TEST.0, c.nsid)

@@ -34,6 +34,10 @@ pub enum AdminCommand {
     AsyncEventRequest,
     /// Namespace Management.
     NamespaceManagement(NamespaceManagement),
+    /// Firmware Commit.
+    FirmwareCommit(FirmwareCommit),
+    /// Firmware Image Download.
+    FirmwareImageDownload(FirmwareImageDownload),
     /// Device Self-test.
     DeviceSelfTest(DeviceSelfTest),
     /// Namespace Attachment.
@@ -224,6 +228,40 @@ pub struct NamespaceAttachment {
     pub nsid: Nsid,
     /// Select: only attach and detach are parsed.
     pub sel: NamespaceAttachmentSelect,
+}
+
+open_enum! {
+    /// Commit Action of Firmware Commit (Base 5.1.8).
+    pub struct CommitAction: u8 {
+        /// The downloaded image replaces that of the slot, and is not activated.
+        REPLACE = 0 => "Replace without activation",
+        /// The downloaded image replaces that of the slot, and is activated at the next Controller Level Reset.
+        REPLACE_AND_ACTIVATE = 1 => "Replace, activate at the next reset",
+        /// The slot's image is activated at the next Controller Level Reset.
+        ACTIVATE = 2 => "Activate at the next reset",
+        /// The slot's image is activated immediately; a downloaded image replaces it before.
+        ACTIVATE_IMMEDIATELY = 3 => "Activate immediately",
+    }
+}
+
+/// Firmware Commit (Base 5.1.8).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FirmwareCommit {
+    /// Firmware Slot: 1 to 7, or 0 to let the controller choose.
+    pub fs: u8,
+    /// Commit Action: values that are not named come through as well.
+    pub ca: CommitAction,
+    /// Boot Partition ID.
+    pub bpid: bool,
+}
+
+/// Firmware Image Download (Base 5.1.9).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FirmwareImageDownload {
+    /// Number of dwords of this piece, counted from one: 1 to 2^32.
+    pub dwords: u64,
+    /// Offset of this piece in dwords.
+    pub offset: u32,
 }
 
 /// Device Self-test (Base 5.1.5).
@@ -504,6 +542,15 @@ impl AdminCommand {
                     NamespaceManagementSelect::name,
                 )?,
                 csi: Csi(bits(cdw11, 8, 24)),
+            }),
+            AdminOpcode::FIRMWARE_COMMIT => Self::FirmwareCommit(FirmwareCommit {
+                fs: bits(cmd.cdw10.get(), 3, 0),
+                ca: CommitAction(bits(cmd.cdw10.get(), 3, 3)),
+                bpid: cmd.cdw10.get() >> 31 != 0,
+            }),
+            AdminOpcode::FIRMWARE_IMAGE_DOWNLOAD => Self::FirmwareImageDownload(FirmwareImageDownload {
+                dwords: u64::from(cmd.cdw10.get()) + 1,
+                offset: cdw11,
             }),
             AdminOpcode::DEVICE_SELF_TEST => {
                 Self::DeviceSelfTest(DeviceSelfTest { nsid, stc: bits(cmd.cdw10.get(), 4, 0) })

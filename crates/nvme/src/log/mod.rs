@@ -1,16 +1,20 @@
 //! Log pages (Base 5.1.12) with the OCP and this drive's own vendor specific ones.
 
 mod discovery;
+mod events;
 mod memblaze;
 mod ocp;
 mod standard;
 mod statistics;
+mod telemetry;
 
 pub use discovery::*;
+pub use events::*;
 pub use memblaze::*;
 pub use ocp::*;
 pub use standard::*;
 pub use statistics::*;
+pub use telemetry::*;
 
 open_enum! {
     /// Log Page Identifier (Base 5.1.12.1, "Log Page Identifiers").
@@ -27,11 +31,11 @@ open_enum! {
         CHANGED_NAMESPACES = 0x04 => "Changed Attached Namespace List",
         /// [`CommandEffects`].
         COMMAND_EFFECTS = 0x05 => "Commands Supported and Effects",
-        /// Device Self-test.
+        /// [`SelfTestLog`].
         DEVICE_SELF_TEST = 0x06 => "Device Self-test",
-        /// Telemetry Host-Initiated.
+        /// [`TelemetryHeader`], then data blocks.
         TELEMETRY_HOST = 0x07 => "Telemetry Host-Initiated",
-        /// Telemetry Controller-Initiated.
+        /// [`TelemetryHeader`], then data blocks.
         TELEMETRY_CONTROLLER = 0x08 => "Telemetry Controller-Initiated",
         /// [`EnduranceGroup`], by the Endurance Group Identifier in LSI.
         ENDURANCE_GROUP = 0x09 => "Endurance Group Information",
@@ -39,7 +43,7 @@ open_enum! {
         PREDICTABLE_LATENCY = 0x0A => "Predictable Latency Per NVM Set",
         /// [`AnaHeader`] and [`AnaGroup`] descriptors.
         ANA = 0x0C => "Asymmetric Namespace Access",
-        /// Persistent Event Log.
+        /// [`PersistentEventHeader`], then events.
         PERSISTENT_EVENT = 0x0D => "Persistent Event Log",
         /// Endurance Group Event Aggregate.
         ENDURANCE_GROUP_EVENTS = 0x0F => "Endurance Group Event Aggregate",

@@ -3,18 +3,20 @@
 use crate::controller::Controller;
 use crate::drive::{Drive, Failure};
 use crate::health::TEMPERATURE;
+use crate::stats::Traffic;
 use ftl::{MediaKind, SetConfig, SetId, SetInfo};
 use media::Nanos;
 use nvme::log::{
-    EnduranceGroup, MemblazeItem, MemblazeItemId as Item, MemblazeSmart, OCP_SMART_GUID, OcpSmart,
-    RawNormalized, SmartHealth, data_units, endurance_units, memblaze_units,
+    CriticalWarning, EnduranceGroup, MemblazeItem, MemblazeItemId as Item, MemblazeSmart, OCP_SMART_GUID,
+    OcpSmart, RawNormalized, SmartHealth, data_units, endurance_units, memblaze_units,
 };
 use nvme::{NSID_ALL, U16, U32, U64, U128};
 
 const MINUTE: u64 = 60_000_000_000;
 
 impl Drive {
-    fn powered(&self, now: Nanos) -> u64 {
+    /// Nanoseconds with power over the drive's life.
+    pub(crate) fn powered(&self, now: Nanos) -> u64 {
         self.life.powered + now.since(self.power.since).0
     }
 
@@ -26,13 +28,27 @@ impl Drive {
         nsid: u32,
         now: Nanos,
     ) -> Result<SmartHealth, Failure> {
-        let (traffic, media_errors) = if nsid == 0 || nsid == NSID_ALL {
-            (self.life.total(), self.life.media_errors)
-        } else {
-            let ns = self.namespaces.get(nsid).ok_or_else(|| self.no_namespace(nsid))?;
-            let traffic = ns.traffic();
-            (traffic, traffic.media_errors)
-        };
+        let warning = self.critical_warning(controller);
+        if nsid == 0 || nsid == NSID_ALL {
+            return Ok(self.smart_of_drive(warning, now));
+        }
+        let ns = self.namespaces.get(nsid).ok_or_else(|| self.no_namespace(nsid))?;
+        let traffic = ns.traffic();
+        Ok(self.smart_of(traffic, traffic.media_errors, warning, now))
+    }
+
+    /// SMART / Health of the drive with these critical warnings.
+    pub(crate) fn smart_of_drive(&self, warning: CriticalWarning, now: Nanos) -> SmartHealth {
+        self.smart_of(self.life.total(), self.life.media_errors, warning, now)
+    }
+
+    fn smart_of(
+        &self,
+        traffic: Traffic,
+        media_errors: u64,
+        warning: CriticalWarning,
+        now: Nanos,
+    ) -> SmartHealth {
         let wide = |value: u64| U128::new(value.into());
         let (mut spare, mut used) = (100, 0);
         for (_, info) in self.sets() {
@@ -40,7 +56,7 @@ impl Drive {
             used = used.max(info.used_percent);
         }
         let mut log = SmartHealth {
-            critical_warning: self.critical_warning(controller),
+            critical_warning: warning,
             composite_temperature: U16::new(TEMPERATURE),
             avail_spare: spare,
             spare_threshold: self.config.spare_threshold,
@@ -59,7 +75,7 @@ impl Drive {
             ..SmartHealth::default()
         };
         log.temp_sensor[0].set(TEMPERATURE);
-        Ok(log)
+        log
     }
 
     pub(super) fn endurance_group(&self, endgid: u16) -> Result<EnduranceGroup, Failure> {
@@ -140,7 +156,7 @@ impl Drive {
             system_program_fail_normalized: 100,
             system_uncorrectable_read_normalized: 100,
             system_erase_fail_normalized: 100,
-            dssd_firmware_revision: nvme::identify::ascii(&self.config.identity.firmware),
+            dssd_firmware_revision: self.firmware_revision(),
             log_page_version: U16::new(4),
             log_page_guid: OCP_SMART_GUID,
             ..OcpSmart::default()

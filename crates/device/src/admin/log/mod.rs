@@ -14,9 +14,9 @@ use media::Nanos;
 use nvme::admin::GetLogPage;
 use nvme::log::{
     ChangedNamespaces, ErrorInformation, FirmwareSlots, LidSupported, LogId, NamespaceStatistics,
-    SupportedLogPages,
+    PersistentEventAction, PersistentEventHeader, SupportedLogPages,
 };
-use nvme::zerocopy::IntoBytes;
+use nvme::zerocopy::{FromBytes, IntoBytes};
 use nvme::{NSID_ALL, Status};
 
 /// Logs that the drive has.
@@ -29,6 +29,7 @@ const LOGS: [LogId; 16] = [
     LogId::COMMAND_EFFECTS,
     LogId::ENDURANCE_GROUP,
     LogId::ANA,
+    LogId::PERSISTENT_EVENT,
     LogId::ENDURANCE_GROUP_EVENTS,
     LogId::FEATURE_EFFECTS,
     LogId::MI_EFFECTS,
@@ -38,6 +39,18 @@ const LOGS: [LogId; 16] = [
     LogId::NAMESPACE_STATISTICS,
     LogId::CONTROLLERS,
 ];
+
+/// So many bytes of a log from an offset; zeros beyond its end.
+///
+/// # Errors
+/// Invalid Field in Command for an offset beyond the log.
+fn window(log: &[u8], offset: u64, length: usize) -> Result<Vec<u8>, Failure> {
+    let available = usize::try_from(offset).ok().and_then(|o| log.get(o..)).ok_or(Failure::field(48))?;
+    let count = available.len().min(length);
+    let mut bytes = vec![0; length];
+    bytes[..count].copy_from_slice(&available[..count]);
+    Ok(bytes)
+}
 
 impl Drive {
     pub(super) fn get_log_page<S: Contents>(
@@ -67,16 +80,49 @@ impl Drive {
         {
             return Err(Failure { location: 40, ..Status::INVALID_LOG_PAGE.into() });
         }
-        let log = self.log(id, &c, cx.now)?;
-        let offset = usize::try_from(c.offset).ok().filter(|o| *o <= log.len()).ok_or(Failure::field(48))?;
-        let mut bytes = vec![0; length];
-        let available = &log[offset..];
-        let count = available.len().min(length);
-        bytes[..count].copy_from_slice(&available[..count]);
+        let bytes = if c.lid == LogId::PERSISTENT_EVENT {
+            self.persistent_events(id, &c, length, cx.now)?
+        } else {
+            window(&self.log(id, &c, cx.now)?, c.offset, length)?
+        };
         if !c.rae {
             self.clear_event(id, &c, cx)?;
         }
         Ok(Reply::Data(bytes, 0))
+    }
+
+    /// The Persistent Event log: what is read is what was there when the controller's reporting context was established.
+    fn persistent_events(
+        &mut self,
+        id: ControllerId,
+        c: &GetLogPage,
+        length: usize,
+        now: Nanos,
+    ) -> Result<Vec<u8>, Failure> {
+        let action = PersistentEventAction(c.lsp & 3);
+        let exists = self.controller(id)?.persistent_events.is_some();
+        match action {
+            PersistentEventAction::RELEASE => {
+                self.controller_mut(id)?.persistent_events = None;
+                return Ok(vec![0; length]);
+            }
+            PersistentEventAction::READ if !exists => return Err(Status::COMMAND_SEQUENCE_ERROR.into()),
+            PersistentEventAction::ESTABLISH if exists => return Err(Status::COMMAND_SEQUENCE_ERROR.into()),
+            _ => {}
+        }
+        if !exists {
+            let log = self.persistent_event_log(now, id);
+            self.controller_mut(id)?.persistent_events = Some(log.into());
+        }
+        let log = self.controller(id)?.persistent_events.as_deref().unwrap_or_default();
+        if action != PersistentEventAction::ESTABLISH_HEADER {
+            return window(log, c.offset, length);
+        }
+        // The header alone, whatever offset is asked for; it tells whether the context was there before.
+        let (mut header, _) = PersistentEventHeader::read_from_prefix(log)
+            .map_err(|_| Failure::transient(Status::INTERNAL_ERROR))?;
+        header.rci.set_rce(exists);
+        window(header.as_bytes(), 0, length)
     }
 
     /// Reading a log without Retain Asynchronous Event clears what it told.
@@ -116,7 +162,9 @@ impl Drive {
                 let vendor = uuid::chosen(c.uidx)?;
                 let meant = |lid| Vendor::of_log(lid).is_none_or(|owner| vendor.is_none_or(|v| v == owner));
                 for lid in LOGS.into_iter().filter(|lid| meant(*lid)) {
-                    log.lid[usize::from(lid.0)] = LidSupported::new().with_lsupp(true);
+                    // Of the Persistent Event log: Establish Context and Read 512 Bytes of Header.
+                    let parameter = u16::from(lid == LogId::PERSISTENT_EVENT);
+                    log.lid[usize::from(lid.0)] = LidSupported::new().with_lsupp(true).with_lidsp(parameter);
                 }
                 log.as_bytes().to_vec()
             }
@@ -130,7 +178,7 @@ impl Drive {
             LogId::SMART => self.smart(controller, c.nsid, now)?.as_bytes().to_vec(),
             LogId::FIRMWARE_SLOT => {
                 let mut log = FirmwareSlots { afi: 1, ..FirmwareSlots::default() };
-                log.frs[0] = nvme::identify::ascii(&self.config.identity.firmware);
+                log.frs[0] = self.firmware_revision();
                 log.as_bytes().to_vec()
             }
             LogId::CHANGED_NAMESPACES => {
