@@ -4,7 +4,7 @@
 //! reads that log without Retain Asynchronous Event. What happens meanwhile is in the log when the host
 //! reads it, so nothing is lost.
 
-use nvme::aer::{AsyncEvent, HealthInfo, NoticeInfo};
+use nvme::aer::{AsyncEvent, HealthInfo, IoCommandInfo, NoticeInfo};
 use nvme::feature::AsyncEventConfiguration;
 use nvme::log::LogId;
 
@@ -28,10 +28,12 @@ pub(crate) enum Event {
     Ana,
     /// A Reservation Notification log page is available.
     Reservation,
+    /// A sanitize operation has ended.
+    Sanitized,
 }
 
 impl Event {
-    const ALL: [Event; 7] = [
+    const ALL: [Event; 8] = [
         Event::Spare,
         Event::Temperature,
         Event::Reliability,
@@ -39,9 +41,10 @@ impl Event {
         Event::EnduranceGroup,
         Event::Ana,
         Event::Reservation,
+        Event::Sanitized,
     ];
 
-    fn bit(self) -> u16 {
+    fn bit(self) -> u32 {
         1 << self as u8
     }
 
@@ -55,6 +58,7 @@ impl Event {
             Event::EnduranceGroup => AsyncEvent::notice(NoticeInfo::ENDURANCE_GROUP_EVENT),
             Event::Ana => AsyncEvent::notice(NoticeInfo::ANA_CHANGE),
             Event::Reservation => AsyncEvent::reservation(),
+            Event::Sanitized => AsyncEvent::io_command(IoCommandInfo::SANITIZE_COMPLETED),
         }
     }
 
@@ -72,6 +76,8 @@ impl Event {
             Event::Ana => configuration.anacn(),
             // Masked by namespace and kind (FID 82h), before.
             Event::Reservation => true,
+            // Not one that a host can turn off.
+            Event::Sanitized => true,
         }
     }
 }
@@ -83,8 +89,8 @@ pub(crate) type Answered = (u32, u32);
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     waiting: Vec<u32>,
-    pending: u16,
-    masked: u16,
+    pending: u32,
+    masked: u32,
 }
 
 impl Events {

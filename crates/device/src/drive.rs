@@ -1,5 +1,6 @@
 //! The drive: commands and the time go in, completions and requests to its owner come out.
 
+use crate::admin;
 use crate::arbiter::{Held, Way};
 use crate::config::{Config, ConfigError, Link};
 use crate::contents::Contents;
@@ -13,10 +14,12 @@ use crate::output::Output;
 use crate::ports::Ports;
 use crate::power::{Power, Shutdown};
 use crate::reservation::Preempting;
+use crate::sanitize;
 use crate::stats::NamespaceStats;
 use ftl::{Done, Fault, Ftl, Io, VolumeStats};
 use media::{Events, FaultPlan, Nanos, Timeline};
 use nvme::admin::AdminCommand;
+use nvme::command::AdminOpcode;
 use nvme::log::ErrorInformation;
 use nvme::{Command, Completion, IoCommand, Status, Transfer, U16, U32, U64};
 
@@ -46,6 +49,7 @@ pub struct Drive {
     /// Faults planned for each NVM Set.
     pub(crate) faults: Vec<FaultPlan>,
     pub(crate) ports: Ports,
+    pub(crate) sanitize: sanitize::Progress,
     /// Counts of namespaces that were deleted since power on.
     pub(crate) departed: Box<(NamespaceStats, VolumeStats)>,
     pub(crate) link: Link,
@@ -66,6 +70,8 @@ pub(crate) enum Event {
     Lane(u32, Way),
     /// A keep-alive timer, told from others by its number, may have run out.
     KeepAlive(ControllerId, u32),
+    /// A sanitize operation may go on.
+    Sanitize,
     /// The shutdown of a controller (and its association), or of the drive, is complete.
     ShutdownComplete(Option<(ControllerId, u32)>),
 }
@@ -170,6 +176,7 @@ impl Drive {
             shutdowns: Vec::new(),
             faults,
             ports: Ports::default(),
+            sanitize: sanitize::Progress::default(),
             departed: Box::default(),
             link,
             busy: (0, Nanos::ZERO),
@@ -329,6 +336,9 @@ impl Drive {
         if command.flags.fuse() != 0 || command.flags.psdt() == 3 {
             return Err(Failure::field(1));
         }
+        if self.sanitize.restricts() && (qid != 0 || admin::SUPPORTED.contains(&AdminOpcode(command.opc))) {
+            return self.check_sanitize(command, qid == 0);
+        }
         Ok(())
     }
 
@@ -425,9 +435,10 @@ impl Drive {
         let entry = self.flight.get_mut(&token);
         if entry.sync && entry.status.is_success() {
             entry.stage = Stage::Syncing;
+            let forget = entry.forget;
             let io = token.io();
             token.park();
-            cx.out.push(Output::Sync { io });
+            cx.out.push(if forget { Output::Forget { io, all: false } } else { Output::Sync { io } });
             return;
         }
         self.complete(token, cx);
@@ -454,6 +465,9 @@ impl Drive {
 
     /// A part of a command that the translation layer answered later is done.
     fn part_done<S: Contents>(&mut self, done: Done, cx: &mut Cx<'_, S>) {
+        if done.io == sanitize::IO {
+            return self.sanitize_erased(done.at);
+        }
         if done.io.0 >= MAX_IO {
             return self.shutdown_done(done);
         }
@@ -493,6 +507,7 @@ impl Drive {
                 Event::Lane(nsid, way) => self.lane_due(nsid, way, cx),
                 Event::KeepAlive(id, timer) => self.keep_alive_due(id, timer, cx),
                 Event::ShutdownComplete(of) => self.shutdown_complete(of, cx),
+                Event::Sanitize => self.sanitize_due(cx),
             }
         }
         if !self.waiting.is_empty() {
@@ -500,6 +515,9 @@ impl Drive {
         }
         if !self.preempting.is_empty() {
             self.end_preempts(cx);
+        }
+        if self.sanitize.waits() {
+            self.sanitize_if_idle(cx);
         }
     }
 
@@ -534,7 +552,7 @@ impl Drive {
         }
     }
 
-    /// Answers [`Output::Sync`]. A failure to sync fails the command: the host must not rely on it.
+    /// Answers [`Output::Sync`] and [`Output::Forget`]. A failure to sync fails the command: the host must not rely on it.
     pub fn synced<S: Contents>(
         &mut self,
         now: Nanos,
@@ -545,6 +563,10 @@ impl Drive {
     ) {
         let now = self.tick(now);
         let mut cx = Cx { now, storage, out };
+        if io == sanitize::IO {
+            self.sanitize_synced(ok, &mut cx);
+            return self.pump(&mut cx);
+        }
         let Some(token) = self.flight.unpark(io.0) else { return };
         let entry = self.flight.get_mut(&token);
         if entry.stage != Stage::Syncing {
@@ -599,6 +621,11 @@ impl Drive {
         if self.busy.0 == 0 {
             self.life.busy += now.since(self.busy.1).0;
         }
+    }
+
+    /// Whether any command of an I/O queue is on its way.
+    pub(crate) fn io_under_way(&self) -> bool {
+        self.busy.0 > 0
     }
 
     /// Nanoseconds during which there was an I/O command on its way.

@@ -85,6 +85,8 @@ pub(crate) struct InFlight {
     pub stage: Stage,
     /// Whether the host's disk is synced before the command completes.
     pub sync: bool,
+    /// Whether nothing that was before it may be left.
+    pub forget: bool,
     /// Whether it counts as one of its namespace's.
     pub entered: bool,
     /// A write that waited for room in the write buffer.
@@ -109,6 +111,7 @@ impl InFlight {
         kind: Kind::Other,
         stage: Stage::Free,
         sync: false,
+        forget: false,
         entered: false,
         stalled: false,
     };

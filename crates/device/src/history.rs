@@ -3,11 +3,12 @@
 use crate::controller::ControllerId;
 use crate::drive::{Drive, Outcome};
 use media::Nanos;
-use nvme::admin::{FormatNvm, NamespaceManagementSelect};
+use nvme::admin::{FormatNvm, NamespaceManagementSelect, Sanitize};
 use nvme::log::{
     ChangeNamespaceEvent, ControllerResetInformation, CriticalWarning, EnduranceWarning,
     FormatCompletionEvent, FormatStartEvent, HardwareErrorEvent, LogId, PersistentEvent,
-    PersistentEventHeader, PersistentEventType as Type, PowerOnEvent, ReportingContext, hardware_error,
+    PersistentEventHeader, PersistentEventType as Type, PowerOnEvent, ReportingContext,
+    SanitizeCompletionEvent, SanitizeStartEvent, hardware_error,
 };
 use nvme::zerocopy::{FromBytes, IntoBytes};
 use nvme::{Command, Status, U16, U32, U64, U128};
@@ -194,6 +195,28 @@ impl Drive {
             ..FormatCompletionEvent::default()
         };
         self.remember(now, Some(id), Type::FORMAT_COMPLETION, event.as_bytes());
+    }
+
+    /// A sanitize operation begins.
+    pub(crate) fn remember_sanitize_start(&mut self, id: ControllerId, c: Sanitize, now: Nanos) {
+        let command = Command::from(c);
+        let event = SanitizeStartEvent {
+            sanicap: U32::new(self.identify_controller(id).sanicap.into_bits().get()),
+            cdw10: command.cdw10,
+            cdw11: command.cdw11,
+        };
+        self.remember(now, Some(id), Type::SANITIZE_START, event.as_bytes());
+    }
+
+    /// A sanitize operation has ended.
+    pub(crate) fn remember_sanitize_end(&mut self, now: Nanos) {
+        let log = self.sanitize_status(now);
+        let event = SanitizeCompletionEvent {
+            sprog: log.sprog,
+            sstat: U16::new(log.sstat.into_bits().get()),
+            ..SanitizeCompletionEvent::default()
+        };
+        self.remember(now, None, Type::SANITIZE_COMPLETION, event.as_bytes());
     }
 
     /// A namespace was created or is about to be deleted.

@@ -14,7 +14,7 @@
 //! `fabric`); that the runner's numbers of commands are unique (a second one is answered with Internal Error).
 //!
 //! Not implemented: fused commands, Copy, Write Uncorrectable,
-//! sanitize, directives, firmware download, self-test, telemetry, command sets other than NVM.
+//! directives, firmware download, self-test, telemetry, command sets other than NVM.
 
 mod admin;
 mod aer;
@@ -40,6 +40,7 @@ mod power;
 pub mod protection;
 mod quota;
 mod reservation;
+mod sanitize;
 mod stats;
 mod treat;
 mod treatment;

@@ -2,6 +2,7 @@
 
 use crate::feature::Values;
 use crate::history::History;
+use crate::sanitize;
 use crate::stats::Traffic;
 use ftl::SetId;
 use serde::{Deserialize, Serialize};
@@ -28,6 +29,8 @@ pub(crate) struct Life {
     pub history: History,
     /// Saved values of features.
     pub saved: Values,
+    /// The most recent sanitize operation.
+    pub sanitize: sanitize::Record,
     /// Host traffic by NVM Set.
     traffic: Vec<Traffic>,
 }

@@ -37,6 +37,15 @@ pub enum Output {
         /// The command.
         io: Io,
     },
+    /// What was before must not be found any more: everything that was stored and recorded so far must be durable, as for
+    /// [`Sync`](Output::Sync), and then no older state may be kept, nor contents of slots that nobody refers to; answer with
+    /// [`Drive::synced`](crate::Drive::synced) when that is so.
+    Forget {
+        /// The command, or a number of the drive's own.
+        io: Io,
+        /// Contents of all slots go, also of those that blocks which went bad still refer to.
+        all: bool,
+    },
     /// The controller is gone (keep-alive timeout, subsystem reset): close its connections. All its commands
     /// come back as `Complete` nevertheless.
     Disconnect {

@@ -68,6 +68,7 @@ impl Drive {
         self.waiting.clear();
         self.preempting.clear();
         self.shutdowns.clear();
+        self.sanitize = Default::default();
         self.clear_links();
         for plan in &mut self.faults {
             plan.cut_after = None;
@@ -99,6 +100,7 @@ impl Drive {
         self.life.clean = false;
         self.clock.reset(now);
         self.remember_power_on(now, unsafe_before);
+        self.sanitize_start(now);
         *self.departed = Default::default();
         for nsid in self.namespaces.ids() {
             let Some(ns) = self.namespaces.get_mut(nsid) else { continue };

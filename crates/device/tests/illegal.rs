@@ -336,7 +336,6 @@ fn admin_commands() {
         ("keep alive", AdminCommand::KeepAlive.into(), SUCCESS),
         ("create a queue", Command::new(1, 0), OPCODE),
         ("self-test", AdminCommand::DeviceSelfTest(DeviceSelfTest { nsid: 0, stc: 1 }).into(), OPCODE),
-        ("sanitize", Command { cdw10: U32::new(2), ..Command::new(0x84, 0) }, OPCODE),
         ("firmware", Command::new(0x11, 0), OPCODE),
         ("another vendor command", Command::new(0xD2, 0), OPCODE),
         ("Connect again", Command { nsid: U32::new(1), ..Command::new(0x7F, 0) }, OPCODE),

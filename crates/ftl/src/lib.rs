@@ -535,6 +535,17 @@ impl Ftl {
         Answer::Later
     }
 
+    /// Asks for the contents of a volume whose pages are all deallocated to be erased, which older copies on flash still
+    /// refer to ([`Storage::scrub`]).
+    pub fn scrub(&mut self, volume: VolumeId, storage: &mut impl Storage) {
+        let Some(v) = self.volumes.get(volume) else { return };
+        let (set, granules) = (v.set, v.granules.clone());
+        let mine = |page: u32| granules.binary_search(&(page / GRANULE_PAGES)).is_ok();
+        if let Set::Nand(set) = &mut self.sets[usize::from(set.0)] {
+            set.scrub(mine, around!(self, storage));
+        }
+    }
+
     /// The order of the newest write or deallocation: it only grows, also across losses of power.
     pub fn version(&self) -> u64 {
         self.version

@@ -56,6 +56,18 @@ impl AsyncEvent {
         Self::new().with_kind(EventType::IO_COMMAND).with_lid(LogId::RESERVATION_NOTIFICATION)
     }
 
+    /// An event of an I/O command set.
+    #[must_use]
+    pub const fn io_command(info: IoCommandInfo) -> Self {
+        let lid = match info {
+            IoCommandInfo::SANITIZE_COMPLETED | IoCommandInfo::SANITIZE_UNEXPECTED_DEALLOCATION => {
+                LogId::SANITIZE_STATUS
+            }
+            _ => LogId(0),
+        };
+        Self::new().with_kind(EventType::IO_COMMAND).with_info(info.0).with_lid(lid)
+    }
+
     /// As the dword of a completion.
     #[must_use]
     pub const fn to_dw0(self) -> u32 {
@@ -146,5 +158,16 @@ open_enum! {
         ZONE_DESCRIPTOR_CHANGED = 0xEF => "Zone Descriptor Changed",
         /// Discovery Log Page Change.
         DISCOVERY_LOG_CHANGE = 0xF0 => "Discovery Log Page Change",
+    }
+}
+
+open_enum! {
+    /// Information of [`EventType::IO_COMMAND`] (Base 5.1.2, "Asynchronous Event Information - I/O Command Specific
+    /// Status").
+    pub struct IoCommandInfo: u8 {
+        /// A sanitize operation has ended, well or not; the log tells.
+        SANITIZE_COMPLETED = 0x01 => "Sanitize Operation Completed",
+        /// The same, and all blocks were deallocated though the host had asked for no deallocation.
+        SANITIZE_UNEXPECTED_DEALLOCATION = 0x02 => "Sanitize Operation Completed With Unexpected Deallocation",
     }
 }

@@ -69,6 +69,7 @@ pub(crate) struct Engine {
     pub(crate) outputs: Vec<Output>,
     ended: Vec<(Io, Completion)>,
     syncs: Vec<Io>,
+    forgets: Vec<(Io, bool)>,
     news: Vec<News>,
     /// A power cut that takes effect after what came before it was delivered.
     cut: Option<Nanos>,
@@ -108,6 +109,7 @@ impl Engine {
             outputs: Vec::with_capacity(1024),
             ended: Vec::with_capacity(1024),
             syncs: Vec::new(),
+            forgets: Vec::new(),
             news: Vec::new(),
             cut: None,
             power_back: None,
@@ -331,6 +333,7 @@ impl Engine {
                     }
                 }
                 Output::Sync { io } => self.syncs.push(io),
+                Output::Forget { io, all } => self.forgets.push((io, all)),
                 Output::Disconnect { controller } => {
                     self.hosts.lose(controller);
                     if let Some(server) = &mut self.server {
@@ -401,7 +404,17 @@ impl Engine {
         for io in self.syncs.drain(..) {
             self.store.want_sync(io, &mut news);
         }
+        for (io, all) in self.forgets.drain(..) {
+            self.store.want_forget(io, all, &mut news);
+        }
         self.store.tend(now, &mut news);
+        self.news = news;
+        self.hear(now);
+    }
+
+    /// Goes on with what has happened on the host's disk.
+    fn hear(&mut self, now: Nanos) {
+        let mut news = std::mem::take(&mut self.news);
         for item in news.drain(..) {
             match item {
                 News::Synced(io, ok) => self.drive.synced(now, io, ok, &mut self.store, &mut self.outputs),
@@ -414,13 +427,17 @@ impl Engine {
 
     fn checkpoint_if_due(&mut self, now: Nanos) {
         // Records that are not in the journal yet would be lost between the two.
-        if !self.outputs.is_empty() || !self.store.image().is_some_and(|image| image.checkpoint_is_due()) {
-            return;
-        }
-        if self.store.commit(now).is_err() {
+        let Some(image) = self.store.image().filter(|_| self.outputs.is_empty()) else { return };
+        let forget = image.forget_is_due();
+        if !(forget || image.checkpoint_is_due()) || self.store.commit(now).is_err() {
             return;
         }
         let state = self.drive.save();
+        if forget {
+            let Some(image) = self.store.image() else { return };
+            image.forget(state, now, &mut self.news);
+            return self.hear(now);
+        }
         if let Some(image) = self.store.image()
             && let Err(e) = image.checkpoint(state, now, false)
         {
@@ -431,6 +448,7 @@ impl Engine {
     fn power_lost(&mut self, now: Nanos, off: Nanos, deliveries: &mut Vec<Delivery>) {
         self.power_back = Some(now + off);
         self.syncs.clear();
+        self.forgets.clear();
         if let Some(image) = self.store.image() {
             image.forget_waiters();
         }

@@ -56,6 +56,31 @@ impl<const SIZE: usize> Memory<SIZE> {
         chunk.bytes[chunk.at(slot % CHUNK, SIZE)].first_chunk()
     }
 
+    /// Erases the slots that `free` says are nobody's; memory that holds no others goes back to the system.
+    pub(crate) fn erase(&mut self, free: impl Fn(u32) -> bool) {
+        for (index, place) in self.chunks.iter_mut().enumerate() {
+            let first = index * CHUNK;
+            let slots = || (0..CHUNK).filter(|&i| free((first + i) as u32));
+            if slots().count() == CHUNK {
+                *place = None;
+            }
+            let Some(chunk) = place else { continue };
+            for slot in slots() {
+                let range = chunk.at(slot, SIZE);
+                chunk.bytes[range].fill(0);
+            }
+        }
+    }
+
+    /// Erases one slot.
+    pub(crate) fn clear(&mut self, slot: Slot) {
+        let slot = slot.0 as usize;
+        if let Some(Some(chunk)) = self.chunks.get_mut(slot / CHUNK) {
+            let range = chunk.at(slot % CHUNK, SIZE);
+            chunk.bytes[range].fill(0);
+        }
+    }
+
     /// The slot's bytes, to be written.
     #[inline]
     pub(crate) fn get_mut(&mut self, slot: Slot) -> Result<&mut [u8; SIZE], OutOfMemory> {

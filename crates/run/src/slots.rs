@@ -92,6 +92,16 @@ impl Slots {
         self.free.append(slots);
     }
 
+    /// Takes all free slots away, to be given back later.
+    pub(crate) fn take_all(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.free)
+    }
+
+    /// Whether nobody refers to a slot, or there is no such slot.
+    pub(crate) fn is_free(&self, slot: u32) -> bool {
+        self.refs.get(slot as usize).is_none_or(|count| *count == 0)
+    }
+
     /// Drops all references; [`retain`](Slots::retain) counts them anew, then comes
     /// [`unreferenced`](Slots::unreferenced).
     pub(crate) fn forget(&mut self) {

@@ -62,6 +62,10 @@ impl Drive {
         let outcome = self.format_all(targets, &c, format, cx);
         self.remember_format_end(id, &c, &outcome, cx.now);
         self.record(cx.storage);
+        let entry = self.flight.get_mut(token);
+        // What is erased for good must be so when the host is told.
+        entry.forget = c.ses != SecureErase::NONE;
+        entry.sync = entry.forget;
         outcome
     }
 
@@ -85,6 +89,9 @@ impl Drive {
             self.ftl
                 .trim(cx.now, volume, 0, bytes, cx.storage)
                 .map_err(|fault| Failure::of_fault(fault, Kind::Write))?;
+            if c.ses == SecureErase::USER_DATA {
+                self.ftl.scrub(volume, cx.storage);
+            }
             let affected = self.attached_controllers(nsid);
             self.namespace_changed(nsid, &affected, cx);
         }

@@ -18,7 +18,8 @@ use nvme::identify::{
     Anacap, Cmic, Cns, ControllerList, ControllerType, Ctratt, Dlfeat, Dpc, Dps, EnduranceGroupList,
     EntrySize, Flbas, Fna, Frmw, IdentifyController, IdentifyNamespace, IndependentNamespace, IoCommandSets,
     LbaFormat, Lpa, NamespaceGranularity, NamespaceGranularityList, NamespaceIdDescriptor, NamespaceList,
-    Nmic, Nsfeat, NvmController, NvmNamespace, NvmSetAttributes, NvmSetList, Oacs, Oncs, Sgls, Vwc, ascii,
+    Nmic, Nsfeat, NvmController, NvmNamespace, NvmSetAttributes, NvmSetList, Oacs, Oncs, Sanicap, Sgls, Vwc,
+    ascii,
 };
 use nvme::reservation::Rescap;
 use nvme::zerocopy::IntoBytes;
@@ -208,6 +209,8 @@ impl Drive {
             anagrpmax: U32::new(ANA_GROUP),
             nanagrpid: U32::new(1),
             pels: U32::new(LOG_UNITS),
+            // What is sanitized is deallocated always.
+            sanicap: Sanicap::new().with_bes(true).with_ows(true).with_ndi(true).with_nodmmas(1),
             nsetidmax: U16::new(sets),
             endgidmax: U16::new(sets),
             megcap: U128::new(largest),

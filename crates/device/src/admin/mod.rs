@@ -19,7 +19,7 @@ use nvme::fabrics::FabricsCommand;
 use nvme::{Command, Status};
 
 /// Commands that the drive has, fabrics commands among them.
-pub(crate) const SUPPORTED: [AdminOpcode; 13] = [
+pub(crate) const SUPPORTED: [AdminOpcode; 14] = [
     AdminOpcode::GET_LOG_PAGE,
     AdminOpcode::IDENTIFY,
     AdminOpcode::ABORT,
@@ -30,6 +30,7 @@ pub(crate) const SUPPORTED: [AdminOpcode; 13] = [
     AdminOpcode::NAMESPACE_ATTACHMENT,
     AdminOpcode::KEEP_ALIVE,
     AdminOpcode::FORMAT_NVM,
+    AdminOpcode::SANITIZE,
     AdminOpcode::POWER_CUT,
     AdminOpcode::FAULT_INJECTION,
     AdminOpcode::FABRICS,
@@ -106,6 +107,7 @@ impl Drive {
             AdminCommand::NamespaceManagement(c) => self.namespace_management(token, id, c, data, cx),
             AdminCommand::NamespaceAttachment(c) => self.namespace_attachment(c, data, cx),
             AdminCommand::FormatNvm(c) => self.format(token, id, c, cx),
+            AdminCommand::Sanitize(c) => self.sanitize(token, id, c, cx),
             AdminCommand::PowerCut(c) => self.power_cut_command(id, c),
             AdminCommand::FaultInjection(c) => self.fault_injection(id, c, cx),
             AdminCommand::DeleteIoSq(_)
@@ -115,7 +117,6 @@ impl Drive {
             | AdminCommand::FirmwareCommit(_)
             | AdminCommand::FirmwareImageDownload(_)
             | AdminCommand::DeviceSelfTest(_)
-            | AdminCommand::Sanitize(_)
             | AdminCommand::Fabrics(_) => Err(Failure { location: 0, ..Status::INVALID_OPCODE.into() }),
         }
     }

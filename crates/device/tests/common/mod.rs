@@ -89,6 +89,18 @@ impl Memory {
         (page, spare)
     }
 
+    /// Every byte that is kept anywhere, slot by slot.
+    pub fn bytes(&self) -> impl Iterator<Item = &[u8]> {
+        self.slots.iter().flat_map(|held| [&held.page[..], &held.spare[..]])
+    }
+
+    fn scrub_free(&mut self) {
+        for held in self.slots.iter_mut().filter(|held| held.references == 0) {
+            held.page.fill(0);
+            held.spare.fill(0);
+        }
+    }
+
     fn put(
         &mut self,
         io: Io,
@@ -169,6 +181,10 @@ impl Storage for Memory {
     fn release(&mut self, slot: Slot) {
         self.slots[slot.0 as usize].references -= 1;
     }
+    fn scrub(&mut self, slot: Slot) {
+        self.slots[slot.0 as usize].page.fill(0);
+        self.slots[slot.0 as usize].spare.fill(0);
+    }
     fn forget_slots(&mut self) {
         self.slots.iter_mut().for_each(|s| s.references = 0);
     }
@@ -237,6 +253,9 @@ pub struct Bench {
     /// How the host's disk answers.
     pub disk: bool,
     pub syncs: u32,
+    pub forgets: u32,
+    /// Whether only what is to be forgotten cannot be.
+    pub fail_forget: bool,
     next: u32,
 }
 
@@ -255,6 +274,8 @@ impl Bench {
             done: BTreeMap::new(),
             disk: true,
             syncs: 0,
+            forgets: 0,
+            fail_forget: false,
             next: 0,
         };
         bench.controller = bench.connect("host", Origin::InProcess);
@@ -345,6 +366,12 @@ impl Bench {
                     Output::Sync { io } => {
                         self.syncs += 1;
                         self.drive.synced(self.now, io, self.disk, &mut self.memory, &mut more);
+                    }
+                    Output::Forget { io, .. } => {
+                        self.forgets += 1;
+                        self.memory.scrub_free();
+                        let ok = self.disk && !self.fail_forget;
+                        self.drive.synced(self.now, io, ok, &mut self.memory, &mut more);
                     }
                     other => self.events.push(other),
                 }

@@ -40,7 +40,7 @@ impl Books {
                         assert!(self.busy[io.0 as usize]);
                         assert_eq!(self.bench.memory.buffers[&io.0].len(), bytes.len());
                     }
-                    Output::Sync { io } => {
+                    Output::Sync { io } | Output::Forget { io, .. } => {
                         let b = &mut self.bench;
                         b.drive.synced(b.now, io, io.0 % 5 != 0, &mut b.memory, &mut more);
                     }

@@ -2,10 +2,10 @@
 //! its dies take.
 
 use super::place::{State, Stream};
-use super::{Around, NandSet};
+use super::{Around, LOST, NandSet};
 use crate::Done;
 use crate::storage::{Io, Storage};
-use media::Nanos;
+use media::{LogicalPage, Medium, Nanos, Page};
 
 /// A purge under way.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +21,23 @@ impl NandSet {
         self.purge = Some(Purge { io, queued: false });
         self.trim(now, 0, self.capacity, cx);
         self.pump(now, cx);
+    }
+
+    /// Asks for the contents of all logical pages that `mine` names, which have been deallocated, to be erased.
+    pub fn scrub<S: Storage>(&self, mine: impl Fn(u32) -> bool, cx: &mut Around<'_, S>) {
+        if !self.durable {
+            return;
+        }
+        for page in 0..self.geo.pages() as u32 {
+            let spare = self.nand.inner().spare(Page(page));
+            if spare.page != LogicalPage::NONE && mine(spare.page.0) && spare.slot != LOST {
+                cx.storage.scrub(spare.slot);
+            }
+        }
+        // On their way to flash, where they will be out of date.
+        for (_, entry) in self.buffer.entries().filter(|(_, e)| mine(e.page)) {
+            cx.storage.scrub(entry.slot);
+        }
     }
 
     /// Takes a purge one step on; whether anything was done.

@@ -4,6 +4,7 @@ mod discovery;
 mod events;
 mod memblaze;
 mod ocp;
+mod sanitize;
 mod standard;
 mod statistics;
 mod telemetry;
@@ -12,6 +13,7 @@ pub use discovery::*;
 pub use events::*;
 pub use memblaze::*;
 pub use ocp::*;
+pub use sanitize::*;
 pub use standard::*;
 pub use statistics::*;
 pub use telemetry::*;
@@ -57,7 +59,7 @@ open_enum! {
         DISCOVERY = 0x70 => "Discovery",
         /// [`ReservationNotification`](crate::reservation::ReservationNotification).
         RESERVATION_NOTIFICATION = 0x80 => "Reservation Notification",
-        /// Sanitize Status.
+        /// [`SanitizeStatus`].
         SANITIZE_STATUS = 0x81 => "Sanitize Status",
         /// [`OcpSmart`].
         OCP_SMART = 0xC0 => "SMART / Health Information Extended (OCP)",

@@ -2,6 +2,7 @@
 
 use super::error::ImageError;
 use super::files::{self, Journal};
+use super::forget;
 use super::format::{self, FrameKind, Header, Mark};
 use media::Nanos;
 use std::fs::File;
@@ -16,12 +17,15 @@ pub(crate) enum Job {
     Sync { mark: Mark, time: Nanos },
     /// Write a checkpoint of a generation whose journal has been started.
     Checkpoint { header: Header, body: Vec<u8> },
+    /// The same, and then nothing before it is kept, nor the contents of these slots.
+    Forget { header: Header, body: Vec<u8>, slots: Vec<u32>, all: bool },
 }
 
 /// What became of it.
 pub(crate) enum Report {
     Sync(Result<(), ImageError>),
     Checkpoint(Result<(), ImageError>),
+    Forget(Result<(), ImageError>),
 }
 
 /// The thread, and the two queues to and from it.
@@ -99,7 +103,12 @@ impl Work {
     fn carry_out(&self, job: Job) -> Report {
         match job {
             Job::Sync { mark, time } => Report::Sync(self.sync(mark, time)),
-            Job::Checkpoint { header, body } => Report::Checkpoint(self.checkpoint(&header, &body)),
+            Job::Checkpoint { header, body } => {
+                Report::Checkpoint(self.checkpoint(&header, &body, self.host_sync))
+            }
+            Job::Forget { header, body, slots, all } => {
+                Report::Forget(self.forget(&header, &body, slots, all))
+            }
         }
     }
 
@@ -133,8 +142,16 @@ impl Work {
         Ok(())
     }
 
-    fn checkpoint(&self, header: &Header, body: &[u8]) -> Result<(), ImageError> {
-        if self.host_sync {
+    /// Whether the host's disk may be behind or not: nothing older is left to fall back to.
+    fn forget(&self, header: &Header, body: &[u8], slots: Vec<u32>, all: bool) -> Result<(), ImageError> {
+        self.checkpoint(header, body, true)?;
+        forget::remove_older(&self.dir, header.generation)?;
+        forget::erase(&self.contents, &self.dir, slots, all)?;
+        self.sync_contents()
+    }
+
+    fn checkpoint(&self, header: &Header, body: &[u8], sync: bool) -> Result<(), ImageError> {
+        if sync {
             // What the checkpoint refers to must be on the disk before it is, and so must the journal
             // that leads to it from the generation before.
             self.sync_contents()?;
@@ -149,7 +166,7 @@ impl Work {
             let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
             journal.unsynced.drain(..files.len() - 1);
         }
-        files::write_checkpoint(&self.dir, header, body, self.host_sync)?;
+        files::write_checkpoint(&self.dir, header, body, sync)?;
         // The checkpoint before this one stays, with everything that leads from it to here.
         if let Ok((checkpoints, _)) = files::generations(&self.dir)
             && let Some(&before) = checkpoints.iter().rev().find(|&&g| g < header.generation)

@@ -24,11 +24,13 @@
 //! another thread's work. Contents are read and written through the host's page cache by the thread that steps the drive. A
 //! read that misses it is waited for elsewhere; only the rest of a page that is written in part, and Compare, hold the drive
 //! for as long as the host's disk takes. Slots of trimmed and
-//! overwritten pages are reused but not punched out of the file: it grows up to the raw size of the drive.
+//! overwritten pages are reused, and punched out of the file only when something is to be erased for good: it grows up to
+//! the raw size of the drive.
 
 mod cold;
 mod error;
 mod files;
+mod forget;
 pub(crate) mod format;
 mod helper;
 #[cfg(test)]
@@ -224,6 +226,7 @@ impl Locked {
             sync_ios: Vec::new(),
             sync_runs: false,
             checkpoint_runs: false,
+            forgetting: forget::Forgetting::default(),
             state_bytes: found.state.len() as u64,
             failed: None,
         })
@@ -263,6 +266,7 @@ pub(crate) struct Image {
     sync_ios: Vec<Io>,
     sync_runs: bool,
     checkpoint_runs: bool,
+    forgetting: forget::Forgetting,
     state_bytes: u64,
     failed: Option<String>,
 }
@@ -309,6 +313,7 @@ impl Image {
         if let Some(mut free) = self.slots.unreferenced() {
             self.parked.clear();
             self.syncing.clear();
+            self.forgetting.keep_back(&mut free);
             match self.options.host_sync {
                 true => self.parked = free,
                 false => self.slots.give_all(&mut free),
@@ -487,6 +492,7 @@ impl Image {
     pub(crate) fn forget_waiters(&mut self) {
         self.waiting.clear();
         self.sync_ios.clear();
+        self.forgetting.abandon();
         self.cold.forget();
     }
 
@@ -494,6 +500,9 @@ impl Image {
     pub(crate) fn tend(&mut self, time: Nanos, news: &mut Vec<News>) {
         while let Some(report) = self.helper.report() {
             self.take(report, news);
+        }
+        if self.failed.is_some() {
+            self.forgetting.refuse(news);
         }
         let low = self.parked.len() as u32 > self.margin / 2
             || (!self.parked.is_empty() && self.slots.available() < self.margin / 4);
@@ -529,6 +538,7 @@ impl Image {
                 }
                 news.extend(self.sync_ios.drain(..).map(|io| News::Synced(io, ok)));
             }
+            Report::Forget(result) => self.forgotten(result, news),
             Report::Checkpoint(result) => {
                 self.checkpoint_runs = false;
                 match result {
@@ -548,6 +558,13 @@ impl Image {
 
     /// Writes the drive's state as it is after the last committed step.
     pub(crate) fn checkpoint(&mut self, state: Vec<u8>, time: Nanos, clean: bool) -> Result<(), ImageError> {
+        let header = self.next_checkpoint(&state, time, clean)?;
+        self.helper.ask(Job::Checkpoint { header, body: state });
+        Ok(())
+    }
+
+    /// Begins the next generation with a journal of its own; the header of the checkpoint that belongs to it.
+    fn next_checkpoint(&mut self, state: &[u8], time: Nanos, clean: bool) -> Result<Header, ImageError> {
         let (image, generation) = {
             let mut journal = self.journal();
             journal.switch(time)?;
@@ -555,18 +572,16 @@ impl Image {
         };
         self.state_bytes = state.len() as u64;
         self.checkpoint_runs = true;
-        let header = Header {
+        Ok(Header {
             kind: Kind::Checkpoint,
             image,
             generation,
             boot: files::boot(),
             time,
             body: state.len() as u64,
-            body_crc: format::crc(&state),
+            body_crc: format::crc(state),
             clean,
-        };
-        self.helper.ask(Job::Checkpoint { header, body: state });
-        Ok(())
+        })
     }
 
     /// Waits for what is under way on the host's disk.

@@ -281,6 +281,20 @@ impl Store {
         }
     }
 
+    /// A command must not complete before nothing of what was is left.
+    pub(crate) fn want_forget(&mut self, io: Io, all: bool, news: &mut Vec<News>) {
+        let struck = self.struck(true);
+        match &mut self.backing {
+            Backing::Image(image) if !struck => return image.want_forget(io, all),
+            Backing::Memory { slots, memory, spares } if !struck => {
+                memory.erase(|slot| slots.is_free(slot));
+                spares.erase(|slot| slots.is_free(slot));
+            }
+            _ => {}
+        }
+        news.push(News::Synced(io, !struck));
+    }
+
     /// Starts and ends what is asynchronous.
     pub(crate) fn tend(&mut self, time: Nanos, news: &mut Vec<News>) {
         let Backing::Image(image) = &mut self.backing else { return };
@@ -424,6 +438,17 @@ impl ftl::Storage for Store {
                 }
             }
             Backing::Image(image) => image.release(slot),
+        }
+    }
+
+    fn scrub(&mut self, slot: Slot) {
+        match &mut self.backing {
+            Backing::None => {}
+            Backing::Memory { memory, spares, .. } => {
+                memory.clear(slot);
+                spares.clear(slot);
+            }
+            Backing::Image(image) => image.scrub(slot),
         }
     }
 

@@ -45,6 +45,8 @@ pub(super) fn command_effects(c: &GetLogPage) -> CommandEffects {
         (AdminOpcode::NAMESPACE_MANAGEMENT, supported.with_lbcc(true).with_nic(true).with_csp(subsystem)),
         (AdminOpcode::NAMESPACE_ATTACHMENT, supported.with_nic(true).with_csp(subsystem)),
         (AdminOpcode::FORMAT_NVM, supported.with_lbcc(true).with_ncc(true).with_cse(1).with_csp(namespace)),
+        // One operation on the subsystem at a time.
+        (AdminOpcode::SANITIZE, supported.with_lbcc(true).with_cse(2).with_csp(subsystem)),
         (AdminOpcode::POWER_CUT, supported.with_lbcc(true).with_csp(subsystem)),
         (AdminOpcode::FAULT_INJECTION, supported.with_lbcc(true).with_csp(subsystem)),
     ];

@@ -20,7 +20,7 @@ use nvme::zerocopy::{FromBytes, IntoBytes};
 use nvme::{NSID_ALL, Status};
 
 /// Logs that the drive has.
-const LOGS: [LogId; 16] = [
+const LOGS: [LogId; 18] = [
     LogId::SUPPORTED,
     LogId::ERROR,
     LogId::SMART,
@@ -34,6 +34,7 @@ const LOGS: [LogId; 16] = [
     LogId::FEATURE_EFFECTS,
     LogId::MI_EFFECTS,
     LogId::RESERVATION_NOTIFICATION,
+    LogId::SANITIZE_STATUS,
     LogId::OCP_SMART,
     LogId::MEMBLAZE_SMART,
     LogId::NAMESPACE_STATISTICS,
@@ -198,6 +199,7 @@ impl Drive {
             // There is no management interface, so none of its commands.
             LogId::MI_EFFECTS => vec![0; 4096],
             LogId::RESERVATION_NOTIFICATION => controller.notifications.page().as_bytes().to_vec(),
+            LogId::SANITIZE_STATUS => self.sanitize_status(now).as_bytes().to_vec(),
             LogId::OCP_SMART => self.ocp_smart().as_bytes().to_vec(),
             LogId::MEMBLAZE_SMART => self.memblaze_smart().as_bytes().to_vec(),
             LogId::NAMESPACE_STATISTICS => self.namespace_statistics(c.nsid, now)?.as_bytes().to_vec(),

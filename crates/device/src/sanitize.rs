@@ -1,0 +1,427 @@
+//! Sanitize (Base 5.1.22, 8.1.24): all that hosts ever wrote is made unreadable, on every NVM Set, in the buffer and in
+//! what the owner keeps.
+//!
+//! An operation goes through these stages: the state is recorded and made durable, and only then does the command complete
+//! (so that no power cut can undo what a host was told); I/O under way ends; the translation layer gives everything up and
+//! erases the flash; for Overwrite the passes take their time; the owner forgets contents and older states. From the first
+//! stage to the last no command reaches user data. After a power cut it starts again at the second stage.
+
+use crate::aer;
+use crate::contents::Contents;
+use crate::controller::ControllerId;
+use crate::drive::{Cx, Drive, Event, Failure, Outcome, Reply};
+use crate::flight::Token;
+use crate::output::Output;
+use ftl::{Answer, Io, SetConfig};
+use media::Nanos;
+use nvme::admin::{Sanitize, SanitizeAction};
+use nvme::command::AdminOpcode;
+use nvme::log::{LogId, SanitizeOperationStatus, SanitizeSsi, SanitizeSstat, SanitizeState, SanitizeStatus};
+use nvme::{Command, Status, U16, U32};
+use serde::{Deserialize, Serialize};
+
+/// The drive's own number among those of commands.
+pub(crate) const IO: Io = Io(u32::MAX);
+
+/// Passes of an overwrite for which the log estimates the time.
+const MOST_PASSES: u32 = 16;
+
+/// Admin commands that are executed while an operation is in progress, or has failed (Base 8.1.24, "Sanitize Operations -
+/// Admin Commands Allowed"). The vendor's touch no user data.
+const ALLOWED: [AdminOpcode; 10] = [
+    AdminOpcode::GET_LOG_PAGE,
+    AdminOpcode::IDENTIFY,
+    AdminOpcode::ABORT,
+    AdminOpcode::SET_FEATURES,
+    AdminOpcode::GET_FEATURES,
+    AdminOpcode::ASYNC_EVENT_REQUEST,
+    AdminOpcode::KEEP_ALIVE,
+    AdminOpcode::POWER_CUT,
+    AdminOpcode::FAULT_INJECTION,
+    AdminOpcode::FABRICS,
+];
+
+/// Logs that can be read meanwhile: those without user data.
+const ALLOWED_LOGS: [LogId; 8] = [
+    LogId::SUPPORTED,
+    LogId::ERROR,
+    LogId::SMART,
+    LogId::CHANGED_NAMESPACES,
+    LogId::COMMAND_EFFECTS,
+    LogId::FEATURE_EFFECTS,
+    LogId::RESERVATION_NOTIFICATION,
+    LogId::SANITIZE_STATUS,
+];
+
+/// What is known of the most recent operation, and outlives power.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Record {
+    state: State,
+    /// Dwords 10 and 11 of its command.
+    cdw10: u32,
+    pattern: u32,
+    /// A host has left the failure mode.
+    exited: bool,
+    /// The translation layer's version when it ended well.
+    version: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+enum State {
+    #[default]
+    Never,
+    InProgress,
+    Completed,
+    Failed,
+}
+
+/// An operation under way.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    stage: Stage,
+    /// When it began, and when it should end by the media's times.
+    began: Nanos,
+    end: Nanos,
+    /// When the first pass of an overwrite began.
+    passes_began: Nanos,
+    /// Whether commands that touch user data are refused.
+    restricts: bool,
+}
+
+#[derive(Debug, Default)]
+enum Stage {
+    #[default]
+    None,
+    /// The state is being made durable for this command; what there was before it.
+    Announced(u32, Record),
+    /// Waits until no I/O is under way.
+    Waiting,
+    Erasing,
+    Overwriting,
+    Forgetting,
+}
+
+impl Progress {
+    /// Whether it can begin once no I/O is under way.
+    #[inline]
+    pub fn waits(&self) -> bool {
+        matches!(self.stage, Stage::Waiting)
+    }
+
+    /// Whether commands that touch user data are refused.
+    #[inline]
+    pub fn restricts(&self) -> bool {
+        self.restricts
+    }
+
+    fn is_under_way(&self) -> bool {
+        !matches!(self.stage, Stage::None)
+    }
+}
+
+/// The command that an operation began with, as far as it matters.
+impl Record {
+    fn command(&self) -> Option<Sanitize> {
+        let mut command = Command::new(AdminOpcode::SANITIZE.0, 0);
+        (command.cdw10, command.cdw11) = (U32::new(self.cdw10), U32::new(self.pattern));
+        match nvme::AdminCommand::parse(&command) {
+            Ok(nvme::AdminCommand::Sanitize(c)) => Some(c),
+            _ => None,
+        }
+    }
+
+    fn unrestricted(&self) -> bool {
+        self.command().is_some_and(|c| c.ause)
+    }
+
+    fn passes(&self) -> u32 {
+        match self.command() {
+            Some(c) if c.sanact == SanitizeAction::OVERWRITE && c.owpass == 0 => MOST_PASSES,
+            Some(c) if c.sanact == SanitizeAction::OVERWRITE => c.owpass.into(),
+            _ => 0,
+        }
+    }
+}
+
+impl Drive {
+    /// Sanitize.
+    pub(crate) fn sanitize<S: Contents>(
+        &mut self,
+        token: &Token,
+        id: ControllerId,
+        c: Sanitize,
+        cx: &mut Cx<'_, S>,
+    ) -> Outcome {
+        let record = self.life.sanitize;
+        if self.sanitize.is_under_way() {
+            return Err(Failure::transient(Status::SANITIZE_IN_PROGRESS));
+        }
+        let failed = record.state == State::Failed && !record.exited;
+        match c.sanact {
+            SanitizeAction::EXIT_FAILURE_MODE if !failed => return Ok(Reply::Done(0)),
+            SanitizeAction::EXIT_FAILURE_MODE if record.unrestricted() => {
+                self.life.sanitize.exited = true;
+                self.sanitize.restricts = false;
+                self.record(cx.storage);
+                return Ok(Reply::Done(0));
+            }
+            SanitizeAction::EXIT_FAILURE_MODE => return Err(Status::SANITIZE_FAILED.into()),
+            SanitizeAction::BLOCK_ERASE | SanitizeAction::OVERWRITE => {}
+            // No keys, no verification (SANICAP).
+            _ => return Err(Failure::field(40)),
+        }
+        if failed && !record.unrestricted() && c.ause {
+            return Err(Status::SANITIZE_FAILED.into());
+        }
+        if c.ndas || c.emvs {
+            // Everything is deallocated always (SANICAP.NDI), and then there is nothing to be verified.
+            return Err(Failure::field(41));
+        }
+        self.check_access(id)?;
+        let cdw10 = Command::from(c).cdw10.get();
+        self.life.sanitize =
+            Record { state: State::InProgress, cdw10, pattern: c.ovrpat, exited: false, version: 0 };
+        self.sanitize = Progress {
+            stage: Stage::Announced(token.io().0, record),
+            restricts: true,
+            ..Progress::default()
+        };
+        self.remember_sanitize_start(id, c, cx.now);
+        self.record(cx.storage);
+        cx.out.push(Output::Sync { io: IO });
+        Ok(Reply::Parked)
+    }
+
+    /// What must not be executed now: everything that could touch user data.
+    pub(crate) fn check_sanitize(&self, command: &Command, admin: bool) -> Result<(), Failure> {
+        let opcode = AdminOpcode(command.opc);
+        let log = || LogId(command.cdw10.get() as u8);
+        let allowed = match opcode {
+            AdminOpcode::FABRICS => true,
+            _ if !admin => false,
+            AdminOpcode::GET_LOG_PAGE => ALLOWED_LOGS.contains(&log()) || log().0 >= 0xC0,
+            // It says itself what it thinks of another one.
+            AdminOpcode::SANITIZE => true,
+            _ => ALLOWED.contains(&opcode),
+        };
+        match (allowed, self.sanitize.is_under_way()) {
+            (true, _) => Ok(()),
+            (false, true) => Err(Failure::transient(Status::SANITIZE_IN_PROGRESS)),
+            (false, false) => Err(Status::SANITIZE_FAILED.into()),
+        }
+    }
+
+    /// The owner has done, or failed to do, what an operation asked for.
+    pub(crate) fn sanitize_synced<S: Contents>(&mut self, ok: bool, cx: &mut Cx<'_, S>) {
+        match std::mem::take(&mut self.sanitize.stage) {
+            Stage::Announced(io, before) => {
+                let token = self.flight.unpark(io);
+                if ok {
+                    self.sanitize_start(cx.now);
+                    self.return_waiting(cx);
+                } else {
+                    self.life.sanitize = before;
+                    self.sanitize.restricts = before.state == State::Failed && !before.exited;
+                    self.record(cx.storage);
+                }
+                let Some(token) = token else { return };
+                let failure = Failure::transient(Status::INTERNAL_ERROR);
+                self.reply(token, if ok { Ok(Reply::Done(0)) } else { Err(failure) }, cx);
+            }
+            Stage::Forgetting => self.sanitize_end(ok, cx),
+            other => self.sanitize.stage = other,
+        }
+    }
+
+    /// What waited for idle namespaces is not done any more.
+    fn return_waiting<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
+        for nsid in self.namespaces.ids() {
+            if let Some(ns) = self.namespaces.get_mut(nsid) {
+                ns.closing = false;
+            }
+        }
+        for waiting in std::mem::take(&mut self.waiting) {
+            if let Some(token) = self.flight.unpark(waiting.io) {
+                self.fail(token, Failure::transient(Status::SANITIZE_IN_PROGRESS), cx);
+            }
+        }
+    }
+
+    /// Power is back, or the state is durable: an operation in progress goes on as soon as no I/O is under way.
+    pub(crate) fn sanitize_start(&mut self, now: Nanos) {
+        let record = self.life.sanitize;
+        self.sanitize = Progress::default();
+        match record.state {
+            State::InProgress => {
+                self.sanitize.stage = Stage::Waiting;
+                self.sanitize.began = now;
+                self.sanitize.restricts = true;
+                self.events.push(now, Event::Sanitize);
+            }
+            State::Failed => self.sanitize.restricts = !record.exited,
+            State::Never | State::Completed => {}
+        }
+    }
+
+    /// Begins to erase if nothing is in the way.
+    pub(crate) fn sanitize_if_idle<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
+        if !self.sanitize.waits() || self.io_under_way() || !self.shutdowns.is_empty() {
+            return;
+        }
+        let passes = self.life.sanitize.passes();
+        let span = self.erase_time().0.saturating_add(self.pass_time().0.saturating_mul(passes.into()));
+        self.sanitize.began = cx.now;
+        self.sanitize.end = cx.now + Nanos(span);
+        self.sanitize.stage = Stage::Erasing;
+        for id in self.controllers.ids() {
+            let Some(controller) = self.controllers.get_mut(id) else { continue };
+            // Where data was is nobody's business any more.
+            controller.errors.iter_mut().for_each(|e| e.lba.set(0));
+        }
+        match self.ftl.purge(cx.now, IO, cx.storage) {
+            Answer::At(at) => self.sanitize_erased(at),
+            Answer::Later => {}
+            Answer::Failed(_) => self.sanitize_end(false, cx),
+        }
+    }
+
+    /// The flash is erased.
+    pub(crate) fn sanitize_erased(&mut self, at: Nanos) {
+        if !matches!(self.sanitize.stage, Stage::Erasing) {
+            return;
+        }
+        let passes = self.life.sanitize.passes();
+        let end = at + Nanos(self.pass_time().0.saturating_mul(passes.into()));
+        self.sanitize.stage = Stage::Overwriting;
+        (self.sanitize.passes_began, self.sanitize.end) = (at, end);
+        self.events.push(end, Event::Sanitize);
+    }
+
+    /// An event of an operation is due.
+    pub(crate) fn sanitize_due<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
+        match self.sanitize.stage {
+            Stage::Waiting => self.sanitize_if_idle(cx),
+            Stage::Overwriting if self.sanitize.end <= cx.now => {
+                self.sanitize.stage = Stage::Forgetting;
+                cx.out.push(Output::Forget { io: IO, all: true });
+            }
+            _ => {}
+        }
+    }
+
+    fn sanitize_end<S: Contents>(&mut self, ok: bool, cx: &mut Cx<'_, S>) {
+        self.sanitize.stage = Stage::None;
+        self.sanitize.restricts = !ok;
+        self.life.sanitize.state = if ok { State::Completed } else { State::Failed };
+        self.life.sanitize.version = self.ftl.version();
+        self.remember_sanitize_end(cx.now);
+        self.record(cx.storage);
+        for id in self.controllers.ids() {
+            let Some(controller) = self.controllers.get_mut(id) else { continue };
+            let configuration = controller.values.events();
+            if let Some(answered) = controller.events.raise(aer::Event::Sanitized, configuration) {
+                self.answer_event(answered, cx);
+            }
+        }
+    }
+
+    /// How long it takes to erase all flash: the dies work in parallel.
+    fn erase_time(&self) -> Nanos {
+        self.longest(|set| match set {
+            SetConfig::Nand { nand, .. } => {
+                nand.timing.erase.0.saturating_mul(nand.geometry.superblocks.into())
+            }
+            SetConfig::Memory { .. } => 0,
+        })
+    }
+
+    /// How long one pass over all media takes.
+    fn pass_time(&self) -> Nanos {
+        self.longest(|set| match set {
+            SetConfig::Nand { nand, .. } => {
+                let (geometry, timing) = (&nand.geometry, &nand.timing);
+                let block = timing.program.0.saturating_mul(geometry.units_per_block.into());
+                block.saturating_add(timing.erase.0).saturating_mul(geometry.superblocks.into())
+            }
+            SetConfig::Memory { memory, .. } => {
+                let each = memory.write_latency.0.saturating_mul(memory.pages.into());
+                each / u64::from(memory.banks.max(1))
+            }
+        })
+    }
+
+    /// Of all NVM Sets, which work in parallel; nothing with timing off.
+    fn longest(&self, time: impl Fn(&SetConfig) -> u64) -> Nanos {
+        let sets = self.config.ftl.sets.iter();
+        Nanos(if self.config.timing { sets.map(time).max().unwrap_or(0) } else { 0 })
+    }
+
+    /// Whether user data was written since the drive was made, or sanitized.
+    fn written(&self) -> bool {
+        let record = self.life.sanitize;
+        let since = if record.state == State::Completed { record.version } else { 0 };
+        self.ftl.version() != since
+    }
+
+    /// The Sanitize Status log.
+    pub(crate) fn sanitize_status(&self, now: Nanos) -> SanitizeStatus {
+        let (record, progress) = (self.life.sanitize, &self.sanitize);
+        let unrestricted = record.unrestricted();
+        let processing = match unrestricted {
+            true => SanitizeState::UNRESTRICTED_PROCESSING,
+            false => SanitizeState::RESTRICTED_PROCESSING,
+        };
+        let (sos, ssi) = match record.state {
+            State::Never => (SanitizeOperationStatus::NEVER, SanitizeSsi::new()),
+            State::Completed => (SanitizeOperationStatus::COMPLETED, SanitizeSsi::new()),
+            State::InProgress => {
+                (SanitizeOperationStatus::IN_PROGRESS, SanitizeSsi::new().with_sans(processing))
+            }
+            State::Failed => {
+                let state = match (record.exited, unrestricted) {
+                    (true, _) => SanitizeState::IDLE,
+                    (false, true) => SanitizeState::UNRESTRICTED_FAILURE,
+                    (false, false) => SanitizeState::RESTRICTED_FAILURE,
+                };
+                (SanitizeOperationStatus::FAILED, SanitizeSsi::new().with_sans(state).with_fails(processing))
+            }
+        };
+        let sprog = match record.state {
+            State::InProgress => {
+                let (done, span) = (now.since(progress.began).0, progress.end.since(progress.began).0);
+                let share = u128::from(done.min(span)) * 0xFFFE / u128::from(span.max(1));
+                u16::try_from(share).unwrap_or(0xFFFE)
+            }
+            _ => 0xFFFF,
+        };
+        let passes = match (record.state, &progress.stage) {
+            (State::Completed, _) | (_, Stage::Forgetting) => u64::from(record.passes()),
+            (_, Stage::Overwriting) => {
+                let pass = self.pass_time().0.max(1);
+                (now.since(progress.passes_began).0 / pass).min(record.passes().into())
+            }
+            _ => 0,
+        };
+        let seconds =
+            |time: Nanos| U32::new(u32::try_from(time.0.div_ceil(1_000_000_000)).unwrap_or(u32::MAX - 1));
+        let overwrite = Nanos(self.pass_time().0.saturating_mul(MOST_PASSES.into()));
+        SanitizeStatus {
+            sprog: U16::new(sprog),
+            sstat: SanitizeSstat::new()
+                .with_sos(sos)
+                .with_opc(passes.min(31) as u8)
+                .with_gde(!self.written()),
+            scdw10: U32::new(record.cdw10),
+            eto: seconds(self.erase_time() + overwrite),
+            etbe: seconds(self.erase_time()),
+            etce: U32::new(u32::MAX),
+            etond: U32::new(u32::MAX),
+            etbend: U32::new(u32::MAX),
+            etcend: U32::new(u32::MAX),
+            etpvds: U32::new(u32::MAX),
+            ssi,
+            ..SanitizeStatus::default()
+        }
+    }
+}
