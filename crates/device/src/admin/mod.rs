@@ -19,7 +19,7 @@ use nvme::fabrics::FabricsCommand;
 use nvme::{Command, Status};
 
 /// Commands that the drive has, fabrics commands among them.
-pub(crate) const SUPPORTED: [AdminOpcode; 14] = [
+pub(crate) const SUPPORTED: &[AdminOpcode] = &[
     AdminOpcode::GET_LOG_PAGE,
     AdminOpcode::IDENTIFY,
     AdminOpcode::ABORT,

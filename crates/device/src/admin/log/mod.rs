@@ -20,7 +20,7 @@ use nvme::zerocopy::{FromBytes, IntoBytes};
 use nvme::{NSID_ALL, Status};
 
 /// Logs that the drive has.
-const LOGS: [LogId; 18] = [
+const LOGS: &[LogId] = &[
     LogId::SUPPORTED,
     LogId::ERROR,
     LogId::SMART,
@@ -162,7 +162,7 @@ impl Drive {
                 // With a UUID Index, of vendor specific logs only those of that vendor.
                 let vendor = uuid::chosen(c.uidx)?;
                 let meant = |lid| Vendor::of_log(lid).is_none_or(|owner| vendor.is_none_or(|v| v == owner));
-                for lid in LOGS.into_iter().filter(|lid| meant(*lid)) {
+                for lid in LOGS.iter().copied().filter(|lid| meant(*lid)) {
                     // Of the Persistent Event log: Establish Context and Read 512 Bytes of Header.
                     let parameter = u16::from(lid == LogId::PERSISTENT_EVENT);
                     log.lid[usize::from(lid.0)] = LidSupported::new().with_lsupp(true).with_lidsp(parameter);
