@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::table::Table;
 use common::{Bench, bytes};
 use device::{ControllerId, Io, Origin, Output};
 use nvme::admin::*;
@@ -87,9 +88,10 @@ fn io_commands() {
         rows.push((name, with(|b| b.stc = true).encode(opcode), Status::INVALID_PROTECTION_INFORMATION));
         rows.push((name, with(|b| b.cetype = 1).encode(opcode), FIELD));
     }
+    let mut table = Table::new("I/O commands", "illegal.rs", "io_commands");
     for (name, command, status) in rows {
         let (got, _) = b.io(command, &vec![0; 65536]);
-        assert!(got.is(status), "{name}: {got}, not {status}");
+        table.check(name, false, &command, got, status);
         assert_eq!(got.dnr(), !status.is_success(), "{name}");
     }
     let dsm = |range: &[DsmRange]| range.iter().flat_map(bytes).collect::<Vec<u8>>();
@@ -123,8 +125,9 @@ fn io_commands() {
         ("broadcast", Command::deallocate(NSID_ALL, 1), dsm(&[DsmRange::new(0, 1)]), NAMESPACE),
     ] {
         let (got, _) = b.io(command, &data);
-        assert!(got.is(status), "Dataset Management, {name}: {got}, not {status}");
+        table.check(name, false, &command, got, status);
     }
+    table.finish();
 }
 
 fn create(set: u16, blocks: u64) -> NamespaceCreate {
@@ -169,11 +172,13 @@ fn namespace_management() {
         ("placement handles", |c| c.nphndls = U16::new(1), FIELD),
         ("nothing", |_| {}, SUCCESS),
     ];
+    let mut table = Table::new("Namespace Management", "illegal.rs", "namespace_management");
     for (name, change, status) in rows {
         let mut new = create(1, 8);
         change(&mut new);
-        let (got, _) = b.admin(management(NamespaceManagementSelect::CREATE, 0), &bytes(&new));
-        assert!(got.status().is(*status), "{name}: {}, not {status}", got.status());
+        let command = management(NamespaceManagementSelect::CREATE, 0).into();
+        let (got, _) = b.admin(command, &bytes(&new));
+        table.check(name, true, &command, got.status(), *status);
     }
     let good = bytes(&create(1, 8));
     let zoned = NamespaceManagement { csi: Csi::ZONED, ..management(NamespaceManagementSelect::CREATE, 0) };
@@ -193,8 +198,9 @@ fn namespace_management() {
         ("delete what is not there", management(NamespaceManagementSelect::DELETE, 30).into(), &[], FIELD),
     ] {
         let (got, _) = b.admin(command, data);
-        assert!(got.status().is(status), "{name}: {}, not {status}", got.status());
+        table.check(name, true, &command, got.status(), status);
     }
+    table.finish();
 }
 
 #[test]
@@ -340,10 +346,12 @@ fn admin_commands() {
         ("another vendor command", Command::new(0xD2, 0), OPCODE),
         ("Connect again", Command { nsid: U32::new(1), ..Command::new(0x7F, 0) }, OPCODE),
     ];
+    let mut table = Table::new("Admin commands", "illegal.rs", "admin_commands");
     for (name, command, status) in rows {
         let (got, _) = b.admin(*command, &[]);
-        assert!(got.status().is(*status), "{name}: {}, not {status}", got.status());
+        table.check(name, true, command, got.status(), *status);
     }
+    table.finish();
 }
 
 #[test]
@@ -363,9 +371,11 @@ fn vendor_commands_from_the_network_are_denied() {
         change(&mut f);
         Command::from(f)
     };
+    let function = "vendor_commands_from_the_network_are_denied";
+    let mut table = Table::new("Power cuts and faults", "illegal.rs", function);
     for command in [PowerCut::default().into(), fault(|_| {})] {
         let (got, _) = b.on(network, 0, &command, &[]);
-        assert!(got.status().is(Status::OPERATION_DENIED), "{}", got.status());
+        table.check("from the network", true, &command, got.status(), Status::OPERATION_DENIED);
     }
     assert!(b.drive.is_powered());
     let rows: &[(&str, Command, Status)] = &[
@@ -382,8 +392,9 @@ fn vendor_commands_from_the_network_are_denied() {
     ];
     for (name, command, status) in rows {
         let (got, _) = b.admin(*command, &[]);
-        assert!(got.status().is(*status), "{name}: {}, not {status}", got.status());
+        table.check(name, true, command, got.status(), *status);
     }
+    table.finish();
     let full = fault(|f| (f.kind, f.count) = (FaultKind::HOST_DISK_FULL, 3));
     b.events.clear();
     b.admin_ok(full, &[]);
@@ -396,51 +407,69 @@ fn associations() {
     let host = common::nqn("new");
     let now = b.now;
     let refused = b.drive.connect(now, &host, [0; 16], 5, 0, Origin::Network);
-    assert!(refused.unwrap_err().is(Status::CONNECT_INVALID_PARAMETERS));
+    let mut table = Table::new("Associations", "illegal.rs", "associations");
+    let connect = ("Connect", "Base 6.3");
+    let invalid = Status::CONNECT_INVALID_PARAMETERS;
+    table.check_other("a static controller", connect.0, connect.1, refused.unwrap_err(), invalid);
     let id = b.drive.connect(now, &host, [0; 16], 0xFFFF, 0, Origin::Network).unwrap();
     // Not enabled: only properties.
-    assert!(b.drive.add_queue(id, 1, 128).unwrap_err().is(Status::COMMAND_SEQUENCE_ERROR));
-    let (got, _) = b.on(id, 0, &Command::identify(Cns::CONTROLLER, 0), &[]);
-    assert!(got.status().is(Status::COMMAND_SEQUENCE_ERROR));
+    let early = b.drive.add_queue(id, 1, 128).unwrap_err();
+    let sequence = Status::COMMAND_SEQUENCE_ERROR;
+    table.check_other(
+        "an I/O queue of a controller that is not enabled",
+        connect.0,
+        connect.1,
+        early,
+        sequence,
+    );
+    let identify = Command::identify(Cns::CONTROLLER, 0);
+    let (got, _) = b.on(id, 0, &identify, &[]);
+    table.check("a controller that is not enabled", true, &identify, got.status(), sequence);
     let cc = Cc::new().with_en(true).with_iosqes(6).with_iocqes(4);
-    for bad in [
-        cc.with_css(1),
-        cc.with_mps(5),
-        cc.with_ams(1),
-        cc.with_iosqes(7),
-        cc.with_iocqes(5),
-        cc.with_crime(true),
+    let (set, get) = (("Property Set", "Base 6.6"), ("Property Get", "Base 6.5"));
+    for (name, bad) in [
+        ("CC.CSS: a command set that is not there", cc.with_css(1)),
+        ("CC.MPS above CAP.MPSMAX", cc.with_mps(5)),
+        ("CC.AMS: another arbitration", cc.with_ams(1)),
+        ("CC.IOSQES: entries of another size", cc.with_iosqes(7)),
+        ("CC.IOCQES: entries of another size", cc.with_iocqes(5)),
+        ("CC.CRIME: ready without media", cc.with_crime(true)),
     ] {
         let refused = b.set_property(id, PropertyOffset::CC, bad.into_bits().get());
-        assert!(refused.unwrap_err().is(FIELD), "{bad:?}");
+        table.check_other(name, set.0, set.1, refused.unwrap_err(), FIELD);
     }
-    assert!(b.set_property(id, PropertyOffset::VS, 0).unwrap_err().is(FIELD));
-    assert!(b.drive.property_get(id, PropertyOffset::CAP, false).unwrap_err().is(FIELD));
-    assert!(b.drive.property_get(id, PropertyOffset(0x1000), false).unwrap_err().is(FIELD));
+    let refused = b.set_property(id, PropertyOffset::VS, 0).unwrap_err();
+    table.check_other("one that cannot be set", set.0, set.1, refused, FIELD);
+    let refused = b.drive.property_get(id, PropertyOffset::CAP, false).unwrap_err();
+    table.check_other("half of a wide one", get.0, get.1, refused, FIELD);
+    let refused = b.drive.property_get(id, PropertyOffset(0x1000), false).unwrap_err();
+    table.check_other("one that is not there", get.0, get.1, refused, FIELD);
     assert!(b.drive.property_get(ControllerId(999), PropertyOffset::CAP, true).is_err());
     b.set_property(id, PropertyOffset::CC, cc.into_bits().get()).unwrap();
-    for (qid, entries, status) in [
-        (0, 128, Status::COMMAND_SEQUENCE_ERROR),
-        (65, 128, Status::CONNECT_INVALID_PARAMETERS),
-        (u16::MAX, 128, Status::CONNECT_INVALID_PARAMETERS),
-        (1, 1, Status::CONNECT_INVALID_PARAMETERS),
-        (1, 1025, Status::CONNECT_INVALID_PARAMETERS),
-        (64, 1024, SUCCESS),
-        (64, 1024, Status::COMMAND_SEQUENCE_ERROR),
+    for (name, qid, entries, status) in [
+        ("the admin queue again", 0, 128, sequence),
+        ("more queues than were granted", 65, 128, invalid),
+        ("a queue identifier beyond all", u16::MAX, 128, invalid),
+        ("a queue of one entry", 1, 1, invalid),
+        ("more entries than CAP.MQES", 1, 1025, invalid),
+        ("the last and longest queue", 64, 1024, SUCCESS),
+        ("a queue that exists", 64, 1024, sequence),
     ] {
         let got = b.drive.add_queue(id, qid, entries).err().unwrap_or_default();
-        assert!(got.is(status), "queue {qid} of {entries}: {got}");
+        table.check_other(name, connect.0, connect.1, got, status);
     }
-    let (got, _) = b.on(id, 2, &Command::read(1, 0, 1), &[]);
-    assert!(got.status().is(Status::COMMAND_SEQUENCE_ERROR), "a queue that is not there");
-    let (got, _) = b.on(ControllerId(999), 0, &Command::read(1, 0, 1), &[]);
-    assert!(got.status().is(Status::COMMAND_SEQUENCE_ERROR), "a controller that is not there");
+    let read = Command::read(1, 0, 1);
+    let (got, _) = b.on(id, 2, &read, &[]);
+    table.check("a queue that is not there", false, &read, got.status(), sequence);
+    let (got, _) = b.on(ControllerId(999), 0, &read, &[]);
+    assert!(got.status().is(sequence), "a controller that is not there");
     // A shut-down controller takes no commands; a reset one has to be enabled again.
     b.set_property(id, PropertyOffset::CC, cc.with_shn(Shn::NORMAL).into_bits().get()).unwrap();
     b.run_until(media::Nanos::MAX);
     assert_eq!(b.drive.property_get(id, PropertyOffset::CSTS, false).unwrap(), 0b1001);
-    let (got, _) = b.on(id, 64, &Command::read(1, 0, 1), &[]);
-    assert!(got.status().is(Status::COMMAND_SEQUENCE_ERROR));
+    let (got, _) = b.on(id, 64, &read, &[]);
+    table.check("a controller that was shut down", false, &read, got.status(), sequence);
+    table.finish();
     b.set_property(id, PropertyOffset::CC, cc.with_en(false).into_bits().get()).unwrap();
     assert_eq!(b.drive.property_get(id, PropertyOffset::CSTS, false).unwrap(), 0);
     b.enable(id);
@@ -455,6 +484,100 @@ fn associations() {
     let gone: Vec<_> = [b.controller, id].map(|controller| Output::Disconnect { controller }).into();
     assert_eq!(b.events, gone);
     assert_eq!(b.drive.controllers().count(), 0);
+}
+
+#[test]
+fn namespaces_in_use() {
+    let mut b = Bench::with_namespaces(common::TIMED_SMALL);
+    let mut table = Table::new("Namespaces in use", "illegal.rs", "namespaces_in_use");
+    let (me, other) = (b.controller, b.connect("other", Origin::Network));
+    let ready = Status::NAMESPACE_NOT_READY;
+    // Formatted while another host writes: what is under way ends well, what comes is refused, then it is empty.
+    let write = Command::write(1, 0, 1);
+    let under_way = b.submit(other, 1, &write, &[1; 4096]);
+    let format = FormatNvm { nsid: 1, lbaf: 0, mset: false, pi: 0, pil: false, ses: SecureErase::NONE };
+    let formatting = b.submit(me, 0, &format.into(), &[]);
+    let (got, _) = b.on(other, 1, &write, &[2; 4096]);
+    table.check("while Format waits for another host's I/O", false, &write, got.status(), ready);
+    assert_eq!(b.wait(under_way).0.status(), SUCCESS);
+    assert_eq!(b.wait(formatting).0.status(), SUCCESS);
+    let (got, data) = b.on(other, 1, &Command::read(1, 0, 1), &[]);
+    assert_eq!((got.status(), data), (SUCCESS, vec![0; 4096]));
+    // Deleted under I/O.
+    let under_way = b.submit(other, 1, &write, &[3; 4096]);
+    let delete = management(NamespaceManagementSelect::DELETE, 1);
+    let deleting = b.submit(me, 0, &delete.into(), &[]);
+    let read = Command::read(1, 0, 1);
+    let (got, _) = b.on(me, 1, &read, &[]);
+    table.check("while Namespace Management waits to delete", false, &read, got.status(), ready);
+    assert_eq!(b.wait(under_way).0.status(), SUCCESS);
+    assert_eq!(b.wait(deleting).0.status(), SUCCESS);
+    let (got, _) = b.on(other, 1, &read, &[]);
+    table.check("what was deleted", false, &read, got.status(), FIELD);
+    let (got, _) = b.admin(delete, &[]);
+    table.check("what was deleted", true, &delete.into(), got.status(), FIELD);
+    // What a set does not have, and identifiers when there are no more.
+    for (name, set, blocks, status) in [
+        ("more than the set has left", 1, 1 << 20, Status::NAMESPACE_INSUFFICIENT_CAPACITY),
+        ("more than the set of DRAM has", 2, 1 << 12, Status::NAMESPACE_INSUFFICIENT_CAPACITY),
+        ("more bytes than 64 bits", 1, 1 << 60, Status::NAMESPACE_INSUFFICIENT_CAPACITY),
+        ("more blocks than any drive", 1, u64::MAX, Status::NAMESPACE_INSUFFICIENT_CAPACITY),
+        ("what fits", 1, 8, SUCCESS),
+    ] {
+        let command = management(NamespaceManagementSelect::CREATE, 0);
+        let (got, _) = b.admin(command, &bytes(&create(set, blocks)));
+        table.check(name, true, &command.into(), got.status(), status);
+    }
+    // Attachment: namespace 1 is new and private.
+    let attachment = |nsid, sel| NamespaceAttachment { nsid, sel };
+    let (attach, detach) = (NamespaceAttachmentSelect::ATTACH, NamespaceAttachmentSelect::DETACH);
+    for (name, nsid, sel, controllers, status) in [
+        (
+            "a private namespace to two controllers",
+            1,
+            attach,
+            vec![me.0, other.0],
+            Status::NAMESPACE_IS_PRIVATE,
+        ),
+        ("a private namespace", 1, attach, vec![me.0], SUCCESS),
+        (
+            "a private namespace that is attached elsewhere",
+            1,
+            attach,
+            vec![other.0],
+            Status::NAMESPACE_IS_PRIVATE,
+        ),
+        ("what is attached", 1, attach, vec![me.0], Status::NAMESPACE_ALREADY_ATTACHED),
+        ("detach what is not attached", 1, detach, vec![other.0], Status::NAMESPACE_NOT_ATTACHED),
+        ("a controller that is not there", 2, attach, vec![999], Status::CONTROLLER_LIST_INVALID),
+        ("a controller twice", 2, detach, vec![me.0, me.0], Status::CONTROLLER_LIST_INVALID),
+        ("no controller", 2, detach, vec![], Status::CONTROLLER_LIST_INVALID),
+        ("no namespace", 0, attach, vec![me.0], NAMESPACE),
+        ("all namespaces", NSID_ALL, attach, vec![me.0], NAMESPACE),
+        ("a namespace that is not there", 9, attach, vec![me.0], FIELD),
+    ] {
+        let command = Command::from(attachment(nsid, sel));
+        let list = nvme::identify::ControllerList::new(controllers);
+        let (got, _) = b.admin(command, &bytes(&list));
+        table.check(name, true, &command, got.status(), status);
+    }
+    table.finish();
+}
+
+#[test]
+fn every_section_of_the_document_has_its_test() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let document = std::fs::read_to_string(format!("{root}/docs/illegal.md")).unwrap();
+    let sections = document.matches("\n## ").count();
+    let mut tests = 0;
+    for line in document.lines().filter_map(|line| line.strip_prefix("Test: `")) {
+        let (function, file) = line.trim_end_matches("`.").split_once("` in `").unwrap();
+        let text = std::fs::read_to_string(format!("{root}/{file}")).unwrap_or_default();
+        assert!(text.contains(&format!("fn {function}()")), "{line} is gone, and its section with it");
+        assert!(text.contains(&format!("\"{function}\"")), "{file}: {function} makes no table");
+        tests += 1;
+    }
+    assert_eq!(tests, sections);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::table::Table;
 use common::{Bench, TIMED_SMALL, bytes};
 use device::Origin;
 use media::Nanos;
@@ -414,9 +415,10 @@ fn illegal_quotas() {
         ("reserved bytes at the end", with(|q| q.rsvd40[23] = 1), 40),
     ];
     b.admin_ok(set(2, false), &bytes(&given));
+    let mut table = Table::new("Quotas", "quota.rs", "illegal_quotas");
     for (name, data, offset) in rows {
         let (completion, _) = b.admin(set(2, true), &data);
-        assert!(completion.status().is(Status::INVALID_FIELD), "{name}: {}", completion.status());
+        table.check(name, true, &set(2, true).into(), completion.status(), Status::INVALID_FIELD);
         assert!(completion.status().dnr(), "{name}");
         let error: ErrorInformation = b.ask(Command::get_log_page(LogId::ERROR, 0, 0, 0, 64));
         assert_eq!((error.pel.get(), error.cs.get()), (24, offset), "{name}");
@@ -429,15 +431,24 @@ fn illegal_quotas() {
         ("not allocated", 4, Status::INVALID_FIELD),
     ] {
         for sel in [Select::CURRENT, Select::DEFAULT, Select::SAVED] {
-            let (completion, _) = b.admin(Command::get_features(FeatureId::QUOTA, nsid, sel), &[]);
-            assert!(completion.status().is(status), "{name}: {}", completion.status());
+            let command = Command::get_features(FeatureId::QUOTA, nsid, sel);
+            let (completion, _) = b.admin(command, &[]);
+            table.check(name, true, &command, completion.status(), status);
         }
         let (completion, _) = b.admin(set(nsid, false), &bytes(&given));
-        assert!(completion.status().is(status), "{name}: {}", completion.status());
+        table.check(name, true, &set(nsid, false).into(), completion.status(), status);
     }
     // There is no one value of all.
-    let (completion, _) = b.admin(Command::get_features(FeatureId::QUOTA, NSID_ALL, Select::CURRENT), &[]);
-    assert!(completion.status().is(Status::INVALID_NAMESPACE));
+    let command = Command::get_features(FeatureId::QUOTA, NSID_ALL, Select::CURRENT);
+    let (completion, _) = b.admin(command, &[]);
+    table.check("one value of all", true, &command, completion.status(), Status::INVALID_NAMESPACE);
     let (completion, _) = b.admin(set(2, false), &[0; 63]);
-    assert!(completion.status().is(Status::DATA_SGL_LENGTH_INVALID));
+    table.check(
+        "too little data",
+        true,
+        &set(2, false).into(),
+        completion.status(),
+        Status::DATA_SGL_LENGTH_INVALID,
+    );
+    table.finish();
 }

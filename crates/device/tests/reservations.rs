@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::table::Table;
 use common::{Bench, bytes, pattern};
 use device::{ControllerId, Drive, Origin};
 use media::{Nanos, Rng};
@@ -716,6 +717,7 @@ fn illegal_commands() {
         Command::from(c)
     };
     let get = |fid, nsid| Command::get_features(fid, nsid, Select::CURRENT);
+    let mut table = Table::new("Reservations", "reservations.rs", "illegal_commands");
     let (mask, persistence) = (FeatureId::RESERVATION_NOTIFICATION_MASK, FeatureId::RESERVATION_PERSISTENCE);
     for (name, id, qid, command, data, status) in [
         ("reserved RREGA", me, 1, cdw10(registers, 3), keys(1, 1), FIELD),
@@ -779,8 +781,9 @@ fn illegal_commands() {
         ("ask for the persistence of all", me, 0, get(persistence, NSID_ALL), vec![], FIELD),
     ] {
         let got = b.on(id, qid, &command, &data).0.status();
-        assert!(got.is(status), "{name}: {got}, not {status}");
+        table.check(name, qid == 0, &command, got, status);
     }
+    table.finish();
 }
 
 /// What hosts can make the drive keep is bounded.

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test uses its part")]
 
 pub mod play;
+pub mod table;
 
 use device::{
     Action, Blemish, Config, Contents, ControllerId, Drive, Io, LbaFormat, Origin, Output, SPARE, Transfer,
