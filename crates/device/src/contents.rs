@@ -2,6 +2,7 @@
 
 use crate::treatment::{Blemish, Treatment};
 use ftl::{Io, NoContents, Storage};
+use media::Slot;
 
 /// Storage that knows what a controller does with contents on their way between host and medium. The drive decides, and
 /// never touches a byte itself.
@@ -18,6 +19,19 @@ pub trait Contents: Storage {
     fn begin(&mut self, io: Io, treatment: &Treatment) -> Result<(), Blemish> {
         let _ = (io, treatment);
         Ok(())
+    }
+
+    /// Makes room of its own for a command's blocks, for a Copy: treatments that are `gathered` move blocks there, instead of the
+    /// host's buffer, until the command completes.
+    fn gather(&mut self, io: Io, bytes: u32) {
+        let _ = (io, bytes);
+    }
+
+    /// Which blocks of a slot's page are marked uncorrectable, bit by bit, in a namespace with this stamp; `always` if
+    /// its slots always have spare bytes.
+    fn marks(&self, slot: Slot, stamp: u32, always: bool) -> u8 {
+        let _ = (slot, stamp, always);
+        0
     }
 
     /// Why the storage failed a command that was begun, if it was for what a block holds; asked once.

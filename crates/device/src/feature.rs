@@ -2,6 +2,7 @@
 
 use crate::contents::Contents;
 use crate::controller::{ControllerId, MAX_IO_QUEUES};
+use crate::copy::COPY_FORMATS;
 use crate::drive::{Cx, Drive, Failure, Outcome, Reply};
 use crate::health::WARNING_TEMPERATURE;
 use crate::uuid::{self, Vendor};
@@ -14,7 +15,7 @@ use nvme::feature::{
 };
 use nvme::log::{PersistentEventType, SetFeatureEvent, TimestampChangeEvent};
 use nvme::zerocopy::{FromBytes, IntoBytes};
-use nvme::{Command, NSID_ALL, Status, U32, U64};
+use nvme::{Command, NSID_ALL, Status, U16, U32, U64};
 use serde::{Deserialize, Serialize};
 
 /// Values of the features that a controller keeps. What is saved is the drive's: every controller starts
@@ -82,6 +83,11 @@ impl Behavior {
     #[inline]
     pub fn extended_formats(&self) -> bool {
         self.0.lbafee != 0
+    }
+
+    /// Whether a Copy Descriptor Format may be used: 2h and 3h must be enabled (CDFE).
+    pub fn copy_format(&self, format: u8) -> bool {
+        format < 2 || self.0.cdfe.get().checked_shr(format.into()).unwrap_or(0) & 1 != 0
     }
 }
 
@@ -331,7 +337,12 @@ impl Drive {
             return Err(Failure::from(Status::INVALID_FIELD));
         }
         // What the drive does not have cannot be enabled, and reads as not enabled.
-        let kept = HostBehaviorSupport { lbafee: asked.lbafee, ..HostBehaviorSupport::default() };
+        let kept = HostBehaviorSupport {
+            lbafee: asked.lbafee,
+            // Of formats 0h and 1h there is nothing to enable.
+            cdfe: U16::new(asked.cdfe.get() & COPY_FORMATS & !3),
+            ..HostBehaviorSupport::default()
+        };
         self.controller_mut(id)?.behavior = Behavior(kept);
         Ok(Reply::Done(0))
     }

@@ -72,7 +72,8 @@ impl Drive {
             | IoCommand::ReservationAcquire(_)
             | IoCommand::ReservationRelease(_) => self.reserve(&token, id, command, data, cx),
             IoCommand::Fabrics(command) => return self.fabrics(token, id, command, cx),
-            IoCommand::WriteUncorrectable(_) => Err(Status::INVALID_OPCODE.into()),
+            IoCommand::WriteUncorrectable(blocks) => self.write_uncorrectable(&token, id, &blocks, cx),
+            IoCommand::Copy(copy) => self.copy(&token, id, &copy, data, cx),
         };
         match result {
             Ok(Some(at)) => self.schedule(token, at, cx),
@@ -270,7 +271,22 @@ impl Drive {
 
     /// Hands a range to the translation layer to be written, as one part of a command.
     #[inline]
-    fn store<S: Contents>(
+    pub(crate) fn store<S: Contents>(
+        &mut self,
+        token: &Token,
+        id: ControllerId,
+        place: Place,
+        source: Source,
+        fua: bool,
+        cx: &mut Cx<'_, S>,
+    ) -> Result<Option<Nanos>, Failure> {
+        self.enter(token);
+        self.store_entered(token, id, place, source, fua, cx)
+    }
+
+    /// The same for a command that counts as one of its namespace's already.
+    #[inline]
+    pub(crate) fn store_entered<S: Contents>(
         &mut self,
         token: &Token,
         id: ControllerId,
@@ -280,7 +296,6 @@ impl Drive {
         cx: &mut Cx<'_, S>,
     ) -> Result<Option<Nanos>, Failure> {
         let durable = self.must_be_durable(id, fua);
-        self.enter(token);
         self.flight.get_mut(token).sync |= durable;
         let answer =
             self.ftl.write(cx.now, token.io(), place.volume, place.extent, source, durable, cx.storage);

@@ -80,7 +80,7 @@ impl Drive {
     }
 
     /// The error log shows the block that did not pass.
-    fn blemished(&mut self, token: &Token, blemish: Blemish) -> Failure {
+    pub(crate) fn blemished(&mut self, token: &Token, blemish: Blemish) -> Failure {
         self.flight.get_mut(token).lba = blemish.lba;
         status_of(blemish.check).into()
     }
@@ -109,6 +109,8 @@ fn plain(ns: &Namespace, blocks: &Blocks, action: Action) -> Treatment {
         insert: false,
         tags: Tags::default(),
         stamp: ns.stamp,
+        gathered: false,
+        offset: 0,
         nsid: blocks.nsid,
         slba: blocks.slba,
     }

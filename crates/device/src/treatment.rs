@@ -57,6 +57,10 @@ pub struct Treatment {
     pub tags: Tags,
     /// What slots of the namespace are stamped with since blocks of it were marked uncorrectable; 0 if none ever were.
     pub stamp: u32,
+    /// Whether blocks are in the command's own room ([`Contents::gather`](crate::Contents::gather)) instead of the host's buffer.
+    pub gathered: bool,
+    /// Byte of the buffer at which the command's first block lies.
+    pub offset: u32,
     /// Namespace Identifier.
     pub nsid: u32,
     /// LBA of the command's first block.
@@ -94,7 +98,8 @@ impl Treatment {
         let each = (1 << self.shift) + self.wire as usize;
         let first = (piece.host >> self.shift) as usize;
         let count = (piece.len >> self.shift) as usize;
-        first * each..(first + count) * each
+        let offset = self.offset as usize;
+        offset + first * each..offset + (first + count) * each
     }
 
     /// Indexes of a piece's blocks: within the command, and within the page.
@@ -157,6 +162,13 @@ impl Treatment {
 
     fn stamp(&self, spare: &mut [u8; SPARE]) {
         spare[STAMP].copy_from_slice(&self.stamp.to_le_bytes());
+    }
+
+    /// Which blocks of a slot are marked uncorrectable, bit by bit, in a namespace with this stamp; `always` if its slots
+    /// always have spare bytes.
+    #[must_use]
+    pub fn marks(spare: &[u8; SPARE], stamp: u32, always: bool) -> u8 {
+        if always || spare[STAMP] == stamp.to_le_bytes() { spare[MARKS] } else { 0 }
     }
 
     /// Whether a slot's spare bytes are of this namespace, and not what an earlier user of the slot left: with metadata

@@ -63,8 +63,12 @@ fn io_commands() {
         ("large Write Zeroes", Command::write_zeroes(1, 0, 1024, false), SUCCESS),
         ("large Verify", IoCommand::Verify(blocks(1, 0, 1024)).into(), SUCCESS),
         ("Verify too far", IoCommand::Verify(blocks(1, 1, 1024)).into(), Status::LBA_OUT_OF_RANGE),
-        ("Write Uncorrectable", IoCommand::WriteUncorrectable(blocks(1, 0, 1)).into(), OPCODE),
-        ("Copy", Command::new(IoOpcode::COPY.0, 1), OPCODE),
+        ("Write Uncorrectable", IoCommand::WriteUncorrectable(blocks(2, 0, 1)).into(), SUCCESS),
+        (
+            "Write Uncorrectable too far",
+            IoCommand::WriteUncorrectable(blocks(2, 1023, 2)).into(),
+            Status::LBA_OUT_OF_RANGE,
+        ),
         ("vendor specific", Command::new(0xC0, 1), OPCODE),
         ("Connect", Command::new(0x7F, 1), OPCODE),
     ];

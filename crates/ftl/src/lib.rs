@@ -25,7 +25,7 @@ pub use volume::{Extent, MAX_VOLUMES, SetId, VolumeId, VolumeStats};
 
 use media::{FaultPlan, Faulty, Medium, MemoryConfig, MemoryKind, NandConfig, Nanos, Slot, Spare, Unit};
 use memory::MemorySet;
-use nand::{Around, NandSet, Queue, Write};
+use nand::{Around, LOST, NandSet, Queue, Write};
 use volume::{Volume, Volumes};
 
 /// When a request is done.
@@ -125,6 +125,15 @@ pub struct SetInfo {
     pub free_superblocks: u32,
     /// Nothing can be written any more.
     pub read_only: bool,
+}
+
+/// What a page of a volume holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PageState {
+    /// Contents in this slot.
+    Held(Slot),
+    /// Contents that were lost to an uncorrectable error.
+    Lost,
 }
 
 /// What recovery found.
@@ -266,6 +275,18 @@ impl Ftl {
         }
         self.volumes.remove(volume);
         self.record_volumes(storage);
+    }
+
+    /// What a page of a volume holds, counted from its begin; `None` if nothing, or if there is no such page. No medium
+    /// is asked.
+    pub fn page_state(&self, volume: VolumeId, page: u64) -> Option<PageState> {
+        let volume = self.volumes.get(volume).filter(|v| page < v.bytes / u64::from(PAGE))?;
+        let at = volume.page(page);
+        let slot = match &self.sets[usize::from(volume.set.0)] {
+            Set::Nand(set) => set.slot_of(at)?,
+            Set::Memory(set) => set.slot_of(at)?,
+        };
+        Some(if slot == LOST { PageState::Lost } else { PageState::Held(slot) })
     }
 
     /// Bytes reserved for a volume.

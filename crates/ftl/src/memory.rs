@@ -28,6 +28,11 @@ impl MemorySet {
         Some(self.memory.spare(Page(page))).filter(|s| s.page != LogicalPage::NONE)
     }
 
+    /// Handle of a page's contents; `None` if it holds nothing.
+    pub fn slot_of(&self, page: u32) -> Option<Slot> {
+        self.spare(page).map(|spare| spare.slot)
+    }
+
     pub fn mapped_pages(&self, pages: impl Iterator<Item = u32>) -> u64 {
         pages.filter(|&p| self.spare(p).is_some()).count() as u64
     }

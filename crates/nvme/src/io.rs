@@ -1,6 +1,7 @@
 //! I/O commands of the NVM Command Set, parsed (NVM 3.3) and constructed.
 
 use crate::command::{Command, IoOpcode};
+use crate::copy::Copy;
 use crate::fabrics::FabricsCommand;
 use crate::reservation::{ReservationAcquire, ReservationRegister, ReservationRelease, ReservationReport};
 use crate::{Nsid, Status, U32, U64};
@@ -35,6 +36,8 @@ pub enum IoCommand {
     ReservationAcquire(ReservationAcquire),
     /// Reservation Release (Base 7.7).
     ReservationRelease(ReservationRelease),
+    /// Copy (NVM 3.3.2); the data is its source ranges.
+    Copy(Copy),
     /// A fabrics command: Connect comes on the queue that it creates.
     Fabrics(FabricsCommand),
 }
@@ -209,6 +212,7 @@ impl IoCommand {
             IoOpcode::RESERVATION_REPORT => Self::ReservationReport(ReservationReport::parse(cmd)),
             IoOpcode::RESERVATION_ACQUIRE => Self::ReservationAcquire(ReservationAcquire::parse(cmd)?),
             IoOpcode::RESERVATION_RELEASE => Self::ReservationRelease(ReservationRelease::parse(cmd)?),
+            IoOpcode::COPY => Self::Copy(Copy::parse(cmd)),
             IoOpcode::FABRICS => Self::Fabrics(FabricsCommand::parse(cmd)?),
             _ => return Err(Status::INVALID_OPCODE.with_dnr()),
         })
@@ -285,6 +289,7 @@ impl From<IoCommand> for Command {
             IoCommand::ReservationReport(c) => c.into(),
             IoCommand::ReservationAcquire(c) => c.into(),
             IoCommand::ReservationRelease(c) => c.into(),
+            IoCommand::Copy(c) => c.into(),
             IoCommand::Fabrics(c) => c.into(),
         }
     }

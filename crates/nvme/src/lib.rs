@@ -29,6 +29,7 @@ pub mod aer;
 pub mod auth;
 pub mod command;
 pub mod completion;
+pub mod copy;
 pub mod fabrics;
 pub mod feature;
 pub mod identify;

@@ -76,6 +76,7 @@ fn admin_transfer(command: &AdminCommand) -> Transfer {
             Transfer::ToHost(feature::data_bytes(f.fid, f.cdw11))
         }
         AdminCommand::FirmwareImageDownload(piece) => Transfer::ToController(piece.dwords * 4),
+        AdminCommand::GetLbaStatus(status) => Transfer::ToHost(status.bytes()),
         AdminCommand::Fabrics(command) => fabrics_transfer(command),
         _ => Transfer::None,
     }
@@ -94,6 +95,7 @@ fn io_transfer(command: &IoCommand, block_bytes: impl FnOnce(&Blocks) -> u32) ->
         IoCommand::ReservationAcquire(_) => Transfer::ToController(size_of::<AcquireKeys>() as u64),
         // The current key.
         IoCommand::ReservationRelease(_) => Transfer::ToController(8),
+        IoCommand::Copy(copy) => Transfer::ToController(copy.data_bytes()),
         IoCommand::Fabrics(command) => fabrics_transfer(command),
         _ => Transfer::None,
     }

@@ -5,6 +5,7 @@ use super::namespace::GRANULE_BYTES;
 use crate::aer;
 use crate::connect::KEEP_ALIVE_GRANULARITY;
 use crate::controller::{Controller, ControllerId, ERROR_ENTRIES, MAX_QUEUE_ENTRIES};
+use crate::copy::{COPY_BYTES, COPY_FORMATS, COPY_RANGES_Z};
 use crate::drive::{Drive, Failure, Outcome, Reply};
 use crate::feature::OPTIONAL_EVENTS;
 use crate::health::{CRITICAL_TEMPERATURE, WARNING_TEMPERATURE};
@@ -61,7 +62,13 @@ impl Drive {
         match c.cns {
             Cns::CONTROLLER => page(&self.identify_controller(id)),
             Cns::IOCS_CONTROLLER => {
-                page(&NvmController { ver: U32::new(Version::V1_1.0), ..Default::default() })
+                // Of the sizes of commands without data there is no limit (VSL, WZSL, WUSL, DMRL, DMRSL and DMSL are 0);
+                // bit 0 of AOCS: Get LBA Status tells what is allocated.
+                page(&NvmController {
+                    ver: U32::new(Version::V1_1.0),
+                    aocs: U16::new(1),
+                    ..Default::default()
+                })
             }
             Cns::NAMESPACE if c.nsid == NSID_ALL => page(&self.common_namespace()),
             Cns::NAMESPACE | Cns::ALLOCATED_NAMESPACE => match self.named(controller, &c)? {
@@ -183,7 +190,7 @@ impl Drive {
                 .with_ulist(true)
                 .with_elbas(self.config.lba_formats.iter().any(|f| f.extension() != 0)),
             cntrltype: ControllerType::IO,
-            oacs: Oacs::new().with_fnvms(true).with_nms(true),
+            oacs: Oacs::new().with_fnvms(true).with_nms(true).with_glss(true),
             acl_z: ABORT_LIMIT_Z,
             aerl_z: aer::LIMIT as u8 - 1,
             frmw: Frmw::new().with_ffsro(true).with_nofs(1),
@@ -220,16 +227,19 @@ impl Drive {
             nn: U32::new(config.max_namespaces),
             oncs: Oncs::new()
                 .with_nvmcmps(true)
+                .with_nvmwusv(true)
                 .with_nvmdsmsv(true)
                 .with_nvmwzsv(true)
                 .with_ssfs(true)
                 .with_reservs(true)
                 .with_tss(true)
-                .with_nvmvfys(true),
+                .with_nvmvfys(true)
+                .with_nvmcpys(true),
             fna: Fna::new(),
             vwc: Vwc::new().with_present(config.has_volatile_write_cache()).with_flush_broadcast(3),
             awun_z: atomic,
             awupf_z: atomic,
+            cdfs: U16::new(COPY_FORMATS),
             icsvscc: 1,
             sgls: Sgls::new().with_sgls(1).with_offset(true).with_transport(true),
             mnan: U32::new(config.max_namespaces),
@@ -298,6 +308,9 @@ impl Drive {
             npdg_z: page,
             npda_z: page,
             nows_z: page,
+            mssrl: U16::new((COPY_BYTES >> ns.shift).min(0xFFFF) as u16),
+            mcl: U32::new(COPY_BYTES >> ns.shift),
+            msrc_z: COPY_RANGES_Z,
             anagrpid: U32::new(ANA_GROUP),
             nsattr: u8::from(self.is_read_only(ns.set)),
             nvmsetid: set,

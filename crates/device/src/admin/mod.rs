@@ -3,6 +3,7 @@
 mod attach;
 mod format;
 mod identify;
+mod lba_status;
 mod log;
 mod namespace;
 mod vendor;
@@ -31,6 +32,7 @@ pub(crate) const SUPPORTED: &[AdminOpcode] = &[
     AdminOpcode::KEEP_ALIVE,
     AdminOpcode::FORMAT_NVM,
     AdminOpcode::SANITIZE,
+    AdminOpcode::GET_LBA_STATUS,
     AdminOpcode::POWER_CUT,
     AdminOpcode::FAULT_INJECTION,
     AdminOpcode::FABRICS,
@@ -108,6 +110,7 @@ impl Drive {
             AdminCommand::NamespaceAttachment(c) => self.namespace_attachment(c, data, cx),
             AdminCommand::FormatNvm(c) => self.format(token, id, c, cx),
             AdminCommand::Sanitize(c) => self.sanitize(token, id, c, cx),
+            AdminCommand::GetLbaStatus(c) => self.get_lba_status(id, c, cx),
             AdminCommand::PowerCut(c) => self.power_cut_command(id, c),
             AdminCommand::FaultInjection(c) => self.fault_injection(id, c, cx),
             AdminCommand::DeleteIoSq(_)

@@ -66,6 +66,8 @@ pub struct Memory {
     pub buffers: BTreeMap<u32, Vec<u8>>,
     /// Commands in flight that were begun.
     treatments: BTreeMap<u32, Treatment>,
+    /// What those gather that copy blocks.
+    gathered: BTreeMap<u32, Vec<u8>>,
     blemish: Option<(Io, Blemish)>,
     pub controller_records: Vec<Vec<u8>>,
     pub fail: bool,
@@ -117,7 +119,8 @@ impl Memory {
         let (mut page, mut spare) = self.whole(base, treatment);
         match treatment {
             Some(treatment) => {
-                let host = if from_host { &self.buffers[&io.0][treatment.host(piece)] } else { &[] };
+                let source = if treatment.gathered { &self.gathered } else { &self.buffers };
+                let host = if from_host { &source[&io.0][treatment.host(piece)] } else { &[] };
                 treatment.adopt(&mut spare);
                 treatment.put(piece, host, &mut page, &mut spare);
                 self.slots[slot.0 as usize].spare = spare;
@@ -158,9 +161,16 @@ impl Contents for Memory {
     fn begin(&mut self, io: Io, treatment: &Treatment) -> Result<(), Blemish> {
         self.treatments.insert(io.0, *treatment);
         match treatment.action {
+            Action::Write if treatment.gathered => treatment.check_host(&self.gathered[&io.0]),
             Action::Write | Action::Compare => treatment.check_host(&self.buffers[&io.0]),
             _ => Ok(()),
         }
+    }
+    fn gather(&mut self, io: Io, bytes: u32) {
+        self.gathered.insert(io.0, vec![0; bytes as usize]);
+    }
+    fn marks(&self, slot: Slot, stamp: u32, always: bool) -> u8 {
+        Treatment::marks(&self.slots[slot.0 as usize].spare, stamp, always)
     }
     fn blemish(&mut self, io: Io) -> Option<Blemish> {
         self.blemish.take().filter(|(of, _)| *of == io).map(|(_, blemish)| blemish)
@@ -206,7 +216,9 @@ impl Storage for Memory {
             return Err(StorageError);
         }
         let (page, spare) = self.look(io, piece, slot)?;
-        let buffer = self.buffers.get_mut(&io.0).expect("a buffer");
+        let gathers = self.treatments.get(&io.0).is_some_and(|treatment| treatment.gathered);
+        let target = if gathers { &mut self.gathered } else { &mut self.buffers };
+        let buffer = target.get_mut(&io.0).expect("a buffer");
         match self.treatments.get(&io.0) {
             Some(treatment) if treatment.action == Action::Read => {
                 treatment.take(piece, &page, &spare, &mut buffer[treatment.host(piece)]);
@@ -356,6 +368,7 @@ impl Bench {
                 match output {
                     Output::Complete { io, completion, .. } => {
                         self.memory.treatments.remove(&io.0);
+                        self.memory.gathered.remove(&io.0);
                         let twice = self.done.insert(io.0, (completion, self.now));
                         assert!(twice.is_none(), "{io:?} completes twice");
                     }

@@ -340,6 +340,11 @@ impl NandSet {
         pages.filter(|&p| self.map[p as usize] != UNMAPPED).count() as u64
     }
 
+    /// Handle of a page's contents; `None` if it holds nothing.
+    pub fn slot_of(&self, page: u32) -> Option<Slot> {
+        self.locate(page).map(|(slot, _)| slot)
+    }
+
     /// Where a page's contents are: handle and, if on flash, the flash page. `None` if nowhere.
     #[inline]
     fn locate(&self, page: u32) -> Option<(Slot, u32)> {

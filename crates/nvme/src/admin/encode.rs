@@ -40,6 +40,7 @@ impl From<AdminCommand> for Command {
             AdminCommand::KeepAlive => Command::new(AdminOpcode::KEEP_ALIVE.0, 0),
             AdminCommand::FormatNvm(c) => c.into(),
             AdminCommand::Sanitize(c) => c.into(),
+            AdminCommand::GetLbaStatus(c) => c.into(),
             AdminCommand::PowerCut(c) => c.into(),
             AdminCommand::FaultInjection(c) => c.into(),
             AdminCommand::Fabrics(c) => c.into(),
@@ -98,6 +99,21 @@ impl From<Identify> for Command {
             cdw11: IdentifyCdw11::new().with_cnssid(c.cnssid).with_csi(c.csi).0,
             cdw14: U32::new(u32::from(c.uidx & 0x7F)),
             ..Self::new(AdminOpcode::IDENTIFY.0, c.nsid)
+        }
+    }
+}
+
+impl From<GetLbaStatus> for Command {
+    fn from(c: GetLbaStatus) -> Self {
+        let (cdw10, cdw11) = low_high(c.slba);
+        // As many dwords as 32 bits can count, zero-based.
+        let dwords = u32::try_from(c.dwords.saturating_sub(1)).unwrap_or(u32::MAX);
+        Self {
+            cdw10,
+            cdw11,
+            cdw12: U32::new(dwords),
+            cdw13: U32::new(u32::from(c.range) | u32::from(c.atype.0) << 24),
+            ..Self::new(AdminOpcode::GET_LBA_STATUS.0, c.nsid)
         }
     }
 }

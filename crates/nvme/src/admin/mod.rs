@@ -48,6 +48,8 @@ pub enum AdminCommand {
     FormatNvm(FormatNvm),
     /// Sanitize.
     Sanitize(Sanitize),
+    /// Get LBA Status.
+    GetLbaStatus(GetLbaStatus),
     /// Vendor specific D0h: cut the drive's power.
     PowerCut(PowerCut),
     /// Vendor specific D1h: inject a fault.
@@ -315,6 +317,67 @@ open_enum! {
         CRYPTO_ERASE = 4 => "Crypto Erase",
         /// Exit Media Verification State.
         EXIT_MEDIA_VERIFICATION = 5 => "Exit Media Verification State",
+    }
+}
+
+open_enum! {
+    /// Action Type of Get LBA Status (NVM 4.2.1).
+    pub struct LbaStatusAction: u8 {
+        /// Allocated blocks.
+        ALLOCATED = 0x02 => "Tracked Allocated Logical Blocks",
+        /// Potentially Unrecoverable blocks, after a scan of the medium.
+        SCAN = 0x10 => "Untracked and Tracked Potentially Unrecoverable Logical Blocks",
+        /// Potentially Unrecoverable blocks that are known without a scan.
+        TRACKED = 0x11 => "Tracked Potentially Unrecoverable Logical Blocks",
+    }
+}
+
+/// Get LBA Status (NVM 4.2.1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GetLbaStatus {
+    /// Namespace Identifier.
+    pub nsid: Nsid,
+    /// Starting LBA.
+    pub slba: u64,
+    /// Maximum Number of Dwords to be returned, counted from one.
+    pub dwords: u64,
+    /// Range Length in logical blocks; 0 is up to the namespace's end.
+    pub range: u16,
+    /// Action Type; unknown ones are refused by the parser.
+    pub atype: LbaStatusAction,
+}
+
+impl GetLbaStatus {
+    /// Bytes of data.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        self.dwords * 4
+    }
+}
+
+wire! {
+    /// Header of what Get LBA Status returns (NVM 4.2.1, "LBA Status Descriptor List").
+    pub struct LbaStatusHeader[8] {
+        /// Number of LBA Status Descriptors that follow.
+        pub nlsd: U32,
+        /// Completion Condition: 1 more is to be returned or looked at, 2 complete.
+        pub cmpc: u8,
+        /// Reserved.
+        pub rsvd5: [u8; 3],
+    }
+
+    /// LBA Status Descriptor (NVM 4.2.1).
+    pub struct LbaStatusDescriptor[16] {
+        /// Descriptor Starting LBA.
+        pub dslba: crate::U64,
+        /// Number of Logical Blocks, counted from one.
+        pub nlb: U32,
+        /// Reserved.
+        pub rsvd12: u8,
+        /// Additional status: bits 2:0, the range's state for an action of 02h.
+        pub status: u8,
+        /// Reserved.
+        pub rsvd14: [u8; 2],
     }
 }
 
@@ -586,6 +649,13 @@ impl AdminCommand {
                     ovrpat: cdw11,
                 })
             }
+            AdminOpcode::GET_LBA_STATUS => Self::GetLbaStatus(GetLbaStatus {
+                nsid,
+                slba: cmd.cdw10_11(),
+                dwords: u64::from(cmd.cdw12.get()) + 1,
+                range: halves(cmd.cdw13).0,
+                atype: known(LbaStatusAction((cmd.cdw13.get() >> 24) as u8), LbaStatusAction::name)?,
+            }),
             AdminOpcode::POWER_CUT => Self::PowerCut(PowerCut {
                 after_media_ops: cmd.cdw10.get(),
                 off_ms: cdw11,

@@ -1,6 +1,6 @@
 //! Movements of blocks that are more than plain bytes of a page: with metadata, protection information, or marks.
 
-use super::{Backing, Lent, Store, WORTH_LENDING, ZEROS, in_page};
+use super::{Backing, Held, Lent, Store, WORTH_LENDING, ZEROS, in_page};
 use crate::memory::SLOT;
 use device::{Action, Blemish, Contents, SPARE, Treatment};
 use ftl::{Io, Piece, StorageError};
@@ -9,12 +9,34 @@ use media::Slot;
 /// What a slot holds: its page, and the bytes beside it.
 type Whole = ([u8; SLOT], [u8; SPARE]);
 
+/// Where a command's blocks come from.
+fn source<'a>(buffers: &'a [Held], gathered: &'a [(Io, Vec<u8>)], io: Io, treatment: &Treatment) -> &'a [u8] {
+    match treatment.gathered {
+        true => gathered.iter().find(|(of, _)| *of == io).map_or(&[], |(_, bytes)| bytes),
+        false => buffers.get(io.0 as usize).map_or(&[], |held| held.buffer.as_slice()),
+    }
+}
+
+/// Where a command's blocks go.
+fn target<'a>(
+    buffers: &'a mut [Held],
+    gathered: &'a mut [(Io, Vec<u8>)],
+    io: Io,
+    treatment: &Treatment,
+) -> Option<&'a mut [u8]> {
+    match treatment.gathered {
+        true => gathered.iter_mut().find(|(of, _)| *of == io).map(|(_, bytes)| &mut bytes[..]),
+        false => buffers.get_mut(io.0 as usize).map(|held| held.buffer.as_mut_slice()),
+    }
+}
+
 impl Contents for Store {
     fn begin(&mut self, io: Io, treatment: &Treatment) -> Result<(), Blemish> {
-        let held = self.held(io);
-        held.treated = true;
+        self.held(io).treated = true;
         let checked = match treatment.action {
-            Action::Write | Action::Compare => treatment.check_host(held.buffer.as_slice()),
+            Action::Write | Action::Compare => {
+                treatment.check_host(source(&self.buffers, &self.gathered, io, treatment))
+            }
             Action::Read | Action::Verify | Action::Zeroes | Action::Mark => Ok(()),
         };
         let index = io.0 as usize;
@@ -25,6 +47,16 @@ impl Contents for Store {
         checked
     }
 
+    fn gather(&mut self, io: Io, bytes: u32) {
+        self.held(io).treated = true;
+        self.gathered.push((io, vec![0; bytes as usize]));
+    }
+
+    fn marks(&self, slot: Slot, stamp: u32, always: bool) -> u8 {
+        let spare = self.spare(slot);
+        spare.map_or(0, |spare| Treatment::marks(&spare, stamp, always))
+    }
+
     fn blemish(&mut self, io: Io) -> Option<Blemish> {
         self.blemish.take().filter(|(of, _)| *of == io).map(|(_, blemish)| blemish)
     }
@@ -33,6 +65,19 @@ impl Contents for Store {
 impl Store {
     fn treatment(&self, io: Io) -> Result<Treatment, StorageError> {
         self.treatments.get(io.0 as usize).copied().flatten().ok_or(StorageError)
+    }
+
+    /// What a slot holds beside its page.
+    fn spare(&self, slot: Slot) -> Option<[u8; SPARE]> {
+        match &self.backing {
+            _ if slot == Slot::NONE => None,
+            Backing::None => None,
+            Backing::Memory { spares, .. } => spares.get(slot).copied(),
+            Backing::Image(image) => {
+                let mut spare = [0; SPARE];
+                image.read_spare(slot, &mut spare).ok().map(|()| spare)
+            }
+        }
     }
 
     /// What a slot holds as it lies there; what a page holds that was never written.
@@ -72,10 +117,9 @@ impl Store {
         let whole = piece.len as usize == SLOT;
         let rest = if whole { None } else { Some(self.rest(&treatment, base)?) };
         let host: &[u8] = match from_host {
-            true => {
-                let held = self.buffers.get(io.0 as usize).ok_or(StorageError)?;
-                held.buffer.as_slice().get(treatment.host(piece)).ok_or(StorageError)?
-            }
+            true => source(&self.buffers, &self.gathered, io, &treatment)
+                .get(treatment.host(piece))
+                .ok_or(StorageError)?,
             false => &[],
         };
         match &mut self.backing {
@@ -134,10 +178,11 @@ impl Store {
         }
         let slot = slot.filter(|&slot| slot != Slot::NONE);
         let buffer = &self.buffers.get(io.0 as usize).ok_or(StorageError)?.buffer;
-        let wanted = treatment.action == Action::Read && !matches!(buffer, Lent::Void);
-        let wire = wanted && matches!(buffer, Lent::Wire(_));
+        let void = !treatment.gathered && matches!(buffer, Lent::Void);
+        let wanted = treatment.action == Action::Read && !void;
+        let wire = wanted && !treatment.gathered && matches!(buffer, Lent::Wire(_));
         let range = treatment.host(piece);
-        if wanted && !buffer.holds(range.end as u64) {
+        if wanted && !treatment.gathered && !buffer.holds(range.end as u64) {
             return Err(StorageError);
         }
         // What is in memory is looked at where it lies, and lent if it can be.
@@ -172,8 +217,8 @@ impl Store {
             _ => None,
         });
         if let Some((page, spare)) = memory {
-            let held = self.buffers.get_mut(io.0 as usize).ok_or(StorageError)?;
-            let host = held.buffer.as_mut_slice().get_mut(range).ok_or(StorageError)?;
+            let room = target(&mut self.buffers, &mut self.gathered, io, &treatment);
+            let host = room.and_then(|room| room.get_mut(range)).ok_or(StorageError)?;
             treatment.take(piece, page, spare, host);
             return Ok(());
         }
@@ -184,8 +229,8 @@ impl Store {
             return Err(self.spoil(io, blemish));
         }
         if wanted {
-            let held = self.buffers.get_mut(io.0 as usize).ok_or(StorageError)?;
-            let host = held.buffer.as_mut_slice().get_mut(range).ok_or(StorageError)?;
+            let room = target(&mut self.buffers, &mut self.gathered, io, &treatment);
+            let host = room.and_then(|room| room.get_mut(range)).ok_or(StorageError)?;
             treatment.take(piece, &page, &spare, host);
         }
         Ok(())

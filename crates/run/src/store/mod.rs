@@ -111,6 +111,8 @@ pub(crate) struct Store {
     treatments: Vec<Option<Treatment>>,
     /// What the last read or comparison of a command met, until it is asked for.
     blemish: Option<(Io, Blemish)>,
+    /// What commands gather that copy blocks.
+    gathered: Vec<(Io, Vec<u8>)>,
     /// Where the data that a connection's command read is, by [`Io`]: in slots that are lent, rather than copied, and
     /// in its buffer. Empty when all is in the buffer.
     parts: Vec<Vec<Part>>,
@@ -135,6 +137,7 @@ impl Store {
             buffers: Vec::new(),
             treatments: Vec::new(),
             blemish: None,
+            gathered: Vec::new(),
             parts: Vec::new(),
             loans: 0,
             dry: false,
@@ -168,7 +171,11 @@ impl Store {
     /// Takes a command's buffer back.
     #[inline]
     pub(crate) fn give_back(&mut self, io: Io) -> Lent {
-        self.buffers.get_mut(io.0 as usize).map(std::mem::take).unwrap_or_default().buffer
+        let held = self.buffers.get_mut(io.0 as usize).map(std::mem::take).unwrap_or_default();
+        if held.treated && !self.gathered.is_empty() {
+            self.gathered.retain(|(of, _)| *of != io);
+        }
+        held.buffer
     }
 
     /// Takes the list of the parts that a command read, with their loans.

@@ -47,6 +47,7 @@ pub(super) fn command_effects(c: &GetLogPage) -> CommandEffects {
         (AdminOpcode::FORMAT_NVM, supported.with_lbcc(true).with_ncc(true).with_cse(1).with_csp(namespace)),
         // One operation on the subsystem at a time.
         (AdminOpcode::SANITIZE, supported.with_lbcc(true).with_cse(2).with_csp(subsystem)),
+        (AdminOpcode::GET_LBA_STATUS, supported.with_csp(namespace)),
         (AdminOpcode::POWER_CUT, supported.with_lbcc(true).with_csp(subsystem)),
         (AdminOpcode::FAULT_INJECTION, supported.with_lbcc(true).with_csp(subsystem)),
     ];
@@ -67,7 +68,13 @@ pub(super) fn command_effects(c: &GetLogPage) -> CommandEffects {
         ] {
             log.iocs[usize::from(opcode.0)] = scoped;
         }
-        for opcode in [IoOpcode::WRITE, IoOpcode::WRITE_ZEROES, IoOpcode::DATASET_MANAGEMENT] {
+        for opcode in [
+            IoOpcode::WRITE,
+            IoOpcode::WRITE_UNCORRECTABLE,
+            IoOpcode::WRITE_ZEROES,
+            IoOpcode::DATASET_MANAGEMENT,
+            IoOpcode::COPY,
+        ] {
             log.iocs[usize::from(opcode.0)] = scoped.with_lbcc(true);
         }
     }

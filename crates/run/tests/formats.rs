@@ -1,0 +1,148 @@
+//! Metadata and protection information over TCP, in memory and in an image that is closed and opened again.
+
+mod common;
+
+use common::shape_with;
+use host::{Data, Host, Identity, IoQueue, SocketQueue, SocketTransport};
+use nvme::copy::{Copy, CopySource};
+use nvme::io::{Blocks, PrInfo};
+use nvme::{Command, IoCommand, IoOpcode, Status};
+use run::{Options, Running, Shape};
+use std::path::Path;
+use std::time::Duration;
+
+/// Beside namespace 1, without metadata: 2 with protection information, 3 with metadata in small blocks.
+fn shape() -> Shape {
+    let mut shape = shape_with("");
+    shape.toml.push_str(
+        r#"
+[[namespace]]
+size = "8MiB"
+lba = "4096+8"
+pi = 1
+
+[[namespace]]
+set = 2
+size = "2MiB"
+lba = "512+8"
+"#,
+    );
+    shape.config = device::Config::from_toml(&shape.toml).unwrap();
+    shape
+}
+
+struct Bench {
+    running: Running,
+    _host: Host<SocketTransport>,
+    queue: IoQueue<SocketQueue>,
+}
+
+fn open(image: Option<&Path>) -> Bench {
+    let tcp = vec!["127.0.0.1:0".into()];
+    let options = Options { image: image.map(Path::to_owned), tcp, ..Options::default() };
+    let fresh = image.is_none_or(|dir| !dir.exists());
+    let running = run::start(fresh.then(shape), &options, &mut |_| ()).unwrap();
+    let addr = format!("tcp://{}", running.tcp().unwrap());
+    let transport = SocketTransport::new(addr.parse().unwrap(), Duration::from_secs(20));
+    let mut identity = Identity::new("nqn.2026-11.test:formats".parse().unwrap());
+    identity.subnqn = Some(running.handle().subsystem_nqn().parse().unwrap());
+    let mut host = Host::connect(transport, &identity).unwrap();
+    let queue = host.io_queue(32).unwrap();
+    Bench { running, _host: host, queue }
+}
+
+impl Bench {
+    fn call(&mut self, command: Command, data: Data) -> (Status, Vec<u8>) {
+        let done = self.queue.call(command, data).unwrap();
+        (done.completion.status(), done.data.into_buffer())
+    }
+
+    fn write(&mut self, blocks: Blocks, data: &[u8]) -> Status {
+        self.call(blocks.encode(IoOpcode::WRITE), Data::Out(data.to_vec())).0
+    }
+
+    fn read(&mut self, blocks: Blocks, bytes: usize) -> (Status, Vec<u8>) {
+        self.call(blocks.encode(IoOpcode::READ), Data::In(vec![0xEE; bytes]))
+    }
+
+    /// Everything that [`fill`](Bench::fill) wrote.
+    fn look(&mut self) {
+        // Stripped, and whole.
+        let (status, data) = self.read(protected(3, 40, 8 | 7), 40 * 4096);
+        assert!(status.is_success() && data == pattern(1, 40 * 4096), "{status}");
+        let (status, data) = self.read(protected(3, 40, 7), 40 * 4104);
+        assert!(status.is_success(), "{status}");
+        for (i, block) in data.chunks(4104).enumerate() {
+            assert_eq!(block[..4096], pattern(1, 40 * 4096)[i * 4096..(i + 1) * 4096]);
+            assert_eq!(block[4100..], (3 + i as u32).to_be_bytes());
+        }
+        // Some that hold nothing among others.
+        let (status, data) = self.read(protected(0, 6, 7), 6 * 4104);
+        assert!(status.is_success() && data[4096..4104] == [0xFF; 8], "{status}");
+        let wrong = Blocks { lbat: 1, lbatm: 1, ..protected(5, 1, 8 | 2) };
+        assert!(self.read(wrong, 4096).0.is(Status::APPLICATION_TAG_CHECK_ERROR));
+        let (status, data) = self.read(Blocks::new(3, 5, 20), 20 * 520);
+        assert!(status.is_success() && data == pattern(2, 20 * 520), "{status}");
+        // Marks, in a namespace that had nothing beside its pages.
+        assert!(self.read(Blocks::new(1, 9, 1), 4096).0.is(Status::UNRECOVERED_READ_ERROR));
+        assert_eq!(self.read(Blocks::new(1, 8, 1), 4096), (Status::SUCCESS, pattern(3, 4096)));
+        let (status, data) = self.read(protected(100, 4, 8 | 7), 4 * 4096);
+        assert!(status.is_success() && data == pattern(1, 40 * 4096)[4096..5 * 4096], "{status}");
+    }
+
+    fn fill(&mut self) {
+        assert_eq!(self.write(protected(3, 40, 8), &pattern(1, 40 * 4096)), Status::SUCCESS);
+        assert_eq!(self.write(Blocks::new(3, 5, 20), &pattern(2, 20 * 520)), Status::SUCCESS);
+        for lba in 8..11 {
+            assert_eq!(self.write(Blocks::new(1, lba, 1), &pattern(3, 4096)), Status::SUCCESS);
+        }
+        let mark = IoCommand::WriteUncorrectable(Blocks::new(1, 9, 1));
+        assert_eq!(self.call(mark.into(), Data::None).0, Status::SUCCESS);
+        let mut source = Vec::new();
+        let range = CopySource { slba: 4, nlb: 4, lbtl: 4, ..CopySource::default() };
+        range.write(0, |bytes| source.extend_from_slice(bytes));
+        let (prinfor, prinfow) = (PrInfo::from_nibble(8 | 5), PrInfo::from_nibble(8));
+        let copy = Copy { nsid: 2, sdlba: 100, nr: 1, prinfor, prinfow, lbtl: 100, ..Copy::default() };
+        assert_eq!(self.call(copy.into(), Data::Out(source)).0, Status::SUCCESS);
+        // What does not fit is refused, and changes nothing.
+        let (_, mut data) = self.read(protected(3, 40, 0), 40 * 4104);
+        data[30 * 4104 + 100] ^= 1;
+        assert!(self.write(protected(3, 40, 7), &data).is(Status::GUARD_CHECK_ERROR));
+    }
+}
+
+fn protected(slba: u64, nlb: u32, prinfo: u8) -> Blocks {
+    Blocks { prinfo: PrInfo::from_nibble(prinfo), lbtl: slba as u32, ..Blocks::new(2, slba, nlb) }
+}
+
+fn pattern(seed: u32, bytes: usize) -> Vec<u8> {
+    (0..bytes as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8 ^ seed as u8).collect()
+}
+
+#[test]
+fn in_memory() {
+    let mut bench = open(None);
+    bench.fill();
+    bench.look();
+    // What was written in part.
+    assert_eq!(bench.write(Blocks::new(3, 10, 1), &pattern(2, 20 * 520)[5 * 520..6 * 520]), Status::SUCCESS);
+    bench.look();
+}
+
+#[test]
+fn in_an_image() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().join("image");
+    let mut bench = open(Some(&dir));
+    bench.fill();
+    bench.look();
+    let Bench { running, .. } = bench;
+    running.stop();
+    let mut bench = open(Some(&dir));
+    bench.look();
+    bench.running.stop();
+    // Images of version 1 have no spare bytes.
+    std::fs::remove_file(dir.join("spares")).unwrap();
+    let mut bench = open(Some(&dir));
+    assert_eq!(bench.read(Blocks::new(1, 8, 1), 4096), (Status::SUCCESS, pattern(3, 4096)));
+}
