@@ -59,6 +59,7 @@ timing = {{ read = "40us", program = "200us", erase = "2ms", channel = "800MB/s"
         format: device::LbaFormat::plain(4096),
         protection: 0,
         attach: device::Attach::All,
+        limits: device::Limits::default(),
     }];
     config
 }

@@ -1,16 +1,20 @@
 //! Arbitration: which command of an I/O queue may start now, and which are held until later.
 //!
 //! Each namespace has two lanes, one for commands that read and one for those that write. A lane has the meters of the
-//! namespace's quota, and a queue of commands that these hold back: first come, first served. What is held is in flight for
+//! namespace's quota, and a queue of commands that are held back: first come, first served. Its first command waits for
+//! the meters, and then for the namespace's turn on the NVM Set ([`Fair`](crate::fair::Fair)). What is held is in flight for
 //! its host, and nowhere yet for the drive: it has touched nothing, and everything is checked again when its turn comes.
 
 use crate::contents::Contents;
 use crate::controller::{ControllerId, Controllers};
 use crate::drive::{Cx, Drive, Event};
+use crate::fair::UNIT_FACTOR;
 use crate::flight::{InFlight, Stage, Token};
 use crate::quota::Meter;
+use ftl::VolumeStats;
 use media::Nanos;
 use nvme::io::Blocks;
+use nvme::quota::Quota;
 use nvme::{IoCommand, Status};
 
 /// Whether a command may start now.
@@ -22,7 +26,7 @@ pub(crate) enum Turn {
 }
 
 /// What a command does, for its quota.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Way {
     Read,
     Write,
@@ -41,6 +45,8 @@ pub(crate) struct Lane {
     last: u32,
     /// The event that is to let the first one go; [`Nanos::MAX`] if there is none.
     timer: Nanos,
+    /// Since when only the turn on the set is lacking, and the lane waits there; [`Nanos::MAX`] if it does not.
+    ready: Nanos,
 }
 
 impl Default for Lane {
@@ -51,6 +57,7 @@ impl Default for Lane {
             first: NOBODY,
             last: NOBODY,
             timer: Nanos::MAX,
+            ready: Nanos::MAX,
         }
     }
 }
@@ -58,6 +65,10 @@ impl Default for Lane {
 impl Lane {
     fn due(&self) -> Nanos {
         self.bytes.due().max(self.commands.due())
+    }
+
+    fn is_limited(&self) -> bool {
+        self.bytes.is_on() || self.commands.is_on()
     }
 
     fn is_empty(&self) -> bool {
@@ -71,12 +82,60 @@ impl Lane {
 }
 
 /// A namespace's part in arbitration.
-#[derive(Clone, Default, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Lanes {
     /// Whether commands must ask at all.
-    pub watched: bool,
+    watched: bool,
+    /// Whether the NVM Set is shared with others.
+    shares: bool,
+    weight: u16,
+    /// Media bytes written for each byte of the host, times [`UNIT_FACTOR`].
+    write_factor: u32,
+    /// What it took of the set so far, by its weight.
+    tag: u64,
+    /// What was written for the host, and by garbage collection, when the write factor was found.
+    written: (u64, u64),
     lanes: [Lane; 2],
 }
+
+impl Default for Lanes {
+    fn default() -> Self {
+        Lanes {
+            watched: false,
+            shares: false,
+            weight: Quota::DEFAULT_WEIGHT,
+            write_factor: UNIT_FACTOR,
+            tag: 0,
+            written: (0, 0),
+            lanes: Default::default(),
+        }
+    }
+}
+
+impl Lanes {
+    fn watch(&mut self) {
+        self.watched = self.shares || self.lanes.iter().any(Lane::is_limited);
+    }
+
+    /// Finds out what writes cost lately.
+    pub fn weigh_writes(&mut self, media: &VolumeStats) {
+        let host = media.media_host_bytes.saturating_sub(self.written.0);
+        if host < LATELY {
+            return;
+        }
+        let collected = media.media_gc_bytes.saturating_sub(self.written.1);
+        self.written = (media.media_host_bytes, media.media_gc_bytes);
+        let factor = (host.saturating_add(collected)).saturating_mul(UNIT_FACTOR.into()) / host;
+        let factor = u32::try_from(factor).unwrap_or(u32::MAX).min(MAX_FACTOR);
+        self.write_factor = (3 * self.write_factor + factor) / 4;
+    }
+}
+
+/// Bytes written for the host that tell what writes cost.
+const LATELY: u64 = 1 << 20;
+
+/// The highest write amplification that counts.
+const MAX_FACTOR: u32 = 64 * UNIT_FACTOR;
 
 /// Commands that are held, by their number.
 #[derive(Debug, Default)]
@@ -167,30 +226,73 @@ impl Drive {
         if blocks.end().is_none_or(|end| end > ns.blocks()) {
             return Turn::Now;
         }
+        let tag = ns.lanes.tag;
+        let mut turn = true;
+        if ns.lanes.shares
+            && let Some(set) = self.fair.set(ns.set.0)
+        {
+            set.note(blocks.nsid, now);
+            turn = set.may_start(blocks.nsid, tag, now);
+        }
         let lane = &mut ns.lanes.lanes[way as usize];
-        if lane.is_empty() && lane.due() <= now {
-            lane.charge(now, u64::from(blocks.nlb) << ns.shift);
+        let (first, due) = (lane.is_empty(), lane.due() <= now);
+        if first && due && turn {
+            let bytes = u64::from(blocks.nlb) << ns.shift;
+            self.charge(token, blocks.nsid, way, bytes, now);
             return Turn::Now;
         }
         let io = token.io().0;
         self.held.put(io, *command);
-        if lane.is_empty() {
+        if first {
             lane.first = io;
         } else {
             self.held.link(lane.last, io);
         }
         lane.last = io;
         self.flight.get_mut(token).stage = Stage::Held;
-        self.set_timer(blocks.nsid, way);
+        if first {
+            self.wait(blocks.nsid, way, now);
+        }
         Turn::Held
     }
 
-    /// Sees to it that the first command of a lane gets its turn.
-    fn set_timer(&mut self, nsid: u32, way: Way) {
+    /// A command starts: its namespace pays for it.
+    fn charge(&mut self, token: &Token, nsid: u32, way: Way, bytes: u64, now: Nanos) {
+        let Some(ns) = self.namespaces.get_mut(nsid) else { return };
+        ns.lanes.lanes[way as usize].charge(now, bytes);
+        if !ns.lanes.shares {
+            return;
+        }
+        let index = ns.set.0;
+        let Some(set) = self.fair.set(index) else { return };
+        let cost = set.cost(way, bytes, ns.lanes.write_factor);
+        ns.lanes.tag = set.start(ns.lanes.tag, cost, ns.lanes.weight);
+        let entry = self.flight.get_mut(token);
+        (entry.cost, entry.set) = (cost, index);
+        let far = self.fair.rebase(index);
+        if far > 0 {
+            self.namespaces.iter_mut().filter(|(_, ns)| ns.set.0 == index).for_each(|(_, ns)| {
+                ns.lanes.tag = ns.lanes.tag.saturating_sub(far);
+            });
+        }
+    }
+
+    /// Sees to it that the first command of a lane gets its turn: when its quota lets it, and then on its set.
+    fn wait(&mut self, nsid: u32, way: Way, now: Nanos) {
         let Some(ns) = self.namespaces.get_mut(nsid) else { return };
         let lane = &mut ns.lanes.lanes[way as usize];
+        if lane.is_empty() || lane.ready != Nanos::MAX {
+            return;
+        }
         let due = lane.due();
-        if !lane.is_empty() && due < lane.timer {
+        if due <= now
+            && ns.lanes.shares
+            && let Some(set) = self.fair.set(ns.set.0)
+        {
+            lane.ready = now;
+            set.wait(ns.lanes.tag, nsid, way);
+            self.fair.stirred = true;
+        } else if due < lane.timer {
             lane.timer = due;
             self.events.push(due, Event::Lane(nsid, way));
         }
@@ -198,19 +300,55 @@ impl Drive {
 
     /// The time has come that a lane waited for: lets go what may go.
     pub(crate) fn lane_due<S: Contents>(&mut self, nsid: u32, way: Way, cx: &mut Cx<'_, S>) {
-        match self.namespaces.get_mut(nsid).map(|ns| &mut ns.lanes.lanes[way as usize].timer) {
-            Some(timer) if *timer <= cx.now => *timer = Nanos::MAX,
+        let Some(ns) = self.namespaces.get_mut(nsid) else { return };
+        let shares = ns.lanes.shares;
+        let lane = &mut ns.lanes.lanes[way as usize];
+        if lane.timer > cx.now {
             // Of an earlier quota, or an earlier namespace.
-            _ => return,
+            return;
         }
-        while let Some((token, command)) = self.next_of(nsid, way, cx.now) {
-            self.execute_io(token, command, &[], cx);
+        lane.timer = Nanos::MAX;
+        if !shares && lane.ready == Nanos::MAX {
+            while let Some((token, command)) = self.first_of(nsid, way, cx.now) {
+                self.execute_io(token, command, &[], cx);
+            }
         }
-        self.set_timer(nsid, way);
+        self.wait(nsid, way, cx.now);
     }
 
-    /// Takes the first command of a lane, if it may go.
-    fn next_of(&mut self, nsid: u32, way: Way, now: Nanos) -> Option<(Token, IoCommand)> {
+    /// Something ended on a shared set, or came to wait for it: lets go what may go.
+    pub(crate) fn share<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
+        for index in 0..self.fair.count() {
+            while let Some((tag, nsid, way)) = self.fair.set(index).and_then(|set| set.next(cx.now)) {
+                let Some(ns) = self.namespaces.get_mut(nsid).filter(|ns| ns.set.0 == index) else { continue };
+                let lane = &mut ns.lanes.lanes[way as usize];
+                if lane.ready == Nanos::MAX {
+                    // Of an earlier namespace.
+                    continue;
+                }
+                if ns.lanes.tag > tag && !lane.is_empty() {
+                    // Its other lane had a turn meanwhile.
+                    let tag = ns.lanes.tag;
+                    if let Some(set) = self.fair.set(index) {
+                        set.wait(tag, nsid, way);
+                    }
+                    continue;
+                }
+                if let Some((token, command)) = self.first_of(nsid, way, cx.now) {
+                    self.execute_io(token, command, &[], cx);
+                }
+                if let Some(ns) = self.namespaces.get_mut(nsid) {
+                    ns.lanes.lanes[way as usize].ready = Nanos::MAX;
+                }
+                self.wait(nsid, way, cx.now);
+            }
+        }
+        // What came to wait meanwhile was looked at.
+        self.fair.stirred = false;
+    }
+
+    /// Takes the first command of a lane, if its quota lets it go.
+    fn first_of(&mut self, nsid: u32, way: Way, now: Nanos) -> Option<(Token, IoCommand)> {
         let ns = self.namespaces.get_mut(nsid)?;
         let lane = &mut ns.lanes.lanes[way as usize];
         if lane.is_empty() || lane.due() > now {
@@ -222,10 +360,12 @@ impl Drive {
         let token = self.flight.unpark(io)?;
         let entry = self.flight.get_mut(&token);
         entry.stage = Stage::Running;
-        ns.stats.throttled[way as usize].add(now.since(entry.submitted));
-        if let Some((blocks, _)) = demand(&command) {
-            lane.charge(now, u64::from(blocks.nlb) << ns.shift);
-        }
+        let held = now.since(entry.submitted);
+        let shared = if lane.is_limited() { now.since(lane.ready.max(entry.submitted)) } else { held };
+        ns.stats.shared[way as usize].add(shared);
+        ns.stats.throttled[way as usize].add(held - shared);
+        let bytes = demand(&command).map_or(0, |(blocks, _)| u64::from(blocks.nlb) << ns.shift);
+        self.charge(&token, nsid, way, bytes, now);
         Some((token, command))
     }
 
@@ -239,9 +379,22 @@ impl Drive {
             lane.bytes.set(now, bytes, limits.burst());
             lane.commands.set(now, commands, limits.burst());
         }
-        ns.lanes.watched = rates.iter().any(|(bytes, commands)| bytes.is_some() || commands.is_some());
+        ns.lanes.weight = Quota::from(&limits).effective_weight();
+        ns.lanes.watch();
         for way in WAYS {
-            self.set_timer(nsid, way);
+            self.wait(nsid, way, now);
+        }
+    }
+
+    /// Namespaces came or went: those that have their NVM Set for themselves need not ask for a turn.
+    pub(crate) fn count_sharers(&mut self) {
+        for index in 0..self.fair.count() {
+            let shares = self.fair.is_shared(index)
+                && self.namespaces.iter().filter(|(_, ns)| ns.set.0 == index).count() > 1;
+            for (_, ns) in self.namespaces.iter_mut().filter(|(_, ns)| ns.set.0 == index) {
+                ns.lanes.shares = shares;
+                ns.lanes.watch();
+            }
         }
     }
 

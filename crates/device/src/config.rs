@@ -1,6 +1,7 @@
 //! What shapes a drive.
 
 use crate::lba_format::{LbaFormat, MAX_FORMATS};
+use crate::quota::Limits;
 use crate::units::format_size;
 use ftl::{PAGE, SetConfig};
 use media::Nanos;
@@ -72,6 +73,8 @@ pub struct InitialNamespace {
     pub protection: u8,
     /// Who has it attached.
     pub attach: Attach,
+    /// Its quota, as if it had been set and saved.
+    pub limits: Limits,
 }
 
 /// Who has a namespace attached at first.
@@ -168,6 +171,7 @@ impl Config {
                 let rule = format!("a multiple of the logical block size, {}, and not 0", ns.format.data);
                 return Err(ConfigError::value(format!("namespace[{i}].size"), ns.bytes, rule));
             }
+            ns.limits.check(&format!("namespace[{i}]"))?;
         }
         self.check_room()
     }

@@ -5,6 +5,7 @@ use crate::arbiter::{Held, Way};
 use crate::config::{Config, ConfigError, Link};
 use crate::contents::Contents;
 use crate::controller::{Controller, ControllerId, Controllers};
+use crate::fair::Fair;
 use crate::feature::Clock;
 use crate::flight::{Flight, InFlight, Kind, MAX_IO, Stage, Token};
 use crate::health::Health;
@@ -35,6 +36,7 @@ pub struct Drive {
     pub(crate) flight: Flight,
     /// Commands that wait for their turn.
     pub(crate) held: Held,
+    pub(crate) fair: Fair,
     pub(crate) events: Events<Event>,
     pub(crate) life: Life,
     pub(crate) health: Health,
@@ -166,6 +168,7 @@ impl Drive {
             controllers: Controllers::default(),
             flight: Flight::default(),
             held: Held::default(),
+            fair: Fair::new(&config),
             events: Events::default(),
             life,
             health: Health::default(),
@@ -449,6 +452,9 @@ impl Drive {
     pub(crate) fn complete<S: Contents>(&mut self, token: Token, cx: &mut Cx<'_, S>) {
         let io = token.io();
         let entry = self.flight.end(token);
+        if entry.cost != 0 {
+            self.fair.end(entry.set, entry.cost);
+        }
         if entry.qid != 0 {
             self.end_busy(entry.at.max(entry.submitted));
             self.account(&entry, cx);
@@ -497,7 +503,13 @@ impl Drive {
             if self.power.cut.is_some() && self.cut_is_due(cx) {
                 return;
             }
-            let Some((_, event)) = self.events.pop_due(cx.now) else { break };
+            let Some((_, event)) = self.events.pop_due(cx.now) else {
+                if std::mem::take(&mut self.fair.stirred) {
+                    self.share(cx);
+                    continue;
+                }
+                break;
+            };
             match event {
                 Event::End(io) => {
                     if let Some(token) = self.flight.unpark(io) {

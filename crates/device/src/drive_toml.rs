@@ -2,6 +2,7 @@
 
 use crate::config::{Attach, Config, ConfigError, Identity, InitialNamespace, Link};
 use crate::lba_format::LbaFormat;
+use crate::quota::Limits;
 use crate::units::{Percent, Rate, Size, Time, format_size};
 use ftl::{GRANULE_PAGES, GcConfig, GcPolicy, PAGE, SetConfig};
 use media::memory::Bandwidth;
@@ -201,6 +202,12 @@ struct NamespaceTable {
     pi: u8,
     #[serde(default = "attach_all")]
     attach: Attach,
+    read: Option<Rate>,
+    write: Option<Rate>,
+    read_iops: Option<u64>,
+    write_iops: Option<u64>,
+    burst: Option<Time>,
+    weight: Option<u16>,
 }
 
 fn yes() -> bool {
@@ -345,6 +352,18 @@ fn build(file: File) -> Result<Config, ConfigError> {
             format: n.lba.map_or(default_format, |lba| known(lba, &lba_formats)),
             protection: n.pi,
             attach: n.attach,
+            limits: Limits {
+                read_bandwidth: n.read.map(|rate| rate.0),
+                write_bandwidth: n.write.map(|rate| rate.0),
+                read_commands: n.read_iops,
+                write_commands: n.write_iops,
+                // What is not in whole microseconds, or nothing, is as wrong as what is too much.
+                burst_us: n.burst.map_or(0, |time| match (time.0.0 / 1000, time.0.0 % 1000) {
+                    (us @ 1.., 0) => u32::try_from(us).unwrap_or(u32::MAX),
+                    _ => u32::MAX,
+                }),
+                weight: n.weight.map_or(0, |weight| if weight == 0 { u16::MAX } else { weight }),
+            },
         })
         .collect();
     let nqn = Nqn::new(&d.nqn)
@@ -548,6 +567,29 @@ mod tests {
         assert!(e.contains("set[0]") && e.contains("exactly two"), "{e}");
         let e = error(|t| t.replace("set = 1", "set = 3"));
         assert_eq!(e, "namespace[0].set is 3: an NVM Set of this drive: 1 to 2");
+        for (quota, rule) in [
+            ("weight = 1001", "namespace[0].weight is out of range: 1 to 1,000"),
+            ("burst = \"1500ns\"", "namespace[0].burst is out of range: whole microseconds, from 1us to 10s"),
+            ("read = 0", "namespace[0].read is 0: 4096B/s to 1TB/s; leave it out for no limit"),
+            (
+                "write_iops = 0",
+                "namespace[0].write_iops is 0: 1 to 1,000,000,000 commands per second; leave it out for no limit",
+            ),
+        ] {
+            let text = DEFAULT_DRIVE.replace("size = \"1GiB\"", &format!("size = \"1GiB\"\n{quota}"));
+            assert_eq!(Config::from_toml(&text).unwrap_err().to_string(), rule);
+        }
+        let quota = "read = \"391MB/s\"\nwrite_iops = 5000\nburst = \"2ms\"\nweight = 300";
+        let text = DEFAULT_DRIVE.replace("size = \"1GiB\"", &format!("size = \"1GiB\"\n{quota}"));
+        let given = Config::from_toml(&text).unwrap().namespaces[0].limits;
+        let limits = Limits {
+            read_bandwidth: Some(391_000_000),
+            write_commands: Some(5000),
+            burst_us: 2000,
+            weight: 300,
+            ..Limits::default()
+        };
+        assert_eq!(given, limits);
         let e = error(|t| t.replace("[drive]", "[drive]\nenergy = \"1MiB\""));
         assert!(e.contains("energy"), "{e}");
         let e = error(|t| t.replace("[drive]", "[drive]\nmax_transfer = \"100KiB\""));

@@ -74,12 +74,16 @@ pub(crate) struct InFlight {
     /// Dword 0 of the completion.
     pub dw0: u32,
     pub dw1: u32,
+    /// What it takes of its NVM Set, for fair sharing.
+    pub cost: u32,
     pub controller: u16,
     pub qid: u16,
     pub cid: u16,
     pub status: Status,
     /// Parts that the translation layer has not answered yet.
     pub parts: u8,
+    /// The NVM Set that it takes this of.
+    pub set: u8,
     pub opcode: u8,
     pub kind: Kind,
     pub stage: Stage,
@@ -102,11 +106,13 @@ impl InFlight {
         bytes: 0,
         dw0: 0,
         dw1: 0,
+        cost: 0,
         controller: 0,
         qid: 0,
         cid: 0,
         status: Status::SUCCESS,
         parts: 0,
+        set: 0,
         opcode: 0,
         kind: Kind::Other,
         stage: Stage::Free,

@@ -464,6 +464,9 @@ impl Drive {
                 traffic.writes += 1;
                 traffic.written_bytes += bytes;
                 traffic.unaligned += u64::from((entry.lba << shift | bytes) & 4095 != 0);
+                if stats.writes.is_multiple_of(256) {
+                    ns.lanes.weigh_writes(&self.ftl.volume_stats(ns.volume));
+                }
                 let writes = traffic.writes;
                 if writes.is_multiple_of(1024) {
                     self.watch_wear(cx);

@@ -25,6 +25,7 @@ mod controller;
 mod copy;
 mod drive;
 mod drive_toml;
+mod fair;
 mod feature;
 mod flight;
 mod health;

@@ -209,6 +209,11 @@ impl Namespaces {
         (1..).zip(&self.table).filter_map(|(nsid, ns)| Some((nsid, ns.as_ref()?)))
     }
 
+    /// All allocated namespaces, by identifier.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut Namespace)> {
+        (1..).zip(&mut self.table).filter_map(|(nsid, ns)| Some((nsid, ns.as_mut()?)))
+    }
+
     /// Identifiers of all allocated namespaces, in order.
     pub fn ids(&self) -> Vec<u32> {
         self.iter().map(|(nsid, _)| nsid).collect()

@@ -4,6 +4,7 @@ use crate::arbiter::Lanes;
 use crate::contents::Contents;
 use crate::controller::ControllerId;
 use crate::drive::{Cx, Drive, Event};
+use crate::fair::Fair;
 use crate::flight::MAX_IO;
 use crate::output::Output;
 use crate::stats::NamespaceStats;
@@ -64,6 +65,7 @@ impl Drive {
         self.controllers.clear();
         self.flight.clear();
         self.held.clear();
+        self.fair = Fair::new(&self.config);
         self.events.clear();
         self.waiting.clear();
         self.preempting.clear();
@@ -117,6 +119,7 @@ impl Drive {
                 NamespaceStats { base: self.ftl.volume_stats(ns.volume), ..NamespaceStats::default() };
             self.apply_quota(nsid, now);
         }
+        self.count_sharers();
     }
 
     /// Whether the drive has power.

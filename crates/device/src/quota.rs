@@ -1,5 +1,6 @@
 //! Quotas: what a namespace may use, feature D8h, and the meters that enforce it.
 
+use crate::config::ConfigError;
 use crate::contents::Contents;
 use crate::controller::ControllerId;
 use crate::drive::{Cx, Drive, Failure, Outcome, Reply};
@@ -8,7 +9,7 @@ use nvme::admin::{GetFeatures, SetFeatures};
 use nvme::feature::Select;
 use nvme::quota::{Quota, QuotaKind};
 use nvme::zerocopy::{FromBytes, IntoBytes};
-use nvme::{NSID_ALL, Status, U32};
+use nvme::{NSID_ALL, Status, U16, U32};
 use serde::{Deserialize, Serialize};
 
 /// What a namespace may use.
@@ -26,6 +27,9 @@ pub struct Limits {
     /// How much may come at once after a pause, in microseconds of the limits' rates: up to
     /// [`Quota::MAX_BURST_US`]; 0 is [`Quota::DEFAULT_BURST_US`].
     pub burst_us: u32,
+    /// Share of the NVM Set beside others that want it, too: 1 to [`Quota::MAX_WEIGHT`]; 0 is
+    /// [`Quota::DEFAULT_WEIGHT`].
+    pub weight: u16,
 }
 
 impl From<&Quota> for Limits {
@@ -36,13 +40,18 @@ impl From<&Quota> for Limits {
             read_commands: quota.limit(QuotaKind::ReadCommands),
             write_commands: quota.limit(QuotaKind::WriteCommands),
             burst_us: quota.burst_us.get(),
+            weight: quota.weight.get(),
         }
     }
 }
 
 impl From<&Limits> for Quota {
     fn from(limits: &Limits) -> Self {
-        let mut quota = Quota { burst_us: U32::new(limits.burst_us), ..Quota::unlimited() };
+        let mut quota = Quota {
+            weight: U16::new(limits.weight),
+            burst_us: U32::new(limits.burst_us),
+            ..Quota::unlimited()
+        };
         quota.set_limit(QuotaKind::ReadBandwidth, limits.read_bandwidth);
         quota.set_limit(QuotaKind::WriteBandwidth, limits.write_bandwidth);
         quota.set_limit(QuotaKind::ReadCommands, limits.read_commands);
@@ -52,13 +61,33 @@ impl From<&Limits> for Quota {
 }
 
 impl Limits {
+    /// Checks those of a namespace in a drive's TOML, under this name.
+    ///
+    /// # Errors
+    /// The first that cannot be.
+    pub(crate) fn check(&self, namespace: &str) -> Result<(), ConfigError> {
+        let Err(offset) = Quota::from(self).check() else { return Ok(()) };
+        let given = |limit: Option<u64>| limit.map_or("not given".to_owned(), |limit| limit.to_string());
+        let bandwidth = "4096B/s to 1TB/s; leave it out for no limit";
+        let commands = "1 to 1,000,000,000 commands per second; leave it out for no limit";
+        let (key, value, rule) = match offset {
+            2 => ("weight", "out of range".to_owned(), "1 to 1,000"),
+            4 => ("burst", "out of range".to_owned(), "whole microseconds, from 1us to 10s"),
+            8 => ("read", given(self.read_bandwidth), bandwidth),
+            16 => ("write", given(self.write_bandwidth), bandwidth),
+            24 => ("read_iops", given(self.read_commands), commands),
+            _ => ("write_iops", given(self.write_commands), commands),
+        };
+        Err(ConfigError::value(format!("{namespace}.{key}"), value, rule))
+    }
+
     /// Whether they are what Set Features would take.
     pub(crate) fn is_allowed(&self) -> bool {
         Quota::from(self).check().is_ok()
     }
 
     pub(crate) fn burst(&self) -> Nanos {
-        Nanos(u64::from(Quota::from(self).burst()) * 1000)
+        Nanos(u64::from(Quota::from(self).effective_burst_us()) * 1000)
     }
 }
 
@@ -79,6 +108,11 @@ pub(crate) struct Meter {
 const SECOND: u64 = 1_000_000_000;
 
 impl Meter {
+    /// Whether it ever holds anything back.
+    pub fn is_on(&self) -> bool {
+        self.rate != 0
+    }
+
     /// When the next command may pass; it may have been long ago.
     #[inline]
     pub fn due(&self) -> Nanos {
@@ -234,6 +268,7 @@ mod tests {
             read_bandwidth: Some(391_000_000),
             write_commands: Some(1),
             burst_us: 5,
+            weight: 7,
             ..Limits::default()
         };
         let quota = Quota::from(&limits);

@@ -52,8 +52,9 @@ pub(crate) struct HeldBack {
 }
 
 impl HeldBack {
+    /// A command was held for this long, if it was.
     pub fn add(&mut self, span: Nanos) {
-        self.commands += 1;
+        self.commands += u64::from(span > Nanos::ZERO);
         self.ns = self.ns.saturating_add(span.0);
     }
 
@@ -80,6 +81,8 @@ pub(crate) struct NamespaceStats {
     pub stalled_ns: u64,
     /// By the quota: reads, writes.
     pub throttled: [HeldBack; 2],
+    /// So that others get their share: reads, writes.
+    pub shared: [HeldBack; 2],
     pub failed: u64,
     /// Media and data integrity errors.
     pub media_errors: u64,
@@ -126,7 +129,8 @@ impl NamespaceStats {
         ] {
             *mine = mine.saturating_add(theirs);
         }
-        for (mine, theirs) in self.throttled.iter_mut().zip(o.throttled) {
+        let mine = self.throttled.iter_mut().chain(&mut self.shared);
+        for (mine, theirs) in mine.zip(o.throttled.into_iter().chain(o.shared)) {
             mine.sum(theirs);
         }
         self.read_latency.add(&o.read_latency);
@@ -154,6 +158,11 @@ impl NamespaceStats {
         page.throttled_read_ns.set(reads.ns);
         page.throttled_write_commands.set(writes.commands);
         page.throttled_write_ns.set(writes.ns);
+        let [reads, writes] = self.shared;
+        page.shared_read_commands.set(reads.commands);
+        page.shared_read_ns.set(reads.ns);
+        page.shared_write_commands.set(writes.commands);
+        page.shared_write_ns.set(writes.ns);
         page.failed_commands.set(self.failed);
         self.read_latency.fill(&mut page.read_latency, &mut page.read_latency_sum);
         self.write_latency.fill(&mut page.write_latency, &mut page.write_latency_sum);

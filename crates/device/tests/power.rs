@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Bench, Memory, pattern, small};
-use device::{Attach, Drive, InitialNamespace, LbaFormat, Origin, Output};
+use device::{Attach, Drive, InitialNamespace, LbaFormat, Limits, Origin, Output};
 use ftl::{NoContents, Record, Section};
 use media::Nanos;
 use nvme::admin::{PowerCut, SetFeatures};
@@ -158,6 +158,7 @@ fn saved_state_opens_again() {
         format: LbaFormat::plain(512),
         protection: 0,
         attach: Attach::All,
+        limits: Limits::default(),
     });
     let mut b = Bench::new(config.clone());
     let data = pattern(3, 4096);

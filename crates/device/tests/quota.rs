@@ -2,89 +2,22 @@
 
 mod common;
 
+use common::load::{Load, limit, quota, run, set, statistics};
 use common::table::Table;
 use common::{Bench, TIMED_SMALL, bytes};
 use device::Origin;
 use media::Nanos;
 use nvme::admin::*;
 use nvme::feature::{FeatureCapabilities, FeatureId, Select};
-use nvme::log::{AnaState, ErrorInformation, LogId, NamespaceStatistics};
+use nvme::log::{AnaState, ErrorInformation, LogId};
 use nvme::property::{Cc, PropertyOffset, Shn};
 use nvme::quota::{Quota, QuotaKind};
-use nvme::{Command, NSID_ALL, Status, U32, U64};
+use nvme::{Command, NSID_ALL, Status, U16, U32, U64};
 
 const SECOND: u64 = 1_000_000_000;
 
-fn quota(limits: &[(QuotaKind, u64)]) -> Quota {
-    let mut quota = Quota::unlimited();
-    for (kind, limit) in limits {
-        quota.set_limit(*kind, Some(*limit));
-    }
-    quota
-}
-
-fn set(nsid: u32, sv: bool) -> SetFeatures {
-    SetFeatures { nsid, fid: FeatureId::QUOTA, sv, uidx: 0, cdw11: 0, cdw12: 0, cdw13: 0, cdw15: 0 }
-}
-
-fn limit(b: &mut Bench, nsid: u32, limits: &[(QuotaKind, u64)]) {
-    b.admin_ok(set(nsid, false), &bytes(&quota(limits)));
-}
-
 fn get(b: &mut Bench, nsid: u32, sel: Select) -> Quota {
     b.ask(Command::get_features(FeatureId::QUOTA, nsid, sel))
-}
-
-fn statistics(b: &mut Bench, nsid: u32) -> NamespaceStatistics {
-    b.ask(Command::get_log_page(LogId::NAMESPACE_STATISTICS, nsid, 0, 0, 8192))
-}
-
-/// A load that keeps so many commands outstanding.
-struct Load {
-    depth: usize,
-    command: Command,
-    data: Vec<u8>,
-    outstanding: Vec<u32>,
-    done: u64,
-}
-
-impl Load {
-    fn new(depth: usize, command: Command, bytes: usize) -> Load {
-        Load { depth, command, data: vec![0; bytes], outstanding: Vec::new(), done: 0 }
-    }
-}
-
-/// Runs loads side by side for a time.
-fn run(b: &mut Bench, span: u64, loads: &mut [Load]) {
-    let end = b.now.0 + span;
-    loop {
-        let mut progress = true;
-        while progress {
-            progress = false;
-            for load in loads.iter_mut() {
-                while load.outstanding.len() < load.depth {
-                    let io = b.submit(b.controller, 1, &load.command, &load.data);
-                    load.outstanding.push(io);
-                }
-                let before = load.outstanding.len();
-                load.outstanding.retain(|io| match b.done.remove(io) {
-                    Some((completion, _)) => {
-                        assert_eq!(completion.status(), Status::SUCCESS);
-                        b.memory.buffers.remove(io);
-                        false
-                    }
-                    None => true,
-                });
-                load.done += (before - load.outstanding.len()) as u64;
-                progress |= load.outstanding.len() < before;
-            }
-        }
-        match b.drive.next_event() {
-            Some(at) if at.0 < end => b.run_until(at.max(b.now)),
-            _ => break,
-        }
-    }
-    b.run_until(Nanos(end - 1));
 }
 
 #[test]
@@ -161,6 +94,7 @@ fn latency_counts_from_arrival_and_the_log_tells_what_was_held() {
     let log = statistics(&mut b, 2);
     assert_eq!((log.throttled_write_commands.get(), log.throttled_write_ns.get()), (3, 6_000_000));
     assert_eq!(log.write_latency_sum.max_ns.get(), 3_000_000);
+    assert_eq!(log.quota, quota(&[(QuotaKind::WriteCommands, 1000)]));
 }
 
 #[test]
@@ -403,7 +337,7 @@ fn illegal_quotas() {
         ("all zeros", vec![0; 64], 0),
         ("a later version", with(|q| q.version = 2), 0),
         ("reserved limits", with(|q| q.limits = nvme::quota::QuotaLimits::from_bits(0x16)), 1),
-        ("reserved bytes", with(|q| q.rsvd2[1] = 1), 2),
+        ("a weight beyond all", with(|q| q.weight = U16::new(1001)), 2),
         ("a burst that is too long", with(|q| q.burst_us = U32::new(10_000_001)), 4),
         ("a bandwidth that is not in force", with(|q| q.read_bandwidth = U64::new(5000)), 8),
         ("a bandwidth of 0", with(|q| q.write_bandwidth = U64::new(0)), 16),

@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | 0 | 1 | version of this layout: 1 |
 //! | 1 | 1 | limits in force: bit 0 read bandwidth, bit 1 write bandwidth, bit 2 read commands, bit 3 write commands; bits 7:4 zero |
-//! | 2 | 2 | reserved |
+//! | 2 | 2 | weight: 1 to 1,000; 0 is the default, 100 |
 //! | 4 | 4 | burst in microseconds, up to 10,000,000; 0 is the default, 1,000 |
 //! | 8 | 8 | bytes per second that may be read: 4,096 to 10^12; 0 if bit 0 of byte 1 is cleared |
 //! | 16 | 8 | bytes per second that may be written, likewise with bit 1 |
@@ -16,7 +16,7 @@
 //!
 //! A limit of nothing does not exist: a bit that is set with a value of 0 is refused, and so is a value whose bit is cleared.
 
-use crate::{U32, U64};
+use crate::{U16, U32, U64};
 
 bits8! {
     /// Limits in force.
@@ -41,8 +41,8 @@ wire! {
         pub version: u8,
         /// Limits in force.
         pub limits: QuotaLimits,
-        /// Reserved.
-        pub rsvd2: [u8; 2],
+        /// Share of its NVM Set beside others that want it, too; 0 is [`Quota::DEFAULT_WEIGHT`].
+        pub weight: U16,
         /// How much may come at once after a pause: what the limits allow in so many microseconds; 0 is
         /// [`Quota::DEFAULT_BURST_US`].
         pub burst_us: U32,
@@ -60,12 +60,16 @@ wire! {
 }
 layout!(
     Quota, 64,
-    burst_us @ 4, read_bandwidth @ 8, write_bandwidth @ 16, read_commands @ 24, write_commands @ 32,
+    weight @ 2, burst_us @ 4, read_bandwidth @ 8, write_bandwidth @ 16, read_commands @ 24, write_commands @ 32,
 );
 
 impl Quota {
     /// Version of this layout.
     pub const VERSION: u8 = 1;
+    /// The weight where none is given.
+    pub const DEFAULT_WEIGHT: u16 = 100;
+    /// The greatest weight; the least is 1.
+    pub const MAX_WEIGHT: u16 = 1000;
     /// The burst where none is given, in microseconds.
     pub const DEFAULT_BURST_US: u32 = 1000;
     /// The longest burst, in microseconds.
@@ -99,7 +103,7 @@ impl Quota {
         let fields = [
             (offset_of!(Self, version), self.version == Self::VERSION),
             (offset_of!(Self, limits), limits.into_bits() & 0xF0 == 0),
-            (offset_of!(Self, rsvd2), self.rsvd2 == [0; 2]),
+            (offset_of!(Self, weight), self.weight.get() <= Self::MAX_WEIGHT),
             (offset_of!(Self, burst_us), self.burst_us.get() <= Self::MAX_BURST_US),
             (
                 offset_of!(Self, read_bandwidth),
@@ -154,9 +158,18 @@ impl Quota {
         }
     }
 
+    /// The weight, the default where none is given.
+    #[must_use]
+    pub fn effective_weight(&self) -> u16 {
+        match self.weight.get() {
+            0 => Self::DEFAULT_WEIGHT,
+            given => given,
+        }
+    }
+
     /// The burst in microseconds, the default where none is given.
     #[must_use]
-    pub fn burst(&self) -> u32 {
+    pub fn effective_burst_us(&self) -> u32 {
         match self.burst_us.get() {
             0 => Self::DEFAULT_BURST_US,
             given => given,

@@ -11,6 +11,7 @@ use crate::ports::ANA_GROUP;
 use crate::quota::Quotas;
 use crate::stats::{self, Traffic};
 use ftl::{Fault, NoContents, SetId};
+use media::Nanos;
 use nvme::admin::{AdminCommand, NamespaceManagement, NamespaceManagementSelect};
 use nvme::identify::NamespaceCreate;
 use nvme::zerocopy::FromBytes;
@@ -105,6 +106,7 @@ impl Drive {
         namespace.set_format(index, format);
         self.namespaces.insert(nsid, namespace);
         self.remember_namespace(id, nsid, c.sel, cx.now);
+        self.count_sharers();
         self.record(cx.storage);
         Ok(Reply::Done(nsid))
     }
@@ -166,6 +168,7 @@ impl Drive {
         self.departed.0.add(&namespace.stats);
         self.departed.1 = stats::sum(&self.departed.1, &media);
         self.ftl.delete(cx.now, namespace.volume, cx.storage);
+        self.count_sharers();
         for id in &affected {
             if let Some(controller) = self.controllers.get_mut(*id) {
                 controller.attach(nsid, false);
@@ -190,11 +193,14 @@ impl Drive {
             namespace.protection_type = initial.protection;
             namespace.storage_mask = u64::MAX;
             namespace.set_format(format as u8, initial.format);
+            namespace.quota = Quotas { saved: initial.limits, current: initial.limits };
             // The configuration was checked: there are no more of them than identifiers.
             if let Some(nsid) = self.namespaces.free() {
                 self.namespaces.insert(nsid, namespace);
+                self.apply_quota(nsid, Nanos::ZERO);
             }
         }
+        self.count_sharers();
         Ok(())
     }
 }

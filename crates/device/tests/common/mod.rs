@@ -1,6 +1,7 @@
 //! A host and a runner for tests: contents in memory, virtual time, one command at a time or many.
 #![allow(dead_code, reason = "each test uses its part")]
 
+pub mod load;
 pub mod play;
 pub mod table;
 
@@ -305,6 +306,7 @@ impl Bench {
                 format: LbaFormat::plain(4096),
                 protection: 0,
                 attach: device::Attach::All,
+                limits: device::Limits::default(),
             });
         }
         Bench::new(config)

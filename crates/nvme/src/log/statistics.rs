@@ -39,7 +39,13 @@
 //! | 208 | 8 | nanoseconds that those were held back |
 //! | 216 | 8 | commands that failed |
 //! | 224 | 8 | aligned writes: Write commands that begin and end on a boundary of the atomic unit |
-//! | 232 | 280 | reserved |
+//! | 232 | 8 | commands that read and were held back so that other namespaces get their share |
+//! | 240 | 8 | nanoseconds that those were held back |
+//! | 248 | 8 | commands that write, likewise |
+//! | 256 | 8 | nanoseconds that those were held back |
+//! | 264 | 56 | reserved |
+//! | 320 | 64 | the quota in force: a [`Quota`](crate::quota::Quota); zero for the sum |
+//! | 384 | 128 | reserved |
 //! | 512 | 1552 | latency of Read: a [`LatencyHistogram`]'s buckets |
 //! | 2064 | 1552 | latency of Write |
 //! | 3616 | 1552 | latency of Flush |
@@ -122,8 +128,20 @@ wire! {
         pub failed_commands: U64,
         /// Write commands that begin and end on a boundary of the atomic unit.
         pub aligned_writes: U64,
+        /// Commands that read and were held back so that other namespaces get their share.
+        pub shared_read_commands: U64,
+        /// Nanoseconds that those were held back.
+        pub shared_read_ns: U64,
+        /// Commands that write, likewise.
+        pub shared_write_commands: U64,
+        /// Nanoseconds that those were held back.
+        pub shared_write_ns: U64,
         /// Reserved.
-        pub rsvd232: [u8; 280],
+        pub rsvd264: [u8; 56],
+        /// The quota in force.
+        pub quota: crate::quota::Quota,
+        /// Reserved.
+        pub rsvd384: [u8; 128],
         /// Latency of Read.
         pub read_latency: LatencyHistogram,
         /// Latency of Write.
@@ -184,6 +202,7 @@ layout!(
     NamespaceStatistics, 8192,
     time_ns @ 16, host_bytes_read @ 32, host_bytes_deallocated @ 88, media_bytes_written_host @ 96,
     media_bytes_read_gc @ 128, whole_writes @ 152, throttled_read_commands @ 184, failed_commands @ 216, aligned_writes @ 224,
+    shared_read_commands @ 232, quota @ 320, rsvd384 @ 384,
     read_latency @ 512, write_latency @ 2064, flush_latency @ 3616, deallocate_latency @ 5168,
     read_latency_sum @ 6720, deallocate_latency_sum @ 6768, rsvd6784 @ 6784,
 );

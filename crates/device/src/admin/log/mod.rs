@@ -16,6 +16,7 @@ use nvme::log::{
     ChangedNamespaces, ErrorInformation, FirmwareSlots, LidSupported, LogId, NamespaceStatistics,
     PersistentEventAction, PersistentEventHeader, SupportedLogPages,
 };
+use nvme::quota::Quota;
 use nvme::zerocopy::{FromBytes, IntoBytes};
 use nvme::{NSID_ALL, Status};
 
@@ -225,6 +226,7 @@ impl Drive {
             let set = u16::from(ns.set.0) + 1;
             page = NamespaceStatistics::new(nsid, set, set);
             ns.stats.fill(&mut page);
+            page.quota = Quota::from(&ns.quota.current);
             stats::fill_media(&stats::since(&self.ftl.volume_stats(ns.volume), &ns.stats.base), &mut page);
         }
         page.time_ns.set(now.since(self.power.since).0);

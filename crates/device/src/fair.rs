@@ -1,0 +1,251 @@
+//! Fair sharing of an NVM Set among its namespaces: start-time fair queueing, where nobody else suffers.
+//!
+//! What a command takes is counted in time of its set: how long the whole set, working in parallel as it can, would be
+//! busy with it; writes with the write amplification of their namespace. Each namespace has a *tag*: what it took so far,
+//! divided by its weight. The set's *clock* is the tag of what started last. A command starts at once if its namespace is
+//! alone, or behind the clock; others start in the order of their tags, while what is under way is less than a window that
+//! keeps the set busy. So whoever uses less than its share finds no queue but the window, and nothing is idle for
+//! fairness' sake. Without timing everything ends at once, and there is nothing to share.
+
+use crate::arbiter::Way;
+use crate::config::Config;
+use ftl::{PAGE, SetConfig};
+use media::memory::Bandwidth;
+use media::{Nanos, Sense};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// How long a namespace counts after its last command: a pause as short as this is none, and others are not to fill the
+/// set's queues meanwhile.
+const PRESENT: Nanos = Nanos(10_000_000);
+
+/// Reads that the window lets be under way for each place that can work on one.
+const DEPTH: u64 = 8;
+
+/// A tag advances by a command's cost times this, divided by the weight.
+const SCALE: u64 = nvme::quota::Quota::MAX_WEIGHT as u64;
+
+/// Tags are made smaller when the clock reaches this.
+const FAR: u64 = 1 << 62;
+
+/// 1 as a write factor.
+pub(crate) const UNIT_FACTOR: u32 = 256;
+
+/// What commands take of a set, in picoseconds of the whole set.
+#[derive(Clone, Copy, Default, Debug)]
+struct Costs {
+    /// For each access of a read.
+    access: u64,
+    /// Pages that an access of a read brings.
+    access_pages: u64,
+    read_page: u64,
+    write_page: u64,
+}
+
+/// One NVM Set.
+#[derive(Default, Debug)]
+pub(crate) struct Shared {
+    costs: Costs,
+    /// What may be under way, in nanoseconds of the whole set; 0 if it need not be shared.
+    window: u64,
+    under_way: u64,
+    clock: u64,
+    /// Lanes whose first command may start as far as its quota goes, by tag.
+    ready: BinaryHeap<Reverse<(u64, u32, Way)>>,
+    /// The namespace whose command came last, and when.
+    latest: (u32, Nanos),
+    /// Until when another one counts as present.
+    others: Nanos,
+}
+
+impl Shared {
+    fn new(config: &Config, set: &SetConfig) -> Shared {
+        let page = u64::from(PAGE);
+        let link = config.effective_link();
+        let pico = |time: Nanos, among: u32| time.0 * 1000 / u64::from(among.max(1));
+        let transfer = |rate: u64| Nanos::of_transfer(page, rate);
+        let (access, access_pages, bus, program, latency) = match set {
+            SetConfig::Nand { nand, .. } => {
+                let (g, t) = (&nand.geometry, &nand.timing);
+                let sense = match &t.sense {
+                    Sense::Same(time) => *time,
+                    Sense::ByPageType(all) => {
+                        Nanos(all.iter().map(|t| t.0).sum::<u64>() / all.len().max(1) as u64)
+                    }
+                };
+                let bus = transfer(t.channel_bytes_per_second);
+                let bus_share = pico(bus, g.channels);
+                let program = pico(t.program, g.dies * g.unit_pages).max(bus_share);
+                let access = pico(sense, g.dies * g.planes);
+                (access, g.sense_pages, [bus_share, bus_share], program, sense + bus)
+            }
+            SetConfig::Memory { memory, .. } => {
+                let (read, write) = match memory.bytes_per_second {
+                    Bandwidth::Shared(rate) => (rate, rate),
+                    Bandwidth::Separate { read, write } => (read, write),
+                };
+                let bus = [transfer(read), transfer(write)];
+                let program = pico(memory.write_latency, memory.banks);
+                let latency = memory.read_latency.max(memory.write_latency) + bus[0].max(bus[1]);
+                let access = pico(memory.read_latency, memory.banks);
+                (access, 1, bus.map(|bus| pico(bus, 1)), program, latency)
+            }
+        };
+        let links = [link.read_bytes_per_second, link.write_bytes_per_second].map(transfer);
+        let costs = Costs {
+            access,
+            access_pages: u64::from(access_pages.max(1)),
+            read_page: bus[0].max(pico(links[0], 1)),
+            write_page: program.max(bus[1]).max(pico(links[1], 1)),
+        };
+        let once = latency + links[0].max(links[1]) + link.command_overhead;
+        let timed = config.timing && latency + links[0] + links[1] > Nanos::ZERO;
+        Shared { costs, window: if timed { DEPTH * once.0 } else { 0 }, ..Shared::default() }
+    }
+
+    /// What a command takes, in nanoseconds of the whole set.
+    #[inline]
+    pub fn cost(&self, way: Way, bytes: u64, write_factor: u32) -> u32 {
+        let pages = bytes.div_ceil(PAGE.into());
+        let c = &self.costs;
+        let pico = match way {
+            Way::Read => (pages.div_ceil(c.access_pages) * c.access).max(pages * c.read_page),
+            Way::Write => (pages * c.write_page).saturating_mul(write_factor.into()) / u64::from(UNIT_FACTOR),
+        };
+        u32::try_from(pico / 1000 + 1).unwrap_or(u32::MAX)
+    }
+
+    /// Notes that a namespace has a command.
+    #[inline]
+    pub fn note(&mut self, nsid: u32, now: Nanos) {
+        if self.latest.0 != nsid {
+            self.others = if self.latest.0 == 0 { Nanos::ZERO } else { self.latest.1 + PRESENT };
+            self.latest.0 = nsid;
+        }
+        self.latest.1 = now;
+    }
+
+    /// Whether no other namespace had a command lately.
+    #[inline]
+    fn is_alone(&self, nsid: u32, now: Nanos) -> bool {
+        self.latest.0 == nsid && self.others <= now
+    }
+
+    /// Whether a command may start of a namespace with this tag that does not wait yet.
+    #[inline]
+    pub fn may_start(&self, nsid: u32, tag: u64, now: Nanos) -> bool {
+        tag < self.clock
+            || self.is_alone(nsid, now)
+            || (self.under_way < self.window && self.ready.is_empty())
+    }
+
+    /// A command starts; returns its namespace's tag from now on.
+    #[inline]
+    pub fn start(&mut self, tag: u64, cost: u32, weight: u16) -> u64 {
+        self.under_way += u64::from(cost);
+        let tag = tag.max(self.clock);
+        self.clock = tag;
+        tag + u64::from(cost) * SCALE / u64::from(weight.max(1))
+    }
+
+    /// A lane waits for its turn.
+    pub fn wait(&mut self, tag: u64, nsid: u32, way: Way) {
+        self.ready.push(Reverse((tag, nsid, way)));
+    }
+
+    /// Takes the lane whose turn it is, with the tag that it waited with, if something may start.
+    pub fn next(&mut self, now: Nanos) -> Option<(u64, u32, Way)> {
+        let &Reverse((tag, nsid, _)) = self.ready.peek()?;
+        if self.under_way >= self.window && tag >= self.clock && !self.is_alone(nsid, now) {
+            return None;
+        }
+        self.ready.pop().map(|Reverse(lane)| lane)
+    }
+}
+
+/// All NVM Sets.
+#[derive(Default, Debug)]
+pub(crate) struct Fair {
+    sets: Vec<Shared>,
+    /// Whether something ended while lanes wait.
+    pub stirred: bool,
+}
+
+impl Fair {
+    pub fn new(config: &Config) -> Fair {
+        Fair { sets: config.ftl.sets.iter().map(|set| Shared::new(config, set)).collect(), stirred: false }
+    }
+
+    /// Whether a set is to be shared at all.
+    pub fn is_shared(&self, set: u8) -> bool {
+        self.sets.get(usize::from(set)).is_some_and(|set| set.window > 0)
+    }
+
+    #[inline]
+    pub fn set(&mut self, set: u8) -> Option<&mut Shared> {
+        self.sets.get_mut(usize::from(set))
+    }
+
+    pub fn count(&self) -> u8 {
+        u8::try_from(self.sets.len()).unwrap_or(u8::MAX)
+    }
+
+    /// A command of this cost has ended.
+    #[inline]
+    pub fn end(&mut self, set: u8, cost: u32) {
+        if let Some(set) = self.sets.get_mut(usize::from(set)) {
+            set.under_way = set.under_way.saturating_sub(cost.into());
+            self.stirred |= !set.ready.is_empty();
+        }
+    }
+
+    /// By how much the tags of a set are to be made smaller, so that they never end; 0 nearly always.
+    pub fn rebase(&mut self, set: u8) -> u64 {
+        let Some(set) = self.sets.get_mut(usize::from(set)).filter(|set| set.clock >= FAR) else { return 0 };
+        let far = std::mem::take(&mut set.clock);
+        let waiting = std::mem::take(&mut set.ready);
+        set.ready = waiting
+            .into_iter()
+            .map(|Reverse((tag, nsid, way))| Reverse((tag.saturating_sub(far), nsid, way)))
+            .collect();
+        far
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn costs_are_time_of_the_whole_set() {
+        let config = Config::from_toml(
+            "[drive]\ntiming = true\n[[set]]\nmedia = \"nand\"\ncell = \"tlc\"\ncapacity = \"64MiB\"\nspare = \"60%\"\n\
+             channels = 2\ndies = 4\nplanes = 2\nnand_page = \"16KiB\"\npages_per_block = 48\nrated_cycles = 3000\n\
+             timing = { read = \"64us\", program = \"960us\", erase = \"4ms\", channel = \"1GB/s\" }\n",
+        )
+        .unwrap();
+        let mut fair = Fair::new(&config);
+        let set = fair.set(0).unwrap();
+        // 64 us among 8 planes; four pages share a sense; then the channels limit: 4096 ns among 2.
+        assert_eq!(set.cost(Way::Read, 512, 256), 8001);
+        assert_eq!(set.cost(Way::Read, 16384, 256), 8193);
+        // 960 us among 4 dies and 24 pages of a unit.
+        assert_eq!(set.cost(Way::Write, 4096, 256), 10_001);
+        assert_eq!(set.cost(Way::Write, 8192, 512), 40_001);
+        assert_eq!(set.cost(Way::Write, 1 << 28, u32::MAX), u32::MAX);
+    }
+
+    #[test]
+    fn tags_go_on_for_ever() {
+        let mut fair =
+            Fair { sets: vec![Shared { window: 1, clock: FAR + 5, ..Shared::default() }], stirred: false };
+        let set = fair.set(0).unwrap();
+        set.under_way = 1;
+        set.wait(FAR + 9, 1, Way::Read);
+        assert_eq!(fair.rebase(0), FAR + 5);
+        assert_eq!(fair.rebase(0), 0);
+        fair.end(0, 1);
+        assert!(fair.stirred);
+        assert_eq!(fair.set(0).unwrap().next(Nanos::ZERO), Some((4, 1, Way::Read)));
+    }
+}
