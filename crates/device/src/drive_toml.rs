@@ -495,7 +495,7 @@ fn nand(n: NandTable, durable: bool, key: &impl Fn(&str) -> String) -> Result<Se
         durable,
     };
     let gc = GcConfig { policy: n.gc.policy, low: n.gc.low, wear_gap: n.gc.wear_gap };
-    Ok(SetConfig::Nand { nand, capacity_pages, gc })
+    Ok(SetConfig::Nand { nand, capacity_pages, gc, placement: Default::default() })
 }
 
 fn memory(

@@ -47,6 +47,7 @@ fn config(spare_percent: f64) -> Config {
             nand: NandConfig { geometry, cell: Cell::Slc, timing, durable: false },
             capacity_pages: capacity,
             gc: GcConfig::default(),
+            placement: Default::default(),
         }],
         buffer_pages: 1024,
         protected: true,

@@ -39,6 +39,9 @@ pub enum SetConfig {
         capacity_pages: u32,
         /// How garbage is collected.
         gc: GcConfig,
+        /// How data is kept apart.
+        #[serde(default)]
+        placement: PlacementConfig,
     },
     /// DRAM or persistent memory, written in place.
     Memory {
@@ -66,6 +69,37 @@ impl Default for GcConfig {
     }
 }
 
+/// Placement handles: data that is written with one of them shares superblocks with no other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PlacementConfig {
+    /// Placement handles: 1 to [`MAX_HANDLES`]. Each has a superblock of its own open.
+    pub handles: u32,
+    /// Whether garbage collection, too, keeps the data of each handle by itself (persistently isolated, in
+    /// the words of Flexible Data Placement); else it gathers all of a set's (initially isolated).
+    pub isolated: bool,
+}
+
+/// Most placement handles of a set.
+pub const MAX_HANDLES: u32 = 64;
+
+impl Default for PlacementConfig {
+    fn default() -> Self {
+        PlacementConfig { handles: 1, isolated: false }
+    }
+}
+
+impl PlacementConfig {
+    /// Superblocks that collection writes to: one for all handles, or one for each.
+    pub(crate) fn lanes(&self) -> u32 {
+        if self.isolated { self.handles } else { 1 }
+    }
+
+    /// Superblocks that may be open beyond the two that every set has.
+    pub(crate) fn additional_superblocks(&self) -> u32 {
+        self.handles + self.lanes() - 2
+    }
+}
+
 /// Choice of the victim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -87,6 +121,11 @@ impl SetConfig {
 }
 
 impl Config {
+    /// NAND sets, which share the write buffer evenly; 1 if there are none.
+    pub(crate) fn nand_sets(&self) -> u32 {
+        (self.sets.iter().filter(|s| matches!(s, SetConfig::Nand { .. })).count() as u32).max(1)
+    }
+
     /// The faults of one set.
     pub(crate) fn faults_of(&self, set: usize) -> FaultPlan {
         FaultPlan { seed: self.faults.seed.wrapping_add(set as u64), ..self.faults.clone() }
@@ -112,7 +151,7 @@ impl Config {
         let mut saved = u64::from(self.buffer_pages);
         for (i, set) in self.sets.iter().enumerate() {
             match set {
-                SetConfig::Nand { nand, capacity_pages, gc } => {
+                SetConfig::Nand { nand, capacity_pages, gc, placement } => {
                     nand.check().map_err(|error| ConfigError::Media { set: i as u32 + 1, error })?;
                     let geo = &nand.geometry;
                     if gc.low < 3 || gc.low >= geo.superblocks {
@@ -126,12 +165,23 @@ impl Config {
                         let rule = "an atomic write must fit into one program unit";
                         return range("atomic write unit in pages", atomic.into(), rule);
                     }
+                    if !(1..=MAX_HANDLES).contains(&placement.handles) {
+                        return range("placement handles", placement.handles.into(), "1 to 64 are possible");
+                    }
+                    // Else handles with a part of a unit each could fill it.
+                    let units = u64::from(placement.handles) * u64::from(geo.unit_pages.max(atomic));
+                    if u64::from(self.buffer_pages / self.nand_sets()) < units && placement.handles > 1 {
+                        let rule = "each NAND set's share of the write buffer must hold a program unit for each of its placement handles";
+                        return range("write buffer in pages", self.buffer_pages.into(), rule);
+                    }
                     if self.buffer_pages < geo.unit_pages.max(atomic) {
                         let rule = "the write buffer must hold a program unit at least";
                         return range("write buffer in pages", self.buffer_pages.into(), rule);
                     }
-                    // Two open superblocks, and those that collection keeps free.
-                    let needed = u64::from(gc.low + 2) * u64::from(geo.pages_per_superblock());
+                    // Two open superblocks, those that collection keeps free, and for each further placement handle
+                    // one that is open and one in reserve, as all may need another at the same time.
+                    let kept = gc.low + 2 + placement.additional_superblocks() + placement.handles - 1;
+                    let needed = u64::from(kept) * u64::from(geo.pages_per_superblock());
                     let capacity = u64::from(*capacity_pages);
                     let spare = geo.pages().saturating_sub(capacity);
                     if spare < needed || capacity < u64::from(GRANULE_PAGES) {

@@ -17,8 +17,10 @@ mod persist;
 mod storage;
 mod volume;
 
-pub use config::{Config, ConfigError, GRANULE_PAGES, GcConfig, GcPolicy, PAGE, SetConfig};
-pub use nand::SetStats;
+pub use config::{
+    Config, ConfigError, GRANULE_PAGES, GcConfig, GcPolicy, MAX_HANDLES, PAGE, PlacementConfig, SetConfig,
+};
+pub use nand::{PlacementChange, PlacementNote, SetStats};
 pub use persist::{LoadError, Restorer};
 pub use storage::{Io, NoContents, Piece, Record, Section, Storage, StorageError};
 pub use volume::{Extent, MAX_VOLUMES, SetId, VolumeId, VolumeStats};
@@ -218,10 +220,11 @@ impl Ftl {
             let plan = config.faults_of(i);
             let media = |error| ConfigError::Media { set: i as u32 + 1, error };
             sets.push(match set {
-                SetConfig::Nand { nand, capacity_pages, gc } => {
+                SetConfig::Nand { nand, capacity_pages, gc, placement } => {
                     let nand = media::Nand::new(nand_config(nand, &config)).map_err(media)?;
                     let nand = Faulty::new(nand, plan);
-                    Set::Nand(Box::new(NandSet::new(id, nand, *capacity_pages, gc.clone(), &config)))
+                    let (gc, placement) = (gc.clone(), *placement);
+                    Set::Nand(Box::new(NandSet::new(id, nand, *capacity_pages, gc, placement, &config)))
                 }
                 SetConfig::Memory { memory, volatile } => {
                     let memory = media::Memory::new(memory_config(memory, &config)).map_err(media)?;
@@ -416,6 +419,23 @@ impl Ftl {
         durable: bool,
         storage: &mut impl Storage,
     ) -> Answer {
+        self.write_placed(now, io, volume, extent, source, durable, 0, storage)
+    }
+
+    /// Writes with a placement handle: the data shares superblocks only with what is written with the same one. A
+    /// handle that the set does not have counts as 0, and so does every one of a set that is written in place.
+    #[allow(clippy::too_many_arguments)]
+    pub fn write_placed(
+        &mut self,
+        now: Nanos,
+        io: Io,
+        volume: VolumeId,
+        extent: Extent,
+        source: Source,
+        durable: bool,
+        handle: u8,
+        storage: &mut impl Storage,
+    ) -> Answer {
         self.advance(now, storage);
         let set = match self.check(volume, extent) {
             Ok(set) => set,
@@ -423,10 +443,56 @@ impl Ftl {
         };
         let end = extent.start + u64::from(extent.bytes);
         let zeros = source == Source::Zeros;
-        let write = Write { io, volume, start: extent.start, end, host: 0, zeros, durable, at: now };
+        let write = Write { io, volume, start: extent.start, end, host: 0, zeros, durable, handle, at: now };
         match &mut self.sets[usize::from(set.0)] {
             Set::Nand(set) => set.write(now, write, around!(self, storage)),
             Set::Memory(set) => set.write(now, write, around!(self, storage)),
+        }
+    }
+
+    /// How many placement handles a set has: 1 if it does not keep data apart.
+    pub fn handles(&self, set: SetId) -> usize {
+        match self.sets.get(usize::from(set.0)) {
+            Some(Set::Nand(set)) => set.handles(),
+            _ => 1,
+        }
+    }
+
+    /// The reclaim unit of a placement handle: bytes of a whole one, and bytes that can still be written to the
+    /// present one. `None` if there is no such handle or the set is written in place.
+    pub fn reclaim_unit(&self, set: SetId, handle: u8) -> Option<(u64, u64)> {
+        match self.sets.get(usize::from(set.0)) {
+            Some(Set::Nand(set)) if usize::from(handle) < set.handles() => {
+                Some((set.superblock_bytes(), set.room_of(usize::from(handle))))
+            }
+            _ => None,
+        }
+    }
+
+    /// A placement handle goes on with an empty reclaim unit. Returns the bytes that could still have been written to
+    /// the one before; 0 also if there is no such handle.
+    pub fn renew_handle(&mut self, now: Nanos, set: SetId, handle: u8, storage: &mut impl Storage) -> u64 {
+        self.advance(now, storage);
+        match self.sets.get_mut(usize::from(set.0)) {
+            Some(Set::Nand(set)) if usize::from(handle) < set.handles() => {
+                set.renew(now, usize::from(handle), around!(self, storage))
+            }
+            _ => 0,
+        }
+    }
+
+    /// Whether a set notes what happens to reclaim units without the host's asking.
+    pub fn note_placement(&mut self, set: SetId, wanted: bool) {
+        if let Some(Set::Nand(set)) = self.sets.get_mut(usize::from(set.0)) {
+            set.take_notes(wanted);
+        }
+    }
+
+    /// Takes what a set has noted since the last time, oldest first.
+    pub fn placement_notes(&mut self, set: SetId) -> Vec<PlacementNote> {
+        match self.sets.get_mut(usize::from(set.0)) {
+            Some(Set::Nand(set)) => set.notes.drain(..).collect(),
+            _ => Vec::new(),
         }
     }
 

@@ -119,6 +119,14 @@ impl Ftl {
                 }
             }
         }
+        let writers = |set: &Set| match set {
+            Set::Nand(set) => set.writers(),
+            Set::Memory(_) => Vec::new(),
+        };
+        let writers: Vec<Vec<u8>> = self.sets.iter().map(writers).collect();
+        if writers.iter().any(|w| !w.is_empty()) {
+            writers.iter().for_each(|w| put(out, w));
+        }
     }
 
     /// Begins to open a drive from what [`save`](Ftl::save) wrote.
@@ -175,6 +183,18 @@ impl Ftl {
             }
             buffers.push(spares(saved)?.into_iter().map(|s| (s.page.0, s)).collect());
         }
+        // Only drives with placement handles have this.
+        for i in (0..sets).take_while(|_| !cursor.0.is_empty()).collect::<Vec<_>>() {
+            let Set::Nand(set) = &mut ftl.sets[i] else {
+                cursor.part()?;
+                continue;
+            };
+            for (superblock, &writer) in (0..).zip(cursor.part()?) {
+                if !set.apply_open(superblock, writer) {
+                    return Err(malformed(format!("superblock {superblock} cannot have stream {writer}")));
+                }
+            }
+        }
         Ok(Restorer { ftl, buffers })
     }
 }
@@ -207,6 +227,7 @@ impl Restorer {
             | Record::Spoil { set, .. }
             | Record::Erase { set, .. }
             | Record::Retire { set, .. }
+            | Record::Open { set, .. }
             | Record::Buffer { set, .. }
             | Record::Place { set, .. }
             | Record::Trim { set, .. } => set,
@@ -228,6 +249,11 @@ impl Restorer {
             (Set::Nand(set), Record::Spoil { unit, .. }) => set.nand.apply_spoil(*unit).map_err(media)?,
             (Set::Nand(set), Record::Erase { unit, .. }) => set.nand.apply_erase(*unit).map_err(media)?,
             (Set::Nand(set), Record::Retire { unit, .. }) => set.nand.apply_bad(*unit).map_err(media)?,
+            (Set::Nand(set), Record::Open { superblock, writer, .. }) => {
+                if !set.apply_open(*superblock, *writer) {
+                    return Err(malformed(format!("superblock {superblock} cannot have stream {writer}")));
+                }
+            }
             (Set::Nand(_), Record::Buffer { spare, .. }) => {
                 self.ftl.version = self.ftl.version.max(spare.version);
                 buffer.insert(spare.page.0, *spare);

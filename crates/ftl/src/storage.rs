@@ -138,6 +138,15 @@ pub enum Record<'a> {
         /// Deallocated, or written again.
         gone: bool,
     },
+    /// A superblock is written from now on, by this stream (only of sets with several placement handles).
+    Open {
+        /// NVM Set, from 0.
+        set: u8,
+        /// Which superblock.
+        superblock: u32,
+        /// A placement handle; or, from their number on, what collection writes to.
+        writer: u8,
+    },
     /// A small part of the state as a whole; the last one of a kind counts.
     Section {
         /// Whose.

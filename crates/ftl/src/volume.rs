@@ -92,6 +92,15 @@ impl Volumes {
         self.table.get_mut(usize::from(owner))?.as_mut()
     }
 
+    /// The volume that a logical page of a set belongs to, and which page of it that is. Looks through the volume.
+    pub fn place_of(&self, set: SetId, page: u32) -> Option<(VolumeId, u64)> {
+        let granule = page / GRANULE_PAGES;
+        let owner = *self.owners[usize::from(set.0)].get(granule as usize)?;
+        let volume = self.table.get(usize::from(owner))?.as_ref()?;
+        let index = volume.granules.iter().position(|&g| g == granule)? as u64;
+        Some((VolumeId(owner), index * u64::from(GRANULE_PAGES) + u64::from(page % GRANULE_PAGES)))
+    }
+
     /// Granules of a set; `None` if there is no such set.
     pub fn granules(&self, set: SetId) -> Option<usize> {
         self.owners.get(usize::from(set.0)).map(Vec::len)

@@ -36,6 +36,7 @@ fn measured(spare: f64) -> (f64, f64) {
             nand: NandConfig { geometry, cell: Cell::Slc, timing, durable: false },
             capacity_pages: pages,
             gc: GcConfig { policy: GcPolicy::Greedy, low: 3, wear_gap: 1000 },
+            placement: Default::default(),
         }],
         buffer_pages: 4,
         protected: true,

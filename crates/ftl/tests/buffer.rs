@@ -23,6 +23,7 @@ fn single_pages_of_large_atomic_units_do_not_jam_the_buffer() {
             nand: NandConfig { geometry, cell: Cell::Tlc, timing: NandTiming::default(), durable: false },
             capacity_pages: 6144,
             gc: GcConfig::default(),
+            placement: Default::default(),
         }],
         buffer_pages: 24,
         protected: true,

@@ -7,8 +7,8 @@
 mod support;
 
 use ftl::{
-    Answer, Config, Extent, Fault, Ftl, GcConfig, GcPolicy, Io, PAGE, Restorer, SetConfig, SetId, Source,
-    VolumeId,
+    Answer, Config, Extent, Fault, Ftl, GcConfig, GcPolicy, Io, PAGE, PlacementConfig, Restorer, SetConfig,
+    SetId, Source, VolumeId,
 };
 use media::{Cell, FaultPlan, Geometry, MemoryConfig, MemoryKind, NandConfig, NandTiming, Nanos, Rng};
 use std::collections::BTreeMap;
@@ -25,9 +25,11 @@ fn random_config(rng: &mut Rng) -> Config {
     let (planes, sense_pages) = (pick(rng, &[1, 2]), pick(rng, &[1, 4]));
     let unit_pages = planes * sense_pages * pick(rng, &[1, cell.bits()]);
     let dies = pick(rng, &[1, 2, 4]);
-    // Superblocks of about 64 pages, 24 to 40 of them.
+    let placement = PlacementConfig { handles: pick(rng, &[1, 1, 2, 4]), isolated: rng.below(2) == 0 };
+    let more = 2 * (placement.handles - 1) + if placement.isolated { placement.handles - 1 } else { 0 };
+    // Superblocks of about 64 pages, 24 to 40 of them, and more for placement handles.
     let units_per_block = (64 / (unit_pages * dies)).max(2);
-    let superblocks = 24 + rng.below(16) as u32;
+    let superblocks = 24 + more + rng.below(16) as u32;
     let geometry = Geometry {
         dies,
         channels: 1,
@@ -53,11 +55,12 @@ fn random_config(rng: &mut Rng) -> Config {
         },
     };
     let raw = geometry.pages() as u32;
-    let reserve = (8 + rng.below(4) as u32) * geometry.pages_per_superblock();
+    let reserve = (8 + more + rng.below(4) as u32) * geometry.pages_per_superblock();
     let capacity_pages = (raw - reserve) / 256 * 256;
     let atomic_pages = if unit_pages >= 4 { pick(rng, &[1, 4]) } else { 1 };
     let per_billion = pick(rng, &[0, 0, 3_000_000]);
-    let buffer_pages = (unit_pages * (1 + rng.below(4) as u32)).max(16);
+    let units = placement.handles.max(1 + rng.below(4) as u32);
+    let buffer_pages = (unit_pages.max(atomic_pages) * units).max(16);
     Config {
         sets: vec![
             SetConfig::Nand {
@@ -68,6 +71,7 @@ fn random_config(rng: &mut Rng) -> Config {
                     low: 3,
                     wear_gap: pick(rng, &[3, 100]),
                 },
+                placement,
             },
             SetConfig::Memory {
                 memory: MemoryConfig {
@@ -216,13 +220,16 @@ impl Run {
         }
         self.flying.insert(io, Kind::Write { volume, first, count, value, durable });
         let id = self.volumes[volume].0;
-        let answer = self.ftl.write(
+        // Now and then one that does not exist.
+        let handle = self.rng.below(5) as u8;
+        let answer = self.ftl.write_placed(
             self.now,
             Io(io),
             id,
             Self::extent(first, count),
             Source::Host,
             durable,
+            handle,
             &mut self.store,
         );
         self.answered(io, answer);
@@ -436,7 +443,11 @@ impl Run {
                 55..70 => self.check_read(),
                 70..76 => self.trim(),
                 76..80 => self.flush(),
-                80..97 => self.pass_time(false),
+                80 => {
+                    let handle = self.rng.below(4) as u8;
+                    self.ftl.renew_handle(self.now, SetId(0), handle, &mut self.store);
+                }
+                81..97 => self.pass_time(false),
                 97 => {
                     self.pass_time(true);
                     self.check_allocation();

@@ -3,7 +3,8 @@
 //! Its unit is the chunk: an aligned group of as many pages as the drive writes atomically (one, or
 //! four for 16 KiB). A chunk is drained into one program unit, so a power cut shows all of it or
 //! nothing; a write to a chunk that still waits joins it, a write to one that is being programmed
-//! opens another. Chunks drain in the order of their first write.
+//! opens another. Chunks drain in the order of their first write, those of each placement handle by
+//! themselves: a program unit holds pages of one handle only.
 
 use media::{LogicalPage, Slot};
 use std::collections::VecDeque;
@@ -35,8 +36,19 @@ struct Chunk {
     state: State,
     /// Entries in use.
     pages: u32,
+    /// Placement handle of its latest write.
+    handle: u8,
     /// Order of admission.
     number: u64,
+}
+
+/// What waits for the superblock of one placement handle.
+#[derive(Debug)]
+struct Lane {
+    /// Waiting chunks, oldest first.
+    fifo: VecDeque<u32>,
+    /// Their pages.
+    pages: u32,
 }
 
 #[derive(Debug)]
@@ -46,8 +58,8 @@ pub(crate) struct Buffer {
     entries: Vec<Entry>,
     chunks: Vec<Chunk>,
     free: Vec<u32>,
-    /// Waiting chunks, oldest first; one that was emptied by a deallocation is skipped.
-    fifo: VecDeque<u32>,
+    /// By placement handle.
+    lanes: Vec<Lane>,
     /// Pages of waiting chunks.
     waiting_pages: u32,
     /// Chunks that hold pages, waiting or in flight.
@@ -56,14 +68,16 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    pub fn new(pages: u32, atomic: u32) -> Buffer {
+    pub fn new(pages: u32, atomic: u32, handles: u32) -> Buffer {
         let chunks = (pages / atomic).max(1);
         Buffer {
             atomic,
             entries: vec![EMPTY; (chunks * atomic) as usize],
-            chunks: vec![Chunk { state: State::Free, pages: 0, number: 0 }; chunks as usize],
+            chunks: vec![Chunk { state: State::Free, pages: 0, handle: 0, number: 0 }; chunks as usize],
             free: (0..chunks).rev().collect(),
-            fifo: VecDeque::with_capacity(chunks as usize + 1),
+            lanes: (0..handles)
+                .map(|_| Lane { fifo: VecDeque::with_capacity(chunks as usize + 1), pages: 0 })
+                .collect(),
             waiting_pages: 0,
             used: 0,
             next_number: 0,
@@ -97,13 +111,29 @@ impl Buffer {
         self.waiting_pages
     }
 
+    /// Pages that wait for the superblock of a placement handle.
+    #[inline]
+    pub fn waiting_of(&self, handle: usize) -> u32 {
+        self.lanes[handle].pages
+    }
+
+    /// The placement handle with most waiting pages.
+    pub fn fullest(&self) -> usize {
+        (0..self.lanes.len()).max_by_key(|&h| (self.lanes[h].pages, usize::MAX - h)).unwrap_or(0)
+    }
+
+    /// Whether a chunk that was admitted before `mark` waits first for the superblock of a handle.
+    pub fn waits_since(&self, handle: usize, mark: u64) -> bool {
+        self.lanes[handle].fifo.front().is_some_and(|&c| self.chunks[c as usize].number < mark)
+    }
+
     pub fn has_room(&self) -> bool {
         !self.free.is_empty()
     }
 
     /// Full, and nothing is on its way that would make room: chunks may hold fewer pages than fit.
     pub fn is_stuck(&self) -> bool {
-        self.free.is_empty() && self.fifo.len() as u32 == self.used
+        self.free.is_empty() && self.lanes.iter().map(|l| l.fifo.len()).sum::<usize>() as u32 == self.used
     }
 
     pub fn used_chunks(&self) -> u32 {
@@ -117,12 +147,13 @@ impl Buffer {
 
     /// Takes the entry for `page` in a new chunk. The caller fills it.
     #[inline]
-    pub fn open(&mut self, page: u32) -> Option<u32> {
+    pub fn open(&mut self, page: u32, handle: u8) -> Option<u32> {
         let chunk = self.free.pop()?;
-        self.chunks[chunk as usize] = Chunk { state: State::Waiting, pages: 0, number: self.next_number };
+        let number = self.next_number;
+        self.chunks[chunk as usize] = Chunk { state: State::Waiting, pages: 0, handle, number };
         self.next_number += 1;
         self.used += 1;
-        self.fifo.push_back(chunk);
+        self.lanes[usize::from(handle)].fifo.push_back(chunk);
         Some(self.join(chunk * self.atomic, page))
     }
 
@@ -132,10 +163,32 @@ impl Buffer {
     pub fn join(&mut self, neighbour: u32, page: u32) -> u32 {
         let chunk = neighbour / self.atomic;
         let index = chunk * self.atomic + page % self.atomic;
-        self.chunks[chunk as usize].pages += 1;
+        let c = &mut self.chunks[chunk as usize];
+        c.pages += 1;
+        self.lanes[usize::from(c.handle)].pages += 1;
         self.waiting_pages += 1;
         self.entries[index as usize].page = page;
         index
+    }
+
+    /// The waiting chunk of `index` was written with this placement handle: that is where it goes.
+    #[inline]
+    pub fn hand_over(&mut self, index: u32, handle: u8) {
+        let chunk = index / self.atomic;
+        if self.chunks[chunk as usize].handle != handle {
+            self.change_lane(chunk, handle);
+        }
+    }
+
+    #[cold]
+    fn change_lane(&mut self, chunk: u32, handle: u8) {
+        let c = &mut self.chunks[chunk as usize];
+        let from = &mut self.lanes[usize::from(std::mem::replace(&mut c.handle, handle))];
+        from.fifo.retain(|&f| f != chunk);
+        from.pages -= c.pages;
+        let to = &mut self.lanes[usize::from(handle)];
+        to.fifo.push_back(chunk);
+        to.pages += c.pages;
     }
 
     /// Drops a waiting page: it was deallocated. Returns the number of its chunk if that is free now.
@@ -145,11 +198,13 @@ impl Buffer {
         self.waiting_pages -= 1;
         let c = &mut self.chunks[chunk as usize];
         c.pages -= 1;
+        let lane = &mut self.lanes[usize::from(c.handle)];
+        lane.pages -= 1;
         if c.pages > 0 {
             return None;
         }
         let number = c.number;
-        self.fifo.retain(|&f| f != chunk);
+        lane.fifo.retain(|&f| f != chunk);
         self.release(chunk);
         Some(number)
     }
@@ -160,24 +215,27 @@ impl Buffer {
         self.free.push(chunk);
     }
 
-    /// Takes waiting chunks for one program unit of `room` pages; appends their entries to `out`.
-    pub fn take(&mut self, mut room: u32, out: &mut Vec<u32>) {
+    /// Takes waiting chunks of a placement handle for one program unit of `room` pages; appends their entries
+    /// to `out`.
+    pub fn take(&mut self, handle: usize, mut room: u32, out: &mut Vec<u32>) {
         /// How far past the oldest a smaller chunk is looked for to fill a unit.
         const LOOK_AHEAD: usize = 16;
+        let lane = &mut self.lanes[handle];
         let mut at = 0;
-        while room > 0 && at < self.fifo.len().min(LOOK_AHEAD) {
-            let chunk = self.fifo[at];
+        while room > 0 && at < lane.fifo.len().min(LOOK_AHEAD) {
+            let chunk = lane.fifo[at];
             let pages = self.chunks[chunk as usize].pages;
             if pages > room {
                 at += 1;
                 continue;
             }
             if at == 0 {
-                self.fifo.pop_front();
+                lane.fifo.pop_front();
             } else {
-                self.fifo.remove(at);
+                lane.fifo.remove(at);
             }
             self.chunks[chunk as usize].state = State::InFlight;
+            lane.pages -= pages;
             self.waiting_pages -= pages;
             room -= pages;
             let first = chunk * self.atomic;
@@ -208,7 +266,9 @@ impl Buffer {
         if c.state == State::InFlight {
             c.state = State::Waiting;
             self.waiting_pages += c.pages;
-            self.fifo.push_front(chunk);
+            let lane = &mut self.lanes[usize::from(c.handle)];
+            lane.pages += c.pages;
+            lane.fifo.push_front(chunk);
         }
     }
 
@@ -220,7 +280,7 @@ impl Buffer {
     /// Power is gone.
     pub fn clear(&mut self) {
         let next_number = self.next_number;
-        *self = Buffer::new(self.entries.len() as u32, self.atomic);
+        *self = Buffer::new(self.entries.len() as u32, self.atomic, self.lanes.len() as u32);
         self.next_number = next_number;
     }
 }

@@ -85,6 +85,11 @@ impl Collector {
         self.most_flights
     }
 
+    /// What is being collected; meaningless if nothing is.
+    pub fn victim(&self) -> u32 {
+        self.victim
+    }
+
     pub fn is_active(&self) -> bool {
         self.victim != NO_BLOCK
     }
@@ -98,14 +103,18 @@ impl NandSet {
             done |= self.purge_step(now, cx);
         }
         if !self.gc.is_active() {
-            let enough = self.blocks.free.len() + self.blocks.erasing.len() >= self.gc_config.low as usize;
+            let low = (self.gc_config.low + self.open_handles.saturating_sub(1)) as usize;
+            let enough = self.blocks.free.len() + self.blocks.erasing.len() >= low;
             if enough || !self.choose_victim() {
                 return done;
+            }
+            if self.notes_wanted {
+                self.note_moved(now, self.gc.victim, cx);
             }
             done = true;
         }
         let host_waits = self.host_is_ready();
-        let starves = self.blocks.free.len() < 2 && !self.host.is_open();
+        let starves = self.blocks.free.len() < 2 && self.host_lacks_superblock();
         let urgent = !host_waits || starves;
         let batch = i64::from(BATCH_PAGES) * self.gc.gain;
         let room = self.gc.flights + self.gc.batch <= self.gc.most_flights;
@@ -141,6 +150,14 @@ impl NandSet {
             done = true;
         }
         done
+    }
+
+    /// Whether a placement handle that has something to write has no superblock to write to.
+    pub(super) fn host_lacks_superblock(&self) -> bool {
+        match self.handles {
+            1 => !self.streams[0].is_open(),
+            _ => (0..self.handles).any(|h| !self.streams[h].is_open() && self.handle_is_ready(h)),
+        }
     }
 
     /// The pages of a chain of flights are in the controller.

@@ -11,16 +11,20 @@ mod collect;
 mod place;
 mod program;
 mod purge;
+mod reclaim;
 mod recover;
+mod report;
 
-use crate::config::{Config, GcConfig, PAGE, SetConfig};
+use crate::config::{Config, GcConfig, PAGE, PlacementConfig};
 use crate::storage::{Io, Piece, Record, Storage};
 use crate::volume::{Extent, SetId, VolumeId, Volumes};
-use crate::{Answer, Done, Fault, MediaKind, SetInfo};
+use crate::{Answer, Done, Fault};
 use buffer::{Buffer, NONE};
 use media::tables::{prefetch, table};
 use media::{Events, Faulty, Geometry, Medium, Nand, Nanos, Outcome, Page, Slot, Spare, Unit};
 use std::collections::VecDeque;
+
+pub use reclaim::{PlacementChange, PlacementNote};
 
 /// Map entry of a page that holds nothing.
 const UNMAPPED: u32 = u32::MAX;
@@ -113,6 +117,8 @@ pub(crate) struct Write {
     pub zeros: bool,
     /// Completes only when it is on flash.
     pub durable: bool,
+    /// Placement handle, from 0.
+    pub handle: u8,
     /// Latest end of the reads that its partial pages needed.
     pub at: Nanos,
 }
@@ -164,8 +170,20 @@ pub(crate) struct NandSet {
     /// One bit per logical page: deallocated, and no newer copy on flash (the drive's system area).
     trimmed: Vec<u64>,
     blocks: place::Blocks,
-    host: place::Stream,
-    cold: place::Stream,
+    /// What is being written: a superblock for each placement handle, then those that collection writes to: one
+    /// for all, or one for each handle.
+    streams: Vec<place::Stream>,
+    /// Placement handles.
+    handles: usize,
+    /// Whose turn it is to be programmed.
+    turn: usize,
+    /// Placement handles with an open superblock, if there are several.
+    open_handles: u32,
+    /// By placement handle: chunks with a number below this are the last of its superblock; 0 if none are.
+    closing: Vec<u64>,
+    /// Whether the owner wants to hear what happens to reclaim units, and what has.
+    notes_wanted: bool,
+    pub notes: VecDeque<PlacementNote>,
     gc: collect::Collector,
     buffer: Buffer,
     flights: Vec<Flight>,
@@ -192,9 +210,15 @@ pub(crate) struct NandSet {
 }
 
 impl NandSet {
-    pub fn new(id: SetId, nand: Faulty<Nand>, capacity: u32, gc: GcConfig, config: &Config) -> NandSet {
+    pub fn new(
+        id: SetId,
+        nand: Faulty<Nand>,
+        capacity: u32,
+        gc: GcConfig,
+        placement: PlacementConfig,
+        config: &Config,
+    ) -> NandSet {
         let geo = nand.geometry().clone();
-        let nand_sets = config.sets.iter().filter(|s| matches!(s, SetConfig::Nand { .. })).count() as u32;
         let collectors = (geo.dies * 2).clamp(2, 128);
         let flights = geo.dies * u32::from(DIE_QUEUE) + collectors;
         let words = |bits: u64| vec![0u64; bits.div_ceil(64) as usize];
@@ -208,10 +232,19 @@ impl NandSet {
             valid: words(geo.pages()),
             trimmed: words(if config.durable { u64::from(capacity) } else { 0 }),
             blocks: place::Blocks::new(&geo),
-            host: place::Stream::default(),
-            cold: place::Stream::default(),
+            streams: vec![place::Stream::default(); (placement.handles + placement.lanes()) as usize],
+            handles: placement.handles as usize,
+            turn: 0,
+            open_handles: 0,
+            closing: vec![0; placement.handles as usize],
+            notes_wanted: false,
+            notes: VecDeque::new(),
             gc: collect::Collector::new(collectors, geo.unit_pages),
-            buffer: Buffer::new((config.buffer_pages / nand_sets).max(geo.unit_pages), config.atomic_pages),
+            buffer: Buffer::new(
+                (config.buffer_pages / config.nand_sets()).max(geo.unit_pages),
+                config.atomic_pages,
+                placement.handles,
+            ),
             flights: vec![
                 Flight {
                     unit: Unit(0),
@@ -244,32 +277,6 @@ impl NandSet {
         set
     }
 
-    pub fn describe(&self) -> String {
-        let blocks: Vec<String> = self
-            .blocks
-            .all
-            .iter()
-            .map(|b| format!("{:?}:{}/{}+{}", b.state, b.valid, b.usable, b.flights))
-            .collect();
-        format!(
-            "ahead {:?}, flights {}, free {}, erasing {:?}, host {:?}, cold {:?}, collector {:?}, buffer {} pages in {} chunks, room {}, \
-             {} writes wait, {} flushes, superblocks (state:valid/usable+flights) {}",
-            self.ahead,
-            self.flights.len() - self.free_flights.len(),
-            self.blocks.free.len(),
-            self.blocks.erasing,
-            self.host,
-            self.cold,
-            self.gc,
-            self.buffer.waiting_pages(),
-            self.buffer.used_chunks(),
-            self.buffer.has_room(),
-            self.waiting.len(),
-            self.flushes.len(),
-            blocks.join(" ")
-        )
-    }
-
     /// Tries again what waits for slots.
     #[inline]
     pub fn retry<S: Storage>(&mut self, now: Nanos, cx: &mut Around<'_, S>) {
@@ -295,45 +302,6 @@ impl NandSet {
 
     pub fn buffer_pages(&self) -> usize {
         self.buffer.pages()
-    }
-
-    pub fn info(&self, capacity_bytes: u64, unallocated_bytes: u64) -> SetInfo {
-        let capacity = u64::from(self.capacity);
-        let raw = self.geo.pages();
-        // The spare of a new drive, and what of it is left, beyond what is needed to go on at all.
-        let needed = u64::from(self.gc_config.low) * u64::from(self.geo.pages_per_superblock());
-        let spare = |pages: u64| pages.saturating_sub(capacity + needed);
-        let percent = match spare(raw) {
-            0 => 100,
-            new => (spare(self.blocks.usable_pages()) * 100 / new).min(100),
-        };
-        let blocks = || (0..self.geo.superblocks).flat_map(|b| (0..self.geo.dies).map(move |d| (b, d)));
-        let unit = |(b, d): (u32, u32)| Unit(b * self.geo.units_per_superblock() + d);
-        let (mut cycles, mut fewest, mut most, mut bad) = (0u64, u32::MAX, 0, 0);
-        for at in blocks() {
-            let wear = self.nand.wear(unit(at));
-            cycles += u64::from(wear);
-            fewest = fewest.min(wear);
-            most = most.max(wear);
-            bad += u32::from(self.nand.is_bad(unit(at)));
-        }
-        let mean = cycles / u64::from(self.geo.superblocks * self.geo.dies);
-        let used = mean * 100 / u64::from(self.geo.rated_cycles.max(1));
-        SetInfo {
-            media: MediaKind::Nand,
-            capacity_bytes,
-            unallocated_bytes,
-            raw_bytes: raw * u64::from(PAGE),
-            spare_percent: percent as u8,
-            used_percent: used.min(255) as u8,
-            mean_cycles: mean as u32,
-            min_cycles: fewest,
-            max_cycles: most,
-            rated_cycles: self.geo.rated_cycles,
-            bad_blocks: bad,
-            free_superblocks: self.blocks.free.len() as u32,
-            read_only: self.read_only,
-        }
     }
 
     pub fn mapped_pages(&self, pages: impl Iterator<Item = u32>) -> u64 {
@@ -424,6 +392,9 @@ impl NandSet {
     pub fn write<S: Storage>(&mut self, now: Nanos, mut write: Write, cx: &mut Around<'_, S>) -> Answer {
         if self.read_only {
             return Answer::Failed(Fault::ReadOnly);
+        }
+        if usize::from(write.handle) >= self.handles {
+            write.handle = 0;
         }
         let bytes = write.end - write.start;
         if let Some(volume) = cx.volumes.get_mut(write.volume) {
@@ -539,9 +510,12 @@ impl NandSet {
             }
             return outcome;
         }
+        if let Some(chunk) = chunk {
+            self.buffer.hand_over(chunk, write.handle);
+        }
         for i in 0..self.slots.len() as u32 {
             let slot = self.slots[i as usize];
-            let entry = self.admit_page(first + i, slot, chunk, cx);
+            let entry = self.admit_page(first + i, slot, chunk, write.handle, cx);
             chunk = chunk.or(entry);
         }
         write.start = at;
@@ -554,6 +528,7 @@ impl NandSet {
         page: u32,
         slot: Slot,
         chunk: Option<u32>,
+        handle: u8,
         cx: &mut Around<'_, S>,
     ) -> Option<u32> {
         *cx.version += 1;
@@ -577,7 +552,7 @@ impl NandSet {
         let index = match (index, chunk) {
             (Some(index), _) => index,
             (None, Some(neighbour)) => self.buffer.join(neighbour, page),
-            (None, None) => self.buffer.open(page)?,
+            (None, None) => self.buffer.open(page, handle)?,
         };
         *self.buffer.entry_mut(index) = buffer::Entry { page, old, slot, version };
         self.map[page as usize] = BUFFERED | index;
@@ -713,8 +688,10 @@ impl NandSet {
     fn notice_end_of_life<S: Storage>(&mut self, now: Nanos, cx: &mut Around<'_, S>) {
         let gathered = self.gc.ready.len();
         let idle = self.free_flights.len() + gathered == self.flights.len() && self.blocks.erasing.is_empty();
-        let full = !self.buffer.has_room() && !self.host.is_open() && self.blocks.free.len() < 2;
-        let collector_stuck = gathered > 0 && !self.cold.is_open() && self.blocks.free.is_empty();
+        let full = !self.buffer.has_room() && self.host_lacks_superblock() && self.blocks.free.len() < 2;
+        let collector_stuck = gathered > 0
+            && self.blocks.free.is_empty()
+            && !self.streams[self.collecting_stream(self.gc.victim())].is_open();
         if idle && (collector_stuck || (full && !self.gc.is_active())) {
             self.end_life(now, cx);
         }
@@ -729,10 +706,10 @@ impl NandSet {
         }
     }
 
-    /// Whether what the set holds can be kept: all logical pages must fit, with two superblocks to
-    /// write to and one to collect into.
+    /// Whether what the set holds can be kept: all logical pages must fit, with the superblocks that are
+    /// written and one to collect into.
     fn has_spare(&self) -> bool {
-        let reserve = 3 * u64::from(self.geo.pages_per_superblock());
+        let reserve = (self.streams.len() as u64 + 1) * u64::from(self.geo.pages_per_superblock());
         self.blocks.usable_pages() >= u64::from(self.capacity) + reserve
     }
 

@@ -1,7 +1,8 @@
 //! Placement: which superblock is written next, and what each one holds.
 
-use super::{DIE_QUEUE, NandSet};
-use media::{Divisor, Geometry, Medium, Unit};
+use super::{Around, DIE_QUEUE, NandSet, PlacementChange};
+use crate::storage::{Record, Storage};
+use media::{Divisor, Geometry, Medium, Nanos, Unit};
 use std::collections::VecDeque;
 
 const NO_BLOCK: u32 = u32::MAX;
@@ -29,6 +30,9 @@ pub(super) struct Block {
     pub erases: u32,
     /// When it was sealed, in superblocks sealed before it.
     pub sealed: u64,
+    /// The stream that writes or wrote it, by its place in [`NandSet::streams`]. Known again after a loss of power:
+    /// the drive keeps it in its system area.
+    pub writer: u8,
 }
 
 /// The superblocks of a set.
@@ -79,7 +83,8 @@ impl Stream {
 impl Blocks {
     pub fn new(geo: &Geometry) -> Blocks {
         let pages = geo.pages_per_superblock();
-        let block = Block { state: State::Free, valid: 0, usable: pages, flights: 0, erases: 0, sealed: 0 };
+        let (state, usable) = (State::Free, pages);
+        let block = Block { state, valid: 0, usable, flights: 0, erases: 0, sealed: 0, writer: 0 };
         Blocks {
             all: vec![block; geo.superblocks as usize],
             free: Vec::with_capacity(geo.superblocks as usize),
@@ -113,7 +118,7 @@ impl Blocks {
 
     /// Takes a free superblock: the least worn for the host's data, the most worn for data that
     /// garbage collection moved, which is colder (dynamic wear levelling).
-    pub fn take_free(&mut self, cold: bool) -> Option<u32> {
+    pub fn take_free(&mut self, cold: bool, writer: u8) -> Option<u32> {
         let wear = |&b: &u32| (self.all[b as usize].erases, b);
         let block = *match cold {
             true => self.free.iter().max_by_key(|b| wear(b))?,
@@ -121,6 +126,7 @@ impl Blocks {
         };
         self.free.retain(|&b| b != block);
         self.all[block as usize].state = State::Open;
+        self.all[block as usize].writer = writer;
         Some(block)
     }
 
@@ -138,11 +144,16 @@ impl Blocks {
 }
 
 impl NandSet {
-    /// The next unit of the host's or the collector's superblock, if its die has room; opens another
-    /// superblock when one is full. The host leaves the last free one to garbage collection.
+    /// The next unit of a stream's superblock, if its die has room; opens another superblock when one is full. The
+    /// host leaves the last free one to garbage collection.
     #[inline]
-    pub(super) fn next_unit(&mut self, cold: bool) -> Option<Target> {
-        let mut stream = if cold { self.cold } else { self.host };
+    pub(super) fn next_unit<S: Storage>(
+        &mut self,
+        now: Nanos,
+        index: usize,
+        cx: &mut Around<'_, S>,
+    ) -> Option<Target> {
+        let mut stream = self.streams[index];
         // Mostly its die is busy, and nothing is in the way of that: then this is all.
         if stream.is_open() && self.ahead[stream.die as usize] >= DIE_QUEUE && !stream.resumed {
             let sound = self.blocks.all[stream.block as usize].usable == self.blocks.pages.by();
@@ -150,20 +161,23 @@ impl NandSet {
                 return None;
             }
         }
-        let unit = self.advance(cold, &mut stream);
-        *(if cold { &mut self.cold } else { &mut self.host }) = stream;
+        let unit = self.advance(now, index, &mut stream, cx);
+        self.streams[index] = stream;
         unit
     }
 
     #[inline]
-    fn advance(&mut self, cold: bool, stream: &mut Stream) -> Option<Target> {
+    fn advance<S: Storage>(
+        &mut self,
+        now: Nanos,
+        index: usize,
+        stream: &mut Stream,
+        cx: &mut Around<'_, S>,
+    ) -> Option<Target> {
         let per_superblock = self.geo.units_per_superblock();
         loop {
             if !stream.is_open() {
-                if !cold && self.blocks.free.len() < 2 {
-                    return None;
-                }
-                *stream = Stream { block: self.blocks.take_free(cold)?, next: 0, die: 0, resumed: false };
+                *stream = self.open_superblock(index, cx)?;
             }
             let block = stream.block;
             let has_bad = self.blocks.all[block as usize].usable != self.geo.pages_per_superblock();
@@ -182,8 +196,48 @@ impl NandSet {
                 }
             }
             self.blocks.seal(block);
+            if self.notes_wanted && index < self.handles {
+                self.note(now, index, PlacementChange::Filled);
+            }
             *stream = Stream::default();
         }
+    }
+
+    fn open_superblock<S: Storage>(&mut self, index: usize, cx: &mut Around<'_, S>) -> Option<Stream> {
+        let cold = index >= self.handles;
+        if !cold && self.blocks.free.len() < 2 {
+            return None;
+        }
+        let block = self.blocks.take_free(cold, index as u8)?;
+        if self.handles > 1 {
+            let others = (0..self.handles).filter(|&h| h != index && self.streams[h].is_open()).count();
+            self.open_handles = others as u32 + u32::from(!cold);
+            if self.durable {
+                let (set, writer) = (self.id.0, index as u8);
+                cx.storage.record(Record::Open { set, superblock: block, writer });
+            }
+        }
+        Some(Stream { block, next: 0, die: 0, resumed: false })
+    }
+
+    /// The lane of garbage collection that a superblock's data belongs to, from 0.
+    pub(super) fn lane_of(&self, superblock: u32) -> usize {
+        let writer = usize::from(self.blocks.all[superblock as usize].writer);
+        match writer.checked_sub(self.handles) {
+            Some(lane) => lane,
+            None if self.streams.len() > self.handles + 1 => writer,
+            None => 0,
+        }
+    }
+
+    /// The stream that takes what is collected from a superblock: that of its lane. If there is no superblock for
+    /// that one, another's rather than none: isolation is worth less than going on.
+    pub(super) fn collecting_stream(&self, superblock: u32) -> usize {
+        let own = self.handles + self.lane_of(superblock);
+        if self.streams[own].is_open() || !self.blocks.free.is_empty() {
+            return own;
+        }
+        (self.handles..self.streams.len()).find(|&s| self.streams[s].is_open()).unwrap_or(own)
     }
 
     /// Counts the pages that a superblock can hold, now that some of its blocks may be bad.

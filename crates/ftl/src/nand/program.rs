@@ -10,24 +10,49 @@ use media::tables::prefetch;
 use media::{LogicalPage, Medium, Nanos, Outcome, Page, Progress, Slot, Spare};
 
 impl NandSet {
-    /// Whether the buffer has a unit to program: a full one, or what there is if somebody waits for it.
+    /// Whether the buffer has a unit to program.
     #[inline]
     pub(super) fn host_is_ready(&self) -> bool {
-        let waiting = self.buffer.waiting_pages();
-        waiting >= self.geo.unit_pages
-            || (waiting > 0 && !self.flushes.is_empty())
-            || (waiting > 0 && !self.waiting.is_empty() && self.buffer.is_stuck())
+        self.buffer.waiting_pages() > 0 && (0..self.handles).any(|handle| self.handle_is_ready(handle))
     }
 
-    /// Sends one unit of waiting pages to flash, if there is one and its die has room.
+    /// Whether there is a unit to program for a placement handle: a full one, or what there is if somebody waits for it.
+    #[inline]
+    pub(super) fn handle_is_ready(&self, handle: usize) -> bool {
+        let waiting = self.buffer.waiting_of(handle);
+        waiting >= self.geo.unit_pages
+            || (waiting > 0 && !self.flushes.is_empty())
+            || (waiting > 0 && !self.waiting.is_empty() && self.must_make_room(handle))
+            || (waiting > 0 && self.closing[handle] != 0)
+    }
+
+    /// Whether the buffer is stuck and this is the handle that it is drained for.
+    #[cold]
+    fn must_make_room(&self, handle: usize) -> bool {
+        self.buffer.is_stuck() && self.buffer.fullest() == handle
+    }
+
+    /// Sends one unit of waiting pages to flash, if there is one and its die has room; the placement handles take turns.
     pub(super) fn program_host<S: Storage>(&mut self, now: Nanos, cx: &mut Around<'_, S>) -> bool {
-        if !self.host_is_ready() || !self.gc.lets_host() || self.free_flights.is_empty() {
+        if self.buffer.waiting_pages() == 0 || !self.gc.lets_host() || self.free_flights.is_empty() {
             return false;
         }
-        let Some(unit) = self.next_unit(false) else { return false };
+        for _ in 0..self.handles {
+            let handle = self.turn;
+            self.turn = if handle + 1 == self.handles { 0 } else { handle + 1 };
+            if self.handle_is_ready(handle) && self.program_handle(now, handle, cx) {
+                return true;
+            }
+        }
+        false
+    }
+
+    #[inline]
+    fn program_handle<S: Storage>(&mut self, now: Nanos, handle: usize, cx: &mut Around<'_, S>) -> bool {
+        let Some(unit) = self.next_unit(now, handle, cx) else { return false };
         let Some(flight) = self.free_flights.pop() else { return false };
         self.entries.clear();
-        self.buffer.take(self.geo.unit_pages, &mut self.entries);
+        self.buffer.take(handle, self.geo.unit_pages, &mut self.entries);
         let start = (flight * self.geo.unit_pages) as usize;
         for (i, &index) in self.entries.iter().enumerate() {
             self.cells[start + i] = Cell { page: self.buffer.entry(index).page, source: index };
@@ -44,6 +69,9 @@ impl NandSet {
             next: NO_FLIGHT,
         };
         self.program(now, flight, cx);
+        if self.closing[handle] != 0 {
+            self.close_handle(handle);
+        }
         true
     }
 
@@ -52,7 +80,8 @@ impl NandSet {
         if self.gc.ready.is_empty() {
             return false;
         }
-        let Some(unit) = self.next_unit(true) else { return false };
+        let stream = self.collecting_stream(self.gc.victim());
+        let Some(unit) = self.next_unit(now, stream, cx) else { return false };
         let Some(flight) = self.gc.ready.pop_front() else { return false };
         let f = &mut self.flights[flight as usize];
         (f.unit, f.die, f.superblock) = (unit.unit, unit.die, unit.superblock);

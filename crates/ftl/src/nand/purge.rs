@@ -55,7 +55,8 @@ impl NandSet {
         if self.gc.is_active() || self.free_flights.len() < self.flights.len() {
             return false;
         }
-        (self.host, self.cold) = (Stream::default(), Stream::default());
+        self.streams.fill(Stream::default());
+        self.open_handles = 0;
         for (index, block) in (0..).zip(&mut self.blocks.all) {
             if matches!(block.state, State::Open | State::Sealed) {
                 block.state = State::Erasing;

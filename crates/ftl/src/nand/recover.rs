@@ -49,7 +49,10 @@ impl NandSet {
         self.flushes.clear();
         self.purge = None;
         self.gc = collect::Collector::new(self.gc.most_flights(), self.geo.unit_pages);
-        (self.host, self.cold) = (Stream::default(), Stream::default());
+        self.streams.fill(Stream::default());
+        self.closing.fill(0);
+        self.notes.clear();
+        (self.turn, self.open_handles) = (0, 0);
     }
 
     /// Sorts the superblocks by what their blocks and the map say, and resumes those that were being
@@ -89,13 +92,34 @@ impl NandSet {
             }
         }
         partial.sort_unstable_by(|a, b| b.cmp(a));
-        let mut streams = [&mut self.cold, &mut self.host].into_iter();
-        for (room, superblock) in partial {
-            match if room > 0 { streams.next() } else { None } {
-                Some(stream) => *stream = Stream { block: superblock, next: 0, die: 0, resumed: true },
+        for (i, (room, superblock)) in partial.into_iter().enumerate() {
+            let stream = self.resuming_stream(i, superblock);
+            match stream.filter(|_| room > 0) {
+                Some(stream) => {
+                    self.blocks.all[superblock as usize].writer = stream as u8;
+                    self.streams[stream] = Stream { block: superblock, next: 0, die: 0, resumed: true };
+                }
                 None => self.blocks.seal(superblock),
             }
         }
+        if self.handles > 1 {
+            self.open_handles = (0..self.handles).filter(|&h| self.streams[h].is_open()).count() as u32;
+        }
+    }
+
+    /// Which stream goes on with a superblock that was being written, the `i`th by its room; `None`: it is sealed.
+    fn resuming_stream(&self, i: usize, superblock: u32) -> Option<usize> {
+        let free = |stream: usize| (!self.streams[stream].is_open()).then_some(stream);
+        if self.handles == 1 {
+            return free(self.handles).or(free(0));
+        }
+        // Each goes on with its own, but the one with most room must be there for collection if nothing else is: it
+        // may have been using the last superblock.
+        let writer = usize::from(self.blocks.all[superblock as usize].writer).min(self.streams.len() - 1);
+        if i == 0 && self.blocks.free.is_empty() && writer < self.handles {
+            return free(self.handles + self.lane_of(superblock));
+        }
+        free(writer)
     }
 
     /// Whether a unit of a block that may be written was programmed already.
@@ -163,7 +187,8 @@ impl NandSet {
         });
         let index = match neighbour {
             Some(neighbour) => Some(self.buffer.join(neighbour, page)),
-            None => self.buffer.open(page),
+            // The capacitors saved no placement handles.
+            None => self.buffer.open(page, 0),
         };
         // What was saved came out of this buffer, so it fits.
         let Some(index) = index else { return };

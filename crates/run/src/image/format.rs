@@ -270,6 +270,10 @@ pub(crate) fn encode(record: &Record<'_>, out: &mut Vec<u8>) {
             out.extend_from_slice(&version.to_le_bytes());
             out.push(u8::from(gone));
         }
+        Record::Open { set, superblock, writer } => {
+            head(out, 9, set, superblock);
+            out.push(writer);
+        }
         Record::Section { kind, bytes } => {
             head(out, 8, kind as u8, bytes.len() as u32);
             out.extend_from_slice(bytes);
@@ -345,6 +349,7 @@ impl<'a> Records<'a> {
                 let len = self.u32()? as usize;
                 Record::Section { kind, bytes: self.take(len)? }
             }
+            9 => Record::Open { set, superblock: self.u32()?, writer: self.take(1)?[0] },
             kind => return Err(FormatError::Unknown { kind, at }),
         })
     }
@@ -438,6 +443,7 @@ mod tests {
             Record::Spoil { set: 1, unit: Unit(8) },
             Record::Erase { set: 2, unit: Unit(7) },
             Record::Retire { set: 3, unit: Unit(6) },
+            Record::Open { set: 1, superblock: 77, writer: 3 },
             Record::Buffer { set: 4, spare: spare(5) },
             Record::Place { set: 5, page: Page(4), spare: spare(6) },
             Record::Trim { set: 6, first: 1, count: 2, version: 3, gone: true },

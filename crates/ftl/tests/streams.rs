@@ -1,0 +1,121 @@
+//! Placement handles: data that dies together lies together.
+
+use ftl::{
+    Answer, Config, Extent, Ftl, GcConfig, GcPolicy, Io, NoContents, PAGE, PlacementConfig, SetConfig, SetId,
+    Source, VolumeId,
+};
+use media::{Cell, FaultPlan, Geometry, NandConfig, NandTiming, Nanos, Rng};
+
+const SET: SetId = SetId(0);
+
+fn drive(placement: PlacementConfig) -> (Ftl, VolumeId, u64) {
+    let geometry = Geometry {
+        dies: 4,
+        channels: 4,
+        planes: 1,
+        superblocks: 256,
+        units_per_block: 64,
+        unit_pages: 1,
+        sense_pages: 1,
+        in_place: false,
+        rated_cycles: 1_000_000,
+    };
+    let pages = u64::from(geometry.pages() as u32 / 5 * 4 / 256 * 256);
+    let mut ftl = Ftl::new(Config {
+        sets: vec![SetConfig::Nand {
+            nand: NandConfig { geometry, cell: Cell::Slc, timing: NandTiming::default(), durable: false },
+            capacity_pages: pages as u32,
+            gc: GcConfig { policy: GcPolicy::Greedy, low: 3, wear_gap: 1000 },
+            placement,
+        }],
+        buffer_pages: 16,
+        protected: true,
+        energy_bytes: 1 << 20,
+        atomic_pages: 1,
+        durable: false,
+        faults: FaultPlan::default(),
+    })
+    .expect("a good configuration");
+    let volume = ftl.create(SET, pages * u64::from(PAGE), &mut NoContents).expect("space");
+    (ftl, volume, pages)
+}
+
+fn write(ftl: &mut Ftl, volume: VolumeId, page: u64, handle: u8) {
+    let extent = Extent { start: page * u64::from(PAGE), bytes: PAGE };
+    let (now, io) = (Nanos::ZERO, Io(0));
+    let answer = ftl.write_placed(now, io, volume, extent, Source::Host, false, handle, &mut NoContents);
+    assert!(!matches!(answer, Answer::Failed(_)), "{answer:?}");
+    if answer == Answer::Later {
+        ftl.poll(now, &mut NoContents, &mut Vec::new());
+    }
+}
+
+/// A small hot part is overwritten at random; a large cold one is written from end to end over and over, slowly.
+/// Returns the write amplification once that has gone on for long.
+fn hot_and_cold(placement: PlacementConfig, cold_handle: u8) -> f64 {
+    let (mut ftl, volume, pages) = drive(placement);
+    let hot = pages / 5;
+    let mut rng = Rng::new(11);
+    let mut next = 0;
+    let mut step = |ftl: &mut Ftl| {
+        write(ftl, volume, rng.below(hot), 0);
+        if rng.below(4) == 0 {
+            write(ftl, volume, hot + next, cold_handle);
+            next = (next + 1) % (pages - hot);
+        }
+    };
+    for _ in 0..8 * pages {
+        step(&mut ftl);
+    }
+    let before = ftl.set_stats(SET);
+    for _ in 0..4 * pages {
+        step(&mut ftl);
+    }
+    let after = ftl.set_stats(SET);
+    (after.media_written_bytes - before.media_written_bytes) as f64
+        / (after.host_written_bytes - before.host_written_bytes) as f64
+}
+
+#[test]
+fn handles_lower_the_write_amplification_of_hot_and_cold_data() {
+    let mixed = hot_and_cold(PlacementConfig { handles: 2, isolated: false }, 0);
+    let apart = hot_and_cold(PlacementConfig { handles: 2, isolated: false }, 1);
+    let isolated = hot_and_cold(PlacementConfig { handles: 2, isolated: true }, 1);
+    println!("mixed {mixed:.3}, two handles {apart:.3}, persistently isolated {isolated:.3}");
+    assert!(apart < 0.8 * mixed, "{apart:.3} with two handles, {mixed:.3} mixed");
+    assert!(isolated < 0.8 * mixed, "{isolated:.3} persistently isolated, {mixed:.3} mixed");
+}
+
+#[test]
+fn a_renewed_handle_begins_an_empty_reclaim_unit() {
+    let (mut ftl, volume, _) = drive(PlacementConfig { handles: 3, isolated: false });
+    let (size, room) = ftl.reclaim_unit(SET, 2).expect("three handles");
+    assert_eq!((size, room), (256 * 4096, 256 * 4096));
+    assert_eq!(ftl.reclaim_unit(SET, 3), None);
+    for page in 0..100 {
+        write(&mut ftl, volume, page, 2);
+    }
+    assert_eq!(ftl.reclaim_unit(SET, 2), Some((size, size - 100 * 4096)));
+    // Another handle's is its own.
+    assert_eq!(ftl.reclaim_unit(SET, 1), Some((size, size)));
+    let left = ftl.renew_handle(Nanos::ZERO, SET, 2, &mut NoContents);
+    assert_eq!(left, size - 100 * 4096);
+    assert_eq!(ftl.reclaim_unit(SET, 2), Some((size, size)));
+    // An empty one is not exchanged.
+    assert_eq!(ftl.renew_handle(Nanos::ZERO, SET, 2, &mut NoContents), 0);
+    // Nothing was written twice.
+    assert_eq!(ftl.set_stats(SET).media_written_bytes, 100 * 4096);
+}
+
+#[test]
+fn notes_say_when_a_unit_was_filled() {
+    let (mut ftl, volume, _) = drive(PlacementConfig { handles: 2, isolated: false });
+    ftl.note_placement(SET, true);
+    for page in 0..257 {
+        write(&mut ftl, volume, page, 1);
+    }
+    let notes = ftl.placement_notes(SET);
+    assert_eq!(notes.len(), 1);
+    assert_eq!((notes[0].handle, notes[0].change), (1, ftl::PlacementChange::Filled));
+    assert!(ftl.placement_notes(SET).is_empty());
+}
