@@ -201,6 +201,7 @@ impl Drive {
         let namespaces = Namespaces::new(config.max_namespaces);
         let mut drive = Drive::assemble(config, ftl, namespaces, Life::default());
         drive.life.power_cycles = 1;
+        drive.enable_initial_fdp();
         drive.create_initial_namespaces()?;
         drive.remember_power_on(Nanos::ZERO, false);
         Ok(drive)

@@ -4,7 +4,7 @@ use crate::config::{Attach, Config, ConfigError, Identity, InitialNamespace, Lin
 use crate::lba_format::LbaFormat;
 use crate::quota::Limits;
 use crate::units::{Percent, Rate, Size, Time, format_size};
-use ftl::{GRANULE_PAGES, GcConfig, GcPolicy, PAGE, SetConfig};
+use ftl::{GRANULE_PAGES, GcConfig, GcPolicy, PAGE, PlacementConfig, SetConfig};
 use media::memory::Bandwidth;
 use media::{Cell, FaultPlan, Geometry, MemoryConfig, MemoryKind, NandConfig, NandTiming, Nanos, Sense};
 use nvme::Nqn;
@@ -127,6 +127,8 @@ struct NandTable {
     #[serde(default)]
     gc: GcTable,
     #[serde(default)]
+    placement: PlacementTable,
+    #[serde(default)]
     faults: FaultTable,
 }
 
@@ -161,6 +163,27 @@ impl Default for GcTable {
     fn default() -> Self {
         let GcConfig { policy, low, wear_gap } = GcConfig::default();
         GcTable { policy, low, wear_gap }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct PlacementTable {
+    handles: u32,
+    isolation: Isolation,
+    fdp: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Isolation {
+    Initial,
+    Persistent,
+}
+
+impl Default for PlacementTable {
+    fn default() -> Self {
+        PlacementTable { handles: 1, isolation: Isolation::Initial, fdp: false }
     }
 }
 
@@ -301,10 +324,18 @@ fn build(file: File) -> Result<Config, ConfigError> {
     let left = energy_bytes.saturating_sub(buffer_bytes).saturating_sub(stated);
     let mut faults = FaultPlan { seed: d.seed, ..FaultPlan::default() };
     let mut sets = Vec::new();
+    let mut fdp = Vec::new();
     for (i, set) in file.set.into_iter().enumerate() {
         let key = |name: &str| format!("set[{i}].{name}");
         sets.push(match set {
             SetTable::Nand(n) => {
+                if n.placement.fdp {
+                    if n.placement.handles < 2 {
+                        let rule = "Flexible Data Placement needs at least 2";
+                        return Err(ConfigError::value(key("placement.handles"), n.placement.handles, rule));
+                    }
+                    fdp.push(i as u16 + 1);
+                }
                 for (mine, all) in [
                     (n.faults.initial_bad_blocks, &mut faults.initial_bad_blocks),
                     (n.faults.wear_out, &mut faults.wear_out),
@@ -393,6 +424,7 @@ fn build(file: File) -> Result<Config, ConfigError> {
         timing: d.timing,
         spare_threshold: d.spare_threshold,
         allow_fault_commands_from_network: d.allow_network_faults,
+        fdp,
         namespaces,
     })
 }
@@ -495,7 +527,9 @@ fn nand(n: NandTable, durable: bool, key: &impl Fn(&str) -> String) -> Result<Se
         durable,
     };
     let gc = GcConfig { policy: n.gc.policy, low: n.gc.low, wear_gap: n.gc.wear_gap };
-    Ok(SetConfig::Nand { nand, capacity_pages, gc, placement: Default::default() })
+    let isolated = matches!(n.placement.isolation, Isolation::Persistent);
+    let placement = PlacementConfig { handles: n.placement.handles, isolated };
+    Ok(SetConfig::Nand { nand, capacity_pages, gc, placement })
 }
 
 fn memory(

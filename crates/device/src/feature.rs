@@ -138,6 +138,8 @@ impl Drive {
             | FeatureId::TIMESTAMP
             | FeatureId::KEEP_ALIVE_TIMER
             | FeatureId::HOST_BEHAVIOR_SUPPORT => CHANGEABLE,
+            FeatureId::FDP if self.has_fdp() => SAVEABLE,
+            FeatureId::FDP_EVENTS if self.has_fdp() => SAVEABLE.with_namespace_specific(true),
             FeatureId::HOST_IDENTIFIER => FIXED,
             FeatureId::QUOTA => SAVEABLE.with_namespace_specific(true),
             FeatureId::RESERVATION_NOTIFICATION_MASK | FeatureId::RESERVATION_PERSISTENCE => {
@@ -165,7 +167,7 @@ impl Drive {
             return Err(self.no_namespace(nsid));
         }
         self.check_access(id)?;
-        if fid == FeatureId::ERROR_RECOVERY {
+        if [FeatureId::ERROR_RECOVERY, FeatureId::FDP_EVENTS].contains(&fid) {
             return Ok(());
         }
         Err(Failure { location: 4, ..Status::FEATURE_NOT_NAMESPACE_SPECIFIC.into() })
@@ -191,6 +193,11 @@ impl Drive {
                 // The namespace of a Get is not used, but it must be one (Base 5.1.11).
                 self.check_nsid(id, FeatureId::ERROR_RECOVERY, c.nsid)?;
             }
+        }
+        match c.fid {
+            FeatureId::FDP => return self.get_fdp(&c),
+            FeatureId::FDP_EVENTS => return self.get_fdp_events(id, &c),
+            _ => {}
         }
         let controller = self.controller(id)?;
         let defaults = Values::default();
@@ -289,6 +296,8 @@ impl Drive {
             FeatureId::RESERVATION_NOTIFICATION_MASK | FeatureId::RESERVATION_PERSISTENCE => {
                 return self.set_reservation_feature(id, c, cx);
             }
+            FeatureId::FDP => return self.set_fdp(&c, cx),
+            FeatureId::FDP_EVENTS => return self.set_fdp_events(id, &c, data, cx),
             FeatureId::KEEP_ALIVE_TIMER => {
                 return self.set_keep_alive(id, c.cdw11, cx.now).map(|()| Reply::Done(0));
             }

@@ -5,6 +5,7 @@ use crate::contents::Contents;
 use crate::controller::ControllerId;
 use crate::drive::{Cx, Drive, Failure};
 use crate::flight::{InFlight, Kind, Token};
+use crate::output::Output;
 use crate::treatment::Action;
 use ftl::{Answer, Extent, Source, VolumeId};
 use media::Nanos;
@@ -24,6 +25,8 @@ pub(crate) struct Place {
     treated: bool,
     /// Bytes of metadata that travel with all of the blocks.
     metadata: u32,
+    /// Placement handle of what is written.
+    handle: u8,
 }
 
 impl Drive {
@@ -71,6 +74,11 @@ impl Drive {
             | IoCommand::ReservationReport(_)
             | IoCommand::ReservationAcquire(_)
             | IoCommand::ReservationRelease(_) => self.reserve(&token, id, command, data, cx),
+            IoCommand::IoManagementReceive(c) => self.io_management_receive(id, c).map(|bytes| {
+                cx.out.push(Output::Data { io: token.io(), bytes });
+                Some(cx.now)
+            }),
+            IoCommand::IoManagementSend(c) => self.io_management_send(id, c, data, cx).map(Some),
             IoCommand::Fabrics(command) => return self.fabrics(token, id, command, cx),
             IoCommand::WriteUncorrectable(blocks) => self.write_uncorrectable(&token, id, &blocks, cx),
             IoCommand::Copy(copy) => self.copy(&token, id, &copy, data, cx),
@@ -97,6 +105,7 @@ impl Drive {
     ) -> Result<Place, Failure> {
         let ns = self.attached(id, b.nsid)?;
         let (shift, blocks, volume, layout) = (ns.shift, ns.blocks(), ns.volume, ns.layout);
+        let handle = ns.handle(0).unwrap_or(0);
         let entry = self.flight.get_mut(token);
         entry.lba = b.slba;
         entry.kind = kind;
@@ -111,12 +120,12 @@ impl Drive {
         if (b.prinfo.into_bits() != 0 || b.stc) && layout.protection.is_none() {
             return Err(Failure { location: 51, ..Status::INVALID_PROTECTION_INFORMATION.into() });
         }
-        if b.cetype != 0 || (matches!(kind, Kind::Write) && b.dtype != 0) {
+        if b.cetype != 0 {
             return Err(Failure::field(50));
         }
         let metadata = u32::from(layout.wire(b.prinfo.pract())) * b.nlb;
         let extent = Extent { start: b.slba << shift, bytes };
-        Ok(Place { volume, extent, treated: layout.treated, metadata })
+        Ok(Place { volume, extent, treated: layout.treated, metadata, handle })
     }
 
     /// The namespace, if it is attached to this controller and open.
@@ -261,12 +270,23 @@ impl Drive {
         blocks: &Blocks,
         cx: &mut Cx<'_, S>,
     ) -> Result<Option<Nanos>, Failure> {
-        let place = self.place(token, id, blocks, Kind::Write)?;
+        let mut place = self.place(token, id, blocks, Kind::Write)?;
         self.check_size(&place)?;
+        if blocks.dtype != 0 {
+            place.handle = self.directed(blocks, cx.now)?;
+        }
         if place.treated {
             self.treat(token, id, blocks, Action::Write, cx)?;
         }
         self.store(token, id, place, Source::Host, blocks.fua, cx)
+    }
+
+    /// The placement handle that a directive of a write asks for.
+    fn directed(&mut self, blocks: &Blocks, now: Nanos) -> Result<u8, Failure> {
+        match blocks.dtype {
+            nvme::fdp::DATA_PLACEMENT => self.place_by_identifier(blocks.nsid, blocks.dspec, now),
+            _ => Err(Failure::field(50)),
+        }
     }
 
     /// Hands a range to the translation layer to be written, as one part of a command.
@@ -297,8 +317,9 @@ impl Drive {
     ) -> Result<Option<Nanos>, Failure> {
         let durable = self.must_be_durable(id, fua);
         self.flight.get_mut(token).sync |= durable;
+        let Place { volume, extent, handle, .. } = place;
         let answer =
-            self.ftl.write(cx.now, token.io(), place.volume, place.extent, source, durable, cx.storage);
+            self.ftl.write_placed(cx.now, token.io(), volume, extent, source, durable, handle, cx.storage);
         match answer {
             Answer::At(at) => Ok(Some(at)),
             Answer::Later => {
@@ -320,15 +341,18 @@ impl Drive {
         blocks: &Blocks,
         cx: &mut Cx<'_, S>,
     ) -> Result<Option<Nanos>, Failure> {
-        if blocks.nsz || blocks.dtype != 0 {
+        if blocks.nsz {
             return Err(Failure::field(50));
         }
-        let place = self.place(token, id, blocks, Kind::Other)?;
+        let mut place = self.place(token, id, blocks, Kind::Other)?;
+        if blocks.dtype != 0 {
+            place.handle = self.directed(blocks, cx.now)?;
+        }
         if place.treated {
             self.treat(token, id, blocks, Action::Zeroes, cx)?;
         }
         let page = u64::from(ftl::PAGE);
-        let Place { volume, extent, .. } = place;
+        let Place { volume, extent, handle, .. } = place;
         let end = extent.start + u64::from(extent.bytes);
         let (first, last) = (extent.start.next_multiple_of(page), end / page * page);
         if !blocks.deac || first >= last {
@@ -350,7 +374,16 @@ impl Drive {
                 continue;
             }
             let source = Source::Zeros;
-            match self.ftl.write(cx.now, token.io(), volume, extent, source, durable, cx.storage) {
+            match self.ftl.write_placed(
+                cx.now,
+                token.io(),
+                volume,
+                extent,
+                source,
+                durable,
+                handle,
+                cx.storage,
+            ) {
                 Answer::At(end) => at = at.max(end),
                 Answer::Later => parts += 1,
                 // The other end may still be under way: the command ends with it.

@@ -26,6 +26,7 @@ mod copy;
 mod drive;
 mod drive_toml;
 mod fair;
+mod fdp;
 mod feature;
 mod flight;
 mod health;

@@ -33,6 +33,8 @@ pub(crate) struct Life {
     pub saved: Values,
     /// The most recent sanitize operation.
     pub sanitize: sanitize::Record,
+    /// Flexible Data Placement, by NVM Set.
+    pub fdp: Vec<crate::fdp::Group>,
     /// Host traffic by NVM Set.
     traffic: Vec<Traffic>,
 }

@@ -77,6 +77,12 @@ pub(crate) struct Namespace {
     /// None while nobody is registered and nothing is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reservations: Option<Box<Reservations>>,
+    /// Reclaim unit handles, by placement handle; none without Flexible Data Placement.
+    #[serde(default)]
+    pub handles: Vec<u8>,
+    /// Whether the controller chose them.
+    #[serde(default)]
+    pub handles_by_controller: bool,
     #[serde(skip)]
     pub stats: Box<NamespaceStats>,
     /// Commands on their way.

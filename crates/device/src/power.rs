@@ -104,6 +104,7 @@ impl Drive {
         self.remember_power_on(now, unsafe_before);
         self.sanitize_start(now);
         *self.departed = Default::default();
+        self.refresh_placement_notes();
         for nsid in self.namespaces.ids() {
             let Some(ns) = self.namespaces.get_mut(nsid) else { continue };
             ns.in_flight = 0;

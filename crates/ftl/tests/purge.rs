@@ -28,6 +28,7 @@ fn config() -> Config {
                 nand: NandConfig { geometry, cell: Cell::Tlc, timing, durable: true },
                 capacity_pages: PAGES,
                 gc: GcConfig::default(),
+                placement: Default::default(),
             },
             SetConfig::Memory {
                 memory: MemoryConfig {

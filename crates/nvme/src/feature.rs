@@ -55,6 +55,10 @@ open_enum! {
         IO_COMMAND_SET_PROFILE = 0x19 => "I/O Command Set Profile",
         /// Spinup Control.
         SPINUP_CONTROL = 0x1A => "Spinup Control",
+        /// Flexible Data Placement.
+        FDP = 0x1D => "Flexible Data Placement",
+        /// Flexible Data Placement Events.
+        FDP_EVENTS = 0x1E => "Flexible Data Placement Events",
         /// Software Progress Marker.
         SOFTWARE_PROGRESS_MARKER = 0x80 => "Software Progress Marker",
         /// Host Identifier.
@@ -101,7 +105,20 @@ pub const fn data_bytes(fid: FeatureId, cdw11: u32) -> u64 {
             }
         }
         FeatureId::QUOTA => size_of::<crate::quota::Quota>() as u64,
+        // As many descriptors as event types are asked for (NOET).
+        FeatureId::FDP_EVENTS => 2 * (cdw11 >> 16 & 0xFF) as u64,
         _ => 0,
+    }
+}
+
+/// Bytes of data that come with a new value of a feature: [`data_bytes`] but for features that are written in another
+/// form than they are read.
+#[must_use]
+pub const fn set_data_bytes(fid: FeatureId, cdw11: u32) -> u64 {
+    match fid {
+        // Types without attributes.
+        FeatureId::FDP_EVENTS => data_bytes(fid, cdw11) / 2,
+        _ => data_bytes(fid, cdw11),
     }
 }
 
@@ -248,6 +265,31 @@ bits32! {
         pub exhid: bool,
         #[bits(31)]
         _r1: u32,
+    }
+
+    /// Value of Flexible Data Placement (FID 1Dh): CDW12 of Set Features, dword 0 of Get Features.
+    pub struct FdpMode {
+        /// Flexible Data Placement Enable.
+        pub fdpe: bool,
+        #[bits(7)]
+        _r1: u8,
+        /// Flexible Data Placement Configuration Index.
+        #[bits(8)]
+        pub fdpcidx: u8,
+        #[bits(16)]
+        _r16: u16,
+    }
+
+    /// CDW11 of Flexible Data Placement Events (FID 1Eh).
+    pub struct FdpEventsCdw11 {
+        /// Placement Handle.
+        #[bits(16)]
+        pub phndl: u16,
+        /// Number of FDP Event Types.
+        #[bits(8)]
+        pub noet: u8,
+        #[bits(8)]
+        _r24: u8,
     }
 
     /// CDW11 of Endurance Group Event Configuration (FID 18h).

@@ -38,8 +38,36 @@ pub enum IoCommand {
     ReservationRelease(ReservationRelease),
     /// Copy (NVM 3.3.2); the data is its source ranges.
     Copy(Copy),
+    /// I/O Management Receive (Base 7.3).
+    IoManagementReceive(IoManagementReceive),
+    /// I/O Management Send (Base 7.4).
+    IoManagementSend(IoManagementSend),
     /// A fabrics command: Connect comes on the queue that it creates.
     Fabrics(FabricsCommand),
+}
+
+/// I/O Management Receive (Base 7.3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IoManagementReceive {
+    /// Namespace Identifier.
+    pub nsid: Nsid,
+    /// Management Operation: [`RUH_STATUS`](crate::fdp::RUH_STATUS).
+    pub mo: u8,
+    /// Management Operation Specific.
+    pub mos: u16,
+    /// Number of dwords to return, counted from one: 1 to 2^32.
+    pub dwords: u64,
+}
+
+/// I/O Management Send (Base 7.4).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IoManagementSend {
+    /// Namespace Identifier.
+    pub nsid: Nsid,
+    /// Management Operation: [`RUH_UPDATE`](crate::fdp::RUH_UPDATE), whose data is a list of placement identifiers.
+    pub mo: u8,
+    /// Management Operation Specific: for Reclaim Unit Handle Update the number of identifiers, zero-based.
+    pub mos: u16,
 }
 
 bits8! {
@@ -173,6 +201,7 @@ bits32! {
     }
     struct BlocksCdw13 { #[bits(8)] dsm: u8, #[bits(8)] _r: u8, #[bits(16)] dspec: u16 }
     struct BlocksCdw15 { #[bits(16)] lbat: u16, #[bits(16)] lbatm: u16 }
+    struct ManagementCdw10 { #[bits(8)] mo: u8, #[bits(8)] _r: u8, #[bits(16)] mos: u16 }
     struct DsmCdw11 { idr: bool, idw: bool, ad: bool, #[bits(29)] _r: u32 }
 }
 
@@ -213,6 +242,19 @@ impl IoCommand {
             IoOpcode::RESERVATION_ACQUIRE => Self::ReservationAcquire(ReservationAcquire::parse(cmd)?),
             IoOpcode::RESERVATION_RELEASE => Self::ReservationRelease(ReservationRelease::parse(cmd)?),
             IoOpcode::COPY => Self::Copy(Copy::parse(cmd)),
+            IoOpcode::IO_MANAGEMENT_RECEIVE => {
+                let d = ManagementCdw10(cmd.cdw10);
+                Self::IoManagementReceive(IoManagementReceive {
+                    nsid,
+                    mo: d.mo(),
+                    mos: d.mos(),
+                    dwords: u64::from(cmd.cdw11.get()) + 1,
+                })
+            }
+            IoOpcode::IO_MANAGEMENT_SEND => {
+                let d = ManagementCdw10(cmd.cdw10);
+                Self::IoManagementSend(IoManagementSend { nsid, mo: d.mo(), mos: d.mos() })
+            }
             IoOpcode::FABRICS => Self::Fabrics(FabricsCommand::parse(cmd)?),
             _ => return Err(Status::INVALID_OPCODE.with_dnr()),
         })
@@ -290,7 +332,28 @@ impl From<IoCommand> for Command {
             IoCommand::ReservationAcquire(c) => c.into(),
             IoCommand::ReservationRelease(c) => c.into(),
             IoCommand::Copy(c) => c.into(),
+            IoCommand::IoManagementReceive(c) => c.into(),
+            IoCommand::IoManagementSend(c) => c.into(),
             IoCommand::Fabrics(c) => c.into(),
+        }
+    }
+}
+
+impl From<IoManagementReceive> for Command {
+    fn from(c: IoManagementReceive) -> Self {
+        Self {
+            cdw10: ManagementCdw10::new().with_mo(c.mo).with_mos(c.mos).0,
+            cdw11: U32::new(u32::try_from(c.dwords.saturating_sub(1)).unwrap_or(u32::MAX)),
+            ..Self::new(IoOpcode::IO_MANAGEMENT_RECEIVE.0, c.nsid)
+        }
+    }
+}
+
+impl From<IoManagementSend> for Command {
+    fn from(c: IoManagementSend) -> Self {
+        Self {
+            cdw10: ManagementCdw10::new().with_mo(c.mo).with_mos(c.mos).0,
+            ..Self::new(IoOpcode::IO_MANAGEMENT_SEND.0, c.nsid)
         }
     }
 }

@@ -31,6 +31,7 @@ pub mod command;
 pub mod completion;
 pub mod copy;
 pub mod fabrics;
+pub mod fdp;
 pub mod feature;
 pub mod identify;
 pub mod io;

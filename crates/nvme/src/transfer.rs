@@ -2,6 +2,7 @@
 
 use crate::admin::{AdminCommand, NamespaceManagementSelect};
 use crate::fabrics::{ConnectData, FabricsCommand};
+use crate::fdp;
 use crate::feature::{self, Select};
 use crate::io::{Blocks, DsmRange, IoCommand};
 use crate::reservation::{AcquireKeys, RegisterKeys};
@@ -71,7 +72,7 @@ fn admin_transfer(command: &AdminCommand) -> Transfer {
             Transfer::ToController(IDENTIFY_SIZE as u64)
         }
         AdminCommand::NamespaceAttachment(_) => Transfer::ToController(IDENTIFY_SIZE as u64),
-        AdminCommand::SetFeatures(f) => Transfer::ToController(feature::data_bytes(f.fid, f.cdw11)),
+        AdminCommand::SetFeatures(f) => Transfer::ToController(feature::set_data_bytes(f.fid, f.cdw11)),
         AdminCommand::GetFeatures(f) if f.sel != Select::SUPPORTED_CAPABILITIES => {
             Transfer::ToHost(feature::data_bytes(f.fid, f.cdw11))
         }
@@ -96,6 +97,10 @@ fn io_transfer(command: &IoCommand, block_bytes: impl FnOnce(&Blocks) -> u32) ->
         // The current key.
         IoCommand::ReservationRelease(_) => Transfer::ToController(8),
         IoCommand::Copy(copy) => Transfer::ToController(copy.data_bytes()),
+        IoCommand::IoManagementReceive(c) => Transfer::ToHost(c.dwords * 4),
+        IoCommand::IoManagementSend(c) if c.mo == fdp::RUH_UPDATE => {
+            Transfer::ToController((u64::from(c.mos) + 1) * 2)
+        }
         IoCommand::Fabrics(command) => fabrics_transfer(command),
         _ => Transfer::None,
     }

@@ -188,7 +188,8 @@ impl Drive {
                 .with_tbkas(true)
                 .with_ng(true)
                 .with_ulist(true)
-                .with_elbas(self.config.lba_formats.iter().any(|f| f.extension() != 0)),
+                .with_elbas(self.config.lba_formats.iter().any(|f| f.extension() != 0))
+                .with_fdps(self.has_fdp()),
             cntrltype: ControllerType::IO,
             oacs: Oacs::new().with_fnvms(true).with_nms(true).with_glss(true),
             acl_z: ABORT_LIMIT_Z,

@@ -70,7 +70,7 @@ impl Drive {
         let shift = format.shift();
         let (nsze, ncap) = (new.nsze.get(), new.ncap.get());
         let nmic = new.nmic.into_bits();
-        if nsze == 0 || ncap == 0 || ncap > nsze || nmic > 1 || new.nphndls.get() != 0 {
+        if nsze == 0 || ncap == 0 || ncap > nsze || nmic > 1 {
             return Err(Status::INVALID_FIELD.into());
         }
         // Bits of the mask that have no bit of the tag.
@@ -84,6 +84,7 @@ impl Drive {
             return Err(Status::ANA_GROUP_ID_INVALID.into());
         }
         let set = self.choose_set(new.nvmsetid.get(), new.endgid.get())?;
+        let (handles, by_controller) = self.choose_handles(set, new)?;
         // What would not even be counted in bytes is more than any set has.
         let bytes =
             nsze.checked_shl(shift.into()).filter(|b| b >> shift == nsze && *b <= u64::MAX - GRANULE_BYTES);
@@ -104,6 +105,7 @@ impl Drive {
         namespace.protection_first = new.dps.pip() && new.dps.pit() != 0;
         namespace.storage_mask = new.lbstm.get();
         namespace.set_format(index, format);
+        (namespace.handles, namespace.handles_by_controller) = (handles, by_controller);
         self.namespaces.insert(nsid, namespace);
         self.remember_namespace(id, nsid, c.sel, cx.now);
         self.count_sharers();
@@ -155,6 +157,8 @@ impl Drive {
             stamp: 0,
             layout: Layout::default(),
             reservations: None,
+            handles: Vec::new(),
+            handles_by_controller: false,
             stats: Box::default(),
             in_flight: 0,
             closing: false,
@@ -194,6 +198,10 @@ impl Drive {
             namespace.storage_mask = u64::MAX;
             namespace.set_format(format as u8, initial.format);
             namespace.quota = Quotas { saved: initial.limits, current: initial.limits };
+            if self.is_placing(set) {
+                // Whoever configures a drive, and not a namespace, wants to use all of it.
+                namespace.handles = (0..self.ftl.handles(set) as u8).collect();
+            }
             // The configuration was checked: there are no more of them than identifiers.
             if let Some(nsid) = self.namespaces.free() {
                 self.namespaces.insert(nsid, namespace);

@@ -116,6 +116,9 @@ impl NandSet {
     pub(super) fn note_moved<S: Storage>(&mut self, now: Nanos, superblock: u32, cx: &Around<'_, S>) {
         let block = self.blocks.all[superblock as usize];
         let writer = usize::from(block.writer);
+        if block.valid == 0 {
+            return;
+        }
         // With one lane for all, what was collected before belongs to no handle any more.
         let handle = match writer.checked_sub(self.handles) {
             None => writer,

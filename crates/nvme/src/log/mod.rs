@@ -55,6 +55,14 @@ open_enum! {
         MI_EFFECTS = 0x13 => "NVMe-MI Commands Supported and Effects",
         /// Changed Allocated Namespace List.
         CHANGED_ALLOCATED_NAMESPACES = 0x1C => "Changed Allocated Namespace List",
+        /// [`FdpConfigurationsHeader`](crate::fdp::FdpConfigurationsHeader), by the Endurance Group Identifier in LSI.
+        FDP_CONFIGURATIONS = 0x20 => "FDP Configurations",
+        /// [`ReclaimUnitHandleUsageHeader`](crate::fdp::ReclaimUnitHandleUsageHeader), by the Endurance Group.
+        RUH_USAGE = 0x21 => "Reclaim Unit Handle Usage",
+        /// [`FdpStatistics`](crate::fdp::FdpStatistics), by the Endurance Group.
+        FDP_STATISTICS = 0x22 => "FDP Statistics",
+        /// [`FdpEventsHeader`](crate::fdp::FdpEventsHeader), by the Endurance Group; LSP bit 0: the host's events.
+        FDP_EVENTS = 0x23 => "FDP Events",
         /// [`DiscoveryHeader`] and [`DiscoveryEntry`] records.
         DISCOVERY = 0x70 => "Discovery",
         /// [`ReservationNotification`](crate::reservation::ReservationNotification).

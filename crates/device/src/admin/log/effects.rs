@@ -16,7 +16,8 @@ impl Drive {
             }
             // FID Supported; the scope is in bits 31:20.
             let scope: u32 = match fid {
-                FeatureId::ENDURANCE_GROUP_EVENT_CONFIGURATION => 1 << 3,
+                FeatureId::FDP_EVENTS => 1,
+                FeatureId::ENDURANCE_GROUP_EVENT_CONFIGURATION | FeatureId::FDP => 1 << 3,
                 FeatureId::TIMESTAMP => 1 << 5,
                 FeatureId::QUOTA => 1,
                 FeatureId::RESERVATION_NOTIFICATION_MASK | FeatureId::RESERVATION_PERSISTENCE => 1,
@@ -29,7 +30,7 @@ impl Drive {
     }
 }
 
-pub(super) fn command_effects(c: &GetLogPage) -> CommandEffects {
+pub(super) fn command_effects(c: &GetLogPage, fdp: bool) -> CommandEffects {
     let mut log = CommandEffects::default();
     let supported = Effects::new().with_csupp(true);
     // Scopes: namespace 1, controller 2, subsystem 32.
@@ -76,6 +77,11 @@ pub(super) fn command_effects(c: &GetLogPage) -> CommandEffects {
             IoOpcode::COPY,
         ] {
             log.iocs[usize::from(opcode.0)] = scoped.with_lbcc(true);
+        }
+        if fdp {
+            for opcode in [IoOpcode::IO_MANAGEMENT_RECEIVE, IoOpcode::IO_MANAGEMENT_SEND] {
+                log.iocs[usize::from(opcode.0)] = scoped;
+            }
         }
     }
     log

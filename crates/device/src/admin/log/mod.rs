@@ -36,6 +36,10 @@ const LOGS: &[LogId] = &[
     LogId::MI_EFFECTS,
     LogId::RESERVATION_NOTIFICATION,
     LogId::SANITIZE_STATUS,
+    LogId::FDP_CONFIGURATIONS,
+    LogId::RUH_USAGE,
+    LogId::FDP_STATISTICS,
+    LogId::FDP_EVENTS,
     LogId::OCP_SMART,
     LogId::MEMBLAZE_SMART,
     LogId::NAMESPACE_STATISTICS,
@@ -81,6 +85,9 @@ impl Drive {
             && uuid::chosen(c.uidx)?.is_some_and(|vendor| vendor != owner)
         {
             return Err(Failure { location: 40, ..Status::INVALID_LOG_PAGE.into() });
+        }
+        if c.lid == LogId::FDP_EVENTS {
+            self.gather_placement_notes(c.lsi);
         }
         let bytes = if c.lid == LogId::PERSISTENT_EVENT {
             self.persistent_events(id, &c, length, cx.now)?
@@ -154,16 +161,29 @@ impl Drive {
         Ok(())
     }
 
+    /// Whether the drive has a log that only some drives have.
+    fn has_log(&self, lid: LogId) -> bool {
+        match lid {
+            LogId::FDP_CONFIGURATIONS | LogId::RUH_USAGE | LogId::FDP_STATISTICS | LogId::FDP_EVENTS => {
+                self.has_fdp()
+            }
+            _ => true,
+        }
+    }
+
     /// A whole log.
     fn log(&self, id: ControllerId, c: &GetLogPage, now: Nanos) -> Result<Vec<u8>, Failure> {
         let controller = self.controller(id)?;
         Ok(match c.lid {
+            _ if !self.has_log(c.lid) => {
+                return Err(Failure { location: 40, ..Status::INVALID_LOG_PAGE.into() });
+            }
             LogId::SUPPORTED => {
                 let mut log = SupportedLogPages::default();
                 // With a UUID Index, of vendor specific logs only those of that vendor.
                 let vendor = uuid::chosen(c.uidx)?;
                 let meant = |lid| Vendor::of_log(lid).is_none_or(|owner| vendor.is_none_or(|v| v == owner));
-                for lid in LOGS.iter().copied().filter(|lid| meant(*lid)) {
+                for lid in LOGS.iter().copied().filter(|lid| meant(*lid) && self.has_log(*lid)) {
                     // Of the Persistent Event log: Establish Context and Read 512 Bytes of Header.
                     let parameter = u16::from(lid == LogId::PERSISTENT_EVENT);
                     log.lid[usize::from(lid.0)] = LidSupported::new().with_lsupp(true).with_lidsp(parameter);
@@ -186,7 +206,7 @@ impl Drive {
             LogId::CHANGED_NAMESPACES => {
                 ChangedNamespaces::new(controller.changed.iter().copied()).as_bytes().to_vec()
             }
-            LogId::COMMAND_EFFECTS => command_effects(c).as_bytes().to_vec(),
+            LogId::COMMAND_EFFECTS => command_effects(c, self.has_fdp()).as_bytes().to_vec(),
             LogId::ENDURANCE_GROUP => self.endurance_group(c.lsi)?.as_bytes().to_vec(),
             LogId::ENDURANCE_GROUP_EVENTS => {
                 let groups = &controller.changed_groups;
@@ -201,6 +221,9 @@ impl Drive {
             LogId::MI_EFFECTS => vec![0; 4096],
             LogId::RESERVATION_NOTIFICATION => controller.notifications.page().as_bytes().to_vec(),
             LogId::SANITIZE_STATUS => self.sanitize_status(now).as_bytes().to_vec(),
+            LogId::FDP_CONFIGURATIONS | LogId::RUH_USAGE | LogId::FDP_STATISTICS | LogId::FDP_EVENTS => {
+                self.fdp_log(c.lid, c.lsi, c.lsp)?
+            }
             LogId::OCP_SMART => self.ocp_smart().as_bytes().to_vec(),
             LogId::MEMBLAZE_SMART => self.memblaze_smart().as_bytes().to_vec(),
             LogId::NAMESPACE_STATISTICS => self.namespace_statistics(c.nsid, now)?.as_bytes().to_vec(),
