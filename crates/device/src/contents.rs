@@ -1,7 +1,8 @@
 //! What the controller asks of the owner of contents, beyond what the translation layer does.
 
+use crate::keys::{DriveKeyId, WrappedKey};
 use crate::treatment::{Blemish, Treatment};
-use ftl::{Io, NoContents, Storage};
+use ftl::{Io, NoContents, Storage, StorageError};
 use media::Slot;
 
 /// Storage that knows what a controller does with contents on their way between host and medium. The drive decides, and
@@ -38,6 +39,32 @@ pub trait Contents: Storage {
     fn blemish(&mut self, io: Io) -> Option<Blemish> {
         let _ = io;
         None
+    }
+
+    /// What the key that wraps the namespaces' keys is called; `None` if there is none.
+    fn drive_key(&self) -> Option<DriveKeyId> {
+        None
+    }
+
+    /// Makes a new random key for a namespace, which from now on is the one that its blocks are encrypted with; what was
+    /// encrypted with the one before cannot be read any more. `None` without a drive key: blocks are stored as they are.
+    ///
+    /// # Errors
+    /// If no key can be made. The namespace has none then.
+    fn make_key(&mut self, nsid: u32) -> Result<Option<WrappedKey>, StorageError> {
+        let _ = nsid;
+        Ok(None)
+    }
+
+    /// Takes a namespace's key into use; false if it cannot be unwrapped.
+    fn open_key(&mut self, nsid: u32, key: &WrappedKey) -> bool {
+        let _ = (nsid, key);
+        false
+    }
+
+    /// A namespace has gone, and its key with it.
+    fn drop_key(&mut self, nsid: u32) {
+        let _ = nsid;
     }
 }
 

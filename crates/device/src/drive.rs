@@ -52,6 +52,10 @@ pub struct Drive {
     pub(crate) faults: Vec<FaultPlan>,
     pub(crate) ports: Ports,
     pub(crate) sanitize: sanitize::Progress,
+    /// The drive key is not the one that the keys of namespaces were wrapped with.
+    pub(crate) locked: bool,
+    /// There is a drive key, and it is the right one.
+    pub(crate) keyed: bool,
     /// Counts of namespaces that were deleted since power on.
     pub(crate) departed: Box<(NamespaceStats, VolumeStats)>,
     pub(crate) link: Link,
@@ -180,6 +184,8 @@ impl Drive {
             faults,
             ports: Ports::default(),
             sanitize: sanitize::Progress::default(),
+            locked: false,
+            keyed: false,
             departed: Box::default(),
             link,
             busy: (0, Nanos::ZERO),
@@ -384,7 +390,9 @@ impl Drive {
         let id = ControllerId(entry.controller);
         let entry = *entry;
         self.life.error_entries += 1;
-        if failure.status.sct() == nvme::status::Sct::MEDIA && !failure.status.is(Status::COMPARE_FAILURE) {
+        // Not what the medium did.
+        let refused = [Status::COMPARE_FAILURE, Status::ACCESS_DENIED].iter().any(|s| failure.status.is(*s));
+        if failure.status.sct() == nvme::status::Sct::MEDIA && !refused {
             self.life.media_errors += 1;
             if let Some(ns) = self.namespaces.get_mut(entry.nsid) {
                 ns.stats.media_errors += 1;

@@ -138,8 +138,9 @@ impl Drive {
         let attached = self.controllers.get(id).is_some_and(|c| c.is_attached(nsid));
         self.check_access(id)?;
         match self.namespaces.get(nsid) {
-            Some(ns) if attached && !ns.closing => Ok(ns),
-            Some(ns) if attached && ns.closing => Err(Failure::transient(Status::NAMESPACE_NOT_READY)),
+            Some(ns) if attached && !ns.closing && !ns.locked => Ok(ns),
+            Some(ns) if attached && ns.locked => Err(Status::ACCESS_DENIED.into()),
+            Some(_) if attached => Err(Failure::transient(Status::NAMESPACE_NOT_READY)),
             _ => Err(self.no_namespace(nsid)),
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::feature::Values;
 use crate::history::History;
+use crate::keys::DriveKeyId;
 use crate::sanitize;
 use crate::stats::Traffic;
 use ftl::SetId;
@@ -31,6 +32,10 @@ pub(crate) struct Life {
     pub history: History,
     /// Saved values of features.
     pub saved: Values,
+    /// The key that wraps the keys of namespaces, once there was one.
+    pub drive_key: Option<DriveKeyId>,
+    /// Whether nothing that was written since the drive was made, or sanitized, is on the media in the clear.
+    pub encrypted: bool,
     /// The most recent sanitize operation.
     pub sanitize: sanitize::Record,
     /// Flexible Data Placement, by NVM Set.

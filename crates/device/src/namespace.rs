@@ -1,6 +1,7 @@
 //! Namespaces and who may see them.
 
 use crate::arbiter::Lanes;
+use crate::keys::WrappedKey;
 use crate::lba_format::LbaFormat;
 use crate::protection::Protection;
 use crate::quota::Quotas;
@@ -71,6 +72,12 @@ pub(crate) struct Namespace {
     /// What slots are stamped with since blocks were marked uncorrectable; 0 if none were since the last format.
     #[serde(default)]
     pub stamp: u32,
+    /// What its blocks are encrypted with; without, they are stored as they are.
+    #[serde(default)]
+    pub key: Option<WrappedKey>,
+    /// Its key cannot be opened: nothing that touches blocks is done.
+    #[serde(skip)]
+    pub locked: bool,
     /// What its format says, beside the size of blocks.
     #[serde(skip)]
     pub layout: Layout,
@@ -120,7 +127,7 @@ impl Namespace {
         self.format = index;
         self.shift = format.shift();
         self.layout = Layout {
-            treated: format.metadata > 0 || self.stamp != 0,
+            treated: format.metadata > 0 || self.stamp != 0 || self.key.is_some(),
             metadata: format.metadata,
             protection: (self.protection_type != 0).then_some(Protection {
                 kind: self.protection_type,

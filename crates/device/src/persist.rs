@@ -158,6 +158,7 @@ impl Restorer {
         }
         let mut drive = Drive::assemble(config, ftl, namespaces, contents.life);
         drive.tick(now);
+        drive.open_keys(storage);
         drive.started(now, false);
         drive.record(storage);
         Ok(drive)

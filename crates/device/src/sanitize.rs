@@ -135,6 +135,10 @@ impl Record {
         self.command().is_some_and(|c| c.ause)
     }
 
+    fn is_crypto(&self) -> bool {
+        self.command().is_some_and(|c| c.sanact == SanitizeAction::CRYPTO_ERASE)
+    }
+
     fn passes(&self) -> u32 {
         match self.command() {
             Some(c) if c.sanact == SanitizeAction::OVERWRITE && c.owpass == 0 => MOST_PASSES,
@@ -168,7 +172,8 @@ impl Drive {
             }
             SanitizeAction::EXIT_FAILURE_MODE => return Err(Status::SANITIZE_FAILED.into()),
             SanitizeAction::BLOCK_ERASE | SanitizeAction::OVERWRITE => {}
-            // No keys, no verification (SANICAP).
+            SanitizeAction::CRYPTO_ERASE if self.can_crypto_erase() => {}
+            // Data in the clear, no verification (SANICAP).
             _ => return Err(Failure::field(40)),
         }
         if failed && !record.unrestricted() && c.ause {
@@ -177,6 +182,9 @@ impl Drive {
         if c.ndas || c.emvs {
             // Everything is deallocated always (SANICAP.NDI), and then there is nothing to be verified.
             return Err(Failure::field(41));
+        }
+        if self.locked {
+            return Err(Status::ACCESS_DENIED.into());
         }
         self.check_access(id)?;
         let cdw10 = Command::from(c).cdw10.get();
@@ -267,11 +275,13 @@ impl Drive {
 
     /// Begins to erase if nothing is in the way.
     pub(crate) fn sanitize_if_idle<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
-        if !self.sanitize.waits() || self.io_under_way() || !self.shutdowns.is_empty() {
+        // A drive that was opened without its key goes on when it is opened with it.
+        if !self.sanitize.waits() || self.io_under_way() || !self.shutdowns.is_empty() || self.locked {
             return;
         }
         let passes = self.life.sanitize.passes();
-        let span = self.erase_time().0.saturating_add(self.pass_time().0.saturating_mul(passes.into()));
+        let erase = if self.life.sanitize.is_crypto() { 0 } else { self.erase_time().0 };
+        let span = erase.saturating_add(self.pass_time().0.saturating_mul(passes.into()));
         self.sanitize.began = cx.now;
         self.sanitize.end = cx.now + Nanos(span);
         self.sanitize.stage = Stage::Erasing;
@@ -280,11 +290,36 @@ impl Drive {
             // Where data was is nobody's business any more.
             controller.errors.iter_mut().for_each(|e| e.lba.set(0));
         }
-        match self.ftl.purge(cx.now, IO, cx.storage) {
+        if !self.renew_keys(cx) {
+            return self.sanitize_end(false, cx);
+        }
+        let erased = match self.life.sanitize.is_crypto() {
+            // What the media hold cannot be read any more; it is collected as garbage in time.
+            true => self.give_up_all(cx),
+            false => self.ftl.purge(cx.now, IO, cx.storage),
+        };
+        match erased {
             Answer::At(at) => self.sanitize_erased(at),
             Answer::Later => {}
             Answer::Failed(_) => self.sanitize_end(false, cx),
         }
+    }
+
+    /// Every namespace gets a new key, if there is a drive key.
+    fn renew_keys<S: Contents>(&mut self, cx: &mut Cx<'_, S>) -> bool {
+        self.namespaces.ids().into_iter().all(|nsid| self.renew_key(nsid, cx.storage).is_ok())
+    }
+
+    /// Deallocates all namespaces.
+    fn give_up_all<S: Contents>(&mut self, cx: &mut Cx<'_, S>) -> Answer {
+        for nsid in self.namespaces.ids() {
+            let Some(ns) = self.namespaces.get(nsid) else { continue };
+            let (volume, bytes) = (ns.volume, ns.volume_bytes());
+            if let Err(fault) = self.ftl.trim(cx.now, volume, 0, bytes, cx.storage) {
+                return Answer::Failed(fault);
+            }
+        }
+        Answer::At(cx.now)
     }
 
     /// The flash is erased.
@@ -305,7 +340,7 @@ impl Drive {
             Stage::Waiting => self.sanitize_if_idle(cx),
             Stage::Overwriting if self.sanitize.end <= cx.now => {
                 self.sanitize.stage = Stage::Forgetting;
-                cx.out.push(Output::Forget { io: IO, all: true });
+                cx.out.push(Output::Forget { io: IO, all: !self.life.sanitize.is_crypto() });
             }
             _ => {}
         }
@@ -316,6 +351,10 @@ impl Drive {
         self.sanitize.restricts = !ok;
         self.life.sanitize.state = if ok { State::Completed } else { State::Failed };
         self.life.sanitize.version = self.ftl.version();
+        if ok {
+            let keyed = self.namespaces.iter().all(|(_, ns)| ns.key.is_some());
+            self.life.encrypted = keyed && self.keyed;
+        }
         self.remember_sanitize_end(cx.now);
         self.record(cx.storage);
         for id in self.controllers.ids() {
@@ -416,7 +455,7 @@ impl Drive {
             scdw10: U32::new(record.cdw10),
             eto: seconds(self.erase_time() + overwrite),
             etbe: seconds(self.erase_time()),
-            etce: U32::new(u32::MAX),
+            etce: if self.can_crypto_erase() { U32::new(0) } else { U32::new(u32::MAX) },
             etond: U32::new(u32::MAX),
             etbend: U32::new(u32::MAX),
             etcend: U32::new(u32::MAX),

@@ -111,6 +111,7 @@ fn plain(ns: &Namespace, blocks: &Blocks, action: Action) -> Treatment {
         stamp: ns.stamp,
         gathered: false,
         offset: 0,
+        encrypted: ns.key.is_some(),
         nsid: blocks.nsid,
         slba: blocks.slba,
     }

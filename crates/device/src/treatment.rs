@@ -61,6 +61,8 @@ pub struct Treatment {
     pub gathered: bool,
     /// Byte of the buffer at which the command's first block lies.
     pub offset: u32,
+    /// Whether blocks, with their metadata, are encrypted in slots with the namespace's key.
+    pub encrypted: bool,
     /// Namespace Identifier.
     pub nsid: u32,
     /// LBA of the command's first block.
@@ -107,6 +109,27 @@ impl Treatment {
     fn blocks(&self, piece: Piece) -> impl Iterator<Item = (u32, usize)> + use<> {
         let (first, at) = (piece.host >> self.shift, (piece.page >> self.shift) as usize);
         (0..piece.len >> self.shift).map(move |i| (first + i, at + i as usize))
+    }
+
+    /// The blocks of a piece as units of encryption: LBA, and where data and metadata lie in the slot's page and beside it.
+    #[inline]
+    pub fn units(&self, piece: Piece) -> impl Iterator<Item = (u64, Range<usize>, Range<usize>)> + use<> {
+        let this = *self;
+        self.blocks(piece)
+            .map(move |(index, at)| (this.slba + u64::from(index), this.data(at), this.spare(at)))
+    }
+
+    /// The same of all blocks of the page that a piece lies in.
+    pub fn units_of_page(
+        &self,
+        piece: Piece,
+    ) -> impl Iterator<Item = (u64, Range<usize>, Range<usize>)> + use<> {
+        let this = *self;
+        let (index, at) = (piece.host >> self.shift, piece.page >> self.shift);
+        // Pages begin at multiples of their blocks.
+        let first = (this.slba + u64::from(index)).wrapping_sub(u64::from(at));
+        (0..PAGE >> self.shift)
+            .map(move |i| (first.wrapping_add(u64::from(i)), this.data(i as usize), this.spare(i as usize)))
     }
 
     #[inline]

@@ -7,12 +7,13 @@
 //!
 //! `idle` instead: what 64 connections with nothing to do cost the drive's thread, over 20 seconds.
 //!
-//! `cargo bench -p run --bench tcp -- [--rounds N] [--seconds S] [--only TEXT] [poll] [sleep] | idle`
+//! `cargo bench -p run --bench tcp -- [--rounds N] [--seconds S] [--only TEXT] [poll] [sleep] [keys] | idle`: `keys` polls, with
+//! an encrypted namespace.
 
 use host::{Data, Host, Identity, IoQueue, Queue, SocketQueue, SocketTransport};
 use media::Rng;
 use nvme::{Command, Nqn};
-use run::{Options, Running, Shape};
+use run::{DriveKey, Options, Running, Shape};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::time::{Duration, Instant};
 
@@ -43,6 +44,20 @@ const WORKLOADS: [Workload; 8] = [
     workload("4k write qd128/4", true, PAGE, 32, 4),
     workload("128k read qd8", false, 128 * 1024, 8, 1),
     workload("128k write qd8", true, 128 * 1024, 8, 1),
+];
+
+/// How the drive runs.
+#[derive(Clone, Copy)]
+struct Mode {
+    name: &'static str,
+    poll: bool,
+    encrypted: bool,
+}
+
+const MODES: [Mode; 3] = [
+    Mode { name: "poll", poll: true, encrypted: false },
+    Mode { name: "sleep", poll: false, encrypted: false },
+    Mode { name: "keys", poll: true, encrypted: true },
 ];
 
 /// One measurement.
@@ -104,14 +119,15 @@ struct Bench {
 }
 
 impl Bench {
-    fn start(poll: bool) -> Self {
+    fn start(mode: Mode) -> Self {
         // A quarter of the default drive: to touch memory for the first time takes longer than the rest.
         let toml = include_str!("../../device/src/default_drive.toml")
             .replace("\"2GiB", "\"512MiB")
             .replace("1GiB", "256MiB");
         let config = device::Config::from_toml(&toml).expect("it is well-formed");
         let tcp = vec!["127.0.0.1:0".into()];
-        let options = Options { poll, tcp, ..Options::default() };
+        let drive_key = mode.encrypted.then(|| DriveKey::generate(&mut |bytes| bytes.fill(7)));
+        let options = Options { poll: mode.poll, tcp, drive_key, ..Options::default() };
         let running = run::start(Some(Shape { config, toml }), &options, &mut |_| ()).expect("it starts");
         let (host, queues) = connect(&running, 4);
         // It has taken its name by now.
@@ -189,7 +205,7 @@ impl Bench {
 
 /// 16 hosts with an admin queue and three I/O queues.
 fn idle() {
-    let bench = Bench::start(false);
+    let bench = Bench::start(MODES[1]);
     let hosts: Vec<Connected> = (0..15).map(|_| connect(&bench.running, 3)).collect();
     let (span, (cpu, switches)) = (Duration::from_secs(20), usage(bench.thread));
     std::thread::sleep(span);
@@ -211,9 +227,8 @@ fn main() {
     let rounds: usize = value("--rounds").map_or(3, |n| n.parse().expect("a number"));
     let seconds: f64 = value("--seconds").map_or(1.0, |n| n.parse().expect("a number"));
     let only = value("--only").unwrap_or_default().to_owned();
-    let named: Vec<bool> =
-        arguments.iter().filter_map(|a| Some(a == "poll").filter(|_| a == "poll" || a == "sleep")).collect();
-    let modes = if named.is_empty() { vec![true, false] } else { named };
+    let named: Vec<Mode> = MODES.into_iter().filter(|m| arguments.iter().any(|a| a == m.name)).collect();
+    let modes = if named.is_empty() { MODES[..2].to_vec() } else { named };
     let workloads: Vec<Workload> = WORKLOADS.into_iter().filter(|w| w.name.contains(&only)).collect();
     if arguments.iter().any(|a| a == "idle") {
         return idle();
@@ -221,8 +236,8 @@ fn main() {
     pin(None, 1);
     let mut figures = vec![vec![Vec::new(); modes.len()]; workloads.len()];
     for _ in 0..rounds {
-        for (m, &poll) in modes.iter().enumerate() {
-            let mut bench = Bench::start(poll);
+        for (m, &mode) in modes.iter().enumerate() {
+            let mut bench = Bench::start(mode);
             for (w, workload) in workloads.iter().enumerate() {
                 figures[w][m].push(bench.measure(*workload, seconds));
             }
@@ -234,7 +249,7 @@ fn main() {
         "", "mode", "kIOPS", "(range)", "us", "cpu us", "switches"
     );
     for (w, workload) in workloads.iter().enumerate() {
-        for (m, &poll) in modes.iter().enumerate() {
+        for (m, mode) in modes.iter().enumerate() {
             let of = |get: fn(&Figures) -> f64| {
                 let mut all: Vec<f64> = figures[w][m].iter().map(get).collect();
                 all.sort_by(f64::total_cmp);
@@ -244,7 +259,7 @@ fn main() {
             println!(
                 "{:<18} {:<6} {iops:>8.1} {:>17} {:>8.1} {:>8.2} {:>9.1}",
                 workload.name,
-                if poll { "poll" } else { "sleep" },
+                mode.name,
                 format!("({low:.1} - {high:.1})"),
                 of(|f| f.latency_us).1,
                 of(|f| f.cpu_us).1,

@@ -19,6 +19,7 @@ mod engine;
 pub mod handle;
 mod hosts;
 pub mod image;
+mod keys;
 mod memory;
 pub mod precondition;
 mod server;
@@ -37,6 +38,7 @@ pub use handle::{
     RefusedReason, Sink,
 };
 pub use image::{ImageError, ImageOptions};
+pub use keys::{DriveKey, DriveKeyError};
 pub use precondition::Precondition;
 pub use server::{Limits, MAX_PORTS, TcpPort, fuzz_hosts};
 pub use start::{Options, PortInfo, Running, Shape, StartError, start};

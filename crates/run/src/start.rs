@@ -5,6 +5,7 @@ use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::handle::Handle;
 use crate::image::{ImageError, ImageOptions, Locked, Presence, presence};
+use crate::keys::{DriveKey, Keyring};
 use crate::precondition::{self, Precondition, Progress};
 use crate::server::{Guard, Limits, Listener, MAX_PORTS, Port, Ports, Server, TcpPort};
 use crate::shared::{INBOX, Request, Shared};
@@ -30,6 +31,9 @@ pub struct Options {
     pub image: Option<PathBuf>,
     /// How the image is kept.
     pub image_options: ImageOptions,
+    /// What the keys of namespaces are wrapped with. Without, those of a new drive are stored in the clear, and an image that has
+    /// wrapped keys opens locked.
+    pub drive_key: Option<DriveKey>,
     /// What a new drive goes through before anybody may use it.
     pub precondition: Precondition,
     /// Seed of the preconditioning.
@@ -89,6 +93,9 @@ pub enum StartError {
     /// TLS cannot be offered.
     #[error("{0}")]
     Tls(String),
+    /// The system gives no random numbers, or no ciphers.
+    #[error("no keys can be made for the namespaces of the drive")]
+    Keys,
     /// Preconditioning needs a new drive.
     #[error("the image {} exists already: a drive is preconditioned when it is created", .0.display())]
     NotNew(PathBuf),
@@ -116,6 +123,7 @@ pub struct Running {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     notes: Vec<String>,
+    plain: Vec<u32>,
     config: Config,
     ports: Vec<PortInfo>,
 }
@@ -155,6 +163,11 @@ impl Running {
     /// What the user should know about how an image was opened.
     pub fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    /// The namespaces that were stored in the clear when the drive was started.
+    pub fn plain_namespaces(&self) -> &[u32] {
+        &self.plain
     }
 
     /// Whether the drive has stopped by itself, because of a bug.
@@ -209,7 +222,9 @@ pub fn start(
         }
         Some(dir) => in_image(shape, dir, options, progress, &sleeper)?,
     };
-    let Opened { drive, store, time, notes } = opened;
+    let Opened { drive, store, time, mut notes } = opened;
+    notes.extend(locked_note(&drive, options));
+    let plain = drive.plain_namespaces();
     let config = drive.config().clone();
     let (inbox, requests) = sync_channel(INBOX);
     let mut engine = Engine::new(drive, store, requests, Some(sleeper.clone()));
@@ -241,7 +256,21 @@ pub fn start(
         .name("tranche-drive".to_owned())
         .spawn(move || runner.run(poll))
         .map_err(|source| StartError::System { what: "start the drive's thread", source })?;
-    Ok(Running { shared, thread: Some(thread), notes, config, ports })
+    Ok(Running { shared, thread: Some(thread), notes, plain, config, ports })
+}
+
+/// What is to be said of an image that was opened without its drive key.
+fn locked_note(drive: &Drive, options: &Options) -> Option<String> {
+    let why = match &options.drive_key {
+        None => "no drive key was given",
+        Some(_) => "the drive key that was given is not that of this drive",
+    };
+    drive.is_locked().then(|| {
+        format!(
+            "the drive is LOCKED: {why}. Its encrypted namespaces refuse to be read, written, formatted and deleted; \
+             nothing is lost, start it with the right key"
+        )
+    })
 }
 
 struct Opened {
@@ -282,12 +311,16 @@ fn new_drive(
     config: Config,
     options: &Options,
     progress: &mut Progress<'_>,
-) -> Result<(Drive, Nanos), StartError> {
+) -> Result<(Drive, Nanos, Keyring), StartError> {
     let mut config = config;
     // Contents need places for their slots, whoever looks for them after a power cut.
     config.ftl.durable = true;
     let drive = Drive::new(config)?;
-    precondition::run(drive, options.precondition, options.seed, progress).map_err(StartError::Precondition)
+    let conditioned = precondition::run(drive, options.precondition, options.seed, progress);
+    let (mut drive, time) = conditioned.map_err(StartError::Precondition)?;
+    let mut store = Store::new(Backing::None).with_keys(Keyring::new(options.drive_key.clone()));
+    drive.encrypt(&mut store).map_err(|_| StartError::Keys)?;
+    Ok((drive, time, store.into_keys()))
 }
 
 fn new_in_memory(
@@ -295,8 +328,8 @@ fn new_in_memory(
     options: &Options,
     progress: &mut Progress<'_>,
 ) -> Result<Opened, StartError> {
-    let (drive, time) = new_drive(config, options, progress)?;
-    let store = Store::new(Backing::memory(pages(drive.config())));
+    let (drive, time, keys) = new_drive(config, options, progress)?;
+    let store = Store::new(Backing::memory(pages(drive.config()))).with_keys(keys);
     Ok(Opened { drive, store, time, notes: Vec::new() })
 }
 
@@ -316,11 +349,11 @@ fn in_image(
     if presence(dir)? == Presence::Nothing {
         let shape = shape.ok_or_else(|| StartError::NoShape(dir.to_owned()))?;
         let locked = Locked::fresh(dir)?;
-        let (drive, time) = new_drive(shape.config, options, progress)?;
+        let (drive, time, keys) = new_drive(shape.config, options, progress)?;
         locked.create(&shape.toml, &drive.save(), time)?;
         let found = locked.find()?;
         let image = locked.start(&found, pages(drive.config()), options.image_options, notify)?;
-        let store = Store::new(Backing::Image(Box::new(image)));
+        let store = Store::new(Backing::Image(Box::new(image))).with_keys(keys);
         return Ok(Opened { drive, store, time, notes: found.notes });
     }
     if options.precondition != Precondition::None {
@@ -355,7 +388,8 @@ fn open_image(
     // Up to here nothing was changed on disk; recovery counts references and records.
     let time = found.time;
     let image = locked.start(&found, slots, options.image_options, notify)?;
-    let mut store = Store::new(Backing::Image(Box::new(image)));
+    let keys = Keyring::new(options.drive_key.clone());
+    let mut store = Store::new(Backing::Image(Box::new(image))).with_keys(keys);
     let drive = restorer.finish(time, &mut store).map_err(|e| bad(e.to_string()))?;
     store.commit(time).map_err(|_| bad("its journal cannot be written".to_owned()))?;
     if let Some(image) = store.image()

@@ -74,6 +74,10 @@ pub struct Serve {
     /// Keep the drive in this directory, made if need be; in memory without
     #[arg(long, value_name = "DIR")]
     pub image: Option<PathBuf>,
+    /// Encrypt the drive's namespaces; their keys are wrapped with this drive key ("tranche-drive-key-1:…", as `tranche
+    /// key drive` makes it) or that of a file. Nobody can read the drive without it (docs/keys.md)
+    #[arg(long, value_name = "KEY|FILE", env = "TRANCHE_DRIVE_KEY", hide_env_values = true)]
+    pub drive_key: Option<Secret>,
     /// Accept hosts on this Unix socket (NVMe/TCP PDUs)
     #[arg(long, value_name = "PATH")]
     pub unix: Option<PathBuf>,
@@ -316,6 +320,8 @@ pub enum Key {
         #[arg(long, value_name = "BYTES")]
         key_length: Option<u16>,
     },
+    /// A drive key, for `tranche serve --drive-key` (docs/keys.md)
+    Drive,
     /// A pre-shared key of TLS, as `nvme gen-tls-key` makes them
     Tls {
         /// Function that binds it to the host's NQN: 0 none, 1 SHA-256, 2 SHA-384

@@ -5,10 +5,12 @@ use crate::{print_json, print_text};
 use anyhow::{Context, Result};
 use fabric::auth::{ChapKey, TlsPsk};
 use nvme::auth::HashId;
+use run::DriveKey;
 use std::convert::Infallible;
 use std::fmt;
 use std::fs::File;
 use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
 use std::str::FromStr;
 
 /// A key as the user gave it: its text, or the name of a file that holds it. It is taken as it is, because an
@@ -36,13 +38,20 @@ impl Secret {
         self.0.is_empty()
     }
 
+    /// The file that it names, if others than its owner can read that.
+    pub fn exposed_file(&self) -> Option<&str> {
+        let data = std::fs::metadata(&self.0).ok()?;
+        (data.is_file() && data.permissions().mode() & 0o077 != 0).then_some(&self.0)
+    }
+
     /// The key; `option` is what it was given with.
     pub fn read<K>(&self, option: &str) -> Result<K>
     where
         K: FromStr<Err: std::error::Error + Send + Sync + 'static>,
     {
         // Keys have colons at two places, and no file that anybody keeps a key in is called that way.
-        if self.0.starts_with("DHHC-1:") || self.0.starts_with("NVMeTLSkey-1:") {
+        let prefixes = ["DHHC-1:", "NVMeTLSkey-1:", DriveKey::PREFIX];
+        if prefixes.iter().any(|prefix| self.0.starts_with(prefix)) {
             return self.0.trim().parse().with_context(|| option.to_owned());
         }
         let failed = || format!("{option}: cannot read the file {}", self.0);
@@ -65,6 +74,7 @@ pub fn key(command: &Key, output: Output) -> Result<()> {
         Key::Dhchap { hmac, key_length } => {
             ChapKey::generate(transform(*hmac), length(key_length), random)?.to_secret_text()
         }
+        Key::Drive => DriveKey::generate(random).to_secret_text(),
         Key::Tls { hmac, key_length } => {
             TlsPsk::generate(transform(*hmac), length(key_length), random)?.to_secret_text()
         }

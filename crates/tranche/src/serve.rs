@@ -5,7 +5,7 @@ use crate::profiles;
 use anyhow::{Context, Result, bail};
 use block::Export;
 use run::image::{Presence, presence};
-use run::{Access, ImageOptions, Limits, Options, Running, Shape};
+use run::{Access, DriveKey, ImageOptions, Limits, Options, Running, Shape};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
@@ -34,6 +34,7 @@ pub fn serve(options: &Serve, output: Output) -> Result<()> {
     for note in running.notes() {
         tracing::warn!("{note}");
     }
+    say_plain(options, &running);
     warn_if_exposed(&running, run_options.access.as_deref(), run_options.tls);
     let mut export = match export(options, &running) {
         Ok(export) => export,
@@ -100,6 +101,7 @@ fn run_options(options: &Serve) -> Result<Options> {
     Ok(Options {
         image: options.image.clone(),
         image_options: ImageOptions { host_sync: !options.no_host_sync, ..ImageOptions::default() },
+        drive_key: drive_key(options)?,
         precondition: match options.precondition {
             Precondition::None => run::Precondition::None,
             Precondition::Fill => run::Precondition::Fill,
@@ -113,6 +115,33 @@ fn run_options(options: &Serve) -> Result<Options> {
         limits: Limits::default(),
         poll: options.poll,
     })
+}
+
+/// The drive key. A variable that is set to nothing is none.
+fn drive_key(options: &Serve) -> Result<Option<DriveKey>> {
+    let Some(secret) = options.drive_key.as_ref().filter(|secret| !secret.is_empty()) else {
+        return Ok(None);
+    };
+    if let Some(file) = secret.exposed_file() {
+        tracing::warn!("{file} has the drive key in it, and not only its owner can read it: chmod 600 it");
+    }
+    secret.read("--drive-key").map(Some)
+}
+
+/// What is stored in the clear where it could have been otherwise.
+fn say_plain(options: &Serve, running: &Running) {
+    let plain = running.plain_namespaces();
+    let list = plain.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+    match (plain, &options.drive_key) {
+        ([], _) => {}
+        (_, Some(key)) if !key.is_empty() => tracing::warn!(
+            "stored in the clear, as they were made without a drive key: namespaces {list}; formatting encrypts them"
+        ),
+        _ if options.image.is_some() => {
+            tracing::info!("without a drive key data is stored in the clear (docs/keys.md)");
+        }
+        _ => {}
+    }
 }
 
 /// A line that is rewritten, if there is a terminal. Preparing a large drive takes a while: who asks for the end gets it,

@@ -39,10 +39,6 @@ impl Drive {
         cx: &mut Cx<'_, S>,
     ) -> Outcome {
         let format = self.check_format(id, c.lbaf, c.mset, c.pi)?;
-        if c.ses == SecureErase::CRYPTOGRAPHIC {
-            // Needs keys, which this drive does not have (FNA).
-            return Err(Failure::field(41));
-        }
         let controller = self.controller(id)?;
         let targets: Vec<u32> = if c.nsid == NSID_ALL {
             self.namespaces.ids().into_iter().filter(|nsid| controller.is_attached(*nsid)).collect()
@@ -51,8 +47,14 @@ impl Drive {
         } else {
             return Err(self.no_namespace(c.nsid));
         };
+        self.refuse_locked(&targets)?;
         for nsid in &targets {
             self.refuse_read_only(*nsid)?;
+        }
+        let plain = |nsid: &u32| self.namespaces.get(*nsid).is_some_and(|ns| ns.key.is_none());
+        if c.ses == SecureErase::CRYPTOGRAPHIC && targets.iter().any(plain) {
+            // A new key does not erase what no key encrypts (FNA).
+            return Err(Failure::field(41));
         }
         let idle = self.claim(&targets, cx.now);
         if !idle {
@@ -89,8 +91,13 @@ impl Drive {
             self.ftl
                 .trim(cx.now, volume, 0, bytes, cx.storage)
                 .map_err(|fault| Failure::of_fault(fault, Kind::Write))?;
-            if c.ses == SecureErase::USER_DATA {
+            let keyed = self.namespaces.get(nsid).is_some_and(|ns| ns.key.is_some());
+            if c.ses == SecureErase::USER_DATA && !keyed {
                 self.ftl.scrub(volume, cx.storage);
+            }
+            // A new key erases what the old one encrypts, also for User Data Erase (Base 5.1.10).
+            if (c.ses != SecureErase::NONE || !keyed) && !self.locked {
+                self.renew_key(nsid, cx.storage)?;
             }
             let affected = self.attached_controllers(nsid);
             self.namespace_changed(nsid, &affected, cx);

@@ -218,7 +218,12 @@ impl Drive {
             nanagrpid: U32::new(1),
             pels: U32::new(LOG_UNITS),
             // What is sanitized is deallocated always.
-            sanicap: Sanicap::new().with_bes(true).with_ows(true).with_ndi(true).with_nodmmas(1),
+            sanicap: Sanicap::new()
+                .with_ces(self.can_crypto_erase())
+                .with_bes(true)
+                .with_ows(true)
+                .with_ndi(true)
+                .with_nodmmas(1),
             nsetidmax: U16::new(sets),
             endgidmax: U16::new(sets),
             megcap: U128::new(largest),
@@ -236,7 +241,7 @@ impl Drive {
                 .with_tss(true)
                 .with_nvmvfys(true)
                 .with_nvmcpys(true),
-            fna: Fna::new(),
+            fna: Fna::new().with_cryes(self.keyed),
             vwc: Vwc::new().with_present(config.has_volatile_write_cache()).with_flush_broadcast(3),
             awun_z: atomic,
             awupf_z: atomic,
@@ -316,6 +321,7 @@ impl Drive {
             nsattr: u8::from(self.is_read_only(ns.set)),
             nvmsetid: set,
             endgid: set,
+            vs: encryption(ns),
             nguid: ns.nguid,
             ..self.common_namespace()
         }
@@ -370,4 +376,15 @@ impl Drive {
         });
         NvmSetList::new(entries)
     }
+}
+
+/// The vendor specific bytes of Identify Namespace: how the namespace is stored.
+fn encryption(ns: &Namespace) -> [u8; 3712] {
+    let mut vs = [0; 3712];
+    vs[0] = match (&ns.key, ns.locked) {
+        (None, _) => 0,
+        (Some(_), false) => 1,
+        (Some(_), true) => 2,
+    };
+    vs
 }

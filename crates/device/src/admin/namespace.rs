@@ -39,6 +39,7 @@ impl Drive {
         } else {
             return Err(self.no_namespace(c.nsid));
         };
+        self.refuse_locked(&targets)?;
         let idle = self.claim(&targets, cx.now);
         if !idle {
             return self.wait_for_idle(token, id, AdminCommand::NamespaceManagement(c));
@@ -58,6 +59,10 @@ impl Drive {
         data: &[u8],
         cx: &mut Cx<'_, S>,
     ) -> Outcome {
+        if self.locked {
+            // It would hold plain data, on a drive that has a key.
+            return Err(Status::ACCESS_DENIED.into());
+        }
         if c.csi != Csi::NVM {
             return Err(Failure { location: 47, ..Status::IOCS_NOT_SUPPORTED.into() });
         }
@@ -107,6 +112,11 @@ impl Drive {
         namespace.set_format(index, format);
         (namespace.handles, namespace.handles_by_controller) = (handles, by_controller);
         self.namespaces.insert(nsid, namespace);
+        if let Err(failure) = self.renew_key(nsid, cx.storage) {
+            self.namespaces.remove(nsid);
+            self.ftl.delete(cx.now, volume, cx.storage);
+            return Err(failure);
+        }
         self.remember_namespace(id, nsid, c.sel, cx.now);
         self.count_sharers();
         self.record(cx.storage);
@@ -155,6 +165,8 @@ impl Drive {
             protection_first: false,
             storage_mask: 0,
             stamp: 0,
+            key: None,
+            locked: false,
             layout: Layout::default(),
             reservations: None,
             handles: Vec::new(),
@@ -168,6 +180,7 @@ impl Drive {
     fn delete_namespace<S: Contents>(&mut self, nsid: u32, cx: &mut Cx<'_, S>) {
         let affected = self.attached_controllers(nsid);
         let Some(namespace) = self.namespaces.remove(nsid) else { return };
+        cx.storage.drop_key(nsid);
         let media = stats::since(&self.ftl.volume_stats(namespace.volume), &namespace.stats.base);
         self.departed.0.add(&namespace.stats);
         self.departed.1 = stats::sum(&self.departed.1, &media);

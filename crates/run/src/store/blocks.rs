@@ -2,15 +2,20 @@
 
 use super::{Backing, Held, Lent, Store, WORTH_LENDING, ZEROS, in_page};
 use crate::memory::SLOT;
-use device::{Action, Blemish, Contents, SPARE, Treatment};
+use device::{Action, Blemish, Contents, DriveKeyId, SPARE, Treatment, WrappedKey};
 use ftl::{Io, Piece, StorageError};
 use media::Slot;
 
 /// What a slot holds: its page, and the bytes beside it.
-type Whole = ([u8; SLOT], [u8; SPARE]);
+pub(super) type Whole = ([u8; SLOT], [u8; SPARE]);
 
 /// Where a command's blocks come from.
-fn source<'a>(buffers: &'a [Held], gathered: &'a [(Io, Vec<u8>)], io: Io, treatment: &Treatment) -> &'a [u8] {
+pub(super) fn source<'a>(
+    buffers: &'a [Held],
+    gathered: &'a [(Io, Vec<u8>)],
+    io: Io,
+    treatment: &Treatment,
+) -> &'a [u8] {
     match treatment.gathered {
         true => gathered.iter().find(|(of, _)| *of == io).map_or(&[], |(_, bytes)| bytes),
         false => buffers.get(io.0 as usize).map_or(&[], |held| held.buffer.as_slice()),
@@ -18,7 +23,7 @@ fn source<'a>(buffers: &'a [Held], gathered: &'a [(Io, Vec<u8>)], io: Io, treatm
 }
 
 /// Where a command's blocks go.
-fn target<'a>(
+pub(super) fn target<'a>(
     buffers: &'a mut [Held],
     gathered: &'a mut [(Io, Vec<u8>)],
     io: Io,
@@ -59,6 +64,25 @@ impl Contents for Store {
 
     fn blemish(&mut self, io: Io) -> Option<Blemish> {
         self.blemish.take().filter(|(of, _)| *of == io).map(|(_, blemish)| blemish)
+    }
+
+    fn drive_key(&self) -> Option<DriveKeyId> {
+        self.keys.drive_key()
+    }
+
+    fn make_key(&mut self, nsid: u32) -> Result<Option<WrappedKey>, StorageError> {
+        self.keys.make(nsid).map_err(|error| {
+            tracing::error!("no key can be made for namespace {nsid}: {error}");
+            StorageError
+        })
+    }
+
+    fn open_key(&mut self, nsid: u32, key: &WrappedKey) -> bool {
+        self.keys.open(nsid, key)
+    }
+
+    fn drop_key(&mut self, nsid: u32) {
+        self.keys.drop_key(nsid);
     }
 }
 
@@ -114,6 +138,9 @@ impl Store {
         if !in_page(piece) {
             return Err(StorageError);
         }
+        if treatment.encrypted {
+            return self.put_sealed(io, &treatment, piece, slot, base, from_host);
+        }
         let whole = piece.len as usize == SLOT;
         let rest = if whole { None } else { Some(self.rest(&treatment, base)?) };
         let host: &[u8] = match from_host {
@@ -152,7 +179,7 @@ impl Store {
     }
 
     /// What a slot that is written in part begins with.
-    fn rest(&self, treatment: &Treatment, base: Option<Slot>) -> Result<Whole, StorageError> {
+    pub(super) fn rest(&self, treatment: &Treatment, base: Option<Slot>) -> Result<Whole, StorageError> {
         let (page, mut spare) = self.whole(treatment, base)?;
         treatment.adopt(&mut spare);
         Ok((page, spare))
@@ -186,7 +213,9 @@ impl Store {
             return Err(StorageError);
         }
         // What is in memory is looked at where it lies, and lent if it can be.
-        if let (Backing::Memory { memory, spares, .. }, Some(slot)) = (&self.backing, slot) {
+        if let (Backing::Memory { memory, spares, .. }, Some(slot), false) =
+            (&self.backing, slot, treatment.encrypted)
+        {
             let page = memory.get(slot).unwrap_or(&ZEROS);
             let spare = match treatment.uses_spare() {
                 true => spares.get(slot).unwrap_or(&[0; SPARE]),
@@ -210,7 +239,13 @@ impl Store {
             let copied = Piece { host: range.start as u32, page: 0, len: range.len() as u32 };
             self.note_copied(io, copied);
         }
-        let memory = slot.and_then(|slot| match &self.backing {
+        let sealed = slot.filter(|_| treatment.encrypted);
+        if let Some(slot) = sealed.filter(|_| wanted)
+            && self.load_sealed(io, &treatment, piece, slot, range.clone())?
+        {
+            return Ok(());
+        }
+        let memory = slot.filter(|_| sealed.is_none()).and_then(|slot| match &self.backing {
             Backing::Memory { memory, spares, .. } => {
                 Some((memory.get(slot).unwrap_or(&ZEROS), spares.get(slot).unwrap_or(&[0; SPARE])))
             }
@@ -222,7 +257,11 @@ impl Store {
             treatment.take(piece, page, spare, host);
             return Ok(());
         }
-        let (page, spare) = self.whole(&treatment, slot)?;
+        let mut whole = self.whole(&treatment, slot)?;
+        if sealed.is_some() {
+            self.open(&treatment, piece, &mut whole)?;
+        }
+        let (page, spare) = whole;
         if treatment.looks()
             && let Err(blemish) = treatment.check(piece, &page, &spare)
         {
@@ -247,7 +286,11 @@ impl Store {
         if !in_page(piece) {
             return Err(StorageError);
         }
-        let (page, spare) = self.whole(&treatment, slot)?;
+        let mut whole = self.whole(&treatment, slot)?;
+        if treatment.encrypted && slot.is_some_and(|slot| slot != Slot::NONE) {
+            self.open(&treatment, piece, &mut whole)?;
+        }
+        let (page, spare) = whole;
         if treatment.looks()
             && let Err(blemish) = treatment.check(piece, &page, &spare)
         {

@@ -1,9 +1,11 @@
 //! The contents of the drive's pages and its persistence, as the core asks for them.
 
 mod blocks;
+mod sealed;
 
 use crate::buffer::Buffer;
 use crate::image::{Image, News};
+use crate::keys::Keyring;
 use crate::memory::{Memory, SLOT};
 use crate::slots::Slots;
 use device::{Blemish, SPARE, Treatment};
@@ -121,6 +123,8 @@ pub(crate) struct Store {
     /// Contents are neither taken nor given and nothing is recorded: preconditioning in virtual time.
     pub(crate) dry: bool,
     fault: Option<HostFault>,
+    /// Keys of the drive's namespaces.
+    keys: Keyring,
 }
 
 /// Slots that may be lent at once. Hosts that do not take what they asked for must not use up the memory for writes.
@@ -142,7 +146,18 @@ impl Store {
             loans: 0,
             dry: false,
             fault: None,
+            keys: Keyring::default(),
         }
+    }
+
+    /// The same with the keys of another, or of none yet.
+    pub(crate) fn with_keys(self, keys: Keyring) -> Self {
+        Store { keys, ..self }
+    }
+
+    /// Gives the keys to the store that takes over.
+    pub(crate) fn into_keys(self) -> Keyring {
+        self.keys
     }
 
     /// Lends a command's buffer to the drive.

@@ -1,0 +1,289 @@
+//! The drive key, and the keys of namespaces that it wraps: AES-256-XTS for blocks, AES-256-GCM for keys.
+//!
+//! A wrapped key is 92 bytes: a random nonce (12), the encrypted key (64), the tag (16). The namespace's identifier is
+//! authenticated with it, so that keys of an image cannot be exchanged.
+
+use device::{DriveKeyId, WrappedKey};
+use openssl::cipher::Cipher;
+use openssl::cipher_ctx::CipherCtx;
+use openssl::error::ErrorStack;
+use openssl::sha::Sha256;
+use openssl::symm;
+use std::fmt;
+use std::str::FromStr;
+
+const PREFIX: &str = "tranche-drive-key-1:";
+/// Bytes of a drive key.
+const DRIVE_KEY: usize = 32;
+/// Bytes of a namespace's key: two of AES-256.
+const NAMESPACE_KEY: usize = 64;
+const NONCE: usize = 12;
+const TAG: usize = 16;
+
+/// The key that wraps the keys of a drive's namespaces. It is never written anywhere; whoever has it can read the drive.
+#[derive(Clone, PartialEq, Eq)]
+pub struct DriveKey([u8; DRIVE_KEY]);
+
+/// Why a text is no drive key. It does not repeat the text.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("not a drive key: it is \"{PREFIX}\" and 64 hexadecimal digits, as `tranche key drive` makes it")]
+pub struct DriveKeyError;
+
+impl DriveKey {
+    /// What their text begins with.
+    pub const PREFIX: &str = PREFIX;
+
+    /// A new one; `random` fills bytes from a source fit for keys.
+    pub fn generate(random: &mut dyn FnMut(&mut [u8])) -> DriveKey {
+        let mut key = DriveKey([0; DRIVE_KEY]);
+        random(&mut key.0);
+        key
+    }
+
+    /// As text, to be kept secret.
+    #[must_use]
+    pub fn to_secret_text(&self) -> String {
+        let digits: String = self.0.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("{PREFIX}{digits}")
+    }
+
+    fn id(&self) -> DriveKeyId {
+        let mut hash = Sha256::new();
+        hash.update(b"tranche drive key identifier");
+        hash.update(&self.0);
+        let mut id = DriveKeyId::default();
+        id.copy_from_slice(&hash.finish()[..16]);
+        id
+    }
+}
+
+impl FromStr for DriveKey {
+    type Err = DriveKeyError;
+
+    fn from_str(text: &str) -> Result<Self, DriveKeyError> {
+        let digits = text.strip_prefix(PREFIX).map(str::as_bytes).ok_or(DriveKeyError)?;
+        let (pairs, rest) = digits.as_chunks::<2>();
+        if pairs.len() != DRIVE_KEY || !rest.is_empty() || !digits.iter().all(u8::is_ascii_hexdigit) {
+            return Err(DriveKeyError);
+        }
+        let mut key = DriveKey([0; DRIVE_KEY]);
+        for (byte, pair) in key.0.iter_mut().zip(pairs) {
+            let digit = |d: u8| (d as char).to_digit(16).unwrap_or(0) as u8;
+            *byte = digit(pair[0]) << 4 | digit(pair[1]);
+        }
+        Ok(key)
+    }
+}
+
+impl fmt::Debug for DriveKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DriveKey(secret)")
+    }
+}
+
+impl Drop for DriveKey {
+    fn drop(&mut self) {
+        wipe(&mut self.0);
+    }
+}
+
+/// Forgets key material.
+fn wipe(bytes: &mut [u8]) {
+    bytes.fill(0);
+    // It is not to be left out because nobody looks at it any more.
+    std::hint::black_box(bytes);
+}
+
+/// Encrypts and decrypts the blocks of one namespace.
+pub(crate) struct BlockCipher {
+    to_medium: CipherCtx,
+    from_medium: CipherCtx,
+}
+
+impl BlockCipher {
+    fn new(key: &[u8; NAMESPACE_KEY]) -> Result<BlockCipher, ErrorStack> {
+        let (mut to_medium, mut from_medium) = (CipherCtx::new()?, CipherCtx::new()?);
+        to_medium.encrypt_init(Some(Cipher::aes_256_xts()), Some(key), None)?;
+        from_medium.decrypt_init(Some(Cipher::aes_256_xts()), Some(key), None)?;
+        Ok(BlockCipher { to_medium, from_medium })
+    }
+
+    /// The tweak: the LBA, little endian.
+    fn tweak(lba: u64) -> [u8; 16] {
+        u128::from(lba).to_le_bytes()
+    }
+
+    /// Encrypts a block, with its metadata if it has any, where it lies. It has 16 bytes at least.
+    pub(crate) fn encrypt(&mut self, lba: u64, block: &mut [u8]) -> Result<(), ErrorStack> {
+        self.to_medium.encrypt_init(None, None, Some(&Self::tweak(lba)))?;
+        let len = block.len();
+        self.to_medium.cipher_update_inplace(block, len).map(|_| ())
+    }
+
+    /// Encrypts a block from one place to another of the same length.
+    pub(crate) fn encrypt_to(&mut self, lba: u64, from: &[u8], to: &mut [u8]) -> Result<(), ErrorStack> {
+        self.to_medium.encrypt_init(None, None, Some(&Self::tweak(lba)))?;
+        self.to_medium.cipher_update(from, Some(to)).map(|_| ())
+    }
+
+    /// Decrypts what [`encrypt`](BlockCipher::encrypt) made.
+    pub(crate) fn decrypt(&mut self, lba: u64, block: &mut [u8]) -> Result<(), ErrorStack> {
+        self.from_medium.decrypt_init(None, None, Some(&Self::tweak(lba)))?;
+        let len = block.len();
+        self.from_medium.cipher_update_inplace(block, len).map(|_| ())
+    }
+
+    /// Decrypts a block from one place to another of the same length.
+    pub(crate) fn decrypt_to(&mut self, lba: u64, from: &[u8], to: &mut [u8]) -> Result<(), ErrorStack> {
+        self.from_medium.decrypt_init(None, None, Some(&Self::tweak(lba)))?;
+        self.from_medium.cipher_update(from, Some(to)).map(|_| ())
+    }
+}
+
+/// The drive key, and the keys of namespaces that are open.
+#[derive(Default)]
+pub(crate) struct Keyring {
+    drive: Option<DriveKey>,
+    /// By namespace identifier.
+    open: Vec<Option<BlockCipher>>,
+}
+
+impl Keyring {
+    pub(crate) fn new(drive: Option<DriveKey>) -> Keyring {
+        Keyring { drive, open: Vec::new() }
+    }
+
+    pub(crate) fn drive_key(&self) -> Option<DriveKeyId> {
+        self.drive.as_ref().map(DriveKey::id)
+    }
+
+    /// The cipher of a namespace whose key is open.
+    #[inline]
+    pub(crate) fn cipher(&mut self, nsid: u32) -> Option<&mut BlockCipher> {
+        self.open.get_mut(nsid as usize)?.as_mut()
+    }
+
+    fn keep(&mut self, nsid: u32, cipher: Option<BlockCipher>) {
+        let index = nsid as usize;
+        if index >= self.open.len() {
+            self.open.resize_with(index + 1, || None);
+        }
+        self.open[index] = cipher;
+    }
+
+    /// Makes a key, keeps it open, and wraps it; `None` without a drive key.
+    pub(crate) fn make(&mut self, nsid: u32) -> Result<Option<WrappedKey>, ErrorStack> {
+        self.keep(nsid, None);
+        let Some(drive) = &self.drive else { return Ok(None) };
+        let (mut key, mut nonce, mut tag) = ([0; NAMESPACE_KEY], [0; NONCE], [0; TAG]);
+        // XTS with equal halves is refused by OpenSSL, and would be weak; it does not happen.
+        while key[..32] == key[32..] {
+            openssl::rand::rand_priv_bytes(&mut key)?;
+        }
+        openssl::rand::rand_bytes(&mut nonce)?;
+        let cipher = BlockCipher::new(&key);
+        let gcm = symm::Cipher::aes_256_gcm();
+        let wrapped = symm::encrypt_aead(gcm, &drive.0, Some(&nonce), &nsid.to_le_bytes(), &key, &mut tag);
+        wipe(&mut key);
+        let wrapped = [&nonce[..], &wrapped?, &tag].concat();
+        self.keep(nsid, Some(cipher?));
+        Ok(WrappedKey::new(wrapped))
+    }
+
+    /// Opens a wrapped key; false if it was not wrapped with this drive key, or is damaged.
+    pub(crate) fn open(&mut self, nsid: u32, wrapped: &WrappedKey) -> bool {
+        let cipher = self.unwrap(nsid, wrapped.as_bytes());
+        let opened = cipher.is_some();
+        self.keep(nsid, cipher);
+        opened
+    }
+
+    fn unwrap(&self, nsid: u32, wrapped: &[u8]) -> Option<BlockCipher> {
+        let drive = self.drive.as_ref()?;
+        let (nonce, rest) = wrapped.split_first_chunk::<NONCE>()?;
+        let (sealed, tag) = rest.split_last_chunk::<TAG>()?;
+        let gcm = symm::Cipher::aes_256_gcm();
+        let mut plain =
+            symm::decrypt_aead(gcm, &drive.0, Some(nonce), &nsid.to_le_bytes(), sealed, tag).ok()?;
+        let cipher = plain.as_slice().try_into().ok().and_then(|key| BlockCipher::new(key).ok());
+        wipe(&mut plain);
+        cipher
+    }
+
+    /// A namespace has gone, or lost its key.
+    pub(crate) fn drop_key(&mut self, nsid: u32) {
+        self.keep(nsid, None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(byte: u8) -> DriveKey {
+        DriveKey::generate(&mut |bytes| bytes.fill(byte))
+    }
+
+    #[test]
+    fn drive_keys_are_text_and_no_message_repeats_them() {
+        let text = key(0xA7).to_secret_text();
+        assert_eq!(text.parse::<DriveKey>(), Ok(key(0xA7)));
+        assert!(text.starts_with(DriveKey::PREFIX) && !format!("{:?}", key(0xA7)).contains("a7"));
+        for bad in ["", "a7", PREFIX, &text[..text.len() - 1], &format!("{text}0"), &text.replace('a', "ä")]
+        {
+            let error = bad.parse::<DriveKey>().unwrap_err().to_string();
+            assert!(!error.contains("a7a7"), "{error}");
+        }
+    }
+
+    #[test]
+    fn only_the_same_drive_key_opens_and_only_for_the_same_namespace() {
+        let mut ring = Keyring::new(Some(key(1)));
+        let wrapped = ring.make(3).unwrap().unwrap();
+        let mut block = *b"some sixteen byt";
+        ring.cipher(3).unwrap().encrypt(9, &mut block).unwrap();
+        let sealed = block;
+        assert_ne!(&sealed, b"some sixteen byt");
+        let mut again = Keyring::new(Some(key(1)));
+        assert!(again.open(3, &wrapped));
+        again.cipher(3).unwrap().decrypt(9, &mut block).unwrap();
+        assert_eq!(&block, b"some sixteen byt");
+        let mut elsewhere = sealed;
+        again.cipher(3).unwrap().decrypt(8, &mut elsewhere).unwrap();
+        assert_ne!(&elsewhere, b"some sixteen byt", "the LBA is the tweak");
+        assert!(!again.open(4, &wrapped), "another namespace's");
+        assert!(!Keyring::new(Some(key(2))).open(3, &wrapped) && !Keyring::new(None).open(3, &wrapped));
+        assert_ne!(ring.drive_key(), Keyring::new(Some(key(2))).drive_key());
+        for byte in 0..wrapped.as_bytes().len() {
+            let mut bytes = wrapped.as_bytes().to_vec();
+            bytes[byte] ^= 1;
+            assert!(!again.open(3, &WrappedKey::new(bytes).unwrap()), "byte {byte}");
+        }
+        assert!(again.cipher(3).is_none());
+        assert!(Keyring::new(None).make(1).unwrap().is_none());
+    }
+
+    /// IEEE 1619-2007, vector 10 (XTS-AES-256, data unit FFh, 512 bytes): its first bytes.
+    #[test]
+    fn blocks_are_encrypted_as_the_standard_says() {
+        let hex = |text: &str| -> Vec<u8> {
+            (0..text.len()).step_by(2).map(|i| u8::from_str_radix(&text[i..i + 2], 16).unwrap()).collect()
+        };
+        let key = hex(
+            "27182818284590452353602874713526624977572470936999595749669676273141592653589793238462643383279502884197169399375105820974944592",
+        );
+        let mut cipher = BlockCipher::new(key.as_slice().try_into().unwrap()).unwrap();
+        let mut block: Vec<u8> = (0..512).map(|i| i as u8).collect();
+        let plain = block.clone();
+        cipher.encrypt(0xFF, &mut block).unwrap();
+        assert_eq!(block[..16], hex("1c3b3a102f770386e4836c99e370cf9b")[..]);
+        let mut to = vec![0; 512];
+        cipher.decrypt_to(0xFF, &block, &mut to).unwrap();
+        assert_eq!(to, plain);
+        // With metadata: a length that is no multiple of 16.
+        let mut odd = vec![7; 520];
+        cipher.encrypt(1, &mut odd).unwrap();
+        cipher.decrypt(1, &mut odd).unwrap();
+        assert_eq!(odd, [7; 520]);
+    }
+}

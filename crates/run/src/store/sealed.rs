@@ -1,0 +1,165 @@
+//! Movements of blocks that are encrypted in their slots: each block's data, with its metadata behind it, is one data unit of
+//! AES-XTS, and its LBA the tweak. Marks and stamps beside the page stay as they are.
+//!
+//! Blocks of a page that a write leaves alone stay as they lie there, encrypted; only what was never written is encrypted
+//! along, as it would be decrypted by whoever reads it.
+
+use super::blocks::{Whole, source, target};
+use super::{Backing, Store, ZEROS};
+use crate::keys::{BlockCipher, Keyring};
+use crate::memory::SLOT;
+use device::{Action, SPARE, Treatment};
+use ftl::{Io, Piece, StorageError};
+use media::Slot;
+use std::ops::Range;
+
+/// Data of the largest block and metadata of a page.
+const UNIT: usize = SLOT + 64;
+
+/// Which way.
+#[derive(Clone, Copy)]
+enum Way {
+    Seal,
+    Open,
+}
+
+/// Encrypts or decrypts units where they lie.
+fn turn(
+    cipher: &mut BlockCipher,
+    way: Way,
+    units: impl Iterator<Item = (u64, Range<usize>, Range<usize>)>,
+    page: &mut [u8; SLOT],
+    spare: &mut [u8; SPARE],
+) -> Result<(), StorageError> {
+    let mut one = |lba, block: &mut [u8]| match way {
+        Way::Seal => cipher.encrypt(lba, block),
+        Way::Open => cipher.decrypt(lba, block),
+    };
+    let mut unit = [0; UNIT];
+    for (lba, data, metadata) in units {
+        let (data, metadata) = (&mut page[data], &mut spare[metadata]);
+        if metadata.is_empty() {
+            one(lba, data).map_err(|_| StorageError)?;
+            continue;
+        }
+        let len = data.len() + metadata.len();
+        let unit = unit.get_mut(..len).ok_or(StorageError)?;
+        unit[..data.len()].copy_from_slice(data);
+        unit[data.len()..].copy_from_slice(metadata);
+        one(lba, unit).map_err(|_| StorageError)?;
+        let (sealed, beside) = unit.split_at(data.len());
+        data.copy_from_slice(sealed);
+        metadata.copy_from_slice(beside);
+    }
+    Ok(())
+}
+
+fn cipher<'a>(keys: &'a mut Keyring, treatment: &Treatment) -> Result<&'a mut BlockCipher, StorageError> {
+    keys.cipher(treatment.nsid).ok_or(StorageError)
+}
+
+impl Store {
+    /// Decrypts a piece's blocks in what a slot holds.
+    pub(super) fn open(
+        &mut self,
+        treatment: &Treatment,
+        piece: Piece,
+        whole: &mut Whole,
+    ) -> Result<(), StorageError> {
+        let cipher = cipher(&mut self.keys, treatment)?;
+        turn(cipher, Way::Open, treatment.units(piece), &mut whole.0, &mut whole.1)
+    }
+
+    /// Puts blocks into a slot, and the rest from `base`, which is encrypted already; checked by the caller as far as plain
+    /// blocks are.
+    pub(super) fn put_sealed(
+        &mut self,
+        io: Io,
+        treatment: &Treatment,
+        piece: Piece,
+        slot: Slot,
+        base: Option<Slot>,
+        from_host: bool,
+    ) -> Result<(), StorageError> {
+        let fresh = base.is_none_or(|base| base == Slot::NONE);
+        let mut rest = match piece.len as usize == SLOT {
+            true => None,
+            false => Some(self.rest(treatment, base)?),
+        };
+        let host: &[u8] = match from_host {
+            true => source(&self.buffers, &self.gathered, io, treatment)
+                .get(treatment.host(piece))
+                .ok_or(StorageError)?,
+            false => &[],
+        };
+        let cipher = cipher(&mut self.keys, treatment)?;
+        // Nothing but data, and all of the page: from one place to the other.
+        let plain =
+            rest.is_none() && from_host && !treatment.uses_spare() && treatment.action != Action::Mark;
+        let mut fill = |page: &mut [u8; SLOT], spare: &mut [u8; SPARE]| {
+            if plain {
+                let size = 1 << treatment.shift;
+                for ((lba, to, _), from) in treatment.units(piece).zip(host.chunks_exact(size)) {
+                    cipher.encrypt_to(lba, from, &mut page[to]).map_err(|_| StorageError)?;
+                }
+                return Ok(());
+            }
+            if let Some((begun, beside)) = rest.take() {
+                (*page, *spare) = (begun, beside);
+                treatment.put(piece, host, page, spare);
+                return match fresh {
+                    true => turn(cipher, Way::Seal, treatment.units_of_page(piece), page, spare),
+                    false => turn(cipher, Way::Seal, treatment.units(piece), page, spare),
+                };
+            }
+            treatment.put(piece, host, page, spare);
+            turn(cipher, Way::Seal, treatment.units(piece), page, spare)
+        };
+        match &mut self.backing {
+            Backing::None => Ok(()),
+            Backing::Memory { memory, spares, .. } => {
+                let mut scratch = [0; SPARE];
+                let spare = match treatment.uses_spare() {
+                    true => spares.get_mut(slot).map_err(|_| StorageError)?,
+                    false => &mut scratch,
+                };
+                fill(memory.get_mut(slot).map_err(|_| StorageError)?, spare)
+            }
+            Backing::Image(image) => {
+                if !image.writable() {
+                    return Err(StorageError);
+                }
+                let (mut page, mut spare) = (ZEROS, [0; SPARE]);
+                fill(&mut page, &mut spare)?;
+                if treatment.uses_spare() {
+                    image.write_spare(slot, &spare).map_err(|()| StorageError)?;
+                }
+                image.write(slot, &page).map_err(|()| StorageError)
+            }
+        }
+    }
+
+    /// Moves blocks of a slot that is there to the command's buffer, at `range`; false if there is more to be done than
+    /// that.
+    pub(super) fn load_sealed(
+        &mut self,
+        io: Io,
+        treatment: &Treatment,
+        piece: Piece,
+        slot: Slot,
+        range: Range<usize>,
+    ) -> Result<bool, StorageError> {
+        let Backing::Memory { memory, .. } = &self.backing else { return Ok(false) };
+        if treatment.uses_spare() || treatment.looks() {
+            return Ok(false);
+        }
+        let cipher = cipher(&mut self.keys, treatment)?;
+        let page = memory.get(slot).unwrap_or(&ZEROS);
+        let room = target(&mut self.buffers, &mut self.gathered, io, treatment);
+        let host = room.and_then(|room| room.get_mut(range)).ok_or(StorageError)?;
+        for ((lba, from, _), to) in treatment.units(piece).zip(host.chunks_exact_mut(1 << treatment.shift)) {
+            cipher.decrypt_to(lba, &page[from], to).map_err(|_| StorageError)?;
+        }
+        Ok(true)
+    }
+}
