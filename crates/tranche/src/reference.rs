@@ -38,6 +38,25 @@ fn docs_cli_md_is_fresh() {
     }
 }
 
+/// Each feature that is said to be here has its test.
+#[test]
+fn docs_features_md_names_tests_that_exist() {
+    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
+    let text = std::fs::read_to_string(format!("{docs}/features.md")).unwrap();
+    let mut found = 0;
+    for line in text.lines().filter(|line| line.starts_with('[') && line.contains("]: ")) {
+        let (label, target) = line.split_once("]: ").unwrap();
+        let (file, function) = target.split_once(" \"").unwrap_or_else(|| panic!("no test: {line}"));
+        let test = format!("fn {}()", function.trim_end_matches('"'));
+        let source = std::fs::read_to_string(format!("{docs}/{file}")).unwrap_or_default();
+        assert!(source.contains(&test), "there is no such test: {line}");
+        assert!(text.contains(&format!("]{label}]")), "nothing refers to {line}");
+        found += 1;
+    }
+    let used = text.matches("][").count();
+    assert_eq!(used, found, "links without a test");
+}
+
 #[test]
 fn the_command_line_is_well_formed() {
     Cli::command().debug_assert();
