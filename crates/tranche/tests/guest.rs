@@ -282,6 +282,16 @@ fn a_linux_host_with_two_paths_loses_nothing() {
     guest.must_be_well(name);
 }
 
+/// Namespaces as tenants, with nvme-cli alone: see `guest/tenants.sh`. What it prints is a transcript.
+#[test]
+fn linux_hosts_manage_namespaces_as_tenants() {
+    let name = "linux_hosts_manage_namespaces_as_tenants";
+    let temporary = tempfile::tempdir().unwrap();
+    let drive = Drive::start(&temporary.path().join("image"), 0);
+    let Some(guest) = Guest::boot(name, "tenants.sh", &["insmod", "rmmod"], drive.port, &[]) else { return };
+    guest.must_be_well(name);
+}
+
 /// Every key of nvme-cli's answers is in ours, with the same value.
 #[test]
 fn nvme_cli_and_tranche_say_the_same() {

@@ -1,0 +1,160 @@
+#!/bin/sh
+# Two Linux hosts, one kernel, and the drive's namespaces as their tenants, with nvme-cli alone: runs in the guest of
+# scripts/guest.sh and prints a transcript of commands and answers. Arguments: address, port, subsystem NQN. The drive has one
+# attached namespace of 1 GiB of 4 KiB blocks, and room on its NVM Sets.
+set -eu
+
+address=$1 port=$2 nqn=$3
+fail() { echo "FAILED: $*"; nvme list; dmesg | tail -30; exit 1; }
+# Waits up to a minute for a command to succeed.
+await() {
+    for _ in $(seq 300); do "$@" >/dev/null 2>&1 && return; sleep 0.2; done
+    fail "never happened: $*"
+}
+gone() { ! [ -e "$1" ]; }
+about() { echo; echo "== $*"; }
+# A command of the transcript, with its answer, which stays in $answer.
+run() {
+    echo "\$ $*"
+    answer=$("$@" 2>&1) || { echo "$answer"; fail "$*"; }
+    echo "$answer"
+}
+# One that is refused: what the answer must contain, and the command.
+refused() {
+    wanted=$1
+    shift
+    echo "\$ $*"
+    if answer=$("$@" 2>&1); then echo "$answer"; fail "not refused: $*"; fi
+    echo "$answer"
+    # Versions differ in how they write what Linux's words and the specification's have in common.
+    says "$wanted"
+}
+# What the last answer must contain, as an extended regular expression.
+says() { echo "$answer" | tr '\n' ' ' | grep -Eqi "$1" || fail "this does not say '$1'"; }
+# Direct reads and writes of blocks: device, size, count, place.
+write_blocks() { dd if=/tmp/data of="$1" bs="$2" count="$3" seek="$4" oflag=direct conv=notrunc status=none; }
+read_blocks() { dd if="$1" bs="$2" count="$3" skip="$4" iflag=direct status=none; }
+same() { [ "$(read_blocks "$1" "$2" "$3" "$4" | cksum)" = "$(head -c $(($2 * $3)) /tmp/data | cksum)" ]; }
+zeros() { [ -z "$(read_blocks "$@" | tr -d '\0' | head -c 1)" ]; }
+
+about "two hosts without multipath, so that each has block devices of its own"
+# The modules lie in the first file system in memory, where process 1 still is.
+modules=/proc/1/root/modules
+for module in nvmet_tcp nvmet nvme_tcp nvme_fabrics nvme nvme_core; do rmmod $module 2>/dev/null || true; done
+insmod $modules/nvme-core.ko multipath=N
+for module in nvme-fabrics nvme-tcp; do insmod $modules/$module.ko; done
+dd if=/dev/urandom of=/tmp/data bs=64k count=16 status=none
+for host in 0 1; do
+    # What `nvme connect` writes there, with --hostnqn and --hostid; some versions of it take the second host for the first.
+    echo "nqn=$nqn,transport=tcp,traddr=$address,trsvcid=$port,hostnqn=nqn.2026-11.test:tenant$host,hostid=0000000$host-1111-4222-8333-444444444444" \
+        >/dev/nvme-fabrics
+    await [ -b "/dev/nvme${host}n1" ]
+done
+run nvme list-subsys
+cntlid=$(nvme id-ctrl /dev/nvme0 | awk '$1 == "cntlid" { print $3 }')
+# Creates a namespace of 32 MiB with a format, attaches it to the first host, waits for its device: $nsid, $ns.
+create() {
+    run nvme create-ns /dev/nvme0 --nsze=$1 --ncap=$1 --flbas="$2" "${3:---nvmset-id=1}"
+    nsid=$(echo "$answer" | sed -n 's/.*nsid://p')
+    ns=/dev/nvme0n$nsid
+    run nvme attach-ns /dev/nvme0 --namespace-id="$nsid" --controllers="$cntlid"
+    await [ -b "$ns" ]
+}
+discard() {
+    run nvme detach-ns /dev/nvme0 --namespace-id="$1" --controllers="$cntlid"
+    await gone "/dev/nvme0n$1"
+    run nvme delete-ns /dev/nvme0 --namespace-id="$1"
+}
+
+about "formats: 512-byte blocks, then protection information that the drive inserts, checks and strips"
+create 65536 1
+protected=$nsid
+[ "$(blockdev --getss "$ns")" = 512 ] || fail "block size $(blockdev --getss "$ns")"
+write_blocks "$ns" 512 9 3
+same "$ns" 512 9 3 || fail "what was written in blocks of 512 bytes"
+run nvme id-ns "$ns" --human-readable
+run nvme format "$ns" --lbaf="3" --pi=1 --ms=1 --force
+formatted() { [ "$(blockdev --getss "$ns")" = 4096 ]; }
+await formatted
+run nvme id-ns "$ns"
+says 'dps *: 0x1'
+# Linux has no block device over TCP for formats with metadata, but passes commands on: PRACT is 8, the checks 1, 2 and 4.
+head -c 65536 /tmp/data >/tmp/blocks
+run nvme write "$ns" --start-block=5 --block-count=15 --data-size=65536 --data=/tmp/blocks --prinfo=8 --ref-tag=5
+run nvme read "$ns" --start-block=5 --block-count=15 --data-size=65536 --data=/tmp/back --prinfo=15 --ref-tag=5
+cmp /tmp/blocks /tmp/back || fail "what was written with protection information"
+run nvme verify "$ns" --start-block=5 --block-count=15 --prinfo=7 --ref-tag=5
+refused 'protection information' nvme verify "$ns" --start-block=5 --block-count=0 --prinfo=1 --ref-tag=6
+refused 'application tag' nvme verify "$ns" --start-block=5 --block-count=0 --prinfo=2 --ref-tag=5 \
+    --app-tag=1 --app-tag-mask=0xffff
+
+about "a quota: feature D8h"
+printf '\001\002\0\0\0\0\0\0' >/tmp/quota
+head -c 8 /dev/zero >>/tmp/quota
+# 8 MiB/s of writes.
+printf '\000\000\200\000\000\000\000\000' >>/tmp/quota
+head -c 40 /dev/zero >>/tmp/quota
+run nvme set-feature /dev/nvme0 --namespace-id=1 --feature-id=0xd8 --data-len=64 --data=/tmp/quota --value=0
+run nvme get-feature /dev/nvme0 --namespace-id=1 --feature-id=0xd8 --data-len=64 --sel=0
+begun=$(cut -d . -f 1 /proc/uptime)
+dd if=/dev/zero of=/dev/nvme0n1 bs=1M count=32 oflag=direct status=none
+took=$(($(cut -d . -f 1 /proc/uptime) - begun))
+echo "32 MiB took $took s"
+[ $took -ge 3 ] || fail "32 MiB at 8 MiB/s took $took s"
+printf '\001\003\0\0\0\0\0\0' >/tmp/wrong
+head -c 56 /dev/zero >>/tmp/wrong
+refused 'invalid' nvme set-feature /dev/nvme0 --namespace-id=1 --feature-id=0xd8 --data-len=64 --data=/tmp/wrong --value=0
+printf '\001' >/tmp/none
+head -c 63 /dev/zero >>/tmp/none
+run nvme set-feature /dev/nvme0 --namespace-id=1 --feature-id=0xd8 --data-len=64 --data=/tmp/none --value=0
+
+about "reservations: two hosts, one namespace"
+run nvme resv-register /dev/nvme0n1 --nrkey=0x11 --rrega=0 --cptpl=0
+run nvme resv-register /dev/nvme1n1 --nrkey=0x22 --rrega=0 --cptpl=0
+run nvme resv-acquire /dev/nvme0n1 --crkey=0x11 --rtype=1 --racqa=0
+run nvme resv-report /dev/nvme1n1 --eds --numd=63
+says 'reg(ctl|strnt)[a-z]* *: *2'
+says 'rtype *: *1'
+refused 'host identifier' nvme resv-report /dev/nvme1n1 --numd=63
+# Linux: EBADE.
+refused 'exchange|conflict' write_blocks /dev/nvme1n1 4096 1 0
+run zeros /dev/nvme1n1 4096 1 0
+refused 'conflict' nvme resv-acquire /dev/nvme1n1 --crkey=0x22 --rtype=1 --racqa=0
+refused 'conflict' nvme format /dev/nvme1n1 --lbaf=0 --force
+run nvme resv-acquire /dev/nvme1n1 --crkey=0x22 --prkey=0x11 --rtype=3 --racqa=1
+refused 'exchange|conflict' write_blocks /dev/nvme0n1 4096 1 0
+run write_blocks /dev/nvme1n1 4096 1 0
+run nvme resv-notif-log /dev/nvme0
+says 'page type[^:]*: *1'
+run nvme resv-register /dev/nvme0n1 --nrkey=0x11 --rrega=0 --cptpl=0
+run write_blocks /dev/nvme0n1 4096 1 0
+run nvme resv-release /dev/nvme1n1 --crkey=0x22 --rtype=3 --rrela=0
+run nvme resv-notif-log /dev/nvme0
+says 'page type[^:]*: *2'
+run nvme resv-release /dev/nvme0n1 --crkey=0x11 --rtype=3 --rrela=1
+run nvme resv-report /dev/nvme0n1 --eds --numd=63
+says 'reg(ctl|strnt)[a-z]* *: *0'
+
+about "logs"
+run nvme smart-log /dev/nvme0
+run nvme smart-log /dev/nvme0 --namespace-id=1
+run nvme endurance-log /dev/nvme0 --group-id=1
+run nvme ocp smart-add-log /dev/nvme0
+run nvme effects-log /dev/nvme0
+run nvme error-log /dev/nvme0 --log-entries=4
+run nvme persistent-event-log /dev/nvme0 --action=1 --log_len=4096
+run nvme persistent-event-log /dev/nvme0 --action=2
+
+about "erasure: Format and Sanitize"
+run nvme format "/dev/nvme0n$protected" --ses=1 --lbaf=0 --force
+zeros "/dev/nvme0n$protected" 4096 64 0 || fail "what was erased by Format"
+write_blocks /dev/nvme0n1 4096 16 100
+run nvme sanitize /dev/nvme0 --sanact=2
+sanitized() { nvme sanitize-log /dev/nvme0 | grep -Eqi 'progress.*(65535|100)'; }
+await sanitized
+run nvme sanitize-log /dev/nvme0
+zeros /dev/nvme0n1 4096 16 100 || fail "what was sanitized"
+discard "$protected"
+run nvme disconnect -n "$nqn"
+await gone /dev/nvme0n1
+echo "== all is well"
