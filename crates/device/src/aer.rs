@@ -26,6 +26,8 @@ pub(crate) enum Event {
     EnduranceGroup,
     /// The Asymmetric Namespace Access state changed.
     Ana,
+    /// A window of Predictable Latency Mode ended, or will soon.
+    Window,
     /// A Reservation Notification log page is available.
     Reservation,
     /// A sanitize operation has ended.
@@ -33,13 +35,14 @@ pub(crate) enum Event {
 }
 
 impl Event {
-    const ALL: [Event; 8] = [
+    const ALL: [Event; 9] = [
         Event::Spare,
         Event::Temperature,
         Event::Reliability,
         Event::Namespaces,
         Event::EnduranceGroup,
         Event::Ana,
+        Event::Window,
         Event::Reservation,
         Event::Sanitized,
     ];
@@ -57,6 +60,7 @@ impl Event {
             Event::Namespaces => AsyncEvent::notice(NoticeInfo::NAMESPACE_ATTRIBUTE_CHANGED),
             Event::EnduranceGroup => AsyncEvent::notice(NoticeInfo::ENDURANCE_GROUP_EVENT),
             Event::Ana => AsyncEvent::notice(NoticeInfo::ANA_CHANGE),
+            Event::Window => AsyncEvent::notice(NoticeInfo::PREDICTABLE_LATENCY),
             Event::Reservation => AsyncEvent::reservation(),
             Event::Sanitized => AsyncEvent::io_command(IoCommandInfo::SANITIZE_COMPLETED),
         }
@@ -74,6 +78,7 @@ impl Event {
             Event::Namespaces => configuration.nan(),
             Event::EnduranceGroup => configuration.egealcn(),
             Event::Ana => configuration.anacn(),
+            Event::Window => configuration.pleln(),
             // Masked by namespace and kind (FID 82h), before.
             Event::Reservation => true,
             // Not one that a host can turn off.

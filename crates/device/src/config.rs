@@ -32,6 +32,8 @@ pub struct Config {
     pub spare_threshold: u8,
     /// Whether hosts on the network may cut the power and inject faults.
     pub allow_fault_commands_from_network: bool,
+    /// Longest deterministic window of each NVM Set, in order; zero where there is no Predictable Latency Mode.
+    pub windows: Vec<Nanos>,
     /// NVM Sets, from 1, in whose Endurance Groups a new drive has Flexible Data Placement enabled.
     pub fdp: Vec<u16>,
     /// Namespaces that a new drive has.

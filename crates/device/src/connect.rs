@@ -274,6 +274,7 @@ impl Drive {
         controller.ana_changes = 0;
         controller.changed.clear();
         controller.changed_groups.clear();
+        controller.changed_windows.clear();
         controller.notifications = Default::default();
         controller.remove_io_queues();
         for io in controller.events.reset() {

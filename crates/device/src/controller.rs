@@ -68,6 +68,8 @@ pub(crate) struct Controller {
     pub changed: BTreeSet<u32>,
     /// Endurance Groups with events that were not read yet.
     pub changed_groups: BTreeSet<u16>,
+    /// NVM Sets with events of Predictable Latency Mode that it has not read.
+    pub changed_windows: BTreeSet<u16>,
     /// Of reservations.
     pub notifications: Notifications,
     /// Newest first.
@@ -103,6 +105,7 @@ impl Controller {
             events: aer::Events::default(),
             changed: BTreeSet::new(),
             changed_groups: BTreeSet::new(),
+            changed_windows: BTreeSet::new(),
             notifications: Notifications::default(),
             errors: VecDeque::new(),
             error_count: 0,

@@ -50,6 +50,8 @@ pub struct Drive {
     pub(crate) shutdowns: Vec<Shutdown>,
     /// Faults planned for each NVM Set.
     pub(crate) faults: Vec<FaultPlan>,
+    /// Predictable Latency Mode, by NVM Set.
+    pub(crate) windows: Vec<crate::window::Window>,
     pub(crate) ports: Ports,
     pub(crate) sanitize: sanitize::Progress,
     /// The drive key is not the one that the keys of namespaces were wrapped with.
@@ -78,6 +80,8 @@ pub(crate) enum Event {
     KeepAlive(ControllerId, u32),
     /// A sanitize operation may go on.
     Sanitize,
+    /// It is time to look at the deterministic window of a set, told from others by its number.
+    Window(ftl::SetId, u32),
     /// The shutdown of a controller (and its association), or of the drive, is complete.
     ShutdownComplete(Option<(ControllerId, u32)>),
 }
@@ -182,6 +186,7 @@ impl Drive {
             preempting: Vec::new(),
             shutdowns: Vec::new(),
             faults,
+            windows: Vec::new(),
             ports: Ports::default(),
             sanitize: sanitize::Progress::default(),
             locked: false,
@@ -527,6 +532,7 @@ impl Drive {
                 }
                 Event::Lane(nsid, way) => self.lane_due(nsid, way, cx),
                 Event::KeepAlive(id, timer) => self.keep_alive_due(id, timer, cx),
+                Event::Window(set, number) => self.window_due(set, number, cx),
                 Event::ShutdownComplete(of) => self.shutdown_complete(of, cx),
                 Event::Sanitize => self.sanitize_due(cx),
             }

@@ -128,6 +128,7 @@ struct NandTable {
     gc: GcTable,
     #[serde(default)]
     placement: PlacementTable,
+    window: Option<WindowTable>,
     #[serde(default)]
     faults: FaultTable,
 }
@@ -161,9 +162,21 @@ struct GcTable {
 
 impl Default for GcTable {
     fn default() -> Self {
-        let GcConfig { policy, low, wear_gap } = GcConfig::default();
+        let GcConfig { policy, low, wear_gap, .. } = GcConfig::default();
         GcTable { policy, low, wear_gap }
     }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WindowTable {
+    superblocks: u32,
+    #[serde(default = "default_window")]
+    time: Time,
+}
+
+fn default_window() -> Time {
+    Time(Nanos(10_000_000_000))
 }
 
 #[derive(Deserialize)]
@@ -325,10 +338,19 @@ fn build(file: File) -> Result<Config, ConfigError> {
     let mut faults = FaultPlan { seed: d.seed, ..FaultPlan::default() };
     let mut sets = Vec::new();
     let mut fdp = Vec::new();
+    let mut windows = vec![Nanos::ZERO; file.set.len()];
     for (i, set) in file.set.into_iter().enumerate() {
         let key = |name: &str| format!("set[{i}].{name}");
         sets.push(match set {
             SetTable::Nand(n) => {
+                if let Some(window) = &n.window {
+                    if window.superblocks == 0 || window.time.0.0 < 1_000_000 {
+                        let rule = "at least one superblock, and at least 1ms";
+                        let given = format!("{} superblocks, {} ns", window.superblocks, window.time.0.0);
+                        return Err(ConfigError::value(key("window"), given, rule));
+                    }
+                    windows[i] = window.time.0;
+                }
                 if n.placement.fdp {
                     if n.placement.handles < 2 {
                         let rule = "Flexible Data Placement needs at least 2";
@@ -425,6 +447,7 @@ fn build(file: File) -> Result<Config, ConfigError> {
         spare_threshold: d.spare_threshold,
         allow_fault_commands_from_network: d.allow_network_faults,
         fdp,
+        windows,
         namespaces,
     })
 }
@@ -526,7 +549,8 @@ fn nand(n: NandTable, durable: bool, key: &impl Fn(&str) -> String) -> Result<Se
         timing,
         durable,
     };
-    let gc = GcConfig { policy: n.gc.policy, low: n.gc.low, wear_gap: n.gc.wear_gap };
+    let ahead = n.window.map_or(0, |w| w.superblocks);
+    let gc = GcConfig { policy: n.gc.policy, low: n.gc.low, ahead, wear_gap: n.gc.wear_gap };
     let isolated = matches!(n.placement.isolation, Isolation::Persistent);
     let placement = PlacementConfig { handles: n.placement.handles, isolated };
     Ok(SetConfig::Nand { nand, capacity_pages, gc, placement })

@@ -117,7 +117,7 @@ const FIXED: FeatureCapabilities = FeatureCapabilities::new();
 
 /// Optional asynchronous events that the drive sends (OAES).
 pub(crate) const OPTIONAL_EVENTS: AsyncEventConfiguration =
-    AsyncEventConfiguration::new().with_nan(true).with_anacn(true).with_egealcn(true);
+    AsyncEventConfiguration::new().with_nan(true).with_anacn(true).with_pleln(true).with_egealcn(true);
 
 /// All critical warnings of SMART.
 const SMART_EVENTS: u8 = 0x1F;
@@ -138,6 +138,8 @@ impl Drive {
             | FeatureId::TIMESTAMP
             | FeatureId::KEEP_ALIVE_TIMER
             | FeatureId::HOST_BEHAVIOR_SUPPORT => CHANGEABLE,
+            FeatureId::PREDICTABLE_LATENCY_CONFIG if self.has_windows() => SAVEABLE,
+            FeatureId::PREDICTABLE_LATENCY_WINDOW if self.has_windows() => CHANGEABLE,
             FeatureId::FDP if self.has_fdp() => SAVEABLE,
             FeatureId::FDP_EVENTS if self.has_fdp() => SAVEABLE.with_namespace_specific(true),
             FeatureId::HOST_IDENTIFIER => FIXED,
@@ -195,6 +197,8 @@ impl Drive {
             }
         }
         match c.fid {
+            FeatureId::PREDICTABLE_LATENCY_CONFIG => return self.get_window_config(&c),
+            FeatureId::PREDICTABLE_LATENCY_WINDOW => return self.get_window(&c, now),
             FeatureId::FDP => return self.get_fdp(&c),
             FeatureId::FDP_EVENTS => return self.get_fdp_events(id, &c),
             _ => {}
@@ -296,6 +300,8 @@ impl Drive {
             FeatureId::RESERVATION_NOTIFICATION_MASK | FeatureId::RESERVATION_PERSISTENCE => {
                 return self.set_reservation_feature(id, c, cx);
             }
+            FeatureId::PREDICTABLE_LATENCY_CONFIG => return self.set_window_config(&c, data, cx),
+            FeatureId::PREDICTABLE_LATENCY_WINDOW => return self.set_window(&c, cx),
             FeatureId::FDP => return self.set_fdp(&c, cx),
             FeatureId::FDP_EVENTS => return self.set_fdp_events(id, &c, data, cx),
             FeatureId::KEEP_ALIVE_TIMER => {

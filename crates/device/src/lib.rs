@@ -49,6 +49,7 @@ mod treat;
 mod treatment;
 pub mod units;
 mod uuid;
+mod window;
 
 pub use config::{Attach, Config, ConfigError, Identity, InitialNamespace, Link};
 pub use contents::Contents;

@@ -38,6 +38,8 @@ pub(crate) struct Life {
     pub encrypted: bool,
     /// The most recent sanitize operation.
     pub sanitize: sanitize::Record,
+    /// Saved configuration of Predictable Latency Mode, by NVM Set.
+    pub windows: Vec<crate::window::Setting>,
     /// Flexible Data Placement, by NVM Set.
     pub fdp: Vec<crate::fdp::Group>,
     /// Host traffic by NVM Set.

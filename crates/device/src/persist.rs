@@ -160,6 +160,7 @@ impl Restorer {
         drive.tick(now);
         drive.open_keys(storage);
         drive.started(now, false);
+        drive.restart_windows(now, storage);
         drive.record(storage);
         Ok(drive)
     }

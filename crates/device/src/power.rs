@@ -89,6 +89,7 @@ impl Drive {
         let lost = self.config.ftl.protected && recovered.lost_volatile;
         let backup_failed = self.power.backup_failed || lost;
         self.started(now, backup_failed);
+        self.restart_windows(now, storage);
         self.record(storage);
     }
 
@@ -105,6 +106,7 @@ impl Drive {
         self.sanitize_start(now);
         *self.departed = Default::default();
         self.refresh_placement_notes();
+        self.windows.clear();
         for nsid in self.namespaces.ids() {
             let Some(ns) = self.namespaces.get_mut(nsid) else { continue };
             ns.in_flight = 0;

@@ -59,13 +59,17 @@ pub struct GcConfig {
     pub policy: GcPolicy,
     /// Free superblocks below which collection starts (at least 2).
     pub low: u32,
+    /// Superblocks that collection frees beyond `low` while it is asked to collect ahead: what can be written while it
+    /// is held back.
+    #[serde(default)]
+    pub ahead: u32,
     /// Difference of program/erase cycles between superblocks from which cold data is moved on purpose.
     pub wear_gap: u32,
 }
 
 impl Default for GcConfig {
     fn default() -> Self {
-        GcConfig { policy: GcPolicy::Greedy, low: 3, wear_gap: 100 }
+        GcConfig { policy: GcPolicy::Greedy, low: 3, ahead: 0, wear_gap: 100 }
     }
 }
 
@@ -179,9 +183,10 @@ impl Config {
                         return range("write buffer in pages", self.buffer_pages.into(), rule);
                     }
                     // Two open superblocks, those that collection keeps free, and for each further placement handle
-                    // one that is open and one in reserve, as all may need another at the same time.
-                    let kept = gc.low + 2 + placement.additional_superblocks() + placement.handles - 1;
-                    let needed = u64::from(kept) * u64::from(geo.pages_per_superblock());
+                    // one that is open and one in reserve, as all may need another at the same time; and those collected ahead.
+                    let kept = u64::from(gc.low) + u64::from(gc.ahead) + 2;
+                    let kept = kept + u64::from(placement.additional_superblocks() + placement.handles - 1);
+                    let needed = kept.saturating_mul(u64::from(geo.pages_per_superblock()));
                     let capacity = u64::from(*capacity_pages);
                     let spare = geo.pages().saturating_sub(capacity);
                     if spare < needed || capacity < u64::from(GRANULE_PAGES) {

@@ -481,6 +481,36 @@ impl Ftl {
         }
     }
 
+    /// Whether a NAND set keeps more superblocks free than it needs, [`GcConfig::ahead`], for a time without collection.
+    pub fn collect_ahead(&mut self, now: Nanos, set: SetId, on: bool, storage: &mut impl Storage) {
+        self.advance(now, storage);
+        if let Some(Set::Nand(set)) = self.sets.get_mut(usize::from(set.0)) {
+            set.collect_ahead(now, on, around!(self, storage));
+        }
+    }
+
+    /// Holds back collection, wear levelling and erases of a NAND set, or lets them go on. They go on by themselves when
+    /// there is nothing else left to write to: see [`is_held`](Ftl::is_held).
+    pub fn hold_collection(&mut self, now: Nanos, set: SetId, held: bool, storage: &mut impl Storage) {
+        self.advance(now, storage);
+        if let Some(Set::Nand(set)) = self.sets.get_mut(usize::from(set.0)) {
+            set.hold(now, held, around!(self, storage));
+        }
+    }
+
+    /// Whether collection of a set is held back.
+    pub fn is_held(&self, set: SetId) -> bool {
+        matches!(self.sets.get(usize::from(set.0)), Some(Set::Nand(set)) if set.is_held())
+    }
+
+    /// Pages that can be written to a NAND set before it has to collect; 0 of others.
+    pub fn room_without_collection(&self, set: SetId) -> u64 {
+        match self.sets.get(usize::from(set.0)) {
+            Some(Set::Nand(set)) => set.room_without_collection(),
+            _ => 0,
+        }
+    }
+
     /// Whether a set notes what happens to reclaim units without the host's asking.
     pub fn note_placement(&mut self, set: SetId, wanted: bool) {
         if let Some(Set::Nand(set)) = self.sets.get_mut(usize::from(set.0)) {

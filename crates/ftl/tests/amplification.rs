@@ -35,7 +35,7 @@ fn measured(spare: f64) -> (f64, f64) {
         sets: vec![SetConfig::Nand {
             nand: NandConfig { geometry, cell: Cell::Slc, timing, durable: false },
             capacity_pages: pages,
-            gc: GcConfig { policy: GcPolicy::Greedy, low: 3, wear_gap: 1000 },
+            gc: GcConfig { policy: GcPolicy::Greedy, low: 3, ahead: 0, wear_gap: 1000 },
             placement: Default::default(),
         }],
         buffer_pages: 4,

@@ -29,7 +29,7 @@ fn random_config(rng: &mut Rng) -> Config {
     let more = 2 * (placement.handles - 1) + if placement.isolated { placement.handles - 1 } else { 0 };
     // Superblocks of about 64 pages, 24 to 40 of them, and more for placement handles.
     let units_per_block = (64 / (unit_pages * dies)).max(2);
-    let superblocks = 24 + more + rng.below(16) as u32;
+    let superblocks = 27 + more + rng.below(16) as u32;
     let geometry = Geometry {
         dies,
         channels: 1,
@@ -55,6 +55,8 @@ fn random_config(rng: &mut Rng) -> Config {
         },
     };
     let raw = geometry.pages() as u32;
+    let ahead = pick(rng, &[0, 3]);
+    let more = more + ahead;
     let reserve = (8 + more + rng.below(4) as u32) * geometry.pages_per_superblock();
     let capacity_pages = (raw - reserve) / 256 * 256;
     let atomic_pages = if unit_pages >= 4 { pick(rng, &[1, 4]) } else { 1 };
@@ -69,6 +71,7 @@ fn random_config(rng: &mut Rng) -> Config {
                 gc: GcConfig {
                     policy: pick(rng, &[GcPolicy::Greedy, GcPolicy::CostBenefit]),
                     low: 3,
+                    ahead,
                     wear_gap: pick(rng, &[3, 100]),
                 },
                 placement,
@@ -447,7 +450,15 @@ impl Run {
                     let handle = self.rng.below(4) as u8;
                     self.ftl.renew_handle(self.now, SetId(0), handle, &mut self.store);
                 }
-                81..97 => self.pass_time(false),
+                81 => {
+                    let ahead = self.rng.below(2) == 0;
+                    self.ftl.collect_ahead(self.now, SetId(0), ahead, &mut self.store);
+                }
+                82 => {
+                    let held = self.rng.below(3) > 0;
+                    self.ftl.hold_collection(self.now, SetId(0), held, &mut self.store);
+                }
+                83..97 => self.pass_time(false),
                 97 => {
                     self.pass_time(true);
                     self.check_allocation();

@@ -25,7 +25,7 @@ fn drive(placement: PlacementConfig) -> (Ftl, VolumeId, u64) {
         sets: vec![SetConfig::Nand {
             nand: NandConfig { geometry, cell: Cell::Slc, timing: NandTiming::default(), durable: false },
             capacity_pages: pages as u32,
-            gc: GcConfig { policy: GcPolicy::Greedy, low: 3, wear_gap: 1000 },
+            gc: GcConfig { policy: GcPolicy::Greedy, low: 3, ahead: 0, wear_gap: 1000 },
             placement,
         }],
         buffer_pages: 16,

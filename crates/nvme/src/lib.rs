@@ -37,6 +37,7 @@ pub mod identify;
 pub mod io;
 pub mod log;
 pub mod nqn;
+pub mod plm;
 pub mod property;
 pub mod quota;
 pub mod reservation;

@@ -180,7 +180,7 @@ impl Drive {
             mdts: config.mdts(),
             cntlid: U16::new(id.0),
             ver: U32::new(Version::V2_1.0),
-            oaes: OPTIONAL_EVENTS,
+            oaes: OPTIONAL_EVENTS.with_pleln(self.has_windows()),
             ctratt: Ctratt::new()
                 .with_hids(true)
                 .with_nsets(true)
@@ -189,6 +189,7 @@ impl Drive {
                 .with_ng(true)
                 .with_ulist(true)
                 .with_elbas(self.config.lba_formats.iter().any(|f| f.extension() != 0))
+                .with_plm(self.has_windows())
                 .with_fdps(self.has_fdp()),
             cntrltype: ControllerType::IO,
             oacs: Oacs::new().with_fnvms(true).with_nms(true).with_glss(true),

@@ -98,12 +98,15 @@ impl Collector {
 impl NandSet {
     /// Takes collection one step on; whether anything was done.
     pub(super) fn collect<S: Storage>(&mut self, now: Nanos, cx: &mut Around<'_, S>) -> bool {
+        if self.held && self.is_holding() {
+            return false;
+        }
         let mut done = self.erase_some(now, cx);
         if self.purge.is_some() {
             done |= self.purge_step(now, cx);
         }
         if !self.gc.is_active() {
-            let low = (self.gc_config.low + self.open_handles.saturating_sub(1)) as usize;
+            let low = (self.gc_config.low + self.reserve + self.open_handles.saturating_sub(1)) as usize;
             let enough = self.blocks.free.len() + self.blocks.erasing.len() >= low;
             if enough || !self.choose_victim() {
                 return done;

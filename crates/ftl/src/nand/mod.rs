@@ -8,6 +8,7 @@
 
 mod buffer;
 mod collect;
+mod hold;
 mod place;
 mod program;
 mod purge;
@@ -185,6 +186,10 @@ pub(crate) struct NandSet {
     notes_wanted: bool,
     pub notes: VecDeque<PlacementNote>,
     gc: collect::Collector,
+    /// Collection is held back, as long as there is something else to write to.
+    held: bool,
+    /// Superblocks that are kept free beyond those that always are.
+    reserve: u32,
     buffer: Buffer,
     flights: Vec<Flight>,
     free_flights: Vec<u32>,
@@ -239,6 +244,8 @@ impl NandSet {
             closing: vec![0; placement.handles as usize],
             notes_wanted: false,
             notes: VecDeque::new(),
+            held: false,
+            reserve: 0,
             gc: collect::Collector::new(collectors, geo.unit_pages),
             buffer: Buffer::new(
                 (config.buffer_pages / config.nand_sets()).max(geo.unit_pages),
@@ -715,6 +722,9 @@ impl NandSet {
 
     /// Ends the set's life in time.
     fn check_spare<S: Storage>(&mut self, now: Nanos, cx: &mut Around<'_, S>) {
+        if self.reserve > 0 && !self.has_spare_ahead() {
+            self.reserve = 0;
+        }
         if !self.read_only && !self.has_spare() {
             self.end_life(now, cx);
         }

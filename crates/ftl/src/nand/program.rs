@@ -34,7 +34,9 @@ impl NandSet {
 
     /// Sends one unit of waiting pages to flash, if there is one and its die has room; the placement handles take turns.
     pub(super) fn program_host<S: Storage>(&mut self, now: Nanos, cx: &mut Around<'_, S>) -> bool {
-        if self.buffer.waiting_pages() == 0 || !self.gc.lets_host() || self.free_flights.is_empty() {
+        // While collection is held back, it is not waited for.
+        let may = self.gc.lets_host() || self.held;
+        if self.buffer.waiting_pages() == 0 || !may || self.free_flights.is_empty() {
             return false;
         }
         for _ in 0..self.handles {
@@ -58,7 +60,9 @@ impl NandSet {
             self.cells[start + i] = Cell { page: self.buffer.entry(index).page, source: index };
         }
         let cells = self.entries.len() as u32;
-        self.gc.host_wrote(cells);
+        if !self.held {
+            self.gc.host_wrote(cells);
+        }
         self.flights[flight as usize] = Flight {
             unit: unit.unit,
             die: unit.die,

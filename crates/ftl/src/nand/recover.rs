@@ -51,6 +51,7 @@ impl NandSet {
         self.gc = collect::Collector::new(self.gc.most_flights(), self.geo.unit_pages);
         self.streams.fill(Stream::default());
         self.closing.fill(0);
+        self.held = false;
         self.notes.clear();
         (self.turn, self.open_handles) = (0, 0);
     }

@@ -41,8 +41,10 @@ open_enum! {
         TELEMETRY_CONTROLLER = 0x08 => "Telemetry Controller-Initiated",
         /// [`EnduranceGroup`], by the Endurance Group Identifier in LSI.
         ENDURANCE_GROUP = 0x09 => "Endurance Group Information",
-        /// Predictable Latency Per NVM Set.
+        /// [`PredictableLatencyLog`](crate::plm::PredictableLatencyLog), by the NVM Set Identifier in LSI.
         PREDICTABLE_LATENCY = 0x0A => "Predictable Latency Per NVM Set",
+        /// Predictable Latency Event Aggregate: a count, and the NVM Sets that have events.
+        PREDICTABLE_LATENCY_EVENTS = 0x0B => "Predictable Latency Event Aggregate",
         /// [`AnaHeader`] and [`AnaGroup`] descriptors.
         ANA = 0x0C => "Asymmetric Namespace Access",
         /// [`PersistentEventHeader`], then events.

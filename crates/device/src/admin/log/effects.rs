@@ -16,6 +16,7 @@ impl Drive {
             }
             // FID Supported; the scope is in bits 31:20.
             let scope: u32 = match fid {
+                FeatureId::PREDICTABLE_LATENCY_CONFIG | FeatureId::PREDICTABLE_LATENCY_WINDOW => 1 << 2,
                 FeatureId::FDP_EVENTS => 1,
                 FeatureId::ENDURANCE_GROUP_EVENT_CONFIGURATION | FeatureId::FDP => 1 << 3,
                 FeatureId::TIMESTAMP => 1 << 5,

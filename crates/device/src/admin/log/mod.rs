@@ -29,6 +29,8 @@ const LOGS: &[LogId] = &[
     LogId::CHANGED_NAMESPACES,
     LogId::COMMAND_EFFECTS,
     LogId::ENDURANCE_GROUP,
+    LogId::PREDICTABLE_LATENCY,
+    LogId::PREDICTABLE_LATENCY_EVENTS,
     LogId::ANA,
     LogId::PERSISTENT_EVENT,
     LogId::ENDURANCE_GROUP_EVENTS,
@@ -86,8 +88,10 @@ impl Drive {
         {
             return Err(Failure { location: 40, ..Status::INVALID_LOG_PAGE.into() });
         }
-        if c.lid == LogId::FDP_EVENTS {
-            self.gather_placement_notes(c.lsi);
+        match c.lid {
+            LogId::FDP_EVENTS => self.gather_placement_notes(c.lsi),
+            LogId::PREDICTABLE_LATENCY | LogId::PREDICTABLE_LATENCY_EVENTS => self.look_at_windows(cx),
+            _ => {}
         }
         let bytes = if c.lid == LogId::PERSISTENT_EVENT {
             self.persistent_events(id, &c, length, cx.now)?
@@ -148,6 +152,11 @@ impl Drive {
             LogId::ENDURANCE_GROUP => {
                 controller.changed_groups.remove(&c.lsi);
             }
+            LogId::PREDICTABLE_LATENCY => {
+                controller.changed_windows.remove(&c.lsi);
+                self.clear_window_events(c.lsi);
+                return Ok(());
+            }
             LogId::RESERVATION_NOTIFICATION if controller.notifications.read() => {
                 more = Some(Event::Reservation);
             }
@@ -164,6 +173,7 @@ impl Drive {
     /// Whether the drive has a log that only some drives have.
     fn has_log(&self, lid: LogId) -> bool {
         match lid {
+            LogId::PREDICTABLE_LATENCY | LogId::PREDICTABLE_LATENCY_EVENTS => self.has_windows(),
             LogId::FDP_CONFIGURATIONS | LogId::RUH_USAGE | LogId::FDP_STATISTICS | LogId::FDP_EVENTS => {
                 self.has_fdp()
             }
@@ -221,6 +231,13 @@ impl Drive {
             LogId::MI_EFFECTS => vec![0; 4096],
             LogId::RESERVATION_NOTIFICATION => controller.notifications.page().as_bytes().to_vec(),
             LogId::SANITIZE_STATUS => self.sanitize_status(now).as_bytes().to_vec(),
+            LogId::PREDICTABLE_LATENCY => self.window_log(c.lsi, now)?,
+            LogId::PREDICTABLE_LATENCY_EVENTS => {
+                let sets = &controller.changed_windows;
+                let mut log = (sets.len() as u64).to_le_bytes().to_vec();
+                log.extend(sets.iter().flat_map(|s| s.to_le_bytes()));
+                log
+            }
             LogId::FDP_CONFIGURATIONS | LogId::RUH_USAGE | LogId::FDP_STATISTICS | LogId::FDP_EVENTS => {
                 self.fdp_log(c.lid, c.lsi, c.lsp)?
             }
