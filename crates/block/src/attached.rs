@@ -7,12 +7,15 @@ use fuser::Errno;
 use nvme::admin::{AdminCommand, Identify};
 use nvme::identify::{
     Cns, IdentifyController, IdentifyNamespace, NamespaceIdDescriptor, NamespaceList, NvmController,
+    NvmNamespace,
 };
-use nvme::io::{Blocks, IoCommand};
+use nvme::io::{Blocks, IoCommand, PrInfo};
 use nvme::zerocopy::FromBytes;
 use nvme::{Command, Completion, Csi, IDENTIFY_SIZE, Nsid};
 use run::{Buffer, Controller, Events, Handle, HostIdentity, Queue, Sink};
-use std::sync::{Arc, Mutex, Weak, mpsc};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
 
 /// NQN of this host: what is attached to it has a block file. The drive remembers it.
 pub const HOST_NQN: &str = "nqn.2026-11.io.tranche:block";
@@ -30,6 +33,7 @@ pub struct Attached {
     queue: Queue,
     limits: Limits,
     completions: Weak<dyn Completions>,
+    protected: Protected,
 }
 
 impl Attached {
@@ -56,7 +60,7 @@ impl Attached {
             zero: limit(wzsl),
             commands: u32::from(queue.entries()),
         };
-        Ok(Arc::new(Attached { controller, queue, limits, completions }))
+        Ok(Arc::new(Attached { controller, queue, limits, completions, protected: Protected::default() }))
     }
 
     fn namespace(&self, nsid: Nsid) -> Result<Option<Namespace>, String> {
@@ -77,8 +81,18 @@ impl Attached {
         };
         let data = read::<IdentifyNamespace>(&page)?;
         let format = data.format();
+        // Guards of 16 bits alone; other formats are not even enabled for this host.
+        let protected = data.dps.pit() != 0 && format.ms.get() == 8 && {
+            let page = identify(&self.controller, Cns::IOCS_NAMESPACE, nsid)?;
+            let extended = read::<NvmNamespace>(&page)?.elbaf.get(usize::from(data.flbas.format_index()));
+            extended.is_some_and(|elbaf| elbaf.get() == 0)
+        };
+        self.protected.set(nsid, protected);
         match format.data_bytes() {
-            _ if format.ms.get() != 0 => skip("its blocks have metadata, for which a file has no place"),
+            _ if format.ms.get() != 0 && !protected => skip(
+                "its blocks have metadata, for which a file has no place; formats with 8 bytes of protection information \
+                 and nothing else can be had",
+            ),
             Some(block_size) if data.nsze.get() > 0 => Ok(Some(Namespace {
                 nsid,
                 nguid: data.nguid,
@@ -88,6 +102,29 @@ impl Attached {
             })),
             _ => skip("it has no size or format"),
         }
+    }
+}
+
+/// Namespaces with protection information. Few drives have any, so that most commands look at a flag.
+#[derive(Default)]
+struct Protected {
+    any: AtomicBool,
+    nsids: Mutex<BTreeSet<Nsid>>,
+}
+
+impl Protected {
+    fn set(&self, nsid: Nsid, protected: bool) {
+        let mut nsids = self.nsids.lock().unwrap_or_else(PoisonError::into_inner);
+        match protected {
+            true => nsids.insert(nsid),
+            false => nsids.remove(&nsid),
+        };
+        self.any.store(!nsids.is_empty(), Ordering::Release);
+    }
+
+    fn has(&self, nsid: Nsid) -> bool {
+        self.any.load(Ordering::Acquire)
+            && self.nsids.lock().unwrap_or_else(PoisonError::into_inner).contains(&nsid)
     }
 }
 
@@ -115,7 +152,9 @@ impl Drive for Attached {
     }
 
     fn submit(&self, tag: u64, nsid: u32, op: Op, data: Vec<u8>) {
-        let blocks = |lba, blocks| Blocks::new(nsid, lba, blocks);
+        let prinfo = PrInfo::new().with_pract(self.protected.has(nsid));
+        // The controller inserts protection information and strips it; tags are the address, as type 1 has it.
+        let blocks = |lba, blocks| Blocks { prinfo, lbtl: lba as u32, ..Blocks::new(nsid, lba, blocks) };
         let command = match op {
             Op::Read { lba, blocks: n } => IoCommand::Read(blocks(lba, n)),
             Op::Write { lba, blocks: n, fua } => IoCommand::Write(Blocks { fua, ..blocks(lba, n) }),
@@ -150,7 +189,7 @@ struct Tell(Mutex<mpsc::Sender<News>>);
 
 impl Tell {
     fn again(&self) {
-        let news = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let news = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Nobody listens any more when the export ends.
         let _ = news.send(News::Namespaces);
     }

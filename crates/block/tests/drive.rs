@@ -4,6 +4,7 @@ mod support;
 
 use block::{Device, Export, Options};
 use host::{Addr, Host, Identity, SocketTransport, namespace_create};
+use nvme::admin::{FormatNvm, SecureErase};
 use run::{Running, Shape};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -116,6 +117,30 @@ fn namespaces_follow_what_any_host_does_to_the_drive() {
     assert_eq!(back, [7; 5000]);
     host.delete_namespace(nsid).unwrap();
     wait_for("its end for good", || !bench.file(nsid).exists());
+    bench.stop();
+}
+
+#[test]
+fn protection_information_is_left_to_the_drive() {
+    if !possible("protection_information_is_left_to_the_drive", &[]) {
+        return;
+    }
+    let bench = Bench::new(false);
+    let mut host = bench.host();
+    let format = |lbaf, pi| FormatNvm { nsid: 1, lbaf, mset: true, pi, pil: false, ses: SecureErase::NONE };
+    // Metadata that is not the drive's alone has no place in a file.
+    for (lbaf, pi, there) in [(3, 0, false), (3, 1, true), (4, 1, false), (2, 3, true)] {
+        host.format(format(lbaf, pi)).unwrap();
+        wait_for("the news", || bench.file(1).exists() == there);
+        if there {
+            let file = bench.open(1);
+            file.write_all_at(&[9; 70_001], 4097).unwrap();
+            let mut back = vec![0; 70_003];
+            file.read_exact_at(&mut back, 4096).unwrap();
+            assert_eq!((back[0], back[70_002]), (0, 0));
+            assert!(back[1..70_002].iter().all(|&b| b == 9));
+        }
+    }
     bench.stop();
 }
 

@@ -10,15 +10,15 @@ use nvme::admin::{
 use nvme::aer::AsyncEvent;
 use nvme::command::FABRICS_OPCODE;
 use nvme::fabrics::FabricsType;
-use nvme::feature::{FeatureId, NumberOfQueues, Select};
+use nvme::feature::{FeatureId, HostBehaviorSupport, NumberOfQueues, Select};
 use nvme::identify::{
     Cns, ControllerList, EnduranceGroupList, IdentifyController, IdentifyNamespace, IndependentNamespace,
     NamespaceCreate, NamespaceGranularityList, NamespaceIdDescriptor, NamespaceList, NvmController,
-    NvmSetAttributes, NvmSetList,
+    NvmNamespace, NvmSetAttributes, NvmSetList,
 };
 use nvme::property::Cap;
 use nvme::zerocopy::{FromBytes, IntoBytes};
-use nvme::{AdminCommand, Command, Csi, IDENTIFY_SIZE, NSID_ALL, Nsid, Status};
+use nvme::{AdminCommand, Command, Csi, IDENTIFY_SIZE, NSID_ALL, Nsid, Status, U16};
 
 use crate::Error;
 use crate::io::{IoQueue, Namespace};
@@ -213,6 +213,27 @@ impl<T: Transport> Host<T> {
     /// Whether the drive has Namespace Management, and with it what Identify says of allocated namespaces and controllers.
     fn manages_namespaces(&self) -> bool {
         self.controller.oacs.nms()
+    }
+
+    /// What the NVM Command Set says of a namespace, or with FFFFFFFFh of all alike: storage tags and guards of formats.
+    ///
+    /// # Errors
+    /// The command failed, or the transport is broken.
+    pub fn identify_nvm_namespace(&mut self, nsid: Nsid) -> Result<NvmNamespace, Error> {
+        self.identified(Cns::IOCS_NAMESPACE, nsid)
+    }
+
+    /// Tells the drive that this host knows LBA formats with other guards than of 16 bits, or with storage tags, and Copy
+    /// descriptors that name other namespaces (feature 16h).
+    ///
+    /// # Errors
+    /// The command failed, or the transport is broken.
+    pub fn enable_extensions(&mut self) -> Result<(), Error> {
+        let behavior =
+            HostBehaviorSupport { lbafee: 1, cdfe: U16::new(0xC), ..HostBehaviorSupport::default() };
+        let command = Command::set_features(FeatureId::HOST_BEHAVIOR_SUPPORT, 0, 0);
+        let data = Data::Out(behavior.as_bytes().to_vec());
+        self.ask(command, data, || "telling what this host knows of formats".into()).map(|_| ())
     }
 
     /// What all command sets have in common of an attached namespace.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use nvme::identify::IdentifyNamespace;
-use nvme::io::{Blocks, DSM_RANGES_MAX, DsmRange};
+use nvme::io::{Blocks, DSM_RANGES_MAX, DsmRange, PrInfo};
 use nvme::zerocopy::IntoBytes;
 use nvme::{Command, IoCommand, Nsid};
 
@@ -23,13 +23,18 @@ pub struct Namespace {
     pub blocks: u64,
     /// Bytes of data per logical block: a power of two, 512 or more.
     pub block_size: u32,
+    /// Type of its protection information, 1 to 3, which the controller inserts and strips; 0 if it has none.
+    pub protection: u8,
 }
+
+/// Bytes of protection information with guards of 16 bits.
+const TUPLE: u16 = 8;
 
 impl Namespace {
     /// From what the drive says of it.
     ///
     /// # Errors
-    /// It is not attached, or has metadata that travels with the data.
+    /// It is not attached, or has metadata that the controller does not insert and strip by itself.
     pub fn new(nsid: Nsid, identified: &IdentifyNamespace) -> Result<Self, Error> {
         let wrong = |problem: &str| Error::Answer {
             what: format!("looking at namespace {nsid}"),
@@ -39,11 +44,33 @@ impl Namespace {
             return Err(wrong("it is not attached to this controller (or does not exist)"));
         }
         let format = identified.format();
-        if format.ms.get() != 0 && identified.flbas.mtelba() {
-            return Err(wrong("its logical blocks carry metadata, which this host does not handle yet"));
+        let protection = identified.dps.pit();
+        let stripped = protection != 0 && format.ms.get() == TUPLE;
+        if format.ms.get() != 0 && identified.flbas.mtelba() && !stripped {
+            return Err(wrong(
+                "its logical blocks carry metadata, which this host only leaves to the controller where it is nothing \
+                 but protection information of 8 bytes",
+            ));
         }
         let block_size = format.data_bytes().ok_or_else(|| wrong("its LBA format makes no sense"))?;
-        Ok(Self { nsid, blocks: identified.nsze.get(), block_size })
+        Ok(Self { nsid, blocks: identified.nsze.get(), block_size, protection })
+    }
+
+    /// The fields of a command on `blocks` (1 to 65536) of its logical blocks: protection information is the
+    /// controller's to insert, or to strip.
+    #[must_use]
+    pub fn range(&self, slba: u64, blocks: u32) -> Blocks {
+        let prinfo = PrInfo::new().with_pract(self.protection != 0);
+        // The initial reference tag is the lower part of the address, as type 1 wants it.
+        Blocks { prinfo, lbtl: slba as u32, ..Blocks::new(self.nsid, slba, blocks) }
+    }
+
+    /// The same for a Read, which lets the controller check the guard.
+    #[must_use]
+    pub fn checked_range(&self, slba: u64, blocks: u32) -> Blocks {
+        let mut range = self.range(slba, blocks);
+        range.prinfo.set_check_guard(self.protection != 0);
+        range
     }
 
     /// Size in bytes.
@@ -121,7 +148,8 @@ impl<Q: Queue> IoQueue<Q> {
                     end = true;
                     break;
                 };
-                let command = Command::read(ns.nsid, at(slba, index, per, ns), count(part.len(), ns));
+                let blocks = ns.checked_range(at(slba, index, per, ns), count(part.len(), ns));
+                let command = IoCommand::Read(blocks).into();
                 waiting.push((self.queue.submit(command, Data::room(part.len()))?, part));
             }
             end |= failed.is_some();
@@ -178,7 +206,7 @@ impl<Q: Queue> IoQueue<Q> {
                     end = true;
                     break;
                 };
-                let blocks = Blocks::new(ns.nsid, at(slba, index, per, ns), count(part.len(), ns));
+                let blocks = ns.range(at(slba, index, per, ns), count(part.len(), ns));
                 self.queue.submit(command(blocks).into(), Data::Out(part.to_vec()))?;
                 outstanding += 1;
             }
@@ -235,8 +263,10 @@ impl<Q: Queue> IoQueue<Q> {
         let mut done = 0;
         while done < blocks {
             let part = u32::try_from(blocks - done).unwrap_or(u32::MAX).min(65536);
-            let command = Command::write_zeroes(ns.nsid, slba.saturating_add(done), part, deallocate);
-            self.ask(command, Data::None, || describe("writing zeroes", ns, slba))?;
+            let blocks = Blocks { deac: deallocate, ..ns.range(slba.saturating_add(done), part) };
+            self.ask(IoCommand::WriteZeroes(blocks).into(), Data::None, || {
+                describe("writing zeroes", ns, slba)
+            })?;
             done += u64::from(part);
         }
         Ok(())

@@ -33,7 +33,7 @@ lba = "512+8"
 
 struct Bench {
     running: Running,
-    _host: Host<SocketTransport>,
+    host: Host<SocketTransport>,
     queue: IoQueue<SocketQueue>,
 }
 
@@ -48,7 +48,7 @@ fn open(image: Option<&Path>) -> Bench {
     identity.subnqn = Some(running.handle().subsystem_nqn().parse().unwrap());
     let mut host = Host::connect(transport, &identity).unwrap();
     let queue = host.io_queue(32).unwrap();
-    Bench { running, _host: host, queue }
+    Bench { running, host: host, queue }
 }
 
 impl Bench {
@@ -117,6 +117,24 @@ fn protected(slba: u64, nlb: u32, prinfo: u8) -> Blocks {
 
 fn pattern(seed: u32, bytes: usize) -> Vec<u8> {
     (0..bytes as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8 ^ seed as u8).collect()
+}
+
+#[test]
+fn ahost_that_leaves_protection_information_to_the_drive() {
+    let mut bench = open(None);
+    let namespace = bench.host.namespace(2).unwrap();
+    assert_eq!((namespace.block_size, namespace.protection), (4096, 1));
+    let data = pattern(7, 3 << 20);
+    bench.queue.write(&namespace, 5, &data, false).unwrap();
+    bench.queue.compare(&namespace, 5, &data).unwrap();
+    let mut back = vec![0; data.len()];
+    bench.queue.read(&namespace, 5, &mut back).unwrap();
+    assert!(back == data);
+    bench.queue.write_zeroes(&namespace, 5, 1, false).unwrap();
+    bench.queue.read(&namespace, 5, &mut back[..4096]).unwrap();
+    assert!(back[..4096].iter().all(|&b| b == 0));
+    let other = bench.host.namespace(3).unwrap_err();
+    assert!(other.to_string().contains("metadata"), "{other}");
 }
 
 #[test]

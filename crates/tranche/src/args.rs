@@ -3,6 +3,7 @@
 use crate::fault::Fault;
 use crate::key::Secret;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use device::LbaFormat;
 use host::Addr;
 use run::TcpPort;
 use std::path::PathBuf;
@@ -184,9 +185,12 @@ pub enum Ns {
         /// Size, such as 64MiB or 3.84TB
         #[arg(long, value_name = "SIZE", value_parser = size)]
         size: u64,
-        /// Bytes of a logical block [default: the drive's first format]
-        #[arg(long, value_name = "BYTES")]
-        lba: Option<u32>,
+        /// LBA format: bytes of a logical block, such as 512, with metadata, such as 4096+8, and where there are several, with
+        /// the bits of the guard and of the storage tag, as 4096+16:64:16 [default: the drive's first format]
+        #[arg(long, value_name = "FORMAT")]
+        lba: Option<LbaFormat>,
+        #[command(flatten)]
+        protection: Protection,
         /// Attach it as `ns attach` does
         #[arg(long)]
         attach: bool,
@@ -208,12 +212,25 @@ pub enum Ns {
     Format {
         /// Namespace identifier
         nsid: u32,
-        /// Bytes of a logical block [default: as it is]
-        #[arg(long, value_name = "BYTES")]
-        lba: Option<u32>,
+        /// LBA format, as `ns create` has it [default: as it is, with its protection information unless --pi is given]
+        #[arg(long, value_name = "FORMAT")]
+        lba: Option<LbaFormat>,
+        #[command(flatten)]
+        protection: Protection,
         #[command(flatten)]
         target: Target,
     },
+}
+
+/// Protection information of a namespace.
+#[derive(Args, Debug)]
+pub struct Protection {
+    /// Type of protection information in the metadata: 1 to 3; 0 is none [default: 0]
+    #[arg(long, value_name = "TYPE", value_parser = clap::value_parser!(u8).range(..=3))]
+    pub pi: Option<u8>,
+    /// It is at the beginning of the metadata instead of at its end
+    #[arg(long, requires = "pi")]
+    pub pi_first: bool,
 }
 
 /// Which namespace and which controllers.

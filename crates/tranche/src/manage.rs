@@ -3,11 +3,13 @@
 use crate::args::{Attachment, Bench, Ns, Output, PowerCut, Target};
 use crate::{print_json, print_text};
 use anyhow::{Context, Result, anyhow, bail};
+use device::LbaFormat;
+use device::protection::Guard;
 use device::units::format_size;
 use fabric::auth::ChapKeys;
 use host::{Host, Identity, SocketTransport, TransportError, namespace_create, view};
 use nvme::admin::{FormatNvm, SecureErase};
-use nvme::identify::IdentifyNamespace;
+use nvme::identify::{Dps, IdentifyNamespace};
 use nvme::log::{ControllerEntry, LogId};
 use nvme::zerocopy::FromBytes;
 use nvme::{NSID_ALL, Nqn, Status};
@@ -184,14 +186,45 @@ fn which(host: &mut Connected, nsid: u32, ids: &[u16], attached: bool) -> Result
     Ok(ids.iter().copied().filter(|id| holders.contains(id) == attached).collect())
 }
 
-fn format_of(ns: &IdentifyNamespace, lba: u32) -> Result<u8> {
-    let count = usize::from(ns.nlbaf_z) + 1;
-    let sizes: Vec<u32> = ns.lbaf[..count.min(ns.lbaf.len())].iter().filter_map(|f| f.data_bytes()).collect();
-    let index = sizes.iter().position(|&size| size == lba);
+/// The LBA formats of a drive, in their order.
+fn formats(host: &mut Connected, ns: &IdentifyNamespace) -> Result<Vec<LbaFormat>> {
+    let count = (usize::from(ns.nlbaf_z) + 1).min(ns.lbaf.len());
+    // Of drives without extended formats there is nothing more to ask.
+    let extended = match host.controller().ctratt.elbas() {
+        true => Some(host.identify_nvm_namespace(NSID_ALL)?),
+        false => None,
+    };
+    let all = ns.lbaf[..count].iter().enumerate().map(|(i, format)| {
+        let elbaf = extended.as_ref().map_or(0, |e| e.elbaf[i].get());
+        LbaFormat {
+            data: format.data_bytes().unwrap_or(0),
+            metadata: u8::try_from(format.ms.get()).unwrap_or(u8::MAX),
+            guard: [Guard::Crc16, Guard::Crc32, Guard::Crc64][(elbaf >> 7 & 3).min(2) as usize],
+            storage_bits: (elbaf & 0x7F) as u8,
+        }
+    });
+    Ok(all.collect())
+}
+
+/// The index of a format: just that one, or the first of its sizes.
+fn format_of(formats: &[LbaFormat], lba: LbaFormat) -> Result<u8> {
+    let sizes = |f: &LbaFormat| (f.data, f.metadata) == (lba.data, lba.metadata);
+    let index = formats.iter().position(|f| *f == lba);
+    let index = index.or_else(|| formats.iter().position(|f| sizes(f) && lba.extension() == 0));
     index.and_then(|i| u8::try_from(i).ok()).with_context(|| {
-        let sizes: Vec<String> = sizes.iter().map(u32::to_string).collect();
-        format!("the drive has no logical blocks of {lba} bytes, but of {}", sizes.join(" and "))
+        let all: Vec<String> = formats.iter().map(ToString::to_string).collect();
+        format!("the drive has no LBA format {lba}, but {}", all.join(", "))
     })
+}
+
+/// What to say of protection information that a format has no room for.
+fn check_protection(format: LbaFormat, protection: u8) -> Result<()> {
+    if protection > 0 && !format.can_protect() {
+        bail!(
+            "--pi {protection} needs metadata, and the LBA format {format} has none or too little (--lba names another)"
+        );
+    }
+    Ok(())
 }
 
 /// `tranche ns`.
@@ -200,17 +233,30 @@ pub fn ns(command: &Ns, output: Output) -> Result<()> {
         Ns::List { attached, target } => {
             list(&mut connect(target)?, &target.on.to_string(), *attached, output)
         }
-        Ns::Create { set, size, lba, attach, target } => {
+        Ns::Create { set, size, lba, protection, attach, target } => {
             let mut host = connect(target)?;
             let common = host.identify_namespace(NSID_ALL)?;
-            let format = lba.map_or(Ok(0), |lba| format_of(&common, lba))?;
-            let block = common.lbaf[usize::from(format)]
-                .data_bytes()
-                .context("the drive's LBA format makes no sense")?;
-            if size % u64::from(block) != 0 {
+            let all = formats(&mut host, &common)?;
+            let index = lba.map_or(Ok(0), |lba| format_of(&all, lba))?;
+            let format = all[usize::from(index)];
+            let block = u64::from(format.data);
+            if block == 0 {
+                bail!("the drive's LBA format {index} makes no sense");
+            }
+            if size % block != 0 {
                 bail!("--size {size} is not a multiple of the logical block size, {block} bytes");
             }
-            let create = namespace_create(size / u64::from(block), format, *set);
+            let mut create = namespace_create(size / block, index, *set);
+            create.flbas.set_mtelba(format.metadata > 0);
+            if let Some(kind) = protection.pi {
+                check_protection(format, kind)?;
+                create.dps = Dps::new().with_pit(kind).with_pip(protection.pi_first);
+                // The whole storage tag counts.
+                create.lbstm.set(u64::MAX.checked_shr(64 - u32::from(format.storage_bits)).unwrap_or(0));
+            }
+            if format.extension() != 0 {
+                host.enable_extensions()?;
+            }
             let created = host.create_namespace(&create);
             let nsid = created.map_err(|error| {
                 let why = not_created(&mut host, *set, &error);
@@ -234,13 +280,24 @@ pub fn ns(command: &Ns, output: Output) -> Result<()> {
             about(&mut host, *nsid, deleted)?;
             done(output, *nsid)
         }
-        Ns::Format { nsid, lba, target } => {
+        Ns::Format { nsid, lba, protection, target } => {
             let mut host = connect(target)?;
             let identified = host.identify_allocated(*nsid);
             let ns = about(&mut host, *nsid, identified)?;
-            let lbaf = lba.map_or(Ok(ns.flbas.format_index()), |lba| format_of(&ns, lba))?;
-            let ses = SecureErase::NONE;
-            let formatted = host.format(FormatNvm { nsid: *nsid, lbaf, mset: false, pi: 0, pil: false, ses });
+            let all = formats(&mut host, &ns)?;
+            let lbaf = lba.map_or(Ok(ns.flbas.format_index()), |lba| format_of(&all, lba))?;
+            let format = all.get(usize::from(lbaf)).copied().context("its LBA format makes no sense")?;
+            let (pi, pil) = match protection.pi {
+                Some(kind) => (kind, protection.pi_first),
+                None if lba.is_none() => (ns.dps.pit(), ns.dps.pip()),
+                None => (0, false),
+            };
+            check_protection(format, pi)?;
+            if format.extension() != 0 {
+                host.enable_extensions()?;
+            }
+            let (mset, ses) = (format.metadata > 0, SecureErase::NONE);
+            let formatted = host.format(FormatNvm { nsid: *nsid, lbaf, mset, pi, pil, ses });
             about(&mut host, *nsid, formatted)?;
             done(output, *nsid)
         }
@@ -305,12 +362,24 @@ fn list(host: &mut Connected, address: &str, attached: bool, output: Output) -> 
         let holders = host.namespace_controllers(nsid)?;
         shown.add(&controller, nsid, &ns, &format!("{address}#{nsid}"));
         let block = ns.format().data_bytes().unwrap_or(0);
+        // What the sizes count, and what is beside it.
+        let format = match (ns.format().ms.get(), ns.dps.pit()) {
+            (0, _) => block.to_string(),
+            (metadata, 0) => format!("{block}+{metadata}"),
+            (metadata, pi) => format!("{block}+{metadata} PI {pi}"),
+        };
         let bytes = |blocks: u64| format_size(blocks.saturating_mul(block.into()));
         let (size, used) = (bytes(ns.nsze.get()), bytes(ns.nuse.get()));
         let set = ns.nvmsetid.get();
         let ids: Vec<String> = holders.iter().map(u16::to_string).collect();
-        rows.push([nsid.to_string(), set.to_string(), size, used, block.to_string(), ids.join(",")]);
-        more.push(json!({ "NVMSetId": set, "Attached": active.contains(&nsid), "Controllers": holders }));
+        rows.push([nsid.to_string(), set.to_string(), size, used, format, ids.join(",")]);
+        more.push(json!({
+            "NVMSetId": set,
+            "MetadataSize": ns.format().ms.get(),
+            "ProtectionType": ns.dps.pit(),
+            "Attached": active.contains(&nsid),
+            "Controllers": holders,
+        }));
     }
     if output == Output::Json {
         // nvme-cli's keys, and ours beside them.

@@ -60,7 +60,22 @@ fn namespaces_are_managed_over_a_unix_socket() {
     assert!(full.contains("NVM Set 2 has 48MiB unallocated"), "{full}");
     let odd = err(&["ns", "create", "--size", "1000", "--on", &on]);
     assert!(odd.contains("not a multiple"), "{odd}");
-    assert!(err(&["ns", "create", "--size", "1MiB", "--lba", "520", "--on", &on]).contains("4096 and 512"));
+    assert!(err(&["ns", "create", "--size", "1MiB", "--lba", "520", "--on", &on]).contains("512 or 4096"));
+    let none = err(&["ns", "create", "--size", "1MiB", "--lba", "4096+24", "--on", &on]);
+    assert!(none.contains("no LBA format 4096+24, but 4096, 512, 512+8"), "{none}");
+    let bare = err(&["ns", "format", "2", "--lba", "512", "--pi", "1", "--on", &on]);
+    assert!(bare.contains("--pi 1 needs metadata"), "{bare}");
+    for (format, pi, shown) in [("4096+8", "1", "4096+8 PI 1"), ("4096+16:64:16", "3", "4096+16 PI 3")] {
+        assert_eq!(out(&["ns", "format", "2", "--lba", format, "--pi", pi, "--on", &on]), "");
+        assert!(out(&["ns", "list", "--on", &on]).contains(shown));
+        // As it is.
+        assert_eq!(out(&["ns", "format", "2", "--on", &on]), "");
+        assert!(out(&["ns", "list", "--on", &on]).contains(shown));
+    }
+    let create = ["ns", "create", "--size", "1MiB", "--lba", "512+8", "--pi", "2", "--pi-first", "--on", &on];
+    assert_eq!(out(&create), "3\n");
+    assert!(out(&["ns", "list", "--on", &on]).contains("512+8 PI 2"));
+    assert_eq!(out(&["ns", "delete", "3", "--on", &on]), "");
     assert_eq!(out(&["ns", "delete", "2", "--on", &on]), "");
     assert!(err(&["ns", "delete", "2", "--on", &on]).contains("deleting namespace 2"));
     let id: serde_json::Value = serde_json::from_str(&out(&["id", "--output", "json", "--on", &on])).unwrap();

@@ -7,7 +7,7 @@ use std::{
 };
 
 use host::{Data, Done, IoQueue, Namespace, Queue, TransportError};
-use nvme::{Command, Status, io::DsmRange, zerocopy::IntoBytes};
+use nvme::{Command, IoCommand, Status, io::DsmRange, zerocopy::IntoBytes};
 use workload::{
     Actor, Next, Request, Rng, Verb,
     fio::{Job, Stats},
@@ -400,11 +400,14 @@ impl<'a, Q: Queue> Worker<'a, Q> {
             let lba = request.lba + part.at / block;
             let blocks = u32::try_from(part.len / block).unwrap_or(u32::MAX);
             let (command, data) = match request.verb {
-                Verb::Read => (Command::read(nsid, lba, blocks), Data::In(self.buffer(len))),
+                Verb::Read => {
+                    let range = self.namespace.checked_range(lba, blocks);
+                    (IoCommand::Read(range).into(), Data::In(self.buffer(len)))
+                }
                 Verb::Write => {
                     let mut buffer = self.buffer(len);
                     self.fill(part, &mut buffer);
-                    (Command::write(nsid, lba, blocks), Data::Out(buffer))
+                    (IoCommand::Write(self.namespace.range(lba, blocks)).into(), Data::Out(buffer))
                 }
                 Verb::Trim => {
                     let mut range = self.ranges.pop().unwrap_or_default();
@@ -639,7 +642,7 @@ mod tests {
             heard: &heard,
         };
         let mut queue = IoQueue::new(queue, 16384);
-        let namespace = Namespace { nsid: 1, blocks: 4096, block_size: 4096 };
+        let namespace = Namespace { nsid: 1, blocks: 4096, block_size: 4096, protection: 0 };
         let (asked, shared) = (AtomicBool::new(false), Shared::default());
         let mut worker =
             Worker::new(job, &mut queue, namespace, false, &asked, &shared, Instant::now()).unwrap();
