@@ -12,7 +12,8 @@
 
 use host::{Data, Host, Identity, IoQueue, Queue, SocketQueue, SocketTransport};
 use media::Rng;
-use nvme::{Command, Nqn};
+use nvme::io::{Blocks, PrInfo};
+use nvme::{IoOpcode, Nqn};
 use run::{DriveKey, Options, Running, Shape};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::time::{Duration, Instant};
@@ -29,19 +30,30 @@ struct Workload {
     bytes: usize,
     depth: u16,
     queues: usize,
+    /// On the namespace with protection information, which the drive inserts and strips, with guard and reference tag
+    /// checked.
+    protected: bool,
+}
+
+const fn protected(name: &'static str, write: bool, depth: u16, queues: usize) -> Workload {
+    Workload { protected: true, ..workload(name, write, PAGE, depth, queues) }
 }
 
 const fn workload(name: &'static str, write: bool, bytes: usize, depth: u16, queues: usize) -> Workload {
-    Workload { name, write, random: bytes == PAGE, bytes, depth, queues }
+    Workload { name, write, random: bytes == PAGE, bytes, depth, queues, protected: false }
 }
 
-const WORKLOADS: [Workload; 8] = [
+const WORKLOADS: [Workload; 12] = [
     workload("4k read qd1", false, PAGE, 1, 1),
     workload("4k write qd1", true, PAGE, 1, 1),
     workload("4k read qd32", false, PAGE, 32, 1),
     workload("4k write qd32", true, PAGE, 32, 1),
+    protected("4k+8 read qd32", false, 32, 1),
+    protected("4k+8 write qd32", true, 32, 1),
     workload("4k read qd128/4", false, PAGE, 32, 4),
     workload("4k write qd128/4", true, PAGE, 32, 4),
+    protected("4k+8 read qd128/4", false, 32, 4),
+    protected("4k+8 write qd128/4", true, 32, 4),
     workload("128k read qd8", false, 128 * 1024, 8, 1),
     workload("128k write qd8", true, 128 * 1024, 8, 1),
 ];
@@ -123,7 +135,8 @@ impl Bench {
         // A quarter of the default drive: to touch memory for the first time takes longer than the rest.
         let toml = include_str!("../../device/src/default_drive.toml")
             .replace("\"2GiB", "\"512MiB")
-            .replace("1GiB", "256MiB");
+            .replace("1GiB", "256MiB")
+            + "\n[[namespace]]\nsize = \"64MiB\"\nlba = \"4096+8\"\npi = 1\n";
         let config = device::Config::from_toml(&toml).expect("it is well-formed");
         let tcp = vec!["127.0.0.1:0".into()];
         let drive_key = mode.encrypted.then(|| DriveKey::generate(&mut |bytes| bytes.fill(7)));
@@ -138,20 +151,22 @@ impl Bench {
         // More than the flash has, so that memory was touched and collection goes on, as in use.
         let fill = Workload { random: false, ..workload("", true, 128 * 1024, 16, 1) };
         bench.go(fill, |done| done < 3 * PAGES / 32, &mut at);
+        let fill = Workload { random: false, ..protected("", true, 16, 1) };
+        bench.go(fill, |done| done < PAGES / 2, &mut at);
         bench
     }
 
     fn go(&mut self, w: Workload, mut more: impl FnMut(u64) -> bool, at: &mut u64) -> u64 {
         let pages = (w.bytes / PAGE) as u64;
+        let (nsid, all) = if w.protected { (2, PAGES / 4) } else { (1, PAGES) };
         let mut rng = Rng::new(*at);
         let mut next = || {
-            let slot = if w.random { rng.below(PAGES / pages) } else { *at % (PAGES / pages) };
+            let slot = if w.random { rng.below(all / pages) } else { *at % (all / pages) };
             *at += 1;
             let lba = slot * pages;
-            match w.write {
-                true => Command::write(1, lba, pages as u32),
-                false => Command::read(1, lba, pages as u32),
-            }
+            let prinfo = PrInfo::from_nibble(if w.protected { 0b1101 } else { 0 });
+            let blocks = Blocks { prinfo, lbtl: lba as u32, ..Blocks::new(nsid, lba, pages as u32) };
+            blocks.encode(if w.write { IoOpcode::WRITE } else { IoOpcode::READ })
         };
         let data = || if w.write { Data::Out(vec![7; w.bytes]) } else { Data::In(vec![0; w.bytes]) };
         for queue in self.queues[..w.queues].iter_mut().map(IoQueue::raw) {

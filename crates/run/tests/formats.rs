@@ -48,7 +48,7 @@ fn open(image: Option<&Path>) -> Bench {
     identity.subnqn = Some(running.handle().subsystem_nqn().parse().unwrap());
     let mut host = Host::connect(transport, &identity).unwrap();
     let queue = host.io_queue(32).unwrap();
-    Bench { running, host: host, queue }
+    Bench { running, host, queue }
 }
 
 impl Bench {
