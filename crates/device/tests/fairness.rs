@@ -161,6 +161,46 @@ fn limits_hold_besides_and_what_they_leave_is_shared() {
 }
 
 #[test]
+fn collection_is_charged_to_whose_writes_made_it_necessary() {
+    let mut config = config(2);
+    config.timing = false;
+    config.namespaces.iter_mut().for_each(|ns| ns.bytes = 24 << 20);
+    let mut b = Bench::new(config);
+    let blocks = 24 << 8;
+    // Both lie on the same superblocks, page by page.
+    for at in 0..blocks {
+        b.write(1, at, 1, &[1; 4096]);
+        b.write(2, at, 1, &[2; 4096]);
+    }
+    let collected = |b: &mut Bench, nsid| statistics(b, nsid).media_bytes_written_gc.get();
+    let mut rng = Rng::new(3);
+    let mut overwrite = |b: &mut Bench, times| {
+        for _ in 0..times * blocks {
+            b.write(2, rng.below(blocks), 1, &[3; 4096]);
+        }
+    };
+    // Until it is forgotten that the first was ever written.
+    overwrite(&mut b, 6);
+    let before = [1, 2].map(|nsid| collected(&mut b, nsid));
+    overwrite(&mut b, 6);
+    let (idle, busy) = (collected(&mut b, 1) - before[0], collected(&mut b, 2) - before[1]);
+    assert!(busy > 64 << 20, "{busy} bytes were collected");
+    assert!(idle * 50 < busy, "{idle} bytes charged to a namespace that nobody wrote, {busy} to the other");
+    // Every byte is charged to somebody.
+    let all = b.drive.ftl().set_stats(ftl::SetId(0)).media_gc_bytes;
+    assert_eq!(collected(&mut b, NSID_ALL), all);
+    assert_eq!(collected(&mut b, 1) + collected(&mut b, 2), all);
+    // Both write, one three times as much.
+    let before = [1, 2].map(|nsid| collected(&mut b, nsid));
+    for i in 0..16 * blocks {
+        b.write(if i % 4 == 0 { 1 } else { 2 }, rng.below(blocks), 1, &[4; 4096]);
+    }
+    let after = [1, 2].map(|nsid| collected(&mut b, nsid));
+    let (less, more) = (after[0] - before[0], after[1] - before[1]);
+    assert!(close(3 * less, more, 25), "{less} and {more} bytes");
+}
+
+#[test]
 fn another_set_is_another_matter() {
     let mut config = config(1);
     config.namespaces.push(InitialNamespace { set: 2, ..config.namespaces[0] });

@@ -29,7 +29,7 @@ pub struct VolumeStats {
     pub host_written_bytes: u64,
     /// Bytes programmed because the host wrote them (pages; padding of partial units included).
     pub media_host_bytes: u64,
-    /// Bytes programmed because garbage collection moved them.
+    /// Bytes programmed by garbage collection, whoever owns them, on account of this volume's writes.
     pub media_gc_bytes: u64,
     /// Bytes sensed for the host's reads.
     pub media_read_bytes: u64,
@@ -47,9 +47,27 @@ pub(crate) struct Volume {
     /// Pages that hold data; counted anew by recovery.
     #[serde(skip)]
     pub mapped: u64,
+    /// Pages programmed lately because the host wrote them.
+    #[serde(skip)]
+    pub programmed: u64,
+    /// What it is to pay of the bytes that collection programs, and did not pay yet.
+    #[serde(skip)]
+    pub owed: i64,
 }
 
 impl Volume {
+    /// Pages are programmed of this volume: because its host wrote them, or collection moved them.
+    #[inline]
+    pub fn charge(&mut self, pages: u32, collected: bool) {
+        let bytes = u64::from(pages) * u64::from(crate::PAGE);
+        if collected {
+            self.stats.media_gc_bytes += bytes;
+        } else {
+            self.stats.media_host_bytes += bytes;
+            self.programmed += u64::from(pages);
+        }
+    }
+
     /// The set's logical page that holds the volume's page.
     #[inline]
     pub fn page(&self, page: u64) -> u32 {
@@ -67,6 +85,9 @@ pub(crate) struct Volumes {
 }
 
 const FREE: u16 = u16::MAX;
+
+/// Pages programmed for hosts that tell whose writes make garbage collection necessary.
+const LATELY_PAGES: u64 = 1 << 14;
 
 /// Most volumes of a drive.
 pub const MAX_VOLUMES: usize = 1024;
@@ -99,6 +120,28 @@ impl Volumes {
         let volume = self.table.get(usize::from(owner))?.as_ref()?;
         let index = volume.granules.iter().position(|&g| g == granule)? as u64;
         Some((VolumeId(owner), index * u64::from(GRANULE_PAGES) + u64::from(page % GRANULE_PAGES)))
+    }
+
+    /// Charges bytes that garbage collection programs to one of the volumes whose writes made it necessary, each in turn in
+    /// proportion to what was programmed for its host lately. Whether there is any.
+    pub fn charge_collected(&mut self, set: SetId, bytes: u64) -> bool {
+        let payers = || self.table.iter().flatten().filter(|v| v.set == set && v.programmed > 0);
+        let all: u64 = payers().map(|v| v.programmed).sum();
+        // Every so often what lies further back counts half.
+        let halve = all >= LATELY_PAGES;
+        let share = bytes as i128;
+        let mut payer: Option<&mut Volume> = None;
+        for volume in self.table.iter_mut().flatten().filter(|v| v.set == set && v.programmed > 0) {
+            volume.owed += (share * i128::from(volume.programmed) / i128::from(all)) as i64;
+            volume.programmed >>= u32::from(halve);
+            if payer.as_ref().is_none_or(|p| p.owed < volume.owed) {
+                payer = Some(volume);
+            }
+        }
+        let Some(payer) = payer else { return false };
+        payer.owed -= bytes.cast_signed();
+        payer.stats.media_gc_bytes += bytes;
+        true
     }
 
     /// Granules of a set; `None` if there is no such set.
@@ -137,7 +180,8 @@ impl Volumes {
         for &g in &granules {
             owners[g as usize] = id as u16;
         }
-        let volume = Volume { set, bytes, granules, stats: VolumeStats::default(), mapped: 0 };
+        let volume =
+            Volume { set, bytes, granules, stats: VolumeStats::default(), mapped: 0, programmed: 0, owed: 0 };
         if id == self.table.len() {
             self.table.push(Some(volume));
         } else {

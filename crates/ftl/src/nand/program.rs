@@ -97,11 +97,12 @@ impl NandSet {
         let flight = self.flights[index as usize];
         let start = (index * self.geo.unit_pages) as usize;
         self.spares.clear();
+        let bytes = u64::from(self.geo.unit_pages * PAGE);
+        // Without anybody's writes (for its wear, or after a restart) collection is at the expense of what it moves.
+        let paid = flight.cold && cx.volumes.charge_collected(self.id, bytes);
         let mut charge = |page: u32, pages: u32| {
-            if let Some(volume) = cx.volumes.owner_mut(self.id, page) {
-                let stats = &mut volume.stats;
-                *(if flight.cold { &mut stats.media_gc_bytes } else { &mut stats.media_host_bytes }) +=
-                    u64::from(pages * PAGE);
+            if !paid && let Some(volume) = cx.volumes.owner_mut(self.id, page) {
+                volume.charge(pages, flight.cold);
             }
         };
         for &cell in &self.cells[start..start + flight.cells as usize] {
@@ -136,7 +137,6 @@ impl NandSet {
             self.spares.resize(self.geo.unit_pages as usize, Spare::EMPTY);
             charge(self.cells[start].logical(), padding);
         }
-        let bytes = u64::from(self.geo.unit_pages * PAGE);
         self.stats.media_written_bytes += bytes;
         if flight.cold {
             self.stats.media_gc_bytes += bytes;
