@@ -17,6 +17,7 @@ use nvme::identify::{
     NvmNamespace, NvmSetAttributes, NvmSetList,
 };
 use nvme::property::Cap;
+use nvme::quota::Quota;
 use nvme::zerocopy::{FromBytes, IntoBytes};
 use nvme::{AdminCommand, Command, Csi, IDENTIFY_SIZE, NSID_ALL, Nsid, Status, U16};
 
@@ -371,6 +372,30 @@ impl<T: Transport> Host<T> {
         let set = SetFeatures { nsid, fid, sv: save, uidx: 0, cdw11, cdw12: 0, cdw13: 0, cdw15: 0 };
         let done = self.ask(set.into(), data, || format!("setting the feature {fid}"))?;
         Ok(done.completion.dw0.get())
+    }
+
+    /// What a namespace may use (vendor specific feature D8h).
+    ///
+    /// # Errors
+    /// The command failed (Invalid Field in Command: the drive does not have it, or not this namespace), or the transport is
+    /// broken.
+    pub fn quota(&mut self, nsid: Nsid, sel: Select) -> Result<Quota, Error> {
+        let what = || format!("reading the quota of namespace {nsid}");
+        let command = Command::get_features(FeatureId::QUOTA, nsid, sel);
+        let done = self.ask(command, Data::room(size_of::<Quota>()), what)?;
+        Ok(Quota::read_from_bytes(&done.data.into_buffer()).unwrap_or_default())
+    }
+
+    /// Sets what a namespace may use; `save` keeps it through power cycles.
+    ///
+    /// # Errors
+    /// The command failed (Invalid Field in Command if [`Quota::check`] does), or the transport is broken.
+    pub fn set_quota(&mut self, nsid: Nsid, quota: &Quota, save: bool) -> Result<(), Error> {
+        let data = Data::Out(quota.as_bytes().to_vec());
+        let fid = FeatureId::QUOTA;
+        let set = SetFeatures { nsid, fid, sv: save, uidx: 0, cdw11: 0, cdw12: 0, cdw13: 0, cdw15: 0 };
+        self.ask(set.into(), data, || format!("setting the quota of namespace {nsid}"))?;
+        Ok(())
     }
 
     /// Creates a namespace; the result is its NSID. It is attached to nothing yet.

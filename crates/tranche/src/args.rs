@@ -2,6 +2,7 @@
 
 use crate::fault::Fault;
 use crate::key::Secret;
+use crate::quota::Quota;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use device::LbaFormat;
 use host::Addr;
@@ -45,6 +46,9 @@ pub enum Command {
     Id(Id),
     /// Health, wear and traffic
     Smart(Smart),
+    /// Show or change what a namespace may use: bandwidth, commands per second, its share beside others
+    #[command(subcommand)]
+    Quota(Quota),
     /// Make media, ports or the disk under an image fail
     #[command(subcommand)]
     Fault(Box<Fault>),

@@ -8,6 +8,7 @@ mod fault;
 mod key;
 mod manage;
 mod profiles;
+mod quota;
 #[cfg(test)]
 mod reference;
 mod serve;
@@ -64,6 +65,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Ns(command) => manage::ns(&command, output),
         Command::Id(target) => show::id(&target, output),
         Command::Smart(smart) => show::smart(&smart, output),
+        Command::Quota(command) => quota::quota(&command, output),
         Command::Fault(fault) => fault::fault(&fault, output),
         Command::PowerCut(cut) => manage::power_cut(&cut, output),
         Command::Key(command) => key::key(&command, output),

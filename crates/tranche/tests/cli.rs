@@ -89,6 +89,42 @@ fn namespaces_are_managed_over_a_unix_socket() {
 }
 
 #[test]
+fn quotas_hold_at_once_and_are_kept_when_saved() {
+    let temp = tempfile::tempdir().unwrap();
+    let (socket, image) = (at(temp.path(), "s"), at(temp.path(), "image"));
+    let on = format!("unix://{socket}");
+    let json = |args: &[&str]| -> serde_json::Value {
+        let args = [args, &["--output", "json", "--on", &on]].concat();
+        serde_json::from_str(&out(&args)).unwrap()
+    };
+    let served = Served::start(&["--unix", &socket, "--image", &image]);
+    let none = json(&["quota", "get", "1"]);
+    assert!(none["current"]["read"].is_null() && none["current"]["weight"] == 100);
+    let text =
+        out(&["quota", "set", "1", "--read", "391MB/s", "--write-iops", "5000", "--save", "--on", &on]);
+    let rows: Vec<Vec<&str>> = text.lines().skip(1).map(|l| l.split_whitespace().collect()).collect();
+    assert_eq!(rows[0], ["in", "force", "391MB/s", "none", "none", "5000", "1000us", "100"]);
+    assert_eq!(rows[1][1..], rows[0][2..]);
+    // What is not named stays, and what is not saved ends with power.
+    let set = json(&["quota", "set", "1", "--read", "none", "--weight", "300", "--burst", "2ms"]);
+    assert_eq!(set["current"]["write_iops"], 5000);
+    assert_eq!((&set["current"]["weight"], &set["current"]["burst_us"]), (&300.into(), &2000.into()));
+    assert!(set["current"]["read"].is_null() && set["saved"]["read"] == 391_000_000);
+    served.signal("TERM");
+    assert_eq!(served.end(), Some(0));
+    let served = Served::start(&["--unix", &socket, "--image", &image]);
+    let kept = json(&["quota", "get", "1"]);
+    assert_eq!(kept["current"], kept["saved"]);
+    assert_eq!(kept["current"]["read"], 391_000_000);
+    assert!(json(&["quota", "clear", "1", "--save"])["saved"]["read"].is_null());
+    assert!(err(&["quota", "get", "9", "--on", &on]).contains("there is no namespace 9 (the drive has 1)"));
+    assert!(err(&["quota", "set", "1", "--read", "0", "--on", &on]).contains("or none"));
+    assert!(err(&["quota", "set", "1", "--on", &on]).contains("--read"));
+    served.signal("TERM");
+    assert_eq!(served.end(), Some(0));
+}
+
+#[test]
 fn a_power_cut_is_survived() {
     let temp = tempfile::tempdir().unwrap();
     let socket = at(temp.path(), "s");
