@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::table::Table;
 use common::{Bench, TIMED_SMALL, pattern};
 use media::Nanos;
 use nvme::admin::{
@@ -111,10 +112,15 @@ fn it_tells_its_progress_and_refuses_what_touches_data() {
         ("keep alive", Command::new(0x18, 0), 0, Status::SUCCESS),
         ("no such command", Command::new(0x3F, 0), 0, Status::INVALID_OPCODE),
     ];
+    let mut refused = Table::new(
+        "While a sanitize operation is in progress",
+        "sanitize.rs",
+        "it_tells_its_progress_and_refuses_what_touches_data",
+    );
     while sos(&mut b) == Sos::IN_PROGRESS {
         for (name, command, qid, expected) in &table {
             let (completion, _) = b.on(b.controller, *qid, command, &[0; 4096]);
-            assert!(completion.status().is(*expected), "{name}: {:?}", completion.status());
+            refused.check(name, *qid == 0, command, completion.status(), *expected);
         }
         let status = log(&mut b);
         assert!(status.sprog.get() >= last && status.sstat.opc() >= passes, "it only grows");
@@ -123,6 +129,7 @@ fn it_tells_its_progress_and_refuses_what_touches_data() {
         b.run_until(now + Nanos(5_000_000));
         assert!(b.now.0 < began.0 + 3_600_000_000_000, "it ends");
     }
+    refused.finish();
     assert!(last > 0x8000 && passes >= 1, "progress {last:#x}, {passes} passes");
     let (completion, _) = b.wait(events);
     assert_eq!(completion.dw0.get(), 0x0081_0106, "Sanitize Operation Completed");
@@ -257,10 +264,13 @@ fn illegal_commands() {
         ("no action", sanitize(SanitizeAction(0)), Status::INVALID_FIELD),
         ("a reserved action", sanitize(SanitizeAction(7)), Status::INVALID_FIELD),
     ];
+    let mut table = Table::new("Sanitize", "sanitize.rs", "illegal_commands");
     for (name, command, expected) in rows {
         let (completion, _) = b.admin(command, &[]);
-        assert!(completion.status().is(expected) && completion.status().dnr(), "{name}");
+        table.check(name, true, &command.into(), completion.status(), expected);
+        assert!(completion.status().dnr(), "{name}");
     }
+    table.finish();
     assert_eq!(sos(&mut b), Sos::NEVER);
     let id: IdentifyController = b.ask(Command::identify(Cns::CONTROLLER, 0));
     assert!(id.sanicap.bes() && id.sanicap.ows() && id.sanicap.ndi() && !id.sanicap.ces());

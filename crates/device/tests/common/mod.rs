@@ -6,8 +6,8 @@ pub mod play;
 pub mod table;
 
 use device::{
-    Action, Blemish, Config, Contents, ControllerId, Drive, Io, LbaFormat, Origin, Output, SPARE, Transfer,
-    Treatment,
+    Action, Blemish, Config, Contents, ControllerId, Drive, DriveKeyId, Io, LbaFormat, Origin, Output, SPARE,
+    Transfer, Treatment, WrappedKey,
 };
 use ftl::{Piece, Record, Section, Storage, StorageError};
 use media::{Nanos, Slot};
@@ -72,6 +72,9 @@ pub struct Memory {
     blemish: Option<(Io, Blemish)>,
     pub controller_records: Vec<Vec<u8>>,
     pub fail: bool,
+    /// Contents are not encrypted here; it is only said that they are.
+    pub drive_key: Option<DriveKeyId>,
+    pub keys_made: u32,
 }
 
 fn range(piece: Piece) -> (std::ops::Range<usize>, std::ops::Range<usize>) {
@@ -159,6 +162,20 @@ impl Memory {
 }
 
 impl Contents for Memory {
+    fn drive_key(&self) -> Option<DriveKeyId> {
+        self.drive_key
+    }
+    fn make_key(&mut self, nsid: u32) -> Result<Option<WrappedKey>, StorageError> {
+        if self.fail {
+            return Err(StorageError);
+        }
+        self.keys_made += 1;
+        let key = [&nsid.to_le_bytes()[..], &self.keys_made.to_le_bytes()].concat();
+        Ok(self.drive_key.and_then(|_| WrappedKey::new(key)))
+    }
+    fn open_key(&mut self, nsid: u32, key: &WrappedKey) -> bool {
+        key.as_bytes().starts_with(&nsid.to_le_bytes())
+    }
     fn begin(&mut self, io: Io, treatment: &Treatment) -> Result<(), Blemish> {
         self.treatments.insert(io.0, *treatment);
         match treatment.action {
