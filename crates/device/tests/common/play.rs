@@ -34,6 +34,8 @@ impl Books {
                     Output::Complete { io, completion, .. } => {
                         let busy = &mut self.busy[io.0 as usize];
                         assert!(std::mem::take(busy), "{io:?} completes twice");
+                        self.bench.memory.treatments.remove(&io.0);
+                        self.bench.memory.gathered.remove(&io.0);
                         assert_eq!(completion.cid.get(), io.0 as u16);
                     }
                     Output::Data { io, bytes } => {
@@ -44,7 +46,10 @@ impl Books {
                         let b = &mut self.bench;
                         b.drive.synced(b.now, io, io.0 % 5 != 0, &mut b.memory, &mut more);
                     }
-                    Output::PowerCut { .. } => self.busy.fill(false),
+                    Output::PowerCut { .. } => {
+                        self.busy.fill(false);
+                        self.bench.memory.treatments.clear();
+                    }
                     Output::Disconnect { .. }
                     | Output::ShutDown
                     | Output::HostDiskFault { .. }

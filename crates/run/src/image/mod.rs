@@ -22,7 +22,8 @@
 //!
 //! The thread that steps the drive copies the state for a checkpoint, some 10 ms for a GiB of drive; writing it is
 //! another thread's work. Contents are read and written through the host's page cache by the thread that steps the drive. A
-//! read that misses it is waited for elsewhere; only the rest of a page that is written in part, and Compare, hold the drive
+//! read that misses it is waited for elsewhere; only the rest of a page that is written in part, Compare, Copy, and reads of
+//! namespaces whose blocks are more than plain bytes (metadata, marks, keys) hold the drive
 //! for as long as the host's disk takes. Slots of trimmed and
 //! overwritten pages are reused, and punched out of the file only when something is to be erased for good: it grows up to
 //! the raw size of the drive.
