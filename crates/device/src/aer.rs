@@ -24,6 +24,8 @@ pub(crate) enum Event {
     Namespaces,
     /// An Endurance Group has a new critical warning.
     EnduranceGroup,
+    /// Other firmware begins to run without a reset.
+    FirmwareActivation,
     /// The Asymmetric Namespace Access state changed.
     Ana,
     /// A window of Predictable Latency Mode ended, or will soon.
@@ -35,12 +37,13 @@ pub(crate) enum Event {
 }
 
 impl Event {
-    const ALL: [Event; 9] = [
+    const ALL: &[Event] = &[
         Event::Spare,
         Event::Temperature,
         Event::Reliability,
         Event::Namespaces,
         Event::EnduranceGroup,
+        Event::FirmwareActivation,
         Event::Ana,
         Event::Window,
         Event::Reservation,
@@ -58,6 +61,7 @@ impl Event {
             Event::Temperature => AsyncEvent::health(HealthInfo::TEMPERATURE_THRESHOLD),
             Event::Reliability => AsyncEvent::health(HealthInfo::RELIABILITY),
             Event::Namespaces => AsyncEvent::notice(NoticeInfo::NAMESPACE_ATTRIBUTE_CHANGED),
+            Event::FirmwareActivation => AsyncEvent::notice(NoticeInfo::FIRMWARE_ACTIVATION_STARTING),
             Event::EnduranceGroup => AsyncEvent::notice(NoticeInfo::ENDURANCE_GROUP_EVENT),
             Event::Ana => AsyncEvent::notice(NoticeInfo::ANA_CHANGE),
             Event::Window => AsyncEvent::notice(NoticeInfo::PREDICTABLE_LATENCY),
@@ -76,6 +80,7 @@ impl Event {
         match self {
             Event::Spare | Event::Temperature | Event::Reliability => configuration.smart() != 0,
             Event::Namespaces => configuration.nan(),
+            Event::FirmwareActivation => configuration.fan(),
             Event::EnduranceGroup => configuration.egealcn(),
             Event::Ana => configuration.anacn(),
             Event::Window => configuration.pleln(),
@@ -104,7 +109,7 @@ impl Events {
     /// # Errors
     /// If as many requests wait already as the controller holds.
     pub fn request(&mut self, io: u32) -> Result<Option<Answered>, ()> {
-        if let Some(event) = Event::ALL.into_iter().find(|e| self.pending & e.bit() != 0) {
+        if let Some(event) = Event::ALL.iter().copied().find(|e| self.pending & e.bit() != 0) {
             return Ok(Some(self.report(event, io)));
         }
         if self.waiting.len() >= LIMIT {
@@ -128,7 +133,7 @@ impl Events {
     }
 
     fn report(&mut self, event: Event, io: u32) -> Answered {
-        for other in Event::ALL {
+        for other in Event::ALL.iter().copied() {
             if other.log() == event.log() {
                 self.pending &= !other.bit();
                 self.masked |= other.bit();
@@ -139,7 +144,7 @@ impl Events {
 
     /// The host has read a log and did not ask to retain the event.
     pub fn clear(&mut self, log: LogId) {
-        for event in Event::ALL {
+        for event in Event::ALL.iter().copied() {
             if event.log() == log {
                 self.pending &= !event.bit();
                 self.masked &= !event.bit();

@@ -4,6 +4,7 @@ use crate::contents::Contents;
 use crate::controller::{Controller, ControllerId, MAX_IO_QUEUES, MAX_QUEUE_ENTRIES, Origin};
 use crate::drive::{Cx, Drive, Event, Failure};
 use crate::feature::Behavior;
+use crate::firmware::Download;
 use crate::output::Output;
 use media::Nanos;
 use nvme::property::{Cap, Cc, Csts, NSSR_NVME, PropertyOffset, Shn, Shst};
@@ -271,6 +272,7 @@ impl Drive {
         controller.granted = MAX_IO_QUEUES;
         controller.warned = 0;
         controller.persistent_events = None;
+        controller.download = Download::default();
         controller.ana_changes = 0;
         controller.changed.clear();
         controller.changed_groups.clear();
@@ -283,13 +285,16 @@ impl Drive {
         self.return_held(cx.now, |_, _, held| {
             (held.controller == id.0).then_some(Status::ABORTED_SQ_DELETION)
         });
-        self.remember_start(cx.now, Some(id), false);
+        self.reset_self_test(id, cx);
+        let activated = self.activate_firmware();
+        self.remember_start(cx.now, Some(id), activated);
         self.record(cx.storage);
     }
 
     /// NVM Subsystem Reset: every association ends.
     fn reset_subsystem<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
-        self.remember_start(cx.now, None, false);
+        let activated = self.activate_firmware();
+        self.remember_start(cx.now, None, activated);
         self.record(cx.storage);
         for id in self.controllers.ids() {
             self.expel(id, Status::ABORTED_SQ_DELETION, cx);

@@ -2,6 +2,7 @@
 
 use crate::aer;
 use crate::feature::{Behavior, Values};
+use crate::firmware::Download;
 use crate::ports::PortId;
 use crate::reservation::Notifications;
 use media::Nanos;
@@ -78,6 +79,8 @@ pub(crate) struct Controller {
     pub error_count: u64,
     /// Critical warnings that were told about.
     pub warned: u8,
+    /// A firmware image that is being downloaded.
+    pub download: Download,
     /// The Persistent Event log as its reporting context was established.
     pub persistent_events: Option<Box<[u8]>>,
 }
@@ -110,6 +113,7 @@ impl Controller {
             errors: VecDeque::new(),
             error_count: 0,
             warned: 0,
+            download: Download::default(),
             persistent_events: None,
         }
     }

@@ -82,6 +82,8 @@ pub(crate) enum Event {
     Sanitize,
     /// It is time to look at the deterministic window of a set, told from others by its number.
     Window(ftl::SetId, u32),
+    /// The next step of a self-test, told from others by its number.
+    SelfTest(u32),
     /// The shutdown of a controller (and its association), or of the drive, is complete.
     ShutdownComplete(Option<(ControllerId, u32)>),
 }
@@ -221,11 +223,6 @@ impl Drive {
     /// What the drive was built from.
     pub fn config(&self) -> &Config {
         &self.config
-    }
-
-    /// Revision of the firmware that runs, as Identify has it.
-    pub(crate) fn firmware_revision(&self) -> [u8; 8] {
-        nvme::identify::ascii(&self.config.identity.firmware)
     }
 
     /// The translation layer below, to be looked at.
@@ -533,6 +530,7 @@ impl Drive {
                 Event::Lane(nsid, way) => self.lane_due(nsid, way, cx),
                 Event::KeepAlive(id, timer) => self.keep_alive_due(id, timer, cx),
                 Event::Window(set, number) => self.window_due(set, number, cx),
+                Event::SelfTest(number) => self.self_test_step(number, cx),
                 Event::ShutdownComplete(of) => self.shutdown_complete(of, cx),
                 Event::Sanitize => self.sanitize_due(cx),
             }

@@ -116,8 +116,12 @@ const CHANGEABLE: FeatureCapabilities = FeatureCapabilities::new().with_changeab
 const FIXED: FeatureCapabilities = FeatureCapabilities::new();
 
 /// Optional asynchronous events that the drive sends (OAES).
-pub(crate) const OPTIONAL_EVENTS: AsyncEventConfiguration =
-    AsyncEventConfiguration::new().with_nan(true).with_anacn(true).with_pleln(true).with_egealcn(true);
+pub(crate) const OPTIONAL_EVENTS: AsyncEventConfiguration = AsyncEventConfiguration::new()
+    .with_nan(true)
+    .with_fan(true)
+    .with_anacn(true)
+    .with_pleln(true)
+    .with_egealcn(true);
 
 /// All critical warnings of SMART.
 const SMART_EVENTS: u8 = 0x1F;

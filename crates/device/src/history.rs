@@ -136,7 +136,7 @@ impl Drive {
 
     /// What happens at every power on.
     pub(crate) fn remember_power_on(&mut self, now: Nanos, unsafe_before: bool) {
-        self.remember_start(now, None, false);
+        self.start_firmware(now);
         if unsafe_before {
             let event =
                 HardwareErrorEvent { code: U16::new(hardware_error::UNSAFE_SHUTDOWN), ..Default::default() };

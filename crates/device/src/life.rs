@@ -1,9 +1,11 @@
 //! What the controller keeps for the drive's whole life, and the accounts that SMART shows.
 
 use crate::feature::Values;
+use crate::firmware::Firmware;
 use crate::history::History;
 use crate::keys::DriveKeyId;
 use crate::sanitize;
+use crate::selftest::SelfTests;
 use crate::stats::Traffic;
 use ftl::SetId;
 use serde::{Deserialize, Serialize};
@@ -28,6 +30,10 @@ pub(crate) struct Life {
     pub stamps: u32,
     /// Whether everything was shut down in order.
     pub clean: bool,
+    /// Firmware slots.
+    pub firmware: Firmware,
+    /// Device self-tests.
+    pub self_tests: SelfTests,
     /// Events of the Persistent Event log.
     pub history: History,
     /// Saved values of features.

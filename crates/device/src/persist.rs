@@ -156,6 +156,9 @@ impl Restorer {
         for volume in orphans {
             ftl.delete(now, volume, storage);
         }
+        if !contents.life.firmware.check() {
+            return Err(malformed("firmware slots contradict each other"));
+        }
         let mut drive = Drive::assemble(config, ftl, namespaces, contents.life);
         drive.tick(now);
         drive.open_keys(storage);

@@ -104,6 +104,7 @@ impl Drive {
         self.clock.reset(now);
         self.remember_power_on(now, unsafe_before);
         self.sanitize_start(now);
+        self.resume_self_test(now);
         *self.departed = Default::default();
         self.refresh_placement_notes();
         self.windows.clear();

@@ -16,6 +16,7 @@ use ftl::{Answer, Io, SetConfig};
 use media::Nanos;
 use nvme::admin::{Sanitize, SanitizeAction};
 use nvme::command::AdminOpcode;
+use nvme::log::SelfTestOutcome;
 use nvme::log::{LogId, SanitizeOperationStatus, SanitizeSsi, SanitizeSstat, SanitizeState, SanitizeStatus};
 use nvme::{Command, Status, U16, U32};
 use serde::{Deserialize, Serialize};
@@ -195,6 +196,7 @@ impl Drive {
             restricts: true,
             ..Progress::default()
         };
+        self.end_self_test(SelfTestOutcome::SANITIZE, cx);
         self.remember_sanitize_start(id, c, cx.now);
         self.record(cx.storage);
         cx.out.push(Output::Sync { io: IO });

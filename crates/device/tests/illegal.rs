@@ -345,8 +345,6 @@ fn admin_commands() {
         ("format all", format(|c| c.nsid = NSID_ALL), SUCCESS),
         ("keep alive", AdminCommand::KeepAlive.into(), SUCCESS),
         ("create a queue", Command::new(1, 0), OPCODE),
-        ("self-test", AdminCommand::DeviceSelfTest(DeviceSelfTest { nsid: 0, stc: 1 }).into(), OPCODE),
-        ("firmware", Command::new(0x11, 0), OPCODE),
         ("another vendor command", Command::new(0xD2, 0), OPCODE),
         ("Connect again", Command { nsid: U32::new(1), ..Command::new(0x7F, 0) }, OPCODE),
     ];

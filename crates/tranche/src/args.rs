@@ -57,6 +57,8 @@ pub enum Command {
     /// Make a key for a host, in the standard formats
     #[command(subcommand)]
     Key(Key),
+    /// Make a firmware image for a drive, to be installed with nvme fw-download and nvme fw-commit
+    Firmware(Firmware),
     /// Put a load on a drive, ours or another's, as a fio job file says, and measure it
     Bench(Bench),
     /// Drives that are built in
@@ -327,6 +329,19 @@ pub struct PowerCut {
     pub no_plp: bool,
     #[command(flatten)]
     pub target: Target,
+}
+
+/// `tranche firmware`.
+#[derive(Args, Debug)]
+pub struct Firmware {
+    /// The firmware revision that the drive takes on with it: 1 to 8 printable ASCII characters
+    pub revision: String,
+    /// The file to write, which must not exist
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
+    /// A file of up to 1 MiB to carry along, which the drive does not interpret
+    #[arg(long, value_name = "FILE")]
+    pub contents: Option<PathBuf>,
 }
 
 /// `tranche key`.

@@ -5,6 +5,7 @@
 
 mod args;
 mod fault;
+mod firmware;
 mod key;
 mod manage;
 mod profiles;
@@ -69,6 +70,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Fault(fault) => fault::fault(&fault, output),
         Command::PowerCut(cut) => manage::power_cut(&cut, output),
         Command::Key(command) => key::key(&command, output),
+        Command::Firmware(command) => firmware::firmware(&command, output),
         Command::Bench(bench) => print_outcome(output, &manage::bench(&bench)?),
         Command::Profile(command) => profiles::profile(&command, output),
         Command::Study(Study::Doublewrite(options)) => {

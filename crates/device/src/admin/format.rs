@@ -6,6 +6,7 @@ use crate::drive::{Cx, Drive, Failure, Outcome, Reply};
 use crate::flight::{Kind, Token};
 use crate::lba_format::LbaFormat;
 use nvme::admin::{AdminCommand, FormatNvm, SecureErase};
+use nvme::log::SelfTestOutcome;
 use nvme::{NSID_ALL, Status};
 
 impl Drive {
@@ -79,6 +80,7 @@ impl Drive {
         cx: &mut Cx<'_, S>,
     ) -> Outcome {
         for nsid in targets {
+            self.end_self_test_of(nsid, SelfTestOutcome::FORMAT, cx);
             let Some(namespace) = self.namespaces.get_mut(nsid) else { continue };
             namespace.closing = false;
             namespace.protection_type = c.pi;

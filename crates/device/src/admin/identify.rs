@@ -8,6 +8,7 @@ use crate::controller::{Controller, ControllerId, ERROR_ENTRIES, MAX_QUEUE_ENTRI
 use crate::copy::{COPY_BYTES, COPY_FORMATS, COPY_RANGES_Z};
 use crate::drive::{Drive, Failure, Outcome, Reply};
 use crate::feature::OPTIONAL_EVENTS;
+use crate::firmware;
 use crate::health::{CRITICAL_TEMPERATURE, WARNING_TEMPERATURE};
 use crate::history::LOG_UNITS;
 use crate::namespace::Namespace;
@@ -192,10 +193,10 @@ impl Drive {
                 .with_plm(self.has_windows())
                 .with_fdps(self.has_fdp()),
             cntrltype: ControllerType::IO,
-            oacs: Oacs::new().with_fnvms(true).with_nms(true).with_glss(true),
+            oacs: Oacs::new().with_fnvms(true).with_fwds(true).with_nms(true).with_dsts(true).with_glss(true),
             acl_z: ABORT_LIMIT_Z,
             aerl_z: aer::LIMIT as u8 - 1,
-            frmw: Frmw::new().with_ffsro(true).with_nofs(1),
+            frmw: Frmw::new().with_ffsro(true).with_nofs(firmware::SLOTS).with_fawr(true),
             lpa: Lpa::new().with_smarts(true).with_cses(true).with_lpeds(true).with_pes(true).with_mlps(true),
             elpe_z: ERROR_ENTRIES as u8 - 1,
             // Vendor specific admin commands have the standard format.
@@ -204,6 +205,12 @@ impl Drive {
             cctemp: U16::new(CRITICAL_TEMPERATURE),
             tnvmcap: U128::new(total),
             unvmcap: U128::new(unallocated),
+            mtfa: U16::new(1),
+            mptfawr: U16::new(1),
+            edstt: U16::new(self.extended_self_test_minutes()),
+            // One operation at a time in the subsystem.
+            dsto: 1,
+            fwug: firmware::GRANULARITY_UNITS,
             kas: U16::new(KEEP_ALIVE_GRANULARITY),
             anatt: ANA_TRANSITION_SECONDS,
             anacap: Anacap::new()

@@ -28,6 +28,9 @@ pub(crate) const SUPPORTED: &[AdminOpcode] = &[
     AdminOpcode::GET_FEATURES,
     AdminOpcode::ASYNC_EVENT_REQUEST,
     AdminOpcode::NAMESPACE_MANAGEMENT,
+    AdminOpcode::FIRMWARE_COMMIT,
+    AdminOpcode::FIRMWARE_IMAGE_DOWNLOAD,
+    AdminOpcode::DEVICE_SELF_TEST,
     AdminOpcode::NAMESPACE_ATTACHMENT,
     AdminOpcode::KEEP_ALIVE,
     AdminOpcode::FORMAT_NVM,
@@ -107,6 +110,9 @@ impl Drive {
             AdminCommand::Abort(c) => self.abort(token, id, c, cx),
             AdminCommand::KeepAlive => Ok(Reply::Done(0)),
             AdminCommand::NamespaceManagement(c) => self.namespace_management(token, id, c, data, cx),
+            AdminCommand::FirmwareCommit(c) => self.commit_firmware(id, c, cx),
+            AdminCommand::FirmwareImageDownload(c) => self.download_firmware(id, c, data),
+            AdminCommand::DeviceSelfTest(c) => self.device_self_test(id, c, cx),
             AdminCommand::NamespaceAttachment(c) => self.namespace_attachment(c, data, cx),
             AdminCommand::FormatNvm(c) => self.format(token, id, c, cx),
             AdminCommand::Sanitize(c) => self.sanitize(token, id, c, cx),
@@ -117,9 +123,6 @@ impl Drive {
             | AdminCommand::CreateIoSq(_)
             | AdminCommand::DeleteIoCq(_)
             | AdminCommand::CreateIoCq(_)
-            | AdminCommand::FirmwareCommit(_)
-            | AdminCommand::FirmwareImageDownload(_)
-            | AdminCommand::DeviceSelfTest(_)
             | AdminCommand::Fabrics(_) => Err(Failure { location: 0, ..Status::INVALID_OPCODE.into() }),
         }
     }

@@ -14,6 +14,7 @@ use ftl::{Fault, NoContents, SetId};
 use media::Nanos;
 use nvme::admin::{AdminCommand, NamespaceManagement, NamespaceManagementSelect};
 use nvme::identify::NamespaceCreate;
+use nvme::log::SelfTestOutcome;
 use nvme::zerocopy::FromBytes;
 use nvme::{Csi, NSID_ALL, Status};
 
@@ -178,6 +179,7 @@ impl Drive {
     }
 
     fn delete_namespace<S: Contents>(&mut self, nsid: u32, cx: &mut Cx<'_, S>) {
+        self.end_self_test_of(nsid, SelfTestOutcome::NAMESPACE_REMOVED, cx);
         let affected = self.attached_controllers(nsid);
         let Some(namespace) = self.namespaces.remove(nsid) else { return };
         cx.storage.drop_key(nsid);

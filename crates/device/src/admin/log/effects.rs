@@ -45,6 +45,9 @@ pub(super) fn command_effects(c: &GetLogPage, fdp: bool) -> CommandEffects {
         (AdminOpcode::ASYNC_EVENT_REQUEST, supported.with_csp(controller)),
         (AdminOpcode::KEEP_ALIVE, supported.with_csp(controller)),
         (AdminOpcode::NAMESPACE_MANAGEMENT, supported.with_lbcc(true).with_nic(true).with_csp(subsystem)),
+        (AdminOpcode::FIRMWARE_COMMIT, supported.with_ccc(true).with_csp(subsystem)),
+        (AdminOpcode::FIRMWARE_IMAGE_DOWNLOAD, supported.with_csp(controller)),
+        (AdminOpcode::DEVICE_SELF_TEST, supported.with_csp(subsystem)),
         (AdminOpcode::NAMESPACE_ATTACHMENT, supported.with_nic(true).with_csp(subsystem)),
         (AdminOpcode::FORMAT_NVM, supported.with_lbcc(true).with_ncc(true).with_cse(1).with_csp(namespace)),
         // One operation on the subsystem at a time.

@@ -13,8 +13,8 @@ use effects::command_effects;
 use media::Nanos;
 use nvme::admin::GetLogPage;
 use nvme::log::{
-    ChangedNamespaces, ErrorInformation, FirmwareSlots, LidSupported, LogId, NamespaceStatistics,
-    PersistentEventAction, PersistentEventHeader, SupportedLogPages,
+    ChangedNamespaces, ErrorInformation, LidSupported, LogId, NamespaceStatistics, PersistentEventAction,
+    PersistentEventHeader, SupportedLogPages,
 };
 use nvme::quota::Quota;
 use nvme::zerocopy::{FromBytes, IntoBytes};
@@ -28,6 +28,7 @@ const LOGS: &[LogId] = &[
     LogId::FIRMWARE_SLOT,
     LogId::CHANGED_NAMESPACES,
     LogId::COMMAND_EFFECTS,
+    LogId::DEVICE_SELF_TEST,
     LogId::ENDURANCE_GROUP,
     LogId::PREDICTABLE_LATENCY,
     LogId::PREDICTABLE_LATENCY_EVENTS,
@@ -208,15 +209,12 @@ impl Drive {
                 log.as_bytes().to_vec()
             }
             LogId::SMART => self.smart(controller, c.nsid, now)?.as_bytes().to_vec(),
-            LogId::FIRMWARE_SLOT => {
-                let mut log = FirmwareSlots { afi: 1, ..FirmwareSlots::default() };
-                log.frs[0] = self.firmware_revision();
-                log.as_bytes().to_vec()
-            }
+            LogId::FIRMWARE_SLOT => self.firmware_slots().as_bytes().to_vec(),
             LogId::CHANGED_NAMESPACES => {
                 ChangedNamespaces::new(controller.changed.iter().copied()).as_bytes().to_vec()
             }
             LogId::COMMAND_EFFECTS => command_effects(c, self.has_fdp()).as_bytes().to_vec(),
+            LogId::DEVICE_SELF_TEST => self.self_test_log().as_bytes().to_vec(),
             LogId::ENDURANCE_GROUP => self.endurance_group(c.lsi)?.as_bytes().to_vec(),
             LogId::ENDURANCE_GROUP_EVENTS => {
                 let groups = &controller.changed_groups;

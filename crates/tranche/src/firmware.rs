@@ -1,0 +1,27 @@
+//! `tranche firmware`.
+
+use crate::args::{Firmware, Output};
+use crate::print_json;
+use anyhow::{Context, Result};
+use serde_json::json;
+use std::fs::File;
+use std::io::{Read, Write};
+
+/// Makes a firmware image.
+pub fn firmware(command: &Firmware, output: Output) -> Result<()> {
+    let mut contents = Vec::new();
+    if let Some(path) = &command.contents {
+        let failed = || format!("cannot read the file {}", path.display());
+        // One byte more than fits: then it is refused for its size.
+        let most = device::MAX_FIRMWARE_IMAGE as u64 + 1;
+        File::open(path).with_context(failed)?.take(most).read_to_end(&mut contents).with_context(failed)?;
+    }
+    let image = device::firmware_image(&command.revision, &contents)?;
+    let out = command.out.display();
+    let mut file = File::create_new(&command.out).with_context(|| format!("cannot create the file {out}"))?;
+    file.write_all(&image).with_context(|| format!("cannot write the file {out}"))?;
+    match output {
+        Output::Json => print_json(&json!({ "revision": command.revision, "bytes": image.len() })),
+        Output::Text => Ok(()),
+    }
+}
