@@ -28,6 +28,8 @@ pub struct Config {
     pub link: Link,
     /// Whether completions are held until their modelled time; else the drive is as fast as the machine.
     pub timing: bool,
+    /// Whether namespaces of one NVM Set share its time by their weights; else whoever comes first is served first.
+    pub fair_sharing: bool,
     /// Available spare in percent below which the drive warns: 0 to 100.
     pub spare_threshold: u8,
     /// Whether hosts on the network may cut the power and inject faults.

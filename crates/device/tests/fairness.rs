@@ -210,3 +210,19 @@ fn another_set_is_another_matter() {
     assert!(close(done[1], expected, 2), "{done:?} of {expected}");
     assert_eq!(statistics(&mut b, NSID_ALL).shared_read_commands.get(), 0);
 }
+
+#[test]
+fn without_sharing_the_deeper_queue_gets_more() {
+    let shares = |fair| {
+        let mut b = Bench::new(Config { fair_sharing: fair, ..config(2) });
+        for nsid in 1..=2 {
+            for at in (0..BLOCKS).step_by(64) {
+                b.write(nsid, at, 64, &vec![1; 64 * 4096]);
+            }
+        }
+        rates(&mut b, &mut [reads(1, 100, 1), reads(2, 500, 1)])
+    };
+    let (fair, unfair) = (shares(true), shares(false));
+    assert!(unfair[1] > 3 * unfair[0], "{unfair:?}");
+    assert!(close(fair[0], fair[1], 10), "{fair:?}");
+}
