@@ -33,6 +33,7 @@ mod wake;
 
 pub use access::Access;
 pub use buffer::Buffer;
+pub use device::Config;
 pub use handle::{
     BlockingQueue, ConnectError, Controller, Events, Gone, Handle, HostIdentity, NoEvents, Queue, Refused,
     RefusedReason, Sink,

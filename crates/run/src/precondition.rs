@@ -4,7 +4,6 @@
 //! memory or in an image; the flash below has really been programmed and collected.
 
 use crate::sim::{Outcome, Sim};
-use crate::store::{Backing, Store};
 use device::Drive;
 use ftl::SetId;
 use media::Nanos;
@@ -46,9 +45,7 @@ pub(crate) fn run(
         return Ok((drive, Nanos::ZERO));
     }
     let namespaces: Vec<u32> = (1..=drive.config().namespaces.len() as u32).collect();
-    let mut store = Store::new(Backing::None);
-    store.dry = true;
-    let sim = Sim::of(drive, store);
+    let sim = Sim::dry(drive);
     let total = namespaces.len().max(1) as u32;
     for (done, &nsid) in namespaces.iter().enumerate() {
         let space = match Space::of(&sim, nsid) {

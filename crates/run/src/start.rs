@@ -102,6 +102,9 @@ pub enum StartError {
     /// A command of the preconditioning failed.
     #[error("preconditioning failed: {0}")]
     Precondition(Status),
+    /// A drive in virtual time cannot go live while somebody is connected to it.
+    #[error("a host is still connected to the drive in virtual time")]
+    StillInUse,
     /// There is neither an image nor a configuration.
     #[error("there is no image at {} yet: name the DRIVE.toml to create it from", .0.display())]
     NoShape(PathBuf),
@@ -222,6 +225,25 @@ pub fn start(
         }
         Some(dir) => in_image(shape, dir, options, progress, &sleeper)?,
     };
+    bring_up(opened, options, sleeper, listening)
+}
+
+/// A drive that was prepared in virtual time, until `time`, with contents in memory from now on.
+pub(crate) fn start_prepared(drive: Drive, time: Nanos, poll: bool) -> Result<Running, StartError> {
+    let sleeper =
+        Sleeper::new().map_err(|source| StartError::System { what: "make an event queue", source })?;
+    let store = Store::new(Backing::memory(pages(drive.config())));
+    let opened = Opened { drive, store, time, notes: Vec::new() };
+    let options = Options { poll, ..Options::default() };
+    bring_up(opened, &options, Arc::new(sleeper), Ports::new(Vec::new()))
+}
+
+fn bring_up(
+    opened: Opened,
+    options: &Options,
+    sleeper: Arc<Sleeper>,
+    listening: Ports,
+) -> Result<Running, StartError> {
     let Opened { drive, store, time, mut notes } = opened;
     notes.extend(locked_note(&drive, options));
     let plain = drive.plain_namespaces();

@@ -130,3 +130,33 @@ fn whoever_waits_lets_the_clock_run() {
     // Typed hosts reckon with the wall's clock, of which a little has passed.
     assert!(sim.now() >= Nanos(1_000_000_000), "it was waited for");
 }
+
+#[test]
+fn a_drive_goes_live() {
+    let sim = Sim::new(shape_with("timing = true").config, Contents::Later).unwrap();
+    let mut host = sim.host("nqn.2026-11.org.example:host").unwrap();
+    for round in 0..200 {
+        // Queues that are dropped are given back.
+        let (namespace, mut queue) = (host.namespace(1).unwrap(), host.io_queue(8).unwrap());
+        queue.write(&namespace, round, &[0x5A; 4096], false).unwrap();
+    }
+    let refused = sim.go_live(false).err().map(|e| e.to_string()).unwrap_or_default();
+    assert!(refused.contains("still connected"), "{refused}");
+    drop(host);
+
+    let sim = Sim::new(shape_with("timing = true").config, Contents::Later).unwrap();
+    sim.run(1, &mut Mix::new(config(1000, 1)), |_| false).unwrap();
+    let programmed = sim.drive().ftl().set_stats(ftl::SetId(0)).media_written_bytes;
+    assert!(programmed > 0);
+    let running = sim.go_live(false).unwrap();
+    let identity = host::Identity::new("nqn.2026-11.org.example:host".parse().unwrap());
+    let mut host = host::Host::connect(run::LocalTransport::new(running.handle()), &identity).unwrap();
+    let namespace = host.namespace(1).unwrap();
+    let mut queue = host.io_queue(8).unwrap();
+    queue.write(&namespace, 3, &[7; 4096], false).unwrap();
+    let mut read = [1; 8192];
+    queue.read(&namespace, 3, &mut read).unwrap();
+    assert_eq!((read[..4096] == [7; 4096], read[4096..] == [0; 4096]), (true, true));
+    let written = host.namespace_statistics(1).unwrap().media_bytes_written();
+    assert!(written >= programmed, "{written} after {programmed}");
+}

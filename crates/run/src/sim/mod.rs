@@ -10,15 +10,16 @@ mod actors;
 mod queue;
 
 pub use actors::{Actors, Step};
+pub use media::Nanos;
 pub use queue::{SimQueue, SimTransport};
 
 use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::shared::Delivery;
+use crate::start::{Running, StartError};
 use crate::store::{Backing, Lent, Store};
 use device::{Config, ConfigError, Drive};
 use host::{Host, Identity};
-use media::Nanos;
 use nvme::{Completion, Nqn, Nsid, Status};
 use std::cell::{Ref, RefCell};
 use std::rc::Rc;
@@ -32,6 +33,9 @@ const ACTOR_NQN: &str = "nqn.2014-08.org.nvmexpress:uuid:7472616e-6368-6500-0000
 pub enum Contents {
     /// No: reads give zeros. Nothing is copied.
     None,
+    /// No, but it will be known where they are when the drive has gone live ([`Sim::go_live`]): what was written before reads
+    /// as zeros, and takes no room.
+    Later,
     /// In memory.
     Memory,
 }
@@ -112,17 +116,28 @@ impl Sim {
     /// # Errors
     /// If it cannot be as configured.
     pub fn new(mut config: Config, contents: Contents) -> Result<Sim, ConfigError> {
-        config.ftl.durable |= contents == Contents::Memory;
+        // Contents need places for their slots, whoever looks for them after a power cut.
+        config.ftl.durable |= contents != Contents::None;
         let drive = Drive::new(config)?;
-        let backing = match contents {
-            Contents::None => Backing::None,
-            Contents::Memory => Backing::memory(crate::start::pages(drive.config())),
-        };
-        Ok(Sim::of(drive, Store::new(backing)))
+        Ok(match contents {
+            Contents::None => Sim::of(drive, Store::new(Backing::None)),
+            Contents::Later => Sim::dry(drive),
+            Contents::Memory => {
+                let backing = Backing::memory(crate::start::pages(drive.config()));
+                Sim::of(drive, Store::new(backing))
+            }
+        })
+    }
+
+    /// This drive, whose contents come later.
+    pub(crate) fn dry(drive: Drive) -> Sim {
+        let mut store = Store::new(Backing::None);
+        store.dry = true;
+        Sim::of(drive, store)
     }
 
     /// This drive from time zero on.
-    pub(crate) fn of(drive: Drive, store: Store) -> Sim {
+    fn of(drive: Drive, store: Store) -> Sim {
         let world = World {
             engine: Engine::alone(drive, store),
             clock: Clock::Virtual(0.into()),
@@ -138,6 +153,16 @@ impl Sim {
         let mut world = Rc::into_inner(self.world)?.into_inner();
         world.settle();
         Some((world.engine.drive, world.clock.now()))
+    }
+
+    /// From here on the drive runs under the wall's clock, with its contents in memory, for hosts of this process. It should have
+    /// been made for that ([`Contents::Later`]). `poll`: its thread never sleeps.
+    ///
+    /// # Errors
+    /// A host is still connected; the operating system refuses a thread.
+    pub fn go_live(self, poll: bool) -> Result<Running, StartError> {
+        let (drive, time) = self.into_drive().ok_or(StartError::StillInUse)?;
+        crate::start::start_prepared(drive, time, poll)
     }
 
     /// The drive, to be looked at. Not while something runs.

@@ -10,6 +10,7 @@ use media::Nanos;
 use nvme::property::{Cap, Cc, Csts, PropertyOffset, Shn, Shst};
 use nvme::{CNTLID_DYNAMIC, Command, Status, U32, U64};
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -20,6 +21,8 @@ const ADMIN_DEPTH: u16 = 31;
 pub(super) struct Association {
     pub(super) world: Rc<RefCell<World>>,
     pub(super) controller: ControllerId,
+    /// Identifiers of I/O queues that are in use.
+    queues: RefCell<BTreeSet<u16>>,
 }
 
 impl Drop for Association {
@@ -37,7 +40,6 @@ impl Drop for Association {
 pub struct SimTransport {
     world: Rc<RefCell<World>>,
     association: Option<Rc<Association>>,
-    queues: u16,
 }
 
 fn refused(what: &str, status: Status) -> Error {
@@ -46,7 +48,7 @@ fn refused(what: &str, status: Status) -> Error {
 
 impl SimTransport {
     pub(super) fn new(world: Rc<RefCell<World>>) -> Self {
-        SimTransport { world, association: None, queues: 0 }
+        SimTransport { world, association: None }
     }
 
     fn set_cc(&self, controller: ControllerId, cc: Cc) -> Result<(), Status> {
@@ -74,7 +76,8 @@ impl Transport for SimTransport {
             let made = drive.connect(now, nqn, id, CNTLID_DYNAMIC, identity.kato_ms, Origin::InProcess);
             made.map_err(|status| refused("Connect", status))?
         };
-        let association = Rc::new(Association { world: self.world.clone(), controller });
+        let (world, queues) = (self.world.clone(), RefCell::default());
+        let association = Rc::new(Association { world, controller, queues });
         self.set_cc(controller, Cc::new().with_en(true)).map_err(|status| refused("Property Set", status))?;
         let cap = Cap::from_bits(U64::new(self.property(controller, PropertyOffset::CAP, true)?));
         let admin = SimQueue::new(association.clone(), 0, ADMIN_DEPTH);
@@ -86,11 +89,13 @@ impl Transport for SimTransport {
         let Some(association) = &self.association else {
             return Err(Error::Usage("the host is not connected".to_owned()));
         };
-        let qid = self.queues + 1;
+        let used = association.queues.borrow();
+        let qid = (1..=u16::MAX).find(|qid| !used.contains(qid)).unwrap_or(u16::MAX);
+        drop(used);
         let entries = u32::from(depth).clamp(1, device::MAX_QUEUE_ENTRIES - 1) + 1;
         let added = self.world.borrow_mut().engine.drive.add_queue(association.controller, qid, entries);
         added.map_err(|status| refused("Connect of an I/O queue", status))?;
-        self.queues = qid;
+        association.queues.borrow_mut().insert(qid);
         Ok(SimQueue::new(association.clone(), qid, (entries - 1) as u16))
     }
 
@@ -138,6 +143,18 @@ impl SimQueue {
         };
         let slots = vec![None; usize::from(depth)];
         SimQueue { association, number, qid, slots, free: (0..depth).rev().collect() }
+    }
+}
+
+impl Drop for SimQueue {
+    fn drop(&mut self) {
+        if self.qid != 0
+            && let Ok(mut world) = self.association.world.try_borrow_mut()
+        {
+            world.engine.drive.remove_queue(self.association.controller, self.qid);
+            self.association.queues.borrow_mut().remove(&self.qid);
+            world.arrived.retain(|arrival| arrival.queue != self.number);
+        }
     }
 }
 

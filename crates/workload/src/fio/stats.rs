@@ -70,7 +70,8 @@ impl Latency {
         self.histogram.value_at_quantile(f64::from(millionths) / 1e6)
     }
 
-    fn merge(&mut self, other: &Self) {
+    /// Adds others.
+    pub fn merge(&mut self, other: &Self) {
         self.series.merge(&other.series);
         // Both have the same bounds.
         let _ = self.histogram.add(&other.histogram);
