@@ -11,10 +11,12 @@ pub mod mariadb;
 pub mod powercut;
 pub mod process;
 pub mod progress;
+pub mod quota;
 pub mod report;
 pub mod results;
 pub mod rig;
 pub mod scratch;
+pub mod stage;
 pub mod tpcc;
 pub mod units;
 

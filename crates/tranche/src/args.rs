@@ -410,6 +410,8 @@ pub enum Study {
     Doublewrite(Box<lab::doublewrite::Options>),
     /// What MariaDB has left after power cuts: acknowledged transactions, whole pages, sound tables
     Powercut(Box<lab::powercut::Options>),
+    /// Eight namespaces with quotas, and what helps against a noisy neighbour
+    Quota(Box<lab::quota::Options>),
 }
 
 /// A TCP address, with the port's ANA state behind it.

@@ -77,6 +77,7 @@ fn run(cli: Cli) -> Result<()> {
             print_outcome(output, &lab::doublewrite::run(&options)?)
         }
         Command::Study(Study::Powercut(options)) => print_outcome(output, &lab::powercut::run(&options)?),
+        Command::Study(Study::Quota(options)) => print_outcome(output, &lab::quota::run(&options)?),
         Command::Compare(options) => print_outcome(output, &lab::compare::run(&options)?),
     }
 }

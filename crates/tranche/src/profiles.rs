@@ -18,11 +18,12 @@ pub struct BuiltIn {
 }
 
 /// All of them.
-pub const PROFILES: [BuiltIn; 4] = [
+pub const PROFILES: [BuiltIn; 5] = [
     BuiltIn { name: "default", toml: include_str!("../../device/src/default_drive.toml") },
     BuiltIn { name: "bench-16g", toml: include_str!("../../../profiles/bench-16g.toml") },
     BuiltIn { name: "pblaze5-910-3.84t", toml: include_str!("../../../profiles/pblaze5-910-3.84t.toml") },
     BuiltIn { name: "pblaze5-910-lab", toml: include_str!("../../../profiles/pblaze5-910-lab.toml") },
+    BuiltIn { name: "pblaze5-910-short", toml: include_str!("../../../profiles/pblaze5-910-short.toml") },
 ];
 
 impl BuiltIn {

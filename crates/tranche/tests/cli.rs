@@ -309,7 +309,7 @@ fn kill_9_under_load_loses_nothing() {
 
 #[test]
 fn profiles_are_complete() {
-    let names = ["default", "bench-16g", "pblaze5-910-3.84t", "pblaze5-910-lab"];
+    let names = ["default", "bench-16g", "pblaze5-910-3.84t", "pblaze5-910-lab", "pblaze5-910-short"];
     let list = out(&["profile", "list"]);
     assert_eq!(list.lines().map(|l| l.split_whitespace().next().unwrap()).collect::<Vec<_>>(), names);
     for name in names {

@@ -7,7 +7,7 @@ mod json;
 mod memory;
 mod progress;
 mod text;
-mod worker;
+pub(crate) mod worker;
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},

@@ -30,7 +30,7 @@ pub(super) const EILSEQ: i32 = 84;
 
 /// What the main thread sees of a worker meanwhile.
 #[derive(Debug, Default)]
-pub(super) struct Shared {
+pub(crate) struct Shared {
     /// I/Os and bytes: reads, writes, trims.
     pub ios: [AtomicU64; 3],
     pub bytes: [AtomicU64; 3],
@@ -40,7 +40,7 @@ pub(super) struct Shared {
 
 /// How a clone ended.
 #[derive(Debug)]
-pub(super) struct Ended {
+pub(crate) struct Ended {
     pub stats: Stats,
     /// errno, or 0.
     pub error: i32,
@@ -103,7 +103,7 @@ impl From<TransportError> for Broken {
     }
 }
 
-pub(super) struct Worker<'a, Q> {
+pub(crate) struct Worker<'a, Q> {
     pub job: Job,
     pub queue: &'a mut IoQueue<Q>,
     pub namespace: Namespace,
@@ -520,7 +520,7 @@ fn describe(request: &Request, namespace: &Namespace) -> String {
 
 /// What a thread used.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Usage {
+pub(crate) struct Usage {
     /// Seconds of a processor in this program and in the kernel.
     pub user: f64,
     pub system: f64,

@@ -13,6 +13,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 use self::served::Served;
+pub(crate) use self::served::create_namespace;
 pub use self::{counters::Counters, served::Cut};
 use crate::{
     layout::{Layout, Namespace, merge},

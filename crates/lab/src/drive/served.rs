@@ -11,7 +11,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow, bail};
-use host::{Host, Identity, SocketTransport, namespace_create};
+use host::{Host, Identity, SocketTransport, Transport, namespace_create};
 use nvme::{NSID_ALL, admin::PowerCut};
 
 use super::{Counters, Start, media};
@@ -122,17 +122,7 @@ impl Served {
             // Capacity is given out in MiB.
             Size::Rest => u64::try_from(set.unvmsetcap.get() >> 20 << 20).unwrap_or(u64::MAX),
         };
-        let formats = host.identify_namespace(NSID_ALL)?.lbaf;
-        let count = formats.iter().position(|f| 1u32.checked_shl(f.lbads.into()) == Some(namespace.lba));
-        let format = count
-            .and_then(|index| u8::try_from(index).ok())
-            .with_context(|| format!("the drive offers no logical blocks of {} bytes", namespace.lba))?;
-        let create = namespace_create(bytes / u64::from(namespace.lba), format, namespace.set);
-        let nsid = host.create_namespace(&create)?;
-        // To everyone who is connected: this host and the one that exports files. The drive remembers it by host.
-        let controllers = host.controllers()?;
-        host.attach_namespace(nsid, &controllers)?;
-        Ok(nsid)
+        create_namespace(host, namespace.set, bytes, namespace.lba, None)
     }
 
     /// NAND bytes that an NVM Set's rated cycles allow (Endurance Group log, in units of 10^9).
@@ -189,6 +179,37 @@ impl Served {
             .with_context(|| format!("no loop device appeared for namespace {nsid}"))?;
         find().with_context(|| format!("the loop device of namespace {nsid} vanished"))
     }
+}
+
+/// Creates a namespace of so many bytes in an NVM Set, with logical blocks of `lba` bytes and, if named, a reclaim unit handle of its
+/// own, and attaches it to every controller of the drive; its identifier.
+///
+/// # Errors
+/// The drive has no such format, or refuses.
+pub(crate) fn create_namespace<T: Transport>(
+    host: &mut Host<T>,
+    set: u16,
+    bytes: u64,
+    lba: u32,
+    handle: Option<u16>,
+) -> Result<u32> {
+    let formats = host.identify_namespace(NSID_ALL)?.lbaf;
+    let count = formats.iter().position(|f| 1u32.checked_shl(f.lbads.into()) == Some(lba));
+    let format = count
+        .and_then(|index| u8::try_from(index).ok())
+        .with_context(|| format!("the drive offers no logical blocks of {lba} bytes"))?;
+    let mut create = namespace_create(bytes / u64::from(lba), format, set);
+    if let Some(handle) = handle {
+        // Each set of this drive is the Endurance Group of the same number.
+        create.endgid = set.into();
+        create.nphndls = 1.into();
+        create.phndl[0] = handle.into();
+    }
+    let nsid = host.create_namespace(&create)?;
+    // To everyone who is connected: this host and the others. The drive remembers it by host.
+    let controllers = host.controllers()?;
+    host.attach_namespace(nsid, &controllers)?;
+    Ok(nsid)
 }
 
 /// Waits for the line that says that connections are accepted.

@@ -1,0 +1,446 @@
+//! `tranche study quota`: namespaces with quotas, and the noisy neighbour with its cures.
+//!
+//! The drive is reached through NVMe only; what it refuses is reported as not available.
+
+mod agreement;
+mod neighbour;
+mod report;
+mod scale;
+mod tenants;
+mod variants;
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+pub use self::variants::Variant;
+use self::{
+    neighbour::{Flat, Noise},
+    scale::Scale,
+    tenants::Tenants,
+};
+use crate::{
+    Outcome,
+    drive::Program,
+    interrupt::{self, Interrupted},
+    layout::Layout,
+    progress::Progress,
+    results::{self, Comparison, Host, Published, Results, Run, compare, median},
+    stage::{SimStage, Stage},
+};
+
+/// Options of the study.
+#[derive(Args, Clone, Debug)]
+pub struct Options {
+    /// Only live: the lab drive in this process, with threads that load it, beside the same in virtual time [default: this and
+    /// --sim]
+    #[arg(long, conflicts_with = "sim")]
+    pub live: bool,
+    /// Only in virtual time, at the published drive's speed
+    #[arg(long)]
+    pub sim: bool,
+    /// What is done for NS1
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "none,fair,weights,quota,sets,fdp",
+        value_name = "NAME,…"
+    )]
+    pub variants: Vec<Variant>,
+    /// Repetitions, with other random numbers; live ones take turns
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeat: u32,
+    /// Drive of --sim: a profile or a TOML file
+    #[arg(long, default_value = DEFAULT_PROFILE, value_name = "NAME|FILE")]
+    pub profile: String,
+    /// Fewer points and shorter runs: to see that it works, not for figures
+    #[arg(long)]
+    pub quick: bool,
+    /// Directory for report.html, results.json and results.csv; those of the live part are in `live` below it when both
+    /// parts run
+    #[arg(long, default_value = "out/quota", value_name = "DIR")]
+    pub out: PathBuf,
+    /// Seed of everything random
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub seed: u64,
+}
+
+/// The published drive with short blocks.
+pub const DEFAULT_PROFILE: &str = "pblaze5-910-short";
+
+/// Where a drive's TOML comes from.
+pub type Profiles<'a> = dyn Fn(&str) -> Result<toml::Table> + 'a;
+
+/// What one engine has found.
+struct Found {
+    results: Results,
+    /// Part 1 of the first repetition; none when it did not come to that.
+    tenants: Option<Tenants>,
+    /// Variants that the drive refuses, and why.
+    unavailable: Vec<(Variant, String)>,
+    interrupted: bool,
+}
+
+/// Runs the study and writes its results.
+///
+/// # Errors
+/// A profile that does not exist, a drive that cannot be, a directory that cannot be written; an interruption before there was
+/// anything to report.
+pub fn run(options: &Options) -> Result<Outcome<Results>> {
+    interrupt::install().context("installing signal handlers")?;
+    let program = Program::find()?;
+    run_on(options, &|profile| {
+        program.drive_toml(&Layout::new("quota", Some(profile.to_owned()), Vec::new()))
+    })
+}
+
+/// Runs the study with profiles from elsewhere.
+///
+/// # Errors
+/// Like [`run`].
+pub fn run_on(options: &Options, profiles: &Profiles<'_>) -> Result<Outcome<Results>> {
+    let mut seen = options.variants.clone();
+    seen.sort();
+    seen.dedup();
+    if seen.len() != options.variants.len() {
+        bail!("--variants names one twice");
+    }
+    let mut found = Vec::new();
+    if !options.live {
+        let scale = Scale::full(&options.profile, options.quick);
+        let toml = profiles(&scale.profile)?;
+        found.push((options.out.clone(), simulate(options, &scale, &toml)?));
+    }
+    if !options.sim && !interrupt::asked() {
+        let scale = Scale::lab(options.quick);
+        let toml = profiles(&scale.profile)?;
+        let out = if options.live { options.out.clone() } else { options.out.join("live") };
+        found.push((out, live(options, &scale, &toml)?));
+    }
+    finish(found)
+}
+
+/// Writes what was found; the first is the study's result.
+fn finish(found: Vec<(PathBuf, Found)>) -> Result<Outcome<Results>> {
+    let mut text = String::new();
+    let mut interrupted = false;
+    for (out, found) in &found {
+        interrupted |= found.interrupted;
+        std::fs::create_dir_all(out).with_context(|| format!("making {}", out.display()))?;
+        found.results.write(out)?;
+        let page = out.join("report.html");
+        report::write(found, &page)?;
+        if !text.is_empty() {
+            text.push_str("\n\n");
+        }
+        text.push_str(&report::text(found, &page));
+    }
+    let failure = interrupted.then(|| "interrupted: the results are those of the part that ran".to_owned());
+    let (_, first) = found.into_iter().next().context("nothing ran")?;
+    Ok(Outcome { results: first.results, text, failure })
+}
+
+/// A piece of work of the simulated part.
+#[derive(Clone, Copy)]
+enum Piece {
+    Tenants,
+    Variant(Variant),
+}
+
+/// What came of it.
+#[derive(Default)]
+struct Done {
+    tenants: Vec<Tenants>,
+    runs: Vec<Run>,
+    unavailable: Option<String>,
+    error: Option<anyhow::Error>,
+}
+
+/// Progress that several threads report to.
+struct Steps(Mutex<Progress>);
+
+impl Steps {
+    fn done(&self, step: &str, result: &str) {
+        if let Ok(mut progress) = self.0.lock() {
+            progress.begin(step);
+            progress.end(result);
+        }
+    }
+}
+
+/// Everything in virtual time, on as many processors as there are.
+fn simulate(options: &Options, scale: &Scale, toml: &toml::Table) -> Result<Found> {
+    let pieces: Vec<Piece> =
+        std::iter::once(Piece::Tenants).chain(options.variants.iter().map(|v| Piece::Variant(*v))).collect();
+    let noises = Noise::all(scale, options.quick);
+    let repeat = options.repeat as usize;
+    let steps = repeat + options.variants.len() * (noises.len() * repeat + 1);
+    let progress = Steps(Mutex::new(Progress::new(steps as u64)));
+    let next = AtomicUsize::new(0);
+    let done: Vec<Mutex<Done>> = pieces.iter().map(|_| Mutex::default()).collect();
+    let work = || {
+        while let Some((piece, place)) = {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            pieces.get(index).zip(done.get(index))
+        } {
+            let mut result = Done::default();
+            let ended = match piece {
+                Piece::Tenants => simulate_tenants(options, scale, toml, &progress, &mut result),
+                Piece::Variant(v) => {
+                    simulate_variant(options, *v, scale, toml, &noises, &progress, &mut result)
+                }
+            };
+            result.error = ended.err();
+            if let Ok(mut place) = place.lock() {
+                *place = result;
+            }
+        }
+    };
+    let processors = thread::available_parallelism().map_or(1, Into::into);
+    thread::scope(|scope| {
+        for _ in 1..processors.min(pieces.len()) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    drop(progress);
+    let mut tenants = Vec::new();
+    let (mut variants, mut unavailable) = (Vec::new(), Vec::new());
+    let mut interrupted = false;
+    for (piece, done) in pieces.iter().zip(done) {
+        let done = done.into_inner().unwrap_or_default();
+        if let Some(error) = done.error {
+            if !error.is::<Interrupted>() {
+                return Err(error);
+            }
+            interrupted = true;
+        }
+        match piece {
+            Piece::Tenants => tenants = done.tenants,
+            Piece::Variant(variant) => {
+                unavailable.extend(done.unavailable.map(|why| (*variant, why)));
+                variants.push((*variant, done.runs));
+            }
+        }
+    }
+    assemble::<SimStage>(options, scale, toml, tenants, variants, unavailable, interrupted)
+}
+
+fn simulate_tenants(
+    options: &Options,
+    scale: &Scale,
+    toml: &toml::Table,
+    progress: &Steps,
+    done: &mut Done,
+) -> Result<()> {
+    for repetition in 0..options.repeat {
+        // Each on a new drive: nothing is written, so that they differ in nothing else.
+        let mut stage = tenants::prepare(toml, scale, false)?;
+        let seed = options.seed.wrapping_add(repetition.into());
+        done.tenants.push(tenants::play(&mut stage, scale, repetition, seed)?);
+        progress.done(&format!("eight namespaces, repetition {}", repetition + 1), "");
+    }
+    Ok(())
+}
+
+fn simulate_variant(
+    options: &Options,
+    variant: Variant,
+    scale: &Scale,
+    toml: &toml::Table,
+    noises: &[Noise],
+    progress: &Steps,
+    done: &mut Done,
+) -> Result<()> {
+    let mut flat = neighbour::prepare(variant, toml, scale, options.seed, false)?;
+    progress.done(&format!("{variant}: a used drive"), "");
+    if let Err(error) = variant.apply(flat.stage.manager(), flat.nsids, scale) {
+        done.unavailable = Some(refusal(&error)?);
+        return Ok(());
+    }
+    for repetition in 0..options.repeat {
+        for &noise in noises {
+            let run = neighbour::play(&mut flat, noise, scale, repetition, options.seed)?;
+            progress.done(&format!("{variant}, neighbour {}", noise.title()), &report::summary(&run));
+            done.runs.push(run);
+        }
+    }
+    Ok(())
+}
+
+/// Why a variant is not available, if that is what the error says.
+fn refusal(error: &host::Error) -> Result<String> {
+    match error.status() {
+        Some(_) => Ok(error.to_string()),
+        None => bail!("{error}"),
+    }
+}
+
+/// Everything live, then the same in virtual time.
+fn live(options: &Options, scale: &Scale, toml: &toml::Table) -> Result<Found> {
+    let noises = Noise::all(scale, options.quick);
+    let mut found = LiveRuns::default();
+    let interrupted = match found.play(options, scale, toml, &noises) {
+        Ok(()) => false,
+        Err(error) if error.is::<Interrupted>() => true,
+        Err(error) => return Err(error),
+    };
+    let LiveRuns { tenants, variants, unavailable } = found;
+    let mut found = assemble::<crate::stage::LiveStage>(
+        options,
+        scale,
+        toml,
+        tenants,
+        variants,
+        unavailable,
+        interrupted,
+    )?;
+    if !interrupted {
+        let same = simulate(options, scale, toml)?;
+        found.interrupted = same.interrupted;
+        agreement::add(&mut found.results, same.results);
+    }
+    Ok(found)
+}
+
+/// What has run live so far.
+#[derive(Default)]
+struct LiveRuns {
+    tenants: Vec<Tenants>,
+    variants: Vec<(Variant, Vec<Run>)>,
+    unavailable: Vec<(Variant, String)>,
+}
+
+impl LiveRuns {
+    fn play(&mut self, options: &Options, scale: &Scale, toml: &toml::Table, noises: &[Noise]) -> Result<()> {
+        let repeat = options.repeat as usize;
+        let steps = repeat + options.variants.len() * noises.len() * repeat + 1;
+        let mut progress = Progress::new(steps as u64);
+        for repetition in 0..options.repeat {
+            progress.begin(&format!("eight namespaces, live, repetition {}", repetition + 1));
+            let mut stage = tenants::prepare(toml, scale, true)?.go_live()?;
+            let seed = options.seed.wrapping_add(repetition.into());
+            self.tenants.push(tenants::play(&mut stage, scale, repetition, seed)?);
+            progress.end("");
+        }
+        progress.begin("used drives");
+        let mut drives = Vec::new();
+        for &variant in &options.variants {
+            self.variants.push((variant, Vec::new()));
+            if !drives.iter().any(|(family, _)| *family == variant.family()) {
+                let Flat { stage, nsids } = neighbour::prepare(variant, toml, scale, options.seed, true)?;
+                drives.push((variant.family(), Flat { stage: stage.go_live()?, nsids }));
+            }
+        }
+        progress.end("");
+        for repetition in 0..options.repeat {
+            for &noise in noises {
+                for (variant, runs) in &mut self.variants {
+                    let variant = *variant;
+                    progress.begin(&format!("{variant}, live, neighbour {}", noise.title()));
+                    if self.unavailable.iter().any(|(v, _)| *v == variant) {
+                        progress.end("not available");
+                        continue;
+                    }
+                    let own = drives.iter_mut().find(|(family, _)| *family == variant.family());
+                    let (_, flat) = own.context("no drive for a variant")?;
+                    if let Err(error) = variant.apply(flat.stage.manager(), flat.nsids, scale) {
+                        self.unavailable.push((variant, refusal(&error)?));
+                        progress.end("not available");
+                        continue;
+                    }
+                    let run = neighbour::play(flat, noise, scale, repetition, options.seed)?;
+                    variant.withdraw(flat.stage.manager(), flat.nsids)?;
+                    progress.end(&report::summary(&run));
+                    runs.push(run);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Puts results together.
+fn assemble<S: Stage>(
+    options: &Options,
+    scale: &Scale,
+    toml: &toml::Table,
+    tenants: Vec<Tenants>,
+    runs: Vec<(Variant, Vec<Run>)>,
+    unavailable: Vec<(Variant, String)>,
+    interrupted: bool,
+) -> Result<Found> {
+    let mut variants = Vec::new();
+    let mut comparisons = Vec::new();
+    for index in 0..tenants::COUNT {
+        let name = format!("ns{}", index + 1);
+        let set = tenants::rate(scale, index);
+        let runs: Vec<Run> = tenants.iter().filter_map(|t| t.runs.get(index).cloned()).collect();
+        comparisons.extend(over_set(&name, &runs, set, index));
+        let description =
+            format!("One of eight namespaces that are read sequentially; quota {} MB/s.", mega(set));
+        variants.push(results::Variant { name, description, runs });
+    }
+    for (variant, runs) in runs {
+        if !unavailable.iter().any(|(v, _)| *v == variant) {
+            let (name, description) = (variant.name().into(), variant.description().into());
+            variants.push(results::Variant { name, description, runs });
+        }
+    }
+    if let Some(none) = variants.iter().find(|v| v.name == Variant::None.name()) {
+        for variant in options.variants.iter().filter(|v| **v != Variant::None) {
+            let Some(of) = variants.iter().find(|v| v.name == variant.name()) else { continue };
+            for metric in METRICS {
+                comparisons.extend(compare(metric, of, none, |_| None));
+            }
+        }
+    }
+    let drive = serde_json::json!({ "profile": scale.profile, "toml": toml });
+    let mut results = Results {
+        study: "quota".into(),
+        engine: S::ENGINE,
+        seed: options.seed,
+        drive,
+        host: Host::this(Vec::new()),
+        variants,
+        comparisons,
+        notes: Vec::new(),
+    };
+    let tenants = tenants.into_iter().next();
+    results.notes = report::notes(&results, scale, tenants.as_ref(), &unavailable, options);
+    Ok(Found { results, tenants, unavailable, interrupted })
+}
+
+/// Figures of part 2 that are compared with those without help.
+const METRICS: [&str; 4] = ["ns1_p50_ms", "ns1_p99_ms", "ns1_p999_ms", "ns2_MBps"];
+
+#[expect(clippy::cast_precision_loss, reason = "for reading")]
+fn mega(bytes: u64) -> f64 {
+    bytes as f64 / 1e6
+}
+
+/// What a namespace read, over what was set.
+fn over_set(name: &str, runs: &[Run], set: u64, index: usize) -> Option<Comparison> {
+    let ratios: Vec<f64> =
+        runs.iter().filter_map(|r| Some(r.metrics.get("read_MBps")? / mega(set))).collect();
+    let published = mega(scale::PUBLISHED[index / (tenants::COUNT / 2)]);
+    Some(Comparison {
+        metric: "read_MBps".into(),
+        of: name.into(),
+        over: "set".into(),
+        at: None,
+        ratio: median(&ratios)?,
+        low: ratios.iter().copied().fold(f64::INFINITY, f64::min),
+        high: ratios.iter().copied().fold(0.0, f64::max),
+        published: Some(Published { value: published, unit: "MB/s".into(), kind: "absolute" }),
+        host_bound: false,
+    })
+}

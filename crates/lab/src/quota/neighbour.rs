@@ -1,0 +1,185 @@
+//! Part 2, the noisy neighbour: NS1 reads at a fixed rate while the load of NS2 grows.
+
+use anyhow::{Context, Result};
+use nvme::Nsid;
+use run::Config;
+use workload::fio::{Latency, Stats};
+
+use super::{
+    scale::{Kind, Scale},
+    variants::Variant,
+};
+use crate::{
+    drive::{Counters, create_namespace},
+    results::{Percentiles, Point, Run},
+    stage::{Load, SimStage, Stage, no_script},
+};
+
+/// What NS2 does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Noise {
+    Idle,
+    Busy(Kind, u32),
+}
+
+impl Noise {
+    /// All points of a scale, the quietest first.
+    pub fn all(scale: &Scale, quick: bool) -> Vec<Self> {
+        let mut all = vec![Self::Idle];
+        for (kind, depths) in Kind::ALL.into_iter().zip(&scale.depths) {
+            let skip = if quick { depths.len().saturating_sub(1) } else { 0 };
+            all.extend(depths.iter().skip(skip).map(|&depth| Self::Busy(kind, depth)));
+        }
+        all
+    }
+
+    /// The point in results: an idle neighbour has a queue depth of 0.
+    pub fn point(self) -> Point {
+        match self {
+            Self::Idle => Point::from([(Kind::Reads.axis().into(), 0)]),
+            Self::Busy(kind, depth) => Point::from([(kind.axis().into(), depth.into())]),
+        }
+    }
+
+    /// For reading.
+    pub fn title(self) -> String {
+        match self {
+            Self::Idle => "idle".into(),
+            Self::Busy(kind, depth) => format!("{}, QD {depth}", kind.title()),
+        }
+    }
+}
+
+/// A drive on which the two live.
+pub(super) struct Flat<S> {
+    pub stage: S,
+    pub nsids: [Nsid; 2],
+}
+
+/// The drive of a variant with both namespaces, written and then overwritten at random until collection has settled.
+pub(super) fn prepare(
+    variant: Variant,
+    profile: &toml::Table,
+    scale: &Scale,
+    seed: u64,
+    live: bool,
+) -> Result<Flat<SimStage>> {
+    let config = Config::from_toml(&toml::to_string(&variant.drive(profile)?)?)?;
+    let mut stage = SimStage::new(config, 2, live)?;
+    let sets = stage.manager().nvm_sets()?;
+    let [first, second] = variant.sets();
+    let mut size = u64::MAX;
+    for id in [first, second] {
+        let set = sets.iter().find(|set| set.nvmsetid.get() == id).context("the drive lacks an NVM Set")?;
+        let share = if first == second { 2 } else { 1 };
+        let free = u64::try_from(set.unvmsetcap.get() / share).unwrap_or(u64::MAX);
+        size = size.min(free >> 20 << 20);
+    }
+    let nsids = [
+        create_namespace(stage.manager(), first, size, 4096, variant.handles()[0])?,
+        create_namespace(stage.manager(), second, size, 4096, variant.handles()[1])?,
+    ];
+    let fill = |host: usize| Load { host, nsid: nsids[host], job: "rw=write\nbs=128k\niodepth=16\n".into() };
+    stage.play(&[fill(0), fill(1)], &mut no_script)?;
+    let job = format!(
+        "rw=randwrite\nbs=4k\niodepth=64\nnorandommap\nloops={}\nrandseed={seed}\n",
+        scale.overwrites
+    );
+    stage.play(&[Load { host: 1, nsid: nsids[1], job }], &mut no_script)?;
+    // What collection has begun ends in peace.
+    let rest = "rw=read\nbs=4k\nnumber_ios=1\nstartdelay=5\n".to_owned();
+    stage.play(&[Load { host: 0, nsid: nsids[0], job: rest }], &mut no_script)?;
+    Ok(Flat { stage, nsids })
+}
+
+fn percentiles(latency: &Latency) -> Percentiles {
+    #[expect(clippy::cast_precision_loss, reason = "for reading")]
+    let ms = |nanos: u64| nanos as f64 / 1e6;
+    let series = &latency.series;
+    if series.count == 0 {
+        return Percentiles::default();
+    }
+    #[expect(clippy::cast_precision_loss, reason = "for reading")]
+    let mean = series.sum as f64 / series.count as f64 / 1e6;
+    Percentiles {
+        count: series.count,
+        mean,
+        p50: ms(latency.quantile(500_000)),
+        p95: ms(latency.quantile(950_000)),
+        p99: ms(latency.quantile(990_000)),
+        max: ms(series.max),
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "for reading")]
+fn rates(stats: &Stats) -> (f64, f64) {
+    let seconds = (stats.runtime as f64 / 1e9).max(1e-9);
+    let sum = |of: fn(&workload::fio::Traffic) -> u64| stats.traffic.iter().map(of).sum::<u64>() as f64;
+    (sum(|t| t.ios) / seconds, sum(|t| t.bytes) / seconds / 1e6)
+}
+
+/// One run of one point.
+pub(super) fn play<S: Stage>(
+    flat: &mut Flat<S>,
+    noise: Noise,
+    scale: &Scale,
+    repetition: u32,
+    seed: u64,
+) -> Result<Run> {
+    let seed = seed.wrapping_add(u64::from(repetition).wrapping_mul(7919));
+    let window = format!(
+        "time_based\nstartdelay={}ms\nramp_time={}ms\nruntime={}ms\nrandseed={seed}\n",
+        milliseconds(scale.rest),
+        milliseconds(scale.ramp),
+        milliseconds(scale.seconds)
+    );
+    let nsids = flat.nsids;
+    // An open loop: as many outstanding as a queue lets be.
+    let reader = format!("rw=randread\nbs=4k\niodepth=1000\nnorandommap\nrate_iops={}\n{window}", scale.iops);
+    let mut loads = vec![Load { host: 0, nsid: nsids[0], job: reader }];
+    if let Noise::Busy(kind, depth) = noise {
+        loads.push(Load { host: 1, nsid: nsids[1], job: format!("{}{window}", kind.job(depth)) });
+    }
+    let counters = |flat: &mut Flat<S>| -> Result<Vec<Counters>> {
+        let pages = nsids.iter().map(|&nsid| flat.stage.manager().namespace_statistics(nsid));
+        Ok(pages.map(|page| page.map(Counters::new)).collect::<Result<_, _>>()?)
+    };
+    let before = counters(flat)?;
+    let played = flat.stage.play(&loads, &mut no_script)?;
+    let after = counters(flat)?;
+    let first = &played.loads[0].stats;
+    let response = &first.traffic[0].response;
+    #[expect(clippy::cast_precision_loss, reason = "for reading")]
+    let ms = |millionths: u32| response.quantile(millionths) as f64 / 1e6;
+    let mut run =
+        Run { at: noise.point(), repetition, seconds: scale.seconds, cpu: played.cpu, ..Run::default() };
+    run.metrics.extend([
+        ("ns1_iops".to_owned(), rates(first).0),
+        ("ns1_p50_ms".to_owned(), ms(500_000)),
+        ("ns1_p99_ms".to_owned(), ms(990_000)),
+        ("ns1_p999_ms".to_owned(), ms(999_000)),
+    ]);
+    run.latency_ms.insert("ns1".into(), percentiles(response));
+    if let Some(second) = played.loads.get(1) {
+        let (iops, bandwidth) = rates(&second.stats);
+        run.metrics.extend([("ns2_iops".to_owned(), iops), ("ns2_MBps".to_owned(), bandwidth)]);
+        let mut both = Latency::default();
+        for traffic in &second.stats.traffic {
+            both.merge(&traffic.completion);
+        }
+        run.latency_ms.insert("ns2".into(), percentiles(&both));
+    }
+    for (index, (after, before)) in after.iter().zip(&before).enumerate() {
+        let mut counted = after.since(before);
+        counted.name = format!("ns{}", index + 1);
+        counted.nsid = nsids[index];
+        counted.medium = "nand".into();
+        run.namespaces.push(counted);
+    }
+    Ok(run)
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "seconds of a scale")]
+fn milliseconds(seconds: f64) -> u64 {
+    (seconds * 1e3) as u64
+}

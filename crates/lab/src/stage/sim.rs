@@ -1,0 +1,97 @@
+//! Under a virtual clock.
+
+use anyhow::{Context, Result, bail};
+use host::Host;
+use run::{
+    Config,
+    sim::{self, Contents, Sim, SimTransport},
+};
+use workload::{Verb, fio::Job};
+
+use super::{LiveStage, Load, MANAGER, Nanos, Played, Ran, Script, Stage, count, job, nqn};
+use crate::{interrupt, results::Cpu};
+
+/// A drive under a virtual clock.
+pub struct SimStage {
+    // Hosts go before the drive.
+    manager: Host<SimTransport>,
+    hosts: Vec<Host<SimTransport>>,
+    sim: Sim,
+}
+
+impl SimStage {
+    /// A new drive with so many hosts. `live`: it shall be run live afterwards.
+    ///
+    /// # Errors
+    /// The drive cannot be so, or refuses the hosts.
+    pub fn new(config: Config, hosts: usize, live: bool) -> Result<Self> {
+        let sim = Sim::new(config, if live { Contents::Later } else { Contents::None })?;
+        let manager = sim.host(MANAGER).context("connecting to the drive")?;
+        let hosts = (0..hosts).map(|n| sim.host(&nqn(n))).collect::<Result<_, _>>()?;
+        Ok(Self { manager, hosts, sim })
+    }
+
+    /// The same drive with the same hosts, under the wall's clock from now on.
+    ///
+    /// # Errors
+    /// The machine or the drive refuses something.
+    pub fn go_live(self) -> Result<LiveStage> {
+        let Self { manager, hosts, sim } = self;
+        let count = hosts.len();
+        drop((manager, hosts));
+        LiveStage::new(sim.go_live(false)?, count)
+    }
+}
+
+/// Completions between two looks at what the user wants.
+const LOOK: u64 = 4096;
+
+impl Stage for SimStage {
+    type Transport = SimTransport;
+
+    const ENGINE: &'static str = "sim";
+
+    fn manager(&mut self) -> &mut Host<SimTransport> {
+        &mut self.manager
+    }
+
+    fn play(&mut self, loads: &[Load], script: &mut Script<'_, SimTransport>) -> Result<Played> {
+        let mut actors = self.sim.actors::<Job>();
+        let mut blocks = Vec::new();
+        for (thread, load) in (0..).zip(loads) {
+            let host = self.hosts.get_mut(load.host).context("no such host")?;
+            let namespace = host.namespace(load.nsid)?;
+            blocks.push(u64::from(namespace.block_size));
+            actors.add(host, load.nsid, job(load, &namespace, thread)?)?;
+        }
+        let start = self.sim.now();
+        let mut bytes = vec![Vec::new(); loads.len()];
+        let mut completions = 0;
+        loop {
+            let now = self.sim.now().since(start).0;
+            let next = script(&mut self.manager, now)?;
+            let until = next.map_or(sim::Nanos::MAX, |at: Nanos| start + sim::Nanos(at.max(now + 1)));
+            let ended = actors.run(until, |step| {
+                if step.status.is_success() && matches!(step.request.verb, Verb::Read | Verb::Write) {
+                    let moved = u64::from(step.request.blocks) * blocks[step.actor];
+                    count(&mut bytes[step.actor], step.now.since(start).0, moved);
+                }
+                completions += 1;
+                completions % LOOK == 0 && interrupt::asked()
+            });
+            interrupt::check()?;
+            if ended {
+                break;
+            }
+        }
+        let mut ran = Vec::new();
+        for (number, bytes) in bytes.into_iter().enumerate() {
+            let failed = actors.outcome(number).failed;
+            if failed > 0 {
+                bail!("{failed} commands of the job {:?} failed", loads[number].job);
+            }
+            ran.push(Ran { stats: actors.actor(number).stats().clone(), bytes });
+        }
+        Ok(Played { loads: ran, cpu: Cpu::default() })
+    }
+}

@@ -1,0 +1,119 @@
+//! Slices of the study of quotas: on a small drive, and as short as it goes.
+
+use std::path::Path;
+
+use clap::Parser;
+use lab::quota::{Options, run_on};
+use serde_json::Value;
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    options: Options,
+}
+
+/// A drive of 256 MiB with the chips of the scaled profile.
+const DRIVE: &str = r#"
+[drive]
+timing = true
+max_transfer = "128KiB"
+write_buffer = "4MiB"
+
+[link]
+read = "3.3GB/s"
+write = "3.3GB/s"
+command_overhead = "5us"
+
+[[set]]
+media = "nand"
+cell = "tlc"
+capacity = "256MiB"
+spare = "40%"
+channels = 4
+dies = 8
+planes = 2
+nand_page = "16KiB"
+pages_per_block = 24
+rated_cycles = 3000
+timing = { read = "75us", program = "2.2ms", erase = "10ms", channel = "533MB/s", suspend = "10us", resume = "10us", max_suspends = 8 }
+
+[[namespace]]
+size = "256MiB"
+"#;
+
+fn study(directory: &Path, arguments: &[&str]) -> (Value, String) {
+    let out = directory.to_str().unwrap();
+    let line =
+        ["quota", "--quick", "--repeat", "1", "--out", out].into_iter().chain(arguments.iter().copied());
+    let options = Line::try_parse_from(line).unwrap().options;
+    let outcome = run_on(&options, &|_| Ok(toml::from_str(DRIVE)?)).unwrap();
+    assert_eq!(outcome.failure, None);
+    for file in ["results.csv", "report.html"] {
+        assert!(directory.join(file).metadata().unwrap().len() > 500, "{file}");
+    }
+    let json = std::fs::read_to_string(directory.join("results.json")).unwrap();
+    (serde_json::from_str(&json).unwrap(), outcome.text)
+}
+
+/// The comparison of a metric of one variant with another.
+fn ratio(results: &Value, metric: &str, of: &str, over: &str) -> Vec<f64> {
+    let rows = results["comparisons"].as_array().unwrap().iter();
+    rows.filter(|row| row["metric"] == metric && row["of"] == of && row["over"] == over)
+        .map(|row| row["ratio"].as_f64().unwrap())
+        .collect()
+}
+
+#[test]
+fn the_same_seed_gives_the_same_results() {
+    let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (results, text) = study(first.path(), &["--sim", "--seed", "7"]);
+    let (again, _) = study(second.path(), &["--sim", "--seed", "7"]);
+    assert_eq!(results, again);
+    assert_eq!((results["study"].as_str(), results["engine"].as_str()), (Some("quota"), Some("sim")));
+    // Together the quotas are more than this drive reads; the small ones are kept whatever the others get.
+    for ns in 5..=8 {
+        let ratio = ratio(&results, "read_MBps", &format!("ns{ns}"), "set")[0];
+        assert!((0.95..1.05).contains(&ratio), "ns{ns}: {ratio}");
+    }
+    let rows = results["comparisons"].as_array().unwrap();
+    let published = rows.iter().find(|row| row["of"] == "ns1" && row["over"] == "set").unwrap();
+    assert_eq!(published["published"]["value"], 391.0);
+    // Sets of their own help NS1 as soon as the neighbour does something; half as many dies are its own then.
+    let busy = |row: &&Value| row["at"].as_object().is_some_and(|at| at.values().all(|depth| *depth != 0));
+    let helped: Vec<f64> = rows
+        .iter()
+        .filter(|row| row["metric"] == "ns1_p99_ms" && row["of"] == "sets" && row["over"] == "none")
+        .filter(busy)
+        .filter_map(|row| row["ratio"].as_f64())
+        .collect();
+    assert!(helped.len() == 3 && helped.iter().all(|ratio| *ratio < 1.0), "{helped:?}");
+    assert!(!ratio(&results, "ns1_p99_ms", "quota", "none").is_empty());
+    assert!(text.contains("128 KiB random writes, QD 16") && text.contains("report.html"), "{text}");
+}
+
+#[test]
+fn live_beside_virtual_time() {
+    let out = tempfile::tempdir().unwrap();
+    let (results, text) = study(out.path(), &["--live", "--variants", "none,quota"]);
+    assert_eq!(results["engine"], "live");
+    for ns in 1..=8 {
+        let name = format!("ns{ns}");
+        let ratio = ratio(&results, "read_MBps", &name, "set")[0];
+        // However slow the machine is: never more than the quota.
+        assert!(ratio > 0.0 && ratio < 1.1, "{name}: {ratio}");
+    }
+    assert!(!ratio(&results, "ns1_p50_ms", "none", "none@sim").is_empty());
+    assert!(text.contains("live over virtual time"), "{text}");
+}
+
+#[test]
+fn options_that_make_no_sense_are_told() {
+    let line = Line::try_parse_from(["quota", "--sim", "--variants", "none,none"]).unwrap();
+    let error = run_on(&line.options, &|_| Ok(toml::Table::new())).unwrap_err();
+    assert!(error.to_string().contains("names one twice"), "{error}");
+    let line = Line::try_parse_from(["quota", "--sim", "--out", "/nonexistent/quota"]).unwrap();
+    let error = run_on(&line.options, &|_| Ok(toml::from_str("[[set]]\nmedia = \"tape\"")?)).unwrap_err();
+    assert!(format!("{error:#}").contains("tape"), "{error:#}");
+    assert!(Line::try_parse_from(["quota", "--sim", "--live"]).is_err());
+    assert!(Line::try_parse_from(["quota", "--variants", "prayer"]).is_err());
+}
