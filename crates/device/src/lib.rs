@@ -13,7 +13,7 @@
 //! panic. What is not: that a transport's data is as long as the command's transfer, and capsules (crate
 //! `fabric`); that the runner's numbers of commands are unique (a second one is answered with Internal Error).
 //!
-//! Not implemented: fused commands, directives, firmware download, self-test, telemetry, command sets other than NVM.
+//! Not implemented: fused commands, directives, telemetry, command sets other than NVM.
 
 mod admin;
 mod aer;
