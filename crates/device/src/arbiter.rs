@@ -13,6 +13,7 @@ use crate::flight::{InFlight, Stage, Token};
 use crate::quota::Meter;
 use ftl::VolumeStats;
 use media::Nanos;
+use nvme::copy::{Copy, CopySource};
 use nvme::io::Blocks;
 use nvme::quota::Quota;
 use nvme::{IoCommand, Status};
@@ -143,20 +144,22 @@ pub(crate) struct Held {
     table: Vec<Option<Waiting>>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Waiting {
     command: IoCommand,
+    /// Its data, if the controller itself reads them.
+    data: Box<[u8]>,
     /// The next of its lane.
     next: u32,
 }
 
 impl Held {
-    fn put(&mut self, io: u32, command: IoCommand) {
+    fn put(&mut self, io: u32, command: IoCommand, data: Box<[u8]>) {
         let index = io as usize;
         if index >= self.table.len() {
             self.table.resize((index + 1).next_power_of_two().max(64), None);
         }
-        self.table[index] = Some(Waiting { command, next: NOBODY });
+        self.table[index] = Some(Waiting { command, data, next: NOBODY });
     }
 
     fn get(&self, io: u32) -> Option<&Waiting> {
@@ -181,13 +184,40 @@ impl Held {
 
 /// What a command is to a quota. Flush and what deallocates move no data and are never held.
 #[inline]
-fn demand(command: &IoCommand) -> Option<(&Blocks, Way)> {
+fn demand(command: &IoCommand, data: &[u8]) -> Option<Demand> {
+    let of = |b: &Blocks, way| {
+        Some(Demand { nsid: b.nsid, way, blocks: b.nlb.into(), end: b.end(), reads: false })
+    };
     match command {
-        IoCommand::Read(b) | IoCommand::Compare(b) | IoCommand::Verify(b) => Some((b, Way::Read)),
-        IoCommand::Write(b) | IoCommand::WriteUncorrectable(b) => Some((b, Way::Write)),
-        IoCommand::WriteZeroes(b) if !b.deac => Some((b, Way::Write)),
+        IoCommand::Read(b) | IoCommand::Compare(b) | IoCommand::Verify(b) => of(b, Way::Read),
+        IoCommand::Write(b) | IoCommand::WriteUncorrectable(b) => of(b, Way::Write),
+        IoCommand::WriteZeroes(b) if !b.deac => of(b, Way::Write),
+        IoCommand::Copy(copy) => demand_of_copy(copy, data),
         _ => None,
     }
+}
+
+/// What a command asks of its namespace's quota.
+#[derive(Clone, Copy, Debug)]
+struct Demand {
+    nsid: u32,
+    way: Way,
+    blocks: u64,
+    /// The block after the last; `None` if there is no such block.
+    end: Option<u64>,
+    /// Whether it reads as much as it writes.
+    reads: bool,
+}
+
+/// Copy waits as a write of its destination, which pays for the reads, too, wherever the sources are.
+#[cold]
+fn demand_of_copy(copy: &Copy, data: &[u8]) -> Option<Demand> {
+    let each = CopySource::bytes(copy.desfmt)?;
+    let sources = data.chunks_exact(each).take(copy.nr.into());
+    let blocks =
+        sources.filter_map(|bytes| CopySource::parse(copy.desfmt, bytes)).map(|s| u64::from(s.nlb)).sum();
+    let end = copy.sdlba.checked_add(blocks);
+    Some(Demand { nsid: copy.nsid, way: Way::Write, blocks, end, reads: true })
 }
 
 impl Drive {
@@ -198,11 +228,12 @@ impl Drive {
         token: &Token,
         id: ControllerId,
         command: &IoCommand,
+        data: &[u8],
         now: Nanos,
     ) -> Turn {
-        let Some((blocks, way)) = demand(command) else { return Turn::Now };
-        match self.namespaces.get(blocks.nsid) {
-            Some(ns) if ns.lanes.watched => self.ask(token, id, command, blocks, way, now),
+        let Some(demand) = demand(command, data) else { return Turn::Now };
+        match self.namespaces.get(demand.nsid) {
+            Some(ns) if ns.lanes.watched => self.ask(token, id, command, data, demand, now),
             _ => Turn::Now,
         }
     }
@@ -212,18 +243,18 @@ impl Drive {
         token: &Token,
         id: ControllerId,
         command: &IoCommand,
-        blocks: &Blocks,
-        way: Way,
+        data: &[u8],
+        demand: Demand,
         now: Nanos,
     ) -> Turn {
+        let Demand { nsid, way, .. } = demand;
         // What will be refused is not to wait for it, and costs nothing.
         let opcode = self.flight.get_mut(token).opcode;
-        if self.attached(id, blocks.nsid).is_err() || self.check_reservation(id, opcode, blocks.nsid).is_err()
-        {
+        if self.attached(id, nsid).is_err() || self.check_reservation(id, opcode, nsid).is_err() {
             return Turn::Now;
         }
-        let Some(ns) = self.namespaces.get_mut(blocks.nsid) else { return Turn::Now };
-        if blocks.end().is_none_or(|end| end > ns.blocks()) {
+        let Some(ns) = self.namespaces.get_mut(nsid) else { return Turn::Now };
+        if demand.end.is_none_or(|end| end > ns.blocks()) {
             return Turn::Now;
         }
         let tag = ns.lanes.tag;
@@ -231,18 +262,19 @@ impl Drive {
         if ns.lanes.shares
             && let Some(set) = self.fair.set(ns.set.0)
         {
-            set.note(blocks.nsid, now);
-            turn = set.may_start(blocks.nsid, tag, now);
+            set.note(nsid, now);
+            turn = set.may_start(nsid, tag, now);
         }
         let lane = &mut ns.lanes.lanes[way as usize];
         let (first, due) = (lane.is_empty(), lane.due() <= now);
         if first && due && turn {
-            let bytes = u64::from(blocks.nlb) << ns.shift;
-            self.charge(token, blocks.nsid, way, bytes, now);
+            self.charge(token, demand, now);
             return Turn::Now;
         }
         let io = token.io().0;
-        self.held.put(io, *command);
+        // Of all that wait only Copy has data here.
+        let kept = if demand.reads { data.into() } else { Box::default() };
+        self.held.put(io, *command, kept);
         if first {
             lane.first = io;
         } else {
@@ -251,15 +283,20 @@ impl Drive {
         lane.last = io;
         self.flight.get_mut(token).stage = Stage::Held;
         if first {
-            self.wait(blocks.nsid, way, now);
+            self.wait(nsid, way, now);
         }
         Turn::Held
     }
 
     /// A command starts: its namespace pays for it.
-    fn charge(&mut self, token: &Token, nsid: u32, way: Way, bytes: u64, now: Nanos) {
+    fn charge(&mut self, token: &Token, demand: Demand, now: Nanos) {
+        let Demand { nsid, way, blocks, reads, .. } = demand;
         let Some(ns) = self.namespaces.get_mut(nsid) else { return };
+        let bytes = blocks << ns.shift;
         ns.lanes.lanes[way as usize].charge(now, bytes);
+        if reads {
+            ns.lanes.lanes[Way::Read as usize].charge(now, bytes);
+        }
         if !ns.lanes.shares {
             return;
         }
@@ -309,8 +346,8 @@ impl Drive {
         }
         lane.timer = Nanos::MAX;
         if !shares && lane.ready == Nanos::MAX {
-            while let Some((token, command)) = self.first_of(nsid, way, cx.now) {
-                self.execute_io(token, command, &[], cx);
+            while let Some((token, command, data)) = self.first_of(nsid, way, cx.now) {
+                self.execute_io(token, command, &data, cx);
             }
         }
         self.wait(nsid, way, cx.now);
@@ -334,8 +371,8 @@ impl Drive {
                     }
                     continue;
                 }
-                if let Some((token, command)) = self.first_of(nsid, way, cx.now) {
-                    self.execute_io(token, command, &[], cx);
+                if let Some((token, command, data)) = self.first_of(nsid, way, cx.now) {
+                    self.execute_io(token, command, &data, cx);
                 }
                 if let Some(ns) = self.namespaces.get_mut(nsid) {
                     ns.lanes.lanes[way as usize].ready = Nanos::MAX;
@@ -348,14 +385,14 @@ impl Drive {
     }
 
     /// Takes the first command of a lane, if its quota lets it go.
-    fn first_of(&mut self, nsid: u32, way: Way, now: Nanos) -> Option<(Token, IoCommand)> {
+    fn first_of(&mut self, nsid: u32, way: Way, now: Nanos) -> Option<(Token, IoCommand, Box<[u8]>)> {
         let ns = self.namespaces.get_mut(nsid)?;
         let lane = &mut ns.lanes.lanes[way as usize];
         if lane.is_empty() || lane.due() > now {
             return None;
         }
         let io = lane.first;
-        let Waiting { command, next } = self.held.take(io)?;
+        let Waiting { command, data, next } = self.held.take(io)?;
         lane.first = next;
         let token = self.flight.unpark(io)?;
         let entry = self.flight.get_mut(&token);
@@ -364,9 +401,10 @@ impl Drive {
         let shared = if lane.is_limited() { now.since(lane.ready.max(entry.submitted)) } else { held };
         ns.stats.shared[way as usize].add(shared);
         ns.stats.throttled[way as usize].add(held - shared);
-        let bytes = demand(&command).map_or(0, |(blocks, _)| u64::from(blocks.nlb) << ns.shift);
-        self.charge(&token, nsid, way, bytes, now);
-        Some((token, command))
+        if let Some(demand) = demand(&command, &data) {
+            self.charge(&token, demand, now);
+        }
+        Some((token, command, data))
     }
 
     /// A namespace has another quota: it holds from now on, for what waits, too.

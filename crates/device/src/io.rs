@@ -40,7 +40,7 @@ impl Drive {
         data: &[u8],
         cx: &mut Cx<'_, S>,
     ) {
-        match self.arbitrate(&token, id, &command, cx.now) {
+        match self.arbitrate(&token, id, &command, data, cx.now) {
             Turn::Now => self.execute_io(token, command, data, cx),
             Turn::Held => {
                 token.park();

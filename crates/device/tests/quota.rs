@@ -117,6 +117,32 @@ fn commands_of_a_namespace_that_go_one_way_keep_their_order() {
     assert!(b.done[&reads[199]].1 < b.done[&writes[199]].1);
 }
 
+#[test]
+fn copies_count_as_writes_and_as_reads() {
+    let mut b = Bench::with_namespaces(&[]);
+    // 4 blocks in a millisecond, without a burst to speak of.
+    let mut given =
+        quota(&[(QuotaKind::WriteBandwidth, 4 * 4_096_000), (QuotaKind::ReadBandwidth, 4 * 4_096_000)]);
+    given.burst_us = U32::new(1);
+    b.admin_ok(set(2, false), &bytes(&given));
+    b.now = Nanos(SECOND);
+    let source = |slba: u64| {
+        let entry =
+            nvme::copy::CopySource16 { slba: U64::new(slba), nlb_z: U16::new(3), ..Default::default() };
+        bytes(&entry)
+    };
+    let copy = |to| nvme::copy::Copy { nsid: 2, sdlba: to, nr: 1, ..Default::default() };
+    b.write(1, 0, 1, &[7; 4096]);
+    let ios: Vec<u32> =
+        (0..3).map(|i| b.submit(b.controller, 1, &copy(100 + 8 * i).into(), &source(8 * i))).collect();
+    let read = b.submit(b.controller, 1, &Command::read(2, 0, 1), &[]);
+    b.run_until(Nanos(2 * SECOND));
+    let when: Vec<u64> = ios.iter().map(|io| (b.done[io].1.0 - SECOND + 1000) / 1_000_000).collect();
+    assert_eq!(when, [0, 1, 2]);
+    assert!(ios.iter().all(|io| b.done[io].0.status() == Status::SUCCESS), "they have kept their data");
+    assert!(b.done[&read].1.0 >= SECOND + 900_000, "the read waits for what was copied");
+}
+
 /// A drive with writes and reads that are held on namespace 2, and their numbers.
 fn with_held() -> (Bench, Vec<u32>) {
     let mut b = Bench::with_namespaces(&[]);
