@@ -277,6 +277,7 @@ impl Drive {
         controller.changed.clear();
         controller.changed_groups.clear();
         controller.changed_windows.clear();
+        controller.streams.clear();
         controller.notifications = Default::default();
         controller.remove_io_queues();
         for io in controller.events.reset() {

@@ -5,11 +5,12 @@ use crate::feature::{Behavior, Values};
 use crate::firmware::Download;
 use crate::ports::PortId;
 use crate::reservation::Notifications;
+use crate::streams::Streams;
 use media::Nanos;
 use nvme::Nqn;
 use nvme::log::{AnaState, ErrorInformation};
 use nvme::property::{Cc, Csts, Shst};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Controller identifier (CNTLID), from 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -73,6 +74,8 @@ pub(crate) struct Controller {
     pub changed_windows: BTreeSet<u16>,
     /// Of reservations.
     pub notifications: Notifications,
+    /// The Streams directive, by namespace for which it is enabled.
+    pub streams: BTreeMap<u32, Streams>,
     /// Newest first.
     pub errors: VecDeque<ErrorInformation>,
     /// Errors since the controller exists.
@@ -110,6 +113,7 @@ impl Controller {
             changed_groups: BTreeSet::new(),
             changed_windows: BTreeSet::new(),
             notifications: Notifications::default(),
+            streams: BTreeMap::new(),
             errors: VecDeque::new(),
             error_count: 0,
             warned: 0,
@@ -165,6 +169,9 @@ impl Controller {
     pub fn attach(&mut self, nsid: u32, attached: bool) {
         let bit = nsid.wrapping_sub(1);
         self.ana_changes += 1;
+        if !attached {
+            self.streams.remove(&nsid);
+        }
         if let Some(word) = self.attached.get_mut((bit / 64) as usize) {
             *word = *word & !(1 << (bit % 64)) | u64::from(attached) << (bit % 64);
         }

@@ -274,7 +274,7 @@ impl Drive {
         let mut place = self.place(token, id, blocks, Kind::Write)?;
         self.check_size(&place)?;
         if blocks.dtype != 0 {
-            place.handle = self.directed(blocks, cx.now)?;
+            place.handle = self.directed(id, blocks, cx.now)?;
         }
         if place.treated {
             self.treat(token, id, blocks, Action::Write, cx)?;
@@ -283,9 +283,10 @@ impl Drive {
     }
 
     /// The placement handle that a directive of a write asks for.
-    fn directed(&mut self, blocks: &Blocks, now: Nanos) -> Result<u8, Failure> {
+    fn directed(&mut self, id: ControllerId, blocks: &Blocks, now: Nanos) -> Result<u8, Failure> {
         match blocks.dtype {
             nvme::fdp::DATA_PLACEMENT => self.place_by_identifier(blocks.nsid, blocks.dspec, now),
+            1 => self.place_by_stream(id, blocks.nsid, blocks.dspec),
             _ => Err(Failure::field(50)),
         }
     }
@@ -347,7 +348,7 @@ impl Drive {
         }
         let mut place = self.place(token, id, blocks, Kind::Other)?;
         if blocks.dtype != 0 {
-            place.handle = self.directed(blocks, cx.now)?;
+            place.handle = self.directed(id, blocks, cx.now)?;
         }
         if place.treated {
             self.treat(token, id, blocks, Action::Zeroes, cx)?;

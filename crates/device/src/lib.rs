@@ -47,6 +47,7 @@ mod reservation;
 mod sanitize;
 mod selftest;
 mod stats;
+mod streams;
 mod treat;
 mod treatment;
 pub mod units;

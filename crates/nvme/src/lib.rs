@@ -30,6 +30,7 @@ pub mod auth;
 pub mod command;
 pub mod completion;
 pub mod copy;
+pub mod directive;
 pub mod fabrics;
 pub mod fdp;
 pub mod feature;

@@ -233,6 +233,7 @@ status_codes! {
         IDENTIFIER_UNAVAILABLE = 0x2D => "Identifier Unavailable",
         NAMESPACE_IS_DISPERSED = 0x2E => "Namespace Is Dispersed",
         INVALID_DISCOVERY_INFORMATION = 0x2F => "Invalid Discovery Information",
+        STREAM_ALLOCATION_FAILED = 0x7F => "Stream Resource Allocation Failed",
         CONFLICTING_ATTRIBUTES = 0x80 => "Conflicting Attributes, or Connect Incompatible Format",
         INVALID_PROTECTION_INFORMATION = 0x81 => "Invalid Protection Information, or Connect Controller Busy",
         WRITE_TO_READ_ONLY_RANGE = 0x82 => "Attempted Write to Read Only Range, or Connect Invalid Parameters",

@@ -1,6 +1,7 @@
 //! Which way a command's data goes, and how much of it.
 
 use crate::admin::{AdminCommand, NamespaceManagementSelect};
+use crate::directive::{DirectiveType, operation};
 use crate::fabrics::{ConnectData, FabricsCommand};
 use crate::fdp;
 use crate::feature::{self, Select};
@@ -78,6 +79,12 @@ fn admin_transfer(command: &AdminCommand) -> Transfer {
         }
         AdminCommand::FirmwareImageDownload(piece) => Transfer::ToController(piece.dwords * 4),
         AdminCommand::GetLbaStatus(status) => Transfer::ToHost(status.bytes()),
+        // Allocate Resources has a result and no data.
+        AdminCommand::DirectiveReceive(d)
+            if (d.dtype, d.doper) != (DirectiveType::STREAMS, operation::ALLOCATE_RESOURCES) =>
+        {
+            Transfer::ToHost(d.dwords * 4)
+        }
         AdminCommand::Fabrics(command) => fabrics_transfer(command),
         _ => Transfer::None,
     }

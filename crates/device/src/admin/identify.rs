@@ -193,7 +193,13 @@ impl Drive {
                 .with_plm(self.has_windows())
                 .with_fdps(self.has_fdp()),
             cntrltype: ControllerType::IO,
-            oacs: Oacs::new().with_fnvms(true).with_fwds(true).with_nms(true).with_dsts(true).with_glss(true),
+            oacs: Oacs::new()
+                .with_dirs(self.has_directives())
+                .with_fnvms(true)
+                .with_fwds(true)
+                .with_nms(true)
+                .with_dsts(true)
+                .with_glss(true),
             acl_z: ABORT_LIMIT_Z,
             aerl_z: aer::LIMIT as u8 - 1,
             frmw: Frmw::new().with_ffsro(true).with_nofs(firmware::SLOTS).with_fawr(true),

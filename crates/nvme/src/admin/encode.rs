@@ -38,6 +38,8 @@ impl From<AdminCommand> for Command {
             },
             AdminCommand::NamespaceAttachment(c) => c.into(),
             AdminCommand::KeepAlive => Command::new(AdminOpcode::KEEP_ALIVE.0, 0),
+            AdminCommand::DirectiveSend(c) => c.encode(AdminOpcode::DIRECTIVE_SEND),
+            AdminCommand::DirectiveReceive(c) => c.encode(AdminOpcode::DIRECTIVE_RECEIVE),
             AdminCommand::FormatNvm(c) => c.into(),
             AdminCommand::Sanitize(c) => c.into(),
             AdminCommand::GetLbaStatus(c) => c.into(),
@@ -51,6 +53,19 @@ impl From<AdminCommand> for Command {
 impl DeleteQueue {
     fn encode(self, opcode: AdminOpcode) -> Command {
         Command { cdw10: U32::new(u32::from(self.qid)), ..Command::new(opcode.0, 0) }
+    }
+}
+
+impl Directive {
+    fn encode(self, opcode: AdminOpcode) -> Command {
+        let cdw11 =
+            DirectiveCdw11::new().with_doper(self.doper).with_dtype(self.dtype).with_dspec(self.dspec);
+        Command {
+            cdw10: low_high(self.dwords.saturating_sub(1)).0,
+            cdw11: cdw11.0,
+            cdw12: U32::new(self.cdw12),
+            ..Command::new(opcode.0, self.nsid)
+        }
     }
 }
 

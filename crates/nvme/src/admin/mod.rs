@@ -3,6 +3,7 @@
 mod encode;
 
 use crate::command::{AdminOpcode, Command};
+use crate::directive::{Directive, DirectiveType};
 use crate::fabrics::FabricsCommand;
 use crate::feature::{FeatureId, Select};
 use crate::identify::Cns;
@@ -44,6 +45,10 @@ pub enum AdminCommand {
     NamespaceAttachment(NamespaceAttachment),
     /// Keep Alive.
     KeepAlive,
+    /// Directive Send.
+    DirectiveSend(Directive),
+    /// Directive Receive.
+    DirectiveReceive(Directive),
     /// Format NVM.
     FormatNvm(FormatNvm),
     /// Sanitize.
@@ -504,6 +509,7 @@ bits32! {
         #[bits(3)] sanact: SanitizeAction, ause: bool, #[bits(4)] owpass: u8, oipbp: bool, ndas: bool,
         emvs: bool, #[bits(21)] _r: u32,
     }
+    struct DirectiveCdw11 { #[bits(8)] doper: u8, #[bits(8)] dtype: DirectiveType, #[bits(16)] dspec: u16 }
     struct FaultCdw10 { #[bits(8)] kind: FaultKind, #[bits(8)] _r: u8, #[bits(16)] nvmsetid: u16 }
 }
 
@@ -626,6 +632,8 @@ impl AdminCommand {
                 )?,
             }),
             AdminOpcode::KEEP_ALIVE => Self::KeepAlive,
+            AdminOpcode::DIRECTIVE_SEND => Self::DirectiveSend(Directive::parse(cmd)),
+            AdminOpcode::DIRECTIVE_RECEIVE => Self::DirectiveReceive(Directive::parse(cmd)),
             AdminOpcode::FORMAT_NVM => {
                 let d = FormatCdw10(cmd.cdw10);
                 Self::FormatNvm(FormatNvm {
@@ -678,6 +686,20 @@ impl AdminCommand {
             AdminOpcode::FABRICS => Self::Fabrics(FabricsCommand::parse(cmd)?),
             _ => return Err(Status::INVALID_OPCODE.with_dnr()),
         })
+    }
+}
+
+impl Directive {
+    fn parse(cmd: &Command) -> Self {
+        let d11 = DirectiveCdw11(cmd.cdw11);
+        Self {
+            nsid: cmd.nsid.get(),
+            dwords: u64::from(cmd.cdw10.get()) + 1,
+            doper: d11.doper(),
+            dtype: d11.dtype(),
+            dspec: d11.dspec(),
+            cdw12: cmd.cdw12.get(),
+        }
     }
 }
 

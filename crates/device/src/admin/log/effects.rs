@@ -31,7 +31,7 @@ impl Drive {
     }
 }
 
-pub(super) fn command_effects(c: &GetLogPage, fdp: bool) -> CommandEffects {
+pub(super) fn command_effects(c: &GetLogPage, placement: bool) -> CommandEffects {
     let mut log = CommandEffects::default();
     let supported = Effects::new().with_csupp(true);
     // Scopes: namespace 1, controller 2, subsystem 32.
@@ -59,6 +59,11 @@ pub(super) fn command_effects(c: &GetLogPage, fdp: bool) -> CommandEffects {
     for (opcode, effects) in admin {
         log.acs[usize::from(opcode.0)] = effects;
     }
+    if placement {
+        for opcode in [AdminOpcode::DIRECTIVE_SEND, AdminOpcode::DIRECTIVE_RECEIVE] {
+            log.acs[usize::from(opcode.0)] = supported.with_csp(namespace);
+        }
+    }
     if c.csi == nvme::Csi::NVM {
         let scoped = supported.with_csp(namespace);
         for opcode in [
@@ -82,7 +87,7 @@ pub(super) fn command_effects(c: &GetLogPage, fdp: bool) -> CommandEffects {
         ] {
             log.iocs[usize::from(opcode.0)] = scoped.with_lbcc(true);
         }
-        if fdp {
+        if placement {
             for opcode in [IoOpcode::IO_MANAGEMENT_RECEIVE, IoOpcode::IO_MANAGEMENT_SEND] {
                 log.iocs[usize::from(opcode.0)] = scoped;
             }
