@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::table::Table;
 use common::{Bench, bytes, pattern};
 use nvme::admin::{FormatNvm, GetLbaStatus, LbaStatusAction, LbaStatusDescriptor, SecureErase};
 use nvme::copy::{Copy, CopySource};
@@ -174,14 +175,17 @@ fn what_a_copy_may_not() {
         ),
         ("no namespace", to(0, 10), vec![range(0, 1)], Status::INVALID_NAMESPACE),
     ];
+    let mut table = Table::new("Copy", "copies.rs", "what_a_copy_may_not");
     for (name, command, sources, status) in rows {
         let (got, _) = copy(&mut b, command, &sources);
-        assert!(got.is(status), "{name}: {got}, not {status}");
+        table.check(name, false, &command.into(), got, status);
         assert_eq!(got.dnr(), !status.is_success(), "{name}");
     }
     let id = b.controller;
     let (completion, _) = b.on(id, 1, &Copy { nr: 2, ..to(1, 10) }.into(), &[0; 32]);
-    assert!(completion.status().is(Status::DATA_SGL_LENGTH_INVALID));
+    let (command, status) = (to(1, 10).into(), Status::DATA_SGL_LENGTH_INVALID);
+    table.check("too little data", false, &command, completion.status(), status);
+    table.finish();
 }
 
 #[test]
@@ -269,6 +273,7 @@ fn the_status_of_blocks_is_told() {
         assert_eq!(ask(&mut b, action, 18, 14, 1024), (2, vec![(18, 1), (31, 1)]));
         assert_eq!(ask(&mut b, action, 0, 0, 6), (1, vec![(17, 2)]), "no room for more");
     }
+    let mut table = Table::new("Get LBA Status", "copies.rs", "the_status_of_blocks_is_told");
     for (name, c, status) in [
         (
             "too far",
@@ -297,6 +302,7 @@ fn the_status_of_blocks_is_told() {
         ),
     ] {
         let (completion, _) = b.admin(c, &[]);
-        assert!(completion.status().is(status), "{name}: {}", completion.status());
+        table.check(name, true, &c.into(), completion.status(), status);
     }
+    table.finish();
 }

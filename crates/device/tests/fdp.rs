@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::table::Table;
 use common::{Bench, bytes, small};
 use device::Config;
 use nvme::admin::*;
@@ -337,9 +338,10 @@ fn illegal_combinations() {
         ("no namespace", send(NSID_ALL, RUH_UPDATE, 0), &[0, 0], Status::INVALID_NAMESPACE),
         ("a directive that is reserved", streams, &[0; 4096], FIELD),
     ];
+    let mut table = Table::new("Flexible Data Placement", "fdp.rs", "illegal_combinations");
     for (name, command, data, status) in rows {
         let (got, _) = b.io(command, data);
-        assert!(got.is(status), "{name}: {got}, not {status}");
+        table.check(name, false, &command, got, status);
     }
     let cdw11 = |handle, types| FdpEventsCdw11::new().with_phndl(handle).with_noet(types).into_bits().get();
     let fid = FeatureId::FDP_EVENTS;
@@ -373,6 +375,7 @@ fn illegal_combinations() {
     ];
     for (name, command, data, status) in rows {
         let (got, _) = b.admin(command, data);
-        assert!(got.status().is(status), "{name}: {}, not {status}", got.status());
+        table.check(name, true, &command.into(), got.status(), status);
     }
+    table.finish();
 }

@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::table::Table;
 use common::{Bench, bytes, pattern};
 use device::protection::{Guard, Protection, Tags};
 use nvme::admin::{FormatNvm, SecureErase};
@@ -198,4 +199,77 @@ fn a_host_that_has_not_enabled_extended_formats_does_not_get_them() {
     let (completion, _) = b.on(other, 0, &again.into(), &[]);
     assert!(completion.status().is(Status::INVALID_NAMESPACE));
     assert_eq!(b.io(blocks(1, 0, 1, PRACT | GUARD).encode(IoOpcode::READ), &[]), (Status::SUCCESS, data));
+}
+
+/// What formats, metadata and protection information forbid, by namespaces of each kind.
+#[test]
+fn illegal_combinations() {
+    let mut b = bench();
+    let mut table = Table::new("Formats and protection information", "formats.rs", "illegal_combinations");
+    let format_nvm = |change: fn(&mut FormatNvm)| {
+        let mut c = FormatNvm { nsid: 2, lbaf: 3, mset: true, pi: 1, pil: false, ses: SecureErase::NONE };
+        change(&mut c);
+        Command::from(c)
+    };
+    for (name, command, status) in [
+        ("protection without metadata", format_nvm(|c| c.lbaf = 0), Status::INVALID_FORMAT),
+        ("a reserved protection type", format_nvm(|c| c.pi = 4), Status::INVALID_FORMAT),
+        ("metadata in a separate buffer", format_nvm(|c| c.mset = false), Status::INVALID_FORMAT),
+        ("a format that is not there", format_nvm(|c| c.lbaf = 9), Status::INVALID_FORMAT),
+    ] {
+        let (got, _) = b.admin(command, &[]);
+        table.check(name, true, &command, got.status(), status);
+    }
+    let info = Status::INVALID_PROTECTION_INFORMATION;
+    // Namespace 1 with each type of protection, namespace 2 with metadata alone.
+    format(&mut b, 2, 3, 0, false);
+    for (pi, rows) in [
+        (0, vec![("PRACT on metadata alone", PRACT), ("a check on metadata alone", GUARD)]),
+        (1, vec![("type 1: another reference tag than the address, checked", REFERENCE)]),
+        (3, vec![("type 3: the reference tag, checked", REFERENCE)]),
+    ] {
+        let nsid = if pi == 0 { 2 } else { 1 };
+        if pi != 0 {
+            format(&mut b, 1, 3, pi, false);
+        }
+        for (name, prinfo) in rows {
+            for opcode in [IoOpcode::READ, IoOpcode::WRITE, IoOpcode::COMPARE, IoOpcode::VERIFY] {
+                let command = Blocks { lbtl: 12, ..blocks(nsid, 5, 1, prinfo) }.encode(opcode);
+                let (got, _) = b.io(command, &vec![0; 4104]);
+                table.check(name, false, &command, got, info);
+            }
+        }
+    }
+    // A check that fails, and what came without its metadata.
+    format(&mut b, 1, 3, 1, false);
+    let data = pattern(3, 4096);
+    assert_eq!(b.io(blocks(1, 5, 1, PRACT).encode(IoOpcode::WRITE), &data).0, Status::SUCCESS);
+    let wrong = |prinfo, lbat| Blocks { lbat, lbatm: 0xFFFF, ..blocks(1, 5, 1, prinfo) };
+    let mut spoilt = data.clone();
+    spoilt.extend([0; 8]);
+    for (name, command, data, status) in [
+        (
+            "another application tag",
+            wrong(APPLICATION, 7).encode(IoOpcode::READ),
+            &spoilt,
+            Status::APPLICATION_TAG_CHECK_ERROR,
+        ),
+        (
+            "a guard that does not fit",
+            wrong(GUARD, 0).encode(IoOpcode::WRITE),
+            &spoilt,
+            Status::GUARD_CHECK_ERROR,
+        ),
+        (
+            "a reference tag in the data that does not fit",
+            wrong(REFERENCE, 0).encode(IoOpcode::WRITE),
+            &spoilt,
+            Status::REFERENCE_TAG_CHECK_ERROR,
+        ),
+    ] {
+        let (got, _) = b.io(command, data);
+        table.check(name, false, &command, got, status);
+    }
+    table.finish();
+    assert_eq!(b.io(blocks(1, 5, 1, PRACT | GUARD).encode(IoOpcode::READ), &[]), (Status::SUCCESS, data));
 }
