@@ -287,7 +287,37 @@ fn a_linux_host_with_two_paths_loses_nothing() {
 fn linux_hosts_manage_namespaces_as_tenants() {
     let name = "linux_hosts_manage_namespaces_as_tenants";
     let temporary = tempfile::tempdir().unwrap();
-    let drive = Drive::start(&temporary.path().join("image"), 0);
+    let made = |file: &str, arguments: &[&str], change: fn(String) -> String| {
+        let output = Command::new(TRANCHE).args(arguments).output().unwrap();
+        let path = temporary.path().join(file);
+        std::fs::write(&path, change(String::from_utf8(output.stdout).unwrap())).unwrap();
+        path
+    };
+    let key = made("key", &["key", "drive"], |key| key);
+    let toml = made("drive.toml", &["profile", "show", "default"], |toml| {
+        let placed = r#"
+            [[set]] # 3
+            media = "nand"
+            cell = "tlc"
+            capacity = "256MiB"
+            spare = "60%"
+            channels = 2
+            dies = 4
+            planes = 2
+            nand_page = "4KiB"
+            pages_per_block = 48
+            rated_cycles = 3000
+            timing = { read = "60us", program = "700us", erase = "4ms", channel = "800MB/s" }
+            placement = { handles = 4, fdp = true }
+            [[namespace]] # 2
+            set = 3
+            size = "64MiB"
+            lba = 4096
+        "#;
+        toml + placed
+    });
+    let more = ["--drive-key".as_ref(), key.as_os_str(), toml.as_os_str()];
+    let drive = Drive::start_with(&temporary.path().join("image"), 0, &more);
     let Some(guest) = Guest::boot(name, "tenants.sh", &["insmod", "rmmod"], drive.port, &[]) else { return };
     guest.must_be_well(name);
 }

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Two Linux hosts, one kernel, and the drive's namespaces as their tenants, with nvme-cli alone: runs in the guest of
 # scripts/guest.sh and prints a transcript of commands and answers. Arguments: address, port, subsystem NQN. The drive has one
-# attached namespace of 1 GiB of 4 KiB blocks, and room on its NVM Sets.
+# attached namespace of 1 GiB of 4 KiB blocks, room on its first NVM Set, a drive key, and another namespace in Endurance Group 3,
+# which has Flexible Data Placement with four handles.
 set -eu
 
 address=$1 port=$2 nqn=$3
@@ -88,6 +89,33 @@ refused 'protection information' nvme verify "$ns" --start-block=5 --block-count
 refused 'application tag' nvme verify "$ns" --start-block=5 --block-count=0 --prinfo=2 --ref-tag=5 \
     --app-tag=1 --app-tag-mask=0xffff
 
+about "commands: Copy, Write Uncorrectable, Compare"
+create 8192 0
+copied=$nsid
+write_blocks "$ns" 4096 8 0
+run nvme copy "$ns" --sdlba=100 --slbs=0,4 --blocks=3,3
+same "$ns" 4096 8 100 || fail "what was copied"
+run nvme write-uncor "$ns" --start-block=100 --block-count=1
+refused 'unrecovered|error' nvme read "$ns" --start-block=100 --block-count=0 --data-size=4096 --data=/tmp/back
+# Get LBA Status, ATYPE 10h (`nvme get-lba-status` of some versions has a buffer shorter than what it asks for).
+run nvme admin-passthru /dev/nvme0 --opcode=0x86 --namespace-id="$nsid" --cdw12=15 --cdw13=0x10000000 --data-len=64 --read
+says '64 00 00 00'
+write_blocks "$ns" 4096 8 100
+same "$ns" 4096 8 100 || fail "what was written over uncorrectable blocks"
+head -c 4096 /tmp/data >/tmp/blocks
+run nvme compare "$ns" --start-block=100 --block-count=0 --data-size=4096 --data=/tmp/blocks
+refused 'compare' nvme compare "$ns" --start-block=101 --block-count=0 --data-size=4096 --data=/tmp/blocks
+discard "$copied"
+
+about "Flexible Data Placement"
+run nvme fdp configs /dev/nvme0 --endgrp-id=3
+run nvme fdp status /dev/nvme0n2
+run nvme write /dev/nvme0n2 --start-block=0 --block-count=0 --data-size=4096 --data=/tmp/blocks --dir-type=2 --dir-spec=1
+run nvme fdp update /dev/nvme0n2 --pids=1
+run nvme fdp usage /dev/nvme0 --endgrp-id=3
+run nvme fdp stats /dev/nvme0 --endgrp-id=3
+run nvme fdp events /dev/nvme0 --endgrp-id=3
+
 about "a quota: feature D8h"
 printf '\001\002\0\0\0\0\0\0' >/tmp/quota
 head -c 8 /dev/zero >>/tmp/quota
@@ -148,11 +176,16 @@ run nvme persistent-event-log /dev/nvme0 --action=2
 about "erasure: Format and Sanitize"
 run nvme format "/dev/nvme0n$protected" --ses=1 --lbaf=0 --force
 zeros "/dev/nvme0n$protected" 4096 64 0 || fail "what was erased by Format"
+write_blocks "/dev/nvme0n$protected" 4096 64 0
+run nvme format "/dev/nvme0n$protected" --ses=2 --lbaf=0 --force
+if same "/dev/nvme0n$protected" 4096 64 0; then fail "the namespace has its old key"; fi
 write_blocks /dev/nvme0n1 4096 16 100
 run nvme sanitize /dev/nvme0 --sanact=2
 sanitized() { nvme sanitize-log /dev/nvme0 | grep -Eqi 'progress.*(65535|100)'; }
 await sanitized
 run nvme sanitize-log /dev/nvme0
+run nvme sanitize /dev/nvme0 --sanact=4
+await sanitized
 zeros /dev/nvme0n1 4096 16 100 || fail "what was sanitized"
 discard "$protected"
 run nvme disconnect -n "$nqn"
