@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::table::Table;
 use common::{Bench, bytes, small};
 use device::{Attach, Config, InitialNamespace, LbaFormat, Limits, Origin};
 use media::{Nanos, Rng};
@@ -229,17 +230,20 @@ fn illegal_combinations() {
         ("the log of no set", AdminCommand::GetLogPage(log(LogId::PREDICTABLE_LATENCY, 3, 512)), &[], field),
         ("the window of no set", AdminCommand::GetFeatures(get(select, 9)), &[], field),
     ];
+    let mut table = Table::new("Predictable latency", "windows.rs", "illegal_combinations");
     for (name, command, data, status) in rows {
         let (got, _) = b.admin(command, data);
-        assert!(got.status().is(status), "{name}: {}, not {status}", got.status());
+        table.check(name, true, &command.into(), got.status(), status);
     }
     assert_eq!(window_log(&mut b).status, WindowSelect::NOT_ENABLED);
     assert_eq!(b.admin_ok(get(select, 1), &[]).0, 0);
     enable(&mut b, &PredictableLatencyConfig::default(), false);
     for reserved in [0, 3, 7] {
-        let (got, _) = b.admin(set(select, 1, reserved), &[]);
-        assert!(got.status().is(field), "window {reserved}");
+        let command = set(select, 1, reserved);
+        let (got, _) = b.admin(command, &[]);
+        table.check("a reserved window", true, &command.into(), got.status(), field);
     }
+    table.finish();
     // A drive without windows has neither the features nor the logs.
     let mut b = Bench::with_namespaces(&[]);
     let c: IdentifyController = b.ask(identify);
