@@ -1,0 +1,121 @@
+//! What the translation layer answers, and what it says of itself.
+
+use crate::storage::Io;
+use media::{Nanos, Slot};
+
+/// When a request is done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// At this time, now or later.
+    At(Nanos),
+    /// [`Ftl::poll`] will tell.
+    Later,
+    /// Not at all.
+    Failed(Fault),
+}
+
+/// Why a request failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Fault {
+    /// Beyond the end of the volume, or no such volume.
+    #[error("outside the volume")]
+    OutOfRange,
+    /// The medium could not give the data back.
+    #[error("the medium returned uncorrectable data")]
+    Unrecovered,
+    /// The medium could not store the data (of memory; flash writes elsewhere instead).
+    #[error("the medium could not store the data")]
+    Write,
+    /// Spare superblocks are used up.
+    #[error("the NVM Set can only be read: its spare blocks are used up")]
+    ReadOnly,
+    /// The host's disk or memory failed or is full.
+    #[error("the storage of the drive's contents failed or is full")]
+    Storage,
+    /// Not enough unallocated capacity.
+    #[error("the NVM Set has too little unallocated capacity")]
+    NoSpace,
+    /// Compared data differs.
+    #[error("compared data differs")]
+    Mismatch,
+}
+
+/// A request that was answered with [`Answer::Later`] is done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Done {
+    /// Which.
+    pub io: Io,
+    /// When.
+    pub at: Nanos,
+    /// How.
+    pub result: Result<(), Fault>,
+}
+
+/// Where the data of a write comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Source {
+    /// The buffer of the host's command.
+    Host,
+    /// Zeros.
+    Zeros,
+}
+
+/// What a set is made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MediaKind {
+    /// Flash.
+    Nand,
+    /// DRAM.
+    Dram,
+    /// Persistent memory.
+    Pmem,
+}
+
+/// State of a set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SetInfo {
+    /// What it is made of.
+    pub media: MediaKind,
+    /// Bytes that it offers.
+    pub capacity_bytes: u64,
+    /// Bytes not given to a volume.
+    pub unallocated_bytes: u64,
+    /// Raw bytes of the medium.
+    pub raw_bytes: u64,
+    /// What is left of the spare that it had when new, in percent.
+    pub spare_percent: u8,
+    /// Mean wear in percent of the rated cycles, at most 255.
+    pub used_percent: u8,
+    /// Mean program/erase cycles of a block.
+    pub mean_cycles: u32,
+    /// Fewest.
+    pub min_cycles: u32,
+    /// Most.
+    pub max_cycles: u32,
+    /// Rated cycles; `u32::MAX` if the medium does not wear.
+    pub rated_cycles: u32,
+    /// Blocks that must not be used.
+    pub bad_blocks: u32,
+    /// Superblocks ready to be written.
+    pub free_superblocks: u32,
+    /// Nothing can be written any more.
+    pub read_only: bool,
+}
+
+/// What a page of a volume holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PageState {
+    /// Contents in this slot.
+    Held(Slot),
+    /// Contents that were lost to an uncorrectable error.
+    Lost,
+}
+
+/// What recovery found.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Recovered {
+    /// Contents of volatile sets are gone.
+    pub lost_volatile: bool,
+    /// Pages that the capacitors saved and that are in the write buffer again.
+    pub buffered_pages: u32,
+}
