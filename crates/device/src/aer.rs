@@ -26,6 +26,8 @@ pub(crate) enum Event {
     EnduranceGroup,
     /// Other firmware begins to run without a reset.
     FirmwareActivation,
+    /// The drive has captured telemetry.
+    Telemetry,
     /// The Asymmetric Namespace Access state changed.
     Ana,
     /// A window of Predictable Latency Mode ended, or will soon.
@@ -44,6 +46,7 @@ impl Event {
         Event::Namespaces,
         Event::EnduranceGroup,
         Event::FirmwareActivation,
+        Event::Telemetry,
         Event::Ana,
         Event::Window,
         Event::Reservation,
@@ -62,6 +65,7 @@ impl Event {
             Event::Reliability => AsyncEvent::health(HealthInfo::RELIABILITY),
             Event::Namespaces => AsyncEvent::notice(NoticeInfo::NAMESPACE_ATTRIBUTE_CHANGED),
             Event::FirmwareActivation => AsyncEvent::notice(NoticeInfo::FIRMWARE_ACTIVATION_STARTING),
+            Event::Telemetry => AsyncEvent::notice(NoticeInfo::TELEMETRY_LOG_CHANGED),
             Event::EnduranceGroup => AsyncEvent::notice(NoticeInfo::ENDURANCE_GROUP_EVENT),
             Event::Ana => AsyncEvent::notice(NoticeInfo::ANA_CHANGE),
             Event::Window => AsyncEvent::notice(NoticeInfo::PREDICTABLE_LATENCY),
@@ -81,6 +85,7 @@ impl Event {
             Event::Spare | Event::Temperature | Event::Reliability => configuration.smart() != 0,
             Event::Namespaces => configuration.nan(),
             Event::FirmwareActivation => configuration.fan(),
+            Event::Telemetry => configuration.tln(),
             Event::EnduranceGroup => configuration.egealcn(),
             Event::Ana => configuration.anacn(),
             Event::Window => configuration.pleln(),

@@ -17,6 +17,7 @@ use crate::power::{Power, Shutdown};
 use crate::reservation::Preempting;
 use crate::sanitize;
 use crate::stats::NamespaceStats;
+use crate::telemetry::Telemetry;
 use ftl::{Done, Fault, Ftl, Io, VolumeStats};
 use media::{Events, FaultPlan, Nanos, Timeline};
 use nvme::admin::AdminCommand;
@@ -42,6 +43,7 @@ pub struct Drive {
     pub(crate) health: Health,
     pub(crate) power: Power,
     pub(crate) clock: Clock,
+    pub(crate) telemetry: Telemetry,
     /// Admin commands that wait until their namespaces are idle.
     pub(crate) waiting: Vec<Waiting>,
     /// Commands that wait for those that they abort.
@@ -184,6 +186,7 @@ impl Drive {
             health: Health::default(),
             power: Power::default(),
             clock: Clock::default(),
+            telemetry: Telemetry::default(),
             waiting: Vec::new(),
             preempting: Vec::new(),
             shutdowns: Vec::new(),

@@ -119,6 +119,7 @@ const FIXED: FeatureCapabilities = FeatureCapabilities::new();
 pub(crate) const OPTIONAL_EVENTS: AsyncEventConfiguration = AsyncEventConfiguration::new()
     .with_nan(true)
     .with_fan(true)
+    .with_tln(true)
     .with_anacn(true)
     .with_pleln(true)
     .with_egealcn(true);

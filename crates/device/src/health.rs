@@ -123,6 +123,9 @@ impl Drive {
             }
         }
         if worse {
+            let groups = self.groups_summary().into_bits();
+            let reason = format!("critical warning {warning:02x}h, of endurance groups {groups:02x}h");
+            self.capture_telemetry(reason, cx);
             self.record(cx.storage);
         }
         for id in self.controllers.ids() {

@@ -13,7 +13,7 @@
 //! panic. What is not: that a transport's data is as long as the command's transfer, and capsules (crate
 //! `fabric`); that the runner's numbers of commands are unique (a second one is answered with Internal Error).
 //!
-//! Not implemented: fused commands, directives, telemetry, command sets other than NVM.
+//! Not implemented: fused commands, command sets other than NVM.
 
 mod admin;
 mod aer;
@@ -48,6 +48,7 @@ mod sanitize;
 mod selftest;
 mod stats;
 mod streams;
+mod telemetry;
 mod treat;
 mod treatment;
 pub mod units;

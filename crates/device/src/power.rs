@@ -72,6 +72,7 @@ impl Drive {
         self.shutdowns.clear();
         self.sanitize = Default::default();
         self.clear_links();
+        self.forget_telemetry();
         for plan in &mut self.faults {
             plan.cut_after = None;
         }

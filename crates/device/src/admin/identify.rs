@@ -203,7 +203,13 @@ impl Drive {
             acl_z: ABORT_LIMIT_Z,
             aerl_z: aer::LIMIT as u8 - 1,
             frmw: Frmw::new().with_ffsro(true).with_nofs(firmware::SLOTS).with_fawr(true),
-            lpa: Lpa::new().with_smarts(true).with_cses(true).with_lpeds(true).with_pes(true).with_mlps(true),
+            lpa: Lpa::new()
+                .with_smarts(true)
+                .with_cses(true)
+                .with_lpeds(true)
+                .with_ts(true)
+                .with_pes(true)
+                .with_mlps(true),
             elpe_z: ERROR_ENTRIES as u8 - 1,
             // Vendor specific admin commands have the standard format.
             avscc: 1,

@@ -14,7 +14,7 @@ use media::Nanos;
 use nvme::admin::GetLogPage;
 use nvme::log::{
     ChangedNamespaces, ErrorInformation, LidSupported, LogId, NamespaceStatistics, PersistentEventAction,
-    PersistentEventHeader, SupportedLogPages,
+    PersistentEventHeader, SupportedLogPages, TELEMETRY_BLOCK,
 };
 use nvme::quota::Quota;
 use nvme::zerocopy::{FromBytes, IntoBytes};
@@ -29,6 +29,8 @@ const LOGS: &[LogId] = &[
     LogId::CHANGED_NAMESPACES,
     LogId::COMMAND_EFFECTS,
     LogId::DEVICE_SELF_TEST,
+    LogId::TELEMETRY_HOST,
+    LogId::TELEMETRY_CONTROLLER,
     LogId::ENDURANCE_GROUP,
     LogId::PREDICTABLE_LATENCY,
     LogId::PREDICTABLE_LATENCY_EVENTS,
@@ -75,6 +77,10 @@ impl Drive {
         if !c.offset.is_multiple_of(4) {
             return Err(Failure::field(48));
         }
+        let telemetry = [LogId::TELEMETRY_HOST, LogId::TELEMETRY_CONTROLLER].contains(&c.lid);
+        if telemetry && !c.offset.is_multiple_of(TELEMETRY_BLOCK as u64) {
+            return Err(Failure::field(48));
+        }
         if c.bytes() > u64::from(self.config.max_transfer) {
             return Err(Failure::field(42));
         }
@@ -90,6 +96,8 @@ impl Drive {
             return Err(Failure { location: 40, ..Status::INVALID_LOG_PAGE.into() });
         }
         match c.lid {
+            // LSP bit 0: Create Telemetry Host-Initiated Data.
+            LogId::TELEMETRY_HOST if c.lsp & 1 != 0 => self.create_telemetry(id, cx),
             LogId::FDP_EVENTS => self.gather_placement_notes(c.lsi),
             LogId::PREDICTABLE_LATENCY | LogId::PREDICTABLE_LATENCY_EVENTS => self.look_at_windows(cx),
             _ => {}
@@ -150,6 +158,11 @@ impl Drive {
         let mut more = None;
         match c.lid {
             LogId::CHANGED_NAMESPACES => controller.changed.clear(),
+            LogId::TELEMETRY_CONTROLLER => {
+                controller.events.clear(c.lid);
+                self.release_telemetry();
+                return Ok(());
+            }
             LogId::ENDURANCE_GROUP => {
                 controller.changed_groups.remove(&c.lsi);
             }
@@ -215,6 +228,7 @@ impl Drive {
             }
             LogId::COMMAND_EFFECTS => command_effects(c, self.has_fdp()).as_bytes().to_vec(),
             LogId::DEVICE_SELF_TEST => self.self_test_log().as_bytes().to_vec(),
+            LogId::TELEMETRY_HOST | LogId::TELEMETRY_CONTROLLER => self.telemetry_log(c.lid),
             LogId::ENDURANCE_GROUP => self.endurance_group(c.lsi)?.as_bytes().to_vec(),
             LogId::ENDURANCE_GROUP_EVENTS => {
                 let groups = &controller.changed_groups;

@@ -1,0 +1,247 @@
+//! Telemetry (Base 5.1.12.1.8, 5.1.12.1.9, 8.1.26): the drive's own state as it was at one moment, for whoever looks for
+//! a fault. [docs/telemetry.md](../../../docs/telemetry.md) says what is in it.
+
+use crate::aer;
+use crate::contents::Contents;
+use crate::controller::ControllerId;
+use crate::drive::{Cx, Drive};
+use ftl::{MediaKind, SetId};
+use media::Nanos;
+use nvme::U16;
+use nvme::log::{LogId, PersistentEventType, TELEMETRY_BLOCK, TelemetryHeader};
+use nvme::zerocopy::IntoBytes;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// Version of the documents in the data areas.
+const VERSION: u32 = 1;
+
+/// Namespaces that the second data area tells of, at most.
+const NAMESPACES: usize = 256;
+
+/// Characters of a set's state in the second data area, at most: it names every superblock.
+const STATE: usize = 64 << 10;
+
+/// Controllers that the third data area tells of, and newest errors of each, at most.
+const CONTROLLERS: usize = 64;
+const ERRORS: usize = 8;
+
+/// How often state was captured, over power cycles.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Generations {
+    host: u8,
+    controller: u8,
+}
+
+/// What was captured. It does not outlive power.
+#[derive(Default, Debug)]
+pub(crate) struct Telemetry {
+    host: Capture,
+    controller: Option<Capture>,
+}
+
+/// Data areas 1 to 3, each whole blocks, and why.
+#[derive(Default, Debug)]
+struct Capture {
+    blocks: Vec<u8>,
+    /// Last block of each area.
+    last: [u16; 3],
+    reason: String,
+}
+
+impl Capture {
+    fn new(areas: [Value; 3], reason: String) -> Capture {
+        let mut capture = Capture { reason, ..Capture::default() };
+        for (area, last) in areas.iter().zip(&mut capture.last) {
+            let mut text = serde_json::to_vec(area).unwrap_or_default();
+            text.push(b'\n');
+            text.resize(text.len().next_multiple_of(TELEMETRY_BLOCK), 0);
+            capture.blocks.extend(text);
+            *last = u16::try_from(capture.blocks.len() / TELEMETRY_BLOCK).unwrap_or(u16::MAX);
+        }
+        capture
+    }
+}
+
+impl Drive {
+    fn capture(&self, now: Nanos, reason: String) -> Capture {
+        Capture::new([self.summary(now), self.inventory(), self.failures()], reason)
+    }
+
+    /// Data area 1: what the drive is, and its counters.
+    fn summary(&self, now: Nanos) -> Value {
+        let (config, life, traffic) = (&self.config, &self.life, self.life.total());
+        json!({
+            "version": VERSION,
+            "model": config.identity.model,
+            "serial": config.identity.serial,
+            "firmware": nvme::identify::ascii_text(&self.firmware_revision()),
+            "program": env!("CARGO_PKG_VERSION"),
+            "now_ns": now.0,
+            "powered_ns": self.powered(now),
+            "power_cycles": life.power_cycles,
+            "unsafe_shutdowns": life.unsafe_shutdowns,
+            "backups": life.backups,
+            "backup_failed": self.health.backup_failed,
+            "critical_warning": self.common_warning().into_bits(),
+            "busy_ns": self.busy_time(now),
+            "traffic": traffic,
+            "media_errors": life.media_errors,
+            "error_entries": life.error_entries,
+            "commands_in_flight": self.in_flight(),
+            "controllers": self.controllers.iter().count(),
+            "namespaces": self.namespaces.iter().count(),
+        })
+    }
+
+    /// Data area 2: NVM Sets and namespaces.
+    fn inventory(&self) -> Value {
+        let sets: Vec<Value> = self
+            .sets()
+            .map(|(id, info)| {
+                json!({
+                    "nvmsetid": u16::from(id.0) + 1,
+                    "media": if info.media == MediaKind::Nand { "nand" } else { "memory" },
+                    "capacity_bytes": info.capacity_bytes,
+                    "unallocated_bytes": info.unallocated_bytes,
+                    "raw_bytes": info.raw_bytes,
+                    "spare_percent": info.spare_percent,
+                    "used_percent": info.used_percent,
+                    "cycles": [info.min_cycles, info.mean_cycles, info.max_cycles],
+                    "bad_blocks": info.bad_blocks,
+                    "free_superblocks": info.free_superblocks,
+                    "read_only": info.read_only,
+                    "counts": self.ftl.set_stats(id),
+                    "traffic": self.life.traffic(SetId(id.0)),
+                    "state": self.ftl.describe(id).chars().take(STATE).collect::<String>(),
+                })
+            })
+            .collect();
+        let namespaces: Vec<Value> = self
+            .namespaces
+            .iter()
+            .take(NAMESPACES)
+            .map(|(nsid, ns)| {
+                json!({
+                    "nsid": nsid,
+                    "nvmsetid": u16::from(ns.set.0) + 1,
+                    "bytes": ns.bytes,
+                    "format": ns.format,
+                    "in_flight": ns.in_flight,
+                    "closing": ns.closing,
+                    "traffic": ns.traffic(),
+                    "media": self.ftl.volume_stats(ns.volume),
+                })
+            })
+            .collect();
+        json!({ "sets": sets, "namespaces": namespaces })
+    }
+
+    /// Data area 3: controllers with their newest errors.
+    fn failures(&self) -> Value {
+        let controllers: Vec<Value> = self
+            .controllers
+            .iter()
+            .take(CONTROLLERS)
+            .map(|(id, controller)| {
+                let errors: Vec<Value> = controller
+                    .errors
+                    .iter()
+                    .take(ERRORS)
+                    .map(|e| {
+                        json!({
+                            "count": e.error_count.get(),
+                            "sqid": e.sqid.get(),
+                            "opcode": e.opc,
+                            "status": e.status().code().0,
+                            "nsid": e.nsid.get(),
+                            "lba": e.lba.get(),
+                        })
+                    })
+                    .collect();
+                json!({
+                    "cntlid": id.0,
+                    "port": controller.port.0,
+                    "ready": controller.is_ready(),
+                    "errors": controller.error_count,
+                    "newest": errors,
+                })
+            })
+            .collect();
+        json!({ "controllers": controllers })
+    }
+
+    /// The host asks for a capture (Create Telemetry Host-Initiated Data).
+    pub(crate) fn create_telemetry<S: Contents>(&mut self, id: ControllerId, cx: &mut Cx<'_, S>) {
+        self.telemetry.host = self.capture(cx.now, String::from("host"));
+        let generations = &mut self.life.telemetry;
+        generations.host = generations.host.wrapping_add(1);
+        let header = self.telemetry_header(LogId::TELEMETRY_HOST);
+        self.remember(cx.now, Some(id), PersistentEventType::TELEMETRY_CREATED, header.as_bytes());
+        self.record(cx.storage);
+    }
+
+    /// The drive itself has a reason for a capture. One that no host has read yet stays: the first is what is wanted.
+    pub(crate) fn capture_telemetry<S: Contents>(&mut self, reason: String, cx: &mut Cx<'_, S>) {
+        if self.telemetry.controller.is_some() {
+            return;
+        }
+        self.telemetry.controller = Some(self.capture(cx.now, reason));
+        let generations = &mut self.life.telemetry;
+        generations.controller = generations.controller.wrapping_add(1);
+        let mut answers = Vec::new();
+        for (_, controller) in self.controllers.iter_mut() {
+            let configuration = controller.values.events();
+            answers.extend(controller.events.raise(aer::Event::Telemetry, configuration));
+        }
+        for answer in answers {
+            self.answer_event(answer, cx);
+        }
+    }
+
+    fn telemetry_header(&self, lid: LogId) -> TelemetryHeader {
+        let empty = Capture::default();
+        let host = lid == LogId::TELEMETRY_HOST;
+        let own = self.telemetry.controller.as_ref();
+        let capture = if host { &self.telemetry.host } else { own.unwrap_or(&empty) };
+        let [first, second, third] = capture.last;
+        // Scope 2: the NVM subsystem.
+        let mut header = TelemetryHeader {
+            lid,
+            dalb1: U16::new(first),
+            dalb2: U16::new(second),
+            dalb3: U16::new(third),
+            host_scope: u8::from(host) * 2,
+            host_generation: if host { self.life.telemetry.host } else { 2 },
+            controller_available: own.is_some().into(),
+            controller_generation: self.life.telemetry.controller,
+            ..TelemetryHeader::default()
+        };
+        for (byte, c) in header.reason.iter_mut().zip(capture.reason.bytes()) {
+            *byte = c;
+        }
+        header
+    }
+
+    /// A Telemetry log as a whole.
+    pub(crate) fn telemetry_log(&self, lid: LogId) -> Vec<u8> {
+        let mut log = self.telemetry_header(lid).as_bytes().to_vec();
+        let capture = match lid {
+            LogId::TELEMETRY_HOST => Some(&self.telemetry.host),
+            _ => self.telemetry.controller.as_ref(),
+        };
+        log.extend_from_slice(capture.map_or(&[], |c| c.blocks.as_slice()));
+        log
+    }
+
+    /// A host has read the controller-initiated log and does not retain it.
+    pub(crate) fn release_telemetry(&mut self) {
+        self.telemetry.controller = None;
+    }
+
+    /// Power was lost: captures were in memory.
+    pub(crate) fn forget_telemetry(&mut self) {
+        self.telemetry = Telemetry::default();
+    }
+}
