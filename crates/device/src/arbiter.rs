@@ -401,8 +401,11 @@ impl Drive {
         let shared = if lane.is_limited() { now.since(lane.ready.max(entry.submitted)) } else { held };
         ns.stats.shared[way as usize].add(shared);
         ns.stats.throttled[way as usize].add(held - shared);
+        // What waited for its quota pays from when it was due: a drive that is looked at late makes up for it, by no more
+        // than what was waiting.
+        let since = if lane.ready == Nanos::MAX { lane.due().max(entry.submitted).min(now) } else { now };
         if let Some(demand) = demand(&command, &data) {
-            self.charge(&token, demand, now);
+            self.charge(&token, demand, since);
         }
         Some((token, command, data))
     }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::load::{Load, limit, quota, run, set, statistics};
+use common::load::{Load, limit, quota, run, run_late, set, statistics};
 use common::table::Table;
 use common::{Bench, TIMED_SMALL, bytes};
 use device::Origin;
@@ -35,6 +35,19 @@ fn commands_per_second_within_one_percent_over_a_second() {
             let off = loads[0].done.abs_diff(rate);
             assert!(off * 100 <= rate, "{} instead of {rate} (timed: {timed})", loads[0].done);
         }
+    }
+}
+
+#[test]
+fn a_drive_that_is_looked_at_late_makes_up_for_it() {
+    for (rate, late) in [(1000, 10_000_000), (100_000, 200_000)] {
+        let mut b = Bench::with_namespaces(&[]);
+        limit(&mut b, 2, &[(QuotaKind::ReadCommands, rate)]);
+        let mut loads = [Load::new(64, Command::read(2, 3, 1), 0)];
+        run_late(&mut b, SECOND, late, &mut loads);
+        // The last look may be late, too.
+        let off = loads[0].done.abs_diff(rate);
+        assert!(off * 50 <= rate, "{} instead of {rate}", loads[0].done);
     }
 }
 

@@ -54,6 +54,11 @@ impl Load {
 
 /// Runs loads side by side for a time, in nanoseconds.
 pub fn run(b: &mut Bench, span: u64, loads: &mut [Load]) {
+    run_late(b, span, 0, loads);
+}
+
+/// The same by an owner who looks at the drive only `late` nanoseconds after something was due.
+pub fn run_late(b: &mut Bench, span: u64, late: u64, loads: &mut [Load]) {
     let end = b.now.0 + span;
     loop {
         let mut progress = true;
@@ -79,7 +84,10 @@ pub fn run(b: &mut Bench, span: u64, loads: &mut [Load]) {
             }
         }
         match b.drive.next_event() {
-            Some(at) if at.0 < end => b.run_until(at.max(b.now)),
+            Some(at) if at.0 < end => {
+                b.now = Nanos((at.max(b.now).0 + late).min(end - 1));
+                b.run_until(b.now);
+            }
             _ => break,
         }
     }
