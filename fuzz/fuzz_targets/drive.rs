@@ -10,7 +10,7 @@ use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use zerocopy::FromBytes;
 
 fn step(u: &mut Unstructured<'_>) -> Result<Step> {
-    Ok(match u.int_in_range(0..=9)? {
+    Ok(match u.int_in_range(0..=15)? {
         kind @ 0..=5 => {
             let mut bytes: [u8; 64] = u.arbitrary()?;
             // Most of what is interesting has a namespace that exists.
@@ -32,16 +32,17 @@ fn step(u: &mut Unstructured<'_>) -> Result<Step> {
                 Step::Disconnect
             }
         }
-        _ => Step::Cut(u.arbitrary()?),
+        9 => Step::Cut(u.arbitrary()?),
+        kind => Step::Plausible(kind % 2 == 0, u.arbitrary()?),
     })
 }
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let mut u = Unstructured::new(bytes);
-    let timed = u.arbitrary().unwrap_or(false);
+    let stage: u8 = u.arbitrary().unwrap_or(0);
     let mut steps = Vec::new();
     while let (false, Ok(step)) = (u.is_empty() || steps.len() == 200, step(&mut u)) {
         steps.push(step);
     }
-    play(timed, steps);
+    play(stage % 8, steps);
 });

@@ -247,11 +247,7 @@ impl Drive {
     /// What waited for idle namespaces, or for its turn, is not done any more.
     fn return_waiting<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
         self.return_held(cx.now, |_, _, _| Some(Status::SANITIZE_IN_PROGRESS));
-        for nsid in self.namespaces.ids() {
-            if let Some(ns) = self.namespaces.get_mut(nsid) {
-                ns.closing = false;
-            }
-        }
+        self.reopen();
         for waiting in std::mem::take(&mut self.waiting) {
             if let Some(token) = self.flight.unpark(waiting.io) {
                 self.fail(token, Failure::transient(Status::SANITIZE_IN_PROGRESS), cx);

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::play::{Step, play};
+use common::play::{Stage, Step, play};
 use nvme::zerocopy::FromBytes;
 use nvme::{Command, U32};
 use proptest::prelude::*;
@@ -59,6 +59,19 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// Mostly commands that mean something, from two hosts.
+fn plausible() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        10 => (any::<bool>(), proptest::array::uniform12(any::<u32>())).prop_map(|(admin, n)| Step::Plausible(admin, n)),
+        1 => Just(Step::Property(0x14, 0x0046_0000)),
+        1 => Just(Step::Property(0x14, 0x0046_0001)),
+        1 => Just(Step::Connect),
+        1 => Just(Step::Disconnect),
+        4 => (0..10_000_000u64).prop_map(Step::Pass),
+        1 => any::<bool>().prop_map(Step::Cut),
+    ]
+}
+
 /// `PROPTEST_CASES` runs more.
 fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(100)
@@ -69,12 +82,17 @@ proptest! {
 
     #[test]
     fn commands_without_timing(steps in proptest::collection::vec(step(), 1..120)) {
-        play(false, steps);
+        play(0, steps);
     }
 
     #[test]
     fn commands_with_timing(steps in proptest::collection::vec(step(), 1..120)) {
-        play(true, steps);
+        play(Stage::TIMED, steps);
+    }
+
+    #[test]
+    fn plausible_commands(stage in 0..8u8, steps in proptest::collection::vec(plausible(), 1..160)) {
+        play(stage, steps);
     }
 
     #[test]
@@ -85,7 +103,7 @@ proptest! {
             let command = Box::new(Command::read_from_bytes(&bytes).unwrap());
             steps.push(if admin { Step::Admin(command, bytes) } else { Step::Io(command, bytes) });
         }
-        play(false, steps);
+        play(0, steps);
     }
 
     #[test]

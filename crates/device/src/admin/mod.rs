@@ -194,11 +194,7 @@ impl Drive {
         let waited = waited != self.waiting.len();
         if waited {
             // Those that others wait for are closed again when these are tried again, which is at once.
-            for nsid in self.namespaces.ids() {
-                if let Some(ns) = self.namespaces.get_mut(nsid) {
-                    ns.closing = false;
-                }
-            }
+            self.reopen();
         }
         let status = Status::ABORT_REQUESTED.with_dnr();
         if self.return_held(cx.now, |_, held, _| (held == io).then_some(status)) {
@@ -219,6 +215,8 @@ impl Drive {
 
     /// Tries the commands again that wait for namespaces to be idle.
     pub(crate) fn retry_waiting<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
+        // Those that they still wait for are closed again.
+        self.reopen();
         for Waiting { io, controller, command } in std::mem::take(&mut self.waiting) {
             let Some(token) = self.flight.unpark(io) else { continue };
             let outcome = match command {
@@ -230,6 +228,11 @@ impl Drive {
             };
             self.reply(token, outcome, cx);
         }
+    }
+
+    /// Nobody waits any more until namespaces are idle.
+    pub(crate) fn reopen(&mut self) {
+        self.namespaces.iter_mut().for_each(|(_, ns)| ns.closing = false);
     }
 
     /// Whether the namespaces that are to be changed are idle; those that are not take no more commands until

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test uses its part")]
 
 pub mod load;
+pub mod plausible;
 pub mod play;
 pub mod table;
 

@@ -1,16 +1,19 @@
 //! Plays arbitrary steps on a small drive and keeps books: for the property tests and the fuzzer.
 
-use super::{Bench, TIMED_SMALL};
-use device::{ControllerId, Io, Origin, Output, Transfer};
+use super::plausible::plausible;
+use super::{Bench, Memory, TIMED_SMALL};
+use device::{ControllerId, Drive, Io, Origin, Output, Transfer};
 use media::Nanos;
 use nvme::property::PropertyOffset;
-use nvme::{Command, U16};
+use nvme::{Command, Status, U16};
 
 /// What a host, or the world, does.
 #[derive(Clone, Debug)]
 pub enum Step {
     Admin(Box<Command>, Vec<u8>),
     Io(Box<Command>, Vec<u8>),
+    /// A command that means something, made of these numbers, on the admin queue or not.
+    Plausible(bool, [u32; 12]),
     Property(u32, u32),
     Connect,
     Disconnect,
@@ -23,6 +26,8 @@ struct Books {
     bench: Bench,
     busy: Vec<bool>,
     events: usize,
+    /// Answers of the owner so far: every tenth is that it failed.
+    answers: u32,
 }
 
 impl Books {
@@ -44,7 +49,9 @@ impl Books {
                     }
                     Output::Sync { io } | Output::Forget { io, .. } => {
                         let b = &mut self.bench;
-                        b.drive.synced(b.now, io, io.0 % 5 != 0, &mut b.memory, &mut more);
+                        self.answers += 1;
+                        let ok = !self.answers.is_multiple_of(10);
+                        b.drive.synced(b.now, io, ok, &mut b.memory, &mut more);
                     }
                     Output::PowerCut { .. } => {
                         self.busy.fill(false);
@@ -101,6 +108,10 @@ impl Books {
         match step {
             Step::Admin(command, data) => return self.submit(0, *command, &data),
             Step::Io(command, data) => return self.submit(1, *command, &data),
+            Step::Plausible(admin, numbers) => {
+                let (command, data) = plausible(admin, numbers);
+                return self.submit(u16::from(!admin), command, &data);
+            }
             Step::Property(offset, value) => {
                 let offset = PropertyOffset(offset);
                 let _ = b.drive.property_get(b.controller, offset, value & 1 != 0);
@@ -126,12 +137,45 @@ impl Books {
     }
 }
 
-/// Plays them, then lets everything end: nothing panics, and every command completes exactly once.
-pub fn play(timed: bool, steps: Vec<Step>) {
-    let mut bench = Bench::with_namespaces(if timed { TIMED_SMALL } else { &[] });
+/// What there is to play on; the bits of a number.
+pub struct Stage;
+
+impl Stage {
+    /// Completions are held until their modelled time.
+    pub const TIMED: u8 = 1;
+    /// The NAND has placement handles and windows.
+    pub const PLACED: u8 = 2;
+    /// Namespaces have keys.
+    pub const KEYED: u8 = 4;
+
+    fn set(of: u8) -> Bench {
+        let mut changes = Vec::new();
+        if of & Stage::TIMED != 0 {
+            changes.extend(TIMED_SMALL);
+        }
+        if of & Stage::PLACED != 0 {
+            changes.push((
+                "spare = \"28%\"\n",
+                "spare = \"100%\"\nplacement = { handles = 4 }\nwindow = { superblocks = 4, time = \"1s\" }\n",
+            ));
+        }
+        let bench = Bench::with_namespaces(&changes);
+        if of & Stage::KEYED == 0 {
+            return bench;
+        }
+        let mut memory = Memory { drive_key: Some([1; 16]), ..Memory::default() };
+        let mut drive = Drive::new(bench.drive.config().clone()).expect("a drive");
+        drive.encrypt(&mut memory).expect("keys");
+        Bench::around(drive, memory)
+    }
+}
+
+/// Plays them, then lets everything end: nothing panics, every command completes exactly once, and no namespace stays shut.
+pub fn play(stage: u8, steps: Vec<Step>) {
+    let mut bench = Stage::set(stage);
     // The third namespace is private and on flash.
     bench.create_attached(1, 64);
-    let mut books = Books { bench, busy: vec![false; 4096], events: 0 };
+    let mut books = Books { bench, busy: vec![false; 4096], events: 0, answers: 0 };
     for step in steps {
         books.step(step);
     }
@@ -147,5 +191,16 @@ pub fn play(timed: bool, steps: Vec<Step>) {
     }
     books.run(Nanos(end.0 + 3_600_000_000_000));
     assert!(books.busy.iter().all(|b| !b), "commands that never completed");
-    assert_eq!(books.bench.drive.in_flight(), 0);
+    let mut b = books.bench;
+    assert_eq!(b.drive.in_flight(), 0);
+    if !b.drive.is_powered() {
+        b.drive.power_on(b.now, &mut b.memory);
+        b.run_until(Nanos(b.now.0 + 3_600_000_000_000));
+    }
+    b.controller = b.connect("host", Origin::InProcess);
+    for nsid in 1..=4 {
+        let (status, _) = b.io(Command::read(nsid, 0, 1), &[]);
+        let shut = [Status::NAMESPACE_NOT_READY, Status::SANITIZE_IN_PROGRESS].iter().any(|s| status.is(*s));
+        assert!(!shut, "namespace {nsid} stays shut: {status}");
+    }
 }
