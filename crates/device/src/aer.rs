@@ -147,6 +147,11 @@ impl Events {
         (io, event.word().to_dw0())
     }
 
+    /// What has happened is of no interest any more, if nobody was told yet.
+    pub fn withdraw(&mut self, event: Event) {
+        self.pending &= !event.bit();
+    }
+
     /// The host has read a log and did not ask to retain the event.
     pub fn clear(&mut self, log: LogId) {
         for event in Event::ALL.iter().copied() {

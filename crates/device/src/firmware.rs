@@ -122,6 +122,11 @@ impl Firmware {
         slot == 1 || self.image(slot).is_some()
     }
 
+    /// Whether something is activated at the next reset.
+    pub fn is_pending(&self) -> bool {
+        self.next != 0
+    }
+
     /// Where an image goes whose host leaves that to the drive: to an empty slot, or else to the one after the active.
     fn choose(&self) -> u8 {
         let empty = (2..=SLOTS).find(|slot| self.image(*slot).is_none());

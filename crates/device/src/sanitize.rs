@@ -12,6 +12,7 @@ use crate::controller::ControllerId;
 use crate::drive::{Cx, Drive, Event, Failure, Outcome, Reply};
 use crate::flight::Token;
 use crate::output::Output;
+use crate::streams::Streams;
 use ftl::{Answer, Io, SetConfig};
 use media::Nanos;
 use nvme::admin::{Sanitize, SanitizeAction};
@@ -188,6 +189,10 @@ impl Drive {
             return Err(Status::ACCESS_DENIED.into());
         }
         self.check_access(id)?;
+        if self.life.firmware.is_pending() {
+            // Base 5.1.22: firmware that waits for a reset comes first.
+            return Err(Status::FIRMWARE_NEEDS_CONTROLLER_RESET.into());
+        }
         let cdw10 = Command::from(c).cdw10.get();
         self.life.sanitize =
             Record { state: State::InProgress, cdw10, pattern: c.ovrpat, exited: false, version: 0 };
@@ -197,6 +202,11 @@ impl Drive {
             ..Progress::default()
         };
         self.end_self_test(SelfTestOutcome::SANITIZE, cx);
+        for (_, controller) in self.controllers.iter_mut() {
+            // Of an earlier operation.
+            controller.events.withdraw(aer::Event::Sanitized);
+            controller.streams.values_mut().for_each(Streams::release);
+        }
         self.remember_sanitize_start(id, c, cx.now);
         self.record(cx.storage);
         cx.out.push(Output::Sync { io: IO });

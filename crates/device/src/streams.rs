@@ -25,6 +25,11 @@ impl Streams {
     fn taken(&self) -> usize {
         self.open.len().max(self.allocated.into())
     }
+
+    /// Closes all streams; resources stay allocated.
+    pub fn release(&mut self) {
+        self.open.clear();
+    }
 }
 
 impl Drive {
