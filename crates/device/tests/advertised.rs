@@ -176,6 +176,7 @@ fn the_bits_of_identify_are_true() {
             ("doorbells", oacs.dbcs(), admin(&[Admin::DOORBELL_BUFFER_CONFIG])),
             ("Get LBA Status", oacs.glss(), admin(&[Admin::GET_LBA_STATUS])),
             ("Lockdown", oacs.cfls(), admin(&[Admin::LOCKDOWN])),
+            ("capacity", ctratt.fcm() || ctratt.vcm(), admin(&[Admin::CAPACITY_MANAGEMENT])),
             ("Sanitize", id.sanicap.into_bits().get() & 7 != 0, admin(&[Admin::SANITIZE])),
             ("log of Sanitize", admin(&[Admin::SANITIZE]), log(LogId::SANITIZE_STATUS)),
             ("Compare", oncs.nvmcmps(), io(IoOpcode::COMPARE)),

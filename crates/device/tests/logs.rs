@@ -11,8 +11,9 @@ use nvme::feature::{AsyncEventConfiguration, EnduranceGroupEvents, FeatureId, Se
 use nvme::identify::{Cns, IdentifyController, IdentifyNamespace};
 use nvme::io::DsmRange;
 use nvme::log::{
-    ControllerEntry, EnduranceGroup, FirmwareSlots, LogId, NamespaceStatistics, OcpSmart, SmartHealth,
-    latency_bucket,
+    CapacityConfiguration, CapacityConfigurationList, ChannelConfiguration, ControllerEntry, EnduranceGroup,
+    EnduranceGroupConfiguration, FirmwareSlots, LogId, MediaUnitConfiguration, NamespaceStatistics, OcpSmart,
+    SmartHealth, latency_bucket,
 };
 use nvme::zerocopy::FromBytes;
 use nvme::{Command, NSID_ALL, Status};
@@ -33,6 +34,42 @@ fn the_firmware_that_runs() {
     let firmware: FirmwareSlots = b.ask(Command::get_log_page(LogId::FIRMWARE_SLOT, 0, 0, 0, 512));
     let controller: IdentifyController = b.ask(Command::identify(Cns::CONTROLLER, 0));
     assert_eq!((firmware.afi, firmware.frs[0]), (1, controller.fr));
+}
+
+#[test]
+fn what_capacity_is_made_of() {
+    let mut b = Bench::with_namespaces(&[]);
+    let lid = LogId::SUPPORTED_CAPACITY_CONFIGURATIONS;
+    let (_, log) = b.admin_ok(Command::get_log_page(lid, 0, 0, 0, 1024), &[]);
+    let (list, rest) = CapacityConfigurationList::ref_from_prefix(&log).unwrap();
+    let (configuration, mut rest) = CapacityConfiguration::ref_from_prefix(rest).unwrap();
+    assert_eq!((list.sccn, configuration.ccid.get(), configuration.did.get()), (1, 1, 0));
+    let mut seen = Vec::new();
+    for endgid in 1..=configuration.egcn.get() {
+        let (group, after) = EnduranceGroupConfiguration::ref_from_prefix(rest).unwrap();
+        let told: EnduranceGroup = b.ask(Command::get_log_page(LogId::ENDURANCE_GROUP, 0, endgid, 0, 512));
+        assert_eq!((group.endgid.get(), group.tegcap), (endgid, told.tegcap));
+        assert_eq!(group.endurance_estimate, told.endurance_estimate);
+        assert_eq!(group.segcap.get() > 0, endgid == 1);
+        let ([set, channels], mut after) = <[nvme::U16; 2]>::ref_from_prefix(after).unwrap();
+        assert_eq!((group.egsets.get(), set.get()), (1, endgid));
+        for _ in 0..channels.get() {
+            let (channel, units) = ChannelConfiguration::ref_from_prefix(after).unwrap();
+            after = units;
+            for _ in 0..channel.chmus.get() {
+                let (unit, next) = MediaUnitConfiguration::ref_from_prefix(after).unwrap();
+                after = next;
+                seen.push((endgid, channel.chanid.get(), unit.muid.get()));
+            }
+        }
+        rest = after;
+    }
+    // Four dies on two channels; then the banks of the memory on its bus.
+    assert_eq!(seen[..4], [(1, 1, 1), (1, 1, 3), (1, 2, 2), (1, 2, 4)]);
+    assert!(seen[4..].iter().zip(5..).all(|(unit, muid)| *unit == (2, 3, muid)) && seen.len() > 4);
+    assert!(rest.iter().all(|byte| *byte == 0));
+    let id: IdentifyController = b.ask(Command::identify(Cns::CONTROLLER, 0));
+    assert!(!id.ctratt.fcm() && !id.ctratt.vcm());
 }
 
 #[test]

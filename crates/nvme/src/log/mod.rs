@@ -1,5 +1,6 @@
 //! Log pages (Base 5.1.12) with the OCP and this drive's own vendor specific ones.
 
+mod capacity;
 mod discovery;
 mod events;
 mod memblaze;
@@ -9,6 +10,7 @@ mod standard;
 mod statistics;
 mod telemetry;
 
+pub use capacity::*;
 pub use discovery::*;
 pub use events::*;
 pub use memblaze::*;
@@ -51,6 +53,8 @@ open_enum! {
         PERSISTENT_EVENT = 0x0D => "Persistent Event Log",
         /// Endurance Group Event Aggregate.
         ENDURANCE_GROUP_EVENTS = 0x0F => "Endurance Group Event Aggregate",
+        /// [`CapacityConfigurationList`], then descriptors.
+        SUPPORTED_CAPACITY_CONFIGURATIONS = 0x11 => "Supported Capacity Configuration List",
         /// Feature Identifiers Supported and Effects.
         FEATURE_EFFECTS = 0x12 => "Feature Identifiers Supported and Effects",
         /// NVMe-MI Commands Supported and Effects: 256 entries as in [`CommandEffects`], then zeros, 4,096 bytes.

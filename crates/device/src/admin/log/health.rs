@@ -210,7 +210,7 @@ impl Drive {
 }
 
 /// Bytes that a set stands at a write amplification of 1; 0 if it does not wear.
-fn endurance(info: &SetInfo) -> u128 {
+pub(super) fn endurance(info: &SetInfo) -> u128 {
     match info.rated_cycles {
         u32::MAX => 0,
         cycles => u128::from(info.raw_bytes) * u128::from(cycles),

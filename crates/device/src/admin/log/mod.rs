@@ -1,5 +1,6 @@
 //! Get Log Page (Base 5.1.12) and the logs.
 
+mod capacity;
 mod effects;
 mod health;
 
@@ -37,6 +38,7 @@ const LOGS: &[LogId] = &[
     LogId::ANA,
     LogId::PERSISTENT_EVENT,
     LogId::ENDURANCE_GROUP_EVENTS,
+    LogId::SUPPORTED_CAPACITY_CONFIGURATIONS,
     LogId::FEATURE_EFFECTS,
     LogId::MI_EFFECTS,
     LogId::RESERVATION_NOTIFICATION,
@@ -238,6 +240,7 @@ impl Drive {
             }
             // LSP bit 0: Return Groups Only.
             LogId::ANA => self.ana_log(controller, c.lsp & 1 != 0),
+            LogId::SUPPORTED_CAPACITY_CONFIGURATIONS => self.capacity_configurations(),
             LogId::FEATURE_EFFECTS => self.feature_effects(),
             // There is no management interface, so none of its commands.
             LogId::MI_EFFECTS => vec![0; 4096],
