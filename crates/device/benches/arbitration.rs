@@ -1,0 +1,215 @@
+//! What arbitration costs: 32 active namespaces on one NVM Set, 4 KiB uniform random at queue depth 16 each, one thread,
+//! no contents, in virtual time; with fair sharing, with quotas, and with both, beside the same load with neither.
+//!
+//!     cargo bench -p device --bench arbitration [-- ROUNDS]
+//!
+//! Prints CPU nanoseconds per command. The drives take turns (A B C D A B C D ...); a difference is that of two drives in
+//! the same round, given as median, smallest and largest.
+
+use device::{Attach, Config, ControllerId, Drive, InitialNamespace, Io, LbaFormat, Limits, Origin, Output};
+use ftl::NoContents;
+use media::{Nanos, Rng};
+use nvme::property::{Cc, PropertyOffset};
+use nvme::{Command, Nqn};
+use std::collections::VecDeque;
+
+const NAMESPACES: u32 = 32;
+const DEPTH: u32 = 16;
+const COMMANDS: u64 = 400_000;
+
+/// CPU time of this thread in nanoseconds.
+fn cpu() -> u64 {
+    // Reads the kernel's accounts of the process: a benchmark is no part of the core.
+    #[allow(clippy::disallowed_methods, reason = "a benchmark measures")]
+    let stat = std::fs::read("/proc/self/schedstat").unwrap_or_default();
+    let text = String::from_utf8_lossy(&stat).into_owned();
+    text.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0)
+}
+
+/// What holds commands back.
+struct Variant {
+    name: &'static str,
+    fair_sharing: bool,
+    /// Commands per second, and bytes of as many, of each namespace.
+    limit: Option<u64>,
+}
+
+const NONE: Variant = Variant { name: "neither", fair_sharing: false, limit: None };
+const FAIR: Variant = Variant { name: "fair sharing", fair_sharing: true, limit: None };
+/// More than the set gives: metered, never held for it.
+const WIDE: u64 = 10_000_000;
+/// Less than the set gives: nearly every command is held.
+const NARROW: u64 = 5000;
+
+fn config(timing: bool, variant: &Variant) -> Config {
+    let text = format!(
+        r#"
+[drive]
+timing = {timing}
+fair_sharing = {}
+durable = false
+max_namespaces = {NAMESPACES}
+write_buffer = "4MiB"
+[link]
+read = "3.2GB/s"
+write = "3.2GB/s"
+command_overhead = "2us"
+[[set]]
+media = "nand"
+cell = "slc"
+superblocks = 48
+spare = "40%"
+channels = 8
+dies = 64
+planes = 1
+nand_page = "4KiB"
+pages_per_block = 256
+rated_cycles = 1000000
+timing = {{ read = "40us", program = "200us", erase = "2ms", channel = "800MB/s", suspend = "5us", resume = "5us", max_suspends = 4 }}
+"#,
+        variant.fair_sharing
+    );
+    let mut config = Config::from_toml(&text).expect("a good configuration");
+    let blocks = u64::from(config.ftl.sets[0].capacity_pages()) / u64::from(NAMESPACES) / 256 * 256;
+    let limits = Limits {
+        read_bandwidth: variant.limit.map(|rate| rate * 4096),
+        write_bandwidth: variant.limit.map(|rate| rate * 4096),
+        read_commands: variant.limit,
+        write_commands: variant.limit,
+        ..Limits::default()
+    };
+    let ns = InitialNamespace {
+        set: 1,
+        bytes: blocks * 4096,
+        format: LbaFormat::plain(4096),
+        protection: 0,
+        attach: Attach::All,
+        limits,
+    };
+    config.namespaces = vec![ns; NAMESPACES as usize];
+    config
+}
+
+struct Load {
+    drive: Drive,
+    controller: ControllerId,
+    now: Nanos,
+    /// Commands that may be submitted; of namespace 1 + number / DEPTH.
+    free: VecDeque<u32>,
+    out: Vec<Output>,
+    rng: Rng,
+    blocks: u64,
+}
+
+impl Load {
+    /// A drive that was written once.
+    fn new(timing: bool, variant: &Variant) -> Load {
+        let config = config(timing, variant);
+        let blocks = config.namespaces[0].bytes / 4096;
+        let mut drive = Drive::new(config).expect("a good configuration");
+        let host = Nqn::new("nqn.2026-11.bench:host").expect("a name");
+        let controller =
+            drive.connect(Nanos::ZERO, &host, [1; 16], 0xFFFF, 0, Origin::InProcess).expect("a controller");
+        let mut out = Vec::with_capacity(1024);
+        let cc = Cc::new().with_en(true).into_bits().get().into();
+        drive
+            .property_set(Nanos::ZERO, controller, PropertyOffset::CC, false, cc, &mut NoContents, &mut out)
+            .expect("enabled");
+        drive.add_queue(controller, 1, 1024).expect("a queue");
+        let free = (0..NAMESPACES * DEPTH).collect();
+        let mut load = Load { drive, controller, now: Nanos::ZERO, free, out, rng: Rng::new(1), blocks };
+        let mut at = vec![0; NAMESPACES as usize];
+        load.run(u64::from(NAMESPACES) * blocks / 16, |_, nsid| {
+            let at = &mut at[nsid as usize - 1];
+            *at += 16;
+            Command::write(nsid, (*at - 16) % blocks, 16)
+        });
+        load
+    }
+
+    /// So many commands; each namespace sends its next one when one has ended.
+    fn run(&mut self, count: u64, mut make: impl FnMut(&mut Load, u32) -> Command) {
+        let mut left = count;
+        while left > 0 {
+            if let Some(io) = self.free.pop_front() {
+                let command = make(self, 1 + io / DEPTH);
+                self.drive.submit(
+                    self.now,
+                    self.controller,
+                    1,
+                    Io(io),
+                    &command,
+                    &[],
+                    &mut NoContents,
+                    &mut self.out,
+                );
+                left -= 1;
+            } else {
+                let at = self.drive.next_event().expect("commands are under way");
+                self.now = self.now.max(at);
+                self.drive.poll(self.now, &mut NoContents, &mut self.out);
+            }
+            for output in self.out.drain(..) {
+                if let Output::Complete { io, completion, .. } = output {
+                    assert!(completion.status().is_success(), "{}", completion.status());
+                    self.free.push_back(io.0);
+                }
+            }
+        }
+    }
+
+    /// CPU nanoseconds per command.
+    fn measure(&mut self, write: bool) -> f64 {
+        let begin = cpu();
+        self.run(COMMANDS, |load, nsid| {
+            let block = load.rng.below(load.blocks);
+            if write { Command::write(nsid, block, 1) } else { Command::read(nsid, block, 1) }
+        });
+        (cpu() - begin) as f64 / COMMANDS as f64
+    }
+}
+
+/// Smallest, median and largest.
+fn spread(mut values: Vec<f64>) -> [f64; 3] {
+    values.sort_by(f64::total_cmp);
+    [0, values.len() / 2, values.len() - 1].map(|at| values[at])
+}
+
+fn main() {
+    let rounds = std::env::args().skip(1).find_map(|n| n.parse().ok()).unwrap_or(9usize).max(1);
+    let quota = |name, fair_sharing, limit| Variant { name, fair_sharing, limit: Some(limit) };
+    println!(
+        "CPU ns per command                      reads   more than neither        writes   more than neither"
+    );
+    for timing in [true, false] {
+        let mut variants = vec![NONE, FAIR, quota("quotas that hold nothing", false, WIDE)];
+        if timing {
+            variants.push(quota("quotas that hold", false, NARROW));
+            variants.push(quota("sharing, quotas that hold nothing", true, WIDE));
+            variants.push(quota("sharing, quotas that hold", true, NARROW));
+        }
+        let mut loads: Vec<Load> = variants.iter().map(|v| Load::new(timing, v)).collect();
+        let mut figures = vec![[const { Vec::<f64>::new() }; 2]; variants.len()];
+        for write in [false, true] {
+            for round in 0..=rounds {
+                for (load, figures) in loads.iter_mut().zip(&mut figures) {
+                    let ns = load.measure(write);
+                    // The first round only warms up.
+                    if round > 0 {
+                        figures[usize::from(write)].push(ns);
+                    }
+                }
+            }
+        }
+        println!("timing {}", if timing { "on" } else { "off" });
+        for (variant, own) in variants.iter().zip(&figures) {
+            let columns = [0, 1].map(|way| {
+                let differences = own[way].iter().zip(&figures[0][way]).map(|(a, b)| a - b);
+                let [least, middle, most] = spread(differences.collect());
+                let [_, all, _] = spread(own[way].clone());
+                format!("{all:>7.0}   {:<22}", format!("{middle:+.0} ({least:+.0} to {most:+.0})"))
+            });
+            println!("  {:<34} {}{}", variant.name, columns[0], columns[1]);
+        }
+    }
+}
