@@ -50,7 +50,8 @@ pub(crate) struct Volume {
     /// Pages programmed lately because the host wrote them.
     #[serde(skip)]
     pub programmed: u64,
-    /// What it is to pay of the bytes that collection programs, and did not pay yet.
+    /// What it is to pay of the pages that collection programs, and did not pay yet: pages times those that were
+    /// programmed lately for all hosts, so that nothing need be divided.
     #[serde(skip)]
     pub owed: i64,
 }
@@ -125,22 +126,27 @@ impl Volumes {
     /// Charges bytes that garbage collection programs to one of the volumes whose writes made it necessary, each in turn in
     /// proportion to what was programmed for its host lately. Whether there is any.
     pub fn charge_collected(&mut self, set: SetId, bytes: u64) -> bool {
-        let payers = || self.table.iter().flatten().filter(|v| v.set == set && v.programmed > 0);
-        let all: u64 = payers().map(|v| v.programmed).sum();
-        // Every so often what lies further back counts half.
-        let halve = all >= LATELY_PAGES;
-        let share = bytes as i128;
+        let pages = bytes.div_ceil(crate::PAGE.into()).cast_signed();
+        let mut all = 0i64;
         let mut payer: Option<&mut Volume> = None;
         for volume in self.table.iter_mut().flatten().filter(|v| v.set == set && v.programmed > 0) {
-            volume.owed += (share * i128::from(volume.programmed) / i128::from(all)) as i64;
-            volume.programmed >>= u32::from(halve);
+            let weight = volume.programmed.cast_signed();
+            all = all.saturating_add(weight);
+            volume.owed = volume.owed.saturating_add(pages.saturating_mul(weight));
             if payer.as_ref().is_none_or(|p| p.owed < volume.owed) {
                 payer = Some(volume);
             }
         }
         let Some(payer) = payer else { return false };
-        payer.owed -= bytes.cast_signed();
+        payer.owed = payer.owed.saturating_sub(pages.saturating_mul(all));
         payer.stats.media_gc_bytes += bytes;
+        if all.cast_unsigned() >= LATELY_PAGES {
+            // What lies further back counts half.
+            for volume in self.table.iter_mut().flatten().filter(|v| v.set == set) {
+                volume.programmed /= 2;
+                volume.owed /= 2;
+            }
+        }
         true
     }
 

@@ -18,7 +18,11 @@ impl Nanos {
     pub fn of_transfer(bytes: u64, bytes_per_second: u64) -> Nanos {
         match bytes_per_second {
             0 => Nanos::ZERO,
-            rate => Nanos((u128::from(bytes) * 1_000_000_000).div_ceil(u128::from(rate)) as u64),
+            rate => Nanos(match bytes.checked_mul(1_000_000_000) {
+                Some(product) => product.div_ceil(rate),
+                // A division that is several times as slow, for more than 18 GB.
+                None => (u128::from(bytes) * 1_000_000_000).div_ceil(rate.into()) as u64,
+            }),
         }
     }
 
