@@ -42,6 +42,27 @@ struct Costs {
     write_page: u64,
 }
 
+/// A lane that waits for its turn, ordered by its tag. All in one number, whose comparison needs no branches.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Place(u128);
+
+impl Place {
+    #[inline]
+    fn new(tag: u64, nsid: u32, way: Way) -> Place {
+        Place(u128::from(tag) << 64 | u128::from(nsid) << 1 | way as u128)
+    }
+
+    #[inline]
+    fn tag(self) -> u64 {
+        (self.0 >> 64) as u64
+    }
+
+    #[inline]
+    fn lane(self) -> (u32, Way) {
+        ((self.0 >> 1) as u32, if self.0 & 1 == 0 { Way::Read } else { Way::Write })
+    }
+}
+
 /// One NVM Set.
 #[derive(Default, Debug)]
 pub(crate) struct Shared {
@@ -51,7 +72,7 @@ pub(crate) struct Shared {
     under_way: u64,
     clock: u64,
     /// Lanes whose first command may start as far as its quota goes, by tag.
-    ready: BinaryHeap<Reverse<(u64, u32, Way)>>,
+    ready: BinaryHeap<Reverse<Place>>,
     /// The namespace whose command came last, and when.
     latest: (u32, Nanos),
     /// Until when another one counts as present.
@@ -109,7 +130,11 @@ impl Shared {
         let pages = bytes.div_ceil(PAGE.into());
         let c = &self.costs;
         let pico = match way {
-            Way::Read => (pages.div_ceil(c.access_pages) * c.access).max(pages * c.read_page),
+            Way::Read => {
+                // Most are small, and a division is slow.
+                let accesses = if pages <= c.access_pages { 1 } else { pages.div_ceil(c.access_pages) };
+                (accesses * c.access).max(pages * c.read_page)
+            }
             Way::Write => (pages * c.write_page).saturating_mul(write_factor.into()) / u64::from(UNIT_FACTOR),
         };
         u32::try_from(pico / 1000 + 1).unwrap_or(u32::MAX)
@@ -150,16 +175,18 @@ impl Shared {
 
     /// A lane waits for its turn.
     pub fn wait(&mut self, tag: u64, nsid: u32, way: Way) {
-        self.ready.push(Reverse((tag, nsid, way)));
+        self.ready.push(Reverse(Place::new(tag, nsid, way)));
     }
 
     /// Takes the lane whose turn it is, with the tag that it waited with, if something may start.
     pub fn next(&mut self, now: Nanos) -> Option<(u64, u32, Way)> {
-        let &Reverse((tag, nsid, _)) = self.ready.peek()?;
+        let &Reverse(place) = self.ready.peek()?;
+        let (tag, (nsid, way)) = (place.tag(), place.lane());
         if self.under_way >= self.window && tag >= self.clock && !self.is_alone(nsid, now) {
             return None;
         }
-        self.ready.pop().map(|Reverse(lane)| lane)
+        self.ready.pop();
+        Some((tag, nsid, way))
     }
 }
 
@@ -206,7 +233,10 @@ impl Fair {
         let waiting = std::mem::take(&mut set.ready);
         set.ready = waiting
             .into_iter()
-            .map(|Reverse((tag, nsid, way))| Reverse((tag.saturating_sub(far), nsid, way)))
+            .map(|Reverse(place)| {
+                let (tag, (nsid, way)) = (place.tag(), place.lane());
+                Reverse(Place::new(tag.saturating_sub(far), nsid, way))
+            })
             .collect();
         far
     }
