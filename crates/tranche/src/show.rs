@@ -1,10 +1,12 @@
 //! Commands that only look: `id`, `smart`.
 
 use crate::args::{Id, IdOf, Output, Smart, SmartOf};
-use crate::manage::{about, connect};
+use crate::manage::{Connected, about, connect};
 use crate::{print_json, print_text};
 use anyhow::{Result, bail};
 use host::view;
+use nvme::identify::IdentifyNamespace;
+use nvme::log::LogId;
 use serde_json::{Value, to_value};
 
 /// Columns, the first one to the left and the others to the right.
@@ -62,6 +64,19 @@ fn line(key: &str, value: &Value, lines: &mut Vec<String>) {
     lines.push(format!("{key:<36} {text}"));
 }
 
+/// How a drive like ours stores a namespace: byte 384 of Identify Namespace (docs/vendor.md). Others have no log D8h, or mean
+/// something else.
+fn stored(host: &mut Connected, namespace: &IdentifyNamespace) -> Option<&'static str> {
+    let logs = host.supported_logs().ok()?;
+    logs.lid[usize::from(LogId::NAMESPACE_STATISTICS.0)].lsupp().then_some(())?;
+    match namespace.vs[0] {
+        0 => Some("in the clear"),
+        1 => Some("encrypted"),
+        2 => Some("encrypted, and locked: the drive was started without its key"),
+        _ => None,
+    }
+}
+
 /// `tranche id`.
 pub fn id(id: &Id, output: Output) -> Result<()> {
     let mut host = connect(&id.target)?;
@@ -72,7 +87,15 @@ pub fn id(id: &Id, output: Output) -> Result<()> {
             if namespace.nsze.get() == 0 {
                 bail!("there is no namespace {nsid}: `tranche ns list` shows those that are there");
             }
-            to_value(view::IdNs::from(&namespace))?
+            let mut value = to_value(view::IdNs::from(&namespace))?;
+            if output == Output::Text
+                && let Some(stored) = stored(&mut host, &namespace)
+                && let Some(fields) = value.as_object_mut()
+            {
+                // nvme-cli's JSON has nothing like it.
+                fields.insert("stored".into(), stored.into());
+            }
+            value
         }
         IdOf { sets: true, .. } => to_value(view::NvmSets::new(&host.nvm_sets()?))?,
         IdOf { groups: true, .. } => to_value(view::EnduranceGroups::new(&host.endurance_groups()?))?,

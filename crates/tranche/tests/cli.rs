@@ -81,6 +81,11 @@ fn namespaces_are_managed_over_a_unix_socket() {
     let id: serde_json::Value = serde_json::from_str(&out(&["id", "--output", "json", "--on", &on])).unwrap();
     assert_eq!(id["subnqn"], "nqn.2026-11.io.tranche:drive");
     assert!(out(&["smart", "--on", &on]).contains("avail_spare"));
+    let namespace = out(&["id", "--namespace", "1", "--on", &on]);
+    assert!(
+        namespace.lines().any(|l| l.starts_with("stored ") && l.ends_with(" in the clear")),
+        "{namespace}"
+    );
     assert!(out(&["smart", "--set", "1", "--on", &on]).contains("avl_spare"));
     assert!(out(&["smart", "--namespace", "1", "--on", &on]).contains("host_bytes_written"));
     served.signal("TERM");
