@@ -8,7 +8,7 @@
 use crate::contents::Contents;
 use crate::controller::{ControllerId, Controllers};
 use crate::drive::{Cx, Drive, Event};
-use crate::fair::UNIT_FACTOR;
+use crate::fair::{Share, UNIT_FACTOR};
 use crate::flight::{InFlight, Stage, Token};
 use crate::quota::Meter;
 use ftl::VolumeStats;
@@ -89,11 +89,9 @@ pub(crate) struct Lanes {
     watched: bool,
     /// Whether the NVM Set is shared with others.
     shares: bool,
-    weight: u16,
+    share: Share,
     /// Media bytes written for each byte of the host, times [`UNIT_FACTOR`].
     write_factor: u32,
-    /// What it took of the set so far, by its weight.
-    tag: u64,
     /// What was written for the host, and by garbage collection, when the write factor was found.
     written: (u64, u64),
     lanes: [Lane; 2],
@@ -104,9 +102,8 @@ impl Default for Lanes {
         Lanes {
             watched: false,
             shares: false,
-            weight: Quota::DEFAULT_WEIGHT,
+            share: Share::default(),
             write_factor: UNIT_FACTOR,
-            tag: 0,
             written: (0, 0),
             lanes: Default::default(),
         }
@@ -116,6 +113,12 @@ impl Default for Lanes {
 impl Lanes {
     fn watch(&mut self) {
         self.watched = self.shares || self.lanes.iter().any(Lane::is_limited);
+    }
+
+    /// A command of this cost has ended.
+    #[inline]
+    pub fn end(&mut self, cost: u32) {
+        self.share.under_way = self.share.under_way.saturating_sub(cost.into());
     }
 
     /// Finds out what writes cost lately.
@@ -257,13 +260,12 @@ impl Drive {
         if demand.end.is_none_or(|end| end > ns.blocks()) {
             return Turn::Now;
         }
-        let tag = ns.lanes.tag;
         let mut turn = true;
         if ns.lanes.shares
             && let Some(set) = self.fair.set(ns.set.0)
         {
             set.note(nsid, now);
-            turn = set.may_start(nsid, tag, now);
+            turn = set.may_start(nsid, &ns.lanes.share, now);
         }
         let lane = &mut ns.lanes.lanes[way as usize];
         let (first, due) = (lane.is_empty(), lane.due() <= now);
@@ -303,13 +305,13 @@ impl Drive {
         let index = ns.set.0;
         let Some(set) = self.fair.set(index) else { return };
         let cost = set.cost(way, bytes, ns.lanes.write_factor);
-        ns.lanes.tag = set.start(ns.lanes.tag, cost, ns.lanes.weight);
+        set.start(&mut ns.lanes.share, cost);
         let entry = self.flight.get_mut(token);
         (entry.cost, entry.set) = (cost, index);
         let far = self.fair.rebase(index);
         if far > 0 {
             self.namespaces.iter_mut().filter(|(_, ns)| ns.set.0 == index).for_each(|(_, ns)| {
-                ns.lanes.tag = ns.lanes.tag.saturating_sub(far);
+                ns.lanes.share.tag = ns.lanes.share.tag.saturating_sub(far);
             });
         }
     }
@@ -327,7 +329,7 @@ impl Drive {
             && let Some(set) = self.fair.set(ns.set.0)
         {
             lane.ready = now;
-            set.wait(ns.lanes.tag, nsid, way);
+            set.wait(ns.lanes.share.tag, nsid, way);
             self.fair.stirred = true;
         } else if due < lane.timer {
             lane.timer = due;
@@ -356,16 +358,20 @@ impl Drive {
     /// Something ended on a shared set, or came to wait for it: lets go what may go.
     pub(crate) fn share<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
         for index in 0..self.fair.count() {
-            while let Some((tag, nsid, way)) = self.fair.set(index).and_then(|set| set.next(cx.now)) {
+            while let Some((tag, nsid, way)) = self
+                .fair
+                .set(index)
+                .and_then(|set| set.next(cx.now, |nsid| self.namespaces.get(nsid).map(|ns| &ns.lanes.share)))
+            {
                 let Some(ns) = self.namespaces.get_mut(nsid).filter(|ns| ns.set.0 == index) else { continue };
                 let lane = &mut ns.lanes.lanes[way as usize];
                 if lane.ready == Nanos::MAX {
                     // Of an earlier namespace.
                     continue;
                 }
-                if ns.lanes.tag > tag && !lane.is_empty() {
+                if ns.lanes.share.tag > tag && !lane.is_empty() {
                     // Its other lane had a turn meanwhile.
-                    let tag = ns.lanes.tag;
+                    let tag = ns.lanes.share.tag;
                     if let Some(set) = self.fair.set(index) {
                         set.wait(tag, nsid, way);
                     }
@@ -420,7 +426,11 @@ impl Drive {
             lane.bytes.set(now, bytes, limits.burst());
             lane.commands.set(now, commands, limits.burst());
         }
-        ns.lanes.weight = Quota::from(&limits).effective_weight();
+        let weight = Quota::from(&limits).effective_weight();
+        let before = std::mem::replace(&mut ns.lanes.share.weight, weight);
+        if let Some(set) = self.fair.set(ns.set.0) {
+            set.weights = set.weights.saturating_sub(before.into()) + u64::from(weight);
+        }
         ns.lanes.watch();
         for way in WAYS {
             self.wait(nsid, way, now);
@@ -430,8 +440,13 @@ impl Drive {
     /// Namespaces came or went: those that have their NVM Set for themselves need not ask for a turn.
     pub(crate) fn count_sharers(&mut self) {
         for index in 0..self.fair.count() {
-            let shares = self.fair.is_shared(index)
-                && self.namespaces.iter().filter(|(_, ns)| ns.set.0 == index).count() > 1;
+            let all = self.namespaces.iter().filter(|(_, ns)| ns.set.0 == index);
+            let (count, weights) =
+                all.fold((0, 0), |(n, sum), (_, ns)| (n + 1, sum + u64::from(ns.lanes.share.weight)));
+            let shares = self.fair.is_shared(index) && count > 1;
+            if let Some(set) = self.fair.set(index) {
+                set.weights = weights;
+            }
             for (_, ns) in self.namespaces.iter_mut().filter(|(_, ns)| ns.set.0 == index) {
                 ns.lanes.shares = shares;
                 ns.lanes.watch();

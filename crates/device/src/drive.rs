@@ -468,6 +468,9 @@ impl Drive {
         let entry = self.flight.end(token);
         if entry.cost != 0 {
             self.fair.end(entry.set, entry.cost);
+            if let Some(ns) = self.namespaces.get_mut(entry.nsid) {
+                ns.lanes.end(entry.cost);
+            }
         }
         if entry.qid != 0 {
             self.end_busy(entry.at.max(entry.submitted));

@@ -4,8 +4,10 @@
 //! busy with it; writes with the write amplification of their namespace. Each namespace has a *tag*: what it took so far,
 //! divided by its weight. The set's *clock* is the tag of what started last. A command starts at once if its namespace is
 //! alone, or behind the clock; others start in the order of their tags, while what is under way is less than a window that
-//! keeps the set busy. So whoever uses less than its share finds no queue but the window, and nothing is idle for
-//! fairness' sake. Without timing everything ends at once, and there is nothing to share.
+//! keeps the set busy. The clock jumps by a whole command of others, which may be large, and a small one between two such jumps
+//! would find the window full; so a part of the window, by weight, is kept for each namespace that got less than another one.
+//! Whoever uses less than its share finds no queue, and nothing is idle for fairness' sake. Without timing everything ends at
+//! once, and there is nothing to share.
 
 use crate::arbiter::Way;
 use crate::config::Config;
@@ -63,6 +65,22 @@ impl Place {
     }
 }
 
+/// What a namespace has of its set.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Share {
+    pub weight: u16,
+    /// What it took of the set so far, by its weight.
+    pub tag: u64,
+    /// What of that is under way, in nanoseconds of the whole set.
+    pub under_way: u64,
+}
+
+impl Default for Share {
+    fn default() -> Self {
+        Share { weight: nvme::quota::Quota::DEFAULT_WEIGHT, tag: 0, under_way: 0 }
+    }
+}
+
 /// One NVM Set.
 #[derive(Default, Debug)]
 pub(crate) struct Shared {
@@ -71,6 +89,10 @@ pub(crate) struct Shared {
     window: u64,
     under_way: u64,
     clock: u64,
+    /// The highest tag of all.
+    front: u64,
+    /// Sum of the weights of all namespaces.
+    pub weights: u64,
     /// Lanes whose first command may start as far as its quota goes, by tag.
     ready: BinaryHeap<Reverse<Place>>,
     /// The namespace whose command came last, and when.
@@ -156,21 +178,35 @@ impl Shared {
         self.latest.0 == nsid && self.others <= now
     }
 
-    /// Whether a command may start of a namespace with this tag that does not wait yet.
+    /// Whether a namespace got less than another one, and has less under way than its part of the window.
     #[inline]
-    pub fn may_start(&self, nsid: u32, tag: u64, now: Nanos) -> bool {
-        tag < self.clock
-            || self.is_alone(nsid, now)
-            || (self.under_way < self.window && self.ready.is_empty())
+    fn is_behind(&self, tag: u64, share: &Share) -> bool {
+        tag < self.front
+            && share.under_way.saturating_mul(self.weights)
+                < self.window.saturating_mul(share.weight.max(1).into())
     }
 
-    /// A command starts; returns its namespace's tag from now on.
+    /// Whether a command may start of a namespace that does not wait yet.
     #[inline]
-    pub fn start(&mut self, tag: u64, cost: u32, weight: u16) -> u64 {
+    pub fn may_start(&self, nsid: u32, share: &Share, now: Nanos) -> bool {
+        let tag = share.tag;
+        if tag < self.clock || self.is_alone(nsid, now) {
+            return true;
+        }
+        match self.ready.peek() {
+            None => self.under_way < self.window || self.is_behind(tag, share),
+            Some(Reverse(first)) => tag < first.tag() && self.is_behind(tag, share),
+        }
+    }
+
+    /// A command of a namespace starts.
+    #[inline]
+    pub fn start(&mut self, share: &mut Share, cost: u32) {
         self.under_way += u64::from(cost);
-        let tag = tag.max(self.clock);
-        self.clock = tag;
-        tag + u64::from(cost) * SCALE / u64::from(weight.max(1))
+        share.under_way += u64::from(cost);
+        self.clock = self.clock.max(share.tag);
+        share.tag = self.clock + u64::from(cost) * SCALE / u64::from(share.weight.max(1));
+        self.front = self.front.max(share.tag);
     }
 
     /// A lane waits for its turn.
@@ -179,10 +215,19 @@ impl Shared {
     }
 
     /// Takes the lane whose turn it is, with the tag that it waited with, if something may start.
-    pub fn next(&mut self, now: Nanos) -> Option<(u64, u32, Way)> {
+    pub fn next<'a>(
+        &mut self,
+        now: Nanos,
+        share: impl Fn(u32) -> Option<&'a Share>,
+    ) -> Option<(u64, u32, Way)> {
         let &Reverse(place) = self.ready.peek()?;
         let (tag, (nsid, way)) = (place.tag(), place.lane());
-        if self.under_way >= self.window && tag >= self.clock && !self.is_alone(nsid, now) {
+        let may_start = self.under_way < self.window
+            || tag < self.clock
+            || self.is_alone(nsid, now)
+            // A namespace that is gone is not to be in the way.
+            || share(nsid).is_none_or(|share| self.is_behind(tag, share));
+        if !may_start {
             return None;
         }
         self.ready.pop();
@@ -230,6 +275,7 @@ impl Fair {
     pub fn rebase(&mut self, set: u8) -> u64 {
         let Some(set) = self.sets.get_mut(usize::from(set)).filter(|set| set.clock >= FAR) else { return 0 };
         let far = std::mem::take(&mut set.clock);
+        set.front = set.front.saturating_sub(far);
         let waiting = std::mem::take(&mut set.ready);
         set.ready = waiting
             .into_iter()
@@ -276,6 +322,6 @@ mod tests {
         assert_eq!(fair.rebase(0), 0);
         fair.end(0, 1);
         assert!(fair.stirred);
-        assert_eq!(fair.set(0).unwrap().next(Nanos::ZERO), Some((4, 1, Way::Read)));
+        assert_eq!(fair.set(0).unwrap().next(Nanos::ZERO, |_| None), Some((4, 1, Way::Read)));
     }
 }

@@ -141,6 +141,36 @@ fn a_light_load_does_not_queue_behind_a_heavy_one() {
 }
 
 #[test]
+fn large_writes_hold_nobody_up_who_wants_little() {
+    // The 99th percentile of reads in the drive's histogram, and how many of them had to wait for their turn.
+    let measure = |fair, weight| {
+        let mut b = Bench::new(Config { fair_sharing: fair, ..config(2) });
+        weigh(&mut b, 1, weight);
+        for nsid in 1..=2 {
+            for at in (0..BLOCKS).step_by(64) {
+                b.write(nsid, at, 64, &vec![1; 64 * 4096]);
+            }
+        }
+        run(&mut b, 400 * MILLISECOND, &mut [reads(1, 4, 1), writes(2, 16, 32)]);
+        let log = statistics(&mut b, 1);
+        let counts = log.read_latency.count.map(|n| n.get());
+        let most = counts.iter().sum::<u64>() * 99 / 100;
+        let mut seen = 0;
+        let bucket = counts.iter().position(|n| {
+            seen += n;
+            seen > most
+        });
+        (nvme::log::latency_bucket_low(bucket.unwrap()), log.shared_read_commands.get())
+    };
+    let (plain, _) = measure(false, 100);
+    for weight in [100, 1000] {
+        let (p99, held) = measure(true, weight);
+        assert!(p99 <= plain, "with weight {weight} {p99} ns instead of {plain}, {held} reads held");
+        assert_eq!(held, 0, "with weight {weight}");
+    }
+}
+
+#[test]
 fn writers_share_too_and_readers_are_not_shut_out() {
     let mut b = drive(3);
     weigh(&mut b, 2, 300);
