@@ -174,6 +174,14 @@ pub(super) fn play<S: Stage>(
         counted.name = format!("ns{}", index + 1);
         counted.nsid = nsids[index];
         counted.medium = "nand".into();
+        if index == 0 && counted.read_latency_ms.count > 0 {
+            let own = &counted.read_latency_ms;
+            run.metrics.extend([
+                ("ns1_drive_mean_ms".to_owned(), own.mean),
+                ("ns1_drive_p50_ms".to_owned(), own.p50),
+                ("ns1_drive_p99_ms".to_owned(), own.p99),
+            ]);
+        }
         run.namespaces.push(counted);
     }
     Ok(run)
