@@ -4,6 +4,8 @@
 # attached namespace of 1 GiB of 4 KiB blocks, room on its first NVM Set, a drive key, and another namespace in Endurance Group 3,
 # which has Flexible Data Placement with four handles.
 set -eu
+# The guest sees this machine's files: what lies in /tmp is not its own.
+scratch=$(mktemp -d)
 
 address=$1 port=$2 nqn=$3
 fail() { echo "FAILED: $*"; nvme list; dmesg | tail -30; exit 1; }
@@ -11,6 +13,13 @@ fail() { echo "FAILED: $*"; nvme list; dmesg | tail -30; exit 1; }
 await() {
     for _ in $(seq 300); do "$@" >/dev/null 2>&1 && return; sleep 0.2; done
     fail "never happened: $*"
+}
+# The block device of a controller's namespace: Linux looks at namespaces in parallel, so its numbers are not their identifiers.
+node() {
+    for disk in /sys/block/nvme"$1"n*; do
+        [ "$(cat "$disk/nsid" 2>/dev/null)" != "$2" ] || { echo "/dev/${disk##*/}"; return; }
+    done
+    echo "/dev/nvme$1n$2"
 }
 gone() { ! [ -e "$1" ]; }
 about() { echo; echo "== $*"; }
@@ -33,9 +42,9 @@ refused() {
 # What the last answer must contain, as an extended regular expression.
 says() { echo "$answer" | tr '\n' ' ' | grep -Eqi "$1" || fail "this does not say '$1'"; }
 # Direct reads and writes of blocks: device, size, count, place.
-write_blocks() { dd if=/tmp/data of="$1" bs="$2" count="$3" seek="$4" oflag=direct conv=notrunc status=none; }
+write_blocks() { dd if=$scratch/data of="$1" bs="$2" count="$3" seek="$4" oflag=direct conv=notrunc status=none; }
 read_blocks() { dd if="$1" bs="$2" count="$3" skip="$4" iflag=direct status=none; }
-same() { [ "$(read_blocks "$1" "$2" "$3" "$4" | cksum)" = "$(head -c $(($2 * $3)) /tmp/data | cksum)" ]; }
+same() { [ "$(read_blocks "$1" "$2" "$3" "$4" | cksum)" = "$(head -c $(($2 * $3)) $scratch/data | cksum)" ]; }
 zeros() { [ -z "$(read_blocks "$@" | tr -d '\0' | head -c 1)" ]; }
 
 about "two hosts without multipath, so that each has block devices of its own"
@@ -44,7 +53,7 @@ modules=/proc/1/root/modules
 for module in nvmet_tcp nvmet nvme_tcp nvme_fabrics nvme nvme_core; do rmmod $module 2>/dev/null || true; done
 insmod $modules/nvme-core.ko multipath=N
 for module in nvme-fabrics nvme-tcp; do insmod $modules/$module.ko; done
-dd if=/dev/urandom of=/tmp/data bs=64k count=16 status=none
+dd if=/dev/urandom of=$scratch/data bs=64k count=16 status=none
 for host in 0 1; do
     # What `nvme connect` writes there, with --hostnqn and --hostid; some versions of it take the second host for the first.
     echo "nqn=$nqn,transport=tcp,traddr=$address,trsvcid=$port,hostnqn=nqn.2026-11.test:tenant$host,hostid=0000000$host-1111-4222-8333-444444444444" \
@@ -80,10 +89,10 @@ await formatted
 run nvme id-ns "$ns"
 says 'dps *: 0x1'
 # Linux has no block device over TCP for formats with metadata, but passes commands on: PRACT is 8, the checks 1, 2 and 4.
-head -c 65536 /tmp/data >/tmp/blocks
-run nvme write "$ns" --start-block=5 --block-count=15 --data-size=65536 --data=/tmp/blocks --prinfo=8 --ref-tag=5
-run nvme read "$ns" --start-block=5 --block-count=15 --data-size=65536 --data=/tmp/back --prinfo=15 --ref-tag=5
-cmp /tmp/blocks /tmp/back || fail "what was written with protection information"
+head -c 65536 $scratch/data >$scratch/blocks
+run nvme write "$ns" --start-block=5 --block-count=15 --data-size=65536 --data=$scratch/blocks --prinfo=8 --ref-tag=5
+run nvme read "$ns" --start-block=5 --block-count=15 --data-size=65536 --data=$scratch/back --prinfo=15 --ref-tag=5
+cmp $scratch/blocks $scratch/back || fail "what was written with protection information"
 run nvme verify "$ns" --start-block=5 --block-count=15 --prinfo=7 --ref-tag=5
 refused 'protection information' nvme verify "$ns" --start-block=5 --block-count=0 --prinfo=1 --ref-tag=6
 refused 'application tag' nvme verify "$ns" --start-block=5 --block-count=0 --prinfo=2 --ref-tag=5 \
@@ -96,71 +105,71 @@ write_blocks "$ns" 4096 8 0
 run nvme copy "$ns" --sdlba=100 --slbs=0,4 --blocks=3,3
 same "$ns" 4096 8 100 || fail "what was copied"
 run nvme write-uncor "$ns" --start-block=100 --block-count=1
-refused 'unrecovered|error' nvme read "$ns" --start-block=100 --block-count=0 --data-size=4096 --data=/tmp/back
+refused 'unrecovered|error' nvme read "$ns" --start-block=100 --block-count=0 --data-size=4096 --data=$scratch/back
 # Get LBA Status, ATYPE 10h (`nvme get-lba-status` of some versions has a buffer shorter than what it asks for).
 run nvme admin-passthru /dev/nvme0 --opcode=0x86 --namespace-id="$nsid" --cdw12=15 --cdw13=0x10000000 --data-len=64 --read
 says '64 00 00 00'
 write_blocks "$ns" 4096 8 100
 same "$ns" 4096 8 100 || fail "what was written over uncorrectable blocks"
-head -c 4096 /tmp/data >/tmp/blocks
-run nvme compare "$ns" --start-block=100 --block-count=0 --data-size=4096 --data=/tmp/blocks
-refused 'compare' nvme compare "$ns" --start-block=101 --block-count=0 --data-size=4096 --data=/tmp/blocks
+head -c 4096 $scratch/data >$scratch/blocks
+run nvme compare "$ns" --start-block=100 --block-count=0 --data-size=4096 --data=$scratch/blocks
+refused 'compare' nvme compare "$ns" --start-block=101 --block-count=0 --data-size=4096 --data=$scratch/blocks
 discard "$copied"
 
 about "Flexible Data Placement"
 run nvme fdp configs /dev/nvme0 --endgrp-id=3
-run nvme fdp status /dev/nvme0n2
-run nvme write /dev/nvme0n2 --start-block=0 --block-count=0 --data-size=4096 --data=/tmp/blocks --dir-type=2 --dir-spec=1
-run nvme fdp update /dev/nvme0n2 --pids=1
+run nvme fdp status $(node 0 2)
+run nvme write $(node 0 2) --start-block=0 --block-count=0 --data-size=4096 --data=$scratch/blocks --dir-type=2 --dir-spec=1
+run nvme fdp update $(node 0 2) --pids=1
 run nvme fdp usage /dev/nvme0 --endgrp-id=3
 run nvme fdp stats /dev/nvme0 --endgrp-id=3
 run nvme fdp events /dev/nvme0 --endgrp-id=3
 
 about "a quota: feature D8h"
-printf '\001\002\0\0\0\0\0\0' >/tmp/quota
-head -c 8 /dev/zero >>/tmp/quota
+printf '\001\002\0\0\0\0\0\0' >$scratch/quota
+head -c 8 /dev/zero >>$scratch/quota
 # 8 MiB/s of writes.
-printf '\000\000\200\000\000\000\000\000' >>/tmp/quota
-head -c 40 /dev/zero >>/tmp/quota
-run nvme set-feature /dev/nvme0 --namespace-id=1 --feature-id=0xd8 --data-len=64 --data=/tmp/quota --value=0
+printf '\000\000\200\000\000\000\000\000' >>$scratch/quota
+head -c 40 /dev/zero >>$scratch/quota
+run nvme set-feature /dev/nvme0 --namespace-id=1 --feature-id=0xd8 --data-len=64 --data=$scratch/quota --value=0
 run nvme get-feature /dev/nvme0 --namespace-id=1 --feature-id=0xd8 --data-len=64 --sel=0
 begun=$(cut -d . -f 1 /proc/uptime)
-dd if=/dev/zero of=/dev/nvme0n1 bs=1M count=32 oflag=direct status=none
+dd if=/dev/zero of=$(node 0 1) bs=1M count=32 oflag=direct status=none
 took=$(($(cut -d . -f 1 /proc/uptime) - begun))
 echo "32 MiB took $took s"
 [ $took -ge 3 ] || fail "32 MiB at 8 MiB/s took $took s"
-printf '\001\003\0\0\0\0\0\0' >/tmp/wrong
-head -c 56 /dev/zero >>/tmp/wrong
-refused 'invalid' nvme set-feature /dev/nvme0 --namespace-id=1 --feature-id=0xd8 --data-len=64 --data=/tmp/wrong --value=0
-printf '\001' >/tmp/none
-head -c 63 /dev/zero >>/tmp/none
-run nvme set-feature /dev/nvme0 --namespace-id=1 --feature-id=0xd8 --data-len=64 --data=/tmp/none --value=0
+printf '\001\003\0\0\0\0\0\0' >$scratch/wrong
+head -c 56 /dev/zero >>$scratch/wrong
+refused 'invalid' nvme set-feature /dev/nvme0 --namespace-id=1 --feature-id=0xd8 --data-len=64 --data=$scratch/wrong --value=0
+printf '\001' >$scratch/none
+head -c 63 /dev/zero >>$scratch/none
+run nvme set-feature /dev/nvme0 --namespace-id=1 --feature-id=0xd8 --data-len=64 --data=$scratch/none --value=0
 
 about "reservations: two hosts, one namespace"
-run nvme resv-register /dev/nvme0n1 --nrkey=0x11 --rrega=0 --cptpl=0
-run nvme resv-register /dev/nvme1n1 --nrkey=0x22 --rrega=0 --cptpl=0
-run nvme resv-acquire /dev/nvme0n1 --crkey=0x11 --rtype=1 --racqa=0
-run nvme resv-report /dev/nvme1n1 --eds --numd=63
+run nvme resv-register $(node 0 1) --nrkey=0x11 --rrega=0 --cptpl=0
+run nvme resv-register $(node 1 1) --nrkey=0x22 --rrega=0 --cptpl=0
+run nvme resv-acquire $(node 0 1) --crkey=0x11 --rtype=1 --racqa=0
+run nvme resv-report $(node 1 1) --eds --numd=63
 says 'reg(ctl|strnt)[a-z]* *: *2'
 says 'rtype *: *1'
-refused 'host identifier' nvme resv-report /dev/nvme1n1 --numd=63
+refused 'host identifier' nvme resv-report $(node 1 1) --numd=63
 # Linux: EBADE.
-refused 'exchange|conflict' write_blocks /dev/nvme1n1 4096 1 0
-run zeros /dev/nvme1n1 4096 1 0
-refused 'conflict' nvme resv-acquire /dev/nvme1n1 --crkey=0x22 --rtype=1 --racqa=0
-refused 'conflict' nvme format /dev/nvme1n1 --lbaf=0 --force
-run nvme resv-acquire /dev/nvme1n1 --crkey=0x22 --prkey=0x11 --rtype=3 --racqa=1
-refused 'exchange|conflict' write_blocks /dev/nvme0n1 4096 1 0
-run write_blocks /dev/nvme1n1 4096 1 0
+refused 'exchange|conflict' write_blocks $(node 1 1) 4096 1 0
+run zeros $(node 1 1) 4096 1 0
+refused 'conflict' nvme resv-acquire $(node 1 1) --crkey=0x22 --rtype=1 --racqa=0
+refused 'conflict' nvme format $(node 1 1) --lbaf=0 --force
+run nvme resv-acquire $(node 1 1) --crkey=0x22 --prkey=0x11 --rtype=3 --racqa=1
+refused 'exchange|conflict' write_blocks $(node 0 1) 4096 1 0
+run write_blocks $(node 1 1) 4096 1 0
 run nvme resv-notif-log /dev/nvme0
 says 'page type[^:]*: *1'
-run nvme resv-register /dev/nvme0n1 --nrkey=0x11 --rrega=0 --cptpl=0
-run write_blocks /dev/nvme0n1 4096 1 0
-run nvme resv-release /dev/nvme1n1 --crkey=0x22 --rtype=3 --rrela=0
+run nvme resv-register $(node 0 1) --nrkey=0x11 --rrega=0 --cptpl=0
+run write_blocks $(node 0 1) 4096 1 0
+run nvme resv-release $(node 1 1) --crkey=0x22 --rtype=3 --rrela=0
 run nvme resv-notif-log /dev/nvme0
 says 'page type[^:]*: *2'
-run nvme resv-release /dev/nvme0n1 --crkey=0x11 --rtype=3 --rrela=1
-run nvme resv-report /dev/nvme0n1 --eds --numd=63
+run nvme resv-release $(node 0 1) --crkey=0x11 --rtype=3 --rrela=1
+run nvme resv-report $(node 0 1) --eds --numd=63
 says 'reg(ctl|strnt)[a-z]* *: *0'
 
 about "logs"
@@ -179,15 +188,15 @@ zeros "/dev/nvme0n$protected" 4096 64 0 || fail "what was erased by Format"
 write_blocks "/dev/nvme0n$protected" 4096 64 0
 run nvme format "/dev/nvme0n$protected" --ses=2 --lbaf=0 --force
 if same "/dev/nvme0n$protected" 4096 64 0; then fail "the namespace has its old key"; fi
-write_blocks /dev/nvme0n1 4096 16 100
+write_blocks $(node 0 1) 4096 16 100
 run nvme sanitize /dev/nvme0 --sanact=2
 sanitized() { nvme sanitize-log /dev/nvme0 | grep -Eqi 'progress.*(65535|100)'; }
 await sanitized
 run nvme sanitize-log /dev/nvme0
 run nvme sanitize /dev/nvme0 --sanact=4
 await sanitized
-zeros /dev/nvme0n1 4096 16 100 || fail "what was sanitized"
+zeros $(node 0 1) 4096 16 100 || fail "what was sanitized"
 discard "$protected"
 run nvme disconnect -n "$nqn"
-await gone /dev/nvme0n1
+await gone $(node 0 1)
 echo "== all is well"
