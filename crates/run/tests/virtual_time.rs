@@ -6,7 +6,7 @@ use common::{shape, shape_with};
 use media::Nanos;
 use run::sim::{Actors, Contents, Outcome, Sim};
 use workload::fio::{Job, JobFile, Space};
-use workload::{Actor, Mix, MixConfig, Order};
+use workload::{Actor, Mix, MixConfig, Next, Order, Request, Verb};
 
 fn config(writes: u32, seed: u64) -> MixConfig {
     MixConfig {
@@ -120,6 +120,52 @@ fn large_requests_are_cut_and_contents_are_kept() {
     queue.read(&namespace, 7, &mut read).unwrap();
     assert_eq!(read, [0x5A; 8192]);
     host.shutdown().unwrap();
+}
+
+/// Writes so many whole namespaces in turn, one request at a time.
+struct Both(Vec<Request>, bool);
+
+impl Actor for Both {
+    fn next(&mut self, _: u64) -> Next {
+        match self.0.last() {
+            _ if self.1 => Next::Wait,
+            None => Next::Done,
+            Some(&request) => {
+                self.1 = true;
+                Next::Submit(request)
+            }
+        }
+    }
+
+    fn completed(&mut self, _: u64, _: u32, ok: bool) {
+        assert!(ok);
+        self.0.pop();
+        self.1 = false;
+    }
+}
+
+#[test]
+fn an_actor_may_have_several_namespaces() {
+    let toml = shape_with("timing = true\nmax_transfer = \"128KiB\"").toml
+        + "\n[[namespace]]\nset = 2\nsize = \"1MiB\"\nlba = 512\nattach = \"all\"\n";
+    for contents in [Contents::None, Contents::Memory] {
+        let sim = Sim::new(device::Config::from_toml(&toml).unwrap(), contents).unwrap();
+        let mut host = sim.host("nqn.2026-11.org.example:host").unwrap();
+        let mut actors = sim.actors();
+        let write = |namespace, lba, blocks| Request { tag: 0, verb: Verb::Write, namespace, lba, blocks };
+        let flush = |namespace| Request { verb: Verb::Flush, ..write(namespace, 0, 0) };
+        // The last blocks of each, which the other does not have or has elsewhere.
+        let requests = vec![flush(1), write(1, 0, 2048), flush(0), write(0, 8128, 64), write(1, 2040, 8)];
+        let at = actors.add_over(&mut host, &[1, 2], Both(requests, false)).unwrap();
+        assert!(actors.run(Nanos::MAX, |step| {
+            assert!(step.status.is_success(), "{step:?}");
+            false
+        }));
+        let written = [1, 2].map(|nsid| host.namespace_statistics(nsid).unwrap().host_bytes_written.get());
+        assert_eq!(written, [64 * 4096, 2056 * 512]);
+        assert_eq!(actors.outcome(at).bytes, 64 * 4096 + 2056 * 512);
+        assert!(actors.add_over(&mut host, &[1, 3], Both(Vec::new(), false)).is_err(), "there is no third");
+    }
 }
 
 #[test]

@@ -39,6 +39,8 @@ pub struct Request {
     pub tag: u32,
     /// What to do.
     pub verb: Verb,
+    /// On which of the actor's namespaces, counted from 0; one with a single namespace has no other.
+    pub namespace: u16,
     /// First logical block.
     pub lba: u64,
     /// How many logical blocks; 0 for a flush.

@@ -92,7 +92,7 @@ impl Actor for Mix {
         let write = share >= 1000 || (share > 0 && self.rng.below(1000) < u64::from(share));
         let blocks = self.config.blocks.max(1);
         let verb = if write { Verb::Write } else { Verb::Read };
-        Next::Submit(Request { tag, verb, lba: place * u64::from(blocks), blocks })
+        Next::Submit(Request { tag, verb, namespace: 0, lba: place * u64::from(blocks), blocks })
     }
 
     #[inline]

@@ -40,12 +40,18 @@ struct Outstanding {
     status: Status,
 }
 
-/// Where an actor's requests go.
-struct Wire {
-    queue: SimQueue,
+/// One of an actor's namespaces.
+#[derive(Clone, Copy)]
+struct Space {
     namespace: Namespace,
     /// Logical blocks of one command at most.
     most: u32,
+}
+
+/// Where an actor's requests go.
+struct Wire {
+    queue: SimQueue,
+    spaces: Vec<Space>,
     /// Buffers that are not in use, where contents are kept.
     buffers: Vec<Buffer>,
 }
@@ -87,11 +93,29 @@ impl<A: Actor> Actors<A> {
     /// # Errors
     /// The drive refuses the queue, or the namespace is not attached.
     pub fn add(&mut self, host: &mut Host<SimTransport>, nsid: Nsid, actor: A) -> Result<usize, host::Error> {
-        let namespace = host.namespace(nsid)?;
+        self.add_over(host, &[nsid], actor)
+    }
+
+    /// Like [`Actors::add`], for an actor of several namespaces: [`Request::namespace`] is the index in `nsids`. To run it panics
+    /// if the actor names another.
+    ///
+    /// # Errors
+    /// The drive refuses the queue, or one of the namespaces is not attached.
+    pub fn add_over(
+        &mut self,
+        host: &mut Host<SimTransport>,
+        nsids: &[Nsid],
+        actor: A,
+    ) -> Result<usize, host::Error> {
+        let namespaces = nsids.iter().map(|&nsid| host.namespace(nsid)).collect::<Result<Vec<_>, _>>()?;
         let queue = host.io_queue(u16::MAX)?;
         let bytes = u64::try_from(queue.max_transfer()).unwrap_or(u64::MAX);
-        // A command has at most 65,536 logical blocks.
-        let most = (bytes / u64::from(namespace.block_size)).clamp(1, 1 << 16) as u32;
+        let space = |namespace: Namespace| Space {
+            namespace,
+            // A command has at most 65,536 logical blocks.
+            most: (bytes / u64::from(namespace.block_size)).clamp(1, 1 << 16) as u32,
+        };
+        let spaces = namespaces.into_iter().map(space).collect();
         let queue = queue.into_raw();
         let number = queue.number as usize;
         if self.routes.len() <= number {
@@ -100,7 +124,7 @@ impl<A: Actor> Actors<A> {
         self.routes[number] = Some(self.lanes.len() as u32);
         self.lanes.push(Lane {
             actor,
-            wire: Wire { queue, namespace, most, buffers: Vec::new() },
+            wire: Wire { queue, spaces, buffers: Vec::new() },
             outstanding: Vec::new(),
             in_flight: 0,
             ready: true,
@@ -257,7 +281,7 @@ impl<A: Actor> Lane<A> {
         self.in_flight -= 1;
         self.ready = true;
         let latency = arrival.at.since(submitted);
-        let lba_bytes = self.wire.namespace.block_size.into();
+        let lba_bytes = self.wire.spaces[usize::from(request.namespace)].namespace.block_size.into();
         self.outcome.count(&request, latency, arrival.at, status, lba_bytes);
         self.outcome.elapsed = arrival.at.since(self.started.unwrap_or(submitted));
         self.actor.completed(arrival.at.0, request.tag, status.is_success());
@@ -269,7 +293,8 @@ impl<A: Actor> Lane<A> {
 impl Wire {
     /// Hands a request to the drive, in as many commands as it takes. How many those are.
     fn submit(&mut self, now: Nanos, request: &Request, world: &mut World) -> u32 {
-        let nsid = self.namespace.nsid;
+        let Space { namespace, most } = self.spaces[usize::from(request.namespace)];
+        let (nsid, block_size) = (namespace.nsid, namespace.block_size);
         match request.verb {
             Verb::Flush => {
                 self.command(now, request.tag, &Command::flush(nsid), Lent::Nothing, world);
@@ -284,12 +309,12 @@ impl Wire {
             Verb::Read | Verb::Write => {
                 let (mut lba, mut left, mut parts) = (request.lba, request.blocks.max(1), 0);
                 loop {
-                    let blocks = left.min(self.most);
+                    let blocks = left.min(most);
                     let command = match request.verb {
                         Verb::Write => Command::write(nsid, lba, blocks),
                         _ => Command::read(nsid, lba, blocks),
                     };
-                    let data = self.buffer(blocks, world);
+                    let data = self.buffer(blocks, block_size, world);
                     self.command(now, request.tag, &command, data, world);
                     parts += 1;
                     left -= blocks;
@@ -310,11 +335,11 @@ impl Wire {
     }
 
     #[inline]
-    fn buffer(&mut self, blocks: u32, world: &World) -> Lent {
+    fn buffer(&mut self, blocks: u32, block_size: u32, world: &World) -> Lent {
         if world.engine.store.dry || matches!(world.engine.store.backing, Backing::None) {
             return Lent::Void;
         }
-        let bytes = u64::from(blocks) * u64::from(self.namespace.block_size);
+        let bytes = u64::from(blocks) * u64::from(block_size);
         match self.buffers.pop() {
             Some(buffer) if buffer.as_slice().len() as u64 == bytes => buffer.into(),
             _ => Buffer::zeroed(u32::try_from(bytes).unwrap_or(0)).into(),

@@ -361,6 +361,7 @@ impl Job {
         Next::Submit(Request {
             tag,
             verb,
+            namespace: 0,
             lba: draw.offset / block,
             blocks: u32::try_from(draw.bytes / block).unwrap_or(u32::MAX),
         })
@@ -372,7 +373,7 @@ impl Job {
         self.unsubmitted.push(tag);
         let outstanding = self.outstanding();
         self.stats.issue(3, outstanding);
-        Next::Submit(Request { tag, verb: Verb::Flush, lba: 0, blocks: 0 })
+        Next::Submit(Request { tag, verb: Verb::Flush, namespace: 0, lba: 0, blocks: 0 })
     }
 
     /// The part that the clock was running for has ended.
