@@ -6,9 +6,10 @@
 //! its random numbers from a seed: the same seed and the same completions give the same requests on every
 //! machine.
 //!
-//! Here so far: [`Mix`], uniform random or sequential reads and writes at a fixed queue depth, and [`fio`]'s job
-//! files. Traces and the models of databases come later.
+//! Here so far: [`Mix`], uniform random or sequential reads and writes at a fixed queue depth, [`fio`]'s job
+//! files, and the loads of Aerospike's certification tool ([`act`]).
 
+pub mod act;
 pub mod fio;
 mod mix;
 mod rng;
