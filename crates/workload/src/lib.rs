@@ -7,12 +7,13 @@
 //! machine.
 //!
 //! Here so far: [`Mix`], uniform random or sequential reads and writes at a fixed queue depth, [`fio`]'s job
-//! files, and the loads of Aerospike's certification tool ([`act`]).
+//! files, the loads of Aerospike's certification tool ([`act`]), and block traces ([`trace`]).
 
 pub mod act;
 pub mod fio;
 mod mix;
 mod rng;
+pub mod trace;
 
 pub use mix::{Mix, MixConfig, Order};
 pub use rng::Rng;

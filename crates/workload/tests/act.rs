@@ -179,7 +179,7 @@ fn slow_reads_fail_and_lag_stops() {
     assert!(
         ran.text.contains("ERROR: large block writes can't keep up\ndrive(s) can't keep up - test stopped\n")
     );
-    assert_eq!(ran.text.lines().filter(|line| line.starts_with("after ")).next_back(), Some("after 4 sec:"));
+    assert_eq!(ran.text.lines().rfind(|line| line.starts_with("after ")), Some("after 4 sec:"));
     assert_eq!(slow(Verb::Read, 256, 60_000_000).act.stopped(), Some(Stop::LargeBlockReads));
     assert_eq!(slow(Verb::Read, 3, 20_000_000).act.stopped(), Some(Stop::Service));
     assert_eq!(slow(Verb::Write, 256, 40_000_000).act.stopped(), None);

@@ -1,0 +1,205 @@
+//! One line of each format.
+
+use super::reader::{Event, Format};
+use super::recording;
+use crate::{Nanos, Verb};
+
+/// First line of fio's logs.
+pub(super) const IOLOG_2: &str = "fio version 2 iolog";
+pub(super) const IOLOG_3: &str = "fio version 3 iolog";
+
+/// Bytes of the sectors in which the block layer counts.
+const SECTOR: u64 = 512;
+/// Most bytes of a read or a write.
+const BYTES_MAX: u64 = 1 << 30;
+
+/// A line that was understood.
+pub(super) enum Line<'a> {
+    /// An event; its device is still a name.
+    Event { event: Event, device: &'a str },
+    /// So much time passes (iolog version 2).
+    Wait(Nanos),
+    /// Not an I/O, or not one that counts.
+    Ignored,
+    /// From here on there are no more events.
+    Summary,
+}
+
+/// Whether this line names the columns.
+pub(super) fn is_head(format: Format, line: &str) -> bool {
+    match format {
+        Format::Msr => line.starts_with("Timestamp,"),
+        Format::Alibaba => line.starts_with("device_id,"),
+        _ => false,
+    }
+}
+
+pub(super) fn parse(format: Format, action: u8, line: &str) -> Result<Line<'_>, String> {
+    match format {
+        Format::Blkparse => blkparse(action, line),
+        Format::Msr => msr(line),
+        Format::Alibaba => alibaba(line),
+        Format::Iolog2 => iolog(None, line),
+        Format::Iolog3 => {
+            let (time, rest) =
+                line.split_once(' ').ok_or("there is only one word: write TIME FILE ACTION …")?;
+            iolog(Some(number("the time", time)?.saturating_mul(1000)), rest)
+        }
+        Format::Recording => recording::parse(line).map(|(event, device)| Line::Event { event, device }),
+    }
+}
+
+pub(super) fn number(what: &str, text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("{what} is {text:?}: it is a whole number from 0 to {}", u64::MAX))
+}
+
+/// An I/O of so many bytes.
+pub(super) fn event(at: Nanos, verb: Verb, offset: u64, bytes: u64) -> Result<Event, String> {
+    if matches!(verb, Verb::Read | Verb::Write) && bytes > BYTES_MAX {
+        return Err(format!("it moves {bytes} bytes: that is more than {BYTES_MAX}"));
+    }
+    if offset.checked_add(bytes).is_none() {
+        return Err(format!("{bytes} bytes from byte {offset} on end beyond the largest address"));
+    }
+    Ok(Event { at, device: 0, verb, offset, bytes })
+}
+
+/// Exactly so many fields.
+fn fields<'a, const N: usize>(line: &'a str, names: &str) -> Result<[&'a str; N], String> {
+    let mut all = [""; N];
+    let mut count = 0;
+    for field in line.split(',') {
+        if let Some(place) = all.get_mut(count) {
+            *place = field.trim();
+        }
+        count += 1;
+    }
+    if count == N { Ok(all) } else { Err(format!("there are {count} fields: there must be {N}, {names}")) }
+}
+
+/// Seconds with up to nine digits behind the point.
+fn seconds(text: &str) -> Result<Nanos, String> {
+    let wrong = || format!("the time is {text:?}: it is seconds, with up to nine digits behind the point");
+    let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+    if part.len() > 9 || !part.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(wrong());
+    }
+    let whole: u64 = whole.parse().map_err(|_| wrong())?;
+    let part = part.bytes().chain(std::iter::repeat(b'0')).take(9);
+    let nanos = part.fold(0, |nanos, digit| nanos * 10 + u64::from(digit - b'0'));
+    whole.checked_mul(1_000_000_000).and_then(|whole| whole.checked_add(nanos)).ok_or_else(wrong)
+}
+
+fn blkparse(wanted: u8, line: &str) -> Result<Line<'_>, String> {
+    const FORM: &str = "write MAJOR,MINOR CPU SEQUENCE SECONDS PID ACTION RWBS SECTOR + SECTORS";
+    let mut words = line.split_ascii_whitespace();
+    let device = words.next().unwrap_or("");
+    if device.starts_with("CPU") || device == "Total" {
+        return Ok(Line::Summary);
+    }
+    let numbers = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    if !device.split_once(',').is_some_and(|(major, minor)| numbers(major) && numbers(minor)) {
+        return Err(format!("{device:?} is no device: {FORM}"));
+    }
+    let mut next = |what: &str| words.next().ok_or_else(|| format!("the {what} is missing: {FORM}"));
+    number("the CPU", next("CPU")?)?;
+    number("the sequence number", next("sequence number")?)?;
+    let at = seconds(next("time")?)?;
+    next("process")?;
+    let action = next("action")?;
+    if action.as_bytes() != [wanted] {
+        return Ok(Line::Ignored);
+    }
+    let kind = next("kind of I/O")?;
+    if !kind.bytes().all(|b| b.is_ascii_uppercase()) {
+        return Err(format!("the kind of I/O is {kind:?}: it is made of the letters R, W, D, F, N, S, A, M"));
+    }
+    let flushes = kind.starts_with('F');
+    let first = kind.trim_start_matches('F').chars().next();
+    let place = words.next().filter(|word| numbers(word));
+    let Some(sector) = place else {
+        // A flush alone has no place.
+        let flush = event(at, Verb::Flush, 0, 0)?;
+        return Ok(if flushes { Line::Event { event: flush, device } } else { Line::Ignored });
+    };
+    let sector = number("the sector", sector)?;
+    if words.next() != Some("+") {
+        return Err(format!("there is no + behind the sector: {FORM}"));
+    }
+    let sectors = number("the number of sectors", words.next().unwrap_or(""))?;
+    let verb = match first {
+        _ if sectors == 0 && flushes => Verb::Flush,
+        _ if sectors == 0 => return Ok(Line::Ignored),
+        Some('R') => Verb::Read,
+        Some('W') => Verb::Write,
+        Some('D') => Verb::Trim,
+        _ => return Ok(Line::Ignored),
+    };
+    if verb == Verb::Flush {
+        return Ok(Line::Event { event: event(at, verb, 0, 0)?, device });
+    }
+    let bytes = |sectors: u64| {
+        sectors.checked_mul(SECTOR).ok_or_else(|| format!("{sectors} sectors are more than there can be"))
+    };
+    Ok(Line::Event { event: event(at, verb, bytes(sector)?, bytes(sectors)?)?, device })
+}
+
+fn msr(line: &str) -> Result<Line<'_>, String> {
+    const NAMES: &str = "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime";
+    let [time, _, _, kind, offset, size, _] = fields::<7>(line, NAMES)?;
+    let verb = match kind {
+        "Read" => Verb::Read,
+        "Write" => Verb::Write,
+        _ => return Err(format!("the type is {kind:?}: it is Read or Write")),
+    };
+    let at = number("the timestamp", time)?.saturating_mul(100);
+    let event = event(at, verb, number("the offset", offset)?, number("the size", size)?)?;
+    if event.bytes == 0 {
+        return Ok(Line::Ignored);
+    }
+    // Host and disk stand together in the line.
+    let from = line.find(',').map_or(0, |comma| comma + 1);
+    let name = &line[from..];
+    let second = name.match_indices(',').nth(1).map_or(name.len(), |(at, _)| at);
+    Ok(Line::Event { event, device: &name[..second] })
+}
+
+fn alibaba(line: &str) -> Result<Line<'_>, String> {
+    let [device, kind, offset, length, time] = fields::<5>(line, "device_id,opcode,offset,length,timestamp")?;
+    let verb = match kind {
+        "R" => Verb::Read,
+        "W" => Verb::Write,
+        _ => return Err(format!("the opcode is {kind:?}: it is R or W")),
+    };
+    number("the device", device)?;
+    let at = number("the timestamp", time)?.saturating_mul(1000);
+    let event = event(at, verb, number("the offset", offset)?, number("the length", length)?)?;
+    Ok(if event.bytes == 0 { Line::Ignored } else { Line::Event { event, device } })
+}
+
+fn iolog(at: Option<Nanos>, line: &str) -> Result<Line<'_>, String> {
+    let mut words = line.split_ascii_whitespace();
+    let (device, action) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
+    let allowed = "add, open, close, wait (version 2), read, write, trim, sync or datasync";
+    let verb = match action {
+        "add" | "open" | "close" => return Ok(Line::Ignored),
+        "sync" | "datasync" => {
+            return Ok(Line::Event { event: event(at.unwrap_or(0), Verb::Flush, 0, 0)?, device });
+        }
+        "read" => Verb::Read,
+        "write" => Verb::Write,
+        "trim" => Verb::Trim,
+        "wait" if at.is_none() => {
+            let micros = number("the time to wait", words.next().unwrap_or(""))?;
+            return Ok(Line::Wait(micros.saturating_mul(1000)));
+        }
+        _ => return Err(format!("the action is {action:?}: it is {allowed}")),
+    };
+    let offset = number("the offset", words.next().unwrap_or(""))?;
+    let bytes = number("the length", words.next().unwrap_or(""))?;
+    if words.next().is_some() {
+        return Err("there is more behind the length".to_owned());
+    }
+    let event = event(at.unwrap_or(0), verb, offset, bytes)?;
+    Ok(if bytes == 0 { Line::Ignored } else { Line::Event { event, device } })
+}

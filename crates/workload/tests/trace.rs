@@ -1,0 +1,334 @@
+//! Traces: read, refused, cut off, replayed.
+
+use std::io::{BufRead, BufReader, Read};
+use workload::trace::{Event, Fold, Format, Options, Pace, Reader, Replay, Space, Speed, fuzz, recording};
+use workload::{Actor, Nanos, Next, Request, Verb};
+
+fn all(text: &[u8], format: Option<Format>) -> (Vec<Event>, Reader<&[u8]>) {
+    let mut reader = Reader::new(text, format, None).unwrap();
+    let mut events = Vec::new();
+    while let Some(event) = reader.next_event().unwrap() {
+        events.push(event);
+    }
+    assert!(reader.next_event().unwrap().is_none(), "it stays at its end");
+    (events, reader)
+}
+
+fn event(at: Nanos, device: u32, verb: Verb, offset: u64, bytes: u64) -> Event {
+    Event { at, device, verb, offset, bytes }
+}
+
+const BLKPARSE: &str = "\
+  8,0    3        1     0.000000000   697  G   W 223490 + 8 [kjournald]
+  8,0    3        2     0.000001829   697  P   R [kjournald]
+  8,0    3        3     0.000002197   697  Q   W 223490 + 8 [kjournald]
+  8,16   1        4     1.500000000   698  Q  RA 0 + 256 [a b]
+  8,0    3        5     0.000005333   697  m   N cfq697 insert_request
+  8,0    3        6     1.500000001   697  D   W 223490 + 8 [kjournald]
+  8,0    3        7     1.600000000   697  Q  DS 16 + 8 [fstrim]
+  8,0    3        8     1.600000000   697  Q FWS [sync]
+  8,0    3        9     1.700000000   697  Q FWFS 8 + 8 [sync]
+  8,0    3       10     1.400000000   697  C   W 223490 + 8 [0]
+  8,0    3       11     1.650000000   697  Q   W 0 + 1 [x]
+CPU3 (8,0):
+ Reads Queued:           0,        0KiB\t Writes Queued:           1,        4KiB
+Total (8,0):
+";
+
+#[test]
+fn blkparse() {
+    let (events, reader) = all(BLKPARSE.as_bytes(), None);
+    assert_eq!(
+        events,
+        [
+            event(2_197, 0, Verb::Write, 223_490 * 512, 4096),
+            event(1_500_000_000, 1, Verb::Read, 0, 131_072),
+            event(1_600_000_000, 0, Verb::Trim, 8192, 4096),
+            event(1_600_000_000, 0, Verb::Flush, 0, 0),
+            event(1_700_000_000, 0, Verb::Write, 4096, 4096),
+            event(1_700_000_000, 0, Verb::Write, 0, 512),
+        ]
+    );
+    assert_eq!(reader.devices(), ["8,0", "8,16"]);
+    assert_eq!((reader.format(), reader.reordered(), reader.ignored()), (Format::Blkparse, 1, 5));
+    let mut issued = Reader::new(BLKPARSE.as_bytes(), None, Some('D')).unwrap();
+    assert_eq!(issued.next_event().unwrap(), Some(event(1_500_000_001, 0, Verb::Write, 223_490 * 512, 4096)));
+    assert_eq!(issued.next_event().unwrap(), None);
+    assert!(Reader::new(BLKPARSE.as_bytes(), None, Some('C')).is_err());
+}
+
+#[test]
+fn csv() {
+    let msr = "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime\n\
+               128166372003061629,hm,1,Read,2096128,512,6151\r\n128166372003061630,hm,0,Write,0,4096,1\n\n\
+               128166372003061631,hm,1,Write,512,0,1\n";
+    let (events, reader) = all(msr.as_bytes(), None);
+    let second = event(12_816_637_200_306_163_000, 1, Verb::Write, 0, 4096);
+    assert_eq!(events, [event(12_816_637_200_306_162_900, 0, Verb::Read, 2_096_128, 512), second]);
+    assert_eq!(reader.devices(), ["hm.1", "hm.0"]);
+    assert_eq!((reader.format(), reader.lines(), reader.ignored()), (Format::Msr, 6, 1));
+    let alibaba = "0,R,126703661056,4096,1577808000000046\n1,W,19496058880,77824,1577808000000426\n";
+    let (events, reader) = all(alibaba.as_bytes(), None);
+    assert_eq!(events[0], event(1_577_808_000_000_046_000, 0, Verb::Read, 126_703_661_056, 4096));
+    assert_eq!(events[1], event(1_577_808_000_000_426_000, 1, Verb::Write, 19_496_058_880, 77_824));
+    assert_eq!((reader.format(), reader.cut()), (Format::Alibaba, None));
+    let headed = format!("device_id,opcode,offset,length,timestamp\n{alibaba}");
+    assert_eq!(all(headed.as_bytes(), None).0, events);
+}
+
+#[test]
+fn iologs() {
+    let two = "fio version 2 iolog\n/dev/sda add\n/dev/sda open\n/dev/sda write 4096 8192\n/dev/sda wait 150 0\n\
+               /dev/sda read 0 512\n/dev/sda datasync 0 0\n/dev/sda trim 512 512\n/dev/sda close\n";
+    let (events, reader) = all(two.as_bytes(), None);
+    let late = |verb, offset, bytes| event(150_000, 0, verb, offset, bytes);
+    assert_eq!(
+        events,
+        [
+            event(0, 0, Verb::Write, 4096, 8192),
+            late(Verb::Read, 0, 512),
+            late(Verb::Flush, 0, 0),
+            late(Verb::Trim, 512, 512)
+        ]
+    );
+    assert_eq!((reader.format(), reader.devices()), (Format::Iolog2, &["/dev/sda".to_owned()][..]));
+    let three = "fio version 3 iolog\n2 a add\n872 a open\n878 a write 0 16384\n888 b sync 0 0\n";
+    let (events, reader) = all(three.as_bytes(), None);
+    assert_eq!(events, [event(878_000, 0, Verb::Write, 0, 16_384), event(888_000, 1, Verb::Flush, 0, 0)]);
+    assert_eq!(reader.format(), Format::Iolog3);
+}
+
+#[test]
+fn a_recording_reads_as_it_was_written() {
+    let entries: Vec<recording::Entry> = [Verb::Read, Verb::Write, Verb::Trim, Verb::Flush]
+        .into_iter()
+        .zip(0..)
+        .map(|(verb, n)| recording::Entry {
+            at: n * 7,
+            nsid: 3,
+            queue: 1,
+            verb,
+            offset: n << 40,
+            bytes: 512 * n,
+        })
+        .collect();
+    let mut text = format!("{}\n", recording::HEAD).into_bytes();
+    for entry in &entries {
+        entry.write(&mut text).unwrap();
+    }
+    let (events, reader) = all(&text, None);
+    let same = |(a, b): (&recording::Entry, &Event)| {
+        (a.at, a.verb, a.offset, a.bytes) == (b.at, b.verb, b.offset, b.bytes)
+    };
+    assert!(events.len() == 4 && entries.iter().zip(&events).all(same), "{events:?}");
+    assert_eq!((reader.format(), reader.devices()), (Format::Recording, &["3".to_owned()][..]));
+    // Wherever it is cut, what came before is there.
+    for end in recording::HEAD.len() + 1..text.len() {
+        let (some, reader) = all(&text[..end], None);
+        assert_eq!(some, events[..some.len()]);
+        assert_eq!(reader.cut().is_some(), text[end - 1] != b'\n', "{end}");
+        assert_eq!(some.len() + 1, text[..end].iter().filter(|&&b| b == b'\n').count());
+    }
+}
+
+#[test]
+fn what_is_wrong_and_where() {
+    let wrong = |text: &str, what: &[&str]| {
+        let error = match Reader::new(text.as_bytes(), None, None) {
+            Err(error) => error,
+            Ok(mut reader) => loop {
+                match reader.next_event() {
+                    Ok(Some(_)) => {}
+                    Ok(None) => panic!("{text:?} is all right"),
+                    Err(error) => break error,
+                }
+            },
+        };
+        let error = error.to_string();
+        assert!(what.iter().all(|what| error.contains(what)), "{error}");
+    };
+    wrong("", &["line 1", "empty"]);
+    wrong("\n\nwhat is this\n", &["line 3", "no trace that is known", "blkparse"]);
+    let alibaba = |line: &str, what: &[&str]| wrong(&format!("0,R,0,4096,1\n{line}\n0,R,0,4096,1\n"), what);
+    alibaba("0,X,0,4096,1", &["line 2", "opcode is \"X\"", "R or W"]);
+    alibaba("0,R,0,4096", &["line 2", "4 fields", "must be 5", "device_id,opcode,offset"]);
+    alibaba("0,R,-1,4096,1", &["line 2", "offset is \"-1\""]);
+    alibaba("0,R,18446744073709551615,4096,1", &["line 2", "beyond the largest address"]);
+    alibaba("0,R,0,4294967296,1", &["line 2", "4294967296 bytes"]);
+    alibaba(&"9".repeat(5000), &["line 2", "longer than 4096"]);
+    alibaba(&format!("{},R,0,4096,1", "1".repeat(300)), &["line 2", "the device"]);
+    wrong("1,hm,1,Read,0,512,1\n1,hm,1,read,0,512,1\n", &["line 2", "Read or Write"]);
+    let blkparse = |line: &str, what: &[&str]| wrong(&format!("8,0 1 1 0.5 1 Q W 0 + 8 [x]\n{line}\n"), what);
+    blkparse("8;0 1 1 0.5 1 Q W 0 + 8", &["line 2", "no device", "MAJOR,MINOR"]);
+    blkparse("8,0 1 1 0.1234567890 1 Q W 0 + 8", &["line 2", "nine digits"]);
+    blkparse("8,0 1 1 0.5 1 Q W 0 - 8", &["line 2", "no +"]);
+    blkparse("8,0 1 1 0.5 1 Q W 99999999999999999 + 8", &["line 2", "more than there can be"]);
+    blkparse("8,0 1 1 0.5", &["line 2", "process is missing"]);
+    blkparse("8,0 1 1 0.5 1 Q w 0 + 8", &["line 2", "letters R, W"]);
+    wrong("fio version 2 iolog\na jump 0 0\n", &["line 2", "\"jump\"", "datasync"]);
+    wrong("fio version 3 iolog\n1 a wait 5\n", &["line 2", "\"wait\""]);
+    wrong("fio version 3 iolog\n1 a read 5 x\n", &["line 2", "the length is \"x\""]);
+    wrong(&format!("{}\n1,2,3,Q,0,0\n", recording::HEAD), &["line 2", "R, W, T or F"]);
+    wrong(&format!("{}\n1,2,3,R,0\n", recording::HEAD), &["line 2", "six fields"]);
+    let other = Reader::new(&b"0,R,0,4096,1\n"[..], Some(Format::Iolog2), None).unwrap_err().to_string();
+    assert!(other.contains("starts with \"fio version 2 iolog\""), "{other}");
+}
+
+/// Ends as compressed data does that was cut.
+struct Cut<'a>(&'a [u8]);
+
+impl Read for Cut<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        match self.0.read(buffer)? {
+            0 => Err(std::io::ErrorKind::UnexpectedEof.into()),
+            n => Ok(n),
+        }
+    }
+}
+
+#[test]
+fn a_trace_that_is_cut_keeps_what_came_before() {
+    let (events, reader) = all(b"0,R,0,4096,1\n0,W,8192,4096,2\n0,R,0,40", None);
+    assert_eq!((events.len(), reader.cut()), (2, Some(3)));
+    // One that may be whole is.
+    let (events, reader) = all(b"0,R,0,4096,1\n0,W,8192,4096,2", None);
+    assert_eq!((events.len(), reader.cut()), (2, None));
+    for (text, count, line) in [("0,R,0,4096,1\n0,W,8192,4096,2", 1, 2), ("0,R,0,4096,1\n", 1, 2)] {
+        let mut reader = Reader::new(BufReader::new(Cut(text.as_bytes())), None, None).unwrap();
+        let mut found = 0;
+        while reader.next_event().unwrap().is_some() {
+            found += 1;
+        }
+        assert_eq!((found, reader.cut()), (count, Some(line)));
+    }
+}
+
+struct Ran {
+    issued: Vec<(Nanos, Request)>,
+    deepest: usize,
+}
+
+fn run<R: BufRead>(replay: &mut Replay<R>, latency: Nanos) -> Ran {
+    let mut outstanding = std::collections::VecDeque::new();
+    let (mut now, mut issued, mut deepest) = (500, Vec::new(), 0);
+    loop {
+        let wake = match replay.next(now) {
+            Next::Submit(request) => {
+                assert!(outstanding.iter().all(|(_, tag)| *tag != request.tag));
+                outstanding.push_back((now + latency, request.tag));
+                deepest = deepest.max(outstanding.len());
+                issued.push((now - 500, request));
+                continue;
+            }
+            Next::Done => return Ran { issued, deepest },
+            Next::At(at) => at,
+            Next::Wait => Nanos::MAX,
+        };
+        match outstanding.front().copied() {
+            Some((done, tag)) if done <= wake => {
+                outstanding.pop_front();
+                now = now.max(done);
+                replay.completed(now, tag, true);
+            }
+            _ => now = wake,
+        }
+    }
+}
+
+fn replay(text: &str, options: Options, spaces: &[Space]) -> Replay<BufReader<std::io::Cursor<Vec<u8>>>> {
+    let input = BufReader::new(std::io::Cursor::new(text.as_bytes().to_vec()));
+    Replay::new(Reader::new(input, None, None).unwrap(), options, spaces).unwrap()
+}
+
+const SPACES: [Space; 2] =
+    [Space { blocks: 1024, block_bytes: 4096 }, Space { blocks: 64, block_bytes: 512 }];
+const TRACE: &str =
+    "5,R,0,4096,100\n6,W,512,1024,200\n5,W,4097,4096,300\n5,R,4194304,8192,400\n7,R,0,99999999,500\n";
+
+fn options(pace: Pace) -> Options {
+    Options { pace, fold: Fold::Wrap, devices: Vec::new() }
+}
+
+#[test]
+fn open_loop_at_any_speed() {
+    for (millionths, scale) in [(1_000_000, 1000), (2_000_000, 500), (250_000, 4000)] {
+        let speed = Speed::from_millionths(millionths).unwrap();
+        let mut replay = replay(TRACE, options(Pace::Recorded(speed)), &SPACES);
+        // However long requests take.
+        let ran = run(&mut replay, 1_000_000);
+        let at: Vec<Nanos> = ran.issued.iter().map(|(at, _)| *at).collect();
+        assert_eq!(at, [0, 100, 200, 300, 400].map(|us| us * scale));
+        let places: Vec<_> = ran.issued.iter().map(|(_, r)| (r.namespace, r.lba, r.blocks)).collect();
+        // The third begins within a block, the fourth beyond the end, the last is larger than the namespace.
+        assert_eq!(places, [(0, 0, 1), (1, 1, 2), (0, 1, 2), (0, 0, 2), (0, 0, 1024)]);
+        assert_eq!((replay.events(), replay.folded(), replay.late()), (5, 2, 0));
+    }
+    assert_eq!(Speed::from_millionths(0), None);
+}
+
+#[test]
+fn as_fast_as_a_depth_allows() {
+    let ran = run(&mut replay(TRACE, options(Pace::Depth(2)), &SPACES), 1000);
+    let at: Vec<Nanos> = ran.issued.iter().map(|(at, _)| *at).collect();
+    assert_eq!((at, ran.deepest), (vec![0, 0, 1000, 1000, 2000], 2));
+}
+
+#[test]
+fn named_devices_go_where_they_are_told() {
+    let devices = vec![("5".to_owned(), 1), ("7".to_owned(), 0)];
+    let mut replay = replay(TRACE, Options { devices, ..options(Pace::Depth(1)) }, &SPACES);
+    let ran = run(&mut replay, 10);
+    let namespaces: Vec<u16> = ran.issued.iter().map(|(_, r)| r.namespace).collect();
+    assert_eq!((namespaces, replay.left_out()), (vec![1, 1, 1, 0], 1));
+    let reader = || Reader::new(TRACE.as_bytes(), None, None).unwrap();
+    let unknown = Options { devices: vec![("5".to_owned(), 2)], ..options(Pace::Depth(1)) };
+    assert!(Replay::new(reader(), unknown, &SPACES).unwrap_err().contains("namespace 2"));
+    assert!(Replay::new(reader(), options(Pace::Depth(1)), &[]).is_err());
+    assert!(
+        Replay::new(reader(), options(Pace::Depth(1)), &[Space { blocks: 0, block_bytes: 512 }]).is_err()
+    );
+}
+
+#[test]
+fn scattered_extents_keep_their_insides() {
+    let space = [Space { blocks: 64 << 11, block_bytes: 512 }];
+    let line =
+        |device: u64, mib: u64, sector: u64| format!("{device},W,{},512,1\n", (mib << 20) + sector * 512);
+    let text: String = (0..400).map(|n| line(n % 2, n / 4 * 1000, n % 4)).collect();
+    let scattered = Options { fold: Fold::Scatter, ..options(Pace::Depth(1)) };
+    let ran = run(&mut replay(&text, scattered, &space), 10);
+    let lbas: Vec<u64> = ran.issued.iter().map(|(_, r)| r.lba).collect();
+    for four in lbas.chunks(4) {
+        assert_eq!((four[0] >> 11, four[1] >> 11), (four[2] >> 11, four[3] >> 11));
+        assert_eq!([four[0] % 2048, four[1] % 2048, four[2] % 2048, four[3] % 2048], [0, 1, 2, 3]);
+    }
+    let extents: std::collections::BTreeSet<u64> = lbas.iter().map(|lba| lba >> 11).collect();
+    // 200 draws of 64 leave 64 (63/64)^200 = 2.7 of them out on average.
+    assert!(extents.len() > 52, "{}", extents.len());
+}
+
+#[test]
+fn a_line_that_makes_no_sense_ends_the_replay() {
+    let mut replay = replay("0,R,0,4096,1\nnonsense\n0,R,0,4096,1\n", options(Pace::Depth(1)), &SPACES);
+    assert_eq!(run(&mut replay, 10).issued.len(), 1);
+    assert_eq!(replay.error().map(|e| e.line), Some(2));
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_bytes_are_too_strange(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..200)) {
+        fuzz(&bytes);
+    }
+
+    #[test]
+    fn no_trace_is_too_strange(
+        head in "(fio version [23] iolog\n|# tranche recording 1\n|Timestamp,a,b,c,d,e,f\n|)",
+        lines in proptest::collection::vec(
+            "([0-9]{1,20},[a-z]{1,3},[0-9],(Read|Write),[0-9]{1,20},[0-9]{1,10},1|[0-9]{1,3},[RW],[0-9]{1,20},[0-9]{1,10},[0-9]{1,20}|\
+             8,[0-9] [0-9] [0-9] [0-9]{1,11}\\.[0-9]{1,9} 1 [QD] F?[RWDN]S? [0-9]{1,19} \\+ [0-9]{1,8} \\[x\\]|\
+             ([0-9]{1,18} )?[ab] (read|write|trim|sync|wait|open) [0-9]{1,19} [0-9]{1,9}|[0-9]{1,18},[0-9],1,[RWTF],[0-9]{1,19},[0-9]{1,10})", 0..20),
+        end in "(\n|)",
+    ) {
+        fuzz(format!("{head}{}{end}", lines.join("\n")).as_bytes());
+    }
+}
