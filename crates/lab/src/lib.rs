@@ -1,4 +1,4 @@
-//! Studies and comparisons with real databases, and the load generator.
+//! Studies and comparisons with real databases, and loads: on any drive ([`bench`]), or on one in virtual time ([`sim`]).
 
 pub mod bench;
 pub mod compare;
@@ -16,6 +16,7 @@ pub mod report;
 pub mod results;
 pub mod rig;
 pub mod scratch;
+pub mod sim;
 pub mod stage;
 pub mod tpcc;
 pub mod units;

@@ -61,6 +61,8 @@ pub enum Command {
     Firmware(Firmware),
     /// Put a load on a drive, ours or another's, as a fio job file says, and measure it
     Bench(Bench),
+    /// Put a load on a drive in virtual time: the same drive, as fast as this machine computes it
+    Sim(Box<lab::sim::Options>),
     /// Drives that are built in
     #[command(subcommand)]
     Profile(Profile),

@@ -14,6 +14,7 @@ mod quota;
 mod reference;
 mod serve;
 mod show;
+mod sim;
 
 use anyhow::{Context, Result, bail};
 use args::{Cli, Command, Output, Study};
@@ -72,6 +73,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Key(command) => key::key(&command, output),
         Command::Firmware(command) => firmware::firmware(&command, output),
         Command::Bench(bench) => print_outcome(output, &manage::bench(&bench)?),
+        Command::Sim(options) => print_outcome(output, &sim::sim(&options)?),
         Command::Profile(command) => profiles::profile(&command, output),
         Command::Study(Study::Doublewrite(options)) => {
             print_outcome(output, &lab::doublewrite::run(&options)?)

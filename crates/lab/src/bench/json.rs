@@ -8,7 +8,7 @@ use workload::fio::{CLASSES, Given, Jobs, Latency, Options, Series, Traffic};
 use super::{Reported, text};
 
 /// The whole document.
-pub(super) fn document(jobs: &Jobs, reported: &[Reported<'_>], began: SystemTime) -> Value {
+pub(crate) fn document(jobs: &Jobs, reported: &[Reported<'_>], began: SystemTime) -> Value {
     let since = began.duration_since(UNIX_EPOCH).unwrap_or_default();
     json!({
         "fio version": concat!("tranche-", env!("CARGO_PKG_VERSION")),
@@ -26,7 +26,8 @@ fn options(given: &[Given]) -> Value {
 }
 
 fn job(reported: &Reported<'_>) -> Value {
-    let Reported { spec, stats, error, usage, elapsed, .. } = reported;
+    let Reported { spec, stats, error, elapsed, .. } = reported;
+    let usage = reported.usage.unwrap_or_default();
     let seconds = elapsed.as_secs_f64();
     let percent = |used: f64| round(if seconds > 0.0 { (used * 100.0 / seconds).min(100.0) } else { 0.0 });
     let total = stats.issued.iter().sum::<u64>();

@@ -8,7 +8,7 @@ const MOST: u64 = 4 << 30;
 
 /// Whether the jobs fit into memory: what they remember, and the data of the commands that may be outstanding at
 /// once. `granted` commands fit into a queue, `transfer` bytes into a command.
-pub(super) fn check(jobs: &Jobs, plans: &[(usize, Plan)], granted: usize, transfer: usize) -> Result<()> {
+pub(crate) fn check(jobs: &Jobs, plans: &[(usize, Plan)], granted: usize, transfer: usize) -> Result<()> {
     within(jobs, plans, granted, transfer, half_of_memory().map_or(MOST, |half| half.min(MOST)))
 }
 

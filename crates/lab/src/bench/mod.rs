@@ -3,10 +3,10 @@
 //! Each clone of a job is a thread with an I/O queue of its own; what it issues is decided by
 //! [`workload::fio::Job`]. Jobs between two `stonewall`s run at the same time.
 
-mod json;
-mod memory;
-mod progress;
-mod text;
+pub(crate) mod json;
+pub(crate) mod memory;
+pub(crate) mod progress;
+pub(crate) mod text;
 pub(crate) mod worker;
 
 use std::{
@@ -36,12 +36,13 @@ pub struct Settings {
 }
 
 /// What is reported as one: a clone, or with `group_reporting` all clones of a group.
-struct Reported<'a> {
+pub(crate) struct Reported<'a> {
     spec: &'a JobSpec,
     clones: u32,
     stats: workload::fio::Stats,
     error: i32,
-    usage: Usage,
+    /// What its threads used; nothing in virtual time, where it has none.
+    usage: Option<Usage>,
     /// Seconds of all its threads.
     elapsed: Duration,
 }
@@ -65,7 +66,8 @@ where
         tracing::info!("{note}");
     }
     let namespace = namespace(host, settings.nsid)?;
-    let plans = plans(name, &jobs, namespace)?;
+    let entropy = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_nanos() as u64);
+    let plans = plans(name, &jobs, namespace, entropy)?;
     let mut queues = queues(host, &jobs, &plans)?;
     let mut clones = clones(name, &jobs, plans)?;
 
@@ -93,7 +95,8 @@ where
     })
 }
 
-fn namespace<T: Transport>(host: &mut Host<T>, nsid: Option<Nsid>) -> Result<Namespace> {
+/// The namespace that is asked for, or the first that is attached.
+pub(crate) fn namespace<T: Transport>(host: &mut Host<T>, nsid: Option<Nsid>) -> Result<Namespace> {
     let nsid = match nsid {
         Some(nsid) => nsid,
         None => *host
@@ -108,7 +111,7 @@ fn namespace<T: Transport>(host: &mut Host<T>, nsid: Option<Nsid>) -> Result<Nam
 const LINES: usize = 12;
 
 /// One line for each problem; of many, how many more there are.
-fn lines(mut problems: Vec<String>) -> String {
+pub(crate) fn lines(mut problems: Vec<String>) -> String {
     let more = problems.len().saturating_sub(LINES);
     if more > 0 {
         problems.truncate(LINES);
@@ -117,10 +120,15 @@ fn lines(mut problems: Vec<String>) -> String {
     problems.join("\n")
 }
 
-/// The plan of every clone of every job, with the index of its job.
-fn plans(name: &str, jobs: &Jobs, namespace: Namespace) -> Result<Vec<(usize, Plan)>> {
+/// The plan of every clone of every job, with the index of its job. `entropy` is the seed where a job wants one that differs
+/// from run to run.
+pub(crate) fn plans(
+    name: &str,
+    jobs: &Jobs,
+    namespace: Namespace,
+    entropy: u64,
+) -> Result<Vec<(usize, Plan)>> {
     let space = Space { blocks: namespace.blocks, block_bytes: namespace.block_size };
-    let entropy = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_nanos() as u64);
     let mut all = Vec::new();
     let mut thread = 0;
     for (index, spec) in jobs.jobs.iter().enumerate() {
@@ -135,7 +143,7 @@ fn plans(name: &str, jobs: &Jobs, namespace: Namespace) -> Result<Vec<(usize, Pl
 }
 
 /// Every clone of every job, with the index of its job.
-fn clones(name: &str, jobs: &Jobs, plans: Vec<(usize, Plan)>) -> Result<Vec<(usize, Job)>> {
+pub(crate) fn clones(name: &str, jobs: &Jobs, plans: Vec<(usize, Plan)>) -> Result<Vec<(usize, Job)>> {
     let job = |(index, plan): (usize, Plan)| {
         let spec = &jobs.jobs[index];
         let job = Job::new(plan)
@@ -194,7 +202,7 @@ fn enough<T: Transport>(host: &mut Host<T>, count: u32) -> Result<()> {
     Ok(())
 }
 
-type EndedJob = (usize, worker::Ended);
+pub(crate) type EndedJob = (usize, worker::Ended);
 
 /// Runs jobs at the same time, each on a queue of its own.
 fn run_phase<Q: Queue + Send>(
@@ -246,7 +254,7 @@ fn run_phase<Q: Queue + Send>(
 }
 
 /// Puts together what is reported together.
-fn report(jobs: &Jobs, ended: Vec<EndedJob>) -> Vec<Reported<'_>> {
+pub(crate) fn report(jobs: &Jobs, ended: Vec<EndedJob>) -> Vec<Reported<'_>> {
     let mut reported: Vec<Reported<'_>> = Vec::new();
     for (index, ended) in ended {
         let spec = &jobs.jobs[index];
@@ -260,7 +268,9 @@ fn report(jobs: &Jobs, ended: Vec<EndedJob>) -> Vec<Reported<'_>> {
                 group.clones += 1;
                 group.stats.merge(&ended.stats);
                 group.error = if group.error == 0 { ended.error } else { group.error };
-                group.usage.add(&ended.usage);
+                if let (Some(usage), Some(more)) = (&mut group.usage, &ended.usage) {
+                    usage.add(more);
+                }
                 group.elapsed += ended.elapsed;
             }
             None => reported.push(Reported {
@@ -278,7 +288,7 @@ fn report(jobs: &Jobs, ended: Vec<EndedJob>) -> Vec<Reported<'_>> {
 
 /// How many in a second, of what took so many nanoseconds; none of what was over before it began.
 #[expect(clippy::cast_precision_loss, reason = "for reading")]
-fn per_second(count: u64, nanos: u64) -> f64 {
+pub(crate) fn per_second(count: u64, nanos: u64) -> f64 {
     if nanos == 0 { 0.0 } else { count as f64 * 1e9 / nanos as f64 }
 }
 

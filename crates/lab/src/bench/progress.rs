@@ -19,11 +19,30 @@ pub(super) struct Progress {
     bytes: [u64; 3],
 }
 
-struct Goal {
+/// When a job will have ended.
+pub(crate) struct Goal {
     /// Seconds, if the job has a runtime.
     seconds: Option<f64>,
     /// Bytes, unless only time ends it.
     bytes: Option<f64>,
+}
+
+#[expect(clippy::cast_precision_loss, reason = "for reading")]
+impl Goal {
+    pub fn of(plan: &Plan) -> Self {
+        let options = &plan.options;
+        let lead = options.startdelay + options.ramp_time;
+        let seconds = (options.runtime > 0).then(|| (lead + options.runtime) as f64 / 1e9);
+        let limit = options.number_ios.saturating_mul(options.smallest_block()).min(plan.total);
+        Self { seconds, bytes: (!options.time_based).then_some(limit as f64) }
+    }
+
+    /// The share that is done, 0 to 1, after so many seconds and bytes.
+    pub fn share(&self, seconds: f64, bytes: u64) -> f64 {
+        let time = self.seconds.map_or(0.0, |all| seconds / all);
+        let data = self.bytes.map_or(0.0, |all| bytes as f64 / all);
+        time.max(data).min(1.0)
+    }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "for reading")]
@@ -36,14 +55,7 @@ impl Progress {
             );
             bar
         });
-        let goal = |plan: &Plan| {
-            let options = &plan.options;
-            let lead = options.startdelay + options.ramp_time;
-            let seconds = (options.runtime > 0).then(|| (lead + options.runtime) as f64 / 1e9);
-            let limit = options.number_ios.saturating_mul(options.smallest_block()).min(plan.total);
-            Goal { seconds, bytes: (!options.time_based).then_some(limit as f64) }
-        };
-        Self { bar, goals: plans.map(goal).collect(), shown: Duration::ZERO, ios: [0; 3], bytes: [0; 3] }
+        Self { bar, goals: plans.map(Goal::of).collect(), shown: Duration::ZERO, ios: [0; 3], bytes: [0; 3] }
     }
 
     pub fn show(&mut self, jobs: &[Shared], elapsed: Duration) {
@@ -64,9 +76,7 @@ impl Progress {
                 moved += count;
             }
             if !job.done.load(Ordering::Acquire) {
-                let time = goal.seconds.map_or(0.0, |seconds| elapsed.as_secs_f64() / seconds);
-                let data = goal.bytes.map_or(0.0, |bytes| moved as f64 / bytes);
-                done = done.min(time.max(data).min(1.0));
+                done = done.min(goal.share(elapsed.as_secs_f64(), moved));
             }
         }
         let running = jobs.iter().filter(|job| !job.done.load(Ordering::Acquire)).count();

@@ -8,7 +8,7 @@ use workload::fio::{CLASSES, Latency, Series, Sizes, Stats, Traffic};
 use super::{Reported, json::Figures};
 
 /// A number with at most four characters and a unit prefix, as fio writes it: "9538", "10.2k", "182M".
-pub(super) fn scaled(value: f64, base: f64) -> String {
+pub(crate) fn scaled(value: f64, base: f64) -> String {
     let prefixes: [&str; 6] =
         if base == 1024.0 { ["", "Ki", "Mi", "Gi", "Ti", "Pi"] } else { ["", "k", "M", "G", "T", "P"] };
     let (mut value, mut index) = (value, 0);
@@ -82,7 +82,7 @@ pub(super) fn buckets(stats: &Stats) -> Buckets {
 }
 
 /// Everything.
-pub(super) fn summary(reported: &[Reported<'_>], began: SystemTime) -> String {
+pub(crate) fn summary(reported: &[Reported<'_>], began: SystemTime) -> String {
     let mut out = String::new();
     for one in reported {
         // Writing to a string does not fail.
@@ -140,16 +140,18 @@ fn job(out: &mut String, one: &Reported<'_>, began: SystemTime) -> std::fmt::Res
         latency_line(out, "sync", &stats.sync.series)?;
         percentiles(out, "sync", &stats.sync, &options.percentiles)?;
     }
-    let seconds = elapsed.as_secs_f64().max(1e-9);
-    writeln!(
-        out,
-        "  cpu          : usr={:.2}%, sys={:.2}%, ctx={}, majf={}, minf={}",
-        usage.user * 100.0 / seconds,
-        usage.system * 100.0 / seconds,
-        usage.context_switches,
-        usage.major_faults,
-        usage.minor_faults
-    )?;
+    if let Some(usage) = usage {
+        let seconds = elapsed.as_secs_f64().max(1e-9);
+        writeln!(
+            out,
+            "  cpu          : usr={:.2}%, sys={:.2}%, ctx={}, majf={}, minf={}",
+            usage.user * 100.0 / seconds,
+            usage.system * 100.0 / seconds,
+            usage.context_switches,
+            usage.major_faults,
+            usage.minor_faults
+        )?;
+    }
     let line = |counts: &[u64; CLASSES], names: [&str; CLASSES]| {
         let total = counts.iter().sum();
         let parts =

@@ -46,8 +46,8 @@ pub(crate) struct Ended {
     pub error: i32,
     /// What went wrong.
     pub problems: Vec<String>,
-    /// What its thread used.
-    pub usage: Usage,
+    /// What its thread used, if it had one.
+    pub usage: Option<Usage>,
     pub elapsed: Duration,
 }
 
@@ -197,22 +197,7 @@ impl<'a, Q: Queue> Worker<'a, Q> {
             self.job.abort(now);
         }
         self.shared.done.store(true, Ordering::Release);
-        let mut problems = Vec::new();
-        let mut error = 0;
-        if let Some((request, status)) = self.first_failure {
-            error = EIO;
-            problems.push(format!("{}: the drive answered: {status}", describe(&request, &self.namespace)));
-        }
-        let (mismatches, first) = self.job.mismatches();
-        if mismatches > 0 {
-            error = EILSEQ;
-            problems.extend(first.iter().take(MISMATCHES).map(ToString::to_string));
-            let more = mismatches.saturating_sub(MISMATCHES as u64);
-            let more = if more > 0 { format!(", {more} more than those above") } else { String::new() };
-            let parts =
-                if mismatches == 1 { "1 part was".to_owned() } else { format!("{mismatches} parts were") };
-            problems.push(format!("{parts} not what was written{more}"));
-        }
+        let (mut error, mut problems) = problems(&self.job, self.first_failure, &self.namespace);
         if let Some(broken) = broken {
             error = if broken.error == 0 { error } else { broken.error };
             problems.push(broken.problem);
@@ -221,7 +206,7 @@ impl<'a, Q: Queue> Worker<'a, Q> {
             stats: self.job.stats().clone(),
             error,
             problems,
-            usage: Usage::of_this_thread().since(&before),
+            usage: Some(Usage::of_this_thread().since(&before)),
             elapsed: began.elapsed(),
         }
     }
@@ -500,6 +485,30 @@ impl<'a, Q: Queue> Worker<'a, Q> {
         self.job.completed(now, part.tag, !failed);
         true
     }
+}
+
+/// What went wrong with a job's I/Os: errno, or 0, and a line for each. `failure` is the first that failed.
+pub(crate) fn problems(
+    job: &Job,
+    failure: Option<(Request, Status)>,
+    namespace: &Namespace,
+) -> (i32, Vec<String>) {
+    let (mut error, mut problems) = (0, Vec::new());
+    if let Some((request, status)) = failure {
+        error = EIO;
+        problems.push(format!("{}: the drive answered: {status}", describe(&request, namespace)));
+    }
+    let (mismatches, first) = job.mismatches();
+    if mismatches > 0 {
+        error = EILSEQ;
+        problems.extend(first.iter().take(MISMATCHES).map(ToString::to_string));
+        let more = mismatches.saturating_sub(MISMATCHES as u64);
+        let more = if more > 0 { format!(", {more} more than those above") } else { String::new() };
+        let parts =
+            if mismatches == 1 { "1 part was".to_owned() } else { format!("{mismatches} parts were") };
+        problems.push(format!("{parts} not what was written{more}"));
+    }
+    (error, problems)
 }
 
 fn describe(request: &Request, namespace: &Namespace) -> String {

@@ -6,7 +6,7 @@ use run::{
     Config,
     sim::{self, Contents, Sim, SimTransport},
 };
-use workload::{Verb, fio::Job};
+use workload::{Verb, fio::Prompt};
 
 use super::{LiveStage, Load, MANAGER, Nanos, Played, Ran, Script, Stage, count, job, nqn};
 use crate::{interrupt, results::Cpu};
@@ -56,13 +56,13 @@ impl Stage for SimStage {
     }
 
     fn play(&mut self, loads: &[Load], script: &mut Script<'_, SimTransport>) -> Result<Played> {
-        let mut actors = self.sim.actors::<Job>();
+        let mut actors = self.sim.actors::<Prompt>();
         let mut blocks = Vec::new();
         for (thread, load) in (0..).zip(loads) {
             let host = self.hosts.get_mut(load.host).context("no such host")?;
             let namespace = host.namespace(load.nsid)?;
             blocks.push(u64::from(namespace.block_size));
-            actors.add(host, load.nsid, job(load, &namespace, thread)?)?;
+            actors.add(host, load.nsid, Prompt::new(job(load, &namespace, thread)?))?;
         }
         let start = self.sim.now();
         let mut bytes = vec![Vec::new(); loads.len()];
@@ -90,7 +90,7 @@ impl Stage for SimStage {
             if failed > 0 {
                 bail!("{failed} commands of the job {:?} failed", loads[number].job);
             }
-            ran.push(Ran { stats: actors.actor(number).stats().clone(), bytes });
+            ran.push(Ran { stats: actors.actor(number).job().stats().clone(), bytes });
         }
         Ok(Played { loads: ran, cpu: Cpu::default() })
     }

@@ -15,6 +15,7 @@ pub use queue::{SimQueue, SimTransport};
 
 use crate::clock::Clock;
 use crate::engine::Engine;
+use crate::precondition::{self, Precondition};
 use crate::shared::Delivery;
 use crate::start::{Running, StartError};
 use crate::store::{Backing, Lent, Store};
@@ -127,6 +128,32 @@ impl Sim {
                 Sim::of(drive, Store::new(backing))
             }
         })
+    }
+
+    /// A new drive that has gone through `how` first, with random numbers of this seed. Nothing of what that wrote is kept: it
+    /// reads as zeros and takes no room. `progress` is told how far it is.
+    ///
+    /// # Errors
+    /// The drive cannot be as configured, or a command of the preconditioning failed.
+    pub fn prepared(
+        mut config: Config,
+        contents: Contents,
+        how: Precondition,
+        seed: u64,
+        progress: &mut precondition::Progress<'_>,
+    ) -> Result<Sim, StartError> {
+        config.ftl.durable |= contents != Contents::None;
+        let drive = Drive::new(config)?;
+        let (drive, time) =
+            precondition::run(drive, how, seed, progress).map_err(StartError::Precondition)?;
+        let mut store = Store::new(match contents {
+            Contents::None | Contents::Later => Backing::None,
+            Contents::Memory => Backing::memory(crate::start::pages(drive.config())),
+        });
+        store.dry = contents == Contents::Later;
+        let sim = Sim::of(drive, store);
+        sim.world.borrow_mut().clock.advance(time);
+        Ok(sim)
     }
 
     /// This drive, whose contents come later.

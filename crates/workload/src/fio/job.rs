@@ -175,6 +175,12 @@ impl Job {
         self.phase == Phase::Draining && now >= self.end()
     }
 
+    /// Whether it has nothing more to do.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.phase == Phase::Done
+    }
+
     /// Whether it reads back what it wrote.
     #[must_use]
     pub fn is_verifying(&self) -> bool {

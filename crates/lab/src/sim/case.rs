@@ -1,0 +1,190 @@
+//! One run: a drive, what it goes through first, and its load.
+
+use std::{
+    sync::atomic::{AtomicU32, Ordering},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+use host::Host;
+use nvme::Nsid;
+use run::{
+    Config,
+    sim::{Contents, Sim, SimTransport},
+};
+use rustix::time::{ClockId, clock_gettime};
+
+use super::{
+    jobs::{self, Played},
+    load::{Load, without_contents},
+    watch::{WHOLE, Watch},
+};
+use crate::{drive::Counters, interrupt, results::NamespaceCounts};
+
+/// Host NQN of the load.
+const NQN: &str = "nqn.2026-11.io.tranche:sim";
+
+/// What a new drive goes through before its load.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum Precondition {
+    /// Nothing: it is empty.
+    #[default]
+    None,
+    /// Every namespace is written once, in order.
+    Fill,
+    /// That, and then random writes of 4 KiB until write amplification no longer changes.
+    Steady,
+}
+
+impl Precondition {
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Fill => "fill",
+            Self::Steady => "steady",
+        }
+    }
+
+    fn of_run(self) -> run::Precondition {
+        match self {
+            Self::None => run::Precondition::None,
+            Self::Fill => run::Precondition::Fill,
+            Self::Steady => run::Precondition::Steady,
+        }
+    }
+}
+
+/// A run that is to be made.
+#[derive(Clone, Debug)]
+pub(super) struct Case {
+    /// What is different from other runs: names and values.
+    pub parameters: Vec<(String, String)>,
+    pub config: Config,
+    /// The media of its NVM Sets.
+    pub media: Vec<String>,
+    pub load: Load,
+    pub nsid: Option<Nsid>,
+    pub precondition: Precondition,
+    pub seed: u64,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ran {
+    pub played: Played,
+    /// Simulated time of the load.
+    pub simulated: Duration,
+    /// Time of this machine for the load, and of its processor.
+    pub wall: Duration,
+    pub cpu: Duration,
+    /// Time of this machine for the preconditioning.
+    pub preparation: Duration,
+    /// Bytes programmed on flash during the load.
+    pub nand_bytes_written: u64,
+    /// What the drive counted during the load, for each namespace of the load's host.
+    pub namespaces: Vec<NamespaceCounts>,
+}
+
+impl Ran {
+    /// Bytes that the host wrote to namespaces on flash.
+    pub fn host_bytes_to_nand(&self) -> u64 {
+        let nand = self.namespaces.iter().filter(|namespace| namespace.medium == "nand");
+        nand.map(|namespace| namespace.host_bytes_written).sum()
+    }
+
+    /// Bytes programmed on flash for each that the host wrote there, if it did.
+    #[expect(clippy::cast_precision_loss, reason = "for reading")]
+    pub fn write_amplification(&self) -> Option<f64> {
+        let host = self.host_bytes_to_nand();
+        (host > 0).then(|| self.nand_bytes_written as f64 / host as f64)
+    }
+
+    /// Requests for each second of a processor, if that took long enough to be measured.
+    #[expect(clippy::cast_precision_loss, reason = "for reading")]
+    pub fn requests_per_cpu_second(&self) -> Option<f64> {
+        (self.cpu.as_millis() > 0).then(|| self.played.requests as f64 / self.cpu.as_secs_f64())
+    }
+}
+
+/// The share of a run's progress that preconditioning is thought to take.
+const PREPARATION: u32 = WHOLE / 2;
+
+/// What this thread has used of a processor.
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+impl Case {
+    /// Whether its jobs can run without contents.
+    ///
+    /// # Errors
+    /// They cannot, or an option makes no sense.
+    pub fn check(&self) -> Result<()> {
+        without_contents(&self.load.fio()?.1)
+    }
+
+    /// Makes the run. `share` is told, in millionths, how far it is.
+    ///
+    /// # Errors
+    /// The drive cannot be so, the load does not fit it, or the user ended it before the load began.
+    pub fn run(&self, share: &AtomicU32) -> Result<Ran> {
+        let mut config = self.config.clone();
+        // Without time nothing would take place in time, and without contents nothing is recovered.
+        config.timing = true;
+        config.ftl.durable = false;
+        let start = Instant::now();
+        let prepares = if self.precondition == Precondition::None { 0 } else { PREPARATION };
+        let sim =
+            Sim::prepared(config, Contents::None, self.precondition.of_run(), self.seed, &mut |done| {
+                share.store(done.min(1000) * (prepares / 1000), Ordering::Relaxed);
+            })?;
+        interrupt::check()?;
+        let preparation = start.elapsed();
+        let mut host = sim.host(NQN).context("connecting to the drive")?;
+        let before = self.sample(&mut host)?;
+        let (time, start, cpu) = (sim.now(), Instant::now(), cpu_time());
+        let mut watch = Watch::new(share, prepares);
+        let (name, jobs) = self.load.fio()?;
+        let played = jobs::play(name, &jobs, &sim, &mut host, self.nsid, self.seed, &mut watch)?;
+        let (wall, cpu) = (start.elapsed(), cpu_time().saturating_sub(cpu));
+        let simulated = Duration::from_nanos(sim.now().since(time).0);
+        let after = self.sample(&mut host)?;
+        let mut namespaces = Vec::new();
+        for ((nsid, set, earlier), (same, _, later)) in before.namespaces.iter().zip(&after.namespaces) {
+            if nsid != same {
+                bail!("namespaces came or went during the load");
+            }
+            let medium = self.media.get(usize::from(*set).wrapping_sub(1)).cloned().unwrap_or_default();
+            namespaces.push(NamespaceCounts {
+                nsid: *nsid,
+                set: *set,
+                medium,
+                name: format!("ns{nsid}"),
+                ..later.since(earlier)
+            });
+        }
+        share.store(WHOLE, Ordering::Relaxed);
+        let nand_bytes_written = after.nand.saturating_sub(before.nand);
+        Ok(Ran { played, simulated, wall, cpu, preparation, nand_bytes_written, namespaces })
+    }
+
+    fn sample(&self, host: &mut Host<SimTransport>) -> Result<Sample> {
+        let written = host.ocp_smart()?.physical_media_units_written.get();
+        let mut namespaces = Vec::new();
+        for nsid in host.active_namespaces()? {
+            let page = host.namespace_statistics(nsid)?;
+            namespaces.push((nsid, page.nvmsetid.get(), Counters::new(page)));
+        }
+        Ok(Sample { nand: u64::try_from(written).unwrap_or(u64::MAX), namespaces })
+    }
+}
+
+/// The drive's counters at one moment.
+struct Sample {
+    nand: u64,
+    /// Of each namespace: its NVM Set, and what was counted.
+    namespaces: Vec<(Nsid, u16, Counters)>,
+}

@@ -1,0 +1,113 @@
+//! What a run is in figures: the columns of the results.
+
+use serde_json::{Map, Value, json};
+
+use super::case::{Case, Ran};
+
+/// A figure.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Figure {
+    Whole(u64),
+    Real(f64),
+    Text(String),
+}
+
+impl Figure {
+    pub fn json(&self) -> Value {
+        match self {
+            Self::Whole(value) => json!(value),
+            Self::Real(value) => json!(value),
+            Self::Text(text) => json!(text),
+        }
+    }
+}
+
+/// A column: its name, and the figure if the run has it.
+pub(super) type Column = (&'static str, Option<Figure>);
+
+const DIRECTIONS: [[&str; 9]; 3] = [
+    [
+        "read_ios",
+        "read_bytes",
+        "read_iops",
+        "read_bytes_per_second",
+        "read_mean_us",
+        "read_p50_us",
+        "read_p99_us",
+        "read_p999_us",
+        "read_max_us",
+    ],
+    [
+        "write_ios",
+        "write_bytes",
+        "write_iops",
+        "write_bytes_per_second",
+        "write_mean_us",
+        "write_p50_us",
+        "write_p99_us",
+        "write_p999_us",
+        "write_max_us",
+    ],
+    [
+        "trim_ios",
+        "trim_bytes",
+        "trim_iops",
+        "trim_bytes_per_second",
+        "trim_mean_us",
+        "trim_p50_us",
+        "trim_p99_us",
+        "trim_p999_us",
+        "trim_max_us",
+    ],
+];
+
+/// All columns of a run, always the same in the same order. Those of this machine, which differ from run to run, are the last.
+#[expect(clippy::cast_precision_loss, reason = "for reading")]
+pub(super) fn columns(case: &Case, ran: &Ran) -> Vec<Column> {
+    let whole = |value| Some(Figure::Whole(value));
+    let mut columns: Vec<Column> = vec![
+        ("seed", whole(case.seed)),
+        ("simulated_seconds", Some(Figure::Real(ran.simulated.as_secs_f64()))),
+        ("requests", whole(ran.played.requests)),
+    ];
+    for (names, moved) in DIRECTIONS.into_iter().zip(&ran.played.traffic) {
+        let there = moved.ios > 0;
+        let real = |value: f64| there.then_some(Figure::Real(value));
+        let us = |nanos: u64| real(nanos as f64 / 1e3);
+        let rate = |count| real(crate::bench::per_second(count, moved.nanos));
+        let figures = [
+            whole(moved.ios),
+            whole(moved.bytes),
+            rate(moved.ios),
+            rate(moved.bytes),
+            real(moved.mean / 1e3),
+            us(moved.p50),
+            us(moved.p99),
+            us(moved.p999),
+            us(moved.max),
+        ];
+        columns.extend(names.into_iter().zip(figures));
+    }
+    let sum =
+        |of: &dyn Fn(&crate::results::NamespaceCounts) -> u64| whole(ran.namespaces.iter().map(of).sum());
+    columns.extend([
+        ("host_bytes_read", sum(&|namespace| namespace.host_bytes_read)),
+        ("host_bytes_written", sum(&|namespace| namespace.host_bytes_written)),
+        ("nand_bytes_written", whole(ran.nand_bytes_written)),
+        ("write_amplification", ran.write_amplification().map(Figure::Real)),
+        ("digest", Some(Figure::Text(format!("{:016x}", ran.played.digest)))),
+        ("problem", (!ran.played.problems.is_empty()).then(|| Figure::Text(ran.played.problems.join("; ")))),
+        ("interrupted", whole(u64::from(ran.played.interrupted))),
+        ("preparation_seconds", Some(Figure::Real(ran.preparation.as_secs_f64()))),
+        ("wall_seconds", Some(Figure::Real(ran.wall.as_secs_f64()))),
+        ("cpu_seconds", Some(Figure::Real(ran.cpu.as_secs_f64()))),
+        ("requests_per_cpu_second", ran.requests_per_cpu_second().map(Figure::Real)),
+    ]);
+    columns
+}
+
+/// The columns as an object.
+pub(super) fn object(columns: &[Column]) -> Map<String, Value> {
+    let value = |figure: &Option<Figure>| figure.as_ref().map_or(Value::Null, Figure::json);
+    columns.iter().map(|(name, figure)| ((*name).to_owned(), value(figure))).collect()
+}

@@ -1,0 +1,156 @@
+//! Jobs of fio on a drive in virtual time.
+
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, Result, bail};
+use host::Host;
+use nvme::Nsid;
+use run::sim::{Nanos, Sim, SimTransport};
+use serde_json::Value;
+use workload::fio::{Jobs, Prompt, Stats};
+
+use super::watch::Watch;
+use crate::bench::{self, EndedJob, json, memory, progress::Goal, text, worker};
+
+/// What a load has done.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Played {
+    /// Results in the layout of the load's own tool.
+    pub document: Value,
+    /// The same for people.
+    pub text: String,
+    /// Reads, writes and trims.
+    pub traffic: [Moved; 3],
+    /// Requests that ended, flushes and failed ones among them.
+    pub requests: u64,
+    /// Depends on every request, its times and its end.
+    pub digest: u64,
+    /// What went wrong.
+    pub problems: Vec<String>,
+    /// Whether it was ended by the user.
+    pub interrupted: bool,
+}
+
+/// I/Os of one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Moved {
+    pub ios: u64,
+    pub bytes: u64,
+    /// How long anybody was at it.
+    pub nanos: u64,
+    /// Completion latency in nanoseconds: mean, 50, 99 and 99.9 percent, largest.
+    pub mean: f64,
+    pub p50: u64,
+    pub p99: u64,
+    pub p999: u64,
+    pub max: u64,
+}
+
+/// Runs all jobs, phase after phase.
+///
+/// # Errors
+/// A job does not fit the drive, or the drive refuses its queue.
+pub(super) fn play(
+    name: &str,
+    jobs: &Jobs,
+    sim: &Sim,
+    host: &mut Host<SimTransport>,
+    nsid: Option<Nsid>,
+    seed: u64,
+    watch: &mut Watch<'_>,
+) -> Result<Played> {
+    let namespace = bench::namespace(host, nsid)?;
+    let mut plans = bench::plans(name, jobs, namespace, seed)?;
+    for (_, plan) in &mut plans {
+        // The first seed does what `bench` does.
+        if plan.options.randseed.is_none() && plan.options.randrepeat {
+            plan.seed = plan.seed.wrapping_add(seed.wrapping_sub(1).wrapping_mul(0xD6E8_FEB8_6659_FD93));
+        }
+    }
+    memory::check(jobs, &plans, 0, 1)?;
+    let mut clones = bench::clones(name, jobs, plans)?;
+    let mut played = Played::default();
+    let mut ended: Vec<EndedJob> = Vec::new();
+    let began = SystemTime::now();
+    let mut phases: Vec<Stats> = Vec::new();
+    let last = jobs.jobs.last().map_or(0, |spec| spec.phase);
+    for phase in 0..=last {
+        if played.interrupted {
+            break;
+        }
+        watch.phase(phase, last + 1);
+        let mut actors = sim.actors::<Prompt>();
+        let (mut indices, mut goals) = (Vec::new(), Vec::new());
+        for (index, job) in clones.extract_if(.., |(index, _)| jobs.jobs[*index].phase == phase) {
+            goals.push((Goal::of(job.plan()), u64::from(namespace.block_size)));
+            indices.push(index);
+            let job = Prompt::new(job);
+            actors.add(host, namespace.nsid, job).with_context(|| {
+                format!(
+                    "opening I/O queue {}, one for each job that runs at the same time: reduce numjobs, or let some jobs \
+                     wait for others (stonewall)",
+                    indices.len()
+                )
+            })?;
+        }
+        watch.goals(goals, sim.now());
+        actors.run(Nanos::MAX, |step| watch.step(step));
+        if watch.stands_still() {
+            bail!(
+                "the drive's time stands still: nothing in its TOML takes time (see timing of a set and the table link), and \
+                 without time nothing ends"
+            );
+        }
+        played.interrupted = watch.interrupted();
+        let mut together = Stats::default();
+        for (number, index) in indices.into_iter().enumerate() {
+            let spec = &jobs.jobs[index];
+            if !actors.actor(number).job().is_done() {
+                if !played.interrupted {
+                    played.problems.push(format!("job {}: waits for what never comes", spec.name));
+                }
+                actors.actor_mut(number).job_mut().abort(sim.now().0);
+            }
+            let outcome = actors.outcome(number);
+            played.requests += outcome.requests;
+            played.digest = played.digest.rotate_left(7).wrapping_mul(0x0000_0100_0000_01B3) ^ outcome.digest;
+            let job = actors.actor(number).job();
+            let failure = watch.failure(number);
+            let (error, problems) = worker::problems(job, failure, &namespace);
+            played.problems.extend(problems.iter().map(|problem| format!("job {}: {problem}", spec.name)));
+            together.merge(job.stats());
+            let elapsed = Duration::from_nanos(job.stats().runtime);
+            let stats = job.stats().clone();
+            ended.push((index, worker::Ended { stats, error, problems, usage: None, elapsed }));
+        }
+        phases.push(together);
+    }
+    played.traffic = moved(&phases);
+    let reported = bench::report(jobs, ended);
+    played.document = json::document(jobs, &reported, began);
+    played.text = text::summary(&reported, began);
+    Ok(played)
+}
+
+/// All phases together.
+fn moved(phases: &[Stats]) -> [Moved; 3] {
+    std::array::from_fn(|direction| {
+        let mut all = workload::fio::Latency::default();
+        let mut moved = Moved::default();
+        for traffic in phases.iter().map(|stats| &stats.traffic[direction]).filter(|t| t.ios > 0) {
+            moved.ios += traffic.ios;
+            moved.bytes += traffic.bytes;
+            moved.nanos += traffic.runtime;
+            all.merge(&traffic.completion);
+        }
+        if moved.ios > 0 {
+            #[expect(clippy::cast_precision_loss, reason = "for reading")]
+            let mean = all.series.sum as f64 / all.series.count.max(1) as f64;
+            let at = |millionths| all.quantile(millionths).min(all.series.max);
+            moved.mean = mean;
+            (moved.p50, moved.p99, moved.p999) = (at(500_000), at(990_000), at(999_000));
+            moved.max = all.series.max;
+        }
+        moved
+    })
+}

@@ -1,0 +1,109 @@
+//! What is looked at while a load runs: how far it is, what fails, whether the user has had enough.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use nvme::Status;
+use run::sim::{Nanos, Step};
+use workload::{Request, Verb};
+
+use crate::{bench::progress::Goal, interrupt};
+
+/// Completions between two looks.
+const LOOK: u64 = 4096;
+/// So many completions at the same moment are no drive.
+const STILL: u64 = 1 << 22;
+
+/// Watches a run.
+pub(super) struct Watch<'a> {
+    /// The share of the run that is done, in millionths.
+    share: &'a AtomicU32,
+    /// What was done of the run before, in millionths.
+    before: u32,
+    phase: f64,
+    phases: f64,
+    goals: Vec<(Goal, u64)>,
+    bytes: Vec<u64>,
+    failures: Vec<Option<(Request, Status)>>,
+    start: Nanos,
+    completions: u64,
+    /// The moment of the last look.
+    last: Nanos,
+    still: u64,
+    interrupted: bool,
+}
+
+/// All of it.
+pub(super) const WHOLE: u32 = 1_000_000;
+
+impl<'a> Watch<'a> {
+    /// `share` is told how far it is; `before` millionths of the run were done before.
+    pub fn new(share: &'a AtomicU32, before: u32) -> Self {
+        Self {
+            share,
+            before,
+            phase: 0.0,
+            phases: 1.0,
+            goals: Vec::new(),
+            bytes: Vec::new(),
+            failures: Vec::new(),
+            start: Nanos::ZERO,
+            completions: 0,
+            last: Nanos::ZERO,
+            still: 0,
+            interrupted: false,
+        }
+    }
+
+    /// Phase number `phase` of so many begins.
+    pub fn phase(&mut self, phase: u32, of: u32) {
+        (self.phase, self.phases) = (phase.into(), of.into());
+    }
+
+    /// Actors with these goals, and bytes of a logical block, begin now.
+    pub fn goals(&mut self, goals: Vec<(Goal, u64)>, now: Nanos) {
+        self.bytes = vec![0; goals.len()];
+        self.failures = vec![None; goals.len()];
+        self.goals = goals;
+        self.start = now;
+    }
+
+    /// A request has ended; true if that is enough.
+    #[inline]
+    pub fn step(&mut self, step: &Step<'_>) -> bool {
+        if !step.status.is_success() {
+            self.failures[step.actor].get_or_insert((*step.request, step.status));
+        } else if step.request.verb != Verb::Flush {
+            self.bytes[step.actor] += u64::from(step.request.blocks) * self.goals[step.actor].1;
+        }
+        self.completions += 1;
+        self.completions.is_multiple_of(LOOK) && self.look(step.now)
+    }
+
+    fn look(&mut self, now: Nanos) -> bool {
+        self.still = if now == self.last { self.still + LOOK } else { 0 };
+        self.last = now;
+        self.interrupted |= interrupt::asked();
+        #[expect(clippy::cast_precision_loss, reason = "for reading")]
+        let seconds = now.since(self.start).0 as f64 / 1e9;
+        let shares = self.goals.iter().zip(&self.bytes).map(|((goal, _), bytes)| goal.share(seconds, *bytes));
+        let share = (self.phase + shares.fold(1.0, f64::min)) / self.phases;
+        let left = f64::from(WHOLE.saturating_sub(self.before));
+        self.share.store(self.before + (share * left) as u32, Ordering::Relaxed);
+        self.interrupted || self.stands_still()
+    }
+
+    /// Whether time does not pass.
+    pub fn stands_still(&self) -> bool {
+        self.still >= STILL
+    }
+
+    /// Whether the user ended the run.
+    pub fn interrupted(&self) -> bool {
+        self.interrupted
+    }
+
+    /// The first request of an actor that failed.
+    pub fn failure(&self, actor: usize) -> Option<(Request, Status)> {
+        self.failures.get(actor).copied().flatten()
+    }
+}

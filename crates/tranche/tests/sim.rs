@@ -1,0 +1,106 @@
+//! `tranche sim`: loads in virtual time.
+
+mod common;
+
+use common::TRANCHE;
+use serde_json::Value;
+use std::process::{Command, Output};
+
+/// A directory with a job file.
+struct Load {
+    dir: tempfile::TempDir,
+}
+
+impl Load {
+    fn new(job: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("job.fio"), job).unwrap();
+        Self { dir }
+    }
+
+    fn sim(&self, args: &[&str]) -> Output {
+        let mut command = Command::new(TRANCHE);
+        command.current_dir(self.dir.path()).args(["sim", "job.fio"]).args(args).output().unwrap()
+    }
+
+    /// The results of a run that succeeds.
+    fn json(&self, args: &[&str]) -> Value {
+        let output = self.sim(&[args, &["--output", "json"]].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// What is said of a run that fails.
+    fn error(&self, args: &[&str]) -> String {
+        let output = self.sim(args);
+        assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
+        assert!(output.stdout.is_empty(), "{}", text(&output.stdout));
+        text(&output.stderr)
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+const RANDOM: &str = "[global]\nbs=4k\niodepth=8\n[w]\nrw=randwrite\nsize=32m\n[r]\nstonewall\nrw=randread\nsize=16m\nnumjobs=2\ngroup_reporting\n";
+
+#[test]
+fn the_same_seed_is_the_same_run() {
+    let load = Load::new(RANDOM);
+    let digest = |args: &[&str]| load.json(args)["simulation"]["digest"].as_str().unwrap().to_owned();
+    let first = digest(&[]);
+    assert_eq!(first, digest(&["--seed", "1"]));
+    assert_ne!(first, digest(&["--seed", "2"]));
+    assert_ne!(first, digest(&["--drive", "pblaze5-910-lab"]));
+    let steady = digest(&["--precondition", "steady", "--seed", "3"]);
+    assert_eq!(steady, digest(&["--precondition", "steady", "--seed", "3"]));
+}
+
+#[test]
+fn reports_are_fios_and_the_drives() {
+    let load = Load::new(RANDOM);
+    let report = load.json(&["--precondition", "fill"]);
+    let jobs = report["jobs"].as_array().unwrap();
+    let names: Vec<&Value> = jobs.iter().map(|job| &job["jobname"]).collect();
+    assert_eq!(names, ["w", "r"]);
+    assert_eq!(jobs[0]["write"]["io_bytes"], 32 << 20);
+    assert_eq!(jobs[1]["read"]["io_bytes"], 32 << 20);
+    let sim = &report["simulation"];
+    assert_eq!((&sim["write_bytes"], &sim["read_bytes"]), (&Value::from(32 << 20), &Value::from(32 << 20)));
+    assert_eq!((&sim["host_bytes_written"], &sim["requests"]), (&Value::from(32 << 20), &Value::from(16384)));
+    assert_eq!((&sim["precondition"], &sim["problem"]), (&Value::from("fill"), &Value::Null));
+    assert!(sim["simulated_seconds"].as_f64().unwrap() > 0.0);
+    let amplification = sim["write_amplification"].as_f64().unwrap();
+    // The buffer holds a part back, and gets rid of what it held before.
+    assert!((0.4..2.0).contains(&amplification), "{amplification}");
+    assert_eq!(sim["namespaces"][0]["writes"], 8192);
+    assert!(sim["namespaces"][0]["read_latency_ms"]["p99"].as_f64().unwrap() > 0.0);
+
+    let output = load.sim(&["--nsid", "1"]);
+    let out = text(&output.stdout);
+    for part in ["w: (groupid=0, jobs=1): err= 0:", "clat percentiles", "write amplification", "digest"] {
+        assert!(out.contains(part), "{part}: {out}");
+    }
+    assert!(!out.contains("cpu  "), "nobody's processor: {out}");
+}
+
+#[test]
+fn what_cannot_be_is_said_before_anything_runs() {
+    let load = Load::new("[v]\nrw=randwrite\nsize=4m\nverify=crc32c\n");
+    assert!(
+        load.error(&[]).contains("job v verifies what it reads, and the simulated drive keeps no contents")
+    );
+    let load = Load::new("[a]\nrw=randwrite\nsize=4m\niodpeth=4\n");
+    assert!(load.error(&[]).contains("job.fio:4: there is no option \"iodpeth\": did you mean iodepth?"));
+    let load = Load::new("[a]\nrw=randwrite\nsize=4g\n");
+    assert!(load.error(&[]).contains("beyond the end of the namespace"));
+    let load = Load::new(RANDOM);
+    assert!(load.error(&["--drive", "none-such"]).contains("there is no profile \"none-such\""));
+    assert!(load.error(&["--nsid", "9"]).contains('9'));
+    let timeless = "[[set]]\nmedia = \"nand\"\ncell = \"tlc\"\ncapacity = \"64MiB\"\nspare = \"60%\"\nchannels = 2\ndies = 2\n\
+                    planes = 1\nnand_page = \"4KiB\"\npages_per_block = 96\nrated_cycles = 3000\n[[namespace]]\nsize = \"64MiB\"\n";
+    let load = Load::new("[a]\nrw=randread\nruntime=1\ntime_based\n");
+    std::fs::write(load.dir.path().join("drive.toml"), timeless).unwrap();
+    assert!(load.error(&["--drive", "drive.toml"]).contains("the drive's time stands still"));
+}
