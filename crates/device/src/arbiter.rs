@@ -407,9 +407,10 @@ impl Drive {
         let shared = if lane.is_limited() { now.since(lane.ready.max(entry.submitted)) } else { held };
         ns.stats.shared[way as usize].add(shared);
         ns.stats.throttled[way as usize].add(held - shared);
-        // What waited for its quota pays from when it was due: a drive that is looked at late makes up for it, by no more
-        // than what was waiting.
-        let since = if lane.ready == Nanos::MAX { lane.due().max(entry.submitted).min(now) } else { now };
+        // What waited for its quota pays from when it was due, so that a drive that is looked at late makes up for it, by no more
+        // than what was waiting; not for the time that it waited for its turn on the set.
+        let turn = if lane.ready == Nanos::MAX { Nanos::ZERO } else { now.since(lane.ready) };
+        let since = (lane.due().max(entry.submitted) + turn).min(now);
         if let Some(demand) = demand(&command, &data) {
             self.charge(&token, demand, since);
         }

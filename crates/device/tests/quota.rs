@@ -52,6 +52,22 @@ fn a_drive_that_is_looked_at_late_makes_up_for_it() {
 }
 
 #[test]
+fn a_shared_set_that_is_looked_at_late_makes_up_for_it() {
+    for fair in [true, false] {
+        let fair = format!("[drive]\ntiming = true\nfair_sharing = {fair}");
+        let mut b = Bench::with_namespaces(&[("[drive]", &fair)]);
+        let other = b.create_attached(1, 256);
+        limit(&mut b, 1, &[(QuotaKind::ReadCommands, 1000)]);
+        let mut loads =
+            [Load::new(64, Command::read(1, 3, 1), 0), Load::new(4, Command::read(other, 3, 1), 0)];
+        run_late(&mut b, SECOND, 5_000_000, &mut loads);
+        // The last look may be late, too.
+        assert!(loads[0].done.abs_diff(1000) <= 10, "{} instead of 1000: {fair}", loads[0].done);
+        assert!(loads[1].done > 500, "{}", loads[1].done);
+    }
+}
+
+#[test]
 fn bandwidth_within_one_percent_over_a_second_of_mixed_sizes() {
     for rate in [10_000_000, 391_000_000, 4_000_000_000] {
         let mut b = Bench::with_namespaces(&[]);
