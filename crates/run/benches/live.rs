@@ -5,13 +5,16 @@
 //!   commands per second of wall time are commands per CPU-second.
 //! - `latency`: timing on, 4 KiB random reads at queue depth 1: the mean that the host saw beside the mean that
 //!   the model says (log D8h counts the latter).
+//! - `quota`: a namespace limited to so many reads per second, 256 of them outstanding: how many ended in each second
+//!   over what was set.
 //! - `open`: an image of 64 GiB, closed cleanly and left by a crash: seconds to open it.
 //!
-//! `cargo bench -p run --bench live -- [copy|memory|latency|open|all]`
+//! `cargo bench -p run --bench live -- [copy|memory|latency|quota|open|all]`
 
 use media::Rng;
 use nvme::{AdminOpcode, Command, IoOpcode};
 use run::{Buffer, Controller, HostIdentity, NoEvents, Options, Running, Shape};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -44,6 +47,9 @@ fn main() {
     }
     if is("latency") {
         latency();
+    }
+    if is("quota") {
+        quota();
     }
     if is("open") {
         open();
@@ -162,6 +168,58 @@ fn modelled(controller: &Controller) -> (u64, u64) {
     assert!(completion.status().is_success());
     let number = |at: usize| u64::from_le_bytes(data.as_slice()[at..at + 8].try_into().expect("8 bytes"));
     (number(48), number(6720))
+}
+
+/// Seconds that each limit is measured.
+const SECONDS: usize = 9;
+
+fn quota() {
+    for (name, poll) in [("sleeping", false), ("polling", true)] {
+        for limit in [1000u64, 10_000, 100_000, 1_000_000] {
+            let mut shape = profile("pblaze5-910-lab");
+            shape.toml =
+                shape.toml.replace("timing = true", "timing = false") + &format!("read_iops = {limit}\n");
+            shape.config = device::Config::from_toml(&shape.toml).expect("it is well-formed");
+            let running = run::start(Some(shape), &Options { poll, ..Options::default() }, &mut |_| ())
+                .expect("it starts");
+            let controller = connect(&running);
+            let (ended, start) = (Arc::new([const { AtomicU64::new(0) }; SECONDS + 1]), Instant::now());
+            let spare: Arc<Mutex<Vec<Buffer>>> = Arc::default();
+            let (back, count) = (spare.clone(), ended.clone());
+            let sink = move |_: u64, completion: nvme::Completion, buffer: Buffer| {
+                assert!(completion.status().is_success(), "{}", completion.status());
+                if let Some(count) = count.get(start.elapsed().as_secs() as usize) {
+                    count.fetch_add(1, Relaxed);
+                }
+                back.lock().expect("no panic").push(buffer);
+            };
+            let queue = controller.queue(257, Arc::new(sink)).expect("a queue");
+            spare.lock().expect("no panic").extend((0..256).map(|_| Buffer::zeroed(4096)));
+            // The first second is not counted: it begins with the burst.
+            while start.elapsed().as_secs() <= SECONDS as u64 {
+                let free = std::mem::take(&mut *spare.lock().expect("no panic"));
+                if free.is_empty() {
+                    std::thread::sleep(Duration::from_micros(20));
+                }
+                for buffer in free {
+                    queue.submit(0, &command(IoOpcode::READ, 0), buffer).expect("accepted");
+                }
+            }
+            while queue.in_flight() > 0 {
+                std::thread::yield_now();
+            }
+            let mut seconds: Vec<u64> = ended[1..].iter().map(|n| n.load(Relaxed)).collect();
+            seconds.sort();
+            let of = |n: u64| n as f64 * 100.0 / limit as f64;
+            println!(
+                "quota   {name}, {limit:>9} reads per second: {:.2} % of them ({:.2} to {:.2} in {SECONDS} seconds)",
+                of(seconds[SECONDS / 2]),
+                of(seconds[0]),
+                of(seconds[SECONDS - 1])
+            );
+            running.stop();
+        }
+    }
 }
 
 fn open() {
