@@ -4,27 +4,21 @@
 //!     cargo bench -p device --bench arbitration [-- ROUNDS]
 //!
 //! Prints CPU nanoseconds per command. The drives take turns (A B C D A B C D ...); a difference is that of two drives in
-//! the same round, given as median, smallest and largest.
+//! the same round, given as median and quartiles.
 
-use device::{Attach, Config, ControllerId, Drive, InitialNamespace, Io, LbaFormat, Limits, Origin, Output};
+mod common;
+
+use common::cpu;
+use device::{Attach, Config, ControllerId, Drive, InitialNamespace, Io, LbaFormat, Limits, Output};
 use ftl::NoContents;
 use media::{Nanos, Rng};
-use nvme::property::{Cc, PropertyOffset};
-use nvme::{Command, Nqn};
+use nvme::Command;
 use std::collections::VecDeque;
 
 const NAMESPACES: u32 = 32;
 const DEPTH: u32 = 16;
-const COMMANDS: u64 = 400_000;
-
-/// CPU time of this thread in nanoseconds.
-fn cpu() -> u64 {
-    // Reads the kernel's accounts of the process: a benchmark is no part of the core.
-    #[allow(clippy::disallowed_methods, reason = "a benchmark measures")]
-    let stat = std::fs::read("/proc/self/schedstat").unwrap_or_default();
-    let text = String::from_utf8_lossy(&stat).into_owned();
-    text.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0)
-}
+/// Of a turn: short ones, so that all drives see the same machine.
+const COMMANDS: u64 = 100_000;
 
 /// What holds commands back.
 struct Variant {
@@ -106,16 +100,7 @@ impl Load {
     fn new(timing: bool, variant: &Variant) -> Load {
         let config = config(timing, variant);
         let blocks = config.namespaces[0].bytes / 4096;
-        let mut drive = Drive::new(config).expect("a good configuration");
-        let host = Nqn::new("nqn.2026-11.bench:host").expect("a name");
-        let controller =
-            drive.connect(Nanos::ZERO, &host, [1; 16], 0xFFFF, 0, Origin::InProcess).expect("a controller");
-        let mut out = Vec::with_capacity(1024);
-        let cc = Cc::new().with_en(true).into_bits().get().into();
-        drive
-            .property_set(Nanos::ZERO, controller, PropertyOffset::CC, false, cc, &mut NoContents, &mut out)
-            .expect("enabled");
-        drive.add_queue(controller, 1, 1024).expect("a queue");
+        let (drive, controller, out) = common::enabled(config);
         let free = (0..NAMESPACES * DEPTH).collect();
         let mut load = Load { drive, controller, now: Nanos::ZERO, free, out, rng: Rng::new(1), blocks };
         let mut at = vec![0; NAMESPACES as usize];
@@ -130,21 +115,18 @@ impl Load {
     /// So many commands; each namespace sends its next one when one has ended.
     fn run(&mut self, count: u64, mut make: impl FnMut(&mut Load, u32) -> Command) {
         let mut left = count;
+        // A transport, too, has the command at hand that is next.
+        let mut coming = None;
         while left > 0 {
-            if let Some(io) = self.free.pop_front() {
-                let command = make(self, 1 + io / DEPTH);
-                self.drive.submit(
-                    self.now,
-                    self.controller,
-                    1,
-                    Io(io),
-                    &command,
-                    &[],
-                    &mut NoContents,
-                    &mut self.out,
-                );
+            let next = self.free.pop_front().map(|io| (io, make(self, 1 + io / DEPTH)));
+            if let Some((_, command)) = &next {
+                self.drive.prefetch(command);
+            }
+            if let Some((io, command)) = std::mem::replace(&mut coming, next) {
+                let (now, out) = (self.now, &mut self.out);
+                self.drive.submit(now, self.controller, 1, Io(io), &command, &[], &mut NoContents, out);
                 left -= 1;
-            } else {
+            } else if coming.is_none() {
                 let at = self.drive.next_event().expect("commands are under way");
                 self.now = self.now.max(at);
                 self.drive.poll(self.now, &mut NoContents, &mut self.out);
@@ -156,6 +138,7 @@ impl Load {
                 }
             }
         }
+        self.free.extend(coming.map(|(io, _): (u32, Command)| io));
     }
 
     /// CPU nanoseconds per command.
@@ -169,14 +152,14 @@ impl Load {
     }
 }
 
-/// Smallest, median and largest.
+/// Quartiles.
 fn spread(mut values: Vec<f64>) -> [f64; 3] {
     values.sort_by(f64::total_cmp);
-    [0, values.len() / 2, values.len() - 1].map(|at| values[at])
+    [1, 2, 3].map(|quarter| values[(values.len() - 1) * quarter / 4])
 }
 
 fn main() {
-    let rounds = std::env::args().skip(1).find_map(|n| n.parse().ok()).unwrap_or(9usize).max(1);
+    let rounds = std::env::args().skip(1).find_map(|n| n.parse().ok()).unwrap_or(41usize).max(1);
     let quota = |name, fair_sharing, limit| Variant { name, fair_sharing, limit: Some(limit) };
     println!(
         "CPU ns per command                      reads   more than neither        writes   more than neither"

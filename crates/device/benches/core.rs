@@ -8,22 +8,15 @@
 //! SimpleSSD (17-36 and 95-196 thousand) on the same geometry; FEMU's FTL alone, without NVMe and channel model, does
 //! 1.25, 0.75 and 0.53 million writes at 28 %, 12.5 % and 7 % spare, and 4.2-5.5 million reads.
 
-use device::{Config, ControllerId, Drive, Io, Origin, Output};
+mod common;
+
+use common::cpu;
+use device::{Config, ControllerId, Drive, Io, Output};
 use ftl::NoContents;
 use media::{Nanos, Rng};
-use nvme::property::{Cc, PropertyOffset};
-use nvme::{Command, Nqn};
+use nvme::Command;
 
 const DEPTH: u32 = 64;
-
-/// CPU time of this thread in seconds.
-fn cpu_seconds() -> f64 {
-    // Reads the kernel's accounts of the process: a benchmark is no part of the core.
-    #[allow(clippy::disallowed_methods, reason = "a benchmark measures")]
-    let stat = std::fs::read("/proc/self/schedstat").unwrap_or_default();
-    let text = String::from_utf8_lossy(&stat).into_owned();
-    text.split(' ').next().and_then(|n| n.parse::<f64>().ok()).unwrap_or(0.0) / 1e9
-}
 
 fn config(spare: &str) -> Config {
     let text = format!(
@@ -80,16 +73,7 @@ impl Load {
     fn new(spare: &str) -> Load {
         let config = config(spare);
         let blocks = config.namespaces[0].bytes / 4096;
-        let mut drive = Drive::new(config).expect("a good configuration");
-        let host = Nqn::new("nqn.2026-11.bench:host").expect("a name");
-        let controller =
-            drive.connect(Nanos::ZERO, &host, [1; 16], 0xFFFF, 0, Origin::InProcess).expect("a controller");
-        let mut out = Vec::with_capacity(1024);
-        let cc = Cc::new().with_en(true).into_bits().get().into();
-        drive
-            .property_set(Nanos::ZERO, controller, PropertyOffset::CC, false, cc, &mut NoContents, &mut out)
-            .expect("enabled");
-        drive.add_queue(controller, 1, 1024).expect("a queue");
+        let (drive, controller, out) = common::enabled(config);
         Load {
             drive,
             controller,
@@ -144,19 +128,19 @@ fn main() {
             load.submit(Command::write(1, block, 1));
         }
         let count = load.blocks;
-        let begin = cpu_seconds();
+        let begin = cpu();
         for _ in 0..count {
             let block = load.random();
             load.submit(Command::write(1, block, 1));
         }
-        let writes = count as f64 / (cpu_seconds() - begin);
+        let writes = count as f64 * 1e3 / (cpu() - begin) as f64;
         let count = 4 * load.blocks;
-        let begin = cpu_seconds();
+        let begin = cpu();
         for _ in 0..count {
             let block = load.random();
             load.submit(Command::read(1, block, 1));
         }
-        let reads = count as f64 / (cpu_seconds() - begin);
-        println!("{spare:>5}  {:>6.3} M  {:>6.3} M", writes / 1e6, reads / 1e6);
+        let reads = count as f64 * 1e3 / (cpu() - begin) as f64;
+        println!("{spare:>5}  {writes:>6.3} M  {reads:>6.3} M");
     }
 }
