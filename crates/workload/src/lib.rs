@@ -11,6 +11,7 @@
 
 pub mod act;
 pub mod fio;
+pub mod innodb;
 mod mix;
 mod rng;
 pub mod trace;

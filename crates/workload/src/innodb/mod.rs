@@ -1,0 +1,41 @@
+//! InnoDB under TPC-C, as a drive sees it: a closed-loop model in virtual time.
+//!
+//! Connections run TPC-C's transactions ([`Kind`]) without pause. A transaction is a sequence of uses of pages, each behind the statement
+//! that makes it: a processor among [`Config::cores`], then the inner page, then the leaf, each from the buffer pool or read
+//! from the drive while the connection waits. Changes make redo and dirty pages; at the end the log and the binary log
+//! are written and flushed, for all who wait at once.
+//!
+//! In the background each instance of the pool has two flushers. One keeps frames free at the end of the LRU list, the other
+//! writes the pages that are dirty for longest at the pace of adaptive flushing. Both write batches: copies to the doublewrite buffer, a flush, the pages
+//! in place, a flush. Two rules hold at any time: no page is written before the log of its last change was flushed, and none before its copy was.
+//!
+//! Not modelled: locks (of rows and pages), the change buffer, purge (undo records are written), splits of pages, reading ahead,
+//! checkpoints of the log, what the operating system does beside journalling the binary log's growth. Memory is that of the pool's frames:
+//! where rows are is arithmetic.
+//!
+//! ```
+//! use workload::innodb::{Config, Innodb, Volume};
+//! use workload::{Actor, Next};
+//!
+//! let volume = Volume { blocks: 1 << 20, block_bytes: 4096 };
+//! let mut model = Innodb::new(Config { pool_pages: 4096, ..Config::published(4, volume, 1) }).ok_or("too small")?;
+//! let Next::Submit(first) = model.next(model.wait().unwrap_or(0)) else { return Err("a cold pool has to read") };
+//! assert_eq!(first.blocks, 4);
+//! # Ok::<(), &str>(())
+//! ```
+
+mod config;
+mod flush;
+mod log;
+mod pool;
+mod server;
+mod space;
+mod tables;
+#[cfg(test)]
+mod tests;
+mod tpcc;
+
+pub use config::{Config, Doublewrite, PAGE, Schema, Volume};
+pub use server::{Counts, Innodb};
+pub use space::{Area, Areas};
+pub use tpcc::Kind;
