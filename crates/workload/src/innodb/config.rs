@@ -49,6 +49,8 @@ pub struct Config {
     pub mix: [u32; 5],
     /// Statements of a stock-level transaction for each item that it counts: 1 as tpcc-mysql, 0 if it is one join.
     pub stock_statements: u32,
+    /// In so many of 1,000 statements a further page of the same table is read: what is read beside the rows' own pages.
+    pub stray: u32,
     /// Pages of the buffer pool (`innodb_buffer_pool_size`).
     pub pool_pages: u32,
     /// Its instances (`innodb_buffer_pool_instances`).
@@ -104,6 +106,7 @@ impl Config {
             schema: Schema::TpccMysql,
             mix: [10, 10, 1, 1, 1],
             stock_statements: 1,
+            stray: 0,
             pool_pages: 1 << 20,
             instances: 8,
             old_time: 1_000_000_000,

@@ -8,6 +8,7 @@ use super::space::{Area, Areas, Place};
 use super::tables::Tables;
 use super::tpcc::{Kind, Terminals, Work};
 use crate::{Actor, Nanos, Next, Request, Verb};
+use hdrhistogram::Histogram;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
@@ -86,6 +87,11 @@ fn of_lru(flusher: u32) -> bool {
     flusher.is_multiple_of(2)
 }
 
+/// Latencies in microseconds, up to ten minutes, to three digits.
+fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, 600_000_000, 3).unwrap_or_else(|_| unreachable!("the bounds are valid"))
+}
+
 /// What a command was for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Purpose {
@@ -155,6 +161,8 @@ pub struct Innodb {
     warmed: Nanos,
     begun: bool,
     counts: Counts,
+    latencies: [Histogram<u64>; 5],
+    commits: Histogram<u64>,
 }
 
 impl Innodb {
@@ -199,6 +207,8 @@ impl Innodb {
             warmed: 0,
             begun: false,
             counts: Counts::default(),
+            latencies: std::array::from_fn(|_| histogram()),
+            commits: histogram(),
             pool,
             config,
         })
@@ -219,6 +229,22 @@ impl Innodb {
         self.counts
     }
 
+    /// Latencies of transactions in microseconds since it began or they were last forgotten, in the order of [`Kind::ALL`].
+    pub fn latencies(&self) -> &[Histogram<u64>; 5] {
+        &self.latencies
+    }
+
+    /// The same of commits that wrote.
+    pub fn commits(&self) -> &Histogram<u64> {
+        &self.commits
+    }
+
+    /// Forgets the latencies so far.
+    pub fn forget_latencies(&mut self) {
+        self.latencies.iter_mut().for_each(Histogram::reset);
+        self.commits.reset();
+    }
+
     /// Dirty pages of the pool, per mille.
     pub fn dirty_per_mille(&self) -> u64 {
         self.pool.dirty() * 1000 / self.pool.frames()
@@ -228,9 +254,19 @@ impl Innodb {
     /// A dirty page that would have been written is clean. To be called before it begins.
     pub fn warm(&mut self, transactions: u64, interval: Nanos) {
         let mut work = Work::default();
+        let mut batch = Vec::new();
+        let mut second = self.warmed + SECOND;
         for _ in 0..transactions {
             self.terminals.draw(&mut work);
             self.warmed += interval;
+            while second <= self.warmed {
+                second += SECOND;
+                let quota = self.quota();
+                for instance in 0..self.pool.instances() {
+                    self.pool.oldest_dirty(instance, quota, &mut batch);
+                    self.written_at_once(&mut batch);
+                }
+            }
             for one in &work.uses {
                 for page in [one.path.inner, one.path.leaf] {
                     let frame = match self.pool.find(page) {
@@ -240,7 +276,9 @@ impl Innodb {
                             let frame = match self.pool.take(instance) {
                                 Some(frame) => frame,
                                 None => {
-                                    self.write_at_once(instance);
+                                    let (depth, most) = (self.config.scan_depth, self.config.batch);
+                                    self.pool.sweep(instance, depth, most, &mut batch);
+                                    self.written_at_once(&mut batch);
                                     let Some(frame) = self.pool.take(instance) else { return };
                                     frame
                                 }
@@ -261,13 +299,8 @@ impl Innodb {
         self.redo.flushed = self.redo.end;
     }
 
-    /// The end of the LRU list and the oldest dirty pages become clean.
-    fn write_at_once(&mut self, instance: usize) {
-        let mut batch = Vec::new();
-        self.pool.sweep(instance, self.config.scan_depth, self.config.batch, &mut batch);
-        // About as many by the list of dirty pages.
-        self.pool.oldest_dirty(instance, self.config.batch + batch.len() as u32, &mut batch);
-        for frame in batch {
+    fn written_at_once(&mut self, batch: &mut Vec<u32>) {
+        for frame in batch.drain(..) {
             let lsn = self.pool.newest(frame);
             self.pool.written(frame, lsn);
         }
@@ -463,6 +496,7 @@ impl Innodb {
         let (kind, took) = (connection.kind as usize, now - connection.began);
         self.counts.transactions[kind] += u64::from(!connection.work.rollback);
         self.counts.latency[kind] += took;
+        self.latencies[kind].saturating_record(took / 1000);
         self.start(id, now);
     }
 
@@ -551,7 +585,9 @@ impl Innodb {
 
     fn committed(&mut self, group: &mut Vec<u32>, now: Nanos) {
         for id in group.drain(..) {
-            self.counts.commit_wait += now - self.connections[id as usize].since;
+            let took = now - self.connections[id as usize].since;
+            self.counts.commit_wait += took;
+            self.commits.saturating_record(took / 1000);
             self.ended(id, now);
         }
     }
@@ -722,8 +758,9 @@ impl Innodb {
         self.batch_done(flusher, now);
     }
 
-    /// Adaptive flushing (`page_cleaner_flush_pages_recommendation`): by the age of the log and by the share of dirty pages.
-    fn second(&mut self, now: Nanos) {
+    /// Pages that adaptive flushing has each instance write in this second: by the age of the log and by the share of dirty
+    /// pages (`page_cleaner_flush_pages_recommendation`).
+    fn quota(&self) -> u32 {
         let (capacity, most) = (u64::from(self.config.io_capacity), u64::from(self.config.io_capacity_max));
         let age = self.pool.oldest().map_or(0, |oldest| self.redo.end - oldest);
         let by_age = pressure(age, self.config.redo_capacity, (most / capacity.max(1)).max(1));
@@ -734,9 +771,13 @@ impl Innodb {
             0
         };
         let pages = (capacity * by_age.max(by_dirty) / 100).min(most);
-        let instances = self.pool.instances();
-        for instance in 0..instances {
-            self.flushers[instance * 2 + 1].quota = (pages / instances as u64) as u32;
+        (pages / self.pool.instances() as u64) as u32
+    }
+
+    fn second(&mut self, now: Nanos) {
+        let quota = self.quota();
+        for instance in 0..self.pool.instances() {
+            self.flushers[instance * 2 + 1].quota = quota;
             self.clean(now, instance);
             self.sweep(now, instance);
         }

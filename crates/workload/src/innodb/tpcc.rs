@@ -61,6 +61,7 @@ pub(super) struct Terminals {
     warehouses: u64,
     mix: [u32; 5],
     stock_statements: u32,
+    stray: u64,
     tables: Tables,
     /// The next order of each district, and the oldest that is not delivered.
     orders: Vec<(u32, u32)>,
@@ -82,6 +83,7 @@ impl Terminals {
             warehouses,
             mix: config.mix,
             stock_statements: config.stock_statements,
+            stray: config.stray.into(),
             tables,
             orders: vec![first; (warehouses * DISTRICTS) as usize],
             history: warehouses * DISTRICTS * CUSTOMERS,
@@ -122,8 +124,17 @@ impl Terminals {
         kind
     }
 
-    fn read(&self, work: &mut Work, tree: Tree, row: u64, statements: u32) {
+    fn read(&mut self, work: &mut Work, tree: Tree, row: u64, statements: u32) {
+        self.stray(work, tree, statements);
         work.uses.push(Use { path: self.tables.path(tree, row), change: false, statements });
+    }
+
+    /// A page beside that of the row.
+    fn stray(&mut self, work: &mut Work, tree: Tree, statements: u32) {
+        if self.stray > 0 && statements > 0 && self.rng.below(1000) < self.stray {
+            let path = self.tables.path(tree, self.rng.next_u64() >> 8);
+            work.uses.push(Use { path, change: false, statements: 0 });
+        }
     }
 
     /// A change and its undo record.
