@@ -18,12 +18,12 @@ use crate::reservation::Preempting;
 use crate::sanitize;
 use crate::stats::NamespaceStats;
 use crate::telemetry::Telemetry;
-use ftl::{Done, Fault, Ftl, Io, VolumeStats};
+use ftl::{Done, Fault, Ftl, Io, Past, VolumeStats};
 use media::{Events, FaultPlan, Nanos, Timeline};
 use nvme::admin::AdminCommand;
 use nvme::command::AdminOpcode;
 use nvme::log::ErrorInformation;
-use nvme::{Command, Completion, IoCommand, Status, Transfer, U16, U32, U64};
+use nvme::{Command, Completion, IoCommand, Nsid, Status, Transfer, U16, U32, U64};
 
 /// An NVMe subsystem with its controllers, namespaces and media.
 ///
@@ -221,6 +221,14 @@ impl Drive {
         drive.create_initial_namespaces()?;
         drive.remember_power_on(Nanos::ZERO, false);
         Ok(drive)
+    }
+
+    /// Gives namespaces of a drive that holds nothing a past ([`Ftl::age`]). Returns false if it holds something already.
+    pub fn age<S: Contents>(&mut self, now: Nanos, nsids: &[Nsid], past: Past, storage: &mut S) -> bool {
+        let now = self.tick(now);
+        let volumes: Vec<_> =
+            nsids.iter().filter_map(|&nsid| self.namespaces.get(nsid)).map(|ns| ns.volume).collect();
+        self.ftl.age(now, &volumes, past, storage)
     }
 
     /// What the drive was built from.

@@ -70,14 +70,15 @@ impl Drive {
 
     /// The whole non-volatile state: what a power cut now would leave. [`Drive::restore`] opens it.
     pub fn save(&self) -> Vec<u8> {
-        let section = self.section();
-        let mut out = Vec::with_capacity(section.len() + 4096);
-        out.extend_from_slice(&MAGIC);
-        out.extend_from_slice(&VERSION.to_le_bytes());
-        out.extend_from_slice(&(section.len() as u64).to_le_bytes());
-        out.extend_from_slice(&section);
+        let mut out = head(&self.section());
         self.ftl.save(&mut out);
         out
+    }
+
+    /// What is left when the power is switched off now, with capacitors that work: to be kept, copied, and opened again. After
+    /// [`Output::ShutDown`](crate::Output::ShutDown) it was switched off in order.
+    pub fn park(self, now: Nanos) -> Restorer {
+        Restorer { section: self.section(), config: self.config, ftl: self.ftl.park(now) }
     }
 
     /// Begins to open a drive from what [`save`](Drive::save) wrote. Apply the records that came after, in
@@ -102,6 +103,16 @@ impl Drive {
     }
 }
 
+/// What comes before the translation layer's part.
+fn head(section: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(section.len() + 4096);
+    out.extend_from_slice(&MAGIC);
+    out.extend_from_slice(&VERSION.to_le_bytes());
+    out.extend_from_slice(&(section.len() as u64).to_le_bytes());
+    out.extend_from_slice(section);
+    out
+}
+
 fn check_version(version: u32) -> Result<(), LoadError> {
     if version == VERSION {
         Ok(())
@@ -112,7 +123,8 @@ fn check_version(version: u32) -> Result<(), LoadError> {
     }
 }
 
-/// A drive that is being opened.
+/// A drive without power.
+#[derive(Clone)]
 pub struct Restorer {
     config: Config,
     section: Vec<u8>,
@@ -120,6 +132,18 @@ pub struct Restorer {
 }
 
 impl Restorer {
+    /// What [`Drive::restore`] reads.
+    pub fn save(&self) -> Vec<u8> {
+        let mut out = head(&self.section);
+        self.ftl.save(&mut out);
+        out
+    }
+
+    /// What it was built from.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
     /// Applies the next record.
     ///
     /// # Errors

@@ -22,7 +22,7 @@ pub use answer::{Answer, Done, Fault, MediaKind, PageState, Recovered, SetInfo, 
 pub use config::{
     Config, ConfigError, GRANULE_PAGES, GcConfig, GcPolicy, MAX_HANDLES, PAGE, PlacementConfig, SetConfig,
 };
-pub use nand::{PlacementChange, PlacementNote, SetStats};
+pub use nand::{Past, PlacementChange, PlacementNote, SetStats};
 pub use persist::{LoadError, Restorer};
 pub use storage::{Io, NoContents, Piece, Record, Section, Storage, StorageError};
 pub use volume::{Extent, MAX_VOLUMES, SetId, VolumeId, VolumeStats};
@@ -41,6 +41,7 @@ fn memory_config(memory: &MemoryConfig, config: &Config) -> MemoryConfig {
     MemoryConfig { durable: config.durable, ..memory.clone() }
 }
 
+#[derive(Clone)]
 enum Set {
     // Boxed, because the two differ much in size.
     Nand(Box<NandSet>),
@@ -57,7 +58,7 @@ fn mapped_pages(sets: &[Set], volume: &Volume) -> u64 {
 }
 
 /// What the capacitors saved, between a power cut and recovery.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Remains {
     saved: Vec<Vec<Spare>>,
     lost: Vec<bool>,
@@ -66,6 +67,7 @@ struct Remains {
 }
 
 /// The translation layer of a drive.
+#[derive(Clone)]
 pub struct Ftl {
     config: Config,
     sets: Vec<Set>,
@@ -97,23 +99,40 @@ impl Ftl {
     /// # Errors
     /// If the configuration cannot be.
     pub fn new(config: Config) -> Result<Ftl, ConfigError> {
+        let media = |set: usize| move |error| ConfigError::Media { set: set as u32 + 1, error };
+        let mut ftl = Ftl::assemble(
+            config,
+            |i, nand, plan| Ok(Faulty::new(media::Nand::new(nand).map_err(media(i))?, plan)),
+            |i, memory, plan| Ok(Faulty::new(media::Memory::new(memory).map_err(media(i))?, plan)),
+        )?;
+        for set in &mut ftl.sets {
+            if let Set::Nand(set) = set {
+                set.start_blank();
+            }
+        }
+        Ok(ftl)
+    }
+
+    /// Around media with their indices. Those of NAND have no map yet, and their superblocks are not sorted.
+    fn assemble<E: From<ConfigError>>(
+        config: Config,
+        mut nand_of: impl FnMut(usize, NandConfig, FaultPlan) -> Result<Faulty<media::Nand>, E>,
+        mut memory_of: impl FnMut(usize, MemoryConfig, FaultPlan) -> Result<Faulty<media::Memory>, E>,
+    ) -> Result<Ftl, E> {
         config.check()?;
         let mut sets = Vec::new();
         for (i, set) in config.sets.iter().enumerate() {
             let id = SetId(i as u8);
             // Each set draws its own faults.
             let plan = config.faults_of(i);
-            let media = |error| ConfigError::Media { set: i as u32 + 1, error };
             sets.push(match set {
                 SetConfig::Nand { nand, capacity_pages, gc, placement } => {
-                    let nand = media::Nand::new(nand_config(nand, &config)).map_err(media)?;
-                    let nand = Faulty::new(nand, plan);
+                    let nand = nand_of(i, nand_config(nand, &config), plan)?;
                     let (gc, placement) = (gc.clone(), *placement);
                     Set::Nand(Box::new(NandSet::new(id, nand, *capacity_pages, gc, placement, &config)))
                 }
                 SetConfig::Memory { memory, volatile } => {
-                    let memory = media::Memory::new(memory_config(memory, &config)).map_err(media)?;
-                    let memory = Faulty::new(memory, plan);
+                    let memory = memory_of(i, memory_config(memory, &config), plan)?;
                     Set::Memory(Box::new(MemorySet::new(id, memory, config.durable, *volatile)))
                 }
             });
@@ -609,6 +628,33 @@ impl Ftl {
         self.done.clear();
         self.joint.clear();
         self.remains = Some(remains);
+    }
+
+    /// Gives volumes of a drive that holds nothing a past, as if they had been written. What this takes is not counted: neither bytes nor
+    /// wear. Returns false, having changed nothing that matters, if a set of them is not blank, or too much of it is bad.
+    pub fn age(&mut self, now: Nanos, volumes: &[VolumeId], past: Past, storage: &mut impl Storage) -> bool {
+        self.advance(now, storage);
+        let mut ok = true;
+        for i in 0..self.sets.len() {
+            let on_set = |id: &VolumeId| self.volumes.get(*id).filter(|v| usize::from(v.set.0) == i);
+            let granules: Vec<u32> =
+                volumes.iter().filter_map(on_set).flat_map(|v| v.granules.clone()).collect();
+            if granules.is_empty() {
+                continue;
+            }
+            ok &= match &mut self.sets[i] {
+                Set::Nand(set) => set.age(&granules, past, &mut self.version),
+                Set::Memory(set) => set.age(&granules, &mut self.version),
+            };
+        }
+        self.recover(now, storage);
+        ok
+    }
+
+    /// What is left when the power is switched off now, with capacitors that work: to be kept, copied, and opened again.
+    pub fn park(mut self, now: Nanos) -> Restorer {
+        self.power_cut(now, true);
+        Restorer::parked(self)
     }
 
     /// Power is back: rebuilds everything from what the media and the capacitors kept.

@@ -1,6 +1,6 @@
 //! An NVM Set on DRAM or persistent memory: logical page = physical page, written in place.
 
-use crate::config::PAGE;
+use crate::config::{GRANULE_PAGES, PAGE};
 use crate::nand::{Around, LOST, SetStats, Write};
 use crate::storage::{Piece, Record, Storage};
 use crate::volume::{Extent, SetId, VolumeId};
@@ -8,6 +8,7 @@ use crate::{Answer, Done, Fault};
 use media::{Faulty, LogicalPage, Medium, Memory, Nanos, Outcome, Page, Progress, Slot, Spare, Unit};
 use std::collections::VecDeque;
 
+#[derive(Clone)]
 pub(crate) struct MemorySet {
     pub id: SetId,
     pub memory: Faulty<Memory>,
@@ -216,6 +217,15 @@ impl MemorySet {
             self.memory.inner_mut().lose_contents();
         }
         lost
+    }
+
+    /// Everything in `granules` was written once.
+    pub fn age(&mut self, granules: &[u32], version: &mut u64) -> bool {
+        granules.iter().flat_map(|g| g * GRANULE_PAGES..(g + 1) * GRANULE_PAGES).all(|page| {
+            *version += 1;
+            let spare = Spare { page: LogicalPage(page), version: *version, slot: Slot::NONE };
+            self.memory.apply_program(Unit(page), &[spare]).is_ok()
+        })
     }
 
     /// Retains what is referred to; after a loss, tells the journal. Returns the highest version.

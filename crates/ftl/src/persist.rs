@@ -3,9 +3,9 @@
 //! What is saved is what a power cut would leave: the chips with their spare areas, the system area
 //! (deallocations, volumes) and, if capacitors protect it, the write buffer. Opening is recovery.
 
-use crate::nand::SetStats;
+use crate::nand::{NandSet, SetStats};
 use crate::storage::{Record, Section, Storage};
-use crate::{Config, ConfigError, Ftl, Remains, Set, SetConfig};
+use crate::{Config, ConfigError, Ftl, Remains, Set};
 use media::{Faulty, LogicalPage, Medium, Nanos, Slot, Spare, StateError, Unit};
 use std::collections::BTreeMap;
 
@@ -89,6 +89,11 @@ fn spares(bytes: &[u8]) -> Result<Vec<Spare>, LoadError> {
 impl Ftl {
     /// Appends the non-volatile state. For its layout see the image format in the documentation.
     pub fn save(&self, out: &mut Vec<u8>) {
+        self.save_with(out, |_, set| if self.config.protected { set.saved() } else { Vec::new() });
+    }
+
+    /// With what the write buffer of each NAND set shall have held.
+    fn save_with(&self, out: &mut Vec<u8>, saved: impl Fn(usize, &NandSet) -> Vec<Spare>) {
         out.extend_from_slice(&MAGIC.to_le_bytes());
         out.extend_from_slice(&VERSION.to_le_bytes());
         out.extend_from_slice(&self.version.to_le_bytes());
@@ -97,7 +102,7 @@ impl Ftl {
         let stats: Vec<SetStats> =
             (0..self.sets.len()).map(|i| self.set_stats(crate::SetId(i as u8))).collect();
         put(out, &serde_json::to_vec(&stats).unwrap_or_default());
-        for set in &self.sets {
+        for (i, set) in self.sets.iter().enumerate() {
             // The medium writes in place; its length is filled in afterwards.
             let at = out.len();
             out.extend_from_slice(&[0; 8]);
@@ -111,7 +116,7 @@ impl Ftl {
                 Set::Nand(set) => {
                     out.extend_from_slice(&(set.trimmed().len() as u64 * 8).to_le_bytes());
                     out.extend(set.trimmed().iter().flat_map(|w| w.to_le_bytes()));
-                    put_spares(out, &if self.config.protected { set.saved() } else { Vec::new() });
+                    put_spares(out, &saved(i, set));
                 }
                 Set::Memory(_) => {
                     put(out, &[]);
@@ -134,7 +139,6 @@ impl Ftl {
     /// # Errors
     /// If the bytes are not the state of a drive of this configuration.
     pub fn restore(config: Config, bytes: &[u8]) -> Result<Restorer, LoadError> {
-        let mut ftl = Ftl::new(config)?;
         let mut cursor = Cursor(bytes);
         if cursor.u32()? != MAGIC {
             return Err(malformed("it does not begin with TFTL"));
@@ -143,25 +147,32 @@ impl Ftl {
         if version != VERSION {
             return Err(malformed(format!("version {version}; this program knows version {VERSION}")));
         }
-        ftl.version = cursor.u64()?;
+        let newest = cursor.u64()?;
         let sets = cursor.u32()? as usize;
-        if sets != ftl.sets.len() {
-            return Err(malformed(format!("{sets} NVM Sets; the configuration has {}", ftl.sets.len())));
+        if sets != config.sets.len() {
+            return Err(malformed(format!("{sets} NVM Sets; the configuration has {}", config.sets.len())));
         }
-        ftl.volumes.decode(cursor.part()?).map_err(malformed)?;
+        let volumes = cursor.part()?;
         let stats: Vec<SetStats> =
             serde_json::from_slice(cursor.part()?).map_err(|e| malformed(format!("counters: {e}")))?;
+        let parts = (0..sets).map(|_| Ok([cursor.part()?, cursor.part()?, cursor.part()?]));
+        let parts: Vec<[&[u8]; 3]> = parts.collect::<Result<_, LoadError>>()?;
+        let media = |set: usize| move |error| LoadError::Media { set: set as u32 + 1, error };
+        let mut ftl = Ftl::assemble(
+            config,
+            |i, nand, plan| {
+                Faulty::restore(plan, parts[i][0], |s| media::Nand::restore(nand, s)).map_err(media(i))
+            },
+            |i, memory, plan| {
+                Faulty::restore(plan, parts[i][0], |s| media::Memory::restore(memory, s)).map_err(media(i))
+            },
+        )?;
+        ftl.version = newest;
+        ftl.volumes.decode(volumes).map_err(malformed)?;
         let mut buffers = Vec::new();
-        for i in 0..sets {
-            let media = |error| LoadError::Media { set: i as u32 + 1, error };
-            let state = cursor.part()?;
-            let (trimmed, saved) = (cursor.part()?, cursor.part()?);
-            let plan = ftl.config.faults_of(i);
-            match (&mut ftl.sets[i], &ftl.config.sets[i]) {
-                (Set::Nand(set), SetConfig::Nand { nand, .. }) => {
-                    let nand = crate::nand_config(nand, &ftl.config);
-                    set.nand =
-                        Faulty::restore(plan, state, |s| media::Nand::restore(nand, s)).map_err(media)?;
+        for (i, [_, trimmed, saved]) in parts.into_iter().enumerate() {
+            match &mut ftl.sets[i] {
+                Set::Nand(set) => {
                     if trimmed.len() != set.trimmed().len() * 8 {
                         return Err(malformed(format!(
                             "deallocations of NVM Set {} have a wrong length",
@@ -173,13 +184,7 @@ impl Ftl {
                     set.set_trimmed(&words);
                     set.stats = stats.get(i).copied().unwrap_or_default();
                 }
-                (Set::Memory(set), SetConfig::Memory { memory, .. }) => {
-                    let memory = crate::memory_config(memory, &ftl.config);
-                    set.memory =
-                        Faulty::restore(plan, state, |s| media::Memory::restore(memory, s)).map_err(media)?;
-                    set.stats = stats.get(i).copied().unwrap_or_default();
-                }
-                _ => return Err(malformed(format!("NVM Set {} is of another kind", i + 1))),
+                Set::Memory(set) => set.stats = stats.get(i).copied().unwrap_or_default(),
             }
             buffers.push(spares(saved)?.into_iter().map(|s| (s.page.0, s)).collect());
         }
@@ -199,7 +204,8 @@ impl Ftl {
     }
 }
 
-/// A drive that is being opened: the saved state, brought up to date by the records of a journal.
+/// A drive without power: the saved state, brought up to date by the records of a journal.
+#[derive(Clone)]
 pub struct Restorer {
     ftl: Ftl,
     /// Per set, what the write buffer held.
@@ -211,6 +217,32 @@ impl Restorer {
     pub fn blank(ftl: Ftl) -> Restorer {
         let buffers = ftl.sets.iter().map(|_| BTreeMap::new()).collect();
         Restorer { ftl, buffers }
+    }
+
+    /// What a drive that has just lost its power left.
+    pub(crate) fn parked(mut ftl: Ftl) -> Restorer {
+        let remains = ftl.remains.take().unwrap_or_default();
+        // Nothing that is not saved either.
+        let volumes = ftl.volumes.encode();
+        let decoded = ftl.volumes.decode(&volumes);
+        debug_assert_eq!(decoded, Ok(()));
+        for (i, set) in ftl.sets.iter_mut().enumerate() {
+            let plan = ftl.config.faults_of(i);
+            match set {
+                Set::Nand(set) => {
+                    set.nand.reset(plan);
+                    set.drop_map();
+                }
+                Set::Memory(set) => set.memory.reset(plan),
+            }
+        }
+        let by_page = |saved: Vec<Spare>| saved.into_iter().map(|s| (s.page.0, s)).collect();
+        Restorer { ftl, buffers: remains.saved.into_iter().map(by_page).collect() }
+    }
+
+    /// Appends what [`Ftl::restore`] reads.
+    pub fn save(&self, out: &mut Vec<u8>) {
+        self.ftl.save_with(out, |set, _| self.buffers[set].values().copied().collect());
     }
 
     /// Applies the next record.

@@ -78,7 +78,7 @@ impl Volume {
 }
 
 /// All volumes, and who owns each granule of each set.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Volumes {
     table: Vec<Option<Volume>>,
     /// Per set and granule: owner, or `u16::MAX`.

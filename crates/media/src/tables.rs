@@ -1,12 +1,53 @@
 //! Tables with an entry per page, in the host's memory: millions of entries that are visited at random,
 //! so that most of the time of an operation goes into waiting for them.
 
-/// A vector of `len` times `value`, in huge pages.
-pub fn table<T: Clone>(value: T, len: usize) -> Vec<T> {
-    let mut entries = Vec::with_capacity(len);
-    huge_pages(entries.spare_capacity_mut());
-    entries.resize(len, value);
-    entries
+use std::ops::{Deref, DerefMut};
+
+/// An entry per page, in huge pages, copies too.
+#[derive(Default, Debug)]
+pub struct Table<T>(Vec<T>);
+
+impl<T: Copy> Table<T> {
+    /// `len` times `value`.
+    pub fn new(value: T, len: usize) -> Table<T> {
+        let mut entries = Vec::with_capacity(len);
+        huge_pages(entries.spare_capacity_mut());
+        entries.resize(len, value);
+        Table(entries)
+    }
+}
+
+impl Table<u64> {
+    /// `len` zeros, which cost nothing until they are visited.
+    pub fn zeros(len: usize) -> Table<u64> {
+        let mut entries = vec![0; len];
+        huge_pages(&mut entries);
+        Table(entries)
+    }
+}
+
+impl<T: Copy> Clone for Table<T> {
+    fn clone(&self) -> Self {
+        let mut entries = Vec::with_capacity(self.len());
+        huge_pages(entries.spare_capacity_mut());
+        entries.extend_from_slice(self);
+        Table(entries)
+    }
+}
+
+impl<T> Deref for Table<T> {
+    type Target = [T];
+    #[inline]
+    fn deref(&self) -> &[T] {
+        &self.0
+    }
+}
+
+impl<T> DerefMut for Table<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [T] {
+        &mut self.0
+    }
 }
 
 /// Asks the system to back memory that was not touched yet with huge pages, where it leaves that to the
@@ -48,7 +89,7 @@ mod tests {
     #[test]
     fn a_table_holds_what_was_asked_for() {
         for len in [0, 1, 1000, HUGE / 8 + 12_345] {
-            let entries = table(7u64, len);
+            let entries = Table::new(7u64, len).clone();
             assert_eq!((entries.len(), entries.iter().all(|&e| e == 7)), (len, true));
             prefetch(&entries, 0);
             prefetch(&entries, u32::MAX);

@@ -43,7 +43,7 @@ struct Chunk {
 }
 
 /// What waits for the superblock of one placement handle.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Lane {
     /// Waiting chunks, oldest first.
     fifo: VecDeque<u32>,
@@ -51,7 +51,7 @@ struct Lane {
     pages: u32,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Buffer {
     /// Pages of a chunk, a power of two.
     atomic: u32,

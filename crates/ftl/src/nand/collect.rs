@@ -24,7 +24,7 @@ const BATCH_PAGES: u32 = 16;
 /// End of a chain of flights.
 pub(super) const NO_FLIGHT: u32 = u32::MAX;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Collector {
     victim: u32,
     /// Next page of the victim to look at, from 0.

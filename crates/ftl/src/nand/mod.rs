@@ -6,6 +6,7 @@
 //! page is ever erased, and recovery needs nothing but the spare areas: of all readable copies of a
 //! page the one with the highest version is current.
 
+mod age;
 mod buffer;
 mod collect;
 mod hold;
@@ -21,10 +22,11 @@ use crate::storage::{Io, Piece, Record, Storage};
 use crate::volume::{Extent, SetId, VolumeId, Volumes};
 use crate::{Answer, Done, Fault};
 use buffer::{Buffer, NONE};
-use media::tables::{prefetch, table};
+use media::tables::{Table, prefetch};
 use media::{Events, Faulty, Geometry, Medium, Nand, Nanos, Outcome, Page, Slot, Spare, Unit};
 use std::collections::VecDeque;
 
+pub use age::Past;
 pub use reclaim::{PlacementChange, PlacementNote};
 
 /// Map entry of a page that holds nothing.
@@ -124,7 +126,7 @@ pub(crate) struct Write {
     pub at: Nanos,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Flush {
     io: Io,
     /// Chunks below this number must land first.
@@ -156,6 +158,7 @@ pub struct SetStats {
     pub uncorrectable: u64,
 }
 
+#[derive(Clone)]
 pub(crate) struct NandSet {
     pub id: SetId,
     pub nand: Faulty<Nand>,
@@ -164,8 +167,8 @@ pub(crate) struct NandSet {
     gc_config: GcConfig,
     durable: bool,
     protected: bool,
-    /// Logical page to flash page, buffer entry or nothing.
-    map: Vec<u32>,
+    /// Logical page to flash page, buffer entry or nothing. Empty while the set is parked.
+    map: Table<u32>,
     /// One bit per flash page.
     valid: Vec<u64>,
     /// One bit per logical page: deallocated, and no newer copy on flash (the drive's system area).
@@ -227,13 +230,13 @@ impl NandSet {
         let collectors = (geo.dies * 2).clamp(2, 128);
         let flights = geo.dies * u32::from(DIE_QUEUE) + collectors;
         let words = |bits: u64| vec![0u64; bits.div_ceil(64) as usize];
-        let mut set = NandSet {
+        NandSet {
             id,
             capacity,
             gc_config: gc,
             durable: config.durable,
             protected: config.protected,
-            map: table(UNMAPPED, capacity as usize),
+            map: Table::default(),
             valid: words(geo.pages()),
             trimmed: words(if config.durable { u64::from(capacity) } else { 0 }),
             blocks: place::Blocks::new(&geo),
@@ -279,9 +282,13 @@ impl NandSet {
             stats: SetStats::default(),
             nand,
             geo,
-        };
-        set.sort_blocks();
-        set
+        }
+    }
+
+    /// Begins with chips that hold nothing.
+    pub fn start_blank(&mut self) {
+        self.map = Table::new(UNMAPPED, self.capacity as usize);
+        self.sort_blocks();
     }
 
     /// Tries again what waits for slots.

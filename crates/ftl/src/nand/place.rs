@@ -36,7 +36,7 @@ pub(super) struct Block {
 }
 
 /// The superblocks of a set.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Blocks {
     pub all: Vec<Block>,
     pub free: Vec<u32>,

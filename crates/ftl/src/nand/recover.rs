@@ -3,7 +3,11 @@
 use super::place::{State, Stream};
 use super::{Around, NandSet, PADDING, UNMAPPED, bit, buffer, clear_bit, collect};
 use crate::storage::{Record, Storage};
+use media::tables::{Table, prefetch};
 use media::{BlockState, LogicalPage, Medium, Nanos, Page, Spare, Unit};
+
+/// How many pages before it is wanted an entry of the map is prefetched.
+const AHEAD: u32 = 32;
 
 impl NandSet {
     /// Power is lost: the chips tear what is in flight, RAM forgets. Returns what the capacitors saved
@@ -14,6 +18,10 @@ impl NandSet {
             false => Vec::new(),
         };
         let under_way = self.flights.iter().filter(|f| f.programming).map(|f| f.unit).collect();
+        if !self.durable {
+            // The newest copy on flash of each page is valid, and recovery shall find it without versions.
+            self.nand.inner_mut().forget_stale(&self.valid);
+        }
         self.nand.power_cut(now);
         self.forget();
         (kept, under_way)
@@ -136,30 +144,42 @@ impl NandSet {
     pub fn recover<S: Storage>(&mut self, saved: &[Spare], cx: &mut Around<'_, S>) -> u64 {
         self.forget();
         self.blocks.reset();
+        if self.map.len() != self.capacity as usize {
+            self.map = Table::new(UNMAPPED, self.capacity as usize);
+        }
         let mut newest = 0;
-        for page in 0..self.geo.pages() as u32 {
+        let pages = self.geo.pages() as u32;
+        for page in 0..pages {
+            self.prefetch_for(page + AHEAD);
             let spare = self.nand.spare(Page(page));
             if spare.page == LogicalPage::NONE || spare.page.0 >= self.capacity {
+                continue;
+            }
+            let at = &mut self.map[spare.page.0 as usize];
+            if !self.durable {
+                // Whoever cut the power saw to it that there is one copy of each.
+                *at = page;
                 continue;
             }
             if spare.slot != super::LOST {
                 cx.storage.retain(spare.slot);
             }
             newest = newest.max(spare.version);
-            let at = &mut self.map[spare.page.0 as usize];
             if *at == UNMAPPED || self.nand.spare(Page(*at)).version <= spare.version {
                 *at = page;
             }
         }
-        for page in 0..self.capacity {
-            let at = self.map[page as usize];
-            if at == UNMAPPED {
+        // Once more in the order of the chips: then nothing but the map is visited at random.
+        for page in 0..pages {
+            self.prefetch_for(page + AHEAD);
+            let logical = self.nand.inner().logical(Page(page)).0;
+            if self.map.get(logical as usize) != Some(&page) {
                 continue;
             }
-            if bit(&self.trimmed, page) {
-                self.map[page as usize] = UNMAPPED;
+            if self.durable && bit(&self.trimmed, logical) {
+                self.map[logical as usize] = UNMAPPED;
             } else {
-                self.validate(at);
+                self.validate(page);
             }
         }
         self.sort_blocks();
@@ -177,6 +197,14 @@ impl NandSet {
             self.restore_entry(page, old, spare, cx);
         }
         newest
+    }
+
+    /// Begins to bring the map's entry for what a flash page holds into the host's cache.
+    #[inline]
+    fn prefetch_for(&self, page: u32) {
+        if u64::from(page) < self.geo.pages() {
+            prefetch(&self.map, self.nand.inner().logical(Page(page)).0);
+        }
     }
 
     fn restore_entry<S: Storage>(&mut self, page: u32, old: u32, spare: &Spare, cx: &mut Around<'_, S>) {
@@ -212,6 +240,11 @@ impl NandSet {
                 }
             }
         }
+    }
+
+    /// Gives back the memory that recovery fills again.
+    pub fn drop_map(&mut self) {
+        self.map = Table::default();
     }
 
     /// What the capacitors would save now.

@@ -159,6 +159,15 @@ impl<M: Medium> Faulty<M> {
         &mut self.plan
     }
 
+    /// Begins anew with a plan, as after [`restore`](Faulty::restore).
+    pub fn reset(&mut self, plan: FaultPlan) {
+        self.rng = Rng::new(plan.seed);
+        self.seed = plan.seed;
+        self.plan = plan;
+        self.cut_due = false;
+        self.rearm();
+    }
+
     /// Whether [`FaultPlan::cut_after`] has run down: the owner is to cut the power now.
     #[inline]
     pub fn cut_due(&self) -> bool {

@@ -15,7 +15,7 @@ use crate::Medium;
 use crate::config::ConfigError;
 use crate::divide::Divisor;
 use crate::state::{self, Reader, StateError};
-use crate::tables::{huge_pages, prefetch, table};
+use crate::tables::{Table, prefetch};
 use crate::time::Nanos;
 use crate::types::{BlockState, Geometry, LogicalPage, Outcome, Page, Progress, Read, Slot, Spare, Unit};
 use dies::{Dies, Kind, Within};
@@ -61,9 +61,9 @@ pub struct Nand {
     units: u32,
     timed: bool,
     durable: bool,
-    logical: Vec<LogicalPage>,
-    versions: Vec<u64>,
-    slots: Vec<Slot>,
+    logical: Table<LogicalPage>,
+    versions: Table<u64>,
+    slots: Table<Slot>,
     blocks: Vec<Block>,
     /// A bit per unit that cannot be read; looked at only in blocks with [`SPOILED`].
     spoiled: Vec<u64>,
@@ -88,9 +88,6 @@ impl Nand {
         let by_type = !one_shot && matches!(config.timing.sense, Sense::ByPageType(_));
         let kinds = if by_type { bits } else { 1 };
         let spare_pages = if config.durable { pages as usize } else { 0 };
-        // Zeros cost nothing until they are visited.
-        let mut versions = vec![0; spare_pages];
-        huge_pages(&mut versions);
         Ok(Nand {
             unit_pages: Divisor::new(g.unit_pages),
             dies_count: Divisor::new(g.dies),
@@ -99,9 +96,9 @@ impl Nand {
             units,
             timed: !config.timing.is_off(),
             durable: config.durable,
-            logical: table(LogicalPage::NONE, pages as usize),
-            versions,
-            slots: table(Slot::NONE, spare_pages),
+            logical: Table::new(LogicalPage::NONE, pages as usize),
+            versions: Table::zeros(spare_pages),
+            slots: Table::new(Slot::NONE, spare_pages),
             blocks: vec![Block::default(); (g.superblocks * g.dies) as usize],
             spoiled: vec![0; units.div_ceil(64) as usize],
             within: (0..kinds).flat_map(|kind| dies::within(&config, kind, one_shot)).collect(),
@@ -122,6 +119,18 @@ impl Nand {
     #[inline]
     pub fn prefetch(&self, page: Page) {
         prefetch(&self.slots, page.0);
+    }
+
+    /// Makes padding of all pages but those whose bit is set in `valid`. Where there are no versions, nobody could tell copies
+    /// of a logical page from each other later.
+    pub fn forget_stale(&mut self, valid: &[u64]) {
+        for (pages, &valid) in self.logical.chunks_mut(64).zip(valid) {
+            for (i, logical) in pages.iter_mut().enumerate() {
+                if valid >> i & 1 == 0 {
+                    *logical = LogicalPage::NONE;
+                }
+            }
+        }
     }
 
     /// [`logical`](Nand::logical) of the pages of a unit.

@@ -1,0 +1,193 @@
+//! A past without its commands: what a set holds after it was written for long, put there directly.
+//!
+//! Writing it takes hours of a real drive and minutes of a simulated one, and what comes out is known. After uniform random
+//! overwriting, a superblock that was sealed when `n` of the `N` logical pages had still to be written has kept each of its pages
+//! with a probability of e^(-n/N), whoever wrote it, and collection takes the oldest, which has kept least. So superblocks in the order of
+//! their age hold a geometric series of valid pages that begins with a full one and adds up to `N` (P. Desnoyers, "Analytic
+//! Models of SSD Write Performance", ACM Transactions on Storage 10(2), 2014, section 3, for LRU cleaning; greedy cleaning of large superblocks takes
+//! the same ones). What this leaves out are the fluctuations between superblocks and what is half written: some real random writes put that right.
+
+use super::{NandSet, Spare};
+use media::tables::Table;
+use media::{LogicalPage, Medium, Rng, Slot, Unit, rng};
+
+/// What a set went through.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Past {
+    /// Its volumes were written once, in order.
+    Filled,
+    /// They were overwritten at random, uniformly, for long; drawn from this seed.
+    Overwritten(u64),
+}
+
+/// A permutation of `0..len` that takes no memory (except that of its parameters): rounds of two operations that can be undone, on as many
+/// bits as `len` has, again as long as the result is too large.
+struct Shuffle {
+    len: u64,
+    mask: u64,
+    shift: u32,
+    factors: [u64; 4],
+}
+
+impl Shuffle {
+    fn new(len: u64, rng: &mut Rng) -> Shuffle {
+        let bits = (u64::BITS - len.saturating_sub(1).leading_zeros()).max(2);
+        let factors = [(); 4].map(|()| rng.next_u64() | 1);
+        Shuffle { len, mask: u64::MAX >> (u64::BITS - bits), shift: bits.div_ceil(2), factors }
+    }
+
+    fn at(&self, index: u64) -> u64 {
+        let mut x = index;
+        loop {
+            for factor in self.factors {
+                x = x.wrapping_add(factor).wrapping_mul(factor) & self.mask;
+                x ^= x >> self.shift;
+            }
+            if x < self.len {
+                return x;
+            }
+        }
+    }
+}
+
+/// How many valid pages superblocks have that hold so many at most, youngest first: `pages` in all, in a geometric series from a full
+/// one on.
+fn decay(pages: u64, usable: &[u64]) -> Vec<u64> {
+    // Terms in 2^-20 pages; the ratio in 2^-64.
+    let first = u128::from(usable.iter().sum::<u64>() / usable.len().max(1) as u64) << 20;
+    let next = |term: u128, ratio: u64| (term * u128::from(ratio)) >> 64;
+    let sum = |ratio| (0..usable.len()).fold((0, first), |(sum, t), _| (sum + t, next(t, ratio))).0;
+    let mut ratio = 0;
+    for bit in (0..u64::BITS).rev() {
+        let larger = ratio | 1 << bit;
+        if sum(larger) <= u128::from(pages) << 20 {
+            ratio = larger;
+        }
+    }
+    let (mut term, mut series, mut done) = (first, 0, 0);
+    let count = |&usable: &u64| {
+        series += term;
+        term = next(term, ratio);
+        // What is rounded off, and what does not fit, is left to the next one.
+        let valid = (((series + (1 << 19)) >> 20) as u64).min(pages).saturating_sub(done).min(usable);
+        done += valid;
+        valid
+    };
+    usable.iter().map(count).collect()
+}
+
+impl NandSet {
+    /// Programs blank chips as if the logical pages in `granules` (of [`GRANULE_PAGES`](crate::GRANULE_PAGES)) had had this past. `version` counts on. The map
+    /// is found by recovery. Returns false, and changes nothing, if the chips are not blank, or too few are sound.
+    pub fn age(&mut self, granules: &[u32], past: Past, version: &mut u64) -> bool {
+        if self.blocks.all.iter().any(|b| b.state != super::place::State::Free && b.usable > 0) {
+            return false;
+        }
+        let granule = u64::from(crate::GRANULE_PAGES);
+        let pages = granules.len() as u64 * granule;
+        let (seed, random) = match past {
+            Past::Filled => (0, false),
+            Past::Overwritten(seed) => (seed, true),
+        };
+        let mut rng = Rng::new(rng::mix(seed ^ u64::from(self.id.0)));
+        let shuffle = Shuffle::new(pages, &mut rng);
+        // Those that collection keeps free stay so.
+        let usable = |s: &u32| u64::from(self.blocks.all[*s as usize].usable);
+        let mut old: Vec<u32> = (0..self.geo.superblocks).filter(|s| usable(s) > 0).collect();
+        let mut kept = (1..=self.gc_config.low as usize).rev();
+        let fits = |&kept: &usize| old.iter().rev().skip(kept).map(usable).sum::<u64>() >= pages;
+        let Some(kept) = kept.find(fits) else { return false };
+        old.truncate(old.len() - kept);
+        let room: Vec<u64> = old.iter().map(usable).collect();
+        // Recovery takes superblocks with higher numbers for older ones.
+        let written: Vec<(u32, u64)> = if random {
+            old.into_iter().zip(decay(pages, &room)).filter(|&(_, valid)| valid > 0).rev().collect()
+        } else {
+            let before = room.iter().scan(0, |sum, room| {
+                let before = *sum;
+                *sum += room;
+                Some(before)
+            });
+            let needed = before.take_while(|&before| before < pages).count();
+            let mut left = pages;
+            let fill = |(superblock, room): (u32, u64)| {
+                let valid = room.min(left);
+                left -= valid;
+                (superblock, valid)
+            };
+            old.into_iter().zip(room).take(needed).rev().map(fill).collect()
+        };
+        let mut index = 0;
+        let mut spares = Table::new(Spare::EMPTY, self.geo.unit_pages as usize);
+        for (superblock, mut valid) in written {
+            let usable = self.blocks.all[superblock as usize].usable;
+            let has_bad = usable < self.geo.pages_per_superblock();
+            let mut left = if random { u64::from(usable) } else { valid };
+            let units = self.geo.units_per_superblock();
+            for unit in (superblock * units..(superblock + 1) * units).map(Unit) {
+                if left == 0 {
+                    break;
+                }
+                if has_bad && self.nand.is_bad(unit) {
+                    continue;
+                }
+                for spare in spares.iter_mut() {
+                    // Each of the pages that are left has the same chance to be one of those that are valid.
+                    let is_valid = valid > 0 && (valid == left || rng.below(left) < valid);
+                    left = left.saturating_sub(1);
+                    *spare = Spare::EMPTY;
+                    if is_valid {
+                        valid -= 1;
+                        let page = if random { shuffle.at(index) } else { index };
+                        index += 1;
+                        *version += 1;
+                        let page = u64::from(granules[(page / granule) as usize]) * granule + page % granule;
+                        *spare =
+                            Spare { page: LogicalPage(page as u32), version: *version, slot: Slot::NONE };
+                    }
+                }
+                // The unit is on the medium, and has as many pages.
+                let _ = self.nand.apply_program(unit, &spares);
+            }
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shuffle_is_a_permutation() {
+        for len in [1, 2, 3, 255, 256, 257, 100_000] {
+            let shuffle = Shuffle::new(len, &mut Rng::new(len));
+            let mut all: Vec<u64> = (0..len).map(|i| shuffle.at(i)).collect();
+            let in_place = (0..).zip(&all).filter(|&(i, &x)| i == x).count();
+            assert!(len < 100 || in_place < 10, "{in_place} of {len} stay where they are");
+            all.sort_unstable();
+            assert_eq!(all, (0..len).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn superblocks_with_bad_blocks_hold_less() {
+        let usable: Vec<u64> = (0..60).map(|i| 1024 - i % 7 * 16).collect();
+        let counts = decay(52_000, &usable);
+        assert_eq!(counts.iter().sum::<u64>(), 52_000);
+        assert!(counts.iter().zip(&usable).all(|(c, u)| c <= u));
+    }
+
+    #[test]
+    fn superblocks_decay_to_what_is_written() {
+        for (pages, usable, superblocks) in
+            [(50_000, 1024, 60), (60_000, 1024, 60), (900, 1024, 60), (192, 64, 3)]
+        {
+            let counts = decay(pages, &vec![usable; superblocks]);
+            assert_eq!(counts.iter().sum::<u64>(), pages);
+            assert!(counts.iter().all(|&c| c <= usable));
+            // But for rounding, each has less than the one before.
+            assert!(counts.windows(2).all(|w| w[1] <= w[0] + 1), "{counts:?}");
+        }
+    }
+}
