@@ -1,11 +1,12 @@
 //! Bringing a new drive into the state that a used one has, in virtual time and without contents.
 //!
-//! Every page that this writes reads as zeros afterwards, as a freshly written one would, and takes no room in
-//! memory or in an image; the flash below has really been programmed and collected.
+//! The past is put there directly ([`ftl::Past`]): every page has its place as if it had been written, which takes seconds where writing takes
+//! minutes. Some real random writes follow until write amplification is seen to be steady. Every page that was written so
+//! reads as zeros afterwards, as a freshly written one would, and takes no room in memory or in an image.
 
 use crate::sim::{Outcome, Sim};
 use device::Drive;
-use ftl::SetId;
+use ftl::{Past, SetConfig, SetId};
 use media::Nanos;
 use nvme::Status;
 use workload::{Mix, MixConfig, Order};
@@ -19,9 +20,9 @@ pub enum Precondition {
     /// Nothing: it is empty.
     #[default]
     None,
-    /// Every namespace is written once, sequentially.
+    /// Every namespace that all hosts have was written once, sequentially.
     Fill,
-    /// That, and then 4 KiB random writes until write amplification no longer changes.
+    /// They were overwritten in pieces of 4 KiB at random until write amplification no longer changed.
     Steady,
 }
 
@@ -29,38 +30,49 @@ pub enum Precondition {
 pub type Progress<'a> = dyn FnMut(u32) + 'a;
 
 /// Windows in which write amplification is compared, per capacity.
-const WINDOWS: u64 = 4;
-/// Random writes in capacities: at least, and at most.
-const LEAST: u64 = 1;
-const MOST: u64 = 6;
+const WINDOWS: u64 = 32;
+/// Real random writes in windows: at least, and at most.
+const LEAST: u64 = 4;
+const MOST: u64 = 64;
+/// How much write amplification of the last windows may differ, as a fraction of it: a superblock more or less, mostly.
+const TOLERANCE: u64 = 50;
 
-/// Writes a new drive; returns it with its time.
+/// Preconditions a new drive; returns it with its time.
 pub(crate) fn run(
     drive: Drive,
     how: Precondition,
     seed: u64,
     progress: &mut Progress<'_>,
 ) -> Result<(Drive, Nanos), Status> {
-    if how == Precondition::None {
-        return Ok((drive, Nanos::ZERO));
-    }
-    let namespaces: Vec<u32> = (1..=drive.config().namespaces.len() as u32).collect();
     let sim = Sim::dry(drive);
-    let total = namespaces.len().max(1) as u32;
-    for (done, &nsid) in namespaces.iter().enumerate() {
-        let space = match Space::of(&sim, nsid) {
-            Ok(space) => space,
-            // Not attached to everybody: it is its owner's.
-            Err(status) if status.is(Status::INVALID_NAMESPACE) => continue,
-            Err(status) => return Err(status),
-        };
-        let mut tell = |per_mille: u32| progress((done as u32 * 1000 + per_mille) / total);
-        fill(&sim, space, &mut tell)?;
-        if how == Precondition::Steady {
-            settle(&sim, space, seed ^ u64::from(nsid), &mut tell)?;
-        }
-    }
+    condition(&sim, how, seed, progress)?;
     sim.into_drive().ok_or(Status::INTERNAL_ERROR)
+}
+
+/// Preconditions the drive of a simulation, which must be new: those of its namespaces that are attached to every host.
+pub(crate) fn condition(
+    sim: &Sim,
+    how: Precondition,
+    seed: u64,
+    progress: &mut Progress<'_>,
+) -> Result<(), Status> {
+    let past = match how {
+        Precondition::None => return Ok(()),
+        Precondition::Fill => Past::Filled,
+        Precondition::Steady => Past::Overwritten(seed),
+    };
+    let spaces = Space::all(sim)?;
+    let nsids: Vec<u32> = spaces.iter().map(|s| s.nsid).collect();
+    if !sim.age(&nsids, past) {
+        return Err(Status::COMMAND_SEQUENCE_ERROR);
+    }
+    if how == Precondition::Steady {
+        // Media that are written in place have no state to settle.
+        let flash: Vec<Space> = spaces.into_iter().filter(|s| s.flash).collect();
+        settle(sim, &flash, seed, progress)?;
+    }
+    progress(1000);
+    Ok(())
 }
 
 /// A namespace.
@@ -69,17 +81,33 @@ struct Space {
     nsid: u32,
     blocks: u64,
     lba_bytes: u32,
+    /// Whether it is on NAND.
+    flash: bool,
 }
 
 impl Space {
-    fn of(sim: &Sim, nsid: u32) -> Result<Space, Status> {
+    /// Those that a host has without being named.
+    fn all(sim: &Sim) -> Result<Vec<Space>, Status> {
         let mut host = sim.host(NQN).map_err(|e| status(&e))?;
-        match host.namespace(nsid) {
-            Ok(namespace) => Ok(Space { nsid, blocks: namespace.blocks, lba_bytes: namespace.block_size }),
-            // An inactive namespace identifies itself as zeros.
-            Err(host::Error::Answer { .. }) => Err(Status::INVALID_NAMESPACE),
-            Err(error) => Err(status(&error)),
+        let mut spaces = Vec::new();
+        for nsid in host.active_namespaces().map_err(|e| status(&e))? {
+            let space = host.namespace(nsid).map_err(|e| status(&e))?;
+            let set = host.identify_namespace(nsid).map_err(|e| status(&e))?.nvmsetid.get();
+            let drive = sim.drive();
+            let set = usize::from(set).checked_sub(1).and_then(|set| drive.config().ftl.sets.get(set));
+            let flash = matches!(set, Some(SetConfig::Nand { .. }));
+            spaces.push(Space { nsid, blocks: space.blocks, lba_bytes: space.block_size, flash });
         }
+        Ok(spaces)
+    }
+
+    /// Its pages of 4 KiB.
+    fn pages(&self) -> u64 {
+        (self.blocks / self.page_blocks()).max(1)
+    }
+
+    fn page_blocks(&self) -> u64 {
+        u64::from(4096 / self.lba_bytes).max(1)
     }
 }
 
@@ -95,29 +123,6 @@ fn check(outcome: Result<Outcome, host::Error>) -> Result<Outcome, Status> {
     }
 }
 
-fn fill(sim: &Sim, space: Space, tell: &mut impl FnMut(u32)) -> Result<(), Status> {
-    let most = sim.drive().config().max_transfer.min(128 << 10);
-    let blocks = u64::from(most / space.lba_bytes).clamp(1, space.blocks);
-    let whole = space.blocks / blocks;
-    let config = MixConfig {
-        range: space.blocks,
-        blocks: blocks as u32,
-        order: Order::Sequential,
-        writes_per_mille: 1000,
-        depth: 32,
-        count: Some(whole),
-        seed: 0,
-    };
-    let outcome = sim.run(space.nsid, &mut Mix::new(config), |step| {
-        let requests = step.outcome.requests;
-        if requests % 1024 == 0 {
-            tell((requests * 300 / whole.max(1)) as u32);
-        }
-        false
-    });
-    check(outcome).map(drop)
-}
-
 /// Bytes programmed on all sets.
 fn programmed(drive: &Drive) -> u64 {
     (0..drive.config().ftl.sets.len())
@@ -125,32 +130,34 @@ fn programmed(drive: &Drive) -> u64 {
         .sum()
 }
 
-fn settle(sim: &Sim, space: Space, seed: u64, tell: &mut impl FnMut(u32)) -> Result<(), Status> {
-    let blocks = (4096 / space.lba_bytes).max(1);
-    let pages = space.blocks / u64::from(blocks);
-    let window = (pages / WINDOWS).max(1);
+/// Writes at random, all namespaces in proportion to their sizes, until write amplification is steady.
+fn settle(sim: &Sim, spaces: &[Space], seed: u64, progress: &mut Progress<'_>) -> Result<(), Status> {
     let mut before = Vec::new();
-    for n in 0..MOST * WINDOWS {
-        let config = MixConfig {
-            range: space.blocks,
-            blocks,
-            order: Order::Random,
-            writes_per_mille: 1000,
-            depth: 64,
-            count: Some(window),
-            seed: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(n),
-        };
+    for n in 0..MOST {
         let start = programmed(&sim.drive());
-        let outcome = check(sim.run(space.nsid, &mut Mix::new(config), |_| false))?;
+        let mut bytes = 0;
+        for space in spaces {
+            let config = MixConfig {
+                range: space.blocks,
+                blocks: space.page_blocks() as u32,
+                order: Order::Random,
+                writes_per_mille: 1000,
+                depth: 64,
+                count: Some((space.pages() / WINDOWS).max(1)),
+                seed: (seed ^ u64::from(space.nsid)).wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(n),
+            };
+            bytes += check(sim.run(space.nsid, &mut Mix::new(config), |_| false))?.bytes;
+        }
         // Per mille of what the host wrote.
-        let ratio = (programmed(&sim.drive()) - start).saturating_mul(1000) / outcome.bytes.max(1);
+        let ratio = (programmed(&sim.drive()) - start).saturating_mul(1000) / bytes.max(1);
         before.push(ratio);
-        tell((300 + n * 700 / (MOST * WINDOWS)) as u32);
-        if n + 1 >= LEAST * WINDOWS
+        // Mostly the least is enough.
+        progress((1000 * (n + 1).min(LEAST) / (LEAST + 1)) as u32);
+        if n + 1 >= LEAST
             && let [.., a, b, c] = before[..]
         {
             let (low, high) = (a.min(b).min(c), a.max(b).max(c));
-            if high - low <= high / 50 {
+            if high - low <= high / TOLERANCE {
                 break;
             }
         }

@@ -4,7 +4,9 @@ mod common;
 
 use common::{shape, shape_with};
 use media::Nanos;
-use run::sim::{Actors, Contents, Outcome, Sim};
+use nvme::log::LogId;
+use run::Precondition;
+use run::sim::{Actors, Checkpoint, CheckpointError, Contents, Origin, Outcome, Sim, preconditioned};
 use workload::fio::{Job, JobFile, Space};
 use workload::{Actor, Mix, MixConfig, Next, Order, Request, Verb};
 
@@ -205,4 +207,62 @@ fn a_drive_goes_live() {
     assert_eq!((read[..4096] == [7; 4096], read[4096..] == [0; 4096]), (true, true));
     let written = host.namespace_statistics(1).unwrap().media_bytes_written();
     assert!(written >= programmed, "{written} after {programmed}");
+}
+
+/// A small drive under load after each way to come by its preconditioned state.
+fn later(checkpoint: Checkpoint) -> (Outcome, Vec<u8>) {
+    let sim = checkpoint.start().unwrap();
+    let outcome = sim.run(1, &mut Mix::new(config(700, 9)), |_| false).unwrap();
+    let smart =
+        sim.host("nqn.2026-11.org.example:log").unwrap().log(LogId::SMART, nvme::NSID_ALL, 0, 512).unwrap();
+    (outcome, smart)
+}
+
+#[test]
+fn a_preconditioned_drive_is_the_same_made_copied_and_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let shape = |seed: u32| shape_with(&format!("timing = true\nserial = \"S{seed}\"")).config;
+    let make = |how, cache| preconditioned(shape(1), Contents::None, how, 5, cache, &mut |_| ()).unwrap();
+    for how in [Precondition::Fill, Precondition::Steady] {
+        let (uncached, origin) = make(how, None);
+        assert_eq!(origin, Origin::Made(None));
+        let (made, origin) = make(how, Some(dir.path()));
+        let Origin::Made(Some(path)) = origin else { panic!("{origin:?}") };
+        let (kept, origin) = make(how, Some(dir.path()));
+        assert_eq!(origin, Origin::Kept(path.clone()));
+        let all = [uncached.clone(), uncached, made, kept].map(later);
+        assert_eq!((all[0].0.requests, all[0].0.failed), (40_000, 0));
+        assert!(all.windows(2).all(|w| w[0] == w[1]), "{how:?}: {:?}", all.map(|a| a.0));
+
+        // Damaged, it is made again.
+        let good = std::fs::read(&path).unwrap();
+        for (at, what) in
+            [(3, "TRANCHCP"), (8, "version"), (30, "another drive"), (good.len() / 2, "checksum")]
+        {
+            let mut bytes = good.clone();
+            bytes[at] ^= 1;
+            let past = format!("{how:?} 5");
+            let open = |bytes: &[u8]| Checkpoint::open(shape(1), Contents::None, &past, &mut &bytes[..]);
+            let error = open(&bytes).err().unwrap().to_string();
+            assert!(error.contains(what), "{error}");
+            assert!(open(&good[..at]).err().unwrap().to_string().contains("too early"));
+            assert!(Checkpoint::open(shape(2), Contents::None, &past, &mut &good[..]).is_err());
+            std::fs::write(&path, &bytes).unwrap();
+            assert_eq!(make(how, Some(dir.path())).1, Origin::Made(Some(path.clone())));
+            assert_eq!(std::fs::read(&path).unwrap(), good);
+        }
+    }
+    // Nothing but whole files.
+    let names: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(names.len(), 2, "{names:?}");
+}
+
+#[test]
+fn a_drive_in_use_or_with_contents_is_no_checkpoint() {
+    let sim = Sim::new(shape().config, Contents::None).unwrap();
+    let host = sim.host("nqn.2026-11.org.example:first").unwrap();
+    assert!(matches!(Checkpoint::of(sim), Err(CheckpointError::InUse)));
+    drop(host);
+    let sim = Sim::new(shape().config, Contents::Memory).unwrap();
+    assert!(matches!(Checkpoint::of(sim), Err(CheckpointError::Contents)));
 }

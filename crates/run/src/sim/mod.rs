@@ -7,9 +7,11 @@
 //! over a socket; [`Actors`] are loads that run at the same time, each on an I/O queue of one of those hosts.
 
 mod actors;
+mod checkpoint;
 mod queue;
 
 pub use actors::{Actors, Step};
+pub use checkpoint::{Checkpoint, CheckpointError, Origin, preconditioned};
 pub use media::Nanos;
 pub use queue::{SimQueue, SimTransport};
 
@@ -20,6 +22,7 @@ use crate::shared::Delivery;
 use crate::start::{Running, StartError};
 use crate::store::{Backing, Lent, Store};
 use device::{Config, ConfigError, Drive};
+use ftl::Past;
 use host::{Host, Identity};
 use nvme::{Completion, Nqn, Nsid, Status};
 use std::cell::{Ref, RefCell};
@@ -32,13 +35,35 @@ const ACTOR_NQN: &str = "nqn.2014-08.org.nvmexpress:uuid:7472616e-6368-6500-0000
 /// Whether a simulated drive keeps what is written to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Contents {
-    /// No: reads give zeros. Nothing is copied.
+    /// No: reads give zeros. Nothing is copied, and the drive keeps no versions and handles of contents in its spare areas,
+    /// which are two thirds of its memory and change none of its decisions.
     None,
     /// No, but it will be known where they are when the drive has gone live ([`Sim::go_live`]): what was written before reads
     /// as zeros, and takes no room.
     Later,
     /// In memory.
     Memory,
+}
+
+impl Contents {
+    /// A drive's configuration with what its contents need.
+    fn shape(self, mut config: Config) -> Config {
+        // Contents need places for their slots, whoever looks for them after a power cut. Nobody else does.
+        config.ftl.durable = self != Contents::None;
+        config
+    }
+
+    fn store(self, config: &Config) -> Store {
+        match self {
+            Contents::None => Store::new(Backing::None),
+            Contents::Later => {
+                let mut store = Store::new(Backing::None);
+                store.dry = true;
+                store
+            }
+            Contents::Memory => Store::new(Backing::memory(crate::start::pages(config))),
+        }
+    }
 }
 
 /// What became of an actor's requests.
@@ -116,58 +141,42 @@ impl Sim {
     ///
     /// # Errors
     /// If it cannot be as configured.
-    pub fn new(mut config: Config, contents: Contents) -> Result<Sim, ConfigError> {
-        // Contents need places for their slots, whoever looks for them after a power cut.
-        config.ftl.durable |= contents != Contents::None;
-        let drive = Drive::new(config)?;
-        Ok(match contents {
-            Contents::None => Sim::of(drive, Store::new(Backing::None)),
-            Contents::Later => Sim::dry(drive),
-            Contents::Memory => {
-                let backing = Backing::memory(crate::start::pages(drive.config()));
-                Sim::of(drive, Store::new(backing))
-            }
-        })
+    pub fn new(config: Config, contents: Contents) -> Result<Sim, ConfigError> {
+        let drive = Drive::new(contents.shape(config))?;
+        let store = contents.store(drive.config());
+        Ok(Sim::of(drive, store, Nanos::ZERO))
     }
 
     /// A new drive that has gone through `how` first, with random numbers of this seed. Nothing of what that wrote is kept: it
-    /// reads as zeros and takes no room. `progress` is told how far it is.
+    /// reads as zeros and takes no room. `progress` is told how far it is. [`preconditioned`] need not do it again.
     ///
     /// # Errors
     /// The drive cannot be as configured, or a command of the preconditioning failed.
     pub fn prepared(
-        mut config: Config,
+        config: Config,
         contents: Contents,
         how: Precondition,
         seed: u64,
         progress: &mut precondition::Progress<'_>,
     ) -> Result<Sim, StartError> {
-        config.ftl.durable |= contents != Contents::None;
-        let drive = Drive::new(config)?;
+        let drive = Drive::new(contents.shape(config))?;
         let (drive, time) =
             precondition::run(drive, how, seed, progress).map_err(StartError::Precondition)?;
-        let mut store = Store::new(match contents {
-            Contents::None | Contents::Later => Backing::None,
-            Contents::Memory => Backing::memory(crate::start::pages(drive.config())),
-        });
-        store.dry = contents == Contents::Later;
-        let sim = Sim::of(drive, store);
-        sim.world.borrow_mut().clock.advance(time);
-        Ok(sim)
+        let store = contents.store(drive.config());
+        Ok(Sim::of(drive, store, time))
     }
 
     /// This drive, whose contents come later.
     pub(crate) fn dry(drive: Drive) -> Sim {
-        let mut store = Store::new(Backing::None);
-        store.dry = true;
-        Sim::of(drive, store)
+        let store = Contents::Later.store(drive.config());
+        Sim::of(drive, store, Nanos::ZERO)
     }
 
-    /// This drive from time zero on.
-    fn of(drive: Drive, store: Store) -> Sim {
+    /// This drive from a time on.
+    fn of(drive: Drive, store: Store, now: Nanos) -> Sim {
         let world = World {
             engine: Engine::alone(drive, store),
-            clock: Clock::Virtual(0.into()),
+            clock: Clock::Virtual(now.0.into()),
             deliveries: Vec::new(),
             queues: 0,
             arrived: Vec::new(),
@@ -177,9 +186,15 @@ impl Sim {
 
     /// The drive with its time; `None` while a host is connected.
     pub(crate) fn into_drive(self) -> Option<(Drive, Nanos)> {
+        self.into_parts().map(|(drive, _, now)| (drive, now))
+    }
+
+    /// The drive with its store and its time; `None` while a host is connected.
+    fn into_parts(self) -> Option<(Drive, Store, Nanos)> {
         let mut world = Rc::into_inner(self.world)?.into_inner();
         world.settle();
-        Some((world.engine.drive, world.clock.now()))
+        let now = world.clock.now();
+        Some((world.engine.drive, world.engine.store, now))
     }
 
     /// From here on the drive runs under the wall's clock, with its contents in memory, for hosts of this process. It should have
@@ -190,6 +205,13 @@ impl Sim {
     pub fn go_live(self, poll: bool) -> Result<Running, StartError> {
         let (drive, time) = self.into_drive().ok_or(StartError::StillInUse)?;
         crate::start::start_prepared(drive, time, poll)
+    }
+
+    /// Gives namespaces of the drive a past, if it holds nothing yet. Whether that was so.
+    pub(crate) fn age(&self, nsids: &[Nsid], past: Past) -> bool {
+        let world = &mut *self.world.borrow_mut();
+        let now = world.clock.now();
+        world.engine.drive.age(now, nsids, past, &mut world.engine.store)
     }
 
     /// The drive, to be looked at. Not while something runs.

@@ -1,0 +1,282 @@
+//! A simulated drive that is switched off: to be kept in a file, copied, and gone on with as often as one likes.
+//!
+//! A checkpoint is what the drive's media hold after an orderly shutdown; to start from it is to power the drive on, as an image is
+//! opened. There is no other way, so a run is the same whether its drive was made just now, copied in memory, or read from a file.
+//!
+//! A file is little endian: `TRANCHCP`, version (u32), time in nanoseconds (u64), SHA-256 of what the drive is
+//! ([`Checkpoint::save`]), length of the state (u64), the state as [`Drive::save`] writes it, and CRC-64/NVME of everything before.
+
+use super::{Contents, Sim};
+use crate::precondition::{self, Precondition, Progress};
+use crc_fast::{CrcAlgorithm, Digest};
+use device::{Config, ConfigError, Drive, LoadError, Output, Restorer};
+use media::Nanos;
+use nvme::Status;
+use openssl::sha::sha256;
+use std::fs::File;
+use std::io::{self, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+
+const MAGIC: [u8; 8] = *b"TRANCHCP";
+
+/// Version of the file; to be changed also when preconditioning comes out differently.
+const VERSION: u32 = 1;
+
+/// Bytes before the state.
+const HEAD: usize = 8 + 4 + 8 + 32 + 8;
+
+/// Bytes that are read at a time, so that a wrong length costs no memory.
+const CHUNK: usize = 1 << 20;
+
+/// Why there is no checkpoint, or no drive from it.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckpointError {
+    /// It cannot be as configured.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A host is connected.
+    #[error("a host is still connected to the drive")]
+    InUse,
+    /// Contents are not part of a checkpoint.
+    #[error("a drive in virtual time that keeps contents cannot be kept as a checkpoint")]
+    Contents,
+    /// The file cannot be read or written.
+    #[error("{what} {}: {source}", .path.display())]
+    File {
+        /// What was tried.
+        what: &'static str,
+        /// Where.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file is none, or not whole.
+    #[error("checkpoint: {0}")]
+    Malformed(&'static str),
+    /// Of another version of the program.
+    #[error("the checkpoint has version {0}, this program reads version {VERSION}")]
+    Version(u32),
+    /// Of another drive.
+    #[error("the checkpoint is that of another drive, or of one with another past")]
+    Other,
+    /// Its state does not fit the drive.
+    #[error(transparent)]
+    State(#[from] LoadError),
+    /// A command of the preconditioning failed.
+    #[error("preconditioning failed: {0}")]
+    Precondition(Status),
+}
+
+/// Where a preconditioned drive came from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// It was made just now; kept here, if it was to be.
+    Made(Option<PathBuf>),
+    /// It was kept here.
+    Kept(PathBuf),
+}
+
+/// A simulated drive without power.
+#[derive(Clone)]
+pub struct Checkpoint {
+    state: Restorer,
+    contents: Contents,
+    time: Nanos,
+}
+
+impl Checkpoint {
+    /// Shuts a drive down.
+    ///
+    /// # Errors
+    /// A host is still connected; it keeps contents.
+    pub fn of(sim: Sim) -> Result<Checkpoint, CheckpointError> {
+        let (mut drive, mut store, mut time) = sim.into_parts().ok_or(CheckpointError::InUse)?;
+        let contents = match (&store.backing, store.dry) {
+            (crate::store::Backing::None, false) => Contents::None,
+            (crate::store::Backing::None, true) => Contents::Later,
+            _ => return Err(CheckpointError::Contents),
+        };
+        let mut out = Vec::new();
+        drive.power_on(time, &mut store);
+        drive.shut_down(time, &mut store, &mut out);
+        while !out.iter().any(|o| matches!(o, Output::ShutDown)) {
+            let Some(next) = drive.next_event() else { break };
+            time = time.max(next);
+            drive.poll(time, &mut store, &mut out);
+        }
+        Ok(Checkpoint { state: drive.park(time), contents, time })
+    }
+
+    /// Powers the drive on.
+    ///
+    /// # Errors
+    /// Its state, read from a file, contradicts itself.
+    pub fn start(self) -> Result<Sim, CheckpointError> {
+        let mut store = self.contents.store(self.state.config());
+        let drive = self.state.finish(self.time, &mut store)?;
+        Ok(Sim::of(drive, store, self.time))
+    }
+
+    /// What the drive was built from.
+    pub fn config(&self) -> &Config {
+        self.state.config()
+    }
+
+    /// Writes it. `past` says in words what the drive went through; the configuration and it are checked by [`open`](Checkpoint::open).
+    ///
+    /// # Errors
+    /// Those of `to`.
+    pub fn save(&self, past: &str, to: &mut impl Write) -> io::Result<()> {
+        let state = self.state.save();
+        let mut head = Vec::with_capacity(HEAD);
+        head.extend_from_slice(&MAGIC);
+        head.extend_from_slice(&VERSION.to_le_bytes());
+        head.extend_from_slice(&self.time.0.to_le_bytes());
+        head.extend_from_slice(&identity(self.state.config(), past));
+        head.extend_from_slice(&(state.len() as u64).to_le_bytes());
+        let mut crc = Digest::new(CrcAlgorithm::Crc64Nvme);
+        crc.update(&head);
+        crc.update(&state);
+        to.write_all(&head)?;
+        to.write_all(&state)?;
+        to.write_all(&crc.finalize().to_le_bytes())
+    }
+
+    /// Reads what [`save`](Checkpoint::save) wrote of a drive of this configuration, contents and past.
+    ///
+    /// # Errors
+    /// It is none, is damaged, or is another drive's.
+    pub fn open(
+        config: Config,
+        contents: Contents,
+        past: &str,
+        from: &mut impl Read,
+    ) -> Result<Checkpoint, CheckpointError> {
+        let config = contents.shape(config);
+        let short = |_| CheckpointError::Malformed("it ends too early");
+        let mut head = [0; HEAD];
+        from.read_exact(&mut head).map_err(short)?;
+        let mut crc = Digest::new(CrcAlgorithm::Crc64Nvme);
+        crc.update(&head);
+        let mut rest = &head[..];
+        if take(&mut rest) != MAGIC {
+            return Err(CheckpointError::Malformed("it does not begin with TRANCHCP"));
+        }
+        let version = u32::from_le_bytes(take(&mut rest));
+        if version != VERSION {
+            return Err(CheckpointError::Version(version));
+        }
+        let time = Nanos(u64::from_le_bytes(take(&mut rest)));
+        if take(&mut rest) != identity(&config, past) {
+            return Err(CheckpointError::Other);
+        }
+        let mut left = u64::from_le_bytes(take(&mut rest));
+        let mut state = Vec::new();
+        while left > 0 {
+            let (at, more) = (state.len(), left.min(CHUNK as u64) as usize);
+            state.resize(at + more, 0);
+            from.read_exact(&mut state[at..]).map_err(short)?;
+            crc.update(&state[at..]);
+            left -= more as u64;
+        }
+        let mut end = [0; 8];
+        from.read_exact(&mut end).map_err(short)?;
+        if u64::from_le_bytes(end) != crc.finalize() {
+            return Err(CheckpointError::Malformed("its checksum is wrong: it is damaged"));
+        }
+        Ok(Checkpoint { state: Drive::restore(config, &state)?, contents, time })
+    }
+
+    /// [`save`](Checkpoint::save) to a file, which is there as a whole or not at all.
+    ///
+    /// # Errors
+    /// The file system refuses it.
+    pub fn keep(&self, past: &str, path: &Path) -> Result<(), CheckpointError> {
+        let file = |what, path: &Path| {
+            let path = path.to_owned();
+            move |source| CheckpointError::File { what, path, source }
+        };
+        // Two at a time do not disturb each other: each file is whole, and the last one stays.
+        let partial = path.with_extension(format!("{}.partial", std::process::id()));
+        let write = || {
+            let mut to = File::create(&partial)?;
+            self.save(past, &mut to)?;
+            to.sync_data()
+        };
+        write()
+            .inspect_err(|_| drop(std::fs::remove_file(&partial)))
+            .map_err(file("cannot write", &partial))?;
+        std::fs::rename(&partial, path).map_err(file("cannot write", path))
+    }
+
+    /// [`open`](Checkpoint::open) of a file; `None` if there is none.
+    ///
+    /// # Errors
+    /// As for [`open`](Checkpoint::open).
+    pub fn kept(
+        config: Config,
+        contents: Contents,
+        past: &str,
+        path: &Path,
+    ) -> Result<Option<Checkpoint>, CheckpointError> {
+        match File::open(path) {
+            Ok(file) => Checkpoint::open(config, contents, past, &mut BufReader::new(file)).map(Some),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(CheckpointError::File { what: "cannot read", path: path.to_owned(), source }),
+        }
+    }
+}
+
+fn take<const N: usize>(from: &mut &[u8]) -> [u8; N] {
+    let mut taken = [0; N];
+    if let Some((head, rest)) = from.split_at_checked(N) {
+        taken.copy_from_slice(head);
+        *from = rest;
+    }
+    taken
+}
+
+/// Tells drives and their pasts from each other.
+fn identity(config: &Config, past: &str) -> [u8; 32] {
+    sha256(format!("{config:?}\n{past}").as_bytes())
+}
+
+/// A preconditioned drive. With a directory `cache`, one that was made before is taken from there, and a new one is left there for
+/// the next time, by configuration, kind of preconditioning, seed, and whether there will be contents; `progress` is told how far one that has
+/// to be made is, in per mille. A damaged file is replaced.
+///
+/// # Errors
+/// The drive cannot be so, or the cache cannot be read or written.
+pub fn preconditioned(
+    config: Config,
+    contents: Contents,
+    how: Precondition,
+    seed: u64,
+    cache: Option<&Path>,
+    progress: &mut Progress<'_>,
+) -> Result<(Checkpoint, Origin), CheckpointError> {
+    let past = format!("{how:?} {seed}");
+    let shape = contents.shape(config.clone());
+    let hash: String = identity(&shape, &past)[..12].iter().map(|b| format!("{b:02x}")).collect();
+    let path = cache.filter(|_| how != Precondition::None).map(|dir| dir.join(format!("{hash}.checkpoint")));
+    if let Some(path) = &path {
+        match Checkpoint::kept(config.clone(), contents, &past, path) {
+            Ok(Some(kept)) => return Ok((kept, Origin::Kept(path.clone()))),
+            Ok(None) => {}
+            Err(error @ CheckpointError::File { .. }) => return Err(error),
+            Err(error) => tracing::warn!("{}: {error}; it is made again", path.display()),
+        }
+    }
+    let sim = Sim::new(config, contents)?;
+    precondition::condition(&sim, how, seed, progress).map_err(CheckpointError::Precondition)?;
+    let made = Checkpoint::of(sim)?;
+    if let (Some(dir), Some(path)) = (cache, &path) {
+        std::fs::create_dir_all(dir).map_err(|source| CheckpointError::File {
+            what: "cannot make the directory",
+            path: dir.to_owned(),
+            source,
+        })?;
+        made.keep(&past, path)?;
+    }
+    Ok((made, Origin::Made(path)))
+}
