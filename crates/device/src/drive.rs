@@ -258,6 +258,13 @@ impl Drive {
         self.now
     }
 
+    /// Bytes of a namespace's logical block (without metadata), and how many blocks it has; `None` if there is no such
+    /// namespace.
+    #[inline]
+    pub fn geometry(&self, nsid: u32) -> Option<(u32, u64)> {
+        self.namespaces.get(nsid).map(|ns| (1 << ns.shift, ns.blocks()))
+    }
+
     /// How many bytes a command moves, and which way, so that a transport can gather the data of a write
     /// before it submits and make a buffer for a read. [`Transfer::None`] for a command that will be refused
     /// because it is too large or names no attached namespace.

@@ -4,6 +4,7 @@ use crate::clock::Clock;
 use crate::handle::Port;
 use crate::hosts::Hosts;
 use crate::image::News;
+use crate::record::Recorder;
 use crate::server::{Answer, ConnectionId, Server};
 use crate::shared::{Delivery, Request};
 use crate::store::{Lent, Store};
@@ -61,6 +62,8 @@ pub(crate) struct Engine {
     pub(crate) store: Store,
     pub(crate) hosts: Hosts,
     server: Option<Server>,
+    /// Writes down what hosts do.
+    recorder: Option<Recorder>,
     inbox: Receiver<Request>,
     /// What the drive's thread sleeps on, if there is one.
     sleeper: Option<Arc<Sleeper>>,
@@ -102,6 +105,7 @@ impl Engine {
             store,
             hosts: Hosts::default(),
             server: None,
+            recorder: None,
             inbox,
             sleeper,
             table: Vec::new(),
@@ -123,6 +127,11 @@ impl Engine {
     /// Takes over listeners; their connections are served from now on.
     pub(crate) fn set_server(&mut self, server: Server) {
         self.server = Some(server);
+    }
+
+    /// Records what hosts do from now on.
+    pub(crate) fn record(&mut self, recorder: Recorder) {
+        self.recorder = Some(recorder);
     }
 
     /// Gives them back.
@@ -218,6 +227,13 @@ impl Engine {
     ) {
         if qid != 0 {
             self.drive.prefetch(command);
+            if let Some(recorder) = &mut self.recorder {
+                recorder.note(now, controller, qid, command, buffer.as_slice(), &self.drive);
+            }
+        }
+        // What was due before the command comes before it, however late this thread is.
+        if self.drive.next_event().is_some_and(|at| at <= now) {
+            self.drive.poll(now, &mut self.store, &mut self.outputs);
         }
         let reads = if qid == 0 {
             matches!(

@@ -7,6 +7,7 @@
 //!   sockets; [`handle`] is how hosts in this process reach it.
 //! - [`LocalTransport`] connects the typed hosts of crate `host` to a drive in this process.
 //! - [`sim`] runs the same drive under a virtual clock, with an actor of crate `workload` as its host.
+//! - What hosts do can be recorded ([`Options::record`]), to be replayed in virtual time (`workload::trace`).
 //! - [`precondition`] brings a new drive into the state of a used one, in virtual time, before it goes live.
 //!
 //! Validated here: that a buffer holds its command's transfer; Connect; everything about files. Not here:
@@ -22,6 +23,7 @@ pub mod image;
 mod keys;
 mod memory;
 pub mod precondition;
+mod record;
 mod server;
 mod shared;
 pub mod sim;

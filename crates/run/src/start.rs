@@ -7,6 +7,7 @@ use crate::handle::Handle;
 use crate::image::{ImageError, ImageOptions, Locked, Presence, presence};
 use crate::keys::{DriveKey, Keyring};
 use crate::precondition::{self, Precondition, Progress};
+use crate::record::Recorder;
 use crate::server::{Guard, Limits, Listener, MAX_PORTS, Port, Ports, Server, TcpPort};
 use crate::shared::{INBOX, Request, Shared};
 use crate::store::{Backing, Store};
@@ -49,6 +50,8 @@ pub struct Options {
     pub tls: bool,
     /// How long hosts may take.
     pub limits: Limits,
+    /// Write down what hosts do in this file, which is made (`workload::trace::recording`).
+    pub record: Option<PathBuf>,
     /// Whether the drive's thread never sleeps: shortest latency, one processor busy.
     pub poll: bool,
 }
@@ -87,6 +90,14 @@ pub enum StartError {
     System {
         /// What was tried.
         what: &'static str,
+        /// What the host said.
+        source: io::Error,
+    },
+    /// A recording cannot begin.
+    #[error("cannot record to {}: {source}", path.display())]
+    Record {
+        /// The file.
+        path: PathBuf,
         /// What the host said.
         source: io::Error,
     },
@@ -269,6 +280,11 @@ fn bring_up(
         let server = Server::new(sleeper.clone(), listening, guard, options.limits, max_transfer, in_capsule)
             .map_err(|source| StartError::System { what: "watch the listening sockets", source })?;
         engine.set_server(server);
+    }
+    if let Some(path) = &options.record {
+        let recorder = Recorder::begin(path, time)
+            .map_err(|source| StartError::Record { path: path.clone(), source })?;
+        engine.record(recorder);
     }
     let nqn = config.identity.nqn.to_string();
     let shared = Arc::new(Shared::new(nqn, Clock::wall(time), sleeper, engine, inbox));

@@ -121,6 +121,9 @@ pub struct Serve {
     /// Seed of the preconditioning
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
+    /// Write down each command of the hosts in this new file, to be replayed (docs/loads.md)
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
     /// Never sleep: shortest latency for one busy processor
     #[arg(long)]
     pub poll: bool,

@@ -113,6 +113,7 @@ fn run_options(options: &Serve) -> Result<Options> {
         access,
         tls: options.tls,
         limits: Limits::default(),
+        record: options.record.clone(),
         poll: options.poll,
     })
 }

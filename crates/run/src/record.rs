@@ -1,0 +1,163 @@
+//! Writing down what hosts do, while they do it.
+//!
+//! The drive's thread leaves each I/O command with the time that the drive was told in a bounded queue; a thread of its own
+//! writes them to the file ([`workload::trace::recording`]) and makes no noise: it looks now and then instead of being woken.
+//! Nothing of this ever holds up the drive. If the file cannot be written, or not as fast as commands come, the recording
+//! ends, what was written stays, and the log says so.
+
+use device::{ControllerId, Drive};
+use media::Nanos;
+use nvme::io::DsmRange;
+use nvme::zerocopy::FromBytes;
+use nvme::{Command, IoCommand};
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use workload::Verb;
+use workload::trace::recording::{Entry, HEAD};
+
+/// Commands that may wait to be written: 12 MiB.
+const QUEUE: usize = 1 << 18;
+/// How often the writing thread looks.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What the drive's thread has of a recording.
+pub(crate) struct Recorder {
+    queue: Option<SyncSender<Entry>>,
+    start: Nanos,
+    path: PathBuf,
+    writer: Option<JoinHandle<()>>,
+}
+
+impl Recorder {
+    /// Begins a recording at the drive's time `start`. A file that has something in it is not overwritten.
+    pub(crate) fn begin(path: &Path, start: Nanos) -> io::Result<Recorder> {
+        let mut file = BufWriter::with_capacity(1 << 18, open(path)?);
+        writeln!(file, "{HEAD}")?;
+        file.flush()?;
+        let (queue, entries) = sync_channel(QUEUE);
+        let to = path.to_owned();
+        let writer = std::thread::Builder::new()
+            .name("tranche-record".to_owned())
+            .spawn(move || keep(file, &entries, &to))?;
+        Ok(Recorder { queue: Some(queue), start, path: path.to_owned(), writer: Some(writer) })
+    }
+
+    /// A command of an I/O queue has come.
+    #[inline]
+    pub(crate) fn note(
+        &mut self,
+        now: Nanos,
+        controller: ControllerId,
+        qid: u16,
+        command: &Command,
+        data: &[u8],
+        drive: &Drive,
+    ) {
+        if self.queue.is_none() {
+            return;
+        }
+        let Ok(parsed) = IoCommand::parse(command) else { return };
+        let Some((block, blocks)) = drive.geometry(command.nsid.get()) else { return };
+        let at = now.since(self.start).0;
+        let queue = u32::from(controller.0) << 16 | u32::from(qid);
+        let mut put = |verb, slba: u64, count: u64| {
+            // What the drive will refuse is not worth doing again.
+            if slba.checked_add(count).is_none_or(|end| end > blocks) {
+                return;
+            }
+            let (offset, bytes) = (slba * u64::from(block), count * u64::from(block));
+            self.put(Entry { at, nsid: command.nsid.get(), queue, verb, offset, bytes });
+        };
+        match parsed {
+            IoCommand::Read(b) | IoCommand::Compare(b) => put(Verb::Read, b.slba, b.nlb.into()),
+            IoCommand::Write(b) => put(Verb::Write, b.slba, b.nlb.into()),
+            IoCommand::WriteZeroes(b) if b.nsz => put(Verb::Trim, 0, blocks),
+            IoCommand::WriteZeroes(b) => put(Verb::Trim, b.slba, b.nlb.into()),
+            IoCommand::Flush { .. } => put(Verb::Flush, 0, 0),
+            IoCommand::DatasetManagement(d) if d.ad => {
+                for range in data.chunks_exact(size_of::<DsmRange>()).take(d.nr.into()) {
+                    if let Ok(range) = DsmRange::read_from_bytes(range)
+                        && range.lengthlb.get() > 0
+                    {
+                        put(Verb::Trim, range.slba.get(), range.lengthlb.get().into());
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn put(&mut self, entry: Entry) {
+        let Some(queue) = &self.queue else { return };
+        match queue.try_send(entry) {
+            Ok(()) => {}
+            Err(TrySendError::Full(_)) => {
+                tracing::error!(
+                    "the recording to {} has ended: it cannot be written as fast as commands come; what was recorded until now is kept",
+                    self.path.display()
+                );
+                self.queue = None;
+            }
+            // The writer has said why.
+            Err(TrySendError::Disconnected(_)) => self.queue = None,
+        }
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        self.queue = None;
+        if let Some(writer) = self.writer.take()
+            && writer.join().is_err()
+        {
+            tracing::error!("the recording to {} is not complete", self.path.display());
+        }
+    }
+}
+
+/// The file, new or empty, or something that is no file (a pipe).
+fn open(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+    let metadata = file.metadata()?;
+    if metadata.is_file() && metadata.len() > 0 {
+        return Err(io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            "there is something in this file: name another one, or remove it",
+        ));
+    }
+    Ok(file)
+}
+
+/// Writes what comes until nothing more can.
+fn keep(mut file: BufWriter<File>, entries: &Receiver<Entry>, path: &Path) {
+    let mut write = || -> io::Result<()> {
+        let mut fresh = false;
+        loop {
+            match entries.try_recv() {
+                Ok(entry) => {
+                    entry.write(&mut file)?;
+                    fresh = true;
+                }
+                Err(TryRecvError::Disconnected) => return file.flush(),
+                Err(TryRecvError::Empty) => {
+                    if std::mem::take(&mut fresh) {
+                        file.flush()?;
+                    }
+                    std::thread::sleep(LOOK);
+                }
+            }
+        }
+    };
+    if let Err(error) = write() {
+        tracing::error!(
+            "the recording to {} has ended: {error}; what was recorded until now is kept",
+            path.display()
+        );
+        // What is still buffered cannot be written either.
+        drop(file.into_parts());
+    }
+}
