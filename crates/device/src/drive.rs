@@ -17,7 +17,7 @@ use crate::power::{Power, Shutdown};
 use crate::reservation::Preempting;
 use crate::sanitize;
 use crate::stats::NamespaceStats;
-use crate::telemetry::Telemetry;
+use crate::telemetry::Capture;
 use ftl::{Done, Fault, Ftl, Io, Past, VolumeStats};
 use media::{Events, FaultPlan, Nanos, Timeline};
 use nvme::admin::AdminCommand;
@@ -43,7 +43,8 @@ pub struct Drive {
     pub(crate) health: Health,
     pub(crate) power: Power,
     pub(crate) clock: Clock,
-    pub(crate) telemetry: Telemetry,
+    /// Telemetry that a host asked for.
+    pub(crate) telemetry: Capture,
     /// Admin commands that wait until their namespaces are idle.
     pub(crate) waiting: Vec<Waiting>,
     /// Commands that wait for those that they abort.
@@ -186,7 +187,7 @@ impl Drive {
             health: Health::default(),
             power: Power::default(),
             clock: Clock::default(),
-            telemetry: Telemetry::default(),
+            telemetry: Capture::default(),
             waiting: Vec::new(),
             preempting: Vec::new(),
             shutdowns: Vec::new(),

@@ -7,7 +7,7 @@ use crate::keys::DriveKeyId;
 use crate::sanitize;
 use crate::selftest::SelfTests;
 use crate::stats::Traffic;
-use crate::telemetry::Generations;
+use crate::telemetry::Kept;
 use ftl::SetId;
 use serde::{Deserialize, Serialize};
 
@@ -37,8 +37,8 @@ pub(crate) struct Life {
     pub self_tests: SelfTests,
     /// Events of the Persistent Event log.
     pub history: History,
-    /// How often telemetry was captured.
-    pub telemetry: Generations,
+    /// Telemetry that the controller captured by itself.
+    pub telemetry: Kept,
     /// Saved values of features.
     pub saved: Values,
     /// The key that wraps the keys of namespaces, once there was one.

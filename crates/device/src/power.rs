@@ -92,6 +92,8 @@ impl Drive {
         self.started(now, backup_failed);
         self.restart_windows(now, storage);
         self.record(storage);
+        // There is no controller yet that an event could be for.
+        self.check_health(&mut Cx { now, storage, out: &mut Vec::new() });
     }
 
     /// What happens at every power on, after recovery.

@@ -19,48 +19,51 @@ const VERSION: u32 = 1;
 /// Namespaces that the second data area tells of, at most.
 const NAMESPACES: usize = 256;
 
-/// Characters of a set's state in the second data area, at most: it names every superblock.
+/// Characters of all sets' states in the second data area, at most: they name every superblock.
 const STATE: usize = 64 << 10;
 
 /// Controllers that the third data area tells of, and newest errors of each, at most.
 const CONTROLLERS: usize = 64;
 const ERRORS: usize = 8;
 
-/// How often state was captured, over power cycles.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+/// What outlives power: how often state was captured, and what the controller captured on its own account, until a host
+/// has read it (Base 5.1.12.1.9).
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Generations {
+pub(crate) struct Kept {
     host: u8,
     controller: u8,
+    own: Option<Capture>,
 }
 
-/// What was captured. It does not outlive power.
-#[derive(Default, Debug)]
-pub(crate) struct Telemetry {
-    host: Capture,
-    controller: Option<Capture>,
-}
-
-/// Data areas 1 to 3, each whole blocks, and why.
-#[derive(Default, Debug)]
-struct Capture {
-    blocks: Vec<u8>,
-    /// Last block of each area.
-    last: [u16; 3],
+/// Data areas 1 to 3, and why they were captured.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub(crate) struct Capture {
+    /// A line for each area; nothing at all if nothing was captured.
+    areas: [String; 3],
     reason: String,
 }
 
 impl Capture {
     fn new(areas: [Value; 3], reason: String) -> Capture {
-        let mut capture = Capture { reason, ..Capture::default() };
-        for (area, last) in areas.iter().zip(&mut capture.last) {
-            let mut text = serde_json::to_vec(area).unwrap_or_default();
-            text.push(b'\n');
-            text.resize(text.len().next_multiple_of(TELEMETRY_BLOCK), 0);
-            capture.blocks.extend(text);
-            *last = u16::try_from(capture.blocks.len() / TELEMETRY_BLOCK).unwrap_or(u16::MAX);
+        Capture { areas: areas.map(|area| format!("{area}\n")), reason }
+    }
+
+    /// Last block of each area, as they follow each other; FFFFh is that one and all later.
+    fn last(&self) -> [u16; 3] {
+        let mut blocks = 0;
+        self.areas.each_ref().map(|area| {
+            blocks += area.len().div_ceil(TELEMETRY_BLOCK);
+            u16::try_from(blocks).unwrap_or(u16::MAX)
+        })
+    }
+
+    /// The areas, each of whole blocks.
+    fn write(&self, log: &mut Vec<u8>) {
+        for area in &self.areas {
+            log.extend_from_slice(area.as_bytes());
+            log.resize(log.len().next_multiple_of(TELEMETRY_BLOCK), 0);
         }
-        capture
     }
 }
 
@@ -97,6 +100,7 @@ impl Drive {
 
     /// Data area 2: NVM Sets and namespaces.
     fn inventory(&self) -> Value {
+        let state = STATE / self.ftl.set_count().max(1);
         let sets: Vec<Value> = self
             .sets()
             .map(|(id, info)| {
@@ -114,7 +118,7 @@ impl Drive {
                     "read_only": info.read_only,
                     "counts": self.ftl.set_stats(id),
                     "traffic": self.life.traffic(SetId(id.0)),
-                    "state": self.ftl.describe(id).chars().take(STATE).collect::<String>(),
+                    "state": self.ftl.describe(id).chars().take(state).collect::<String>(),
                 })
             })
             .collect();
@@ -174,9 +178,9 @@ impl Drive {
 
     /// The host asks for a capture (Create Telemetry Host-Initiated Data).
     pub(crate) fn create_telemetry<S: Contents>(&mut self, id: ControllerId, cx: &mut Cx<'_, S>) {
-        self.telemetry.host = self.capture(cx.now, String::from("host"));
-        let generations = &mut self.life.telemetry;
-        generations.host = generations.host.wrapping_add(1);
+        self.telemetry = self.capture(cx.now, String::from("host"));
+        let kept = &mut self.life.telemetry;
+        kept.host = kept.host.wrapping_add(1);
         let header = self.telemetry_header(LogId::TELEMETRY_HOST);
         self.remember(cx.now, Some(id), PersistentEventType::TELEMETRY_CREATED, header.as_bytes());
         self.record(cx.storage);
@@ -184,12 +188,13 @@ impl Drive {
 
     /// The drive itself has a reason for a capture. One that no host has read yet stays: the first is what is wanted.
     pub(crate) fn capture_telemetry<S: Contents>(&mut self, reason: String, cx: &mut Cx<'_, S>) {
-        if self.telemetry.controller.is_some() {
+        if self.life.telemetry.own.is_some() {
             return;
         }
-        self.telemetry.controller = Some(self.capture(cx.now, reason));
-        let generations = &mut self.life.telemetry;
-        generations.controller = generations.controller.wrapping_add(1);
+        let capture = self.capture(cx.now, reason);
+        let kept = &mut self.life.telemetry;
+        kept.own = Some(capture);
+        kept.controller = kept.controller.wrapping_add(1);
         let mut answers = Vec::new();
         for (_, controller) in self.controllers.iter_mut() {
             let configuration = controller.values.events();
@@ -203,9 +208,9 @@ impl Drive {
     fn telemetry_header(&self, lid: LogId) -> TelemetryHeader {
         let empty = Capture::default();
         let host = lid == LogId::TELEMETRY_HOST;
-        let own = self.telemetry.controller.as_ref();
-        let capture = if host { &self.telemetry.host } else { own.unwrap_or(&empty) };
-        let [first, second, third] = capture.last;
+        let own = self.life.telemetry.own.as_ref();
+        let capture = if host { &self.telemetry } else { own.unwrap_or(&empty) };
+        let [first, second, third] = capture.last();
         // Scope 2: the NVM subsystem.
         let mut header = TelemetryHeader {
             lid,
@@ -228,20 +233,24 @@ impl Drive {
     pub(crate) fn telemetry_log(&self, lid: LogId) -> Vec<u8> {
         let mut log = self.telemetry_header(lid).as_bytes().to_vec();
         let capture = match lid {
-            LogId::TELEMETRY_HOST => Some(&self.telemetry.host),
-            _ => self.telemetry.controller.as_ref(),
+            LogId::TELEMETRY_HOST => Some(&self.telemetry),
+            _ => self.life.telemetry.own.as_ref(),
         };
-        log.extend_from_slice(capture.map_or(&[], |c| c.blocks.as_slice()));
+        if let Some(capture) = capture {
+            capture.write(&mut log);
+        }
         log
     }
 
     /// A host has read the controller-initiated log and does not retain it.
-    pub(crate) fn release_telemetry(&mut self) {
-        self.telemetry.controller = None;
+    pub(crate) fn release_telemetry<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
+        if self.life.telemetry.own.take().is_some() {
+            self.record(cx.storage);
+        }
     }
 
-    /// Power was lost: captures were in memory.
+    /// Power was lost: what a host asked for was in memory.
     pub(crate) fn forget_telemetry(&mut self) {
-        self.telemetry = Telemetry::default();
+        self.telemetry = Capture::default();
     }
 }

@@ -60,7 +60,7 @@ fn the_log_of_logs_is_true() {
         assert_eq!(advertised.len(), 256);
         for (lid, advertised) in (0..=255).zip(advertised) {
             // Of the first NVM Set, Endurance Group or whatever an index means.
-            let mut command = Command::get_log_page(LogId(lid), 0, 1, 0, 16);
+            let mut command = Command::get_log_page(LogId(lid), 0, 1, 0, 512);
             if lid == LogId::PERSISTENT_EVENT.0 {
                 command.cdw10.set(command.cdw10.get() | 1 << 8);
             }

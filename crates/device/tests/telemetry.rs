@@ -8,6 +8,7 @@ use nvme::aer::{AsyncEvent, NoticeInfo};
 use nvme::feature::{AsyncEventConfiguration, FeatureId};
 use nvme::identify::{Cns, IdentifyController};
 use nvme::log::{LogId, PersistentEvent, PersistentEventType, TELEMETRY_BLOCK, TelemetryHeader};
+use nvme::property::PropertyOffset;
 use nvme::zerocopy::FromBytes;
 use nvme::{Command, Csi, Status};
 use serde_json::Value;
@@ -97,7 +98,7 @@ fn a_host_asks_for_a_capture() {
     assert_eq!(newest["status"], Status::LBA_OUT_OF_RANGE.code().0);
     assert_eq!(newest["lba"], 1u64 << 40);
 
-    // Generations outlive power; captures do not.
+    // Generations outlive power; what a host asked for does not.
     b.cut(false);
     b.power_on();
     let after = header(&mut b, LogId::TELEMETRY_HOST);
@@ -130,9 +131,22 @@ fn the_drive_captures_when_its_health_gets_worse() {
     assert!(own.reason.starts_with(b"critical warning "));
     // The other log tells of it, too.
     assert_eq!(header(&mut b, LogId::TELEMETRY_HOST).controller_available, 1);
-    let [summary, ..] = areas(&mut b, LogId::TELEMETRY_CONTROLLER);
-    assert_ne!(summary["critical_warning"], 0);
-    // It stays until a host has read it without Retain Asynchronous Event.
+    let captured = areas(&mut b, LogId::TELEMETRY_CONTROLLER);
+    assert_ne!(captured[0]["critical_warning"], 0);
+    // It stays until a host has read it without Retain Asynchronous Event, over resets, losses of power and restarts.
+    b.set_property(me, PropertyOffset::CC, 0).unwrap();
+    b.enable(me);
+    assert_eq!(header(&mut b, LogId::TELEMETRY_CONTROLLER), own);
+    for energy in [true, false] {
+        b.cut(energy);
+        b.power_on();
+        assert_eq!(header(&mut b, LogId::TELEMETRY_CONTROLLER), own);
+    }
+    let drive = device::Drive::restore(b.drive.config().clone(), &b.drive.save()).unwrap();
+    let drive = drive.finish(b.now, &mut b.memory).unwrap();
+    let mut b = Bench::around(drive, b.memory.clone());
+    assert_eq!(header(&mut b, LogId::TELEMETRY_CONTROLLER), own);
+    assert_eq!(areas(&mut b, LogId::TELEMETRY_CONTROLLER), captured);
     let (_, last) = b.admin_ok(read(LogId::TELEMETRY_CONTROLLER, 0, 0, false, TELEMETRY_BLOCK), &[]);
     assert_eq!(TelemetryHeader::ref_from_bytes(&last).unwrap(), &own);
     let released = header(&mut b, LogId::TELEMETRY_CONTROLLER);
@@ -140,6 +154,23 @@ fn the_drive_captures_when_its_health_gets_worse() {
         (released.controller_available, released.controller_generation, released.dalb3.get()),
         (0, 1, 0)
     );
+    let drive = device::Drive::restore(b.drive.config().clone(), &b.drive.save()).unwrap();
+    let drive = drive.finish(b.now, &mut b.memory).unwrap();
+    let mut b = Bench::around(drive, b.memory.clone());
+    assert_eq!(header(&mut b, LogId::TELEMETRY_CONTROLLER), released);
+}
+
+#[test]
+fn a_backup_that_failed_is_captured_when_power_is_back() {
+    let mut b = Bench::with_namespaces(&[]);
+    b.cut(true);
+    b.power_on();
+    assert_eq!(header(&mut b, LogId::TELEMETRY_CONTROLLER).controller_available, 0);
+    b.cut(false);
+    b.power_on();
+    assert_eq!(header(&mut b, LogId::TELEMETRY_CONTROLLER).controller_available, 1);
+    let [summary, ..] = areas(&mut b, LogId::TELEMETRY_CONTROLLER);
+    assert_eq!((&summary["critical_warning"], &summary["backup_failed"]), (&16.into(), &true.into()));
 }
 
 #[test]
@@ -159,6 +190,8 @@ fn blocks_are_read_whole() {
         let (got, _) = b.admin(read(lid, 0, 4, true, TELEMETRY_BLOCK), &[]);
         assert!(got.status().is(Status::INVALID_FIELD), "{}", got.status());
         let (got, _) = b.admin(read(lid, 0, 1 << 20, true, TELEMETRY_BLOCK), &[]);
+        assert!(got.status().is(Status::INVALID_FIELD), "{}", got.status());
+        let (got, _) = b.admin(read(lid, 0, 0, true, TELEMETRY_BLOCK + 4), &[]);
         assert!(got.status().is(Status::INVALID_FIELD), "{}", got.status());
     }
 }

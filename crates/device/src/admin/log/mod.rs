@@ -83,6 +83,9 @@ impl Drive {
         if telemetry && !c.offset.is_multiple_of(TELEMETRY_BLOCK as u64) {
             return Err(Failure::field(48));
         }
+        if telemetry && !c.bytes().is_multiple_of(TELEMETRY_BLOCK as u64) {
+            return Err(Failure::field(42));
+        }
         if c.bytes() > u64::from(self.config.max_transfer) {
             return Err(Failure::field(42));
         }
@@ -162,7 +165,7 @@ impl Drive {
             LogId::CHANGED_NAMESPACES => controller.changed.clear(),
             LogId::TELEMETRY_CONTROLLER => {
                 controller.events.clear(c.lid);
-                self.release_telemetry();
+                self.release_telemetry(cx);
                 return Ok(());
             }
             LogId::ENDURANCE_GROUP => {
