@@ -28,8 +28,8 @@ pub(crate) const IO: Io = Io(u32::MAX);
 /// Passes of an overwrite for which the log estimates the time.
 const MOST_PASSES: u32 = 16;
 
-/// Admin commands that are executed while an operation is in progress, or has failed (Base 8.1.24, "Sanitize Operations -
-/// Admin Commands Allowed"). The vendor's touch no user data.
+/// Admin commands that are executed while an operation is in progress, or has failed (Base 5.1, the figure of admin
+/// commands that are allowed during a sanitize operation). The vendor's touch no user data.
 const ALLOWED: [AdminOpcode; 10] = [
     AdminOpcode::GET_LOG_PAGE,
     AdminOpcode::IDENTIFY,
@@ -43,14 +43,12 @@ const ALLOWED: [AdminOpcode; 10] = [
     AdminOpcode::FABRICS,
 ];
 
-/// Logs that can be read meanwhile: those without user data.
-const ALLOWED_LOGS: [LogId; 8] = [
-    LogId::SUPPORTED,
+/// Logs that can be read meanwhile, by the same figure; those of vendors are not among them.
+const ALLOWED_LOGS: [LogId; 6] = [
     LogId::ERROR,
     LogId::SMART,
     LogId::CHANGED_NAMESPACES,
-    LogId::COMMAND_EFFECTS,
-    LogId::FEATURE_EFFECTS,
+    LogId::ANA,
     LogId::RESERVATION_NOTIFICATION,
     LogId::SANITIZE_STATUS,
 ];
@@ -220,7 +218,7 @@ impl Drive {
         let allowed = match opcode {
             AdminOpcode::FABRICS => true,
             _ if !admin => false,
-            AdminOpcode::GET_LOG_PAGE => ALLOWED_LOGS.contains(&log()) || log().0 >= 0xC0,
+            AdminOpcode::GET_LOG_PAGE => ALLOWED_LOGS.contains(&log()),
             // It says itself what it thinks of another one.
             AdminOpcode::SANITIZE => true,
             _ => ALLOWED.contains(&opcode),

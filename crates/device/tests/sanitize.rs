@@ -8,10 +8,11 @@ use media::Nanos;
 use nvme::admin::{
     FormatNvm, NamespaceManagement, NamespaceManagementSelect, Sanitize, SanitizeAction, SecureErase,
 };
+use nvme::feature::FeatureId;
 use nvme::identify::{Cns, IdentifyController};
 use nvme::io::Blocks;
-use nvme::log::{LogId, SanitizeOperationStatus as Sos, SanitizeState, SanitizeStatus};
-use nvme::{Command, IoOpcode, NSID_ALL, Status};
+use nvme::log::{ErrorInformation, LogId, SanitizeOperationStatus as Sos, SanitizeState, SanitizeStatus};
+use nvme::{Command, IoOpcode, NSID_ALL, Status, U32};
 
 fn sanitize(sanact: SanitizeAction) -> Sanitize {
     Sanitize { sanact, ause: false, owpass: 1, oipbp: false, ndas: false, emvs: false, ovrpat: 0 }
@@ -93,6 +94,7 @@ fn it_tells_its_progress_and_refuses_what_touches_data() {
     assert_eq!(estimate.ssi.sans(), SanitizeState::RESTRICTED_PROCESSING);
     let mut last = 0;
     let mut passes = 0;
+    let get_log = |lid| Command::get_log_page(lid, if lid == LogId::SMART { NSID_ALL } else { 0 }, 0, 0, 512);
     let table: Vec<(&str, Command, u16, Status)> = vec![
         ("read", Command::read(1, 0, 1), 1, Status::SANITIZE_IN_PROGRESS),
         ("write", Command::write(1, 0, 1), 1, Status::SANITIZE_IN_PROGRESS),
@@ -102,12 +104,26 @@ fn it_tells_its_progress_and_refuses_what_touches_data() {
         ("delete", delete(1).into(), 0, Status::SANITIZE_IN_PROGRESS),
         ("sanitize", overwrite(1).into(), 0, Status::SANITIZE_IN_PROGRESS),
         (
-            "endurance log",
-            Command::get_log_page(LogId::ENDURANCE_GROUP, 0, 0, 0, 512),
+            "self-test",
+            Command { cdw10: U32::new(1), ..Command::new(0x14, 0) },
             0,
             Status::SANITIZE_IN_PROGRESS,
         ),
-        ("health log", Command::get_log_page(LogId::SMART, NSID_ALL, 0, 0, 512), 0, Status::SUCCESS),
+        ("firmware", Command::new(0x10, 0), 0, Status::SANITIZE_IN_PROGRESS),
+        ("attachment", Command::new(0x15, 1), 0, Status::SANITIZE_IN_PROGRESS),
+        ("a directive", Command::new(0x19, 1), 0, Status::SANITIZE_IN_PROGRESS),
+        ("LBA status", Command::new(0x86, 1), 0, Status::SANITIZE_IN_PROGRESS),
+        ("endurance log", get_log(LogId::ENDURANCE_GROUP), 0, Status::SANITIZE_IN_PROGRESS),
+        ("persistent events", get_log(LogId::PERSISTENT_EVENT), 0, Status::SANITIZE_IN_PROGRESS),
+        ("telemetry", get_log(LogId::TELEMETRY_HOST), 0, Status::SANITIZE_IN_PROGRESS),
+        ("effects of commands", get_log(LogId::COMMAND_EFFECTS), 0, Status::SANITIZE_IN_PROGRESS),
+        ("a vendor's log", get_log(LogId::OCP_SMART), 0, Status::SANITIZE_IN_PROGRESS),
+        ("errors", get_log(LogId::ERROR), 0, Status::SUCCESS),
+        ("health log", get_log(LogId::SMART), 0, Status::SUCCESS),
+        ("changed namespaces", get_log(LogId::CHANGED_NAMESPACES), 0, Status::SUCCESS),
+        ("ANA log", get_log(LogId::ANA), 0, Status::SUCCESS),
+        ("reservation notifications", get_log(LogId::RESERVATION_NOTIFICATION), 0, Status::SUCCESS),
+        ("set features", Command::set_features(FeatureId::ARBITRATION, 0, 7), 0, Status::SUCCESS),
         ("identify", Command::identify(Cns::CONTROLLER, 0), 0, Status::SUCCESS),
         ("keep alive", Command::new(0x18, 0), 0, Status::SUCCESS),
         ("no such command", Command::new(0x3F, 0), 0, Status::INVALID_OPCODE),
@@ -134,6 +150,9 @@ fn it_tells_its_progress_and_refuses_what_touches_data() {
     let (completion, _) = b.wait(events);
     assert_eq!(completion.dw0.get(), 0x0081_0106, "Sanitize Operation Completed");
     all_zeros(&mut b);
+    // Nothing tells where data was.
+    let errors: [ErrorInformation; 8] = b.ask(get_log(LogId::ERROR));
+    assert!(errors.iter().all(|e| e.lba.get() == 0 && e.error_count.get() > 0));
 }
 
 fn format(nsid: u32, ses: SecureErase) -> FormatNvm {
