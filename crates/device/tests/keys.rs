@@ -165,3 +165,21 @@ fn a_locked_drive_goes_on_sanitizing_with_its_key() {
     again.run_until(Nanos::MAX);
     assert_eq!(again.read(1, 5, 1), vec![0; 4096]);
 }
+
+/// Whoever deletes an encrypted namespace erases it.
+#[test]
+fn deletion_forgets_the_key() {
+    let delete =
+        |nsid| NamespaceManagement { nsid, sel: NamespaceManagementSelect::DELETE, csi: nvme::Csi::NVM };
+    let mut b = encrypted(&[]);
+    b.admin_ok(delete(1), &[]);
+    assert_eq!(b.forgets, 1);
+    // A failure is told.
+    b.disk = false;
+    assert!(b.admin(delete(2), &[]).0.status().is(Status::INTERNAL_ERROR));
+    b.disk = true;
+    // What is in the clear is another matter.
+    let mut b = Bench::with_namespaces(&[]);
+    b.admin_ok(delete(1), &[]);
+    assert_eq!(b.forgets, 0);
+}

@@ -274,3 +274,15 @@ fn parts_of_pages_keep_their_neighbours() {
         }
     }
 }
+
+#[test]
+fn a_deleted_namespace_leaves_no_key() {
+    let temp = tempfile::tempdir().unwrap();
+    let running = start(Some(shape()), Some(temp.path()), key(1));
+    let (controller, queue) = connect(&running);
+    (0..100).for_each(|lba| write(&queue, lba));
+    assert_eq!(wrapped_keys(temp.path()).len(), 1);
+    let delete = NamespaceManagement { nsid: 1, sel: NamespaceManagementSelect::DELETE, csi: nvme::Csi::NVM };
+    assert_eq!(admin(&controller, delete, vec![]).0, Status::SUCCESS);
+    assert_eq!(wrapped_keys(temp.path()).len(), 0);
+}

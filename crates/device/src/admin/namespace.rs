@@ -45,11 +45,15 @@ impl Drive {
         if !idle {
             return self.wait_for_idle(token, id, AdminCommand::NamespaceManagement(c));
         }
+        let keyed = targets.iter().any(|nsid| self.namespaces.get(*nsid).is_some_and(|ns| ns.key.is_some()));
         for nsid in targets {
             self.remember_namespace(id, nsid, c.sel, cx.now);
             self.delete_namespace(nsid, cx);
         }
         self.record(cx.storage);
+        // Without its key nobody can read what the namespace held: it must be gone when the host is told.
+        let entry = self.flight.get_mut(token);
+        (entry.forget, entry.sync) = (keyed, keyed);
         Ok(Reply::Done(0))
     }
 
