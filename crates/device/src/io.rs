@@ -13,6 +13,11 @@ use nvme::io::{Blocks, DatasetManagement, DsmRange};
 use nvme::zerocopy::FromBytes;
 use nvme::{IoCommand, NSID_ALL, Status};
 
+/// What one Dataset Management deallocates: this many ranges (DMRL), and this many logical blocks of each (DMRSL) and of all
+/// (DMSL). So that no command holds up the drive for long.
+pub(crate) const DSM_RANGES: u8 = 255;
+pub(crate) const DSM_BLOCKS: u32 = 4 << 20;
+
 /// Writes after which the counts of the drive's life are recorded, whatever else happens.
 const WRITES_PER_RECORD: u64 = 16_384;
 
@@ -432,9 +437,13 @@ impl Drive {
         if dsm.ad {
             self.flight.get_mut(token).kind = Kind::Deallocate;
             self.refuse_read_only(dsm.nsid)?;
-            for range in ranges {
+            // What is beyond the limits stays, and is no mistake (NVM 3.3.3 and ONCS.NVMDSMSV).
+            let mut left = DSM_BLOCKS;
+            for range in ranges.iter().take(DSM_RANGES.into()) {
+                let blocks = range.lengthlb.get().min(left);
+                left -= blocks;
                 let start = range.slba.get() << shift;
-                let bytes = u64::from(range.lengthlb.get()) << shift;
+                let bytes = u64::from(blocks) << shift;
                 let end = self.ftl.trim(cx.now, volume, start, bytes, cx.storage);
                 at = at.max(end.map_err(|fault| Failure::of_fault(fault, Kind::Write))?);
             }

@@ -2,8 +2,9 @@
 
 mod common;
 
-use common::{Bench, bytes, pattern};
+use common::{Bench, bytes, pattern, small};
 use nvme::admin::{FormatNvm, SecureErase};
+use nvme::identify::{Cns, IdentifyController, NvmController};
 use nvme::io::{Blocks, DsmRange};
 use nvme::{Command, IoCommand, IoOpcode, Status};
 
@@ -99,4 +100,44 @@ fn a_failing_host_disk_fails_commands_and_nothing_else() {
     b.memory.fail = false;
     assert_eq!(b.io(Command::write(1, 0, 1), &pattern(3, 4096)).0, Status::SUCCESS);
     assert_eq!(b.read(1, 0, 1), pattern(3, 4096));
+}
+
+/// What is beyond the limits of one command stays as it is (NVM 3.3.3, with ONCS.NVMDSMSV).
+#[test]
+fn dataset_management_has_limits() {
+    let mut b = Bench::new(small(&[("capacity = \"64MiB\"", "capacity = \"2304MiB\"")]));
+    let id: IdentifyController = b.ask(Command::identify(Cns::CONTROLLER, 0));
+    let limits: NvmController = b.ask(Command::identify(Cns::IOCS_CONTROLLER, 0));
+    let (each, all) = (limits.dmrsl.get(), limits.dmsl.get());
+    assert!(id.oncs.nvmdsmsv() && limits.dmrl > 0 && each > 0 && all >= each.into());
+    let nsid = b.create_attached(1, (all + 1024) / 8);
+    b.admin_ok(format(nsid, 1), &[]);
+    let deallocate = |b: &mut Bench, ranges: &[DsmRange]| {
+        let data: Vec<u8> = ranges.iter().flat_map(bytes).collect();
+        assert_eq!(b.io(Command::deallocate(nsid, ranges.len() as u16), &data).0, Status::SUCCESS);
+    };
+    let (page, zeros) = (pattern(5, 4096), vec![0; 4096]);
+    // More ranges: a page for each.
+    for i in 0..256 {
+        b.write(nsid, i * 8, 8, &page);
+    }
+    let ranges: Vec<_> = (0..256).map(|i| DsmRange::new(i * 8, 8)).collect();
+    deallocate(&mut b, &ranges);
+    for i in 0..256 {
+        let gone = i < u64::from(limits.dmrl);
+        assert_eq!(b.read(nsid, i * 8, 8), if gone { &zeros[..] } else { &page[..] }, "range {i}");
+    }
+    // A longer range, and more blocks in all.
+    let beyond = u64::from(each);
+    for (first, second) in [((0, each + 16), None), ((8, each), Some((beyond + 8, 8)))] {
+        for lba in [8, beyond - 8, beyond + 8] {
+            b.write(nsid, lba, 8, &page);
+        }
+        let ranges: Vec<_> =
+            [Some(first), second].into_iter().flatten().map(|(s, n)| DsmRange::new(s, n)).collect();
+        deallocate(&mut b, &ranges);
+        assert_eq!(b.read(nsid, 8, 8), zeros);
+        assert_eq!(b.read(nsid, beyond - 8, 8), zeros);
+        assert_eq!(b.read(nsid, beyond + 8, 8), page);
+    }
 }

@@ -11,6 +11,7 @@ use crate::feature::OPTIONAL_EVENTS;
 use crate::firmware;
 use crate::health::{CRITICAL_TEMPERATURE, WARNING_TEMPERATURE};
 use crate::history::LOG_UNITS;
+use crate::io::{DSM_BLOCKS, DSM_RANGES};
 use crate::namespace::Namespace;
 use crate::ports::{ANA_GROUP, ANA_TRANSITION_SECONDS};
 use crate::uuid::uuid_list;
@@ -63,9 +64,12 @@ impl Drive {
         match c.cns {
             Cns::CONTROLLER => page(&self.identify_controller(id)),
             Cns::IOCS_CONTROLLER => {
-                // Of the sizes of commands without data there is no limit (VSL, WZSL, WUSL, DMRL, DMRSL and DMSL are 0);
+                // Of the sizes of other commands without data there is no limit (VSL, WZSL and WUSL are 0);
                 // bit 0 of AOCS: Get LBA Status tells what is allocated.
                 page(&NvmController {
+                    dmrl: DSM_RANGES,
+                    dmrsl: U32::new(DSM_BLOCKS),
+                    dmsl: U64::new(DSM_BLOCKS.into()),
                     ver: U32::new(Version::V1_1.0),
                     aocs: U16::new(1),
                     ..Default::default()
