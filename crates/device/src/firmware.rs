@@ -103,11 +103,13 @@ pub(crate) struct Firmware {
     active: u8,
     /// The slot that is activated at the next reset; 0 for none.
     next: u8,
+    /// The revision that runs, if another image came into its slot since: that one runs once it is activated.
+    replaced: Option<String>,
 }
 
 impl Default for Firmware {
     fn default() -> Self {
-        Firmware { images: Default::default(), active: 1, next: 0 }
+        Firmware { images: Default::default(), active: 1, next: 0, replaced: None }
     }
 }
 
@@ -120,6 +122,22 @@ impl Firmware {
     /// Whether a slot has something to activate.
     fn is_there(&self, slot: u8) -> bool {
         slot == 1 || self.image(slot).is_some()
+    }
+
+    /// Puts an image into a slot from 2 up; what runs goes on running.
+    fn replace(&mut self, slot: u8, revision: String) {
+        let Some(place) = usize::from(slot).checked_sub(2).and_then(|i| self.images.get_mut(i)) else {
+            return;
+        };
+        let before = place.replace(revision);
+        if slot == self.active && self.replaced.is_none() {
+            self.replaced = before;
+        }
+    }
+
+    /// Runs what is in a slot.
+    fn activate(&mut self, slot: u8) {
+        (self.active, self.next, self.replaced) = (slot, 0, None);
     }
 
     /// Whether something is activated at the next reset.
@@ -136,7 +154,8 @@ impl Firmware {
     /// Whether what was saved can be.
     pub fn check(&self) -> bool {
         let possible = |slot: u8| slot <= SLOTS && self.is_there(slot);
-        let texts = self.images.iter().flatten().all(|text| is_revision(text.as_bytes()));
+        let texts = self.images.iter().chain([&self.replaced]).flatten();
+        let texts = texts.into_iter().all(|text| is_revision(text.as_bytes()));
         texts && possible(self.active) && (self.next == 0 || possible(self.next))
     }
 }
@@ -177,7 +196,11 @@ impl Download {
 impl Drive {
     /// Revision of the firmware that runs, as Identify has it.
     pub(crate) fn firmware_revision(&self) -> [u8; 8] {
-        self.revision_in(self.life.firmware.active)
+        let firmware = &self.life.firmware;
+        match &firmware.replaced {
+            Some(running) => nvme::identify::ascii(running),
+            None => self.revision_in(firmware.active),
+        }
     }
 
     fn revision_in(&self, slot: u8) -> [u8; 8] {
@@ -260,9 +283,7 @@ impl Drive {
             let revision =
                 image.and_then(|image| revision_of(&image)).ok_or(Status::INVALID_FIRMWARE_IMAGE)?;
             let slot = if c.fs == 0 { self.life.firmware.choose() } else { c.fs };
-            if let Some(place) = self.life.firmware.images.get_mut(usize::from(slot) - 2) {
-                *place = Some(revision);
-            }
+            self.life.firmware.replace(slot, revision);
             slot
         } else {
             c.fs
@@ -276,8 +297,7 @@ impl Drive {
         match c.ca {
             CommitAction::REPLACE_AND_ACTIVATE | CommitAction::ACTIVATE => self.life.firmware.next = slot,
             CommitAction::ACTIVATE_IMMEDIATELY => {
-                self.life.firmware.active = slot;
-                self.life.firmware.next = 0;
+                self.life.firmware.activate(slot);
                 self.announce_activation(cx);
             }
             _ => {}
@@ -299,11 +319,10 @@ impl Drive {
 
     /// A controller is reset, or power has come: what was to be activated then is. Whether there was something.
     pub(crate) fn activate_firmware(&mut self) -> bool {
-        let firmware = &mut self.life.firmware;
-        match std::mem::take(&mut firmware.next) {
+        match self.life.firmware.next {
             0 => false,
             slot => {
-                firmware.active = slot;
+                self.life.firmware.activate(slot);
                 true
             }
         }

@@ -158,3 +158,30 @@ fn illegal_commits() {
     fails(&mut b, "an image for slot 1 at once", commit(1, Action::ACTIVATE_IMMEDIATELY), slot);
     assert_eq!(slots(&mut b).1[1..], vec![String::new(); 6]);
 }
+
+#[test]
+fn what_runs_goes_on_running_until_another_is_activated() {
+    let mut b = Bench::with_namespaces(&[]);
+    let me = b.controller;
+    download(&mut b, &firmware_image("2.0", b"").unwrap());
+    b.admin_ok(commit(2, Action::ACTIVATE_IMMEDIATELY), &[]);
+    for new in ["2.1", "2.2"] {
+        download(&mut b, &firmware_image(new, b"").unwrap());
+        b.admin_ok(commit(2, Action::REPLACE), &[]);
+        assert_eq!((revision(&mut b), slots(&mut b).0, slots(&mut b).1[1].as_str()), ("2.0".into(), 2, new));
+    }
+    b.set_property(me, PropertyOffset::CC, 0).unwrap();
+    b.enable(me);
+    b.cut(true);
+    b.power_on();
+    let drive = device::Drive::restore(b.drive.config().clone(), &b.drive.save()).unwrap();
+    let drive = drive.finish(b.now, &mut b.memory).unwrap();
+    let mut b = Bench::around(drive, b.memory.clone());
+    assert_eq!(revision(&mut b), "2.0");
+    b.admin_ok(commit(2, Action::ACTIVATE), &[]);
+    assert_eq!((revision(&mut b), slots(&mut b).0), ("2.0".into(), 0x22));
+    let me = b.controller;
+    b.set_property(me, PropertyOffset::CC, 0).unwrap();
+    b.enable(me);
+    assert_eq!((revision(&mut b), slots(&mut b).0), ("2.2".into(), 0x02));
+}
