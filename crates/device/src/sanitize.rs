@@ -18,7 +18,7 @@ use media::Nanos;
 use nvme::admin::{Sanitize, SanitizeAction};
 use nvme::command::AdminOpcode;
 use nvme::log::SelfTestOutcome;
-use nvme::log::{LogId, SanitizeOperationStatus, SanitizeSsi, SanitizeSstat, SanitizeState, SanitizeStatus};
+use nvme::log::{LogId, SanitizeOperationStatus, SanitizeSstat, SanitizeStatus};
 use nvme::{Command, Status, U16, U32};
 use serde::{Deserialize, Serialize};
 
@@ -413,25 +413,12 @@ impl Drive {
     /// The Sanitize Status log.
     pub(crate) fn sanitize_status(&self, now: Nanos) -> SanitizeStatus {
         let (record, progress) = (self.life.sanitize, &self.sanitize);
-        let unrestricted = record.unrestricted();
-        let processing = match unrestricted {
-            true => SanitizeState::UNRESTRICTED_PROCESSING,
-            false => SanitizeState::RESTRICTED_PROCESSING,
-        };
-        let (sos, ssi) = match record.state {
-            State::Never => (SanitizeOperationStatus::NEVER, SanitizeSsi::new()),
-            State::Completed => (SanitizeOperationStatus::COMPLETED, SanitizeSsi::new()),
-            State::InProgress => {
-                (SanitizeOperationStatus::IN_PROGRESS, SanitizeSsi::new().with_sans(processing))
-            }
-            State::Failed => {
-                let state = match (record.exited, unrestricted) {
-                    (true, _) => SanitizeState::IDLE,
-                    (false, true) => SanitizeState::UNRESTRICTED_FAILURE,
-                    (false, false) => SanitizeState::RESTRICTED_FAILURE,
-                };
-                (SanitizeOperationStatus::FAILED, SanitizeSsi::new().with_sans(state).with_fails(processing))
-            }
+        // The state of the state machine (SSI) is told by drives with media verification only (SANICAP.VERS).
+        let sos = match record.state {
+            State::Never => SanitizeOperationStatus::NEVER,
+            State::Completed => SanitizeOperationStatus::COMPLETED,
+            State::InProgress => SanitizeOperationStatus::IN_PROGRESS,
+            State::Failed => SanitizeOperationStatus::FAILED,
         };
         let sprog = match record.state {
             State::InProgress => {
@@ -466,7 +453,6 @@ impl Drive {
             etbend: U32::new(u32::MAX),
             etcend: U32::new(u32::MAX),
             etpvds: U32::new(u32::MAX),
-            ssi,
             ..SanitizeStatus::default()
         }
     }

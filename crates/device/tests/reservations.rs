@@ -698,6 +698,8 @@ fn illegal_commands() {
     let (mut b, hosts) = with_hosts(1, &[("[drive]", "[drive]\nmax_transfer = \"64KiB\"")]);
     let nobody = b.connect_as("nobody", host(0), Origin::Network);
     let me = hosts[0];
+    let id: IdentifyController = b.ask(Command::identify(Cns::CONTROLLER, 0));
+    assert!(id.ctratt.rhii(), "hosts are told that they need an identifier");
     join(&mut b, me, 1);
     const FIELD: Status = Status::INVALID_FIELD;
     let keys = |a: u64, b: u64| [a.to_le_bytes(), b.to_le_bytes()].concat();

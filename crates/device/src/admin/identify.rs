@@ -195,6 +195,8 @@ impl Drive {
                 .with_ulist(true)
                 .with_elbas(self.config.lba_formats.iter().any(|f| f.extension() != 0))
                 .with_plm(self.has_windows())
+                // Without a Host Identifier there are no reservations.
+                .with_rhii(true)
                 .with_fdps(self.has_fdp()),
             cntrltype: ControllerType::IO,
             oacs: Oacs::new()
