@@ -27,7 +27,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
-/// A drive of a few MiB: 4 dies of 16 blocks, a DRAM set, one namespace for everybody and room for more.
+/// A drive of a few MiB: 4 dies of 16 blocks with two placement handles, a DRAM set, one namespace for everybody and room
+/// for more.
 const DRIVE: &str = r#"
 [drive]
 max_transfer = "64KiB"
@@ -46,6 +47,7 @@ planes = 1
 nand_page = "4KiB"
 pages_per_block = 64
 rated_cycles = 100000
+placement = { handles = 2 }
 
 [[set]]
 media = "dram"
@@ -54,6 +56,32 @@ capacity = "2MiB"
 [[namespace]]
 size = "4MiB"
 "#;
+
+/// Opcodes of commands that mean something on an admin queue, on an I/O queue, or on both.
+const OPCODES: [u8; 32] = [
+    0x00, 0x01, 0x01, 0x02, 0x02, 0x04, 0x05, 0x06, 0x08, 0x09, 0x0A, 0x0C, 0x0D, 0x0E, 0x10, 0x11, 0x12,
+    0x14, 0x15, 0x18, 0x19, 0x19, 0x1A, 0x1D, 0x80, 0x84, 0x86, 0xC0, 0xD0, 0xD1, 0x7F, 0x7F,
+];
+
+/// Makes of random bytes what is more often one of these commands as it should be.
+fn plausible(bytes: &mut [u8; 64]) {
+    bytes[0] = OPCODES[usize::from(bytes[0]) % OPCODES.len()];
+    bytes[4] %= 5;
+    bytes[5..8].fill(0);
+    let choice = std::mem::take(&mut bytes[41]);
+    bytes[42..48].fill(0);
+    match bytes[0] {
+        // Reservation types, of which others than admin commands have no bits there.
+        0x0D | 0x11 | 0x15 => bytes[41] = choice % 8,
+        // A directive's operation and type; else a Copy to the first blocks.
+        0x19 | 0x1A if choice & 1 == 0 => [bytes[44], bytes[45]] = [choice >> 1 & 3, choice >> 3 & 1],
+        // Few ranges, in a format that there is.
+        0x19 => [bytes[48], bytes[49]] = [choice >> 1 & 3, choice >> 3 & 0x30],
+        // What is allocated.
+        0x86 => bytes[55] = 0x10 | choice & 1,
+        _ => {}
+    }
+}
 
 /// Connections of a script at once.
 const PEERS: usize = 4;
@@ -332,12 +360,7 @@ impl World {
             3..8 => {
                 let mut bytes: [u8; 64] = script.array();
                 if kind < 7 {
-                    bytes[0] =
-                        [0, 1, 2, 4, 5, 6, 8, 9, 0x0C, 0x0D, 0x10, 0x15, 0x18, 0x80, 0xC0, 0xD0, 0xD1, 0x7F]
-                            [usize::from(bytes[0]) % 18];
-                    bytes[4] %= 5;
-                    bytes[5..8].fill(0);
-                    bytes[41..48].fill(0);
+                    plausible(&mut bytes);
                 }
                 let Ok(command) = Command::read_from_bytes(&bytes) else { return };
                 let len = usize::from(script.byte() % 17) * 4096 + usize::from(script.byte() & 3) * 512;
@@ -348,7 +371,7 @@ impl World {
                         Data::In(vec![0; len])
                     }
                     _ => match command.opc & 3 {
-                        1 => Data::Out(vec![script.byte(); len]),
+                        1 => Data::Out(vec![script.byte() & script.byte(); len]),
                         2 => Data::In(vec![0; len]),
                         _ => Data::None,
                     },
