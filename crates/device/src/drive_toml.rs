@@ -234,7 +234,7 @@ struct FaultTable {
 #[serde(deny_unknown_fields)]
 struct NamespaceTable {
     set: Option<u16>,
-    size: Size,
+    size: NamespaceSize,
     lba: Option<LbaFormat>,
     #[serde(default)]
     pi: u8,
@@ -246,6 +246,40 @@ struct NamespaceTable {
     write_iops: Option<u64>,
     burst: Option<Time>,
     weight: Option<u16>,
+}
+
+/// Size of a namespace.
+enum NamespaceSize {
+    Bytes(Size),
+    /// All that the other namespaces of its NVM Set leave.
+    Rest,
+}
+
+impl<'de> Deserialize<'de> for NamespaceSize {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match toml::Value::deserialize(deserializer)? {
+            toml::Value::String(text) if text == "rest" => Ok(Self::Rest),
+            other => {
+                let wrong =
+                    |e: toml::de::Error| D::Error::custom(format_args!("{}, or \"rest\"", e.message()));
+                other.try_into().map(Self::Bytes).map_err(wrong)
+            }
+        }
+    }
+}
+
+/// What each NVM Set has left beside the namespaces of known size; nothing once a namespace has taken the rest.
+fn rests(sets: &[SetConfig], namespaces: &[NamespaceTable], default_set: u16) -> Vec<Option<u64>> {
+    let granule = u64::from(GRANULE_PAGES) * u64::from(PAGE);
+    let whole = |set: &SetConfig| u64::from(set.capacity_pages()) * u64::from(PAGE) / granule * granule;
+    let mut left: Vec<u64> = sets.iter().map(whole).collect();
+    for namespace in namespaces {
+        let set = usize::from(namespace.set.unwrap_or(default_set)).wrapping_sub(1);
+        if let (Some(left), NamespaceSize::Bytes(size)) = (left.get_mut(set), &namespace.size) {
+            *left = left.saturating_sub(size.0.div_ceil(granule).saturating_mul(granule));
+        }
+    }
+    left.into_iter().map(Some).collect()
 }
 
 fn yes() -> bool {
@@ -398,12 +432,19 @@ fn build(file: File) -> Result<Config, ConfigError> {
         (None, None) => DEFAULT_FORMATS.to_vec(),
     };
     let default_format = lba_formats.first().copied().unwrap_or(DEFAULT_FORMATS[0]);
+    let mut rests = rests(&sets, &file.namespace, d.default_set);
     let namespaces = file
         .namespace
         .into_iter()
         .map(|n| InitialNamespace {
             set: n.set.unwrap_or(d.default_set),
-            bytes: n.size.0,
+            bytes: match n.size {
+                NamespaceSize::Bytes(size) => size.0,
+                NamespaceSize::Rest => {
+                    let set = usize::from(n.set.unwrap_or(d.default_set)).wrapping_sub(1);
+                    rests.get_mut(set).and_then(Option::take).unwrap_or(0)
+                }
+            },
             format: n.lba.map_or(default_format, |lba| known(lba, &lba_formats)),
             protection: n.pi,
             attach: n.attach,
@@ -672,6 +713,28 @@ mod tests {
         assert!(e.contains("media = \"tape\", expected"), "{e}");
         assert!(error(|_| "set = 1".into()).contains("set"));
         assert!(error(|_| String::new()).contains("[[set]]"));
+    }
+
+    #[test]
+    fn a_namespace_takes_the_rest() {
+        let sizes = |size: &str, more: &str| {
+            let text = DEFAULT_DRIVE.replace("size = \"1GiB\"", &format!("size = \"{size}\""));
+            Config::from_toml(&format!("{text}\n{more}"))
+                .map(|c| c.namespaces.iter().map(|n| n.bytes >> 20).collect::<Vec<_>>())
+                .map_err(|e| e.to_string())
+        };
+        assert_eq!(sizes("rest", ""), Ok(vec![2048]));
+        assert_eq!(sizes("rest", "[[namespace]]\nset = 1\nsize = \"512MiB\"\n"), Ok(vec![1536, 512]));
+        assert_eq!(sizes("rest", "[[namespace]]\nset = 2\nsize = \"rest\"\n"), Ok(vec![2048, 64]));
+        for (size, more) in [
+            ("rest", "[[namespace]]\nset = 1\nsize = \"rest\"\n"),
+            ("2GiB", "[[namespace]]\nset = 1\nsize = \"rest\"\n"),
+        ] {
+            let error = sizes(size, more).unwrap_err();
+            assert!(error.starts_with("namespace[1].size is 0"), "{error}");
+        }
+        let error = sizes("all", "").unwrap_err();
+        assert!(error.contains("size = \"all\"") && error.contains("or \"rest\""), "{error}");
     }
 
     #[test]

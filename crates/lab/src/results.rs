@@ -400,7 +400,8 @@ impl Results {
     }
 }
 
-fn csv_field(text: &str) -> String {
+/// A field of a file of comma separated values.
+pub(crate) fn csv_field(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {

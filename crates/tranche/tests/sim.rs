@@ -104,3 +104,84 @@ fn what_cannot_be_is_said_before_anything_runs() {
     std::fs::write(load.dir.path().join("drive.toml"), timeless).unwrap();
     assert!(load.error(&["--drive", "drive.toml"]).contains("the drive's time stands still"));
 }
+
+#[test]
+fn sweeps_come_in_order_with_all_their_figures() {
+    let load = Load::new("[a]\nrw=randwrite\nsize=8m\niodepth=4\n");
+    let args = [
+        "--set",
+        "ftl.spare=7%,28%",
+        "--set",
+        "namespace.1.size=rest",
+        "--set",
+        "job.iodepth=1..4:x4",
+        "--set",
+        "seed=5,6",
+    ];
+    let results = load.json(&[&args[..], &["--threads", "3", "--out", "here"]].concat());
+    let runs = results["runs"].as_array().unwrap();
+    let parameter =
+        |run: &Value, key: &str| run["simulation"]["parameters"][key].as_str().unwrap().to_owned();
+    let order: Vec<String> = runs
+        .iter()
+        .map(|run| ["ftl.spare", "job.iodepth", "seed"].map(|key| parameter(run, key)).join(" "))
+        .collect();
+    assert_eq!(order, ["7% 1 5", "7% 1 6", "7% 4 5", "7% 4 6", "28% 1 5", "28% 1 6", "28% 4 5", "28% 4 6"]);
+    let digest = |run: &Value| run["simulation"]["digest"].as_str().unwrap().to_owned();
+    let digests: std::collections::BTreeSet<String> = runs.iter().map(digest).collect();
+    // A new drive with so little on it does not care for its spare.
+    assert_eq!(digests.len(), 4);
+    assert_eq!(runs[2]["jobs"][0]["latency_depth"], 4);
+
+    // The files have the same, and one at a time is no different.
+    let file = |name: &str| std::fs::read_to_string(load.dir.path().join("here").join(name)).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&file("results.json")).unwrap(), results);
+    let csv = file("results.csv");
+    assert!(
+        csv.starts_with(
+            "ftl.spare,namespace.1.size,job.iodepth,seed,precondition,simulated_seconds,requests,"
+        ),
+        "{csv}"
+    );
+    assert_eq!(csv.lines().count(), 9);
+    let parquet = std::fs::read(load.dir.path().join("here/results.parquet")).unwrap();
+    assert!(parquet.starts_with(b"PAR1") && parquet.ends_with(b"PAR1"));
+    let alone = load.json(&[&args[..], &["--threads", "1"]].concat());
+    let again: Vec<String> = alone["runs"].as_array().unwrap().iter().map(digest).collect();
+    assert_eq!(again, runs.iter().map(digest).collect::<Vec<_>>());
+    assert!(load.dir.path().join("out/sim/results.csv").is_file());
+
+    let output = load.sim(&args);
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(out.starts_with("ftl.spare  namespace.1.size  job.iodepth  seed  write IOPS"), "{out}");
+    assert!(out.contains("8 runs, ") && out.ends_with("out/sim/results.parquet\n"), "{out}");
+    assert!(err.contains("[8/8] --set ftl.spare="), "{err}");
+}
+
+#[test]
+fn settings_that_make_no_sense_are_said_before_anything_runs() {
+    let load = Load::new("[a]\nrw=randwrite\nsize=8m\n");
+    for (set, problem) in [
+        ("spare=7%", "--set spare=7%: there is no key \"spare\": there are seed, precondition, job.OPTION"),
+        ("ftl.spair=7%", "unknown field `spair`"),
+        ("ftl.spare=7%,much", "--set ftl.spare=much: "),
+        ("ftl.dies=4,4000", "set[0].dies is 4000"),
+        ("gc.policy=greedy,lazy", "lazy"),
+        ("job.iodepth=1,none", "--set job.iodepth=none: job.fio:1: "),
+        ("job.verify=crc32c", "verifies what it reads"),
+        ("set.7.spare=1%", "the drive has set.1 to set.2, and no set.7"),
+        ("seed", "there is no value"),
+    ] {
+        let error = load.error(&["--set", set, "--out", "never"]);
+        assert!(error.contains(problem), "{set}: {error}");
+    }
+    assert!(!load.dir.path().join("never").exists());
+
+    // One that only its drive refuses does not end the others.
+    let output = load.sim(&["--set", "job.size=8m,8g", "--output", "json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let results: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(results["runs"][0]["simulation"]["problem"], Value::Null);
+    assert!(results["runs"][1]["simulation"]["problem"].as_str().unwrap().contains("beyond the end"));
+    assert!(text(&output.stderr).contains("--set job.size=8g: "), "{}", text(&output.stderr));
+}

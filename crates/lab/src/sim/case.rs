@@ -117,7 +117,17 @@ fn cpu_time() -> Duration {
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
+/// Settings of a run, as they are given.
+pub(super) fn settings(parameters: &[(String, String)]) -> String {
+    parameters.iter().map(|(key, value)| format!("--set {key}={value}")).collect::<Vec<_>>().join(" ")
+}
+
 impl Case {
+    /// What is different from other runs.
+    pub fn settings(&self) -> String {
+        settings(&self.parameters)
+    }
+
     /// Whether its jobs can run without contents.
     ///
     /// # Errors

@@ -67,6 +67,7 @@ pub(super) fn columns(case: &Case, ran: &Ran) -> Vec<Column> {
     let whole = |value| Some(Figure::Whole(value));
     let mut columns: Vec<Column> = vec![
         ("seed", whole(case.seed)),
+        ("precondition", Some(Figure::Text(case.precondition.name().to_owned()))),
         ("simulated_seconds", Some(Figure::Real(ran.simulated.as_secs_f64()))),
         ("requests", whole(ran.played.requests)),
     ];
@@ -104,6 +105,16 @@ pub(super) fn columns(case: &Case, ran: &Ran) -> Vec<Column> {
         ("requests_per_cpu_second", ran.requests_per_cpu_second().map(Figure::Real)),
     ]);
     columns
+}
+
+/// The columns of a run that did not come to figures.
+pub(super) fn failed(case: &Case, problem: &str) -> Vec<Column> {
+    let keep = |(name, figure): Column| match name {
+        "seed" | "precondition" => (name, figure),
+        "problem" => (name, Some(Figure::Text(problem.to_owned()))),
+        _ => (name, None),
+    };
+    columns(case, &Ran::default()).into_iter().map(keep).collect()
 }
 
 /// The columns as an object.

@@ -3,26 +3,37 @@
 //! The drive is the same as the one that is served, with another clock; the load is made of the same actors as those of the load
 //! generator. The same drive, load and seed give the same result on every machine.
 
+mod axes;
 mod case;
 mod figures;
 mod jobs;
+mod keys;
 mod load;
 mod pool;
 mod progress;
 mod report;
+mod sheet;
 mod watch;
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use nvme::Nsid;
-use run::Config;
-use serde_json::Value;
+use run::{Config, sim::Sim};
+use serde_json::{Value, json};
 
-use self::{case::Case, load::Load};
 pub use self::{case::Precondition, load::Format};
-use crate::{Outcome, bench, interrupt};
+use self::{
+    case::{Case, Ran, settings},
+    keys::Variable,
+    load::Load,
+    sheet::{Row, Sheet},
+};
+use crate::{Outcome, bench, interrupt, results::Host, units};
 
 /// Options of `tranche sim`.
 #[derive(Args, Clone, Debug)]
@@ -46,7 +57,21 @@ pub struct Options {
     /// Seed of everything random. The first does the I/Os that `tranche bench` does
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
+    /// Make a run for each value of a key; given several times, for each combination. Keys are those of the drive's TOML
+    /// (set.1.spare, or ftl.spare and gc.policy of the first NVM Set on flash), job.OPTION, seed and precondition; values
+    /// also 1..5, 4..64:4 and 1..64:x2 (docs/sim.md)
+    #[arg(long, value_name = "KEY=A,B,…")]
+    pub set: Vec<String>,
+    /// Directory for results.parquet, results.json and results.csv [default: out/sim with --set, else none is written]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Runs at the same time [default: one for each processor, as far as the drives fit in memory]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: Option<u16>,
 }
+
+/// Where results of sweeps go.
+const OUT: &str = "out/sim";
 
 /// Where texts come from.
 pub struct Sources<'a> {
@@ -63,31 +88,224 @@ pub struct Sources<'a> {
 /// wrong with requests is the outcome's failure, beside the results.
 pub fn run(options: &Options, sources: &Sources<'_>) -> Result<Outcome<Value>> {
     interrupt::install().context("installing signal handlers")?;
+    let cases = cases(options, sources)?;
+    let threads = threads(&cases, options.threads.map(usize::from));
+    let out = options.out.clone().or_else(|| (!options.set.is_empty()).then(|| PathBuf::from(OUT)));
+    if let Some(out) = &out {
+        // Not after hours.
+        std::fs::create_dir_all(out).with_context(|| format!("making {}", out.display()))?;
+    }
+    let began = Instant::now();
+    let ran = pool::run(&cases, threads);
+    let elapsed = began.elapsed();
+    let runs: Vec<(&Case, Result<Ran>)> =
+        cases.iter().zip(ran).filter_map(|(case, ran)| Some((case, ran?))).collect();
+    if options.set.is_empty() {
+        let (case, ran) = runs.into_iter().next().ok_or_else(|| anyhow!("interrupted"))?;
+        let ran = ran?;
+        if let Some(out) = &out {
+            write(out, options, &[(case, Ok(ran.clone()))], elapsed, threads)?;
+        }
+        return Ok(Outcome {
+            results: report::document(case, &ran),
+            text: report::text(case, &ran),
+            failure: failure(ran.played.problems.clone(), ran.played.interrupted),
+        });
+    }
+    sweep(options, out.as_deref(), &cases, runs, elapsed, threads)
+}
+
+/// Why the program must fail, if it must.
+fn failure(mut problems: Vec<String>, interrupted: bool) -> Option<String> {
+    if interrupted {
+        problems.push("interrupted: the results are those of the part that ran".to_owned());
+    }
+    (!problems.is_empty()).then(|| bench::lines(problems))
+}
+
+/// The runs that are asked for, each looked at as far as that can be done before it runs.
+fn cases(options: &Options, sources: &Sources<'_>) -> Result<Vec<Case>> {
+    let axes = axes::parse(&options.set)?;
     let toml = (sources.drive)(&options.drive)?;
-    let config = Config::from_toml(&toml).with_context(|| format!("the drive {}", options.drive))?;
-    let table: toml::Table = toml::from_str(&toml).with_context(|| format!("the drive {}", options.drive))?;
-    let load = Load::read(&options.load, options.format, sources.text)?;
-    let case = Case {
-        parameters: Vec::new(),
-        config,
-        media: media(&table),
-        load,
-        nsid: options.nsid,
+    let drive = || format!("the drive {}", options.drive);
+    Config::from_toml(&toml).with_context(drive)?;
+    let base = Variable {
+        drive: toml::from_str(&toml).with_context(drive)?,
+        load: Load::read(&options.load, options.format, sources.text)?,
         precondition: options.precondition,
         seed: options.seed,
     };
-    case.check()?;
-    let cases = [case];
-    let ran = pool::run(&cases, 1).pop().flatten().ok_or_else(|| anyhow!("interrupted"))??;
-    let mut problems = ran.played.problems.clone();
-    if ran.played.interrupted {
-        problems.push("interrupted: the results are those of the part that ran".to_owned());
+    let mut cases = Vec::new();
+    for parameters in axes::product(&axes)? {
+        let mut variable = base.clone();
+        for (key, value) in &parameters {
+            variable.set(key, value).with_context(|| format!("--set {key}={value}"))?;
+        }
+        let described = || match parameters.is_empty() {
+            true => drive(),
+            false => settings(&parameters),
+        };
+        let toml = toml::to_string(&variable.drive).with_context(described)?;
+        let case = Case {
+            config: Config::from_toml(&toml).with_context(described)?,
+            media: media(&variable.drive),
+            load: variable.load,
+            nsid: options.nsid,
+            precondition: variable.precondition,
+            seed: variable.seed,
+            parameters: parameters.clone(),
+        };
+        match parameters.is_empty() {
+            true => case.check()?,
+            false => case.check().with_context(described)?,
+        }
+        cases.push(case);
     }
-    Ok(Outcome {
-        results: report::document(&cases[0], &ran),
-        text: report::text(&cases[0], &ran),
-        failure: (!problems.is_empty()).then(|| bench::lines(problems)),
+    Ok(cases)
+}
+
+/// How many runs at the same time: as wanted, or one for each processor as far as memory goes.
+fn threads(cases: &[Case], wanted: Option<usize>) -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, Into::into);
+    let most = wanted.unwrap_or(processors).min(cases.len()).max(1);
+    let each = cases.iter().map(|case| Sim::memory(&case.config)).max().unwrap_or(0).max(1);
+    let Some(available) = available_memory() else { return most };
+    let fit = usize::try_from(available / each).unwrap_or(usize::MAX);
+    if fit >= most {
+        return most;
+    }
+    let (each, available) = (units::show_size(each), units::show_size(available));
+    match (wanted, fit) {
+        (Some(_), _) => {
+            tracing::warn!(
+                "{most} drives of about {each} do not fit in the {available} of memory that there are"
+            );
+            most
+        }
+        (None, 0) => {
+            tracing::warn!("a drive takes about {each}, and {available} of memory are left");
+            1
+        }
+        (None, fit) => {
+            tracing::info!(
+                "{fit} runs at the same time: each takes about {each} of the {available} of memory that are left"
+            );
+            fit
+        }
+    }
+}
+
+/// Memory that new processes may take, in bytes, if the machine tells.
+fn available_memory() -> Option<u64> {
+    let info = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib.saturating_mul(1024))
+}
+
+/// Reports a sweep.
+fn sweep(
+    options: &Options,
+    out: Option<&Path>,
+    cases: &[Case],
+    runs: Vec<(&Case, Result<Ran>)>,
+    elapsed: Duration,
+    threads: usize,
+) -> Result<Outcome<Value>> {
+    let mut problems = Vec::new();
+    for (case, ran) in &runs {
+        let settings = case.settings();
+        match ran {
+            Err(error) => problems.push(format!("{settings}: {error:#}")),
+            Ok(ran) => problems.extend(ran.played.problems.iter().map(|p| format!("{settings}: {p}"))),
+        }
+    }
+    let ended = |ran: &Result<Ran>| ran.as_ref().is_ok_and(|ran| !ran.played.interrupted);
+    let interrupted = interrupt::asked() && runs.iter().filter(|(_, ran)| ended(ran)).count() < cases.len();
+    let mut text = report::table(&rows(&runs));
+    let results = match out {
+        Some(out) => {
+            let results = write(out, options, &runs, elapsed, threads)?;
+            let path = out.join("results.parquet");
+            text.push_str(&format!("\n{}\n{}", efficiency(&runs, elapsed, threads), path.display()));
+            results
+        }
+        None => document(options, &runs, elapsed, threads),
+    };
+    Ok(Outcome { results, text, failure: failure(problems, interrupted) })
+}
+
+fn rows<'a>(runs: &[(&'a Case, Result<Ran>)]) -> Vec<Row<'a>> {
+    let row = |(case, ran): &(&'a Case, Result<Ran>)| {
+        let figures = match ran {
+            Ok(ran) => figures::columns(case, ran),
+            Err(error) => figures::failed(case, &format!("{error:#}")),
+        };
+        Row { parameters: &case.parameters, figures }
+    };
+    runs.iter().map(row).collect()
+}
+
+/// How well the processors were used, in a sentence.
+fn efficiency(runs: &[(&Case, Result<Ran>)], elapsed: Duration, threads: usize) -> String {
+    let share = busy(runs) / (elapsed.as_secs_f64() * threads as f64).max(1e-9);
+    format!(
+        "{} runs, {threads} at a time, in {} s; {:.1} % of that time was theirs",
+        runs.len(),
+        units::show(elapsed.as_secs_f64()),
+        (share * 100.0).min(100.0)
+    )
+}
+
+/// Seconds that all runs together took.
+fn busy(runs: &[(&Case, Result<Ran>)]) -> f64 {
+    let all = runs.iter().filter_map(|(_, ran)| ran.as_ref().ok());
+    all.map(|ran| (ran.preparation + ran.wall).as_secs_f64()).sum()
+}
+
+/// All runs for programs.
+fn document(options: &Options, runs: &[(&Case, Result<Ran>)], elapsed: Duration, threads: usize) -> Value {
+    let one = |(case, ran): &(&Case, Result<Ran>)| match ran {
+        Ok(ran) => report::document(case, ran),
+        Err(error) => report::failed(case, &format!("{error:#}")),
+    };
+    json!({
+        "engine": "sim",
+        "load": options.load.display().to_string(),
+        "drive": options.drive,
+        "seed": options.seed,
+        "set": options.set,
+        "host": Host::this(Vec::new()),
+        "threads": threads,
+        "wall_seconds": elapsed.as_secs_f64(),
+        "busy_seconds": busy(runs),
+        "peak_memory_bytes": report::peak_memory(),
+        "runs": runs.iter().map(one).collect::<Vec<_>>(),
     })
+}
+
+/// Writes the files of the results; returns what is in the JSON file.
+fn write(
+    out: &Path,
+    options: &Options,
+    runs: &[(&Case, Result<Ran>)],
+    elapsed: Duration,
+    threads: usize,
+) -> Result<Value> {
+    let sheet = Sheet::new(&rows(runs));
+    let about = vec![
+        ("tranche.load", options.load.display().to_string()),
+        ("tranche.drive", options.drive.clone()),
+        ("tranche.set", options.set.join(" ")),
+    ];
+    sheet.write_parquet(&out.join("results.parquet"), about)?;
+    let results = document(options, runs, elapsed, threads);
+    let json = serde_json::to_string_pretty(&results).context("making results.json")? + "\n";
+    for (name, content) in [("results.json", json), ("results.csv", sheet.csv())] {
+        let path = out.join(name);
+        std::fs::write(&path, content).with_context(|| format!("writing {}", path.display()))?;
+    }
+    Ok(results)
 }
 
 /// The media of a drive's NVM Sets.

@@ -1,6 +1,7 @@
 //! Runs on all processors.
 
 use std::{
+    io::{IsTerminal, stderr},
     sync::{
         Mutex,
         atomic::{AtomicU32, AtomicUsize, Ordering},
@@ -35,7 +36,10 @@ pub(super) fn run(cases: &[Case], threads: usize) -> Vec<Option<Result<Ran>>> {
             if let Ok(mut place) = places[index].lock() {
                 *place = Some(ran);
             }
-            ended.fetch_add(1, Ordering::Release);
+            let ended = ended.fetch_add(1, Ordering::Release) + 1;
+            if cases.len() > 1 && !stderr().is_terminal() {
+                eprintln!("[{ended}/{}] {}", cases.len(), case.settings());
+            }
         }
     };
     let mut bar = Bar::new(cases.len());

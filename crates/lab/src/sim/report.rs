@@ -6,9 +6,10 @@ use serde_json::{Value, json};
 
 use super::{
     case::{Case, Ran},
-    figures,
+    figures::{self, Figure},
+    sheet::Row,
 };
-use crate::{results::NamespaceCounts, units};
+use crate::{report::Table, results::NamespaceCounts, units};
 
 /// A run for programs: the document of the load's own tool, and beside it what only the simulated drive knows.
 pub(super) fn document(case: &Case, ran: &Ran) -> Value {
@@ -17,22 +18,23 @@ pub(super) fn document(case: &Case, ran: &Ran) -> Value {
         _ => serde_json::Map::new(),
     };
     let mut simulation = figures::object(&figures::columns(case, ran));
-    simulation.insert("precondition".into(), json!(case.precondition.name()));
-    simulation.insert(
-        "parameters".into(),
-        case.parameters
-            .iter()
-            .cloned()
-            .collect::<std::collections::BTreeMap<_, _>>()
-            .into_iter()
-            .map(|(name, value)| (name, json!(value)))
-            .collect::<serde_json::Map<_, _>>()
-            .into(),
-    );
+    simulation.insert("parameters".into(), parameters(case));
     simulation.insert("namespaces".into(), json!(ran.namespaces));
     simulation.insert("peak_memory_bytes".into(), json!(peak_memory()));
     document.insert("simulation".into(), simulation.into());
     document.into()
+}
+
+/// A run that failed, for programs.
+pub(super) fn failed(case: &Case, problem: &str) -> Value {
+    let mut simulation = figures::object(&figures::failed(case, problem));
+    simulation.insert("parameters".into(), parameters(case));
+    json!({ "simulation": simulation })
+}
+
+fn parameters(case: &Case) -> Value {
+    let all = case.parameters.iter().map(|(key, value)| (key.clone(), json!(value)));
+    all.collect::<serde_json::Map<_, _>>().into()
 }
 
 /// A run for people.
@@ -99,6 +101,43 @@ fn drive(out: &mut String, case: &Case, ran: &Ran) -> std::fmt::Result {
     let memory =
         peak_memory().map_or(String::new(), |bytes| format!(", {} of memory", units::show_size(bytes)));
     writeln!(out, "  run          : seed {}, digest {:016x}{memory}", case.seed, ran.played.digest)
+}
+
+/// Columns of the table on the terminal: their heads, and the figures that they show if any run has them.
+const SHOWN: [(&str, &str); 9] = [
+    ("read IOPS", "read_iops"),
+    ("read MB/s", "read_bytes_per_second"),
+    ("read p99 µs", "read_p99_us"),
+    ("write IOPS", "write_iops"),
+    ("write MB/s", "write_bytes_per_second"),
+    ("write p99 µs", "write_p99_us"),
+    ("trim IOPS", "trim_iops"),
+    ("NAND/host bytes", "write_amplification"),
+    ("seconds", "wall_seconds"),
+];
+
+/// All runs for people: parameters and the most important figures.
+pub(super) fn table(rows: &[Row<'_>]) -> String {
+    let figure =
+        |row: &Row<'_>, name: &str| row.figures.iter().find(|(column, _)| *column == name)?.1.clone();
+    let shown: Vec<_> =
+        SHOWN.iter().filter(|(_, name)| rows.iter().any(|row| figure(row, name).is_some())).collect();
+    let mut table = Table::default();
+    let keys = rows.first().map(|row| row.parameters.iter().map(|(key, _)| key.clone()));
+    table.columns = keys.into_iter().flatten().collect();
+    table.columns.extend(shown.iter().map(|(head, _)| (*head).to_owned()));
+    for row in rows {
+        let mut cells: Vec<String> = row.parameters.iter().map(|(_, value)| value.clone()).collect();
+        cells.extend(shown.iter().map(|(_, name)| match figure(row, name) {
+            Some(Figure::Real(value)) if name.ends_with("bytes_per_second") => units::show(value / 1e6),
+            Some(Figure::Real(value)) => units::show(value),
+            Some(Figure::Whole(value)) => value.to_string(),
+            Some(Figure::Text(text)) => text,
+            None => "-".to_owned(),
+        }));
+        table.rows.push(cells);
+    }
+    table.text()
 }
 
 /// The most memory that this process has had, in bytes.

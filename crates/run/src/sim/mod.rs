@@ -66,6 +66,9 @@ impl Contents {
     }
 }
 
+/// Memory for each page of a drive that keeps no contents: 7.7 GiB for 1.07 billion of them, rounded up.
+const BYTES_PER_PAGE: u64 = 9;
+
 /// What became of an actor's requests.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Outcome {
@@ -145,6 +148,11 @@ impl Sim {
         let drive = Drive::new(contents.shape(config))?;
         let store = contents.store(drive.config());
         Ok(Sim::of(drive, store, Nanos::ZERO))
+    }
+
+    /// Roughly the bytes of this machine's memory that a drive takes that keeps no contents.
+    pub fn memory(config: &Config) -> u64 {
+        u64::from(crate::start::pages(config)) * BYTES_PER_PAGE + (16 << 20)
     }
 
     /// A new drive that has gone through `how` first, with random numbers of this seed. Nothing of what that wrote is kept: it

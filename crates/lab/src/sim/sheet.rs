@@ -1,0 +1,246 @@
+//! The results of all runs as a table of typed columns, and its files.
+
+use std::{fs::File, path::Path, sync::Arc};
+
+use anyhow::{Context, Result};
+use parquet::{
+    basic::{ConvertedType, LogicalType, Repetition, Type as Physical},
+    data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int64Type},
+    errors::ParquetError,
+    file::{
+        metadata::KeyValue,
+        properties::WriterProperties,
+        writer::{SerializedFileWriter, SerializedRowGroupWriter},
+    },
+    schema::types::Type,
+};
+
+use super::figures::{Column, Figure};
+use crate::results::csv_field;
+
+/// What the figures of a column are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Whole,
+    Real,
+    Text,
+}
+
+/// A column with a place for each run.
+#[derive(Clone, Debug)]
+struct Series {
+    name: String,
+    kind: Kind,
+    values: Vec<Option<Figure>>,
+}
+
+/// A run.
+#[derive(Clone, Debug)]
+pub(super) struct Row<'a> {
+    /// Its keys and their values.
+    pub parameters: &'a [(String, String)],
+    pub figures: Vec<Column>,
+}
+
+/// A table with a row for each run.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sheet {
+    columns: Vec<Series>,
+}
+
+impl Sheet {
+    /// From each run. All have the same parameters and columns.
+    pub fn new(rows: &[Row<'_>]) -> Self {
+        let Some(first) = rows.first() else { return Self::default() };
+        let mut columns: Vec<Series> = Vec::new();
+        for (at, (name, _)) in first.parameters.iter().enumerate() {
+            // Not what the figures have already.
+            if !first.figures.iter().any(|(figure, _)| figure == name) {
+                let texts: Vec<&str> = rows.iter().map(|row| row.parameters[at].1.as_str()).collect();
+                columns.push(parameter(name, &texts));
+            }
+        }
+        for (at, (name, _)) in first.figures.iter().enumerate() {
+            let values: Vec<_> = rows.iter().map(|row| row.figures.get(at)?.1.clone()).collect();
+            let kind = match values.iter().flatten().next() {
+                Some(Figure::Whole(_)) => Kind::Whole,
+                Some(Figure::Text(_)) => Kind::Text,
+                Some(Figure::Real(_)) | None => Kind::Real,
+            };
+            columns.push(Series { name: (*name).to_owned(), kind, values });
+        }
+        Self { columns }
+    }
+
+    /// Comma separated values, with a head.
+    pub fn csv(&self) -> String {
+        let head: Vec<String> = self.columns.iter().map(|column| csv_field(&column.name)).collect();
+        let mut out = head.join(",") + "\n";
+        let rows = self.columns.first().map_or(0, |column| column.values.len());
+        for row in 0..rows {
+            let cell = |column: &Series| match &column.values[row] {
+                None => String::new(),
+                Some(Figure::Whole(value)) => value.to_string(),
+                Some(Figure::Real(value)) => value.to_string(),
+                Some(Figure::Text(text)) => csv_field(text),
+            };
+            out.push_str(&self.columns.iter().map(cell).collect::<Vec<_>>().join(","));
+            out.push('\n');
+        }
+        out
+    }
+
+    /// Writes a Parquet file: one row group, columns that may be null. `about` says in its metadata what it is.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write_parquet(&self, path: &Path, about: Vec<(&str, String)>) -> Result<()> {
+        let write = || -> Result<(), ParquetError> {
+            let about = about.iter().map(|(key, value)| KeyValue::new((*key).to_owned(), value.clone()));
+            let properties = WriterProperties::builder()
+                .set_created_by(concat!("tranche ", env!("CARGO_PKG_VERSION")).to_owned())
+                .set_key_value_metadata(Some(about.collect()))
+                .build();
+            let fields = self.columns.iter().map(|column| column.schema().map(Arc::new));
+            let fields = fields.collect::<Result<Vec<_>, _>>()?;
+            let schema = Type::group_type_builder("runs").with_fields(fields).build()?;
+            let file = File::create(path)?;
+            let mut writer = SerializedFileWriter::new(file, Arc::new(schema), Arc::new(properties))?;
+            let mut group = writer.next_row_group()?;
+            for column in &self.columns {
+                column.write(&mut group)?;
+            }
+            group.close()?;
+            writer.close()?;
+            Ok(())
+        };
+        write().with_context(|| format!("writing {}", path.display()))
+    }
+}
+
+/// A parameter's column: numbers if all values are numbers.
+fn parameter(name: &str, texts: &[&str]) -> Series {
+    let whole: Option<Vec<u64>> =
+        texts.iter().map(|text| text.parse().ok().filter(|n| *n <= LARGEST)).collect();
+    let real: Option<Vec<f64>> =
+        texts.iter().map(|text| text.parse().ok().filter(|x: &f64| x.is_finite())).collect();
+    let (kind, values) = match (whole, real) {
+        (Some(all), _) => (Kind::Whole, all.into_iter().map(Figure::Whole).collect::<Vec<_>>()),
+        (None, Some(all)) => (Kind::Real, all.into_iter().map(Figure::Real).collect()),
+        (None, None) => (Kind::Text, texts.iter().map(|text| Figure::Text((*text).to_owned())).collect()),
+    };
+    Series { name: name.to_owned(), kind, values: values.into_iter().map(Some).collect() }
+}
+
+/// Whole numbers are INT64.
+const LARGEST: u64 = i64::MAX as u64;
+
+impl Series {
+    fn schema(&self) -> Result<Type, ParquetError> {
+        let physical = match self.kind {
+            Kind::Whole => Physical::INT64,
+            Kind::Real => Physical::DOUBLE,
+            Kind::Text => Physical::BYTE_ARRAY,
+        };
+        let builder =
+            Type::primitive_type_builder(&self.name, physical).with_repetition(Repetition::OPTIONAL);
+        match self.kind {
+            Kind::Text => builder
+                .with_converted_type(ConvertedType::UTF8)
+                .with_logical_type(Some(LogicalType::String))
+                .build(),
+            Kind::Whole | Kind::Real => builder.build(),
+        }
+    }
+
+    fn write(&self, group: &mut SerializedRowGroupWriter<'_, File>) -> Result<(), ParquetError> {
+        match self.kind {
+            Kind::Whole => self.write_as::<Int64Type>(group, |figure| match figure {
+                Figure::Whole(value) => Some(i64::try_from(*value).unwrap_or(i64::MAX)),
+                Figure::Real(_) | Figure::Text(_) => None,
+            }),
+            Kind::Real => self.write_as::<DoubleType>(group, |figure| match figure {
+                Figure::Real(value) => Some(*value),
+                Figure::Whole(_) | Figure::Text(_) => None,
+            }),
+            Kind::Text => self.write_as::<ByteArrayType>(group, |figure| match figure {
+                Figure::Text(text) => Some(ByteArray::from(text.as_str())),
+                Figure::Whole(_) | Figure::Real(_) => None,
+            }),
+        }
+    }
+
+    fn write_as<T: DataType>(
+        &self,
+        group: &mut SerializedRowGroupWriter<'_, File>,
+        value: impl Fn(&Figure) -> Option<T::T>,
+    ) -> Result<(), ParquetError> {
+        let all: Vec<Option<T::T>> = self.values.iter().map(|figure| value(figure.as_ref()?)).collect();
+        let levels: Vec<i16> = all.iter().map(|value| i16::from(value.is_some())).collect();
+        let there: Vec<T::T> = all.into_iter().flatten().collect();
+        if let Some(mut column) = group.next_column()? {
+            column.typed::<T>().write_batch(&there, Some(&levels), None)?;
+            column.close()?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use parquet::{
+        file::reader::{FileReader, SerializedFileReader},
+        record::Field,
+    };
+
+    fn parameters(spare: &str, depth: &str) -> Vec<(String, String)> {
+        [("ftl.spare", spare), ("job.iodepth", depth), ("seed", "7")]
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .to_vec()
+    }
+
+    fn figures(iops: Option<f64>) -> Vec<Column> {
+        vec![
+            ("seed", Some(Figure::Whole(7))),
+            ("read_iops", iops.map(Figure::Real)),
+            ("problem", Some(Figure::Text("a, \"b\"".into()))),
+        ]
+    }
+
+    #[test]
+    fn parquet_and_csv_hold_the_same() {
+        let (a, b, c) = (parameters("7%", "1"), parameters("28%", "8"), parameters("28%", "64"));
+        let failed = vec![("seed", None), ("read_iops", None), ("problem", None)];
+        let runs = [
+            Row { parameters: &a, figures: figures(Some(1.5)) },
+            Row { parameters: &b, figures: figures(None) },
+            Row { parameters: &c, figures: failed },
+        ];
+        let sheet = Sheet::new(&runs);
+        assert_eq!(
+            sheet.csv(),
+            "ftl.spare,job.iodepth,seed,read_iops,problem\n7%,1,7,1.5,\"a, \"\"b\"\"\"\n28%,8,7,,\"a, \"\"b\"\"\"\n28%,64,,,\n"
+        );
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("results.parquet");
+        sheet.write_parquet(&path, vec![("drive", "x".into())]).unwrap();
+        let reader = SerializedFileReader::new(File::open(&path).unwrap()).unwrap();
+        let about = reader.metadata().file_metadata().key_value_metadata().unwrap();
+        assert_eq!((about[0].key.as_str(), about[0].value.as_deref()), ("drive", Some("x")));
+        let rows: Vec<Vec<Field>> = reader
+            .get_row_iter(None)
+            .unwrap()
+            .map(|row| row.unwrap().get_column_iter().map(|(_, field)| field.clone()).collect())
+            .collect();
+        let text = |text: &str| Field::Str(text.to_owned());
+        assert_eq!(
+            rows,
+            [
+                vec![text("7%"), Field::Long(1), Field::Long(7), Field::Double(1.5), text("a, \"b\"")],
+                vec![text("28%"), Field::Long(8), Field::Long(7), Field::Null, text("a, \"b\"")],
+                vec![text("28%"), Field::Long(64), Field::Null, Field::Null, Field::Null],
+            ]
+        );
+    }
+}
