@@ -20,6 +20,7 @@ impl Load {
 
     fn sim(&self, args: &[&str]) -> Output {
         let mut command = Command::new(TRANCHE);
+        command.env("XDG_CACHE_HOME", self.dir.path().join("cache"));
         command.current_dir(self.dir.path()).args(["sim", "job.fio"]).args(args).output().unwrap()
     }
 
@@ -53,8 +54,13 @@ fn the_same_seed_is_the_same_run() {
     assert_eq!(first, digest(&["--seed", "1"]));
     assert_ne!(first, digest(&["--seed", "2"]));
     assert_ne!(first, digest(&["--drive", "pblaze5-910-lab"]));
-    let steady = digest(&["--precondition", "steady", "--seed", "3"]);
-    assert_eq!(steady, digest(&["--precondition", "steady", "--seed", "3"]));
+    let conditioned = ["--precondition", "steady", "--seed", "3"];
+    let steady = digest(&conditioned);
+    let files = || std::fs::read_dir(load.dir.path().join("cache/tranche")).unwrap().count();
+    assert_eq!(files(), 1);
+    assert_eq!(steady, digest(&conditioned), "from the cache");
+    assert_eq!(steady, digest(&[&conditioned[..], &["--no-cache"]].concat()));
+    assert_eq!(files(), 1);
 }
 
 #[test]

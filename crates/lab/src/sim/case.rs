@@ -9,13 +9,11 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use host::Host;
 use nvme::Nsid;
-use run::{
-    Config,
-    sim::{Contents, Sim, SimTransport},
-};
+use run::{Config, sim::SimTransport};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::{
+    cache::Cache,
     jobs::{self, Played},
     load::{Load, without_contents},
     watch::{WHOLE, Watch},
@@ -47,7 +45,7 @@ impl Precondition {
         }
     }
 
-    fn of_run(self) -> run::Precondition {
+    pub(super) fn of_run(self) -> run::Precondition {
         match self {
             Self::None => run::Precondition::None,
             Self::Fill => run::Precondition::Fill,
@@ -81,6 +79,8 @@ pub(super) struct Ran {
     pub cpu: Duration,
     /// Time of this machine for the preconditioning.
     pub preparation: Duration,
+    /// Whether the preconditioned drive was kept from an earlier time.
+    pub kept: bool,
     /// Bytes programmed on flash during the load.
     pub nand_bytes_written: u64,
     /// What the drive counted during the load, for each namespace of the load's host.
@@ -136,21 +136,19 @@ impl Case {
         without_contents(&self.load.fio()?.1)
     }
 
-    /// Makes the run. `share` is told, in millionths, how far it is.
+    /// Makes the run, on a drive of this cache. `share` is told, in millionths, how far it is.
     ///
     /// # Errors
     /// The drive cannot be so, the load does not fit it, or the user ended it before the load began.
-    pub fn run(&self, share: &AtomicU32) -> Result<Ran> {
+    pub fn run(&self, cache: &Cache, share: &AtomicU32) -> Result<Ran> {
         let mut config = self.config.clone();
-        // Without time nothing would take place in time, and without contents nothing is recovered.
+        // Without time nothing would ever end.
         config.timing = true;
-        config.ftl.durable = false;
         let start = Instant::now();
         let prepares = if self.precondition == Precondition::None { 0 } else { PREPARATION };
-        let sim =
-            Sim::prepared(config, Contents::None, self.precondition.of_run(), self.seed, &mut |done| {
-                share.store(done.min(1000) * (prepares / 1000), Ordering::Relaxed);
-            })?;
+        let (sim, kept) = cache.drive(config, self.precondition, self.seed, &mut |done| {
+            share.store(done.min(1000) * (prepares / 1000), Ordering::Relaxed);
+        })?;
         interrupt::check()?;
         let preparation = start.elapsed();
         let mut host = sim.host(NQN).context("connecting to the drive")?;
@@ -178,7 +176,7 @@ impl Case {
         }
         share.store(WHOLE, Ordering::Relaxed);
         let nand_bytes_written = after.nand.saturating_sub(before.nand);
-        Ok(Ran { played, simulated, wall, cpu, preparation, nand_bytes_written, namespaces })
+        Ok(Ran { played, simulated, wall, cpu, preparation, kept, nand_bytes_written, namespaces })
     }
 
     fn sample(&self, host: &mut Host<SimTransport>) -> Result<Sample> {

@@ -4,6 +4,7 @@
 //! generator. The same drive, load and seed give the same result on every machine.
 
 mod axes;
+mod cache;
 mod case;
 mod figures;
 mod jobs;
@@ -26,13 +27,14 @@ use nvme::Nsid;
 use run::{Config, sim::Sim};
 use serde_json::{Value, json};
 
-pub use self::{case::Precondition, load::Format};
 use self::{
+    cache::Cache,
     case::{Case, Ran, settings},
     keys::Variable,
     load::Load,
     sheet::{Row, Sheet},
 };
+pub use self::{case::Precondition, load::Format};
 use crate::{Outcome, bench, interrupt, results::Host, units};
 
 /// Options of `tranche sim`.
@@ -65,6 +67,13 @@ pub struct Options {
     /// Directory for results.parquet, results.json and results.csv [default: out/sim with --set, else none is written]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Keep preconditioned drives in this directory for the next time, up to 16 GiB of them [default:
+    /// $XDG_CACHE_HOME/tranche, or ~/.cache/tranche]
+    #[arg(long, value_name = "DIR")]
+    pub cache: Option<PathBuf>,
+    /// Precondition every drive anew, and keep none
+    #[arg(long, conflicts_with = "cache")]
+    pub no_cache: bool,
     /// Runs at the same time [default: one for each processor, as far as the drives fit in memory]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
@@ -96,7 +105,11 @@ pub fn run(options: &Options, sources: &Sources<'_>) -> Result<Outcome<Value>> {
         std::fs::create_dir_all(out).with_context(|| format!("making {}", out.display()))?;
     }
     let began = Instant::now();
-    let ran = pool::run(&cases, threads);
+    let cache = Cache::new(match options.no_cache {
+        true => None,
+        false => options.cache.clone().or_else(Cache::usual),
+    });
+    let ran = pool::run(&cases, &cache, threads);
     let elapsed = began.elapsed();
     let runs: Vec<(&Case, Result<Ran>)> =
         cases.iter().zip(ran).filter_map(|(case, ran)| Some((case, ran?))).collect();

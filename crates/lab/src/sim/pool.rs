@@ -13,6 +13,7 @@ use std::{
 use anyhow::{Result, anyhow};
 
 use super::{
+    cache::Cache,
     case::{Case, Ran},
     progress::Bar,
 };
@@ -23,7 +24,7 @@ const SHOWN: Duration = Duration::from_millis(200);
 
 /// Makes all runs, `threads` of them at the same time. What came of them is in their order; `None` for those that were not begun
 /// before the user ended it.
-pub(super) fn run(cases: &[Case], threads: usize) -> Vec<Option<Result<Ran>>> {
+pub(super) fn run(cases: &[Case], cache: &Cache, threads: usize) -> Vec<Option<Result<Ran>>> {
     let shares: Vec<AtomicU32> = cases.iter().map(|_| AtomicU32::new(0)).collect();
     let places: Vec<Mutex<Option<Result<Ran>>>> = cases.iter().map(|_| Mutex::new(None)).collect();
     let next = AtomicUsize::new(0);
@@ -32,7 +33,7 @@ pub(super) fn run(cases: &[Case], threads: usize) -> Vec<Option<Result<Ran>>> {
         while !interrupt::asked() {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(case) = cases.get(index) else { return };
-            let ran = case.run(&shares[index]);
+            let ran = case.run(cache, &shares[index]);
             if let Ok(mut place) = places[index].lock() {
                 *place = Some(ran);
             }

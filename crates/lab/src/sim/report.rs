@@ -63,9 +63,10 @@ fn drive(out: &mut String, case: &Case, ran: &Ran) -> std::fmt::Result {
     if case.precondition != super::Precondition::None {
         writeln!(
             out,
-            "  before       : preconditioned ({}) in {} s",
+            "  before       : preconditioned ({}) in {} s{}",
             case.precondition.name(),
-            units::show(ran.preparation.as_secs_f64())
+            units::show(ran.preparation.as_secs_f64()),
+            if ran.kept { ", from the cache" } else { "" }
         )?;
     }
     write!(
