@@ -322,6 +322,42 @@ fn linux_hosts_manage_namespaces_as_tenants() {
     guest.must_be_well(name);
 }
 
+/// What whoever runs a drive does with it, with nvme-cli alone: see `guest/upkeep.sh`. What it prints is a transcript.
+#[test]
+fn a_linux_host_looks_after_the_drive() {
+    let name = "a_linux_host_looks_after_the_drive";
+    let temporary = tempfile::tempdir().unwrap();
+    let shown = Command::new(TRANCHE).args(["profile", "show", "default"]).output().unwrap();
+    let placed = r#"
+        [[set]] # 3
+        media = "nand"
+        cell = "tlc"
+        capacity = "256MiB"
+        spare = "60%"
+        channels = 2
+        dies = 4
+        planes = 2
+        nand_page = "4KiB"
+        pages_per_block = 48
+        rated_cycles = 3000
+        timing = { read = "60us", program = "700us", erase = "4ms", channel = "800MB/s" }
+        placement = { handles = 4 }
+        window = { superblocks = 12, time = "10s" }
+        [[namespace]] # 2
+        set = 3
+        size = "64MiB"
+        lba = 4096
+    "#;
+    let toml = String::from_utf8(shown.stdout).unwrap() + placed;
+    let toml = toml.replacen("[drive]\n", "[drive]\nallow_network_faults = true\n", 1);
+    let file = temporary.path().join("drive.toml");
+    std::fs::write(&file, toml).unwrap();
+    let drive = Drive::start_with(&temporary.path().join("image"), 0, &[file.as_os_str()]);
+    let needed = ["insmod", "rmmod"];
+    let Some(guest) = Guest::boot(name, "upkeep.sh", &needed, drive.port, &[TRANCHE]) else { return };
+    guest.must_be_well(name);
+}
+
 /// Every key of nvme-cli's answers is in ours, with the same value.
 #[test]
 fn nvme_cli_and_tranche_say_the_same() {
