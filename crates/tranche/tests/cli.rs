@@ -243,6 +243,76 @@ fn a_killed_drive_leaves_an_image_that_opens_and_a_socket_that_is_replaced() {
     }
 }
 
+/// An image that is served without its drive key, or with another one, says so, can be looked at, and loses nothing.
+#[test]
+fn an_encrypted_image_opens_locked_without_its_key() {
+    let temp = tempfile::tempdir().unwrap();
+    let (socket, image) = (at(temp.path(), "s"), at(temp.path(), "image"));
+    let (right, wrong) = (at(temp.path(), "right"), at(temp.path(), "wrong"));
+    for file in [&right, &wrong] {
+        std::fs::write(file, out(&["key", "drive"])).unwrap();
+    }
+    let (on, said) = (format!("unix://{socket}"), temp.path().join("said"));
+    let serve = |key: Option<&str>| {
+        let mut command = Command::new(common::TRANCHE);
+        command
+            .args(["serve", "--unix", &socket, "--image", &image])
+            .args(key.map(|key| ["--drive-key", key]).iter().flatten());
+        command.env_remove("TRANCHE_DRIVE_KEY").stderr(std::fs::File::create(&said).unwrap());
+        Served::run(&mut command)
+    };
+    let stop = |served: Served| {
+        served.signal("TERM");
+        assert_eq!(served.end(), Some(0));
+        std::fs::read_to_string(&said).unwrap()
+    };
+    let page = b"nobody reads this without the key".repeat(200)[..4096].to_vec();
+    let connect = || {
+        let identity = host::Identity::new("nqn.2026-11.test:writer".parse().unwrap());
+        let transport = host::SocketTransport::new(on.parse().unwrap(), Duration::from_secs(30));
+        let mut host = host::Host::connect(transport, &identity).unwrap();
+        let namespace = host.namespace(1).unwrap();
+        let queue = host.io_queue(8).unwrap();
+        (host, namespace, queue)
+    };
+    let served = serve(Some(&right));
+    let (host, namespace, mut queue) = connect();
+    queue.write(&namespace, 7, &page, false).unwrap();
+    drop((queue, host));
+    assert!(!stop(served).contains("LOCKED"));
+    for (key, why) in [(None, "no drive key was given"), (Some(wrong.as_str()), "is not that of this drive")]
+    {
+        let served = serve(key);
+        let smart = out(&["smart", "--output", "json", "--on", &on]);
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&smart).unwrap()["critical_warning"], 0);
+        assert!(out(&["id", "--namespace", "1", "--on", &on]).contains("encrypted, and locked"));
+        assert_eq!(out(&["ns", "list", "--on", &on]).lines().count(), 2);
+        let (host, namespace, mut queue) = connect();
+        let mut read = vec![0; 4096];
+        for refused in [queue.read(&namespace, 7, &mut read), queue.write(&namespace, 7, &read, false)] {
+            let refused = refused.unwrap_err().to_string();
+            assert!(refused.contains("Access Denied"), "{refused}");
+        }
+        drop((queue, host));
+        for refused in [
+            err(&["ns", "format", "1", "--lba", "4096", "--on", &on]),
+            err(&["ns", "delete", "1", "--on", &on]),
+            err(&["ns", "create", "--set", "2", "--size", "1MiB", "--on", &on]),
+        ] {
+            assert!(refused.contains("Access Denied"), "{refused}");
+        }
+        let said = stop(served);
+        assert!(said.contains("LOCKED") && said.contains(why), "{said}");
+    }
+    let served = serve(Some(&right));
+    let (host, namespace, mut queue) = connect();
+    let mut read = vec![0; 4096];
+    queue.read(&namespace, 7, &mut read).unwrap();
+    assert_eq!(read, page);
+    drop((queue, host));
+    assert!(!stop(served).contains("LOCKED"));
+}
+
 /// Writes through the socket, kills the drive at an arbitrary moment, opens it again, and finds every write that
 /// was acknowledged; the one that was under way is there whole or not at all.
 #[test]
