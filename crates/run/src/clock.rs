@@ -13,22 +13,32 @@ pub(crate) enum Clock {
         start: Instant,
         /// The drive's time at that moment.
         base: Nanos,
+        /// In slow motion: nanoseconds of the wall for one of the drive.
+        pace: u32,
     },
     /// Stands until it is moved on.
     Virtual(AtomicU64),
 }
 
 impl Clock {
-    pub(crate) fn wall(base: Nanos) -> Self {
-        Clock::Wall { start: Instant::now(), base }
+    pub(crate) fn wall(base: Nanos, slow_motion: u32) -> Self {
+        Clock::Wall { start: Instant::now(), base, pace: slow_motion.max(1) }
+    }
+
+    /// How long a span of the drive's time takes on the wall's clock.
+    pub(crate) fn on_the_wall(&self, span: Nanos) -> Nanos {
+        match self {
+            Clock::Wall { pace, .. } => Nanos(span.0.saturating_mul(u64::from(*pace))),
+            Clock::Virtual(_) => span,
+        }
     }
 
     #[inline]
     pub(crate) fn now(&self) -> Nanos {
         match self {
-            Clock::Wall { start, base } => {
+            Clock::Wall { start, base, pace } => {
                 let elapsed = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-                *base + Nanos(elapsed)
+                *base + Nanos(if *pace == 1 { elapsed } else { elapsed / u64::from(*pace) })
             }
             Clock::Virtual(now) => Nanos(now.load(Ordering::Relaxed)),
         }

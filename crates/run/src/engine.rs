@@ -185,7 +185,7 @@ impl Engine {
         let (Some(until), Some(sleeper)) = (self.sleep_until, &self.sleeper) else { return };
         let wanted = Nanos(deadline.0.saturating_sub(self.lead));
         if deadline != Nanos::MAX && wanted < until {
-            sleeper.set_timer(Some(wanted.since(clock.now())));
+            sleeper.set_timer(Some(clock.on_the_wall(wanted.since(clock.now()))));
             self.sleep_until = Some(wanted);
         }
     }

@@ -236,22 +236,22 @@ pub fn start(
         }
         Some(dir) => in_image(shape, dir, options, progress, &sleeper)?,
     };
-    bring_up(opened, options, sleeper, listening)
+    bring_up(opened, options, 1, sleeper, listening)
 }
 
 /// A drive that was prepared in virtual time, until `time`, with contents in memory from now on.
-pub(crate) fn start_prepared(drive: Drive, time: Nanos, poll: bool) -> Result<Running, StartError> {
+pub(crate) fn start_prepared(drive: Drive, time: Nanos, slow_motion: u32) -> Result<Running, StartError> {
     let sleeper =
         Sleeper::new().map_err(|source| StartError::System { what: "make an event queue", source })?;
     let store = Store::new(Backing::memory(pages(drive.config())));
     let opened = Opened { drive, store, time, notes: Vec::new() };
-    let options = Options { poll, ..Options::default() };
-    bring_up(opened, &options, Arc::new(sleeper), Ports::new(Vec::new()))
+    bring_up(opened, &Options::default(), slow_motion, Arc::new(sleeper), Ports::new(Vec::new()))
 }
 
 fn bring_up(
     opened: Opened,
     options: &Options,
+    slow_motion: u32,
     sleeper: Arc<Sleeper>,
     listening: Ports,
 ) -> Result<Running, StartError> {
@@ -287,7 +287,7 @@ fn bring_up(
         engine.record(recorder);
     }
     let nqn = config.identity.nqn.to_string();
-    let shared = Arc::new(Shared::new(nqn, Clock::wall(time), sleeper, engine, inbox));
+    let shared = Arc::new(Shared::new(nqn, Clock::wall(time, slow_motion), sleeper, engine, inbox));
     let runner = shared.clone();
     let poll = options.poll;
     let thread = std::thread::Builder::new()

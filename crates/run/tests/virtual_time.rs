@@ -188,7 +188,7 @@ fn a_drive_goes_live() {
         let (namespace, mut queue) = (host.namespace(1).unwrap(), host.io_queue(8).unwrap());
         queue.write(&namespace, round, &[0x5A; 4096], false).unwrap();
     }
-    let refused = sim.go_live(false).err().map(|e| e.to_string()).unwrap_or_default();
+    let refused = sim.go_live(1).err().map(|e| e.to_string()).unwrap_or_default();
     assert!(refused.contains("still connected"), "{refused}");
     drop(host);
 
@@ -196,7 +196,7 @@ fn a_drive_goes_live() {
     sim.run(1, &mut Mix::new(config(1000, 1)), |_| false).unwrap();
     let programmed = sim.drive().ftl().set_stats(ftl::SetId(0)).media_written_bytes;
     assert!(programmed > 0);
-    let running = sim.go_live(false).unwrap();
+    let running = sim.go_live(1).unwrap();
     let identity = host::Identity::new("nqn.2026-11.org.example:host".parse().unwrap());
     let mut host = host::Host::connect(run::LocalTransport::new(running.handle()), &identity).unwrap();
     let namespace = host.namespace(1).unwrap();

@@ -111,6 +111,8 @@ pub(crate) struct Worker<'a, Q> {
     pub stop: &'a AtomicBool,
     pub shared: &'a Shared,
     start: Instant,
+    /// In slow motion: nanoseconds of the wall for one of the job and the drive.
+    pub pace: u32,
     pending: Vec<Pending>,
     /// By the queue's tag.
     parts: Vec<Part>,
@@ -179,12 +181,20 @@ impl<'a, Q: Queue> Worker<'a, Q> {
             stop,
             shared,
             start,
+            pace: 1,
         })
     }
 
-    /// Nanoseconds since the start of the run, never 0.
+    /// Nanoseconds of the job since the start of the run, never 0.
     fn now(&self) -> u64 {
-        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX).max(1)
+        let elapsed = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        (elapsed / u64::from(self.pace.max(1))).max(1)
+    }
+
+    /// How long to sleep until then.
+    fn nap(&self, at: u64) -> Duration {
+        let span = at.saturating_sub(self.now()).saturating_mul(u64::from(self.pace));
+        Duration::from_nanos(span).min(NAP)
     }
 
     /// Runs the job to its end.
@@ -249,7 +259,7 @@ impl<'a, Q: Queue> Worker<'a, Q> {
                 let now = self.now();
                 self.job.submitted(now);
             }
-            let nap = wake.map_or(NAP, |at| Duration::from_nanos(at.saturating_sub(self.now())).min(NAP));
+            let nap = wake.map_or(NAP, |at| self.nap(at));
             if self.queue.raw().outstanding() == 0 {
                 if ended {
                     return Ok(());

@@ -39,7 +39,7 @@ impl SimStage {
         let Self { manager, hosts, sim } = self;
         let count = hosts.len();
         drop((manager, hosts));
-        LiveStage::new(sim.go_live(false)?, count)
+        LiveStage::new(sim.go_live(1)?, count)
     }
 }
 

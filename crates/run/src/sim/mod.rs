@@ -206,13 +206,16 @@ impl Sim {
     }
 
     /// From here on the drive runs under the wall's clock, with its contents in memory, for hosts of this process. It should have
-    /// been made for that ([`Contents::Later`]). `poll`: its thread never sleeps.
+    /// been made for that ([`Contents::Later`]).
+    ///
+    /// In slow motion a second of the drive takes `slow_motion` of them on the wall's clock (1, or 0: none). It is the same drive
+    /// by its own clock, and what the machine adds to a command weighs as much less.
     ///
     /// # Errors
     /// A host is still connected; the operating system refuses a thread.
-    pub fn go_live(self, poll: bool) -> Result<Running, StartError> {
+    pub fn go_live(self, slow_motion: u32) -> Result<Running, StartError> {
         let (drive, time) = self.into_drive().ok_or(StartError::StillInUse)?;
-        crate::start::start_prepared(drive, time, poll)
+        crate::start::start_prepared(drive, time, slow_motion)
     }
 
     /// Gives namespaces of the drive a past, if it holds nothing yet. Whether that was so.
