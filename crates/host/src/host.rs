@@ -16,6 +16,7 @@ use nvme::identify::{
     NamespaceCreate, NamespaceGranularityList, NamespaceIdDescriptor, NamespaceList, NvmController,
     NvmNamespace, NvmSetAttributes, NvmSetList,
 };
+use nvme::plm::{PredictableLatencyConfig, WindowSelect};
 use nvme::property::Cap;
 use nvme::quota::Quota;
 use nvme::zerocopy::{FromBytes, IntoBytes};
@@ -395,6 +396,53 @@ impl<T: Transport> Host<T> {
         let fid = FeatureId::QUOTA;
         let set = SetFeatures { nsid, fid, sv: save, uidx: 0, cdw11: 0, cdw12: 0, cdw13: 0, cdw15: 0 };
         self.ask(set.into(), data, || format!("setting the quota of namespace {nsid}"))?;
+        Ok(())
+    }
+
+    /// Enables Predictable Latency Mode for an NVM Set, or ends it; `config` says which events are told. `save` keeps it through
+    /// power cycles.
+    ///
+    /// # Errors
+    /// The command failed (Invalid Field in Command: the set has no such mode), or the transport is broken.
+    pub fn set_predictable_latency(
+        &mut self,
+        nvmsetid: u16,
+        enabled: bool,
+        config: &PredictableLatencyConfig,
+        save: bool,
+    ) -> Result<(), Error> {
+        let data = Data::Out(config.as_bytes().to_vec());
+        let set = SetFeatures {
+            nsid: 0,
+            fid: FeatureId::PREDICTABLE_LATENCY_CONFIG,
+            sv: save,
+            uidx: 0,
+            cdw11: nvmsetid.into(),
+            cdw12: enabled.into(),
+            cdw13: 0,
+            cdw15: 0,
+        };
+        self.ask(set.into(), data, || format!("setting Predictable Latency Mode of NVM Set {nvmsetid}"))?;
+        Ok(())
+    }
+
+    /// Begins a window of an NVM Set in Predictable Latency Mode. That it has begun is no promise that it lasts: see
+    /// [`predictable_latency`](Host::predictable_latency).
+    ///
+    /// # Errors
+    /// The command failed (Invalid Field in Command: the mode is not enabled for the set), or the transport is broken.
+    pub fn set_window(&mut self, nvmsetid: u16, window: WindowSelect) -> Result<(), Error> {
+        let set = SetFeatures {
+            nsid: 0,
+            fid: FeatureId::PREDICTABLE_LATENCY_WINDOW,
+            sv: false,
+            uidx: 0,
+            cdw11: nvmsetid.into(),
+            cdw12: window.0.into(),
+            cdw13: 0,
+            cdw15: 0,
+        };
+        self.ask(set.into(), Data::None, || format!("beginning a {window} of NVM Set {nvmsetid}"))?;
         Ok(())
     }
 

@@ -4,6 +4,7 @@ use nvme::log::{
     AnaGroup, AnaHeader, ChangedNamespaces, CommandEffects, EnduranceGroup, ErrorInformation, FirmwareSlots,
     LogId, MemblazeSmart, NamespaceStatistics, OcpSmart, SmartHealth, SupportedLogPages,
 };
+use nvme::plm::PredictableLatencyLog;
 use nvme::zerocopy::{FromBytes, IntoBytes};
 use nvme::{Command, NSID_ALL, Nsid};
 
@@ -148,6 +149,14 @@ impl<T: Transport> Host<T> {
     /// The command failed, or the transport is broken.
     pub fn endurance_group(&mut self, endgid: u16) -> Result<EnduranceGroup, Error> {
         self.typed_log(LogId::ENDURANCE_GROUP, 0, endgid)
+    }
+
+    /// The window of an NVM Set in Predictable Latency Mode, and what is left of it. Events that the log tells of are retained.
+    ///
+    /// # Errors
+    /// The command failed (Invalid Log Page or Invalid Field in Command: the set has no such mode), or the transport is broken.
+    pub fn predictable_latency(&mut self, nvmsetid: u16) -> Result<PredictableLatencyLog, Error> {
+        self.typed_log(LogId::PREDICTABLE_LATENCY, 0, nvmsetid)
     }
 
     /// Exact bytes on the media of the whole drive (OCP C0h).
