@@ -528,7 +528,7 @@ impl Actor for Job {
                     let completion = now.saturating_sub(slot.submitted);
                     self.stats.complete(draw.direction, draw.bytes, submission, completion);
                     if let Some(due) = slot.due {
-                        self.stats.responded(draw.direction, now.saturating_sub(due));
+                        self.stats.responded(draw.direction, due, now);
                     }
                 }
                 None => self.stats.flushed(now.saturating_sub(slot.issued)),
@@ -539,6 +539,11 @@ impl Actor for Job {
 }
 
 impl Job {
+    /// Keeps each I/O of a job with a rate in [`Stats::responses`]: when it was due, and when it completed.
+    pub fn keep_responses(&mut self) {
+        self.stats.responses.get_or_insert_default();
+    }
+
     /// The job of a clone on a namespace, as [`Plan::new`] and [`Job::new`].
     ///
     /// # Errors
@@ -596,6 +601,7 @@ mod tests {
     #[test]
     fn who_falls_behind_a_rate_waits_from_when_it_was_due() {
         let mut job = job("[a]\nrw=randread\nrate_iops=1000\niodepth=1\nnumber_ios=3\n");
+        job.keep_responses();
         // Each takes 4 ms, so that the second is due 3 ms before it can go, the third 6 ms.
         let mut now = 1;
         for _ in 0..3 {
@@ -609,6 +615,9 @@ mod tests {
         assert_eq!(reads.response.series.sum, 4_000_000 + 7_000_000 + 10_000_000);
         assert_eq!(reads.response.series.count, 3);
         assert!(reads.response.quantile(990_000) >= 10_000_000);
+        let kept = job.stats().responses.clone().unwrap_or_default();
+        let times: Vec<_> = kept.iter().map(|r| (r.due, r.completed)).collect();
+        assert_eq!(times, [(1, 4_000_001), (1_000_001, 8_000_001), (2_000_001, 12_000_001)]);
     }
 
     #[test]

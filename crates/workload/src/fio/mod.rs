@@ -40,7 +40,7 @@ pub use jobs::{Given, JOBS_MAX, JobSpec, Jobs};
 pub use options::{Direction, Distribution, Options, Pattern, Sizes, Verify};
 pub use plan::{Plan, Space};
 pub use prompt::Prompt;
-pub use stats::{CLASSES, Latency, Series, Stats, Traffic};
+pub use stats::{CLASSES, Latency, Response, Series, Stats, Traffic};
 pub use stream::{Draw, Stream};
 pub use value::Amount;
 pub use verify::Mismatch;

@@ -111,6 +111,18 @@ const WINDOW: Nanos = 500_000_000;
 /// Classes of queue depths: 1, 2, 4, 8, 16, 32, 64 and more; of batches: 0, up to 4, 8, 16, 32, 64, more.
 pub const CLASSES: usize = 7;
 
+/// An I/O of a job with a rate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Response {
+    /// When it was due.
+    pub due: Nanos,
+    /// When it completed.
+    pub completed: Nanos,
+}
+
+/// [`Response`]s that are kept at most.
+const RESPONSES: usize = 1 << 24;
+
 /// What a job, or a group of them, has done.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Stats {
@@ -130,13 +142,17 @@ pub struct Stats {
     pub failed: u64,
     /// How long it ran, without ramp and start delay.
     pub runtime: Nanos,
+    /// The I/Os of [`Traffic::response`] one by one, as they completed; nothing unless they are
+    /// [kept](super::Job::keep_responses). After some 16 million no more are.
+    pub responses: Option<Vec<Response>>,
     window_start: Nanos,
 }
 
 impl Stats {
     /// Starts to count at this time; everything before is forgotten.
     pub(super) fn start(&mut self, now: Nanos) {
-        *self = Self { window_start: now, failed: self.failed, ..Self::default() };
+        let responses = self.responses.as_ref().map(|_| Vec::new());
+        *self = Self { window_start: now, failed: self.failed, responses, ..Self::default() };
     }
 
     /// An I/O is issued while so many are outstanding, itself among them.
@@ -176,8 +192,11 @@ impl Stats {
     }
 
     #[inline]
-    pub(super) fn responded(&mut self, direction: Direction, response: Nanos) {
-        self.traffic[direction as usize].response.add(response);
+    pub(super) fn responded(&mut self, direction: Direction, due: Nanos, completed: Nanos) {
+        self.traffic[direction as usize].response.add(completed.saturating_sub(due));
+        if let Some(kept) = self.responses.as_mut().filter(|kept| kept.len() < RESPONSES) {
+            kept.push(Response { due, completed });
+        }
     }
 
     pub(super) fn flushed(&mut self, latency: Nanos) {
@@ -230,6 +249,9 @@ impl Stats {
         }
         self.issued.iter_mut().zip(other.issued).for_each(|(count, more)| *count += more);
         self.failed += other.failed;
+        if let (Some(kept), Some(more)) = (&mut self.responses, &other.responses) {
+            kept.extend(more);
+        }
         self.runtime = self.runtime.max(other.runtime);
     }
 }
