@@ -8,6 +8,7 @@ mod report;
 mod scale;
 mod tenants;
 mod variants;
+mod windows;
 
 use std::{
     path::PathBuf,
@@ -23,7 +24,7 @@ use clap::Args;
 
 pub use self::variants::Variant;
 use self::{
-    neighbour::{Flat, Noise},
+    neighbour::{Flat, Noise, Unavailable},
     scale::Scale,
     tenants::Tenants,
 };
@@ -51,16 +52,20 @@ pub struct Options {
     #[arg(
         long,
         value_delimiter = ',',
-        default_value = "none,fair,weights,quota,sets,fdp",
+        default_value = "none,fair,weights,quota,sets,fdp,windows",
         value_name = "NAME,…"
     )]
     pub variants: Vec<Variant>,
     /// Repetitions, with other random numbers; live ones take turns
-    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, default_value_t = 2, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: u32,
     /// Drive of --sim: a profile or a TOML file
     #[arg(long, default_value = DEFAULT_PROFILE, value_name = "NAME|FILE")]
     pub profile: String,
+    /// Part 2 live: a second of the drive takes so many on the clock on the wall, so that what the machine adds to a command
+    /// weighs as much less
+    #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub slow_motion: u32,
     /// Fewer points and shorter runs: to see that it works, not for figures
     #[arg(long)]
     pub quick: bool,
@@ -260,15 +265,21 @@ fn simulate_variant(
     progress: &Steps,
     done: &mut Done,
 ) -> Result<()> {
-    let mut flat = neighbour::prepare(variant, toml, scale, options.seed, false)?;
+    let mut flat = match Flat::new(variant, toml, scale, options.seed, false) {
+        Err(error) if error.is::<Unavailable>() => {
+            done.unavailable = Some(error.to_string());
+            return Ok(());
+        }
+        other => other?,
+    };
     progress.done(&format!("{variant}: a used drive"), "");
-    if let Err(error) = variant.apply(flat.stage.manager(), flat.nsids, scale) {
-        done.unavailable = Some(refusal(&error)?);
-        return Ok(());
-    }
     for repetition in 0..options.repeat {
+        let seed = seed(options, repetition);
+        if repetition > 0 {
+            flat.age(scale, seed)?;
+        }
         for &noise in noises {
-            let run = neighbour::play(&mut flat, noise, scale, repetition, options.seed)?;
+            let run = neighbour::play(flat.begin()?, &flat, noise, scale, repetition, seed)?;
             progress.done(&format!("{variant}, neighbour {}", noise.title()), &report::summary(&run));
             done.runs.push(run);
         }
@@ -276,12 +287,9 @@ fn simulate_variant(
     Ok(())
 }
 
-/// Why a variant is not available, if that is what the error says.
-fn refusal(error: &host::Error) -> Result<String> {
-    match error.status() {
-        Some(_) => Ok(error.to_string()),
-        None => bail!("{error}"),
-    }
+/// The seed of a repetition.
+fn seed(options: &Options, repetition: u32) -> u64 {
+    options.seed.wrapping_add(u64::from(repetition).wrapping_mul(7919))
 }
 
 /// Everything live, then the same in virtual time.
@@ -322,45 +330,41 @@ struct LiveRuns {
 impl LiveRuns {
     fn play(&mut self, options: &Options, scale: &Scale, toml: &toml::Table, noises: &[Noise]) -> Result<()> {
         let repeat = options.repeat as usize;
-        let steps = repeat + options.variants.len() * noises.len() * repeat + 1;
+        let steps = repeat + options.variants.len() * (noises.len() * repeat + 1);
         let mut progress = Progress::new(steps as u64);
         for repetition in 0..options.repeat {
             progress.begin(&format!("eight namespaces, live, repetition {}", repetition + 1));
-            let mut stage = tenants::prepare(toml, scale, true)?.go_live()?;
+            let mut stage = tenants::prepare(toml, scale, true)?.go_live(1)?;
             let seed = options.seed.wrapping_add(repetition.into());
             self.tenants.push(tenants::play(&mut stage, scale, repetition, seed)?);
             progress.end("");
         }
-        progress.begin("used drives");
-        let mut drives = Vec::new();
+        let mut flats = Vec::new();
         for &variant in &options.variants {
+            progress.begin(&format!("{variant}: a used drive"));
             self.variants.push((variant, Vec::new()));
-            if !drives.iter().any(|(family, _)| *family == variant.family()) {
-                let Flat { stage, nsids } = neighbour::prepare(variant, toml, scale, options.seed, true)?;
-                drives.push((variant.family(), Flat { stage: stage.go_live()?, nsids }));
+            match Flat::new(variant, toml, scale, options.seed, true) {
+                Ok(flat) => flats.push((variant, flat)),
+                Err(error) if error.is::<Unavailable>() => {
+                    self.unavailable.push((variant, error.to_string()))
+                }
+                Err(error) => return Err(error),
             }
+            progress.end("");
         }
-        progress.end("");
         for repetition in 0..options.repeat {
+            let seed = seed(options, repetition);
             for &noise in noises {
-                for (variant, runs) in &mut self.variants {
-                    let variant = *variant;
+                for (variant, flat) in &mut flats {
+                    if repetition > 0 && noise == Noise::Idle {
+                        flat.age(scale, seed)?;
+                    }
                     progress.begin(&format!("{variant}, live, neighbour {}", noise.title()));
-                    if self.unavailable.iter().any(|(v, _)| *v == variant) {
-                        progress.end("not available");
-                        continue;
-                    }
-                    let own = drives.iter_mut().find(|(family, _)| *family == variant.family());
-                    let (_, flat) = own.context("no drive for a variant")?;
-                    if let Err(error) = variant.apply(flat.stage.manager(), flat.nsids, scale) {
-                        self.unavailable.push((variant, refusal(&error)?));
-                        progress.end("not available");
-                        continue;
-                    }
-                    let run = neighbour::play(flat, noise, scale, repetition, options.seed)?;
-                    variant.withdraw(flat.stage.manager(), flat.nsids)?;
+                    let stage = flat.begin()?.go_live(options.slow_motion)?;
+                    let run = neighbour::play(stage, flat, noise, scale, repetition, seed)?;
                     progress.end(&report::summary(&run));
-                    runs.push(run);
+                    let runs = self.variants.iter_mut().find(|(v, _)| v == variant);
+                    runs.context("a variant without a place")?.1.push(run);
                 }
             }
         }

@@ -1,18 +1,21 @@
 //! Part 2, the noisy neighbour: NS1 reads at a fixed rate while the load of NS2 grows.
 
+use std::fmt;
+
 use anyhow::{Context, Result};
 use nvme::Nsid;
 use run::Config;
-use workload::fio::{Latency, Stats};
+use workload::fio::{Latency, Response, Stats};
 
 use super::{
     scale::{Kind, Scale},
     variants::Variant,
+    windows::{Rhythm, quantile},
 };
 use crate::{
     drive::{Counters, create_namespace},
     results::{Percentiles, Point, Run},
-    stage::{Load, SimStage, Stage, no_script},
+    stage::{Load, Prepared, SimStage, Stage, no_script},
 };
 
 /// What NS2 does.
@@ -50,46 +53,98 @@ impl Noise {
     }
 }
 
-/// A drive on which the two live.
-pub(super) struct Flat<S> {
-    pub stage: S,
-    pub nsids: [Nsid; 2],
+/// A drive on which the two live, used as it was long in use. Every run begins from it as it is.
+pub(super) struct Flat {
+    drive: Prepared,
+    nsids: [Nsid; 2],
+    variant: Variant,
 }
 
-/// The drive of a variant with both namespaces, written and then overwritten at random until collection has settled.
-pub(super) fn prepare(
-    variant: Variant,
-    profile: &toml::Table,
-    scale: &Scale,
-    seed: u64,
-    live: bool,
-) -> Result<Flat<SimStage>> {
-    let config = Config::from_toml(&toml::to_string(&variant.drive(profile)?)?)?;
-    let mut stage = SimStage::new(config, 2, live)?;
-    let sets = stage.manager().nvm_sets()?;
-    let [first, second] = variant.sets();
-    let mut size = u64::MAX;
-    for id in [first, second] {
-        let set = sets.iter().find(|set| set.nvmsetid.get() == id).context("the drive lacks an NVM Set")?;
-        let share = if first == second { 2 } else { 1 };
-        let free = u64::try_from(set.unvmsetcap.get() / share).unwrap_or(u64::MAX);
-        size = size.min(free >> 20 << 20);
+/// Why a variant is not available.
+#[derive(Debug)]
+pub(super) struct Unavailable(String);
+
+impl fmt::Display for Unavailable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
-    let nsids = [
-        create_namespace(stage.manager(), first, size, 4096, variant.handles()[0])?,
-        create_namespace(stage.manager(), second, size, 4096, variant.handles()[1])?,
-    ];
-    let fill = |host: usize| Load { host, nsid: nsids[host], job: "rw=write\nbs=128k\niodepth=16\n".into() };
-    stage.play(&[fill(0), fill(1)], &mut no_script)?;
-    let job = format!(
-        "rw=randwrite\nbs=4k\niodepth=64\nnorandommap\nloops={}\nrandseed={seed}\n",
-        scale.overwrites
-    );
+}
+
+impl std::error::Error for Unavailable {}
+
+impl Flat {
+    /// The drive of a variant with both namespaces, written, and then overwritten at random until collection has settled. `live`: it
+    /// shall be run live.
+    ///
+    /// # Errors
+    /// [`Unavailable`] if the drive refuses what makes the variant; what [`Stage::play`] returns.
+    pub fn new(
+        variant: Variant,
+        profile: &toml::Table,
+        scale: &Scale,
+        seed: u64,
+        live: bool,
+    ) -> Result<Self> {
+        let config = Config::from_toml(&toml::to_string(&variant.drive(profile, scale)?)?);
+        let config = match config {
+            Err(error) if variant == Variant::Windows => return Err(Unavailable(error.to_string()).into()),
+            other => other?,
+        };
+        let mut stage = SimStage::new(config, 2, live)?;
+        let sets = stage.manager().nvm_sets()?;
+        let [first, second] = variant.sets();
+        let mut size = u64::MAX;
+        for id in [first, second] {
+            let set =
+                sets.iter().find(|set| set.nvmsetid.get() == id).context("the drive lacks an NVM Set")?;
+            let share = if first == second { 2 } else { 1 };
+            let free = u64::try_from(set.unvmsetcap.get() / share).unwrap_or(u64::MAX);
+            size = size.min(free >> 20 << 20);
+        }
+        let nsids = [
+            create_namespace(stage.manager(), first, size, 4096, variant.handles()[0])?,
+            create_namespace(stage.manager(), second, size, 4096, variant.handles()[1])?,
+        ];
+        let fill =
+            |host: usize| Load { host, nsid: nsids[host], job: "rw=write\nbs=128k\niodepth=16\n".into() };
+        stage.play(&[fill(0), fill(1)], &mut no_script)?;
+        if let Err(error) = variant.apply(stage.manager(), nsids, scale) {
+            return Err(match error.status() {
+                Some(_) => Unavailable(error.to_string()).into(),
+                None => error.into(),
+            });
+        }
+        let drive = overwritten(stage, nsids, &format!("loops={}", scale.overwrites), seed)?;
+        Ok(Self { drive, nsids, variant })
+    }
+
+    /// The drive of the next repetition: somewhat longer in use, so that collection is somewhere else.
+    ///
+    /// # Errors
+    /// What [`Stage::play`] returns.
+    pub fn age(&mut self, scale: &Scale, seed: u64) -> Result<()> {
+        let more = format!("size={}%", scale.more);
+        self.drive = overwritten(self.drive.begin()?, self.nsids, &more, seed)?;
+        Ok(())
+    }
+
+    /// The drive as it is, for one run.
+    ///
+    /// # Errors
+    /// The drive refuses the hosts.
+    pub fn begin(&self) -> Result<SimStage> {
+        self.drive.begin()
+    }
+}
+
+/// NS2 overwritten at random.
+fn overwritten(mut stage: SimStage, nsids: [Nsid; 2], amount: &str, seed: u64) -> Result<Prepared> {
+    let job = format!("rw=randwrite\nbs=4k\niodepth=64\nnorandommap\nrandseed={seed}\n{amount}\n");
     stage.play(&[Load { host: 1, nsid: nsids[1], job }], &mut no_script)?;
     // What collection has begun ends in peace.
     let rest = "rw=read\nbs=4k\nnumber_ios=1\nstartdelay=5\n".to_owned();
     stage.play(&[Load { host: 0, nsid: nsids[0], job: rest }], &mut no_script)?;
-    Ok(Flat { stage, nsids })
+    stage.prepared()
 }
 
 fn percentiles(latency: &Latency) -> Percentiles {
@@ -118,18 +173,17 @@ fn rates(stats: &Stats) -> (f64, f64) {
     (sum(|t| t.ios) / seconds, sum(|t| t.bytes) / seconds / 1e6)
 }
 
-/// One run of one point.
+/// One run of one point, on a stage that has just begun.
 pub(super) fn play<S: Stage>(
-    flat: &mut Flat<S>,
+    mut stage: S,
+    flat: &Flat,
     noise: Noise,
     scale: &Scale,
     repetition: u32,
     seed: u64,
 ) -> Result<Run> {
-    let seed = seed.wrapping_add(u64::from(repetition).wrapping_mul(7919));
     let window = format!(
-        "time_based\nstartdelay={}ms\nramp_time={}ms\nruntime={}ms\nrandseed={seed}\n",
-        milliseconds(scale.rest),
+        "time_based\nramp_time={}ms\nruntime={}ms\nrandseed={seed}\n",
         milliseconds(scale.ramp),
         milliseconds(scale.seconds)
     );
@@ -140,13 +194,17 @@ pub(super) fn play<S: Stage>(
     if let Noise::Busy(kind, depth) = noise {
         loads.push(Load { host: 1, nsid: nsids[1], job: format!("{}{window}", kind.job(depth)) });
     }
-    let counters = |flat: &mut Flat<S>| -> Result<Vec<Counters>> {
-        let pages = nsids.iter().map(|&nsid| flat.stage.manager().namespace_statistics(nsid));
+    let counters = |stage: &mut S| -> Result<Vec<Counters>> {
+        let pages = nsids.iter().map(|&nsid| stage.manager().namespace_statistics(nsid));
         Ok(pages.map(|page| page.map(Counters::new)).collect::<Result<_, _>>()?)
     };
-    let before = counters(flat)?;
-    let played = flat.stage.play(&loads, &mut no_script)?;
-    let after = counters(flat)?;
+    let before = counters(&mut stage)?;
+    let mut rhythm = flat.variant.rhythm(scale);
+    let played = stage.play(&loads, &mut |host, now| match &mut rhythm {
+        Some(rhythm) => rhythm.step(host, now),
+        None => Ok(None),
+    })?;
+    let after = counters(&mut stage)?;
     let first = &played.loads[0].stats;
     let response = &first.traffic[0].response;
     #[expect(clippy::cast_precision_loss, reason = "for reading")]
@@ -160,6 +218,9 @@ pub(super) fn play<S: Stage>(
         ("ns1_p999_ms".to_owned(), ms(999_000)),
     ]);
     run.latency_ms.insert("ns1".into(), percentiles(response));
+    if let Some(rhythm) = &rhythm {
+        run.metrics.extend(in_windows(rhythm, &played.loads[0].responses));
+    }
     if let Some(second) = played.loads.get(1) {
         let (iops, bandwidth) = rates(&second.stats);
         run.metrics.extend([("ns2_iops".to_owned(), iops), ("ns2_MBps".to_owned(), bandwidth)]);
@@ -185,6 +246,23 @@ pub(super) fn play<S: Stage>(
         run.namespaces.push(counted);
     }
     Ok(run)
+}
+
+/// Figures of the reads inside and outside of deterministic windows.
+#[expect(clippy::cast_precision_loss, reason = "for reading")]
+fn in_windows(rhythm: &Rhythm, responses: &[Response]) -> Vec<(String, f64)> {
+    let [inside, outside] = rhythm.split(responses);
+    let mut metrics = vec![
+        ("ns1_dtwin_share".to_owned(), inside.len() as f64 / responses.len().max(1) as f64),
+        ("dtwin_cut_short".to_owned(), rhythm.cut_short.into()),
+    ];
+    for (part, reads) in [("dtwin", &inside), ("ndwin", &outside)] {
+        for (name, millionths) in [("p50", 500_000), ("p99", 990_000), ("p999", 999_000)] {
+            let value = quantile(reads, millionths);
+            metrics.extend(value.map(|ms| (format!("ns1_{part}_{name}_ms"), ms)));
+        }
+    }
+    metrics
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "seconds of a scale")]

@@ -124,6 +124,39 @@ fn part2_table(results: &Results) -> Table {
     table
 }
 
+/// NS1 inside and outside of deterministic windows; no rows if there were none.
+fn windows_table(results: &Results) -> Table {
+    let mut table = Table::new([
+        "neighbour NS2",
+        "without help p99 ms",
+        "in DTWIN p50 ms",
+        "p99 ms",
+        "p99.9 ms",
+        "else p99 ms",
+        "all p99 ms",
+        "reads in DTWIN",
+        "ended by the drive",
+    ]);
+    let Some(windows) = results.variant(Variant::Windows.name()) else { return table };
+    for at in sorted_points(results) {
+        let value = |metric: &str| windows.median(metric, &at).map_or("-".into(), show);
+        let Some(share) = windows.median("ns1_dtwin_share", &at) else { continue };
+        let none = results.variant(Variant::None.name()).and_then(|none| none.median("ns1_p99_ms", &at));
+        table.rows.push(vec![
+            title(&at),
+            none.map_or("-".into(), show),
+            value("ns1_dtwin_p50_ms"),
+            value("ns1_dtwin_p99_ms"),
+            value("ns1_dtwin_p999_ms"),
+            value("ns1_ndwin_p99_ms"),
+            value("ns1_p99_ms"),
+            format!("{:.0}%", share * 100.0),
+            value("dtwin_cut_short"),
+        ]);
+    }
+    table
+}
+
 /// The worst 99th percentile of a variant, and where.
 fn worst(variant: &crate::results::Variant, results: &Results) -> Option<(f64, Point)> {
     sorted_points(results)
@@ -182,8 +215,8 @@ pub(super) fn notes(
     if results.engine == "live" {
         notes.push(format!(
             "The live drive is {} in this process: rates of part 1 are the published ones divided by {LAB_DIVISOR}, those of part 2 by \
-             the number of dies.",
-            scale.profile
+             the number of dies. In part 2 a second of the drive took {} on the wall's clock; all figures are in the drive's time.",
+            scale.profile, options.slow_motion
         ));
         if results.host_was_bottleneck() {
             notes.push(results.host_verdict());
@@ -308,6 +341,18 @@ fn part2(results: &Results) -> Result<Section> {
 fn sections(found: &Found) -> Result<Vec<Section>> {
     let results = &found.results;
     let mut sections = vec![part1(found)?, part2(results)?];
+    let windows = windows_table(results);
+    if !windows.rows.is_empty() {
+        sections.push(Section {
+            heading: "Inside and outside of deterministic windows".into(),
+            text: "Reads of NS1 that were due and completed within one deterministic window (DTWIN) of the variant `windows`, the others, and \
+                   all of them. NS2 does not care about windows and uses up what was collected ahead for them; the drive then ends \
+                   the window."
+                .into(),
+            table: Some(windows),
+            ..Section::default()
+        });
+    }
     let mut help = Table::new(["help", "what it is"]);
     for (variant, _) in variants(results) {
         help.rows.push(vec![variant.name().into(), variant.description().into()]);
@@ -319,8 +364,19 @@ fn sections(found: &Found) -> Result<Vec<Section>> {
     if agreement::any(results) {
         sections.push(Section {
             heading: "Live and in virtual time".into(),
-            text: "The same drive at the same scale with the same jobs, under the wall's clock and under a virtual one.".into(),
+            text: "The same drive at the same scale with the same jobs, under the wall's clock and under a virtual one: how many points \
+                   agree, by figure."
+                .into(),
             table: Some(agreement::table(results)),
+            ..Section::default()
+        });
+        sections.push(Section {
+            heading: "Live over virtual time, point by point".into(),
+            text: "The drive's figures are its own (log D8h, from a command's arrival on), the host's include what threads of this \
+                   machine wait for. A point agrees if all are within 10% (of the drive's percentiles: in neighbouring buckets); it says \
+                   \"this machine\" if only what the host sees is off, or if the processors were the bottleneck."
+                .into(),
+            table: Some(agreement::points_table(results, title)),
             ..Section::default()
         });
     }
@@ -371,9 +427,11 @@ pub(super) fn text(found: &Found, page: &Path) -> String {
     } else {
         String::new()
     };
+    let windows = windows_table(results);
+    let windows = if windows.rows.is_empty() { String::new() } else { format!("{}\n", windows.text()) };
     let notes: String = results.notes.iter().map(|note| format!("- {note}\n")).collect();
     format!(
-        "{engine}:\n\n{}\n{}\n{agreement}{}\n\n{notes}\nreport: {}",
+        "{engine}:\n\n{}\n{}\n{windows}{agreement}{}\n\n{notes}\nreport: {}",
         part1_table(results).text(),
         part2_table(results).text(),
         answer(results),

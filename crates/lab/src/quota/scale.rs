@@ -18,13 +18,15 @@ pub(super) struct Scale {
     /// Part 2: seconds that are measured, and seconds before that.
     pub seconds: f64,
     pub ramp: f64,
-    /// Part 2: seconds of rest before each run, in which the drive ends what it has begun.
-    pub rest: f64,
+    /// Part 2: superblocks that are collected ahead for a deterministic window, and its length at most, in nanoseconds.
+    pub ahead: u32,
+    pub window: u64,
     /// Part 1: seconds until quotas are set, and after that.
     pub lead: f64,
     pub flat: f64,
-    /// Preconditioning: NS2 is overwritten so many times at random.
+    /// Preconditioning: NS2 is overwritten so many times at random; and by how many per cent of it more for each further repetition.
     pub overwrites: u64,
+    pub more: u64,
 }
 
 /// Part 1 sets these published rates, in bytes per second.
@@ -43,13 +45,15 @@ impl Scale {
             span: 256 << 20,
             iops: 50_000,
             limit: [391_000_000, 391_000_000],
-            depths: [vec![16, 64, 256], vec![4, 16, 64], vec![1, 4, 16]],
-            seconds: if quick { 0.2 } else { 1.0 },
-            ramp: if quick { 0.1 } else { 0.5 },
-            rest: 1.0,
+            depths: [vec![64, 256], vec![4, 64], vec![1, 16]],
+            seconds: if quick { 0.2 } else { 1.5 },
+            ramp: if quick { 0.1 } else { 1.0 },
+            ahead: 2,
+            window: 500_000_000,
             lead: if quick { 0.5 } else { 2.0 },
             flat: if quick { 1.0 } else { 6.0 },
             overwrites: 2,
+            more: 15,
         }
     }
 
@@ -61,13 +65,15 @@ impl Scale {
             span: 32 << 20,
             iops: 50_000 / 32,
             limit: [391_000_000 / 32, 391_000_000 / 64],
-            depths: [vec![8, 32], vec![4, 16], vec![1, 4]],
-            seconds: if quick { 0.5 } else { 1.5 },
-            ramp: if quick { 0.3 } else { 0.5 },
-            rest: if quick { 0.2 } else { 0.3 },
+            depths: [vec![32], vec![16], vec![4]],
+            seconds: if quick { 0.5 } else { 1.0 },
+            ramp: 0.3,
+            ahead: 8,
+            window: 500_000_000,
             lead: if quick { 0.5 } else { 2.0 },
             flat: if quick { 1.0 } else { 6.0 },
             overwrites: 2,
+            more: 15,
         }
     }
 }

@@ -4,10 +4,14 @@ use std::fmt;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use host::{Data, Host, Transport};
-use nvme::{Nsid, feature::FeatureId, quota::Quota, quota::QuotaKind, zerocopy::IntoBytes};
+use host::{Host, Transport};
+use nvme::{
+    Nsid,
+    plm::PredictableLatencyConfig,
+    quota::{Quota, QuotaKind},
+};
 
-use super::scale::Scale;
+use super::{scale::Scale, windows::Rhythm};
 
 /// A way to help NS1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -24,6 +28,8 @@ pub enum Variant {
     Sets,
     /// Flexible Data Placement: a reclaim unit handle for each.
     Fdp,
+    /// Predictable Latency Mode: windows without garbage collection.
+    Windows,
 }
 
 impl fmt::Display for Variant {
@@ -42,6 +48,7 @@ impl Variant {
             Self::Quota => "quota",
             Self::Sets => "sets",
             Self::Fdp => "fdp",
+            Self::Windows => "windows",
         }
     }
 
@@ -58,6 +65,10 @@ impl Variant {
             Self::Fdp => {
                 "Flexible Data Placement: each namespace has a reclaim unit handle of its own, persistently isolated."
             }
+            Self::Windows => {
+                "Predictable Latency Mode: a host gives the set of both a deterministic window, in which no garbage is collected, whenever \
+                 it has room for one."
+            }
         }
     }
 
@@ -70,37 +81,48 @@ impl Variant {
             Self::Quota => "#2563eb",
             Self::Sets => "#059669",
             Self::Fdp => "#db2777",
+            Self::Windows => "#0891b2",
         }
     }
 
     /// The drive's TOML for it: that of the profile without namespaces, with more where the variant wants it.
-    pub fn drive(self, profile: &toml::Table) -> Result<toml::Table> {
+    pub(super) fn drive(self, profile: &toml::Table, scale: &Scale) -> Result<toml::Table> {
         let mut table = profile.clone();
         table.remove("namespace");
         let drive = table.entry("drive").or_insert_with(|| toml::Table::new().into());
         let fair = matches!(self, Self::Fair | Self::Weights);
         drive.as_table_mut().context("[drive] is no table")?.insert("fair_sharing".into(), fair.into());
-        if self == Self::Sets {
-            let sets =
-                table.get_mut("set").and_then(toml::Value::as_array_mut).context("a drive without sets")?;
-            let first =
-                sets.first_mut().and_then(toml::Value::as_table_mut).context("a drive without sets")?;
-            halve(first)?;
-            let half = toml::Value::Table(first.clone());
-            sets.insert(1, half);
-        }
-        if self == Self::Fdp {
-            let first =
-                table.get_mut("set").and_then(toml::Value::as_array_mut).and_then(|sets| sets.first_mut());
-            let placement = toml::toml! {
-                handles = 2
-                isolation = "persistent"
-                fdp = true
-            };
-            let first = first.and_then(toml::Value::as_table_mut).context("a drive without sets")?;
-            first.insert("placement".into(), placement.into());
+        let sets =
+            table.get_mut("set").and_then(toml::Value::as_array_mut).context("a drive without sets")?;
+        let first = sets.first_mut().and_then(toml::Value::as_table_mut).context("a drive without sets")?;
+        match self {
+            Self::None | Self::Fair | Self::Weights | Self::Quota => {}
+            Self::Sets => {
+                halve(first)?;
+                let half = toml::Value::Table(first.clone());
+                sets.insert(1, half);
+            }
+            Self::Fdp => {
+                let placement = toml::toml! {
+                    handles = 2
+                    isolation = "persistent"
+                    fdp = true
+                };
+                first.insert("placement".into(), placement.into());
+            }
+            Self::Windows => {
+                let mut window = toml::Table::new();
+                window.insert("superblocks".into(), scale.ahead.into());
+                window.insert("time".into(), "10s".into());
+                first.insert("window".into(), window.into());
+            }
         }
         Ok(table)
+    }
+
+    /// What a host does while the loads run, if it does anything.
+    pub(super) fn rhythm(self, scale: &Scale) -> Option<Rhythm> {
+        (self == Self::Windows).then(|| Rhythm::new(self.sets()[0], scale.window))
     }
 
     /// The NVM Sets of NS1 and NS2.
@@ -126,6 +148,9 @@ impl Variant {
         let [_, second] = nsids;
         match self {
             Self::None | Self::Fair | Self::Sets | Self::Fdp => Ok(()),
+            Self::Windows => {
+                host.set_predictable_latency(self.sets()[0], true, &PredictableLatencyConfig::default(), true)
+            }
             Self::Weights => {
                 for (nsid, weight) in nsids.into_iter().zip([1000, 100]) {
                     let quota = Quota { weight: weight.into(), ..Quota::unlimited() };
@@ -141,31 +166,9 @@ impl Variant {
             }
         }
     }
-
-    /// Takes back what [`apply`](Self::apply) did, where variants take turns on one drive.
-    ///
-    /// # Errors
-    /// The drive refuses.
-    pub fn withdraw<T: Transport>(self, host: &mut Host<T>, nsids: [Nsid; 2]) -> Result<(), host::Error> {
-        if matches!(self, Self::Quota | Self::Weights) {
-            for nsid in nsids {
-                set_quota(host, nsid, &Quota::unlimited())?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The first variant whose drive it can use, taking turns.
-    pub fn family(self) -> Self {
-        match self {
-            Self::None | Self::Quota => Self::None,
-            Self::Fair | Self::Weights => Self::Fair,
-            Self::Sets | Self::Fdp => self,
-        }
-    }
 }
 
-/// Sets a namespace's quota until the next power cycle.
+/// Sets a namespace's quota for good.
 ///
 /// # Errors
 /// The drive refuses.
@@ -174,8 +177,7 @@ pub(super) fn set_quota<T: Transport>(
     nsid: Nsid,
     quota: &Quota,
 ) -> Result<(), host::Error> {
-    let data = Data::Out(quota.as_bytes().to_vec());
-    host.set_feature(FeatureId::QUOTA, nsid, 0, data, false).map(drop)
+    host.set_quota(nsid, quota, true)
 }
 
 /// Gives an NVM Set half of its dies, channels and capacity.
@@ -206,7 +208,8 @@ mod tests {
     fn a_set_is_divided() {
         let text = "[[set]]\ncapacity = \"2GiB\"\ndies = 4\nchannels = 2\n[[namespace]]\nsize = 1\n";
         let profile: toml::Table = toml::from_str(text).unwrap();
-        let drive = Variant::Sets.drive(&profile).unwrap();
+        let scale = Scale::lab(true);
+        let drive = Variant::Sets.drive(&profile, &scale).unwrap();
         assert!(!drive.contains_key("namespace"));
         let sets = drive["set"].as_array().unwrap();
         assert_eq!(sets.len(), 2);
@@ -214,9 +217,9 @@ mod tests {
             assert_eq!((set["dies"].as_integer(), set["channels"].as_integer()), (Some(2), Some(1)));
             assert_eq!(set["capacity"].as_integer(), Some(1 << 30));
         }
-        let none = Variant::None.drive(&profile).unwrap();
+        let none = Variant::None.drive(&profile, &scale).unwrap();
         assert_eq!((&none["set"], none["drive"]["fair_sharing"].as_bool()), (&profile["set"], Some(false)));
         let odd: toml::Table = toml::from_str("[[set]]\ndies = 3\nchannels = 2\n").unwrap();
-        assert!(Variant::Sets.drive(&odd).unwrap_err().to_string().contains("dies = 3"));
+        assert!(Variant::Sets.drive(&odd, &scale).unwrap_err().to_string().contains("dies = 3"));
     }
 }

@@ -22,17 +22,19 @@ pub struct LiveStage {
     manager: Host<LocalTransport>,
     hosts: Vec<Host<LocalTransport>>,
     _running: Running,
+    /// Nanoseconds of the wall for one of the drive.
+    pace: u32,
 }
 
 impl LiveStage {
-    pub(super) fn new(running: Running, hosts: usize) -> Result<Self> {
+    pub(super) fn new(running: Running, hosts: usize, pace: u32) -> Result<Self> {
         let connect = |name: &str| -> Result<Host<LocalTransport>> {
             let identity = Identity::new(name.parse().map_err(|e| anyhow!("host NQN {name:?}: {e}"))?);
             Host::connect(LocalTransport::new(running.handle()), &identity).context("connecting to the drive")
         };
         let manager = connect(MANAGER)?;
         let hosts = (0..hosts).map(|n| connect(&nqn(n))).collect::<Result<_>>()?;
-        Ok(Self { manager, hosts, _running: running })
+        Ok(Self { manager, hosts, _running: running, pace })
     }
 }
 
@@ -67,12 +69,20 @@ impl Stage for LiveStage {
         let before = cpu::Sample::take(&me);
         let start = Instant::now();
         let mut bytes = vec![Vec::new(); loads.len()];
+        let processors = thread::available_parallelism().map_or(1, Into::into);
         let mut workers = Vec::new();
         for ((job, namespace, queue), shared) in queues.iter_mut().zip(&shared) {
-            let worker = Worker::new(job.clone(), queue, *namespace, false, &stop, shared, start);
-            workers.push(worker.map_err(|e| anyhow!(e))?);
+            // How long its I/Os take is what a load with a rate is there for: its thread does not sleep, or waking it up would be
+            // a part of that.
+            let options = &job.plan().options;
+            let poll = processors > 1 && options.rate_iops.iter().chain(&options.rate).any(|rate| *rate > 0);
+            let worker = Worker::new(job.clone(), queue, *namespace, poll, &stop, shared, start);
+            let mut worker = worker.map_err(|e| anyhow!(e))?;
+            worker.pace = self.pace;
+            workers.push(worker);
         }
         let manager = &mut self.manager;
+        let pace = u64::from(self.pace);
         let ended = thread::scope(|scope| {
             let mut threads = Vec::new();
             for worker in workers {
@@ -90,10 +100,10 @@ impl Stage for LiveStage {
             let mut failure = None;
             loop {
                 let over = threads.iter().all(|thread| thread.is_finished());
-                let now = nanos(start.elapsed());
+                let now = nanos(start.elapsed()) / pace;
                 for ((shared, seen), bytes) in shared.iter().zip(&mut seen).zip(&mut bytes) {
                     let total: u64 = shared.bytes.iter().map(|b| b.load(Ordering::Relaxed)).sum();
-                    count(bytes, now.saturating_sub(nanos(LOOK) / 2), total - *seen);
+                    count(bytes, now.saturating_sub(nanos(LOOK) / pace / 2), total - *seen);
                     *seen = total;
                 }
                 if over {
@@ -111,7 +121,9 @@ impl Stage for LiveStage {
                         }
                     }
                 }
-                let wait = next.map_or(LOOK, |at| Duration::from_nanos(at.saturating_sub(now)).min(LOOK));
+                let wait = next.map_or(LOOK, |at| {
+                    Duration::from_nanos(at.saturating_sub(now).saturating_mul(pace)).min(LOOK)
+                });
                 thread::sleep(wait.max(Duration::from_micros(100)));
             }
             match failure {
@@ -128,7 +140,7 @@ impl Stage for LiveStage {
             if let Some(problem) = ended.problems.first() {
                 bail!("{problem}");
             }
-            ran.push(Ran { stats: ended.stats, bytes });
+            ran.push(Ran::new(ended.stats, bytes, 0));
         }
         Ok(Played { loads: ran, cpu })
     }

@@ -2,7 +2,8 @@
 //!
 //! The same jobs ([`workload::fio`]) run on both, and the same typed hosts manage both: what a study does is written once, for any
 //! [`Stage`]. [`SimStage`] is a drive under a virtual clock; [`LiveStage`] the same drive, prepared in virtual time and then run under
-//! the wall's clock in this process, each job with a thread.
+//! the wall's clock in this process, each job with a thread. From a [`Prepared`] drive runs begin that do not follow each other: each
+//! finds it as it was. All times are the drive's, also where that is live in slow motion.
 
 mod live;
 mod sim;
@@ -10,9 +11,12 @@ mod sim;
 use anyhow::{Result, anyhow};
 use host::{Host, Namespace, Transport};
 use nvme::Nsid;
-use workload::fio::{Job, JobFile, Space, Stats};
+use workload::fio::{Job, JobFile, Response, Space, Stats};
 
-pub use self::{live::LiveStage, sim::SimStage};
+pub use self::{
+    live::LiveStage,
+    sim::{Prepared, SimStage},
+};
 use crate::results::Cpu;
 
 /// Nanoseconds since a run began.
@@ -39,6 +43,8 @@ pub struct Ran {
     pub stats: Stats,
     /// Bytes read and written in each [`INTERVAL`] since the run began, ramp included.
     pub bytes: Vec<u64>,
+    /// I/Os of a load with a rate, without its ramp: times since the run began.
+    pub responses: Vec<Response>,
 }
 
 /// What a run of several loads was.
@@ -94,7 +100,21 @@ fn job(load: &Load, namespace: &Namespace, thread: u32) -> Result<Job> {
     let file = JobFile::parse(&text, &|_| None).map_err(|e| wrong(&e.problem))?;
     let jobs = file.jobs().map_err(|e| wrong(&e.problem))?;
     let space = Space { blocks: namespace.blocks, block_bytes: namespace.block_size };
-    Job::of(&jobs.jobs[0], space, 0, thread, 0).map_err(|e| wrong(&e))
+    let mut job = Job::of(&jobs.jobs[0], space, 0, thread, 0).map_err(|e| wrong(&e))?;
+    job.keep_responses();
+    Ok(job)
+}
+
+impl Ran {
+    /// What a job that has ended did; its clock was at `start` when the run began.
+    fn new(mut stats: Stats, bytes: Vec<u64>, start: Nanos) -> Self {
+        let mut responses = stats.responses.take().unwrap_or_default();
+        for response in &mut responses {
+            response.due = response.due.saturating_sub(start);
+            response.completed = response.completed.saturating_sub(start);
+        }
+        Self { stats, bytes, responses }
+    }
 }
 
 /// Adds to the interval of a time.

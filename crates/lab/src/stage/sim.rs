@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail};
 use host::Host;
 use run::{
     Config,
-    sim::{self, Contents, Sim, SimTransport},
+    sim::{self, Checkpoint, Contents, Sim, SimTransport},
 };
 use workload::{Verb, fio::Prompt};
 
@@ -25,21 +25,52 @@ impl SimStage {
     /// # Errors
     /// The drive cannot be so, or refuses the hosts.
     pub fn new(config: Config, hosts: usize, live: bool) -> Result<Self> {
-        let sim = Sim::new(config, if live { Contents::Later } else { Contents::None })?;
+        Self::on(Sim::new(config, if live { Contents::Later } else { Contents::None })?, hosts)
+    }
+
+    fn on(sim: Sim, hosts: usize) -> Result<Self> {
         let manager = sim.host(MANAGER).context("connecting to the drive")?;
         let hosts = (0..hosts).map(|n| sim.host(&nqn(n))).collect::<Result<_, _>>()?;
         Ok(Self { manager, hosts, sim })
     }
 
-    /// The same drive with the same hosts, under the wall's clock from now on.
+    /// The same drive with the same hosts, under the wall's clock from now on: [in slow motion](Sim::go_live), or 1.
     ///
     /// # Errors
     /// The machine or the drive refuses something.
-    pub fn go_live(self) -> Result<LiveStage> {
+    pub fn go_live(self, slow_motion: u32) -> Result<LiveStage> {
         let Self { manager, hosts, sim } = self;
         let count = hosts.len();
         drop((manager, hosts));
-        LiveStage::new(sim.go_live(1)?, count)
+        LiveStage::new(sim.go_live(slow_motion)?, count, slow_motion.max(1))
+    }
+
+    /// Switches the drive off and keeps it.
+    ///
+    /// # Errors
+    /// Somebody else is connected to it.
+    pub fn prepared(self) -> Result<Prepared> {
+        let Self { manager, hosts, sim } = self;
+        let count = hosts.len();
+        drop((manager, hosts));
+        Ok(Prepared { drive: Checkpoint::of(sim)?, hosts: count })
+    }
+}
+
+/// A drive that is switched off, to be switched on as often as wanted: every time it is the same.
+pub struct Prepared {
+    drive: Checkpoint,
+    hosts: usize,
+}
+
+impl Prepared {
+    /// The drive switched on, with the same hosts; it can go live if the one could that it was made from. Settings that were not saved
+    /// are lost, as in any power cycle.
+    ///
+    /// # Errors
+    /// The drive refuses the hosts.
+    pub fn begin(&self) -> Result<SimStage> {
+        SimStage::on(self.drive.clone().start()?, self.hosts)
     }
 }
 
@@ -90,7 +121,7 @@ impl Stage for SimStage {
             if failed > 0 {
                 bail!("{failed} commands of the job {:?} failed", loads[number].job);
             }
-            ran.push(Ran { stats: actors.actor(number).job().stats().clone(), bytes });
+            ran.push(Ran::new(actors.actor(number).job().stats().clone(), bytes, start.0));
         }
         Ok(Played { loads: ran, cpu: Cpu::default() })
     }
