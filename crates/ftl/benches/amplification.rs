@@ -2,7 +2,7 @@
 //!
 //!     cargo bench -p ftl --bench amplification
 //!
-//! Prints the rows of the table in docs/benchmarks.md.
+//! Prints the rows of a table like that in docs/benchmarks.md.
 
 #[path = "../tests/support/load.rs"]
 mod load;

@@ -1,5 +1,5 @@
 //! Write amplification is counted, and agrees with theory where there is one: [`load`] has the formulas and their sources.
-//! The table in docs/benchmarks.md is made by `cargo bench -p ftl --bench amplification`.
+//! `cargo bench -p ftl --bench amplification` does it for more loads.
 
 #[path = "support/load.rs"]
 mod load;

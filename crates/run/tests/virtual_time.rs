@@ -258,6 +258,30 @@ fn a_preconditioned_drive_is_the_same_made_copied_and_kept() {
 }
 
 #[test]
+fn a_preconditioned_drive_amplifies_writes_as_a_used_one() {
+    let mut drive = shape_with("timing = false").config;
+    let ftl::SetConfig::Nand { nand, capacity_pages, .. } = &mut drive.ftl.sets[0] else { panic!("NAND") };
+    // 1,024 superblocks of 960 pages, 28 % spare.
+    (nand.geometry.superblocks, nand.geometry.units_per_block) = (1024, 480 / nand.geometry.unit_pages);
+    *capacity_pages = (nand.geometry.pages() * 100 / 128) as u32 / ftl::GRANULE_PAGES * ftl::GRANULE_PAGES;
+    let pages = u64::from(*capacity_pages);
+    drive.namespaces[0].bytes = pages * 4096;
+    // Also for who happens to have the seed of the preconditioning.
+    for seed in [1, 2] {
+        let made = preconditioned(drive.clone(), Contents::None, Precondition::Steady, 1, None, &mut |_| ());
+        let sim = made.unwrap().0.start().unwrap();
+        let programmed = |sim: &Sim| sim.drive().ftl().set_stats(ftl::SetId(0)).media_written_bytes;
+        let before = programmed(&sim);
+        let load =
+            MixConfig { range: pages, writes_per_mille: 1000, count: Some(pages / 8), ..config(1000, seed) };
+        let outcome = sim.run(1, &mut Mix::new(load), |_| false).unwrap();
+        let amplification = (programmed(&sim) - before) as f64 / outcome.bytes as f64;
+        // Theory says 2.51, a superblock more or less in 100 is 1 %.
+        assert!((2.4..2.65).contains(&amplification), "seed {seed}: {amplification:.3}");
+    }
+}
+
+#[test]
 fn a_drive_in_use_or_with_contents_is_no_checkpoint() {
     let sim = Sim::new(shape().config, Contents::None).unwrap();
     let host = sim.host("nqn.2026-11.org.example:first").unwrap();
