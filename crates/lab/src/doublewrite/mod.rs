@@ -2,6 +2,7 @@
 
 mod published;
 mod report;
+mod sim;
 mod variants;
 
 use std::{
@@ -14,59 +15,64 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use hdrhistogram::Histogram;
 
 pub use self::variants::{Family, Variant, layout};
 use crate::{
     Outcome, cpu,
     drive::Program,
     interrupt,
+    layout::Layout,
     mariadb::{self, Files, Instance, Server, SystemTablespace, Tuning},
     progress::Progress,
-    results::{Host, NamespaceCounts, Percentiles, Point, Results, Run, compare},
+    results::{Comparison, Host, NamespaceCounts, Percentiles, Point, Results, Run, compare},
     rig::{Base, Rig, discard, require_root},
     scratch::{self, Scratch},
-    tpcc::{self, Kind, Phase, Window},
+    tpcc::{self, Kind, Phase},
     units::{parse_size, show, show_size},
 };
 
 /// Options of the study.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
-    /// Run real software on a real file system over the drive (the only engine of this study)
-    #[arg(long)]
+    /// Run real software on a real file system over the drive [default: this, without --sim]
+    #[arg(long, conflicts_with = "sim")]
     pub live: bool,
-    /// Connections that run transactions; several values make one point each
-    #[arg(long, value_delimiter = ',', default_value = "4", value_name = "N,…")]
+    /// In virtual time: a model of the published server and database on the published drive
+    #[arg(long)]
+    pub sim: bool,
+    /// Connections that run transactions; several values make one point each [default: 4; with --sim 4,8,16,32,64]
+    #[arg(long, value_delimiter = ',', value_name = "N,…")]
     pub threads: Vec<u32>,
     /// Layouts to compare
     #[arg(long, value_delimiter = ',', default_value = "nand,dram,off", value_name = "NAME,…")]
     pub variants: Vec<Variant>,
-    /// TPC-C warehouses, about 85 MB each
-    #[arg(long, default_value_t = 8, value_name = "N")]
-    pub warehouses: u32,
-    /// Measured seconds of each run
-    #[arg(long, default_value_t = 25, value_name = "S")]
-    pub seconds: u64,
-    /// Seconds of load before the measurement
-    #[arg(long, default_value_t = 10, value_name = "S")]
-    pub warmup: u64,
-    /// Interleaved repetitions
-    #[arg(long, default_value_t = 3, value_name = "N")]
-    pub repeat: u32,
-    /// InnoDB buffer pool; smaller makes more writes per transaction
-    #[arg(long, default_value = "96MiB", value_name = "SIZE", value_parser = parse_size)]
-    pub buffer_pool: u64,
-    /// Drive: a profile or a TOML file
-    #[arg(long, default_value = DEFAULT_PROFILE, value_name = "NAME|FILE")]
-    pub profile: String,
+    /// TPC-C warehouses: live about 85 MB each [default: 8; with --sim 28000]
+    #[arg(long, value_name = "N")]
+    pub warehouses: Option<u32>,
+    /// Measured seconds of each run [default: 25; with --sim 60]
+    #[arg(long, value_name = "S")]
+    pub seconds: Option<u64>,
+    /// Seconds of load before the measurement [default: 10; with --sim 45]
+    #[arg(long, value_name = "S")]
+    pub warmup: Option<u64>,
+    /// Interleaved repetitions [default: 3; with --sim 1]
+    #[arg(long, value_name = "N")]
+    pub repeat: Option<u32>,
+    /// InnoDB buffer pool; smaller makes more writes per transaction [default: 96MiB; with --sim 16GiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub buffer_pool: Option<u64>,
+    /// Drive: a profile or a TOML file [default: pblaze5-910-lab; with --sim pblaze5-910-short, onto which the database is folded]
+    #[arg(long, value_name = "NAME|FILE")]
+    pub profile: Option<String>,
     /// Database server, instead of the one installed
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", conflicts_with = "sim")]
     pub mysqld: Option<PathBuf>,
     /// Directory for report.html, results.json and results.csv
     #[arg(long, default_value = "out/doublewrite", value_name = "DIR")]
     pub out: PathBuf,
     /// Directory for drive images and mount points while the study runs [default: /dev/shm when it has room, else /tmp]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", conflicts_with = "sim")]
     pub scratch: Option<PathBuf>,
     /// Seed of everything random
     #[arg(long, default_value_t = 1, value_name = "N")]
@@ -76,7 +82,47 @@ pub struct Options {
 /// The scaled PBlaze5 910.
 pub const DEFAULT_PROFILE: &str = "pblaze5-910-lab";
 
-impl Options {
+/// The options with what they are by default.
+struct Settings {
+    threads: Vec<u32>,
+    variants: Vec<Variant>,
+    warehouses: u32,
+    seconds: u64,
+    warmup: u64,
+    repeat: u32,
+    buffer_pool: u64,
+    profile: String,
+    out: PathBuf,
+    scratch: Option<PathBuf>,
+    seed: u64,
+}
+
+impl Settings {
+    fn new(options: &Options) -> Result<Self> {
+        let or = |threads: &[u32]| match &options.threads[..] {
+            [] => threads.to_vec(),
+            given => given.to_vec(),
+        };
+        let (sim, o) = (options.sim, options.clone());
+        let settings = Self {
+            threads: or(if sim { &[4, 8, 16, 32, 64] } else { &[4] }),
+            variants: o.variants,
+            warehouses: o.warehouses.unwrap_or(if sim { 28_000 } else { 8 }),
+            seconds: o.seconds.unwrap_or(if sim { 60 } else { 25 }),
+            warmup: o.warmup.unwrap_or(if sim { 45 } else { 10 }),
+            repeat: o.repeat.unwrap_or(if sim { 1 } else { 3 }),
+            buffer_pool: o.buffer_pool.unwrap_or(if sim { 16 << 30 } else { 96 << 20 }),
+            profile: o
+                .profile
+                .unwrap_or_else(|| if sim { sim::DEFAULT_PROFILE } else { DEFAULT_PROFILE }.into()),
+            out: o.out,
+            scratch: o.scratch,
+            seed: o.seed,
+        };
+        settings.check()?;
+        Ok(settings)
+    }
+
     fn check(&self) -> Result<()> {
         let range = |name: &str, value: u64, low: u64, high: u64| {
             if (low..=high).contains(&value) {
@@ -88,7 +134,7 @@ impl Options {
         for &threads in &self.threads {
             range("threads", threads.into(), 1, 1_000)?;
         }
-        range("warehouses", self.warehouses.into(), 1, 10_000)?;
+        range("warehouses", self.warehouses.into(), 1, 100_000)?;
         range("seconds", self.seconds, 1, 86_400)?;
         range("warmup", self.warmup, 0, 86_400)?;
         range("repeat", self.repeat.into(), 1, 1_000)?;
@@ -110,6 +156,26 @@ impl Options {
             ..Tuning::default()
         }
     }
+
+    /// What each variant is compared in with the first of them, or with `nand` if it is among them.
+    fn comparisons(&self, variants: &[crate::results::Variant]) -> Result<Vec<Comparison>> {
+        let find = |v: Variant| variants.iter().find(|found| found.name == v.name());
+        let mut comparisons = Vec::new();
+        let reference = self.variants.iter().copied().find(|v| *v == Variant::Nand);
+        let reference = reference.or(self.variants.first().copied()).context("no variant")?;
+        if let Some(over) = find(reference) {
+            for &of in self.variants.iter().filter(|v| **v != reference) {
+                let Some(variant) = find(of) else { continue };
+                for metric in METRICS {
+                    comparisons.extend(compare(metric, variant, over, |at| {
+                        let known = of == Variant::Dram && reference == Variant::Nand;
+                        known.then(|| published::dram_over_nand(metric, at)).flatten()
+                    }));
+                }
+            }
+        }
+        Ok(comparisons)
+    }
 }
 
 /// Large enough that checkpoints do not set the pace of page writes.
@@ -117,7 +183,7 @@ const REDO_MIB: u64 = 192;
 
 /// What the runs share.
 struct Study<'a> {
-    options: &'a Options,
+    options: &'a Settings,
     server: Server,
     program: Program,
     scratch: Scratch,
@@ -130,7 +196,12 @@ struct Study<'a> {
 /// end of their logs. Nothing is left mounted or running.
 pub fn run(options: &Options) -> Result<Outcome<Results>> {
     interrupt::install().context("installing signal handlers")?;
-    options.check()?;
+    if options.sim {
+        let program = Program::find()?;
+        return sim::run_on(&Settings::new(options)?, &|profile| {
+            program.drive_toml(&Layout::new("doublewrite", Some(profile.to_owned()), Vec::new()))
+        });
+    }
     require_root()?;
     let server = Server::find(options.mysqld.as_deref())?;
     run_on(options, server, Program::find()?)
@@ -141,18 +212,19 @@ pub fn run(options: &Options) -> Result<Outcome<Results>> {
 /// # Errors
 /// Like [`run`].
 pub fn run_on(options: &Options, server: Server, program: Program) -> Result<Outcome<Results>> {
+    let options = &Settings::new(options)?;
     std::fs::create_dir_all(&options.out).with_context(|| format!("making {}", options.out.display()))?;
     let study = Study::new(options, server, program)?;
     let results = study.scratch.keep_logs(study.run(), &options.out.join("logs"))?;
     results.write(&options.out)?;
     let page = options.out.join("report.html");
-    report::write(&results, &page)?;
+    report::write(&results, &page, report::answer(&results), Vec::new())?;
     let text = report::text(&results, &page);
     Ok(Outcome { results, text, failure: None })
 }
 
 impl<'a> Study<'a> {
-    fn new(options: &'a Options, server: Server, program: Program) -> Result<Self> {
+    fn new(options: &'a Settings, server: Server, program: Program) -> Result<Self> {
         // The prepared image, a run's copy, and their flash's spare.
         let wanted = u64::from(options.warehouses) * (200 << 20) * 3 + (3 << 30);
         let parent = options.scratch.clone().map_or_else(|| scratch::default_parent(wanted), Ok)?;
@@ -318,10 +390,13 @@ impl<'a> Study<'a> {
             cpu: cpu_after.since(cpu_before, threads),
             per_second: outcome.per_second,
             warmup_seconds: load.warmup.as_secs_f64(),
-            latency_ms: latencies(&outcome.window),
+            latency_ms: latencies(&outcome.window.latency, &outcome.window.commit),
             ..Run::default()
         };
-        run.metrics = metrics(&outcome.window, &namespaces);
+        let window = &outcome.window;
+        run.metrics = metrics(window.new_orders(), window.length.as_secs_f64(), &namespaces);
+        #[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
+        run.metrics.insert("retries".into(), window.retries as f64);
         run.metrics.extend(
             lifetime_years(endurance, &namespaces, run.seconds).map(|y| ("lifetime_years".into(), y)),
         );
@@ -330,21 +405,7 @@ impl<'a> Study<'a> {
     }
 
     fn results(&self, base: &Base, variants: Vec<crate::results::Variant>) -> Result<Results> {
-        let find = |v: Variant| variants.iter().find(|found| found.name == v.name());
-        let mut comparisons = Vec::new();
-        let reference = self.options.variants.iter().copied().find(|v| *v == Variant::Nand);
-        let reference = reference.or(self.options.variants.first().copied()).context("no variant")?;
-        if let Some(over) = find(reference) {
-            for &of in self.options.variants.iter().filter(|v| **v != reference) {
-                let Some(variant) = find(of) else { continue };
-                for metric in METRICS {
-                    comparisons.extend(compare(metric, variant, over, |at| {
-                        let known = of == Variant::Dram && reference == Variant::Nand;
-                        known.then(|| published::dram_over_nand(metric, at)).flatten()
-                    }));
-                }
-            }
-        }
+        let comparisons = self.options.comparisons(&variants)?;
         let drive = serde_json::json!({
             "profile": self.options.profile,
             "toml": base.drive_toml(),
@@ -392,8 +453,8 @@ fn rate(count: u64, time: Duration) -> f64 {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
-fn metrics(window: &Window, namespaces: &[NamespaceCounts]) -> BTreeMap<String, f64> {
-    let seconds = window.length.as_secs_f64().max(1e-9);
+fn metrics(new_orders: u64, seconds: f64, namespaces: &[NamespaceCounts]) -> BTreeMap<String, f64> {
+    let seconds = seconds.max(1e-9);
     let sum = |wanted: &dyn Fn(&NamespaceCounts) -> bool, f: &dyn Fn(&NamespaceCounts) -> u64| {
         namespaces.iter().filter(|n| wanted(n)).map(f).sum::<u64>() as f64
     };
@@ -402,10 +463,9 @@ fn metrics(window: &Window, namespaces: &[NamespaceCounts]) -> BTreeMap<String, 
     let media = sum(&nand, &|n| n.media_bytes_written);
     let host_nand = sum(&nand, &|n| n.host_bytes_written);
     let host_all = sum(&all, &|n| n.host_bytes_written);
-    let orders = window.new_orders().max(1) as f64;
+    let orders = new_orders.max(1) as f64;
     const MIB: f64 = 1_048_576.0;
-    let mut metrics =
-        BTreeMap::from([("tpmC".to_owned(), window.tpm_c()), ("retries".to_owned(), window.retries as f64)]);
+    let mut metrics = BTreeMap::from([("tpmC".to_owned(), new_orders as f64 * 60.0 / seconds)]);
     if host_all > 0.0 {
         metrics.extend([
             ("nand_bytes_per_new_order".to_owned(), media / orders),
@@ -431,9 +491,10 @@ fn lifetime_years(endurance: u128, namespaces: &[NamespaceCounts], seconds: f64)
     (endurance > 0 && rate > 0.0).then(|| endurance as f64 / rate / YEAR)
 }
 
-fn latencies(window: &Window) -> BTreeMap<String, Percentiles> {
-    let histograms = Kind::ALL.iter().map(|kind| kind.name()).zip(&window.latency);
-    let all = histograms.chain([("commit", &window.commit)]);
+/// Of transactions in the order of [`Kind::ALL`], and of commits, in microseconds.
+fn latencies(transactions: &[Histogram<u64>], commits: &Histogram<u64>) -> BTreeMap<String, Percentiles> {
+    let histograms = Kind::ALL.iter().map(|kind| kind.name()).zip(transactions);
+    let all = histograms.chain([("commit", commits)]);
     all.map(|(name, histogram)| {
         #[expect(clippy::cast_precision_loss, reason = "microseconds of minutes at most")]
         let at = |quantile: f64| histogram.value_at_quantile(quantile) as f64 / 1e3;

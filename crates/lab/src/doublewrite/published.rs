@@ -19,6 +19,82 @@ const AMPLIFICATION: (f64, f64) = (2.478, 1.335);
 /// The same over host writes to the NAND namespace only: 46.5% of the host's bytes went to DRAM (derived).
 const AMPLIFICATION_NAND: (f64, f64) = (2.478, 2.50);
 
+/// Threads at which the drive's traffic was published.
+pub const TRAFFIC_THREADS: u64 = 64;
+
+/// What was published of a namespace's traffic with [`TRAFFIC_THREADS`]: commands and MiB each second, milliseconds.
+pub struct Traffic {
+    /// The variant: `"nand"` or `"dram"`.
+    pub variant: &'static str,
+    /// The medium of the namespace.
+    pub medium: &'static str,
+    /// Reads.
+    pub read_iops: f64,
+    /// MiB read.
+    pub read_mib: f64,
+    /// Mean latency of reads; its unit is not said, milliseconds are meant.
+    pub read_ms: f64,
+    /// Writes.
+    pub write_iops: f64,
+    /// MiB written.
+    pub write_mib: f64,
+    /// Mean latency of writes.
+    pub write_ms: f64,
+}
+
+/// Traffic by namespace; the DRAM namespace was not read.
+pub const TRAFFIC: [Traffic; 3] = [
+    Traffic {
+        variant: "nand",
+        medium: "nand",
+        read_iops: 46_888.194,
+        read_mib: 732.626,
+        read_ms: 0.405,
+        write_iops: 20_410.696,
+        write_mib: 540.13,
+        write_ms: 2.758,
+    },
+    Traffic {
+        variant: "dram",
+        medium: "nand",
+        read_iops: 64_845.669,
+        read_mib: 1_013.213,
+        read_ms: 0.375,
+        write_iops: 28_242.749,
+        write_mib: 396.073,
+        write_ms: 1.306,
+    },
+    Traffic {
+        variant: "dram",
+        medium: "dram",
+        read_iops: 0.0,
+        read_mib: 0.0,
+        read_ms: 0.0,
+        write_iops: 2_837.63,
+        write_mib: 344.312,
+        write_ms: 1.775,
+    },
+];
+
+/// Write amplification over all namespaces, and over the NAND namespace alone (derived for `dram`), of a variant.
+pub fn amplification(variant: &str) -> Option<(f64, f64)> {
+    match variant {
+        "nand" => Some((AMPLIFICATION.0, AMPLIFICATION_NAND.0)),
+        "dram" => Some((AMPLIFICATION.1, AMPLIFICATION_NAND.1)),
+        _ => None,
+    }
+}
+
+/// tpmC of a variant.
+pub fn throughput(variant: &str, threads: u64) -> Option<f64> {
+    let row = THROUGHPUT.iter().find(|row| row.0 == threads)?;
+    match variant {
+        "nand" => Some(row.1),
+        "dram" => Some(row.2),
+        _ => None,
+    }
+}
+
 /// The published (or, from published figures, derived) ratio of `dram` over `nand` for a metric.
 pub fn dram_over_nand(metric: &str, at: Option<&Point>) -> Option<Published> {
     let ratio = match (metric, at) {

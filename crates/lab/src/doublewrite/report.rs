@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::{DEFAULT_PROFILE, Options, Variant, published};
+use super::{DEFAULT_PROFILE, Settings, Variant, published};
 use crate::{
     mariadb::{Server, Vendor},
     report::{
@@ -40,7 +40,7 @@ fn percent(ratio: f64) -> String {
 }
 
 /// The answer in a sentence.
-fn answer(results: &Results) -> String {
+pub(super) fn answer(results: &Results) -> String {
     if results.host_was_bottleneck() {
         let bytes = overall(results, "nand_bytes_per_new_order", "dram").map(|bytes| {
             format!(
@@ -90,7 +90,7 @@ fn doublewrite_share(run: &Run, f: impl Fn(&NamespaceCounts) -> u64) -> f64 {
 }
 
 /// Sentences for the reader.
-pub(super) fn notes(results: &Results, options: &Options, server: &Server) -> Vec<String> {
+pub(super) fn notes(results: &Results, options: &Settings, server: &Server) -> Vec<String> {
     let mut notes = Vec::new();
     if results.host_was_bottleneck() {
         notes.push(format!(
@@ -605,23 +605,24 @@ fn lifetime(results: &Results) -> Option<Section> {
     })
 }
 
-fn sections(results: &Results) -> Result<Vec<Section>> {
-    let mut sections = vec![throughput(results)?, timeline(results)?, latency(results)?, drive(results)?];
+fn sections(results: &Results, first: Vec<Section>) -> Result<Vec<Section>> {
+    let mut sections = first;
+    sections.extend([throughput(results)?, timeline(results)?, latency(results)?, drive(results)?]);
     sections.extend(lifetime(results));
     Ok(sections)
 }
 
-/// Writes the page.
-pub(super) fn write(results: &Results, path: &Path) -> Result<()> {
+/// Writes the page, with sections of the engine's own before the common ones.
+pub(super) fn write(results: &Results, path: &Path, answer: String, first: Vec<Section>) -> Result<()> {
     Report {
         title: "The doublewrite buffer on a DRAM namespace".into(),
         question: "InnoDB writes every page twice, so that a power cut cannot tear it. What does it buy a database to have the \
                    first copy on a namespace of the same drive that is not flash?"
             .into(),
-        answer: answer(results),
+        answer,
         headlines: headlines(results),
         results,
-        sections: sections(results)?,
+        sections: sections(results, first)?,
     }
     .write(path)
 }
@@ -658,7 +659,7 @@ pub(super) fn text(results: &Results, page: &Path) -> String {
 }
 
 /// The rows that the terminal shows: points, and rows over all points that have a published figure of their own.
-fn essential_and_published(results: &Results) -> Vec<Comparison> {
+pub(super) fn essential_and_published(results: &Results) -> Vec<Comparison> {
     let mut rows = essential(&results.comparisons);
     for row in &mut rows {
         if row.published.is_none() {

@@ -1,0 +1,53 @@
+//! What no source tells, with how it was found. Everything here was chosen by the published results of the variant `nand` alone; those of `dram`
+//! are the test.
+
+use workload::innodb::{Config, Volume};
+
+/// Planes of a die that program together. Steady writes then come close to what the published drive took at most.
+pub(super) const PLANES: i64 = 2;
+/// Time of a program, in microseconds: tpmC of `nand` with 64 connections.
+pub(super) const PROGRAM_US: u32 = 3800;
+/// Share of the namespace that files fill, per mille: the published write amplification of `nand`. What the published drive held besides 3 TB in
+/// tables is not known.
+const FILLED: u32 = 985;
+/// Processor time of a statement with its client and the network: tpmC of `nand` with 4 connections.
+const STATEMENT_NS: u64 = 150_000;
+/// Statements in 1,000 that read a page beside those of their rows: page reads for each new order of `nand` with 64 connections (90.3; the rows' own
+/// pages make 57).
+const STRAY: u32 = 880;
+/// Bytes of redo log for each change, and of the binary log for each row: bytes written for each new order of `nand` with 64 connections (1,066 KiB,
+/// of which 64 KiB are no pages if 31.3 pages are written twice).
+const REDO_CHANGE: u32 = 330;
+const BINLOG_CHANGE: u32 = 560;
+
+/// Seconds for which the drive is loaded before anything is measured.
+pub(super) const AGING_SECONDS: u64 = 40;
+
+/// Pages that a transaction uses which were not used lately, about.
+pub(super) const PAGES_PER_TRANSACTION: u64 = 40;
+
+/// The model of the published server.
+pub(super) fn config(connections: u32, data: Volume, seed: u64) -> Config {
+    Config {
+        filled: FILLED,
+        statement: STATEMENT_NS,
+        stray: STRAY,
+        redo_change: REDO_CHANGE,
+        binlog_change: BINLOG_CHANGE,
+        ..Config::published(connections, data, seed)
+    }
+}
+
+/// Nanoseconds between transactions, about, for warming the pool: as published for the nearest number of connections.
+pub(super) fn interval(connections: u32) -> u64 {
+    let rows = super::published::THROUGHPUT;
+    let row = rows.iter().rfind(|row| row.0 <= connections.into()).unwrap_or(&rows[0]);
+    // Of 23 transactions ten are new orders.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "microseconds of one transaction"
+    )]
+    let nanos = (60e9 / (row.1 * 2.3)) as u64;
+    nanos
+}

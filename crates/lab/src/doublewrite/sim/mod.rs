@@ -1,0 +1,339 @@
+//! `tranche study doublewrite --sim`: the published server and database as a model ([`workload::innodb`]), on the published drive in virtual
+//! time.
+//!
+//! Each variant has a drive of its own, on a processor of its own: written once, overwritten at random, loaded with the most connections
+//! for a while so that garbage collection is in the state that this load makes, and then measured with each number of connections.
+
+mod drive;
+mod fitted;
+mod report;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+use anyhow::{Context, Result, bail};
+use run::sim::{Actors, Nanos, Sim, SimTransport};
+use workload::innodb::{Config, Counts, Innodb};
+
+use self::drive::Place;
+use super::{Settings, Variant, latencies, metrics, published, report as common, whole};
+use crate::{
+    Outcome,
+    drive::Counters,
+    interrupt::{self, Interrupted},
+    progress::Progress,
+    results::{Host, NamespaceCounts, Point, Results, Run},
+    units::{show, show_size},
+};
+
+/// The published drive with short blocks: all of its speed, a hundredth of its capacity.
+pub(super) const DEFAULT_PROFILE: &str = "pblaze5-910-short";
+
+/// Where a drive's TOML comes from.
+type Profiles<'a> = dyn Fn(&str) -> Result<toml::Table> + 'a;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// Progress that several threads report to.
+struct Steps(Mutex<Progress>);
+
+impl Steps {
+    fn done(&self, step: &str, result: &str) {
+        if let Ok(mut progress) = self.0.lock() {
+            progress.begin(step);
+            progress.end(result);
+        }
+    }
+}
+
+/// What became of a variant.
+#[derive(Default)]
+struct Done {
+    runs: Vec<Run>,
+    error: Option<anyhow::Error>,
+}
+
+/// Runs the study and writes its results.
+///
+/// # Errors
+/// A profile that does not exist or is too small, a directory that cannot be written; an interruption before there was anything to report.
+pub(super) fn run_on(options: &Settings, profiles: &Profiles<'_>) -> Result<Outcome<Results>> {
+    let toml = profiles(&options.profile)?;
+    std::fs::create_dir_all(&options.out).with_context(|| format!("making {}", options.out.display()))?;
+    let pieces: Vec<(Variant, u32)> =
+        options.variants.iter().flat_map(|&v| (0..options.repeat).map(move |r| (v, r))).collect();
+    let steps = pieces.len() * (options.threads.len() + 1);
+    let progress = Steps(Mutex::new(Progress::new(steps as u64)));
+    let next = AtomicUsize::new(0);
+    let done: Vec<Mutex<Done>> = pieces.iter().map(|_| Mutex::default()).collect();
+    let work = || {
+        while let Some((&(variant, repetition), place)) = {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            pieces.get(index).zip(done.get(index))
+        } {
+            let mut result = Done::default();
+            result.error = one(options, &toml, variant, repetition, &progress, &mut result.runs).err();
+            if let Ok(mut place) = place.lock() {
+                *place = result;
+            }
+        }
+    };
+    let processors = thread::available_parallelism().map_or(1, Into::into);
+    thread::scope(|scope| {
+        for _ in 1..processors.min(pieces.len()) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    drop(progress);
+    let mut variants: Vec<crate::results::Variant> = Vec::new();
+    let mut interrupted = false;
+    for (&(variant, _), done) in pieces.iter().zip(done) {
+        let done = done.into_inner().unwrap_or_default();
+        if let Some(error) = done.error {
+            if !error.is::<Interrupted>() {
+                return Err(error).with_context(|| format!("in variant {variant}"));
+            }
+            interrupted = true;
+        }
+        match variants.iter_mut().find(|v| v.name == variant.name()) {
+            Some(found) => found.runs.extend(done.runs),
+            None => variants.push(crate::results::Variant {
+                name: variant.name().into(),
+                description: variant.description().into(),
+                runs: done.runs,
+            }),
+        }
+    }
+    if variants.iter().all(|v| v.runs.is_empty()) {
+        return Err(Interrupted.into());
+    }
+    let mut results = Results {
+        study: "doublewrite".into(),
+        engine: "sim",
+        seed: options.seed,
+        drive: serde_json::json!({
+            "profile": options.profile,
+            "toml": drive::toml(&toml, Variant::Nand, &options.profile)?,
+        }),
+        host: Host::this(vec!["a model of Percona Server 8.0.15 under tpcc-mysql".into()]),
+        comparisons: options.comparisons(&variants)?,
+        variants,
+        notes: Vec::new(),
+    };
+    results.notes = report::notes(&results, options);
+    results.write(&options.out)?;
+    let page = options.out.join("report.html");
+    common::write(&results, &page, report::answer(&results), report::sections(&results))?;
+    let text = report::text(&results, &page);
+    let failure = interrupted.then(|| "interrupted: the results are those of the part that ran".to_owned());
+    Ok(Outcome { results, text, failure })
+}
+
+/// A drive with the hosts and namespaces of a variant.
+struct Stage<'a> {
+    options: &'a Settings,
+    variant: Variant,
+    repetition: u32,
+    sim: Sim,
+    host: host::Host<SimTransport>,
+    place: Place,
+}
+
+/// A variant with all numbers of connections.
+fn one(
+    options: &Settings,
+    toml: &toml::Table,
+    variant: Variant,
+    repetition: u32,
+    progress: &Steps,
+    runs: &mut Vec<Run>,
+) -> Result<()> {
+    let (sim, host, place) = drive::make(toml, variant, &options.profile)?;
+    let mut stage = Stage { options, variant, repetition, sim, host, place };
+    let end = stage.model(1)?.areas().end();
+    drive::age(&stage.sim, end, options.seed)?;
+    interrupt::check()?;
+    let most = options.threads.iter().copied().max().unwrap_or(1);
+    stage.load(most, fitted::AGING_SECONDS, 0)?;
+    progress.done(&format!("{variant}: preparing the drive"), "");
+    for &threads in &options.threads {
+        let run = stage.load(threads, options.warmup, options.seconds)?;
+        progress.done(&format!("{variant}, {threads} connections"), &summary(&run));
+        runs.push(run);
+    }
+    Ok(())
+}
+
+impl Stage<'_> {
+    fn config(&self, threads: u32) -> Config {
+        let options = self.options;
+        let seed = options.seed.wrapping_add(u64::from(self.repetition));
+        let mut config = fitted::config(threads, self.place.data, seed);
+        config.warehouses = options.warehouses;
+        config.pool_pages = u32::try_from(options.buffer_pool >> 14).unwrap_or(u32::MAX);
+        config.copies = self.place.copies;
+        match &mut config.doublewrite {
+            Some(doublewrite) if self.variant.doublewrite() => {
+                doublewrite.namespace = u16::from(self.place.copies.is_some());
+            }
+            _ => config.doublewrite = None,
+        }
+        config
+    }
+
+    fn model(&self, threads: u32) -> Result<Innodb> {
+        Innodb::new(self.config(threads)).with_context(|| {
+            format!(
+                "the drive {:?} has no room for the logs and the doublewrite buffer",
+                self.options.profile
+            )
+        })
+    }
+
+    fn counters(&mut self) -> Result<Vec<Counters>> {
+        let nsids = self.place.nsids();
+        nsids.iter().map(|&nsid| Ok(Counters::new(self.host.namespace_statistics(nsid)?))).collect()
+    }
+
+    fn counted(&self, before: &[Counters], after: &[Counters]) -> Vec<NamespaceCounts> {
+        let names = [("data", "nand"), ("doublewrite", self.variant.medium().unwrap_or("nand"))];
+        (1..)
+            .zip(names)
+            .zip(before.iter().zip(after))
+            .map(|((nsid, (name, medium)), (before, after))| NamespaceCounts {
+                name: name.into(),
+                nsid,
+                set: u16::try_from(nsid).unwrap_or(1),
+                medium: medium.into(),
+                ..after.since(before)
+            })
+            .collect()
+    }
+
+    /// Runs the load, and measures so many seconds of it after the warm-up.
+    fn load(&mut self, threads: u32, warmup: u64, seconds: u64) -> Result<Run> {
+        let mut model = self.model(threads)?;
+        let pages = u64::from(self.config(threads).pool_pages);
+        // Until every frame has been used several times; at a pace near that which will be found.
+        model.warm(pages / fitted::PAGES_PER_TRANSACTION * 4, fitted::interval(threads));
+        let mut actors: Actors<Innodb> = self.sim.actors();
+        let at = actors.add_over(&mut self.host, self.place.nsids(), model)?;
+        let begin = self.sim.now();
+        let mut per_second = Vec::new();
+        let mut step = |actors: &mut Actors<Innodb>, count: u64| -> Result<()> {
+            for _ in 0..count {
+                let before = actors.actor(at).counts();
+                let until = begin + Nanos((per_second.len() as u64 + 1) * SECOND);
+                actors.run(until, |_| false);
+                let counts = actors.actor(at).counts();
+                per_second.push(counts.since(&before).transactions[0]);
+                if counts.failed > 0 {
+                    bail!("{} commands failed", counts.failed);
+                }
+                interrupt::check()?;
+            }
+            Ok(())
+        };
+        step(&mut actors, warmup)?;
+        actors.actor_mut(at).forget_latencies();
+        let before = actors.actor(at).counts();
+        // Thirds show whether it has settled.
+        let mut samples = vec![(self.counters()?, before)];
+        let third = seconds / 3;
+        for count in [third, third, seconds - 2 * third] {
+            step(&mut actors, count)?;
+            samples.push((self.counters()?, actors.actor(at).counts()));
+        }
+        let model = actors.actor(at);
+        let latency_ms = latencies(model.latencies(), model.commits());
+        let dirty = model.dirty_per_mille();
+        actors.actor_mut(at).stop();
+        actors.run(Nanos::MAX, |_| false);
+        let (first, last) = (&samples[0], &samples[3]);
+        let namespaces = self.counted(&first.0, &last.0);
+        let counts = last.1.since(&first.1);
+        #[expect(clippy::cast_precision_loss, reason = "a few seconds")]
+        let length = seconds as f64;
+        let mut metrics = metrics(counts.transactions[0], length, &namespaces);
+        metrics.extend(more(&counts, length, dirty));
+        let thirds: Vec<_> = samples
+            .windows(2)
+            .map(|pair| {
+                let orders = pair[1].1.since(&pair[0].1).transactions[0];
+                (orders, self.counted(&pair[0].0, &pair[1].0))
+            })
+            .collect();
+        metrics.extend(settled(&thirds, seconds));
+        Ok(Run {
+            at: Point::from([("threads".into(), threads.into())]),
+            repetition: self.repetition,
+            seconds: length,
+            metrics,
+            latency_ms,
+            namespaces,
+            per_second,
+            #[expect(clippy::cast_precision_loss, reason = "a few seconds")]
+            warmup_seconds: warmup as f64,
+            ..Run::default()
+        })
+    }
+}
+
+fn summary(run: &Run) -> String {
+    let metric = |name: &str| run.metrics.get(name).copied().unwrap_or(0.0);
+    format!(
+        "{} tpmC, {} of NAND writes per new order, write amplification {}",
+        show(metric("tpmC")),
+        show_size(whole(metric("nand_bytes_per_new_order"))),
+        show(metric("write_amplification_nand"))
+    )
+}
+
+/// The model's own figures.
+#[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
+fn more(counts: &Counts, seconds: f64, dirty: u64) -> Vec<(String, f64)> {
+    let orders = counts.transactions[0].max(1) as f64;
+    let each = |value: u64| value as f64 / orders;
+    let ms = |value: u64| value as f64 / orders / 1e6;
+    [
+        ("page_reads_per_new_order", each(counts.page_reads)),
+        ("page_writes_per_new_order", each(counts.page_writes)),
+        ("log_bytes_per_new_order", each(counts.log_bytes)),
+        ("commits_per_group", counts.commits as f64 / counts.groups.max(1) as f64),
+        ("read_wait_ms_per_new_order", ms(counts.read_wait)),
+        ("free_wait_ms_per_new_order", ms(counts.free_wait)),
+        ("commit_wait_ms_per_new_order", ms(counts.commit_wait)),
+        ("processor_ms_per_new_order", ms(counts.processor)),
+        ("processors_busy", counts.busy as f64 / 1e9 / seconds.max(1e-9)),
+        ("dirty_pages_percent", dirty as f64 / 10.0),
+    ]
+    .into_iter()
+    .map(|(name, value)| (name.to_owned(), value))
+    .collect()
+}
+
+/// How far the last two thirds of the window are apart, in percent: throughput, write amplification, bytes per new order.
+#[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
+fn settled(thirds: &[(u64, Vec<NamespaceCounts>)], seconds: u64) -> Vec<(String, f64)> {
+    let [_, second, third] = thirds else { return Vec::new() };
+    let of = |(orders, namespaces): &(u64, Vec<NamespaceCounts>), seconds: u64| {
+        let metrics = metrics(*orders, seconds as f64, namespaces);
+        ["tpmC", "write_amplification_nand", "nand_bytes_per_new_order"]
+            .map(|name| metrics.get(name).copied().unwrap_or(0.0))
+    };
+    let length = seconds / 3;
+    let (a, b) = (of(second, length), of(third, seconds - 2 * length));
+    ["settled_tpmC_percent", "settled_write_amplification_percent", "settled_nand_bytes_percent"]
+        .into_iter()
+        .zip(a.into_iter().zip(b))
+        .map(|(name, (a, b))| (name.to_owned(), (b / a.max(1e-9) - 1.0) * 100.0))
+        .collect()
+}

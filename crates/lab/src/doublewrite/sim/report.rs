@@ -1,0 +1,320 @@
+//! What the study says: the published tables beside ours.
+
+use std::path::Path;
+
+use super::{
+    super::{Settings, published, report as common, whole},
+    DEFAULT_PROFILE, fitted,
+};
+use crate::{
+    report::{Section, Table, comparison_table, show_point},
+    results::{NamespaceCounts, Point, Results, Run, median, points},
+    units::{show, show_size},
+};
+
+fn percent(ratio: f64) -> String {
+    format!("{:+.1}%", (ratio - 1.0) * 100.0)
+}
+
+/// `ours`, and how far it is from what was published.
+fn beside(ours: Option<f64>, published: Option<f64>) -> [String; 3] {
+    let text = |value: Option<f64>| value.map_or("-".into(), show);
+    let off = ours.zip(published).map_or("-".into(), |(ours, theirs)| percent(ours / theirs));
+    [text(ours), text(published), off]
+}
+
+fn value(results: &Results, variant: &str, metric: &str, at: &Point) -> Option<f64> {
+    results.variant(variant)?.median(metric, at)
+}
+
+fn threads(at: &Point) -> u64 {
+    at.get("threads").copied().unwrap_or(0)
+}
+
+/// tpmC by connections.
+fn throughput(results: &Results) -> Table {
+    let mut table = Table::new([
+        "connections",
+        "nand",
+        "published",
+        "off by",
+        "dram",
+        "published",
+        "off by",
+        "gain",
+        "published",
+    ]);
+    for at in points(&results.variants) {
+        let ours = |variant: &str| value(results, variant, "tpmC", &at);
+        let theirs = |variant: &str| published::throughput(variant, threads(&at));
+        let gain = |pair: Option<(f64, f64)>| pair.map_or("-".into(), |(dram, nand)| percent(dram / nand));
+        let mut row = vec![threads(&at).to_string()];
+        row.extend(beside(ours("nand"), theirs("nand")));
+        row.extend(beside(ours("dram"), theirs("dram")));
+        row.push(gain(ours("dram").zip(ours("nand"))));
+        row.push(gain(theirs("dram").zip(theirs("nand"))));
+        table.rows.push(row);
+    }
+    table
+}
+
+/// The run of a variant at the point of which the traffic was published.
+fn busiest<'a>(results: &'a Results, variant: &str) -> Option<&'a Run> {
+    let wanted = Point::from([("threads".into(), published::TRAFFIC_THREADS)]);
+    results.variant(variant)?.runs.iter().find(|run| run.at == wanted)
+}
+
+/// Commands, bytes and latencies of each namespace with 64 connections.
+fn traffic(results: &Results) -> Table {
+    let mut table = Table::new(["64 connections", "ours", "published", "off by"]);
+    for theirs in &published::TRAFFIC {
+        let Some(run) = busiest(results, theirs.variant) else { continue };
+        let Some(n) = run.namespaces.iter().find(|n| n.medium == theirs.medium) else { continue };
+        let name = |what: &str| format!("{}, {} namespace: {what}", theirs.variant, theirs.medium);
+        for (what, ours, theirs) in figures(run, n, theirs) {
+            if theirs > 0.0 {
+                let mut row = vec![name(what)];
+                row.extend(beside(Some(ours), Some(theirs)));
+                table.rows.push(row);
+            }
+        }
+    }
+    table
+}
+
+#[expect(clippy::cast_precision_loss, reason = "for reading")]
+fn figures(run: &Run, n: &NamespaceCounts, theirs: &published::Traffic) -> [(&'static str, f64, f64); 8] {
+    const MIB: f64 = 1_048_576.0;
+    let seconds = run.seconds.max(1e-9);
+    let (reads, writes) = (n.reads as f64 / seconds, n.writes as f64 / seconds);
+    let (read, written) =
+        (n.host_bytes_read as f64 / MIB / seconds, n.host_bytes_written as f64 / MIB / seconds);
+    let kib = |mib: f64, iops: f64| mib * 1024.0 / iops.max(1e-9);
+    [
+        ("read IOPS", reads, theirs.read_iops),
+        ("read MiB/s", read, theirs.read_mib),
+        (
+            "read KiB",
+            kib(read, reads),
+            if theirs.read_iops > 0.0 { kib(theirs.read_mib, theirs.read_iops) } else { 0.0 },
+        ),
+        ("read latency ms", n.read_latency_ms.mean, theirs.read_ms),
+        ("write IOPS", writes, theirs.write_iops),
+        ("write MiB/s", written, theirs.write_mib),
+        ("write KiB", kib(written, writes), kib(theirs.write_mib, theirs.write_iops)),
+        ("write latency ms", n.write_latency_ms.mean, theirs.write_ms),
+    ]
+}
+
+/// Bytes and write amplification, over all points, each with the weight of its work, as the published campaign.
+fn bytes(results: &Results) -> Table {
+    let mut table = Table::new([
+        "variant",
+        "host GiB",
+        "NAND GiB",
+        "WA all",
+        "published",
+        "off by",
+        "WA nand",
+        "published",
+        "off by",
+        "NAND per new order",
+    ]);
+    for variant in &results.variants {
+        let sum = |f: &dyn Fn(&Run) -> f64| variant.runs.iter().map(f).sum::<f64>();
+        let of = |run: &Run, nand: bool, f: &dyn Fn(&NamespaceCounts) -> u64| {
+            #[expect(clippy::cast_precision_loss, reason = "for reading")]
+            let bytes =
+                run.namespaces.iter().filter(|n| !nand || n.medium == "nand").map(f).sum::<u64>() as f64;
+            bytes
+        };
+        let all = sum(&|run| of(run, false, &|n| n.host_bytes_written));
+        let data = sum(&|run| of(run, true, &|n| n.host_bytes_written));
+        let nand = sum(&|run| of(run, true, &|n| n.media_bytes_written));
+        let orders = sum(&|run| run.metrics.get("tpmC").copied().unwrap_or(0.0) * run.seconds / 60.0);
+        if data <= 0.0 || orders <= 0.0 {
+            continue;
+        }
+        let theirs = published::amplification(&variant.name);
+        let gib = |bytes: f64| show(bytes / 1_073_741_824.0);
+        let mut row = vec![variant.name.clone(), gib(all), gib(nand)];
+        row.extend(beside(Some(nand / all), theirs.map(|t| t.0)));
+        row.extend(beside(Some(nand / data), theirs.map(|t| t.1)));
+        row.push(show_size(whole(nand / orders)));
+        table.rows.push(row);
+    }
+    table
+}
+
+/// Where connections spend their time, and whether the window was long enough.
+fn inside(results: &Results) -> Table {
+    let mut table = Table::new([
+        "variant",
+        "at",
+        "page reads",
+        "page writes",
+        "read ms",
+        "free ms",
+        "commit ms",
+        "processor ms",
+        "commits a group",
+        "dirty",
+        "tpmC drifts",
+        "WA drifts",
+    ]);
+    for variant in &results.variants {
+        for at in points(std::slice::from_ref(variant)) {
+            let get = |name: &str| variant.median(name, &at).unwrap_or(0.0);
+            let mut row = vec![variant.name.clone(), show_point(Some(&at))];
+            row.extend(
+                [
+                    "page_reads_per_new_order",
+                    "page_writes_per_new_order",
+                    "read_wait_ms_per_new_order",
+                    "free_wait_ms_per_new_order",
+                    "commit_wait_ms_per_new_order",
+                    "processor_ms_per_new_order",
+                    "commits_per_group",
+                ]
+                .map(|name| show(get(name))),
+            );
+            row.push(format!("{}%", show(get("dirty_pages_percent"))));
+            row.extend(
+                ["settled_tpmC_percent", "settled_write_amplification_percent"]
+                    .map(|name| percent(get(name) / 100.0 + 1.0)),
+            );
+            table.rows.push(row);
+        }
+    }
+    table
+}
+
+/// Mean distance of a variant's tpmC from the published, over the points that were published; and the largest.
+fn distance(
+    results: &Results,
+    ours: impl Fn(&Point) -> Option<f64>,
+    theirs: impl Fn(u64) -> Option<f64>,
+) -> Option<(f64, f64)> {
+    let off: Vec<f64> = points(&results.variants)
+        .iter()
+        .filter_map(|at| Some((ours(at)? / theirs(threads(at))? - 1.0).abs() * 100.0))
+        .collect();
+    #[expect(clippy::cast_precision_loss, reason = "a handful of points")]
+    let mean = off.iter().sum::<f64>() / off.len().max(1) as f64;
+    let largest = off.iter().copied().reduce(f64::max)?;
+    Some((mean, largest))
+}
+
+fn of_variant(results: &Results, variant: &str) -> Option<(f64, f64)> {
+    distance(
+        results,
+        |at| value(results, variant, "tpmC", at),
+        |threads| published::throughput(variant, threads),
+    )
+}
+
+/// The answer in a few sentences, with what it is worth.
+pub(super) fn answer(results: &Results) -> String {
+    let fit = of_variant(results, "nand").map(|(mean, most)| {
+        format!(
+            "The model was fitted to the published variant nand with 4 and with 64 connections; over all levels its tpmC is {mean:.0}% off \
+             (at most {most:.0}%)."
+        )
+    });
+    let test = of_variant(results, "dram").map(|(mean, most)| {
+        format!(" The variant dram, to which nothing was fitted, is {mean:.0}% off (at most {most:.0}%).")
+    });
+    let gains: Vec<String> = points(&results.variants)
+        .iter()
+        .filter_map(|at| {
+            let ours = value(results, "dram", "tpmC", at)? / value(results, "nand", "tpmC", at)?;
+            let theirs =
+                published::throughput("dram", threads(at))? / published::throughput("nand", threads(at))?;
+            Some(format!("{} (published {}) with {}", percent(ours), percent(theirs), threads(at)))
+        })
+        .collect();
+    let gains = match gains.len() {
+        0 => String::new(),
+        _ => format!(" Gain of the DRAM namespace by connections: {}.", gains.join(", ")),
+    };
+    let all = fit.unwrap_or_default() + &test.unwrap_or_default() + &gains;
+    if all.is_empty() {
+        "No point of these was published: there is nothing to hold it against.".into()
+    } else {
+        all
+    }
+}
+
+/// Sentences for the reader.
+pub(super) fn notes(results: &Results, options: &Settings) -> Vec<String> {
+    let mut notes = vec![format!(
+        "A model of Percona Server 8.0.15 with {} warehouses and a buffer pool of {}; docs/studies/doublewrite.md has every parameter with its \
+         source. Page reads and writes are for each new order.",
+        options.warehouses,
+        show_size(options.buffer_pool)
+    )];
+    if options.profile == DEFAULT_PROFILE {
+        notes.push(
+            "The drive is the published one with a hundredth of its capacity and all of its speed; the database of 3 TB is folded onto it: page N \
+             of M lies at N/M of the room. So each page is overwritten as often in relation to the drive as in three hours of the published \
+             run, within minutes."
+                .into(),
+        );
+    }
+    notes.push(format!(
+        "Fitted to the published variant nand: the drive's program bandwidth ({} planes, {} us) and the share that is filled, a statement's processor \
+         time, reads beside the rows' pages, bytes of the logs. The DRAM is as fast as the link: the figure in the full profile is derived \
+         from the variant under test.",
+        fitted::PLANES,
+        fitted::PROGRAM_US
+    ));
+    let drift: Vec<f64> = results
+        .variants
+        .iter()
+        .flat_map(|v| &v.runs)
+        .filter_map(|run| run.metrics.get("settled_tpmC_percent").map(|d| d.abs()))
+        .collect();
+    if let (Some(middle), Some(most)) = (median(&drift), drift.iter().copied().reduce(f64::max)) {
+        notes.push(format!(
+            "Settled: tpmC of the last third of each window differs from that of the third before by {middle:.1}% (median), at most {most:.1}%."
+        ));
+    }
+    notes
+}
+
+/// Sections of the report before the common ones.
+pub(super) fn sections(results: &Results) -> Vec<Section> {
+    let section = |heading: &str, text: &str, table: Table| Section {
+        heading: heading.into(),
+        text: text.into(),
+        charts: Vec::new(),
+        table: Some(table),
+    };
+    vec![
+        section("tpmC beside the published", "New orders per minute.", throughput(results)),
+        section("Traffic beside the published", "As the drive counted it (log D8h).", traffic(results)),
+        section(
+            "Bytes and write amplification",
+            "Over all points. Published for a campaign whose length is not said; 2.50 of dram is derived.",
+            bytes(results),
+        ),
+        section(
+            "Inside the model",
+            "For each new order; milliseconds are of connections. Drift: the last third of the window over the third before.",
+            inside(results),
+        ),
+    ]
+}
+
+/// The tables and the answer, for a terminal.
+pub(super) fn text(results: &Results, page: &Path) -> String {
+    let tables = [throughput(results), traffic(results), bytes(results), inside(results)];
+    let tables: String = tables.iter().map(|table| table.text() + "\n").collect();
+    let notes: String = results.notes.iter().map(|note| format!("- {note}\n")).collect();
+    format!(
+        "{tables}{}\n{}\n\n{notes}\nreport: {}",
+        comparison_table(&common::essential_and_published(results)).text(),
+        answer(results),
+        page.display()
+    )
+}

@@ -1,0 +1,132 @@
+//! The study on a drive that is made in a moment.
+
+use clap::Parser;
+use toml::Table;
+
+use super::*;
+use crate::doublewrite::Options;
+
+#[derive(Parser)]
+struct Command {
+    #[command(flatten)]
+    options: Options,
+}
+
+fn settings(more: &[&str]) -> Result<Settings> {
+    let all = ["study", "--sim"].iter().chain(more);
+    Settings::new(&Command::try_parse_from(all)?.options)
+}
+
+fn profile() -> Table {
+    let text = r#"
+        [drive]
+        max_transfer = "128KiB"
+        [[set]]
+        media = "nand"
+        cell = "tlc"
+        capacity = "1GiB"
+        spare = "28%"
+        channels = 4
+        dies = 16
+        planes = 2
+        nand_page = "16KiB"
+        pages_per_block = 24
+        rated_cycles = 3000
+        timing = { read = ["58us", "75us", "92us"], program = "2.2ms", erase = "10ms", channel = "533MB/s" }
+        [[namespace]]
+        set = 1
+        size = "1GiB"
+    "#;
+    toml::from_str(text).unwrap()
+}
+
+#[test]
+fn both_tables_are_printed_beside_the_published_ones() {
+    let out = std::env::temp_dir().join(format!("tranche-doublewrite-sim-{}", std::process::id()));
+    let run = || {
+        let settings = settings(&[
+            "--threads",
+            "4,64",
+            "--variants",
+            "nand,dram,off",
+            "--warehouses",
+            "200",
+            "--buffer-pool",
+            "64MiB",
+            "--seconds",
+            "3",
+            "--warmup",
+            "1",
+            "--profile",
+            "small",
+            "--out",
+            out.to_str().unwrap(),
+        ])
+        .unwrap();
+        run_on(&settings, &|_| Ok(profile())).unwrap()
+    };
+    let first = run();
+    let runs = |name: &str| first.results.variant(name).unwrap().runs.clone();
+    for name in ["nand", "dram", "off"] {
+        for run in runs(name) {
+            assert!(run.metrics["tpmC"] > 100.0, "{name}: {:?}", run.metrics);
+            assert_eq!(run.per_second.len(), 4);
+            let (data, copies) = (&run.namespaces[0], run.namespaces.get(1));
+            assert!(data.reads > 0 && data.writes > 0 && data.media_bytes_written > data.host_bytes_written);
+            assert_eq!(copies.is_some(), name == "dram");
+            assert!(copies.is_none_or(|n| n.reads == 0 && n.writes > 0 && n.medium == "dram"));
+        }
+    }
+    // Half of what InnoDB writes are copies, but for the logs.
+    let per_order = |name: &str, metric: &str| runs(name)[1].metrics[metric];
+    let ratio = per_order("dram", "host_bytes_per_new_order") / per_order("nand", "host_bytes_per_new_order");
+    assert!((0.8..1.25).contains(&ratio), "{ratio}");
+    let fewer = per_order("dram", "nand_bytes_per_new_order") / per_order("nand", "nand_bytes_per_new_order");
+    assert!(fewer < 0.95, "{fewer}");
+    for heading in ["connections  ", "31,138", "42,189", "0.375", "2.48", "1.33", "Settled"] {
+        assert!(first.text.contains(heading), "{heading:?} is not in {}", first.text);
+    }
+    let page = std::fs::read_to_string(out.join("report.html")).unwrap();
+    assert!(page.contains("Traffic beside the published"));
+    // The same seed: the same figures.
+    let again = run();
+    let metrics = |results: &Results| -> Vec<_> {
+        results.variants.iter().flat_map(|v| v.runs.iter().map(|r| r.metrics.clone())).collect()
+    };
+    assert_eq!(metrics(&first.results), metrics(&again.results));
+    std::fs::remove_dir_all(out).unwrap();
+}
+
+#[test]
+fn the_published_drive_gets_the_fitted_figures_and_others_do_not() {
+    let mut full = profile();
+    let nand = |table: &Table| table["set"][0].clone();
+    let fitted = drive::toml(&full, Variant::Dram, DEFAULT_PROFILE).unwrap();
+    assert_eq!(nand(&fitted)["timing"]["program"].as_str(), Some(&*format!("{}us", fitted::PROGRAM_US)));
+    assert_eq!(
+        (fitted["set"][1]["media"].as_str(), fitted["namespace"][1]["set"].as_integer()),
+        (Some("dram"), Some(2))
+    );
+    let own = drive::toml(&full, Variant::Nand, "own.toml").unwrap();
+    assert_eq!((&nand(&own), own["namespace"].as_array().unwrap().len()), (&nand(&full), 1));
+    let atomic = drive::toml(&full, Variant::Atomic, "own.toml").unwrap();
+    assert_eq!(atomic["drive"]["atomic_write"].as_str(), Some("16KiB"));
+    full["set"][0]["media"] = "dram".into();
+    let refused = drive::toml(&full, Variant::Nand, "own.toml").unwrap_err().to_string();
+    assert!(refused.contains("no NAND"), "{refused}");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    assert!(settings(&["--live"]).is_err(), "one engine at a time");
+    assert!(settings(&["--threads", "0"]).is_err());
+    assert!(settings(&["--variants", "nand,nand"]).is_err());
+    assert!(settings(&["--seconds", "0"]).is_err());
+    let tiny = settings(&["--profile", "tiny", "--threads", "4"]).unwrap();
+    let mut small = profile();
+    small["set"][0]["capacity"] = "128MiB".into();
+    small["set"][0]["spare"] = "100%".into();
+    small["namespace"][0]["size"] = "128MiB".into();
+    let refused = run_on(&tiny, &|_| Ok(small.clone())).unwrap_err();
+    assert!(format!("{refused:#}").contains("no room"), "{refused:#}");
+}
