@@ -62,8 +62,13 @@ pub struct Link {
     pub read_bytes_per_second: u64,
     /// From the host.
     pub write_bytes_per_second: u64,
-    /// The controller's own time for each command.
+    /// The controller's own time for each command but a write.
     pub command_overhead: Nanos,
+    /// The controller's own time for each write.
+    pub write_overhead: Nanos,
+    /// How long the controller is busy with a command that moves data, one after the other: what limits how many there are in a
+    /// second.
+    pub command_interval: Nanos,
 }
 
 /// A namespace that a new drive has.

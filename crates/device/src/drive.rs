@@ -68,6 +68,8 @@ pub struct Drive {
     busy: (u32, Nanos),
     read_link: Timeline,
     write_link: Timeline,
+    /// The controller's own part of commands that move data.
+    processor: Timeline,
     done: Vec<Done>,
     now: Nanos,
 }
@@ -202,6 +204,7 @@ impl Drive {
             busy: (0, Nanos::ZERO),
             read_link: Timeline::default(),
             write_link: Timeline::default(),
+            processor: Timeline::default(),
             done: Vec::with_capacity(1024),
             now: Nanos::ZERO,
             config,
@@ -452,8 +455,15 @@ impl Drive {
                 let span = Nanos::of_transfer(entry.bytes.into(), rate);
                 at = link.reserve(cx.now, at, span) + span;
             }
+            let span = self.link.command_interval;
+            if span != Nanos::ZERO && matches!(entry.kind, Kind::Read | Kind::Write | Kind::Compare) {
+                at = self.processor.reserve(cx.now, at, span) + span;
+            }
         }
-        at += self.link.command_overhead;
+        at += match entry.kind {
+            Kind::Write => self.link.write_overhead,
+            _ => self.link.command_overhead,
+        };
         entry.at = at;
         if at <= cx.now {
             self.end(token, cx);
@@ -686,6 +696,7 @@ impl Drive {
         self.busy.0 = 0;
         self.read_link.clear();
         self.write_link.clear();
+        self.processor.clear();
         self.done.clear();
     }
 }

@@ -83,6 +83,8 @@ struct LinkTable {
     read: Option<Rate>,
     write: Option<Rate>,
     command_overhead: Option<Time>,
+    write_overhead: Option<Time>,
+    command_interval: Option<Time>,
 }
 
 enum SetTable {
@@ -465,6 +467,7 @@ fn build(file: File) -> Result<Config, ConfigError> {
     let nqn = Nqn::new(&d.nqn)
         .map_err(|e| ConfigError::value("drive.nqn", format!("{:?}", d.nqn), e.to_string()))?;
     let max_transfer = u32::try_from(d.max_transfer.0).unwrap_or(u32::MAX);
+    let overhead = file.link.command_overhead.map_or(Nanos::ZERO, |t| t.0);
     Ok(Config {
         ftl: ftl::Config {
             sets,
@@ -484,7 +487,9 @@ fn build(file: File) -> Result<Config, ConfigError> {
         link: Link {
             read_bytes_per_second: file.link.read.map_or(0, |r| r.0),
             write_bytes_per_second: file.link.write.map_or(0, |r| r.0),
-            command_overhead: file.link.command_overhead.map_or(Nanos::ZERO, |t| t.0),
+            command_overhead: overhead,
+            write_overhead: file.link.write_overhead.map_or(overhead, |t| t.0),
+            command_interval: file.link.command_interval.map_or(Nanos::ZERO, |t| t.0),
         },
         timing: d.timing,
         fair_sharing: d.fair_sharing,

@@ -141,7 +141,7 @@ impl Shared {
             read_page: bus[0].max(pico(links[0], 1)),
             write_page: program.max(bus[1]).max(pico(links[1], 1)),
         };
-        let once = latency + links[0].max(links[1]) + link.command_overhead;
+        let once = latency + links[0].max(links[1]) + link.command_overhead.max(link.write_overhead);
         let timed = config.timing && config.fair_sharing && latency + links[0] + links[1] > Nanos::ZERO;
         Shared { costs, window: if timed { DEPTH * once.0 } else { 0 }, ..Shared::default() }
     }
