@@ -1,5 +1,6 @@
 //! What shapes a drive.
 
+use crate::datasheet::DataSheet;
 use crate::lba_format::{LbaFormat, MAX_FORMATS};
 use crate::quota::Limits;
 use crate::units::format_size;
@@ -40,6 +41,8 @@ pub struct Config {
     pub fdp: Vec<u16>,
     /// Namespaces that a new drive has.
     pub namespaces: Vec<InitialNamespace>,
+    /// What its maker says of its speed. The drive does not look at it.
+    pub data_sheet: Option<DataSheet>,
 }
 
 /// What a drive says of itself in Identify Controller.

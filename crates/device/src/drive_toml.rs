@@ -1,6 +1,7 @@
 //! A drive's TOML. `docs/drive-toml.md` documents every key.
 
 use crate::config::{Attach, Config, ConfigError, Identity, InitialNamespace, Link};
+use crate::datasheet::DataSheetTable;
 use crate::lba_format::LbaFormat;
 use crate::quota::Limits;
 use crate::units::{Percent, Rate, Size, Time, format_size};
@@ -22,6 +23,7 @@ struct File {
     set: Vec<SetTable>,
     #[serde(default)]
     namespace: Vec<NamespaceTable>,
+    datasheet: Option<DataSheetTable>,
 }
 
 #[derive(Deserialize)]
@@ -467,6 +469,7 @@ fn build(file: File) -> Result<Config, ConfigError> {
     let nqn = Nqn::new(&d.nqn)
         .map_err(|e| ConfigError::value("drive.nqn", format!("{:?}", d.nqn), e.to_string()))?;
     let max_transfer = u32::try_from(d.max_transfer.0).unwrap_or(u32::MAX);
+    let data_sheet = file.datasheet.map(DataSheetTable::build).transpose()?;
     let overhead = file.link.command_overhead.map_or(Nanos::ZERO, |t| t.0);
     Ok(Config {
         ftl: ftl::Config {
@@ -498,6 +501,7 @@ fn build(file: File) -> Result<Config, ConfigError> {
         fdp,
         windows,
         namespaces,
+        data_sheet,
     })
 }
 

@@ -35,7 +35,7 @@ mod wake;
 
 pub use access::Access;
 pub use buffer::Buffer;
-pub use device::Config;
+pub use device::{Config, DataSheet};
 pub use handle::{
     BlockingQueue, ConnectError, Controller, Events, Gone, Handle, HostIdentity, NoEvents, Queue, Refused,
     RefusedReason, Sink,
