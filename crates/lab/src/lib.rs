@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod compare;
 pub mod cpu;
+pub mod datasheet;
 pub mod doublewrite;
 pub mod drive;
 pub mod interrupt;

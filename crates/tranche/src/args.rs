@@ -401,10 +401,24 @@ pub enum Profile {
         /// Name of a profile
         name: String,
     },
-    /// Check a profile or a drive's TOML file, and say what it makes
+    /// Check a profile or a drive's TOML file, say what it makes, and whether it is as fast as its data sheet
+    ///
+    /// A drive with a data sheet ([datasheet] in its TOML, docs/drive-toml.md) is measured in virtual time: its sequential
+    /// figures after it was written once in order, the others after it was then written at random until its write
+    /// amplification was steady. The command fails if a figure is off by more than 10 %.
     Check {
         /// Name of a profile, or a file
         name: String,
+        /// Only say what it makes: measure nothing
+        #[arg(long)]
+        dry_run: bool,
+        /// Measure the whole drive. Else a drive of more than 12 GiB is measured shortened: it has fewer pages in each
+        /// block, and an erase takes less time in proportion, so that its rates and latencies are those of the whole drive
+        #[arg(long, conflicts_with = "dry_run")]
+        full: bool,
+        /// Seed of everything random
+        #[arg(long, value_name = "N", default_value_t = 1)]
+        seed: u64,
     },
 }
 

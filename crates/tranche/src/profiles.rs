@@ -1,11 +1,12 @@
 //! Drives that are built in, and drives in files.
 
 use crate::args::{Output, Profile};
-use crate::{print_json, print_text};
+use crate::{print_json, print_outcome, print_text};
 use anyhow::{Context, Result, bail};
 use device::Config;
 use device::units::format_size;
 use ftl::SetConfig;
+use lab::datasheet::{self, Measured, Settings};
 use serde::Serialize;
 use std::path::Path;
 
@@ -18,12 +19,15 @@ pub struct BuiltIn {
 }
 
 /// All of them.
-pub const PROFILES: [BuiltIn; 5] = [
+pub const PROFILES: [BuiltIn; 8] = [
     BuiltIn { name: "default", toml: include_str!("../../device/src/default_drive.toml") },
     BuiltIn { name: "bench-16g", toml: include_str!("../../../profiles/bench-16g.toml") },
     BuiltIn { name: "pblaze5-910-3.84t", toml: include_str!("../../../profiles/pblaze5-910-3.84t.toml") },
     BuiltIn { name: "pblaze5-910-lab", toml: include_str!("../../../profiles/pblaze5-910-lab.toml") },
     BuiltIn { name: "pblaze5-910-short", toml: include_str!("../../../profiles/pblaze5-910-short.toml") },
+    BuiltIn { name: "qlc-7.68t", toml: include_str!("../../../profiles/qlc-7.68t.toml") },
+    BuiltIn { name: "tlc-3.84t", toml: include_str!("../../../profiles/tlc-3.84t.toml") },
+    BuiltIn { name: "zn540-1t", toml: include_str!("../../../profiles/zn540-1t.toml") },
 ];
 
 impl BuiltIn {
@@ -73,6 +77,8 @@ struct Checked {
     atomic_write: u64,
     sets: Vec<CheckedSet>,
     namespaces: Vec<CheckedNamespace>,
+    /// What was measured, if the drive has a data sheet.
+    data_sheet: Option<Measured>,
 }
 
 #[derive(Serialize)]
@@ -116,13 +122,20 @@ pub fn profile(command: &Profile, output: Output) -> Result<()> {
                 Output::Text => print_text(toml.trim_end()),
             }
         }
-        Profile::Check { name } => {
+        Profile::Check { name, dry_run, full, seed } => {
             let config = Config::from_toml(&read(name)?).with_context(|| name.clone())?;
-            let checked = describe(name, &config);
-            match output {
-                Output::Json => print_json(&checked),
-                Output::Text => print_text(&text(&checked)),
+            let mut checked = describe(name, &config);
+            if *dry_run || config.data_sheet.is_none() {
+                return match output {
+                    Output::Json => print_json(&checked),
+                    Output::Text => print_text(&text(&checked)),
+                };
             }
+            let settings = Settings { full: *full, seed: *seed };
+            let outcome = datasheet::check(name, &config, settings)?;
+            let text = format!("{}\n{}", text(&checked), outcome.text);
+            checked.data_sheet = Some(outcome.results);
+            print_outcome(output, &lab::Outcome { results: checked, text, failure: outcome.failure })
         }
     }
 }
@@ -172,6 +185,7 @@ fn describe(name: &str, config: &Config) -> Checked {
         atomic_write: u64::from(config.ftl.atomic_pages) * page,
         sets: sets.collect(),
         namespaces: namespaces.collect(),
+        data_sheet: None,
     }
 }
 

@@ -384,15 +384,50 @@ fn kill_9_under_load_loses_nothing() {
 
 #[test]
 fn profiles_are_complete() {
-    let names = ["default", "bench-16g", "pblaze5-910-3.84t", "pblaze5-910-lab", "pblaze5-910-short"];
+    let names = [
+        "default",
+        "bench-16g",
+        "pblaze5-910-3.84t",
+        "pblaze5-910-lab",
+        "pblaze5-910-short",
+        "qlc-7.68t",
+        "tlc-3.84t",
+        "zn540-1t",
+    ];
     let list = out(&["profile", "list"]);
     assert_eq!(list.lines().map(|l| l.split_whitespace().next().unwrap()).collect::<Vec<_>>(), names);
     for name in names {
-        assert!(out(&["profile", "check", name]).starts_with(&format!("{name}: ")));
+        assert!(out(&["profile", "check", name, "--dry-run"]).starts_with(&format!("{name}: ")));
         let shown = out(&["profile", "show", name]);
         assert!(device::Config::from_toml(&shown).is_ok(), "{name}");
     }
     assert!(err(&["profile", "show", "defualt"]).contains("pblaze5-910-lab"));
+}
+
+#[test]
+fn a_profile_is_held_against_its_data_sheet() {
+    let check = |name: &str, output: &str| {
+        Command::new(common::TRANCHE).args(["profile", "check", name, "--output", output]).output().unwrap()
+    };
+    let run = check("zn540-1t", "json");
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let checked: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
+    let sheet = &checked["data_sheet"];
+    assert!(sheet["shortened_to"].is_u64(), "{sheet}");
+    assert_eq!(sheet["figures"][0]["figure"], "sequential_write");
+    assert_eq!(sheet["figures"][0]["unit"], "bytes_per_second");
+    assert_eq!(sheet["figures"][0]["within"], true, "{sheet}");
+    // A data sheet that the drive does not meet.
+    let temp = tempfile::tempdir().unwrap();
+    let wrong = at(temp.path(), "wrong.toml");
+    let toml = out(&["profile", "show", "zn540-1t"]);
+    let stated = "sequential_write = \"1230MB/s\"";
+    assert!(toml.contains(stated));
+    std::fs::write(&wrong, toml.replace(stated, "sequential_write = \"1500MB/s\"")).unwrap();
+    let run = check(&wrong, "text");
+    let (text, error) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+    assert!(!run.status.success() && text.contains("off by more than 10 %"), "{text}{error}");
+    assert!(error.contains("is not what its data sheet says: sequential_write is "), "{error}");
 }
 
 #[test]

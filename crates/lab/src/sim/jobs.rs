@@ -14,7 +14,7 @@ use crate::bench::{self, EndedJob, json, memory, progress::Goal, text, worker};
 
 /// What a load has done.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Played {
+pub(crate) struct Played {
     /// Results in the layout of the load's own tool.
     pub document: Value,
     /// The same for people.
@@ -33,7 +33,7 @@ pub(super) struct Played {
 
 /// I/Os of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Moved {
+pub(crate) struct Moved {
     pub ios: u64,
     pub bytes: u64,
     /// How long anybody was at it.
@@ -50,7 +50,7 @@ pub(super) struct Moved {
 ///
 /// # Errors
 /// A job does not fit the drive, or the drive refuses its queue.
-pub(super) fn play(
+pub(crate) fn play(
     name: &str,
     jobs: &Jobs,
     sim: &Sim,

@@ -35,6 +35,10 @@ use self::{
     sheet::{Row, Sheet},
 };
 pub use self::{case::Precondition, load::Format};
+pub(crate) use self::{
+    jobs::{Moved, play},
+    watch::Watch,
+};
 use crate::{Outcome, bench, interrupt, results::Host, units};
 
 /// Options of `tranche sim`.

@@ -14,7 +14,7 @@ const LOOK: u64 = 4096;
 const STILL: u64 = 1 << 22;
 
 /// Watches a run.
-pub(super) struct Watch<'a> {
+pub(crate) struct Watch<'a> {
     /// The share of the run that is done, in millionths.
     share: &'a AtomicU32,
     /// What was done of the run before, in millionths.
