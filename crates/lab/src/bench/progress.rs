@@ -37,6 +37,16 @@ impl Goal {
         Self { seconds, bytes: (!options.time_based).then_some(limit as f64) }
     }
 
+    /// After so many seconds.
+    pub fn of_seconds(seconds: f64) -> Self {
+        Self { seconds: Some(seconds), bytes: None }
+    }
+
+    /// Nobody knows.
+    pub fn unknown() -> Self {
+        Self { seconds: None, bytes: None }
+    }
+
     /// The share that is done, 0 to 1, after so many seconds and bytes.
     pub fn share(&self, seconds: f64, bytes: u64) -> f64 {
         let time = self.seconds.map_or(0.0, |all| seconds / all);

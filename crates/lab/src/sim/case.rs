@@ -13,6 +13,7 @@ use run::{Config, sim::SimTransport};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::{
+    act,
     cache::Cache,
     jobs::{self, Played},
     load::{Load, without_contents},
@@ -133,7 +134,10 @@ impl Case {
     /// # Errors
     /// They cannot, or an option makes no sense.
     pub fn check(&self) -> Result<()> {
-        without_contents(&self.load.fio()?.1)
+        match self.load.fio()? {
+            Some((_, jobs)) => without_contents(&jobs),
+            None => Ok(()),
+        }
     }
 
     /// Makes the run, on a drive of this cache. `share` is told, in millionths, how far it is.
@@ -155,8 +159,14 @@ impl Case {
         let before = self.sample(&mut host)?;
         let (time, start, cpu) = (sim.now(), Instant::now(), cpu_time());
         let mut watch = Watch::new(share, prepares);
-        let (name, jobs) = self.load.fio()?;
-        let played = jobs::play(name, &jobs, &sim, &mut host, self.nsid, self.seed, &mut watch)?;
+        let played = match &self.load {
+            Load::Act(config) => act::play(config, &sim, &mut host, self.nsid, self.seed, &mut watch)?,
+            Load::Trace(trace) => trace.play(&sim, &mut host, self.nsid, &mut watch)?,
+            Load::Fio { .. } => {
+                let (name, jobs) = self.load.fio()?.context("a job file")?;
+                jobs::play(name, &jobs, &sim, &mut host, self.nsid, self.seed, &mut watch)?
+            }
+        };
         let (wall, cpu) = (start.elapsed(), cpu_time().saturating_sub(cpu));
         let simulated = Duration::from_nanos(sim.now().since(time).0);
         let after = self.sample(&mut host)?;

@@ -131,7 +131,9 @@ fn value(text: &str) -> Value {
 impl Load {
     /// Gives an option of every job, or `JOB.OPTION` of one, another value.
     fn set(&mut self, key: &str, text: &str) -> Result<()> {
-        let Self::Fio { file, .. } = self;
+        let Self::Fio { file, .. } = self else {
+            bail!("the load is no job file, and has no options of jobs");
+        };
         let (job, option) = key.rsplit_once('.').map_or((None, key), |(job, option)| (Some(job), option));
         let mut found = false;
         for section in file.sections.iter_mut().filter(|section| !section.is_global()) {
@@ -203,7 +205,7 @@ mod tests {
         assert_eq!(v.drive["drive"]["fair_sharing"].as_bool(), Some(false));
         assert_eq!(v.drive["link"]["read"].as_str(), Some("3GB/s"));
         assert_eq!((v.seed, v.precondition), (9, Precondition::Steady));
-        let jobs = v.load.fio().unwrap().1.jobs;
+        let jobs = v.load.fio().unwrap().unwrap().1.jobs;
         assert_eq!(jobs.iter().map(|job| job.options.iodepth).collect::<Vec<_>>(), [8, 8]);
         assert_eq!(jobs.iter().map(|job| job.options.rw.name()).collect::<Vec<_>>(), ["read", "write"]);
     }

@@ -3,6 +3,7 @@
 //! The drive is the same as the one that is served, with another clock; the load is made of the same actors as those of the load
 //! generator. The same drive, load and seed give the same result on every machine.
 
+mod act;
 mod axes;
 mod cache;
 mod case;
@@ -12,8 +13,10 @@ mod keys;
 mod load;
 mod pool;
 mod progress;
+mod replay;
 mod report;
 mod sheet;
+mod tally;
 mod watch;
 
 use std::{
@@ -34,7 +37,11 @@ use self::{
     load::Load,
     sheet::{Row, Sheet},
 };
-pub use self::{case::Precondition, load::Format};
+pub use self::{
+    case::Precondition,
+    load::Format,
+    replay::{FoldOption, TraceOptions},
+};
 pub(crate) use self::{
     jobs::{Moved, play},
     watch::Watch,
@@ -44,7 +51,8 @@ use crate::{Outcome, bench, interrupt, results::Host, units};
 /// Options of `tranche sim`.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
-    /// What to do, as a fio job file; - is standard input (docs/bench.md says which options mean what)
+    /// What to do: a fio job file (docs/bench.md), a configuration of Aerospike's ACT, or a block trace (docs/loads.md); - is
+    /// standard input
     #[arg(value_name = "LOAD")]
     pub load: PathBuf,
     /// Form of the load [default: by the name of the file]
@@ -53,7 +61,7 @@ pub struct Options {
     /// The drive: a profile or a TOML file. It is new, and its modelled times count whatever it says of timing
     #[arg(long, value_name = "PROFILE|DRIVE.toml", default_value = "default")]
     pub drive: String,
-    /// Namespace [default: the first]
+    /// Namespace [default: the first; of other loads than fio's: as many as they need]
     #[arg(long, value_name = "NSID")]
     pub nsid: Option<Nsid>,
     /// What the drive goes through first: nothing, being written once, or random writes until write amplification is
@@ -81,6 +89,9 @@ pub struct Options {
     /// Runs at the same time [default: one for each processor, as far as the drives fit in memory]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
+    /// What is only for traces.
+    #[command(flatten)]
+    pub trace: TraceOptions,
 }
 
 /// Where results of sweeps go.
@@ -148,7 +159,7 @@ fn cases(options: &Options, sources: &Sources<'_>) -> Result<Vec<Case>> {
     Config::from_toml(&toml).with_context(drive)?;
     let base = Variable {
         drive: toml::from_str(&toml).with_context(drive)?,
-        load: Load::read(&options.load, options.format, sources.text)?,
+        load: Load::read(&options.load, options.format, &options.trace, sources.text)?,
         precondition: options.precondition,
         seed: options.seed,
     };

@@ -1,0 +1,123 @@
+//! Aerospike's certification tool on a drive in virtual time.
+
+use anyhow::{Result, anyhow, bail};
+use host::Host;
+use nvme::Nsid;
+use run::sim::{Nanos, Sim, SimTransport};
+use serde_json::json;
+use workload::act::{Act, Config, Space};
+
+use super::{
+    jobs::Played,
+    tally::{self, Tally},
+    watch::Watch,
+};
+use crate::bench::progress::Goal;
+
+/// Seconds of a window in which reads are judged, as in the tool's README.
+const WINDOW: u32 = 3600;
+/// Simulated time after which the tool's text is taken.
+const SLICE: u64 = 60_000_000_000;
+
+/// Runs the tool to its end.
+///
+/// # Errors
+/// The configuration does not fit the drive, or the drive refuses its queue.
+pub(super) fn play(
+    config: &Config,
+    sim: &Sim,
+    host: &mut Host<SimTransport>,
+    nsid: Option<Nsid>,
+    seed: u64,
+    watch: &mut Watch<'_>,
+) -> Result<Played> {
+    let nsids = namespaces(host, nsid, config.device_names.len())?;
+    let volatile_cache = host.identify_controller()?.vwc.present();
+    let mut spaces = Vec::new();
+    for &nsid in &nsids {
+        let namespace = host.namespace(nsid)?;
+        spaces.push(Space { blocks: namespace.blocks, block_bytes: namespace.block_size, volatile_cache });
+    }
+    let act =
+        Act::new(config.clone(), &spaces, seed, WINDOW).map_err(|problem| anyhow!(problem))?.with_text();
+    let mut actors = sim.actors();
+    actors.add_over(host, &nsids, act)?;
+    let blocks: Vec<u64> = spaces.iter().map(|space| space.block_bytes.into()).collect();
+    let goal = Goal::of_seconds(config.test_duration_sec.into());
+    watch.goals(vec![(goal, blocks[0])], sim.now());
+    let mut tally = Tally::new(blocks, sim.now())?;
+    let mut text = String::new();
+    loop {
+        let until = Nanos(sim.now().0.saturating_add(SLICE));
+        let ended = actors.run(until, |step| {
+            tally.step(step);
+            watch.step(step)
+        });
+        text.push_str(&actors.actor_mut(0).take_text());
+        if ended || watch.interrupted() || watch.stands_still() {
+            break;
+        }
+    }
+    let act = actors.actor(0);
+    let outcome = actors.outcome(0);
+    let mut problems = Vec::new();
+    if watch.stands_still() {
+        bail!("the drive's time stands still: nothing in its TOML takes time");
+    }
+    if let Some(stop) = act.stopped() {
+        problems.push(format!("the test was stopped before its end: {stop:?} cannot keep up"));
+    }
+    if outcome.failed > 0 {
+        problems.push(format!("{} requests failed", outcome.failed));
+    }
+    let traffic = tally.moved(sim.now());
+    let windows: Vec<_> =
+        act.windows().iter().map(|w| json!({ "reads": w.reads, "over_1_8_64_ms": w.over })).collect();
+    let rest = act.rest();
+    let passes = act.passes();
+    let document = json!({
+        "act": {
+            "passes": passes,
+            "stopped": act.stopped().map(|stop| format!("{stop:?}")),
+            "windows": windows,
+            "rest": { "reads": rest.reads, "over_1_8_64_ms": rest.over },
+            "large_blocks_read_and_written": act.large_blocks(),
+        },
+        "requests": tally::json(&traffic),
+        "log": text,
+    });
+    let verdict = match (passes, act.windows().is_empty()) {
+        (true, false) => {
+            "passes: in every hour reads keep within 5 % over 1 ms, 1 % over 8 ms, 0.1 % over 64 ms"
+        }
+        (true, true) => {
+            "keeps within 5 % of reads over 1 ms, 1 % over 8 ms, 0.1 % over 64 ms, but is shorter than an hour"
+        }
+        (false, _) => "does NOT pass",
+    };
+    let text = format!("{text}\n{verdict}\n\n{}", tally::text(&traffic));
+    Ok(Played {
+        document,
+        text,
+        traffic,
+        requests: outcome.requests,
+        digest: outcome.digest,
+        problems,
+        interrupted: watch.interrupted(),
+    })
+}
+
+/// The namespaces that stand for so many devices.
+fn namespaces(host: &mut Host<SimTransport>, nsid: Option<Nsid>, count: usize) -> Result<Vec<Nsid>> {
+    let all = match nsid {
+        Some(nsid) => vec![nsid],
+        None => host.active_namespaces()?,
+    };
+    if all.len() < count {
+        bail!(
+            "device-names are {count}: the drive has {} namespaces for them; name fewer devices, or give the drive's TOML more [[namespace]]",
+            all.len()
+        );
+    }
+    Ok(all[..count].to_vec())
+}

@@ -1,0 +1,278 @@
+//! A block trace on a drive in virtual time.
+
+use std::{
+    fs::File,
+    io::{BufRead, BufReader, Read, stdin},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, anyhow, bail};
+use clap::{Args, ValueEnum};
+use flate2::bufread::MultiGzDecoder;
+use host::Host;
+use nvme::Nsid;
+use run::sim::{Nanos, Sim, SimTransport};
+use serde_json::json;
+use workload::trace::{Fold, Options, Pace, Reader, Replay, Space, Speed};
+
+use super::{
+    jobs::Played,
+    tally::{self, Tally},
+    watch::Watch,
+};
+use crate::bench::progress::Goal;
+
+/// How traces are replayed.
+#[derive(Args, Clone, Debug, Default)]
+pub struct TraceOptions {
+    /// Traces: how much faster time passes, as 2 or 0.5 [default: 1]
+    #[arg(long, value_name = "FACTOR", value_parser = speed, conflicts_with = "depth")]
+    pub speed: Option<Speed>,
+    /// Traces: not at their times, but as fast as so many outstanding requests allow
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    pub depth: Option<u32>,
+    /// Traces: where addresses beyond the end of the namespace lie: at the remainder (wrap), or each MiB of each device
+    /// at a place of its own (scatter)
+    #[arg(long, value_name = "wrap|scatter", default_value = "wrap", hide_possible_values = true)]
+    pub fold: FoldOption,
+    /// Traces: only this device, on this namespace; several times for several devices [default: all devices, on the namespaces in turn]
+    #[arg(long, value_name = "NAME=NSID", value_parser = device)]
+    pub device: Vec<(String, Nsid)>,
+    /// Traces of blkparse: the action that counts, Q (queued) or D (issued to the device)
+    #[arg(long, value_name = "Q|D", default_value = "Q")]
+    pub action: char,
+}
+
+/// Where addresses beyond the end lie.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum FoldOption {
+    /// At the remainder.
+    #[default]
+    Wrap,
+    /// At places of their own.
+    Scatter,
+}
+
+fn speed(text: &str) -> Result<Speed, String> {
+    let wrong = || format!("{text:?} is no factor above 0: write 2, or 0.5");
+    let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+    if part.len() > 6 || !part.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(wrong());
+    }
+    let whole: u64 = whole.parse().map_err(|_| wrong())?;
+    let part: u64 = format!("{part:0<6}").parse().map_err(|_| wrong())?;
+    let millionths = whole.checked_mul(1_000_000).and_then(|whole| whole.checked_add(part));
+    millionths.and_then(Speed::from_millionths).ok_or_else(wrong)
+}
+
+fn device(text: &str) -> Result<(String, Nsid), String> {
+    let (name, nsid) = text.rsplit_once('=').ok_or_else(|| format!("{text:?} has no =: write NAME=NSID"))?;
+    let nsid = nsid.parse().map_err(|_| format!("{nsid:?} is no number of a namespace: write NAME=NSID"))?;
+    Ok((name.to_owned(), nsid))
+}
+
+/// A trace that is to be replayed.
+#[derive(Clone, Debug)]
+pub(super) struct Trace {
+    pub path: PathBuf,
+    pub name: String,
+    pub options: TraceOptions,
+}
+
+/// Opens a trace; compressed ones (gzip, Zstandard) are known by their first bytes.
+fn open(path: &Path) -> Result<Box<dyn BufRead>> {
+    let raw: Box<dyn Read> = match path.to_str() {
+        Some("-") => Box::new(stdin()),
+        _ => Box::new(File::open(path).with_context(|| format!("reading {}", path.display()))?),
+    };
+    let mut raw = BufReader::with_capacity(1 << 18, raw);
+    let first = raw.fill_buf().with_context(|| format!("reading {}", path.display()))?;
+    Ok(if first.starts_with(&[0x1F, 0x8B]) {
+        Box::new(BufReader::with_capacity(1 << 18, MultiGzDecoder::new(raw)))
+    } else if first.starts_with(&[0x28, 0xB5, 0x2F, 0xFD]) {
+        let decoder = ruzstd::decoding::StreamingDecoder::new(raw)
+            .map_err(|error| anyhow!("{}: this is no whole Zstandard file: {error}", path.display()))?;
+        Box::new(BufReader::with_capacity(1 << 18, decoder))
+    } else {
+        Box::new(raw)
+    })
+}
+
+impl Trace {
+    fn reader(&self) -> Result<Reader<Box<dyn BufRead>>> {
+        Reader::new(open(&self.path)?, None, Some(self.options.action))
+            .map_err(|error| anyhow!("{}:{}: {}", self.name, error.line, error.problem))
+    }
+
+    /// Whether it begins as a trace does.
+    ///
+    /// # Errors
+    /// It cannot be read, or is no trace. What comes later shows when it is replayed.
+    pub fn check(&self) -> Result<()> {
+        if self.path.to_str() != Some("-") {
+            self.reader()?;
+        }
+        Ok(())
+    }
+
+    /// Replays it.
+    ///
+    /// # Errors
+    /// It is no trace, or does not fit the drive.
+    pub fn play(
+        &self,
+        sim: &Sim,
+        host: &mut Host<SimTransport>,
+        nsid: Option<Nsid>,
+        watch: &mut Watch<'_>,
+    ) -> Result<Played> {
+        let nsids = match nsid {
+            Some(nsid) => vec![nsid],
+            None => host.active_namespaces()?,
+        };
+        let mut spaces = Vec::new();
+        for &nsid in &nsids {
+            let namespace = host.namespace(nsid)?;
+            spaces.push(Space { blocks: namespace.blocks, block_bytes: namespace.block_size });
+        }
+        let mut devices = Vec::new();
+        for (name, nsid) in &self.options.device {
+            let Some(at) = nsids.iter().position(|known| known == nsid) else {
+                bail!("--device {name}={nsid}: the load has no namespace {nsid}, there are {nsids:?}");
+            };
+            devices.push((name.clone(), at as u16));
+        }
+        let pace = match self.options.depth {
+            Some(depth) => Pace::Depth(depth),
+            None => Pace::Recorded(self.options.speed.unwrap_or(Speed::ONE)),
+        };
+        let fold = match self.options.fold {
+            FoldOption::Wrap => Fold::Wrap,
+            FoldOption::Scatter => Fold::Scatter,
+        };
+        let replay = Replay::new(self.reader()?, Options { pace, fold, devices }, &spaces)
+            .map_err(|problem| anyhow!("{}: {problem}", self.name))?;
+        let mut actors = sim.actors();
+        actors.add_over(host, &nsids, replay)?;
+        let blocks: Vec<u64> = spaces.iter().map(|space| space.block_bytes.into()).collect();
+        watch.goals(vec![(Goal::unknown(), blocks[0])], sim.now());
+        let mut tally = Tally::new(blocks, sim.now())?;
+        actors.run(Nanos::MAX, |step| {
+            tally.step(step);
+            watch.step(step)
+        });
+        if watch.stands_still() {
+            bail!("the drive's time stands still: nothing in its TOML takes time");
+        }
+        let (replay, outcome) = (actors.actor(0), actors.outcome(0));
+        let reader = replay.reader();
+        let mut problems = Vec::new();
+        let mut notes = Vec::new();
+        if let Some(error) = replay.error() {
+            problems.push(format!(
+                "{}:{}: {}; what came before was replayed",
+                self.name, error.line, error.problem
+            ));
+        }
+        if outcome.failed > 0 {
+            problems.push(format!("{} requests failed", outcome.failed));
+        }
+        if let Some(line) = reader.cut() {
+            notes.push(format!("the trace ends in the middle of line {line}, which was left out"));
+        }
+        if replay.late() > 0 {
+            notes.push(format!("the latest request was {} us late", replay.late() / 1000));
+        }
+        for (count, what) in [
+            (reader.reordered(), "lines have a time before an earlier one's"),
+            (reader.ignored(), "lines are no I/O that counts"),
+            (replay.left_out(), "I/Os are of devices that were not asked for"),
+            (replay.folded(), "requests were moved or shortened to fit their namespace"),
+        ] {
+            if count > 0 {
+                notes.push(format!("{count} {what}"));
+            }
+        }
+        let traffic = tally.moved(sim.now());
+        let document = json!({
+            "trace": {
+                "format": format!("{:?}", reader.format()),
+                "devices": reader.devices(),
+                "lines": reader.lines(),
+                "requests": replay.events(),
+                "cut_at_line": reader.cut(),
+                "late_ns": replay.late(),
+                "reordered": reader.reordered(),
+                "ignored": reader.ignored(),
+                "left_out": replay.left_out(),
+                "folded": replay.folded(),
+            },
+            "requests": tally::json(&traffic),
+        });
+        let notes: String = notes.iter().map(|note| format!("  {note}\n")).collect();
+        let text = format!(
+            "{}: {} requests of {} devices\n{}{notes}",
+            self.name,
+            replay.events(),
+            reader.devices().len(),
+            tally::text(&traffic)
+        );
+        Ok(Played {
+            document,
+            text,
+            traffic,
+            requests: outcome.requests,
+            digest: outcome.digest,
+            problems,
+            interrupted: watch.interrupted(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compressed_traces_are_read() {
+        let text = b"0,R,0,4096,1\n0,W,8192,4096,2\n0,R,4096,4096,3\n";
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        std::io::Write::write_all(&mut gzip, text).unwrap();
+        let gzip = gzip.finish().unwrap();
+        // A frame of Zstandard (RFC 8878) with one block as it is: magic number, a single segment of so many bytes, the last block.
+        let size = text.len() as u8;
+        let mut zstd = vec![0x28, 0xB5, 0x2F, 0xFD, 0x20, size, 1 | size << 3, size >> 5, 0];
+        zstd.extend(text);
+        let dir = tempfile::tempdir().unwrap();
+        let count = |name: &str, bytes: &[u8]| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, bytes).unwrap();
+            let options = TraceOptions { action: 'Q', ..TraceOptions::default() };
+            let mut reader = Trace { path, name: name.to_owned(), options }.reader().unwrap();
+            let mut events = 0;
+            while reader.next_event().unwrap().is_some() {
+                events += 1;
+            }
+            (events, reader.cut())
+        };
+        assert_eq!(count("plain", text), (3, None));
+        assert_eq!(count("gzip", &gzip), (3, None));
+        assert_eq!(count("zstd", &zstd), (3, None));
+        // Cut in its checksum: all lines are there, but nobody knows whether there were more.
+        assert_eq!(count("cut", &gzip[..gzip.len() - 4]), (3, Some(4)));
+        assert!(count("cut", &zstd[..zstd.len() - 20]).1.is_some());
+    }
+
+    #[test]
+    fn factors() {
+        assert_eq!(speed("1"), Ok(Speed::ONE));
+        assert_eq!(speed("0.5").ok(), Speed::from_millionths(500_000));
+        assert_eq!(speed("12.000001").ok(), Speed::from_millionths(12_000_001));
+        for wrong in ["", "0", "0.0", "-1", "1.0000001", "x", "1.x", "99999999999999999999"] {
+            assert!(speed(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(device("8,0=3"), Ok(("8,0".to_owned(), 3)));
+        assert_eq!(device("a=b=1"), Ok(("a=b".to_owned(), 1)));
+        assert!(device("a").is_err() && device("a=x").is_err());
+    }
+}

@@ -1,0 +1,86 @@
+//! `tranche sim` with loads that are no job files.
+
+mod common;
+
+use common::TRANCHE;
+use serde_json::Value;
+use std::process::{Command, Output};
+
+fn sim(file: &str, content: &str, args: &[&str]) -> Output {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join(file), content).unwrap();
+    Command::new(TRANCHE).current_dir(dir.path()).args(["sim", file]).args(args).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn json(file: &str, content: &str, args: &[&str]) -> Value {
+    let output = sim(file, content, &[args, &["--output", "json"]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn error(file: &str, content: &str, args: &[&str]) -> String {
+    let output = sim(file, content, args);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
+    text(&output.stderr)
+}
+
+const ACT: &str =
+    "device-names: /dev/nvme0n1\ntest-duration-sec: 2\nread-reqs-per-sec: 2000\nwrite-reqs-per-sec: 1000\n";
+const LAB: [&str; 2] = ["--drive", "pblaze5-910-lab"];
+
+#[test]
+fn act() {
+    let output = sim("storage.act", ACT, &LAB);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let out = text(&output.stdout);
+    for what in [
+        "ACT version 6.6",
+        "report-interval-sec: 1\n",
+        "HISTOGRAM NAMES\n",
+        "after 2 sec:",
+        "large-block-writes (",
+    ] {
+        assert!(out.contains(what), "{what}: {out}");
+    }
+    let result = json("storage.act", ACT, &LAB);
+    assert_eq!(result["act"]["passes"], true);
+    // 23.53 per second, and the first at once.
+    assert_eq!(result["act"]["large_blocks_read_and_written"], serde_json::json!([48, 48]));
+    let index = json("act_index.conf", ACT, &LAB);
+    assert!(index["act"]["log"].as_str().unwrap().contains("ACT-INDEX CONFIGURATION"));
+    let wrong = error("storage.act", &format!("{ACT}service-thread: 4\n"), &[]);
+    assert!(wrong.contains("storage.act:5: there is no key \"service-thread\""), "{wrong}");
+    let two = error("storage.act", &ACT.replace("n1", "n1,/dev/nvme0n2"), &[]);
+    assert!(two.contains("device-names are 2: the drive has 1 namespaces"), "{two}");
+}
+
+const TRACE: &str =
+    "0,W,0,4096,1000000\n1,W,8192,8192,1000100\n0,R,0,4096,1500000\n1,R,1099511627776,4096,2000000\n";
+
+#[test]
+fn traces() {
+    let at = |args: &[&str]| json("t.csv", TRACE, &[&LAB, args].concat());
+    let plain = at(&[]);
+    assert_eq!(plain["trace"]["requests"], 4);
+    assert_eq!(plain["trace"]["folded"], 1);
+    assert_eq!(plain["trace"]["devices"], serde_json::json!(["0", "1"]));
+    let seconds = |result: &Value| result["simulation"]["simulated_seconds"].as_f64().unwrap();
+    assert!((1.0..1.01).contains(&seconds(&plain)));
+    assert!((0.25..0.26).contains(&seconds(&at(&["--speed", "4"]))));
+    assert!(seconds(&at(&["--depth", "1"])) < 0.01);
+    let some = at(&["--device", "1=1"]);
+    assert_eq!((&some["trace"]["requests"], &some["trace"]["left_out"]), (&2.into(), &2.into()));
+    assert_eq!(at(&["--fold", "scatter"])["trace"]["requests"], 4);
+    let cut = json("t.csv", &TRACE[..TRACE.len() - 12], &LAB);
+    assert_eq!((&cut["trace"]["requests"], &cut["trace"]["cut_at_line"]), (&3.into(), &4.into()));
+    let wrong = error("t.csv", &format!("{TRACE}what\n"), &LAB);
+    assert!(wrong.contains("t.csv:5: there are 1 fields: there must be 5"), "{wrong}");
+    let wrong = error("t.csv", "a\n", &LAB);
+    assert!(wrong.contains("t.csv:1: this is no trace that is known"), "{wrong}");
+    let wrong = error("t.csv", TRACE, &[&LAB[..], &["--device", "1=7"]].concat());
+    assert!(wrong.contains("there are [1]"), "{wrong}");
+}
