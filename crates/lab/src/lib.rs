@@ -9,6 +9,7 @@ pub mod drive;
 pub mod interrupt;
 pub mod layout;
 pub mod mariadb;
+pub mod namespaces;
 pub mod powercut;
 pub mod process;
 pub mod progress;

@@ -431,6 +431,8 @@ pub enum Study {
     Powercut(Box<lab::powercut::Options>),
     /// Eight namespaces with quotas, and what helps against a noisy neighbour
     Quota(Box<lab::quota::Options>),
+    /// What an application that scales with devices gains from several namespaces
+    Namespaces(Box<lab::namespaces::Options>),
 }
 
 /// A TCP address, with the port's ANA state behind it.

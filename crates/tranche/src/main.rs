@@ -80,6 +80,7 @@ fn run(cli: Cli) -> Result<()> {
         }
         Command::Study(Study::Powercut(options)) => print_outcome(output, &lab::powercut::run(&options)?),
         Command::Study(Study::Quota(options)) => print_outcome(output, &lab::quota::run(&options)?),
+        Command::Study(Study::Namespaces(options)) => print_outcome(output, &lab::namespaces::run(&options)?),
         Command::Compare(options) => print_outcome(output, &lab::compare::run(&options)?),
     }
 }

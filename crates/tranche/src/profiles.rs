@@ -19,9 +19,17 @@ pub struct BuiltIn {
 }
 
 /// All of them.
-pub const PROFILES: [BuiltIn; 8] = [
+pub const PROFILES: [BuiltIn; 10] = [
     BuiltIn { name: "default", toml: include_str!("../../device/src/default_drive.toml") },
     BuiltIn { name: "bench-16g", toml: include_str!("../../../profiles/bench-16g.toml") },
+    BuiltIn {
+        name: "micron-9300-max-6.4t",
+        toml: include_str!("../../../profiles/micron-9300-max-6.4t.toml"),
+    },
+    BuiltIn {
+        name: "micron-9300-max-short",
+        toml: include_str!("../../../profiles/micron-9300-max-short.toml"),
+    },
     BuiltIn { name: "pblaze5-910-3.84t", toml: include_str!("../../../profiles/pblaze5-910-3.84t.toml") },
     BuiltIn { name: "pblaze5-910-lab", toml: include_str!("../../../profiles/pblaze5-910-lab.toml") },
     BuiltIn { name: "pblaze5-910-short", toml: include_str!("../../../profiles/pblaze5-910-short.toml") },

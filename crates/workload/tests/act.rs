@@ -182,7 +182,12 @@ fn slow_reads_fail_and_lag_stops() {
     assert_eq!(ran.text.lines().rfind(|line| line.starts_with("after ")), Some("after 4 sec:"));
     assert_eq!(slow(Verb::Read, 256, 60_000_000).act.stopped(), Some(Stop::LargeBlockReads));
     assert_eq!(slow(Verb::Read, 3, 20_000_000).act.stopped(), Some(Stop::Service));
-    assert_eq!(slow(Verb::Write, 256, 40_000_000).act.stopped(), None);
+    let keeps_up = slow(Verb::Write, 256, 40_000_000).act;
+    assert_eq!(keeps_up.stopped(), None);
+    let lag = keeps_up.behind(START + 4 * SECOND).unwrap().0;
+    assert!(lag < 50_000_000, "{lag}");
+    let (lag, who) = ran.act.behind(START + ran.end).unwrap();
+    assert!(lag >= SECOND && who == Stop::LargeBlockWrites, "{lag} {who:?}");
 }
 
 #[test]

@@ -190,6 +190,17 @@ impl Act {
         self.stop.is_none() && self.failed == 0 && windows && self.rest().passes()
     }
 
+    /// How far the thread that is furthest behind its rate is behind at `now`, and which kind of thread that is.
+    #[must_use]
+    pub fn behind(&self, now: Nanos) -> Option<(Nanos, Stop)> {
+        let elapsed = self.elapsed(now);
+        let lags = self.threads.iter().filter_map(|thread| {
+            let (due, why) = self.due(thread)?;
+            Some((elapsed.checked_sub(due)?, why))
+        });
+        lags.max_by_key(|(lag, _)| *lag)
+    }
+
     /// Large blocks read and written.
     #[must_use]
     pub fn large_blocks(&self) -> [u64; 2] {
@@ -296,30 +307,12 @@ impl Act {
 
     /// A thread has done another request: when it goes on.
     fn pace(&mut self, number: u32, now: Nanos) {
-        let devices = self.places.len() as u64;
         let thread = &mut self.threads[number as usize];
         thread.count += 1;
-        let whole = |of: u64| Rate { of: of.max(1), per: 1 };
-        let rates = &self.rates;
-        let (due, why) = match thread.role {
-            Role::Service => {
-                let each = (rates.reads + rates.writes) / u64::from(self.config.service_threads);
-                (whole(each).due(thread.count, 1), Stop::Service)
+        match thread.role {
+            Role::Cache if !thread.count.is_multiple_of(2 * BUNDLE) => {
+                return self.asleep.push(Reverse((now, number)));
             }
-            Role::Generator { write } => {
-                let all = if write { rates.writes } else { rates.reads };
-                let each = all / self.generators[usize::from(write)];
-                (whole(each).due(thread.count, 1), Stop::Service)
-            }
-            Role::LargeReads { .. } => (rates.large_reads.due(thread.count, devices), Stop::LargeBlockReads),
-            Role::LargeWrites { .. } => {
-                (rates.large_writes.due(thread.count, devices), Stop::LargeBlockWrites)
-            }
-            Role::Cache if thread.count.is_multiple_of(2 * BUNDLE) => {
-                let among = devices * u64::from(self.config.cache_threads);
-                (whole(rates.cache).due(thread.count / 2, among), Stop::Cache)
-            }
-            Role::Cache => return self.asleep.push(Reverse((now, number))),
             Role::TombRaider { .. } => {
                 let rest = Nanos::from(self.config.tomb_raider_sleep_usec) * 1000;
                 return self.asleep.push(Reverse((now + rest, number)));
@@ -333,7 +326,9 @@ impl Act {
                     None => queue.idle.push(number),
                 };
             }
-        };
+            _ => {}
+        }
+        let Some((due, why)) = self.due(&self.threads[number as usize]) else { return };
         // The tool reads its clock in whole microseconds.
         let elapsed = self.elapsed(now) / 1000 * 1000;
         let lag = Nanos::from(self.config.max_lag_sec) * SECOND;
@@ -342,6 +337,32 @@ impl Act {
         }
         let wait = due.saturating_sub(elapsed);
         self.asleep.push(Reverse((now.saturating_add(wait), number)));
+    }
+
+    /// When a thread that has a rate is to go on after what it has done, since the start; and what it is if it cannot.
+    fn due(&self, thread: &Thread) -> Option<(Nanos, Stop)> {
+        let devices = self.places.len() as u64;
+        let whole = |of: u64| Rate { of: of.max(1), per: 1 };
+        let (rates, count) = (&self.rates, thread.count);
+        Some(match thread.role {
+            Role::Service => {
+                let each = (rates.reads + rates.writes) / u64::from(self.config.service_threads);
+                (whole(each).due(count, 1), Stop::Service)
+            }
+            Role::Generator { write } => {
+                let all = if write { rates.writes } else { rates.reads };
+                let each = all / self.generators[usize::from(write)];
+                (whole(each).due(count, 1), Stop::Service)
+            }
+            Role::LargeReads { .. } => (rates.large_reads.due(count, devices), Stop::LargeBlockReads),
+            Role::LargeWrites { .. } => (rates.large_writes.due(count, devices), Stop::LargeBlockWrites),
+            Role::Cache => {
+                let among = devices * u64::from(self.config.cache_threads);
+                // It looks at the clock after each bundle only.
+                (whole(rates.cache).due(count / (2 * BUNDLE) * BUNDLE, among), Stop::Cache)
+            }
+            Role::TombRaider { .. } | Role::Worker { .. } => return None,
+        })
     }
 
     fn count(&mut self, number: u32, now: Nanos, ok: bool) {
