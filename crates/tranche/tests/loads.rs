@@ -51,7 +51,7 @@ fn act() {
     // 23.53 per second, and the first at once.
     assert_eq!(result["act"]["large_blocks_read_and_written"], serde_json::json!([48, 48]));
     let index = json("act_index.conf", ACT, &LAB);
-    assert!(index["act"]["log"].as_str().unwrap().contains("ACT-INDEX CONFIGURATION"));
+    assert!(index["log"].as_str().unwrap().contains("ACT-INDEX CONFIGURATION"));
     let wrong = error("storage.act", &format!("{ACT}service-thread: 4\n"), &[]);
     assert!(wrong.contains("storage.act:5: there is no key \"service-thread\""), "{wrong}");
     let two = error("storage.act", &ACT.replace("n1", "n1,/dev/nvme0n2"), &[]);
