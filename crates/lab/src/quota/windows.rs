@@ -8,9 +8,13 @@ use workload::fio::Response;
 use crate::stage::Nanos;
 
 /// How often the host reads the log of the window.
-const LOOK: Nanos = 20_000_000;
+const LOOK: Nanos = 5_000_000;
 
-/// What the host does: it begins a deterministic window when the set has everything for one and has been in a non-deterministic one for as
+/// It begins a window with half of DTWIN Writes Typical (1 / this): beside a neighbour that never stops writing, all of it is there again only after
+/// seconds. With less a window ends within milliseconds, as whole superblocks are used up.
+const BEGIN: u64 = 2;
+
+/// What the host does: it begins a deterministic window when the set has a part of what one may write and has been in a non-deterministic one for as
 /// long as the log (Predictable Latency Per NVM Set) asks at least; it ends it after a time, if the controller has not done so before.
 #[derive(Clone, Debug)]
 pub(super) struct Rhythm {
@@ -50,7 +54,7 @@ impl Rhythm {
             None => {
                 let rested = now.saturating_sub(self.ended) / 1_000_000 >= log.ndwintml.get();
                 let first = self.windows.is_empty();
-                if (rested || first) && log.dtwinwe.get() >= log.dtwinwt.get() {
+                if (rested || first) && log.dtwinwe.get() >= log.dtwinwt.get() / BEGIN {
                     host.set_window(self.nvmsetid, WindowSelect::DETERMINISTIC)?;
                     self.lasts = Some((now, now));
                 }
