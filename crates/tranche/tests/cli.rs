@@ -387,6 +387,8 @@ fn profiles_are_complete() {
     let names = [
         "default",
         "bench-16g",
+        "micron-9300-max-6.4t",
+        "micron-9300-max-short",
         "pblaze5-910-3.84t",
         "pblaze5-910-lab",
         "pblaze5-910-short",
