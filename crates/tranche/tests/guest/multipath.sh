@@ -115,7 +115,7 @@ python3 - >/tmp/event <<'PYTHON' &
 import socket
 s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 15)
 s.bind((0, 1))
-s.settimeout(60)
+s.settimeout(240)
 while True:
     for word in s.recv(65536).split(b"\0"):
         if word.startswith(b"NVME_AEN="):
@@ -129,7 +129,7 @@ grep -q "\"trsvcid\" *: *\"$port\"" /tmp/discovered && grep -q "\"trsvcid\" *: *
     { cat /tmp/discovered; fail "discovery does not list both ports"; }
 await grep -q discovery /sys/class/nvme/nvme2/cntrltype
 # The kernel asks for events a moment after the controller is there, and nothing shows when: until one comes, again.
-for _ in $(seq 20); do
+for _ in $(seq 60); do
     fault 0 $down 2 1000
     sleep 2
     [ -s /tmp/event ] && break
