@@ -19,7 +19,15 @@
 //!
 //! let volume = Volume { blocks: 1 << 20, block_bytes: 4096 };
 //! let mut model = Innodb::new(Config { pool_pages: 4096, ..Config::published(4, volume, 1) }).ok_or("too small")?;
-//! let Next::Submit(first) = model.next(model.wait().unwrap_or(0)) else { return Err("a cold pool has to read") };
+//! let mut now = 0;
+//! let first = loop {
+//!     match model.next(now) {
+//!         Next::Submit(request) => break request,
+//!         // Processors are at work.
+//!         Next::At(at) => now = at,
+//!         Next::Wait | Next::Done => return Err("sooner or later it has to read"),
+//!     }
+//! };
 //! assert_eq!(first.blocks, 4);
 //! # Ok::<(), &str>(())
 //! ```
