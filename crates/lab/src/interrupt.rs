@@ -47,6 +47,9 @@ pub fn install() -> io::Result<()> {
     Ok(())
 }
 
+/// Why a command fails that reports although it was interrupted.
+pub(crate) const PARTIAL: &str = "interrupted: the results are those of the part that ran";
+
 /// Whether the user asked to stop.
 pub fn asked() -> bool {
     ASKED.get().is_some_and(|asked| asked.load(Ordering::Relaxed))

@@ -10,6 +10,7 @@ pub mod interrupt;
 pub mod layout;
 pub mod mariadb;
 pub mod namespaces;
+mod parallel;
 pub mod powercut;
 pub mod process;
 pub mod progress;

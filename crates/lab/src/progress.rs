@@ -2,6 +2,7 @@
 
 use std::{
     io::{IsTerminal, stderr},
+    sync::Mutex,
     time::Duration,
 };
 
@@ -65,6 +66,25 @@ impl Drop for Progress {
     fn drop(&mut self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
+        }
+    }
+}
+
+/// The same for pieces that are worked on at the same time: a step is told of when it is done.
+#[derive(Debug)]
+pub(crate) struct Steps(Mutex<Progress>);
+
+impl Steps {
+    /// `steps` steps are to be done.
+    pub(crate) fn new(steps: u64) -> Self {
+        Self(Mutex::new(Progress::new(steps)))
+    }
+
+    /// A step is done, with this result.
+    pub(crate) fn done(&self, step: &str, result: &str) {
+        if let Ok(mut progress) = self.0.lock() {
+            progress.begin(step);
+            progress.end(result);
         }
     }
 }

@@ -85,7 +85,7 @@ where
     let reported = report(&jobs, ended);
     let failure = match (problems.is_empty(), interrupt::asked()) {
         (false, _) => Some(lines(problems)),
-        (true, true) => Some("interrupted: the results are those of the part that ran".to_owned()),
+        (true, true) => Some(interrupt::PARTIAL.to_owned()),
         (true, false) => None,
     };
     Ok(Outcome {

@@ -10,14 +10,7 @@ mod report;
 mod rig;
 mod search;
 
-use std::{
-    path::PathBuf,
-    sync::{
-        Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
-    thread,
-};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -31,7 +24,8 @@ use crate::{
     drive::Program,
     interrupt::{self, Interrupted},
     layout::Layout,
-    progress::Progress,
+    parallel,
+    progress::Steps,
     results::{self, Host, Point, Published, Results, Run, compare},
 };
 
@@ -126,7 +120,7 @@ pub fn run_on(options: &Options, profiles: &Profiles<'_>) -> Result<Outcome<Resu
     let page = options.out.join("report.html");
     report::write(&results, &found, &page)?;
     let text = report::text(&results, &found, &page);
-    let failure = interrupted.then(|| "interrupted: the results are those of the part that ran".to_owned());
+    let failure = interrupted.then(|| interrupt::PARTIAL.to_owned());
     Ok(Outcome { results, text, failure })
 }
 
@@ -134,39 +128,21 @@ pub fn run_on(options: &Options, profiles: &Profiles<'_>) -> Result<Outcome<Resu
 fn all(options: &Options, toml: &toml::Table) -> Result<(Vec<Found>, bool)> {
     let repetitions = (0..options.repeat).flat_map(|r| options.counts.iter().map(move |&count| (count, r)));
     let pieces: Vec<(u32, u32)> = repetitions.collect();
-    let progress = Mutex::new(Progress::new(pieces.len() as u64));
-    let next = AtomicUsize::new(0);
-    let done: Vec<Mutex<Option<Result<Found>>>> = pieces.iter().map(|_| Mutex::default()).collect();
-    let work = || {
-        while let Some((&(count, repetition), place)) = {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            pieces.get(index).zip(done.get(index))
-        } {
-            let found = one(options, toml, count, repetition);
-            if let (Ok(found), Ok(mut progress)) = (&found, progress.lock()) {
-                progress.begin(&format!("{count} namespaces"));
-                progress.end(&found.summary());
-            }
-            if let Ok(mut place) = place.lock() {
-                *place = Some(found);
-            }
+    let progress = Steps::new(pieces.len() as u64);
+    let done = parallel::map(&pieces, |&(count, repetition)| {
+        let found = one(options, toml, count, repetition);
+        if let Ok(found) = &found {
+            progress.done(&format!("{count} namespaces"), &found.summary());
         }
-    };
-    let processors = thread::available_parallelism().map_or(1, Into::into);
-    thread::scope(|scope| {
-        for _ in 1..processors.min(pieces.len()) {
-            scope.spawn(work);
-        }
-        work();
+        found
     });
     drop(progress);
     let (mut found, mut interrupted) = (Vec::new(), false);
     for done in done {
-        match done.into_inner().ok().flatten() {
-            Some(Ok(one)) => found.push(one),
-            Some(Err(error)) if error.is::<Interrupted>() => interrupted = true,
-            Some(Err(error)) => return Err(error),
-            None => interrupted = true,
+        match done {
+            Ok(one) => found.push(one),
+            Err(error) if error.is::<Interrupted>() => interrupted = true,
+            Err(error) => return Err(error),
         }
     }
     Ok((found, interrupted))

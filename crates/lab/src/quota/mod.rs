@@ -10,14 +10,7 @@ mod tenants;
 mod variants;
 mod windows;
 
-use std::{
-    path::PathBuf,
-    sync::{
-        Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
-    thread,
-};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -33,7 +26,8 @@ use crate::{
     drive::Program,
     interrupt::{self, Interrupted},
     layout::Layout,
-    progress::Progress,
+    parallel,
+    progress::{Progress, Steps},
     results::{self, Comparison, Host, Published, Results, Run, compare, median},
     stage::{SimStage, Stage},
 };
@@ -148,7 +142,7 @@ fn finish(found: Vec<(PathBuf, Found)>) -> Result<Outcome<Results>> {
         }
         text.push_str(&report::text(found, &page));
     }
-    let failure = interrupted.then(|| "interrupted: the results are those of the part that ran".to_owned());
+    let failure = interrupted.then(|| interrupt::PARTIAL.to_owned());
     let (_, first) = found.into_iter().next().context("nothing ran")?;
     Ok(Outcome { results: first.results, text, failure })
 }
@@ -169,18 +163,6 @@ struct Done {
     error: Option<anyhow::Error>,
 }
 
-/// Progress that several threads report to.
-struct Steps(Mutex<Progress>);
-
-impl Steps {
-    fn done(&self, step: &str, result: &str) {
-        if let Ok(mut progress) = self.0.lock() {
-            progress.begin(step);
-            progress.end(result);
-        }
-    }
-}
-
 /// Everything in virtual time, on as many processors as there are.
 fn simulate(options: &Options, scale: &Scale, toml: &toml::Table) -> Result<Found> {
     let pieces: Vec<Piece> =
@@ -188,40 +170,21 @@ fn simulate(options: &Options, scale: &Scale, toml: &toml::Table) -> Result<Foun
     let noises = Noise::all(scale, options.quick);
     let repeat = options.repeat as usize;
     let steps = repeat + options.variants.len() * (noises.len() * repeat + 1);
-    let progress = Steps(Mutex::new(Progress::new(steps as u64)));
-    let next = AtomicUsize::new(0);
-    let done: Vec<Mutex<Done>> = pieces.iter().map(|_| Mutex::default()).collect();
-    let work = || {
-        while let Some((piece, place)) = {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            pieces.get(index).zip(done.get(index))
-        } {
-            let mut result = Done::default();
-            let ended = match piece {
-                Piece::Tenants => simulate_tenants(options, scale, toml, &progress, &mut result),
-                Piece::Variant(v) => {
-                    simulate_variant(options, *v, scale, toml, &noises, &progress, &mut result)
-                }
-            };
-            result.error = ended.err();
-            if let Ok(mut place) = place.lock() {
-                *place = result;
-            }
-        }
-    };
-    let processors = thread::available_parallelism().map_or(1, Into::into);
-    thread::scope(|scope| {
-        for _ in 1..processors.min(pieces.len()) {
-            scope.spawn(work);
-        }
-        work();
+    let progress = Steps::new(steps as u64);
+    let done = parallel::map(&pieces, |piece| {
+        let mut result = Done::default();
+        let ended = match piece {
+            Piece::Tenants => simulate_tenants(options, scale, toml, &progress, &mut result),
+            Piece::Variant(v) => simulate_variant(options, *v, scale, toml, &noises, &progress, &mut result),
+        };
+        result.error = ended.err();
+        result
     });
     drop(progress);
     let mut tenants = Vec::new();
     let (mut variants, mut unavailable) = (Vec::new(), Vec::new());
     let mut interrupted = false;
     for (piece, done) in pieces.iter().zip(done) {
-        let done = done.into_inner().unwrap_or_default();
         if let Some(error) = done.error {
             if !error.is::<Interrupted>() {
                 return Err(error);

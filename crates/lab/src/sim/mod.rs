@@ -146,7 +146,7 @@ pub fn run(options: &Options, sources: &Sources<'_>) -> Result<Outcome<Value>> {
 /// Why the program must fail, if it must.
 fn failure(mut problems: Vec<String>, interrupted: bool) -> Option<String> {
     if interrupted {
-        problems.push("interrupted: the results are those of the part that ran".to_owned());
+        problems.push(interrupt::PARTIAL.to_owned());
     }
     (!problems.is_empty()).then(|| bench::lines(problems))
 }

@@ -10,14 +10,6 @@ mod report;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    sync::{
-        Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
-    thread,
-};
-
 use anyhow::{Context, Result, bail};
 use run::sim::{Actors, Nanos, Sim, SimTransport};
 use workload::innodb::{Config, Counts, Innodb};
@@ -28,7 +20,8 @@ use crate::{
     Outcome,
     drive::Counters,
     interrupt::{self, Interrupted},
-    progress::Progress,
+    parallel,
+    progress::Steps,
     results::{Host, NamespaceCounts, Point, Results, Run},
     units::{show, show_size},
 };
@@ -40,18 +33,6 @@ pub(super) const DEFAULT_PROFILE: &str = "pblaze5-910-short";
 type Profiles<'a> = dyn Fn(&str) -> Result<toml::Table> + 'a;
 
 const SECOND: u64 = 1_000_000_000;
-
-/// Progress that several threads report to.
-struct Steps(Mutex<Progress>);
-
-impl Steps {
-    fn done(&self, step: &str, result: &str) {
-        if let Ok(mut progress) = self.0.lock() {
-            progress.begin(step);
-            progress.end(result);
-        }
-    }
-}
 
 /// What became of a variant.
 #[derive(Default)]
@@ -70,33 +51,16 @@ pub(super) fn run_on(options: &Settings, profiles: &Profiles<'_>) -> Result<Outc
     let pieces: Vec<(Variant, u32)> =
         options.variants.iter().flat_map(|&v| (0..options.repeat).map(move |r| (v, r))).collect();
     let steps = pieces.len() * (options.threads.len() + 1);
-    let progress = Steps(Mutex::new(Progress::new(steps as u64)));
-    let next = AtomicUsize::new(0);
-    let done: Vec<Mutex<Done>> = pieces.iter().map(|_| Mutex::default()).collect();
-    let work = || {
-        while let Some((&(variant, repetition), place)) = {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            pieces.get(index).zip(done.get(index))
-        } {
-            let mut result = Done::default();
-            result.error = one(options, &toml, variant, repetition, &progress, &mut result.runs).err();
-            if let Ok(mut place) = place.lock() {
-                *place = result;
-            }
-        }
-    };
-    let processors = thread::available_parallelism().map_or(1, Into::into);
-    thread::scope(|scope| {
-        for _ in 1..processors.min(pieces.len()) {
-            scope.spawn(work);
-        }
-        work();
+    let progress = Steps::new(steps as u64);
+    let done = parallel::map(&pieces, |&(variant, repetition)| {
+        let mut result = Done::default();
+        result.error = one(options, &toml, variant, repetition, &progress, &mut result.runs).err();
+        result
     });
     drop(progress);
     let mut variants: Vec<crate::results::Variant> = Vec::new();
     let mut interrupted = false;
     for (&(variant, _), done) in pieces.iter().zip(done) {
-        let done = done.into_inner().unwrap_or_default();
         if let Some(error) = done.error {
             if !error.is::<Interrupted>() {
                 return Err(error).with_context(|| format!("in variant {variant}"));
@@ -133,7 +97,7 @@ pub(super) fn run_on(options: &Settings, profiles: &Profiles<'_>) -> Result<Outc
     let page = options.out.join("report.html");
     common::write(&results, &page, report::answer(&results), report::sections(&results))?;
     let text = report::text(&results, &page);
-    let failure = interrupted.then(|| "interrupted: the results are those of the part that ran".to_owned());
+    let failure = interrupted.then(|| interrupt::PARTIAL.to_owned());
     Ok(Outcome { results, text, failure })
 }
 
