@@ -33,6 +33,7 @@
 //! ```
 
 mod config;
+mod counts;
 mod flush;
 mod log;
 mod pool;
@@ -44,6 +45,7 @@ mod tests;
 mod tpcc;
 
 pub use config::{Config, Doublewrite, PAGE, Schema, Volume};
-pub use server::{Counts, Innodb};
+pub use counts::Counts;
+pub use server::Innodb;
 pub use space::{Area, Areas};
 pub use tpcc::Kind;

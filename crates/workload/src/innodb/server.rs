@@ -1,6 +1,7 @@
 //! The server: connections, processors, logs and flushers, as one actor.
 
 use super::config::{Config, PAGE};
+use super::counts::Counts;
 use super::flush::{Batch, Flusher, Phase, Shard};
 use super::log::{Log, SECOND, Step, in_blocks, pressure};
 use super::pool::{NONE, Pool};
@@ -11,76 +12,6 @@ use crate::{Actor, Nanos, Next, Request, Verb};
 use hdrhistogram::Histogram;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
-
-/// What the model has done since it began; differences are what happened in between.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Counts {
-    /// Transactions that ended, in the order of [`Kind::ALL`]; new orders without those that were rolled back.
-    pub transactions: [u64; 5],
-    /// Nanoseconds from their begin to their end, in the same order.
-    pub latency: [u64; 5],
-    /// Pages read.
-    pub page_reads: u64,
-    /// Pages written in place.
-    pub page_writes: u64,
-    /// Of these, by the LRU flushers.
-    pub lru_writes: u64,
-    /// Uses of pages, inner ones among them.
-    pub uses: u64,
-    /// Commits that wrote something, and the groups in which they did.
-    pub commits: u64,
-    /// Groups of them.
-    pub groups: u64,
-    /// Bytes of redo log and binary log, as they were written: whole blocks.
-    pub log_bytes: u64,
-    /// Connections' time in nanoseconds: waiting for pages that are read.
-    pub read_wait: u64,
-    /// Waiting for a free frame.
-    pub free_wait: u64,
-    /// In commits.
-    pub commit_wait: u64,
-    /// On a processor, or waiting for one.
-    pub processor: u64,
-    /// Of that, on one.
-    pub busy: u64,
-    /// Commands that failed.
-    pub failed: u64,
-}
-
-impl Counts {
-    /// What happened since an earlier count.
-    pub fn since(&self, earlier: &Counts) -> Counts {
-        let mut counts = *self;
-        for (now, then) in counts.transactions.iter_mut().zip(earlier.transactions) {
-            *now -= then;
-        }
-        for (now, then) in counts.latency.iter_mut().zip(earlier.latency) {
-            *now -= then;
-        }
-        for (now, then) in counts.rest().into_iter().zip(earlier.clone().rest()) {
-            *now -= *then;
-        }
-        counts
-    }
-
-    fn rest(&mut self) -> [&mut u64; 13] {
-        [
-            &mut self.page_reads,
-            &mut self.page_writes,
-            &mut self.lru_writes,
-            &mut self.uses,
-            &mut self.commits,
-            &mut self.groups,
-            &mut self.log_bytes,
-            &mut self.read_wait,
-            &mut self.free_wait,
-            &mut self.commit_wait,
-            &mut self.processor,
-            &mut self.busy,
-            &mut self.failed,
-        ]
-    }
-}
 
 /// Whether a flusher is one of the LRU lists.
 fn of_lru(flusher: u32) -> bool {
