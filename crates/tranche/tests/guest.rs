@@ -282,6 +282,31 @@ fn a_linux_host_with_two_paths_loses_nothing() {
     guest.must_be_well(name);
 }
 
+/// NVM Set 3, of NAND, with further keys, and namespace 2 on it.
+fn placed_set(keys: &str) -> String {
+    format!(
+        r#"
+[[set]] # 3
+media = "nand"
+cell = "tlc"
+capacity = "256MiB"
+spare = "60%"
+channels = 2
+dies = 4
+planes = 2
+nand_page = "4KiB"
+pages_per_block = 48
+rated_cycles = 3000
+timing = {{ read = "60us", program = "700us", erase = "4ms", channel = "800MB/s" }}
+{keys}
+[[namespace]] # 2
+set = 3
+size = "64MiB"
+lba = 4096
+"#
+    )
+}
+
 /// Namespaces as tenants, with nvme-cli alone: see `guest/tenants.sh`. What it prints is a transcript.
 #[test]
 fn linux_hosts_manage_namespaces_as_tenants() {
@@ -295,26 +320,7 @@ fn linux_hosts_manage_namespaces_as_tenants() {
     };
     let key = made("key", &["key", "drive"], |key| key);
     let toml = made("drive.toml", &["profile", "show", "default"], |toml| {
-        let placed = r#"
-            [[set]] # 3
-            media = "nand"
-            cell = "tlc"
-            capacity = "256MiB"
-            spare = "60%"
-            channels = 2
-            dies = 4
-            planes = 2
-            nand_page = "4KiB"
-            pages_per_block = 48
-            rated_cycles = 3000
-            timing = { read = "60us", program = "700us", erase = "4ms", channel = "800MB/s" }
-            placement = { handles = 4, fdp = true }
-            [[namespace]] # 2
-            set = 3
-            size = "64MiB"
-            lba = 4096
-        "#;
-        toml + placed
+        toml + &placed_set("placement = { handles = 4, fdp = true }")
     });
     let more = ["--drive-key".as_ref(), key.as_os_str(), toml.as_os_str()];
     let drive = Drive::start_with(&temporary.path().join("image"), 0, &more);
@@ -328,27 +334,8 @@ fn a_linux_host_looks_after_the_drive() {
     let name = "a_linux_host_looks_after_the_drive";
     let temporary = tempfile::tempdir().unwrap();
     let shown = Command::new(TRANCHE).args(["profile", "show", "default"]).output().unwrap();
-    let placed = r#"
-        [[set]] # 3
-        media = "nand"
-        cell = "tlc"
-        capacity = "256MiB"
-        spare = "60%"
-        channels = 2
-        dies = 4
-        planes = 2
-        nand_page = "4KiB"
-        pages_per_block = 48
-        rated_cycles = 3000
-        timing = { read = "60us", program = "700us", erase = "4ms", channel = "800MB/s" }
-        placement = { handles = 4 }
-        window = { superblocks = 12, time = "10s" }
-        [[namespace]] # 2
-        set = 3
-        size = "64MiB"
-        lba = 4096
-    "#;
-    let toml = String::from_utf8(shown.stdout).unwrap() + placed;
+    let placed = placed_set("placement = { handles = 4 }\nwindow = { superblocks = 12, time = \"10s\" }");
+    let toml = String::from_utf8(shown.stdout).unwrap() + &placed;
     let toml = toml.replacen("[drive]\n", "[drive]\nallow_network_faults = true\n", 1);
     let file = temporary.path().join("drive.toml");
     std::fs::write(&file, toml).unwrap();
