@@ -21,6 +21,7 @@ pub mod rig;
 pub mod scratch;
 pub mod sim;
 pub mod stage;
+pub mod sweep;
 pub mod tpcc;
 pub mod units;
 

@@ -2,14 +2,31 @@
 
 use std::{
     sync::{
-        Mutex,
+        Condvar, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
     thread,
 };
 
-/// Does all pieces, each on one processor, begun in their order; what came of them is in their order, too.
-pub(crate) fn map<P: Sync, R: Send>(pieces: &[P], work: impl Fn(&P) -> R + Sync) -> Vec<R> {
+/// Does all pieces, each on one processor, begun in their order; what came of them is in their order, too. Pieces of all calls
+/// together are done on as many processors as there are, so that studies may run at the same time ([`together`]).
+pub(crate) fn map<'p, P: Sync, R: Send>(pieces: &'p [P], work: impl Fn(&'p P) -> R + Sync) -> Vec<R> {
+    spread(pieces, |piece| {
+        let _processor = Processor::wait();
+        work(piece)
+    })
+}
+
+/// Does work at the same time that waits for pieces of its own ([`map`]): so much of it that no processor is idle.
+pub(crate) fn together<'p, P: Sync, R: Send>(work: &'p [P], one: impl Fn(&'p P) -> R + Sync) -> Vec<R> {
+    spread(work, one)
+}
+
+fn processors() -> usize {
+    thread::available_parallelism().map_or(1, Into::into)
+}
+
+fn spread<'p, P: Sync, R: Send>(pieces: &'p [P], work: impl Fn(&'p P) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let places: Vec<Mutex<Option<R>>> = pieces.iter().map(|_| Mutex::new(None)).collect();
     let worker = || {
@@ -23,15 +40,41 @@ pub(crate) fn map<P: Sync, R: Send>(pieces: &[P], work: impl Fn(&P) -> R + Sync)
             }
         }
     };
-    let processors = thread::available_parallelism().map_or(1, Into::into);
     // A piece that panics brings the panic here, so that none is missing behind it.
     thread::scope(|scope| {
-        for _ in 1..processors.min(pieces.len()) {
+        for _ in 1..processors().min(pieces.len()) {
             scope.spawn(worker);
         }
         worker();
     });
     places.into_iter().filter_map(|place| place.into_inner().ok().flatten()).collect()
+}
+
+/// Processors that work on pieces now.
+static BUSY: Mutex<usize> = Mutex::new(0);
+/// One of them has become free.
+static FREE: Condvar = Condvar::new();
+
+/// A processor that works on a piece.
+struct Processor;
+
+impl Processor {
+    fn wait() -> Self {
+        let most = processors();
+        let mut busy = BUSY.lock().unwrap_or_else(PoisonError::into_inner);
+        while *busy >= most {
+            busy = FREE.wait(busy).unwrap_or_else(PoisonError::into_inner);
+        }
+        *busy += 1;
+        Self
+    }
+}
+
+impl Drop for Processor {
+    fn drop(&mut self) {
+        *BUSY.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        FREE.notify_one();
+    }
 }
 
 #[cfg(test)]
@@ -44,5 +87,22 @@ mod tests {
         let squares: Vec<u64> = pieces.iter().map(|n| n * n).collect();
         assert_eq!(map(&pieces, |n| n * n), squares);
         assert!(map(&[], |n: &u64| *n).is_empty());
+    }
+
+    #[test]
+    fn pieces_of_all_studies_share_the_processors() {
+        let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let sums = together(&[1u64, 2, 3, 4], |study| {
+            let pieces: Vec<u64> = (0..20).collect();
+            let done = map(&pieces, |n| {
+                most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                thread::yield_now();
+                now.fetch_sub(1, Ordering::SeqCst);
+                n * study
+            });
+            done.into_iter().sum::<u64>()
+        });
+        assert_eq!(sums, [190, 380, 570, 760]);
+        assert!((1..=processors()).contains(&most.into_inner()));
     }
 }

@@ -1,12 +1,29 @@
 //! What a study is doing, on standard error: a bar on a terminal, lines elsewhere.
 
 use std::{
+    cell::RefCell,
     io::{IsTerminal, stderr},
-    sync::Mutex,
+    sync::{LazyLock, Mutex},
     time::Duration,
 };
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// The bars of all studies that run at the same time, one below the other.
+static BARS: LazyLock<MultiProgress> =
+    LazyLock::new(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr()));
+
+thread_local! {
+    static LABEL: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// Does something whose progress has this label before each line: which of several studies it is.
+pub(crate) fn labelled<R>(label: &str, work: impl FnOnce() -> R) -> R {
+    let before = LABEL.replace(format!("{label}: "));
+    let done = work();
+    LABEL.set(before);
+    done
+}
 
 /// Progress through the steps of a study.
 #[derive(Debug)]
@@ -14,6 +31,7 @@ pub struct Progress {
     bar: Option<ProgressBar>,
     steps: u64,
     done: u64,
+    label: String,
     step: String,
 }
 
@@ -21,21 +39,21 @@ impl Progress {
     /// `steps` steps are to be done.
     pub fn new(steps: u64) -> Self {
         let bar = stderr().is_terminal().then(|| {
-            let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr());
+            let bar = BARS.add(ProgressBar::new(steps));
             let style = ProgressStyle::with_template("{elapsed_precise} [{bar:30}] {pos}/{len} {wide_msg}");
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
             bar.enable_steady_tick(Duration::from_millis(500));
             bar
         });
-        Self { bar, steps, done: 0, step: String::new() }
+        Self { bar, steps, done: 0, label: LABEL.with_borrow(Clone::clone), step: String::new() }
     }
 
     /// The next step begins.
     pub fn begin(&mut self, step: &str) {
-        step.clone_into(&mut self.step);
+        self.step = format!("{}{step}", self.label);
         match &self.bar {
-            Some(bar) => bar.set_message(step.to_owned()),
-            None => eprintln!("[{}/{}] {step}", self.done + 1, self.steps),
+            Some(bar) => bar.set_message(self.step.clone()),
+            None => eprintln!("[{}/{}] {}", self.done + 1, self.steps, self.step),
         }
     }
 
@@ -66,6 +84,7 @@ impl Drop for Progress {
     fn drop(&mut self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
+            BARS.remove(bar);
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::Parser;
-use lab::quota::{Options, run_on};
+use lab::quota::{Options, run_on, sweep_on};
 use serde_json::Value;
 
 #[derive(Parser)]
@@ -124,4 +124,59 @@ fn options_that_make_no_sense_are_told() {
     assert!(format!("{error:#}").contains("tape"), "{error:#}");
     assert!(Line::try_parse_from(["quota", "--sim", "--live"]).is_err());
     assert!(Line::try_parse_from(["quota", "--variants", "prayer"]).is_err());
+}
+
+#[test]
+fn a_sweep_repeats_the_study() {
+    let out = tempfile::tempdir().unwrap();
+    let sweep = |arguments: &[&str]| {
+        let out = out.path().to_str().unwrap();
+        let line = ["quota", "--quick", "--repeat", "1", "--variants", "none,quota", "--out", out];
+        let options = Line::try_parse_from(line.iter().chain(arguments)).unwrap().options;
+        sweep_on(&options, &|_| Ok(toml::from_str(DRIVE)?))
+    };
+    let outcome = sweep(&["--sim", "--set", "timing.read=75us,150us", "--set", "seed=1,2"]).unwrap();
+    assert_eq!(outcome.failure, None);
+    let runs = outcome.results["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 4);
+    assert_eq!(runs[2]["parameters"], serde_json::json!({ "timing.read": "150us", "seed": "1" }));
+    // Each is the study as it is without a sweep.
+    let alone = tempfile::tempdir().unwrap();
+    let (same, _) = study(alone.path(), &["--sim", "--variants", "none,quota", "--seed", "2"]);
+    let repeated = std::fs::read_to_string(out.path().join("2/results.json")).unwrap();
+    assert!(serde_json::from_str::<Value>(&repeated).unwrap() == same);
+    let p50 = |run: usize| {
+        let variants = runs[run]["results"]["variants"].as_array().unwrap();
+        let none = variants.iter().find(|variant| variant["name"] == "none").unwrap();
+        none["runs"][0]["metrics"]["ns1_p50_ms"].as_f64().unwrap()
+    };
+    assert!(p50(2) > p50(0) + 0.06, "{} {}", p50(2), p50(0));
+    for number in 1..=4 {
+        assert!(out.path().join(format!("{number}/report.html")).exists());
+    }
+    let csv = std::fs::read_to_string(out.path().join("results.csv")).unwrap();
+    let head = csv.lines().next().unwrap();
+    assert!(
+        head.starts_with("timing.read,study,seed,variant,over,repetition,metric,value,low,high"),
+        "{head}"
+    );
+    assert!(head.contains(",at_ns2_read_4k_qd,") && head.ends_with(",problem"), "{head}");
+    assert!(csv.lines().any(|line| line.starts_with("150us,3,1,quota,none,,ns1_p50_ms,")), "{csv}");
+    assert!(std::fs::metadata(out.path().join("results.parquet")).unwrap().len() > 1000);
+    assert!(outcome.text.contains("4 of 4 studies"), "{}", outcome.text);
+
+    for (arguments, problem) in [
+        (&["--set", "gc.policy=greedy"][..], "add --sim"),
+        (
+            &["--sim", "--set", "job.bs=4k"],
+            "there is no key \"job.bs\": the load is the study's; there are seed",
+        ),
+        (&["--sim", "--set", "namespace.1.size=1MiB"], "changes nothing: the study quota sets it itself"),
+        (&["--sim", "--set", "drive.fair_sharing=false"], "changes nothing"),
+        (&["--sim", "--set", "set.1.media=tape"], "tape"),
+        (&["--sim", "--set", "seed=x"], "is no seed"),
+    ] {
+        let error = format!("{:#}", sweep(arguments).unwrap_err());
+        assert!(error.contains(problem), "{arguments:?}: {error}");
+    }
 }

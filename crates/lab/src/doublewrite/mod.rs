@@ -16,6 +16,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use hdrhistogram::Histogram;
+use serde_json::Value;
 
 pub use self::variants::{Family, Variant, layout};
 use crate::{
@@ -28,6 +29,7 @@ use crate::{
     results::{Comparison, Host, NamespaceCounts, Percentiles, Point, Results, Run, compare},
     rig::{Base, Rig, discard, require_root},
     scratch::{self, Scratch},
+    sweep::{self, SetOptions},
     tpcc::{self, Kind, Phase},
     units::{parse_size, show, show_size},
 };
@@ -77,12 +79,16 @@ pub struct Options {
     /// Seed of everything random
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
+    /// What is varied.
+    #[command(flatten)]
+    pub sweep: SetOptions,
 }
 
 /// The scaled PBlaze5 910.
 pub const DEFAULT_PROFILE: &str = "pblaze5-910-lab";
 
 /// The options with what they are by default.
+#[derive(Clone)]
 struct Settings {
     threads: Vec<u32>,
     variants: Vec<Variant>,
@@ -194,17 +200,25 @@ struct Study<'a> {
 /// # Errors
 /// When something that it needs is missing, says what and where to get it; when the database or the drive fails, with the
 /// end of their logs. Nothing is left mounted or running.
-pub fn run(options: &Options) -> Result<Outcome<Results>> {
+pub fn run(options: &Options) -> Result<Outcome<Value>> {
     interrupt::install().context("installing signal handlers")?;
     if options.sim {
         let program = Program::find()?;
-        return sim::run_on(&Settings::new(options)?, &|profile| {
+        let settings = Settings::new(options)?;
+        let profiles = |profile: &str| {
             program.drive_toml(&Layout::new("doublewrite", Some(profile.to_owned()), Vec::new()))
-        });
+        };
+        return match options.sweep.set.is_empty() {
+            true => sweep::value(sim::run_on(&settings, &profiles)?),
+            false => sim::sweep_on(&settings, &options.sweep.set, &profiles),
+        };
+    }
+    if !options.sweep.set.is_empty() {
+        bail!("--set varies the simulated study: add --sim");
     }
     require_root()?;
     let server = Server::find(options.mysqld.as_deref())?;
-    run_on(options, server, Program::find()?)
+    sweep::value(run_on(options, server, Program::find()?)?)
 }
 
 /// Runs the study on a given server and program.

@@ -14,6 +14,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use serde_json::Value;
 
 use self::{
     rig::{Length, Rig},
@@ -27,6 +28,7 @@ use crate::{
     parallel,
     progress::Steps,
     results::{self, Host, Point, Published, Results, Run, compare},
+    sweep::{self, SetOptions, Study},
 };
 
 /// Options of the study. It runs in virtual time.
@@ -53,6 +55,9 @@ pub struct Options {
     /// Seed of everything random
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
+    /// What is varied.
+    #[command(flatten)]
+    pub sweep: SetOptions,
 }
 
 /// The published drive with short blocks.
@@ -84,12 +89,35 @@ impl Options {
 /// # Errors
 /// A profile that does not exist, a drive that cannot be cut so, a directory that cannot be written; an interruption before there was anything to
 /// report.
-pub fn run(options: &Options) -> Result<Outcome<Results>> {
+pub fn run(options: &Options) -> Result<Outcome<Value>> {
     interrupt::install().context("installing signal handlers")?;
     let program = Program::find()?;
-    run_on(options, &|profile| {
-        program.drive_toml(&Layout::new("namespaces", Some(profile.to_owned()), Vec::new()))
-    })
+    let profiles =
+        |profile: &str| program.drive_toml(&Layout::new("namespaces", Some(profile.to_owned()), Vec::new()));
+    match options.sweep.set.is_empty() {
+        true => sweep::value(run_on(options, &profiles)?),
+        false => sweep_on(options, &profiles),
+    }
+}
+
+/// Repeats the study on every drive of `--set`.
+///
+/// # Errors
+/// A setting that makes no sense, and like [`run`].
+pub fn sweep_on(options: &Options, profiles: &Profiles<'_>) -> Result<Outcome<Value>> {
+    Study {
+        name: "namespaces",
+        profile: &options.profile,
+        toml: &profiles(&options.profile)?,
+        seed: options.seed,
+        out: &options.out,
+        drives: &|toml| options.counts.iter().map(|&count| rig::cut(toml, count)).collect(),
+        run: &|toml, seed, out| {
+            let options = Options { seed, out: out.to_owned(), ..options.clone() };
+            run_on(&options, &|_| Ok(toml.clone()))
+        },
+    }
+    .sweep(&options.sweep.set)
 }
 
 /// Runs the study with profiles from elsewhere.

@@ -14,6 +14,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use run::Config;
+use serde_json::Value;
 
 pub use self::variants::Variant;
 use self::{
@@ -30,6 +32,7 @@ use crate::{
     progress::{Progress, Steps},
     results::{self, Comparison, Host, Published, Results, Run, compare, median},
     stage::{SimStage, Stage},
+    sweep::{self, SetOptions, Study},
 };
 
 /// Options of the study.
@@ -70,6 +73,9 @@ pub struct Options {
     /// Seed of everything random
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
+    /// What is varied.
+    #[command(flatten)]
+    pub sweep: SetOptions,
 }
 
 /// The published drive with short blocks.
@@ -93,12 +99,40 @@ struct Found {
 /// # Errors
 /// A profile that does not exist, a drive that cannot be, a directory that cannot be written; an interruption before there was
 /// anything to report.
-pub fn run(options: &Options) -> Result<Outcome<Results>> {
+pub fn run(options: &Options) -> Result<Outcome<Value>> {
     interrupt::install().context("installing signal handlers")?;
     let program = Program::find()?;
-    run_on(options, &|profile| {
-        program.drive_toml(&Layout::new("quota", Some(profile.to_owned()), Vec::new()))
-    })
+    let profiles =
+        |profile: &str| program.drive_toml(&Layout::new("quota", Some(profile.to_owned()), Vec::new()));
+    match options.sweep.set.is_empty() {
+        true => sweep::value(run_on(options, &profiles)?),
+        false => sweep_on(options, &profiles),
+    }
+}
+
+/// Repeats the simulated study on every drive of `--set`.
+///
+/// # Errors
+/// A setting that makes no sense, and like [`run`].
+pub fn sweep_on(options: &Options, profiles: &Profiles<'_>) -> Result<Outcome<Value>> {
+    if !options.sim {
+        bail!("--set varies the simulated study: add --sim");
+    }
+    let scale = Scale::full(&options.profile, options.quick);
+    let drive = |toml: toml::Table| Ok(Config::from_toml(&toml::to_string(&toml)?)?);
+    Study {
+        name: "quota",
+        profile: &options.profile,
+        toml: &profiles(&options.profile)?,
+        seed: options.seed,
+        out: &options.out,
+        drives: &|toml| options.variants.iter().map(|variant| drive(variant.drive(toml, &scale)?)).collect(),
+        run: &|toml, seed, out| {
+            let options = Options { seed, out: out.to_owned(), ..options.clone() };
+            run_on(&options, &|_| Ok(toml.clone()))
+        },
+    }
+    .sweep(&options.sweep.set)
 }
 
 /// Runs the study with profiles from elsewhere.

@@ -19,7 +19,7 @@ use super::{
     load::{Load, without_contents},
     watch::{WHOLE, Watch},
 };
-use crate::{drive::Counters, interrupt, results::NamespaceCounts};
+use crate::{drive::Counters, interrupt, results::NamespaceCounts, sweep::settings};
 
 /// Host NQN of the load.
 const NQN: &str = "nqn.2026-11.io.tranche:sim";
@@ -116,11 +116,6 @@ const PREPARATION: u32 = WHOLE / 2;
 fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
-}
-
-/// Settings of a run, as they are given.
-pub(super) fn settings(parameters: &[(String, String)]) -> String {
-    parameters.iter().map(|(key, value)| format!("--set {key}={value}")).collect::<Vec<_>>().join(" ")
 }
 
 impl Case {

@@ -1,26 +1,9 @@
 //! What a run is in figures: the columns of the results.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::case::{Case, Ran};
-
-/// A figure.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Figure {
-    Whole(u64),
-    Real(f64),
-    Text(String),
-}
-
-impl Figure {
-    pub fn json(&self) -> Value {
-        match self {
-            Self::Whole(value) => json!(value),
-            Self::Real(value) => json!(value),
-            Self::Text(text) => json!(text),
-        }
-    }
-}
+use crate::sweep::sheet::Figure;
 
 /// A column: its name, and the figure if the run has it.
 pub(super) type Column = (&'static str, Option<Figure>);

@@ -4,7 +4,6 @@
 //! generator. The same drive, load and seed give the same result on every machine.
 
 mod act;
-mod axes;
 mod cache;
 mod case;
 mod figures;
@@ -15,7 +14,6 @@ mod pool;
 mod progress;
 mod replay;
 mod report;
-mod sheet;
 mod tally;
 mod watch;
 
@@ -32,10 +30,9 @@ use serde_json::{Value, json};
 
 use self::{
     cache::Cache,
-    case::{Case, Ran, settings},
+    case::{Case, Ran},
     keys::Variable,
     load::Load,
-    sheet::{Row, Sheet},
 };
 pub use self::{
     case::Precondition,
@@ -46,7 +43,15 @@ pub(crate) use self::{
     jobs::{Moved, play},
     watch::Watch,
 };
-use crate::{Outcome, bench, interrupt, results::Host, units};
+use crate::{
+    Outcome, bench, interrupt,
+    results::Host,
+    sweep::{
+        axes, settings,
+        sheet::{Row, Sheet},
+    },
+    units,
+};
 
 /// Options of `tranche sim`.
 #[derive(Args, Clone, Debug)]

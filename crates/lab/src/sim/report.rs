@@ -6,10 +6,14 @@ use serde_json::{Value, json};
 
 use super::{
     case::{Case, Ran},
-    figures::{self, Figure},
-    sheet::Row,
+    figures,
 };
-use crate::{report::Table, results::NamespaceCounts, units};
+use crate::{
+    report::Table,
+    results::NamespaceCounts,
+    sweep::sheet::{Figure, Row},
+    units,
+};
 
 /// A run for programs: the document of the load's own tool, and beside it what only the simulated drive knows.
 pub(super) fn document(case: &Case, ran: &Ran) -> Value {

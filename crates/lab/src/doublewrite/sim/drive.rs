@@ -102,14 +102,18 @@ fn fit(nand: &mut Table) -> Result<()> {
     Ok(())
 }
 
+/// The same, as the drive takes it.
+pub(super) fn config(profile: &Table, variant: Variant, name: &str) -> Result<Config> {
+    Ok(Config::from_toml(&toml::to_string(&toml(profile, variant, name)?)?)?)
+}
+
 /// Makes the drive, and connects the server to it.
 pub(super) fn make(
     profile: &Table,
     variant: Variant,
     name: &str,
 ) -> Result<(Sim, Host<SimTransport>, Place)> {
-    let config = Config::from_toml(&toml::to_string(&toml(profile, variant, name)?)?)?;
-    let sim = Sim::new(config, Contents::None)?;
+    let sim = Sim::new(config(profile, variant, name)?, Contents::None)?;
     let mut host = sim.host("nqn.2026-11.io.tranche:database").context("connecting to the drive")?;
     let mut volume = |nsid| -> Result<Volume> {
         let namespace = host.namespace(nsid)?;

@@ -23,6 +23,7 @@ use crate::{
     parallel,
     progress::Steps,
     results::{Host, NamespaceCounts, Point, Results, Run},
+    sweep::Study,
     units::{show, show_size},
 };
 
@@ -99,6 +100,31 @@ pub(super) fn run_on(options: &Settings, profiles: &Profiles<'_>) -> Result<Outc
     let text = report::text(&results, &page);
     let failure = interrupted.then(|| interrupt::PARTIAL.to_owned());
     Ok(Outcome { results, text, failure })
+}
+
+/// Repeats the study on every drive of `--set`.
+///
+/// # Errors
+/// A setting that makes no sense, and like [`run_on`].
+pub(super) fn sweep_on(
+    options: &Settings,
+    set: &[String],
+    profiles: &Profiles<'_>,
+) -> Result<Outcome<serde_json::Value>> {
+    let drive = |toml: &toml::Table, variant| drive::config(toml, variant, &options.profile);
+    Study {
+        name: "doublewrite",
+        profile: &options.profile,
+        toml: &profiles(&options.profile)?,
+        seed: options.seed,
+        out: &options.out,
+        drives: &|toml| options.variants.iter().map(|&variant| drive(toml, variant)).collect(),
+        run: &|toml, seed, out| {
+            let options = Settings { seed, out: out.to_owned(), ..options.clone() };
+            run_on(&options, &|_| Ok(toml.clone()))
+        },
+    }
+    .sweep(set)
 }
 
 /// A drive with the hosts and namespaces of a variant.

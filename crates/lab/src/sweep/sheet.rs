@@ -14,9 +14,27 @@ use parquet::{
     },
     schema::types::Type,
 };
+use serde_json::{Value, json};
 
-use super::figures::{Column, Figure};
 use crate::results::csv_field;
+
+/// A figure.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Figure {
+    Whole(u64),
+    Real(f64),
+    Text(String),
+}
+
+impl Figure {
+    pub fn json(&self) -> Value {
+        match self {
+            Self::Whole(value) => json!(value),
+            Self::Real(value) => json!(value),
+            Self::Text(text) => json!(text),
+        }
+    }
+}
 
 /// What the figures of a column are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,26 +54,27 @@ struct Series {
 
 /// A run.
 #[derive(Clone, Debug)]
-pub(super) struct Row<'a> {
+pub(crate) struct Row<'a, N = &'static str> {
     /// Its keys and their values.
     pub parameters: &'a [(String, String)],
-    pub figures: Vec<Column>,
+    /// Names of columns, and the figures that it has.
+    pub figures: Vec<(N, Option<Figure>)>,
 }
 
 /// A table with a row for each run.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Sheet {
+pub(crate) struct Sheet {
     columns: Vec<Series>,
 }
 
 impl Sheet {
     /// From each run. All have the same parameters and columns.
-    pub fn new(rows: &[Row<'_>]) -> Self {
+    pub fn new<N: AsRef<str>>(rows: &[Row<'_, N>]) -> Self {
         let Some(first) = rows.first() else { return Self::default() };
         let mut columns: Vec<Series> = Vec::new();
         for (at, (name, _)) in first.parameters.iter().enumerate() {
             // Not what the figures have already.
-            if !first.figures.iter().any(|(figure, _)| figure == name) {
+            if !first.figures.iter().any(|(figure, _)| figure.as_ref() == name) {
                 let texts: Vec<&str> = rows.iter().map(|row| row.parameters[at].1.as_str()).collect();
                 columns.push(parameter(name, &texts));
             }
@@ -67,7 +86,7 @@ impl Sheet {
                 Some(Figure::Text(_)) => Kind::Text,
                 Some(Figure::Real(_)) | None => Kind::Real,
             };
-            columns.push(Series { name: (*name).to_owned(), kind, values });
+            columns.push(Series { name: name.as_ref().to_owned(), kind, values });
         }
         Self { columns }
     }
@@ -200,7 +219,7 @@ mod tests {
             .to_vec()
     }
 
-    fn figures(iops: Option<f64>) -> Vec<Column> {
+    fn figures(iops: Option<f64>) -> Vec<(&'static str, Option<Figure>)> {
         vec![
             ("seed", Some(Figure::Whole(7))),
             ("read_iops", iops.map(Figure::Real)),

@@ -3,11 +3,11 @@
 use anyhow::{Result, bail};
 
 /// Most runs of a sweep.
-pub(super) const MOST: usize = 10_000;
+pub(crate) const MOST: usize = 10_000;
 
 /// A key and the values that it takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Axis {
+pub(crate) struct Axis {
     pub key: String,
     pub values: Vec<String>,
 }
@@ -16,7 +16,7 @@ pub(super) struct Axis {
 ///
 /// # Errors
 /// A setting makes no sense, or a key comes twice.
-pub(super) fn parse(settings: &[String]) -> Result<Vec<Axis>> {
+pub(crate) fn parse(settings: &[String]) -> Result<Vec<Axis>> {
     let mut axes: Vec<Axis> = Vec::new();
     for setting in settings {
         let Some((key, values)) = setting.split_once('=') else {
@@ -100,7 +100,7 @@ fn number(text: &str) -> Option<(u64, &str)> {
 ///
 /// # Errors
 /// There are too many.
-pub(super) fn product(axes: &[Axis]) -> Result<Vec<Vec<(String, String)>>> {
+pub(crate) fn product(axes: &[Axis]) -> Result<Vec<Vec<(String, String)>>> {
     let count = axes.iter().try_fold(1usize, |count, axis| count.checked_mul(axis.values.len()));
     if count.is_none_or(|count| count > MOST) {
         bail!("the lists of --set make more than {MOST} runs");

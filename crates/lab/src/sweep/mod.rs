@@ -1,0 +1,242 @@
+//! `--set KEY=A,B,…`: what is varied, and whole studies for each combination of values.
+//!
+//! `tranche sim` makes a run for each combination (`sim`); a simulated study is repeated as a whole, on a drive whose TOML has
+//! the values, and what all of them have found is put into one table.
+
+pub(crate) mod axes;
+pub(crate) mod keys;
+pub(crate) mod sheet;
+mod table;
+
+use std::{
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, anyhow, bail};
+use clap::Args;
+use run::Config;
+use serde_json::{Value, json};
+use toml::Table;
+
+use crate::{
+    Outcome, bench,
+    interrupt::{self, Interrupted},
+    parallel, progress,
+    results::{Host, Results},
+    units,
+};
+
+/// `--set` of a simulated study.
+#[derive(Args, Clone, Debug, Default)]
+pub struct SetOptions {
+    /// Repeat the study for each value of a key, with --sim; given several times, for each combination. Keys are seed and those of the
+    /// drive's TOML (set.1.spare, or ftl.spare and gc.policy of the first NVM Set on flash); values also 1..5, 4..64:4 and 1..64:x2
+    /// (docs/sim.md)
+    #[arg(long, value_name = "KEY=A,B,…")]
+    pub set: Vec<String>,
+}
+
+/// A study that is repeated.
+pub(crate) struct Study<'a> {
+    pub name: &'static str,
+    pub profile: &'a str,
+    /// The TOML of this profile.
+    pub toml: &'a Table,
+    pub seed: u64,
+    /// Receives a directory for each repetition, and the table of all.
+    pub out: &'a Path,
+    /// What the study makes of a drive's TOML: the drives that it runs on.
+    pub drives: &'a (dyn Fn(&Table) -> Result<Vec<Config>> + Sync),
+    /// Runs it on this TOML with this seed, and leaves its results in a directory.
+    pub run: &'a Repetition<'a>,
+}
+
+type Repetition<'a> = dyn Fn(&Table, u64, &Path) -> Result<Outcome<Results>> + Sync + 'a;
+
+/// What is different in a repetition.
+struct Combination {
+    /// Counted from 1: also the name of its directory.
+    number: usize,
+    parameters: Vec<(String, String)>,
+    toml: Table,
+    seed: u64,
+}
+
+/// What became of one.
+struct Done<'a> {
+    combination: &'a Combination,
+    /// None if it failed.
+    results: Option<Results>,
+    /// What went wrong; there may be results beside it.
+    problem: Option<String>,
+}
+
+/// A seed, as `--set` has it.
+///
+/// # Errors
+/// It is none.
+pub(crate) fn seed(text: &str) -> Result<u64> {
+    text.parse().map_err(|_| anyhow!("{text:?} is no seed: a whole number"))
+}
+
+/// Settings as they are given.
+pub(crate) fn settings(parameters: &[(String, String)]) -> String {
+    parameters.iter().map(|(key, value)| format!("--set {key}={value}")).collect::<Vec<_>>().join(" ")
+}
+
+impl Study<'_> {
+    /// Runs the study for each combination of these settings. One that fails does not end the others.
+    ///
+    /// # Errors
+    /// A setting makes no sense, or changes nothing for this study; the results cannot be written; an interruption before there was
+    /// anything to report.
+    pub fn sweep(&self, set: &[String]) -> Result<Outcome<Value>> {
+        let combinations = self.combinations(set)?;
+        std::fs::create_dir_all(self.out).with_context(|| format!("making {}", self.out.display()))?;
+        let began = Instant::now();
+        let done = parallel::together(&combinations, |combination| self.one(combination));
+        let done: Vec<Done<'_>> = done.into_iter().flatten().collect();
+        if done.is_empty() {
+            return Err(Interrupted.into());
+        }
+        self.report(set, combinations.len(), &done, began.elapsed())
+    }
+
+    /// The repetitions that are asked for, each looked at as far as that can be done before it runs.
+    fn combinations(&self, set: &[String]) -> Result<Vec<Combination>> {
+        let axes = axes::parse(set)?;
+        for axis in &axes {
+            for value in &axis.values {
+                self.matters(&axis.key, value).with_context(|| format!("--set {}={value}", axis.key))?;
+            }
+        }
+        let mut combinations = Vec::new();
+        for (number, parameters) in (1..).zip(axes::product(&axes)?) {
+            let (mut toml, mut seed) = (self.toml.clone(), self.seed);
+            for (key, value) in &parameters {
+                self.set(&mut toml, &mut seed, key, value).with_context(|| format!("--set {key}={value}"))?;
+            }
+            (self.drives)(&toml).with_context(|| settings(&parameters))?;
+            combinations.push(Combination { number, parameters, toml, seed });
+        }
+        Ok(combinations)
+    }
+
+    fn set(&self, toml: &mut Table, seed: &mut u64, key: &str, value: &str) -> Result<()> {
+        if key == "seed" {
+            *seed = self::seed(value)?;
+        } else if !keys::set(toml, key, value)? {
+            bail!("there is no key {key:?}: the load is the study's; there are seed, and {}", keys::words());
+        }
+        Ok(())
+    }
+
+    /// Refuses a value that makes another drive of the profile, but not of what the study makes of it.
+    fn matters(&self, key: &str, value: &str) -> Result<()> {
+        let (mut toml, mut seed) = (self.toml.clone(), self.seed);
+        self.set(&mut toml, &mut seed, key, value)?;
+        let plain =
+            |toml: &Table| Some(format!("{:?}", Config::from_toml(&toml::to_string(toml).ok()?).ok()?));
+        let drives = |toml: &Table| Some(format!("{:?}", (self.drives)(toml).ok()?));
+        // What cannot be by itself may be beside other values.
+        let (Some(before), Some(after)) = (plain(self.toml), plain(&toml)) else { return Ok(()) };
+        let (Some(without), Some(with)) = (drives(self.toml), drives(&toml)) else { return Ok(()) };
+        if before != after && without == with {
+            bail!("that changes nothing: the study {} sets it itself, or does not use it", self.name);
+        }
+        Ok(())
+    }
+
+    /// Makes a repetition; none after the user has ended it.
+    fn one<'c>(&self, combination: &'c Combination) -> Option<Done<'c>> {
+        if interrupt::asked() {
+            return None;
+        }
+        let parameters = &combination.parameters;
+        let label: Vec<String> = parameters.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let ran = progress::labelled(&label.join(" "), || {
+            (self.run)(&combination.toml, combination.seed, &self.directory(combination))
+        });
+        match ran {
+            Ok(outcome) => {
+                Some(Done { combination, results: Some(outcome.results), problem: outcome.failure })
+            }
+            Err(error) if error.is::<Interrupted>() => None,
+            Err(error) => Some(Done { combination, results: None, problem: Some(format!("{error:#}")) }),
+        }
+    }
+
+    fn directory(&self, combination: &Combination) -> PathBuf {
+        self.out.join(combination.number.to_string())
+    }
+
+    /// Writes the files of all repetitions.
+    fn report(
+        &self,
+        set: &[String],
+        count: usize,
+        done: &[Done<'_>],
+        took: Duration,
+    ) -> Result<Outcome<Value>> {
+        let sheet = table::sheet(done);
+        let parquet = self.out.join("results.parquet");
+        let about = vec![
+            ("tranche.study", self.name.to_owned()),
+            ("tranche.drive", self.profile.to_owned()),
+            ("tranche.set", set.join(" ")),
+        ];
+        sheet.write_parquet(&parquet, about)?;
+        let run = |done: &Done<'_>| {
+            let parameters =
+                done.combination.parameters.iter().map(|(key, value)| (key.clone(), json!(value)));
+            json!({
+                "parameters": parameters.collect::<serde_json::Map<_, _>>(),
+                "directory": self.directory(done.combination),
+                "problem": done.problem,
+                "results": done.results,
+            })
+        };
+        let results = json!({
+            "study": self.name,
+            "engine": "sim",
+            "profile": self.profile,
+            "seed": self.seed,
+            "set": set,
+            "host": Host::this(Vec::new()),
+            "wall_seconds": took.as_secs_f64(),
+            "runs": done.iter().map(run).collect::<Vec<_>>(),
+        });
+        let json = serde_json::to_string_pretty(&results).context("making results.json")? + "\n";
+        for (name, content) in [("results.json", json), ("results.csv", sheet.csv())] {
+            let path = self.out.join(name);
+            std::fs::write(&path, content).with_context(|| format!("writing {}", path.display()))?;
+        }
+        let mut problems: Vec<String> = Vec::new();
+        for done in done {
+            let problem = done.problem.as_ref().filter(|problem| *problem != interrupt::PARTIAL);
+            problems.extend(
+                problem.map(|problem| format!("{}: {problem}", settings(&done.combination.parameters))),
+            );
+        }
+        if done.len() < count || done.iter().any(|done| done.problem.as_deref() == Some(interrupt::PARTIAL)) {
+            problems.push(interrupt::PARTIAL.to_owned());
+        }
+        let text = format!(
+            "{}\n{} of {count} studies in {} s; reports in {}, all figures in {}",
+            table::text(done),
+            done.len(),
+            units::show(took.as_secs_f64()),
+            self.out.join("N").join("report.html").display(),
+            parquet.display()
+        );
+        let failure = (!problems.is_empty()).then(|| bench::lines(problems));
+        Ok(Outcome { results, text, failure })
+    }
+}
+
+/// Results for the command line, whether of one study or of many.
+pub(crate) fn value(outcome: Outcome<Results>) -> Result<Outcome<Value>> {
+    let results = serde_json::to_value(outcome.results).context("making JSON of the results")?;
+    Ok(Outcome { results, text: outcome.text, failure: outcome.failure })
+}
