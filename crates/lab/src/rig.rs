@@ -6,7 +6,7 @@
 
 use std::{
     fs::{self, File},
-    io::{Seek, SeekFrom, Write},
+    io::{ErrorKind, Seek, SeekFrom, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     process::Command,
@@ -312,24 +312,52 @@ pub fn discard(scratch: &Scratch, name: &str) -> Result<()> {
     fs::remove_dir_all(&path).with_context(|| format!("removing {}", path.display()))
 }
 
+/// Why this process cannot bring a layout up, with what to do about it; `None` if it can, as far as can be seen without trying.
+pub fn obstacle() -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("not root, which loop devices and mounts need: run it with sudo".into());
+    }
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    if !may_mount(&status) {
+        return Some(
+            "root without CAP_SYS_ADMIN, which mounts need: start the container with --cap-add SYS_ADMIN"
+                .into(),
+        );
+    }
+    let needed = [
+        (
+            "/dev/fuse",
+            "load the module with `modprobe fuse`; a container is started with --device /dev/fuse and --cap-add SYS_ADMIN",
+        ),
+        (
+            "/dev/loop-control",
+            "load the module with `modprobe loop`; a container is started with --privileged",
+        ),
+    ];
+    for (device, remedy) in needed {
+        if let Err(error) = File::options().read(true).write(true).open(device) {
+            return Some(match error.kind() {
+                ErrorKind::NotFound => format!("no {device}: {remedy}"),
+                _ => format!("{device} cannot be opened ({error}): {remedy}"),
+            });
+        }
+    }
+    None
+}
+
+/// Whether the effective capabilities in a process's `status` (proc(5)) have CAP_SYS_ADMIN, bit 21 (capabilities(7)). What does not say
+/// leaves it to be tried.
+fn may_mount(status: &str) -> bool {
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    line.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).is_none_or(|bits| bits >> 21 & 1 == 1)
+}
+
 /// Loop devices and mounts need root.
 ///
 /// # Errors
-/// When the process is not root, or there is no FUSE.
+/// When there is an [obstacle].
 pub fn require_root() -> Result<()> {
-    if !rustix::process::geteuid().is_root() {
-        bail!("this makes loop devices and mounts file systems, which needs root: run it with sudo");
-    }
-    if !Path::new("/dev/fuse").exists() {
-        bail!(
-            "there is no /dev/fuse: load the kernel module with `modprobe fuse`, or, in a container, start it with \
-             --device /dev/fuse and --cap-add SYS_ADMIN"
-        );
-    }
-    if !Path::new("/dev/loop-control").exists() {
-        bail!("there is no /dev/loop-control: load the kernel module with `modprobe loop`");
-    }
-    Ok(())
+    obstacle().map_or(Ok(()), |why| bail!("nothing can be mounted: {why}"))
 }
 
 fn make_filesystem(device: &Path, filesystem: Filesystem, options: &[String]) -> Result<()> {
@@ -406,3 +434,16 @@ fn precondition(device: &Path, how: Precondition, progress: &mut dyn FnMut(&str)
 
 /// How long a drive may take to become ready or to stop.
 pub(crate) const DRIVE_PATIENCE: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::may_mount;
+
+    #[test]
+    fn mounting_needs_its_capability() {
+        // What a container without --cap-add has, and what root on a machine has.
+        assert!(!may_mount("Name:\tx\nCapEff:\t00000000a80425fb\n"));
+        assert!(may_mount("CapEff:\t000001ffffffffff\n"));
+        assert!(may_mount("nothing of the kind"), "then it is tried");
+    }
+}

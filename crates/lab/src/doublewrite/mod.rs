@@ -1,5 +1,6 @@
 //! `tranche study doublewrite`: what does it buy a database to have its doublewrite buffer on a DRAM namespace?
 
+mod engine;
 mod published;
 mod report;
 mod sim;
@@ -18,6 +19,7 @@ use clap::Args;
 use hdrhistogram::Histogram;
 use serde_json::Value;
 
+use self::engine::Engine;
 pub use self::variants::{Family, Variant, layout};
 use crate::{
     Outcome, cpu,
@@ -27,7 +29,7 @@ use crate::{
     mariadb::{self, Files, Instance, Server, SystemTablespace, Tuning},
     progress::Progress,
     results::{Comparison, Host, NamespaceCounts, Percentiles, Point, Results, Run, compare},
-    rig::{Base, Rig, discard, require_root},
+    rig::{Base, Rig, discard},
     scratch::{self, Scratch},
     sweep::{self, SetOptions},
     tpcc::{self, Kind, Phase},
@@ -37,7 +39,7 @@ use crate::{
 /// Options of the study.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
-    /// Run real software on a real file system over the drive [default: this, without --sim]
+    /// Run real software on a real file system over the drive [default: where root, FUSE, loop devices and a server are there, else --sim]
     #[arg(long, conflicts_with = "sim")]
     pub live: bool,
     /// In virtual time: a model of the published server and database on the published drive
@@ -202,7 +204,12 @@ struct Study<'a> {
 /// end of their logs. Nothing is left mounted or running.
 pub fn run(options: &Options) -> Result<Outcome<Value>> {
     interrupt::install().context("installing signal handlers")?;
-    if options.sim {
+    let engine = Engine::choose(options, || engine::obstacle(options))?;
+    if let Some(line) = engine.line(options) {
+        eprintln!("{line}");
+    }
+    if engine != Engine::Live {
+        let options = &Options { sim: true, ..options.clone() };
         let program = Program::find()?;
         let settings = Settings::new(options)?;
         let profiles = |profile: &str| {
@@ -216,7 +223,6 @@ pub fn run(options: &Options) -> Result<Outcome<Value>> {
     if !options.sweep.set.is_empty() {
         bail!("--set varies the simulated study: add --sim");
     }
-    require_root()?;
     let server = Server::find(options.mysqld.as_deref())?;
     sweep::value(run_on(options, server, Program::find()?)?)
 }

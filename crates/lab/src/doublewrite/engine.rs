@@ -1,0 +1,94 @@
+//! Live or in virtual time.
+
+use anyhow::{Result, bail};
+
+use super::Options;
+use crate::{mariadb::Server, rig};
+
+/// Where a study runs, and why.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Engine {
+    /// Real software, because nothing is in the way of it.
+    Live,
+    /// In virtual time; for this reason, if it was not asked for.
+    Sim(Option<String>),
+}
+
+impl Engine {
+    /// What the options ask for; else live where it is possible.
+    ///
+    /// # Errors
+    /// Live was asked for, or something that only makes sense there, and is not possible.
+    pub(super) fn choose(options: &Options, obstacle: impl FnOnce() -> Option<String>) -> Result<Self> {
+        if options.sim {
+            return Ok(Self::Sim(None));
+        }
+        let only_live = [
+            ("--live", options.live),
+            ("--mysqld", options.mysqld.is_some()),
+            ("--scratch", options.scratch.is_some()),
+        ];
+        match (obstacle(), only_live.iter().find(|option| option.1)) {
+            (None, _) => Ok(Self::Live),
+            (Some(why), None) => Ok(Self::Sim(Some(why))),
+            (Some(why), Some((option, _))) => bail!("{option} asks for a live study: {why}"),
+        }
+    }
+
+    /// One line for standard error: which and why; `None` if it was asked for.
+    pub(super) fn line(&self, options: &Options) -> Option<String> {
+        match self {
+            Self::Live if options.live => None,
+            Self::Live => Some("live: root, FUSE, loop devices and a database server are here".into()),
+            Self::Sim(why) => {
+                why.as_ref().map(|why| format!("in virtual time (--sim), as it cannot run live: {why}"))
+            }
+        }
+    }
+}
+
+/// Why the study cannot run live here: what a drive's devices need, and a server.
+pub(super) fn obstacle(options: &Options) -> Option<String> {
+    rig::obstacle()
+        .or_else(|| Server::find(options.mysqld.as_deref()).err().map(|error| format!("{error:#}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    #[test]
+    fn it_runs_live_where_it_can_and_in_virtual_time_elsewhere() {
+        let options = |more: &[&str]| {
+            Command::try_parse_from(["study"].iter().chain(more)).map(|command| command.options).unwrap()
+        };
+        let none = || None;
+        let root = || Some("not root".to_owned());
+        let chosen = |more: &[&str], obstacle: &dyn Fn() -> Option<String>| {
+            let options = options(more);
+            Engine::choose(&options, obstacle).map(|engine| {
+                let line = engine.line(&options);
+                (engine, line.unwrap_or_default())
+            })
+        };
+        let (engine, line) = chosen(&[], &none).unwrap();
+        assert!(engine == Engine::Live && line.starts_with("live: "), "{line}");
+        assert_eq!(chosen(&["--live"], &none).unwrap(), (Engine::Live, String::new()));
+        assert_eq!(chosen(&["--sim"], &none).unwrap(), (Engine::Sim(None), String::new()));
+        let (engine, line) = chosen(&["--threads", "4"], &root).unwrap();
+        assert_eq!(engine, Engine::Sim(root()));
+        assert_eq!(line, "in virtual time (--sim), as it cannot run live: not root");
+        for (only_live, value) in [("--live", None), ("--mysqld", Some("/x")), ("--scratch", Some("/y"))] {
+            let words: Vec<_> = [Some(only_live), value].into_iter().flatten().collect();
+            let refused = chosen(&words, &root).unwrap_err().to_string();
+            assert_eq!(refused, format!("{only_live} asks for a live study: not root"));
+        }
+    }
+}
