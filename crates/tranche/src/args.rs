@@ -381,7 +381,7 @@ pub struct Bench {
     /// overwrites the namespace without asking, as fio does
     #[arg(value_name = "JOB.fio")]
     pub job: PathBuf,
-    /// Namespace [default: the first that is attached to this host]
+    /// Namespace of all jobs [default: those that they name (filename=nvme0n2), else the first that is attached to this host]
     #[arg(long, value_name = "NSID")]
     pub nsid: Option<u32>,
     /// Never sleep while waiting for the drive: a whole processor for each job

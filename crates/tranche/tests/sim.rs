@@ -191,3 +191,24 @@ fn settings_that_make_no_sense_are_said_before_anything_runs() {
     assert!(results["runs"][1]["simulation"]["problem"].as_str().unwrap().contains("beyond the end"));
     assert!(text(&output.stderr).contains("--set job.size=8g: "), "{}", text(&output.stderr));
 }
+
+#[test]
+fn jobs_name_their_namespaces() {
+    let load = Load::new(
+        "[global]\nrw=write\nbs=4k\n[a]\nfilename=/dev/nvme0n2\nsize=4m\n[b]\nfilename=nvme3n1\nsize=1m\n[c]\nsize=2m\n",
+    );
+    let drive = "[[set]]\nmedia = \"dram\"\ncapacity = \"64MiB\"\ntiming = { read = \"1us\", write = \"1us\", bandwidth = \"1GB/s\" }\n\
+                 [[namespace]]\nsize = \"16MiB\"\n[[namespace]]\nsize = \"16MiB\"\n";
+    std::fs::write(load.dir.path().join("two.toml"), drive).unwrap();
+    let written = |args: &[&str]| {
+        let report = load.json(&[&["--drive", "two.toml"], args].concat());
+        let of =
+            |n: usize| report["simulation"]["namespaces"][n]["host_bytes_written"].as_u64().unwrap() >> 20;
+        [of(0), of(1)]
+    };
+    assert_eq!(written(&[]), [3, 4]);
+    assert_eq!(written(&["--nsid", "2"]), [0, 7]);
+    let error = load.error(&[]);
+    assert!(error.contains("job.fio:4: job a: its filename names namespace 2"), "{error}");
+    assert!(error.contains("attached to this host are 1: attach it, or give --nsid"), "{error}");
+}

@@ -29,7 +29,7 @@ use worker::{Shared, Usage, Worker};
 /// What to run on, beside the job file.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Settings {
-    /// Namespace; `None`: the first that is attached.
+    /// Namespace of all jobs; `None`: those that they name, else the first that is attached.
     pub nsid: Option<Nsid>,
     /// Never sleep while I/Os are outstanding.
     pub poll: bool,
@@ -65,9 +65,9 @@ where
     for note in &jobs.notes {
         tracing::info!("{note}");
     }
-    let namespace = namespace(host, settings.nsid)?;
+    let namespaces = namespaces(name, &jobs, host, settings.nsid)?;
     let entropy = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_nanos() as u64);
-    let plans = plans(name, &jobs, namespace, entropy)?;
+    let plans = plans(name, &jobs, &namespaces, entropy)?;
     let mut queues = queues(host, &jobs, &plans)?;
     let mut clones = clones(name, &jobs, plans)?;
 
@@ -80,7 +80,7 @@ where
         }
         let now: Vec<(usize, Job)> =
             clones.extract_if(.., |(index, _)| jobs.jobs[*index].phase == phase).collect();
-        run_phase(&jobs, now, &mut queues, namespace, settings.poll, &mut ended, &mut problems)?;
+        run_phase(&jobs, now, &mut queues, &namespaces, settings.poll, &mut ended, &mut problems)?;
     }
     let reported = report(&jobs, ended);
     let failure = match (problems.is_empty(), interrupt::asked()) {
@@ -107,6 +107,42 @@ pub(crate) fn namespace<T: Transport>(host: &mut Host<T>, nsid: Option<Nsid>) ->
     Ok(host.namespace(nsid)?)
 }
 
+/// The namespace of each job: the one that is asked for, that of its `filename`, or the first that is attached.
+pub(crate) fn namespaces<T: Transport>(
+    name: &str,
+    jobs: &Jobs,
+    host: &mut Host<T>,
+    nsid: Option<Nsid>,
+) -> Result<Vec<Namespace>> {
+    let mut found: Vec<(Option<Nsid>, Namespace)> = Vec::new();
+    let mut all = Vec::new();
+    for spec in &jobs.jobs {
+        let wanted = nsid.or(spec.options.nsid);
+        let known = found.iter().find(|(nsid, _)| *nsid == wanted).map(|(_, namespace)| *namespace);
+        let namespace = match (known, wanted) {
+            (Some(namespace), _) => namespace,
+            (None, Some(named)) if nsid.is_none() => {
+                let attached = host.active_namespaces()?;
+                if !attached.contains(&named) {
+                    let attached: Vec<String> = attached.iter().take(20).map(ToString::to_string).collect();
+                    bail!(
+                        "{name}:{}: job {}: its filename names namespace {named}, and attached to this host are {}: attach it, or \
+                         give --nsid for all jobs",
+                        spec.line,
+                        spec.name,
+                        if attached.is_empty() { "none".to_owned() } else { attached.join(", ") }
+                    );
+                }
+                host.namespace(named)?
+            }
+            (None, wanted) => namespace(host, wanted)?,
+        };
+        found.push((wanted, namespace));
+        all.push(namespace);
+    }
+    Ok(all)
+}
+
 /// Lines of what went wrong that are shown.
 const LINES: usize = 12;
 
@@ -120,18 +156,18 @@ pub(crate) fn lines(mut problems: Vec<String>) -> String {
     problems.join("\n")
 }
 
-/// The plan of every clone of every job, with the index of its job. `entropy` is the seed where a job wants one that differs
+/// The plan of every clone of every job, with the index of its job; `namespaces` are those of the jobs. `entropy` is the seed where a job wants one that differs
 /// from run to run.
 pub(crate) fn plans(
     name: &str,
     jobs: &Jobs,
-    namespace: Namespace,
+    namespaces: &[Namespace],
     entropy: u64,
 ) -> Result<Vec<(usize, Plan)>> {
-    let space = Space { blocks: namespace.blocks, block_bytes: namespace.block_size };
     let mut all = Vec::new();
     let mut thread = 0;
-    for (index, spec) in jobs.jobs.iter().enumerate() {
+    for (index, (spec, namespace)) in jobs.jobs.iter().zip(namespaces).enumerate() {
+        let space = Space { blocks: namespace.blocks, block_bytes: namespace.block_size };
         for clone in 0..spec.options.numjobs {
             let plan = Plan::new(&spec.options, space, clone, thread, entropy)
                 .map_err(|problem| anyhow!("{name}:{}: job {}: {problem}", spec.line, spec.name))?;
@@ -209,7 +245,7 @@ fn run_phase<Q: Queue + Send>(
     jobs: &Jobs,
     clones: Vec<(usize, Job)>,
     queues: &mut [IoQueue<Q>],
-    namespace: Namespace,
+    namespaces: &[Namespace],
     poll: bool,
     ended: &mut Vec<EndedJob>,
     problems: &mut Vec<String>,
@@ -221,7 +257,7 @@ fn run_phase<Q: Queue + Send>(
     let mut workers = Vec::new();
     for (((index, job), queue), shared) in clones.into_iter().zip(queues).zip(&shared) {
         let worker =
-            Worker::new(job, queue, namespace, poll, &stop, shared, start).map_err(|e| anyhow!(e))?;
+            Worker::new(job, queue, namespaces[index], poll, &stop, shared, start).map_err(|e| anyhow!(e))?;
         workers.push((index, worker));
     }
     let results = thread::scope(|scope| {

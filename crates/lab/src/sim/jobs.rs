@@ -59,8 +59,8 @@ pub(crate) fn play(
     seed: u64,
     watch: &mut Watch<'_>,
 ) -> Result<Played> {
-    let namespace = bench::namespace(host, nsid)?;
-    let mut plans = bench::plans(name, jobs, namespace, seed)?;
+    let namespaces = bench::namespaces(name, jobs, host, nsid)?;
+    let mut plans = bench::plans(name, jobs, &namespaces, seed)?;
     for (_, plan) in &mut plans {
         // The first seed does what `bench` does.
         if plan.options.randseed.is_none() && plan.options.randrepeat {
@@ -82,6 +82,7 @@ pub(crate) fn play(
         let mut actors = sim.actors::<Prompt>();
         let (mut indices, mut goals) = (Vec::new(), Vec::new());
         for (index, job) in clones.extract_if(.., |(index, _)| jobs.jobs[*index].phase == phase) {
+            let namespace = namespaces[index];
             goals.push((Goal::of(job.plan()), u64::from(namespace.block_size)));
             indices.push(index);
             let job = Prompt::new(job);
@@ -116,7 +117,7 @@ pub(crate) fn play(
             played.digest = played.digest.rotate_left(7).wrapping_mul(0x0000_0100_0000_01B3) ^ outcome.digest;
             let job = actors.actor(number).job();
             let failure = watch.failure(number);
-            let (error, problems) = worker::problems(job, failure, &namespace);
+            let (error, problems) = worker::problems(job, failure, &namespaces[index]);
             played.problems.extend(problems.iter().map(|problem| format!("job {}: {problem}", spec.name)));
             together.merge(job.stats());
             let elapsed = Duration::from_nanos(job.stats().runtime);

@@ -66,7 +66,8 @@ pub struct Options {
     /// The drive: a profile or a TOML file. It is new, and its modelled times count whatever it says of timing
     #[arg(long, value_name = "PROFILE|DRIVE.toml", default_value = "default")]
     pub drive: String,
-    /// Namespace [default: the first; of other loads than fio's: as many as they need]
+    /// Namespace of everything [default: those that jobs name (filename=nvme0n2), else the first; of other loads than fio's: as many as
+    /// they need]
     #[arg(long, value_name = "NSID")]
     pub nsid: Option<Nsid>,
     /// What the drive goes through first: nothing, being written once, or random writes until write amplification is

@@ -14,7 +14,7 @@ pub(super) enum Fate {
 }
 
 /// Options with a value.
-pub(super) const VALUES: [&str; 32] = [
+pub(super) const VALUES: [&str; 33] = [
     "rw",
     "rwmixread",
     "rwmixwrite",
@@ -47,6 +47,7 @@ pub(super) const VALUES: [&str; 32] = [
     "percentile_list",
     "kb_base",
     "name",
+    "filename",
 ];
 
 /// Options that are on or off.
@@ -71,7 +72,7 @@ const NO_LOG: &str = "logs are not written";
 const OWN_WAY: &str = "it is a matter of how fio works inside";
 
 /// Options that change nothing.
-pub(super) const IGNORED: [(&str, &str); 76] = [
+pub(super) const IGNORED: [(&str, &str); 75] = [
     ("description", "it is a comment"),
     ("ioengine", NO_ENGINE),
     ("direct", "there is no page cache on the way"),
@@ -80,7 +81,6 @@ pub(super) const IGNORED: [(&str, &str); 76] = [
     ("invalidate", "there is no page cache on the way"),
     ("fadvise_hint", "there is no page cache on the way"),
     ("pre_read", "there is no page cache on the way"),
-    ("filename", NO_FILE),
     ("directory", NO_FILE),
     ("filename_format", NO_FILE),
     ("unique_filename", NO_FILE),
@@ -259,6 +259,17 @@ pub(super) fn fate(name: &str) -> Fate {
     }
 }
 
+/// The options that are used, in words.
+fn supported() -> String {
+    let used: Vec<&str> = VALUES.iter().chain(&FLAGS).copied().collect();
+    format!("supported are {} (docs/bench.md)", used.join(", "))
+}
+
+/// Says that an option of fio is not done here.
+pub(super) fn refused(name: &str) -> String {
+    format!("the option {name} is not supported here: remove it; {}", supported())
+}
+
 /// Says that there is no such option, and which may have been meant.
 pub(super) fn unknown(name: &str) -> String {
     let all = VALUES.iter().chain(&FLAGS).chain(IGNORED.iter().map(|(name, _)| name));
@@ -266,9 +277,9 @@ pub(super) fn unknown(name: &str) -> String {
     let shown: String = name.chars().take(40).collect();
     match near {
         Some((distance, near)) if distance <= 3.min(shown.len() / 2) => {
-            format!("there is no option {shown:?}: did you mean {near}?")
+            format!("there is no option {shown:?}: did you mean {near}? {}", supported())
         }
-        _ => format!("there is no option {shown:?}"),
+        _ => format!("there is no option {shown:?}: {}", supported()),
     }
 }
 
@@ -295,15 +306,20 @@ mod tests {
 
     #[test]
     fn nearest_names() {
-        assert_eq!(unknown("iodpeth"), "there is no option \"iodpeth\": did you mean iodepth?");
-        assert_eq!(unknown("norandomap"), "there is no option \"norandomap\": did you mean norandommap?");
-        assert_eq!(unknown("frobnicate"), "there is no option \"frobnicate\"");
+        for (name, words) in [
+            ("iodpeth", "there is no option \"iodpeth\": did you mean iodepth? supported are rw, "),
+            ("norandomap", "there is no option \"norandomap\": did you mean norandommap? supported are rw, "),
+            ("frobnicate", "there is no option \"frobnicate\": supported are rw, "),
+        ] {
+            assert!(unknown(name).starts_with(words), "{}", unknown(name));
+        }
+        assert!(refused("verify_async").ends_with("new_group, zero_buffers (docs/bench.md)"));
     }
 
     #[test]
     fn every_option_that_is_named_is_taken_and_documented() {
         let docs = include_str!("../../../../docs/bench.md");
-        for name in VALUES.iter().filter(|name| **name != "name") {
+        for name in VALUES.iter().filter(|name| !["name", "filename"].contains(*name)) {
             let error = Options::default().set(name, Some("\u{1}")).unwrap_err();
             assert!(!error.contains("there is no option"), "{name}: {error}");
         }

@@ -356,6 +356,8 @@ pub struct Options {
     pub stonewall: bool,
     pub new_group: bool,
     pub zero_buffers: bool,
+    /// The namespace that `filename` names, if it names one.
+    pub nsid: Option<u32>,
     /// Percentiles to report, in millionths of a percent, ascending.
     pub percentiles: Vec<u64>,
     kb_base: u64,
@@ -407,6 +409,7 @@ impl Default for Options {
             stonewall: false,
             new_group: false,
             zero_buffers: false,
+            nsid: None,
             percentiles: PERCENTILES.to_vec(),
             kb_base: 1024,
         }
@@ -426,7 +429,7 @@ impl Options {
         match names::fate(name) {
             Fate::Used => {}
             Fate::Ignored(why) => return Ok(Some(format!("{name} is ignored: {why}"))),
-            Fate::Refused => return Err(format!("the option {name} is not supported here: remove it")),
+            Fate::Refused => return Err(names::refused(name)),
             Fate::Unknown => return Err(names::unknown(name)),
         }
         if names::is_flag(name) {
@@ -436,6 +439,11 @@ impl Options {
         let given = given
             .filter(|text| !text.is_empty())
             .ok_or_else(|| format!("{name} needs a value: write {name}=…"))?;
+        if name == "filename" {
+            self.nsid = namespace(given).map_err(|problem| format!("{name}: {problem}"))?;
+            let note = || format!("filename={given} is ignored: it names no namespace, as nvme0n2 does");
+            return Ok(self.nsid.is_none().then(note));
+        }
         self.set_value(name, given).map_err(|problem| format!("{name}: {problem}"))?;
         Ok(None)
     }
@@ -540,6 +548,29 @@ impl Options {
     }
 }
 
+/// The namespace of a device's name: 2 of `/dev/nvme0n2`, `nvme0n2` or `/dev/ng0n2`. None of a file that is no such device.
+fn namespace(text: &str) -> Result<Option<u32>, String> {
+    let one = |name: &str| -> Option<Result<u32, String>> {
+        let device = name.strip_prefix("/dev/").unwrap_or(name);
+        let numbers = device.strip_prefix("nvme").or_else(|| device.strip_prefix("ng"))?;
+        let (drive, nsid) = numbers.split_once('n')?;
+        let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        digits(drive).then_some(())?;
+        let whole = "write the whole namespace, as nvme0n1: its number is the NSID, from 1 to 4294967294";
+        let number = digits(nsid).then(|| nsid.parse().ok()).flatten();
+        let number = number.filter(|nsid| (1..u32::MAX).contains(nsid));
+        Some(number.ok_or_else(|| format!("{name:?} is no namespace: {whole}")))
+    };
+    let all: Vec<_> = text.split(':').map(one).collect();
+    match &all[..] {
+        [Some(nsid)] => nsid.clone().map(Some),
+        _ if all.iter().any(Option::is_some) => {
+            Err(format!("{text:?}: a job is on one namespace: write a job for each"))
+        }
+        _ => Ok(None),
+    }
+}
+
 fn percentiles(text: &str) -> Result<Vec<u64>, String> {
     let mut list = text.split(':').map(value::millionths).collect::<Result<Vec<u64>, String>>()?;
     if list.len() > 20 || list.iter().any(|p| *p == 0 || *p > 100 * MILLION) {
@@ -547,4 +578,36 @@ fn percentiles(text: &str) -> Result<Vec<u64>, String> {
     }
     list.sort_unstable();
     Ok(list)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_namespaces() {
+        for (name, nsid) in [
+            ("nvme0n2", Ok(Some(2))),
+            ("/dev/nvme12n1", Ok(Some(1))),
+            ("/dev/ng0n32", Ok(Some(32))),
+            ("/dev/sdb", Ok(None)),
+            ("/mnt/nvme0n1/file", Ok(None)),
+            ("nvmen1", Ok(None)),
+            ("a:b", Ok(None)),
+            ("/dev/nvme0n1p2", Err("is no namespace")),
+            ("/dev/nvme0n0", Err("is no namespace")),
+            ("nvme0n4294967295", Err("from 1 to 4294967294")),
+            ("/dev/nvme0n1:/dev/nvme0n2", Err("a job for each")),
+        ] {
+            let mut options = Options::default();
+            let set = options.set("filename", Some(name));
+            match nsid {
+                Ok(nsid) => {
+                    assert_eq!(options.nsid, nsid, "{name}");
+                    assert_eq!(set.unwrap().is_none(), nsid.is_some(), "{name}");
+                }
+                Err(problem) => assert!(set.unwrap_err().contains(problem), "{name}"),
+            }
+        }
+    }
 }
