@@ -61,7 +61,7 @@ fn main() {
     drop(Sim::new(config.clone(), Contents::None).expect("the drive can be built"));
     tell("a new one");
     let cache = tempfile::tempdir().expect("a directory");
-    let make = || preconditioned(config.clone(), Contents::None, how, 1, Some(cache.path()), &mut |_| ());
+    let make = || preconditioned(config.clone(), Contents::None, how, 1, Some(cache.path()), &mut |_| true);
     let (made, _) = make().expect("it can be preconditioned");
     tell("preconditioned, kept in a file");
     drop(made);

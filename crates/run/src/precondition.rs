@@ -26,8 +26,26 @@ pub enum Precondition {
     Steady,
 }
 
-/// Is told the share that is done, in per mille.
-pub type Progress<'a> = dyn FnMut(u32) + 'a;
+/// Is told the share that is done, in per mille, again and again; false ends it.
+pub type Progress<'a> = dyn FnMut(u32) -> bool + 'a;
+
+/// Why a drive is not preconditioned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ended {
+    /// A command failed.
+    Failed(Status),
+    /// [`Progress`] said so.
+    Asked,
+}
+
+impl From<Status> for Ended {
+    fn from(status: Status) -> Self {
+        Ended::Failed(status)
+    }
+}
+
+/// Completions between two reports.
+const REPORT: u64 = 4096;
 
 /// Windows in which write amplification is compared, per capacity.
 const WINDOWS: u64 = 32;
@@ -43,10 +61,10 @@ pub(crate) fn run(
     how: Precondition,
     seed: u64,
     progress: &mut Progress<'_>,
-) -> Result<(Drive, Nanos), Status> {
+) -> Result<(Drive, Nanos), Ended> {
     let sim = Sim::dry(drive);
     condition(&sim, how, seed, progress)?;
-    sim.into_drive().ok_or(Status::INTERNAL_ERROR)
+    sim.into_drive().ok_or(Ended::Failed(Status::INTERNAL_ERROR))
 }
 
 /// Preconditions the drive of a simulation, which must be new: those of its namespaces that are attached to every host.
@@ -55,7 +73,7 @@ pub(crate) fn condition(
     how: Precondition,
     seed: u64,
     progress: &mut Progress<'_>,
-) -> Result<(), Status> {
+) -> Result<(), Ended> {
     let past = match how {
         Precondition::None => return Ok(()),
         Precondition::Fill => Past::Filled,
@@ -64,15 +82,14 @@ pub(crate) fn condition(
     let spaces = Space::all(sim)?;
     let nsids: Vec<u32> = spaces.iter().map(|s| s.nsid).collect();
     if !sim.age(&nsids, past) {
-        return Err(Status::COMMAND_SEQUENCE_ERROR);
+        return Err(Ended::Failed(Status::COMMAND_SEQUENCE_ERROR));
     }
     if how == Precondition::Steady {
         // Media that are written in place have no state to settle.
         let flash: Vec<Space> = spaces.into_iter().filter(|s| s.flash).collect();
         settle(sim, &flash, seed, progress)?;
     }
-    progress(1000);
-    Ok(())
+    if progress(1000) { Ok(()) } else { Err(Ended::Asked) }
 }
 
 /// A namespace.
@@ -106,6 +123,11 @@ impl Space {
         (self.blocks / self.page_blocks()).max(1)
     }
 
+    /// Pages that are written in a window.
+    fn window(&self) -> u64 {
+        (self.pages() / WINDOWS).max(1)
+    }
+
     fn page_blocks(&self) -> u64 {
         u64::from(4096 / self.lba_bytes).max(1)
     }
@@ -131,11 +153,12 @@ fn programmed(drive: &Drive) -> u64 {
 }
 
 /// Writes at random, all namespaces in proportion to their sizes, until write amplification is steady.
-fn settle(sim: &Sim, spaces: &[Space], seed: u64, progress: &mut Progress<'_>) -> Result<(), Status> {
+fn settle(sim: &Sim, spaces: &[Space], seed: u64, progress: &mut Progress<'_>) -> Result<(), Ended> {
     let mut before = Vec::new();
+    let whole: u64 = spaces.iter().map(Space::window).sum();
     for n in 0..MOST {
         let start = programmed(&sim.drive());
-        let mut bytes = 0;
+        let (mut bytes, mut written) = (0, 0u64);
         for space in spaces {
             let config = MixConfig {
                 range: space.blocks,
@@ -143,17 +166,28 @@ fn settle(sim: &Sim, spaces: &[Space], seed: u64, progress: &mut Progress<'_>) -
                 order: Order::Random,
                 writes_per_mille: 1000,
                 depth: 64,
-                count: Some((space.pages() / WINDOWS).max(1)),
+                count: Some(space.window()),
                 // Nobody else's: a load that repeats what was written here finds it all together.
                 seed: mix(mix(mix(seed) ^ u64::from(space.nsid)) ^ n),
             };
-            bytes += check(sim.run(space.nsid, &mut Mix::new(config), |_| false))?.bytes;
+            let mut asked = false;
+            let outcome = sim.run(space.nsid, &mut Mix::new(config), |_| {
+                written += 1;
+                if written.is_multiple_of(REPORT) {
+                    // Mostly the least number of windows is enough.
+                    let done = (1000 * n + 1000 * written / whole.max(1)).min(1000 * LEAST);
+                    asked = !progress((done / (LEAST + 1)) as u32);
+                }
+                asked
+            });
+            bytes += check(outcome)?.bytes;
+            if asked {
+                return Err(Ended::Asked);
+            }
         }
         // Per mille of what the host wrote.
         let ratio = (programmed(&sim.drive()) - start).saturating_mul(1000) / bytes.max(1);
         before.push(ratio);
-        // Mostly the least is enough.
-        progress((1000 * (n + 1).min(LEAST) / (LEAST + 1)) as u32);
         if n + 1 >= LEAST
             && let [.., a, b, c] = before[..]
         {

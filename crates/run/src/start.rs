@@ -6,7 +6,7 @@ use crate::engine::Engine;
 use crate::handle::Handle;
 use crate::image::{ImageError, ImageOptions, Locked, Presence, presence};
 use crate::keys::{DriveKey, Keyring};
-use crate::precondition::{self, Precondition, Progress};
+use crate::precondition::{self, Ended, Precondition};
 use crate::record::Recorder;
 use crate::server::{Guard, Limits, Listener, MAX_PORTS, Port, Ports, Server, TcpPort};
 use crate::shared::{INBOX, Request, Shared};
@@ -113,6 +113,9 @@ pub enum StartError {
     /// A command of the preconditioning failed.
     #[error("preconditioning failed: {0}")]
     Precondition(Status),
+    /// Whoever was told of its progress ended it.
+    #[error("interrupted while the drive was preconditioned")]
+    Interrupted,
     /// A drive in virtual time cannot go live while somebody is connected to it.
     #[error("a host is still connected to the drive in virtual time")]
     StillInUse,
@@ -213,6 +216,18 @@ impl Drop for Running {
         self.end();
     }
 }
+
+impl From<Ended> for StartError {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ended::Failed(status) => StartError::Precondition(status),
+            Ended::Asked => StartError::Interrupted,
+        }
+    }
+}
+
+/// Is told the share of the preconditioning that is done, in per mille, again and again.
+pub type Progress<'a> = dyn FnMut(u32) + 'a;
 
 /// Brings a drive up. `shape` may be left out if the image exists; `progress` is told how far
 /// preconditioning is.
@@ -354,8 +369,11 @@ fn new_drive(
     // Contents need places for their slots, whoever looks for them after a power cut.
     config.ftl.durable = true;
     let drive = Drive::new(config)?;
-    let conditioned = precondition::run(drive, options.precondition, options.seed, progress);
-    let (mut drive, time) = conditioned.map_err(StartError::Precondition)?;
+    let mut tell = |done| {
+        progress(done);
+        true
+    };
+    let (mut drive, time) = precondition::run(drive, options.precondition, options.seed, &mut tell)?;
     let mut store = Store::new(Backing::None).with_keys(Keyring::new(options.drive_key.clone()));
     drive.encrypt(&mut store).map_err(|_| StartError::Keys)?;
     Ok((drive, time, store.into_keys()))

@@ -222,7 +222,7 @@ fn later(checkpoint: Checkpoint) -> (Outcome, Vec<u8>) {
 fn a_preconditioned_drive_is_the_same_made_copied_and_kept() {
     let dir = tempfile::tempdir().unwrap();
     let shape = |seed: u32| shape_with(&format!("timing = true\nserial = \"S{seed}\"")).config;
-    let make = |how, cache| preconditioned(shape(1), Contents::None, how, 5, cache, &mut |_| ()).unwrap();
+    let make = |how, cache| preconditioned(shape(1), Contents::None, how, 5, cache, &mut |_| true).unwrap();
     for how in [Precondition::Fill, Precondition::Steady] {
         let (uncached, origin) = make(how, None);
         assert_eq!(origin, Origin::Made(None));
@@ -268,7 +268,8 @@ fn a_preconditioned_drive_amplifies_writes_as_a_used_one() {
     drive.namespaces[0].bytes = pages * 4096;
     // Also for who happens to have the seed of the preconditioning.
     for seed in [1, 2] {
-        let made = preconditioned(drive.clone(), Contents::None, Precondition::Steady, 1, None, &mut |_| ());
+        let made =
+            preconditioned(drive.clone(), Contents::None, Precondition::Steady, 1, None, &mut |_| true);
         let sim = made.unwrap().0.start().unwrap();
         let programmed = |sim: &Sim| sim.drive().ftl().set_stats(ftl::SetId(0)).media_written_bytes;
         let before = programmed(&sim);
@@ -289,4 +290,16 @@ fn a_drive_in_use_or_with_contents_is_no_checkpoint() {
     drop(host);
     let sim = Sim::new(shape().config, Contents::Memory).unwrap();
     assert!(matches!(Checkpoint::of(sim), Err(CheckpointError::Contents)));
+}
+
+#[test]
+fn preconditioning_ends_when_asked() {
+    let mut told = Vec::new();
+    let mut tell = |done| {
+        told.push(done);
+        done < 300
+    };
+    let ended = preconditioned(shape().config, Contents::None, Precondition::Steady, 1, None, &mut tell);
+    assert!(matches!(ended, Err(CheckpointError::Interrupted)));
+    assert!(told.is_sorted() && told.last().is_some_and(|last| (300..=1000).contains(last)), "{told:?}");
 }

@@ -168,7 +168,10 @@ fn sweeps_come_in_order_with_all_their_figures() {
 fn settings_that_make_no_sense_are_said_before_anything_runs() {
     let load = Load::new("[a]\nrw=randwrite\nsize=8m\n");
     for (set, problem) in [
-        ("spare=7%", "--set spare=7%: there is no key \"spare\": there are seed, precondition, job.OPTION"),
+        (
+            "spare=7%",
+            "--set spare=7%: there is no key \"spare\": there are seed, precondition, contents, job.OPTION",
+        ),
         ("ftl.spair=7%", "unknown field `spair`"),
         ("ftl.spare=7%,much", "--set ftl.spare=much: "),
         ("ftl.dies=4,4000", "set[0].dies is 4000"),
@@ -190,6 +193,49 @@ fn settings_that_make_no_sense_are_said_before_anything_runs() {
     assert_eq!(results["runs"][0]["simulation"]["problem"], Value::Null);
     assert!(results["runs"][1]["simulation"]["problem"].as_str().unwrap().contains("beyond the end"));
     assert!(text(&output.stderr).contains("--set job.size=8g: "), "{}", text(&output.stderr));
+}
+
+const VERIFY: &str = "[w]\nrw=randwrite\nbsrange=4k-64k\nsize=32m\niodepth=16\nverify=crc32c\nverify_interval=4k\n\
+                      [large]\nrw=write\nbs=3m\nsize=30m\noffset=60m\niodepth=4\nverify=sha256\nverify_interval=12k\n\
+                      [r]\nstonewall\nrw=randread\nsize=16m\n";
+
+#[test]
+fn contents_are_kept_and_verified() {
+    let load = Load::new(VERIFY);
+    let report = load.json(&["--contents", "memory"]);
+    let sim = &report["simulation"];
+    assert_eq!(sim["problem"], Value::Null);
+    // What was written is read again, and the last job reads.
+    assert_eq!(sim["read_bytes"], (32 + 30 + 16) << 20);
+    let digest = sim["contents"].as_str().unwrap();
+    assert_eq!(load.json(&["--contents", "memory"])["simulation"]["contents"], digest);
+    let swept = load.json(&["--set", "contents=memory", "--set", "seed=1,2", "--out", "x"]);
+    assert_eq!(swept["runs"][0]["simulation"]["contents"], digest);
+    assert_ne!(swept["runs"][1]["simulation"]["contents"], digest);
+    // A preconditioned drive reads as zeros, and collects garbage with what it holds.
+    let steady = load.json(&["--contents", "memory", "--precondition", "steady"]);
+    assert_eq!(steady["simulation"]["problem"], Value::Null);
+
+    // Nobody has written what this looks for.
+    let nothing = Load::new("[v]\nrw=write\nsize=1m\nverify=crc32c\nverify_only\n");
+    let output = nothing.sim(&["--contents", "memory"]);
+    assert_eq!(output.status.code(), Some(1));
+    let error = text(&output.stderr);
+    assert!(error.contains("job v: verify failed at offset 0: all zeroes"), "{error}");
+    let full = load.error(&["--contents", "memory", "--drive", "pblaze5-910-3.84t"]);
+    assert!(full.contains("a drive with its contents takes up to 4"), "{full}");
+}
+
+#[test]
+fn contents_change_no_decision() {
+    let load = Load::new(RANDOM);
+    for args in [&[][..], &["--precondition", "steady"]] {
+        let digest = |contents| {
+            let report = load.json(&[args, &["--contents", contents]].concat());
+            report["simulation"]["digest"].as_str().unwrap().to_owned()
+        };
+        assert_eq!(digest("none"), digest("memory"), "{args:?}");
+    }
 }
 
 #[test]

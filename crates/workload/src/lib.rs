@@ -70,6 +70,21 @@ pub trait Actor {
 
     /// A request has ended at `now`; `ok` if it succeeded.
     fn completed(&mut self, now: Nanos, tag: u32, ok: bool);
+
+    /// Bytes of a request that are filled and checked together, from 1: where it is cut into commands it is cut at multiples of them.
+    fn unit(&self) -> u64 {
+        1
+    }
+
+    /// Where contents are kept: fills in what the write `tag` writes, from its byte `at` on. What is in `data` before is arbitrary.
+    fn fill(&mut self, tag: u32, at: u64, data: &mut [u8]) {
+        let _ = (tag, at, data);
+    }
+
+    /// Where contents are kept: this is what the read `tag` has found, from its byte `at` on. Its completion follows.
+    fn check(&mut self, tag: u32, at: u64, data: &[u8]) {
+        let _ = (tag, at, data);
+    }
 }
 
 impl<A: Actor + ?Sized> Actor for &mut A {
@@ -82,6 +97,18 @@ impl<A: Actor + ?Sized> Actor for &mut A {
     fn completed(&mut self, now: Nanos, tag: u32, ok: bool) {
         (**self).completed(now, tag, ok);
     }
+
+    fn unit(&self) -> u64 {
+        (**self).unit()
+    }
+
+    fn fill(&mut self, tag: u32, at: u64, data: &mut [u8]) {
+        (**self).fill(tag, at, data);
+    }
+
+    fn check(&mut self, tag: u32, at: u64, data: &[u8]) {
+        (**self).check(tag, at, data);
+    }
 }
 
 impl<A: Actor + ?Sized> Actor for Box<A> {
@@ -93,5 +120,17 @@ impl<A: Actor + ?Sized> Actor for Box<A> {
     #[inline]
     fn completed(&mut self, now: Nanos, tag: u32, ok: bool) {
         (**self).completed(now, tag, ok);
+    }
+
+    fn unit(&self) -> u64 {
+        (**self).unit()
+    }
+
+    fn fill(&mut self, tag: u32, at: u64, data: &mut [u8]) {
+        (**self).fill(tag, at, data);
+    }
+
+    fn check(&mut self, tag: u32, at: u64, data: &[u8]) {
+        (**self).check(tag, at, data);
     }
 }

@@ -217,9 +217,13 @@ pub fn check(name: &str, config: &Config, settings: Settings) -> Result<Outcome<
     let mut progress = Progress::new(steps as u64);
     for (how, what, tests) in parts.into_iter().filter(|(_, _, tests)| !tests.is_empty()) {
         progress.begin(what);
-        let mut tell = |done: u32| progress.detail(&format!("{} %", done / 10));
-        let sim = Sim::prepared(config.clone(), Contents::None, how, settings.seed, &mut tell)?;
+        let mut tell = |done: u32| {
+            progress.detail(&format!("{} %", done / 10));
+            !interrupt::asked()
+        };
+        let sim = Sim::prepared(config.clone(), Contents::None, how, settings.seed, &mut tell);
         interrupt::check()?;
+        let sim = sim?;
         progress.end("");
         let mut host = sim.host(NQN).context("connecting to the drive")?;
         for test in tests {

@@ -102,6 +102,7 @@ pub(super) fn play(
         traffic,
         requests: outcome.requests,
         digest: outcome.digest,
+        found: None,
         problems,
         interrupted: watch.interrupted(),
     })

@@ -12,10 +12,10 @@ use std::{
 use anyhow::Result;
 use run::{
     Config,
-    sim::{CheckpointError, Contents, Origin, Sim, preconditioned},
+    sim::{CheckpointError, Origin, Sim, preconditioned},
 };
 
-use super::case::Precondition;
+use super::case::{Contents, Precondition};
 
 /// Bytes that the files of a cache may take together.
 pub(super) const MOST: u64 = 16 << 30;
@@ -42,28 +42,30 @@ impl Cache {
     }
 
     /// A drive that has gone through this, and whether it was kept from an earlier time. `progress` is told, in per mille, how far one
-    /// is that has to be made.
+    /// is that has to be made, and says whether to go on.
     ///
     /// # Errors
     /// The drive cannot be so. If the cache cannot be used, that is said, and the drive made.
     pub fn drive(
         &self,
         config: Config,
+        contents: Contents,
         how: Precondition,
         seed: u64,
-        progress: &mut dyn FnMut(u32),
+        progress: &mut dyn FnMut(u32) -> bool,
     ) -> Result<(Sim, bool)> {
+        let kind = contents.of_run();
         if how == Precondition::None {
-            return Ok((Sim::new(config, Contents::None)?, false));
+            return Ok((Sim::new(config, kind)?, false));
         }
         let maker = {
-            let key = format!("{config:?} {how:?} {seed}");
+            let key = format!("{config:?} {contents:?} {how:?} {seed}");
             let mut makers = self.makers.lock().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(makers.entry(key).or_default())
         };
-        let make = |directory: Option<&Path>, progress: &mut dyn FnMut(u32)| {
+        let make = |directory: Option<&Path>, progress: &mut dyn FnMut(u32) -> bool| {
             let mut tell = |done| progress(done);
-            preconditioned(config.clone(), Contents::None, how.of_run(), seed, directory, &mut tell)
+            preconditioned(config.clone(), kind, how.of_run(), seed, directory, &mut tell)
         };
         let alone = maker.lock().unwrap_or_else(PoisonError::into_inner);
         let (checkpoint, origin) = match make(self.directory.as_deref(), progress) {
@@ -155,7 +157,8 @@ mod tests {
         let mut config = Config::default_drive();
         config.timing = true;
         let drive = |cache: &Cache, seed| {
-            let (sim, kept) = cache.drive(config.clone(), Precondition::Fill, seed, &mut |_| ()).unwrap();
+            let (sim, kept) =
+                cache.drive(config.clone(), Contents::None, Precondition::Fill, seed, &mut |_| true).unwrap();
             (sim.now(), kept)
         };
         let (time, kept) = drive(&cache, 1);

@@ -9,7 +9,10 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use host::Host;
 use nvme::Nsid;
-use run::{Config, sim::SimTransport};
+use run::{
+    Config,
+    sim::{Sim, SimTransport},
+};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::{
@@ -19,7 +22,7 @@ use super::{
     load::{Load, without_contents},
     watch::{WHOLE, Watch},
 };
-use crate::{drive::Counters, interrupt, results::NamespaceCounts, sweep::settings};
+use crate::{drive::Counters, interrupt, results::NamespaceCounts, sweep::settings, units::show_size};
 
 /// Host NQN of the load.
 const NQN: &str = "nqn.2026-11.io.tranche:sim";
@@ -55,6 +58,25 @@ impl Precondition {
     }
 }
 
+/// Whether the simulated drive keeps what is written to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Contents {
+    /// No: reads give zeros.
+    #[default]
+    None,
+    /// In this machine's memory.
+    Memory,
+}
+
+impl Contents {
+    pub(super) fn of_run(self) -> run::sim::Contents {
+        match self {
+            Self::None => run::sim::Contents::None,
+            Self::Memory => run::sim::Contents::Memory,
+        }
+    }
+}
+
 /// A run that is to be made.
 #[derive(Clone, Debug)]
 pub(super) struct Case {
@@ -66,6 +88,7 @@ pub(super) struct Case {
     pub load: Load,
     pub nsid: Option<Nsid>,
     pub precondition: Precondition,
+    pub contents: Contents,
     pub seed: u64,
 }
 
@@ -124,15 +147,33 @@ impl Case {
         settings(&self.parameters)
     }
 
-    /// Whether its jobs can run without contents.
+    /// Whether it can run with the contents that it has, in so much memory.
     ///
     /// # Errors
-    /// They cannot, or an option makes no sense.
-    pub fn check(&self) -> Result<()> {
-        match self.load.fio()? {
-            Some((_, jobs)) => without_contents(&jobs),
-            None => Ok(()),
+    /// It cannot, or an option makes no sense.
+    pub fn check(&self, available: Option<u64>) -> Result<()> {
+        match (self.load.fio()?, self.contents) {
+            (Some((_, jobs)), Contents::None) => without_contents(&jobs),
+            (None, Contents::None) => Ok(()),
+            (None, Contents::Memory) => {
+                bail!(
+                    "contents are kept for job files only: other loads neither say what they write nor look at what they read"
+                )
+            }
+            (Some(_), Contents::Memory) => match available.filter(|available| *available < self.memory()) {
+                Some(available) => bail!(
+                    "a drive with its contents takes up to {}, and {} of memory are left: take a smaller drive, or --contents none",
+                    show_size(self.memory()),
+                    show_size(available)
+                ),
+                None => Ok(()),
+            },
         }
+    }
+
+    /// Roughly the bytes of this machine's memory that it takes.
+    pub fn memory(&self) -> u64 {
+        Sim::memory(&self.config, self.contents.of_run())
     }
 
     /// Makes the run, on a drive of this cache. `share` is told, in millionths, how far it is.
@@ -145,10 +186,17 @@ impl Case {
         config.timing = true;
         let start = Instant::now();
         let prepares = if self.precondition == Precondition::None { 0 } else { PREPARATION };
-        let (sim, kept) = cache.drive(config, self.precondition, self.seed, &mut |done| {
-            share.store(done.min(1000) * (prepares / 1000), Ordering::Relaxed);
+        let mut prepared = 0;
+        let made = cache.drive(config, self.contents, self.precondition, self.seed, &mut |done| {
+            prepared = done.min(1000);
+            share.store(prepared * (prepares / 1000), Ordering::Relaxed);
+            !interrupt::asked()
+        });
+        interrupt::check().with_context(|| match self.precondition {
+            Precondition::None => "the load was not begun".to_owned(),
+            _ => format!("the drive was preconditioned to {} %, and the load not begun", prepared / 10),
         })?;
-        interrupt::check()?;
+        let (sim, kept) = made?;
         let preparation = start.elapsed();
         let mut host = sim.host(NQN).context("connecting to the drive")?;
         let before = self.sample(&mut host)?;

@@ -80,6 +80,7 @@ pub(super) fn columns(case: &Case, ran: &Ran) -> Vec<Column> {
         ("nand_bytes_written", whole(ran.nand_bytes_written)),
         ("write_amplification", ran.write_amplification().map(Figure::Real)),
         ("digest", Some(Figure::Text(format!("{:016x}", ran.played.digest)))),
+        ("contents", ran.played.found.map(|found| Figure::Text(format!("{found:016x}")))),
         ("problem", (!ran.played.problems.is_empty()).then(|| Figure::Text(ran.played.problems.join("; ")))),
         ("interrupted", whole(u64::from(ran.played.interrupted))),
         ("preparation_seconds", Some(Figure::Real(ran.preparation.as_secs_f64()))),

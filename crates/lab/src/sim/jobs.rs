@@ -25,6 +25,8 @@ pub(crate) struct Played {
     pub requests: u64,
     /// Depends on every request, its times and its end.
     pub digest: u64,
+    /// Depends on all data that was read, where contents are kept.
+    pub found: Option<u64>,
     /// What went wrong.
     pub problems: Vec<String>,
     /// Whether it was ended by the user.
@@ -67,7 +69,10 @@ pub(crate) fn play(
             plan.seed = plan.seed.wrapping_add(seed.wrapping_sub(1).wrapping_mul(0xD6E8_FEB8_6659_FD93));
         }
     }
-    memory::check(jobs, &plans, 0, 1)?;
+    // Where contents are kept, every command has its data.
+    let keeps = sim.keeps_contents();
+    let (commands, bytes) = if keeps { (usize::from(u16::MAX), 1 << 30) } else { (0, 1) };
+    memory::check(jobs, &plans, commands, bytes)?;
     let mut clones = bench::clones(name, jobs, plans)?;
     let mut played = Played::default();
     let mut ended: Vec<EndedJob> = Vec::new();
@@ -114,6 +119,11 @@ pub(crate) fn play(
             }
             let outcome = actors.outcome(number);
             played.requests += outcome.requests;
+            let found = actors.actor(number).found();
+            if keeps {
+                let before = played.found.unwrap_or_default();
+                played.found = Some(before.rotate_left(7).wrapping_mul(0x0000_0100_0000_01B3) ^ found);
+            }
             played.digest = played.digest.rotate_left(7).wrapping_mul(0x0000_0100_0000_01B3) ^ outcome.digest;
             let job = actors.actor(number).job();
             let failure = watch.failure(number);

@@ -5,7 +5,10 @@ use clap::ValueEnum;
 use toml::Table;
 use workload::fio::{JobFile, Setting};
 
-use super::{case::Precondition, load::Load};
+use super::{
+    case::{Contents, Precondition},
+    load::Load,
+};
 use crate::sweep::{keys, seed};
 
 /// What is varied.
@@ -15,6 +18,7 @@ pub(super) struct Variable {
     pub drive: Table,
     pub load: Load,
     pub precondition: Precondition,
+    pub contents: Contents,
     pub seed: u64,
 }
 
@@ -33,9 +37,13 @@ impl Variable {
                 self.precondition = Precondition::from_str(text, false)
                     .map_err(|_| anyhow!("{text:?} is no preconditioning: none, fill or steady"))?;
             }
+            None if key == "contents" => {
+                self.contents = Contents::from_str(text, false)
+                    .map_err(|_| anyhow!("{text:?} are no contents: none or memory"))?;
+            }
             Some(("job", option)) => self.load.set(option, text)?,
             _ => bail!(
-                "there is no key {key:?}: there are seed, precondition, job.OPTION and job.JOB.OPTION, and {}",
+                "there is no key {key:?}: there are seed, precondition, contents, job.OPTION and job.JOB.OPTION, and {}",
                 keys::words()
             ),
         }
@@ -83,7 +91,7 @@ mod tests {
         let file = JobFile::parse("[global]\nbs=4k\n[a]\n[b.c]\n", &|_| None).unwrap();
         let load = Load::Fio { name: "x".into(), file };
         let drive = toml::from_str(DRIVE).unwrap();
-        Variable { drive, load, precondition: Precondition::None, seed: 1 }
+        Variable { drive, load, precondition: Precondition::None, contents: Contents::None, seed: 1 }
     }
 
     #[test]
@@ -128,7 +136,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_with_what_there_is() {
         for (key, value, problem) in [
-            ("spare", "7%", "there is no key \"spare\": there are seed, precondition, job.OPTION"),
+            ("spare", "7%", "there is no key \"spare\": there are seed, precondition, contents, job.OPTION"),
             ("set.3.spare", "7%", "the drive has set.1 to set.2, and no set.3"),
             ("set.0.spare", "7%", "no set.0"),
             ("set.1", "7%", "there is no key"),

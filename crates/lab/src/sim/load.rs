@@ -103,7 +103,7 @@ impl Load {
 pub(super) fn without_contents(jobs: &Jobs) -> Result<()> {
     if let Some(job) = jobs.jobs.iter().find(|spec| spec.options.verify.is_some()) {
         bail!(
-            "job {} verifies what it reads, and the simulated drive keeps no contents: leave out its option verify",
+            "job {} verifies what it reads, and the simulated drive keeps no contents: add --contents memory, or leave out its option verify",
             job.name
         );
     }

@@ -25,7 +25,7 @@ use std::{
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use nvme::Nsid;
-use run::{Config, sim::Sim};
+use run::Config;
 use serde_json::{Value, json};
 
 use self::{
@@ -35,7 +35,7 @@ use self::{
     load::Load,
 };
 pub use self::{
-    case::Precondition,
+    case::{Contents, Precondition},
     load::Format,
     replay::{FoldOption, TraceOptions},
 };
@@ -74,11 +74,14 @@ pub struct Options {
     /// steady
     #[arg(long, value_name = "none|fill|steady", default_value = "none", hide_possible_values = true)]
     pub precondition: Precondition,
+    /// Whether the drive keeps what is written to it, so that jobs may verify: not, or in this machine's memory
+    #[arg(long, value_name = "none|memory", default_value = "none", hide_possible_values = true)]
+    pub contents: Contents,
     /// Seed of everything random. The first does the I/Os that `tranche bench` does
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// Make a run for each value of a key; given several times, for each combination. Keys are those of the drive's TOML
-    /// (set.1.spare, or ftl.spare and gc.policy of the first NVM Set on flash), job.OPTION, seed and precondition; values
+    /// (set.1.spare, or ftl.spare and gc.policy of the first NVM Set on flash), job.OPTION, seed, precondition and contents; values
     /// also 1..5, 4..64:4 and 1..64:x2 (docs/sim.md)
     #[arg(long, value_name = "KEY=A,B,…")]
     pub set: Vec<String>,
@@ -167,8 +170,10 @@ fn cases(options: &Options, sources: &Sources<'_>) -> Result<Vec<Case>> {
         drive: toml::from_str(&toml).with_context(drive)?,
         load: Load::read(&options.load, options.format, &options.trace, sources.text)?,
         precondition: options.precondition,
+        contents: options.contents,
         seed: options.seed,
     };
+    let available = available_memory();
     let mut cases = Vec::new();
     for parameters in axes::product(&axes)? {
         let mut variable = base.clone();
@@ -186,12 +191,13 @@ fn cases(options: &Options, sources: &Sources<'_>) -> Result<Vec<Case>> {
             load: variable.load,
             nsid: options.nsid,
             precondition: variable.precondition,
+            contents: variable.contents,
             seed: variable.seed,
             parameters: parameters.clone(),
         };
         match parameters.is_empty() {
-            true => case.check()?,
-            false => case.check().with_context(described)?,
+            true => case.check(available)?,
+            false => case.check(available).with_context(described)?,
         }
         cases.push(case);
     }
@@ -202,7 +208,7 @@ fn cases(options: &Options, sources: &Sources<'_>) -> Result<Vec<Case>> {
 fn threads(cases: &[Case], wanted: Option<usize>) -> usize {
     let processors = std::thread::available_parallelism().map_or(1, Into::into);
     let most = wanted.unwrap_or(processors).min(cases.len()).max(1);
-    let each = cases.iter().map(|case| Sim::memory(&case.config)).max().unwrap_or(0).max(1);
+    let each = cases.iter().map(Case::memory).max().unwrap_or(0).max(1);
     let Some(available) = available_memory() else { return most };
     let fit = usize::try_from(available / each).unwrap_or(usize::MAX);
     if fit >= most {

@@ -253,6 +253,7 @@ impl Trace {
             traffic,
             requests: outcome.requests,
             digest: outcome.digest,
+            found: None,
             problems,
             interrupted: watch.interrupted(),
         })

@@ -4,7 +4,7 @@ use super::queue::SimQueue;
 use super::{Arrival, Outcome, SimTransport, World};
 use crate::buffer::Buffer;
 use crate::engine::Owner;
-use crate::store::{Backing, Lent};
+use crate::store::Lent;
 use host::{Host, Namespace, Queue};
 use media::Nanos;
 use nvme::{Command, Nsid, Status, io::DsmRange, zerocopy::IntoBytes};
@@ -48,12 +48,25 @@ struct Space {
     most: u32,
 }
 
+/// A command where contents are kept: which part of which request it is.
+#[derive(Clone, Copy, Default)]
+struct Part {
+    tag: u32,
+    /// Its first byte of the request's.
+    at: u64,
+    read: bool,
+}
+
 /// Where an actor's requests go.
 struct Wire {
     queue: SimQueue,
     spaces: Vec<Space>,
-    /// Buffers that are not in use, where contents are kept.
+    /// Whether the drive keeps contents.
+    keeps: bool,
+    /// Where it does: buffers that are not in use, the commands under way by their own tags, and tags that are free.
     buffers: Vec<Buffer>,
+    parts: Vec<Part>,
+    free: Vec<u32>,
 }
 
 /// An actor on its queue.
@@ -110,6 +123,14 @@ impl<A: Actor> Actors<A> {
         let namespaces = nsids.iter().map(|&nsid| host.namespace(nsid)).collect::<Result<Vec<_>, _>>()?;
         let queue = host.io_queue(u16::MAX)?;
         let bytes = u64::try_from(queue.max_transfer()).unwrap_or(u64::MAX);
+        let unit = actor.unit().max(1);
+        let bytes = bytes - bytes % unit;
+        if bytes == 0 {
+            return Err(host::Error::Usage(format!(
+                "the drive takes {} bytes in one command, less than the {unit} that are filled and checked together",
+                queue.max_transfer()
+            )));
+        }
         let space = |namespace: Namespace| Space {
             namespace,
             // A command has at most 65,536 logical blocks.
@@ -117,6 +138,7 @@ impl<A: Actor> Actors<A> {
         };
         let spaces = namespaces.into_iter().map(space).collect();
         let queue = queue.into_raw();
+        let keeps = self.world.borrow().engine.store.keeps();
         let number = queue.number as usize;
         if self.routes.len() <= number {
             self.routes.resize(number + 1, None);
@@ -124,7 +146,7 @@ impl<A: Actor> Actors<A> {
         self.routes[number] = Some(self.lanes.len() as u32);
         self.lanes.push(Lane {
             actor,
-            wire: Wire { queue, spaces, buffers: Vec::new() },
+            wire: Wire { queue, spaces, keeps, buffers: Vec::new(), parts: Vec::new(), free: Vec::new() },
             outstanding: Vec::new(),
             in_flight: 0,
             ready: true,
@@ -238,7 +260,7 @@ impl<A: Actor> Lane<A> {
                     if self.outstanding.len() <= index {
                         self.outstanding.resize(index + 1, None);
                     }
-                    let parts = self.wire.submit(now, &request, world);
+                    let parts = self.wire.submit(now, &request, &mut self.actor, world);
                     let (submitted, status) = (now, Status::SUCCESS);
                     self.outstanding[index] = Some(Outstanding { request, submitted, parts, status });
                     self.in_flight += 1;
@@ -261,11 +283,18 @@ impl<A: Actor> Lane<A> {
     fn arrived(
         &mut self,
         number: usize,
-        arrival: Arrival,
+        mut arrival: Arrival,
         now: Nanos,
         enough: &mut impl FnMut(&Step<'_>) -> bool,
     ) -> bool {
-        self.wire.keep(arrival.data);
+        if self.wire.keeps {
+            let Some(part) = self.wire.end(arrival.tag) else { return false };
+            arrival.tag = part.tag;
+            if part.read && arrival.completion.status().is_success() {
+                self.actor.check(part.tag, part.at, arrival.data.as_slice());
+            }
+            self.wire.keep(arrival.data);
+        }
         let Some(place) = self.outstanding.get_mut(arrival.tag as usize) else { return false };
         let Some(was) = place else { return false };
         let status = arrival.completion.status();
@@ -292,61 +321,83 @@ impl<A: Actor> Lane<A> {
 
 impl Wire {
     /// Hands a request to the drive, in as many commands as it takes. How many those are.
-    fn submit(&mut self, now: Nanos, request: &Request, world: &mut World) -> u32 {
+    fn submit<A: Actor>(&mut self, now: Nanos, request: &Request, actor: &mut A, world: &mut World) -> u32 {
         let Space { namespace, most } = self.spaces[usize::from(request.namespace)];
         let (nsid, block_size) = (namespace.nsid, namespace.block_size);
+        let (tag, read) = (request.tag, request.verb == Verb::Read);
         match request.verb {
             Verb::Flush => {
-                self.command(now, request.tag, &Command::flush(nsid), Lent::Nothing, world);
+                self.command(now, Part { tag, at: 0, read }, &Command::flush(nsid), Lent::Nothing, world);
                 1
             }
             Verb::Trim => {
                 let range = DsmRange::new(request.lba, request.blocks);
                 let data = Buffer::from(range.as_bytes().to_vec()).into();
-                self.command(now, request.tag, &Command::deallocate(nsid, 1), data, world);
+                self.command(now, Part { tag, at: 0, read }, &Command::deallocate(nsid, 1), data, world);
                 1
             }
             Verb::Read | Verb::Write => {
-                let (mut lba, mut left, mut parts) = (request.lba, request.blocks.max(1), 0);
+                let (mut done, all, mut parts) = (0, request.blocks.max(1), 0);
                 loop {
-                    let blocks = left.min(most);
+                    let blocks = (all - done).min(most);
+                    let lba = request.lba + u64::from(done);
+                    let part = Part { tag, at: u64::from(done) * u64::from(block_size), read };
                     let command = match request.verb {
                         Verb::Write => Command::write(nsid, lba, blocks),
                         _ => Command::read(nsid, lba, blocks),
                     };
-                    let data = self.buffer(blocks, block_size, world);
-                    self.command(now, request.tag, &command, data, world);
+                    let data = match self.keeps {
+                        true => self.data(part, u64::from(blocks) * u64::from(block_size), actor).into(),
+                        false => Lent::Void,
+                    };
+                    self.command(now, part, &command, data, world);
                     parts += 1;
-                    left -= blocks;
-                    if left == 0 {
+                    done += blocks;
+                    if done == all {
                         return parts;
                     }
-                    lba += u64::from(blocks);
                 }
             }
         }
     }
 
     #[inline]
-    fn command(&self, now: Nanos, tag: u32, command: &Command, data: Lent, world: &mut World) {
+    fn command(&mut self, now: Nanos, part: Part, command: &Command, data: Lent, world: &mut World) {
+        let tag = if self.keeps { self.begin(part) } else { part.tag };
         let SimQueue { association, number, qid, .. } = &self.queue;
         let owner = Owner::Actor { queue: *number, tag };
         world.engine.submit(now, owner, association.controller, *qid, command, data);
     }
 
-    #[inline]
-    fn buffer(&mut self, blocks: u32, block_size: u32, world: &World) -> Lent {
-        if world.engine.store.dry || matches!(world.engine.store.backing, Backing::None) {
-            return Lent::Void;
+    /// A tag for a part.
+    fn begin(&mut self, part: Part) -> u32 {
+        let tag = self.free.pop().unwrap_or(self.parts.len() as u32);
+        match self.parts.get_mut(tag as usize) {
+            Some(place) => *place = part,
+            None => self.parts.push(part),
         }
-        let bytes = u64::from(blocks) * u64::from(block_size);
-        match self.buffers.pop() {
-            Some(buffer) if buffer.as_slice().len() as u64 == bytes => buffer.into(),
-            _ => Buffer::zeroed(u32::try_from(bytes).unwrap_or(0)).into(),
-        }
+        tag
     }
 
-    #[inline]
+    /// The part of a tag, which is free from now on.
+    fn end(&mut self, tag: u32) -> Option<Part> {
+        let part = self.parts.get(tag as usize).copied()?;
+        self.free.push(tag);
+        Some(part)
+    }
+
+    /// The data of a part: of a write, with what it writes.
+    fn data<A: Actor>(&mut self, part: Part, bytes: u64, actor: &mut A) -> Buffer {
+        let mut buffer = match self.buffers.pop() {
+            Some(buffer) if buffer.len() as u64 == bytes => buffer,
+            _ => Buffer::zeroed(u32::try_from(bytes).unwrap_or(0)),
+        };
+        if !part.read {
+            actor.fill(part.tag, part.at, buffer.as_mut_slice());
+        }
+        buffer
+    }
+
     fn keep(&mut self, data: Lent) {
         if let Lent::Own(buffer) = data
             && self.buffers.len() < self.queue.capacity()

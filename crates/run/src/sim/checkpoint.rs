@@ -7,7 +7,7 @@
 //! ([`Checkpoint::save`]), length of the state (u64), the state as [`Drive::save`] writes it, and CRC-64/NVME of everything before.
 
 use super::{Contents, Sim};
-use crate::precondition::{self, Precondition, Progress};
+use crate::precondition::{self, Ended, Precondition, Progress};
 use crc_fast::{CrcAlgorithm, Digest};
 use device::{Config, ConfigError, Drive, LoadError, Output, Restorer};
 use media::Nanos;
@@ -65,6 +65,18 @@ pub enum CheckpointError {
     /// A command of the preconditioning failed.
     #[error("preconditioning failed: {0}")]
     Precondition(Status),
+    /// Whoever was told of its progress ended it.
+    #[error("interrupted while the drive was preconditioned")]
+    Interrupted,
+}
+
+impl From<Ended> for CheckpointError {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ended::Failed(status) => CheckpointError::Precondition(status),
+            Ended::Asked => CheckpointError::Interrupted,
+        }
+    }
 }
 
 /// Where a preconditioned drive came from.
@@ -112,8 +124,13 @@ impl Checkpoint {
     /// # Errors
     /// Its state, read from a file, contradicts itself.
     pub fn start(self) -> Result<Sim, CheckpointError> {
-        let mut store = self.contents.store(self.state.config());
+        // It has none of what was written before.
+        let before = if self.contents == Contents::Memory { Contents::Later } else { self.contents };
+        let mut store = before.store(self.state.config());
         let drive = self.state.finish(self.time, &mut store)?;
+        if self.contents == Contents::Memory {
+            store = Contents::Memory.store(drive.config());
+        }
         Ok(Sim::of(drive, store, self.time))
     }
 
@@ -243,7 +260,7 @@ fn identity(config: &Config, past: &str) -> [u8; 32] {
 
 /// A preconditioned drive. With a directory `cache`, one that was made before is taken from there, and a new one is left there for
 /// the next time, by configuration, kind of preconditioning, seed, and whether there will be contents; `progress` is told how far one that has
-/// to be made is, in per mille. A damaged file is replaced.
+/// to be made is, in per mille. A damaged file is replaced. What it wrote reads as zeros, also where contents will be in memory.
 ///
 /// # Errors
 /// The drive cannot be so, or the cache cannot be read or written.
@@ -267,9 +284,10 @@ pub fn preconditioned(
             Err(error) => tracing::warn!("{}: {error}; it is made again", path.display()),
         }
     }
-    let sim = Sim::new(config, contents)?;
-    precondition::condition(&sim, how, seed, progress).map_err(CheckpointError::Precondition)?;
-    let made = Checkpoint::of(sim)?;
+    let before = if contents == Contents::Memory { Contents::Later } else { contents };
+    let sim = Sim::new(config, before)?;
+    precondition::condition(&sim, how, seed, progress)?;
+    let made = Checkpoint { contents, ..Checkpoint::of(sim)? };
     if let (Some(dir), Some(path)) = (cache, &path) {
         std::fs::create_dir_all(dir).map_err(|source| CheckpointError::File {
             what: "cannot make the directory",

@@ -17,6 +17,7 @@ pub use queue::{SimQueue, SimTransport};
 
 use crate::clock::Clock;
 use crate::engine::Engine;
+use crate::memory::SLOT;
 use crate::precondition::{self, Precondition};
 use crate::shared::Delivery;
 use crate::start::{Running, StartError};
@@ -68,6 +69,8 @@ impl Contents {
 
 /// Memory for each page of a drive that keeps no contents: 7.7 GiB for 1.07 billion of them, rounded up.
 const BYTES_PER_PAGE: u64 = 9;
+/// The same where their places are known: versions and handles in the spare areas make it three times as much.
+const BYTES_PER_PLACED_PAGE: u64 = 27;
 
 /// What became of an actor's requests.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -150,9 +153,14 @@ impl Sim {
         Ok(Sim::of(drive, store, Nanos::ZERO))
     }
 
-    /// Roughly the bytes of this machine's memory that a drive takes that keeps no contents.
-    pub fn memory(config: &Config) -> u64 {
-        u64::from(crate::start::pages(config)) * BYTES_PER_PAGE + (16 << 20)
+    /// Roughly the bytes of this machine's memory that a drive takes; that keeps contents, when every page of its media is written.
+    pub fn memory(config: &Config, contents: Contents) -> u64 {
+        let each = match contents {
+            Contents::None => BYTES_PER_PAGE,
+            Contents::Later => BYTES_PER_PLACED_PAGE,
+            Contents::Memory => BYTES_PER_PLACED_PAGE + SLOT as u64,
+        };
+        u64::from(crate::start::pages(config)) * each + (16 << 20)
     }
 
     /// A new drive that has gone through `how` first, with random numbers of this seed. Nothing of what that wrote is kept: it
@@ -168,8 +176,7 @@ impl Sim {
         progress: &mut precondition::Progress<'_>,
     ) -> Result<Sim, StartError> {
         let drive = Drive::new(contents.shape(config))?;
-        let (drive, time) =
-            precondition::run(drive, how, seed, progress).map_err(StartError::Precondition)?;
+        let (drive, time) = precondition::run(drive, how, seed, progress)?;
         let store = contents.store(drive.config());
         Ok(Sim::of(drive, store, time))
     }
@@ -228,6 +235,11 @@ impl Sim {
     /// The drive, to be looked at. Not while something runs.
     pub fn drive(&self) -> Ref<'_, Drive> {
         Ref::map(self.world.borrow(), |world| &world.engine.drive)
+    }
+
+    /// Whether what is written to it can be read.
+    pub fn keeps_contents(&self) -> bool {
+        self.world.borrow().engine.store.keeps()
     }
 
     /// The drive's time.

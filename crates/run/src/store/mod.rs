@@ -150,6 +150,11 @@ impl Store {
         }
     }
 
+    /// Whether contents are taken and given.
+    pub(crate) fn keeps(&self) -> bool {
+        !self.dry && !matches!(self.backing, Backing::None)
+    }
+
     /// The same with the keys of another, or of none yet.
     pub(crate) fn with_keys(self, keys: Keyring) -> Self {
         Store { keys, ..self }

@@ -1,6 +1,6 @@
 //! A job in virtual time.
 
-use super::Job;
+use super::{Job, verify::random};
 use crate::{Actor, Nanos, Next};
 
 /// A job whose requests are handed over at the moment when it decides on them, and whose completions are seen at once: there is no
@@ -10,13 +10,22 @@ pub struct Prompt {
     job: Job,
     issued: bool,
     completed: usize,
+    stamp: u64,
+    found: u64,
 }
 
 impl Prompt {
     /// This job.
     #[must_use]
     pub fn new(job: Job) -> Self {
-        Self { job, issued: false, completed: 0 }
+        let stamp = job.plan().seed;
+        Self { job, issued: false, completed: 0, stamp, found: 0 }
+    }
+
+    /// Depends on all data that was read, in its order; 0 where no contents are kept.
+    #[must_use]
+    pub fn found(&self) -> u64 {
+        self.found
     }
 
     /// The job.
@@ -53,6 +62,27 @@ impl Actor for Prompt {
     fn completed(&mut self, now: Nanos, tag: u32, ok: bool) {
         self.completed += 1;
         self.job.completed(now, tag, ok);
+    }
+
+    fn unit(&self) -> u64 {
+        self.job.unit()
+    }
+
+    fn fill(&mut self, tag: u32, at: u64, data: &mut [u8]) {
+        if !self.job.fill(tag, at, data) {
+            if self.job.plan().options.zero_buffers {
+                data.fill(0);
+            } else {
+                random(self.stamp, data);
+                self.stamp = self.stamp.wrapping_add(0x9E37_79B9_7F4A_7C15);
+            }
+        }
+    }
+
+    fn check(&mut self, tag: u32, at: u64, data: &[u8]) {
+        let sum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, data);
+        self.found = self.found.rotate_left(23).wrapping_mul(0x0000_0100_0000_01B3) ^ sum;
+        self.job.check(tag, at, data);
     }
 }
 
