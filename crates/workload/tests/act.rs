@@ -1,7 +1,7 @@
 //! The loads of Aerospike's certification tool, on devices that answer after a fixed time.
 
 use std::collections::BTreeMap;
-use workload::act::{Act, Config, Kind, Space, Stop};
+use workload::act::{Act, Config, HostTime, Kind, Space, Stop};
 use workload::{Actor, Nanos, Next, Request, Verb};
 
 const SECOND: Nanos = 1_000_000_000;
@@ -18,8 +18,12 @@ struct Ran {
 }
 
 fn run(config: Config, space: Space, latency: impl Fn(&Request) -> Nanos) -> Ran {
+    run_on(config, space, HostTime::NONE, latency)
+}
+
+fn run_on(config: Config, space: Space, host: HostTime, latency: impl Fn(&Request) -> Nanos) -> Ran {
     let spaces = vec![space; config.device_names.len()];
-    let mut act = Act::new(config, &spaces, 1, 1).unwrap().with_text();
+    let mut act = Act::new(config, &spaces, 1, 1).unwrap().on_host(host).with_text();
     let (mut now, mut number) = (START, 0u64);
     let mut outstanding = BTreeMap::new();
     let (mut issued, mut text) = (Vec::new(), String::new());
@@ -344,4 +348,38 @@ proptest::proptest! {
             flags.join("\n")
         ));
     }
+}
+
+#[test]
+fn a_host_that_takes_time_slows_its_threads_down() {
+    let storage = |lines: &str| {
+        let text = format!("device-names: a\ntest-duration-sec: 2\nread-reqs-per-sec: 2000\n{lines}");
+        Config::parse(Kind::Storage, &text).unwrap()
+    };
+    let large = |ran: &Ran, verb: Verb| {
+        let of = ran.issued.iter().filter(|(_, r)| r.blocks == 256 && r.verb == verb);
+        of.map(|(at, _)| *at).collect::<Vec<_>>()
+    };
+    // More large blocks than one thread can do: it does one after the other.
+    let host =
+        HostTime { small: 5_000, large_read: 15_000, large_write: 20_000, fill: 30_000, slack: 0, start: 0 };
+    let config = storage("write-reqs-per-sec: 500000\nmax-lag-sec: 0");
+    for (host, read, write) in [(HostTime::NONE, 100_000, 100_000), (host, 115_000, 150_000)] {
+        let ran = run_on(config.clone(), SPACE, host, |_| 100_000);
+        for (verb, each) in [(Verb::Read, read), (Verb::Write, write)] {
+            let times = large(&ran, verb);
+            assert!(times.len() > 1000 && times.windows(2).all(|pair| pair[1] - pair[0] == each), "{verb:?}");
+        }
+    }
+    // Threads that wait for their time: each starts later than the one before, and goes on late, never early and never by more than the slack.
+    let host = HostTime { slack: 50_000, start: 20_000, ..HostTime::NONE };
+    let ran = run_on(storage("write-reqs-per-sec: 1000"), SPACE, host, |_| 100_000);
+    let (reads, writes) = (large(&ran, Verb::Read), large(&ran, Verb::Write));
+    assert_eq!((reads[0], writes[0]), (0, 20_000));
+    // 85 records to a block, half of them still valid: 1,000 records are 23.5 blocks.
+    let due = |count: u64| count * 42_500_000;
+    let late: Vec<_> = (0u64..).zip(&reads).skip(1).map(|(n, at)| at.checked_sub(due(n)).unwrap()).collect();
+    assert!(late.iter().all(|late| *late <= 51_000), "{late:?}");
+    assert!(late.iter().max().unwrap() - late.iter().min().unwrap() > 20_000, "{late:?}");
+    assert_eq!(ran.issued, run_on(storage("write-reqs-per-sec: 1000"), SPACE, host, |_| 100_000).issued);
 }

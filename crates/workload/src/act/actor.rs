@@ -1,6 +1,7 @@
 //! The threads of the tool at work.
 
 use super::config::{Config, Kind};
+use super::host::HostTime;
 use super::place::{Place, Space};
 use super::rates::{Rate, Rates};
 use super::report::{Stop, Window};
@@ -67,6 +68,8 @@ struct Thread {
     issued: Nanos,
     /// Its write has ended, and is being made durable.
     flushing: bool,
+    /// The host has done its part of the request.
+    ready: bool,
 }
 
 /// Requests that wait for a thread, or threads that wait for a request.
@@ -81,6 +84,7 @@ struct ReqQueue {
 pub struct Act {
     config: Config,
     rates: Rates,
+    host: HostTime,
     spaces: Vec<Space>,
     places: Vec<Place>,
     threads: Vec<Thread>,
@@ -121,7 +125,7 @@ impl Act {
         let generators = generators(&config, &rates);
         let threads = (0..).zip(roles(&config, &rates, generators)).map(|(number, role)| {
             let rng = Rng::new(seed ^ u64::from(number as u32).wrapping_mul(0x9E37_79B9_7F4A_7C15));
-            Thread { role, rng, count: 0, io: None, issued: 0, flushing: false }
+            Thread { role, rng, count: 0, io: None, issued: 0, flushing: false, ready: false }
         });
         Ok(Act {
             threads: threads.collect(),
@@ -134,11 +138,19 @@ impl Act {
             done: false,
             failed: 0,
             tally: Tally::new(&config, &rates, window_sec),
+            host: HostTime::NONE,
             rates,
             places,
             spaces: spaces.to_vec(),
             config,
         })
+    }
+
+    /// On a host that takes time; before it starts.
+    #[must_use]
+    pub fn on_host(mut self, host: HostTime) -> Self {
+        self.host = host;
+        self
     }
 
     /// Keeps the tool's text from now on, its head first; [`Act::take_text`] gives it.
@@ -226,7 +238,10 @@ impl Act {
                     let rest = Nanos::from(self.config.tomb_raider_sleep_usec) * 1000;
                     self.asleep.push(Reverse((now + rest, number)));
                 }
-                _ => self.asleep.push(Reverse((now, number))),
+                _ => {
+                    let after = self.host.start.saturating_mul(number.into());
+                    self.asleep.push(Reverse((now.saturating_add(after), number)));
+                }
             }
         }
     }
@@ -239,6 +254,11 @@ impl Act {
         {
             let Io { device: namespace, .. } = io;
             return Some(Request { tag: number, verb: Verb::Flush, namespace, lba: 0, blocks: 0 });
+        }
+        if thread.ready
+            && let Some(io) = thread.io
+        {
+            return Some(self.issue(number, io, now));
         }
         let devices = self.places.len() as u64;
         let (rates, kind) = (&self.rates, self.config.kind);
@@ -275,11 +295,35 @@ impl Act {
             self.pace(number, now);
             return None;
         }
-        thread.io = Some(io);
+        let cost = self.host_time(number);
+        if cost > 0 {
+            let thread = &mut self.threads[number as usize];
+            (thread.io, thread.ready) = (Some(io), true);
+            self.asleep.push(Reverse((now.saturating_add(cost), number)));
+            return None;
+        }
+        Some(self.issue(number, io, now))
+    }
+
+    /// What the host takes for the request that a thread is about to make.
+    fn host_time(&self, number: u32) -> Nanos {
+        let host = &self.host;
+        match self.threads[number as usize].role {
+            Role::LargeReads { .. } | Role::TombRaider { .. } => host.large_read,
+            Role::LargeWrites { .. } => host.large_write.saturating_add(host.fill),
+            Role::Service | Role::Worker { .. } | Role::Cache => host.small,
+            Role::Generator { .. } => 0,
+        }
+    }
+
+    /// The request that a thread makes now.
+    fn issue(&mut self, number: u32, io: Io, now: Nanos) -> Request {
+        let thread = &mut self.threads[number as usize];
+        (thread.io, thread.ready) = (Some(io), false);
         thread.issued = now;
         let verb = if io.write { Verb::Write } else { Verb::Read };
         let Io { device: namespace, lba, blocks, .. } = io;
-        Some(Request { tag: number, verb, namespace, lba, blocks })
+        Request { tag: number, verb, namespace, lba, blocks }
     }
 
     /// Puts a request into a queue.
@@ -335,7 +379,11 @@ impl Act {
         if lag != 0 && elapsed > due.saturating_add(lag) {
             self.stop(why);
         }
-        let wait = due.saturating_sub(elapsed);
+        let mut wait = due.saturating_sub(elapsed);
+        if wait > 0 && self.host.slack > 0 {
+            let slack = self.host.slack.saturating_add(1);
+            wait = wait.saturating_add(self.threads[number as usize].rng.below(slack));
+        }
         self.asleep.push(Reverse((now.saturating_add(wait), number)));
     }
 

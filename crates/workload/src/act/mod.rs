@@ -12,12 +12,14 @@
 //! - `num-queues`, `threads-per-queue` and `max-reqs-queued` make it version 5.1, in which the service threads only generate requests, one
 //!   after the other into queues, and other threads do them: over 1,000 threads then do not march in step.
 //! - `scheduler-mode` (until version 6.4) names a scheduler of the tool's kernel: it is checked and means nothing here.
+//! - The host takes no time, unless [`Act::on_host`] says how much ([`HostTime`]).
 //!
 //! What only concerns contents (`compress-pct`) changes nothing, since an actor writes no contents of its own.
 
 mod actor;
 mod config;
 mod histogram;
+mod host;
 mod place;
 mod rates;
 mod report;
@@ -26,6 +28,7 @@ mod tally;
 pub use actor::Act;
 pub use config::{Config, DEVICES_MAX, FILE_MAX, Kind, PROCESSORS, THREADS_MAX};
 pub use histogram::Histogram;
+pub use host::HostTime;
 pub use place::Space;
 pub use rates::Rates;
 pub use report::{LIMITS, Stop, Window};
