@@ -1,5 +1,6 @@
 //! Studies and comparisons with real databases, and loads: on any drive ([`bench`]), or on one in virtual time ([`sim`]).
 
+mod agree;
 pub mod bench;
 pub mod compare;
 pub mod cpu;

@@ -5,20 +5,27 @@
 //! thread per device that reads them and one that writes them, each with one request at a time. The drive is prepared as the tool's
 //! act_prep does; then the highest multiple of the standard load that passes is looked for, for several numbers of equal namespaces.
 
+mod agreement;
+mod live;
 mod published;
 mod report;
 mod rig;
 mod search;
+mod trial;
 
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
-use clap::Args;
+use clap::{Args, ValueEnum};
+use run::sim::Contents;
 use serde_json::Value;
+use workload::act::HostTime;
 
 use self::{
-    rig::{Length, Rig},
+    agreement::Pair,
+    rig::{Parked, Rig},
     search::Found,
+    trial::{Length, Plan},
 };
 use crate::{
     Outcome,
@@ -26,23 +33,36 @@ use crate::{
     interrupt::{self, Interrupted},
     layout::Layout,
     parallel,
-    progress::Steps,
+    progress::{Progress, Steps},
     results::{self, Host, Point, Published, Results, Run, compare},
     sweep::{self, SetOptions, Study},
 };
 
-/// Options of the study. It runs in virtual time.
+/// Options of the study.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
+    /// The drive in this process under the wall's clock, in slow motion, beside the same in virtual time
+    #[arg(long, conflicts_with_all = ["sim", "set"])]
+    pub live: bool,
+    /// In virtual time; so it is, too, if neither is given
+    #[arg(long)]
+    pub sim: bool,
+    /// Live: a second of the drive takes so many on the clock on the wall, so that what the machine adds to a command weighs as much less
+    #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub slow_motion: u32,
     /// Numbers of namespaces
     #[arg(long, value_delimiter = ',', default_value = "1,2,4,8,16,32", value_name = "N,…")]
     pub counts: Vec<u32>,
     /// The drive: a profile or a TOML file; its first namespace says how much is cut into equal ones
     #[arg(long, default_value = DEFAULT_PROFILE, value_name = "NAME|FILE")]
     pub profile: String,
-    /// Seconds for which a load must pass, after half of that which is not measured; the real test takes 24 hours
-    #[arg(long, default_value_t = 10, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
-    pub window: u32,
+    /// Seconds for which a load must pass, after half of that which is not measured; the real test takes 24 hours [default: 10; live: 2]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub window: Option<u32>,
+    /// What the application's machine takes for its threads: `linux` (measured: docs/studies/namespaces.md), or `none`, so that the drive
+    /// alone limits them
+    #[arg(long, value_enum, default_value_t = HostTimes::Linux, value_name = "TIMES")]
+    pub host_time: HostTimes,
     /// Repetitions, with other random numbers
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub repeat: u32,
@@ -60,6 +80,24 @@ pub struct Options {
     pub sweep: SetOptions,
 }
 
+/// What the application's machine takes.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HostTimes {
+    /// [`HostTime::LINUX`].
+    Linux,
+    /// [`HostTime::NONE`].
+    None,
+}
+
+impl HostTimes {
+    fn times(self) -> HostTime {
+        match self {
+            Self::Linux => HostTime::LINUX,
+            Self::None => HostTime::NONE,
+        }
+    }
+}
+
 /// The published drive with short blocks.
 pub const DEFAULT_PROFILE: &str = "micron-9300-max-short";
 
@@ -71,11 +109,28 @@ const COUNT_MAX: u32 = 32;
 
 impl Options {
     fn length(&self) -> Length {
-        if self.quick {
-            Length { ramp: 1, window: 1 }
-        } else {
-            Length { ramp: self.window.div_ceil(2), window: self.window }
+        let usual = match (self.quick, self.live) {
+            (true, _) => 1,
+            (false, true) => 2,
+            (false, false) => 10,
+        };
+        let window = self.window.unwrap_or(usual);
+        Length { ramp: window.div_ceil(2), window }
+    }
+
+    /// A test of a repetition.
+    fn plan(&self, multiple: u32, repetition: u32) -> Plan {
+        Plan {
+            multiple,
+            length: self.length(),
+            host_time: self.host_time.times(),
+            seed: self.seed(repetition),
         }
+    }
+
+    /// The seed of a repetition.
+    fn seed(&self, repetition: u32) -> u64 {
+        self.seed.wrapping_add(u64::from(repetition) << 32)
     }
 
     /// How exactly the highest multiple is found: to this share of it, in per cent.
@@ -138,26 +193,38 @@ pub fn run_on(options: &Options, profiles: &Profiles<'_>) -> Result<Outcome<Resu
     for &count in &seen {
         rig::cut(&toml, count)?;
     }
-    let (found, interrupted) = all(options, &toml)?;
-    if found.is_empty() {
+    let mut done = if options.live { live(options, &toml)? } else { all(options, &toml)? };
+    if done.found.is_empty() && done.pairs.is_empty() {
         bail!("interrupted before there was anything to report");
     }
-    let results = assemble(options, &toml, &found);
+    let mut results = assemble(options, &toml, &done);
+    results.notes = report::notes(&results, &done, options);
     std::fs::create_dir_all(&options.out).with_context(|| format!("making {}", options.out.display()))?;
     results.write(&options.out)?;
     let page = options.out.join("report.html");
-    report::write(&results, &found, &page)?;
-    let text = report::text(&results, &found, &page);
-    let failure = interrupted.then(|| interrupt::PARTIAL.to_owned());
+    done.found.sort_by_key(|found| (found.count, found.repetition));
+    report::write(&results, &done, &page)?;
+    let text = report::text(&results, &done, &page);
+    let failure = done.interrupted.then(|| interrupt::PARTIAL.to_owned());
     Ok(Outcome { results, text, failure })
 }
 
-/// Everything, on as many processors as there are; whether it was interrupted.
-fn all(options: &Options, toml: &toml::Table) -> Result<(Vec<Found>, bool)> {
+/// What came of it.
+#[derive(Default)]
+struct Done {
+    /// In virtual time: the highest loads that pass.
+    found: Vec<Found>,
+    /// The same tests live and in virtual time.
+    pairs: Vec<Pair>,
+    interrupted: bool,
+}
+
+/// Everything in virtual time, on as many processors as there are.
+fn all(options: &Options, toml: &toml::Table) -> Result<Done> {
     let repetitions = (0..options.repeat).flat_map(|r| options.counts.iter().map(move |&count| (count, r)));
     let pieces: Vec<(u32, u32)> = repetitions.collect();
     let progress = Steps::new(pieces.len() as u64);
-    let done = parallel::map(&pieces, |&(count, repetition)| {
+    let found = parallel::map(&pieces, |&(count, repetition)| {
         let found = one(options, toml, count, repetition);
         if let Ok(found) = &found {
             progress.done(&format!("{count} namespaces"), &found.summary());
@@ -165,30 +232,85 @@ fn all(options: &Options, toml: &toml::Table) -> Result<(Vec<Found>, bool)> {
         found
     });
     drop(progress);
-    let (mut found, mut interrupted) = (Vec::new(), false);
-    for done in done {
-        match done {
-            Ok(one) => found.push(one),
-            Err(error) if error.is::<Interrupted>() => interrupted = true,
+    let mut done = Done::default();
+    for found in found {
+        match found {
+            Ok(one) => done.found.push(one),
+            Err(error) if error.is::<Interrupted>() => done.interrupted = true,
             Err(error) => return Err(error),
         }
     }
-    Ok((found, interrupted))
+    Ok(done)
 }
 
 fn one(options: &Options, toml: &toml::Table, count: u32, repetition: u32) -> Result<Found> {
     interrupt::check()?;
-    let seed = options.seed.wrapping_add(u64::from(repetition) << 32);
-    let mut rig = Rig::prepare(rig::cut(toml, count)?, seed)?;
-    let length = options.length();
-    let (passed, failed) = search::highest(options.step(), |multiple| rig.test(multiple, length, seed))?;
+    let mut rig = Rig::prepare(rig::cut(toml, count)?, Contents::None, options.seed(repetition))?;
+    let test = |multiple| rig.test(&options.plan(multiple, repetition));
+    let (passed, failed) = search::highest(options.step(), test)?;
     Ok(Found { count, repetition, passed, failed })
 }
 
-fn assemble(options: &Options, toml: &toml::Table, found: &[Found]) -> Results {
+/// Live, one after the other; in virtual time the highest load that passes is looked for, and then that one, half of it and the lowest that does not
+/// pass are done in both.
+fn live(options: &Options, toml: &toml::Table) -> Result<Done> {
+    let mut done = Done::default();
+    let mut progress = Progress::new((options.repeat as usize * options.counts.len() * 4) as u64);
+    for repetition in 0..options.repeat {
+        for &count in &options.counts {
+            match live_one(options, toml, count, repetition, &mut progress, &mut done) {
+                Ok(()) => {}
+                Err(error) if error.is::<Interrupted>() => {
+                    done.interrupted = true;
+                    return Ok(done);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(done)
+}
+
+fn live_one(
+    options: &Options,
+    toml: &toml::Table,
+    count: u32,
+    repetition: u32,
+    progress: &mut Progress,
+    done: &mut Done,
+) -> Result<()> {
+    interrupt::check()?;
+    progress.begin(&format!("{count} namespaces in virtual time"));
+    let drive: Parked =
+        Rig::prepare(rig::cut(toml, count)?, Contents::Later, options.seed(repetition))?.park()?;
+    let plan = |multiple| options.plan(multiple, repetition);
+    let (passed, failed) = search::highest(options.step(), |multiple| drive.test(&plan(multiple)))?;
+    let found = Found { count, repetition, passed, failed };
+    progress.end(&found.summary());
+    let half = match &found.passed {
+        Some(passed) if passed.multiple > 1 => Some(drive.test(&plan(passed.multiple / 2))?),
+        _ => None,
+    };
+    for sim in [half, found.passed.clone(), found.failed.clone()] {
+        let Some(sim) = sim else {
+            progress.end("");
+            continue;
+        };
+        progress.begin(&format!("{count} namespaces live, {}x", sim.multiple));
+        let live = drive.test_live(&plan(sim.multiple), options.slow_motion)?;
+        let pair = Pair { count, repetition, live, sim };
+        progress.end(&pair.summary());
+        done.pairs.push(pair);
+    }
+    done.found.push(found);
+    Ok(())
+}
+
+fn assemble(options: &Options, toml: &toml::Table, done: &Done) -> Results {
+    let found = &done.found;
     let mut variants: Vec<results::Variant> = Vec::new();
     for &count in &options.counts {
-        let runs: Vec<Run> = found.iter().filter(|f| f.count == count).map(|f| f.run(options)).collect();
+        let runs: Vec<Run> = found.iter().filter(|f| f.count == count).map(Found::run).collect();
         if !runs.is_empty() {
             let description = format!("{count} equal namespaces of 512-byte blocks.");
             variants.push(results::Variant { name: count.to_string(), description, runs });
@@ -206,7 +328,7 @@ fn assemble(options: &Options, toml: &toml::Table, found: &[Found]) -> Results {
     }
     let mut results = Results {
         study: "namespaces".into(),
-        engine: "sim",
+        engine: if options.live { "live" } else { "sim" },
         seed: options.seed,
         drive: serde_json::json!({ "profile": options.profile, "toml": toml }),
         host: Host::this(Vec::new()),
@@ -214,42 +336,19 @@ fn assemble(options: &Options, toml: &toml::Table, found: &[Found]) -> Results {
         comparisons,
         notes: Vec::new(),
     };
-    results.notes = report::notes(&results, found, options);
+    agreement::add(&mut results, &done.pairs);
     results
 }
 
 impl Found {
     /// As a run of the results: the test at the highest multiple that passes.
-    fn run(&self, options: &Options) -> Run {
-        let mut run = Run {
-            at: Point::new(),
-            repetition: self.repetition,
-            seconds: f64::from(options.length().window),
-            warmup_seconds: f64::from(options.length().ramp),
-            ..Run::default()
+    fn run(&self) -> Run {
+        let mut run = match &self.passed {
+            Some(trial) => trial.run(Point::new(), self.repetition),
+            None => Run { repetition: self.repetition, ..Run::default() },
         };
         let multiple = self.passed.as_ref().map_or(0, |trial| trial.multiple);
         run.metrics.insert("act_multiple".into(), multiple.into());
-        if let Some(trial) = &self.passed {
-            let over =
-                |index: usize| 100.0 * trial.window.over[index] as f64 / trial.window.reads.max(1) as f64;
-            let large = (trial.large[0] + trial.large[1]) * 131_072.0 / 1e6;
-            for (name, value) in [
-                ("reads_per_second", trial.window.reads as f64 / trial.seconds),
-                ("large_block_MBps", large),
-                ("reads_over_1ms_percent", over(0)),
-                ("reads_over_8ms_percent", over(1)),
-                ("reads_over_64ms_percent", over(2)),
-                ("large_block_read_mean_ms", trial.large_mean_ms[0]),
-                ("large_block_write_mean_ms", trial.large_mean_ms[1]),
-                ("large_block_read_p99_ms", trial.large_p99_ms[0]),
-                ("large_block_write_p99_ms", trial.large_p99_ms[1]),
-                ("write_amplification", trial.write_amplification),
-            ] {
-                run.metrics.insert(name.into(), value);
-            }
-            run.latency_ms.insert("small_reads".into(), trial.latency);
-        }
         run
     }
 }

@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use anyhow::Result;
+use workload::act::HostTime;
 
-use super::{Options, published, rig::Limit, search::Found};
+use super::{Done, Options, agreement, published, search::Found, trial::Limit};
 use crate::{
     report::{
         Headline, Report, Section, Table,
@@ -34,9 +35,9 @@ fn table(found: &[Found]) -> Table {
             None => row.extend(std::iter::repeat_n("-".to_owned(), 8)),
             Some(t) => row.extend([
                 format!("{}x", t.multiple),
-                show(t.window.reads as f64 / t.seconds),
-                show((t.large[0] + t.large[1]) * 131_072.0 / 1e6),
-                format!("{:.2}", 100.0 * t.window.over[0] as f64 / t.window.reads.max(1) as f64),
+                show(t.reads_per_second()),
+                show(t.large_mb()),
+                format!("{:.2}", t.over(0)),
                 show(t.latency.p99),
                 show(t.large_mean_ms[0]),
                 show(t.large_mean_ms[1]),
@@ -89,8 +90,28 @@ fn answer(results: &Results, found: &[Found]) -> String {
     text.trim_end().to_owned()
 }
 
+/// What the application's machine takes.
+fn host_note(host: HostTime) -> String {
+    if host == HostTime::NONE {
+        return "The host takes no time: neither system calls nor the random bytes with which the tool fills each large block before it writes it. A real thread \
+                is slower, and one namespace loses more by it than eight."
+            .to_owned();
+    }
+    let micros = |nanos: u64| show(nanos as f64 / 1e3);
+    format!(
+        "The host takes its time, measured on a machine of our own (docs/studies/namespaces.md): {} µs of a thread for a small request, {} for reading a large block, {} \
+         for filling and writing one; a thread that sleeps goes on up to {} µs late, and threads start {} µs apart. --host-time none is without that.",
+        micros(host.small),
+        micros(host.large_read),
+        micros(host.large_write + host.fill),
+        micros(host.slack),
+        micros(host.start)
+    )
+}
+
 /// What the reader should know.
-pub(super) fn notes(results: &Results, found: &[Found], options: &Options) -> Vec<String> {
+pub(super) fn notes(results: &Results, done: &Done, options: &Options) -> Vec<String> {
+    let found = &done.found;
     let (service, queues, each) = published::THREADS;
     let mut notes = vec![
         format!(
@@ -108,13 +129,20 @@ pub(super) fn notes(results: &Results, found: &[Found], options: &Options) -> Ve
         "Before the tests each drive is written as act_prep does, all namespaces at the same time: every large block twice in order; and then large blocks at \
          random, as the tests write them, until write amplification changes by less than 2 %."
             .to_owned(),
-        "The host takes no time: neither system calls nor the random bytes with which the tool fills each large block before it writes it. A real thread is slower, \
-         and one namespace would lose more by it than eight."
-            .to_owned(),
+        host_note(options.host_time.times()),
         "Nothing was fitted to the published gain: the drive's profile is made from its own figures, and the threads are the tool's.".to_owned(),
     ];
     if found.iter().any(|one| one.passed.is_none()) {
         notes.push("With some numbers of namespaces no load passes.".to_owned());
+    }
+    if options.live {
+        notes.push(format!(
+            "Live, the drive runs in this process with contents in memory, a second of it in {} on the clock on the wall, and one thread plays all threads of the \
+             tool. What is looked for is looked for in virtual time; then the highest load that passes, half of it and the lowest that does not pass are done in \
+             both, each on the drive as it was prepared. \"drive's\" times are the drive's own (log D8h), of all reads and all writes; the others are what the host sees.",
+            options.slow_motion
+        ));
+        notes.push(agreement::text(results, &done.pairs));
     }
     if results.variants.iter().any(|v| v.runs.len() < 2) {
         notes.push(
@@ -157,11 +185,19 @@ fn counts(found: &[Found]) -> Vec<u32> {
 }
 
 /// Writes the page.
-pub(super) fn write(results: &Results, found: &[Found], path: &Path) -> Result<()> {
+pub(super) fn write(results: &Results, done: &Done, path: &Path) -> Result<()> {
+    let found = &done.found;
     let headlines = gain(results).map(|gain| Headline {
         label: format!("Highest load, {} namespaces over {}", published::PAIR.0, published::PAIR.1),
         value: format!("{gain:.2}x"),
         detail: format!("published: about {}x", published::EIGHT_OVER_ONE),
+    });
+    let pairs = (!done.pairs.is_empty()).then(|| Section {
+        heading: "Live and virtual time".into(),
+        text: "Live over virtual time, test by test. \"This machine\": the drive did the same in its own time; what the host sees besides comes from this machine."
+            .into(),
+        charts: Vec::new(),
+        table: Some(agreement::table(results, &done.pairs)),
     });
     Report {
         title: "Namespaces for an application that scales with devices".into(),
@@ -171,20 +207,32 @@ pub(super) fn write(results: &Results, found: &[Found], path: &Path) -> Result<(
         answer: answer(results, found),
         headlines: headlines.into_iter().collect(),
         results,
-        sections: vec![Section {
+        sections: std::iter::once(Section {
             heading: "The highest load that passes".into(),
             text: "One row per number of namespaces (and repetition), at the highest load that passes; the last column is the lowest load that did not pass, and \
                    why."
                 .into(),
             charts: vec![chart(results, &counts(found))?],
             table: Some(table(found)),
-        }],
+        })
+        .chain(pairs)
+        .collect(),
     }
     .write(path)
 }
 
-/// The table and the answer, for a terminal.
-pub(super) fn text(results: &Results, found: &[Found], page: &Path) -> String {
+/// The tables and the answer, for a terminal.
+pub(super) fn text(results: &Results, done: &Done, page: &Path) -> String {
     let notes: String = results.notes.iter().map(|note| format!("- {note}\n")).collect();
-    format!("{}\n{}\n\n{notes}\nreport: {}", table(found).text(), answer(results, found), page.display())
+    let pairs = match &done.pairs[..] {
+        [] => String::new(),
+        pairs => format!("live over virtual time:\n{}\n", agreement::table(results, pairs).text()),
+    };
+    let found = &done.found;
+    format!(
+        "{}\n{pairs}{}\n\n{notes}\nreport: {}",
+        table(found).text(),
+        answer(results, found),
+        page.display()
+    )
 }

@@ -1,25 +1,22 @@
-//! A drive cut into namespaces, prepared as the tool's act_prep does, and tests of it.
+//! A drive cut into namespaces, prepared as the tool's act_prep does, and tests of it in virtual time.
 
-use anyhow::{Context, Result, anyhow, bail};
-use hdrhistogram::Histogram;
+use anyhow::{Context, Result, bail};
 use host::Host;
-use nvme::Nsid;
+use nvme::{NSID_ALL, Nsid};
 use run::{
     Config,
-    sim::{Contents, Nanos, Sim, SimTransport},
+    sim::{Checkpoint, Contents, Nanos, Sim, SimTransport},
 };
-use workload::{
-    Actor, Mix, MixConfig, Next, Order, Verb,
-    act::{self, Act, Kind, LIMITS, Stop, Window},
-};
+use workload::{Actor, Mix, MixConfig, Next, Order, act};
 
-use super::published::THREADS;
-use crate::{interrupt, results::Percentiles};
+use super::{
+    live::LiveRig,
+    trial::{Counted, LARGE, Plan, Seen, Trial},
+};
+use crate::interrupt;
 
 /// Host NQN of the load.
-const NQN: &str = "nqn.2026-11.io.tranche:act";
-/// Bytes of a large block, and of what act_prep writes at once.
-const LARGE: u64 = 128 << 10;
+pub(super) const NQN: &str = "nqn.2026-11.io.tranche:act";
 /// Threads with which act_prep writes a device.
 const PREP_THREADS: u32 = 8;
 /// Parts of the capacity after which write amplification is compared, and how many there are at most.
@@ -29,64 +26,6 @@ const PARTS_MAX: u64 = 12;
 const LOOK: u64 = 4096;
 /// Rest before each test, in which the drive ends what it has begun.
 const REST: u64 = 100_000_000;
-/// A thread that is behind by this share of the test's length (1 in …) at its end does not keep up: in the 24 hours of the real test, where 10 seconds are
-/// allowed, it would be stopped.
-const BEHIND: u64 = 100;
-const SECOND: u64 = 1_000_000_000;
-
-/// Why a multiple does not pass.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Limit {
-    /// The one thread of each device that reads large blocks is behind, or the one that writes them, or requests queue up.
-    Behind(Stop),
-    /// Too many small reads take longer than a limit of the tool: its index in [`LIMITS`].
-    Latency(usize),
-}
-
-impl Limit {
-    pub(super) fn text(self) -> String {
-        match self {
-            Limit::Behind(Stop::LargeBlockReads) => "the threads that read large blocks".into(),
-            Limit::Behind(Stop::LargeBlockWrites) => "the threads that write large blocks".into(),
-            Limit::Behind(Stop::Service | Stop::Queued | Stop::Cache) => "the threads of small reads".into(),
-            Limit::Latency(index) => {
-                let (nanos, mille) = LIMITS[index];
-                format!("reads over {} ms ({}.{} % allowed)", nanos / 1_000_000, mille / 10, mille % 10)
-            }
-        }
-    }
-}
-
-/// What a test was.
-#[derive(Clone, Debug)]
-pub(super) struct Trial {
-    /// Load as a multiple of 2,000 reads and 1,000 writes per second, of the whole drive.
-    pub multiple: u32,
-    /// Why it does not pass, if it does not.
-    pub limit: Option<Limit>,
-    /// Small reads of the measured window.
-    pub window: Window,
-    /// Their latencies, in milliseconds.
-    pub latency: Percentiles,
-    /// 99th percentile of large-block reads and writes, in milliseconds.
-    pub large_p99_ms: [f64; 2],
-    /// Mean of the same.
-    pub large_mean_ms: [f64; 2],
-    /// Large blocks read and written per second.
-    pub large: [f64; 2],
-    /// Bytes programmed on flash for each that was written.
-    pub write_amplification: f64,
-    /// Seconds that were measured.
-    pub seconds: f64,
-}
-
-/// How long a test takes, in seconds: until it is measured, and measured.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Length {
-    pub ramp: u32,
-    pub window: u32,
-}
-
 /// A prepared drive.
 pub(super) struct Rig {
     // The host goes before the drive.
@@ -132,11 +71,11 @@ impl Actor for Rest {
 impl Rig {
     /// A drive that has been written as act_prep does, all devices at the same time: every large block of every namespace twice, one
     /// after the other, and then large blocks at random, as the test writes them, until write amplification no longer changes.
-    pub(super) fn prepare(mut config: Config, seed: u64) -> Result<Rig> {
+    /// `contents`: [`Contents::Later`] if it shall go live.
+    pub(super) fn prepare(mut config: Config, contents: Contents, seed: u64) -> Result<Rig> {
         config.timing = true;
-        config.ftl.durable = false;
         let count = config.namespaces.len() as u32;
-        let sim = Sim::new(config, Contents::None)?;
+        let sim = Sim::new(config, contents)?;
         let mut host = sim.host(NQN).context("connecting to the drive")?;
         let controller = host.identify_controller()?;
         let mut spaces = Vec::new();
@@ -205,122 +144,86 @@ impl Rig {
         Ok(u64::try_from(written).unwrap_or(u64::MAX))
     }
 
-    /// A test with this multiple of the tool's standard load, for the whole drive, on all its namespaces.
-    pub(super) fn test(&mut self, multiple: u32, length: Length, seed: u64) -> Result<Trial> {
+    fn counted(&mut self) -> Result<Counted> {
+        Ok(Counted::new(self.host.namespace_statistics(NSID_ALL)?, self.programmed()?))
+    }
+
+    /// Waits until the drive has ended what it has begun.
+    fn rest(&mut self) -> Result<()> {
         let rest = Rest(self.sim.now().0 + REST);
         let mut actors = self.sim.actors();
         actors.add(&mut self.host, 1, rest)?;
         actors.run(Nanos::MAX, |_| false);
+        Ok(())
+    }
 
-        let (service, queues, each) = THREADS;
-        let names = self.nsids.iter().map(|nsid| format!("/dev/nvme0n{nsid}")).collect();
-        let config = act::Config {
-            test_duration_sec: length.ramp + length.window,
-            report_interval_sec: length.ramp + length.window,
-            read_reqs_per_sec: multiple * 2000,
-            write_reqs_per_sec: multiple * 1000,
-            service_threads: service,
-            num_queues: queues,
-            threads_per_queue: each,
-            ..act::Config::standard(Kind::Storage, names)
-        };
+    /// A test, on all namespaces. Each further one has other random numbers.
+    pub(super) fn test(&mut self, plan: &Plan) -> Result<Trial> {
+        self.rest()?;
         self.trials += 1;
-        let seed = seed ^ self.trials.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let act = Act::new(config, &self.spaces, seed, 1).map_err(|problem| anyhow!(problem))?;
-        let before = self.programmed()?;
+        let plan = plan.numbered(self.trials);
+        let act = plan.act(names(&self.nsids), &self.spaces)?;
+        let before = self.counted()?;
         let mut actors = self.sim.actors();
         let at = actors.add_over(&mut self.host, &self.nsids, act)?;
         // To attach it took some of the drive's time.
         let start = self.sim.now().0;
-        let from = start + u64::from(length.ramp) * SECOND;
-        let end = from + u64::from(length.window) * SECOND;
-        let large_blocks = (LARGE / u64::from(self.spaces[0].block_bytes)) as u32;
-        let (mut latencies, mut written) = (Latencies::new()?, 0u64);
+        let (from, end) = plan.times();
+        let mut seen = Seen::new(start + from, &self.spaces)?;
         let mut completions = 0u64;
-        actors.run(Nanos(end), |step| {
-            let large = step.request.blocks == large_blocks;
-            let write = step.request.verb == Verb::Write;
-            written += u64::from(large && write);
-            if step.now.0 >= from {
-                latencies.add(large, write, step.latency.0);
-            }
+        actors.run(Nanos(start + end), |step| {
+            seen.add(step.request, step.now.0, step.latency.0);
             completions += 1;
             completions.is_multiple_of(LOOK) && interrupt::asked()
         });
         interrupt::check()?;
-        let behind = actors.actor(at).behind(end);
+        let behind = actors.actor(at).behind(start + end);
         // What is outstanding is waited for.
         actors.run(Nanos::MAX, |_| true);
-        let windows = actors.actor(at).windows();
-        let window = windows.iter().skip(length.ramp as usize).fold(Window::default(), sum);
-        let stopped = actors.actor(at).stopped().map(Limit::Behind);
-        let failed = actors.actor(at).failed();
-        if stopped.is_none() && windows.len() != (length.ramp + length.window) as usize {
-            bail!("the test has {} windows: {} were expected", windows.len(), length.ramp + length.window);
-        }
+        let act = actors.actor(at).clone();
         drop(actors);
-        if failed > 0 {
-            bail!("{failed} requests of the test failed");
-        }
-        let programmed = self.programmed()? - before;
-        let allowed = u64::from(length.window) * SECOND / BEHIND;
-        let slow =
-            LIMITS.iter().zip(window.over).position(|((_, mille), over)| over * 1000 >= window.reads * mille);
-        let limit = stopped
-            .or_else(|| behind.filter(|(lag, _)| *lag > allowed).map(|(_, who)| Limit::Behind(who)))
-            .or_else(|| slow.filter(|_| window.reads > 0).map(Limit::Latency));
-        let seconds = f64::from(length.window);
-        let [small, large_reads, large_writes] = &latencies.0;
-        Ok(Trial {
-            multiple,
-            limit,
-            window,
-            latency: percentiles(small),
-            large_p99_ms: [large_reads, large_writes].map(|h| h.value_at_quantile(0.99) as f64 / 1e6),
-            large_mean_ms: [large_reads, large_writes].map(|h| h.mean() / 1e6),
-            large: [large_reads, large_writes].map(|h| h.len() as f64 / seconds),
-            write_amplification: programmed as f64 / (written.max(1) * LARGE) as f64,
-            seconds,
-        })
+        let after = self.counted()?;
+        seen.judge(&plan, &act, behind, &before, &after)
+    }
+
+    /// Switches the drive off and keeps it.
+    pub(super) fn park(self) -> Result<Parked> {
+        let Rig { host, sim, nsids, spaces, .. } = self;
+        drop(host);
+        Ok(Parked { drive: Checkpoint::of(sim)?, nsids, spaces })
     }
 }
 
-fn sum(all: Window, next: &Window) -> Window {
-    let mut over = all.over;
-    for (count, next) in over.iter_mut().zip(next.over) {
-        *count += next;
-    }
-    Window { reads: all.reads + next.reads, over }
+/// Names of the devices, as the tool would be told.
+pub(super) fn names(nsids: &[Nsid]) -> Vec<String> {
+    nsids.iter().map(|nsid| format!("/dev/nvme0n{nsid}")).collect()
 }
 
-/// Latencies as the drive's hosts see them: of small reads, and of large blocks read and written.
-struct Latencies([Histogram<u64>; 3]);
-
-impl Latencies {
-    fn new() -> Result<Self> {
-        let one = || Histogram::new_with_bounds(1000, 100 * SECOND, 3);
-        Ok(Self([one()?, one()?, one()?]))
-    }
-
-    fn add(&mut self, large: bool, write: bool, nanos: u64) {
-        let [small, reads, writes] = &mut self.0;
-        let histogram = match (large, write) {
-            (false, _) => small,
-            (true, false) => reads,
-            (true, true) => writes,
-        };
-        histogram.saturating_record(nanos);
-    }
+/// A prepared drive that is switched off, to be switched on as often as wanted: every time it is the same.
+pub(super) struct Parked {
+    drive: Checkpoint,
+    nsids: Vec<Nsid>,
+    spaces: Vec<act::Space>,
 }
 
-fn percentiles(histogram: &Histogram<u64>) -> Percentiles {
-    let at = |quantile| histogram.value_at_quantile(quantile) as f64 / 1e6;
-    Percentiles {
-        count: histogram.len(),
-        mean: histogram.mean() / 1e6,
-        p50: at(0.5),
-        p95: at(0.95),
-        p99: at(0.99),
-        max: at(1.0),
+impl Parked {
+    /// A test of the drive as it was switched off.
+    pub(super) fn test(&self, plan: &Plan) -> Result<Trial> {
+        self.begin()?.test(plan)
+    }
+
+    /// The same under the wall's clock, of which `slow_motion` seconds pass for one of the drive's.
+    pub(super) fn test_live(&self, plan: &Plan, slow_motion: u32) -> Result<Trial> {
+        let mut rig = self.begin()?;
+        rig.rest()?;
+        let Rig { host, sim, nsids, spaces, .. } = rig;
+        drop(host);
+        LiveRig::new(sim.go_live(slow_motion)?, nsids, spaces, slow_motion)?.test(&plan.numbered(1))
+    }
+
+    fn begin(&self) -> Result<Rig> {
+        let sim = self.drive.clone().start()?;
+        let host = sim.host(NQN).context("connecting to the drive")?;
+        Ok(Rig { host, sim, nsids: self.nsids.clone(), spaces: self.spaces.clone(), trials: 0 })
     }
 }

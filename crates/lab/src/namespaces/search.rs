@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::rig::Trial;
+use super::trial::Trial;
 
 /// Where the search begins, and where it gives up.
 const FIRST: u32 = 40;
@@ -60,21 +60,11 @@ pub(super) fn highest(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{namespaces::rig::Limit, results::Percentiles};
-    use workload::act::Window;
+    use crate::namespaces::trial::Limit;
 
     fn trial(multiple: u32, most: u32) -> Trial {
-        Trial {
-            multiple,
-            limit: (multiple > most).then_some(Limit::Latency(0)),
-            window: Window::default(),
-            latency: Percentiles::default(),
-            large_p99_ms: [0.0; 2],
-            large_mean_ms: [0.0; 2],
-            large: [0.0; 2],
-            write_amplification: 1.0,
-            seconds: 1.0,
-        }
+        let limit = (multiple > most).then_some(Limit::Latency(0));
+        Trial { multiple, limit, seconds: 1.0, ..Trial::default() }
     }
 
     #[test]

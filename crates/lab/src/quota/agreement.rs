@@ -1,6 +1,7 @@
 //! How well the live drive and the one in virtual time agree at the same scale.
 
 use crate::{
+    agree::{Figures, Verdict, WITHIN},
     report::Table,
     results::{Comparison, Point, Results, compare},
     units::show,
@@ -9,15 +10,12 @@ use crate::{
 /// What variants in virtual time are called beside live ones.
 const SUFFIX: &str = "@sim";
 
-/// Figures that should agree within this.
-pub(super) const WITHIN: f64 = 0.10;
-
-/// How far apart two neighbouring buckets of the drive's histogram may be.
-const BUCKET: f64 = 0.13;
-
 /// What the drive itself says about the reads of NS1 (log D8h), in its own time, from a command's arrival on; percentiles to a
 /// bucket of 12.5 %.
 const OWN: [&str; 3] = ["ns1_drive_mean_ms", "ns1_drive_p50_ms", "ns1_drive_p99_ms"];
+
+/// Of the latencies that the host sees, those of one read in a thousand are a handful.
+const FIGURES: Figures<'_> = Figures { own: &OWN, in_buckets: &[OWN[1], OWN[2]], rare: &["ns1_p999_ms"] };
 
 /// Figures that are compared.
 const METRICS: [&str; 9] =
@@ -71,46 +69,6 @@ pub(super) fn table(results: &Results) -> Table {
     table
 }
 
-/// What a point of part 2 says about live and virtual time.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Verdict {
-    /// Rates, the drive's own latencies and those that the host sees are the same.
-    Agrees,
-    /// The drive did the same; what the host sees besides, or the pace of its load, comes from this machine.
-    Machine,
-    /// The drive did not do the same.
-    Differs,
-}
-
-impl Verdict {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Agrees => "agrees",
-            Self::Machine => "this machine",
-            Self::Differs => "differs",
-        }
-    }
-
-    /// Of a point's rows. Of the latencies that the host sees, those of one read in a thousand do not count: they are a handful.
-    fn of(rows: &[&Comparison]) -> Self {
-        let within = |row: &&&Comparison| {
-            // The drive counts in buckets; two neighbours are the same to it.
-            let most = if row.metric == OWN[1] || row.metric == OWN[2] { BUCKET } else { WITHIN };
-            (row.ratio - 1.0).abs() <= most
-        };
-        let counts = |row: &&&Comparison| row.metric != "ns1_p999_ms";
-        let off: Vec<&&Comparison> = rows.iter().filter(counts).filter(|row| !within(row)).collect();
-        let outside = |row: &&Comparison| row.metric.ends_with("_ms") && !OWN.contains(&row.metric.as_str());
-        match off {
-            off if off.is_empty() => Self::Agrees,
-            off if off.iter().all(|row| outside(row)) || rows.iter().any(|row| row.host_bound) => {
-                Self::Machine
-            }
-            _ => Self::Differs,
-        }
-    }
-}
-
 /// The points of part 2, live: variant, point, what it says, and its rows.
 fn by_point(results: &Results) -> Vec<(&str, &Point, Verdict, Vec<&Comparison>)> {
     let mut points: Vec<(&str, &Point)> = Vec::new();
@@ -120,7 +78,7 @@ fn by_point(results: &Results) -> Vec<(&str, &Point, Verdict, Vec<&Comparison>)>
     let of = |(name, at)| {
         let all: Vec<&Comparison> =
             rows(results).filter(|row| row.of == name && row.at.as_ref() == Some(at)).collect();
-        (name, at, Verdict::of(&all), all)
+        (name, at, Verdict::of(&all, &FIGURES), all)
     };
     points.into_iter().map(of).collect()
 }
@@ -200,38 +158,4 @@ fn idle_difference(results: &Results, metric: &str) -> Option<f64> {
     let live = results.variant("none")?.median(metric, &idle)?;
     let sim = results.variant(&format!("none{SUFFIX}"))?.median(metric, &idle)?;
     Some(live - sim)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn row(metric: &str, ratio: f64, host_bound: bool) -> Comparison {
-        Comparison {
-            metric: metric.into(),
-            of: "none".into(),
-            over: "none@sim".into(),
-            at: Some(Point::new()),
-            ratio,
-            low: ratio,
-            high: ratio,
-            published: None,
-            host_bound,
-        }
-    }
-
-    #[test]
-    fn what_differs_outside_of_the_drive_is_the_machine() {
-        let verdict = |rows: &[(&str, f64, bool)]| {
-            let rows: Vec<_> =
-                rows.iter().map(|(metric, ratio, bound)| row(metric, *ratio, *bound)).collect();
-            Verdict::of(&rows.iter().collect::<Vec<_>>())
-        };
-        let same = ("ns2_MBps", 0.95, false);
-        assert_eq!(verdict(&[same, (OWN[0], 1.05, false), ("ns1_p99_ms", 1.09, false)]), Verdict::Agrees);
-        assert_eq!(verdict(&[same, (OWN[2], 1.125, false), ("ns1_p999_ms", 3.0, false)]), Verdict::Agrees);
-        assert_eq!(verdict(&[same, (OWN[0], 1.05, false), ("ns1_p50_ms", 1.5, false)]), Verdict::Machine);
-        assert_eq!(verdict(&[same, (OWN[0], 1.2, false)]), Verdict::Differs);
-        assert_eq!(verdict(&[("ns2_MBps", 0.6, true), (OWN[0], 0.7, true)]), Verdict::Machine);
-    }
 }

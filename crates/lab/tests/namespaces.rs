@@ -1,0 +1,112 @@
+//! Slices of the study of namespaces: on a small drive, and as short as it goes.
+
+use std::path::Path;
+
+use clap::Parser;
+use lab::namespaces::{Options, run_on};
+use serde_json::Value;
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    options: Options,
+}
+
+/// A drive of 256 MiB, in which one thread per device is not what limits.
+const DRIVE: &str = r#"
+[drive]
+timing = true
+max_transfer = "128KiB"
+write_buffer = "4MiB"
+
+[link]
+read = "400MB/s"
+write = "400MB/s"
+command_overhead = "5us"
+
+[[set]]
+media = "nand"
+cell = "tlc"
+capacity = "256MiB"
+spare = "40%"
+channels = 4
+dies = 8
+planes = 2
+nand_page = "16KiB"
+pages_per_block = 24
+rated_cycles = 3000
+timing = { read = "75us", program = "2.2ms", erase = "10ms", channel = "533MB/s", suspend = "10us", resume = "10us", max_suspends = 8 }
+
+[[namespace]]
+size = "256MiB"
+"#;
+
+fn study(directory: &Path, arguments: &[&str]) -> (Value, String) {
+    let out = directory.to_str().unwrap();
+    let line = ["namespaces", "--quick", "--out", out].into_iter().chain(arguments.iter().copied());
+    let options = Line::try_parse_from(line).unwrap().options;
+    let outcome = run_on(&options, &|_| Ok(toml::from_str(DRIVE)?)).unwrap();
+    assert_eq!(outcome.failure, None);
+    for file in ["results.csv", "report.html"] {
+        assert!(directory.join(file).metadata().unwrap().len() > 100, "{file}");
+    }
+    let json = std::fs::read_to_string(directory.join("results.json")).unwrap();
+    (serde_json::from_str(&json).unwrap(), outcome.text)
+}
+
+fn variant<'a>(results: &'a Value, name: &str) -> &'a Value {
+    let variants = results["variants"].as_array().unwrap();
+    variants.iter().find(|variant| variant["name"] == name).unwrap_or(&Value::Null)
+}
+
+#[test]
+fn in_virtual_time_the_host_takes_part_of_what_passes() {
+    let dir = tempfile::tempdir().unwrap();
+    let multiple = |host: &str| {
+        let (results, text) = study(dir.path(), &["--counts", "1", "--host-time", host]);
+        assert_eq!(
+            (results["engine"].as_str(), results["drive"]["profile"].as_str()),
+            (Some("sim"), Some("micron-9300-max-short"))
+        );
+        assert!(text.contains("What gives way first"), "{text}");
+        variant(&results, "1")["runs"][0]["metrics"]["act_multiple"].as_f64().unwrap()
+    };
+    let (none, linux) = (multiple("none"), multiple("linux"));
+    assert!(linux >= 1.0 && linux <= none, "{linux}x of {none}x");
+}
+
+#[test]
+fn live_it_does_the_tests_in_both() {
+    let dir = tempfile::tempdir().unwrap();
+    let (results, text) = study(dir.path(), &["--live", "--counts", "2", "--slow-motion", "2"]);
+    assert_eq!(results["engine"], "live");
+    for name in ["2", "2@live", "2@sim"] {
+        assert!(variant(&results, name).is_object(), "{name}\n{text}");
+    }
+    let runs = |name: &str| variant(&results, name)["runs"].as_array().unwrap().clone();
+    let (live, sim) = (runs("2@live"), runs("2@sim"));
+    assert!(live.len() >= 2 && live.len() == sim.len(), "{text}");
+    for (live, sim) in live.iter().zip(&sim) {
+        assert_eq!(live["at"], sim["at"]);
+        let metric = |run: &Value, name: &str| run["metrics"][name].as_f64().unwrap();
+        // However slow this machine is: requests that are due are made, and the drive takes its time.
+        assert!(metric(live, "small_read_p50_ms") >= 0.9 * metric(sim, "small_read_p50_ms"), "{text}");
+        assert!(metric(live, "reads_per_second") > 0.0 && metric(live, "large_block_MBps") > 0.0, "{text}");
+    }
+    assert!(
+        text.contains("live over virtual time") && text.contains("of the drive's time too late"),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_cannot_be_is_said() {
+    let refused = |arguments: &[&str]| {
+        let line = ["namespaces"].into_iter().chain(arguments.iter().copied());
+        let options = Line::try_parse_from(line).unwrap().options;
+        run_on(&options, &|_| Ok(toml::from_str(DRIVE)?)).unwrap_err().to_string()
+    };
+    assert!(refused(&["--counts", "33"]).contains("33 namespaces cannot be"));
+    assert!(refused(&["--counts", "2,2"]).contains("names a number twice"));
+    assert!(Line::try_parse_from(["namespaces", "--live", "--sim"]).is_err());
+}
