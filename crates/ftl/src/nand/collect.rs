@@ -122,17 +122,18 @@ impl NandSet {
         let batch = i64::from(BATCH_PAGES) * self.gc.gain;
         let room = self.gc.flights + self.gc.batch <= self.gc.most_flights;
         if room && (self.gc.balance > batch || urgent) {
-            let (mut chain, mut last, mut end) = (NO_FLIGHT, NO_FLIGHT, now);
+            let (mut chain, mut last, mut end, mut units) = (NO_FLIGHT, NO_FLIGHT, now, 0);
             while self.gc.flights < self.gc.most_flights && (self.gc.balance > 0 || urgent) {
                 let Some((flight, gathered)) = self.gather(now) else { break };
                 match chain {
                     NO_FLIGHT => chain = flight,
                     _ => self.flights[last as usize].next = flight,
                 }
-                (last, end) = (flight, end.max(gathered));
+                (last, end, units) = (flight, end.max(gathered), units + 1);
                 done = true;
             }
             if chain != NO_FLIGHT {
+                self.charge(chain, units, cx);
                 match end > now {
                     true => cx.events.push(end, (self.id, Event::Gathered(chain))),
                     false => self.gathered(chain),
@@ -153,6 +154,21 @@ impl NandSet {
             done = true;
         }
         done
+    }
+
+    /// Charges what a chain of so many units will program to those whose writes make it necessary.
+    #[inline]
+    fn charge<S: Storage>(&mut self, mut chain: u32, units: u64, cx: &mut Around<'_, S>) {
+        let bytes = units * u64::from(self.geo.unit_pages * crate::PAGE);
+        if cx.volumes.charge_collected(self.id, bytes) {
+            return;
+        }
+        // Without anybody's writes (for its wear, or after a restart) collection is at the expense of what it moves.
+        while chain != NO_FLIGHT {
+            let flight = &mut self.flights[chain as usize];
+            flight.paid = false;
+            chain = flight.next;
+        }
     }
 
     /// Whether a placement handle that has something to write has no superblock to write to.
@@ -231,6 +247,7 @@ impl NandSet {
             superblock: 0,
             cells,
             cold: true,
+            paid: true,
             programming: false,
             next: NO_FLIGHT,
         };

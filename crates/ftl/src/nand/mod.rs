@@ -100,6 +100,8 @@ struct Flight {
     cells: u32,
     /// Whether garbage collection sent it.
     cold: bool,
+    /// Whether its programming is on somebody's account already.
+    paid: bool,
     /// Whether it has left for the medium (and was not only gathered).
     programming: bool,
     /// The flight gathered before it, in a chain that is ready at the same time.
@@ -262,6 +264,7 @@ impl NandSet {
                     superblock: 0,
                     cells: 0,
                     cold: false,
+                    paid: false,
                     programming: false,
                     next: collect::NO_FLIGHT
                 };

@@ -69,6 +69,7 @@ impl NandSet {
             superblock: unit.superblock,
             cells,
             cold: false,
+            paid: false,
             programming: false,
             next: NO_FLIGHT,
         };
@@ -98,10 +99,8 @@ impl NandSet {
         let start = (index * self.geo.unit_pages) as usize;
         self.spares.clear();
         let bytes = u64::from(self.geo.unit_pages * PAGE);
-        // Without anybody's writes (for its wear, or after a restart) collection is at the expense of what it moves.
-        let paid = flight.cold && cx.volumes.charge_collected(self.id, bytes);
         let mut charge = |page: u32, pages: u32| {
-            if !paid && let Some(volume) = cx.volumes.owner_mut(self.id, page) {
+            if !flight.paid && let Some(volume) = cx.volumes.owner_mut(self.id, page) {
                 volume.charge(pages, flight.cold);
             }
         };
