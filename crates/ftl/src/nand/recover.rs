@@ -147,41 +147,13 @@ impl NandSet {
         if self.map.len() != self.capacity as usize {
             self.map = Table::new(UNMAPPED, self.capacity as usize);
         }
-        let mut newest = 0;
-        let pages = self.geo.pages() as u32;
-        for page in 0..pages {
-            self.prefetch_for(page + AHEAD);
-            let spare = self.nand.spare(Page(page));
-            if spare.page == LogicalPage::NONE || spare.page.0 >= self.capacity {
-                continue;
+        let mut newest = match self.durable {
+            true => self.find_newest(cx),
+            false => {
+                self.find_only();
+                0
             }
-            let at = &mut self.map[spare.page.0 as usize];
-            if !self.durable {
-                // Whoever cut the power saw to it that there is one copy of each.
-                *at = page;
-                continue;
-            }
-            if spare.slot != super::LOST {
-                cx.storage.retain(spare.slot);
-            }
-            newest = newest.max(spare.version);
-            if *at == UNMAPPED || self.nand.spare(Page(*at)).version <= spare.version {
-                *at = page;
-            }
-        }
-        // Once more in the order of the chips: then nothing but the map is visited at random.
-        for page in 0..pages {
-            self.prefetch_for(page + AHEAD);
-            let logical = self.nand.inner().logical(Page(page)).0;
-            if self.map.get(logical as usize) != Some(&page) {
-                continue;
-            }
-            if self.durable && bit(&self.trimmed, logical) {
-                self.map[logical as usize] = UNMAPPED;
-            } else {
-                self.validate(page);
-            }
-        }
+        };
         self.sort_blocks();
         self.read_only = !self.has_spare();
         for spare in saved {
@@ -197,6 +169,64 @@ impl NandSet {
             self.restore_entry(page, old, spare, cx);
         }
         newest
+    }
+
+    /// Finds the newest copy on flash of each page; returns the highest version seen.
+    fn find_newest<S: Storage>(&mut self, cx: &mut Around<'_, S>) -> u64 {
+        let mut newest = 0;
+        let pages = self.geo.pages() as u32;
+        for page in 0..pages {
+            self.prefetch_for(page + AHEAD);
+            let spare = self.nand.spare(Page(page));
+            if spare.page == LogicalPage::NONE || spare.page.0 >= self.capacity {
+                continue;
+            }
+            if spare.slot != super::LOST {
+                cx.storage.retain(spare.slot);
+            }
+            newest = newest.max(spare.version);
+            let at = &mut self.map[spare.page.0 as usize];
+            if *at == UNMAPPED || self.nand.spare(Page(*at)).version <= spare.version {
+                *at = page;
+            }
+        }
+        // Once more in the order of the chips: then nothing but the map is visited at random.
+        for page in 0..pages {
+            self.prefetch_for(page + AHEAD);
+            let logical = self.nand.inner().logical(Page(page)).0;
+            if self.map.get(logical as usize) != Some(&page) {
+                continue;
+            }
+            if bit(&self.trimmed, logical) {
+                self.map[logical as usize] = UNMAPPED;
+            } else {
+                self.validate(page);
+            }
+        }
+        newest
+    }
+
+    /// Finds the copy on flash of each page where there are no versions: whoever cut the power saw to it that there is one.
+    fn find_only(&mut self) {
+        let units = self.geo.units_per_superblock();
+        for unit in 0..self.geo.superblocks * units {
+            let first = unit * self.geo.unit_pages;
+            let count = match self.nand.is_lost(Unit(unit)) {
+                true => 0,
+                false => self.nand.inner().programmed(Unit(unit)).len() as u32,
+            };
+            for page in first..first + count {
+                self.prefetch_for(page + AHEAD);
+                let logical = self.nand.inner().logical(Page(page)).0;
+                let Some(at) = self.map.get_mut(logical as usize) else { continue };
+                let other = std::mem::replace(at, page);
+                self.validate(page);
+                // Not of a drive that was saved as a whole; of two, one counts.
+                if other != UNMAPPED {
+                    self.invalidate(other);
+                }
+            }
+        }
     }
 
     /// Begins to bring the map's entry for what a flash page holds into the host's cache.

@@ -174,6 +174,17 @@ impl<M: Medium> Faulty<M> {
         self.cut_due
     }
 
+    /// Whether a program of this unit was lost, though it seemed to succeed: reads of its spare areas find nothing.
+    #[inline]
+    pub fn is_lost(&self, unit: Unit) -> bool {
+        !self.lost.is_empty() && self.lost.contains(&unit.0)
+    }
+
+    #[inline]
+    fn is_lost_page(&self, page: Page) -> bool {
+        !self.lost.is_empty() && self.is_lost(Unit(page.0 / self.inner.geometry().unit_pages))
+    }
+
     /// Looks at the plan again.
     fn rearm(&mut self) {
         if self.seed != self.plan.seed {
@@ -394,7 +405,7 @@ impl<M: Medium> Medium for Faulty<M> {
 
     #[inline]
     fn spare(&self, page: Page) -> Spare {
-        if !self.lost.is_empty() && self.lost.contains(&(page.0 / self.inner.geometry().unit_pages)) {
+        if self.is_lost_page(page) {
             return Spare::EMPTY;
         }
         self.inner.spare(page)
@@ -402,7 +413,7 @@ impl<M: Medium> Medium for Faulty<M> {
 
     #[inline]
     fn slot(&self, page: Page) -> Slot {
-        if !self.lost.is_empty() && self.lost.contains(&(page.0 / self.inner.geometry().unit_pages)) {
+        if self.is_lost_page(page) {
             return Spare::EMPTY.slot;
         }
         self.inner.slot(page)

@@ -141,6 +141,14 @@ impl Nand {
         &self.logical[first..first + pages]
     }
 
+    /// [`logical_of_unit`](Nand::logical_of_unit) of a unit that was programmed since its erase; of another, nothing.
+    #[inline]
+    pub fn programmed(&self, unit: Unit) -> &[LogicalPage] {
+        let place = self.place(unit.0);
+        let next = self.blocks[place.block].next;
+        if place.at >= next || next == MUST_ERASE { &[] } else { self.logical_of_unit(unit) }
+    }
+
     /// [`logical`](Nand::logical) of the pages of a superblock, in the order in which they are written.
     pub fn logical_of_superblock(&self, superblock: u32) -> &[LogicalPage] {
         let pages = self.geometry.pages_per_superblock() as usize;
