@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use host::Host;
 use run::{
     Config, DataSheet, Precondition,
-    sim::{Contents, Sim, SimTransport},
+    sim::{Contents, Sim, SimTransport, preconditioned},
 };
 use serde::Serialize;
 use workload::fio::JobFile;
@@ -221,9 +221,9 @@ pub fn check(name: &str, config: &Config, settings: Settings) -> Result<Outcome<
             progress.detail(&format!("{} %", done / 10));
             !interrupt::asked()
         };
-        let sim = Sim::prepared(config.clone(), Contents::None, how, settings.seed, &mut tell);
+        let made = preconditioned(config.clone(), Contents::None, how, settings.seed, None, &mut tell);
         interrupt::check()?;
-        let sim = sim?;
+        let sim = made?.0.start()?;
         progress.end("");
         let mut host = sim.host(NQN).context("connecting to the drive")?;
         for test in tests {

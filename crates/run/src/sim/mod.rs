@@ -18,7 +18,6 @@ pub use queue::{SimQueue, SimTransport};
 use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::memory::SLOT;
-use crate::precondition::{self, Precondition};
 use crate::shared::Delivery;
 use crate::start::{Running, StartError};
 use crate::store::{Backing, Lent, Store};
@@ -161,24 +160,6 @@ impl Sim {
             Contents::Memory => BYTES_PER_PLACED_PAGE + SLOT as u64,
         };
         u64::from(crate::start::pages(config)) * each + (16 << 20)
-    }
-
-    /// A new drive that has gone through `how` first, with random numbers of this seed. Nothing of what that wrote is kept: it
-    /// reads as zeros and takes no room. `progress` is told how far it is. [`preconditioned`] need not do it again.
-    ///
-    /// # Errors
-    /// The drive cannot be as configured, or a command of the preconditioning failed.
-    pub fn prepared(
-        config: Config,
-        contents: Contents,
-        how: Precondition,
-        seed: u64,
-        progress: &mut precondition::Progress<'_>,
-    ) -> Result<Sim, StartError> {
-        let drive = Drive::new(contents.shape(config))?;
-        let (drive, time) = precondition::run(drive, how, seed, progress)?;
-        let store = contents.store(drive.config());
-        Ok(Sim::of(drive, store, time))
     }
 
     /// This drive, whose contents come later.
