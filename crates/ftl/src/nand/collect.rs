@@ -116,11 +116,9 @@ impl NandSet {
             }
             done = true;
         }
-        let host_waits = self.host_is_ready();
-        let starves = self.blocks.free.len() < 2 && self.host_lacks_superblock();
-        let urgent = !host_waits || starves;
         let batch = i64::from(BATCH_PAGES) * self.gc.gain;
         let room = self.gc.flights + self.gc.batch <= self.gc.most_flights;
+        let urgent = room && self.is_urgent();
         if room && (self.gc.balance > batch || urgent) {
             let (mut chain, mut last, mut end, mut units) = (NO_FLIGHT, NO_FLIGHT, now, 0);
             while self.gc.flights < self.gc.most_flights && (self.gc.balance > 0 || urgent) {
@@ -156,6 +154,12 @@ impl NandSet {
         done
     }
 
+    /// Whether there is nothing else to do, or nothing else can be done.
+    #[inline]
+    fn is_urgent(&self) -> bool {
+        !self.host_is_ready() || (self.blocks.free.len() < 2 && self.host_lacks_superblock())
+    }
+
     /// Charges what a chain of so many units will program to those whose writes make it necessary.
     #[inline]
     fn charge<S: Storage>(&mut self, mut chain: u32, units: u64, cx: &mut Around<'_, S>) {
@@ -187,59 +191,60 @@ impl NandSet {
         }
     }
 
-    /// Gathers one unit of valid pages from the victim, if there is any; says when it is in the controller.
-    fn gather(&mut self, now: Nanos) -> Option<(u32, Nanos)> {
+    /// The next valid page of the victim.
+    #[inline]
+    fn next_valid(&mut self) -> Option<u32> {
         let pages = self.geo.pages_per_superblock();
         let base = self.gc.victim * pages;
-        if self.gc.cursor >= pages || self.free_flights.is_empty() {
-            return None;
-        }
-        self.entries.clear();
-        while (self.entries.len() as u32) < self.geo.unit_pages && self.gc.cursor < pages {
+        while self.gc.cursor < pages {
             let page = base + self.gc.cursor;
             // Whole words without valid pages are skipped.
             let rest = self.valid[(page / 64) as usize] >> (page % 64);
-            if rest == 0 {
-                self.gc.cursor += 64 - page % 64;
-                continue;
+            let skip = rest.trailing_zeros().min(64 - page % 64);
+            self.gc.cursor += skip;
+            if rest != 0 {
+                self.gc.cursor += 1;
+                // The word may be another superblock's, too.
+                return (self.gc.cursor <= pages).then_some(page + skip);
             }
-            let skip = rest.trailing_zeros();
-            if skip > 0 {
-                self.gc.cursor += skip;
-                continue;
-            }
-            self.entries.push(page);
-            self.gc.cursor += 1;
         }
-        // The last word may have been another superblock's.
-        self.entries.retain(|&p| p < base + pages);
-        if self.entries.is_empty() {
-            return None;
-        }
-        let flight = self.free_flights.pop()?;
+        None
+    }
+
+    /// Gathers one unit of valid pages from the victim, if there is any; says when it is in the controller.
+    fn gather(&mut self, now: Nanos) -> Option<(u32, Nanos)> {
+        let flight = *self.free_flights.last()?;
+        let mut page = self.next_valid()?;
+        self.free_flights.pop();
         let start = (flight * self.geo.unit_pages) as usize;
-        let mut end = now;
-        let mut i = 0;
-        while i < self.entries.len() {
-            let first = self.entries[i];
-            let mut count = 1;
-            while i + count < self.entries.len()
-                && self.entries[i + count] == first + count as u32
-                && !(first + count as u32).is_multiple_of(self.geo.sense_pages)
-            {
-                count += 1;
-            }
-            let read = self.nand.read(now, Page(first), count as u32);
+        let (mut cells, mut end) = (0, now);
+        loop {
+            // The pages that one sense brings.
+            let (first, mut count) = (page, 1);
+            let next = loop {
+                if cells + count == self.geo.unit_pages {
+                    break None;
+                }
+                match self.next_valid() {
+                    Some(next) if next == first + count && !next.is_multiple_of(self.geo.sense_pages) => {
+                        count += 1;
+                    }
+                    next => break next,
+                }
+            };
+            let read = self.nand.read(now, Page(first), count);
             end = end.max(read.done);
             let lost = read.outcome == Outcome::Failed;
             self.stats.uncorrectable += u64::from(lost);
-            for (k, page) in (first..first + count as u32).enumerate() {
+            let gathered = &mut self.cells[start + cells as usize..][..count as usize];
+            for (page, cell) in (first..).zip(gathered) {
                 let source = if lost { page | UNREADABLE } else { page };
-                self.cells[start + i + k] = Cell { page: self.nand.inner().logical(Page(page)).0, source };
+                *cell = Cell { page: self.nand.inner().logical(Page(page)).0, source };
             }
-            i += count;
+            cells += count;
+            let Some(next) = next else { break };
+            page = next;
         }
-        let cells = self.entries.len() as u32;
         self.stats.media_read_bytes += u64::from(cells * crate::PAGE);
         self.flights[flight as usize] = Flight {
             unit: Unit(0),

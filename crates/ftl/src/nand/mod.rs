@@ -649,16 +649,24 @@ impl NandSet {
         }
     }
 
+    /// A page of this superblock is valid from now on.
     #[inline]
-    fn validate(&mut self, page: u32) {
+    fn validate(&mut self, page: u32, superblock: u32) {
         set_bit(&mut self.valid, page);
-        self.blocks.add_valid(page);
+        self.blocks.all[superblock as usize].valid += 1;
     }
 
     #[inline]
     fn invalidate(&mut self, page: u32) {
+        self.invalidate_of(page, self.blocks.of(page));
+    }
+
+    /// A page of this superblock is not valid any more.
+    #[inline]
+    fn invalidate_of(&mut self, page: u32, superblock: u32) {
+        debug_assert_eq!(superblock, self.blocks.of(page));
         clear_bit(&mut self.valid, page);
-        self.blocks.drop_valid(page);
+        self.blocks.all[superblock as usize].valid -= 1;
     }
 
     /// Handles an event that is due at `now`.

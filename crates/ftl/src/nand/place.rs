@@ -106,14 +106,10 @@ impl Blocks {
         (self.erase_die, self.erases_under_way, self.sealed_count) = (0, 0, 0);
     }
 
+    /// The superblock of a page.
     #[inline]
-    pub fn add_valid(&mut self, page: u32) {
-        self.all[self.pages.quotient(page) as usize].valid += 1;
-    }
-
-    #[inline]
-    pub fn drop_valid(&mut self, page: u32) {
-        self.all[self.pages.quotient(page) as usize].valid -= 1;
+    pub fn of(&self, page: u32) -> u32 {
+        self.pages.quotient(page)
     }
 
     /// Takes a free superblock: the least worn for the host's data, the most worn for data that

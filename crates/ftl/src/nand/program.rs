@@ -100,7 +100,9 @@ impl NandSet {
         self.spares.clear();
         let bytes = u64::from(self.geo.unit_pages * PAGE);
         let mut charge = |page: u32, pages: u32| {
-            if !flight.paid && let Some(volume) = cx.volumes.owner_mut(self.id, page) {
+            if !flight.paid
+                && let Some(volume) = cx.volumes.owner_mut(self.id, page)
+            {
                 volume.charge(pages, flight.cold);
             }
         };
@@ -192,8 +194,8 @@ impl NandSet {
             for i in 0..flight.cells {
                 let cell = self.cells[start + i as usize];
                 match flight.cold {
-                    true => self.land_cold(cell, first + i),
-                    false => self.land_host(now, cell, first + i, cx),
+                    true => self.land_cold(cell, first + i, flight.superblock),
+                    false => self.land_host(now, cell, first + i, flight.superblock, cx),
                 }
             }
         }
@@ -206,7 +208,14 @@ impl NandSet {
     }
 
     /// A buffered page is on flash at `to`.
-    fn land_host<S: Storage>(&mut self, now: Nanos, cell: Cell, to: u32, cx: &mut Around<'_, S>) {
+    fn land_host<S: Storage>(
+        &mut self,
+        now: Nanos,
+        cell: Cell,
+        to: u32,
+        superblock: u32,
+        cx: &mut Around<'_, S>,
+    ) {
         let entry = *self.buffer.entry(cell.source);
         if !cell.is_orphan() {
             let at = self.map[cell.page as usize];
@@ -217,7 +226,7 @@ impl NandSet {
                 if current {
                     self.map[cell.page as usize] = to;
                 }
-                self.validate(to);
+                self.validate(to, superblock);
                 if old != NONE {
                     self.invalidate(old);
                 }
@@ -233,7 +242,7 @@ impl NandSet {
 
     /// A page that garbage collection moved is on flash at `to`.
     #[inline]
-    fn land_cold(&mut self, cell: Cell, to: u32) {
+    fn land_cold(&mut self, cell: Cell, to: u32, superblock: u32) {
         if cell.is_orphan() {
             return;
         }
@@ -246,8 +255,9 @@ impl NandSet {
         } else {
             return;
         }
-        self.validate(to);
-        self.invalidate(source);
+        self.validate(to, superblock);
+        // It is the victim's for as long as anything of it is on its way.
+        self.invalidate_of(source, self.gc.victim());
     }
 
     pub(super) fn chunk_landed<S: Storage>(&mut self, number: u64, now: Nanos, cx: &mut Around<'_, S>) {

@@ -200,7 +200,7 @@ impl NandSet {
             if bit(&self.trimmed, logical) {
                 self.map[logical as usize] = UNMAPPED;
             } else {
-                self.validate(page);
+                self.validate(page, self.blocks.of(page));
             }
         }
         newest
@@ -220,7 +220,7 @@ impl NandSet {
                 let logical = self.nand.inner().logical(Page(page)).0;
                 let Some(at) = self.map.get_mut(logical as usize) else { continue };
                 let other = std::mem::replace(at, page);
-                self.validate(page);
+                self.validate(page, unit / units);
                 // Not of a drive that was saved as a whole; of two, one counts.
                 if other != UNMAPPED {
                     self.invalidate(other);

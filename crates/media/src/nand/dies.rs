@@ -208,7 +208,13 @@ impl Dies {
     #[inline]
     pub(super) fn unended(&mut self, now: Nanos, die: u32, kind: Kind) -> Option<Nanos> {
         self.latest = now;
-        self.dies[die as usize].ops.iter().find(|op| op.end > now && op.kind == kind).map(|op| op.end)
+        let chip = &mut self.dies[die as usize];
+        chip.forget_ended(now);
+        // Mostly it is the first.
+        match chip.ops.front() {
+            Some(op) if op.kind == kind => Some(op.end),
+            _ => chip.ops.iter().find(|op| op.end > now && op.kind == kind).map(|op| op.end),
+        }
     }
 
     /// All operations not yet ended at `now` in the order of each die.
