@@ -8,7 +8,6 @@
 //! the same ones). What this leaves out are the fluctuations between superblocks and what is half written: some real random writes put that right.
 
 use super::{NandSet, Spare};
-use media::tables::Table;
 use media::{LogicalPage, Medium, Rng, Slot, Unit, rng};
 
 /// What a set went through.
@@ -118,7 +117,8 @@ impl NandSet {
             old.into_iter().zip(room).take(needed).rev().map(fill).collect()
         };
         let mut index = 0;
-        let mut spares = Table::new(Spare::EMPTY, self.geo.unit_pages as usize);
+        let mut spares = vec![Spare::EMPTY; self.geo.unit_pages as usize];
+        let mut places = vec![0; spares.len()];
         for (superblock, mut valid) in written {
             let usable = self.blocks.all[superblock as usize].usable;
             let has_bad = usable < self.geo.pages_per_superblock();
@@ -131,21 +131,25 @@ impl NandSet {
                 if has_bad && self.nand.is_bad(unit) {
                     continue;
                 }
-                for spare in spares.iter_mut() {
+                spares.fill(Spare::EMPTY);
+                let mut count = 0;
+                for i in 0..spares.len() as u32 {
                     // Each of the pages that are left has the same chance to be one of those that are valid.
                     let is_valid = valid > 0 && (valid == left || rng.below(left) < valid);
                     left = left.saturating_sub(1);
-                    *spare = Spare::EMPTY;
-                    if is_valid {
-                        valid -= 1;
-                        let page = if random { shuffle.at(index) } else { index };
-                        index += 1;
-                        *version += 1;
-                        let page = u64::from(granules[(page / granule) as usize]) * granule + page % granule;
-                        *spare =
-                            Spare { page: LogicalPage(page as u32), version: *version, slot: Slot::NONE };
-                    }
+                    places[count] = i;
+                    count += usize::from(is_valid);
+                    valid -= u64::from(is_valid);
                 }
+                // One after the other they would wait for each other's misses of the cache.
+                for (index, &place) in (index..).zip(&places[..count]) {
+                    let page = if random { shuffle.at(index) } else { index };
+                    let page = u64::from(granules[(page / granule) as usize]) * granule + page % granule;
+                    *version += 1;
+                    spares[place as usize] =
+                        Spare { page: LogicalPage(page as u32), version: *version, slot: Slot::NONE };
+                }
+                index += count as u64;
                 // The unit is on the medium, and has as many pages.
                 let _ = self.nand.apply_program(unit, &spares);
             }
