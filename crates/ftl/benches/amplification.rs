@@ -25,10 +25,10 @@ fn main() {
     println!("| load | spare | greedy | cost-benefit | oldest first | kept apart |");
     println!("|---|---|---|---|---|---|");
     for (name, classes) in loads {
-        for spare in [0.07, 0.125, 0.28] {
+        for spare in [7.0, 12.5, 28.0] {
             let mut alpha = 0.0;
             let measured = [GcPolicy::Greedy, GcPolicy::CostBenefit].map(|policy| {
-                let mut load = Load::new(spare, policy, classes.clone());
+                let mut load = Load::new(spare / 100.0, policy, classes.clone());
                 alpha = load.alpha;
                 (0..load.pages).for_each(|page| load.write(page));
                 load.overwrite(SETTLE * load.pages);
@@ -36,7 +36,7 @@ fn main() {
             });
             println!(
                 "| {name} | {} % | {:.2} | {:.2} | {:.2} | {:.2} |",
-                spare * 100.0,
+                spare,
                 measured[0],
                 measured[1],
                 oldest_first(&classes, alpha),
