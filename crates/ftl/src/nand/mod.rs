@@ -171,8 +171,8 @@ pub(crate) struct NandSet {
     protected: bool,
     /// Logical page to flash page, buffer entry or nothing. Empty while the set is parked.
     map: Table<u32>,
-    /// One bit per flash page.
-    valid: Vec<u64>,
+    /// One bit per flash page, which are visited at random.
+    valid: Table<u64>,
     /// One bit per logical page: deallocated, and no newer copy on flash (the drive's system area).
     trimmed: Vec<u64>,
     blocks: place::Blocks,
@@ -239,7 +239,7 @@ impl NandSet {
             durable: config.durable,
             protected: config.protected,
             map: Table::default(),
-            valid: words(geo.pages()),
+            valid: Table::zeros(geo.pages().div_ceil(64) as usize),
             trimmed: words(if config.durable { u64::from(capacity) } else { 0 }),
             blocks: place::Blocks::new(&geo),
             streams: vec![place::Stream::default(); (placement.handles + placement.lanes()) as usize],
