@@ -164,12 +164,13 @@ struct GcTable {
     policy: GcPolicy,
     low: u32,
     wear_gap: u32,
+    together: bool,
 }
 
 impl Default for GcTable {
     fn default() -> Self {
-        let GcConfig { policy, low, wear_gap, .. } = GcConfig::default();
-        GcTable { policy, low, wear_gap }
+        let GcConfig { policy, low, wear_gap, together, .. } = GcConfig::default();
+        GcTable { policy, low, wear_gap, together }
     }
 }
 
@@ -603,7 +604,8 @@ fn nand(n: NandTable, durable: bool, key: &impl Fn(&str) -> String) -> Result<Se
         durable,
     };
     let ahead = n.window.map_or(0, |w| w.superblocks);
-    let gc = GcConfig { policy: n.gc.policy, low: n.gc.low, ahead, wear_gap: n.gc.wear_gap };
+    let GcTable { policy, low, wear_gap, together } = n.gc;
+    let gc = GcConfig { policy, low, ahead, wear_gap, together };
     let isolated = matches!(n.placement.isolation, Isolation::Persistent);
     let placement = PlacementConfig { handles: n.placement.handles, isolated };
     Ok(SetConfig::Nand { nand, capacity_pages, gc, placement })

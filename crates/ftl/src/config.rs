@@ -65,11 +65,15 @@ pub struct GcConfig {
     pub ahead: u32,
     /// Difference of program/erase cycles between superblocks from which cold data is moved on purpose.
     pub wear_gap: u32,
+    /// Whether what collection moves goes to the superblock that the host writes to, and so comes among newer data; else it has one of its own.
+    /// Only with one placement handle.
+    #[serde(default)]
+    pub together: bool,
 }
 
 impl Default for GcConfig {
     fn default() -> Self {
-        GcConfig { policy: GcPolicy::Greedy, low: 3, ahead: 0, wear_gap: 100 }
+        GcConfig { policy: GcPolicy::Greedy, low: 3, ahead: 0, wear_gap: 100, together: false }
     }
 }
 
@@ -171,6 +175,10 @@ impl Config {
                     }
                     if !(1..=MAX_HANDLES).contains(&placement.handles) {
                         return range("placement handles", placement.handles.into(), "1 to 64 are possible");
+                    }
+                    if gc.together && placement.handles > 1 {
+                        let rule = "with gc.together there is one superblock for the host and for collection: 1 is possible";
+                        return range("placement handles", placement.handles.into(), rule);
                     }
                     // Else handles with a part of a unit each could fill it.
                     let units = u64::from(placement.handles) * u64::from(geo.unit_pages.max(atomic));

@@ -73,6 +73,7 @@ fn random_config(rng: &mut Rng) -> Config {
                     low: 3,
                     ahead,
                     wear_gap: pick(rng, &[3, 100]),
+                    together: placement.handles == 1 && pick(rng, &[false, true]),
                 },
                 placement,
             },

@@ -9,6 +9,10 @@ use media::{Cell, FaultPlan, Geometry, NandConfig, NandTiming, Nanos, Rng};
 const SET: SetId = SetId(0);
 
 fn drive(placement: PlacementConfig) -> (Ftl, VolumeId, u64) {
+    drive_with(placement, false)
+}
+
+fn drive_with(placement: PlacementConfig, together: bool) -> (Ftl, VolumeId, u64) {
     let geometry = Geometry {
         dies: 4,
         channels: 4,
@@ -25,7 +29,7 @@ fn drive(placement: PlacementConfig) -> (Ftl, VolumeId, u64) {
         sets: vec![SetConfig::Nand {
             nand: NandConfig { geometry, cell: Cell::Slc, timing: NandTiming::default(), durable: false },
             capacity_pages: pages as u32,
-            gc: GcConfig { policy: GcPolicy::Greedy, low: 3, ahead: 0, wear_gap: 1000 },
+            gc: GcConfig { policy: GcPolicy::Greedy, low: 3, ahead: 0, wear_gap: 1000, together },
             placement,
         }],
         buffer_pages: 16,
@@ -84,6 +88,33 @@ fn handles_lower_the_write_amplification_of_hot_and_cold_data() {
     println!("mixed {mixed:.3}, two handles {apart:.3}, persistently isolated {isolated:.3}");
     assert!(apart < 0.8 * mixed, "{apart:.3} with two handles, {mixed:.3} mixed");
     assert!(isolated < 0.8 * mixed, "{isolated:.3} persistently isolated, {mixed:.3} mixed");
+}
+
+/// Half of the writes go to a small area in a circle, as to a doublewrite buffer, the other half at random. Pages programmed for each
+/// of the other half's beyond the two of the host.
+fn collected_beside_a_circle(together: bool) -> f64 {
+    const CIRCLE: u64 = 256;
+    let (mut ftl, volume, pages) = drive_with(PlacementConfig::default(), together);
+    let mut rng = Rng::new(7);
+    let mut run = |ftl: &mut Ftl, from: u64, to: u64| {
+        for n in from..to {
+            write(ftl, volume, n % CIRCLE, 0);
+            write(ftl, volume, CIRCLE + rng.below(pages - CIRCLE), 0);
+        }
+    };
+    run(&mut ftl, 0, 8 * pages);
+    let before = ftl.set_stats(SET).media_gc_bytes;
+    run(&mut ftl, 8 * pages, 12 * pages);
+    (ftl.set_stats(SET).media_gc_bytes - before) as f64 / (4 * pages * u64::from(PAGE)) as f64
+}
+
+#[test]
+fn collection_beside_the_hosts_data_pays_for_what_dies_at_once() {
+    // Where collected data have superblocks of their own, what is dead at once fills only those that are collected next anyway. Among
+    // collected data it takes of their spare.
+    let (apart, together) = (collected_beside_a_circle(false), collected_beside_a_circle(true));
+    println!("moved for each page: apart {apart:.3}, together {together:.3}");
+    assert!(together > 1.15 * apart, "{together:.3} together, {apart:.3} apart");
 }
 
 #[test]

@@ -140,13 +140,14 @@ impl Blocks {
 }
 
 impl NandSet {
-    /// The next unit of a stream's superblock, if its die has room; opens another superblock when one is full. The
-    /// host leaves the last free one to garbage collection.
+    /// The next unit of a stream's superblock, for the host or for what was `collected`, if its die has room; opens another superblock when
+    /// one is full. The host leaves the last free one to garbage collection.
     #[inline]
     pub(super) fn next_unit<S: Storage>(
         &mut self,
         now: Nanos,
         index: usize,
+        collected: bool,
         cx: &mut Around<'_, S>,
     ) -> Option<Target> {
         let mut stream = self.streams[index];
@@ -157,7 +158,7 @@ impl NandSet {
                 return None;
             }
         }
-        let unit = self.advance(now, index, &mut stream, cx);
+        let unit = self.advance(now, index, collected, &mut stream, cx);
         self.streams[index] = stream;
         unit
     }
@@ -167,13 +168,14 @@ impl NandSet {
         &mut self,
         now: Nanos,
         index: usize,
+        collected: bool,
         stream: &mut Stream,
         cx: &mut Around<'_, S>,
     ) -> Option<Target> {
         let per_superblock = self.geo.units_per_superblock();
         loop {
             if !stream.is_open() {
-                *stream = self.open_superblock(index, cx)?;
+                *stream = self.open_superblock(index, collected, cx)?;
             }
             let block = stream.block;
             let has_bad = self.blocks.all[block as usize].usable != self.geo.pages_per_superblock();
@@ -199,9 +201,14 @@ impl NandSet {
         }
     }
 
-    fn open_superblock<S: Storage>(&mut self, index: usize, cx: &mut Around<'_, S>) -> Option<Stream> {
+    fn open_superblock<S: Storage>(
+        &mut self,
+        index: usize,
+        collected: bool,
+        cx: &mut Around<'_, S>,
+    ) -> Option<Stream> {
         let cold = index >= self.handles;
-        if !cold && self.blocks.free.len() < 2 {
+        if !collected && self.blocks.free.len() < 2 {
             return None;
         }
         let block = self.blocks.take_free(cold, index as u8)?;
@@ -229,6 +236,9 @@ impl NandSet {
     /// The stream that takes what is collected from a superblock: that of its lane. If there is no superblock for
     /// that one, another's rather than none: isolation is worth less than going on.
     pub(super) fn collecting_stream(&self, superblock: u32) -> usize {
+        if self.gc_config.together {
+            return 0;
+        }
         let own = self.handles + self.lane_of(superblock);
         if self.streams[own].is_open() || !self.blocks.free.is_empty() {
             return own;

@@ -51,7 +51,7 @@ impl NandSet {
 
     #[inline]
     fn program_handle<S: Storage>(&mut self, now: Nanos, handle: usize, cx: &mut Around<'_, S>) -> bool {
-        let Some(unit) = self.next_unit(now, handle, cx) else { return false };
+        let Some(unit) = self.next_unit(now, handle, false, cx) else { return false };
         let Some(flight) = self.free_flights.pop() else { return false };
         self.entries.clear();
         self.buffer.take(handle, self.geo.unit_pages, &mut self.entries);
@@ -86,7 +86,7 @@ impl NandSet {
             return false;
         }
         let stream = self.collecting_stream(self.gc.victim());
-        let Some(unit) = self.next_unit(now, stream, cx) else { return false };
+        let Some(unit) = self.next_unit(now, stream, true, cx) else { return false };
         let Some(flight) = self.gc.ready.pop_front() else { return false };
         let f = &mut self.flights[flight as usize];
         (f.unit, f.die, f.superblock) = (unit.unit, unit.die, unit.superblock);
