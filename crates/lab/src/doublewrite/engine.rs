@@ -20,7 +20,7 @@ impl Engine {
     /// # Errors
     /// Live was asked for, or something that only makes sense there, and is not possible.
     pub(super) fn choose(options: &Options, obstacle: impl FnOnce() -> Option<String>) -> Result<Self> {
-        if options.sim {
+        if options.sim || options.like_live.is_some() {
             return Ok(Self::Sim(None));
         }
         let only_live = [

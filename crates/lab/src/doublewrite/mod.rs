@@ -45,6 +45,9 @@ pub struct Options {
     /// In virtual time: a model of the published server and database on the published drive
     #[arg(long)]
     pub sim: bool,
+    /// The model with the live study's parameters, beside what that measured: its results.json
+    #[arg(long, value_name = "FILE", conflicts_with = "live")]
+    pub like_live: Option<PathBuf>,
     /// Connections that run transactions; several values make one point each [default: 4; with --sim 4,8,16,32,64]
     #[arg(long, value_delimiter = ',', value_name = "N,…")]
     pub threads: Vec<u32>,
@@ -57,7 +60,7 @@ pub struct Options {
     /// Measured seconds of each run [default: 25; with --sim 60]
     #[arg(long, value_name = "S")]
     pub seconds: Option<u64>,
-    /// Seconds of load before the measurement [default: 10; with --sim 45]
+    /// Seconds of load before the measurement [default: 10; with --sim 60]
     #[arg(long, value_name = "S")]
     pub warmup: Option<u64>,
     /// Interleaved repetitions [default: 3; with --sim 1]
@@ -103,29 +106,37 @@ struct Settings {
     out: PathBuf,
     scratch: Option<PathBuf>,
     seed: u64,
+    /// What the model is held against instead of the published results.
+    like: Option<sim::live::Measured>,
 }
 
 impl Settings {
     fn new(options: &Options) -> Result<Self> {
-        let or = |threads: &[u32]| match &options.threads[..] {
-            [] => threads.to_vec(),
-            given => given.to_vec(),
+        let o = options.clone();
+        let like = o.like_live.as_deref().map(sim::live::Measured::read).transpose()?;
+        // With the size of the live study, windows may be as long as the others in virtual time.
+        let (sim, published) = (o.sim, o.sim && like.is_none());
+        let threads = match (&o.threads[..], &like) {
+            ([], Some(measured)) => measured.threads(),
+            ([], None) if sim => vec![4, 8, 16, 32, 64],
+            ([], None) => vec![4],
+            (given, _) => given.to_vec(),
         };
-        let (sim, o) = (options.sim, options.clone());
         let settings = Self {
-            threads: or(if sim { &[4, 8, 16, 32, 64] } else { &[4] }),
-            variants: o.variants,
-            warehouses: o.warehouses.unwrap_or(if sim { 28_000 } else { 8 }),
+            threads,
+            variants: like.as_ref().map_or(o.variants, sim::live::Measured::variants),
+            warehouses: o.warehouses.unwrap_or(if published { 28_000 } else { 8 }),
             seconds: o.seconds.unwrap_or(if sim { 60 } else { 25 }),
-            warmup: o.warmup.unwrap_or(if sim { 45 } else { 10 }),
+            warmup: o.warmup.unwrap_or(if sim { 60 } else { 10 }),
             repeat: o.repeat.unwrap_or(if sim { 1 } else { 3 }),
-            buffer_pool: o.buffer_pool.unwrap_or(if sim { 16 << 30 } else { 96 << 20 }),
+            buffer_pool: o.buffer_pool.unwrap_or(if published { 16 << 30 } else { 96 << 20 }),
             profile: o
                 .profile
-                .unwrap_or_else(|| if sim { sim::DEFAULT_PROFILE } else { DEFAULT_PROFILE }.into()),
+                .unwrap_or_else(|| if published { sim::DEFAULT_PROFILE } else { DEFAULT_PROFILE }.into()),
             out: o.out,
             scratch: o.scratch,
             seed: o.seed,
+            like,
         };
         settings.check()?;
         Ok(settings)

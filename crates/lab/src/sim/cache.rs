@@ -22,7 +22,7 @@ pub(super) const MOST: u64 = 16 << 30;
 
 /// Where preconditioned drives come from.
 #[derive(Debug, Default)]
-pub(super) struct Cache {
+pub(crate) struct Cache {
     directory: Option<PathBuf>,
     /// For each drive that is looked for: whoever is first makes it, the others wait and find it.
     makers: Mutex<BTreeMap<String, Arc<Mutex<()>>>>,

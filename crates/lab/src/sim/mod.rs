@@ -28,8 +28,13 @@ use nvme::Nsid;
 use run::Config;
 use serde_json::{Value, json};
 
-use self::{
+pub(crate) use self::{
     cache::Cache,
+    jobs::{Moved, play},
+    report::peak_memory,
+    watch::Watch,
+};
+use self::{
     case::{Case, Ran},
     keys::Variable,
     load::Load,
@@ -38,10 +43,6 @@ pub use self::{
     case::{Contents, Precondition},
     load::Format,
     replay::{FoldOption, TraceOptions},
-};
-pub(crate) use self::{
-    jobs::{Moved, play},
-    watch::Watch,
 };
 use crate::{
     Outcome, bench, interrupt,
@@ -236,7 +237,7 @@ fn threads(cases: &[Case], wanted: Option<usize>) -> usize {
 }
 
 /// Memory that new processes may take, in bytes, if the machine tells.
-fn available_memory() -> Option<u64> {
+pub(crate) fn available_memory() -> Option<u64> {
     let info = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
@@ -319,7 +320,7 @@ fn document(options: &Options, runs: &[(&Case, Result<Ran>)], elapsed: Duration,
         "threads": threads,
         "wall_seconds": elapsed.as_secs_f64(),
         "busy_seconds": busy(runs),
-        "peak_memory_bytes": report::peak_memory(),
+        "peak_memory_bytes": peak_memory(),
         "runs": runs.iter().map(one).collect::<Vec<_>>(),
     })
 }

@@ -146,7 +146,7 @@ pub(super) fn table(rows: &[Row<'_>]) -> String {
 }
 
 /// The most memory that this process has had, in bytes.
-pub(super) fn peak_memory() -> Option<u64> {
+pub(crate) fn peak_memory() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;

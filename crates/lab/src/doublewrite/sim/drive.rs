@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail};
 use host::Host;
 use run::{
     Config,
-    sim::{Contents, Sim, SimTransport},
+    sim::{Sim, SimTransport},
 };
 use toml::{Table, Value};
 use workload::{Mix, MixConfig, Order, innodb::Volume};
@@ -13,7 +13,10 @@ use super::{
     super::{Variant, variants::Family},
     fitted,
 };
-use crate::interrupt;
+use crate::{
+    interrupt,
+    sim::{Cache, Contents, Precondition},
+};
 
 /// Bytes of the namespace for the doublewrite buffer: 8 instances with two shards of 120 pages of 16 KiB need 30 MiB (32 MB as published).
 const COPIES: u64 = 32 << 20;
@@ -26,6 +29,8 @@ const PUBLISHED: [&str; 2] = ["pblaze5-910-short", "pblaze5-910-3.84t"];
 pub(super) struct Place {
     pub(super) data: Volume,
     pub(super) copies: Option<Volume>,
+    /// Whether the drive has been in use already.
+    pub(super) prepared: bool,
 }
 
 impl Place {
@@ -35,7 +40,8 @@ impl Place {
 }
 
 /// The drive's TOML: the profile's NAND set as one namespace, and a set beside it where the variant wants one. DRAM and
-/// persistent memory are as fast as the link: the profile's figures for DRAM are derived from the results that are tested here.
+/// persistent memory of the published drive are as fast as the link: the profile's figures for DRAM are derived from the results that are tested
+/// here. Other drives keep their own, if they have one.
 pub(super) fn toml(profile: &Table, variant: Variant, name: &str) -> Result<Table> {
     let mut table = profile.clone();
     let sets = table.get("set").and_then(Value::as_array).context("the drive has no NVM Set")?;
@@ -46,6 +52,9 @@ pub(super) fn toml(profile: &Table, variant: Variant, name: &str) -> Result<Tabl
     if PUBLISHED.contains(&name) {
         fit(&mut nand)?;
     }
+    let own = variant.medium().map(|medium| {
+        sets.iter().find(|set| set.get("media").and_then(Value::as_str) == Some(medium)).cloned()
+    });
     let size = table
         .get("namespace")
         .and_then(Value::as_array)
@@ -58,15 +67,8 @@ pub(super) fn toml(profile: &Table, variant: Variant, name: &str) -> Result<Tabl
     let mut sets = vec![Value::Table(nand)];
     let mut namespaces = vec![namespace(1, &size)];
     if let Some(medium) = variant.medium() {
-        let mut set = Table::new();
-        set.insert("media".into(), medium.into());
-        set.insert("capacity".into(), "64MiB".into());
-        let mut timing = Table::new();
-        for (key, value) in [("read", "1us"), ("write", "1us"), ("bandwidth", "3.3GB/s")] {
-            timing.insert(key.into(), value.into());
-        }
-        set.insert("timing".into(), timing.into());
-        sets.push(set.into());
+        let own = own.filter(|_| !PUBLISHED.contains(&name)).flatten();
+        sets.push(own.unwrap_or_else(|| as_fast_as_the_link(medium)));
         namespaces.push(namespace(2, &format!("{COPIES}B")));
     }
     table.insert("set".into(), sets.into());
@@ -78,6 +80,18 @@ pub(super) fn toml(profile: &Table, variant: Variant, name: &str) -> Result<Tabl
         drive.insert("atomic_write".into(), "16KiB".into());
     }
     Ok(table)
+}
+
+fn as_fast_as_the_link(medium: &str) -> Value {
+    let mut set = Table::new();
+    set.insert("media".into(), medium.into());
+    set.insert("capacity".into(), "64MiB".into());
+    let mut timing = Table::new();
+    for (key, value) in [("read", "1us"), ("write", "1us"), ("bandwidth", "3.3GB/s")] {
+        timing.insert(key.into(), value.into());
+    }
+    set.insert("timing".into(), timing.into());
+    set.into()
 }
 
 fn namespace(set: i64, size: &str) -> Value {
@@ -107,13 +121,29 @@ pub(super) fn config(profile: &Table, variant: Variant, name: &str) -> Result<Co
     Ok(Config::from_toml(&toml::to_string(&toml(profile, variant, name)?)?)?)
 }
 
+/// A larger drive is not written page by page before the study: it is put into the state of uniform overwriting, and kept for the next time.
+const WRITTEN: u64 = 256 << 30;
+
+/// Bytes of the NVM Sets.
+fn bytes(config: &Config) -> u64 {
+    config.ftl.sets.iter().map(|set| u64::from(set.capacity_pages()) * 4096).sum()
+}
+
 /// Makes the drive, and connects the server to it.
 pub(super) fn make(
     profile: &Table,
     variant: Variant,
     name: &str,
+    like_live: bool,
+    cache: &Cache,
+    seed: u64,
 ) -> Result<(Sim, Host<SimTransport>, Place)> {
-    let sim = Sim::new(config(profile, variant, name)?, Contents::None)?;
+    let config = config(profile, variant, name)?;
+    let prepared = like_live || bytes(&config) > WRITTEN;
+    let how = if prepared { Precondition::Steady } else { Precondition::None };
+    let made = cache.drive(config, Contents::None, how, seed, &mut |_| !interrupt::asked());
+    interrupt::check()?;
+    let (sim, _) = made?;
     let mut host = sim.host("nqn.2026-11.io.tranche:database").context("connecting to the drive")?;
     let mut volume = |nsid| -> Result<Volume> {
         let namespace = host.namespace(nsid)?;
@@ -121,7 +151,14 @@ pub(super) fn make(
     };
     let data = volume(1)?;
     let copies = variant.medium().map(|_| volume(2)).transpose()?;
-    Ok((sim, host, Place { data, copies }))
+    if prepared && !like_live {
+        // What the files do not fill holds nothing.
+        #[expect(clippy::cast_possible_truncation, reason = "no more than the namespace has")]
+        let filled = (u128::from(data.blocks) * u128::from(fitted::FILLED) / 1000) as u64;
+        let rest = u32::try_from(data.blocks.saturating_sub(filled)).unwrap_or(u32::MAX);
+        host.io_queue(2)?.deallocate(1, &[(filled, rest)])?;
+    }
+    Ok((sim, host, Place { data, copies, prepared }))
 }
 
 /// Writes what the files fill once in order, then one and a half times in pages at random.

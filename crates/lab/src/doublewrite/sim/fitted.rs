@@ -9,7 +9,7 @@ pub(super) const PLANES: i64 = 2;
 pub(super) const PROGRAM_US: u32 = 3800;
 /// Share of the namespace that files fill, per mille: the published write amplification of `nand`. What the published drive held besides 3 TB in
 /// tables is not known.
-const FILLED: u32 = 985;
+pub(super) const FILLED: u32 = 985;
 /// Processor time of a statement with its client and the network: tpmC of `nand` with 4 connections.
 const STATEMENT_NS: u64 = 150_000;
 /// Statements in 1,000 that read a page beside those of their rows: page reads for each new order of `nand` with 64 connections (90.3; the rows' own

@@ -2,17 +2,24 @@
 //! time.
 //!
 //! Each variant has a drive of its own, on a processor of its own: written once, overwritten at random, loaded with the most connections
-//! for a while so that garbage collection is in the state that this load makes, and then measured with each number of connections.
+//! for a while so that garbage collection is in the state that this load makes, and then measured with each number of connections, the most first. A
+//! point whose figures still move at the end of its window is measured again, a few times at most.
 
 mod drive;
 mod fitted;
+pub(super) mod live;
 mod report;
 #[cfg(test)]
 mod tests;
 
+use std::{
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
 use anyhow::{Context, Result, bail};
 use run::sim::{Actors, Nanos, Sim, SimTransport};
-use workload::innodb::{Config, Counts, Innodb};
+use workload::innodb::{Config, Counts, Innodb, PAGE};
 
 use self::drive::Place;
 use super::{Settings, Variant, latencies, metrics, published, report as common, whole};
@@ -23,6 +30,7 @@ use crate::{
     parallel,
     progress::Steps,
     results::{Host, NamespaceCounts, Point, Results, Run},
+    sim::{Cache, available_memory, peak_memory},
     sweep::Study,
     units::{show, show_size},
 };
@@ -34,6 +42,12 @@ pub(super) const DEFAULT_PROFILE: &str = "pblaze5-910-short";
 type Profiles<'a> = dyn Fn(&str) -> Result<toml::Table> + 'a;
 
 const SECOND: u64 = 1_000_000_000;
+
+/// Windows in which a point may come to rest. The first that is settled counts, else the last.
+const WINDOWS: u64 = 4;
+
+/// How far the last two thirds of a window may be apart, in percent, for it to be settled: in throughput and in write amplification.
+const SETTLED: f64 = 5.0;
 
 /// What became of a variant.
 #[derive(Default)]
@@ -53,9 +67,19 @@ pub(super) fn run_on(options: &Settings, profiles: &Profiles<'_>) -> Result<Outc
         options.variants.iter().flat_map(|&v| (0..options.repeat).map(move |r| (v, r))).collect();
     let steps = pieces.len() * (options.threads.len() + 1);
     let progress = Steps::new(steps as u64);
+    let cache = Cache::new(Cache::usual());
+    let begin = Instant::now();
+    // Drives that do not fit in memory together come one after the other.
+    let each = options.variants.iter().map(|&v| {
+        drive::config(&toml, v, &options.profile).map(|c| Sim::memory(&c, run::sim::Contents::None))
+    });
+    let each = each.collect::<Result<Vec<_>>>()?.into_iter().max().unwrap_or(0);
+    let alone = available_memory().is_some_and(|available| available / 2 < each).then(Mutex::default);
     let done = parallel::map(&pieces, |&(variant, repetition)| {
+        let _turn =
+            alone.as_ref().map(|turn: &Mutex<()>| turn.lock().unwrap_or_else(PoisonError::into_inner));
         let mut result = Done::default();
-        result.error = one(options, &toml, variant, repetition, &progress, &mut result.runs).err();
+        result.error = one(options, &toml, variant, repetition, &cache, &progress, &mut result.runs).err();
         result
     });
     drop(progress);
@@ -80,6 +104,9 @@ pub(super) fn run_on(options: &Settings, profiles: &Profiles<'_>) -> Result<Outc
     if variants.iter().all(|v| v.runs.is_empty()) {
         return Err(Interrupted.into());
     }
+    for variant in &mut variants {
+        variant.runs.sort_by_key(|run| (run.repetition, run.at.get("threads").copied()));
+    }
     let mut results = Results {
         study: "doublewrite".into(),
         engine: "sim",
@@ -88,18 +115,25 @@ pub(super) fn run_on(options: &Settings, profiles: &Profiles<'_>) -> Result<Outc
             "profile": options.profile,
             "toml": drive::toml(&toml, Variant::Nand, &options.profile)?,
         }),
-        host: Host::this(vec!["a model of Percona Server 8.0.15 under tpcc-mysql".into()]),
+        host: Host::this(vec![report::modelled(options).into()]),
         comparisons: options.comparisons(&variants)?,
         variants,
         notes: Vec::new(),
     };
     results.notes = report::notes(&results, options);
+    results.notes.push(effort(begin.elapsed()));
     results.write(&options.out)?;
     let page = options.out.join("report.html");
-    common::write(&results, &page, report::answer(&results), report::sections(&results))?;
-    let text = report::text(&results, &page);
+    common::write(&results, &page, report::answer(&results, options), report::sections(&results, options))?;
+    let text = report::text(&results, options, &page);
     let failure = interrupted.then(|| interrupt::PARTIAL.to_owned());
     Ok(Outcome { results, text, failure })
+}
+
+/// What the study took of this machine.
+fn effort(time: Duration) -> String {
+    let memory = peak_memory().map_or(String::new(), |bytes| format!(" and {} of memory", show_size(bytes)));
+    format!("It took {:.1} minutes{memory}.", time.as_secs_f64() / 60.0)
 }
 
 /// Repeats the study on every drive of `--set`.
@@ -143,18 +177,24 @@ fn one(
     toml: &toml::Table,
     variant: Variant,
     repetition: u32,
+    cache: &Cache,
     progress: &Steps,
     runs: &mut Vec<Run>,
 ) -> Result<()> {
-    let (sim, host, place) = drive::make(toml, variant, &options.profile)?;
+    let (sim, host, place) =
+        drive::make(toml, variant, &options.profile, options.like.is_some(), cache, options.seed)?;
     let mut stage = Stage { options, variant, repetition, sim, host, place };
-    let end = stage.model(1)?.areas().end();
-    drive::age(&stage.sim, end, options.seed)?;
+    if !place.prepared {
+        let end = stage.model(1)?.areas().end();
+        drive::age(&stage.sim, end, options.seed)?;
+    }
     interrupt::check()?;
-    let most = options.threads.iter().copied().max().unwrap_or(1);
-    stage.load(most, fitted::AGING_SECONDS, 0)?;
+    // The state that the most connections leave is near that of the next fewer ones.
+    let mut levels = options.threads.clone();
+    levels.sort_unstable_by(|a, b| b.cmp(a));
+    stage.load(levels.first().copied().unwrap_or(1), fitted::AGING_SECONDS, 0)?;
     progress.done(&format!("{variant}: preparing the drive"), "");
-    for &threads in &options.threads {
+    for threads in levels {
         let run = stage.load(threads, options.warmup, options.seconds)?;
         progress.done(&format!("{variant}, {threads} connections"), &summary(&run));
         runs.push(run);
@@ -166,7 +206,10 @@ impl Stage<'_> {
     fn config(&self, threads: u32) -> Config {
         let options = self.options;
         let seed = options.seed.wrapping_add(u64::from(self.repetition));
-        let mut config = fitted::config(threads, self.place.data, seed);
+        let mut config = match &options.like {
+            None => fitted::config(threads, self.place.data, seed),
+            Some(_) => live::config(threads, self.place.data, seed),
+        };
         config.warehouses = options.warehouses;
         config.pool_pages = u32::try_from(options.buffer_pool >> 14).unwrap_or(u32::MAX);
         config.copies = self.place.copies;
@@ -208,7 +251,7 @@ impl Stage<'_> {
             .collect()
     }
 
-    /// Runs the load, and measures so many seconds of it after the warm-up.
+    /// Runs the load, and measures so many seconds of it after the warm-up, again if it has not settled by then.
     fn load(&mut self, threads: u32, warmup: u64, seconds: u64) -> Result<Run> {
         let mut model = self.model(threads)?;
         let pages = u64::from(self.config(threads).pool_pages);
@@ -233,35 +276,49 @@ impl Stage<'_> {
             Ok(())
         };
         step(&mut actors, warmup)?;
-        actors.actor_mut(at).forget_latencies();
-        let before = actors.actor(at).counts();
-        // Thirds show whether it has settled.
-        let mut samples = vec![(self.counters()?, before)];
-        let third = seconds / 3;
-        for count in [third, third, seconds - 2 * third] {
-            step(&mut actors, count)?;
-            samples.push((self.counters()?, actors.actor(at).counts()));
+        let (mut samples, mut drifts) = (Vec::new(), Vec::new());
+        let mut windows = 0;
+        while windows < WINDOWS {
+            windows += 1;
+            actors.actor_mut(at).forget_latencies();
+            samples = vec![(self.counters()?, actors.actor(at).counts())];
+            // Thirds show whether it has settled.
+            let third = seconds / 3;
+            for count in [third, third, seconds - 2 * third] {
+                step(&mut actors, count)?;
+                samples.push((self.counters()?, actors.actor(at).counts()));
+            }
+            let thirds: Vec<_> = samples
+                .windows(2)
+                .map(|pair| {
+                    let orders = pair[1].1.since(&pair[0].1).transactions[0];
+                    (orders, self.counted(&pair[0].0, &pair[1].0))
+                })
+                .collect();
+            drifts = drift(&thirds, seconds);
+            // Windows too short for thirds say nothing.
+            if third == 0 || drifts.iter().all(|(_, percent)| percent.abs() <= SETTLED) {
+                break;
+            }
         }
         let model = actors.actor(at);
+        #[expect(clippy::cast_precision_loss, reason = "for reading")]
+        let folded = (model.data_pages() * PAGE) as f64 / model.areas().data.bytes as f64;
         let latency_ms = latencies(model.latencies(), model.commits());
         let dirty = model.dirty_per_mille();
         actors.actor_mut(at).stop();
         actors.run(Nanos::MAX, |_| false);
-        let (first, last) = (&samples[0], &samples[3]);
+        let [first, .., last] = &samples[..] else { bail!("nothing was measured") };
         let namespaces = self.counted(&first.0, &last.0);
         let counts = last.1.since(&first.1);
-        #[expect(clippy::cast_precision_loss, reason = "a few seconds")]
-        let length = seconds as f64;
+        #[expect(clippy::cast_precision_loss, reason = "a few minutes")]
+        let (length, before) = (seconds as f64, (warmup + (windows - 1) * seconds) as f64);
         let mut metrics = metrics(counts.transactions[0], length, &namespaces);
         metrics.extend(more(&counts, length, dirty));
-        let thirds: Vec<_> = samples
-            .windows(2)
-            .map(|pair| {
-                let orders = pair[1].1.since(&pair[0].1).transactions[0];
-                (orders, self.counted(&pair[0].0, &pair[1].0))
-            })
-            .collect();
-        metrics.extend(settled(&thirds, seconds));
+        let settled = drifts.iter().all(|(_, percent)| percent.abs() <= SETTLED);
+        metrics.insert("settled".into(), f64::from(u8::from(settled)));
+        metrics.insert("folded".into(), folded);
+        metrics.extend(drifts);
         Ok(Run {
             at: Point::from([("threads".into(), threads.into())]),
             repetition: self.repetition,
@@ -270,8 +327,7 @@ impl Stage<'_> {
             latency_ms,
             namespaces,
             per_second,
-            #[expect(clippy::cast_precision_loss, reason = "a few seconds")]
-            warmup_seconds: warmup as f64,
+            warmup_seconds: before,
             ..Run::default()
         })
     }
@@ -310,18 +366,17 @@ fn more(counts: &Counts, seconds: f64, dirty: u64) -> Vec<(String, f64)> {
     .collect()
 }
 
-/// How far the last two thirds of the window are apart, in percent: throughput, write amplification, bytes per new order.
+/// How far the last two thirds of the window are apart, in percent: throughput and write amplification.
 #[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
-fn settled(thirds: &[(u64, Vec<NamespaceCounts>)], seconds: u64) -> Vec<(String, f64)> {
+fn drift(thirds: &[(u64, Vec<NamespaceCounts>)], seconds: u64) -> Vec<(String, f64)> {
     let [_, second, third] = thirds else { return Vec::new() };
     let of = |(orders, namespaces): &(u64, Vec<NamespaceCounts>), seconds: u64| {
         let metrics = metrics(*orders, seconds as f64, namespaces);
-        ["tpmC", "write_amplification_nand", "nand_bytes_per_new_order"]
-            .map(|name| metrics.get(name).copied().unwrap_or(0.0))
+        ["tpmC", "write_amplification_nand"].map(|name| metrics.get(name).copied().unwrap_or(0.0))
     };
     let length = seconds / 3;
     let (a, b) = (of(second, length), of(third, seconds - 2 * length));
-    ["settled_tpmC_percent", "settled_write_amplification_percent", "settled_nand_bytes_percent"]
+    ["drift_tpmC_percent", "drift_write_amplification_percent"]
         .into_iter()
         .zip(a.into_iter().zip(b))
         .map(|(name, (a, b))| (name.to_owned(), (b / a.max(1e-9) - 1.0) * 100.0))

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{
     super::{Settings, published, report as common, whole},
-    DEFAULT_PROFILE, fitted,
+    SETTLED, WINDOWS, fitted,
 };
 use crate::{
     report::{Section, Table, comparison_table, show_point},
@@ -43,6 +43,7 @@ fn throughput(results: &Results) -> Table {
         "off by",
         "gain",
         "published",
+        "settled",
     ]);
     for at in points(&results.variants) {
         let ours = |variant: &str| value(results, variant, "tpmC", &at);
@@ -53,9 +54,21 @@ fn throughput(results: &Results) -> Table {
         row.extend(beside(ours("dram"), theirs("dram")));
         row.push(gain(ours("dram").zip(ours("nand"))));
         row.push(gain(theirs("dram").zip(theirs("nand"))));
+        row.push(settled(results, &at));
         table.rows.push(row);
     }
     table
+}
+
+/// `"yes"`, or the variants whose figures still moved at a point.
+fn settled(results: &Results, at: &Point) -> String {
+    let moving = |name: &&str| value(results, name, "settled", at).is_some_and(|settled| settled < 1.0);
+    let names: Vec<&str> =
+        results.variants.iter().map(|variant| variant.name.as_str()).filter(moving).collect();
+    match &names[..] {
+        [] => "yes".into(),
+        names => format!("not {}", names.join(", ")),
+    }
 }
 
 /// The run of a variant at the point of which the traffic was published.
@@ -180,7 +193,7 @@ fn inside(results: &Results) -> Table {
             );
             row.push(format!("{}%", show(get("dirty_pages_percent"))));
             row.extend(
-                ["settled_tpmC_percent", "settled_write_amplification_percent"]
+                ["drift_tpmC_percent", "drift_write_amplification_percent"]
                     .map(|name| percent(get(name) / 100.0 + 1.0)),
             );
             table.rows.push(row);
@@ -213,8 +226,19 @@ fn of_variant(results: &Results, variant: &str) -> Option<(f64, f64)> {
     )
 }
 
+/// What the model is one of.
+pub(super) fn modelled(options: &Settings) -> &'static str {
+    match options.like {
+        None => "a model of Percona Server 8.0.15 under tpcc-mysql",
+        Some(_) => "a model of the live study's MariaDB",
+    }
+}
+
 /// The answer in a few sentences, with what it is worth.
-pub(super) fn answer(results: &Results) -> String {
+pub(super) fn answer(results: &Results, options: &Settings) -> String {
+    if options.like.is_some() {
+        return "The model with the parameters of the live study, beside what that measured.".into();
+    }
     let fit = of_variant(results, "nand").map(|(mean, most)| {
         format!(
             "The model was fitted to the published variant nand with 4 and with 64 connections; over all levels its tpmC is {mean:.0}% off \
@@ -247,19 +271,26 @@ pub(super) fn answer(results: &Results) -> String {
 
 /// Sentences for the reader.
 pub(super) fn notes(results: &Results, options: &Settings) -> Vec<String> {
+    let model = modelled(options);
     let mut notes = vec![format!(
-        "A model of Percona Server 8.0.15 with {} warehouses and a buffer pool of {}; docs/studies/doublewrite.md has every parameter with its \
-         source. Page reads and writes are for each new order.",
+        "This is {model} with {} warehouses and a buffer pool of {}; docs/studies/doublewrite.md has every parameter with its source. Page reads and \
+         writes are for each new order.",
         options.warehouses,
         show_size(options.buffer_pool)
     )];
-    if options.profile == DEFAULT_PROFILE {
-        notes.push(
-            "The drive is the published one with a hundredth of its capacity and all of its speed; the database of 3 TB is folded onto it: page N \
-             of M lies at N/M of the room. So each page is overwritten as often in relation to the drive as in three hours of the published \
-             run, within minutes."
-                .into(),
-        );
+    let folded = results.variants.iter().flat_map(|v| &v.runs).find_map(|run| run.metrics.get("folded"));
+    if let Some(times) = folded.filter(|times| **times > 1.05) {
+        notes.push(format!(
+            "The database is folded onto the drive {:?}: it is {times:.0} times as large as the room for it, and page N of M lies at N/M of the room. So each \
+             page is overwritten {times:.0} times as often in relation to the drive, and garbage collection comes into the state that the load makes \
+             within minutes instead of hours.",
+            options.profile
+        ));
+    }
+    if options.like.is_some() {
+        notes.push("Nothing of it is fitted.".into());
+        notes.extend(at_rest(results));
+        return notes;
     }
     notes.push(format!(
         "Fitted to the published variant nand: the drive's program bandwidth ({} planes, {} us) and the share that is filled, a statement's processor \
@@ -268,28 +299,60 @@ pub(super) fn notes(results: &Results, options: &Settings) -> Vec<String> {
         fitted::PLANES,
         fitted::PROGRAM_US
     ));
-    let drift: Vec<f64> = results
-        .variants
-        .iter()
-        .flat_map(|v| &v.runs)
-        .filter_map(|run| run.metrics.get("settled_tpmC_percent").map(|d| d.abs()))
-        .collect();
-    if let (Some(middle), Some(most)) = (median(&drift), drift.iter().copied().reduce(f64::max)) {
-        notes.push(format!(
-            "Settled: tpmC of the last third of each window differs from that of the third before by {middle:.1}% (median), at most {most:.1}%."
-        ));
-    }
+    notes.extend(at_rest(results));
     notes
 }
 
+/// Whether the windows were long enough.
+fn at_rest(results: &Results) -> Option<String> {
+    let runs: Vec<_> =
+        results.variants.iter().flat_map(|v| v.runs.iter().map(|run| (&*v.name, run))).collect();
+    let drifts: Vec<f64> = runs
+        .iter()
+        .flat_map(|(_, run)| {
+            ["drift_tpmC_percent", "drift_write_amplification_percent"].map(|m| run.metrics.get(m))
+        })
+        .flatten()
+        .map(|drift| drift.abs())
+        .collect();
+    let (middle, most) = (median(&drifts)?, drifts.iter().copied().reduce(f64::max)?);
+    let moving: Vec<String> = runs
+        .iter()
+        .filter(|(_, run)| run.metrics.get("settled").is_some_and(|settled| *settled < 1.0))
+        .map(|(name, run)| format!("{name} with {}", threads(&run.at)))
+        .collect();
+    let verdict = match moving.len() {
+        0 => "Settled: all points".to_owned(),
+        _ => format!("Not settled: {}", moving.join(", ")),
+    };
+    Some(format!(
+        "{verdict}. tpmC and write amplification of the last third of each window differ from those of the third before by {middle:.1}% (median), at most \
+         {most:.1}%; up to {SETTLED:.0}% counts as settled, and what is not is measured in up to {WINDOWS} windows."
+    ))
+}
+
 /// Sections of the report before the common ones.
-pub(super) fn sections(results: &Results) -> Vec<Section> {
+pub(super) fn sections(results: &Results, options: &Settings) -> Vec<Section> {
     let section = |heading: &str, text: &str, table: Table| Section {
         heading: heading.into(),
         text: text.into(),
         charts: Vec::new(),
         table: Some(table),
     };
+    if let Some(measured) = &options.like {
+        return vec![
+            section(
+                "Model beside live",
+                "Medians of the live study's repetitions.",
+                measured.beside(results),
+            ),
+            section(
+                "Inside the model",
+                "For each new order; milliseconds are of connections.",
+                inside(results),
+            ),
+        ];
+    }
     vec![
         section("tpmC beside the published", "New orders per minute.", throughput(results)),
         section("Traffic beside the published", "As the drive counted it (log D8h).", traffic(results)),
@@ -307,14 +370,17 @@ pub(super) fn sections(results: &Results) -> Vec<Section> {
 }
 
 /// The tables and the answer, for a terminal.
-pub(super) fn text(results: &Results, page: &Path) -> String {
-    let tables = [throughput(results), traffic(results), bytes(results), inside(results)];
+pub(super) fn text(results: &Results, options: &Settings, page: &Path) -> String {
+    let tables = match &options.like {
+        Some(measured) => vec![measured.beside(results), inside(results)],
+        None => vec![throughput(results), traffic(results), bytes(results), inside(results)],
+    };
     let tables: String = tables.iter().map(|table| table.text() + "\n").collect();
     let notes: String = results.notes.iter().map(|note| format!("- {note}\n")).collect();
-    format!(
-        "{tables}{}\n{}\n\n{notes}\nreport: {}",
-        comparison_table(&common::essential_and_published(results)).text(),
-        answer(results),
-        page.display()
-    )
+    // What is published is of another server.
+    let comparison = match options.like {
+        Some(_) => String::new(),
+        None => comparison_table(&common::essential_and_published(results)).text() + "\n",
+    };
+    format!("{tables}{comparison}{}\n\n{notes}\nreport: {}", answer(results, options), page.display())
 }

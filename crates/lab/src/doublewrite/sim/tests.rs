@@ -70,7 +70,18 @@ fn both_tables_are_printed_beside_the_published_ones() {
     for name in ["nand", "dram", "off"] {
         for run in runs(name) {
             assert!(run.metrics["tpmC"] > 100.0, "{name}: {:?}", run.metrics);
-            assert_eq!(run.per_second.len(), 4);
+            assert!(run.metrics.contains_key("drift_tpmC_percent"), "{:?}", run.metrics);
+            let windows = (run.per_second.len() - 1) / 3;
+            assert_eq!(
+                (run.per_second.len(), run.warmup_seconds),
+                (1 + windows * 3, (windows * 3 - 2) as f64)
+            );
+            // It was measured again if it had not settled, but not for ever.
+            assert!(
+                run.metrics["settled"] == 1.0 || windows as u64 == WINDOWS,
+                "{windows}: {:?}",
+                run.metrics
+            );
             let (data, copies) = (&run.namespaces[0], run.namespaces.get(1));
             assert!(data.reads > 0 && data.writes > 0 && data.media_bytes_written > data.host_bytes_written);
             assert_eq!(copies.is_some(), name == "dram");
@@ -83,7 +94,7 @@ fn both_tables_are_printed_beside_the_published_ones() {
     assert!((0.8..1.25).contains(&ratio), "{ratio}");
     let fewer = per_order("dram", "nand_bytes_per_new_order") / per_order("nand", "nand_bytes_per_new_order");
     assert!(fewer < 0.95, "{fewer}");
-    for heading in ["connections  ", "31,138", "42,189", "0.375", "2.48", "1.33", "Settled"] {
+    for heading in ["connections  ", "31,138", "42,189", "0.375", "2.48", "1.33", "ettled: "] {
         assert!(first.text.contains(heading), "{heading:?} is not in {}", first.text);
     }
     let page = std::fs::read_to_string(out.join("report.html")).unwrap();
@@ -129,4 +140,62 @@ fn what_makes_no_sense_is_refused() {
     small["namespace"][0]["size"] = "128MiB".into();
     let refused = run_on(&tiny, &|_| Ok(small.clone())).unwrap_err();
     assert!(format!("{refused:#}").contains("no room"), "{refused:#}");
+}
+
+#[test]
+fn every_variant_runs_and_one_without_copies_writes_half() {
+    let out = tempfile::tempdir().unwrap();
+    let path = out.path().to_str().unwrap();
+    let more =
+        ["--variants", "nand,pmem,atomic", "--threads", "8", "--warehouses", "100", "--buffer-pool", "32MiB"];
+    let rest = ["--seconds", "2", "--warmup", "0", "--profile", "small", "--out", path];
+    let settings = settings(&[&more[..], &rest[..]].concat()).unwrap();
+    let results = run_on(&settings, &|_| Ok(profile())).unwrap().results;
+    let run = |name: &str| results.variant(name).unwrap().runs[0].clone();
+    let pmem = run("pmem");
+    assert_eq!((pmem.namespaces.len(), &*pmem.namespaces[1].medium), (2, "pmem"));
+    assert!(pmem.namespaces[1].writes > 0);
+    let bytes = |name: &str| run(name).metrics["host_bytes_per_new_order"];
+    let share = bytes("atomic") / bytes("nand");
+    assert!((0.4..0.75).contains(&share), "{share}");
+}
+
+/// What a live study writes, of it what is read.
+const LIVE: &str = r#"{"study": "doublewrite", "engine": "live", "variants": [
+    {"name": "nand", "runs": [
+        {"at": {"threads": 4}, "metrics": {"tpmC": 3000, "nand_bytes_per_new_order": 1000000}},
+        {"at": {"threads": 4}, "metrics": {"tpmC": 3400, "nand_bytes_per_new_order": 900000}}]},
+    {"name": "dram", "runs": [{"at": {"threads": 4}, "metrics": {"tpmC": 4800}}]}]}"#;
+
+#[test]
+fn the_model_with_the_live_parameters_is_held_against_live() {
+    let out = tempfile::tempdir().unwrap();
+    let file = out.path().join("live.json");
+    let like = |text: &str, more: &[&str]| {
+        std::fs::write(&file, text).unwrap();
+        let out = out.path().to_str().unwrap();
+        let all =
+            ["--like-live", file.to_str().unwrap(), "--out", out, "--profile", "small", "--seconds", "3"];
+        settings(&[&all[..], more].concat())
+    };
+    let settings = like(LIVE, &["--warmup", "1", "--warehouses", "2", "--buffer-pool", "16MiB"]).unwrap();
+    assert_eq!(
+        (&settings.threads[..], &settings.variants[..]),
+        (&[4][..], &[Variant::Nand, Variant::Dram][..])
+    );
+    let outcome = run_on(&settings, &|_| Ok(profile())).unwrap();
+    assert!(outcome.results.variant("dram").unwrap().runs[0].metrics["tpmC"] > 100.0);
+    // Medians of live, and the ratio.
+    for text in ["3,200", "4,800", "+50.0%", "dram over nand", "928"] {
+        assert!(outcome.text.contains(text), "{text:?} is not in {}", outcome.text);
+    }
+    assert!(!outcome.text.contains("31,138"), "what is published is of another server");
+    for (text, problem) in [
+        (LIVE.replace("live", "sim"), "--live is wanted"),
+        (LIVE.replace("nand", "x").replace("dram", "y"), "no runs"),
+        ("{}".into(), "no results.json"),
+    ] {
+        let refused = format!("{:#}", like(&text, &[]).err().unwrap());
+        assert!(refused.contains(problem), "{refused}");
+    }
 }
