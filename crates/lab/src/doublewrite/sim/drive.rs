@@ -49,7 +49,8 @@ pub(super) fn toml(profile: &Table, variant: Variant, name: &str) -> Result<Tabl
     if nand.get("media").and_then(Value::as_str) != Some("nand") {
         bail!("NVM Set 1 of the drive {name:?} is no NAND");
     }
-    if PUBLISHED.contains(&name) {
+    let published = PUBLISHED.contains(&name);
+    if published {
         fit(&mut nand)?;
     }
     let own = variant.medium().map(|medium| {
@@ -76,6 +77,9 @@ pub(super) fn toml(profile: &Table, variant: Variant, name: &str) -> Result<Tabl
     let drive = table.entry("drive").or_insert_with(|| Table::new().into());
     let drive = drive.as_table_mut().context("[drive] is no table")?;
     drive.insert("timing".into(), true.into());
+    if published {
+        drive.insert("write_buffer".into(), fitted::WRITE_BUFFER.into());
+    }
     if variant.family() == Family::Atomic {
         drive.insert("atomic_write".into(), "16KiB".into());
     }
@@ -113,6 +117,7 @@ fn fit(nand: &mut Table) -> Result<()> {
     nand.insert("pages_per_block".into(), (pages * planes / fitted::PLANES).into());
     let timing = nand.get_mut("timing").and_then(Value::as_table_mut).context("the NVM Set has no timing")?;
     timing.insert("program".into(), format!("{}us", fitted::PROGRAM_US).into());
+    timing.insert("max_suspends".into(), fitted::MAX_SUSPENDS.into());
     Ok(())
 }
 

@@ -6,10 +6,16 @@ use workload::innodb::{Config, Volume};
 /// Planes of a die that program together. Steady writes then come close to what the published drive took at most.
 pub(super) const PLANES: i64 = 2;
 /// Time of a program, in microseconds: tpmC of `nand` with 64 connections.
-pub(super) const PROGRAM_US: u32 = 3800;
+pub(super) const PROGRAM_US: u32 = 3600;
+/// Reads that may postpone a program or an erase: mean latency of reads of `nand` with 64 connections.
+pub(super) const MAX_SUSPENDS: i64 = 12;
+/// The write buffer: the few milliseconds of programming all dies that are usual, at the program bandwidth that was fitted. A larger one would
+/// hold the whole doublewrite buffer, 31 MB, whose pages would then be overwritten before they reach the flash; the published write amplification
+/// has them there.
+pub(super) const WRITE_BUFFER: &str = "16MiB";
 /// Share of the namespace that files fill, per mille: the published write amplification of `nand`. What the published drive held besides 3 TB in
 /// tables is not known.
-pub(super) const FILLED: u32 = 985;
+pub(super) const FILLED: u32 = 960;
 /// Processor time of a statement with its client and the network: tpmC of `nand` with 4 connections.
 const STATEMENT_NS: u64 = 150_000;
 /// Statements in 1,000 that read a page beside those of their rows: page reads for each new order of `nand` with 64 connections (90.3; the rows' own

@@ -293,11 +293,14 @@ pub(super) fn notes(results: &Results, options: &Settings) -> Vec<String> {
         return notes;
     }
     notes.push(format!(
-        "Fitted to the published variant nand: the drive's program bandwidth ({} planes, {} us) and the share that is filled, a statement's processor \
-         time, reads beside the rows' pages, bytes of the logs. The DRAM is as fast as the link: the figure in the full profile is derived \
+        "Fitted to the published variant nand: the drive's program bandwidth ({} planes, {} us), reads that may postpone a program ({}), the share \
+         that is filled, a statement's processor time, reads beside the rows' pages, bytes of the logs. The write buffer of {} is what that bandwidth \
+         fills in a few milliseconds. The DRAM is as fast as the link: the figure in the full profile is derived \
          from the variant under test.",
         fitted::PLANES,
-        fitted::PROGRAM_US
+        fitted::PROGRAM_US,
+        fitted::MAX_SUSPENDS,
+        fitted::WRITE_BUFFER
     ));
     notes.extend(at_rest(results));
     notes

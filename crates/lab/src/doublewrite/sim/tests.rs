@@ -114,11 +114,13 @@ fn the_published_drive_gets_the_fitted_figures_and_others_do_not() {
     let nand = |table: &Table| table["set"][0].clone();
     let fitted = drive::toml(&full, Variant::Dram, DEFAULT_PROFILE).unwrap();
     assert_eq!(nand(&fitted)["timing"]["program"].as_str(), Some(&*format!("{}us", fitted::PROGRAM_US)));
+    assert_eq!(fitted["drive"]["write_buffer"].as_str(), Some(fitted::WRITE_BUFFER));
     assert_eq!(
         (fitted["set"][1]["media"].as_str(), fitted["namespace"][1]["set"].as_integer()),
         (Some("dram"), Some(2))
     );
     let own = drive::toml(&full, Variant::Nand, "own.toml").unwrap();
+    assert_eq!(own["drive"].get("write_buffer"), None);
     assert_eq!((&nand(&own), own["namespace"].as_array().unwrap().len()), (&nand(&full), 1));
     let atomic = drive::toml(&full, Variant::Atomic, "own.toml").unwrap();
     assert_eq!(atomic["drive"]["atomic_write"].as_str(), Some("16KiB"));
