@@ -22,6 +22,12 @@ pub trait Contents: Storage {
         Ok(())
     }
 
+    /// Whether what is stored here must be synced to be durable. If not, a command that waits for nothing else ends at its own time, and not when
+    /// somebody gets round to answering [`Output::Sync`](crate::Output::Sync).
+    fn must_sync(&self) -> bool {
+        true
+    }
+
     /// Makes room of its own for a command's blocks, for a Copy: treatments that are `gathered` move blocks there, instead of the
     /// host's buffer, until the command completes.
     fn gather(&mut self, io: Io, bytes: u32) {

@@ -476,7 +476,7 @@ impl Drive {
     #[inline]
     fn end<S: Contents>(&mut self, token: Token, cx: &mut Cx<'_, S>) {
         let entry = self.flight.get_mut(&token);
-        if entry.sync && entry.status.is_success() {
+        if entry.sync && entry.status.is_success() && (entry.forget || cx.storage.must_sync()) {
             entry.stage = Stage::Syncing;
             let forget = entry.forget;
             let io = token.io();

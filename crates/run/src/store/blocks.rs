@@ -36,6 +36,11 @@ pub(super) fn target<'a>(
 }
 
 impl Contents for Store {
+    fn must_sync(&self) -> bool {
+        // Memory is as durable as it gets; a fault that is armed may strike.
+        matches!(self.backing, Backing::Image(_)) || self.fault.is_some()
+    }
+
     fn begin(&mut self, io: Io, treatment: &Treatment) -> Result<(), Blemish> {
         self.held(io).treated = true;
         let checked = match treatment.action {
