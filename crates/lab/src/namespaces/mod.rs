@@ -48,15 +48,15 @@ pub struct Options {
     #[arg(long)]
     pub sim: bool,
     /// Live: a second of the drive takes so many on the clock on the wall, so that what the machine adds to a command weighs as much less
-    #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, default_value_t = 32, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub slow_motion: u32,
-    /// Numbers of namespaces
-    #[arg(long, value_delimiter = ',', default_value = "1,2,4,8,16,32", value_name = "N,…")]
+    /// Numbers of namespaces [default: 1,2,4,8,16,32; live: 1,8]
+    #[arg(long, value_delimiter = ',', value_name = "N,…")]
     pub counts: Vec<u32>,
     /// The drive: a profile or a TOML file; its first namespace says how much is cut into equal ones
     #[arg(long, default_value = DEFAULT_PROFILE, value_name = "NAME|FILE")]
     pub profile: String,
-    /// Seconds for which a load must pass, after half of that which is not measured; the real test takes 24 hours [default: 10; live: 2]
+    /// Seconds for which a load must pass, after half of that which is not measured; the real test takes 24 hours [default: 10; live: 1]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub window: Option<u32>,
     /// What the application's machine takes for its threads: `linux` (measured: docs/studies/namespaces.md), or `none`, so that the drive
@@ -109,13 +109,18 @@ const COUNT_MAX: u32 = 32;
 
 impl Options {
     fn length(&self) -> Length {
-        let usual = match (self.quick, self.live) {
-            (true, _) => 1,
-            (false, true) => 2,
-            (false, false) => 10,
-        };
+        let usual = if self.quick || self.live { 1 } else { 10 };
         let window = self.window.unwrap_or(usual);
         Length { ramp: window.div_ceil(2), window }
+    }
+
+    /// Numbers of namespaces.
+    fn counts(&self) -> &[u32] {
+        match &self.counts[..] {
+            [] if self.live => &[published::PAIR.1, published::PAIR.0],
+            [] => &[1, 2, 4, 8, 16, 32],
+            given => given,
+        }
     }
 
     /// A test of a repetition.
@@ -166,7 +171,7 @@ pub fn sweep_on(options: &Options, profiles: &Profiles<'_>) -> Result<Outcome<Va
         toml: &profiles(&options.profile)?,
         seed: options.seed,
         out: &options.out,
-        drives: &|toml| options.counts.iter().map(|&count| rig::cut(toml, count)).collect(),
+        drives: &|toml| options.counts().iter().map(|&count| rig::cut(toml, count)).collect(),
         run: &|toml, seed, out| {
             let options = Options { seed, out: out.to_owned(), ..options.clone() };
             run_on(&options, &|_| Ok(toml.clone()))
@@ -180,11 +185,11 @@ pub fn sweep_on(options: &Options, profiles: &Profiles<'_>) -> Result<Outcome<Va
 /// # Errors
 /// Like [`run`].
 pub fn run_on(options: &Options, profiles: &Profiles<'_>) -> Result<Outcome<Results>> {
-    let mut seen = options.counts.clone();
+    let mut seen = options.counts().to_vec();
     seen.sort_unstable();
     seen.dedup();
-    if seen.len() != options.counts.len() || seen.is_empty() {
-        bail!("--counts names a number twice, or none");
+    if seen.len() != options.counts().len() {
+        bail!("--counts names a number twice");
     }
     if let Some(count) = seen.iter().find(|count| !(1..=COUNT_MAX).contains(*count)) {
         bail!("--counts: {count} namespaces cannot be: from 1 to {COUNT_MAX}");
@@ -221,7 +226,7 @@ struct Done {
 
 /// Everything in virtual time, on as many processors as there are.
 fn all(options: &Options, toml: &toml::Table) -> Result<Done> {
-    let repetitions = (0..options.repeat).flat_map(|r| options.counts.iter().map(move |&count| (count, r)));
+    let repetitions = (0..options.repeat).flat_map(|r| options.counts().iter().map(move |&count| (count, r)));
     let pieces: Vec<(u32, u32)> = repetitions.collect();
     let progress = Steps::new(pieces.len() as u64);
     let found = parallel::map(&pieces, |&(count, repetition)| {
@@ -255,9 +260,9 @@ fn one(options: &Options, toml: &toml::Table, count: u32, repetition: u32) -> Re
 /// pass are done in both.
 fn live(options: &Options, toml: &toml::Table) -> Result<Done> {
     let mut done = Done::default();
-    let mut progress = Progress::new((options.repeat as usize * options.counts.len() * 4) as u64);
+    let mut progress = Progress::new((options.repeat as usize * options.counts().len() * 4) as u64);
     for repetition in 0..options.repeat {
-        for &count in &options.counts {
+        for &count in options.counts() {
             match live_one(options, toml, count, repetition, &mut progress, &mut done) {
                 Ok(()) => {}
                 Err(error) if error.is::<Interrupted>() => {
@@ -309,7 +314,7 @@ fn live_one(
 fn assemble(options: &Options, toml: &toml::Table, done: &Done) -> Results {
     let found = &done.found;
     let mut variants: Vec<results::Variant> = Vec::new();
-    for &count in &options.counts {
+    for &count in options.counts() {
         let runs: Vec<Run> = found.iter().filter(|f| f.count == count).map(Found::run).collect();
         if !runs.is_empty() {
             let description = format!("{count} equal namespaces of 512-byte blocks.");
