@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use nvme::copy::{Copy, CopySource};
 use nvme::identify::IdentifyNamespace;
 use nvme::io::{Blocks, DSM_RANGES_MAX, DsmRange, PrInfo};
 use nvme::zerocopy::IntoBytes;
@@ -13,6 +14,16 @@ use crate::queue::{Data, Done, Queue, Tag, TransportError};
 
 /// How long one I/O command may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A Copy of one range of a namespace, of 1 to 65,536 blocks from block `from` on, to block `to` on, and its data.
+#[must_use]
+pub fn copy_range(nsid: Nsid, to: u64, from: u64, blocks: u32, fua: bool) -> (Command, Vec<u8>) {
+    let source = CopySource { slba: from, nlb: blocks, ..CopySource::default() };
+    let mut data = Vec::new();
+    source.write(0, |bytes| data.extend_from_slice(bytes));
+    let copy = Copy { nsid, sdlba: to, nr: 1, fua, ..Copy::default() };
+    (IoCommand::Copy(copy).into(), data)
+}
 
 /// What reading and writing a namespace takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

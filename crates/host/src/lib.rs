@@ -43,7 +43,7 @@ pub use addr::{Addr, AddrError, DEFAULT_PORT, Place};
 pub use error::Error;
 pub(crate) use host::call_alone as call;
 pub use host::{Host, namespace_create};
-pub use io::{IoQueue, Namespace};
+pub use io::{IoQueue, Namespace, copy_range};
 pub use logs::AnaLog;
 pub use queue::{Connected, Data, Done, Identity, Queue, Tag, Transport, TransportError};
 pub use random::fill_random;

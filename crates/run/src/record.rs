@@ -7,6 +7,7 @@
 
 use device::{ControllerId, Drive};
 use media::Nanos;
+use nvme::copy::{Copy, CopySource};
 use nvme::io::DsmRange;
 use nvme::zerocopy::FromBytes;
 use nvme::{Command, IoCommand};
@@ -73,8 +74,11 @@ impl Recorder {
             self.put(Entry { at, nsid: command.nsid.get(), queue, verb, offset, bytes });
         };
         match parsed {
+            IoCommand::Read(b) if b.fua => put(Verb::ReadFua, b.slba, b.nlb.into()),
             IoCommand::Read(b) | IoCommand::Compare(b) => put(Verb::Read, b.slba, b.nlb.into()),
+            IoCommand::Write(b) if b.fua => put(Verb::WriteFua, b.slba, b.nlb.into()),
             IoCommand::Write(b) => put(Verb::Write, b.slba, b.nlb.into()),
+            IoCommand::Copy(c) => self.copy(at, queue, &c, data, drive),
             IoCommand::WriteZeroes(b) if b.nsz => put(Verb::Trim, 0, blocks),
             IoCommand::WriteZeroes(b) => put(Verb::Trim, b.slba, b.nlb.into()),
             IoCommand::Flush { .. } => put(Verb::Flush, 0, 0),
@@ -88,6 +92,37 @@ impl Recorder {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// A Copy, range by range. One of another namespace is a read there and a write here.
+    fn copy(&mut self, at: u64, queue: u32, copy: &Copy, data: &[u8], drive: &Drive) {
+        let (Some(each), Some((block, blocks))) = (CopySource::bytes(copy.desfmt), drive.geometry(copy.nsid))
+        else {
+            return;
+        };
+        let mut to = copy.sdlba;
+        for source in data.chunks_exact(each).take(copy.nr.into()) {
+            let Some(source) = CopySource::parse(copy.desfmt, source) else { return };
+            let nsid = source.snsid.unwrap_or(copy.nsid);
+            let Some((from_block, from_blocks)) = drive.geometry(nsid) else { return };
+            let count = u64::from(source.nlb);
+            let fits = |slba: u64, blocks| slba.checked_add(count).is_some_and(|end| end <= blocks);
+            if !fits(to, blocks) || !fits(source.slba, from_blocks) {
+                return;
+            }
+            let (offset, bytes) = (to * u64::from(block), count * u64::from(block));
+            let from = source.slba * u64::from(from_block);
+            let here = Entry { at, nsid: copy.nsid, queue, verb: Verb::Write, offset, bytes };
+            if nsid == copy.nsid {
+                self.put(Entry { verb: Verb::Copy { from, fua: copy.fua }, ..here });
+            } else {
+                let bytes = count * u64::from(from_block);
+                self.put(Entry { nsid, verb: Verb::Read, offset: from, bytes, ..here });
+                let verb = if copy.fua { Verb::WriteFua } else { Verb::Write };
+                self.put(Entry { verb, ..here });
+            }
+            to += count;
         }
     }
 

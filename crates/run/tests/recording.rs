@@ -73,10 +73,12 @@ fn random_load(host: &mut Host<SocketTransport>, seed: u64, rounds: u64) -> (Vec
             if !tried.insert(lba) {
                 continue;
             }
-            let (verb, command, data) = if rng.below(10) < 7 {
-                (Verb::Write, Command::write(1, lba, 1), Data::Out(vec![1; 4096]))
-            } else {
-                (Verb::Read, Command::read(1, lba, 1), Data::In(vec![0; 4096]))
+            let durable = nvme::io::Blocks { fua: true, ..nvme::io::Blocks::new(1, lba, 1) };
+            let (verb, command, data) = match rng.below(20) {
+                0 => (Verb::WriteFua, nvme::IoCommand::Write(durable).into(), Data::Out(vec![2; 4096])),
+                1 => (Verb::ReadFua, nvme::IoCommand::Read(durable).into(), Data::In(vec![0; 4096])),
+                2..14 => (Verb::Write, Command::write(1, lba, 1), Data::Out(vec![1; 4096])),
+                _ => (Verb::Read, Command::read(1, lba, 1), Data::In(vec![0; 4096])),
             };
             asked.push((verb, lba));
             outstanding.push((queue.submit(command, data).unwrap(), lba));
@@ -99,8 +101,12 @@ fn a_recording_replayed_completes_in_the_same_order() {
         let (asked, order) = load.unwrap();
         // A write may wait for its data, and a read overtake it.
         let found: BTreeSet<_> =
-            events(&path).iter().map(|event| (event.verb as u8, event.offset / 4096)).collect();
-        assert_eq!(found, asked.iter().map(|(verb, lba)| (*verb as u8, *lba)).collect(), "seed {seed}");
+            events(&path).iter().map(|event| (format!("{:?}", event.verb), event.offset / 4096)).collect();
+        assert_eq!(
+            found,
+            asked.iter().map(|(verb, lba)| (format!("{verb:?}"), *lba)).collect(),
+            "seed {seed}"
+        );
 
         // The live drive keeps contents, and so its blocks wait for them to be durable; this one, too.
         let sim = Sim::new(timed().config, Contents::Memory).unwrap();
@@ -117,7 +123,18 @@ fn a_recording_replayed_completes_in_the_same_order() {
         assert_eq!(outcome.map(|o| (o.requests, o.failed)).unwrap(), (4000, 0));
         assert_eq!(replay.late(), Nanos::ZERO.0);
         let differs = order.iter().zip(&again).position(|(a, b)| a != b);
-        assert_eq!(differs, None, "seed {seed}: the completions differ from there on");
+        let near = |order: &Order| -> Vec<_> {
+            let from = differs.unwrap_or(0);
+            let what = |lba: &u64| asked.iter().find(|(_, l)| l == lba).map(|(verb, _)| *verb);
+            order.iter().skip(from).take(6).map(|lba| (*lba, what(lba))).collect()
+        };
+        assert_eq!(
+            differs,
+            None,
+            "seed {seed}: the completions differ from there on: live {:?}, replayed {:?}",
+            near(&order),
+            near(&again)
+        );
     }
 }
 
@@ -138,6 +155,13 @@ fn every_kind_of_command_is_recorded_once() {
         assert!(execute(Command::write_zeroes(1, 8, 4, false), Data::None).is_success());
         let ranges = [DsmRange::new(16, 2), DsmRange::new(32, 0), DsmRange::new(64, 3)];
         assert!(execute(Command::deallocate(1, 3), Data::Out(ranges.as_bytes().to_vec())).is_success());
+        let durable = nvme::io::Blocks { fua: true, ..nvme::io::Blocks::new(1, 9, 1) };
+        assert!(execute(nvme::IoCommand::Write(durable).into(), page()).is_success());
+        assert!(execute(nvme::IoCommand::Read(durable).into(), Data::In(vec![0; 4096])).is_success());
+        let (command, source) = host::copy_range(1, 100, 5, 2, false);
+        assert!(execute(command, Data::Out(source)).is_success());
+        let (command, source) = host::copy_range(1, 200, 100, 1, true);
+        assert!(execute(command, Data::Out(source)).is_success());
         // What is refused is not recorded.
         assert!(!execute(Command::write(1, 8192, 1), page()).is_success());
         assert!(!execute(Command::write(7, 0, 1), page()).is_success());
@@ -151,14 +175,18 @@ fn every_kind_of_command_is_recorded_once() {
             (Verb::Flush, 0, 0),
             (Verb::Trim, 8, 4),
             (Verb::Trim, 16, 2),
-            (Verb::Trim, 64, 3)
+            (Verb::Trim, 64, 3),
+            (Verb::WriteFua, 9, 1),
+            (Verb::ReadFua, 9, 1),
+            (Verb::Copy { from: 5 * 4096, fua: false }, 100, 2),
+            (Verb::Copy { from: 100 * 4096, fua: true }, 200, 1),
         ]
     );
     // It is not written over.
     let options = Options { record: Some(path.clone()), ..Options::default() };
     let refused = run::start(Some(shape()), &options, &mut |_| ()).err().unwrap().to_string();
     assert!(refused.contains("cannot record to") && refused.contains("name another one"), "{refused}");
-    assert_eq!(events(&path).len(), 6);
+    assert_eq!(events(&path).len(), 10);
 }
 
 #[test]

@@ -33,6 +33,38 @@ pub enum Verb {
     Trim,
     /// Make what was written durable.
     Flush,
+    /// Read logical blocks with Force Unit Access.
+    ReadFua,
+    /// Write logical blocks with Force Unit Access: durable when it ends.
+    WriteFua,
+    /// Write logical blocks with what others of the same namespace hold (NVMe's Copy).
+    Copy {
+        /// The first of them, in the unit of the place that is written.
+        from: u64,
+        /// With Force Unit Access.
+        fua: bool,
+    },
+}
+
+impl Verb {
+    /// Whether it has Force Unit Access.
+    #[inline]
+    #[must_use]
+    pub fn fua(self) -> bool {
+        matches!(self, Verb::ReadFua | Verb::WriteFua | Verb::Copy { fua: true, .. })
+    }
+
+    /// The same without Force Unit Access.
+    #[inline]
+    #[must_use]
+    pub fn plain(self) -> Verb {
+        match self {
+            Verb::ReadFua => Verb::Read,
+            Verb::WriteFua => Verb::Write,
+            Verb::Copy { from, .. } => Verb::Copy { from, fua: false },
+            plain => plain,
+        }
+    }
 }
 
 /// One request.

@@ -100,8 +100,14 @@ fn iologs() {
 
 #[test]
 fn a_recording_reads_as_it_was_written() {
-    let entries: Vec<recording::Entry> = [Verb::Read, Verb::Write, Verb::Trim, Verb::Flush]
+    let copy = |from, fua| Verb::Copy { from, fua };
+    let verbs = [
+        [Verb::Read, Verb::Write, Verb::Trim, Verb::Flush],
+        [Verb::ReadFua, Verb::WriteFua, copy(4096, false), copy(u64::MAX / 2, true)],
+    ];
+    let entries: Vec<recording::Entry> = verbs
         .into_iter()
+        .flatten()
         .zip(0..)
         .map(|(verb, n)| recording::Entry {
             at: n * 7,
@@ -120,8 +126,11 @@ fn a_recording_reads_as_it_was_written() {
     let same = |(a, b): (&recording::Entry, &Event)| {
         (a.at, a.verb, a.offset, a.bytes) == (b.at, b.verb, b.offset, b.bytes)
     };
-    assert!(events.len() == 4 && entries.iter().zip(&events).all(same), "{events:?}");
+    assert!(events.len() == 8 && entries.iter().zip(&events).all(same), "{events:?}");
     assert_eq!((reader.format(), reader.devices()), (Format::Recording, &["3".to_owned()][..]));
+    // The first four are what there was in version 1.
+    let before = String::from_utf8(text.clone()).unwrap().replacen(recording::HEAD, recording::HEAD_1, 1);
+    assert_eq!(all(before.as_bytes(), None).0, events);
     // Wherever it is cut, what came before is there.
     for end in recording::HEAD.len() + 1..text.len() {
         let (some, reader) = all(&text[..end], None);
@@ -168,8 +177,12 @@ fn what_is_wrong_and_where() {
     wrong("fio version 2 iolog\na jump 0 0\n", &["line 2", "\"jump\"", "datasync"]);
     wrong("fio version 3 iolog\n1 a wait 5\n", &["line 2", "\"wait\""]);
     wrong("fio version 3 iolog\n1 a read 5 x\n", &["line 2", "the length is \"x\""]);
-    wrong(&format!("{}\n1,2,3,Q,0,0\n", recording::HEAD), &["line 2", "R, W, T or F"]);
+    wrong(&format!("{}\n1,2,3,Q,0,0\n", recording::HEAD), &["line 2", "R, RF, W, WF, T, F, C or CF"]);
     wrong(&format!("{}\n1,2,3,R,0\n", recording::HEAD), &["line 2", "six fields"]);
+    wrong(&format!("{}\n1,2,3,C,0,512\n", recording::HEAD), &["line 2", "seventh field"]);
+    wrong(&format!("{}\n1,2,3,W,0,512,0\n", recording::HEAD), &["line 2", "six fields"]);
+    wrong(&format!("{}\n1,2,3,C,0,512,{}\n", recording::HEAD, u64::MAX), &["line 2", "largest address"]);
+    wrong(&format!("{}\n1,2,3,C,0,2000000000,0\n", recording::HEAD), &["line 2", "more than"]);
     let other = Reader::new(&b"0,R,0,4096,1\n"[..], Some(Format::Iolog2), None).unwrap_err().to_string();
     assert!(other.contains("starts with \"fio version 2 iolog\""), "{other}");
 }
@@ -331,4 +344,23 @@ proptest::proptest! {
     ) {
         fuzz(format!("{head}{}{end}", lines.join("\n")).as_bytes());
     }
+}
+
+#[test]
+fn a_copy_stays_on_its_namespace() {
+    let text = format!(
+        "{}\n0,1,1,C,4096,8192,40960\n1,1,1,CF,1048576,8192,0\n2,1,1,C,0,8192,404480\n",
+        recording::HEAD
+    );
+    let options = Options { pace: Pace::Depth(4), fold: Fold::Wrap, devices: Vec::new() };
+    let reader = Reader::new(text.as_bytes(), None, None).unwrap();
+    let mut replay = Replay::new(reader, options, &[Space { blocks: 100, block_bytes: 4096 }]).unwrap();
+    let mut next = || match replay.next(0) {
+        Next::Submit(request) => (request.verb, request.lba, request.blocks),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(next(), (Verb::Copy { from: 10, fua: false }, 1, 2));
+    assert_eq!(next(), (Verb::Copy { from: 0, fua: true }, 56, 2));
+    // Two blocks do not fit behind block 98.75.
+    assert_eq!(next(), (Verb::Copy { from: 98, fua: false }, 0, 2));
 }

@@ -7,7 +7,11 @@ use std::{
 };
 
 use host::{Data, Done, IoQueue, Namespace, Queue, TransportError};
-use nvme::{Command, IoCommand, Status, io::DsmRange, zerocopy::IntoBytes};
+use nvme::{
+    Command, IoCommand, Status,
+    io::{Blocks, DsmRange},
+    zerocopy::IntoBytes,
+};
 use workload::{
     Actor, Next, Request, Rng, Verb,
     fio::{Job, Stats},
@@ -353,9 +357,9 @@ impl<'a, Q: Queue> Worker<'a, Q> {
 
     /// Bytes that one command of this kind moves or names at most.
     fn most(&self, verb: Verb) -> u64 {
-        match verb {
+        match verb.plain() {
             Verb::Read | Verb::Write => self.most,
-            Verb::Trim | Verb::Flush => u64::MAX,
+            _ => u64::MAX,
         }
     }
 
@@ -394,15 +398,21 @@ impl<'a, Q: Queue> Worker<'a, Q> {
             let block = u64::from(self.namespace.block_size);
             let lba = request.lba + part.at / block;
             let blocks = u32::try_from(part.len / block).unwrap_or(u32::MAX);
+            let fua = request.verb.fua();
             let (command, data) = match request.verb {
-                Verb::Read => {
-                    let range = self.namespace.checked_range(lba, blocks);
+                Verb::Read | Verb::ReadFua => {
+                    let range = Blocks { fua, ..self.namespace.checked_range(lba, blocks) };
                     (IoCommand::Read(range).into(), Data::In(self.buffer(len)))
                 }
-                Verb::Write => {
+                Verb::Write | Verb::WriteFua => {
                     let mut buffer = self.buffer(len);
                     self.fill(part, &mut buffer);
-                    (IoCommand::Write(self.namespace.range(lba, blocks)).into(), Data::Out(buffer))
+                    let range = Blocks { fua, ..self.namespace.range(lba, blocks) };
+                    (IoCommand::Write(range).into(), Data::Out(buffer))
+                }
+                Verb::Copy { from, .. } => {
+                    let (command, source) = host::copy_range(nsid, request.lba, from, request.blocks, fua);
+                    (command, Data::Out(source))
                 }
                 Verb::Trim => {
                     let mut range = self.ranges.pop().unwrap_or_default();
@@ -461,13 +471,13 @@ impl<'a, Q: Queue> Worker<'a, Q> {
         if let Err(status) = done.completion.status().ok() {
             pending.failed = true;
             self.first_failure.get_or_insert((request, status));
-        } else if let (Verb::Read, Data::In(buffer)) = (request.verb, &done.data) {
+        } else if let (Verb::Read, Data::In(buffer)) = (request.verb.plain(), &done.data) {
             self.job.check(part.tag, part.at, buffer);
         }
-        match request.verb {
+        match request.verb.plain() {
             Verb::Read | Verb::Write => self.buffers.push(done.data.into_buffer()),
             Verb::Trim => self.ranges.push(done.data.into_buffer()),
-            Verb::Flush => {}
+            _ => {}
         }
         pending.parts -= 1;
         if pending.parts > 0 {
@@ -475,11 +485,11 @@ impl<'a, Q: Queue> Worker<'a, Q> {
         }
         let failed = pending.failed;
         pending.request = None;
-        let direction = match request.verb {
+        let direction = match request.verb.plain() {
             Verb::Read => Some(0),
             Verb::Write => Some(1),
             Verb::Trim => Some(2),
-            Verb::Flush => None,
+            _ => None,
         };
         if let Some(direction) = direction {
             // This thread alone writes them.
@@ -523,9 +533,10 @@ pub(crate) fn problems(
 
 fn describe(request: &Request, namespace: &Namespace) -> String {
     let verb = match request.verb {
-        Verb::Read => "reading",
-        Verb::Write => "writing",
+        Verb::Read | Verb::ReadFua => "reading",
+        Verb::Write | Verb::WriteFua => "writing",
         Verb::Trim => "deallocating",
+        Verb::Copy { .. } => "copying",
         Verb::Flush => return format!("flushing namespace {}", namespace.nsid),
     };
     let block = u64::from(namespace.block_size);

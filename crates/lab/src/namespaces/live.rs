@@ -7,7 +7,11 @@ use std::{
 
 use anyhow::{Context, Result, anyhow, bail};
 use host::{Data, Host, Identity, IoQueue, Namespace, Queue, TransportError};
-use nvme::{Command, IoCommand, NSID_ALL, Nsid, io::DsmRange, zerocopy::IntoBytes};
+use nvme::{
+    Command, IoCommand, NSID_ALL, Nsid,
+    io::{Blocks, DsmRange},
+    zerocopy::IntoBytes,
+};
 use run::{LocalQueue, LocalTransport, Running};
 use workload::{Actor, Next, Request, Verb, act};
 
@@ -240,13 +244,20 @@ impl Wires {
             bytes.resize((u64::from(request.blocks) * u64::from(namespace.block_size)) as usize, 0);
             bytes
         };
+        let fua = request.verb.fua();
         let (command, data): (Command, Data) = match request.verb {
-            Verb::Read => {
+            Verb::Read | Verb::ReadFua => {
                 let range = namespace.checked_range(request.lba, request.blocks);
-                (IoCommand::Read(range).into(), Data::In(buffer()))
+                (IoCommand::Read(Blocks { fua, ..range }).into(), Data::In(buffer()))
             }
-            Verb::Write => {
-                (IoCommand::Write(namespace.range(request.lba, request.blocks)).into(), Data::Out(buffer()))
+            Verb::Write | Verb::WriteFua => {
+                let range = namespace.range(request.lba, request.blocks);
+                (IoCommand::Write(Blocks { fua, ..range }).into(), Data::Out(buffer()))
+            }
+            Verb::Copy { from, .. } => {
+                let (command, source) =
+                    host::copy_range(namespace.nsid, request.lba, from, request.blocks, fua);
+                (command, Data::Out(source))
             }
             Verb::Trim => {
                 let range = DsmRange::new(request.lba, request.blocks).as_bytes().to_vec();

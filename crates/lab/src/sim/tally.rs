@@ -30,11 +30,12 @@ impl Tally {
 
     #[inline]
     pub fn step(&mut self, step: &Step<'_>) {
-        let index = match step.request.verb {
+        let index = match step.request.verb.plain() {
             Verb::Read => 0,
             Verb::Write => 1,
             Verb::Trim => 2,
-            Verb::Flush => return,
+            // A copy moves nothing between host and drive.
+            _ => return,
         };
         if step.status.is_success() {
             self.latencies[index].saturating_record(step.latency.0);

@@ -7,10 +7,14 @@ use crate::engine::Owner;
 use crate::store::Lent;
 use host::{Host, Namespace, Queue};
 use media::Nanos;
-use nvme::{Command, Nsid, Status, io::DsmRange, zerocopy::IntoBytes};
+use nvme::io::{Blocks, DsmRange};
+use nvme::{Command, IoCommand, Nsid, Status, zerocopy::IntoBytes};
 use std::cell::RefCell;
 use std::rc::Rc;
 use workload::{Actor, Next, Request, Verb};
+
+/// Logical blocks of a range of a Copy at most.
+const COPY_MOST: u64 = 1 << 16;
 
 /// A request of an actor has ended.
 #[derive(Clone, Copy, Debug)]
@@ -324,7 +328,7 @@ impl Wire {
     fn submit<A: Actor>(&mut self, now: Nanos, request: &Request, actor: &mut A, world: &mut World) -> u32 {
         let Space { namespace, most } = self.spaces[usize::from(request.namespace)];
         let (nsid, block_size) = (namespace.nsid, namespace.block_size);
-        let (tag, read) = (request.tag, request.verb == Verb::Read);
+        let (tag, read) = (request.tag, request.verb.plain() == Verb::Read);
         match request.verb {
             Verb::Flush => {
                 self.command(now, Part { tag, at: 0, read }, &Command::flush(nsid), Lent::Nothing, world);
@@ -336,15 +340,30 @@ impl Wire {
                 self.command(now, Part { tag, at: 0, read }, &Command::deallocate(nsid, 1), data, world);
                 1
             }
-            Verb::Read | Verb::Write => {
+            Verb::Copy { from, fua } => {
+                let (mut done, all, mut parts) = (0, u64::from(request.blocks.max(1)), 0);
+                while done < all {
+                    let blocks = (all - done).min(COPY_MOST);
+                    let (command, source) =
+                        host::copy_range(nsid, request.lba + done, from + done, blocks as u32, fua);
+                    let part = Part { tag, at: done * u64::from(block_size), read };
+                    self.command(now, part, &command, Buffer::from(source).into(), world);
+                    parts += 1;
+                    done += blocks;
+                }
+                parts
+            }
+            Verb::Read | Verb::Write | Verb::ReadFua | Verb::WriteFua => {
+                let fua = request.verb.fua();
                 let (mut done, all, mut parts) = (0, request.blocks.max(1), 0);
                 loop {
                     let blocks = (all - done).min(most);
                     let lba = request.lba + u64::from(done);
                     let part = Part { tag, at: u64::from(done) * u64::from(block_size), read };
-                    let command = match request.verb {
-                        Verb::Write => Command::write(nsid, lba, blocks),
-                        _ => Command::read(nsid, lba, blocks),
+                    let range = Blocks { fua, ..Blocks::new(nsid, lba, blocks) };
+                    let command: Command = match read {
+                        true => IoCommand::Read(range).into(),
+                        false => IoCommand::Write(range).into(),
                     };
                     let data = match self.keeps {
                         true => self.data(part, u64::from(blocks) * u64::from(block_size), actor).into(),

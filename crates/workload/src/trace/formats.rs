@@ -55,11 +55,16 @@ pub(super) fn number(what: &str, text: &str) -> Result<u64, String> {
 
 /// An I/O of so many bytes.
 pub(super) fn event(at: Nanos, verb: Verb, offset: u64, bytes: u64) -> Result<Event, String> {
-    if matches!(verb, Verb::Read | Verb::Write) && bytes > BYTES_MAX {
+    if !matches!(verb, Verb::Trim | Verb::Flush) && bytes > BYTES_MAX {
         return Err(format!("it moves {bytes} bytes: that is more than {BYTES_MAX}"));
     }
     if offset.checked_add(bytes).is_none() {
         return Err(format!("{bytes} bytes from byte {offset} on end beyond the largest address"));
+    }
+    if let Verb::Copy { from, .. } = verb
+        && from.checked_add(bytes).is_none()
+    {
+        return Err(format!("{bytes} bytes from byte {from} on end beyond the largest address"));
     }
     Ok(Event { at, device: 0, verb, offset, bytes })
 }

@@ -57,7 +57,7 @@ impl Format {
         match first {
             formats::IOLOG_2 => Some(Format::Iolog2),
             formats::IOLOG_3 => Some(Format::Iolog3),
-            super::recording::HEAD => Some(Format::Recording),
+            super::recording::HEAD | super::recording::HEAD_1 => Some(Format::Recording),
             _ if first.len() > device.len()
                 && device.split_once(',').is_some_and(|(major, minor)| digits(major) && digits(minor)) =>
             {
@@ -173,6 +173,7 @@ impl<R: BufRead> Reader<R> {
                 Format::Blkparse | Format::Msr | Format::Alibaba => None,
             };
             match head {
+                Some(_) if first == super::recording::HEAD_1 && self.format == Format::Recording => {}
                 Some(head) if first != head => {
                     return Err(self.wrong(&format!("it starts with {head:?}")));
                 }

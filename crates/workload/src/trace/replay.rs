@@ -206,19 +206,25 @@ impl<R: BufRead> Replay<R> {
                 }
             };
             let space = self.spaces[usize::from(namespace)];
-            let (lba, blocks) = self.place(&event, space);
-            return Some((due, Request { tag: 0, verb: event.verb, namespace, lba, blocks }));
+            let (lba, blocks) = self.place(&event, event.offset, space);
+            let verb = match event.verb {
+                Verb::Copy { from, fua } => {
+                    let (from, _) = self.place(&event, from, space);
+                    Verb::Copy { from: from.min(space.blocks - u64::from(blocks)), fua }
+                }
+                other => other,
+            };
+            return Some((due, Request { tag: 0, verb, namespace, lba, blocks }));
         }
     }
 
-    /// Where on a namespace an event is: first block, and blocks.
-    fn place(&mut self, event: &Event, space: Space) -> (u64, u32) {
+    /// Where on a namespace an event is that is at this byte: first block, and blocks.
+    fn place(&mut self, event: &Event, mut offset: u64, space: Space) -> (u64, u32) {
         if event.verb == Verb::Flush {
             return (0, 0);
         }
         let block = u64::from(space.block_bytes);
         let size = space.blocks.saturating_mul(block);
-        let mut offset = event.offset;
         if self.options.fold == Fold::Scatter {
             let extents = (size / EXTENT).max(1);
             let key = (offset / EXTENT).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (u64::from(event.device) << 32);
