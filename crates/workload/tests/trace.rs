@@ -361,6 +361,6 @@ fn a_copy_stays_on_its_namespace() {
     };
     assert_eq!(next(), (Verb::Copy { from: 10, fua: false }, 1, 2));
     assert_eq!(next(), (Verb::Copy { from: 0, fua: true }, 56, 2));
-    // Two blocks do not fit behind block 98.75.
-    assert_eq!(next(), (Verb::Copy { from: 98, fua: false }, 0, 2));
+    // From within block 98 on these are three blocks, and do not fit behind it.
+    assert_eq!(next(), (Verb::Copy { from: 97, fua: false }, 0, 2));
 }

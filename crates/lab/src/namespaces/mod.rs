@@ -83,9 +83,9 @@ pub struct Options {
 /// What the application's machine takes.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HostTimes {
-    /// [`HostTime::LINUX`].
+    /// As measured on a Linux machine
     Linux,
-    /// [`HostTime::NONE`].
+    /// No time
     None,
 }
 
