@@ -36,34 +36,9 @@ const WIDE: u64 = 10_000_000;
 const NARROW: u64 = 5000;
 
 fn config(timing: bool, variant: &Variant) -> Config {
-    let text = format!(
-        r#"
-[drive]
-timing = {timing}
-fair_sharing = {}
-durable = false
-max_namespaces = {NAMESPACES}
-write_buffer = "4MiB"
-[link]
-read = "3.2GB/s"
-write = "3.2GB/s"
-command_overhead = "2us"
-[[set]]
-media = "nand"
-cell = "slc"
-superblocks = 48
-spare = "40%"
-channels = 8
-dies = 64
-planes = 1
-nand_page = "4KiB"
-pages_per_block = 256
-rated_cycles = 1000000
-timing = {{ read = "40us", program = "200us", erase = "2ms", channel = "800MB/s", suspend = "5us", resume = "5us", max_suspends = 4 }}
-"#,
-        variant.fair_sharing
-    );
-    let mut config = Config::from_toml(&text).expect("a good configuration");
+    let more =
+        format!("timing = {timing}\nfair_sharing = {}\nmax_namespaces = {NAMESPACES}", variant.fair_sharing);
+    let mut config = common::config(48, "40%", &more);
     let blocks = u64::from(config.ftl.sets[0].capacity_pages()) / u64::from(NAMESPACES) / 256 * 256;
     let limits = Limits {
         read_bandwidth: variant.limit.map(|rate| rate * 4096),

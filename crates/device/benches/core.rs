@@ -19,32 +19,7 @@ use nvme::Command;
 const DEPTH: u32 = 64;
 
 fn config(spare: &str) -> Config {
-    let text = format!(
-        r#"
-[drive]
-timing = true
-durable = false
-max_namespaces = 1
-write_buffer = "4MiB"
-[link]
-read = "3.2GB/s"
-write = "3.2GB/s"
-command_overhead = "2us"
-[[set]]
-media = "nand"
-cell = "slc"
-superblocks = 256
-spare = "{spare}"
-channels = 8
-dies = 64
-planes = 1
-nand_page = "4KiB"
-pages_per_block = 256
-rated_cycles = 1000000
-timing = {{ read = "40us", program = "200us", erase = "2ms", channel = "800MB/s", suspend = "5us", resume = "5us", max_suspends = 4 }}
-"#
-    );
-    let mut config = Config::from_toml(&text).expect("a good configuration");
+    let mut config = common::config(256, spare, "timing = true\nmax_namespaces = 1");
     let bytes = u64::from(config.ftl.sets[0].capacity_pages()) * 4096;
     config.namespaces = vec![device::InitialNamespace {
         set: 1,

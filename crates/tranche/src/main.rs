@@ -115,7 +115,12 @@ fn read_text(path: &Path) -> Result<String> {
     };
     let mut text = String::new();
     // What a file says of its length is nothing to rely on: it may be a device.
-    let read = source.take(LONGEST_TEXT + 1).read_to_string(&mut text).with_context(failed)?;
+    let read = match source.take(LONGEST_TEXT + 1).read_to_string(&mut text) {
+        Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
+            bail!("{name} is no text: it must be UTF-8")
+        }
+        read => read.with_context(failed)?,
+    };
     if read as u64 > LONGEST_TEXT {
         bail!("{name} is longer than {} MiB", LONGEST_TEXT >> 20);
     }

@@ -32,7 +32,10 @@ fn jobs() {
 #[test]
 fn act() {
     let act = "device-names: /dev/nvme0n1\ntest-duration-sec: 3\nread-reqs-per-sec: 2000\nwrite-reqs-per-sec: 1000\n";
-    assert_eq!(digest("storage.act", act, &["--drive", LAB, "--precondition", "fill", "--seed", "3"]), "6d90559186d5dcb4");
+    assert_eq!(
+        digest("storage.act", act, &["--drive", LAB, "--precondition", "fill", "--seed", "3"]),
+        "6d90559186d5dcb4"
+    );
 }
 
 #[test]

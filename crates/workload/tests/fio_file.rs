@@ -98,6 +98,10 @@ fn wrong_files_say_where_and_what() {
         ("[a]\nverify=pattern\n", "line 1: verify=pattern needs a verify_pattern"),
         ("[a]\nbssplit=4k/60:8k/50\n", "line 2: bssplit: \"4k/60:8k/50\": the percentages make 110, not 100"),
         ("[a]\nnumjobs=1000\n[b]\nnumjobs=100\n", "line 3: more than 1024 jobs"),
+        (
+            "[a]\n\nsize=${X}\n",
+            "line 3: size=${X}: nothing is left of the value: set the environment variable",
+        ),
         ("[a]\nsize=${X\n", "line 2: a variable has no closing brace: write ${NAME}"),
         (
             "[a]\nrandom_distribution=zipf:1\n",

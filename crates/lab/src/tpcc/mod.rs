@@ -22,8 +22,9 @@ pub use self::{
     driver::{Load, Outcome, Phase, Window, run},
     load::{load, rows},
     random::{Constants, Rng},
-    transactions::{Deck, Kind, Terminal},
+    transactions::{Deck, Terminal},
 };
+pub use workload::innodb::Kind;
 
 /// Connects as root, without password, to the private server at `socket`.
 ///

@@ -10,50 +10,19 @@ use std::{
 };
 
 use mysql::{Conn, Params, Statement, Value, prelude::Queryable};
+use workload::innodb::Kind;
 
 use super::{
     random::{Constants, Rng, last_name},
     schema::{CUSTOMERS, DISTRICTS, ITEMS},
 };
 
-/// The transactions, in the order of the specification.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Clause 2.4; the one that tpmC counts.
-    NewOrder,
-    /// Clause 2.5.
-    Payment,
-    /// Clause 2.6, read only.
-    OrderStatus,
-    /// Clause 2.7, run at once and not queued.
-    Delivery,
-    /// Clause 2.8, read only.
-    StockLevel,
-}
-
-impl Kind {
-    /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::NewOrder, Self::Payment, Self::OrderStatus, Self::Delivery, Self::StockLevel];
-
-    /// The name in results, snake case.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::NewOrder => "new_order",
-            Self::Payment => "payment",
-            Self::OrderStatus => "order_status",
-            Self::Delivery => "delivery",
-            Self::StockLevel => "stock_level",
-        }
-    }
-
-    /// Percent of all transactions (clause 5.2.3, with the freedom above the minima given to new orders).
-    fn share(self) -> usize {
-        match self {
-            Self::NewOrder => 45,
-            Self::Payment => 43,
-            _ => 4,
-        }
+/// Percent of all transactions (clause 5.2.3, with the freedom above the minima given to new orders).
+fn share(kind: Kind) -> usize {
+    match kind {
+        Kind::NewOrder => 45,
+        Kind::Payment => 43,
+        Kind::OrderStatus | Kind::Delivery | Kind::StockLevel => 4,
     }
 }
 
@@ -68,7 +37,7 @@ impl Deck {
     /// A deck that will be shuffled before its first card.
     pub fn new() -> Self {
         let cards: Vec<Kind> =
-            Kind::ALL.into_iter().flat_map(|kind| std::iter::repeat_n(kind, kind.share())).collect();
+            Kind::ALL.into_iter().flat_map(|kind| std::iter::repeat_n(kind, share(kind))).collect();
         Self { next: cards.len(), cards }
     }
 

@@ -61,7 +61,7 @@ pub const FILE_MAX: usize = 1 << 20;
 
 impl JobFile {
     /// Reads the text of a job file. `variable` gives the value of an environment variable, for `${NAME}` in
-    /// the options; one that is not set is left empty, as fio leaves it.
+    /// the options; one that is not set is left empty, as fio leaves it, where that leaves a value.
     ///
     /// # Errors
     /// The line that makes no sense.
@@ -98,6 +98,7 @@ impl JobFile {
             let Some(section) = file.sections.last_mut() else {
                 return wrong(line, "an option before the first section: put [global] or [name] above it");
             };
+            let written = content;
             let content = expand(content, variable).map_err(|problem| FileError { line, problem })?;
             let (name, value) = match content.split_once('=') {
                 Some((name, value)) => (name.trim(), Some(value.trim().to_owned())),
@@ -105,6 +106,12 @@ impl JobFile {
             };
             if name.is_empty() {
                 return wrong(line, "a value without an option's name before the equals sign");
+            }
+            if value.as_deref() == Some("") && written.contains("${") {
+                return wrong(
+                    line,
+                    &format!("{written}: nothing is left of the value: set the environment variable"),
+                );
             }
             section.settings.push(Setting { line, name: name.to_owned(), value });
         }

@@ -9,15 +9,15 @@ use crate::Rng;
 /// A transaction of TPC-C.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
-    /// Clause 2.4.
+    /// Clause 2.4; the one that tpmC counts.
     NewOrder,
     /// Clause 2.5.
     Payment,
-    /// Clause 2.6.
+    /// Clause 2.6, read only.
     OrderStatus,
     /// Clause 2.7.
     Delivery,
-    /// Clause 2.8.
+    /// Clause 2.8, read only.
     StockLevel,
 }
 
@@ -25,6 +25,18 @@ impl Kind {
     /// All, in the order of [`Config::mix`].
     pub const ALL: [Kind; 5] =
         [Kind::NewOrder, Kind::Payment, Kind::OrderStatus, Kind::Delivery, Kind::StockLevel];
+
+    /// The name in results, snake case.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NewOrder => "new_order",
+            Self::Payment => "payment",
+            Self::OrderStatus => "order_status",
+            Self::Delivery => "delivery",
+            Self::StockLevel => "stock_level",
+        }
+    }
 }
 
 /// A use of a leaf.
