@@ -227,12 +227,20 @@ impl Drive {
         Ok(drive)
     }
 
-    /// Gives namespaces of a drive that holds nothing a past ([`Ftl::age`]). Returns false if it holds something already.
-    pub fn age<S: Contents>(&mut self, now: Nanos, nsids: &[Nsid], past: Past, storage: &mut S) -> bool {
+    /// Gives namespaces of a drive that holds nothing a past ([`Ftl::age`]). Returns false if it holds something already, or `go_on` has
+    /// said no: then the drive is of no use.
+    pub fn age<S: Contents>(
+        &mut self,
+        now: Nanos,
+        nsids: &[Nsid],
+        past: Past,
+        storage: &mut S,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> bool {
         let now = self.tick(now);
         let volumes: Vec<_> =
             nsids.iter().filter_map(|&nsid| self.namespaces.get(nsid)).map(|ns| ns.volume).collect();
-        self.ftl.age(now, &volumes, past, storage)
+        self.ftl.age(now, &volumes, past, storage, go_on)
     }
 
     /// What the drive was built from.

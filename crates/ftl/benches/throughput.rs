@@ -162,7 +162,13 @@ fn main() {
     for spare in spares {
         let mut load = Load::new(spare);
         // What was written for long, and more until the last of it is settled.
-        assert!(load.ftl.age(Nanos::ZERO, &[load.volume], Past::Overwritten(1), &mut NoContents));
+        assert!(load.ftl.age(
+            Nanos::ZERO,
+            &[load.volume],
+            Past::Overwritten(1),
+            &mut NoContents,
+            &mut || true
+        ));
         for _ in 0..load.pages / 2 {
             let page = load.random();
             load.write(page);

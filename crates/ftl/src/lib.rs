@@ -631,8 +631,16 @@ impl Ftl {
     }
 
     /// Gives volumes of a drive that holds nothing a past, as if they had been written. What this takes is not counted: neither bytes nor
-    /// wear. Returns false, having changed nothing that matters, if a set of them is not blank, or too much of it is bad.
-    pub fn age(&mut self, now: Nanos, volumes: &[VolumeId], past: Past, storage: &mut impl Storage) -> bool {
+    /// wear. Returns false, having changed nothing that matters, if a set of them is not blank, or too much of it is bad. `go_on`
+    /// is asked again and again: where it says no the drive is left half done, of no use to anybody, and false is returned.
+    pub fn age(
+        &mut self,
+        now: Nanos,
+        volumes: &[VolumeId],
+        past: Past,
+        storage: &mut impl Storage,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> bool {
         self.advance(now, storage);
         let mut ok = true;
         for i in 0..self.sets.len() {
@@ -643,11 +651,13 @@ impl Ftl {
                 continue;
             }
             ok &= match &mut self.sets[i] {
-                Set::Nand(set) => set.age(&granules, past, &mut self.version),
+                Set::Nand(set) => set.age(&granules, past, &mut self.version, go_on),
                 Set::Memory(set) => set.age(&granules, &mut self.version),
             };
         }
-        self.recover(now, storage);
+        if go_on() {
+            self.recover(now, storage);
+        }
         ok
     }
 

@@ -20,7 +20,13 @@ fn uniform_random_writes_amplify_as_theory_says_and_from_the_first_on_if_they_ar
         assert!((measured / theory - 1.0).abs() < 0.03, "spare {spare}: {measured:.3} against {theory:.3}");
 
         let mut aged = Load::new(spare, GcPolicy::Greedy, uniform());
-        assert!(aged.ftl.age(Nanos::ZERO, &[aged.volume], Past::Overwritten(1), &mut NoContents));
+        assert!(aged.ftl.age(
+            Nanos::ZERO,
+            &[aged.volume],
+            Past::Overwritten(1),
+            &mut NoContents,
+            &mut || true
+        ));
         assert_eq!(aged.ftl.allocated_bytes(aged.volume), aged.pages * u64::from(PAGE));
         // The first of these writes, and later ones: it neither has to settle nor drifts away.
         for what in ["from the first on", "later"] {
@@ -81,8 +87,11 @@ fn a_past_outlives_a_power_cut_and_a_saved_drive() {
         // Half of the set, in two volumes.
         let bytes = (128 << 10) * u64::from(PAGE);
         let volumes = [(); 2].map(|()| ftl.create(SetId(0), bytes, &mut NoContents).expect("space"));
-        assert!(ftl.age(Nanos::ZERO, &volumes, past, &mut NoContents));
-        assert!(!ftl.age(Nanos::ZERO, &volumes, past, &mut NoContents), "it is not blank any more");
+        assert!(ftl.age(Nanos::ZERO, &volumes, past, &mut NoContents, &mut || true));
+        assert!(
+            !ftl.age(Nanos::ZERO, &volumes, past, &mut NoContents, &mut || true),
+            "it is not blank any more"
+        );
         let pages = bytes / u64::from(PAGE);
         let write = |ftl: &mut Ftl, count: u64, seed: u64| {
             let mut rng = Rng::new(seed);

@@ -81,7 +81,15 @@ pub(crate) fn condition(
     };
     let spaces = Space::all(sim)?;
     let nsids: Vec<u32> = spaces.iter().map(|s| s.nsid).collect();
-    if !sim.age(&nsids, past) {
+    let mut asked = false;
+    let aged = sim.age(&nsids, past, &mut || {
+        asked |= !progress(0);
+        !asked
+    });
+    if asked {
+        return Err(Ended::Asked);
+    }
+    if !aged {
         return Err(Ended::Failed(Status::COMMAND_SEQUENCE_ERROR));
     }
     if how == Precondition::Steady {

@@ -301,5 +301,7 @@ fn preconditioning_ends_when_asked() {
     };
     let ended = preconditioned(shape().config, Contents::None, Precondition::Steady, 1, None, &mut tell);
     assert!(matches!(ended, Err(CheckpointError::Interrupted)));
+    let at_once = preconditioned(shape().config, Contents::None, Precondition::Fill, 1, None, &mut |_| false);
+    assert!(matches!(at_once, Err(CheckpointError::Interrupted)));
     assert!(told.is_sorted() && told.last().is_some_and(|last| (300..=1000).contains(last)), "{told:?}");
 }

@@ -77,8 +77,15 @@ fn decay(pages: u64, usable: &[u64]) -> Vec<u64> {
 
 impl NandSet {
     /// Programs blank chips as if the logical pages in `granules` (of [`GRANULE_PAGES`](crate::GRANULE_PAGES)) had had this past. `version` counts on. The map
-    /// is found by recovery. Returns false, and changes nothing, if the chips are not blank, or too few are sound.
-    pub fn age(&mut self, granules: &[u32], past: Past, version: &mut u64) -> bool {
+    /// is found by recovery. Returns false, and changes nothing, if the chips are not blank, or too few are sound. `go_on` is asked before each superblock: where
+    /// it says no the others are left out.
+    pub fn age(
+        &mut self,
+        granules: &[u32],
+        past: Past,
+        version: &mut u64,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> bool {
         if self.blocks.all.iter().any(|b| b.state != super::place::State::Free && b.usable > 0) {
             return false;
         }
@@ -120,6 +127,9 @@ impl NandSet {
         let mut spares = vec![Spare::EMPTY; self.geo.unit_pages as usize];
         let mut places = vec![0; spares.len()];
         for (superblock, mut valid) in written {
+            if !go_on() {
+                return false;
+            }
             let usable = self.blocks.all[superblock as usize].usable;
             let has_bad = usable < self.geo.pages_per_superblock();
             let mut left = if random { u64::from(usable) } else { valid };

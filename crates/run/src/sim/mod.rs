@@ -206,11 +206,11 @@ impl Sim {
         crate::start::start_prepared(drive, time, slow_motion)
     }
 
-    /// Gives namespaces of the drive a past, if it holds nothing yet. Whether that was so.
-    pub(crate) fn age(&self, nsids: &[Nsid], past: Past) -> bool {
+    /// Gives namespaces of the drive a past, if it holds nothing yet. Whether that was so, and `go_on` never said no.
+    pub(crate) fn age(&self, nsids: &[Nsid], past: Past, go_on: &mut dyn FnMut() -> bool) -> bool {
         let world = &mut *self.world.borrow_mut();
         let now = world.clock.now();
-        world.engine.drive.age(now, nsids, past, &mut world.engine.store)
+        world.engine.drive.age(now, nsids, past, &mut world.engine.store, go_on)
     }
 
     /// The drive, to be looked at. Not while something runs.
