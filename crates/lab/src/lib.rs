@@ -10,6 +10,7 @@ pub mod drive;
 pub mod interrupt;
 pub mod layout;
 pub mod mariadb;
+mod memory;
 pub mod namespaces;
 mod parallel;
 pub mod powercut;

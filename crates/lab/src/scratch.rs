@@ -18,7 +18,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
-use crate::units::show_size;
+use crate::{memory, units::show_size};
 
 /// Every scratch directory's name begins so.
 const PREFIX: &str = "tranche-lab-";
@@ -135,14 +135,10 @@ fn find_logs(directory: &Path, depth: u32) -> Vec<PathBuf> {
 /// # Errors
 /// When neither has room.
 pub fn default_parent(wanted: u64) -> Result<PathBuf> {
-    let memory = Path::new("/dev/shm");
-    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let available = meminfo
-        .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok())
-        .map_or(0, |kib| kib * 1024);
-    if free_space(memory) > wanted && available > wanted + (4 << 30) {
-        return Ok(memory.to_owned());
+    let shared = Path::new("/dev/shm");
+    let available = memory::available().unwrap_or(0);
+    if free_space(shared) > wanted && available > wanted + (4 << 30) {
+        return Ok(shared.to_owned());
     }
     let disk = std::env::temp_dir();
     let free = free_space(&disk);

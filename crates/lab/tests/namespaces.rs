@@ -1,5 +1,7 @@
 //! Slices of the study of namespaces: on a small drive, and as short as it goes.
 
+mod common;
+
 use std::path::Path;
 
 use clap::Parser;
@@ -12,46 +14,16 @@ struct Line {
     options: Options,
 }
 
-/// A drive of 256 MiB, in which one thread per device is not what limits.
-const DRIVE: &str = r#"
-[drive]
-timing = true
-max_transfer = "128KiB"
-write_buffer = "4MiB"
-
-[link]
-read = "400MB/s"
-write = "400MB/s"
-command_overhead = "5us"
-
-[[set]]
-media = "nand"
-cell = "tlc"
-capacity = "256MiB"
-spare = "40%"
-channels = 4
-dies = 8
-planes = 2
-nand_page = "16KiB"
-pages_per_block = 24
-rated_cycles = 3000
-timing = { read = "75us", program = "2.2ms", erase = "10ms", channel = "533MB/s", suspend = "10us", resume = "10us", max_suspends = 8 }
-
-[[namespace]]
-size = "256MiB"
-"#;
+/// A drive in which one thread per device is not what limits.
+fn drive() -> toml::Table {
+    toml::from_str(&common::drive("400MB/s")).unwrap()
+}
 
 fn study(directory: &Path, arguments: &[&str]) -> (Value, String) {
     let out = directory.to_str().unwrap();
     let line = ["namespaces", "--quick", "--out", out].into_iter().chain(arguments.iter().copied());
     let options = Line::try_parse_from(line).unwrap().options;
-    let outcome = run_on(&options, &|_| Ok(toml::from_str(DRIVE)?)).unwrap();
-    assert_eq!(outcome.failure, None);
-    for file in ["results.csv", "report.html"] {
-        assert!(directory.join(file).metadata().unwrap().len() > 100, "{file}");
-    }
-    let json = std::fs::read_to_string(directory.join("results.json")).unwrap();
-    (serde_json::from_str(&json).unwrap(), outcome.text)
+    common::written(directory, 100, run_on(&options, &|_| Ok(drive())).unwrap())
 }
 
 fn variant<'a>(results: &'a Value, name: &str) -> &'a Value {
@@ -104,7 +76,7 @@ fn what_cannot_be_is_said() {
     let refused = |arguments: &[&str]| {
         let line = ["namespaces"].into_iter().chain(arguments.iter().copied());
         let options = Line::try_parse_from(line).unwrap().options;
-        run_on(&options, &|_| Ok(toml::from_str(DRIVE)?)).unwrap_err().to_string()
+        run_on(&options, &|_| Ok(drive())).unwrap_err().to_string()
     };
     assert!(refused(&["--counts", "33"]).contains("33 namespaces cannot be"));
     assert!(refused(&["--counts", "2,2"]).contains("names a number twice"));

@@ -1,5 +1,7 @@
 //! Slices of the study of quotas: on a small drive, and as short as it goes.
 
+mod common;
+
 use std::path::Path;
 
 use clap::Parser;
@@ -12,47 +14,17 @@ struct Line {
     options: Options,
 }
 
-/// A drive of 256 MiB with the chips of the scaled profile.
-const DRIVE: &str = r#"
-[drive]
-timing = true
-max_transfer = "128KiB"
-write_buffer = "4MiB"
-
-[link]
-read = "3.3GB/s"
-write = "3.3GB/s"
-command_overhead = "5us"
-
-[[set]]
-media = "nand"
-cell = "tlc"
-capacity = "256MiB"
-spare = "40%"
-channels = 4
-dies = 8
-planes = 2
-nand_page = "16KiB"
-pages_per_block = 24
-rated_cycles = 3000
-timing = { read = "75us", program = "2.2ms", erase = "10ms", channel = "533MB/s", suspend = "10us", resume = "10us", max_suspends = 8 }
-
-[[namespace]]
-size = "256MiB"
-"#;
+/// The small drive.
+fn drive() -> toml::Table {
+    toml::from_str(&common::drive("3.3GB/s")).unwrap()
+}
 
 fn study(directory: &Path, arguments: &[&str]) -> (Value, String) {
     let out = directory.to_str().unwrap();
     let line =
         ["quota", "--quick", "--repeat", "1", "--out", out].into_iter().chain(arguments.iter().copied());
     let options = Line::try_parse_from(line).unwrap().options;
-    let outcome = run_on(&options, &|_| Ok(toml::from_str(DRIVE)?)).unwrap();
-    assert_eq!(outcome.failure, None);
-    for file in ["results.csv", "report.html"] {
-        assert!(directory.join(file).metadata().unwrap().len() > 500, "{file}");
-    }
-    let json = std::fs::read_to_string(directory.join("results.json")).unwrap();
-    (serde_json::from_str(&json).unwrap(), outcome.text)
+    common::written(directory, 500, run_on(&options, &|_| Ok(drive())).unwrap())
 }
 
 /// The comparison of a metric of one variant with another.
@@ -133,7 +105,7 @@ fn a_sweep_repeats_the_study() {
         let out = out.path().to_str().unwrap();
         let line = ["quota", "--quick", "--repeat", "1", "--variants", "none,quota", "--out", out];
         let options = Line::try_parse_from(line.iter().chain(arguments)).unwrap().options;
-        sweep_on(&options, &|_| Ok(toml::from_str(DRIVE)?))
+        sweep_on(&options, &|_| Ok(drive()))
     };
     let outcome = sweep(&["--sim", "--set", "timing.read=75us,150us", "--set", "seed=1,2"]).unwrap();
     assert_eq!(outcome.failure, None);

@@ -7,7 +7,7 @@
 //! machine.
 //!
 //! Here so far: [`Mix`], uniform random or sequential reads and writes at a fixed queue depth, [`fio`]'s job
-//! files, the loads of Aerospike's certification tool ([`act`]), and block traces ([`trace`]).
+//! files, the loads of Aerospike's certification tool ([`act`]), block traces ([`trace`]), and a database server ([`innodb`]).
 
 pub mod act;
 pub mod fio;

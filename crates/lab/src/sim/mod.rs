@@ -31,7 +31,6 @@ use serde_json::{Value, json};
 pub(crate) use self::{
     cache::Cache,
     jobs::{Moved, play},
-    report::peak_memory,
     watch::Watch,
 };
 use self::{
@@ -45,7 +44,7 @@ pub use self::{
     replay::{FoldOption, TraceOptions},
 };
 use crate::{
-    Outcome, bench, interrupt,
+    Outcome, bench, interrupt, memory,
     results::Host,
     sweep::{
         axes, settings,
@@ -174,7 +173,7 @@ fn cases(options: &Options, sources: &Sources<'_>) -> Result<Vec<Case>> {
         contents: options.contents,
         seed: options.seed,
     };
-    let available = available_memory();
+    let available = memory::available();
     let mut cases = Vec::new();
     for parameters in axes::product(&axes)? {
         let mut variable = base.clone();
@@ -210,7 +209,7 @@ fn threads(cases: &[Case], wanted: Option<usize>) -> usize {
     let processors = std::thread::available_parallelism().map_or(1, Into::into);
     let most = wanted.unwrap_or(processors).min(cases.len()).max(1);
     let each = cases.iter().map(Case::memory).max().unwrap_or(0).max(1);
-    let Some(available) = available_memory() else { return most };
+    let Some(available) = memory::available() else { return most };
     let fit = usize::try_from(available / each).unwrap_or(usize::MAX);
     if fit >= most {
         return most;
@@ -234,14 +233,6 @@ fn threads(cases: &[Case], wanted: Option<usize>) -> usize {
             fit
         }
     }
-}
-
-/// Memory that new processes may take, in bytes, if the machine tells.
-pub(crate) fn available_memory() -> Option<u64> {
-    let info = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kib.saturating_mul(1024))
 }
 
 /// Reports a sweep.
@@ -320,7 +311,7 @@ fn document(options: &Options, runs: &[(&Case, Result<Ran>)], elapsed: Duration,
         "threads": threads,
         "wall_seconds": elapsed.as_secs_f64(),
         "busy_seconds": busy(runs),
-        "peak_memory_bytes": peak_memory(),
+        "peak_memory_bytes": memory::peak(),
         "runs": runs.iter().map(one).collect::<Vec<_>>(),
     })
 }

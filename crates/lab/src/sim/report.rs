@@ -9,6 +9,7 @@ use super::{
     figures,
 };
 use crate::{
+    memory,
     report::Table,
     results::NamespaceCounts,
     sweep::sheet::{Figure, Row},
@@ -24,7 +25,7 @@ pub(super) fn document(case: &Case, ran: &Ran) -> Value {
     let mut simulation = figures::object(&figures::columns(case, ran));
     simulation.insert("parameters".into(), parameters(case));
     simulation.insert("namespaces".into(), json!(ran.namespaces));
-    simulation.insert("peak_memory_bytes".into(), json!(peak_memory()));
+    simulation.insert("peak_memory_bytes".into(), json!(memory::peak()));
     document.insert("simulation".into(), simulation.into());
     document.into()
 }
@@ -104,7 +105,7 @@ fn drive(out: &mut String, case: &Case, ran: &Ran) -> std::fmt::Result {
         }
     }
     let memory =
-        peak_memory().map_or(String::new(), |bytes| format!(", {} of memory", units::show_size(bytes)));
+        memory::peak().map_or(String::new(), |bytes| format!(", {} of memory", units::show_size(bytes)));
     writeln!(out, "  run          : seed {}, digest {:016x}{memory}", case.seed, ran.played.digest)
 }
 
@@ -143,12 +144,4 @@ pub(super) fn table(rows: &[Row<'_>]) -> String {
         table.rows.push(cells);
     }
     table.text()
-}
-
-/// The most memory that this process has had, in bytes.
-pub(crate) fn peak_memory() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kib.saturating_mul(1024))
 }

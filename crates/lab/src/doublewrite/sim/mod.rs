@@ -27,10 +27,10 @@ use crate::{
     Outcome,
     drive::Counters,
     interrupt::{self, Interrupted},
-    parallel,
+    memory, parallel,
     progress::Steps,
     results::{Host, NamespaceCounts, Point, Results, Run},
-    sim::{Cache, available_memory, peak_memory},
+    sim::Cache,
     sweep::Study,
     units::{show, show_size},
 };
@@ -74,7 +74,7 @@ pub(super) fn run_on(options: &Settings, profiles: &Profiles<'_>) -> Result<Outc
         drive::config(&toml, v, &options.profile).map(|c| Sim::memory(&c, run::sim::Contents::None))
     });
     let each = each.collect::<Result<Vec<_>>>()?.into_iter().max().unwrap_or(0);
-    let alone = available_memory().is_some_and(|available| available / 2 < each).then(Mutex::default);
+    let alone = memory::available().is_some_and(|available| available / 2 < each).then(Mutex::default);
     let done = parallel::map(&pieces, |&(variant, repetition)| {
         let _turn =
             alone.as_ref().map(|turn: &Mutex<()>| turn.lock().unwrap_or_else(PoisonError::into_inner));
@@ -132,7 +132,7 @@ pub(super) fn run_on(options: &Settings, profiles: &Profiles<'_>) -> Result<Outc
 
 /// What the study took of this machine.
 fn effort(time: Duration) -> String {
-    let memory = peak_memory().map_or(String::new(), |bytes| format!(" and {} of memory", show_size(bytes)));
+    let memory = memory::peak().map_or(String::new(), |bytes| format!(" and {} of memory", show_size(bytes)));
     format!("It took {:.1} minutes{memory}.", time.as_secs_f64() / 60.0)
 }
 

@@ -1,0 +1,21 @@
+//! Memory of this machine and of this process, as Linux tells it (proc(5)).
+
+use std::fs;
+
+/// Memory that new processes may take, in bytes, if the machine tells.
+pub(crate) fn available() -> Option<u64> {
+    entry("/proc/meminfo", "MemAvailable:")
+}
+
+/// The most memory that this process has had, in bytes.
+pub(crate) fn peak() -> Option<u64> {
+    entry("/proc/self/status", "VmHWM:")
+}
+
+/// An entry in kB, in bytes.
+fn entry(file: &str, name: &str) -> Option<u64> {
+    let text = fs::read_to_string(file).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib.saturating_mul(1024))
+}
