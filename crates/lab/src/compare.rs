@@ -87,7 +87,7 @@ pub fn run(options: &Options) -> Result<Outcome<Results>> {
 /// The same with a given program.
 ///
 /// # Errors
-/// Like [`run`].
+/// Like [`run()`].
 pub fn run_on(options: &Options, program: &Program) -> Result<Outcome<Results>> {
     interrupt::install().context("installing signal handlers")?;
     if options.repeat == 0 {

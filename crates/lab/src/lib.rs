@@ -1,4 +1,4 @@
-//! Studies and comparisons with real databases, and loads: on any drive ([`bench`]), or on one in virtual time ([`sim`]).
+//! Studies and comparisons with real databases, and loads: on any drive ([`mod@bench`]), or on one in virtual time ([`sim`]).
 
 mod agree;
 pub mod bench;

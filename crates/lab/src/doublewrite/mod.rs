@@ -25,7 +25,6 @@ use crate::{
     Outcome, cpu,
     drive::Program,
     interrupt,
-    layout::Layout,
     mariadb::{self, Files, Instance, Server, SystemTablespace, Tuning},
     progress::Progress,
     results::{Comparison, Host, NamespaceCounts, Percentiles, Point, Results, Run, compare},
@@ -221,15 +220,14 @@ pub fn run(options: &Options) -> Result<Outcome<Value>> {
     }
     if engine != Engine::Live {
         let options = &Options { sim: true, ..options.clone() };
-        let program = Program::find()?;
         let settings = Settings::new(options)?;
-        let profiles = |profile: &str| {
-            program.drive_toml(&Layout::new("doublewrite", Some(profile.to_owned()), Vec::new()))
-        };
-        return match options.sweep.set.is_empty() {
-            true => sweep::value(sim::run_on(&settings, &profiles)?),
-            false => sim::sweep_on(&settings, &options.sweep.set, &profiles),
-        };
+        let set = &options.sweep.set;
+        return sweep::study(
+            "doublewrite",
+            set,
+            |profiles| sim::run_on(&settings, profiles),
+            |profiles| sim::sweep_on(&settings, set, profiles),
+        );
     }
     if !options.sweep.set.is_empty() {
         bail!("--set varies the simulated study: add --sim");
@@ -241,7 +239,7 @@ pub fn run(options: &Options) -> Result<Outcome<Value>> {
 /// Runs the study on a given server and program.
 ///
 /// # Errors
-/// Like [`run`].
+/// Like [`run()`].
 pub fn run_on(options: &Options, server: Server, program: Program) -> Result<Outcome<Results>> {
     let options = &Settings::new(options)?;
     std::fs::create_dir_all(&options.out).with_context(|| format!("making {}", options.out.display()))?;

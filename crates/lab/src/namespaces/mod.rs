@@ -29,13 +29,11 @@ use self::{
 };
 use crate::{
     Outcome,
-    drive::Program,
     interrupt::{self, Interrupted},
-    layout::Layout,
     parallel,
     progress::{Progress, Steps},
     results::{self, Host, Point, Published, Results, Run, compare},
-    sweep::{self, SetOptions, Study},
+    sweep::{self, Profiles, SetOptions, Study},
 };
 
 /// Options of the study.
@@ -101,9 +99,6 @@ impl HostTimes {
 /// The published drive with short blocks.
 pub const DEFAULT_PROFILE: &str = "micron-9300-max-short";
 
-/// Where a drive's TOML comes from.
-pub type Profiles<'a> = dyn Fn(&str) -> Result<toml::Table> + 'a;
-
 /// Most namespaces of a drive, as published.
 const COUNT_MAX: u32 = 32;
 
@@ -150,20 +145,18 @@ impl Options {
 /// A profile that does not exist, a drive that cannot be cut so, a directory that cannot be written; an interruption before there was anything to
 /// report.
 pub fn run(options: &Options) -> Result<Outcome<Value>> {
-    interrupt::install().context("installing signal handlers")?;
-    let program = Program::find()?;
-    let profiles =
-        |profile: &str| program.drive_toml(&Layout::new("namespaces", Some(profile.to_owned()), Vec::new()));
-    match options.sweep.set.is_empty() {
-        true => sweep::value(run_on(options, &profiles)?),
-        false => sweep_on(options, &profiles),
-    }
+    sweep::study(
+        "namespaces",
+        &options.sweep.set,
+        |profiles| run_on(options, profiles),
+        |profiles| sweep_on(options, profiles),
+    )
 }
 
 /// Repeats the study on every drive of `--set`.
 ///
 /// # Errors
-/// A setting that makes no sense, and like [`run`].
+/// A setting that makes no sense, and like [`run()`].
 pub fn sweep_on(options: &Options, profiles: &Profiles<'_>) -> Result<Outcome<Value>> {
     Study {
         name: "namespaces",
@@ -183,7 +176,7 @@ pub fn sweep_on(options: &Options, profiles: &Profiles<'_>) -> Result<Outcome<Va
 /// Runs the study with profiles from elsewhere.
 ///
 /// # Errors
-/// Like [`run`].
+/// Like [`run()`].
 pub fn run_on(options: &Options, profiles: &Profiles<'_>) -> Result<Outcome<Results>> {
     let mut seen = options.counts().to_vec();
     seen.sort_unstable();

@@ -151,7 +151,7 @@ pub fn run(options: &Options) -> Result<Outcome<Campaign>> {
 /// The same with a given program.
 ///
 /// # Errors
-/// Like [`run`].
+/// Like [`run()`].
 pub fn run_on(options: &Options, program: &Program) -> Result<Outcome<Campaign>> {
     interrupt::install().context("installing signal handlers")?;
     if options.rounds == 0 || options.threads == 0 || options.threads > 64 {

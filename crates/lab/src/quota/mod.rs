@@ -25,14 +25,12 @@ use self::{
 };
 use crate::{
     Outcome,
-    drive::Program,
     interrupt::{self, Interrupted},
-    layout::Layout,
     parallel,
     progress::{Progress, Steps},
     results::{self, Comparison, Host, Published, Results, Run, compare, median},
     stage::{SimStage, Stage},
-    sweep::{self, SetOptions, Study},
+    sweep::{self, Profiles, SetOptions, Study},
 };
 
 /// Options of the study.
@@ -81,9 +79,6 @@ pub struct Options {
 /// The published drive with short blocks.
 pub const DEFAULT_PROFILE: &str = "pblaze5-910-short";
 
-/// Where a drive's TOML comes from.
-pub type Profiles<'a> = dyn Fn(&str) -> Result<toml::Table> + 'a;
-
 /// What one engine has found.
 struct Found {
     results: Results,
@@ -100,20 +95,18 @@ struct Found {
 /// A profile that does not exist, a drive that cannot be, a directory that cannot be written; an interruption before there was
 /// anything to report.
 pub fn run(options: &Options) -> Result<Outcome<Value>> {
-    interrupt::install().context("installing signal handlers")?;
-    let program = Program::find()?;
-    let profiles =
-        |profile: &str| program.drive_toml(&Layout::new("quota", Some(profile.to_owned()), Vec::new()));
-    match options.sweep.set.is_empty() {
-        true => sweep::value(run_on(options, &profiles)?),
-        false => sweep_on(options, &profiles),
-    }
+    sweep::study(
+        "quota",
+        &options.sweep.set,
+        |profiles| run_on(options, profiles),
+        |profiles| sweep_on(options, profiles),
+    )
 }
 
 /// Repeats the simulated study on every drive of `--set`.
 ///
 /// # Errors
-/// A setting that makes no sense, and like [`run`].
+/// A setting that makes no sense, and like [`run()`].
 pub fn sweep_on(options: &Options, profiles: &Profiles<'_>) -> Result<Outcome<Value>> {
     if !options.sim {
         bail!("--set varies the simulated study: add --sim");
@@ -138,7 +131,7 @@ pub fn sweep_on(options: &Options, profiles: &Profiles<'_>) -> Result<Outcome<Va
 /// Runs the study with profiles from elsewhere.
 ///
 /// # Errors
-/// Like [`run`].
+/// Like [`run()`].
 pub fn run_on(options: &Options, profiles: &Profiles<'_>) -> Result<Outcome<Results>> {
     let mut seen = options.variants.clone();
     seen.sort();

@@ -21,7 +21,9 @@ use toml::Table;
 
 use crate::{
     Outcome, bench,
+    drive::Program,
     interrupt::{self, Interrupted},
+    layout::Layout,
     parallel, progress,
     results::{Host, Results},
     units,
@@ -233,6 +235,26 @@ impl Study<'_> {
         let failure = (!problems.is_empty()).then(|| bench::lines(problems));
         Ok(Outcome { results, text, failure })
     }
+}
+
+/// Where the TOML of a profile comes from.
+pub type Profiles<'a> = dyn Fn(&str) -> Result<Table> + 'a;
+
+/// Runs a study on profiles of the program that this process is: once, or for each drive of `--set`.
+///
+/// # Errors
+/// The program does not know itself, and those of the study.
+pub(crate) fn study(
+    name: &str,
+    set: &[String],
+    once: impl FnOnce(&Profiles<'_>) -> Result<Outcome<Results>>,
+    repeated: impl FnOnce(&Profiles<'_>) -> Result<Outcome<Value>>,
+) -> Result<Outcome<Value>> {
+    interrupt::install().context("installing signal handlers")?;
+    let program = Program::find()?;
+    let profiles =
+        |profile: &str| program.drive_toml(&Layout::new(name, Some(profile.to_owned()), Vec::new()));
+    if set.is_empty() { value(once(&profiles)?) } else { repeated(&profiles) }
 }
 
 /// Results for the command line, whether of one study or of many.

@@ -107,7 +107,7 @@ impl Window {
     }
 }
 
-/// What [`run`] measured.
+/// What [`run()`] measured.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The measured window.

@@ -31,15 +31,12 @@ use crate::{
     progress::Steps,
     results::{Host, NamespaceCounts, Point, Results, Run},
     sim::Cache,
-    sweep::Study,
+    sweep::{Profiles, Study},
     units::{show, show_size},
 };
 
 /// The published drive with short blocks: all of its speed, a hundredth of its capacity.
 pub(super) const DEFAULT_PROFILE: &str = "pblaze5-910-short";
-
-/// Where a drive's TOML comes from.
-type Profiles<'a> = dyn Fn(&str) -> Result<toml::Table> + 'a;
 
 const SECOND: u64 = 1_000_000_000;
 
