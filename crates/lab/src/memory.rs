@@ -7,6 +7,11 @@ pub(crate) fn available() -> Option<u64> {
     entry("/proc/meminfo", "MemAvailable:")
 }
 
+/// What of that may be planned with: a sixteenth, and half a GiB at least, are left for everything else.
+pub(crate) fn spendable(available: u64) -> u64 {
+    available.saturating_sub((available / 16).max(512 << 20))
+}
+
 /// The most memory that this process has had, in bytes.
 pub(crate) fn peak() -> Option<u64> {
     entry("/proc/self/status", "VmHWM:")

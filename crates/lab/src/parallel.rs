@@ -26,6 +26,11 @@ fn processors() -> usize {
     thread::available_parallelism().map_or(1, Into::into)
 }
 
+/// How many of so many pieces are done at the same time at most.
+pub(crate) fn width(pieces: usize) -> u64 {
+    processors().min(pieces).max(1) as u64
+}
+
 fn spread<'p, P: Sync, R: Send>(pieces: &'p [P], work: impl Fn(&'p P) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let places: Vec<Mutex<Option<R>>> = pieces.iter().map(|_| Mutex::new(None)).collect();
@@ -42,7 +47,7 @@ fn spread<'p, P: Sync, R: Send>(pieces: &'p [P], work: impl Fn(&'p P) -> R + Syn
     };
     // A piece that panics brings the panic here, so that none is missing behind it.
     thread::scope(|scope| {
-        for _ in 1..processors().min(pieces.len()) {
+        for _ in 1..width(pieces.len()) {
             scope.spawn(worker);
         }
         worker();

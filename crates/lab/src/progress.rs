@@ -64,6 +64,14 @@ impl Progress {
         }
     }
 
+    /// Something worth knowing that is no step.
+    pub(crate) fn note(&self, line: &str) {
+        match &self.bar {
+            Some(bar) => bar.println(line),
+            None => eprintln!("{line}"),
+        }
+    }
+
     /// The current step is done, with this result.
     pub fn end(&mut self, result: &str) {
         self.done += 1;
@@ -97,6 +105,13 @@ impl Steps {
     /// `steps` steps are to be done.
     pub(crate) fn new(steps: u64) -> Self {
         Self(Mutex::new(Progress::new(steps)))
+    }
+
+    /// Something worth knowing that is no step.
+    pub(crate) fn note(&self, line: &str) {
+        if let Ok(progress) = self.0.lock() {
+            progress.note(line);
+        }
     }
 
     /// A step is done, with this result.

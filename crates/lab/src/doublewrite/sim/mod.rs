@@ -46,6 +46,9 @@ const WINDOWS: u64 = 4;
 /// How far the last two thirds of a window may be apart, in percent, for it to be settled: in throughput and in write amplification.
 const SETTLED: f64 = 5.0;
 
+/// Memory of a server's model beside its drive: a pool of 16 GiB has a million frames.
+const SERVER: u64 = 256 << 20;
+
 /// What became of a variant.
 #[derive(Default)]
 struct Done {
@@ -70,8 +73,25 @@ pub(super) fn run_on(options: &Settings, profiles: &Profiles<'_>) -> Result<Outc
     let each = options.variants.iter().map(|&v| {
         drive::config(&toml, v, &options.profile).map(|c| Sim::memory(&c, run::sim::Contents::None))
     });
-    let each = each.collect::<Result<Vec<_>>>()?.into_iter().max().unwrap_or(0);
-    let alone = memory::available().is_some_and(|available| available / 2 < each).then(Mutex::default);
+    let each = each.collect::<Result<Vec<_>>>()?.into_iter().max().unwrap_or(0) + SERVER;
+    let together = parallel::width(pieces.len());
+    let room = memory::available().map(memory::spendable);
+    if let Some(room) = room.filter(|room| *room < each) {
+        progress.note(&format!(
+            "a drive takes about {} of memory, and {} are free with a margin: it may not fit",
+            show_size(each),
+            show_size(room)
+        ));
+    }
+    let alone = room.is_some_and(|room| room / together < each) && together > 1;
+    if alone {
+        progress.note(&format!(
+            "drives of about {} of memory run one after the other: {} are free with a margin",
+            show_size(each),
+            show_size(room.unwrap_or(0))
+        ));
+    }
+    let alone = alone.then(Mutex::default);
     let done = parallel::map(&pieces, |&(variant, repetition)| {
         let _turn =
             alone.as_ref().map(|turn: &Mutex<()>| turn.lock().unwrap_or_else(PoisonError::into_inner));
