@@ -24,6 +24,11 @@ const COPIES: u64 = 32 << 20;
 /// Profiles that are the published drive, for which the fitted figures hold.
 const PUBLISHED: [&str; 2] = ["pblaze5-910-short", "pblaze5-910-3.84t"];
 
+/// Whether a profile is the published drive.
+pub(super) fn is_published(profile: &str) -> bool {
+    PUBLISHED.contains(&profile)
+}
+
 /// The namespaces.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
@@ -49,7 +54,7 @@ pub(super) fn toml(profile: &Table, variant: Variant, name: &str) -> Result<Tabl
     if nand.get("media").and_then(Value::as_str) != Some("nand") {
         bail!("NVM Set 1 of the drive {name:?} is no NAND");
     }
-    let published = PUBLISHED.contains(&name);
+    let published = is_published(name);
     if published {
         fit(&mut nand)?;
     }
@@ -68,7 +73,7 @@ pub(super) fn toml(profile: &Table, variant: Variant, name: &str) -> Result<Tabl
     let mut sets = vec![Value::Table(nand)];
     let mut namespaces = vec![namespace(1, &size)];
     if let Some(medium) = variant.medium() {
-        let own = own.filter(|_| !PUBLISHED.contains(&name)).flatten();
+        let own = own.filter(|_| !published).flatten();
         sets.push(own.unwrap_or_else(|| as_fast_as_the_link(medium)));
         namespaces.push(namespace(2, &format!("{COPIES}B")));
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{
     super::{Settings, published, report as common, whole},
-    SETTLED, WINDOWS, fitted,
+    SETTLED, WINDOWS, drive, fitted,
 };
 use crate::{
     report::{Section, Table, comparison_table, show_point},
@@ -239,13 +239,14 @@ pub(super) fn answer(results: &Results, options: &Settings) -> String {
     if options.like.is_some() {
         return "The model with the parameters of the live study, beside what that measured.".into();
     }
-    let fit = of_variant(results, "nand").map(|(mean, most)| {
+    let published = drive::is_published(&options.profile);
+    let fit = of_variant(results, "nand").filter(|_| published).map(|(mean, most)| {
         format!(
             "The model was fitted to the published variant nand with 4 and with 64 connections; over all levels its tpmC is {mean:.0}% off \
              (at most {most:.0}%)."
         )
     });
-    let test = of_variant(results, "dram").map(|(mean, most)| {
+    let test = of_variant(results, "dram").filter(|_| published).map(|(mean, most)| {
         format!(" The variant dram, to which nothing was fitted, is {mean:.0}% off (at most {most:.0}%).")
     });
     let gains: Vec<String> = points(&results.variants)
@@ -261,7 +262,13 @@ pub(super) fn answer(results: &Results, options: &Settings) -> String {
         0 => String::new(),
         _ => format!(" Gain of the DRAM namespace by connections: {}.", gains.join(", ")),
     };
-    let all = fit.unwrap_or_default() + &test.unwrap_or_default() + &gains;
+    let other = (!published).then(|| {
+        format!(
+            "The server is the published one's model, the drive is {:?} with its own figures.",
+            options.profile
+        )
+    });
+    let all = fit.or(other).unwrap_or_default() + &test.unwrap_or_default() + &gains;
     if all.is_empty() {
         "No point of these was published: there is nothing to hold it against.".into()
     } else {
@@ -289,6 +296,15 @@ pub(super) fn notes(results: &Results, options: &Settings) -> Vec<String> {
     }
     if options.like.is_some() {
         notes.push("Nothing of it is fitted.".into());
+        notes.extend(at_rest(results));
+        return notes;
+    }
+    if !drive::is_published(&options.profile) {
+        notes.push(
+            "The server's free figures were fitted to the published variant nand on the published drive: a statement's processor time, reads beside the \
+             rows' pages, bytes of the logs, the share that is filled. The figures of this drive are its own."
+                .into(),
+        );
         notes.extend(at_rest(results));
         return notes;
     }

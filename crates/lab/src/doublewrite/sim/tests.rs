@@ -97,6 +97,14 @@ fn both_tables_are_printed_beside_the_published_ones() {
     for heading in ["connections  ", "31,138", "42,189", "0.375", "2.48", "1.33", "ettled: "] {
         assert!(first.text.contains(heading), "{heading:?} is not in {}", first.text);
     }
+    // This drive is no one's but the user's.
+    assert!(
+        !first.text.contains("Fitted to") && first.text.contains("with its own figures"),
+        "{}",
+        first.text
+    );
+    let published = Settings { profile: DEFAULT_PROFILE.into(), ..settings(&[]).unwrap() };
+    assert!(report::notes(&first.results, &published).iter().any(|note| note.starts_with("Fitted to")));
     let page = std::fs::read_to_string(out.join("report.html")).unwrap();
     assert!(page.contains("Traffic beside the published"));
     // The same seed: the same figures.
