@@ -595,10 +595,15 @@ impl Drive {
         self.done = done;
     }
 
-    /// Runs every event that is due at `now`, each at its own time.
+    /// Runs every event that is due at `now`, each at its own time: what comes of it is the same however late the call is.
     pub fn poll<S: Contents>(&mut self, now: Nanos, storage: &mut S, out: &mut Vec<Output>) {
-        let now = self.tick(now);
-        let mut cx = Cx { now, storage, out };
+        let mut cx = Cx { now: self.now, storage, out };
+        while let Some(at) = self.next_event().filter(|at| *at <= now) {
+            cx.now = self.tick(at);
+            self.poll_ftl(&mut cx);
+            self.pump(&mut cx);
+        }
+        cx.now = self.tick(now);
         if self.power.on {
             // Also if nothing is due: writes may wait for contents to become free.
             self.poll_ftl(&mut cx);

@@ -6,6 +6,7 @@ use common::{shape, shape_with};
 use host::{Data, Host, Identity, Queue, SocketTransport};
 use media::Nanos;
 use nvme::io::DsmRange;
+use nvme::log::NamespaceStatistics;
 use nvme::zerocopy::IntoBytes;
 use nvme::{Command, Status};
 use run::sim::{Contents, Sim};
@@ -19,8 +20,8 @@ use workload::{Rng, Verb};
 const NQN: &str = "nqn.2026-11.org.example:recorded";
 
 /// A live drive with a host on a Unix socket: there completions arrive in the order in which the drive gave them. In this
-/// process the host's thread and the drive's both deliver, and may overtake each other.
-fn live(shape: Shape, record: &Path, work: impl FnOnce(&mut Host<SocketTransport>)) {
+/// process the host's thread and the drive's both deliver, and may overtake each other. What the drive counted of namespace 1.
+fn live(shape: Shape, record: &Path, work: impl FnOnce(&mut Host<SocketTransport>)) -> NamespaceStatistics {
     let dir = tempfile::tempdir().unwrap();
     let unix = dir.path().join("socket");
     let addr = format!("unix://{}", unix.display()).parse().unwrap();
@@ -30,8 +31,26 @@ fn live(shape: Shape, record: &Path, work: impl FnOnce(&mut Host<SocketTransport
     identity.subnqn = Some(running.handle().subsystem_nqn().parse().unwrap());
     let mut host = Host::connect(SocketTransport::new(addr, Duration::from_secs(60)), &identity).unwrap();
     work(&mut host);
+    let counts = host.namespace_statistics(1).unwrap();
     host.shutdown().unwrap();
     running.stop();
+    counts
+}
+
+/// What a drive counted of the latencies of its commands, by its own clock.
+fn latencies(counts: &NamespaceStatistics) -> Vec<u8> {
+    let NamespaceStatistics { read_latency, write_latency, read_latency_sum, write_latency_sum, .. } = counts;
+    let stalls = [counts.stalled_write_commands, counts.stalled_write_ns, counts.host_other_commands];
+    [
+        read_latency.as_bytes(),
+        write_latency.as_bytes(),
+        read_latency_sum.as_bytes(),
+        write_latency_sum.as_bytes(),
+    ]
+    .concat()
+    .into_iter()
+    .chain(stalls.as_bytes().iter().copied())
+    .collect()
 }
 
 fn events(path: &Path) -> Vec<Event> {
@@ -74,7 +93,13 @@ fn random_load(host: &mut Host<SocketTransport>, seed: u64, rounds: u64) -> (Vec
                 continue;
             }
             let durable = nvme::io::Blocks { fua: true, ..nvme::io::Blocks::new(1, lba, 1) };
-            let (verb, command, data) = match rng.below(20) {
+            let (verb, command, data) = match rng.below(23) {
+                20.. => {
+                    let (from, fua) = (rng.below(namespace.blocks - 1), rng.below(3) == 0);
+                    let from = from + u64::from(from >= lba);
+                    let (command, source) = host::copy_range(1, lba, from, 1, fua);
+                    (Verb::Copy { from: from * 4096, fua }, command, Data::Out(source))
+                }
                 0 => (Verb::WriteFua, nvme::IoCommand::Write(durable).into(), Data::Out(vec![2; 4096])),
                 1 => (Verb::ReadFua, nvme::IoCommand::Read(durable).into(), Data::In(vec![0; 4096])),
                 2..14 => (Verb::Write, Command::write(1, lba, 1), Data::Out(vec![1; 4096])),
@@ -92,12 +117,12 @@ fn random_load(host: &mut Host<SocketTransport>, seed: u64, rounds: u64) -> (Vec
 }
 
 #[test]
-fn a_recording_replayed_completes_in_the_same_order() {
+fn a_recording_replayed_completes_in_the_same_order_after_the_same_times() {
     let dir = tempfile::tempdir().unwrap();
     for seed in [1, 2, 3] {
         let path = dir.path().join(format!("recording-{seed}"));
         let mut load = None;
-        live(timed(), &path, |host| load = Some(random_load(host, seed, 4000)));
+        let counts = live(timed(), &path, |host| load = Some(random_load(host, seed, 4000)));
         let (asked, order) = load.unwrap();
         // A write may wait for its data, and a read overtake it.
         let found: BTreeSet<_> =
@@ -134,6 +159,12 @@ fn a_recording_replayed_completes_in_the_same_order() {
             "seed {seed}: the completions differ from there on: live {:?}, replayed {:?}",
             near(&order),
             near(&again)
+        );
+        let repeated = sim.host(NQN).unwrap().namespace_statistics(1).unwrap();
+        assert!(counts.stalled_write_commands.get() > 10, "seed {seed}: no write waited for the buffer");
+        assert!(
+            latencies(&counts) == latencies(&repeated),
+            "seed {seed}: latencies differ by the drive's clock"
         );
     }
 }

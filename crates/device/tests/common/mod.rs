@@ -76,6 +76,8 @@ pub struct Memory {
     /// Contents are not encrypted here; it is only said that they are.
     pub drive_key: Option<DriveKeyId>,
     pub keys_made: u32,
+    /// There is no disk of a host below that would have to be synced.
+    pub no_disk: bool,
 }
 
 fn range(piece: Piece) -> (std::ops::Range<usize>, std::ops::Range<usize>) {
@@ -177,6 +179,10 @@ impl Contents for Memory {
     fn open_key(&mut self, nsid: u32, key: &WrappedKey) -> bool {
         key.as_bytes().starts_with(&nsid.to_le_bytes())
     }
+    fn must_sync(&self) -> bool {
+        !self.no_disk
+    }
+
     fn begin(&mut self, io: Io, treatment: &Treatment) -> Result<(), Blemish> {
         self.treatments.insert(io.0, *treatment);
         match treatment.action {
@@ -282,6 +288,8 @@ pub struct Bench {
     pub events: Vec<Output>,
     /// Completions by number of the command, with when they came.
     pub done: BTreeMap<u32, (Completion, Nanos)>,
+    /// Numbers of commands in the order in which they completed.
+    pub order: Vec<u32>,
     /// How the host's disk answers.
     pub disk: bool,
     pub syncs: u32,
@@ -304,6 +312,7 @@ impl Bench {
             controller: ControllerId(0),
             events: Vec::new(),
             done: BTreeMap::new(),
+            order: Vec::new(),
             disk: true,
             syncs: 0,
             forgets: 0,
@@ -381,7 +390,8 @@ impl Bench {
         io
     }
 
-    fn deliver(&mut self, mut out: Vec<Output>) {
+    /// Takes what the drive puts out.
+    pub fn deliver(&mut self, mut out: Vec<Output>) {
         while !out.is_empty() {
             let mut more = Vec::new();
             for output in out.drain(..) {
@@ -389,6 +399,7 @@ impl Bench {
                     Output::Complete { io, completion, .. } => {
                         self.memory.treatments.remove(&io.0);
                         self.memory.gathered.remove(&io.0);
+                        self.order.push(io.0);
                         let twice = self.done.insert(io.0, (completion, self.now));
                         assert!(twice.is_none(), "{io:?} completes twice");
                     }
