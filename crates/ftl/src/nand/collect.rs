@@ -9,7 +9,7 @@ use super::place::State;
 use super::{Around, Cell, Event, Flight, NandSet, UNREADABLE, bit};
 use crate::config::GcPolicy;
 use crate::storage::{Record, Storage};
-use media::{LogicalPage, Medium, Nanos, Outcome, Page, Progress, Unit};
+use media::{Geometry, LogicalPage, Medium, Nanos, Outcome, Page, Progress, Unit};
 use std::collections::VecDeque;
 
 const NO_BLOCK: u32 = u32::MAX;
@@ -21,6 +21,12 @@ const HASTE: (i64, i64) = (5, 4);
 /// Pages that collection gathers at a time, so that a small unit does not cost an event of its own.
 const BATCH_PAGES: u32 = 16;
 
+/// Most units that are gathered and not sent to their die yet.
+const MOST_GATHERED: u32 = 64;
+
+/// Most pages that the host may be ahead.
+const MOST_LEAD: u32 = 128;
+
 /// End of a chain of flights.
 pub(super) const NO_FLIGHT: u32 = u32::MAX;
 
@@ -29,9 +35,13 @@ pub(super) struct Collector {
     victim: u32,
     /// Next page of the victim to look at, from 0.
     cursor: u32,
-    /// Units gathered, being gathered or being programmed.
+    /// Units on their way: gathered, being gathered or being programmed.
     pub flights: u32,
-    most_flights: u32,
+    /// Of those, units that were not sent to their die yet.
+    pub gathered: u32,
+    most_gathered: u32,
+    /// Pages that the host may be ahead of the collector.
+    lead: i64,
     /// [`BATCH_PAGES`] in units.
     batch: u32,
     /// Flights whose pages are in the controller.
@@ -41,22 +51,31 @@ pub(super) struct Collector {
     balance: i64,
     valid: i64,
     gain: i64,
+    /// Nothing of the victim is left but what is being programmed.
+    ending: bool,
     /// The last victim was chosen for its wear.
     levelled: bool,
 }
 
 impl Collector {
-    pub fn new(most_flights: u32, unit_pages: u32) -> Collector {
+    pub fn new(geo: &Geometry) -> Collector {
+        let batch = (BATCH_PAGES / geo.unit_pages).clamp(1, 2 * geo.dies);
+        // One batch that is programmed, and one that is gathered meanwhile.
+        let most_gathered = (geo.dies / 2).clamp(2 * batch, MOST_GATHERED);
+        let lead = (2 * geo.dies).clamp(2 * BATCH_PAGES, MOST_LEAD);
         Collector {
             victim: NO_BLOCK,
             cursor: 0,
             flights: 0,
-            most_flights,
-            batch: (BATCH_PAGES / unit_pages).clamp(1, most_flights),
-            ready: VecDeque::with_capacity(most_flights as usize),
+            gathered: 0,
+            most_gathered,
+            lead: lead.into(),
+            batch,
+            ready: VecDeque::with_capacity(most_gathered as usize),
             balance: 0,
             valid: 0,
             gain: 0,
+            ending: false,
             levelled: false,
         }
     }
@@ -64,9 +83,7 @@ impl Collector {
     /// Whether the host may program now, or has to let collection catch up.
     #[inline]
     pub fn lets_host(&self) -> bool {
-        // More than a batch, or neither would go on.
-        let lead = i64::from(self.most_flights.max(2 * BATCH_PAGES));
-        self.victim == NO_BLOCK || self.balance <= lead * self.gain.max(1)
+        self.victim == NO_BLOCK || self.balance <= self.lead * self.gain.max(1)
     }
 
     #[inline]
@@ -81,8 +98,20 @@ impl Collector {
         self.cursor = u32::MAX;
     }
 
-    pub fn most_flights(&self) -> u32 {
-        self.most_flights
+    pub fn most_gathered(&self) -> u32 {
+        self.most_gathered
+    }
+
+    /// Whether another batch may be gathered.
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        self.gathered + self.batch <= self.most_gathered
+    }
+
+    /// Whether the last units of the victim are being programmed.
+    #[inline]
+    pub fn is_ending(&self) -> bool {
+        self.ending
     }
 
     /// What is being collected; meaningless if nothing is.
@@ -117,11 +146,11 @@ impl NandSet {
             done = true;
         }
         let batch = i64::from(BATCH_PAGES) * self.gc.gain;
-        let room = self.gc.flights + self.gc.batch <= self.gc.most_flights;
+        let room = self.gc.has_room();
         let urgent = room && self.is_urgent();
         if room && (self.gc.balance > batch || urgent) {
             let (mut chain, mut last, mut end, mut units) = (NO_FLIGHT, NO_FLIGHT, now, 0);
-            while self.gc.flights < self.gc.most_flights && (self.gc.balance > 0 || urgent) {
+            while self.gc.gathered < self.gc.most_gathered && (self.gc.balance > 0 || urgent) {
                 let Some((flight, gathered)) = self.gather(now) else { break };
                 match chain {
                     NO_FLIGHT => chain = flight,
@@ -139,8 +168,16 @@ impl NandSet {
             }
         }
         let pages = self.geo.pages_per_superblock();
-        if self.gc.flights == 0 && self.gc.cursor >= pages {
+        if self.gc.cursor >= pages && self.gc.gathered == 0 {
+            if self.gc.flights > 0 {
+                if !self.gc.ending {
+                    self.gc.ending = true;
+                    done |= self.await_all(now, cx);
+                }
+                return done;
+            }
             let victim = self.gc.victim;
+            self.gc.ending = false;
             if self.blocks.all[victim as usize].valid > 0 {
                 self.gc.cursor = 0;
             } else {
@@ -257,6 +294,7 @@ impl NandSet {
             next: NO_FLIGHT,
         };
         self.gc.flights += 1;
+        self.gc.gathered += 1;
         self.gc.balance -= i64::from(cells) * self.gc.gain;
         Some((flight, end))
     }

@@ -7,6 +7,7 @@
 //! page the one with the highest version is current.
 
 mod age;
+mod ahead;
 mod buffer;
 mod collect;
 mod hold;
@@ -36,13 +37,9 @@ const BUFFERED: u32 = 1 << 31;
 /// Handle of contents that were lost to an uncorrectable error: reads of it fail until it is rewritten.
 pub(crate) const LOST: Slot = Slot(u32::MAX - 1);
 
-/// Programs that a die may have ahead: one that runs and one whose data is transferred meanwhile.
-const DIE_QUEUE: u8 = 2;
-const _: () = assert!(DIE_QUEUE == 2, "`NandSet::behind` holds one");
-
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
-    /// The program of a flight should have ended.
+    /// The first program of a die should have ended.
     Programmed(u32),
     /// The pages of a chain of collecting flights are in the controller.
     Gathered(u32),
@@ -201,10 +198,7 @@ pub(crate) struct NandSet {
     /// `unit_pages` cells per flight.
     cells: Vec<Cell>,
     /// Programs under way per die.
-    ahead: Vec<u8>,
-    /// Per die the flight behind the one whose end is awaited, or none. What postpones one postpones the
-    /// other, so its end is asked for only when it is its turn.
-    behind: Vec<u32>,
+    ahead: Vec<ahead::Ahead>,
     waiting: VecDeque<Write>,
     /// What waits first does so for a slot, and no event will tell when there is one.
     lacks_slots: bool,
@@ -229,8 +223,8 @@ impl NandSet {
         config: &Config,
     ) -> NandSet {
         let geo = nand.geometry().clone();
-        let collectors = (geo.dies * 2).clamp(2, 128);
-        let flights = geo.dies * u32::from(DIE_QUEUE) + collectors;
+        let collector = collect::Collector::new(&geo);
+        let flights = geo.dies * ahead::DIE_QUEUE as u32 + collector.most_gathered();
         let words = |bits: u64| vec![0u64; bits.div_ceil(64) as usize];
         NandSet {
             id,
@@ -251,7 +245,7 @@ impl NandSet {
             notes: VecDeque::new(),
             held: false,
             reserve: 0,
-            gc: collect::Collector::new(collectors, geo.unit_pages),
+            gc: collector,
             buffer: Buffer::new(
                 (config.buffer_pages / config.nand_sets()).max(geo.unit_pages),
                 config.atomic_pages,
@@ -272,8 +266,7 @@ impl NandSet {
             ],
             free_flights: (0..flights).rev().collect(),
             cells: vec![PADDING; (flights * geo.unit_pages) as usize],
-            ahead: vec![0; geo.dies as usize],
-            behind: vec![collect::NO_FLIGHT; geo.dies as usize],
+            ahead: vec![ahead::Ahead::default(); geo.dies as usize],
             waiting: VecDeque::with_capacity(1024),
             lacks_slots: false,
             flushes: Vec::new(),
@@ -672,7 +665,7 @@ impl NandSet {
     /// Handles an event that is due at `now`.
     pub fn handle<S: Storage>(&mut self, now: Nanos, event: Event, cx: &mut Around<'_, S>) {
         let ended = match event {
-            Event::Programmed(flight) => self.programmed(now, flight, cx),
+            Event::Programmed(die) => self.programmed(now, die, cx),
             Event::Gathered(chain) => {
                 self.gathered(chain);
                 true
@@ -689,18 +682,19 @@ impl NandSet {
         loop {
             let collected = self.collect(now, cx);
             // In turns, as both want the dies.
-            let mut programmed = false;
+            let (mut programmed, mut moved) = (false, false);
             loop {
                 let cold = self.program_collected(now, cx);
                 let host = self.program_host(now, cx);
                 programmed |= host;
+                moved |= cold;
                 if !(cold | host) {
                     break;
                 }
             }
             let admitted = !self.waiting.is_empty() && self.admit_waiting(now, cx);
-            // What was collected and is programmed now makes nothing else possible.
-            if !(collected | programmed | admitted) {
+            // What was collected and is programmed now makes room for more of it, and nothing else possible.
+            if !(collected | programmed | admitted | (moved && self.gc.has_room())) {
                 break;
             }
         }

@@ -1,6 +1,6 @@
 //! Placement: which superblock is written next, and what each one holds.
 
-use super::{Around, DIE_QUEUE, NandSet, PlacementChange};
+use super::{Around, NandSet, PlacementChange};
 use crate::storage::{Record, Storage};
 use media::{Divisor, Geometry, Medium, Nanos, Unit};
 use std::collections::VecDeque;
@@ -152,7 +152,7 @@ impl NandSet {
     ) -> Option<Target> {
         let mut stream = self.streams[index];
         // Mostly its die is busy, and nothing is in the way of that: then this is all.
-        if stream.is_open() && self.ahead[stream.die as usize] >= DIE_QUEUE && !stream.resumed {
+        if stream.is_open() && self.ahead[stream.die as usize].waits() && !stream.resumed {
             let sound = self.blocks.all[stream.block as usize].usable == self.blocks.pages.by();
             if sound && stream.next < self.geo.units_per_superblock() {
                 return None;
@@ -178,14 +178,16 @@ impl NandSet {
                 *stream = self.open_superblock(index, collected, cx)?;
             }
             let block = stream.block;
-            let has_bad = self.blocks.all[block as usize].usable != self.geo.pages_per_superblock();
             while stream.next < per_superblock {
                 let unit = Unit(block * per_superblock + stream.next);
                 let die = stream.die;
-                let skip =
-                    (has_bad && self.nand.is_bad(unit)) || (stream.resumed && self.is_programmed(unit));
-                if !skip && self.ahead[die as usize] >= DIE_QUEUE {
-                    return None;
+                let mut skip = self.is_skipped(stream, unit);
+                if !skip {
+                    if !self.has_room(now, die, cx) {
+                        return None;
+                    }
+                    // A program whose end was only noticed now may have failed.
+                    skip = self.is_skipped(stream, unit);
                 }
                 stream.next += 1;
                 stream.die = if die + 1 == self.geo.dies { 0 } else { die + 1 };
@@ -199,6 +201,13 @@ impl NandSet {
             }
             *stream = Stream::default();
         }
+    }
+
+    /// Whether a unit cannot be programmed: its block is bad, or it was before power was lost.
+    #[inline]
+    fn is_skipped(&self, stream: &Stream, unit: Unit) -> bool {
+        let has_bad = self.blocks.all[stream.block as usize].usable != self.blocks.pages.by();
+        (has_bad && self.nand.is_bad(unit)) || (stream.resumed && self.is_programmed(unit))
     }
 
     fn open_superblock<S: Storage>(

@@ -2,12 +2,12 @@
 
 use super::buffer::NONE;
 use super::collect::NO_FLIGHT;
-use super::{Around, BUFFERED, Cell, Event, Flight, LOST, NandSet, PADDING, UNMAPPED, bit, clear_bit};
+use super::{Around, BUFFERED, Cell, Flight, LOST, NandSet, PADDING, UNMAPPED, bit, clear_bit};
 use crate::Done;
 use crate::config::PAGE;
 use crate::storage::{Record, Storage};
 use media::tables::prefetch;
-use media::{LogicalPage, Medium, Nanos, Outcome, Page, Progress, Slot, Spare};
+use media::{LogicalPage, Medium, Nanos, Outcome, Page, Slot, Spare};
 
 impl NandSet {
     /// Whether the buffer has a unit to program.
@@ -86,8 +86,15 @@ impl NandSet {
             return false;
         }
         let stream = self.collecting_stream(self.gc.victim());
-        let Some(unit) = self.next_unit(now, stream, true, cx) else { return false };
+        let Some(unit) = self.next_unit(now, stream, true, cx) else {
+            if !self.streams[stream].is_open() {
+                // Without a superblock to write to, what is on its way may be all that there is to wait for.
+                self.await_all(now, cx);
+            }
+            return false;
+        };
         let Some(flight) = self.gc.ready.pop_front() else { return false };
+        self.gc.gathered -= 1;
         let f = &mut self.flights[flight as usize];
         (f.unit, f.die, f.superblock) = (unit.unit, unit.die, unit.superblock);
         self.program(now, flight, cx);
@@ -143,38 +150,21 @@ impl NandSet {
             self.stats.media_gc_bytes += bytes;
         }
         self.flights[index as usize].programming = true;
-        self.ahead[flight.die as usize] += 1;
         self.blocks.all[flight.superblock as usize].flights += 1;
         let end = self.nand.program(now, flight.unit, &self.spares);
-        match self.ahead[flight.die as usize] {
-            1 => cx.events.push(end, (self.id, Event::Programmed(index))),
-            _ => self.behind[flight.die as usize] = index,
-        }
-    }
-
-    /// A program should have ended; whether it has, as a read may have postponed it.
-    pub(super) fn programmed<S: Storage>(&mut self, now: Nanos, index: u32, cx: &mut Around<'_, S>) -> bool {
-        let (mut next, mut any) = (index, false);
-        while next != NO_FLIGHT {
-            let Flight { unit, die, .. } = self.flights[next as usize];
-            match self.nand.settle(now, unit) {
-                Progress::Until(later) => {
-                    cx.events.push(later, (self.id, Event::Programmed(next)));
-                    break;
-                }
-                Progress::Ended(outcome) => self.land(now, next, outcome, cx),
-            }
-            any = true;
-            next = std::mem::replace(&mut self.behind[die as usize], NO_FLIGHT);
-        }
-        any
+        self.sent(now, index, flight.die, end, cx);
     }
 
     /// A program has ended: its pages are on flash, or have to go elsewhere.
-    fn land<S: Storage>(&mut self, now: Nanos, index: u32, outcome: Outcome, cx: &mut Around<'_, S>) {
+    pub(super) fn land<S: Storage>(
+        &mut self,
+        now: Nanos,
+        index: u32,
+        outcome: Outcome,
+        cx: &mut Around<'_, S>,
+    ) {
         let flight = self.flights[index as usize];
         self.flights[index as usize].programming = false;
-        self.ahead[flight.die as usize] -= 1;
         self.blocks.all[flight.superblock as usize].flights -= 1;
         let start = (index * self.geo.unit_pages) as usize;
         if outcome == Outcome::Failed {

@@ -1,7 +1,7 @@
 //! Power: what is lost with it, and how the map is found again from the spare areas.
 
 use super::place::{State, Stream};
-use super::{Around, NandSet, PADDING, UNMAPPED, bit, buffer, clear_bit, collect};
+use super::{Around, NandSet, PADDING, UNMAPPED, ahead, bit, buffer, clear_bit, collect};
 use crate::storage::{Record, Storage};
 use media::tables::{Table, prefetch};
 use media::{BlockState, LogicalPage, Medium, Nanos, Page, Spare, Unit};
@@ -50,13 +50,12 @@ impl NandSet {
         self.free_flights = (0..self.flights.len() as u32).rev().collect();
         self.flights.iter_mut().for_each(|f| f.programming = false);
         self.cells.fill(PADDING);
-        self.ahead.fill(0);
-        self.behind.fill(collect::NO_FLIGHT);
+        self.ahead.fill(ahead::Ahead::default());
         self.waiting.clear();
         self.lacks_slots = false;
         self.flushes.clear();
         self.purge = None;
-        self.gc = collect::Collector::new(self.gc.most_flights(), self.geo.unit_pages);
+        self.gc = collect::Collector::new(&self.geo);
         self.streams.fill(Stream::default());
         self.closing.fill(0);
         self.held = false;

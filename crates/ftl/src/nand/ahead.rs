@@ -1,0 +1,163 @@
+//! The programs that each die has ahead, and when they are noticed to have ended.
+//!
+//! Nearly every program is collection's, and nobody needs to know the moment at which it ends: its pages can be read where they
+//! come from until then. So an end is asked for only where somebody waits for it: the host's pages, whose places in
+//! the write buffer it frees; a stream whose next die is full; the last flights of a victim. The other ends are noticed when
+//! a stream comes by their die again, several at a time.
+
+use super::{Around, Event, NandSet};
+use crate::storage::Storage;
+use media::{Medium, Nanos, Progress};
+
+/// Programs that a die may have ahead: one that runs and one whose data is transferred meanwhile.
+pub(super) const DIE_QUEUE: usize = 2;
+
+/// The flights that a die programs, in their order.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Ahead {
+    flights: [u32; DIE_QUEUE],
+    count: u8,
+    /// Whether there is an event for the end of the first. What postpones one postpones the other, so there is no need
+    /// for more.
+    awaited: bool,
+}
+
+impl Ahead {
+    #[inline]
+    fn is_full(&self) -> bool {
+        usize::from(self.count) == DIE_QUEUE
+    }
+
+    /// Whether there is no room, as far as is known, and will be none before an event.
+    #[inline]
+    pub fn waits(&self) -> bool {
+        self.is_full() && self.awaited
+    }
+
+    #[inline]
+    fn first(&self) -> Option<u32> {
+        (self.count > 0).then_some(self.flights[0])
+    }
+
+    #[inline]
+    fn drop_first(&mut self) {
+        self.flights.rotate_left(1);
+        self.count -= 1;
+    }
+
+    /// # Panics
+    /// If there is no room.
+    #[inline]
+    fn push(&mut self, flight: u32) {
+        self.flights[usize::from(self.count)] = flight;
+        self.count += 1;
+    }
+}
+
+impl NandSet {
+    /// Whether a die can take another program; if not, there will be an event as soon as it can.
+    #[inline]
+    pub(super) fn has_room<S: Storage>(&mut self, now: Nanos, die: u32, cx: &mut Around<'_, S>) -> bool {
+        let ahead = &self.ahead[die as usize];
+        if !ahead.is_full() {
+            return true;
+        }
+        if ahead.awaited {
+            return false;
+        }
+        match self.land_first(now, die, cx) {
+            Some(end) => self.await_end(die, end, cx),
+            None => return true,
+        }
+        false
+    }
+
+    /// A flight is being programmed until `end`, if nothing postpones it.
+    #[inline]
+    pub(super) fn sent<S: Storage>(
+        &mut self,
+        now: Nanos,
+        flight: u32,
+        die: u32,
+        end: Nanos,
+        cx: &mut Around<'_, S>,
+    ) {
+        let ahead = &mut self.ahead[die as usize];
+        ahead.push(flight);
+        let (alone, awaited) = (ahead.count == 1, ahead.awaited);
+        if !awaited && self.matters(flight) {
+            match alone {
+                true => self.await_end(die, end, cx),
+                false => _ = self.await_first(now, die, cx),
+            }
+        }
+    }
+
+    /// Whether somebody waits for the end of a flight whatever else happens.
+    #[inline]
+    fn matters(&self, flight: u32) -> bool {
+        !self.flights[flight as usize].cold || self.gc.is_ending()
+    }
+
+    fn await_end<S: Storage>(&mut self, die: u32, end: Nanos, cx: &mut Around<'_, S>) {
+        self.ahead[die as usize].awaited = true;
+        cx.events.push(end, (self.id, Event::Programmed(die)));
+    }
+
+    /// Lands the first flight of a die if its program has ended. Else says when it will, unless a read postpones it.
+    #[inline]
+    fn land_first<S: Storage>(&mut self, now: Nanos, die: u32, cx: &mut Around<'_, S>) -> Option<Nanos> {
+        let flight = self.ahead[die as usize].first()?;
+        match self.nand.settle(now, self.flights[flight as usize].unit) {
+            Progress::Until(end) => Some(end),
+            Progress::Ended(outcome) => {
+                self.ahead[die as usize].drop_first();
+                self.land(now, flight, outcome, cx);
+                None
+            }
+        }
+    }
+
+    /// Lands what has ended on a die and asks for the next end, if there is one; whether anything landed.
+    fn await_first<S: Storage>(&mut self, now: Nanos, die: u32, cx: &mut Around<'_, S>) -> bool {
+        let mut any = false;
+        while self.ahead[die as usize].count > 0 {
+            if let Some(end) = self.land_first(now, die, cx) {
+                self.await_end(die, end, cx);
+                break;
+            }
+            any = true;
+        }
+        any
+    }
+
+    /// Asks for the next end of every die; whether anything has landed already.
+    #[cold]
+    pub(super) fn await_all<S: Storage>(&mut self, now: Nanos, cx: &mut Around<'_, S>) -> bool {
+        let mut any = false;
+        for die in 0..self.geo.dies {
+            if !self.ahead[die as usize].awaited {
+                any |= self.await_first(now, die, cx);
+            }
+        }
+        any
+    }
+
+    /// The first program of a die should have ended; whether it has, as a read may have postponed it.
+    pub(super) fn programmed<S: Storage>(&mut self, now: Nanos, die: u32, cx: &mut Around<'_, S>) -> bool {
+        self.ahead[die as usize].awaited = false;
+        let mut any = false;
+        while self.ahead[die as usize].count > 0 {
+            if let Some(end) = self.land_first(now, die, cx) {
+                let Ahead { flights, count, .. } = self.ahead[die as usize];
+                // Who waited for one that was postponed still does.
+                if !any || flights[..usize::from(count)].iter().any(|&flight| self.matters(flight)) {
+                    self.await_end(die, end, cx);
+                }
+                break;
+            }
+            any = true;
+        }
+        any
+    }
+}
