@@ -63,24 +63,34 @@ impl Sub for Nanos {
 /// later call may use. Adjoining intervals merge, so a saturated resource has a list of one.
 #[derive(Clone, Default, Debug)]
 pub struct Timeline {
-    /// Disjoint, sorted, never adjoining.
-    busy: std::collections::VecDeque<(Nanos, Nanos)>,
+    /// Disjoint, sorted, never adjoining, from `first` on; those before are over. One after the other in memory, as
+    /// most of the work is to walk over the last of them and to make room between them.
+    busy: Vec<(Nanos, Nanos)>,
+    first: usize,
 }
+
+/// Intervals that are over and still in the list.
+const OVER: usize = 64;
 
 impl Timeline {
     /// Reserves `span` at the first gap at or after `earliest`; returns its start. What ended before
     /// `now` is forgotten.
     #[inline]
     pub fn reserve(&mut self, now: Nanos, earliest: Nanos, span: Nanos) -> Nanos {
-        while self.busy.front().is_some_and(|b| b.1 <= now) {
-            self.busy.pop_front();
+        while self.busy.get(self.first).is_some_and(|b| b.1 <= now) {
+            self.first += 1;
         }
         if span == Nanos::ZERO {
             return earliest;
         }
-        match self.busy.back_mut() {
+        if self.first == self.busy.len() {
+            self.clear();
+        } else if self.first >= OVER {
+            self.forget();
+        }
+        match self.busy.last_mut() {
             None => {
-                self.busy.push_back((earliest, earliest + span));
+                self.busy.push((earliest, earliest + span));
                 earliest
             }
             Some(last) if earliest >= last.0 => {
@@ -88,7 +98,7 @@ impl Timeline {
                 if start == last.1 {
                     last.1 = start + span;
                 } else {
-                    self.busy.push_back((start, start + span));
+                    self.busy.push((start, start + span));
                 }
                 start
             }
@@ -96,21 +106,27 @@ impl Timeline {
         }
     }
 
+    fn forget(&mut self) {
+        self.busy.drain(..self.first);
+        self.first = 0;
+    }
+
     fn reserve_in_gap(&mut self, earliest: Nanos, span: Nanos) -> Nanos {
-        let mut start = earliest;
-        let mut at = self.busy.len();
+        let busy = &self.busy[self.first..];
         // Most gaps asked for are near the end, and what ends before `earliest` does not matter.
-        let first = self.busy.iter().rposition(|b| b.1 <= earliest).map_or(0, |i| i + 1);
-        for (i, &(from, to)) in self.busy.range(first..).enumerate().map(|(i, b)| (i + first, b)) {
-            if start + span <= from {
-                at = i;
-                break;
-            }
-            start = start.max(to);
+        let mut at = busy.len();
+        while at > 0 && busy[at - 1].1 > earliest {
+            at -= 1;
+        }
+        let mut start = earliest;
+        while at < busy.len() && busy[at].0 < start + span {
+            start = start.max(busy[at].1);
+            at += 1;
         }
         let end = start + span;
-        let joins_before = at > 0 && self.busy[at - 1].1 == start;
-        let joins_after = at < self.busy.len() && self.busy[at].0 == end;
+        let joins_before = at > 0 && busy[at - 1].1 == start;
+        let joins_after = at < busy.len() && busy[at].0 == end;
+        let at = at + self.first;
         match (joins_before, joins_after) {
             (true, true) => {
                 self.busy[at - 1].1 = self.busy[at].1;
@@ -118,19 +134,29 @@ impl Timeline {
             }
             (true, false) => self.busy[at - 1].1 = end,
             (false, true) => self.busy[at].0 = start,
-            (false, false) => self.busy.insert(at, (start, end)),
+            (false, false) => self.insert(at, (start, end)),
         }
         start
     }
 
+    /// As [`Vec::insert`], which calls a function that is made for longer ways.
+    fn insert(&mut self, at: usize, interval: (Nanos, Nanos)) {
+        self.busy.push(interval);
+        for i in (at + 1..self.busy.len()).rev() {
+            self.busy[i] = self.busy[i - 1];
+        }
+        self.busy[at] = interval;
+    }
+
     /// When the last reservation ends; zero if there is none.
     pub fn end(&self) -> Nanos {
-        self.busy.back().map_or(Nanos::ZERO, |b| b.1)
+        self.busy[self.first..].last().map_or(Nanos::ZERO, |b| b.1)
     }
 
     /// Forgets everything: power was lost.
     pub fn clear(&mut self) {
         self.busy.clear();
+        self.first = 0;
     }
 }
 
@@ -368,7 +394,7 @@ mod tests {
         assert_eq!(r(&mut t, 200, 5), 200);
         assert_eq!(r(&mut t, 0, 100), 205);
         t.reserve(Nanos(400), Nanos(400), Nanos(1));
-        assert_eq!(t.busy.len(), 1);
+        assert_eq!(t.busy.len() - t.first, 1);
     }
 
     #[test]
