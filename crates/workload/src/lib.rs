@@ -103,6 +103,13 @@ pub trait Actor {
     /// A request has ended at `now`; `ok` if it succeeded.
     fn completed(&mut self, now: Nanos, tag: u32, ok: bool);
 
+    /// Where its next request will begin, if it knows: index of the namespace and logical block. Whoever looks up in advance what lies there
+    /// saves time; nothing else depends on it, and the actor need not keep to it.
+    #[inline]
+    fn coming(&self) -> Option<(u16, u64)> {
+        None
+    }
+
     /// Bytes of a request that are filled and checked together, from 1: where it is cut into commands it is cut at multiples of them.
     fn unit(&self) -> u64 {
         1
@@ -128,6 +135,11 @@ impl<A: Actor + ?Sized> Actor for &mut A {
     #[inline]
     fn completed(&mut self, now: Nanos, tag: u32, ok: bool) {
         (**self).completed(now, tag, ok);
+    }
+
+    #[inline]
+    fn coming(&self) -> Option<(u16, u64)> {
+        (**self).coming()
     }
 
     fn unit(&self) -> u64 {

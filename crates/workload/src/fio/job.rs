@@ -363,13 +363,12 @@ impl Job {
             Direction::Write => Verb::Write,
             Direction::Trim => Verb::Trim,
         };
-        let block = self.plan.block_bytes;
         Next::Submit(Request {
             tag,
             verb,
             namespace: 0,
-            lba: draw.offset / block,
-            blocks: u32::try_from(draw.bytes / block).unwrap_or(u32::MAX),
+            lba: self.plan.blocks(draw.offset),
+            blocks: u32::try_from(self.plan.blocks(draw.bytes)).unwrap_or(u32::MAX),
         })
     }
 
@@ -512,6 +511,11 @@ impl Actor for Job {
             Phase::Verifying => self.verify(now),
             Phase::Done => Next::Done,
         }
+    }
+
+    #[inline]
+    fn coming(&self) -> Option<(u16, u64)> {
+        self.source.stream.coming().map(|offset| (0, self.plan.blocks(offset)))
     }
 
     #[inline]

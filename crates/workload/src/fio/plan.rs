@@ -132,6 +132,16 @@ impl Plan {
         })
     }
 
+    /// How many logical blocks so many bytes are, of which these are a multiple.
+    #[inline]
+    pub(super) fn blocks(&self, bytes: u64) -> u64 {
+        // Nearly always; a shift costs a tenth of a division.
+        match self.block_bytes.is_power_of_two() {
+            true => bytes >> self.block_bytes.trailing_zeros(),
+            false => bytes / self.block_bytes,
+        }
+    }
+
     /// Bytes of memory that a job with this plan takes beside the data of its I/Os, roughly: what it remembers of
     /// those outstanding, and the map of random places.
     #[must_use]

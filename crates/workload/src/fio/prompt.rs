@@ -64,6 +64,11 @@ impl Actor for Prompt {
         self.job.completed(now, tag, ok);
     }
 
+    #[inline]
+    fn coming(&self) -> Option<(u16, u64)> {
+        self.job.coming()
+    }
+
     fn unit(&self) -> u64 {
         self.job.unit()
     }

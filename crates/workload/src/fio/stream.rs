@@ -20,12 +20,25 @@ pub struct Draw {
 enum Order {
     /// Each direction has a place of its own, from the start of the region.
     Sequential([u64; 3]),
-    /// Each block once.
-    Permuted { order: Permutation, next: u64 },
+    /// Each block once; where the next one lies is known ahead.
+    Permuted { order: Permutation, next: u64, coming: u64 },
     /// Each block once, in I/Os of several sizes.
     Mapped(Map),
-    /// Drawn independently.
-    Drawn(Skew),
+    /// Drawn independently; the next one ahead.
+    Drawn { skew: Skew, coming: u64 },
+}
+
+impl Order {
+    fn permuted(len: u64, rng: &mut Rng) -> Self {
+        let order = Permutation::new(len, rng);
+        let coming = order.at(0);
+        Self::Permuted { order, next: 0, coming }
+    }
+
+    fn drawn(skew: Skew, len: u64, rng: &mut Rng) -> Self {
+        let coming = skew.draw(len, rng);
+        Self::Drawn { skew, coming }
+    }
 }
 
 /// An endless stream of I/Os.
@@ -39,8 +52,9 @@ pub struct Stream {
     /// Bytes of the current pass over the region, and those that end it.
     passed: u64,
     pass: u64,
-    /// Places to draw from, in units of the smallest block.
+    /// Places to draw from: their size, that of the smallest block, and how many there are.
     unit: u64,
+    count: u64,
     /// What is to be written after it was trimmed (`trimwrite`).
     trimmed: Option<Draw>,
     /// Passes that have ended.
@@ -60,12 +74,13 @@ impl Stream {
         } else if Plan::needs_map(options) {
             Order::Mapped(Map::new(places_len))
         } else if Plan::covers(options) {
-            Order::Permuted { order: Permutation::new(places_len, &mut places), next: 0 }
+            Order::permuted(places_len, &mut places)
         } else {
-            Order::Drawn(match options.distribution {
+            let skew = match options.distribution {
                 Distribution::Random => Skew::Uniform,
                 ref skewed => Skew::new(skewed, places_len, unit, &mut places),
-            })
+            };
+            Order::drawn(skew, places_len, &mut places)
         };
         let trims = 1 + u64::from(options.rw.does == [false, true, true]);
         // A job that reads and writes in order goes on to io_size before it starts anew.
@@ -81,6 +96,7 @@ impl Stream {
             passed: 0,
             pass: pass.saturating_mul(trims),
             unit,
+            count: places_len,
             trimmed: None,
             ended: 0,
             plan: plan.clone(),
@@ -103,6 +119,18 @@ impl Stream {
             [_, true, _] => Direction::Write,
             [true, ..] => Direction::Read,
             _ => Direction::Trim,
+        }
+    }
+
+    /// Where the next I/O will begin, in bytes, as far as it is known ahead: it need not be kept.
+    #[inline]
+    pub(super) fn coming(&self) -> Option<u64> {
+        match self.order {
+            Order::Permuted { coming, .. } | Order::Drawn { coming, .. } => {
+                Some(self.plan.start + coming * self.unit)
+            }
+            // What comes in order is at hand anyway.
+            Order::Sequential(_) | Order::Mapped(_) => None,
         }
     }
 
@@ -133,12 +161,11 @@ impl Stream {
         self.passed = 0;
         match &mut self.order {
             Order::Sequential(at) => *at = [0; 3],
-            Order::Permuted { order, next } => {
-                *order = Permutation::new(self.plan.size / self.unit, &mut self.places);
-                *next = 0;
+            order @ Order::Permuted { .. } => {
+                *order = Order::permuted(self.count, &mut self.places);
             }
             Order::Mapped(map) => map.clear(),
-            Order::Drawn(_) => {}
+            Order::Drawn { .. } => {}
         }
     }
 
@@ -146,7 +173,7 @@ impl Stream {
     fn draw(&mut self, direction: Direction) -> Option<Draw> {
         let size = self.plan.size;
         let sizes = &self.plan.options.sizes[direction as usize];
-        let places = size / self.unit;
+        let places = self.count;
         let (offset, bytes) = match &mut self.order {
             Order::Sequential(at) => {
                 let at = &mut at[direction as usize];
@@ -154,12 +181,13 @@ impl Stream {
                 *at += bytes;
                 (*at - bytes, bytes)
             }
-            Order::Permuted { order, next } => {
+            Order::Permuted { order, next, coming } => {
                 if *next >= places {
                     return None;
                 }
                 *next += 1;
-                (order.at(*next - 1) * self.unit, self.unit)
+                let after = if *next < places { order.at(*next) } else { 0 };
+                (std::mem::replace(coming, after) * self.unit, self.unit)
             }
             Order::Mapped(map) => {
                 let block = map.free_from(self.places.below(places))?;
@@ -168,10 +196,11 @@ impl Stream {
                 let bytes = fitting(sizes, room, &mut self.sizes).unwrap_or(room);
                 (block * self.unit, map.take(block, bytes / self.unit) * self.unit)
             }
-            Order::Drawn(skew) => {
+            Order::Drawn { skew, coming } => {
                 let mut tries = 0;
                 loop {
-                    let offset = skew.draw(places, &mut self.places) * self.unit;
+                    let after = skew.draw(places, &mut self.places);
+                    let offset = std::mem::replace(coming, after) * self.unit;
                     match fitting(sizes, size - offset, &mut self.sizes) {
                         Some(bytes) => break (offset, bytes),
                         None if tries == 100 => break (0, sizes.least()),
