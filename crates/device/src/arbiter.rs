@@ -349,7 +349,7 @@ impl Drive {
         lane.timer = Nanos::MAX;
         if !shares && lane.ready == Nanos::MAX {
             while let Some((token, command, data)) = self.first_of(nsid, way, cx.now) {
-                self.execute_io(token, command, &data, cx);
+                self.execute_io(token, &command, &data, cx);
             }
         }
         self.wait(nsid, way, cx.now);
@@ -378,7 +378,7 @@ impl Drive {
                     continue;
                 }
                 if let Some((token, command, data)) = self.first_of(nsid, way, cx.now) {
-                    self.execute_io(token, command, &data, cx);
+                    self.execute_io(token, &command, &data, cx);
                 }
                 if let Some(ns) = self.namespaces.get_mut(nsid) {
                     ns.lanes.lanes[way as usize].ready = Nanos::MAX;

@@ -336,7 +336,7 @@ impl Drive {
             Err(failure) => self.fail(token, failure, &mut cx),
             Ok(()) if qid == 0 => self.submit_admin(token, controller, command, data, &mut cx),
             Ok(()) => match IoCommand::parse(command) {
-                Ok(command) => self.submit_io(token, controller, command, data, &mut cx),
+                Ok(command) => self.submit_io(token, controller, &command, data, &mut cx),
                 Err(status) => self.fail(token, status.into(), &mut cx),
             },
         }
@@ -347,9 +347,15 @@ impl Drive {
     /// has the next command at hand while another is submitted gains by it.
     #[inline]
     pub fn prefetch(&self, command: &Command) {
-        let Some(ns) = self.namespaces.get(command.nsid.get()) else { return };
         // The starting LBA of all commands on blocks; of others whatever it is, as bad as no address.
-        self.ftl.prefetch(ns.volume, command.cdw10_11() << ns.shift);
+        self.prefetch_block(command.nsid.get(), command.cdw10_11());
+    }
+
+    /// The same for a command that will start at this block, for whoever knows no more of it.
+    #[inline]
+    pub fn prefetch_block(&self, nsid: Nsid, lba: u64) {
+        let Some(ns) = self.namespaces.get(nsid) else { return };
+        self.ftl.prefetch(ns.volume, lba << ns.shift);
     }
 
     /// The second step of [`prefetch`](Drive::prefetch), for whoever has several commands at hand: first the one for each
@@ -600,18 +606,19 @@ impl Drive {
         let mut cx = Cx { now: self.now, storage, out };
         while let Some(at) = self.next_event().filter(|at| *at <= now) {
             cx.now = self.tick(at);
-            self.poll_ftl(&mut cx);
             self.pump(&mut cx);
         }
+        let late = cx.now < now;
         cx.now = self.tick(now);
-        if self.power.on {
-            // Also if nothing is due: writes may wait for contents to become free.
+        // Also if nothing is due: writes may wait for contents to become free.
+        if self.power.on && (late || self.ftl.lacks_slots()) {
             self.poll_ftl(&mut cx);
             self.pump(&mut cx);
         }
     }
 
     /// When [`poll`](Drive::poll) is to be called next; `None` if nothing is under way.
+    #[inline]
     pub fn next_event(&self) -> Option<Nanos> {
         if !self.power.on {
             return None;

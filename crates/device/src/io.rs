@@ -41,11 +41,11 @@ impl Drive {
         &mut self,
         token: Token,
         id: ControllerId,
-        command: IoCommand,
+        command: &IoCommand,
         data: &[u8],
         cx: &mut Cx<'_, S>,
     ) {
-        match self.arbitrate(&token, id, &command, data, cx.now) {
+        match self.arbitrate(&token, id, command, data, cx.now) {
             Turn::Now => self.execute_io(token, command, data, cx),
             Turn::Held => {
                 token.park();
@@ -58,7 +58,7 @@ impl Drive {
     pub(crate) fn execute_io<S: Contents>(
         &mut self,
         token: Token,
-        command: IoCommand,
+        command: &IoCommand,
         data: &[u8],
         cx: &mut Cx<'_, S>,
     ) {
@@ -68,25 +68,25 @@ impl Drive {
             return self.fail(token, failure, cx);
         }
         let result = match command {
-            IoCommand::Read(blocks) => self.read(&token, id, &blocks, cx),
-            IoCommand::Write(blocks) => self.write(&token, id, &blocks, cx),
-            IoCommand::Flush { nsid } => self.flush(&token, id, nsid, cx),
-            IoCommand::WriteZeroes(blocks) => self.write_zeroes(&token, id, &blocks, cx),
-            IoCommand::Compare(blocks) => self.compare(&token, id, &blocks, cx),
-            IoCommand::Verify(blocks) => self.verify(&token, id, &blocks, cx),
-            IoCommand::DatasetManagement(dsm) => self.dataset_management(&token, id, dsm, data, cx),
+            IoCommand::Read(blocks) => self.read(&token, id, blocks, cx),
+            IoCommand::Write(blocks) => self.write(&token, id, blocks, cx),
+            IoCommand::Flush { nsid } => self.flush(&token, id, *nsid, cx),
+            IoCommand::WriteZeroes(blocks) => self.write_zeroes(&token, id, blocks, cx),
+            IoCommand::Compare(blocks) => self.compare(&token, id, blocks, cx),
+            IoCommand::Verify(blocks) => self.verify(&token, id, blocks, cx),
+            IoCommand::DatasetManagement(dsm) => self.dataset_management(&token, id, *dsm, data, cx),
             IoCommand::ReservationRegister(_)
             | IoCommand::ReservationReport(_)
             | IoCommand::ReservationAcquire(_)
-            | IoCommand::ReservationRelease(_) => self.reserve(&token, id, command, data, cx),
-            IoCommand::IoManagementReceive(c) => self.io_management_receive(id, c).map(|bytes| {
+            | IoCommand::ReservationRelease(_) => self.reserve(&token, id, *command, data, cx),
+            IoCommand::IoManagementReceive(c) => self.io_management_receive(id, *c).map(|bytes| {
                 cx.out.push(Output::Data { io: token.io(), bytes });
                 Some(cx.now)
             }),
-            IoCommand::IoManagementSend(c) => self.io_management_send(id, c, data, cx).map(Some),
-            IoCommand::Fabrics(command) => return self.fabrics(token, id, command, cx),
-            IoCommand::WriteUncorrectable(blocks) => self.write_uncorrectable(&token, id, &blocks, cx),
-            IoCommand::Copy(copy) => self.copy(&token, id, &copy, data, cx),
+            IoCommand::IoManagementSend(c) => self.io_management_send(id, *c, data, cx).map(Some),
+            IoCommand::Fabrics(command) => return self.fabrics(token, id, *command, cx),
+            IoCommand::WriteUncorrectable(blocks) => self.write_uncorrectable(&token, id, blocks, cx),
+            IoCommand::Copy(copy) => self.copy(&token, id, copy, data, cx),
         };
         match result {
             Ok(Some(at)) => self.schedule(token, at, cx),

@@ -601,6 +601,15 @@ impl Ftl {
         done.append(&mut self.done);
     }
 
+    /// Whether a write waits for slots, so that [`poll`](Ftl::poll) may find something to do before the next event.
+    #[inline]
+    pub fn lacks_slots(&self) -> bool {
+        self.sets.iter().any(|set| match set {
+            Set::Nand(set) => set.lacks_slots(),
+            Set::Memory(set) => set.lacks_slots(),
+        })
+    }
+
     /// When the next event is due.
     #[inline]
     pub fn next_event(&self) -> Option<Nanos> {

@@ -93,6 +93,12 @@ impl MemorySet {
         Answer::Later
     }
 
+    /// Whether something waits for slots.
+    #[inline]
+    pub fn lacks_slots(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
     /// Tries again what waits for slots.
     pub fn pump<S: Storage>(&mut self, now: Nanos, cx: &mut Around<'_, S>) {
         while let Some(mut write) = self.waiting.pop_front() {

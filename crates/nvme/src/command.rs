@@ -244,6 +244,7 @@ pub const FABRICS_OPCODE: u8 = 0x7F;
 impl Command {
     /// A command with this opcode and namespace, everything else zero but PSDT, which says SGL.
     #[must_use]
+    #[inline]
     pub fn new(opc: u8, nsid: crate::Nsid) -> Self {
         Self { opc, nsid: U32::new(nsid), flags: CommandFlags::new().with_psdt(1), ..Self::default() }
     }

@@ -138,6 +138,7 @@ pub struct Blocks {
 impl Blocks {
     /// `blocks` logical blocks from `slba`, nothing else asked. `blocks` is clamped to 1 to 65536.
     #[must_use]
+    #[inline]
     pub fn new(nsid: Nsid, slba: u64, blocks: u32) -> Self {
         Self { nsid, slba, nlb: blocks.clamp(1, 65536), ..Self::default() }
     }
@@ -211,6 +212,7 @@ impl IoCommand {
     /// # Errors
     /// Invalid Command Opcode for opcodes that are not listed in this enum, Invalid Field in Command for reserved
     /// values of a reservation's action, type or persistence, with Do Not Retry.
+    #[inline]
     pub fn parse(cmd: &Command) -> Result<Self, Status> {
         let nsid = cmd.nsid.get();
         Ok(match IoOpcode(cmd.opc) {
@@ -262,7 +264,8 @@ impl IoCommand {
 }
 
 impl Blocks {
-    fn parse(cmd: &Command) -> Self {
+    #[inline]
+    pub(crate) fn parse(cmd: &Command) -> Self {
         let (d12, d13, d15) = (BlocksCdw12(cmd.cdw12), BlocksCdw13(cmd.cdw13), BlocksCdw15(cmd.cdw15));
         Self {
             nsid: cmd.nsid.get(),
@@ -288,6 +291,7 @@ impl Blocks {
     /// The command entry of this opcode. Values too wide for their field lose their upper bits; `nlb` is
     /// clamped to 1 to 65536.
     #[must_use]
+    #[inline]
     pub fn encode(&self, opcode: IoOpcode) -> Command {
         let nlb_z = u16::try_from(self.nlb.clamp(1, 65536) - 1).unwrap_or(u16::MAX);
         let slba = self.slba.to_le_bytes();

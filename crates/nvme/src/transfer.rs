@@ -1,6 +1,7 @@
 //! Which way a command's data goes, and how much of it.
 
 use crate::admin::{AdminCommand, NamespaceManagementSelect};
+use crate::command::IoOpcode;
 use crate::directive::{DirectiveType, operation};
 use crate::fabrics::{ConnectData, FabricsCommand};
 use crate::fdp;
@@ -56,13 +57,27 @@ impl Transfer {
 ///
 /// Get and Set Features answer for the features that have data; a vendor specific one other than
 /// [`FeatureId::QUOTA`](feature::FeatureId::QUOTA) has none.
+#[inline]
 pub fn data_transfer(cmd: &Command, admin: bool, block_bytes: impl FnOnce(&Blocks) -> u32) -> Transfer {
-    let moved = if admin {
-        AdminCommand::parse(cmd).ok().map(|command| admin_transfer(&command))
-    } else {
-        IoCommand::parse(cmd).ok().map(|command| io_transfer(&command, block_bytes))
+    // What nearly all commands are needs few of their fields.
+    let of_blocks = || {
+        let blocks = Blocks::parse(cmd);
+        u64::from(blocks.nlb) * u64::from(block_bytes(&blocks))
     };
-    moved.filter(|transfer| transfer.bytes() != 0).unwrap_or(Transfer::None)
+    let moved = match IoOpcode(cmd.opc) {
+        IoOpcode::READ if !admin => Transfer::ToHost(of_blocks()),
+        IoOpcode::WRITE | IoOpcode::COMPARE if !admin => Transfer::ToController(of_blocks()),
+        _ => other_transfer(cmd, admin),
+    };
+    if moved.bytes() == 0 { Transfer::None } else { moved }
+}
+
+fn other_transfer(cmd: &Command, admin: bool) -> Transfer {
+    let moved = match admin {
+        true => AdminCommand::parse(cmd).ok().map(|command| admin_transfer(&command)),
+        false => IoCommand::parse(cmd).ok().map(|command| io_transfer(&command)),
+    };
+    moved.unwrap_or(Transfer::None)
 }
 
 fn admin_transfer(command: &AdminCommand) -> Transfer {
@@ -90,11 +105,9 @@ fn admin_transfer(command: &AdminCommand) -> Transfer {
     }
 }
 
-fn io_transfer(command: &IoCommand, block_bytes: impl FnOnce(&Blocks) -> u32) -> Transfer {
-    let bytes = |blocks: &Blocks| u64::from(blocks.nlb) * u64::from(block_bytes(blocks));
+/// Of commands other than Read, Write and Compare.
+fn io_transfer(command: &IoCommand) -> Transfer {
     match command {
-        IoCommand::Read(blocks) => Transfer::ToHost(bytes(blocks)),
-        IoCommand::Write(blocks) | IoCommand::Compare(blocks) => Transfer::ToController(bytes(blocks)),
         IoCommand::DatasetManagement(dsm) => {
             Transfer::ToController(u64::from(dsm.nr) * size_of::<DsmRange>() as u64)
         }

@@ -37,6 +37,14 @@ pub(crate) enum Owner {
     Actor { queue: u32, tag: u32 },
 }
 
+/// A command of a queue under the virtual clock has completed.
+pub(crate) struct ActorDone {
+    pub(crate) queue: u32,
+    pub(crate) tag: u32,
+    pub(crate) completion: Completion,
+    pub(crate) data: Lent,
+}
+
 struct Entry {
     owner: Owner,
     /// Whether it only reads, so that it may succeed when nothing more can be kept.
@@ -79,8 +87,8 @@ pub(crate) struct Engine {
     /// When power comes back.
     power_back: Option<Nanos>,
     stop: Stop,
-    /// Completions for queues under the virtual clock, with queue and tag.
-    pub(crate) actor_done: Vec<(u32, u32, Completion, Lent)>,
+    /// Completions for queues under the virtual clock.
+    pub(crate) actor_done: Vec<ActorDone>,
     /// Until when the drive's thread sleeps; `None` while it is awake.
     pub(crate) sleep_until: Option<Nanos>,
     /// How long before a deadline it wants to wake up.
@@ -170,7 +178,20 @@ impl Engine {
         }
     }
 
+    /// Whether something waits to be delivered that did not come of what was due.
+    #[inline]
+    pub(crate) fn has_news(&self) -> bool {
+        !(self.outputs.is_empty() && self.ended.is_empty())
+    }
+
+    /// Whether there is something to be done beside what the drive says.
+    #[inline]
+    fn has_chores(&self) -> bool {
+        self.server.is_some() || self.store.has_image()
+    }
+
     /// When the drive wants to be stepped next.
+    #[inline]
     pub(crate) fn deadline(&self) -> Nanos {
         if self.has_stopped() {
             return Nanos::MAX;
@@ -205,7 +226,10 @@ impl Engine {
     ) {
         match self.hosts.controller_of(&port) {
             Ok((controller, qid)) => {
-                self.submit(now, Owner::Port { port, tag }, controller, qid, command, buffer);
+                if qid != 0 {
+                    self.drive.prefetch(command);
+                }
+                self.submit(now, Owner::Port { port, tag }, controller, qid, *command, buffer);
             }
             Err(status) => {
                 let completion = Completion::new(0, status);
@@ -222,14 +246,11 @@ impl Engine {
         owner: Owner,
         controller: ControllerId,
         qid: u16,
-        command: &Command,
+        mut command: Command,
         buffer: Lent,
     ) {
-        if qid != 0 {
-            self.drive.prefetch(command);
-            if let Some(recorder) = &mut self.recorder {
-                recorder.note(now, controller, qid, command, buffer.as_slice(), &self.drive);
-            }
+        if let Some(recorder) = self.recorder.as_mut().filter(|_| qid != 0) {
+            recorder.note(now, controller, qid, &command, buffer.as_slice(), &self.drive);
         }
         // What was due before the command comes before it, however late this thread is.
         if self.drive.next_event().is_some_and(|at| at <= now) {
@@ -246,14 +267,13 @@ impl Engine {
                 IoOpcode::READ | IoOpcode::COMPARE | IoOpcode::VERIFY | IoOpcode::RESERVATION_REPORT
             )
         };
-        let transfer = self.drive.transfer(controller, qid, command);
+        let transfer = self.drive.transfer(controller, qid, &command);
         let to_host = match transfer {
             Transfer::ToHost(bytes) => u32::try_from(bytes).unwrap_or(u32::MAX),
             _ => 0,
         };
         let io = self.number(Entry { owner, reads, to_host });
         // A connection's identifiers are the host's; those of queues in this process are ours.
-        let mut command = *command;
         if !matches!(self.table[io.0 as usize].owner, Owner::Connection { .. }) {
             command.cid.set(io.0 as u16);
         }
@@ -313,10 +333,12 @@ impl Engine {
         if self.drive.next_event().is_some_and(|at| at <= now) {
             self.drive.poll(now, &mut self.store, &mut self.outputs);
         }
-        loop {
+        while self.has_news() || self.has_chores() {
             self.sort_outputs();
             let kept = self.store.commit(now).is_ok();
-            self.deliver(now, kept, deliveries);
+            if !self.ended.is_empty() {
+                self.deliver(now, kept, deliveries);
+            }
             if let Some(off) = self.cut.take() {
                 self.power_lost(now, off, deliveries);
             }
@@ -338,10 +360,21 @@ impl Engine {
 
     fn sort_outputs(&mut self) {
         let mut outputs = std::mem::take(&mut self.outputs);
-        for output in outputs.drain(..) {
-            match output {
-                Output::Complete { io, completion, .. } => self.ended.push((io, completion)),
-                Output::Data { io, bytes } => {
+        for output in &outputs {
+            match *output {
+                Output::Complete { io, completion, .. } => {
+                    let entry = &mut self.table[io.0 as usize];
+                    if let Owner::Actor { queue, tag } = entry.owner {
+                        // Under the virtual clock there is no image: nothing has to be written or read first.
+                        entry.owner = Owner::Free;
+                        self.free.push(io.0);
+                        let data = self.store.give_back(io);
+                        self.actor_done.push(ActorDone { queue, tag, completion, data });
+                    } else {
+                        self.ended.push((io, completion));
+                    }
+                }
+                Output::Data { io, ref bytes } => {
                     if let Some(buffer) = self.store.buffer(io) {
                         let room = buffer.as_mut_slice();
                         let len = bytes.len().min(room.len());
@@ -374,6 +407,7 @@ impl Engine {
             }
         }
         // Its memory is kept; nothing was added meanwhile.
+        outputs.clear();
         self.outputs = outputs;
     }
 
@@ -405,7 +439,10 @@ impl Engine {
                     }
                     self.store.keep_parts(io, parts);
                 }
-                Owner::Actor { queue, tag } => self.actor_done.push((queue, tag, completion, buffer)),
+                // Refused before it came to the drive.
+                Owner::Actor { queue, tag } => {
+                    self.actor_done.push(ActorDone { queue, tag, completion, data: buffer });
+                }
                 Owner::EventRequest { front } => self.event(now, front, completion),
                 Owner::ChangedLog { front } => self.changed_log_read(now, front, deliveries),
             }
@@ -416,6 +453,9 @@ impl Engine {
 
     /// Starts and ends what waits for the host's disk.
     fn synchronize(&mut self, now: Nanos) {
+        if self.syncs.is_empty() && self.forgets.is_empty() && !self.store.has_image() {
+            return;
+        }
         let mut news = std::mem::take(&mut self.news);
         for io in self.syncs.drain(..) {
             self.store.want_sync(io, &mut news);
@@ -484,7 +524,9 @@ impl Engine {
                 Owner::Port { port, tag } => {
                     deliveries.push(Delivery::Complete { port, tag, completion, buffer: buffer.into_own() });
                 }
-                Owner::Actor { queue, tag } => self.actor_done.push((queue, tag, completion, buffer)),
+                Owner::Actor { queue, tag } => {
+                    self.actor_done.push(ActorDone { queue, tag, completion, data: buffer });
+                }
                 // Its connection is closed; the runtime's own are sent again.
                 _ => {}
             }

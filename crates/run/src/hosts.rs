@@ -170,7 +170,7 @@ impl Engine {
             let mut configure = Command::new(AdminOpcode::SET_FEATURES.0, 0);
             configure.cdw10.set(EVENT_CONFIGURATION);
             configure.cdw11.set(NAMESPACE_NOTICES);
-            self.submit(now, Owner::Ignored, id, 0, &configure, Lent::Nothing);
+            self.submit(now, Owner::Ignored, id, 0, configure, Lent::Nothing);
             self.request_event(now, index, id);
         }
         if let Some(Some(front)) = self.hosts.fronts.get_mut(index as usize) {
@@ -181,7 +181,7 @@ impl Engine {
 
     fn request_event(&mut self, now: Nanos, front: u32, id: ControllerId) {
         let request = Command::new(AdminOpcode::ASYNC_EVENT_REQUEST.0, 0);
-        self.submit(now, Owner::EventRequest { front }, id, 0, &request, Lent::Nothing);
+        self.submit(now, Owner::EventRequest { front }, id, 0, request, Lent::Nothing);
     }
 
     /// A request for events was answered: read the log that the event is about, which clears it.
@@ -198,7 +198,7 @@ impl Engine {
             _ => (512, Owner::Ignored),
         };
         read.cdw10.set((bytes / 4 - 1) << 16 | log);
-        self.submit(now, owner, id, 0, &read, Buffer::zeroed(bytes).into());
+        self.submit(now, owner, id, 0, read, Buffer::zeroed(bytes).into());
         self.request_event(now, front, id);
     }
 

@@ -287,6 +287,12 @@ impl NandSet {
         self.sort_blocks();
     }
 
+    /// Whether something waits for slots.
+    #[inline]
+    pub fn lacks_slots(&self) -> bool {
+        self.lacks_slots
+    }
+
     /// Tries again what waits for slots.
     #[inline]
     pub fn retry<S: Storage>(&mut self, now: Nanos, cx: &mut Around<'_, S>) {

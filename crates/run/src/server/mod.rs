@@ -484,7 +484,7 @@ impl Server {
             }
             let buffer = peer.wire.take_buffer(tag).unwrap_or_default();
             let owner = Owner::Connection { connection: id, tag };
-            engine.submit(now, owner, controller, qid, &sqe, Lent::Wire(buffer));
+            engine.submit(now, owner, controller, qid, sqe, Lent::Wire(buffer));
         }
     }
 

@@ -3,12 +3,12 @@
 use super::queue::SimQueue;
 use super::{Arrival, Outcome, SimTransport, World};
 use crate::buffer::Buffer;
-use crate::engine::Owner;
+use crate::engine::{ActorDone, Owner};
 use crate::store::Lent;
 use host::{Host, Namespace, Queue};
 use media::Nanos;
 use nvme::io::{Blocks, DsmRange};
-use nvme::{Command, IoCommand, Nsid, Status, zerocopy::IntoBytes};
+use nvme::{Command, IoOpcode, Nsid, Status, zerocopy::IntoBytes};
 use std::cell::RefCell;
 use std::rc::Rc;
 use workload::{Actor, Next, Request, Verb};
@@ -195,44 +195,52 @@ impl<A: Actor> Actors<A> {
         let now = world.clock.now();
         let mut stop = false;
         for arrival in std::mem::take(&mut world.arrived) {
-            match lane_of(&self.routes, arrival.queue) {
-                Some(lane) => stop |= self.lanes[lane].arrived(lane, arrival, now, &mut enough),
+            match lane_of(&self.routes, arrival.done.queue) {
+                Some(lane) => {
+                    stop |= self.lanes[lane].arrived(lane, arrival.done, arrival.at, now, &mut enough);
+                }
                 None => world.arrived.push(arrival),
             }
         }
+        // When a lane wants to be asked, and whether any still works.
+        let (mut wanted, mut alive) = (Nanos::ZERO, true);
         loop {
             let now = world.clock.now();
-            let mut wanted = Nanos::MAX;
-            let mut alive = false;
-            for lane in &mut self.lanes {
-                lane.ended |= stop;
-                if !lane.ended && (lane.ready || lane.wake <= now) {
-                    lane.ask(now, world);
-                }
-                if !lane.ended {
-                    wanted = wanted.min(lane.wake);
-                }
-                alive |= !lane.ended || lane.in_flight > 0;
-            }
-            world.engine.settle(now, &mut world.deliveries);
-            world.deliveries.clear();
-            let mut done = std::mem::take(&mut world.engine.actor_done);
-            let progress = !done.is_empty();
-            for (queue, tag, completion, data) in done.drain(..) {
-                let arrival = Arrival { queue, tag, completion, data, at: now };
-                match lane_of(&self.routes, queue) {
-                    Some(lane) => stop |= self.lanes[lane].arrived(lane, arrival, now, &mut enough),
-                    None => world.arrived.push(arrival),
+            if wanted <= now {
+                (wanted, alive) = (Nanos::MAX, false);
+                for lane in &mut self.lanes {
+                    lane.ended |= stop;
+                    if !lane.ended && (lane.ready || lane.wake <= now) {
+                        lane.ask(now, world);
+                    }
+                    if !lane.ended {
+                        wanted = wanted.min(lane.wake);
+                    }
+                    alive |= !lane.ended || lane.in_flight > 0;
                 }
             }
-            world.engine.actor_done = done;
-            if progress {
+            let due = world.engine.deadline();
+            if due <= now || world.engine.has_news() {
+                world.engine.settle(now, &mut world.deliveries);
+                world.deliveries.clear();
+                let mut done = std::mem::take(&mut world.engine.actor_done);
+                if !done.is_empty() {
+                    // Whoever got something is asked what is next.
+                    wanted = now;
+                }
+                for done in done.drain(..) {
+                    match lane_of(&self.routes, done.queue) {
+                        Some(lane) => stop |= self.lanes[lane].arrived(lane, done, now, now, &mut enough),
+                        None => world.arrived.push(Arrival { done, at: now }),
+                    }
+                }
+                world.engine.actor_done = done;
                 continue;
             }
             if !alive {
                 return true;
             }
-            let next = world.engine.deadline().min(wanted);
+            let next = due.min(wanted);
             if next > until {
                 world.clock.advance(until);
                 return false;
@@ -260,6 +268,10 @@ impl<A: Actor> Lane<A> {
         loop {
             match self.actor.next(now.0) {
                 Next::Submit(request) => {
+                    // What the next one needs comes from memory while this one is done; where nobody knows that, what this
+                    // one needs comes while it is looked at.
+                    let (namespace, lba) = self.actor.coming().unwrap_or((request.namespace, request.lba));
+                    self.wire.prefetch(namespace, lba, world);
                     let index = request.tag as usize;
                     if self.outstanding.len() <= index {
                         self.outstanding.resize(index + 1, None);
@@ -287,21 +299,22 @@ impl<A: Actor> Lane<A> {
     fn arrived(
         &mut self,
         number: usize,
-        mut arrival: Arrival,
+        done: ActorDone,
+        at: Nanos,
         now: Nanos,
         enough: &mut impl FnMut(&Step<'_>) -> bool,
     ) -> bool {
+        let (mut tag, status) = (done.tag, done.completion.status());
         if self.wire.keeps {
-            let Some(part) = self.wire.end(arrival.tag) else { return false };
-            arrival.tag = part.tag;
-            if part.read && arrival.completion.status().is_success() {
-                self.actor.check(part.tag, part.at, arrival.data.as_slice());
+            let Some(part) = self.wire.end(tag) else { return false };
+            tag = part.tag;
+            if part.read && status.is_success() {
+                self.actor.check(part.tag, part.at, done.data.as_slice());
             }
-            self.wire.keep(arrival.data);
+            self.wire.keep(done.data);
         }
-        let Some(place) = self.outstanding.get_mut(arrival.tag as usize) else { return false };
+        let Some(place) = self.outstanding.get_mut(tag as usize) else { return false };
         let Some(was) = place else { return false };
-        let status = arrival.completion.status();
         if was.status.is_success() {
             was.status = status;
         }
@@ -313,17 +326,24 @@ impl<A: Actor> Lane<A> {
         *place = None;
         self.in_flight -= 1;
         self.ready = true;
-        let latency = arrival.at.since(submitted);
+        let latency = at.since(submitted);
         let lba_bytes = self.wire.spaces[usize::from(request.namespace)].namespace.block_size.into();
-        self.outcome.count(&request, latency, arrival.at, status, lba_bytes);
-        self.outcome.elapsed = arrival.at.since(self.started.unwrap_or(submitted));
-        self.actor.completed(arrival.at.0, request.tag, status.is_success());
+        self.outcome.count(&request, latency, at, status, lba_bytes);
+        self.outcome.elapsed = at.since(self.started.unwrap_or(submitted));
+        self.actor.completed(at.0, request.tag, status.is_success());
         let outcome = &self.outcome;
         enough(&Step { actor: number, request: &request, latency, status, now, outcome })
     }
 }
 
 impl Wire {
+    #[inline]
+    fn prefetch(&self, namespace: u16, lba: u64, world: &World) {
+        if let Some(space) = self.spaces.get(usize::from(namespace)) {
+            world.engine.drive.prefetch_block(space.namespace.nsid, lba);
+        }
+    }
+
     /// Hands a request to the drive, in as many commands as it takes. How many those are.
     fn submit<A: Actor>(&mut self, now: Nanos, request: &Request, actor: &mut A, world: &mut World) -> u32 {
         let Space { namespace, most } = self.spaces[usize::from(request.namespace)];
@@ -331,13 +351,13 @@ impl Wire {
         let (tag, read) = (request.tag, request.verb.plain() == Verb::Read);
         match request.verb {
             Verb::Flush => {
-                self.command(now, Part { tag, at: 0, read }, &Command::flush(nsid), Lent::Nothing, world);
+                self.command(now, Part { tag, at: 0, read }, Command::flush(nsid), Lent::Nothing, world);
                 1
             }
             Verb::Trim => {
                 let range = DsmRange::new(request.lba, request.blocks);
                 let data = Buffer::from(range.as_bytes().to_vec()).into();
-                self.command(now, Part { tag, at: 0, read }, &Command::deallocate(nsid, 1), data, world);
+                self.command(now, Part { tag, at: 0, read }, Command::deallocate(nsid, 1), data, world);
                 1
             }
             Verb::Copy { from, fua } => {
@@ -347,7 +367,7 @@ impl Wire {
                     let (command, source) =
                         host::copy_range(nsid, request.lba + done, from + done, blocks as u32, fua);
                     let part = Part { tag, at: done * u64::from(block_size), read };
-                    self.command(now, part, &command, Buffer::from(source).into(), world);
+                    self.command(now, part, command, Buffer::from(source).into(), world);
                     parts += 1;
                     done += blocks;
                 }
@@ -361,15 +381,12 @@ impl Wire {
                     let lba = request.lba + u64::from(done);
                     let part = Part { tag, at: u64::from(done) * u64::from(block_size), read };
                     let range = Blocks { fua, ..Blocks::new(nsid, lba, blocks) };
-                    let command: Command = match read {
-                        true => IoCommand::Read(range).into(),
-                        false => IoCommand::Write(range).into(),
-                    };
+                    let command = range.encode(if read { IoOpcode::READ } else { IoOpcode::WRITE });
                     let data = match self.keeps {
                         true => self.data(part, u64::from(blocks) * u64::from(block_size), actor).into(),
                         false => Lent::Void,
                     };
-                    self.command(now, part, &command, data, world);
+                    self.command(now, part, command, data, world);
                     parts += 1;
                     done += blocks;
                     if done == all {
@@ -381,7 +398,7 @@ impl Wire {
     }
 
     #[inline]
-    fn command(&mut self, now: Nanos, part: Part, command: &Command, data: Lent, world: &mut World) {
+    fn command(&mut self, now: Nanos, part: Part, command: Command, data: Lent, world: &mut World) {
         let tag = if self.keeps { self.begin(part) } else { part.tag };
         let SimQueue { association, number, qid, .. } = &self.queue;
         let owner = Owner::Actor { queue: *number, tag };

@@ -16,15 +16,15 @@ pub use media::Nanos;
 pub use queue::{SimQueue, SimTransport};
 
 use crate::clock::Clock;
-use crate::engine::Engine;
+use crate::engine::{ActorDone, Engine};
 use crate::memory::SLOT;
 use crate::shared::Delivery;
 use crate::start::{Running, StartError};
-use crate::store::{Backing, Lent, Store};
+use crate::store::{Backing, Store};
 use device::{Config, ConfigError, Drive};
 use ftl::Past;
 use host::{Host, Identity};
-use nvme::{Completion, Nqn, Nsid, Status};
+use nvme::{Nqn, Nsid, Status};
 use std::cell::{Ref, RefCell};
 use std::rc::Rc;
 use workload::{Actor, Request};
@@ -105,12 +105,9 @@ impl Outcome {
     }
 }
 
-/// A completion that its queue has not taken yet.
+/// A completion that its queue has not taken yet, and when it came.
 struct Arrival {
-    queue: u32,
-    tag: u32,
-    completion: Completion,
-    data: Lent,
+    done: ActorDone,
     at: Nanos,
 }
 
@@ -130,9 +127,7 @@ impl World {
         let now = self.clock.now();
         self.engine.settle(now, &mut self.deliveries);
         self.deliveries.clear();
-        for (queue, tag, completion, data) in self.engine.actor_done.drain(..) {
-            self.arrived.push(Arrival { queue, tag, completion, data, at: now });
-        }
+        self.arrived.extend(self.engine.actor_done.drain(..).map(|done| Arrival { done, at: now }));
     }
 }
 

@@ -153,7 +153,7 @@ impl Drop for SimQueue {
         {
             world.engine.drive.remove_queue(self.association.controller, self.qid);
             self.association.queues.borrow_mut().remove(&self.qid);
-            world.arrived.retain(|arrival| arrival.queue != self.number);
+            world.arrived.retain(|arrival| arrival.done.queue != self.number);
         }
     }
 }
@@ -181,7 +181,7 @@ impl Queue for SimQueue {
         let world = &mut *self.association.world.borrow_mut();
         let owner = Owner::Actor { queue: self.number, tag: tag.into() };
         let (now, controller) = (world.clock.now(), self.association.controller);
-        world.engine.submit(now, owner, controller, self.qid, &command, Buffer::from(bytes).into());
+        world.engine.submit(now, owner, controller, self.qid, command, Buffer::from(bytes).into());
         Ok(Tag(tag))
     }
 
@@ -194,12 +194,12 @@ impl Queue for SimQueue {
         });
         loop {
             world.settle();
-            if let Some(at) = world.arrived.iter().position(|arrival| arrival.queue == self.number) {
-                let arrival = world.arrived.remove(at);
+            if let Some(at) = world.arrived.iter().position(|arrival| arrival.done.queue == self.number) {
+                let done = world.arrived.remove(at).done;
                 // Tags of this queue are all its own.
-                let tag = arrival.tag as u16;
+                let tag = done.tag as u16;
                 self.free.push(tag);
-                let bytes = match arrival.data {
+                let bytes = match done.data {
                     Lent::Own(buffer) => buffer.into_vec(),
                     Lent::Nothing | Lent::Void | Lent::Wire(_) => Vec::new(),
                 };
@@ -208,7 +208,7 @@ impl Queue for SimQueue {
                     Some(false) => Data::Out(bytes),
                     Some(true) => Data::In(bytes),
                 };
-                return Ok(Some(Done { tag: Tag(tag), completion: arrival.completion, data }));
+                return Ok(Some(Done { tag: Tag(tag), completion: done.completion, data }));
             }
             match world.engine.deadline() {
                 next if next <= limit && next != Nanos::MAX => world.clock.advance(next),

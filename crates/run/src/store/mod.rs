@@ -292,6 +292,7 @@ impl Store {
     }
 
     /// Ends a step: when this returns `Ok`, its completions may be delivered.
+    #[inline]
     pub(crate) fn commit(&mut self, time: Nanos) -> Result<(), StorageError> {
         match &mut self.backing {
             Backing::Image(image) if !self.dry => image.commit(time).map_err(|()| StorageError),
@@ -358,6 +359,12 @@ impl Store {
         self.backing = Backing::None;
     }
 
+    #[inline]
+    pub(crate) fn has_image(&self) -> bool {
+        matches!(self.backing, Backing::Image(_))
+    }
+
+    #[inline]
     pub(crate) fn image(&mut self) -> Option<&mut Image> {
         match &mut self.backing {
             Backing::Image(image) => Some(image),
