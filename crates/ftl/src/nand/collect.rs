@@ -9,6 +9,7 @@ use super::place::State;
 use super::{Around, Cell, Event, Flight, NandSet, UNREADABLE, bit};
 use crate::config::GcPolicy;
 use crate::storage::{Record, Storage};
+use media::tables::prefetch;
 use media::{Geometry, LogicalPage, Medium, Nanos, Outcome, Page, Progress, Unit};
 use std::collections::VecDeque;
 
@@ -276,7 +277,10 @@ impl NandSet {
             let gathered = &mut self.cells[start + cells as usize..][..count as usize];
             for (page, cell) in (first..).zip(gathered) {
                 let source = if lost { page | UNREADABLE } else { page };
-                *cell = Cell { page: self.nand.inner().logical(Page(page)).0, source };
+                let logical = self.nand.inner().logical(Page(page)).0;
+                // What its landing will want.
+                prefetch(&self.map, logical);
+                *cell = Cell { page: logical, source };
             }
             cells += count;
             let Some(next) = next else { break };

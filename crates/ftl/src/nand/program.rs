@@ -134,9 +134,9 @@ impl NandSet {
             }
             self.spares.push(spare);
             charge(cell.logical(), 1);
-            // What its landing will want.
-            prefetch(&self.map, cell.logical());
             if !flight.cold {
+                // What its landing will want.
+                prefetch(&self.map, cell.logical());
                 prefetch(&self.valid, self.buffer.entry(cell.source).old / 64);
             }
         }
