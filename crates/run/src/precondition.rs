@@ -47,8 +47,11 @@ impl From<Status> for Ended {
 /// Completions between two reports.
 const REPORT: u64 = 4096;
 
-/// Windows in which write amplification is compared, per capacity.
+/// Windows in which write amplification is compared, per capacity; of large drives more, as windows are [`ENOUGH`].
 const WINDOWS: u64 = 32;
+/// Pages of a window that are enough, and superblocks. The past that is put in place is right but for what is half written or half
+/// collected, which is a matter of a few superblocks, however large the drive.
+const ENOUGH: (u64, u64) = (1 << 22, 4);
 /// Real random writes in windows: at least, and at most.
 const LEAST: u64 = 4;
 const MOST: u64 = 64;
@@ -94,7 +97,7 @@ pub(crate) fn condition(
     }
     if how == Precondition::Steady {
         // Media that are written in place have no state to settle.
-        let flash: Vec<Space> = spaces.into_iter().filter(|s| s.flash).collect();
+        let flash: Vec<Space> = spaces.into_iter().filter(|s| s.superblock.is_some()).collect();
         settle(sim, &flash, seed, progress)?;
     }
     if progress(1000) { Ok(()) } else { Err(Ended::Asked) }
@@ -106,8 +109,8 @@ struct Space {
     nsid: u32,
     blocks: u64,
     lba_bytes: u32,
-    /// Whether it is on NAND.
-    flash: bool,
+    /// Pages of a superblock, if it is on NAND.
+    superblock: Option<u64>,
 }
 
 impl Space {
@@ -120,8 +123,11 @@ impl Space {
             let set = host.identify_namespace(nsid).map_err(|e| status(&e))?.nvmsetid.get();
             let drive = sim.drive();
             let set = usize::from(set).checked_sub(1).and_then(|set| drive.config().ftl.sets.get(set));
-            let flash = matches!(set, Some(SetConfig::Nand { .. }));
-            spaces.push(Space { nsid, blocks: space.blocks, lba_bytes: space.block_size, flash });
+            let superblock = match set {
+                Some(SetConfig::Nand { nand, .. }) => Some(nand.geometry.pages_per_superblock().into()),
+                _ => None,
+            };
+            spaces.push(Space { nsid, blocks: space.blocks, lba_bytes: space.block_size, superblock });
         }
         Ok(spaces)
     }
@@ -129,11 +135,6 @@ impl Space {
     /// Its pages of 4 KiB.
     fn pages(&self) -> u64 {
         (self.blocks / self.page_blocks()).max(1)
-    }
-
-    /// Pages that are written in a window.
-    fn window(&self) -> u64 {
-        (self.pages() / WINDOWS).max(1)
     }
 
     fn page_blocks(&self) -> u64 {
@@ -163,7 +164,13 @@ fn programmed(drive: &Drive) -> u64 {
 /// Writes at random, all namespaces in proportion to their sizes, until write amplification is steady.
 fn settle(sim: &Sim, spaces: &[Space], seed: u64, progress: &mut Progress<'_>) -> Result<(), Ended> {
     let mut before = Vec::new();
-    let whole: u64 = spaces.iter().map(Space::window).sum();
+    let pages: u64 = spaces.iter().map(Space::pages).sum();
+    let superblock = spaces.iter().filter_map(|s| s.superblock).max().unwrap_or(1);
+    let whole = (pages / WINDOWS).min(ENOUGH.0.max(ENOUGH.1 * superblock)).max(1);
+    // Of each its part, without an overflow: both are numbers of pages.
+    let window = |space: &Space| {
+        (u128::from(space.pages()) * u128::from(whole) / u128::from(pages.max(1))).max(1) as u64
+    };
     for n in 0..MOST {
         let start = programmed(&sim.drive());
         let (mut bytes, mut written) = (0, 0u64);
@@ -174,7 +181,7 @@ fn settle(sim: &Sim, spaces: &[Space], seed: u64, progress: &mut Progress<'_>) -
                 order: Order::Random,
                 writes_per_mille: 1000,
                 depth: 64,
-                count: Some(space.window()),
+                count: Some(window(space)),
                 // Nobody else's: a load that repeats what was written here finds it all together.
                 seed: mix(mix(mix(seed) ^ u64::from(space.nsid)) ^ n),
             };
@@ -183,7 +190,7 @@ fn settle(sim: &Sim, spaces: &[Space], seed: u64, progress: &mut Progress<'_>) -
                 written += 1;
                 if written.is_multiple_of(REPORT) {
                     // Mostly the least number of windows is enough.
-                    let done = (1000 * n + 1000 * written / whole.max(1)).min(1000 * LEAST);
+                    let done = (1000 * n + 1000 * written / whole).min(1000 * LEAST);
                     asked = !progress((done / (LEAST + 1)) as u32);
                 }
                 asked

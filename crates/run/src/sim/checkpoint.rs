@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 const MAGIC: [u8; 8] = *b"TRANCHCP";
 
 /// Version of the file; to be changed also when preconditioning comes out differently.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// Bytes before the state.
 const HEAD: usize = 8 + 4 + 8 + 32 + 8;
