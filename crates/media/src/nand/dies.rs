@@ -6,39 +6,18 @@
 //! array was taken from it. Each operation can be postponed only so many times.
 
 use super::NandConfig;
+use super::ops::{Kind, Op, Ops};
 use crate::time::{Nanos, Timeline};
-use std::collections::VecDeque;
 
 /// Bytes of a page.
 const PAGE: u64 = 4096;
 
-/// What [`Op`] is, and of what: the number of a unit or of a block.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
-    Program(u32),
-    Erase(u32),
-}
-
-/// A program or an erase under way or waiting on a die.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Op {
-    /// When the array starts it, or goes on with it after a suspension.
-    start: Nanos,
-    /// When it ends, unless it is postponed.
-    pub(super) end: Nanos,
-    pub(super) kind: Kind,
-    /// Reads that postponed it.
-    postponed: u32,
-    /// Whether it is suspended: then `resume` passes before `start`.
-    suspended: bool,
-}
-
-/// One cache line of what every operation on a die needs.
+/// What every operation on a die needs.
 #[derive(Clone, Default, Debug)]
 #[repr(align(64))]
 struct Die {
     /// In order of time, one after the other.
-    ops: VecDeque<Op>,
+    ops: Ops,
     /// When the last read reserved on any plane ends.
     reads_end: Nanos,
     /// When the operation suspended last lets go of the array.
@@ -76,17 +55,17 @@ impl Die {
     /// Drops operations that ended: nothing can postpone them any more.
     #[inline]
     fn forget_ended(&mut self, now: Nanos) {
-        while self.ops.front().is_some_and(|op| op.end <= now) {
-            self.ops.pop_front();
+        while self.ops.first().is_some_and(|op| op.end <= now) {
+            self.ops.drop_first();
         }
     }
 
     #[inline]
     fn append(&mut self, earliest: Nanos, span: Nanos, kind: Kind) -> Nanos {
-        let after = self.ops.back().map_or(Nanos::ZERO, |op| op.end);
+        let after = self.ops.last().map_or(Nanos::ZERO, |op| op.end);
         let start = earliest.max(after).max(self.reads_end);
         let end = start + span;
-        self.ops.push_back(Op { start, end, kind, postponed: 0, suspended: false });
+        self.ops.push(Op { start, end, kind, postponed: 0, suspended: false });
         end
     }
 
@@ -135,7 +114,8 @@ impl Die {
     /// Operation `first` ends later now: moves those behind it that it runs into.
     fn push_on(&mut self, first: usize) {
         let mut free = self.ops[first].end;
-        for op in self.ops.iter_mut().skip(first + 1) {
+        for i in first + 1..self.ops.len() {
+            let op = &mut self.ops[i];
             if op.start >= free {
                 break;
             }
@@ -151,9 +131,8 @@ impl Dies {
     pub(super) fn new(config: &NandConfig) -> Self {
         let (g, t) = (&config.geometry, &config.timing);
         let transfer = |pages: u32| Nanos::of_transfer(u64::from(pages) * PAGE, t.channel_bytes_per_second);
-        let die = || Die { ops: VecDeque::with_capacity(4), ..Die::default() };
         Dies {
-            dies: (0..g.dies).map(|_| die()).collect(),
+            dies: vec![Die::default(); g.dies as usize],
             planes: vec![Nanos::ZERO; (g.dies * g.planes) as usize],
             channels: vec![Timeline::default(); g.channels as usize],
             channel_of: (0..g.dies).map(|d| d % g.channels).collect(),
@@ -211,7 +190,7 @@ impl Dies {
         let chip = &mut self.dies[die as usize];
         chip.forget_ended(now);
         // Mostly it is the first.
-        match chip.ops.front() {
+        match chip.ops.first() {
             Some(op) if op.kind == kind => Some(op.end),
             _ => chip.ops.iter().find(|op| op.end > now && op.kind == kind).map(|op| op.end),
         }

@@ -6,6 +6,7 @@
 
 mod config;
 mod dies;
+mod ops;
 #[cfg(test)]
 mod tests;
 
@@ -18,7 +19,8 @@ use crate::state::{self, Reader, StateError};
 use crate::tables::{Table, prefetch};
 use crate::time::Nanos;
 use crate::types::{BlockState, Geometry, LogicalPage, Outcome, Page, Progress, Read, Slot, Spare, Unit};
-use dies::{Dies, Kind, Within};
+use dies::{Dies, Within};
+use ops::Kind;
 
 /// "TNND", the first word of saved state.
 const MAGIC: u32 = u32::from_le_bytes(*b"TNND");
