@@ -59,6 +59,8 @@ pub struct Config {
     pub old_time: Nanos,
     /// Free pages that each instance's LRU flusher keeps ready (`innodb_lru_scan_depth`).
     pub scan_depth: u32,
+    /// Instances whose lists of dirty pages are flushed at the same time (`innodb_page_cleaners`); the others wait for their turn.
+    pub page_cleaners: u32,
     /// Pages of a batch of a flusher.
     pub batch: u32,
     /// Pages that adaptive flushing writes in a second at a pressure of 100 % (`innodb_io_capacity`).
@@ -75,8 +77,12 @@ pub struct Config {
     pub redo_change: u32,
     /// Bytes in the binary log for each change of a row; 0: there is no binary log.
     pub binlog_change: u32,
-    /// Bytes that the file system journals when the binary log is synced (`sync_binlog=1`), before its commit block.
+    /// Bytes that the file system's journal has for a commit, before its commit block; 0: there is no journal. The binary log, which
+    /// grows, has one committed each time that it is synced (`sync_binlog=1`).
     pub journal: u32,
+    /// Whether the redo log and the tablespaces have one committed as well. They do not grow, but fsync(2) wants the time of the last change to
+    /// be durable, too, and fdatasync(2) does not.
+    pub journal_times: bool,
     /// Where page copies go; `None` without a doublewrite buffer.
     pub doublewrite: Option<Doublewrite>,
     /// Processors that connections share.
@@ -111,6 +117,7 @@ impl Config {
             instances: 8,
             old_time: 1_000_000_000,
             scan_depth: 1024,
+            page_cleaners: 4,
             batch: 120,
             io_capacity: 10_000,
             io_capacity_max: 20_000,
@@ -120,6 +127,7 @@ impl Config {
             redo_change: 240,
             binlog_change: 380,
             journal: 12 << 10,
+            journal_times: true,
             doublewrite: Some(Doublewrite { namespace: 0, shards: 16, command: 124 << 10 }),
             cores: 16,
             statement: 150_000,

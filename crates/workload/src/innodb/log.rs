@@ -1,5 +1,5 @@
 //! The redo log and the binary log with group commit, in the two stages of MySQL's ordered commit: the redo log is written and
-//! flushed for all who wait, then the binary log; while one group is in the second stage, the next is in the first.
+//! synced for all who wait, then the binary log; while one group is in the second stage, the next is in the first.
 
 use crate::Nanos;
 
@@ -14,11 +14,8 @@ pub(super) enum Step {
     Idle,
     /// Commands of the log itself are under way.
     Write,
-    /// The file system's journal of the file's growth.
-    Journal,
-    /// The journal's commit block.
-    Commit,
-    Flush,
+    /// Its file is being synced: what the file system knows of it is journalled, or the drive is flushed.
+    Sync,
 }
 
 /// One of the two logs.

@@ -10,7 +10,7 @@
 //! in place, a flush. Two rules hold at any time: no page is written before the log of its last change was flushed, and none before its copy was.
 //!
 //! Not modelled: locks (of rows and pages), the change buffer, purge (undo records are written), splits of pages, reading ahead,
-//! checkpoints of the log, what the operating system does beside journalling the binary log's growth. Memory is that of the pool's frames:
+//! checkpoints of the log, what the operating system does beside journalling what it knows of files. Memory is that of the pool's frames:
 //! where rows are is arithmetic.
 //!
 //! ```
@@ -35,6 +35,7 @@
 mod config;
 mod counts;
 mod flush;
+mod journal;
 mod log;
 mod pool;
 mod server;

@@ -1,9 +1,12 @@
 //! The server: connections, processors, logs and flushers, as one actor.
 
+mod durable;
+
 use super::config::{Config, PAGE};
 use super::counts::Counts;
 use super::flush::{Batch, Flusher, Phase, Shard};
-use super::log::{Log, SECOND, Step, in_blocks, pressure};
+use super::journal::{Journal, Waiter};
+use super::log::{Log, SECOND, in_blocks, pressure};
 use super::pool::{NONE, Pool};
 use super::space::{Area, Areas, Place};
 use super::tables::Tables;
@@ -30,6 +33,7 @@ enum Purpose {
     Read { frame: u32 },
     Redo,
     Binlog,
+    Journal,
     Batch { flusher: u32 },
     Page { flusher: u32, frame: u32, lsn: u64 },
 }
@@ -76,7 +80,7 @@ pub struct Innodb {
     serial: u64,
     redo: Log,
     binlog: Log,
-    journal: u64,
+    journal: Journal,
     /// Two for each instance: of the LRU list, and of the list of dirty pages.
     flushers: Vec<Flusher>,
     shards: Vec<Shard>,
@@ -126,7 +130,7 @@ impl Innodb {
             serial: 0,
             redo: Log::new(),
             binlog: Log::new(),
-            journal: 0,
+            journal: Journal::new(),
             flushers: vec![Flusher { batch: None, quota: 0 }; instances * 2],
             shards: vec![Shard::default(); config.doublewrite.map_or(0, |d| d.shards.max(1) as usize)],
             unlogged: Vec::new(),
@@ -431,98 +435,6 @@ impl Innodb {
         self.start(id, now);
     }
 
-    // The logs.
-
-    fn write_redo(&mut self) {
-        if self.redo.step != Step::Idle || (self.redo.queue.is_empty() && self.unlogged.is_empty()) {
-            return;
-        }
-        let (from, bytes) = self.redo.begin();
-        self.counts.log_bytes += bytes;
-        self.redo.step = Step::Write;
-        self.redo.parts = self.write(self.areas.redo, from, bytes, 128 << 10, Purpose::Redo);
-    }
-
-    fn redo_done(&mut self, now: Nanos) {
-        self.redo.parts -= 1;
-        if self.redo.parts > 0 {
-            return;
-        }
-        if self.redo.step == Step::Write {
-            (self.redo.step, self.redo.parts) = (Step::Flush, 1);
-            return self.flush(0, Purpose::Redo);
-        }
-        self.redo.step = Step::Idle;
-        self.redo.flushed = self.redo.target;
-        let mut group = std::mem::take(&mut self.redo.group);
-        if self.config.binlog_change > 0 {
-            self.binlog.queue.append(&mut group);
-            self.write_binlog();
-        } else {
-            self.counts.groups += u64::from(!group.is_empty());
-            self.committed(&mut group, now);
-        }
-        self.redo.group = group;
-        for flusher in std::mem::take(&mut self.unlogged) {
-            self.logged(flusher);
-        }
-        self.write_redo();
-    }
-
-    fn write_binlog(&mut self) {
-        if self.binlog.step != Step::Idle || self.binlog.queue.is_empty() {
-            return;
-        }
-        let (from, bytes) = self.binlog.begin();
-        self.counts.log_bytes += bytes;
-        self.counts.groups += 1;
-        self.binlog.step = Step::Write;
-        self.binlog.parts = self.write(self.areas.binlog, from, bytes, 128 << 10, Purpose::Binlog);
-    }
-
-    fn binlog_done(&mut self, now: Nanos) {
-        self.binlog.parts -= 1;
-        if self.binlog.parts > 0 {
-            return;
-        }
-        let journal = u64::from(self.config.journal).next_multiple_of(4096);
-        let step = match self.binlog.step {
-            Step::Write if self.config.journal > 0 => Step::Journal,
-            Step::Journal => Step::Commit,
-            Step::Write | Step::Commit => Step::Flush,
-            Step::Flush | Step::Idle => Step::Idle,
-        };
-        self.binlog.step = step;
-        match step {
-            Step::Journal | Step::Commit => {
-                let bytes = if step == Step::Journal { journal } else { 4096 };
-                self.binlog.parts =
-                    self.write(self.areas.journal, self.journal, bytes, 128 << 10, Purpose::Binlog);
-                self.journal += bytes;
-            }
-            Step::Flush => {
-                self.binlog.parts = 1;
-                self.flush(0, Purpose::Binlog);
-            }
-            _ => {
-                self.binlog.flushed = self.binlog.target;
-                let mut group = std::mem::take(&mut self.binlog.group);
-                self.committed(&mut group, now);
-                self.binlog.group = group;
-                self.write_binlog();
-            }
-        }
-    }
-
-    fn committed(&mut self, group: &mut Vec<u32>, now: Nanos) {
-        for id in group.drain(..) {
-            let took = now - self.connections[id as usize].since;
-            self.counts.commit_wait += took;
-            self.commits.saturating_record(took / 1000);
-            self.ended(id, now);
-        }
-    }
-
     // Flushing.
 
     /// The LRU flusher of an instance looks after its free frames.
@@ -535,6 +447,18 @@ impl Innodb {
         self.pool.sweep(instance, self.config.scan_depth, self.config.batch, &mut frames);
         self.feed(instance, now);
         self.gather(flusher, &frames, now);
+    }
+
+    /// Page cleaners that have nothing to do take up instances that still may write in this second.
+    fn clean_more(&mut self, now: Nanos) {
+        let busy =
+            |flushers: &[Flusher]| flushers.iter().skip(1).step_by(2).filter(|f| f.batch.is_some()).count();
+        for instance in 0..self.pool.instances() {
+            if busy(&self.flushers) >= self.config.page_cleaners.max(1) as usize {
+                return;
+            }
+            self.clean(now, instance);
+        }
     }
 
     /// The flusher of an instance's dirty pages goes on with what it may write in this second.
@@ -653,7 +577,7 @@ impl Innodb {
             Phase::CopyFlush => self.write_pages(flusher),
             Phase::Pages => {
                 (batch.phase, batch.parts) = (Phase::PagesFlush, 1);
-                self.flush(0, Purpose::Batch { flusher });
+                self.sync(Waiter::Batch(flusher));
             }
             _ => {
                 self.flushers[flusher as usize].batch = None;
@@ -661,6 +585,7 @@ impl Innodb {
                 let instance = flusher as usize / 2;
                 if !of_lru(flusher) {
                     self.clean(now, instance);
+                    self.clean_more(now);
                 } else if self.pool.free(instance) < self.config.scan_depth as usize {
                     self.sweep(now, instance);
                 }
@@ -709,9 +634,12 @@ impl Innodb {
         let quota = self.quota();
         for instance in 0..self.pool.instances() {
             self.flushers[instance * 2 + 1].quota = quota;
-            self.clean(now, instance);
-            self.sweep(now, instance);
+            // Else whoever takes a frame sees to it that there are more.
+            if !self.starved[instance].is_empty() {
+                self.sweep(now, instance);
+            }
         }
+        self.clean_more(now);
         self.at(now + SECOND, Event::Second);
     }
 }
@@ -760,6 +688,7 @@ impl Actor for Innodb {
             Purpose::Read { frame } => self.page_read(frame, now),
             Purpose::Redo => self.redo_done(now),
             Purpose::Binlog => self.binlog_done(now),
+            Purpose::Journal => self.journal_done(now),
             Purpose::Batch { flusher } => self.batch_done(flusher, now),
             Purpose::Page { flusher, frame, lsn } => self.page_written(flusher, frame, lsn, now),
         }

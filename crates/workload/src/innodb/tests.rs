@@ -144,6 +144,59 @@ fn commits_of_many_connections_share_groups() {
 }
 
 #[test]
+fn page_cleaners_take_turns_with_the_instances() {
+    for cleaners in [1, 3, 8] {
+        // Nothing leaves the pool: only lists of dirty pages are flushed.
+        let plenty = Config { pool_pages: 1 << 17, scan_depth: 1, dirty_low: 0, ..config(8) };
+        let mut model = Innodb::new(Config { page_cleaners: cleaners, ..plenty }).unwrap();
+        let copies = model.areas().copies.unwrap();
+        let shard = |request: &Request| {
+            let at = (request.lba * copies.block_bytes).checked_sub(copies.start)?;
+            (request.verb == Verb::Write && at < copies.bytes).then_some(at / (120 * PAGE))
+        };
+        let (mut under_way, mut most, mut seen) = (BTreeMap::<u64, u32>::new(), 0, BTreeSet::new());
+        run(&mut model, 4_000_000_000, |_, done, request| {
+            let Some(shard) = shard(request) else { return };
+            assert_eq!(shard % 2, 1, "it is a list's");
+            let commands = under_way.entry(shard).or_default();
+            if done {
+                *commands -= 1
+            } else {
+                *commands += 1
+            }
+            under_way.retain(|_, commands| *commands > 0);
+            most = most.max(under_way.len());
+            seen.insert(shard);
+        });
+        assert!(most <= cleaners as usize && (cleaners > 1) == (most > 1), "{most} of {cleaners}");
+        assert_eq!(seen.len(), 8, "each has its turn");
+    }
+}
+
+#[test]
+fn times_of_files_cost_commits_of_the_journal() {
+    let of = |journal_times| {
+        let mut model = Innodb::new(Config { journal_times, ..config(1) }).unwrap();
+        model.warm(2000, 1_000_000);
+        let journal = model.areas().journal;
+        let mut blocks = 0;
+        run(&mut model, 2_000_000_000, |_, done, request| {
+            let at = request.lba * 4096;
+            let inside = at >= journal.start && at < journal.start + journal.bytes;
+            blocks += u64::from(request.verb == Verb::Write && !done && inside);
+        });
+        let counts = model.counts();
+        (blocks, counts.commits, counts.commit_wait / counts.commits)
+    };
+    let ((data, data_commits, data_wait), (all, all_commits, all_wait)) = (of(false), of(true));
+    // Of the binary log: a commit's blocks and its record.
+    assert!(data.abs_diff(2 * data_commits) <= 2, "{data} {data_commits}");
+    // Of the redo log as well, and of what flushers write; the one commit waits for the other.
+    assert!(all > 4 * all_commits - 4, "{all} {all_commits}");
+    assert!(all_wait > data_wait + 200_000, "{data_wait} {all_wait}");
+}
+
+#[test]
 fn equal_seeds_give_equal_requests() {
     let of = |seed| {
         let mut model = Innodb::new(Config { seed, ..config(8) }).unwrap();

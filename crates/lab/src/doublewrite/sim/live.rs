@@ -33,6 +33,8 @@ pub(super) fn config(connections: u32, data: Volume, seed: u64) -> Config {
         dirty_low: 90,
         redo_capacity: REDO_MIB << 20,
         doublewrite: Some(Doublewrite { namespace: 0, shards: SHARDS, command: 128 << 10 }),
+        // MariaDB syncs with fdatasync().
+        journal_times: false,
         cores: CORES,
         statement: STATEMENT_NS,
         ..Config::published(connections, data, seed)
