@@ -61,9 +61,7 @@ pub(super) fn play(
     let act = actors.actor(0);
     let outcome = actors.outcome(0);
     let mut problems = Vec::new();
-    if watch.stands_still() {
-        bail!("the drive's time stands still: nothing in its TOML takes time");
-    }
+    watch.check_time()?;
     if let Some(stop) = act.stopped() {
         problems.push(format!("the test was stopped before its end: {stop:?} cannot keep up"));
     }
@@ -102,9 +100,9 @@ pub(super) fn play(
         traffic,
         requests: outcome.requests,
         digest: outcome.digest,
-        found: None,
         problems,
         interrupted: watch.interrupted(),
+        ..Played::default()
     })
 }
 

@@ -191,9 +191,7 @@ impl Trace {
             tally.step(step);
             watch.step(step)
         });
-        if watch.stands_still() {
-            bail!("the drive's time stands still: nothing in its TOML takes time");
-        }
+        watch.check_time()?;
         let (replay, outcome) = (actors.actor(0), actors.outcome(0));
         let reader = replay.reader();
         let mut problems = Vec::new();
@@ -253,9 +251,9 @@ impl Trace {
             traffic,
             requests: outcome.requests,
             digest: outcome.digest,
-            found: None,
             problems,
             interrupted: watch.interrupted(),
+            ..Played::default()
         })
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use anyhow::{Result, bail};
 use nvme::Status;
 use run::sim::{Nanos, Step};
 use workload::{Request, Verb};
@@ -95,6 +96,20 @@ impl<'a> Watch<'a> {
     /// Whether time does not pass.
     pub fn stands_still(&self) -> bool {
         self.still >= STILL
+    }
+
+    /// That time passed during the run, which otherwise was ended.
+    ///
+    /// # Errors
+    /// It did not.
+    pub fn check_time(&self) -> Result<()> {
+        if self.stands_still() {
+            bail!(
+                "the drive's time stands still: nothing in its TOML takes time (see timing of a set and the table link), and \
+                 without time nothing ends"
+            );
+        }
+        Ok(())
     }
 
     /// Whether the user ended the run.
