@@ -22,7 +22,7 @@ use ftl::{Done, Fault, Ftl, Io, Past, VolumeStats};
 use media::{Events, FaultPlan, Nanos, Timeline};
 use nvme::admin::AdminCommand;
 use nvme::command::AdminOpcode;
-use nvme::log::ErrorInformation;
+use nvme::log::{ErrorInformation, NamespaceStatistics};
 use nvme::{Command, Completion, IoCommand, Nsid, Status, Transfer, U16, U32, U64};
 
 /// An NVMe subsystem with its controllers, namespaces and media.
@@ -275,6 +275,11 @@ impl Drive {
     #[inline]
     pub fn geometry(&self, nsid: u32) -> Option<(u32, u64)> {
         self.namespaces.get(nsid).map(|ns| (1 << ns.shift, ns.blocks()))
+    }
+
+    /// Log D8h of each namespace, as it is now.
+    pub fn statistics(&self) -> impl Iterator<Item = NamespaceStatistics> + '_ {
+        self.namespaces.iter().filter_map(|(nsid, _)| self.namespace_statistics(nsid, self.now).ok())
     }
 
     /// How many bytes a command moves, and which way, so that a transport can gather the data of a write

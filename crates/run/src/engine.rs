@@ -273,6 +273,9 @@ impl Engine {
             _ => 0,
         };
         let io = self.number(Entry { owner, reads, to_host });
+        if let Some(recorder) = &mut self.recorder {
+            recorder.begun(now, io, qid, &command);
+        }
         // A connection's identifiers are the host's; those of queues in this process are ours.
         if !matches!(self.table[io.0 as usize].owner, Owner::Connection { .. }) {
             command.cid.set(io.0 as u16);
@@ -424,6 +427,9 @@ impl Engine {
             if !kept && !entry.reads && completion.status().is_success() && !is_event(&owner) {
                 completion = completion.with_status(Status::INTERNAL_ERROR);
             }
+            if let Some(recorder) = &mut self.recorder {
+                recorder.ended(now, io, completion.status().is_success());
+            }
             let buffer = self.store.give_back(io);
             self.free.push(io.0);
             match owner {
@@ -548,6 +554,9 @@ impl Engine {
             return;
         }
         self.stop = Stop::Draining;
+        if let Some(recorder) = &mut self.recorder {
+            recorder.finish(&self.drive);
+        }
         // The buffer goes to the media in the media's own time, but nobody has to wait for it: the drive's
         // clock runs ahead of the wall's from here on.
         let mut at = now;

@@ -4,7 +4,7 @@
 //! minutes. Some real random writes follow until write amplification is seen to be steady. Every page that was written so
 //! reads as zeros afterwards, as a freshly written one would, and takes no room in memory or in an image.
 
-use crate::sim::{Outcome, Sim};
+use crate::sim::{Checkpoint, Outcome, Sim};
 use device::Drive;
 use ftl::{Past, SetConfig, SetId};
 use media::{Nanos, rng::mix};
@@ -58,7 +58,8 @@ const MOST: u64 = 64;
 /// How much write amplification of the last windows may differ, as a fraction of it: a superblock more or less, mostly.
 const TOLERANCE: u64 = 50;
 
-/// Preconditions a new drive; returns it with its time.
+/// Preconditions a new drive; returns it with its time. It was shut down and powered on in between, as one in virtual time is that was kept, so
+/// that the two are alike.
 pub(crate) fn run(
     drive: Drive,
     how: Precondition,
@@ -67,7 +68,11 @@ pub(crate) fn run(
 ) -> Result<(Drive, Nanos), Ended> {
     let sim = Sim::dry(drive);
     condition(&sim, how, seed, progress)?;
-    sim.into_drive().ok_or(Ended::Failed(Status::INTERNAL_ERROR))
+    let sim = match how {
+        Precondition::None => Some(sim),
+        _ => Checkpoint::of(sim).and_then(Checkpoint::start).ok(),
+    };
+    sim.and_then(Sim::into_drive).ok_or(Ended::Failed(Status::INTERNAL_ERROR))
 }
 
 /// Preconditions the drive of a simulation, which must be new: those of its namespaces that are attached to every host.

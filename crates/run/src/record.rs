@@ -2,15 +2,19 @@
 //!
 //! The drive's thread leaves each I/O command with the time that the drive was told in a bounded queue; a thread of its own
 //! writes them to the file ([`workload::trace::recording`]) and makes no noise: it looks now and then instead of being woken.
-//! Nothing of this ever holds up the drive. If the file cannot be written, or not as fast as commands come, the recording
+//! When the drive ends, it leaves what its commands took by its own clock, and until their completions were handed over:
+//! what the machine adds. Nothing of this ever holds up the drive. If the file cannot be written, or not as fast as commands come, the recording
 //! ends, what was written stays, and the log says so.
 
 use device::{ControllerId, Drive};
+use ftl::Io;
 use media::Nanos;
 use nvme::copy::{Copy, CopySource};
 use nvme::io::DsmRange;
+use nvme::log::{LatencyHistogram, LatencySum, NamespaceStatistics, latency_bucket};
 use nvme::zerocopy::FromBytes;
-use nvme::{Command, IoCommand};
+use nvme::{Command, IoCommand, IoOpcode};
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -18,16 +22,35 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_cha
 use std::thread::JoinHandle;
 use std::time::Duration;
 use workload::Verb;
-use workload::trace::recording::{Entry, HEAD};
+use workload::trace::recording::{Entry, HEAD, Latencies, Of};
 
 /// Commands that may wait to be written: 12 MiB.
 const QUEUE: usize = 1 << 18;
 /// How often the writing thread looks.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// A line of the file.
+enum Line {
+    Command(Entry),
+    /// Boxed, because there are few.
+    Latencies(Box<Latencies>),
+}
+
+/// Latencies of commands of one kind on one namespace.
+#[derive(Default)]
+struct HandedOver {
+    histogram: Box<LatencyHistogram>,
+    sum: LatencySum,
+}
+
 /// What the drive's thread has of a recording.
 pub(crate) struct Recorder {
-    queue: Option<SyncSender<Entry>>,
+    queue: Option<SyncSender<Line>>,
+    /// When commands under way came, by their numbers, and what they are.
+    under_way: Vec<Option<(Nanos, u32, Of)>>,
+    handed_over: BTreeMap<(u32, Of), HandedOver>,
+    /// What the drive had counted before.
+    before: BTreeMap<u32, NamespaceStatistics>,
     start: Nanos,
     path: PathBuf,
     writer: Option<JoinHandle<()>>,
@@ -35,16 +58,24 @@ pub(crate) struct Recorder {
 
 impl Recorder {
     /// Begins a recording at the drive's time `start`. A file that has something in it is not overwritten.
-    pub(crate) fn begin(path: &Path, start: Nanos) -> io::Result<Recorder> {
+    pub(crate) fn begin(path: &Path, start: Nanos, drive: &Drive) -> io::Result<Recorder> {
         let mut file = BufWriter::with_capacity(1 << 18, open(path)?);
         writeln!(file, "{HEAD}")?;
         file.flush()?;
-        let (queue, entries) = sync_channel(QUEUE);
+        let (queue, lines) = sync_channel(QUEUE);
         let to = path.to_owned();
         let writer = std::thread::Builder::new()
             .name("tranche-record".to_owned())
-            .spawn(move || keep(file, &entries, &to))?;
-        Ok(Recorder { queue: Some(queue), start, path: path.to_owned(), writer: Some(writer) })
+            .spawn(move || keep(file, &lines, &to))?;
+        Ok(Recorder {
+            queue: Some(queue),
+            under_way: Vec::new(),
+            handed_over: BTreeMap::new(),
+            before: drive.statistics().map(|counts| (counts.nsid.get(), counts)).collect(),
+            start,
+            path: path.to_owned(),
+            writer: Some(writer),
+        })
     }
 
     /// A command of an I/O queue has come.
@@ -126,9 +157,76 @@ impl Recorder {
         }
     }
 
+    /// A command begins, under this number.
+    pub(crate) fn begun(&mut self, now: Nanos, io: Io, qid: u16, command: &Command) {
+        let of = match IoOpcode(command.opc) {
+            IoOpcode::READ => Of::Reads,
+            IoOpcode::WRITE => Of::Writes,
+            IoOpcode::FLUSH => Of::Flushes,
+            IoOpcode::DATASET_MANAGEMENT => Of::Deallocates,
+            _ => return,
+        };
+        if qid == 0 || self.queue.is_none() {
+            return;
+        }
+        let index = io.0 as usize;
+        if self.under_way.len() <= index {
+            self.under_way.resize(index + 1, None);
+        }
+        self.under_way[index] = Some((now, command.nsid.get(), of));
+    }
+
+    /// The completion of this number is handed over.
+    pub(crate) fn ended(&mut self, now: Nanos, io: Io, ok: bool) {
+        let Some((began, nsid, of)) = self.under_way.get_mut(io.0 as usize).and_then(Option::take) else {
+            return;
+        };
+        if !ok {
+            return;
+        }
+        let latency = now.since(began).0;
+        let of = self.handed_over.entry((nsid, of)).or_default();
+        let count = &mut of.histogram.count[latency_bucket(latency)];
+        count.set(count.get().saturating_add(1));
+        of.sum.sum_ns.set(of.sum.sum_ns.get().saturating_add(latency));
+        of.sum.max_ns.set(of.sum.max_ns.get().max(latency));
+    }
+
+    /// The drive ends: what latencies there were.
+    pub(crate) fn finish(&mut self, drive: &Drive) {
+        for counts in drive.statistics() {
+            let nsid = counts.nsid.get();
+            let before = self.before.remove(&nsid).unwrap_or_default();
+            for of in Of::ALL {
+                let (now, sum) = by_drive(&counts, of);
+                let (old, old_sum) = by_drive(&before, of);
+                let span = sum.sum_ns.get().saturating_sub(old_sum.sum_ns.get());
+                self.leave(nsid, of, false, &now.since(old), span, sum.max_ns.get());
+                if let Some(HandedOver { histogram, sum }) = self.handed_over.remove(&(nsid, of)) {
+                    self.leave(nsid, of, true, &histogram, sum.sum_ns.get(), sum.max_ns.get());
+                }
+            }
+        }
+        self.queue = None;
+    }
+
+    fn leave(&mut self, nsid: u32, of: Of, host: bool, histogram: &LatencyHistogram, sum: u64, most: u64) {
+        let count = histogram.total();
+        if count > 0 {
+            // The drive's maximum may be one of before.
+            let percentile = |parts| histogram.percentile(parts, 100).unwrap_or(0).min(most);
+            let (max, p50, p99) = (percentile(100), percentile(50), percentile(99));
+            self.line(Line::Latencies(Box::new(Latencies { nsid, of, host, count, sum, max, p50, p99 })));
+        }
+    }
+
     fn put(&mut self, entry: Entry) {
+        self.line(Line::Command(entry));
+    }
+
+    fn line(&mut self, line: Line) {
         let Some(queue) = &self.queue else { return };
-        match queue.try_send(entry) {
+        match queue.try_send(line) {
             Ok(()) => {}
             Err(TrySendError::Full(_)) => {
                 tracing::error!(
@@ -140,6 +238,15 @@ impl Recorder {
             // The writer has said why.
             Err(TrySendError::Disconnected(_)) => self.queue = None,
         }
+    }
+}
+
+fn by_drive(counts: &NamespaceStatistics, of: Of) -> (&LatencyHistogram, &LatencySum) {
+    match of {
+        Of::Reads => (&counts.read_latency, &counts.read_latency_sum),
+        Of::Writes => (&counts.write_latency, &counts.write_latency_sum),
+        Of::Flushes => (&counts.flush_latency, &counts.flush_latency_sum),
+        Of::Deallocates => (&counts.deallocate_latency, &counts.deallocate_latency_sum),
     }
 }
 
@@ -168,13 +275,16 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 /// Writes what comes until nothing more can.
-fn keep(mut file: BufWriter<File>, entries: &Receiver<Entry>, path: &Path) {
+fn keep(mut file: BufWriter<File>, lines: &Receiver<Line>, path: &Path) {
     let mut write = || -> io::Result<()> {
         let mut fresh = false;
         loop {
-            match entries.try_recv() {
-                Ok(entry) => {
-                    entry.write(&mut file)?;
+            match lines.try_recv() {
+                Ok(line) => {
+                    match line {
+                        Line::Command(entry) => entry.write(&mut file)?,
+                        Line::Latencies(latencies) => latencies.write(&mut file)?,
+                    }
                     fresh = true;
                 }
                 Err(TryRecvError::Disconnected) => return file.flush(),

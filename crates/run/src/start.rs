@@ -297,7 +297,7 @@ fn bring_up(
         engine.set_server(server);
     }
     if let Some(path) = &options.record {
-        let recorder = Recorder::begin(path, time)
+        let recorder = Recorder::begin(path, time, &engine.drive)
             .map_err(|source| StartError::Record { path: path.clone(), source })?;
         engine.record(recorder);
     }

@@ -136,10 +136,15 @@ fn a_recording_replayed_completes_in_the_same_order_after_the_same_times() {
         // The live drive keeps contents, and so its blocks wait for them to be durable; this one, too.
         let sim = Sim::new(timed().config, Contents::Memory).unwrap();
         let text = std::fs::read(&path).unwrap();
-        let options =
-            trace::Options { pace: Pace::Recorded(Speed::ONE), fold: Fold::Wrap, devices: Vec::new() };
+        let options = trace::Options {
+            pace: Pace::Recorded(Speed::ONE),
+            fold: Fold::Wrap,
+            devices: Vec::new(),
+            powered: Some(0),
+        };
         let reader = Reader::new(&text[..], None, None).unwrap();
-        let mut replay = Replay::new(reader, options, &[Space { blocks: 8192, block_bytes: 4096 }]).unwrap();
+        let mut replay =
+            Replay::new(reader, options, &[Space { nsid: 1, blocks: 8192, block_bytes: 4096 }]).unwrap();
         let mut again = Order::new();
         let outcome = sim.run(1, &mut replay, |step| {
             again.push(step.request.lba);

@@ -128,9 +128,21 @@ fn a_recording_reads_as_it_was_written() {
     };
     assert!(events.len() == 8 && entries.iter().zip(&events).all(same), "{events:?}");
     assert_eq!((reader.format(), reader.devices()), (Format::Recording, &["3".to_owned()][..]));
-    // The first four are what there was in version 1.
-    let before = String::from_utf8(text.clone()).unwrap().replacen(recording::HEAD, recording::HEAD_1, 1);
-    assert_eq!(all(before.as_bytes(), None).0, events);
+    // The first four are what there was in version 1, and version 2 had no remarks.
+    for head in [recording::HEAD_1, recording::HEAD_2] {
+        let before = String::from_utf8(text.clone()).unwrap().replacen(recording::HEAD, head, 1);
+        assert_eq!(all(before.as_bytes(), None).0, events);
+    }
+    // Remarks are no events.
+    let of =
+        |of, host| recording::Latencies { nsid: 3, of, host, count: 5, sum: 50, max: 30, p50: 9, p99: 31 };
+    let latencies = [of(recording::Of::Reads, false), of(recording::Of::Deallocates, true)];
+    let mut remarked = [&text[..], b"# whatever\n"].concat();
+    latencies[0].write(&mut remarked).unwrap();
+    remarked.extend(b"9000,3,1,R,0,512\n");
+    latencies[1].write(&mut remarked).unwrap();
+    let (more, reader) = all(&remarked, None);
+    assert_eq!((more.len(), reader.latencies(), latencies[0].mean()), (9, &latencies[..], Some(10)));
     // Wherever it is cut, what came before is there.
     for end in recording::HEAD.len() + 1..text.len() {
         let (some, reader) = all(&text[..end], None);
@@ -179,6 +191,11 @@ fn what_is_wrong_and_where() {
     wrong("fio version 3 iolog\n1 a read 5 x\n", &["line 2", "the length is \"x\""]);
     wrong(&format!("{}\n1,2,3,Q,0,0\n", recording::HEAD), &["line 2", "R, RF, W, WF, T, F, C or CF"]);
     wrong(&format!("{}\n1,2,3,R,0\n", recording::HEAD), &["line 2", "six fields"]);
+    wrong(&format!("{}\n# latency,1,reads,drive,1,1,1,1\n", recording::HEAD), &["line 2", "eight fields"]);
+    wrong(
+        &format!("{}\n# latency,1,copies,drive,1,1,1,1,1\n", recording::HEAD),
+        &["line 2", "reads, writes"],
+    );
     wrong(&format!("{}\n1,2,3,C,0,512\n", recording::HEAD), &["line 2", "seventh field"]);
     wrong(&format!("{}\n1,2,3,W,0,512,0\n", recording::HEAD), &["line 2", "six fields"]);
     wrong(&format!("{}\n1,2,3,C,0,512,{}\n", recording::HEAD, u64::MAX), &["line 2", "largest address"]);
@@ -254,12 +271,12 @@ fn replay(text: &str, options: Options, spaces: &[Space]) -> Replay<BufReader<st
 }
 
 const SPACES: [Space; 2] =
-    [Space { blocks: 1024, block_bytes: 4096 }, Space { blocks: 64, block_bytes: 512 }];
+    [Space { nsid: 7, blocks: 1024, block_bytes: 4096 }, Space { nsid: 8, blocks: 64, block_bytes: 512 }];
 const TRACE: &str =
     "5,R,0,4096,100\n6,W,512,1024,200\n5,W,4097,4096,300\n5,R,4194304,8192,400\n7,R,0,99999999,500\n";
 
 fn options(pace: Pace) -> Options {
-    Options { pace, fold: Fold::Wrap, devices: Vec::new() }
+    Options { pace, fold: Fold::Wrap, devices: Vec::new(), powered: None }
 }
 
 #[test]
@@ -298,13 +315,14 @@ fn named_devices_go_where_they_are_told() {
     assert!(Replay::new(reader(), unknown, &SPACES).unwrap_err().contains("namespace 2"));
     assert!(Replay::new(reader(), options(Pace::Depth(1)), &[]).is_err());
     assert!(
-        Replay::new(reader(), options(Pace::Depth(1)), &[Space { blocks: 0, block_bytes: 512 }]).is_err()
+        Replay::new(reader(), options(Pace::Depth(1)), &[Space { nsid: 1, blocks: 0, block_bytes: 512 }])
+            .is_err()
     );
 }
 
 #[test]
 fn scattered_extents_keep_their_insides() {
-    let space = [Space { blocks: 64 << 11, block_bytes: 512 }];
+    let space = [Space { nsid: 1, blocks: 64 << 11, block_bytes: 512 }];
     let line =
         |device: u64, mib: u64, sector: u64| format!("{device},W,{},512,1\n", (mib << 20) + sector * 512);
     let text: String = (0..400).map(|n| line(n % 2, n / 4 * 1000, n % 4)).collect();
@@ -352,9 +370,10 @@ fn a_copy_stays_on_its_namespace() {
         "{}\n0,1,1,C,4096,8192,40960\n1,1,1,CF,1048576,8192,0\n2,1,1,C,0,8192,404480\n",
         recording::HEAD
     );
-    let options = Options { pace: Pace::Depth(4), fold: Fold::Wrap, devices: Vec::new() };
+    let options = Options { pace: Pace::Depth(4), fold: Fold::Wrap, devices: Vec::new(), powered: None };
     let reader = Reader::new(text.as_bytes(), None, None).unwrap();
-    let mut replay = Replay::new(reader, options, &[Space { blocks: 100, block_bytes: 4096 }]).unwrap();
+    let mut replay =
+        Replay::new(reader, options, &[Space { nsid: 1, blocks: 100, block_bytes: 4096 }]).unwrap();
     let mut next = || match replay.next(0) {
         Next::Submit(request) => (request.verb, request.lba, request.blocks),
         other => panic!("{other:?}"),

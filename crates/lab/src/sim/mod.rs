@@ -4,6 +4,7 @@
 //! generator. The same drive, load and seed give the same result on every machine.
 
 mod act;
+mod agreement;
 mod cache;
 mod case;
 mod figures;

@@ -17,6 +17,7 @@ use serde_json::json;
 use workload::trace::{Fold, Options, Pace, Reader, Replay, Space, Speed};
 
 use super::{
+    agreement::Agreement,
     jobs::Played,
     tally::{self, Tally},
     watch::Watch,
@@ -163,7 +164,7 @@ impl Trace {
         let mut spaces = Vec::new();
         for &nsid in &nsids {
             let namespace = host.namespace(nsid)?;
-            spaces.push(Space { blocks: namespace.blocks, block_bytes: namespace.block_size });
+            spaces.push(Space { nsid, blocks: namespace.blocks, block_bytes: namespace.block_size });
         }
         let mut devices = Vec::new();
         for (name, nsid) in &self.options.device {
@@ -180,7 +181,10 @@ impl Trace {
             FoldOption::Wrap => Fold::Wrap,
             FoldOption::Scatter => Fold::Scatter,
         };
-        let replay = Replay::new(self.reader()?, Options { pace, fold, devices }, &spaces)
+        let agreement = Agreement::begin(host, &nsids)?;
+        let powered = agreement.powered_for().map(|span| sim.now().since(span).0);
+        let options = Options { pace, fold, devices, powered };
+        let replay = Replay::new(self.reader()?, options, &spaces)
             .map_err(|problem| anyhow!("{}: {problem}", self.name))?;
         let mut actors = sim.actors();
         actors.add_over(host, &nsids, replay)?;
@@ -193,6 +197,10 @@ impl Trace {
         });
         watch.check_time()?;
         let (replay, outcome) = (actors.actor(0), actors.outcome(0));
+        // Latencies of other times or fewer commands are others.
+        let whole = pace == Pace::Recorded(Speed::ONE) && self.options.device.is_empty();
+        let told = if whole { replay.reader().latencies() } else { &[] };
+        let (agreement, latencies) = agreement.end(host, told)?;
         let reader = replay.reader();
         let mut problems = Vec::new();
         let mut notes = Vec::new();
@@ -234,12 +242,13 @@ impl Trace {
                 "ignored": reader.ignored(),
                 "left_out": replay.left_out(),
                 "folded": replay.folded(),
+                "latencies": latencies,
             },
             "requests": tally::json(&traffic),
         });
         let notes: String = notes.iter().map(|note| format!("  {note}\n")).collect();
         let text = format!(
-            "{}: {} requests of {} devices\n{}{notes}",
+            "{}: {} requests of {} devices\n{}{agreement}{notes}",
             self.name,
             replay.events(),
             reader.devices().len(),

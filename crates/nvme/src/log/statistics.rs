@@ -276,6 +276,16 @@ impl LatencyHistogram {
         self.count.iter().fold(0, |sum, count| sum.saturating_add(count.get()))
     }
 
+    /// What was counted since an earlier state of it.
+    #[must_use]
+    pub fn since(&self, earlier: &LatencyHistogram) -> LatencyHistogram {
+        let mut counted = *self;
+        for (count, before) in counted.count.iter_mut().zip(&earlier.count) {
+            count.set(count.get().saturating_sub(before.get()));
+        }
+        counted
+    }
+
     /// The latency that `parts` of `whole` of the commands did not exceed (say 999 of 1000), as the upper
     /// bound of its bucket in nanoseconds; `None` when nothing was counted. The last bucket has no upper
     /// bound: its lower one is returned.

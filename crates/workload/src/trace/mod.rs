@@ -26,10 +26,16 @@ pub use replay::{Fold, OUTSTANDING_MAX, Options, Pace, Replay, Space, Speed};
 /// What a `fuzz` target calls: any bytes as a trace, which is replayed.
 pub fn fuzz(bytes: &[u8]) {
     use crate::{Actor, Next};
-    let spaces = [Space { blocks: 5000, block_bytes: 512 }, Space { blocks: 100, block_bytes: 4096 }];
+    let spaces = [(1, 5000, 512), (2, 100, 4096)].map(|(nsid, blocks, block_bytes)| Space {
+        nsid,
+        blocks,
+        block_bytes,
+    });
     for (fold, pace) in [(Fold::Wrap, Pace::Recorded(Speed::ONE)), (Fold::Scatter, Pace::Depth(3))] {
         let Ok(reader) = Reader::new(bytes, None, None) else { return };
-        let Ok(mut replay) = Replay::new(reader, Options { pace, fold, devices: Vec::new() }, &spaces) else {
+        let Ok(mut replay) =
+            Replay::new(reader, Options { pace, fold, devices: Vec::new(), powered: None }, &spaces)
+        else {
             return;
         };
         let mut outstanding = std::collections::VecDeque::new();

@@ -1,6 +1,7 @@
 //! Traces as streams of events.
 
 use super::formats::{self, Line};
+use super::recording::{self, Latencies};
 use crate::{Nanos, Verb};
 use std::fmt;
 use std::io::{self, BufRead};
@@ -9,6 +10,8 @@ use std::io::{self, BufRead};
 pub const LINE_MAX: usize = 4096;
 /// Most devices of a trace.
 pub const DEVICES_MAX: usize = 65_536;
+/// Most remarks with latencies of a recording that are kept.
+const LATENCIES_MAX: usize = 65_536;
 /// Longest name of a device, in bytes.
 const NAME_MAX: usize = 255;
 
@@ -57,7 +60,7 @@ impl Format {
         match first {
             formats::IOLOG_2 => Some(Format::Iolog2),
             formats::IOLOG_3 => Some(Format::Iolog3),
-            super::recording::HEAD | super::recording::HEAD_1 => Some(Format::Recording),
+            recording::HEAD | recording::HEAD_1 | recording::HEAD_2 => Some(Format::Recording),
             _ if first.len() > device.len()
                 && device.split_once(',').is_some_and(|(major, minor)| digits(major) && digits(minor)) =>
             {
@@ -107,6 +110,7 @@ pub struct Reader<R> {
     cut: Option<u64>,
     reordered: u64,
     ignored: u64,
+    latencies: Vec<Latencies>,
 }
 
 impl<R: BufRead> Reader<R> {
@@ -140,6 +144,7 @@ impl<R: BufRead> Reader<R> {
             cut: None,
             reordered: 0,
             ignored: 0,
+            latencies: Vec::new(),
         };
         reader.open(format)?;
         Ok(reader)
@@ -169,11 +174,11 @@ impl<R: BufRead> Reader<R> {
             let head = match self.format {
                 Format::Iolog2 => Some(formats::IOLOG_2),
                 Format::Iolog3 => Some(formats::IOLOG_3),
-                Format::Recording => Some(super::recording::HEAD),
+                Format::Recording => Some(recording::HEAD),
                 Format::Blkparse | Format::Msr | Format::Alibaba => None,
             };
             match head {
-                Some(_) if first == super::recording::HEAD_1 && self.format == Format::Recording => {}
+                Some(_) if self.format == Format::Recording && found == Some(Format::Recording) => {}
                 Some(head) if first != head => {
                     return Err(self.wrong(&format!("it starts with {head:?}")));
                 }
@@ -251,6 +256,15 @@ impl<R: BufRead> Reader<R> {
             if !whole && (self.cut.is_some() || self.format == Format::Recording) {
                 break;
             }
+            if self.format == Format::Recording && text.starts_with('#') {
+                match recording::remark(text) {
+                    Ok(found) => {
+                        self.latencies.extend(found.filter(|_| self.latencies.len() < LATENCIES_MAX))
+                    }
+                    Err(problem) => return Err(self.wrong(&problem)),
+                }
+                continue;
+            }
             let event = match formats::parse(self.format, self.action, text) {
                 Ok(Line::Event { event, device }) => {
                     let names = (&mut self.devices, &mut self.by_name);
@@ -285,6 +299,12 @@ impl<R: BufRead> Reader<R> {
         self.ended = true;
         self.buffer.clear();
         Ok(None)
+    }
+
+    /// What a recording says of the latencies of its commands; known at its end.
+    #[must_use]
+    pub fn latencies(&self) -> &[Latencies] {
+        &self.latencies
     }
 
     /// Its format.

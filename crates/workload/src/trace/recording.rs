@@ -5,6 +5,9 @@
 //! What it does is `R` (Read, Compare), `W` (Write), `T` (a range of a Dataset Management with Deallocate, Write Zeroes), `F` (Flush), `RF` or `WF` (Read and
 //! Write with Force Unit Access), `C` or `CF` (a range of a Copy within a namespace, without and with it); the latter two have a seventh field, the first byte
 //! of what is copied. Version 1, [`HEAD_1`], has just the first four.
+//!
+//! From version 3 on a line that begins with `#` is a remark. One is known, [`Latencies`]: what became of the commands, as far as the
+//! drive's own clock goes, and as far as its hosts were told. The drive writes them when it ends. Others mean nothing.
 //! All lines end with a line feed, so that one without is known to be cut off.
 
 use super::formats::{event, number};
@@ -13,9 +16,11 @@ use crate::{Nanos, Verb};
 use std::io::{self, Write};
 
 /// First line of a recording.
-pub const HEAD: &str = "# tranche recording 2";
-/// First line of an earlier version, whose lines are of this one, too.
+pub const HEAD: &str = "# tranche recording 3";
+/// First lines of earlier versions, whose lines are of this one, too.
 pub const HEAD_1: &str = "# tranche recording 1";
+/// See [`HEAD_1`].
+pub const HEAD_2: &str = "# tranche recording 2";
 
 /// One command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,6 +61,107 @@ impl Entry {
             _ => writeln!(out, "{at},{nsid},{queue},{verb},{offset},{bytes}"),
         }
     }
+}
+
+/// Which commands latencies are of.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Of {
+    /// Read.
+    Reads,
+    /// Write.
+    Writes,
+    /// Flush.
+    Flushes,
+    /// Commands that deallocate.
+    Deallocates,
+}
+
+impl Of {
+    /// All of them, in order.
+    pub const ALL: [Of; 4] = [Of::Reads, Of::Writes, Of::Flushes, Of::Deallocates];
+
+    /// In a recording.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Of::Reads => "reads",
+            Of::Writes => "writes",
+            Of::Flushes => "flushes",
+            Of::Deallocates => "deallocates",
+        }
+    }
+}
+
+/// Latencies of all commands of a kind that succeeded on a namespace while a recording was made: the remark
+/// `# latency,NAMESPACE,KIND,drive|host,COMMANDS,SUM,MAX,P50,P99`, nanoseconds all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Latencies {
+    /// Of which namespace.
+    pub nsid: u32,
+    /// Of which commands.
+    pub of: Of,
+    /// Until the completion was handed to the host, late as the machine may have been; otherwise until the command's end by the drive's own clock.
+    pub host: bool,
+    /// How many there were.
+    pub count: u64,
+    /// Sum of all.
+    pub sum: Nanos,
+    /// The longest: upper bound of its bucket, or exactly.
+    pub max: Nanos,
+    /// The median: upper bound of its bucket.
+    pub p50: Nanos,
+    /// What 99 of 100 did not exceed: upper bound of its bucket.
+    pub p99: Nanos,
+}
+
+/// How a remark with latencies begins.
+const LATENCY: &str = "# latency,";
+
+impl Latencies {
+    /// Writes its line.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        let Latencies { nsid, of, host, count, sum, max, p50, p99 } = self;
+        let (of, by) = (of.name(), if *host { "host" } else { "drive" });
+        writeln!(out, "{LATENCY}{nsid},{of},{by},{count},{sum},{max},{p50},{p99}")
+    }
+
+    /// The mean, if there were any.
+    #[must_use]
+    pub fn mean(&self) -> Option<Nanos> {
+        self.sum.checked_div(self.count)
+    }
+}
+
+/// What a remark says: latencies, or nothing that is known.
+pub(super) fn remark(line: &str) -> Result<Option<Latencies>, String> {
+    let Some(rest) = line.strip_prefix(LATENCY) else { return Ok(None) };
+    let fields: Vec<&str> = rest.splitn(9, ',').collect();
+    let [nsid, of, by, count, sum, max, p50, p99] = fields[..] else {
+        return Err(format!(
+            "the remark has eight fields: {LATENCY}NAMESPACE,KIND,drive|host,COMMANDS,SUM,MAX,P50,P99"
+        ));
+    };
+    let kind = Of::ALL.into_iter().find(|kind| kind.name() == of);
+    let of = kind.ok_or_else(|| format!("{of:?} is reads, writes, flushes or deallocates"))?;
+    let host = match by {
+        "host" => true,
+        "drive" => false,
+        _ => return Err(format!("{by:?} is drive or host")),
+    };
+    let nsid = number("the namespace", nsid)?;
+    Ok(Some(Latencies {
+        nsid: u32::try_from(nsid).map_err(|_| format!("there is no namespace {nsid}"))?,
+        of,
+        host,
+        count: number("the number of commands", count)?,
+        sum: number("the sum", sum)?,
+        max: number("the longest", max)?,
+        p50: number("the median", p50)?,
+        p99: number("the 99th percentile", p99)?,
+    }))
 }
 
 pub(super) fn parse(line: &str) -> Result<(Event, &str), String> {

@@ -1,6 +1,6 @@
 //! Doing again what a trace says.
 
-use super::reader::{Event, Reader, TraceError};
+use super::reader::{Event, Format, Reader, TraceError};
 use crate::{Actor, Nanos, Next, Request, Verb};
 use std::io::BufRead;
 
@@ -47,6 +47,8 @@ pub enum Fold {
 /// A namespace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Space {
+    /// Its identifier, by which recordings name it.
+    pub nsid: u32,
     /// Its size in logical blocks, not 0.
     pub blocks: u64,
     /// Bytes of a logical block, not 0.
@@ -60,9 +62,12 @@ pub struct Options {
     pub pace: Pace,
     /// Where.
     pub fold: Fold,
-    /// Namespaces (counted from 0) of devices by their names; the others are left out. If empty: all devices, the namespaces in turn, in the order in
-    /// which devices appear.
+    /// Namespaces (counted from 0) of devices by their names; the others are left out. If empty: all devices, those of recordings on the
+    /// namespaces of their identifiers ([`Space::nsid`]), others, and those of which there are none, on the namespaces in turn, in the order in which devices appear.
     pub devices: Vec<(String, u16)>,
+    /// When the drive was powered on, by the clock of the replay: the times of recordings count from there, so that a drive has as long to settle
+    /// before the first request as it had. If not given, and with other traces, the first request is due at once.
+    pub powered: Option<Nanos>,
 }
 
 /// An actor that does what a trace says, on one or several namespaces.
@@ -173,9 +178,11 @@ impl<R: BufRead> Replay<R> {
     /// Namespace of a device.
     fn namespace(&mut self, device: u32) -> Option<u16> {
         let devices = self.reader.devices();
+        let recording = self.reader.format() == Format::Recording;
         for (at, name) in devices.iter().enumerate().skip(self.mapped.len()) {
+            let same = |space: &Space| recording && name.parse() == Ok(space.nsid);
             self.mapped.push(match &self.options.devices[..] {
-                [] => Some((at % self.spaces.len()) as u16),
+                [] => Some(self.spaces.iter().position(same).unwrap_or(at % self.spaces.len()) as u16),
                 named => named.iter().find(|(known, _)| known == name).map(|(_, space)| *space),
             });
         }
@@ -196,13 +203,14 @@ impl<R: BufRead> Replay<R> {
                 self.left_out += 1;
                 continue;
             };
-            let first = *self.first.get_or_insert(event.at);
+            let powered = self.options.powered.filter(|_| self.reader.format() == Format::Recording);
+            let first = *self.first.get_or_insert(if powered.is_some() { 0 } else { event.at });
             let due = match self.options.pace {
                 Pace::Depth(_) => 0,
                 Pace::Recorded(Speed(speed)) => {
                     let after = u128::from(event.at - first) * 1_000_000 / u128::from(speed);
                     let after = u64::try_from(after).unwrap_or(u64::MAX);
-                    self.start.unwrap_or(now).saturating_add(after)
+                    powered.or(self.start).unwrap_or(now).saturating_add(after)
                 }
             };
             let space = self.spaces[usize::from(namespace)];

@@ -267,7 +267,7 @@ impl Drive {
         })
     }
 
-    fn namespace_statistics(&self, nsid: u32, now: Nanos) -> Result<NamespaceStatistics, Failure> {
+    pub(crate) fn namespace_statistics(&self, nsid: u32, now: Nanos) -> Result<NamespaceStatistics, Failure> {
         let mut page;
         if nsid == NSID_ALL || nsid == 0 {
             page = NamespaceStatistics::new(NSID_ALL, 0, 0);
