@@ -412,7 +412,7 @@ pub enum Profile {
         /// Only say what it makes: measure nothing
         #[arg(long)]
         dry_run: bool,
-        /// Measure the whole drive. Else a drive of more than 12 GiB is measured shortened: it has fewer pages in each
+        /// Measure the whole drive. Else a drive of more than 32 GiB is measured shortened: it has fewer pages in each
         /// block, and an erase takes less time in proportion, so that its rates and latencies are those of the whole drive
         #[arg(long, conflicts_with = "dry_run")]
         full: bool,

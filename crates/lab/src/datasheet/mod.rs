@@ -30,7 +30,7 @@ const NQN: &str = "nqn.2026-11.io.tranche:datasheet";
 pub const TOLERANCE: f64 = 0.1;
 /// What each NAND set of a shortened drive offers at least, in bytes: so large beside usual write buffers that they save
 /// hardly any write.
-const SHORT: u64 = 12 << 30;
+const SHORT: u64 = 32 << 30;
 /// Simulated time between writes and reads, in which the write buffer drains.
 const REST: &str = "5s";
 
