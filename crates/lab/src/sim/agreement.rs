@@ -183,3 +183,36 @@ fn table(rows: &[Row]) -> String {
     });
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(recorded: Figures, replayed: Figures) -> Row {
+        Row { nsid: 3, of: Of::Reads, recorded, replayed, host: None }
+    }
+
+    #[test]
+    fn as_many_commands_with_near_means_and_percentiles_agree() {
+        let told = Figures { count: 10, mean: 100_000, p50: 90_000, p99: 200_000, max: 250_000 };
+        let with = |change: fn(&mut Figures)| {
+            let mut replayed = told;
+            change(&mut replayed);
+            row(told, replayed)
+        };
+        let near = with(|f| (f.mean, f.p99, f.p50, f.max) = (104_000, 191_000, 1, 1));
+        assert!(near.agrees() && near.json()["within_5_percent"] == true);
+        let far = [with(|f| f.mean = 106_000), with(|f| f.p99 = 189_000), with(|f| f.count = 9)];
+        for row in &far {
+            assert!(!row.agrees() && row.json()["within_5_percent"] == false);
+        }
+        assert!(!row(Figures::default(), Figures::default()).agrees(), "nothing is no agreement");
+        assert!(table(&[]).is_empty());
+        let text = table(&[near]);
+        assert!(
+            text.contains("3 reads") && text.contains(" 1.040") && text.contains("the same drive"),
+            "{text}"
+        );
+        assert!(table(&far).contains("not all are within 5 %"));
+    }
+}
