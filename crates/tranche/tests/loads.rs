@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::TRANCHE;
+use common::{Served, TRANCHE};
 use serde_json::Value;
 use std::process::{Command, Output};
 
@@ -83,4 +83,37 @@ fn traces() {
     assert!(wrong.contains("t.csv:1: this is no trace that is known"), "{wrong}");
     let wrong = error("t.csv", TRACE, &[&LAB[..], &["--device", "1=7"]].concat());
     assert!(wrong.contains("there are [1]"), "{wrong}");
+}
+
+/// What hosts did with a live drive, replayed on an equal one: as many commands, with the same latencies by the drive's clock.
+#[test]
+fn a_recording_is_replayed() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).into_os_string().into_string().unwrap();
+    let (drive, recorded, socket, job) = (at("lab.toml"), at("load.rec"), at("socket"), at("load.fio"));
+    let shown = Command::new(TRANCHE).args(["profile", "show", "pblaze5-910-lab"]).output().unwrap();
+    std::fs::write(&drive, shown.stdout).unwrap();
+    std::fs::write(&job, "[mixed]\nrw=randrw\nbs=4k\nsize=8m\niodepth=4\n").unwrap();
+    let served = Served::start(&[&drive, "--unix", &socket, "--record", &recorded]);
+    let on = format!("unix://{socket}");
+    let bench = Command::new(TRANCHE).args(["bench", &job, "--on", &on]).output().unwrap();
+    assert!(bench.status.success(), "{}", text(&bench.stderr));
+    served.signal("TERM");
+    assert_eq!(served.end(), Some(0));
+    let replayed = Command::new(TRANCHE)
+        .args(["sim", &recorded, "--drive", &drive, "--output", "json"])
+        .output()
+        .unwrap();
+    assert!(replayed.status.success(), "{}", text(&replayed.stderr));
+    let replayed: Value = serde_json::from_slice(&replayed.stdout).unwrap();
+    let latencies = replayed["trace"]["latencies"].as_array().unwrap();
+    assert_eq!(latencies.len(), 2, "{replayed}");
+    for kind in latencies {
+        assert_eq!(kind["within_5_percent"], true, "{kind}");
+        assert!(kind["recorded"]["commands"].as_u64() > Some(900), "{kind}");
+        assert!(
+            kind["recorded_at_host"]["mean_ns"].as_u64() > kind["recorded"]["mean_ns"].as_u64(),
+            "{kind}"
+        );
+    }
 }
