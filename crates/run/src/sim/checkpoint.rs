@@ -20,7 +20,10 @@ use std::path::{Path, PathBuf};
 const MAGIC: [u8; 8] = *b"TRANCHCP";
 
 /// Version of the file; to be changed also when preconditioning comes out differently.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
+
+/// How long a drive that was shut down may go on by itself: more than collecting a superblock takes.
+const REST: Nanos = Nanos(60_000_000_000);
 
 /// Bytes before the state.
 const HEAD: usize = 8 + 4 + 8 + 32 + 8;
@@ -111,8 +114,16 @@ impl Checkpoint {
         let mut out = Vec::new();
         drive.power_on(time, &mut store);
         drive.shut_down(time, &mut store, &mut out);
-        while !out.iter().any(|o| matches!(o, Output::ShutDown)) {
-            let Some(next) = drive.next_event() else { break };
+        // Until it has come to rest, too: of a superblock that is half collected there are two copies of pages, and with versions recovery
+        // may choose the other one than without.
+        let mut end = None;
+        loop {
+            if end.is_none() && out.iter().any(|o| matches!(o, Output::ShutDown)) {
+                end = Some(time + REST);
+            }
+            let Some(next) = drive.next_event().filter(|&next| end.is_none_or(|end| next <= end)) else {
+                break;
+            };
             time = time.max(next);
             drive.poll(time, &mut store, &mut out);
         }
