@@ -62,12 +62,27 @@ impl Log {
     /// Begins a stage with all who wait. The bytes to write: from the block that was last written in part to the end.
     pub(super) fn begin(&mut self) -> (u64, u64) {
         std::mem::swap(&mut self.group, &mut self.queue);
+        self.step = Step::Write;
         self.groups += 1;
         self.members += self.group.len() as u64;
         self.target = self.end;
         let from = self.flushed / BLOCK * BLOCK;
         // If nothing is new, the last block is written again.
         (from, (self.end.next_multiple_of(BLOCK) - from).max(BLOCK))
+    }
+
+    /// A command of the stage has ended. Once all have: the step that follows.
+    pub(super) fn part_done(&mut self) -> Option<Step> {
+        self.parts -= 1;
+        if self.parts > 0 {
+            return None;
+        }
+        if self.step == Step::Write {
+            (self.step, self.parts) = (Step::Sync, 1);
+        } else {
+            (self.step, self.flushed) = (Step::Idle, self.target);
+        }
+        Some(self.step)
     }
 }
 
@@ -105,7 +120,9 @@ mod tests {
         // What came meanwhile is for the next.
         log.append(100);
         log.queue.push(7);
-        log.flushed = log.target;
+        log.parts = 2;
+        let steps: [_; 3] = std::array::from_fn(|_| log.part_done());
+        assert_eq!(steps, [None, Some(Step::Sync), Some(Step::Idle)]);
         log.group.clear();
         assert_eq!(log.begin(), (4096, 4096));
         assert_eq!((&log.group[..], log.groups, log.members), (&[7][..], 2, 3));

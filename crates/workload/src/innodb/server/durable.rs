@@ -4,6 +4,7 @@ use super::super::journal::{Commit, Waiter};
 use super::super::log::Step;
 use super::{Innodb, Purpose};
 use crate::Nanos;
+use crate::innodb::space::Area;
 
 /// A block of the file system.
 const BLOCK: u64 = 4096;
@@ -13,23 +14,16 @@ impl Innodb {
         if self.redo.step != Step::Idle || (self.redo.queue.is_empty() && self.unlogged.is_empty()) {
             return;
         }
-        let (from, bytes) = self.redo.begin();
-        self.counts.log_bytes += bytes;
-        self.redo.step = Step::Write;
-        self.redo.parts = self.write(self.areas.redo, from, bytes, 128 << 10, Purpose::Redo);
+        let bytes = self.redo.begin();
+        self.redo.parts = self.write_log(self.areas.redo, bytes, Purpose::Redo);
     }
 
     pub(super) fn redo_done(&mut self, now: Nanos) {
-        self.redo.parts -= 1;
-        if self.redo.parts > 0 {
-            return;
+        match self.redo.part_done() {
+            Some(Step::Idle) => {}
+            Some(_) => return self.sync(Waiter::Redo),
+            None => return,
         }
-        if self.redo.step == Step::Write {
-            (self.redo.step, self.redo.parts) = (Step::Sync, 1);
-            return self.sync(Waiter::Redo);
-        }
-        self.redo.step = Step::Idle;
-        self.redo.flushed = self.redo.target;
         let mut group = std::mem::take(&mut self.redo.group);
         if self.config.binlog_change > 0 {
             self.binlog.queue.append(&mut group);
@@ -49,28 +43,27 @@ impl Innodb {
         if self.binlog.step != Step::Idle || self.binlog.queue.is_empty() {
             return;
         }
-        let (from, bytes) = self.binlog.begin();
-        self.counts.log_bytes += bytes;
+        let bytes = self.binlog.begin();
         self.counts.groups += 1;
-        self.binlog.step = Step::Write;
-        self.binlog.parts = self.write(self.areas.binlog, from, bytes, 128 << 10, Purpose::Binlog);
+        self.binlog.parts = self.write_log(self.areas.binlog, bytes, Purpose::Binlog);
     }
 
     pub(super) fn binlog_done(&mut self, now: Nanos) {
-        self.binlog.parts -= 1;
-        if self.binlog.parts > 0 {
-            return;
+        match self.binlog.part_done() {
+            Some(Step::Idle) => {}
+            Some(_) => return self.sync(Waiter::Binlog),
+            None => return,
         }
-        if self.binlog.step == Step::Write {
-            (self.binlog.step, self.binlog.parts) = (Step::Sync, 1);
-            return self.sync(Waiter::Binlog);
-        }
-        self.binlog.step = Step::Idle;
-        self.binlog.flushed = self.binlog.target;
         let mut group = std::mem::take(&mut self.binlog.group);
         self.committed(&mut group, now);
         self.binlog.group = group;
         self.write_binlog();
+    }
+
+    /// Writes to a log's file, in commands of 128 KiB at most; how many.
+    fn write_log(&mut self, area: Area, (from, bytes): (u64, u64), purpose: Purpose) -> u32 {
+        self.counts.log_bytes += bytes;
+        self.write(area, from, bytes, 128 << 10, purpose)
     }
 
     /// Makes durable what was written to a file, and what the file system knows of it.
