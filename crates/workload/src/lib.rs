@@ -126,55 +126,37 @@ pub trait Actor {
     }
 }
 
-impl<A: Actor + ?Sized> Actor for &mut A {
-    #[inline]
-    fn next(&mut self, now: Nanos) -> Next {
-        (**self).next(now)
-    }
+/// Whoever has an actor in another place is that actor.
+macro_rules! forward {
+    ($($place:ty),+) => { $(
+        impl<A: Actor + ?Sized> Actor for $place {
+            #[inline]
+            fn next(&mut self, now: Nanos) -> Next {
+                (**self).next(now)
+            }
 
-    #[inline]
-    fn completed(&mut self, now: Nanos, tag: u32, ok: bool) {
-        (**self).completed(now, tag, ok);
-    }
+            #[inline]
+            fn completed(&mut self, now: Nanos, tag: u32, ok: bool) {
+                (**self).completed(now, tag, ok);
+            }
 
-    #[inline]
-    fn coming(&self) -> Option<(u16, u64)> {
-        (**self).coming()
-    }
+            #[inline]
+            fn coming(&self) -> Option<(u16, u64)> {
+                (**self).coming()
+            }
 
-    fn unit(&self) -> u64 {
-        (**self).unit()
-    }
+            fn unit(&self) -> u64 {
+                (**self).unit()
+            }
 
-    fn fill(&mut self, tag: u32, at: u64, data: &mut [u8]) {
-        (**self).fill(tag, at, data);
-    }
+            fn fill(&mut self, tag: u32, at: u64, data: &mut [u8]) {
+                (**self).fill(tag, at, data);
+            }
 
-    fn check(&mut self, tag: u32, at: u64, data: &[u8]) {
-        (**self).check(tag, at, data);
-    }
+            fn check(&mut self, tag: u32, at: u64, data: &[u8]) {
+                (**self).check(tag, at, data);
+            }
+        }
+    )+ };
 }
-
-impl<A: Actor + ?Sized> Actor for Box<A> {
-    #[inline]
-    fn next(&mut self, now: Nanos) -> Next {
-        (**self).next(now)
-    }
-
-    #[inline]
-    fn completed(&mut self, now: Nanos, tag: u32, ok: bool) {
-        (**self).completed(now, tag, ok);
-    }
-
-    fn unit(&self) -> u64 {
-        (**self).unit()
-    }
-
-    fn fill(&mut self, tag: u32, at: u64, data: &mut [u8]) {
-        (**self).fill(tag, at, data);
-    }
-
-    fn check(&mut self, tag: u32, at: u64, data: &[u8]) {
-        (**self).check(tag, at, data);
-    }
-}
+forward!(&mut A, Box<A>);
