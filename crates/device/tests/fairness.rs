@@ -3,8 +3,8 @@
 mod common;
 
 use common::load::{Load, quota, run, set, statistics, weigh};
-use common::{Bench, bytes, small};
-use device::{Attach, Config, InitialNamespace, LbaFormat, Limits};
+use common::{Bench, bytes, initial, small};
+use device::{Config, InitialNamespace};
 use media::Rng;
 use nvme::quota::QuotaKind;
 use nvme::{Command, NSID_ALL};
@@ -21,17 +21,7 @@ fn config(namespaces: usize) -> Config {
         ("read = \"1GB/s\"", "read = \"4GB/s\""),
         ("write = \"1GB/s\"\ncommand", "write = \"4GB/s\"\ncommand"),
     ]);
-    config.namespaces = vec![
-        InitialNamespace {
-            set: 1,
-            bytes: BLOCKS * 4096,
-            format: LbaFormat::plain(4096),
-            protection: 0,
-            attach: Attach::All,
-            limits: Limits::default(),
-        };
-        namespaces
-    ];
+    config.namespaces = vec![initial(1, BLOCKS * 4096); namespaces];
     config
 }
 

@@ -3,8 +3,8 @@
 mod common;
 
 use common::table::Table;
-use common::{Bench, TIMED_SMALL, small};
-use device::{Attach, InitialNamespace, LbaFormat, Limits, Origin, firmware_image};
+use common::{Bench, TIMED_SMALL, initial, small};
+use device::{Origin, firmware_image};
 use media::Nanos;
 use nvme::admin::{
     AdminCommand, CommitAction, DeviceSelfTest, FirmwareCommit, FirmwareImageDownload, FormatNvm,
@@ -40,16 +40,7 @@ fn a_sanitize_operation_ends_tests_and_streams() {
         ("[drive]", "[drive]\ntiming = true"),
         ("spare = \"28%\"\n", "spare = \"60%\"\nplacement = { handles = 4 }\n"),
     ]);
-    let (attach, limits) = (Attach::All, Limits::default());
-    let format = LbaFormat::plain(4096);
-    config.namespaces.push(InitialNamespace {
-        set: 1,
-        bytes: 8 << 20,
-        format,
-        protection: 0,
-        attach,
-        limits,
-    });
+    config.namespaces.push(initial(1, 8 << 20));
     let mut b = Bench::new(config);
     let of = |dtype, doper| Directive { nsid: 1, dwords: 8, doper, dtype, dspec: 0, cdw12: 0 };
     let on = EnableDirective::new().with_endir(true).with_tdtype(DirectiveType::STREAMS).into_bits().get();

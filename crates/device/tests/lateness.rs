@@ -3,8 +3,7 @@
 mod common;
 
 use common::load::{limit, statistics};
-use common::{Bench, bytes, small};
-use device::{Attach, InitialNamespace, LbaFormat, Limits};
+use common::{Bench, bytes, initial, small};
 use media::Nanos;
 use nvme::copy::{Copy, CopySource};
 use nvme::io::{Blocks, DsmRange};
@@ -73,14 +72,7 @@ enum Looks {
 fn play(seed: u64, looks: Looks, namespaces: u32) -> (Vec<u32>, Vec<NamespaceStatistics>) {
     let mut config = small(&[("write_buffer = \"1MiB\"", "timing = true\nwrite_buffer = \"256KiB\"")]);
     for _ in 0..namespaces {
-        config.namespaces.push(InitialNamespace {
-            set: 1,
-            bytes: BLOCKS * 4096,
-            format: LbaFormat::plain(4096),
-            protection: 0,
-            attach: Attach::All,
-            limits: Limits::default(),
-        });
+        config.namespaces.push(initial(1, BLOCKS * 4096));
     }
     let mut b = Bench::new(config);
     // One alone fills the buffer. Of two, which are held for the other's share, one has a quota as well.

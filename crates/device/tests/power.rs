@@ -2,8 +2,8 @@
 
 mod common;
 
-use common::{Bench, Memory, pattern, small};
-use device::{Attach, Drive, InitialNamespace, LbaFormat, Limits, Origin, Output};
+use common::{Bench, Memory, initial, pattern, small};
+use device::{Drive, InitialNamespace, LbaFormat, Origin, Output};
 use ftl::{NoContents, Record, Section};
 use media::Nanos;
 use nvme::admin::{PowerCut, SetFeatures};
@@ -152,14 +152,7 @@ fn an_orderly_shutdown_is_no_power_loss() {
 #[test]
 fn saved_state_opens_again() {
     let mut config = small(&[]);
-    config.namespaces.push(InitialNamespace {
-        set: 1,
-        bytes: 4 << 20,
-        format: LbaFormat::plain(512),
-        protection: 0,
-        attach: Attach::All,
-        limits: Limits::default(),
-    });
+    config.namespaces.push(InitialNamespace { format: LbaFormat::plain(512), ..initial(1, 4 << 20) });
     let mut b = Bench::new(config.clone());
     let data = pattern(3, 4096);
     b.write(1, 8, 8, &data);

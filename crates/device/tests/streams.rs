@@ -2,8 +2,8 @@
 
 mod common;
 
-use common::{Bench, small};
-use device::{Attach, InitialNamespace, LbaFormat, Limits, Origin};
+use common::{Bench, initial, small};
+use device::Origin;
 use nvme::command::AdminOpcode;
 use nvme::directive::*;
 use nvme::io::Blocks;
@@ -15,9 +15,7 @@ fn drive(placement: &str) -> Bench {
     let spare = format!("spare = \"60%\"\nplacement = {{ handles = 4{placement} }}\n");
     let mut config = small(&[("spare = \"28%\"\n", &spare)]);
     for _ in 0..2 {
-        let format = LbaFormat::plain(4096);
-        let (bytes, attach, limits) = (8 << 20, Attach::All, Limits::default());
-        config.namespaces.push(InitialNamespace { set: 1, bytes, format, protection: 0, attach, limits });
+        config.namespaces.push(initial(1, 8 << 20));
     }
     Bench::new(config)
 }

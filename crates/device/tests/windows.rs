@@ -3,8 +3,8 @@
 mod common;
 
 use common::table::Table;
-use common::{Bench, bytes, small};
-use device::{Attach, Config, InitialNamespace, LbaFormat, Limits, Origin};
+use common::{Bench, bytes, initial, small};
+use device::{Config, Origin};
 use media::{Nanos, Rng};
 use nvme::admin::*;
 use nvme::aer::{AsyncEvent, NoticeInfo};
@@ -16,11 +16,6 @@ use nvme::zerocopy::FromBytes;
 use nvme::{Command, Csi, NSID_ALL, Status, U64};
 
 const BLOCKS: u64 = 14_336;
-
-fn initial(set: u16, bytes: u64) -> InitialNamespace {
-    let format = LbaFormat::plain(4096);
-    InitialNamespace { set, bytes, format, protection: 0, attach: Attach::All, limits: Limits::default() }
-}
 
 /// The small drive with time, and a namespace of 56 MiB on set 1, which can have windows of twelve superblocks.
 fn drive() -> Config {

@@ -7,8 +7,8 @@ pub mod play;
 pub mod table;
 
 use device::{
-    Action, Blemish, Config, Contents, ControllerId, Drive, DriveKeyId, Io, LbaFormat, Origin, Output, SPARE,
-    Transfer, Treatment, WrappedKey,
+    Action, Attach, Blemish, Config, Contents, ControllerId, Drive, DriveKeyId, InitialNamespace, Io,
+    LbaFormat, Limits, Origin, Output, SPARE, Transfer, Treatment, WrappedKey,
 };
 use ftl::{Piece, Record, Section, Storage, StorageError};
 use media::{Nanos, Slot};
@@ -51,6 +51,12 @@ pub fn small(changes: &[(&str, &str)]) -> Config {
         text = text.replace(from, to);
     }
     Config::from_toml(&text).unwrap()
+}
+
+/// A plain namespace that a new drive has, attached for all.
+pub fn initial(set: u16, bytes: u64) -> InitialNamespace {
+    let format = LbaFormat::plain(4096);
+    InitialNamespace { set, bytes, format, protection: 0, attach: Attach::All, limits: Limits::default() }
 }
 
 /// A slot: references, page, and what lies beside it.
@@ -327,14 +333,7 @@ impl Bench {
     pub fn with_namespaces(changes: &[(&str, &str)]) -> Bench {
         let mut config = small(changes);
         for set in [1, 2] {
-            config.namespaces.push(device::InitialNamespace {
-                set,
-                bytes: 4 << 20,
-                format: LbaFormat::plain(4096),
-                protection: 0,
-                attach: device::Attach::All,
-                limits: device::Limits::default(),
-            });
+            config.namespaces.push(initial(set, 4 << 20));
         }
         Bench::new(config)
     }
