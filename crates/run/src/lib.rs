@@ -43,6 +43,7 @@ pub use handle::{
 pub use image::{ImageError, ImageOptions};
 pub use keys::{DriveKey, DriveKeyError};
 pub use precondition::Precondition;
+pub use record::latencies_between;
 pub use server::{Limits, MAX_PORTS, TcpPort, fuzz_hosts};
 pub use start::{Options, PortInfo, Running, Shape, StartError, start};
 pub use transport::{LocalQueue, LocalTransport};

@@ -198,25 +198,18 @@ impl Recorder {
             let nsid = counts.nsid.get();
             let before = self.before.remove(&nsid).unwrap_or_default();
             for of in Of::ALL {
-                let (now, sum) = by_drive(&counts, of);
-                let (old, old_sum) = by_drive(&before, of);
-                let span = sum.sum_ns.get().saturating_sub(old_sum.sum_ns.get());
-                self.leave(nsid, of, false, &now.since(old), span, sum.max_ns.get());
+                self.leave(latencies_between(&before, &counts, of));
                 if let Some(HandedOver { histogram, sum }) = self.handed_over.remove(&(nsid, of)) {
-                    self.leave(nsid, of, true, &histogram, sum.sum_ns.get(), sum.max_ns.get());
+                    self.leave(latencies(nsid, of, true, &histogram, sum));
                 }
             }
         }
         self.queue = None;
     }
 
-    fn leave(&mut self, nsid: u32, of: Of, host: bool, histogram: &LatencyHistogram, sum: u64, most: u64) {
-        let count = histogram.total();
-        if count > 0 {
-            // The drive's maximum may be one of before.
-            let percentile = |parts| histogram.percentile(parts, 100).unwrap_or(0).min(most);
-            let (max, p50, p99) = (percentile(100), percentile(50), percentile(99));
-            self.line(Line::Latencies(Box::new(Latencies { nsid, of, host, count, sum, max, p50, p99 })));
+    fn leave(&mut self, latencies: Latencies) {
+        if latencies.count > 0 {
+            self.line(Line::Latencies(Box::new(latencies)));
         }
     }
 
@@ -241,13 +234,30 @@ impl Recorder {
     }
 }
 
-fn by_drive(counts: &NamespaceStatistics, of: Of) -> (&LatencyHistogram, &LatencySum) {
+/// What commands of a kind took by the drive's own clock between two states of a namespace's log D8h.
+#[must_use]
+pub fn latencies_between(before: &NamespaceStatistics, after: &NamespaceStatistics, of: Of) -> Latencies {
+    let (old, old_sum) = by_drive(before, of);
+    let (new, mut sum) = by_drive(after, of);
+    sum.sum_ns.set(sum.sum_ns.get().saturating_sub(old_sum.sum_ns.get()));
+    latencies(after.nsid.get(), of, false, &new.since(old), sum)
+}
+
+fn by_drive(counts: &NamespaceStatistics, of: Of) -> (&LatencyHistogram, LatencySum) {
     match of {
-        Of::Reads => (&counts.read_latency, &counts.read_latency_sum),
-        Of::Writes => (&counts.write_latency, &counts.write_latency_sum),
-        Of::Flushes => (&counts.flush_latency, &counts.flush_latency_sum),
-        Of::Deallocates => (&counts.deallocate_latency, &counts.deallocate_latency_sum),
+        Of::Reads => (&counts.read_latency, counts.read_latency_sum),
+        Of::Writes => (&counts.write_latency, counts.write_latency_sum),
+        Of::Flushes => (&counts.flush_latency, counts.flush_latency_sum),
+        Of::Deallocates => (&counts.deallocate_latency, counts.deallocate_latency_sum),
     }
+}
+
+fn latencies(nsid: u32, of: Of, host: bool, histogram: &LatencyHistogram, sum: LatencySum) -> Latencies {
+    // The drive's maximum may be one of before.
+    let most = sum.max_ns.get();
+    let percentile = |parts| histogram.percentile(parts, 100).unwrap_or(0).min(most);
+    let (count, sum) = (histogram.total(), sum.sum_ns.get());
+    Latencies { nsid, of, host, count, sum, max: percentile(100), p50: percentile(50), p99: percentile(99) }
 }
 
 impl Drop for Recorder {

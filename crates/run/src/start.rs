@@ -300,6 +300,13 @@ fn bring_up(
         let recorder = Recorder::begin(path, time, &engine.drive)
             .map_err(|source| StartError::Record { path: path.clone(), source })?;
         engine.record(recorder);
+        if !config.timing {
+            notes.push(format!(
+                "this drive runs without timing: the recording to {} will tell when commands came, but latencies of 0; \
+                 with --timing on it tells the drive's own, which a replay can be held against",
+                path.display()
+            ));
+        }
     }
     let nqn = config.identity.nqn.to_string();
     let shared = Arc::new(Shared::new(nqn, Clock::wall(time, slow_motion), sleeper, engine, inbox));

@@ -121,7 +121,8 @@ pub struct Serve {
     /// Seed of the preconditioning
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Write down each command of the hosts in this new file, to be replayed (docs/loads.md)
+    /// Write down each command of the hosts in this new file, to be replayed (docs/loads.md); with --timing on also
+    /// what the drive takes for it
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
     /// Never sleep: shortest latency for one busy processor

@@ -85,26 +85,31 @@ fn traces() {
     assert!(wrong.contains("there are [1]"), "{wrong}");
 }
 
-/// What hosts did with a live drive, replayed on an equal one: as many commands, with the same latencies by the drive's clock.
-#[test]
-fn a_recording_is_replayed() {
+/// Records what a job does with a live drive, and replays it on that of `args`: what the live drive said, and the replay.
+fn record_and_replay(drive: &str, args: &[&str]) -> (String, Output) {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name).into_os_string().into_string().unwrap();
-    let (drive, recorded, socket, job) = (at("lab.toml"), at("load.rec"), at("socket"), at("load.fio"));
-    let shown = Command::new(TRANCHE).args(["profile", "show", "pblaze5-910-lab"]).output().unwrap();
-    std::fs::write(&drive, shown.stdout).unwrap();
+    let (recorded, socket, job, log) = (at("load.rec"), at("socket"), at("load.fio"), at("log"));
     std::fs::write(&job, "[mixed]\nrw=randrw\nbs=4k\nsize=8m\niodepth=4\n").unwrap();
-    let served = Served::start(&[&drive, "--unix", &socket, "--record", &recorded]);
+    let mut serve = Command::new(TRANCHE);
+    serve.args(["serve", drive, "--unix", &socket, "--record", &recorded]);
+    let served = Served::run(serve.stderr(std::fs::File::create(&log).unwrap()));
     let on = format!("unix://{socket}");
     let bench = Command::new(TRANCHE).args(["bench", &job, "--on", &on]).output().unwrap();
     assert!(bench.status.success(), "{}", text(&bench.stderr));
     served.signal("TERM");
     assert_eq!(served.end(), Some(0));
-    let replayed = Command::new(TRANCHE)
-        .args(["sim", &recorded, "--drive", &drive, "--output", "json"])
-        .output()
-        .unwrap();
+    let replayed =
+        Command::new(TRANCHE).args(["sim", &recorded, "--drive", drive]).args(args).output().unwrap();
     assert!(replayed.status.success(), "{}", text(&replayed.stderr));
+    (std::fs::read_to_string(&log).unwrap(), replayed)
+}
+
+/// What hosts did with a live drive, replayed on an equal one: as many commands, with the same latencies by the drive's clock.
+#[test]
+fn a_recording_is_replayed() {
+    let (log, replayed) = record_and_replay("pblaze5-910-lab", &["--output", "json"]);
+    assert!(!log.contains("timing"), "{log}");
     let replayed: Value = serde_json::from_slice(&replayed.stdout).unwrap();
     let latencies = replayed["trace"]["latencies"].as_array().unwrap();
     assert_eq!(latencies.len(), 2, "{replayed}");
@@ -116,4 +121,14 @@ fn a_recording_is_replayed() {
             "{kind}"
         );
     }
+}
+
+/// A drive without timing has no latencies to record: it says so, and so does the replay.
+#[test]
+fn a_recording_without_timing_is_told() {
+    let (log, replayed) = record_and_replay("default", &[]);
+    assert!(log.contains("latencies of 0") && log.contains("--timing on"), "{log}");
+    let replayed = text(&replayed.stdout);
+    assert!(replayed.contains("1 reads") && replayed.contains("ran without timing"), "{replayed}");
+    assert!(!replayed.contains("another drive") && !replayed.contains("the same drive"), "{replayed}");
 }

@@ -4,11 +4,11 @@ use std::fmt::Write;
 
 use anyhow::Result;
 use host::Host;
-use nvme::{
-    Nsid,
-    log::{LatencyHistogram, LatencySum, NamespaceStatistics},
+use nvme::{Nsid, log::NamespaceStatistics};
+use run::{
+    latencies_between,
+    sim::{Nanos, SimTransport},
 };
-use run::sim::{Nanos, SimTransport};
 use serde_json::{Value, json};
 use workload::trace::recording::{Latencies, Of};
 
@@ -20,22 +20,11 @@ pub(super) struct Agreement(Vec<NamespaceStatistics>);
 
 /// One kind of command of one namespace.
 struct Row {
-    nsid: u32,
-    of: Of,
     /// By the drive's clock, then and now.
-    recorded: Figures,
-    replayed: Figures,
+    recorded: Latencies,
+    replayed: Latencies,
     /// Until the completion was handed to the host, then.
-    host: Option<Figures>,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Figures {
-    count: u64,
-    mean: u64,
-    p50: u64,
-    p99: u64,
-    max: u64,
+    host: Option<Latencies>,
 }
 
 impl Agreement {
@@ -63,11 +52,10 @@ impl Agreement {
             let nsid = before.nsid.get();
             let after = host.namespace_statistics(nsid)?;
             for of in Of::ALL {
-                let find = |host| told.iter().find(|l| (l.nsid, l.of, l.host) == (nsid, of, host));
+                let find = |host| told.iter().find(|l| (l.nsid, l.of, l.host) == (nsid, of, host)).copied();
                 let Some(recorded) = find(false) else { continue };
-                let replayed = Figures::between(select(before, of), select(&after, of));
-                let host = find(true).map(Figures::told);
-                rows.push(Row { nsid, of, recorded: Figures::told(recorded), replayed, host });
+                let replayed = latencies_between(before, &after, of);
+                rows.push(Row { recorded, replayed, host: find(true) });
             }
         }
         let document = rows.iter().map(Row::json).collect();
@@ -75,37 +63,13 @@ impl Agreement {
     }
 }
 
-fn select(page: &NamespaceStatistics, of: Of) -> (&LatencyHistogram, &LatencySum) {
-    match of {
-        Of::Reads => (&page.read_latency, &page.read_latency_sum),
-        Of::Writes => (&page.write_latency, &page.write_latency_sum),
-        Of::Flushes => (&page.flush_latency, &page.flush_latency_sum),
-        Of::Deallocates => (&page.deallocate_latency, &page.deallocate_latency_sum),
-    }
+fn document(latencies: &Latencies) -> Value {
+    let Latencies { count, p50, p99, max, .. } = *latencies;
+    json!({ "commands": count, "mean_ns": mean(latencies), "p50_ns": p50, "p99_ns": p99, "max_ns": max })
 }
 
-impl Figures {
-    fn told(told: &Latencies) -> Self {
-        let Latencies { count, p50, p99, max, .. } = *told;
-        Self { count, mean: told.mean().unwrap_or(0), p50, p99, max }
-    }
-
-    fn between(
-        (old, old_sum): (&LatencyHistogram, &LatencySum),
-        (new, sum): (&LatencyHistogram, &LatencySum),
-    ) -> Self {
-        let histogram = new.since(old);
-        let (count, max) = (histogram.total(), sum.max_ns.get());
-        let total = sum.sum_ns.get().saturating_sub(old_sum.sum_ns.get());
-        let percentile = |parts| histogram.percentile(parts, 100).unwrap_or(0).min(max);
-        let mean = total.checked_div(count).unwrap_or(0);
-        Self { count, mean, p50: percentile(50), p99: percentile(99), max: percentile(100) }
-    }
-
-    fn json(self) -> Value {
-        let Self { count, mean, p50, p99, max } = self;
-        json!({ "commands": count, "mean_ns": mean, "p50_ns": p50, "p99_ns": p99, "max_ns": max })
-    }
+fn mean(latencies: &Latencies) -> u64 {
+    latencies.mean().unwrap_or(0)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "for reading")]
@@ -120,25 +84,32 @@ fn us(ns: u64) -> f64 {
 
 impl Row {
     fn mean(&self) -> Option<f64> {
-        ratio(self.replayed.mean, self.recorded.mean)
+        ratio(mean(&self.replayed), mean(&self.recorded))
     }
 
     fn p99(&self) -> Option<f64> {
         ratio(self.replayed.p99, self.recorded.p99)
     }
 
-    fn agrees(&self) -> bool {
+    /// Whether the recorded drive took time. One without timing ends its commands when they come, and there is nothing to hold ours against.
+    fn timed(&self) -> bool {
+        self.recorded.max > 0
+    }
+
+    /// Whether they agree, if they can be compared.
+    fn agrees(&self) -> Option<bool> {
         let near = |ratio: Option<f64>| ratio.is_some_and(|ratio| (ratio - 1.0).abs() <= WITHIN);
-        self.recorded.count == self.replayed.count && near(self.mean()) && near(self.p99())
+        let near = || near(self.mean()) && near(self.p99());
+        self.timed().then(|| self.recorded.count == self.replayed.count && near())
     }
 
     fn json(&self) -> Value {
         json!({
-            "nsid": self.nsid,
-            "commands": self.of.name(),
-            "recorded": self.recorded.json(),
-            "replayed": self.replayed.json(),
-            "recorded_at_host": self.host.map(Figures::json),
+            "nsid": self.recorded.nsid,
+            "commands": self.recorded.of.name(),
+            "recorded": document(&self.recorded),
+            "replayed": document(&self.replayed),
+            "recorded_at_host": self.host.as_ref().map(document),
             "mean_ratio": self.mean(),
             "p99_ratio": self.p99(),
             "within_5_percent": self.agrees(),
@@ -159,28 +130,43 @@ fn table(rows: &[Row]) -> String {
     let [a, b, c, d, e, f, g, h, i, j] = head;
     let _ = writeln!(text, "  {a:<21} {b:>9} {c:>9} {d:>9} {e:>11} {f:>9} {g:>6} {h:>6} {i:>11} {j:>9}");
     for row in rows {
-        let name = format!("{} {}", row.nsid, row.of.name());
-        let Row { recorded, replayed, host, .. } = row;
-        let times = |ratio: Option<f64>| ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.3}"));
-        let host = host.unwrap_or_default();
+        let Row { recorded, replayed, host } = row;
+        let name = format!("{} {}", recorded.nsid, recorded.of.name());
+        let or_none = |text: Option<String>| text.unwrap_or("-".to_owned());
+        let then = |ns: u64| or_none(row.timed().then(|| format!("{:.2}", us(ns))));
+        let times = |ratio: Option<f64>| or_none(ratio.map(|ratio| format!("{ratio:.3}")));
+        let host =
+            |ns: fn(&Latencies) -> u64| or_none(host.as_ref().map(|host| format!("{:.2}", us(ns(host)))));
         let _ = writeln!(
             text,
-            "  {name:<21} {:>9} {:>9.2} {:>9.2} {:>11.2} {:>9.2} {:>6} {:>6} {:>11.2} {:>9.2}",
+            "  {name:<21} {:>9} {:>9} {:>9} {:>11.2} {:>9.2} {:>6} {:>6} {:>11} {:>9}",
             recorded.count,
-            us(recorded.mean),
-            us(recorded.p99),
-            us(replayed.mean),
+            then(mean(recorded)),
+            then(recorded.p99),
+            us(mean(replayed)),
             us(replayed.p99),
             times(row.mean()),
             times(row.p99()),
-            us(host.mean),
-            us(host.p99),
+            host(mean),
+            host(|host| host.p99),
         );
     }
-    text.push_str(match rows.iter().all(Row::agrees) {
-        true => "  all means and 99th percentiles are within 5 %: it is the same drive\n",
-        false => "  not all are within 5 %: this is another drive, it was prepared in another way, or the load is not the whole of what was recorded\n",
-    });
+    let told: Vec<bool> = rows.iter().filter_map(Row::agrees).collect();
+    if told.len() < rows.len() {
+        text.push_str(
+            "  - : the recorded drive ran without timing, so that its commands took no time of its own and there is nothing to compare with; \
+             record with `tranche serve --timing on --record FILE` to compare latencies\n",
+        );
+    }
+    match told[..] {
+        [] => {}
+        _ if told.iter().all(|&agrees| agrees) => {
+            text.push_str("  all means and 99th percentiles are within 5 %: it is the same drive\n");
+        }
+        _ => text.push_str(
+            "  not all are within 5 %: this is another drive, it was prepared in another way, or the load is not the whole of what was recorded\n",
+        ),
+    }
     text
 }
 
@@ -188,25 +174,34 @@ fn table(rows: &[Row]) -> String {
 mod tests {
     use super::*;
 
-    fn row(recorded: Figures, replayed: Figures) -> Row {
-        Row { nsid: 3, of: Of::Reads, recorded, replayed, host: None }
+    const TOLD: Latencies = Latencies {
+        nsid: 3,
+        of: Of::Reads,
+        host: false,
+        count: 10,
+        sum: 1_000_000,
+        max: 250_000,
+        p50: 90_000,
+        p99: 200_000,
+    };
+
+    fn row(recorded: Latencies, replayed: Latencies) -> Row {
+        Row { recorded, replayed, host: None }
     }
 
     #[test]
     fn as_many_commands_with_near_means_and_percentiles_agree() {
-        let told = Figures { count: 10, mean: 100_000, p50: 90_000, p99: 200_000, max: 250_000 };
-        let with = |change: fn(&mut Figures)| {
-            let mut replayed = told;
-            change(&mut replayed);
-            row(told, replayed)
-        };
-        let near = with(|f| (f.mean, f.p99, f.p50, f.max) = (104_000, 191_000, 1, 1));
-        assert!(near.agrees() && near.json()["within_5_percent"] == true);
-        let far = [with(|f| f.mean = 106_000), with(|f| f.p99 = 189_000), with(|f| f.count = 9)];
+        let near = row(TOLD, Latencies { sum: 1_040_000, p99: 191_000, p50: 1, max: 1, ..TOLD });
+        assert!(near.agrees() == Some(true) && near.json()["within_5_percent"] == true);
+        let far = [
+            Latencies { sum: 1_060_000, ..TOLD },
+            Latencies { p99: 189_000, ..TOLD },
+            Latencies { count: 9, sum: 900_000, ..TOLD },
+        ];
+        let far = far.map(|replayed| row(TOLD, replayed));
         for row in &far {
-            assert!(!row.agrees() && row.json()["within_5_percent"] == false);
+            assert!(row.agrees() == Some(false) && row.json()["within_5_percent"] == false);
         }
-        assert!(!row(Figures::default(), Figures::default()).agrees(), "nothing is no agreement");
         assert!(table(&[]).is_empty());
         let text = table(&[near]);
         assert!(
@@ -214,5 +209,20 @@ mod tests {
             "{text}"
         );
         assert!(table(&far).contains("not all are within 5 %"));
+    }
+
+    #[test]
+    fn a_drive_without_timing_is_nothing_to_compare_with() {
+        let none = Latencies { sum: 0, max: 0, p50: 0, p99: 0, ..TOLD };
+        let host = Some(Latencies { host: true, ..TOLD });
+        let untimed = || Row { host, ..row(none, TOLD) };
+        assert!(untimed().agrees().is_none() && untimed().json()["within_5_percent"].is_null());
+        let text = table(&[untimed()]);
+        assert!(text.contains("ran without timing") && text.contains("--timing on"), "{text}");
+        assert!(!text.contains("another drive") && !text.contains("the same drive"), "{text}");
+        assert!(text.contains(" 100.00 ") && text.contains(" - "), "what the host saw is still told: {text}");
+        // A quota holds commands of such a drive, too: those took time.
+        let text = table(&[untimed(), row(TOLD, TOLD)]);
+        assert!(text.contains("ran without timing") && text.contains("the same drive"), "{text}");
     }
 }
