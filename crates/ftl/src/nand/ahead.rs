@@ -2,7 +2,7 @@
 //!
 //! Nearly every program is collection's, and nobody needs to know the moment at which it ends: its pages can be read where they
 //! come from until then. So an end is asked for only where somebody waits for it: the host's pages, whose places in
-//! the write buffer it frees; a stream whose next die is full; the last flights of a victim. The other ends are noticed when
+//! the write buffer it frees; a stream whose next die is full; the last flights of a victim; all of collection while it has the drive for itself. The other ends are noticed when
 //! a stream comes by their die again, several at a time.
 
 use super::{Around, Event, NandSet};
@@ -96,7 +96,7 @@ impl NandSet {
     /// Whether somebody waits for the end of a flight whatever else happens.
     #[inline]
     fn matters(&self, flight: u32) -> bool {
-        !self.flights[flight as usize].cold || self.gc.is_ending()
+        !self.flights[flight as usize].cold || self.gc.awaits_ends()
     }
 
     fn await_end<S: Storage>(&mut self, die: u32, end: Nanos, cx: &mut Around<'_, S>) {

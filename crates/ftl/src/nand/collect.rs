@@ -3,7 +3,8 @@
 //! Collection starts when fewer superblocks than [`GcConfig::low`](crate::GcConfig) are free, and paces
 //! itself: with `valid` pages to move out of a victim of `usable` pages, every page that the host
 //! programs is matched by `valid / (usable - valid)` moved pages, so that a victim is empty when the
-//! host has used up what the one before gave. Neither waits for the other as a whole: no cliff.
+//! host has used up what the one before gave. Neither waits for the other as a whole: no cliff. While the host
+//! leaves the drive alone collection goes on with a few dies at a time, so that reads find the others free.
 
 use super::place::State;
 use super::{Around, Cell, Event, Flight, NandSet, UNREADABLE, bit};
@@ -41,6 +42,10 @@ pub(super) struct Collector {
     /// Of those, units that were not sent to their die yet.
     pub gathered: u32,
     most_gathered: u32,
+    /// Most units on their way while the host has nothing to write and no space is lacking.
+    most_idle: u32,
+    /// The host has nothing to write: collection goes on all the same, a little at a time.
+    idle: bool,
     /// Pages that the host may be ahead of the collector.
     lead: i64,
     /// [`BATCH_PAGES`] in units.
@@ -70,6 +75,8 @@ impl Collector {
             flights: 0,
             gathered: 0,
             most_gathered,
+            most_idle: few(geo.dies).max(batch),
+            idle: false,
             lead: lead.into(),
             batch,
             ready: VecDeque::with_capacity(most_gathered as usize),
@@ -103,16 +110,22 @@ impl Collector {
         self.most_gathered
     }
 
+    /// Whether another unit may be gathered although nothing asks for it.
+    #[inline]
+    fn has_idle_room(&self) -> bool {
+        self.idle && self.flights < self.most_idle
+    }
+
     /// Whether another batch may be gathered.
     #[inline]
     pub fn has_room(&self) -> bool {
         self.gathered + self.batch <= self.most_gathered
     }
 
-    /// Whether the last units of the victim are being programmed.
+    /// Whether the end of each of its programs is waited for.
     #[inline]
-    pub fn is_ending(&self) -> bool {
-        self.ending
+    pub fn awaits_ends(&self) -> bool {
+        self.ending || self.idle
     }
 
     /// What is being collected; meaningless if nothing is.
@@ -123,6 +136,11 @@ impl Collector {
     pub fn is_active(&self) -> bool {
         self.victim != NO_BLOCK
     }
+}
+
+/// So many dies that the others can go on.
+fn few(dies: u32) -> u32 {
+    (dies / 8).max(1)
 }
 
 impl NandSet {
@@ -149,9 +167,20 @@ impl NandSet {
         let batch = i64::from(BATCH_PAGES) * self.gc.gain;
         let room = self.gc.has_room();
         let urgent = room && self.is_urgent();
-        if room && (self.gc.balance > batch || urgent) {
+        let due = self.gc.balance > batch || urgent;
+        if !due && !self.host_is_ready() {
+            if !self.gc.idle {
+                self.gc.idle = true;
+                done |= self.await_all(now, cx);
+            }
+        } else {
+            self.gc.idle = false;
+        }
+        if room && (due || self.gc.has_idle_room()) {
             let (mut chain, mut last, mut end, mut units) = (NO_FLIGHT, NO_FLIGHT, now, 0);
-            while self.gc.gathered < self.gc.most_gathered && (self.gc.balance > 0 || urgent) {
+            while self.gc.gathered < self.gc.most_gathered
+                && (self.gc.balance > 0 || urgent || self.gc.has_idle_room())
+            {
                 let Some((flight, gathered)) = self.gather(now) else { break };
                 match chain {
                     NO_FLIGHT => chain = flight,
@@ -192,10 +221,10 @@ impl NandSet {
         done
     }
 
-    /// Whether there is nothing else to do, or nothing else can be done.
+    /// Whether nothing else can be done, or space is to be made ahead.
     #[inline]
     fn is_urgent(&self) -> bool {
-        !self.host_is_ready() || (self.blocks.free.len() < 2 && self.host_lacks_superblock())
+        self.reserve > 0 || (self.blocks.free.len() < 2 && self.host_lacks_superblock())
     }
 
     /// Charges what a chain of so many units will program to those whose writes make it necessary.
@@ -346,7 +375,7 @@ impl NandSet {
     /// Erases blocks of collected superblocks, a few dies at a time so that the others can work; all at a time if there is
     /// no other work.
     fn erase_some<S: Storage>(&mut self, now: Nanos, cx: &mut Around<'_, S>) -> bool {
-        let most = if self.purge.is_some() { self.geo.dies } else { (self.geo.dies / 8).max(1) };
+        let most = if self.purge.is_some() { self.geo.dies } else { few(self.geo.dies) };
         let mut done = false;
         while let Some(&block) = self.blocks.erasing.front() {
             if self.blocks.erase_die == self.geo.dies {

@@ -32,7 +32,8 @@ impl NandSet {
         self.buffer.is_stuck() && self.buffer.fullest() == handle
     }
 
-    /// Sends one unit of waiting pages to flash, if there is one and its die has room; the placement handles take turns.
+    /// Sends one unit of waiting pages to flash, if there is one and its die has room; the placement handles take turns. Whether something
+    /// changed by it.
     pub(super) fn program_host<S: Storage>(&mut self, now: Nanos, cx: &mut Around<'_, S>) -> bool {
         // While collection is held back, it is not waited for.
         let may = self.gc.lets_host() || self.held;
@@ -51,7 +52,11 @@ impl NandSet {
 
     #[inline]
     fn program_handle<S: Storage>(&mut self, now: Nanos, handle: usize, cx: &mut Around<'_, S>) -> bool {
-        let Some(unit) = self.next_unit(now, handle, false, cx) else { return false };
+        let was_open = self.streams[handle].is_open();
+        let Some(unit) = self.next_unit(now, handle, false, cx) else {
+            // That it lacks a superblock is news for collection.
+            return was_open && !self.streams[handle].is_open();
+        };
         let Some(flight) = self.free_flights.pop() else { return false };
         self.entries.clear();
         self.buffer.take(handle, self.geo.unit_pages, &mut self.entries);
