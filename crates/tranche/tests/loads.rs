@@ -77,6 +77,7 @@ fn traces() {
     assert_eq!(at(&["--fold", "scatter"])["trace"]["requests"], 4);
     let cut = json("t.csv", &TRACE[..TRACE.len() - 12], &LAB);
     assert_eq!((&cut["trace"]["requests"], &cut["trace"]["cut_at_line"]), (&3.into(), &4.into()));
+    assert_eq!(json("week.txt", TRACE, &LAB)["trace"], plain["trace"], "known by how it begins");
     let wrong = error("t.csv", &format!("{TRACE}what\n"), &LAB);
     assert!(wrong.contains("t.csv:5: there are 1 fields: there must be 5"), "{wrong}");
     let wrong = error("t.csv", "a\n", &LAB);

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use workload::act::{self, Config};
 use workload::fio::{JobFile, Jobs};
 
-use super::replay::{Trace, TraceOptions};
+use super::replay::{Trace, TraceOptions, begins_as_trace};
 
 /// In which form a load is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -23,13 +23,14 @@ pub enum Format {
 }
 
 impl Format {
-    /// By the name of the file; what has no other ending is a job file.
+    /// By the name of the file; what ends otherwise is a trace if it begins as one, or else a job file.
     fn of(path: &Path) -> Self {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("").to_ascii_lowercase();
         match name.rsplit_once('.').map(|(_, ending)| ending) {
             Some("act" | "conf") if name.contains("index") => Self::ActIndex,
             Some("act" | "conf") => Self::Act,
             Some("trace" | "rec" | "csv" | "iolog" | "blkparse" | "gz" | "zst") => Self::Trace,
+            _ if begins_as_trace(path) => Self::Trace,
             _ => Self::Fio,
         }
     }

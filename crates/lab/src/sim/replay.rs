@@ -14,7 +14,7 @@ use nvme::Nsid;
 use run::sim::{Nanos, Sim, SimTransport};
 use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 use serde_json::json;
-use workload::trace::{Fold, Options, Pace, Reader, Replay, Space, Speed};
+use workload::trace::{Fold, Format, Options, Pace, Reader, Replay, Space, Speed};
 
 use super::{
     agreement::Agreement,
@@ -110,6 +110,39 @@ fn is_cut(failure: &io::Error) -> bool {
     false
 }
 
+/// Whether a file can be nothing but a trace: it is compressed, or its first line is one of a trace and of no job file. Only regular files
+/// are looked at, of which the beginning can be read again.
+pub(super) fn begins_as_trace(path: &Path) -> bool {
+    let mut first = Vec::new();
+    let regular = path.to_str() != Some("-") && path.is_file();
+    let mut read = || File::open(path)?.take(4096).read_to_end(&mut first);
+    if !regular || read().is_err() {
+        return false;
+    }
+    let text = String::from_utf8_lossy(&first);
+    let line = text.trim_start_matches('\u{feff}').trim_start().lines().next().unwrap_or("");
+    match Format::detect(line) {
+        Some(Format::Recording) => true,
+        // Sections and remarks of job files may have any number of commas.
+        Some(_) => !line.starts_with(['[', ';', '#']),
+        None => compressed(&first).is_some(),
+    }
+}
+
+/// How a file is compressed, by its first bytes.
+fn compressed(first: &[u8]) -> Option<Compression> {
+    match first {
+        [0x1F, 0x8B, ..] => Some(Compression::Gzip),
+        [0x28, 0xB5, 0x2F, 0xFD, ..] => Some(Compression::Zstandard),
+        _ => None,
+    }
+}
+
+enum Compression {
+    Gzip,
+    Zstandard,
+}
+
 /// Opens a trace; compressed ones (gzip, Zstandard) are known by their first bytes.
 fn open(path: &Path) -> Result<Box<dyn BufRead>> {
     let raw: Box<dyn Read> = match path.to_str() {
@@ -118,14 +151,14 @@ fn open(path: &Path) -> Result<Box<dyn BufRead>> {
     };
     let mut raw = BufReader::with_capacity(1 << 18, raw);
     let first = raw.fill_buf().with_context(|| format!("reading {}", path.display()))?;
-    Ok(if first.starts_with(&[0x1F, 0x8B]) {
-        Box::new(BufReader::with_capacity(1 << 18, MultiGzDecoder::new(raw)))
-    } else if first.starts_with(&[0x28, 0xB5, 0x2F, 0xFD]) {
-        let decoder = StreamingDecoder::new(raw)
-            .map_err(|error| anyhow!("{}: this is no whole Zstandard file: {error}", path.display()))?;
-        Box::new(BufReader::with_capacity(1 << 18, Zstandard(decoder)))
-    } else {
-        Box::new(raw)
+    Ok(match compressed(first) {
+        Some(Compression::Gzip) => Box::new(BufReader::with_capacity(1 << 18, MultiGzDecoder::new(raw))),
+        Some(Compression::Zstandard) => {
+            let decoder = StreamingDecoder::new(raw)
+                .map_err(|error| anyhow!("{}: this is no whole Zstandard file: {error}", path.display()))?;
+            Box::new(BufReader::with_capacity(1 << 18, Zstandard(decoder)))
+        }
+        None => Box::new(raw),
     })
 }
 
@@ -310,6 +343,34 @@ mod tests {
         let long = zstd(&text.repeat(100));
         let (events, cut) = count("cut", &long[..long.len() - 20]);
         assert!((150..300).contains(&events) && cut == Some(events + 1), "{events} {cut:?}");
+    }
+
+    #[test]
+    fn traces_are_known_by_their_beginning() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("load.txt");
+        let begins = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).unwrap();
+            begins_as_trace(&path)
+        };
+        let traces: [&[u8]; 7] = [
+            b"  8,0    1        1     0.000000000  697  Q   W 223490 + 8 [kjournald]\n",
+            b"fio version 2 iolog\r\n/dev/sda add\r\n",
+            b"\xEF\xBB\xBF0,R,126703661056,4096,1577808000000046",
+            b"128166372003061629,hm,1,Read,2096128,512,6151\n",
+            b"# tranche recording 3\n",
+            b"\x1F\x8B\x08\0",
+            b"\x28\xB5\x2F\xFD\0\0",
+        ];
+        for trace in traces {
+            assert!(begins(trace), "{}", String::from_utf8_lossy(trace));
+        }
+        for other in
+            ["", "[a]\nrw=read\n", "; a, b, c, d, e\n[a]\n", "#a,b,c,d,e\n[a]\n", "[a,b,c,d,e]\n", "x\n"]
+        {
+            assert!(!begins(other.as_bytes()), "{other}");
+        }
+        assert!(!begins_as_trace(Path::new("-")) && !begins_as_trace(dir.path()));
     }
 
     #[test]
