@@ -38,7 +38,7 @@ use crate::{
         charts::{Bar, Data, Labels, bars},
         comparison_table,
     },
-    results::{Host, NamespaceCounts, Point, Results, Run, Variant, compare, median},
+    results::{self, Host, NamespaceCounts, Point, Results, Run, Variant, compare, median},
     rig::{Base, Rig, discard, require_root},
     scratch::{self, Role, Scratch},
     units::show,
@@ -101,7 +101,7 @@ pub fn run_on(options: &Options, program: &Program) -> Result<Outcome<Results>> 
         }
     }
     require_root()?;
-    fs::create_dir_all(&options.out).with_context(|| format!("making {}", options.out.display()))?;
+    results::directory(&options.out)?;
     let out = options.out.canonicalize().with_context(|| format!("finding {}", options.out.display()))?;
     let parent = options.scratch.clone().map_or_else(|| scratch::default_parent(4 << 30), Ok)?;
     let scratch = Scratch::new(&parent)?;
@@ -331,7 +331,7 @@ fn metric_names(variants: &[Variant]) -> Vec<String> {
 }
 
 /// One row for each metric: there is only one point.
-fn rows(results: &Results) -> Vec<crate::results::Comparison> {
+fn rows(results: &Results) -> Vec<results::Comparison> {
     results.comparisons.iter().filter(|c| c.at.is_none()).cloned().collect()
 }
 

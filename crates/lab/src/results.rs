@@ -8,6 +8,16 @@ use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path};
 use anyhow::{Context, Result};
 use serde::Serialize;
 
+/// Makes the directory that will receive results, and sees that files can be made in it: before the work, not after hours.
+///
+/// # Errors
+/// It cannot be made, or nothing can be written there.
+pub fn directory(path: &Path) -> Result<()> {
+    fs::create_dir_all(path).with_context(|| format!("making {}", path.display()))?;
+    tempfile::tempfile_in(path).with_context(|| format!("making files in {}", path.display()))?;
+    Ok(())
+}
+
 /// Where in a study's parameter space a run was made: `{"threads": 8}`.
 pub type Point = BTreeMap<String, u64>;
 

@@ -173,7 +173,7 @@ fn settings_that_make_no_sense_are_said_before_anything_runs() {
             "--set spare=7%: there is no key \"spare\": there are seed, precondition, contents, job.OPTION",
         ),
         ("ftl.spair=7%", "unknown field `spair`"),
-        ("ftl.spare=7%,much", "--set ftl.spare=much: "),
+        ("ftl.spare=7%,much", "--set ftl.spare=much: invalid value: string \"much\", expected a percentage"),
         ("ftl.dies=4,4000", "set[0].dies is 4000"),
         ("gc.policy=greedy,lazy", "lazy"),
         ("job.iodepth=1,none", "--set job.iodepth=none: job.fio:1: "),
@@ -185,6 +185,9 @@ fn settings_that_make_no_sense_are_said_before_anything_runs() {
         assert!(error.contains(problem), "{set}: {error}");
     }
     assert!(!load.dir.path().join("never").exists());
+    // Nobody makes files there, not even root: that is seen before the runs, too.
+    let error = load.error(&["--set", "seed=1,2", "--out", "/proc"]);
+    assert!(error.contains("making files in /proc") && !error.contains("[1/2]"), "{error}");
 
     // One that only its drive refuses does not end the others.
     let output = load.sim(&["--set", "job.size=8m,8g", "--output", "json"]);

@@ -242,7 +242,7 @@ pub fn run(options: &Options) -> Result<Outcome<Value>> {
 /// Like [`run()`].
 pub fn run_on(options: &Options, server: Server, program: Program) -> Result<Outcome<Results>> {
     let options = &Settings::new(options)?;
-    std::fs::create_dir_all(&options.out).with_context(|| format!("making {}", options.out.display()))?;
+    crate::results::directory(&options.out)?;
     let study = Study::new(options, server, program)?;
     let results = study.scratch.keep_logs(study.run(), &options.out.join("logs"))?;
     results.write(&options.out)?;

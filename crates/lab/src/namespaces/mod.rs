@@ -15,7 +15,7 @@ mod trial;
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use run::sim::Contents;
 use serde_json::Value;
@@ -191,13 +191,13 @@ pub fn run_on(options: &Options, profiles: &Profiles<'_>) -> Result<Outcome<Resu
     for &count in &seen {
         rig::cut(&toml, count)?;
     }
+    results::directory(&options.out)?;
     let mut done = if options.live { live(options, &toml)? } else { all(options, &toml)? };
     if done.found.is_empty() && done.pairs.is_empty() {
         bail!("interrupted before there was anything to report");
     }
     let mut results = assemble(options, &toml, &done);
     results.notes = report::notes(&results, &done, options);
-    std::fs::create_dir_all(&options.out).with_context(|| format!("making {}", options.out.display()))?;
     results.write(&options.out)?;
     let page = options.out.join("report.html");
     done.found.sort_by_key(|found| (found.count, found.repetition));

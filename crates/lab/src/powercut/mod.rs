@@ -163,6 +163,7 @@ pub fn run_on(options: &Options, program: &Program) -> Result<Outcome<Campaign>>
         bail!("the campaign reads the page checksums of MariaDB; {} has others", server.title);
     }
     let seed = options.seed.unwrap_or_else(clock_seed);
+    crate::results::directory(&options.out)?;
     eprintln!("seed {seed}");
     let parent = options.scratch.clone().map_or_else(|| scratch::default_parent(5 << 30), Ok)?;
     let scratch = Scratch::new(&parent)?;
@@ -177,7 +178,6 @@ pub fn run_on(options: &Options, program: &Program) -> Result<Outcome<Campaign>>
         })?);
     }
     drop(progress);
-    fs::create_dir_all(&options.out).with_context(|| format!("making {}", options.out.display()))?;
     let path = options.out.join("powercut.json");
     fs::write(&path, serde_json::to_string_pretty(&campaign)? + "\n")
         .with_context(|| format!("writing {}", path.display()))?;

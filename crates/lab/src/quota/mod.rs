@@ -139,6 +139,7 @@ pub fn run_on(options: &Options, profiles: &Profiles<'_>) -> Result<Outcome<Resu
     if seen.len() != options.variants.len() {
         bail!("--variants names one twice");
     }
+    results::directory(&options.out)?;
     let mut found = Vec::new();
     if !options.live {
         let scale = Scale::full(&options.profile, options.quick);
@@ -160,7 +161,7 @@ fn finish(found: Vec<(PathBuf, Found)>) -> Result<Outcome<Results>> {
     let mut interrupted = false;
     for (out, found) in &found {
         interrupted |= found.interrupted;
-        std::fs::create_dir_all(out).with_context(|| format!("making {}", out.display()))?;
+        results::directory(out)?;
         found.results.write(out)?;
         let page = out.join("report.html");
         report::write(found, &page)?;

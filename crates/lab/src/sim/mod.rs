@@ -48,7 +48,7 @@ use crate::{
     Outcome, bench, interrupt, memory,
     results::Host,
     sweep::{
-        axes, settings,
+        axes, no_place, settings,
         sheet::{Row, Sheet},
     },
     units,
@@ -61,7 +61,7 @@ pub struct Options {
     /// standard input
     #[arg(value_name = "LOAD")]
     pub load: PathBuf,
-    /// Form of the load [default: by the name of the file]
+    /// Form of the load [default: by the file's name, or else by how it begins]
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<Format>,
     /// The drive: a profile or a TOML file. It is new, and its modelled times count whatever it says of timing
@@ -126,8 +126,7 @@ pub fn run(options: &Options, sources: &Sources<'_>) -> Result<Outcome<Value>> {
     let threads = threads(&cases, options.threads.map(usize::from));
     let out = options.out.clone().or_else(|| (!options.set.is_empty()).then(|| PathBuf::from(OUT)));
     if let Some(out) = &out {
-        // Not after hours.
-        std::fs::create_dir_all(out).with_context(|| format!("making {}", out.display()))?;
+        crate::results::directory(out)?;
     }
     let began = Instant::now();
     let cache = Cache::new(match options.no_cache {
@@ -141,13 +140,16 @@ pub fn run(options: &Options, sources: &Sources<'_>) -> Result<Outcome<Value>> {
     if options.set.is_empty() {
         let (case, ran) = runs.into_iter().next().ok_or_else(|| anyhow!("interrupted"))?;
         let ran = ran?;
+        let mut problems = ran.played.problems.clone();
         if let Some(out) = &out {
-            write(out, options, &[(case, Ok(ran.clone()))], elapsed, threads)?;
+            let runs = [(case, Ok(ran.clone()))];
+            let written = write(out, options, &runs, &document(options, &runs, elapsed, threads));
+            problems.extend(written.err().map(|error| format!("{error:#}")));
         }
         return Ok(Outcome {
             results: report::document(case, &ran),
             text: report::text(case, &ran),
-            failure: failure(ran.played.problems.clone(), ran.played.interrupted),
+            failure: failure(problems, ran.played.interrupted),
         });
     }
     sweep(options, out.as_deref(), &cases, runs, elapsed, threads)
@@ -187,7 +189,10 @@ fn cases(options: &Options, sources: &Sources<'_>) -> Result<Vec<Case>> {
         };
         let toml = toml::to_string(&variable.drive).with_context(described)?;
         let case = Case {
-            config: Config::from_toml(&toml).with_context(described)?,
+            config: match parameters.is_empty() {
+                true => Config::from_toml(&toml).with_context(described)?,
+                false => Config::from_toml(&toml).map_err(no_place).with_context(described)?,
+            },
             media: media(&variable.drive),
             load: variable.load,
             nsid: options.nsid,
@@ -258,9 +263,13 @@ fn sweep(
     let mut text = report::table(&rows(&runs));
     let results = match out {
         Some(out) => {
-            let results = write(out, options, &runs, elapsed, threads)?;
-            let path = out.join("results.parquet");
-            text.push_str(&format!("\n{}\n{}", efficiency(&runs, elapsed, threads), path.display()));
+            let results = document(options, &runs, elapsed, threads);
+            text.push_str(&format!("\n{}", efficiency(&runs, cases.len(), elapsed, threads)));
+            // The table is told all the same.
+            match write(out, options, &runs, &results) {
+                Ok(()) => text.push_str(&format!("\n{}", out.join("results.parquet").display())),
+                Err(error) => problems.push(format!("{error:#}")),
+            }
             results
         }
         None => document(options, &runs, elapsed, threads),
@@ -280,20 +289,24 @@ fn rows<'a>(runs: &[(&'a Case, Result<Ran>)]) -> Vec<Row<'a>> {
 }
 
 /// How well the processors were used, in a sentence.
-fn efficiency(runs: &[(&Case, Result<Ran>)], elapsed: Duration, threads: usize) -> String {
+fn efficiency(runs: &[(&Case, Result<Ran>)], asked: usize, elapsed: Duration, threads: usize) -> String {
     let share = busy(runs) / (elapsed.as_secs_f64() * threads as f64).max(1e-9);
+    let count = match runs.len() == asked {
+        true => asked.to_string(),
+        false => format!("{} of {asked}", runs.len()),
+    };
     format!(
-        "{} runs, {threads} at a time, in {} s; {:.1} % of that time was theirs",
-        runs.len(),
+        "{count} runs, {threads} at a time, in {} s; {:.1} % of that time was theirs",
         units::show(elapsed.as_secs_f64()),
-        (share * 100.0).min(100.0)
+        (share * 100.0).clamp(0.0, 100.0)
     )
 }
 
 /// Seconds that all runs together took.
 fn busy(runs: &[(&Case, Result<Ran>)]) -> f64 {
     let all = runs.iter().filter_map(|(_, ran)| ran.as_ref().ok());
-    all.map(|ran| (ran.preparation + ran.wall).as_secs_f64()).sum()
+    // The sum of nothing would be -0.
+    all.fold(0.0, |sum, ran| sum + (ran.preparation + ran.wall).as_secs_f64())
 }
 
 /// All runs for programs.
@@ -317,14 +330,8 @@ fn document(options: &Options, runs: &[(&Case, Result<Ran>)], elapsed: Duration,
     })
 }
 
-/// Writes the files of the results; returns what is in the JSON file.
-fn write(
-    out: &Path,
-    options: &Options,
-    runs: &[(&Case, Result<Ran>)],
-    elapsed: Duration,
-    threads: usize,
-) -> Result<Value> {
+/// Writes the files of the results; `results` is what is in the JSON file.
+fn write(out: &Path, options: &Options, runs: &[(&Case, Result<Ran>)], results: &Value) -> Result<()> {
     let sheet = Sheet::new(&rows(runs));
     let about = vec![
         ("tranche.load", options.load.display().to_string()),
@@ -332,13 +339,12 @@ fn write(
         ("tranche.set", options.set.join(" ")),
     ];
     sheet.write_parquet(&out.join("results.parquet"), about)?;
-    let results = document(options, runs, elapsed, threads);
-    let json = serde_json::to_string_pretty(&results).context("making results.json")? + "\n";
+    let json = serde_json::to_string_pretty(results).context("making results.json")? + "\n";
     for (name, content) in [("results.json", json), ("results.csv", sheet.csv())] {
         let path = out.join(name);
         std::fs::write(&path, content).with_context(|| format!("writing {}", path.display()))?;
     }
-    Ok(results)
+    Ok(())
 }
 
 /// The media of a drive's NVM Sets.

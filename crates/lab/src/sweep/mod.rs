@@ -25,7 +25,7 @@ use crate::{
     interrupt::{self, Interrupted},
     layout::Layout,
     parallel, progress,
-    results::{Host, Results},
+    results::{self, Host, Results},
     units,
 };
 
@@ -87,6 +87,12 @@ pub(crate) fn settings(parameters: &[(String, String)]) -> String {
     parameters.iter().map(|(key, value)| format!("--set {key}={value}")).collect::<Vec<_>>().join(" ")
 }
 
+/// What is wrong with a drive's TOML, without line and column: the settings were put into it, and the user has not seen it like that.
+pub(crate) fn no_place(error: impl Into<anyhow::Error>) -> anyhow::Error {
+    let words = format!("{:#}", error.into());
+    anyhow!("{}", words.lines().last().unwrap_or_default().to_owned())
+}
+
 impl Study<'_> {
     /// Runs the study for each combination of these settings. One that fails does not end the others.
     ///
@@ -95,7 +101,7 @@ impl Study<'_> {
     /// anything to report.
     pub fn sweep(&self, set: &[String]) -> Result<Outcome<Value>> {
         let combinations = self.combinations(set)?;
-        std::fs::create_dir_all(self.out).with_context(|| format!("making {}", self.out.display()))?;
+        results::directory(self.out)?;
         let began = Instant::now();
         let done = parallel::together(&combinations, |combination| self.one(combination));
         let done: Vec<Done<'_>> = done.into_iter().flatten().collect();
@@ -119,7 +125,7 @@ impl Study<'_> {
             for (key, value) in &parameters {
                 self.set(&mut toml, &mut seed, key, value).with_context(|| format!("--set {key}={value}"))?;
             }
-            (self.drives)(&toml).with_context(|| settings(&parameters))?;
+            (self.drives)(&toml).map_err(no_place).with_context(|| settings(&parameters))?;
             combinations.push(Combination { number, parameters, toml, seed });
         }
         Ok(combinations)

@@ -62,7 +62,7 @@ struct Done {
 /// A profile that does not exist or is too small, a directory that cannot be written; an interruption before there was anything to report.
 pub(super) fn run_on(options: &Settings, profiles: &Profiles<'_>) -> Result<Outcome<Results>> {
     let toml = profiles(&options.profile)?;
-    std::fs::create_dir_all(&options.out).with_context(|| format!("making {}", options.out.display()))?;
+    crate::results::directory(&options.out)?;
     let pieces: Vec<(Variant, u32)> =
         options.variants.iter().flat_map(|&v| (0..options.repeat).map(move |r| (v, r))).collect();
     let steps = pieces.len() * (options.threads.len() + 1);
