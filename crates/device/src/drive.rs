@@ -367,8 +367,14 @@ impl Drive {
     /// of them, then the other.
     #[inline]
     pub fn prefetch_place(&self, command: &Command) {
-        let Some(ns) = self.namespaces.get(command.nsid.get()) else { return };
-        self.ftl.prefetch_place(ns.volume, command.cdw10_11() << ns.shift);
+        self.prefetch_place_of_block(command.nsid.get(), command.cdw10_11());
+    }
+
+    /// The same for a command that will start at this block.
+    #[inline]
+    pub fn prefetch_place_of_block(&self, nsid: Nsid, lba: u64) {
+        let Some(ns) = self.namespaces.get(nsid) else { return };
+        self.ftl.prefetch_place(ns.volume, lba << ns.shift);
     }
 
     /// What every command must fulfil.

@@ -117,9 +117,11 @@ impl Nand {
         self.logical[page.0 as usize]
     }
 
-    /// Begins to bring what [`Medium::slot`] looks at into the host's cache.
+    /// Begins to bring what [`Medium::read`] and [`Medium::slot`] look at into the host's cache.
     #[inline]
     pub fn prefetch(&self, page: Page) {
+        let place = self.place(self.unit_pages.quotient(page.0));
+        prefetch(&self.blocks, place.block as u32);
         prefetch(&self.slots, page.0);
     }
 

@@ -268,10 +268,7 @@ impl<A: Actor> Lane<A> {
         loop {
             match self.actor.next(now.0) {
                 Next::Submit(request) => {
-                    // What the next one needs comes from memory while this one is done; where nobody knows that, what this
-                    // one needs comes while it is looked at.
-                    let (namespace, lba) = self.actor.coming().unwrap_or((request.namespace, request.lba));
-                    self.wire.prefetch(namespace, lba, world);
+                    self.wire.prefetch(&request, self.actor.coming(), world);
                     let index = request.tag as usize;
                     if self.outstanding.len() <= index {
                         self.outstanding.resize(index + 1, None);
@@ -337,10 +334,21 @@ impl<A: Actor> Lane<A> {
 }
 
 impl Wire {
+    /// What the next request needs comes from memory while this one is done; where nobody knows that, what this one needs comes while it is
+    /// looked at.
     #[inline]
-    fn prefetch(&self, namespace: u16, lba: u64, world: &World) {
-        if let Some(space) = self.spaces.get(usize::from(namespace)) {
-            world.engine.drive.prefetch_block(space.namespace.nsid, lba);
+    fn prefetch(&self, request: &Request, coming: Option<(u16, u64)>, world: &World) {
+        let drive = &world.engine.drive;
+        let nsid = |namespace: u16| self.spaces.get(usize::from(namespace)).map(|space| space.namespace.nsid);
+        let (namespace, lba) = coming.unwrap_or((request.namespace, request.lba));
+        if let Some(nsid) = nsid(namespace) {
+            drive.prefetch_block(nsid, lba);
+        }
+        // The map's entry has come, and says what a read looks at next.
+        if let Some(nsid) =
+            nsid(request.namespace).filter(|_| coming.is_some() && request.verb.plain() == Verb::Read)
+        {
+            drive.prefetch_place_of_block(nsid, request.lba);
         }
     }
 
