@@ -43,6 +43,10 @@ pub(crate) struct Volume {
     pub bytes: u64,
     /// Granule of the set that holds each granule of the volume.
     pub granules: Vec<u32>,
+    /// The first of them, if the others follow it one by one, as they nearly always do: then the list, which is a miss of the cache, need
+    /// not be asked.
+    #[serde(skip)]
+    pub run: Option<u32>,
     pub stats: VolumeStats,
     /// Pages that hold data; counted anew by recovery.
     #[serde(skip)]
@@ -72,9 +76,19 @@ impl Volume {
     /// The set's logical page that holds the volume's page.
     #[inline]
     pub fn page(&self, page: u64) -> u32 {
-        let granule = self.granules[(page / u64::from(GRANULE_PAGES)) as usize];
+        let index = (page / u64::from(GRANULE_PAGES)) as u32;
+        let granule = match self.run {
+            Some(first) => first + index,
+            None => self.granules[index as usize],
+        };
         granule * GRANULE_PAGES + (page % u64::from(GRANULE_PAGES)) as u32
     }
+}
+
+/// The first of granules that follow each other one by one; `None` of others.
+fn run(granules: &[u32]) -> Option<u32> {
+    let first = *granules.first()?;
+    (first..).zip(granules).all(|(next, &granule)| next == granule).then_some(first)
 }
 
 /// All volumes, and who owns each granule of each set.
@@ -186,8 +200,8 @@ impl Volumes {
         for &g in &granules {
             owners[g as usize] = id as u16;
         }
-        let volume =
-            Volume { set, bytes, granules, stats: VolumeStats::default(), mapped: 0, programmed: 0, owed: 0 };
+        let (run, stats) = (run(&granules), VolumeStats::default());
+        let volume = Volume { set, bytes, granules, run, stats, mapped: 0, programmed: 0, owed: 0 };
         if id == self.table.len() {
             self.table.push(Some(volume));
         } else {
@@ -210,14 +224,14 @@ impl Volumes {
     }
 
     pub fn decode(&mut self, bytes: &[u8]) -> Result<(), String> {
-        let table: Vec<Option<Volume>> = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
+        let mut table: Vec<Option<Volume>> = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
         if table.len() > MAX_VOLUMES {
             return Err(format!("{} volumes; at most {MAX_VOLUMES} are possible", table.len()));
         }
         for owners in &mut self.owners {
             owners.fill(FREE);
         }
-        for (id, volume) in table.iter().enumerate() {
+        for (id, volume) in table.iter_mut().enumerate() {
             let Some(volume) = volume else { continue };
             let granule_bytes = u64::from(GRANULE_PAGES) * u64::from(crate::PAGE);
             if volume.bytes.div_ceil(granule_bytes) != volume.granules.len() as u64 {
@@ -236,6 +250,7 @@ impl Volumes {
                     _ => return Err(format!("granule {g} of volume {id} is taken or outside the set")),
                 }
             }
+            volume.run = run(&volume.granules);
         }
         self.table = table;
         Ok(())
