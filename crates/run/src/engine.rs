@@ -267,7 +267,11 @@ impl Engine {
                 IoOpcode::READ | IoOpcode::COMPARE | IoOpcode::VERIFY | IoOpcode::RESERVATION_REPORT
             )
         };
-        let transfer = self.drive.transfer(controller, qid, &command);
+        // Room without bytes holds whatever the drive moves.
+        let transfer = match buffer {
+            Lent::Void => Transfer::None,
+            _ => self.drive.transfer(controller, qid, &command),
+        };
         let to_host = match transfer {
             Transfer::ToHost(bytes) => u32::try_from(bytes).unwrap_or(u32::MAX),
             _ => 0,
@@ -329,30 +333,14 @@ impl Engine {
         if self.power_back.is_some_and(|back| back <= now) {
             self.power_returns(now, deliveries);
         }
-        if let Some(mut server) = self.server.take_if(|server| server.deadline() <= now) {
-            server.tick(self, now);
-            self.server = Some(server);
+        if self.server.is_some() {
+            self.tick_server(now);
         }
         if self.drive.next_event().is_some_and(|at| at <= now) {
             self.drive.poll(now, &mut self.store, &mut self.outputs);
         }
-        while self.has_news() || self.has_chores() {
-            self.sort_outputs();
-            let kept = self.store.commit(now).is_ok();
-            if !self.ended.is_empty() {
-                self.deliver(now, kept, deliveries);
-            }
-            if let Some(off) = self.cut.take() {
-                self.power_lost(now, off, deliveries);
-            }
-            self.synchronize(now);
-            self.checkpoint_if_due(now);
-            let mut all_sent = true;
-            if let Some(mut server) = self.server.take() {
-                all_sent = server.flush(self, now);
-                self.server = Some(server);
-            }
-            if all_sent && self.outputs.is_empty() && self.ended.is_empty() {
+        while self.sort_outputs() || self.has_chores() {
+            if self.carry_out(now, deliveries) {
                 break;
             }
         }
@@ -361,7 +349,37 @@ impl Engine {
         }
     }
 
-    fn sort_outputs(&mut self) {
+    fn tick_server(&mut self, now: Nanos) {
+        if let Some(mut server) = self.server.take_if(|server| server.deadline() <= now) {
+            server.tick(self, now);
+            self.server = Some(server);
+        }
+    }
+
+    /// Goes on with what [`sort_outputs`](Engine::sort_outputs) has left. Whether nothing came of it.
+    fn carry_out(&mut self, now: Nanos, deliveries: &mut Vec<Delivery>) -> bool {
+        let kept = self.store.commit(now).is_ok();
+        if !self.ended.is_empty() {
+            self.deliver(now, kept, deliveries);
+        }
+        if let Some(off) = self.cut.take() {
+            self.power_lost(now, off, deliveries);
+        }
+        self.synchronize(now);
+        self.checkpoint_if_due(now);
+        let mut all_sent = true;
+        if let Some(mut server) = self.server.take() {
+            all_sent = server.flush(self, now);
+            self.server = Some(server);
+        }
+        all_sent && !self.has_news()
+    }
+
+    /// Puts what the drive says where it belongs: completions of queues under the virtual clock are delivered. Whether there is something
+    /// else to be carried out.
+    #[inline]
+    fn sort_outputs(&mut self) -> bool {
+        let mut others = false;
         let mut outputs = std::mem::take(&mut self.outputs);
         for output in &outputs {
             match *output {
@@ -377,41 +395,54 @@ impl Engine {
                         self.ended.push((io, completion));
                     }
                 }
-                Output::Data { io, ref bytes } => {
-                    if let Some(buffer) = self.store.buffer(io) {
-                        let room = buffer.as_mut_slice();
-                        let len = bytes.len().min(room.len());
-                        room[..len].copy_from_slice(&bytes[..len]);
-                    }
+                ref other => {
+                    others = true;
+                    self.sort_other(other);
                 }
-                Output::Sync { io } => self.syncs.push(io),
-                Output::Forget { io, all } => self.forgets.push((io, all)),
-                Output::Disconnect { controller } => {
-                    self.hosts.lose(controller);
-                    if let Some(server) = &mut self.server {
-                        server.expel(controller);
-                    }
-                }
-                Output::PowerCut { off } => self.cut = Some(off),
-                Output::HostDiskFault { full, count } => self.store.arm_fault(full, count),
-                Output::PortDown { port, span } => {
-                    if let Some(server) = &mut self.server {
-                        server.port_down(port, span);
-                    }
-                }
-                Output::PortsUp => {
-                    if let Some(mut server) = self.server.take() {
-                        server.ports_up(self);
-                        self.server = Some(server);
-                    }
-                }
-                Output::ClearHostDiskFaults => self.store.clear_faults(),
-                Output::ShutDown => self.stop = Stop::Drained,
             }
         }
         // Its memory is kept; nothing was added meanwhile.
         outputs.clear();
         self.outputs = outputs;
+        others || !self.ended.is_empty()
+    }
+
+    /// What is not a completion.
+    #[cold]
+    fn sort_other(&mut self, output: &Output) {
+        match *output {
+            Output::Complete { io, completion, .. } => self.ended.push((io, completion)),
+            Output::Data { io, ref bytes } => {
+                if let Some(buffer) = self.store.buffer(io) {
+                    let room = buffer.as_mut_slice();
+                    let len = bytes.len().min(room.len());
+                    room[..len].copy_from_slice(&bytes[..len]);
+                }
+            }
+            Output::Sync { io } => self.syncs.push(io),
+            Output::Forget { io, all } => self.forgets.push((io, all)),
+            Output::Disconnect { controller } => {
+                self.hosts.lose(controller);
+                if let Some(server) = &mut self.server {
+                    server.expel(controller);
+                }
+            }
+            Output::PowerCut { off } => self.cut = Some(off),
+            Output::HostDiskFault { full, count } => self.store.arm_fault(full, count),
+            Output::PortDown { port, span } => {
+                if let Some(server) = &mut self.server {
+                    server.port_down(port, span);
+                }
+            }
+            Output::PortsUp => {
+                if let Some(mut server) = self.server.take() {
+                    server.ports_up(self);
+                    self.server = Some(server);
+                }
+            }
+            Output::ClearHostDiskFaults => self.store.clear_faults(),
+            Output::ShutDown => self.stop = Stop::Drained,
+        }
     }
 
     /// Gives back what has ended. Without `kept`, changes did not reach the image: whoever asked for one

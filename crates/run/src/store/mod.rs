@@ -191,11 +191,11 @@ impl Store {
     /// Takes a command's buffer back.
     #[inline]
     pub(crate) fn give_back(&mut self, io: Io) -> Lent {
-        let held = self.buffers.get_mut(io.0 as usize).map(std::mem::take).unwrap_or_default();
-        if held.treated && !self.gathered.is_empty() {
+        let Some(held) = self.buffers.get_mut(io.0 as usize) else { return Lent::Nothing };
+        if std::mem::take(&mut held.treated) && !self.gathered.is_empty() {
             self.gathered.retain(|(of, _)| *of != io);
         }
-        held.buffer
+        std::mem::take(&mut held.buffer)
     }
 
     /// Takes the list of the parts that a command read, with their loans.
