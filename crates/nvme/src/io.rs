@@ -214,11 +214,19 @@ impl IoCommand {
     /// values of a reservation's action, type or persistence, with Do Not Retry.
     #[inline]
     pub fn parse(cmd: &Command) -> Result<Self, Status> {
+        // What nearly all commands are, where they are needed.
+        match IoOpcode(cmd.opc) {
+            IoOpcode::READ => Ok(Self::Read(Blocks::parse(cmd))),
+            IoOpcode::WRITE => Ok(Self::Write(Blocks::parse(cmd))),
+            _ => Self::parse_other(cmd),
+        }
+    }
+
+    #[inline(never)]
+    fn parse_other(cmd: &Command) -> Result<Self, Status> {
         let nsid = cmd.nsid.get();
         Ok(match IoOpcode(cmd.opc) {
             IoOpcode::FLUSH => Self::Flush { nsid },
-            IoOpcode::WRITE => Self::Write(Blocks::parse(cmd)),
-            IoOpcode::READ => Self::Read(Blocks::parse(cmd)),
             IoOpcode::WRITE_UNCORRECTABLE => Self::WriteUncorrectable(Blocks::parse(cmd)),
             IoOpcode::COMPARE => Self::Compare(Blocks::parse(cmd)),
             IoOpcode::WRITE_ZEROES => {

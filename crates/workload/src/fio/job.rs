@@ -262,6 +262,7 @@ impl Job {
         self.due = [now; 3];
     }
 
+    #[inline]
     fn run(&mut self, now: Nanos) -> Next {
         let options = &self.plan.options;
         if now < self.pause {
@@ -324,6 +325,7 @@ impl Job {
     }
 
     /// When the next I/O of this direction may go; whether there is a rate at all.
+    #[inline]
     fn pace(&mut self, draw: Draw) -> bool {
         let index = draw.direction as usize;
         let (rate, iops) = (self.plan.options.rate[index], self.plan.options.rate_iops[index]);
@@ -352,6 +354,7 @@ impl Job {
         true
     }
 
+    #[inline]
     fn issue(&mut self, draw: Draw, now: Nanos, due: Option<Nanos>, checked: bool) -> Next {
         let Some(tag) = self.free.pop() else { return Next::Wait };
         self.slots[tag as usize] = Slot { draw: Some(draw), issued: now, submitted: now, due, checked };
@@ -459,6 +462,7 @@ impl Job {
 }
 
 impl Source {
+    #[inline]
     fn is_at_end(&self, plan: &Plan) -> bool {
         let pairs = 1 + u64::from(plan.options.rw.does == [false, true, true]);
         !plan.options.time_based && self.bytes >= plan.total
@@ -467,6 +471,7 @@ impl Source {
 
     /// The next I/O, unless the job ends with the pass that has just ended: when less is left than a block takes,
     /// or after so many loops.
+    #[inline]
     fn take(&mut self, direction: Direction, plan: &Plan) -> Option<Draw> {
         let passes = self.stream.passes();
         let draw = self.stream.place(direction);

@@ -104,11 +104,13 @@ impl Stream {
     }
 
     /// Passes over the region that have ended.
+    #[inline]
     pub(super) fn passes(&self) -> u64 {
         self.ended
     }
 
     /// The direction of the next I/O.
+    #[inline]
     pub(super) fn direction(&mut self) -> Direction {
         match self.plan.options.rw.does {
             [true, true, _] => match self.mix.below(100) < self.plan.options.rwmixread {
@@ -135,6 +137,7 @@ impl Stream {
     }
 
     /// The place of the next I/O in this direction.
+    #[inline]
     pub(super) fn place(&mut self, direction: Direction) -> Draw {
         if let (Direction::Write, Some(trimmed)) = (direction, self.trimmed.take()) {
             self.passed += trimmed.bytes;
@@ -143,12 +146,11 @@ impl Stream {
         if self.passed >= self.pass && !self.plan.options.time_based {
             self.restart();
         }
-        // A plan holds at least one block of any size, so that a fresh pass always has a place.
-        let draw = self.draw(direction).or_else(|| {
-            self.restart();
-            self.draw(direction)
-        });
-        let draw = draw.unwrap_or(Draw { direction, offset: self.plan.start, bytes: self.unit });
+        let (offset, bytes) = match self.draw(direction) {
+            Some(place) => place,
+            None => self.draw_anew(direction),
+        };
+        let draw = Draw { direction, offset, bytes };
         self.passed += draw.bytes;
         if direction == Direction::Trim && self.plan.options.rw.does[Direction::Write as usize] {
             self.trimmed = Some(draw);
@@ -156,6 +158,7 @@ impl Stream {
         draw
     }
 
+    #[cold]
     fn restart(&mut self) {
         self.ended += 1;
         self.passed = 0;
@@ -169,8 +172,17 @@ impl Stream {
         }
     }
 
-    /// `None` at the end of a pass.
-    fn draw(&mut self, direction: Direction) -> Option<Draw> {
+    /// The first place of the next pass.
+    #[cold]
+    fn draw_anew(&mut self, direction: Direction) -> (u64, u64) {
+        self.restart();
+        // A plan holds at least one block of any size, so that a fresh pass always has a place.
+        self.draw(direction).unwrap_or((self.plan.start, self.unit))
+    }
+
+    /// First byte and number of bytes; `None` at the end of a pass.
+    #[inline]
+    fn draw(&mut self, direction: Direction) -> Option<(u64, u64)> {
         let size = self.plan.size;
         let sizes = &self.plan.options.sizes[direction as usize];
         let places = self.count;
@@ -209,11 +221,12 @@ impl Stream {
                 }
             }
         };
-        Some(Draw { direction, offset: self.plan.start + offset, bytes })
+        Some((self.plan.start + offset, bytes))
     }
 }
 
 /// A block size that has room; `None` if none has.
+#[inline]
 fn fitting(sizes: &Sizes, room: u64, rng: &mut Rng) -> Option<u64> {
     if sizes.least() > room {
         return None;
