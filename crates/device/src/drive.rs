@@ -341,7 +341,8 @@ impl Drive {
             Err(failure) => self.fail(token, failure, &mut cx),
             Ok(()) if qid == 0 => self.submit_admin(token, controller, command, data, &mut cx),
             Ok(()) => match IoCommand::parse(command) {
-                Ok(command) => self.submit_io(token, controller, &command, data, &mut cx),
+                // By reference: it is too large to be moved.
+                Ok(ref command) => self.submit_io(token, controller, command, data, &mut cx),
                 Err(status) => self.fail(token, status.into(), &mut cx),
             },
         }
@@ -565,7 +566,7 @@ impl Drive {
     #[inline]
     pub(crate) fn pump<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
         loop {
-            while self.ftl.next_event().is_some_and(|at| at <= cx.now) {
+            while self.ftl.due() <= cx.now {
                 self.poll_ftl(cx);
             }
             if self.power.cut.is_some() && self.cut_is_due(cx) {
@@ -615,8 +616,8 @@ impl Drive {
     /// Runs every event that is due at `now`, each at its own time: what comes of it is the same however late the call is.
     pub fn poll<S: Contents>(&mut self, now: Nanos, storage: &mut S, out: &mut Vec<Output>) {
         let mut cx = Cx { now: self.now, storage, out };
-        while let Some(at) = self.next_event().filter(|at| *at <= now) {
-            cx.now = self.tick(at);
+        while self.due() <= now {
+            cx.now = self.tick(self.due());
             self.pump(&mut cx);
         }
         let late = cx.now < now;
@@ -631,13 +632,13 @@ impl Drive {
     /// When [`poll`](Drive::poll) is to be called next; `None` if nothing is under way.
     #[inline]
     pub fn next_event(&self) -> Option<Nanos> {
-        if !self.power.on {
-            return None;
-        }
-        match (self.events.next_at(), self.ftl.next_event()) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        Some(self.due()).filter(|at| *at != Nanos::MAX)
+    }
+
+    /// The same; [`Nanos::MAX`] if nothing is under way.
+    #[inline]
+    pub fn due(&self) -> Nanos {
+        if self.power.on { self.events.due().min(self.ftl.due()) } else { Nanos::MAX }
     }
 
     /// Answers [`Output::Sync`] and [`Output::Forget`]. A failure to sync fails the command: the host must not rely on it.

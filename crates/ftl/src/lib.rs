@@ -613,10 +613,13 @@ impl Ftl {
     /// When the next event is due.
     #[inline]
     pub fn next_event(&self) -> Option<Nanos> {
-        match self.done.is_empty() {
-            true => self.events.next_at(),
-            false => Some(Nanos::ZERO),
-        }
+        Some(self.due()).filter(|at| *at != Nanos::MAX)
+    }
+
+    /// The same, [`Nanos::MAX`] if there is none.
+    #[inline]
+    pub fn due(&self) -> Nanos {
+        if self.done.is_empty() { self.events.due() } else { Nanos::ZERO }
     }
 
     /// Power is lost: programs in flight are torn, RAM forgets, and what is waiting is never answered.

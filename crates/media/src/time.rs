@@ -305,6 +305,12 @@ impl<T> Events<T> {
         (!self.is_empty()).then_some(self.next)
     }
 
+    /// The same, [`Nanos::MAX`] if there is none.
+    #[inline]
+    pub fn due(&self) -> Nanos {
+        self.next
+    }
+
     /// Takes the earliest event if it is due at `now`.
     #[inline]
     pub fn pop_due(&mut self, now: Nanos) -> Option<(Nanos, T)> {

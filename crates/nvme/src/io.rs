@@ -216,8 +216,10 @@ impl IoCommand {
     pub fn parse(cmd: &Command) -> Result<Self, Status> {
         // What nearly all commands are, where they are needed.
         match IoOpcode(cmd.opc) {
-            IoOpcode::READ => Ok(Self::Read(Blocks::parse(cmd))),
-            IoOpcode::WRITE => Ok(Self::Write(Blocks::parse(cmd))),
+            opcode @ (IoOpcode::READ | IoOpcode::WRITE) => {
+                let blocks = Blocks::parse(cmd);
+                Ok(if opcode == IoOpcode::READ { Self::Read(blocks) } else { Self::Write(blocks) })
+            }
             _ => Self::parse_other(cmd),
         }
     }

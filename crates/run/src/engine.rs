@@ -196,7 +196,7 @@ impl Engine {
         if self.has_stopped() {
             return Nanos::MAX;
         }
-        let next = self.drive.next_event().unwrap_or(Nanos::MAX);
+        let next = self.drive.due();
         let next = self.server.as_ref().map_or(next, |server| server.deadline().min(next));
         self.power_back.map_or(next, |back| back.min(next))
     }
@@ -253,7 +253,7 @@ impl Engine {
             recorder.note(now, controller, qid, &command, buffer.as_slice(), &self.drive);
         }
         // What was due before the command comes before it, however late this thread is.
-        if self.drive.next_event().is_some_and(|at| at <= now) {
+        if self.drive.due() <= now {
             self.drive.poll(now, &mut self.store, &mut self.outputs);
         }
         let reads = if qid == 0 {
@@ -336,7 +336,7 @@ impl Engine {
         if self.server.is_some() {
             self.tick_server(now);
         }
-        if self.drive.next_event().is_some_and(|at| at <= now) {
+        if self.drive.due() <= now {
             self.drive.poll(now, &mut self.store, &mut self.outputs);
         }
         while self.sort_outputs() || self.has_chores() {
