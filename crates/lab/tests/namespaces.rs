@@ -48,6 +48,20 @@ fn in_virtual_time_the_host_takes_part_of_what_passes() {
 }
 
 #[test]
+fn namespaces_that_are_not_used_hold_still() {
+    let dir = tempfile::tempdir().unwrap();
+    let (results, text) = study(dir.path(), &["--of", "2", "--host-time", "none"]);
+    // Of the usual numbers those that there are.
+    assert_eq!(results["variants"].as_array().unwrap().len(), 2, "{text}");
+    for name in ["1", "2"] {
+        let variant = variant(&results, name);
+        assert_eq!(variant["description"], format!("{name} of 2 equal namespaces of 512-byte blocks."));
+        assert!(variant["runs"][0]["metrics"]["act_multiple"].as_f64().unwrap() >= 1.0, "{text}");
+    }
+    assert!(text.contains("cut into 2 namespaces") && text.contains("leave the others alone"), "{text}");
+}
+
+#[test]
 fn live_it_does_the_tests_in_both() {
     let dir = tempfile::tempdir().unwrap();
     let (results, text) = study(dir.path(), &["--live", "--counts", "2", "--slow-motion", "2"]);
@@ -79,6 +93,8 @@ fn what_cannot_be_is_said() {
         run_on(&options, &|_| Ok(drive())).unwrap_err().to_string()
     };
     assert!(refused(&["--counts", "33"]).contains("33 namespaces cannot be"));
+    assert!(refused(&["--of", "4", "--counts", "8"]).contains("8 namespaces cannot be: from 1 to 4"));
     assert!(refused(&["--counts", "2,2"]).contains("names a number twice"));
     assert!(Line::try_parse_from(["namespaces", "--live", "--sim"]).is_err());
+    assert!(Line::try_parse_from(["namespaces", "--of", "33"]).is_err());
 }

@@ -1,6 +1,6 @@
 //! How well the live drive and the one in virtual time agree in the same tests.
 
-use super::trial::Trial;
+use super::{Options, trial::Trial};
 use crate::{
     agree::{Figures, Verdict, WITHIN},
     report::Table,
@@ -77,7 +77,7 @@ impl Pair {
 }
 
 /// Adds the pairs to the results, as variants of their own, and compares them.
-pub(super) fn add(results: &mut Results, pairs: &[Pair]) {
+pub(super) fn add(results: &mut Results, pairs: &[Pair], options: &Options) {
     let mut counts: Vec<u32> = pairs.iter().map(|pair| pair.count).collect();
     counts.dedup();
     counts.sort_unstable();
@@ -86,7 +86,7 @@ pub(super) fn add(results: &mut Results, pairs: &[Pair]) {
         let of = || pairs.iter().filter(|pair| pair.count == count);
         let variant = |suffix: &str, what: &str, runs| Variant {
             name: format!("{count}{suffix}"),
-            description: format!("{count} equal namespaces of 512-byte blocks, {what}."),
+            description: format!("{}, {what}.", options.describe(count)),
             runs,
         };
         let live = variant(LIVE, "live", of().map(|pair| pair.run(&pair.live)).collect());

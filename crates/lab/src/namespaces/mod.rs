@@ -17,7 +17,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
-use run::sim::Contents;
+use run::{Config, sim::Contents};
 use serde_json::Value;
 use workload::act::HostTime;
 
@@ -48,9 +48,13 @@ pub struct Options {
     /// Live: a second of the drive takes so many on the clock on the wall, so that what the machine adds to a command weighs as much less
     #[arg(long, default_value_t = 32, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub slow_motion: u32,
-    /// Numbers of namespaces [default: 1,2,4,8,16,32; live: 1,8]
+    /// Numbers of namespaces [default: 1,2,4,8,16,32, as far as there are so many; live: 1,8]
     #[arg(long, value_delimiter = ',', value_name = "N,…")]
     pub counts: Vec<u32>,
+    /// Cut the drive into so many namespaces, write all of them, and use the first of them: as published with 8. Otherwise the
+    /// drive is cut into as many as are used
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=COUNT_MAX as i64))]
+    pub of: Option<u32>,
     /// The drive: a profile or a TOML file; its first namespace says how much is cut into equal ones
     #[arg(long, default_value = DEFAULT_PROFILE, value_name = "NAME|FILE")]
     pub profile: String,
@@ -102,6 +106,10 @@ pub const DEFAULT_PROFILE: &str = "micron-9300-max-short";
 /// Most namespaces of a drive, as published.
 const COUNT_MAX: u32 = 32;
 
+/// Numbers of namespaces if none are given, in virtual time and live.
+const COUNTS: [u32; 6] = [1, 2, 4, 8, 16, 32];
+const LIVE_COUNTS: [u32; 2] = [published::PAIR.1, published::PAIR.0];
+
 impl Options {
     fn length(&self) -> Length {
         let usual = if self.quick || self.live { 1 } else { 10 };
@@ -111,10 +119,28 @@ impl Options {
 
     /// Numbers of namespaces.
     fn counts(&self) -> &[u32] {
+        let usual: &[u32] = if self.live { &LIVE_COUNTS } else { &COUNTS };
         match &self.counts[..] {
-            [] if self.live => &[published::PAIR.1, published::PAIR.0],
-            [] => &[1, 2, 4, 8, 16, 32],
+            [] => &usual[..usual.partition_point(|&count| count <= self.most())],
             given => given,
+        }
+    }
+
+    /// Most namespaces that can be used.
+    fn most(&self) -> u32 {
+        self.of.unwrap_or(COUNT_MAX)
+    }
+
+    /// A drive for tests on so many namespaces.
+    fn drive(&self, toml: &toml::Table, count: u32) -> Result<Config> {
+        rig::cut(toml, self.of.unwrap_or(count))
+    }
+
+    /// A number of namespaces, in words.
+    fn describe(&self, count: u32) -> String {
+        match self.of {
+            Some(of) => format!("{count} of {of} equal namespaces of 512-byte blocks"),
+            None => format!("{count} equal namespaces of 512-byte blocks"),
         }
     }
 
@@ -164,7 +190,7 @@ pub fn sweep_on(options: &Options, profiles: &Profiles<'_>) -> Result<Outcome<Va
         toml: &profiles(&options.profile)?,
         seed: options.seed,
         out: &options.out,
-        drives: &|toml| options.counts().iter().map(|&count| rig::cut(toml, count)).collect(),
+        drives: &|toml| options.counts().iter().map(|&count| options.drive(toml, count)).collect(),
         run: &|toml, seed, out| {
             let options = Options { seed, out: out.to_owned(), ..options.clone() };
             run_on(&options, &|_| Ok(toml.clone()))
@@ -184,12 +210,13 @@ pub fn run_on(options: &Options, profiles: &Profiles<'_>) -> Result<Outcome<Resu
     if seen.len() != options.counts().len() {
         bail!("--counts names a number twice");
     }
-    if let Some(count) = seen.iter().find(|count| !(1..=COUNT_MAX).contains(*count)) {
-        bail!("--counts: {count} namespaces cannot be: from 1 to {COUNT_MAX}");
+    let most = options.most();
+    if let Some(count) = seen.iter().find(|count| !(1..=most).contains(*count)) {
+        bail!("--counts: {count} namespaces cannot be: from 1 to {most}");
     }
     let toml = profiles(&options.profile)?;
     for &count in &seen {
-        rig::cut(&toml, count)?;
+        options.drive(&toml, count)?;
     }
     results::directory(&options.out)?;
     let mut done = if options.live { live(options, &toml)? } else { all(options, &toml)? };
@@ -243,7 +270,7 @@ fn all(options: &Options, toml: &toml::Table) -> Result<Done> {
 
 fn one(options: &Options, toml: &toml::Table, count: u32, repetition: u32) -> Result<Found> {
     interrupt::check()?;
-    let mut rig = Rig::prepare(rig::cut(toml, count)?, Contents::None, options.seed(repetition))?;
+    let mut rig = Rig::prepare(options.drive(toml, count)?, count, Contents::None, options.seed(repetition))?;
     let test = |multiple| rig.test(&options.plan(multiple, repetition));
     let (passed, failed) = search::highest(options.step(), test)?;
     Ok(Found { count, repetition, passed, failed })
@@ -280,7 +307,8 @@ fn live_one(
     interrupt::check()?;
     progress.begin(&format!("{count} namespaces in virtual time"));
     let drive: Parked =
-        Rig::prepare(rig::cut(toml, count)?, Contents::Later, options.seed(repetition))?.park()?;
+        Rig::prepare(options.drive(toml, count)?, count, Contents::Later, options.seed(repetition))?
+            .park()?;
     let plan = |multiple| options.plan(multiple, repetition);
     let (passed, failed) = search::highest(options.step(), |multiple| drive.test(&plan(multiple)))?;
     let found = Found { count, repetition, passed, failed };
@@ -310,7 +338,7 @@ fn assemble(options: &Options, toml: &toml::Table, done: &Done) -> Results {
     for &count in options.counts() {
         let runs: Vec<Run> = found.iter().filter(|f| f.count == count).map(Found::run).collect();
         if !runs.is_empty() {
-            let description = format!("{count} equal namespaces of 512-byte blocks.");
+            let description = format!("{}.", options.describe(count));
             variants.push(results::Variant { name: count.to_string(), description, runs });
         }
     }
@@ -334,7 +362,7 @@ fn assemble(options: &Options, toml: &toml::Table, done: &Done) -> Results {
         comparisons,
         notes: Vec::new(),
     };
-    agreement::add(&mut results, &done.pairs);
+    agreement::add(&mut results, &done.pairs, options);
     results
 }
 

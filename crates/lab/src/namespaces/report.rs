@@ -126,9 +126,12 @@ pub(super) fn notes(results: &Results, done: &Done, options: &Options) -> Vec<St
             options.length().window,
             options.length().ramp
         ),
-        "Before the tests each drive is written as act_prep does, all namespaces at the same time: every large block twice in order; and then large blocks at \
-         random, as the tests write them, until write amplification changes by less than 2 %."
-            .to_owned(),
+        format!(
+            "Before the tests each drive is {}written as act_prep does, all namespaces at the same time: every large block twice in order; and then large blocks at \
+             random, as the tests write them, until write amplification changes by less than 2 %.{}",
+            options.of.map_or(String::new(), |of| format!("cut into {of} namespaces and ")),
+            if options.of.is_some() { " The tests use the first of them, and leave the others alone." } else { "" }
+        ),
         host_note(options.host_time.times()),
         "Nothing was fitted to the published gain: the drive's profile is made from its own figures, and the threads are the tool's.".to_owned(),
     ];

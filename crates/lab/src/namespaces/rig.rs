@@ -70,9 +70,9 @@ impl Actor for Rest {
 
 impl Rig {
     /// A drive that has been written as act_prep does, all devices at the same time: every large block of every namespace twice, one
-    /// after the other, and then large blocks at random, as the test writes them, until write amplification no longer changes.
-    /// `contents`: [`Contents::Later`] if it shall go live.
-    pub(super) fn prepare(mut config: Config, contents: Contents, seed: u64) -> Result<Rig> {
+    /// after the other, and then large blocks at random, as the test writes them, until write amplification no longer changes. The tests
+    /// use the first `used` namespaces. `contents`: [`Contents::Later`] if it shall go live.
+    pub(super) fn prepare(mut config: Config, used: u32, contents: Contents, seed: u64) -> Result<Rig> {
         config.timing = true;
         let count = config.namespaces.len() as u32;
         let sim = Sim::new(config, contents)?;
@@ -104,6 +104,8 @@ impl Rig {
                 break;
             }
         }
+        rig.nsids.truncate(used as usize);
+        rig.spaces.truncate(used as usize);
         Ok(rig)
     }
 
@@ -157,7 +159,7 @@ impl Rig {
         Ok(())
     }
 
-    /// A test, on all namespaces. Each further one has other random numbers.
+    /// A test, on all namespaces that are used. Each further one has other random numbers.
     pub(super) fn test(&mut self, plan: &Plan) -> Result<Trial> {
         self.rest()?;
         self.trials += 1;
