@@ -1,6 +1,6 @@
 //! Blocks that tell whether they are what was written: no memory is needed to check them.
 //!
-//! A written I/O consists of units of `verify_interval` bytes. Each starts with a [`Header`] and goes on with
+//! A written I/O consists of units of `verify_interval` bytes. Each starts with a header and goes on with
 //! random bytes that follow from the job's seed and the unit's place:
 //!
 //! | offset | bytes | |
