@@ -238,6 +238,12 @@ impl Engine {
         }
     }
 
+    /// How many commands more can be in flight.
+    #[inline]
+    pub(crate) fn room(&self) -> usize {
+        (MAX_IO as usize + self.free.len()).saturating_sub(self.table.len())
+    }
+
     /// Hands a command to the drive.
     #[inline]
     pub(crate) fn submit(

@@ -124,6 +124,37 @@ fn large_requests_are_cut_and_contents_are_kept() {
     host.shutdown().unwrap();
 }
 
+/// So many reads of eight blocks at once.
+struct Burst(u32);
+
+impl Actor for Burst {
+    fn next(&mut self, _: u64) -> Next {
+        let Some(left) = self.0.checked_sub(1) else { return Next::Done };
+        self.0 = left;
+        let lba = u64::from(left % 1000) * 8;
+        Next::Submit(Request { verb: Verb::Read, namespace: 0, lba, blocks: 8, tag: left })
+    }
+
+    fn completed(&mut self, _: u64, _: u32, _: bool) {}
+}
+
+#[test]
+fn more_commands_than_a_drive_can_have_wait_outside() {
+    let sim = Sim::new(shape_with("timing = true\nmax_transfer = \"16KiB\"").config, Contents::None).unwrap();
+    let mut hosts: Vec<_> =
+        ["a", "b"].map(|name| sim.host(&format!("nqn.2026-11.org.example:{name}")).unwrap()).into();
+    let mut actors: Actors<Burst> = sim.actors();
+    // Two commands each.
+    for (host, count) in hosts.iter_mut().zip([40_000, 2_000]) {
+        actors.add(host, 1, Burst(count)).unwrap();
+    }
+    assert!(actors.run(Nanos::MAX, |_| false));
+    let ended = [0, 1].map(|number| actors.outcome(number)).map(|outcome| (outcome.requests, outcome.failed));
+    assert_eq!(ended, [(40_000, 0), (2_000, 0)]);
+    // The time outside counts: the last one of all has waited for all the others.
+    assert_eq!(actors.outcome(0).latency_max, actors.outcome(0).elapsed);
+}
+
 /// Writes so many whole namespaces in turn, one request at a time.
 struct Both(Vec<Request>, bool);
 

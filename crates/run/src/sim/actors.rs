@@ -15,6 +15,10 @@ use workload::{Actor, Next, Request, Verb};
 
 /// Logical blocks of a range of a Copy at most.
 const COPY_MOST: u64 = 1 << 16;
+/// While more commands than these can be put in flight, requests need not be counted.
+const AMPLE: usize = 1 << 15;
+/// Commands in flight that are left to typed hosts.
+const RESERVED: usize = 256;
 
 /// A request of an actor has ended.
 #[derive(Clone, Copy, Debug)]
@@ -79,6 +83,8 @@ struct Lane<A> {
     wire: Wire,
     outstanding: Vec<Option<Outstanding>>,
     in_flight: u32,
+    /// A request for which the drive has no room yet, and when it was made: it waits as in a queue of the host's.
+    held: Option<(Request, Nanos)>,
     /// Whether something has happened since it was asked.
     ready: bool,
     /// When it wants to be asked.
@@ -153,6 +159,7 @@ impl<A: Actor> Actors<A> {
             wire: Wire { queue, spaces, keeps, buffers: Vec::new(), parts: Vec::new(), free: Vec::new() },
             outstanding: Vec::new(),
             in_flight: 0,
+            held: None,
             ready: true,
             wake: Nanos::MAX,
             ended: false,
@@ -210,7 +217,7 @@ impl<A: Actor> Actors<A> {
                 (wanted, alive) = (Nanos::MAX, false);
                 for lane in &mut self.lanes {
                     lane.ended |= stop;
-                    if !lane.ended && (lane.ready || lane.wake <= now) {
+                    if !lane.ended && (lane.ready || lane.wake <= now || lane.held.is_some()) {
                         lane.ask(now, world);
                     }
                     if !lane.ended {
@@ -266,28 +273,34 @@ impl<A: Actor> Lane<A> {
         self.ready = false;
         self.wake = Nanos::MAX;
         loop {
-            match self.actor.next(now.0) {
-                Next::Submit(request) => {
-                    self.wire.prefetch(&request, self.actor.coming(), world);
-                    let index = request.tag as usize;
-                    if self.outstanding.len() <= index {
-                        self.outstanding.resize(index + 1, None);
+            let (request, submitted) = match self.held.take() {
+                Some(held) => held,
+                None => match self.actor.next(now.0) {
+                    Next::Submit(request) => (request, now),
+                    Next::At(at) => {
+                        self.wake = Nanos(at);
+                        return;
                     }
-                    let parts = self.wire.submit(now, &request, &mut self.actor, world);
-                    let (submitted, status) = (now, Status::SUCCESS);
-                    self.outstanding[index] = Some(Outstanding { request, submitted, parts, status });
-                    self.in_flight += 1;
-                }
-                Next::At(at) => {
-                    self.wake = Nanos(at);
-                    return;
-                }
-                Next::Wait => return,
-                Next::Done => {
-                    self.ended = true;
-                    return;
-                }
+                    Next::Wait => return,
+                    Next::Done => {
+                        self.ended = true;
+                        return;
+                    }
+                },
+            };
+            if world.engine.room() < AMPLE && world.engine.room() < self.wire.parts(&request) + RESERVED {
+                self.held = Some((request, submitted));
+                return;
             }
+            self.wire.prefetch(&request, self.actor.coming(), world);
+            let index = request.tag as usize;
+            if self.outstanding.len() <= index {
+                self.outstanding.resize(index + 1, None);
+            }
+            let parts = self.wire.submit(now, &request, &mut self.actor, world);
+            let status = Status::SUCCESS;
+            self.outstanding[index] = Some(Outstanding { request, submitted, parts, status });
+            self.in_flight += 1;
         }
     }
 
@@ -350,6 +363,11 @@ impl Wire {
         {
             drive.prefetch_place_of_block(nsid, request.lba);
         }
+    }
+
+    /// How many commands a request takes at most.
+    fn parts(&self, request: &Request) -> usize {
+        request.blocks.div_ceil(self.spaces[usize::from(request.namespace)].most).max(1) as usize
     }
 
     /// Hands a request to the drive, in as many commands as it takes. How many those are.
