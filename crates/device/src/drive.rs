@@ -301,7 +301,7 @@ impl Drive {
     /// `io` is the owner's number for it, less than [`MAX_IO`] and not in use; it comes back in exactly one
     /// [`Output::Complete`], in this call or a later one. `data` is the data of commands that the controller
     /// itself reads (Dataset Management, Namespace Management, Set Features, …); contents of Write and Compare
-    /// stay in the owner's buffer, which [`Storage`] finds by `io`.
+    /// stay in the owner's buffer, which [`ftl::Storage`] finds by `io`.
     #[allow(clippy::too_many_arguments)]
     pub fn submit<S: Contents>(
         &mut self,

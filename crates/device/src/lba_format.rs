@@ -17,7 +17,7 @@ pub const MAX_FORMATS: usize = 64;
 pub struct LbaFormat {
     /// Bytes of data: 512 or 4,096.
     pub data: u32,
-    /// Bytes of metadata, at most [`PAGE_METADATA`] for a page.
+    /// Bytes of metadata, at most 64 for a page.
     pub metadata: u8,
     /// The guard, if the metadata is used for protection information.
     pub guard: Guard,

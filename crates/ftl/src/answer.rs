@@ -8,7 +8,7 @@ use media::{Nanos, Slot};
 pub enum Answer {
     /// At this time, now or later.
     At(Nanos),
-    /// [`Ftl::poll`] will tell.
+    /// [`crate::Ftl::poll`] will tell.
     Later,
     /// Not at all.
     Failed(Fault),

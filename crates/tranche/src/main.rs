@@ -3,6 +3,11 @@
 //! Results go to standard output, everything else to standard error; the exit code is 0 only on success, 2 for
 //! a command line that makes no sense, 130 after a second signal.
 
+#![allow(
+    rustdoc::broken_intra_doc_links,
+    reason = "comments of arguments are help texts: what is in brackets there is no link"
+)]
+
 mod args;
 mod fault;
 mod firmware;
