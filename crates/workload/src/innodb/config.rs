@@ -77,7 +77,7 @@ pub struct Config {
     pub redo_change: u32,
     /// Bytes in the binary log for each change of a row; 0: there is no binary log.
     pub binlog_change: u32,
-    /// Bytes that the file system's journal has for a commit, before its commit block; 0: there is no journal. The binary log, which
+    /// Bytes that a file system's journal has for a commit, before its commit block; 0: there is no journal. The binary log, which
     /// grows, has one committed each time that it is synced (`sync_binlog=1`).
     pub journal: u32,
     /// Whether the redo log and the tablespaces have one committed as well. They do not grow, but fsync(2) wants the time of the last change to

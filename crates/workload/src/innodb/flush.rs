@@ -9,14 +9,14 @@ pub(super) enum Phase {
     Log,
     /// Until its shard of the doublewrite buffer is free.
     Shard,
-    /// Copies are being written.
+    /// Copies are being written, or wait until those of another shard are.
     Copy,
-    /// They are being flushed.
-    CopyFlush,
+    /// Their file is being synced.
+    CopySync,
     /// Pages are being written.
     Pages,
-    /// They are being flushed.
-    PagesFlush,
+    /// Their files are being synced, one after the other.
+    PagesSync,
 }
 
 /// A batch of one flusher.
@@ -27,6 +27,8 @@ pub(super) struct Batch {
     pub(super) pages: Vec<(u32, u64)>,
     /// Commands under way.
     pub(super) parts: u32,
+    /// Tablespaces that are still to be synced, a bit each.
+    pub(super) unsynced: u32,
 }
 
 /// Why a flusher works, and what it is at. Each has one batch at a time.
@@ -37,7 +39,7 @@ pub(super) struct Flusher {
     pub(super) quota: u32,
 }
 
-/// A shard of the doublewrite buffer: who has it, and who waits for it.
+/// A shard of the doublewrite buffer, or its file: which flusher has it, and who waits for it.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Shard {
     pub(super) owner: Option<u32>,

@@ -5,11 +5,11 @@ mod durable;
 use super::config::{Config, PAGE};
 use super::counts::Counts;
 use super::flush::{Batch, Flusher, Phase, Shard};
-use super::journal::{Journal, Waiter};
+use super::journal::{File, Journal, Waiter};
 use super::log::{Log, SECOND, in_blocks, pressure};
 use super::pool::{NONE, Pool};
 use super::space::{Area, Areas, Place};
-use super::tables::Tables;
+use super::tables::{TABLESPACES, Tables};
 use super::tpcc::{Kind, Terminals, Work};
 use crate::{Actor, Nanos, Next, Request, Verb};
 use hdrhistogram::Histogram;
@@ -33,7 +33,7 @@ enum Purpose {
     Read { frame: u32 },
     Redo,
     Binlog,
-    Journal,
+    Journal { of: u16 },
     Batch { flusher: u32 },
     Page { flusher: u32, frame: u32, lsn: u64 },
 }
@@ -66,6 +66,8 @@ struct Connection {
 /// The database server with its load, as an actor. Without end: [`Innodb::stop`] ends it.
 pub struct Innodb {
     config: Config,
+    /// The time of the call that it is in.
+    now: Nanos,
     areas: Areas,
     data_pages: u64,
     terminals: Terminals,
@@ -80,10 +82,15 @@ pub struct Innodb {
     serial: u64,
     redo: Log,
     binlog: Log,
-    journal: Journal,
+    /// Those of the file systems, by namespace.
+    journals: [Journal; 2],
+    /// What they know of the files, which [`durable`] numbers.
+    files: [File; durable::TABLES + TABLESPACES],
     /// Two for each instance: of the LRU list, and of the list of dirty pages.
     flushers: Vec<Flusher>,
     shards: Vec<Shard>,
+    /// The doublewrite file: ext4 lets one direct write to a file be under way at a time, unless it is asynchronous.
+    copying: Shard,
     /// Batches that wait for the log.
     unlogged: Vec<u32>,
     /// Connections that wait for a frame, by instance.
@@ -119,6 +126,7 @@ impl Innodb {
             next_waiter: NONE,
         };
         Some(Innodb {
+            now: 0,
             areas,
             data_pages: tables.pages(),
             terminals: Terminals::new(&config, tables),
@@ -130,9 +138,11 @@ impl Innodb {
             serial: 0,
             redo: Log::new(),
             binlog: Log::new(),
-            journal: Journal::new(),
+            journals: [Journal::new(), Journal::new()],
+            files: [File::NEW; durable::TABLES + TABLESPACES],
             flushers: vec![Flusher { batch: None, quota: 0 }; instances * 2],
             shards: vec![Shard::default(); config.doublewrite.map_or(0, |d| d.shards.max(1) as usize)],
+            copying: Shard::default(),
             unlogged: Vec::new(),
             starved: vec![VecDeque::new(); instances],
             outgoing: VecDeque::new(),
@@ -480,7 +490,7 @@ impl Innodb {
             return;
         }
         let pages = frames.iter().map(|&frame| (frame, self.pool.newest(frame))).collect();
-        self.flushers[flusher].batch = Some(Batch { phase: Phase::Gather, pages, parts: 0 });
+        self.flushers[flusher].batch = Some(Batch { phase: Phase::Gather, pages, parts: 0, unsynced: 0 });
         let time = self.config.flush_page * frames.len() as u64;
         self.at(now + time, Event::Gathered(flusher as u32));
     }
@@ -527,7 +537,24 @@ impl Innodb {
             shard.queue.push_back(flusher);
         } else {
             shard.owner = Some(flusher);
-            self.write_copies(flusher);
+            self.copy(flusher);
+        }
+    }
+
+    /// A batch has its shard: it is written when the file is free.
+    fn copy(&mut self, flusher: u32) {
+        if self.copying.owner.is_some() {
+            return self.copying.queue.push_back(flusher);
+        }
+        self.copying.owner = Some(flusher);
+        self.write_copies(flusher);
+    }
+
+    /// A batch is in the doublewrite file: the next may be written.
+    fn copied(&mut self) {
+        self.copying.owner = self.copying.queue.pop_front();
+        if let Some(next) = self.copying.owner {
+            self.write_copies(next);
         }
     }
 
@@ -543,6 +570,7 @@ impl Innodb {
         if let Some(batch) = self.batch(flusher) {
             batch.parts = parts;
         }
+        self.changed(durable::COPIES);
     }
 
     fn write_pages(&mut self, flusher: u32) {
@@ -556,14 +584,15 @@ impl Innodb {
             self.counts.lru_writes += pages.len() as u64;
         }
         for (frame, lsn) in pages {
-            let place = self.place(self.pool.page(frame));
+            let page = self.pool.page(frame);
+            self.changed(durable::TABLES + self.terminals.tablespace(page));
+            let place = self.place(page);
             self.submit(Verb::Write, place, Purpose::Page { flusher, frame, lsn });
         }
     }
 
     /// A command of a batch has ended.
     fn batch_done(&mut self, flusher: u32, now: Nanos) {
-        let copies = self.areas.copies.map_or(0, |area| area.namespace);
         let Some(batch) = self.batch(flusher) else { return };
         batch.parts -= 1;
         if batch.parts > 0 {
@@ -571,14 +600,13 @@ impl Innodb {
         }
         match batch.phase {
             Phase::Copy => {
-                (batch.phase, batch.parts) = (Phase::CopyFlush, 1);
-                self.flush(copies, Purpose::Batch { flusher });
+                (batch.phase, batch.parts) = (Phase::CopySync, 1);
+                self.copied();
+                self.sync(durable::COPIES, Waiter::Batch(flusher));
             }
-            Phase::CopyFlush => self.write_pages(flusher),
-            Phase::Pages => {
-                (batch.phase, batch.parts) = (Phase::PagesFlush, 1);
-                self.sync(Waiter::Batch(flusher));
-            }
+            Phase::CopySync => self.write_pages(flusher),
+            Phase::Pages => self.sync_tables(flusher),
+            Phase::PagesSync if batch.unsynced != 0 => self.sync_next(flusher),
             _ => {
                 self.flushers[flusher as usize].batch = None;
                 self.release_shard(flusher);
@@ -601,7 +629,7 @@ impl Innodb {
         let shard = &mut self.shards[flusher as usize % count];
         shard.owner = shard.queue.pop_front();
         if let Some(next) = shard.owner {
-            self.write_copies(next);
+            self.copy(next);
         }
     }
 
@@ -646,6 +674,7 @@ impl Innodb {
 
 impl Actor for Innodb {
     fn next(&mut self, now: Nanos) -> Next {
+        self.now = now;
         if self.stopped {
             return Next::Done;
         }
@@ -676,6 +705,7 @@ impl Actor for Innodb {
     }
 
     fn completed(&mut self, now: Nanos, tag: u32, ok: bool) {
+        self.now = now;
         self.counts.failed += u64::from(!ok);
         let Some(place) = self.purposes.get_mut(tag as usize) else { return };
         let purpose = std::mem::replace(place, Purpose::Nothing);
@@ -688,7 +718,7 @@ impl Actor for Innodb {
             Purpose::Read { frame } => self.page_read(frame, now),
             Purpose::Redo => self.redo_done(now),
             Purpose::Binlog => self.binlog_done(now),
-            Purpose::Journal => self.journal_done(now),
+            Purpose::Journal { of } => self.journal_done(of.into(), now),
             Purpose::Batch { flusher } => self.batch_done(flusher, now),
             Purpose::Page { flusher, frame, lsn } => self.page_written(flusher, frame, lsn, now),
         }

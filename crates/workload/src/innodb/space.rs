@@ -47,6 +47,8 @@ pub struct Areas {
     pub journal: Area,
     /// Doublewrite buffer.
     pub copies: Option<Area>,
+    /// The journal of its file system, if that is on another namespace and leaves room for one.
+    pub copies_journal: Option<Area>,
     /// Tables and indexes.
     pub data: Area,
 }
@@ -73,24 +75,28 @@ impl Areas {
         let redo = area(&mut at, config.redo_capacity.min(total / LOG_SHARE));
         let binlog = area(&mut at, total / LOG_SHARE);
         let journal = area(&mut at, (128 << 20).min(total / LOG_SHARE / 8));
-        let copies = match config.doublewrite {
-            None => None,
+        let (copies, copies_journal) = match config.doublewrite {
+            None => (None, None),
             Some(doublewrite) => {
                 let bytes = u64::from(doublewrite.shards.max(1)) * u64::from(config.batch) * PAGE;
-                Some(match (doublewrite.namespace, config.copies) {
-                    (0, _) => area(&mut at, bytes),
+                match (doublewrite.namespace, config.copies) {
+                    (0, _) => (Some(area(&mut at, bytes)), None),
                     (1, Some(volume)) if valid(volume) && of(volume) >= bytes => {
-                        Area { namespace: 1, start: 0, bytes, block_bytes: volume.block_bytes.into() }
+                        let copies =
+                            Area { namespace: 1, start: 0, bytes, block_bytes: volume.block_bytes.into() };
+                        let rest = (of(volume) - bytes) / PAGE * PAGE;
+                        let journal = Area { start: bytes, bytes: rest, ..copies };
+                        (Some(copies), (rest >= 1 << 20).then_some(journal))
                     }
                     _ => return None,
-                })
+                }
             }
         };
         let rest = total.checked_sub(at)?.min(pages.checked_mul(PAGE)?);
         let data = area(&mut at, rest);
         // Each must hold its largest write.
         let enough = [redo, binlog, journal].iter().all(|a| a.bytes >= 1 << 20) && data.bytes >= 1 << 24;
-        enough.then_some(Areas { redo, binlog, journal, copies, data })
+        enough.then_some(Areas { redo, binlog, journal, copies, copies_journal, data })
     }
 
     /// The end of what is used of the data's namespace, in bytes.

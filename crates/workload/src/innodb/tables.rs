@@ -63,6 +63,9 @@ const TREES: [(Tree, u64, u64, u64, u64); 15] = [
     (Tree::Undo, 0, 1 << 20, 256, 256),
 ];
 
+/// Tablespaces.
+pub(super) const TABLESPACES: usize = 10;
+
 /// Leaves to which one inner page leads: 16 KiB, two thirds full, of keys and child numbers of about 16 bytes.
 const FANOUT: u64 = 680;
 
@@ -127,8 +130,23 @@ impl Tables {
         self.extents[tree as usize].leaves
     }
 
+    /// The tablespace that a page is in: each table has one with its indexes (`innodb_file_per_table`), and undo records have one.
+    pub(super) fn tablespace(&self, page: u64) -> usize {
+        match self.owner(page).map_or(Tree::Undo, |owner| owner.0) {
+            Tree::Warehouse => 0,
+            Tree::District => 1,
+            Tree::Customer | Tree::CustomerName => 2,
+            Tree::History | Tree::HistoryCustomer | Tree::HistoryDistrict => 3,
+            Tree::NewOrders => 4,
+            Tree::Orders | Tree::OrdersCustomer => 5,
+            Tree::OrderLine | Tree::OrderLineStock => 6,
+            Tree::Stock => 7,
+            Tree::Item => 8,
+            Tree::Undo => TABLESPACES - 1,
+        }
+    }
+
     /// Which tree a page belongs to, and whether it is a leaf.
-    #[cfg(test)]
     pub(super) fn owner(&self, page: u64) -> Option<(Tree, bool)> {
         let at = self.extents.iter().rposition(|e| e.leaves > 0 && e.first <= page)?;
         Some((TREES[at].0, page < self.extents[at].inner))

@@ -103,6 +103,11 @@ impl Terminals {
         }
     }
 
+    /// The tablespace that a page is in.
+    pub(super) fn tablespace(&self, page: u64) -> usize {
+        self.tables.tablespace(page)
+    }
+
     /// NURand(a, 0, range - 1) of clause 2.1.6.
     fn nurand(rng: &mut Rng, a: u64, constant: u64, range: u64) -> u64 {
         ((rng.below(a + 1) | rng.below(range)) + constant) % range

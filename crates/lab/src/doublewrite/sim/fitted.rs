@@ -22,9 +22,9 @@ const STATEMENT_NS: u64 = 162_000;
 /// pages make 57).
 const STRAY: u32 = 880;
 /// Bytes of redo log for each change, and of the binary log for each row: bytes written for each new order of `nand` with 64 connections (1,066 KiB,
-/// of which 64 KiB are no pages if 31.3 pages are written twice; half of them are the file system's journal).
-const REDO_CHANGE: u32 = 200;
-const BINLOG_CHANGE: u32 = 330;
+/// of which 64 KiB are no pages if 31.3 pages are written twice; the file system's journal is among them).
+const REDO_CHANGE: u32 = 400;
+const BINLOG_CHANGE: u32 = 600;
 
 /// Seconds for which the drive is loaded before anything is measured.
 pub(super) const AGING_SECONDS: u64 = 40;

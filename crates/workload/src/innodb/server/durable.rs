@@ -1,6 +1,7 @@
 //! What makes changes durable: redo log, binary log, and the file system's journal below both.
 
-use super::super::journal::{Commit, Waiter};
+use super::super::flush::Phase;
+use super::super::journal::{Commit, File, Waiter};
 use super::super::log::Step;
 use super::{Innodb, Purpose};
 use crate::Nanos;
@@ -9,6 +10,12 @@ use crate::innodb::space::Area;
 /// A block of the file system.
 const BLOCK: u64 = 4096;
 
+/// Files: redo log, binary log, doublewrite buffer, and from [`TABLES`] on tablespaces.
+const REDO: usize = 0;
+const BINLOG: usize = 1;
+pub(super) const COPIES: usize = 2;
+pub(super) const TABLES: usize = 3;
+
 impl Innodb {
     pub(super) fn write_redo(&mut self) {
         if self.redo.step != Step::Idle || (self.redo.queue.is_empty() && self.unlogged.is_empty()) {
@@ -16,12 +23,13 @@ impl Innodb {
         }
         let bytes = self.redo.begin();
         self.redo.parts = self.write_log(self.areas.redo, bytes, Purpose::Redo);
+        self.changed(REDO);
     }
 
     pub(super) fn redo_done(&mut self, now: Nanos) {
         match self.redo.part_done() {
             Some(Step::Idle) => {}
-            Some(_) => return self.sync(Waiter::Redo),
+            Some(_) => return self.sync(REDO, Waiter::Redo),
             None => return,
         }
         let mut group = std::mem::take(&mut self.redo.group);
@@ -46,12 +54,13 @@ impl Innodb {
         let bytes = self.binlog.begin();
         self.counts.groups += 1;
         self.binlog.parts = self.write_log(self.areas.binlog, bytes, Purpose::Binlog);
+        self.changed(BINLOG);
     }
 
     pub(super) fn binlog_done(&mut self, now: Nanos) {
         match self.binlog.part_done() {
             Some(Step::Idle) => {}
-            Some(_) => return self.sync(Waiter::Binlog),
+            Some(_) => return self.sync(BINLOG, Waiter::Binlog),
             None => return,
         }
         let mut group = std::mem::take(&mut self.binlog.group);
@@ -66,53 +75,97 @@ impl Innodb {
         self.write(area, from, bytes, 128 << 10, purpose)
     }
 
-    /// Makes durable what was written to a file, and what the file system knows of it.
-    pub(super) fn sync(&mut self, waiter: Waiter) {
-        if self.config.journal > 0 && (self.config.journal_times || waiter == Waiter::Binlog) {
-            self.journal.wait(waiter);
-            return self.write_journal();
+    /// The file system of a file: the namespace that it is on.
+    fn file_system(&self, file: usize) -> usize {
+        match (file, self.areas.copies) {
+            (COPIES, Some(area)) => area.namespace.into(),
+            _ => 0,
+        }
+    }
+
+    /// A file is written to.
+    pub(super) fn changed(&mut self, file: usize) {
+        let of = self.file_system(file);
+        // Only of a file that grows fdatasync(2) makes more durable than the data.
+        let grows = file == BINLOG;
+        let room = of == 0 || self.areas.copies_journal.is_some();
+        if self.config.journal > 0 && room && (grows || self.config.journal_times) {
+            self.journals[of].written(&mut self.files[file], self.now, grows);
+        }
+    }
+
+    /// Makes durable what was written to a file, and what its file system knows of it.
+    pub(super) fn sync(&mut self, file: usize, waiter: Waiter) {
+        let of = self.file_system(file);
+        if self.journals[of].wait(self.files[file], waiter) {
+            return self.write_journal(of);
         }
         let purpose = match waiter {
             Waiter::Redo => Purpose::Redo,
             Waiter::Binlog => Purpose::Binlog,
             Waiter::Batch(flusher) => Purpose::Batch { flusher },
         };
-        self.flush(0, purpose);
+        self.flush(of as u16, purpose);
     }
 
-    fn write_journal(&mut self) {
-        if self.journal.begin() {
-            self.journal_part(u64::from(self.config.journal).next_multiple_of(BLOCK));
+    /// A batch's pages are written: tablespaces that owe the journal something are synced in turn, whoever wrote to them.
+    pub(super) fn sync_tables(&mut self, flusher: u32) {
+        let owes = |file: &File| self.journals[0].owes(*file);
+        let tables = self.files[TABLES..].iter().enumerate();
+        let unsynced = tables.filter(|(_, file)| owes(file)).fold(0, |all, (at, _)| all | 1 << at);
+        let Some(batch) = self.batch(flusher) else { return };
+        (batch.phase, batch.parts, batch.unsynced) = (Phase::PagesSync, 1, unsynced);
+        if unsynced == 0 {
+            self.flush(0, Purpose::Batch { flusher });
+        } else {
+            self.sync_next(flusher);
         }
     }
 
-    /// The next part of the journal, in one command.
-    fn journal_part(&mut self, bytes: u64) {
-        let at = self.journal.append(bytes);
-        self.counts.log_bytes += bytes;
-        self.write(self.areas.journal, at, bytes, bytes, Purpose::Journal);
+    pub(super) fn sync_next(&mut self, flusher: u32) {
+        let Some(batch) = self.batch(flusher) else { return };
+        let table = batch.unsynced.trailing_zeros();
+        batch.unsynced &= batch.unsynced - 1;
+        batch.parts = 1;
+        self.sync(TABLES + table as usize, Waiter::Batch(flusher));
     }
 
-    pub(super) fn journal_done(&mut self, now: Nanos) {
-        match self.journal.commit {
+    fn write_journal(&mut self, of: usize) {
+        if self.journals[of].begin() {
+            self.journal_part(of, u64::from(self.config.journal).next_multiple_of(BLOCK));
+        }
+    }
+
+    /// The next part of a journal, in one command.
+    fn journal_part(&mut self, of: usize, bytes: u64) {
+        let area = if of == 0 { Some(self.areas.journal) } else { self.areas.copies_journal };
+        let Some(area) = area else { return };
+        let at = self.journals[of].append(bytes);
+        self.counts.log_bytes += bytes;
+        self.write(area, at, bytes, bytes, Purpose::Journal { of: of as u16 });
+    }
+
+    pub(super) fn journal_done(&mut self, of: usize, now: Nanos) {
+        let journal = &mut self.journals[of];
+        match journal.commit {
             Commit::Idle => {}
             Commit::Blocks => {
-                self.journal.commit = Commit::Record;
-                self.journal_part(BLOCK);
+                journal.commit = Commit::Record;
+                self.journal_part(of, BLOCK);
             }
             Commit::Record => {
-                self.journal.commit = Commit::Flush;
-                self.flush(0, Purpose::Journal);
+                journal.commit = Commit::Flush;
+                self.flush(of as u16, Purpose::Journal { of: of as u16 });
             }
             Commit::Flush => {
-                for waiter in self.journal.done() {
+                for waiter in journal.done() {
                     match waiter {
                         Waiter::Redo => self.redo_done(now),
                         Waiter::Binlog => self.binlog_done(now),
                         Waiter::Batch(flusher) => self.batch_done(flusher, now),
                     }
                 }
-                self.write_journal();
+                self.write_journal(of);
             }
         }
     }
