@@ -105,6 +105,15 @@ impl DataSheetTable {
 const LEAST_UNITS: u64 = 16;
 
 impl Config {
+    /// Bytes of the largest superblock of its flash; zero without flash.
+    pub fn largest_superblock(&self) -> u64 {
+        let pages = self.ftl.sets.iter().filter_map(|set| match set {
+            SetConfig::Nand { nand, .. } => Some(nand.geometry.pages_per_superblock()),
+            _ => None,
+        });
+        u64::from(pages.max().unwrap_or(0)) * u64::from(PAGE)
+    }
+
     /// The same drive with shorter blocks, and so less capacity: each NAND set offers just more than `bytes`, or what blocks of sixteen programs
     /// make, if it offers more now. `None` if nothing changes.
     ///

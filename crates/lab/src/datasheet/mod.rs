@@ -31,8 +31,12 @@ pub const TOLERANCE: f64 = 0.1;
 /// What each NAND set of a shortened drive offers at least, in bytes: so large beside usual write buffers that they save
 /// hardly any write.
 const SHORT: u64 = 32 << 30;
-/// Simulated time between writes and reads, in which the write buffer drains.
-const REST: &str = "5s";
+/// Simulated time between writes and reads, in which the write buffer drains and collection, which takes its time then, ends.
+const REST: &str = "60s";
+/// Superblocks that are written at random before that is measured, and meanwhile, at least: a drive that has rested has collected ahead, and
+/// each victim is a moment of its own.
+const BEFORE: u64 = 4;
+const MEASURED: u64 = 8;
 
 /// How to measure.
 #[derive(Clone, Copy, Debug)]
@@ -98,6 +102,8 @@ struct Test {
     direction: usize,
     /// I/Os of the job.
     ios: u64,
+    /// I/Os in front of it that count for nothing: in them, buffers come into their usual state.
+    before: u64,
 }
 
 /// I/Os of a test of reads, which are all alike.
@@ -110,7 +116,7 @@ impl Test {
         let direction = usize::from(figure.contains("write"));
         let rest = if direction == 0 { format!("startdelay={REST}\n") } else { String::new() };
         let job = format!("[{figure}]\n{job}\niodepth={depth}\n{rest}");
-        Self { figure, unit, stated, job, direction, ios: ios.max(1) }
+        Self { figure, unit, stated, job, direction, ios: ios.max(1), before: ios.div_ceil(4).max(1) }
     }
 
     /// Those of the sequential figures. `capacity` is that of the namespace in bytes.
@@ -127,8 +133,8 @@ impl Test {
         tests.into_iter().flatten().collect()
     }
 
-    /// Those of the random figures.
-    fn random(sheet: &DataSheet, capacity: u64) -> Vec<Self> {
+    /// Those of the random figures. `superblock` is the largest in 4 KiB pages.
+    fn random(sheet: &DataSheet, capacity: u64, superblock: u64) -> Vec<Self> {
         let test = |figure, unit, stated: Option<u64>, depth, ios| {
             let rw = if figure == "random_write_iops" || figure == "write_latency" {
                 "randwrite"
@@ -138,19 +144,22 @@ impl Test {
             Some(Self::new(figure, unit, stated?, &format!("rw={rw}\nbs=4k\nnorandommap=1"), depth, ios))
         };
         let latency = |time: Option<run::sim::Nanos>| time.map(|time| time.0);
-        let writes = (capacity / 16) >> 12;
-        let tests = [
+        let writes = ((capacity / 16) >> 12).max(MEASURED * superblock);
+        let mut tests = [
             test("random_write_iops", Unit::PerSecond, sheet.random_write_iops, sheet.random_depth, writes),
             test("random_read_iops", Unit::PerSecond, sheet.random_read_iops, sheet.random_depth, READS),
             test("read_latency", Unit::Nanoseconds, latency(sheet.read_latency), 1, ALONE),
             test("write_latency", Unit::Nanoseconds, latency(sheet.write_latency), 1, ALONE),
         ];
+        if let Some(writes) = &mut tests[0] {
+            writes.before = writes.before.max(BEFORE * superblock);
+        }
         tests.into_iter().flatten().collect()
     }
 
-    /// The job with its first quarter in front, which counts for nothing: in it, buffers come into their usual state.
+    /// The job, and what goes before it.
     fn run(&self, sim: &Sim, host: &mut Host<SimTransport>, seed: u64) -> Result<Figure> {
-        self.play(sim, host, self.ios.div_ceil(4), seed.wrapping_add(1))?;
+        self.play(sim, host, self.before, seed.wrapping_add(1))?;
         let moved = self.play(sim, host, self.ios, seed)?;
         let measured = match self.unit {
             Unit::BytesPerSecond => per_second(moved.bytes, moved.nanos),
@@ -210,7 +219,7 @@ pub fn check(name: &str, config: &Config, settings: Settings) -> Result<Outcome<
         (
             Precondition::Steady,
             "writing the drive at random until it is steady",
-            Test::random(sheet, capacity),
+            Test::random(sheet, capacity, config.largest_superblock() >> 12),
         ),
     ];
     let steps = parts.iter().map(|(_, _, tests)| tests.len() + usize::from(!tests.is_empty())).sum::<usize>();

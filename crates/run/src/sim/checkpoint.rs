@@ -22,8 +22,8 @@ const MAGIC: [u8; 8] = *b"TRANCHCP";
 /// Version of the file; to be changed also when preconditioning comes out differently.
 const VERSION: u32 = 4;
 
-/// How long a drive that was shut down may go on by itself: more than collecting a superblock takes.
-const REST: Nanos = Nanos(60_000_000_000);
+/// How long a drive that was shut down may go on by itself: longer than collecting takes what is to be collected.
+const REST: Nanos = Nanos(600_000_000_000);
 
 /// Bytes before the state.
 const HEAD: usize = 8 + 4 + 8 + 32 + 8;
