@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::shape;
+use common::shape_with;
 use fabric::host::{Config, Data as Payload};
 use host::{Data, Host, Identity, Queue, Session, SocketQueue, SocketTransport, TransportError};
 use nvme::admin::{FaultInjection, FaultKind};
@@ -21,6 +21,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Two TCP ports, the second non-optimized, and a Unix socket in `dir`.
 fn start(dir: &std::path::Path, limits: Limits) -> Running {
+    start_with(dir, limits, "")
+}
+
+/// The same with further keys in the drive's `[drive]` table.
+fn start_with(dir: &std::path::Path, limits: Limits, drive: &str) -> Running {
     let second = TcpPort { ana: AnaState::NON_OPTIMIZED, ..TcpPort::from("[::1]:0") };
     let options = Options {
         tcp: vec!["127.0.0.1:0".into(), second],
@@ -28,7 +33,7 @@ fn start(dir: &std::path::Path, limits: Limits) -> Running {
         limits,
         ..Options::default()
     };
-    run::start(Some(shape()), &options, &mut |_| ()).unwrap()
+    run::start(Some(shape_with(drive)), &options, &mut |_| ()).unwrap()
 }
 
 fn identity(running: &Running) -> Identity {
@@ -45,11 +50,14 @@ fn tcp(running: &Running, port: usize) -> SocketTransport {
     over(&format!("tcp://{}", running.ports()[port].address))
 }
 
+fn port_fault(kind: FaultKind, port: u16, param: u32) -> FaultInjection {
+    FaultInjection { nsid: 0, kind, nvmsetid: port, count: 0, one_in: 0, param, lba: None }
+}
+
 fn fault(dir: &std::path::Path, running: &Running, kind: FaultKind, port: u16, param: u32) {
     let unix = over(&format!("unix://{}", dir.join("s").display()));
     let mut host = Host::connect(unix, &identity(running)).unwrap();
-    let fault = FaultInjection { nsid: 0, kind, nvmsetid: port, count: 0, one_in: 0, param, lba: None };
-    host.inject_fault(fault).unwrap();
+    host.inject_fault(port_fault(kind, port, param)).unwrap();
 }
 
 /// A connection whose Connect command has gone out, with its answer.
@@ -164,6 +172,18 @@ fn a_port_that_is_down_refuses_hosts_and_comes_back() {
     queue.submit(Command::flush(1), Data::None).unwrap();
     assert!(queue.next(Some(PATIENCE)).unwrap().unwrap().completion.status().is_success());
     assert_eq!(queue.in_flight().count(), 0);
+}
+
+#[test]
+fn who_takes_a_port_down_through_itself_is_answered() {
+    let temp = tempfile::tempdir().unwrap();
+    let running = start_with(temp.path(), Limits::default(), "allow_network_faults = true");
+    for _ in 0..20 {
+        let mut host = Host::connect(tcp(&running, 1), &identity(&running)).unwrap();
+        host.inject_fault(port_fault(FaultKind::PORT_DOWN, 2, 3_600_000)).unwrap();
+        assert!(host.active_namespaces().is_err(), "its port is down");
+        fault(temp.path(), &running, FaultKind::CLEAR, 0, 0);
+    }
 }
 
 /// Reads until the drive closes the connection.

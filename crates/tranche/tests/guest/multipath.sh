@@ -19,10 +19,11 @@ await() {
     fail "never happened: $*"
 }
 # Fault injection: through which controller, kind, port of the drive, parameter.
-fault() {
+inject() {
     nvme admin-passthru "/dev/nvme$1" --opcode=0xd1 --cdw10=$(($3 << 16 | $2)) --cdw13="$4" \
-        --cdw14=0xffffffff --cdw15=0xffffffff >/dev/null 2>&1 || fail "fault $*"
+        --cdw14=0xffffffff --cdw15=0xffffffff >/dev/null 2>&1
 }
+fault() { inject "$@" || fail "fault $*"; }
 ana=0x10 down=0x11
 optimized=1 inaccessible=3 lost=4 change=15
 # Whether the path of a controller is in a state, as the kernel knows it.
@@ -102,7 +103,8 @@ await controller_is_not 0 live
 controller_is 1 live || fail "the other port went down, too"
 await controller_is 0 live
 await path_is 0 optimized
-fault 1 $down 2 3000
+# The kernel may see the connection close before it looks at the answer, and then gives the command up.
+inject 1 $down 2 3000 || true
 await controller_is_not 1 live
 await controller_is 1 live
 loaded "over ports that go down"
