@@ -2,8 +2,8 @@
 //!
 //! Nearly every program is collection's, and nobody needs to know the moment at which it ends: its pages can be read where they
 //! come from until then. So an end is asked for only where somebody waits for it: the host's pages, whose places in
-//! the write buffer it frees; a stream whose next die is full; the last flights of a victim; all of collection while it has the drive for itself. The other ends are noticed when
-//! a stream comes by their die again, several at a time.
+//! the write buffer it frees; a stream whose next die is full; the last flights of a victim; all of collection while
+//! the host has nothing to write. The other ends are noticed when a stream comes by their die again, several at a time.
 
 use super::{Around, Event, NandSet};
 use crate::storage::Storage;

@@ -4,7 +4,7 @@
 //! itself: with `valid` pages to move out of a victim of `usable` pages, every page that the host
 //! programs is matched by `valid / (usable - valid)` moved pages, so that a victim is empty when the
 //! host has used up what the one before gave. Neither waits for the other as a whole: no cliff. While the host
-//! leaves the drive alone collection goes on with a few dies at a time, so that reads find the others free.
+//! has nothing to write collection goes on with a few dies at a time, so that reads find the others free.
 
 use super::place::State;
 use super::{Around, Cell, Event, Flight, NandSet, UNREADABLE, bit};
@@ -168,13 +168,9 @@ impl NandSet {
         let room = self.gc.has_room();
         let urgent = room && self.is_urgent();
         let due = self.gc.balance > batch || urgent;
-        if !due && !self.host_is_ready() {
-            if !self.gc.idle {
-                self.gc.idle = true;
-                done |= self.await_all(now, cx);
-            }
-        } else {
-            self.gc.idle = false;
+        let idle = !due && !self.host_is_ready();
+        if !std::mem::replace(&mut self.gc.idle, idle) && idle {
+            done |= self.await_all(now, cx);
         }
         if room && (due || self.gc.has_idle_room()) {
             let (mut chain, mut last, mut end, mut units) = (NO_FLIGHT, NO_FLIGHT, now, 0);
