@@ -145,15 +145,14 @@ impl Test {
         };
         let latency = |time: Option<run::sim::Nanos>| time.map(|time| time.0);
         let writes = ((capacity / 16) >> 12).max(MEASURED * superblock);
-        let mut tests = [
-            test("random_write_iops", Unit::PerSecond, sheet.random_write_iops, sheet.random_depth, writes),
+        let random_writes =
+            test("random_write_iops", Unit::PerSecond, sheet.random_write_iops, sheet.random_depth, writes);
+        let tests = [
+            random_writes.map(|test| Self { before: test.before.max(BEFORE * superblock), ..test }),
             test("random_read_iops", Unit::PerSecond, sheet.random_read_iops, sheet.random_depth, READS),
             test("read_latency", Unit::Nanoseconds, latency(sheet.read_latency), 1, ALONE),
             test("write_latency", Unit::Nanoseconds, latency(sheet.write_latency), 1, ALONE),
         ];
-        if let Some(writes) = &mut tests[0] {
-            writes.before = writes.before.max(BEFORE * superblock);
-        }
         tests.into_iter().flatten().collect()
     }
 
