@@ -699,6 +699,7 @@ impl Ftl {
             recovered.lost_volatile |= lost;
             self.version = self.version.max(newest);
         }
+        storage.slots_are_counted();
         self.volumes.recount(|volume| mapped_pages(&self.sets, volume));
         for i in 0..self.sets.len() {
             if let Set::Nand(set) = &mut self.sets[i] {

@@ -40,8 +40,11 @@ pub trait Storage {
     /// The contents of `slot` are out of date, though the medium refers to it until its block is erased: nobody will read
     /// them, and whoever can erase them does so when the owner of contents is asked to forget.
     fn scrub(&mut self, _slot: Slot) {}
-    /// Forgets all references: recovery retains those that it finds.
+    /// Forgets all references: recovery begins, and retains those that it finds.
     fn forget_slots(&mut self);
+    /// Recovery has retained every slot that the media and the saved buffer refer to. All others are free as soon as the
+    /// records of this step are safe.
+    fn slots_are_counted(&mut self) {}
 
     /// Host buffer to slot. The rest of the page is copied from `base`, or zeros.
     ///

@@ -13,15 +13,13 @@ pub(crate) struct Slots {
     refs: Vec<u8>,
     free: Vec<u32>,
     fresh: u32,
-    /// References are being counted anew; the free list follows when it is needed.
-    recount: bool,
 }
 
 impl Slots {
     pub(crate) fn new(count: u32) -> Self {
         let mut refs = vec![0; count as usize];
         huge_pages(&mut refs);
-        Slots { refs, free: Vec::new(), fresh: 0, recount: false }
+        Slots { refs, free: Vec::new(), fresh: 0 }
     }
 
     /// How many there are.
@@ -40,6 +38,7 @@ impl Slots {
             }
             None => return None,
         };
+        assert_eq!(self.refs[slot as usize], 0, "slot {slot} is given out while something refers to it");
         self.refs[slot as usize] = 1;
         Some(Slot(slot))
     }
@@ -83,7 +82,7 @@ impl Slots {
     /// Makes a slot without references available again.
     #[inline]
     pub(crate) fn give(&mut self, slot: u32) {
-        debug_assert_eq!(self.refs[slot as usize], 0);
+        assert_eq!(self.refs[slot as usize], 0, "slot {slot} is given back while something refers to it");
         self.free.push(slot);
     }
 
@@ -102,19 +101,17 @@ impl Slots {
         self.refs.get(slot as usize).is_none_or(|count| *count == 0)
     }
 
-    /// Drops all references; [`retain`](Slots::retain) counts them anew, then comes
-    /// [`unreferenced`](Slots::unreferenced).
+    /// Drops all references and the list of free slots. [`retain`](Slots::retain) counts the references anew. Then the
+    /// caller asks for the [`unreferenced`](Slots::unreferenced) slots and gives them back when they are safe.
     pub(crate) fn forget(&mut self) {
         self.refs.fill(0);
         self.free.clear();
         self.fresh = self.count();
-        self.recount = true;
     }
 
-    /// After [`forget`](Slots::forget), once: every slot without a reference, lowest last.
-    pub(crate) fn unreferenced(&mut self) -> Option<Vec<u32>> {
-        std::mem::take(&mut self.recount)
-            .then(|| (0..self.count()).rev().filter(|&slot| self.refs[slot as usize] == 0).collect())
+    /// Every slot without a reference, lowest last.
+    pub(crate) fn unreferenced(&self) -> Vec<u32> {
+        (0..self.count()).rev().filter(|&slot| self.refs[slot as usize] == 0).collect()
     }
 
     /// Slots that can be had at once.
@@ -149,9 +146,8 @@ mod tests {
         slots.take();
         slots.forget();
         slots.retain(Slot(2));
-        let mut free = slots.unreferenced().unwrap();
+        let mut free = slots.unreferenced();
         assert_eq!(free, [3, 1, 0]);
-        assert!(slots.unreferenced().is_none());
         slots.give_all(&mut free);
         assert_eq!(slots.take(), Some(Slot(0)));
         assert_eq!(slots.available(), 2);

@@ -85,7 +85,6 @@ impl Image {
                 return self.forgetting.refuse(news);
             }
         };
-        self.recount();
         self.forgetting.free = self.slots.take_all();
         self.forgetting.parked = std::mem::take(&mut self.parked);
         self.forgetting.ios = std::mem::take(&mut self.forgetting.waiting);

@@ -305,26 +305,11 @@ impl Image {
 
     #[inline]
     pub(crate) fn allocate(&mut self) -> Option<Slot> {
-        self.recount();
         self.slots.take()
-    }
-
-    /// After recovery: nothing says which of the unreferenced slots an older state still needs.
-    fn recount(&mut self) {
-        if let Some(mut free) = self.slots.unreferenced() {
-            self.parked.clear();
-            self.syncing.clear();
-            self.forgetting.keep_back(&mut free);
-            match self.options.host_sync {
-                true => self.parked = free,
-                false => self.slots.give_all(&mut free),
-            }
-        }
     }
 
     /// The free slots of an image whose state is all on the disk can be used at once.
     pub(crate) fn all_is_synced(&mut self) {
-        self.recount();
         let mut free = std::mem::take(&mut self.parked);
         self.slots.give_all(&mut free);
     }
@@ -340,10 +325,22 @@ impl Image {
         }
     }
 
+    /// Recovery begins: it counts all references anew.
     pub(crate) fn forget_slots(&mut self) {
         self.cold.forget();
         self.slots.forget();
+        // Whatever these lists hold is among the slots that recovery finds unreferenced.
         self.released.clear();
+        self.parked.clear();
+        self.syncing.clear();
+    }
+
+    /// Recovery has counted all references. An older state may still need the slots without one, so they wait as if this
+    /// step had freed them. Those that a Forget keeps back come when it ends.
+    pub(crate) fn slots_are_counted(&mut self) {
+        let mut free = self.slots.unreferenced();
+        self.forgetting.keep_back(&mut free);
+        self.released = free;
     }
 
     /// Whether a write may be accepted at all.

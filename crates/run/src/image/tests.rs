@@ -214,6 +214,72 @@ fn freed_slots_wait_until_what_freed_them_is_safe() {
     assert_eq!(image.allocate(), Some(all[3]));
 }
 
+/// Every slot that can be had, each only once.
+fn take_all(image: &mut Image) -> std::collections::HashSet<u32> {
+    let mut seen = std::collections::HashSet::new();
+    while let Some(slot) = image.allocate() {
+        assert!(seen.insert(slot.0), "slot {} is given out twice", slot.0);
+    }
+    seen
+}
+
+/// A drive recovers while one of the image's jobs is under way, or with a step not yet committed, and is idle before it
+/// writes on. Slots that are freed meanwhile must not be free twice.
+#[test]
+fn recovery_gives_no_slot_to_two_pages() {
+    /// What is under way when recovery begins.
+    #[derive(Clone, Copy, PartialEq, Debug)]
+    enum Under {
+        Nothing,
+        Sync,
+        Forget,
+        UncommittedStep,
+    }
+    for host_sync in [true, false] {
+        for under in [Under::Nothing, Under::Sync, Under::Forget, Under::UncommittedStep] {
+            let rig = Rig::new();
+            let mut image = rig.open(ImageOptions { host_sync, ..ImageOptions::default() });
+            let mut news = Vec::new();
+            let taken: Vec<Slot> = (0..100).filter_map(|_| image.allocate()).collect();
+            taken[..20].iter().for_each(|&slot| image.release(slot));
+            step(&mut image, 0..1);
+            match under {
+                Under::Nothing => {}
+                Under::Sync => {
+                    image.want_sync(Io(1));
+                    image.tend(Nanos(11), &mut news);
+                }
+                Under::Forget => {
+                    image.want_forget(Io(1), false);
+                    image.forget(b"state".to_vec(), Nanos(11), &mut news);
+                }
+                Under::UncommittedStep => taken[20..30].iter().for_each(|&slot| image.release(slot)),
+            }
+            // Recovery finds some of what was referred to.
+            image.forget_waiters();
+            image.forget_slots();
+            taken[40..].iter().for_each(|&slot| image.retain(slot));
+            image.slots_are_counted();
+            step(&mut image, 1..2);
+            // Idle: blocks are erased, and a sync covers what they held.
+            taken[40..50].iter().for_each(|&slot| image.release(slot));
+            step(&mut image, 2..3);
+            for io in 2..5 {
+                news.extend(sync(&mut image, io));
+            }
+            let free = take_all(&mut image);
+            let held = taken[50..].iter().filter(|slot| free.contains(&slot.0)).count();
+            assert_eq!(held, 0, "slots that pages refer to are free; {under:?}, host sync {host_sync}");
+            let all = image.slots().count() as usize;
+            assert_eq!(
+                free.len() + taken[50..].len(),
+                all,
+                "slots are lost; {under:?}, host sync {host_sync}"
+            );
+        }
+    }
+}
+
 #[test]
 fn contents_beyond_the_end_of_the_file_are_zeros() {
     let rig = Rig::new();

@@ -440,15 +440,7 @@ impl ftl::Storage for Store {
         match &mut self.backing {
             _ if self.dry => Some(Slot::NONE),
             Backing::None => Some(Slot::NONE),
-            Backing::Memory { slots, .. } => match slots.take() {
-                None => {
-                    // After recovery: whatever is not referenced is free.
-                    let mut free = slots.unreferenced()?;
-                    slots.give_all(&mut free);
-                    slots.take()
-                }
-                some => some,
-            },
+            Backing::Memory { slots, .. } => slots.take(),
             Backing::Image(image) => image.allocate(),
         }
     }
@@ -491,6 +483,17 @@ impl ftl::Storage for Store {
             Backing::None => {}
             Backing::Memory { slots, .. } => slots.forget(),
             Backing::Image(image) => image.forget_slots(),
+        }
+    }
+
+    fn slots_are_counted(&mut self) {
+        match &mut self.backing {
+            Backing::None => {}
+            Backing::Memory { slots, .. } => {
+                let mut free = slots.unreferenced();
+                slots.give_all(&mut free);
+            }
+            Backing::Image(image) => image.slots_are_counted(),
         }
     }
 
