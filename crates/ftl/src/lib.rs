@@ -10,8 +10,22 @@
 //! Not modelled: the flash that a real drive spends on its own tables. The map is rebuilt from the spare
 //! areas; deallocations and volumes are in a *system area* that is taken to be reliable.
 
+/// Borrows the parts that every call of a set needs.
+macro_rules! around {
+    ($ftl:expr, $storage:expr) => {
+        &mut Around {
+            storage: $storage,
+            events: &mut $ftl.events,
+            volumes: &mut $ftl.volumes,
+            done: &mut $ftl.done,
+            version: &mut $ftl.version,
+        }
+    };
+}
+
 mod answer;
 mod config;
+mod joint;
 mod memory;
 mod nand;
 mod persist;
@@ -27,6 +41,7 @@ pub use persist::{LoadError, Restorer};
 pub use storage::{Io, NoContents, Piece, Record, Section, Storage, StorageError};
 pub use volume::{Extent, MAX_VOLUMES, SetId, VolumeId, VolumeStats};
 
+use joint::Joint;
 use media::{FaultPlan, Faulty, Medium, MemoryConfig, MemoryKind, NandConfig, Nanos, Slot, Spare, Unit};
 use memory::MemorySet;
 use nand::{Around, LOST, NandSet, Queue, Write};
@@ -75,22 +90,9 @@ pub struct Ftl {
     events: Queue,
     done: Vec<Done>,
     version: u64,
-    /// Flushes over several sets: command, sets that still have to answer, latest end.
-    joint: Vec<(Io, u32, Nanos)>,
+    /// Commands that several sets answer.
+    joint: Vec<Joint>,
     remains: Option<Remains>,
-}
-
-/// Borrows the parts that every call of a set needs.
-macro_rules! around {
-    ($ftl:expr, $storage:expr) => {
-        &mut Around {
-            storage: $storage,
-            events: &mut $ftl.events,
-            volumes: &mut $ftl.volumes,
-            done: &mut $ftl.done,
-            version: &mut $ftl.version,
-        }
-    };
 }
 
 impl Ftl {
@@ -469,93 +471,6 @@ impl Ftl {
         }
     }
 
-    /// Makes everything that was accepted before durable: at once if the buffer is protected.
-    pub fn flush(&mut self, now: Nanos, io: Io, storage: &mut impl Storage) -> Answer {
-        self.settle_buffers(now, io, storage, false)
-    }
-
-    /// Brings everything that was accepted before to the media, also what capacitors would save.
-    pub fn shutdown(&mut self, now: Nanos, io: Io, storage: &mut impl Storage) -> Answer {
-        self.settle_buffers(now, io, storage, true)
-    }
-
-    fn settle_buffers(&mut self, now: Nanos, io: Io, storage: &mut impl Storage, drain: bool) -> Answer {
-        self.advance(now, storage);
-        if self.config.protected && !drain {
-            return Answer::At(now);
-        }
-        let (mut left, mut end) = (0, now);
-        let seen = self.done.len();
-        for i in 0..self.sets.len() {
-            let Set::Nand(set) = &mut self.sets[i] else { continue };
-            match set.drain(now, io, around!(self, storage)) {
-                Answer::At(at) => end = end.max(at),
-                Answer::Later => left += 1,
-                Answer::Failed(fault) => return Answer::Failed(fault),
-            }
-        }
-        if left == 0 {
-            return Answer::At(end);
-        }
-        self.joint.push((io, left, end));
-        self.join(seen);
-        Answer::Later
-    }
-
-    /// Makes one answer of those that several sets gave to one flush, from `done[from]` on.
-    #[inline]
-    fn join(&mut self, from: usize) {
-        if !self.joint.is_empty() {
-            self.join_some(from);
-        }
-    }
-
-    #[cold]
-    fn join_some(&mut self, from: usize) {
-        let mut i = from;
-        while i < self.done.len() {
-            let done = self.done[i];
-            let Some(j) = self.joint.iter().position(|f| f.0 == done.io) else {
-                i += 1;
-                continue;
-            };
-            let flush = &mut self.joint[j];
-            flush.1 -= 1;
-            flush.2 = flush.2.max(done.at);
-            if flush.1 == 0 {
-                self.done[i].at = flush.2;
-                self.joint.swap_remove(j);
-                i += 1;
-            } else {
-                self.done.remove(i);
-            }
-        }
-    }
-
-    /// Gives up everything that any volume holds, out of date or not, and erases all flash that was written: afterwards no
-    /// medium refers to contents, but for blocks that went bad. Volumes stay. No request may be under way, and none may
-    /// come before the answer.
-    pub fn purge(&mut self, now: Nanos, io: Io, storage: &mut impl Storage) -> Answer {
-        self.advance(now, storage);
-        let seen = self.done.len();
-        let mut left = 0;
-        for set in &mut self.sets {
-            match set {
-                Set::Nand(set) => {
-                    left += 1;
-                    set.purge(now, io, around!(self, storage));
-                }
-                Set::Memory(set) => set.purge(around!(self, storage)),
-            }
-        }
-        if left == 0 {
-            return Answer::At(now);
-        }
-        self.joint.push((io, left, now));
-        self.join(seen);
-        Answer::Later
-    }
-
     /// Asks for the contents of a volume whose pages are all deallocated to be erased, which older copies on flash still
     /// refer to ([`Storage::scrub`]).
     pub fn scrub(&mut self, volume: VolumeId, storage: &mut impl Storage) {
@@ -598,6 +513,8 @@ impl Ftl {
         }
         // Without timing, what was started just now has ended just now.
         self.advance(now, storage);
+        // Other commands may have ended a part, too: a write that finds the end of a set's life does.
+        self.join(0);
         done.append(&mut self.done);
     }
 
