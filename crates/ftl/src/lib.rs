@@ -679,6 +679,17 @@ impl Ftl {
         }
     }
 
+    /// Whether what a set keeps in memory agrees with itself and with its medium. Looks at every page: for tests.
+    ///
+    /// # Errors
+    /// What does not agree, in words.
+    pub fn audit(&self, set: SetId) -> Result<(), String> {
+        match self.sets.get(usize::from(set.0)) {
+            Some(Set::Nand(set)) => set.audit(),
+            _ => Ok(()),
+        }
+    }
+
     /// Plans faults of a set's medium; an empty plan ends them. Whether there is such a set.
     pub fn set_faults(&mut self, set: SetId, plan: FaultPlan) -> bool {
         match self.sets.get_mut(usize::from(set.0)) {

@@ -60,7 +60,7 @@ fn random_config(rng: &mut Rng) -> Config {
     let reserve = (8 + more + rng.below(4) as u32) * geometry.pages_per_superblock();
     let capacity_pages = (raw - reserve) / 256 * 256;
     let atomic_pages = if unit_pages >= 4 { pick(rng, &[1, 4]) } else { 1 };
-    let per_billion = pick(rng, &[0, 0, 3_000_000]);
+    let per_billion = pick(rng, &[0, 0, 3_000_000, 20_000_000]);
     let units = placement.handles.max(1 + rng.below(4) as u32);
     let buffer_pages = (unit_pages.max(atomic_pages) * units).max(16);
     Config {
@@ -100,6 +100,9 @@ fn random_config(rng: &mut Rng) -> Config {
             seed: rng.next_u64(),
             program_failures: per_billion,
             erase_failures: per_billion / 10,
+            // Programs then end in another order than they began in.
+            slow_operations: pick(rng, &[0, 200_000_000]),
+            slow_factor: 5,
             ..FaultPlan::default()
         },
     }
@@ -145,12 +148,15 @@ struct Run {
     saved: Vec<u8>,
     cuts: u32,
     worn_out: bool,
+    /// Whether a few pages are written again and again.
+    hot: bool,
 }
 
 impl Run {
     fn new(seed: u64) -> Run {
         let mut rng = Rng::new(seed);
         let config = random_config(&mut rng);
+        let hot = rng.below(2) == 0;
         let mut ftl = Ftl::new(config.clone()).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
         ftl.set_faults(SetId(1), FaultPlan::default());
         let slots: u64 = ftl.set_info(SetId(0)).map_or(0, |s| s.raw_bytes / u64::from(PAGE)) + 1024;
@@ -182,6 +188,7 @@ impl Run {
             saved,
             cuts: 0,
             worn_out: false,
+            hot,
         }
     }
 
@@ -190,8 +197,13 @@ impl Run {
         let volume = usize::from(self.rng.below(8) == 0);
         let sectors = self.volumes[volume].1.len() as u64;
         // Mostly a small hot part, so that pages are overwritten in the buffer and on their way.
-        let span = if self.rng.below(3) > 0 { sectors / 8 } else { sectors };
         let group = u64::from(self.config.atomic_pages) * SECTORS;
+        let span = match self.rng.below(6) {
+            // So small a part at times that there are several versions of a page on their way.
+            0 | 1 if self.hot => 4 * group,
+            0..4 => sectors / 8,
+            _ => sectors,
+        };
         let (first, count) = if self.config.atomic_pages > 1 {
             (self.rng.below(span / group) * group, group * (1 + self.rng.below(2)))
         } else if self.rng.below(3) == 0 {
@@ -351,6 +363,11 @@ impl Run {
         }
     }
 
+    /// Looks at everything that the drive keeps in memory.
+    fn audit(&self) {
+        self.ftl.audit(SetId(0)).unwrap_or_else(|e| panic!("seed {}: {e}", self.seed));
+    }
+
     fn pass_time(&mut self, all: bool) {
         for _ in 0..if all { 1_000_000 } else { 1 + self.rng.below(20) } {
             if all && self.flying.is_empty() {
@@ -403,6 +420,7 @@ impl Run {
             self.save();
         }
         self.flying.clear();
+        self.audit();
         self.poll();
         for volume in 0..self.volumes.len() {
             let sectors = self.volumes[volume].1.len() as u64;
@@ -459,19 +477,22 @@ impl Run {
                     let held = self.rng.below(3) > 0;
                     self.ftl.hold_collection(self.now, SetId(0), held, &mut self.store);
                 }
-                83..97 => self.pass_time(false),
+                83..96 => self.pass_time(false),
                 97 => {
                     self.pass_time(true);
                     self.check_allocation();
                 }
+                96 => self.audit(),
                 98 => self.save(),
                 _ => self.cut(),
             }
         }
         self.pass_time(true);
         self.check_allocation();
+        self.audit();
         self.cut();
         self.check_allocation();
+        self.audit();
     }
 }
 

@@ -3,31 +3,48 @@
 //! Its unit is the chunk: an aligned group of as many pages as the drive writes atomically (one, or
 //! four for 16 KiB). A chunk is drained into one program unit, so a power cut shows all of it or
 //! nothing; a write to a chunk that still waits joins it, a write to one that is being programmed
-//! opens another. Chunks drain in the order of their first write, those of each placement handle by
-//! themselves: a program unit holds pages of one handle only.
+//! opens another. A chunk whose program failed waits again, but is closed: it holds what was written
+//! then, and newer pages of its group may be in the buffer or on flash already. Chunks drain in the order
+//! of their first write, those of each placement handle by themselves: a program unit holds pages of
+//! one handle only.
+//!
+//! Several versions of a page may be held at a time, the newest of which the map names. Each knows the
+//! one that was held when it was accepted. Their programs may end in any order: when one does, those
+//! before it are superseded ([`SUPERSEDED`]).
 
 use media::{LogicalPage, Slot};
 use std::collections::VecDeque;
 
-/// No flash page.
+/// No flash page, no entry.
 pub(crate) const NONE: u32 = u32::MAX;
+/// [`Entry::old`] of a page in flight that nobody needs: a newer version is on flash, or it was deallocated.
+pub(crate) const SUPERSEDED: u32 = u32::MAX - 1;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     /// The logical page, or [`NONE`].
     pub page: u32,
-    /// The newest copy on flash, valid until this one is there too; [`NONE`] if there is none.
+    /// The newest copy on flash, valid until this one is there too; [`NONE`] if there is none, or the map names a
+    /// newer entry; or [`SUPERSEDED`].
     pub old: u32,
     pub slot: Slot,
+    /// The entry that held this page before, when this one was accepted; [`NONE`] if none did. It may hold something
+    /// else by now: see [`Buffer::older`].
+    pub prev: u32,
     pub version: u64,
 }
 
-const EMPTY: Entry = Entry { page: NONE, old: NONE, slot: Slot::NONE, version: 0 };
+const _: () = assert!(size_of::<Entry>() == 24);
+
+const EMPTY: Entry = Entry { page: NONE, old: NONE, slot: Slot::NONE, prev: NONE, version: 0 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Free,
-    Waiting,
+    /// May be joined.
+    Open,
+    /// Waits again, as its program failed.
+    Closed,
     InFlight,
 }
 
@@ -95,8 +112,28 @@ impl Buffer {
     }
 
     #[inline]
-    pub fn is_waiting(&self, index: u32) -> bool {
-        self.chunks[(index / self.atomic) as usize].state == State::Waiting
+    fn state(&self, index: u32) -> State {
+        self.chunks[(index / self.atomic) as usize].state
+    }
+
+    /// Whether the chunk of an entry may still be written to.
+    #[inline]
+    pub fn is_open(&self, index: u32) -> bool {
+        self.state(index) == State::Open
+    }
+
+    /// Whether the chunk of an entry is being programmed.
+    #[inline]
+    pub fn is_in_flight(&self, index: u32) -> bool {
+        self.state(index) == State::InFlight
+    }
+
+    /// The entry with the version of the same page before this one, if it is still held.
+    #[inline]
+    pub fn older(&self, entry: &Entry) -> Option<u32> {
+        let prev = self.entries.get(entry.prev as usize)?;
+        // What took its place since is of another page, or newer.
+        (prev.page == entry.page && prev.version < entry.version).then_some(entry.prev)
     }
 
     pub fn atomic(&self) -> u32 {
@@ -150,14 +187,14 @@ impl Buffer {
     pub fn open(&mut self, page: u32, handle: u8) -> Option<u32> {
         let chunk = self.free.pop()?;
         let number = self.next_number;
-        self.chunks[chunk as usize] = Chunk { state: State::Waiting, pages: 0, handle, number };
+        self.chunks[chunk as usize] = Chunk { state: State::Open, pages: 0, handle, number };
         self.next_number += 1;
         self.used += 1;
         self.lanes[usize::from(handle)].fifo.push_back(chunk);
         Some(self.join(chunk * self.atomic, page))
     }
 
-    /// Takes the entry for `page` in the waiting chunk that holds `neighbour`, an entry of the same
+    /// Takes the entry for `page` in the open chunk that holds `neighbour`, an entry of the same
     /// aligned group of pages.
     #[inline]
     pub fn join(&mut self, neighbour: u32, page: u32) -> u32 {
@@ -171,7 +208,7 @@ impl Buffer {
         index
     }
 
-    /// The waiting chunk of `index` was written with this placement handle: that is where it goes.
+    /// The open chunk of `index` was written with this placement handle: that is where it goes.
     #[inline]
     pub fn hand_over(&mut self, index: u32, handle: u8) {
         let chunk = index / self.atomic;
@@ -191,7 +228,7 @@ impl Buffer {
         to.pages += c.pages;
     }
 
-    /// Drops a waiting page: it was deallocated. Returns the number of its chunk if that is free now.
+    /// Drops a page of a chunk that is not in flight: it was deallocated or superseded. Returns the number of its chunk if that is free now.
     pub fn drop_waiting(&mut self, index: u32) -> Option<u64> {
         let chunk = index / self.atomic;
         self.entries[index as usize] = EMPTY;
@@ -259,12 +296,12 @@ impl Buffer {
         Some(number)
     }
 
-    /// A program failed: the chunk of `index`, if in flight, waits again, ahead of all others.
+    /// A program failed: the chunk of `index`, if in flight, waits again, ahead of all others, and is closed.
     pub fn put_back(&mut self, index: u32) {
         let chunk = index / self.atomic;
         let c = &mut self.chunks[chunk as usize];
         if c.state == State::InFlight {
-            c.state = State::Waiting;
+            c.state = State::Closed;
             self.waiting_pages += c.pages;
             let lane = &mut self.lanes[usize::from(c.handle)];
             lane.pages += c.pages;
@@ -275,6 +312,44 @@ impl Buffer {
     /// Every page that is held, for the capacitors to save.
     pub fn entries(&self) -> impl Iterator<Item = (u32, &Entry)> {
         self.entries.iter().enumerate().filter(|(_, e)| e.page != NONE).map(|(i, e)| (i as u32, e))
+    }
+
+    /// Whether what is counted is what is there; says what is not.
+    pub fn audit(&self) -> Result<(), String> {
+        let wrong = |what: &str, is: u32, counted: u32| Err(format!("{what}: {counted} counted, {is} there"));
+        let mut waiting = vec![0; self.lanes.len()];
+        let (mut used, mut queued) = (0, 0);
+        for (i, chunk) in (0..).zip(&self.chunks) {
+            let first = (i * self.atomic) as usize;
+            let held = self.entries[first..][..self.atomic as usize].iter().filter(|e| e.page != NONE);
+            let held = held.count() as u32;
+            if chunk.state != State::Free && held != chunk.pages || (held > 0) == (chunk.state == State::Free)
+            {
+                return wrong(&format!("pages of chunk {i} ({chunk:?})"), held, chunk.pages);
+            }
+            used += u32::from(chunk.state != State::Free);
+            if matches!(chunk.state, State::Open | State::Closed) {
+                queued += 1;
+                waiting[usize::from(chunk.handle)] += held;
+                if !self.lanes[usize::from(chunk.handle)].fifo.contains(&i) {
+                    return Err(format!("chunk {i} waits in no lane"));
+                }
+            }
+        }
+        for (lane, &pages) in self.lanes.iter().zip(&waiting) {
+            if lane.pages != pages {
+                return wrong("waiting pages of a lane", pages, lane.pages);
+            }
+        }
+        let pages: u32 = waiting.iter().sum();
+        if self.waiting_pages != pages {
+            return wrong("waiting pages", pages, self.waiting_pages);
+        }
+        let fifos: u32 = self.lanes.iter().map(|l| l.fifo.len() as u32).sum();
+        if fifos != queued || self.used != used || self.free.len() + used as usize != self.chunks.len() {
+            return wrong("chunks that wait or are used", queued + used, fifos + self.used);
+        }
+        Ok(())
     }
 
     /// Power is gone.

@@ -8,6 +8,7 @@
 
 mod age;
 mod ahead;
+mod audit;
 mod buffer;
 mod collect;
 mod hold;
@@ -63,25 +64,15 @@ pub(crate) struct Around<'a, S: Storage> {
 /// A page of a program unit on its way, and where it comes from: a buffer entry or a flash page.
 #[derive(Clone, Copy, Debug)]
 struct Cell {
-    /// The logical page, with [`ORPHAN`] if it was deallocated on the way.
+    /// The logical page.
     page: u32,
     /// With [`UNREADABLE`], the flash page could not be read.
     source: u32,
 }
 
-const PADDING: Cell = Cell { page: NONE, source: NONE };
-const ORPHAN: u32 = 1 << 31;
 const UNREADABLE: u32 = 1 << 31;
 
 impl Cell {
-    fn is_orphan(self) -> bool {
-        self.page & ORPHAN != 0
-    }
-
-    fn logical(self) -> u32 {
-        self.page & !ORPHAN
-    }
-
     fn flash(self) -> u32 {
         self.source & !UNREADABLE
     }
@@ -265,7 +256,7 @@ impl NandSet {
                 flights as usize
             ],
             free_flights: (0..flights).rev().collect(),
-            cells: vec![PADDING; (flights * geo.unit_pages) as usize],
+            cells: vec![Cell { page: NONE, source: NONE }; (flights * geo.unit_pages) as usize],
             ahead: vec![ahead::Ahead::default(); geo.dies as usize],
             waiting: VecDeque::with_capacity(1024),
             lacks_slots: false,
@@ -470,10 +461,10 @@ impl NandSet {
         let volume = cx.volumes.get(write.volume).ok_or(Fault::OutOfRange)?;
         let first = volume.page(write.start / page_bytes);
         let base = first & !(atomic - 1);
-        // A waiting chunk of this group of pages, if there is one.
+        // An open chunk of this group of pages, if there is one.
         let mut chunk = (base..(base + atomic).min(self.capacity)).find_map(|p| {
             let at = self.map[p as usize];
-            (at != UNMAPPED && at & BUFFERED != 0 && self.buffer.is_waiting(at ^ BUFFERED))
+            (at != UNMAPPED && at & BUFFERED != 0 && self.buffer.is_open(at ^ BUFFERED))
                 .then_some(at ^ BUFFERED)
         });
         if chunk.is_none() && !self.buffer.has_room() {
@@ -550,27 +541,28 @@ impl NandSet {
         *cx.version += 1;
         let version = *cx.version;
         let at = self.map[page as usize];
-        let (index, old) = if at == UNMAPPED {
+        let (index, old, prev) = if at == UNMAPPED {
             if let Some(volume) = cx.volumes.owner_mut(self.id, page) {
                 volume.mapped += 1;
             }
-            (None, NONE)
+            (None, NONE, NONE)
         } else if at & BUFFERED == 0 {
-            (None, at)
-        } else if self.buffer.is_waiting(at ^ BUFFERED) {
+            (None, at, NONE)
+        } else if self.buffer.is_open(at ^ BUFFERED) {
             let entry = self.buffer.entry_mut(at ^ BUFFERED);
             cx.storage.release(entry.slot);
-            (Some(at ^ BUFFERED), entry.old)
+            (Some(at ^ BUFFERED), entry.old, entry.prev)
         } else {
             // On its way to flash: the new entry takes over what its landing would invalidate.
-            (None, std::mem::replace(&mut self.buffer.entry_mut(at ^ BUFFERED).old, NONE))
+            let prev = at ^ BUFFERED;
+            (None, std::mem::replace(&mut self.buffer.entry_mut(prev).old, NONE), prev)
         };
         let index = match (index, chunk) {
             (Some(index), _) => index,
             (None, Some(neighbour)) => self.buffer.join(neighbour, page),
             (None, None) => self.buffer.open(page, handle)?,
         };
-        *self.buffer.entry_mut(index) = buffer::Entry { page, old, slot, version };
+        *self.buffer.entry_mut(index) = buffer::Entry { page, old, slot, prev, version };
         self.map[page as usize] = BUFFERED | index;
         if self.durable && self.protected {
             let spare = self.buffer.entry(index).spare();
@@ -601,7 +593,6 @@ impl NandSet {
     /// Deallocates `count` logical pages from `first`.
     pub fn trim<S: Storage>(&mut self, now: Nanos, first: u32, count: u32, cx: &mut Around<'_, S>) {
         let range = first..first + count;
-        let mut buffered = false;
         let mut any = false;
         for page in range.clone() {
             let at = self.map[page as usize];
@@ -617,25 +608,12 @@ impl NandSet {
                 self.invalidate(at);
                 continue;
             }
-            let index = at ^ BUFFERED;
-            let old = std::mem::replace(&mut self.buffer.entry_mut(index).old, NONE);
-            if old != NONE {
-                self.invalidate(old);
+            let entry = *self.buffer.entry(at ^ BUFFERED);
+            if entry.old != NONE {
+                self.invalidate(entry.old);
             }
-            if self.buffer.is_waiting(index) {
-                cx.storage.release(self.buffer.entry(index).slot);
-                if let Some(number) = self.buffer.drop_waiting(index) {
-                    self.chunk_landed(number, now, cx);
-                }
-            } else {
-                buffered = true;
-            }
-        }
-        if buffered {
-            // What is on its way to flash lands as garbage.
-            for cell in self.cells.iter_mut().filter(|c| range.contains(&c.page)) {
-                cell.page |= ORPHAN;
-            }
+            self.supersede_older(now, entry, cx);
+            self.supersede(now, at ^ BUFFERED, cx);
         }
         if any && self.durable {
             // All of the range, as whoever replays the record will do.

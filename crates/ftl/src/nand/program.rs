@@ -1,8 +1,8 @@
 //! Programs: from the write buffer or the collector to a die, and what becomes of the pages when they land or fail.
 
-use super::buffer::NONE;
+use super::buffer::{Entry, NONE, SUPERSEDED};
 use super::collect::NO_FLIGHT;
-use super::{Around, BUFFERED, Cell, Flight, LOST, NandSet, PADDING, UNMAPPED, bit, clear_bit};
+use super::{Around, BUFFERED, Cell, Flight, LOST, NandSet, UNMAPPED, bit, clear_bit};
 use crate::Done;
 use crate::config::PAGE;
 use crate::storage::{Record, Storage};
@@ -119,8 +119,8 @@ impl NandSet {
             }
         };
         for &cell in &self.cells[start..start + flight.cells as usize] {
-            // An orphan is programmed all the same: the deallocation is known elsewhere, and newer.
-            let mut spare = Spare { page: LogicalPage(cell.logical()), version: 0, slot: Slot::NONE };
+            // What was deallocated meanwhile is programmed all the same: the deallocation is known elsewhere, and newer.
+            let mut spare = Spare { page: LogicalPage(cell.page), version: 0, slot: Slot::NONE };
             if self.durable {
                 let (version, slot) = match flight.cold {
                     true => {
@@ -138,17 +138,17 @@ impl NandSet {
                 }
             }
             self.spares.push(spare);
-            charge(cell.logical(), 1);
+            charge(cell.page, 1);
             if !flight.cold {
                 // What its landing will want.
-                prefetch(&self.map, cell.logical());
+                prefetch(&self.map, cell.page);
                 prefetch(&self.valid, self.buffer.entry(cell.source).old / 64);
             }
         }
         let padding = self.geo.unit_pages - flight.cells;
         if padding > 0 {
             self.spares.resize(self.geo.unit_pages as usize, Spare::EMPTY);
-            charge(self.cells[start].logical(), padding);
+            charge(self.cells[start].page, padding);
         }
         self.stats.media_written_bytes += bytes;
         if flight.cold {
@@ -194,8 +194,6 @@ impl NandSet {
                 }
             }
         }
-        // Cells of flights that have ended must not look like pages under way.
-        self.cells[start..start + flight.cells as usize].fill(PADDING);
         if flight.cold {
             self.gc.flights -= 1;
         }
@@ -212,35 +210,59 @@ impl NandSet {
         cx: &mut Around<'_, S>,
     ) {
         let entry = *self.buffer.entry(cell.source);
-        if !cell.is_orphan() {
+        if entry.old != SUPERSEDED {
+            // Nothing newer is on flash, so that the map names this entry or a newer one.
             let at = self.map[cell.page as usize];
+            debug_assert!(at != UNMAPPED && at & BUFFERED != 0);
             let current = at == BUFFERED | cell.source;
-            if current || (at != UNMAPPED && at & BUFFERED != 0) {
-                let holder = self.buffer.entry_mut(at ^ BUFFERED);
-                let old = std::mem::replace(&mut holder.old, if current { NONE } else { to });
-                if current {
-                    self.map[cell.page as usize] = to;
-                }
-                self.validate(to, superblock);
-                if old != NONE {
-                    self.invalidate(old);
-                }
-                if self.durable && bit(&self.trimmed, cell.page) {
-                    clear_bit(&mut self.trimmed, cell.page);
-                    let (set, version) = (self.id.0, entry.version);
-                    cx.storage.record(Record::Trim { set, first: cell.page, count: 1, version, gone: false });
-                }
+            let holder = self.buffer.entry_mut(at ^ BUFFERED);
+            let old = std::mem::replace(&mut holder.old, if current { NONE } else { to });
+            if current {
+                self.map[cell.page as usize] = to;
             }
+            self.validate(to, superblock);
+            if old != NONE {
+                self.invalidate(old);
+            }
+            if self.durable && bit(&self.trimmed, cell.page) {
+                clear_bit(&mut self.trimmed, cell.page);
+                let (set, version) = (self.id.0, entry.version);
+                cx.storage.record(Record::Trim { set, first: cell.page, count: 1, version, gone: false });
+            }
+            self.supersede_older(now, entry, cx);
         }
         self.give_up_entry(now, cell.source, cx);
+    }
+
+    /// Nobody needs the versions of a page any more that are older than this entry.
+    #[inline]
+    pub(super) fn supersede_older<S: Storage>(
+        &mut self,
+        now: Nanos,
+        mut entry: Entry,
+        cx: &mut Around<'_, S>,
+    ) {
+        while let Some(older) = self.buffer.older(&entry) {
+            entry = *self.buffer.entry(older);
+            self.supersede(now, older, cx);
+        }
+    }
+
+    /// Nobody needs an entry any more: if it is on its way to flash it lands as garbage, otherwise it goes.
+    pub(super) fn supersede<S: Storage>(&mut self, now: Nanos, index: u32, cx: &mut Around<'_, S>) {
+        if self.buffer.is_in_flight(index) {
+            self.buffer.entry_mut(index).old = SUPERSEDED;
+            return;
+        }
+        cx.storage.release(self.buffer.entry(index).slot);
+        if let Some(number) = self.buffer.drop_waiting(index) {
+            self.chunk_landed(number, now, cx);
+        }
     }
 
     /// A page that garbage collection moved is on flash at `to`.
     #[inline]
     fn land_cold(&mut self, cell: Cell, to: u32, superblock: u32) {
-        if cell.is_orphan() {
-            return;
-        }
         let source = cell.flash();
         let at = self.map[cell.page as usize];
         if at == source {
@@ -295,13 +317,21 @@ impl NandSet {
                     cx.storage.release(slot);
                 }
             }
-            if flight.cold {
-                self.gc.start_over();
-            } else if cell.is_orphan() {
-                self.give_up_entry(now, cell.source, cx);
-            } else {
-                self.buffer.put_back(cell.source);
+        }
+        if flight.cold {
+            self.gc.start_over();
+            return;
+        }
+        // First those that nobody needs: what is put back is counted without them.
+        for i in 0..flight.cells as usize {
+            let entry = self.cells[start + i].source;
+            if self.buffer.entry(entry).old == SUPERSEDED {
+                self.give_up_entry(now, entry, cx);
             }
+        }
+        // The last first, so that they wait in the order in which they did.
+        for i in (0..flight.cells as usize).rev() {
+            self.buffer.put_back(self.cells[start + i].source);
         }
     }
 

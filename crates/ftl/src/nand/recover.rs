@@ -1,7 +1,7 @@
 //! Power: what is lost with it, and how the map is found again from the spare areas.
 
 use super::place::{State, Stream};
-use super::{Around, NandSet, PADDING, UNMAPPED, ahead, bit, buffer, clear_bit, collect};
+use super::{Around, NandSet, UNMAPPED, ahead, bit, buffer, clear_bit, collect};
 use crate::storage::{Record, Storage};
 use media::tables::{Table, prefetch};
 use media::{BlockState, LogicalPage, Medium, Nanos, Page, Spare, Unit};
@@ -49,7 +49,6 @@ impl NandSet {
         self.buffer.clear();
         self.free_flights = (0..self.flights.len() as u32).rev().collect();
         self.flights.iter_mut().for_each(|f| f.programming = false);
-        self.cells.fill(PADDING);
         self.ahead.fill(ahead::Ahead::default());
         self.waiting.clear();
         self.lacks_slots = false;
@@ -250,7 +249,8 @@ impl NandSet {
         };
         // What was saved came out of this buffer, so it fits.
         let Some(index) = index else { return };
-        *self.buffer.entry_mut(index) = buffer::Entry { page, old, slot: spare.slot, version: spare.version };
+        let Spare { slot, version, .. } = *spare;
+        *self.buffer.entry_mut(index) = buffer::Entry { page, old, slot, prev: buffer::NONE, version };
         self.map[page as usize] = super::BUFFERED | index;
         cx.storage.retain(spare.slot);
         // Again, because the journal may have been told that this very version landed: if power was lost

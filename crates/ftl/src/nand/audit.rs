@@ -1,0 +1,77 @@
+//! Whether what a set keeps in memory agrees with itself and with its chips: for tests.
+
+use super::buffer::NONE;
+use super::{BUFFERED, NandSet, UNMAPPED, bit};
+use media::{LogicalPage, Medium, Page};
+
+impl NandSet {
+    /// Looks at everything; says what does not fit. There is at most one valid copy on flash of each page, which is the
+    /// newest that has landed; counts are right.
+    pub fn audit(&self) -> Result<(), String> {
+        self.buffer.audit()?;
+        let pages = self.geo.pages() as u32;
+        let per_superblock = self.geo.pages_per_superblock();
+        let mut valid = vec![0; self.geo.superblocks as usize];
+        for page in (0..pages).filter(|&p| bit(&self.valid, p)) {
+            valid[(page / per_superblock) as usize] += 1;
+            let logical = self.nand.inner().logical(Page(page)).0;
+            if self.copy_of(logical) != page {
+                return Err(format!(
+                    "flash page {page} is valid, and the copy of page {logical} is {}",
+                    self.copy_of(logical)
+                ));
+            }
+        }
+        for (superblock, (block, valid)) in self.blocks.all.iter().zip(valid).enumerate() {
+            if block.valid != valid {
+                return Err(format!(
+                    "superblock {superblock}: {} valid pages counted, {valid} there",
+                    block.valid
+                ));
+            }
+        }
+        for logical in 0..self.capacity {
+            let at = self.map[logical as usize];
+            if at != UNMAPPED && at & BUFFERED != 0 && self.buffer.entry(at ^ BUFFERED).page != logical {
+                return Err(format!("the map has page {logical} in an entry of another"));
+            }
+            let copy = self.copy_of(logical);
+            if copy != NONE && !bit(&self.valid, copy) {
+                return Err(format!("the copy of page {logical}, flash page {copy}, is not valid"));
+            }
+        }
+        if self.durable { self.audit_versions() } else { Ok(()) }
+    }
+
+    /// The valid copy of a page on flash, or [`NONE`].
+    fn copy_of(&self, logical: u32) -> u32 {
+        match self.map.get(logical as usize) {
+            None | Some(&UNMAPPED) => NONE,
+            Some(&at) if at & BUFFERED == 0 => at,
+            Some(at) => self.buffer.entry(at ^ BUFFERED).old,
+        }
+    }
+
+    fn audit_versions(&self) -> Result<(), String> {
+        let under_way: Vec<u32> = self.flights.iter().filter(|f| f.programming).map(|f| f.unit.0).collect();
+        for page in 0..self.geo.pages() as u32 {
+            let spare = self.nand.spare(Page(page));
+            let LogicalPage(logical) = spare.page;
+            if logical >= self.capacity || under_way.contains(&(page / self.geo.unit_pages)) {
+                continue;
+            }
+            let copy = self.copy_of(logical);
+            if copy == NONE && !bit(&self.trimmed, logical) {
+                return Err(format!("flash page {page} holds page {logical}, which has no copy on flash"));
+            }
+            let newest = if copy == NONE { u64::MAX } else { self.nand.inner().spare(Page(copy)).version };
+            if newest < spare.version {
+                return Err(format!(
+                    "page {logical}: version {newest} on flash page {copy} is valid, and version {} is on {page}",
+                    spare.version
+                ));
+            }
+        }
+        Ok(())
+    }
+}
