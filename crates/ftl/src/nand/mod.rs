@@ -682,7 +682,7 @@ impl NandSet {
                 break;
             }
         }
-        if !self.waiting.is_empty() {
+        if !(self.waiting.is_empty() && self.flushes.is_empty()) {
             self.notice_end_of_life(now, cx);
         }
     }
