@@ -89,7 +89,7 @@ impl Ftl {
     }
 
     /// Gives up everything that any volume holds, out of date or not, and erases all flash that was written: afterwards no
-    /// medium refers to contents, but for blocks that went bad. Volumes stay. No request may be under way, and none may
+    /// medium refers to contents. Volumes stay. No request may be under way, and none may
     /// come before the answer.
     pub fn purge(&mut self, now: Nanos, io: Io, storage: &mut impl Storage) -> Answer {
         self.advance(now, storage);

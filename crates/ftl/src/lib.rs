@@ -471,7 +471,7 @@ impl Ftl {
         }
     }
 
-    /// Asks for the contents of a volume whose pages are all deallocated to be erased, which older copies on flash still
+    /// Asks for the contents of a volume whose pages are all deallocated to be erased, which programs under way still
     /// refer to ([`Storage::scrub`]).
     pub fn scrub(&mut self, volume: VolumeId, storage: &mut impl Storage) {
         let Some(v) = self.volumes.get(volume) else { return };
@@ -688,6 +688,16 @@ impl Ftl {
             Some(Set::Nand(set)) => set.audit(),
             _ => Ok(()),
         }
+    }
+
+    /// The contents that anything refers to, each as often as it is: what [`Storage`] must have counted. Looks at every
+    /// page: for tests.
+    pub fn references(&self) -> Vec<Slot> {
+        let of = |set: &Set| match set {
+            Set::Nand(set) => set.references(),
+            Set::Memory(set) => set.references(),
+        };
+        self.sets.iter().flat_map(of).collect()
     }
 
     /// Plans faults of a set's medium; an empty plan ends them. Whether there is such a set.

@@ -26,12 +26,19 @@ impl MemorySet {
     }
 
     fn spare(&self, page: u32) -> Option<Spare> {
-        Some(self.memory.spare(Page(page))).filter(|s| s.page != LogicalPage::NONE)
+        // Also where a fault lets the medium pretend that nothing was written: reads of it fail.
+        Some(self.memory.inner().spare(Page(page))).filter(|s| s.page != LogicalPage::NONE)
     }
 
     /// Handle of a page's contents; `None` if it holds nothing.
     pub fn slot_of(&self, page: u32) -> Option<Slot> {
         self.spare(page).map(|spare| spare.slot)
+    }
+
+    /// The contents that are referred to.
+    pub fn references(&self) -> Vec<Slot> {
+        let slots = (0..self.memory.geometry().pages() as u32).filter_map(|page| self.slot_of(page));
+        slots.filter(|&slot| slot != LOST).collect()
     }
 
     pub fn mapped_pages(&self, pages: impl Iterator<Item = u32>) -> u64 {

@@ -37,7 +37,7 @@ pub trait Storage {
     fn retain(&mut self, slot: Slot);
     /// One page fewer refers to `slot`.
     fn release(&mut self, slot: Slot);
-    /// The contents of `slot` are out of date, though the medium refers to it until its block is erased: nobody will read
+    /// The contents of `slot` are out of date, though something on its way to the medium refers to it: nobody will read
     /// them, and whoever can erase them does so when the owner of contents is asked to forget.
     fn scrub(&mut self, _slot: Slot) {}
     /// Forgets all references: recovery begins, and retains those that it finds.

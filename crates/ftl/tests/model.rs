@@ -159,7 +159,8 @@ impl Run {
         let hot = rng.below(2) == 0;
         let mut ftl = Ftl::new(config.clone()).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
         ftl.set_faults(SetId(1), FaultPlan::default());
-        let slots: u64 = ftl.set_info(SetId(0)).map_or(0, |s| s.raw_bytes / u64::from(PAGE)) + 1024;
+        // Twice what the volumes can hold: a page on flash, and another that replaces it.
+        let slots: u64 = ftl.set_info(SetId(0)).map_or(0, |s| s.capacity_bytes / u64::from(PAGE)) * 2 + 1024;
         let mut store = Store::new(slots as u32);
         let mut volumes = Vec::new();
         for set in [SetId(0), SetId(1)] {
@@ -365,7 +366,8 @@ impl Run {
 
     /// Looks at everything that the drive keeps in memory.
     fn audit(&self) {
-        self.ftl.audit(SetId(0)).unwrap_or_else(|e| panic!("seed {}: {e}", self.seed));
+        let sound = self.ftl.audit(SetId(0)).and_then(|()| self.store.audit(self.ftl.references()));
+        sound.unwrap_or_else(|e| panic!("seed {}: {e}", self.seed));
     }
 
     fn pass_time(&mut self, all: bool) {

@@ -148,3 +148,24 @@ fn the_journal_tells_of_it_at_every_instant() {
         assert!((0..1024).all(|page| again.read(volume, page) == 0), "after {end} records");
     }
 }
+
+#[test]
+fn contents_are_given_back_when_nobody_can_read_them_any_more() {
+    let mut b = Bench { ftl: Ftl::new(config()).unwrap(), store: Store::new(4096), now: Nanos::ZERO };
+    let volume = b.ftl.create(SetId(0), u64::from(1024 * PAGE), &mut b.store).unwrap();
+    for round in 0..3 {
+        for page in 0..1024 {
+            b.write(volume, page, round * 10_000 + page);
+        }
+        let answer = b.ftl.shutdown(b.now, Io(7), &mut b.store);
+        b.finish(answer);
+        assert_eq!(b.store.free(), 4096 - 1024, "round {round}: one for each page");
+    }
+    b.ftl.trim(b.now, volume, 0, u64::from(512 * PAGE), &mut b.store).unwrap();
+    assert_eq!(b.store.free(), 4096 - 512, "what was deallocated is free at once");
+    b.ftl.power_cut(b.now, true);
+    b.ftl.recover(b.now, &mut b.store);
+    assert_eq!(b.store.free(), 4096 - 512);
+    assert!((512..1024).all(|page| b.read(volume, page) == 20_000 + page));
+    b.store.audit(b.ftl.references()).unwrap();
+}

@@ -1,8 +1,8 @@
 //! Whether what a set keeps in memory agrees with itself and with its chips: for tests.
 
 use super::buffer::NONE;
-use super::{BUFFERED, NandSet, UNMAPPED, bit};
-use media::{LogicalPage, Medium, Page};
+use super::{BUFFERED, NandSet, UNMAPPED, bit, has_contents};
+use media::{LogicalPage, Medium, Page, Slot};
 
 impl NandSet {
     /// Looks at everything; says what does not fit. There is at most one valid copy on flash of each page, which is the
@@ -41,6 +41,16 @@ impl NandSet {
             }
         }
         if self.durable { self.audit_versions() } else { Ok(()) }
+    }
+
+    /// The contents that are referred to, as often as they are.
+    pub fn references(&self) -> Vec<Slot> {
+        let on_flash = (0..self.geo.pages() as u32).filter(|&p| self.durable && bit(&self.valid, p));
+        let on_flash = on_flash.map(|p| self.nand.inner().slot(Page(p)));
+        let carried = self.carried().map(|(_, slot)| slot);
+        let mut all: Vec<Slot> = on_flash.chain(carried).filter(|&slot| has_contents(slot)).collect();
+        all.extend(self.buffer.entries().map(|(_, entry)| entry.slot));
+        all
     }
 
     /// The valid copy of a page on flash, or [`NONE`].

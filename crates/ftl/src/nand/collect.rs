@@ -11,7 +11,7 @@ use super::{Around, Cell, Event, Flight, NandSet, UNREADABLE, bit};
 use crate::config::GcPolicy;
 use crate::storage::{Record, Storage};
 use media::tables::prefetch;
-use media::{Geometry, LogicalPage, Medium, Nanos, Outcome, Page, Progress, Unit};
+use media::{Geometry, Medium, Nanos, Outcome, Page, Progress, Unit};
 use std::collections::VecDeque;
 
 const NO_BLOCK: u32 = u32::MAX;
@@ -389,33 +389,15 @@ impl NandSet {
             let unit = Unit(block * self.geo.units_per_superblock() + self.blocks.erase_die);
             self.blocks.erase_die += 1;
             if self.nand.is_bad(unit) {
-                // What it holds is out of date and stays there, and so do the slots.
+                // What it holds is out of date and stays there.
                 continue;
             }
-            self.release_block(unit, cx);
             self.blocks.erases_under_way += 1;
             let end = self.nand.erase(now, unit);
             cx.events.push(end, (self.id, Event::Erased(unit)));
             done = true;
         }
         done
-    }
-
-    /// Gives up the contents of every page of the block of `unit`, the first of its die.
-    fn release_block<S: Storage>(&mut self, unit: Unit, cx: &mut Around<'_, S>) {
-        if !self.durable {
-            return;
-        }
-        for row in 0..self.geo.units_per_block {
-            let first = (unit.0 + row * self.geo.dies) * self.geo.unit_pages;
-            for page in first..first + self.geo.unit_pages {
-                // Also where a fault lets the medium pretend that nothing was written.
-                let spare = self.nand.inner().spare(Page(page));
-                if spare.page != LogicalPage::NONE && spare.slot != super::LOST {
-                    cx.storage.release(spare.slot);
-                }
-            }
-        }
     }
 
     /// An erase should have ended; whether it has.

@@ -5,6 +5,9 @@
 //! only the landing of its program invalidates it. So no block that holds the last durable copy of a
 //! page is ever erased, and recovery needs nothing but the spare areas: of all readable copies of a
 //! page the one with the highest version is current.
+//!
+//! Contents are referred to by valid copies, by the entries of the buffer and by programs under way, and by nothing else: when
+//! its successor is on flash, or the page is deallocated, an out-of-date copy gives them up ([`STALE`]), long before it is erased.
 
 mod age;
 mod ahead;
@@ -37,6 +40,14 @@ const UNMAPPED: u32 = u32::MAX;
 const BUFFERED: u32 = 1 << 31;
 /// Handle of contents that were lost to an uncorrectable error: reads of it fail until it is rewritten.
 pub(crate) const LOST: Slot = Slot(u32::MAX - 1);
+/// What the spare area of a copy that is out of date names: its contents were given up.
+const STALE: Slot = Slot(u32::MAX - 2);
+
+/// Whether a copy on flash with this handle refers to contents.
+#[inline]
+fn has_contents(slot: Slot) -> bool {
+    slot != LOST && slot != STALE
+}
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
@@ -188,6 +199,8 @@ pub(crate) struct NandSet {
     free_flights: Vec<u32>,
     /// `unit_pages` cells per flight.
     cells: Vec<Cell>,
+    /// The contents that each cell of a program under way refers to; empty if the set is not durable.
+    carried: Vec<Slot>,
     /// Programs under way per die.
     ahead: Vec<ahead::Ahead>,
     waiting: VecDeque<Write>,
@@ -257,6 +270,7 @@ impl NandSet {
             ],
             free_flights: (0..flights).rev().collect(),
             cells: vec![Cell { page: NONE, source: NONE }; (flights * geo.unit_pages) as usize],
+            carried: vec![Slot::NONE; if config.durable { (flights * geo.unit_pages) as usize } else { 0 }],
             ahead: vec![ahead::Ahead::default(); geo.dies as usize],
             waiting: VecDeque::with_capacity(1024),
             lacks_slots: false,
@@ -326,7 +340,8 @@ impl NandSet {
         match self.map[page as usize] {
             UNMAPPED => None,
             at if at & BUFFERED != 0 => Some((self.buffer.entry(at ^ BUFFERED).slot, NONE)),
-            at => Some((if self.durable { self.nand.slot(Page(at)) } else { Slot::NONE }, at)),
+            // Also where a fault lets the medium pretend that nothing was written: then the read fails.
+            at => Some((if self.durable { self.nand.inner().slot(Page(at)) } else { Slot::NONE }, at)),
         }
     }
 
@@ -605,12 +620,12 @@ impl NandSet {
             }
             self.map[page as usize] = UNMAPPED;
             if at & BUFFERED == 0 {
-                self.invalidate(at);
+                self.invalidate(at, cx);
                 continue;
             }
             let entry = *self.buffer.entry(at ^ BUFFERED);
             if entry.old != NONE {
-                self.invalidate(entry.old);
+                self.invalidate(entry.old, cx);
             }
             self.supersede_older(now, entry, cx);
             self.supersede(now, at ^ BUFFERED, cx);
@@ -634,16 +649,33 @@ impl NandSet {
     }
 
     #[inline]
-    fn invalidate(&mut self, page: u32) {
-        self.invalidate_of(page, self.blocks.of(page));
+    fn invalidate<S: Storage>(&mut self, page: u32, cx: &mut Around<'_, S>) {
+        self.invalidate_of(page, self.blocks.of(page), cx);
     }
 
-    /// A page of this superblock is not valid any more.
+    /// A page of this superblock is not valid any more: its contents are given up, and what is left of it names none.
     #[inline]
-    fn invalidate_of(&mut self, page: u32, superblock: u32) {
+    fn invalidate_of<S: Storage>(&mut self, page: u32, superblock: u32, cx: &mut Around<'_, S>) {
+        self.take_validity(page, superblock);
+        if self.durable {
+            self.drop_contents(page, cx);
+        }
+    }
+
+    #[inline]
+    fn take_validity(&mut self, page: u32, superblock: u32) {
         debug_assert_eq!(superblock, self.blocks.of(page));
         clear_bit(&mut self.valid, page);
         self.blocks.all[superblock as usize].valid -= 1;
+    }
+
+    /// Nobody needs this copy on flash, nor will.
+    #[inline]
+    fn drop_contents<S: Storage>(&mut self, page: u32, cx: &mut Around<'_, S>) {
+        let slot = self.nand.inner_mut().replace_slot(Page(page), STALE);
+        if has_contents(slot) {
+            cx.storage.release(slot);
+        }
     }
 
     /// Handles an event that is due at `now`.

@@ -2,7 +2,7 @@
 
 use super::buffer::{Entry, NONE, SUPERSEDED};
 use super::collect::NO_FLIGHT;
-use super::{Around, BUFFERED, Cell, Flight, LOST, NandSet, UNMAPPED, bit, clear_bit};
+use super::{Around, BUFFERED, Cell, Flight, LOST, NandSet, UNMAPPED, bit, clear_bit, has_contents};
 use crate::Done;
 use crate::config::PAGE;
 use crate::storage::{Record, Storage};
@@ -118,13 +118,14 @@ impl NandSet {
                 volume.charge(pages, flight.cold);
             }
         };
-        for &cell in &self.cells[start..start + flight.cells as usize] {
+        for at in start..start + flight.cells as usize {
+            let cell = self.cells[at];
             // What was deallocated meanwhile is programmed all the same: the deallocation is known elsewhere, and newer.
             let mut spare = Spare { page: LogicalPage(cell.page), version: 0, slot: Slot::NONE };
             if self.durable {
-                let (version, slot) = match flight.cold {
+                (spare.version, spare.slot) = match flight.cold {
                     true => {
-                        let source = self.nand.spare(Page(cell.flash()));
+                        let source = self.nand.inner().spare(Page(cell.flash()));
                         (source.version, if cell.source == cell.flash() { source.slot } else { LOST })
                     }
                     false => {
@@ -132,9 +133,9 @@ impl NandSet {
                         (source.version, source.slot)
                     }
                 };
-                (spare.version, spare.slot) = (version, slot);
-                if slot != LOST {
-                    cx.storage.retain(slot);
+                self.carried[at] = spare.slot;
+                if has_contents(spare.slot) {
+                    cx.storage.retain(spare.slot);
                 }
             }
             self.spares.push(spare);
@@ -142,7 +143,11 @@ impl NandSet {
             if !flight.cold {
                 // What its landing will want.
                 prefetch(&self.map, cell.page);
-                prefetch(&self.valid, self.buffer.entry(cell.source).old / 64);
+                let old = self.buffer.entry(cell.source).old;
+                prefetch(&self.valid, old / 64);
+                if self.durable {
+                    self.nand.inner().prefetch_slot(Page(old));
+                }
             }
         }
         let padding = self.geo.unit_pages - flight.cells;
@@ -176,6 +181,14 @@ impl NandSet {
             self.program_failed(now, flight, start, cx);
         } else {
             let first = flight.unit.0 * self.geo.unit_pages;
+            for i in 0..flight.cells {
+                let cell = self.cells[start + i as usize];
+                match flight.cold {
+                    true => self.land_cold(cell, first + i, flight.superblock, cx),
+                    false => self.land_host(now, cell, first + i, flight.superblock, cx),
+                }
+            }
+            // What landed as garbage names no contents by now.
             if self.durable {
                 self.spares.clear();
                 self.spares
@@ -185,13 +198,6 @@ impl NandSet {
                     unit: flight.unit,
                     spares: &self.spares,
                 });
-            }
-            for i in 0..flight.cells {
-                let cell = self.cells[start + i as usize];
-                match flight.cold {
-                    true => self.land_cold(cell, first + i, flight.superblock),
-                    false => self.land_host(now, cell, first + i, flight.superblock, cx),
-                }
             }
         }
         if flight.cold {
@@ -222,7 +228,7 @@ impl NandSet {
             }
             self.validate(to, superblock);
             if old != NONE {
-                self.invalidate(old);
+                self.invalidate(old, cx);
             }
             if self.durable && bit(&self.trimmed, cell.page) {
                 clear_bit(&mut self.trimmed, cell.page);
@@ -230,6 +236,8 @@ impl NandSet {
                 cx.storage.record(Record::Trim { set, first: cell.page, count: 1, version, gone: false });
             }
             self.supersede_older(now, entry, cx);
+        } else if self.durable {
+            self.drop_contents(to, cx);
         }
         self.give_up_entry(now, cell.source, cx);
     }
@@ -262,7 +270,7 @@ impl NandSet {
 
     /// A page that garbage collection moved is on flash at `to`.
     #[inline]
-    fn land_cold(&mut self, cell: Cell, to: u32, superblock: u32) {
+    fn land_cold<S: Storage>(&mut self, cell: Cell, to: u32, superblock: u32, cx: &mut Around<'_, S>) {
         let source = cell.flash();
         let at = self.map[cell.page as usize];
         if at == source {
@@ -270,11 +278,14 @@ impl NandSet {
         } else if at != UNMAPPED && at & BUFFERED != 0 && self.buffer.entry(at ^ BUFFERED).old == source {
             self.buffer.entry_mut(at ^ BUFFERED).old = to;
         } else {
+            if self.durable {
+                self.drop_contents(to, cx);
+            }
             return;
         }
         self.validate(to, superblock);
         // It is the victim's for as long as anything of it is on its way.
-        self.invalidate_of(source, self.gc.victim());
+        self.invalidate_of(source, self.gc.victim(), cx);
     }
 
     pub(super) fn chunk_landed<S: Storage>(&mut self, number: u64, now: Nanos, cx: &mut Around<'_, S>) {
@@ -304,16 +315,10 @@ impl NandSet {
         self.count_usable(flight.superblock);
         cx.storage.record(Record::Retire { set: self.id.0, unit: flight.unit });
         self.check_spare(now, cx);
-        for i in 0..flight.cells as usize {
-            let cell = self.cells[start + i];
-            if self.durable {
-                // The reference that the medium held is gone with the unit.
-                let slot = match flight.cold {
-                    true if cell.source != cell.flash() => LOST,
-                    true => self.nand.spare(Page(cell.flash())).slot,
-                    false => self.buffer.entry(cell.source).slot,
-                };
-                if slot != LOST {
+        if self.durable {
+            for i in start..start + flight.cells as usize {
+                let slot = self.carried[i];
+                if has_contents(slot) {
                     cx.storage.release(slot);
                 }
             }

@@ -2,10 +2,10 @@
 //! its dies take.
 
 use super::place::{State, Stream};
-use super::{Around, LOST, NandSet};
+use super::{Around, NandSet, has_contents};
 use crate::Done;
 use crate::storage::{Io, Storage};
-use media::{LogicalPage, Medium, Nanos, Page};
+use media::{Nanos, Slot};
 
 /// A purge under way.
 #[derive(Clone, Copy, Debug)]
@@ -23,21 +23,27 @@ impl NandSet {
         self.pump(now, cx);
     }
 
-    /// Asks for the contents of all logical pages that `mine` names, which have been deallocated, to be erased.
+    /// Asks for the contents of all logical pages that `mine` names, which have been deallocated, to be erased: what is on its way
+    /// to flash still refers to them.
     pub fn scrub<S: Storage>(&self, mine: impl Fn(u32) -> bool, cx: &mut Around<'_, S>) {
-        if !self.durable {
-            return;
-        }
-        for page in 0..self.geo.pages() as u32 {
-            let spare = self.nand.inner().spare(Page(page));
-            if spare.page != LogicalPage::NONE && mine(spare.page.0) && spare.slot != LOST {
-                cx.storage.scrub(spare.slot);
-            }
-        }
-        // On their way to flash, where they will be out of date.
         for (_, entry) in self.buffer.entries().filter(|(_, e)| mine(e.page)) {
             cx.storage.scrub(entry.slot);
         }
+        for (_, slot) in self.carried().filter(|&(page, _)| mine(page)) {
+            if has_contents(slot) {
+                cx.storage.scrub(slot);
+            }
+        }
+    }
+
+    /// Logical pages of the programs under way, and the contents that each refers to.
+    pub(super) fn carried(&self) -> impl Iterator<Item = (u32, Slot)> {
+        let pages = self.geo.unit_pages as usize;
+        let cells = move |(index, flight): (usize, &super::Flight)| {
+            index * pages..index * pages + flight.cells as usize
+        };
+        let under_way = self.flights.iter().enumerate().filter(|(_, f)| f.programming && self.durable);
+        under_way.flat_map(cells).map(|i| (self.cells[i].page, self.carried[i]))
     }
 
     /// Takes a purge one step on; whether anything was done.

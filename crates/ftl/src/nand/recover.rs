@@ -1,23 +1,34 @@
 //! Power: what is lost with it, and how the map is found again from the spare areas.
 
 use super::place::{State, Stream};
-use super::{Around, NandSet, UNMAPPED, ahead, bit, buffer, clear_bit, collect};
+use super::{Around, LOST, NandSet, STALE, UNMAPPED, ahead, bit, buffer, clear_bit, collect};
 use crate::storage::{Record, Storage};
 use media::tables::{Table, prefetch};
-use media::{BlockState, LogicalPage, Medium, Nanos, Page, Spare, Unit};
+use media::{BlockState, LogicalPage, Medium, Nanos, Page, Slot, Spare, Unit};
 
 /// How many pages before it is wanted an entry of the map is prefetched.
 const AHEAD: u32 = 32;
 
+/// Which of two copies of one version is newer. Collection moves contents as long as it can read them, and what it moved
+/// them from is given up.
+fn age_of(slot: Slot) -> u8 {
+    match slot {
+        STALE => 0,
+        LOST => 2,
+        _ => 1,
+    }
+}
+
 impl NandSet {
     /// Power is lost: the chips tear what is in flight, RAM forgets. Returns what the capacitors saved
-    /// of the write buffer (nothing if they failed), and the units that were being programmed.
+    /// of the write buffer (nothing if they failed), and the units that were being programmed or erased.
     pub fn power_cut(&mut self, now: Nanos, saved: bool) -> (Vec<Spare>, Vec<Unit>) {
         let kept = match saved {
             true => self.saved(),
             false => Vec::new(),
         };
-        let under_way = self.flights.iter().filter(|f| f.programming).map(|f| f.unit).collect();
+        let programs = self.flights.iter().filter(|f| f.programming).map(|f| f.unit);
+        let under_way = programs.chain(self.erasing_units()).collect();
         if !self.durable {
             // The newest copy on flash of each page is valid, and recovery shall find it without versions.
             self.nand.inner_mut().forget_stale(&self.valid);
@@ -27,7 +38,16 @@ impl NandSet {
         (kept, under_way)
     }
 
-    /// Tells the journal what became of units that were being programmed when power was lost.
+    /// The units of the blocks that are being erased: they hold nothing, and the journal does not know yet.
+    fn erasing_units(&self) -> impl Iterator<Item = Unit> + use<> {
+        let blocks = &self.blocks;
+        let dies = if blocks.erases_under_way > 0 { 0..blocks.erase_die } else { 0..0 };
+        let first = blocks.erasing.front().map_or(0, |block| block * self.geo.units_per_superblock());
+        let (rows, step) = (self.geo.units_per_block, self.geo.dies);
+        dies.flat_map(move |die| (0..rows).map(move |row| Unit(first + row * step + die)))
+    }
+
+    /// Tells the journal what became of units that were being programmed or erased when power was lost.
     pub fn record_ends<S: Storage>(&mut self, units: &[Unit], cx: &mut Around<'_, S>) {
         for &unit in units {
             let first = unit.0 * self.geo.unit_pages;
@@ -169,8 +189,13 @@ impl NandSet {
         newest
     }
 
-    /// Finds the newest copy on flash of each page; returns the highest version seen.
+    /// Finds the newest copy on flash of each page, and retains its contents; returns the highest version seen. All other
+    /// copies refer to none from now on.
     fn find_newest<S: Storage>(&mut self, cx: &mut Around<'_, S>) -> u64 {
+        // That these hold nothing may have been found just now. Whoever replays the journal must know it.
+        for unit in self.nand.lost_units() {
+            cx.storage.record(Record::Spoil { set: self.id.0, unit });
+        }
         let mut newest = 0;
         let pages = self.geo.pages() as u32;
         for page in 0..pages {
@@ -179,29 +204,50 @@ impl NandSet {
             if spare.page == LogicalPage::NONE || spare.page.0 >= self.capacity {
                 continue;
             }
-            if spare.slot != super::LOST {
-                cx.storage.retain(spare.slot);
-            }
             newest = newest.max(spare.version);
+            let order = |spare: Spare| (spare.version, age_of(spare.slot));
             let at = &mut self.map[spare.page.0 as usize];
-            if *at == UNMAPPED || self.nand.spare(Page(*at)).version <= spare.version {
+            if *at == UNMAPPED || order(self.nand.spare(Page(*at))) <= order(spare) {
                 *at = page;
             }
         }
+        let mut given_up = Vec::new();
         // Once more in the order of the chips: then nothing but the map is visited at random.
         for page in 0..pages {
             self.prefetch_for(page + AHEAD);
             let logical = self.nand.inner().logical(Page(page)).0;
-            if self.map.get(logical as usize) != Some(&page) {
+            if logical >= self.capacity {
                 continue;
             }
-            if bit(&self.trimmed, logical) {
-                self.map[logical as usize] = UNMAPPED;
-            } else {
-                self.validate(page, self.blocks.of(page));
+            let trimmed = bit(&self.trimmed, logical);
+            if self.map[logical as usize] != page || trimmed {
+                if self.map[logical as usize] == page {
+                    self.map[logical as usize] = UNMAPPED;
+                }
+                self.nand.inner_mut().replace_slot(Page(page), STALE);
+                continue;
+            }
+            self.validate(page, self.blocks.of(page));
+            match self.nand.slot(Page(page)) {
+                LOST => {}
+                // Its successor was lost though it seemed to be written, and the contents are somebody else's by now.
+                STALE => given_up.push(page),
+                slot => cx.storage.retain(slot),
             }
         }
+        self.mark_lost(&given_up, cx);
         newest
+    }
+
+    /// These pages cannot be read any more. Whoever replays the journal must know it.
+    #[inline]
+    fn mark_lost<S: Storage>(&mut self, pages: &[u32], cx: &mut Around<'_, S>) {
+        for &page in pages {
+            self.nand.inner_mut().replace_slot(Page(page), LOST);
+        }
+        let mut units: Vec<Unit> = pages.iter().map(|page| Unit(page / self.geo.unit_pages)).collect();
+        units.dedup();
+        self.record_ends(&units, cx);
     }
 
     /// Finds the copy on flash of each page where there are no versions: whoever cut the power saw to it that there is one.
@@ -221,7 +267,7 @@ impl NandSet {
                 self.validate(page, unit / units);
                 // Not of a drive that was saved as a whole; of two, one counts.
                 if other != UNMAPPED {
-                    self.invalidate(other);
+                    self.take_validity(other, self.blocks.of(other));
                 }
             }
         }

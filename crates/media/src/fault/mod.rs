@@ -180,6 +180,11 @@ impl<M: Medium> Faulty<M> {
         !self.lost.is_empty() && self.lost.contains(&unit.0)
     }
 
+    /// All units whose program was lost.
+    pub fn lost_units(&self) -> impl Iterator<Item = Unit> {
+        self.lost.iter().map(|&unit| Unit(unit))
+    }
+
     #[inline]
     fn is_lost_page(&self, page: Page) -> bool {
         !self.lost.is_empty() && self.is_lost(Unit(page.0 / self.inner.geometry().unit_pages))

@@ -125,6 +125,19 @@ impl Nand {
         prefetch(&self.slots, page.0);
     }
 
+    /// Changes the contents that a page's spare area names: the owner of contents gave them up. Returns those before. Chips
+    /// that are not durable name none.
+    #[inline]
+    pub fn replace_slot(&mut self, page: Page, slot: Slot) -> Slot {
+        self.slots.get_mut(page.0 as usize).map_or(Slot::NONE, |at| std::mem::replace(at, slot))
+    }
+
+    /// Begins to bring what [`replace_slot`](Nand::replace_slot) changes into the host's cache.
+    #[inline]
+    pub fn prefetch_slot(&self, page: Page) {
+        prefetch(&self.slots, page.0);
+    }
+
     /// Makes padding of all pages but those whose bit is set in `valid`. Where there are no versions, nobody could tell copies
     /// of a logical page from each other later.
     pub fn forget_stale(&mut self, valid: &[u64]) {
