@@ -77,8 +77,10 @@ fn mapped_pages(sets: &[Set], volume: &Volume) -> u64 {
 struct Remains {
     saved: Vec<Vec<Spare>>,
     lost: Vec<bool>,
-    /// Units that were being programmed.
+    /// Units that were being programmed or erased.
     under_way: Vec<Vec<Unit>>,
+    /// Whether what the write buffers held is gone.
+    buffers_lost: bool,
 }
 
 /// The translation layer of a drive.
@@ -543,7 +545,7 @@ impl Ftl {
     /// `energy` says whether the capacitors do their work. Nothing but [`recover`](Ftl::recover) may follow.
     pub fn power_cut(&mut self, now: Nanos, energy: bool) {
         let saved = self.config.protected && energy;
-        let mut remains = Remains::default();
+        let mut remains = Remains { buffers_lost: !saved, ..Remains::default() };
         for set in &mut self.sets {
             let ((kept, under_way), lost) = match set {
                 Set::Nand(set) => (set.power_cut(now, saved), false),
@@ -607,6 +609,9 @@ impl Ftl {
             let newest = match &mut self.sets[i] {
                 Set::Nand(set) => {
                     recovered.buffered_pages += saved.len() as u32;
+                    if remains.buffers_lost && self.config.durable {
+                        storage.record(Record::Lose { set: i as u8 });
+                    }
                     let under_way = remains.under_way.get(i).map_or(&[][..], Vec::as_slice);
                     set.record_ends(under_way, around!(self, storage));
                     set.recover(saved, around!(self, storage))

@@ -1,7 +1,8 @@
 //! The non-volatile state as bytes, and how a journal brings it up to date.
 //!
-//! What is saved is what a power cut would leave: the chips with their spare areas, the system area
-//! (deallocations, volumes) and, if capacitors protect it, the write buffer. Opening is recovery.
+//! What is saved is what a power cut would leave if the capacitors saved everything: the chips with their spare
+//! areas, the system area (deallocations, volumes) and the write buffer, of drives without capacitors too. The end of the
+//! process takes nothing that was completed. Opening is recovery.
 
 use crate::nand::{NandSet, SetStats};
 use crate::storage::{Record, Section, Storage};
@@ -87,9 +88,13 @@ fn spares(bytes: &[u8]) -> Result<Vec<Spare>, LoadError> {
 }
 
 impl Ftl {
-    /// Appends the non-volatile state. For its layout see the image format in the documentation.
+    /// Appends the state that outlives the process, which includes the write buffer. While there is no power, that is what the
+    /// capacitors saved of it. For the layout see the image format in the documentation.
     pub fn save(&self, out: &mut Vec<u8>) {
-        self.save_with(out, |_, set| if self.config.protected { set.saved() } else { Vec::new() });
+        self.save_with(out, |i, set| match &self.remains {
+            Some(remains) => remains.saved.get(i).cloned().unwrap_or_default(),
+            None => set.saved(),
+        });
     }
 
     /// With what the write buffer of each NAND set shall have held.
@@ -261,6 +266,7 @@ impl Restorer {
             | Record::Retire { set, .. }
             | Record::Open { set, .. }
             | Record::Buffer { set, .. }
+            | Record::Lose { set }
             | Record::Place { set, .. }
             | Record::Trim { set, .. } => set,
         };
@@ -290,6 +296,7 @@ impl Restorer {
                 self.ftl.version = self.ftl.version.max(spare.version);
                 buffer.insert(spare.page.0, *spare);
             }
+            (Set::Nand(_), Record::Lose { .. }) => buffer.clear(),
             (Set::Nand(set), Record::Trim { first, count, version, gone, .. }) => {
                 self.ftl.version = self.ftl.version.max(*version);
                 set.apply_trim(*first, *count, *gone);
@@ -331,7 +338,7 @@ impl Restorer {
             }
         }
         let lost = vec![false; ftl.sets.len()];
-        ftl.remains = Some(Remains { saved, lost, under_way: Vec::new() });
+        ftl.remains = Some(Remains { saved, lost, ..Remains::default() });
         ftl.recover(now, storage);
         Ok(ftl)
     }

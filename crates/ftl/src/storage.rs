@@ -111,12 +111,17 @@ pub enum Record<'a> {
         /// Any unit of the block.
         unit: Unit,
     },
-    /// A page was accepted into the write buffer, which the capacitors protect.
+    /// A page was accepted into the write buffer. Whether power takes it away or not, the end of the process does not.
     Buffer {
         /// NVM Set, from 0.
         set: u8,
         /// What was accepted.
         spare: Spare,
+    },
+    /// Power was lost, and with it what the write buffer of a NAND set held.
+    Lose {
+        /// NVM Set, from 0.
+        set: u8,
     },
     /// A page of a medium that is written in place was written, or given up ([`Spare::EMPTY`]).
     Place {

@@ -111,8 +111,8 @@ impl Run {
                 self.ftl = restorer.finish(self.now, &mut self.store).unwrap();
                 self.save();
             }
-            _ => {
-                self.ftl.power_cut(self.now, true);
+            energy => {
+                self.ftl.power_cut(self.now, energy == 1);
                 self.ftl.recover(self.now, &mut self.store);
             }
         }

@@ -116,6 +116,14 @@ struct Sector {
     latest: u32,
     /// Written since the promise, acknowledged or not.
     later: Vec<u32>,
+    /// All of it since the last power cut or deallocation.
+    all: Vec<u32>,
+}
+
+impl Sector {
+    fn new(value: u32) -> Sector {
+        Sector { promised: value, latest: value, later: Vec::new(), all: vec![value] }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -166,7 +174,7 @@ impl Run {
         for set in [SetId(0), SetId(1)] {
             let bytes = ftl.set_info(set).map_or(0, |s| s.unallocated_bytes);
             let volume = ftl.create(set, bytes, &mut store).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
-            let sector = Sector { promised: 0, latest: 0, later: Vec::new() };
+            let sector = Sector::new(0);
             volumes.push((volume, vec![sector; (bytes / u64::from(SECTOR)) as usize]));
         }
         let mut saved = Vec::new();
@@ -234,6 +242,7 @@ impl Run {
         self.store.host_writes(Io(io), value);
         for sector in &mut self.volumes[volume].1[first as usize..(first + count) as usize] {
             sector.later.push(value);
+            sector.all.push(value);
         }
         self.flying.insert(io, Kind::Write { volume, first, count, value, durable });
         let id = self.volumes[volume].0;
@@ -322,7 +331,7 @@ impl Run {
             .unwrap_or_else(|e| panic!("seed {}: {e}", self.seed));
         let pages = first.div_ceil(SECTORS)..(first + count) / SECTORS;
         for sector in pages.flat_map(|p| p * SECTORS..(p + 1) * SECTORS) {
-            self.volumes[volume].1[sector as usize] = Sector { promised: 0, latest: 0, later: Vec::new() };
+            self.volumes[volume].1[sector as usize] = Sector::new(0);
         }
     }
 
@@ -402,25 +411,49 @@ impl Run {
         self.done = done;
     }
 
-    /// Cuts power or kills the process, and checks what is there afterwards.
+    /// Cuts power, kills the process, or both, and checks what is there afterwards.
     fn cut(&mut self) {
         self.cuts += 1;
-        let mut memory_lost = !self.config.protected;
-        if self.rng.below(2) == 0 {
-            self.ftl.power_cut(self.now, true);
-            self.ftl.recover(self.now, &mut self.store);
-        } else {
-            memory_lost = false;
-            let restorer = Ftl::restore(self.config.clone(), &self.saved);
-            let mut restorer: Restorer = restorer.unwrap_or_else(|e| panic!("seed {}: {e}", self.seed));
-            for record in &self.store.journal {
-                restorer.apply(&record.borrowed()).unwrap_or_else(|e| panic!("seed {}: {e}", self.seed));
+        let protected = self.config.protected;
+        let (off, energy) = (self.rng.below(2) == 0, self.rng.below(4) > 0);
+        let kill = !off || self.rng.below(3) == 0;
+        let mut complete = kill;
+        if off {
+            self.ftl.power_cut(self.now, energy);
+            if kill && self.rng.below(2) == 0 {
+                complete = false;
+                self.save();
             }
-            let ftl = restorer.finish(self.now, &mut self.store);
-            self.ftl = ftl.unwrap_or_else(|e| panic!("seed {}: {e}", self.seed));
-            self.ftl.set_faults(SetId(1), FaultPlan::default());
-            self.save();
         }
+        if kill {
+            self.restore();
+        } else {
+            self.ftl.recover(self.now, &mut self.store);
+        }
+        if !complete && protected && !energy {
+            // The capacitors promise nothing.
+            for sector in self.volumes.iter_mut().flat_map(|(_, sectors)| sectors) {
+                sector.later.clone_from(&sector.all);
+            }
+        }
+        let memory_kept = complete || (protected && energy);
+        self.check_after_cut(complete, !memory_kept);
+    }
+
+    /// The process is gone: opens what was saved and recorded.
+    fn restore(&mut self) {
+        let restorer = Ftl::restore(self.config.clone(), &self.saved);
+        let mut restorer: Restorer = restorer.unwrap_or_else(|e| panic!("seed {}: {e}", self.seed));
+        for record in &self.store.journal {
+            restorer.apply(&record.borrowed()).unwrap_or_else(|e| panic!("seed {}: {e}", self.seed));
+        }
+        let ftl = restorer.finish(self.now, &mut self.store);
+        self.ftl = ftl.unwrap_or_else(|e| panic!("seed {}: {e}", self.seed));
+        self.ftl.set_faults(SetId(1), FaultPlan::default());
+        self.save();
+    }
+
+    fn check_after_cut(&mut self, complete: bool, memory_lost: bool) {
         self.flying.clear();
         self.audit();
         self.poll();
@@ -435,9 +468,12 @@ impl Run {
                 }
                 for (i, value) in values.into_iter().enumerate() {
                     let sector = &mut self.volumes[volume].1[first as usize + i];
-                    let allowed = value == sector.promised
-                        || sector.later.contains(&value)
-                        || (volume == 1 && memory_lost && value == 0);
+                    let written = value == sector.promised || sector.later.contains(&value);
+                    let allowed = match complete {
+                        // Whatever becomes of the process, what was completed is there.
+                        true => value == sector.latest || (value > sector.latest && written),
+                        false => written || (volume == 1 && memory_lost && value == 0),
+                    };
                     assert!(
                         allowed,
                         "seed {}: after cut {}, volume {volume} sector {} holds {value}, not {sector:?}",
@@ -445,7 +481,15 @@ impl Run {
                         self.cuts,
                         first + i as u64
                     );
-                    *sector = Sector { promised: value, latest: value, later: Vec::new() };
+                    sector.latest = value;
+                    sector.all.retain(|&v| v <= value);
+                    // What a killed process had in its buffer is there again, and power can still take it away.
+                    if complete && !self.config.protected {
+                        sector.later.retain(|&v| v <= value);
+                    } else {
+                        sector.promised = value;
+                        sector.later.clear();
+                    }
                 }
             }
         }

@@ -33,6 +33,7 @@ use std::collections::VecDeque;
 
 pub use age::Past;
 pub use reclaim::{PlacementChange, PlacementNote};
+pub use report::SetStats;
 
 /// Map entry of a page that holds nothing.
 const UNMAPPED: u32 = u32::MAX;
@@ -133,30 +134,6 @@ struct Flush {
     /// Chunks below this number must land first.
     mark: u64,
     left: u32,
-}
-
-/// Exact counts of a set.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
-pub struct SetStats {
-    /// Bytes that hosts read.
-    pub host_read_bytes: u64,
-    /// Bytes that hosts wrote.
-    pub host_written_bytes: u64,
-    /// Bytes programmed on the medium, for whatever reason.
-    pub media_written_bytes: u64,
-    /// Of those, moved by garbage collection.
-    pub media_gc_bytes: u64,
-    /// Bytes read from the medium.
-    pub media_read_bytes: u64,
-    /// Blocks erased.
-    pub erases: u64,
-    /// Programs and erases that failed.
-    pub media_failures: u64,
-    /// Of those, erases.
-    #[serde(default)]
-    pub erase_failures: u64,
-    /// Reads that could not be corrected.
-    pub uncorrectable: u64,
 }
 
 #[derive(Clone)]
@@ -579,7 +556,7 @@ impl NandSet {
         };
         *self.buffer.entry_mut(index) = buffer::Entry { page, old, slot, prev, version };
         self.map[page as usize] = BUFFERED | index;
-        if self.durable && self.protected {
+        if self.durable {
             let spare = self.buffer.entry(index).spare();
             cx.storage.record(Record::Buffer { set: self.id.0, spare });
         }

@@ -274,6 +274,7 @@ pub(crate) fn encode(record: &Record<'_>, out: &mut Vec<u8>) {
             head(out, 9, set, superblock);
             out.push(writer);
         }
+        Record::Lose { set } => out.extend_from_slice(&[10, set]),
         Record::Section { kind, bytes } => {
             head(out, 8, kind as u8, bytes.len() as u32);
             out.extend_from_slice(bytes);
@@ -350,6 +351,7 @@ impl<'a> Records<'a> {
                 Record::Section { kind, bytes: self.take(len)? }
             }
             9 => Record::Open { set, superblock: self.u32()?, writer: self.take(1)?[0] },
+            10 => Record::Lose { set },
             kind => return Err(FormatError::Unknown { kind, at }),
         })
     }
@@ -445,6 +447,7 @@ mod tests {
             Record::Retire { set: 3, unit: Unit(6) },
             Record::Open { set: 1, superblock: 77, writer: 3 },
             Record::Buffer { set: 4, spare: spare(5) },
+            Record::Lose { set: 4 },
             Record::Place { set: 5, page: Page(4), spare: spare(6) },
             Record::Trim { set: 6, first: 1, count: 2, version: 3, gone: true },
             Record::Section { kind: Section::Controller, bytes: b"hello" },
