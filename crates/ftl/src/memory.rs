@@ -190,24 +190,33 @@ impl MemorySet {
     }
 
     pub fn trim<S: Storage>(&mut self, first: u32, count: u32, cx: &mut Around<'_, S>) {
+        let mut any = false;
         for page in first..first + count {
-            if let Some(spare) = self.spare(page) {
-                self.clear(page);
-                if let Some(volume) = cx.volumes.owner_mut(self.id, page) {
-                    volume.mapped -= 1;
-                }
-                if self.durable {
-                    if spare.slot != LOST {
-                        cx.storage.release(spare.slot);
-                    }
-                    cx.storage.record(Record::Place {
-                        set: self.id.0,
-                        page: Page(page),
-                        spare: Spare::EMPTY,
-                    });
-                }
+            let Some(spare) = self.spare(page) else { continue };
+            any = true;
+            self.clear(page);
+            if let Some(volume) = cx.volumes.owner_mut(self.id, page) {
+                volume.mapped -= 1;
+            }
+            if self.durable && spare.slot != LOST {
+                cx.storage.release(spare.slot);
             }
         }
+        if any && self.durable {
+            cx.storage.record(Record::Clear { set: self.id.0, first, count });
+        }
+    }
+
+    /// Applies what a journal says was given up; whether there are such pages.
+    pub fn apply_clear(&mut self, first: u32, count: u32) -> bool {
+        let pages = self.memory.geometry().pages() as u32;
+        let Some(end) = first.checked_add(count).filter(|&end| end <= pages) else { return false };
+        for page in first..end {
+            if self.spare(page).is_some() {
+                self.clear(page);
+            }
+        }
+        true
     }
 
     /// Gives everything up.
@@ -244,15 +253,15 @@ impl MemorySet {
     /// Retains what is referred to; after a loss, tells the journal. Returns the highest version.
     pub fn recover<S: Storage>(&mut self, lost: bool, cx: &mut Around<'_, S>) -> u64 {
         let mut newest = 0;
-        for page in 0..self.memory.geometry().pages() as u32 {
-            if let Some(spare) = self.spare(page) {
-                newest = newest.max(spare.version);
-                if spare.slot != LOST {
-                    cx.storage.retain(spare.slot);
-                }
-            } else if lost && self.durable {
-                cx.storage.record(Record::Place { set: self.id.0, page: Page(page), spare: Spare::EMPTY });
+        let pages = self.memory.geometry().pages() as u32;
+        for spare in (0..pages).filter_map(|page| self.spare(page)) {
+            newest = newest.max(spare.version);
+            if spare.slot != LOST {
+                cx.storage.retain(spare.slot);
             }
+        }
+        if lost && self.durable {
+            cx.storage.record(Record::Clear { set: self.id.0, first: 0, count: pages });
         }
         newest
     }

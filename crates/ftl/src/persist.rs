@@ -268,6 +268,7 @@ impl Restorer {
             | Record::Buffer { set, .. }
             | Record::Lose { set }
             | Record::Place { set, .. }
+            | Record::Clear { set, .. }
             | Record::Trim { set, .. } => set,
         };
         let media = |error| LoadError::Media { set: u32::from(number) + 1, error };
@@ -311,6 +312,11 @@ impl Restorer {
             (Set::Memory(set), Record::Place { page, spare, .. }) => {
                 self.ftl.version = self.ftl.version.max(spare.version);
                 set.memory.apply_program(Unit(page.0), &[*spare]).map_err(media)?;
+            }
+            (Set::Memory(set), Record::Clear { first, count, .. }) => {
+                if !set.apply_clear(*first, *count) {
+                    return Err(malformed(format!("there are no {count} pages from page {first} on")));
+                }
             }
             _ => {
                 return Err(malformed(format!("a record does not fit the medium of NVM Set {}", number + 1)));

@@ -132,6 +132,15 @@ pub enum Record<'a> {
         /// What.
         spare: Spare,
     },
+    /// Pages `first..first + count` of a medium that is written in place were given up; some may have held nothing.
+    Clear {
+        /// NVM Set, from 0.
+        set: u8,
+        /// First page.
+        first: u32,
+        /// How many.
+        count: u32,
+    },
     /// Logical pages `first..first + count` were deallocated at `version`, or (`gone` false) a page that was
     /// deallocated has a newer copy on the medium.
     Trim {

@@ -169,3 +169,45 @@ fn contents_are_given_back_when_nobody_can_read_them_any_more() {
     assert!((512..1024).all(|page| b.read(volume, page) == 20_000 + page));
     b.store.audit(b.ftl.references()).unwrap();
 }
+
+#[test]
+fn a_step_of_a_memory_set_is_small_however_many_pages_it_gives_up() {
+    let mut config = config();
+    let SetConfig::Memory { volatile, .. } = &mut config.sets[1] else { unreachable!() };
+    *volatile = true;
+    let mut b = Bench { ftl: Ftl::new(config.clone()).unwrap(), store: Store::new(16384), now: Nanos::ZERO };
+    let volume = b.ftl.create(SetId(1), u64::from(512 * PAGE), &mut b.store).unwrap();
+    let mut saved = Vec::new();
+    b.ftl.save(&mut saved);
+    b.store.journal.clear();
+    for loss in 0..4 {
+        for page in (0..512).filter(|page| page % 7 != 0) {
+            b.write(volume, page, page + 1);
+        }
+        let before = b.store.journal.len();
+        // The last pages stay in one of them.
+        let kept = if loss == 2 { 255 } else { 512 };
+        match loss {
+            0 => {
+                b.ftl.power_cut(b.now, false);
+                b.ftl.recover(b.now, &mut b.store);
+            }
+            1 => {
+                let answer = b.ftl.purge(b.now, Io(7), &mut b.store);
+                b.finish(answer);
+            }
+            2 => b.ftl.trim(b.now, volume, 0, u64::from(255 * PAGE), &mut b.store).map(|_| ()).unwrap(),
+            _ => b.ftl.trim(b.now, volume, 0, u64::from(512 * PAGE), &mut b.store).map(|_| ()).unwrap(),
+        }
+        let records = b.store.journal.len() - before;
+        assert!(records <= 3, "{loss}: {records} records");
+        let mut restorer = Ftl::restore(config.clone(), &saved).unwrap();
+        for record in &b.store.journal {
+            restorer.apply(&record.borrowed()).unwrap();
+        }
+        let mut store = Store::new(16384);
+        let mut again = Bench { ftl: restorer.finish(b.now, &mut store).unwrap(), store, now: b.now };
+        assert_eq!(again.ftl.allocated_bytes(volume), b.ftl.allocated_bytes(volume));
+        assert!((0..kept).all(|page| again.read(volume, page) == 0 && b.read(volume, page) == 0));
+    }
+}

@@ -275,6 +275,10 @@ pub(crate) fn encode(record: &Record<'_>, out: &mut Vec<u8>) {
             out.push(writer);
         }
         Record::Lose { set } => out.extend_from_slice(&[10, set]),
+        Record::Clear { set, first, count } => {
+            head(out, 11, set, first);
+            out.extend_from_slice(&count.to_le_bytes());
+        }
         Record::Section { kind, bytes } => {
             head(out, 8, kind as u8, bytes.len() as u32);
             out.extend_from_slice(bytes);
@@ -352,6 +356,7 @@ impl<'a> Records<'a> {
             }
             9 => Record::Open { set, superblock: self.u32()?, writer: self.take(1)?[0] },
             10 => Record::Lose { set },
+            11 => Record::Clear { set, first: self.u32()?, count: self.u32()? },
             kind => return Err(FormatError::Unknown { kind, at }),
         })
     }
@@ -448,6 +453,7 @@ mod tests {
             Record::Open { set: 1, superblock: 77, writer: 3 },
             Record::Buffer { set: 4, spare: spare(5) },
             Record::Lose { set: 4 },
+            Record::Clear { set: 5, first: 7, count: 9 },
             Record::Place { set: 5, page: Page(4), spare: spare(6) },
             Record::Trim { set: 6, first: 1, count: 2, version: 3, gone: true },
             Record::Section { kind: Section::Controller, bytes: b"hello" },
@@ -481,7 +487,7 @@ mod tests {
                     state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                     // Small numbers reach more of the records than even ones.
                     let byte = state.to_le_bytes()[7];
-                    if byte < 128 { byte % 9 } else { byte }
+                    if byte < 128 { byte % 12 } else { byte }
                 })
                 .collect();
             fuzz_open(&bytes);
