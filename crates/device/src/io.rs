@@ -375,18 +375,18 @@ impl Drive {
         let mut at = self.ftl.trim(cx.now, volume, first, last - first, cx.storage).map_err(as_failure)?;
         let mut parts = 0;
         for (from, to) in [(extent.start, first), (last, end)] {
-            // Less than a page.
-            let extent = Extent { start: from, bytes: (to - from) as u32 };
-            if extent.bytes == 0 {
+            // Less than a page, and so many bytes behind the command's first block: its place is part of how it is treated.
+            let (part, host) = (Extent { start: from, bytes: (to - from) as u32 }, from - extent.start);
+            if part.bytes == 0 {
                 continue;
             }
-            let source = Source::Zeros;
-            match self.ftl.write_placed(
+            match self.ftl.write_part(
                 cx.now,
                 token.io(),
                 volume,
-                extent,
-                source,
+                part,
+                host as u32,
+                Source::Zeros,
                 durable,
                 handle,
                 cx.storage,

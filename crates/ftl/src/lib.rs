@@ -344,6 +344,24 @@ impl Ftl {
         handle: u8,
         storage: &mut impl Storage,
     ) -> Answer {
+        self.write_part(now, io, volume, extent, 0, source, durable, handle, storage)
+    }
+
+    /// Writes a part of what a command is about: the one that begins at byte `host` of it. So whoever owns contents knows
+    /// which of the command's blocks these are.
+    #[allow(clippy::too_many_arguments)]
+    pub fn write_part(
+        &mut self,
+        now: Nanos,
+        io: Io,
+        volume: VolumeId,
+        extent: Extent,
+        host: u32,
+        source: Source,
+        durable: bool,
+        handle: u8,
+        storage: &mut impl Storage,
+    ) -> Answer {
         self.advance(now, storage);
         let set = match self.check(volume, extent) {
             Ok(set) => set,
@@ -351,7 +369,7 @@ impl Ftl {
         };
         let end = extent.start + u64::from(extent.bytes);
         let zeros = source == Source::Zeros;
-        let write = Write { io, volume, start: extent.start, end, host: 0, zeros, durable, handle, at: now };
+        let write = Write { io, volume, start: extent.start, end, host, zeros, durable, handle, at: now };
         match &mut self.sets[usize::from(set.0)] {
             Set::Nand(set) => set.write(now, write, around!(self, storage)),
             Set::Memory(set) => set.write(now, write, around!(self, storage)),

@@ -37,11 +37,19 @@ struct Bench {
     queue: IoQueue<SocketQueue>,
 }
 
+fn start(shape: Shape) -> Bench {
+    bench(Some(shape), None)
+}
+
 fn open(image: Option<&Path>) -> Bench {
+    let fresh = image.is_none_or(|dir| !dir.exists());
+    bench(fresh.then(shape), image)
+}
+
+fn bench(shape: Option<Shape>, image: Option<&Path>) -> Bench {
     let tcp = vec!["127.0.0.1:0".into()];
     let options = Options { image: image.map(Path::to_owned), tcp, ..Options::default() };
-    let fresh = image.is_none_or(|dir| !dir.exists());
-    let running = run::start(fresh.then(shape), &options, &mut |_| ()).unwrap();
+    let running = run::start(shape, &options, &mut |_| ()).unwrap();
     let addr = format!("tcp://{}", running.tcp().unwrap());
     let transport = SocketTransport::new(addr.parse().unwrap(), Duration::from_secs(20));
     let mut identity = Identity::new("nqn.2026-11.test:formats".parse().unwrap());
@@ -163,4 +171,34 @@ fn in_an_image() {
     std::fs::remove_file(dir.join("spares")).unwrap();
     let mut bench = open(Some(&dir));
     assert_eq!(bench.read(Blocks::new(1, 8, 1), 4096), (Status::SUCCESS, pattern(3, 4096)));
+}
+
+/// Zeros with deallocation that begin and end within pages, in namespaces of small blocks: plain, with metadata, and with protection
+/// information that the drive inserts.
+#[test]
+fn deallocated_parts_of_pages_keep_their_neighbours() {
+    for (lba, pi) in [("512", 0), ("512+8", 0), ("512+8", 1), ("512+8", 2), ("512+8", 3)] {
+        let mut shape = shape_with("");
+        shape.toml.push_str(&format!("\n[[namespace]]\nsize = \"8MiB\"\nlba = \"{lba}\"\npi = {pi}\n"));
+        shape.config = device::Config::from_toml(&shape.toml).unwrap();
+        let mut bench = start(shape);
+        // The drive inserts protection information, and checks and strips it; other metadata is the host's.
+        let pract = if pi > 0 { 8 } else { 0 };
+        let size = if lba == "512+8" && pi == 0 { 520 } else { 512 };
+        for (first, count) in [(3, 8), (3, 13), (3, 26), (8, 13), (5, 11), (7, 1), (0, 16), (15, 34)] {
+            let data = pattern(first as u32, 64 * size);
+            assert_eq!(bench.write(protected(0, 64, pract), &data), Status::SUCCESS);
+            let zeroes = Blocks { deac: true, ..protected(first, count, pract) };
+            assert_eq!(bench.call(zeroes.encode(IoOpcode::WRITE_ZEROES), Data::None).0, Status::SUCCESS);
+            let check = if pi > 0 { pract | 7 & !u8::from(pi == 3) } else { 0 };
+            for block in 0..64 {
+                let (status, read) = bench.read(protected(block, 1, check), size);
+                let inside = (first..first + u64::from(count)).contains(&block);
+                let at = block as usize * size;
+                assert!(status.is_success(), "{lba}, type {pi}, {first}+{count}, block {block}: {status}");
+                let expected = if inside { vec![0; size] } else { data[at..at + size].to_vec() };
+                assert!(read == expected, "{lba}, type {pi}, {first}+{count}, block {block}");
+            }
+        }
+    }
 }

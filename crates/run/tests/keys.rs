@@ -244,7 +244,7 @@ fn parts_of_pages_keep_their_neighbours() {
                 let lba = random(190);
                 let blocks = 1 + random(10);
                 let range = lba as usize..(lba + blocks) as usize;
-                match random(5) {
+                match random(6) {
                     0 | 1 => {
                         let data: Vec<u8> = (0..blocks as usize * size).map(|_| random(256) as u8).collect();
                         let status = io(&queue, IoOpcode::WRITE, lba as u32, blocks as u32, data.clone()).0;
@@ -259,7 +259,18 @@ fn parts_of_pages_keep_their_neighbours() {
                         assert_eq!(status, Status::SUCCESS);
                         model[range].iter_mut().for_each(|block| block.fill(0));
                     }
+                    // Pages that lie wholly in the range are deallocated, parts of others written.
                     3 => {
+                        let (lba, blocks) = (random(150), 8 + random(40));
+                        let deac = 1 << 25;
+                        let (status, _) =
+                            io(&queue, IoOpcode::WRITE_ZEROES, lba as u32, deac | blocks as u32, vec![]);
+                        assert_eq!(status, Status::SUCCESS);
+                        model[lba as usize..(lba + blocks) as usize]
+                            .iter_mut()
+                            .for_each(|block| block.fill(0));
+                    }
+                    4 => {
                         let data = model[range].concat();
                         let status = io(&queue, IoOpcode::COMPARE, lba as u32, blocks as u32, data).0;
                         assert_eq!(status, Status::SUCCESS);
