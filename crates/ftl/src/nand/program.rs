@@ -96,7 +96,8 @@ impl NandSet {
                 // Without a superblock to write to, what is on its way may be all that there is to wait for.
                 self.await_all(now, cx);
             }
-            return false;
+            // The lane's last superblock may have ended just now, and another lane's is there.
+            return self.collecting_stream(self.gc.victim()) != stream;
         };
         let Some(flight) = self.gc.ready.pop_front() else { return false };
         self.gc.gathered -= 1;
