@@ -386,13 +386,16 @@ impl Engine {
     #[inline]
     fn sort_outputs(&mut self) -> bool {
         let mut others = false;
+        let at_once = !self.store.has_image();
         let mut outputs = std::mem::take(&mut self.outputs);
         for output in &outputs {
             match *output {
                 Output::Complete { io, completion, .. } => {
                     let entry = &mut self.table[io.0 as usize];
-                    if let Owner::Actor { queue, tag } = entry.owner {
-                        // Under the virtual clock there is no image: nothing has to be written or read first.
+                    if let Owner::Actor { queue, tag } = entry.owner
+                        && at_once
+                    {
+                        // Without an image nothing has to be written or read first.
                         entry.owner = Owner::Free;
                         self.free.push(io.0);
                         let data = self.store.give_back(io);
@@ -526,7 +529,11 @@ impl Engine {
 
     fn checkpoint_if_due(&mut self, now: Nanos) {
         // Records that are not in the journal yet would be lost between the two.
-        let Some(image) = self.store.image().filter(|_| self.outputs.is_empty()) else { return };
+        // A drive without power has nothing to be saved but what its capacitors keep, and its hosts wait for nothing.
+        if !self.outputs.is_empty() || !self.drive.is_powered() {
+            return;
+        }
+        let Some(image) = self.store.image() else { return };
         let forget = image.forget_is_due();
         if !(forget || image.checkpoint_is_due()) || self.store.commit(now).is_err() {
             return;
@@ -534,11 +541,11 @@ impl Engine {
         let state = self.drive.save();
         if forget {
             let Some(image) = self.store.image() else { return };
-            image.forget(state, now, &mut self.news);
+            image.forget(&state, now, &mut self.news);
             return self.hear(now);
         }
         if let Some(image) = self.store.image()
-            && let Err(e) = image.checkpoint(state, now, false)
+            && let Err(e) = image.checkpoint(&state, now, false)
         {
             tracing::warn!("no checkpoint could be started, the journal grows on: {e}");
         }
@@ -617,18 +624,27 @@ impl Engine {
             let mut news = Vec::new();
             if let Some(image) = self.store.image() {
                 image.settle(&mut news);
-                if let Err(e) = image.checkpoint(state, now, true) {
+                if let Err(e) = image.checkpoint(&state, now, true) {
                     tracing::warn!(
                         "the drive was not closed cleanly and will recover when it is opened: {e}"
                     );
                 }
                 image.settle(&mut news);
+                image.close();
             }
         }
         if let Some(server) = &mut self.server {
             server.close_all(&mut self.store);
         }
         self.hosts.stopped(deliveries);
+    }
+
+    /// Stops in order, at once.
+    #[cfg(test)]
+    pub(crate) fn stop_now(&mut self, now: Nanos) {
+        self.begin_stop(now);
+        self.settle(now, &mut Vec::new());
+        assert!(self.has_stopped());
     }
 
     /// Lets go of everything that other threads might wait for.

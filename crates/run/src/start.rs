@@ -4,7 +4,7 @@ use crate::access::Access;
 use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::handle::Handle;
-use crate::image::{ImageError, ImageOptions, Locked, Presence, presence};
+use crate::image::{Hands, ImageError, ImageOptions, Locked, Presence, presence};
 use crate::keys::{DriveKey, Keyring};
 use crate::precondition::{self, Ended, Precondition};
 use crate::record::Recorder;
@@ -333,11 +333,12 @@ fn locked_note(drive: &Drive, options: &Options) -> Option<String> {
     })
 }
 
-struct Opened {
-    drive: Drive,
-    store: Store,
-    time: Nanos,
-    notes: Vec<String>,
+/// A drive that nobody runs yet.
+pub(crate) struct Opened {
+    pub(crate) drive: Drive,
+    pub(crate) store: Store,
+    pub(crate) time: Nanos,
+    pub(crate) notes: Vec<String>,
 }
 
 fn listen(options: &Options) -> Result<Vec<(Listener, AnaState)>, StartError> {
@@ -415,22 +416,24 @@ fn in_image(
         let (drive, time, keys) = new_drive(shape.config, options, progress)?;
         locked.create(&shape.toml, &drive.save(), time)?;
         let found = locked.find()?;
-        let image = locked.start(&found, pages(drive.config()), options.image_options, notify)?;
+        let hands = Hands::Threads(notify);
+        let mut image = locked.start(&found, pages(drive.config()), options.image_options, hands)?;
+        image.opened(&found, &found.state, time)?;
         let store = Store::new(Backing::Image(Box::new(image))).with_keys(keys);
         return Ok(Opened { drive, store, time, notes: found.notes });
     }
     if options.precondition != Precondition::None {
         return Err(StartError::NotNew(dir.to_owned()));
     }
-    open_image(Locked::existing(dir)?, dir, shape, options, notify)
+    open_image(Locked::existing(dir)?, dir, shape, options, Hands::Threads(notify))
 }
 
-fn open_image(
+pub(crate) fn open_image(
     locked: Locked,
     dir: &Path,
     shape: Option<Shape>,
     options: &Options,
-    notify: Arc<dyn Fn() + Send + Sync>,
+    hands: Hands,
 ) -> Result<Opened, StartError> {
     let bad = |reason: String| ImageError::State { path: dir.to_owned(), reason };
     let mut config = Config::from_toml(&locked.config()?).map_err(|e| bad(format!("drive.toml: {e}")))?;
@@ -445,20 +448,17 @@ fn open_image(
     }
     config.ftl.durable = true;
     let slots = pages(&config);
-    let found = locked.find()?;
+    let mut found = locked.find()?;
     let mut restorer = Drive::restore(config, &found.state).map_err(|e| bad(e.to_string()))?;
     found.replay(|record| restorer.apply(record).map_err(|e| e.to_string()))?;
     // Up to here nothing was changed on disk; recovery counts references and records.
     let time = found.time;
-    let image = locked.start(&found, slots, options.image_options, notify)?;
+    let image = locked.start(&found, slots, options.image_options, hands)?;
     let keys = Keyring::new(options.drive_key.clone());
     let mut store = Store::new(Backing::Image(Box::new(image))).with_keys(keys);
     let drive = restorer.finish(time, &mut store).map_err(|e| bad(e.to_string()))?;
-    store.commit(time).map_err(|_| bad("its journal cannot be written".to_owned()))?;
-    if let Some(image) = store.image()
-        && !found.unsynced
-    {
-        image.all_is_synced();
+    if let Some(image) = store.image() {
+        image.opened(&found, &drive.save(), time)?;
     }
     Ok(Opened { drive, store, time, notes: found.notes })
 }

@@ -135,9 +135,7 @@ fn an_operation_goes_on_when_the_image_is_opened_again() {
     let running = start(&live, true, 1 << 30);
     let (controller, queue) = connect(&running);
     (0..500).for_each(|lba| write(&queue, lba));
-    for name in ["checkpoint.1", "journal.1"] {
-        std::fs::copy(live.join(name), temp.path().join(name)).unwrap();
-    }
+    std::fs::copy(live.join("checkpoint.1"), temp.path().join("checkpoint.1")).unwrap();
     // Contents and journal before, and the journal after: every cut in between is a crash at that time.
     let contents = std::fs::read(live.join("contents")).unwrap();
     let before = frames_end(&std::fs::read(live.join("journal.2")).unwrap());
@@ -167,9 +165,7 @@ fn an_operation_goes_on_when_the_image_is_opened_again() {
             std::fs::write(dead.join(name), bytes).unwrap();
         }
         std::fs::copy(live.join("drive.toml"), dead.join("drive.toml")).unwrap();
-        for name in ["checkpoint.1", "journal.1"] {
-            std::fs::copy(temp.path().join(name), dead.join(name)).unwrap();
-        }
+        std::fs::copy(temp.path().join("checkpoint.1"), dead.join("checkpoint.1")).unwrap();
         let crashed = start(&dead, false, 1 << 30);
         let (controller, queue) = connect(&crashed);
         match wait(&controller).sstat.sos() {
@@ -188,7 +184,8 @@ fn an_operation_goes_on_when_the_image_is_opened_again() {
 /// Where the frames of a journal end (docs/image-format.md).
 fn frames_end(journal: &[u8]) -> usize {
     let mut at = 80;
-    while let Some(head) = journal.get(at..at + 8).filter(|head| head[5..8] == *b"TRN") {
+    // Zeros are written ahead of it.
+    while let Some(head) = journal.get(at..at + 8).filter(|head| head[5..8] != [0; 3]) {
         at += 32 + u32::from_le_bytes(head[..4].try_into().unwrap()) as usize;
     }
     at.min(journal.len())

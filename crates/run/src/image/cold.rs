@@ -3,16 +3,14 @@
 //! A slot never changes while somebody refers to it, so the reference that is counted here for each read is all that
 //! keeps what was asked for. The command's completion is held until all of its reads have ended.
 
+use super::disk::DiskFile;
 use super::error::ImageError;
-use crate::memory::SLOT;
+use super::sums::{self, Damage};
 use ftl::Io;
 use media::Slot;
 use nvme::{Completion, Status};
-use std::collections::HashMap;
-use std::fs::File;
-use std::io::{self, ErrorKind};
+use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,14 +21,17 @@ const READERS: usize = 8;
 
 struct Ask {
     ticket: u64,
-    /// Byte of the contents.
-    at: u64,
+    slot: Slot,
+    /// Checksum of its page.
+    sum: u32,
+    /// Byte of the page.
+    page: u32,
     bytes: Vec<u8>,
 }
 
 struct Answer {
     ticket: u64,
-    bytes: io::Result<Vec<u8>>,
+    bytes: Result<Vec<u8>, Damage>,
 }
 
 /// A read that is under way.
@@ -64,17 +65,36 @@ pub(crate) struct Ended {
 
 /// Reads under way, and the commands that wait for them.
 pub(crate) struct Cold {
-    asks: Option<Sender<Ask>>,
-    answers: Receiver<Answer>,
-    threads: Vec<JoinHandle<()>>,
+    readers: Readers,
     under: HashMap<u64, Under>,
     commands: HashMap<Io, Command>,
     next: u64,
 }
 
+/// Who waits for the disk.
+enum Readers {
+    Threads {
+        asks: Option<Sender<Ask>>,
+        answers: Receiver<Answer>,
+        threads: Vec<JoinHandle<()>>,
+    },
+    /// Whoever asks for an answer.
+    #[cfg_attr(not(test), expect(dead_code, reason = "only tests go on step by step"))]
+    Stepped {
+        contents: Arc<dyn DiskFile>,
+        asks: VecDeque<Ask>,
+    },
+}
+
+fn answer(contents: &dyn DiskFile, ask: Ask) -> Answer {
+    let Ask { ticket, slot, sum, page, mut bytes } = ask;
+    let read = sums::read(contents, slot, sum, page, &mut bytes);
+    Answer { ticket, bytes: read.map(|()| bytes) }
+}
+
 impl Cold {
     pub(crate) fn start(
-        contents: &File,
+        contents: &Arc<dyn DiskFile>,
         notify: &Arc<dyn Fn() + Send + Sync>,
         dir: &Path,
     ) -> Result<Self, ImageError> {
@@ -83,14 +103,12 @@ impl Cold {
         let todo = Arc::new(Mutex::new(todo));
         let mut threads = Vec::with_capacity(READERS);
         for _ in 0..READERS {
-            let file = contents.try_clone().map_err(ImageError::io("open the contents of", dir))?;
-            let (todo, done, notify) = (todo.clone(), done.clone(), notify.clone());
+            let (file, todo, done, notify) = (contents.clone(), todo.clone(), done.clone(), notify.clone());
             let work = move || {
                 loop {
                     let ask = todo.lock().unwrap_or_else(PoisonError::into_inner).recv();
-                    let Ok(Ask { ticket, at, mut bytes }) = ask else { break };
-                    let bytes = read(&file, at, &mut bytes).map(|()| bytes);
-                    if done.send(Answer { ticket, bytes }).is_err() {
+                    let Ok(ask) = ask else { break };
+                    if done.send(answer(&*file, ask)).is_err() {
                         break;
                     }
                     notify();
@@ -99,21 +117,42 @@ impl Cold {
             let thread = std::thread::Builder::new().name("tranche-read".to_owned()).spawn(work);
             threads.push(thread.map_err(ImageError::io("start a thread for", dir))?);
         }
-        let (under, commands) = (HashMap::new(), HashMap::new());
-        Ok(Cold { asks: Some(asks), answers, threads, under, commands, next: 0 })
+        Ok(Cold::with(Readers::Threads { asks: Some(asks), answers, threads }))
+    }
+
+    /// Reads end when they are looked for.
+    #[cfg(test)]
+    pub(crate) fn stepped(contents: &Arc<dyn DiskFile>) -> Self {
+        Cold::with(Readers::Stepped { contents: contents.clone(), asks: VecDeque::new() })
+    }
+
+    fn with(readers: Readers) -> Self {
+        Cold { readers, under: HashMap::new(), commands: HashMap::new(), next: 0 }
     }
 
     /// Begins a read; the caller has counted a reference for the slot.
-    pub(crate) fn begin(&mut self, io: Io, host: Range<usize>, slot: Slot, page: u32) {
+    pub(crate) fn begin(&mut self, io: Io, host: Range<usize>, slot: Slot, sum: u32, page: u32) {
         let ticket = self.next;
         self.next += 1;
-        let at = u64::from(slot.0) * SLOT as u64 + u64::from(page);
         let bytes = vec![0; host.len()];
         self.commands.entry(io).or_default().reads += 1;
         self.under.insert(ticket, Under { io, host, slot });
-        if let Some(asks) = &self.asks {
-            // The threads live as long as this does.
-            let _ = asks.send(Ask { ticket, at, bytes });
+        let ask = Ask { ticket, slot, sum, page, bytes };
+        match &mut self.readers {
+            Readers::Threads { asks, .. } => {
+                if let Some(asks) = asks {
+                    // The threads live as long as this does.
+                    let _ = asks.send(ask);
+                }
+            }
+            Readers::Stepped { asks, .. } => asks.push_back(ask),
+        }
+    }
+
+    fn answer(&mut self) -> Option<Answer> {
+        match &mut self.readers {
+            Readers::Threads { answers, .. } => answers.try_recv().ok(),
+            Readers::Stepped { contents, asks } => asks.pop_front().map(|ask| answer(&**contents, ask)),
         }
     }
 
@@ -140,11 +179,11 @@ impl Cold {
     /// A read that has ended since.
     pub(crate) fn ended(&mut self) -> Option<Ended> {
         loop {
-            let Answer { ticket, bytes } = self.answers.try_recv().ok()?;
+            let Answer { ticket, bytes } = self.answer()?;
             // Of a command that power was lost on: nobody waits, and the number may be another's.
             let Some(Under { io, host, slot }) = self.under.remove(&ticket) else { continue };
-            if let Err(e) = &bytes {
-                tracing::error!("cannot read the contents of a slot ({}): {e}", slot.0);
+            if let Err(damage) = &bytes {
+                tracing::error!("{damage}");
             }
             let command = self.commands.entry(io).or_default();
             command.reads = command.reads.saturating_sub(1);
@@ -177,9 +216,11 @@ impl Cold {
 
 impl Drop for Cold {
     fn drop(&mut self) {
-        self.asks = None;
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
+        if let Readers::Threads { asks, threads, .. } = &mut self.readers {
+            *asks = None;
+            for thread in threads.drain(..) {
+                let _ = thread.join();
+            }
         }
     }
 }
@@ -189,31 +230,22 @@ fn spoilt(completion: Completion) -> Completion {
     if completion.status().is_success() { completion.with_status(Status::INTERNAL_ERROR) } else { completion }
 }
 
-/// Reads from the contents; what lies beyond their end was never written and is zeros.
-pub(super) fn read(file: &File, mut at: u64, mut bytes: &mut [u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        match file.read_at(bytes, at) {
-            Ok(0) => {
-                bytes.fill(0);
-                return Ok(());
-            }
-            Ok(n) => {
-                at += n as u64;
-                bytes = &mut bytes[n..];
-            }
-            Err(e) if e.kind() == ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::image::disk::{Disk, HostDisk, Open};
+    use crate::memory::SLOT;
     use std::time::Duration;
 
-    fn cold(contents: &File) -> (Cold, Receiver<()>) {
+    /// A file with bytes, and the directory that it is in.
+    fn file(bytes: &[u8]) -> (tempfile::TempDir, Arc<dyn DiskFile>) {
+        let temp = tempfile::tempdir().unwrap();
+        let file = HostDisk::new(temp.path()).open("file", Open::Create).unwrap();
+        file.write_at(bytes, 0).unwrap();
+        (temp, file)
+    }
+
+    fn cold(contents: &Arc<dyn DiskFile>) -> (Cold, Receiver<()>) {
         let (rang, bell) = channel();
         let rang = Mutex::new(rang);
         let notify: Arc<dyn Fn() + Send + Sync> = Arc::new(move || {
@@ -229,13 +261,12 @@ mod tests {
 
     #[test]
     fn a_command_ends_with_the_last_of_its_reads() {
-        let file = tempfile::tempfile().unwrap();
-        file.write_all_at(&[7; 3 * SLOT], 0).unwrap();
+        let (_temp, file) = file(&[7; 3 * SLOT]);
         let (mut cold, bell) = cold(&file);
         let fine = Completion::success(5, 9);
         assert_eq!(cold.hold(Io(1), fine), Some(fine), "nothing to wait for");
-        cold.begin(Io(1), 0..SLOT, Slot(2), 0);
-        cold.begin(Io(1), SLOT..SLOT + 512, Slot(9), 512);
+        cold.begin(Io(1), 0..SLOT, Slot(2), sums::sum(&[7; SLOT]), 0);
+        cold.begin(Io(1), SLOT..SLOT + 512, Slot(9), sums::UNKNOWN, 512);
         assert_eq!(cold.hold(Io(1), fine), None);
         assert_eq!(cold.hold(Io(2), fine), Some(fine), "another one's reads");
         let mut ended = [next(&mut cold, &bell), next(&mut cold, &bell)];
@@ -253,16 +284,16 @@ mod tests {
 
     #[test]
     fn a_disk_that_fails_fails_the_command_before_or_after_its_end() {
-        // A directory can be opened but not read.
-        let directory = tempfile::tempdir().unwrap();
-        let file = File::open(directory.path()).unwrap();
+        // What it gives is not what was written.
+        let (_temp, file) = file(&[7; SLOT]);
+        let sum = sums::sum(&[8; SLOT]);
         let (mut cold, bell) = cold(&file);
         let fine = Completion::success(5, 9);
-        cold.begin(Io(1), 0..512, Slot(0), 0);
+        cold.begin(Io(1), 0..512, Slot(0), sum, 0);
         assert_eq!(cold.hold(Io(1), fine), None);
         let status = next(&mut cold, &bell).completion.unwrap().status();
         assert!(status.is(Status::INTERNAL_ERROR), "{status:?}");
-        cold.begin(Io(1), 0..512, Slot(0), 0);
+        cold.begin(Io(1), 0..512, Slot(0), sum, 0);
         assert_eq!(next(&mut cold, &bell).completion, None);
         assert!(cold.hold(Io(1), fine).unwrap().status().is(Status::INTERNAL_ERROR));
         assert_eq!(cold.hold(Io(1), fine), Some(fine));
@@ -270,9 +301,9 @@ mod tests {
 
     #[test]
     fn after_a_power_cut_nobody_gets_what_was_asked_before() {
-        let file = tempfile::tempfile().unwrap();
+        let (_temp, file) = file(&[]);
         let (mut cold, bell) = cold(&file);
-        cold.begin(Io(1), 0..512, Slot(0), 0);
+        cold.begin(Io(1), 0..512, Slot(0), sums::UNKNOWN, 0);
         cold.forget();
         bell.recv_timeout(Duration::from_secs(30)).unwrap();
         assert!(cold.ended().is_none() && !cold.is_busy());

@@ -59,6 +59,15 @@ pub enum ImageError {
         /// Why the newest fails.
         newest: Box<ImageError>,
     },
+    /// Bytes of a journal have changed since they were written, and what was completed after them cannot be replayed.
+    #[error("{} is damaged at byte {at}, and what was written behind it cannot be told: restore the image from a copy, or see \
+             what `tranche image salvage` can save", path.display())]
+    DamagedJournal {
+        /// Which one.
+        path: PathBuf,
+        /// Where.
+        at: u64,
+    },
     /// A journal in the middle of the chain is missing or damaged.
     #[error("{} is missing or damaged, although the journal that follows it is there: what was written since cannot be told; \
              restore the image from a copy", path.display())]
@@ -88,12 +97,17 @@ pub enum ImageError {
 }
 
 impl ImageError {
-    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> ImageError {
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> ImageError + use<> {
         let path = path.to_owned();
         move |source| ImageError::Io { action, path, source }
     }
 
-    pub(crate) fn format(path: &Path) -> impl FnOnce(FormatError) -> ImageError {
+    /// No checkpoint can be used, or only one that leads to an older state.
+    pub(crate) fn damaged(path: &Path, newest: ImageError) -> ImageError {
+        ImageError::Damaged { path: path.to_owned(), newest: Box::new(newest) }
+    }
+
+    pub(crate) fn format(path: &Path) -> impl FnOnce(FormatError) -> ImageError + use<> {
         let path = path.to_owned();
         move |source| ImageError::Format { path, source }
     }

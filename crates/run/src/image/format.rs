@@ -3,14 +3,21 @@
 //! Everything is little endian. Whatever is read is checked: a length that does not fit, a checksum that
 //! is wrong or an unknown number ends the reading with an error, never with a panic.
 
+use crate::memory::SLOT as PAGE;
 use crc_fast::{CrcAlgorithm, checksum};
+use device::SPARE as SPARE_BYTES;
 use ftl::{Record, Section};
 use media::{LogicalPage, Nanos, Page, Slot, Spare, Unit};
 
-/// The version that this program writes, and the newest that it reads. Version 1 had no spare bytes beside contents.
-pub(crate) const VERSION: u32 = 2;
+/// The version that this program writes, and the newest that it reads. Version 1 had no spare bytes beside contents; up to
+/// version 2 there were no checksums of contents, and journals followed each other by an end frame.
+pub(crate) const VERSION: u32 = 3;
+/// The first version whose journals say what they continue.
+pub(crate) const LINKED: u32 = 3;
 /// Bytes of the header of a checkpoint or journal.
 pub(crate) const HEADER: usize = 80;
+/// Bytes 5 to 7 of every frame up to version 2.
+const FRAME_MAGIC: [u8; 3] = *b"TRN";
 /// Bytes of a frame before its payload.
 pub(crate) const FRAME_HEAD: usize = 24;
 /// Bytes of a frame around its payload.
@@ -38,11 +45,12 @@ impl Kind {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Header {
     pub kind: Kind,
+    pub version: u32,
     /// Which drive: files of different images never mix.
     pub image: [u8; 16],
     /// Counts up by one with each checkpoint.
     pub generation: u64,
-    /// The host's boot during which the file was made, see [`fold_boot`].
+    /// The host's boot during which the file was made, see [`fold_boot`]; [`NO_BOOT`] if it counts as of another boot.
     pub boot: u64,
     /// The drive's clock.
     pub time: Nanos,
@@ -82,6 +90,9 @@ pub enum FormatError {
     },
 }
 
+/// The boot of a journal whose image has failed: what was not synced does not count, whatever the host still holds.
+pub(crate) const NO_BOOT: u64 = 0;
+
 pub(crate) fn crc(bytes: &[u8]) -> u64 {
     checksum(CrcAlgorithm::Crc64Nvme, bytes)
 }
@@ -95,7 +106,7 @@ impl Header {
     pub(crate) fn encode(&self) -> [u8; HEADER] {
         let mut b = [0; HEADER];
         b[0..8].copy_from_slice(self.kind.magic());
-        b[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        b[8..12].copy_from_slice(&self.version.to_le_bytes());
         b[12..16].copy_from_slice(&u32::from(self.clean).to_le_bytes());
         b[16..32].copy_from_slice(&self.image);
         b[32..40].copy_from_slice(&self.generation.to_le_bytes());
@@ -114,18 +125,19 @@ impl Header {
         if &b[..8] != kind.magic() {
             return Err(FormatError::Foreign);
         }
-        // The version is looked at before the checksum: a newer format may place that elsewhere.
+        // The header is laid out the same in every version, so its checksum comes first: a changed version is damage.
         let version = u32_at(b, 8);
-        if version > VERSION {
-            return Err(FormatError::Newer(version));
-        }
         if crc(&b[..72]) != u64_at(b, 72) || version == 0 {
             return Err(FormatError::Checksum);
+        }
+        if version > VERSION {
+            return Err(FormatError::Newer(version));
         }
         let mut image = [0; 16];
         image.copy_from_slice(&b[16..32]);
         Ok(Header {
             kind,
+            version,
             image,
             generation: u64_at(b, 32),
             boot: u64_at(b, 64),
@@ -138,9 +150,38 @@ impl Header {
 
     /// What the checksums of this journal's frames are salted with, so that a frame of another file,
     /// or of a file that once had these blocks, is none of this one.
-    pub(crate) fn salt(&self) -> u64 {
-        crc(&self.encode()[16..40])
+    pub(crate) fn salt(&self) -> Salt {
+        Salt { value: crc(&self.encode()[16..40]), heads: self.version >= LINKED }
     }
+}
+
+/// What makes a frame one of a certain journal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Salt {
+    value: u64,
+    /// Whether the heads of frames have checksums of their own.
+    heads: bool,
+}
+
+impl Salt {
+    /// Bytes 5 to 7 of a frame's head.
+    fn of_head(self, head: &[u8]) -> [u8; 3] {
+        if !self.heads {
+            return FRAME_MAGIC;
+        }
+        let mut covered = [0; FRAME_HEAD];
+        covered.copy_from_slice(&head[..FRAME_HEAD]);
+        covered[5..8].fill(0);
+        let sum = (crc(&covered) ^ self.value).to_le_bytes();
+        [sum[0], sum[1], sum[2]]
+    }
+}
+
+/// The bytes of a payload and the sequence number, if an intact head of a frame is there.
+pub(crate) fn head_at(journal: &[u8], at: usize, salt: Salt) -> Option<(usize, u64)> {
+    let head = journal.get(at..)?.get(..FRAME_HEAD)?;
+    let payload = u32_at(head, 0);
+    (payload <= MAX_PAYLOAD && head[5..8] == salt.of_head(head)).then(|| (payload as usize, u64_at(head, 8)))
 }
 
 /// Kinds of frames.
@@ -151,8 +192,10 @@ pub(crate) enum FrameKind {
     Step = 1,
     /// Contents and journal up to a place are on the host's disk.
     Sync = 2,
-    /// The journal continues in the next generation's.
+    /// The journal continues in the next generation's: only up to version 2.
     End = 3,
+    /// The first of a journal: the place that it continues from.
+    Start = 4,
 }
 
 /// A place in the chain of journals.
@@ -176,16 +219,17 @@ pub(crate) fn end_frame(
     kind: FrameKind,
     sequence: u64,
     time: Nanos,
-    salt: u64,
+    salt: Salt,
 ) {
     let payload = (out.len() - start - FRAME_HEAD) as u32;
     let head = &mut out[start..start + FRAME_HEAD];
     head[..4].copy_from_slice(&payload.to_le_bytes());
     head[4] = kind as u8;
-    head[5..8].copy_from_slice(&[0x54, 0x52, 0x4E]);
     head[8..16].copy_from_slice(&sequence.to_le_bytes());
     head[16..24].copy_from_slice(&time.0.to_le_bytes());
-    let sum = crc(&out[start..]) ^ salt;
+    let check = salt.of_head(head);
+    head[5..8].copy_from_slice(&check);
+    let sum = crc(&out[start..]) ^ salt.value;
     out.extend_from_slice(&sum.to_le_bytes());
 }
 
@@ -201,42 +245,146 @@ pub(crate) struct Frame<'a> {
 }
 
 /// The frame at `at`, if a complete and intact one is there.
-pub(crate) fn frame_at(journal: &[u8], at: usize, sequence: u64, salt: u64) -> Option<Frame<'_>> {
-    let rest = journal.get(at..)?;
-    let head = rest.get(..FRAME_HEAD)?;
-    let payload = u32_at(head, 0);
-    if payload > MAX_PAYLOAD || head[5..8] != [0x54, 0x52, 0x4E] || u64_at(head, 8) != sequence {
+pub(crate) fn frame_at(journal: &[u8], at: usize, sequence: u64, salt: Salt) -> Option<Frame<'_>> {
+    let (payload, found) = head_at(journal, at, salt)?;
+    if found != sequence {
         return None;
     }
-    let end = FRAME_HEAD + payload as usize;
-    let whole = rest.get(..end + 8)?;
-    if crc(&whole[..end]) ^ salt != u64_at(whole, end) {
+    let end = FRAME_HEAD + payload;
+    let whole = journal[at..].get(..end + 8)?;
+    if crc(&whole[..end]) ^ salt.value != u64_at(whole, end) {
         return None;
     }
-    let kind = match head[4] {
+    let kind = match whole[4] {
         1 => FrameKind::Step,
         2 => FrameKind::Sync,
         3 => FrameKind::End,
+        4 => FrameKind::Start,
         _ => return None,
     };
     Some(Frame {
         kind,
         sequence,
-        time: Nanos(u64_at(head, 16)),
+        time: Nanos(u64_at(whole, 16)),
         payload: &whole[FRAME_HEAD..end],
         next: at + end + 8,
     })
 }
 
-/// Payload of a sync frame.
+/// Appends a place.
 pub(crate) fn encode_mark(mark: Mark, out: &mut Vec<u8>) {
     out.extend_from_slice(&mark.generation.to_le_bytes());
     out.extend_from_slice(&mark.offset.to_le_bytes());
 }
 
-/// Reads the payload of a sync frame.
-pub(crate) fn decode_mark(payload: &[u8]) -> Option<Mark> {
-    (payload.len() == 16).then(|| Mark { generation: u64_at(payload, 0), offset: u64_at(payload, 8) })
+/// Reads the place at the beginning of a payload.
+fn decode_mark(payload: &[u8]) -> Option<Mark> {
+    (payload.len() >= 16).then(|| Mark { generation: u64_at(payload, 0), offset: u64_at(payload, 8) })
+}
+
+/// How a journal comes to continue another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum How {
+    /// The same process went over to the next one: nothing is behind that place.
+    Switched = 0,
+    /// The image was opened after its process had died.
+    Opened = 1,
+    /// The image was opened after the host had gone down: all before that place is on the host's disk, contents in their own
+    /// files.
+    Restored = 2,
+}
+
+/// What the first frame of a journal says: where it continues.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Start {
+    pub at: Mark,
+    pub how: How,
+}
+
+impl Start {
+    pub(crate) fn encode(self, out: &mut Vec<u8>) {
+        encode_mark(self.at, out);
+        out.push(self.how as u8);
+    }
+
+    pub(crate) fn decode(payload: &[u8]) -> Option<Self> {
+        let how = match *payload.get(16)? {
+            0 => How::Switched,
+            1 => How::Opened,
+            2 => How::Restored,
+            _ => return None,
+        };
+        Some(Start { at: decode_mark(payload)?, how })
+    }
+}
+
+/// What a sync frame says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Synced<'a> {
+    /// Up to here journal and contents are on the host's disk.
+    pub mark: Mark,
+    /// Up to here contents are there in their own files. Those that were written between this and `mark` are in this frame and in
+    /// the sync frames behind this place.
+    pub full: Mark,
+    /// Records with contents.
+    pub records: &'a [u8],
+}
+
+impl<'a> Synced<'a> {
+    /// Reads the payload of a sync frame. Up to version 2 it was the first place alone.
+    pub(crate) fn decode(payload: &'a [u8]) -> Option<Self> {
+        let mark = decode_mark(payload)?;
+        match payload.len() {
+            16 => Some(Synced { mark, full: mark, records: &[] }),
+            _ => Some(Synced { mark, full: decode_mark(&payload[16..])?, records: &payload[32..] }),
+        }
+    }
+}
+
+/// What a record is about: the drive, or the image.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Entry<'a> {
+    /// A change of the drive's state.
+    Drive(Record<'a>),
+    /// The checksum of a slot's page.
+    Sum { slot: u32, sum: u32 },
+    /// A slot's page.
+    Page { slot: u32, bytes: &'a [u8] },
+    /// What a slot holds beside its page.
+    Beside { slot: u32, bytes: &'a [u8] },
+    /// Everything up to here was on the host's disk when this was written.
+    Durable(Mark),
+}
+
+/// Appends the checksum of a slot's page.
+#[inline]
+pub(crate) fn encode_sum(slot: u32, sum: u32, out: &mut Vec<u8>) {
+    let mut b = [0; 10];
+    b[0] = 12;
+    b[2..6].copy_from_slice(&slot.to_le_bytes());
+    b[6..].copy_from_slice(&sum.to_le_bytes());
+    out.extend_from_slice(&b);
+}
+
+/// Appends a slot's page.
+pub(crate) fn encode_page(slot: u32, bytes: &[u8; PAGE], out: &mut Vec<u8>) {
+    out.extend_from_slice(&[13, 0]);
+    out.extend_from_slice(&slot.to_le_bytes());
+    out.extend_from_slice(bytes);
+}
+
+/// Appends what a slot holds beside its page.
+pub(crate) fn encode_beside(slot: u32, bytes: &[u8; SPARE_BYTES], out: &mut Vec<u8>) {
+    out.extend_from_slice(&[14, 0]);
+    out.extend_from_slice(&slot.to_le_bytes());
+    out.extend_from_slice(bytes);
+}
+
+/// Appends the place up to which everything is on the host's disk.
+pub(crate) fn encode_durable(mark: Mark, out: &mut Vec<u8>) {
+    out.extend_from_slice(&[15, 0]);
+    encode_mark(mark, out);
 }
 
 /// Appends a record.
@@ -308,7 +456,7 @@ impl<'a> Records<'a> {
     }
 
     /// The next record; `None` at the end.
-    pub(crate) fn next(&mut self) -> Option<Result<Record<'_>, FormatError>> {
+    pub(crate) fn next(&mut self) -> Option<Result<Entry<'_>, FormatError>> {
         (!self.rest.is_empty()).then(|| self.decode())
     }
 
@@ -321,10 +469,23 @@ impl<'a> Records<'a> {
         Ok(taken)
     }
 
-    fn decode(&mut self) -> Result<Record<'_>, FormatError> {
+    fn decode(&mut self) -> Result<Entry<'_>, FormatError> {
         let at = (self.whole - self.rest.len()) as u64;
         let head = self.take(2)?;
         let (tag, set) = (head[0], head[1]);
+        Ok(match tag {
+            12 => Entry::Sum { slot: self.u32()?, sum: self.u32()? },
+            13 => Entry::Page { slot: self.u32()?, bytes: self.take(PAGE)? },
+            14 => Entry::Beside { slot: self.u32()?, bytes: self.take(SPARE_BYTES)? },
+            15 => {
+                let mark = self.take(16)?;
+                Entry::Durable(Mark { generation: u64_at(mark, 0), offset: u64_at(mark, 8) })
+            }
+            _ => Entry::Drive(self.decode_change(tag, set, at)?),
+        })
+    }
+
+    fn decode_change(&mut self, tag: u8, set: u8, at: u64) -> Result<Record<'_>, FormatError> {
         Ok(match tag {
             1 => {
                 let unit = Unit(self.u32()?);
@@ -385,14 +546,17 @@ fn u64_at(b: &[u8], at: usize) -> u64 {
 pub fn fuzz_open(bytes: &[u8]) -> usize {
     let mut seen = usize::from(Header::decode(Kind::Checkpoint, bytes).is_ok());
     // Without a valid header a fuzzer would never get past the checksum: records are tried on their own.
-    let salt = Header::decode(Kind::Journal, bytes).map_or(0, |h| h.salt());
+    let none = Salt { value: 0, heads: false };
+    let salt = Header::decode(Kind::Journal, bytes).map_or(none, |h| h.salt());
     let (mut at, mut sequence) = (HEADER, 0);
     while let Some(frame) = frame_at(bytes, at, sequence, salt) {
         seen += count_records(frame.payload);
         at = frame.next;
         sequence += 1;
     }
-    seen + count_records(bytes) + usize::from(decode_mark(bytes).is_some())
+    seen + count_records(bytes)
+        + Synced::decode(bytes).map_or(0, |synced| count_records(synced.records))
+        + usize::from(Start::decode(bytes).is_some())
 }
 
 fn count_records(payload: &[u8]) -> usize {
@@ -411,6 +575,7 @@ mod tests {
     fn header() -> Header {
         Header {
             kind: Kind::Journal,
+            version: VERSION,
             image: [7; 16],
             generation: 3,
             boot: 1,
@@ -437,9 +602,8 @@ mod tests {
             changed[bit / 8] ^= 1 << (bit % 8);
             assert!(Header::decode(Kind::Journal, &changed).is_err(), "bit {bit}");
         }
-        let mut newer = bytes;
-        newer[8] = 3;
-        assert_eq!(Header::decode(Kind::Journal, &newer), Err(FormatError::Newer(3)));
+        let newer = Header { version: VERSION + 1, ..header() }.encode();
+        assert_eq!(Header::decode(Kind::Journal, &newer), Err(FormatError::Newer(VERSION + 1)));
     }
 
     #[test]
@@ -458,24 +622,54 @@ mod tests {
             Record::Trim { set: 6, first: 1, count: 2, version: 3, gone: true },
             Record::Section { kind: Section::Controller, bytes: b"hello" },
         ];
+        let salts = [(123, true), (123, false), (124, true)].map(|(value, heads)| Salt { value, heads });
         let mut out = Vec::new();
         let start = begin_frame(&mut out);
         for record in &records {
             encode(record, &mut out);
         }
-        end_frame(&mut out, start, FrameKind::Step, 4, Nanos(77), 123);
-        let frame = frame_at(&out, 0, 4, 123).unwrap();
+        end_frame(&mut out, start, FrameKind::Step, 4, Nanos(77), salts[0]);
+        let frame = frame_at(&out, 0, 4, salts[0]).unwrap();
         assert_eq!((frame.kind, frame.time, frame.next), (FrameKind::Step, Nanos(77), out.len()));
         let mut back = Records::new(frame.payload);
         for record in &records {
-            assert_eq!(back.next().unwrap().unwrap(), *record);
+            assert_eq!(back.next().unwrap().unwrap(), Entry::Drive(*record));
         }
         assert!(back.next().is_none());
-        assert!(frame_at(&out, 0, 5, 123).is_none(), "another sequence number");
-        assert!(frame_at(&out, 0, 4, 124).is_none(), "another file");
+        assert!(frame_at(&out, 0, 5, salts[0]).is_none(), "another sequence number");
+        assert!(frame_at(&out, 0, 4, salts[1]).is_none(), "of an earlier version");
+        assert!(frame_at(&out, 0, 4, salts[2]).is_none(), "another file");
         for cut in 0..out.len() {
-            assert!(frame_at(&out[..cut], 0, 4, 123).is_none());
+            assert!(frame_at(&out[..cut], 0, 4, salts[0]).is_none());
         }
+    }
+
+    #[test]
+    fn records_of_the_image_survive() {
+        let (page, beside) = ([3; PAGE], [4; SPARE_BYTES]);
+        let mark = Mark { generation: 5, offset: 6 };
+        let mut out = Vec::new();
+        encode_mark(mark, &mut out);
+        encode_mark(Mark { generation: 1, offset: 2 }, &mut out);
+        encode_sum(1, 2, &mut out);
+        encode_page(3, &page, &mut out);
+        encode_beside(4, &beside, &mut out);
+        encode_durable(mark, &mut out);
+        let synced = Synced::decode(&out).unwrap();
+        assert_eq!((synced.mark, synced.full), (mark, Mark { generation: 1, offset: 2 }));
+        let mut back = Records::new(synced.records);
+        let entries = [
+            Entry::Sum { slot: 1, sum: 2 },
+            Entry::Page { slot: 3, bytes: &page },
+            Entry::Beside { slot: 4, bytes: &beside },
+            Entry::Durable(mark),
+        ];
+        for entry in entries {
+            assert_eq!(back.next().unwrap().unwrap(), entry);
+        }
+        assert!(back.next().is_none());
+        assert_eq!(Synced::decode(&out[..16]).unwrap().full, mark, "of version 2");
+        assert_eq!(Synced::decode(&out[..20]), None);
     }
 
     #[test]

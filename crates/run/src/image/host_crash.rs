@@ -1,6 +1,7 @@
 //! The host goes down under an image: of what was written since the last sync, any part may have reached the
 //! disk. What was flushed must be there, exactly.
 
+use super::disk::{self, HostDisk};
 use super::files;
 use super::format::{HEADER, Header, Kind};
 use crate::{BlockingQueue, Buffer, Controller, HostIdentity, NoEvents, Options, Running, Shape};
@@ -54,8 +55,8 @@ fn command(opcode: IoOpcode, page: usize) -> Command {
 
 /// Makes the files look as if they came from before the host was booted.
 fn age(dir: &Path) {
-    for generation in files::generations(dir).unwrap().1 {
-        let path = files::journal_path(dir, generation);
+    for generation in files::generations(&HostDisk::new(dir)).unwrap().1 {
+        let path = dir.join(files::journal_name(generation));
         let mut bytes = fs::read(&path).unwrap();
         let header = Header { boot: 1, ..Header::decode(Kind::Journal, &bytes).unwrap() };
         bytes[..HEADER].copy_from_slice(&header.encode());
@@ -65,7 +66,7 @@ fn age(dir: &Path) {
 
 #[test]
 fn what_was_flushed_survives_whatever_else_reached_the_disk() {
-    let seed = u64::from_le_bytes(files::random()) | 1;
+    let seed = u64::from_le_bytes(disk::random()) | 1;
     println!("seed {seed}");
     let mut state = seed;
     let mut next = move || {

@@ -1,52 +1,64 @@
-//! Opening an image: which checkpoint, and how far its journals are replayed.
+//! Opening an image: which checkpoint, and how far its journals are replayed. Nothing on the disk is changed here.
 
+use super::disk::Disk;
 use super::error::ImageError;
-use super::files;
-use super::format::{self, Frame, FrameKind, HEADER, Header, Kind, Mark, Records};
+use super::files::{self, Saved};
+use super::format::{self, Entry, FrameKind, HEADER, Header, How, Kind, Mark, Records, Start, Synced};
+use super::replay::Replay;
 use ftl::Record;
 use media::Nanos;
-use std::path::{Path, PathBuf};
 
-/// What an image's files say, read but not yet applied: nothing has been changed on disk so far.
+/// What an image's files say, read but not yet applied.
 pub(crate) struct Found {
-    pub(crate) dir: PathBuf,
     pub(crate) image: [u8; 16],
     /// The state in the checkpoint, as the drive encoded it.
     pub(crate) state: Vec<u8>,
+    /// Checksums of contents in the checkpoint.
+    pub(super) sums: Vec<u32>,
     /// The drive's clock at the end of what is replayed.
     pub(crate) time: Nanos,
     journals: Vec<Replay>,
     /// What was passed over, for the user.
     pub(crate) notes: Vec<String>,
-    /// Whether contents may not have reached the host's disk although the journal counts.
-    pub(crate) unsynced: bool,
-    /// Generation of the checkpoint.
-    base: u64,
-    /// Whether the host has been running since the last step.
-    this_boot: bool,
+    /// Where the replay ends.
+    pub(super) end: Mark,
+    /// The generation that follows all that there are files of.
+    pub(super) next: u64,
+    /// The checkpoint was left by a clean stop, and nothing came after it.
+    pub(super) clean: bool,
+    /// Contents that may be nowhere but in the journal, oldest first, as places of sync frames.
+    inline: Vec<(usize, usize)>,
+    /// Whether the host went down since the last of it was written.
+    restored: bool,
+    place: std::path::PathBuf,
 }
 
-struct Replay {
+/// The beginning of a journal.
+struct Head {
     generation: u64,
-    salt: u64,
-    bytes: Vec<u8>,
-    /// Where the replay ends and the next frame would go.
-    end: usize,
-    /// Frames up to there.
-    frames: u64,
-    complete: bool,
+    header: Header,
+    /// Where it continues; `None` up to version 2.
+    from: Option<Start>,
 }
 
 impl Found {
-    /// Reads the newest state that counts, when the host has been running since `boot`.
-    pub(crate) fn read(dir: &Path, boot: u64) -> Result<Found, ImageError> {
-        let (checkpoints, journals) = files::generations(dir)?;
+    /// Reads the newest state that counts.
+    pub(crate) fn read(disk: &dyn Disk) -> Result<Found, ImageError> {
+        let (checkpoints, journals) = files::generations(disk)?;
         let mut newest = None;
         let mut notes = Vec::new();
         for &generation in checkpoints.iter().rev() {
-            match files::read_checkpoint(dir, generation) {
-                Ok((header, state)) => {
-                    let mut found = Found::with(dir, boot, header, state, &journals)?;
+            match files::read_checkpoint(disk, generation) {
+                Ok(saved) => {
+                    let next = checkpoints.iter().chain(&journals).max().map_or(1, |last| last + 1);
+                    let floor = newest.as_ref().map(|(generation, _)| *generation);
+                    let mut found = Found::with(disk, saved, &journals, next, floor)?;
+                    // The state must be that of the checkpoint which cannot be used, or a later one.
+                    if let Some((wanted, error)) = newest
+                        && found.end.generation < wanted
+                    {
+                        return Err(ImageError::damaged(disk.place(), error));
+                    }
                     found.notes.splice(0..0, notes);
                     return Ok(found);
                 }
@@ -54,217 +66,270 @@ impl Found {
                 Err(e @ ImageError::Format { source: format::FormatError::Newer(_), .. }) => return Err(e),
                 Err(e) => {
                     notes.push(format!("{e}; using the checkpoint before it"));
-                    newest.get_or_insert(e);
+                    newest.get_or_insert((generation, e));
                 }
             }
         }
         match newest {
-            Some(newest) => Err(ImageError::Damaged { path: dir.to_owned(), newest: Box::new(newest) }),
-            None => Err(ImageError::Unfinished { path: dir.to_owned() }),
+            Some((_, error)) => Err(ImageError::damaged(disk.place(), error)),
+            None => Err(ImageError::Unfinished { path: disk.place().to_owned() }),
         }
     }
 
+    /// `floor` is the generation of a checkpoint that cannot be used: it was complete once, so all that led to it was on the
+    /// disk.
     fn with(
-        dir: &Path,
-        boot: u64,
-        checkpoint: Header,
-        state: Vec<u8>,
+        disk: &dyn Disk,
+        saved: Saved,
         names: &[u64],
+        next: u64,
+        floor: Option<u64>,
     ) -> Result<Found, ImageError> {
-        let mut journals: Vec<Replay> = Vec::new();
+        let Saved { header, state, sums } = saved;
+        let boot = disk.boot();
+        let heads = heads(disk, &header, names)?;
+        let mut journals = chain(disk, header.generation, &heads, boot)?;
         let mut notes = Vec::new();
-        let mut last_mark = None;
-        let mut this_boot = false;
-        let mut time = checkpoint.time;
-        let mut generation = checkpoint.generation;
-        while names.contains(&generation) {
-            let path = files::journal_path(dir, generation);
-            let bytes = std::fs::read(&path).map_err(ImageError::io("read", &path))?;
-            let header = match Header::decode(Kind::Journal, &bytes) {
-                Ok(header) if header.image == checkpoint.image && header.generation == generation => header,
-                Ok(_) => return Err(ImageError::format(&path)(format::FormatError::Mixed)),
-                Err(e @ format::FormatError::Newer(_)) => return Err(ImageError::format(&path)(e)),
-                // A journal whose header never reached the disk holds nothing that was promised.
-                Err(e) => {
-                    notes.push(format!("{} is left out: {e}", path.display()));
-                    break;
-                }
-            };
-            let replay = Replay::scan(generation, header.salt(), bytes, &mut last_mark);
-            this_boot = header.boot == boot;
-            let complete = replay.complete;
-            if replay.end < replay.bytes.len() {
-                let rest = replay.bytes.len() - replay.end;
-                notes
-                    .push(format!("{} ends in {rest} bytes of an incomplete step, left out", path.display()));
-            }
-            journals.push(replay);
-            generation += 1;
-            if !complete {
-                break;
+        let last = journals.last().map(|journal| journal.generation);
+        let this_boot =
+            last.is_some_and(|g| heads.iter().any(|h| h.generation == g && h.header.boot == boot));
+        for head in heads.iter().filter(|head| head.header.boot == boot) {
+            // What was written since the host was booted is there: a torn tail has nothing behind it.
+            let is_void = head.from.is_some_and(|from| {
+                let follows =
+                    |j: &Replay| j.generation == from.at.generation && from.at.offset < j.end as u64;
+                from.how == How::Switched && journals.iter().any(follows)
+            });
+            if last.is_none_or(|last| head.generation > last) && !is_void {
+                let before = files::journal_name(last.unwrap_or(header.generation));
+                return Err(ImageError::Gap { path: files::path(disk, &before) });
             }
         }
-        // While the host runs, what was written is there: a torn tail has nothing behind it.
-        let last = journals.last().filter(|journal| !journal.complete).map_or(generation, |j| j.generation);
-        for &later in names.iter().filter(|&&name| name > last) {
-            let bytes = std::fs::read(files::journal_path(dir, later)).unwrap_or_default();
-            let header = Header::decode(Kind::Journal, &bytes);
-            if header.is_ok_and(|h| h.image == checkpoint.image && h.boot == boot) {
-                return Err(ImageError::Gap { path: files::journal_path(dir, last) });
+        if let Some(journal) = journals.last() {
+            journal.check_end(disk, this_boot)?;
+            let rest = journal.rest();
+            if rest > 0 {
+                let name = files::journal_name(journal.generation);
+                notes.push(format!("{name} ends in {rest} bytes of an incomplete step, left out"));
             }
         }
-        // The host was booted since: only what was synced is sure to have its contents.
+        let synced = last_sync(&journals);
+        let mut inline = Vec::new();
         if !this_boot {
-            let limit = last_mark.unwrap_or(Mark { generation: checkpoint.generation, offset: 0 });
-            let before: usize = journals.iter().map(|j| j.end).sum();
-            journals.retain_mut(|journal| journal.cut(limit));
-            let after: usize = journals.iter().map(|j| j.end).sum();
-            if after < before {
+            // The host was booted since: only what was synced is sure to have its contents.
+            let least = Mark { generation: floor.unwrap_or(header.generation), offset: 0 };
+            let limit = synced.map_or(least, |(mark, ..)| mark.max(least));
+            inline = synced.map_or_else(Vec::new, |(_, full, last)| syncs_after(&journals, full, last));
+            let before = journals.iter().map(|j| j.end).sum::<usize>();
+            for journal in &mut journals {
+                journal.cut(limit);
+            }
+            let left_out = before - journals.iter().map(|j| j.end).sum::<usize>();
+            if left_out > 0 {
                 notes.push(format!(
-                    "the host went down: {} bytes of journal that no Flush or FUA had asked for are left out",
-                    before - after
+                    "the host went down: {left_out} bytes of journal that no Flush or FUA had asked for are left out"
                 ));
             }
         }
-        for journal in &journals {
-            for frame in journal.frames() {
-                time = time.max(frame.time);
-            }
-        }
-        let steps = journals.iter().any(|j| j.frames().any(|f| f.kind == FrameKind::Step));
-        Ok(Found {
-            dir: dir.to_owned(),
-            image: checkpoint.image,
+        let mut found = Found {
+            image: header.image,
             state,
-            time,
+            sums,
+            time: header.time,
+            end: Mark { generation: header.generation, offset: 0 },
+            clean: header.clean,
             journals,
             notes,
-            unsynced: steps && this_boot,
-            base: checkpoint.generation,
-            this_boot,
-        })
+            next,
+            inline,
+            restored: !this_boot,
+            place: disk.place().to_owned(),
+        };
+        found.look_through();
+        Ok(found)
     }
 
-    /// Applies every record that counts, in order.
+    /// Finds time and place of the end.
+    fn look_through(&mut self) {
+        for journal in self.journals.iter().filter(|journal| journal.end > 0) {
+            self.end = Mark { generation: journal.generation, offset: journal.end as u64 };
+            for frame in journal.frames() {
+                self.time = self.time.max(frame.time);
+                self.clean &= frame.kind != FrameKind::Step;
+            }
+        }
+    }
+
+    /// Applies every record that counts, in order, and brings the checksums up to date.
     pub(crate) fn replay(
-        &self,
+        &mut self,
         mut apply: impl FnMut(&Record<'_>) -> Result<(), String>,
     ) -> Result<(), ImageError> {
         for journal in &self.journals {
-            let path = files::journal_path(&self.dir, journal.generation);
+            let path = self.place.join(files::journal_name(journal.generation));
             for frame in journal.frames().filter(|f| f.kind == FrameKind::Step) {
                 let mut records = Records::new(frame.payload);
                 while let Some(record) = records.next() {
-                    let record = record.map_err(ImageError::format(&path))?;
-                    apply(&record).map_err(|reason| ImageError::State { path: self.dir.clone(), reason })?;
+                    match record.map_err(ImageError::format(&path))? {
+                        Entry::Drive(record) => apply(&record)
+                            .map_err(|reason| ImageError::State { path: self.place.clone(), reason })?,
+                        Entry::Sum { slot, sum } => {
+                            let slot = slot as usize;
+                            // A number is only a number: nothing is as large as the largest.
+                            if slot >= self.sums.len() && slot < (self.sums.len() + (1 << 24)) * 2 {
+                                self.sums.resize(slot + 1, super::sums::UNKNOWN);
+                            }
+                            if let Some(place) = self.sums.get_mut(slot) {
+                                *place = sum;
+                            }
+                        }
+                        Entry::Page { .. } | Entry::Beside { .. } | Entry::Durable(_) => {}
+                    }
                 }
             }
         }
         Ok(())
     }
 
-    /// Makes the chain of journals end where the replay ended, so that a later opening does the same,
-    /// and returns the generation that follows.
-    pub(crate) fn settle(&self) -> Result<u64, ImageError> {
-        use std::os::unix::fs::FileExt;
-        // Without a journal of its own the checkpoint's is started again.
-        let mut next = self.base;
-        for (i, journal) in self.journals.iter().enumerate() {
-            let last = i + 1 == self.journals.len();
-            next = journal.generation + 1;
-            if journal.complete && !last {
-                continue;
+    /// What the next journal says of where it continues.
+    pub(super) fn start(&self) -> Start {
+        Start { at: self.end, how: if self.restored { How::Restored } else { How::Opened } }
+    }
+
+    /// The journals that are replayed, and how long each is without the zeros that were written ahead of it.
+    pub(super) fn journals(&self) -> impl Iterator<Item = (String, u64)> {
+        self.journals.iter().map(|journal| (files::journal_name(journal.generation), journal.length()))
+    }
+
+    /// Goes through the contents that may be nowhere but in the journal, oldest first.
+    pub(super) fn inline(
+        &self,
+        mut put: impl FnMut(&Entry<'_>) -> Result<(), ImageError>,
+    ) -> Result<(), ImageError> {
+        for &(journal, at) in &self.inline {
+            let journal = &self.journals[journal];
+            let path = self.place.join(files::journal_name(journal.generation));
+            let Some(synced) = journal.payload(at).and_then(Synced::decode) else { continue };
+            let mut records = Records::new(synced.records);
+            while let Some(record) = records.next() {
+                put(&record.map_err(ImageError::format(&path))?)?;
             }
-            let path = files::journal_path(&self.dir, journal.generation);
-            let file =
-                std::fs::OpenOptions::new().write(true).open(&path).map_err(ImageError::io("open", &path))?;
-            let mut frame = Vec::new();
-            if !journal.complete {
-                let mut frames = journal.frames;
-                // The marker that vouched for what is left was behind it and goes with the rest.
-                if !self.this_boot {
-                    format::begin_frame(&mut frame);
-                    let mark = Mark { generation: journal.generation, offset: journal.end as u64 };
-                    format::encode_mark(mark, &mut frame);
-                    format::end_frame(&mut frame, 0, FrameKind::Sync, frames, self.time, journal.salt);
-                    frames += 1;
-                }
-                let start = format::begin_frame(&mut frame);
-                format::end_frame(&mut frame, start, FrameKind::End, frames, self.time, journal.salt);
-            }
-            let end = journal.end as u64;
-            file.write_all_at(&frame, end)
-                .and_then(|()| file.set_len(end + frame.len() as u64))
-                .and_then(|()| file.sync_data())
-                .map_err(ImageError::io("write", &path))?;
         }
-        // Journals beyond the end of the chain belong to a history that did not happen.
-        let (_, names) = files::generations(&self.dir)?;
-        for orphan in names.into_iter().filter(|&g| g >= next) {
-            let path = files::journal_path(&self.dir, orphan);
-            std::fs::remove_file(&path).map_err(ImageError::io("remove", &path))?;
-        }
-        let (checkpoints, _) = files::generations(&self.dir)?;
-        for orphan in checkpoints.into_iter().filter(|&g| g >= next && g != self.base) {
-            let path = files::checkpoint_path(&self.dir, orphan);
-            std::fs::remove_file(&path).map_err(ImageError::io("remove", &path))?;
-        }
-        Ok(next)
+        Ok(())
     }
 }
 
-impl Replay {
-    /// Finds the complete frames of a journal and the last mark among them.
-    fn scan(generation: u64, salt: u64, bytes: Vec<u8>, last_mark: &mut Option<Mark>) -> Replay {
-        let mut replay = Replay { generation, salt, bytes, end: HEADER, frames: 0, complete: false };
-        while let Some(frame) = format::frame_at(&replay.bytes, replay.end, replay.frames, salt) {
-            match frame.kind {
-                FrameKind::Sync => *last_mark = format::decode_mark(frame.payload).or(*last_mark),
-                FrameKind::End => replay.complete = true,
-                FrameKind::Step => {}
+/// The beginnings of all journals that belong to the checkpoint's image, from its generation on.
+fn heads(disk: &dyn Disk, checkpoint: &Header, names: &[u64]) -> Result<Vec<Head>, ImageError> {
+    let mut heads = Vec::new();
+    for &generation in names.iter().filter(|&&name| name >= checkpoint.generation) {
+        let name = files::journal_name(generation);
+        let path = files::path(disk, &name);
+        let bytes =
+            disk.read_head(&name, HEADER + format::FRAME + 17).map_err(ImageError::io("read", &path))?;
+        let header = match Header::decode(Kind::Journal, &bytes) {
+            Ok(header) if header.image == checkpoint.image && header.generation == generation => header,
+            Ok(_) => return Err(ImageError::format(&path)(format::FormatError::Mixed)),
+            Err(e @ format::FormatError::Newer(_)) => return Err(ImageError::format(&path)(e)),
+            // Header and first frame are in one sector, so they reach the disk together. A journal without them holds
+            // nothing that was promised.
+            Err(_) if bytes.iter().all(|&b| b == 0) => continue,
+            Err(e) => return Err(ImageError::format(&path)(e)),
+        };
+        let start = format::frame_at(&bytes, HEADER, 0, header.salt()).filter(|f| f.kind == FrameKind::Start);
+        let from = start.and_then(|frame| Start::decode(frame.payload));
+        if header.version >= format::LINKED && from.is_none() {
+            return Err(ImageError::DamagedJournal { path, at: HEADER as u64 });
+        }
+        heads.push(Head { generation, header, from });
+    }
+    Ok(heads)
+}
+
+/// The journals that lead on from a checkpoint, each cut where the next one continues.
+fn chain(disk: &dyn Disk, base: u64, heads: &[Head], boot: u64) -> Result<Vec<Replay>, ImageError> {
+    let mut chain: Vec<Replay> = Vec::new();
+    let mut generation = base;
+    loop {
+        if let Some(head) = heads.iter().find(|head| head.generation == generation) {
+            chain.push(Replay::read(disk, &head.header)?);
+        }
+        let read = chain.last_mut().filter(|journal| journal.generation == generation);
+        let end = read.as_ref().map_or(0, |journal| journal.end as u64);
+        let mut next = None;
+        // The newest that continues here: an older one belongs to an opening that never ended.
+        for head in heads.iter().rev().filter(|head| head.generation > generation) {
+            let Some(from) = head.from.filter(|from| from.at.generation == generation) else { continue };
+            if from.at.offset < end && from.how == How::Switched {
+                // Its making failed, and the one before was written on.
+                continue;
             }
-            replay.end = frame.next;
-            replay.frames += 1;
-            if replay.complete {
+            if from.at.offset <= end {
+                next = Some((head.generation, from.at));
                 break;
             }
-        }
-        replay
-    }
-
-    /// Leaves out everything after `limit`; false if nothing is left.
-    fn cut(&mut self, limit: Mark) -> bool {
-        if self.generation < limit.generation {
-            return true;
-        }
-        if self.generation > limit.generation {
-            return false;
-        }
-        let (mut end, mut frames) = (HEADER, 0);
-        while let Some(frame) = format::frame_at(&self.bytes, end, frames, self.salt) {
-            if frame.next as u64 > limit.offset {
-                break;
+            // It continues what is not there. If the host went down before anything of it was synced, it was lost with the rest.
+            let here = Mark { generation, offset: end };
+            let journal = Replay::read(disk, &head.header)?;
+            if head.header.boot == boot || journal.proves(here) {
+                return Err(ImageError::DamagedJournal {
+                    path: files::path(disk, &files::journal_name(generation)),
+                    at: end,
+                });
             }
-            end = frame.next;
-            frames += 1;
         }
-        if end < self.end {
-            self.complete = false;
-        }
-        (self.end, self.frames) = (end, frames);
-        true
-    }
-
-    fn frames(&self) -> impl Iterator<Item = Frame<'_>> {
-        let (mut at, mut sequence) = (HEADER, 0);
-        std::iter::from_fn(move || {
-            if sequence == self.frames {
-                return None;
+        if let Some((follower, from)) = next {
+            if let Some(journal) = read {
+                journal.cut(from);
             }
-            let frame = format::frame_at(&self.bytes, at, sequence, self.salt)?;
-            at = frame.next;
-            sequence += 1;
-            Some(frame)
-        })
+            generation = follower;
+            continue;
+        }
+        // Up to version 2 an end frame says that the next generation continues.
+        let follows = |head: &&Head| head.generation == generation + 1 && head.from.is_none();
+        if read.is_some_and(|journal| journal.ended) && heads.iter().any(|head| follows(&head)) {
+            generation += 1;
+            continue;
+        }
+        return Ok(chain);
     }
+}
+
+/// The last place of the chain that a sync frame vouches for; up to where contents are in their own files then; and where that
+/// frame ends. It lies behind the place itself, perhaps in a part of the journal that is left out.
+fn last_sync(journals: &[Replay]) -> Option<(Mark, Mark, Mark)> {
+    let mut last: Option<(Mark, Mark, Mark)> = None;
+    for journal in journals {
+        for (_, frame) in journal.all_frames() {
+            let vouched = match frame.kind {
+                FrameKind::Sync => Synced::decode(frame.payload).map(|synced| (synced.mark, synced.full)),
+                FrameKind::Start => Start::decode(frame.payload)
+                    .filter(|start| start.how == How::Restored)
+                    .map(|start| (start.at, start.at)),
+                FrameKind::Step | FrameKind::End => None,
+            };
+            let Some((mark, full)) = vouched else { continue };
+            let at = Mark { generation: journal.generation, offset: frame.next as u64 };
+            let of = journals.iter().find(|journal| journal.generation == mark.generation);
+            let is_there = of.is_some_and(|journal| mark.offset <= journal.end as u64);
+            if is_there && last.is_none_or(|(before, ..)| mark >= before) {
+                last = Some((mark, full, at));
+            }
+        }
+    }
+    last
+}
+
+/// The sync frames from `full` up to `last`.
+fn syncs_after(journals: &[Replay], full: Mark, last: Mark) -> Vec<(usize, usize)> {
+    let mut found = Vec::new();
+    for (index, journal) in journals.iter().enumerate() {
+        for (at, _) in journal.all_frames().filter(|(_, frame)| frame.kind == FrameKind::Sync) {
+            let place = Mark { generation: journal.generation, offset: at as u64 };
+            if place >= full && place < last {
+                found.push((index, at));
+            }
+        }
+    }
+    found
 }

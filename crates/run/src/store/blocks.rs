@@ -1,6 +1,7 @@
 //! Movements of blocks that are more than plain bytes of a page: with metadata, protection information, or marks.
 
 use super::{Backing, Held, Lent, Store, WORTH_LENDING, ZEROS, in_page};
+use crate::image::Unreadable;
 use crate::memory::SLOT;
 use device::{Action, Blemish, Contents, DriveKeyId, SPARE, Treatment, WrappedKey};
 use ftl::{Io, Piece, StorageError};
@@ -63,8 +64,12 @@ impl Contents for Store {
     }
 
     fn marks(&self, slot: Slot, stamp: u32, always: bool) -> u8 {
-        let spare = self.spare(slot);
-        spare.map_or(0, |spare| Treatment::marks(&spare, stamp, always))
+        match self.spare(slot) {
+            Ok(spare) => Treatment::marks(&spare, stamp, always),
+            // Where every page has something beside it, none of its blocks can be read without that.
+            Err(_) if always => u8::MAX,
+            Err(_) => 0,
+        }
     }
 
     fn blemish(&mut self, io: Io) -> Option<Blemish> {
@@ -97,16 +102,15 @@ impl Store {
     }
 
     /// What a slot holds beside its page.
-    fn spare(&self, slot: Slot) -> Option<[u8; SPARE]> {
+    fn spare(&self, slot: Slot) -> Result<[u8; SPARE], Unreadable> {
+        let mut spare = [0; SPARE];
         match &self.backing {
-            _ if slot == Slot::NONE => None,
-            Backing::None => None,
-            Backing::Memory { spares, .. } => spares.get(slot).copied(),
-            Backing::Image(image) => {
-                let mut spare = [0; SPARE];
-                image.read_spare(slot, &mut spare).ok().map(|()| spare)
-            }
+            _ if slot == Slot::NONE => {}
+            Backing::None => {}
+            Backing::Memory { spares, .. } => spare = spares.get(slot).copied().unwrap_or(spare),
+            Backing::Image(image) => image.read_spare(slot, &mut spare)?,
         }
+        Ok(spare)
     }
 
     /// What a slot holds as it lies there; what a page holds that was never written.
@@ -123,7 +127,12 @@ impl Store {
             (Backing::Image(image), Some(slot)) => {
                 image.read(slot, 0, &mut page).map_err(|()| StorageError)?;
                 if treatment.uses_spare() {
-                    image.read_spare(slot, &mut spare).map_err(|()| StorageError)?;
+                    match image.read_spare(slot, &mut spare) {
+                        Ok(()) => {}
+                        // Nothing was written beside this page.
+                        Err(Unreadable::Other) if treatment.metadata == 0 => spare = [0; SPARE],
+                        Err(_) => return Err(StorageError),
+                    }
                 }
             }
         }
@@ -175,10 +184,8 @@ impl Store {
                 }
                 let (mut page, mut spare) = rest.unwrap_or((ZEROS, [0; SPARE]));
                 treatment.put(piece, host, &mut page, &mut spare);
-                if treatment.uses_spare() {
-                    image.write_spare(slot, &spare).map_err(|()| StorageError)?;
-                }
-                image.write(slot, &page).map_err(|()| StorageError)
+                let beside = treatment.uses_spare().then_some(&mut spare);
+                image.write(slot, &page, beside).map_err(|()| StorageError)
             }
         }
     }

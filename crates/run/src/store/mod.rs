@@ -7,7 +7,7 @@ use crate::buffer::Buffer;
 use crate::image::{Image, News};
 use crate::keys::Keyring;
 use crate::memory::{Memory, SLOT};
-use crate::slots::Slots;
+use crate::slots::{Reuse, Slots};
 use device::{Blemish, SPARE, Treatment};
 use fabric::Part;
 use ftl::{Io, Piece, Record, StorageError};
@@ -15,6 +15,7 @@ use media::{Nanos, Slot};
 use nvme::Completion;
 
 /// Where contents are.
+#[expect(clippy::large_enum_variant, reason = "a drive has one")]
 pub(crate) enum Backing {
     /// Nowhere: the drive is only simulated, reads give zeros.
     None,
@@ -29,7 +30,11 @@ impl Backing {
     pub(crate) fn memory(pages: u32) -> Self {
         // A write takes its new slot before the old one is given back, and some are kept while they are sent.
         let count = pages.saturating_add(4096 + MOST_LOANS);
-        Backing::Memory { slots: Slots::new(count), memory: Memory::new(count), spares: Memory::new(count) }
+        Backing::Memory {
+            slots: Slots::new(count, Reuse::AtOnce),
+            memory: Memory::new(count),
+            spares: Memory::new(count),
+        }
     }
 }
 
@@ -315,8 +320,8 @@ impl Store {
         match &mut self.backing {
             Backing::Image(image) if !struck => return image.want_forget(io, all),
             Backing::Memory { slots, memory, spares } if !struck => {
-                memory.erase(|slot| slots.is_free(slot));
-                spares.erase(|slot| slots.is_free(slot));
+                memory.erase(|slot| slots.is_unreferenced(slot));
+                spares.erase(|slot| slots.is_unreferenced(slot));
             }
             _ => {}
         }
@@ -410,15 +415,15 @@ impl Store {
                 if !image.writable() {
                     return Err(StorageError);
                 }
-                if whole {
-                    return image.write(slot, bytes).map_err(|()| StorageError);
+                if let Ok(page) = bytes.try_into() {
+                    return image.write(slot, page, None).map_err(|()| StorageError);
                 }
                 let mut page = [0; SLOT];
                 if let Some(base) = base.filter(|&b| b != Slot::NONE) {
                     image.read(base, 0, &mut page).map_err(|()| StorageError)?;
                 }
                 page[start..end].copy_from_slice(bytes);
-                image.write(slot, &page).map_err(|()| StorageError)?;
+                image.write(slot, &page, None).map_err(|()| StorageError)?;
             }
         }
         Ok(())
@@ -458,11 +463,7 @@ impl ftl::Storage for Store {
     fn release(&mut self, slot: Slot) {
         match &mut self.backing {
             Backing::None => {}
-            Backing::Memory { slots, .. } => {
-                if slots.release(slot) {
-                    slots.give(slot.0);
-                }
-            }
+            Backing::Memory { slots, .. } => slots.release(slot),
             Backing::Image(image) => image.release(slot),
         }
     }
@@ -489,10 +490,7 @@ impl ftl::Storage for Store {
     fn slots_are_counted(&mut self) {
         match &mut self.backing {
             Backing::None => {}
-            Backing::Memory { slots, .. } => {
-                let mut free = slots.unreferenced();
-                slots.give_all(&mut free);
-            }
+            Backing::Memory { slots, .. } => slots.counted(),
             Backing::Image(image) => image.slots_are_counted(),
         }
     }

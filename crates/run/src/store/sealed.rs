@@ -131,10 +131,8 @@ impl Store {
                 }
                 let (mut page, mut spare) = (ZEROS, [0; SPARE]);
                 fill(&mut page, &mut spare)?;
-                if treatment.uses_spare() {
-                    image.write_spare(slot, &spare).map_err(|()| StorageError)?;
-                }
-                image.write(slot, &page).map_err(|()| StorageError)
+                let beside = treatment.uses_spare().then_some(&mut spare);
+                image.write(slot, &page, beside).map_err(|()| StorageError)
             }
         }
     }

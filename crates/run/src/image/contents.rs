@@ -1,0 +1,149 @@
+//! What slots hold: reading it, with its checksum, and writing it.
+
+use super::disk::{self, read_full};
+use super::files::{self, CONTENTS, SPARES};
+use super::format;
+use super::jobs::MOST_INLINE;
+use super::sums;
+use super::{Cold, Image};
+use crate::memory::SLOT;
+use device::SPARE;
+use ftl::{Io, Record};
+use media::Slot;
+use std::ops::Range;
+
+impl Image {
+    #[inline]
+    pub(crate) fn allocate(&mut self) -> Option<Slot> {
+        self.slots.take()
+    }
+
+    pub(crate) fn retain(&mut self, slot: Slot) {
+        self.slots.retain(slot);
+    }
+
+    #[inline]
+    pub(crate) fn release(&mut self, slot: Slot) {
+        self.slots.release(slot);
+    }
+
+    /// Recovery begins: it counts all references anew.
+    pub(crate) fn forget_slots(&mut self) {
+        self.cold.forget();
+        self.forgetting.stale.clear();
+        self.slots.forget();
+    }
+
+    /// Recovery has counted all references.
+    pub(crate) fn slots_are_counted(&mut self) {
+        self.slots.counted();
+    }
+
+    /// Reads a part of a slot's page, and waits for the host's disk if it must.
+    pub(crate) fn read(&self, slot: Slot, page: u32, bytes: &mut [u8]) -> Result<(), ()> {
+        sums::read(&*self.contents, slot, self.sums.get(slot), page, bytes)
+            .map_err(|damage| tracing::error!("{damage}"))
+    }
+
+    /// Reads what a slot holds beside its page, if it was written with the page.
+    pub(crate) fn read_spare(&self, slot: Slot, bytes: &mut [u8; SPARE]) -> Result<(), Unreadable> {
+        let at = u64::from(slot.0) * SPARE as u64;
+        if let Err(e) = read_full(&*self.spares, at, bytes) {
+            let path = files::path(&*self.disk, SPARES);
+            tracing::error!("cannot read {} at byte {at}: {e}", path.display());
+            return Err(Unreadable::Failed);
+        }
+        if sums::belongs(self.sums.get(slot), bytes) { Ok(()) } else { Err(Unreadable::Other) }
+    }
+
+    /// Reads a part of a slot's page for a command: now if the host has it in memory, otherwise when its disk has given it.
+    pub(crate) fn load(
+        &mut self,
+        io: Io,
+        host: Range<usize>,
+        slot: Slot,
+        page: u32,
+        bytes: &mut [u8],
+    ) -> Result<(), ()> {
+        let sum = self.sums.get(slot);
+        let mut whole = [0; SLOT];
+        let room = if bytes.len() == SLOT { &mut *bytes } else { &mut whole[..] };
+        match self.contents.read_now(room, sums::place(slot)) {
+            Ok(Some(read)) if read == SLOT => {
+                sums::check(slot, sum, room).map_err(|damage| tracing::error!("{damage}"))?;
+                if bytes.len() < SLOT {
+                    bytes.copy_from_slice(&whole[page as usize..page as usize + bytes.len()]);
+                }
+                Ok(())
+            }
+            // It would wait, or a part of it is there, or the file ends: all are rare.
+            Ok(_) => {
+                self.slots.retain(slot);
+                self.cold.begin(io, host, slot, sum, page);
+                Ok(())
+            }
+            Err(_) => self.read(slot, page, bytes),
+        }
+    }
+
+    /// Reads that were not over when they were begun.
+    pub(crate) fn cold(&mut self) -> &mut Cold {
+        &mut self.cold
+    }
+
+    /// Writes a slot's page, and what lies beside it if anything does.
+    pub(crate) fn write(
+        &mut self,
+        slot: Slot,
+        page: &[u8; SLOT],
+        beside: Option<&mut [u8; SPARE]>,
+    ) -> Result<(), ()> {
+        let sum = sums::sum(page);
+        if let Some(beside) = beside {
+            sums::seal(sum, beside);
+            let at = u64::from(slot.0) * SPARE as u64;
+            self.spares.write_at(beside, at).map_err(|e| self.not_written(SPARES, at, &e))?;
+            note(&mut self.written.beside, &mut self.written.many, slot, self.options.host_sync);
+        }
+        let at = sums::place(slot);
+        self.contents.write_at(page, at).map_err(|e| self.not_written(CONTENTS, at, &e))?;
+        note(&mut self.written.pages, &mut self.written.many, slot, self.options.host_sync);
+        self.sums.set(slot, sum);
+        format::encode_sum(slot.0, sum, &mut self.frame);
+        Ok(())
+    }
+
+    #[cold]
+    fn not_written(&mut self, name: &str, at: u64, e: &std::io::Error) {
+        let path = files::path(&*self.disk, name);
+        match disk::is_full(e) {
+            true => self.tell_full(),
+            false => self.fail(format!("cannot write {} at byte {at}: {e}", path.display())),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn record(&mut self, record: &Record<'_>) {
+        format::encode(record, &mut self.frame);
+    }
+}
+
+/// Why what lies beside a page cannot be had.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Unreadable {
+    /// The host's disk failed.
+    Failed,
+    /// The bytes there belong to another page: to an earlier one of this slot, or they have changed.
+    Other,
+}
+
+/// Notes a slot that was written since the last sync, as long as there are few.
+#[inline]
+fn note(list: &mut Vec<u32>, many: &mut bool, slot: Slot, syncs: bool) {
+    if syncs && !*many {
+        match list.len() < MOST_INLINE {
+            true => list.push(slot.0),
+            false => *many = true,
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! The host's disk as an image sees it: a directory of files. In a test it is a simulated one, which loses what was not
+//! synced, fails, and stops at any call.
+
+use super::error::ImageError;
+use rustix::fs::{FallocateFlags, FlockOperation};
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
+use std::fmt::Debug;
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, IoSliceMut, Read};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// How a file is opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Open {
+    /// It must be there.
+    Existing,
+    /// It is made if it is not there.
+    Create,
+    /// It is made, or emptied.
+    Empty,
+}
+
+/// A directory of the host that holds an image. What is written to it counts against a crash of the process at once, and
+/// against a crash of the host when it was synced: bytes with [`DiskFile::sync`], names with
+/// [`sync_names`](Disk::sync_names).
+pub(crate) trait Disk: Send + Sync + Debug {
+    /// Opens a file for reading and writing.
+    fn open(&self, name: &str, how: Open) -> io::Result<Arc<dyn DiskFile>>;
+    /// Reads a whole file.
+    fn read(&self, name: &str) -> io::Result<Vec<u8>>;
+    /// Reads the beginning of a file, `most` bytes of it.
+    fn read_head(&self, name: &str, most: usize) -> io::Result<Vec<u8>>;
+    /// Gives a file another name, in place of what has that name.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    fn remove(&self, name: &str) -> io::Result<()>;
+    /// The names of all files.
+    fn names(&self) -> io::Result<Vec<String>>;
+    /// Makes names durable.
+    fn sync_names(&self) -> io::Result<()>;
+    /// Which boot of the host this is.
+    fn boot(&self) -> u64;
+    /// Random bytes.
+    fn random(&self) -> [u8; 16];
+    /// Where it is, for messages.
+    fn place(&self) -> &Path;
+}
+
+/// An open file. All clones of the handle are one open file to the host.
+pub(crate) trait DiskFile: Send + Sync + Debug {
+    /// Reads what is there: fewer bytes at the end of the file.
+    fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<usize>;
+    /// The same, if the host need not wait for its disk; `None` if it must.
+    fn read_now(&self, bytes: &mut [u8], at: u64) -> io::Result<Option<usize>>;
+    /// Writes all bytes.
+    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()>;
+    fn len(&self) -> io::Result<u64>;
+    fn set_len(&self, len: u64) -> io::Result<()>;
+    /// Sets room aside without changing the file's length.
+    fn reserve(&self, at: u64, span: u64) -> io::Result<()>;
+    /// Makes zeros of a range and gives its room back.
+    fn punch(&self, at: u64, span: u64) -> io::Result<()>;
+    /// Makes bytes and length durable.
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// Reads `bytes` at `at`; whether all of them were there. What lies beyond the end of the file becomes zeros.
+pub(super) fn read_full(file: &dyn DiskFile, mut at: u64, mut bytes: &mut [u8]) -> io::Result<bool> {
+    while !bytes.is_empty() {
+        match file.read_at(bytes, at) {
+            Ok(0) => {
+                bytes.fill(0);
+                return Ok(false);
+            }
+            Ok(n) => {
+                at += n as u64;
+                bytes = &mut bytes[n..];
+            }
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(true)
+}
+
+/// A directory of this machine.
+#[derive(Debug)]
+pub(crate) struct HostDisk {
+    dir: PathBuf,
+    /// What a test says which boot this is.
+    boot: Option<u64>,
+}
+
+const LOCK: &str = "lock";
+
+impl HostDisk {
+    pub(crate) fn new(dir: &Path) -> Self {
+        HostDisk { dir: dir.to_owned(), boot: None }
+    }
+
+    /// On a host that was booted since.
+    #[cfg(test)]
+    pub(crate) fn on_boot(dir: &Path, boot: u64) -> Self {
+        HostDisk { dir: dir.to_owned(), boot: Some(boot) }
+    }
+
+    /// Makes the directory, for its owner alone, and makes its name durable.
+    pub(crate) fn make(&self) -> io::Result<()> {
+        let made =
+            self.dir.ancestors().take_while(|path| !path.as_os_str().is_empty() && !path.exists()).count();
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
+        for above in self.dir.ancestors().skip(1).take(made) {
+            let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+            File::open(above)?.sync_all()?;
+        }
+        Ok(())
+    }
+
+    /// Takes the lock that keeps a second process out; it lives as long as the returned file.
+    pub(crate) fn lock(&self) -> Result<File, ImageError> {
+        let path = self.dir.join(LOCK);
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let file = options.open(&path).map_err(ImageError::io("open", &path))?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => {
+                let mut holder = String::new();
+                let _ = (&file).take(20).read_to_string(&mut holder);
+                let holder = match holder.trim() {
+                    "" => "unknown".to_owned(),
+                    holder => holder.to_owned(),
+                };
+                return Err(ImageError::Locked { path: self.dir.clone(), holder });
+            }
+            Err(e) => return Err(ImageError::io("lock", &path)(e.into())),
+        }
+        // Only for the message above; that it cannot be written is no reason to refuse the image.
+        let pid = format!("{}\n", std::process::id());
+        let _ = file.set_len(0).and_then(|()| file.write_all_at(pid.as_bytes(), 0));
+        Ok(file)
+    }
+}
+
+impl Disk for HostDisk {
+    fn open(&self, name: &str, how: Open) -> io::Result<Arc<dyn DiskFile>> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).mode(0o600);
+        options.create(how != Open::Existing).truncate(how == Open::Empty);
+        Ok(Arc::new(HostFile { file: options.open(self.dir.join(name))?, tells: AtomicBool::new(true) }))
+    }
+
+    fn read(&self, name: &str) -> io::Result<Vec<u8>> {
+        std::fs::read(self.dir.join(name))
+    }
+
+    fn read_head(&self, name: &str, most: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(most);
+        File::open(self.dir.join(name))?.take(most as u64).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        std::fs::rename(self.dir.join(from), self.dir.join(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        std::fs::remove_file(self.dir.join(name))
+    }
+
+    fn names(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(&self.dir)? {
+            names.extend(entry?.file_name().into_string());
+        }
+        Ok(names)
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        File::open(&self.dir)?.sync_all()
+    }
+
+    fn boot(&self) -> u64 {
+        if let Some(boot) = self.boot {
+            return boot;
+        }
+        match std::fs::read("/proc/sys/kernel/random/boot_id") {
+            Ok(id) => super::format::fold_boot(&id),
+            // A host that does not tell counts as booted anew each time.
+            Err(_) => u64::from_le_bytes(random()),
+        }
+    }
+
+    fn random(&self) -> [u8; 16] {
+        random()
+    }
+
+    fn place(&self) -> &Path {
+        &self.dir
+    }
+}
+
+/// Random bytes for identifiers.
+pub(crate) fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    if rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) != Ok(N) {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let seed = super::format::crc(&now.as_nanos().to_le_bytes()) ^ u64::from(std::process::id());
+        for (i, byte) in bytes.iter_mut().enumerate() {
+            *byte = seed.rotate_left(i as u32 * 7).to_le_bytes()[i % 8];
+        }
+    }
+    bytes
+}
+
+/// A file of this machine.
+#[derive(Debug)]
+struct HostFile {
+    file: File,
+    /// The host's file system can tell that a read would wait.
+    tells: AtomicBool,
+}
+
+impl DiskFile for HostFile {
+    fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<usize> {
+        self.file.read_at(bytes, at)
+    }
+
+    fn read_now(&self, bytes: &mut [u8], at: u64) -> io::Result<Option<usize>> {
+        if !self.tells.load(Ordering::Relaxed) {
+            return self.file.read_at(bytes, at).map(Some);
+        }
+        match preadv2(&self.file, &mut [IoSliceMut::new(bytes)], at, ReadWriteFlags::NOWAIT) {
+            Ok(read) => Ok(Some(read)),
+            Err(Errno::AGAIN) => Ok(None),
+            Err(_) => {
+                self.tells.store(false, Ordering::Relaxed);
+                self.file.read_at(bytes, at).map(Some)
+            }
+        }
+    }
+
+    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+        self.file.write_all_at(bytes, at)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.file.metadata().map(|m| m.len())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+
+    fn reserve(&self, at: u64, span: u64) -> io::Result<()> {
+        match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, at, span) {
+            // A file system that cannot set room aside: errors come when they come.
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    fn punch(&self, at: u64, span: u64) -> io::Result<()> {
+        static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match rustix::fs::fallocate(&self.file, flags, at, span) {
+            Ok(()) => Ok(()),
+            // A file system without holes.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+                (at..at + span).step_by(ZEROS.len()).try_for_each(|byte| {
+                    let rest = (at + span - byte).min(ZEROS.len() as u64);
+                    self.file.write_all_at(&ZEROS[..rest as usize], byte)
+                })
+            }
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+}
+
+/// Writes a whole file, emptied before.
+pub(super) fn write_all(disk: &dyn Disk, name: &str, parts: &[&[u8]], sync: bool) -> io::Result<()> {
+    let file = disk.open(name, Open::Empty)?;
+    let mut at = 0;
+    for part in parts {
+        file.write_at(part, at)?;
+        at += part.len() as u64;
+    }
+    if sync { file.sync() } else { Ok(()) }
+}
+
+/// Whether an error says that there is no room.
+pub(super) fn is_full(e: &io::Error) -> bool {
+    matches!(e.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
+}
+
+/// Whether a directory is there, and what it holds.
+pub(super) fn list(dir: &Path) -> io::Result<Option<Vec<String>>> {
+    match HostDisk::new(dir).names() {
+        Ok(names) => Ok(Some(names)),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn an_image_is_private_to_its_owner() {
+        let temp = tempfile::tempdir().unwrap();
+        let disk = HostDisk::new(&temp.path().join("above/image"));
+        disk.make().unwrap();
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(disk.place()), 0o700);
+        let file = disk.open("file", Open::Create).unwrap();
+        let _lock = disk.lock().unwrap();
+        for name in disk.names().unwrap() {
+            assert_eq!(mode(&disk.place().join(&name)), 0o600, "{name}");
+        }
+        file.write_at(&[7; 10], 5).unwrap();
+        let mut bytes = [1; 20];
+        assert!(!read_full(&*file, 8, &mut bytes).unwrap());
+        assert_eq!(bytes, [7, 7, 7, 7, 7, 7, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        file.punch(6, 2).unwrap();
+        assert_eq!(disk.read("file").unwrap(), [0, 0, 0, 0, 0, 7, 0, 0, 7, 7, 7, 7, 7, 7, 7]);
+    }
+}

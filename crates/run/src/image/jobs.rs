@@ -1,0 +1,332 @@
+//! What is done while the drive goes on: syncs, checkpoints, and erasing for good. Each is a list of small steps, so that a test
+//! can put any step of the drive between any two of them.
+
+use super::disk::{Disk, DiskFile, read_full};
+use super::error::ImageError;
+use super::files;
+use super::format::{self, FrameKind, Header, Mark};
+use super::journal::{Journal, Unsynced};
+use crate::memory::SLOT;
+use device::SPARE;
+use media::Nanos;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Pages that a sync writes into the journal rather than syncing the contents' own files. One sync instead of three, for twice
+/// the bytes.
+pub(super) const MOST_INLINE: usize = 64;
+
+/// What is to be done.
+pub(crate) struct Job {
+    what: What,
+    stage: Stage,
+    /// What of the journal is being synced, and how many of its files were.
+    unsynced: Option<(Unsynced, usize)>,
+}
+
+enum What {
+    Sync { mark: Mark, time: Nanos, written: Written },
+    Checkpoint { header: Header, body: Vec<u8>, forget: Option<Forget> },
+}
+
+/// Contents that were written since the last sync, to the files that are not synced by themselves.
+#[derive(Default, Debug)]
+pub(crate) struct Written {
+    /// Slots whose pages were written; those that are still wanted.
+    pub pages: Vec<u32>,
+    /// Slots beside which something was written.
+    pub beside: Vec<u32>,
+    /// There were too many to list.
+    pub many: bool,
+}
+
+/// What is to be erased when a checkpoint is complete.
+pub(crate) enum Forget {
+    /// The contents of these slots, in ascending order.
+    Slots(Vec<u32>),
+    /// All contents.
+    All,
+}
+
+/// What comes next, in order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    Contents,
+    Spares,
+    Mark,
+    Journal,
+    Names,
+    Write,
+    SyncNew,
+    Rename,
+    SyncName,
+    Remove,
+    EraseContents,
+    EraseSpares,
+    SyncContents,
+    SyncSpares,
+    Done,
+}
+
+/// Why a job failed.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The host's disk has lost what it was given: nothing is known any more.
+    Lost(ImageError),
+    /// It cannot be done now.
+    NotDone(ImageError),
+}
+
+/// What became of a job.
+pub(crate) enum Report {
+    Sync(Result<(), Failure>),
+    Checkpoint(Result<(), Failure>),
+    Forget(Result<(), Failure>),
+}
+
+impl Job {
+    /// Contents and journal up to `mark` onto the host's disk.
+    pub(crate) fn sync(mark: Mark, time: Nanos, written: Written) -> Self {
+        let stage = if written.many { Stage::Contents } else { Stage::Mark };
+        Job { what: What::Sync { mark, time, written }, stage, unsynced: None }
+    }
+
+    /// Writes a checkpoint of a generation whose journal has been started, and erases what is to be forgotten.
+    pub(crate) fn checkpoint(header: Header, body: Vec<u8>, forget: Option<Forget>, sync: bool) -> Self {
+        let stage = if sync || forget.is_some() { Stage::Contents } else { Stage::Write };
+        Job { what: What::Checkpoint { header, body, forget }, stage, unsynced: None }
+    }
+}
+
+/// The files that jobs work on.
+pub(crate) struct Work {
+    pub disk: Arc<dyn Disk>,
+    pub contents: Arc<dyn DiskFile>,
+    pub spares: Arc<dyn DiskFile>,
+    pub journal: Arc<Mutex<Journal>>,
+    /// Whether anything is synced that need not be.
+    pub host_sync: bool,
+}
+
+impl Work {
+    fn journal(&self) -> MutexGuard<'_, Journal> {
+        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does the whole of a job.
+    pub(crate) fn carry_out(&self, mut job: Job) -> Report {
+        loop {
+            if let Some(report) = self.step(&mut job) {
+                return report;
+            }
+        }
+    }
+
+    /// Does the next step of a job; its report if that was the last.
+    pub(crate) fn step(&self, job: &mut Job) -> Option<Report> {
+        let result = self.advance(job);
+        if let Err(Failure::Lost(_)) = result
+            && self.host_sync
+        {
+            // At once: a process that dies now must not leave a journal that is believed.
+            if let Err(e) = self.journal().disown() {
+                tracing::error!("cannot mark the image {} as failed: {e}", self.disk.place().display());
+            }
+        }
+        let result = match (result, job.stage) {
+            (Ok(()), Stage::Done) => Ok(()),
+            (Ok(()), _) => return None,
+            (Err(e), _) => Err(e),
+        };
+        Some(match &job.what {
+            What::Sync { .. } => Report::Sync(result),
+            What::Checkpoint { forget: None, .. } => Report::Checkpoint(result),
+            What::Checkpoint { .. } => Report::Forget(result),
+        })
+    }
+
+    fn advance(&self, job: &mut Job) -> Result<(), Failure> {
+        let next = match job.stage {
+            Stage::Contents => self.sync_file(&*self.contents, files::CONTENTS, Stage::Spares)?,
+            Stage::Spares => {
+                let next = if matches!(job.what, What::Sync { .. }) { Stage::Mark } else { Stage::Journal };
+                self.sync_file(&*self.spares, files::SPARES, next)?
+            }
+            Stage::Mark => self.mark(&job.what)?,
+            Stage::Journal => self.sync_journal(job)?,
+            Stage::Names => {
+                files::sync_names(&*self.disk).map_err(Failure::Lost)?;
+                self.journal_is_synced(job)
+            }
+            Stage::Write
+            | Stage::SyncNew
+            | Stage::Rename
+            | Stage::SyncName
+            | Stage::Remove
+            | Stage::EraseContents
+            | Stage::EraseSpares => self.checkpoint(job)?,
+            Stage::SyncContents => self.sync_file(&*self.contents, files::CONTENTS, Stage::SyncSpares)?,
+            Stage::SyncSpares => self.sync_file(&*self.spares, files::SPARES, Stage::Done)?,
+            Stage::Done => Stage::Done,
+        };
+        job.stage = next;
+        Ok(())
+    }
+
+    fn sync_file(&self, file: &dyn DiskFile, name: &str, next: Stage) -> Result<Stage, Failure> {
+        let path = files::path(&*self.disk, name);
+        file.sync().map_err(|e| Failure::Lost(ImageError::io("sync", &path)(e)))?;
+        Ok(next)
+    }
+
+    /// Says in the journal what will be safe when the journal is, with the contents that are nowhere else yet.
+    fn mark(&self, what: &What) -> Result<Stage, Failure> {
+        let What::Sync { mark, time, written } = what else { return Ok(Stage::Journal) };
+        let full = if written.many { *mark } else { self.journal().full };
+        let mut frame = Vec::with_capacity(format::FRAME + 32 + written.pages.len() * (SLOT + 6));
+        format::begin_frame(&mut frame);
+        format::encode_mark(*mark, &mut frame);
+        format::encode_mark(full, &mut frame);
+        format::encode_durable(self.journal().durable, &mut frame);
+        if !written.many {
+            self.inline(written, &mut frame)?;
+        }
+        let mut journal = self.journal();
+        let path = files::path(&*self.disk, &files::journal_name(journal.generation()));
+        let result = journal.append(&mut frame, FrameKind::Sync, *time);
+        result.map_err(|e| Failure::NotDone(ImageError::io("write", &path)(e)))?;
+        journal.full = full;
+        Ok(Stage::Journal)
+    }
+
+    fn inline(&self, written: &Written, frame: &mut Vec<u8>) -> Result<(), Failure> {
+        let failed =
+            |name| move |e| Failure::Lost(ImageError::io("read", &files::path(&*self.disk, name))(e));
+        let (mut page, mut beside) = ([0; SLOT], [0; SPARE]);
+        for &slot in &written.pages {
+            let at = u64::from(slot) * SLOT as u64;
+            read_full(&*self.contents, at, &mut page).map_err(failed(files::CONTENTS))?;
+            format::encode_page(slot, &page, frame);
+        }
+        for &slot in &written.beside {
+            let at = u64::from(slot) * SPARE as u64;
+            read_full(&*self.spares, at, &mut beside).map_err(failed(files::SPARES))?;
+            format::encode_beside(slot, &beside, frame);
+        }
+        Ok(())
+    }
+
+    /// Syncs the next of the journal's files.
+    fn sync_journal(&self, job: &mut Job) -> Result<Stage, Failure> {
+        let (unsynced, done) = job.unsynced.get_or_insert_with(|| (self.journal().unsynced(), 0));
+        let result = unsynced.files[*done].sync();
+        result.map_err(|e| Failure::Lost(ImageError::io("sync a journal in", self.disk.place())(e)))?;
+        *done += 1;
+        if *done < unsynced.files.len() {
+            return Ok(Stage::Journal);
+        }
+        if unsynced.names { Ok(Stage::Names) } else { Ok(self.journal_is_synced(job)) }
+    }
+
+    fn journal_is_synced(&self, job: &mut Job) -> Stage {
+        let mut journal = self.journal();
+        if let Some((unsynced, _)) = job.unsynced.take() {
+            journal.synced(&unsynced);
+        }
+        match &job.what {
+            What::Sync { .. } => Stage::Done,
+            What::Checkpoint { header, .. } => {
+                // The contents' own files were synced, too.
+                let here = Mark { generation: header.generation, offset: 0 };
+                journal.full = journal.full.max(here);
+                Stage::Write
+            }
+        }
+    }
+
+    /// The stages of a checkpoint, when all that it refers to and the journal that leads to it are on the disk.
+    fn checkpoint(&self, job: &mut Job) -> Result<Stage, Failure> {
+        let What::Checkpoint { header, body, forget } = &job.what else { return Ok(Stage::Done) };
+        let disk = &*self.disk;
+        let sync = self.host_sync || forget.is_some();
+        Ok(match job.stage {
+            Stage::Write => {
+                files::write_checkpoint(disk, header, body).map_err(Failure::NotDone)?;
+                if sync { Stage::SyncNew } else { Stage::Rename }
+            }
+            Stage::SyncNew => {
+                files::sync_checkpoint(disk).map_err(Failure::Lost)?;
+                Stage::Rename
+            }
+            Stage::Rename => {
+                files::rename_checkpoint(disk, header.generation).map_err(Failure::NotDone)?;
+                if sync { Stage::SyncName } else { Stage::Remove }
+            }
+            Stage::SyncName => {
+                files::sync_names(disk).map_err(Failure::Lost)?;
+                Stage::Remove
+            }
+            Stage::Remove => self.remove_older(header.generation, forget.is_some())?,
+            Stage::EraseContents => {
+                self.erase(&*self.contents, files::CONTENTS, SLOT, forget)?;
+                Stage::EraseSpares
+            }
+            _ => {
+                self.erase(&*self.spares, files::SPARES, SPARE, forget)?;
+                Stage::SyncContents
+            }
+        })
+    }
+
+    /// Removes one file that is not needed any more. Otherwise than to forget, the checkpoint before stays, with everything
+    /// that leads from it to the new one.
+    fn remove_older(&self, generation: u64, forget: bool) -> Result<Stage, Failure> {
+        let disk = &*self.disk;
+        let keep = match forget {
+            true => generation,
+            false => {
+                let (checkpoints, _) = files::generations(disk).map_err(Failure::NotDone)?;
+                checkpoints.into_iter().rev().find(|&g| g < generation).unwrap_or(0)
+            }
+        };
+        let older = files::below(disk, keep).map_err(Failure::NotDone)?;
+        match older.first().map(|name| files::remove(disk, name)) {
+            Some(Ok(())) => return Ok(Stage::Remove),
+            Some(Err(e)) if forget => return Err(Failure::NotDone(e)),
+            // What cannot be removed only takes up room.
+            Some(Err(_)) | None => {}
+        }
+        if forget || self.host_sync {
+            files::sync_names(disk).map_err(Failure::Lost)?;
+        }
+        Ok(if forget { Stage::EraseContents } else { Stage::Done })
+    }
+
+    /// Erases what slots hold in one of the files.
+    fn erase(
+        &self,
+        file: &dyn DiskFile,
+        name: &str,
+        size: usize,
+        forget: &Option<Forget>,
+    ) -> Result<(), Failure> {
+        let erased = match forget {
+            Some(Forget::All) => file.set_len(0),
+            Some(Forget::Slots(slots)) => erase_slots(file, slots, size as u64),
+            None => Ok(()),
+        };
+        let path = files::path(&*self.disk, name);
+        erased.map_err(|e| Failure::NotDone(ImageError::io("erase a part of", &path)(e)))
+    }
+}
+
+fn erase_slots(file: &dyn DiskFile, slots: &[u32], size: u64) -> std::io::Result<()> {
+    let end = file.len()?.div_ceil(size);
+    for run in slots.chunk_by(|a, b| *b == a + 1) {
+        let first = u64::from(run[0]);
+        let last = (first + run.len() as u64).min(end);
+        if last > first {
+            file.punch(first * size, (last - first) * size)?;
+        }
+    }
+    Ok(())
+}
