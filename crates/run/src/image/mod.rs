@@ -29,6 +29,8 @@
 
 mod cold;
 mod contents;
+#[cfg(test)]
+mod crash;
 mod disk;
 mod error;
 mod files;

@@ -1,0 +1,423 @@
+//! A disk that loses what was not synced, fails, and stops at any call.
+//!
+//! The fault model:
+//! - A killed process leaves every call that had returned, and of the call under way a part: a write ends at a boundary of
+//!   the host's pages, any other call has happened or not.
+//! - A host that goes down leaves what was synced, exactly. Of each sector of 512 bytes that was written since, the old or the
+//!   new bytes are there; of each change of names, it or nothing. Several such changes may be there in any combination.
+//! - A sync that fails is told of once. Of what it should have made durable any part is, and no later sync makes up for the rest.
+//! - The disk may be full: calls that need more room fail, in part.
+
+use super::super::disk::{Disk, DiskFile, Open};
+use media::Rng;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+const SECTOR: usize = 512;
+const HOST_PAGE: u64 = 4096;
+
+#[derive(Debug, Default)]
+struct Inode {
+    cached: Vec<u8>,
+    durable: Vec<u8>,
+    /// Sectors of which the two may differ.
+    dirty: std::collections::BTreeSet<usize>,
+}
+
+/// Names that change together: to a file, or to none.
+type Change = Vec<(String, Option<usize>)>;
+
+#[derive(Debug)]
+struct State {
+    inodes: Vec<Inode>,
+    names: BTreeMap<String, usize>,
+    durable_names: BTreeMap<String, usize>,
+    changes: Vec<Change>,
+    calls: u64,
+    /// The call during which the process dies.
+    dies_at: u64,
+    dead: bool,
+    rng: Rng,
+    boot: u64,
+    /// Whether there is no more room.
+    full: bool,
+    /// One in how many syncs fails; 0 for none.
+    failing_syncs: u64,
+    /// Whether one did.
+    has_failed: bool,
+}
+
+/// The disk, shared with whoever tests.
+#[derive(Clone, Debug)]
+pub(super) struct SimDisk {
+    state: Arc<Mutex<State>>,
+    place: PathBuf,
+}
+
+fn dead() -> io::Error {
+    io::Error::other("the process is dead")
+}
+
+fn no_room() -> io::Error {
+    io::Error::from(io::ErrorKind::StorageFull)
+}
+
+/// What happens to a call.
+enum Fate {
+    Done,
+    /// The process dies while it is made.
+    Cut,
+}
+
+impl State {
+    /// Counts a call that changes something.
+    fn call(&mut self) -> io::Result<Fate> {
+        if self.dead {
+            return Err(dead());
+        }
+        self.calls += 1;
+        self.dead = self.calls >= self.dies_at;
+        Ok(if self.dead { Fate::Cut } else { Fate::Done })
+    }
+
+    /// Makes a change as a whole, or, if the process dies, perhaps.
+    fn change(&mut self, make: impl FnOnce(&mut State)) -> io::Result<()> {
+        match self.call()? {
+            Fate::Done => make(self),
+            Fate::Cut => {
+                if self.rng.below(2) == 0 {
+                    make(self);
+                }
+                return Err(dead());
+            }
+        }
+        Ok(())
+    }
+
+    fn rename(&mut self, change: Change) {
+        apply(&mut self.names, &change);
+        self.changes.push(change);
+    }
+
+    fn write(&mut self, inode: usize, bytes: &[u8], at: u64) {
+        if bytes.is_empty() {
+            return;
+        }
+        let inode = &mut self.inodes[inode];
+        let (start, end) = (at as usize, at as usize + bytes.len());
+        if inode.cached.len() < end {
+            let from = inode.cached.len() / SECTOR;
+            inode.cached.resize(end, 0);
+            inode.dirty.extend(from..end.div_ceil(SECTOR));
+        }
+        inode.cached[start..end].copy_from_slice(bytes);
+        inode.dirty.extend(start / SECTOR..end.div_ceil(SECTOR));
+    }
+
+    fn set_len(&mut self, inode: usize, len: u64) {
+        let inode = &mut self.inodes[inode];
+        let (old, len) = (inode.cached.len(), len as usize);
+        inode.cached.resize(len, 0);
+        inode.dirty.extend(old.min(len) / SECTOR..old.max(len).div_ceil(SECTOR));
+    }
+
+    /// What a sector of a file holds, filled with zeros.
+    fn sector(bytes: &[u8], sector: usize) -> [u8; SECTOR] {
+        let mut out = [0; SECTOR];
+        let rest = bytes.get(sector * SECTOR..).unwrap_or_default();
+        let len = rest.len().min(SECTOR);
+        out[..len].copy_from_slice(&rest[..len]);
+        out
+    }
+
+    /// Makes the dirty sectors of a file durable that `which` says; none of them is dirty afterwards.
+    fn settle(inode: &mut Inode, mut which: impl FnMut() -> bool) {
+        let dirty = std::mem::take(&mut inode.dirty);
+        let len = inode.cached.len();
+        for sector in dirty {
+            if which() {
+                let bytes = State::sector(&inode.cached, sector);
+                let end = (sector * SECTOR + SECTOR).min(len.max(sector * SECTOR));
+                if inode.durable.len() < end {
+                    inode.durable.resize(end, 0);
+                }
+                let room = &mut inode.durable[sector * SECTOR..];
+                let count = room.len().min(SECTOR);
+                room[..count].copy_from_slice(&bytes[..count]);
+            }
+        }
+    }
+
+    fn sync(&mut self, inode: usize) -> io::Result<()> {
+        if let Fate::Cut = self.call()? {
+            return Err(dead());
+        }
+        let fails = self.failing_syncs > 0 && self.rng.below(self.failing_syncs) == 0;
+        let (inode, rng) = (&mut self.inodes[inode], &mut self.rng);
+        if fails {
+            self.has_failed = true;
+            State::settle(inode, || rng.below(2) == 0);
+            return Err(io::Error::other("the disk has failed"));
+        }
+        State::settle(inode, || true);
+        inode.durable.truncate(inode.cached.len());
+        Ok(())
+    }
+}
+
+fn apply(names: &mut BTreeMap<String, usize>, change: &Change) {
+    for (name, inode) in change {
+        match inode {
+            Some(inode) => names.insert(name.clone(), *inode),
+            None => names.remove(name),
+        };
+    }
+}
+
+impl SimDisk {
+    pub(super) fn new(seed: u64) -> Self {
+        let state = State {
+            inodes: Vec::new(),
+            names: BTreeMap::new(),
+            durable_names: BTreeMap::new(),
+            changes: Vec::new(),
+            calls: 0,
+            dies_at: u64::MAX,
+            dead: false,
+            rng: Rng::new(seed),
+            boot: 7,
+            full: false,
+            failing_syncs: 0,
+            has_failed: false,
+        };
+        SimDisk { state: Arc::new(Mutex::new(state)), place: PathBuf::from("simulated") }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The process will die during the call that comes so many calls later.
+    pub(super) fn die_in(&self, calls: u64) {
+        let state = &mut *self.state();
+        state.dies_at = state.calls.saturating_add(calls).max(state.calls + 1);
+    }
+
+    /// The process dies now, unless it has.
+    pub(super) fn die(&self) {
+        self.state().dead = true;
+    }
+
+    pub(super) fn is_dead(&self) -> bool {
+        self.state().dead
+    }
+
+    pub(super) fn set_full(&self, full: bool) {
+        self.state().full = full;
+    }
+
+    pub(super) fn fail_syncs(&self, one_in: u64) {
+        self.state().failing_syncs = one_in;
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.state().has_failed
+    }
+
+    /// Another process begins, on the same host or after it went down.
+    pub(super) fn restart(&self, host_went_down: bool) {
+        let state = &mut *self.state();
+        (state.dead, state.dies_at, state.has_failed) = (false, u64::MAX, false);
+        (state.full, state.failing_syncs) = (false, 0);
+        if !host_went_down {
+            return;
+        }
+        state.boot += 1;
+        // All was written, nothing was, or anything in between.
+        let share = [0, 4, 2, 1, 3][state.rng.below(5) as usize];
+        for change in std::mem::take(&mut state.changes) {
+            if state.rng.below(4) < share {
+                apply(&mut state.durable_names, &change);
+            }
+        }
+        state.names = state.durable_names.clone();
+        let (inodes, rng) = (&mut state.inodes, &mut state.rng);
+        for inode in inodes {
+            State::settle(inode, || rng.below(4) < share);
+            if rng.below(4) < share && inode.durable.len() > inode.cached.len() {
+                inode.durable.truncate(inode.cached.len());
+            }
+            inode.cached = inode.durable.clone();
+        }
+    }
+
+    /// Whether any file holds these bytes, to the process or durably.
+    pub(super) fn holds(&self, name: &str, test: impl Fn(&[u8]) -> bool) -> bool {
+        let state = self.state();
+        let Some(&inode) = state.names.get(name) else { return false };
+        let inode = &state.inodes[inode];
+        [&inode.cached, &inode.durable].into_iter().any(|bytes| bytes.chunks(SECTOR).any(&test))
+    }
+}
+
+impl Disk for SimDisk {
+    fn open(&self, name: &str, how: Open) -> io::Result<Arc<dyn DiskFile>> {
+        let state = &mut *self.state();
+        let found = state.names.get(name).copied();
+        let inode = match (found, how) {
+            (Some(inode), Open::Existing | Open::Create) => {
+                if state.dead {
+                    return Err(dead());
+                }
+                inode
+            }
+            (Some(inode), Open::Empty) => {
+                state.change(|state| state.set_len(inode, 0))?;
+                inode
+            }
+            (None, Open::Existing) => return Err(io::Error::from(io::ErrorKind::NotFound)),
+            (None, _) => {
+                if state.full && state.rng.below(4) == 0 {
+                    return Err(no_room());
+                }
+                let inode = state.inodes.len();
+                state.inodes.push(Inode::default());
+                state.change(|state| state.rename(vec![(name.to_owned(), Some(inode))]))?;
+                inode
+            }
+        };
+        Ok(Arc::new(SimFile { disk: self.clone(), inode }))
+    }
+
+    fn read(&self, name: &str) -> io::Result<Vec<u8>> {
+        self.read_head(name, usize::MAX)
+    }
+
+    fn read_head(&self, name: &str, most: usize) -> io::Result<Vec<u8>> {
+        let state = self.state();
+        if state.dead {
+            return Err(dead());
+        }
+        let inode = state.names.get(name).ok_or(io::ErrorKind::NotFound)?;
+        let bytes = &state.inodes[*inode].cached;
+        Ok(bytes[..bytes.len().min(most)].to_vec())
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let state = &mut *self.state();
+        let inode = *state.names.get(from).ok_or(io::ErrorKind::NotFound)?;
+        state.change(|state| state.rename(vec![(from.to_owned(), None), (to.to_owned(), Some(inode))]))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        let state = &mut *self.state();
+        if !state.names.contains_key(name) {
+            return Err(io::Error::from(io::ErrorKind::NotFound));
+        }
+        state.change(|state| state.rename(vec![(name.to_owned(), None)]))
+    }
+
+    fn names(&self) -> io::Result<Vec<String>> {
+        Ok(self.state().names.keys().cloned().collect())
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        let state = &mut *self.state();
+        if let Fate::Cut = state.call()? {
+            return Err(dead());
+        }
+        for change in std::mem::take(&mut state.changes) {
+            apply(&mut state.durable_names, &change);
+        }
+        Ok(())
+    }
+
+    fn boot(&self) -> u64 {
+        self.state().boot
+    }
+
+    fn random(&self) -> [u8; 16] {
+        [9; 16]
+    }
+
+    fn place(&self) -> &Path {
+        &self.place
+    }
+}
+
+#[derive(Debug)]
+struct SimFile {
+    disk: SimDisk,
+    inode: usize,
+}
+
+impl DiskFile for SimFile {
+    fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<usize> {
+        let state = self.disk.state();
+        if state.dead {
+            return Err(dead());
+        }
+        let rest = state.inodes[self.inode].cached.get(at as usize..).unwrap_or_default();
+        let len = rest.len().min(bytes.len());
+        bytes[..len].copy_from_slice(&rest[..len]);
+        Ok(len)
+    }
+
+    fn read_now(&self, bytes: &mut [u8], at: u64) -> io::Result<Option<usize>> {
+        if self.disk.state().rng.below(16) == 0 {
+            return Ok(None);
+        }
+        self.read_at(bytes, at).map(Some)
+    }
+
+    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+        let state = &mut *self.disk.state();
+        let end = at + bytes.len() as u64;
+        let cut = |state: &mut State| {
+            let pages = (end / HOST_PAGE).saturating_sub(at / HOST_PAGE) + 1;
+            let stop = ((at / HOST_PAGE + state.rng.below(pages + 1)) * HOST_PAGE).clamp(at, end);
+            (stop - at) as usize
+        };
+        if state.full && end > state.inodes[self.inode].cached.len() as u64 && state.rng.below(2) == 0 {
+            let _ = state.call()?;
+            let len = cut(state);
+            state.write(self.inode, &bytes[..len], at);
+            return Err(no_room());
+        }
+        match state.call()? {
+            Fate::Done => state.write(self.inode, bytes, at),
+            Fate::Cut => {
+                let len = cut(state);
+                state.write(self.inode, &bytes[..len], at);
+                return Err(dead());
+            }
+        }
+        Ok(())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.disk.state().inodes[self.inode].cached.len() as u64)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.disk.state().change(|state| state.set_len(self.inode, len))
+    }
+
+    fn reserve(&self, _at: u64, _span: u64) -> io::Result<()> {
+        let state = &mut *self.disk.state();
+        if state.full && state.rng.below(2) == 0 { Err(no_room()) } else { Ok(()) }
+    }
+
+    fn punch(&self, at: u64, span: u64) -> io::Result<()> {
+        let state = &mut *self.disk.state();
+        let end = (at + span).min(state.inodes[self.inode].cached.len() as u64);
+        let zeros = vec![0; end.saturating_sub(at) as usize];
+        state.change(|state| state.write(self.inode, &zeros, at))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.disk.state().sync(self.inode)
+    }
+}

@@ -1,0 +1,239 @@
+//! What each block may hold.
+
+use std::fmt::Write as _;
+
+/// What a block holds: zeros, or the stamp of one write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Value {
+    /// Order among all operations; 0 is the beginning.
+    pub version: u64,
+    pub zeros: bool,
+}
+
+pub(super) const BLANK: Value = Value { version: 0, zeros: true };
+
+/// One operation on a block that may still be what counts.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    value: Value,
+    /// When it was acknowledged; never, or not yet.
+    acknowledged: Option<u64>,
+}
+
+/// What happened to the drive before a block is looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct After {
+    /// The host went down, or its disk failed: what was not flushed may be gone.
+    pub host: bool,
+    /// Power was lost, and no capacitors save the write buffer: the same.
+    pub cut: bool,
+    /// Capacitors failed that should have: anything may be gone, but nothing is foreign.
+    pub ruin: bool,
+}
+
+impl After {
+    pub(super) fn and(self, other: After) -> After {
+        After { host: self.host | other.host, cut: self.cut | other.cut, ruin: self.ruin | other.ruin }
+    }
+
+    fn is_loss(self) -> bool {
+        self.host || self.cut || self.ruin
+    }
+}
+
+/// How far what a look found is safe from then on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Safe {
+    /// No further.
+    No,
+    /// From the host: the image was opened with it.
+    FromHost,
+    /// From a loss of power: all that is left is on the media.
+    FromCut,
+}
+
+/// A block's history since what is promised of it.
+#[derive(Clone, Debug)]
+struct Block {
+    /// From the newest that is safe from the host on, in the order of the operations.
+    since: Vec<Entry>,
+    /// The same for what is safe from a loss of power without capacitors.
+    since_cut: Vec<Entry>,
+    /// What it was before the last loss of power: if the host goes down, the image may lead back there.
+    before_cut: Vec<Entry>,
+    /// What it may hold now, but for what is under way.
+    now: Vec<Value>,
+    busy: bool,
+}
+
+/// The blocks of one namespace.
+#[derive(Clone, Debug)]
+pub(super) struct Space {
+    pub nsid: u32,
+    /// Bytes of a block.
+    pub size: usize,
+    blocks: Vec<Block>,
+    /// Since when the capacitors failed, nothing is promised but that nothing is foreign.
+    ruined: bool,
+}
+
+const MAGIC: u64 = 0x7472_616E_6368_6521;
+
+impl Space {
+    pub(super) fn new(nsid: u32, size: usize, blocks: usize) -> Self {
+        let block = Block {
+            since: vec![Entry { value: BLANK, acknowledged: Some(0) }],
+            since_cut: vec![Entry { value: BLANK, acknowledged: Some(0) }],
+            before_cut: Vec::new(),
+            now: vec![BLANK],
+            busy: false,
+        };
+        Space { nsid, size, blocks: vec![block; blocks], ruined: false }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// What a write of this version puts into a block.
+    pub(super) fn stamp(&self, lba: usize, version: u64) -> Vec<u8> {
+        let words = [MAGIC ^ u64::from(self.nsid), lba as u64, version, version.rotate_left(29) ^ lba as u64];
+        let mut bytes = Vec::with_capacity(self.size);
+        while bytes.len() < self.size {
+            words.iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
+        }
+        bytes
+    }
+
+    /// Whether nothing is under way to any of these blocks.
+    pub(super) fn is_idle(&self, first: usize, count: usize) -> bool {
+        !self.blocks[first..first + count].iter().any(|block| block.busy)
+    }
+
+    /// Something is under way that only looks.
+    pub(super) fn hold(&mut self, first: usize, count: usize) {
+        self.blocks[first..first + count].iter_mut().for_each(|block| block.busy = true);
+    }
+
+    pub(super) fn let_go(&mut self, first: usize, count: usize) {
+        self.blocks[first..first + count].iter_mut().for_each(|block| block.busy = false);
+    }
+
+    /// An operation begins.
+    pub(super) fn begin(&mut self, first: usize, count: usize, value: Value) {
+        for block in &mut self.blocks[first..first + count] {
+            for list in [&mut block.since, &mut block.since_cut] {
+                list.push(Entry { value, acknowledged: None });
+            }
+            block.busy = true;
+        }
+    }
+
+    /// It has ended at `at`.
+    pub(super) fn end(&mut self, first: usize, count: usize, value: Value, at: u64, well: bool, safe: bool) {
+        for block in &mut self.blocks[first..first + count] {
+            block.busy = false;
+            if !well {
+                block.now.push(value);
+                continue;
+            }
+            block.now = vec![value];
+            for list in [&mut block.since, &mut block.since_cut] {
+                if let Some(place) = list.iter().rposition(|entry| entry.value == value) {
+                    list[place].acknowledged = Some(at);
+                    if safe {
+                        list.drain(..place);
+                    }
+                }
+            }
+            if safe {
+                block.before_cut.clear();
+            }
+        }
+    }
+
+    /// A Flush that began at `at` has ended.
+    pub(super) fn flushed(&mut self, at: u64) {
+        for block in &mut self.blocks {
+            // What failed may have happened all the same, before or after.
+            if block.now.len() > 1 {
+                continue;
+            }
+            for list in [&mut block.since, &mut block.since_cut] {
+                let safe = list.iter().rposition(|entry| entry.acknowledged.is_some_and(|ack| ack <= at));
+                list.drain(..safe.unwrap_or(0));
+            }
+            block.before_cut.clear();
+        }
+    }
+
+    /// What a block holds: a value that was written to it once, or what is wrong.
+    fn decode(&self, lba: usize, bytes: &[u8]) -> Result<Value, String> {
+        if bytes.iter().all(|&b| b == 0) {
+            return Ok(BLANK);
+        }
+        let word = |at: usize| u64::from_le_bytes(bytes[at * 8..at * 8 + 8].try_into().unwrap_or_default());
+        let version = word(2);
+        if bytes == self.stamp(lba, version) {
+            return Ok(Value { version, zeros: false });
+        }
+        let foreign = word(0) ^ MAGIC;
+        Err(format!("namespace {foreign:#x}, block {}, version {version}, or a mixture", word(1)))
+    }
+
+    /// Checks what a block holds. After a loss it counts from now on.
+    pub(super) fn check(&mut self, lba: usize, bytes: &[u8], after: After, safe: Safe) -> Result<(), String> {
+        let decoded = self.decode(lba, bytes);
+        let ruined = self.ruined || after.ruin;
+        let block = &mut self.blocks[lba];
+        let same = |value: &Value, found: &Value| (value.zeros && found.zeros) || value == found;
+        let wrong = |what: String, block: &Block| {
+            let mut text = format!(
+                "block {lba} of namespace {} holds {what}; {after:?}, now {:?}",
+                self.nsid, block.now
+            );
+            let _ = write!(text, ", since what is safe {:?}", block.since);
+            let _ = write!(text, ", from cuts {:?}", block.since_cut);
+            Err(text)
+        };
+        let found = match decoded {
+            Ok(found) => found,
+            Err(what) => return wrong(what, block),
+        };
+        let under_way = block.since.last().filter(|entry| entry.acknowledged.is_none() && block.busy);
+        let among = |list: &[Entry]| list.iter().any(|entry| same(&entry.value, &found));
+        let allowed = ruined
+            || block.now.iter().any(|value| same(value, &found))
+            || under_way.is_some_and(|entry| same(&entry.value, &found))
+            || (after.host && among(&block.since))
+            || (after.cut && among(&block.since_cut));
+        if !allowed {
+            return wrong(format!("{found:?}"), block);
+        }
+        // After a failure the drive may show what it will not keep.
+        if after.is_loss() || safe != Safe::No {
+            let entry = Entry { value: found, acknowledged: Some(0) };
+            match safe {
+                Safe::No => {}
+                Safe::FromCut => block.before_cut.append(&mut block.since_cut),
+                Safe::FromHost => {
+                    block.since.clear();
+                    let before = std::mem::take(&mut block.before_cut);
+                    if after.host {
+                        block.since_cut.splice(..0, before);
+                    }
+                }
+            }
+            block.since.push(entry);
+            block.since_cut.push(entry);
+            block.now = vec![found];
+            block.busy = false;
+        }
+        Ok(())
+    }
+
+    /// What was checked is what counts.
+    pub(super) fn settle(&mut self, after: After, safe: Safe) {
+        self.ruined = (self.ruined || after.ruin) && safe != Safe::FromHost;
+    }
+}
