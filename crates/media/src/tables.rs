@@ -63,6 +63,28 @@ pub fn huge_pages<T>(entries: &mut [T]) {
     let _ = unsafe { rustix::mm::madvise(first.add(skip).cast(), len, rustix::mm::Advice::LinuxHugepage) };
 }
 
+/// Makes bytes zeros by giving their memory back to the system, which gives other memory when they are touched again. They
+/// should begin and end at pages of the host: what lies in others is written.
+#[expect(
+    unsafe_code,
+    reason = "madvise is unsafe for advice that changes contents; these are bytes, and become zeros"
+)]
+pub fn give_back(bytes: &mut [u8]) {
+    let skip = bytes.as_mut_ptr().align_offset(PAGE).min(bytes.len());
+    let (before, rest) = bytes.split_at_mut(skip);
+    let (pages, behind) = rest.split_at_mut(rest.len() / PAGE * PAGE);
+    before.fill(0);
+    behind.fill(0);
+    // SAFETY: the range is that of a slice of bytes that nobody else refers to, and of whole pages. Memory of this program's
+    // allocator is anonymous and private, so that it reads as zeros from then on, which are bytes like others.
+    let given = unsafe {
+        rustix::mm::madvise(pages.as_mut_ptr().cast(), pages.len(), rustix::mm::Advice::LinuxDontNeed)
+    };
+    if given.is_err() {
+        pages.fill(0);
+    }
+}
+
 /// A page of the host, at least.
 const PAGE: usize = 4096;
 /// What is too small for a huge page gets no advice.
@@ -85,6 +107,15 @@ pub fn prefetch<T>(entries: &[T], index: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_given_back_is_zeros() {
+        let mut bytes = vec![7u8; 5 * PAGE + 100];
+        give_back(&mut bytes[10..4 * PAGE + 20]);
+        assert!(bytes[10..4 * PAGE + 20].iter().all(|&b| b == 0));
+        assert!(bytes[..10].iter().chain(&bytes[4 * PAGE + 20..]).all(|&b| b == 7));
+        give_back(&mut []);
+    }
 
     #[test]
     fn a_table_holds_what_was_asked_for() {

@@ -1,6 +1,7 @@
-//! Contents in memory.
+//! Contents in memory, which is given back to the system when nothing is left in it.
 
-use media::{Slot, tables::huge_pages};
+use media::Slot;
+use media::tables::{give_back, huge_pages};
 use zerocopy::FromZeros;
 
 /// Bytes of a slot.
@@ -32,9 +33,17 @@ impl Chunk {
     }
 }
 
-/// What slots hold, `SIZE` bytes each, in chunks that are made when the first of their slots is written.
+/// Regions without slots in use that are kept for the next writes: to give memory back and get it again takes its time.
+const KEPT: usize = 16;
+
+/// What slots hold, `SIZE` bytes each, in chunks that are made when the first of their slots is written. The memory of a
+/// region, that of a huge page, goes back to the system when no slot in it is in use any more.
 pub(crate) struct Memory<const SIZE: usize = SLOT> {
     chunks: Vec<Option<Chunk>>,
+    /// Slots in use, by region.
+    used: Vec<u32>,
+    /// Regions that had no slot in use at some time lately.
+    unused: Vec<u32>,
 }
 
 /// The host has no memory left.
@@ -45,7 +54,57 @@ impl<const SIZE: usize> Memory<SIZE> {
     pub(crate) fn new(slots: u32) -> Self {
         let mut chunks = Vec::new();
         chunks.resize_with((slots as usize).div_ceil(CHUNK), || None);
-        Memory { chunks }
+        let used = vec![0; chunks.len() * CHUNK / Self::REGION];
+        Memory { chunks, used, unused: Vec::with_capacity(KEPT + 1) }
+    }
+
+    /// Slots of a region.
+    const REGION: usize = HUGE / SIZE;
+
+    /// A slot is in use from now on.
+    #[inline]
+    pub(crate) fn taken(&mut self, slot: Slot) {
+        self.used[slot.0 as usize / Self::REGION] += 1;
+    }
+
+    /// A slot is not in use any more.
+    #[inline]
+    pub(crate) fn freed(&mut self, slot: Slot) {
+        let region = slot.0 as usize / Self::REGION;
+        self.used[region] -= 1;
+        if self.used[region] == 0 {
+            self.give_back(region as u32);
+        }
+    }
+
+    /// The memory of a region may go: what was unused before it goes now.
+    #[cold]
+    fn give_back(&mut self, region: u32) {
+        self.unused.push(region);
+        if self.unused.len() <= KEPT {
+            return;
+        }
+        for region in std::mem::take(&mut self.unused) {
+            let first = region as usize * Self::REGION;
+            if self.used[region as usize] == 0
+                && let Some(Some(chunk)) = self.chunks.get_mut(first / CHUNK)
+            {
+                let start = chunk.start + first % CHUNK * SIZE;
+                give_back(&mut chunk.bytes[start..start + HUGE]);
+            }
+        }
+    }
+
+    /// Counts anew which slots are in use.
+    pub(crate) fn recount(&mut self, in_use: impl Fn(u32) -> bool) {
+        for region in 0..self.used.len() {
+            let first = (region * Self::REGION) as u32;
+            let used = (first..first + Self::REGION as u32).filter(|&slot| in_use(slot)).count() as u32;
+            let before = std::mem::replace(&mut self.used[region], used);
+            if used == 0 && before > 0 {
+                self.give_back(region as u32);
+            }
+        }
     }
 
     /// The slot's bytes, if any of its chunk was ever written.
@@ -98,6 +157,29 @@ impl<const SIZE: usize> Memory<SIZE> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_goes_back_when_nothing_in_it_is_in_use() {
+        let mut memory: Memory = Memory::new(CHUNK as u32);
+        let region = Memory::<SLOT>::REGION as u32;
+        for slot in (0..CHUNK as u32).map(Slot) {
+            memory.taken(slot);
+            memory.get_mut(slot).unwrap().fill(1);
+        }
+        memory.freed(Slot(3));
+        assert_eq!(memory.get(Slot(3)).unwrap()[0], 1, "others of its region are in use");
+        memory.taken(Slot(3));
+        (region..CHUNK as u32).for_each(|slot| memory.freed(Slot(slot)));
+        let gone = (region..CHUNK as u32).filter(|&slot| memory.get(Slot(slot)).unwrap()[0] == 0).count();
+        assert!(gone >= CHUNK - (KEPT + 2) * region as usize, "{gone} slots");
+        assert_eq!(memory.get(Slot(3)).unwrap()[0], 1);
+        // It can be had again.
+        memory.taken(Slot(CHUNK as u32 / 2));
+        memory.get_mut(Slot(CHUNK as u32 / 2)).unwrap().fill(9);
+        assert_eq!(memory.get(Slot(CHUNK as u32 / 2)).unwrap()[7], 9);
+        memory.recount(|slot| slot < region);
+        assert_eq!(memory.used.iter().sum::<u32>(), region);
+    }
 
     #[test]
     fn slots_keep_what_is_written() {

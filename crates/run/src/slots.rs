@@ -149,17 +149,18 @@ impl Slots {
         }
     }
 
-    /// Counts one reference fewer. The last one frees the slot, now or when that is safe. A slot that is out of range is
-    /// nobody's: ignored.
+    /// Counts one reference fewer. The last one frees the slot, now or when that is safe; whether it is free now. A slot that is
+    /// out of range is nobody's: ignored.
     #[inline]
-    pub(crate) fn release(&mut self, slot: Slot) {
-        let Some(life) = self.life.get_mut(slot.0 as usize) else { return };
+    pub(crate) fn release(&mut self, slot: Slot) -> bool {
+        let Some(life) = self.life.get_mut(slot.0 as usize) else { return false };
         match *life {
             STUCK => {}
             0 | WAITING | ERASING => self.break_off(slot.0, "loses a reference that it does not have"),
             1 if self.reuse == Reuse::AtOnce => {
                 *life = 0;
                 self.free.push(slot.0);
+                return true;
             }
             1 => {
                 *life = WAITING;
@@ -167,6 +168,7 @@ impl Slots {
             }
             _ => *life -= 1,
         }
+        false
     }
 
     /// The step that runs is in the journal.

@@ -266,18 +266,17 @@ mod tests {
         let fine = Completion::success(5, 9);
         assert_eq!(cold.hold(Io(1), fine), Some(fine), "nothing to wait for");
         cold.begin(Io(1), 0..SLOT, Slot(2), sums::sum(&[7; SLOT]), 0);
-        cold.begin(Io(1), SLOT..SLOT + 512, Slot(9), sums::UNKNOWN, 512);
+        cold.begin(Io(1), SLOT..SLOT + 512, Slot(1), sums::UNKNOWN, 512);
         assert_eq!(cold.hold(Io(1), fine), None);
         assert_eq!(cold.hold(Io(2), fine), Some(fine), "another one's reads");
         let mut ended = [next(&mut cold, &bell), next(&mut cold, &bell)];
         assert_eq!((ended[0].completion, ended[1].completion), (None, Some(fine)));
         ended.sort_by_key(|read| read.slot);
-        assert_eq!(ended[0].bytes.as_deref(), Some(&[7; SLOT][..]));
-        // Beyond the end of the file.
         assert_eq!(
-            (ended[1].bytes.as_deref(), ended[1].host.clone()),
-            (Some(&[0; 512][..]), SLOT..SLOT + 512)
+            (ended[0].bytes.as_deref(), ended[0].host.clone()),
+            (Some(&[7; 512][..]), SLOT..SLOT + 512)
         );
+        assert_eq!(ended[1].bytes.as_deref(), Some(&[7; SLOT][..]));
         assert!(!cold.is_busy());
         assert_eq!(cold.hold(Io(1), fine), Some(fine), "the number's next command");
     }

@@ -76,7 +76,11 @@ pub(crate) fn read(
 ) -> Result<(), Damage> {
     let failed = |e| Damage { slot, error: Some(e) };
     if expected == UNKNOWN {
-        return read_full(contents, place(slot) + u64::from(page), bytes).map(|_| ()).map_err(failed);
+        // Every slot was written as a whole, so a file that ends within one was cut off.
+        return match read_full(contents, place(slot) + u64::from(page), bytes).map_err(failed)? {
+            true => Ok(()),
+            false => Err(Damage { slot, error: None }),
+        };
     }
     if bytes.len() == SLOT {
         read_full(contents, place(slot), bytes).map_err(failed)?;

@@ -445,7 +445,7 @@ impl ftl::Storage for Store {
         match &mut self.backing {
             _ if self.dry => Some(Slot::NONE),
             Backing::None => Some(Slot::NONE),
-            Backing::Memory { slots, .. } => slots.take(),
+            Backing::Memory { slots, memory, .. } => slots.take().inspect(|&slot| memory.taken(slot)),
             Backing::Image(image) => image.allocate(),
         }
     }
@@ -463,7 +463,11 @@ impl ftl::Storage for Store {
     fn release(&mut self, slot: Slot) {
         match &mut self.backing {
             Backing::None => {}
-            Backing::Memory { slots, .. } => slots.release(slot),
+            Backing::Memory { slots, memory, .. } => {
+                if slots.release(slot) {
+                    memory.freed(slot);
+                }
+            }
             Backing::Image(image) => image.release(slot),
         }
     }
@@ -490,7 +494,10 @@ impl ftl::Storage for Store {
     fn slots_are_counted(&mut self) {
         match &mut self.backing {
             Backing::None => {}
-            Backing::Memory { slots, .. } => slots.counted(),
+            Backing::Memory { slots, memory, .. } => {
+                slots.counted();
+                memory.recount(|slot| !slots.is_unreferenced(slot));
+            }
             Backing::Image(image) => image.slots_are_counted(),
         }
     }
