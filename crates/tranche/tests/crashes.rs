@@ -14,7 +14,7 @@ mod crashes;
 #[allow(dead_code)]
 mod support;
 
-use crashes::{Case, EVERY_WAY, Kind, Options, SOCKETS, Scene};
+use crashes::{Case, EVERY_WAY, Engine, FileSystem, Kind, Options, SOCKETS, Scene};
 use std::path::PathBuf;
 
 /// What fails today and waits for its mend; `--with NAME` switches it on, `--with all` everything.
@@ -24,6 +24,7 @@ const WAITING: &[(&str, &str)] = &[
         "a kill -9 after a power cut without capacitors brings lost versions back",
     ),
     ("kill-without-capacitors", "a kill -9 of a drive without power-loss protection loses unflushed writes"),
+    ("dsync", "a write with O_DSYNC to a block file carries no FUA, only one with O_SYNC does"),
     ("secure-erase", "Format with Secure Erase punches slots that other namespaces use"),
     (
         "encrypted-partial-pages",
@@ -75,7 +76,7 @@ const CAMPAIGNS: &[Campaign] = &[
     Campaign {
         name: "no-capacitors",
         slice: 4,
-        programs: &[],
+        programs: &["losetup"],
         run: |scene, rounds, options| {
             crashes::blocks(
                 Case { drive: Kind::Unprotected, ways: SOCKETS, ..BLOCKS },
@@ -109,6 +110,77 @@ const CAMPAIGNS: &[Campaign] = &[
             let case = Case { drive: Kind::Shifting, ways: SOCKETS, key: true, ..BLOCKS };
             crashes::blocks(case, scene, rounds, options)
         },
+    },
+    Campaign {
+        name: "ext4",
+        slice: 2,
+        programs: &["losetup", "mount", "umount", "mkfs.ext4", "e2fsck"],
+        run: |scene, rounds, options| crashes::files((FileSystem::Ext4, true), scene, rounds, options),
+    },
+    Campaign {
+        name: "xfs",
+        slice: 2,
+        programs: &["losetup", "mount", "umount", "mkfs.xfs", "xfs_repair"],
+        run: |scene, rounds, options| crashes::files((FileSystem::Xfs, true), scene, rounds, options),
+    },
+    Campaign {
+        name: "ext4-no-capacitors",
+        slice: 2,
+        programs: &["losetup", "mount", "umount", "mkfs.ext4", "e2fsck"],
+        run: |scene, rounds, options| crashes::files((FileSystem::Ext4, false), scene, rounds, options),
+    },
+    Campaign {
+        name: "xfs-no-capacitors",
+        slice: 2,
+        programs: &["losetup", "mount", "umount", "mkfs.xfs", "xfs_repair"],
+        run: |scene, rounds, options| crashes::files((FileSystem::Xfs, false), scene, rounds, options),
+    },
+    Campaign {
+        name: "sqlite-wal",
+        slice: 2,
+        programs: &["losetup", "mount", "umount", "mkfs.ext4", "e2fsck", "sqlite3"],
+        run: |scene, rounds, options| {
+            crashes::rows(Engine::SqliteWal, (FileSystem::Ext4, true), scene, rounds, options)
+        },
+    },
+    Campaign {
+        name: "sqlite-rollback-no-capacitors",
+        slice: 2,
+        programs: &["losetup", "mount", "umount", "mkfs.ext4", "e2fsck", "sqlite3"],
+        run: |scene, rounds, options| {
+            crashes::rows(Engine::SqliteRollback, (FileSystem::Ext4, false), scene, rounds, options)
+        },
+    },
+    Campaign {
+        name: "postgresql",
+        slice: 1,
+        programs: &["losetup", "mount", "umount", "mkfs.xfs", "xfs_repair", "psql"],
+        run: |scene, rounds, options| {
+            crashes::rows(Engine::PostgreSql, (FileSystem::Xfs, true), scene, rounds, options)
+        },
+    },
+    Campaign {
+        name: "postgresql-no-capacitors",
+        slice: 1,
+        programs: &["losetup", "mount", "umount", "mkfs.ext4", "e2fsck", "psql"],
+        run: |scene, rounds, options| {
+            crashes::rows(Engine::PostgreSql, (FileSystem::Ext4, false), scene, rounds, options)
+        },
+    },
+    Campaign {
+        name: "rocksdb",
+        slice: 2,
+        programs: &["losetup", "mount", "umount", "mkfs.xfs", "xfs_repair", "c++"],
+        run: |scene, rounds, options| {
+            crashes::rows(Engine::RocksDb, (FileSystem::Xfs, true), scene, rounds, options)
+        },
+    },
+    Campaign {
+        name: "mariadb",
+        // crates/tranche/tests/powercut.rs is its slice.
+        slice: 0,
+        programs: &["losetup", "mkfs.xfs", "mkfs.ext4", "mariadbd", "mariadb-install-db", "innochecksum"],
+        run: crashes::mariadb,
     },
 ];
 
@@ -155,10 +227,13 @@ fn main() {
     let seed = arguments.options.seed;
     let mut failed = Vec::new();
     for campaign in CAMPAIGNS.iter().filter(chosen) {
+        let rounds = arguments.rounds.unwrap_or(campaign.slice);
         if !support::possible(campaign.name, campaign.programs) {
             continue;
         }
-        let rounds = arguments.rounds.unwrap_or(campaign.slice);
+        if rounds == 0 {
+            continue;
+        }
         let mut scene = Scene::new(&arguments.dir);
         let start = std::time::Instant::now();
         let run = || (campaign.run)(&scene, rounds, &arguments.options);

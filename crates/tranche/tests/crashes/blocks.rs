@@ -111,6 +111,9 @@ impl Rig {
         let event = self.events.next(&mut self.random);
         self.load(event)?;
         self.events.come_back(event, &mut self.drive, &mut self.random)?;
+        if event == Event::Stop {
+            self.writers.iter_mut().for_each(|writer| writer.sectors.settle());
+        }
         if self.case.drive == drives::Kind::Shifting {
             self.reshape()?;
         }
@@ -130,8 +133,12 @@ impl Rig {
         let count = if self.round == 1 { 2000 } else { self.random.below(2500) };
         let enough = self.shared.operations.load(Ordering::SeqCst) + count;
         let ways: Vec<Way> = (0..self.writers.len()).map(|_| self.way()).collect();
+        let flush_one_in = if self.random.one_in(2) { 16 } else { 1000 };
+        self.shared.flush_one_in.store(flush_one_in, Ordering::SeqCst);
         self.shared.stop.store(false, Ordering::SeqCst);
         self.shared.crashing.store(false, Ordering::SeqCst);
+        // Half of the time the load has just ended when it happens.
+        let (calm, flush) = (self.random.one_in(2), self.random.one_in(2));
         let (mut disks, mut random) = (Vec::new(), self.random.fork());
         for (writer, way) in self.writers.iter().zip(&ways) {
             let space = &self.spaces[writer.space];
@@ -145,7 +152,11 @@ impl Rig {
                 .zip(disks)
                 .map(|(writer, mut disk)| {
                     scope.spawn(move || {
-                        let result = writer.run(&spaces[writer.space], &mut *disk, shared);
+                        let space = &spaces[writer.space];
+                        let mut result = writer.run(space, &mut *disk, shared);
+                        if result.is_ok() && calm {
+                            result = writer.finish(space, &mut *disk, shared, flush);
+                        }
                         if result.is_err() {
                             shared.stop.store(true, Ordering::SeqCst);
                         }
@@ -159,6 +170,12 @@ impl Rig {
             while busy() && more() {
                 std::thread::sleep(Duration::from_millis(1));
             }
+            if calm {
+                shared.stop.store(true, Ordering::SeqCst);
+                while busy() {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
             let happened = events.happen(event, drive, shared, &mut random);
             shared.stop.store(true, Ordering::SeqCst);
             let results: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
@@ -169,7 +186,7 @@ impl Rig {
         if let Some(began) = happened? {
             for writer in &mut self.writers {
                 let space = &self.spaces[writer.space];
-                writer.sectors.power_lost(began, space.memory, &space.flushed);
+                writer.sectors.power_lost(began, space);
             }
         }
         Ok(())

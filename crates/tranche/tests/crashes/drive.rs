@@ -28,6 +28,8 @@ pub struct Setup {
 
 #[derive(Debug)]
 pub struct Drive {
+    /// Whether writes with FUA go to block files as `O_DSYNC`, and not as `O_SYNC`.
+    pub dsync: bool,
     setup: Setup,
     program: PathBuf,
     dir: PathBuf,
@@ -47,7 +49,9 @@ impl Drive {
             std::fs::write(dir.join("drive.key"), made.stdout).unwrap();
         }
         let program = options.program.clone();
-        let mut drive = Drive { setup, program, dir: dir.to_owned(), child: None, ready: String::new() };
+        let dsync = options.with("dsync");
+        let mut drive =
+            Drive { dsync, setup, program, dir: dir.to_owned(), child: None, ready: String::new() };
         drive.start()?;
         Ok(drive)
     }
@@ -178,6 +182,13 @@ impl Drive {
         }
         std::thread::sleep(Duration::from_millis(off_ms.into()));
         self.host().map(drop)
+    }
+
+    /// Cuts the power for a time, and does not wait for its return.
+    pub fn cut_for(&self, seed: u32, protected: bool, off: Duration) -> Result<(), String> {
+        let off_ms = off.as_millis() as u32;
+        let _ = self.host()?.power_cut(PowerCut { after_media_ops: 0, off_ms, seed, no_plp: !protected });
+        Ok(())
     }
 
     pub fn fault(&self, fault: FaultInjection) -> Result<(), String> {

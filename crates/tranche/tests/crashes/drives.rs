@@ -42,13 +42,16 @@ impl Kind {
         dram.memory = Memory::Dram;
         let mut pmem = Space::new(5, 4096, 2 * MIB);
         pmem.memory = Memory::Persistent;
-        let spaces = vec![
+        let mut spaces = vec![
             Space::new(1, 4096, 16 * MIB),
             Space::new(2, 512, 4 * MIB),
             Space::new(3, 4096, 8 * MIB),
             dram,
             pmem,
         ];
+        if self.protected() {
+            spaces[..3].iter_mut().for_each(|space| space.memory = Memory::Relying);
+        }
         (mixed(self.protected()), spaces)
     }
 }
@@ -173,4 +176,32 @@ lba = "4096+8"
 pi = 1
 "#
     .into()
+}
+
+/// Room for a file system: XFS wants 300 MiB at least.
+pub fn roomy(protected: bool) -> String {
+    format!(
+        r#"
+[drive]
+write_buffer = "2MiB"
+power_loss_protection = {protected}
+
+[[set]]
+media = "nand"
+cell = "tlc"
+capacity = "384MiB"
+spare = "20%"
+channels = 2
+dies = 4
+planes = 1
+nand_page = "16KiB"
+pages_per_block = 48
+rated_cycles = 30000
+
+[[namespace]]
+set = 1
+size = "384MiB"
+lba = 4096
+"#
+    )
 }

@@ -81,6 +81,16 @@ impl Events {
         }
     }
 
+    /// Counts it; whether what is buffered gets lost.
+    pub fn note(&mut self, event: Event) -> bool {
+        self.counts[event as usize] += 1;
+        self.story.push(event);
+        let cut = matches!(event, Event::Cut | Event::CutAndKill);
+        let lost = event == Event::UnprotectedCut || !self.protected && cut;
+        self.unprotected |= lost;
+        lost
+    }
+
     /// It happens while the writers write. If what is buffered gets lost: when that began.
     pub fn happen(
         &mut self,
@@ -89,11 +99,7 @@ impl Events {
         shared: &Shared,
         random: &mut Random,
     ) -> Result<Option<u64>, String> {
-        self.counts[event as usize] += 1;
-        self.story.push(event);
-        let lost = event == Event::UnprotectedCut
-            || !self.protected && matches!(event, Event::Cut | Event::CutAndKill);
-        self.unprotected |= lost;
+        let lost = self.note(event);
         let began = lost.then(|| shared.clock.tick());
         if event != Event::Stop {
             shared.crashing.store(true, Ordering::SeqCst);

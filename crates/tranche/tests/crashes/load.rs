@@ -45,6 +45,8 @@ pub struct Shared {
     /// Something was done to the drive: commands may fail.
     pub crashing: AtomicBool,
     pub stop: AtomicBool,
+    /// One operation of so many is a Flush. Many of them hide what FUA does not do.
+    pub flush_one_in: AtomicU64,
     /// Commands may fail, as the drive has run out of flash.
     pub worn: bool,
 }
@@ -52,7 +54,7 @@ pub struct Shared {
 impl Shared {
     pub fn new(worn: bool) -> Self {
         let (operations, crashing, stop) = <(AtomicU64, AtomicBool, AtomicBool)>::default();
-        Shared { clock: Clock::new(), operations, crashing, stop, worn }
+        Shared { clock: Clock::new(), operations, crashing, stop, flush_one_in: AtomicU64::new(16), worn }
     }
 }
 
@@ -134,15 +136,39 @@ impl Writer {
         Ok(())
     }
 
+    /// Ends quietly with a few small writes, that with FUA or a Flush are durable: what comes next must not lose them.
+    pub fn finish(
+        &mut self,
+        space: &Space,
+        disk: &mut dyn Disk,
+        shared: &Shared,
+        flush: bool,
+    ) -> Result<(), String> {
+        let mut ends = || {
+            for _ in 0..3 {
+                let (first, sectors) = self.range();
+                self.write(space, disk, shared, (first, sectors.min(2)))?;
+            }
+            if flush { self.flush(space, disk, shared) } else { Ok(()) }
+        };
+        match ends() {
+            Err(Failure::Wrong(what)) => Err(what),
+            Err(Failure::Refused(what)) if !shared.worn => Err(format!("refused without a reason: {what}")),
+            _ => Ok(()),
+        }
+    }
+
     fn operation(&mut self, space: &Space, disk: &mut dyn Disk, shared: &Shared) -> Result<(), Failure> {
         if let Some(range) = self.to_fill.pop() {
             return self.write(space, disk, shared, range);
         }
         let range = self.range();
+        if self.random.one_in(shared.flush_one_in.load(Ordering::SeqCst)) {
+            return self.flush(space, disk, shared);
+        }
         match self.random.below(32) {
-            0..=1 => self.flush(space, disk, shared),
-            2..=4 => self.read(space, disk, shared, range),
-            5..=9 => self.zero(space, disk, shared, range),
+            0..=2 => self.read(space, disk, shared, range),
+            3..=7 => self.zero(space, disk, shared, range),
             _ => self.write(space, disk, shared, range),
         }
     }
@@ -160,10 +186,10 @@ impl Writer {
         for (lba, sector) in (first..).zip(data.chunks_mut(space.sector as usize)) {
             stamp::fill(sector, space.owner, lba, version);
         }
-        let fua = self.random.one_in(12);
+        let fua = self.random.one_in(if sectors > 2 { 12 } else { 2 });
         self.sectors.begin(first, sectors, version);
         disk.write(first, &data, fua)?;
-        self.sectors.complete(first, sectors, shared.clock.tick(), fua, &space.flushed);
+        self.sectors.complete(first, sectors, shared.clock.tick(), fua, space);
         Ok(())
     }
 
@@ -186,7 +212,7 @@ impl Writer {
             2 if !space.whole_pages => disk.deallocate(range.0, range.1)?,
             _ => {}
         }
-        self.sectors.complete(first, sectors, shared.clock.tick(), false, &space.flushed);
+        self.sectors.complete(first, sectors, shared.clock.tick(), false, space);
         Ok(())
     }
 
@@ -207,6 +233,10 @@ impl Writer {
         let (first, sectors) = range;
         let mut data = vec![0; usize::try_from(sectors * u64::from(space.sector)).unwrap()];
         disk.read(first, &mut data)?;
+        if shared.crashing.load(Ordering::SeqCst) {
+            // Perhaps the power was gone in between: what that took is worked out when the writers have ended.
+            return Ok(());
+        }
         for (lba, sector) in (first..).zip(data.chunks(space.sector as usize)) {
             self.check(space, lba, sector, shared).map_err(Failure::Wrong)?;
         }

@@ -1,5 +1,6 @@
 //! What may be in a sector: its versions, from the last that is durable whatever happens to the last that was begun.
 
+use super::load::Space;
 use super::stamp;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,6 +38,8 @@ impl Flushed {
 pub enum Memory {
     /// Those that no Flush covers may be lost.
     Buffered,
+    /// The same, but it has capacitors that Flush and FUA rely on: if they fail, these are lost with the rest.
+    Relying,
     /// All are.
     Dram,
     /// None is.
@@ -71,19 +74,29 @@ impl Sectors {
     }
 
     /// The last write that was sent is acknowledged; with FUA it is `durable`.
-    pub fn complete(&mut self, first: u64, sectors: u64, now: u64, durable: bool, flushed: &Flushed) {
+    pub fn complete(&mut self, first: u64, sectors: u64, now: u64, durable: bool, space: &Space) {
+        let durable = durable && space.memory != Memory::Relying;
         for lba in first..first + sectors {
             let entries = self.entries(lba);
             entries.last_mut().unwrap().done = now;
             if durable {
                 entries.drain(..entries.len() - 1);
             }
-            forget_older(entries, flushed);
+            forget_older(entries, space);
+        }
+    }
+
+    /// Everything that was acknowledged was brought to the media: the drive was stopped in good order.
+    pub fn settle(&mut self) {
+        for entries in self.0.values_mut() {
+            let sure = entries.iter().rposition(|entry| entry.done != PERHAPS).unwrap_or(0);
+            entries.drain(..sure);
         }
     }
 
     /// Power and capacitors have failed, not before `began`.
-    pub fn power_lost(&mut self, began: u64, memory: Memory, flushed: &Flushed) {
+    pub fn power_lost(&mut self, began: u64, space: &Space) {
+        let memory = space.memory;
         if memory == Memory::Persistent {
             return;
         }
@@ -92,9 +105,7 @@ impl Sectors {
                 entries.retain(|entry| entry.done > began);
                 entries.insert(0, NEVER_WRITTEN);
             }
-            if memory == Memory::Buffered {
-                forget_older(entries, flushed);
-            }
+            forget_older(entries, space);
             entries[1..].iter_mut().for_each(|entry| entry.done = PERHAPS);
         }
     }
@@ -126,8 +137,12 @@ impl Sectors {
 }
 
 /// Drops what no loss of power brings back.
-fn forget_older(entries: &mut Vec<Entry>, flushed: &Flushed) {
-    if let Some(floor) = entries.iter().rposition(|entry| entry.done != PERHAPS && flushed.covers(entry.done))
+fn forget_older(entries: &mut Vec<Entry>, space: &Space) {
+    if space.memory != Memory::Buffered {
+        return;
+    }
+    if let Some(floor) =
+        entries.iter().rposition(|entry| entry.done != PERHAPS && space.flushed.covers(entry.done))
     {
         entries.drain(..floor);
     }
