@@ -14,7 +14,7 @@ mod crashes;
 #[allow(dead_code)]
 mod support;
 
-use crashes::{Case, EVERY_WAY, Engine, FileSystem, Kind, Options, SOCKETS, Scene};
+use crashes::{Case, EVERY_WAY, Engine, FILES, FileSystem, Kind, Options, SOCKETS, Scene};
 use std::path::PathBuf;
 
 /// What fails today and waits for its mend; `--with NAME` switches it on, `--with all` everything.
@@ -25,7 +25,6 @@ const WAITING: &[(&str, &str)] = &[
     ),
     ("kill-without-capacitors", "a kill -9 of a drive without power-loss protection loses unflushed writes"),
     ("dsync", "a write with O_DSYNC to a block file carries no FUA, only one with O_SYNC does"),
-    ("secure-erase", "Format with Secure Erase punches slots that other namespaces use"),
     (
         "encrypted-partial-pages",
         "deallocating a part of a page of 512-byte blocks with a key spoils its other blocks",
@@ -84,6 +83,14 @@ const CAMPAIGNS: &[Campaign] = &[
                 rounds,
                 options,
             )
+        },
+    },
+    Campaign {
+        name: "no-capacitors-files",
+        slice: 3,
+        programs: &["losetup"],
+        run: |scene, rounds, options| {
+            crashes::blocks(Case { drive: Kind::Unprotected, ways: FILES, ..BLOCKS }, scene, rounds, options)
         },
     },
     Campaign {

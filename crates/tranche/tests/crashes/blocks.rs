@@ -4,7 +4,7 @@ use super::disk::{Way, open};
 use super::drive::{Drive, Setup};
 use super::events::{Event, Events};
 use super::load::{Shared, Space, Writer, verify};
-use super::reshape::reshape;
+use super::reshape::{erase_unused, reshape};
 use super::scene::Scene;
 use super::stamp::Random;
 use super::{Options, drives};
@@ -23,6 +23,7 @@ pub struct Case {
 }
 
 pub const EVERY_WAY: &[Way] = &[Way::File, Way::Loop, Way::Unix, Way::Tcp];
+pub const FILES: &[Way] = &[Way::File];
 pub const SOCKETS: &[Way] = &[Way::Unix, Way::Tcp];
 
 /// Writers of each namespace.
@@ -66,7 +67,9 @@ pub fn campaign(case: Case, scene: &Scene, rounds: u32, options: &Options) -> Re
     rig.drive.stop()?;
     let operations = before + rig.shared.operations.load(Ordering::SeqCst);
     let worn = if retired > 0 { format!(", {retired} drives worn out") } else { String::new() };
-    Ok(format!("{operations} operations, {}{worn}", rig.events.summary()))
+    let older: u64 = rig.writers.iter().map(|writer| writer.sectors.older).sum();
+    let older = format!("{older} times a sector was older than written, as it may");
+    Ok(format!("{operations} operations, {}{worn}, {older}", rig.events.summary()))
 }
 
 impl Rig {
@@ -132,13 +135,16 @@ impl Rig {
     fn load(&mut self, event: Event) -> Result<(), String> {
         let count = if self.round == 1 { 2000 } else { self.random.below(2500) };
         let enough = self.shared.operations.load(Ordering::SeqCst) + count;
-        let ways: Vec<Way> = (0..self.writers.len()).map(|_| self.way()).collect();
-        let flush_one_in = if self.random.one_in(2) { 16 } else { 1000 };
+        let flush_one_in = [2, 16, 1000][self.random.below(3) as usize];
         self.shared.flush_one_in.store(flush_one_in, Ordering::SeqCst);
         self.shared.stop.store(false, Ordering::SeqCst);
         self.shared.crashing.store(false, Ordering::SeqCst);
         // Half of the time the load has just ended when it happens.
         let (calm, flush) = (self.random.one_in(2), self.random.one_in(2));
+        // What ends a quiet load shows best if all came the same way.
+        let way = self.way();
+        let ways: Vec<Way> = (0..self.writers.len()).map(|_| if calm { way } else { self.way() }).collect();
+        let erase = self.case.drive == drives::Kind::Shifting && self.random.one_in(4);
         let (mut disks, mut random) = (Vec::new(), self.random.fork());
         for (writer, way) in self.writers.iter().zip(&ways) {
             let space = &self.spaces[writer.space];
@@ -167,8 +173,12 @@ impl Rig {
             let busy = || threads.iter().any(|thread| !thread.is_finished());
             let more =
                 || shared.operations.load(Ordering::SeqCst) < enough && !shared.stop.load(Ordering::SeqCst);
+            let mut erased = Ok(());
             while busy() && more() {
                 std::thread::sleep(Duration::from_millis(1));
+                if erase && erased.is_ok() {
+                    erased = erase_unused(drive);
+                }
             }
             if calm {
                 shared.stop.store(true, Ordering::SeqCst);
@@ -176,7 +186,7 @@ impl Rig {
                     std::thread::sleep(Duration::from_millis(1));
                 }
             }
-            let happened = events.happen(event, drive, shared, &mut random);
+            let happened = erased.and_then(|()| events.happen(event, drive, shared, &mut random));
             shared.stop.store(true, Ordering::SeqCst);
             let results: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
             (happened, results)
@@ -209,9 +219,9 @@ impl Rig {
                 continue;
             }
             self.incarnation += 1;
-            let (space, secure) = (&self.spaces[index], self.options.with("secure-erase"));
+            let space = &self.spaces[index];
             let (program, random) = (&self.options.program, &mut self.random);
-            self.spaces[index] = reshape(&self.drive, program, space, self.incarnation, secure, random)?;
+            self.spaces[index] = reshape(&self.drive, program, space, self.incarnation, random)?;
             for writer in 0..WRITERS {
                 let random = self.random.fork();
                 self.writers[index * WRITERS + writer] =

@@ -174,6 +174,11 @@ set = 1
 size = "8MiB"
 lba = "4096+8"
 pi = 1
+
+[[namespace]]
+set = 1
+size = "1MiB"
+lba = 4096
 "#
     .into()
 }

@@ -147,7 +147,7 @@ impl Writer {
         let mut ends = || {
             for _ in 0..3 {
                 let (first, sectors) = self.range();
-                self.write(space, disk, shared, (first, sectors.min(2)))?;
+                self.write(space, disk, shared, (first, sectors.min(2)), Some(!flush))?;
             }
             if flush { self.flush(space, disk, shared) } else { Ok(()) }
         };
@@ -160,7 +160,7 @@ impl Writer {
 
     fn operation(&mut self, space: &Space, disk: &mut dyn Disk, shared: &Shared) -> Result<(), Failure> {
         if let Some(range) = self.to_fill.pop() {
-            return self.write(space, disk, shared, range);
+            return self.write(space, disk, shared, range, None);
         }
         let range = self.range();
         if self.random.one_in(shared.flush_one_in.load(Ordering::SeqCst)) {
@@ -169,7 +169,7 @@ impl Writer {
         match self.random.below(32) {
             0..=2 => self.read(space, disk, shared, range),
             3..=7 => self.zero(space, disk, shared, range),
-            _ => self.write(space, disk, shared, range),
+            _ => self.write(space, disk, shared, range, None),
         }
     }
 
@@ -179,6 +179,7 @@ impl Writer {
         disk: &mut dyn Disk,
         shared: &Shared,
         range: (u64, u64),
+        fua: Option<bool>,
     ) -> Result<(), Failure> {
         let (first, sectors) = range;
         let version = shared.clock.tick();
@@ -186,7 +187,7 @@ impl Writer {
         for (lba, sector) in (first..).zip(data.chunks_mut(space.sector as usize)) {
             stamp::fill(sector, space.owner, lba, version);
         }
-        let fua = self.random.one_in(if sectors > 2 { 12 } else { 2 });
+        let fua = fua.unwrap_or_else(|| self.random.one_in(12));
         self.sectors.begin(first, sectors, version);
         disk.write(first, &data, fua)?;
         self.sectors.complete(first, sectors, shared.clock.tick(), fua, space);

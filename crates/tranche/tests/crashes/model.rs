@@ -59,11 +59,15 @@ const NEVER_WRITTEN: Entry = Entry { version: 0, done: 0 };
 
 /// The sectors that one writer owns. A sector that was never written has no entry.
 #[derive(Debug, Default)]
-pub struct Sectors(HashMap<u64, Vec<Entry>>);
+pub struct Sectors {
+    entries: HashMap<u64, Vec<Entry>>,
+    /// Sectors whose last version was not there, and did not have to be.
+    pub older: u64,
+}
 
 impl Sectors {
     fn entries(&mut self, lba: u64) -> &mut Vec<Entry> {
-        self.0.entry(lba).or_insert_with(|| vec![NEVER_WRITTEN])
+        self.entries.entry(lba).or_insert_with(|| vec![NEVER_WRITTEN])
     }
 
     /// A write of these sectors is sent.
@@ -88,7 +92,7 @@ impl Sectors {
 
     /// Everything that was acknowledged was brought to the media: the drive was stopped in good order.
     pub fn settle(&mut self) {
-        for entries in self.0.values_mut() {
+        for entries in self.entries.values_mut() {
             let sure = entries.iter().rposition(|entry| entry.done != PERHAPS).unwrap_or(0);
             entries.drain(..sure);
         }
@@ -100,7 +104,7 @@ impl Sectors {
         if memory == Memory::Persistent {
             return;
         }
-        for entries in self.0.values_mut() {
+        for entries in self.entries.values_mut() {
             if memory == Memory::Dram {
                 entries.retain(|entry| entry.done > began);
                 entries.insert(0, NEVER_WRITTEN);
@@ -112,7 +116,7 @@ impl Sectors {
 
     /// Compares a sector with what may be there, and takes what is there for what was acknowledged.
     pub fn check(&mut self, owner: u64, lba: u64, found: &[u8], now: u64) -> Result<(), String> {
-        let Some(entries) = self.0.get_mut(&lba) else {
+        let Some(entries) = self.entries.get_mut(&lba) else {
             return match stamp::is(found, owner, lba, 0) {
                 true => Ok(()),
                 false => Err(format!("never written, found {}", stamp::describe(found))),
@@ -131,6 +135,7 @@ impl Sectors {
         if there > sure {
             entries[there].done = now;
         }
+        self.older += u64::from(there + 1 < entries.len());
         entries.truncate(there + 1);
         Ok(())
     }

@@ -14,13 +14,15 @@ const MIB: u64 = 1 << 20;
 /// Of one namespace.
 const MOST: u64 = 12;
 
+/// A namespace of which nothing is expected.
+const UNUSED: u32 = 4;
+
 /// Formats a namespace, or deletes it and creates another; what is there afterwards, of the incarnation given.
 pub fn reshape(
     drive: &Drive,
     program: &Path,
     space: &Space,
     incarnation: u64,
-    secure: bool,
     random: &mut Random,
 ) -> Result<Space, String> {
     let (sector, lba, pi) = FORMATS[random.below(FORMATS.len() as u64) as usize];
@@ -32,7 +34,7 @@ pub fn reshape(
     let mut next = match random.below(4) {
         // As it is.
         0 => {
-            erase(drive, space, secure, random)?;
+            erase(drive, space, random)?;
             Space::new(space.nsid, space.sector, bytes)
         }
         1 => {
@@ -54,8 +56,15 @@ pub fn reshape(
     Ok(next)
 }
 
-fn erase(drive: &Drive, space: &Space, secure: bool, random: &mut Random) -> Result<(), String> {
-    let ses = match random.one_in(2) && secure {
+/// Erases the namespace that nobody writes to, while others are written.
+pub fn erase_unused(drive: &Drive) -> Result<(), String> {
+    let ses = SecureErase::USER_DATA;
+    let format = FormatNvm { nsid: UNUSED, lbaf: 0, mset: false, pi: 0, pil: false, ses };
+    drive.host()?.format(format).map_err(|error| error.to_string())
+}
+
+fn erase(drive: &Drive, space: &Space, random: &mut Random) -> Result<(), String> {
+    let ses = match random.one_in(2) {
         true => SecureErase::USER_DATA,
         false => SecureErase::NONE,
     };
