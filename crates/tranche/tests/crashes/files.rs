@@ -5,7 +5,7 @@ use super::events::Event;
 use super::mounted::{Kind, Mounted};
 use super::scene::Scene;
 use super::stamp::Random;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Error, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 const WRITERS: u64 = 3;
 /// Files of a writer at a time.
 const FILES: usize = 40;
+
+const WITNESS: &str = "witness";
 
 /// What is known of a file.
 #[derive(Debug, Default)]
@@ -31,7 +33,8 @@ struct Writer {
     index: u64,
     dir: PathBuf,
     files: BTreeMap<u64, Known>,
-    gone: BTreeSet<u64>,
+    /// Why they are not there.
+    gone: BTreeMap<u64, &'static str>,
     last: u64,
     random: Random,
 }
@@ -70,13 +73,20 @@ impl Writer {
         self.files.keys().nth(index as usize).copied()
     }
 
+    /// Makes durable which files there are.
+    fn synchronise(&self) -> Result<(), Error> {
+        File::open(&self.dir)?.sync_all()?;
+        // XFS that has shut down, as its log met an error, says that directories are durable; not so of files.
+        File::create(self.dir.join(WITNESS))?.sync_all()
+    }
+
     fn remove(&mut self) -> Result<(), Error> {
         let Some(file) = self.any() else { return Ok(()) };
         self.files.get_mut(&file).unwrap().removed = true;
         fs::remove_file(self.path(file))?;
-        File::open(&self.dir)?.sync_all()?;
+        self.synchronise()?;
         self.files.remove(&file);
-        self.gone.insert(file);
+        self.gone.insert(file, "removed and synchronised");
         Ok(())
     }
 
@@ -97,19 +107,20 @@ impl Writer {
         open.write_all(&bytes[from..])?;
         if synchronised {
             open.sync_all()?;
-            if known.sure.is_none() {
-                File::open(&self.dir)?.sync_all()?;
+            let (first, tried) = (known.sure.is_none(), known.tried);
+            if first {
+                self.synchronise()?;
             }
-            known.sure = Some(known.tried);
+            self.files.get_mut(&file).unwrap().sure = Some(tried);
         }
         Ok(())
     }
 
     /// Compares with what is there, and takes that for what was acknowledged.
     fn check(&mut self) -> Result<(), String> {
-        for file in &self.gone {
+        for (file, why) in &self.gone {
             if self.path(*file).exists() {
-                return Err(format!("file {file} of writer {} was removed, and is there", self.index));
+                return Err(format!("file {file} of writer {} was {why}, and is there", self.index));
             }
         }
         for (file, known) in std::mem::take(&mut self.files) {
@@ -119,7 +130,7 @@ impl Writer {
                 Err(error)
                     if error.kind() == ErrorKind::NotFound && (known.removed || known.sure.is_none()) =>
                 {
-                    self.gone.insert(file);
+                    self.gone.insert(file, "absent after a crash before");
                     continue;
                 }
                 Err(error) => return Err(format!("{who}: {error}")),
@@ -154,7 +165,7 @@ pub fn campaign(kind: Kind, scene: &Scene, rounds: u32, options: &Options) -> Re
     let mut mounted = Mounted::new(kind, scene, &mut random, options)?;
     let new = |index, random, point: &Path| {
         let dir = point.join(format!("writer{index}"));
-        let (files, gone) = <(BTreeMap<u64, Known>, BTreeSet<u64>)>::default();
+        let (files, gone) = <(BTreeMap<_, _>, BTreeMap<_, _>)>::default();
         fs::create_dir_all(&dir).unwrap();
         Writer { index, dir, files, gone, last: 0, random }
     };
