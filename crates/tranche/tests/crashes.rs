@@ -46,13 +46,13 @@ const BLOCKS: Case = Case { drive: Kind::Mixed, ways: EVERY_WAY, no_host_sync: f
 const CAMPAIGNS: &[Campaign] = &[
     Campaign {
         name: "blocks",
-        slice: 5,
+        slice: 4,
         programs: &["losetup"],
         run: |scene, rounds, options| crashes::blocks(BLOCKS, scene, rounds, options),
     },
     Campaign {
         name: "blocks-no-host-sync",
-        slice: 4,
+        slice: 3,
         programs: &[],
         run: |scene, rounds, options| {
             crashes::blocks(Case { no_host_sync: true, ways: SOCKETS, ..BLOCKS }, scene, rounds, options)
@@ -60,13 +60,13 @@ const CAMPAIGNS: &[Campaign] = &[
     },
     Campaign {
         name: "keys",
-        slice: 4,
+        slice: 3,
         programs: &["losetup"],
         run: |scene, rounds, options| crashes::blocks(Case { key: true, ..BLOCKS }, scene, rounds, options),
     },
     Campaign {
         name: "unreliable-capacitors",
-        slice: 4,
+        slice: 3,
         programs: &["losetup"],
         run: |scene, rounds, options| {
             crashes::blocks(Case { drive: Kind::Unreliable, ..BLOCKS }, scene, rounds, options)
@@ -74,7 +74,7 @@ const CAMPAIGNS: &[Campaign] = &[
     },
     Campaign {
         name: "no-capacitors",
-        slice: 4,
+        slice: 3,
         programs: &["losetup"],
         run: |scene, rounds, options| {
             crashes::blocks(
@@ -87,7 +87,7 @@ const CAMPAIGNS: &[Campaign] = &[
     },
     Campaign {
         name: "no-capacitors-files",
-        slice: 3,
+        slice: 2,
         programs: &["losetup"],
         run: |scene, rounds, options| {
             crashes::blocks(Case { drive: Kind::Unprotected, ways: FILES, ..BLOCKS }, scene, rounds, options)
@@ -95,7 +95,7 @@ const CAMPAIGNS: &[Campaign] = &[
     },
     Campaign {
         name: "worn",
-        slice: 5,
+        slice: 3,
         programs: &[],
         run: |scene, rounds, options| {
             crashes::blocks(Case { drive: Kind::Worn, ways: SOCKETS, ..BLOCKS }, scene, rounds, options)
@@ -103,7 +103,7 @@ const CAMPAIGNS: &[Campaign] = &[
     },
     Campaign {
         name: "namespaces",
-        slice: 4,
+        slice: 3,
         programs: &[],
         run: |scene, rounds, options| {
             crashes::blocks(Case { drive: Kind::Shifting, ways: SOCKETS, ..BLOCKS }, scene, rounds, options)
@@ -111,7 +111,7 @@ const CAMPAIGNS: &[Campaign] = &[
     },
     Campaign {
         name: "namespaces-with-keys",
-        slice: 3,
+        slice: 2,
         programs: &[],
         run: |scene, rounds, options| {
             let case = Case { drive: Kind::Shifting, ways: SOCKETS, key: true, ..BLOCKS };
@@ -126,25 +126,25 @@ const CAMPAIGNS: &[Campaign] = &[
     },
     Campaign {
         name: "xfs",
-        slice: 2,
+        slice: 1,
         programs: &["losetup", "mount", "umount", "mkfs.xfs", "xfs_repair"],
         run: |scene, rounds, options| crashes::files((FileSystem::Xfs, true), scene, rounds, options),
     },
     Campaign {
         name: "ext4-no-capacitors",
-        slice: 2,
+        slice: 1,
         programs: &["losetup", "mount", "umount", "mkfs.ext4", "e2fsck"],
         run: |scene, rounds, options| crashes::files((FileSystem::Ext4, false), scene, rounds, options),
     },
     Campaign {
         name: "xfs-no-capacitors",
-        slice: 2,
+        slice: 1,
         programs: &["losetup", "mount", "umount", "mkfs.xfs", "xfs_repair"],
         run: |scene, rounds, options| crashes::files((FileSystem::Xfs, false), scene, rounds, options),
     },
     Campaign {
         name: "sqlite-wal",
-        slice: 2,
+        slice: 1,
         programs: &["losetup", "mount", "umount", "mkfs.ext4", "e2fsck", "sqlite3"],
         run: |scene, rounds, options| {
             crashes::rows(Engine::SqliteWal, (FileSystem::Ext4, true), scene, rounds, options)
@@ -152,7 +152,7 @@ const CAMPAIGNS: &[Campaign] = &[
     },
     Campaign {
         name: "sqlite-rollback-no-capacitors",
-        slice: 2,
+        slice: 1,
         programs: &["losetup", "mount", "umount", "mkfs.ext4", "e2fsck", "sqlite3"],
         run: |scene, rounds, options| {
             crashes::rows(Engine::SqliteRollback, (FileSystem::Ext4, false), scene, rounds, options)
@@ -176,7 +176,7 @@ const CAMPAIGNS: &[Campaign] = &[
     },
     Campaign {
         name: "rocksdb",
-        slice: 2,
+        slice: 1,
         programs: &["losetup", "mount", "umount", "mkfs.xfs", "xfs_repair", "c++"],
         run: |scene, rounds, options| {
             crashes::rows(Engine::RocksDb, (FileSystem::Xfs, true), scene, rounds, options)

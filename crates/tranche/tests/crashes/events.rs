@@ -72,6 +72,7 @@ impl Events {
         };
         match event {
             Event::UnprotectedCut if !self.unprotected_cuts => Event::Cut,
+            Event::Kill if self.story.is_empty() && !self.may_kill() => Event::UnprotectedCut,
             Event::Kill | Event::CutAndKill if !self.may_kill() => match random.one_in(2) {
                 true => Event::Stop,
                 false if self.unprotected_cuts => Event::UnprotectedCut,
