@@ -41,8 +41,9 @@ bench: build ## Benchmarks with their peers, one after the other (half an hour)
 	$(CARGO) bench --locked -p media --bench media
 	$(CARGO) bench --locked -p ftl --bench throughput
 
-campaign: build ## Long random campaigns: the model, kill -9, power cuts under MariaDB
+campaign: build ## Long random campaigns: the model, kill -9 and power cuts under stamped blocks, file systems and databases
 	TRANCHE_MODEL_ROUNDS=5000 $(CARGO) test --release --locked -p ftl --test model -- --nocapture
+	$(CARGO) test --release --locked -p tranche --test crashes -- --rounds 50
 	$(TRANCHE) study powercut --rounds 25
 
 fuzz: ## Coverage-guided fuzzing, FUZZ_SECONDS for each target (needs a nightly toolchain)

@@ -13,8 +13,12 @@ libssl-dev           OpenSSL: all cryptography
 pkg-config           how the build finds it
 mariadb-server-core  mariadbd, mariadb-install-db, innochecksum, without the system service
 mariadb-client-core  my_print_defaults, which mariadb-install-db calls
-xfsprogs             mkfs.xfs: the studies keep the data on XFS
-e2fsprogs            mkfs.ext4
+sqlite3              database of the crash campaigns
+postgresql           database of the crash campaigns; its service is not started
+librocksdb-dev       database of the crash campaigns
+g++                  the program that uses RocksDB there
+xfsprogs             mkfs.xfs, xfs_repair: the studies keep the data on XFS
+e2fsprogs            mkfs.ext4, e2fsck
 util-linux           losetup, findmnt
 mount                mount, umount
 fuse3                fusermount3: namespaces as block files

@@ -1,0 +1,70 @@
+//! What the campaigns consist of.
+
+mod blocks;
+mod databases;
+mod disk;
+mod drive;
+mod drives;
+mod events;
+mod files;
+mod load;
+mod model;
+mod mounted;
+mod reshape;
+mod rows;
+mod scene;
+mod stamp;
+
+pub use blocks::{Case, EVERY_WAY, FILES, SOCKETS};
+pub use databases::Engine;
+pub use drives::Kind;
+pub use mounted::FileSystem;
+pub use scene::{Scene, watched};
+
+use std::path::PathBuf;
+
+/// What the command line says.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub seed: u64,
+    /// Cases that are switched on though they wait for a mend.
+    pub with: Vec<String>,
+    /// The program under test.
+    pub program: PathBuf,
+}
+
+impl Options {
+    fn with(&self, name: &str) -> bool {
+        self.with.iter().any(|with| with == name || with == "all")
+    }
+}
+
+/// Stamped blocks on one kind of drive.
+pub fn blocks(case: Case, scene: &Scene, rounds: u32, options: &Options) -> Result<String, String> {
+    blocks::campaign(case, scene, rounds, options)
+}
+
+/// Files on a file system.
+pub fn files(kind: mounted::Kind, scene: &Scene, rounds: u32, options: &Options) -> Result<String, String> {
+    files::campaign(kind, scene, rounds, options)
+}
+
+/// Rows of a database on a file system.
+pub fn rows(
+    engine: Engine,
+    kind: mounted::Kind,
+    scene: &Scene,
+    rounds: u32,
+    options: &Options,
+) -> Result<String, String> {
+    rows::campaign(engine, kind, scene, rounds, options)
+}
+
+/// MariaDB has a campaign of its own.
+pub fn mariadb(scene: &Scene, rounds: u32, options: &Options) -> Result<String, String> {
+    let mut study = scene::command(&scene.dir, &options.program);
+    let (rounds, seed) = (rounds.to_string(), options.seed.to_string());
+    study.args(["study", "powercut", "--variants", "nand,dram,atomic", "--rounds", &rounds, "--seed", &seed]);
+    study.arg("--out").arg(scene.dir.join("out"));
+    scene::run(&mut study).map(|_| "as the study says".into())
+}
