@@ -9,13 +9,15 @@ use fuser::{
     ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr,
     Request, TimeOrNow, WriteFlags,
 };
-use rustix::fs::{FallocateFlags, OFlags};
+use rustix::fs::FallocateFlags;
 use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+/// Flag of an open file whose writes are to be durable (Linux, `asm-generic/fcntl.h`). What `rustix` calls so is `O_SYNC`.
+pub(crate) const O_DSYNC: u32 = 0o10_000;
 /// Names and attributes stay valid until the kernel is told otherwise.
 const KEEP: Duration = Duration::from_secs(24 * 60 * 60);
 /// Inode numbers are never used twice.
@@ -216,7 +218,7 @@ impl Filesystem for Directory {
             Err(errno) => return reply.error(errno),
         };
         // The kernel adds the flag for a single write with RWF_DSYNC, too. O_SYNC contains it.
-        let fua = OFlags::from_bits_retain(flags.0.cast_unsigned()).contains(OFlags::DSYNC);
+        let fua = flags.0.cast_unsigned() & O_DSYNC != 0;
         // `data` lies in the buffer for the next request.
         self.engine.write(file, offset, pool::copy(data), fua, Answer::Written(reply));
     }

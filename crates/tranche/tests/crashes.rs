@@ -18,18 +18,8 @@ use crashes::{Case, EVERY_WAY, Engine, FILES, FileSystem, Kind, Options, SOCKETS
 use std::path::PathBuf;
 
 /// What fails today and waits for its mend; `--with NAME` switches it on, `--with all` everything.
-const WAITING: &[(&str, &str)] = &[
-    (
-        "kill-after-unprotected-cut",
-        "a kill -9 after a power cut without capacitors brings lost versions back",
-    ),
-    ("kill-without-capacitors", "a kill -9 of a drive without power-loss protection loses unflushed writes"),
-    ("dsync", "a write with O_DSYNC to a block file carries no FUA, only one with O_SYNC does"),
-    (
-        "encrypted-partial-pages",
-        "deallocating a part of a page of 512-byte blocks with a key spoils its other blocks",
-    ),
-];
+const WAITING: &[(&str, &str)] =
+    &[("dsync", "a write with O_DSYNC to a block file carries no FUA, only one with O_SYNC does")];
 
 type Run = fn(&Scene, u32, &Options) -> Result<String, String>;
 

@@ -151,8 +151,8 @@ fn promises_become_flush_and_fua() {
     let write = |fua| Op::Write { lba: 0, blocks: 32, fua };
     let ops: Vec<Op> = bench.drive.seen().into_iter().map(|seen| seen.op).collect();
     assert_eq!(ops, [write(false), Op::Flush, Op::Flush]);
-    for flags in [rustix::fs::OFlags::DSYNC, rustix::fs::OFlags::SYNC] {
-        let flags = flags.bits().cast_signed();
+    for flags in [crate::fs::O_DSYNC, rustix::fs::OFlags::SYNC.bits()] {
+        let flags = flags.cast_signed();
         let durable = OpenOptions::new().write(true).custom_flags(flags).open(bench.file(1)).unwrap();
         durable.write_all_at(&[1; 16384], 0).unwrap();
         let ops: Vec<Op> = bench.drive.seen().into_iter().map(|seen| seen.op).collect();

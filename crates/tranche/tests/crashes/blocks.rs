@@ -75,10 +75,7 @@ pub fn campaign(case: Case, scene: &Scene, rounds: u32, options: &Options) -> Re
 impl Rig {
     fn new(case: Case, dir: &Path, options: &Options) -> Result<Self, String> {
         let mut random = Random::new(options.seed);
-        let (toml, mut spaces) = case.drive.describe();
-        if case.key && !options.with("encrypted-partial-pages") {
-            spaces.iter_mut().for_each(|space| space.whole_pages = true);
-        }
+        let (toml, spaces) = case.drive.describe();
         let fuse = case.ways.contains(&Way::File);
         let setup = Setup { toml, key: case.key, no_host_sync: case.no_host_sync, fuse, tcp: true };
         let drive = Drive::new(setup, dir, options)?;
@@ -87,7 +84,7 @@ impl Rig {
             .map(|n| Writer::new(&spaces, n / WRITERS, n % WRITERS, WRITERS, fill, random.fork()))
             .collect();
         let shared = Shared::new(fill);
-        let events = Events::new(case.drive.protected(), case.drive.lost_on_cuts(), options);
+        let events = Events::new(case.drive.protected(), case.drive.lost_on_cuts());
         Ok(Rig {
             random,
             case,

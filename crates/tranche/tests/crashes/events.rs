@@ -28,10 +28,6 @@ pub struct Events {
     protected: bool,
     /// Whether cuts that capacitors do not cover are among the events.
     unprotected_cuts: bool,
-    kill_after_unprotected_cut: bool,
-    kill_without_capacitors: bool,
-    /// An unprotected cut was not yet followed by a checkpoint.
-    unprotected: bool,
     /// In order.
     counts: [u32; 5],
     startups: u32,
@@ -39,20 +35,8 @@ pub struct Events {
 }
 
 impl Events {
-    pub fn new(protected: bool, unprotected_cuts: bool, options: &Options) -> Self {
-        Events {
-            protected,
-            unprotected_cuts,
-            kill_after_unprotected_cut: options.with("kill-after-unprotected-cut"),
-            kill_without_capacitors: options.with("kill-without-capacitors"),
-            ..Events::default()
-        }
-    }
-
-    /// Whether the process may be killed now.
-    fn may_kill(&self) -> bool {
-        (self.protected || self.kill_without_capacitors)
-            && (!self.unprotected || self.kill_after_unprotected_cut)
+    pub fn new(protected: bool, unprotected_cuts: bool) -> Self {
+        Events { protected, unprotected_cuts, ..Events::default() }
     }
 
     pub fn next(&mut self, random: &mut Random) -> Event {
@@ -72,12 +56,6 @@ impl Events {
         };
         match event {
             Event::UnprotectedCut if !self.unprotected_cuts => Event::Cut,
-            Event::Kill if self.story.is_empty() && !self.may_kill() => Event::UnprotectedCut,
-            Event::Kill | Event::CutAndKill if !self.may_kill() => match random.one_in(2) {
-                true => Event::Stop,
-                false if self.unprotected_cuts => Event::UnprotectedCut,
-                false => Event::Cut,
-            },
             event => event,
         }
     }
@@ -87,9 +65,7 @@ impl Events {
         self.counts[event as usize] += 1;
         self.story.push(event);
         let cut = matches!(event, Event::Cut | Event::CutAndKill);
-        let lost = event == Event::UnprotectedCut || !self.protected && cut;
-        self.unprotected |= lost;
-        lost
+        event == Event::UnprotectedCut || !self.protected && cut
     }
 
     /// It happens while the writers write. If what is buffered gets lost: when that began.
@@ -125,12 +101,9 @@ impl Events {
         match event {
             Event::Cut | Event::UnprotectedCut => return Ok(()),
             Event::Kill | Event::CutAndKill => {}
-            Event::Stop => {
-                drive.stop()?;
-                self.unprotected = false;
-            }
+            Event::Stop => drive.stop()?,
         }
-        while self.may_kill() && random.one_in(3) {
+        while random.one_in(3) {
             self.startups += 1;
             let most = if random.one_in(2) { 10 } else { 150 };
             let after = random.below(most);

@@ -13,8 +13,6 @@ pub struct Space {
     pub sector: u32,
     pub sectors: u64,
     pub memory: Memory,
-    /// Deallocates whole pages only.
-    pub whole_pages: bool,
     /// Identifies what is written since it was created or formatted.
     pub owner: u64,
     pub flushed: Flushed,
@@ -24,15 +22,7 @@ impl Space {
     pub fn new(nsid: u32, sector: u32, bytes: u64) -> Self {
         let owner = u64::from(nsid) << 32 | 1;
         let sectors = bytes / u64::from(sector);
-        Space {
-            nsid,
-            sector,
-            sectors,
-            memory: Memory::Buffered,
-            whole_pages: false,
-            owner,
-            flushed: Flushed::default(),
-        }
+        Space { nsid, sector, sectors, memory: Memory::Buffered, owner, flushed: Flushed::default() }
     }
 }
 
@@ -204,14 +194,12 @@ impl Writer {
         let how = self.random.below(3);
         let whole = whole_pages(space, range);
         // Dataset Management leaves what is less than a page alone.
-        let (first, sectors) = if how == 2 || how == 1 && space.whole_pages { whole } else { range };
+        let (first, sectors) = if how == 2 { whole } else { range };
         self.sectors.begin(first, sectors, 0);
         match how {
             0 => disk.zeroes(first, sectors, false)?,
-            1 if sectors > 0 => disk.zeroes(first, sectors, true)?,
-            2 if space.whole_pages && sectors > 0 => disk.deallocate(first, sectors)?,
-            2 if !space.whole_pages => disk.deallocate(range.0, range.1)?,
-            _ => {}
+            1 => disk.zeroes(first, sectors, true)?,
+            _ => disk.deallocate(range.0, range.1)?,
         }
         self.sectors.complete(first, sectors, shared.clock.tick(), false, space);
         Ok(())

@@ -48,7 +48,7 @@ impl Mounted {
         let drive = Drive::new(setup, &scene.dir, options)?;
         let (scene, point) = (scene.dir.clone(), scene.dir.join("mounted"));
         std::fs::create_dir_all(&point).unwrap();
-        let events = Events::new(protected, !protected, options);
+        let events = Events::new(protected, !protected);
         let discard = random.one_in(2);
         let mounted = Mounted { events, point, scene, drive, kind, discard, cut: None, lost: false };
         mounted.make()?;

@@ -52,7 +52,6 @@ pub fn reshape(
         }
     };
     next.owner = u64::from(next.nsid) << 32 | incarnation;
-    next.whole_pages = space.whole_pages;
     Ok(next)
 }
 
