@@ -141,7 +141,7 @@ impl Rig {
         // What ends a quiet load shows best if all came the same way.
         let way = self.way();
         let ways: Vec<Way> = (0..self.writers.len()).map(|_| if calm { way } else { self.way() }).collect();
-        let erase = self.case.drive == drives::Kind::Shifting && self.random.one_in(4);
+        let mut erases = if self.case.drive == drives::Kind::Shifting { self.random.below(5) } else { 0 };
         let (mut disks, mut random) = (Vec::new(), self.random.fork());
         for (writer, way) in self.writers.iter().zip(&ways) {
             let space = &self.spaces[writer.space];
@@ -173,7 +173,8 @@ impl Rig {
             let mut erased = Ok(());
             while busy() && more() {
                 std::thread::sleep(Duration::from_millis(1));
-                if erase && erased.is_ok() {
+                if erases > 0 && erased.is_ok() {
+                    erases -= 1;
                     erased = erase_unused(drive);
                 }
             }
@@ -247,8 +248,7 @@ impl Rig {
 
     /// Whether the drive takes no writes any more.
     fn worn_out(&mut self) -> bool {
-        let space = &self.spaces[0];
         let smart = self.drive.host().and_then(|mut host| host.smart().map_err(|error| error.to_string()));
-        smart.is_ok_and(|smart| smart.critical_warning.into_bits() != 0) && space.nsid == 1
+        smart.is_ok_and(|smart| smart.critical_warning.into_bits() != 0)
     }
 }

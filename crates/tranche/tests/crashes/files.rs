@@ -76,7 +76,8 @@ impl Writer {
     /// Makes durable which files there are.
     fn synchronise(&self) -> Result<(), Error> {
         File::open(&self.dir)?.sync_all()?;
-        // XFS that has shut down, as its log met an error, says that directories are durable; not so of files.
+        // XFS that has shut down, as its log met an error, answers with success for a directory, though what was removed
+        // comes back; for a file it tells.
         File::create(self.dir.join(WITNESS))?.sync_all()
     }
 

@@ -65,6 +65,7 @@ pub fn mariadb(scene: &Scene, rounds: u32, options: &Options) -> Result<String, 
     let mut study = scene::command(&scene.dir, &options.program);
     let (rounds, seed) = (rounds.to_string(), options.seed.to_string());
     study.args(["study", "powercut", "--variants", "nand,dram,atomic", "--rounds", &rounds, "--seed", &seed]);
-    study.arg("--out").arg(scene.dir.join("out"));
+    study.arg("--out").arg(scene.dir.join("out")).arg("--scratch").arg(&scene.dir);
+    study.env("TRANCHE", &options.program);
     scene::run(&mut study).map(|_| "as the study says".into())
 }

@@ -85,14 +85,15 @@ fn clear(dir: &Path, remove: bool) {
     while kill_all(dir) && start.elapsed() < Duration::from_secs(10) {
         std::thread::sleep(Duration::from_millis(5));
     }
-    for point in mounts_below(dir) {
-        // The directory of block files comes last, as what is mounted on its loop devices depends on it.
-        if point != dir.join("files") {
-            let _ = run(command(dir, "umount").arg("-l").arg(&point));
-        }
+    let (exports, systems): (Vec<_>, Vec<_>) = mounts(dir).into_iter().partition(|(_, fuse)| *fuse);
+    // Directories of block files come last, as what is mounted on their loop devices depends on them.
+    for (point, _) in systems {
+        let _ = run(command(dir, "umount").arg("-l").arg(&point));
     }
-    if let Err(error) = block::clean_stale(&dir.join("files")) {
-        eprintln!("crashes: {error}");
+    for (point, _) in exports {
+        if let Err(error) = block::clean_stale(&point) {
+            eprintln!("crashes: {error}");
+        }
     }
     for point in mounts_below(dir) {
         let _ = run(command(dir, "umount").arg("-l").arg(&point));
@@ -120,7 +121,15 @@ fn kill_all(dir: &Path) -> bool {
 
 /// Mount points in the directory, the last first.
 pub fn mounts_below(dir: &Path) -> Vec<PathBuf> {
+    mounts(dir).into_iter().map(|(point, _)| point).collect()
+}
+
+/// The same, each with whether it is of FUSE.
+fn mounts(dir: &Path) -> Vec<(PathBuf, bool)> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let points = mounts.lines().rev().filter_map(|line| line.split(' ').nth(4)).map(PathBuf::from);
-    points.filter(|point| point.starts_with(dir)).collect()
+    let all = mounts.lines().rev().filter_map(|line| {
+        let fuse = line.split_once(" - ").is_some_and(|(_, kind)| kind.starts_with("fuse"));
+        Some((PathBuf::from(line.split(' ').nth(4)?), fuse))
+    });
+    all.filter(|(point, _)| point.starts_with(dir)).collect()
 }
