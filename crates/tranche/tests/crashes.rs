@@ -2,7 +2,7 @@
 //! there afterwards, and nothing else.
 //!
 //! `cargo test --profile suite -p tranche --test crashes -- [--rounds N] [--seed N] [--only NAME] [--dir DIR]
-//! [--with NAME] [--program PATH] [--list]`; without rounds a short slice of each. Needs root, FUSE and loop devices, for
+//! [--program PATH] [--list]`; without rounds a short slice of each. Needs root, FUSE and loop devices, for
 //! databases and file systems their programs; says so where they are missing.
 //!
 //! A campaign that fails prints its seed and what was expected and found, and keeps its directory. The seed gives the same
@@ -16,10 +16,6 @@ mod support;
 
 use crashes::{Case, EVERY_WAY, Engine, FILES, FileSystem, Kind, Options, SOCKETS, Scene};
 use std::path::PathBuf;
-
-/// What fails today and waits for its mend; `--with NAME` switches it on, `--with all` everything.
-const WAITING: &[(&str, &str)] =
-    &[("dsync", "a write with O_DSYNC to a block file carries no FUA, only one with O_SYNC does")];
 
 type Run = fn(&Scene, u32, &Options) -> Result<String, String>;
 
@@ -191,7 +187,7 @@ struct Arguments {
 /// None if there is nothing to run.
 fn arguments() -> Option<Arguments> {
     let program = PathBuf::from(env!("CARGO_BIN_EXE_tranche"));
-    let options = Options { seed: u64::from(std::process::id()), with: Vec::new(), program };
+    let options = Options { seed: u64::from(std::process::id()), program };
     let mut all = Arguments { rounds: None, only: None, dir: std::env::temp_dir(), options };
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
@@ -201,7 +197,6 @@ fn arguments() -> Option<Arguments> {
             "--seed" => all.options.seed = value().parse().expect("--seed takes a number"),
             "--only" => all.only = Some(value()),
             "--dir" => all.dir = PathBuf::from(value()),
-            "--with" => all.options.with.push(value()),
             "--program" => all.options.program = PathBuf::from(value()),
             "--list" => {
                 CAMPAIGNS.iter().for_each(|campaign| println!("{}: test", campaign.name));
@@ -249,8 +244,6 @@ fn main() {
             }
         }
     }
-    let waiting = WAITING.iter().filter(|(name, _)| !arguments.options.with.iter().any(|with| with == name));
-    waiting.for_each(|(name, why)| println!("crashes: switched off, --with {name} tries it: {why}"));
     if !failed.is_empty() {
         println!("crashes: failed with seed {seed}: {}", failed.join(", "));
         std::process::exit(1);

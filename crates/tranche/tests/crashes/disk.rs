@@ -30,8 +30,8 @@ pub trait Disk: Send {
 
 pub fn open(drive: &Drive, way: Way, nsid: u32, sector: u32) -> Result<Box<dyn Disk>, String> {
     Ok(match way {
-        Way::File => Box::new(FileDisk::open(&drive.block_file(nsid), sector, false, drive.dsync)?),
-        Way::Loop => Box::new(FileDisk::open(&drive.node(nsid)?, sector, true, true)?),
+        Way::File => Box::new(FileDisk::open(&drive.block_file(nsid), sector, false)?),
+        Way::Loop => Box::new(FileDisk::open(&drive.node(nsid)?, sector, true)?),
         Way::Unix => Box::new(HostDisk::open(&drive.unix(), nsid)?),
         Way::Tcp => Box::new(HostDisk::open(drive.tcp()?, nsid)?),
     })
@@ -52,15 +52,14 @@ const O_DSYNC: OFlags = OFlags::from_bits_retain(0o10000);
 const ALIGNMENT: usize = 4096;
 
 impl FileDisk {
-    fn open(path: &Path, sector: u32, direct: bool, dsync: bool) -> Result<Self, String> {
+    fn open(path: &Path, sector: u32, direct: bool) -> Result<Self, String> {
         let direct = if direct { OFlags::DIRECT } else { OFlags::empty() };
         let open = |flags: OFlags| {
             let flags = i32::try_from(flags.bits()).unwrap();
             let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path);
             file.map_err(|error| format!("{}: {error}", path.display()))
         };
-        let (plain, synchronous) =
-            (open(direct)?, open(direct | if dsync { O_DSYNC } else { OFlags::SYNC })?);
+        let (plain, synchronous) = (open(direct)?, open(direct | O_DSYNC)?);
         Ok(FileDisk { plain, synchronous, sector: sector.into(), buffer: Vec::new() })
     }
 

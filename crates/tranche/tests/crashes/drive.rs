@@ -28,8 +28,6 @@ pub struct Setup {
 
 #[derive(Debug)]
 pub struct Drive {
-    /// Whether writes with FUA go to block files as `O_DSYNC`, and not as `O_SYNC`.
-    pub dsync: bool,
     setup: Setup,
     program: PathBuf,
     dir: PathBuf,
@@ -49,9 +47,7 @@ impl Drive {
             std::fs::write(dir.join("drive.key"), made.stdout).unwrap();
         }
         let program = options.program.clone();
-        let dsync = options.with("dsync");
-        let mut drive =
-            Drive { dsync, setup, program, dir: dir.to_owned(), child: None, ready: String::new() };
+        let mut drive = Drive { setup, program, dir: dir.to_owned(), child: None, ready: String::new() };
         drive.start()?;
         Ok(drive)
     }

@@ -1,6 +1,5 @@
 //! What happens to a drive in the middle of its load, and how it comes back.
 
-use super::Options;
 use super::drive::Drive;
 use super::load::Shared;
 use super::stamp::Random;

@@ -27,16 +27,8 @@ use std::path::PathBuf;
 #[derive(Clone, Debug)]
 pub struct Options {
     pub seed: u64,
-    /// Cases that are switched on though they wait for a mend.
-    pub with: Vec<String>,
     /// The program under test.
     pub program: PathBuf,
-}
-
-impl Options {
-    fn with(&self, name: &str) -> bool {
-        self.with.iter().any(|with| with == name || with == "all")
-    }
 }
 
 /// Stamped blocks on one kind of drive.
