@@ -69,6 +69,7 @@ pub use output::Output;
 pub use persist::{LoadError, Restorer};
 pub use ports::PortId;
 pub use quota::Limits;
+pub use treat::Laid;
 pub use treatment::{Action, Blemish, SPARE, Treatment};
 
 pub use ftl::Io;

@@ -86,6 +86,32 @@ impl Drive {
     }
 }
 
+/// A namespace as it lies in its volume, for whoever looks at contents without commands.
+#[derive(Clone, Copy, Debug)]
+pub struct Laid {
+    /// Namespace Identifier.
+    pub nsid: u32,
+    /// Its pages.
+    pub volume: ftl::VolumeId,
+    /// Logical blocks.
+    pub blocks: u64,
+    /// How they lie in slots, from LBA 0 on.
+    pub treatment: Treatment,
+    /// Its key cannot be opened.
+    pub locked: bool,
+}
+
+impl Drive {
+    /// All namespaces.
+    pub fn laid(&self) -> impl Iterator<Item = Laid> + '_ {
+        self.namespaces.iter().map(|(nsid, ns)| {
+            let blocks = Blocks { nsid, ..Blocks::default() };
+            let treatment = Treatment { wire: ns.layout.metadata, ..plain(ns, &blocks, Action::Read) };
+            Laid { nsid, volume: ns.volume, blocks: ns.blocks(), treatment, locked: ns.locked }
+        })
+    }
+}
+
 /// The status of a command with a block that does not pass a check.
 fn status_of(check: Check) -> Status {
     match check {

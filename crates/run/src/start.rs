@@ -4,7 +4,7 @@ use crate::access::Access;
 use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::handle::Handle;
-use crate::image::{Hands, ImageError, ImageOptions, Locked, Presence, presence};
+use crate::image::{Found, Hands, ImageError, ImageOptions, Locked, Presence, presence};
 use crate::keys::{DriveKey, Keyring};
 use crate::precondition::{self, Ended, Precondition};
 use crate::record::Recorder;
@@ -435,6 +435,34 @@ pub(crate) fn open_image(
     options: &Options,
     hands: Hands,
 ) -> Result<Opened, StartError> {
+    let found = locked.find()?;
+    let (mut opened, found) = recovered(locked, found, dir, shape, options, hands)?;
+    if let Some(image) = opened.store.image() {
+        image.opened(&found, &opened.drive.save(), opened.time)?;
+    }
+    Ok(opened)
+}
+
+/// Recovers the drive of an image whose disk nothing is written to, and leaves it at that.
+pub(crate) fn open_found(
+    locked: Locked,
+    found: Found,
+    dir: &Path,
+    options: &Options,
+) -> Result<Opened, StartError> {
+    let hands = Hands::Threads(Arc::new(|| ()));
+    recovered(locked, found, dir, None, options, hands).map(|(opened, _)| opened)
+}
+
+/// Recovers the drive of an image from what was found in its files.
+fn recovered(
+    locked: Locked,
+    mut found: Found,
+    dir: &Path,
+    shape: Option<Shape>,
+    options: &Options,
+    hands: Hands,
+) -> Result<(Opened, Found), StartError> {
     let bad = |reason: String| ImageError::State { path: dir.to_owned(), reason };
     let mut config = Config::from_toml(&locked.config()?).map_err(|e| bad(format!("drive.toml: {e}")))?;
     if let Some(shape) = shape {
@@ -448,7 +476,6 @@ pub(crate) fn open_image(
     }
     config.ftl.durable = true;
     let slots = pages(&config);
-    let mut found = locked.find()?;
     let mut restorer = Drive::restore(config, &found.state).map_err(|e| bad(e.to_string()))?;
     found.replay(|record| restorer.apply(record).map_err(|e| e.to_string()))?;
     // Up to here nothing was changed on disk; recovery counts references and records.
@@ -457,10 +484,8 @@ pub(crate) fn open_image(
     let keys = Keyring::new(options.drive_key.clone());
     let mut store = Store::new(Backing::Image(Box::new(image))).with_keys(keys);
     let drive = restorer.finish(time, &mut store).map_err(|e| bad(e.to_string()))?;
-    if let Some(image) = store.image() {
-        image.opened(&found, &drive.save(), time)?;
-    }
-    Ok(Opened { drive, store, time, notes: found.notes })
+    let notes = std::mem::take(&mut found.notes);
+    Ok((Opened { drive, store, time, notes }, found))
 }
 
 /// The first line in which two configurations differ.

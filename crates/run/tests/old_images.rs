@@ -13,6 +13,7 @@ mod common;
 use nvme::identify::{Cns, NamespaceList};
 use nvme::zerocopy::FromBytes;
 use nvme::{Command, Status};
+use run::image::{Examination, Left, PageIs};
 use run::{BlockingQueue, Buffer, HostIdentity, NoEvents, Options};
 use std::path::Path;
 use std::sync::Arc;
@@ -116,5 +117,35 @@ fn an_image_of_november_2026_opens_after_the_host_went_down() {
         }
         drop((queue, controller));
         running.stop();
+    }
+}
+
+/// Whoever looks at it sees the same, and that nothing vouches for its pages.
+#[test]
+fn an_image_of_november_2026_is_looked_at() {
+    for (stamped, left, nsids) in [(true, Left::Killed, &[1, 2, 3][..]), (false, Left::HostDown, &[1, 2])] {
+        let temp = tempfile::tempdir().unwrap();
+        copy(temp.path());
+        if stamped {
+            stamp(temp.path());
+        }
+        let mut examination = Examination::open(temp.path(), None).unwrap();
+        let findings = examination.findings();
+        assert_eq!((findings.version, findings.left), (1, left));
+        assert!(findings.damaged.is_empty() && findings.missing.is_none());
+        let namespaces = examination.namespaces();
+        assert!(namespaces.iter().map(|namespace| &namespace.nsid).eq(nsids));
+        let mut there = Vec::new();
+        let look = &mut |page: &run::image::Page<'_>| {
+            if page.is != PageIs::Nothing {
+                assert_eq!(page.is, PageIs::Unchecked);
+                assert!(page.data == block(1, page.lba, 1 + page.lba as u32 % 2, 4096));
+                there.push(page.lba);
+            }
+            Ok(())
+        };
+        examination.pages(1, look).unwrap();
+        let wanted: Vec<u64> = (0..16).filter(|lba| stamped && ![4, 5].contains(lba)).collect();
+        assert_eq!(there, wanted);
     }
 }

@@ -126,21 +126,39 @@ impl HostDisk {
         let file = options.open(&path).map_err(ImageError::io("open", &path))?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => {
-                let mut holder = String::new();
-                let _ = (&file).take(20).read_to_string(&mut holder);
-                let holder = match holder.trim() {
-                    "" => "unknown".to_owned(),
-                    holder => holder.to_owned(),
-                };
-                return Err(ImageError::Locked { path: self.dir.clone(), holder });
-            }
-            Err(e) => return Err(ImageError::io("lock", &path)(e.into())),
+            Err(e) => return Err(self.not_locked(&file, e)),
         }
         // Only for the message above; that it cannot be written is no reason to refuse the image.
         let pid = format!("{}\n", std::process::id());
         let _ = file.set_len(0).and_then(|()| file.write_all_at(pid.as_bytes(), 0));
         Ok(file)
+    }
+
+    /// Takes the lock for somebody who only looks, and changes nothing: others may look as well. An image that no drive ever
+    /// had open, or a copy of one, has no file to lock, and nobody to be kept out.
+    pub(crate) fn lock_to_look(&self) -> Result<Option<File>, ImageError> {
+        let path = self.dir.join(LOCK);
+        let file = match File::open(&path) {
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+            other => other.map_err(ImageError::io("open", &path))?,
+        };
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
+            Ok(()) => Ok(Some(file)),
+            Err(e) => Err(self.not_locked(&file, e)),
+        }
+    }
+
+    fn not_locked(&self, file: &File, error: Errno) -> ImageError {
+        if error != Errno::WOULDBLOCK {
+            return ImageError::io("lock", &self.dir.join(LOCK))(error.into());
+        }
+        let mut holder = String::new();
+        let _ = file.take(20).read_to_string(&mut holder);
+        let holder = match holder.trim() {
+            "" => "unknown".to_owned(),
+            holder => holder.to_owned(),
+        };
+        ImageError::Locked { path: self.dir.clone(), holder }
     }
 }
 

@@ -52,7 +52,7 @@ pub enum ImageError {
         source: FormatError,
     },
     /// No checkpoint can be used; the newest one's failure is given.
-    #[error("no checkpoint of the image {} can be used, restore it from a copy; the newest, {newest}", path.display())]
+    #[error("no checkpoint of the image {} can be used: restore it from a copy, or see what `tranche image salvage` can save; the newest, {newest}", path.display())]
     Damaged {
         /// Where.
         path: PathBuf,
@@ -70,7 +70,7 @@ pub enum ImageError {
     },
     /// A journal in the middle of the chain is missing or damaged.
     #[error("{} is missing or damaged, although the journal that follows it is there: what was written since cannot be told; \
-             restore the image from a copy", path.display())]
+             restore the image from a copy, or see what `tranche image salvage` can save", path.display())]
     Gap {
         /// Which one.
         path: PathBuf,

@@ -3,6 +3,7 @@
 use super::disk::{self, Disk};
 use super::error::ImageError;
 use super::format::{self, FormatError, HEADER, Header, Kind};
+use media::Nanos;
 use std::path::PathBuf;
 
 /// The drive's configuration, as TOML.
@@ -102,6 +103,12 @@ pub(crate) fn read_checkpoint(disk: &dyn Disk, generation: u64) -> Result<Saved,
     bytes.drain(..HEADER);
     let (state, sums) = parts(&header, bytes).map_err(ImageError::format(&path))?;
     Ok(Saved { header, state, sums })
+}
+
+/// The drive's clock when a checkpoint was written, if at least its header is intact.
+pub(crate) fn time_of_checkpoint(disk: &dyn Disk, generation: u64) -> Option<Nanos> {
+    let head = disk.read_head(&checkpoint_name(generation), HEADER).ok()?;
+    Header::decode(Kind::Checkpoint, &head).ok().map(|header| header.time)
 }
 
 /// Writes a checkpoint beside the others; it counts when [`rename_checkpoint`] has given it its name.

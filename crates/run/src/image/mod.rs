@@ -33,6 +33,7 @@ mod contents;
 mod crash;
 mod disk;
 mod error;
+mod examine;
 mod files;
 pub(crate) mod format;
 mod helper;
@@ -40,6 +41,7 @@ mod helper;
 mod host_crash;
 mod jobs;
 mod journal;
+mod overlay;
 mod recovery;
 mod replay;
 mod sums;
@@ -49,6 +51,7 @@ mod tests;
 
 pub(crate) use contents::Unreadable;
 pub use error::ImageError;
+pub use examine::{DamagedFile, Examination, Findings, Left, Missing, Namespace, Page, PageIs};
 pub use format::{FormatError, fuzz_open};
 pub(crate) use recovery::Found;
 
@@ -157,6 +160,11 @@ impl Locked {
     fn lock(disk: HostDisk) -> Result<Self, ImageError> {
         let lock = Some(disk.lock()?);
         Ok(Locked { disk: Arc::new(disk), lock })
+    }
+
+    /// On a disk that nothing is written to.
+    fn looking(disk: Arc<overlay::Overlay>) -> Self {
+        Locked { disk, lock: None }
     }
 
     /// On a disk that nobody else knows.

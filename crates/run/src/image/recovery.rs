@@ -11,6 +11,9 @@ use media::Nanos;
 /// What an image's files say, read but not yet applied.
 pub(crate) struct Found {
     pub(crate) image: [u8; 16],
+    /// Generation and format version of the checkpoint.
+    pub(super) checkpoint: u64,
+    pub(super) version: u32,
     /// The state in the checkpoint, as the drive encoded it.
     pub(crate) state: Vec<u8>,
     /// Checksums of contents in the checkpoint.
@@ -29,7 +32,7 @@ pub(crate) struct Found {
     /// Contents that may be nowhere but in the journal, oldest first, as places of sync frames.
     inline: Vec<(usize, usize)>,
     /// Whether the host went down since the last of it was written.
-    restored: bool,
+    pub(super) restored: bool,
     place: std::path::PathBuf,
 }
 
@@ -133,6 +136,8 @@ impl Found {
         }
         let mut found = Found {
             image: header.image,
+            checkpoint: header.generation,
+            version: header.version,
             state,
             sums,
             time: header.time,

@@ -3,7 +3,10 @@
 use super::disk::Disk;
 use super::error::ImageError;
 use super::files;
-use super::format::{self, Entry, FRAME_HEAD, Frame, FrameKind, HEADER, Header, Mark, Records, Salt, Synced};
+use super::format::{
+    self, Entry, FRAME_HEAD, Frame, FrameKind, HEADER, Header, Kind, Mark, Records, Salt, Synced,
+};
+use media::Nanos;
 
 /// A journal's frames, as far as they are replayed.
 pub(super) struct Replay {
@@ -84,7 +87,7 @@ impl Replay {
 
     /// Bytes of the file without the zeros at its end.
     pub fn length(&self) -> u64 {
-        self.bytes.iter().rposition(|&b| b != 0).map_or(0, |last| last as u64 + 1)
+        written(&self.bytes)
     }
 
     /// Bytes behind the last frame that are neither a frame nor zeros.
@@ -146,6 +149,25 @@ impl Replay {
         let path = files::path(disk, &files::journal_name(self.generation));
         ImageError::DamagedJournal { path, at: self.whole as u64 }
     }
+}
+
+/// Bytes of a journal without the zeros at its end.
+pub(super) fn written(journal: &[u8]) -> u64 {
+    journal.iter().rposition(|&b| b != 0).map_or(0, |last| last as u64 + 1)
+}
+
+/// The latest time that any intact part of a journal tells, also behind damage.
+pub(super) fn last_time(journal: &[u8]) -> Option<Nanos> {
+    let header = Header::decode(Kind::Journal, journal).ok()?;
+    let (mut at, mut last) = (HEADER, header.time);
+    let end = written(journal) as usize;
+    while at < end {
+        let frame = format::head_at(journal, at, header.salt())
+            .and_then(|(_, sequence)| format::frame_at(journal, at, sequence, header.salt()));
+        at = frame.map_or(at + 1, |frame| frame.next);
+        last = last.max(frame.map_or(last, |frame| frame.time));
+    }
+    Some(last)
 }
 
 /// Up to where everything was on the disk when a frame was written.

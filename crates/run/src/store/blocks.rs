@@ -1,7 +1,7 @@
 //! Movements of blocks that are more than plain bytes of a page: with metadata, protection information, or marks.
 
 use super::{Backing, Held, Lent, Store, WORTH_LENDING, ZEROS, in_page};
-use crate::image::Unreadable;
+use crate::image::{PageIs, Unreadable};
 use crate::memory::SLOT;
 use device::{Action, Blemish, Contents, DriveKeyId, SPARE, Treatment, WrappedKey};
 use ftl::{Io, Piece, StorageError};
@@ -111,6 +111,39 @@ impl Store {
             Backing::Image(image) => image.read_spare(slot, &mut spare)?,
         }
         Ok(spare)
+    }
+
+    /// Looks at a whole slot of an image without a command: what it is, and which of its blocks are marked. With `opens`, blocks that are
+    /// encrypted are decrypted.
+    pub(crate) fn look(
+        &mut self,
+        treatment: &Treatment,
+        opens: bool,
+        slot: Slot,
+        page: &mut [u8; SLOT],
+        beside: &mut [u8; SPARE],
+    ) -> (PageIs, u8) {
+        let Backing::Image(image) = &self.backing else { return (PageIs::Damaged, 0) };
+        let Ok(checked) = image.look(slot, page) else { return (PageIs::Damaged, 0) };
+        beside.fill(0);
+        let mut marks = 0;
+        if treatment.uses_spare() {
+            let always = treatment.metadata > 0;
+            match image.read_spare(slot, beside) {
+                Ok(()) => marks = Treatment::marks(beside, treatment.stamp, always),
+                Err(Unreadable::Other) if !always => {}
+                Err(_) => return (PageIs::Damaged, 0),
+            }
+        }
+        if treatment.encrypted && opens {
+            let mut whole = (*page, *beside);
+            let all = Piece { host: 0, page: 0, len: SLOT as u32 };
+            if self.open(treatment, all, &mut whole).is_err() {
+                return (PageIs::Damaged, 0);
+            }
+            (*page, *beside) = whole;
+        }
+        (if checked { PageIs::Whole } else { PageIs::Unchecked }, marks)
     }
 
     /// What a slot holds as it lies there; what a page holds that was never written.
