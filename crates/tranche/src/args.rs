@@ -59,6 +59,9 @@ pub enum Command {
     Key(Key),
     /// Make a firmware image for a drive, to be installed with nvme fw-download and nvme fw-commit
     Firmware(Firmware),
+    /// Look at the image of a drive that nobody serves: check it, or save what is left of it
+    #[command(subcommand)]
+    Image(Image),
     /// Put a load on a drive, ours or another's, as a fio job file says, and measure it
     Bench(Bench),
     /// Put a load on a drive in virtual time: the same drive, as fast as this machine computes it
@@ -372,6 +375,32 @@ pub enum Key {
         /// Its length in bytes: 32 or 48 [default: as --hmac says, else 32]
         #[arg(long, value_name = "BYTES")]
         key_length: Option<u16>,
+    },
+}
+
+/// `tranche image`.
+#[derive(Subcommand, Debug)]
+pub enum Image {
+    /// Open an image without changing it, read every page that it holds, and tell what is damaged. The exit code is 0
+    /// if nothing is, 1 if something is, 2 if it cannot be looked at
+    Check {
+        /// The image
+        #[arg(value_name = "DIR")]
+        dir: PathBuf,
+    },
+    /// Save the namespaces of an image that cannot be opened, or has damaged blocks, as raw files: the newest state that
+    /// can be had. The image is not changed. The exit code is 0 if everything is saved, 1 if something is not, 2 if nothing
+    /// can be
+    Salvage {
+        /// The image
+        #[arg(value_name = "DIR")]
+        dir: PathBuf,
+        /// Where the files go: a directory that does not exist, or is empty
+        #[arg(value_name = "OUT")]
+        out: PathBuf,
+        /// The drive key, or a file that holds it, as for `tranche serve`. Without it encrypted namespaces are left out
+        #[arg(long, value_name = "KEY|FILE", env = "TRANCHE_DRIVE_KEY", hide_env_values = true)]
+        drive_key: Option<Secret>,
     },
 }
 

@@ -1,7 +1,7 @@
 //! The command line: `tranche`. See `docs/cli.md`.
 //!
 //! Results go to standard output, everything else to standard error; the exit code is 0 only on success, 2 for
-//! a command line that makes no sense, 130 after a second signal.
+//! a command line that makes no sense, 130 after a second signal. `tranche image` tells damage (1) from failure (2).
 
 #![allow(
     rustdoc::broken_intra_doc_links,
@@ -11,6 +11,7 @@
 mod args;
 mod fault;
 mod firmware;
+mod image;
 mod key;
 mod manage;
 mod profiles;
@@ -32,6 +33,12 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     log_to_stderr(cli.verbose);
+    if let Command::Image(command) = &cli.command {
+        return image::image(command, cli.output).unwrap_or_else(|error| {
+            eprintln!("tranche: {}", words(&error));
+            ExitCode::from(2)
+        });
+    }
     match run(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -77,6 +84,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::PowerCut(cut) => manage::power_cut(&cut, output),
         Command::Key(command) => key::key(&command, output),
         Command::Firmware(command) => firmware::firmware(&command, output),
+        Command::Image(command) => image::image(&command, output).map(|_| ()),
         Command::Bench(bench) => print_outcome(output, &manage::bench(&bench)?),
         Command::Sim(options) => print_outcome(output, &sim::sim(&options)?),
         Command::Profile(command) => profiles::profile(&command, output),

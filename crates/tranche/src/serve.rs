@@ -1,6 +1,7 @@
 //! `tranche serve`: a drive from its first line to the clean end.
 
 use crate::args::{Output, Precondition, Serve, Switch};
+use crate::key::Secret;
 use crate::profiles;
 use anyhow::{Context, Result, bail};
 use block::Export;
@@ -101,7 +102,7 @@ fn run_options(options: &Serve) -> Result<Options> {
     Ok(Options {
         image: options.image.clone(),
         image_options: ImageOptions { host_sync: !options.no_host_sync, ..ImageOptions::default() },
-        drive_key: drive_key(options)?,
+        drive_key: drive_key(options.drive_key.as_ref())?,
         precondition: match options.precondition {
             Precondition::None => run::Precondition::None,
             Precondition::Fill => run::Precondition::Fill,
@@ -119,8 +120,8 @@ fn run_options(options: &Serve) -> Result<Options> {
 }
 
 /// The drive key. A variable that is set to nothing is none.
-fn drive_key(options: &Serve) -> Result<Option<DriveKey>> {
-    let Some(secret) = options.drive_key.as_ref().filter(|secret| !secret.is_empty()) else {
+pub fn drive_key(secret: Option<&Secret>) -> Result<Option<DriveKey>> {
+    let Some(secret) = secret.filter(|secret| !secret.is_empty()) else {
         return Ok(None);
     };
     if let Some(file) = secret.exposed_file() {
