@@ -176,7 +176,7 @@ impl Examination {
             journals,
             checkpoint: found.checkpoint,
             end: (found.end.generation, found.end.offset),
-            left: match (found.clean, found.restored) {
+            left: match (found.clean && found.left_out == 0, found.restored) {
                 (true, _) => Left::Clean,
                 (false, false) => Left::Killed,
                 (false, true) => Left::HostDown,

@@ -33,6 +33,8 @@ pub(crate) struct Found {
     inline: Vec<(usize, usize)>,
     /// Whether the host went down since the last of it was written.
     pub(super) restored: bool,
+    /// Bytes of journals that are left out because of that.
+    pub(super) left_out: usize,
     place: std::path::PathBuf,
 }
 
@@ -118,6 +120,7 @@ impl Found {
         }
         let synced = last_sync(&journals);
         let mut inline = Vec::new();
+        let mut left_out = 0;
         if !this_boot {
             // The host was booted since: only what was synced is sure to have its contents.
             let least = Mark { generation: floor.unwrap_or(header.generation), offset: 0 };
@@ -127,7 +130,7 @@ impl Found {
             for journal in &mut journals {
                 journal.cut(limit);
             }
-            let left_out = before - journals.iter().map(|j| j.end).sum::<usize>();
+            left_out = before - journals.iter().map(|j| j.end).sum::<usize>();
             if left_out > 0 {
                 notes.push(format!(
                     "the host went down: {left_out} bytes of journal that no Flush or FUA had asked for are left out"
@@ -148,6 +151,7 @@ impl Found {
             next,
             inline,
             restored: !this_boot,
+            left_out,
             place: disk.place().to_owned(),
         };
         found.look_through();
