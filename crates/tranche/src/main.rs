@@ -33,19 +33,11 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     log_to_stderr(cli.verbose);
-    if let Command::Image(command) = &cli.command {
-        return image::image(command, cli.output).unwrap_or_else(|error| {
-            eprintln!("tranche: {}", words(&error));
-            ExitCode::from(2)
-        });
-    }
-    match run(cli) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("tranche: {}", words(&error));
-            ExitCode::FAILURE
-        }
-    }
+    let images = matches!(cli.command, Command::Image(_));
+    run(cli).unwrap_or_else(|error| {
+        eprintln!("tranche: {}", words(&error));
+        if images { ExitCode::from(2) } else { ExitCode::FAILURE }
+    })
 }
 
 /// An error and its causes; a cause that the error before it has told already is not told again.
@@ -72,9 +64,10 @@ fn log_to_stderr(verbose: u8) {
     format.with_max_level(level).init();
 }
 
-fn run(cli: Cli) -> Result<()> {
+fn run(cli: Cli) -> Result<ExitCode> {
     let output = cli.output;
     match cli.command {
+        Command::Image(command) => return image::image(&command, output),
         Command::Serve(options) => serve::serve(&options, output),
         Command::Ns(command) => manage::ns(&command, output),
         Command::Id(target) => show::id(&target, output),
@@ -84,7 +77,6 @@ fn run(cli: Cli) -> Result<()> {
         Command::PowerCut(cut) => manage::power_cut(&cut, output),
         Command::Key(command) => key::key(&command, output),
         Command::Firmware(command) => firmware::firmware(&command, output),
-        Command::Image(command) => image::image(&command, output).map(|_| ()),
         Command::Bench(bench) => print_outcome(output, &manage::bench(&bench)?),
         Command::Sim(options) => print_outcome(output, &sim::sim(&options)?),
         Command::Profile(command) => profiles::profile(&command, output),
@@ -95,7 +87,8 @@ fn run(cli: Cli) -> Result<()> {
         Command::Study(Study::Quota(options)) => print_outcome(output, &lab::quota::run(&options)?),
         Command::Study(Study::Namespaces(options)) => print_outcome(output, &lab::namespaces::run(&options)?),
         Command::Compare(options) => print_outcome(output, &lab::compare::run(&options)?),
-    }
+    }?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Prints what a study has found; fails if it says so.

@@ -11,6 +11,7 @@
 //! - A slot belongs to one page at a time. It is free again when what freed it is safe ([`crate::slots`]).
 //! - An opening changes no journal. It ends with a checkpoint of a generation of its own ([`recovery`]).
 //! - Every page has a checksum, which every read checks ([`sums`]).
+//! - Who looks at an image changes nothing: what an opening writes stays in memory ([`overlay`], [`examine`]).
 //! - When the host's disk is full, the command fails and nothing else. Room for the journal is set aside beforehand.
 //! - When a sync fails, the image takes no further writes, and what was not synced does not count any more.
 //!
