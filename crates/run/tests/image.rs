@@ -130,7 +130,7 @@ fn every_cut_of_the_journal_opens_to_a_prefix_of_the_writes() {
     whole.truncate(whole.iter().rposition(|&b| b != 0).unwrap() + 1);
     let mut last = 0;
     // Header and first frame are in one sector.
-    for cut in (128..=whole.len()).step_by(97).chain([whole.len()]) {
+    for cut in (129..=whole.len()).step_by(97).chain([whole.len()]) {
         let image = temp.path().join(format!("cut{cut}"));
         copy(&dead, &image);
         std::fs::write(image.join("journal.2"), &whole[..cut]).unwrap();
