@@ -33,6 +33,8 @@ pub(crate) struct Found {
     inline: Vec<(usize, usize)>,
     /// Whether the host went down since the last of it was written.
     pub(super) restored: bool,
+    /// A sync had failed: what the journals say may be nowhere but in the host's memory.
+    pub(super) lost: bool,
     /// Bytes of journals that are left out because of that.
     pub(super) left_out: usize,
     place: std::path::PathBuf,
@@ -151,6 +153,8 @@ impl Found {
             next,
             inline,
             restored: !this_boot,
+            lost: last
+                .is_some_and(|g| heads.iter().any(|h| h.generation == g && h.header.boot == format::NO_BOOT)),
             left_out,
             place: disk.place().to_owned(),
         };

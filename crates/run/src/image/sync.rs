@@ -76,11 +76,11 @@ impl Image {
                 match result {
                     Ok(()) => true,
                     // The journals say the same, as long as they are there.
-                    Err(Failure::NotDone(e)) => {
+                    Err(Failure::NotDone(e)) if !found.lost => {
                         tracing::warn!("no checkpoint could be written, the journal grows on: {e}");
                         false
                     }
-                    Err(Failure::Lost(e)) => return Err(e),
+                    Err(Failure::Lost(e) | Failure::NotDone(e)) => return Err(e),
                 }
             }
         };

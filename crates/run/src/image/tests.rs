@@ -122,6 +122,9 @@ fn every_prefix_of_the_journal_is_a_state_between_steps() {
         assert_eq!(rig.numbers(None).unwrap().len(), expected as usize, "cut at {cut}");
         bytes.resize(whole.len() + 500, 0);
         fs::write(&path, &bytes).unwrap();
+        // A step may end in zeros itself.
+        let is_whole = |end: u64| bytes[..end as usize] == whole[..end as usize];
+        let expected = ends.iter().rev().find(|(end, _)| is_whole(*end)).unwrap().1;
         match rig.numbers(None) {
             Ok(numbers) => assert_eq!(numbers.len(), expected as usize, "zeros from {cut}"),
             // Within a page of the host no process that dies leaves a part of a step.

@@ -47,6 +47,10 @@ struct State {
     failing_syncs: u64,
     /// Whether one did.
     has_failed: bool,
+    /// The call in which one did last.
+    failed_at: u64,
+    /// The process died before it could mark what a failed sync had lost: nothing is promised then (docs/promises.md).
+    unmarked: bool,
 }
 
 /// The disk, shared with whoever tests.
@@ -79,6 +83,7 @@ impl State {
         }
         self.calls += 1;
         self.dead = self.calls >= self.dies_at;
+        self.unmarked |= self.dead && self.has_failed && self.calls == self.failed_at + 1;
         Ok(if self.dead { Fate::Cut } else { Fate::Done })
     }
 
@@ -155,6 +160,9 @@ impl State {
             return Err(dead());
         }
         let fails = self.failing_syncs > 0 && self.rng.below(self.failing_syncs) == 0;
+        if fails {
+            self.failed_at = self.calls;
+        }
         let (inode, rng) = (&mut self.inodes[inode], &mut self.rng);
         if fails {
             self.has_failed = true;
@@ -191,6 +199,8 @@ impl SimDisk {
             full: false,
             failing_syncs: 0,
             has_failed: false,
+            failed_at: 0,
+            unmarked: false,
         };
         SimDisk { state: Arc::new(Mutex::new(state)), place: PathBuf::from("simulated") }
     }
@@ -224,6 +234,11 @@ impl SimDisk {
 
     pub(super) fn has_failed(&self) -> bool {
         self.state().has_failed
+    }
+
+    /// Whether nothing is promised of it any more.
+    pub(super) fn is_unmarked(&self) -> bool {
+        self.state().unmarked
     }
 
     /// Another process begins, on the same host or after it went down.

@@ -108,6 +108,9 @@ fn play(seed: u64, tally: &mut Tally) -> Result<(), String> {
             world.stop();
             tally.stops += 1;
         }
+        if world.disk.is_unmarked() {
+            break;
+        }
         let failed = world.disk.has_failed();
         tally.failed_syncs += u64::from(failed);
         crash_and_return(&mut world, &mut rng, failed, tally).map_err(told)?;
