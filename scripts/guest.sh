@@ -128,7 +128,7 @@ mkdir "$work/command.d"
 # One run of the machine; its console in "$work/out". The kernel's check of the timer's interrupt at boot counts real time,
 # and panics where the emulation is slowed by other work (no_timer_check).
 run() {
-    timeout --foreground "$limit" qemu-system-x86_64 -accel tcg,thread=multi -cpu qemu64,+rdrand -smp 2 -m 1536 -nographic -no-reboot \
+    timeout --foreground "$limit" qemu-system-x86_64 -accel tcg,thread=multi -smp 2 -m 1536 -nographic -no-reboot \
         -kernel "$cache/vmlinuz" -initrd "$work/initrd.full" \
         -append "console=ttyS0 quiet panic=-1 loglevel=3 no_timer_check" \
         -fsdev local,id=root,path=/,security_model=none,readonly=on,multidevs=remap \
