@@ -452,10 +452,16 @@ fn our_host_uses_the_target_of_linux() {
     assert_eq!(list["Devices"][0]["PhysicalSize"], 64 << 20);
     run(&["bench", &check, "--on", &open]).unwrap();
 
-    let refused = |more: &[&str]| run(&[&["id", "--on", &secret], more].concat()).unwrap_err();
-    assert!(refused(&[]).contains("Connect Invalid Host"));
-    assert!(refused(&proven[..2]).contains("wants this host to authenticate itself"));
-    assert!(refused(&["--hostnqn", host, "--dhchap-secret", ctrl]).contains("Authentication failed"));
+    // Linux closes the connection right after its answer, and the answer is lost at times: the reason is there in one of a
+    // few attempts. None of them gets in.
+    let refused = |more: &[&str], reason: &str| {
+        let attempt = |_| run(&[&["id", "--on", &secret], more].concat()).unwrap_err();
+        let mut said = (0..10).map(attempt).inspect(|text| eprintln!("{text}"));
+        assert!(said.any(|text| text.contains(reason)), "none says {reason:?}");
+    };
+    refused(&[], "Connect Invalid Host");
+    refused(&proven[..2], "wants this host to authenticate itself");
+    refused(&["--hostnqn", host, "--dhchap-secret", ctrl], "Authentication failed");
     run(&[&["bench", &check, "--on", &secret][..], &proven].concat()).unwrap();
     run(&[&["bench", &last, "--on", &secret][..], &proven].concat()).unwrap();
     guest.must_be_well(name);
