@@ -137,7 +137,13 @@ impl Ftl {
                 }
                 SetConfig::Memory { memory, volatile } => {
                     let memory = memory_of(i, memory_config(memory, &config), plan)?;
-                    Set::Memory(Box::new(MemorySet::new(id, memory, config.durable, *volatile)))
+                    Set::Memory(Box::new(MemorySet::new(
+                        id,
+                        memory,
+                        config.durable,
+                        *volatile,
+                        config.atomic_pages,
+                    )))
                 }
             });
         }

@@ -8,6 +8,15 @@ use crate::{Answer, Done, Fault};
 use media::{Faulty, LogicalPage, Medium, Memory, Nanos, Outcome, Page, Progress, Slot, Spare, Unit};
 use std::collections::VecDeque;
 
+/// A page whose contents are stored, and not in their place yet.
+#[derive(Clone, Copy)]
+struct Stored {
+    page: u32,
+    slot: Slot,
+    /// What is in its place.
+    before: Option<Spare>,
+}
+
 #[derive(Clone)]
 pub(crate) struct MemorySet {
     pub id: SetId,
@@ -15,14 +24,19 @@ pub(crate) struct MemorySet {
     durable: bool,
     /// Loses its contents with power unless the capacitors save them.
     volatile: bool,
+    /// Pages that are written as a whole or not at all.
+    atomic: u32,
+    /// Pages of the group that is being written.
+    group: Vec<Stored>,
     /// Writes that wait for a slot, in order.
     waiting: VecDeque<Write>,
     pub stats: SetStats,
 }
 
 impl MemorySet {
-    pub fn new(id: SetId, memory: Faulty<Memory>, durable: bool, volatile: bool) -> MemorySet {
-        MemorySet { id, memory, durable, volatile, waiting: VecDeque::new(), stats: SetStats::default() }
+    pub fn new(id: SetId, memory: Faulty<Memory>, durable: bool, volatile: bool, atomic: u32) -> MemorySet {
+        let (group, waiting, stats) = (Vec::new(), VecDeque::new(), SetStats::default());
+        MemorySet { id, memory, durable, volatile, atomic, group, waiting, stats }
     }
 
     fn spare(&self, page: u32) -> Option<Spare> {
@@ -121,46 +135,77 @@ impl MemorySet {
         }
     }
 
+    /// Writes as many groups of pages as there are slots for; whether that was all.
     fn place<S: Storage>(
         &mut self,
         now: Nanos,
         write: &mut Write,
         cx: &mut Around<'_, S>,
     ) -> Result<bool, Fault> {
+        let group = u64::from(self.atomic) * u64::from(PAGE);
         while write.start < write.end {
+            let stop = write.end.min((write.start | (group - 1)) + 1);
+            let stored = self.store(write, stop, cx);
+            if stored != Ok(true) {
+                // All of a group or nothing.
+                self.group.drain(..).for_each(|stored| cx.storage.release(stored.slot));
+                return stored;
+            }
+            self.exchange(now, write, cx)?;
+            write.host += (stop - write.start) as u32;
+            write.start = stop;
+        }
+        Ok(true)
+    }
+
+    /// Stores the pages of a group up to a byte; whether there were slots for all of them.
+    fn store<S: Storage>(&mut self, write: &Write, stop: u64, cx: &mut Around<'_, S>) -> Result<bool, Fault> {
+        self.group.clear();
+        let mut at = write.start;
+        while at < stop {
             let Some(slot) = cx.storage.allocate() else { return Ok(false) };
-            let offset = (write.start % u64::from(PAGE)) as u32;
-            let len = (write.end - write.start).min(u64::from(PAGE - offset)) as u32;
-            let piece = Piece { host: write.host, page: offset, len };
-            let volume = cx.volumes.get_mut(write.volume).ok_or(Fault::OutOfRange)?;
-            volume.stats.media_host_bytes += u64::from(PAGE);
-            let page = volume.page(write.start / u64::from(PAGE));
+            let offset = (at % u64::from(PAGE)) as u32;
+            let len = (stop - at).min(u64::from(PAGE - offset)) as u32;
+            let host = write.host + (at - write.start) as u32;
+            let piece = Piece { host, page: offset, len };
+            let volume = cx.volumes.get(write.volume).ok_or(Fault::OutOfRange)?;
+            let page = volume.page(at / u64::from(PAGE));
             let before = self.spare(page);
-            let old = before.map(|s| s.slot).filter(|&s| s != LOST);
-            let base = old.filter(|_| len < PAGE);
+            self.group.push(Stored { page, slot, before });
+            let base = before.map(|s| s.slot).filter(|&s| s != LOST && len < PAGE);
             let stored = match write.zeros {
                 true => cx.storage.store_zeros(write.io, piece, slot, base),
                 false => cx.storage.store(write.io, piece, slot, base),
             };
-            if stored.is_err() {
-                cx.storage.release(slot);
-                return Err(Fault::Storage);
-            }
-            *cx.version += 1;
-            let spare = Spare { page: LogicalPage(page), version: *cx.version, slot };
-            if let Some(old) = old {
-                cx.storage.release(old);
-            }
-            if before.is_none()
-                && let Some(volume) = cx.volumes.get_mut(write.volume)
-            {
-                volume.mapped += 1;
-            }
-            self.put(now, page, spare, cx, &mut write.at)?;
-            write.start += u64::from(len);
-            write.host += len;
+            stored.map_err(|_| Fault::Storage)?;
+            at += u64::from(len);
         }
         Ok(true)
+    }
+
+    /// Puts the stored pages in the place of what was there.
+    fn exchange<S: Storage>(
+        &mut self,
+        now: Nanos,
+        write: &mut Write,
+        cx: &mut Around<'_, S>,
+    ) -> Result<(), Fault> {
+        let mut result = Ok(());
+        for i in 0..self.group.len() {
+            let Stored { page, slot, before } = self.group[i];
+            *cx.version += 1;
+            let spare = Spare { page: LogicalPage(page), version: *cx.version, slot };
+            if let Some(old) = before.map(|s| s.slot).filter(|&s| s != LOST) {
+                cx.storage.release(old);
+            }
+            if let Some(volume) = cx.volumes.get_mut(write.volume) {
+                volume.stats.media_host_bytes += u64::from(PAGE);
+                volume.mapped += u64::from(before.is_none());
+            }
+            result = result.and(self.put(now, page, spare, cx, &mut write.at));
+        }
+        self.group.clear();
+        result
     }
 
     fn put<S: Storage>(
