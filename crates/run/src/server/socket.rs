@@ -123,15 +123,27 @@ impl Stream {
 impl Listener {
     /// Listens on a Unix socket; a socket that a dead process left is replaced.
     pub(crate) fn unix(path: &Path) -> io::Result<Self> {
-        // To connect to something that is no socket is refused, too.
-        let socket = std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket());
-        if let Err(e) = UnixStream::connect(path)
-            && e.kind() == ErrorKind::ConnectionRefused
-            && socket
-        {
-            std::fs::remove_file(path)?;
-        }
-        let listener = UnixListener::bind(path)?;
+        // What a process leaves behind that was killed a moment ago may still listen.
+        const ATTEMPTS: u32 = 20;
+        const PAUSE: Duration = Duration::from_millis(50);
+        let mut attempt = 1;
+        let listener = loop {
+            // To connect to something that is no socket is refused, too.
+            let socket = std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket());
+            if let Err(e) = UnixStream::connect(path)
+                && e.kind() == ErrorKind::ConnectionRefused
+                && socket
+            {
+                std::fs::remove_file(path)?;
+            }
+            match UnixListener::bind(path) {
+                Err(e) if e.kind() == ErrorKind::AddrInUse && socket && attempt < ATTEMPTS => {
+                    std::thread::sleep(PAUSE);
+                }
+                other => break other?,
+            }
+            attempt += 1;
+        };
         listener.set_nonblocking(true)?;
         Ok(Listener::Unix(listener, path.to_owned()))
     }

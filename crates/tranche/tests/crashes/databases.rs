@@ -138,6 +138,8 @@ impl Database {
         ] {
             server.args(["-c", setting]);
         }
+        // A group of its own: one of its processes may outlive the server and keep the file system busy.
+        server.process_group(0);
         self.server = Some(server.stdout(Stdio::null()).stderr(log).spawn().unwrap());
         let start = Instant::now();
         loop {
@@ -162,10 +164,11 @@ impl Database {
         server.wait().map(drop).map_err(|error| error.to_string())
     }
 
-    /// The server dies with the machine, and its processes after it.
+    /// The server dies with the machine, and all of its processes.
     pub fn kill(&mut self) {
         if let Some(mut server) = self.server.take() {
-            let _ = server.kill();
+            let group = rustix::process::Pid::from_child(&server);
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
             let _ = server.wait();
         }
     }
