@@ -106,17 +106,38 @@ impl Image {
         beside: Option<&mut [u8; SPARE]>,
     ) -> Result<(), ()> {
         let sum = sums::sum(page);
-        if let Some(beside) = beside {
-            sums::seal(sum, beside);
-            let at = u64::from(slot.0) * SPARE as u64;
-            self.spares.write_at(beside, at).map_err(|e| self.not_written(SPARES, at, &e))?;
-            note(&mut self.written.beside, &mut self.written.many, slot, self.options.host_sync);
+        match beside {
+            Some(beside) => {
+                sums::seal(sum, beside);
+                self.write_beside(slot, beside)?;
+            }
+            // What an earlier page left there would outlive the erasure of its namespace.
+            None if self.is_marked(slot) => self.write_beside(slot, &[0; SPARE])?,
+            None => {}
         }
         let at = sums::place(slot);
         self.contents.write_at(page, at).map_err(|e| self.not_written(CONTENTS, at, &e))?;
         note(&mut self.written.pages, &mut self.written.many, slot, self.options.host_sync);
         self.sums.set(slot, sum);
         format::encode_sum(slot.0, sum, &mut self.frame);
+        Ok(())
+    }
+
+    fn is_marked(&self, slot: Slot) -> bool {
+        self.marked.get(slot.0 as usize).copied().unwrap_or(false)
+    }
+
+    fn write_beside(&mut self, slot: Slot, beside: &[u8; SPARE]) -> Result<(), ()> {
+        let at = u64::from(slot.0) * SPARE as u64;
+        self.spares.write_at(beside, at).map_err(|e| self.not_written(SPARES, at, &e))?;
+        note(&mut self.written.beside, &mut self.written.many, slot, self.options.host_sync);
+        let marked = beside.iter().any(|&byte| byte != 0);
+        if marked && self.marked.len() <= slot.0 as usize {
+            self.marked.resize(slot.0 as usize + 1, false);
+        }
+        if let Some(mark) = self.marked.get_mut(slot.0 as usize) {
+            *mark = marked;
+        }
         Ok(())
     }
 

@@ -160,7 +160,7 @@ impl Header {
 pub(crate) struct Salt {
     value: u64,
     /// Whether the heads of frames have checksums of their own.
-    heads: bool,
+    pub heads: bool,
 }
 
 impl Salt {
@@ -367,18 +367,33 @@ pub(crate) fn encode_sum(slot: u32, sum: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(&b);
 }
 
+/// Contents in a journal are combined with this byte. A sector of them is hardly ever all zeros then, so one that is tells that
+/// the host went down before it was written.
+const MASK: u8 = 0xA6;
+
+fn mask(bytes: &[u8], out: &mut Vec<u8>) {
+    out.extend(bytes.iter().map(|byte| byte ^ MASK));
+}
+
+/// The contents that [`encode_page`] or [`encode_beside`] put into a journal.
+pub(crate) fn unmasked(bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(bytes.len());
+    mask(bytes, &mut out);
+    out
+}
+
 /// Appends a slot's page.
 pub(crate) fn encode_page(slot: u32, bytes: &[u8; PAGE], out: &mut Vec<u8>) {
     out.extend_from_slice(&[13, 0]);
     out.extend_from_slice(&slot.to_le_bytes());
-    out.extend_from_slice(bytes);
+    mask(bytes, out);
 }
 
 /// Appends what a slot holds beside its page.
 pub(crate) fn encode_beside(slot: u32, bytes: &[u8; SPARE_BYTES], out: &mut Vec<u8>) {
     out.extend_from_slice(&[14, 0]);
     out.extend_from_slice(&slot.to_le_bytes());
-    out.extend_from_slice(bytes);
+    mask(bytes, out);
 }
 
 /// Appends the place up to which everything is on the host's disk.
@@ -660,8 +675,8 @@ mod tests {
         let mut back = Records::new(synced.records);
         let entries = [
             Entry::Sum { slot: 1, sum: 2 },
-            Entry::Page { slot: 3, bytes: &page },
-            Entry::Beside { slot: 4, bytes: &beside },
+            Entry::Page { slot: 3, bytes: &unmasked(&page) },
+            Entry::Beside { slot: 4, bytes: &unmasked(&beside) },
             Entry::Durable(mark),
         ];
         for entry in entries {

@@ -42,6 +42,8 @@ pub(crate) struct Journal {
     pub(crate) durable: Mark,
     /// Whether a frame behind that place says so.
     told: bool,
+    /// A part of a frame is at the end: nothing more is written.
+    torn: bool,
 }
 
 /// What has to be synced so that everything in the journal is on the disk.
@@ -104,6 +106,7 @@ impl Journal {
             full: Mark { generation, offset: 0 },
             durable: Mark { generation: 0, offset: 0 },
             told: true,
+            torn: false,
         };
         journal.reserve(0);
         Ok(journal)
@@ -176,12 +179,19 @@ impl Journal {
         if frame.len() - format::FRAME_HEAD > format::MAX_PAYLOAD as usize {
             return Err(io::Error::other("a step of the drive is too long for the journal"));
         }
+        if self.torn {
+            return Err(io::Error::other("its end holds a part of a step that could not be written"));
+        }
         format::end_frame(frame, 0, kind, self.sequence, time, self.header.salt());
         let end = self.offset + frame.len() as u64;
         if end > self.reserved {
             self.reserve(frame.len() as u64);
         }
-        self.file.write_at(frame, self.offset)?;
+        if let Err(e) = self.file.write_at(frame, self.offset) {
+            // A part may be there. A shorter frame in its place would leave the rest behind it, which looks like damage.
+            self.torn = true;
+            return Err(e);
+        }
         self.offset = end;
         self.sequence += 1;
         self.fill(end)?;

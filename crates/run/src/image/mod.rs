@@ -251,14 +251,19 @@ impl Locked {
         let margin = (pages / MARGIN_SHARE).max(options.margin_slots);
         let reuse = if host_sync { Reuse::AfterSync } else { Reuse::AfterStep };
         let mut slots = Slots::new(pages.saturating_add(margin), reuse);
-        let path = files::path(&*disk, CONTENTS);
-        let written = contents.len().map_err(ImageError::io("read", &path))?.div_ceil(SLOT as u64);
-        slots.written_up_to(u32::try_from(written).unwrap_or(u32::MAX));
+        let count = |file: &dyn DiskFile, name, size: usize| match file.len() {
+            Ok(len) => Ok(u32::try_from(len.div_ceil(size as u64)).unwrap_or(u32::MAX)),
+            Err(e) => Err(ImageError::io("read", &files::path(&*disk, name))(e)),
+        };
+        let beside = count(&*spares, SPARES, SPARE)?;
+        // What lies beside a page is written first: a process that died then has left it behind the contents' end.
+        slots.written_up_to(count(&*contents, CONTENTS, SLOT)?.max(beside));
         Ok(Image {
             disk,
             _lock: lock,
             contents,
             spares,
+            marked: vec![true; beside as usize],
             cold,
             sums: Sums::new(slots.count(), found.sums.clone()),
             slots,
@@ -295,10 +300,12 @@ fn restore_inline(
         any = true;
         match *entry {
             Entry::Page { slot, bytes } => {
-                contents.write_at(bytes, u64::from(slot) * SLOT as u64).map_err(failed(CONTENTS))
+                let bytes = format::unmasked(bytes);
+                contents.write_at(&bytes, u64::from(slot) * SLOT as u64).map_err(failed(CONTENTS))
             }
             Entry::Beside { slot, bytes } => {
-                spares.write_at(bytes, u64::from(slot) * SPARE as u64).map_err(failed(SPARES))
+                let bytes = format::unmasked(bytes);
+                spares.write_at(&bytes, u64::from(slot) * SPARE as u64).map_err(failed(SPARES))
             }
             _ => Ok(()),
         }
@@ -342,6 +349,8 @@ pub(crate) struct Image {
     contents: Arc<dyn DiskFile>,
     /// What slots hold beside their pages.
     spares: Arc<dyn DiskFile>,
+    /// Slots beside whose pages something may lie, also of an earlier page.
+    marked: Vec<bool>,
     cold: Cold,
     sums: Sums,
     slots: Slots,

@@ -127,7 +127,9 @@ impl Found {
             // The host was booted since: only what was synced is sure to have its contents.
             let least = Mark { generation: floor.unwrap_or(header.generation), offset: 0 };
             let limit = synced.map_or(least, |(mark, ..)| mark.max(least));
-            inline = synced.map_or_else(Vec::new, |(_, full, last)| syncs_after(&journals, full, last));
+            // What a checkpoint follows is in the contents' own files, where slots may have been written again since.
+            inline =
+                synced.map_or_else(Vec::new, |(_, full, last)| syncs_after(&journals, full.max(least), last));
             let before = journals.iter().map(|j| j.end).sum::<usize>();
             for journal in &mut journals {
                 journal.cut(limit);

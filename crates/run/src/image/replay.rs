@@ -87,7 +87,8 @@ impl Replay {
 
     /// Bytes of the file without the zeros at its end.
     pub fn length(&self) -> u64 {
-        written(&self.bytes)
+        // The last frame may end in zeros, too.
+        written(&self.bytes).max(self.whole as u64)
     }
 
     /// Bytes behind the last frame that are neither a frame nor zeros.
@@ -102,7 +103,8 @@ impl Replay {
         if self.rest() == 0 {
             return Ok(());
         }
-        if this_boot && self.was_written_whole() {
+        let complete = if this_boot { self.was_written_whole() } else { self.has_every_sector() };
+        if complete {
             return Err(self.is_damaged(disk));
         }
         let end = Mark { generation: self.generation, offset: self.whole as u64 };
@@ -131,6 +133,23 @@ impl Replay {
         let last = ((end - 1) / HOST_PAGE * HOST_PAGE).max(self.whole);
         let written = self.bytes.get(last..end).is_some_and(|bytes| bytes.iter().any(|&b| b != 0));
         sequence != self.frames || written || self.rest() > end - self.whole
+    }
+
+    /// Whether no sector is missing of the first frame that is not intact. When the host goes down, each sector has the new
+    /// bytes or what was there before: zeros, or the end of the file.
+    fn has_every_sector(&self) -> bool {
+        const SECTOR: usize = 512;
+        let head = format::head_at(&self.bytes, self.whole, self.salt);
+        let end = self.whole + FRAME_HEAD + head.map_or(0, |(payload, _)| payload + 8);
+        let mut at = self.whole;
+        // Earlier versions wrote into journals that they had recovered.
+        let mut all = self.salt.heads;
+        while all && at < end {
+            let next = ((at / SECTOR + 1) * SECTOR).min(end);
+            all = self.bytes.get(at..next).is_some_and(|part| part.iter().any(|&b| b != 0));
+            at = next;
+        }
+        all
     }
 
     /// Intact frames behind the first one that is not.

@@ -10,7 +10,7 @@
 
 use super::super::disk::{Disk, DiskFile, Open};
 use media::Rng;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,7 +23,7 @@ struct Inode {
     cached: Vec<u8>,
     durable: Vec<u8>,
     /// Sectors of which the two may differ.
-    dirty: std::collections::BTreeSet<usize>,
+    dirty: BTreeSet<usize>,
 }
 
 /// Names that change together: to a file, or to none.
@@ -268,12 +268,55 @@ impl SimDisk {
         }
     }
 
-    /// Whether any file holds these bytes, to the process or durably.
-    pub(super) fn holds(&self, name: &str, test: impl Fn(&[u8]) -> bool) -> bool {
+    /// The files that hold these bytes, as the process sees them or as they are after a crash of the host.
+    pub(super) fn holding(&self, bytes: [u8; 8]) -> BTreeSet<String> {
         let state = self.state();
-        let Some(&inode) = state.names.get(name) else { return false };
-        let inode = &state.inodes[inode];
-        [&inode.cached, &inode.durable].into_iter().any(|bytes| bytes.chunks(SECTOR).any(&test))
+        let holds = |inode: &Inode| {
+            [&inode.cached, &inode.durable].iter().any(|all| all.windows(8).any(|window| window == bytes))
+        };
+        let names = state.names.iter().chain(&state.durable_names);
+        names.filter(|(_, inode)| holds(&state.inodes[**inode])).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Changes a byte of a checkpoint or a journal, here and on the disk below; gives what undoes it.
+    pub(super) fn damage(&self, rng: &mut Rng) -> Option<Damage> {
+        let state = &mut *self.state();
+        let is_one = |name: &&String| name.starts_with("checkpoint.") || name.starts_with("journal.");
+        let names: Vec<_> = state.names.keys().filter(is_one).cloned().collect();
+        let name = names.get(rng.below(names.len() as u64) as usize)?.clone();
+        let inode = state.names[&name];
+        let len = state.inodes[inode].cached.len() as u64;
+        let at = rng.below(len.max(1)) as usize;
+        let was = *state.inodes[inode].cached.get(at)?;
+        let damage = Damage { name, inode, at, was, is: was ^ 1 << rng.below(8) };
+        state.inodes[inode].change(at, was, damage.is);
+        Some(damage)
+    }
+
+    /// Undoes it, unless something else was written there.
+    pub(super) fn mend(&self, damage: &Damage) {
+        self.state().inodes[damage.inode].change(damage.at, damage.is, damage.was);
+    }
+}
+
+/// A byte of a file that has changed.
+#[derive(Debug)]
+pub(super) struct Damage {
+    #[expect(dead_code, reason = "printed")]
+    name: String,
+    inode: usize,
+    at: usize,
+    was: u8,
+    is: u8,
+}
+
+impl Inode {
+    fn change(&mut self, at: usize, from: u8, to: u8) {
+        for byte in [&mut self.cached, &mut self.durable].into_iter().filter_map(|bytes| bytes.get_mut(at)) {
+            if *byte == from {
+                *byte = to;
+            }
+        }
     }
 }
 

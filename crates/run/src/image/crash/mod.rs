@@ -1,67 +1,24 @@
 //! Crashes of a drive in an image, on a simulated disk: the whole of engine, drive and image, deterministic by its seed.
 //!
-//! `TRANCHE_CRASHES=1000000 cargo test --release -p run --lib crash -- --nocapture` is the campaign; the suite has a slice
-//! of it. `TRANCHE_CRASH_SEED=N` repeats the world of one seed.
+//! `TRANCHE_CRASHES=1000000 cargo test --release -p run --lib crashes_lose_nothing -- --nocapture` is the campaign; the suite
+//! has a slice of it. A failure prints its seed and the few acts that it takes. `TRANCHE_CRASH_SEED=N` repeats the world of
+//! one seed and prints what its hosts do; `TRANCHE_CRASH_WITHOUT=A-B,C` leaves out acts by their numbers.
 
+mod acts;
 mod disk;
+mod manner;
 mod oracle;
+mod shrink;
 mod world;
 
-use crate::image::ImageOptions;
 use media::Rng;
 use oracle::{After, Safe};
-use world::{Manner, World};
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+use world::World;
 
 /// Crashes of one world.
 const ROUNDS: u64 = 8;
-
-/// A drive that seed chooses.
-fn manner(rng: &mut Rng) -> Manner {
-    let protected = rng.below(3) > 0;
-    let timing = rng.below(3) == 0;
-    // An atomic write must fit into a program unit.
-    let (atomic, nand_page) =
-        [("4KiB", "4KiB"), ("4KiB", "16KiB"), ("16KiB", "16KiB")][rng.below(3) as usize];
-    let handles = ["", "placement = { handles = 3 }"][rng.below(2) as usize];
-    let second = match rng.below(4) {
-        0 => "media = \"dram\"\ncapacity = \"1MiB\"".to_owned(),
-        1 => "media = \"pmem\"\ncapacity = \"1MiB\"".to_owned(),
-        _ => nand(rng, nand_page, ""),
-    };
-    let volatile = second.starts_with("media = \"dram");
-    let one_set = rng.below(3) == 0;
-    let (first_size, second_size) = ([4096, 512][rng.below(2) as usize], [512, 4096][rng.below(2) as usize]);
-    let toml = format!(
-        "[drive]\ntiming = {timing}\nwrite_buffer = \"{}\"\natomic_write = \"{atomic}\"\npower_loss_protection = {protected}\n\
-         lba_formats = [\"512\", \"4096\"]\n\
-         [[set]]\n{}\n[[set]]\n{second}\n\
-         [[namespace]]\nset = 1\nsize = \"1MiB\"\nlba = {first_size}\nattach = \"all\"\n\
-         [[namespace]]\nset = {}\nsize = \"1MiB\"\nlba = {second_size}\nattach = \"all\"\n",
-        ["256KiB", "512KiB"][rng.below(2) as usize],
-        nand(rng, nand_page, handles),
-        if one_set { 1 } else { 2 },
-    );
-    let options = ImageOptions {
-        host_sync: rng.below(4) > 0,
-        checkpoint_bytes: [2048, 16 << 10, 64 << 10, 1 << 20][rng.below(4) as usize],
-        margin_slots: [64, 128, 1024][rng.below(3) as usize],
-    };
-    let blocks = |size: usize, rng: &mut Rng| {
-        (size, [(48 << 10) / size, (160 << 10) / size, (1 << 20) / size][rng.below(3) as usize])
-    };
-    let spaces = vec![blocks(first_size, rng), blocks(second_size, rng)];
-    Manner { toml, options, protected, volatile, spaces }
-}
-
-fn nand(rng: &mut Rng, nand_page: &str, handles: &str) -> String {
-    format!(
-        "media = \"nand\"\ncell = \"slc\"\ncapacity = \"2MiB\"\nspare = \"{}\"\nchannels = {}\ndies = 2\nplanes = 1\n\
-         nand_page = \"{nand_page}\"\npages_per_block = {}\nrated_cycles = 1000000\n{handles}",
-        ["350%", "450%"][rng.below(2) as usize],
-        1 + rng.below(2),
-        [8, 16][rng.below(2) as usize],
-    )
-}
 
 /// What the worlds went through.
 #[derive(Clone, Copy, Default, Debug)]
@@ -69,40 +26,69 @@ struct Tally {
     kills: u64,
     host_crashes: u64,
     in_recovery: u64,
+    full_at_opening: u64,
+    damaged: u64,
     power_cuts: u64,
     failed_syncs: u64,
     stops: u64,
     formats: u64,
+    sanitizes: u64,
+    made_anew: u64,
 }
 
 impl Tally {
     fn crashes(&self) -> u64 {
         self.kills + self.host_crashes
     }
+
+    fn add(&mut self, other: &Tally) {
+        self.kills += other.kills;
+        self.host_crashes += other.host_crashes;
+        self.in_recovery += other.in_recovery;
+        self.full_at_opening += other.full_at_opening;
+        self.damaged += other.damaged;
+        self.power_cuts += other.power_cuts;
+        self.failed_syncs += other.failed_syncs;
+        self.stops += other.stops;
+        self.formats += other.formats;
+        self.sanitizes += other.sanitizes;
+        self.made_anew += other.made_anew;
+    }
 }
 
-/// Plays one world; its crashes are counted in `tally`.
-fn play(seed: u64, tally: &mut Tally) -> Result<(), String> {
-    let mut rng = Rng::new(seed);
-    let manner = manner(&mut rng);
+/// Plays the world of a seed without some of its acts.
+fn play(seed: u64, without: &BTreeSet<u64>, told: bool) -> Result<Tally, String> {
+    let mut tally = Tally::default();
+    let manner = manner::manner(&mut Rng::new(seed));
+    if told {
+        println!("{manner:#?}\n{}", manner.toml);
+    }
     let host_sync = manner.options.host_sync;
     let mut world = World::make(manner, seed);
+    world.without.clone_from(without);
+    world.told = told;
     for round in 0..ROUNDS {
-        let told = |what: String| format!("round {round}: {what}");
+        let failed = |what: String| format!("round {round}: {what}");
+        let mut rng = world.draw(u64::MAX - round - 1);
         if rng.below(3) == 0 {
             world.disk.die_in(1 + rng.below(400));
         }
         if host_sync && rng.below(8) == 0 {
             world.disk.fail_syncs(2 + rng.below(6));
         }
-        let mut steps = rng.below(400);
-        while steps > 0 && !world.is_over() {
+        let steps = rng.below(400);
+        let last = world.acts + 400;
+        for _ in 0..steps {
+            if world.is_over() {
+                break;
+            }
             world.act();
-            steps -= 1;
             let cut = world.cut.is_some();
             world.look_after_cut().map_err(|e| format!("round {round}, after a cut: {e}"))?;
             tally.power_cuts += u64::from(cut && world.cut.is_none());
         }
+        // The numbers of later acts do not depend on how long this took.
+        world.acts = last;
         if !world.is_over() && rng.below(12) == 0 {
             world.disk.set_full(false);
             world.stop();
@@ -111,20 +97,24 @@ fn play(seed: u64, tally: &mut Tally) -> Result<(), String> {
         if world.disk.is_unmarked() {
             break;
         }
-        let failed = world.disk.has_failed();
-        tally.failed_syncs += u64::from(failed);
-        crash_and_return(&mut world, &mut rng, failed, tally).map_err(told)?;
+        let lost = world.disk.has_failed();
+        tally.failed_syncs += u64::from(lost);
+        crash_and_return(&mut world, &mut rng, lost, &mut tally).map_err(failed)?;
         // Idle or not, what is there stays.
         for _ in 0..rng.below(60) {
             world.act();
-            world.look_after_cut().map_err(told)?;
+            world.look_after_cut().map_err(failed)?;
         }
+        world.acts = last + 60;
     }
     tally.formats += world.formats;
-    Ok(())
+    tally.sanitizes += world.sanitizes;
+    tally.made_anew += world.made_anew;
+    Ok(tally)
 }
 
-/// The process dies, with the host or without; others die while they open the image; the last one finds what may be there.
+/// The process dies, with the host or without; others die while they open the image, find no room, or find it damaged; the
+/// last one finds what may be there.
 fn crash_and_return(world: &mut World, rng: &mut Rng, failed: bool, tally: &mut Tally) -> Result<(), String> {
     let host_sync = world.manner.options.host_sync;
     let mut after = world.cut.take().unwrap_or_default().and(After { host: failed, ..After::default() });
@@ -137,17 +127,35 @@ fn crash_and_return(world: &mut World, rng: &mut Rng, failed: bool, tally: &mut 
         }
         after.host |= host;
         world.disk.restart(host);
+        if world.told {
+            println!("a crash, of the host: {host}, {after:?}");
+        }
         if rng.below(4) == 0 {
             world.disk.die_in(1 + rng.below(30));
         }
-        match world.reopen() {
-            Ok(()) if !world.disk.is_dead() => break,
-            Ok(()) => tally.in_recovery += 1,
-            Err(e) if !world.disk.is_dead() => return Err(format!("the image does not open: {e}")),
-            Err(_) => tally.in_recovery += 1,
+        let full = rng.below(12) == 0;
+        world.disk.set_full(full);
+        let damage = if rng.below(12) == 0 { world.disk.damage(rng) } else { None };
+        if world.told {
+            println!("  opened: full {full}, {damage:?}");
+        }
+        let opened = world.reopen();
+        let dead = world.disk.is_dead();
+        if let Some(damage) = &damage {
+            world.disk.mend(damage);
+            tally.damaged += 1;
+        }
+        match opened {
+            Ok(()) if !dead => break,
+            Err(e) if !dead && !full && damage.is_none() => {
+                return Err(format!("the image does not open: {e}"));
+            }
+            Ok(()) | Err(_) if dead => tally.in_recovery += 1,
+            _ => tally.full_at_opening += u64::from(full),
         }
     }
     world.disk.die_in(u64::MAX);
+    world.disk.set_full(false);
     world.verify(after, Safe::FromHost)
 }
 
@@ -155,36 +163,43 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
+/// Numbers and ranges of numbers, separated by commas.
+fn numbers(text: &str) -> BTreeSet<u64> {
+    let mut all = BTreeSet::new();
+    for part in text.split(',').filter(|part| !part.is_empty()) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        all.extend(first.parse::<u64>().unwrap()..=last.parse().unwrap());
+    }
+    all
+}
+
 #[test]
 fn crashes_lose_nothing() {
-    let mut tally = Tally::default();
     if let Some(seed) = number("TRANCHE_CRASH_SEED") {
-        play(seed, &mut tally).unwrap_or_else(|what| panic!("seed {seed}: {what}"));
+        let without = numbers(&std::env::var("TRANCHE_CRASH_WITHOUT").unwrap_or_default());
+        play(seed, &without, true).unwrap_or_else(|what| panic!("seed {seed}: {what}"));
         return;
     }
+    let mut tally = Tally::default();
     let wanted = number("TRANCHE_CRASHES").unwrap_or(2000);
     let first = u64::from_le_bytes(super::disk::random()) >> 16;
     println!("worlds from seed {first} on");
     let mut seed = first;
+    let mut told = Instant::now();
     while tally.crashes() < wanted {
-        let result = std::panic::catch_unwind(|| {
-            let mut tally = Tally::default();
-            play(seed, &mut tally).map(|()| tally)
-        });
-        match result {
-            Ok(Ok(world)) => {
-                tally.kills += world.kills;
-                tally.host_crashes += world.host_crashes;
-                tally.in_recovery += world.in_recovery;
-                tally.power_cuts += world.power_cuts;
-                tally.failed_syncs += world.failed_syncs;
-                tally.stops += world.stops;
-                tally.formats += world.formats;
+        match shrink::played(seed, &BTreeSet::new()) {
+            Ok(world) => tally.add(&world),
+            Err(what) => {
+                println!("seed {seed} fails: {what}");
+                let without = shrink::shrink(seed);
+                panic!("TRANCHE_CRASH_SEED={seed} TRANCHE_CRASH_WITHOUT={without}: {what}");
             }
-            Ok(Err(what)) => panic!("TRANCHE_CRASH_SEED={seed}: {what}"),
-            Err(_) => panic!("TRANCHE_CRASH_SEED={seed}: panicked, see above"),
         }
         seed += 1;
+        if told.elapsed() > Duration::from_secs(60) {
+            println!("{} worlds, {tally:?}", seed - first);
+            told = Instant::now();
+        }
     }
     println!("{} worlds, {tally:?}", seed - first);
 }

@@ -2,15 +2,28 @@
 
 use std::fmt::Write as _;
 
-/// What a block holds: zeros, or the stamp of one write.
+/// What a block holds, as the operation that made it so.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Value {
-    /// Order among all operations; 0 is the beginning.
-    pub version: u64,
-    pub zeros: bool,
+pub(super) enum Value {
+    /// Zeros, since this operation; 0 is the beginning.
+    Zeros(u64),
+    /// What a write put into a block, or what was copied from there.
+    Stamp { version: u64, space: u32, lba: usize },
+    /// Nothing that can be read (Write Uncorrectable), since this operation.
+    Bad(u64),
 }
 
-pub(super) const BLANK: Value = Value { version: 0, zeros: true };
+impl Value {
+    /// Whether a reader sees no difference.
+    fn same(self, other: Value) -> bool {
+        match (self, other) {
+            (Value::Zeros(_), Value::Zeros(_)) | (Value::Bad(_), Value::Bad(_)) => true,
+            _ => self == other,
+        }
+    }
+}
+
+pub(super) const BLANK: Value = Value::Zeros(0);
 
 /// One operation on a block that may still be what counts.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +76,8 @@ struct Block {
     before_cut: Vec<Entry>,
     /// What it may hold now, but for what is under way.
     now: Vec<Value>,
+    /// Of which blocks stamps were put here: of others by Copy.
+    stamps: Vec<usize>,
     busy: bool,
 }
 
@@ -70,7 +85,9 @@ struct Block {
 #[derive(Clone, Debug)]
 pub(super) struct Space {
     pub nsid: u32,
-    /// Bytes of a block.
+    /// What its stamps say: a namespace that is made anew has another.
+    pub id: u32,
+    /// Bytes of a block, as a host sees it.
     pub size: usize,
     blocks: Vec<Block>,
     /// Since when the capacitors failed, nothing is promised but that nothing is foreign.
@@ -79,6 +96,17 @@ pub(super) struct Space {
 
 const MAGIC: u64 = 0x7472_616E_6368_6521;
 
+/// What a write of this version puts into a block.
+pub(super) fn stamp(space: u32, lba: usize, version: u64, size: usize) -> Vec<u8> {
+    let words = [MAGIC ^ u64::from(space), lba as u64, version, version.rotate_left(29) ^ lba as u64];
+    let mut bytes = Vec::with_capacity(size);
+    while bytes.len() < size {
+        words.iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
+    }
+    bytes.truncate(size);
+    bytes
+}
+
 impl Space {
     pub(super) fn new(nsid: u32, size: usize, blocks: usize) -> Self {
         let block = Block {
@@ -86,23 +114,27 @@ impl Space {
             since_cut: vec![Entry { value: BLANK, acknowledged: Some(0) }],
             before_cut: Vec::new(),
             now: vec![BLANK],
+            stamps: Vec::new(),
             busy: false,
         };
-        Space { nsid, size, blocks: vec![block; blocks], ruined: false }
+        Space { nsid, id: nsid, size, blocks: vec![block; blocks], ruined: false }
+    }
+
+    /// What begins every block that was written to it.
+    pub(super) fn mark(&self) -> [u8; 8] {
+        (MAGIC ^ u64::from(self.id)).to_le_bytes()
     }
 
     pub(super) fn len(&self) -> usize {
         self.blocks.len()
     }
 
-    /// What a write of this version puts into a block.
-    pub(super) fn stamp(&self, lba: usize, version: u64) -> Vec<u8> {
-        let words = [MAGIC ^ u64::from(self.nsid), lba as u64, version, version.rotate_left(29) ^ lba as u64];
-        let mut bytes = Vec::with_capacity(self.size);
-        while bytes.len() < self.size {
-            words.iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
+    /// What a block holds, if only one thing is possible.
+    pub(super) fn known(&self, lba: usize) -> Option<Value> {
+        match self.blocks[lba].now[..] {
+            [value] => Some(value),
+            _ => None,
         }
-        bytes
     }
 
     /// Whether nothing is under way to any of these blocks.
@@ -119,19 +151,22 @@ impl Space {
         self.blocks[first..first + count].iter_mut().for_each(|block| block.busy = false);
     }
 
-    /// An operation begins.
-    pub(super) fn begin(&mut self, first: usize, count: usize, value: Value) {
-        for block in &mut self.blocks[first..first + count] {
+    /// An operation begins that gives each block of a range its value.
+    pub(super) fn begin(&mut self, first: usize, values: &[Value]) {
+        for (block, &value) in self.blocks[first..].iter_mut().zip(values) {
             for list in [&mut block.since, &mut block.since_cut] {
                 list.push(Entry { value, acknowledged: None });
+            }
+            if let Value::Stamp { lba, .. } = value {
+                block.stamps.push(lba);
             }
             block.busy = true;
         }
     }
 
     /// It has ended at `at`.
-    pub(super) fn end(&mut self, first: usize, count: usize, value: Value, at: u64, well: bool, safe: bool) {
-        for block in &mut self.blocks[first..first + count] {
+    pub(super) fn end(&mut self, first: usize, values: &[Value], at: u64, well: bool, safe: bool) {
+        for (block, &value) in self.blocks[first..].iter_mut().zip(values) {
             block.busy = false;
             if !well {
                 block.now.push(value);
@@ -167,26 +202,33 @@ impl Space {
         }
     }
 
-    /// What a block holds: a value that was written to it once, or what is wrong.
-    fn decode(&self, lba: usize, bytes: &[u8]) -> Result<Value, String> {
+    /// What a block holds: a value that was written to some block once, or what is wrong.
+    fn decode(&self, bytes: Option<&[u8]>) -> Result<Value, String> {
+        let Some(bytes) = bytes else { return Ok(Value::Bad(0)) };
         if bytes.iter().all(|&b| b == 0) {
             return Ok(BLANK);
         }
         let word = |at: usize| u64::from_le_bytes(bytes[at * 8..at * 8 + 8].try_into().unwrap_or_default());
-        let version = word(2);
-        if bytes == self.stamp(lba, version) {
-            return Ok(Value { version, zeros: false });
+        let (space, lba, version) = (word(0) ^ MAGIC, word(1), word(2));
+        match u32::try_from(space) {
+            Ok(space) if bytes == stamp(space, lba as usize, version, self.size) => {
+                Ok(Value::Stamp { version, space, lba: lba as usize })
+            }
+            _ => Err(format!("namespace {space:#x}, block {lba}, version {version}, or a mixture")),
         }
-        let foreign = word(0) ^ MAGIC;
-        Err(format!("namespace {foreign:#x}, block {}, version {version}, or a mixture", word(1)))
     }
 
-    /// Checks what a block holds. After a loss it counts from now on.
-    pub(super) fn check(&mut self, lba: usize, bytes: &[u8], after: After, safe: Safe) -> Result<(), String> {
-        let decoded = self.decode(lba, bytes);
+    /// Checks what a block holds; `None` for one that cannot be read. After a loss it counts from now on.
+    pub(super) fn check(
+        &mut self,
+        lba: usize,
+        bytes: Option<&[u8]>,
+        after: After,
+        safe: Safe,
+    ) -> Result<(), String> {
+        let decoded = self.decode(bytes);
         let ruined = self.ruined || after.ruin;
         let block = &mut self.blocks[lba];
-        let same = |value: &Value, found: &Value| (value.zeros && found.zeros) || value == found;
         let wrong = |what: String, block: &Block| {
             let mut text = format!(
                 "block {lba} of namespace {} holds {what}; {after:?}, now {:?}",
@@ -201,10 +243,15 @@ impl Space {
             Err(what) => return wrong(what, block),
         };
         let under_way = block.since.last().filter(|entry| entry.acknowledged.is_none() && block.busy);
-        let among = |list: &[Entry]| list.iter().any(|entry| same(&entry.value, &found));
-        let allowed = ruined
-            || block.now.iter().any(|value| same(value, &found))
-            || under_way.is_some_and(|entry| same(&entry.value, &found))
+        let among = |list: &[Entry]| list.iter().any(|entry| entry.value.same(found));
+        // After a failure of the capacitors it is at least what was once put there.
+        let own = match found {
+            Value::Stamp { space, lba, .. } => space & 0xFF == self.nsid && block.stamps.contains(&lba),
+            Value::Zeros(_) | Value::Bad(_) => true,
+        };
+        let allowed = (ruined && own)
+            || block.now.iter().any(|value| value.same(found))
+            || under_way.is_some_and(|entry| entry.value.same(found))
             || (after.host && among(&block.since))
             || (after.cut && among(&block.since_cut));
         if !allowed {

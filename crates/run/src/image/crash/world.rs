@@ -1,61 +1,90 @@
 //! A drive on a simulated disk, with what its hosts ask and what they were told.
 
 use super::disk::SimDisk;
+use super::manner::Manner;
 use super::oracle::{After, Safe, Space, Value};
 use crate::buffer::Buffer;
 use crate::engine::{Engine, Owner};
-use crate::image::{Hands, ImageError, ImageOptions, Locked};
+use crate::image::{Hands, ImageError, Locked};
 use crate::start::{Opened, StartError, open_image};
-use crate::store::Lent;
 use crate::{Options, Shape};
 use device::{ControllerId, Drive, Origin};
 use media::{Nanos, Rng};
-use nvme::admin::{FaultInjection, FaultKind, FormatNvm, PowerCut, SecureErase};
 use nvme::property::{Cc, PropertyOffset};
-use nvme::{CNTLID_DYNAMIC, Command, IoOpcode};
+use nvme::{CNTLID_DYNAMIC, Command, Status};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
 /// What a command does.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum What {
-    Change { space: usize, first: usize, count: usize, value: Value, durable: bool },
-    Read { space: usize, first: usize, count: usize },
-    Flush { begun: u64 },
-    Format { space: usize, value: Value, erase: bool },
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum What {
+    /// Gives each block of a range its value; a Copy reads as many from `source` on.
+    Change {
+        space: usize,
+        first: usize,
+        values: Vec<Value>,
+        durable: bool,
+        source: Option<usize>,
+    },
+    Read {
+        space: usize,
+        first: usize,
+        count: usize,
+    },
+    Flush {
+        begun: u64,
+    },
+    Format {
+        space: usize,
+        values: Vec<Value>,
+        erase: bool,
+    },
     Other,
 }
 
-/// How a world is made.
+/// A write that was under way when the drive lost its power or its process.
 #[derive(Clone, Debug)]
-pub(super) struct Manner {
-    pub toml: String,
-    pub options: ImageOptions,
-    pub protected: bool,
-    /// A set loses its contents with its power if the capacitors do nothing.
-    pub volatile: bool,
-    /// Bytes of a block and number of blocks, by namespace.
-    pub spaces: Vec<(usize, usize)>,
+struct Torn {
+    space: usize,
+    first: usize,
+    values: Vec<Value>,
 }
 
 pub(super) struct World {
     pub disk: SimDisk,
     pub manner: Manner,
-    engine: Engine,
-    controller: ControllerId,
-    now: Nanos,
+    seed: u64,
+    pub engine: Engine,
+    pub controller: ControllerId,
+    pub now: Nanos,
     /// Commands under way, by their tag.
-    commands: Vec<Option<What>>,
+    pub commands: Vec<Option<What>>,
+    torn: Vec<Torn>,
+    /// The command that is waited for, and its answer.
+    asked: u32,
+    answer: Option<(Status, Vec<u8>)>,
     pub spaces: Vec<Space>,
+    /// A sanitize operation that has begun gives all blocks this value.
+    pub sanitizing: Option<u64>,
     /// Orders operations and their ends.
     clock: u64,
-    powered: bool,
+    pub powered: bool,
     /// A power cut was asked for, and what it may take.
     pub cut: Option<After>,
     /// Power has come back since.
     returned: bool,
     pub rng: Rng,
+    /// Acts so far, and those that are left out.
+    pub acts: u64,
+    pub without: BTreeSet<u64>,
+    /// Whether acts are printed.
+    pub told: bool,
+    /// Blocks of flash that are bad, as the drive has said since it was opened.
+    bad: u64,
     pub formats: u64,
+    pub sanitizes: u64,
+    pub made_anew: u64,
 }
 
 const DEPTH: usize = 12;
@@ -69,23 +98,34 @@ impl World {
         let drive = Drive::new(config).unwrap();
         let locked = Locked::alone(Arc::new(disk.clone()));
         locked.create(&manner.toml, &drive.save(), Nanos::ZERO).unwrap();
-        let spaces =
-            (1..).zip(&manner.spaces).map(|(nsid, &(size, len))| Space::new(nsid, size, len)).collect();
+        let spaces = (1..).zip(&manner.spaces).map(|(nsid, made)| Space::new(nsid, made.size, made.used));
+        let spaces = spaces.collect();
         let opened = open(&disk, &manner).unwrap();
         let mut world = World {
             disk,
+            seed,
             engine: Engine::alone(opened.drive, opened.store),
             controller: ControllerId(0),
             now: opened.time,
             manner,
             commands: vec![None; DEPTH],
+            torn: Vec::new(),
+            asked: 0,
+            answer: None,
             spaces,
+            sanitizing: None,
             clock: 1,
             powered: true,
             cut: None,
             returned: false,
-            rng: Rng::new(seed ^ 0x5EED),
+            rng: Rng::new(seed),
+            acts: 0,
+            without: BTreeSet::new(),
+            told: false,
+            bad: 0,
             formats: 0,
+            sanitizes: 0,
+            made_anew: 0,
         };
         world.connect();
         world
@@ -117,35 +157,43 @@ impl World {
         let opened = open(&self.disk, &self.manner)?;
         self.engine = Engine::alone(opened.drive, opened.store);
         self.now = opened.time;
-        self.commands = vec![None; DEPTH];
+        for what in std::mem::replace(&mut self.commands, vec![None; DEPTH]).into_iter().flatten() {
+            self.may_be_torn(what);
+        }
         self.powered = true;
         (self.cut, self.returned) = (None, false);
         self.connect();
         Ok(())
     }
 
-    fn tick(&mut self) -> u64 {
+    pub(super) fn tick(&mut self) -> u64 {
         self.clock += 1;
         self.clock
     }
 
-    fn submit(&mut self, qid: u16, command: Command, data: Vec<u8>, what: What) {
+    pub(super) fn submit(&mut self, qid: u16, command: Command, data: Vec<u8>, what: What) {
         let Some(tag) = self.commands.iter().position(Option::is_none) else { return };
-        self.begin(what);
+        if self.told {
+            println!("  act {}: {what:?}", self.acts);
+        }
+        self.begin(&what);
         self.commands[tag] = Some(what);
         let owner = Owner::Actor { queue: 0, tag: tag as u32 };
         self.engine.submit(self.now, owner, self.controller, qid, command, Buffer::from(data).into());
         self.settle();
     }
 
-    fn begin(&mut self, what: What) {
+    fn begin(&mut self, what: &What) {
         match what {
-            What::Change { space, first, count, value, .. } => self.spaces[space].begin(first, count, value),
-            What::Read { space, first, count } => self.spaces[space].hold(first, count),
-            What::Format { space, value, .. } => {
-                let len = self.spaces[space].len();
-                self.spaces[space].begin(0, len, value);
+            What::Change { space, first, values, source, .. } => {
+                let space = &mut self.spaces[*space];
+                space.begin(*first, values);
+                if let Some(source) = *source {
+                    space.hold(source, values.len());
+                }
             }
+            What::Read { space, first, count } => self.spaces[*space].hold(*first, *count),
+            What::Format { space, values, .. } => self.spaces[*space].begin(0, values),
             What::Flush { .. } | What::Other => {}
         }
     }
@@ -155,10 +203,16 @@ impl World {
         let mut deliveries = Vec::new();
         self.engine.settle(self.now, &mut deliveries);
         for done in std::mem::take(&mut self.engine.actor_done) {
+            let status = done.completion.status();
+            if done.queue == 1 {
+                if done.tag == self.asked {
+                    self.answer = Some((status, done.data.as_slice().to_vec()));
+                }
+                continue;
+            }
             let Some(what) = self.commands[done.tag as usize].take() else { continue };
-            let well = done.completion.status().is_success();
             let at = self.tick();
-            self.ended(what, well, at, done.data);
+            self.ended(what, status.is_success(), at, done.data.as_slice());
         }
         if !self.engine.drive.is_powered() {
             self.powered = false;
@@ -171,18 +225,24 @@ impl World {
         }
     }
 
-    fn ended(&mut self, what: What, well: bool, at: u64, data: Lent) {
+    fn ended(&mut self, what: What, well: bool, at: u64, data: &[u8]) {
         match what {
-            What::Change { space, first, count, value, durable } => {
+            What::Change { space, first, ref values, durable, source } => {
                 let safe = durable && self.keeps();
-                self.spaces[space].end(first, count, value, at, well, safe);
+                self.spaces[space].end(first, values, at, well, safe);
+                if let Some(source) = source {
+                    self.spaces[space].let_go(source, values.len());
+                }
+                if !well {
+                    self.may_be_torn(what);
+                }
             }
             What::Read { space, first, count } => {
                 let size = self.spaces[space].size;
                 self.spaces[space].let_go(first, count);
                 if well && self.powered && !self.is_over() {
-                    for (lba, bytes) in (first..).zip(data.as_slice().chunks(size)).take(count) {
-                        self.spaces[space].check(lba, bytes, After::default(), Safe::No).unwrap();
+                    for (lba, bytes) in (first..).zip(data.chunks(size)).take(count) {
+                        self.spaces[space].check(lba, Some(bytes), After::default(), Safe::No).unwrap();
                     }
                 }
             }
@@ -191,9 +251,8 @@ impl World {
                     self.spaces.iter_mut().for_each(|space| space.flushed(begun));
                 }
             }
-            What::Format { space, value, erase } => {
-                let len = self.spaces[space].len();
-                self.spaces[space].end(0, len, value, at, well, erase && well);
+            What::Format { space, values, erase } => {
+                self.spaces[space].end(0, &values, at, well, erase && well);
                 self.formats += u64::from(well);
                 if well && erase {
                     self.nothing_is_left(space);
@@ -203,39 +262,52 @@ impl World {
         }
     }
 
+    /// A write that did not end well: all of each atomic unit must be there, or nothing.
+    fn may_be_torn(&mut self, what: What) {
+        let What::Change { space, first, values, source: None, .. } = what else { return };
+        let data = 4096 / self.manner.spaces[space].per_page;
+        let unit = (self.manner.atomic / data).max(1);
+        // A write that crosses units of the drive's atomic size is none.
+        if first / unit == (first + values.len() - 1) / unit {
+            self.torn.push(Torn { space, first, values });
+        }
+    }
+
     /// Whether a Flush keeps anything from a crash of the host.
     fn keeps(&self) -> bool {
         self.manner.options.host_sync
     }
 
     /// What was erased for good is in no file.
-    fn nothing_is_left(&self, space: usize) {
-        let nsid = self.spaces[space].nsid;
-        let magic = Space::new(nsid, 512, 0).stamp(0, 0);
-        let holds = self.disk.holds("contents", |sector| sector.len() >= 8 && sector[..8] == magic[..8]);
-        assert!(!holds, "what was erased of namespace {nsid} is still in the contents");
+    pub(super) fn nothing_is_left(&self, space: usize) {
+        let space = &self.spaces[space];
+        let left = self.disk.holding(space.mark());
+        assert!(left.is_empty(), "what was erased of namespace {} is still in {left:?}", space.nsid);
     }
 
-    /// Does one thing at random.
-    pub(super) fn act(&mut self) {
-        match self.rng.below(100) {
-            0..62 if self.powered => self.access(),
-            0..70 if self.powered => {
-                let begun = self.clock;
-                let nsid = 1 + self.rng.below(self.spaces.len() as u64) as u32;
-                self.submit(1, Command::flush(nsid), Vec::new(), What::Flush { begun });
+    /// Executes a command and waits for it: its status and its data. `None` if power goes, or the process is dead.
+    pub(super) fn call(&mut self, qid: u16, command: Command, data: Vec<u8>) -> Option<(Status, Vec<u8>)> {
+        self.asked += 1;
+        self.answer = None;
+        let owner = Owner::Actor { queue: 1, tag: self.asked };
+        self.engine.submit(self.now, owner, self.controller, qid, command, Buffer::from(data).into());
+        for _ in 0..10_000 {
+            self.settle();
+            if self.answer.is_some() {
+                return self.answer.take();
             }
-            0..90 => self.step_aside(),
-            90..98 => self.advance(),
-            98 => self.idle(),
-            _ if self.powered => self.rare(),
-            _ => self.advance(),
+            if !self.powered || self.disk.is_dead() {
+                return None;
+            }
+            self.advance();
+            self.step_aside(1);
         }
+        panic!("{command:?} never ends");
     }
 
     /// The image's helper does a few steps.
-    fn step_aside(&mut self) {
-        for _ in 0..=self.rng.below(4) {
+    pub(super) fn step_aside(&mut self, steps: u64) {
+        for _ in 0..steps {
             if let Some(image) = self.engine.store.image()
                 && !image.step_aside()
             {
@@ -246,7 +318,7 @@ impl World {
     }
 
     /// The clock goes on to what is due next.
-    fn advance(&mut self) {
+    pub(super) fn advance(&mut self) {
         let next = self.engine.deadline();
         if next != Nanos::MAX {
             self.now = self.now.max(next);
@@ -254,148 +326,21 @@ impl World {
         self.settle();
     }
 
-    /// Nobody asks for anything, and everything that is under way comes to its end.
-    fn idle(&mut self) {
-        for _ in 0..200 {
-            let next = self.engine.deadline();
-            if next == Nanos::MAX {
-                break;
-            }
-            self.now = self.now.max(next);
-            self.step_aside();
-        }
-        for _ in 0..100 {
-            self.step_aside();
-        }
-    }
-
-    fn access(&mut self) {
-        let index = self.rng.below(self.spaces.len() as u64) as usize;
-        let (len, size) = (self.spaces[index].len(), self.spaces[index].size);
-        let nsid = self.spaces[index].nsid;
-        let most = (1 << self.rng.below(5)).min(len as u64);
-        let count = 1 + self.rng.below(most) as usize;
-        // A few places are written again and again.
-        let within = if self.rng.below(2) == 0 { len } else { len / 8 };
-        let first = (self.rng.below(within as u64) as usize).min(len - count);
-        let kind = self.rng.below(20);
-        // Blocks of a page that is deallocated in part may stay as they are.
-        let page = 4096 / size;
-        let (first, count) = match kind {
-            18.. => (first / page * page, count.next_multiple_of(page)),
-            _ => (first, count),
-        };
-        let (slba, blocks) = (first as u64, count as u32);
-        if first + count > len || !self.spaces[index].is_idle(first, count) {
-            return self.advance();
-        }
-        if kind < 3 {
-            let what = What::Read { space: index, first, count };
-            return self.submit(1, Command::read(nsid, slba, blocks), vec![0; count * size], what);
-        }
-        let version = self.tick();
-        let change = |zeros, durable| What::Change {
-            space: index,
-            first,
-            count,
-            value: Value { version, zeros },
-            durable,
-        };
-        match kind {
-            3..16 => {
-                let durable = kind == 3;
-                let mut command = Command::write(nsid, slba, blocks);
-                if durable {
-                    command.cdw12.set(command.cdw12.get() | 1 << 30);
-                }
-                let stamps = (first..first + count).flat_map(|lba| self.spaces[index].stamp(lba, version));
-                let data = stamps.collect();
-                self.submit(1, command, data, change(false, durable));
-            }
-            16 | 17 => {
-                let command = Command::write_zeroes(nsid, slba, blocks, kind == 16);
-                self.submit(1, command, Vec::new(), change(true, false));
-            }
-            _ => {
-                let mut range = vec![0; 4];
-                range.extend_from_slice(&blocks.to_le_bytes());
-                range.extend_from_slice(&slba.to_le_bytes());
-                debug_assert_eq!(IoOpcode::DATASET_MANAGEMENT.0, Command::deallocate(nsid, 1).opc);
-                self.submit(1, Command::deallocate(nsid, 1), range, change(true, false));
-            }
-        }
-    }
-
-    /// What happens now and then.
-    fn rare(&mut self) {
-        let fault = |kind, count| FaultInjection {
-            nsid: 0,
-            kind,
-            // A program that fails in place takes what was there along.
-            nvmsetid: 1,
-            count,
-            one_in: 1,
-            param: 0,
-            lba: None,
-        };
-        match self.rng.below(10) {
-            0..3 => {
-                let index = self.rng.below(self.spaces.len() as u64) as usize;
-                let erase = self.rng.below(2) == 0;
-                if !self.spaces[index].is_idle(0, self.spaces[index].len()) {
-                    return self.idle();
-                }
-                let value = Value { version: self.tick(), zeros: true };
-                let ses = if erase { SecureErase::USER_DATA } else { SecureErase::NONE };
-                let nsid = self.spaces[index].nsid;
-                let format =
-                    FormatNvm { nsid, lbaf: self.format_of(index), mset: false, pi: 0, pil: false, ses };
-                self.submit(0, format.into(), Vec::new(), What::Format { space: index, value, erase });
-            }
-            3..7 => {
-                let no_plp = self.rng.below(3) == 0;
-                let after_media_ops = self.rng.below(6) as u32;
-                let cut = PowerCut {
-                    after_media_ops,
-                    off_ms: [1, 1, 50, 2000][self.rng.below(4) as usize],
-                    seed: self.rng.next_u64() as u32,
-                    no_plp,
-                };
-                let (protected, volatile) = (self.manner.protected, self.manner.volatile);
-                let ruin = if protected { no_plp } else { volatile };
-                self.cut = Some(After { cut: !protected, ruin, ..After::default() });
-                self.submit(0, cut.into(), Vec::new(), What::Other);
-            }
-            7 => {
-                let count = 1 + self.rng.below(2) as u32;
-                self.submit(0, fault(FaultKind::PROGRAM_FAILURE, count).into(), Vec::new(), What::Other);
-            }
-            8 => self.submit(0, fault(FaultKind::ERASE_FAILURE, 1).into(), Vec::new(), What::Other),
-            _ => {
-                let full = self.rng.below(3) == 0;
-                self.disk.set_full(full);
-            }
-        }
-    }
-
-    fn format_of(&self, index: usize) -> u8 {
-        // In the order of `lba_formats`.
-        u8::from(self.spaces[index].size == 4096)
+    /// The random numbers of what happens next do not depend on what happened before: a failure can be made smaller.
+    pub(super) fn draw(&mut self, what: u64) -> Rng {
+        Rng::new(self.seed ^ what.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15))
     }
 
     /// If power has come back: looks what is left.
     pub(super) fn look_after_cut(&mut self) -> Result<(), String> {
-        if !std::mem::take(&mut self.returned) {
-            return Ok(());
-        }
-        if self.is_over() {
+        if !std::mem::take(&mut self.returned) || self.is_over() {
             return Ok(());
         }
         let Some(after) = self.cut else { return Err("power was cut without being asked for".to_owned()) };
         let result = self.verify(after, Safe::FromCut);
         // A process that has died tells nothing, nor does one whose image keeps nothing any more, and the cut is still to be
         // reckoned with.
-        if self.is_over() {
+        if self.is_over() || !self.powered {
             return Ok(());
         }
         self.cut = None;
@@ -408,13 +353,13 @@ impl World {
     }
 
     /// Waits for power, and for all commands.
-    pub(super) fn quiet(&mut self) {
+    fn quiet(&mut self) {
         for _ in 0..5000 {
             if self.powered && self.commands.iter().all(Option::is_none) {
                 return;
             }
             self.advance();
-            self.step_aside();
+            self.step_aside(2);
         }
         let left: Vec<_> = self.commands.iter().flatten().collect();
         panic!("commands never end: {left:?}, powered {}", self.powered);
@@ -422,46 +367,60 @@ impl World {
 
     /// Reads everything and holds it against what may be there.
     pub(super) fn verify(&mut self, after: After, safe: Safe) -> Result<(), String> {
+        self.restore()?;
         for index in 0..self.spaces.len() {
-            let (len, size, nsid) =
-                (self.spaces[index].len(), self.spaces[index].size, self.spaces[index].nsid);
+            let (len, size) = (self.spaces[index].len(), self.spaces[index].size);
             let step = (32 * 1024 / size).min(len);
             for first in (0..len).step_by(step) {
                 let count = step.min(len - first);
-                let command = Command::read(nsid, first as u64, count as u32);
-                let data = self.fetch(command, count * size)?;
-                for (lba, bytes) in (first..).zip(data.chunks(size)) {
-                    self.spaces[index].check(lba, bytes, after, safe)?;
+                match self.read(index, first, count)? {
+                    Some(data) => {
+                        for (lba, bytes) in (first..).zip(data.chunks(size)) {
+                            self.spaces[index].check(lba, Some(bytes), after, safe)?;
+                        }
+                    }
+                    None => {
+                        for lba in first..first + count {
+                            let data = self.read(index, lba, 1)?;
+                            self.spaces[index].check(lba, data.as_deref(), after, safe)?;
+                        }
+                    }
                 }
             }
             self.spaces[index].settle(after, safe);
         }
-        Ok(())
-    }
-
-    fn fetch(&mut self, command: Command, bytes: usize) -> Result<Vec<u8>, String> {
-        let owner = Owner::Actor { queue: 1, tag: 0 };
-        self.engine.submit(self.now, owner, self.controller, 1, command, Buffer::zeroed(bytes as u32).into());
-        for _ in 0..10_000 {
-            let mut deliveries = Vec::new();
-            self.engine.settle(self.now, &mut deliveries);
-            if let Some(at) = self.engine.actor_done.iter().position(|done| done.queue == 1) {
-                let done = self.engine.actor_done.remove(at);
-                let status = done.completion.status();
-                if !status.is_success() {
-                    return Err(format!("{command:?} fails with {status}"));
-                }
-                return Ok(done.data.as_slice().to_vec());
-            }
-            let next = self.engine.deadline();
-            if next != Nanos::MAX {
-                self.now = self.now.max(next);
-            }
-            if let Some(image) = self.engine.store.image() {
-                image.step_aside();
+        for Torn { space, first, values } in std::mem::take(&mut self.torn) {
+            let space = &self.spaces[space];
+            let written = (first..).zip(&values).filter(|(lba, value)| space.known(*lba) == Some(**value));
+            let (all, written) = (values.len(), written.count());
+            let stamps = values.iter().all(|value| matches!(value, Value::Stamp { .. }));
+            if stamps && written > 0 && written < all && !after.ruin {
+                return Err(format!("{written} of {all} blocks of an atomic write are there: {values:?}"));
             }
         }
-        Err("a read never ends".to_owned())
+        self.check_bad_blocks(after)
+    }
+
+    /// Reads blocks; `None` if they cannot be read.
+    fn read(&mut self, index: usize, first: usize, count: usize) -> Result<Option<Vec<u8>>, String> {
+        let space = &self.spaces[index];
+        let command = Command::read(space.nsid, first as u64, count as u32);
+        match self.call(1, command, vec![0; count * space.size]) {
+            Some((status, data)) if status.is_success() => Ok(Some(data)),
+            Some((status, _)) if status.is(Status::UNRECOVERED_READ_ERROR) => Ok(None),
+            Some((status, _)) => Err(format!("{command:?} fails with {status}")),
+            None => Err("a read never ends".to_owned()),
+        }
+    }
+
+    /// A block of flash that was found to be bad stays so, unless the host or the capacitors fail.
+    pub(super) fn check_bad_blocks(&mut self, after: After) -> Result<(), String> {
+        let Some(bad) = self.bad_blocks() else { return Ok(()) };
+        let before = std::mem::replace(&mut self.bad, bad);
+        match after.host || after.ruin || bad >= before {
+            true => Ok(()),
+            false => Err(format!("{before} blocks of flash were bad, now {bad} are")),
+        }
     }
 
     /// The drive is stopped in order.

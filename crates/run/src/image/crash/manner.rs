@@ -1,0 +1,101 @@
+//! The drives and the images of the worlds.
+
+use crate::image::ImageOptions;
+use media::Rng;
+
+/// A namespace as it is made.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Made {
+    /// Of its NVM Set, from one on.
+    pub set: u16,
+    /// Its LBA format's place in the drive's list.
+    pub format: u8,
+    /// Blocks that there are, and that are used here.
+    pub all: u64,
+    pub used: usize,
+    /// Bytes of a block, as a host sees it.
+    pub size: usize,
+    /// Blocks of a page.
+    pub per_page: usize,
+}
+
+/// How a world is made.
+#[derive(Clone, Debug)]
+pub(super) struct Manner {
+    pub toml: String,
+    pub options: ImageOptions,
+    pub protected: bool,
+    /// A set loses its contents with its power if the capacitors do nothing.
+    pub volatile: bool,
+    /// Hosts ask for a Flush now and then, or hardly ever.
+    pub flushes: bool,
+    /// Bytes that are written as a whole or not at all.
+    pub atomic: usize,
+    pub spaces: Vec<Made>,
+}
+
+const SPACE_BYTES: usize = 1 << 20;
+
+/// LBA formats: name, bytes of a block in its page, bytes that a host sees.
+const FORMATS: [(&str, usize, usize); 3] = [("512", 512, 512), ("4096", 4096, 4096), ("4096+8", 4096, 4104)];
+
+fn made(set: u16, rng: &mut Rng) -> Made {
+    let format = rng.below(FORMATS.len() as u64) as u8;
+    let (_, data, size) = FORMATS[usize::from(format)];
+    let used = [48 << 10, 160 << 10, SPACE_BYTES][rng.below(3) as usize] / data;
+    Made { set, format, all: (SPACE_BYTES / data) as u64, used, size, per_page: 4096 / data }
+}
+
+/// A drive that seed chooses.
+pub(super) fn manner(rng: &mut Rng) -> Manner {
+    let protected = rng.below(3) > 0;
+    let timing = rng.below(3) == 0;
+    // An atomic write must fit into a program unit.
+    let (atomic, nand_page) =
+        [("4KiB", "4KiB"), ("4KiB", "16KiB"), ("16KiB", "16KiB")][rng.below(3) as usize];
+    let handles = ["", "placement = { handles = 3 }"][rng.below(2) as usize];
+    let second = match rng.below(4) {
+        0 => "media = \"dram\"\ncapacity = \"1MiB\"".to_owned(),
+        1 => "media = \"pmem\"\ncapacity = \"1MiB\"".to_owned(),
+        _ => nand(rng, nand_page, ""),
+    };
+    let volatile = second.starts_with("media = \"dram");
+    let one_set = rng.below(3) == 0;
+    let spaces = vec![made(1, rng), made(if one_set { 1 } else { 2 }, rng)];
+    let namespaces: String = spaces
+        .iter()
+        .map(|made| {
+            let lba = FORMATS[usize::from(made.format)].0;
+            format!("[[namespace]]\nset = {}\nsize = \"1MiB\"\nlba = \"{lba}\"\nattach = \"all\"\n", made.set)
+        })
+        .collect();
+    let formats = FORMATS.map(|(name, ..)| format!("\"{name}\"")).join(", ");
+    let toml = format!(
+        "[drive]\ntiming = {timing}\nwrite_buffer = \"{}\"\natomic_write = \"{atomic}\"\npower_loss_protection = {protected}\n\
+         lba_formats = [{formats}]\n\
+         [[set]]\n{}\n[[set]]\n{second}\n{namespaces}",
+        ["256KiB", "512KiB"][rng.below(2) as usize],
+        nand(rng, nand_page, handles),
+    );
+    let options = ImageOptions {
+        host_sync: rng.below(4) > 0,
+        checkpoint_bytes: [2048, 16 << 10, 64 << 10, 1 << 20][rng.below(4) as usize],
+        margin_slots: [64, 128, 1024][rng.below(3) as usize],
+    };
+    let flushes = rng.below(4) > 0;
+    let atomic = if atomic == "16KiB" { 16 << 10 } else { 4096 };
+    Manner { toml, options, protected, volatile, flushes, atomic, spaces }
+}
+
+fn nand(rng: &mut Rng, nand_page: &str, handles: &str) -> String {
+    format!(
+        "media = \"nand\"\ncell = \"slc\"\ncapacity = \"2MiB\"\nspare = \"{}\"\nchannels = {}\ndies = 2\nplanes = 1\n\
+         nand_page = \"{nand_page}\"\npages_per_block = {}\nrated_cycles = 1000000\n\
+         timing = {{ program = \"{}\" }}\n{handles}",
+        ["350%", "450%"][rng.below(2) as usize],
+        1 + rng.below(2),
+        [8, 16][rng.below(2) as usize],
+        // Slow ones are still under way when other things are asked for.
+        ["200us", "200us", "20ms"][rng.below(3) as usize],
+    )
+}
