@@ -30,6 +30,9 @@ impl Image {
     /// Recovery begins: it counts all references anew.
     pub(crate) fn forget_slots(&mut self) {
         self.cold.forget();
+        if let Some(scrub) = &mut self.scrub {
+            scrub.forget();
+        }
         self.forgetting.stale.clear();
         self.slots.forget();
     }

@@ -43,21 +43,35 @@ pub(crate) fn belongs(page_sum: u32, beside: &[u8; SPARE]) -> bool {
 #[derive(Debug)]
 pub(crate) struct Damage {
     slot: Slot,
+    /// Whether it is what lies beside its page.
+    beside: bool,
     /// What the host's disk said; `None` if it gave something else than was written.
     error: Option<io::Error>,
 }
 
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let file = if self.beside { "spares" } else { "contents" };
         match &self.error {
-            Some(e) => write!(f, "cannot read slot {} of the image's contents: {e}", self.slot.0),
+            Some(e) => write!(f, "cannot read slot {} of the image's {file}: {e}", self.slot.0),
             None => write!(
                 f,
-                "slot {} of the image's contents is damaged: the host's disk holds something else than what was written; \
+                "slot {} of the image's {file} is damaged: the host's disk holds something else than what was written; \
                  `tranche image check` lists all such slots",
                 self.slot.0
             ),
         }
+    }
+}
+
+impl Damage {
+    fn new(slot: Slot, error: Option<io::Error>) -> Self {
+        Damage { slot, beside: false, error }
+    }
+
+    /// Of what lies beside a page.
+    pub(crate) fn beside(slot: Slot, error: Option<io::Error>) -> Self {
+        Damage { slot, beside: true, error }
     }
 }
 
@@ -74,12 +88,12 @@ pub(crate) fn read(
     page: u32,
     bytes: &mut [u8],
 ) -> Result<(), Damage> {
-    let failed = |e| Damage { slot, error: Some(e) };
+    let failed = |e| Damage::new(slot, Some(e));
     if expected == UNKNOWN {
         // Every slot was written as a whole, so a file that ends within one was cut off.
         return match read_full(contents, place(slot) + u64::from(page), bytes).map_err(failed)? {
             true => Ok(()),
-            false => Err(Damage { slot, error: None }),
+            false => Err(Damage::new(slot, None)),
         };
     }
     if bytes.len() == SLOT {
@@ -96,7 +110,7 @@ pub(crate) fn read(
 /// Checks a slot's page.
 #[inline]
 pub(crate) fn check(slot: Slot, expected: u32, page: &[u8]) -> Result<(), Damage> {
-    if expected == UNKNOWN || sum(page) == expected { Ok(()) } else { Err(Damage { slot, error: None }) }
+    if expected == UNKNOWN || sum(page) == expected { Ok(()) } else { Err(Damage::new(slot, None)) }
 }
 
 /// The checksums of all slots.

@@ -479,7 +479,7 @@ impl ftl::Storage for Store {
                 memory.clear(slot);
                 spares.clear(slot);
             }
-            Backing::Image(image) => image.scrub(slot),
+            Backing::Image(image) => image.outdate(slot),
         }
     }
 
