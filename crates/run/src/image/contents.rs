@@ -96,6 +96,12 @@ impl Image {
         }
     }
 
+    /// Checks a slot's page for a command that wants no data: now if the host has it in memory, otherwise when its disk has
+    /// given it.
+    pub(crate) fn verify(&mut self, io: Io, slot: Slot) -> Result<(), ()> {
+        self.load(io, 0..0, slot, 0, &mut [])
+    }
+
     /// Reads that were not over when they were begun.
     pub(crate) fn cold(&mut self) -> &mut Cold {
         &mut self.cold

@@ -80,7 +80,7 @@ pub(crate) fn place(slot: Slot) -> u64 {
     u64::from(slot.0) * SLOT as u64
 }
 
-/// Reads a part of a slot's page, from byte `page` of it, and checks all of it.
+/// Reads a part of a slot's page, from byte `page` of it, and checks all of it; also if the part is empty.
 pub(crate) fn read(
     contents: &dyn DiskFile,
     slot: Slot,
@@ -88,6 +88,9 @@ pub(crate) fn read(
     page: u32,
     bytes: &mut [u8],
 ) -> Result<(), Damage> {
+    if bytes.is_empty() {
+        return read(contents, slot, expected, 0, &mut [0; SLOT]);
+    }
     let failed = |e| Damage::new(slot, Some(e));
     if expected == UNKNOWN {
         // Every slot was written as a whole, so a file that ends within one was cut off.

@@ -589,6 +589,16 @@ impl ftl::Storage for Store {
         Ok(())
     }
 
+    fn verify(&mut self, io: Io, slot: Slot) -> Result<(), StorageError> {
+        if self.dry || slot == Slot::NONE || !self.has_image() {
+            return Ok(());
+        }
+        if self.fault.is_some() && self.struck(false) {
+            return Err(StorageError);
+        }
+        self.image().map_or(Ok(()), |image| image.verify(io, slot).map_err(|()| StorageError))
+    }
+
     fn compare(&mut self, io: Io, piece: Piece, slot: Option<Slot>) -> Result<bool, StorageError> {
         if self.dry || matches!(self.backing, Backing::None) {
             return Ok(true);
