@@ -279,6 +279,8 @@ fn flipped_bits_in_contents_are_found_where_they_are() {
     assert_eq!(*damaged(0), json!([{ "lba": 7, "blocks": 2 }]), "{words}");
     assert_eq!(*damaged(1), json!([{ "lba": 4, "blocks": 1 }]));
     assert_eq!(*damaged(2), json!([{ "lba": 24, "blocks": 8 }]));
+    assert_eq!([0, 2].map(|n| &found["namespaces"][n]["page_blocks"]), [1, 8]);
+    assert_eq!(words.matches("where one block is damaged, all 8 of its page count as damaged").count(), 1);
     assert_eq!(found["damaged_files"], json!([]));
     for line in
         ["LBA 7 to 8: damaged", "LBA 4: damaged", "LBA 24 to 31: damaged", "All others are as they were"]
