@@ -65,9 +65,9 @@ pub(crate) trait DiskFile: Send + Sync + Debug {
     fn punch(&self, at: u64, span: u64) -> io::Result<()>;
     /// Makes bytes and length durable.
     fn sync(&self) -> io::Result<()>;
-    /// Says that whoever reads this open file will not go on behind what was read: the host need not read ahead.
+    /// Says that reads of this open file come in no order: the host need not read ahead.
     fn expect_no_order(&self) {}
-    /// Says that nobody will want these bytes again soon: the host need not keep them in memory.
+    /// Says that no read of these bytes will follow soon: the host need not keep them in memory.
     fn expect_no_more(&self, _at: u64, _span: u64) {}
 }
 

@@ -15,8 +15,8 @@
 //! - When the host's disk is full, the command fails and nothing else. Room for the journal is set aside beforehand.
 //! - When a sync fails, the image takes no further writes, and what was not synced does not count any more.
 //!
-//! Everything goes through a [`disk::Disk`]. The real one is a directory; in `crash` it is a simulated one, and whatever goes on
-//! beside the drive goes on a step at a time.
+//! Everything goes through a [`disk::Disk`]. The real one is a directory; in `crash` it is a simulated one, and the work beside
+//! the drive goes on a step at a time.
 //!
 //! # Limits
 //!

@@ -208,7 +208,7 @@ impl Scrub {
         Ok((scrub, worker))
     }
 
-    /// Tells of damage, unless nobody refers to the page any more.
+    /// Logs damage, unless the namespace has let go of the page.
     fn hear(&mut self, damaged: &[(Page, Damage)], drive: &Drive) {
         let Some(pass) = &mut self.pass else { return };
         for (page, damage) in damaged {
