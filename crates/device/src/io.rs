@@ -253,7 +253,7 @@ impl Drive {
         let end = match place.treated {
             // What they hold is to be looked at.
             true => self.ftl.read(cx.now, token.io(), place.volume, place.extent, cx.storage),
-            false => self.ftl.verify(cx.now, place.volume, place.extent, cx.storage),
+            false => self.ftl.verify(cx.now, token.io(), place.volume, place.extent, cx.storage),
         };
         end.map(Some).map_err(|fault| self.read_failure(token, fault, Kind::Other, cx))
     }

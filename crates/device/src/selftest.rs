@@ -190,14 +190,14 @@ impl Drive {
         let Some(ns) = self.namespaces.get(nsid) else { return Ok(cx.now) };
         let (volume, size) = (ns.volume, ns.volume_bytes());
         let bytes = u32::try_from(size.saturating_sub(start)).unwrap_or(CHUNK).min(CHUNK);
-        let fault = match self.ftl.verify(cx.now, volume, Extent { start, bytes }, cx.storage) {
+        let fault = match self.ftl.read_medium(cx.now, volume, Extent { start, bytes }, cx.storage) {
             Ok(end) => return Ok(end),
             Err(fault) => fault,
         };
         // Which page of it, if it fails again.
         let page = |i: u32| Extent { start: start + u64::from(i * ftl::PAGE), bytes: ftl::PAGE };
         let failing = (0..bytes / ftl::PAGE)
-            .find(|i| self.ftl.verify(cx.now, volume, page(*i), cx.storage).is_err())
+            .find(|i| self.ftl.read_medium(cx.now, volume, page(*i), cx.storage).is_err())
             .map(|i| page(i).start);
         let lba = failing.and_then(|byte| self.namespaces.get(nsid).map(|ns| byte >> ns.shift));
         Err(Found { nsid, lba, status: Failure::of_fault(fault, Kind::Other).status.code().0 })

@@ -282,11 +282,29 @@ impl Ftl {
         })
     }
 
-    /// Reads without giving the data to anyone.
+    /// Reads without giving the data to anyone; the storage checks the contents.
     ///
     /// # Errors
     /// As for [`read`](Ftl::read).
     pub fn verify<S: Storage>(
+        &mut self,
+        now: Nanos,
+        io: Io,
+        volume: VolumeId,
+        extent: Extent,
+        storage: &mut S,
+    ) -> Result<Nanos, Fault> {
+        self.visit(now, volume, extent, storage, |storage: &mut S, _, slot: Option<Slot>| match slot {
+            Some(slot) => storage.verify(io, slot).map_err(|StorageError| Fault::Storage),
+            None => Ok(()),
+        })
+    }
+
+    /// Reads the medium, and nothing of contents.
+    ///
+    /// # Errors
+    /// As for [`read`](Ftl::read), without errors of the storage.
+    pub fn read_medium<S: Storage>(
         &mut self,
         now: Nanos,
         volume: VolumeId,

@@ -67,6 +67,13 @@ pub trait Storage {
     /// # Errors
     /// When the contents cannot be had back.
     fn load(&mut self, io: Io, piece: Piece, slot: Option<Slot>) -> Result<(), StorageError>;
+    /// Checks a slot's contents for a command that gets none of them. Contents that cannot be damaged need no check.
+    ///
+    /// # Errors
+    /// When the contents cannot be had back.
+    fn verify(&mut self, _io: Io, _slot: Slot) -> Result<(), StorageError> {
+        Ok(())
+    }
     /// Whether the host's buffer equals the slot's contents (`None`: zeros).
     ///
     /// # Errors

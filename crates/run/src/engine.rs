@@ -510,6 +510,9 @@ impl Engine {
             self.store.want_forget(io, all, &mut news);
         }
         self.store.tend(now, &mut news);
+        if let Some(image) = self.store.image() {
+            image.tend_scrub(&self.drive);
+        }
         self.news = news;
         self.hear(now);
     }

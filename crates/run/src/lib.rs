@@ -40,7 +40,7 @@ pub use handle::{
     BlockingQueue, ConnectError, Controller, Events, Gone, Handle, HostIdentity, NoEvents, Queue, Refused,
     RefusedReason, Sink,
 };
-pub use image::{ImageError, ImageOptions};
+pub use image::{ImageError, ImageOptions, ScrubOptions};
 pub use keys::{DriveKey, DriveKeyError};
 pub use precondition::Precondition;
 pub use record::latencies_between;

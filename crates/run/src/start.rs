@@ -4,7 +4,7 @@ use crate::access::Access;
 use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::handle::Handle;
-use crate::image::{Found, Hands, ImageError, ImageOptions, Locked, Presence, presence};
+use crate::image::{Found, Hands, ImageError, ImageOptions, Locked, Presence, ScrubOptions, presence};
 use crate::keys::{DriveKey, Keyring};
 use crate::precondition::{self, Ended, Precondition};
 use crate::record::Recorder;
@@ -32,6 +32,8 @@ pub struct Options {
     pub image: Option<PathBuf>,
     /// How the image is kept.
     pub image_options: ImageOptions,
+    /// How its contents are checked meanwhile; not at all without.
+    pub scrub: Option<ScrubOptions>,
     /// What the keys of namespaces are wrapped with. Without, those of a new drive are stored in the clear, and an image that has
     /// wrapped keys opens locked.
     pub drive_key: Option<DriveKey>,
@@ -410,22 +412,38 @@ fn in_image(
             sleeper.ring();
         }
     });
-    if presence(dir)? == Presence::Nothing {
-        let shape = shape.ok_or_else(|| StartError::NoShape(dir.to_owned()))?;
-        let locked = Locked::fresh(dir)?;
-        let (drive, time, keys) = new_drive(shape.config, options, progress)?;
-        locked.create(&shape.toml, &drive.save(), time)?;
-        let found = locked.find()?;
-        let hands = Hands::Threads(notify);
-        let mut image = locked.start(&found, pages(drive.config()), options.image_options, hands)?;
-        image.opened(&found, &found.state, time)?;
-        let store = Store::new(Backing::Image(Box::new(image))).with_keys(keys);
-        return Ok(Opened { drive, store, time, notes: found.notes });
+    let hands = Hands::Threads(notify.clone());
+    let mut opened = match presence(dir)? {
+        Presence::Nothing => {
+            let shape = shape.ok_or_else(|| StartError::NoShape(dir.to_owned()))?;
+            new_in_image(shape, dir, options, progress, hands)?
+        }
+        Presence::Image if options.precondition != Precondition::None => {
+            return Err(StartError::NotNew(dir.to_owned()));
+        }
+        Presence::Image => open_image(Locked::existing(dir)?, dir, shape, options, hands)?,
+    };
+    if let (Some(image), Some(scrub)) = (opened.store.image(), options.scrub) {
+        image.begin_scrub(scrub, notify)?;
     }
-    if options.precondition != Precondition::None {
-        return Err(StartError::NotNew(dir.to_owned()));
-    }
-    open_image(Locked::existing(dir)?, dir, shape, options, Hands::Threads(notify))
+    Ok(opened)
+}
+
+fn new_in_image(
+    shape: Shape,
+    dir: &Path,
+    options: &Options,
+    progress: &mut Progress<'_>,
+    hands: Hands,
+) -> Result<Opened, StartError> {
+    let locked = Locked::fresh(dir)?;
+    let (drive, time, keys) = new_drive(shape.config, options, progress)?;
+    locked.create(&shape.toml, &drive.save(), time)?;
+    let found = locked.find()?;
+    let mut image = locked.start(&found, pages(drive.config()), options.image_options, hands)?;
+    image.opened(&found, &found.state, time)?;
+    let store = Store::new(Backing::Image(Box::new(image))).with_keys(keys);
+    Ok(Opened { drive, store, time, notes: found.notes })
 }
 
 pub(crate) fn open_image(

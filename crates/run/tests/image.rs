@@ -5,6 +5,7 @@ mod common;
 use common::{shape, shape_with};
 use nvme::{Command, IoOpcode, Status};
 use run::{BlockingQueue, Buffer, Controller, HostIdentity, NoEvents, Options, Running, Shape, StartError};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -329,4 +330,42 @@ fn reads_that_wait_for_the_disk_get_what_was_written() {
     let (_controller, queue) = connect(&again);
     assert!((0..STILL).all(|lba| read(&queue, lba) == byte(lba)));
     again.stop();
+}
+
+/// Verify fails for contents that have changed, as a read does, whether the host has them in memory or not.
+#[test]
+fn verify_looks_at_the_contents() {
+    let temp = tempfile::tempdir().unwrap();
+    let running = open(Some(shape()), temp.path()).unwrap();
+    let (_controller, queue) = connect(&running);
+    for lba in 0..20 {
+        assert!(write(&queue, lba, lba as u8 + 1).is_success());
+    }
+    let verify = |lba: u32, blocks: u32| {
+        let mut command = Command::new(IoOpcode::VERIFY.0, 1);
+        command.cdw10.set(lba);
+        command.cdw12.set(blocks - 1);
+        queue.execute(&command, Buffer::empty()).unwrap().0.status()
+    };
+    let refused = |lba: u32| {
+        let read = transfer(&queue, IoOpcode::READ, lba, Buffer::zeroed(4096)).0;
+        assert!(!read.is_success() && verify(lba, 1).is(read), "{read}, {}", verify(lba, 1));
+    };
+    assert!(verify(0, 20).is_success());
+    assert!(verify(100, 64).is_success(), "nothing was written there");
+    let path = temp.path().join("contents");
+    let bytes = std::fs::read(&path).unwrap();
+    let place = |lba: u8| bytes.chunks(4096).position(|page| page == [lba + 1; 4096]).unwrap() * 4096;
+    let contents = std::fs::File::options().write(true).open(&path).unwrap();
+    contents.write_all_at(&[0], place(7) as u64 + 4095).unwrap();
+    refused(7);
+    assert!(!verify(0, 20).is_success());
+    assert!(verify(0, 7).is_success() && verify(8, 12).is_success());
+    assert!(write(&queue, 7, 8).is_success() && verify(0, 20).is_success());
+    // Behind the end of the file a read is another thread's.
+    let last = (0..20).filter(|&lba| lba != 7).max_by_key(|&lba| place(lba)).unwrap();
+    contents.set_len(place(last) as u64 + 100).unwrap();
+    refused(last.into());
+    drop(queue);
+    running.stop();
 }

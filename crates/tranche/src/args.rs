@@ -135,6 +135,16 @@ pub struct Serve {
     /// drive's process) goes down, what was flushed may be lost
     #[arg(long, requires = "image")]
     pub no_host_sync: bool,
+    /// Do not scrub the image. Otherwise the drive reads all of its data in the background and compares checksums, and
+    /// names damage on standard error (docs/promises.md)
+    #[arg(long, requires = "image")]
+    pub no_scrub: bool,
+    /// Read at most SIZE per second for the scrub; it reads an eighth of the time at most, too
+    #[arg(long, value_name = "SIZE", default_value = "4MiB", value_parser = size, requires = "image", conflicts_with = "no_scrub")]
+    pub scrub_rate: u64,
+    /// Begin to scrub again so long after the last begin, or at the end if it takes longer
+    #[arg(long, value_name = "HOURS", default_value_t = 24, requires = "image", conflicts_with = "no_scrub")]
+    pub scrub_period: u32,
 }
 
 /// On or off.

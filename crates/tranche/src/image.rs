@@ -13,6 +13,9 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::ExitCode;
 
+/// Bytes of a page of contents, which a checksum is that of.
+const PAGE: u32 = 4096;
+
 /// Something is damaged.
 const DAMAGED: u8 = 1;
 
@@ -177,6 +180,7 @@ impl Count {
             "nsid": nsid,
             "block_size": block_size,
             "metadata": metadata,
+            "page_blocks": PAGE / block_size.max(1),
             "blocks": blocks,
             "bytes": blocks * u64::from(block_size),
             "encrypted": encrypted,
@@ -202,6 +206,13 @@ impl Count {
                 text,
                 "  {} blocks are from an earlier version and have no checksum",
                 self.unchecked
+            );
+        }
+        let in_page = PAGE / block_size.max(1);
+        if in_page > 1 && !self.damaged.0.is_empty() {
+            let _ = writeln!(
+                text,
+                "  a checksum is that of a page of {PAGE} bytes: where one block is damaged, all {in_page} of its page count as damaged"
             );
         }
         self.damaged.lines("damaged", text);

@@ -6,7 +6,7 @@ use crate::profiles;
 use anyhow::{Context, Result, bail};
 use block::Export;
 use run::image::{Presence, presence};
-use run::{Access, DriveKey, ImageOptions, Limits, Options, Running, Shape};
+use run::{Access, DriveKey, ImageOptions, Limits, Options, Running, ScrubOptions, Shape};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
@@ -102,6 +102,10 @@ fn run_options(options: &Serve) -> Result<Options> {
     Ok(Options {
         image: options.image.clone(),
         image_options: ImageOptions { host_sync: !options.no_host_sync, ..ImageOptions::default() },
+        scrub: (!options.no_scrub).then(|| ScrubOptions {
+            bytes_per_second: options.scrub_rate,
+            period: Duration::from_secs(u64::from(options.scrub_period) * 3600),
+        }),
         drive_key: drive_key(options.drive_key.as_ref())?,
         precondition: match options.precondition {
             Precondition::None => run::Precondition::None,

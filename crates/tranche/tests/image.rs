@@ -279,6 +279,8 @@ fn flipped_bits_in_contents_are_found_where_they_are() {
     assert_eq!(*damaged(0), json!([{ "lba": 7, "blocks": 2 }]), "{words}");
     assert_eq!(*damaged(1), json!([{ "lba": 4, "blocks": 1 }]));
     assert_eq!(*damaged(2), json!([{ "lba": 24, "blocks": 8 }]));
+    assert_eq!([0, 2].map(|n| &found["namespaces"][n]["page_blocks"]), [1, 8]);
+    assert_eq!(words.matches("where one block is damaged, all 8 of its page count as damaged").count(), 1);
     assert_eq!(found["damaged_files"], json!([]));
     for line in
         ["LBA 7 to 8: damaged", "LBA 4: damaged", "LBA 24 to 31: damaged", "All others are as they were"]
@@ -428,6 +430,53 @@ fn without_a_checkpoint_there_is_nothing() {
     assert!(foreign.status.code() == Some(2) && text(&foreign).contains("is not a Tranche image"));
     let none = tranche(&["image", "check"], &temp.at("nowhere"), &[]);
     assert!(none.status.code() == Some(2) && text(&none).contains("there is no image at"));
+}
+
+/// Serves an image until its log says something, at most a minute; the log.
+fn serve_until(temp: &Temp, dir: &Path, more: &[&str], said: &str) -> String {
+    let log = temp.at("log");
+    let mut command = std::process::Command::new(common::TRANCHE);
+    command.args(["serve", "-v", "--image"]).arg(dir).arg("--unix").arg(temp.at("s")).args(more);
+    let served = common::Served::run(command.stderr(std::fs::File::create(&log).unwrap()));
+    let begun = std::time::Instant::now();
+    let words = loop {
+        let words = std::fs::read_to_string(&log).unwrap();
+        if words.contains(said) || begun.elapsed().as_secs() > 60 {
+            break words;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    };
+    served.signal("TERM");
+    assert_eq!(served.end(), Some(0));
+    words
+}
+
+#[test]
+fn a_scrub_finds_damage_that_nobody_reads() {
+    let temp = Temp::new();
+    let dir = temp.killed();
+    let fast = ["--scrub-rate", "1GiB"];
+    let whole = serve_until(&temp, &dir, &fast, "the scrub has checked");
+    assert!(whole.contains("the scrub has checked 45 pages, none is damaged"), "{whole}");
+    let at = place(&dir, 3, 24);
+    flip(&dir.join("contents"), at);
+    let found = serve_until(&temp, &dir, &fast, "the scrub has checked");
+    let damage = format!(
+        "the scrub has found damage at LBA 24 to 31 of namespace 3: slot {} of the image's contents is damaged",
+        at / 4096
+    );
+    assert!(found.contains(&damage), "{found}");
+    assert!(found.contains("the scrub has checked 45 pages, 1 of them are damaged"), "{found}");
+    // A second is long for 45 pages.
+    let log = temp.at("off");
+    let mut off = std::process::Command::new(common::TRANCHE);
+    off.args(["serve", "-v", "--no-scrub", "--image"]).arg(&dir).arg("--unix").arg(temp.at("s"));
+    let served = common::Served::run(off.stderr(std::fs::File::create(&log).unwrap()));
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    served.signal("TERM");
+    assert_eq!(served.end(), Some(0));
+    let words = std::fs::read_to_string(&log).unwrap();
+    assert!(!words.contains("scrub"), "{words}");
 }
 
 #[test]

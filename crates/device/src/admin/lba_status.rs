@@ -48,7 +48,7 @@ impl Drive {
                     };
                     let extent = Extent { start: page * u64::from(PAGE), bytes: PAGE };
                     let scan = c.atype == LbaStatusAction::SCAN;
-                    match scan && self.ftl.verify(cx.now, volume, extent, cx.storage).is_err() {
+                    match scan && self.ftl.read_medium(cx.now, volume, extent, cx.storage).is_err() {
                         true => u8::MAX,
                         false => marks,
                     }

@@ -30,6 +30,9 @@ impl Image {
     /// Recovery begins: it counts all references anew.
     pub(crate) fn forget_slots(&mut self) {
         self.cold.forget();
+        if let Some(scrub) = &mut self.scrub {
+            scrub.forget();
+        }
         self.forgetting.stale.clear();
         self.slots.forget();
     }
@@ -91,6 +94,12 @@ impl Image {
             }
             Err(_) => self.read(slot, page, bytes),
         }
+    }
+
+    /// Checks a slot's page for a command that wants no data: now if the host has it in memory, otherwise when its disk has
+    /// given it.
+    pub(crate) fn verify(&mut self, io: Io, slot: Slot) -> Result<(), ()> {
+        self.load(io, 0..0, slot, 0, &mut [])
     }
 
     /// Reads that were not over when they were begun.

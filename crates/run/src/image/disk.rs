@@ -2,11 +2,12 @@
 //! synced, fails, and stops at any call.
 
 use super::error::ImageError;
-use rustix::fs::{FallocateFlags, FlockOperation};
+use rustix::fs::{Advice, FallocateFlags, FlockOperation, fadvise};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use std::fmt::Debug;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, IoSliceMut, Read};
+use std::num::NonZeroU64;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -64,6 +65,10 @@ pub(crate) trait DiskFile: Send + Sync + Debug {
     fn punch(&self, at: u64, span: u64) -> io::Result<()>;
     /// Makes bytes and length durable.
     fn sync(&self) -> io::Result<()>;
+    /// Says that reads of this open file come in no order: the host need not read ahead.
+    fn expect_no_order(&self) {}
+    /// Says that no read of these bytes will follow soon: the host need not keep them in memory.
+    fn expect_no_more(&self, _at: u64, _span: u64) {}
 }
 
 /// Reads `bytes` at `at`; whether all of them were there. What lies beyond the end of the file becomes zeros.
@@ -83,6 +88,18 @@ pub(super) fn read_full(file: &dyn DiskFile, mut at: u64, mut bytes: &mut [u8]) 
         }
     }
     Ok(true)
+}
+
+/// Reads bytes that no host has asked for; whether all of them were there. Of what the host did not have in memory it keeps nothing there.
+pub(super) fn read_aside(file: &dyn DiskFile, at: u64, bytes: &mut [u8]) -> io::Result<bool> {
+    let there = file.read_now(bytes, at)?.unwrap_or(0);
+    if there == bytes.len() {
+        return Ok(true);
+    }
+    let at = at + there as u64;
+    let all = read_full(file, at, &mut bytes[there..]);
+    file.expect_no_more(at, (bytes.len() - there) as u64);
+    all
 }
 
 /// A directory of this machine.
@@ -298,6 +315,15 @@ impl DiskFile for HostFile {
 
     fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
+    }
+
+    fn expect_no_order(&self) {
+        // Advice: a file system that takes none goes on as it does.
+        let _ = fadvise(&self.file, 0, None, Advice::Random);
+    }
+
+    fn expect_no_more(&self, at: u64, span: u64) {
+        let _ = fadvise(&self.file, at, NonZeroU64::new(span), Advice::DontNeed);
     }
 }
 

@@ -90,7 +90,7 @@ pub enum FormatError {
     },
 }
 
-/// The boot of a journal whose image has failed: what was not synced does not count, whatever the host still holds.
+/// The boot of a journal whose image has failed: what was not synced does not count, even if the host still holds it.
 pub(crate) const NO_BOOT: u64 = 0;
 
 pub(crate) fn crc(bytes: &[u8]) -> u64 {

@@ -1,5 +1,5 @@
-//! Who carries out the jobs of an image: a thread that waits for the host's disk, so that the drive never does. In a test it is
-//! whoever asks for the next step.
+//! Who carries out the jobs of an image: a thread that waits for the host's disk, so that the drive never does. In a test the
+//! caller that asks for the next step does the work.
 
 use super::error::ImageError;
 use super::jobs::{Job, Report, Work};

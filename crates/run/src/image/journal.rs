@@ -199,8 +199,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes the records of a step. The first step after a sync tells of it, so that damage before that place can be told from
-    /// what was being written when the host went down.
+    /// Writes the records of a step. The first step after a sync names the place up to which everything was synced. Before that place, a frame that
+    /// is not intact is damage. Behind it, the frame may be one that the host had not written when it went down.
     pub(crate) fn append_step(&mut self, frame: &mut Vec<u8>, time: Nanos) -> io::Result<()> {
         if !std::mem::replace(&mut self.told, true) {
             format::encode_durable(self.durable, frame);

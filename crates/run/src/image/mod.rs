@@ -10,13 +10,13 @@
 //!   Pages that were written since the last Flush are in that frame, if they are few ([`jobs`]).
 //! - A slot belongs to one page at a time. It is free again when what freed it is safe ([`crate::slots`]).
 //! - An opening changes no journal. It ends with a checkpoint of a generation of its own ([`recovery`]).
-//! - Every page has a checksum, which every read checks ([`sums`]).
+//! - Every page has a checksum, which every read checks ([`sums`]), and a thread that goes over all pages ([`scrub`]).
 //! - Who looks at an image changes nothing: what an opening writes stays in memory ([`overlay`], [`examine`]).
 //! - When the host's disk is full, the command fails and nothing else. Room for the journal is set aside beforehand.
 //! - When a sync fails, the image takes no further writes, and what was not synced does not count any more.
 //!
-//! Everything goes through a [`disk::Disk`]. The real one is a directory; in `crash` it is a simulated one, and whatever goes on
-//! beside the drive goes on a step at a time.
+//! Everything goes through a [`disk::Disk`]. The real one is a directory; in `crash` it is a simulated one, and the work beside
+//! the drive goes on a step at a time.
 //!
 //! # Limits
 //!
@@ -45,6 +45,7 @@ mod journal;
 mod overlay;
 mod recovery;
 mod replay;
+mod scrub;
 mod sums;
 mod sync;
 #[cfg(test)]
@@ -55,6 +56,7 @@ pub use error::ImageError;
 pub use examine::{DamagedFile, Examination, Findings, Left, Missing, Namespace, Page, PageIs};
 pub use format::{FormatError, fuzz_open};
 pub(crate) use recovery::Found;
+pub use scrub::ScrubOptions;
 
 use crate::memory::SLOT;
 use crate::slots::{Reuse, Slots};
@@ -69,6 +71,7 @@ use jobs::{Work, Written};
 use journal::Journal;
 use media::{Nanos, Slot};
 use nvme::Completion;
+use scrub::Scrub;
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -265,6 +268,7 @@ impl Locked {
             spares,
             marked: vec![true; beside as usize],
             cold,
+            scrub: None,
             sums: Sums::new(slots.count(), found.sums.clone()),
             slots,
             margin,
@@ -352,6 +356,7 @@ pub(crate) struct Image {
     /// Slots beside whose pages something may lie, also of an earlier page.
     marked: Vec<bool>,
     cold: Cold,
+    scrub: Option<Box<Scrub>>,
     sums: Sums,
     slots: Slots,
     margin: u32,

@@ -122,8 +122,8 @@ impl Replay {
         self.all_frames().any(|(_, frame)| durable(&frame).is_some_and(|durable| durable > here))
     }
 
-    /// Whether the first frame that is not intact was written to its end. One that was being written when its process died
-    /// begins as it should, and from a boundary of the host's pages on it has zeros, or the file ends.
+    /// Whether the first frame that is not intact was written to its end. A process that dies may leave a frame that it has begun. Such a frame
+    /// begins as it should. From a boundary of the host's pages on it has zeros, or the file ends there.
     fn was_written_whole(&self) -> bool {
         const HOST_PAGE: usize = 4096;
         let Some((payload, sequence)) = format::head_at(&self.bytes, self.whole, self.salt) else {

@@ -43,21 +43,35 @@ pub(crate) fn belongs(page_sum: u32, beside: &[u8; SPARE]) -> bool {
 #[derive(Debug)]
 pub(crate) struct Damage {
     slot: Slot,
+    /// Whether it is what lies beside its page.
+    beside: bool,
     /// What the host's disk said; `None` if it gave something else than was written.
     error: Option<io::Error>,
 }
 
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let file = if self.beside { "spares" } else { "contents" };
         match &self.error {
-            Some(e) => write!(f, "cannot read slot {} of the image's contents: {e}", self.slot.0),
+            Some(e) => write!(f, "cannot read slot {} of the image's {file}: {e}", self.slot.0),
             None => write!(
                 f,
-                "slot {} of the image's contents is damaged: the host's disk holds something else than what was written; \
+                "slot {} of the image's {file} is damaged: the host's disk holds something else than what was written; \
                  `tranche image check` lists all such slots",
                 self.slot.0
             ),
         }
+    }
+}
+
+impl Damage {
+    fn new(slot: Slot, error: Option<io::Error>) -> Self {
+        Damage { slot, beside: false, error }
+    }
+
+    /// Of what lies beside a page.
+    pub(crate) fn beside(slot: Slot, error: Option<io::Error>) -> Self {
+        Damage { slot, beside: true, error }
     }
 }
 
@@ -66,7 +80,7 @@ pub(crate) fn place(slot: Slot) -> u64 {
     u64::from(slot.0) * SLOT as u64
 }
 
-/// Reads a part of a slot's page, from byte `page` of it, and checks all of it.
+/// Reads a part of a slot's page, from byte `page` of it, and checks all of it; also if the part is empty.
 pub(crate) fn read(
     contents: &dyn DiskFile,
     slot: Slot,
@@ -74,12 +88,15 @@ pub(crate) fn read(
     page: u32,
     bytes: &mut [u8],
 ) -> Result<(), Damage> {
-    let failed = |e| Damage { slot, error: Some(e) };
+    if bytes.is_empty() {
+        return read(contents, slot, expected, 0, &mut [0; SLOT]);
+    }
+    let failed = |e| Damage::new(slot, Some(e));
     if expected == UNKNOWN {
         // Every slot was written as a whole, so a file that ends within one was cut off.
         return match read_full(contents, place(slot) + u64::from(page), bytes).map_err(failed)? {
             true => Ok(()),
-            false => Err(Damage { slot, error: None }),
+            false => Err(Damage::new(slot, None)),
         };
     }
     if bytes.len() == SLOT {
@@ -96,7 +113,7 @@ pub(crate) fn read(
 /// Checks a slot's page.
 #[inline]
 pub(crate) fn check(slot: Slot, expected: u32, page: &[u8]) -> Result<(), Damage> {
-    if expected == UNKNOWN || sum(page) == expected { Ok(()) } else { Err(Damage { slot, error: None }) }
+    if expected == UNKNOWN || sum(page) == expected { Ok(()) } else { Err(Damage::new(slot, None)) }
 }
 
 /// The checksums of all slots.

@@ -252,7 +252,7 @@ impl Image {
     }
 
     /// The contents of a slot are to go with the next forgetting, though a program under way refers to it.
-    pub(crate) fn scrub(&mut self, slot: Slot) {
+    pub(crate) fn outdate(&mut self, slot: Slot) {
         if slot.0 < self.slots.count() {
             self.slots.retain(slot);
             self.forgetting.stale.push(slot);
@@ -267,7 +267,7 @@ impl Image {
 
     /// Whether [`forget`](Image::forget) is to be called with the drive's state, after a commit.
     pub(crate) fn forget_is_due(&mut self) -> bool {
-        let busy = self.sync_runs || self.checkpoint_runs;
+        let busy = self.sync_runs || self.checkpoint_runs || self.is_scrubbing();
         if self.forgetting.waiting.is_empty() || busy {
             return false;
         }

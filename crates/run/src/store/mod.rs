@@ -479,7 +479,7 @@ impl ftl::Storage for Store {
                 memory.clear(slot);
                 spares.clear(slot);
             }
-            Backing::Image(image) => image.scrub(slot),
+            Backing::Image(image) => image.outdate(slot),
         }
     }
 
@@ -587,6 +587,16 @@ impl ftl::Storage for Store {
             (Backing::None, _) | (_, None) => bytes.fill(0),
         }
         Ok(())
+    }
+
+    fn verify(&mut self, io: Io, slot: Slot) -> Result<(), StorageError> {
+        if self.dry || slot == Slot::NONE || !self.has_image() {
+            return Ok(());
+        }
+        if self.fault.is_some() && self.struck(false) {
+            return Err(StorageError);
+        }
+        self.image().map_or(Ok(()), |image| image.verify(io, slot).map_err(|()| StorageError))
     }
 
     fn compare(&mut self, io: Io, piece: Piece, slot: Option<Slot>) -> Result<bool, StorageError> {

@@ -110,6 +110,9 @@ impl Drive {
         while start.elapsed() < PATIENCE {
             if let Some(status) = child.try_wait().unwrap() {
                 return match status.success() {
+                    true if self.log().contains("the scrub has found damage") => {
+                        Err(format!("the scrub finds damage that nobody did: {}", self.log()))
+                    }
                     true => Ok(()),
                     false => Err(format!("the drive stops with {status}: {}", self.log())),
                 };

@@ -1,4 +1,4 @@
-//! What may be in a sector: its versions, from the last that is durable whatever happens to the last that was begun.
+//! What may be in a sector: its versions, from the last that is certainly durable to the last that was begun.
 
 use super::load::Space;
 use super::stamp;

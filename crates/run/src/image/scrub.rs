@@ -1,0 +1,694 @@
+//! The scrub: while a drive serves an image, a thread reads every page that a namespace refers to, and compares checksums. So damage
+//! is found while there may still be a copy elsewhere, and not when a host needs the page.
+//!
+//! The drive's thread only names pages, a [`Batch`] at a time. It counts a reference for each slot until the batch has been read, so nobody
+//! writes there meanwhile. The scrub's own thread reads them, and then rests. It keeps to a rate, and reads an eighth of the time at most.
+//! No command of the drive is involved, and nothing of what a host sees changes.
+
+use super::disk::{Disk, DiskFile, Open, read_aside};
+use super::error::ImageError;
+use super::files::{CONTENTS, SPARES};
+use super::sums::{self, Damage};
+use super::{Image, open};
+use crate::memory::SLOT;
+use device::{Drive, Laid, SPARE};
+use ftl::{PAGE, PageState};
+use media::Slot;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Pages that are read before the thread rests.
+const BATCH: usize = 64;
+/// Pages that are looked up before the drive's thread does something else; most of a large namespace may hold nothing.
+const LOOKED_UP: u64 = 1024;
+/// The rest after a batch of pages that hold nothing.
+const SHORT: Duration = Duration::from_millis(10);
+/// The thread rests this many times as long as it has read.
+const REST: u32 = 7;
+/// Damaged pages that a pass names one by one.
+const MOST_NAMED: u64 = 100;
+
+/// How the contents of an image are checked while a drive serves it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ScrubOptions {
+    /// It reads so many bytes a second at most.
+    pub bytes_per_second: u64,
+    /// The next pass over all pages begins so long after the beginning of the one before, or when that has ended.
+    pub period: Duration,
+}
+
+impl Default for ScrubOptions {
+    fn default() -> Self {
+        ScrubOptions { bytes_per_second: 4 << 20, period: Duration::from_secs(24 * 3600) }
+    }
+}
+
+/// A page that is to be checked.
+#[derive(Clone, Copy, Debug)]
+struct Page {
+    slot: Slot,
+    sum: u32,
+    /// Whether something lies beside it.
+    beside: bool,
+    nsid: u32,
+    /// Its number in the namespace.
+    number: u64,
+}
+
+type Batch = Vec<Page>;
+
+enum Ask {
+    Check(Batch),
+    Rest(Duration),
+}
+
+enum Report {
+    /// The thread wants something to do.
+    Ready,
+    /// A batch has been read; this is wrong with it.
+    Checked(Vec<(Page, Damage)>),
+}
+
+/// The scrub as the drive's thread sees it.
+pub(crate) struct Scrub {
+    period: Duration,
+    asks: Option<Sender<Ask>>,
+    reports: Receiver<Report>,
+    thread: Option<JoinHandle<()>>,
+    /// The thread wants something to do.
+    ready: bool,
+    /// Slots of the batch that is being read, which are referred to until then.
+    under: Vec<Slot>,
+    pass: Option<Pass>,
+    /// Passes that have ended, and pages that were found damaged in all of them.
+    tally: (u64, u64),
+}
+
+/// Once over all pages of all namespaces, which count as one row.
+struct Pass {
+    begun: Instant,
+    /// Where it began: elsewhere each time, so that drives that never run for long are read everywhere, too.
+    first: u64,
+    /// Pages that were passed.
+    done: u64,
+    checked: u64,
+    damaged: u64,
+}
+
+impl Image {
+    /// Checks the contents from now on.
+    pub(crate) fn begin_scrub(
+        &mut self,
+        options: ScrubOptions,
+        notify: Arc<dyn Fn() + Send + Sync>,
+    ) -> Result<(), ImageError> {
+        let (mut scrub, mut worker) = Scrub::new(&*self.disk, options)?;
+        let work = move || worker.run(&*notify);
+        let thread = std::thread::Builder::new().name("tranche-scrub".to_owned()).spawn(work);
+        scrub.thread = Some(thread.map_err(ImageError::io("start a thread for", self.disk.place()))?);
+        self.scrub = Some(Box::new(scrub));
+        Ok(())
+    }
+
+    /// Hears what the scrub has found, and gives it something to do.
+    pub(crate) fn tend_scrub(&mut self, drive: &Drive) {
+        let Some(mut scrub) = self.scrub.take() else { return };
+        while let Ok(report) = scrub.reports.try_recv() {
+            match report {
+                Report::Ready => scrub.ready = true,
+                Report::Checked(damaged) => {
+                    for slot in scrub.under.drain(..) {
+                        self.slots.release(slot);
+                    }
+                    scrub.hear(&damaged, drive);
+                }
+            }
+        }
+        // What is to be erased is not read first, and without power the drive does not know where its pages are.
+        if scrub.ready && drive.is_powered() && self.forgetting.waiting.is_empty() {
+            scrub.ready = false;
+            let ask = self.next_ask(&mut scrub, drive);
+            if let Some(asks) = &scrub.asks {
+                // The thread lives as long as this does.
+                let _ = asks.send(ask);
+            }
+        }
+        self.scrub = Some(scrub);
+    }
+
+    fn next_ask(&mut self, scrub: &mut Scrub, drive: &Drive) -> Ask {
+        let laid: Vec<Laid> = drive.laid().collect();
+        let total = laid.iter().map(pages).sum();
+        let pass = scrub.pass.get_or_insert_with(|| Pass::begin(total, self.disk.random()));
+        if pass.done >= total {
+            return Ask::Rest(scrub.end_pass());
+        }
+        let mut batch = Batch::new();
+        for (laid, number) in pass.next(&laid, total) {
+            pass.done += 1;
+            if let Some(PageState::Held(slot)) = drive.ftl().page_state(laid.volume, number)
+                && !self.slots.is_unreferenced(slot.0)
+            {
+                self.slots.retain(slot);
+                let (sum, beside) = (self.sums.get(slot), laid.treatment.metadata > 0);
+                batch.push(Page { slot, sum, beside, nsid: laid.nsid, number });
+                if batch.len() == BATCH {
+                    break;
+                }
+            }
+        }
+        if batch.is_empty() {
+            return Ask::Rest(SHORT);
+        }
+        pass.checked += batch.len() as u64;
+        scrub.under.extend(batch.iter().map(|page| page.slot));
+        Ask::Check(batch)
+    }
+
+    /// Whether slots are referred to for the scrub's sake.
+    pub(super) fn is_scrubbing(&self) -> bool {
+        self.scrub.as_ref().is_some_and(|scrub| !scrub.under.is_empty())
+    }
+}
+
+/// Pages of a namespace.
+fn pages(laid: &Laid) -> u64 {
+    laid.blocks.div_ceil(u64::from(PAGE >> laid.treatment.shift))
+}
+
+/// Its blocks that are in a page.
+fn blocks(laid: &Laid, number: u64) -> Range<u64> {
+    let per_page = u64::from(PAGE >> laid.treatment.shift);
+    number * per_page..((number + 1) * per_page).min(laid.blocks)
+}
+
+impl Scrub {
+    fn new(disk: &dyn Disk, options: ScrubOptions) -> Result<(Self, Worker), ImageError> {
+        // Files of its own: what the host expects of their readers is not what it is to expect of this one.
+        let (contents, spares) = (open(disk, CONTENTS, Open::Existing)?, open(disk, SPARES, Open::Existing)?);
+        contents.expect_no_order();
+        let (asks, todo) = channel();
+        let (done, reports) = channel();
+        let scrub = Scrub {
+            period: options.period,
+            asks: Some(asks),
+            reports,
+            thread: None,
+            ready: false,
+            under: Vec::new(),
+            pass: None,
+            tally: (0, 0),
+        };
+        let rate = options.bytes_per_second.max(1);
+        let worker =
+            Worker { asks: todo, reports: done, contents, spares, rate, room: vec![0; BATCH * SLOT] };
+        Ok((scrub, worker))
+    }
+
+    /// Logs damage, unless the namespace has let go of the page.
+    fn hear(&mut self, damaged: &[(Page, Damage)], drive: &Drive) {
+        let Some(pass) = &mut self.pass else { return };
+        for (page, damage) in damaged {
+            let Some(laid) = drive.laid().find(|laid| laid.nsid == page.nsid) else { continue };
+            if drive.ftl().page_state(laid.volume, page.number) != Some(PageState::Held(page.slot)) {
+                continue;
+            }
+            pass.damaged += 1;
+            self.tally.1 += 1;
+            if pass.damaged <= MOST_NAMED {
+                let blocks = blocks(&laid, page.number);
+                tracing::error!(
+                    "the scrub has found damage at LBA {} to {} of namespace {}: {damage}",
+                    blocks.start,
+                    blocks.end - 1,
+                    page.nsid
+                );
+            }
+        }
+    }
+
+    /// A pass has ended; how long to rest.
+    fn end_pass(&mut self) -> Duration {
+        self.tally.0 += 1;
+        let Some(pass) = self.pass.take() else { return self.period };
+        match pass.damaged {
+            0 => tracing::debug!("the scrub has checked {} pages, none is damaged", pass.checked),
+            damaged => tracing::error!(
+                "the scrub has checked {} pages, {damaged} of them are damaged: reads of them fail until they are written again",
+                pass.checked
+            ),
+        }
+        self.period.saturating_sub(pass.begun.elapsed()).max(SHORT)
+    }
+
+    /// All references are counted anew, without those for the batch that is being read: what it finds counts no more.
+    pub(super) fn forget(&mut self) {
+        self.under.clear();
+        self.pass = None;
+    }
+}
+
+impl Drop for Scrub {
+    fn drop(&mut self) {
+        self.asks = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Pass {
+    fn begin(total: u64, random: [u8; 16]) -> Self {
+        let random = u128::from_le_bytes(random) % u128::from(total.max(1));
+        Pass { begun: Instant::now(), first: random as u64, done: 0, checked: 0, damaged: 0 }
+    }
+
+    /// The pages that come next: namespace and number.
+    fn next<'a>(&self, laid: &'a [Laid], total: u64) -> impl Iterator<Item = (&'a Laid, u64)> + use<'a> {
+        let mut at = self.first.saturating_add(self.done) % total;
+        let mut index = 0;
+        while laid.get(index).is_some_and(|laid| at >= pages(laid)) {
+            at -= pages(&laid[index]);
+            index += 1;
+        }
+        let left = (total - self.done).min(LOOKED_UP);
+        (0..left).map_while(move |_| {
+            // Behind the last page comes the first; a namespace may have none.
+            while laid.get(index).is_some_and(|laid| at == pages(laid)) {
+                (index, at) = ((index + 1) % laid.len(), 0);
+            }
+            at += 1;
+            laid.get(index).map(|laid| (laid, at - 1))
+        })
+    }
+}
+
+/// Who reads.
+struct Worker {
+    asks: Receiver<Ask>,
+    reports: Sender<Report>,
+    contents: Arc<dyn DiskFile>,
+    spares: Arc<dyn DiskFile>,
+    /// Bytes per second.
+    rate: u64,
+    room: Vec<u8>,
+}
+
+impl Worker {
+    fn run(&mut self, notify: &dyn Fn()) {
+        while self.reports.send(Report::Ready).is_ok() {
+            notify();
+            let Ok(ask) = self.asks.recv() else { return };
+            let rest = self.carry_out(ask);
+            notify();
+            // Nothing is asked for meanwhile: this ends early only when the image is closed.
+            if !matches!(self.asks.recv_timeout(rest), Err(RecvTimeoutError::Timeout)) {
+                return;
+            }
+        }
+    }
+
+    /// Does what was asked for; how long to rest afterwards.
+    fn carry_out(&mut self, ask: Ask) -> Duration {
+        let batch = match ask {
+            Ask::Rest(span) => return span,
+            Ask::Check(batch) => batch,
+        };
+        let begun = Instant::now();
+        let bytes = (batch.len() * SLOT) as u64;
+        let damaged = self.check(batch);
+        let took = begun.elapsed();
+        // When nobody listens any more there is nothing to be told.
+        let _ = self.reports.send(Report::Checked(damaged));
+        let paced = Duration::from_nanos(bytes.saturating_mul(1_000_000_000) / self.rate);
+        paced.saturating_sub(took).max(took.saturating_mul(REST))
+    }
+
+    fn check(&mut self, mut batch: Batch) -> Vec<(Page, Damage)> {
+        batch.sort_unstable_by_key(|page| page.slot);
+        let mut damaged = Vec::new();
+        for run in batch.chunk_by(|a, b| b.slot.0 == a.slot.0 + 1) {
+            let room = &mut self.room[..run.len() * SLOT];
+            // Which page it was that could not be read is not known yet.
+            let together = read_aside(&*self.contents, sums::place(run[0].slot), room).is_ok();
+            for (&page, bytes) in run.iter().zip(room.chunks_exact_mut(SLOT)) {
+                let found = match together {
+                    true => sums::check(page.slot, page.sum, bytes),
+                    false => sums::read(&*self.contents, page.slot, page.sum, 0, bytes),
+                };
+                let found = found.and_then(|()| check_beside(&*self.spares, page));
+                damaged.extend(found.err().map(|damage| (page, damage)));
+            }
+        }
+        damaged
+    }
+}
+
+fn check_beside(spares: &dyn DiskFile, page: Page) -> Result<(), Damage> {
+    if !page.beside {
+        return Ok(());
+    }
+    let mut beside = [0; SPARE];
+    match read_aside(spares, u64::from(page.slot.0) * SPARE as u64, &mut beside) {
+        Ok(_) if sums::belongs(page.sum, &beside) => Ok(()),
+        read => Err(Damage::beside(page.slot, read.err())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buffer::Buffer;
+    use crate::engine::{Engine, Owner};
+    use crate::image::{Hands, ImageOptions, Locked};
+    use crate::start::{Opened, Options, open_image};
+    use device::{ControllerId, Origin};
+    use media::{Nanos, Rng};
+    use nvme::admin::{FormatNvm, PowerCut, SecureErase};
+    use nvme::property::{Cc, PropertyOffset};
+    use nvme::{CNTLID_DYNAMIC, Command};
+    use std::os::unix::fs::FileExt;
+    use std::path::PathBuf;
+
+    /// Namespace 1 has a block in a page, 2 metadata, 3 eight blocks in a page. Nothing but the spare blocks is left.
+    const TOML: &str = r#"
+[drive]
+write_buffer = "128KiB"
+lba_formats = ["4096", "4096+8", "512"]
+[[set]]
+media = "nand"
+cell = "slc"
+capacity = "4MiB"
+spare = "200%"
+channels = 2
+dies = 2
+planes = 1
+nand_page = "4KiB"
+pages_per_block = 16
+rated_cycles = 1000000
+[[namespace]]
+size = "1MiB"
+lba = 4096
+attach = "all"
+[[namespace]]
+size = "1MiB"
+lba = "4096+8"
+attach = "all"
+[[namespace]]
+size = "1MiB"
+lba = 512
+attach = "all"
+"#;
+
+    /// Bytes that a block of a namespace takes in a command's buffer, and how many of them there are.
+    const BLOCKS: [(u32, u64); 3] = [(4096, 256), (4096 + 8, 256), (512, 2048)];
+
+    /// A drive in an image, under a virtual clock, with a scrub that goes on when it is told to.
+    struct Bench {
+        _temp: tempfile::TempDir,
+        dir: PathBuf,
+        engine: Engine,
+        controller: ControllerId,
+        now: Nanos,
+        worker: Worker,
+    }
+
+    impl Bench {
+        fn new(host_sync: bool) -> Self {
+            let temp = tempfile::tempdir().unwrap();
+            let dir = temp.path().join("image");
+            let mut config = device::Config::from_toml(TOML).unwrap();
+            config.ftl.durable = true;
+            let drive = Drive::new(config).unwrap();
+            Locked::fresh(&dir).unwrap().create(TOML, &drive.save(), Nanos::ZERO).unwrap();
+            let image_options = ImageOptions { host_sync, checkpoint_bytes: 64 << 10, margin_slots: 128 };
+            let options = Options { image_options, ..Options::default() };
+            let locked = Locked::existing(&dir).unwrap();
+            let opened = open_image(locked, &dir, None, &options, Hands::Stepped).unwrap();
+            let Opened { drive, mut store, time, .. } = opened;
+            let image = store.image().unwrap();
+            let (scrub, worker) = Scrub::new(&*image.disk, ScrubOptions::default()).unwrap();
+            worker.reports.send(Report::Ready).unwrap();
+            image.scrub = Some(Box::new(scrub));
+            let engine = Engine::alone(drive, store);
+            let controller = ControllerId(0);
+            let mut bench = Bench { _temp: temp, dir, engine, controller, now: time, worker };
+            bench.connect();
+            bench
+        }
+
+        fn connect(&mut self) {
+            let engine = &mut self.engine;
+            let nqn = nvme::Nqn::new("nqn.2026-11.test:host").unwrap();
+            let made = engine.drive.connect(self.now, &nqn, [1; 16], CNTLID_DYNAMIC, 0, Origin::InProcess);
+            self.controller = made.unwrap();
+            let enable = u64::from(Cc::new().with_en(true).with_iosqes(6).with_iocqes(4).into_bits());
+            let (store, outputs) = (&mut engine.store, &mut engine.outputs);
+            let cc = PropertyOffset::CC;
+            engine.drive.property_set(self.now, self.controller, cc, false, enable, store, outputs).unwrap();
+            engine.drive.add_queue(self.controller, 1, 64).unwrap();
+        }
+
+        fn submit(&mut self, qid: u16, command: Command, data: Vec<u8>) {
+            let owner = Owner::Actor { queue: 0, tag: 0 };
+            self.engine.submit(self.now, owner, self.controller, qid, command, Buffer::from(data).into());
+            self.settle();
+        }
+
+        fn settle(&mut self) {
+            let powered = self.engine.drive.is_powered();
+            self.engine.settle(self.now, &mut Vec::new());
+            self.engine.actor_done.clear();
+            if self.engine.drive.is_powered() && !powered {
+                self.connect();
+            }
+            assert_eq!(self.engine.store.image().unwrap().slots.broken(), None);
+        }
+
+        /// The clock goes on to what is due next, and the image's helper with it.
+        fn advance(&mut self) {
+            let next = self.engine.deadline();
+            if next != Nanos::MAX {
+                self.now = self.now.max(next);
+            }
+            self.engine.store.image().unwrap().step_aside();
+            self.settle();
+        }
+
+        fn write(&mut self, nsid: u32, lba: u64, count: u64, byte: u8) {
+            let bytes = u64::from(BLOCKS[nsid as usize - 1].0) * count;
+            self.submit(1, Command::write(nsid, lba, count as u32), vec![byte; bytes as usize]);
+        }
+
+        /// The scrub's thread does what it was asked for; how many pages it found to be damaged.
+        fn scrub(&mut self) -> usize {
+            let found = self.read();
+            self.settle();
+            found
+        }
+
+        /// The same before the drive hears of it.
+        fn read(&mut self) -> usize {
+            let worker = &mut self.worker;
+            let Ok(ask) = worker.asks.try_recv() else { return 0 };
+            let mut found = 0;
+            if let Ask::Check(batch) = ask {
+                let damaged = worker.check(batch);
+                // After a power cut nobody refers to these slots, and what was found does not count.
+                let image = self.engine.store.image().unwrap();
+                found = if image.is_scrubbing() { damaged.len() } else { 0 };
+                worker.reports.send(Report::Checked(damaged)).unwrap();
+            }
+            worker.reports.send(Report::Ready).unwrap();
+            found
+        }
+
+        /// Passes that have ended, and pages that were found damaged.
+        fn tally(&mut self) -> (u64, u64) {
+            self.engine.store.image().unwrap().scrub.as_ref().unwrap().tally
+        }
+
+        /// Goes on to the end of the pass after this one; how many pages are damaged.
+        fn whole_pass(&mut self) -> u64 {
+            for _ in 0..50 {
+                self.advance();
+            }
+            let end = |bench: &mut Bench| {
+                let (before, _) = bench.tally();
+                while bench.tally().0 == before {
+                    bench.scrub();
+                }
+                bench.tally().1
+            };
+            let before = end(self);
+            end(self) - before
+        }
+
+        fn slot(&self, nsid: u32, page: u64) -> Slot {
+            let laid = self.engine.drive.laid().find(|laid| laid.nsid == nsid).unwrap();
+            match self.engine.drive.ftl().page_state(laid.volume, page) {
+                Some(PageState::Held(slot)) => slot,
+                other => panic!("page {page} of namespace {nsid} is {other:?}"),
+            }
+        }
+
+        /// Changes a byte of a file behind the image's back.
+        fn flip(&self, name: &str, at: u64) {
+            let file = std::fs::File::options().read(true).write(true).open(self.dir.join(name)).unwrap();
+            let mut byte = [0];
+            file.read_exact_at(&mut byte, at).unwrap();
+            file.write_all_at(&[byte[0] ^ 4], at).unwrap();
+        }
+
+        fn act(&mut self, rng: &mut Rng) {
+            let nsid = 1 + rng.below(3) as u32;
+            let (_, blocks) = BLOCKS[nsid as usize - 1];
+            let count = 1 + rng.below(16);
+            let lba = rng.below(blocks - count);
+            match rng.below(1000) {
+                0..500 => self.write(nsid, lba, count, rng.below(256) as u8),
+                500..560 => {
+                    let mut range = vec![0; 4];
+                    range.extend_from_slice(&(count as u32).to_le_bytes());
+                    range.extend_from_slice(&lba.to_le_bytes());
+                    self.submit(1, Command::deallocate(nsid, 1), range);
+                }
+                560..600 => self.submit(1, Command::flush(nsid), Vec::new()),
+                600..602 => {
+                    let seed = rng.next_u64() as u32;
+                    let cut =
+                        PowerCut { after_media_ops: rng.below(4) as u32, off_ms: 1, seed, no_plp: false };
+                    self.submit(0, cut.into(), Vec::new());
+                }
+                602..604 => {
+                    let ses = [SecureErase::USER_DATA, SecureErase::NONE][rng.below(2) as usize];
+                    let lbaf = nsid as u8 - 1;
+                    let format = FormatNvm { nsid, lbaf, mset: nsid == 2, pi: 0, pil: false, ses };
+                    self.submit(0, format.into(), Vec::new());
+                }
+                604..800 => self.advance(),
+                _ => assert_eq!(self.scrub(), 0, "a false alarm"),
+            }
+        }
+    }
+
+    #[test]
+    fn what_hosts_do_meanwhile_is_no_damage() {
+        for seed in 0..6 {
+            println!("seed {seed}");
+            let mut rng = Rng::new(seed);
+            let mut bench = Bench::new(seed % 2 == 0);
+            for _ in 0..4000 {
+                if bench.engine.drive.is_powered() {
+                    bench.act(&mut rng);
+                } else {
+                    bench.advance();
+                }
+            }
+            let (passes, damaged) = bench.tally();
+            assert!(passes > 10 && damaged == 0, "{passes} passes found {damaged} damaged pages");
+            bench.write(1, 0, 1, 1);
+            bench.flip("contents", sums::place(bench.slot(1, 0)));
+            assert_eq!(bench.whole_pass(), 1, "it would have noticed");
+        }
+    }
+
+    #[test]
+    fn damage_is_found_without_a_host() {
+        let mut bench = Bench::new(true);
+        for nsid in 1..=3 {
+            bench.write(nsid, 8, 16, 7);
+        }
+        assert_eq!(bench.whole_pass(), 0);
+        bench.flip("contents", sums::place(bench.slot(1, 9)) + 4095);
+        assert_eq!(bench.whole_pass(), 1);
+        bench.flip("contents", sums::place(bench.slot(3, 2)));
+        assert_eq!(bench.whole_pass(), 2);
+        bench.flip("spares", u64::from(bench.slot(2, 10).0) * SPARE as u64 + 3);
+        assert_eq!(bench.whole_pass(), 3);
+        // Nothing counts beside a page without metadata.
+        let beside = u64::from(bench.slot(1, 8).0) * SPARE as u64;
+        std::fs::File::options()
+            .write(true)
+            .open(bench.dir.join("spares"))
+            .unwrap()
+            .write_all_at(&[9], beside)
+            .unwrap();
+        assert_eq!(bench.whole_pass(), 3);
+        // What is written again is whole again, even before the drive hears of the damage.
+        bench.write(1, 9, 1, 8);
+        assert_eq!(bench.whole_pass(), 2);
+        let (_, before) = bench.tally();
+        while bench.read() < 2 {
+            bench.settle();
+        }
+        bench.write(3, 16, 8, 8);
+        assert_eq!(bench.tally().1, before + 1, "only that of namespace 2 is still there");
+        bench.write(2, 10, 1, 8);
+        assert_eq!(bench.whole_pass(), 0);
+        // The file ends too early.
+        let contents = std::fs::File::options().write(true).open(bench.dir.join("contents")).unwrap();
+        contents.set_len(sums::place(bench.slot(1, 20))).unwrap();
+        assert!(bench.whole_pass() > 1);
+    }
+
+    #[test]
+    fn what_is_erased_for_good_waits_for_the_batch() {
+        let mut bench = Bench::new(true);
+        bench.write(1, 0, 16, 7);
+        let slot = bench.slot(1, 3);
+        // A batch with it is under way.
+        assert!(bench.engine.store.image().unwrap().is_scrubbing());
+        let format =
+            FormatNvm { nsid: 1, lbaf: 0, mset: false, pi: 0, pil: false, ses: SecureErase::USER_DATA };
+        bench.submit(0, format.into(), Vec::new());
+        for _ in 0..100 {
+            bench.advance();
+        }
+        let holds = |bench: &Bench| {
+            let mut page = [0; SLOT];
+            let contents = std::fs::File::open(bench.dir.join("contents")).unwrap();
+            let _ = contents.read_at(&mut page, sums::place(slot)).unwrap();
+            page != [0; SLOT]
+        };
+        assert!(holds(&bench), "it was erased while it was being read");
+        for _ in 0..100 {
+            bench.scrub();
+            bench.advance();
+        }
+        assert!(!holds(&bench), "it was never erased");
+    }
+
+    #[test]
+    fn a_pass_takes_in_every_page_once() {
+        let bench = Bench::new(true);
+        let laid: Vec<Laid> = bench.engine.drive.laid().collect();
+        let total = laid.iter().map(pages).sum();
+        for random in [0, 1, 255, 256, 700, 767, u128::MAX] {
+            let mut pass = Pass::begin(total, random.to_le_bytes());
+            let mut seen = std::collections::BTreeSet::new();
+            while pass.done < total {
+                for (laid, number) in pass.next(&laid, total).take(100) {
+                    assert!(seen.insert((laid.nsid, number)));
+                    pass.done += 1;
+                }
+            }
+            assert_eq!(seen.len(), 3 * 256);
+            assert!(seen.contains(&(1, 0)) && seen.contains(&(3, 255)));
+        }
+        assert_eq!(blocks(&laid[2], 3), 24..32);
+    }
+
+    #[test]
+    fn the_thread_keeps_to_its_rate() {
+        let mut bench = Bench::new(true);
+        bench.write(1, 0, 16, 7);
+        bench.worker.rate = 16;
+        let Ok(ask) = bench.worker.asks.try_recv() else { panic!("nothing is asked for") };
+        let span = bench.worker.carry_out(ask);
+        assert!(span > Duration::from_secs(3600), "{span:?} for 64 KiB at 16 bytes a second");
+    }
+}
