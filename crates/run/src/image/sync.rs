@@ -171,7 +171,15 @@ impl Image {
             let mut written = std::mem::take(&mut self.written);
             // What nobody refers to any more is in no state that this sync vouches for.
             written.pages.retain(|&slot| !self.slots.is_unreferenced(slot));
-            written.beside.retain(|&slot| !self.slots.is_unreferenced(slot));
+            let (slots, marked) = (&self.slots, &mut self.marked);
+            written.beside.retain(|&slot| {
+                let unreferenced = slots.is_unreferenced(slot);
+                if unreferenced && let Some(mark) = marked.get_mut(slot as usize) {
+                    // Recovery may put back there what an earlier sync carries.
+                    *mark = true;
+                }
+                !unreferenced
+            });
             self.helper.ask(Job::sync(mark, time, written));
         }
     }

@@ -56,6 +56,7 @@ impl World {
         for _ in 0..100 {
             self.step_aside(4);
         }
+        self.note_bad_blocks();
     }
 
     fn access(&mut self) {
@@ -183,10 +184,6 @@ impl World {
             }
             37 => self.sanitize(),
             _ => self.make_anew(index),
-        }
-        if self.powered && !self.is_over() {
-            // Counted only: nothing was lost.
-            let _ = self.check_bad_blocks(After { host: true, ..After::default() });
         }
     }
 

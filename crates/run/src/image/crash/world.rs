@@ -414,12 +414,22 @@ impl World {
     }
 
     /// A block of flash that was found to be bad stays so, unless the host or the capacitors fail.
-    pub(super) fn check_bad_blocks(&mut self, after: After) -> Result<(), String> {
-        let Some(bad) = self.bad_blocks() else { return Ok(()) };
-        let before = std::mem::replace(&mut self.bad, bad);
-        match after.host || after.ruin || bad >= before {
-            true => Ok(()),
-            false => Err(format!("{before} blocks of flash were bad, now {bad} are")),
+    fn check_bad_blocks(&mut self, after: After) -> Result<(), String> {
+        if after.host || after.ruin {
+            self.bad = 0;
+        }
+        match self.bad_blocks() {
+            Some(bad) if bad < self.bad => {
+                Err(format!("{} blocks of flash were bad, now {bad} are", self.bad))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Remembers how many blocks are bad, if nothing is under way that may find one.
+    pub(super) fn note_bad_blocks(&mut self) {
+        if self.powered && !self.is_over() && self.engine.deadline() == Nanos::MAX {
+            self.bad = self.bad_blocks().unwrap_or(0);
         }
     }
 
