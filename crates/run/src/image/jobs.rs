@@ -9,6 +9,7 @@ use super::journal::{Journal, Unsynced};
 use crate::memory::SLOT;
 use device::SPARE;
 use media::Nanos;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Pages that a sync writes into the journal rather than syncing the contents' own files. One sync instead of three, for twice
@@ -105,6 +106,8 @@ pub(crate) struct Work {
     pub journal: Arc<Mutex<Journal>>,
     /// Whether anything is synced that need not be.
     pub host_sync: bool,
+    /// A sync has failed. The host tells of that once; a later sync that goes well vouches for nothing.
+    pub lost: AtomicBool,
 }
 
 impl Work {
@@ -123,8 +126,15 @@ impl Work {
 
     /// Does the next step of a job; its report if that was the last.
     pub(crate) fn step(&self, job: &mut Job) -> Option<Report> {
-        let result = self.advance(job);
+        let result = match self.lost.load(Ordering::Relaxed) {
+            false => self.advance(job),
+            true => Err(Failure::Lost(ImageError::State {
+                path: self.disk.place().to_owned(),
+                reason: "a sync of the host's disk has failed".to_owned(),
+            })),
+        };
         if let Err(Failure::Lost(_)) = result
+            && !self.lost.swap(true, Ordering::Relaxed)
             && self.host_sync
         {
             // At once: a process that dies now must not leave a journal that is believed.

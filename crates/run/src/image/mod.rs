@@ -75,6 +75,7 @@ use scrub::Scrub;
 use std::fs::File;
 use std::io;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use sums::Sums;
@@ -240,6 +241,7 @@ impl Locked {
             spares: spares.clone(),
             journal: work,
             host_sync,
+            lost: AtomicBool::new(false),
         };
         let work = Arc::new(work);
         let (cold, helper) = match hands {

@@ -11,9 +11,15 @@ mod oracle;
 mod shrink;
 mod world;
 
-use media::Rng;
+use super::disk::{Disk, Open};
+use super::format::{How, Mark, Start};
+use super::jobs::{Failure, Job, Report, Work, Written};
+use super::journal::Journal;
+use media::{Nanos, Rng};
 use oracle::{After, Safe};
 use std::collections::BTreeSet;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use world::World;
 
@@ -202,4 +208,32 @@ fn crashes_lose_nothing() {
         }
     }
     println!("{} worlds, {tally:?}", seed - first);
+}
+
+/// The host tells of a failed sync once. What was lost then is not there after a later one that goes well.
+#[test]
+fn no_sync_succeeds_after_one_that_failed() {
+    let sim = disk::SimDisk::new(1);
+    let disk: Arc<dyn Disk> = Arc::new(sim.clone());
+    let (image, zero) = ([0; 16], Nanos::ZERO);
+    let start = Start { at: Mark { generation: 0, offset: 0 }, how: How::Opened };
+    let journal = Journal::create(&disk, image, 1, zero, start, true).unwrap();
+    let mark = journal.mark();
+    let work = Work {
+        contents: disk.open("contents", Open::Create).unwrap(),
+        spares: disk.open("spares", Open::Create).unwrap(),
+        disk,
+        journal: Arc::new(Mutex::new(journal)),
+        host_sync: true,
+        lost: AtomicBool::new(false),
+    };
+    let sync = || match work.carry_out(Job::sync(mark, zero, Written { many: true, ..Written::default() })) {
+        Report::Sync(result) => result,
+        _ => panic!("a sync reports a sync"),
+    };
+    assert!(sync().is_ok());
+    sim.fail_syncs(1);
+    assert!(matches!(sync(), Err(Failure::Lost(_))));
+    sim.fail_syncs(0);
+    assert!(matches!(sync(), Err(Failure::Lost(_))));
 }
