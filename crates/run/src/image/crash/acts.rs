@@ -167,7 +167,9 @@ impl World {
                 };
                 let (protected, volatile) = (self.manner.protected, self.manner.volatile);
                 let ruin = if protected { no_plp } else { volatile };
-                self.cut = Some(After { cut: !protected, ruin, ..After::default() });
+                let after = After { cut: !protected, ruin, ..After::default() };
+                // An earlier one may still come.
+                self.cut = Some(self.cut.unwrap_or_default().and(after));
                 self.submit(0, cut.into(), Vec::new(), What::Other);
             }
             28..31 => {
