@@ -72,6 +72,7 @@ use journal::Journal;
 use media::{Nanos, Slot};
 use nvme::Completion;
 use scrub::Scrub;
+use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -294,6 +295,9 @@ impl Locked {
 }
 
 /// Puts contents where they belong that the host may have lost except for the journal. The next journal says that this is done.
+///
+/// Only the newest contents of each slot are written. Another opening may have done the same before, and its journal may come to
+/// light again: what it vouches for must not be there in an older form in between.
 fn restore_inline(
     disk: &dyn Disk,
     found: &Found,
@@ -301,26 +305,43 @@ fn restore_inline(
     spares: &dyn DiskFile,
 ) -> Result<(), ImageError> {
     let failed = |name| ImageError::io("write", &files::path(disk, name));
-    let mut any = false;
+    let mut newest = HashMap::new();
+    let mut count = 0;
     found.inline(|entry| {
-        any = true;
+        newest.insert(place_of(entry), count);
+        count += 1;
+        Ok(())
+    })?;
+    let mut index = 0;
+    found.inline(|entry| {
+        let is_newest = newest.get(&place_of(entry)) == Some(&index);
+        index += 1;
         match *entry {
-            Entry::Page { slot, bytes } => {
+            Entry::Page { slot, bytes } if is_newest => {
                 let bytes = format::unmasked(bytes);
                 contents.write_at(&bytes, u64::from(slot) * SLOT as u64).map_err(failed(CONTENTS))
             }
-            Entry::Beside { slot, bytes } => {
+            Entry::Beside { slot, bytes } if is_newest => {
                 let bytes = format::unmasked(bytes);
                 spares.write_at(&bytes, u64::from(slot) * SPARE as u64).map_err(failed(SPARES))
             }
             _ => Ok(()),
         }
     })?;
-    if any {
+    if count > 0 {
         contents.sync().map_err(failed(CONTENTS))?;
         spares.sync().map_err(failed(SPARES))?;
     }
     Ok(())
+}
+
+/// The file and the slot that contents in a journal belong to.
+fn place_of(entry: &Entry<'_>) -> Option<(&'static str, u32)> {
+    match *entry {
+        Entry::Page { slot, .. } => Some((CONTENTS, slot)),
+        Entry::Beside { slot, .. } => Some((SPARES, slot)),
+        _ => None,
+    }
 }
 
 /// The journal that continues where the replay ended.
