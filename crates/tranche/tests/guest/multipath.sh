@@ -118,6 +118,7 @@ import socket
 s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 15)
 s.bind((0, 1))
 s.settimeout(240)
+open("/tmp/listening", "w").close()
 while True:
     for word in s.recv(65536).split(b"\0"):
         if word.startswith(b"NVME_AEN="):
@@ -125,7 +126,8 @@ while True:
             raise SystemExit
 PYTHON
 listener=$!
-sleep 1
+# An event that nobody hears is the last one until somebody reads the log.
+await test -e /tmp/listening
 nvme discover -t tcp -a "$address" -s "$port" --persistent -o json >/tmp/discovered
 grep -q "\"trsvcid\" *: *\"$port\"" /tmp/discovered && grep -q "\"trsvcid\" *: *\"$second\"" /tmp/discovered ||
     { cat /tmp/discovered; fail "discovery does not list both ports"; }
