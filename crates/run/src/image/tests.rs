@@ -259,6 +259,10 @@ fn contents_that_were_changed_are_not_returned() {
     assert!(image.read(slots[3], 0, &mut page).is_err(), "the file ends within it");
     assert_eq!(image.load(Io(1), 0..512, slots[1], 512, &mut page[..512]), Ok(()));
     assert!(image.load(Io(1), 0..512, slots[0], 512, &mut page[..512]).is_err());
+    drop(image);
+    let image = rig.open(ImageOptions::default());
+    assert!(image.read(slots[0], 0, &mut page).is_err(), "the checkpoint keeps checksums");
+    assert!(image.read(slots[1], 0, &mut page).is_ok());
 }
 
 #[test]
