@@ -86,7 +86,7 @@ impl Drive {
     }
 }
 
-/// A namespace as it lies in its volume, for whoever looks at contents without commands.
+/// A namespace as it lies in its volume. Readers of contents that use no commands need it.
 #[derive(Clone, Copy, Debug)]
 pub struct Laid {
     /// Namespace Identifier.

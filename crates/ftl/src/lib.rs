@@ -371,8 +371,8 @@ impl Ftl {
         self.write_part(now, io, volume, extent, 0, source, durable, handle, storage)
     }
 
-    /// Writes a part of what a command is about: the one that begins at byte `host` of it. So whoever owns contents knows
-    /// which of the command's blocks these are.
+    /// Writes a part of what a command is about: the one that begins at byte `host` of it. The owner of contents learns
+    /// from it which of the command's blocks these are.
     #[allow(clippy::too_many_arguments)]
     pub fn write_part(
         &mut self,

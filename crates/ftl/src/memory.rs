@@ -144,7 +144,7 @@ impl MemorySet {
     ) -> Result<bool, Fault> {
         let group = u64::from(self.atomic) * u64::from(PAGE);
         while write.start < write.end {
-            let stop = write.end.min((write.start | (group - 1)) + 1);
+            let stop = write.end_of_group(group);
             let stored = self.store(write, stop, cx);
             if stored != Ok(true) {
                 // All of a group or nothing.

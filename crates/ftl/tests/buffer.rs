@@ -1,5 +1,7 @@
 //! The write buffer at its limits.
 
+mod sets;
+
 use ftl::{Answer, Config, Done, Extent, Ftl, GcConfig, Io, NoContents, SetConfig, SetId, Source, VolumeId};
 use media::{Cell, FaultPlan, Geometry, NandConfig, NandTiming, Nanos};
 
@@ -60,26 +62,8 @@ struct Bench {
 
 impl Bench {
     fn new(atomic_pages: u32) -> Bench {
-        let geometry = Geometry {
-            dies: 2,
-            channels: 1,
-            planes: 2,
-            superblocks: 16,
-            units_per_block: 16,
-            unit_pages: 8,
-            sense_pages: 4,
-            in_place: false,
-            rated_cycles: 1000,
-        };
-        let timing = NandTiming { program: Nanos(300_000), erase: Nanos(1_000_000), ..NandTiming::default() };
-        let set = SetConfig::Nand {
-            nand: NandConfig { geometry, cell: Cell::Slc, timing, durable: true },
-            capacity_pages: 1024,
-            gc: GcConfig::default(),
-            placement: Default::default(),
-        };
         let mut ftl = Ftl::new(Config {
-            sets: vec![set],
+            sets: vec![sets::nand([2, 16, 16, 8], 1000, 1024)],
             buffer_pages: 64,
             protected: false,
             energy_bytes: 1 << 30,

@@ -1,33 +1,15 @@
-//! Flushes over several NAND sets without protection: one answer, which tells of the first fault.
+//! Flushes over several NAND sets without protection: one answer with the first fault.
 
-use ftl::{
-    Answer, Config, Done, Extent, Fault, Ftl, GcConfig, Io, NoContents, SetConfig, SetId, Source, VolumeId,
-};
-use media::{Cell, FaultPlan, Geometry, NandConfig, NandTiming, Nanos};
+mod sets;
+
+use ftl::{Answer, Config, Done, Extent, Fault, Ftl, Io, NoContents, SetId, Source, VolumeId};
+use media::{FaultPlan, Nanos};
 
 const SETS: u8 = 3;
 
 fn config() -> Config {
-    let geometry = Geometry {
-        dies: 2,
-        channels: 1,
-        planes: 1,
-        superblocks: 12,
-        units_per_block: 8,
-        unit_pages: 4,
-        sense_pages: 4,
-        in_place: false,
-        rated_cycles: 1000,
-    };
-    let timing = NandTiming { program: Nanos(300_000), erase: Nanos(1_000_000), ..NandTiming::default() };
-    let set = SetConfig::Nand {
-        nand: NandConfig { geometry, cell: Cell::Slc, timing, durable: true },
-        capacity_pages: 256,
-        gc: GcConfig::default(),
-        placement: Default::default(),
-    };
     Config {
-        sets: vec![set; SETS.into()],
+        sets: vec![sets::nand([1, 12, 8, 4], 1000, 256); SETS.into()],
         buffer_pages: 16 * u32::from(SETS),
         protected: false,
         energy_bytes: 1 << 30,

@@ -1,10 +1,11 @@
 //! Groups of pages in sets of memory are written as a whole or not at all.
 
+mod sets;
+
 use ftl::{
-    Answer, Config, Extent, Fault, Ftl, Io, PAGE, Piece, Record, SetConfig, SetId, Source, Storage,
-    StorageError,
+    Answer, Config, Extent, Fault, Ftl, Io, PAGE, Piece, Record, SetId, Source, Storage, StorageError,
 };
-use media::{MemoryConfig, MemoryKind, Nanos, Slot};
+use media::{Nanos, Slot};
 
 /// Slots without contents, of which there may be too few.
 #[derive(Default)]
@@ -51,18 +52,8 @@ impl Storage for Few {
 
 /// A set of persistent memory whose atomic write unit is four pages, and slots.
 fn bench(slots: u32) -> (Ftl, Few, ftl::VolumeId) {
-    let memory = MemoryConfig {
-        kind: MemoryKind::Pmem,
-        pages: 512,
-        banks: 4,
-        read_latency: Nanos::ZERO,
-        write_latency: Nanos::ZERO,
-        bytes_per_second: Default::default(),
-        rated_cycles: u32::MAX,
-        durable: true,
-    };
     let config = Config {
-        sets: vec![SetConfig::Memory { memory, volatile: false }],
+        sets: vec![sets::pmem()],
         buffer_pages: 64,
         protected: true,
         energy_bytes: 1 << 30,

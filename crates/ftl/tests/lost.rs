@@ -3,10 +3,11 @@
 //!
 //!     TRANCHE_LOST_ROUNDS=2000 cargo test -p ftl --release --test lost      (a campaign)
 
+mod sets;
 mod support;
 
-use ftl::{Config, Extent, Fault, Ftl, GcConfig, Io, SetConfig, SetId, Source, VolumeId};
-use media::{Cell, FaultPlan, Geometry, NandConfig, NandTiming, Nanos, Rng};
+use ftl::{Config, Extent, Fault, Ftl, Io, SetId, Source, VolumeId};
+use media::{FaultPlan, Nanos, Rng};
 use support::Store;
 
 const PAGES: u32 = 512;
@@ -14,25 +15,8 @@ const PAGES: u32 = 512;
 const PAGES_NUMBER: u32 = 1024;
 
 fn config(rng: &mut Rng) -> Config {
-    let geometry = Geometry {
-        dies: 2,
-        channels: 1,
-        planes: 1,
-        superblocks: 20,
-        units_per_block: 8,
-        unit_pages: 4,
-        sense_pages: 4,
-        in_place: false,
-        rated_cycles: 100_000,
-    };
-    let timing = NandTiming { program: Nanos(300_000), erase: Nanos(1_000_000), ..NandTiming::default() };
     Config {
-        sets: vec![SetConfig::Nand {
-            nand: NandConfig { geometry, cell: Cell::Slc, timing, durable: true },
-            capacity_pages: PAGES,
-            gc: GcConfig::default(),
-            placement: Default::default(),
-        }],
+        sets: vec![sets::nand([1, 20, 8, 4], 100_000, PAGES)],
         buffer_pages: 16,
         protected: rng.below(2) == 0,
         energy_bytes: 1 << 30,

@@ -1,10 +1,10 @@
 //! Everything is given up and erased.
 
+mod sets;
 mod support;
 
 use ftl::{Answer, Config, Extent, Ftl, GcConfig, Io, PAGE, SetConfig, SetId, Source, VolumeId};
-use media::memory::Bandwidth;
-use media::{Cell, Geometry, MemoryConfig, MemoryKind, NandConfig, NandTiming, Nanos};
+use media::{Cell, Geometry, NandConfig, NandTiming, Nanos};
 use support::{Kept, Store};
 
 const PAGES: u32 = 4096;
@@ -30,19 +30,7 @@ fn config() -> Config {
                 gc: GcConfig::default(),
                 placement: Default::default(),
             },
-            SetConfig::Memory {
-                memory: MemoryConfig {
-                    kind: MemoryKind::Pmem,
-                    pages: 512,
-                    banks: 4,
-                    read_latency: Nanos::ZERO,
-                    write_latency: Nanos::ZERO,
-                    bytes_per_second: Bandwidth::default(),
-                    rated_cycles: u32::MAX,
-                    durable: true,
-                },
-                volatile: false,
-            },
+            sets::pmem(),
         ],
         buffer_pages: 64,
         protected: true,

@@ -30,6 +30,8 @@ pub mod sim;
 mod slots;
 mod start;
 mod store;
+#[cfg(test)]
+mod testing;
 mod transport;
 mod wake;
 

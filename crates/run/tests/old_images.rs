@@ -120,7 +120,7 @@ fn an_image_of_november_2026_opens_after_the_host_went_down() {
     }
 }
 
-/// Whoever looks at it sees the same, and that nothing vouches for its pages.
+/// `tranche image check` sees the same. It says that nothing vouches for the pages.
 #[test]
 fn an_image_of_november_2026_is_looked_at() {
     for (stamped, left, nsids) in [(true, Left::Killed, &[1, 2, 3][..]), (false, Left::HostDown, &[1, 2])] {

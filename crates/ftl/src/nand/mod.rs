@@ -128,6 +128,14 @@ pub(crate) struct Write {
     pub at: Nanos,
 }
 
+impl Write {
+    /// Where the first group of bytes that it begins in ends, or where it ends itself. A group is aligned, and its bytes
+    /// are a power of two: dividing takes its time.
+    pub fn end_of_group(&self, bytes: u64) -> u64 {
+        self.end.min((self.start | (bytes - 1)) + 1)
+    }
+}
+
 #[derive(Clone, Debug)]
 struct Flush {
     io: Io,
@@ -431,8 +439,7 @@ impl NandSet {
     ) -> Result<bool, Fault> {
         let group = u64::from(self.buffer.atomic()) * u64::from(PAGE);
         while write.start < write.end {
-            // A group is a power of two, and dividing takes its time.
-            let stop = write.end.min((write.start | (group - 1)) + 1);
+            let stop = write.end_of_group(group);
             if !self.admit_group(now, write, stop, cx)? {
                 return Ok(false);
             }

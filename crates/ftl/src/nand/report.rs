@@ -12,7 +12,7 @@ pub struct SetStats {
     pub host_read_bytes: u64,
     /// Bytes that hosts wrote.
     pub host_written_bytes: u64,
-    /// Bytes programmed on the medium, for whatever reason.
+    /// All bytes programmed on the medium.
     pub media_written_bytes: u64,
     /// Of those, moved by garbage collection.
     pub media_gc_bytes: u64,

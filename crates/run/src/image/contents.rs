@@ -59,7 +59,7 @@ impl Image {
         if sums::belongs(self.sums.get(slot), bytes) { Ok(()) } else { Err(Unreadable::Other) }
     }
 
-    /// Reads a slot's page for whoever only looks: whether a checksum vouches for it. Damage is the asker's to tell.
+    /// Reads a slot's page without a command. The answer is whether a checksum vouches for it. The caller reports damage.
     pub(crate) fn look(&self, slot: Slot, page: &mut [u8; SLOT]) -> Result<bool, ()> {
         let sum = self.sums.get(slot);
         sums::read(&*self.contents, slot, sum, 0, page).map_err(|damage| tracing::debug!("{damage}"))?;
@@ -165,7 +165,7 @@ impl Image {
     }
 }
 
-/// Why what lies beside a page cannot be had.
+/// Why the bytes beside a page cannot be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Unreadable {
     /// The host's disk failed.

@@ -362,35 +362,12 @@ fn damaged_fallback(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Buffer, HostIdentity, NoEvents, Running, Shape};
+    use crate::{Buffer, HostIdentity, NoEvents, Running, testing};
     use nvme::Command;
     use std::fs;
 
     /// Namespace 1 has blocks of 4096 bytes, 2 of 512.
-    const TOML: &str = r#"
-[drive]
-write_buffer = "128KiB"
-lba_formats = ["4096", "512"]
-[[set]]
-media = "nand"
-cell = "slc"
-capacity = "4MiB"
-spare = "200%"
-channels = 2
-dies = 2
-planes = 1
-nand_page = "4KiB"
-pages_per_block = 16
-rated_cycles = 1000000
-[[namespace]]
-size = "2MiB"
-lba = 4096
-attach = "all"
-[[namespace]]
-size = "1MiB"
-lba = 512
-attach = "all"
-"#;
+    const NAMESPACES: [(&str, &str); 2] = [("2MiB", "4096"), ("1MiB", "512")];
 
     /// The first byte of a page that was written.
     fn byte(nsid: u32, page: u64) -> u8 {
@@ -411,7 +388,7 @@ attach = "all"
         }
 
         fn start(&mut self) {
-            let shape = Shape { config: device::Config::from_toml(TOML).unwrap(), toml: TOML.to_owned() };
+            let shape = testing::shape(r#"lba_formats = ["4096", "512"]"#, "4MiB", &NAMESPACES);
             let options = Options { image: Some(self.temp.path().join("live")), ..Options::default() };
             self.running = Some(crate::start(Some(shape), &options, &mut |_| ()).unwrap());
         }

@@ -137,8 +137,8 @@ pub(crate) fn sync_names(disk: &dyn Disk) -> Result<(), ImageError> {
     disk.sync_names().map_err(ImageError::io("sync", disk.place()))
 }
 
-/// The files of the generations below `keep`. Journals come last, oldest first: whatever is left of them after a crash leads
-/// nowhere.
+/// The files of the generations below `keep`. Journals come last, oldest first. So a crash in between leaves
+/// no journal that leads anywhere.
 pub(crate) fn below(disk: &dyn Disk, keep: u64) -> Result<Vec<String>, ImageError> {
     let (checkpoints, journals) = generations(disk)?;
     let old = |all: Vec<u64>, name: fn(u64) -> String| all.into_iter().filter(move |&g| g < keep).map(name);

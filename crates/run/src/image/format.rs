@@ -367,8 +367,8 @@ pub(crate) fn encode_sum(slot: u32, sum: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(&b);
 }
 
-/// Contents in a journal are combined with this byte. A sector of them is hardly ever all zeros then, so one that is tells that
-/// the host went down before it was written.
+/// Contents in a journal are combined with this byte, by exclusive or. So a sector of them is hardly ever all zeros. A sector of
+/// zeros was not written before the host went down.
 const MASK: u8 = 0xA6;
 
 fn mask(bytes: &[u8], out: &mut Vec<u8>) {

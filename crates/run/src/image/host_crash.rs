@@ -4,7 +4,7 @@
 use super::disk::{self, HostDisk};
 use super::files;
 use super::format::{HEADER, Header, Kind};
-use crate::{BlockingQueue, Buffer, Controller, HostIdentity, NoEvents, Options, Running, Shape};
+use crate::{BlockingQueue, Buffer, Controller, HostIdentity, NoEvents, Options, Running, testing};
 use nvme::{Command, IoOpcode};
 use std::fs;
 use std::path::Path;
@@ -12,32 +12,11 @@ use std::sync::Arc;
 
 const PAGES: usize = 400;
 
-fn shape() -> Shape {
-    // Small enough that slots are reused many times over.
-    let toml = r#"
-[drive]
-write_buffer = "128KiB"
-[[set]]
-media = "nand"
-cell = "slc"
-capacity = "2MiB"
-spare = "200%"
-channels = 2
-dies = 2
-planes = 1
-nand_page = "4KiB"
-pages_per_block = 16
-rated_cycles = 1000000
-[[namespace]]
-size = "1600KiB"
-lba = 4096
-"#;
-    Shape { config: device::Config::from_toml(toml).unwrap(), toml: toml.to_owned() }
-}
-
 fn open(dir: &Path) -> Running {
     let options = Options { image: Some(dir.to_owned()), ..Options::default() };
-    crate::start(Some(shape()), &options, &mut |_| ()).unwrap()
+    // Small enough that slots are reused many times over.
+    let shape = testing::shape("", "2MiB", &[("1600KiB", "4096")]);
+    crate::start(Some(shape), &options, &mut |_| ()).unwrap()
 }
 
 fn connect(running: &Running) -> (Controller, BlockingQueue) {

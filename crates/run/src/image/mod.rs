@@ -235,16 +235,14 @@ impl Locked {
         let spares = open(&*disk, SPARES, Open::Create)?;
         restore_inline(&*disk, found, &*contents, &*spares)?;
         let journal = Arc::new(Mutex::new(next_journal(&disk, found, options.host_sync)?));
-        let (work, host_sync) = (journal.clone(), options.host_sync);
-        let work = Work {
+        let work = Arc::new(Work {
             disk: disk.clone(),
             contents: contents.clone(),
             spares: spares.clone(),
-            journal: work,
-            host_sync,
+            journal: journal.clone(),
+            host_sync: options.host_sync,
             lost: AtomicBool::new(false),
-        };
-        let work = Arc::new(work);
+        });
         let (cold, helper) = match hands {
             Hands::Threads(notify) => {
                 (Cold::start(&contents, &notify, disk.place())?, Helper::start(work.clone(), notify)?)
@@ -255,7 +253,7 @@ impl Locked {
         let mut frame = Vec::with_capacity(1 << 16);
         format::begin_frame(&mut frame);
         let margin = (pages / MARGIN_SHARE).max(options.margin_slots);
-        let reuse = if host_sync { Reuse::AfterSync } else { Reuse::AfterStep };
+        let reuse = if options.host_sync { Reuse::AfterSync } else { Reuse::AfterStep };
         let mut slots = Slots::new(pages.saturating_add(margin), reuse);
         let count = |file: &dyn DiskFile, name, size: usize| match file.len() {
             Ok(len) => Ok(u32::try_from(len.div_ceil(size as u64)).unwrap_or(u32::MAX)),

@@ -365,43 +365,19 @@ mod tests {
     use crate::engine::{Engine, Owner};
     use crate::image::{Hands, ImageOptions, Locked};
     use crate::start::{Opened, Options, open_image};
-    use device::{ControllerId, Origin};
+    use crate::{Shape, testing};
+    use device::ControllerId;
     use media::{Nanos, Rng};
+    use nvme::Command;
     use nvme::admin::{FormatNvm, PowerCut, SecureErase};
-    use nvme::property::{Cc, PropertyOffset};
-    use nvme::{CNTLID_DYNAMIC, Command};
     use std::os::unix::fs::FileExt;
     use std::path::PathBuf;
 
     /// Namespace 1 has a block in a page, 2 metadata, 3 eight blocks in a page. Nothing but the spare blocks is left.
-    const TOML: &str = r#"
-[drive]
-write_buffer = "128KiB"
-lba_formats = ["4096", "4096+8", "512"]
-[[set]]
-media = "nand"
-cell = "slc"
-capacity = "4MiB"
-spare = "200%"
-channels = 2
-dies = 2
-planes = 1
-nand_page = "4KiB"
-pages_per_block = 16
-rated_cycles = 1000000
-[[namespace]]
-size = "1MiB"
-lba = 4096
-attach = "all"
-[[namespace]]
-size = "1MiB"
-lba = "4096+8"
-attach = "all"
-[[namespace]]
-size = "1MiB"
-lba = 512
-attach = "all"
-"#;
+    fn shape() -> Shape {
+        let formats = r#"lba_formats = ["4096", "4096+8", "512"]"#;
+        testing::shape(formats, "4MiB", &[("1MiB", "4096"), ("1MiB", "4096+8"), ("1MiB", "512")])
+    }
 
     /// Bytes that a block of a namespace takes in a command's buffer, and how many of them there are.
     const BLOCKS: [(u32, u64); 3] = [(4096, 256), (4096 + 8, 256), (512, 2048)];
@@ -420,10 +396,10 @@ attach = "all"
         fn new(host_sync: bool) -> Self {
             let temp = tempfile::tempdir().unwrap();
             let dir = temp.path().join("image");
-            let mut config = device::Config::from_toml(TOML).unwrap();
+            let Shape { mut config, toml } = shape();
             config.ftl.durable = true;
             let drive = Drive::new(config).unwrap();
-            Locked::fresh(&dir).unwrap().create(TOML, &drive.save(), Nanos::ZERO).unwrap();
+            Locked::fresh(&dir).unwrap().create(&toml, &drive.save(), Nanos::ZERO).unwrap();
             let image_options = ImageOptions { host_sync, checkpoint_bytes: 64 << 10, margin_slots: 128 };
             let options = Options { image_options, ..Options::default() };
             let locked = Locked::existing(&dir).unwrap();
@@ -433,23 +409,9 @@ attach = "all"
             let (scrub, worker) = Scrub::new(&*image.disk, ScrubOptions::default()).unwrap();
             worker.reports.send(Report::Ready).unwrap();
             image.scrub = Some(Box::new(scrub));
-            let engine = Engine::alone(drive, store);
-            let controller = ControllerId(0);
-            let mut bench = Bench { _temp: temp, dir, engine, controller, now: time, worker };
-            bench.connect();
-            bench
-        }
-
-        fn connect(&mut self) {
-            let engine = &mut self.engine;
-            let nqn = nvme::Nqn::new("nqn.2026-11.test:host").unwrap();
-            let made = engine.drive.connect(self.now, &nqn, [1; 16], CNTLID_DYNAMIC, 0, Origin::InProcess);
-            self.controller = made.unwrap();
-            let enable = u64::from(Cc::new().with_en(true).with_iosqes(6).with_iocqes(4).into_bits());
-            let (store, outputs) = (&mut engine.store, &mut engine.outputs);
-            let cc = PropertyOffset::CC;
-            engine.drive.property_set(self.now, self.controller, cc, false, enable, store, outputs).unwrap();
-            engine.drive.add_queue(self.controller, 1, 64).unwrap();
+            let mut engine = Engine::alone(drive, store);
+            let controller = testing::connect(&mut engine, time);
+            Bench { _temp: temp, dir, engine, controller, now: time, worker }
         }
 
         fn submit(&mut self, qid: u16, command: Command, data: Vec<u8>) {
@@ -463,7 +425,7 @@ attach = "all"
             self.engine.settle(self.now, &mut Vec::new());
             self.engine.actor_done.clear();
             if self.engine.drive.is_powered() && !powered {
-                self.connect();
+                self.controller = testing::connect(&mut self.engine, self.now);
             }
             assert_eq!(self.engine.store.image().unwrap().slots.broken(), None);
         }

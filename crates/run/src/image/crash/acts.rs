@@ -42,7 +42,7 @@ impl World {
         }
     }
 
-    /// Nobody asks for anything, and everything that is under way comes to its end.
+    /// Nobody asks for anything. All that is under way ends.
     fn idle(&mut self) {
         for _ in 0..200 {
             let next = self.engine.deadline();
@@ -276,11 +276,6 @@ impl World {
 
     /// Erases everything.
     fn sanitize(&mut self) {
-        for index in 0..self.spaces.len() {
-            if !self.is_idle(index) {
-                return;
-            }
-        }
         if !(0..self.spaces.len()).all(|index| self.is_idle(index)) {
             return;
         }
@@ -321,7 +316,7 @@ impl World {
         self.sanitizes += u64::from(well);
     }
 
-    /// Waits for the end of a sanitize operation that has begun; it goes on whatever happens to the drive.
+    /// Waits for the end of a sanitize operation. Neither a crash nor a power cut ends it.
     fn end_sanitize(&mut self) -> Result<(), String> {
         loop {
             let Some((status, data)) = self.call(0, log(LogId::SANITIZE_STATUS), vec![0; 512]) else {
@@ -358,7 +353,7 @@ impl World {
         }
     }
 
-    /// After a crash or a power cut: what was begun comes to its end, and all namespaces are there.
+    /// After a crash or a power cut: ends a sanitize operation, and makes and attaches the namespaces that are missing.
     pub(super) fn restore(&mut self) -> Result<(), String> {
         self.end_sanitize()?;
         for index in 0..self.spaces.len() {

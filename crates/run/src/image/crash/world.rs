@@ -7,11 +7,10 @@ use crate::buffer::Buffer;
 use crate::engine::{Engine, Owner};
 use crate::image::{Hands, ImageError, Locked};
 use crate::start::{Opened, StartError, open_image};
-use crate::{Options, Shape};
-use device::{ControllerId, Drive, Origin};
+use crate::{Options, Shape, testing};
+use device::{ControllerId, Drive};
 use media::{Nanos, Rng};
-use nvme::property::{Cc, PropertyOffset};
-use nvme::{CNTLID_DYNAMIC, Command, Status};
+use nvme::{Command, Status};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -127,29 +126,8 @@ impl World {
             sanitizes: 0,
             made_anew: 0,
         };
-        world.connect();
+        world.controller = testing::connect(&mut world.engine, world.now);
         world
-    }
-
-    /// A host connects.
-    fn connect(&mut self) {
-        let engine = &mut self.engine;
-        let nqn = nvme::Nqn::new("nqn.2026-11.test:host").unwrap();
-        let made = engine.drive.connect(self.now, &nqn, [1; 16], CNTLID_DYNAMIC, 0, Origin::InProcess);
-        self.controller = made.unwrap();
-        let enable = u64::from(Cc::new().with_en(true).with_iosqes(6).with_iocqes(4).into_bits());
-        let (store, outputs) = (&mut engine.store, &mut engine.outputs);
-        let set = engine.drive.property_set(
-            self.now,
-            self.controller,
-            PropertyOffset::CC,
-            false,
-            enable,
-            store,
-            outputs,
-        );
-        set.unwrap();
-        engine.drive.add_queue(self.controller, 1, 64).unwrap();
     }
 
     /// Another process opens the image after this one has died.
@@ -162,7 +140,7 @@ impl World {
         }
         self.powered = true;
         (self.cut, self.returned) = (None, false);
-        self.connect();
+        self.controller = testing::connect(&mut self.engine, self.now);
         Ok(())
     }
 
@@ -218,7 +196,7 @@ impl World {
             self.powered = false;
         } else if !self.powered {
             (self.powered, self.returned) = (true, true);
-            self.connect();
+            self.controller = testing::connect(&mut self.engine, self.now);
         }
         if let Some(image) = self.engine.store.image() {
             assert_eq!(image.slots().broken(), None);

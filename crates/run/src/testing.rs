@@ -1,0 +1,47 @@
+//! What the unit tests share: a small drive, and a host on an engine without threads.
+
+use crate::Shape;
+use crate::engine::Engine;
+use device::{ControllerId, Origin};
+use media::Nanos;
+use nvme::CNTLID_DYNAMIC;
+use nvme::property::{Cc, PropertyOffset};
+
+/// A drive with one set of small flash, so that slots are used again soon: further keys of its `[drive]` table, capacity
+/// of the set, and its namespaces by size and LBA format, which are attached to all controllers.
+pub(crate) fn shape(drive: &str, capacity: &str, namespaces: &[(&str, &str)]) -> Shape {
+    let namespaces: String = namespaces
+        .iter()
+        .map(|(size, lba)| format!("[[namespace]]\nsize = \"{size}\"\nlba = \"{lba}\"\nattach = \"all\"\n"))
+        .collect();
+    let toml = format!(
+        r#"
+[drive]
+write_buffer = "128KiB"
+{drive}
+[[set]]
+media = "nand"
+cell = "slc"
+capacity = "{capacity}"
+spare = "200%"
+channels = 2
+dies = 2
+planes = 1
+nand_page = "4KiB"
+pages_per_block = 16
+rated_cycles = 1000000
+{namespaces}"#
+    );
+    Shape { config: device::Config::from_toml(&toml).unwrap(), toml }
+}
+
+/// A host connects, enables its controller, and has one I/O queue.
+pub(crate) fn connect(engine: &mut Engine, now: Nanos) -> ControllerId {
+    let nqn = nvme::Nqn::new("nqn.2026-11.test:host").unwrap();
+    let id = engine.drive.connect(now, &nqn, [1; 16], CNTLID_DYNAMIC, 0, Origin::InProcess).unwrap();
+    let enable = u64::from(Cc::new().with_en(true).with_iosqes(6).with_iocqes(4).into_bits());
+    let (store, outputs) = (&mut engine.store, &mut engine.outputs);
+    engine.drive.property_set(now, id, PropertyOffset::CC, false, enable, store, outputs).unwrap();
+    engine.drive.add_queue(id, 1, 64).unwrap();
+    id
+}
