@@ -99,7 +99,7 @@ fn random_config(rng: &mut Rng) -> Config {
         faults: FaultPlan {
             seed: rng.next_u64(),
             program_failures: per_billion,
-            erase_failures: per_billion / 10,
+            erase_failures: per_billion,
             // Programs then end in another order than they began in.
             slow_operations: pick(rng, &[0, 200_000_000]),
             slow_factor: 5,
@@ -414,6 +414,7 @@ impl Run {
     /// Cuts power, kills the process, or both, and checks what is there afterwards.
     fn cut(&mut self) {
         self.cuts += 1;
+        let bad = self.bad_blocks();
         let protected = self.config.protected;
         let (off, energy) = (self.rng.below(2) == 0, self.rng.below(4) > 0);
         let kill = !off || self.rng.below(3) == 0;
@@ -430,6 +431,8 @@ impl Run {
         } else {
             self.ftl.recover(self.now, &mut self.store);
         }
+        let (seed, now_bad) = (self.seed, self.bad_blocks());
+        assert!(now_bad >= bad, "seed {seed}: {bad} blocks of flash were bad, now {now_bad} are");
         if !complete && protected && !energy {
             // The capacitors promise nothing.
             for sector in self.volumes.iter_mut().flat_map(|(_, sectors)| sectors) {
@@ -438,6 +441,10 @@ impl Run {
         }
         let memory_kept = complete || (protected && energy);
         self.check_after_cut(complete, !memory_kept);
+    }
+
+    fn bad_blocks(&self) -> u32 {
+        self.ftl.set_info(SetId(0)).expect("the set is there").bad_blocks
     }
 
     /// The process is gone: opens what was saved and recorded.

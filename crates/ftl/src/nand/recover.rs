@@ -47,7 +47,8 @@ impl NandSet {
         dies.flat_map(move |die| (0..rows).map(move |row| Unit(first + row * step + die)))
     }
 
-    /// Tells the journal what became of units that were being programmed or erased when power was lost.
+    /// Tells the journal what became of units that were being programmed or erased when power was lost. The erase of a block
+    /// that wears out may have failed without an answer: then the block is bad.
     pub fn record_ends<S: Storage>(&mut self, units: &[Unit], cx: &mut Around<'_, S>) {
         for &unit in units {
             let first = unit.0 * self.geo.unit_pages;
@@ -59,6 +60,9 @@ impl NandSet {
                 true => Record::Spoil { set: self.id.0, unit },
                 false => Record::Program { set: self.id.0, unit, spares: &self.spares },
             });
+            if self.nand.is_bad(unit) {
+                cx.storage.record(Record::Retire { set: self.id.0, unit });
+            }
         }
     }
 
