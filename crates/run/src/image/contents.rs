@@ -127,6 +127,7 @@ impl Image {
         let at = sums::place(slot);
         self.contents.write_at(page, at).map_err(|e| self.not_written(CONTENTS, at, &e))?;
         note(&mut self.written.pages, &mut self.written.many, slot, self.options.host_sync);
+        self.habit.writes();
         self.sums.set(slot, sum);
         format::encode_sum(slot.0, sum, &mut self.frame);
         Ok(())
@@ -138,14 +139,17 @@ impl Image {
 
     fn write_beside(&mut self, slot: Slot, beside: &[u8; SPARE]) -> Result<(), ()> {
         let at = u64::from(slot.0) * SPARE as u64;
+        let index = slot.0 as usize;
+        let is_zero = beside.iter().all(|&byte| byte == 0);
+        if !is_zero {
+            // First: of a write that fails, a part may be there.
+            self.marked.resize(self.marked.len().max(index + 1), false);
+            self.marked[index] = true;
+        }
         self.spares.write_at(beside, at).map_err(|e| self.not_written(SPARES, at, &e))?;
         note(&mut self.written.beside, &mut self.written.many, slot, self.options.host_sync);
-        let marked = beside.iter().any(|&byte| byte != 0);
-        if marked && self.marked.len() <= slot.0 as usize {
-            self.marked.resize(slot.0 as usize + 1, false);
-        }
-        if let Some(mark) = self.marked.get_mut(slot.0 as usize) {
-            *mark = marked;
+        if is_zero && let Some(mark) = self.marked.get_mut(index) {
+            *mark = false;
         }
         Ok(())
     }

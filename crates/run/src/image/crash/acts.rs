@@ -25,12 +25,9 @@ impl World {
         self.rng = self.draw(self.acts);
         let flushes = self.manner.flushes || self.rng.below(32) == 0;
         match self.rng.below(100) {
+            0..62 if self.powered && self.manner.in_turn && self.acts.is_multiple_of(2) => self.flush(),
             0..62 if self.powered => self.access(),
-            62..70 if self.powered && flushes => {
-                let begun = self.tick() - 1;
-                let nsid = 1 + self.rng.below(self.spaces.len() as u64) as u32;
-                self.submit(1, Command::flush(nsid), Vec::new(), What::Flush { begun });
-            }
+            62..70 if self.powered && flushes => self.flush(),
             0..90 => {
                 let steps = 1 + self.rng.below(4);
                 self.step_aside(steps);
@@ -59,11 +56,18 @@ impl World {
         self.note_bad_blocks();
     }
 
+    fn flush(&mut self) {
+        let begun = self.tick() - 1;
+        let nsid = 1 + self.rng.below(self.spaces.len() as u64) as u32;
+        self.submit(1, Command::flush(nsid), Vec::new(), What::Flush { begun });
+    }
+
     fn access(&mut self) {
         let index = self.rng.below(self.spaces.len() as u64) as usize;
         let (len, size) = (self.spaces[index].len(), self.spaces[index].size);
         let (nsid, id) = (self.spaces[index].nsid, self.spaces[index].id);
-        let most = (1 << self.rng.below(5)).min(len as u64);
+        let most = if self.manner.in_turn { 0 } else { self.rng.below(5) };
+        let most = (1 << most).min(len as u64);
         let count = 1 + self.rng.below(most) as usize;
         // A few places are written again and again.
         let within = if self.rng.below(2) == 0 { len } else { len / 8 };

@@ -29,6 +29,8 @@ pub(super) struct Manner {
     pub volatile: bool,
     /// Hosts ask for a Flush now and then, or hardly ever.
     pub flushes: bool,
+    /// They write a page and ask for a Flush in turn.
+    pub in_turn: bool,
     /// Bytes that are written as a whole or not at all.
     pub atomic: usize,
     pub spaces: Vec<Made>,
@@ -83,8 +85,9 @@ pub(super) fn manner(rng: &mut Rng) -> Manner {
         margin_slots: [64, 128, 1024][rng.below(3) as usize],
     };
     let flushes = rng.below(4) > 0;
+    let in_turn = flushes && rng.below(3) == 0;
     let atomic = if atomic == "16KiB" { 16 << 10 } else { 4096 };
-    Manner { toml, options, protected, volatile, flushes, atomic, spaces }
+    Manner { toml, options, protected, volatile, flushes, in_turn, atomic, spaces }
 }
 
 fn nand(rng: &mut Rng, nand_page: &str, handles: &str) -> String {
