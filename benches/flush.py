@@ -6,15 +6,17 @@ Bursts take turns in random order, a burst is some milliseconds: what else the d
 quartiles of the ratio by turns, and percentiles of a write, a sync and both in microseconds. Several programs are compared with
 each other in the same way. Needs root, losetup, dd, /dev/fuse and 512 MiB on the disk for the file and each image.
 
-    usage: benches/flush.py [--seconds S] [--burst N] [--jobs N] [--dir DIR] [NAME=PROGRAM[:OPTIONS] ...]
+    usage: benches/flush.py [--sqlite] [--seconds S] [--burst N] [--jobs N] [--dir DIR] [NAME=PROGRAM[:OPTIONS] ...]
 
-The default is tranche=target/release/tranche. DIR is on the disk that is measured, /var/tmp unless told.
+The default is tranche=target/release/tranche. DIR is on the disk that is measured, /var/tmp unless told. With --sqlite each loop device
+holds an ext4, and the load is SQLite in WAL mode with synchronous=FULL: "write" is the INSERT of a row, "sync" is its COMMIT.
 """
 import argparse
 import mmap
 import os
 import random
 import shutil
+import sqlite3
 import statistics
 import subprocess
 import tempfile
@@ -29,17 +31,42 @@ def attach(path):
     return subprocess.check_output(command, text=True).strip()
 
 
-def work(nodes, burst, pipe, seed):
-    files = {name: os.open(node, os.O_RDWR | os.O_DIRECT) for name, node in nodes.items()}
-    page, chance = mmap.mmap(-1, 4096), random.Random(seed)
+class Pages:
+    def __init__(self, node, seed):
+        self.file = os.open(node, os.O_RDWR | os.O_DIRECT)
+        self.page, self.chance = mmap.mmap(-1, 4096), random.Random(seed)
+
+    def write(self):
+        self.page[:8] = os.urandom(8)
+        os.pwrite(self.file, self.page, self.chance.randrange(SIZE >> 12) << 12)
+
+    def sync(self):
+        os.fsync(self.file)
+
+
+class Rows:
+    def __init__(self, mount, seed):
+        self.base = sqlite3.connect(f"{mount}/rows-{seed}", isolation_level=None)
+        for setting in "PRAGMA journal_mode=WAL", "PRAGMA synchronous=FULL", "CREATE TABLE rows (data)":
+            self.base.execute(setting)
+
+    def write(self):
+        self.base.execute("BEGIN")
+        self.base.execute("INSERT INTO rows VALUES (randomblob(100))")
+
+    def sync(self):
+        self.base.execute("COMMIT")
+
+
+def work(load, places, burst, pipe, seed):
+    loads = {name: load(place, seed) for name, place in places.items()}
     while (name := pipe.recv()) is not None:
-        page[:8] = os.urandom(8)
         times = []
         for _ in range(burst):
             start = time.perf_counter()
-            os.pwrite(files[name], page, chance.randrange(SIZE >> 12) << 12)
+            loads[name].write()
             written = time.perf_counter()
-            os.fsync(files[name])
+            loads[name].sync()
             times.append((written - start, time.perf_counter() - written))
         pipe.send(times)
 
@@ -60,11 +87,12 @@ def rank(values, share):
     return sorted(values)[int(len(values) * share)]
 
 
-def measure(nodes, options):
-    pipes = []
+def measure(load, nodes, options):
+    pipes, workers = [], []
     for seed in range(options.jobs):
         ours, theirs = Pipe()
-        Process(target=work, args=(nodes, options.burst, theirs, seed), daemon=True).start()
+        workers.append(Process(target=work, args=(load, nodes, options.burst, theirs, seed), daemon=True))
+        workers[-1].start()
         pipes.append(ours)
     times, ratios = {name: [] for name in nodes}, {name: [] for name in nodes}
     end, turn = time.time() + options.seconds, 0
@@ -84,6 +112,8 @@ def measure(nodes, options):
         turn += 1
     for pipe in pipes:
         pipe.send(None)
+    for worker in workers:
+        worker.join()
     print(f"{turn - 2} turns of {options.burst} writes by each of {options.jobs}")
     for name in nodes:
         low, high = rank(ratios[name], 0.25), rank(ratios[name], 0.75)
@@ -97,13 +127,14 @@ def measure(nodes, options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sqlite", action="store_true")
     parser.add_argument("--seconds", type=float, default=30)
     parser.add_argument("--burst", type=int, default=20)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--dir", default="/var/tmp")
     parser.add_argument("drives", nargs="*", default=["tranche=target/release/tranche"])
     options = parser.parse_args()
-    base, nodes, drives = tempfile.mkdtemp(dir=options.dir), {}, []
+    base, nodes, mounts, drives = tempfile.mkdtemp(dir=options.dir), {}, {}, []
     try:
         with open(f"{base}/plain", "wb") as plain:
             for _ in range(SIZE >> 20):
@@ -117,8 +148,17 @@ def main():
             nodes[name] = attach(f"{base}/{name}/files/nvme0n1")
             fill = ["dd", f"if={base}/plain", f"of={nodes[name]}", "bs=1M", "oflag=direct", "conv=fsync", "status=none"]
             subprocess.check_call(fill)
-        measure(nodes, options)
+        if options.sqlite:
+            for name, node in nodes.items():
+                mount = f"{base}/{name}.mounted"
+                os.mkdir(mount)
+                subprocess.check_call(["mkfs.ext4", "-q", "-F", node])
+                subprocess.check_call(["mount", node, mount])
+                mounts[name] = mount
+        measure(Rows if options.sqlite else Pages, mounts or nodes, options)
     finally:
+        for mount in mounts.values():
+            subprocess.call(["umount", mount])
         for node in nodes.values():
             subprocess.call(["losetup", "-d", node])
         for drive in drives:

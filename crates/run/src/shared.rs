@@ -204,6 +204,16 @@ impl Shared {
         }
     }
 
+    /// Something has ended that the engine waits for. This thread goes on with it, unless another one is stepping the engine.
+    pub(crate) fn heed(&self) {
+        let Some(engine) = self.try_engine() else { return self.sleeper.ring() };
+        self.turn(engine, std::ptr::from_ref(self).addr());
+        fence(Ordering::SeqCst);
+        if self.pending.load(Ordering::SeqCst) > 0 {
+            self.step();
+        }
+    }
+
     /// A host that waits for a completion stays awake while something is due soon, and sees to it itself: to wake
     /// a thread up takes as long as a read where processors sleep when they are idle. One host at a time;
     /// whether this one did, and should look again.

@@ -22,7 +22,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 
 /// How a drive is run.
@@ -246,14 +246,19 @@ pub fn start(
     let sleeper = Arc::new(sleeper);
     // Before an image is made or changed: an address that is taken is the most likely reason to end here.
     let listening = Ports::new(listen(options)?);
+    let later = Arc::new(OnceLock::new());
     let opened = match &options.image {
         None => {
             let shape = shape.ok_or_else(|| StartError::NoShape(PathBuf::from("(none)")))?;
             new_in_memory(shape.config, options, progress)?
         }
-        Some(dir) => in_image(shape, dir, options, progress, &sleeper)?,
+        Some(dir) => in_image(shape, dir, options, progress, &later)?,
     };
-    bring_up(opened, options, 1, sleeper, listening)
+    let running = bring_up(opened, options, 1, sleeper, listening)?;
+    // The threads of the image may have had something to say before.
+    let _ = later.set(Arc::downgrade(&running.shared));
+    running.shared.heed();
+    Ok(running)
 }
 
 /// A drive that was prepared in virtual time, until `time`, with contents in memory from now on.
@@ -404,12 +409,12 @@ fn in_image(
     dir: &Path,
     options: &Options,
     progress: &mut Progress<'_>,
-    sleeper: &Arc<Sleeper>,
+    later: &Arc<OnceLock<Weak<Shared>>>,
 ) -> Result<Opened, StartError> {
-    let bell = Arc::downgrade(sleeper);
+    let later = later.clone();
     let notify: Arc<dyn Fn() + Send + Sync> = Arc::new(move || {
-        if let Some(sleeper) = Weak::upgrade(&bell) {
-            sleeper.ring();
+        if let Some(shared) = later.get().and_then(Weak::upgrade) {
+            shared.heed();
         }
     });
     let hands = Hands::Threads(notify.clone());

@@ -5,6 +5,7 @@
 
 use super::disk::DiskFile;
 use super::error::ImageError;
+use super::helper::join;
 use super::sums::{self, Damage};
 use ftl::Io;
 use media::Slot;
@@ -218,9 +219,7 @@ impl Drop for Cold {
     fn drop(&mut self) {
         if let Readers::Threads { asks, threads, .. } = &mut self.readers {
             *asks = None;
-            for thread in threads.drain(..) {
-                let _ = thread.join();
-            }
+            threads.drain(..).for_each(join);
         }
     }
 }

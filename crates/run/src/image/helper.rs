@@ -11,30 +11,39 @@ use std::thread::JoinHandle;
 /// Who waits for the host's disk.
 pub(crate) enum Helper {
     /// A thread, and the two queues to and from it.
-    Thread { jobs: Option<Sender<Job>>, reports: Receiver<Report>, thread: Option<JoinHandle<()>> },
+    Thread {
+        work: Arc<Work>,
+        jobs: Option<Sender<Job>>,
+        todo: Arc<Mutex<Receiver<Job>>>,
+        reports: Receiver<Report>,
+        thread: Option<JoinHandle<()>>,
+    },
     /// Nobody: jobs go on a step at a time when [`Helper::step`] is called.
     #[cfg_attr(not(test), expect(dead_code, reason = "only tests go on step by step"))]
     Stepped { work: Arc<Work>, jobs: Mutex<VecDeque<Job>>, reports: Mutex<VecDeque<Report>> },
 }
 
 impl Helper {
-    /// Starts the thread; `notify` is called after each report.
+    /// Starts the thread. It calls `notify` after each report, where it may go on with the drive: all of this can be called there.
     pub(crate) fn start(work: Arc<Work>, notify: Arc<dyn Fn() + Send + Sync>) -> Result<Self, ImageError> {
         let (jobs, todo) = channel();
         let (done, reports) = channel();
+        let todo = Arc::new(Mutex::new(todo));
         let place = work.disk.place().to_owned();
-        let thread = std::thread::Builder::new()
-            .name("tranche-image".to_owned())
-            .spawn(move || {
-                for job in todo {
-                    if done.send(work.carry_out(job)).is_err() {
-                        break;
-                    }
-                    notify();
+        let (its_work, its_jobs) = (work.clone(), todo.clone());
+        let run = move || {
+            loop {
+                let job = lock(&its_jobs).recv();
+                let Ok(job) = job else { break };
+                if done.send(its_work.carry_out(job)).is_err() {
+                    break;
                 }
-            })
-            .map_err(ImageError::io("start a thread for", &place))?;
-        Ok(Helper::Thread { jobs: Some(jobs), reports, thread: Some(thread) })
+                notify();
+            }
+        };
+        let thread = std::thread::Builder::new().name("tranche-image".to_owned()).spawn(run);
+        let thread = Some(thread.map_err(ImageError::io("start a thread for", &place))?);
+        Ok(Helper::Thread { work, jobs: Some(jobs), todo, reports, thread })
     }
 
     /// Goes on only when it is told to.
@@ -67,7 +76,14 @@ impl Helper {
     /// Waits for a report; `None` if none can come any more.
     pub(crate) fn wait(&self) -> Option<Report> {
         match self {
-            Helper::Thread { reports, .. } => reports.recv().ok(),
+            Helper::Thread { work, todo, reports, thread, .. } => match thread {
+                // Nobody else would carry them out.
+                Some(thread) if is_this(thread) => {
+                    let done = || lock(todo).try_recv().ok().map(|job| work.carry_out(job));
+                    reports.try_recv().ok().or_else(done)
+                }
+                _ => reports.recv().ok(),
+            },
             Helper::Stepped { .. } => {
                 while self.step() {}
                 self.report()
@@ -88,6 +104,18 @@ impl Helper {
     }
 }
 
+fn is_this(thread: &JoinHandle<()>) -> bool {
+    thread.thread().id() == std::thread::current().id()
+}
+
+/// Waits for the end of a thread that has nothing more to do. The last one to use a drive may be that thread: then it ends by
+/// itself.
+pub(super) fn join(thread: JoinHandle<()>) {
+    if !is_this(&thread) {
+        let _ = thread.join();
+    }
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -96,9 +124,7 @@ impl Drop for Helper {
     fn drop(&mut self) {
         if let Helper::Thread { jobs, thread, .. } = self {
             *jobs = None;
-            if let Some(thread) = thread.take() {
-                let _ = thread.join();
-            }
+            thread.take().into_iter().for_each(join);
         }
     }
 }

@@ -7,7 +7,8 @@
 //! - A step of the drive is one frame of the journal, with a checksum. It is written after the contents and before any
 //!   completion of the step is delivered, and counts whole or not at all ([`sync`]).
 //! - A Flush writes a sync frame, which says how far journal and contents are safe when it is, and waits for the journal.
-//!   Pages that were written since the last Flush are in that frame, if they are few ([`jobs`]).
+//!   Pages that were written since the last Flush are in that frame, if they are few ([`jobs`]). The sync may begin before the
+//!   Flush arrives ([`habit`]).
 //! - A slot belongs to one page at a time. It is free again when what freed it is safe ([`crate::slots`]).
 //! - An opening changes no journal. It ends with a checkpoint of a generation of its own ([`recovery`]).
 //! - Every page has a checksum, which every read checks ([`sums`]), and a thread that goes over all pages ([`scrub`]).
@@ -37,6 +38,7 @@ mod error;
 mod examine;
 mod files;
 pub(crate) mod format;
+mod habit;
 mod helper;
 #[cfg(test)]
 mod host_crash;
@@ -66,6 +68,7 @@ use disk::{Disk, DiskFile, HostDisk, Open};
 use files::{CONFIG, CONTENTS, SPARES};
 use format::{Entry, Header, Kind};
 use ftl::Io;
+use habit::Habit;
 use helper::Helper;
 use jobs::{Work, Written};
 use journal::Journal;
@@ -284,6 +287,9 @@ impl Locked {
             waiting: Vec::new(),
             sync_ios: Vec::new(),
             sync_runs: false,
+            steps: 0,
+            covered: None,
+            habit: Habit::default(),
             checkpoint_runs: false,
             forgetting: Forgetting::default(),
             state_bytes: found.state.len() as u64,
@@ -398,6 +404,11 @@ pub(crate) struct Image {
     /// Commands that wait for the sync in progress.
     sync_ios: Vec<Io>,
     sync_runs: bool,
+    /// Steps in the journal since the image was opened.
+    steps: u64,
+    /// How many of them the last sync covers that was begun.
+    covered: Option<u64>,
+    habit: Habit,
     checkpoint_runs: bool,
     forgetting: Forgetting,
     state_bytes: u64,

@@ -8,6 +8,7 @@
 use super::disk::{Disk, DiskFile, Open, read_aside};
 use super::error::ImageError;
 use super::files::{CONTENTS, SPARES};
+use super::helper::join;
 use super::sums::{self, Damage};
 use super::{Image, open};
 use crate::memory::SLOT;
@@ -254,9 +255,7 @@ impl Scrub {
 impl Drop for Scrub {
     fn drop(&mut self) {
         self.asks = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.thread.take().into_iter().for_each(join);
     }
 }
 

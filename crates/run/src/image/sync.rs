@@ -112,6 +112,7 @@ impl Image {
             self.fail(what);
         }
         if self.frame.len() > format::FRAME_HEAD && self.failed.is_none() {
+            self.steps += 1;
             let mut frame = std::mem::take(&mut self.frame);
             let (result, tight, generation) = {
                 let mut journal = self.journal();
@@ -135,7 +136,23 @@ impl Image {
 
     /// A command waits until everything committed is on the host's disk.
     pub(crate) fn want_sync(&mut self, io: Io) {
+        self.habit.flushes(self.is_covered());
         self.waiting.push(io);
+    }
+
+    /// Whether the sync that was begun last covers every step. It is under way, or has ended well unless the image has failed.
+    fn is_covered(&self) -> bool {
+        self.covered == Some(self.steps) && self.frame.len() == format::FRAME_HEAD
+    }
+
+    /// Commands that wait for no more than the last sync that was begun.
+    fn join_sync(&mut self, news: &mut Vec<News>) {
+        if self.failed.is_none() && self.is_covered() {
+            match self.sync_runs {
+                true => self.sync_ios.append(&mut self.waiting),
+                false => news.extend(self.waiting.drain(..).map(|io| News::Synced(io, true))),
+            }
+        }
     }
 
     /// The commands that waited for a sync are no more: power was lost.
@@ -156,15 +173,22 @@ impl Image {
         if self.failed.is_some() {
             self.refuse_to_forget(news);
         }
+        self.join_sync(news);
         let parked = self.slots.parked();
         let low = parked > self.margin / 2 || (parked > 0 && self.slots.available() < self.margin / 4);
-        if !self.sync_runs && (low || !self.waiting.is_empty()) {
+        let asked = low || !self.waiting.is_empty();
+        let ahead = !asked && self.options.host_sync && self.failed.is_none() && self.habit.expects_flush();
+        if !self.sync_runs && (asked || ahead) {
             if self.failed.is_some() || !self.options.host_sync {
                 let ok = self.failed.is_none();
                 news.extend(self.waiting.drain(..).map(|io| News::Synced(io, ok)));
                 return;
             }
+            if ahead {
+                self.habit.begins();
+            }
             self.sync_runs = true;
+            self.covered = Some(self.steps);
             std::mem::swap(&mut self.sync_ios, &mut self.waiting);
             self.slots.sync_begins();
             let mark = self.journal().mark();

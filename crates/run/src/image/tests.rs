@@ -34,10 +34,19 @@ impl Rig {
     }
 
     fn open_on(&self, boot: Option<u64>, options: ImageOptions) -> Result<Image, ImageError> {
+        self.open_with(boot, options, || ())
+    }
+
+    fn open_with(
+        &self,
+        boot: Option<u64>,
+        options: ImageOptions,
+        notify: impl Fn() + Send + Sync + 'static,
+    ) -> Result<Image, ImageError> {
         let locked = Locked { disk: Arc::new(self.disk(boot)), lock: Some(self.disk(None).lock().unwrap()) };
         let mut found = locked.find()?;
         let numbers = numbers(&mut found)?;
-        let mut image = locked.start(&found, 64, options, Hands::Threads(Arc::new(|| ())))?;
+        let mut image = locked.start(&found, 64, options, Hands::Threads(Arc::new(notify)))?;
         image.forget_slots();
         image.slots_are_counted();
         image.opened(&found, &encode(&numbers), found.time)?;
@@ -93,6 +102,14 @@ fn sync(image: &mut Image, io: u32) -> Vec<News> {
     image.tend(Nanos(11), &mut news);
     image.settle(&mut news);
     news
+}
+
+/// Writes a page, as a step.
+fn write(image: &mut Image, number: u32) {
+    let slot = image.allocate().unwrap();
+    image.write(slot, &[number as u8; SLOT], None).unwrap();
+    step(image, number..number + 1);
+    image.tend(Nanos(11), &mut Vec::new());
 }
 
 /// Writes a checkpoint of these numbers.
@@ -615,4 +632,69 @@ lba = 4096
             assert!(running.stop_and_tell(), "the drive panicked");
         }
     }
+}
+
+#[test]
+fn a_sync_begins_before_the_flush_that_is_usual_and_serves_it() {
+    let rig = Rig::new();
+    let mut image = rig.open(ImageOptions::default());
+    for number in 0..3 {
+        write(&mut image, number);
+        assert!(!image.sync_runs, "nobody has asked for it, and there is no habit yet");
+        assert!(matches!(sync(&mut image, number)[..], [News::Synced(_, true)]));
+    }
+    // The Flush comes while the sync runs, and after it: it needs no other.
+    for number in 3..6 {
+        write(&mut image, number);
+        assert!(image.sync_runs);
+        let mut news = Vec::new();
+        if number == 4 {
+            image.settle(&mut news);
+        }
+        let begun = image.journal().mark();
+        image.want_sync(Io(number));
+        image.tend(Nanos(11), &mut news);
+        assert_eq!(image.sync_runs, number != 4);
+        image.settle(&mut news);
+        assert!(matches!(news[..], [News::Synced(Io(io), true)] if io == number));
+        assert!(number != 4 || image.journal().mark() == begun);
+    }
+    // Another page follows instead: the sync was in vain, and the Flush has one of its own.
+    write(&mut image, 6);
+    write(&mut image, 7);
+    let mut news = Vec::new();
+    image.settle(&mut news);
+    assert!(news.is_empty());
+    let begun = image.journal().mark();
+    assert!(matches!(sync(&mut image, 8)[..], [News::Synced(Io(8), true)]));
+    assert_ne!(image.journal().mark(), begun);
+    write(&mut image, 8);
+    assert!(!image.sync_runs, "the habit is not trusted any more");
+    drop(image);
+    assert_eq!(rig.numbers(None).unwrap(), (0..9).collect::<Vec<_>>());
+}
+
+/// It goes on with the drive when its job is done. The drive may end there, which needs more of its jobs.
+#[test]
+fn the_thread_that_waits_for_the_disk_may_be_the_last_user_of_the_image() {
+    let rig = Rig::new();
+    let place: Arc<Mutex<Option<Image>>> = Arc::default();
+    let (ended, end) = std::sync::mpsc::channel();
+    let user = place.clone();
+    let notify = move || {
+        if let Some(mut image) = user.lock().unwrap().take() {
+            checkpoint(&mut image, &[7]);
+            drop(image);
+            ended.send(()).unwrap();
+        }
+    };
+    let mut own = place.lock().unwrap();
+    let mut image = rig.open_with(None, ImageOptions::default(), notify).unwrap();
+    step(&mut image, 0..1);
+    image.want_sync(Io(1));
+    image.tend(Nanos(11), &mut Vec::new());
+    *own = Some(image);
+    drop(own);
+    end.recv_timeout(std::time::Duration::from_secs(60)).expect("it ends");
+    assert_eq!(rig.numbers(None).unwrap(), [7]);
 }
