@@ -2,6 +2,7 @@
 
 use super::drive::PATIENCE;
 use super::scene::{command, run};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -159,16 +160,22 @@ impl Database {
     /// Stops the server in good order.
     pub fn stop(&mut self) -> Result<(), String> {
         let Some(mut server) = self.server.take() else { return Ok(()) };
-        let pid = rustix::process::Pid::from_child(&server);
-        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+        let pid = Pid::from_child(&server);
+        kill_process(pid, Signal::INT).unwrap();
         server.wait().map(drop).map_err(|error| error.to_string())
     }
 
     /// The server dies with the machine, and all of its processes.
     pub fn kill(&mut self) {
         if let Some(mut server) = self.server.take() {
-            let group = rustix::process::Pid::from_child(&server);
-            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+            let pid = Pid::from_child(&server);
+            // PostgreSQL's processes have groups of their own, and some wait for a lock of one that is dead. No more are begun.
+            let _ = kill_process(pid, Signal::STOP);
+            let children = descendants(pid);
+            let _ = kill_process_group(pid, Signal::KILL);
+            for child in children {
+                let _ = kill_process(child, Signal::KILL);
+            }
             let _ = server.wait();
         }
     }
@@ -243,6 +250,26 @@ impl Database {
         };
         said.lines().map(|line| row(line).ok_or_else(|| format!("no row: {line:?}"))).collect()
     }
+}
+
+/// The processes that a process has begun, with all that these have.
+fn descendants(of: Pid) -> Vec<Pid> {
+    let parent = |pid: i32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name before may hold anything.
+        stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse::<i32>().ok()
+    };
+    let numbers = std::fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let all: Vec<(i32, i32)> = numbers.filter_map(|pid| Some((pid, parent(pid)?))).collect();
+    let mut found = vec![of.as_raw_nonzero().get()];
+    let mut next = 0;
+    while let Some(&one) = found.get(next) {
+        found.extend(all.iter().filter(|(_, parent)| *parent == one).map(|(pid, _)| *pid));
+        next += 1;
+    }
+    found.into_iter().skip(1).filter_map(Pid::from_raw).collect()
 }
 
 impl Drop for Database {
