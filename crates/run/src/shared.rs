@@ -181,36 +181,36 @@ impl Shared {
         Ok(())
     }
 
-    /// Steps the engine, unless another thread is at it, until nothing is pending.
+    /// Steps the engine, unless another thread is at it, until nothing is pending. Whether this thread stepped it.
     #[inline]
-    pub(crate) fn step(&self) {
+    pub(crate) fn step(&self) -> bool {
         let me = std::ptr::from_ref(self).addr();
         let outer = DELIVERING.get();
         if outer == me {
-            return;
+            return false;
         }
         if outer != 0 {
             // A sink of another drive submits to this one: its own thread shall do it.
-            return self.sleeper.ring();
+            self.sleeper.ring();
+            return false;
         }
+        let mut stepped = false;
         loop {
             fence(Ordering::SeqCst);
-            let Some(engine) = self.try_engine() else { return };
+            let Some(engine) = self.try_engine() else { return stepped };
             self.turn(engine, me);
+            stepped = true;
             fence(Ordering::SeqCst);
             if self.pending.load(Ordering::SeqCst) <= 0 {
-                return;
+                return true;
             }
         }
     }
 
     /// Something has ended that the engine waits for. This thread goes on with it, unless another one is stepping the engine.
     pub(crate) fn heed(&self) {
-        let Some(engine) = self.try_engine() else { return self.sleeper.ring() };
-        self.turn(engine, std::ptr::from_ref(self).addr());
-        fence(Ordering::SeqCst);
-        if self.pending.load(Ordering::SeqCst) > 0 {
-            self.step();
+        if !self.step() {
+            self.sleeper.ring();
         }
     }
 

@@ -246,17 +246,18 @@ pub fn start(
     let sleeper = Arc::new(sleeper);
     // Before an image is made or changed: an address that is taken is the most likely reason to end here.
     let listening = Ports::new(listen(options)?);
-    let later = Arc::new(OnceLock::new());
+    // What the threads of the image step, once it is there.
+    let drive = Arc::new(OnceLock::new());
     let opened = match &options.image {
         None => {
             let shape = shape.ok_or_else(|| StartError::NoShape(PathBuf::from("(none)")))?;
             new_in_memory(shape.config, options, progress)?
         }
-        Some(dir) => in_image(shape, dir, options, progress, &later)?,
+        Some(dir) => in_image(shape, dir, options, progress, &drive)?,
     };
     let running = bring_up(opened, options, 1, sleeper, listening)?;
-    // The threads of the image may have had something to say before.
-    let _ = later.set(Arc::downgrade(&running.shared));
+    let _ = drive.set(Arc::downgrade(&running.shared));
+    // They may have had something to say before.
     running.shared.heed();
     Ok(running)
 }
@@ -409,11 +410,11 @@ fn in_image(
     dir: &Path,
     options: &Options,
     progress: &mut Progress<'_>,
-    later: &Arc<OnceLock<Weak<Shared>>>,
+    drive: &Arc<OnceLock<Weak<Shared>>>,
 ) -> Result<Opened, StartError> {
-    let later = later.clone();
+    let drive = drive.clone();
     let notify: Arc<dyn Fn() + Send + Sync> = Arc::new(move || {
-        if let Some(shared) = later.get().and_then(Weak::upgrade) {
+        if let Some(shared) = drive.get().and_then(Weak::upgrade) {
             shared.heed();
         }
     });

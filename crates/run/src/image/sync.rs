@@ -177,7 +177,7 @@ impl Image {
         let parked = self.slots.parked();
         let low = parked > self.margin / 2 || (parked > 0 && self.slots.available() < self.margin / 4);
         let asked = low || !self.waiting.is_empty();
-        let ahead = !asked && self.options.host_sync && self.failed.is_none() && self.habit.expects_flush();
+        let ahead = !asked && self.habit.expects_flush();
         if !self.sync_runs && (asked || ahead) {
             if self.failed.is_some() || !self.options.host_sync {
                 let ok = self.failed.is_none();
