@@ -64,6 +64,8 @@ impl Attached {
     }
 
     fn namespace(&self, nsid: Nsid) -> Result<Option<Namespace>, String> {
+        // Before it is identified: a cut in between makes it another one once more.
+        let losses = self.controller.losses();
         let skip = |why: &str| {
             tracing::warn!(nsid, "no block file for this namespace: {why}");
             Ok(None)
@@ -99,6 +101,7 @@ impl Attached {
                 block_size,
                 blocks: data.nsze.get(),
                 read_only: data.nsattr & 1 != 0,
+                losses,
             })),
             _ => skip("it has no size or format"),
         }
@@ -149,6 +152,10 @@ impl Drive for Attached {
                 return Ok(found);
             }
         }
+    }
+
+    fn losses(&self) -> u64 {
+        self.controller.losses()
     }
 
     fn submit(&self, tag: u64, nsid: u32, op: Op, data: Vec<u8>) {

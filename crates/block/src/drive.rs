@@ -16,6 +16,9 @@ pub struct Namespace {
     pub blocks: u64,
     /// Whether the drive refuses writes to it.
     pub read_only: bool,
+    /// What [`Drive::losses`] was when it was identified. A namespace that lost completed writes is another one: who had
+    /// it open learns of it.
+    pub losses: u64,
 }
 
 impl Namespace {
@@ -80,6 +83,9 @@ pub trait Drive: Send + Sync + 'static {
     /// # Errors
     /// Why they could not be identified, in words.
     fn namespaces(&self) -> Result<Vec<Namespace>, String>;
+
+    /// How often the drive has lost completed writes to a power cut. A completion comes after all cuts before it are counted.
+    fn losses(&self) -> u64;
 
     /// Starts a command; [`Completions::complete`] follows exactly once, perhaps before this returns.
     /// Never called with more than [`Limits::commands`] commands in flight.

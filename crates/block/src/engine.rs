@@ -158,7 +158,7 @@ impl Engine {
 
     fn begin(&self, file: Arc<File>, work: Work, offset: u64, len: u64, mut data: Vec<u8>, answer: Answer) {
         let Some(limits) = self.limits.get() else { return answer.fail(Errno::ENODEV) };
-        if file.is_gone() {
+        if file.is_gone() || self.has_lost(&file) {
             return answer.fail(Errno::ENODEV);
         }
         if work.changes_blocks() && file.namespace.read_only {
@@ -198,6 +198,11 @@ impl Engine {
         }
     }
 
+    /// Whether the drive has lost completed writes since the file appeared.
+    fn has_lost(&self, file: &File) -> bool {
+        self.drive.get().is_some_and(|drive| drive.losses() != file.namespace.losses)
+    }
+
     /// Starts a request that the gate has let through.
     fn start(&self, slot: u32) {
         if let Some(request) = self.state().request(slot) {
@@ -231,13 +236,17 @@ impl Engine {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn finish(&self, request: Request, data: Vec<u8>) {
+    fn finish(&self, mut request: Request, data: Vec<u8>) {
         if request.work.changes_blocks() {
             let mut start = Vec::new();
             request.file.gate().leave(&mut start);
             for slot in start {
                 self.start(slot);
             }
+        }
+        if request.work == Work::Flush && self.has_lost(&request.file) {
+            // It may have begun before the cut and have reached the drive after it: what it should cover may be lost.
+            request.failed.get_or_insert(Errno::ENODEV);
         }
         match request.failed {
             Some(errno) => request.answer.fail(errno),

@@ -289,13 +289,12 @@ fn release(device: &LoopDevice, in_the_way: &mut Vec<String>) {
             tracing::info!("unmounted {}, which was on {node}", point.display());
             continue;
         }
-        if let Ok(dir) = std::fs::File::open(&point) {
-            let _ = rustix::fs::syncfs(&dir);
-        }
+        let written = std::fs::File::open(&point).is_ok_and(|dir| rustix::fs::syncfs(&dir).is_ok());
         let point_name = point.display();
+        let data = if written { "its data was written, but" } else { "what it had not written is lost, and" };
         match mount::unmount(&point, UnmountFlags::DETACH) {
             Ok(()) => in_the_way.push(format!(
-                "{point_name} was busy on {node}: its data was written, but processes that still use it will get errors"
+                "{point_name} was busy on {node}: {data} processes that still use it will get errors"
             )),
             Err(error) => in_the_way.push(error.to_string()),
         }
@@ -351,7 +350,12 @@ impl Shared {
                 tracing::debug!(%error, name, "the kernel did not take the removal");
                 let _ = self.notifier.inval_entry(INodeNo(ROOT), OsStr::new(&name));
             }
-            tracing::info!(name, "namespace gone");
+            match file.namespace.losses == self.drive.losses() {
+                true => tracing::info!(name, "namespace gone"),
+                false => tracing::warn!(
+                    "{name}: a power cut took completed writes along; what has the file open fails from now on, open it anew"
+                ),
+            }
             let device = self.loops().remove(&file.ino);
             let mut in_the_way = Vec::new();
             device.iter().for_each(|device| release(device, &mut in_the_way));

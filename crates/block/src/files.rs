@@ -107,7 +107,7 @@ impl Files {
     }
 
     /// Makes the files those of `namespaces`. A namespace of which anything has changed (size, format,
-    /// identity, protection) is another file: what is open of the old one fails from now on.
+    /// identity, protection, lost writes) is another file: what is open of the old one fails from now on.
     pub fn update(&self, namespaces: &[Namespace]) -> Changes {
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         let mut changes = Changes::default();
@@ -120,7 +120,12 @@ impl Files {
         }
         for namespace in namespaces {
             if !table.by_nsid.contains_key(&namespace.nsid) {
-                let file = Arc::new(File::new(table.next_ino, *namespace, self.access));
+                // A power cut takes no permissions along.
+                let same = |file: &&Arc<File>| {
+                    Namespace { losses: namespace.losses, ..file.namespace } == *namespace
+                };
+                let access = changes.gone.iter().find(same).map_or(self.access, |file| *file.access());
+                let file = Arc::new(File::new(table.next_ino, *namespace, access));
                 table.next_ino += 1;
                 table.by_ino.insert(file.ino, file.clone());
                 table.by_nsid.insert(namespace.nsid, file.clone());
@@ -158,7 +163,7 @@ mod tests {
     use super::*;
 
     fn namespace(nsid: u32, blocks: u64) -> Namespace {
-        Namespace { nsid, nguid: [0; 16], block_size: 512, blocks, read_only: false }
+        Namespace { nsid, nguid: [0; 16], block_size: 512, blocks, read_only: false, losses: 0 }
     }
 
     fn names(files: &[Arc<File>]) -> Vec<String> {
@@ -182,6 +187,20 @@ mod tests {
         let second = files.find("nvme0n1").unwrap();
         assert!(second.ino != first.ino && !second.is_gone());
         assert_eq!(names(&files.all()), ["nvme0n1", "nvme0n7"]);
+    }
+
+    #[test]
+    fn a_file_after_a_loss_is_another_with_the_same_permissions() {
+        let files = Files::new(Access { mode: 0o600, uid: 0, gid: 0 });
+        files.update(&[namespace(1, 8)]);
+        let first = files.find("nvme0n1").unwrap();
+        *first.access() = Access { mode: 0o660, uid: 7, gid: 8 };
+        files.update(&[Namespace { losses: 1, ..namespace(1, 8) }]);
+        let second = files.find("nvme0n1").unwrap();
+        assert!(first.is_gone() && !second.is_gone());
+        assert_eq!(*second.access(), Access { mode: 0o660, uid: 7, gid: 8 });
+        files.update(&[Namespace { losses: 2, ..namespace(1, 16) }]);
+        assert_eq!(files.find("nvme0n1").unwrap().access().mode, 0o600, "another size, another namespace");
     }
 
     #[test]

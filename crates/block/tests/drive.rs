@@ -7,7 +7,7 @@ use host::{Addr, Host, Identity, SocketTransport, namespace_create};
 use nvme::admin::{FormatNvm, SecureErase};
 use run::{Running, Shape};
 use std::fs::{File, OpenOptions};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 use std::time::Duration;
 use support::{is_mounted, possible, run, wait_for};
@@ -48,9 +48,13 @@ struct Bench {
 
 impl Bench {
     fn new(loops: bool) -> Self {
+        Self::of(DRIVE, loops)
+    }
+
+    fn of(drive: &str, loops: bool) -> Self {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("files")).unwrap();
-        let shape = Shape { config: device::Config::from_toml(DRIVE).unwrap(), toml: DRIVE.to_owned() };
+        let shape = Shape { config: device::Config::from_toml(drive).unwrap(), toml: drive.to_owned() };
         let options = run::Options { unix: Some(dir.path().join("socket")), ..run::Options::default() };
         let running = run::start(Some(shape), &options, &mut |_| ()).unwrap();
         let options = Options { loops, ..Options::default() };
@@ -212,5 +216,54 @@ fn without_power_requests_fail_and_with_it_the_data_is_there() {
     file.read_exact_at(&mut back, 0).unwrap();
     assert!(back.iter().all(|byte| *byte == 1));
     drop(file);
+    bench.stop();
+}
+
+#[test]
+fn what_was_open_when_writes_were_lost_fails_from_then_on() {
+    let name = "what_was_open_when_writes_were_lost_fails_from_then_on";
+    if !possible(name, &["losetup", "mkfs.ext4", "mount", "umount"]) {
+        return;
+    }
+    let bench = Bench::of(&DRIVE.replace("[drive]", "[drive]\npower_loss_protection = false"), true);
+    let file = bench.open(1);
+    run("chmod", &["640", bench.file(1).to_str().unwrap()]);
+    let node = bench.device(1).unwrap().node.unwrap();
+    run("mkfs.ext4", &["-q", node.to_str().unwrap()]);
+    let point = tempfile::tempdir().unwrap();
+    run("mount", &[node.to_str().unwrap(), point.path().to_str().unwrap()]);
+    let kept = point.path().join("kept");
+    File::create(&kept).unwrap().write_all_at(b"before", 0).unwrap();
+    File::open(&kept).unwrap().sync_all().unwrap();
+    let held = OpenOptions::new().write(true).open(&kept).unwrap();
+
+    let before = file.metadata().unwrap().ino();
+    let _ = bench.host().power_cut(nvme::admin::PowerCut { off_ms: 50, ..Default::default() });
+    wait_for("the file of afterwards", || {
+        let node = bench.device(1).and_then(|device| device.node);
+        node.is_some() && std::fs::metadata(bench.file(1)).is_ok_and(|meta| meta.ino() != before)
+    });
+    // No call on the old file and the old loop device says that all is well, not once and not later.
+    for _ in 0..3 {
+        assert_eq!(
+            file.sync_data().unwrap_err().raw_os_error(),
+            Some(rustix::io::Errno::NODEV.raw_os_error())
+        );
+        assert!(file.write_at(&[2; 4096], 0).is_err() && file.read_at(&mut [0; 4096], 0).is_err());
+        assert!(held.write_at(b"after", 0).and_then(|_| held.sync_all()).is_err());
+    }
+    drop((file, held));
+    wait_for("the end of the old file system", || !is_mounted(point.path()));
+
+    // Opened anew, everything works, and what was flushed is there.
+    let meta = std::fs::metadata(bench.file(1)).unwrap();
+    assert_eq!(meta.mode() & 0o7777, 0o640);
+    let node = bench.device(1).unwrap().node.unwrap();
+    run("mount", &[node.to_str().unwrap(), point.path().to_str().unwrap()]);
+    assert_eq!(std::fs::read(&kept).unwrap(), b"before");
+    let file = File::create(point.path().join("new")).unwrap();
+    file.write_all_at(b"after", 0).and_then(|()| file.sync_all()).unwrap();
+    drop(file);
+    run("umount", &[point.path().to_str().unwrap()]);
     bench.stop();
 }

@@ -58,6 +58,8 @@ pub enum Output {
     PowerCut {
         /// How long the power stays off.
         off: Nanos,
+        /// Whether completed writes may be lost: capacitors saved nothing, and a set needed them.
+        lossy: bool,
     },
     /// The orderly shutdown that [`Drive::shut_down`](crate::Drive::shut_down) began is complete.
     ShutDown,

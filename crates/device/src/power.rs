@@ -57,7 +57,7 @@ impl Drive {
         if !self.power.on {
             return;
         }
-        self.ftl.power_cut(now, energy);
+        let lossy = self.ftl.power_cut(now, energy);
         let protected = self.config.ftl.protected;
         self.life.powered += now.since(self.power.since).0;
         self.life.backups += u64::from(protected && energy && !self.life.clean);
@@ -76,7 +76,7 @@ impl Drive {
         for plan in &mut self.faults {
             plan.cut_after = None;
         }
-        out.push(Output::PowerCut { off });
+        out.push(Output::PowerCut { off, lossy });
     }
 
     /// Power is back: recovers everything that outlives it. Hosts connect anew.

@@ -22,7 +22,7 @@ fn capacitors_keep_what_was_acknowledged() {
         b.write(nsid, 5, 1, &pattern(nsid, 4096));
     }
     b.cut(true);
-    assert_eq!(b.events, [Output::PowerCut { off: Nanos::ZERO }]);
+    assert_eq!(b.events, [Output::PowerCut { off: Nanos::ZERO, lossy: false }]);
     assert!(b.drive.connect(b.now, &common::nqn("x"), [0; 16], 0xFFFF, 0, Origin::Unix).is_err());
     b.power_on();
     for nsid in [1, 2] {
@@ -107,6 +107,18 @@ fn saved_features_outlive_power() {
 }
 
 #[test]
+fn a_cut_says_whether_it_may_have_taken_completed_writes() {
+    let unprotected = ("[drive]", "[drive]\npower_loss_protection = false");
+    for (changes, energy, lossy) in
+        [(&[][..], true, false), (&[][..], false, true), (&[unprotected][..], true, true)]
+    {
+        let mut b = Bench::with_namespaces(changes);
+        b.cut(energy);
+        assert_eq!(b.events, [Output::PowerCut { off: Nanos::ZERO, lossy }]);
+    }
+}
+
+#[test]
 fn the_vendor_command_cuts_the_power() {
     let mut b = Bench::with_namespaces(&[("[drive]", "[drive]\ntiming = true")]);
     let me = b.controller;
@@ -115,7 +127,7 @@ fn the_vendor_command_cuts_the_power() {
     // The command completes, the power goes, what was in flight is forgotten.
     assert_eq!(got.status(), Status::SUCCESS);
     b.run_until(Nanos::MAX);
-    assert_eq!(b.events, [Output::PowerCut { off: Nanos(20_000_000) }]);
+    assert_eq!(b.events, [Output::PowerCut { off: Nanos(20_000_000), lossy: false }]);
     assert!(!b.done.contains_key(&read) && b.drive.in_flight() == 0 && b.drive.next_event().is_none());
     let (got, _) = b.on(me, 1, &Command::read(1, 0, 1), &[]);
     assert!(got.status().is(Status::POWER_LOSS));
@@ -131,7 +143,7 @@ fn the_vendor_command_cuts_the_power() {
         assert!(writes < 1000, "the cut comes");
     }
     assert!(writes > 10, "{writes} writes");
-    assert_eq!(b.events, [Output::PowerCut { off: Nanos::ZERO }]);
+    assert_eq!(b.events, [Output::PowerCut { off: Nanos::ZERO, lossy: false }]);
 }
 
 #[test]

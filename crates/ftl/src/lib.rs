@@ -585,7 +585,9 @@ impl Ftl {
 
     /// Power is lost: programs in flight are torn, RAM forgets, and what is waiting is never answered.
     /// `energy` says whether the capacitors do their work. Nothing but [`recover`](Ftl::recover) may follow.
-    pub fn power_cut(&mut self, now: Nanos, energy: bool) {
+    ///
+    /// Returns whether completed writes may be lost: true unless capacitors saved them, or all sets keep everything anyway.
+    pub fn power_cut(&mut self, now: Nanos, energy: bool) -> bool {
         let saved = self.config.protected && energy;
         let mut remains = Remains { buffers_lost: !saved, ..Remains::default() };
         for set in &mut self.sets {
@@ -600,7 +602,10 @@ impl Ftl {
         self.events.clear();
         self.done.clear();
         self.joint.clear();
+        let buffered = self.sets.iter().any(|set| matches!(set, Set::Nand(_)));
+        let lossy = remains.buffers_lost && buffered || remains.lost.contains(&true);
         self.remains = Some(remains);
+        lossy
     }
 
     /// Gives volumes of a drive that holds nothing a past, as if they had been written. What this takes is not counted: neither bytes nor

@@ -130,6 +130,19 @@ impl Rig {
         self.unmount()
     }
 
+    /// The drive's power is back: waits until it answers, and finds its devices, which may be others now.
+    ///
+    /// # Errors
+    /// When it does not answer, or a device does not appear.
+    pub fn power_is_back(&mut self) -> Result<()> {
+        let drive = self.drive.as_mut().context("the drive is down")?;
+        drive.wait_for_power()?;
+        for volume in &mut self.volumes {
+            volume.device = drive.device(volume.nsid)?;
+        }
+        Ok(())
+    }
+
     /// Mounts the file systems again.
     ///
     /// # Errors

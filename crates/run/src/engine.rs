@@ -84,6 +84,8 @@ pub(crate) struct Engine {
     news: Vec<News>,
     /// A power cut that takes effect after what came before it was delivered.
     cut: Option<Nanos>,
+    /// Power cuts so far with which completed writes may have gone.
+    losses: u64,
     /// When power comes back.
     power_back: Option<Nanos>,
     stop: Stop,
@@ -124,6 +126,7 @@ impl Engine {
             forgets: Vec::new(),
             news: Vec::new(),
             cut: None,
+            losses: 0,
             power_back: None,
             stop: Stop::No,
             actor_done: Vec::new(),
@@ -209,6 +212,11 @@ impl Engine {
             sleeper.set_timer(Some(clock.on_the_wall(wanted.since(clock.now()))));
             self.sleep_until = Some(wanted);
         }
+    }
+
+    /// Power cuts so far with which completed writes may have gone.
+    pub(crate) fn losses(&self) -> u64 {
+        self.losses
     }
 
     pub(crate) fn has_stopped(&self) -> bool {
@@ -436,7 +444,10 @@ impl Engine {
                     server.expel(controller);
                 }
             }
-            Output::PowerCut { off } => self.cut = Some(off),
+            Output::PowerCut { off, lossy } => {
+                self.cut = Some(off);
+                self.losses += u64::from(lossy);
+            }
             Output::HostDiskFault { full, count } => self.store.arm_fault(full, count),
             Output::PortDown { port, span } => {
                 if let Some(server) = &mut self.server {

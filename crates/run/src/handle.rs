@@ -186,6 +186,13 @@ impl Controller {
         self.cntlid
     }
 
+    /// How often the drive has lost completed writes to a power cut since it was started. A cut that capacitors cover
+    /// does not count. A Flush covers nothing that was written before the last one, and this
+    /// tells: whoever sees a completion sees all cuts before it.
+    pub fn losses(&self) -> u64 {
+        self.admin.queue.inner.shared.losses()
+    }
+
     /// Carries out one admin command and waits for its end. Any thread may call it, several at once; not
     /// from within [`Sink::complete`] or [`Events`].
     ///

@@ -83,6 +83,8 @@ pub(crate) struct Shared {
     pending: AtomicIsize,
     /// When the engine wants to be stepped next, whoever stepped it last.
     deadline: AtomicU64,
+    /// Power cuts so far with which completed writes may have gone.
+    losses: AtomicU64,
     /// Whether a host stays awake for the deadline.
     attended: AtomicBool,
     /// The drive's thread never sleeps.
@@ -125,6 +127,7 @@ impl Shared {
             inbox,
             pending: AtomicIsize::new(0),
             deadline: AtomicU64::new(0),
+            losses: AtomicU64::new(0),
             attended: AtomicBool::new(false),
             busy: AtomicBool::new(false),
             stopped: Stopped::default(),
@@ -207,6 +210,11 @@ impl Shared {
         }
     }
 
+    /// Power cuts so far with which completed writes may have gone.
+    pub(crate) fn losses(&self) -> u64 {
+        self.losses.load(Ordering::Acquire)
+    }
+
     /// Something has ended that the engine waits for. This thread goes on with it, unless another one is stepping the engine.
     pub(crate) fn heed(&self) {
         if !self.step() {
@@ -263,6 +271,7 @@ impl Shared {
         self.pending.fetch_sub(taken, Ordering::SeqCst);
         let deadline = engine.deadline();
         self.deadline.store(deadline.0, Ordering::Relaxed);
+        self.losses.store(engine.losses(), Ordering::Release);
         engine.wake_for(deadline, &self.clock);
         if engine.has_stopped() {
             self.stopped.set();

@@ -14,7 +14,7 @@ mod crashes;
 #[allow(dead_code)]
 mod support;
 
-use crashes::{Case, EVERY_WAY, Engine, FILES, FileSystem, Kind, Options, SOCKETS, Scene};
+use crashes::{Case, EVERY_WAY, Engine, FileSystem, Kind, Options, SOCKETS, Scene};
 use std::path::PathBuf;
 
 type Run = fn(&Scene, u32, &Options) -> Result<String, String>;
@@ -60,23 +60,10 @@ const CAMPAIGNS: &[Campaign] = &[
     },
     Campaign {
         name: "no-capacitors",
-        slice: 3,
+        slice: 5,
         programs: &["losetup"],
         run: |scene, rounds, options| {
-            crashes::blocks(
-                Case { drive: Kind::Unprotected, ways: SOCKETS, ..BLOCKS },
-                scene,
-                rounds,
-                options,
-            )
-        },
-    },
-    Campaign {
-        name: "no-capacitors-files",
-        slice: 2,
-        programs: &["losetup"],
-        run: |scene, rounds, options| {
-            crashes::blocks(Case { drive: Kind::Unprotected, ways: FILES, ..BLOCKS }, scene, rounds, options)
+            crashes::blocks(Case { drive: Kind::Unprotected, ..BLOCKS }, scene, rounds, options)
         },
     },
     Campaign {

@@ -50,6 +50,12 @@ impl Bench {
         outcome
     }
 
+    fn flush(&self) -> Outcome {
+        let (answer, outcome) = Self::answer();
+        self.engine.flush(self.file.clone(), answer);
+        outcome
+    }
+
     fn zero(&self, offset: u64, len: u64) -> Outcome {
         let (answer, outcome) = Self::answer();
         self.engine.zero(self.file.clone(), offset, len, true, answer);
@@ -140,6 +146,25 @@ fn nothing_is_written_to_a_vanished_or_protected_file() {
     bench.engine.read(file, 0, 4096, answer);
     assert_eq!(i32::from(outcome.recv().unwrap().unwrap_err()), i32::from(Errno::ENODEV));
     assert!(bench.drive.seen().is_empty());
+}
+
+/// A power cut took what a Flush should cover: no Flush of this file may succeed any more, also one that has begun before.
+#[test]
+fn a_file_that_lost_writes_fails_from_then_on() {
+    let bench = Bench::new(4096, 1 << 20);
+    bench.write(0, &[1; 4096]).recv().unwrap().unwrap();
+    bench.flush().recv().unwrap().unwrap();
+    bench.write(0, &[2; 4096]).recv().unwrap().unwrap();
+    bench.drive.hold();
+    let begun = bench.flush();
+    bench.drive.lose();
+    while bench.drive.release(0) {}
+    bench.drive.seen();
+    let later = [bench.flush(), bench.write(0, &[3; 4096]), bench.zero(0, 4096), bench.read(0, 4096)];
+    for outcome in std::iter::once(begun).chain(later) {
+        assert_eq!(i32::from(outcome.recv().unwrap().unwrap_err()), i32::from(Errno::ENODEV));
+    }
+    assert_eq!(bench.drive.seen(), []);
 }
 
 /// Two writes to different bytes of the same block must both be there in the end, whatever the order of

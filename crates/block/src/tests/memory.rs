@@ -4,6 +4,7 @@ use crate::drive::{Completions, Drive, Limits, Namespace, Op};
 use crate::export::{News, Reports};
 use fuser::Errno;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak, mpsc};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,6 +17,7 @@ pub struct Memory {
     completions: Weak<dyn Completions>,
     news: Option<mpsc::Sender<News>>,
     limits: Limits,
+    losses: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -34,7 +36,7 @@ type Held = (u64, Result<(), Errno>, Vec<u8>);
 
 pub fn namespace(nsid: u32, block_size: u32, bytes: u64) -> Namespace {
     let blocks = bytes / u64::from(block_size);
-    Namespace { nsid, nguid: [nsid as u8; 16], block_size, blocks, read_only: false }
+    Namespace { nsid, nguid: [nsid as u8; 16], block_size, blocks, read_only: false, losses: 0 }
 }
 
 impl Memory {
@@ -52,7 +54,7 @@ impl Memory {
         limits: Limits,
         namespaces: &[Namespace],
     ) -> Arc<Self> {
-        let memory = Memory { completions, news, limits, state: Mutex::default() };
+        let memory = Memory { completions, news, limits, losses: AtomicU64::new(0), state: Mutex::default() };
         for namespace in namespaces {
             memory.attach(*namespace);
         }
@@ -67,6 +69,12 @@ impl Memory {
 
     pub fn detach(&self, nsid: u32) {
         self.state.lock().unwrap().namespaces.remove(&nsid);
+        self.tell();
+    }
+
+    /// A power cut takes completed writes along, of all namespaces.
+    pub fn lose(&self) {
+        self.losses.fetch_add(1, Ordering::SeqCst);
         self.tell();
     }
 
@@ -156,7 +164,14 @@ impl Drive for Memory {
     }
 
     fn namespaces(&self) -> Result<Vec<Namespace>, String> {
-        Ok(self.state.lock().unwrap().namespaces.values().map(|(namespace, _)| *namespace).collect())
+        let losses = self.losses();
+        let state = self.state.lock().unwrap();
+        let namespaces = state.namespaces.values();
+        Ok(namespaces.map(|(namespace, _)| Namespace { losses, ..*namespace }).collect())
+    }
+
+    fn losses(&self) -> u64 {
+        self.losses.load(Ordering::SeqCst)
     }
 
     fn submit(&self, tag: u64, nsid: u32, op: Op, mut data: Vec<u8>) {

@@ -3,6 +3,7 @@
 use std::{
     fs,
     io::{BufRead, BufReader},
+    os::unix::fs::{FileExt, OpenOptionsExt},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::mpsc::{self, RecvTimeoutError},
@@ -13,6 +14,7 @@ use std::{
 use anyhow::{Context, Result, anyhow, bail};
 use host::{Host, Identity, SocketTransport, Transport, namespace_create};
 use nvme::{NSID_ALL, admin::PowerCut};
+use rustix::fs::OFlags;
 
 use super::{Counters, Start, media};
 use crate::{
@@ -172,13 +174,26 @@ impl Served {
 
     pub(super) fn device(&mut self, nsid: u32) -> Result<PathBuf> {
         let file = self.files.join(format!("nvme0n{nsid}"));
-        let find =
-            || scratch::loops().into_iter().find(|(_, backing)| *backing == file).map(|(device, _)| device);
+        // After a power cut that took writes along, the old device fails and a new one appears.
+        let find = || {
+            let devices = scratch::loops().into_iter().filter(|(_, backing)| *backing == file);
+            devices.map(|(device, _)| device).find(|device| readable(device))
+        };
         self.process
             .wait_until(Duration::from_secs(20), || find().is_some())
             .with_context(|| format!("no loop device appeared for namespace {nsid}"))?;
         find().with_context(|| format!("the loop device of namespace {nsid} vanished"))
     }
+}
+
+/// Whether the device answers, and not only the page cache.
+fn readable(device: &Path) -> bool {
+    const PAGE: usize = 4096;
+    let direct = i32::try_from(OFlags::DIRECT.bits()).unwrap_or(0);
+    let mut room = vec![0; 2 * PAGE];
+    let at = room.as_ptr().align_offset(PAGE);
+    let file = fs::File::options().read(true).custom_flags(direct).open(device);
+    file.is_ok_and(|file| file.read_exact_at(&mut room[at..at + PAGE], 0).is_ok())
 }
 
 /// Creates a namespace of so many bytes in an NVM Set, with logical blocks of `lba` bytes and, if named, a reclaim unit handle of its

@@ -326,8 +326,7 @@ impl Field<'_> {
             return Ok(false);
         }
         counts.rounds += 1;
-        let drive = rig.drive()?;
-        drive.wait_for_power()?;
+        rig.power_is_back()?;
         rig.mount(base.layout()).context("mounting after the power cut")?;
         let torn = pages::torn_pages(&place.data)?;
         counts.torn_pages += torn;

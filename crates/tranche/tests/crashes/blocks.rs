@@ -23,7 +23,6 @@ pub struct Case {
 }
 
 pub const EVERY_WAY: &[Way] = &[Way::File, Way::Loop, Way::Unix, Way::Tcp];
-pub const FILES: &[Way] = &[Way::File];
 pub const SOCKETS: &[Way] = &[Way::Unix, Way::Tcp];
 
 /// Writers of each namespace.

@@ -30,7 +30,7 @@ pub trait Disk: Send {
 
 pub fn open(drive: &Drive, way: Way, nsid: u32, sector: u32) -> Result<Box<dyn Disk>, String> {
     Ok(match way {
-        Way::File => Box::new(FileDisk::open(&drive.block_file(nsid), sector, false)?),
+        Way::File => Box::new(FileDisk::open(&drive.file(nsid)?, sector, false)?),
         Way::Loop => Box::new(FileDisk::open(&drive.node(nsid)?, sector, true)?),
         Way::Unix => Box::new(HostDisk::open(&drive.unix(), nsid)?),
         Way::Tcp => Box::new(HostDisk::open(drive.tcp()?, nsid)?),

@@ -5,8 +5,10 @@ use super::scene::command;
 use super::stamp::Random;
 use host::{Host, Identity, SocketTransport};
 use nvme::admin::{FaultInjection, PowerCut};
-use std::fs::{File, read_to_string};
+use rustix::fs::OFlags;
+use std::fs::{DirEntry, File, OpenOptions, read_to_string};
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -146,17 +148,28 @@ impl Drive {
         word.ok_or_else(|| format!("no TCP port in {:?}", self.ready))
     }
 
-    pub fn block_file(&self, nsid: u32) -> PathBuf {
+    /// Where the block file of a namespace is.
+    fn block_file(&self, nsid: u32) -> PathBuf {
         self.dir.join("files").join(format!("nvme0n{nsid}"))
     }
 
-    /// The loop device on the block file of a namespace, as the drive says.
+    /// The block file of a namespace, when it answers. After a power cut that took writes along it is another file.
+    pub fn file(&self, nsid: u32) -> Result<PathBuf, String> {
+        let file = self.block_file(nsid);
+        let answering = || answers(&file).then(|| file.clone());
+        patiently(answering).ok_or_else(|| format!("no block file of namespace {nsid}: {}", self.log()))
+    }
+
+    /// The loop device on the block file of a namespace. After a power cut that took writes along, the old one fails and
+    /// a new one appears.
     pub fn node(&self, nsid: u32) -> Result<PathBuf, String> {
-        let name = format!("/nvme0n{nsid}, ");
-        let log = self.log();
-        let line = log.lines().rev().find_map(|line| Some(line.split_once(&name)?.1));
-        let node = line.and_then(|line| line.split(':').next());
-        node.map(PathBuf::from).ok_or_else(|| format!("no loop device of namespace {nsid}: {log}"))
+        let file = self.block_file(nsid);
+        let node =
+            || loops().into_iter().filter(|(_, backing)| *backing == file).find(|(node, _)| answers(node));
+        match patiently(node) {
+            Some((node, _)) => Ok(node),
+            None => Err(format!("no loop device of namespace {nsid}: {}", self.log())),
+        }
     }
 
     pub fn host(&self) -> Result<Host<SocketTransport>, String> {
@@ -198,6 +211,36 @@ impl Drive {
 impl Drop for Drive {
     fn drop(&mut self) {
         self.kill();
+    }
+}
+
+/// Loop devices, with the files behind them.
+fn loops() -> Vec<(PathBuf, PathBuf)> {
+    let entries = std::fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    let device = |entry: DirEntry| {
+        let backing = read_to_string(entry.path().join("loop/backing_file")).ok()?;
+        Some((Path::new("/dev").join(entry.file_name()), PathBuf::from(backing.trim_end_matches('\n'))))
+    };
+    entries.filter_map(device).collect()
+}
+
+/// Whether a page can be read, not only from the page cache.
+fn answers(path: &Path) -> bool {
+    const PAGE: usize = 4096;
+    let mut room = vec![0; 2 * PAGE];
+    let at = room.as_ptr().align_offset(PAGE);
+    let file = OpenOptions::new().read(true).custom_flags(OFlags::DIRECT.bits().cast_signed()).open(path);
+    file.is_ok_and(|file| file.read_exact_at(&mut room[at..at + PAGE], 0).is_ok())
+}
+
+fn patiently<T>(attempt: impl Fn() -> Option<T>) -> Option<T> {
+    let start = Instant::now();
+    loop {
+        let found = attempt();
+        if found.is_some() || start.elapsed() > PATIENCE {
+            return found;
+        }
+        std::thread::sleep(Duration::from_millis(2));
     }
 }
 

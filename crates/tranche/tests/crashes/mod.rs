@@ -15,7 +15,7 @@ mod rows;
 mod scene;
 mod stamp;
 
-pub use blocks::{Case, EVERY_WAY, FILES, SOCKETS};
+pub use blocks::{Case, EVERY_WAY, SOCKETS};
 pub use databases::Engine;
 pub use drives::Kind;
 pub use mounted::FileSystem;
