@@ -674,6 +674,17 @@ fn a_sync_begins_before_the_flush_that_is_usual_and_serves_it() {
     assert_eq!(rig.numbers(None).unwrap(), (0..9).collect::<Vec<_>>());
 }
 
+/// Nothing was written since the last sync that went well, but nobody can trust the disk any more.
+#[test]
+fn a_flush_of_a_failed_image_is_refused_although_a_sync_has_covered_it() {
+    let rig = Rig::new();
+    let mut image = rig.open(ImageOptions::default());
+    write(&mut image, 0);
+    assert!(matches!(sync(&mut image, 1)[..], [News::Synced(_, true)]));
+    image.fail("this is a test".into());
+    assert!(matches!(sync(&mut image, 2)[..], [News::Synced(_, false)]));
+}
+
 /// It goes on with the drive when its job is done. The drive may end there, which needs more of its jobs.
 #[test]
 fn the_thread_that_waits_for_the_disk_may_be_the_last_user_of_the_image() {
