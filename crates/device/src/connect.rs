@@ -42,7 +42,7 @@ impl Drive {
         let namespaces = self.config.max_namespaces;
         let id = self
             .controllers
-            .add(|association| Controller::new(*host, host_id, origin, association, namespaces))
+            .add(Controller::new(*host, host_id, origin, namespaces))
             .ok_or(Status::CONNECT_CONTROLLER_BUSY)?;
         if let Some(controller) = self.controllers.get_mut(id) {
             controller.values = self.life.saved.clone();

@@ -89,7 +89,7 @@ pub(crate) struct Controller {
 }
 
 impl Controller {
-    pub fn new(host: Nqn, host_id: [u8; 16], origin: Origin, association: u32, namespaces: u32) -> Self {
+    pub fn new(host: Nqn, host_id: [u8; 16], origin: Origin, namespaces: u32) -> Self {
         Controller {
             host,
             host_id,
@@ -97,7 +97,7 @@ impl Controller {
             port: PortId::default(),
             ana: AnaState::OPTIMIZED,
             ana_changes: 0,
-            association,
+            association: 0,
             kato: Nanos::ZERO,
             timer: 0,
             last_command: Nanos::ZERO,
@@ -186,36 +186,43 @@ impl Controller {
     }
 }
 
-/// All controllers, by identifier. Identifiers are given in turn, so that a host that comes late with the
-/// identifier of a controller that has gone does not meet another host's.
+/// All controllers, by identifier. A host that comes again gets an identifier that it had before, also after a power
+/// cycle. The others get the lowest that nobody has had, so that a host that comes late with the identifier of a
+/// controller that has gone does not meet another host's.
 #[derive(Debug, Default)]
 pub(crate) struct Controllers {
     table: Vec<Option<Box<Controller>>>,
-    last: u16,
+    /// Which host has or had each identifier, the first ones.
+    hosts: Vec<HostKey>,
     numbers: u32,
 }
+
+/// A host: its NQN and its Host Identifier.
+type HostKey = (Nqn, [u8; 16]);
 
 /// Controllers at a time.
 const MAX_CONTROLLERS: u16 = 4096;
 
 impl Controllers {
-    /// Makes a controller with a fresh identifier; `None` if there are too many.
-    pub fn add(&mut self, make: impl FnOnce(u32) -> Controller) -> Option<ControllerId> {
+    /// Adds a controller; `None` if there are too many.
+    pub fn add(&mut self, mut controller: Controller) -> Option<ControllerId> {
+        let most = usize::from(MAX_CONTROLLERS);
         if self.table.is_empty() {
-            self.table.resize_with(usize::from(MAX_CONTROLLERS), || None);
+            self.table.resize_with(most, || None);
         }
-        let next = |id: u16| if id >= MAX_CONTROLLERS { 1 } else { id + 1 };
-        let mut id = next(self.last);
-        while self.table.get(usize::from(id) - 1).is_none_or(Option::is_some) {
-            if id == self.last || (self.last == 0 && id == MAX_CONTROLLERS) {
-                return None;
-            }
-            id = next(id);
+        let host = (controller.host, controller.host_id);
+        let is_free = |at: usize| self.table[at].is_none();
+        let own = (0..self.hosts.len()).find(|at| self.hosts[*at] == host && is_free(*at));
+        let new = Some(self.hosts.len()).filter(|at| *at < most);
+        let at = own.or(new).or_else(|| (0..most).find(|at| is_free(*at)))?;
+        match self.hosts.get_mut(at) {
+            Some(before) => *before = host,
+            None => self.hosts.push(host),
         }
-        self.last = id;
-        let association = self.fresh();
-        self.table[usize::from(id) - 1] = Some(Box::new(make(association)));
-        Some(ControllerId(id))
+        controller.association = self.fresh();
+        self.table[at] = Some(Box::new(controller));
+        // At most 4,096.
+        Some(ControllerId(at as u16 + 1))
     }
 
     /// A number that no association and no timer had.
@@ -260,30 +267,49 @@ impl Controllers {
 mod tests {
     use super::*;
 
-    fn make(association: u32) -> Controller {
-        let host = Nqn::new("nqn.2026-11.test:host").unwrap();
-        Controller::new(host, [0; 16], Origin::InProcess, association, 70)
+    fn of(host: &str, id: u8) -> Controller {
+        Controller::new(Nqn::new(host).unwrap(), [id; 16], Origin::InProcess, 70)
     }
 
     #[test]
-    fn identifiers_are_given_in_turn_until_all_are_taken() {
+    fn a_host_that_comes_again_gets_its_identifier_again() {
         let mut all = Controllers::default();
-        assert_eq!(all.add(make), Some(ControllerId(1)));
-        assert_eq!(all.add(make), Some(ControllerId(2)));
-        all.remove(ControllerId(1));
-        assert_eq!(all.add(make), Some(ControllerId(3)));
-        for _ in 2..u32::from(MAX_CONTROLLERS) {
-            assert!(all.add(make).is_some());
+        let add = |all: &mut Controllers, host, id| all.add(of(host, id)).map(|id| id.0);
+        let (a, b) = ("nqn.2026-11.test:a", "nqn.2026-11.test:b");
+        // Two paths of the first host, and hosts that differ in either name alone.
+        for (host, id, expected) in [(a, 1, 1), (a, 1, 2), (b, 1, 3), (a, 2, 4)] {
+            assert_eq!(add(&mut all, host, id), Some(expected));
         }
-        assert_eq!(all.add(make), None);
+        for id in [2, 3] {
+            all.remove(ControllerId(id));
+        }
+        assert_eq!(add(&mut all, b, 1), Some(3));
+        assert_eq!(add(&mut all, b, 1), Some(5), "2 is remembered as the first host's");
+        assert_eq!(add(&mut all, a, 1), Some(2));
+        all.clear();
+        assert_eq!(
+            (add(&mut all, b, 1), add(&mut all, a, 2)),
+            (Some(3), Some(4)),
+            "power takes nothing along"
+        );
+    }
+
+    #[test]
+    fn when_all_identifiers_are_known_those_of_absent_hosts_serve() {
+        let mut all = Controllers::default();
+        let host = "nqn.2026-11.test:host";
+        for id in 1..=MAX_CONTROLLERS {
+            assert_eq!(all.add(of(host, 0)), Some(ControllerId(id)));
+        }
+        assert_eq!(all.add(of(host, 0)), None);
         all.remove(ControllerId(7));
-        assert_eq!(all.add(make), Some(ControllerId(7)));
+        assert_eq!(all.add(of(host, 1)), Some(ControllerId(7)));
         assert!(all.get(ControllerId(0)).is_none() && all.get(ControllerId(u16::MAX)).is_none());
     }
 
     #[test]
     fn attachment_is_a_bit_per_namespace() {
-        let mut c = make(0);
+        let mut c = of("nqn.2026-11.test:host", 0);
         c.attach(70, true);
         c.attach(1, true);
         c.attach(1, false);

@@ -202,6 +202,11 @@ impl Flight {
         self.table.iter().filter(same).count()
     }
 
+    /// A controller has gone. Its commands belong to nobody: not to the controller that gets its identifier next.
+    pub fn orphan(&mut self, controller: u16) {
+        self.table.iter_mut().filter(|c| c.controller == controller).for_each(|c| c.controller = 0);
+    }
+
     /// How many commands are in flight.
     pub fn len(&self) -> u32 {
         self.count
@@ -211,5 +216,23 @@ impl Flight {
     pub fn clear(&mut self) {
         self.table.fill(InFlight::FREE);
         self.count = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_controller_has_none_of_the_commands_of_the_one_before() {
+        let mut flight = Flight::default();
+        for (io, controller) in [(0, 7), (1, 8)] {
+            let command = InFlight { controller, cid: 5, opcode: 8, stage: Stage::Running, ..InFlight::FREE };
+            flight.begin(Io(io), command).unwrap().park();
+        }
+        flight.orphan(7);
+        assert_eq!((flight.find(7, 0, 5), flight.count_of(7, 8)), (None, 0));
+        assert_eq!((flight.find(8, 0, 5), flight.count_of(8, 8)), (Some(1), 1));
+        assert_eq!(flight.len(), 2, "it still comes back");
     }
 }

@@ -337,6 +337,11 @@ impl Engine {
         }
     }
 
+    /// Whether the drive has ended controllers whose connections are not closed yet. Their identifiers may be free already.
+    pub(crate) fn is_expelling(&self) -> bool {
+        self.outputs.iter().any(|output| matches!(output, Output::Disconnect { .. }))
+    }
+
     /// A host is gone, with its controller.
     pub(crate) fn drive_disconnect(&mut self, now: Nanos, controller: ControllerId) {
         self.drive.disconnect(now, controller, &mut self.store, &mut self.outputs);

@@ -181,7 +181,7 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// Controller ID at the time of the connection (a power cycle may change it).
+    /// Controller ID at the time of the connection. A power cycle may change it where a host has several controllers.
     pub fn cntlid(&self) -> u16 {
         self.cntlid
     }

@@ -126,6 +126,9 @@ impl Engine {
         if self.hosts.powered_off {
             return Err(ConnectError::PowerOff);
         }
+        if self.is_expelling() {
+            return Err(ConnectError::Refused(Status::CONNECT_CONTROLLER_BUSY));
+        }
         let index = match self.hosts.fronts.iter().position(Option::is_none) {
             Some(index) => index,
             None => {

@@ -6,7 +6,7 @@ use common::shape_with;
 use fabric::host::{Config, Data as Payload};
 use host::{Data, Host, Identity, Queue, Session, SocketQueue, SocketTransport, TransportError};
 use nvme::admin::{FaultInjection, FaultKind};
-use nvme::fabrics::{Connect, ConnectAttributes, ConnectData, FabricsCommand};
+use nvme::fabrics::{Connect, ConnectAttributes, ConnectData, ConnectResult, FabricsCommand};
 use nvme::feature::{AsyncEventConfiguration, FeatureId};
 use nvme::log::{AnaState, DiscoveryEntry, DiscoveryHeader, LogId, SubsystemType};
 use nvme::property::{Cc, PropertyOffset};
@@ -62,6 +62,12 @@ fn fault(dir: &std::path::Path, running: &Running, kind: FaultKind, port: u16, p
 
 /// A connection whose Connect command has gone out, with its answer.
 fn connected(running: &Running, subnqn: &str, kato: u32) -> SocketQueue {
+    let seeker = "nqn.2026-11.test:seeker".parse::<Nqn>().unwrap().to_field();
+    connected_as(running, subnqn, seeker, kato).0
+}
+
+/// The same of any host, and the identifier of its controller.
+fn connected_as(running: &Running, subnqn: &str, hostnqn: [u8; 256], kato: u32) -> (SocketQueue, u16) {
     let stream = TcpStream::connect(running.ports()[0].address).unwrap();
     let mut queue = SocketQueue::over_tcp(stream, Config::default(), PATIENCE).unwrap();
     let connect = Connect {
@@ -74,14 +80,46 @@ fn connected(running: &Running, subnqn: &str, kato: u32) -> SocketQueue {
     let data = ConnectData {
         cntlid: U16::new(CNTLID_DYNAMIC),
         subnqn: subnqn.parse::<Nqn>().unwrap().to_field(),
-        hostnqn: "nqn.2026-11.test:seeker".parse::<Nqn>().unwrap().to_field(),
+        hostid: [9; 16],
+        hostnqn,
         ..ConnectData::new_zeroed()
     };
-    ask(&mut queue, Command::from(FabricsCommand::Connect(connect)), Data::Out(data.as_bytes().to_vec()));
+    let connect = Command::from(FabricsCommand::Connect(connect));
+    let answer = ask(&mut queue, connect, Data::Out(data.as_bytes().to_vec()));
+    let cntlid = ConnectResult::from_dw0(answer.completion.dw0.get()).cntlid;
     let cc = Cc::new().with_en(true).with_iosqes(6).with_iocqes(4).into_bits().get();
     let enable = FabricsCommand::PropertySet { offset: PropertyOffset::CC, wide: false, value: cc.into() };
     ask(&mut queue, enable.into(), Data::None);
-    queue
+    (queue, cntlid)
+}
+
+/// Waits until only so many controllers are left besides the one that asks.
+fn wait_for_others(running: &Running, left: usize, why: &str) {
+    let begun = Instant::now();
+    loop {
+        let mut host = Host::connect(tcp(running, 0), &identity(running)).unwrap();
+        if host.controllers().unwrap().len() == left + 1 {
+            return;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{why}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// As SPDK's tools connect.
+#[test]
+fn a_host_without_a_name_is_known_again() {
+    let temp = tempfile::tempdir().unwrap();
+    let running = start(temp.path(), Limits::default());
+    let drive = running.handle().subsystem_nqn().to_owned();
+    let (nameless, first) = connected_as(&running, &drive, [0; 256], 0);
+    let named = "nqn.2026-11.test:named".parse::<Nqn>().unwrap().to_field();
+    let (_named, second) = connected_as(&running, &drive, named, 0);
+    assert_ne!(first, second);
+    drop(nameless);
+    wait_for_others(&running, 1, "the nameless host stays");
+    let (_nameless, again) = connected_as(&running, &drive, [0; 256], 0);
+    assert_eq!(again, first, "a host that comes again finds its controller's identifier again");
 }
 
 fn ask(queue: &mut SocketQueue, command: Command, data: Data) -> host::Done {
@@ -286,17 +324,7 @@ fn a_peer_that_reads_nothing_is_ended() {
     for _ in 0..24 {
         send(log, Payload::In(vec![0; 1 << 20]));
     }
-    // It is gone when no controller of its host is left.
-    let begun = Instant::now();
-    loop {
-        let mut host = Host::connect(tcp(&running, 0), &identity(&running)).unwrap();
-        let count = host.log(LogId::CONTROLLERS, 0, 0, 16).unwrap()[2];
-        if count == 1 {
-            break;
-        }
-        assert!(begun.elapsed() < PATIENCE, "the deaf host stays");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_for_others(&running, 0, "the deaf host stays");
 }
 
 #[test]

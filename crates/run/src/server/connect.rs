@@ -46,7 +46,14 @@ pub(super) fn connect(
     if subsystem != subsystem_of_drive && !discovery {
         return invalid(true, 256);
     }
-    let Ok(host) = Nqn::from_field(&data.hostnqn) else { return invalid(true, 512) };
+    let host = match data.hostnqn[0] {
+        // SPDK's tools give no name unless told: such a host goes by its Host Identifier.
+        0 => Nqn::from_uuid(data.hostid),
+        _ => match Nqn::from_field(&data.hostnqn) {
+            Ok(host) => host,
+            Err(_) => return invalid(true, 512),
+        },
+    };
     if let Err(status) = peer.gate.admit(&peer.stream, &host, &subsystem) {
         return failed(status, 0);
     }
@@ -79,6 +86,10 @@ pub(super) fn connect(
     let result = if qid == 0 {
         if cntlid != CNTLID_DYNAMIC {
             return invalid(true, 16);
+        }
+        if engine.is_expelling() {
+            // A connection of before must not speak for the new controller.
+            return failed(Status::CONNECT_CONTROLLER_BUSY, 0);
         }
         let connected = engine.drive.connect(now, &host, data.hostid, cntlid, kato, peer.origin);
         connected.inspect(|id| engine.drive.arrive(*id, peer.port))
