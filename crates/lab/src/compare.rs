@@ -89,12 +89,12 @@ pub fn run(options: &Options) -> Result<Outcome<Results>> {
 /// # Errors
 /// Like [`run()`].
 pub fn run_on(options: &Options, program: &Program) -> Result<Outcome<Results>> {
-    interrupt::install().context("installing signal handlers")?;
     if options.repeat == 0 {
         bail!("--repeat is 0: at least one run is needed");
     }
     let layouts: Vec<Layout> =
         options.layouts.iter().map(|path| Layout::read(path)).collect::<Result<_>>()?;
+    interrupt::install().context("installing signal handlers")?;
     for (i, layout) in layouts.iter().enumerate() {
         if layouts[..i].iter().any(|other| other.name == layout.name) {
             bail!("two layouts are named {:?}: give their files different names", layout.name);

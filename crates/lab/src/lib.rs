@@ -7,6 +7,7 @@ pub mod cpu;
 pub mod datasheet;
 pub mod doublewrite;
 pub mod drive;
+mod input;
 pub mod interrupt;
 pub mod layout;
 pub mod mariadb;

@@ -21,6 +21,9 @@ const DEFAULT_TCP: &str = "127.0.0.1:4420";
 
 /// Serves until a signal.
 pub fn serve(options: &Serve, output: Output) -> Result<()> {
+    // A file may be a pipe that nobody writes to: until all are read, the first signal ends the process.
+    let shape = shape(options)?;
+    let run_options = run_options(options)?;
     // From here on the first signal is waited for, the second ends the process at once.
     let asked = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -28,9 +31,6 @@ pub fn serve(options: &Serve, output: Output) -> Result<()> {
         flag::register(signal, asked.clone())?;
     }
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot watch for signals")?;
-
-    let shape = shape(options)?;
-    let run_options = run_options(options)?;
     let running = run::start(shape, &run_options, &mut show_progress(&asked))?;
     for note in running.notes() {
         tracing::warn!("{note}");

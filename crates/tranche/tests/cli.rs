@@ -3,6 +3,8 @@
 mod common;
 
 use common::Served;
+use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
@@ -454,4 +456,37 @@ fn mistakes_are_explained() {
     assert!(err(&["serve", "--unix", &socket]).contains("cannot listen on the Unix socket"));
     assert!(err(&["serve", "--loop"]).contains("--fuse"));
     assert_eq!(tranche(&["serve", "--no-such-flag"]).status.code(), Some(2));
+}
+
+#[test]
+fn who_waits_for_a_silent_pipe_ends_at_the_first_signal() {
+    let temp = tempfile::tempdir().unwrap();
+    let (pipe, socket) = (at(temp.path(), "pipe"), at(temp.path(), "s"));
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    let serve = ["serve", "--unix", &socket];
+    for args in [
+        [&serve[..], &["--hosts", &pipe]].concat(),
+        [&serve[..], &["--drive-key", &pipe]].concat(),
+        [&serve[..], &[&pipe]].concat(),
+        vec!["sim", &pipe],
+        vec!["sim", "--format", "trace", &pipe],
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tranche"));
+        let child = command.args(&args).env("XDG_CACHE_HOME", temp.path()).spawn().unwrap();
+        let served = Served { child, ready: String::new() };
+        // Opens when the program has opened the other end.
+        let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap();
+        let start = Instant::now();
+        let writer = loop {
+            match File::options().write(true).custom_flags(nonblocking).open(&pipe) {
+                Ok(writer) => break writer,
+                Err(error) => assert!(start.elapsed() < Duration::from_secs(60), "{args:?}: {error}"),
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        served.signal("TERM");
+        assert_ne!(served.end(), Some(0), "{args:?}");
+        drop(writer);
+    }
 }

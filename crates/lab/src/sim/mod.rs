@@ -121,8 +121,9 @@ pub struct Sources<'a> {
 /// The drive or the load makes no sense, or they do not fit each other; an interruption before there was anything to report. What goes
 /// wrong with requests is the outcome's failure, beside the results.
 pub fn run(options: &Options, sources: &Sources<'_>) -> Result<Outcome<Value>> {
-    interrupt::install().context("installing signal handlers")?;
+    // What it reads may be a pipe that nobody writes to: until then the first signal ends the process.
     let cases = cases(options, sources)?;
+    interrupt::install().context("installing signal handlers")?;
     let threads = threads(&cases, options.threads.map(usize::from));
     let out = options.out.clone().or_else(|| (!options.set.is_empty()).then(|| PathBuf::from(OUT)));
     if let Some(out) = &out {
