@@ -116,11 +116,7 @@ impl Export {
         dir: &Path,
         options: Options,
     ) -> Result<Self, ExportError> {
-        let cleaned = mount::clean_stale(dir)?;
-        if !cleaned.is_empty() {
-            tracing::info!(?cleaned, "cleared away what a killed drive left at {}", dir.display());
-        }
-        let dir = mount::usable(dir)?;
+        let dir = mount::prepare(dir)?;
         let engine = Arc::new(Engine::new());
         let (news, inbox) = mpsc::channel();
         let completions = Arc::downgrade(&engine);

@@ -38,4 +38,4 @@ mod tests;
 pub use attached::HOST_NQN;
 pub use error::ExportError;
 pub use export::{Device, Export, Options};
-pub use mount::{Cleaned, clean_stale};
+pub use mount::{Cleaned, clean_stale, prepare};

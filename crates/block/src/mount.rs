@@ -18,11 +18,25 @@ const KIND: &str = "fuse.tranche";
 /// What is mounted, as `mount` shows it.
 const SOURCE: &str = "tranche";
 
+/// Makes sure that a drive can be exported at `dir`: it is an empty directory without a running drive on it. What a killed
+/// process left there is cleared away. Returns the directory without links in its path. [`Export::start`](crate::Export::start) does this,
+/// too; ask before a drive is made for it.
+///
+/// # Errors
+/// If it is not so.
+pub fn prepare(dir: &Path) -> Result<PathBuf, ExportError> {
+    let cleaned = clean_stale(dir)?;
+    if !cleaned.is_empty() {
+        tracing::info!(?cleaned, "cleared away what a killed drive left at {}", dir.display());
+    }
+    usable(dir)
+}
+
 /// A directory that can be mounted on: it exists, is empty, and has no running drive on it.
 ///
 /// # Errors
 /// If it is not so.
-pub fn usable(dir: &Path) -> Result<PathBuf, ExportError> {
+fn usable(dir: &Path) -> Result<PathBuf, ExportError> {
     let failed = |reason| ExportError::Directory { dir: dir.to_owned(), reason };
     let dir = dir.canonicalize().map_err(failed)?;
     if !dir.is_dir() {

@@ -517,7 +517,13 @@ impl SocketTransport {
             }
             found = Some(nqn);
         }
-        found.ok_or_else(|| wrong("it knows none: name one with ?nqn=… at the address's end".into()))
+        found.ok_or_else(|| {
+            wrong(format!(
+                "it tells {} of none: either there is none, or the drive's list of hosts does not admit this host now; \
+                 ?nqn=… at the address's end names one, and tells why",
+                identity.hostnqn
+            ))
+        })
     }
 }
 

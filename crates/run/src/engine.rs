@@ -450,10 +450,18 @@ impl Engine {
                 }
             }
             Output::PowerCut { off, lossy } => {
+                let kept =
+                    if lossy { "completed writes may be lost" } else { "every completed write is kept" };
+                tracing::warn!("the drive loses its power for {} ms: {kept}", off.0.div_ceil(1_000_000));
                 self.cut = Some(off);
                 self.losses += u64::from(lossy);
             }
-            Output::HostDiskFault { full, count } => self.store.arm_fault(full, count),
+            Output::HostDiskFault { full, count } => {
+                let what = if full { "is full for writes" } else { "fails" };
+                let span = if count == 0 { "until that is cleared".into() } else { format!("{count} times") };
+                tracing::warn!("injected fault: the host's disk {what}, {span}");
+                self.store.arm_fault(full, count);
+            }
             Output::PortDown { port, span } => {
                 if let Some(server) = &mut self.server {
                     server.port_down(port, span);
@@ -465,7 +473,11 @@ impl Engine {
                     self.server = Some(server);
                 }
             }
-            Output::ClearHostDiskFaults => self.store.clear_faults(),
+            Output::ClearHostDiskFaults => {
+                if self.store.clear_faults() {
+                    tracing::info!("injected faults of the host's disk are cleared");
+                }
+            }
             Output::ShutDown => self.stop = Stop::Drained,
         }
     }
@@ -609,6 +621,7 @@ impl Engine {
     fn power_returns(&mut self, now: Nanos, deliveries: &mut Vec<Delivery>) {
         self.power_back = None;
         self.drive.power_on(now, &mut self.store);
+        tracing::info!("the drive has power again");
         self.hosts_return(now, deliveries);
     }
 

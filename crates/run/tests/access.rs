@@ -83,7 +83,10 @@ fn only_listed_hosts_connect() {
     };
     seek("a").unwrap();
     let error = seek("b").unwrap_err().to_string();
-    assert!(error.contains("knows none"), "{error}");
+    assert!(
+        error.contains("tells nqn.2026-11.test:b of none: ") && error.contains("list of hosts"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Commands that change a drive, as an NVMe host: `ns`, `power-cut`.
 
 use crate::args::{Attachment, Bench, Ns, Output, PowerCut, Target};
-use crate::{print_json, print_text};
+use crate::{print_json, print_text, show};
 use anyhow::{Context, Result, anyhow, bail};
 use device::LbaFormat;
 use device::protection::Guard;
@@ -112,9 +112,13 @@ pub fn network_refusal(error: &host::Error) -> Option<&'static str> {
     )
 }
 
-/// Adds to the error of a command for a namespace what its status does not say: that there is no such namespace.
+/// Adds to the error of a command for a namespace what its status does not say: that there is no such namespace, or that
+/// the drive is locked.
 pub fn about<T>(host: &mut Connected, nsid: u32, result: Result<T, host::Error>) -> Result<T> {
     result.map_err(|error| {
+        if let Some(locked) = locked(host, &error) {
+            return anyhow::Error::from(error).context(locked);
+        }
         let known = error.status().and_then(|_| host.allocated_namespaces().ok());
         let error = anyhow::Error::from(error);
         match known {
@@ -126,6 +130,16 @@ pub fn about<T>(host: &mut Connected, nsid: u32, result: Result<T, host::Error>)
             _ => error,
         }
     })
+}
+
+/// What to say when a drive refuses a command because it was started without its key.
+fn locked(host: &mut Connected, error: &host::Error) -> Option<&'static str> {
+    let denied = error.status().is_some_and(|status| status.is(Status::ACCESS_DENIED));
+    let nsids = denied.then(|| host.allocated_namespaces().ok()).flatten()?;
+    let mut namespaces = nsids.into_iter().filter_map(|nsid| host.identify_allocated(nsid).ok());
+    namespaces
+        .any(|namespace| namespace.vs[0] == show::LOCKED)
+        .then_some("the drive is LOCKED: it was started without its key (tranche serve --drive-key)")
 }
 
 /// Runs a fio job file.
@@ -306,6 +320,9 @@ pub fn ns(command: &Ns, output: Output) -> Result<()> {
 
 /// What to say when a namespace could not be created.
 fn not_created(host: &mut Connected, set: u16, error: &host::Error) -> String {
+    if let Some(locked) = locked(host, error) {
+        return locked.to_owned();
+    }
     let is = |status| error.status().is_some_and(|s| s.is(status));
     if is(Status::NAMESPACE_ID_UNAVAILABLE) {
         let most = host.controller().nn.get();
@@ -393,7 +410,7 @@ fn list(host: &mut Connected, address: &str, attached: bool, output: Output) -> 
         }
         return print_json(&value);
     }
-    print_text(&crate::show::table(&["NSID", "Set", "Size", "Used", "Block", "Controllers"], &rows))
+    print_text(&show::table(&["NSID", "Set", "Size", "Used", "Block", "Controllers"], &rows))
 }
 
 /// Waits until the drive takes hosts again: after its time without power, and while it recovers.

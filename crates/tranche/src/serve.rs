@@ -24,6 +24,10 @@ pub fn serve(options: &Serve, output: Output) -> Result<()> {
     // A file may be a pipe that nobody writes to: until all are read, the first signal ends the process.
     let shape = shape(options)?;
     let run_options = run_options(options)?;
+    if let Some(dir) = &options.fuse {
+        // Before an image is made for it.
+        block::prepare(dir)?;
+    }
     // From here on the first signal is waited for, the second ends the process at once.
     let asked = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {

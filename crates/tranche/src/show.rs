@@ -64,6 +64,9 @@ fn line(key: &str, value: &Value, lines: &mut Vec<String>) {
     lines.push(format!("{key:<36} {text}"));
 }
 
+/// Byte 384 of Identify Namespace, of one whose key the drive does not have.
+pub const LOCKED: u8 = 2;
+
 /// How a drive like ours stores a namespace: byte 384 of Identify Namespace (docs/vendor.md). Others have no log D8h, or mean
 /// something else.
 fn stored(host: &mut Connected, namespace: &IdentifyNamespace) -> Option<&'static str> {
@@ -72,7 +75,7 @@ fn stored(host: &mut Connected, namespace: &IdentifyNamespace) -> Option<&'stati
     match namespace.vs[0] {
         0 => Some("in the clear"),
         1 => Some("encrypted"),
-        2 => Some("encrypted, and locked: the drive was started without its key"),
+        LOCKED => Some("encrypted, and locked: the drive was started without its key"),
         _ => None,
     }
 }

@@ -134,9 +134,12 @@ fn quotas_hold_at_once_and_are_kept_when_saved() {
 #[test]
 fn a_power_cut_is_survived() {
     let temp = tempfile::tempdir().unwrap();
-    let socket = at(temp.path(), "s");
-    let served = Served::start(&["--unix", &socket]);
+    let (socket, said) = (at(temp.path(), "s"), at(temp.path(), "said"));
+    let mut command = Command::new(common::TRANCHE);
+    let served = Served::run(command.args(["serve", "--unix", &socket]).stderr(File::create(&said).unwrap()));
     let on = format!("unix://{socket}");
+    out(&["fault", "host-disk-full", "--count", "3", "--on", &on]);
+    out(&["fault", "clear", "--on", &on]);
     assert_eq!(out(&["power-cut", "--off-ms", "10", "--on", &on]), "");
     let start = Instant::now();
     while !tranche(&["id", "--on", &on]).status.success() {
@@ -145,8 +148,19 @@ fn a_power_cut_is_survived() {
     let smart: serde_json::Value =
         serde_json::from_str(&out(&["smart", "--output", "json", "--on", &on])).unwrap();
     assert_eq!(smart["unsafe_shutdowns"], 1);
+    assert_eq!(out(&["power-cut", "--no-plp", "--on", &on]), "");
     served.signal("INT");
     assert_eq!(served.end(), Some(0));
+    let said = std::fs::read_to_string(said).unwrap();
+    for line in [
+        "injected fault: the host's disk is full for writes, 3 times",
+        "injected faults of the host's disk are cleared",
+        "the drive loses its power for 10 ms: every completed write is kept",
+        "the drive has power again",
+        "completed writes may be lost",
+    ] {
+        assert!(said.contains(line), "{line}: {said}");
+    }
 }
 
 #[test]
@@ -301,7 +315,7 @@ fn an_encrypted_image_opens_locked_without_its_key() {
             err(&["ns", "delete", "1", "--on", &on]),
             err(&["ns", "create", "--set", "2", "--size", "1MiB", "--on", &on]),
         ] {
-            assert!(refused.contains("Access Denied"), "{refused}");
+            assert!(refused.contains("LOCKED") && refused.contains("--drive-key"), "{refused}");
         }
         let said = stop(served);
         assert!(said.contains("LOCKED") && said.contains(why), "{said}");

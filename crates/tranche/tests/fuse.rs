@@ -129,7 +129,9 @@ fn directories_that_cannot_be_used_are_refused_with_advice() {
     let dir = tempfile::tempdir().unwrap();
     let files = dir.path().join("files");
     let refused = |advice: &str| {
-        let output = command(dir.path(), &[]).output().unwrap();
+        let image = dir.path().join("image");
+        let output = command(dir.path(), &["--image", image.to_str().unwrap()]).output().unwrap();
+        assert!(!image.exists(), "an image for nobody");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert!(output.stdout.is_empty());

@@ -468,7 +468,7 @@ fn a_killed_process_is_cleared_away() {
         run("mkfs.ext4", &["-q", "-F", node]);
         run("mount", &[node, point.path().to_str().unwrap()]);
         std::fs::write(point.path().join("lost"), "with the process").unwrap();
-        assert!(matches!(crate::mount::usable(dir.path()), Err(ExportError::InUse(_))));
+        assert!(matches!(crate::mount::prepare(dir.path()), Err(ExportError::InUse(_))));
         assert!(clean_stale(dir.path()).unwrap().is_empty(), "a drive that is alive is left alone");
 
         child.kill().unwrap();

@@ -277,8 +277,9 @@ impl Store {
         self.fault = Some(HostFault { full, left: (count > 0).then_some(count) });
     }
 
-    pub(crate) fn clear_faults(&mut self) {
-        self.fault = None;
+    /// Ends injected faults; whether there were any.
+    pub(crate) fn clear_faults(&mut self) -> bool {
+        self.fault.take().is_some()
     }
 
     /// Whether an injected fault strikes now.
