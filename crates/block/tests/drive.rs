@@ -4,7 +4,7 @@ mod support;
 
 use block::{Device, Export, Options};
 use host::{Addr, Host, Identity, SocketTransport, namespace_create};
-use nvme::admin::{FormatNvm, SecureErase};
+use nvme::admin::{FaultInjection, FaultKind, FormatNvm, SecureErase};
 use run::{Running, Shape};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -265,5 +265,27 @@ fn what_was_open_when_writes_were_lost_fails_from_then_on() {
     file.write_all_at(b"after", 0).and_then(|()| file.sync_all()).unwrap();
     drop(file);
     run("umount", &[point.path().to_str().unwrap()]);
+    bench.stop();
+}
+
+#[test]
+fn no_space_on_the_host_is_no_space_for_programs() {
+    if !possible("no_space_on_the_host_is_no_space_for_programs", &[]) {
+        return;
+    }
+    let bench = Bench::new(false);
+    let file = bench.open(1);
+    let fault =
+        |kind| FaultInjection { nsid: 0, kind, nvmsetid: 0, count: 1, one_in: 0, param: 0, lba: None };
+    for (kind, expected) in [
+        (FaultKind::HOST_DISK_FULL, rustix::io::Errno::NOSPC),
+        (FaultKind::HOST_DISK_ERROR, rustix::io::Errno::IO),
+    ] {
+        bench.host().inject_fault(fault(kind)).unwrap();
+        let error = file.write_at(&[1; 4096], 0).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(expected.raw_os_error()), "{error}");
+        file.write_all_at(&[1; 4096], 0).unwrap();
+    }
+    drop(file);
     bench.stop();
 }

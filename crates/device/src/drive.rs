@@ -164,7 +164,7 @@ impl Failure {
             Fault::Unrecovered => Status::UNRECOVERED_READ_ERROR.into(),
             Fault::ReadOnly => Status::WRITE_TO_READ_ONLY_RANGE.into(),
             Fault::Storage => Self::transient(Status::INTERNAL_ERROR),
-            Fault::NoSpace => Self::transient(Status::CAPACITY_EXCEEDED),
+            Fault::NoSpace | Fault::Full => Self::transient(Status::CAPACITY_EXCEEDED),
             Fault::Mismatch => Status::COMPARE_FAILURE.into(),
         }
     }

@@ -95,7 +95,7 @@ impl Drive {
 
     /// Makes a new key for a namespace whose blocks have been given up; none without a drive key.
     pub(crate) fn renew_key<S: Contents>(&mut self, nsid: u32, storage: &mut S) -> Result<(), Failure> {
-        self.change_key(nsid, storage).map_err(|StorageError| Failure::transient(Status::INTERNAL_ERROR))
+        self.change_key(nsid, storage).map_err(|_| Failure::transient(Status::INTERNAL_ERROR))
     }
 
     fn change_key<S: Contents>(&mut self, nsid: u32, storage: &mut S) -> Result<(), StorageError> {

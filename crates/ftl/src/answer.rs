@@ -1,6 +1,6 @@
 //! What the translation layer answers, and what it says of itself.
 
-use crate::storage::Io;
+use crate::storage::{Io, StorageError};
 use media::{Nanos, Slot};
 
 /// When a request is done.
@@ -29,15 +29,27 @@ pub enum Fault {
     /// Spare superblocks are used up.
     #[error("the NVM Set can only be read: its spare blocks are used up")]
     ReadOnly,
-    /// The host's disk or memory failed or is full.
-    #[error("the storage of the drive's contents failed or is full")]
+    /// The host's disk or memory failed.
+    #[error("the storage of the drive's contents failed")]
     Storage,
+    /// No space is left on the host's disk.
+    #[error("no space is left for the drive's contents")]
+    Full,
     /// Not enough unallocated capacity.
     #[error("the NVM Set has too little unallocated capacity")]
     NoSpace,
     /// Compared data differs.
     #[error("compared data differs")]
     Mismatch,
+}
+
+impl From<StorageError> for Fault {
+    fn from(error: StorageError) -> Self {
+        match error {
+            StorageError::Failed => Fault::Storage,
+            StorageError::Full => Fault::Full,
+        }
+    }
 }
 
 /// A request that was answered with [`Answer::Later`] is done.

@@ -257,7 +257,7 @@ impl Ftl {
         storage: &mut S,
     ) -> Result<Nanos, Fault> {
         self.visit(now, volume, extent, storage, |storage: &mut S, piece, slot: Option<Slot>| {
-            storage.load(io, piece, slot).map_err(|StorageError| Fault::Storage)
+            storage.load(io, piece, slot).map_err(Fault::from)
         })
     }
 
@@ -277,7 +277,7 @@ impl Ftl {
             match storage.compare(io, piece, slot) {
                 Ok(true) => Ok(()),
                 Ok(false) => Err(Fault::Mismatch),
-                Err(StorageError) => Err(Fault::Storage),
+                Err(error) => Err(error.into()),
             }
         })
     }
@@ -295,7 +295,7 @@ impl Ftl {
         storage: &mut S,
     ) -> Result<Nanos, Fault> {
         self.visit(now, volume, extent, storage, |storage: &mut S, _, slot: Option<Slot>| match slot {
-            Some(slot) => storage.verify(io, slot).map_err(|StorageError| Fault::Storage),
+            Some(slot) => storage.verify(io, slot).map_err(Fault::from),
             None => Ok(()),
         })
     }

@@ -177,7 +177,7 @@ impl MemorySet {
                 true => cx.storage.store_zeros(write.io, piece, slot, base),
                 false => cx.storage.store(write.io, piece, slot, base),
             };
-            stored.map_err(|_| Fault::Storage)?;
+            stored?;
             at += u64::from(len);
         }
         Ok(true)

@@ -18,10 +18,16 @@ pub struct Piece {
     pub len: u32,
 }
 
-/// The host's disk, or its memory, failed or is full.
+/// Why contents cannot be kept or had.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("the storage that holds the drive's contents failed")]
-pub struct StorageError;
+pub enum StorageError {
+    /// The host's disk, or its memory, failed.
+    #[error("the storage that holds the drive's contents failed")]
+    Failed,
+    /// No space is left on the host's disk.
+    #[error("no space is left for the drive's contents")]
+    Full,
+}
 
 /// Contents and persistence, injected into every call of the core that may need them.
 ///

@@ -30,7 +30,7 @@ impl Storage for Few {
     fn forget_slots(&mut self) {}
     fn store(&mut self, _: Io, _: Piece, _: Slot, _: Option<Slot>) -> Result<(), StorageError> {
         self.stores += 1;
-        if self.fails_after == Some(self.stores - 1) { Err(StorageError) } else { Ok(()) }
+        if self.fails_after == Some(self.stores - 1) { Err(StorageError::Failed) } else { Ok(()) }
     }
     fn store_zeros(
         &mut self,

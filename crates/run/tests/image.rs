@@ -259,7 +259,10 @@ fn a_full_disk_fails_writes_and_loses_nothing() {
             match write(&queue, lba, 5) {
                 status if status.is_success() && refused == 0 => kept += 1,
                 status if status.is_success() => {}
-                _ => refused += 1,
+                status => {
+                    assert!(status.is(Status::CAPACITY_EXCEEDED) && !status.dnr(), "{status}");
+                    refused += 1;
+                }
             }
             if refused > 20 {
                 break;

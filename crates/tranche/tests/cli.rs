@@ -274,7 +274,7 @@ fn an_encrypted_image_opens_locked_without_its_key() {
         command
             .args(["serve", "--unix", &socket, "--image", &image])
             .args(key.map(|key| ["--drive-key", key]).iter().flatten());
-        command.env_remove("TRANCHE_DRIVE_KEY").stderr(std::fs::File::create(&said).unwrap());
+        command.env_remove("TRANCHE_DRIVE_KEY").stderr(File::create(&said).unwrap());
         Served::run(&mut command)
     };
     let stop = |served: Served| {

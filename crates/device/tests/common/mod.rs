@@ -126,7 +126,7 @@ impl Memory {
         from_host: bool,
     ) -> Result<(), StorageError> {
         if self.fail {
-            return Err(StorageError);
+            return Err(StorageError::Failed);
         }
         let treatment = self.treatments.get(&io.0);
         let (mut page, mut spare) = self.whole(base, treatment);
@@ -164,7 +164,7 @@ impl Memory {
             Ok(()) => Ok((page, spare)),
             Err(blemish) => {
                 self.blemish = Some((io, blemish));
-                Err(StorageError)
+                Err(StorageError::Failed)
             }
         }
     }
@@ -176,7 +176,7 @@ impl Contents for Memory {
     }
     fn make_key(&mut self, nsid: u32) -> Result<Option<WrappedKey>, StorageError> {
         if self.fail {
-            return Err(StorageError);
+            return Err(StorageError::Failed);
         }
         self.keys_made += 1;
         let key = [&nsid.to_le_bytes()[..], &self.keys_made.to_le_bytes()].concat();
@@ -244,7 +244,7 @@ impl Storage for Memory {
     }
     fn load(&mut self, io: Io, piece: Piece, slot: Option<Slot>) -> Result<(), StorageError> {
         if self.fail {
-            return Err(StorageError);
+            return Err(StorageError::Failed);
         }
         let (page, spare) = self.look(io, piece, slot)?;
         let gathers = self.treatments.get(&io.0).is_some_and(|treatment| treatment.gathered);

@@ -502,8 +502,8 @@ impl NandSet {
                 true => cx.storage.store_zeros(write.io, piece, slot, old),
                 false => cx.storage.store(write.io, piece, slot, old),
             };
-            if stored.is_err() {
-                outcome = Err(Fault::Storage);
+            if let Err(error) = stored {
+                outcome = Err(error.into());
                 break;
             }
             at += u64::from(len);

@@ -8,7 +8,7 @@ use super::sums;
 use super::{Cold, Image};
 use crate::memory::SLOT;
 use device::SPARE;
-use ftl::{Io, Record};
+use ftl::{Io, Record, StorageError};
 use media::Slot;
 use std::ops::Range;
 
@@ -113,7 +113,7 @@ impl Image {
         slot: Slot,
         page: &[u8; SLOT],
         beside: Option<&mut [u8; SPARE]>,
-    ) -> Result<(), ()> {
+    ) -> Result<(), StorageError> {
         let sum = sums::sum(page);
         match beside {
             Some(beside) => {
@@ -137,7 +137,7 @@ impl Image {
         self.marked.get(slot.0 as usize).copied().unwrap_or(false)
     }
 
-    fn write_beside(&mut self, slot: Slot, beside: &[u8; SPARE]) -> Result<(), ()> {
+    fn write_beside(&mut self, slot: Slot, beside: &[u8; SPARE]) -> Result<(), StorageError> {
         let at = u64::from(slot.0) * SPARE as u64;
         let index = slot.0 as usize;
         let is_zero = beside.iter().all(|&byte| byte == 0);
@@ -155,12 +155,14 @@ impl Image {
     }
 
     #[cold]
-    fn not_written(&mut self, name: &str, at: u64, e: &std::io::Error) {
-        let path = files::path(&*self.disk, name);
-        match disk::is_full(e) {
-            true => self.tell_full(),
-            false => self.fail(format!("cannot write {} at byte {at}: {e}", path.display())),
+    fn not_written(&mut self, name: &str, at: u64, e: &std::io::Error) -> StorageError {
+        if disk::is_full(e) {
+            self.tell_full();
+            return StorageError::Full;
         }
+        let path = files::path(&*self.disk, name);
+        self.fail(format!("cannot write {} at byte {at}: {e}", path.display()));
+        StorageError::Failed
     }
 
     #[inline]

@@ -4,7 +4,7 @@ use super::files;
 use super::format::{self, Header, Kind};
 use super::jobs::{Failure, Forget, Job, Report, Written};
 use super::{Found, Image, ImageError, Journal, News};
-use ftl::Io;
+use ftl::{Io, StorageError};
 use media::{Nanos, Slot};
 
 use std::sync::{MutexGuard, PoisonError};
@@ -30,7 +30,7 @@ impl Image {
 
     /// Whether a write may be accepted at all.
     #[inline]
-    pub(crate) fn writable(&mut self) -> bool {
+    pub(crate) fn writable(&mut self) -> Result<(), StorageError> {
         if self.tight {
             self.tight = {
                 let mut journal = self.journal();
@@ -38,10 +38,14 @@ impl Image {
                 journal.tight
             };
         }
+        if self.failed.is_some() {
+            return Err(StorageError::Failed);
+        }
         if self.tight {
             self.tell_full();
+            return Err(StorageError::Full);
         }
-        !self.tight && self.failed.is_none()
+        Ok(())
     }
 
     /// Says once a minute that writes fail, and why: their host sees nothing but errors.

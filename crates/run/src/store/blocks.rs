@@ -83,7 +83,7 @@ impl Contents for Store {
     fn make_key(&mut self, nsid: u32) -> Result<Option<WrappedKey>, StorageError> {
         self.keys.make(nsid).map_err(|error| {
             tracing::error!("no key can be made for namespace {nsid}: {error}");
-            StorageError
+            StorageError::Failed
         })
     }
 
@@ -98,7 +98,7 @@ impl Contents for Store {
 
 impl Store {
     fn treatment(&self, io: Io) -> Result<Treatment, StorageError> {
-        self.treatments.get(io.0 as usize).copied().flatten().ok_or(StorageError)
+        self.treatments.get(io.0 as usize).copied().flatten().ok_or(StorageError::Failed)
     }
 
     /// What a slot holds beside its page.
@@ -158,13 +158,13 @@ impl Store {
                 }
             }
             (Backing::Image(image), Some(slot)) => {
-                image.read(slot, 0, &mut page).map_err(|()| StorageError)?;
+                image.read(slot, 0, &mut page).map_err(|()| StorageError::Failed)?;
                 if treatment.uses_spare() {
                     match image.read_spare(slot, &mut spare) {
                         Ok(()) => {}
                         // Nothing was written beside this page.
                         Err(Unreadable::Other) if treatment.metadata == 0 => spare = [0; SPARE],
-                        Err(_) => return Err(StorageError),
+                        Err(_) => return Err(StorageError::Failed),
                     }
                 }
             }
@@ -183,7 +183,7 @@ impl Store {
     ) -> Result<(), StorageError> {
         let treatment = self.treatment(io)?;
         if !in_page(piece) {
-            return Err(StorageError);
+            return Err(StorageError::Failed);
         }
         if treatment.encrypted {
             return self.put_sealed(io, &treatment, piece, slot, base, from_host);
@@ -193,16 +193,16 @@ impl Store {
         let host: &[u8] = match from_host {
             true => source(&self.buffers, &self.gathered, io, &treatment)
                 .get(treatment.host(piece))
-                .ok_or(StorageError)?,
+                .ok_or(StorageError::Failed)?,
             false => &[],
         };
         match &mut self.backing {
             Backing::None => Ok(()),
             Backing::Memory { memory, spares, .. } => {
-                let page = memory.get_mut(slot).map_err(|_| StorageError)?;
+                let page = memory.get_mut(slot).map_err(|_| StorageError::Failed)?;
                 let mut scratch = [0; SPARE];
                 let spare = match treatment.uses_spare() {
-                    true => spares.get_mut(slot).map_err(|_| StorageError)?,
+                    true => spares.get_mut(slot).map_err(|_| StorageError::Failed)?,
                     false => &mut scratch,
                 };
                 if let Some((rest, beside)) = rest {
@@ -212,13 +212,11 @@ impl Store {
                 Ok(())
             }
             Backing::Image(image) => {
-                if !image.writable() {
-                    return Err(StorageError);
-                }
+                image.writable()?;
                 let (mut page, mut spare) = rest.unwrap_or((ZEROS, [0; SPARE]));
                 treatment.put(piece, host, &mut page, &mut spare);
                 let beside = treatment.uses_spare().then_some(&mut spare);
-                image.write(slot, &page, beside).map_err(|()| StorageError)
+                image.write(slot, &page, beside)
             }
         }
     }
@@ -234,7 +232,7 @@ impl Store {
     #[cold]
     fn spoil(&mut self, io: Io, blemish: Blemish) -> StorageError {
         self.blemish = Some((io, blemish));
-        StorageError
+        StorageError::Failed
     }
 
     /// Checks blocks of a slot, and moves them to the command's buffer if it reads.
@@ -246,16 +244,16 @@ impl Store {
     ) -> Result<(), StorageError> {
         let treatment = self.treatment(io)?;
         if !in_page(piece) {
-            return Err(StorageError);
+            return Err(StorageError::Failed);
         }
         let slot = slot.filter(|&slot| slot != Slot::NONE);
-        let buffer = &self.buffers.get(io.0 as usize).ok_or(StorageError)?.buffer;
+        let buffer = &self.buffers.get(io.0 as usize).ok_or(StorageError::Failed)?.buffer;
         let void = !treatment.gathered && matches!(buffer, Lent::Void);
         let wanted = treatment.action == Action::Read && !void;
         let wire = wanted && !treatment.gathered && matches!(buffer, Lent::Wire(_));
         let range = treatment.host(piece);
         if wanted && !treatment.gathered && !buffer.holds(range.end as u64) {
-            return Err(StorageError);
+            return Err(StorageError::Failed);
         }
         // What is in memory is looked at where it lies, and lent if it can be.
         if let (Backing::Memory { memory, spares, .. }, Some(slot), false) =
@@ -298,7 +296,7 @@ impl Store {
         });
         if let Some((page, spare)) = memory {
             let room = target(&mut self.buffers, &mut self.gathered, io, &treatment);
-            let host = room.and_then(|room| room.get_mut(range)).ok_or(StorageError)?;
+            let host = room.and_then(|room| room.get_mut(range)).ok_or(StorageError::Failed)?;
             treatment.take(piece, page, spare, host);
             return Ok(());
         }
@@ -314,7 +312,7 @@ impl Store {
         }
         if wanted {
             let room = target(&mut self.buffers, &mut self.gathered, io, &treatment);
-            let host = room.and_then(|room| room.get_mut(range)).ok_or(StorageError)?;
+            let host = room.and_then(|room| room.get_mut(range)).ok_or(StorageError::Failed)?;
             treatment.take(piece, &page, &spare, host);
         }
         Ok(())
@@ -329,7 +327,7 @@ impl Store {
     ) -> Result<bool, StorageError> {
         let treatment = self.treatment(io)?;
         if !in_page(piece) {
-            return Err(StorageError);
+            return Err(StorageError::Failed);
         }
         let mut whole = self.whole(&treatment, slot)?;
         if treatment.encrypted && slot.is_some_and(|slot| slot != Slot::NONE) {
@@ -341,8 +339,8 @@ impl Store {
         {
             return Err(self.spoil(io, blemish));
         }
-        let held = self.buffers.get(io.0 as usize).ok_or(StorageError)?;
-        let host = held.buffer.as_slice().get(treatment.host(piece)).ok_or(StorageError)?;
+        let held = self.buffers.get(io.0 as usize).ok_or(StorageError::Failed)?;
+        let host = held.buffer.as_slice().get(treatment.host(piece)).ok_or(StorageError::Failed)?;
         Ok(treatment.equal(piece, &page, &spare, host))
     }
 }

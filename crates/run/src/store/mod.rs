@@ -297,11 +297,24 @@ impl Store {
         true
     }
 
+    /// The error of an injected fault, if one strikes now.
+    #[inline]
+    fn strike(&mut self, write: bool) -> Result<(), StorageError> {
+        match self.fault {
+            None => Ok(()),
+            Some(HostFault { full, .. }) => match self.struck(write) {
+                false => Ok(()),
+                true if full => Err(StorageError::Full),
+                true => Err(StorageError::Failed),
+            },
+        }
+    }
+
     /// Ends a step: when this returns `Ok`, its completions may be delivered.
     #[inline]
     pub(crate) fn commit(&mut self, time: Nanos) -> Result<(), StorageError> {
         match &mut self.backing {
-            Backing::Image(image) if !self.dry => image.commit(time).map_err(|()| StorageError),
+            Backing::Image(image) if !self.dry => image.commit(time).map_err(|()| StorageError::Failed),
             _ => Ok(()),
         }
     }
@@ -384,7 +397,7 @@ impl Store {
             _ if slot == Slot::NONE => page.fill(0),
             Backing::None => page.fill(0),
             Backing::Memory { memory, .. } => page.copy_from_slice(memory.get(slot).unwrap_or(&ZEROS)),
-            Backing::Image(image) => image.read(slot, 0, page).map_err(|()| StorageError)?,
+            Backing::Image(image) => image.read(slot, 0, page).map_err(|()| StorageError::Failed)?,
         }
         Ok(())
     }
@@ -408,23 +421,21 @@ impl Store {
                     if let Some(base) = base.filter(|&b| b != Slot::NONE) {
                         page.copy_from_slice(memory.get(base).unwrap_or(&ZEROS));
                     }
-                    memory.get_mut(slot).map_err(|_| StorageError)?.copy_from_slice(&page);
+                    memory.get_mut(slot).map_err(|_| StorageError::Failed)?.copy_from_slice(&page);
                 }
-                memory.get_mut(slot).map_err(|_| StorageError)?[start..end].copy_from_slice(bytes);
+                memory.get_mut(slot).map_err(|_| StorageError::Failed)?[start..end].copy_from_slice(bytes);
             }
             Backing::Image(image) => {
-                if !image.writable() {
-                    return Err(StorageError);
-                }
+                image.writable()?;
                 if let Ok(page) = bytes.try_into() {
-                    return image.write(slot, page, None).map_err(|()| StorageError);
+                    return image.write(slot, page, None);
                 }
                 let mut page = [0; SLOT];
                 if let Some(base) = base.filter(|&b| b != Slot::NONE) {
-                    image.read(base, 0, &mut page).map_err(|()| StorageError)?;
+                    image.read(base, 0, &mut page).map_err(|()| StorageError::Failed)?;
                 }
                 page[start..end].copy_from_slice(bytes);
-                image.write(slot, &page, None).map_err(|()| StorageError)?;
+                image.write(slot, &page, None)?;
             }
         }
         Ok(())
@@ -508,18 +519,20 @@ impl ftl::Storage for Store {
         if self.dry {
             return Ok(());
         }
-        if self.fault.is_some() && self.struck(true) {
-            return Err(StorageError);
-        }
+        self.strike(true)?;
         if matches!(self.backing, Backing::None) {
             return Ok(());
         }
-        let held = self.buffers.get(io.0 as usize).ok_or(StorageError)?;
+        let held = self.buffers.get(io.0 as usize).ok_or(StorageError::Failed)?;
         if held.treated {
             return self.put_blocks(io, piece, slot, base, true);
         }
-        let bytes =
-            held.buffer.as_slice().get(of_host(piece)).filter(|_| in_page(piece)).ok_or(StorageError)?;
+        let bytes = held
+            .buffer
+            .as_slice()
+            .get(of_host(piece))
+            .filter(|_| in_page(piece))
+            .ok_or(StorageError::Failed)?;
         Store::put(&mut self.backing, bytes, piece.page, slot, base)
     }
 
@@ -533,11 +546,9 @@ impl ftl::Storage for Store {
         if self.dry {
             return Ok(());
         }
-        if self.fault.is_some() && self.struck(true) {
-            return Err(StorageError);
-        }
+        self.strike(true)?;
         if !in_page(piece) {
-            return Err(StorageError);
+            return Err(StorageError::Failed);
         }
         if self.buffers.get(io.0 as usize).is_some_and(|held| held.treated) {
             return self.put_blocks(io, piece, slot, base, false);
@@ -550,10 +561,8 @@ impl ftl::Storage for Store {
         if self.dry {
             return Ok(());
         }
-        if self.fault.is_some() && self.struck(false) {
-            return Err(StorageError);
-        }
-        let Held { buffer, treated } = self.buffers.get(io.0 as usize).ok_or(StorageError)?;
+        self.strike(false)?;
+        let Held { buffer, treated } = self.buffers.get(io.0 as usize).ok_or(StorageError::Failed)?;
         if *treated {
             return self.load_blocks(io, piece, slot);
         }
@@ -570,20 +579,20 @@ impl ftl::Storage for Store {
         if wire {
             self.note_copied(io, piece);
         }
-        let held = self.buffers.get_mut(io.0 as usize).ok_or(StorageError)?;
+        let held = self.buffers.get_mut(io.0 as usize).ok_or(StorageError::Failed)?;
         let bytes = held
             .buffer
             .as_mut_slice()
             .get_mut(of_host(piece))
             .filter(|_| in_page(piece))
-            .ok_or(StorageError)?;
+            .ok_or(StorageError::Failed)?;
         let (start, end) = (piece.page as usize, piece.page as usize + piece.len as usize);
         match (&mut self.backing, slot.filter(|&s| s != Slot::NONE)) {
             (Backing::Memory { memory, .. }, Some(slot)) => {
                 bytes.copy_from_slice(&memory.get(slot).unwrap_or(&ZEROS)[start..end]);
             }
             (Backing::Image(image), Some(slot)) => {
-                image.load(io, of_host(piece), slot, piece.page, bytes).map_err(|()| StorageError)?;
+                image.load(io, of_host(piece), slot, piece.page, bytes).map_err(|()| StorageError::Failed)?;
             }
             (Backing::None, _) | (_, None) => bytes.fill(0),
         }
@@ -594,27 +603,27 @@ impl ftl::Storage for Store {
         if self.dry || slot == Slot::NONE || !self.has_image() {
             return Ok(());
         }
-        if self.fault.is_some() && self.struck(false) {
-            return Err(StorageError);
-        }
-        self.image().map_or(Ok(()), |image| image.verify(io, slot).map_err(|()| StorageError))
+        self.strike(false)?;
+        self.image().map_or(Ok(()), |image| image.verify(io, slot).map_err(|()| StorageError::Failed))
     }
 
     fn compare(&mut self, io: Io, piece: Piece, slot: Option<Slot>) -> Result<bool, StorageError> {
         if self.dry || matches!(self.backing, Backing::None) {
             return Ok(true);
         }
-        if self.fault.is_some() && self.struck(false) {
-            return Err(StorageError);
-        }
-        let held = self.buffers.get(io.0 as usize).ok_or(StorageError)?;
+        self.strike(false)?;
+        let held = self.buffers.get(io.0 as usize).ok_or(StorageError::Failed)?;
         if held.treated {
             return self.compare_blocks(io, piece, slot);
         }
         let mut page = ZEROS;
         Store::fetch(&self.backing, slot.unwrap_or(Slot::NONE), &mut page)?;
-        let bytes =
-            held.buffer.as_slice().get(of_host(piece)).filter(|_| in_page(piece)).ok_or(StorageError)?;
+        let bytes = held
+            .buffer
+            .as_slice()
+            .get(of_host(piece))
+            .filter(|_| in_page(piece))
+            .ok_or(StorageError::Failed)?;
         Ok(bytes == &page[piece.page as usize..piece.page as usize + piece.len as usize])
     }
 

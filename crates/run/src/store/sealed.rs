@@ -39,14 +39,14 @@ fn turn(
     for (lba, data, metadata) in units {
         let (data, metadata) = (&mut page[data], &mut spare[metadata]);
         if metadata.is_empty() {
-            one(lba, data).map_err(|_| StorageError)?;
+            one(lba, data).map_err(|_| StorageError::Failed)?;
             continue;
         }
         let len = data.len() + metadata.len();
-        let unit = unit.get_mut(..len).ok_or(StorageError)?;
+        let unit = unit.get_mut(..len).ok_or(StorageError::Failed)?;
         unit[..data.len()].copy_from_slice(data);
         unit[data.len()..].copy_from_slice(metadata);
-        one(lba, unit).map_err(|_| StorageError)?;
+        one(lba, unit).map_err(|_| StorageError::Failed)?;
         let (sealed, beside) = unit.split_at(data.len());
         data.copy_from_slice(sealed);
         metadata.copy_from_slice(beside);
@@ -55,7 +55,7 @@ fn turn(
 }
 
 fn cipher<'a>(keys: &'a mut Keyring, treatment: &Treatment) -> Result<&'a mut BlockCipher, StorageError> {
-    keys.cipher(treatment.nsid).ok_or(StorageError)
+    keys.cipher(treatment.nsid).ok_or(StorageError::Failed)
 }
 
 impl Store {
@@ -89,7 +89,7 @@ impl Store {
         let host: &[u8] = match from_host {
             true => source(&self.buffers, &self.gathered, io, treatment)
                 .get(treatment.host(piece))
-                .ok_or(StorageError)?,
+                .ok_or(StorageError::Failed)?,
             false => &[],
         };
         let cipher = cipher(&mut self.keys, treatment)?;
@@ -100,7 +100,7 @@ impl Store {
             if plain {
                 let size = 1 << treatment.shift;
                 for ((lba, to, _), from) in treatment.units(piece).zip(host.chunks_exact(size)) {
-                    cipher.encrypt_to(lba, from, &mut page[to]).map_err(|_| StorageError)?;
+                    cipher.encrypt_to(lba, from, &mut page[to]).map_err(|_| StorageError::Failed)?;
                 }
                 return Ok(());
             }
@@ -120,19 +120,17 @@ impl Store {
             Backing::Memory { memory, spares, .. } => {
                 let mut scratch = [0; SPARE];
                 let spare = match treatment.uses_spare() {
-                    true => spares.get_mut(slot).map_err(|_| StorageError)?,
+                    true => spares.get_mut(slot).map_err(|_| StorageError::Failed)?,
                     false => &mut scratch,
                 };
-                fill(memory.get_mut(slot).map_err(|_| StorageError)?, spare)
+                fill(memory.get_mut(slot).map_err(|_| StorageError::Failed)?, spare)
             }
             Backing::Image(image) => {
-                if !image.writable() {
-                    return Err(StorageError);
-                }
+                image.writable()?;
                 let (mut page, mut spare) = (ZEROS, [0; SPARE]);
                 fill(&mut page, &mut spare)?;
                 let beside = treatment.uses_spare().then_some(&mut spare);
-                image.write(slot, &page, beside).map_err(|()| StorageError)
+                image.write(slot, &page, beside)
             }
         }
     }
@@ -154,9 +152,9 @@ impl Store {
         let cipher = cipher(&mut self.keys, treatment)?;
         let page = memory.get(slot).unwrap_or(&ZEROS);
         let room = target(&mut self.buffers, &mut self.gathered, io, treatment);
-        let host = room.and_then(|room| room.get_mut(range)).ok_or(StorageError)?;
+        let host = room.and_then(|room| room.get_mut(range)).ok_or(StorageError::Failed)?;
         for ((lba, from, _), to) in treatment.units(piece).zip(host.chunks_exact_mut(1 << treatment.shift)) {
-            cipher.decrypt_to(lba, &page[from], to).map_err(|_| StorageError)?;
+            cipher.decrypt_to(lba, &page[from], to).map_err(|_| StorageError::Failed)?;
         }
         Ok(true)
     }
