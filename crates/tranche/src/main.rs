@@ -32,6 +32,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    lab::drive::Program::is_this_process();
     log_to_stderr(cli.verbose);
     let images = matches!(cli.command, Command::Image(_));
     run(cli).unwrap_or_else(|error| {

@@ -504,3 +504,21 @@ fn who_waits_for_a_silent_pipe_ends_at_the_first_signal() {
         drop(writer);
     }
 }
+
+#[test]
+fn the_program_may_have_any_name() {
+    let temp = tempfile::tempdir().unwrap();
+    let (renamed, layout) = (at(temp.path(), "nvme drive"), at(temp.path(), "layout.toml"));
+    std::fs::copy(env!("CARGO_BIN_EXE_tranche"), &renamed).unwrap();
+    std::fs::write(
+        &layout,
+        "drive = \"no such profile\"\n[[namespace]]\nname = \"data\"\nset = 1\nsize = \"rest\"\n",
+    )
+    .unwrap();
+    let output = Command::new(&renamed).args(["compare", &layout, "--", "true"]).output().unwrap();
+    let said = text(&output.stderr);
+    assert!(
+        !output.status.success() && said.contains("no such profile"),
+        "it asks itself for the profile: {said}"
+    );
+}

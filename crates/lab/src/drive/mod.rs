@@ -8,6 +8,7 @@ use std::{
     env, fs,
     path::{Path, PathBuf},
     process::Command,
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use anyhow::{Context, Result, bail};
@@ -46,7 +47,15 @@ pub struct Start<'a> {
     pub timing: bool,
 }
 
+/// Whether this process is tranche, whatever its file is called.
+static IS_TRANCHE: AtomicBool = AtomicBool::new(false);
+
 impl Program {
+    /// Says that this process is tranche: [`find`](Program::find) finds it from now on.
+    pub fn is_this_process() {
+        IS_TRANCHE.store(true, Ordering::Relaxed);
+    }
+
     /// This program itself, or the one that the environment variable `TRANCHE` names.
     ///
     /// # Errors
@@ -56,7 +65,7 @@ impl Program {
             return Ok(Self(Kind::Tranche(path.into())));
         }
         let path = env::current_exe().context("finding this program's own path")?;
-        if path.file_stem().is_some_and(|name| name == "tranche") {
+        if IS_TRANCHE.load(Ordering::Relaxed) {
             return Ok(Self(Kind::Tranche(path)));
         }
         bail!("{} is not tranche: set the environment variable TRANCHE to the program's path", path.display())
