@@ -141,6 +141,12 @@ impl Found {
                 ));
             }
         }
+        // What failed to be synced may be missing on the disk, whatever was added behind it and synced since.
+        let disowned = |head: &&Head| head.header.boot == format::NO_BOOT;
+        let lost = heads
+            .iter()
+            .filter(disowned)
+            .any(|head| journals.iter().any(|journal| journal.generation == head.generation));
         let mut found = Found {
             image: header.image,
             checkpoint: header.generation,
@@ -155,8 +161,7 @@ impl Found {
             next,
             inline,
             restored: !this_boot,
-            lost: last
-                .is_some_and(|g| heads.iter().any(|h| h.generation == g && h.header.boot == format::NO_BOOT)),
+            lost,
             left_out,
             place: disk.place().to_owned(),
         };

@@ -674,6 +674,27 @@ fn a_sync_begins_before_the_flush_that_is_usual_and_serves_it() {
     assert_eq!(rig.numbers(None).unwrap(), (0..9).collect::<Vec<_>>());
 }
 
+/// What the host has lost of it stays lost, also when another opening has continued it, and died before it had a checkpoint.
+#[test]
+fn later_openings_do_not_trust_a_journal_whose_sync_has_failed() {
+    let rig = Rig::new();
+    let mut image = rig.open(ImageOptions::default());
+    step(&mut image, 0..3);
+    assert!(matches!(sync(&mut image, 1)[..], [News::Synced(_, true)]));
+    image.journal().disown().unwrap();
+    drop(image);
+    for _ in 0..3 {
+        let locked = Locked { disk: Arc::new(rig.disk(None)), lock: Some(rig.disk(None).lock().unwrap()) };
+        let found = locked.find().unwrap();
+        assert!(found.lost, "a checkpoint must be written before anything is promised");
+        let hands = Hands::Threads(Arc::new(|| ()));
+        drop(locked.start(&found, 64, ImageOptions::default(), hands).unwrap());
+    }
+    drop(rig.open(ImageOptions::default()));
+    assert!(!Found::read(&rig.disk(None)).unwrap().lost);
+    assert_eq!(rig.numbers(None).unwrap(), [0, 1, 2]);
+}
+
 /// Nothing was written since the last sync that went well, but nobody can trust the disk any more.
 #[test]
 fn a_flush_of_a_failed_image_is_refused_although_a_sync_has_covered_it() {
