@@ -636,15 +636,22 @@ impl Engine {
         // The buffer goes to the media in the media's own time, but nobody has to wait for it: the drive's
         // clock runs ahead of the wall's from here on.
         let mut at = now;
-        if !self.drive.is_powered() {
-            self.power_back = None;
-            self.drive.power_on(at, &mut self.store);
-        }
-        self.drive.shut_down(at, &mut self.store, &mut self.outputs);
-        while !self.outputs.iter().any(|o| matches!(o, Output::ShutDown)) {
-            let Some(next) = self.drive.next_event() else { break };
-            at = at.max(next);
-            self.drive.poll(at, &mut self.store, &mut self.outputs);
+        loop {
+            if !self.drive.is_powered() {
+                self.power_back = None;
+                self.drive.power_on(at, &mut self.store);
+            }
+            self.drive.shut_down(at, &mut self.store, &mut self.outputs);
+            while !self.outputs.iter().any(|o| matches!(o, Output::ShutDown)) {
+                let Some(next) = self.drive.next_event() else { break };
+                at = at.max(next);
+                self.drive.poll(at, &mut self.store, &mut self.outputs);
+            }
+            // A cut that was planned may come with the last operations of the media. What it took must be in the journal
+            // before the state is saved: the drive recovers first.
+            if self.drive.is_powered() {
+                break;
+            }
         }
         self.stop = Stop::Drained;
     }

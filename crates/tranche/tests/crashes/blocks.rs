@@ -48,7 +48,7 @@ struct Rig {
 pub fn campaign(case: Case, scene: &Scene, rounds: u32, options: &Options) -> Result<String, String> {
     let mut rig = Rig::new(case, &scene.dir, options)?;
     let (mut retired, mut before) = (0, 0);
-    for round in 1..=rounds {
+    for round in super::rounds(rounds) {
         rig.round = round;
         rig.round().map_err(|error| format!("round {round}, {}: {error}", rig.events.story()))?;
         if case.drive == drives::Kind::Worn && rig.worn_out() {

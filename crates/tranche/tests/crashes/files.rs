@@ -174,7 +174,7 @@ pub fn campaign(kind: Kind, scene: &Scene, rounds: u32, options: &Options) -> Re
         (0..WRITERS).map(|index| new(index, random.fork(), &mounted.point)).collect();
     run_sync(&mounted)?;
     let mut operations = 0;
-    for round in 1..=rounds {
+    for round in super::rounds(rounds) {
         let event = mounted.events.next(&mut random);
         let done = load(&mut mounted, &mut writers, event, &mut random)?;
         operations += done;

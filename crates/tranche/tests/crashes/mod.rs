@@ -31,6 +31,15 @@ pub struct Options {
     pub program: PathBuf,
 }
 
+/// The numbers of the rounds. A long campaign says how far it is, so that one that is stopped counts, too.
+fn rounds(count: u32) -> impl Iterator<Item = u32> {
+    (1..=count).inspect(|round| {
+        if *round > 1 && round % 100 == 1 {
+            eprintln!("{} rounds are through", round - 1);
+        }
+    })
+}
+
 /// Stamped blocks on one kind of drive.
 pub fn blocks(case: Case, scene: &Scene, rounds: u32, options: &Options) -> Result<String, String> {
     blocks::campaign(case, scene, rounds, options)

@@ -77,7 +77,7 @@ pub fn campaign(
     let new = || (0..SESSIONS).map(|session| Ledger { session, acknowledged: 0 }).collect::<Vec<_>>();
     let mut ledgers = new();
     let mut committed = 0;
-    for round in 1..=rounds {
+    for round in super::rounds(rounds) {
         let event = mounted.events.next(&mut random);
         committed += load(&mut mounted, &mut database, &mut ledgers, event, &mut random)?;
         let recovered = mounted.recover(event, &mut random).and_then(|same| {
