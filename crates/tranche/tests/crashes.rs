@@ -157,10 +157,44 @@ const CAMPAIGNS: &[Campaign] = &[
     },
     Campaign {
         name: "mariadb",
+        slice: 1,
+        programs: &[
+            "losetup",
+            "mount",
+            "umount",
+            "mkfs.ext4",
+            "e2fsck",
+            "mariadbd",
+            "mariadb-install-db",
+            "mariadb",
+        ],
+        run: |scene, rounds, options| {
+            crashes::rows(Engine::MariaDb, (FileSystem::Ext4, true), scene, rounds, options)
+        },
+    },
+    Campaign {
+        name: "mariadb-no-capacitors",
+        slice: 1,
+        programs: &[
+            "losetup",
+            "mount",
+            "umount",
+            "mkfs.xfs",
+            "xfs_repair",
+            "mariadbd",
+            "mariadb-install-db",
+            "mariadb",
+        ],
+        run: |scene, rounds, options| {
+            crashes::rows(Engine::MariaDb, (FileSystem::Xfs, false), scene, rounds, options)
+        },
+    },
+    Campaign {
+        name: "mariadb-layouts",
         // crates/tranche/tests/powercut.rs is its slice.
         slice: 0,
         programs: &["losetup", "mkfs.xfs", "mkfs.ext4", "mariadbd", "mariadb-install-db", "innochecksum"],
-        run: crashes::mariadb,
+        run: crashes::layouts,
     },
 ];
 

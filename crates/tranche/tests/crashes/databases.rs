@@ -1,6 +1,7 @@
 //! Databases that acknowledge rows: how each is made, started, written to and read.
 
 use super::drive::PATIENCE;
+use super::innodb_log;
 use super::scene::{command, run};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::io::{BufRead, BufReader, Write};
@@ -14,11 +15,19 @@ pub enum Engine {
     SqliteWal,
     SqliteRollback,
     PostgreSql,
+    MariaDb,
     RocksDb,
 }
 
 /// A row: its key and what it holds.
 pub type Row = (u64, String);
+
+/// How MariaDB's files are: small, so that few bytes are written to make them and the log comes round often.
+const MARIADB_FILES: [&str; 3] = [
+    "--innodb-log-file-size=4M",
+    "--innodb-undo-tablespaces=0",
+    "--innodb-data-file-path=ibdata1:12M:autoextend",
+];
 
 const TABLE: &str = "CREATE TABLE rows (id BIGINT PRIMARY KEY, body TEXT);";
 
@@ -38,7 +47,7 @@ pub struct Session {
     output: BufReader<ChildStdout>,
 }
 
-/// PostgreSQL does not run as root; this is nobody.
+/// PostgreSQL does not run as root; this is nobody. MariaDB runs as the same user.
 const USER: u32 = 65534;
 
 impl Database {
@@ -69,21 +78,17 @@ impl Database {
                     run(command(&self.scene, "sqlite3").arg(self.file(session)).arg(statements))?;
                 }
             }
-            Engine::PostgreSql => {
+            Engine::PostgreSql | Engine::MariaDb => {
                 std::os::unix::fs::chown(&self.dir, Some(USER), Some(USER)).unwrap();
                 std::fs::set_permissions(&self.dir, std::os::unix::fs::PermissionsExt::from_mode(0o700))
                     .unwrap();
                 let sockets = self.sockets();
                 std::fs::create_dir_all(&sockets).unwrap();
                 std::os::unix::fs::chown(&sockets, Some(USER), Some(USER)).unwrap();
-                let mut init = self.postgres("initdb")?;
-                run(init
-                    .args(["-U", "rows", "-A", "trust", "--no-locale", "-E", "UTF8", "-N", "-D"])
-                    .arg(&self.dir))?;
+                run(&mut self.install()?)?;
                 self.start()?;
                 for session in 0..sessions {
-                    let table = TABLE.replace("rows", &format!("rows{session}"));
-                    run(self.psql()?.args(["-c", &table]))?;
+                    self.ask(&TABLE.replace("rows", &format!("rows{session}")))?;
                 }
                 self.stop()?;
             }
@@ -100,7 +105,14 @@ impl Database {
         self.scene.join("sockets")
     }
 
-    /// A program of the server, which Debian keeps out of the PATH, as another user than root.
+    /// A program of the server, as another user than root.
+    fn program(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = command(&self.scene, program);
+        command.current_dir(&self.scene).uid(USER).gid(USER);
+        command
+    }
+
+    /// A program of PostgreSQL, which Debian keeps out of the PATH.
     fn postgres(&self, program: &str) -> Result<Command, String> {
         let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
         let mut found: Vec<PathBuf> =
@@ -109,44 +121,103 @@ impl Database {
         found.sort();
         let program =
             found.pop().ok_or_else(|| format!("{program} is not installed (scripts/setup-debian.sh)"))?;
-        let mut command = command(&self.scene, program);
-        command.current_dir(&self.scene).uid(USER).gid(USER);
-        Ok(command)
+        Ok(self.program(program))
     }
 
-    fn psql(&self) -> Result<Command, String> {
+    /// What makes the server's own tables.
+    fn install(&self) -> Result<Command, String> {
+        if self.engine == Engine::PostgreSql {
+            let mut init = self.postgres("initdb")?;
+            init.args(["-U", "rows", "-A", "trust", "--no-locale", "-E", "UTF8", "-N", "-D"]).arg(&self.dir);
+            return Ok(init);
+        }
+        let mut install = self.program("mariadb-install-db");
+        install.args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"]);
+        install.arg(self.data()).args(MARIADB_FILES);
+        Ok(install)
+    }
+
+    fn data(&self) -> String {
+        format!("--datadir={}", self.dir.display())
+    }
+
+    /// The server. Small buffers and logs make it write to its tables, too.
+    fn server(&self) -> Result<Command, String> {
+        if self.engine == Engine::PostgreSql {
+            let mut server = self.postgres("postgres")?;
+            server.arg("-D").arg(&self.dir).arg("-k").arg(self.sockets());
+            for setting in [
+                "listen_addresses=",
+                "shared_buffers=4MB",
+                "max_wal_size=48MB",
+                "min_wal_size=32MB",
+                "checkpoint_timeout=30s",
+                "recovery_init_sync_method=syncfs",
+            ] {
+                server.args(["-c", setting]);
+            }
+            return Ok(server);
+        }
+        let mut server = self.program("mariadbd");
+        server.arg("--no-defaults").arg(self.data()).args(MARIADB_FILES);
+        server.arg(format!("--socket={}", self.socket())).args([
+            "--skip-networking",
+            "--skip-name-resolve",
+            "--skip-log-bin",
+            "--performance-schema=OFF",
+            "--innodb-buffer-pool-size=6M",
+            "--innodb-max-dirty-pages-pct=10",
+            "--innodb-max-dirty-pages-pct-lwm=1",
+            "--innodb-flush-log-at-trx-commit=1",
+            "--innodb-buffer-pool-dump-at-shutdown=OFF",
+            "--innodb-buffer-pool-load-at-startup=OFF",
+        ]);
+        Ok(server)
+    }
+
+    /// Where MariaDB listens. The path of a socket must be short.
+    fn socket(&self) -> String {
+        self.sockets().join("mariadb").display().to_string()
+    }
+
+    /// The client, which takes statements from its input.
+    fn client(&self) -> Command {
+        if self.engine == Engine::MariaDb {
+            let mut mariadb = command(&self.scene, "mariadb");
+            mariadb.args(["--no-defaults", "-B", "-N", "-n", "-r", "-u", "root", "-D", "mysql", "-S"]);
+            mariadb.arg(self.socket());
+            return mariadb;
+        }
         let mut psql = command(&self.scene, "psql");
         psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-U", "rows", "-d", "postgres", "-h"]);
         psql.arg(self.sockets());
-        Ok(psql)
+        psql
+    }
+
+    /// What the server answers to a statement.
+    fn ask(&self, statement: &str) -> Result<String, String> {
+        let option = if self.engine == Engine::MariaDb { "-e" } else { "-c" };
+        run(self.client().args([option, statement]))
+    }
+
+    fn has_server(&self) -> bool {
+        matches!(self.engine, Engine::PostgreSql | Engine::MariaDb)
     }
 
     /// Starts the server, if it has one: it recovers.
     pub fn start(&mut self) -> Result<(), String> {
-        if self.engine != Engine::PostgreSql {
+        if !self.has_server() {
             return Ok(());
         }
         let log = std::fs::File::create(self.scene.join("database.log")).unwrap();
-        let mut server = self.postgres("postgres")?;
-        server.arg("-D").arg(&self.dir).arg("-k").arg(self.sockets());
-        for setting in [
-            "listen_addresses=",
-            "shared_buffers=4MB",
-            "max_wal_size=48MB",
-            "min_wal_size=32MB",
-            "checkpoint_timeout=30s",
-            "recovery_init_sync_method=syncfs",
-        ] {
-            server.args(["-c", setting]);
-        }
+        let mut server = self.server()?;
         // A group of its own: one of its processes may outlive the server and keep the file system busy.
         server.process_group(0);
         self.server = Some(server.stdout(Stdio::null()).stderr(log).spawn().unwrap());
         let start = Instant::now();
         loop {
             let ended = self.server.as_mut().unwrap().try_wait().unwrap();
-            let asked = run(self.psql()?.args(["-c", "SELECT 1"]));
-            match asked {
+            match self.ask("SELECT 1") {
                 Ok(_) => return Ok(()),
                 Err(error) if ended.is_some() || start.elapsed() > PATIENCE => {
                     let log = std::fs::read_to_string(self.scene.join("database.log")).unwrap_or_default();
@@ -157,11 +228,26 @@ impl Database {
         }
     }
 
+    /// Whether the recovery that the start began with went wrong by a fault of the database's own.
+    pub fn is_at_fault(&self) -> bool {
+        let said = std::fs::read_to_string(self.scene.join("database.log")).unwrap_or_default();
+        self.engine == Engine::MariaDb
+            && innodb_log::goes_on_behind_its_end(&said, &self.dir.join("ib_logfile0"))
+    }
+
+    /// Removes all of it.
+    pub fn remove(&mut self) -> Result<(), String> {
+        self.kill();
+        std::fs::remove_dir_all(&self.dir).map_err(|error| error.to_string())
+    }
+
     /// Stops the server in good order.
     pub fn stop(&mut self) -> Result<(), String> {
         let Some(mut server) = self.server.take() else { return Ok(()) };
         let pid = Pid::from_child(&server);
-        kill_process(pid, Signal::INT).unwrap();
+        // PostgreSQL's fast shutdown; MariaDB's only one.
+        let signal = if self.engine == Engine::PostgreSql { Signal::INT } else { Signal::TERM };
+        kill_process(pid, signal).unwrap();
         server.wait().map(drop).map_err(|error| error.to_string())
     }
 
@@ -187,7 +273,7 @@ impl Database {
                 command.arg("-bail").arg("-batch").arg(self.file(session));
                 command
             }
-            Engine::PostgreSql => self.psql()?,
+            Engine::PostgreSql | Engine::MariaDb => self.client(),
             Engine::RocksDb => {
                 let mut command = command(&self.scene, self.scene.join("rows"));
                 command.arg("write").arg(self.file(session));
@@ -216,14 +302,17 @@ impl Database {
         let table = self.table(session);
         let mut text = "BEGIN;\n".to_owned();
         for (id, body) in rows {
-            let conflict = "ON CONFLICT (id) DO UPDATE SET body = excluded.body";
+            let conflict = match self.engine {
+                Engine::MariaDb => "ON DUPLICATE KEY UPDATE body = VALUES(body)",
+                _ => "ON CONFLICT (id) DO UPDATE SET body = excluded.body",
+            };
             text += &format!("INSERT INTO {table} VALUES ({id}, '{body}') {conflict};\n");
         }
         text + "COMMIT;\nSELECT 'done';\n"
     }
 
     fn table(&self, session: u64) -> String {
-        if self.engine == Engine::PostgreSql { format!("rows{session}") } else { "rows".into() }
+        if self.has_server() { format!("rows{session}") } else { "rows".into() }
     }
 
     /// Everything in the part of a session, by key; fails if the database finds itself damaged.
@@ -239,7 +328,15 @@ impl Database {
                 }
                 run(command(&self.scene, "sqlite3").arg(self.file(session)).arg(all))?
             }
-            Engine::PostgreSql => run(self.psql()?.args(["-c", &all]))?,
+            Engine::PostgreSql => self.ask(&all)?,
+            Engine::MariaDb => {
+                let table = self.table(session);
+                let checked = self.ask(&format!("CHECK TABLE {table} EXTENDED"))?;
+                if !checked.trim().ends_with("status\tOK") {
+                    return Err(checked);
+                }
+                self.ask(&format!("SELECT CONCAT(id, ' ', body) FROM {table} ORDER BY id"))?
+            }
             Engine::RocksDb => {
                 run(command(&self.scene, self.scene.join("rows")).arg("read").arg(self.file(session)))?
             }

@@ -7,6 +7,7 @@ mod drive;
 mod drives;
 mod events;
 mod files;
+mod innodb_log;
 mod load;
 mod model;
 mod mounted;
@@ -61,8 +62,8 @@ pub fn rows(
     rows::campaign(engine, kind, scene, rounds, options)
 }
 
-/// MariaDB has a campaign of its own.
-pub fn mariadb(scene: &Scene, rounds: u32, options: &Options) -> Result<String, String> {
+/// Power cuts under MariaDB's layouts, as the study makes them.
+pub fn layouts(scene: &Scene, rounds: u32, options: &Options) -> Result<String, String> {
     let mut study = scene::command(&scene.dir, &options.program);
     let (rounds, seed) = (rounds.to_string(), options.seed.to_string());
     study.args(["study", "powercut", "--variants", "nand,dram,atomic", "--rounds", &rounds, "--seed", &seed]);

@@ -76,7 +76,7 @@ pub fn campaign(
     database.start()?;
     let new = || (0..SESSIONS).map(|session| Ledger { session, acknowledged: 0 }).collect::<Vec<_>>();
     let mut ledgers = new();
-    let mut committed = 0;
+    let (mut committed, mut faults) = (0, 0);
     for round in super::rounds(rounds) {
         let event = mounted.events.next(&mut random);
         committed += load(&mut mounted, &mut database, &mut ledgers, event, &mut random)?;
@@ -85,14 +85,31 @@ pub fn campaign(
                 ledgers = new();
                 database.create(SESSIONS)?;
             }
-            database.start()?;
-            ledgers.iter_mut().try_for_each(|ledger| ledger.check(database.rows(ledger.session)?))
+            let checked = database.start().and_then(|()| {
+                ledgers.iter_mut().try_for_each(|ledger| ledger.check(database.rows(ledger.session)?))
+            });
+            if checked.is_ok() || !database.is_at_fault() {
+                return checked;
+            }
+            faults += 1;
+            eprintln!(
+                "round {round}: made anew, as the log was read behind its end: {}",
+                checked.unwrap_err()
+            );
+            ledgers = new();
+            database.remove()?;
+            database.create(SESSIONS)?;
+            database.start()
         });
         recovered.map_err(|error| format!("round {round}, {}: {error}", mounted.events.story()))?;
     }
     database.stop()?;
     mounted.end()?;
-    Ok(format!("{committed} transactions acknowledged, {}", mounted.events.summary()))
+    let faults = match faults {
+        0 => String::new(),
+        times => format!(", made anew {times} times after faults of the database's own"),
+    };
+    Ok(format!("{committed} transactions acknowledged, {}{faults}", mounted.events.summary()))
 }
 
 /// The sessions write until so much is acknowledged, then the event happens. Returns how much.
