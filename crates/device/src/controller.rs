@@ -186,9 +186,8 @@ impl Controller {
     }
 }
 
-/// All controllers, by identifier. A host that comes again gets an identifier that it had before, also after a power
-/// cycle. The others get the lowest that nobody has had, so that a host that comes late with the identifier of a
-/// controller that has gone does not meet another host's.
+/// All controllers, by identifier. A host that returns gets an identifier that it had before, also after a power cycle. Other hosts
+/// get the lowest identifier that nobody has had. So a late queue of a host that has gone finds no controller of another host.
 #[derive(Debug, Default)]
 pub(crate) struct Controllers {
     table: Vec<Option<Box<Controller>>>,

@@ -187,8 +187,8 @@ impl Controller {
     }
 
     /// How often the drive has lost completed writes to a power cut since it was started. A cut that capacitors cover
-    /// does not count. A Flush covers nothing that was written before the last one, and this
-    /// tells: whoever sees a completion sees all cuts before it.
+    /// does not count. A Flush covers nothing that was written before the last such cut. A caller that sees a completion sees
+    /// all cuts before it counted here.
     pub fn losses(&self) -> u64 {
         self.admin.queue.inner.shared.losses()
     }

@@ -451,6 +451,13 @@ fn of_host(piece: Piece) -> std::ops::Range<usize> {
     piece.host as usize..piece.host as usize + piece.len as usize
 }
 
+/// The host's bytes of a piece.
+#[inline]
+fn of_piece(buffer: &Lent, piece: Piece) -> Result<&[u8], StorageError> {
+    let bytes = buffer.as_slice().get(of_host(piece));
+    bytes.filter(|_| in_page(piece)).ok_or(StorageError::Failed)
+}
+
 impl ftl::Storage for Store {
     #[inline]
     fn allocate(&mut self) -> Option<Slot> {
@@ -527,12 +534,7 @@ impl ftl::Storage for Store {
         if held.treated {
             return self.put_blocks(io, piece, slot, base, true);
         }
-        let bytes = held
-            .buffer
-            .as_slice()
-            .get(of_host(piece))
-            .filter(|_| in_page(piece))
-            .ok_or(StorageError::Failed)?;
+        let bytes = of_piece(&held.buffer, piece)?;
         Store::put(&mut self.backing, bytes, piece.page, slot, base)
     }
 
@@ -618,12 +620,7 @@ impl ftl::Storage for Store {
         }
         let mut page = ZEROS;
         Store::fetch(&self.backing, slot.unwrap_or(Slot::NONE), &mut page)?;
-        let bytes = held
-            .buffer
-            .as_slice()
-            .get(of_host(piece))
-            .filter(|_| in_page(piece))
-            .ok_or(StorageError::Failed)?;
+        let bytes = of_piece(&held.buffer, piece)?;
         Ok(bytes == &page[piece.page as usize..piece.page as usize + piece.len as usize])
     }
 
