@@ -1,14 +1,18 @@
 //! `compare` over plain files instead of a drive.
 
+#[path = "../../../tests/skipped.rs"]
+mod skip;
+
 use std::{ffi::OsString, fs, path::Path};
 
 use lab::{compare::Options, drive::Program};
+use skip::skipped;
 
 /// Loop devices and mounts need root; without it a test says so and passes.
-fn root() -> bool {
+fn root(test: &str) -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
-        eprintln!("skipped: needs root");
+        skipped(test, "needs root");
     }
     root
 }
@@ -57,7 +61,7 @@ fn left_behind(directory: &Path) -> Vec<String> {
 
 #[test]
 fn layouts_are_brought_up_compared_and_taken_down() {
-    if !root() {
+    if !root("layouts_are_brought_up_compared_and_taken_down") {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
@@ -88,7 +92,7 @@ fn layouts_are_brought_up_compared_and_taken_down() {
 
 #[test]
 fn a_failing_command_is_quoted_and_leaves_nothing() {
-    if !root() {
+    if !root("a_failing_command_is_quoted_and_leaves_nothing") {
         return;
     }
     let directory = tempfile::tempdir().unwrap();

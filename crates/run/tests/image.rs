@@ -1,10 +1,13 @@
 //! An image under a real drive: crashes, wrong use, a full disk.
 
 mod common;
+#[path = "../../../tests/skipped.rs"]
+mod skip;
 
 use common::{shape, shape_with};
 use nvme::{Command, IoOpcode, Status};
 use run::{BlockingQueue, Buffer, Controller, HostIdentity, NoEvents, Options, Running, Shape, StartError};
+use skip::skipped;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -246,8 +249,7 @@ fn a_full_disk_fails_writes_and_loses_nothing() {
         .status()
         .is_ok_and(|s| s.success());
     if !mounted {
-        eprintln!("skipped: a tmpfs cannot be mounted here");
-        return;
+        return skipped("a_full_disk_fails_writes_and_loses_nothing", "a tmpfs cannot be mounted");
     }
     let result = std::panic::catch_unwind(|| {
         let dir = mount.join("image");

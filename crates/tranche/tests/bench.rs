@@ -1,9 +1,12 @@
 //! `tranche bench`: job files against a served drive, beside fio's own report.
 
 mod common;
+#[path = "../../../tests/skipped.rs"]
+mod skip;
 
 use common::{Served, TRANCHE};
 use serde_json::Value;
+use skip::skipped;
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::{Child, Command, Output, Stdio};
@@ -239,8 +242,7 @@ fn the_report_has_the_keys_of_fios() {
     std::fs::write(&file, format!("{lines}ioengine=psync\nfilename=target\n")).unwrap();
     let fio = Command::new("fio").args(["--output-format=json"]).arg(&file).current_dir(dir.path()).output();
     let Ok(fio) = fio else {
-        eprintln!("SKIPPED: fio is not installed");
-        return;
+        return skipped("the_report_has_the_keys_of_fios", "fio is not installed");
     };
     let fios: Value = serde_json::from_slice(&fio.stdout).unwrap();
     let drive = Drive::start();

@@ -3,8 +3,11 @@
 #![expect(clippy::disallowed_methods, reason = "fio reads and writes files")]
 
 mod common;
+#[path = "../../../tests/skipped.rs"]
+mod skip;
 
 use common::{Run, job, run};
+use skip::skipped;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
@@ -49,10 +52,9 @@ fn ours(lines: &str) -> Done {
 }
 
 /// fio, if it is there.
-fn with_fio(test: impl Fn(&Path)) {
+fn with_fio(name: &str, test: impl Fn(&Path)) {
     if Command::new("fio").arg("--version").output().is_err() {
-        eprintln!("SKIPPED: fio is not installed");
-        return;
+        return skipped(name, "fio is not installed");
     }
     test(tempfile::tempdir().unwrap().path());
 }
@@ -63,7 +65,7 @@ fn bytes(done: &Done, verb: Verb) -> u64 {
 
 #[test]
 fn jobs_in_order_are_the_same_io_for_io() {
-    with_fio(|dir| {
+    with_fio("jobs_in_order_are_the_same_io_for_io", |dir| {
         for lines in [
             "rw=read\nsize=1m",
             "rw=write\nbs=12k\nsize=1m\nloops=2",
@@ -93,7 +95,7 @@ fn jobs_in_order_are_the_same_io_for_io() {
 
 #[test]
 fn random_jobs_do_as_much_in_the_same_places() {
-    with_fio(|dir| {
+    with_fio("random_jobs_do_as_much_in_the_same_places", |dir| {
         for lines in [
             "rw=randread\nsize=1m",
             "rw=randwrite\nsize=1m\nloops=3",
@@ -126,7 +128,7 @@ fn random_jobs_do_as_much_in_the_same_places() {
 
 #[test]
 fn mixes_have_the_same_shares() {
-    with_fio(|dir| {
+    with_fio("mixes_have_the_same_shares", |dir| {
         for lines in [
             "rw=randrw\nsize=16m\nrwmixread=70",
             "rw=randrw\nsize=16m\nrwmixwrite=90\nio_size=8m",
@@ -159,7 +161,7 @@ fn mixes_have_the_same_shares() {
 /// The shape of skewed distributions: which share of the accesses the hottest tenth of the places takes.
 #[test]
 fn skewed_places_are_as_skewed() {
-    with_fio(|dir| {
+    with_fio("skewed_places_are_as_skewed", |dir| {
         for lines in [
             "rw=randread\nsize=8m\nio_size=64m\nrandom_distribution=zipf:0.8",
             "rw=randread\nsize=8m\nio_size=64m\nrandom_distribution=zipf:1.2",

@@ -8,6 +8,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+#[path = "../../../../tests/skipped.rs"]
+mod skip;
+
+pub use skip::skipped;
+
 /// Whether the machine allows what a test needs: root, FUSE, these programs, and loop devices for
 /// `losetup`. Says so loudly where it does not.
 pub fn possible(test: &str, programs: &[&str]) -> bool {
@@ -27,12 +32,6 @@ pub fn possible(test: &str, programs: &[&str]) -> bool {
     };
     skipped(test, &format!("needs {missing}"));
     false
-}
-
-/// Says loudly that a test does not run.
-pub fn skipped(test: &str, why: &str) {
-    // Not `eprintln`, which the test runner swallows.
-    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {why}");
 }
 
 fn is_there(program: &str) -> bool {

@@ -1,0 +1,13 @@
+//! How a test says that it cannot run. Test files of all crates include this one.
+
+/// Says loudly that a test, or a part of it, does not run.
+///
+/// # Panics
+///
+/// If `TRANCHE_NO_SKIPS` is set to anything but 0: where everything can run, a test that does not has failed.
+pub fn skipped(test: &str, why: &str) {
+    let strict = std::env::var_os("TRANCHE_NO_SKIPS").is_some_and(|value| value != "0" && !value.is_empty());
+    assert!(!strict, "{test} cannot run here, and TRANCHE_NO_SKIPS is set: {why}");
+    // Not `eprintln`, which the test runner swallows.
+    let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("SKIPPED {test}: {why}\n").as_bytes());
+}
