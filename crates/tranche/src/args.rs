@@ -55,8 +55,7 @@ pub enum Command {
     /// Cut the power of a drive, and give it back; a cut that comes at once is over when this returns
     PowerCut(PowerCut),
     /// Make a key for a host, in the standard formats
-    #[command(subcommand)]
-    Key(Key),
+    Key(MakeKey),
     /// Make a firmware image for a drive, to be installed with nvme fw-download and nvme fw-commit
     Firmware(Firmware),
     /// Look at the image of a drive that nobody serves: check it, or save what is left of it
@@ -363,7 +362,7 @@ pub struct Firmware {
     pub contents: Option<PathBuf>,
 }
 
-/// `tranche key`.
+/// What a key is for.
 #[derive(Subcommand, Debug)]
 pub enum Key {
     /// A DH-HMAC-CHAP key, as `nvme gen-dhchap-key` makes them
@@ -386,6 +385,16 @@ pub enum Key {
         #[arg(long, value_name = "BYTES")]
         key_length: Option<u16>,
     },
+}
+
+/// `tranche key`.
+#[derive(clap::Args, Debug)]
+pub struct MakeKey {
+    /// Write the key to a new file that only its owner can read, rather than print it
+    #[arg(long, value_name = "FILE", global = true)]
+    pub out: Option<PathBuf>,
+    #[command(subcommand)]
+    pub kind: Key,
 }
 
 /// `tranche image`.

@@ -1,6 +1,6 @@
 //! `tranche key`, and keys on the command line.
 
-use crate::args::{Key, Output};
+use crate::args::{Key, MakeKey, Output};
 use crate::{print_json, print_text};
 use anyhow::{Context, Result};
 use fabric::auth::{ChapKey, TlsPsk};
@@ -8,9 +8,10 @@ use nvme::auth::HashId;
 use run::DriveKey;
 use std::convert::Infallible;
 use std::fmt;
-use std::fs::File;
-use std::io::Read;
-use std::os::unix::fs::PermissionsExt;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::Path;
 use std::str::FromStr;
 
 /// A key as the user gave it: its text, or the name of a file that holds it. It is taken as it is, because an
@@ -66,11 +67,11 @@ impl Secret {
 }
 
 /// `tranche key`.
-pub fn key(command: &Key, output: Output) -> Result<()> {
+pub fn key(command: &MakeKey, output: Output) -> Result<()> {
     let transform = |hmac: u8| (hmac != 0).then_some(HashId(hmac));
     let length = |length: &Option<u16>| length.map(usize::from);
     let random = &mut host::fill_random;
-    let text = match command {
+    let text = match &command.kind {
         Key::Dhchap { hmac, key_length } => {
             ChapKey::generate(transform(*hmac), length(key_length), random)?.to_secret_text()
         }
@@ -79,8 +80,23 @@ pub fn key(command: &Key, output: Output) -> Result<()> {
             TlsPsk::generate(transform(*hmac), length(key_length), random)?.to_secret_text()
         }
     };
+    if let Some(file) = &command.out {
+        keep(file, &text).with_context(|| format!("--out: cannot write the file {}", file.display()))?;
+        return match output {
+            Output::Json => print_json(&serde_json::json!({ "file": file })),
+            Output::Text => print_text(&format!("the key is in {}", file.display())),
+        };
+    }
     match output {
         Output::Json => print_json(&serde_json::json!({ "key": text })),
         Output::Text => print_text(&text),
     }
+}
+
+/// Writes a key to a file that only its owner can read. The file must be new: what is encrypted with the key of an old one would be
+/// lost.
+fn keep(file: &Path, text: &str) -> std::io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file)?;
+    writeln!(file, "{text}")?;
+    file.sync_all()
 }

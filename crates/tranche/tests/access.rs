@@ -1,9 +1,13 @@
 //! Keys and the list of hosts, from outside.
 
 mod common;
+#[path = "../../../tests/skipped.rs"]
+mod skip;
 
 use common::{Served, TRANCHE};
+use skip::skipped;
 use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
 
 fn tranche(args: &[&str]) -> Output {
@@ -30,6 +34,30 @@ fn said_by(mut served: Served) -> String {
 }
 
 #[test]
+fn a_key_in_a_file_is_its_owner_s_and_never_overwritten() {
+    let temp = tempfile::tempdir().unwrap();
+    let file = temp.path().join("alpha.key");
+    let make = || tranche(&["key", "dhchap", "--hmac", "1", "--out", file.to_str().unwrap()]);
+    let made = make();
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    let kept = std::fs::read_to_string(&file).unwrap();
+    assert!(kept.starts_with("DHHC-1:01:") && kept.ends_with(":\n"), "{kept}");
+    assert!(!text(&made.stdout).contains(kept.trim()), "a key that is kept is not printed");
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let again = make();
+    assert!(!again.status.success() && text(&again.stderr).contains("alpha.key"), "{}", text(&again.stderr));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), kept);
+}
+
+#[test]
+fn nobody_else_can_open_the_unix_socket() {
+    let temp = tempfile::tempdir().unwrap();
+    let socket = temp.path().join("socket");
+    let _served = Served::start(&["--timing", "off", "--unix", socket.to_str().unwrap()]);
+    assert_eq!(std::fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
 fn keys_are_those_of_nvme_cli() {
     let nvme = |args: &[&str]| Command::new("nvme").args(args).output();
     let possible = nvme(&["version"]).is_ok_and(|done| done.status.success());
@@ -49,7 +77,7 @@ fn keys_are_those_of_nvme_cli() {
     let wrong = tranche(&["key", "dhchap", "--hmac", "1", "--key-length", "64"]);
     assert!(text(&wrong.stderr).contains("64 bytes does not go with"), "{}", text(&wrong.stderr));
     if !possible {
-        eprintln!("SKIPPED in part: there is no nvme-cli to check the keys");
+        skipped("keys_are_those_of_nvme_cli", "there is no nvme-cli, so a part is left out");
     }
 }
 

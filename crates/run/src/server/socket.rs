@@ -3,10 +3,11 @@
 use super::note::note;
 use device::Origin;
 use rustix::fd::{AsFd, BorrowedFd};
-use rustix::net::sockopt;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use std::fs::Permissions;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,6 +19,9 @@ const KEEP_ALIVE_IDLE: Duration = Duration::from_secs(60);
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
 /// Questions without an answer after which the connection is over.
 const KEEP_ALIVE_PROBES: u32 = 6;
+
+/// Connections to a Unix socket that wait to be accepted.
+const BACKLOG: i32 = 128;
 
 /// Where a server listens.
 pub(crate) enum Listener {
@@ -120,6 +124,19 @@ impl Stream {
     }
 }
 
+/// Listens on a Unix socket that only its owner can open. It is so before the first connection can be made.
+fn bind_private(path: &Path) -> io::Result<UnixListener> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    let private = std::fs::set_permissions(path, Permissions::from_mode(0o600));
+    let listening = private.and_then(|()| Ok(rustix::net::listen(&socket, BACKLOG)?));
+    if listening.is_err() {
+        let _ = std::fs::remove_file(path);
+    }
+    listening.map(|()| socket.into())
+}
+
 impl Listener {
     /// Listens on a Unix socket; a socket that a dead process left is replaced.
     pub(crate) fn unix(path: &Path) -> io::Result<Self> {
@@ -136,7 +153,7 @@ impl Listener {
             {
                 std::fs::remove_file(path)?;
             }
-            match UnixListener::bind(path) {
+            match bind_private(path) {
                 Err(e) if e.kind() == ErrorKind::AddrInUse && socket && attempt < ATTEMPTS => {
                     std::thread::sleep(PAUSE);
                 }
