@@ -5,6 +5,8 @@
 #
 #   usage: scripts/guest-userland.sh DIR      exit status 77: the packages cannot be had; why is on standard error
 set -eu
+# What programs print is read below.
+export LC_ALL=C
 
 [ $# -eq 1 ] || { sed -n '6s/^# *//p' "$0" >&2; exit 2; }
 mkdir -p "$1"

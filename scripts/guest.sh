@@ -12,6 +12,8 @@
 # Needs qemu-system-x86, busybox-static, cpio, kmod, xz-utils. The kernel's package (6.12; Debian 12's own 6.1 lacks NVMe
 # authentication and TLS) is fetched and unpacked once, to target/guest.
 set -eu
+# What programs print is read below.
+export LC_ALL=C
 
 limit=600
 forward=

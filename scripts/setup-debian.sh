@@ -4,6 +4,8 @@
 #
 #   usage: scripts/setup-debian.sh [--check]      --check only says what is missing (exit 1 when something is)
 set -eu
+# What programs print is read below.
+export LC_ALL=C
 
 # package            what for
 packages='
