@@ -34,7 +34,7 @@ lint: ## Formatting and lints, as errors
 
 # Optimised: the model, the databases and the tests through FUSE move a lot of data.
 check: setup ## All tests: of the crates, through FUSE and loop devices, with MariaDB
-	$(CARGO) test --profile suite --locked --workspace
+	scripts/elsewhere.sh $(CARGO) test --profile suite --locked --workspace
 	scripts/other-boot.sh $(CARGO) test --profile suite --locked -p run --lib --test old_images --test image --test power --test erase
 
 bench: build ## Benchmarks with their peers, one after the other (half an hour)

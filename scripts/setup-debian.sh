@@ -31,6 +31,8 @@ busybox-static       its first process
 cpio                 its first file system
 kmod                 its modules
 xz-utils             its modules
+locales              another locale for the tests (scripts/elsewhere.sh)
+tzdata               another time zone for the tests
 '
 
 missing=

@@ -1,0 +1,26 @@
+#!/bin/sh
+# Runs a command in another time zone and another locale than most machines have: one with quarters of an hour and with a comma in
+# numbers. What a test expects may depend on neither.
+#
+#   usage: scripts/elsewhere.sh COMMAND [ARGUMENT ...]
+#
+# Needs localedef with its sources (Debian: locales) and tzdata. Changes nothing on the machine.
+set -eu
+[ $# -gt 0 ] || { sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+
+fail() {
+    echo "elsewhere.sh: $1" >&2
+    exit 1
+}
+
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+# Its warnings are about the sources.
+localedef -c -i de_DE -f UTF-8 "$dir/de_DE.UTF-8" 2>/dev/null || true
+export LOCPATH="$dir" LC_ALL=de_DE.UTF-8 TZ=Pacific/Chatham
+[ "$(locale decimal_point)" = , ] || fail "the locale de_DE.UTF-8 cannot be made (scripts/setup-debian.sh installs its sources)"
+case $(date +%z) in
+    +1245 | +1345) ;;
+    *) fail "there is no time zone $TZ (scripts/setup-debian.sh installs it)" ;;
+esac
+"$@"
