@@ -4,14 +4,16 @@ on the same disk.
 
 Bursts take turns in random order, a burst is some milliseconds: what else the disk does strikes both alike. Printed are the median and the
 quartiles of the ratio by turns, and percentiles of a write, a sync and both in microseconds. Several programs are compared with
-each other in the same way. Needs root, losetup, dd, /dev/fuse and 512 MiB on the disk for the file and each image.
+each other in the same way. Needs root, losetup, dd, fio for --fio, /dev/fuse and 512 MiB on the disk for the file and each image.
 
-    usage: benches/flush.py [--sqlite] [--seconds S] [--burst N] [--jobs N] [--dir DIR] [NAME=PROGRAM[:OPTIONS] ...]
+    usage: benches/flush.py [--sqlite | --fio] [--seconds S] [--burst N] [--jobs N] [--dir DIR] [NAME=PROGRAM[:OPTIONS] ...]
 
 The default is tranche=target/release/tranche. DIR is on the disk that is measured, /var/tmp unless told. With --sqlite each loop device
 holds an ext4, and the load is SQLite in WAL mode with synchronous=FULL: "write" is the INSERT of a row, "sync" is its COMMIT.
+With --fio a turn is two seconds of fio, with fsync=1, and what is printed besides the ratio is its writes per second.
 """
 import argparse
+import json
 import mmap
 import os
 import random
@@ -87,6 +89,24 @@ def rank(values, share):
     return sorted(values)[int(len(values) * share)]
 
 
+def quartiles(ratios):
+    return f"{statistics.median(ratios):.2f} of plain ({rank(ratios, 0.25):.2f}-{rank(ratios, 0.75):.2f})"
+
+
+def measure_fio(nodes, options):
+    rates, end = {name: [] for name in nodes}, time.time() + options.seconds
+    job = ["--rw=randwrite", "--bs=4k", "--direct=1", "--fsync=1", f"--numjobs={options.jobs}", "--group_reporting"]
+    job += ["--time_based", "--runtime=2", "--norandommap", "--output-format=json"]
+    while time.time() < end or len(rates["plain"]) < 4:
+        for name in random.sample(list(nodes), len(nodes)):
+            report = subprocess.check_output(["fio", "--name=flush", f"--filename={nodes[name]}", *job])
+            rates[name].append(json.loads(report)["jobs"][0]["write"]["iops"])
+    print(f"{len(rates['plain'])} turns of fio with {options.jobs} jobs")
+    for name in nodes:
+        ratios = [ours / plain for ours, plain in zip(rates[name], rates["plain"])]
+        print(f"{name:8} {quartiles(ratios)}, {statistics.median(rates[name]):.0f} writes a second")
+
+
 def measure(load, nodes, options):
     pipes, workers = [], []
     for seed in range(options.jobs):
@@ -116,8 +136,7 @@ def measure(load, nodes, options):
         worker.join()
     print(f"{turn - 2} turns of {options.burst} writes by each of {options.jobs}")
     for name in nodes:
-        low, high = rank(ratios[name], 0.25), rank(ratios[name], 0.75)
-        line = f"{name:8} {statistics.median(ratios[name]):.2f} of plain ({low:.2f}-{high:.2f}), µs at p10/p50/p90:"
+        line = f"{name:8} {quartiles(ratios[name])}, µs at p10/p50/p90:"
         kinds = {"write": lambda t: t[0], "sync": lambda t: t[1], "both": sum}
         for kind, of in kinds.items():
             values = [of(pair) * 1e6 for pair in times[name]]
@@ -128,6 +147,7 @@ def measure(load, nodes, options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sqlite", action="store_true")
+    parser.add_argument("--fio", action="store_true")
     parser.add_argument("--seconds", type=float, default=30)
     parser.add_argument("--burst", type=int, default=20)
     parser.add_argument("--jobs", type=int, default=1)
@@ -155,7 +175,10 @@ def main():
                 subprocess.check_call(["mkfs.ext4", "-q", "-F", node])
                 subprocess.check_call(["mount", node, mount])
                 mounts[name] = mount
-        measure(Rows if options.sqlite else Pages, mounts or nodes, options)
+        if options.fio:
+            measure_fio(nodes, options)
+        else:
+            measure(Rows if options.sqlite else Pages, mounts or nodes, options)
     finally:
         for mount in mounts.values():
             subprocess.call(["umount", mount])

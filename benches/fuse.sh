@@ -11,6 +11,8 @@
 #
 #   usage: benches/fuse.sh [ROUNDS] [SECONDS] [path of tranche]        default: 5 3 target/release/tranche
 set -eu
+# What programs print is read below.
+export LC_ALL=C
 
 rounds=${1:-5}
 seconds=${2:-3}

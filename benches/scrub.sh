@@ -10,6 +10,8 @@
 #
 #   usage: benches/scrub.sh [ROUNDS] [SECONDS] [path of tranche] [directory]      default: 5 4 target/release/tranche .
 set -eu
+# What programs print is read below.
+export LC_ALL=C
 
 rounds=${1:-5}
 seconds=${2:-4}

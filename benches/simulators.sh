@@ -10,6 +10,8 @@
 #
 # MQSim is cloned and built below target/peers; MQSIM=DIR names a checkout that is there already. Needs git, g++, make.
 set -eu
+# What programs print is read below.
+export LC_ALL=C
 
 rounds=${1:-3}
 target=${CARGO_TARGET_DIR:-target}
