@@ -4,6 +4,7 @@
 pub mod load;
 pub mod plausible;
 pub mod play;
+pub mod reservations;
 pub mod table;
 
 use device::{
