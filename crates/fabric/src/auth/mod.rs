@@ -47,14 +47,23 @@ pub struct Methods {
 }
 
 impl Default for Methods {
-    /// All, in the order of their identifiers.
+    /// All. The favourite groups are those of 3,072 bits and more, the smallest first, as these are the fastest. A group of
+    /// 2,048 bits comes after them, and no Diffie-Hellman exchange at all is the last choice.
     fn default() -> Self {
-        Self { hashes: HashId::ALL.to_vec(), dh_groups: DhGroupId::ALL.to_vec() }
+        let dh_groups = vec![
+            DhGroupId::FFDHE3072,
+            DhGroupId::FFDHE4096,
+            DhGroupId::FFDHE6144,
+            DhGroupId::FFDHE8192,
+            DhGroupId::FFDHE2048,
+            DhGroupId::NULL,
+        ];
+        Self { hashes: HashId::ALL.to_vec(), dh_groups }
     }
 }
 
 /// Who proves what.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ChapKeys {
     /// The host's key, with which it authenticates itself.
     pub host: ChapKey,
