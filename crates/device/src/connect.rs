@@ -1,11 +1,12 @@
 //! Associations: connect, queues, properties, keep-alive, disconnect (Base 3.1.4, 3.3, 6).
 
 use crate::contents::Contents;
-use crate::controller::{Controller, ControllerId, MAX_IO_QUEUES, MAX_QUEUE_ENTRIES, Origin};
+use crate::controller::{Controller, ControllerId, Host, MAX_IO_QUEUES, MAX_QUEUE_ENTRIES, Origin};
 use crate::drive::{Cx, Drive, Event, Failure};
 use crate::feature::Behavior;
 use crate::firmware::Download;
 use crate::output::Output;
+use crate::role::Role;
 use media::Nanos;
 use nvme::property::{Cap, Cc, Csts, NSSR_NVME, PropertyOffset, Shn, Shst};
 use nvme::{CNTLID_DYNAMIC, Nqn, Status, Version};
@@ -26,11 +27,9 @@ impl Drive {
     pub fn connect(
         &mut self,
         now: Nanos,
-        host: &Nqn,
-        host_id: [u8; 16],
+        host: Host,
         cntlid: u16,
         kato_ms: u32,
-        origin: Origin,
     ) -> Result<ControllerId, Status> {
         let now = self.tick(now);
         if !self.power.on {
@@ -39,20 +38,35 @@ impl Drive {
         if cntlid != CNTLID_DYNAMIC {
             return Err(Status::CONNECT_INVALID_PARAMETERS.with_dnr());
         }
-        let namespaces = self.config.max_namespaces;
-        let id = self
-            .controllers
-            .add(Controller::new(*host, host_id, origin, namespaces))
-            .ok_or(Status::CONNECT_CONTROLLER_BUSY)?;
+        let (proven, namespaces) = (host.proven, self.config.max_namespaces);
+        let id =
+            self.controllers.add(Controller::new(host, namespaces)).ok_or(Status::CONNECT_CONTROLLER_BUSY)?;
         if let Some(controller) = self.controllers.get_mut(id) {
             controller.values = self.life.saved.clone();
         }
+        if proven {
+            self.attach_first(id);
+        }
+        self.set_keep_alive(id, kato_ms, now).map_err(|failure| failure.status)?;
+        Ok(id)
+    }
+
+    /// A host has authenticated itself: what it is to see is attached to its controller. Nothing happens if it had done so
+    /// before, or has gone.
+    pub fn prove(&mut self, id: ControllerId) {
+        if let Some(controller) = self.controllers.get_mut(id)
+            && !std::mem::replace(&mut controller.proven, true)
+        {
+            self.attach_first(id);
+        }
+    }
+
+    /// Attaches to a new controller what its host is to see.
+    fn attach_first(&mut self, id: ControllerId) {
         self.attach_for_host(id);
         if let Some(controller) = self.controllers.get_mut(id) {
             controller.ana_changes = 0;
         }
-        self.set_keep_alive(id, kato_ms, now).map_err(|failure| failure.status)?;
-        Ok(id)
     }
 
     /// Adds an I/O queue of `entries` entries (the wire's SQSIZE plus one): Connect with a queue identifier.
@@ -105,6 +119,22 @@ impl Drive {
         self.controllers.iter().map(|(id, c)| (id, &c.host, c.origin))
     }
 
+    /// A host has another role from now on. What it may no longer see is detached from its controller, and what it is to see
+    /// is attached; its host is told as of any change of namespaces.
+    pub fn set_role<S: Contents>(
+        &mut self,
+        now: Nanos,
+        id: ControllerId,
+        role: Role,
+        storage: &mut S,
+        out: &mut Vec<Output>,
+    ) {
+        let now = self.tick(now);
+        let mut cx = Cx { now, storage, out };
+        self.change_role(id, role, &mut cx);
+        self.pump(&mut cx);
+    }
+
     pub(crate) fn set_keep_alive(
         &mut self,
         id: ControllerId,
@@ -140,13 +170,13 @@ impl Drive {
     }
 
     /// Controller Capabilities.
-    fn capabilities_property(&self) -> Cap {
+    fn capabilities_property(&self, controller: &Controller) -> Cap {
         Cap::new()
             .with_mqes_z((MAX_QUEUE_ENTRIES - 1) as u16)
             .with_cqr(true)
             // 10 s: recovery of a large drive, shutdown with a full buffer.
             .with_to(20)
-            .with_nssrs(true)
+            .with_nssrs(controller.role.is_administrator())
             .with_css(COMMAND_SETS)
             .with_mpsmax(4)
             .with_crms(1)
@@ -159,7 +189,7 @@ impl Drive {
     pub fn property_get(&self, id: ControllerId, offset: PropertyOffset, wide: bool) -> Result<u64, Status> {
         let controller = self.controllers.get(id).ok_or(Status::COMMAND_SEQUENCE_ERROR.with_dnr())?;
         Ok(match (offset, wide) {
-            (PropertyOffset::CAP, true) => self.capabilities_property().into_bits().get(),
+            (PropertyOffset::CAP, true) => self.capabilities_property(controller).into_bits().get(),
             (PropertyOffset::VS, false) => Version::V2_1.0.into(),
             (PropertyOffset::CC, false) => controller.cc.into_bits().get().into(),
             (PropertyOffset::CSTS, false) => controller.csts.into_bits().get().into(),
@@ -207,6 +237,10 @@ impl Drive {
         match (offset, wide) {
             (PropertyOffset::CC, false) => self.configure(id, Cc::from_bits(value.into()), cx),
             (PropertyOffset::NSSR, false) => {
+                // It ends the associations of all hosts.
+                if !self.controllers.get(id).is_some_and(|c| c.role.is_administrator()) {
+                    return Err(Status::OPERATION_DENIED.with_dnr());
+                }
                 if value == NSSR_NVME {
                     self.reset_subsystem(cx);
                 }

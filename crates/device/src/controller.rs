@@ -5,6 +5,7 @@ use crate::feature::{Behavior, Values};
 use crate::firmware::Download;
 use crate::ports::PortId;
 use crate::reservation::Notifications;
+use crate::role::Role;
 use crate::streams::Streams;
 use media::Nanos;
 use nvme::Nqn;
@@ -27,6 +28,29 @@ pub enum Origin {
     Network,
 }
 
+/// A host that connects.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Host {
+    /// Its NQN.
+    pub nqn: Nqn,
+    /// Its Host Identifier.
+    pub id: [u8; 16],
+    /// Where it comes from.
+    pub origin: Origin,
+    /// What it may do.
+    pub role: Role,
+    /// Whether it needs no authentication, or has authenticated itself. Until then nothing is attached to its controller
+    /// ([`Drive::prove`](crate::Drive::prove)).
+    pub proven: bool,
+}
+
+impl Host {
+    /// A host that needs no authentication, and may do everything.
+    pub fn administrator(nqn: Nqn, id: [u8; 16], origin: Origin) -> Self {
+        Host { nqn, id, origin, role: Role::Administrator, proven: true }
+    }
+}
+
 /// Entries of the Error Information log (ELPE + 1).
 pub(crate) const ERROR_ENTRIES: usize = 64;
 
@@ -41,6 +65,10 @@ pub(crate) struct Controller {
     pub host: Nqn,
     pub host_id: [u8; 16],
     pub origin: Origin,
+    /// What its host may do.
+    pub role: Role,
+    /// Whether its host has authenticated itself, or need not. Until then nothing is attached, and no other host knows of it.
+    pub proven: bool,
     /// The port that it is reached through; 0 without one, as in the drive's own process.
     pub port: PortId,
     /// The state of the ANA group on this controller: its port's.
@@ -89,11 +117,13 @@ pub(crate) struct Controller {
 }
 
 impl Controller {
-    pub fn new(host: Nqn, host_id: [u8; 16], origin: Origin, namespaces: u32) -> Self {
+    pub fn new(host: Host, namespaces: u32) -> Self {
         Controller {
-            host,
-            host_id,
-            origin,
+            host: host.nqn,
+            host_id: host.id,
+            origin: host.origin,
+            role: host.role,
+            proven: host.proven,
             port: PortId::default(),
             ana: AnaState::OPTIMIZED,
             ana_changes: 0,
@@ -267,7 +297,7 @@ mod tests {
     use super::*;
 
     fn of(host: &str, id: u8) -> Controller {
-        Controller::new(Nqn::new(host).unwrap(), [id; 16], Origin::InProcess, 70)
+        Controller::new(Host::administrator(Nqn::new(host).unwrap(), [id; 16], Origin::InProcess), 70)
     }
 
     #[test]

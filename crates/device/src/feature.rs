@@ -186,7 +186,7 @@ impl Drive {
             return Ok(Reply::Done(capabilities.into_bits().get()));
         }
         if c.fid == FeatureId::QUOTA {
-            return self.get_quota(&c);
+            return self.get_quota(id, &c);
         }
         if c.sel == Select::CURRENT {
             // Other values do not depend on a namespace, and default and saved ones exist without any.

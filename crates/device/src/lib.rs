@@ -45,6 +45,7 @@ mod power;
 pub mod protection;
 mod quota;
 mod reservation;
+mod role;
 mod sanitize;
 mod selftest;
 mod stats;
@@ -58,7 +59,7 @@ mod window;
 
 pub use config::{Attach, Config, ConfigError, Identity, InitialNamespace, Link};
 pub use contents::Contents;
-pub use controller::{ControllerId, MAX_IO_QUEUES, MAX_QUEUE_ENTRIES, Origin};
+pub use controller::{ControllerId, Host, MAX_IO_QUEUES, MAX_QUEUE_ENTRIES, Origin};
 pub use datasheet::DataSheet;
 pub use drive::Drive;
 pub use firmware::{FirmwareImageError, MAX_FIRMWARE_IMAGE, firmware_image};
@@ -69,6 +70,7 @@ pub use output::Output;
 pub use persist::{LoadError, Restorer};
 pub use ports::PortId;
 pub use quota::Limits;
+pub use role::Role;
 pub use treat::Laid;
 pub use treatment::{Action, Blemish, SPARE, Treatment};
 

@@ -22,14 +22,14 @@ pub(crate) struct Policy {
 }
 
 impl Policy {
-    /// Whether a new controller of this host gets the namespace.
-    pub fn admits(&self, host: &str) -> bool {
-        self.hosts.get(host).copied().unwrap_or(self.all)
+    /// Whether a new controller of this host gets the namespace, if that was chosen.
+    pub fn chosen(&self, host: &str) -> Option<bool> {
+        self.hosts.get(host).copied()
     }
 
-    /// Remembers a choice.
-    pub fn set(&mut self, host: &str, attached: bool) {
-        if attached == self.all {
+    /// Remembers a choice, unless it is the usual one for this host.
+    pub fn set(&mut self, host: &str, attached: bool, usual: bool) {
+        if attached == usual {
             self.hosts.remove(host);
         } else {
             self.hosts.insert(host.to_owned(), attached);
@@ -265,10 +265,12 @@ mod tests {
     #[test]
     fn a_policy_remembers_exceptions_only() {
         let mut p = Policy { all: true, ..Policy::default() };
-        p.set("a", false);
-        assert!(!p.admits("a") && p.admits("b"));
-        p.set("a", true);
-        assert!(p.admits("a") && p.hosts.is_empty());
+        p.set("a", false, true);
+        assert_eq!((p.chosen("a"), p.chosen("b")), (Some(false), None));
+        p.set("a", true, true);
+        assert_eq!((p.chosen("a"), p.hosts.len()), (None, 0));
+        p.set("a", true, false);
+        assert_eq!(p.chosen("a"), Some(true));
     }
 
     #[test]

@@ -224,7 +224,7 @@ fn check_namespace(
     if ns.bytes == 0 || ns.bytes > u64::MAX - 4096 || !ftl.volumes().any(fits) {
         return Err(malformed(format!("namespace {nsid} and its volume do not agree")));
     }
-    if !ns.quota.saved.is_allowed() {
+    if !ns.quota.are_allowed() {
         return Err(malformed(format!("namespace {nsid} has a quota that no host could have set")));
     }
     if let Some(Err(what)) = ns.reservations.as_ref().map(|r| r.check()) {

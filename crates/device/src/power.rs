@@ -116,7 +116,7 @@ impl Drive {
             ns.in_flight = 0;
             ns.closing = false;
             ns.before = ns.traffic();
-            ns.quota.current = ns.quota.saved;
+            ns.quota.restart();
             ns.lanes = Lanes::default();
             if let Some(reservations) = &mut ns.reservations {
                 reservations.power_lost();

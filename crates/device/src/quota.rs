@@ -86,6 +86,21 @@ impl Limits {
         Quota::from(self).check().is_ok()
     }
 
+    /// Whether they let nothing through that others would hold back.
+    fn is_within(&self, most: &Limits) -> bool {
+        let (mine, theirs) = (Quota::from(self), Quota::from(most));
+        let kinds = [
+            QuotaKind::ReadBandwidth,
+            QuotaKind::WriteBandwidth,
+            QuotaKind::ReadCommands,
+            QuotaKind::WriteCommands,
+        ];
+        let unlimited = |limit: Option<u64>| limit.unwrap_or(u64::MAX);
+        kinds.iter().all(|kind| unlimited(mine.limit(*kind)) <= unlimited(theirs.limit(*kind)))
+            && mine.effective_burst_us() <= theirs.effective_burst_us()
+            && mine.effective_weight() <= theirs.effective_weight()
+    }
+
     pub(crate) fn burst(&self) -> Nanos {
         Nanos(u64::from(Quota::from(self).effective_burst_us()) * 1000)
     }
@@ -165,10 +180,7 @@ impl Drive {
                 .filter(|nsid| controller.is_attached(*nsid))
                 .collect());
         }
-        match self.namespaces.get(nsid) {
-            Some(_) => Ok(vec![nsid]),
-            None => Err(self.no_namespace(nsid)),
-        }
+        self.seen(id, nsid).map(|_| vec![nsid])
     }
 
     /// Set Features D8h. Nothing is changed unless all of it is allowed.
@@ -183,12 +195,15 @@ impl Drive {
         // The error log points to the data (bytes 24 to 39 of the command), and tells the offset there.
         quota.check().map_err(|offset| Failure::field(24).with_information(offset as u64))?;
         let limits = Limits::from(quota);
-        for nsid in self.quota_targets(id, c.nsid)? {
+        let targets = self.quota_targets(id, c.nsid)?;
+        let administers = self.controller(id)?.role.is_administrator();
+        let quota_of = |nsid: &u32| self.namespaces.get(*nsid).map(|ns| ns.quota);
+        if !administers && !targets.iter().filter_map(quota_of).all(|quota| quota.grants(&limits, c.sv)) {
+            return Err(Status::OPERATION_DENIED.into());
+        }
+        for nsid in targets {
             let Some(ns) = self.namespaces.get_mut(nsid) else { continue };
-            ns.quota.current = limits;
-            if c.sv {
-                ns.quota.saved = limits;
-            }
+            ns.quota.set(limits, c.sv, administers);
             self.apply_quota(nsid, cx.now);
         }
         if c.sv {
@@ -199,8 +214,8 @@ impl Drive {
     }
 
     /// Get Features D8h.
-    pub(crate) fn get_quota(&self, c: &GetFeatures) -> Outcome {
-        let ns = self.namespaces.get(c.nsid).ok_or_else(|| self.no_namespace(c.nsid))?;
+    pub(crate) fn get_quota(&self, id: ControllerId, c: &GetFeatures) -> Outcome {
+        let ns = self.seen(id, c.nsid)?;
         let limits = match c.sel {
             Select::DEFAULT => Limits::default(),
             Select::SAVED => ns.quota.saved,
@@ -210,13 +225,79 @@ impl Drive {
     }
 }
 
-/// A namespace's quota: what is saved with it, and what is in force.
+/// A namespace's quota: what is saved with it, and what is in force. A tenant may set what lies within the limits that an
+/// administrator set last.
 #[derive(Clone, Copy, Default, Debug, Serialize, Deserialize)]
-#[serde(transparent)]
+#[serde(from = "SavedQuotas", into = "SavedQuotas")]
 pub(crate) struct Quotas {
     pub saved: Limits,
-    #[serde(skip)]
     pub current: Limits,
+    /// What an administrator set last.
+    granted: Limits,
+    /// What an administrator saved last.
+    saved_granted: Limits,
+}
+
+/// A namespace's quota as it is saved.
+#[derive(Serialize, Deserialize)]
+struct SavedQuotas {
+    #[serde(flatten)]
+    saved: Limits,
+    /// What an administrator saved, if a tenant has saved something else since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    granted: Option<Limits>,
+}
+
+impl From<SavedQuotas> for Quotas {
+    fn from(SavedQuotas { saved, granted }: SavedQuotas) -> Self {
+        let granted = granted.unwrap_or(saved);
+        Quotas { saved, current: saved, granted, saved_granted: granted }
+    }
+}
+
+impl From<Quotas> for SavedQuotas {
+    fn from(quotas: Quotas) -> Self {
+        let Quotas { saved, saved_granted, .. } = quotas;
+        SavedQuotas { saved, granted: (saved != saved_granted).then_some(saved_granted) }
+    }
+}
+
+impl Quotas {
+    /// The quota of a new namespace, as if an administrator had saved it.
+    pub fn new(limits: Limits) -> Self {
+        Quotas { saved: limits, current: limits, granted: limits, saved_granted: limits }
+    }
+
+    /// Takes limits that a host set.
+    fn set(&mut self, limits: Limits, save: bool, by_administrator: bool) {
+        self.current = limits;
+        if by_administrator {
+            self.granted = limits;
+        }
+        if save {
+            self.saved = limits;
+        }
+        if save && by_administrator {
+            self.saved_granted = limits;
+        }
+    }
+
+    /// Whether a tenant may set these limits, and save them if it wants to.
+    fn grants(&self, limits: &Limits, save: bool) -> bool {
+        limits.is_within(&self.granted) && (!save || limits.is_within(&self.saved_granted))
+    }
+
+    /// After a loss of power what was saved is in force.
+    pub fn restart(&mut self) {
+        (self.current, self.granted) = (self.saved, self.saved_granted);
+    }
+
+    /// Whether a host could have set them.
+    pub fn are_allowed(&self) -> bool {
+        self.saved.is_allowed()
+            && self.saved_granted.is_allowed()
+            && self.saved.is_within(&self.saved_granted)
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ mod common;
 
 use common::table::Table;
 use common::{Bench, bytes};
-use device::{ControllerId, Io, Origin, Output};
+use device::{ControllerId, Host, Io, Origin, Output};
 use nvme::admin::*;
 use nvme::command::{CommandFlags, SglDescriptor};
 use nvme::feature::FeatureId;
@@ -409,12 +409,12 @@ fn associations() {
     let mut b = Bench::with_namespaces(&[]);
     let host = common::nqn("new");
     let now = b.now;
-    let refused = b.drive.connect(now, &host, [0; 16], 5, 0, Origin::Network);
+    let refused = b.drive.connect(now, Host::administrator(host, [0; 16], Origin::Network), 5, 0);
     let mut table = Table::new("Associations", "illegal.rs", "associations");
     let connect = ("Connect", "Base 6.3");
     let invalid = Status::CONNECT_INVALID_PARAMETERS;
     table.check_other("a static controller", connect.0, connect.1, refused.unwrap_err(), invalid);
-    let id = b.drive.connect(now, &host, [0; 16], 0xFFFF, 0, Origin::Network).unwrap();
+    let id = b.drive.connect(now, Host::administrator(host, [0; 16], Origin::Network), 0xFFFF, 0).unwrap();
     // Not enabled: only properties.
     let early = b.drive.add_queue(id, 1, 128).unwrap_err();
     let sequence = Status::COMMAND_SEQUENCE_ERROR;

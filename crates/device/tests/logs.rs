@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Bench, nqn, pattern, small};
-use device::{Origin, Output};
+use device::{Host, Origin, Output};
 use media::Nanos;
 use nvme::admin::{FaultInjection, FaultKind};
 use nvme::aer::{AsyncEvent, HealthInfo};
@@ -322,7 +322,8 @@ fn clocks_queues_and_hosts() {
     let mut get = Command::get_features(FeatureId::HOST_IDENTIFIER, 0, Select::CURRENT);
     get.cdw11.set(1);
     assert_eq!(b.admin_ok(get, &[]).1, [7; 16]);
-    let fresh = b.drive.connect(b.now, &nqn("far"), [1; 16], 0xFFFF, 0, Origin::Network).unwrap();
+    let fresh =
+        b.drive.connect(b.now, Host::administrator(nqn("far"), [1; 16], Origin::Network), 0xFFFF, 0).unwrap();
     b.enable(fresh);
     let (got, _) = b.on(fresh, 0, &Command::set_features(FeatureId::NUMBER_OF_QUEUES, 0, 0x0003_0007), &[]);
     assert_eq!(got.dw0.get(), 0x0003_0003);
@@ -341,7 +342,10 @@ fn clocks_queues_and_hosts() {
 #[test]
 fn hosts_that_fall_silent_are_dropped() {
     let mut b = Bench::new(small(&[]));
-    let id = b.drive.connect(b.now, &nqn("far"), [1; 16], 0xFFFF, 1500, Origin::Network).unwrap();
+    let id = b
+        .drive
+        .connect(b.now, Host::administrator(nqn("far"), [1; 16], Origin::Network), 0xFFFF, 1500)
+        .unwrap();
     b.enable(id);
     // Rounded up to the granularity of a second; every command counts.
     assert_eq!(b.drive.keep_alive(id), Nanos(2_000_000_000));

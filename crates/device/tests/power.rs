@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Bench, Memory, initial, pattern, small};
-use device::{Drive, InitialNamespace, LbaFormat, Origin, Output};
+use device::{Drive, Host, InitialNamespace, LbaFormat, Origin, Output};
 use ftl::{NoContents, Record, Section};
 use media::Nanos;
 use nvme::admin::{PowerCut, SetFeatures};
@@ -23,7 +23,11 @@ fn capacitors_keep_what_was_acknowledged() {
     }
     b.cut(true);
     assert_eq!(b.events, [Output::PowerCut { off: Nanos::ZERO, lossy: false }]);
-    assert!(b.drive.connect(b.now, &common::nqn("x"), [0; 16], 0xFFFF, 0, Origin::Unix).is_err());
+    assert!(
+        b.drive
+            .connect(b.now, Host::administrator(common::nqn("x"), [0; 16], Origin::Unix), 0xFFFF, 0)
+            .is_err()
+    );
     b.power_on();
     for nsid in [1, 2] {
         assert_eq!(b.read(nsid, 5, 1), pattern(nsid, 4096));

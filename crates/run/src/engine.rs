@@ -5,11 +5,11 @@ use crate::handle::Port;
 use crate::hosts::Hosts;
 use crate::image::News;
 use crate::record::Recorder;
-use crate::server::{Answer, ConnectionId, Server};
+use crate::server::{Answer, ConnectionId, Guard, Server};
 use crate::shared::{Delivery, Request};
 use crate::store::{Lent, Store};
 use crate::wake::{Ready, Sleeper};
-use device::{ControllerId, Drive, MAX_IO, Output};
+use device::{ControllerId, Drive, MAX_IO, Output, Role};
 use ftl::Io;
 use media::Nanos;
 use nvme::{AdminOpcode, Command, Completion, IoOpcode, Status, Transfer};
@@ -166,6 +166,7 @@ impl Engine {
                     self.port_command(now, port, tag, &command, buffer.into(), deliveries);
                 }
                 Request::Stop => self.begin_stop(now),
+                Request::Guard(guard) => self.set_guard(now, *guard),
                 other => self.host_request(now, other),
             }
         }
@@ -345,6 +346,19 @@ impl Engine {
     /// A host is gone, with its controller.
     pub(crate) fn drive_disconnect(&mut self, now: Nanos, controller: ControllerId) {
         self.drive.disconnect(now, controller, &mut self.store, &mut self.outputs);
+    }
+
+    /// A host has another role.
+    pub(crate) fn set_role(&mut self, now: Nanos, controller: ControllerId, role: Role) {
+        self.drive.set_role(now, controller, role, &mut self.store, &mut self.outputs);
+    }
+
+    /// Takes over who may connect over the network from now on.
+    fn set_guard(&mut self, now: Nanos, guard: Guard) {
+        if let Some(mut server) = self.server.take() {
+            server.set_guard(self, guard, now);
+            self.server = Some(server);
+        }
     }
 
     /// Runs the drive until nothing is due and everything is delivered.

@@ -5,7 +5,7 @@ use crate::engine::{Engine, Owner};
 use crate::handle::{ConnectError, Events, HostIdentity, Port};
 use crate::shared::{Connect, Delivery, Request};
 use crate::store::Lent;
-use device::{ControllerId, Origin};
+use device::{ControllerId, Host, Origin};
 use media::Nanos;
 use nvme::property::{Cc, PropertyOffset};
 use nvme::{AdminOpcode, CNTLID_DYNAMIC, Command, Completion, Status};
@@ -112,7 +112,7 @@ impl Engine {
                 let _ = answer.send(result);
             }
             Request::Close { port } => self.close(now, &port),
-            Request::Command { .. } | Request::Stop => {}
+            Request::Command { .. } | Request::Guard(_) | Request::Stop => {}
         }
     }
 
@@ -158,7 +158,12 @@ impl Engine {
             Manner::Own { kato_ms } => (false, kato_ms),
         };
         let (nqn, host_id) = (front.host.nqn, front.host.id);
-        let id = self.drive.connect(now, &nqn, host_id, CNTLID_DYNAMIC, kato_ms, Origin::InProcess)?;
+        let id = self.drive.connect(
+            now,
+            Host::administrator(nqn, host_id, Origin::InProcess),
+            CNTLID_DYNAMIC,
+            kato_ms,
+        )?;
         let enable = u64::from(Cc::new().with_en(true).with_iosqes(6).with_iocqes(4).into_bits());
         self.drive.property_set(
             now,

@@ -11,6 +11,7 @@ use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::handle::{ConnectError, Events, Gone, HostIdentity, Port, Refused, RefusedReason, Stopped};
 use crate::hosts::Manner;
+use crate::server::Guard;
 use crate::wake::{Ready, Sleeper};
 use media::Nanos;
 use nvme::{Command, Completion};
@@ -40,6 +41,8 @@ pub(crate) enum Request {
     Close {
         port: Arc<Port>,
     },
+    /// Others may connect over the network from now on.
+    Guard(Box<Guard>),
     /// Shut the drive down cleanly.
     Stop,
 }

@@ -15,8 +15,8 @@ use crate::wake::Sleeper;
 use device::{Config, ConfigError, Drive, PortId};
 use ftl::SetConfig;
 use media::Nanos;
-use nvme::Status;
 use nvme::log::AnaState;
+use nvme::{Nqn, Status};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 use std::net::SocketAddr;
@@ -145,6 +145,7 @@ pub struct Running {
     plain: Vec<u32>,
     config: Config,
     ports: Vec<PortInfo>,
+    tls: bool,
 }
 
 /// A TCP port that a drive listens on.
@@ -192,6 +193,18 @@ impl Running {
     /// Whether the drive has stopped by itself, because of a bug.
     pub fn has_stopped(&self) -> bool {
         self.shared.is_stopped()
+    }
+
+    /// Lets these hosts connect over the network from now on, and no others. A host that is connected stays so if the new list lets it
+    /// in by the proof that it gave; what it may do follows the new list. Others are disconnected.
+    ///
+    /// # Errors
+    /// The drive is served over TLS, and the new list has no keys for it: the old list stays.
+    pub fn set_access(&self, access: Access) -> Result<(), StartError> {
+        let guard = guard(Some(Arc::new(access)), self.tls, self.config.identity.nqn)?;
+        // A drive that has stopped lets nobody in.
+        let _ = self.shared.post(Request::Guard(Box::new(guard)));
+        Ok(())
     }
 
     /// Stops in order: what the drive has accepted goes to its media, and an image is closed so that it opens
@@ -284,13 +297,7 @@ fn bring_up(
     let config = drive.config().clone();
     let (inbox, requests) = sync_channel(INBOX);
     let mut engine = Engine::new(drive, store, requests, Some(sleeper.clone()));
-    let tls = match (&options.access, options.tls) {
-        (Some(access), true) => Some(access.acceptor(config.identity.nqn).map_err(StartError::Tls)?),
-        (None, true) => {
-            return Err(StartError::Tls("TLS needs the keys of a list of hosts (--hosts)".to_owned()));
-        }
-        (_, false) => None,
-    };
+    let guard = guard(options.access.clone(), options.tls, config.identity.nqn)?;
     let info = |p: &Port| Some(PortInfo { id: p.id, address: p.listener.address()?, ana: p.ana });
     let ports = listening.iter().filter_map(info).collect();
     for port in listening.iter() {
@@ -299,7 +306,6 @@ fn bring_up(
     if listening.iter().next().is_some() {
         more_descriptors();
         let (max_transfer, in_capsule) = (config.max_transfer, config.in_capsule_bytes);
-        let guard = Guard { access: options.access.clone(), tls };
         let server = Server::new(sleeper.clone(), listening, guard, options.limits, max_transfer, in_capsule)
             .map_err(|source| StartError::System { what: "watch the listening sockets", source })?;
         engine.set_server(server);
@@ -324,7 +330,19 @@ fn bring_up(
         .name("tranche-drive".to_owned())
         .spawn(move || runner.run(poll))
         .map_err(|source| StartError::System { what: "start the drive's thread", source })?;
-    Ok(Running { shared, thread: Some(thread), notes, plain, config, ports })
+    Ok(Running { shared, thread: Some(thread), notes, plain, config, ports, tls: options.tls })
+}
+
+/// Who may connect over the network, and how.
+fn guard(access: Option<Arc<Access>>, tls: bool, subsystem: Nqn) -> Result<Guard, StartError> {
+    let tls = match (&access, tls) {
+        (Some(access), true) => Some(access.acceptor(subsystem).map_err(StartError::Tls)?),
+        (None, true) => {
+            return Err(StartError::Tls("TLS needs the keys of a list of hosts (--hosts)".to_owned()));
+        }
+        (_, false) => None,
+    };
+    Ok(Guard { access, tls })
 }
 
 /// What is to be said of an image that was opened without its drive key.

@@ -2,7 +2,7 @@
 
 use crate::Shape;
 use crate::engine::Engine;
-use device::{ControllerId, Origin};
+use device::{ControllerId, Host, Origin};
 use media::Nanos;
 use nvme::CNTLID_DYNAMIC;
 use nvme::property::{Cc, PropertyOffset};
@@ -38,7 +38,10 @@ rated_cycles = 1000000
 /// A host connects, enables its controller, and has one I/O queue.
 pub(crate) fn connect(engine: &mut Engine, now: Nanos) -> ControllerId {
     let nqn = nvme::Nqn::new("nqn.2026-11.test:host").unwrap();
-    let id = engine.drive.connect(now, &nqn, [1; 16], CNTLID_DYNAMIC, 0, Origin::InProcess).unwrap();
+    let id = engine
+        .drive
+        .connect(now, Host::administrator(nqn, [1; 16], Origin::InProcess), CNTLID_DYNAMIC, 0)
+        .unwrap();
     let enable = u64::from(Cc::new().with_en(true).with_iosqes(6).with_iocqes(4).into_bits());
     let (store, outputs) = (&mut engine.store, &mut engine.outputs);
     engine.drive.property_set(now, id, PropertyOffset::CC, false, enable, store, outputs).unwrap();

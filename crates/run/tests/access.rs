@@ -11,7 +11,7 @@ use nvme::property::PropertyOffset;
 use nvme::zerocopy::IntoBytes;
 use nvme::{CNTLID_DYNAMIC, Command, Completion, Nqn, Status};
 use run::access::{Access, Rule};
-use run::{Limits, Options, Running};
+use run::{Limits, Options, Role, Running};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -273,5 +273,103 @@ fn who_takes_too_long_is_shown_out() {
     assert!(slow.queue.next(Some(PATIENCE)).is_err(), "the connection is closed");
     assert!(begun.elapsed() < PATIENCE);
     // Who is in stays in.
+    assert!(free.property().is_success());
+}
+
+/// What a host sees.
+fn sees(host: &mut Host<SocketTransport>) -> Vec<u32> {
+    host.active_namespaces().unwrap()
+}
+
+/// Waits until something is so.
+fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn the_list_gives_hosts_their_roles() {
+    let tenant = |own: &[u32]| Rule { role: Role::Tenant(own.to_vec()), ..Rule::named(nqn("tenant")) };
+    let running = start(Access::new(vec![Rule::named(nqn("admin")), tenant(&[1])]));
+    let mut admin = connect(&running, "admin", None).unwrap();
+    let mut host = connect(&running, "tenant", None).unwrap();
+    assert_eq!(sees(&mut host), [1]);
+    let denied = host.delete_namespace(1).unwrap_err();
+    assert!(denied.status().unwrap().is(Status::OPERATION_DENIED), "{denied}");
+    // Another list counts at once for hosts that are connected.
+    running.set_access(Access::new(vec![Rule::named(nqn("admin")), tenant(&[])])).unwrap();
+    eventually("the tenant loses its namespace", || sees(&mut host).is_empty());
+    running.set_access(Access::new(vec![Rule::named(nqn("admin")), Rule::named(nqn("tenant"))])).unwrap();
+    eventually("the tenant administers", || !sees(&mut host).is_empty());
+    host.delete_namespace(1).unwrap();
+    assert!(admin.allocated_namespaces().unwrap().iter().all(|nsid| *nsid != 1));
+}
+
+#[test]
+fn a_new_list_lets_in_and_shows_out() {
+    let (old, new) = (key(), key());
+    let chap = |key: &ChapKey| ChapKeys { host: key.clone(), controller: None };
+    let with_key = |key: &ChapKey| Rule { chap: Some(chap(key)), ..Rule::named(nqn("keyed")) };
+    let running = start(Access::new(vec![
+        Rule::named(nqn("stays")),
+        Rule::named(nqn("goes")),
+        Rule::named(nqn("late")),
+        with_key(&old),
+    ]));
+    let mut stays = connect(&running, "stays", None).unwrap();
+    let mut gone = [
+        connect(&running, "goes", None).unwrap(),
+        connect(&running, "late", None).unwrap(),
+        connect(&running, "keyed", Some(chap(&old))).unwrap(),
+    ];
+    let expired = Rule { expires: Some(SystemTime::UNIX_EPOCH), ..Rule::named(nqn("late")) };
+    let listed = vec![Rule::named(nqn("stays")), expired, with_key(&new), Rule::named(nqn("comes"))];
+    running.set_access(Access::new(listed)).unwrap();
+    for host in &mut gone {
+        eventually("the host is disconnected", || host.active_namespaces().is_err());
+    }
+    assert!(!sees(&mut stays).is_empty());
+    use_it(connect(&running, "comes", None).unwrap());
+    use_it(connect(&running, "keyed", Some(chap(&new))).unwrap());
+    for (name, keys) in [("goes", None), ("late", None), ("keyed", Some(chap(&old)))] {
+        assert!(connect(&running, name, keys).is_err(), "{name}");
+    }
+}
+
+#[test]
+fn a_host_that_has_not_proved_itself_holds_nothing() {
+    let keys = ChapKeys { host: key(), controller: None };
+    let rule = Rule { chap: Some(keys.clone()), ..Rule::named(nqn("a")) };
+    let running = start(Access::new(vec![rule, Rule::named(nqn("admin"))]));
+    let mut admin = connect(&running, "admin", None).unwrap();
+    let me = admin.cntlid();
+    let (mut raw, _) = Raw::connect(&running, "a");
+    assert_eq!(admin.controllers().unwrap(), [me]);
+    assert_eq!(raw.authenticate(&keys), Step::Done);
+    assert_eq!(admin.controllers().unwrap().len(), 2);
+}
+
+#[test]
+fn connections_that_have_not_proved_themselves_are_limited() {
+    let rule = Rule { chap: Some(ChapKeys { host: key(), controller: None }), ..Rule::named(nqn("a")) };
+    let access = Access::new(vec![rule, Rule::named(nqn("free"))]);
+    let running = start_within(access, Limits { unproven: 3, ..Limits::default() });
+    let (mut free, _) = Raw::connect(&running, "free");
+    // One has connected and owes the proof; the others have said nothing.
+    let (_owes, _) = Raw::connect(&running, "a");
+    let silent = [0; 2].map(|_| TcpStream::connect(running.tcp().unwrap()).unwrap());
+    assert!(free.property().is_success());
+    let closed = || {
+        let mut stream = TcpStream::connect(running.tcp().unwrap()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        std::io::Read::read(&mut stream, &mut [0]).is_ok_and(|read| read == 0)
+    };
+    assert!(closed() && closed());
+    // When one of them has gone there is room again, and who has proved itself was served all the while.
+    drop(silent);
+    eventually("there is room", || connect(&running, "free", None).is_ok());
     assert!(free.property().is_success());
 }

@@ -241,7 +241,7 @@ fn is_closed(mut stream: TcpStream) {
 
 fn short() -> Limits {
     let span = Duration::from_millis(80);
-    Limits { setup: span, stall: span, discovery: span }
+    Limits { setup: span, stall: span, discovery: span, ..Limits::default() }
 }
 
 /// The bytes that a host sends first, and what the drive answers.

@@ -232,7 +232,11 @@ impl<S: Read + Write> Session<S> {
         state.chosen.as_ref().filter(|_| self.established)
     }
 
-    fn handshake(&mut self) -> io::Result<()> {
+    /// Goes on with the handshake, which reading and writing do as well. Nothing happens once it is over.
+    ///
+    /// # Errors
+    /// As [`Session::read`].
+    pub fn handshake(&mut self) -> io::Result<()> {
         if !self.established {
             self.stream.do_handshake().map_err(|error| translate("TLS handshake", error))?;
             self.established = true;

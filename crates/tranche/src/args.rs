@@ -97,7 +97,7 @@ pub struct Serve {
     /// change (see docs/multipath.md) [default: 127.0.0.1:4420 without --unix, optimized]
     #[arg(long, value_name = "ADDRESS:PORT[,ana=STATE]", value_parser = tcp_port)]
     pub tcp: Vec<TcpPort>,
-    /// Let only the hosts of this file connect over TCP, with their keys (docs/access.md)
+    /// Let only the hosts of this file connect over TCP, with their roles and keys (docs/access.md). SIGHUP reads it again
     #[arg(long, value_name = "HOSTS.toml")]
     pub hosts: Option<PathBuf>,
     /// Take TCP connections over TLS 1.3 only, with the hosts' pre-shared keys

@@ -37,6 +37,9 @@ fn main() -> ExitCode {
     let images = matches!(cli.command, Command::Image(_));
     run(cli).unwrap_or_else(|error| {
         eprintln!("tranche: {}", words(&error));
+        if let Some(hint) = manage::denial(&error) {
+            eprintln!("tranche: {hint}");
+        }
         if images { ExitCode::from(2) } else { ExitCode::FAILURE }
     })
 }

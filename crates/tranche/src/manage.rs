@@ -112,6 +112,18 @@ pub fn network_refusal(error: &host::Error) -> Option<&'static str> {
     )
 }
 
+/// What to say when a drive denies a command to this host and nothing else was said of it.
+pub fn denial(error: &anyhow::Error) -> Option<&'static str> {
+    let host = error.chain().find_map(|cause| cause.downcast_ref::<host::Error>())?;
+    let denied = host.status().is_some_and(|status| status.is(Status::OPERATION_DENIED));
+    let said = error.chain().any(|cause| cause.to_string().contains("hosts on the network"));
+    (denied && !said).then_some(
+        "this host may not do that: it is a tenant in the drive's list of hosts (serve --hosts), and this is not among what its \
+         namespaces and their limits allow; without a list hosts administer a drive only from its own machine or through its Unix \
+         socket (docs/access.md)",
+    )
+}
+
 /// Adds to the error of a command for a namespace what its status does not say: that there is no such namespace, or that
 /// the drive is locked.
 pub fn about<T>(host: &mut Connected, nsid: u32, result: Result<T, host::Error>) -> Result<T> {

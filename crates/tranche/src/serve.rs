@@ -11,6 +11,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use std::io::{IsTerminal, Write};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -30,9 +31,11 @@ pub fn serve(options: &Serve, output: Output) -> Result<()> {
     }
     // From here on the first signal is waited for, the second ends the process at once.
     let asked = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        flag::register_conditional_shutdown(signal, 130, asked.clone())?;
-        flag::register(signal, asked.clone())?;
+    // With a list of hosts SIGHUP says that it has changed, else that the terminal has gone.
+    let ends = if options.hosts.is_some() { &[SIGINT, SIGTERM][..] } else { &[SIGINT, SIGTERM, SIGHUP] };
+    for signal in ends {
+        flag::register_conditional_shutdown(*signal, 130, asked.clone())?;
+        flag::register(*signal, asked.clone())?;
     }
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot watch for signals")?;
     let running = run::start(shape, &run_options, &mut show_progress(&asked))?;
@@ -51,7 +54,7 @@ pub fn serve(options: &Serve, output: Output) -> Result<()> {
     if let Err(error) = say_ready(options, output, &running) {
         tracing::warn!("cannot say on standard output that the drive is ready: {error}");
     }
-    let trouble = wait(signals, &running, export.as_ref());
+    let trouble = wait(signals, options, &running, export.as_ref());
     if let Some(export) = &mut export {
         for obstacle in export.stop() {
             tracing::warn!("{obstacle}");
@@ -191,12 +194,12 @@ fn warn_if_exposed(running: &Running, access: Option<&Access>, tls: bool) {
         match &by_name {
             None => tracing::warn!(
                 "WARNING: {address} can be reached from other machines, and there is no authentication: anyone \
-                 who can connect can read, change and delete everything on this drive. Give the hosts keys with --hosts, \
-                 or listen on 127.0.0.1 instead."
+                 who can connect can read and overwrite every namespace that is attached for all hosts. Give the hosts keys \
+                 with --hosts, or listen on 127.0.0.1 instead."
             ),
             Some(hosts) if !hosts.is_empty() => tracing::warn!(
                 "WARNING: {address} can be reached from other machines, and these hosts are let in without a key: \
-                 anyone who claims to be one of them can read, change and delete everything on this drive: {hosts}"
+                 anyone who claims to be one of them may do what that host's role allows: {hosts}"
             ),
             Some(_) => {}
         }
@@ -246,12 +249,31 @@ fn say_ready(options: &Serve, output: Output, running: &Running) -> std::io::Res
     out.flush()
 }
 
-/// Waits for a signal; says why if something else came first.
-fn wait(mut signals: Signals, running: &Running, export: Option<&Export>) -> Option<String> {
+/// Reads the list of hosts again. The drive keeps the list that it has if something is wrong with the new one.
+fn reload_hosts(path: &Path, options: &Serve, running: &Running) {
+    let warn = |warnings: &[String]| warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+    let reloaded = Access::load(path).map_err(anyhow::Error::from).and_then(|(access, warnings)| {
+        warn(&warnings);
+        warn_if_exposed(running, Some(&access), options.tls);
+        let hosts = access.hosts().len();
+        running.set_access(access)?;
+        Ok(hosts)
+    });
+    match reloaded {
+        Ok(hosts) => tracing::info!("{} was read again: hosts listed: {hosts}", path.display()),
+        Err(error) => tracing::error!("the list of hosts stays as it was: {error:#}"),
+    }
+}
+
+/// Waits for a signal that ends the drive; says why if something else came first.
+fn wait(mut signals: Signals, options: &Serve, running: &Running, export: Option<&Export>) -> Option<String> {
     let (tell, told) = mpsc::channel();
     std::thread::spawn(move || {
-        signals.wait();
-        let _ = tell.send(());
+        for signal in signals.forever() {
+            if tell.send(signal).is_err() {
+                break;
+            }
+        }
     });
     loop {
         match told.recv_timeout(Duration::from_secs(1)) {
@@ -265,6 +287,10 @@ fn wait(mut signals: Signals, running: &Running, export: Option<&Export>) -> Opt
                     return Some(lost);
                 }
             }
+            Ok(SIGHUP) => match &options.hosts {
+                Some(hosts) => reload_hosts(hosts, options, running),
+                None => return None,
+            },
             _ => return None,
         }
     }

@@ -9,6 +9,7 @@ use skip::skipped;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 fn tranche(args: &[&str]) -> Output {
     Command::new(TRANCHE).args(args).output().unwrap()
@@ -141,4 +142,85 @@ fn hosts_need_their_keys_and_nobody_repeats_them() {
 fn tls_needs_hosts() {
     let alone = tranche(&["serve", "--tls"]);
     assert!(text(&alone.stderr).contains("--hosts"), "{}", text(&alone.stderr));
+}
+
+fn on(place: &str, name: &str, args: &[&str]) -> Output {
+    let nqn = format!("nqn.2026-11.test:{name}");
+    tranche(&[args, &["--on", place, "--hostnqn", &nqn]].concat())
+}
+
+/// Waits until something is so.
+fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn the_list_of_hosts_gives_roles_and_is_read_again_on_sighup() {
+    let temp = tempfile::tempdir().unwrap();
+    let hosts = temp.path().join("hosts.toml");
+    let list = |tenant: &str| {
+        let admin = "[[host]]\nnqn = 'nqn.2026-11.test:admin'\nrole = 'admin'\n";
+        std::fs::write(&hosts, format!("{admin}[[host]]\nnqn = 'nqn.2026-11.test:tenant'\n{tenant}\n"))
+            .unwrap();
+    };
+    list("role = 'tenant'\nnamespaces = []");
+    let arguments = ["serve", "--tcp", "127.0.0.1:0", "--hosts", hosts.to_str().unwrap()];
+    let served = Served::run(Command::new(TRANCHE).args(arguments).stderr(Stdio::piped()));
+    let place = served.tcp().remove(0);
+    let namespaces = |name: &str| text(&on(&place, name, &["ns", "list", "--output", "json"]).stdout);
+    assert!(!namespaces("tenant").contains("\"NameSpace\": 1"), "{}", namespaces("tenant"));
+    assert!(namespaces("admin").contains("\"NameSpace\": 1"), "{}", namespaces("admin"));
+    let refused = on(&place, "tenant", &["ns", "delete", "1"]);
+    let words = text(&refused.stderr);
+    assert!(!refused.status.success() && words.contains("Operation Denied"), "{words}");
+    assert!(words.contains("it is a tenant in the drive's list of hosts"), "{words}");
+
+    list("role = 'tenant'\nnamespaces = [1]");
+    served.signal("HUP");
+    eventually("the tenant has namespace 1", || namespaces("tenant").contains("\"NameSpace\": 1"));
+    // A list that makes no sense changes nothing.
+    list("role = 'king'");
+    served.signal("HUP");
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(namespaces("tenant").contains("\"NameSpace\": 1"));
+    list("expires = 2001-01-01");
+    served.signal("HUP");
+    eventually("the tenant is refused", || !on(&place, "tenant", &["id"]).status.success());
+    assert!(on(&place, "admin", &["ns", "delete", "1"]).status.success());
+    let said = said_by(served);
+    for words in ["hosts.toml was read again", "the list of hosts stays as it was", "line 6", "role is"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+}
+
+#[test]
+fn without_a_list_hosts_of_other_machines_are_guests() {
+    // An address of this machine that is not loopback looks like another machine.
+    let address = format!("192.0.2.{}", 1 + std::process::id() % 250);
+    let ip = |act: &str| {
+        let arguments = ["address", act, &format!("{address}/32"), "dev", "lo"];
+        Command::new("ip").args(arguments).stderr(Stdio::null()).status().is_ok_and(|done| done.success())
+    };
+    if !ip("add") {
+        skipped("without_a_list_hosts_of_other_machines_are_guests", "no address can be added (ip, root)");
+        return;
+    }
+    let served = Served::start(&["--tcp", &format!("{address}:0"), "--tcp", "127.0.0.1:0"]);
+    let places = served.tcp();
+    let (far, near) = (&places[0], &places[1]);
+    let list = text(&on(far, "some", &["ns", "list", "--output", "json"]).stdout);
+    let refused = on(far, "some", &["ns", "delete", "1"]);
+    let format = on(far, "some", &["quota", "set", "1", "--read", "1MB/s"]);
+    let done = on(near, "some", &["ns", "delete", "1"]);
+    ip("del");
+    assert!(list.contains("\"NameSpace\": 1"), "{list}");
+    for refused in [refused, format] {
+        let words = text(&refused.stderr);
+        assert!(!refused.status.success() && words.contains("only from its own machine"), "{words}");
+    }
+    assert!(done.status.success(), "{}", text(&done.stderr));
 }

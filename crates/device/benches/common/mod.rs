@@ -1,6 +1,6 @@
 //! What the benchmarks share.
 
-use device::{Config, ControllerId, Drive, Origin, Output};
+use device::{Config, ControllerId, Drive, Host, Origin, Output};
 use ftl::NoContents;
 use media::Nanos;
 use nvme::Nqn;
@@ -45,7 +45,9 @@ timing = {{ read = "40us", program = "200us", erase = "2ms", channel = "800MB/s"
 pub fn enabled(config: Config) -> (Drive, ControllerId, Vec<Output>) {
     let mut drive = Drive::new(config).expect("a good configuration");
     let host = Nqn::new("nqn.2026-11.bench:host").expect("a name");
-    let id = drive.connect(Nanos::ZERO, &host, [1; 16], 0xFFFF, 0, Origin::InProcess).expect("a controller");
+    let id = drive
+        .connect(Nanos::ZERO, Host::administrator(host, [1; 16], Origin::InProcess), 0xFFFF, 0)
+        .expect("a controller");
     let mut out = Vec::with_capacity(1024);
     let cc = Cc::new().with_en(true).into_bits().get().into();
     drive

@@ -3,6 +3,8 @@
 use crate::contents::Contents;
 use crate::controller::ControllerId;
 use crate::drive::{Cx, Drive, Failure, Outcome, Reply};
+use crate::namespace::Namespace;
+use crate::role::Role;
 use nvme::Status;
 use nvme::admin::{NamespaceAttachment, NamespaceAttachmentSelect};
 use nvme::identify::ControllerList;
@@ -28,6 +30,13 @@ impl Drive {
         if attach {
             if ids.iter().any(|id| holders.contains(id)) {
                 return Err(Status::NAMESPACE_ALREADY_ATTACHED.into());
+            }
+            let nsid = c.nsid;
+            let foreign =
+                |id: &ControllerId| self.controllers.get(*id).is_some_and(|c| !c.role.may_attach(nsid));
+            if ids.iter().any(foreign) {
+                // It is none of the namespaces that the host's administrator gave to that tenant.
+                return Err(Status::OPERATION_DENIED.into());
             }
             let lost = |id: &ControllerId| {
                 self.controllers.get(*id).is_some_and(|c| c.ana == AnaState::PERSISTENT_LOSS)
@@ -59,7 +68,7 @@ impl Drive {
         let invalid = Failure::from(Status::CONTROLLER_LIST_INVALID);
         let ids: Vec<ControllerId> = list.iter().map(ControllerId).collect();
         let ascending = ids.windows(2).all(|w| w[0] < w[1]);
-        let exist = ids.iter().all(|id| self.controllers.get(*id).is_some());
+        let exist = ids.iter().all(|id| self.controllers.get(*id).is_some_and(|c| c.proven));
         if ids.is_empty() || usize::from(list.num.get()) != ids.len() || !ascending || !exist {
             return Err(invalid);
         }
@@ -69,29 +78,61 @@ impl Drive {
     /// A host keeps a namespace as long as one of its controllers does.
     fn remember_hosts(&mut self, nsid: u32, ids: &[ControllerId], attach: bool) {
         for id in ids {
-            let Some(host) = self.controllers.get(*id).map(|c| c.host) else { continue };
+            let Some(controller) = self.controllers.get(*id) else { continue };
+            let host = controller.host;
+            let usual = |all| controller.role.attaches(nsid, all);
+            let usual = self.namespaces.get(nsid).is_some_and(|ns| usual(ns.policy.all));
             let still = attach || self.controllers.iter().any(|(_, c)| c.host == host && c.is_attached(nsid));
             if let Some(namespace) = self.namespaces.get_mut(nsid) {
-                namespace.policy.set(host.as_str(), still);
+                namespace.policy.set(host.as_str(), still, usual);
             }
         }
     }
 
     /// Attaches to a new controller what its host is to see. A private namespace goes to the first.
     pub(crate) fn attach_for_host(&mut self, id: ControllerId) {
-        let Some(host) = self.controllers.get(id).map(|c| c.host) else { return };
-        let admitted: Vec<u32> = self
-            .namespaces
-            .iter()
-            .filter(|(nsid, ns)| {
-                ns.policy.admits(host.as_str()) && (ns.shared || self.attached_controllers(*nsid).is_empty())
-            })
-            .map(|(nsid, _)| nsid)
-            .collect();
+        let admitted = self.admitted(id);
         if let Some(controller) = self.controllers.get_mut(id) {
             for nsid in admitted {
                 controller.attach(nsid, true);
             }
+        }
+    }
+
+    /// What a controller's host is to see, and what the controller does not have attached.
+    fn admitted(&self, id: ControllerId) -> Vec<u32> {
+        let Some(controller) = self.controllers.get(id) else { return Vec::new() };
+        let (host, role) = (controller.host.as_str(), &controller.role);
+        let is_admitted = |nsid: u32, ns: &Namespace| {
+            role.may_attach(nsid)
+                && ns.policy.chosen(host).unwrap_or(role.attaches(nsid, ns.policy.all))
+                && !controller.is_attached(nsid)
+                && (ns.shared || self.attached_controllers(nsid).is_empty())
+        };
+        self.namespaces.iter().filter(|(nsid, ns)| is_admitted(*nsid, ns)).map(|(nsid, _)| nsid).collect()
+    }
+
+    /// A controller's host has another role.
+    pub(crate) fn change_role<S: Contents>(&mut self, id: ControllerId, role: Role, cx: &mut Cx<'_, S>) {
+        let Some(controller) = self.controllers.get_mut(id) else { return };
+        if controller.role == role {
+            return;
+        }
+        controller.role = role;
+        if !controller.proven {
+            return;
+        }
+        let lost = |nsid: &u32| controller.is_attached(*nsid) && !controller.role.may_attach(*nsid);
+        let mut changed: Vec<u32> = self.namespaces.ids().into_iter().filter(lost).collect();
+        changed.iter().for_each(|nsid| controller.attach(*nsid, false));
+        let admitted = self.admitted(id);
+        if let Some(controller) = self.controllers.get_mut(id) {
+            admitted.iter().for_each(|nsid| controller.attach(*nsid, true));
+        }
+        changed.extend(admitted);
+        self.return_unreachable(cx.now);
+        for nsid in changed {
+            self.namespace_changed(nsid, &[id], cx);
         }
     }
 }

@@ -14,9 +14,11 @@ use crate::history::LOG_UNITS;
 use crate::io::{DSM_BLOCKS, DSM_RANGES};
 use crate::namespace::Namespace;
 use crate::ports::{ANA_GROUP, ANA_TRANSITION_SECONDS};
+use crate::role::Role;
 use crate::uuid::uuid_list;
 use ftl::{MediaKind, PAGE};
 use nvme::admin::Identify;
+use nvme::command::AdminOpcode;
 use nvme::identify::{
     Anacap, Cmic, Cns, ControllerList, ControllerType, Ctratt, Dlfeat, Dpc, Dps, EnduranceGroupList,
     EntrySize, Flbas, Fna, Frmw, IdentifyController, IdentifyNamespace, IndependentNamespace, IoCommandSets,
@@ -24,6 +26,7 @@ use nvme::identify::{
     Nmic, Nsfeat, NvmController, NvmNamespace, NvmSetAttributes, NvmSetList, Oacs, Oncs, Sanicap, Sgls, Vwc,
     ascii,
 };
+use nvme::log::LogId;
 use nvme::reservation::Rescap;
 use nvme::zerocopy::IntoBytes;
 use nvme::{Csi, IDENTIFY_SIZE, NSID_ALL, Status, U16, U32, U64, U128, Version};
@@ -107,17 +110,16 @@ impl Drive {
                 self.namespace_list(c.nsid, |nsid| controller.is_attached(nsid))
             }
             Cns::ALLOCATED_NAMESPACES | Cns::IOCS_ALLOCATED_NAMESPACES => {
-                self.namespace_list(c.nsid, |_| true)
+                self.namespace_list(c.nsid, |nsid| controller.sees(nsid))
             }
             Cns::NAMESPACE_CONTROLLERS => {
-                if self.namespaces.get(c.nsid).is_none() {
-                    return Err(self.no_namespace(c.nsid));
-                }
+                self.seen(id, c.nsid)?;
                 let holders = self.attached_controllers(c.nsid);
-                page(&ControllerList::new(holders.iter().map(|id| id.0).filter(|id| *id >= c.cntid)))
+                let seen = self.seen_controllers(id).filter(|holder| holders.contains(holder));
+                page(&ControllerList::new(seen.map(|id| id.0).filter(|id| *id >= c.cntid)))
             }
             Cns::CONTROLLERS => {
-                let all = self.controllers.iter().map(|(id, _)| id.0);
+                let all = self.seen_controllers(id).map(|id| id.0);
                 page(&ControllerList::new(all.filter(|id| *id >= c.cntid)))
             }
             Cns::NVM_SETS => page(&self.nvm_sets(c.cnssid)),
@@ -135,7 +137,7 @@ impl Drive {
             Cns::IO_COMMAND_SETS => {
                 // FFFFh and its own identifier mean this controller.
                 let asked = ControllerId(c.cntid);
-                if c.cntid != nvme::CNTLID_DYNAMIC && self.controllers.get(asked).is_none() {
+                if c.cntid != nvme::CNTLID_DYNAMIC && !self.seen_controllers(id).any(|seen| seen == asked) {
                     return Err(Failure::field(42));
                 }
                 let mut sets = IoCommandSets::default();
@@ -154,7 +156,7 @@ impl Drive {
         }
         let allocated =
             [Cns::ALLOCATED_NAMESPACE, Cns::IOCS_ALLOCATED_NAMESPACE, Cns::INDEPENDENT_ALLOCATED_NAMESPACE];
-        let visible = allocated.contains(&c.cns) || controller.is_attached(c.nsid);
+        let visible = allocated.contains(&c.cns) && controller.sees(c.nsid) || controller.is_attached(c.nsid);
         Ok(self.namespaces.get(c.nsid).filter(|_| visible))
     }
 
@@ -176,6 +178,9 @@ impl Drive {
         }
         let sets = self.ftl.set_count() as u16;
         let atomic = U16::new((config.ftl.atomic_pages - 1).min(0xFFFF) as u16);
+        // What the host may not do is not offered to it.
+        let role = self.controllers.get(id).map_or(&Role::Administrator, |c| &c.role);
+        let has = |opcode| role.has_command(opcode);
         let mut c = IdentifyController {
             sn: ascii(&config.identity.serial),
             mn: ascii(&config.identity.model),
@@ -201,10 +206,10 @@ impl Drive {
             cntrltype: ControllerType::IO,
             oacs: Oacs::new()
                 .with_dirs(self.has_directives())
-                .with_fnvms(true)
-                .with_fwds(true)
-                .with_nms(true)
-                .with_dsts(true)
+                .with_fnvms(has(AdminOpcode::FORMAT_NVM))
+                .with_fwds(has(AdminOpcode::FIRMWARE_COMMIT))
+                .with_nms(has(AdminOpcode::NAMESPACE_MANAGEMENT))
+                .with_dsts(has(AdminOpcode::DEVICE_SELF_TEST))
                 .with_glss(true),
             acl_z: ABORT_LIMIT_Z,
             aerl_z: aer::LIMIT as u8 - 1,
@@ -213,8 +218,8 @@ impl Drive {
                 .with_smarts(true)
                 .with_cses(true)
                 .with_lpeds(true)
-                .with_ts(true)
-                .with_pes(true)
+                .with_ts(role.reads(LogId::TELEMETRY_HOST))
+                .with_pes(role.reads(LogId::PERSISTENT_EVENT))
                 .with_mlps(true),
             elpe_z: ERROR_ENTRIES as u8 - 1,
             // Vendor specific admin commands have the standard format.
@@ -244,12 +249,16 @@ impl Drive {
             nanagrpid: U32::new(1),
             pels: U32::new(LOG_UNITS),
             // What is sanitized is deallocated always.
-            sanicap: Sanicap::new()
-                .with_ces(self.can_crypto_erase())
-                .with_bes(true)
-                .with_ows(true)
-                .with_ndi(true)
-                .with_nodmmas(1),
+            sanicap: if has(AdminOpcode::SANITIZE) {
+                Sanicap::new()
+                    .with_ces(self.can_crypto_erase())
+                    .with_bes(true)
+                    .with_ows(true)
+                    .with_ndi(true)
+                    .with_nodmmas(1)
+            } else {
+                Sanicap::new()
+            },
             nsetidmax: U16::new(sets),
             endgidmax: U16::new(sets),
             megcap: U128::new(largest),
@@ -264,7 +273,7 @@ impl Drive {
                 .with_nvmwzsv(true)
                 .with_ssfs(true)
                 .with_reservs(true)
-                .with_tss(true)
+                .with_tss(role.is_administrator())
                 .with_nvmvfys(true)
                 .with_nvmcpys(true),
             fna: Fna::new().with_cryes(self.keyed),

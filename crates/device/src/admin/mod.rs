@@ -95,6 +95,7 @@ impl Drive {
             let entry = self.flight.get_mut(token);
             (entry.opcode, entry.nsid)
         };
+        self.check_role(id, AdminOpcode(opcode), &command)?;
         self.check_admin_reservation(id, opcode, nsid)?;
         // Those that touch what is on a namespace. (A command that waits is not asked again.)
         let deletes = |c: &NamespaceManagement| c.sel == NamespaceManagementSelect::DELETE;

@@ -216,7 +216,7 @@ impl Drive {
             namespace.protection_type = initial.protection;
             namespace.storage_mask = u64::MAX;
             namespace.set_format(format as u8, initial.format);
-            namespace.quota = Quotas { saved: initial.limits, current: initial.limits };
+            namespace.quota = Quotas::new(initial.limits);
             if self.is_placing(set) {
                 // Whoever configures a drive, and not a namespace, wants to use all of it.
                 namespace.handles = (0..self.ftl.handles(set) as u8).collect();

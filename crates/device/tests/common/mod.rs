@@ -8,7 +8,7 @@ pub mod reservations;
 pub mod table;
 
 use device::{
-    Action, Attach, Blemish, Config, Contents, ControllerId, Drive, DriveKeyId, InitialNamespace, Io,
+    Action, Attach, Blemish, Config, Contents, ControllerId, Drive, DriveKeyId, Host, InitialNamespace, Io,
     LbaFormat, Limits, Origin, Output, SPARE, Transfer, Treatment, WrappedKey,
 };
 use ftl::{Piece, Record, Section, Storage, StorageError};
@@ -346,7 +346,12 @@ impl Bench {
 
     /// The same with another Host Identifier.
     pub fn connect_as(&mut self, host: &str, host_id: [u8; 16], origin: Origin) -> ControllerId {
-        let id = self.drive.connect(self.now, &nqn(host), host_id, 0xFFFF, 0, origin).unwrap();
+        self.connect_host(Host::administrator(nqn(host), host_id, origin))
+    }
+
+    /// The same of a host with a role.
+    pub fn connect_host(&mut self, host: Host) -> ControllerId {
+        let id = self.drive.connect(self.now, host, 0xFFFF, 0).unwrap();
         self.enable(id);
         self.drive.add_queue(id, 1, 128).unwrap();
         id

@@ -2,7 +2,7 @@
 
 use super::plausible::plausible;
 use super::{Bench, Memory, TIMED_SMALL};
-use device::{ControllerId, Drive, Io, Origin, Output, Transfer};
+use device::{ControllerId, Drive, Host, Io, Origin, Output, Transfer};
 use media::Nanos;
 use nvme::property::PropertyOffset;
 use nvme::{Command, Status, U16};
@@ -120,9 +120,12 @@ impl Books {
             }
             Step::Connect => {
                 let kato = (b.now.0 % 3000) as u32;
-                if let Ok(id) =
-                    b.drive.connect(b.now, &super::nqn("more"), [2; 16], 0xFFFF, kato, Origin::Unix)
-                {
+                if let Ok(id) = b.drive.connect(
+                    b.now,
+                    Host::administrator(super::nqn("more"), [2; 16], Origin::Unix),
+                    0xFFFF,
+                    kato,
+                ) {
                     b.enable(id);
                     let _ = b.drive.add_queue(id, 1, 16);
                     b.controller = id;

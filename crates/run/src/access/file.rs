@@ -1,9 +1,10 @@
 //! The file of hosts (`--hosts`): TOML tables `[[host]]`.
 
 use super::{Access, AccessError, Rule};
+use device::Role;
 use fabric::auth::{ChapKeys, Methods};
-use nvme::Nqn;
 use nvme::auth::{DhGroupId, HashId};
+use nvme::{NSID_ALL, Nqn};
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
@@ -123,7 +124,7 @@ impl Reader<'_> {
     }
 
     fn host(&mut self, table: &DeTable<'_>, at: usize) -> Result<Rule, AccessError> {
-        const KEYS: [&str; 10] = [
+        const KEYS: [&str; 12] = [
             "nqn",
             "dhchap_key",
             "dhchap_key_file",
@@ -134,6 +135,8 @@ impl Reader<'_> {
             "tls_psk",
             "tls_psk_file",
             "expires",
+            "role",
+            "namespaces",
         ];
         if let Some((key, _)) = table.iter().find(|(key, _)| !KEYS.contains(&&**key.get_ref())) {
             let problem = format!("a host has no '{}'; there are {}", key.get_ref(), KEYS.join(", "));
@@ -165,8 +168,10 @@ impl Reader<'_> {
         }
         rule.tls = self.key(&nqn, get("tls_psk"), get("tls_psk_file"), "tls_psk")?;
         rule.methods = Methods {
-            hashes: self.list(get("dhchap_hash"), "dhchap_hash", &HASHES)?,
-            dh_groups: self.list(get("dhchap_dhgroup"), "dhchap_dhgroup", &GROUPS)?,
+            hashes: self.list(get("dhchap_hash"), "dhchap_hash", &HASHES)?.unwrap_or(rule.methods.hashes),
+            dh_groups: self
+                .list(get("dhchap_dhgroup"), "dhchap_dhgroup", &GROUPS)?
+                .unwrap_or(rule.methods.dh_groups),
         };
         if rule.chap.is_none() && (get("dhchap_hash").is_some() || get("dhchap_dhgroup").is_some()) {
             let nothing = "dhchap_hash and dhchap_dhgroup mean nothing without a dhchap_key";
@@ -184,6 +189,7 @@ impl Reader<'_> {
             }
             None => None,
         };
+        rule.role = self.role(&nqn, get("role"), get("namespaces"))?;
         if rule.expires.is_some_and(|expires| expires <= SystemTime::now()) {
             self.warnings.push(format!("{nqn}: the entry has expired, and the host is refused"));
         }
@@ -232,14 +238,61 @@ impl Reader<'_> {
         }
     }
 
-    /// A list of names, the favourite first; all of them if nothing is said.
+    /// What the host may do. To administer is what a host may that says nothing, and the user is told so.
+    fn role(
+        &mut self,
+        nqn: &Nqn,
+        role: Option<Place<'_, '_>>,
+        namespaces: Option<Place<'_, '_>>,
+    ) -> Result<Role, AccessError> {
+        const ROLES: &str = "role is \"admin\" or \"tenant\"";
+        let own = namespaces.map(|place| Ok((self.namespaces(place)?, place.1))).transpose()?;
+        let said = role.map(|place| Ok((self.text(place, "role")?, place.1))).transpose()?;
+        match (said, own) {
+            (Some(("tenant", _)), Some((own, _))) => {
+                if own.is_empty() {
+                    self.warnings.push(format!("{nqn}: a tenant without namespaces sees none"));
+                }
+                Ok(Role::Tenant(own))
+            }
+            (Some(("tenant", at)), None) => {
+                Err(self.error(at, "a tenant needs namespaces, such as namespaces = [1, 2]"))
+            }
+            (Some(("admin", _)), None) => Ok(Role::Administrator),
+            (Some(("admin", _)) | None, Some((_, at))) => {
+                Err(self.error(at, "namespaces belongs to role = \"tenant\": an administrator sees all"))
+            }
+            (Some((_, at)), _) => Err(self.error(at, ROLES)),
+            (None, None) => {
+                self.warnings.push(format!(
+                    "{nqn}: no role is given, so this host may administer the whole drive; give it role = \"admin\", or \
+                     role = \"tenant\" and its namespaces"
+                ));
+                Ok(Role::Administrator)
+            }
+        }
+    }
+
+    /// Identifiers of namespaces.
+    fn namespaces(&self, (value, at): Place<'_, '_>) -> Result<Vec<u32>, AccessError> {
+        let wrong = || self.error(at, "namespaces is a list of namespace identifiers from 1, such as [1, 2]");
+        let one = |value: &DeValue<'_>| -> Option<u32> {
+            let integer = value.as_integer()?;
+            let nsid = u32::from_str_radix(integer.as_str(), integer.radix()).ok()?;
+            (1..NSID_ALL).contains(&nsid).then_some(nsid)
+        };
+        let list = value.as_array().ok_or_else(wrong)?;
+        list.iter().map(|item| one(item.get_ref()).ok_or_else(wrong)).collect()
+    }
+
+    /// A list of names, the favourite first; `None` if nothing is said.
     fn list<T: Copy + PartialEq>(
         &self,
         value: Option<Place<'_, '_>>,
         name: &str,
         known: &[(&str, T)],
-    ) -> Result<Vec<T>, AccessError> {
-        let Some((value, at)) = value else { return Ok(known.iter().map(|(_, id)| *id).collect()) };
+    ) -> Result<Option<Vec<T>>, AccessError> {
+        let Some((value, at)) = value else { return Ok(None) };
         let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
         let wrong = || self.error(at, format!("{name} is a list of {}", names.join(", ")));
         let find = |value: &DeValue<'_>| {
@@ -249,7 +302,7 @@ impl Reader<'_> {
             DeValue::Array(values) => values.iter().map(|value| find(value.get_ref())).collect(),
             value => find(value).map(|id| vec![id]),
         };
-        found.filter(|found| !found.is_empty()).ok_or_else(wrong)
+        found.filter(|found| !found.is_empty()).ok_or_else(wrong).map(Some)
     }
 }
 
@@ -295,7 +348,8 @@ mod tests {
         fs::write(temp.path().join("key"), format!("{KEY}\n")).unwrap();
         fs::set_permissions(temp.path().join("key"), fs::Permissions::from_mode(0o644)).unwrap();
         let text = format!(
-            "[[host]]\nnqn = 'nqn.2026-11.test:a'\n\n[[host]]\nnqn = 'nqn.2026-11.test:b'\ndhchap_key = '{KEY}'\n\
+            "[[host]]\nnqn = 'nqn.2026-11.test:a'\nrole = 'admin'\n\n[[host]]\nnqn = 'nqn.2026-11.test:b'\n\
+             role = 'tenant'\nnamespaces = [3, 0x10]\ndhchap_key = '{KEY}'\n\
              dhchap_ctrl_key_file = 'key'\ndhchap_hash = ['sha512', 'sha256']\ndhchap_dhgroup = 'ffdhe8192'\n\
              tls_psk = '{PSK}'\nexpires = 2001-09-09T03:46:40+02:00\n"
         );
@@ -306,6 +360,8 @@ mod tests {
         assert_eq!(b.methods.hashes, [HashId::SHA512, HashId::SHA256]);
         assert_eq!(b.methods.dh_groups, [DhGroupId::FFDHE8192]);
         assert_eq!(access.hosts()[0].methods, Methods::default());
+        assert_eq!(access.hosts()[0].role, Role::Administrator);
+        assert_eq!(b.role, Role::Tenant(vec![3, 0x10]));
         let end = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
         assert_eq!(b.expires, Some(end));
         let before = end - Duration::from_secs(1);
@@ -370,6 +426,15 @@ mod tests {
             (format!("{host}expires = '{KEY}'"), 3, "without quotes"),
             (format!("{host}expires = 12:00:00"), 3, "needs a date"),
             (format!("{host}{host}"), 3, "twice"),
+            (format!("{host}role = 'tenant'"), 3, "needs namespaces"),
+            (format!("{host}role = 'king'"), 3, "\"admin\" or \"tenant\""),
+            (format!("{host}role = 5"), 3, "text in quotes"),
+            (format!("{host}namespaces = [1]"), 3, "belongs to role"),
+            (format!("{host}role = 'admin'\nnamespaces = [1]"), 4, "belongs to role"),
+            (format!("{host}role = 'tenant'\nnamespaces = 1"), 4, "list of namespace identifiers"),
+            (format!("{host}role = 'tenant'\nnamespaces = [0]"), 4, "list of namespace identifiers"),
+            (format!("{host}role = 'tenant'\nnamespaces = [-1]"), 4, "list of namespace identifiers"),
+            (format!("{host}role = 'tenant'\nnamespaces = [4294967295]"), 4, "list of namespace identifiers"),
         ] {
             let error = load(temp.path(), &text).unwrap_err();
             let AccessError::Content { line: found, .. } = &error else { panic!("{text}: {error}") };
@@ -381,6 +446,11 @@ mod tests {
         }
         let (_, warnings) = load(temp.path(), "").unwrap();
         assert!(warnings[0].contains("nobody can connect"), "{warnings:?}");
+        let (access, warnings) = load(temp.path(), host).unwrap();
+        assert!(warnings[0].contains("may administer the whole drive"), "{warnings:?}");
+        assert_eq!(access.hosts()[0].role, Role::Administrator);
+        let (_, warnings) = load(temp.path(), &format!("{host}role = 'tenant'\nnamespaces = []")).unwrap();
+        assert!(warnings[0].contains("sees none"), "{warnings:?}");
         let (_, warnings) = load(temp.path(), &format!("{host}dhchap_hash = 'sha384'")).unwrap();
         assert!(warnings[0].contains("without a dhchap_key"), "{warnings:?}");
         // Its length is 0, and it has no end.

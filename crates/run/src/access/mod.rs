@@ -1,10 +1,12 @@
 //! Which hosts may connect over the network, and how they prove who they are. `docs/access.md` is the user's view.
 //!
 //! This belongs to how a drive is run, not to what it is: it is no part of an image. It guards TCP only; who
-//! may open the Unix socket is up to the file system, and a host in this process is the process's own.
+//! may open the Unix socket is up to the file system, and a host in this process is the process's own. Both administer the
+//! drive. Without a list so do hosts on this machine; others are guests.
 
 mod file;
 
+use device::Role;
 use fabric::auth::{ChapKeys, IdentityVersion, Methods, Parties, TlsPsk};
 use nvme::Nqn;
 use std::fmt;
@@ -30,6 +32,8 @@ pub struct Rule {
     pub tls: Option<TlsPsk>,
     /// From when on it is refused.
     pub expires: Option<SystemTime>,
+    /// What it may do.
+    pub role: Role,
 }
 
 /// Why a host is refused.
@@ -117,12 +121,17 @@ impl Access {
         tls::Acceptor::new(keys).map_err(|error| error.to_string())
     }
 
+    /// What is known of a host, be it expired or not.
+    pub(crate) fn rule(&self, host: &Nqn) -> Option<&Rule> {
+        self.hosts.iter().find(|rule| rule.nqn == *host)
+    }
+
     /// What is known of a host that wants to connect at this time.
     ///
     /// # Errors
     /// Why it may not.
     pub fn admit(&self, host: &Nqn, now: SystemTime) -> Result<&Rule, Refusal> {
-        let rule = self.hosts.iter().find(|rule| rule.nqn == *host).ok_or(Refusal::Unknown)?;
+        let rule = self.rule(host).ok_or(Refusal::Unknown)?;
         if rule.expires.is_some_and(|expires| expires <= now) {
             return Err(Refusal::Expired);
         }
@@ -131,9 +140,15 @@ impl Access {
 }
 
 impl Rule {
-    /// A host that needs no more than its name.
+    /// A host that needs no more than its name, and may do everything.
     #[must_use]
     pub fn named(nqn: Nqn) -> Self {
-        Self { nqn, chap: None, methods: Methods::default(), tls: None, expires: None }
+        let role = Role::Administrator;
+        Self { nqn, chap: None, methods: Methods::default(), tls: None, expires: None, role }
+    }
+
+    /// Whether a host that has proved itself by one of the two rules has done so by the other, too.
+    pub(crate) fn proves_as(&self, other: &Rule) -> bool {
+        (&self.chap, &self.methods, &self.tls) == (&other.chap, &other.methods, &other.tls)
     }
 }

@@ -3,7 +3,7 @@
 use super::discover::Discovering;
 use super::{Peer, Ports};
 use crate::engine::Engine;
-use device::{ControllerId, MAX_QUEUE_ENTRIES};
+use device::{ControllerId, Host, MAX_QUEUE_ENTRIES};
 use fabric::discovery;
 use fabric::target::Incoming;
 use media::Nanos;
@@ -54,9 +54,10 @@ pub(super) fn connect(
             Err(_) => return invalid(true, 512),
         },
     };
-    if let Err(status) = peer.gate.admit(&peer.stream, &host, &subsystem) {
-        return failed(status, 0);
-    }
+    let role = match peer.gate.admit(&peer.stream, &host, &subsystem) {
+        Ok(role) => role,
+        Err(status) => return failed(status, 0),
+    };
     let cntlid = data.cntlid.get();
     let entries = u32::from(sqsize_z) + 1;
     let most = if qid == 0 { u32::from(discovery::ADMIN_ENTRIES) } else { MAX_QUEUE_ENTRIES };
@@ -91,7 +92,9 @@ pub(super) fn connect(
             // A connection of before must not speak for the new controller.
             return failed(Status::CONNECT_CONTROLLER_BUSY, 0);
         }
-        let connected = engine.drive.connect(now, &host, data.hostid, cntlid, kato, peer.origin);
+        let proven = !peer.gate.must_prove();
+        let host = Host { nqn: host, id: data.hostid, origin: peer.origin, role, proven };
+        let connected = engine.drive.connect(now, host, cntlid, kato);
         connected.inspect(|id| engine.drive.arrive(*id, peer.port))
     } else {
         let id = ControllerId(cntlid);

@@ -1,9 +1,11 @@
 //! Hosts over sockets: NVMe/TCP PDUs on Unix sockets and, with the same code, TCP.
 
+mod admission;
 mod connect;
 mod discover;
 mod fuzz;
 mod gate;
+mod helper;
 mod note;
 mod ports;
 mod socket;
@@ -19,11 +21,12 @@ pub use timers::Limits;
 use crate::engine::{Engine, Owner};
 use crate::store::{Lent, Store};
 use crate::wake::{Ready, Sleeper};
-use device::{ControllerId, MAX_QUEUE_ENTRIES, Origin, PortId};
+use device::{ControllerId, MAX_QUEUE_ENTRIES, Origin, PortId, Role};
 use discover::Discovering;
 use fabric::Part;
 use fabric::target::{Config, Connection, Incoming};
-use gate::Gate;
+use gate::{Gate, Passed};
+use helper::{Helper, Task};
 use media::Nanos;
 use note::note;
 use nvme::command::FABRICS_OPCODE;
@@ -94,6 +97,10 @@ struct Peer {
     touched: bool,
     /// Nothing has come since connections gave memory back.
     idle: bool,
+    /// The helper has work of this connection, and no command is taken until that is done.
+    away: bool,
+    /// Something has come meanwhile.
+    rung: bool,
 }
 
 /// Listeners and their connections.
@@ -119,6 +126,7 @@ pub(crate) struct Server {
     hungry: Vec<ConnectionId>,
     /// Who may connect over the network, and how.
     guard: Guard,
+    helper: Helper,
     /// Controllers whose connections are to be closed.
     expelled: Vec<ControllerId>,
     config: Config,
@@ -139,6 +147,7 @@ impl Server {
         }
         let max_depth = u16::try_from(MAX_QUEUE_ENTRIES).unwrap_or(u16::MAX);
         Ok(Server {
+            helper: Helper::new(sleeper.clone()),
             sleeper,
             ports,
             limits,
@@ -185,9 +194,13 @@ impl Server {
                 let id = ConnectionId { index, generation };
                 if let Some(peer) = self.peer(id) {
                     peer.gone |= gone;
+                    peer.rung = true;
                 }
                 self.read(engine, id, now);
             }
+        }
+        while let Some(job) = self.helper.finished() {
+            self.resume(engine, job, now);
         }
         for id in std::mem::take(&mut self.hungry) {
             self.read(engine, id, now);
@@ -221,6 +234,15 @@ impl Server {
                     return;
                 }
             };
+            if let Some(address) = stream.address().map(|at| at.ip())
+                && self.unproven(address) >= self.limits.unproven
+            {
+                let most = self.limits.unproven;
+                note(format_args!(
+                    "a connection is refused: {most} of {address} have not connected and authenticated themselves yet"
+                ));
+                continue;
+            }
             let stream = match (stream, &self.guard.tls) {
                 (Stream::Tcp(stream), Some(tls)) => match tls.accept(stream) {
                     Ok(session) => Stream::Tls(Box::new(session)),
@@ -319,11 +341,12 @@ impl Server {
             }
         };
         let id = self.id(index);
-        if let Err(e) = self.sleeper.watch(&stream, id.number()) {
+        if let Err(e) = stream.watch(&self.sleeper, id.number()) {
             self.vacant.push(index as u32);
             return note_refused(&e);
         }
-        let gate = Gate::new(self.guard.access.clone().filter(|_| origin == Origin::Network));
+        let role = if stream.is_near() { Role::Administrator } else { Role::Guest };
+        let gate = Gate::new(self.guard.access.clone().filter(|_| origin == Origin::Network), role);
         let peer = Peer {
             stream,
             origin,
@@ -339,6 +362,8 @@ impl Server {
             blocked: false,
             touched: false,
             idle: false,
+            away: false,
+            rung: false,
         };
         self.peers[index] = Some(Box::new(peer));
         self.watch(now);
@@ -363,6 +388,9 @@ impl Server {
     }
 
     fn read(&mut self, engine: &mut Engine, id: ConnectionId, now: Nanos) {
+        if let Some(session) = self.peer(id).and_then(|peer| peer.stream.take_handshake()) {
+            return self.delegate(engine, id, Task::Handshake { session, result: Ok(()) }, now);
+        }
         let mut scratch = std::mem::take(&mut self.scratch);
         let mut share = FAIR_SHARE;
         let mut close = false;
@@ -456,10 +484,23 @@ impl Server {
                 }
             }
             ahead = ahead.saturating_sub(1);
+            if peer.away {
+                break;
+            }
             let Some(incoming) = peer.wire.next() else { break };
             let Incoming { tag, sqe, .. } = incoming;
-            if (sqe.opc == FABRICS_OPCODE || peer.gate.is_shut()) && gate::answered(peer, &incoming) {
-                continue;
+            if sqe.opc == FABRICS_OPCODE || peer.gate.is_shut() {
+                match gate::pass(peer, &incoming) {
+                    Passed::On => {}
+                    Passed::Answered => {
+                        peer.prove(engine);
+                        continue;
+                    }
+                    Passed::Later(task) => {
+                        self.delegate(engine, id, task, now);
+                        continue;
+                    }
+                }
             }
             if sqe.opc == FABRICS_OPCODE && sqe.fctype() == FabricsType::CONNECT {
                 let completion = connect::connect(engine, peer, &mut self.ports, &incoming, now);
@@ -529,7 +570,7 @@ impl Server {
                 self.close(engine, id, now);
                 continue;
             }
-            let waits = peer.wire.pending().len() > 0 && !peer.leaving;
+            let waits = peer.wire.pending().len() > 0 && !peer.leaving && !peer.away;
             if peer.is_watched() {
                 self.watch(now);
             }
@@ -615,6 +656,15 @@ fn reserve() -> Option<OwnedFd> {
 }
 
 impl Peer {
+    /// If the host has authenticated itself on its admin queue, its controller gets what it is to see.
+    fn prove(&self, engine: &mut Engine) {
+        if let Some((controller, 0)) = self.queue
+            && !self.gate.is_shut()
+        {
+            engine.drive.prove(controller);
+        }
+    }
+
     /// Whether its Connect command has succeeded.
     fn is_set_up(&self) -> bool {
         self.queue.is_some() || self.discovery.is_some()

@@ -1,6 +1,6 @@
 //! Where a server listens, and what it accepts: Unix sockets and TCP.
 
-use super::note::note;
+use crate::wake::Sleeper;
 use device::Origin;
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
@@ -33,14 +33,19 @@ pub(super) enum Stream {
     Unix(UnixStream),
     Tcp(TcpStream),
     Tls(Box<tls::Session<TcpStream>>),
+    /// The helper goes on with the TLS handshake. Whose connection it is.
+    Away(Option<SocketAddr>),
 }
 
-impl AsFd for Stream {
-    fn as_fd(&self) -> BorrowedFd<'_> {
+impl Stream {
+    /// Has the sleeper watch it.
+    pub(super) fn watch(&self, sleeper: &Sleeper, number: u64) -> io::Result<()> {
         match self {
-            Stream::Unix(s) => s.as_fd(),
-            Stream::Tcp(s) => s.as_fd(),
-            Stream::Tls(s) => s.get_ref().as_fd(),
+            Stream::Unix(s) => sleeper.watch(s, number),
+            Stream::Tcp(s) => sleeper.watch(s, number),
+            Stream::Tls(s) => sleeper.watch(s.get_ref(), number),
+            // Its socket is watched since before it went.
+            Stream::Away(_) => Ok(()),
         }
     }
 }
@@ -59,22 +64,20 @@ impl Stream {
         match self {
             Stream::Unix(s) => s.read(bytes),
             Stream::Tcp(s) => s.read(bytes),
-            Stream::Tls(s) => {
-                let result = s.read(bytes);
-                self.tell_failed_handshake(result)
-            }
+            Stream::Tls(s) => s.read(bytes),
+            Stream::Away(_) => Err(ErrorKind::WouldBlock.into()),
         }
     }
 
-    /// A host whose key does not fit is told so by TLS; the user of the drive is told here.
-    fn tell_failed_handshake<T>(&self, result: io::Result<T>) -> io::Result<T> {
-        if let (Stream::Tls(session), Err(error)) = (self, &result)
-            && !session.is_established()
-            && !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
-        {
-            note(format_args!("a connection from {} is refused: {error}", self.name()));
+    /// The TLS session, if its handshake is not over: its place is kept until it comes back.
+    pub(super) fn take_handshake(&mut self) -> Option<Box<tls::Session<TcpStream>>> {
+        if !matches!(self, Stream::Tls(session) if !session.is_established()) {
+            return None;
         }
-        result
+        match std::mem::replace(self, Stream::Away(self.address())) {
+            Stream::Tls(session) => Some(session),
+            _ => None,
+        }
     }
 
     /// Whether a short read means that nothing more is there.
@@ -92,6 +95,7 @@ impl Stream {
             Stream::Unix(s) => s.write_vectored(slices),
             Stream::Tcp(s) => s.write_vectored(slices),
             Stream::Tls(s) => s.write_vectored(slices),
+            Stream::Away(_) => Err(ErrorKind::WouldBlock.into()),
         }
     }
 
@@ -99,25 +103,38 @@ impl Stream {
     pub(super) fn flush(&mut self) -> io::Result<()> {
         match self {
             Stream::Tls(session) => session.flush(),
-            Stream::Unix(_) | Stream::Tcp(_) => Ok(()),
+            Stream::Unix(_) | Stream::Tcp(_) | Stream::Away(_) => Ok(()),
         }
     }
 
     /// The TCP socket beneath, if there is one.
     pub(super) fn tcp(&self) -> Option<&TcpStream> {
         match self {
-            Stream::Unix(_) => None,
+            Stream::Unix(_) | Stream::Away(_) => None,
             Stream::Tcp(s) => Some(s),
             Stream::Tls(session) => Some(session.get_ref()),
         }
     }
 
+    /// The address at the other end; `None` on a Unix socket, and of a host that has gone.
+    pub(super) fn address(&self) -> Option<SocketAddr> {
+        match self {
+            Stream::Away(address) => *address,
+            _ => self.tcp().and_then(|s| s.peer_addr().ok()),
+        }
+    }
+
+    /// Whether the other end is on this machine.
+    pub(super) fn is_near(&self) -> bool {
+        matches!(self, Stream::Unix(_))
+            || self.address().is_some_and(|at| at.ip().to_canonical().is_loopback())
+    }
+
     /// Who is at the other end, for people.
     pub(super) fn name(&self) -> String {
         match self {
-            Stream::Tcp(_) | Stream::Tls(_) => {
-                let gone = || "a host that has gone".to_owned();
-                self.tcp().and_then(|s| s.peer_addr().ok()).map_or_else(gone, |at| at.to_string())
+            Stream::Tcp(_) | Stream::Tls(_) | Stream::Away(_) => {
+                self.address().map_or_else(|| "a host that has gone".to_owned(), |at| at.to_string())
             }
             Stream::Unix(_) => "a host on the Unix socket".to_owned(),
         }

@@ -18,6 +18,9 @@ pub struct Limits {
     pub stall: Duration,
     /// Without a command on a discovery controller whose host set no keep-alive timeout. 120 s (Base 3.1.3.3).
     pub discovery: Duration,
+    /// Connections of one network address that have not connected, or whose hosts have not authenticated themselves, at a
+    /// time. Further ones are closed at once. 256: a Linux host opens one for each of its queues before it connects the first.
+    pub unproven: usize,
 }
 
 impl Default for Limits {
@@ -26,6 +29,7 @@ impl Default for Limits {
             setup: Duration::from_secs(30),
             stall: Duration::from_secs(30),
             discovery: Duration::from_secs(120),
+            unproven: 256,
         }
     }
 }

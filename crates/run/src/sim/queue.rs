@@ -4,7 +4,7 @@ use super::World;
 use crate::buffer::Buffer;
 use crate::engine::Owner;
 use crate::store::Lent;
-use device::{ControllerId, Origin};
+use device::{ControllerId, Host, Origin};
 use host::{Connected, Data, Done, Error, Identity, Queue, Tag, Transport, TransportError};
 use media::Nanos;
 use nvme::property::{Cap, Cc, Csts, PropertyOffset, Shn, Shst};
@@ -71,9 +71,9 @@ impl Transport for SimTransport {
     fn connect(&mut self, identity: &Identity) -> Result<Connected<SimQueue>, Error> {
         let controller = {
             let world = &mut *self.world.borrow_mut();
-            let (now, nqn, id) = (world.clock.now(), &identity.hostnqn, identity.hostid);
-            let drive = &mut world.engine.drive;
-            let made = drive.connect(now, nqn, id, CNTLID_DYNAMIC, identity.kato_ms, Origin::InProcess);
+            let host = Host::administrator(identity.hostnqn, identity.hostid, Origin::InProcess);
+            let (now, drive) = (world.clock.now(), &mut world.engine.drive);
+            let made = drive.connect(now, host, CNTLID_DYNAMIC, identity.kato_ms);
             made.map_err(|status| refused("Connect", status))?
         };
         let (world, queues) = (self.world.clone(), RefCell::default());

@@ -1,6 +1,7 @@
 //! What commands and features there are, and what they change (Base 5.1.12.1.6, 5.1.12.1.18).
 
 use crate::drive::Drive;
+use crate::role::Role;
 use nvme::admin::GetLogPage;
 use nvme::command::{AdminOpcode, IoOpcode};
 use nvme::feature::FeatureId;
@@ -31,7 +32,8 @@ impl Drive {
     }
 }
 
-pub(super) fn command_effects(c: &GetLogPage, placement: bool) -> CommandEffects {
+/// The commands that a host of this role has, and what they change.
+pub(super) fn command_effects(c: &GetLogPage, placement: bool, role: &Role) -> CommandEffects {
     let mut log = CommandEffects::default();
     let supported = Effects::new().with_csupp(true);
     // Scopes: namespace 1, controller 2, subsystem 32.
@@ -56,7 +58,7 @@ pub(super) fn command_effects(c: &GetLogPage, placement: bool) -> CommandEffects
         (AdminOpcode::POWER_CUT, supported.with_lbcc(true).with_csp(subsystem)),
         (AdminOpcode::FAULT_INJECTION, supported.with_lbcc(true).with_csp(subsystem)),
     ];
-    for (opcode, effects) in admin {
+    for (opcode, effects) in admin.into_iter().filter(|(opcode, _)| role.has_command(*opcode)) {
         log.acs[usize::from(opcode.0)] = effects;
     }
     if placement {

@@ -1,6 +1,6 @@
 //! SMART and wear: of the drive, of an Endurance Group, and as the OCP has it.
 
-use crate::controller::Controller;
+use crate::controller::ControllerId;
 use crate::drive::{Drive, Failure};
 use crate::health::TEMPERATURE;
 use crate::stats::Traffic;
@@ -22,18 +22,12 @@ impl Drive {
 
     /// SMART / Health of the controller, or of a namespace: what hosts did with it is its own, the rest is the
     /// controller's.
-    pub(super) fn smart(
-        &self,
-        controller: &Controller,
-        nsid: u32,
-        now: Nanos,
-    ) -> Result<SmartHealth, Failure> {
-        let warning = self.critical_warning(controller);
+    pub(super) fn smart(&self, id: ControllerId, nsid: u32, now: Nanos) -> Result<SmartHealth, Failure> {
+        let warning = self.critical_warning(self.controller(id)?);
         if nsid == 0 || nsid == NSID_ALL {
             return Ok(self.smart_of_drive(warning, now));
         }
-        let ns = self.namespaces.get(nsid).ok_or_else(|| self.no_namespace(nsid))?;
-        let traffic = ns.traffic();
+        let traffic = self.seen(id, nsid)?.traffic();
         Ok(self.smart_of(traffic, traffic.media_errors, warning, now))
     }
 

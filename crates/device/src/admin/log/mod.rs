@@ -6,7 +6,7 @@ mod health;
 
 use crate::aer::Event;
 use crate::contents::Contents;
-use crate::controller::{ControllerId, ERROR_ENTRIES, Origin};
+use crate::controller::{Controller, ControllerId, ERROR_ENTRIES, Origin};
 use crate::drive::{Cx, Drive, Failure, Outcome, Reply};
 use crate::stats;
 use crate::uuid::{self, Vendor};
@@ -212,7 +212,8 @@ impl Drive {
                 // With a UUID Index, of vendor specific logs only those of that vendor.
                 let vendor = uuid::chosen(c.uidx)?;
                 let meant = |lid| Vendor::of_log(lid).is_none_or(|owner| vendor.is_none_or(|v| v == owner));
-                for lid in LOGS.iter().copied().filter(|lid| meant(*lid) && self.has_log(*lid)) {
+                let has = |lid| meant(lid) && self.has_log(lid) && controller.role.reads(lid);
+                for lid in LOGS.iter().copied().filter(|lid| has(*lid)) {
                     // Of the Persistent Event log: Establish Context and Read 512 Bytes of Header.
                     let parameter = u16::from(lid == LogId::PERSISTENT_EVENT);
                     log.lid[usize::from(lid.0)] = LidSupported::new().with_lsupp(true).with_lidsp(parameter);
@@ -226,12 +227,14 @@ impl Drive {
                 }
                 log.as_bytes().to_vec()
             }
-            LogId::SMART => self.smart(controller, c.nsid, now)?.as_bytes().to_vec(),
+            LogId::SMART => self.smart(id, c.nsid, now)?.as_bytes().to_vec(),
             LogId::FIRMWARE_SLOT => self.firmware_slots().as_bytes().to_vec(),
             LogId::CHANGED_NAMESPACES => {
                 ChangedNamespaces::new(controller.changed.iter().copied()).as_bytes().to_vec()
             }
-            LogId::COMMAND_EFFECTS => command_effects(c, self.has_fdp()).as_bytes().to_vec(),
+            LogId::COMMAND_EFFECTS => {
+                command_effects(c, self.has_fdp(), &controller.role).as_bytes().to_vec()
+            }
             LogId::DEVICE_SELF_TEST => self.self_test_log().as_bytes().to_vec(),
             LogId::TELEMETRY_HOST | LogId::TELEMETRY_CONTROLLER => self.telemetry_log(c.lid),
             LogId::ENDURANCE_GROUP => self.endurance_group(c.lsi)?.as_bytes().to_vec(),
@@ -261,39 +264,49 @@ impl Drive {
             }
             LogId::OCP_SMART => self.ocp_smart().as_bytes().to_vec(),
             LogId::MEMBLAZE_SMART => self.memblaze_smart().as_bytes().to_vec(),
-            LogId::NAMESPACE_STATISTICS => self.namespace_statistics(c.nsid, now)?.as_bytes().to_vec(),
+            LogId::NAMESPACE_STATISTICS => {
+                let log = match c.nsid {
+                    0 | NSID_ALL => self.all_statistics(controller, now),
+                    nsid => self.seen(id, nsid).and_then(|_| self.namespace_statistics(nsid, now))?,
+                };
+                log.as_bytes().to_vec()
+            }
             LogId::CONTROLLERS => self.controllers_log(),
             _ => return Err(Failure { location: 40, ..Status::INVALID_LOG_PAGE.into() }),
         })
     }
 
+    /// Log D8h of a namespace.
     pub(crate) fn namespace_statistics(&self, nsid: u32, now: Nanos) -> Result<NamespaceStatistics, Failure> {
-        let mut page;
-        if nsid == NSID_ALL || nsid == 0 {
-            page = NamespaceStatistics::new(NSID_ALL, 0, 0);
-            let (mut counts, mut media) = (*self.departed).clone();
-            for (_, ns) in self.namespaces.iter() {
-                counts.add(&ns.stats);
-                let since = stats::since(&self.ftl.volume_stats(ns.volume), &ns.stats.base);
-                media = stats::sum(&media, &since);
-            }
-            counts.fill(&mut page);
-            stats::fill_media(&media, &mut page);
-        } else {
-            let ns = self.namespaces.get(nsid).ok_or_else(|| self.no_namespace(nsid))?;
-            let set = u16::from(ns.set.0) + 1;
-            page = NamespaceStatistics::new(nsid, set, set);
-            ns.stats.fill(&mut page);
-            page.quota = Quota::from(&ns.quota.current);
-            stats::fill_media(&stats::since(&self.ftl.volume_stats(ns.volume), &ns.stats.base), &mut page);
-        }
+        let ns = self.namespaces.get(nsid).ok_or_else(|| self.no_namespace(nsid))?;
+        let set = u16::from(ns.set.0) + 1;
+        let mut page = NamespaceStatistics::new(nsid, set, set);
+        ns.stats.fill(&mut page);
+        page.quota = Quota::from(&ns.quota.current);
+        stats::fill_media(&stats::since(&self.ftl.volume_stats(ns.volume), &ns.stats.base), &mut page);
         page.time_ns.set(now.since(self.power.since).0);
         Ok(page)
     }
 
+    /// Log D8h of all namespaces that a host sees; for an administrator with those that were deleted.
+    fn all_statistics(&self, viewer: &Controller, now: Nanos) -> NamespaceStatistics {
+        let mut page = NamespaceStatistics::new(NSID_ALL, 0, 0);
+        let departed = viewer.role.is_administrator().then(|| (*self.departed).clone());
+        let (mut counts, mut media) = departed.unwrap_or_default();
+        for (_, ns) in self.namespaces.iter().filter(|(nsid, _)| viewer.sees(*nsid)) {
+            counts.add(&ns.stats);
+            let since = stats::since(&self.ftl.volume_stats(ns.volume), &ns.stats.base);
+            media = stats::sum(&media, &since);
+        }
+        counts.fill(&mut page);
+        stats::fill_media(&media, &mut page);
+        page.time_ns.set(now.since(self.power.since).0);
+        page
+    }
+
     /// Vendor specific log D9h: the controllers and their hosts.
     fn controllers_log(&self) -> Vec<u8> {
-        let entries = self.controllers.iter();
+        let entries = self.controllers.iter().filter(|(_, c)| c.proven);
         let mut log = vec![0; 16];
         let mut count = 0u16;
         for (id, controller) in entries {

@@ -1,0 +1,102 @@
+//! Who gets in, and who stays: what the helper does for connections, how many may wait for it, and another list of hosts.
+
+use super::helper::{Job, Task};
+use super::note::note;
+use super::socket::Stream;
+use super::{ConnectionId, Guard, Peer, Server, gate};
+use crate::engine::Engine;
+use device::Origin;
+use media::Nanos;
+use std::io::ErrorKind;
+use std::net::IpAddr;
+use std::time::SystemTime;
+
+impl Server {
+    /// Has the helper do something for a connection.
+    pub(super) fn delegate(&mut self, engine: &mut Engine, connection: ConnectionId, task: Task, now: Nanos) {
+        if let Some(peer) = self.peer(connection) {
+            (peer.away, peer.rung) = (true, false);
+        }
+        if let Some(done) = self.helper.take(Job { connection, task }) {
+            self.resume(engine, done, now);
+        }
+    }
+
+    /// Goes on with a connection for which the helper has done something.
+    pub(super) fn resume(&mut self, engine: &mut Engine, Job { connection, task }: Job, now: Nanos) {
+        // Without the connection the session ends here, too.
+        let Some(peer) = self.peer(connection) else { return };
+        peer.away = false;
+        match task {
+            Task::Message { tag, chap, .. } => {
+                gate::proceed(peer, tag, chap, Ok(0));
+                peer.prove(engine);
+                self.take_commands(engine, connection, now);
+                self.touch(connection);
+            }
+            Task::Handshake { session, result } => {
+                peer.stream = Stream::Tls(session);
+                match result {
+                    Err(e) if e.kind() == ErrorKind::WouldBlock && !peer.rung => {}
+                    Ok(()) => self.read(engine, connection, now),
+                    Err(e) if [ErrorKind::WouldBlock, ErrorKind::Interrupted].contains(&e.kind()) => {
+                        self.read(engine, connection, now);
+                    }
+                    Err(e) => {
+                        // A host whose key does not fit is told so by TLS; the user of the drive is told here.
+                        note(format_args!("a connection from {} is refused: {e}", peer.stream.name()));
+                        self.close(engine, connection, now);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Connections of an address that have not connected and authenticated themselves yet.
+    pub(super) fn unproven(&self, address: IpAddr) -> usize {
+        let owes = |peer: &Peer| !peer.is_set_up() || peer.gate.is_shut();
+        let is_same = |peer: &Peer| peer.stream.address().is_some_and(|at| at.ip() == address);
+        self.peers.iter().flatten().filter(|peer| owes(peer) && is_same(peer)).count()
+    }
+
+    /// Takes over who may connect from now on. Hosts that are connected stay so if the new list lets them in by the proof that they
+    /// gave; their roles follow the list.
+    pub(crate) fn set_guard(&mut self, engine: &mut Engine, guard: Guard, now: Nanos) {
+        let time = SystemTime::now();
+        self.guard = guard;
+        let Some(access) = self.guard.access.clone() else { return };
+        let mut roles = Vec::new();
+        let mut lost = Vec::new();
+        for index in 0..self.peers.len() {
+            let Some(peer) = self.peers[index].as_mut().filter(|peer| peer.origin == Origin::Network) else {
+                continue;
+            };
+            // A TLS session that has not connected yet may have used a key that is no more.
+            let is_new = !peer.is_set_up() && !matches!(peer.stream, Stream::Tcp(_));
+            match (peer.gate.replace(&access, time).filter(|_| !is_new), peer.queue) {
+                (Some(role), Some((controller, 0))) => roles.push((controller, role)),
+                (Some(_), _) => {}
+                (None, queue) => {
+                    note(format_args!(
+                        "a connection of {} ends: the new list of hosts does not let it in as before",
+                        peer.stream.name()
+                    ));
+                    lost.push((self.id(index), queue));
+                }
+            }
+        }
+        for (id, queue) in lost {
+            match queue {
+                // With all its queues.
+                Some((controller, _)) => {
+                    engine.drive_disconnect(now, controller);
+                    self.close_controller(engine, controller, now);
+                }
+                None => self.close(engine, id, now),
+            }
+        }
+        for (controller, role) in roles {
+            engine.set_role(now, controller, role);
+        }
+    }
+}
