@@ -36,6 +36,8 @@ pub(crate) enum Event {
     Reservation,
     /// A sanitize operation has ended.
     Sanitized,
+    /// Blocks are potentially unrecoverable that were not before.
+    LbaStatus,
 }
 
 impl Event {
@@ -51,6 +53,7 @@ impl Event {
         Event::Window,
         Event::Reservation,
         Event::Sanitized,
+        Event::LbaStatus,
     ];
 
     fn bit(self) -> u32 {
@@ -69,6 +72,7 @@ impl Event {
             Event::EnduranceGroup => AsyncEvent::notice(NoticeInfo::ENDURANCE_GROUP_EVENT),
             Event::Ana => AsyncEvent::notice(NoticeInfo::ANA_CHANGE),
             Event::Window => AsyncEvent::notice(NoticeInfo::PREDICTABLE_LATENCY),
+            Event::LbaStatus => AsyncEvent::notice(NoticeInfo::LBA_STATUS),
             Event::Reservation => AsyncEvent::reservation(),
             Event::Sanitized => AsyncEvent::io_command(IoCommandInfo::SANITIZE_COMPLETED),
         }
@@ -89,6 +93,7 @@ impl Event {
             Event::EnduranceGroup => configuration.egealcn(),
             Event::Ana => configuration.anacn(),
             Event::Window => configuration.pleln(),
+            Event::LbaStatus => configuration.lsin(),
             // Masked by namespace and kind (FID 82h), before.
             Event::Reservation => true,
             // Not one that a host can turn off.

@@ -3,6 +3,7 @@
 use crate::aer;
 use crate::feature::{Behavior, Values};
 use crate::firmware::Download;
+use crate::lost::Unread;
 use crate::ports::PortId;
 use crate::reservation::Notifications;
 use crate::role::Role;
@@ -100,6 +101,8 @@ pub(crate) struct Controller {
     pub changed_groups: BTreeSet<u16>,
     /// NVM Sets with events of Predictable Latency Mode that it has not read.
     pub changed_windows: BTreeSet<u16>,
+    /// Blocks that are potentially unrecoverable.
+    pub lost: Unread,
     /// Of reservations.
     pub notifications: Notifications,
     /// The Streams directive, by namespace for which it is enabled.
@@ -142,6 +145,7 @@ impl Controller {
             changed: BTreeSet::new(),
             changed_groups: BTreeSet::new(),
             changed_windows: BTreeSet::new(),
+            lost: Unread::default(),
             notifications: Notifications::default(),
             streams: BTreeMap::new(),
             errors: VecDeque::new(),

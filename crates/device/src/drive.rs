@@ -10,6 +10,7 @@ use crate::feature::Clock;
 use crate::flight::{Flight, InFlight, Kind, MAX_IO, Stage, Token};
 use crate::health::Health;
 use crate::life::Life;
+use crate::lost::Lost;
 use crate::namespace::Namespaces;
 use crate::output::Output;
 use crate::ports::Ports;
@@ -56,6 +57,8 @@ pub struct Drive {
     /// Predictable Latency Mode, by NVM Set.
     pub(crate) windows: Vec<crate::window::Window>,
     pub(crate) ports: Ports,
+    /// Blocks that are potentially unrecoverable.
+    pub(crate) lost: Lost,
     pub(crate) sanitize: sanitize::Progress,
     /// The drive key is not the one that the keys of namespaces were wrapped with.
     pub(crate) locked: bool,
@@ -87,6 +90,8 @@ pub(crate) enum Event {
     Sanitize,
     /// It is time to look at the deterministic window of a set, told from others by its number.
     Window(ftl::SetId, u32),
+    /// A controller may be told of lost blocks now.
+    LbaAlert(ControllerId),
     /// The next step of a self-test, told from others by its number.
     SelfTest(u32),
     /// The shutdown of a controller (and its association), or of the drive, is complete.
@@ -196,6 +201,7 @@ impl Drive {
             faults,
             windows: Vec::new(),
             ports: Ports::default(),
+            lost: Lost::default(),
             sanitize: sanitize::Progress::default(),
             locked: false,
             keyed: false,
@@ -588,10 +594,14 @@ impl Drive {
                 Event::Lane(nsid, way) => self.lane_due(nsid, way, cx),
                 Event::KeepAlive(id, timer) => self.keep_alive_due(id, timer, cx),
                 Event::Window(set, number) => self.window_due(set, number, cx),
+                Event::LbaAlert(id) => self.alert(id, cx),
                 Event::SelfTest(number) => self.self_test_step(number, cx),
                 Event::ShutdownComplete(of) => self.shutdown_complete(of, cx),
                 Event::Sanitize => self.sanitize_due(cx),
             }
+        }
+        if self.ftl.losses() != self.lost.known {
+            self.note_losses(cx);
         }
         if !self.waiting.is_empty() {
             self.retry_waiting(cx);

@@ -5,13 +5,14 @@ use crate::controller::{ControllerId, MAX_IO_QUEUES};
 use crate::copy::COPY_FORMATS;
 use crate::drive::{Cx, Drive, Failure, Outcome, Reply};
 use crate::health::WARNING_TEMPERATURE;
+use crate::lost::POLL_INTERVAL;
 use crate::uuid::{self, Vendor};
 use media::Nanos;
 use nvme::admin::{GetFeatures, SetFeatures};
 use nvme::feature::{
     AsyncEventConfiguration, EnduranceGroupEvents, FeatureCapabilities, FeatureId, HostBehaviorSupport,
-    HostIdentifierCdw11, NumberOfQueues, PowerManagement, Select, TemperatureThreshold, Timestamp,
-    VolatileWriteCache,
+    HostIdentifierCdw11, LbaStatusAttributes, NumberOfQueues, PowerManagement, Select, TemperatureThreshold,
+    Timestamp, VolatileWriteCache,
 };
 use nvme::log::{PersistentEventType, SetFeatureEvent, TimestampChangeEvent};
 use nvme::zerocopy::{FromBytes, IntoBytes};
@@ -33,6 +34,8 @@ pub(crate) struct Values {
     pub write_cache: bool,
     pub write_atomicity: u32,
     pub async_events: u32,
+    /// LBA Status Information Report Interval, in units of 100 ms.
+    pub lba_report_interval: u16,
     /// Critical warnings that raise an event, by Endurance Group.
     group_events: Vec<u8>,
 }
@@ -49,6 +52,7 @@ impl Default for Values {
             write_cache: true,
             write_atomicity: 0,
             async_events: 0,
+            lba_report_interval: 0,
             group_events: Vec::new(),
         }
     }
@@ -122,6 +126,7 @@ pub(crate) const OPTIONAL_EVENTS: AsyncEventConfiguration = AsyncEventConfigurat
     .with_tln(true)
     .with_anacn(true)
     .with_pleln(true)
+    .with_lsin(true)
     .with_egealcn(true);
 
 /// All critical warnings of SMART.
@@ -137,6 +142,7 @@ impl Drive {
             | FeatureId::ERROR_RECOVERY
             | FeatureId::WRITE_ATOMICITY
             | FeatureId::ASYNC_EVENT_CONFIGURATION
+            | FeatureId::LBA_STATUS_ATTRIBUTES
             | FeatureId::ENDURANCE_GROUP_EVENT_CONFIGURATION => SAVEABLE,
             FeatureId::VOLATILE_WRITE_CACHE if self.config.has_volatile_write_cache() => SAVEABLE,
             FeatureId::NUMBER_OF_QUEUES
@@ -235,6 +241,10 @@ impl Drive {
             }
             FeatureId::WRITE_ATOMICITY => Reply::Done(values.write_atomicity),
             FeatureId::ASYNC_EVENT_CONFIGURATION => Reply::Done(values.async_events),
+            FeatureId::LBA_STATUS_ATTRIBUTES => {
+                let attributes = LbaStatusAttributes::new().with_lsiri(values.lba_report_interval);
+                Reply::Done(attributes.with_lsipi(POLL_INTERVAL).into_bits().get())
+            }
             FeatureId::TIMESTAMP => {
                 let timestamp = if current { self.clock.read(now) } else { Timestamp::default() };
                 Reply::Data(timestamp.as_bytes().to_vec(), 0)
@@ -325,6 +335,7 @@ impl Drive {
         }
         self.controller_mut(id)?.values = values;
         self.warn(id, cx);
+        self.alert(id, cx);
         Ok(Reply::Done(0))
     }
 
@@ -428,6 +439,10 @@ fn set_value(values: &mut Values, c: &SetFeatures, groups: usize) -> Result<(), 
             let asked = AsyncEventConfiguration::from_bits(c.cdw11.into());
             let kept = OPTIONAL_EVENTS.with_smart(SMART_EVENTS).into_bits().get();
             values.async_events = asked.into_bits().get() & kept;
+        }
+        FeatureId::LBA_STATUS_ATTRIBUTES => {
+            // The poll interval is not the host's to set.
+            values.lba_report_interval = LbaStatusAttributes::from_bits(c.cdw11.into()).lsiri();
         }
         FeatureId::ENDURANCE_GROUP_EVENT_CONFIGURATION => {
             let asked = EnduranceGroupEvents::from_bits(c.cdw11.into());

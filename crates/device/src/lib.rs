@@ -37,6 +37,7 @@ mod io;
 mod keys;
 mod lba_format;
 mod life;
+mod lost;
 mod namespace;
 mod output;
 mod persist;

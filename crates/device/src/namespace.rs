@@ -92,6 +92,9 @@ pub(crate) struct Namespace {
     pub handles_by_controller: bool,
     #[serde(skip)]
     pub stats: Box<NamespaceStats>,
+    /// Pages that were lost, as far as controllers were told.
+    #[serde(skip)]
+    pub losses: u64,
     /// Commands on their way.
     #[serde(skip)]
     pub in_flight: u32,

@@ -26,6 +26,7 @@ macro_rules! around {
 mod answer;
 mod config;
 mod joint;
+mod lost;
 mod memory;
 mod nand;
 mod persist;

@@ -1,6 +1,7 @@
 //! An NVM Set on DRAM or persistent memory: logical page = physical page, written in place.
 
 use crate::config::{GRANULE_PAGES, PAGE};
+use crate::lost::LostPages;
 use crate::nand::{Around, LOST, SetStats, Write};
 use crate::storage::{Piece, Record, Storage};
 use crate::volume::{Extent, SetId, VolumeId};
@@ -30,13 +31,14 @@ pub(crate) struct MemorySet {
     group: Vec<Stored>,
     /// Writes that wait for a slot, in order.
     waiting: VecDeque<Write>,
+    pub lost: LostPages,
     pub stats: SetStats,
 }
 
 impl MemorySet {
     pub fn new(id: SetId, memory: Faulty<Memory>, durable: bool, volatile: bool, atomic: u32) -> MemorySet {
         let (group, waiting, stats) = (Vec::new(), VecDeque::new(), SetStats::default());
-        MemorySet { id, memory, durable, volatile, atomic, group, waiting, stats }
+        MemorySet { id, memory, durable, volatile, atomic, group, waiting, lost: LostPages::default(), stats }
     }
 
     fn spare(&self, page: u32) -> Option<Spare> {
@@ -227,6 +229,7 @@ impl MemorySet {
             cx.storage.release(spare.slot);
             kept.slot = LOST;
             let _ = self.memory.apply_program(Unit(page), &[kept]);
+            self.lost.lose(self.id, page, cx.volumes);
         }
         if self.durable {
             cx.storage.record(Record::Place { set: self.id.0, page: Page(page), spare: kept });
@@ -299,9 +302,12 @@ impl MemorySet {
     pub fn recover<S: Storage>(&mut self, lost: bool, cx: &mut Around<'_, S>) -> u64 {
         let mut newest = 0;
         let pages = self.memory.geometry().pages() as u32;
-        for spare in (0..pages).filter_map(|page| self.spare(page)) {
+        for page in 0..pages {
+            let Some(spare) = self.spare(page) else { continue };
             newest = newest.max(spare.version);
-            if spare.slot != LOST {
+            if spare.slot == LOST {
+                self.lost.find(self.id, page, cx.volumes);
+            } else {
                 cx.storage.retain(spare.slot);
             }
         }

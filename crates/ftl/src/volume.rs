@@ -54,6 +54,9 @@ pub(crate) struct Volume {
     /// Pages programmed lately because the host wrote them.
     #[serde(skip)]
     pub programmed: u64,
+    /// Pages of it that were found to be lost since it is in memory; those that were written again since count, too.
+    #[serde(skip)]
+    pub losses: u64,
     /// What it is to pay of the pages that collection programs, and did not pay yet: pages times those that were
     /// programmed lately for all hosts, so that nothing need be divided.
     #[serde(skip)]
@@ -97,6 +100,8 @@ pub(crate) struct Volumes {
     table: Vec<Option<Volume>>,
     /// Per set and granule: owner, or `u16::MAX`.
     owners: Vec<Vec<u16>>,
+    /// Losses of all volumes, also of those that are gone.
+    losses: u64,
 }
 
 const FREE: u16 = u16::MAX;
@@ -110,7 +115,7 @@ pub const MAX_VOLUMES: usize = 1024;
 impl Volumes {
     pub fn new(set_pages: &[u32]) -> Volumes {
         let owners = set_pages.iter().map(|&p| vec![FREE; (p / GRANULE_PAGES) as usize]).collect();
-        Volumes { table: Vec::new(), owners }
+        Volumes { table: Vec::new(), owners, losses: 0 }
     }
 
     pub fn get(&self, id: VolumeId) -> Option<&Volume> {
@@ -128,12 +133,29 @@ impl Volumes {
         self.table.get_mut(usize::from(owner))?.as_mut()
     }
 
+    /// A page of a set that belongs to a volume cannot be read any more.
+    pub fn lose(&mut self, set: SetId, page: u32) {
+        if let Some(volume) = self.owner_mut(set, page) {
+            volume.losses += 1;
+            self.losses += 1;
+        }
+    }
+
+    /// How many pages were lost, of all volumes.
+    #[inline]
+    pub fn losses(&self) -> u64 {
+        self.losses
+    }
+
     /// The volume that a logical page of a set belongs to, and which page of it that is. Looks through the volume.
     pub fn place_of(&self, set: SetId, page: u32) -> Option<(VolumeId, u64)> {
         let granule = page / GRANULE_PAGES;
         let owner = *self.owners[usize::from(set.0)].get(granule as usize)?;
         let volume = self.table.get(usize::from(owner))?.as_ref()?;
-        let index = volume.granules.iter().position(|&g| g == granule)? as u64;
+        let index = match volume.run {
+            Some(first) => u64::from(granule - first),
+            None => volume.granules.iter().position(|&g| g == granule)? as u64,
+        };
         Some((VolumeId(owner), index * u64::from(GRANULE_PAGES) + u64::from(page % GRANULE_PAGES)))
     }
 
@@ -201,7 +223,8 @@ impl Volumes {
             owners[g as usize] = id as u16;
         }
         let (run, stats) = (run(&granules), VolumeStats::default());
-        let volume = Volume { set, bytes, granules, run, stats, mapped: 0, programmed: 0, owed: 0 };
+        let volume =
+            Volume { set, bytes, granules, run, stats, mapped: 0, programmed: 0, losses: 0, owed: 0 };
         if id == self.table.len() {
             self.table.push(Some(volume));
         } else {

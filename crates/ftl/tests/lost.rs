@@ -6,7 +6,7 @@
 mod sets;
 mod support;
 
-use ftl::{Config, Extent, Fault, Ftl, Io, SetId, Source, VolumeId};
+use ftl::{Config, Extent, Fault, Ftl, Io, PageState, SetId, Source, VolumeId};
 use media::{FaultPlan, Nanos, Rng};
 use support::Store;
 
@@ -42,6 +42,8 @@ struct Run {
     now: Nanos,
     saved: Vec<u8>,
     lost: u32,
+    /// Most pages that were known to be lost at a time.
+    known: usize,
 }
 
 impl Run {
@@ -51,8 +53,18 @@ impl Run {
         let mut store = Store::new(2 * PAGES);
         let mut ftl = Ftl::new(config.clone()).unwrap();
         let volume = ftl.create(SetId(0), u64::from(PAGES) * 4096, &mut store).unwrap();
-        let mut run =
-            Run { seed, rng, config, ftl, store, volume, now: Nanos::ZERO, saved: Vec::new(), lost: 0 };
+        let mut run = Run {
+            seed,
+            rng,
+            config,
+            ftl,
+            store,
+            volume,
+            now: Nanos::ZERO,
+            saved: Vec::new(),
+            lost: 0,
+            known: 0,
+        };
         run.save();
         run
     }
@@ -106,6 +118,11 @@ impl Run {
     fn check(&mut self) {
         let sound = self.ftl.audit(SetId(0)).and_then(|()| self.store.audit(self.ftl.references()));
         sound.unwrap_or_else(|e| panic!("seed {}: {e}", self.seed));
+        let lost = |page: &u64| self.ftl.page_state(self.volume, *page) == Some(PageState::Lost);
+        let found: Vec<_> = (0..u64::from(PAGES)).filter(lost).map(|page| (self.volume, page)).collect();
+        assert_eq!(self.ftl.lost_pages(), found, "seed {}", self.seed);
+        assert!(self.ftl.losses() >= found.len() as u64);
+        self.known = self.known.max(found.len());
         for page in 0..PAGES {
             self.store.host_reads(8);
             let extent = Extent { start: u64::from(page) * 4096, bytes: 4096 };
@@ -127,7 +144,7 @@ impl Run {
 #[test]
 fn what_is_lost_is_never_another_pages_data() {
     let rounds = std::env::var("TRANCHE_LOST_ROUNDS").ok().and_then(|r| r.parse().ok()).unwrap_or(40);
-    let mut lost = 0;
+    let (mut lost, mut known) = (0, 0);
     for seed in 0..rounds {
         let mut run = Run::new(seed);
         for number in 1..3000 {
@@ -140,7 +157,8 @@ fn what_is_lost_is_never_another_pages_data() {
             }
         }
         lost += run.lost;
+        known += run.known;
     }
-    assert!(lost > 0);
+    assert!(lost > 0 && known > 0);
     println!("{rounds} drives, {lost} reads of what was lost");
 }

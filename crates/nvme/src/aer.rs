@@ -43,6 +43,7 @@ impl AsyncEvent {
             NoticeInfo::TELEMETRY_LOG_CHANGED => LogId::TELEMETRY_CONTROLLER,
             NoticeInfo::ANA_CHANGE => LogId::ANA,
             NoticeInfo::PREDICTABLE_LATENCY => LogId::PREDICTABLE_LATENCY_EVENTS,
+            NoticeInfo::LBA_STATUS => LogId::LBA_STATUS,
             NoticeInfo::ENDURANCE_GROUP_EVENT => LogId::ENDURANCE_GROUP_EVENTS,
             NoticeInfo::ALLOCATED_NAMESPACE_ATTRIBUTE_CHANGED => LogId::CHANGED_ALLOCATED_NAMESPACES,
             NoticeInfo::DISCOVERY_LOG_CHANGE => LogId::DISCOVERY,

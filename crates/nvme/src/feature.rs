@@ -45,6 +45,8 @@ open_enum! {
         PREDICTABLE_LATENCY_CONFIG = 0x13 => "Predictable Latency Mode Config",
         /// Predictable Latency Mode Window.
         PREDICTABLE_LATENCY_WINDOW = 0x14 => "Predictable Latency Mode Window",
+        /// LBA Status Information Attributes.
+        LBA_STATUS_ATTRIBUTES = 0x15 => "LBA Status Information Attributes",
         /// Host Behavior Support.
         HOST_BEHAVIOR_SUPPORT = 0x16 => "Host Behavior Support",
         /// Sanitize Config.
@@ -257,6 +259,18 @@ bits32! {
         _r28: u8,
         /// Discovery Log Page Change Notification.
         pub dlpcn: bool,
+    }
+
+    /// LBA Status Information Attributes (FID 15h, NVM 4.1.3.5).
+    pub struct LbaStatusAttributes {
+        /// LBA Status Information Report Interval in units of 100 ms: the least time that the controller lets pass before it
+        /// sends an LBA Status Information Alert.
+        #[bits(16)]
+        pub lsiri: u16,
+        /// LBA Status Information Poll Interval in units of 100 ms: the least time that the host should let pass between two
+        /// readings of the log that do not retain the event. The controller's to say; ignored in Set Features.
+        #[bits(16)]
+        pub lsipi: u16,
     }
 
     /// CDW11 of Host Identifier (FID 81h).

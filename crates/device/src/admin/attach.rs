@@ -60,6 +60,11 @@ impl Drive {
         self.remember_hosts(c.nsid, &ids, attach);
         self.record(cx.storage);
         self.namespace_changed(c.nsid, &ids, cx);
+        if attach {
+            for id in ids {
+                self.show_losses(id, c.nsid, cx);
+            }
+        }
         Ok(Reply::Done(0))
     }
 
@@ -95,6 +100,8 @@ impl Drive {
         if let Some(controller) = self.controllers.get_mut(id) {
             for nsid in admitted {
                 controller.attach(nsid, true);
+                let lost = self.namespaces.get(nsid).is_some_and(|ns| self.ftl.volume_losses(ns.volume) > 0);
+                controller.lost.unread |= lost;
             }
         }
     }

@@ -177,6 +177,7 @@ impl Drive {
             handles: Vec::new(),
             handles_by_controller: false,
             stats: Box::default(),
+            losses: 0,
             in_flight: 0,
             closing: false,
         }

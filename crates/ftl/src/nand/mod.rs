@@ -23,6 +23,7 @@ mod recover;
 mod report;
 
 use crate::config::{Config, GcConfig, PAGE, PlacementConfig};
+use crate::lost::LostPages;
 use crate::storage::{Io, Piece, Record, Storage};
 use crate::volume::{Extent, SetId, VolumeId, Volumes};
 use crate::{Answer, Done, Fault};
@@ -192,6 +193,7 @@ pub(crate) struct NandSet {
     /// What waits first does so for a slot, and no event will tell when there is one.
     lacks_slots: bool,
     flushes: Vec<Flush>,
+    pub lost: LostPages,
     purge: Option<purge::Purge>,
     /// Reused, so that the running drive does not allocate.
     entries: Vec<u32>,
@@ -260,6 +262,7 @@ impl NandSet {
             waiting: VecDeque::with_capacity(1024),
             lacks_slots: false,
             flushes: Vec::new(),
+            lost: LostPages::default(),
             purge: None,
             entries: Vec::with_capacity(geo.unit_pages as usize),
             spares: Vec::with_capacity(geo.unit_pages as usize),

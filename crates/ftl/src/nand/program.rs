@@ -276,6 +276,9 @@ impl NandSet {
         let at = self.map[cell.page as usize];
         if at == source {
             self.map[cell.page as usize] = to;
+            if self.durable && cell.source != source && has_contents(self.nand.inner().slot(Page(source))) {
+                self.lost.lose(self.id, cell.page, cx.volumes);
+            }
         } else if at != UNMAPPED && at & BUFFERED != 0 && self.buffer.entry(at ^ BUFFERED).old == source {
             self.buffer.entry_mut(at ^ BUFFERED).old = to;
         } else {

@@ -233,7 +233,7 @@ impl NandSet {
             }
             self.validate(page, self.blocks.of(page));
             match self.nand.slot(Page(page)) {
-                LOST => {}
+                LOST => self.lost.find(self.id, logical, cx.volumes),
                 // Its successor was lost though it seemed to be written, and the contents are somebody else's by now.
                 STALE => given_up.push(page),
                 slot => cx.storage.retain(slot),
@@ -248,6 +248,7 @@ impl NandSet {
     fn mark_lost<S: Storage>(&mut self, pages: &[u32], cx: &mut Around<'_, S>) {
         for &page in pages {
             self.nand.inner_mut().replace_slot(Page(page), LOST);
+            self.lost.find(self.id, self.nand.inner().logical(Page(page)).0, cx.volumes);
         }
         let mut units: Vec<Unit> = pages.iter().map(|page| Unit(page / self.geo.unit_pages)).collect();
         units.dedup();

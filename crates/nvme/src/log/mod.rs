@@ -3,6 +3,7 @@
 mod capacity;
 mod discovery;
 mod events;
+mod lba_status;
 mod memblaze;
 mod ocp;
 mod sanitize;
@@ -13,6 +14,7 @@ mod telemetry;
 pub use capacity::*;
 pub use discovery::*;
 pub use events::*;
+pub use lba_status::*;
 pub use memblaze::*;
 pub use ocp::*;
 pub use sanitize::*;
@@ -51,6 +53,8 @@ open_enum! {
         ANA = 0x0C => "Asymmetric Namespace Access",
         /// [`PersistentEventHeader`], then events.
         PERSISTENT_EVENT = 0x0D => "Persistent Event Log",
+        /// [`LbaStatusLogHeader`], then [`LbaStatusLogElement`]s with their [`LbaRangeDescriptor`]s.
+        LBA_STATUS = 0x0E => "LBA Status Information",
         /// Endurance Group Event Aggregate.
         ENDURANCE_GROUP_EVENTS = 0x0F => "Endurance Group Event Aggregate",
         /// [`CapacityConfigurationList`], then descriptors.

@@ -70,6 +70,13 @@ await tested
 run nvme self-test-log /dev/nvme0 --dst-entries=2
 says 'Operation Result *: *0 .*Self Test Code *: *1'
 
+about "blocks that are lost: none are"
+run nvme set-feature /dev/nvme0 --feature-id=0x15 --value=20
+run nvme get-feature /dev/nvme0 --feature-id=0x15
+says '0x0*a0014'
+run nvme lba-status-log /dev/nvme0
+says 'Generation Counter *: *0'
+
 about "firmware"
 run "$tranche" firmware 9.9 --out $scratch/firmware
 run nvme fw-log /dev/nvme0

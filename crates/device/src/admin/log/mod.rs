@@ -37,6 +37,7 @@ const LOGS: &[LogId] = &[
     LogId::PREDICTABLE_LATENCY_EVENTS,
     LogId::ANA,
     LogId::PERSISTENT_EVENT,
+    LogId::LBA_STATUS,
     LogId::ENDURANCE_GROUP_EVENTS,
     LogId::SUPPORTED_CAPACITY_CONFIGURATIONS,
     LogId::FEATURE_EFFECTS,
@@ -103,6 +104,7 @@ impl Drive {
         match c.lid {
             // LSP bit 0: Create Telemetry Host-Initiated Data.
             LogId::TELEMETRY_HOST if c.lsp & 1 != 0 => self.create_telemetry(id, cx),
+            LogId::LBA_STATUS => self.gather_lost(),
             LogId::FDP_EVENTS => self.gather_placement_notes(c.lsi),
             LogId::PREDICTABLE_LATENCY | LogId::PREDICTABLE_LATENCY_EVENTS => self.look_at_windows(cx),
             _ => {}
@@ -176,6 +178,7 @@ impl Drive {
                 self.clear_window_events(c.lsi);
                 return Ok(());
             }
+            LogId::LBA_STATUS => controller.lost.read(cx.now),
             LogId::RESERVATION_NOTIFICATION if controller.notifications.read() => {
                 more = Some(Event::Reservation);
             }
@@ -251,6 +254,7 @@ impl Drive {
             // There is no management interface, so none of its commands.
             LogId::MI_EFFECTS => vec![0; 4096],
             LogId::RESERVATION_NOTIFICATION => controller.notifications.page().as_bytes().to_vec(),
+            LogId::LBA_STATUS => self.lba_status_log(controller),
             LogId::SANITIZE_STATUS => self.sanitize_status(now).as_bytes().to_vec(),
             LogId::PREDICTABLE_LATENCY => self.window_log(c.lsi, now)?,
             LogId::PREDICTABLE_LATENCY_EVENTS => {
