@@ -461,7 +461,7 @@ impl Drive {
         now: Nanos,
         status: impl Fn(&Controllers, u32, &InFlight) -> Option<Status>,
     ) -> bool {
-        let mut any = false;
+        let mut any = self.fused.waits() && self.return_firsts(now, &status);
         for nsid in 1..=self.namespaces.count() {
             let Some(ns) = self.namespaces.get_mut(nsid) else { continue };
             for lane in &mut ns.lanes.lanes {

@@ -96,6 +96,7 @@ impl Drive {
             self.return_held(self.now(), |_, _, held| {
                 ((held.controller, held.qid) == (id.0, qid)).then_some(status)
             });
+            self.fused.forget(id, Some(qid));
         }
     }
 
@@ -311,6 +312,7 @@ impl Drive {
         controller.changed.clear();
         controller.changed_groups.clear();
         controller.changed_windows.clear();
+        controller.lost.restart();
         controller.streams.clear();
         controller.notifications = Default::default();
         controller.remove_io_queues();
@@ -320,6 +322,7 @@ impl Drive {
         self.return_held(cx.now, |_, _, held| {
             (held.controller == id.0).then_some(Status::ABORTED_SQ_DELETION)
         });
+        self.fused.forget(id, None);
         self.reset_self_test(id, cx);
         let activated = self.activate_firmware();
         self.remember_start(cx.now, Some(id), activated);

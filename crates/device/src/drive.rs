@@ -8,6 +8,7 @@ use crate::controller::{Controller, ControllerId, Controllers};
 use crate::fair::Fair;
 use crate::feature::Clock;
 use crate::flight::{Flight, InFlight, Kind, MAX_IO, Stage, Token};
+use crate::fused::{self, Fused};
 use crate::health::Health;
 use crate::life::Life;
 use crate::lost::Lost;
@@ -39,6 +40,7 @@ pub struct Drive {
     /// Commands that wait for their turn.
     pub(crate) held: Held,
     pub(crate) fair: Fair,
+    pub(crate) fused: Fused,
     pub(crate) events: Events<Event>,
     pub(crate) life: Life,
     pub(crate) health: Health,
@@ -189,6 +191,7 @@ impl Drive {
             flight: Flight::default(),
             held: Held::default(),
             fair: Fair::new(&config),
+            fused: Fused::default(),
             events: Events::default(),
             life,
             health: Health::default(),
@@ -343,7 +346,13 @@ impl Drive {
         if qid != 0 {
             self.begin_busy(now);
         }
+        if qid != 0 && self.fused.waits() {
+            self.separate(controller, qid, command, &mut cx);
+        }
         match self.admit(now, controller, qid, command) {
+            admitted if fused::concerns(command, qid) => {
+                self.submit_fused(token, controller, command, admitted, &mut cx);
+            }
             Err(failure) => self.fail(token, failure, &mut cx),
             Ok(()) if qid == 0 => self.submit_admin(token, controller, command, data, &mut cx),
             Ok(()) => match IoCommand::parse(command) {
@@ -398,8 +407,9 @@ impl Drive {
         if !controller.is_ready() {
             return Err(Status::COMMAND_SEQUENCE_ERROR.into());
         }
-        // No fused operations (FUSES), and PSDT 11b is reserved.
-        if command.flags.fuse() != 0 || command.flags.psdt() == 3 {
+        // Fused operations (FUSES) are I/O commands; FUSE 11b and PSDT 11b are reserved.
+        let fused = command.flags.fuse() != 0 && !fused::concerns(command, qid);
+        if fused || command.flags.psdt() == 3 {
             return Err(Failure::field(1));
         }
         if self.sanitize.restricts() && (qid != 0 || admin::SUPPORTED.contains(&AdminOpcode(command.opc))) {
@@ -523,6 +533,9 @@ impl Drive {
     #[inline]
     pub(crate) fn complete<S: Contents>(&mut self, token: Token, cx: &mut Cx<'_, S>) {
         let io = token.io();
+        if self.flight.get_mut(&token).fused {
+            self.abandon_first(&token, cx);
+        }
         let entry = self.flight.end(token);
         if entry.cost != 0 {
             self.fair.end(entry.set, entry.cost);
@@ -553,7 +566,10 @@ impl Drive {
             return self.shutdown_done(done);
         }
         let Some(token) = self.flight.unpark(done.io.0) else { return };
-        let kind = self.flight.get_mut(&token).kind;
+        let (kind, fused) = (self.flight.get_mut(&token).kind, self.flight.get_mut(&token).fused);
+        if fused {
+            return self.pair_done(token, done.at, done.result, cx);
+        }
         if let Err(fault) = done.result {
             self.note_failure(&token, Failure::of_fault(fault, kind));
         }

@@ -93,6 +93,8 @@ pub(crate) struct InFlight {
     pub forget: bool,
     /// Whether it counts as one of its namespace's.
     pub entered: bool,
+    /// The second command of a fused operation whose first is still to be answered.
+    pub fused: bool,
     /// A write that waited for room in the write buffer.
     pub stalled: bool,
 }
@@ -119,6 +121,7 @@ impl InFlight {
         sync: false,
         forget: false,
         entered: false,
+        fused: false,
         stalled: false,
     };
 }

@@ -24,14 +24,14 @@ const WRITES_PER_RECORD: u64 = 16_384;
 /// Where a command's blocks are, after every check.
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
-    volume: VolumeId,
-    extent: Extent,
+    pub volume: VolumeId,
+    pub extent: Extent,
     /// Whether the blocks are more than plain bytes: see [`Drive::treat`].
-    treated: bool,
+    pub treated: bool,
     /// Bytes of metadata that travel with all of the blocks.
     metadata: u32,
     /// Placement handle of what is written.
-    handle: u8,
+    pub handle: u8,
 }
 
 impl Drive {
@@ -63,6 +63,11 @@ impl Drive {
         cx: &mut Cx<'_, S>,
     ) {
         let entry = self.flight.get_mut(&token);
+        if entry.fused
+            && let IoCommand::Write(blocks) = command
+        {
+            return self.execute_pair(token, blocks, cx);
+        }
         let (id, opcode, nsid) = (ControllerId(entry.controller), entry.opcode, entry.nsid);
         if let Err(failure) = self.check_reservation(id, opcode, nsid) {
             return self.fail(token, failure, cx);
@@ -163,7 +168,7 @@ impl Drive {
 
     /// Commands that move data between host and controller: MDTS.
     #[inline]
-    fn check_size(&self, place: &Place) -> Result<(), Failure> {
+    pub(crate) fn check_size(&self, place: &Place) -> Result<(), Failure> {
         // Metadata counts, as it lies between the data.
         if place.extent.bytes.saturating_add(place.metadata) > self.config.max_transfer {
             return Err(Failure::field(48));
@@ -260,7 +265,7 @@ impl Drive {
 
     /// Whether a write must be durable before it completes: FUA, or a volatile write cache that is off.
     #[inline]
-    fn must_be_durable(&self, id: ControllerId, fua: bool) -> bool {
+    pub(crate) fn must_be_durable(&self, id: ControllerId, fua: bool) -> bool {
         let cache_off = || {
             self.config.has_volatile_write_cache()
                 && self.controllers.get(id).is_some_and(|c| !c.values.write_cache)
@@ -276,6 +281,19 @@ impl Drive {
         blocks: &Blocks,
         cx: &mut Cx<'_, S>,
     ) -> Result<Option<Nanos>, Failure> {
+        let place = self.prepare_write(token, id, blocks, cx)?;
+        self.store(token, id, place, Source::Host, blocks.fua, cx)
+    }
+
+    /// Everything of a Write but the writing.
+    #[inline]
+    pub(crate) fn prepare_write<S: Contents>(
+        &mut self,
+        token: &Token,
+        id: ControllerId,
+        blocks: &Blocks,
+        cx: &mut Cx<'_, S>,
+    ) -> Result<Place, Failure> {
         let mut place = self.place(token, id, blocks, Kind::Write)?;
         self.check_size(&place)?;
         if blocks.dtype != 0 {
@@ -284,7 +302,7 @@ impl Drive {
         if place.treated {
             self.treat(token, id, blocks, Action::Write, cx)?;
         }
-        self.store(token, id, place, Source::Host, blocks.fua, cx)
+        Ok(place)
     }
 
     /// The placement handle that a directive of a write asks for.

@@ -31,6 +31,7 @@ mod fdp;
 mod feature;
 mod firmware;
 mod flight;
+mod fused;
 mod health;
 mod history;
 mod io;

@@ -32,6 +32,11 @@ pub(crate) struct Unread {
 }
 
 impl Unread {
+    /// The controller is reset: what was not read is still to be told.
+    pub fn restart(&mut self) {
+        self.last = None;
+    }
+
     /// Its host reads the log without retaining the event.
     pub fn read(&mut self, now: Nanos) {
         *self = Unread { unread: false, last: Some(now) };

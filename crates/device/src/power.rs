@@ -65,6 +65,7 @@ impl Drive {
         self.controllers.clear();
         self.flight.clear();
         self.held.clear();
+        self.fused.clear();
         self.fair = Fair::new(&self.config);
         self.events.clear();
         self.waiting.clear();

@@ -29,11 +29,13 @@ pub mod auth;
 mod digest;
 pub mod discovery;
 mod frame;
+mod fused;
 pub mod host;
 mod outbox;
 pub mod pdu;
 mod pool;
 mod requests;
+mod sgl;
 pub mod target;
 
 pub use pool::Buffer;

@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 
-use nvme::command::{FABRICS_OPCODE, SglSubtype, SglType};
+use nvme::command::FABRICS_OPCODE;
 use nvme::fabrics::{FabricsCommand, FabricsType};
 use nvme::{Command, Completion, Status, Transfer, U16, U32};
 
 use crate::frame::{Framer, Step};
+use crate::fused::{Half, LastFirst};
 use crate::outbox::Outbox;
 use crate::pdu::{
     ADMIN_IN_CAPSULE, CapsuleCmd, CapsuleResp, CommonHeader, DataHeader, DigestTypes, Fault, Format, IcReq,
@@ -14,6 +15,7 @@ use crate::pdu::{
 };
 use crate::pool::{Buffer, Pool};
 use crate::requests::Requests;
+use crate::sgl::{Place, check_sgl};
 use crate::{Error, Misuse, Part, Tag};
 
 /// What a target grants to its hosts.
@@ -78,10 +80,13 @@ pub struct Incoming {
     /// Data of the SGL: which way, and how many bytes. Whether that is what the command needs
     /// ([`nvme::data_transfer`]) is the controller's to check: Data SGL Length Invalid if it is less.
     pub transfer: Transfer,
+    /// It is the first command of a fused operation, and the command behind it in the queue is not the second. Otherwise the second is
+    /// what comes next.
+    pub alone: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-enum State {
+pub(crate) enum State {
     #[default]
     Free,
     /// Waits for room for its data.
@@ -95,10 +100,10 @@ enum State {
 }
 
 #[derive(Debug, Default)]
-struct Slot {
-    state: State,
+pub(crate) struct Slot {
+    pub(crate) state: State,
     generation: u16,
-    sqe: Command,
+    pub(crate) sqe: Command,
     to_host: bool,
     /// Bytes of the transfer.
     len: u32,
@@ -114,6 +119,8 @@ struct Slot {
     requests: u16,
     /// Its data came with a wrong digest: it fails when all has come.
     damaged: bool,
+    /// Its part in a fused operation.
+    pub(crate) fused: Half,
     buffer: Buffer,
 }
 
@@ -134,7 +141,7 @@ pub struct Connection {
     out: Outbox,
     /// How PDUs to the host look.
     format: Format,
-    slots: Vec<Slot>,
+    pub(crate) slots: Vec<Slot>,
     free: Vec<u16>,
     /// Commands to pass to the caller.
     ready: VecDeque<u16>,
@@ -151,10 +158,12 @@ pub struct Connection {
     limit: u16,
     /// Generation of places that are made.
     first_generation: u16,
-    is_admin: bool,
+    pub(crate) is_admin: bool,
     sq_flow_control: bool,
     sq_head: u16,
     ended: bool,
+    /// The command that came last is the first of a fused operation.
+    pub(crate) fused: LastFirst,
 }
 
 impl Connection {
@@ -191,6 +200,7 @@ impl Connection {
             sq_flow_control: true,
             sq_head: 0,
             ended: false,
+            fused: LastFirst::default(),
         }
     }
 
@@ -358,12 +368,13 @@ impl Connection {
         let transfer = Transfer::from_sgl(&sqe);
         let slot = &mut self.slots[usize::from(index)];
         *slot = Slot { generation: slot.generation, sqe, state: State::Gathering, ..Slot::default() };
+        self.join(index);
+        let slot = &mut self.slots[usize::from(index)];
         let placed = check_sgl(&sqe, transfer, in_capsule, self.config.max_transfer);
         match (placed, transfer) {
             (Err(status), _) => {
                 // `len` stays 0: no buffer was given out. What came in the capsule is read over.
-                slot.state = State::Ready;
-                self.answer(index, Completion::new(0, status), 0);
+                self.refuse(index, status);
             }
             (Ok(_), Transfer::None) => self.deliver(index),
             (Ok(place), _) => {
@@ -390,7 +401,13 @@ impl Connection {
     fn grant(&mut self) {
         while let Some(&index) = self.waiting.front() {
             let slot = &mut self.slots[usize::from(index)];
-            let Some(buffer) = self.pool.take(usize::try_from(slot.len).unwrap_or(0)) else { return };
+            let len = usize::try_from(slot.len).unwrap_or(0);
+            // A second command's memory is not to wait for its first one's.
+            let urgent = matches!(slot.fused, Half::Second(_));
+            let Some(buffer) = self.pool.take(len).or_else(|| urgent.then(|| self.pool.take_beyond(len)))
+            else {
+                return;
+            };
             slot.buffer = buffer;
             self.waiting.pop_front();
             if slot.to_host {
@@ -475,14 +492,20 @@ impl Connection {
             slot.buffer.cut(slot.offset, slot.len);
         }
         if slot.damaged {
-            slot.state = State::Ready;
-            self.answer(index, Completion::new(0, Status::TRANSIENT_TRANSPORT_ERROR), 0);
+            self.refuse(index, Status::TRANSIENT_TRANSPORT_ERROR);
         } else {
             self.deliver(index);
         }
     }
 
     fn deliver(&mut self, index: u16) {
+        match self.slots[usize::from(index)].fused {
+            Half::None => self.deliver_now(index),
+            _ => self.deliver_half(index),
+        }
+    }
+
+    pub(crate) fn deliver_now(&mut self, index: u16) {
         self.slots[usize::from(index)].state = State::Ready;
         self.ready.push_back(index);
     }
@@ -497,7 +520,13 @@ impl Connection {
             (len, true) => Transfer::ToHost(u64::from(len)),
             (len, false) => Transfer::ToController(u64::from(len)),
         };
-        Some(Incoming { tag: Tag { slot: index, generation: slot.generation }, sqe: slot.sqe, transfer })
+        let alone = slot.fused == Half::Alone;
+        Some(Incoming {
+            tag: Tag { slot: index, generation: slot.generation },
+            sqe: slot.sqe,
+            transfer,
+            alone,
+        })
     }
 
     /// The commands that [`Connection::next`] will give, in its order.
@@ -585,7 +614,7 @@ impl Connection {
         Ok(())
     }
 
-    fn answer(&mut self, index: u16, completion: Completion, filled: usize) {
+    pub(crate) fn answer(&mut self, index: u16, completion: Completion, filled: usize) {
         let slot = &mut self.slots[usize::from(index)];
         slot.state = State::Answered;
         let sqe = slot.sqe;
@@ -725,40 +754,6 @@ impl Connection {
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.ended
-    }
-}
-
-/// Where a command's data is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Place {
-    None,
-    Capsule { offset: u32 },
-    Transport,
-}
-
-/// Checks the data pointer (TCP 3.3.2.1, Base 4.3.2).
-fn check_sgl(sqe: &Command, transfer: Transfer, in_capsule: u32, max: u32) -> Result<Place, Status> {
-    if !matches!(sqe.flags.psdt(), 1 | 2) {
-        return Err(Status::INVALID_FIELD.with_dnr());
-    }
-    let (length, sgl) = (sqe.dptr.length.get(), sqe.dptr);
-    match transfer {
-        Transfer::None => Ok(Place::None),
-        _ if length > max => Err(Status::INVALID_FIELD.with_dnr()),
-        _ => match (sgl.id.kind(), sgl.id.subtype()) {
-            (SglType::DATA_BLOCK, SglSubtype::OFFSET) => match transfer {
-                Transfer::ToHost(_) => Err(Status::SGL_TYPE_INVALID.with_dnr()),
-                _ => match u32::try_from(sgl.addr.get()).ok().filter(|offset| *offset <= in_capsule) {
-                    None => Err(Status::SGL_OFFSET_INVALID.with_dnr()),
-                    Some(offset) if length > in_capsule - offset => {
-                        Err(Status::DATA_SGL_LENGTH_INVALID.with_dnr())
-                    }
-                    Some(offset) => Ok(Place::Capsule { offset }),
-                },
-            },
-            (SglType::TRANSPORT_DATA_BLOCK, SglSubtype::TRANSPORT) if in_capsule == 0 => Ok(Place::Transport),
-            _ => Err(Status::SGL_TYPE_INVALID.with_dnr()),
-        },
     }
 }
 

@@ -469,3 +469,162 @@ fn the_host_serves_as_many_r2ts_as_it_said_and_no_more() {
     refuses(&mut ready(0), r2t(1, 0, 12292), Fes::DATA_OUT_OF_RANGE);
     refuses(&mut ready(0), r2t(1, 4096, 4096), Fes::DATA_OUT_OF_RANGE);
 }
+
+/// A first command (5) and a second one (6) of 8 KiB, with their data in the capsule or not.
+fn half(cid: u16, transport: bool) -> Vec<u8> {
+    let command = match cid {
+        5 => nvme::IoCommand::Compare(nvme::io::Blocks::new(1, 0, 16)).into(),
+        _ => Command::write(1, 0, 16),
+    };
+    let dptr = if transport { SglDescriptor::transport(8192) } else { SglDescriptor::in_capsule(8192) };
+    let mut sqe = command.with_cid(cid).with_dptr(dptr);
+    sqe.flags.set_fuse(cid as u8 - 4);
+    let mut pdu = capsule(sqe);
+    if transport {
+        return pdu.as_bytes().to_vec();
+    }
+    pdu.ch = ch(PduType::CAPSULE_CMD, 8192);
+    [pdu.as_bytes(), &vec![cid as u8; 8192]].concat()
+}
+
+/// A connection that is an I/O queue.
+fn queue() -> target::Connection {
+    let mut target = ready();
+    let connect = Connect { recfmt: 0, qid: 1, sqsize_z: 15, cattr: ConnectAttributes::new(), kato: 0 };
+    let sqe = Command::from(FabricsCommand::Connect(connect)).with_dptr(SglDescriptor::in_capsule(1024));
+    let mut pdu = capsule(sqe);
+    pdu.ch = ch(PduType::CAPSULE_CMD, 1024);
+    target.receive(&[pdu.as_bytes(), &[0; 1024]].concat()).unwrap();
+    let incoming = target.next().unwrap();
+    target.respond(incoming.tag, Completion::success(0, 0), 0).unwrap();
+    take(&mut target);
+    target
+}
+
+/// Commands that are passed on, and whether each is alone.
+fn passed(target: &mut target::Connection) -> Vec<(u16, bool)> {
+    std::iter::from_fn(|| target.next()).map(|i| (i.sqe.cid.get(), i.alone)).collect()
+}
+
+/// The transfer tags of the R2Ts that were sent, by command.
+fn asked_for(target: &mut target::Connection) -> Vec<(u16, u16)> {
+    let sent = take(target);
+    let r2t = |bytes| R2t::read_from_bytes(bytes).unwrap();
+    sent.chunks(24).map(r2t).map(|r| (r.cccid.get(), r.ttag.get())).collect()
+}
+
+/// Sends what an R2T asked for.
+fn send(target: &mut target::Connection, (cid, ttag): (u16, u16)) {
+    for (datao, last) in [(0, false), (4096, true)] {
+        let pdu = h2c(ttag, cid, datao, 4096, last);
+        target.receive(&[pdu.as_bytes(), &[cid as u8; 4096]].concat()).unwrap();
+    }
+}
+
+#[test]
+fn fused_commands_are_passed_on_together_in_their_order() {
+    let flush = || capsule(Command::flush(1).with_cid(9).with_dptr(SglDescriptor::transport(0)));
+    for (first, second) in [(false, false), (false, true), (true, false), (true, true)] {
+        for second_data_first in [false, true] {
+            let mut target = queue();
+            target.receive(&half(5, first)).unwrap();
+            assert_eq!(passed(&mut target), [], "it waits for the next");
+            target.receive(&half(6, second)).unwrap();
+            // What comes later need not wait, unless both are there already.
+            target.receive(flush().as_bytes()).unwrap();
+            let mut tags = asked_for(&mut target);
+            assert_eq!(tags.len(), usize::from(first) + usize::from(second));
+            let mut all = passed(&mut target);
+            if second_data_first {
+                tags.reverse();
+            }
+            let outstanding = tags.len();
+            for (i, tag) in tags.into_iter().enumerate() {
+                assert_eq!(all, [(9, false)]);
+                send(&mut target, tag);
+                let more = passed(&mut target);
+                assert_eq!(more.is_empty(), i + 1 < outstanding);
+                all.extend(more);
+            }
+            let pair = [(5, false), (6, false)];
+            let expected = if outstanding == 0 {
+                [pair[0], pair[1], (9, false)]
+            } else {
+                [(9, false), pair[0], pair[1]]
+            };
+            assert_eq!(all, expected);
+        }
+    }
+}
+
+#[test]
+fn a_first_command_that_another_follows_is_alone() {
+    for transport in [false, true] {
+        let mut target = queue();
+        target.receive(&half(5, transport)).unwrap();
+        let tags = asked_for(&mut target);
+        let flush = capsule(Command::flush(1).with_cid(9).with_dptr(SglDescriptor::transport(0)));
+        target.receive(flush.as_bytes()).unwrap();
+        // A second one that comes too late is none of a pair.
+        target.receive(&half(6, false)).unwrap();
+        let mut all = passed(&mut target);
+        tags.into_iter().for_each(|tag| send(&mut target, tag));
+        all.extend(passed(&mut target));
+        let expected = match transport {
+            false => [(5, true), (9, false), (6, false)],
+            true => [(9, false), (6, false), (5, true)],
+        };
+        assert_eq!(all, expected);
+    }
+    // Of two first ones, the second may have a second.
+    let mut target = queue();
+    for cid in [5, 5, 6] {
+        target.receive(&half(cid, false)).unwrap();
+    }
+    assert_eq!(passed(&mut target), [(5, true), (5, false), (6, false)]);
+}
+
+#[test]
+fn a_half_that_fails_before_the_controller_sees_it_takes_the_other_along() {
+    let failed = Status::ABORTED_FAILED_FUSED;
+    let wrong = Status::SGL_TYPE_INVALID;
+    // Too much data for a transfer, in the first or the second.
+    let broken = |cid| {
+        let mut sqe = Command::write(1, 0, 16).with_cid(cid);
+        sqe.dptr = SglDescriptor::transport(8192);
+        sqe.dptr.id.set_kind(nvme::command::SglType::BIT_BUCKET);
+        sqe.flags.set_fuse(cid as u8 - 4);
+        capsule(sqe).as_bytes().to_vec()
+    };
+    for (pdus, expected) in [
+        ([broken(5), half(6, false)], [(5, wrong), (6, failed)]),
+        ([half(5, false), broken(6)], [(6, wrong), (5, failed)]),
+        ([broken(5), half(6, true)], [(5, wrong), (6, failed)]),
+        ([half(5, true), broken(6)], [(6, wrong), (5, failed)]),
+    ] {
+        let mut target = queue();
+        let mut answers = Vec::new();
+        for pdu in pdus {
+            target.receive(&pdu).unwrap();
+            answers.extend(take(&mut target));
+        }
+        // Answer what is asked for, in the same buffer as the answers.
+        let at = answers.chunks(24).position(|pdu| pdu[0] == PduType::R2T.0);
+        if let Some(at) = at {
+            let r2t = R2t::read_from_bytes(&answers[at * 24..][..24]).unwrap();
+            answers.drain(at * 24..(at + 1) * 24);
+            send(&mut target, (r2t.cccid.get(), r2t.ttag.get()));
+            answers.extend(take(&mut target));
+        }
+        assert_eq!(passed(&mut target), []);
+        let answers: Vec<_> = answers
+            .chunks(24)
+            .map(|pdu| CapsuleResp::read_from_bytes(pdu).unwrap().rccqe)
+            .map(|c| (c.cid.get(), c.status()))
+            .collect();
+        for ((cid, status), (expected, with)) in answers.iter().zip(expected) {
+            assert!(*cid == expected && status.is(with), "{cid}: {status}");
+        }
+        assert_eq!((answers.len(), target.in_flight()), (2, 0));
+    }
+}

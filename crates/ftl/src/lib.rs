@@ -24,6 +24,7 @@ macro_rules! around {
 }
 
 mod answer;
+mod compare;
 mod config;
 mod joint;
 mod lost;
@@ -394,7 +395,18 @@ impl Ftl {
         };
         let end = extent.start + u64::from(extent.bytes);
         let zeros = source == Source::Zeros;
-        let write = Write { io, volume, start: extent.start, end, host, zeros, durable, handle, at: now };
+        let write = Write {
+            io,
+            volume,
+            start: extent.start,
+            end,
+            host,
+            zeros,
+            durable,
+            handle,
+            compare: None,
+            at: now,
+        };
         match &mut self.sets[usize::from(set.0)] {
             Set::Nand(set) => set.write(now, write, around!(self, storage)),
             Set::Memory(set) => set.write(now, write, around!(self, storage)),

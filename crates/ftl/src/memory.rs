@@ -147,6 +147,9 @@ impl MemorySet {
         let group = u64::from(self.atomic) * u64::from(PAGE);
         while write.start < write.end {
             let stop = write.end_of_group(group);
+            if write.compare.is_some() {
+                self.match_before(now, write, cx)?;
+            }
             let stored = self.store(write, stop, cx);
             if stored != Ok(true) {
                 // All of a group or nothing.
@@ -154,6 +157,7 @@ impl MemorySet {
                 return stored;
             }
             self.exchange(now, write, cx)?;
+            write.compare = None;
             write.host += (stop - write.start) as u32;
             write.start = stop;
         }

@@ -325,6 +325,11 @@ impl Engine {
         }
     }
 
+    /// What was submitted last is the first command of a fused operation whose second does not follow.
+    pub(crate) fn end_fused(&mut self, now: Nanos, controller: ControllerId, qid: u16) {
+        self.drive.end_fused(now, controller, qid, &mut self.store, &mut self.outputs);
+    }
+
     fn number(&mut self, entry: Entry) -> Io {
         match self.free.pop() {
             Some(index) => {

@@ -136,6 +136,7 @@ impl Drive {
         if let Some(controller) = self.controllers.get_mut(id) {
             admitted.iter().for_each(|nsid| controller.attach(*nsid, true));
         }
+        admitted.iter().for_each(|nsid| self.show_losses(id, *nsid, cx));
         changed.extend(admitted);
         self.return_unreachable(cx.now);
         for nsid in changed {

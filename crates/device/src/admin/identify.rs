@@ -276,10 +276,13 @@ impl Drive {
                 .with_tss(role.is_administrator())
                 .with_nvmvfys(true)
                 .with_nvmcpys(true),
+            // Compare and Write.
+            fuses: U16::new(1),
             fna: Fna::new().with_cryes(self.keyed),
             vwc: Vwc::new().with_present(config.has_volatile_write_cache()).with_flush_broadcast(3),
             awun_z: atomic,
             awupf_z: atomic,
+            acwu_z: atomic,
             cdfs: U16::new(COPY_FORMATS),
             icsvscc: 1,
             sgls: Sgls::new().with_sgls(1).with_offset(true).with_transport(true),
@@ -341,6 +344,7 @@ impl Drive {
             // Atomic within units that are aligned to their size, for power failures and otherwise.
             nawun_z: atomic,
             nawupf_z: atomic,
+            nacwu_z: atomic,
             nabsn_z: atomic,
             nabspf_z: atomic,
             nvmcap: U128::new(self.ftl.reserved_bytes(ns.volume).into()),

@@ -287,6 +287,7 @@ impl Drive {
             self.return_parked(io, status, cx);
         }
         self.return_held(cx.now, |_, _, held| (held.controller == id.0).then_some(status));
+        self.fused.forget(id, None);
         self.flight.orphan(id.0);
         true
     }

@@ -110,7 +110,14 @@ impl Books {
             Step::Io(command, data) => return self.submit(1, *command, &data),
             Step::Plausible(admin, numbers) => {
                 let (command, data) = plausible(admin, numbers);
-                return self.submit(u16::from(!admin), command, &data);
+                self.submit(u16::from(!admin), command, &data);
+                if !admin && command.opc == 0x05 && command.flags.fuse() == 1 && numbers[10] % 4 != 0 {
+                    // The second one of the two.
+                    let mut second = Command { opc: 0x01, ..command };
+                    second.flags.set_fuse(2);
+                    self.submit(1, second, &data);
+                }
+                return;
             }
             Step::Property(offset, value) => {
                 let offset = PropertyOffset(offset);

@@ -125,6 +125,8 @@ pub(crate) struct Write {
     pub durable: bool,
     /// Placement handle, from 0.
     pub handle: u8,
+    /// A Compare whose buffer must be equal to what is stored when this is admitted; else nothing is.
+    pub compare: Option<Io>,
     /// Latest end of the reads that its partial pages needed.
     pub at: Nanos,
 }
@@ -472,6 +474,9 @@ impl NandSet {
         if chunk.is_none() && !self.buffer.has_room() {
             return Ok(false);
         }
+        if write.compare.is_some() {
+            self.match_before(now, write, cx)?;
+        }
         self.slots.clear();
         let mut at = write.start;
         let mut host = write.host;
@@ -529,6 +534,7 @@ impl NandSet {
         }
         write.start = at;
         write.host = host;
+        write.compare = None;
         Ok(true)
     }
 

@@ -166,7 +166,7 @@ wire! {
         pub nn: U32,
         /// Optional NVM Command Support.
         pub oncs: Oncs,
-        /// Fused Operation Support.
+        /// Fused Operation Support: bit 0 Compare and Write (FCWS).
         pub fuses: U16,
         /// Format NVM Attributes.
         pub fna: Fna,

@@ -488,7 +488,7 @@ impl Server {
                 break;
             }
             let Some(incoming) = peer.wire.next() else { break };
-            let Incoming { tag, sqe, .. } = incoming;
+            let Incoming { tag, sqe, alone, .. } = incoming;
             if sqe.opc == FABRICS_OPCODE || peer.gate.is_shut() {
                 match gate::pass(peer, &incoming) {
                     Passed::On => {}
@@ -526,6 +526,9 @@ impl Server {
             let buffer = peer.wire.take_buffer(tag).unwrap_or_default();
             let owner = Owner::Connection { connection: id, tag };
             engine.submit(now, owner, controller, qid, sqe, Lent::Wire(buffer));
+            if alone {
+                engine.end_fused(now, controller, qid);
+            }
         }
     }
 

@@ -1,0 +1,139 @@
+//! Fused operations (Base 3.4.2) on the controller's side: two commands that follow each other in the queue are passed on one right
+//! behind the other, when the data of both is there.
+//!
+//! What is known only here is the order in which commands came. A first command waits for the next capsule. If that is its second
+//! command, each waits for the other's data; if not, the first is passed on as [`alone`](crate::target::Incoming::alone). If one of the two fails for its
+//! data, the other is aborted.
+
+use crate::target::{Connection, State};
+use nvme::command::FABRICS_OPCODE;
+use nvme::{Command, Completion, Status};
+
+/// A command's part in a fused operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Half {
+    /// It is none of a pair.
+    #[default]
+    None,
+    /// A first command; whether its data is there.
+    First { complete: bool },
+    /// A first command with its second; whether its data is there.
+    Paired { second: u16, complete: bool },
+    /// A second command, with its first; whether its data is there is in what follows.
+    Second(Second),
+    /// A first command without a second.
+    Alone,
+    /// The other one has failed.
+    Broken,
+}
+
+/// A second command.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Second {
+    first: u16,
+    complete: bool,
+}
+
+/// Whether the command that came last is the first of a fused operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum LastFirst {
+    #[default]
+    None,
+    /// In this place.
+    At(u16),
+    /// And it has failed already.
+    Failed,
+}
+
+impl Connection {
+    /// A command has come: it may belong to the one before.
+    pub(crate) fn join(&mut self, index: u16) {
+        let fuse = self.fuse_of(&self.slots[usize::from(index)].sqe);
+        let last = std::mem::take(&mut self.fused);
+        match (last, fuse) {
+            (LastFirst::None, _) => {}
+            (LastFirst::At(first), 2) => {
+                let complete = self.slots[usize::from(first)].fused == Half::First { complete: true };
+                self.slots[usize::from(first)].fused = Half::Paired { second: index, complete };
+                self.slots[usize::from(index)].fused = Half::Second(Second { first, complete: false });
+            }
+            (LastFirst::At(first), _) => {
+                let slot = &mut self.slots[usize::from(first)];
+                let complete = slot.fused == Half::First { complete: true };
+                slot.fused = Half::Alone;
+                if complete {
+                    self.deliver_now(first);
+                }
+            }
+            (LastFirst::Failed, 2) => self.slots[usize::from(index)].fused = Half::Broken,
+            (LastFirst::Failed, _) => {}
+        }
+        if fuse == 1 {
+            self.slots[usize::from(index)].fused = Half::First { complete: false };
+            self.fused = LastFirst::At(index);
+        }
+    }
+
+    fn fuse_of(&self, sqe: &Command) -> u8 {
+        // On admin queues, and of fabrics commands, the controller says what it thinks of it.
+        if self.is_admin || sqe.opc == FABRICS_OPCODE { 0 } else { sqe.flags.fuse() }
+    }
+
+    /// The data of one of a pair is there.
+    pub(crate) fn deliver_half(&mut self, index: u16) {
+        let half = self.slots[usize::from(index)].fused;
+        let pair = match half {
+            Half::First { .. } => {
+                self.slots[usize::from(index)].fused = Half::First { complete: true };
+                return;
+            }
+            Half::Paired { second, .. } => {
+                self.slots[usize::from(index)].fused = Half::Paired { second, complete: true };
+                (index, second)
+            }
+            Half::Second(Second { first, .. }) => {
+                self.slots[usize::from(index)].fused = Half::Second(Second { first, complete: true });
+                (first, index)
+            }
+            Half::Broken => return self.refuse_now(index, Status::ABORTED_FAILED_FUSED.with_dnr()),
+            Half::None | Half::Alone => return self.deliver_now(index),
+        };
+        let complete = |index: u16| match self.slots[usize::from(index)].fused {
+            Half::Paired { complete, .. } | Half::Second(Second { complete, .. }) => complete,
+            _ => false,
+        };
+        if complete(pair.0) && complete(pair.1) {
+            for index in [pair.0, pair.1] {
+                self.slots[usize::from(index)].fused = Half::None;
+                self.deliver_now(index);
+            }
+        }
+    }
+
+    /// A command fails before the controller sees it, and its other half with it.
+    pub(crate) fn refuse(&mut self, index: u16, status: Status) {
+        let half = std::mem::take(&mut self.slots[usize::from(index)].fused);
+        if self.fused == LastFirst::At(index) {
+            self.fused = LastFirst::Failed;
+        }
+        self.refuse_now(index, status);
+        let other = match half {
+            Half::Paired { second, .. } => second,
+            Half::Second(Second { first, .. }) => first,
+            _ => return,
+        };
+        let complete = match self.slots[usize::from(other)].fused {
+            Half::Paired { complete, .. } | Half::Second(Second { complete, .. }) => complete,
+            _ => return,
+        };
+        self.slots[usize::from(other)].fused = Half::Broken;
+        if complete {
+            self.refuse_now(other, Status::ABORTED_FAILED_FUSED.with_dnr());
+        }
+    }
+
+    fn refuse_now(&mut self, index: u16, status: Status) {
+        self.slots[usize::from(index)].state = State::Ready;
+        self.answer(index, Completion::new(0, status), 0);
+    }
+}
