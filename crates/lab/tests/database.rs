@@ -16,6 +16,11 @@ use lab::{
 };
 use mysql::prelude::Queryable;
 
+#[path = "../../../tests/mysql.rs"]
+mod of_debian;
+#[path = "../../../tests/skipped.rs"]
+mod skip;
+
 fn tuning() -> Tuning {
     Tuning { buffer_pool_mib: 48, redo_mib: 48, ..Tuning::default() }
 }
@@ -25,31 +30,57 @@ fn start(scratch: &Scratch, server: &Server, files: &Files) -> anyhow::Result<In
 }
 
 #[test]
-fn tpcc_is_consistent_also_after_the_server_was_killed() {
+fn tpcc_on_mariadb_is_consistent_also_after_the_server_was_killed() {
+    tpcc_is_consistent_also_after_the_server_was_killed(&Server::find(None).unwrap());
+}
+
+#[test]
+fn tpcc_on_mysql_is_consistent_also_after_the_server_was_killed() {
+    let path = match of_debian::server() {
+        Ok(path) => path,
+        Err(why) => {
+            return skip::skipped("tpcc_on_mysql_is_consistent_also_after_the_server_was_killed", &why);
+        }
+    };
+    let server = Server::find(Some(&path)).unwrap();
+    assert!(server.title.starts_with("MySQL ") && server.has_doublewrite_dir(), "{server:?}");
+    tpcc_is_consistent_also_after_the_server_was_killed(&server);
+}
+
+/// Names of the doublewrite files in a directory.
+fn doublewrite_files(directory: &Path) -> usize {
+    let names = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name());
+    names.filter(|name| name.to_string_lossy().ends_with(".dblwr")).count()
+}
+
+fn tpcc_is_consistent_also_after_the_server_was_killed(server: &Server) {
     let parent = tempfile::tempdir_in("/tmp").unwrap();
     std::fs::set_permissions(parent.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let scratch = Scratch::new(parent.path()).unwrap();
-    let server = Server::find(None).unwrap();
     let system = scratch.dir("system").unwrap();
     server.give(&system).unwrap();
     let data = scratch.dir("data").unwrap();
     server.give(&data).unwrap();
     let beside = Files { data, system: SystemTablespace::BesideData };
-    install(&server, &beside, &tuning()).unwrap();
-    let instance = start(&scratch, &server, &beside).unwrap();
+    // As the studies prepare it.
+    let preparing = Tuning { doublewrite: server.prepares_doublewrite(), ..tuning() };
+    install(server, &beside, &preparing).unwrap();
+    let instance =
+        Instance::start(&scratch, server, &beside, &preparing, "db", Duration::from_secs(120)).unwrap();
     let rows = Arc::new(AtomicU64::new(0));
     tpcc::load(instance.socket(), 1, 7, &rows).unwrap();
     let loaded = rows.load(Ordering::Relaxed);
     assert!(loaded.abs_diff(tpcc::rows(1)) < loaded / 100, "{loaded} {}", tpcc::rows(1));
     tpcc::check(instance.socket()).unwrap();
     instance.stop().unwrap();
-    check_pages(&beside).unwrap();
+    check_pages(server, &beside).unwrap();
 
     // The system tablespace moves to its own place, and the database still opens.
     let apart = Files { system: SystemTablespace::In(system.clone()), ..beside };
-    apart.place_system_tablespace(&server).unwrap();
-    assert!(system.join("ibdata1").exists() && !apart.data.join("tables/ibdata1").exists());
-    let instance = start(&scratch, &server, &apart).unwrap();
+    apart.place_system_tablespace(server).unwrap();
+    let moved = system.join("ibdata1").exists() && !apart.data.join("tables/ibdata1").exists();
+    assert_eq!(moved, !server.has_doublewrite_dir());
+    let instance = start(&scratch, server, &apart).unwrap();
     let load = Load {
         socket: instance.socket().to_owned(),
         warehouses: 1,
@@ -72,8 +103,11 @@ fn tpcc_is_consistent_also_after_the_server_was_killed() {
         assert!(histogram.is_empty() || histogram.max() > 0, "{kind:?}");
     }
     tpcc::check(instance.socket()).unwrap();
+    // Two for each instance of the buffer pool, and none left beside the data.
+    let files = if server.has_doublewrite_dir() { 2 } else { 0 };
+    assert_eq!((doublewrite_files(&system), doublewrite_files(&apart.data.join("tables"))), (files, 0));
     instance.kill();
-    let instance = start(&scratch, &server, &apart).unwrap();
+    let instance = start(&scratch, server, &apart).unwrap();
     tpcc::check(instance.socket()).unwrap();
 
     // A wrong row is found.
@@ -82,7 +116,7 @@ fn tpcc_is_consistent_also_after_the_server_was_killed() {
     let error = tpcc::check(instance.socket()).unwrap_err().to_string();
     assert!(error.contains("condition 1"), "{error}");
     instance.stop().unwrap();
-    check_pages(&apart).unwrap();
+    check_pages(server, &apart).unwrap();
 }
 
 #[test]

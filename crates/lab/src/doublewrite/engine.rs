@@ -25,7 +25,7 @@ impl Engine {
         }
         let only_live = [
             ("--live", options.live),
-            ("--mysqld", options.mysqld.is_some()),
+            ("--mysqld", !options.mysqld.is_empty()),
             ("--scratch", options.scratch.is_some()),
         ];
         match (obstacle(), only_live.iter().find(|option| option.1)) {
@@ -49,8 +49,18 @@ impl Engine {
 
 /// Why the study cannot run live here: what a drive's devices need, and a server.
 pub(super) fn obstacle(options: &Options) -> Option<String> {
-    rig::obstacle()
-        .or_else(|| Server::find(options.mysqld.as_deref()).err().map(|error| format!("{error:#}")))
+    rig::obstacle().or_else(|| servers(options).err().map(|error| format!("{error:#}")))
+}
+
+/// The servers that are named, or else the one installed.
+///
+/// # Errors
+/// Like [`Server::find`].
+pub(super) fn servers(options: &Options) -> Result<Vec<Server>> {
+    if options.mysqld.is_empty() {
+        return Ok(vec![Server::find(None)?]);
+    }
+    options.mysqld.iter().map(|path| Server::find(Some(path))).collect()
 }
 
 #[cfg(test)]

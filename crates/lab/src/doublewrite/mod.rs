@@ -3,6 +3,7 @@
 mod engine;
 mod published;
 mod report;
+mod servers;
 mod sim;
 mod variants;
 
@@ -71,9 +72,10 @@ pub struct Options {
     /// Drive: a profile or a TOML file [default: pblaze5-910-lab; with --sim pblaze5-910-short, onto which the database is folded]
     #[arg(long, value_name = "NAME|FILE")]
     pub profile: Option<String>,
-    /// Database server, instead of the one installed
+    /// Database server, instead of the one installed: MariaDB, MySQL or Percona Server; given several times, one after the other and
+    /// side by side
     #[arg(long, value_name = "PATH", conflicts_with = "sim")]
-    pub mysqld: Option<PathBuf>,
+    pub mysqld: Vec<PathBuf>,
     /// Directory for report.html, results.json and results.csv
     #[arg(long, default_value = "out/doublewrite", value_name = "DIR")]
     pub out: PathBuf,
@@ -232,8 +234,12 @@ pub fn run(options: &Options) -> Result<Outcome<Value>> {
     if !options.sweep.set.is_empty() {
         bail!("--set varies the simulated study: add --sim");
     }
-    let server = Server::find(options.mysqld.as_deref())?;
-    sweep::value(run_on(options, server, Program::find()?)?)
+    let mut servers = engine::servers(options)?;
+    let program = Program::find()?;
+    match servers.pop() {
+        Some(server) if servers.is_empty() => sweep::value(run_on(options, server, program)?),
+        last => servers::run(options, servers.into_iter().chain(last).collect(), &program),
+    }
 }
 
 /// Runs the study on a given server and program.
@@ -319,8 +325,13 @@ impl<'a> Study<'a> {
         Base::make(&self.scratch, &self.program, &layout, progress, |rig, progress| {
             let files = self.files(rig, SystemTablespace::BesideData)?;
             self.server.make_dir(&files.data)?;
-            let tuning =
-                Tuning { buffer_pool_mib: 256, binlog: false, redo_mib: REDO_MIB, ..Tuning::default() };
+            let tuning = Tuning {
+                buffer_pool_mib: 256,
+                binlog: false,
+                redo_mib: REDO_MIB,
+                doublewrite: self.server.prepares_doublewrite(),
+                ..Tuning::default()
+            };
             progress("installing the database");
             mariadb::install(&self.server, &files, &tuning)?;
             let instance = self.start(&files, &tuning)?;

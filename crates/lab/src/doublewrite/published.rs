@@ -76,6 +76,17 @@ pub const TRAFFIC: [Traffic; 3] = [
     },
 ];
 
+/// Percent of the written bytes that went to the doublewrite buffer with [`TRAFFIC_THREADS`].
+pub fn doublewrite_share() -> f64 {
+    let [_, data, apart] = &TRAFFIC;
+    apart.write_mib * 100.0 / (data.write_mib + apart.write_mib)
+}
+
+/// KiB of a write to the DRAM namespace with [`TRAFFIC_THREADS`].
+pub fn doublewrite_kib() -> f64 {
+    TRAFFIC[2].write_mib * 1024.0 / TRAFFIC[2].write_iops
+}
+
 /// Write amplification over all namespaces, and over the NAND namespace alone (derived for `dram`), of a variant.
 pub fn amplification(variant: &str) -> Option<(f64, f64)> {
     match variant {

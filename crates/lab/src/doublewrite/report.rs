@@ -81,7 +81,8 @@ fn typical(results: &Results, variant: &str, at: Option<&Point>, f: impl Fn(&Run
     median(&values)
 }
 
-fn doublewrite_share(run: &Run, f: impl Fn(&NamespaceCounts) -> u64) -> f64 {
+/// Percent of a figure on namespaces that are not flash.
+pub(super) fn doublewrite_share(run: &Run, f: impl Fn(&NamespaceCounts) -> u64) -> f64 {
     let total: u64 = run.namespaces.iter().map(&f).sum();
     let apart: u64 = run.namespaces.iter().filter(|n| n.medium != "nand").map(&f).sum();
     #[expect(clippy::cast_precision_loss, reason = "for reading")]

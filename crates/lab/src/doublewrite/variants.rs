@@ -121,8 +121,11 @@ impl Family {
     }
 }
 
-/// Size of the namespace for the doublewrite buffer.
+/// Size of the namespace for the doublewrite buffer in the system tablespace, which has 12 MiB.
 const SYSTEM_BYTES: u64 = 16 << 20;
+/// Size of the namespace for doublewrite files, as published. MySQL 9.7 makes 16 MiB of them for one instance of the buffer pool,
+/// and with the file system needs 32 MiB; for eight instances 40 MiB.
+const FILES_BYTES: u64 = 64 << 20;
 
 /// The layout of a family: the data's namespace, and one for the doublewrite buffer on every medium that a variant wants.
 ///
@@ -152,7 +155,8 @@ pub fn layout(
             );
         };
         let set = u16::try_from(set + 1).unwrap_or(u16::MAX);
-        let mut namespace = Namespace::raw(medium, set, Size::Bytes(SYSTEM_BYTES));
+        let bytes = if files_for_doublewrite { FILES_BYTES } else { SYSTEM_BYTES };
+        let mut namespace = Namespace::raw(medium, set, Size::Bytes(bytes));
         if files_for_doublewrite {
             namespace.filesystem = Filesystem::Ext4;
             namespace.mount = vec!["noatime".into()];

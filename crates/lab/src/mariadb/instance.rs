@@ -53,6 +53,15 @@ impl Files {
         self.tables().join("ibdata1")
     }
 
+    /// The system tablespace's path.
+    fn system_tablespace(&self, server: &Server) -> PathBuf {
+        match &self.system {
+            SystemTablespace::In(directory) if !server.has_doublewrite_dir() => directory.join("ibdata1"),
+            SystemTablespace::Raw(device) => device.clone(),
+            SystemTablespace::BesideData | SystemTablespace::In(_) => self.system_beside_data(),
+        }
+    }
+
     /// Moves the system tablespace of a cleanly stopped instance from beside the data to where `self` wants it.
     ///
     /// # Errors
@@ -61,6 +70,7 @@ impl Files {
         let source = self.system_beside_data();
         match &self.system {
             SystemTablespace::BesideData => Ok(()),
+            // Preparation made no doublewrite files (see `install`): the server makes them there.
             SystemTablespace::In(directory) if server.has_doublewrite_dir() => server.give(directory),
             SystemTablespace::In(directory) => {
                 let target = directory.join("ibdata1");
@@ -134,11 +144,7 @@ fn storage_options(server: &Server, files: &Files, tuning: &Tuning) -> Vec<Strin
         "--innodb-flush-method=O_DIRECT".into(),
         "--innodb-flush-neighbors=0".into(),
     ];
-    let system = match &files.system {
-        SystemTablespace::In(directory) if !server.has_doublewrite_dir() => directory.join("ibdata1"),
-        SystemTablespace::Raw(device) => device.clone(),
-        SystemTablespace::BesideData | SystemTablespace::In(_) => files.system_beside_data(),
-    };
+    let system = files.system_tablespace(server);
     let kind = if matches!(files.system, SystemTablespace::Raw(_)) { "raw" } else { ":autoextend" };
     options.push(format!("--innodb-data-file-path={}:{SYSTEM_TABLESPACE_MIB}M{kind}", system.display()));
     match server.vendor {
@@ -150,6 +156,10 @@ fn storage_options(server: &Server, files: &Files, tuning: &Tuning) -> Vec<Strin
             options.push(format!("--innodb-redo-log-capacity={}M", tuning.redo_mib));
         }
         Vendor::MySql => options.push(format!("--innodb-log-file-size={}M", tuning.redo_mib / 2)),
+    }
+    if server.vendor == Vendor::MySql {
+        // The directory that it was built with need not exist, and then it does not start.
+        options.push("--secure-file-priv=NULL".into());
     }
     if let SystemTablespace::In(directory) = &files.system
         && server.has_doublewrite_dir()
@@ -285,10 +295,11 @@ impl Instance {
 ///
 /// # Errors
 /// Names the files that hold a bad page.
-pub fn check_pages(files: &Files) -> Result<()> {
+pub fn check_pages(server: &Server, files: &Files) -> Result<()> {
     let mut bad = Vec::new();
+    let program = server.companion("innochecksum");
     let mut check = |path: &Path, range: &[&str]| {
-        let mut command = Command::new("innochecksum");
+        let mut command = Command::new(&program);
         match run(command.args(range).arg(path), "mariadb-server-core") {
             Ok(_) => Ok(()),
             Err(error) if error.to_string().contains("not installed") => Err(error),
@@ -301,14 +312,14 @@ pub fn check_pages(files: &Files) -> Result<()> {
     for path in tablespaces(&files.tables())? {
         check(&path, &[])?;
     }
-    let system = match &files.system {
-        SystemTablespace::BesideData => files.system_beside_data(),
-        SystemTablespace::In(directory) => directory.join("ibdata1"),
-        SystemTablespace::Raw(device) => device.clone(),
-    };
-    // Pages 64 to 191 are the doublewrite buffer: copies of other files' pages, and a torn copy is as it should be.
-    check(&system, &["-e", "63"])?;
-    check(&system, &["-s", "192"])?;
+    let system = files.system_tablespace(server);
+    if server.has_doublewrite_dir() {
+        check(&system, &[])?;
+    } else {
+        // Pages 64 to 191 are the doublewrite buffer: copies of other files' pages, and a torn copy is as it should be.
+        check(&system, &["-e", "63"])?;
+        check(&system, &["-s", "192"])?;
+    }
     if bad.is_empty() { Ok(()) } else { bail!("pages with bad checksums: {}", bad.join("; ")) }
 }
 

@@ -52,23 +52,13 @@ impl Server {
     /// When there is none, or it is neither MariaDB 10.6 or later nor MySQL 8.0 or later.
     pub fn find(path: Option<&Path>) -> Result<Self> {
         let path = match path {
-            Some(path) => path.to_owned(),
+            // It does not run in this process's directory.
+            Some(path) => std::path::absolute(path).with_context(|| format!("finding {}", path.display()))?,
             None => installed().context(
                 "no mariadbd or mysqld found; on Debian: apt-get install mariadb-server-core \
                  (scripts/setup-debian.sh does), or name a server with --mysqld PATH",
             )?,
         };
-        let text = run(Command::new(&path).args(["--no-defaults", "--version"]), "mariadb-server-core")
-            .with_context(|| format!("asking {} for its version", path.display()))?;
-        let (vendor, version, title) = parse_version(&text)
-            .with_context(|| format!("{} is no MariaDB or MySQL server: it says {text:?}", path.display()))?;
-        let oldest = match vendor {
-            Vendor::MariaDb => (10, 6, 0),
-            Vendor::MySql => (8, 0, 0),
-        };
-        if version < oldest {
-            bail!("{} is {title}; the studies need {}.{} or later", path.display(), oldest.0, oldest.1);
-        }
         let user =
             if rustix::process::geteuid().is_root() {
                 let user = user_of("mysql").or_else(|| user_of("nobody"));
@@ -78,6 +68,21 @@ impl Server {
             } else {
                 None
             };
+        // As the user that will run it, who may lack the right to.
+        let text = run(command_as(user, &path).args(["--no-defaults", "--version"]), "mariadb-server-core")
+            .with_context(|| match user {
+            None => format!("asking {} for its version", path.display()),
+            Some(user) => format!("asking {} for its version as user {}", path.display(), user.uid),
+        })?;
+        let (vendor, version, title) = parse_version(&text)
+            .with_context(|| format!("{} is no MariaDB or MySQL server: it says {text:?}", path.display()))?;
+        let oldest = match vendor {
+            Vendor::MariaDb => (10, 6, 0),
+            Vendor::MySql => (8, 0, 0),
+        };
+        if version < oldest {
+            bail!("{} is {title}; the studies need {}.{} or later", path.display(), oldest.0, oldest.1);
+        }
         Ok(Self { path, vendor, version, title, user })
     }
 
@@ -86,15 +91,22 @@ impl Server {
         self.vendor == Vendor::MySql && self.version >= (8, 0, 20)
     }
 
+    /// Whether a database is prepared with its doublewrite buffer on. In the system tablespace it is made then. Doublewrite files
+    /// would stay behind, unused, on the namespace of the data where a variant has them elsewhere or does without.
+    pub fn prepares_doublewrite(&self) -> bool {
+        !self.has_doublewrite_dir()
+    }
+
+    /// A program of the server's package: beside it or in the `bin` of its tree, else the one installed.
+    pub(super) fn companion(&self, name: &str) -> PathBuf {
+        let beside = self.path.parent().map(|dir| dir.join(name));
+        let base = self.path.parent().and_then(Path::parent).map(|base| base.join("bin").join(name));
+        beside.into_iter().chain(base).find(|path| path.is_file()).unwrap_or_else(|| name.into())
+    }
+
     /// A command that runs `program` as the server's user.
     pub(super) fn command(&self, program: &Path) -> Command {
-        let mut command = Command::new(program);
-        if let Some(user) = self.user {
-            command.uid(user.uid).gid(user.gid);
-        }
-        // Where the server is started from may be out of reach for its user.
-        command.current_dir("/");
-        command
+        command_as(self.user, program)
     }
 
     /// Makes a directory that belongs to the server's user.
@@ -135,6 +147,17 @@ impl Server {
     }
 }
 
+/// A command that runs `program` as this user; as this process's own without one.
+fn command_as(user: Option<User>, program: &Path) -> Command {
+    let mut command = Command::new(program);
+    if let Some(user) = user {
+        command.uid(user.uid).gid(user.gid);
+    }
+    // Where the server is started from may be out of reach for its user.
+    command.current_dir("/");
+    command
+}
+
 fn search_path() -> Vec<PathBuf> {
     // Servers are in sbin, which the path of a plain user lacks.
     let mut dirs: Vec<PathBuf> =
@@ -162,14 +185,16 @@ fn user_of(name: &str) -> Option<User> {
 
 /// `…/mysqld  Ver 10.11.14-MariaDB-0+deb12u2 for debian-linux-gnu on x86_64 (Debian 12)`
 fn parse_version(text: &str) -> Option<(Vendor, (u32, u32, u32), String)> {
-    let word = text.split_once("Ver ")?.1.split_whitespace().next()?;
+    let (program, rest) = text.split_once("Ver ")?;
+    let (program, word) = (program.trim_end(), rest.split_whitespace().next()?);
     let mut numbers = word.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().ok());
     let version = (numbers.next()??, numbers.next()??, numbers.next()??);
     let (vendor, name) = if word.contains("MariaDB") {
         (Vendor::MariaDb, "MariaDB")
     } else if text.contains("Percona") {
         (Vendor::MySql, "Percona Server")
-    } else if text.contains("MySQL") {
+    } else if text.contains("MySQL") || program.ends_with("mysqld") {
+        // Debian's build says nothing but its name and "(Debian)".
         (Vendor::MySql, "MySQL")
     } else {
         return None;
@@ -189,7 +214,24 @@ mod tests {
         assert_eq!(parse_version(percona), Some((Vendor::MySql, (8, 0, 36), "Percona Server 8.0.36".into())));
         let mysql = "/usr/sbin/mysqld  Ver 8.4.0 for Linux on x86_64 (MySQL Community Server - GPL)";
         assert_eq!(parse_version(mysql), Some((Vendor::MySql, (8, 4, 0), "MySQL 8.4.0".into())));
+        let unnamed = "/opt/usr/sbin/mysqld  Ver 9.7.4-2 for Linux on x86_64 ((Debian))\n";
+        assert_eq!(parse_version(unnamed), Some((Vendor::MySql, (9, 7, 4), "MySQL 9.7.4".into())));
+        let client = "mysql  Ver 9.7.4-2 for Linux on x86_64 ((Debian))\n";
+        assert_eq!(parse_version(client), None);
         assert_eq!(parse_version("bash 5.2"), None);
+    }
+
+    #[test]
+    fn a_program_that_the_database_s_user_cannot_run_is_named() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let closed = tempfile::tempdir().unwrap();
+        fs::set_permissions(closed.path(), std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+        let program = closed.path().join("mysqld");
+        fs::copy("/bin/true", &program).unwrap();
+        let error = format!("{:#}", Server::find(Some(&program)).unwrap_err());
+        assert!(error.contains("as user") && error.contains("ermission denied"), "{error}");
     }
 
     #[test]

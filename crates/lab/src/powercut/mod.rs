@@ -26,7 +26,7 @@ use crate::{
     doublewrite::{DEFAULT_PROFILE, Variant, layout},
     drive::{Cut, Program},
     interrupt,
-    mariadb::{self, Files, Instance, Server, SystemTablespace, Tuning, Vendor, check_pages},
+    mariadb::{self, Files, Instance, Server, SystemTablespace, Tuning, check_pages},
     progress::Progress,
     report::Table,
     rig::{Base, Rig, discard, require_root},
@@ -52,7 +52,7 @@ pub struct Options {
     /// Drive: a profile or a TOML file
     #[arg(long, default_value = DEFAULT_PROFILE, value_name = "NAME|FILE")]
     pub profile: String,
-    /// Database server, instead of the one installed
+    /// Database server, instead of the one installed: MariaDB, MySQL or Percona Server
     #[arg(long, value_name = "PATH")]
     pub mysqld: Option<PathBuf>,
     /// Directory for powercut.json
@@ -159,9 +159,6 @@ pub fn run_on(options: &Options, program: &Program) -> Result<Outcome<Campaign>>
     }
     require_root()?;
     let server = Server::find(options.mysqld.as_deref())?;
-    if server.vendor != Vendor::MariaDb {
-        bail!("the campaign reads the page checksums of MariaDB; {} has others", server.title);
-    }
     let seed = options.seed.unwrap_or_else(clock_seed);
     crate::results::directory(&options.out)?;
     eprintln!("seed {seed}");
@@ -277,7 +274,8 @@ impl Field<'_> {
         Base::make(self.scratch, self.program, &layout, &mut |d| progress.detail(d), |rig, progress| {
             let files = files(rig, SystemTablespace::BesideData)?;
             self.server.make_dir(&files.data)?;
-            let tuning = Tuning { buffer_pool_mib: 64, binlog: false, doublewrite: true, ..self.tuning() };
+            let doublewrite = self.server.prepares_doublewrite();
+            let tuning = Tuning { buffer_pool_mib: 64, binlog: false, doublewrite, ..self.tuning() };
             progress("installing the database");
             mariadb::install(self.server, &files, &tuning)?;
             let instance = self.start(&files, &tuning)?;
@@ -328,7 +326,7 @@ impl Field<'_> {
         counts.rounds += 1;
         rig.power_is_back()?;
         rig.mount(base.layout()).context("mounting after the power cut")?;
-        let torn = pages::torn_pages(&place.data)?;
+        let torn = pages::torn_pages(&place.data, self.server.vendor)?;
         counts.torn_pages += torn;
         counts.rounds_torn += u32::from(torn > 0);
         let acknowledged = commits.load(Ordering::Relaxed);
@@ -388,7 +386,7 @@ impl Field<'_> {
         let verdict = ledger::verify(instance.socket(), histories)?;
         ledger::check_tables(instance.socket())?;
         instance.stop().context("stopping the recovered server")?;
-        check_pages(place)?;
+        check_pages(self.server, place)?;
         Ok(verdict)
     }
 }

@@ -9,19 +9,42 @@ use std::{
 use anyhow::{Context, Result};
 use crc_fast::{CrcAlgorithm, checksum};
 
+use crate::mariadb::Vendor;
+
 const PAGE: usize = 16 << 10;
 
-/// Whether a page of MariaDB's default format (full_crc32, since 10.5) has a good checksum: its last four bytes are the
-/// CRC-32C of the others, big endian. A page of zeroes was never written.
-fn is_good(page: &[u8]) -> bool {
-    let (content, stored) = page.split_at(page.len() - 4);
-    let computed = u32::try_from(checksum(CrcAlgorithm::Crc32Iscsi, content)).unwrap_or(0);
-    stored == computed.to_be_bytes() || page.iter().all(|byte| *byte == 0)
+/// Whether a page has a good checksum and is whole. A page of zeroes was never written.
+fn is_good(page: &[u8], vendor: Vendor) -> bool {
+    let whole = match vendor {
+        Vendor::MariaDb => is_good_of_mariadb(page),
+        Vendor::MySql => is_good_of_mysql(page),
+    };
+    whole || page.iter().all(|byte| *byte == 0)
 }
 
-/// Tables and undo tablespaces.
+fn crc32c(bytes: &[u8]) -> u32 {
+    u32::try_from(checksum(CrcAlgorithm::Crc32Iscsi, bytes)).unwrap_or(0)
+}
+
+/// MariaDB's default format (full_crc32, since 10.5): the last four bytes are the CRC-32C of the others, big endian.
+fn is_good_of_mariadb(page: &[u8]) -> bool {
+    let (content, stored) = page.split_at(page.len() - 4);
+    stored == crc32c(content).to_be_bytes()
+}
+
+/// MySQL's default format (`innodb_checksum_algorithm=crc32`): the first four bytes and those eight before the end are the CRC-32C of
+/// the header (bytes 4 to 25) XOR that of the body (38 up to the trailer), big endian; the last four repeat the low half of the log
+/// sequence number at 16. A tear in bytes 26 to 37, which no checksum covers, lies in the first sector with the header.
+fn is_good_of_mysql(page: &[u8]) -> bool {
+    let end = page.len() - 8;
+    let stored = (crc32c(&page[4..26]) ^ crc32c(&page[38..end])).to_be_bytes();
+    page[..4] == stored && page[end..end + 4] == stored && page[20..24] == page[end + 4..]
+}
+
+/// Tables and undo tablespaces: `undo001` of MariaDB, `undo_001` of MySQL.
 fn is_tablespace(path: &Path) -> bool {
-    let undo = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("undo0"));
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let undo = name.strip_prefix("undo").is_some_and(|rest| rest.starts_with(['0', '_']));
     undo || path.extension().is_some_and(|e| e == "ibd")
 }
 
@@ -29,26 +52,26 @@ fn is_tablespace(path: &Path) -> bool {
 ///
 /// # Errors
 /// When a file cannot be read.
-pub fn torn_pages(directory: &Path) -> Result<u64> {
+pub fn torn_pages(directory: &Path, vendor: Vendor) -> Result<u64> {
     let mut torn = 0;
     for entry in fs::read_dir(directory).with_context(|| format!("reading {}", directory.display()))? {
         let path = entry?.path();
         if path.is_dir() {
-            torn += torn_pages(&path)?;
+            torn += torn_pages(&path, vendor)?;
         } else if is_tablespace(&path) {
-            torn += torn_pages_of(&path)?;
+            torn += torn_pages_of(&path, vendor)?;
         }
     }
     Ok(torn)
 }
 
-fn torn_pages_of(path: &Path) -> Result<u64> {
+fn torn_pages_of(path: &Path, vendor: Vendor) -> Result<u64> {
     let mut file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
     let mut page = vec![0; PAGE];
     let mut torn = 0;
     loop {
         match file.read_exact(&mut page) {
-            Ok(()) => torn += u64::from(!is_good(&page)),
+            Ok(()) => torn += u64::from(!is_good(&page, vendor)),
             Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(torn),
             Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
         }
@@ -71,6 +94,26 @@ mod tests {
         fs::write(directory.path().join("db/t.ibd"), [page, torn.clone(), vec![0; PAGE]].concat()).unwrap();
         fs::write(directory.path().join("db/undo001"), &torn).unwrap();
         fs::write(directory.path().join("db/ib_logfile0"), &torn).unwrap();
-        assert_eq!(torn_pages(directory.path()).unwrap(), 2);
+        assert_eq!(torn_pages(directory.path(), Vendor::MariaDb).unwrap(), 2);
+    }
+
+    #[test]
+    fn a_torn_page_of_mysql_is_seen() {
+        let mut page = vec![7u8; PAGE];
+        let crc = crc32c(&page[4..26]) ^ crc32c(&page[38..PAGE - 8]);
+        page[..4].copy_from_slice(&crc.to_be_bytes());
+        page[PAGE - 8..PAGE - 4].copy_from_slice(&crc.to_be_bytes());
+        assert!(is_good(&page, Vendor::MySql) && !is_good(&page, Vendor::MariaDb));
+        for sector in 0..4 {
+            let mut torn = page.clone();
+            torn[sector * 4096..][..4096].fill(6);
+            assert!(!is_good(&torn, Vendor::MySql), "{sector}");
+        }
+        let mut older = page.clone();
+        older[PAGE - 1] = 6;
+        assert!(!is_good(&older, Vendor::MySql), "the trailer of an older version");
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("undo_001"), [page, older].concat()).unwrap();
+        assert_eq!(torn_pages(directory.path(), Vendor::MySql).unwrap(), 1);
     }
 }

@@ -217,12 +217,51 @@ impl Report<'_> {
             results.engine,
             results.seed
         );
-        format!(
-            "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
-             content=\"width=device-width, initial-scale=1\">\n<title>{}</title>\n<style>{STYLE}</style></head>\n<body>{body}\
-             </body></html>\n",
-            html(&self.title)
-        )
+        page(&self.title, &body)
+    }
+}
+
+fn page(title: &str, body: &str) -> String {
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
+         content=\"width=device-width, initial-scale=1\">\n<title>{}</title>\n<style>{STYLE}</style></head>\n<body>{body}\
+         </body></html>\n",
+        html(title)
+    )
+}
+
+/// A page over the reports of several studies.
+#[derive(Clone, Debug)]
+pub struct Overview {
+    /// Title of the page.
+    pub title: String,
+    /// The question that the studies answer.
+    pub question: String,
+    /// The answer, a paragraph for each study.
+    pub answers: Vec<String>,
+    /// What they found, side by side.
+    pub sections: Vec<Section>,
+}
+
+impl Overview {
+    /// Writes the page.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write(&self, path: &Path) -> Result<()> {
+        let mut body = format!(
+            "<header><h1>{}</h1>\n<p class=\"question\">{}</p>\n",
+            html(&self.title),
+            html(&self.question)
+        );
+        for answer in &self.answers {
+            let _ = writeln!(body, "<p class=\"answer\">{}</p>", html(answer));
+        }
+        body.push_str("</header>\n");
+        for section in &self.sections {
+            section.write(&mut body);
+        }
+        fs::write(path, page(&self.title, &body)).with_context(|| format!("writing {}", path.display()))
     }
 }
 
