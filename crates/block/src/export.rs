@@ -9,6 +9,7 @@ use crate::fs::Directory;
 use crate::loops::LoopDevice;
 use crate::mount;
 use crate::mountinfo::Mount;
+use crate::record::Record;
 use fuser::{BackgroundSession, INodeNo, Notifier};
 use rustix::mount::UnmountFlags;
 use std::collections::BTreeMap;
@@ -92,6 +93,8 @@ struct Shared {
     notifier: Notifier,
     /// By inode number.
     loops: Mutex<BTreeMap<u64, LoopDevice>>,
+    /// What the next start finds them by if this process is killed.
+    record: Mutex<Option<Record>>,
 }
 
 impl Export {
@@ -141,6 +144,7 @@ impl Export {
         let session = spawn(session).map_err(failed)?;
         let shared = Arc::new(Shared {
             notifier: session.notifier(),
+            record: Mutex::new(options.loops.then(|| Record::new(&dir)).flatten()),
             dir,
             options,
             drive,
@@ -205,8 +209,15 @@ impl Export {
             let _ = watcher.join();
         }
         let loops = std::mem::take(&mut *self.shared.loops());
-        for device in loops.into_values() {
-            release(&device, &mut in_the_way);
+        for device in loops.values() {
+            release(device, &mut in_the_way);
+        }
+        let record = self.shared.record.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // One that could not be detached is for the next start.
+        if let Some(record) = record
+            && !loops.values().any(LoopDevice::is_attached)
+        {
+            record.remove();
         }
         let Some(session) = self.session.take() else { return in_the_way };
         if let Some(mount) = self.mount.take()
@@ -321,6 +332,9 @@ impl Shared {
         if self.options.loops {
             let namespace = &file.namespace;
             let device = LoopDevice::attach(&self.path(file), namespace.block_size, namespace.read_only)?;
+            if let Some(record) = &*self.record.lock().unwrap_or_else(PoisonError::into_inner) {
+                record.add(&device);
+            }
             self.loops().insert(file.ino, device);
         }
         Ok(())

@@ -30,6 +30,7 @@ mod loops;
 mod mount;
 mod mountinfo;
 mod pool;
+mod record;
 mod split;
 
 #[cfg(test)]

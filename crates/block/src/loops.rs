@@ -21,6 +21,8 @@ pub struct LoopDevice {
     name: String,
     /// What it is attached to.
     file: PathBuf,
+    /// The number of this attachment: `diskseq`, which grows with each. None where the kernel has none (before Linux 5.15).
+    sequence: Option<u64>,
 }
 
 impl LoopDevice {
@@ -37,7 +39,7 @@ impl LoopDevice {
                 let message = format!("losetup --find answered {free:?}");
                 return Err(ExportError::Loop { what: "a free loop device".into(), message });
             };
-            let device = LoopDevice { name: name.to_owned(), file: file.to_owned() };
+            let device = LoopDevice { name: name.to_owned(), file: file.to_owned(), sequence: None };
             device.make_node()?;
             let sector = format!("--sector-size={sector_size}");
             let node = device.node();
@@ -66,7 +68,17 @@ impl LoopDevice {
     #[cfg(test)]
     pub fn named(node: &Path, file: &Path) -> Self {
         let name = node.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        LoopDevice { name, file: file.to_owned() }
+        LoopDevice { name, file: file.to_owned(), sequence: None }
+    }
+
+    /// The device of this name as long as this attachment lasts; `file` is what it was attached to.
+    pub fn numbered(name: &str, sequence: u64, file: PathBuf) -> Self {
+        LoopDevice { name: name.to_owned(), file, sequence: Some(sequence) }
+    }
+
+    /// Its name, the number of this attachment, and the name of its file; none where attachments have no number.
+    pub fn identity(&self) -> Option<(&str, u64, &OsStr)> {
+        Some((&self.name, self.sequence?, self.file.file_name()?))
     }
 
     /// Device node: `/dev/loop3`.
@@ -76,9 +88,16 @@ impl LoopDevice {
 
     /// Whether it is (still) attached to its file.
     pub fn is_attached(&self) -> bool {
+        let Some(attached) = backing_file(&self.name) else { return false };
+        // The number says it for certain; paths change when a directory is moved or unmounted.
+        if let Some(ours) = self.sequence
+            && let Some(now) = sequence(&self.name)
+        {
+            return ours == now;
+        }
         // Once the directory is unmounted lazily, the kernel shows the path within it.
         let within = self.file.file_name().map(|name| Path::new("/").join(name));
-        backing_file(&self.name).is_some_and(|file| file == self.file || Some(file) == within)
+        attached == self.file || Some(attached) == within
     }
 
     /// Detaches it; waits a little until the kernel has let go of the file. `false` if something still has
@@ -149,7 +168,10 @@ impl LoopDevice {
         }
     }
 
-    fn checked(self) -> Self {
+    fn checked(mut self) -> Self {
+        // Unless somebody detached it since: then it is another's number.
+        let before = sequence(&self.name);
+        self.sequence = before.filter(|_| backing_file(&self.name).as_deref() == Some(&*self.file));
         let direct = std::fs::read_to_string(self.sys().join("loop/dio")).unwrap_or_default();
         if direct.trim() != "1" {
             tracing::warn!(device = %self.node().display(), "the kernel refuses direct I/O: data is cached twice");
@@ -164,7 +186,8 @@ pub fn attached_in(dir: &Path) -> Vec<LoopDevice> {
     let mut found: Vec<LoopDevice> = names
         .filter_map(|name| {
             let file = backing_file(&name)?;
-            (file.parent() == Some(dir)).then_some(LoopDevice { name, file })
+            let sequence = sequence(&name);
+            (file.parent() == Some(dir)).then_some(LoopDevice { name, file, sequence })
         })
         .collect();
     found.sort_by(|a, b| a.file.cmp(&b.file));
@@ -177,6 +200,10 @@ fn backing_file(name: &str) -> Option<PathBuf> {
     let text = text.strip_suffix(b"\n").unwrap_or(&text);
     let text = text.strip_suffix(b" (deleted)").unwrap_or(text);
     Some(PathBuf::from(OsStr::from_bytes(text)))
+}
+
+fn sequence(name: &str) -> Option<u64> {
+    std::fs::read_to_string(Path::new("/sys/block").join(name).join("diskseq")).ok()?.trim().parse().ok()
 }
 
 fn device_number(sys: &Path) -> Option<(u32, u32)> {
@@ -238,7 +265,7 @@ mod tests {
 
     #[test]
     fn an_unknown_device_is_not_attached() {
-        let device = LoopDevice { name: "loop-of-nobody".into(), file: "/nowhere".into() };
+        let device = LoopDevice { name: "loop-of-nobody".into(), file: "/nowhere".into(), sequence: None };
         assert!(!device.is_attached() && device.mounts().is_empty());
         assert!(device.detach().unwrap());
     }

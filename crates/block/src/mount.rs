@@ -1,8 +1,9 @@
 //! Mounting the directory, unmounting it, and clearing away what a killed process left.
 
 use crate::error::ExportError;
-use crate::loops;
+use crate::loops::{self, LoopDevice};
 use crate::mountinfo::{self, Mount};
+use crate::record::Left;
 use fuser::{Config, Filesystem, MountOption, Session, SessionACL};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
@@ -76,15 +77,22 @@ impl Cleaned {
 }
 
 /// Clears away what a drive that was killed left at `dir`: the dead mount, the loop devices on its files,
-/// and the file systems on those, which cannot work any more and are unmounted lazily. Does nothing if the
-/// drive is alive, or if nothing is left.
+/// and the file systems on those, which cannot work any more and are unmounted lazily. The devices are found by its record where
+/// the directory was unmounted before. Does nothing if the drive is alive, or if nothing is left.
 ///
 /// # Errors
 /// If something could not be cleared away; what, and what to do, is said.
 pub fn clean_stale(dir: &Path) -> Result<Cleaned, ExportError> {
     let mut cleaned = Cleaned::default();
-    let Some(dir) = stale(dir)? else { return Ok(cleaned) };
-    for device in loops::attached_in(&dir) {
+    let dead = stale(dir)?;
+    let mut devices: Vec<LoopDevice> = dead.iter().flat_map(|dir| loops::attached_in(dir)).collect();
+    let left = dead.clone().or_else(|| dir.canonicalize().ok()).map(|dir| Left::of(&dir));
+    for device in left.iter().flat_map(|left| &left.devices) {
+        if devices.iter().all(|found| found.node() != device.node()) {
+            devices.push(device.clone());
+        }
+    }
+    for device in devices {
         for point in device.mounts() {
             unmount(&point, UnmountFlags::DETACH)?;
             cleaned.unmounted.push(point);
@@ -95,9 +103,14 @@ pub fn clean_stale(dir: &Path) -> Result<Cleaned, ExportError> {
         cleaned.loops.push(device.node());
     }
     // Several, if starts and kills followed each other.
-    while stale(&dir)?.is_some() {
-        unmount_directory(&dir)?;
-        cleaned.directory = true;
+    if let Some(dir) = dead {
+        while stale(&dir)?.is_some() {
+            unmount_directory(&dir)?;
+            cleaned.directory = true;
+        }
+    }
+    if let Some(left) = left {
+        left.clear();
     }
     Ok(cleaned)
 }

@@ -11,7 +11,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -440,6 +440,110 @@ fn process_to_be_killed() {
     }
 }
 
+/// Starts it; returns it with the nodes of its loop devices.
+fn drive_to_be_killed(dir: &Path) -> (Child, Vec<String>) {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "--ignored", "tests::mounted::process_to_be_killed"])
+        .env("BLOCK_TEST_DIR", dir)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut output = std::io::BufReader::new(child.stderr.take().unwrap());
+    while !line.starts_with("ready") {
+        line.clear();
+        assert!(std::io::BufRead::read_line(&mut output, &mut line).unwrap() > 0, "no start");
+    }
+    (child, line.split_whitespace().skip(1).map(str::to_owned).collect())
+}
+
+/// What the kernel shows as a loop device's file; empty when it is not attached.
+fn backing(node: &str) -> String {
+    let path = Path::new("/sys/block").join(Path::new(node).file_name().unwrap()).join("loop/backing_file");
+    std::fs::read_to_string(path).unwrap_or_default().trim().to_owned()
+}
+
+/// A loop device of somebody else, whose path reads like one of ours.
+struct Foreign(String);
+
+impl Foreign {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let at = dir.path().to_str().unwrap();
+        run("mount", &["-t", "tmpfs", "foreign", at]);
+        let file = dir.path().join("nvme0n1");
+        File::create(&file).unwrap().set_len(MIB).unwrap();
+        let node = run("losetup", &["--find", "--show", file.to_str().unwrap()]).trim().to_owned();
+        run("umount", &["-l", at]);
+        assert_eq!(backing(&node), "/nvme0n1");
+        Foreign(node)
+    }
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        run("losetup", &["--detach", &self.0]);
+    }
+}
+
+#[test]
+fn loop_devices_are_released_after_their_directory_was_unmounted() {
+    if !possible("loop_devices_are_released_after_their_directory_was_unmounted", true) {
+        return;
+    }
+    let foreign = Foreign::new();
+    // At the stop of the drive.
+    let mut bench = Bench::new(with_loops(), &[namespace(1, 4096, 64 * MIB)]);
+    let node = bench.node(1).display().to_string();
+    run("umount", &["-l", bench.dir.path().to_str().unwrap()]);
+    wait_for("the path within the directory", || backing(&node) == "/nvme0n1");
+    assert_eq!(bench.export.stop(), Vec::<String>::new());
+    assert_eq!(backing(&node), "");
+
+    // At the next start, unmounted before or after the drive was killed.
+    let dir = tempfile::tempdir().unwrap();
+    let point = tempfile::tempdir().unwrap();
+    let at = dir.path().to_str().unwrap();
+    for before in [true, false] {
+        let (mut child, nodes) = drive_to_be_killed(dir.path());
+        run("mkfs.ext4", &["-q", "-F", &nodes[0]]);
+        run("mount", &[&nodes[0], point.path().to_str().unwrap()]);
+        if before {
+            run("umount", &["-l", at]);
+            assert!(clean_stale(dir.path()).unwrap().is_empty(), "a drive that is alive is left alone");
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        if !before {
+            run("umount", &["-l", at]);
+        }
+        assert_eq!(backing(&nodes[0]), "/nvme0n1");
+        // One is detached by hand, and another's by now.
+        run("losetup", &["--detach", &nodes[1]]);
+        wait_for("the end of the second", || backing(&nodes[1]).is_empty());
+        let image = tempfile::NamedTempFile::new().unwrap();
+        image.as_file().set_len(MIB).unwrap();
+        // Unless another test was faster, which is as good.
+        let path = image.path();
+        let ours = Command::new("losetup").arg(&nodes[1]).arg(path).status().unwrap().success();
+
+        let other = tempfile::tempdir().unwrap();
+        assert!(clean_stale(other.path()).unwrap().is_empty(), "it was not there");
+        let cleaned = clean_stale(dir.path()).unwrap();
+        assert_eq!(cleaned.loops, [PathBuf::from(&nodes[0])]);
+        assert_eq!(cleaned.unmounted, [point.path().canonicalize().unwrap()]);
+        assert!(cleaned.lingering.is_empty() && !cleaned.directory, "{cleaned:?}");
+        assert_eq!(backing(&nodes[0]), "");
+        if ours {
+            assert_eq!(backing(&nodes[1]), path.to_str().unwrap());
+            run("losetup", &["--detach", &nodes[1]]);
+        }
+        assert!(clean_stale(dir.path()).unwrap().is_empty());
+    }
+    assert_eq!(backing(&foreign.0), "/nvme0n1");
+}
+
 #[test]
 fn a_killed_process_is_cleared_away() {
     if !possible("a_killed_process_is_cleared_away", true) {
@@ -448,23 +552,8 @@ fn a_killed_process_is_cleared_away() {
     let dir = tempfile::tempdir().unwrap();
     let point = tempfile::tempdir().unwrap();
     for round in 0..3 {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "--ignored", "tests::mounted::process_to_be_killed"])
-            .env("BLOCK_TEST_DIR", dir.path())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        let mut output = std::io::BufReader::new(child.stderr.take().unwrap());
-        while !line.starts_with("ready") {
-            line.clear();
-            assert!(
-                std::io::BufRead::read_line(&mut output, &mut line).unwrap() > 0,
-                "round {round}: no start"
-            );
-        }
-        let node = line.split_whitespace().nth(1).unwrap();
+        let (mut child, nodes) = drive_to_be_killed(dir.path());
+        let node = nodes[0].as_str();
         run("mkfs.ext4", &["-q", "-F", node]);
         run("mount", &[node, point.path().to_str().unwrap()]);
         std::fs::write(point.path().join("lost"), "with the process").unwrap();
