@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use nvme::admin::{
     FaultInjection, FormatNvm, NamespaceAttachment, NamespaceAttachmentSelect, NamespaceManagement,
-    NamespaceManagementSelect, PowerCut, SetFeatures,
+    NamespaceManagementSelect, PowerCut, Sanitize, SetFeatures,
 };
 use nvme::aer::AsyncEvent;
 use nvme::command::FABRICS_OPCODE;
@@ -510,6 +510,15 @@ impl<T: Transport> Host<T> {
             format!("formatting {}", name(format.nsid))
         })
         .map(|_| ())
+    }
+
+    /// Starts a sanitize operation, or leaves the failure mode of one. [`sanitize_status`](Host::sanitize_status) tells how far it is.
+    ///
+    /// # Errors
+    /// The command failed (for instance Sanitize In Progress), or the transport is broken.
+    pub fn sanitize(&mut self, sanitize: Sanitize) -> Result<(), Error> {
+        let what = || format!("sanitizing the drive ({})", sanitize.sanact);
+        self.ask_within(sanitize.into(), Data::None, LONG_TIMEOUT, what).map(|_| ())
     }
 
     /// Cuts the drive's power (vendor specific). The connection may break before the completion arrives.

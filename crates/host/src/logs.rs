@@ -2,7 +2,7 @@
 
 use nvme::log::{
     AnaGroup, AnaHeader, ChangedNamespaces, CommandEffects, EnduranceGroup, ErrorInformation, FirmwareSlots,
-    LogId, MemblazeSmart, NamespaceStatistics, OcpSmart, SmartHealth, SupportedLogPages,
+    LogId, MemblazeSmart, NamespaceStatistics, OcpSmart, SanitizeStatus, SmartHealth, SupportedLogPages,
 };
 use nvme::plm::PredictableLatencyLog;
 use nvme::zerocopy::{FromBytes, IntoBytes};
@@ -50,6 +50,14 @@ impl<T: Transport> Host<T> {
             what: format!("reading the log '{lid}'"),
             problem: format!("{} bytes instead of {}", bytes.len(), size_of::<S>()),
         })
+    }
+
+    /// How the most recent sanitize operation ended, or how far it is.
+    ///
+    /// # Errors
+    /// The command failed, or the transport is broken.
+    pub fn sanitize_status(&mut self) -> Result<SanitizeStatus, Error> {
+        self.typed_log(LogId::SANITIZE_STATUS, 0, 0)
     }
 
     /// Which logs the drive has.

@@ -54,6 +54,9 @@ pub enum Command {
     Fault(Box<Fault>),
     /// Cut the power of a drive, and give it back; a cut that comes at once is over when this returns
     PowerCut(PowerCut),
+    /// Erase everything that a drive ever stored, for good, or look how far that is
+    #[command(subcommand)]
+    Sanitize(Sanitize),
     /// Make a key for a host, in the standard formats
     Key(MakeKey),
     /// Make a firmware image for a drive, to be installed with nvme fw-download and nvme fw-commit
@@ -236,6 +239,10 @@ pub enum Ns {
     Format {
         /// Namespace identifier
         nsid: u32,
+        /// What becomes of the old contents: they are gone for the host only (none), erased from the media (user-data), or their
+        /// key is replaced (crypto)
+        #[arg(long, value_enum, default_value_t = Erase::None)]
+        ses: Erase,
         /// LBA format, as `ns create` has it [default: as it is, with its protection information unless --pi is given]
         #[arg(long, value_name = "FORMAT")]
         lba: Option<LbaFormat>,
@@ -244,6 +251,71 @@ pub enum Ns {
         #[command(flatten)]
         target: Target,
     },
+}
+
+/// Secure Erase Settings of Format NVM; nvme-cli's numbers are names, too.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Erase {
+    /// The host reads zeros.
+    #[value(alias = "0")]
+    None,
+    /// User Data Erase: nothing of it stays on the media.
+    #[value(alias = "1")]
+    UserData,
+    /// Cryptographic Erase: the namespace gets a new key. The drive needs a drive key.
+    #[value(alias = "2")]
+    Crypto,
+}
+
+/// `tranche sanitize`.
+#[derive(Subcommand, Debug)]
+pub enum Sanitize {
+    /// Erase every block of the media
+    Block(StartSanitize),
+    /// Replace the keys of all namespaces, and erase what was deallocated
+    Crypto(StartSanitize),
+    /// Take the time of overwriting the media with a pattern, and erase them. What is deallocated at the end reads as zeros,
+    /// whatever the pattern
+    Overwrite {
+        /// How many times: 1 to 16
+        #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
+        passes: u8,
+        /// The pattern of 32 bits, in hexadecimal digits
+        #[arg(long, value_name = "HEX", default_value = "0", value_parser = pattern)]
+        pattern: u32,
+        /// Invert the pattern between passes
+        #[arg(long)]
+        invert: bool,
+        #[command(flatten)]
+        start: StartSanitize,
+    },
+    /// Leave the state after a sanitize operation that has failed, if it was started with --unrestricted
+    ExitFailure(Target),
+    /// Tell how the most recent sanitize operation ended, or how far it is (exit code 1 if it has failed)
+    Status(Target),
+}
+
+/// What all sanitize operations have in common.
+#[derive(Args, Debug)]
+pub struct StartSanitize {
+    /// Yes, everything on all namespaces is to be lost
+    #[arg(long)]
+    pub force: bool,
+    /// The drive may be used again after a failure (AUSE)
+    #[arg(long)]
+    pub unrestricted: bool,
+    /// Come back when the operation has begun, and not when it is over
+    #[arg(long)]
+    pub no_wait: bool,
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// Up to eight hexadecimal digits.
+fn pattern(text: &str) -> Result<u32, String> {
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    u32::from_str_radix(digits, 16)
+        .map_err(|_| "expected up to eight hexadecimal digits, such as DEADBEEF".to_owned())
 }
 
 /// Protection information of a namespace.

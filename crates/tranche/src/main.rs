@@ -18,6 +18,7 @@ mod profiles;
 mod quota;
 #[cfg(test)]
 mod reference;
+mod sanitize;
 mod serve;
 mod show;
 mod sim;
@@ -79,6 +80,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Quota(command) => quota::quota(&command, output),
         Command::Fault(fault) => fault::fault(&fault, output),
         Command::PowerCut(cut) => manage::power_cut(&cut, output),
+        Command::Sanitize(command) => return sanitize::sanitize(&command, output),
         Command::Key(command) => key::key(&command, output),
         Command::Firmware(command) => firmware::firmware(&command, output),
         Command::Bench(bench) => print_outcome(output, &manage::bench(&bench)?),

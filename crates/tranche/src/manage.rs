@@ -1,6 +1,6 @@
 //! Commands that change a drive, as an NVMe host: `ns`, `power-cut`.
 
-use crate::args::{Attachment, Bench, Ns, Output, PowerCut, Target};
+use crate::args::{Attachment, Bench, Erase, Ns, Output, PowerCut, Target};
 use crate::{print_json, print_text, show};
 use anyhow::{Context, Result, anyhow, bail};
 use device::LbaFormat;
@@ -145,7 +145,7 @@ pub fn about<T>(host: &mut Connected, nsid: u32, result: Result<T, host::Error>)
 }
 
 /// What to say when a drive refuses a command because it was started without its key.
-fn locked(host: &mut Connected, error: &host::Error) -> Option<&'static str> {
+pub fn locked(host: &mut Connected, error: &host::Error) -> Option<&'static str> {
     let denied = error.status().is_some_and(|status| status.is(Status::ACCESS_DENIED));
     let nsids = denied.then(|| host.allocated_namespaces().ok()).flatten()?;
     let mut namespaces = nsids.into_iter().filter_map(|nsid| host.identify_allocated(nsid).ok());
@@ -306,7 +306,7 @@ pub fn ns(command: &Ns, output: Output) -> Result<()> {
             about(&mut host, *nsid, deleted)?;
             done(output, *nsid)
         }
-        Ns::Format { nsid, lba, protection, target } => {
+        Ns::Format { nsid, ses, lba, protection, target } => {
             let mut host = connect(target)?;
             let identified = host.identify_allocated(*nsid);
             let ns = about(&mut host, *nsid, identified)?;
@@ -322,7 +322,18 @@ pub fn ns(command: &Ns, output: Output) -> Result<()> {
             if format.extension() != 0 {
                 host.enable_extensions()?;
             }
-            let (mset, ses) = (format.metadata > 0, SecureErase::NONE);
+            if *ses == Erase::Crypto && !host.controller().fna.cryes() {
+                bail!(
+                    "this drive has no keys, so there is none to replace (tranche serve --drive-key); --ses user-data erases \
+                     without one"
+                );
+            }
+            let mset = format.metadata > 0;
+            let ses = match ses {
+                Erase::None => SecureErase::NONE,
+                Erase::UserData => SecureErase::USER_DATA,
+                Erase::Crypto => SecureErase::CRYPTOGRAPHIC,
+            };
             let formatted = host.format(FormatNvm { nsid: *nsid, lbaf, mset, pi, pil, ses });
             about(&mut host, *nsid, formatted)?;
             done(output, *nsid)
