@@ -327,7 +327,7 @@ impl Config {
 const DEFAULT_FORMATS: [LbaFormat; 9] = {
     use crate::protection::Guard::{Crc16, Crc32, Crc64};
     const fn with(data: u32, metadata: u8, guard: crate::protection::Guard, storage_bits: u8) -> LbaFormat {
-        LbaFormat { data, metadata, guard, storage_bits }
+        LbaFormat { data, metadata, guard, storage_bits, qualified: false }
     }
     [
         LbaFormat::plain(4096),

@@ -12,7 +12,8 @@ pub const PAGE_METADATA: usize = 64;
 pub const MAX_FORMATS: usize = 64;
 
 /// An LBA format, written as in a drive's TOML and on the command line: `4096`, `512+8` (bytes of data and metadata),
-/// `4096+16:64` (bits of the guard, where it is not 16), `4096+16:64:16` (bits of the storage tag).
+/// `4096+16:64` (bits of the guard, where it is not 16), `4096+16:64:16` (bits of the storage tag), `4096+16:q64` (the guard as a Qualified Protection
+/// Information Format).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LbaFormat {
     /// Bytes of data: 512 or 4,096.
@@ -23,13 +24,18 @@ pub struct LbaFormat {
     pub guard: Guard,
     /// Bits of the storage tag.
     pub storage_bits: u8,
+    /// Whether the guard is told as a Qualified Protection Information Format (ELBAF.QPIF): only hosts that know of it see which it is.
+    pub qualified: bool,
 }
+
+/// Protection Information Format of ELBAF that leaves it to the qualified one (NVM 4.1.5.3, PIF 11b).
+const QUALIFIED: u32 = 3;
 
 impl LbaFormat {
     /// A format without metadata.
     #[must_use]
     pub const fn plain(data: u32) -> Self {
-        LbaFormat { data, metadata: 0, guard: Guard::Crc16, storage_bits: 0 }
+        LbaFormat { data, metadata: 0, guard: Guard::Crc16, storage_bits: 0, qualified: false }
     }
 
     /// Bytes of data as a power of two.
@@ -45,11 +51,27 @@ impl LbaFormat {
         self.metadata as usize >= self.guard.bytes()
     }
 
-    /// Its extended part (NVM 4.1.5.3, ELBAF): Storage Tag Size in bits 6:0, Protection Information Format in bits 8:7.
+    /// Its extended part (NVM 4.1.5.3, ELBAF): Storage Tag Size in bits 6:0, Protection Information Format in bits 8:7, Qualified Protection
+    /// Information Format in bits 12:9.
     /// Hosts that have not enabled LBA Format Extensions (LBAFEE) may not use a format where it is not zero.
     #[must_use]
     pub const fn extension(&self) -> u32 {
-        (self.guard.format() as u32) << 7 | self.storage_bits as u32
+        let guard = self.guard.format() as u32;
+        let pif = if self.qualified { QUALIFIED | guard << 2 } else { guard };
+        pif << 7 | self.storage_bits as u32
+    }
+
+    /// A format as a controller tells it: bytes of data and of metadata, and its extended part. `None` if there is no such guard.
+    #[must_use]
+    pub const fn told(data: u32, metadata: u8, extension: u32) -> Option<Self> {
+        let qualified = extension >> 7 & 3 == QUALIFIED;
+        let guard = match if qualified { extension >> 9 & 0xF } else { extension >> 7 & 3 } {
+            0 => Guard::Crc16,
+            1 => Guard::Crc32,
+            2 => Guard::Crc64,
+            _ => return None,
+        };
+        Some(LbaFormat { data, metadata, guard, storage_bits: (extension & 0x7F) as u8, qualified })
     }
 
     /// Why it cannot be, if it cannot.
@@ -74,6 +96,9 @@ impl LbaFormat {
                 "storage tags have 0 to 32, 16 to 64 or 0 to 48 bits with guards of 16, 32 or 64 bits",
             );
         }
+        if self.qualified && !self.can_protect() {
+            return Some("a qualified guard needs room for it in the metadata");
+        }
         None
     }
 }
@@ -84,7 +109,7 @@ impl FromStr for LbaFormat {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = |why: &str| {
             format!(
-                "{why}; a format is written as 4096, 512+8, 4096+16:64 or 4096+16:64:16 (data + metadata : guard : storage tag)"
+                "{why}; a format is written as 4096, 512+8, 4096+16:64, 4096+16:q64 or 4096+16:64:16 (data + metadata : guard : storage tag)"
             )
         };
         let mut parts = text.trim().split(':');
@@ -93,7 +118,9 @@ impl FromStr for LbaFormat {
             None => (text.trim(), "0"),
         };
         let number = |text: &str| text.parse::<u32>().map_err(|_| wrong("it is not made of numbers"));
-        let guard = match parts.next() {
+        let guard = parts.next();
+        let qualified = guard.is_some_and(|guard| guard.starts_with('q'));
+        let guard = match guard.map(|guard| guard.strip_prefix('q').unwrap_or(guard)) {
             None | Some("16") => Guard::Crc16,
             Some("32") => Guard::Crc32,
             Some("64") => Guard::Crc64,
@@ -104,7 +131,7 @@ impl FromStr for LbaFormat {
             Some(bits) => u8::try_from(number(bits)?).unwrap_or(u8::MAX),
         };
         let metadata = u8::try_from(number(metadata)?).unwrap_or(u8::MAX);
-        let format = LbaFormat { data: number(data)?, metadata, guard, storage_bits };
+        let format = LbaFormat { data: number(data)?, metadata, guard, storage_bits, qualified };
         match format.fault() {
             _ if parts.next().is_some() => Err(wrong("it has too many parts")),
             Some(why) => Err(wrong(why)),
@@ -120,7 +147,7 @@ impl fmt::Display for LbaFormat {
             write!(f, "+{}", self.metadata)?;
         }
         if self.extension() != 0 {
-            write!(f, ":{}", self.guard.bits())?;
+            write!(f, ":{}{}", if self.qualified { "q" } else { "" }, self.guard.bits())?;
         }
         if self.storage_bits != *self.guard.storage_bits().start() {
             write!(f, ":{}", self.storage_bits)?;
@@ -165,11 +192,22 @@ mod tests {
             "4096+16:64",
             "4096+16:64:16",
             "4096+8:16:8",
+            "4096+8:q16",
+            "512+8:q16",
+            "4096+16:q32",
+            "4096+16:q64",
+            "4096+16:q64:16",
         ] {
+            let format: LbaFormat = text.parse().unwrap();
+            assert_eq!(LbaFormat::told(format.data, format.metadata, format.extension()), Some(format));
             assert_eq!(text.parse::<LbaFormat>().unwrap().to_string(), text);
         }
         let format: LbaFormat = "4096+16:32:24".parse().unwrap();
         assert_eq!((format.guard, format.storage_bits, format.extension()), (Guard::Crc32, 24, 1 << 7 | 24));
+        // PIF says that it is qualified, QPIF which it is.
+        let qualified: LbaFormat = "4096+16:q64:16".parse().unwrap();
+        assert_eq!((qualified.guard, qualified.extension()), (Guard::Crc64, 2 << 9 | 3 << 7 | 16));
+        assert_eq!(LbaFormat::told(4096, 16, 3 << 9 | 3 << 7), None);
     }
 
     #[test]
@@ -186,6 +224,12 @@ mod tests {
             "4096:16:8",
             "4096+16:32:8",
             "4096+8:16:8:1",
+            "4096:q16",
+            "4096+8:q64",
+            "512+8:q32",
+            "4096+16:q48",
+            "4096+16:qq64",
+            "4096+16:q",
         ] {
             assert!(text.parse::<LbaFormat>().is_err(), "{text}");
         }

@@ -5,10 +5,11 @@ mod common;
 use common::table::Table;
 use common::{Bench, bytes, pattern};
 use device::protection::{Guard, Protection, Tags};
-use nvme::admin::{FormatNvm, SecureErase};
+use nvme::admin::{FormatNvm, Identify, SecureErase};
 use nvme::feature::{FeatureId, HostBehaviorSupport};
+use nvme::identify::{Cns, IdentifyController, NvmNamespace};
 use nvme::io::{Blocks, PrInfo};
-use nvme::{Command, IoCommand, IoOpcode, Status};
+use nvme::{Command, Csi, IoCommand, IoOpcode, NSID_ALL, Status};
 
 const GUARD: u8 = 4;
 const APPLICATION: u8 = 2;
@@ -272,4 +273,57 @@ fn illegal_combinations() {
     }
     table.finish();
     assert_eq!(b.io(blocks(1, 5, 1, PRACT | GUARD).encode(IoOpcode::READ), &[]), (Status::SUCCESS, data));
+}
+
+#[test]
+fn qualified_formats_protect_as_others_do() {
+    let offered = ["4096", "4096+8", "4096+8:q16", "4096+16:q32", "4096+16:q64", "4096+16:q64:16"];
+    let list = offered.map(|f| format!("\"{f}\"")).join(", ");
+    let lines = format!("[drive]\nlba_formats = [{list}]");
+    let start = || {
+        let mut b = Bench::with_namespaces(&[("[drive]", &lines)]);
+        enable(&mut b);
+        b
+    };
+    let mut b = start();
+    let id: IdentifyController = b.ask(Command::identify(Cns::CONTROLLER, 0));
+    assert!(id.ctratt.elbas());
+    let asks =
+        Identify { cns: Cns::IOCS_NAMESPACE, csi: Csi::NVM, nsid: NSID_ALL, cntid: 0, cnssid: 0, uidx: 0 };
+    let nvm: NvmNamespace = b.ask(asks);
+    // QPIFS, and storage tags that reads check; none with guards of 16 bits.
+    assert_eq!(nvm.pic, 1 << 3 | 1 << 2);
+    let told: Vec<u32> = nvm.elbaf[..6].iter().map(|e| e.get()).collect();
+    assert_eq!(told, [0, 0, 3 << 7, 1 << 9 | 3 << 7 | 16, 2 << 9 | 3 << 7, 2 << 9 | 3 << 7 | 16]);
+    // A drive without them does not say that it has them.
+    let nvm: NvmNamespace = bench().ask(asks);
+    assert_eq!(nvm.pic >> 3 & 1, 0);
+    for (lbaf, info) in [(2, 8), (3, 16), (4, 16), (5, 16)] {
+        let (mut ours, mut plain) = (start(), bench());
+        // The same guard, not qualified: of the drive's own list.
+        let other = [3, 5, 6, 7][usize::from(lbaf) - 2];
+        format(&mut ours, 1, lbaf, 1, false);
+        format(&mut plain, 1, other, 1, false);
+        let data = pattern(3, 4096);
+        let mut images = Vec::new();
+        for b in [&mut ours, &mut plain] {
+            let write = IoCommand::Write(blocks(1, 5, 1, PRACT));
+            // Metadata that is nothing but protection information is inserted and stripped.
+            assert_eq!(b.io(write, &data).0, Status::SUCCESS, "format {lbaf}");
+            let (status, whole) = b.io(IoCommand::Read(blocks(1, 5, 1, GUARD | REFERENCE)), &[]);
+            assert_eq!((status, whole.len()), (Status::SUCCESS, 4096 + info));
+            let mut wrong = whole.clone();
+            wrong[0] ^= 1;
+            let write = IoCommand::Write(blocks(1, 5, 1, GUARD));
+            assert!(b.io(write, &wrong).0.is(Status::GUARD_CHECK_ERROR));
+            images.push(whole);
+        }
+        assert_eq!(images[0], images[1], "format {lbaf}: the guard is that of the plain format");
+    }
+    // Hosts that do not know of extended formats do not get them, also with guards of 16 bits.
+    let mut b = Bench::with_namespaces(&[("[drive]", &lines)]);
+    for lbaf in 2..6 {
+        let format = FormatNvm { nsid: 1, lbaf, mset: true, pi: 1, pil: false, ses: SecureErase::NONE };
+        assert!(b.admin(format, &[]).0.status().is(Status::INVALID_NAMESPACE), "format {lbaf}");
+    }
 }

@@ -3,9 +3,10 @@
 mod common;
 
 use common::shape;
-use host::{Host, Identity, SocketTransport, Transport};
-use nvme::Status;
-use run::{LocalTransport, Options, Running};
+use host::{Data, Host, Identity, Queue, SocketTransport, Transport};
+use nvme::io::Blocks;
+use nvme::{Command, IoCommand, Status};
+use run::{LocalTransport, Options, Running, Shape};
 use std::time::Duration;
 
 fn start(options: &Options) -> Running {
@@ -184,4 +185,75 @@ fn a_power_cut_closes_connections_and_keeps_what_was_acknowledged() {
         }
         assert_eq!(host.smart().unwrap().unexpected_power_losses.get(), u128::from(round) + 1);
     }
+}
+
+/// Compares and writes blocks as one operation: how the two ended.
+fn swap(queue: &mut impl Queue, slba: u64, old: &[u8], new: &[u8]) -> [Status; 2] {
+    let blocks = (old.len() / 4096) as u32;
+    let mut commands: [Command; 2] =
+        [IoCommand::Compare(Blocks::new(1, slba, blocks)).into(), Command::write(1, slba, blocks)];
+    let tags = [(1, old), (2, new)].map(|(fuse, data)| {
+        let command = &mut commands[fuse - 1];
+        command.flags.set_fuse(fuse as u8);
+        queue.submit(*command, Data::Out(data.to_vec())).unwrap()
+    });
+    let mut ended = [None; 2];
+    while ended.contains(&None) {
+        let done = queue.next(Some(Duration::from_secs(60))).unwrap().expect("both commands end");
+        let which = tags.iter().position(|tag| *tag == done.tag).expect("one of the two");
+        ended[which] = Some(done.completion.status());
+    }
+    ended.map(Option::unwrap)
+}
+
+/// Compare and Write as any transport carries it: with data in the capsule, or asked for.
+fn exercise_fused<T: Transport>(transport: T, identity: &Identity) {
+    let mut host = Host::connect(transport, identity).unwrap();
+    assert_eq!(host.controller().fuses.get(), 1);
+    let namespace = host.namespace(1).unwrap();
+    let mut queue = host.io_queue(16).unwrap();
+    for blocks in [1, 4] {
+        let of = |fill: u8| vec![fill; blocks * 4096];
+        let mut last = 0;
+        queue.write(&namespace, 8, &of(last), false).unwrap();
+        for round in 1..20 {
+            let [compared, written] = swap(queue.raw(), 8, &of(last), &of(round));
+            assert!(compared.is_success() && written.is_success(), "{compared}, {written}");
+            let [compared, written] = swap(queue.raw(), 8, &of(last), &of(99));
+            assert!(compared.is(Status::COMPARE_FAILURE), "{compared}");
+            assert!(written.is(Status::ABORTED_FAILED_FUSED), "{written}");
+            last = round;
+        }
+        let mut back = of(0);
+        queue.read(&namespace, 8, &mut back).unwrap();
+        assert!(back == of(last));
+    }
+    // Alone, the first one comes back when another command comes.
+    let mut first: Command = IoCommand::Compare(Blocks::new(1, 0, 1)).into();
+    first.flags.set_fuse(1);
+    let tag = queue.raw().submit(first, Data::Out(vec![0; 4096])).unwrap();
+    queue.raw().submit(Command::flush(1), Data::None).unwrap();
+    for _ in 0..2 {
+        let done = queue.raw().next(Some(Duration::from_secs(60))).unwrap().expect("both commands end");
+        let alone = done.tag == tag;
+        assert_eq!(done.completion.status().is(Status::ABORTED_MISSING_FUSED), alone);
+    }
+    drop(queue);
+    host.shutdown().unwrap();
+}
+
+#[test]
+fn fused_commands_over_every_transport() {
+    let options = Options { tcp: vec!["127.0.0.1:0".into()], ..Options::default() };
+    // Units large enough that their data is not in the capsule.
+    let toml = shape()
+        .toml
+        .replace("[drive]", "[drive]\natomic_write = \"16KiB\"")
+        .replace("planes = 1", "planes = 4");
+    let shape = Shape { config: device::Config::from_toml(&toml).unwrap(), toml };
+    let running = run::start(Some(shape), &options, &mut |_| ()).unwrap();
+    exercise_fused(LocalTransport::new(running.handle()), &identity(&running, "local"));
+    let addr = format!("tcp://{}", running.tcp().unwrap());
+    exercise_fused(socket(&addr), &identity(&running, "tcp"));
+    exercise_fused(socket(&addr).with_r2ts(4).with_digests(true, true), &identity(&running, "tcp"));
 }

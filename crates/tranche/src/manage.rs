@@ -4,7 +4,6 @@ use crate::args::{Attachment, Bench, Erase, Ns, Output, PowerCut, Target};
 use crate::{print_json, print_text, show};
 use anyhow::{Context, Result, anyhow, bail};
 use device::LbaFormat;
-use device::protection::Guard;
 use device::units::format_size;
 use fabric::auth::ChapKeys;
 use host::{Host, Identity, SocketTransport, TransportError, namespace_create, view};
@@ -222,12 +221,10 @@ fn formats(host: &mut Connected, ns: &IdentifyNamespace) -> Result<Vec<LbaFormat
     };
     let all = ns.lbaf[..count].iter().enumerate().map(|(i, format)| {
         let elbaf = extended.as_ref().map_or(0, |e| e.elbaf[i].get());
-        LbaFormat {
-            data: format.data_bytes().unwrap_or(0),
-            metadata: u8::try_from(format.ms.get()).unwrap_or(u8::MAX),
-            guard: [Guard::Crc16, Guard::Crc32, Guard::Crc64][(elbaf >> 7 & 3).min(2) as usize],
-            storage_bits: (elbaf & 0x7F) as u8,
-        }
+        let (data, metadata) =
+            (format.data_bytes().unwrap_or(0), u8::try_from(format.ms.get()).unwrap_or(u8::MAX));
+        // A guard that is not known is one of another drive; its format can be named by its sizes alone.
+        LbaFormat::told(data, metadata, elbaf).unwrap_or(LbaFormat { metadata, ..LbaFormat::plain(data) })
     });
     Ok(all.collect())
 }

@@ -14,6 +14,7 @@ use crate::history::LOG_UNITS;
 use crate::io::{DSM_BLOCKS, DSM_RANGES};
 use crate::namespace::Namespace;
 use crate::ports::{ANA_GROUP, ANA_TRANSITION_SECONDS};
+use crate::protection::Guard;
 use crate::role::Role;
 use crate::uuid::uuid_list;
 use ftl::{MediaKind, PAGE};
@@ -372,9 +373,11 @@ impl Drive {
         let tagged = |f: &crate::LbaFormat| f.storage_bits > 0;
         let mut n = NvmNamespace {
             lbstm: U64::new(ns.and_then(|ns| Some(ns.layout.protection?.storage_mask)).unwrap_or(0)),
-            // Bit 0: storage tags with guards of 16 bits; bit 2: storage tags are checked by reads, too.
-            pic: u8::from(formats.iter().any(|f| tagged(f) && f.extension() >> 7 == 0))
-                | u8::from(formats.iter().any(tagged)) << 2,
+            // Bit 0: storage tags with guards of 16 bits; bit 2: storage tags are checked by reads, too; bit 3: formats with
+            // qualified guards.
+            pic: u8::from(formats.iter().any(|f| tagged(f) && f.guard == Guard::Crc16))
+                | u8::from(formats.iter().any(tagged)) << 2
+                | u8::from(formats.iter().any(|f| f.qualified)) << 3,
             ..NvmNamespace::default()
         };
         for (elbaf, format) in n.elbaf.iter_mut().zip(formats) {

@@ -143,13 +143,15 @@ wire! {
     pub struct NvmNamespace[4096] {
         /// Logical Block Storage Tag Mask.
         pub lbstm: U64,
-        /// Protection Information Capabilities.
+        /// Protection Information Capabilities: bit 0 storage tags with guards of 16 bits (16BPISTS), bit 2 Storage Tag Check of Reads
+        /// (STCRS), bit 3 Qualified Protection Information Formats (QPIFS).
         pub pic: u8,
         /// Protection Information Format Attribute.
         pub pifa: u8,
         /// Reserved.
         pub rsvd10: [u8; 2],
-        /// Extended LBA Formats: bits 6:0 Storage Tag Size, 8:7 Protection Information Format.
+        /// Extended LBA Formats: bits 6:0 Storage Tag Size, 8:7 Protection Information Format (11b: the qualified one), 12:9 Qualified
+        /// Protection Information Format.
         pub elbaf: [U32; 64],
         /// Namespace Preferred Deallocate Granularity Large.
         pub npdgl: U32,
