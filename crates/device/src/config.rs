@@ -91,6 +91,19 @@ pub struct InitialNamespace {
     pub limits: Limits,
 }
 
+/// How the bytes of an NVM Set on flash are given away.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FlashSpace {
+    /// The NVM Set, from 1.
+    pub set: u16,
+    /// Bytes of the flash.
+    pub raw: u64,
+    /// Bytes that namespaces can have: the rest is the drive's spare.
+    pub offered: u64,
+    /// Bytes that the namespaces of a new drive have. What no namespace has serves as spare, too.
+    pub allocated: u64,
+}
+
 /// Who has a namespace attached at first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -224,6 +237,22 @@ impl Config {
             *room = rest;
         }
         Ok(())
+    }
+
+    /// How the bytes of the NVM Sets on flash are given away, in the order of the sets.
+    pub fn flash_space(&self) -> impl Iterator<Item = FlashSpace> {
+        let page = u64::from(PAGE);
+        let granule = u64::from(ftl::GRANULE_PAGES) * page;
+        (1..).zip(&self.ftl.sets).filter_map(move |(set, config)| {
+            let SetConfig::Nand { nand, capacity_pages, .. } = config else { return None };
+            let own = self.namespaces.iter().filter(|ns| ns.set == set);
+            Some(FlashSpace {
+                set,
+                raw: nand.geometry.pages() * page,
+                offered: u64::from(*capacity_pages) * page / granule * granule,
+                allocated: own.map(|ns| ns.bytes.next_multiple_of(granule)).sum(),
+            })
+        })
     }
 
     fn check_set(&self, key: &str, set: u16) -> Result<(), ConfigError> {

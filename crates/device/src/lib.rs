@@ -59,7 +59,7 @@ pub mod units;
 mod uuid;
 mod window;
 
-pub use config::{Attach, Config, ConfigError, Identity, InitialNamespace, Link};
+pub use config::{Attach, Config, ConfigError, FlashSpace, Identity, InitialNamespace, Link};
 pub use contents::Contents;
 pub use controller::{ControllerId, Host, MAX_IO_QUEUES, MAX_QUEUE_ENTRIES, Origin};
 pub use datasheet::DataSheet;

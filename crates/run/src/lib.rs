@@ -37,7 +37,7 @@ mod wake;
 
 pub use access::Access;
 pub use buffer::Buffer;
-pub use device::{Config, DataSheet, Role};
+pub use device::{Config, DataSheet, FlashSpace, Role};
 pub use handle::{
     BlockingQueue, ConnectError, Controller, Events, Gone, Handle, HostIdentity, NoEvents, Queue, Refused,
     RefusedReason, Sink,

@@ -79,6 +79,7 @@ pub(super) fn columns(case: &Case, ran: &Ran) -> Vec<Column> {
         ("host_bytes_written", sum(&|namespace| namespace.host_bytes_written)),
         ("nand_bytes_written", whole(ran.nand_bytes_written)),
         ("write_amplification", ran.write_amplification().map(Figure::Real)),
+        ("over_provisioning", case.over_provisioning().map(Figure::Real)),
         ("digest", Some(Figure::Text(format!("{:016x}", ran.played.digest)))),
         ("contents", ran.played.found.map(|found| Figure::Text(format!("{found:016x}")))),
         ("problem", (!ran.played.problems.is_empty()).then(|| Figure::Text(ran.played.problems.join("; ")))),

@@ -7,6 +7,7 @@ mod act;
 mod agreement;
 mod cache;
 mod case;
+mod doubt;
 mod figures;
 mod jobs;
 mod keys;
@@ -138,6 +139,7 @@ pub fn run(options: &Options, sources: &Sources<'_>) -> Result<Outcome<Value>> {
     let elapsed = began.elapsed();
     let runs: Vec<(&Case, Result<Ran>)> =
         cases.iter().zip(ran).filter_map(|(case, ran)| Some((case, ran?))).collect();
+    warn(&runs);
     if options.set.is_empty() {
         let (case, ran) = runs.into_iter().next().ok_or_else(|| anyhow!("interrupted"))?;
         let ran = ran?;
@@ -154,6 +156,26 @@ pub fn run(options: &Options, sources: &Sources<'_>) -> Result<Outcome<Value>> {
         });
     }
     sweep(options, out.as_deref(), &cases, runs, elapsed, threads)
+}
+
+/// Warns of what makes figures mean less than they seem to; of what several runs have in common once.
+fn warn(runs: &[(&Case, Result<Ran>)]) {
+    let mut said: Vec<(String, usize, String)> = Vec::new();
+    for (case, ran) in runs {
+        for doubt in ran.as_ref().map(|ran| case.doubts(ran)).unwrap_or_default() {
+            match said.iter_mut().find(|(same, ..)| *same == doubt) {
+                Some((_, count, _)) => *count += 1,
+                None => said.push((doubt, 1, case.settings())),
+            }
+        }
+    }
+    for (doubt, count, settings) in said {
+        match count {
+            1 if runs.len() > 1 => tracing::warn!("{settings}: {doubt}"),
+            _ if runs.len() == count => tracing::warn!("{doubt}"),
+            _ => tracing::warn!("{count} of {} runs: {doubt}", runs.len()),
+        }
+    }
 }
 
 /// Why the program must fail, if it must.

@@ -25,6 +25,7 @@ pub(super) fn document(case: &Case, ran: &Ran) -> Value {
     let mut simulation = figures::object(&figures::columns(case, ran));
     simulation.insert("parameters".into(), parameters(case));
     simulation.insert("namespaces".into(), json!(ran.namespaces));
+    simulation.insert("warnings".into(), json!(case.doubts(ran)));
     simulation.insert("peak_memory_bytes".into(), json!(memory::peak()));
     document.insert("simulation".into(), simulation.into());
     document.into()
@@ -74,6 +75,9 @@ fn drive(out: &mut String, case: &Case, ran: &Ran) -> std::fmt::Result {
             if ran.kept { ", from the cache" } else { "" }
         )?;
     }
+    for space in case.space() {
+        writeln!(out, "  space        : {space}")?;
+    }
     write!(
         out,
         "  bytes        : host read {}, host wrote {}, NAND programmed {}",
@@ -110,7 +114,7 @@ fn drive(out: &mut String, case: &Case, ran: &Ran) -> std::fmt::Result {
 }
 
 /// Columns of the table on the terminal: their heads, and the figures that they show if any run has them.
-const SHOWN: [(&str, &str); 9] = [
+const SHOWN: [(&str, &str); 10] = [
     ("read IOPS", "read_iops"),
     ("read MB/s", "read_bytes_per_second"),
     ("read p99 µs", "read_p99_us"),
@@ -119,6 +123,7 @@ const SHOWN: [(&str, &str); 9] = [
     ("write p99 µs", "write_p99_us"),
     ("trim IOPS", "trim_iops"),
     ("NAND/host bytes", "write_amplification"),
+    ("over-prov.", "over_provisioning"),
     ("seconds", "wall_seconds"),
 ];
 

@@ -1,0 +1,158 @@
+//! What a reader of a run should know before it believes the figures.
+
+use run::FlashSpace;
+
+use super::case::{Case, Precondition, Ran};
+use crate::units::show_size;
+
+/// So many times their size must be written to namespaces that were not preconditioned to the steady state, before write amplification
+/// tells anything: once to fill them, and once to wear in what is collected.
+const SETTLES: u64 = 2;
+
+/// Bytes of flash for each byte of its namespaces, minus one; `None` if no namespace is there.
+#[expect(clippy::cast_precision_loss, reason = "for reading")]
+fn over_provisioning(raw: u64, allocated: u64) -> Option<f64> {
+    (allocated > 0).then(|| raw as f64 / allocated as f64 - 1.0)
+}
+
+fn percent(ratio: f64) -> String {
+    format!("{:.1} %", ratio * 100.0)
+}
+
+impl Case {
+    /// NVM Sets on flash that have namespaces.
+    fn flash(&self) -> impl Iterator<Item = FlashSpace> {
+        self.config.flash_space().filter(|space| space.allocated > 0)
+    }
+
+    /// Effective over-provisioning: raw bytes of the flash that has namespaces over the bytes of these, minus one. What no namespace has
+    /// is spare as well.
+    pub(super) fn over_provisioning(&self) -> Option<f64> {
+        let sum = |of: fn(FlashSpace) -> u64| self.flash().map(of).sum();
+        over_provisioning(sum(|space| space.raw), sum(|space| space.allocated))
+    }
+
+    /// How the flash is given away, for people: a line for each NVM Set.
+    pub(super) fn space(&self) -> Vec<String> {
+        let one = |space: FlashSpace| {
+            let effective = over_provisioning(space.raw, space.allocated)?;
+            Some(format!(
+                "NVM Set {}: {} of flash, {} offered, {} in namespaces: effective over-provisioning {}",
+                space.set,
+                show_size(space.raw),
+                show_size(space.offered),
+                show_size(space.allocated),
+                percent(effective)
+            ))
+        };
+        self.flash().filter_map(one).collect()
+    }
+
+    /// Why the figures of a run may not mean what they seem to mean.
+    pub(super) fn doubts(&self, ran: &Ran) -> Vec<String> {
+        let mut doubts = Vec::new();
+        for space in self.flash() {
+            let unallocated = space.offered.saturating_sub(space.allocated);
+            let ratio = |bytes| over_provisioning(space.raw, bytes).map(percent).unwrap_or_default();
+            if unallocated > space.raw.saturating_sub(space.offered) {
+                doubts.push(format!(
+                    "{} of NVM Set {} are in no namespace, which is more than its spare: over-provisioning is {} in effect, not {} \
+                     (namespace.N.size=rest gives a namespace all of its set)",
+                    show_size(unallocated),
+                    space.set,
+                    ratio(space.allocated),
+                    ratio(space.offered),
+                ));
+            }
+        }
+        let written = ran.host_bytes_to_nand();
+        let read = ran.namespaces.iter().filter(|ns| ns.medium == "nand").map(|ns| ns.host_bytes_read);
+        let used: u64 = self.flash().map(|space| space.allocated).sum();
+        match self.precondition {
+            Precondition::None if written + read.sum::<u64>() > 0 => doubts.push(
+                "the drive was new: reads of what was never written cost the media nothing, and there is little to collect \
+                 (--precondition fill or steady)"
+                    .to_owned(),
+            ),
+            Precondition::Fill if written > 0 && written < SETTLES * used => doubts.push(format!(
+                "the load wrote {} to namespaces of {}: write amplification has not settled before {} times as much (--precondition \
+                 steady, or a longer load)",
+                show_size(written),
+                show_size(used),
+                SETTLES
+            )),
+            _ => {}
+        }
+        if let Some(ratio) = ran.write_amplification().filter(|ratio| *ratio < 1.0) {
+            doubts.push(format!(
+                "write amplification is {ratio:.3}, below 1: part of what the load wrote was still in the write buffer at its end, or \
+                 was overwritten there"
+            ));
+        }
+        doubts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{results::NamespaceCounts, sim::load::Load};
+    use run::Config;
+    use workload::fio::JobFile;
+
+    fn case(size: &str, precondition: Precondition) -> Case {
+        let toml = format!(
+            "[[set]]\nmedia = \"nand\"\ncell = \"tlc\"\ncapacity = \"2GiB\"\nspare = \"12.5%\"\nchannels = 4\ndies = 8\n\
+             planes = 1\nnand_page = \"16KiB\"\npages_per_block = 96\nrated_cycles = 3000\n[[namespace]]\nset = 1\nsize = \"{size}\"\n"
+        );
+        let file = JobFile::parse("[a]\nrw=randwrite\n", &|_| None).unwrap();
+        Case {
+            parameters: Vec::new(),
+            config: Config::from_toml(&toml).unwrap(),
+            media: vec!["nand".to_owned()],
+            load: Load::Fio { name: "x".into(), file },
+            nsid: None,
+            precondition,
+            contents: super::super::Contents::None,
+            seed: 1,
+        }
+    }
+
+    fn ran(written: u64, nand: u64) -> Ran {
+        let counts =
+            NamespaceCounts { medium: "nand".into(), host_bytes_written: written, ..Default::default() };
+        Ran { nand_bytes_written: nand, namespaces: vec![counts], ..Ran::default() }
+    }
+
+    #[test]
+    fn what_nobody_has_is_spare() {
+        let all = case("rest", Precondition::Steady);
+        let half = case("1GiB", Precondition::Steady);
+        let (all_op, half_op) = (all.over_provisioning().unwrap(), half.over_provisioning().unwrap());
+        assert!(
+            (0.12..0.2).contains(&all_op) && (half_op - (2.0 * all_op + 1.0)).abs() < 0.01,
+            "{all_op} {half_op}"
+        );
+        assert!(all.doubts(&ran(1 << 40, 3 << 40)).is_empty());
+        let doubts = half.doubts(&ran(1 << 40, 3 << 40));
+        assert!(doubts.len() == 1 && doubts[0].contains("in no namespace"), "{doubts:?}");
+        assert!(all.space()[0].contains("effective over-provisioning"), "{:?}", all.space());
+    }
+
+    #[test]
+    fn new_short_and_impossible_runs_are_told() {
+        const GIB: u64 = 1 << 30;
+        for (precondition, written, nand, word) in [
+            (Precondition::None, 9 * GIB, 9 * GIB, Some("the drive was new")),
+            (Precondition::None, 0, 0, None),
+            (Precondition::Fill, GIB, GIB, Some("has not settled")),
+            (Precondition::Fill, 9 * GIB, 9 * GIB, None),
+            (Precondition::Steady, GIB, GIB, None),
+            (Precondition::Steady, GIB, GIB / 2, Some("below 1")),
+        ] {
+            let doubts = case("rest", precondition).doubts(&ran(written, nand));
+            assert_eq!(doubts.len(), usize::from(word.is_some()), "{doubts:?}");
+            assert!(word.is_none_or(|word| doubts[0].contains(word)), "{doubts:?}");
+        }
+    }
+}
