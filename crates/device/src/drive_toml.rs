@@ -164,13 +164,14 @@ struct GcTable {
     policy: GcPolicy,
     low: u32,
     wear_gap: u32,
+    idle_share: u32,
     together: bool,
 }
 
 impl Default for GcTable {
     fn default() -> Self {
-        let GcConfig { policy, low, wear_gap, together, .. } = GcConfig::default();
-        GcTable { policy, low, wear_gap, together }
+        let GcConfig { policy, low, wear_gap, together, idle_share, .. } = GcConfig::default();
+        GcTable { policy, low, wear_gap, idle_share, together }
     }
 }
 
@@ -604,8 +605,8 @@ fn nand(n: NandTable, durable: bool, key: &impl Fn(&str) -> String) -> Result<Se
         durable,
     };
     let ahead = n.window.map_or(0, |w| w.superblocks);
-    let GcTable { policy, low, wear_gap, together } = n.gc;
-    let gc = GcConfig { policy, low, ahead, wear_gap, together };
+    let GcTable { policy, low, wear_gap, idle_share, together } = n.gc;
+    let gc = GcConfig { policy, low, ahead, wear_gap, together, idle_share };
     let isolated = matches!(n.placement.isolation, Isolation::Persistent);
     let placement = PlacementConfig { handles: n.placement.handles, isolated };
     Ok(SetConfig::Nand { nand, capacity_pages, gc, placement })

@@ -69,11 +69,27 @@ pub struct GcConfig {
     /// Only with one placement handle.
     #[serde(default)]
     pub together: bool,
+    /// One in so many dies may be busy at a time with erases, and with collection that nothing waits for, so that reads find the others
+    /// free (at least 1: all of them).
+    #[serde(default = "idle_share")]
+    pub idle_share: u32,
+}
+
+/// An eighth: assumed, no source tells what drives do.
+fn idle_share() -> u32 {
+    8
 }
 
 impl Default for GcConfig {
     fn default() -> Self {
-        GcConfig { policy: GcPolicy::Greedy, low: 3, ahead: 0, wear_gap: 100, together: false }
+        GcConfig {
+            policy: GcPolicy::Greedy,
+            low: 3,
+            ahead: 0,
+            wear_gap: 100,
+            together: false,
+            idle_share: idle_share(),
+        }
     }
 }
 
@@ -168,6 +184,9 @@ impl Config {
                             gc.low.into(),
                             "free superblocks to keep: at least 3 and fewer than there are superblocks",
                         );
+                    }
+                    if gc.idle_share == 0 {
+                        return range("gc.idle_share", 0, "one in so many dies: at least 1");
                     }
                     if atomic > geo.unit_pages {
                         let rule = "an atomic write must fit into one program unit";

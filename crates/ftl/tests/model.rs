@@ -74,6 +74,7 @@ fn random_config(rng: &mut Rng) -> Config {
                     ahead,
                     wear_gap: pick(rng, &[3, 100]),
                     together: placement.handles == 1 && pick(rng, &[false, true]),
+                    idle_share: pick(rng, &[1, 8]),
                 },
                 placement,
             },

@@ -29,7 +29,14 @@ fn drive_with(placement: PlacementConfig, together: bool) -> (Ftl, VolumeId, u64
         sets: vec![SetConfig::Nand {
             nand: NandConfig { geometry, cell: Cell::Slc, timing: NandTiming::default(), durable: false },
             capacity_pages: pages as u32,
-            gc: GcConfig { policy: GcPolicy::Greedy, low: 3, ahead: 0, wear_gap: 1000, together },
+            gc: GcConfig {
+                policy: GcPolicy::Greedy,
+                low: 3,
+                ahead: 0,
+                wear_gap: 1000,
+                together,
+                ..GcConfig::default()
+            },
             placement,
         }],
         buffer_pages: 16,

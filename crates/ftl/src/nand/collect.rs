@@ -64,7 +64,7 @@ pub(super) struct Collector {
 }
 
 impl Collector {
-    pub fn new(geo: &Geometry) -> Collector {
+    pub fn new(geo: &Geometry, idle_share: u32) -> Collector {
         let batch = (BATCH_PAGES / geo.unit_pages).clamp(1, 2 * geo.dies);
         // One batch that is programmed, and one that is gathered meanwhile.
         let most_gathered = (geo.dies / 2).clamp(2 * batch, MOST_GATHERED);
@@ -75,7 +75,7 @@ impl Collector {
             flights: 0,
             gathered: 0,
             most_gathered,
-            most_idle: few(geo.dies).max(batch),
+            most_idle: few(geo.dies, idle_share).max(batch),
             idle: false,
             lead: lead.into(),
             batch,
@@ -139,8 +139,8 @@ impl Collector {
 }
 
 /// So many dies that the others can go on.
-fn few(dies: u32) -> u32 {
-    (dies / 8).max(1)
+fn few(dies: u32, share: u32) -> u32 {
+    (dies / share.max(1)).max(1)
 }
 
 impl NandSet {
@@ -371,7 +371,10 @@ impl NandSet {
     /// Erases blocks of collected superblocks, a few dies at a time so that the others can work; all at a time if there is
     /// no other work.
     fn erase_some<S: Storage>(&mut self, now: Nanos, cx: &mut Around<'_, S>) -> bool {
-        let most = if self.purge.is_some() { self.geo.dies } else { few(self.geo.dies) };
+        let most = match self.purge {
+            Some(_) => self.geo.dies,
+            None => few(self.geo.dies, self.gc_config.idle_share),
+        };
         let mut done = false;
         while let Some(&block) = self.blocks.erasing.front() {
             if self.blocks.erase_die == self.geo.dies {

@@ -216,7 +216,7 @@ impl NandSet {
         config: &Config,
     ) -> NandSet {
         let geo = nand.geometry().clone();
-        let collector = collect::Collector::new(&geo);
+        let collector = collect::Collector::new(&geo, gc.idle_share);
         let flights = geo.dies * ahead::DIE_QUEUE as u32 + collector.most_gathered();
         let words = |bits: u64| vec![0u64; bits.div_ceil(64) as usize];
         NandSet {

@@ -78,7 +78,7 @@ impl NandSet {
         self.lacks_slots = false;
         self.flushes.clear();
         self.purge = None;
-        self.gc = collect::Collector::new(&self.geo);
+        self.gc = collect::Collector::new(&self.geo, self.gc_config.idle_share);
         self.streams.fill(Stream::default());
         self.closing.fill(0);
         self.held = false;

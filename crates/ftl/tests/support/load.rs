@@ -129,7 +129,14 @@ impl Load {
             sets: vec![SetConfig::Nand {
                 nand: NandConfig { geometry, cell: Cell::Slc, timing, durable: false },
                 capacity_pages: pages,
-                gc: GcConfig { policy, low: 3, ahead: 0, wear_gap: 1000, together: false },
+                gc: GcConfig {
+                    policy,
+                    low: 3,
+                    ahead: 0,
+                    wear_gap: 1000,
+                    together: false,
+                    ..GcConfig::default()
+                },
                 placement: Default::default(),
             }],
             buffer_pages: 4,

@@ -247,7 +247,7 @@ pub(super) fn answer(results: &Results, options: &Settings) -> String {
         )
     });
     let test = of_variant(results, "dram").filter(|_| published).map(|(mean, most)| {
-        format!(" The variant dram, to which nothing was fitted, is {mean:.0}% off (at most {most:.0}%).")
+        format!(" The variant dram, which no value was chosen to match but which was not unseen (notes), is {mean:.0}% off (at most {most:.0}%).")
     });
     let gains: Vec<String> = points(&results.variants)
         .iter()
@@ -318,6 +318,7 @@ pub(super) fn notes(results: &Results, options: &Settings) -> Vec<String> {
         fitted::MAX_SUSPENDS,
         fitted::WRITE_BUFFER
     ));
+    notes.push(fitted::ROLES.into());
     notes.extend(at_rest(results));
     notes
 }

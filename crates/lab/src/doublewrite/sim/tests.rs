@@ -105,6 +105,13 @@ fn both_tables_are_printed_beside_the_published_ones() {
     );
     let published = Settings { profile: DEFAULT_PROFILE.into(), ..settings(&[]).unwrap() };
     assert!(report::notes(&first.results, &published).iter().any(|note| note.starts_with("Fitted to")));
+    // What dram had to do with the values is said where they were fitted, and only there.
+    let roles = |settings: &Settings| {
+        report::notes(&first.results, settings)
+            .iter()
+            .any(|note| note.contains("31.3") && note.contains("blind"))
+    };
+    assert!(roles(&published) && !roles(&settings(&["--profile", "tiny"]).unwrap()));
     let page = std::fs::read_to_string(out.join("report.html")).unwrap();
     assert!(page.contains("Traffic beside the published"));
     // The same seed: the same figures.
