@@ -1,4 +1,5 @@
 //! How a test says that it cannot run. Test files of all crates include this one.
+#![allow(dead_code, reason = "each of them uses what it needs")]
 
 /// Says loudly that a test, or a part of it, does not run.
 ///
@@ -13,7 +14,6 @@ pub fn skipped(test: &str, why: &str) {
 
 /// Says loudly that a test does not run because of what others serve, or do not serve today: software that this project neither pins
 /// nor needs for its own set-up. It fails nowhere, as nothing in the project could mend it.
-#[allow(dead_code, reason = "most tests need nothing of others")]
 pub fn unavailable(test: &str, why: &str) {
     say(test, why);
 }
