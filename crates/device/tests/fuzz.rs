@@ -174,3 +174,11 @@ const VALUES: &[&str] = &[
     "\"5us\"",
     "\"1GB/s\"",
 ];
+
+#[test]
+fn a_power_cut_that_comes_with_the_last_command_is_an_end_like_others() {
+    let write = Command { cdw12: U32::new(1), ..Command::new(1, 2) };
+    let cut = Command { cdw10: U32::new(1), cdw11: U32::new(1 << 24), ..Command::new(0xD0, 0) };
+    let steps = vec![Step::Io(Box::new(write), vec![0; 4096]), Step::Admin(Box::new(cut), Vec::new())];
+    play(Stage::TIMED, steps);
+}
