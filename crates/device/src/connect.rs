@@ -75,7 +75,19 @@ impl Drive {
     /// Command Sequence Error if the controller is not enabled or has the queue already; Connect Invalid
     /// Parameters if identifier or size are out of range.
     pub fn add_queue(&mut self, id: ControllerId, qid: u16, entries: u32) -> Result<(), Status> {
-        let controller = self.controllers.get_mut(id).ok_or(Status::CONNECT_INVALID_PARAMETERS.with_dnr())?;
+        self.check_queue(id, qid, entries)?;
+        if let Some(controller) = self.controllers.get_mut(id) {
+            controller.add_queue(qid);
+        }
+        Ok(())
+    }
+
+    /// Whether an I/O queue could be added now. Nothing is changed.
+    ///
+    /// # Errors
+    /// As of [`add_queue`](Drive::add_queue).
+    pub fn check_queue(&self, id: ControllerId, qid: u16, entries: u32) -> Result<(), Status> {
+        let controller = self.controllers.get(id).ok_or(Status::CONNECT_INVALID_PARAMETERS.with_dnr())?;
         if !controller.is_ready() || controller.has_queue(qid) {
             return Err(Status::COMMAND_SEQUENCE_ERROR.with_dnr());
         }
@@ -83,7 +95,6 @@ impl Drive {
         if qid > granted || !(2..=MAX_QUEUE_ENTRIES).contains(&entries) {
             return Err(Status::CONNECT_INVALID_PARAMETERS.with_dnr());
         }
-        controller.add_queue(qid);
         Ok(())
     }
 

@@ -373,3 +373,37 @@ fn connections_that_have_not_proved_themselves_are_limited() {
     eventually("there is room", || connect(&running, "free", None).is_ok());
     assert!(free.property().is_success());
 }
+
+#[test]
+fn who_claims_to_be_a_host_takes_no_queue_from_it() {
+    let keys = ChapKeys { host: key(), controller: None };
+    let rule = Rule { chap: Some(keys.clone()), ..Rule::named(nqn("a")) };
+    let running = start(Access::new(vec![rule]));
+    let mut host = connect(&running, "a", Some(keys)).unwrap();
+    let claim = |qid, cntlid: u16| {
+        let stream = TcpStream::connect(running.tcp().unwrap()).unwrap();
+        let queue = SocketQueue::over_tcp(stream, Default::default(), PATIENCE).unwrap();
+        let subsystem = running.handle().subsystem_nqn().parse().unwrap();
+        let mut raw = Raw { queue, parties: Parties { host: nqn("a"), subsystem } };
+        let cattr = ConnectAttributes::new();
+        let connect = FabricsCommand::Connect(Connect { recfmt: 0, qid, sqsize_z: 31, cattr, kato: 0 });
+        let mut data = raw.connect_data();
+        data[16..18].copy_from_slice(&cntlid.to_le_bytes());
+        let (done, _) = raw.call(connect.into(), Data::Out(data)).unwrap();
+        (raw, done.status())
+    };
+    // It names the queue that the host makes next, and never proves itself.
+    let (mut raw, status) = claim(1, host.cntlid());
+    assert!(status.is_success(), "{status}");
+    assert!(raw.property().is(Status::AUTHENTICATION_REQUIRED));
+    let namespace = host.namespace(1).unwrap();
+    let mut queue = host.io_queue(8).unwrap();
+    queue.write(&namespace, 0, &[7; 4096], false).unwrap();
+    // Its end, and one more claim, are no end of the queue that the host has.
+    drop(raw);
+    let (_, status) = claim(1, host.cntlid());
+    assert!(status.is(Status::COMMAND_SEQUENCE_ERROR), "{status}");
+    let mut back = [0; 4096];
+    queue.read(&namespace, 0, &mut back).unwrap();
+    assert_eq!(back, [7; 4096]);
+}

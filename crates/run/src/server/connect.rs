@@ -104,7 +104,13 @@ pub(super) fn connect(
         if !same {
             return invalid(true, 16);
         }
-        engine.drive.add_queue(id, qid, entries).map(|()| id)
+        // A host that has not proved itself yet takes no queue away from the one that it claims to be.
+        peer.promised = peer.gate.must_prove().then_some(entries);
+        let added = match peer.promised {
+            Some(_) => engine.drive.check_queue(id, qid, entries),
+            None => engine.drive.add_queue(id, qid, entries),
+        };
+        added.map(|()| id)
     };
     match result {
         Ok(id) => {

@@ -86,6 +86,8 @@ struct Peer {
     gate: Gate,
     /// The controller and queue, after Connect.
     queue: Option<(ControllerId, u16)>,
+    /// Entries of an I/O queue that the drive makes when the host has proved itself.
+    promised: Option<u32>,
     /// Or the discovery controller.
     discovery: Option<Discovering>,
     /// Closed as soon as everything is sent.
@@ -356,6 +358,7 @@ impl Server {
             gate,
             wire: Connection::new(self.config.clone()),
             queue: None,
+            promised: None,
             discovery: None,
             leaving: false,
             gone: false,
@@ -517,7 +520,9 @@ impl Server {
                 continue;
             };
             if sqe.opc == FABRICS_OPCODE && sqe.fctype() == FabricsType::DISCONNECT && qid != 0 {
-                engine.drive.remove_queue(controller, qid);
+                if peer.promised.is_none() {
+                    engine.drive.remove_queue(controller, qid);
+                }
                 let _ = peer.wire.respond(tag, Completion::success(0, 0), 0);
                 peer.queue = None;
                 peer.leaving = true;
@@ -590,6 +595,8 @@ impl Server {
     fn close(&mut self, engine: &mut Engine, id: ConnectionId, now: Nanos) {
         let Some(peer) = self.peer(id) else { return };
         let queue = peer.queue.take();
+        // One that the drive has not made is not the connection's to end.
+        let promised = peer.promised.is_some();
         if let Some(host) = peer.gate.unproven() {
             note(format_args!("{host} ({}) left without authenticating itself", peer.stream.name()));
         }
@@ -603,8 +610,8 @@ impl Server {
                 engine.drive_disconnect(now, controller);
                 self.close_controller(engine, controller, now);
             }
-            Some((controller, qid)) => engine.drive.remove_queue(controller, qid),
-            None => {}
+            Some((controller, qid)) if !promised => engine.drive.remove_queue(controller, qid),
+            _ => {}
         }
     }
 
@@ -659,12 +666,22 @@ fn reserve() -> Option<OwnedFd> {
 }
 
 impl Peer {
-    /// If the host has authenticated itself on its admin queue, its controller gets what it is to see.
-    fn prove(&self, engine: &mut Engine) {
-        if let Some((controller, 0)) = self.queue
-            && !self.gate.is_shut()
+    /// If the host has authenticated itself, its controller gets what it is to see (on the admin queue), or the queue is made.
+    fn prove(&mut self, engine: &mut Engine) {
+        if self.gate.is_shut() {
+            return;
+        }
+        let Some((controller, qid)) = self.queue else { return };
+        if qid == 0 {
+            return engine.drive.prove(controller);
+        }
+        if let Some(entries) = self.promised.take()
+            && engine.drive.add_queue(controller, qid, entries).is_err()
         {
-            engine.drive.prove(controller);
+            // Another connection of the host has it by now, or the controller was reset.
+            note(format_args!("queue {qid} of {} cannot be made any more", self.stream.name()));
+            self.queue = None;
+            self.leaving = true;
         }
     }
 
