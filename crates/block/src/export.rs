@@ -212,7 +212,7 @@ impl Export {
         for device in loops.values() {
             release(device, &mut in_the_way);
         }
-        let record = self.shared.record.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let record = self.shared.record().take();
         // One that could not be detached is for the next start.
         if let Some(record) = record
             && !loops.values().any(LoopDevice::is_attached)
@@ -328,11 +328,15 @@ impl Shared {
         self.loops.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn record(&self) -> MutexGuard<'_, Option<Record>> {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn attach(&self, file: &File) -> Result<(), ExportError> {
         if self.options.loops {
             let namespace = &file.namespace;
             let device = LoopDevice::attach(&self.path(file), namespace.block_size, namespace.read_only)?;
-            if let Some(record) = &*self.record.lock().unwrap_or_else(PoisonError::into_inner) {
+            if let Some(record) = &*self.record() {
                 record.add(&device);
             }
             self.loops().insert(file.ino, device);

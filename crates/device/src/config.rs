@@ -141,6 +141,14 @@ impl ConfigError {
     }
 }
 
+/// Capacity is given to namespaces in granules (Namespace Granularity).
+pub(crate) const GRANULE_BYTES: u64 = ftl::GRANULE_PAGES as u64 * PAGE as u64;
+
+/// Bytes of an NVM Set that namespaces can have: whole granules.
+pub(crate) fn offered_bytes(set: &SetConfig) -> u64 {
+    u64::from(set.capacity_pages()) * u64::from(PAGE) / GRANULE_BYTES * GRANULE_BYTES
+}
+
 /// Most namespaces of a drive.
 const MAX_NAMESPACES: u32 = 1024;
 
@@ -223,12 +231,10 @@ impl Config {
 
     /// Whether the namespaces of a new drive fit their NVM Sets.
     fn check_room(&self) -> Result<(), ConfigError> {
-        let granule = u64::from(ftl::GRANULE_PAGES) * u64::from(PAGE);
-        let capacity = |s: &SetConfig| u64::from(s.capacity_pages()) * u64::from(PAGE) / granule * granule;
-        let mut left: Vec<u64> = self.ftl.sets.iter().map(capacity).collect();
+        let mut left: Vec<u64> = self.ftl.sets.iter().map(offered_bytes).collect();
         for (i, ns) in self.namespaces.iter().enumerate() {
             let room = &mut left[usize::from(ns.set) - 1];
-            let needed = ns.bytes.div_ceil(granule).saturating_mul(granule);
+            let needed = ns.bytes.div_ceil(GRANULE_BYTES).saturating_mul(GRANULE_BYTES);
             let Some(rest) = room.checked_sub(needed) else {
                 let rule =
                     format!("NVM Set {} has {} left, given in steps of 1MiB", ns.set, format_size(*room));
@@ -241,16 +247,14 @@ impl Config {
 
     /// How the bytes of the NVM Sets on flash are given away, in the order of the sets.
     pub fn flash_space(&self) -> impl Iterator<Item = FlashSpace> {
-        let page = u64::from(PAGE);
-        let granule = u64::from(ftl::GRANULE_PAGES) * page;
-        (1..).zip(&self.ftl.sets).filter_map(move |(set, config)| {
-            let SetConfig::Nand { nand, capacity_pages, .. } = config else { return None };
+        (1..).zip(&self.ftl.sets).filter_map(|(set, config)| {
+            let SetConfig::Nand { nand, .. } = config else { return None };
             let own = self.namespaces.iter().filter(|ns| ns.set == set);
             Some(FlashSpace {
                 set,
-                raw: nand.geometry.pages() * page,
-                offered: u64::from(*capacity_pages) * page / granule * granule,
-                allocated: own.map(|ns| ns.bytes.next_multiple_of(granule)).sum(),
+                raw: nand.geometry.pages() * u64::from(PAGE),
+                offered: offered_bytes(config),
+                allocated: own.map(|ns| ns.bytes.next_multiple_of(GRANULE_BYTES)).sum(),
             })
         })
     }

@@ -45,7 +45,7 @@ impl Drive {
             controller.values = self.life.saved.clone();
         }
         if proven {
-            self.attach_first(id);
+            self.attach_for_host(id);
         }
         self.set_keep_alive(id, kato_ms, now).map_err(|failure| failure.status)?;
         Ok(id)
@@ -57,15 +57,7 @@ impl Drive {
         if let Some(controller) = self.controllers.get_mut(id)
             && !std::mem::replace(&mut controller.proven, true)
         {
-            self.attach_first(id);
-        }
-    }
-
-    /// Attaches to a new controller what its host is to see.
-    fn attach_first(&mut self, id: ControllerId) {
-        self.attach_for_host(id);
-        if let Some(controller) = self.controllers.get_mut(id) {
-            controller.ana_changes = 0;
+            self.attach_for_host(id);
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! The drive does not look at its data sheet: whoever checks a profile measures against it (`tranche profile check`).
 
+use crate::config::GRANULE_BYTES;
 use crate::config::{Config, ConfigError};
 use crate::units::{Rate, Time};
 use ftl::{GRANULE_PAGES, PAGE, SetConfig};
@@ -143,14 +144,13 @@ impl Config {
             *shares.last_mut()? = (after, before);
             changed = true;
         }
-        let granule = u64::from(GRANULE_PAGES) * u64::from(PAGE);
         for namespace in &mut short.namespaces {
             let (after, before) = *shares.get(usize::from(namespace.set).checked_sub(1)?)?;
             if after < before {
                 let bytes = u128::from(namespace.bytes) * u128::from(after) / u128::from(before);
                 // Whole granules together fit in the set's, each as a share of its own.
-                let bytes = u64::try_from(bytes).ok()? / granule * granule;
-                namespace.bytes = bytes.max(granule);
+                let bytes = u64::try_from(bytes).ok()? / GRANULE_BYTES * GRANULE_BYTES;
+                namespace.bytes = bytes.max(GRANULE_BYTES);
             }
         }
         (changed && short.check().is_ok()).then_some(short)

@@ -1,6 +1,8 @@
 //! A drive's TOML. `docs/drive-toml.md` documents every key.
 
-use crate::config::{Attach, Config, ConfigError, Identity, InitialNamespace, Link};
+use crate::config::{
+    Attach, Config, ConfigError, GRANULE_BYTES, Identity, InitialNamespace, Link, offered_bytes,
+};
 use crate::datasheet::DataSheetTable;
 use crate::lba_format::LbaFormat;
 use crate::quota::Limits;
@@ -276,13 +278,11 @@ impl<'de> Deserialize<'de> for NamespaceSize {
 
 /// What each NVM Set has left beside the namespaces of known size; nothing once a namespace has taken the rest.
 fn rests(sets: &[SetConfig], namespaces: &[NamespaceTable], default_set: u16) -> Vec<Option<u64>> {
-    let granule = u64::from(GRANULE_PAGES) * u64::from(PAGE);
-    let whole = |set: &SetConfig| u64::from(set.capacity_pages()) * u64::from(PAGE) / granule * granule;
-    let mut left: Vec<u64> = sets.iter().map(whole).collect();
+    let mut left: Vec<u64> = sets.iter().map(offered_bytes).collect();
     for namespace in namespaces {
         let set = usize::from(namespace.set.unwrap_or(default_set)).wrapping_sub(1);
         if let (Some(left), NamespaceSize::Bytes(size)) = (left.get_mut(set), &namespace.size) {
-            *left = left.saturating_sub(size.0.div_ceil(granule).saturating_mul(granule));
+            *left = left.saturating_sub(size.0.div_ceil(GRANULE_BYTES).saturating_mul(GRANULE_BYTES));
         }
     }
     left.into_iter().map(Some).collect()

@@ -28,18 +28,12 @@ pub(crate) fn concerns(command: &Command, qid: u16) -> bool {
     (fuse == FIRST || fuse == SECOND) && qid != 0 && command.opc != nvme::command::FABRICS_OPCODE
 }
 
-/// A first command, by its number; `None` if it has failed, and the second is to be told.
-#[derive(Clone, Copy, Debug)]
-struct First {
-    io: Option<u32>,
-    blocks: Blocks,
-}
-
 /// Fused operations under way.
 #[derive(Default)]
 pub(crate) struct Fused {
-    /// First commands whose second is the next of the queue.
-    firsts: BTreeMap<(u16, u16), First>,
+    /// First commands whose second is the next of the queue, by controller and queue: number and blocks; `None` if it has failed, and the
+    /// second is to be told.
+    firsts: BTreeMap<(u16, u16), Option<(u32, Blocks)>>,
     /// The number and the blocks of the first command, by the number of the second: until both are executed.
     pairs: BTreeMap<u32, (u32, Blocks)>,
 }
@@ -53,9 +47,8 @@ impl Fused {
 
     /// A queue is gone, or all of a controller's are.
     pub fn forget(&mut self, controller: ControllerId, qid: Option<u16>) {
-        self.firsts.retain(|&(c, q), first| {
-            first.io.is_some() || c != controller.0 || qid.is_some_and(|qid| qid != q)
-        });
+        self.firsts
+            .retain(|&(c, q), first| first.is_some() || c != controller.0 || qid.is_some_and(|qid| qid != q));
     }
 
     /// Power was lost.
@@ -106,8 +99,8 @@ impl Drive {
     }
 
     fn give_up_first<S: Contents>(&mut self, id: ControllerId, qid: u16, cx: &mut Cx<'_, S>) {
-        let first = self.fused.firsts.remove(&(id.0, qid)).and_then(|first| first.io);
-        if let Some(token) = first.and_then(|io| self.flight.unpark(io)) {
+        let first = self.fused.firsts.remove(&(id.0, qid)).flatten();
+        if let Some(token) = first.and_then(|(io, _)| self.flight.unpark(io)) {
             self.fail(token, other_missing(), cx);
         }
     }
@@ -125,26 +118,23 @@ impl Drive {
         let qid = self.flight.get_mut(&token).qid;
         let parsed = admitted.and_then(|()| IoCommand::parse(command).map_err(Failure::from));
         if command.flags.fuse() == FIRST {
-            let (io, blocks, failure) = match parsed {
-                Ok(IoCommand::Compare(blocks)) => (Some(token.io().0), blocks, None),
-                // The only fused operation is Compare and Write.
-                Ok(_) => (None, Blocks::default(), Some(Failure::field(1))),
-                Err(failure) => (None, Blocks::default(), Some(failure)),
-            };
-            self.fused.firsts.insert((id.0, qid), First { io, blocks });
-            match failure {
-                Some(failure) => self.fail(token, failure, cx),
-                None => {
-                    token.park();
+            match parsed {
+                Ok(IoCommand::Compare(blocks)) => {
+                    self.fused.firsts.insert((id.0, qid), Some((token.park(), blocks)));
+                }
+                other => {
+                    self.fused.firsts.insert((id.0, qid), None);
+                    // The only fused operation is Compare and Write.
+                    self.fail(token, other.err().unwrap_or(Failure::field(1)), cx);
                 }
             }
             return;
         }
-        let Some(First { io, blocks: compared }) = self.fused.firsts.remove(&(id.0, qid)) else {
+        let Some(first) = self.fused.firsts.remove(&(id.0, qid)) else {
             let failure = parsed.err().unwrap_or_else(other_missing);
             return self.fail(token, failure, cx);
         };
-        let first = io.and_then(|io| self.flight.unpark(io));
+        let first = first.and_then(|(io, compared)| Some((self.flight.unpark(io)?, compared)));
         let blocks = match parsed {
             Ok(IoCommand::Write(blocks)) => Ok(blocks),
             Ok(_) => Err(Failure::field(1)),
@@ -153,11 +143,11 @@ impl Drive {
         match (first, blocks) {
             (None, Ok(_)) => self.fail(token, other_failed(), cx),
             (None, Err(failure)) => self.fail(token, failure, cx),
-            (Some(first), Err(failure)) => {
+            (Some((first, _)), Err(failure)) => {
                 self.fail(first, other_failed(), cx);
                 self.fail(token, failure, cx);
             }
-            (Some(first), Ok(blocks)) => match differs(&compared, &blocks) {
+            (Some((first, compared)), Ok(blocks)) => match differs(&compared, &blocks) {
                 Some(byte) => {
                     self.fail(first, Failure::field(byte), cx);
                     self.fail(token, Failure::field(byte), cx);
@@ -188,7 +178,7 @@ impl Drive {
     }
 
     /// The first command of a pair, which is a pair no more.
-    fn part<S: Contents>(&mut self, second: &Token, _: &Cx<'_, S>) -> Option<(Token, Blocks)> {
+    fn part(&mut self, second: &Token) -> Option<(Token, Blocks)> {
         self.flight.get_mut(second).fused = false;
         let (io, blocks) = self.fused.pairs.remove(&second.io().0)?;
         Some((self.flight.unpark(io)?, blocks))
@@ -197,7 +187,7 @@ impl Drive {
     /// Executes both commands of a pair, whose turn has come.
     #[cold]
     pub(crate) fn execute_pair<S: Contents>(&mut self, second: Token, blocks: &Blocks, cx: &mut Cx<'_, S>) {
-        let Some((first, compared)) = self.part(&second, cx) else {
+        let Some((first, compared)) = self.part(&second) else {
             return self.fail(second, other_missing(), cx);
         };
         let entry = self.flight.get_mut(&second);
@@ -253,9 +243,7 @@ impl Drive {
         blocks: &Blocks,
         cx: &mut Cx<'_, S>,
     ) -> Result<(), Failure> {
-        let entry = self.flight.get_mut(first);
-        let (opcode, nsid) = (entry.opcode, entry.nsid);
-        self.check_reservation(id, opcode, nsid)?;
+        self.check_reservation_of(first, id)?;
         let place = self.place(first, id, blocks, Kind::Compare)?;
         self.check_size(&place)?;
         self.check_unit(&place)?;
@@ -265,6 +253,12 @@ impl Drive {
         Ok(())
     }
 
+    fn check_reservation_of(&mut self, token: &Token, id: ControllerId) -> Result<(), Failure> {
+        let entry = self.flight.get_mut(token);
+        let (opcode, nsid) = (entry.opcode, entry.nsid);
+        self.check_reservation(id, opcode, nsid)
+    }
+
     fn begin_write<S: Contents>(
         &mut self,
         second: &Token,
@@ -272,9 +266,7 @@ impl Drive {
         blocks: &Blocks,
         cx: &mut Cx<'_, S>,
     ) -> Result<crate::io::Place, Failure> {
-        let entry = self.flight.get_mut(second);
-        let (opcode, nsid) = (entry.opcode, entry.nsid);
-        self.check_reservation(id, opcode, nsid)?;
+        self.check_reservation_of(second, id)?;
         self.prepare_write(second, id, blocks, cx)
     }
 
@@ -313,7 +305,7 @@ impl Drive {
         result: Result<(), Fault>,
         cx: &mut Cx<'_, S>,
     ) {
-        let Some((first, _)) = self.part(&second, cx) else { return self.fail(second, other_missing(), cx) };
+        let Some((first, _)) = self.part(&second) else { return self.fail(second, other_missing(), cx) };
         match result {
             Ok(()) => {
                 self.schedule(first, at, cx);
@@ -326,7 +318,7 @@ impl Drive {
     /// The second command of a pair ends without having been executed: the first ends before it.
     #[cold]
     pub(crate) fn abandon_first<S: Contents>(&mut self, second: &Token, cx: &mut Cx<'_, S>) {
-        if let Some((first, _)) = self.part(second, cx) {
+        if let Some((first, _)) = self.part(second) {
             self.note_failure(&first, other_failed());
             self.complete(first, cx);
         }
@@ -340,7 +332,7 @@ impl Drive {
     ) -> bool {
         let mut any = false;
         for first in self.fused.firsts.values_mut() {
-            let Some(token) = first.io.and_then(|io| self.flight.unpark(io)) else { continue };
+            let Some(token) = first.and_then(|(io, _)| self.flight.unpark(io)) else { continue };
             let entry = self.flight.get_mut(&token);
             let Some(status) = status(&self.controllers, token.io().0, entry) else {
                 token.park();
@@ -348,7 +340,7 @@ impl Drive {
             };
             (entry.status, entry.at) = (status, now);
             self.events.push(now, Event::End(token.park()));
-            first.io = None;
+            *first = None;
             any = true;
         }
         any

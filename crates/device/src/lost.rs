@@ -73,10 +73,16 @@ impl Drive {
         }
     }
 
+    /// Whether pages of a namespace were lost.
+    pub(crate) fn has_losses(&self, nsid: Nsid) -> bool {
+        self.namespaces.get(nsid).is_some_and(|ns| self.ftl.volume_losses(ns.volume) > 0)
+    }
+
     /// A controller has a namespace attached that may have losses.
     pub(crate) fn show_losses<S: Contents>(&mut self, id: ControllerId, nsid: Nsid, cx: &mut Cx<'_, S>) {
-        let lost = self.namespaces.get(nsid).is_some_and(|ns| self.ftl.volume_losses(ns.volume) > 0);
-        if lost && let Some(controller) = self.controllers.get_mut(id) {
+        if self.has_losses(nsid)
+            && let Some(controller) = self.controllers.get_mut(id)
+        {
             controller.lost.unread = true;
             self.alert(id, cx);
         }

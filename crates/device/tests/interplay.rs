@@ -17,7 +17,7 @@ use nvme::{Command, Csi, IoCommand, NSID_ALL, Status};
 
 fn sanitize() -> Command {
     let sanact = SanitizeAction::BLOCK_ERASE;
-    Sanitize { sanact, ause: false, owpass: 1, oipbp: false, ndas: false, emvs: false, ovrpat: 0 }.into()
+    Sanitize { sanact, owpass: 1, ..Sanitize::default() }.into()
 }
 
 fn format(nsid: u32) -> Command {

@@ -39,7 +39,7 @@ fn format(nsid: u32, ses: SecureErase) -> FormatNvm {
 }
 
 fn sanitize(sanact: SanitizeAction) -> Sanitize {
-    Sanitize { sanact, ause: false, owpass: 1, oipbp: false, ndas: false, emvs: false, ovrpat: 0 }
+    Sanitize { sanact, owpass: 1, ..Sanitize::default() }
 }
 
 fn key_of(b: &Bench, nsid: u32) -> Vec<u8> {

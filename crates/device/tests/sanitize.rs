@@ -15,7 +15,7 @@ use nvme::log::{ErrorInformation, LogId, SanitizeOperationStatus as Sos, Sanitiz
 use nvme::{Command, IoOpcode, NSID_ALL, Status, U32};
 
 fn sanitize(sanact: SanitizeAction) -> Sanitize {
-    Sanitize { sanact, ause: false, owpass: 1, oipbp: false, ndas: false, emvs: false, ovrpat: 0 }
+    Sanitize { sanact, owpass: 1, ..Sanitize::default() }
 }
 
 fn overwrite(owpass: u8) -> Sanitize {

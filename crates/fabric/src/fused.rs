@@ -19,19 +19,22 @@ pub(crate) enum Half {
     First { complete: bool },
     /// A first command with its second; whether its data is there.
     Paired { second: u16, complete: bool },
-    /// A second command, with its first; whether its data is there is in what follows.
-    Second(Second),
+    /// A second command, with its first; whether its data is there.
+    Second { first: u16, complete: bool },
     /// A first command without a second.
     Alone,
     /// The other one has failed.
     Broken,
 }
 
-/// A second command.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Second {
-    first: u16,
-    complete: bool,
+impl Half {
+    /// Of a command whose other half is known: whether its data is there.
+    fn pair_is_complete(self) -> Option<bool> {
+        match self {
+            Half::Paired { complete, .. } | Half::Second { complete, .. } => Some(complete),
+            Half::None | Half::First { .. } | Half::Alone | Half::Broken => None,
+        }
+    }
 }
 
 /// Whether the command that came last is the first of a fused operation.
@@ -55,7 +58,7 @@ impl Connection {
             (LastFirst::At(first), 2) => {
                 let complete = self.slots[usize::from(first)].fused == Half::First { complete: true };
                 self.slots[usize::from(first)].fused = Half::Paired { second: index, complete };
-                self.slots[usize::from(index)].fused = Half::Second(Second { first, complete: false });
+                self.slots[usize::from(index)].fused = Half::Second { first, complete: false };
             }
             (LastFirst::At(first), _) => {
                 let slot = &mut self.slots[usize::from(first)];
@@ -91,17 +94,14 @@ impl Connection {
                 self.slots[usize::from(index)].fused = Half::Paired { second, complete: true };
                 (index, second)
             }
-            Half::Second(Second { first, .. }) => {
-                self.slots[usize::from(index)].fused = Half::Second(Second { first, complete: true });
+            Half::Second { first, .. } => {
+                self.slots[usize::from(index)].fused = Half::Second { first, complete: true };
                 (first, index)
             }
             Half::Broken => return self.refuse_now(index, Status::ABORTED_FAILED_FUSED.with_dnr()),
             Half::None | Half::Alone => return self.deliver_now(index),
         };
-        let complete = |index: u16| match self.slots[usize::from(index)].fused {
-            Half::Paired { complete, .. } | Half::Second(Second { complete, .. }) => complete,
-            _ => false,
-        };
+        let complete = |index: u16| self.slots[usize::from(index)].fused.pair_is_complete() == Some(true);
         if complete(pair.0) && complete(pair.1) {
             for index in [pair.0, pair.1] {
                 self.slots[usize::from(index)].fused = Half::None;
@@ -119,13 +119,10 @@ impl Connection {
         self.refuse_now(index, status);
         let other = match half {
             Half::Paired { second, .. } => second,
-            Half::Second(Second { first, .. }) => first,
+            Half::Second { first, .. } => first,
             _ => return,
         };
-        let complete = match self.slots[usize::from(other)].fused {
-            Half::Paired { complete, .. } | Half::Second(Second { complete, .. }) => complete,
-            _ => return,
-        };
+        let Some(complete) = self.slots[usize::from(other)].fused.pair_is_complete() else { return };
         self.slots[usize::from(other)].fused = Half::Broken;
         if complete {
             self.refuse_now(other, Status::ABORTED_FAILED_FUSED.with_dnr());

@@ -403,7 +403,7 @@ impl Connection {
             let slot = &mut self.slots[usize::from(index)];
             let len = usize::try_from(slot.len).unwrap_or(0);
             // A second command's memory is not to wait for its first one's.
-            let urgent = matches!(slot.fused, Half::Second(_));
+            let urgent = matches!(slot.fused, Half::Second { .. });
             let Some(buffer) = self.pool.take(len).or_else(|| urgent.then(|| self.pool.take_beyond(len)))
             else {
                 return;

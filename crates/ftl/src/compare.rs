@@ -1,15 +1,14 @@
 //! Compare and write as one step: nothing of another request comes between.
 
 use crate::config::PAGE;
-use crate::memory::MemorySet;
-use crate::nand::{Around, NandSet, Write};
+use crate::nand::{Around, Write};
 use crate::storage::{Io, Piece, Storage};
 use crate::volume::{Extent, VolumeId};
 use crate::{Answer, Fault, Ftl, Set};
 use media::{Nanos, Slot};
 
 /// Whether a piece of the comparing request's buffer is what is stored.
-fn matches<S: Storage>(io: Io) -> impl FnMut(&mut S, Piece, Option<Slot>) -> Result<(), Fault> {
+pub(crate) fn matches<S: Storage>(io: Io) -> impl FnMut(&mut S, Piece, Option<Slot>) -> Result<(), Fault> {
     move |storage, piece, slot| match storage.compare(io, piece, slot) {
         Ok(true) => Ok(()),
         Ok(false) => Err(Fault::Mismatch),
@@ -17,42 +16,18 @@ fn matches<S: Storage>(io: Io) -> impl FnMut(&mut S, Piece, Option<Slot>) -> Res
     }
 }
 
-/// What a write that is about to be admitted is compared with: all of it.
-fn before(write: &Write) -> Extent {
+/// Compares what is stored where a write goes that is about to be admitted. `read` shows a request the contents of an extent, and tells when
+/// reading them ends.
+#[cold]
+pub(crate) fn match_before(
+    write: &mut Write,
+    read: impl FnOnce(Io, Extent) -> Result<Nanos, Fault>,
+) -> Result<(), Fault> {
+    let Some(io) = write.compare else { return Ok(()) };
     // No longer than an atomic group, so it fits.
-    Extent { start: write.start, bytes: (write.end - write.start) as u32 }
-}
-
-impl NandSet {
-    /// Compares what is stored where a write goes that is about to be admitted.
-    #[cold]
-    pub fn match_before<S: Storage>(
-        &mut self,
-        now: Nanos,
-        write: &mut Write,
-        cx: &mut Around<'_, S>,
-    ) -> Result<(), Fault> {
-        let Some(io) = write.compare else { return Ok(()) };
-        let end = self.read(now, write.volume, before(write), cx, matches(io))?;
-        write.at = write.at.max(end);
-        Ok(())
-    }
-}
-
-impl MemorySet {
-    /// Compares what is stored where a write goes that is about to be placed.
-    #[cold]
-    pub fn match_before<S: Storage>(
-        &mut self,
-        now: Nanos,
-        write: &mut Write,
-        cx: &mut Around<'_, S>,
-    ) -> Result<(), Fault> {
-        let Some(io) = write.compare else { return Ok(()) };
-        let end = self.read(now, write.volume, before(write), cx, matches(io))?;
-        write.at = write.at.max(end);
-        Ok(())
-    }
+    let extent = Extent { start: write.start, bytes: (write.end - write.start) as u32 };
+    write.at = write.at.max(read(io, extent)?);
+    Ok(())
 }
 
 impl Ftl {

@@ -69,13 +69,13 @@ pub struct GcConfig {
     /// Only with one placement handle.
     #[serde(default)]
     pub together: bool,
-    /// One in so many dies may be busy at a time with erases, and with collection that nothing waits for, so that reads find the others
-    /// free (at least 1: all of them).
+    /// Divides the dies: one in so many may be busy at a time with erases and with collection ahead of need. Reads find the others
+    /// free. 1 allows all dies; 0 is an error.
     #[serde(default = "idle_share")]
     pub idle_share: u32,
 }
 
-/// An eighth: assumed, no source tells what drives do.
+/// An eighth of the dies. This is assumed: no source tells what drives do.
 fn idle_share() -> u32 {
     8
 }

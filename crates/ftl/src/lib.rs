@@ -275,13 +275,7 @@ impl Ftl {
         extent: Extent,
         storage: &mut S,
     ) -> Result<Nanos, Fault> {
-        self.visit(now, volume, extent, storage, |storage: &mut S, piece, slot: Option<Slot>| {
-            match storage.compare(io, piece, slot) {
-                Ok(true) => Ok(()),
-                Ok(false) => Err(Fault::Mismatch),
-                Err(error) => Err(error.into()),
-            }
-        })
+        self.visit(now, volume, extent, storage, compare::matches(io))
     }
 
     /// Reads without giving the data to anyone; the storage checks the contents.

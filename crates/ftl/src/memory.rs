@@ -1,5 +1,6 @@
 //! An NVM Set on DRAM or persistent memory: logical page = physical page, written in place.
 
+use crate::compare::{match_before, matches};
 use crate::config::{GRANULE_PAGES, PAGE};
 use crate::lost::LostPages;
 use crate::nand::{Around, LOST, SetStats, Write};
@@ -148,7 +149,8 @@ impl MemorySet {
         while write.start < write.end {
             let stop = write.end_of_group(group);
             if write.compare.is_some() {
-                self.match_before(now, write, cx)?;
+                let volume = write.volume;
+                match_before(write, |io, extent| self.read(now, volume, extent, cx, matches(io)))?;
             }
             let stored = self.store(write, stop, cx);
             if stored != Ok(true) {

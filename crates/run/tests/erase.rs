@@ -84,15 +84,7 @@ fn sanitizing_leaves_nothing_in_the_files() {
         let (controller, queue) = connect(&running);
         fill(&queue);
         assert!(holds(temp.path(), b"SECRET"));
-        let command = Sanitize {
-            sanact: action,
-            ause: false,
-            owpass: 2,
-            oipbp: true,
-            ndas: false,
-            emvs: false,
-            ovrpat: 1,
-        };
+        let command = Sanitize { sanact: action, owpass: 2, oipbp: true, ovrpat: 1, ..Sanitize::default() };
         let (completion, _) = controller.admin(&command.into(), Buffer::empty()).unwrap();
         assert!(completion.status().is_success(), "{:?}", completion.status());
         let log = wait(&controller);
@@ -140,15 +132,7 @@ fn an_operation_goes_on_when_the_image_is_opened_again() {
     let contents = std::fs::read(live.join("contents")).unwrap();
     let before = frames_end(&std::fs::read(live.join("journal.2")).unwrap());
     let journal = std::fs::File::open(live.join("journal.2")).unwrap();
-    let command = Sanitize {
-        sanact: SanitizeAction::BLOCK_ERASE,
-        ause: false,
-        owpass: 0,
-        oipbp: false,
-        ndas: false,
-        emvs: false,
-        ovrpat: 0,
-    };
+    let command = Sanitize { sanact: SanitizeAction::BLOCK_ERASE, ..Sanitize::default() };
     assert!(controller.admin(&command.into(), Buffer::empty()).unwrap().0.status().is_success());
     wait(&controller);
     assert!(!live.join("journal.2").exists(), "older files are gone");

@@ -94,7 +94,7 @@ fn wrapped_keys(dir: &Path) -> Vec<Vec<u8>> {
 }
 
 fn sanitize(sanact: SanitizeAction) -> Sanitize {
-    Sanitize { sanact, ause: false, owpass: 1, oipbp: false, ndas: false, emvs: false, ovrpat: 0 }
+    Sanitize { sanact, owpass: 1, ..Sanitize::default() }
 }
 
 fn wait(controller: &Controller) -> Sos {

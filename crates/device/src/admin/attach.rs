@@ -31,9 +31,9 @@ impl Drive {
             if ids.iter().any(|id| holders.contains(id)) {
                 return Err(Status::NAMESPACE_ALREADY_ATTACHED.into());
             }
-            let nsid = c.nsid;
-            let foreign =
-                |id: &ControllerId| self.controllers.get(*id).is_some_and(|c| !c.role.may_attach(nsid));
+            let foreign = |id: &ControllerId| {
+                self.controllers.get(*id).is_some_and(|controller| !controller.role.may_attach(c.nsid))
+            };
             if ids.iter().any(foreign) {
                 // It is none of the namespaces that the host's administrator gave to that tenant.
                 return Err(Status::OPERATION_DENIED.into());
@@ -96,18 +96,16 @@ impl Drive {
 
     /// Attaches to a new controller what its host is to see. A private namespace goes to the first.
     pub(crate) fn attach_for_host(&mut self, id: ControllerId) {
-        let admitted = self.admitted(id);
+        let attached = self.attach_admitted(id);
+        let unread = attached.into_iter().any(|nsid| self.has_losses(nsid));
         if let Some(controller) = self.controllers.get_mut(id) {
-            for nsid in admitted {
-                controller.attach(nsid, true);
-                let lost = self.namespaces.get(nsid).is_some_and(|ns| self.ftl.volume_losses(ns.volume) > 0);
-                controller.lost.unread |= lost;
-            }
+            controller.lost.unread |= unread;
+            controller.ana_changes = 0;
         }
     }
 
-    /// What a controller's host is to see, and what the controller does not have attached.
-    fn admitted(&self, id: ControllerId) -> Vec<u32> {
+    /// Attaches to a controller what its host is to see and the controller does not have attached.
+    fn attach_admitted(&mut self, id: ControllerId) -> Vec<u32> {
         let Some(controller) = self.controllers.get(id) else { return Vec::new() };
         let (host, role) = (controller.host.as_str(), &controller.role);
         let is_admitted = |nsid: u32, ns: &Namespace| {
@@ -116,7 +114,12 @@ impl Drive {
                 && !controller.is_attached(nsid)
                 && (ns.shared || self.attached_controllers(nsid).is_empty())
         };
-        self.namespaces.iter().filter(|(nsid, ns)| is_admitted(*nsid, ns)).map(|(nsid, _)| nsid).collect()
+        let admitted = self.namespaces.iter().filter(|(nsid, ns)| is_admitted(*nsid, ns));
+        let admitted: Vec<u32> = admitted.map(|(nsid, _)| nsid).collect();
+        if let Some(controller) = self.controllers.get_mut(id) {
+            admitted.iter().for_each(|nsid| controller.attach(*nsid, true));
+        }
+        admitted
     }
 
     /// A controller's host has another role.
@@ -132,10 +135,7 @@ impl Drive {
         let lost = |nsid: &u32| controller.is_attached(*nsid) && !controller.role.may_attach(*nsid);
         let mut changed: Vec<u32> = self.namespaces.ids().into_iter().filter(lost).collect();
         changed.iter().for_each(|nsid| controller.attach(*nsid, false));
-        let admitted = self.admitted(id);
-        if let Some(controller) = self.controllers.get_mut(id) {
-            admitted.iter().for_each(|nsid| controller.attach(*nsid, true));
-        }
+        let admitted = self.attach_admitted(id);
         admitted.iter().for_each(|nsid| self.show_losses(id, *nsid, cx));
         changed.extend(admitted);
         self.return_unreachable(cx.now);

@@ -1,8 +1,8 @@
 //! Identify (Base 5.1.13, NVM 4.1.5).
 
 use super::ABORT_LIMIT_Z;
-use super::namespace::GRANULE_BYTES;
 use crate::aer;
+use crate::config::GRANULE_BYTES;
 use crate::connect::KEEP_ALIVE_GRANULARITY;
 use crate::controller::{Controller, ControllerId, ERROR_ENTRIES, MAX_QUEUE_ENTRIES};
 use crate::copy::{COPY_BYTES, COPY_FORMATS, COPY_RANGES_Z};

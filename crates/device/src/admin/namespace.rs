@@ -1,7 +1,7 @@
 //! Namespace Management: create and delete (Base 5.1.21, NVM 4.1.6).
 
 use crate::arbiter::Lanes;
-use crate::config::{Attach, ConfigError};
+use crate::config::{Attach, ConfigError, GRANULE_BYTES};
 use crate::contents::Contents;
 use crate::controller::ControllerId;
 use crate::drive::{Cx, Drive, Failure, Outcome, Reply};
@@ -17,9 +17,6 @@ use nvme::identify::NamespaceCreate;
 use nvme::log::SelfTestOutcome;
 use nvme::zerocopy::FromBytes;
 use nvme::{Csi, NSID_ALL, Status};
-
-/// Capacity is given to namespaces in granules (Namespace Granularity).
-pub(crate) const GRANULE_BYTES: u64 = ftl::GRANULE_PAGES as u64 * ftl::PAGE as u64;
 
 impl Drive {
     pub(super) fn namespace_management<S: Contents>(
@@ -188,7 +185,7 @@ impl Drive {
         let affected = self.attached_controllers(nsid);
         let Some(namespace) = self.namespaces.remove(nsid) else { return };
         cx.storage.drop_key(nsid);
-        let media = stats::since(&self.ftl.volume_stats(namespace.volume), &namespace.stats.base);
+        let media = self.media_stats(&namespace);
         self.departed.0.add(&namespace.stats);
         self.departed.1 = stats::sum(&self.departed.1, &media);
         self.ftl.delete(cx.now, namespace.volume, cx.storage);

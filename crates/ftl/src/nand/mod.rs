@@ -22,6 +22,7 @@ mod reclaim;
 mod recover;
 mod report;
 
+use crate::compare::{match_before, matches};
 use crate::config::{Config, GcConfig, PAGE, PlacementConfig};
 use crate::lost::LostPages;
 use crate::storage::{Io, Piece, Record, Storage};
@@ -475,7 +476,8 @@ impl NandSet {
             return Ok(false);
         }
         if write.compare.is_some() {
-            self.match_before(now, write, cx)?;
+            let volume = write.volume;
+            match_before(write, |io, extent| self.read(now, volume, extent, cx, matches(io)))?;
         }
         self.slots.clear();
         let mut at = write.start;

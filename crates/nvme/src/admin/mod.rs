@@ -387,7 +387,7 @@ wire! {
 }
 
 /// Sanitize (Base 5.1.22).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Sanitize {
     /// Sanitize Action; 0 and values above 5 are refused by the parser.
     pub sanact: SanitizeAction,

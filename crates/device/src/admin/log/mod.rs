@@ -8,9 +8,11 @@ use crate::aer::Event;
 use crate::contents::Contents;
 use crate::controller::{Controller, ControllerId, ERROR_ENTRIES, Origin};
 use crate::drive::{Cx, Drive, Failure, Outcome, Reply};
+use crate::namespace::Namespace;
 use crate::stats;
 use crate::uuid::{self, Vendor};
 use effects::command_effects;
+use ftl::VolumeStats;
 use media::Nanos;
 use nvme::admin::GetLogPage;
 use nvme::log::{
@@ -280,6 +282,11 @@ impl Drive {
         })
     }
 
+    /// What the media did for a namespace since it was counted last from zero.
+    pub(crate) fn media_stats(&self, ns: &Namespace) -> VolumeStats {
+        stats::since(&self.ftl.volume_stats(ns.volume), &ns.stats.base)
+    }
+
     /// Log D8h of a namespace.
     pub(crate) fn namespace_statistics(&self, nsid: u32, now: Nanos) -> Result<NamespaceStatistics, Failure> {
         let ns = self.namespaces.get(nsid).ok_or_else(|| self.no_namespace(nsid))?;
@@ -287,7 +294,7 @@ impl Drive {
         let mut page = NamespaceStatistics::new(nsid, set, set);
         ns.stats.fill(&mut page);
         page.quota = Quota::from(&ns.quota.current);
-        stats::fill_media(&stats::since(&self.ftl.volume_stats(ns.volume), &ns.stats.base), &mut page);
+        stats::fill_media(&self.media_stats(ns), &mut page);
         page.time_ns.set(now.since(self.power.since).0);
         Ok(page)
     }
@@ -299,8 +306,7 @@ impl Drive {
         let (mut counts, mut media) = departed.unwrap_or_default();
         for (_, ns) in self.namespaces.iter().filter(|(nsid, _)| viewer.sees(*nsid)) {
             counts.add(&ns.stats);
-            let since = stats::since(&self.ftl.volume_stats(ns.volume), &ns.stats.base);
-            media = stats::sum(&media, &since);
+            media = stats::sum(&media, &self.media_stats(ns));
         }
         counts.fill(&mut page);
         stats::fill_media(&media, &mut page);

@@ -293,11 +293,7 @@ impl World {
         let command = AdminCommand::Sanitize(Sanitize {
             sanact: SanitizeAction::BLOCK_ERASE,
             ause: true,
-            owpass: 0,
-            oipbp: false,
-            ndas: false,
-            emvs: false,
-            ovrpat: 0,
+            ..Sanitize::default()
         });
         match self.call(0, command.into(), Vec::new()) {
             Some((status, _)) if status.is_success() => {
