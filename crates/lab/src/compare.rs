@@ -38,7 +38,7 @@ use crate::{
         charts::{Bar, Data, Labels, bars},
         comparison_table,
     },
-    results::{self, Host, NamespaceCounts, Point, Results, Run, Variant, compare, median},
+    results::{self, Host, NamespaceCounts, Point, Results, Run, Variant, compare},
     rig::{Base, Rig, discard, require_root},
     scratch::{self, Role, Scratch},
     units::show,
@@ -363,11 +363,7 @@ fn report<'a>(results: &'a Results, options: &Options) -> Result<Report<'a>> {
             .map(|(variant, colour)| {
                 let values: Vec<f64> =
                     variant.runs.iter().filter_map(|run| run.metrics.get(&metric).copied()).collect();
-                let low = values.iter().copied().fold(f64::INFINITY, f64::min);
-                let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-                let bar = median(&values)
-                    .map(|value| Bar { value, spread: (values.len() > 1).then_some((low, high)) });
-                Data { name: variant.name.clone(), colour, dashed: false, values: vec![bar] }
+                Data { name: variant.name.clone(), colour, dashed: false, values: vec![Bar::of(&values)] }
             })
             .collect();
         let labels = Labels { title: metric.clone(), ..Labels::default() };

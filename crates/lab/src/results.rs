@@ -249,6 +249,28 @@ pub fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
+/// A median with its smallest and largest value.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Spread {
+    /// The median.
+    pub median: f64,
+    /// The smallest.
+    pub low: f64,
+    /// The largest.
+    pub high: f64,
+}
+
+impl Spread {
+    /// Of these values; none of nothing.
+    pub fn of(values: &[f64]) -> Option<Self> {
+        Some(Self {
+            median: median(values)?,
+            low: values.iter().copied().reduce(f64::min)?,
+            high: values.iter().copied().reduce(f64::max)?,
+        })
+    }
+}
+
 impl Variant {
     /// The values of a metric at a point, by repetition.
     pub fn values(&self, metric: &str, at: &Point) -> BTreeMap<u32, f64> {
@@ -293,14 +315,15 @@ pub fn compare(
     let mut logs: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
     let bound = |at: Option<&Point>| [of, over].iter().any(|variant| variant.host_bound(at));
     let row = |at: Option<&Point>, ratios: &[f64]| {
+        let Spread { median: ratio, low, high } = Spread::of(ratios)?;
         Some(Comparison {
             metric: metric.into(),
             of: of.name.clone(),
             over: over.name.clone(),
             at: at.cloned(),
-            ratio: median(ratios)?,
-            low: ratios.iter().copied().fold(f64::INFINITY, f64::min),
-            high: ratios.iter().copied().fold(0.0, f64::max),
+            ratio,
+            low,
+            high,
             published: published(at),
             host_bound: bound(at),
         })

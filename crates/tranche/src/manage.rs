@@ -102,24 +102,27 @@ fn advice(target: &Target, error: &host::Error) -> Option<String> {
     }
 }
 
+/// Why faults and power cuts are denied to hosts on the network, and what to do instead.
+const NETWORK_REFUSAL: &str = "the drive refuses this to hosts on the network: use its Unix socket (serve --unix PATH, \
+                               --on unix://PATH), or set allow_network_faults = true in its TOML";
+
+fn is_denied(error: &host::Error) -> bool {
+    error.status().is_some_and(|status| status.is(Status::OPERATION_DENIED))
+}
+
 /// Faults and power cuts are refused to hosts on the network; what to do instead.
 pub fn network_refusal(error: &host::Error) -> Option<&'static str> {
-    let denied = error.status().is_some_and(|status| status.is(Status::OPERATION_DENIED));
-    denied.then_some(
-        "the drive refuses this to hosts on the network: use its Unix socket (serve --unix PATH, --on unix://PATH), or set \
-         allow_network_faults = true in its TOML",
-    )
+    is_denied(error).then_some(NETWORK_REFUSAL)
 }
 
 /// What to say when a drive denies a command to this host and nothing else was said of it.
 pub fn denial(error: &anyhow::Error) -> Option<&'static str> {
     let host = error.chain().find_map(|cause| cause.downcast_ref::<host::Error>())?;
-    let denied = host.status().is_some_and(|status| status.is(Status::OPERATION_DENIED));
-    let said = error.chain().any(|cause| cause.to_string().contains("hosts on the network"));
-    (denied && !said).then_some(
-        "this host may not do that: it is a tenant in the drive's list of hosts (serve --hosts), and this is not among what its \
-         namespaces and their limits allow; without a list hosts administer a drive only from its own machine or through its Unix \
-         socket (docs/access.md)",
+    let said = error.chain().any(|cause| cause.to_string() == NETWORK_REFUSAL);
+    (is_denied(host) && !said).then_some(
+        "the drive's list of hosts (serve --hosts) does not allow this: a tenant has only its namespaces and their limits, and no \
+         other namespace can be attached to it; without a list, hosts administer a drive only from its own machine or through its \
+         Unix socket (docs/access.md)",
     )
 }
 

@@ -1,6 +1,6 @@
 //! `tranche sanitize`: everything that a drive ever stored is erased for good.
 
-use crate::args::{Output, Sanitize, StartSanitize, Target};
+use crate::args::{Output, Sanitize, StartSanitize};
 use crate::manage::{self, connect};
 use crate::{print_json, print_text};
 use anyhow::{Context, Result, bail};
@@ -16,38 +16,27 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// `tranche sanitize`.
 pub fn sanitize(command: &Sanitize, output: Output) -> Result<ExitCode> {
-    let plain = |sanact| admin::Sanitize {
-        sanact,
-        ause: false,
-        owpass: 0,
-        oipbp: false,
-        ndas: false,
-        emvs: false,
-        ovrpat: 0,
-    };
+    let plain = |sanact| admin::Sanitize { sanact, ..Default::default() };
     match command {
         Sanitize::Block(options) => start(plain(SanitizeAction::BLOCK_ERASE), options, output),
         Sanitize::Crypto(options) => start(plain(SanitizeAction::CRYPTO_ERASE), options, output),
         Sanitize::Overwrite { passes, pattern, invert, start: options } => {
             // 16 is written as 0.
-            let overwrite = plain(SanitizeAction::OVERWRITE);
-            start(
-                admin::Sanitize { owpass: passes % 16, oipbp: *invert, ovrpat: *pattern, ..overwrite },
-                options,
-                output,
-            )
+            let how = admin::Sanitize {
+                owpass: passes % 16,
+                oipbp: *invert,
+                ovrpat: *pattern,
+                ..Default::default()
+            };
+            start(admin::Sanitize { sanact: SanitizeAction::OVERWRITE, ..how }, options, output)
         }
         Sanitize::ExitFailure(target) => {
             let mut host = connect(target)?;
             host.sanitize(plain(SanitizeAction::EXIT_FAILURE_MODE))?;
             show(&host.sanitize_status()?, output)
         }
-        Sanitize::Status(target) => show(&status(target)?, output),
+        Sanitize::Status(target) => show(&connect(target)?.sanitize_status()?, output),
     }
-}
-
-fn status(target: &Target) -> Result<SanitizeStatus> {
-    Ok(connect(target)?.sanitize_status()?)
 }
 
 fn start(command: admin::Sanitize, options: &StartSanitize, output: Output) -> Result<ExitCode> {

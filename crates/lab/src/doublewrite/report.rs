@@ -218,10 +218,7 @@ fn headlines(results: &Results) -> Vec<Headline> {
 fn by_variant(results: &Results, points: &[Point], f: impl Fn(&Run) -> Option<f64>) -> Vec<Data<Bar>> {
     let bar = |runs: &[Run], point: &Point| {
         let values: Vec<f64> = runs.iter().filter(|run| run.at == *point).filter_map(&f).collect();
-        let value = median(&values)?;
-        let low = values.iter().copied().fold(f64::INFINITY, f64::min);
-        let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        Some(Bar { value, spread: (values.len() > 1).then_some((low, high)) })
+        Bar::of(&values)
     };
     results
         .variants
@@ -276,9 +273,7 @@ fn throughput(results: &Results) -> Result<Section> {
 fn amplification(results: &Results) -> Vec<Data<Bar>> {
     let spread = |runs: &[Run], name: &str| {
         let values: Vec<f64> = runs.iter().filter_map(|run| run.metrics.get(name).copied()).collect();
-        let low = values.iter().copied().fold(f64::INFINITY, f64::min);
-        let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        median(&values).map(|value| Bar { value, spread: (values.len() > 1).then_some((low, high)) })
+        Bar::of(&values)
     };
     let mut data: Vec<Data<Bar>> = results
         .variants

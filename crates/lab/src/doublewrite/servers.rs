@@ -15,7 +15,7 @@ use crate::{
     drive::Program,
     mariadb::Server,
     report::{Overview, Section, Table, show_point},
-    results::{Comparison, Results, Run, median},
+    results::{Comparison, Results, Run, Spread, csv_field},
     units::show,
 };
 
@@ -36,15 +36,7 @@ struct Row {
     unit: &'static str,
     published: Option<f64>,
     /// By server; none where it has none, or the host set the pace.
-    values: Vec<Option<Figure>>,
-}
-
-/// A median with its smallest and largest value.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-struct Figure {
-    median: f64,
-    low: f64,
-    high: f64,
+    values: Vec<Option<Spread>>,
 }
 
 /// Runs the study with each of these servers.
@@ -135,7 +127,7 @@ fn rows(parts: &[Part]) -> Vec<Row> {
                 .iter()
                 .map(|all| {
                     let found = all.iter().find(|c| same(c)).filter(|c| c.is_meaningful())?;
-                    Some(Figure {
+                    Some(Spread {
                         median: percent(found.ratio),
                         low: percent(found.low),
                         high: percent(found.high),
@@ -187,11 +179,7 @@ fn apart(
 ) -> Row {
     let value = |part: &Part| {
         let values: Vec<f64> = part.results.variant(variant)?.runs.iter().filter_map(&f).collect();
-        Some(Figure {
-            median: median(&values)?,
-            low: values.iter().copied().fold(f64::INFINITY, f64::min),
-            high: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
-        })
+        Spread::of(&values)
     };
     Row {
         figure: format!("{what}, {variant}"),
@@ -234,12 +222,14 @@ fn table(rows: &[Row], titles: &[&str]) -> Table {
 fn csv(rows: &[Row], titles: &[&str]) -> String {
     let mut text = String::from("figure,at,unit,published");
     for title in titles {
-        let _ = write!(text, ",{title},{title} low,{title} high");
+        for kind in ["", " low", " high"] {
+            let _ = write!(text, ",{}", csv_field(&format!("{title}{kind}")));
+        }
     }
     text.push('\n');
     for row in rows {
         let published = row.published.map(|p| p.to_string()).unwrap_or_default();
-        let _ = write!(text, "\"{}\",\"{}\",{},{published}", row.figure, row.at, row.unit);
+        let _ = write!(text, "{},{},{},{published}", csv_field(&row.figure), csv_field(&row.at), row.unit);
         for figure in &row.values {
             match figure {
                 None => text.push_str(",,,"),

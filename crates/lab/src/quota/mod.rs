@@ -28,7 +28,7 @@ use crate::{
     interrupt::{self, Interrupted},
     parallel,
     progress::{Progress, Steps},
-    results::{self, Comparison, Host, Published, Results, Run, compare, median},
+    results::{self, Comparison, Host, Published, Results, Run, Spread, compare},
     stage::{SimStage, Stage},
     sweep::{self, Profiles, SetOptions, Study},
 };
@@ -427,14 +427,15 @@ fn over_set(name: &str, runs: &[Run], set: u64, index: usize) -> Option<Comparis
     let ratios: Vec<f64> =
         runs.iter().filter_map(|r| Some(r.metrics.get("read_MBps")? / mega(set))).collect();
     let published = mega(scale::PUBLISHED[index / (tenants::COUNT / 2)]);
+    let Spread { median: ratio, low, high } = Spread::of(&ratios)?;
     Some(Comparison {
         metric: "read_MBps".into(),
         of: name.into(),
         over: "set".into(),
         at: None,
-        ratio: median(&ratios)?,
-        low: ratios.iter().copied().fold(f64::INFINITY, f64::min),
-        high: ratios.iter().copied().fold(0.0, f64::max),
+        ratio,
+        low,
+        high,
         published: Some(Published { value: published, unit: "MB/s".into(), kind: "absolute" }),
         host_bound: false,
     })

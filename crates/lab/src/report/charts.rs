@@ -6,6 +6,8 @@ use charts_rs::{
     YAxisConfig,
 };
 
+use crate::results::Spread;
+
 /// A value with its spread.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Bar {
@@ -13,6 +15,14 @@ pub struct Bar {
     pub value: f64,
     /// Smallest and largest that was measured, drawn as a whisker.
     pub spread: Option<(f64, f64)>,
+}
+
+impl Bar {
+    /// Their median, with a whisker if there are several; none of nothing.
+    pub fn of(values: &[f64]) -> Option<Self> {
+        let Spread { median: value, low, high } = Spread::of(values)?;
+        Some(Self { value, spread: (values.len() > 1).then_some((low, high)) })
+    }
 }
 
 /// Bars or a line of one colour.
