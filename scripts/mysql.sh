@@ -29,8 +29,8 @@ if [ $# -eq 0 ] && [ "$(id -u)" -eq 0 ]; then
     mkdir -p "$dir"
 fi
 dir=$(cd "$dir" && pwd)
-# Another version of this script makes its own.
-this=$(cksum <"$0" | cut -d ' ' -f 1)
+# Another version of these scripts makes its own.
+this=$(cat "$0" "$root/scripts/debian-packages.sh" | cksum | cut -d ' ' -f 1)
 finish() {
     echo "$dir/bin/mysqld"
     exit 0
@@ -38,11 +38,7 @@ finish() {
 made() { [ -x "$dir/bin/mysqld" ] && [ "$(cat "$dir/made-by" 2>/dev/null)" = "$this" ]; }
 made && finish
 lacking() { echo "mysql.sh: $*" >&2; exit 77; }
-for program in apt-get dpkg-deb flock; do
-    command -v $program >/dev/null || lacking "no $program: name a MySQL server of your own with --mysqld PATH"
-done
-keyring=/usr/share/keyrings/debian-archive-keyring.gpg
-[ -e $keyring ] || lacking "no $keyring (package debian-archive-keyring)"
+command -v flock >/dev/null || lacking "no flock"
 
 # Others may make it at the same time.
 exec 9>"$dir/lock"
@@ -53,31 +49,15 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 
-# The mirror that this machine uses, with package lists of its own.
-site=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' | grep '/debian/*$' | head -1)
-mkdir -p "$work/lists/partial" "$work/cache/archives/partial"
-echo "deb [signed-by=$keyring] ${site:-http://deb.debian.org/debian} $suite main" >"$work/sources"
-: >"$work/status"
-cat >"$work/apt.conf" <<CONF
-Dir::Etc::sourcelist "$work/sources";
-Dir::Etc::sourceparts "-";
-Dir::State::lists "$work/lists";
-Dir::State::status "$work/status";
-Dir::Cache "$work/cache";
-APT::Sandbox::User "root";
-Acquire::Languages "none";
-Acquire::Retries "2";
-Acquire::http::Timeout "30";
-CONF
-export APT_CONFIG="$work/apt.conf"
-{
-    apt-get update -q -o APT::Update::Error-Mode=any &&
-        apt-get install -y -q --download-only --no-install-recommends mysql-server-core
-} >"$work/log" 2>&1 || lacking "cannot fetch mysql-server-core of Debian $suite: $(grep '^E:' "$work/log" | head -1)"
+"$root/scripts/debian-packages.sh" $suite "$work" mysql-server-core || {
+    status=$?
+    echo "mysql.sh: name a MySQL server of your own with --mysqld PATH" >&2
+    exit $status
+}
 
 rm -rf "$dir/root" "$dir/bin" "$dir/made-by"
 mkdir "$dir/root" "$dir/bin"
-for package in "$work"/cache/archives/*.deb; do
+for package in "$work"/*.deb; do
     # What the server runs with; the rest is for its scripts (Perl) and for an installed system.
     case ${package##*/} in
     perl* | libperl* | debconf* | dpkg* | tar_* | mysql-common_* | base-files* | init-system-helpers*) continue ;;
