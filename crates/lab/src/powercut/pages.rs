@@ -32,9 +32,12 @@ fn is_good_of_mariadb(page: &[u8]) -> bool {
     stored == crc32c(content).to_be_bytes()
 }
 
-/// MySQL's default format (`innodb_checksum_algorithm=crc32`): the first four bytes and those eight before the end are the CRC-32C of
-/// the header (bytes 4 to 25) XOR that of the body (38 up to the trailer), big endian; the last four repeat the low half of the log
-/// sequence number at 16. A tear in bytes 26 to 37, which no checksum covers, lies in the first sector with the header.
+/// MySQL's default format (`innodb_checksum_algorithm=crc32`).
+///
+/// The checksum is the CRC-32C of the header (bytes 4 to 25) XOR that of the body (byte 38 up to the trailer), big endian. It stands in
+/// the first four bytes and again at the start of the trailer, the last eight bytes. The trailer's other half repeats the low half of
+/// the log sequence number at byte 16. No checksum covers bytes 26 to 37, but a tear cannot change them alone: they share a sector
+/// with the header.
 fn is_good_of_mysql(page: &[u8]) -> bool {
     let end = page.len() - 8;
     let stored = (crc32c(&page[4..26]) ^ crc32c(&page[38..end])).to_be_bytes();

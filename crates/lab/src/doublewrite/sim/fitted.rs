@@ -1,6 +1,8 @@
-//! What no source tells, with how it was found. Every value was chosen to match published results of the variant `nand`. Three of them are not
-//! independent of the variant `dram`, though, which is held against the model: the bytes of the logs use a figure that is derived from it, and the
-//! write buffer and the reads that may postpone a program were looked into after it had been seen. [`ROLES`] says so in every report.
+//! Values that no source tells, with how they were found. Each matches published results of the variant `nand`.
+//!
+//! The variant `dram` tests the model, but three values are not independent of it. The bytes of the logs use a figure that is derived
+//! from it. The write buffer, and the reads that may postpone a program, were changed when its results were known. [`ROLES`] says so in
+//! every report.
 
 use workload::innodb::{Config, Volume};
 
@@ -22,10 +24,11 @@ const STATEMENT_NS: u64 = 162_000;
 /// Statements in 1,000 that read a page beside those of their rows: page reads for each new order of `nand` with 64 connections (90.3; the rows' own
 /// pages make 57).
 const STRAY: u32 = 880;
-/// Bytes of redo log for each change, and of the binary log for each row: bytes written for each new order of `nand` with 64 connections (1,066 KiB,
-/// of which 64 KiB are no pages if 31.3 pages are written twice; the file system's journal is among them). The 31.3 are not from `nand`, whose
-/// commands do not tell pages from logs, but from the bytes of the DRAM namespace in `dram`. The model itself writes 31.5 pages, which no value
-/// was chosen for, and 1,073 KiB, so the sum, which is of `nand` alone, is met within 1 % as well.
+/// Bytes of redo log for each change, and of the binary log for each row.
+///
+/// `nand` with 64 connections writes 1,066 KiB for each new order. If 31.3 of them are pages, which are written twice, 64 KiB are logs and the file
+/// system's journal. The commands of `nand` do not tell pages from logs. So the 31.3 come from the bytes of the DRAM namespace in `dram`.
+/// The model writes 31.5 pages, which no value was chosen for, and 1,073 KiB in all: within 1 % of `nand` alone.
 const REDO_CHANGE: u32 = 400;
 const BINLOG_CHANGE: u32 = 600;
 
