@@ -155,7 +155,10 @@ impl Drop for Process {
     }
 }
 
-/// The last lines of a log.
+/// Characters of a line of a log that a message shows. MySQL dumps whole pages in one line.
+const SHOWN: usize = 300;
+
+/// The last lines of a log, shortened.
 pub fn tail(path: &Path, lines: usize) -> String {
     let read = || -> std::io::Result<String> {
         let mut file = File::open(path)?;
@@ -172,10 +175,17 @@ pub fn tail(path: &Path, lines: usize) -> String {
             if last.is_empty() {
                 format!("  (nothing in {})", path.display())
             } else {
-                last.iter().map(|line| format!("  {line}\n")).collect::<String>().trim_end().to_owned()
+                last.iter().map(|line| shortened(line)).collect::<String>().trim_end().to_owned()
             }
         }
         Err(error) => format!("  ({}: {error})", path.display()),
+    }
+}
+
+fn shortened(line: &str) -> String {
+    match line.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("  {} …\n", &line[..end]),
+        None => format!("  {line}\n"),
     }
 }
 
@@ -229,6 +239,14 @@ mod tests {
         let error = process.stop(Duration::from_millis(300)).unwrap_err().to_string();
         assert!(error.contains("was killed"), "{error}");
         assert!(!Path::new(&format!("/proc/{id}")).exists());
+    }
+
+    #[test]
+    fn long_lines_of_a_log_are_cut() {
+        let directory = tempfile::tempdir().unwrap();
+        let log = directory.path().join("log");
+        fs::write(&log, format!("first\n{}\nlast\n", "ü".repeat(4 * SHOWN))).unwrap();
+        assert_eq!(tail(&log, 2), format!("  {} …\n  last", "ü".repeat(SHOWN)));
     }
 
     #[test]

@@ -101,6 +101,18 @@ impl Rig {
             .collect()
     }
 
+    /// Writes out everything that the file systems hold back, and their journals.
+    ///
+    /// # Errors
+    /// When a file system cannot write.
+    pub fn sync(&self) -> Result<()> {
+        for mount in self.volumes.iter().filter_map(|volume| volume.mount.as_ref()) {
+            let directory = File::open(mount).with_context(|| format!("opening {}", mount.display()))?;
+            rustix::fs::syncfs(directory).with_context(|| format!("syncing {}", mount.display()))?;
+        }
+        Ok(())
+    }
+
     /// Unmounts every file system, as a clean shutdown does.
     ///
     /// # Errors
