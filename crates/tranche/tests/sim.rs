@@ -92,6 +92,44 @@ fn reports_are_fios_and_the_drives() {
 }
 
 #[test]
+fn figures_that_mislead_come_with_warnings() {
+    let load = Load::new("[a]\nrw=randwrite\nsize=8m\n");
+    let warnings = |args: &[&str]| -> Vec<String> {
+        let told = load.json(args)["simulation"]["warnings"].as_array().unwrap().clone();
+        told.iter().map(|warning| warning.as_str().unwrap().to_owned()).collect()
+    };
+    // The default drive: new, and half of its flash in no namespace.
+    let told = warnings(&[]);
+    assert!(told.iter().any(|w| w.contains("the drive was new")), "{told:?}");
+    assert!(
+        told.iter().any(|w| w.contains("in no namespace") && w.contains("namespace.N.size=rest")),
+        "{told:?}"
+    );
+    let filled = ["--precondition", "fill", "--set", "namespace.1.size=rest", "--out", "filled"];
+    let runs = load.json(&filled);
+    let told = runs["runs"][0]["simulation"]["warnings"].to_string();
+    assert!(told.contains("has not settled") && !told.contains("in no namespace"), "{told}");
+
+    // A run's space is told in words, and a warning that several runs share comes once, and not among the results.
+    let output = load.sim(&[]);
+    assert!(text(&output.stdout).contains("effective over-provisioning"), "{}", text(&output.stdout));
+    let output = load.sim(&["--set", "seed=1,2", "--out", "x"]);
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(out.contains("over-prov.") && !out.contains("the drive was new"), "{out}");
+    assert_eq!(err.matches("the drive was new").count(), 1, "{err}");
+
+    // The sweep over the spare shows what it is for only where the namespace has all of its set.
+    let spare = |args: &[&str]| -> Vec<f64> {
+        let all = [args, &["--set", "ftl.spare=7%,28%", "--out", "spare"]].concat();
+        let runs = load.json(&all)["runs"].as_array().unwrap().clone();
+        runs.iter().map(|run| run["simulation"]["over_provisioning"].as_f64().unwrap()).collect()
+    };
+    let (half, all) = (spare(&[]), spare(&["--set", "namespace.1.size=rest"]));
+    assert!(half.iter().all(|op| *op > 1.0), "{half:?}");
+    assert!((0.05..0.1).contains(&all[0]) && (0.25..0.35).contains(&all[1]), "{all:?}");
+}
+
+#[test]
 fn what_cannot_be_is_said_before_anything_runs() {
     let load = Load::new("[v]\nrw=randwrite\nsize=4m\nverify=crc32c\n");
     assert!(
