@@ -4,9 +4,7 @@
 //!
 //!     cargo bench -p device --bench core [-- SPARE%...]
 //!
-//! Prints host commands per second of CPU time. The peers are MQSim (24 thousand writes, 108-138 thousand reads) and
-//! SimpleSSD (17-36 and 95-196 thousand) on the same geometry; FEMU's FTL alone, without NVMe and channel model, does
-//! 1.25, 0.75 and 0.53 million writes at 28 %, 12.5 % and 7 % spare, and 4.2-5.5 million reads.
+//! Prints host commands per second of CPU time.
 
 mod common;
 

@@ -302,7 +302,10 @@ impl Drive {
         let erased = match self.life.sanitize.is_crypto() {
             // What the media hold cannot be read any more; it is collected as garbage in time.
             true => self.give_up_all(cx),
-            false => self.ftl.purge(cx.now, IO, cx.storage),
+            false => {
+                self.leave_windows(cx);
+                self.ftl.purge(cx.now, IO, cx.storage)
+            }
         };
         match erased {
             Answer::At(at) => self.sanitize_erased(at),

@@ -39,9 +39,13 @@ pub(crate) struct Setting {
 pub(crate) struct Window {
     setting: Setting,
     deterministic: bool,
-    /// When a deterministic one began, and what the set had read then.
+    /// When a deterministic one began, and what the set had read and written then.
     since: Nanos,
     reads: u64,
+    written: u64,
+    /// Pages that could be written in it when it began, and operations of the media that had failed by then.
+    room: u64,
+    failures: u64,
     /// [`WindowEvents`] since the log was read.
     happened: u16,
     /// Those that this deterministic window has had: each warning comes once.
@@ -141,8 +145,7 @@ impl Drive {
             return (0, 0);
         };
         let (geo, timing) = (&nand.geometry, &nand.timing);
-        // An eighth of the dies is erased at a time.
-        let rounds = u64::from(geo.dies / (geo.dies / 8).max(1));
+        let rounds = u64::from(geo.dies / (geo.dies / gc.idle_share).max(1));
         let erase = rounds.saturating_mul(timing.erase.0);
         let program = u64::from(geo.units_per_block).saturating_mul(timing.program.0);
         let spare = geo.pages().saturating_sub(u64::from(*capacity_pages)).max(1);
@@ -172,6 +175,15 @@ impl Drive {
         self.ftl.set_stats(set).host_read_bytes / u64::from(PAGE)
     }
 
+    /// Whether a deterministic window that is over was not used up by its host: everything is being erased, or programs have failed, so
+    /// that their pages and their blocks took of what was collected ahead.
+    fn is_excursion(&self, set: SetId, left: &Estimate) -> bool {
+        let (window, stats) = (self.window(set), self.ftl.set_stats(set));
+        let written = (stats.host_written_bytes - window.written) / u64::from(PAGE);
+        let used = left.reads == 0 || left.time == 0 || written >= window.room;
+        !used && (self.sanitize.restricts() || stats.media_failures > window.failures)
+    }
+
     /// Looks at all deterministic windows: whether one has to end, or will soon.
     pub(crate) fn look_at_windows<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
         for i in 0..self.windows.len() {
@@ -186,21 +198,43 @@ impl Drive {
         }
         let left = self.window_estimate(set, cx.now);
         let setting = window.setting;
-        let exceeded = self.is_exceeded(set, &left);
+        let over = self.is_exceeded(set, &left);
+        let excursion = over && self.is_excursion(set, &left);
         let events = WindowEvents::new()
             .with_reads(left.reads < setting.reads)
             .with_writes(left.writes < setting.writes)
             .with_time(left.time < setting.time)
-            .with_exceeded(exceeded);
-        if exceeded {
-            self.window_mut(set).deterministic = false;
-            self.ftl.hold_collection(cx.now, set, false, cx.storage);
+            .with_exceeded(over && !excursion)
+            .with_excursion(excursion);
+        if over {
+            self.leave_window(set, cx);
         }
-        let new = events.into_bits().get() & !window.had;
+        self.tell_window(set, events, cx);
+    }
+
+    /// All deterministic windows end, as everything is about to be erased: a Deterministic Excursion.
+    pub(crate) fn leave_windows<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
+        for i in 0..self.windows.len() {
+            let set = SetId(i as u8);
+            if self.window(set).deterministic {
+                self.leave_window(set, cx);
+                self.tell_window(set, WindowEvents::new().with_excursion(true), cx);
+            }
+        }
+    }
+
+    fn leave_window<S: Contents>(&mut self, set: SetId, cx: &mut Cx<'_, S>) {
+        self.window_mut(set).deterministic = false;
+        self.ftl.hold_collection(cx.now, set, false, cx.storage);
+    }
+
+    /// Tells of what has happened to a window, if it is new.
+    fn tell_window<S: Contents>(&mut self, set: SetId, events: WindowEvents, cx: &mut Cx<'_, S>) {
         let window = self.window_mut(set);
+        let new = events.into_bits().get() & !window.had;
         window.had |= new;
         window.happened |= new;
-        if new & setting.events != 0 {
+        if new & window.setting.events != 0 {
             let mut answers = Vec::new();
             for (_, controller) in self.controllers.iter_mut() {
                 controller.changed_windows.insert(u16::from(set.0) + 1);
@@ -335,10 +369,13 @@ impl Drive {
         if deterministic == self.window(set).deterministic {
             return Ok(Reply::Done(0));
         }
-        let reads = self.reads_of(set);
+        let (reads, stats) = (self.reads_of(set), self.ftl.set_stats(set));
+        let (written, failures) = (stats.host_written_bytes, stats.media_failures);
+        let room = self.ftl.room_without_collection(set);
         let window = self.window_mut(set);
         window.deterministic = deterministic;
         (window.since, window.reads, window.had) = (cx.now, reads, 0);
+        (window.written, window.room, window.failures) = (written, room, failures);
         window.number = window.number.wrapping_add(1);
         let number = window.number;
         self.ftl.hold_collection(cx.now, set, deterministic, cx.storage);

@@ -193,6 +193,87 @@ fn a_window_ends_by_itself_and_says_so() {
     assert_eq!(window_log(&mut b).status, WindowSelect::NON_DETERMINISTIC);
 }
 
+/// A drive in a deterministic window, and the Asynchronous Event Request that waits for an event of [`WindowEvents`].
+fn in_a_window(events: WindowEvents, rng: &mut Rng) -> (Bench, u32) {
+    let mut b = Bench::new(drive());
+    enable(&mut b, &PredictableLatencyConfig { ee: events, ..Default::default() }, false);
+    fill(&mut b, rng);
+    let idle = Nanos(b.now.0 + 2_000_000_000);
+    b.run_until(idle);
+    let notices = AsyncEventConfiguration::new().with_pleln(true).into_bits().get();
+    b.admin_ok(SetFeatures { cdw11: notices, ..set(FeatureId::ASYNC_EVENT_CONFIGURATION, 0, 0) }, &[]);
+    let id = b.controller;
+    let request = b.submit(id, 0, &AdminCommand::AsyncEventRequest.into(), &[]);
+    window(&mut b, WindowSelect::DETERMINISTIC);
+    (b, request)
+}
+
+#[test]
+fn a_sanitize_operation_is_an_excursion() {
+    for events in [WindowEvents::new().with_excursion(true), WindowEvents::new().with_exceeded(true)] {
+        let (mut b, request) = in_a_window(events, &mut Rng::new(5));
+        let block_erase = Sanitize {
+            sanact: SanitizeAction::BLOCK_ERASE,
+            ause: false,
+            owpass: 0,
+            oipbp: false,
+            ndas: false,
+            emvs: false,
+            ovrpat: 0,
+        };
+        b.admin_ok(block_erase, &[]);
+        assert_eq!(b.admin_ok(get(FeatureId::PREDICTABLE_LATENCY_WINDOW, 1), &[]).0, 2);
+        // A window that begins while everything is erased ends likewise.
+        window(&mut b, WindowSelect::DETERMINISTIC);
+        let erased = Nanos(b.now.0 + 1_000_000_000);
+        b.run_until(erased);
+        // Who has not asked for it hears of the end of the sanitize operation first.
+        let (completion, _) = b.wait(request);
+        let about = AsyncEvent::from_dw0(completion.dw0.get()).lid();
+        assert_eq!(about == LogId::PREDICTABLE_LATENCY_EVENTS, events.excursion(), "{about}");
+        let log = window_log(&mut b);
+        assert!(log.event_type.excursion() && !log.event_type.exceeded(), "{:?}", log.event_type);
+        assert_eq!(log.status, WindowSelect::NON_DETERMINISTIC);
+        assert_eq!(window_log(&mut b).event_type, WindowEvents::new(), "it was read");
+    }
+}
+
+#[test]
+fn failed_programs_that_take_the_room_of_a_window_are_an_excursion() {
+    let asked = WindowEvents::new().with_exceeded(true).with_excursion(true);
+    let mut written = Vec::new();
+    for failures in [0, 60] {
+        let mut rng = Rng::new(6);
+        let (mut b, _) = in_a_window(asked, &mut rng);
+        let fault = FaultInjection {
+            nsid: 0,
+            kind: FaultKind::PROGRAM_FAILURE,
+            nvmsetid: 1,
+            count: failures,
+            one_in: 0,
+            param: 0,
+            lba: None,
+        };
+        if failures > 0 {
+            b.admin_ok(fault, &[]);
+        }
+        let mut blocks = 0u64;
+        // Looking at the feature does not take the events away.
+        while b.admin_ok(get(FeatureId::PREDICTABLE_LATENCY_WINDOW, 1), &[]).0 == 1 {
+            b.write(1, rng.below(BLOCKS), 1, &[9; 4096]);
+            blocks += 1;
+        }
+        let soon = Nanos(b.now.0 + 10_000_000);
+        b.run_until(soon);
+        let log = window_log(&mut b);
+        assert_eq!(log.status, WindowSelect::NON_DETERMINISTIC);
+        let failed = failures > 0;
+        assert_eq!((log.event_type.exceeded(), log.event_type.excursion()), (!failed, failed), "{blocks}");
+        written.push(blocks);
+    }
+    assert!(written[1] < written[0], "{written:?}");
+}
+
 #[test]
 fn illegal_combinations() {
     let mut b = Bench::new(drive());

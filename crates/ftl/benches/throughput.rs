@@ -4,8 +4,7 @@
 //!     cargo bench -p ftl --bench throughput [-- SPARE%...]
 //!
 //! Prints host operations per second of CPU time, write amplification beside theory, and the latencies
-//! of writes in virtual time. The peer is FEMU's FTL taken out of its emulator (no NVMe layer, no
-//! channel model): 1.25, 0.75 and 0.53 million writes at 28 %, 12.5 % and 7 % spare, 4.2-5.5 million reads.
+//! of writes in virtual time.
 
 use ftl::{Answer, Config, Extent, Ftl, GcConfig, Io, NoContents, Past, SetConfig, SetId, Source};
 use media::{Cell, Events, Geometry, NandConfig, NandTiming, Nanos, Rng};

@@ -397,7 +397,8 @@ pub struct SmartOf {
     /// The OCP extended SMART log: exact bytes, wear, bad blocks (nvme ocp smart-add-log)
     #[arg(long)]
     pub ocp: bool,
-    /// Memblaze's additional SMART log (nvme memblaze smart-log-add)
+    /// Memblaze's additional SMART log (nvme memblaze smart-log-add); docs/features.md says which values of vendors' logs, and
+    /// the temperature, are constants
     #[arg(long)]
     pub memblaze: bool,
 }

@@ -13,8 +13,8 @@
 //!   translation layer). They can be read; every erase fails; a program is a bug and panics.
 //! - **Stuck die**: all its reads, programs and erases fail.
 //! - **Wear-out**: beyond the rated cycles erases fail with rising probability.
-//! - **Slow operation**: a read or program takes a multiple of its time. It does not occupy the chip for longer (the
-//!   delay is thought of as retries in the controller).
+//! - **Slow operation**: a read or program takes a multiple of its time. It does not occupy the chip for longer, and
+//!   is no error recovery that a host could limit.
 //! - **Lost write**: the program is reported good but the pages hold nothing. **Misdirected write**: the same, and
 //!   the data have overwritten another unit of the die. Neither can be noticed before a read; then the
 //!   spare area is not the one expected (or does not check), and the read is `Failed`. The reverse map, which is
