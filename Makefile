@@ -3,7 +3,7 @@
 
 CARGO ?= cargo
 TRANCHE = target/release/tranche
-# Arguments for the study: make study ARGS="--threads 4,8 --repeat 5"
+# Arguments for the study: make study ARGS="--connections 4,8 --repeat 5"
 ARGS ?=
 # How long `make fuzz` spends on each target.
 FUZZ_SECONDS ?= 300
@@ -17,16 +17,25 @@ help: ## This list
 setup: ## Install what the studies and tests need (Debian, root)
 	@scripts/setup-debian.sh
 
-build: setup ## Build the release binary, target/release/tranche
+# Cargo says it for each of many crates, and rustup may not be there to mend it.
+RUST = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+.PHONY: rust
+rust:
+	@have=$$(rustc --version 2>/dev/null | cut -d ' ' -f 2); \
+	[ -n "$$have" ] || { echo "make: there is no Rust: install $(RUST) or newer (https://rustup.rs)" >&2; exit 1; }; \
+	[ "$$(printf '%s\n' $(RUST) "$$have" | sort -V | head -1)" = $(RUST) ] || \
+		{ echo "make: Rust $$have is too old: $(RUST) or newer is needed (rustup update, or https://rustup.rs)" >&2; exit 1; }
+
+build: rust setup ## Build the release binary, target/release/tranche
 	$(CARGO) build --release --locked -p tranche
 
 # Where it cannot run live the study says why and runs in virtual time, which needs nothing but the program.
-study: ## The doublewrite buffer on NAND and on DRAM namespaces, live or in virtual time: out/doublewrite/report.html
+study: rust ## The doublewrite buffer on NAND and on DRAM namespaces, live or in virtual time: out/doublewrite/report.html
 	@scripts/setup-debian.sh || echo "make study: going on without" >&2
 	$(CARGO) build --release --locked -p tranche
-	$(TRANCHE) study doublewrite $(ARGS)
+	$(TRANCHE) study doublewrite --force $(ARGS)
 
-test: setup lint check ## Everything CI checks
+test: rust setup lint check ## Everything CI checks
 
 lint: ## Formatting and lints, as errors
 	$(CARGO) fmt --all --check
@@ -44,7 +53,7 @@ bench: build ## Benchmarks with their peers, one after the other (half an hour)
 campaign: build ## Long random campaigns: the model, kill -9 and power cuts under stamped blocks, file systems and databases
 	TRANCHE_MODEL_ROUNDS=5000 $(CARGO) test --release --locked -p ftl --test model -- --nocapture
 	$(CARGO) test --release --locked -p tranche --test crashes -- --rounds 50
-	$(TRANCHE) study powercut --rounds 25
+	$(TRANCHE) study powercut --force --rounds 25
 
 fuzz: ## Coverage-guided fuzzing, FUZZ_SECONDS for each target (needs a nightly toolchain)
 	@command -v cargo-fuzz >/dev/null || $(CARGO) install --locked cargo-fuzz

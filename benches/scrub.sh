@@ -54,7 +54,7 @@ time_based
 runtime=$seconds"
 
 serve() {
-    "$tranche" serve "$dir/drive.toml" --image "$dir/image" --unix "$dir/s" --no-host-sync "$@" >"$dir/ready" 2>"$dir/log" &
+    "$tranche" serve --drive "$dir/drive.toml" --image "$dir/image" --unix "$dir/s" --no-host-sync "$@" >"$dir/ready" 2>"$dir/log" &
     pid=$!
 }
 ran() { cat /proc/$pid/task/*/schedstat | awk '{ ran += $1 } END { printf "%d", ran }'; }

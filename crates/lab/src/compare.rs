@@ -38,7 +38,7 @@ use crate::{
         charts::{Bar, Data, Labels, bars},
         comparison_table,
     },
-    results::{self, Host, NamespaceCounts, Point, Results, Run, Variant, compare},
+    results::{self, Host, NamespaceCounts, Overwrite, Point, Results, Run, Variant, compare},
     rig::{Base, Rig, discard, require_root},
     scratch::{self, Role, Scratch},
     units::show,
@@ -62,6 +62,9 @@ pub struct Options {
     /// Directory for report.html, results.json, results.csv and the command's output
     #[arg(long, default_value = "out/compare", value_name = "DIR")]
     pub out: PathBuf,
+    /// Whether results that are in `out` may go
+    #[command(flatten)]
+    pub overwrite: Overwrite,
     /// Directory for drive images and mount points meanwhile [default: /dev/shm when it has room, else /tmp]
     #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,
@@ -81,6 +84,7 @@ struct Reported {
 /// When a layout cannot be brought up, or the command fails on one, with the end of its output. Nothing is left mounted or
 /// running.
 pub fn run(options: &Options) -> Result<Outcome<Results>> {
+    options.overwrite.check(&options.out)?;
     run_on(options, &Program::find()?)
 }
 

@@ -3,7 +3,10 @@
 use std::{
     cell::RefCell,
     io::{IsTerminal, stderr},
-    sync::{LazyLock, Mutex},
+    sync::{
+        LazyLock, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -12,6 +15,24 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 /// The bars of all studies that run at the same time, one below the other.
 static BARS: LazyLock<MultiProgress> =
     LazyLock::new(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr()));
+
+static SILENT: AtomicBool = AtomicBool::new(false);
+
+/// From now on no progress is shown.
+pub fn silence() {
+    SILENT.store(true, Ordering::Relaxed);
+}
+
+/// A line of progress, unless none is to be shown.
+fn say(line: std::fmt::Arguments<'_>) {
+    if !is_silent() {
+        eprintln!("{line}");
+    }
+}
+
+fn is_silent() -> bool {
+    SILENT.load(Ordering::Relaxed)
+}
 
 thread_local! {
     static LABEL: RefCell<String> = const { RefCell::new(String::new()) };
@@ -38,7 +59,7 @@ pub struct Progress {
 impl Progress {
     /// `steps` steps are to be done.
     pub fn new(steps: u64) -> Self {
-        let bar = stderr().is_terminal().then(|| {
+        let bar = (stderr().is_terminal() && !is_silent()).then(|| {
             let bar = BARS.add(ProgressBar::new(steps));
             let style = ProgressStyle::with_template("{elapsed_precise} [{bar:30}] {pos}/{len} {wide_msg}");
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
@@ -53,7 +74,7 @@ impl Progress {
         self.step = format!("{}{step}", self.label);
         match &self.bar {
             Some(bar) => bar.set_message(self.step.clone()),
-            None => eprintln!("[{}/{}] {}", self.done + 1, self.steps, self.step),
+            None => say(format_args!("[{}/{}] {}", self.done + 1, self.steps, self.step)),
         }
     }
 
@@ -68,7 +89,7 @@ impl Progress {
     pub(crate) fn note(&self, line: &str) {
         match &self.bar {
             Some(bar) => bar.println(line),
-            None => eprintln!("{line}"),
+            None => say(format_args!("{line}")),
         }
     }
 
@@ -83,7 +104,7 @@ impl Progress {
                 }
             }
             None if result.is_empty() => {}
-            None => eprintln!("      {result}"),
+            None => say(format_args!("      {result}")),
         }
     }
 }

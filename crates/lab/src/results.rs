@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
 /// Makes the directory that will receive results, and sees that files can be made in it: before the work, not after hours.
@@ -16,6 +16,31 @@ pub fn directory(path: &Path) -> Result<()> {
     fs::create_dir_all(path).with_context(|| format!("making {}", path.display()))?;
     tempfile::tempfile_in(path).with_context(|| format!("making files in {}", path.display()))?;
     Ok(())
+}
+
+/// What becomes of the results of an earlier run.
+#[derive(clap::Args, Clone, Copy, Debug, Default)]
+pub struct Overwrite {
+    /// Overwrite the results of an earlier run in the directory of --out
+    #[arg(long)]
+    pub force: bool,
+}
+
+impl Overwrite {
+    /// Checks that the directory `out` has no results, or that they may go.
+    ///
+    /// # Errors
+    /// When it has results and nothing was said of them.
+    pub fn check(self, out: &Path) -> Result<()> {
+        let found = ["results.json", "powercut.json"].iter().find(|name| out.join(name).exists());
+        match found {
+            Some(name) if !self.force => bail!(
+                "{} holds the results of an earlier run ({name}): name another directory with --out, or overwrite them with --force",
+                out.display()
+            ),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Where in a study's parameter space a run was made: `{"threads": 8}`.

@@ -35,6 +35,7 @@ fn options(directory: &Path, script: &str) -> Options {
         fs::write(directory.join(format!("{name}.toml")), LAYOUT.replace("KIND", kind)).unwrap();
     }
     Options {
+        overwrite: lab::results::Overwrite::default(),
         layouts: ["a.toml", "b.toml"].map(|name| directory.join(name)).to_vec(),
         command: ["sh", "-ec", script].map(OsString::from).to_vec(),
         repeat: 2,

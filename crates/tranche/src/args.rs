@@ -8,11 +8,15 @@ use device::LbaFormat;
 use host::Addr;
 use run::TcpPort;
 use std::path::PathBuf;
+use std::sync::OnceLock;
+
+/// The version, with the commit where it is known.
+const VERSION: &str = env!("TRANCHE_VERSION");
 
 /// An NVMe SSD in software: serve a drive, manage its namespaces, and measure what a layout buys a
 /// database
 #[derive(Parser, Debug)]
-#[command(name = "tranche", version, max_term_width = 100, disable_help_subcommand = true)]
+#[command(name = "tranche", version = VERSION, max_term_width = 100, after_help = EXIT_CODES)]
 pub struct Cli {
     /// What to do
     #[command(subcommand)]
@@ -23,6 +27,23 @@ pub struct Cli {
     /// Say more on standard error; twice for everything
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
+    /// Say only errors on standard error, and show no progress
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Color what is said on standard error: auto (on a terminal, unless NO_COLOR is set), always or never
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        hide_default_value = true,
+        hide_possible_values = true
+    )]
+    pub color: When,
+    /// Where commands look for the drive unless they have an --on of their own: tcp://HOST:PORT or unix://PATH [default: the Unix
+    /// socket of a drive that was served without --unix and --tcp, else tcp://127.0.0.1:4420]
+    #[arg(id = "place", long = "on", value_name = "ADDR", env = "TRANCHE_ON")]
+    pub on: Option<Addr>,
 }
 
 /// Form of results on standard output.
@@ -33,6 +54,21 @@ pub enum Output {
     /// One JSON document, with the keys of nvme-cli where it has the same command
     Json,
 }
+
+/// When to do something.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum When {
+    /// On a terminal.
+    Auto,
+    /// In any case.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// What the exit code tells.
+const EXIT_CODES: &str = "Exit codes: 0 success, 1 failure, 2 usage, 3 no drive that lets this host in, 4 the drive answers with an error, 5 a \
+                          check fails. With --output json an error is one JSON object on standard error.";
 
 /// Commands.
 #[derive(Subcommand, Debug)]
@@ -76,15 +112,29 @@ pub enum Command {
     Study(Study),
     /// Run any command on several layouts of a drive, interleaved, and compare
     Compare(Box<lab::compare::Options>),
+    /// Print completions for a shell
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+    /// Write a manual page for each command
+    Man {
+        /// Directory for the pages, made if need be
+        #[arg(value_name = "DIR")]
+        dir: PathBuf,
+    },
 }
 
 /// `tranche serve`.
 #[derive(Args, Debug)]
 pub struct Serve {
-    /// The drive: a TOML file, or the name of a profile [default: the profile "default", or what the
+    /// The drive: the name of a profile, or a TOML file [default: the profile "default", or what the
     /// image was created with]
-    #[arg(value_name = "DRIVE.toml")]
+    #[arg(long, value_name = "NAME|FILE")]
     pub drive: Option<String>,
+    /// The same as --drive
+    #[arg(value_name = "DRIVE.toml", hide = true, conflicts_with = "drive")]
+    pub old_drive: Option<String>,
     /// Keep the drive in this directory, made if need be; in memory without
     #[arg(long, value_name = "DIR")]
     pub image: Option<PathBuf>,
@@ -97,7 +147,8 @@ pub struct Serve {
     pub unix: Option<PathBuf>,
     /// Accept hosts on this TCP address, IPv4 or [IPv6]; several times for several ports of the drive, numbered from 1.
     /// STATE is a port's Asymmetric Namespace Access state: optimized, non-optimized, inaccessible, persistent-loss or
-    /// change (see docs/multipath.md) [default: 127.0.0.1:4420 without --unix, optimized]
+    /// change (see docs/multipath.md). Without --tcp and --unix the drive listens on 127.0.0.1:4420 and on a Unix socket:
+    /// /run/tranche.sock for root, tranche.sock in $XDG_RUNTIME_DIR for others [default state: optimized]
     #[arg(long, value_name = "ADDRESS:PORT[,ana=STATE]", value_parser = tcp_port)]
     pub tcp: Vec<TcpPort>,
     /// Let only the hosts of this file connect over TCP, with their roles and keys (docs/access.md). SIGHUP reads it again
@@ -149,6 +200,13 @@ pub struct Serve {
     pub scrub_period: u32,
 }
 
+impl Serve {
+    /// The drive that was asked for.
+    pub fn drive(&self) -> Option<&str> {
+        self.drive.as_deref().or(self.old_drive.as_deref())
+    }
+}
+
 /// On or off.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Switch {
@@ -172,9 +230,10 @@ pub enum Precondition {
 /// The drive to talk to.
 #[derive(Args, Debug, Clone)]
 pub struct Target {
-    /// Where the drive listens: tcp://HOST:PORT or unix://PATH, with ?nqn=NQN if there are several
-    #[arg(long, value_name = "ADDR", default_value = "tcp://127.0.0.1:4420")]
-    pub on: Addr,
+    /// Where the drive listens: tcp://HOST:PORT or unix://PATH, with ?nqn=NQN if there are several [default: as before the command, or
+    /// $TRANCHE_ON]
+    #[arg(long, value_name = "ADDR")]
+    on: Option<Addr>,
     /// Host NQN to connect with; the drive remembers attached namespaces by it [default: that of
     /// /etc/nvme/hostnqn, or a fixed one]
     #[arg(long, value_name = "NQN")]
@@ -193,6 +252,22 @@ pub struct Target {
     pub tls_psk: Option<Secret>,
 }
 
+/// What stands before the command, or in the environment.
+static PLACE: OnceLock<Addr> = OnceLock::new();
+
+/// Commands without an address of their own look for their drive here.
+pub fn look_for_drives_on(place: Addr) {
+    PLACE.get_or_init(|| place);
+}
+
+impl Target {
+    /// Where the drive listens.
+    pub fn on(&self) -> Addr {
+        let named = self.on.as_ref().or_else(|| PLACE.get());
+        named.cloned().unwrap_or_else(crate::place::default_drive)
+    }
+}
+
 /// `tranche ns`.
 #[derive(Subcommand, Debug)]
 pub enum Ns {
@@ -207,8 +282,8 @@ pub enum Ns {
     /// Create a namespace and print its identifier
     Create {
         /// NVM Set, which is the medium; 0 is the drive's default
-        #[arg(long, value_name = "N", default_value_t = 0)]
-        set: u16,
+        #[arg(long, alias = "set", value_name = "N", default_value_t = 0)]
+        nvm_set: u16,
         /// Size, such as 64MiB or 3.84TB
         #[arg(long, value_name = "SIZE", value_parser = size)]
         size: u64,
@@ -232,6 +307,9 @@ pub enum Ns {
     Delete {
         /// Namespace identifier
         nsid: u32,
+        /// Delete it even if other hosts, or block files, have it attached
+        #[arg(long)]
+        force: bool,
         #[command(flatten)]
         target: Target,
     },
@@ -291,7 +369,7 @@ pub enum Sanitize {
     },
     /// Leave the state after a sanitize operation that has failed, if it was started with --unrestricted
     ExitFailure(Target),
-    /// Tell how the most recent sanitize operation ended, or how far it is (exit code 1 if it has failed)
+    /// Tell how the most recent sanitize operation ended, or how far it is (exit code 5 if it has failed)
     Status(Target),
 }
 
@@ -359,8 +437,8 @@ pub struct Id {
 #[group(multiple = false)]
 pub struct IdOf {
     /// One namespace (nvme id-ns)
-    #[arg(long, value_name = "NSID")]
-    pub namespace: Option<u32>,
+    #[arg(long, alias = "namespace", value_name = "NSID")]
+    pub nsid: Option<u32>,
     /// The NVM Sets, that is the media (nvme id-nvmset)
     #[arg(long)]
     pub sets: bool,
@@ -389,11 +467,11 @@ pub struct Smart {
 #[group(multiple = false)]
 pub struct SmartOf {
     /// Of one namespace: exact bytes, and latencies (vendor log D8h)
-    #[arg(long, value_name = "NSID")]
-    pub namespace: Option<u32>,
+    #[arg(long, alias = "namespace", value_name = "NSID")]
+    pub nsid: Option<u32>,
     /// Of one NVM Set: its Endurance Group log (nvme endurance-log)
-    #[arg(long, value_name = "N")]
-    pub set: Option<u16>,
+    #[arg(long, alias = "set", value_name = "N")]
+    pub nvm_set: Option<u16>,
     /// The OCP extended SMART log: exact bytes, wear, bad blocks (nvme ocp smart-add-log)
     #[arg(long)]
     pub ocp: bool,
@@ -428,8 +506,8 @@ pub struct Firmware {
     /// The firmware revision that the drive takes on with it: 1 to 8 printable ASCII characters
     pub revision: String,
     /// The file to write, which must not exist
-    #[arg(long, value_name = "FILE")]
-    pub out: PathBuf,
+    #[arg(long, alias = "out", value_name = "FILE")]
+    pub file: PathBuf,
     /// A file of up to 1 MiB to carry along, which the drive does not interpret
     #[arg(long, value_name = "FILE")]
     pub contents: Option<PathBuf>,
@@ -464,8 +542,8 @@ pub enum Key {
 #[derive(clap::Args, Debug)]
 pub struct MakeKey {
     /// Write the key to a new file that only its owner can read, rather than print it
-    #[arg(long, value_name = "FILE", global = true)]
-    pub out: Option<PathBuf>,
+    #[arg(long, alias = "out", value_name = "FILE", global = true)]
+    pub file: Option<PathBuf>,
     #[command(subcommand)]
     pub kind: Key,
 }
@@ -474,14 +552,14 @@ pub struct MakeKey {
 #[derive(Subcommand, Debug)]
 pub enum Image {
     /// Open an image without changing it, read every page that it holds, and tell what is damaged. The exit code is 0
-    /// if nothing is, 1 if something is, 2 if it cannot be looked at
+    /// if nothing is, 5 if something is, 1 if it cannot be looked at
     Check {
         /// The image
         #[arg(value_name = "DIR")]
         dir: PathBuf,
     },
     /// Save the namespaces of an image that cannot be opened, or has damaged blocks, as raw files: the newest state that
-    /// can be had. The image is not changed. The exit code is 0 if everything is saved, 1 if something is not, 2 if nothing
+    /// can be had. The image is not changed. The exit code is 0 if everything is saved, 5 if something is not, 1 if nothing
     /// can be
     Salvage {
         /// The image

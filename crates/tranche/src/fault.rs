@@ -30,8 +30,8 @@ pub enum Fault {
         /// Which die, from 0
         die: u32,
         /// NVM Set, that is the medium; 0 for all
-        #[arg(long, value_name = "N", default_value_t = 0)]
-        set: u16,
+        #[arg(long, alias = "set", value_name = "N", default_value_t = 0)]
+        nvm_set: u16,
         #[command(flatten)]
         target: Target,
     },
@@ -76,8 +76,8 @@ pub enum Fault {
 #[derive(Args, Debug)]
 pub struct Chance {
     /// NVM Set, that is the medium; 0 for all
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub set: u16,
+    #[arg(long, alias = "set", value_name = "N", default_value_t = 0)]
+    pub nvm_set: u16,
     /// One in so many
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub one_in: u32,
@@ -134,10 +134,10 @@ impl Fault {
             lba: None,
         };
         let by_chance =
-            |kind, c: &Chance, param| FaultInjection { one_in: c.one_in, ..plain(kind, c.set, param) };
+            |kind, c: &Chance, param| FaultInjection { one_in: c.one_in, ..plain(kind, c.nvm_set, param) };
         let counted = |kind, c: &Counted| {
             let one_in = if c.count == 0 { c.chance.one_in } else { 0 };
-            FaultInjection { count: c.count, one_in, ..plain(kind, c.chance.set, 0) }
+            FaultInjection { count: c.count, one_in, ..plain(kind, c.chance.nvm_set, 0) }
         };
         match self {
             Fault::Clear { target } => (plain(FaultKind::CLEAR, 0, 0), target),
@@ -145,7 +145,7 @@ impl Fault {
             Fault::Uncorrectable(c) => (counted(FaultKind::UNCORRECTABLE, c), &c.chance.target),
             Fault::ProgramFailure(c) => (counted(FaultKind::PROGRAM_FAILURE, c), &c.chance.target),
             Fault::EraseFailure(c) => (counted(FaultKind::ERASE_FAILURE, c), &c.chance.target),
-            Fault::StuckDie { die, set, target } => (plain(FaultKind::STUCK_DIE, *set, *die), target),
+            Fault::StuckDie { die, nvm_set, target } => (plain(FaultKind::STUCK_DIE, *nvm_set, *die), target),
             Fault::LostWrite(c) => (by_chance(FaultKind::LOST_WRITE, c, 0), &c.target),
             Fault::MisdirectedWrite(c) => (by_chance(FaultKind::MISDIRECTED_WRITE, c, 0), &c.target),
             Fault::Slow { factor, chance } => (by_chance(FaultKind::SLOW, chance, *factor), &chance.target),

@@ -17,8 +17,9 @@ pub fn firmware(command: &Firmware, output: Output) -> Result<()> {
         File::open(path).with_context(failed)?.take(most).read_to_end(&mut contents).with_context(failed)?;
     }
     let image = device::firmware_image(&command.revision, &contents)?;
-    let out = command.out.display();
-    let mut file = File::create_new(&command.out).with_context(|| format!("cannot create the file {out}"))?;
+    let out = command.file.display();
+    let mut file =
+        File::create_new(&command.file).with_context(|| format!("cannot create the file {out}"))?;
     file.write_all(&image).with_context(|| format!("cannot write the file {out}"))?;
     match output {
         Output::Json => print_json(&json!({ "revision": command.revision, "bytes": image.len() })),

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 const PAGE: u32 = 4096;
 
 /// Something is damaged.
-const DAMAGED: u8 = 1;
+const DAMAGED: u8 = crate::exit::CHECK;
 
 /// `tranche image`.
 pub fn image(command: &Image, output: Output) -> Result<ExitCode> {

@@ -80,7 +80,7 @@ pub fn key(command: &MakeKey, output: Output) -> Result<()> {
             TlsPsk::generate(transform(*hmac), length(key_length), random)?.to_secret_text()
         }
     };
-    if let Some(file) = &command.out {
+    if let Some(file) = &command.file {
         keep(file, &text).with_context(|| format!("--out: cannot write the file {}", file.display()))?;
         return match output {
             Output::Json => print_json(&serde_json::json!({ "file": file })),

@@ -1,7 +1,7 @@
 //! The command line: `tranche`. See `docs/cli.md`.
 //!
-//! Results go to standard output, everything else to standard error; the exit code is 0 only on success, 2 for
-//! a command line that makes no sense, 130 after a second signal. `tranche image` tells damage (1) from failure (2).
+//! Results go to standard output, everything else to standard error. The exit code tells kinds of errors apart ([`exit`]); it is 130
+//! after a second signal.
 
 #![allow(
     rustdoc::broken_intra_doc_links,
@@ -9,11 +9,13 @@
 )]
 
 mod args;
+mod exit;
 mod fault;
 mod firmware;
 mod image;
 mod key;
 mod manage;
+mod place;
 mod profiles;
 mod quota;
 #[cfg(test)]
@@ -24,53 +26,57 @@ mod show;
 mod sim;
 
 use anyhow::{Context, Result, bail};
-use args::{Cli, Command, Output, Study};
-use clap::Parser;
+use args::{Cli, Command, Output, Study, When};
+use clap::{CommandFactory, Parser};
 use std::fs::File;
 use std::io::{IsTerminal, Read};
 use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) if error.use_stderr() && wants_json() => return exit::usage(&error.to_string()),
+        Err(error) => error.exit(),
+    };
     lab::drive::Program::is_this_process();
-    log_to_stderr(cli.verbose);
-    let images = matches!(cli.command, Command::Image(_));
-    run(cli).unwrap_or_else(|error| {
-        eprintln!("tranche: {}", words(&error));
-        if let Some(hint) = manage::denial(&error) {
-            eprintln!("tranche: {hint}");
-        }
-        if images { ExitCode::from(2) } else { ExitCode::FAILURE }
-    })
-}
-
-/// An error and its causes; a cause that the error before it has told already is not told again.
-fn words(error: &anyhow::Error) -> String {
-    let mut words = String::new();
-    for cause in error.chain().map(ToString::to_string) {
-        if words.is_empty() {
-            words = cause;
-        } else if !words.ends_with(&cause) {
-            words = format!("{words}: {cause}");
-        }
+    log_to_stderr(&cli);
+    if cli.quiet {
+        lab::progress::silence();
     }
-    words
+    let output = cli.output;
+    run(cli).unwrap_or_else(|error| exit::error(&error, output))
 }
 
-fn log_to_stderr(verbose: u8) {
-    let level = match verbose {
+/// Whether a command line that cannot be parsed asks for JSON.
+fn wants_json() -> bool {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    let after = |pair: &[std::ffi::OsString]| pair[0] == "--output" && pair[1] == "json";
+    arguments.windows(2).any(after) || arguments.iter().any(|argument| argument == "--output=json")
+}
+
+fn log_to_stderr(cli: &Cli) {
+    let level = match cli.verbose {
+        _ if cli.quiet => tracing::Level::ERROR,
         0 => tracing::Level::INFO,
         1 => tracing::Level::DEBUG,
         _ => tracing::Level::TRACE,
     };
+    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let color = match cli.color {
+        When::Always => true,
+        When::Never => false,
+        When::Auto => !plain && std::io::stderr().is_terminal(),
+    };
     let format = tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false).without_time();
-    let format = format.with_ansi(std::io::stderr().is_terminal());
-    format.with_max_level(level).init();
+    format.with_ansi(color).with_max_level(level).init();
 }
 
 fn run(cli: Cli) -> Result<ExitCode> {
     let output = cli.output;
+    if let Some(on) = cli.on {
+        args::look_for_drives_on(on);
+    }
     match cli.command {
         Command::Image(command) => return image::image(&command, output),
         Command::Serve(options) => serve::serve(&options, output),
@@ -83,6 +89,8 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Sanitize(command) => return sanitize::sanitize(&command, output),
         Command::Key(command) => key::key(&command, output),
         Command::Firmware(command) => firmware::firmware(&command, output),
+        Command::Completions { shell } => return Ok(completions(shell)),
+        Command::Man { dir } => man(&dir),
         Command::Bench(bench) => print_outcome(output, &manage::bench(&bench)?),
         Command::Sim(options) => print_outcome(output, &sim::sim(&options)?),
         Command::Profile(command) => profiles::profile(&command, output),
@@ -97,6 +105,19 @@ fn run(cli: Cli) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Prints the completions of a shell.
+fn completions(shell: clap_complete::Shell) -> ExitCode {
+    clap_complete::generate(shell, &mut Cli::command(), "tranche", &mut std::io::stdout());
+    ExitCode::SUCCESS
+}
+
+/// Writes a manual page for each command.
+fn man(dir: &Path) -> Result<()> {
+    std::fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))?;
+    clap_mangen::generate_to(Cli::command(), dir)
+        .with_context(|| format!("writing manual pages to {}", dir.display()))
+}
+
 /// Prints what a study has found; fails if it says so.
 fn print_outcome(output: Output, outcome: &lab::Outcome<impl serde::Serialize>) -> Result<()> {
     match output {
@@ -104,7 +125,7 @@ fn print_outcome(output: Output, outcome: &lab::Outcome<impl serde::Serialize>) 
         Output::Text => print_text(&outcome.text)?,
     }
     match &outcome.failure {
-        Some(failure) => Err(anyhow::anyhow!("{failure}")),
+        Some(failure) => Err(exit::FailedCheck(failure.clone()).into()),
         None => Ok(()),
     }
 }

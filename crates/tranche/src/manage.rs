@@ -6,7 +6,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use device::LbaFormat;
 use device::units::format_size;
 use fabric::auth::ChapKeys;
-use host::{Host, Identity, SocketTransport, TransportError, namespace_create, view};
+use host::{Addr, Host, Identity, SocketTransport, TransportError, namespace_create, view};
 use nvme::admin::{FormatNvm, SecureErase};
 use nvme::identify::{Dps, IdentifyNamespace};
 use nvme::log::{ControllerEntry, LogId};
@@ -59,9 +59,10 @@ pub fn connect(target: &Target) -> Result<Connected> {
     let psk = target.tls_psk.as_ref().filter(|secret| !secret.is_empty());
     identity.tls = psk.map(|secret| secret.read("--tls-psk")).transpose()?;
     let limit = Duration::from_secs(target.wait.into());
-    let attempt = || Host::connect(SocketTransport::new(target.on.clone(), PATIENCE), &identity);
+    let on = target.on();
+    let attempt = || Host::connect(SocketTransport::new(on.clone(), PATIENCE), &identity);
     host::retry(limit, attempt).map_err(|error| {
-        let advice = advice(target, &error);
+        let advice = advice(&on, &error);
         let error = anyhow::Error::from(error);
         match advice {
             Some(advice) => error.context(advice),
@@ -70,9 +71,22 @@ pub fn connect(target: &Target) -> Result<Connected> {
     })
 }
 
+/// Deleting a namespace that other hosts have attached takes --force. What cannot be known is not asked for.
+fn refuse_attached(host: &mut Connected, nsid: u32) -> Result<()> {
+    let own = host.cntlid();
+    let others =
+        host.namespace_controllers(nsid).unwrap_or_default().into_iter().filter(|id| *id != own).count();
+    if others > 0 {
+        bail!(
+            "namespace {nsid} is attached to other controllers ({others}), whose hosts would lose it: detach it first, or give \
+             --force"
+        );
+    }
+    Ok(())
+}
+
 /// What to do about a connection that did not come about.
-fn advice(target: &Target, error: &host::Error) -> Option<String> {
-    let on = &target.on;
+fn advice(on: &Addr, error: &host::Error) -> Option<String> {
     if let host::Error::Connect { .. } = error {
         return Some(format!(
             "{on} does not take this host (`?nqn=` at the address's end and --hostnqn name others)"
@@ -257,9 +271,9 @@ fn check_protection(format: LbaFormat, protection: u8) -> Result<()> {
 pub fn ns(command: &Ns, output: Output) -> Result<()> {
     match command {
         Ns::List { attached, target } => {
-            list(&mut connect(target)?, &target.on.to_string(), *attached, output)
+            list(&mut connect(target)?, &target.on().to_string(), *attached, output)
         }
-        Ns::Create { set, size, lba, protection, attach, target } => {
+        Ns::Create { nvm_set, size, lba, protection, attach, target } => {
             let mut host = connect(target)?;
             let common = host.identify_namespace(NSID_ALL)?;
             let all = formats(&mut host, &common)?;
@@ -272,7 +286,7 @@ pub fn ns(command: &Ns, output: Output) -> Result<()> {
             if size % block != 0 {
                 bail!("--size {size} is not a multiple of the logical block size, {block} bytes");
             }
-            let mut create = namespace_create(size / block, index, *set);
+            let mut create = namespace_create(size / block, index, *nvm_set);
             create.flbas.set_mtelba(format.metadata > 0);
             if let Some(kind) = protection.pi {
                 check_protection(format, kind)?;
@@ -285,7 +299,7 @@ pub fn ns(command: &Ns, output: Output) -> Result<()> {
             }
             let created = host.create_namespace(&create);
             let nsid = created.map_err(|error| {
-                let why = not_created(&mut host, *set, &error);
+                let why = not_created(&mut host, *nvm_set, &error);
                 anyhow::Error::from(error).context(why)
             })?;
             let mut to = Vec::new();
@@ -300,11 +314,14 @@ pub fn ns(command: &Ns, output: Output) -> Result<()> {
         }
         Ns::Attach(a) => attach(a, true, output),
         Ns::Detach(a) => attach(a, false, output),
-        Ns::Delete { nsid, target } => {
+        Ns::Delete { nsid, force, target } => {
             let mut host = connect(target)?;
+            if !force {
+                refuse_attached(&mut host, *nsid)?;
+            }
             let deleted = host.delete_namespace(*nsid);
             about(&mut host, *nsid, deleted)?;
-            done(output, *nsid)
+            done(output, *nsid, "deleted")
         }
         Ns::Format { nsid, ses, lba, protection, target } => {
             let mut host = connect(target)?;
@@ -336,7 +353,7 @@ pub fn ns(command: &Ns, output: Output) -> Result<()> {
             };
             let formatted = host.format(FormatNvm { nsid: *nsid, lbaf, mset, pi, pil, ses });
             about(&mut host, *nsid, formatted)?;
-            done(output, *nsid)
+            done(output, *nsid, "formatted")
         }
     }
 }
@@ -379,14 +396,22 @@ fn attach(a: &Attachment, attach: bool, output: Output) -> Result<()> {
     }
     match output {
         Output::Json => print_json(&json!({ "nsid": a.nsid, "controllers": ids })),
-        Output::Text => Ok(()),
+        Output::Text => {
+            let ids = ids.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
+            let what = if attach { "attached to" } else { "detached from" };
+            print_text(&match ids.as_str() {
+                "" => format!("namespace {}: nothing to change", a.nsid),
+                ids => format!("namespace {}: {what} controllers {ids}", a.nsid),
+            })
+        }
     }
 }
 
-fn done(output: Output, nsid: u32) -> Result<()> {
+/// Says what became of a namespace.
+fn done(output: Output, nsid: u32, what: &str) -> Result<()> {
     match output {
         Output::Json => print_json(&json!({ "nsid": nsid })),
-        Output::Text => Ok(()),
+        Output::Text => print_text(&format!("namespace {nsid}: {what}")),
     }
 }
 
@@ -472,6 +497,9 @@ pub fn power_cut(cut: &PowerCut, output: Output) -> Result<()> {
     }
     match output {
         Output::Json => print_json(&json!({ "after_media_ops": cut.after, "off_ms": cut.off_ms })),
-        Output::Text => Ok(()),
+        Output::Text if cut.after > 0 => {
+            print_text(&format!("power goes off after {} media operations, for {} ms", cut.after, cut.off_ms))
+        }
+        Output::Text => print_text(&format!("power was off for {} ms; the drive is back", cut.off_ms)),
     }
 }

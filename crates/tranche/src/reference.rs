@@ -7,17 +7,56 @@ use std::fmt::Write;
 fn page(command: &mut Command, path: &str, out: &mut String) {
     let _ =
         writeln!(out, "\n## {path}\n\n```text\n{}\n```", command.render_long_help().to_string().trim_end());
-    for sub in command.get_subcommands_mut() {
+    for sub in command.get_subcommands_mut().filter(|sub| sub.get_name() != "help") {
         let path = format!("{path} {}", sub.get_name());
         page(sub, &path, out);
     }
 }
 
+const CONVENTIONS: &str = r#"
+## Conventions
+
+| word | meaning everywhere |
+|---|---|
+| a name or number right after the command | what the command is about: `tranche ns delete 3`, `tranche profile show qlc-7.68t`, `tranche bench JOB.fio` |
+| `--drive NAME\|FILE` | the drive that is modelled: a profile, or a TOML file |
+| `--on ADDR` | the drive that is talked to. It stands behind the command, or before all commands (`tranche --on unix:///run/d.sock ns list`), or in `TRANCHE_ON` |
+| `--nsid N` | a namespace, where the command is about something else |
+| `--nvm-set N` | an NVM Set, which is a medium of the drive |
+| `--set KEY=A,B` | a value, or several to try in turn, of the drive's TOML |
+| `--connections N` | clients of the database in a study |
+| `--parallel N` | simulations that run at the same time |
+| `--out DIR` | the directory of the results. Results of an earlier run stay unless `--force` is given |
+| `--file FILE` | the one file that a command writes |
+| `--force` | yes, what is there may be lost |
+
+Results go to standard output, everything else to standard error. The exit code tells errors apart:
+
+| code | meaning | `kind` in JSON |
+|---|---|---|
+| 0 | success | |
+| 1 | failure: a file, a program, this machine | `failed` |
+| 2 | a command line that makes no sense | `usage` |
+| 3 | no drive can be reached, or none that lets this host in | `no_drive` |
+| 4 | the drive answers a command with an error | `nvme` |
+| 5 | a check fails: damage in an image, a layout that loses data, a drive that misses its data sheet, a failed sanitize operation | `check` |
+| 130 | a second signal | |
+
+With `--output json` a command prints one JSON document, with the keys of nvme-cli where nvme-cli has the same command. An error is one JSON object
+in the last line of standard error:
+
+```json
+{"error":{"exit_code":4,"kind":"nvme","message":"…","status":{"dnr":true,"sc":2,"sct":0,"text":"…"}}}
+```
+
+`hint` is there where the program knows what to do, and `status` where a drive answered.
+`tranche completions SHELL` prints completions, and `tranche man DIR` writes manual pages.
+"#;
+
 fn reference() -> String {
     let mut out =
-        "# The command line\n\nGenerated from the program; `UPDATE=1 cargo test -p tranche` writes it \
-                   anew.\n"
-            .to_owned();
+        "# The command line\n\nGenerated from the program; `UPDATE=1 cargo test -p tranche` writes it anew.\n".to_owned();
+    out += CONVENTIONS;
     let mut root = Cli::command().term_width(100);
     root.build();
     page(&mut root, "tranche", &mut out);

@@ -1,6 +1,7 @@
 //! `tranche sanitize`: everything that a drive ever stored is erased for good.
 
 use crate::args::{Output, Sanitize, StartSanitize};
+use crate::exit;
 use crate::manage::{self, connect};
 use crate::{print_json, print_text};
 use anyhow::{Context, Result, bail};
@@ -116,7 +117,8 @@ fn show(status: &SanitizeStatus, output: Output) -> Result<ExitCode> {
         }))?,
         Output::Text => print_text(&words(status))?,
     }
-    Ok(if operation == SanitizeOperationStatus::FAILED { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    let failed = operation == SanitizeOperationStatus::FAILED;
+    Ok(if failed { ExitCode::from(exit::CHECK) } else { ExitCode::SUCCESS })
 }
 
 fn words(status: &SanitizeStatus) -> String {

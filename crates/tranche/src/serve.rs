@@ -2,28 +2,26 @@
 
 use crate::args::{Output, Precondition, Serve, Switch};
 use crate::key::Secret;
-use crate::profiles;
+use crate::{place, profiles};
 use anyhow::{Context, Result, bail};
 use block::Export;
 use run::image::{Presence, presence};
-use run::{Access, DriveKey, ImageOptions, Limits, Options, Running, ScrubOptions, Shape};
+use run::{Access, DriveKey, ImageOptions, Limits, Options, Running, ScrubOptions, Shape, TcpPort};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use std::io::{IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, SystemTime};
 
-/// Where hosts find a drive that nobody gave a place.
-const DEFAULT_TCP: &str = "127.0.0.1:4420";
-
 /// Serves until a signal.
 pub fn serve(options: &Serve, output: Output) -> Result<()> {
     // A file may be a pipe that nobody writes to: until all are read, the first signal ends the process.
     let shape = shape(options)?;
+    let timing = shape.as_ref().is_some_and(|shape| shape.config.timing);
     let run_options = run_options(options)?;
     if let Some(dir) = &options.fuse {
         // Before an image is made for it.
@@ -51,7 +49,12 @@ pub fn serve(options: &Serve, output: Output) -> Result<()> {
             return Err(error);
         }
     };
-    if let Err(error) = say_ready(options, output, &running) {
+    if !timing {
+        tracing::info!(
+            "timing is off: operations take no time but this machine's (--timing on gives them the drive's)"
+        );
+    }
+    if let Err(error) = say_ready(run_options.unix.as_deref(), output, &running) {
         tracing::warn!("cannot say on standard output that the drive is ready: {error}");
     }
     let trouble = wait(signals, options, &running, export.as_ref());
@@ -74,7 +77,7 @@ fn shape(options: &Serve) -> Result<Option<Shape>> {
         Some(dir) => presence(dir)? == Presence::Image,
         None => false,
     };
-    let toml = match &options.drive {
+    let toml = match options.drive() {
         Some(drive) => profiles::read(drive)?,
         None if exists => {
             // Only `--timing` may say something else than what the image was created with.
@@ -83,7 +86,7 @@ fn shape(options: &Serve) -> Result<Option<Shape>> {
         }
         None => profiles::find("default").map(|p| p.toml.to_owned()).unwrap_or_default(),
     };
-    let name = options.drive.as_deref().unwrap_or("the drive's TOML");
+    let name = options.drive().unwrap_or("the drive's TOML");
     let mut config = device::Config::from_toml(&toml).with_context(|| name.to_owned())?;
     if let Some(timing) = options.timing {
         config.timing = timing == Switch::On;
@@ -91,11 +94,16 @@ fn shape(options: &Serve) -> Result<Option<Shape>> {
     Ok(Some(Shape { config, toml }))
 }
 
+/// Where hosts find the drive: TCP ports and a Unix socket.
+fn places(options: &Serve) -> (Vec<TcpPort>, Option<PathBuf>) {
+    match (&options.tcp[..], &options.unix) {
+        ([], None) => (vec![place::DEFAULT_TCP.into()], place::default_socket()),
+        (tcp, unix) => (tcp.to_vec(), unix.clone()),
+    }
+}
+
 fn run_options(options: &Serve) -> Result<Options> {
-    let tcp = match (&options.tcp[..], &options.unix) {
-        ([], None) => vec![DEFAULT_TCP.into()],
-        (tcp, _) => tcp.to_vec(),
-    };
+    let (tcp, unix) = places(options);
     let access = match &options.hosts {
         Some(path) => {
             let (access, warnings) = Access::load(path)?;
@@ -120,7 +128,7 @@ fn run_options(options: &Serve) -> Result<Options> {
             Precondition::Steady => run::Precondition::Steady,
         },
         seed: options.seed,
-        unix: options.unix.clone(),
+        unix,
         tcp,
         access,
         tls: options.tls,
@@ -223,11 +231,11 @@ fn export(options: &Serve, running: &Running) -> Result<Option<Export>> {
 }
 
 /// The one line on standard output that scripts wait for. `tcp=` has every TCP port, in their order, separated by commas.
-fn say_ready(options: &Serve, output: Output, running: &Running) -> std::io::Result<()> {
+fn say_ready(unix: Option<&Path>, output: Output, running: &Running) -> std::io::Result<()> {
     let ports = running.ports();
     let tcp: Vec<String> = ports.iter().map(|port| port.address.to_string()).collect();
     let tcp = (!tcp.is_empty()).then(|| tcp.join(","));
-    let unix = options.unix.as_ref().map(|path| path.display().to_string());
+    let unix = unix.map(|path| path.display().to_string());
     let nqn = running.handle().subsystem_nqn().to_owned();
     let line = match output {
         Output::Json => {

@@ -84,7 +84,7 @@ fn stored(host: &mut Connected, namespace: &IdentifyNamespace) -> Option<&'stati
 pub fn id(id: &Id, output: Output) -> Result<()> {
     let mut host = connect(&id.target)?;
     let value = match &id.of {
-        IdOf { namespace: Some(nsid), .. } => {
+        IdOf { nsid: Some(nsid), .. } => {
             let identified = host.identify_allocated(*nsid);
             let namespace = about(&mut host, *nsid, identified)?;
             if namespace.nsze.get() == 0 {
@@ -113,11 +113,13 @@ pub fn id(id: &Id, output: Output) -> Result<()> {
 pub fn smart(smart: &Smart, output: Output) -> Result<()> {
     let mut host = connect(&smart.target)?;
     let value = match &smart.of {
-        SmartOf { namespace: Some(nsid), .. } => {
+        SmartOf { nsid: Some(nsid), .. } => {
             to_value(view::Statistics::from(&host.namespace_statistics(*nsid)?))?
         }
         // Every NVM Set is an Endurance Group of its own, with the same number.
-        SmartOf { set: Some(set), .. } => to_value(view::EnduranceLog::from(&host.endurance_group(*set)?))?,
+        SmartOf { nvm_set: Some(set), .. } => {
+            to_value(view::EnduranceLog::from(&host.endurance_group(*set)?))?
+        }
         SmartOf { ocp: true, .. } => to_value(view::OcpSmartLog::from(&host.ocp_smart()?))?,
         SmartOf { memblaze: true, .. } => to_value(view::MemblazeSmartLog::from(&host.memblaze_smart()?))?,
         _ => to_value(view::SmartLog::from(&host.smart()?))?,

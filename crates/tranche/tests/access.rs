@@ -38,7 +38,7 @@ fn said_by(mut served: Served) -> String {
 fn a_key_in_a_file_is_its_owner_s_and_never_overwritten() {
     let temp = tempfile::tempdir().unwrap();
     let file = temp.path().join("alpha.key");
-    let make = || tranche(&["key", "dhchap", "--hmac", "1", "--out", file.to_str().unwrap()]);
+    let make = || tranche(&["key", "dhchap", "--hmac", "1", "--file", file.to_str().unwrap()]);
     let made = make();
     assert!(made.status.success(), "{}", text(&made.stderr));
     let kept = std::fs::read_to_string(&file).unwrap();
@@ -174,10 +174,10 @@ fn the_list_of_hosts_gives_roles_and_is_read_again_on_sighup() {
     let namespaces = |name: &str| text(&on(&place, name, &["ns", "list", "--output", "json"]).stdout);
     assert!(!namespaces("tenant").contains("\"NameSpace\": 1"), "{}", namespaces("tenant"));
     assert!(namespaces("admin").contains("\"NameSpace\": 1"), "{}", namespaces("admin"));
-    let refused = on(&place, "tenant", &["ns", "delete", "1"]);
+    let refused = on(&place, "tenant", &["ns", "delete", "1", "--force"]);
     let words = text(&refused.stderr);
     assert!(!refused.status.success() && words.contains("Operation Denied"), "{words}");
-    assert!(words.contains("it is a tenant in the drive's list of hosts"), "{words}");
+    assert!(words.contains("the drive's list of hosts (serve --hosts) does not allow this"), "{words}");
 
     list("role = 'tenant'\nnamespaces = [1]");
     served.signal("HUP");
@@ -190,7 +190,7 @@ fn the_list_of_hosts_gives_roles_and_is_read_again_on_sighup() {
     list("expires = 2001-01-01");
     served.signal("HUP");
     eventually("the tenant is refused", || !on(&place, "tenant", &["id"]).status.success());
-    assert!(on(&place, "admin", &["ns", "delete", "1"]).status.success());
+    assert!(on(&place, "admin", &["ns", "delete", "1", "--force"]).status.success());
     let said = said_by(served);
     for words in ["hosts.toml was read again", "the list of hosts stays as it was", "line 6", "role is"] {
         assert!(said.contains(words), "{words}: {said}");
@@ -213,9 +213,9 @@ fn without_a_list_hosts_of_other_machines_are_guests() {
     let places = served.tcp();
     let (far, near) = (&places[0], &places[1]);
     let list = text(&on(far, "some", &["ns", "list", "--output", "json"]).stdout);
-    let refused = on(far, "some", &["ns", "delete", "1"]);
+    let refused = on(far, "some", &["ns", "delete", "1", "--force"]);
     let format = on(far, "some", &["quota", "set", "1", "--read", "1MB/s"]);
-    let done = on(near, "some", &["ns", "delete", "1"]);
+    let done = on(near, "some", &["ns", "delete", "1", "--force"]);
     ip("del");
     assert!(list.contains("\"NameSpace\": 1"), "{list}");
     for refused in [refused, format] {

@@ -44,7 +44,7 @@ fn namespaces_are_managed_over_a_unix_socket() {
     let served = Served::start(&["--unix", &socket, "--image", &image]);
     assert_eq!(served.ready, format!("ready unix={socket} nqn=nqn.2026-11.io.tranche:drive\n"));
     let on = format!("unix://{socket}");
-    assert_eq!(out(&["ns", "create", "--set", "2", "--size", "16MiB", "--attach", "--on", &on]), "2\n");
+    assert_eq!(out(&["ns", "create", "--nvm-set", "2", "--size", "16MiB", "--attach", "--on", &on]), "2\n");
     let list = out(&["ns", "list", "--on", &on]);
     let rows: Vec<Vec<&str>> = list.lines().map(|l| l.split_whitespace().collect()).collect();
     assert_eq!(rows[1][..5], ["1", "1", "1GiB", "0B", "4096"]);
@@ -53,12 +53,12 @@ fn namespaces_are_managed_over_a_unix_socket() {
         serde_json::from_str(&out(&["ns", "list", "--output", "json", "--on", &on])).unwrap();
     assert_eq!(json["Devices"][1]["PhysicalSize"], 16 << 20);
     assert_eq!(json["Devices"][1]["SectorSize"], 4096);
-    assert_eq!(out(&["ns", "format", "2", "--lba", "512", "--on", &on]), "");
+    assert_eq!(out(&["ns", "format", "2", "--lba", "512", "--on", &on]), "namespace 2: formatted\n");
     assert!(out(&["ns", "list", "--on", &on]).lines().nth(2).unwrap().contains(" 512 "));
-    assert_eq!(out(&["ns", "detach", "2", "--on", &on]), "");
+    assert_eq!(out(&["ns", "detach", "2", "--on", &on]), "namespace 2: detached from controllers 1\n");
     assert_eq!(out(&["ns", "list", "--attached", "--on", &on]).lines().count(), 2);
-    assert_eq!(out(&["ns", "attach", "2", "--on", &on]), "");
-    let full = err(&["ns", "create", "--set", "2", "--size", "1GiB", "--on", &on]);
+    assert_eq!(out(&["ns", "attach", "2", "--on", &on]), "namespace 2: attached to controllers 1\n");
+    let full = err(&["ns", "create", "--nvm-set", "2", "--size", "1GiB", "--on", &on]);
     assert!(full.contains("NVM Set 2 has 48MiB unallocated"), "{full}");
     let odd = err(&["ns", "create", "--size", "1000", "--on", &on]);
     assert!(odd.contains("not a multiple"), "{odd}");
@@ -68,28 +68,31 @@ fn namespaces_are_managed_over_a_unix_socket() {
     let bare = err(&["ns", "format", "2", "--lba", "512", "--pi", "1", "--on", &on]);
     assert!(bare.contains("--pi 1 needs metadata"), "{bare}");
     for (format, pi, shown) in [("4096+8", "1", "4096+8 PI 1"), ("4096+16:64:16", "3", "4096+16 PI 3")] {
-        assert_eq!(out(&["ns", "format", "2", "--lba", format, "--pi", pi, "--on", &on]), "");
+        assert_eq!(
+            out(&["ns", "format", "2", "--lba", format, "--pi", pi, "--on", &on]),
+            "namespace 2: formatted\n"
+        );
         assert!(out(&["ns", "list", "--on", &on]).contains(shown));
         // As it is.
-        assert_eq!(out(&["ns", "format", "2", "--on", &on]), "");
+        assert_eq!(out(&["ns", "format", "2", "--on", &on]), "namespace 2: formatted\n");
         assert!(out(&["ns", "list", "--on", &on]).contains(shown));
     }
     let create = ["ns", "create", "--size", "1MiB", "--lba", "512+8", "--pi", "2", "--pi-first", "--on", &on];
     assert_eq!(out(&create), "3\n");
     assert!(out(&["ns", "list", "--on", &on]).contains("512+8 PI 2"));
-    assert_eq!(out(&["ns", "delete", "3", "--on", &on]), "");
-    assert_eq!(out(&["ns", "delete", "2", "--on", &on]), "");
+    assert_eq!(out(&["ns", "delete", "3", "--on", &on]), "namespace 3: deleted\n");
+    assert_eq!(out(&["ns", "delete", "2", "--on", &on]), "namespace 2: deleted\n");
     assert!(err(&["ns", "delete", "2", "--on", &on]).contains("deleting namespace 2"));
     let id: serde_json::Value = serde_json::from_str(&out(&["id", "--output", "json", "--on", &on])).unwrap();
     assert_eq!(id["subnqn"], "nqn.2026-11.io.tranche:drive");
     assert!(out(&["smart", "--on", &on]).contains("avail_spare"));
-    let namespace = out(&["id", "--namespace", "1", "--on", &on]);
+    let namespace = out(&["id", "--nsid", "1", "--on", &on]);
     assert!(
         namespace.lines().any(|l| l.starts_with("stored ") && l.ends_with(" in the clear")),
         "{namespace}"
     );
-    assert!(out(&["smart", "--set", "1", "--on", &on]).contains("avl_spare"));
-    assert!(out(&["smart", "--namespace", "1", "--on", &on]).contains("host_bytes_written"));
+    assert!(out(&["smart", "--nvm-set", "1", "--on", &on]).contains("avl_spare"));
+    assert!(out(&["smart", "--nsid", "1", "--on", &on]).contains("host_bytes_written"));
     served.signal("TERM");
     assert_eq!(served.end(), Some(0));
     assert!(!Path::new(&socket).exists());
@@ -140,7 +143,10 @@ fn a_power_cut_is_survived() {
     let on = format!("unix://{socket}");
     out(&["fault", "host-disk-full", "--count", "3", "--on", &on]);
     out(&["fault", "clear", "--on", &on]);
-    assert_eq!(out(&["power-cut", "--off-ms", "10", "--on", &on]), "");
+    assert_eq!(
+        out(&["power-cut", "--off-ms", "10", "--on", &on]),
+        "power was off for 10 ms; the drive is back\n"
+    );
     let start = Instant::now();
     while !tranche(&["id", "--on", &on]).status.success() {
         assert!(start.elapsed() < Duration::from_secs(60), "the drive does not come back");
@@ -148,7 +154,7 @@ fn a_power_cut_is_survived() {
     let smart: serde_json::Value =
         serde_json::from_str(&out(&["smart", "--output", "json", "--on", &on])).unwrap();
     assert_eq!(smart["unsafe_shutdowns"], 1);
-    assert_eq!(out(&["power-cut", "--no-plp", "--on", &on]), "");
+    assert!(out(&["power-cut", "--no-plp", "--on", &on]).contains("the drive is back"));
     served.signal("INT");
     assert_eq!(served.end(), Some(0));
     let said = std::fs::read_to_string(said).unwrap();
@@ -183,9 +189,9 @@ fn several_ports_and_what_can_be_done_to_them() {
     let unix = format!("unix://{socket}");
     // What touches a namespace is refused through the second port, and after that through the first.
     assert!(err(&["ns", "format", "1", "--on", &ports[1]]).contains("Inaccessible"));
-    assert_eq!(out(&["ns", "format", "1", "--on", &ports[0]]), "");
+    assert_eq!(out(&["ns", "format", "1", "--on", &ports[0]]), "namespace 1: formatted\n");
     assert_eq!(out(&["fault", "port-ana", "0", "non-optimized", "--on", &unix]), "");
-    assert_eq!(out(&["ns", "format", "1", "--on", &ports[1]]), "");
+    assert_eq!(out(&["ns", "format", "1", "--on", &ports[1]]), "namespace 1: formatted\n");
     assert_eq!(out(&["fault", "clear", "--on", &unix]), "");
     assert!(err(&["ns", "format", "1", "--on", &ports[1]]).contains("Inaccessible"));
     assert!(err(&["fault", "port-ana", "9", "optimized", "--on", &unix]).contains("is there a port 9?"));
@@ -199,9 +205,9 @@ fn several_ports_and_what_can_be_done_to_them() {
     for fault in [
         &["bit-errors", "--one-in", "1000"][..],
         &["uncorrectable", "--count", "1"],
-        &["program-failure", "--set", "1", "--one-in", "100"],
+        &["program-failure", "--nvm-set", "1", "--one-in", "100"],
         &["erase-failure", "--count", "2"],
-        &["stuck-die", "0", "--set", "1"],
+        &["stuck-die", "0", "--nvm-set", "1"],
         &["lost-write", "--one-in", "9"],
         &["misdirected-write", "--one-in", "9"],
         &["slow", "3", "--one-in", "2"],
@@ -226,7 +232,7 @@ fn errors_say_what_was_asked_and_what_to_do() {
     assert!(full.contains("has the 32 namespaces that it can have"), "{full}");
     let other = err(&["id", "--on", &format!("{on}?nqn=nqn.2026-11.test:another")]);
     assert!(other.contains("does not take this host") && other.contains("the subsystem NQN"), "{other}");
-    assert!(err(&["id", "--namespace", "33", "--on", &on]).contains("there is no namespace 33"));
+    assert!(err(&["id", "--nsid", "33", "--on", &on]).contains("there is no namespace 33"));
     drop(served);
     let gone = err(&["id", "--on", &on]);
     assert!(gone.contains("nothing listens there"), "{gone}");
@@ -253,7 +259,7 @@ fn a_killed_drive_leaves_an_image_that_opens_and_a_socket_that_is_replaced() {
         let served = Served::start(&["--unix", &socket, "--image", &image]);
         let listed = out(&["ns", "list", "--on", &on]);
         assert_eq!(listed.lines().count(), 2 + round, "{listed}");
-        out(&["ns", "create", "--set", "2", "--size", "1MiB", "--on", &on]);
+        out(&["ns", "create", "--nvm-set", "2", "--size", "1MiB", "--on", &on]);
         served.signal("KILL");
         assert_eq!(served.end(), None);
     }
@@ -301,7 +307,7 @@ fn an_encrypted_image_opens_locked_without_its_key() {
         let served = serve(key);
         let smart = out(&["smart", "--output", "json", "--on", &on]);
         assert_eq!(serde_json::from_str::<serde_json::Value>(&smart).unwrap()["critical_warning"], 0);
-        assert!(out(&["id", "--namespace", "1", "--on", &on]).contains("encrypted, and locked"));
+        assert!(out(&["id", "--nsid", "1", "--on", &on]).contains("encrypted, and locked"));
         assert_eq!(out(&["ns", "list", "--on", &on]).lines().count(), 2);
         let (host, namespace, mut queue) = connect();
         let mut read = vec![0; 4096];
@@ -312,8 +318,8 @@ fn an_encrypted_image_opens_locked_without_its_key() {
         drop((queue, host));
         for refused in [
             err(&["ns", "format", "1", "--lba", "4096", "--on", &on]),
-            err(&["ns", "delete", "1", "--on", &on]),
-            err(&["ns", "create", "--set", "2", "--size", "1MiB", "--on", &on]),
+            err(&["ns", "delete", "1", "--force", "--on", &on]),
+            err(&["ns", "create", "--nvm-set", "2", "--size", "1MiB", "--on", &on]),
         ] {
             assert!(refused.contains("LOCKED") && refused.contains("--drive-key"), "{refused}");
         }

@@ -259,9 +259,9 @@ fn a_whole_image_is_told_to_be_whole() {
             assert!(metadata.blocks() * 512 < 1 << 20, "{} is not sparse", path.display());
         }
         let (code, _, words) = salvage(&dir, &out, &[]);
-        assert!(code == 2 && words.contains("is not empty"), "{words}");
+        assert!(code == 1 && words.contains("is not empty"), "{words}");
         let (code, _, words) = salvage(&dir, &dir.join("out"), &[]);
-        assert!(code == 2 && words.contains("is in the image"), "{words}");
+        assert!(code == 1 && words.contains("is in the image"), "{words}");
     }
 }
 
@@ -274,7 +274,7 @@ fn flipped_bits_in_contents_are_found_where_they_are() {
         flip(&dir.join("contents"), at);
     }
     let (code, found, words) = check(&dir);
-    assert_eq!(code, 1, "{words}");
+    assert_eq!(code, 5, "{words}");
     let damaged = |n: usize| &found["namespaces"][n]["damaged"];
     assert_eq!(*damaged(0), json!([{ "lba": 7, "blocks": 2 }]), "{words}");
     assert_eq!(*damaged(1), json!([{ "lba": 4, "blocks": 1 }]));
@@ -289,7 +289,7 @@ fn flipped_bits_in_contents_are_found_where_they_are() {
     }
     let out = temp.at("out");
     let (code, report, words) = salvage(&dir, &out, &[]);
-    assert_eq!((code, &report["missing"]), (1, &Value::Null), "{words}");
+    assert_eq!((code, &report["missing"]), (5, &Value::Null), "{words}");
     assert_eq!(report["namespaces"][0]["damaged"], *damaged(0));
     assert_eq!(saved(&out), (0..40).filter(|lba| ![7, 8].contains(lba)).collect::<Vec<_>>());
     let (running, queue) = open(&dir, None);
@@ -310,7 +310,7 @@ fn what_lies_beside_pages_and_what_was_cut_off_is_missed() {
     let (code, found, words) = check(&dir);
     assert_eq!(
         (code, &found["namespaces"][1]["damaged"]),
-        (1, &json!([{ "lba": 5, "blocks": 1 }])),
+        (5, &json!([{ "lba": 5, "blocks": 1 }])),
         "{words}"
     );
     flip(&dir.join("spares"), slot * 128 + 3);
@@ -321,10 +321,10 @@ fn what_lies_beside_pages_and_what_was_cut_off_is_missed() {
     let contents = std::fs::OpenOptions::new().write(true).open(dir.join("contents")).unwrap();
     contents.set_len(cut as u64 + 100).unwrap();
     let (code, found, words) = check(&dir);
-    assert_eq!((code, &found["damaged"]), (1, &json!(true)), "{words}");
+    assert_eq!((code, &found["damaged"]), (5, &json!(true)), "{words}");
     assert!(there.len() < 40 && found["namespaces"][0]["whole"] == there.len(), "{words}");
     let out = temp.at("out");
-    assert_eq!(salvage(&dir, &out, &[]).0, 1);
+    assert_eq!(salvage(&dir, &out, &[]).0, 5);
     assert_eq!(saved(&out), there);
 }
 
@@ -352,12 +352,12 @@ fn of_a_damaged_journal_what_was_before_is_saved() {
     let words = text(&served);
     assert!(!served.status.success() && words.contains("tranche image salvage"), "{words}");
     let (code, found, words) = check(&dir);
-    assert_eq!((code, &found["namespaces"][0]["whole"]), (1, &json!(20)), "{words}");
+    assert_eq!((code, &found["namespaces"][0]["whole"]), (5, &json!(20)), "{words}");
     assert!(words.contains("is damaged at byte") && words.contains("OLD STATE"), "{words}");
     assert_eq!(found["damaged_files"][0]["file"], journal.display().to_string());
     let out = temp.at("out");
     let (code, report, words) = salvage(&dir, &out, &[]);
-    assert!(code == 1 && words.contains("OLD STATE"), "{words}");
+    assert!(code == 5 && words.contains("OLD STATE"), "{words}");
     assert!(report["missing"]["journal_bytes"].as_u64().unwrap() > 20 * 32, "{report}");
     assert!(report["missing"]["drive_seconds"].as_f64().unwrap() > 0.0, "{report}");
     assert_eq!(saved(&out), (0..20).collect::<Vec<_>>());
@@ -385,7 +385,7 @@ fn a_damaged_checkpoint_loses_nothing_while_journals_lead_to_it() {
     let checkpoint = newest(&dir, "checkpoint");
     flip(&checkpoint, 200);
     let (code, found, words) = check(&dir);
-    assert!(code == 1 && words.contains("no data is lost"), "{words}");
+    assert!(code == 5 && words.contains("no data is lost"), "{words}");
     assert_eq!(found["damaged_files"][0]["file"], checkpoint.display().to_string());
     assert_eq!((&found["damaged_files"][0]["loses"], &found["missing"]), (&json!(false), &Value::Null));
     assert_eq!(found["namespaces"][0]["whole"], 20);
@@ -398,17 +398,17 @@ fn a_damaged_checkpoint_loses_nothing_while_journals_lead_to_it() {
     let before = dir.join(format!("journal.{}", generation(&checkpoint) - 1));
     flip(&before, used(&before) / 2);
     let (code, found, words) = check(&dir);
-    assert!(code == 1 && words.contains("no data is lost"), "{words}");
+    assert!(code == 5 && words.contains("no data is lost"), "{words}");
     assert_eq!(found["damaged_files"][0]["file"], before.display().to_string(), "{words}");
     // Now both: there is nothing but the older state.
     flip(&checkpoint, 200);
     let served = tranche(&["serve", "--image"], &dir, &["--unix", temp.at("s").to_str().unwrap()]);
     assert!(!served.status.success() && text(&served).contains("tranche image salvage"), "{}", text(&served));
     let (code, _, words) = check(&dir);
-    assert!(code == 1 && words.contains("OLD STATE"), "{words}");
+    assert!(code == 5 && words.contains("OLD STATE"), "{words}");
     let out = temp.at("older");
     let (code, report, words) = salvage(&dir, &out, &[]);
-    assert!(code == 1 && report["checkpoint"].as_u64() < Some(generation(&checkpoint)), "{words}");
+    assert!(code == 5 && report["checkpoint"].as_u64() < Some(generation(&checkpoint)), "{words}");
     let saved = saved(&out);
     assert!(saved.len() < 20 && saved.starts_with(&(0..10).collect::<Vec<_>>()), "{saved:?}");
 }
@@ -421,15 +421,15 @@ fn without_a_checkpoint_there_is_nothing() {
         flip(path, 200);
     }
     let (code, found, words) = check(&dir);
-    assert!(code == 1 && words.contains("no checkpoint of the image"), "{words}");
+    assert!(code == 5 && words.contains("no checkpoint of the image"), "{words}");
     assert_eq!((&found["damaged"], &found["usable"]), (&json!(true), &json!(false)));
     let out = temp.at("out");
     let (code, _, words) = salvage(&dir, &out, &[]);
-    assert!(code == 2 && words.contains("no checkpoint of the image") && !out.exists(), "{words}");
+    assert!(code == 1 && words.contains("no checkpoint of the image") && !out.exists(), "{words}");
     let foreign = tranche(&["image", "check"], temp.temp.path(), &[]);
-    assert!(foreign.status.code() == Some(2) && text(&foreign).contains("is not a Tranche image"));
+    assert!(foreign.status.code() == Some(1) && text(&foreign).contains("is not a Tranche image"));
     let none = tranche(&["image", "check"], &temp.at("nowhere"), &[]);
-    assert!(none.status.code() == Some(2) && text(&none).contains("there is no image at"));
+    assert!(none.status.code() == Some(1) && text(&none).contains("there is no image at"));
 }
 
 /// Serves an image until its log says something, at most a minute; the log.
@@ -491,7 +491,7 @@ fn an_image_in_use_is_left_alone() {
         tranche(&["image", "salvage"], &dir, &[out.to_str().unwrap()]),
     ] {
         let wanted = format!("is in use by process {}", served.child.id());
-        assert!(output.status.code() == Some(2) && text(&output).contains(&wanted), "{}", text(&output));
+        assert!(output.status.code() == Some(1) && text(&output).contains(&wanted), "{}", text(&output));
     }
     assert!(!out.exists());
 }
@@ -509,7 +509,7 @@ fn encrypted_namespaces_are_saved_with_their_key() {
     assert!(code == 0 && found["namespaces"][0]["encrypted"] == true, "{words}");
     let out = temp.at("without");
     let (code, report, words) = salvage(&dir, &out, &[]);
-    assert!(code == 1 && words.contains("its drive key was not given"), "{words}");
+    assert!(code == 5 && words.contains("its drive key was not given"), "{words}");
     assert_eq!(report["namespaces"][0]["saved"], false);
     assert_eq!(bytes_of(&out).len(), 1);
     let (out, file) = (temp.at("with"), temp.at("key"));

@@ -75,8 +75,19 @@ fn the_published_drive() {
 #[test]
 fn a_point_of_the_published_system() {
     let dir = tempfile::tempdir().unwrap();
-    let point =
-        ["--sim", "--threads", "64", "--variants", "nand", "--seconds", "1", "--warmup", "1", "--seed", "1"];
+    let point = [
+        "--sim",
+        "--connections",
+        "64",
+        "--variants",
+        "nand",
+        "--seconds",
+        "1",
+        "--warmup",
+        "1",
+        "--seed",
+        "1",
+    ];
     let results = report(dir.path(), &[&["study", "doublewrite", "--out", "out"], &point[..]].concat());
     let run = &results["variants"][0]["runs"][0];
     assert_eq!(run["metrics"]["tpmC"], 45_300.0);

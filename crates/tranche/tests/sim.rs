@@ -21,7 +21,7 @@ impl Load {
     fn sim(&self, args: &[&str]) -> Output {
         let mut command = Command::new(TRANCHE);
         command.env("XDG_CACHE_HOME", self.dir.path().join("cache"));
-        command.current_dir(self.dir.path()).args(["sim", "job.fio"]).args(args).output().unwrap()
+        command.current_dir(self.dir.path()).args(["sim", "job.fio", "--force"]).args(args).output().unwrap()
     }
 
     /// The results of a run that succeeds.
@@ -162,7 +162,7 @@ fn sweeps_come_in_order_with_all_their_figures() {
         "--set",
         "seed=5,6",
     ];
-    let results = load.json(&[&args[..], &["--threads", "3", "--out", "here"]].concat());
+    let results = load.json(&[&args[..], &["--parallel", "3", "--out", "here"]].concat());
     let runs = results["runs"].as_array().unwrap();
     let parameter =
         |run: &Value, key: &str| run["simulation"]["parameters"][key].as_str().unwrap().to_owned();
@@ -190,7 +190,7 @@ fn sweeps_come_in_order_with_all_their_figures() {
     assert_eq!(csv.lines().count(), 9);
     let parquet = std::fs::read(load.dir.path().join("here/results.parquet")).unwrap();
     assert!(parquet.starts_with(b"PAR1") && parquet.ends_with(b"PAR1"));
-    let alone = load.json(&[&args[..], &["--threads", "1"]].concat());
+    let alone = load.json(&[&args[..], &["--parallel", "1"]].concat());
     let again: Vec<String> = alone["runs"].as_array().unwrap().iter().map(digest).collect();
     assert_eq!(again, runs.iter().map(digest).collect::<Vec<_>>());
     assert!(load.dir.path().join("out/sim/results.csv").is_file());
@@ -229,7 +229,7 @@ fn settings_that_make_no_sense_are_said_before_anything_runs() {
 
     // One that only its drive refuses does not end the others.
     let output = load.sim(&["--set", "job.size=8m,8g", "--output", "json"]);
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(5));
     let results: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(results["runs"][0]["simulation"]["problem"], Value::Null);
     assert!(results["runs"][1]["simulation"]["problem"].as_str().unwrap().contains("beyond the end"));
@@ -260,7 +260,7 @@ fn contents_are_kept_and_verified() {
     // Nobody has written what this looks for.
     let nothing = Load::new("[v]\nrw=write\nsize=1m\nverify=crc32c\nverify_only\n");
     let output = nothing.sim(&["--contents", "memory"]);
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(5));
     let error = text(&output.stderr);
     assert!(error.contains("job v: verify failed at offset 0: all zeroes"), "{error}");
     let full = load.error(&["--contents", "memory", "--drive", "pblaze5-910-3.84t"]);

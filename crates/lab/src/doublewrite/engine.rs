@@ -92,7 +92,7 @@ mod tests {
         assert!(engine == Engine::Live && line.starts_with("live: "), "{line}");
         assert_eq!(chosen(&["--live"], &none).unwrap(), (Engine::Live, String::new()));
         assert_eq!(chosen(&["--sim"], &none).unwrap(), (Engine::Sim(None), String::new()));
-        let (engine, line) = chosen(&["--threads", "4"], &root).unwrap();
+        let (engine, line) = chosen(&["--connections", "4"], &root).unwrap();
         assert_eq!(engine, Engine::Sim(root()));
         assert_eq!(line, "in virtual time (--sim), as it cannot run live: not root");
         for (only_live, value) in [("--live", None), ("--mysqld", Some("/x")), ("--scratch", Some("/y"))] {

@@ -28,7 +28,7 @@ use crate::{
     interrupt,
     mariadb::{self, Files, Instance, Server, SystemTablespace, Tuning},
     progress::Progress,
-    results::{Comparison, Host, NamespaceCounts, Percentiles, Point, Results, Run, compare},
+    results::{Comparison, Host, NamespaceCounts, Overwrite, Percentiles, Point, Results, Run, compare},
     rig::{Base, Rig, discard},
     scratch::{self, Scratch},
     sweep::{self, SetOptions},
@@ -49,8 +49,8 @@ pub struct Options {
     #[arg(long, value_name = "FILE", conflicts_with = "live")]
     pub like_live: Option<PathBuf>,
     /// Connections that run transactions; several values make one point each [default: 4; with --sim 4,8,16,32,64]
-    #[arg(long, value_delimiter = ',', value_name = "N,…")]
-    pub threads: Vec<u32>,
+    #[arg(long, alias = "threads", value_delimiter = ',', value_name = "N,…")]
+    pub connections: Vec<u32>,
     /// Layouts to compare
     #[arg(long, value_delimiter = ',', default_value = "nand,dram,off", value_name = "NAME,…")]
     pub variants: Vec<Variant>,
@@ -70,8 +70,8 @@ pub struct Options {
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub buffer_pool: Option<u64>,
     /// Drive: a profile or a TOML file [default: pblaze5-910-lab; with --sim pblaze5-910-short, onto which the database is folded]
-    #[arg(long, value_name = "NAME|FILE")]
-    pub profile: Option<String>,
+    #[arg(long, alias = "profile", value_name = "NAME|FILE")]
+    pub drive: Option<String>,
     /// Database server, instead of the one installed: MariaDB, MySQL or Percona Server; given several times, one after the other and
     /// side by side
     #[arg(long, value_name = "PATH", conflicts_with = "sim")]
@@ -79,6 +79,9 @@ pub struct Options {
     /// Directory for report.html, results.json and results.csv
     #[arg(long, default_value = "out/doublewrite", value_name = "DIR")]
     pub out: PathBuf,
+    /// Whether results that are in `out` may go
+    #[command(flatten)]
+    pub overwrite: Overwrite,
     /// Directory for drive images and mount points while the study runs [default: /dev/shm when it has room, else /tmp]
     #[arg(long, value_name = "DIR", conflicts_with = "sim")]
     pub scratch: Option<PathBuf>,
@@ -96,14 +99,14 @@ pub const DEFAULT_PROFILE: &str = "pblaze5-910-lab";
 /// The options with what they are by default.
 #[derive(Clone)]
 struct Settings {
-    threads: Vec<u32>,
+    connections: Vec<u32>,
     variants: Vec<Variant>,
     warehouses: u32,
     seconds: u64,
     warmup: u64,
     repeat: u32,
     buffer_pool: u64,
-    profile: String,
+    drive: String,
     out: PathBuf,
     scratch: Option<PathBuf>,
     seed: u64,
@@ -117,22 +120,22 @@ impl Settings {
         let like = o.like_live.as_deref().map(sim::live::Measured::read).transpose()?;
         // With the size of the live study, windows may be as long as the others in virtual time.
         let (sim, published) = (o.sim, o.sim && like.is_none());
-        let threads = match (&o.threads[..], &like) {
+        let connections = match (&o.connections[..], &like) {
             ([], Some(measured)) => measured.threads(),
             ([], None) if sim => vec![4, 8, 16, 32, 64],
             ([], None) => vec![4],
             (given, _) => given.to_vec(),
         };
         let settings = Self {
-            threads,
+            connections,
             variants: like.as_ref().map_or(o.variants, sim::live::Measured::variants),
             warehouses: o.warehouses.unwrap_or(if published { 28_000 } else { 8 }),
             seconds: o.seconds.unwrap_or(if sim { 60 } else { 25 }),
             warmup: o.warmup.unwrap_or(if sim { 60 } else { 10 }),
             repeat: o.repeat.unwrap_or(if sim { 1 } else { 3 }),
             buffer_pool: o.buffer_pool.unwrap_or(if published { 16 << 30 } else { 96 << 20 }),
-            profile: o
-                .profile
+            drive: o
+                .drive
                 .unwrap_or_else(|| if published { sim::DEFAULT_PROFILE } else { DEFAULT_PROFILE }.into()),
             out: o.out,
             scratch: o.scratch,
@@ -151,8 +154,8 @@ impl Settings {
                 bail!("--{name} is {value}: {low} to {high} are possible")
             }
         };
-        for &threads in &self.threads {
-            range("threads", threads.into(), 1, 1_000)?;
+        for &connections in &self.connections {
+            range("connections", connections.into(), 1, 1_000)?;
         }
         range("warehouses", self.warehouses.into(), 1, 100_000)?;
         range("seconds", self.seconds, 1, 86_400)?;
@@ -215,6 +218,7 @@ struct Study<'a> {
 /// When something that it needs is missing, says what and where to get it; when the database or the drive fails, with the
 /// end of their logs. Nothing is left mounted or running.
 pub fn run(options: &Options) -> Result<Outcome<Value>> {
+    options.overwrite.check(&options.out)?;
     interrupt::install().context("installing signal handlers")?;
     let engine = Engine::choose(options, || engine::obstacle(options))?;
     if let Some(line) = engine.line(options) {
@@ -271,7 +275,7 @@ impl<'a> Study<'a> {
         let mut families: Vec<Family> = options.variants.iter().map(|v| v.family()).collect();
         families.sort();
         families.dedup();
-        let runs = options.variants.len() * options.threads.len() * usize::try_from(options.repeat)?;
+        let runs = options.variants.len() * options.connections.len() * usize::try_from(options.repeat)?;
         let mut progress = Progress::new((families.len() + runs) as u64);
         let mut bases = BTreeMap::new();
         for family in families {
@@ -291,7 +295,7 @@ impl<'a> Study<'a> {
             })
             .collect();
         for repetition in 0..options.repeat {
-            for &threads in &options.threads {
+            for &threads in &options.connections {
                 for (&variant, result) in options.variants.iter().zip(&mut variants) {
                     progress.begin(&format!("{variant}, {threads} threads, repetition {}", repetition + 1));
                     let base = bases.get(&variant.family()).context("a family was not prepared")?;
@@ -317,8 +321,8 @@ impl<'a> Study<'a> {
         let options = self.options;
         let layout = layout(
             family,
-            &options.profile,
-            &self.program.media(&options.profile)?,
+            &options.drive,
+            &self.program.media(&options.drive)?,
             &options.variants,
             self.server.has_doublewrite_dir(),
         )?;
@@ -447,7 +451,7 @@ impl<'a> Study<'a> {
     fn results(&self, base: &Base, variants: Vec<crate::results::Variant>) -> Result<Results> {
         let comparisons = self.options.comparisons(&variants)?;
         let drive = serde_json::json!({
-            "profile": self.options.profile,
+            "profile": self.options.drive,
             "toml": base.drive_toml(),
             "layout": base.layout(),
         });

@@ -112,14 +112,14 @@ pub(super) fn notes(results: &Results, options: &Settings, server: &Server) -> V
             server.title
         ),
     });
-    if options.profile == DEFAULT_PROFILE && results.variant("dram").is_some() {
+    if options.drive == DEFAULT_PROFILE && results.variant("dram").is_some() {
         notes.push(
             "The DRAM of this drive takes 361 MB/s, a figure derived from the published variant dram, which is the one that is tested here, and not scaled \
              down like the flash, which has a 64th of the published bandwidth. docs/studies/doublewrite.md shows what other figures give."
                 .into(),
         );
     }
-    if let Some(sentence) = difference(results, &options.profile) {
+    if let Some(sentence) = difference(results, &options.drive) {
         notes.push(sentence);
     }
     notes.push(format!(

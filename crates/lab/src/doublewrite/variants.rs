@@ -149,7 +149,7 @@ pub fn layout(
     for medium in variants.iter().filter(|v| v.family() == family).filter_map(|v| v.medium()) {
         let Some(set) = media.iter().position(|m| m == medium) else {
             bail!(
-                "the drive {profile:?} has no {medium} (its NVM Sets are {}): choose another with --profile, or leave out \
+                "the drive {profile:?} has no {medium} (its NVM Sets are {}): choose another with --drive, or leave out \
                  the variant with --variants",
                 media.join(", ")
             );

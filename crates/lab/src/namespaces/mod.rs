@@ -32,7 +32,7 @@ use crate::{
     interrupt::{self, Interrupted},
     parallel,
     progress::{Progress, Steps},
-    results::{self, Host, Point, Published, Results, Run, compare},
+    results::{self, Host, Overwrite, Point, Published, Results, Run, compare},
     sweep::{self, Profiles, SetOptions, Study},
 };
 
@@ -56,8 +56,8 @@ pub struct Options {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=COUNT_MAX as i64))]
     pub of: Option<u32>,
     /// The drive: a profile or a TOML file; its first namespace says how much is cut into equal ones
-    #[arg(long, default_value = DEFAULT_PROFILE, value_name = "NAME|FILE")]
-    pub profile: String,
+    #[arg(long, alias = "profile", default_value = DEFAULT_PROFILE, value_name = "NAME|FILE")]
+    pub drive: String,
     /// Seconds for which a load must pass, after half of that which is not measured; the real test takes 24 hours [default: 10; live: 1]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub window: Option<u32>,
@@ -74,6 +74,9 @@ pub struct Options {
     /// Directory for report.html, results.json and results.csv
     #[arg(long, default_value = "out/namespaces", value_name = "DIR")]
     pub out: PathBuf,
+    /// Whether results that are in `out` may go
+    #[command(flatten)]
+    pub overwrite: Overwrite,
     /// Seed of everything random
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
@@ -171,6 +174,7 @@ impl Options {
 /// A profile that does not exist, a drive that cannot be cut so, a directory that cannot be written; an interruption before there was anything to
 /// report.
 pub fn run(options: &Options) -> Result<Outcome<Value>> {
+    options.overwrite.check(&options.out)?;
     sweep::study(
         "namespaces",
         &options.sweep.set,
@@ -186,8 +190,8 @@ pub fn run(options: &Options) -> Result<Outcome<Value>> {
 pub fn sweep_on(options: &Options, profiles: &Profiles<'_>) -> Result<Outcome<Value>> {
     Study {
         name: "namespaces",
-        profile: &options.profile,
-        toml: &profiles(&options.profile)?,
+        profile: &options.drive,
+        toml: &profiles(&options.drive)?,
         seed: options.seed,
         out: &options.out,
         drives: &|toml| options.counts().iter().map(|&count| options.drive(toml, count)).collect(),
@@ -214,7 +218,7 @@ pub fn run_on(options: &Options, profiles: &Profiles<'_>) -> Result<Outcome<Resu
     if let Some(count) = seen.iter().find(|count| !(1..=most).contains(*count)) {
         bail!("--counts: {count} namespaces cannot be: from 1 to {most}");
     }
-    let toml = profiles(&options.profile)?;
+    let toml = profiles(&options.drive)?;
     for &count in &seen {
         options.drive(&toml, count)?;
     }
@@ -356,7 +360,7 @@ fn assemble(options: &Options, toml: &toml::Table, done: &Done) -> Results {
         study: "namespaces".into(),
         engine: if options.live { "live" } else { "sim" },
         seed: options.seed,
-        drive: serde_json::json!({ "profile": options.profile, "toml": toml }),
+        drive: serde_json::json!({ "profile": options.drive, "toml": toml }),
         host: Host::this(Vec::new()),
         variants,
         comparisons,

@@ -29,6 +29,7 @@ use crate::{
     mariadb::{self, Files, Instance, Server, SystemTablespace, Tuning, check_pages},
     progress::Progress,
     report::Table,
+    results::Overwrite,
     rig::{Base, Rig, discard, require_root},
     scratch::{self, Scratch},
     tpcc::Rng,
@@ -44,20 +45,23 @@ pub struct Options {
     #[arg(long, value_delimiter = ',', default_value = "nand,dram,atomic,off", value_name = "NAME,…")]
     pub variants: Vec<Variant>,
     /// Connections that write
-    #[arg(long, default_value_t = 4, value_name = "N")]
-    pub threads: u32,
+    #[arg(long, alias = "threads", default_value_t = 4, value_name = "N")]
+    pub connections: u32,
     /// Seed of every cut and of the load [default: from the clock; it is printed]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// Drive: a profile or a TOML file
-    #[arg(long, default_value = DEFAULT_PROFILE, value_name = "NAME|FILE")]
-    pub profile: String,
+    #[arg(long, alias = "profile", default_value = DEFAULT_PROFILE, value_name = "NAME|FILE")]
+    pub drive: String,
     /// Database server, instead of the one installed: MariaDB, MySQL or Percona Server
     #[arg(long, value_name = "PATH")]
     pub mysqld: Option<PathBuf>,
     /// Directory for powercut.json
     #[arg(long, default_value = "out/powercut", value_name = "DIR")]
     pub out: PathBuf,
+    /// Whether results that are in `out` may go
+    #[command(flatten)]
+    pub overwrite: Overwrite,
     /// Directory for drive images and mount points meanwhile [default: /dev/shm when it has room, else /tmp]
     #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,
@@ -145,6 +149,7 @@ const OFF: Duration = Duration::from_millis(2_500);
 /// # Errors
 /// When something is missing, or the drive or the server cannot be brought up: the message has the seed.
 pub fn run(options: &Options) -> Result<Outcome<Campaign>> {
+    options.overwrite.check(&options.out)?;
     run_on(options, &Program::find()?)
 }
 
@@ -154,8 +159,8 @@ pub fn run(options: &Options) -> Result<Outcome<Campaign>> {
 /// Like [`run()`].
 pub fn run_on(options: &Options, program: &Program) -> Result<Outcome<Campaign>> {
     interrupt::install().context("installing signal handlers")?;
-    if options.rounds == 0 || options.threads == 0 || options.threads > 64 {
-        bail!("--rounds must be at least 1 and --threads 1 to 64");
+    if options.rounds == 0 || options.connections == 0 || options.connections > 64 {
+        bail!("--rounds must be at least 1 and --connections 1 to 64");
     }
     require_root()?;
     let server = Server::find(options.mysqld.as_deref())?;
@@ -256,10 +261,10 @@ impl Field<'_> {
 
     fn prepare(&self, progress: &mut Progress) -> Result<Base> {
         let options = self.options;
-        let media = self.program.media(&options.profile)?;
+        let media = self.program.media(&options.drive)?;
         let mut layout = layout(
             self.variant.family(),
-            &options.profile,
+            &options.drive,
             &media,
             &[self.variant],
             self.server.has_doublewrite_dir(),
@@ -280,7 +285,7 @@ impl Field<'_> {
             mariadb::install(self.server, &files, &tuning)?;
             let instance = self.start(&files, &tuning)?;
             progress("filling the tables");
-            ledger::create(instance.socket(), options.threads)?;
+            ledger::create(instance.socket(), options.connections)?;
             instance.stop()
         })
     }
@@ -314,7 +319,7 @@ impl Field<'_> {
         };
         let socket = instance.socket().to_owned();
         let (histories, in_time) = thread::scope(|scope| {
-            let load = scope.spawn(|| ledger::run(&socket, self.options.threads, seed, &stop, &commits));
+            let load = scope.spawn(|| ledger::run(&socket, self.options.connections, seed, &stop, &commits));
             let result = self.cut(&mut rig, instance, &cut, run);
             stop.store(true, Ordering::Relaxed);
             let histories = load.join().unwrap_or_else(|_| Err(anyhow!("the load panicked")));

@@ -28,7 +28,7 @@ use crate::{
     interrupt::{self, Interrupted},
     parallel,
     progress::{Progress, Steps},
-    results::{self, Comparison, Host, Published, Results, Run, Spread, compare},
+    results::{self, Comparison, Host, Overwrite, Published, Results, Run, Spread, compare},
     stage::{SimStage, Stage},
     sweep::{self, Profiles, SetOptions, Study},
 };
@@ -55,8 +55,8 @@ pub struct Options {
     #[arg(long, default_value_t = 2, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: u32,
     /// Drive of --sim: a profile or a TOML file
-    #[arg(long, default_value = DEFAULT_PROFILE, value_name = "NAME|FILE")]
-    pub profile: String,
+    #[arg(long, alias = "profile", default_value = DEFAULT_PROFILE, value_name = "NAME|FILE")]
+    pub drive: String,
     /// Part 2 live: a second of the drive takes so many on the clock on the wall, so that what the machine adds to a command
     /// weighs as much less
     #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -68,6 +68,9 @@ pub struct Options {
     /// parts run
     #[arg(long, default_value = "out/quota", value_name = "DIR")]
     pub out: PathBuf,
+    /// Whether results that are in `out` may go
+    #[command(flatten)]
+    pub overwrite: Overwrite,
     /// Seed of everything random
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
@@ -95,6 +98,7 @@ struct Found {
 /// A profile that does not exist, a drive that cannot be, a directory that cannot be written; an interruption before there was
 /// anything to report.
 pub fn run(options: &Options) -> Result<Outcome<Value>> {
+    options.overwrite.check(&options.out)?;
     sweep::study(
         "quota",
         &options.sweep.set,
@@ -111,12 +115,12 @@ pub fn sweep_on(options: &Options, profiles: &Profiles<'_>) -> Result<Outcome<Va
     if !options.sim {
         bail!("--set varies the simulated study: add --sim");
     }
-    let scale = Scale::full(&options.profile, options.quick);
+    let scale = Scale::full(&options.drive, options.quick);
     let drive = |toml: toml::Table| Ok(Config::from_toml(&toml::to_string(&toml)?)?);
     Study {
         name: "quota",
-        profile: &options.profile,
-        toml: &profiles(&options.profile)?,
+        profile: &options.drive,
+        toml: &profiles(&options.drive)?,
         seed: options.seed,
         out: &options.out,
         drives: &|toml| options.variants.iter().map(|variant| drive(variant.drive(toml, &scale)?)).collect(),
@@ -142,7 +146,7 @@ pub fn run_on(options: &Options, profiles: &Profiles<'_>) -> Result<Outcome<Resu
     results::directory(&options.out)?;
     let mut found = Vec::new();
     if !options.live {
-        let scale = Scale::full(&options.profile, options.quick);
+        let scale = Scale::full(&options.drive, options.quick);
         let toml = profiles(&scale.profile)?;
         found.push((options.out.clone(), simulate(options, &scale, &toml)?));
     }

@@ -47,7 +47,7 @@ pub use self::{
 };
 use crate::{
     Outcome, bench, interrupt, memory,
-    results::Host,
+    results::{Host, Overwrite},
     sweep::{
         axes, no_place, settings,
         sheet::{Row, Sheet},
@@ -66,7 +66,7 @@ pub struct Options {
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<Format>,
     /// The drive: a profile or a TOML file. It is new, and its modelled times count whatever it says of timing
-    #[arg(long, value_name = "PROFILE|DRIVE.toml", default_value = "default")]
+    #[arg(long, value_name = "NAME|FILE", default_value = "default")]
     pub drive: String,
     /// Namespace of everything [default: those that jobs name (filename=nvme0n2), else the first; of other loads than fio's: as many as
     /// they need]
@@ -90,6 +90,9 @@ pub struct Options {
     /// Directory for results.parquet, results.json and results.csv [default: out/sim with --set, else none is written]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Whether results that are in `out` may go
+    #[command(flatten)]
+    pub overwrite: Overwrite,
     /// Keep preconditioned drives in this directory for the next time, up to 16 GiB of them [default:
     /// $XDG_CACHE_HOME/tranche, or ~/.cache/tranche]
     #[arg(long, value_name = "DIR")]
@@ -98,8 +101,8 @@ pub struct Options {
     #[arg(long, conflicts_with = "cache")]
     pub no_cache: bool,
     /// Runs at the same time [default: one for each processor, as far as the drives fit in memory]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub threads: Option<u16>,
+    #[arg(long, alias = "threads", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub parallel: Option<u16>,
     /// What is only for traces.
     #[command(flatten)]
     pub trace: TraceOptions,
@@ -122,11 +125,14 @@ pub struct Sources<'a> {
 /// The drive or the load makes no sense, or they do not fit each other; an interruption before there was anything to report. What goes
 /// wrong with requests is the outcome's failure, beside the results.
 pub fn run(options: &Options, sources: &Sources<'_>) -> Result<Outcome<Value>> {
+    let out = options.out.clone().or_else(|| (!options.set.is_empty()).then(|| PathBuf::from(OUT)));
+    if let Some(out) = &out {
+        options.overwrite.check(out)?;
+    }
     // What it reads may be a pipe that nobody writes to: until then the first signal ends the process.
     let cases = cases(options, sources)?;
     interrupt::install().context("installing signal handlers")?;
-    let threads = threads(&cases, options.threads.map(usize::from));
-    let out = options.out.clone().or_else(|| (!options.set.is_empty()).then(|| PathBuf::from(OUT)));
+    let threads = threads(&cases, options.parallel.map(usize::from));
     if let Some(out) = &out {
         crate::results::directory(out)?;
     }

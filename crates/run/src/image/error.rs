@@ -18,7 +18,7 @@ pub enum ImageError {
         source: io::Error,
     },
     /// There is nothing where an image was expected.
-    #[error("there is no image at {}: create it with `tranche serve DRIVE.toml --image DIR`", path.display())]
+    #[error("there is no image at {}: create it with `tranche serve --drive DRIVE.toml --image DIR`", path.display())]
     Missing {
         /// Where.
         path: PathBuf,

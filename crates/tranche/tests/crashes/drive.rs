@@ -57,7 +57,15 @@ impl Drive {
     fn spawn(&self) -> Child {
         let mut serve = command(&self.dir, &self.program);
         // Paths in it are relative, as that of a socket must be short.
-        serve.current_dir(&self.dir).args(["serve", "drive.toml", "--image", "image", "--unix", "socket"]);
+        serve.current_dir(&self.dir).args([
+            "serve",
+            "--drive",
+            "drive.toml",
+            "--image",
+            "image",
+            "--unix",
+            "socket",
+        ]);
         if self.setup.key {
             serve.args(["--drive-key", "drive.key"]);
         }

@@ -42,10 +42,11 @@ pub fn reshape(
             Space::new(space.nsid, sector, bytes)
         }
         _ => {
-            ns(&["delete", &nsid])?;
+            ns(&["delete", &nsid, "--force"])?;
             let bytes = (1 + random.below(MOST)) * MIB;
             let size = bytes.to_string();
-            let said = ns(&["create", "--set", "1", "--size", &size, "--lba", lba, "--pi", pi, "--attach"])?;
+            let said =
+                ns(&["create", "--nvm-set", "1", "--size", &size, "--lba", lba, "--pi", pi, "--attach"])?;
             let said: serde_json::Value = serde_json::from_str(&said).map_err(|error| error.to_string())?;
             let nsid = said["nsid"].as_u64().ok_or_else(|| format!("no identifier in {said}"))?;
             Space::new(u32::try_from(nsid).unwrap(), sector, bytes)

@@ -24,7 +24,7 @@ ask() {
     answer "$1" "$2" "$3" "$theirs" "$ours"
 }
 ask controller "id-ctrl /dev/nvme0" "id"
-ask namespace "id-ns /dev/nvme0 -n 1" "id --namespace 1"
+ask namespace "id-ns /dev/nvme0 -n 1" "id --nsid 1"
 ask sets "id-nvmset /dev/nvme0" "id --sets"
 ask groups "list-endgrp /dev/nvme0" "id --groups"
 ask ana "ana-log /dev/nvme0" "id --ana"
@@ -34,7 +34,7 @@ logs=$(nvme supported-log-pages /dev/nvme0 | sed -n 's/^LID \(0x[0-9a-f]*\) .*su
 answer logs supported-log-pages "id --logs" "{\"supported_logs\": [${logs%,}]}" \
     "$("$tranche" id --logs --on "tcp://$address:$port" --output json)"
 ask smart "smart-log /dev/nvme0" "smart"
-ask endurance "endurance-log /dev/nvme0 -g 1" "smart --set 1"
+ask endurance "endurance-log /dev/nvme0 -g 1" "smart --nvm-set 1"
 ask ocp "ocp smart-add-log /dev/nvme0" "smart --ocp"
 ask list "list" "ns list"
 echo "SUBSYSTEMS $(nvme list-subsys -o json | tr -d '\n')"

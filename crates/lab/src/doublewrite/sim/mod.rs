@@ -61,18 +61,19 @@ struct Done {
 /// # Errors
 /// A profile that does not exist or is too small, a directory that cannot be written; an interruption before there was anything to report.
 pub(super) fn run_on(options: &Settings, profiles: &Profiles<'_>) -> Result<Outcome<Results>> {
-    let toml = profiles(&options.profile)?;
+    let toml = profiles(&options.drive)?;
     crate::results::directory(&options.out)?;
     let pieces: Vec<(Variant, u32)> =
         options.variants.iter().flat_map(|&v| (0..options.repeat).map(move |r| (v, r))).collect();
-    let steps = pieces.len() * (options.threads.len() + 1);
+    let steps = pieces.len() * (options.connections.len() + 1);
     let progress = Steps::new(steps as u64);
     let cache = Cache::new(Cache::usual());
     let begin = Instant::now();
     // Drives that do not fit in memory together come one after the other.
-    let each = options.variants.iter().map(|&v| {
-        drive::config(&toml, v, &options.profile).map(|c| Sim::memory(&c, run::sim::Contents::None))
-    });
+    let each = options
+        .variants
+        .iter()
+        .map(|&v| drive::config(&toml, v, &options.drive).map(|c| Sim::memory(&c, run::sim::Contents::None)));
     let each = each.collect::<Result<Vec<_>>>()?.into_iter().max().unwrap_or(0) + SERVER;
     let together = parallel::width(pieces.len());
     let room = memory::available().map(memory::spendable);
@@ -129,8 +130,8 @@ pub(super) fn run_on(options: &Settings, profiles: &Profiles<'_>) -> Result<Outc
         engine: "sim",
         seed: options.seed,
         drive: serde_json::json!({
-            "profile": options.profile,
-            "toml": drive::toml(&toml, Variant::Nand, &options.profile)?,
+            "profile": options.drive,
+            "toml": drive::toml(&toml, Variant::Nand, &options.drive)?,
         }),
         host: Host::this(vec![report::modelled(options).into()]),
         comparisons: options.comparisons(&variants)?,
@@ -162,11 +163,11 @@ pub(super) fn sweep_on(
     set: &[String],
     profiles: &Profiles<'_>,
 ) -> Result<Outcome<serde_json::Value>> {
-    let drive = |toml: &toml::Table, variant| drive::config(toml, variant, &options.profile);
+    let drive = |toml: &toml::Table, variant| drive::config(toml, variant, &options.drive);
     Study {
         name: "doublewrite",
-        profile: &options.profile,
-        toml: &profiles(&options.profile)?,
+        profile: &options.drive,
+        toml: &profiles(&options.drive)?,
         seed: options.seed,
         out: &options.out,
         drives: &|toml| options.variants.iter().map(|&variant| drive(toml, variant)).collect(),
@@ -199,7 +200,7 @@ fn one(
     runs: &mut Vec<Run>,
 ) -> Result<()> {
     let (sim, host, place) =
-        drive::make(toml, variant, &options.profile, options.like.is_some(), cache, options.seed)?;
+        drive::make(toml, variant, &options.drive, options.like.is_some(), cache, options.seed)?;
     let mut stage = Stage { options, variant, repetition, sim, host, place };
     if !place.prepared {
         let end = stage.model(1)?.areas().end();
@@ -207,7 +208,7 @@ fn one(
     }
     interrupt::check()?;
     // The state that the most connections leave is near that of the next fewer ones.
-    let mut levels = options.threads.clone();
+    let mut levels = options.connections.clone();
     levels.sort_unstable_by(|a, b| b.cmp(a));
     stage.load(levels.first().copied().unwrap_or(1), fitted::AGING_SECONDS, 0)?;
     progress.done(&format!("{variant}: preparing the drive"), "");
@@ -241,10 +242,7 @@ impl Stage<'_> {
 
     fn model(&self, threads: u32) -> Result<Innodb> {
         Innodb::new(self.config(threads)).with_context(|| {
-            format!(
-                "the drive {:?} has no room for the logs and the doublewrite buffer",
-                self.options.profile
-            )
+            format!("the drive {:?} has no room for the logs and the doublewrite buffer", self.options.drive)
         })
     }
 

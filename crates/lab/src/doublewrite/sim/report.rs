@@ -239,7 +239,7 @@ pub(super) fn answer(results: &Results, options: &Settings) -> String {
     if options.like.is_some() {
         return "The model with the parameters of the live study, beside what that measured.".into();
     }
-    let published = drive::is_published(&options.profile);
+    let published = drive::is_published(&options.drive);
     let fit = of_variant(results, "nand").filter(|_| published).map(|(mean, most)| {
         format!(
             "The model was fitted to the published variant nand with 4 and with 64 connections; over all levels its tpmC is {mean:.0}% off \
@@ -265,7 +265,7 @@ pub(super) fn answer(results: &Results, options: &Settings) -> String {
     let other = (!published).then(|| {
         format!(
             "The server is the published one's model, the drive is {:?} with its own figures.",
-            options.profile
+            options.drive
         )
     });
     let all = fit.or(other).unwrap_or_default() + &test.unwrap_or_default() + &gains;
@@ -291,7 +291,7 @@ pub(super) fn notes(results: &Results, options: &Settings) -> Vec<String> {
             "The database is folded onto the drive {:?}: it is {times:.0} times as large as the room for it, and page N of M lies at N/M of the room. So each \
              page is overwritten {times:.0} times as often in relation to the drive, and garbage collection comes into the state that the load makes \
              within minutes instead of hours.",
-            options.profile
+            options.drive
         ));
     }
     if options.like.is_some() {
@@ -299,7 +299,7 @@ pub(super) fn notes(results: &Results, options: &Settings) -> Vec<String> {
         notes.extend(at_rest(results));
         return notes;
     }
-    if !drive::is_published(&options.profile) {
+    if !drive::is_published(&options.drive) {
         notes.push(
             "The server's free figures were fitted to the published variant nand on the published drive: a statement's processor time, reads beside the \
              rows' pages, bytes of the logs, the share that is filled. The figures of this drive are its own."

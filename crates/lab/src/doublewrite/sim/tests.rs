@@ -45,7 +45,7 @@ fn both_tables_are_printed_beside_the_published_ones() {
     let out = std::env::temp_dir().join(format!("tranche-doublewrite-sim-{}", std::process::id()));
     let run = || {
         let settings = settings(&[
-            "--threads",
+            "--connections",
             "4,64",
             "--variants",
             "nand,dram,off",
@@ -57,7 +57,7 @@ fn both_tables_are_printed_beside_the_published_ones() {
             "3",
             "--warmup",
             "1",
-            "--profile",
+            "--drive",
             "small",
             "--out",
             out.to_str().unwrap(),
@@ -103,7 +103,7 @@ fn both_tables_are_printed_beside_the_published_ones() {
         "{}",
         first.text
     );
-    let published = Settings { profile: DEFAULT_PROFILE.into(), ..settings(&[]).unwrap() };
+    let published = Settings { drive: DEFAULT_PROFILE.into(), ..settings(&[]).unwrap() };
     assert!(report::notes(&first.results, &published).iter().any(|note| note.starts_with("Fitted to")));
     // What dram had to do with the values is said where they were fitted, and only there.
     let roles = |settings: &Settings| {
@@ -111,7 +111,7 @@ fn both_tables_are_printed_beside_the_published_ones() {
             .iter()
             .any(|note| note.contains("31.3") && note.contains("blind"))
     };
-    assert!(roles(&published) && !roles(&settings(&["--profile", "tiny"]).unwrap()));
+    assert!(roles(&published) && !roles(&settings(&["--drive", "tiny"]).unwrap()));
     let page = std::fs::read_to_string(out.join("report.html")).unwrap();
     assert!(page.contains("Traffic beside the published"));
     // The same seed: the same figures.
@@ -147,10 +147,10 @@ fn the_published_drive_gets_the_fitted_figures_and_others_do_not() {
 #[test]
 fn what_makes_no_sense_is_refused() {
     assert!(settings(&["--live"]).is_err(), "one engine at a time");
-    assert!(settings(&["--threads", "0"]).is_err());
+    assert!(settings(&["--connections", "0"]).is_err());
     assert!(settings(&["--variants", "nand,nand"]).is_err());
     assert!(settings(&["--seconds", "0"]).is_err());
-    let tiny = settings(&["--profile", "tiny", "--threads", "4"]).unwrap();
+    let tiny = settings(&["--drive", "tiny", "--connections", "4"]).unwrap();
     let mut small = profile();
     small["set"][0]["capacity"] = "128MiB".into();
     small["set"][0]["spare"] = "100%".into();
@@ -163,9 +163,17 @@ fn what_makes_no_sense_is_refused() {
 fn every_variant_runs_and_one_without_copies_writes_half() {
     let out = tempfile::tempdir().unwrap();
     let path = out.path().to_str().unwrap();
-    let more =
-        ["--variants", "nand,pmem,atomic", "--threads", "8", "--warehouses", "100", "--buffer-pool", "32MiB"];
-    let rest = ["--seconds", "2", "--warmup", "0", "--profile", "small", "--out", path];
+    let more = [
+        "--variants",
+        "nand,pmem,atomic",
+        "--connections",
+        "8",
+        "--warehouses",
+        "100",
+        "--buffer-pool",
+        "32MiB",
+    ];
+    let rest = ["--seconds", "2", "--warmup", "0", "--drive", "small", "--out", path];
     let settings = settings(&[&more[..], &rest[..]].concat()).unwrap();
     let results = run_on(&settings, &|_| Ok(profile())).unwrap().results;
     let run = |name: &str| results.variant(name).unwrap().runs[0].clone();
@@ -191,13 +199,12 @@ fn the_model_with_the_live_parameters_is_held_against_live() {
     let like = |text: &str, more: &[&str]| {
         std::fs::write(&file, text).unwrap();
         let out = out.path().to_str().unwrap();
-        let all =
-            ["--like-live", file.to_str().unwrap(), "--out", out, "--profile", "small", "--seconds", "3"];
+        let all = ["--like-live", file.to_str().unwrap(), "--out", out, "--drive", "small", "--seconds", "3"];
         settings(&[&all[..], more].concat())
     };
     let settings = like(LIVE, &["--warmup", "1", "--warehouses", "2", "--buffer-pool", "16MiB"]).unwrap();
     assert_eq!(
-        (&settings.threads[..], &settings.variants[..]),
+        (&settings.connections[..], &settings.variants[..]),
         (&[4][..], &[Variant::Nand, Variant::Dram][..])
     );
     let outcome = run_on(&settings, &|_| Ok(profile())).unwrap();

@@ -1,0 +1,117 @@
+//! How the program ends: its exit code, and what it says of an error (`docs/cli.md` has the list).
+
+use crate::args::Output;
+use crate::manage;
+use host::TransportError;
+use serde_json::json;
+use std::process::ExitCode;
+
+/// The command has failed for a reason that no other code tells.
+const FAILED: u8 = 1;
+/// The command line makes no sense.
+pub const USAGE: u8 = 2;
+/// No drive can be reached, or none that lets this host in.
+const NO_DRIVE: u8 = 3;
+/// The drive answered a command with an error.
+const NVME: u8 = 4;
+/// What was checked is not as it should be; the results say what.
+pub const CHECK: u8 = 5;
+
+/// A check that failed: a study whose layout lost data, a drive that misses its data sheet.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct FailedCheck(pub String);
+
+/// What kind of error it is, in a word and as an exit code.
+fn kind(error: &anyhow::Error) -> (&'static str, u8) {
+    for cause in error.chain() {
+        if cause.is::<FailedCheck>() {
+            return ("check", CHECK);
+        }
+        match cause.downcast_ref::<host::Error>() {
+            Some(host::Error::Command { .. }) => return ("nvme", NVME),
+            Some(host::Error::Usage(_)) => return ("usage", USAGE),
+            Some(host::Error::Answer { .. }) => return ("failed", FAILED),
+            Some(_) => return ("no_drive", NO_DRIVE),
+            None if cause.is::<TransportError>() => return ("no_drive", NO_DRIVE),
+            None => {}
+        }
+    }
+    ("failed", FAILED)
+}
+
+/// Says on standard error what went wrong, in the form of the results, and gives the exit code.
+pub fn error(error: &anyhow::Error, output: Output) -> ExitCode {
+    let (kind, code) = kind(error);
+    let hint = manage::denial(error);
+    match output {
+        Output::Text => {
+            eprintln!("tranche: {}", words(error));
+            if let Some(hint) = hint {
+                eprintln!("tranche: {hint}");
+            }
+        }
+        Output::Json => {
+            let status = error.chain().find_map(|cause| cause.downcast_ref::<host::Error>()?.status());
+            let status = status.map(|status| {
+                json!({ "sct": status.sct().0, "sc": status.sc(), "dnr": status.dnr(), "text": status.to_string() })
+            });
+            say(kind, code, &words(error), hint, status);
+        }
+    }
+    ExitCode::from(code)
+}
+
+/// Says in JSON that the command line makes no sense.
+pub fn usage(message: &str) -> ExitCode {
+    say("usage", USAGE, message.trim_end(), None, None);
+    ExitCode::from(USAGE)
+}
+
+fn say(kind: &str, code: u8, message: &str, hint: Option<&str>, status: Option<serde_json::Value>) {
+    let mut error = json!({ "kind": kind, "exit_code": code, "message": message });
+    if let Some(hint) = hint {
+        error["hint"] = hint.into();
+    }
+    if let Some(status) = status {
+        error["status"] = status;
+    }
+    eprintln!("{}", json!({ "error": error }));
+}
+
+/// An error and its causes; a cause that the error before it has told already is not told again.
+fn words(error: &anyhow::Error) -> String {
+    let mut words = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if words.is_empty() {
+            words = cause;
+        } else if !words.ends_with(&cause) {
+            words = format!("{words}: {cause}");
+        }
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::{Context, anyhow};
+    use nvme::Status;
+
+    #[test]
+    fn kinds_are_told_apart_below_any_context() {
+        let command = host::Error::Command { what: "Delete".into(), status: Status::INVALID_FIELD };
+        let all = [
+            (anyhow!("no such file"), FAILED),
+            (anyhow::Error::from(host::Error::Usage("two".into())), USAGE),
+            (anyhow::Error::from(host::Error::Transport(TransportError::Closed)), NO_DRIVE),
+            (anyhow::Error::from(command), NVME),
+            (anyhow::Error::from(host::Error::Answer { what: "a".into(), problem: "b".into() }), FAILED),
+            (anyhow::Error::from(FailedCheck("off by 12 %".into())), CHECK),
+        ];
+        for (error, code) in all {
+            assert_eq!(kind(&error).1, code, "{error}");
+            assert_eq!(kind(&Err::<(), _>(error).context("more").unwrap_err()).1, code);
+        }
+    }
+}

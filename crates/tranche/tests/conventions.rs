@@ -1,0 +1,201 @@
+//! What all commands have in common: where they look for a drive, how they end, what they say of errors.
+
+mod common;
+
+use common::{Served, TRANCHE};
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+fn tranche(args: &[&str]) -> Output {
+    Command::new(TRANCHE).env_remove("TRANCHE_ON").args(args).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn at(dir: &Path, name: &str) -> String {
+    dir.join(name).to_str().unwrap().to_owned()
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().unwrap()
+}
+
+/// The error that a command with `--output json` says.
+fn error_of(output: &Output) -> Value {
+    assert!(output.stdout.is_empty(), "{}", text(&output.stdout));
+    let said = text(&output.stderr);
+    let last = said.lines().last().unwrap();
+    serde_json::from_str::<Value>(last).unwrap_or_else(|e| panic!("{e}: {said}"))["error"].take()
+}
+
+#[test]
+fn a_drive_is_found_by_the_command_what_stands_before_it_or_the_environment() {
+    let temp = tempfile::tempdir().unwrap();
+    let (here, nowhere) = (at(temp.path(), "s"), format!("unix://{}", at(temp.path(), "nothing")));
+    let _served = Served::start(&["--unix", &here]);
+    let here = format!("unix://{here}");
+    let with = |variable: &str, args: &[&str]| {
+        Command::new(TRANCHE).env("TRANCHE_ON", variable).args(args).output().unwrap()
+    };
+    for (output, found) in [
+        (tranche(&["ns", "list", "--on", &here]), true),
+        (tranche(&["--on", &here, "ns", "list"]), true),
+        (with(&here, &["ns", "list"]), true),
+        (with(&nowhere, &["--on", &here, "ns", "list"]), true),
+        (with(&nowhere, &["--on", &nowhere, "ns", "list", "--on", &here]), true),
+        (with(&here, &["--on", &nowhere, "ns", "list"]), false),
+        (with(&here, &["ns", "list", "--on", &nowhere]), false),
+    ] {
+        assert_eq!(code(&output), if found { 0 } else { 3 }, "{}", text(&output.stderr));
+    }
+    assert_eq!(code(&with("ftp://somewhere", &["ns", "list"])), 2);
+}
+
+#[test]
+fn exit_codes_and_json_errors_tell_what_went_wrong() {
+    let temp = tempfile::tempdir().unwrap();
+    let socket = at(temp.path(), "s");
+    let on = format!("unix://{socket}");
+    let _served = Served::start(&["--unix", &socket]);
+    let job = at(temp.path(), "never.fio");
+    let missing = at(temp.path(), "no-image");
+    let nowhere = format!("unix://{}", at(temp.path(), "nothing"));
+    let cases: [(&[&str], i32, &str); 5] = [
+        (&["bench", &job, "--on", &on], 1, "failed"),
+        (&["ns", "delete", "one", "--on", &on], 2, "usage"),
+        (&["ns", "list", "--on", &nowhere], 3, "no_drive"),
+        (&["ns", "delete", "9", "--on", &on], 4, "nvme"),
+        (&["image", "check", &missing], 1, "failed"),
+    ];
+    for (args, expected, kind) in cases {
+        let output = tranche(args);
+        assert_eq!(code(&output), expected, "{args:?}: {}", text(&output.stderr));
+        for json in [&["--output", "json"][..], &["--output=json"]] {
+            let output = tranche(&[args, json].concat());
+            assert_eq!(code(&output), expected, "{args:?}");
+            let error = error_of(&output);
+            assert_eq!(
+                (error["kind"].as_str(), error["exit_code"].as_i64()),
+                (Some(kind), Some(expected.into()))
+            );
+            assert!(!error["message"].as_str().unwrap().is_empty());
+            assert_eq!(error["status"].is_object(), kind == "nvme", "{error}");
+        }
+    }
+    let error = error_of(&tranche(&["ns", "delete", "9", "--on", &on, "--output", "json"]));
+    assert_eq!((&error["status"]["sct"], &error["status"]["sc"]), (&Value::from(0), &Value::from(0x02)));
+}
+
+#[test]
+fn a_namespace_that_another_host_has_is_deleted_only_by_force() {
+    let temp = tempfile::tempdir().unwrap();
+    let socket = at(temp.path(), "s");
+    let on = format!("unix://{socket}");
+    let _served = Served::start(&["--unix", &socket]);
+    let identity = host::Identity::new("nqn.2026-11.test:other".parse().unwrap());
+    let transport = host::SocketTransport::new(on.parse().unwrap(), Duration::from_secs(30));
+    let other = host::Host::connect(transport, &identity).unwrap();
+    let refused = tranche(&["ns", "delete", "1", "--on", &on]);
+    assert_eq!(code(&refused), 1);
+    assert!(text(&refused.stderr).contains("give --force"), "{}", text(&refused.stderr));
+    assert!(tranche(&["ns", "delete", "1", "--force", "--on", &on]).status.success());
+    drop(other);
+}
+
+#[test]
+fn results_of_an_earlier_run_stay_unless_told_otherwise() {
+    let temp = tempfile::tempdir().unwrap();
+    std::fs::write(temp.path().join("job.fio"), "[a]\nrw=randwrite\nsize=1m\n").unwrap();
+    let sim = |more: &[&str]| {
+        let mut command = Command::new(TRANCHE);
+        command
+            .current_dir(temp.path())
+            .args(["sim", "job.fio", "--no-cache", "--out", "here"])
+            .args(more)
+            .output()
+            .unwrap()
+    };
+    assert!(sim(&[]).status.success());
+    let results = temp.path().join("here/results.json");
+    let first = std::fs::read(&results).unwrap();
+    let refused = sim(&["--seed", "2"]);
+    assert_eq!(code(&refused), 1);
+    assert!(
+        text(&refused.stderr).contains("here holds the results of an earlier run"),
+        "{}",
+        text(&refused.stderr)
+    );
+    assert_eq!(std::fs::read(&results).unwrap(), first);
+    assert!(sim(&["--seed", "2", "--force"]).status.success());
+    assert_ne!(std::fs::read(&results).unwrap(), first);
+}
+
+#[test]
+fn names_of_before_are_still_understood() {
+    let temp = tempfile::tempdir().unwrap();
+    let (socket, drive) = (at(temp.path(), "s"), at(temp.path(), "drive.toml"));
+    let shown = tranche(&["profile", "show", "default"]);
+    std::fs::write(&drive, &shown.stdout).unwrap();
+    let _served = Served::start(&[&drive, "--unix", &socket]);
+    let on = format!("unix://{socket}");
+    for old in [
+        &["ns", "create", "--set", "2", "--size", "1MiB"][..],
+        &["id", "--namespace", "1"],
+        &["smart", "--namespace", "1"],
+        &["smart", "--set", "1"],
+        &["fault", "program-failure", "--set", "1", "--one-in", "100"],
+    ] {
+        let output = tranche(&[&["--on", &on], old].concat());
+        assert!(output.status.success(), "{old:?}: {}", text(&output.stderr));
+        let help = tranche(&[&old[..old.len().min(2)], &["--help"]].concat());
+        assert!(
+            !text(&help.stdout).contains("--set ") && !text(&help.stdout).contains("--namespace "),
+            "{old:?}"
+        );
+    }
+    let twice = tranche(&["serve", &drive, "--drive", "default", "--unix", &socket]);
+    assert_eq!(code(&twice), 2);
+}
+
+#[test]
+fn quiet_says_errors_only_and_colors_are_for_terminals() {
+    let temp = tempfile::tempdir().unwrap();
+    let socket = at(temp.path(), "s");
+    let said = |args: &[&str], no_color: &str| {
+        let file = temp.path().join("said");
+        let mut command = Command::new(TRANCHE);
+        command.args(["serve", "--unix", &socket, "--image", &at(temp.path(), "image")]).args(args);
+        command.env("NO_COLOR", no_color).stderr(std::fs::File::create(&file).unwrap());
+        let served = Served::run(&mut command);
+        served.signal("TERM");
+        assert_eq!(served.end(), Some(0));
+        std::fs::read_to_string(file).unwrap()
+    };
+    let timing = "timing is off";
+    let plain = said(&[], "");
+    assert!(plain.contains(timing) && !plain.contains('\u{1b}'), "{plain}");
+    assert!(!said(&["--timing", "on"], "").contains(timing));
+    assert_eq!(said(&["--quiet"], ""), "");
+    assert!(said(&["--color", "always"], "1").contains('\u{1b}'));
+    assert_eq!(code(&tranche(&["serve", "--quiet", "-v"])), 2);
+}
+
+#[test]
+fn completions_and_manual_pages_know_every_command() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = tranche(&["completions", shell]);
+        assert!(output.status.success() && text(&output.stdout).contains("power-cut"), "{shell}");
+    }
+    let temp = tempfile::tempdir().unwrap();
+    assert!(tranche(&["man", temp.path().join("man/man1").to_str().unwrap()]).status.success());
+    let page = |name: &str| std::fs::read_to_string(temp.path().join("man/man1").join(name)).unwrap();
+    assert!(page("tranche.1").contains(".TH tranche"));
+    assert!(page("tranche-ns-create.1").contains("nvm\\-set"));
+    let version = tranche(&["--version"]);
+    assert!(text(&version.stdout).starts_with(concat!("tranche ", env!("CARGO_PKG_VERSION"))));
+    assert!(text(&tranche(&["help", "ns", "create"]).stdout).contains("--size"));
+}
