@@ -15,6 +15,7 @@ mod firmware;
 mod image;
 mod key;
 mod manage;
+mod meaning;
 mod place;
 mod profiles;
 mod quota;

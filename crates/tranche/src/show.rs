@@ -2,6 +2,7 @@
 
 use crate::args::{Id, IdOf, Output, Smart, SmartOf};
 use crate::manage::{Connected, about, connect};
+use crate::meaning::{self, Page};
 use crate::{print_json, print_text};
 use anyhow::{Result, bail};
 use host::view;
@@ -26,8 +27,8 @@ pub fn table(heads: &[&str], rows: &[impl AsRef<[String]>]) -> String {
     lines.join("\n")
 }
 
-/// Prints an object: as JSON, or a line for each of its plain values.
-fn print(value: &Value, output: Output) -> Result<()> {
+/// Prints an object: as JSON, or a line for each of its plain values, with what it means.
+fn print(page: Page, value: &Value, output: Output) -> Result<()> {
     if output == Output::Json {
         return print_json(value);
     }
@@ -37,27 +38,30 @@ fn print(value: &Value, output: Output) -> Result<()> {
             // Of each thing in a list what is plain; of histograms inside, the JSON has more.
             Value::Array(items) => {
                 for (index, item) in items.iter().enumerate() {
-                    plain(&format!("{key}[{index}]."), item, &mut lines);
+                    plain(page, &format!("{key}[{index}]."), item, &mut lines);
                 }
             }
-            Value::Object(_) => plain(&format!("{key}."), value, &mut lines),
-            value => line(key, value, &mut lines),
+            Value::Object(_) => plain(page, &format!("{key}."), value, &mut lines),
+            value => line(page, key, value, &mut lines),
         }
     }
     print_text(&lines.join("\n"))
 }
 
 /// The plain values of an object inside another, under joined names.
-fn plain(prefix: &str, object: &Value, lines: &mut Vec<String>) {
+fn plain(page: Page, prefix: &str, object: &Value, lines: &mut Vec<String>) {
     for (key, value) in object.as_object().into_iter().flatten() {
-        line(&format!("{prefix}{}", key.trim_end()), value, lines);
+        line(page, &format!("{prefix}{}", key.trim_end()), value, lines);
     }
 }
 
-fn line(key: &str, value: &Value, lines: &mut Vec<String>) {
+fn line(page: Page, key: &str, value: &Value, lines: &mut Vec<String>) {
     let text = match value {
         Value::String(text) => text.clone(),
-        Value::Number(number) => number.to_string(),
+        Value::Number(number) => match number.as_u64() {
+            Some(value) => meaning::number(page, key, value),
+            None => number.to_string(),
+        },
         Value::Bool(flag) => flag.to_string(),
         Value::Null | Value::Array(_) | Value::Object(_) => return,
     };
@@ -106,12 +110,17 @@ pub fn id(id: &Id, output: Output) -> Result<()> {
         IdOf { logs: true, .. } => to_value(view::SupportedLogs::from(&host.supported_logs()?))?,
         _ => to_value(view::IdCtrl::from(&host.identify_controller()?))?,
     };
-    print(&value, output)
+    print(Page::Other, &value, output)
 }
 
 /// `tranche smart`.
 pub fn smart(smart: &Smart, output: Output) -> Result<()> {
     let mut host = connect(&smart.target)?;
+    let page = match &smart.of {
+        SmartOf { nvm_set: Some(_), .. } => Page::Endurance,
+        SmartOf { nsid: None, ocp: false, memblaze: false, .. } => Page::Smart,
+        SmartOf { .. } => Page::Other,
+    };
     let value = match &smart.of {
         SmartOf { nsid: Some(nsid), .. } => {
             to_value(view::Statistics::from(&host.namespace_statistics(*nsid)?))?
@@ -124,5 +133,5 @@ pub fn smart(smart: &Smart, output: Output) -> Result<()> {
         SmartOf { memblaze: true, .. } => to_value(view::MemblazeSmartLog::from(&host.memblaze_smart()?))?,
         _ => to_value(view::SmartLog::from(&host.smart()?))?,
     };
-    print(&value, output)
+    print(page, &value, output)
 }
