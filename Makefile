@@ -9,7 +9,7 @@ ARGS ?=
 FUZZ_SECONDS ?= 300
 
 .DEFAULT_GOAL := build
-.PHONY: help setup build study test lint check bench campaign fuzz audit clean
+.PHONY: help setup build study test lint check bench campaign fuzz book audit clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -61,6 +61,16 @@ fuzz: ## Coverage-guided fuzzing, FUZZ_SECONDS for each target (needs a nightly 
 		mkdir -p fuzz/corpus/$$target; \
 		$(CARGO) +nightly fuzz run --fuzz-dir fuzz $$target -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=4096 || exit 1; \
 	done
+
+# Pinned, in a place of its own: nothing is installed on the machine.
+MDBOOK_VERSION = 0.5.4
+MDBOOK = target/tools/mdbook-$(MDBOOK_VERSION)/bin/mdbook
+
+$(MDBOOK):
+	$(CARGO) install --locked --version $(MDBOOK_VERSION) --root $(@D)/.. --no-default-features --features search mdbook
+
+book: $(MDBOOK) ## The documentation site, with its links checked: target/book/index.html
+	scripts/book.py $(MDBOOK)
 
 audit: ## Licences, sources and doubles of dependencies, against deny.toml
 	@command -v cargo-deny >/dev/null || $(CARGO) install --locked cargo-deny

@@ -32,6 +32,7 @@ cpio                 its first file system
 kmod                 its modules
 xz-utils             its modules
 locales              another locale for the tests (scripts/elsewhere.sh)
+python3              the documentation site (make book)
 tzdata               another time zone for the tests
 '
 
