@@ -35,7 +35,7 @@ study: rust ## The doublewrite buffer on NAND and on DRAM namespaces, live or in
 	$(CARGO) build --release --locked -p tranche
 	$(TRANCHE) study doublewrite --force $(ARGS)
 
-test: rust setup lint check ## Everything CI checks
+test: rust setup lint check book ## Everything CI checks
 
 lint: ## Formatting and lints, as errors
 	$(CARGO) fmt --all --check
