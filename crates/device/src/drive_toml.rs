@@ -309,8 +309,7 @@ impl Config {
     /// # Errors
     /// What is wrong, where, and what is allowed.
     pub fn from_toml(text: &str) -> Result<Config, ConfigError> {
-        let file: File =
-            toml::from_str(text).map_err(|e| ConfigError::Toml(e.to_string().trim_end().to_owned()))?;
+        let file: File = toml::from_str(text).map_err(|e| ConfigError::Toml(crate::units::toml_error(&e)))?;
         let config = build(file)?;
         config.check()?;
         config.ftl.check()?;

@@ -67,6 +67,30 @@ pub fn parse_percent(text: &str) -> Option<u64> {
     unit(text, &[("%", 10_000)])
 }
 
+/// Which of the known words was meant: the one that differs in the fewest letters, if that is near enough.
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let word: String = word.chars().take(40).collect();
+    let near = known.into_iter().map(|known| (strsim::damerau_levenshtein(&word, known), known)).min()?;
+    (near.0 <= 3.min(word.chars().count() / 2)).then_some(near.1)
+}
+
+/// What is wrong with a TOML text; of a word that is not known, which may have been meant.
+pub fn toml_error(error: &toml::de::Error) -> String {
+    let text = error.to_string().trim_end().to_owned();
+    match meant(error.message()) {
+        Some(near) => format!("{text}: did you mean {near}?"),
+        None => text,
+    }
+}
+
+/// The word that was meant in a message of the form "unknown field `x`, expected one of `y`, `z`".
+fn meant(message: &str) -> Option<&str> {
+    let rest =
+        message.strip_prefix("unknown field `").or_else(|| message.strip_prefix("unknown variant `"))?;
+    let (word, expected) = rest.split_once('`')?;
+    nearest(word, expected.split('`').skip(1).step_by(2))
+}
+
 /// `bytes` in the largest IEC unit that divides it.
 pub fn format_size(bytes: u64) -> String {
     for (name, factor) in [("TiB", 1u64 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
@@ -136,6 +160,20 @@ quantity!(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_word_that_is_nearly_known_is_named() {
+        let known = ["spare", "channels", "dies"];
+        assert_eq!(nearest("spair", known), Some("spare"));
+        assert_eq!(nearest("chanels", known), Some("channels"));
+        assert_eq!(nearest("x", known), None);
+        assert_eq!(nearest("", known), None);
+        assert_eq!(nearest(&"ü".repeat(10_000), known), None);
+        assert_eq!(meant("unknown field `spair`, expected one of `dies`, `spare`"), Some("spare"));
+        assert_eq!(meant("unknown variant `greddy`, expected `greedy` or `fifo`"), Some("greedy"));
+        assert_eq!(meant("unknown field `spair`"), None);
+        assert_eq!(meant("missing field `dies`"), None);
+    }
 
     #[test]
     fn quantities() {

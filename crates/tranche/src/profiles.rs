@@ -61,7 +61,9 @@ pub fn read(drive: &str) -> Result<String> {
         _ if looks_like_file => crate::read_text(Path::new(drive)),
         _ => {
             let names: Vec<_> = PROFILES.iter().map(|p| p.name).collect();
-            bail!("there is no profile {drive:?}: there are {}; or name a TOML file", names.join(", "))
+            let near = device::units::nearest(drive, names.iter().copied());
+            let near = near.map(|near| format!(" (did you mean {near}?)")).unwrap_or_default();
+            bail!("there is no profile {drive:?}: there are {}; or name a TOML file{near}", names.join(", "))
         }
     }
 }

@@ -464,6 +464,7 @@ fn mistakes_are_explained() {
     assert!(err(&["ns", "create", "--size", "12parsecs"]).contains("such as 64MiB"));
     assert!(err(&["serve", "missing.toml"]).contains("missing.toml"));
     assert!(err(&["serve", "no-such-profile"]).contains("there is no profile"));
+    assert!(err(&["serve", "--drive", "qlc-7.86t"]).contains("did you mean qlc-7.68t?"));
     let bad = at(temp.path(), "bad.toml");
     std::fs::write(&bad, "[drive]\nserail = \"x\"\n").unwrap();
     let unknown = err(&["serve", &bad]);

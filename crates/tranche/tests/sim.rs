@@ -211,6 +211,7 @@ fn settings_that_make_no_sense_are_said_before_anything_runs() {
             "--set spare=7%: there is no key \"spare\": there are seed, precondition, contents, job.OPTION",
         ),
         ("ftl.spair=7%", "unknown field `spair`"),
+        ("ftl.spair=7%", "did you mean spare?"),
         ("ftl.spare=7%,much", "--set ftl.spare=much: invalid value: string \"much\", expected a percentage"),
         ("ftl.dies=4,4000", "set[0].dies is 4000"),
         ("gc.policy=greedy,lazy", "lazy"),

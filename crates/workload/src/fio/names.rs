@@ -273,30 +273,14 @@ pub(super) fn refused(name: &str) -> String {
 /// Says that there is no such option, and which may have been meant.
 pub(super) fn unknown(name: &str) -> String {
     let all = VALUES.iter().chain(&FLAGS).chain(IGNORED.iter().map(|(name, _)| name));
-    let near = all.map(|known| (distance(name, known), *known)).min();
     let shown: String = name.chars().take(40).collect();
+    let near = all.map(|known| (strsim::levenshtein(&shown, known), *known)).min();
     match near {
         Some((distance, near)) if distance <= 3.min(shown.len() / 2) => {
             format!("there is no option {shown:?}: did you mean {near}? {}", supported())
         }
         _ => format!("there is no option {shown:?}: {}", supported()),
     }
-}
-
-/// Letters to insert, remove or change to make one of the other (Levenshtein), of the first 40 letters.
-fn distance(a: &str, b: &str) -> usize {
-    let a: Vec<char> = a.chars().take(40).collect();
-    let mut row: Vec<usize> = (0..=a.len()).collect();
-    for (i, letter) in b.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, other) in a.iter().enumerate() {
-            let change = diagonal + usize::from(*other != letter);
-            diagonal = row[j + 1];
-            row[j + 1] = change.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[a.len()]
 }
 
 #[cfg(test)]
