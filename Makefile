@@ -9,7 +9,7 @@ ARGS ?=
 FUZZ_SECONDS ?= 300
 
 .DEFAULT_GOAL := build
-.PHONY: help setup build study test lint check bench campaign fuzz book audit clean
+.PHONY: help setup rust build study test lint check bench campaign fuzz book audit clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -17,9 +17,8 @@ help: ## This list
 setup: ## Install what the studies and tests need (Debian, root)
 	@scripts/setup-debian.sh
 
-# Cargo says it for each of many crates, and rustup may not be there to mend it.
-RUST = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
-.PHONY: rust
+# Says in one line which Rust is needed. Cargo says it for each crate, without how to get it.
+RUST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 rust:
 	@have=$$(rustc --version 2>/dev/null | cut -d ' ' -f 2); \
 	[ -n "$$have" ] || { echo "make: there is no Rust: install $(RUST) or newer (https://rustup.rs)" >&2; exit 1; }; \

@@ -2,8 +2,7 @@
 //!
 //! The drive does not look at its data sheet: whoever checks a profile measures against it (`tranche profile check`).
 
-use crate::config::GRANULE_BYTES;
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, GRANULE_BYTES};
 use crate::units::{Rate, Time};
 use ftl::{GRANULE_PAGES, PAGE, SetConfig};
 use media::Nanos;

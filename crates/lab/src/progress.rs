@@ -18,20 +18,26 @@ static BARS: LazyLock<MultiProgress> =
 
 static SILENT: AtomicBool = AtomicBool::new(false);
 
-/// From now on no progress is shown.
+/// From now on nothing but errors is said on standard error.
 pub fn silence() {
     SILENT.store(true, Ordering::Relaxed);
 }
 
-/// A line of progress, unless none is to be shown.
-fn say(line: std::fmt::Arguments<'_>) {
+/// A line on standard error, unless only errors are said there.
+pub(crate) fn say(line: std::fmt::Arguments<'_>) {
     if !is_silent() {
         eprintln!("{line}");
     }
 }
 
-fn is_silent() -> bool {
+/// Whether nothing but errors is said on standard error.
+pub fn is_silent() -> bool {
     SILENT.load(Ordering::Relaxed)
+}
+
+/// Whether standard error is a terminal that shows progress.
+pub fn has_terminal() -> bool {
+    stderr().is_terminal() && !is_silent()
 }
 
 thread_local! {
@@ -59,7 +65,7 @@ pub struct Progress {
 impl Progress {
     /// `steps` steps are to be done.
     pub fn new(steps: u64) -> Self {
-        let bar = (stderr().is_terminal() && !is_silent()).then(|| {
+        let bar = has_terminal().then(|| {
             let bar = BARS.add(ProgressBar::new(steps));
             let style = ProgressStyle::with_template("{elapsed_precise} [{bar:30}] {pos}/{len} {wide_msg}");
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));

@@ -2,8 +2,9 @@
 
 use crate::fault::Fault;
 use crate::key::Secret;
+use crate::place;
 use crate::quota::Quota;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, ColorChoice, Parser, Subcommand, ValueEnum};
 use device::LbaFormat;
 use host::Addr;
 use run::TcpPort;
@@ -39,7 +40,7 @@ pub struct Cli {
         hide_default_value = true,
         hide_possible_values = true
     )]
-    pub color: When,
+    pub color: ColorChoice,
     /// Where commands look for the drive unless they have an --on of their own: tcp://HOST:PORT or unix://PATH [default: the Unix
     /// socket of a drive that was served without --unix and --tcp, else tcp://127.0.0.1:4420]
     #[arg(id = "place", long = "on", value_name = "ADDR", env = "TRANCHE_ON")]
@@ -53,17 +54,6 @@ pub enum Output {
     Text,
     /// One JSON document, with the keys of nvme-cli where it has the same command
     Json,
-}
-
-/// When to do something.
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub enum When {
-    /// On a terminal.
-    Auto,
-    /// In any case.
-    Always,
-    /// Never.
-    Never,
 }
 
 /// What the exit code tells.
@@ -252,19 +242,18 @@ pub struct Target {
     pub tls_psk: Option<Secret>,
 }
 
-/// What stands before the command, or in the environment.
+/// Where commands without an address of their own look for the drive. Looked for once.
 static PLACE: OnceLock<Addr> = OnceLock::new();
 
-/// Commands without an address of their own look for their drive here.
+/// What stands before the command, or in the environment.
 pub fn look_for_drives_on(place: Addr) {
     PLACE.get_or_init(|| place);
 }
 
 impl Target {
     /// Where the drive listens.
-    pub fn on(&self) -> Addr {
-        let named = self.on.as_ref().or_else(|| PLACE.get());
-        named.cloned().unwrap_or_else(crate::place::default_drive)
+    pub fn on(&self) -> &Addr {
+        self.on.as_ref().unwrap_or_else(|| PLACE.get_or_init(place::default_drive))
     }
 }
 

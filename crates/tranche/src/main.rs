@@ -27,8 +27,8 @@ mod show;
 mod sim;
 
 use anyhow::{Context, Result, bail};
-use args::{Cli, Command, Output, Study, When};
-use clap::{CommandFactory, Parser};
+use args::{Cli, Command, Output, Study};
+use clap::{ColorChoice, CommandFactory, Parser};
 use std::fs::File;
 use std::io::{IsTerminal, Read};
 use std::path::Path;
@@ -65,9 +65,9 @@ fn log_to_stderr(cli: &Cli) {
     };
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let color = match cli.color {
-        When::Always => true,
-        When::Never => false,
-        When::Auto => !plain && std::io::stderr().is_terminal(),
+        ColorChoice::Always => true,
+        ColorChoice::Never => false,
+        ColorChoice::Auto => !plain && std::io::stderr().is_terminal(),
     };
     let format = tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false).without_time();
     format.with_ansi(color).with_max_level(level).init();
@@ -90,7 +90,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Sanitize(command) => return sanitize::sanitize(&command, output),
         Command::Key(command) => key::key(&command, output),
         Command::Firmware(command) => firmware::firmware(&command, output),
-        Command::Completions { shell } => return Ok(completions(shell)),
+        Command::Completions { shell } => completions(shell),
         Command::Man { dir } => man(&dir),
         Command::Bench(bench) => print_outcome(output, &manage::bench(&bench)?),
         Command::Sim(options) => print_outcome(output, &sim::sim(&options)?),
@@ -107,9 +107,10 @@ fn run(cli: Cli) -> Result<ExitCode> {
 }
 
 /// Prints the completions of a shell.
-fn completions(shell: clap_complete::Shell) -> ExitCode {
-    clap_complete::generate(shell, &mut Cli::command(), "tranche", &mut std::io::stdout());
-    ExitCode::SUCCESS
+fn completions(shell: clap_complete::Shell) -> Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "tranche", &mut script);
+    print_text(String::from_utf8(script)?.trim_end())
 }
 
 /// Writes a manual page for each command.

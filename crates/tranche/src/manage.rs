@@ -62,7 +62,7 @@ pub fn connect(target: &Target) -> Result<Connected> {
     let on = target.on();
     let attempt = || Host::connect(SocketTransport::new(on.clone(), PATIENCE), &identity);
     host::retry(limit, attempt).map_err(|error| {
-        let advice = advice(&on, &error);
+        let advice = advice(on, &error);
         let error = anyhow::Error::from(error);
         match advice {
             Some(advice) => error.context(advice),

@@ -66,6 +66,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("s");
         assert_eq!(drive_at(None), Addr::default());
+        assert_eq!(Addr::default().to_string(), format!("tcp://{DEFAULT_TCP}"));
         assert_eq!(drive_at(Some(&path)), Addr::default());
         let listener = UnixListener::bind(&path).unwrap();
         assert_eq!(drive_at(Some(&path)).to_string(), format!("unix://{}", path.display()));

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use nvme::admin::{self, SanitizeAction};
 use nvme::log::{SanitizeOperationStatus, SanitizeStatus};
 use serde_json::json;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ fn start(command: admin::Sanitize, options: &StartSanitize, output: Output) -> R
         None => error.into(),
     })?;
     let mut status = host.sanitize_status()?;
-    let terminal = std::io::stderr().is_terminal() && !options.no_wait;
+    let terminal = lab::progress::has_terminal() && !options.no_wait;
     while !options.no_wait && status.sstat.sos() == SanitizeOperationStatus::IN_PROGRESS {
         if terminal {
             eprint!("\r{}: {} %  ", command.sanact, percent(&status));

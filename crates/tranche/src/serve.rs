@@ -10,7 +10,7 @@ use run::{Access, DriveKey, ImageOptions, Limits, Options, Running, ScrubOptions
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -168,7 +168,7 @@ fn say_plain(options: &Serve, running: &Running) {
 /// A line that is rewritten, if there is a terminal. Preparing a large drive takes a while: who asks for the end gets it,
 /// and an image that was not completed says so when it is opened.
 fn show_progress(asked: &AtomicBool) -> impl FnMut(u32) {
-    let terminal = std::io::stderr().is_terminal();
+    let terminal = lab::progress::has_terminal();
     let mut last = 0;
     move |per_mille| {
         if asked.load(Ordering::Relaxed) {
@@ -222,7 +222,7 @@ fn export(options: &Serve, running: &Running) -> Result<Option<Export>> {
         ..block::Options::default()
     };
     let export = Export::start(&running.handle(), dir, wanted)?;
-    for device in export.devices() {
+    for device in export.devices().into_iter().filter(|_| !lab::progress::is_silent()) {
         let node = device.node.as_ref().map(|n| format!(", {}", n.display())).unwrap_or_default();
         let size = device::units::format_size(device.bytes);
         eprintln!("{}{node}: {size}, blocks of {}", device.file.display(), device.block_size);

@@ -116,22 +116,19 @@ pub fn id(id: &Id, output: Output) -> Result<()> {
 /// `tranche smart`.
 pub fn smart(smart: &Smart, output: Output) -> Result<()> {
     let mut host = connect(&smart.target)?;
-    let page = match &smart.of {
-        SmartOf { nvm_set: Some(_), .. } => Page::Endurance,
-        SmartOf { nsid: None, ocp: false, memblaze: false, .. } => Page::Smart,
-        SmartOf { .. } => Page::Other,
-    };
-    let value = match &smart.of {
+    let (page, value) = match &smart.of {
         SmartOf { nsid: Some(nsid), .. } => {
-            to_value(view::Statistics::from(&host.namespace_statistics(*nsid)?))?
+            (Page::Other, to_value(view::Statistics::from(&host.namespace_statistics(*nsid)?))?)
         }
         // Every NVM Set is an Endurance Group of its own, with the same number.
         SmartOf { nvm_set: Some(set), .. } => {
-            to_value(view::EnduranceLog::from(&host.endurance_group(*set)?))?
+            (Page::Endurance, to_value(view::EnduranceLog::from(&host.endurance_group(*set)?))?)
         }
-        SmartOf { ocp: true, .. } => to_value(view::OcpSmartLog::from(&host.ocp_smart()?))?,
-        SmartOf { memblaze: true, .. } => to_value(view::MemblazeSmartLog::from(&host.memblaze_smart()?))?,
-        _ => to_value(view::SmartLog::from(&host.smart()?))?,
+        SmartOf { ocp: true, .. } => (Page::Other, to_value(view::OcpSmartLog::from(&host.ocp_smart()?))?),
+        SmartOf { memblaze: true, .. } => {
+            (Page::Other, to_value(view::MemblazeSmartLog::from(&host.memblaze_smart()?))?)
+        }
+        _ => (Page::Smart, to_value(view::SmartLog::from(&host.smart()?))?),
     };
     print(page, &value, output)
 }

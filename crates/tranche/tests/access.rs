@@ -4,7 +4,7 @@ mod common;
 #[path = "../../../tests/skipped.rs"]
 mod skip;
 
-use common::{Served, TRANCHE};
+use common::{Served, TRANCHE, text};
 use skip::skipped;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
@@ -13,10 +13,6 @@ use std::time::{Duration, Instant};
 
 fn tranche(args: &[&str]) -> Output {
     Command::new(TRANCHE).args(args).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
 }
 
 fn key(args: &[&str]) -> String {

@@ -4,7 +4,7 @@ mod common;
 #[path = "../../../tests/skipped.rs"]
 mod skip;
 
-use common::{Served, TRANCHE};
+use common::{Served, TRANCHE, text};
 use serde_json::Value;
 use skip::skipped;
 use std::collections::BTreeSet;
@@ -49,10 +49,6 @@ impl Drive {
         assert!(output.status.success(), "{job}: {}", text(&output.stderr));
         serde_json::from_slice(&output.stdout).unwrap()
     }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
 }
 
 #[test]

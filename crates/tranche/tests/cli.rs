@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::Served;
+use common::{Served, at, text};
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -11,10 +11,6 @@ use std::time::{Duration, Instant};
 
 fn tranche(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_tranche")).args(args).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
 }
 
 /// Standard output of a command that succeeds and says nothing else.
@@ -31,10 +27,6 @@ fn err(args: &[&str]) -> String {
     assert!(!output.status.success(), "{args:?}: {}", text(&output.stdout));
     assert_eq!(text(&output.stdout), "", "{args:?}");
     text(&output.stderr)
-}
-
-fn at(dir: &Path, name: &str) -> String {
-    dir.join(name).display().to_string()
 }
 
 #[test]

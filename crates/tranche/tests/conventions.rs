@@ -2,9 +2,8 @@
 
 mod common;
 
-use common::{Served, TRANCHE};
+use common::{Served, TRANCHE, at, text};
 use serde_json::Value;
-use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
@@ -12,12 +11,17 @@ fn tranche(args: &[&str]) -> Output {
     Command::new(TRANCHE).env_remove("TRANCHE_ON").args(args).output().unwrap()
 }
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+/// A drive on a Unix socket, and its address. Both directory and drive go with it.
+struct Drive {
+    _served: Served,
+    on: String,
+    dir: tempfile::TempDir,
 }
 
-fn at(dir: &Path, name: &str) -> String {
-    dir.join(name).to_str().unwrap().to_owned()
+fn drive() -> Drive {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = at(dir.path(), "s");
+    Drive { _served: Served::start(&["--unix", &socket]), on: format!("unix://{socket}"), dir }
 }
 
 fn code(output: &Output) -> i32 {
@@ -34,10 +38,8 @@ fn error_of(output: &Output) -> Value {
 
 #[test]
 fn a_drive_is_found_by_the_command_what_stands_before_it_or_the_environment() {
-    let temp = tempfile::tempdir().unwrap();
-    let (here, nowhere) = (at(temp.path(), "s"), format!("unix://{}", at(temp.path(), "nothing")));
-    let _served = Served::start(&["--unix", &here]);
-    let here = format!("unix://{here}");
+    let drive = drive();
+    let (here, nowhere) = (drive.on.clone(), format!("unix://{}", at(drive.dir.path(), "nothing")));
     let with = |variable: &str, args: &[&str]| {
         Command::new(TRANCHE).env("TRANCHE_ON", variable).args(args).output().unwrap()
     };
@@ -57,13 +59,11 @@ fn a_drive_is_found_by_the_command_what_stands_before_it_or_the_environment() {
 
 #[test]
 fn exit_codes_and_json_errors_tell_what_went_wrong() {
-    let temp = tempfile::tempdir().unwrap();
-    let socket = at(temp.path(), "s");
-    let on = format!("unix://{socket}");
-    let _served = Served::start(&["--unix", &socket]);
-    let job = at(temp.path(), "never.fio");
-    let missing = at(temp.path(), "no-image");
-    let nowhere = format!("unix://{}", at(temp.path(), "nothing"));
+    let drive = drive();
+    let (dir, on) = (drive.dir.path(), drive.on.clone());
+    let job = at(dir, "never.fio");
+    let missing = at(dir, "no-image");
+    let nowhere = format!("unix://{}", at(dir, "nothing"));
     let cases: [(&[&str], i32, &str); 5] = [
         (&["bench", &job, "--on", &on], 1, "failed"),
         (&["ns", "delete", "one", "--on", &on], 2, "usage"),
@@ -92,10 +92,8 @@ fn exit_codes_and_json_errors_tell_what_went_wrong() {
 
 #[test]
 fn a_namespace_that_another_host_has_is_deleted_only_by_force() {
-    let temp = tempfile::tempdir().unwrap();
-    let socket = at(temp.path(), "s");
-    let on = format!("unix://{socket}");
-    let _served = Served::start(&["--unix", &socket]);
+    let drive = drive();
+    let on = drive.on.clone();
     let identity = host::Identity::new("nqn.2026-11.test:other".parse().unwrap());
     let transport = host::SocketTransport::new(on.parse().unwrap(), Duration::from_secs(30));
     let other = host::Host::connect(transport, &identity).unwrap();
@@ -182,6 +180,22 @@ fn quiet_says_errors_only_and_colors_are_for_terminals() {
     assert_eq!(said(&["--quiet"], ""), "");
     assert!(said(&["--color", "always"], "1").contains('\u{1b}'));
     assert_eq!(code(&tranche(&["serve", "--quiet", "-v"])), 2);
+    // A simulation says neither its progress nor what may mislead.
+    std::fs::write(temp.path().join("job.fio"), "[a]\nrw=randwrite\nsize=1m\n").unwrap();
+    let said = |more: &[&str]| {
+        let mut command = Command::new(TRANCHE);
+        command.current_dir(temp.path()).args([
+            "sim",
+            "job.fio",
+            "--no-cache",
+            "--force",
+            "--set",
+            "seed=1,2",
+        ]);
+        text(&command.args(more).output().unwrap().stderr)
+    };
+    assert!(said(&[]).contains("[2/2]"));
+    assert_eq!(said(&["--quiet"]), "");
 }
 
 #[test]

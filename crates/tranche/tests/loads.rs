@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Served, TRANCHE};
+use common::{Served, TRANCHE, text};
 use serde_json::Value;
 use std::process::{Command, Output};
 
@@ -10,10 +10,6 @@ fn sim(file: &str, content: &str, args: &[&str]) -> Output {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join(file), content).unwrap();
     Command::new(TRANCHE).current_dir(dir.path()).args(["sim", file]).args(args).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
 }
 
 fn json(file: &str, content: &str, args: &[&str]) -> Value {

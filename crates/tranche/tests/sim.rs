@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::TRANCHE;
+use common::{TRANCHE, text};
 use serde_json::Value;
 use std::process::{Command, Output};
 
@@ -38,10 +38,6 @@ impl Load {
         assert!(output.stdout.is_empty(), "{}", text(&output.stdout));
         text(&output.stderr)
     }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
 }
 
 const RANDOM: &str = "[global]\nbs=4k\niodepth=8\n[w]\nrw=randwrite\nsize=32m\n[r]\nstonewall\nrw=randread\nsize=16m\nnumjobs=2\ngroup_reporting\n";

@@ -1,10 +1,6 @@
 //! The line that moves while jobs run, as fio's; only on a terminal.
 
-use std::{
-    io::{IsTerminal, stderr},
-    sync::atomic::Ordering,
-    time::Duration,
-};
+use std::{sync::atomic::Ordering, time::Duration};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use workload::fio::Plan;
@@ -58,7 +54,7 @@ impl Goal {
 #[expect(clippy::cast_precision_loss, reason = "for reading")]
 impl Progress {
     pub fn new<'a>(plans: impl Iterator<Item = &'a Plan>) -> Self {
-        let bar = stderr().is_terminal().then(|| {
+        let bar = crate::progress::has_terminal().then(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
             bar.set_style(
                 ProgressStyle::with_template("{msg}").unwrap_or_else(|_| ProgressStyle::default_bar()),

@@ -27,7 +27,7 @@ use crate::{
     drive::Program,
     interrupt,
     mariadb::{self, Files, Instance, Server, SystemTablespace, Tuning},
-    progress::Progress,
+    progress::{Progress, say},
     results::{Comparison, Host, NamespaceCounts, Overwrite, Percentiles, Point, Results, Run, compare},
     rig::{Base, Rig, discard},
     scratch::{self, Scratch},
@@ -222,7 +222,7 @@ pub fn run(options: &Options) -> Result<Outcome<Value>> {
     interrupt::install().context("installing signal handlers")?;
     let engine = Engine::choose(options, || engine::obstacle(options))?;
     if let Some(line) = engine.line(options) {
-        eprintln!("{line}");
+        say(format_args!("{line}"));
     }
     if engine != Engine::Live {
         let options = &Options { sim: true, ..options.clone() };

@@ -14,6 +14,7 @@ use crate::{
     Outcome,
     drive::Program,
     mariadb::Server,
+    progress::say,
     report::{Overview, Section, Table, show_point},
     results::{Comparison, Results, Run, Spread, csv_field},
     units::show,
@@ -50,7 +51,7 @@ pub(super) fn run(options: &Options, servers: Vec<Server>, program: &Program) ->
         let same = parts.iter().filter(|part| part.results.host.software.contains(&server.title)).count();
         let title = if same == 0 { server.title.clone() } else { format!("{} #{}", server.title, same + 1) };
         let directory = title.to_lowercase().replace(" #", "-").replace(' ', "-");
-        eprintln!("{title}");
+        say(format_args!("{title}"));
         let own = Options { out: options.out.join(&directory), ..options.clone() };
         let outcome = run_on(&own, server, program.clone()).with_context(|| format!("with {title}"))?;
         parts.push(Part { title, directory, results: outcome.results });

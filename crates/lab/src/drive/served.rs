@@ -61,15 +61,8 @@ impl Served {
         let path = start.directory.join("drive.toml");
         let text = toml::to_string(start.toml).context("writing the drive's TOML")?;
         fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
-        command
-            .arg("--drive")
-            .arg(path)
-            .arg("--image")
-            .arg(start.image)
-            .arg("--unix")
-            .arg(&unix)
-            .arg("--fuse")
-            .arg(&files);
+        command.arg("--drive").arg(path).arg("--image").arg(start.image);
+        command.arg("--unix").arg(&unix).arg("--fuse").arg(&files);
         command.args(["--loop", "--no-host-sync", "--timing", if start.timing { "on" } else { "off" }]);
         let log = start.directory.join("drive.log");
         let name = "the drive (tranche serve)";

@@ -27,7 +27,7 @@ use crate::{
     drive::{Cut, Program},
     interrupt,
     mariadb::{self, Files, Instance, Server, SystemTablespace, Tuning, check_pages},
-    progress::Progress,
+    progress::{Progress, say},
     report::Table,
     results::Overwrite,
     rig::{Base, Rig, discard, require_root},
@@ -166,7 +166,7 @@ pub fn run_on(options: &Options, program: &Program) -> Result<Outcome<Campaign>>
     let server = Server::find(options.mysqld.as_deref())?;
     let seed = options.seed.unwrap_or_else(clock_seed);
     crate::results::directory(&options.out)?;
-    eprintln!("seed {seed}");
+    say(format_args!("seed {seed}"));
     let parent = options.scratch.clone().map_or_else(|| scratch::default_parent(5 << 30), Ok)?;
     let scratch = Scratch::new(&parent)?;
     let variants = u64::try_from(options.variants.len())?;

@@ -17,7 +17,7 @@ use super::{
     case::{Case, Ran},
     progress::Bar,
 };
-use crate::interrupt;
+use crate::{interrupt, progress::say};
 
 /// How often the progress is shown.
 const SHOWN: Duration = Duration::from_millis(200);
@@ -39,7 +39,7 @@ pub(super) fn run(cases: &[Case], cache: &Cache, threads: usize) -> Vec<Option<R
             }
             let ended = ended.fetch_add(1, Ordering::Release) + 1;
             if cases.len() > 1 && !stderr().is_terminal() {
-                eprintln!("[{ended}/{}] {}", cases.len(), case.settings());
+                say(format_args!("[{ended}/{}] {}", cases.len(), case.settings()));
             }
         }
     };

@@ -1,7 +1,6 @@
 //! How far the runs are, on standard error; only on a terminal.
 
 use std::{
-    io::{IsTerminal, stderr},
     sync::atomic::{AtomicU32, Ordering},
     time::Instant,
 };
@@ -19,7 +18,7 @@ pub(super) struct Bar {
 impl Bar {
     /// For so many runs.
     pub fn new(runs: usize) -> Self {
-        let bar = stderr().is_terminal().then(|| {
+        let bar = crate::progress::has_terminal().then(|| {
             let length = runs as u64 * u64::from(WHOLE);
             let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::stderr());
             let style = ProgressStyle::with_template("{elapsed_precise} [{bar:30}] {percent:>3}% {wide_msg}");

@@ -2,10 +2,21 @@
 #![allow(unused, reason = "each test takes what it needs")]
 
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 pub const TRANCHE: &str = env!("CARGO_BIN_EXE_tranche");
+
+/// What a program said.
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// The path of a file in a directory.
+pub fn at(dir: &Path, name: &str) -> String {
+    dir.join(name).display().to_string()
+}
 
 /// Killed, without notice, when it goes out of scope.
 pub struct Served {
