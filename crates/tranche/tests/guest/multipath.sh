@@ -63,9 +63,11 @@ fault 0 $ana 2 $optimized
 await path_is 1 optimized
 path_is 0 optimized || fail "the other port changed, too"
 
-# Writes at a rate, then reads everything back, again and again until what happens meanwhile is over.
+# Writes at a rate, then reads everything back, again and again until what happens meanwhile is over. A Linux host sends commands
+# from within the program that writes, and a connection that the drive has closed gives that program SIGPIPE.
 load() {
     rm -f /tmp/stop
+    trap '' PIPE
     while ! [ -e /tmp/stop ]; do
         fio --name="$1" --filename=/dev/nvme0n1 --offset="$2" --size=16m --rw=randwrite --bs=8k --iodepth=16 --rate_iops=,250 \
             --verify=crc32c --verify_fatal=1 --verify_state_save=0 --ioengine=libaio --direct=1 --minimal >/tmp/fio 2>&1 || exit 1
