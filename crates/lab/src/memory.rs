@@ -2,10 +2,7 @@
 
 use std::fs;
 
-/// Memory that new processes may take, in bytes, if the machine tells.
-pub(crate) fn available() -> Option<u64> {
-    entry("/proc/meminfo", "MemAvailable:")
-}
+pub(crate) use run::machine::available_memory as available;
 
 /// What of that may be planned with: a sixteenth, and half a GiB at least, are left for everything else.
 pub(crate) fn spendable(available: u64) -> u64 {

@@ -85,6 +85,39 @@ pub fn give_back(bytes: &mut [u8]) {
     }
 }
 
+/// Where bytes of this program lie, without the bytes: what a thread needs to have the system put memory there before another one
+/// writes it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    first: usize,
+    len: usize,
+}
+
+impl Place {
+    /// Where these are.
+    pub fn of(bytes: &[u8]) -> Self {
+        Place { first: bytes.as_ptr().expose_provenance(), len: bytes.len() }
+    }
+
+    /// Has the system put memory under the whole pages in it; bytes that were never written stay zeros. Takes as long as the
+    /// system needs to clear that memory.
+    ///
+    /// # Errors
+    /// Out of memory, a system that cannot (Linux before 5.14), or nothing of this program lies there any more.
+    #[expect(unsafe_code, reason = "madvise is unsafe for advice that changes contents; this one does not")]
+    pub fn back(self) -> std::io::Result<()> {
+        let first = self.first.next_multiple_of(PAGE);
+        let Some(len) = (self.first + self.len).checked_sub(first).map(|len| len / PAGE * PAGE) else {
+            return Ok(());
+        };
+        let first = std::ptr::with_exposed_provenance_mut(first);
+        // SAFETY: LinuxPopulateWrite makes memory present as a write would, and changes no byte: not even of a stranger, if what lay
+        // here was freed meanwhile. No mapping is an error.
+        unsafe { rustix::mm::madvise(first, len, rustix::mm::Advice::LinuxPopulateWrite) }?;
+        Ok(())
+    }
+}
+
 /// A page of the host, at least.
 const PAGE: usize = 4096;
 /// What is too small for a huge page gets no advice.
@@ -115,6 +148,19 @@ mod tests {
         assert!(bytes[10..4 * PAGE + 20].iter().all(|&b| b == 0));
         assert!(bytes[..10].iter().chain(&bytes[4 * PAGE + 20..]).all(|&b| b == 7));
         give_back(&mut []);
+    }
+
+    #[test]
+    fn memory_put_under_bytes_changes_none() {
+        let mut bytes = vec![0u8; 3 * PAGE + 100];
+        bytes[PAGE + 7] = 7;
+        let place = Place::of(&bytes[10..]);
+        std::thread::spawn(move || place.back()).join().unwrap().unwrap();
+        assert_eq!(bytes.iter().map(|&b| u32::from(b)).sum::<u32>(), 7);
+        assert_eq!(bytes[PAGE + 7], 7);
+        // Too small for a page, and where nothing is.
+        Place::of(&bytes[1..9]).back().unwrap();
+        Place { first: 1 << 46, len: PAGE }.back().unwrap_err();
     }
 
     #[test]

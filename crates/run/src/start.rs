@@ -6,6 +6,7 @@ use crate::engine::Engine;
 use crate::handle::Handle;
 use crate::image::{Found, Hands, ImageError, ImageOptions, Locked, Presence, ScrubOptions, presence};
 use crate::keys::{DriveKey, Keyring};
+use crate::machine;
 use crate::precondition::{self, Ended, Precondition};
 use crate::record::Recorder;
 use crate::server::{Guard, Limits, Listener, MAX_PORTS, Port, Ports, Server, TcpPort};
@@ -56,6 +57,9 @@ pub struct Options {
     pub record: Option<PathBuf>,
     /// Whether the drive's thread never sleeps: shortest latency, one processor busy.
     pub poll: bool,
+    /// Bytes of memory that are faulted in ahead of writes, of a drive in memory; an eighth of [what is
+    /// available](crate::machine::available_memory) at most.
+    pub prefault: u64,
 }
 
 /// Where the drive's shape comes from.
@@ -419,7 +423,9 @@ fn new_in_memory(
     progress: &mut Progress<'_>,
 ) -> Result<Opened, StartError> {
     let (drive, time, keys) = new_drive(config, options, progress)?;
-    let store = Store::new(Backing::memory(pages(drive.config()))).with_keys(keys);
+    let available = machine::available_memory().unwrap_or(u64::MAX);
+    let backing = Backing::memory(pages(drive.config())).prefault(options.prefault.min(available / 8));
+    let store = Store::new(backing).with_keys(keys);
     Ok(Opened { drive, store, time, notes: Vec::new() })
 }
 

@@ -174,6 +174,11 @@ pub struct Serve {
     /// Never sleep: shortest latency for one busy processor
     #[arg(long)]
     pub poll: bool,
+    /// Have up to SIZE of memory ready ahead of writes, so that those to new places do not wait for this machine to clear it. A
+    /// thread does it when the processor has nothing better to do, in an eighth of the available memory at most; 0 is off. A drive
+    /// with --image needs none
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size_or_none)]
+    pub prefault: u64,
     /// Do not wait for this machine's disk on Flush and FUA: faster, but if the machine (not just the
     /// drive's process) goes down, what was flushed may be lost
     #[arg(long, requires = "image")]
@@ -635,6 +640,11 @@ fn tcp_port(text: &str) -> Result<TcpPort, String> {
         port.ana = crate::fault::ana_state(state)?;
     }
     Ok(port)
+}
+
+/// A size as people write it, or none.
+fn size_or_none(text: &str) -> Result<u64, String> {
+    if text == "0" { Ok(0) } else { size(text) }
 }
 
 /// A size as people write it.

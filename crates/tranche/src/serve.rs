@@ -135,6 +135,7 @@ fn run_options(options: &Serve) -> Result<Options> {
         limits: Limits::default(),
         record: options.record.clone(),
         poll: options.poll,
+        prefault: options.prefault,
     })
 }
 

@@ -36,6 +36,14 @@ impl Backing {
             spares: Memory::new(count),
         }
     }
+
+    /// Has memory ready ahead of writes, `bytes` of it at most; see [`Memory::prefault`].
+    pub(crate) fn prefault(mut self, bytes: u64) -> Self {
+        if let Backing::Memory { slots, memory, .. } = &mut self {
+            memory.prefault(slots.count(), bytes);
+        }
+        self
+    }
 }
 
 /// Fails or refuses operations on the host's disk, on demand of the fault injection command.
