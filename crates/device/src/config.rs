@@ -3,10 +3,10 @@
 use crate::datasheet::DataSheet;
 use crate::lba_format::{LbaFormat, MAX_FORMATS};
 use crate::quota::Limits;
-use crate::units::format_size;
 use ftl::{PAGE, SetConfig};
 use media::Nanos;
 use nvme::Nqn;
+use units::format_size;
 
 /// Everything that shapes a drive. [`Config::from_toml`] reads it from a file.
 #[derive(Clone, PartialEq, Debug)]

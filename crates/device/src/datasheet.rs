@@ -3,7 +3,7 @@
 //! The drive does not look at its data sheet: whoever checks a profile measures against it (`tranche profile check`).
 
 use crate::config::{Config, ConfigError, GRANULE_BYTES};
-use crate::units::{Rate, Time};
+use crate::quantity::{Rate, Time};
 use ftl::{GRANULE_PAGES, PAGE, SetConfig};
 use media::Nanos;
 use serde::Deserialize;
@@ -188,7 +188,7 @@ mod tests {
             ),
             ("source = \"a\"", "number of figures in [datasheet] is 0: at least one of sequential_read, "),
             ("source = \"a\"\nread_latency = 0", "datasheet.read_latency is 0: more than 0"),
-            ("source = \"a\"\nsequential_write = \"fast\"", "a rate such as"),
+            ("source = \"a\"\nsequential_write = \"fast\"", "\"fast\" is not a rate: write 1.2GB/s"),
             ("source = \"a\"\nrandom_read_iops = -1", "random_read_iops"),
             ("source = \"a\"\nseq_read = \"1GB/s\"", "unknown field `seq_read`"),
             (

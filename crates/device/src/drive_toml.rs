@@ -5,14 +5,15 @@ use crate::config::{
 };
 use crate::datasheet::DataSheetTable;
 use crate::lba_format::LbaFormat;
+use crate::quantity::{Percent, Rate, Size, Time};
 use crate::quota::Limits;
-use crate::units::{Percent, Rate, Size, Time, format_size};
 use ftl::{GRANULE_PAGES, GcConfig, GcPolicy, PAGE, PlacementConfig, SetConfig};
 use media::memory::Bandwidth;
 use media::{Cell, FaultPlan, Geometry, MemoryConfig, MemoryKind, NandConfig, NandTiming, Nanos, Sense};
 use nvme::Nqn;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
+use units::format_size;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -309,7 +310,8 @@ impl Config {
     /// # Errors
     /// What is wrong, where, and what is allowed.
     pub fn from_toml(text: &str) -> Result<Config, ConfigError> {
-        let file: File = toml::from_str(text).map_err(|e| ConfigError::Toml(crate::units::toml_error(&e)))?;
+        let file: File =
+            toml::from_str(text).map_err(|e| ConfigError::Toml(crate::quantity::toml_error(&e)))?;
         let config = build(file)?;
         config.check()?;
         config.ftl.check()?;
@@ -673,7 +675,7 @@ mod tests {
             "{e}"
         );
         let e = error(|t| t.replace("size = \"1GiB\"", "size = \"1Gig\""));
-        assert!(e.contains("size = \"1Gig\"") && e.contains("a size such as"), "{e}");
+        assert!(e.contains("size = \"1Gig\"") && e.contains("\"1Gig\" is not a size: write 64MiB"), "{e}");
         let e = error(|t| t.replace("[drive]", "[drive]\nsereal = \"x\""));
         assert!(e.contains("sereal") && e.contains("`serial`"), "{e}");
         let e = error(|t| t.replace("spare = \"12.5%\"", "superblocks = 384\nspare = \"12.5%\""));

@@ -45,6 +45,7 @@ mod persist;
 mod ports;
 mod power;
 pub mod protection;
+mod quantity;
 mod quota;
 mod reservation;
 mod role;
@@ -55,7 +56,6 @@ mod streams;
 mod telemetry;
 mod treat;
 mod treatment;
-pub mod units;
 mod uuid;
 mod window;
 

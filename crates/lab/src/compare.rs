@@ -29,6 +29,7 @@ use serde::Deserialize;
 use crate::{
     Outcome, cpu,
     drive::Program,
+    figure::show,
     interrupt,
     layout::Layout,
     process::{Process, tail},
@@ -41,7 +42,6 @@ use crate::{
     results::{self, Host, NamespaceCounts, Overwrite, Point, Results, Run, Variant, compare},
     rig::{Base, Rig, discard, require_root},
     scratch::{self, Role, Scratch},
-    units::show,
 };
 
 /// Options of the command.
@@ -56,8 +56,8 @@ pub struct Options {
     /// Interleaved repetitions
     #[arg(long, default_value_t = 3, value_name = "N")]
     pub repeat: u32,
-    /// Seconds after which a run of the command is given up
-    #[arg(long, default_value_t = 3600, value_name = "S")]
+    /// Time after which a run of the command is given up
+    #[arg(long, default_value = "1h", value_name = "TIME", value_parser = units::parse_seconds::<u64>)]
     pub timeout: u64,
     /// Directory for report.html, results.json, results.csv and the command's output
     #[arg(long, default_value = "out/compare", value_name = "DIR")]

@@ -27,8 +27,6 @@ use std::{
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::units;
-
 /// A layout.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -314,7 +312,7 @@ mod tests {
             ("set = 2", "lba = 520", "512 and 4096"),
             ("\"xfs\"", "\"zfs\"", "zfs"),
             ("\"xfs\"", "\"raw\"", "no file system"),
-            ("1500MiB", "lots", "no size"),
+            ("1500MiB", "lots", "not a size"),
             ("16777216", "-1", "negative"),
             ("description", "descripton", "unknown field"),
         ] {

@@ -7,6 +7,7 @@ pub mod cpu;
 pub mod datasheet;
 pub mod doublewrite;
 pub mod drive;
+pub mod figure;
 mod input;
 pub mod interrupt;
 pub mod layout;
@@ -26,7 +27,6 @@ pub mod sim;
 pub mod stage;
 pub mod sweep;
 pub mod tpcc;
-pub mod units;
 
 /// What a study or comparison has found, and written into its directory.
 #[derive(Clone, Debug)]

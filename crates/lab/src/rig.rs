@@ -18,13 +18,13 @@ use rustix::fs::OFlags;
 
 use crate::{
     drive::{Counters, Drive, Program, Start},
+    figure::show_size,
     interrupt,
     layout::{Filesystem, Layout, Precondition},
     process::run,
     results::NamespaceCounts,
     scratch::{self, Scratch},
     tpcc::Rng,
-    units::show_size,
 };
 
 /// A namespace of a layout that is up.

@@ -18,7 +18,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
-use crate::{memory, units::show_size};
+use crate::{figure::show_size, memory};
 
 /// Every scratch directory's name begins so.
 const PREFIX: &str = "tranche-lab-";

@@ -155,7 +155,7 @@ mod tests {
         let mut bytes = vec![0u8; 3 * PAGE + 100];
         bytes[PAGE + 7] = 7;
         let place = Place::of(&bytes[10..]);
-        std::thread::spawn(move || place.back()).join().unwrap().unwrap();
+        place.back().unwrap();
         assert_eq!(bytes.iter().map(|&b| u32::from(b)).sum::<u32>(), 7);
         assert_eq!(bytes[PAGE + 7], 7);
         // Too small for a page, and where nothing is.

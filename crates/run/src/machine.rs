@@ -75,9 +75,8 @@ mod tests {
     fn groups_limit_what_is_available() {
         let temporary = tempfile::tempdir().unwrap();
         let root = temporary.path();
-        let limited = |limit, used, stat| {
-            [("memory.max", limit), ("memory.current", used), ("memory.stat", stat)]
-        };
+        let limited =
+            |limit, used, stat| [("memory.max", limit), ("memory.current", used), ("memory.stat", stat)];
         group(root, "", &[]);
         group(root, "a/b", &limited("max\n", "700\n", "inactive_file 10\n"));
         group(root, "a", &limited("1000\n", "700\n", "anon 5\ninactive_file 100\n"));

@@ -241,7 +241,7 @@ mod tests {
         let mut asked = Vec::new();
         for slot in (0..slots).map(Slot) {
             memory.taken(slot);
-            if slot.0 as usize % region == 0 {
+            if (slot.0 as usize).is_multiple_of(region) {
                 asked.push(memory.ahead.as_ref().unwrap().next);
             }
             memory.get_mut(slot).unwrap().fill(slot.0 as u8);

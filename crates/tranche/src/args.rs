@@ -177,7 +177,7 @@ pub struct Serve {
     /// Have up to SIZE of memory ready ahead of writes, so that those to new places do not wait for this machine to clear it. A
     /// thread does it when the processor has nothing better to do, in an eighth of the available memory at most; 0 is off. A drive
     /// with --image needs none
-    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size_or_none)]
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = units::parse_size)]
     pub prefault: u64,
     /// Do not wait for this machine's disk on Flush and FUA: faster, but if the machine (not just the
     /// drive's process) goes down, what was flushed may be lost
@@ -187,11 +187,11 @@ pub struct Serve {
     /// names damage on standard error (docs/promises.md)
     #[arg(long, requires = "image")]
     pub no_scrub: bool,
-    /// Read at most SIZE per second for the scrub; it reads an eighth of the time at most, too
-    #[arg(long, value_name = "SIZE", default_value = "4MiB", value_parser = size, requires = "image", conflicts_with = "no_scrub")]
+    /// Read at most this fast for the scrub; it reads an eighth of the time at most, too
+    #[arg(long, value_name = "RATE", default_value = "4MiB/s", value_parser = rate, requires = "image", conflicts_with = "no_scrub")]
     pub scrub_rate: u64,
     /// Begin to scrub again so long after the last begin, or at the end if it takes longer
-    #[arg(long, value_name = "HOURS", default_value_t = 24, requires = "image", conflicts_with = "no_scrub")]
+    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = units::parse_hours::<u32>, requires = "image", conflicts_with = "no_scrub")]
     pub scrub_period: u32,
 }
 
@@ -234,7 +234,7 @@ pub struct Target {
     #[arg(long, value_name = "NQN")]
     pub hostnqn: Option<nvme::Nqn>,
     /// Try so long to connect while the drive cannot be reached, as when it is still starting
-    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = units::parse_seconds::<u32>)]
     pub wait: u32,
     /// DH-HMAC-CHAP key of this host ("DHHC-1:…"), or a file that holds it
     #[arg(long, value_name = "KEY|FILE", env = "TRANCHE_DHCHAP_SECRET", hide_env_values = true)]
@@ -481,9 +481,9 @@ pub struct PowerCut {
     /// Let so many media operations pass first; 0 cuts at once
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub after: u32,
-    /// Milliseconds without power
-    #[arg(long, value_name = "MS", default_value_t = 100)]
-    pub off_ms: u32,
+    /// How long there is no power
+    #[arg(long, alias = "off-ms", value_name = "TIME", default_value = "100ms", value_parser = units::parse_millis::<u32>)]
+    pub off: u32,
     /// Seed of what the cut tears
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u32,
@@ -642,15 +642,17 @@ fn tcp_port(text: &str) -> Result<TcpPort, String> {
     Ok(port)
 }
 
-/// A size as people write it, or none.
-fn size_or_none(text: &str) -> Result<u64, String> {
-    if text == "0" { Ok(0) } else { size(text) }
+/// A size above 0.
+fn size(text: &str) -> Result<u64, String> {
+    more_than_none(units::parse_size(text).map_err(|wrong| wrong.to_string())?)
 }
 
-/// A size as people write it.
-fn size(text: &str) -> Result<u64, String> {
-    match device::units::parse_size(text) {
-        Some(bytes) if bytes > 0 => Ok(bytes),
-        _ => Err("a size is a number with B, KiB, MiB, GiB, TiB, kB, MB, GB or TB, such as 64MiB".to_owned()),
-    }
+/// A rate above 0; without `/s` it is meant, too.
+fn rate(text: &str) -> Result<u64, String> {
+    let rate = units::parse_size(text).or_else(|_| units::parse_rate(text));
+    more_than_none(rate.map_err(|wrong| wrong.to_string())?)
+}
+
+fn more_than_none(number: u64) -> Result<u64, String> {
+    if number == 0 { Err("it must be more than 0".to_owned()) } else { Ok(number) }
 }

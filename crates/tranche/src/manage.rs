@@ -4,7 +4,6 @@ use crate::args::{Attachment, Bench, Erase, Ns, Output, PowerCut, Target};
 use crate::{print_json, print_text, show};
 use anyhow::{Context, Result, anyhow, bail};
 use device::LbaFormat;
-use device::units::format_size;
 use fabric::auth::ChapKeys;
 use host::{Addr, Host, Identity, SocketTransport, TransportError, namespace_create, view};
 use nvme::admin::{FormatNvm, SecureErase};
@@ -15,6 +14,7 @@ use nvme::{NSID_ALL, Nqn, Status};
 use serde_json::json;
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
+use units::format_size;
 
 /// Host NQN of this command where the machine has none.
 const HOST_NQN: &str = "nqn.2026-11.io.tranche:cli";
@@ -463,7 +463,7 @@ fn list(host: &mut Connected, address: &str, attached: bool, output: Output) -> 
 
 /// Waits until the drive takes hosts again: after its time without power, and while it recovers.
 fn wait_for_power(cut: &PowerCut) -> Result<()> {
-    let deadline = Instant::now() + Duration::from_millis(cut.off_ms.into()) + PATIENCE;
+    let deadline = Instant::now() + Duration::from_millis(cut.off.into()) + PATIENCE;
     loop {
         std::thread::sleep(Duration::from_millis(20));
         match connect(&cut.target) {
@@ -483,7 +483,7 @@ pub fn power_cut(cut: &PowerCut, output: Output) -> Result<()> {
     let mut host = connect(&cut.target)?;
     let asked = host.power_cut(nvme::admin::PowerCut {
         after_media_ops: cut.after,
-        off_ms: cut.off_ms,
+        off_ms: cut.off,
         seed: cut.seed,
         no_plp: cut.no_plp,
     });
@@ -496,10 +496,10 @@ pub fn power_cut(cut: &PowerCut, output: Output) -> Result<()> {
         wait_for_power(cut)?;
     }
     match output {
-        Output::Json => print_json(&json!({ "after_media_ops": cut.after, "off_ms": cut.off_ms })),
+        Output::Json => print_json(&json!({ "after_media_ops": cut.after, "off_ms": cut.off })),
         Output::Text if cut.after > 0 => {
-            print_text(&format!("power goes off after {} media operations, for {} ms", cut.after, cut.off_ms))
+            print_text(&format!("power goes off after {} media operations, for {} ms", cut.after, cut.off))
         }
-        Output::Text => print_text(&format!("power was off for {} ms; the drive is back", cut.off_ms)),
+        Output::Text => print_text(&format!("power was off for {} ms; the drive is back", cut.off)),
     }
 }

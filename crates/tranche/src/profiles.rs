@@ -4,11 +4,11 @@ use crate::args::{Output, Profile};
 use crate::{print_json, print_outcome, print_text};
 use anyhow::{Context, Result, bail};
 use device::Config;
-use device::units::format_size;
 use ftl::SetConfig;
 use lab::datasheet::{self, Measured, Settings};
 use serde::Serialize;
 use std::path::Path;
+use units::format_size;
 
 /// A drive that is built in.
 pub struct BuiltIn {
@@ -61,7 +61,7 @@ pub fn read(drive: &str) -> Result<String> {
         _ if looks_like_file => crate::read_text(Path::new(drive)),
         _ => {
             let names: Vec<_> = PROFILES.iter().map(|p| p.name).collect();
-            let near = device::units::nearest(drive, names.iter().copied());
+            let near = units::nearest(drive, names.iter().copied());
             let near = near.map(|near| format!(" (did you mean {near}?)")).unwrap_or_default();
             bail!("there is no profile {drive:?}: there are {}; or name a TOML file{near}", names.join(", "))
         }

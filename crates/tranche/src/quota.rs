@@ -77,11 +77,14 @@ pub struct Limit(Option<u64>);
 
 fn bandwidth(text: &str) -> Result<Limit, String> {
     let range = Values::MIN_BANDWIDTH..=Values::MAX_BANDWIDTH;
-    match device::units::parse_rate(text) {
-        _ if text == "none" => Ok(Limit(None)),
-        Some(rate) if range.contains(&rate) => Ok(Limit(Some(rate))),
-        _ => Err("a bandwidth is 4096B/s to 1TB/s, such as 391MB/s or 1.5GiB/s, or none".to_owned()),
+    if text == "none" {
+        return Ok(Limit(None));
     }
+    let rate = units::parse_rate(text).map_err(|wrong| format!("{wrong}, or none"))?;
+    if !range.contains(&rate) {
+        return Err("a bandwidth is 4096B/s to 1TB/s, or none".to_owned());
+    }
+    Ok(Limit(Some(rate)))
 }
 
 fn commands(text: &str) -> Result<Limit, String> {
@@ -93,8 +96,8 @@ fn commands(text: &str) -> Result<Limit, String> {
 }
 
 fn burst(text: &str) -> Result<u32, String> {
-    let time = device::units::parse_time(text).filter(|time| time.0 % 1000 == 0);
-    let us = time.and_then(|time| u32::try_from(time.0 / 1000).ok());
+    let time = units::parse_time(text).map_err(|wrong| wrong.to_string())?;
+    let us = Some(time / 1000).filter(|_| time.is_multiple_of(1000)).and_then(|us| u32::try_from(us).ok());
     us.filter(|us| (1..=Values::MAX_BURST_US).contains(us))
         .ok_or_else(|| "a burst is 1us to 10s in whole microseconds, such as 500us or 2ms".to_owned())
 }

@@ -30,6 +30,17 @@ const CONVENTIONS: &str = r#"
 | `--file FILE` | the one file that a command writes |
 | `--force` | yes, what is there may be lost |
 
+A quantity is a number and its unit, with or without a space, here as in a drive's TOML and in layouts. `m` and `M` are different letters:
+
+| kind | written as |
+|---|---|
+| size | `64MiB`, `1.5GB`, or a number of bytes. Units: B, kB, MB, GB, TB (powers of 1000), KiB, MiB, GiB, TiB (powers of 1024) |
+| rate | a size with `/s`: `3.2GB/s`, `400MiB/s` |
+| time | `60us`, `1.5ms`, `90s`, `2min`. Units: ns, us (or µs), ms, s, min, h, d. Options whose default is in whole seconds, hours or milliseconds also take a number without a unit |
+| percentage | `12.5%` |
+
+Load files of fio have fio's own grammar.
+
 Results go to standard output, everything else to standard error. The exit code tells errors apart:
 
 | code | meaning | `kind` in JSON |

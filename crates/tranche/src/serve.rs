@@ -225,7 +225,7 @@ fn export(options: &Serve, running: &Running) -> Result<Option<Export>> {
     let export = Export::start(&running.handle(), dir, wanted)?;
     for device in export.devices().into_iter().filter(|_| !lab::progress::is_silent()) {
         let node = device.node.as_ref().map(|n| format!(", {}", n.display())).unwrap_or_default();
-        let size = device::units::format_size(device.bytes);
+        let size = units::format_size(device.bytes);
         eprintln!("{}{node}: {size}, blocks of {}", device.file.display(), device.block_size);
     }
     Ok(Some(export))

@@ -136,7 +136,7 @@ fn a_power_cut_is_survived() {
     out(&["fault", "host-disk-full", "--count", "3", "--on", &on]);
     out(&["fault", "clear", "--on", &on]);
     assert_eq!(
-        out(&["power-cut", "--off-ms", "10", "--on", &on]),
+        out(&["power-cut", "--off", "10ms", "--on", &on]),
         "power was off for 10 ms; the drive is back\n"
     );
     let start = Instant::now();
@@ -531,7 +531,8 @@ fn resident(served: &Served) -> u64 {
 
 #[test]
 fn memory_is_ready_ahead_of_writes() {
-    let started = |prefault| Served::start(&["--tcp", "127.0.0.1:0", "--timing", "off", "--prefault", prefault]);
+    let started =
+        |prefault| Served::start(&["--tcp", "127.0.0.1:0", "--timing", "off", "--prefault", prefault]);
     let (lazy, ready) = (started("0"), started("64MiB"));
     let enough = 60 << 10;
     let begun = Instant::now();

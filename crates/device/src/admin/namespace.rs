@@ -206,7 +206,7 @@ impl Drive {
             let bytes = initial.bytes.next_multiple_of(ftl::PAGE.into());
             // That there is room was checked with the rest of the configuration.
             let volume = self.ftl.create(set, bytes, &mut NoContents).map_err(|fault| {
-                let size = crate::units::format_size(initial.bytes);
+                let size = units::format_size(initial.bytes);
                 ConfigError::value(format!("namespace[{i}].size"), size, fault.to_string())
             })?;
             let policy = Policy { all: initial.attach == Attach::All, ..Policy::default() };

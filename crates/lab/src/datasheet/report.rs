@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{Figure, Measured, Unit};
-use crate::units;
+use crate::figure;
 
 /// The figures as a table.
 pub(super) fn text(measured: &Measured) -> String {
@@ -13,7 +13,7 @@ pub(super) fn text(measured: &Measured) -> String {
         Some(bytes) => writeln!(
             out,
             "measured on a shortened drive: fewer pages in each block, and the time of an erase in proportion; namespace 1 is {}",
-            units::show_size(bytes)
+            figure::show_size(bytes)
         ),
         None => writeln!(out, "measured on the whole drive"),
     };
@@ -35,9 +35,9 @@ pub(super) fn text(measured: &Measured) -> String {
 /// One of a figure's values with its unit.
 fn value(figure: &Figure, value: f64) -> String {
     match figure.unit {
-        Unit::BytesPerSecond => format!("{} MB/s", units::show(value / 1e6)),
-        Unit::Nanoseconds => format!("{} us", units::show(value / 1e3)),
-        Unit::PerSecond => format!("{} IOPS", units::show(value)),
+        Unit::BytesPerSecond => format!("{} MB/s", figure::show(value / 1e6)),
+        Unit::Nanoseconds => format!("{} us", figure::show(value / 1e3)),
+        Unit::PerSecond => format!("{} IOPS", figure::show(value)),
     }
 }
 

@@ -25,6 +25,7 @@ pub use self::variants::{Family, Variant, layout};
 use crate::{
     Outcome, cpu,
     drive::Program,
+    figure::{show, show_size},
     interrupt,
     mariadb::{self, Files, Instance, Server, SystemTablespace, Tuning},
     progress::{Progress, say},
@@ -33,7 +34,6 @@ use crate::{
     scratch::{self, Scratch},
     sweep::{self, SetOptions},
     tpcc::{self, Kind, Phase},
-    units::{parse_size, show, show_size},
 };
 
 /// Options of the study.
@@ -57,17 +57,17 @@ pub struct Options {
     /// TPC-C warehouses: live about 85 MB each [default: 8; with --sim 28000]
     #[arg(long, value_name = "N")]
     pub warehouses: Option<u32>,
-    /// Measured seconds of each run [default: 25; with --sim 60]
-    #[arg(long, value_name = "S")]
+    /// Measured time of each run [default: 25s; with --sim 60s]
+    #[arg(long, value_name = "TIME", value_parser = units::parse_seconds::<u64>)]
     pub seconds: Option<u64>,
-    /// Seconds of load before the measurement [default: 10; with --sim 60]
-    #[arg(long, value_name = "S")]
+    /// Load before the measurement [default: 10s; with --sim 60s]
+    #[arg(long, value_name = "TIME", value_parser = units::parse_seconds::<u64>)]
     pub warmup: Option<u64>,
     /// Interleaved repetitions [default: 3; with --sim 1]
     #[arg(long, value_name = "N")]
     pub repeat: Option<u32>,
     /// InnoDB buffer pool; smaller makes more writes per transaction [default: 96MiB; with --sim 16GiB]
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
     pub buffer_pool: Option<u64>,
     /// Drive: a profile or a TOML file [default: pblaze5-910-lab; with --sim pblaze5-910-short, onto which the database is folded]
     #[arg(long, alias = "profile", value_name = "NAME|FILE")]

@@ -6,6 +6,7 @@ use anyhow::Result;
 
 use super::{DEFAULT_PROFILE, Settings, Variant, published};
 use crate::{
+    figure::{show, show_size},
     mariadb::{Server, Vendor},
     report::{
         Headline, Report, Section, Table,
@@ -13,7 +14,6 @@ use crate::{
         comparison_table, cpu_table, essential, show_point,
     },
     results::{CPU_SATURATED, CPU_WAITED, Comparison, NamespaceCounts, Point, Results, Run, median, points},
-    units::{show, show_size},
 };
 
 fn colour(name: &str) -> &'static str {

@@ -13,11 +13,11 @@ use super::{Options, published, report, report::doublewrite_share, run_on};
 use crate::{
     Outcome,
     drive::Program,
+    figure::show,
     mariadb::Server,
     progress::say,
     report::{Overview, Section, Table, show_point},
     results::{Comparison, Results, Run, Spread, csv_field},
-    units::show,
 };
 
 /// A server's part.

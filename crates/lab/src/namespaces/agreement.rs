@@ -3,9 +3,9 @@
 use super::{Options, trial::Trial};
 use crate::{
     agree::{Figures, Verdict, WITHIN},
+    figure::show,
     report::Table,
     results::{Comparison, Point, Results, Run, Variant, compare},
-    units::show,
 };
 
 /// What the variants of [`Pair`]s are called behind their number of namespaces.

@@ -36,6 +36,15 @@ use crate::{
     sweep::{self, Profiles, SetOptions, Study},
 };
 
+/// A second to a day.
+fn window(text: &str) -> Result<u32, String> {
+    match units::parse_seconds(text) {
+        Ok(seconds @ 1..=86_400) => Ok(seconds),
+        Ok(_) => Err("a window is 1s to 24h".to_owned()),
+        Err(wrong) => Err(wrong.to_string()),
+    }
+}
+
 /// Options of the study.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
@@ -58,8 +67,8 @@ pub struct Options {
     /// The drive: a profile or a TOML file; its first namespace says how much is cut into equal ones
     #[arg(long, alias = "profile", default_value = DEFAULT_PROFILE, value_name = "NAME|FILE")]
     pub drive: String,
-    /// Seconds for which a load must pass, after half of that which is not measured; the real test takes 24 hours [default: 10; live: 1]
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    /// How long a load must pass, after half of that which is not measured; the real test takes 24 hours [default: 10s; live: 1s]
+    #[arg(long, value_name = "TIME", value_parser = window)]
     pub window: Option<u32>,
     /// What the application's machine takes for its threads: `linux` (measured: docs/studies/namespaces.md), or `none`, so that the drive
     /// alone limits them

@@ -7,12 +7,12 @@ use workload::act::HostTime;
 
 use super::{Done, Options, agreement, published, search::Found, trial::Limit};
 use crate::{
+    figure::show,
     report::{
         Headline, Report, Section, Table,
         charts::{Data, Labels, lines},
     },
     results::{Point, Results},
-    units::show,
 };
 
 fn table(found: &[Found]) -> Table {

@@ -2,9 +2,9 @@
 
 use crate::{
     agree::{Figures, Verdict, WITHIN},
+    figure::show,
     report::Table,
     results::{Comparison, Point, Results, compare},
-    units::show,
 };
 
 /// What variants in virtual time are called beside live ones.

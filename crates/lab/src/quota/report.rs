@@ -11,13 +11,13 @@ use super::{
     tenants::{self, Tenants},
 };
 use crate::{
+    figure::show,
     report::{
         Headline, Report, Section, Table,
         charts::{Data, Labels, lines},
     },
     results::{Point, Results, Run, points},
     stage::INTERVAL,
-    units::show,
 };
 
 /// A run in a line.

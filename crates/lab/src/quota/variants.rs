@@ -191,7 +191,7 @@ fn halve(set: &mut toml::Table) -> Result<()> {
     }
     if let Some(capacity) = set.get("capacity") {
         let bytes = match capacity {
-            toml::Value::String(text) => crate::units::parse_size(text).map_err(anyhow::Error::msg)?,
+            toml::Value::String(text) => units::parse_size(text).map_err(anyhow::Error::msg)?,
             other => u64::try_from(other.as_integer().unwrap_or(0))?,
         };
         let half = i64::try_from((bytes / 2) >> 20 << 20)?;

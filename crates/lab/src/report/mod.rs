@@ -9,8 +9,8 @@ use anyhow::{Context, Result};
 
 pub use self::table::Table;
 use crate::{
+    figure::{show, show_size},
     results::{CPU_SATURATED, CPU_WAITED, Comparison, Point, Results},
-    units::{show, show_size},
 };
 
 /// A part of the report.

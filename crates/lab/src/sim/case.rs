@@ -22,7 +22,7 @@ use super::{
     load::{Load, without_contents},
     watch::{WHOLE, Watch},
 };
-use crate::{drive::Counters, interrupt, results::NamespaceCounts, sweep::settings, units::show_size};
+use crate::{drive::Counters, figure::show_size, interrupt, results::NamespaceCounts, sweep::settings};
 
 /// Host NQN of the load.
 const NQN: &str = "nqn.2026-11.io.tranche:sim";

@@ -3,7 +3,7 @@
 use run::FlashSpace;
 
 use super::case::{Case, Precondition, Ran};
-use crate::units::show_size;
+use crate::figure::show_size;
 
 /// So many times their size must be written to namespaces that were not preconditioned to the steady state, before write amplification
 /// tells anything: once to fill them, and once to wear in what is collected.

@@ -46,13 +46,12 @@ pub use self::{
     replay::{FoldOption, TraceOptions},
 };
 use crate::{
-    Outcome, bench, interrupt, memory,
+    Outcome, bench, figure, interrupt, memory,
     results::{Host, Overwrite},
     sweep::{
         axes, no_place, settings,
         sheet::{Row, Sheet},
     },
-    units,
 };
 
 /// Options of `tranche sim`.
@@ -249,7 +248,7 @@ fn threads(cases: &[Case], wanted: Option<usize>) -> usize {
     if fit >= most {
         return most;
     }
-    let (each, available) = (units::show_size(each), units::show_size(available));
+    let (each, available) = (figure::show_size(each), figure::show_size(available));
     match (wanted, fit) {
         (Some(_), _) => {
             tracing::warn!(
@@ -326,7 +325,7 @@ fn efficiency(runs: &[(&Case, Result<Ran>)], asked: usize, elapsed: Duration, th
     };
     format!(
         "{count} runs, {threads} at a time, in {} s; {:.1} % of that time was theirs",
-        units::show(elapsed.as_secs_f64()),
+        figure::show(elapsed.as_secs_f64()),
         (share * 100.0).clamp(0.0, 100.0)
     )
 }

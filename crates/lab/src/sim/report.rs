@@ -9,11 +9,10 @@ use super::{
     figures,
 };
 use crate::{
-    memory,
+    figure, memory,
     report::Table,
     results::NamespaceCounts,
     sweep::sheet::{Figure, Row},
-    units,
 };
 
 /// A run for programs: the document of the load's own tool, and beside it what only the simulated drive knows.
@@ -58,12 +57,12 @@ fn drive(out: &mut String, case: &Case, ran: &Ran) -> std::fmt::Result {
     write!(
         out,
         "  time         : {} s simulated in {} s, {} s of a processor",
-        units::show(ran.simulated.as_secs_f64()),
-        units::show(ran.wall.as_secs_f64()),
-        units::show(ran.cpu.as_secs_f64())
+        figure::show(ran.simulated.as_secs_f64()),
+        figure::show(ran.wall.as_secs_f64()),
+        figure::show(ran.cpu.as_secs_f64())
     )?;
     match ran.requests_per_cpu_second() {
-        Some(rate) => writeln!(out, ": {} requests per processor-second", units::show(rate))?,
+        Some(rate) => writeln!(out, ": {} requests per processor-second", figure::show(rate))?,
         None => writeln!(out)?,
     }
     if case.precondition != super::Precondition::None {
@@ -71,7 +70,7 @@ fn drive(out: &mut String, case: &Case, ran: &Ran) -> std::fmt::Result {
             out,
             "  before       : preconditioned ({}) in {} s{}",
             case.precondition.name(),
-            units::show(ran.preparation.as_secs_f64()),
+            figure::show(ran.preparation.as_secs_f64()),
             if ran.kept { ", from the cache" } else { "" }
         )?;
     }
@@ -81,9 +80,9 @@ fn drive(out: &mut String, case: &Case, ran: &Ran) -> std::fmt::Result {
     write!(
         out,
         "  bytes        : host read {}, host wrote {}, NAND programmed {}",
-        units::show_size(sum(&|n| n.host_bytes_read)),
-        units::show_size(sum(&|n| n.host_bytes_written)),
-        units::show_size(ran.nand_bytes_written)
+        figure::show_size(sum(&|n| n.host_bytes_read)),
+        figure::show_size(sum(&|n| n.host_bytes_written)),
+        figure::show_size(ran.nand_bytes_written)
     )?;
     match ran.write_amplification() {
         Some(ratio) => writeln!(out, ", write amplification {ratio:.3}")?,
@@ -97,19 +96,19 @@ fn drive(out: &mut String, case: &Case, ran: &Ran) -> std::fmt::Result {
                     out,
                     "  {:<5} {name:<6} : {} commands on {}, in the drive mean {} ms, p50 {}, p95 {}, p99 {}, max {}",
                     namespace.name,
-                    units::show(latency.count as f64),
+                    figure::show(latency.count as f64),
                     namespace.medium,
-                    units::show(latency.mean),
-                    units::show(latency.p50),
-                    units::show(latency.p95),
-                    units::show(latency.p99),
-                    units::show(latency.max)
+                    figure::show(latency.mean),
+                    figure::show(latency.p50),
+                    figure::show(latency.p95),
+                    figure::show(latency.p99),
+                    figure::show(latency.max)
                 )?;
             }
         }
     }
     let memory =
-        memory::peak().map_or(String::new(), |bytes| format!(", {} of memory", units::show_size(bytes)));
+        memory::peak().map_or(String::new(), |bytes| format!(", {} of memory", figure::show_size(bytes)));
     writeln!(out, "  run          : seed {}, digest {:016x}{memory}", case.seed, ran.played.digest)
 }
 
@@ -140,8 +139,8 @@ pub(super) fn table(rows: &[Row<'_>]) -> String {
     for row in rows {
         let mut cells: Vec<String> = row.parameters.iter().map(|(_, value)| value.clone()).collect();
         cells.extend(shown.iter().map(|(_, name)| match figure(row, name) {
-            Some(Figure::Real(value)) if name.ends_with("bytes_per_second") => units::show(value / 1e6),
-            Some(Figure::Real(value)) => units::show(value),
+            Some(Figure::Real(value)) if name.ends_with("bytes_per_second") => figure::show(value / 1e6),
+            Some(Figure::Real(value)) => figure::show(value),
             Some(Figure::Whole(value)) => value.to_string(),
             Some(Figure::Text(text)) => text,
             None => "-".to_owned(),

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use workload::Verb;
 
 use super::jobs::Moved;
-use crate::units;
+use crate::figure;
 
 /// Names of what is counted.
 const NAMES: [&str; 3] = ["read", "write", "trim"];
@@ -79,9 +79,9 @@ pub(super) fn text(moved: &[Moved; 3]) -> String {
             out,
             "  {name:<5}: {} I/Os, {} IOPS, {} MB/s; latency us: mean {}, p50 {}, p99 {}, p99.9 {}, max {}",
             m.ios,
-            units::show(per_second(m.ios, m.nanos)),
-            units::show(per_second(m.bytes, m.nanos) / 1e6),
-            units::show(m.mean / 1e3),
+            figure::show(per_second(m.ios, m.nanos)),
+            figure::show(per_second(m.bytes, m.nanos) / 1e6),
+            figure::show(m.mean / 1e3),
             us(m.p50),
             us(m.p99),
             us(m.p999),
@@ -93,7 +93,7 @@ pub(super) fn text(moved: &[Moved; 3]) -> String {
 
 #[expect(clippy::cast_precision_loss, reason = "for reading")]
 fn us(nanos: u64) -> String {
-    units::show(nanos as f64 / 1e3)
+    figure::show(nanos as f64 / 1e3)
 }
 
 /// For programs.

@@ -22,11 +22,11 @@ use toml::Table;
 use crate::{
     Outcome, bench,
     drive::Program,
+    figure,
     interrupt::{self, Interrupted},
     layout::Layout,
     parallel, progress,
     results::{self, Host, Results},
-    units,
 };
 
 /// `--set` of a simulated study.
@@ -234,7 +234,7 @@ impl Study<'_> {
             "{}\n{} of {count} studies in {} s; reports in {}, all figures in {}",
             table::text(done),
             done.len(),
-            units::show(took.as_secs_f64()),
+            figure::show(took.as_secs_f64()),
             self.out.join("N").join("report.html").display(),
             parquet.display()
         );

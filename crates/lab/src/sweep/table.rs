@@ -5,9 +5,9 @@ use super::{
     sheet::{Figure, Row, Sheet},
 };
 use crate::{
+    figure,
     report::Table,
     results::{Comparison, Point, Run},
-    units,
 };
 
 /// Columns of a row, without those of the parameters and of the points.
@@ -145,11 +145,11 @@ pub(super) fn text(done: &[Done<'_>]) -> String {
             let mut row = vec![metric.clone(), of.clone(), over.clone()];
             row.extend(done.combination.parameters.iter().map(|(_, value)| value.clone()));
             row.extend(match &found {
-                Some(c) => [c.ratio, c.low, c.high].map(units::show),
+                Some(c) => [c.ratio, c.low, c.high].map(figure::show),
                 None => ["-".to_owned(), "-".to_owned(), "-".to_owned()],
             });
             let published = found.as_ref().and_then(|c| c.published.as_ref());
-            row.push(published.map_or(String::new(), |p| format!("{} {}", units::show(p.value), p.unit)));
+            row.push(published.map_or(String::new(), |p| format!("{} {}", figure::show(p.value), p.unit)));
             table.rows.push(row);
         }
     }

@@ -274,12 +274,9 @@ pub(super) fn refused(name: &str) -> String {
 pub(super) fn unknown(name: &str) -> String {
     let all = VALUES.iter().chain(&FLAGS).chain(IGNORED.iter().map(|(name, _)| name));
     let shown: String = name.chars().take(40).collect();
-    let near = all.map(|known| (strsim::levenshtein(&shown, known), *known)).min();
-    match near {
-        Some((distance, near)) if distance <= 3.min(shown.len() / 2) => {
-            format!("there is no option {shown:?}: did you mean {near}? {}", supported())
-        }
-        _ => format!("there is no option {shown:?}: {}", supported()),
+    match units::nearest(name, all.copied()) {
+        Some(near) => format!("there is no option {shown:?}: did you mean {near}? {}", supported()),
+        None => format!("there is no option {shown:?}: {}", supported()),
     }
 }
 

@@ -9,9 +9,9 @@ use workload::innodb::{Config, Doublewrite, Schema, Volume};
 
 use super::super::{REDO_MIB, Variant};
 use crate::{
+    figure::show,
     report::Table,
     results::{Point, Results, median},
-    units::show,
 };
 
 /// Processor time of a statement of MariaDB on this kind of machine with the load's part: estimated, fitted to nothing.

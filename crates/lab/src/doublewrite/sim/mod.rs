@@ -26,13 +26,13 @@ use super::{Settings, Variant, latencies, metrics, published, report as common, 
 use crate::{
     Outcome,
     drive::Counters,
+    figure::{show, show_size},
     interrupt::{self, Interrupted},
     memory, parallel,
     progress::Steps,
     results::{Host, NamespaceCounts, Point, Results, Run},
     sim::Cache,
     sweep::{Profiles, Study},
-    units::{show, show_size},
 };
 
 /// The published drive with short blocks: all of its speed, a hundredth of its capacity.

@@ -7,9 +7,9 @@ use super::{
     SETTLED, WINDOWS, drive, fitted,
 };
 use crate::{
+    figure::{show, show_size},
     report::{Section, Table, comparison_table, show_point},
     results::{NamespaceCounts, Point, Results, Run, median, points},
-    units::{show, show_size},
 };
 
 fn percent(ratio: f64) -> String {

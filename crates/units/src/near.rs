@@ -1,0 +1,26 @@
+//! "Did you mean".
+
+/// Letters of a word that are looked at.
+const LONGEST: usize = 40;
+
+/// Which of the known words was meant: the one that differs in the fewest letters, if that is near enough.
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let word: String = word.chars().take(LONGEST).collect();
+    let near = known.into_iter().map(|known| (strsim::damerau_levenshtein(&word, known), known)).min()?;
+    (near.0 <= 3.min(word.chars().count() / 2)).then_some(near.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_that_is_nearly_known_is_named() {
+        let known = ["spare", "channels", "dies"];
+        assert_eq!(nearest("spair", known), Some("spare"));
+        assert_eq!(nearest("chanels", known), Some("channels"));
+        assert_eq!(nearest("x", known), None);
+        assert_eq!(nearest("", known), None);
+        assert_eq!(nearest(&"ü".repeat(10_000), known), None);
+    }
+}
