@@ -7,6 +7,7 @@ use crate::drive::{Completions, Drive, Limits, Op};
 use crate::files::File;
 use crate::pool;
 use crate::split::{Kind, Step, Steps, split};
+use crate::uring::{self, Reply};
 use fuser::{Errno, ReplyData, ReplyEmpty, ReplyWrite};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -23,17 +24,21 @@ pub enum Answer {
     Written(ReplyWrite),
     /// Nothing but success.
     Done(ReplyEmpty),
+    /// Any of them, through io_uring.
+    Ring(Reply),
     /// A test.
     #[cfg(test)]
     Call(Box<dyn FnOnce(Result<Vec<u8>, Errno>) + Send>),
 }
 
 impl Answer {
-    fn fail(self, errno: Errno) {
+    /// Answers with an error.
+    pub fn fail(self, errno: Errno) {
         match self {
             Answer::Data(reply) => reply.error(errno),
             Answer::Written(reply) => reply.error(errno),
             Answer::Done(reply) => reply.error(errno),
+            Answer::Ring(reply) => reply.error(errno),
             #[cfg(test)]
             Answer::Call(call) => call(Err(errno)),
         }
@@ -44,6 +49,7 @@ impl Answer {
             Answer::Data(reply) => reply.data(data),
             Answer::Written(reply) => reply.written(len),
             Answer::Done(reply) => reply.ok(),
+            Answer::Ring(reply) => uring::succeed(reply, data, len),
             #[cfg(test)]
             Answer::Call(call) => call(Ok(data.to_vec())),
         }

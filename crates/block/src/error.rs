@@ -51,6 +51,14 @@ pub enum ExportError {
         /// The error.
         reason: io::Error,
     },
+    /// io_uring was asked for, and it cannot be had.
+    #[error("{}: no FUSE over io_uring: {why}; --fuse-io auto does without", dir.display())]
+    NoRings {
+        /// The directory.
+        dir: PathBuf,
+        /// Why not.
+        why: String,
+    },
     /// Something could not be unmounted.
     #[error("{0}: cannot unmount: {reason}; stop what uses it, then: umount -l {0}", point.display())]
     Unmount {

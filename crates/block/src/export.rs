@@ -10,10 +10,12 @@ use crate::loops::LoopDevice;
 use crate::mount;
 use crate::mountinfo::Mount;
 use crate::record::Record;
+use crate::uring::{self, Rings};
 use fuser::{BackgroundSession, INodeNo, Notifier};
 use rustix::mount::UnmountFlags;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, mpsc};
 use std::thread::JoinHandle;
@@ -22,6 +24,21 @@ use std::time::{Duration, Instant};
 /// How long requests of the kernel may take to end after unmounting before its connection is cut.
 const LAST_REQUESTS: Duration = Duration::from_secs(1);
 
+/// Threads at the device, where nobody says how many.
+const THREADS: usize = 2;
+
+/// How requests come from the kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Way {
+    /// Through io_uring where the kernel offers it, else through the device.
+    #[default]
+    Auto,
+    /// Through io_uring.
+    Uring,
+    /// Through `/dev/fuse`, a system call for each request and each answer.
+    Device,
+}
+
 /// How to export.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -29,13 +46,16 @@ pub struct Options {
     pub loops: bool,
     /// Permission bits that files start with; write permission is taken from read-only namespaces.
     pub mode: u16,
-    /// Threads that take requests from the kernel, 1 or more.
-    pub threads: usize,
+    /// Threads that take requests from the kernel, 1 or more; `None` is two through the device and one for each
+    /// processor through io_uring.
+    pub threads: Option<usize>,
+    /// How they take them.
+    pub way: Way,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { loops: false, mode: 0o600, threads: 2 }
+        Options { loops: false, mode: 0o600, threads: None, way: Way::Auto }
     }
 }
 
@@ -81,8 +101,22 @@ pub struct Export {
     shared: Arc<Shared>,
     news: mpsc::Sender<News>,
     watcher: Option<JoinHandle<()>>,
-    session: Option<BackgroundSession>,
+    session: Option<Served>,
     mount: Option<Mount>,
+}
+
+/// The threads that take requests from the kernel.
+struct Served {
+    session: BackgroundSession,
+    /// Where most requests come, if they come through io_uring.
+    rings: Option<Rings>,
+}
+
+impl Served {
+    /// Whether the kernel has no requests any more.
+    fn is_finished(&self) -> bool {
+        self.session.guard.is_finished() && self.rings.as_ref().is_none_or(Rings::ended)
+    }
 }
 
 struct Shared {
@@ -133,17 +167,9 @@ impl Export {
         let files = Arc::new(Files::new(access));
         let first = files.update(&drive.namespaces().map_err(ExportError::Drive)?);
 
-        let session = mount::mount(Directory::new(files.clone(), engine), &dir, options.threads.max(1))?;
-        let mount = mount::mounted(&dir);
-        let failed = |reason| {
-            if let Some(mount) = &mount {
-                let _ = mount::unmount_ours(&dir, mount);
-            }
-            ExportError::System { what: "starting a thread".into(), reason }
-        };
-        let session = spawn(session).map_err(failed)?;
+        let (served, mount) = serve(&dir, &files, &engine, &options)?;
         let shared = Arc::new(Shared {
-            notifier: session.notifier(),
+            notifier: served.session.notifier(),
             record: Mutex::new(options.loops.then(|| Record::new(&dir)).flatten()),
             dir,
             options,
@@ -151,7 +177,7 @@ impl Export {
             files,
             loops: Mutex::new(BTreeMap::new()),
         });
-        let mut export = Export { shared, news, watcher: None, session: Some(session), mount };
+        let mut export = Export { shared, news, watcher: None, session: Some(served), mount };
         // From here on, dropping it on an error cleans up.
         for file in &first.new {
             export.shared.attach(file)?;
@@ -185,10 +211,15 @@ impl Export {
     /// Whether the directory was taken away from outside: unmounted, or its connection aborted. A sentence that says
     /// what happened and what to do. Cheap enough to be asked every second.
     pub fn lost(&self) -> Option<String> {
-        let session = self.session.as_ref()?;
+        let served = self.session.as_ref()?;
         let there = self.mount.is_none() || mount::mounted(&self.shared.dir) == self.mount;
         let dir = self.shared.dir.display();
-        if there && !session.guard.is_finished() {
+        if served.rings.as_ref().is_some_and(Rings::failed) {
+            return Some(format!(
+                "{dir}: the block files are gone, FUSE over io_uring has failed; start the drive again with --fuse-io device"
+            ));
+        }
+        if there && !served.session.guard.is_finished() {
             return None;
         }
         Some(format!(
@@ -219,21 +250,21 @@ impl Export {
         {
             record.remove();
         }
-        let Some(session) = self.session.take() else { return in_the_way };
+        let Some(served) = self.session.take() else { return in_the_way };
         if let Some(mount) = self.mount.take()
             && let Err(error) = mount::unmount_ours(&self.shared.dir, &mount)
         {
             in_the_way.push(error.to_string());
         } else {
-            self.end(session, &mut in_the_way);
+            self.end(served, &mut in_the_way);
         }
         in_the_way
     }
 
     /// Waits until the kernel has no requests any more. Files that somebody keeps open would make that take
     /// for ever.
-    fn end(&self, session: BackgroundSession, in_the_way: &mut Vec<String>) {
-        if !ended_within(&session, LAST_REQUESTS) {
+    fn end(&self, served: Served, in_the_way: &mut Vec<String>) {
+        if !ended_within(&served, LAST_REQUESTS) {
             self.shared.files.update(&[]);
             let name = self.shared.dir.display();
             in_the_way.push(format!(
@@ -242,16 +273,16 @@ impl Export {
             if let Some(mount) = &self.mount
                 && mount::abort(mount)
             {
-                ended_within(&session, LAST_REQUESTS);
+                ended_within(&served, LAST_REQUESTS);
             }
         }
-        if session.guard.is_finished() {
-            if let Err(error) = session.join() {
+        if served.is_finished() {
+            if let Err(error) = served.session.join() {
                 tracing::debug!(%error, "the FUSE session ended with an error");
             }
         } else {
             // Its threads answer with errors until the process ends. Waiting for them here would not end.
-            drop(session);
+            drop(served);
         }
     }
 }
@@ -264,21 +295,86 @@ impl Drop for Export {
     }
 }
 
-/// Starts the session's threads so that the kernel, when it is short of memory and wants to write to one of
-/// our files, does not wait for them while they wait for memory.
-fn spawn<FS: fuser::Filesystem>(session: fuser::Session<FS>) -> std::io::Result<BackgroundSession> {
+/// Mounts the directory, in the way that is asked for, and takes its requests.
+fn serve(
+    dir: &Path,
+    files: &Arc<Files>,
+    engine: &Arc<Engine>,
+    options: &Options,
+) -> Result<(Served, Option<Mount>), ExportError> {
+    let begin = |rings| begin(dir, Directory::new(files.clone(), engine.clone(), rings), options.threads);
+    let refused = |why| ExportError::NoRings { dir: dir.to_owned(), why };
+    let why = match (options.way, uring::offered()) {
+        (Way::Device, _) => None,
+        (Way::Uring, Err(why)) => return Err(refused(why)),
+        (Way::Auto, Err(why)) => Some(why),
+        (Way::Uring | Way::Auto, Ok(())) => match begin(true)? {
+            Ok(begun) => {
+                tracing::info!("block files: requests come through io_uring");
+                return Ok(begun);
+            }
+            Err(why) if options.way == Way::Uring => return Err(refused(why)),
+            Err(why) => Some(why),
+        },
+    };
+    match why {
+        Some(why) => {
+            tracing::info!("block files: requests come through /dev/fuse; io_uring is faster, but {why}")
+        }
+        None => tracing::info!("block files: requests come through /dev/fuse, as asked for"),
+    }
+    begin(false)?.map_err(refused)
+}
+
+type Begun = Result<(Served, Option<Mount>), String>;
+
+/// Mounts the directory and starts the threads. The inner error says why there is no io_uring if that was asked for;
+/// nothing is mounted then.
+fn begin(dir: &Path, directory: Directory, threads: Option<usize>) -> Result<Begun, ExportError> {
+    let wanted = directory.asks_for_rings();
+    // Few requests come through the device if most come through rings.
+    let session =
+        mount::mount(directory.clone(), dir, if wanted { 1 } else { threads.unwrap_or(THREADS).max(1) })?;
+    let mount = mount::mounted(dir);
+    let undo = || {
+        if let Some(mount) = &mount {
+            let _ = mount::unmount_ours(dir, mount);
+        }
+    };
+    if wanted && !directory.has_rings() {
+        undo();
+        return Ok(Err("the kernel does not offer it".into()));
+    }
+    let fuse = session.as_fd().try_clone_to_owned();
     let start = move || {
         // Inherited by the threads. Needs CAP_SYS_RESOURCE; without it there are no loop devices either.
         let _ = rustix::process::configure_io_flusher_behavior(true);
-        session.spawn()
+        let rings = if wanted { Some(Rings::start(fuse?, &directory, threads)) } else { None };
+        match rings.transpose() {
+            Ok(rings) => session.spawn().map(|session| Ok(Served { session, rings })),
+            Err(error) => Ok(Err(error.to_string())),
+        }
     };
+    // The kernel, when it is short of memory and wants to write to one of our files, does not wait for these threads
+    // while they wait for memory.
     let started = std::thread::scope(|scope| scope.spawn(start).join());
-    started.unwrap_or_else(|_| Err(std::io::Error::other("the session's thread panicked")))
+    let started = started.unwrap_or_else(|_| Err(std::io::Error::other("the session's thread panicked")));
+    match started {
+        Ok(Ok(served)) => Ok(Ok((served, mount))),
+        Ok(Err(why)) => {
+            undo();
+            Ok(Err(why))
+        }
+        Err(reason) => {
+            undo();
+            Err(ExportError::System { what: "starting a thread".into(), reason })
+        }
+    }
 }
 
-fn ended_within(session: &BackgroundSession, limit: Duration) -> bool {
+fn ended_within(served: &Served, limit: Duration) -> bool {
     let start = Instant::now();
-    while !session.guard.is_finished() {
+    while !served.is_finished() {
         if start.elapsed() > limit {
             return false;
         }

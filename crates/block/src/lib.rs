@@ -5,8 +5,8 @@
 //! that are created, attached, detached or deleted appear and vanish. `docs/block-export.md` says what
 //! programs can expect of the files: alignment, promises, errors.
 //!
-//! How a request travels: a thread of the FUSE session takes it from the kernel (`fs`); `engine` turns it
-//! into commands, one where the drive's limit allows (`split`); the drive's completion is answered by the
+//! How a request travels: a thread takes it from the kernel, through io_uring (`uring`) or `/dev/fuse` (`fuser`); both ask the same
+//! directory (`fs`); `engine` turns it into commands, one where the drive's limit allows (`split`); the drive's completion is answered by the
 //! thread that delivers it, often the same one, so that a request costs no switch of threads. Writes of
 //! partial blocks read, change and write back, apart from other writes (`gate`).
 //!
@@ -32,11 +32,12 @@ mod mountinfo;
 mod pool;
 mod record;
 mod split;
+mod uring;
 
 #[cfg(test)]
 mod tests;
 
 pub use attached::HOST_NQN;
 pub use error::ExportError;
-pub use export::{Device, Export, Options};
+pub use export::{Device, Export, Options, Way};
 pub use mount::{Cleaned, clean_stale, prepare};

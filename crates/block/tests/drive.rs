@@ -2,7 +2,7 @@
 
 mod support;
 
-use block::{Device, Export, Options};
+use block::{Device, Export, Options, Way};
 use host::{Addr, Host, Identity, SocketTransport, namespace_create};
 use nvme::admin::{FaultInjection, FaultKind, FormatNvm, SecureErase};
 use run::{Running, Shape};
@@ -10,7 +10,7 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 use std::time::Duration;
-use support::{is_mounted, possible, run, wait_for};
+use support::{each_way, is_mounted, possible, run, wait_for};
 
 const DRIVE: &str = r#"
 [drive]
@@ -47,17 +47,18 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(loops: bool) -> Self {
-        Self::of(DRIVE, loops)
+    fn new(rings: bool, loops: bool) -> Self {
+        Self::of(rings, DRIVE, loops)
     }
 
-    fn of(drive: &str, loops: bool) -> Self {
+    fn of(rings: bool, drive: &str, loops: bool) -> Self {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("files")).unwrap();
         let shape = Shape { config: device::Config::from_toml(drive).unwrap(), toml: drive.to_owned() };
         let options = run::Options { unix: Some(dir.path().join("socket")), ..run::Options::default() };
         let running = run::start(Some(shape), &options, &mut |_| ()).unwrap();
-        let options = Options { loops, ..Options::default() };
+        let way = if rings { Way::Uring } else { Way::Device };
+        let options = Options { loops, way, ..Options::default() };
         let export = Export::start(&running.handle(), &dir.path().join("files"), options).unwrap();
         Bench { dir, running: Some(running), export }
     }
@@ -87,13 +88,23 @@ impl Bench {
     }
 }
 
-#[test]
-fn namespaces_follow_what_any_host_does_to_the_drive() {
+each_way! {
+    namespaces_follow_what_any_host_does_to_the_drive,
+    protection_information_is_left_to_the_drive,
+    a_page_of_a_database_reaches_the_drive_as_one_command,
+    fio_finds_what_it_has_written,
+    answers_of_the_drive_s_own_thread_arrive,
+    without_power_requests_fail_and_with_it_the_data_is_there,
+    what_was_open_when_writes_were_lost_fails_from_then_on,
+    no_space_on_the_host_is_no_space_for_programs,
+}
+
+fn namespaces_follow_what_any_host_does_to_the_drive(rings: bool) {
     let name = "namespaces_follow_what_any_host_does_to_the_drive";
     if !possible(name, &["losetup"]) {
         return;
     }
-    let bench = Bench::new(true);
+    let bench = Bench::new(rings, true);
     let first = bench.device(1).unwrap();
     assert_eq!((first.bytes, first.block_size, first.read_only), (128 << 20, 4096, false));
 
@@ -124,12 +135,11 @@ fn namespaces_follow_what_any_host_does_to_the_drive() {
     bench.stop();
 }
 
-#[test]
-fn protection_information_is_left_to_the_drive() {
+fn protection_information_is_left_to_the_drive(rings: bool) {
     if !possible("protection_information_is_left_to_the_drive", &[]) {
         return;
     }
-    let bench = Bench::new(false);
+    let bench = Bench::new(rings, false);
     let mut host = bench.host();
     let format = |lbaf, pi| FormatNvm { nsid: 1, lbaf, mset: true, pi, pil: false, ses: SecureErase::NONE };
     // Metadata that is not the drive's alone has no place in a file.
@@ -148,13 +158,12 @@ fn protection_information_is_left_to_the_drive() {
     bench.stop();
 }
 
-#[test]
-fn a_page_of_a_database_reaches_the_drive_as_one_command() {
+fn a_page_of_a_database_reaches_the_drive_as_one_command(rings: bool) {
     let name = "a_page_of_a_database_reaches_the_drive_as_one_command";
     if !possible(name, &["losetup", "dd"]) {
         return;
     }
-    let bench = Bench::new(true);
+    let bench = Bench::new(rings, true);
     let mut host = bench.host();
     let node = bench.device(1).unwrap().node.unwrap();
     for target in [node, bench.file(1)] {
@@ -173,12 +182,11 @@ fn a_page_of_a_database_reaches_the_drive_as_one_command() {
     bench.stop();
 }
 
-#[test]
-fn fio_finds_what_it_has_written() {
+fn fio_finds_what_it_has_written(rings: bool) {
     if !possible("fio_finds_what_it_has_written", &["losetup", "fio"]) {
         return;
     }
-    let bench = Bench::new(true);
+    let bench = Bench::new(rings, true);
     let node = bench.device(1).unwrap().node.unwrap();
     let jobs: &[(PathBuf, &[&str])] = &[
         (node.clone(), &["--rw=randwrite", "--bs=4k"]),
@@ -196,13 +204,41 @@ fn fio_finds_what_it_has_written() {
     bench.stop();
 }
 
-#[test]
-fn without_power_requests_fail_and_with_it_the_data_is_there() {
+fn answers_of_the_drive_s_own_thread_arrive(rings: bool) {
+    if !possible("answers_of_the_drive_s_own_thread_arrive", &[]) {
+        return;
+    }
+    // With times of its own the drive answers later, from another thread than the one that asked.
+    let bench = Bench::of(rings, &DRIVE.replace("[drive]", "[drive]\ntiming = true"), false);
+    let file = bench.open(1);
+    std::thread::scope(|scope| {
+        for writer in 0..8u8 {
+            let file = &file;
+            scope.spawn(move || {
+                let first = u64::from(writer) * 64;
+                let data = |block: u64| vec![writer ^ block as u8; 4096];
+                for block in first..first + 64 {
+                    file.write_all_at(&data(block), block * 4096).unwrap();
+                }
+                for block in first..first + 64 {
+                    let mut back = vec![0; 4096];
+                    file.read_exact_at(&mut back, block * 4096).unwrap();
+                    assert_eq!(back, data(block));
+                }
+                file.sync_data().unwrap();
+            });
+        }
+    });
+    drop(file);
+    bench.stop();
+}
+
+fn without_power_requests_fail_and_with_it_the_data_is_there(rings: bool) {
     let name = "without_power_requests_fail_and_with_it_the_data_is_there";
     if !possible(name, &["mount"]) {
         return;
     }
-    let bench = Bench::new(false);
+    let bench = Bench::new(rings, false);
     let file = bench.open(1);
     file.write_all_at(&[1; 65536], 0).unwrap();
     let mut host = bench.host();
@@ -219,13 +255,12 @@ fn without_power_requests_fail_and_with_it_the_data_is_there() {
     bench.stop();
 }
 
-#[test]
-fn what_was_open_when_writes_were_lost_fails_from_then_on() {
+fn what_was_open_when_writes_were_lost_fails_from_then_on(rings: bool) {
     let name = "what_was_open_when_writes_were_lost_fails_from_then_on";
     if !possible(name, &["losetup", "mkfs.ext4", "mount", "umount"]) {
         return;
     }
-    let bench = Bench::of(&DRIVE.replace("[drive]", "[drive]\npower_loss_protection = false"), true);
+    let bench = Bench::of(rings, &DRIVE.replace("[drive]", "[drive]\npower_loss_protection = false"), true);
     let file = bench.open(1);
     run("chmod", &["640", bench.file(1).to_str().unwrap()]);
     let node = bench.device(1).unwrap().node.unwrap();
@@ -268,12 +303,11 @@ fn what_was_open_when_writes_were_lost_fails_from_then_on() {
     bench.stop();
 }
 
-#[test]
-fn no_space_on_the_host_is_no_space_for_programs() {
+fn no_space_on_the_host_is_no_space_for_programs(rings: bool) {
     if !possible("no_space_on_the_host_is_no_space_for_programs", &[]) {
         return;
     }
-    let bench = Bench::new(false);
+    let bench = Bench::new(rings, false);
     let file = bench.open(1);
     let fault =
         |kind| FaultInjection { nsid: 0, kind, nvmsetid: 0, count: 1, one_in: 0, param: 0, lba: None };

@@ -3,14 +3,14 @@
 //!
 //! `cargo test -p block --test kill9 -- --rounds 100 [--seed N] [--dir DIR]`; 3 rounds in the suite.
 //!
-//! Each round: fio writes a region of the loop device with checksums, completely; four writers overwrite and
+//! Requests come through io_uring and through the device in turn, where the kernel has both. Each round: fio writes a region of the loop device with checksums, completely; four writers overwrite and
 //! punch another region of the file without end; the process gets SIGKILL after a random time (now and then
 //! it is stopped in order instead). After the next start fio verifies its region, and every block
 //! of the other must hold the last acknowledged content or one that was on its way at the end, whole.
 
 mod support;
 
-use block::{Export, Options};
+use block::{Export, Options, Way};
 use run::{ImageOptions, Shape};
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use support::{is_mounted, possible, run};
+use support::{has_rings, is_mounted, possible, run};
 
 const DRIVE: &str = r#"
 [[set]]
@@ -47,6 +47,8 @@ const BLOCK: usize = 4096;
 const REGION_BLOCKS: u64 = 4096;
 const WRITERS: u64 = 4;
 const SERVE: &str = "BLOCK_KILL9_SERVE";
+/// Set for a process whose requests come through io_uring.
+const RINGS: &str = "BLOCK_KILL9_RINGS";
 
 fn main() {
     if let Some(dir) = std::env::var_os(SERVE) {
@@ -83,7 +85,8 @@ fn serve(dir: &Path) {
     let image = Some(dir.join("image"));
     let options = run::Options { image, image_options, ..run::Options::default() };
     let running = run::start(Some(shape), &options, &mut |_| ()).unwrap();
-    let options = Options { loops: true, ..Options::default() };
+    let way = if std::env::var_os(RINGS).is_some() { Way::Uring } else { Way::Device };
+    let options = Options { loops: true, way, ..Options::default() };
     let mut export = Export::start(&running.handle(), &dir.join("files"), options).unwrap();
     println!("ready {}", export.devices()[0].node.as_deref().unwrap().display());
     let mut line = String::new();
@@ -98,13 +101,12 @@ struct Server {
 }
 
 impl Server {
-    fn start(dir: &Path) -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .env(SERVE, dir)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+    fn start(dir: &Path, rings: bool) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        if rings {
+            command.env(RINGS, "1");
+        }
+        let mut child = command.env(SERVE, dir).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let node = line.trim().strip_prefix("ready ").expect("the drive does not start").to_owned();
@@ -275,7 +277,8 @@ fn campaign(rounds: u32, seed: u64, dir: &Path) {
     let _cleared = Files(files.clone());
     let mut writers: Vec<Writer> = (0..WRITERS).map(|_| Writer::default()).collect();
     let (mut killed, mut lost_answers) = (0, 0);
-    let mut server = Server::start(dir);
+    let has_rings = has_rings();
+    let mut server = Server::start(dir, has_rings);
     for round in 1..=rounds {
         let fio_seed = random.below(1 << 30);
         fio(&server.node, fio_seed, false);
@@ -302,7 +305,7 @@ fn campaign(rounds: u32, seed: u64, dir: &Path) {
         running.into_iter().for_each(Server::stop);
         lost_answers += writers.iter().filter(|writer| writer.open.is_some()).count();
 
-        server = Server::start(dir);
+        server = Server::start(dir, has_rings && round % 2 == 0);
         fio(&server.node, fio_seed, true);
         let file = File::open(files.join("nvme0n1")).unwrap();
         for (index, writer) in (0..).zip(&mut writers) {

@@ -153,9 +153,12 @@ pub struct Serve {
     /// Attach a loop device to each block file; their nodes are printed on standard error
     #[arg(long = "loop", requires = "fuse")]
     pub loops: bool,
-    /// Threads that take requests from the kernel
-    #[arg(long, value_name = "N", default_value_t = 2, requires = "fuse", value_parser = clap::value_parser!(u16).range(1..=64))]
-    pub fuse_threads: u16,
+    /// Threads that take requests from the kernel [default: 2 through /dev/fuse, one for each processor through io_uring]
+    #[arg(long, value_name = "N", requires = "fuse", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub fuse_threads: Option<u16>,
+    /// How requests come from the kernel: through io_uring, which is faster, or through /dev/fuse
+    #[arg(long, value_name = "auto|uring|device", default_value = "auto", requires = "fuse")]
+    pub fuse_io: FuseIo,
     /// Whether operations take their modelled time; off is as fast as the machine [default: as the
     /// drive's TOML says]
     #[arg(long, value_name = "on|off")]
@@ -209,6 +212,17 @@ pub enum Switch {
     On,
     /// Off.
     Off,
+}
+
+/// How requests come from the kernel.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FuseIo {
+    /// Through io_uring where the kernel offers it, else through the device.
+    Auto,
+    /// Through io_uring.
+    Uring,
+    /// Through the device.
+    Device,
 }
 
 /// State of a new drive.

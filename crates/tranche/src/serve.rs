@@ -1,6 +1,6 @@
 //! `tranche serve`: a drive from its first line to the clean end.
 
-use crate::args::{Output, Precondition, Serve, Switch};
+use crate::args::{FuseIo, Output, Precondition, Serve, Switch};
 use crate::key::Secret;
 use crate::{place, profiles};
 use anyhow::{Context, Result, bail};
@@ -219,7 +219,12 @@ fn export(options: &Serve, running: &Running) -> Result<Option<Export>> {
     let Some(dir) = &options.fuse else { return Ok(None) };
     let wanted = block::Options {
         loops: options.loops,
-        threads: usize::from(options.fuse_threads),
+        threads: options.fuse_threads.map(usize::from),
+        way: match options.fuse_io {
+            FuseIo::Auto => block::Way::Auto,
+            FuseIo::Uring => block::Way::Uring,
+            FuseIo::Device => block::Way::Device,
+        },
         ..block::Options::default()
     };
     let export = Export::start(&running.handle(), dir, wanted)?;

@@ -7,7 +7,7 @@ mod support;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use support::{is_mounted, possible, run, wait_for};
+use support::{each_way, is_mounted, possible, run, wait_for};
 
 struct Served {
     child: Child,
@@ -73,8 +73,17 @@ fn mount_ext4(node: &Path, point: &Path) {
     run("mount", &[node.to_str().unwrap(), point.to_str().unwrap()]);
 }
 
-#[test]
-fn signals_leave_nothing_mounted_or_attached() {
+fn way(rings: bool) -> &'static str {
+    if rings { "uring" } else { "device" }
+}
+
+each_way! {
+    signals_leave_nothing_mounted_or_attached,
+    the_start_after_a_crash_clears_up,
+    a_drive_whose_mount_is_taken_away_ends_with_an_error,
+}
+
+fn signals_leave_nothing_mounted_or_attached(rings: bool) {
     if !possible("signals_leave_nothing_mounted_or_attached", &["losetup", "mkfs.ext4", "mount"]) {
         return;
     }
@@ -83,7 +92,7 @@ fn signals_leave_nothing_mounted_or_attached() {
     let point = tempfile::tempdir().unwrap();
     std::fs::create_dir(&files).unwrap();
     for (signal, busy) in [("INT", false), ("TERM", true), ("HUP", false)] {
-        let mut served = Served::start(dir.path(), &["--loop"]);
+        let mut served = Served::start(dir.path(), &["--loop", "--fuse-io", way(rings)]);
         mount_ext4(&served.node(), point.path());
         std::fs::write(point.path().join("file"), signal).unwrap();
         let open = busy.then(|| std::fs::File::open(point.path().join("file")).unwrap());
@@ -98,8 +107,7 @@ fn signals_leave_nothing_mounted_or_attached() {
     }
 }
 
-#[test]
-fn the_start_after_a_crash_clears_up() {
+fn the_start_after_a_crash_clears_up(rings: bool) {
     if !possible("the_start_after_a_crash_clears_up", &["losetup", "mkfs.ext4", "mount"]) {
         return;
     }
@@ -107,18 +115,45 @@ fn the_start_after_a_crash_clears_up() {
     let files = dir.path().join("files");
     let point = tempfile::tempdir().unwrap();
     std::fs::create_dir(&files).unwrap();
-    let mut served = Served::start(dir.path(), &["--loop"]);
+    let mut served = Served::start(dir.path(), &["--loop", "--fuse-io", way(rings)]);
     mount_ext4(&served.node(), point.path());
     served.kill();
     assert!(is_mounted(&files) && attached_in(dir.path()));
 
-    let mut served = Served::start(dir.path(), &["--loop"]);
+    let mut served = Served::start(dir.path(), &["--loop", "--fuse-io", way(rings)]);
     assert!(!is_mounted(point.path()));
     mount_ext4(&served.node(), point.path());
     run("umount", &[point.path().to_str().unwrap()]);
     served.signal("TERM");
     assert!(served.child.wait().unwrap().success());
     assert!(!is_mounted(&files) && !attached_in(dir.path()));
+}
+
+#[test]
+fn the_way_of_requests_is_chosen_and_said() {
+    if !possible("the_way_of_requests_is_chosen_and_said", &[]) {
+        return;
+    }
+    let has_rings = support::has_rings();
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("files")).unwrap();
+    let (rings, device) = ("requests come through io_uring", "requests come through /dev/fuse");
+    let faster = if has_rings { rings } else { "io_uring is faster, but the kernel does not have it" };
+    for (options, expected) in [(&[][..], faster), (&["--fuse-io", "device"], device)] {
+        let mut served = Served::start(dir.path(), options);
+        assert!(dir.path().join("files/nvme0n1").exists());
+        served.signal("TERM");
+        let said = served.rest();
+        assert!(said.contains(expected), "{said}");
+        assert!(served.child.wait().unwrap().success());
+    }
+    if !has_rings {
+        let output = command(dir.path(), &["--fuse-io", "uring"]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("no FUSE over io_uring") && said.contains("Linux 6.14"), "{said}");
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(!is_mounted(&dir.path().join("files")));
+    }
 }
 
 #[test]
@@ -159,15 +194,14 @@ fn directories_that_cannot_be_used_are_refused_with_advice() {
     assert!(served.child.wait().unwrap().success());
 }
 
-#[test]
-fn a_drive_whose_mount_is_taken_away_ends_with_an_error() {
+fn a_drive_whose_mount_is_taken_away_ends_with_an_error(rings: bool) {
     if !possible("a_drive_whose_mount_is_taken_away_ends_with_an_error", &["losetup", "mount"]) {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
     let files = dir.path().join("files");
     std::fs::create_dir(&files).unwrap();
-    let mut served = Served::start(dir.path(), &["--loop"]);
+    let mut served = Served::start(dir.path(), &["--loop", "--fuse-io", way(rings)]);
     let node = run("losetup", &["-j", files.join("nvme0n1").to_str().unwrap(), "-O", "NAME", "-n"]);
     assert!(node.starts_with("/dev/loop"), "{node}");
     run("umount", &["-l", files.to_str().unwrap()]);

@@ -34,6 +34,27 @@ pub fn possible(test: &str, programs: &[&str]) -> bool {
     false
 }
 
+/// Whether the kernel has FUSE over io_uring. It is off by default: as root it is turned on, for the tests of that way,
+/// and stays so. Where the kernel lacks it, there is nothing to test, which is no skip.
+pub fn has_rings() -> bool {
+    let switch = "/sys/module/fuse/parameters/enable_uring";
+    let _ = std::fs::write(switch, "Y");
+    std::fs::read_to_string(switch).is_ok_and(|text| text.trim() == "Y")
+}
+
+/// Makes two tests of each function: one where requests come through the device, one where they come through io_uring.
+macro_rules! each_way {
+    ($($name:ident),* $(,)?) => {
+        mod through_device {
+            $(#[test] fn $name() { super::$name(false) })*
+        }
+        mod through_uring {
+            $(#[test] fn $name() { if super::support::has_rings() { super::$name(true) } })*
+        }
+    };
+}
+pub(crate) use each_way;
+
 fn is_there(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let dirs = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
