@@ -396,6 +396,31 @@ fn differ(at: &str, theirs: &Value, ours: &Value, found: &mut Vec<String>) {
     }
 }
 
+/// Some of nvme-cli's own end-to-end tests, as Debian 13 packages them; `scripts/nvme-cli-suite.sh` runs them all, which takes minutes.
+#[test]
+fn nvme_clis_own_tests_pass() {
+    let name = "nvme_clis_own_tests_pass";
+    let needed = ["qemu-system-x86_64", "busybox", "nvme", "cpio", "modprobe", "xz", "python3", "apt-get"];
+    if !support::possible(name, &needed) {
+        return;
+    }
+    let target = Path::new(TRANCHE).parent().and_then(Path::parent).unwrap();
+    let ran = Command::new(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../scripts/nvme-cli-suite.sh"))
+        .env("CARGO_TARGET_DIR", target)
+        .args(["-p", TRANCHE, "-t", "400"])
+        .args(["nvme_attach_detach_ns_test", "nvme_compare_test", "nvme_ctrl_reset_test"])
+        .args(["nvme_get_features_test", "nvme_read_write_test", "nvme_writeuncor_test"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&ran.stdout);
+    println!("{said}{}", String::from_utf8_lossy(&ran.stderr));
+    if ran.status.code() == Some(77) {
+        return support::skipped(name, &String::from_utf8_lossy(&ran.stderr));
+    }
+    assert!(ran.status.success(), "{}", ran.status);
+    assert_eq!(said.lines().last(), Some("5 passed, 1 failed as they must, 0 skipped, 0 wrong"));
+}
+
 /// The other way round: our host and load generator, with and without authentication, at Linux's own target.
 #[test]
 fn our_host_uses_the_target_of_linux() {
