@@ -277,7 +277,7 @@ fn campaign(rounds: u32, seed: u64, dir: &Path) {
     let _cleared = Files(files.clone());
     let mut writers: Vec<Writer> = (0..WRITERS).map(|_| Writer::default()).collect();
     let (mut killed, mut lost_answers) = (0, 0);
-    let has_rings = has_rings();
+    let has_rings = has_rings("kill9");
     let mut server = Server::start(dir, has_rings);
     for round in 1..=rounds {
         let fio_seed = random.below(1 << 30);

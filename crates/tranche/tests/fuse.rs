@@ -134,7 +134,7 @@ fn the_way_of_requests_is_chosen_and_said() {
     if !possible("the_way_of_requests_is_chosen_and_said", &[]) {
         return;
     }
-    let has_rings = support::has_rings();
+    let has_rings = support::has_rings("the_way_of_requests_is_chosen_and_said");
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir(dir.path().join("files")).unwrap();
     let (rings, device) = ("requests come through io_uring", "requests come through /dev/fuse");

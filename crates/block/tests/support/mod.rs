@@ -35,11 +35,15 @@ pub fn possible(test: &str, programs: &[&str]) -> bool {
 }
 
 /// Whether the kernel has FUSE over io_uring. It is off by default: as root it is turned on, for the tests of that way,
-/// and stays so. Where the kernel lacks it, there is nothing to test, which is no skip.
-pub fn has_rings() -> bool {
+/// and stays so. Where the kernel lacks it, there is nothing to test, which is no skip; where it cannot be turned on, that is one.
+pub fn has_rings(test: &str) -> bool {
     let switch = "/sys/module/fuse/parameters/enable_uring";
     let _ = std::fs::write(switch, "Y");
-    std::fs::read_to_string(switch).is_ok_and(|text| text.trim() == "Y")
+    let Ok(text) = std::fs::read_to_string(switch) else { return false };
+    if text.trim() != "Y" {
+        skipped(test, &format!("cannot write to {switch}"));
+    }
+    text.trim() == "Y"
 }
 
 /// Makes two tests of each function: one where requests come through the device, one where they come through io_uring.
@@ -49,7 +53,7 @@ macro_rules! each_way {
             $(#[test] fn $name() { super::$name(false) })*
         }
         mod through_uring {
-            $(#[test] fn $name() { if super::support::has_rings() { super::$name(true) } })*
+            $(#[test] fn $name() { if super::support::has_rings(stringify!($name)) { super::$name(true) } })*
         }
     };
 }

@@ -10,11 +10,12 @@
 //! | `TRANCHE_DEV_<NAME>` | block device of a namespace |
 //! | `TRANCHE_UNIX` | the drive's Unix socket |
 //! | `TRANCHE_OUT` | directory for what the command wants to keep, one for each run |
-//! | `TRANCHE_METRICS` | file for figures to compare, one `{"metric": "tps", "value": 123.4}` a line |
+//! | `TRANCHE_METRICS` | file for figures to compare, one `{"metric": "tps", "value": 123.4, "unit": "1/s"}` a line |
 //! | `TRANCHE_REPETITION` | number of the repetition, from 0 |
 
+mod metrics;
+
 use std::{
-    collections::BTreeMap,
     ffi::OsString,
     fs::{self, File},
     path::{Path, PathBuf},
@@ -24,7 +25,8 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use serde::Deserialize;
+
+use metrics::{Metric, Metrics, medians};
 
 use crate::{
     Outcome, cpu,
@@ -35,11 +37,11 @@ use crate::{
     process::{Process, tail},
     progress::Progress,
     report::{
-        Report, Section, Table,
+        Report, Section,
         charts::{Bar, Data, Labels, bars},
         comparison_table,
     },
-    results::{self, Host, NamespaceCounts, Overwrite, Point, Results, Run, Variant, compare},
+    results::{self, Host, Overwrite, Point, Results, Run, Variant, compare},
     rig::{Base, Rig, discard, require_root},
     scratch::{self, Role, Scratch},
 };
@@ -68,14 +70,6 @@ pub struct Options {
     /// Directory for drive images and mount points meanwhile [default: /dev/shm when it has room, else /tmp]
     #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,
-}
-
-/// A line of `$TRANCHE_METRICS`.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Reported {
-    metric: String,
-    value: f64,
 }
 
 /// Compares the layouts and writes the results.
@@ -111,13 +105,17 @@ pub fn run_on(options: &Options, program: &Program) -> Result<Outcome<Results>> 
     let scratch = Scratch::new(&parent)?;
 
     let made = all(options, program, &scratch, &layouts, &out);
-    let (bases, variants) = scratch.keep_logs(made, &out.join("logs"))?;
-    let results = results(options, &bases, variants);
+    let (bases, variants, metrics) = scratch.keep_logs(made, &out.join("logs"))?;
+    let metrics = metrics.of(&variants);
+    let results = results(options, &bases, variants, &metrics);
     results.write(&out)?;
     let page = out.join("report.html");
-    report(&results, options)?.write(&page)?;
-    let table = comparison_table(&rows(&results)).text();
-    let text = format!("{table}\n{}\nreport: {}", answer(&results), page.display());
+    report(&results, options, &metrics)?.write(&page)?;
+    let mut text = medians(&metrics, &results.variants).text();
+    if !results.comparisons.is_empty() {
+        text += &format!("\n{}", comparison_table(&rows(&results)).text());
+    }
+    text += &format!("\n{}\nreport: {}", answer(&results), page.display());
     Ok(Outcome { results, text, failure: None })
 }
 
@@ -128,7 +126,8 @@ fn all(
     scratch: &Scratch,
     layouts: &[Layout],
     out: &Path,
-) -> Result<(Vec<Base>, Vec<Variant>)> {
+) -> Result<(Vec<Base>, Vec<Variant>, Metrics)> {
+    let mut metrics = Metrics::default();
     let repeat = usize::try_from(options.repeat)?;
     let mut progress = Progress::new((layouts.len() * (repeat + 1)) as u64);
     let mut bases = Vec::new();
@@ -150,13 +149,13 @@ fn all(
         for (base, variant) in bases.iter().zip(&mut variants) {
             let name = &base.layout().name;
             progress.begin(&format!("{name}, repetition {}", repetition + 1));
-            let run = one(options, scratch, program, base, repetition, out)
+            let run = one(options, scratch, program, base, repetition, out, &mut metrics)
                 .with_context(|| format!("on layout {name}, repetition {}", repetition + 1))?;
             progress.end(&format!("{} s", show(run.seconds)));
             variant.runs.push(run);
         }
     }
-    Ok((bases, variants))
+    Ok((bases, variants, metrics))
 }
 
 /// One run of the command on a fresh copy of a layout.
@@ -167,15 +166,16 @@ fn one(
     base: &Base,
     repetition: u32,
     out: &Path,
+    all: &mut Metrics,
 ) -> Result<Run> {
     const NAME: &str = "run";
     let layout = base.layout();
     let mut rig = base.open(scratch, program, NAME, &toml::Table::new())?;
     let directory = out.join(format!("{}-{repetition}", layout.name));
     fs::create_dir_all(&directory).with_context(|| format!("making {}", directory.display()))?;
-    let metrics = directory.join("metrics.jsonl");
-    File::create(&metrics).with_context(|| format!("making {}", metrics.display()))?;
-    let command = command(options, layout, &mut rig, &directory, &metrics, repetition)?;
+    let file = directory.join("metrics.jsonl");
+    File::create(&file).with_context(|| format!("making {}", file.display()))?;
+    let command = command(options, layout, &mut rig, &directory, &file, repetition)?;
     let log = directory.join("output.log");
     let _ = fs::remove_file(&log);
     let drive = rig.drive()?.id();
@@ -216,8 +216,10 @@ fn one(
     rig.close()?;
     discard(scratch, NAME)?;
     let mut run = Run { repetition, seconds, cpu: cpu_after.since(&cpu_before, 1), ..Run::default() };
-    run.metrics = drive_metrics(seconds, &namespaces);
-    run.metrics.extend(read_metrics(&metrics)?);
+    run.metrics = metrics::of_drive(seconds, &namespaces);
+    let reported = metrics::read(&file)?;
+    all.note(&reported);
+    run.metrics.extend(reported.into_iter().map(|reported| (reported.metric, reported.value)));
     run.namespaces = namespaces;
     Ok(run)
 }
@@ -250,60 +252,12 @@ fn command(
     Ok(command)
 }
 
-/// Figures that every command has.
-#[expect(clippy::cast_precision_loss, reason = "for reading")]
-fn drive_metrics(seconds: f64, namespaces: &[NamespaceCounts]) -> BTreeMap<String, f64> {
-    let mut metrics = BTreeMap::from([("seconds".to_owned(), seconds)]);
-    let sum = |f: &dyn Fn(&NamespaceCounts) -> u64| namespaces.iter().map(f).sum::<u64>() as f64;
-    let nand = |f: &dyn Fn(&NamespaceCounts) -> u64| {
-        namespaces.iter().filter(|n| n.medium == "nand").map(f).sum::<u64>() as f64
-    };
-    let host = sum(&|n| n.host_bytes_written);
-    for (name, value) in [
-        ("host_bytes_read", sum(&|n| n.host_bytes_read)),
-        ("host_bytes_written", host),
-        ("nand_bytes_written", nand(&|n| n.media_bytes_written)),
-        ("reads", sum(&|n| n.reads)),
-        ("writes", sum(&|n| n.writes)),
-        ("flushes", sum(&|n| n.flushes)),
-    ] {
-        metrics.insert(name.into(), value);
-    }
-    if host > 0.0 {
-        metrics.insert("write_amplification_all".into(), nand(&|n| n.media_bytes_written) / host);
-    }
-    for n in namespaces.iter().filter(|n| n.writes > 0) {
-        metrics.insert(format!("write_mean_ms_{}", n.name), n.write_latency_ms.mean);
-    }
-    for n in namespaces.iter().filter(|n| n.reads > 0) {
-        metrics.insert(format!("read_mean_ms_{}", n.name), n.read_latency_ms.mean);
-    }
-    metrics
-}
-
-/// The command's own figures.
-fn read_metrics(path: &Path) -> Result<BTreeMap<String, f64>> {
-    let text = fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
-    let mut metrics = BTreeMap::new();
-    for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let reported: Reported = serde_json::from_str(line).with_context(|| {
-            format!(
-                "line {} of the command's metrics, {}: write {{\"metric\": \"name\", \"value\": 1.5}}",
-                number + 1,
-                path.display()
-            )
-        })?;
-        metrics.insert(reported.metric, reported.value);
-    }
-    Ok(metrics)
-}
-
-fn results(options: &Options, bases: &[Base], variants: Vec<Variant>) -> Results {
+fn results(options: &Options, bases: &[Base], variants: Vec<Variant>, metrics: &[Metric]) -> Results {
     let mut comparisons = Vec::new();
     if let Some((first, others)) = variants.split_first() {
         for variant in others {
-            for metric in metric_names(&variants) {
-                comparisons.extend(compare(&metric, variant, first, |_| None));
+            for metric in metrics {
+                comparisons.extend(compare(&metric.name, variant, first, |_| None));
             }
         }
     }
@@ -324,25 +278,12 @@ fn results(options: &Options, bases: &[Base], variants: Vec<Variant>) -> Results
     }
 }
 
-/// All metrics, wall time first.
-fn metric_names(variants: &[Variant]) -> Vec<String> {
-    let all = variants.iter().flat_map(|v| &v.runs).flat_map(|run| run.metrics.keys().cloned());
-    let mut names: Vec<String> = all.filter(|name| name != "seconds").collect();
-    names.sort();
-    names.dedup();
-    names.insert(0, "seconds".into());
-    names
-}
-
 /// One row for each metric: there is only one point.
 fn rows(results: &Results) -> Vec<results::Comparison> {
     results.comparisons.iter().filter(|c| c.at.is_none()).cloned().collect()
 }
 
 fn answer(results: &Results) -> String {
-    if results.host_was_bottleneck() {
-        return results.host_verdict();
-    }
     let times: Vec<String> = results
         .variants
         .iter()
@@ -351,36 +292,28 @@ fn answer(results: &Results) -> String {
             format!("{} took {} s", v.name, show(seconds))
         })
         .collect();
-    format!("{} (medians).", times.join(", "))
+    let times = format!("{} (medians).", times.join(", "));
+    if results.host_was_bottleneck() { format!("{times} {}", results.host_verdict()) } else { times }
 }
 
 const COLOURS: [&str; 8] =
     ["#c2410c", "#2563eb", "#059669", "#7c3aed", "#6b7280", "#db2777", "#ca8a04", "#0891b2"];
 
-fn report<'a>(results: &'a Results, options: &Options) -> Result<Report<'a>> {
+fn report<'a>(results: &'a Results, options: &Options, metrics: &[Metric]) -> Result<Report<'a>> {
     let mut charts = Vec::new();
-    for metric in metric_names(&results.variants) {
+    for metric in metrics {
         let data: Vec<Data<Bar>> = results
             .variants
             .iter()
             .zip(COLOURS.iter().cycle())
             .map(|(variant, colour)| {
                 let values: Vec<f64> =
-                    variant.runs.iter().filter_map(|run| run.metrics.get(&metric).copied()).collect();
+                    variant.runs.iter().filter_map(|run| run.metrics.get(&metric.name).copied()).collect();
                 Data { name: variant.name.clone(), colour, dashed: false, values: vec![Bar::of(&values)] }
             })
             .collect();
-        let labels = Labels { title: metric.clone(), ..Labels::default() };
+        let labels = Labels { title: metric.label(), ..Labels::default() };
         charts.push(bars(&labels, &[String::new()], &data)?);
-    }
-    let mut names = metric_names(&results.variants);
-    names.truncate(12);
-    let mut table = Table::new(["layout"]);
-    table.columns.extend(names.iter().cloned());
-    for variant in &results.variants {
-        let mut row = vec![variant.name.clone()];
-        row.extend(names.iter().map(|name| variant.median(name, &Point::new()).map_or("-".into(), show)));
-        table.rows.push(row);
     }
     let layouts: Vec<String> =
         results
@@ -405,23 +338,7 @@ fn report<'a>(results: &'a Results, options: &Options) -> Result<Report<'a>> {
             heading: "Medians".into(),
             text: "Whiskers run from the smallest to the largest of the repetitions.".into(),
             charts,
-            table: Some(table),
+            table: Some(medians(metrics, &results.variants)),
         }],
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn metrics_of_the_command_are_read_and_mistakes_named() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("m");
-        fs::write(&path, "{\"metric\": \"tps\", \"value\": 12.5}\n\n{\"value\": 1, \"metric\": \"x\"}\n")
-            .unwrap();
-        assert_eq!(read_metrics(&path).unwrap(), BTreeMap::from([("tps".into(), 12.5), ("x".into(), 1.0)]));
-        fs::write(&path, "{\"metric\": \"tps\", \"value\": 12.5}\ntps 3\n").unwrap();
-        assert!(format!("{:#}", read_metrics(&path).unwrap_err()).contains("line 2"));
-    }
 }
