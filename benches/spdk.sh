@@ -3,9 +3,10 @@
 # processor 0, and the generator to processor 1.
 #
 #   spdk     nvmf_tgt with a malloc bdev of 1 GiB and blocks of 4 KiB. Its memory is touched when it starts.
-#   tranche  tranche serve as it is by default, timing off: 1 GiB on NAND, in memory that is touched when it is written
+#   tranche  tranche serve as it is by default, timing off: 1 GiB on NAND, in memory that a thread touches ahead (--prefault)
 #
-# Cold: the load is the first thing that a target that has just started gets. Warm: everything was written three times before. Both
+# Cold: the load is the first thing that a target gets. It begins the same time after both programs were launched, the time that SPDK
+# needs to start and to be configured (printed). Warm: everything was written three times before. Both
 # targets get the same loads, 4 KiB random reads and writes at queue depth 1, 32, and 128 over four connections, and sequential reads of
 # 128 KiB. Rounds are interleaved. Printed as medians with their range, and as the median of the rounds' ratios beside the goals.
 #
@@ -67,7 +68,9 @@ waited() { # what: waits for what the rest of the arguments says
     done
     fail "$what does not start: $(tail -3 "$dir/said")"
 }
+now() { echo $(($(date +%s%N) / 1000000)); }
 start() { # target: sets at and nqn
+    begun=$(now)
     case $1 in
     spdk)
         taskset -c 0 "$spdk/build/bin/nvmf_tgt" -m 1 --no-huge -s 2048 -r "$dir/socket" >"$dir/said" 2>&1 &
@@ -81,6 +84,8 @@ start() { # target: sets at and nqn
         rpc nvmf_subsystem_add_ns "$nqn" memory
         rpc nvmf_subsystem_add_listener "$nqn" -t tcp -a 127.0.0.1 -s $port
         at=$port
+        took=$(($(now) - begun))
+        echo "spdk starts in $took ms"
         ;;
     tranche)
         taskset -c 0 "$tranche" serve --tcp 127.0.0.1:0 --timing off >"$dir/said" 2>&1 &
@@ -88,6 +93,8 @@ start() { # target: sets at and nqn
         waited tranche grep -q ready "$dir/said"
         at=$(sed -n 's/.*tcp=127.0.0.1:\([0-9]*\).*/\1/p' "$dir/said")
         nqn=$(sed -n 's/.*nqn=\([^ ]*\).*/\1/p' "$dir/said")
+        left=$((took - ($(now) - begun)))
+        [ "$left" -le 0 ] || sleep "$(awk "BEGIN { print $left / 1000 }")"
         ;;
     esac
 }
