@@ -11,6 +11,7 @@
 mod support;
 
 use block::{Export, Options, Way};
+use rng::Rng;
 use run::{ImageOptions, Shape};
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -142,32 +143,16 @@ impl Drop for Files {
     }
 }
 
-/// xorshift64*.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-}
-
 /// The content of a block in one of its versions; version 0 is zeroes.
 fn content(block: u64, version: u64) -> Vec<u8> {
     if version == 0 {
         return vec![0; BLOCK];
     }
-    let mut random = Random(block << 32 | version);
+    let mut random = Rng::new(block << 32 | version);
     let mut bytes = Vec::with_capacity(BLOCK);
     bytes.extend(version.to_le_bytes());
     while bytes.len() < BLOCK {
-        bytes.extend(random.next().to_le_bytes());
+        bytes.extend(random.next_u64().to_le_bytes());
     }
     bytes
 }
@@ -185,7 +170,7 @@ struct Writer {
 
 impl Writer {
     /// Writes until the drive dies or `stop` is set.
-    fn run(&mut self, file: &File, first: u64, mut random: Random, stop: &AtomicBool) {
+    fn run(&mut self, file: &File, first: u64, mut random: Rng, stop: &AtomicBool) {
         while !stop.load(Ordering::Relaxed) {
             let blocks = 1 + random.below(32);
             let start = first + random.below(REGION_BLOCKS - blocks + 1);
@@ -271,7 +256,7 @@ fn fio(node: &str, seed: u64, verify_only: bool) {
 
 fn campaign(rounds: u32, seed: u64, dir: &Path) {
     println!("kill9: {rounds} rounds, seed {seed}");
-    let mut random = Random(seed | 1);
+    let mut random = Rng::new(seed | 1);
     let files = dir.join("files");
     std::fs::create_dir_all(&files).unwrap();
     let _cleared = Files(files.clone());
@@ -289,7 +274,7 @@ fn campaign(rounds: u32, seed: u64, dir: &Path) {
         let mut running = Some(server);
         std::thread::scope(|scope| {
             for (index, writer) in (0..).zip(&mut writers) {
-                let random = Random(random.next() | 1);
+                let random = Rng::new(random.next_u64() | 1);
                 let (file, stop) = (&file, &stop);
                 scope.spawn(move || writer.run(file, index * REGION_BLOCKS, random, stop));
             }

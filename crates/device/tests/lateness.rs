@@ -10,24 +10,12 @@ use nvme::io::{Blocks, DsmRange};
 use nvme::log::NamespaceStatistics;
 use nvme::quota::QuotaKind;
 use nvme::{Command, IoCommand};
-
-/// SplitMix64 (Steele, Lea, Flood 2014).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (x ^ (x >> 31)) % n
-    }
-}
+use rng::Rng;
 
 const BLOCKS: u64 = 4096;
 
 /// Any command that moves or forgets blocks, and its data.
-fn any(random: &mut Random, namespaces: u32) -> (Command, Vec<u8>) {
+fn any(random: &mut Rng, namespaces: u32) -> (Command, Vec<u8>) {
     let nsid = 1 + random.below(namespaces.into()) as u32;
     let blocks = 1 + random.below(8) as u32;
     let lba = random.below(BLOCKS - 8);
@@ -82,7 +70,7 @@ fn play(seed: u64, looks: Looks, namespaces: u32) -> (Vec<u32>, Vec<NamespaceSta
     // When a host's disk has synced is another matter.
     b.memory.no_disk = true;
     b.order.clear();
-    let (mut random, mut lateness) = (Random(seed), Random(!seed));
+    let (mut random, mut lateness) = (Rng::new(seed), Rng::new(!seed));
     let mut at = b.now;
     let look = |b: &mut Bench, at: Nanos| {
         b.now = at;

@@ -5,9 +5,9 @@
 //! the whole medium is compared with it. What was journalled meanwhile is then replayed on a new medium, which must
 //! end up the same.
 
-use crate::rng::Rng;
 use crate::types::{BlockState, Geometry, LogicalPage, Outcome, Page, Progress, Slot, Spare, Unit};
 use crate::{Medium, Nanos};
+use rng::Rng;
 
 /// A step of a history. The numbers choose among what is possible at that point.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -50,7 +50,7 @@ impl Divisor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rng::Rng;
+    use rng::Rng;
 
     #[test]
     fn agrees_with_division_at_the_edges_and_at_random() {

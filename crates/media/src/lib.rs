@@ -19,7 +19,6 @@ mod divide;
 pub mod fault;
 pub mod memory;
 pub mod nand;
-pub mod rng;
 mod state;
 pub mod tables;
 pub mod time;

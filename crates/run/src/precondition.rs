@@ -7,8 +7,9 @@
 use crate::sim::{Checkpoint, Outcome, Sim};
 use device::Drive;
 use ftl::{Past, SetConfig, SetId};
-use media::{Nanos, rng::mix};
+use media::Nanos;
 use nvme::Status;
+use rng::mix;
 use workload::{Mix, MixConfig, Order};
 
 /// Host NQN of who writes it.

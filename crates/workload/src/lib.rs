@@ -13,7 +13,6 @@ pub mod act;
 pub mod fio;
 pub mod innodb;
 mod mix;
-mod rng;
 pub mod trace;
 
 pub use mix::{Mix, MixConfig, Order};

@@ -5,6 +5,7 @@ use crate::drive::{Limits, Op};
 use crate::engine::{Answer, Engine};
 use crate::files::{Access, File, Files};
 use fuser::Errno;
+use rng::Rng;
 use std::sync::{Arc, mpsc};
 
 const LIMITS: Limits = Limits { transfer: 16384, zero: 65536, commands: 4 };
@@ -60,22 +61,6 @@ impl Bench {
         let (answer, outcome) = Self::answer();
         self.engine.zero(self.file.clone(), offset, len, true, answer);
         outcome
-    }
-}
-
-/// xorshift64*: tests want to be repeatable.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
     }
 }
 
@@ -172,7 +157,7 @@ fn a_file_that_lost_writes_fails_from_then_on() {
 #[test]
 fn partial_writes_do_not_undo_each_other() {
     for seed in 1..200 {
-        let mut random = Random(seed);
+        let mut random = Rng::new(seed);
         let bench = Bench::new(512, 4096);
         bench.drive.hold();
         let mut outcomes = Vec::new();
@@ -188,7 +173,7 @@ fn partial_writes_do_not_undo_each_other() {
             expected[at..at + len].fill(writer);
             outcomes.push((at, at + len, bench.write(at as u64, &vec![writer; len])));
         }
-        while bench.drive.release(random.next() as usize) {}
+        while bench.drive.release(random.next_u64() as usize) {}
         for (_, _, outcome) in outcomes {
             outcome.recv().unwrap().unwrap();
         }
@@ -200,7 +185,7 @@ fn partial_writes_do_not_undo_each_other() {
 #[test]
 fn random_requests_agree_with_memory() {
     for seed in 1..60 {
-        let mut random = Random(seed);
+        let mut random = Rng::new(seed);
         let block_size = [512, 4096][random.below(2) as usize];
         let commands = 1 + random.below(8) as u32;
         let limits = Limits { transfer: 8192, zero: 20480, commands };
@@ -212,15 +197,15 @@ fn random_requests_agree_with_memory() {
             let offset = random.below(bytes);
             let len = 1 + random.below(20_000).min(bytes - offset - 1);
             let end = offset as usize + len as usize;
-            let settle = |outcome: &Outcome, random: &mut Random| loop {
+            let settle = |outcome: &Outcome, random: &mut Rng| loop {
                 match outcome.try_recv() {
                     Ok(result) => return result.unwrap(),
-                    Err(_) => assert!(bench.drive.release(random.next() as usize), "seed {seed}: stuck"),
+                    Err(_) => assert!(bench.drive.release(random.next_u64() as usize), "seed {seed}: stuck"),
                 }
             };
             match random.below(3) {
                 0 => {
-                    let data: Vec<u8> = (0..len).map(|_| random.next() as u8).collect();
+                    let data: Vec<u8> = (0..len).map(|_| random.next_u64() as u8).collect();
                     settle(&bench.write(offset, &data), &mut random);
                     model[offset as usize..end].copy_from_slice(&data);
                 }

@@ -8,7 +8,7 @@
 //! the same ones). What this leaves out are the fluctuations between superblocks and what is half written: some real random writes put that right.
 
 use super::{NandSet, Spare};
-use media::{LogicalPage, Medium, Rng, Slot, Unit, rng};
+use media::{LogicalPage, Medium, Rng, Slot, Unit};
 
 /// What a set went through.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

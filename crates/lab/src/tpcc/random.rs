@@ -1,16 +1,13 @@
 //! The random numbers of TPC-C (revision 5.11, clauses 2.1.6 and 4.3.2).
 
-use rand_xoshiro::Xoshiro256PlusPlus;
-use rand_xoshiro::rand_core::{Rng as _, SeedableRng};
-
-/// A small, fast generator with a portable sequence: the same seed makes the same load on every machine.
+/// The same seed makes the same load on every machine.
 #[derive(Clone, Debug)]
-pub struct Rng(Xoshiro256PlusPlus);
+pub struct Rng(rng::Rng);
 
 impl Rng {
     /// A generator for one of several independent streams of a seed.
     pub fn new(seed: u64, stream: u64) -> Self {
-        Self(Xoshiro256PlusPlus::seed_from_u64(seed ^ stream.wrapping_mul(0xD1B5_4A32_D192_ED03)))
+        Self(rng::Rng::stream(seed, stream))
     }
 
     /// The next 64 random bits.
@@ -21,10 +18,7 @@ impl Rng {
     /// Uniform in `low ..= high`.
     pub fn uniform(&mut self, low: u32, high: u32) -> u32 {
         debug_assert!(low <= high);
-        let span = u64::from(high - low) + 1;
-        // Multiply and shift: the bias is below 2^-31 for every span that TPC-C uses.
-        let scaled = ((self.next_u64() >> 32) * span) >> 32;
-        low + u32::try_from(scaled).unwrap_or(0)
+        low + u32::try_from(self.0.below(u64::from(high - low) + 1)).unwrap_or(0)
     }
 
     /// True in `percent` of 100 cases.

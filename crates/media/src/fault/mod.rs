@@ -32,10 +32,10 @@ mod tests;
 pub use plan::FaultPlan;
 
 use crate::Medium;
-use crate::rng::{Rng, mix};
 use crate::state::{self, Reader, StateError};
 use crate::time::Nanos;
 use crate::types::{BlockState, Geometry, Outcome, Page, Progress, Read, Slot, Spare, Unit};
+use rng::{Rng, mix};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 

@@ -1,30 +1,25 @@
 //! What a sector holds: everything about it follows from whose it is, where it is and when it was written, so that data
 //! of another namespace, place or time shows.
 
+use rng::Rng;
+
 const MAGIC: u64 = u64::from_le_bytes(*b"TRNSTAMP");
 
-/// xorshift64*.
+/// Random numbers, with what campaigns ask for.
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub struct Random(Rng);
 
 impl Random {
     pub fn new(seed: u64) -> Self {
-        // The finalizer of splitmix64: similar seeds give different streams.
-        let mut state = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        state = (state ^ state >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        state = (state ^ state >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        Random((state ^ state >> 31).max(1))
+        Random(Rng::new(seed))
     }
 
     pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+        self.0.next_u64()
     }
 
     pub fn below(&mut self, limit: u64) -> u64 {
-        (self.next() >> 16) % limit
+        self.0.below(limit)
     }
 
     pub fn one_in(&mut self, chance: u64) -> bool {

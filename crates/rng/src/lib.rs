@@ -1,4 +1,6 @@
-//! Random numbers that are the same on every machine: integers only.
+//! Random numbers that are the same on every machine: integers only, and no other generator in this project.
+//!
+//! Images, reports of bugs and results name seeds, so the sequence of a seed is here to stay.
 
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng};
 use rand_xoshiro::{SplitMix64, Xoshiro256StarStar};
@@ -17,6 +19,11 @@ impl Rng {
     /// A generator; equal seeds give equal sequences.
     pub fn new(seed: u64) -> Self {
         Rng(Xoshiro256StarStar::seed_from_u64(seed))
+    }
+
+    /// A generator for one of several independent streams of a seed.
+    pub fn stream(seed: u64, stream: u64) -> Self {
+        Rng::new(seed ^ mix(stream))
     }
 
     /// 64 random bits.
@@ -49,7 +56,6 @@ impl Rng {
 mod tests {
     use super::*;
 
-    /// Images and reports of bugs name seeds: the sequence of a seed is here to stay.
     #[test]
     fn a_seed_means_the_same_for_ever() {
         assert_eq!(mix(0), 0xE220_A839_7B1D_CDAF);
