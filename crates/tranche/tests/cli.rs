@@ -453,7 +453,7 @@ fn mistakes_are_explained() {
     let nobody = err(&["ns", "list", "--on", &nowhere]);
     assert!(nobody.contains("no drive at") && nobody.contains("--on"), "{nobody}");
     assert!(err(&["ns", "list", "--on", "http://x"]).contains("unknown scheme"));
-    assert!(err(&["ns", "create", "--size", "12parsecs"]).contains("such as 64MiB"));
+    assert!(err(&["ns", "create", "--size", "12parsecs"]).contains("not a size: write 64MiB"));
     assert!(err(&["serve", "missing.toml"]).contains("missing.toml"));
     assert!(err(&["serve", "no-such-profile"]).contains("there is no profile"));
     assert!(err(&["serve", "--drive", "qlc-7.86t"]).contains("did you mean qlc-7.68t?"));

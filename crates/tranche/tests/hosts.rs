@@ -19,10 +19,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 struct Drive(Served);
 
 impl Drive {
-    /// On a port of the system's choice, with few descriptors to begin with.
+    /// On a port of the system's choice, with few descriptors to begin with, and no memory ahead of what is written.
     fn start() -> Drive {
         let few = ["-c", "ulimit -Sn 128 && exec \"$0\" \"$@\"", TRANCHE];
-        Drive(Served::run(Process::new("sh").args(few).args(["serve", "--tcp", "127.0.0.1:0"])))
+        let arguments = ["serve", "--tcp", "127.0.0.1:0", "--prefault", "0"];
+        Drive(Served::run(Process::new("sh").args(few).args(arguments)))
     }
 
     fn proc(&self, name: &str) -> String {
