@@ -317,7 +317,7 @@ fn instant(datetime: &Datetime) -> Option<SystemTime> {
         365 * year + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + day_of_year - 719_468;
     let seconds = datetime
         .time
-        .map_or(0, |time| i64::from(time.hour) * 3600 + i64::from(time.minute) * 60 + i64::from(time.second));
+        .map_or(0, |time| i64::from(time.hour) * 3600 + i64::from(time.minute) * 60 + i64::from(time.second.unwrap_or(0)));
     let offset = match datetime.offset {
         Some(Offset::Custom { minutes }) => i64::from(minutes) * 60,
         Some(Offset::Z) | None => 0,
