@@ -71,9 +71,13 @@ $(MDBOOK):
 book: $(MDBOOK) ## The documentation site, with its links checked: target/book/index.html
 	scripts/book.py $(MDBOOK)
 
-audit: ## Licences, sources and doubles of dependencies, against deny.toml
+# Not in `make test`: the database of advisories is fetched each time, and a new advisory is no change of ours.
+audit: ## Licences, sources, doubles and known advisories of dependencies, against deny.toml (fetches RustSec's database)
 	@command -v cargo-deny >/dev/null || $(CARGO) install --locked cargo-deny
 	$(CARGO) deny check licenses bans sources
+	@$(CARGO) deny fetch db || \
+		{ echo "make audit: RustSec's database cannot be fetched (the lines above say why): NO advisory was checked" >&2; exit 1; }
+	$(CARGO) deny check --disable-fetch advisories
 
 clean: ## Remove what was built and measured
 	$(CARGO) clean
