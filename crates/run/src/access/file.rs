@@ -3,6 +3,7 @@
 use super::{Access, AccessError, Rule};
 use device::Role;
 use fabric::auth::{ChapKeys, Methods};
+use jiff::{SignedDuration, civil};
 use nvme::auth::{DhGroupId, HashId};
 use nvme::{NSID_ALL, Nqn};
 use std::fs;
@@ -309,22 +310,24 @@ impl Reader<'_> {
 /// A date (its first moment) or a date and time; UTC unless it says otherwise.
 fn instant(datetime: &Datetime) -> Option<SystemTime> {
     let date = datetime.date?;
-    // Days since 1970 by the civil calendar: years start in March, so that leap days come last.
-    let (month, day) = (i64::from(date.month), i64::from(date.day));
-    let year = i64::from(date.year) - i64::from(month <= 2);
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    let days =
-        365 * year + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + day_of_year - 719_468;
-    let seconds = datetime
-        .time
-        .map_or(0, |time| i64::from(time.hour) * 3600 + i64::from(time.minute) * 60 + i64::from(time.second.unwrap_or(0)));
-    let offset = match datetime.offset {
-        Some(Offset::Custom { minutes }) => i64::from(minutes) * 60,
-        Some(Offset::Z) | None => 0,
-    };
+    let date = civil::Date::new(
+        i16::try_from(date.year).ok()?,
+        i8::try_from(date.month).ok()?,
+        i8::try_from(date.day).ok()?,
+    );
+    // A civil date has no zone. `jiff::Timestamp` ends before 9999-12-31, which is how people write "never".
+    let mut since = date.ok()?.at(0, 0, 0, 0).duration_since(civil::date(1970, 1, 1).at(0, 0, 0, 0));
+    if let Some(time) = datetime.time {
+        since += SignedDuration::from_hours(time.hour.into());
+        since += SignedDuration::from_mins(time.minute.into());
+        since += SignedDuration::from_secs(time.second.unwrap_or(0).into());
+    }
+    if let Some(Offset::Custom { minutes }) = datetime.offset {
+        since -= SignedDuration::from_mins(minutes.into());
+    }
     // What was over before 1970 is over.
-    let since = u64::try_from(days * 86_400 + seconds - offset).unwrap_or(0);
-    SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(since))
+    let since = Duration::try_from(since).unwrap_or_default();
+    SystemTime::UNIX_EPOCH.checked_add(since)
 }
 
 #[cfg(test)]
@@ -391,6 +394,11 @@ mod tests {
             ("2026-11-21T16:13:59Z", 1_795_277_639),
             ("2100-03-01T00:00:00-01:00", 4_107_546_000),
             ("1960-01-01", 0),
+            // Without seconds (TOML 1.1), in a leap second, and as late as a date can be.
+            ("2026-11-21T16:13Z", 1_795_277_580),
+            ("2016-12-31T23:59:60Z", 1_483_228_800),
+            ("9999-12-31", 253_402_214_400),
+            ("9999-12-31T23:59:59-23:59", 253_402_387_139),
         ] {
             let since =
                 instant(&text.parse().unwrap()).unwrap().duration_since(SystemTime::UNIX_EPOCH).unwrap();
