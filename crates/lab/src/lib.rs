@@ -26,6 +26,7 @@ pub mod scratch;
 pub mod sim;
 pub mod stage;
 pub mod sweep;
+pub mod terminal;
 pub mod tpcc;
 
 /// What a study or comparison has found, and written into its directory.

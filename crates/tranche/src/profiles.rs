@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail};
 use device::Config;
 use ftl::SetConfig;
 use lab::datasheet::{self, Measured, Settings};
+use lab::terminal::{self, Look};
 use serde::Serialize;
 use std::path::Path;
 use units::format_size;
@@ -120,8 +121,10 @@ pub fn profile(command: &Profile, output: Output) -> Result<()> {
             match output {
                 Output::Json => print_json(&all),
                 Output::Text => {
-                    let lines: Vec<_> = all.iter().map(|p| format!("{:<20} {}", p.name, p.about)).collect();
-                    print_text(&lines.join("\n"))
+                    let rows: Vec<_> =
+                        all.iter().map(|p| vec![p.name.to_owned(), p.about.to_string()]).collect();
+                    let look = Look { text: 2, ..Look::default() };
+                    print_text(terminal::table(look, &[], &rows).trim_end())
                 }
             }
         }

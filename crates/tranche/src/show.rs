@@ -6,25 +6,16 @@ use crate::meaning::{self, Page};
 use crate::{print_json, print_text};
 use anyhow::{Result, bail};
 use host::view;
+use lab::terminal::{self, Look};
 use nvme::identify::IdentifyNamespace;
 use nvme::log::LogId;
 use serde_json::{Value, to_value};
 
-/// Columns, the first one to the left and the others to the right.
+/// Columns of figures under their names.
 pub fn table(heads: &[&str], rows: &[impl AsRef<[String]>]) -> String {
-    let width = |column: usize| {
-        let cells = rows.iter().map(|row| row.as_ref().get(column).map_or(0, String::len));
-        cells.chain([heads[column].len()]).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..heads.len()).map(width).collect();
-    let line = |cells: &[String]| {
-        let padded = cells.iter().zip(&widths).map(|(cell, &width)| format!("{cell:>width$}"));
-        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-    };
-    let head: Vec<String> = heads.iter().map(|h| (*h).to_owned()).collect();
-    let lines: Vec<String> =
-        std::iter::once(line(&head)).chain(rows.iter().map(|r| line(r.as_ref()))).collect();
-    lines.join("\n")
+    let rows: Vec<_> = rows.iter().map(|row| row.as_ref().to_vec()).collect();
+    let heads: Vec<String> = heads.iter().map(|&head| head.to_owned()).collect();
+    terminal::table(Look::default(), &heads, &rows).trim_end().to_owned()
 }
 
 /// Prints an object: as JSON, or a line for each of its plain values, with what it means.

@@ -3,7 +3,10 @@
 use std::fmt::Write as _;
 
 use super::{Figure, Measured, Unit};
-use crate::figure;
+use crate::{
+    figure,
+    terminal::{self, Look},
+};
 
 /// The figures as a table.
 pub(super) fn text(measured: &Measured) -> String {
@@ -17,18 +20,19 @@ pub(super) fn text(measured: &Measured) -> String {
         ),
         None => writeln!(out, "measured on the whole drive"),
     };
-    let _ = write!(out, "{:<18} {:>14} {:>14} {:>7}", "figure", "measured", "data sheet", "ratio");
-    for figure in &measured.figures {
-        let off = if figure.within { "" } else { "  off by more than 10 %" };
-        let _ = write!(
-            out,
-            "\n{:<18} {:>14} {:>14} {:>7.3}{off}",
-            figure.figure,
+    let head = ["figure", "measured", "data sheet", "ratio", ""].map(str::to_owned);
+    let row = |figure: &Figure| {
+        let off = if figure.within { "" } else { "off by more than 10 %" };
+        vec![
+            figure.figure.to_string(),
             value(figure, figure.measured),
             value(figure, figure.stated),
-            figure.ratio
-        );
-    }
+            format!("{:.3}", figure.ratio),
+            off.to_owned(),
+        ]
+    };
+    let rows: Vec<_> = measured.figures.iter().map(row).collect();
+    out.push_str(terminal::table(Look { text: 1, ..Look::default() }, &head, &rows).trim_end());
     out
 }
 

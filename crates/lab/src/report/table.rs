@@ -1,8 +1,7 @@
 //! Tables, on the terminal and in the report.
 
-use std::fmt::Write as _;
-
 use super::html;
+use crate::terminal::{self, Look};
 
 /// A table; the first column is text, the others are numbers.
 #[derive(Clone, Debug, Default)]
@@ -19,30 +18,9 @@ impl Table {
         Self { columns: columns.map(str::to_owned).to_vec(), rows: Vec::new() }
     }
 
-    /// For the terminal: columns aligned, two blanks between them.
+    /// For the terminal: columns aligned, a rule below their names.
     pub fn text(&self) -> String {
-        let width = |text: &String| text.chars().count();
-        let all = || std::iter::once(&self.columns).chain(&self.rows);
-        let widths: Vec<usize> = (0..self.columns.len())
-            .map(|i| all().filter_map(|row| row.get(i)).map(width).max().unwrap_or(0))
-            .collect();
-        let mut out = String::new();
-        for (number, row) in all().enumerate() {
-            let mut line = String::new();
-            for (i, (cell, &wide)) in row.iter().zip(&widths).enumerate() {
-                if i == 0 {
-                    let _ = write!(line, "{cell:<wide$}");
-                } else {
-                    let _ = write!(line, "  {cell:>wide$}");
-                }
-            }
-            let _ = writeln!(out, "{}", line.trim_end());
-            if number == 0 {
-                let total = widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1);
-                let _ = writeln!(out, "{}", "-".repeat(total));
-            }
-        }
-        out
+        terminal::table(Look { rule: true, text: 1, indent: 0 }, &self.columns, &self.rows)
     }
 
     /// For the report.

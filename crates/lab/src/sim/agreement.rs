@@ -1,7 +1,5 @@
 //! How a replay's latencies agree with those that a recording tells of.
 
-use std::fmt::Write;
-
 use anyhow::Result;
 use host::Host;
 use nvme::{Nsid, log::NamespaceStatistics};
@@ -11,6 +9,8 @@ use run::{
 };
 use serde_json::{Value, json};
 use workload::trace::recording::{Latencies, Of};
+
+use crate::terminal::{self, Look};
 
 /// Replay over recording, at most so far from 1, are the same.
 const WITHIN: f64 = 0.05;
@@ -127,30 +127,32 @@ fn table(rows: &[Row]) -> String {
     );
     let head =
         ["namespace", "commands", "mean", "p99", "here: mean", "p99", "ratio", "p99", "host: mean", "p99"];
-    let [a, b, c, d, e, f, g, h, i, j] = head;
-    let _ = writeln!(text, "  {a:<21} {b:>9} {c:>9} {d:>9} {e:>11} {f:>9} {g:>6} {h:>6} {i:>11} {j:>9}");
-    for row in rows {
+    let cells = |row: &Row| {
         let Row { recorded, replayed, host } = row;
-        let name = format!("{} {}", recorded.nsid, recorded.of.name());
         let or_none = |text: Option<String>| text.unwrap_or("-".to_owned());
         let then = |ns: u64| or_none(row.timed().then(|| format!("{:.2}", us(ns))));
         let times = |ratio: Option<f64>| or_none(ratio.map(|ratio| format!("{ratio:.3}")));
         let host =
             |ns: fn(&Latencies) -> u64| or_none(host.as_ref().map(|host| format!("{:.2}", us(ns(host)))));
-        let _ = writeln!(
-            text,
-            "  {name:<21} {:>9} {:>9} {:>9} {:>11.2} {:>9.2} {:>6} {:>6} {:>11} {:>9}",
-            recorded.count,
+        vec![
+            format!("{} {}", recorded.nsid, recorded.of.name()),
+            recorded.count.to_string(),
             then(mean(recorded)),
             then(recorded.p99),
-            us(mean(replayed)),
-            us(replayed.p99),
+            format!("{:.2}", us(mean(replayed))),
+            format!("{:.2}", us(replayed.p99)),
             times(row.mean()),
             times(row.p99()),
             host(mean),
             host(|host| host.p99),
-        );
-    }
+        ]
+    };
+    let cells: Vec<_> = rows.iter().map(cells).collect();
+    text.push_str(&terminal::table(
+        Look { text: 1, indent: 2, ..Look::default() },
+        &head.map(str::to_owned),
+        &cells,
+    ));
     let told: Vec<bool> = rows.iter().filter_map(Row::agrees).collect();
     if told.len() < rows.len() {
         text.push_str(
