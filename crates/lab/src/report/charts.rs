@@ -1,11 +1,11 @@
-//! Charts as inline SVG (charts-rs): small, without scripts, sharp in print.
+//! Charts as inline SVG (plotters): small, without scripts, sharp in print. The browser has the fonts.
 
-use anyhow::{Context, Result};
-use charts_rs::{
-    Align, AxisScale, BarChart, ChartBase, Color, LegendCategory, LineChart, Series, SeriesBand, Symbol,
-    YAxisConfig,
-};
+mod frame;
 
+use anyhow::Result;
+use plotters::prelude::*;
+
+use self::frame::{Frame, Head, Key, Mark};
 use crate::results::Spread;
 
 /// A value with its spread.
@@ -51,172 +51,113 @@ pub struct Labels {
     pub log: bool,
 }
 
-const INK: &str = "#1f2937";
-const FAINT: &str = "#e5e7eb";
-const AXIS: &str = "#9ca3af";
+/// Part of the place of a category that its bars take.
+const FILLED: f64 = 0.8;
 
-#[expect(clippy::cast_possible_truncation, reason = "for drawing")]
-fn pixel(value: f64) -> f32 {
-    value as f32
-}
-
-fn base(chart: &mut ChartBase, axis: &mut YAxisConfig, labels: &Labels, colours: Vec<Color>) {
-    let ink: Color = INK.into();
-    chart.width = 620.0;
-    chart.height = 340.0;
-    chart.font_family = "Arial".into();
-    chart.background_color = Color::transparent();
-    chart.compact = true;
-    chart.margin = (10.0, 14.0, 10.0, 10.0).into();
-    chart.title.text.clone_from(&labels.title);
-    chart.title.font.size = 15.0;
-    chart.title.font.color = ink;
-    chart.title.font.weight = Some("bold".into());
-    chart.title.align = Align::Left;
-    chart.title.margin = Some((0.0, 0.0, 10.0, 0.0).into());
-    chart.legend.align = Align::Right;
-    chart.legend.font.color = ink;
-    chart.legend.font.size = 12.0;
-    chart.legend.margin = Some((26.0, 0.0, 6.0, 0.0).into());
-    chart.legend.show = Some(chart.series_list.len() > 1);
-    chart.x_axis.font.color = ink;
-    chart.x_axis.font.size = 12.0;
-    chart.x_axis.stroke_color = AXIS.into();
-    chart.x_axis.title.clone_from(&labels.x);
-    chart.grid.stroke_color = FAINT.into();
-    chart.grid.stroke_width = 1.0;
-    chart.series.colors = colours;
-    axis.font.color = ink;
-    axis.font.size = 12.0;
-    axis.title = Some(labels.y.clone());
-    axis.formatter = Some("{t}".into());
-    if labels.log {
-        axis.scale = AxisScale::Log(10.0);
-    }
-}
-
-/// Grouped bars with whiskers and their values written above.
+/// Grouped bars with whiskers. Without whiskers, and where there is room, their values are written above.
 ///
 /// # Errors
 /// When the library refuses the data.
 pub fn bars(labels: &Labels, categories: &[String], data: &[Data<Bar>]) -> Result<String> {
     if let [only] = categories
         && data.len() > 1
+        && frame::fit(data.iter().map(|d| d.name.as_str()), data.len())
     {
-        return single_bars(labels, only, data);
+        return named_bars(labels, only, data);
     }
-    let series = data.iter().map(|d| series(d, None)).collect();
-    let mut chart = BarChart::new(series, categories.to_vec());
-    finish(&mut chart, labels, data)
+    let colours: Vec<Vec<RGBColor>> =
+        data.iter().map(|d| vec![frame::colour(d.colour); d.values.len()]).collect();
+    let keys = data.iter().map(|d| Key { name: &d.name, colour: frame::colour(d.colour), mark: Mark::Box });
+    let head = Head::new(labels, if data.len() > 1 { keys.collect() } else { Vec::new() });
+    let values: Vec<&[Option<Bar>]> = data.iter().map(|d| d.values.as_slice()).collect();
+    draw_bars(&head, labels, categories, &values, &colours)
 }
 
 /// Bars of one category: named below instead of in a legend.
-fn single_bars(labels: &Labels, category: &str, data: &[Data<Bar>]) -> Result<String> {
-    let values = data.iter().map(|d| d.values.first().copied().flatten()).collect();
-    let all = Data { name: String::new(), colour: data[0].colour, dashed: false, values };
-    let colours = data.iter().map(|d| Some(d.colour.into())).collect();
-    let names = data.iter().map(|d| d.name.clone()).collect();
-    let mut chart = BarChart::new(vec![series(&all, Some(colours))], names);
-    let labels = Labels { x: category.to_owned(), ..labels.clone() };
-    finish(&mut chart, &labels, &[all])
+fn named_bars(labels: &Labels, category: &str, data: &[Data<Bar>]) -> Result<String> {
+    let values: Vec<Option<Bar>> = data.iter().map(|d| d.values.first().copied().flatten()).collect();
+    let colours = data.iter().map(|d| frame::colour(d.colour)).collect();
+    let names: Vec<String> = data.iter().map(|d| d.name.clone()).collect();
+    let x = if category.is_empty() { labels.x.clone() } else { category.to_owned() };
+    let labels = Labels { x, ..labels.clone() };
+    draw_bars(&Head::new(&labels, Vec::new()), &labels, &names, &[&values], &[colours])
 }
 
-fn series(d: &Data<Bar>, colours: Option<Vec<Option<Color>>>) -> Series {
-    let values = d.values.iter().map(|bar| bar.map(|bar| pixel(bar.value))).collect();
-    let mut series = Series::new_nullable(d.name.clone(), values);
-    series.colors = colours;
-    let ends = |pick: fn((f64, f64)) -> f64| -> Vec<Option<f32>> {
-        d.values.iter().map(|bar| bar.and_then(|bar| bar.spread).map(|spread| pixel(pick(spread)))).collect()
-    };
-    let band = SeriesBand { lower: ends(|s| s.0), upper: ends(|s| s.1), stroke_width: Some(1.5) };
+fn draw_bars(
+    head: &Head<'_>,
+    labels: &Labels,
+    categories: &[String],
+    data: &[&[Option<Bar>]],
+    colours: &[Vec<RGBColor>],
+) -> Result<String> {
+    let all = || data.iter().flat_map(|values| values.iter().flatten());
+    let ends = all().flat_map(|bar| {
+        let (low, high) = bar.spread.unwrap_or((bar.value, bar.value));
+        [low.min(bar.value), high.max(bar.value)]
+    });
     // A whisker would run through the number; the tables have it.
-    series.label_show = band.lower.iter().all(Option::is_none);
-    if !series.label_show {
-        series.error_bar = Some(band);
-    }
-    series
-}
-
-fn finish(chart: &mut BarChart, labels: &Labels, data: &[Data<Bar>]) -> Result<String> {
-    let mut axis = chart.y_axis_configs.pop().unwrap_or_default();
-    base(&mut chart.base, &mut axis, labels, data.iter().map(|d| d.colour.into()).collect());
-    chart.legend.category = LegendCategory::RoundRect;
-    if !labels.log {
-        axis.min = Some(0.0);
-    }
-    chart.series.label.formatter = label_format(data);
-    chart.series.label.font.size = 11.0;
-    chart.series.label.font.color = INK.into();
-    chart.radius = Some(2.0);
-    chart.y_axis_configs = vec![axis];
-    chart.svg().with_context(|| format!("drawing the chart {:?}", labels.title))
+    let written = all().all(|bar| bar.spread.is_none());
+    let decimals = decimals(all().map(|bar| bar.value));
+    let frame = Frame::new(labels, categories, ends, written);
+    let wide = FILLED / frame::real(data.len().max(1));
+    frame.draw(head, |plot| {
+        for (series, (values, colours)) in data.iter().zip(colours).enumerate() {
+            for (at, bar) in values.iter().enumerate() {
+                let (Some(bar), Some(colour)) = (bar, colours.get(at)) else { continue };
+                let left = frame::real(at) - FILLED / 2.0 + wide * frame::real(series);
+                plot.bar(left + wide * 0.04, left + wide * 0.96, bar.value, *colour)?;
+                let middle = left + wide / 2.0;
+                if let Some((low, high)) = bar.spread {
+                    plot.whisker(middle, wide, low, high)?;
+                } else if written {
+                    plot.number(middle, wide, bar.value, &format!("{:.decimals$}", bar.value))?;
+                }
+            }
+        }
+        Ok(())
+    })
 }
 
 /// Decimals of the numbers above bars: as many as the smallest needs for three digits.
-fn label_format(data: &[Data<Bar>]) -> String {
-    let values = data.iter().flat_map(|d| d.values.iter().flatten()).map(|bar| bar.value.abs());
-    match values.filter(|v| *v > 0.0).fold(f64::INFINITY, f64::min) {
-        small if small >= 100.0 => "{:.0}",
-        small if small >= 10.0 => "{:.1}",
-        _ => "{:.2}",
+fn decimals(values: impl Iterator<Item = f64>) -> usize {
+    match values.map(f64::abs).filter(|value| *value > 0.0).fold(f64::INFINITY, f64::min) {
+        small if small >= 100.0 => 0,
+        small if small >= 10.0 => 1,
+        _ => 2,
     }
-    .into()
 }
 
-/// Lines over evenly spaced categories.
+/// Lines over evenly spaced categories. A line of one point would show nothing: it is a bar.
 ///
 /// # Errors
 /// When the library refuses the data.
 pub fn lines(labels: &Labels, categories: &[String], data: &[Data<f64>], markers: bool) -> Result<String> {
-    let series = data.iter().map(|d| {
-        let mut series =
-            Series::new_nullable(d.name.clone(), d.values.iter().map(|v| v.map(pixel)).collect());
-        if d.dashed {
-            series.stroke_dash_array = Some("6,4".into());
+    let single = |d: &Data<f64>| d.values.iter().flatten().count() == 1;
+    let alone: Vec<&Data<f64>> = data.iter().filter(|d| single(d)).collect();
+    let mark = |d: &Data<f64>| match (single(d), d.dashed) {
+        (true, _) => Mark::Box,
+        (false, true) => Mark::Dashes,
+        (false, false) => Mark::Line,
+    };
+    let keys = data.iter().map(|d| Key { name: &d.name, colour: frame::colour(d.colour), mark: mark(d) });
+    let head = Head::new(labels, if data.len() > 1 { keys.collect() } else { Vec::new() });
+    let frame =
+        Frame::new(labels, categories, data.iter().flat_map(|d| d.values.iter().flatten()).copied(), false);
+    // Beside each other, in half of a category's place.
+    let wide = 0.5 / frame::real(alone.len().max(1));
+    frame.draw(&head, |plot| {
+        for (series, d) in alone.iter().enumerate() {
+            let point = d.values.iter().enumerate().find_map(|(at, value)| Some((at, (*value)?)));
+            let Some((at, value)) = point else { continue };
+            let left = frame::real(at) - 0.25 + wide * frame::real(series);
+            plot.bar(left, left + wide, value, frame::colour(d.colour))?;
         }
-        series
-    });
-    let mut chart = LineChart::new(series.collect(), categories.to_vec());
-    let mut axis = chart.y_axis_configs.pop().unwrap_or_default();
-    base(&mut chart.base, &mut axis, labels, data.iter().map(|d| d.colour.into()).collect());
-    chart.series.stroke_width = 2.0;
-    chart.series.smooth = false;
-    chart.series.symbol = Some(if markers { Symbol::Circle(3.0, None) } else { Symbol::None });
-    chart.x_axis.boundary_gap = Some(false);
-    if !labels.log {
-        axis.min = Some(0.0);
-    }
-    chart.y_axis_configs = vec![axis];
-    chart.svg().with_context(|| format!("drawing the chart {:?}", labels.title))
+        for d in data.iter().filter(|d| !single(d)) {
+            plot.line(&d.values, frame::colour(d.colour), d.dashed, markers)?;
+        }
+        Ok(())
+    })
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn charts_are_svg_with_every_series() {
-        let labels =
-            Labels { title: "Throughput".into(), y: "tpmC".into(), x: "connections".into(), log: false };
-        let bar = |value: f64| Some(Bar { value, spread: Some((value * 0.9, value * 1.1)) });
-        let data = [
-            Data { name: "nand".into(), colour: "#c2410c", dashed: false, values: vec![bar(3000.0), None] },
-            Data {
-                name: "dram".into(),
-                colour: "#2563eb",
-                dashed: false,
-                values: vec![bar(4000.0), bar(5000.0)],
-            },
-        ];
-        let svg = bars(&labels, &["8".into(), "16".into()], &data).unwrap();
-        assert!(svg.starts_with("<svg") && svg.contains("nand") && svg.contains("dram"), "{svg}");
-        let data = [Data {
-            name: "published".into(),
-            colour: "#6b7280",
-            dashed: true,
-            values: vec![Some(1.3), Some(1.4)],
-        }];
-        let svg = lines(&labels, &["8".into(), "16".into()], &data, true).unwrap();
-        assert!(svg.starts_with("<svg") && svg.contains("stroke-dasharray"), "{svg}");
-    }
-}
+mod tests;
