@@ -34,6 +34,8 @@ pub mod tpcc;
 pub struct Outcome<R> {
     /// For programs; the same as in its JSON file.
     pub results: R,
+    /// The directory that the files of the results are in; none if it wrote no files.
+    pub written: Option<std::path::PathBuf>,
     /// For people: tables, the answer in a sentence, and where to read more.
     pub text: String,
     /// Why the command that ran it must fail, although it came to its end.

@@ -15,7 +15,7 @@ const NO_DRIVE: u8 = 3;
 /// The drive answered a command with an error.
 const NVME: u8 = 4;
 /// What was checked is not as it should be; the results say what.
-pub const CHECK: u8 = 5;
+const CHECK: u8 = 5;
 
 /// A check that failed: a study whose layout lost data, a drive that misses its data sheet.
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +60,14 @@ pub fn error(error: &anyhow::Error, output: Output) -> ExitCode {
         }
     }
     ExitCode::from(code)
+}
+
+/// The exit code of a check that has failed. People have read it in the results; in JSON it is an error, too.
+pub fn failed_check(words: &str, output: Output) -> ExitCode {
+    if output == Output::Json {
+        say("check", CHECK, words, None, None);
+    }
+    ExitCode::from(CHECK)
 }
 
 /// Says in JSON that the command line makes no sense.

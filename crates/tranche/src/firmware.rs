@@ -1,7 +1,7 @@
 //! `tranche firmware`.
 
 use crate::args::{Firmware, Output};
-use crate::print_json;
+use crate::print_written;
 use anyhow::{Context, Result};
 use serde_json::json;
 use std::fs::File;
@@ -21,8 +21,6 @@ pub fn firmware(command: &Firmware, output: Output) -> Result<()> {
     let mut file =
         File::create_new(&command.file).with_context(|| format!("cannot create the file {out}"))?;
     file.write_all(&image).with_context(|| format!("cannot write the file {out}"))?;
-    match output {
-        Output::Json => print_json(&json!({ "revision": command.revision, "bytes": image.len() })),
-        Output::Text => Ok(()),
-    }
+    let about = json!({ "revision": command.revision, "bytes": image.len() });
+    print_written(&about, &command.file, output)
 }

@@ -1,7 +1,7 @@
 //! `tranche image`: looking at an image, and saving what is left of one.
 
 use crate::args::{Image, Output};
-use crate::{print_json, print_text};
+use crate::{exit, print_json, print_text, print_written, say_results};
 use anyhow::{Context, Result, bail};
 use run::image::{Examination, Findings, ImageError, Left, Namespace, Page, PageIs};
 use run::{DriveKey, StartError};
@@ -15,9 +15,6 @@ use std::process::ExitCode;
 
 /// Bytes of a page of contents, which a checksum is that of.
 const PAGE: u32 = 4096;
-
-/// Something is damaged.
-const DAMAGED: u8 = crate::exit::CHECK;
 
 /// `tranche image`.
 pub fn image(command: &Image, output: Output) -> Result<ExitCode> {
@@ -48,11 +45,12 @@ fn is_damage(error: &StartError) -> bool {
 fn check(dir: &Path, output: Output) -> Result<ExitCode> {
     let mut examination = match Examination::open(dir, None) {
         Err(error) if is_damage(&error) => {
-            eprintln!("tranche: {error}");
-            if output == Output::Json {
-                print_json(&json!({ "damaged": true, "usable": false, "error": error.to_string() }))?;
+            let words = error.to_string();
+            match output {
+                Output::Json => print_json(&json!({ "damaged": true, "usable": false, "error": words }))?,
+                Output::Text => eprintln!("tranche: {words}"),
             }
-            return Ok(ExitCode::from(DAMAGED));
+            return Ok(exit::failed_check(&words, output));
         }
         other => other?,
     };
@@ -85,7 +83,10 @@ fn check(dir: &Path, output: Output) -> Result<ExitCode> {
             print_text(&text)?;
         }
     }
-    Ok(if damaged { ExitCode::from(DAMAGED) } else { ExitCode::SUCCESS })
+    Ok(match damaged {
+        true => exit::failed_check(verdict(findings, &counts), output),
+        false => ExitCode::SUCCESS,
+    })
 }
 
 /// What is lost, and what is not.
@@ -405,10 +406,16 @@ fn salvage(dir: &Path, out: &Path, key: Option<DriveKey>, output: Output) -> Res
         .and_then(|()| File::open(out)?.sync_all())
         .with_context(|| format!("cannot write {}", out.join("report.json").display()))?;
     match output {
-        Output::Json => print_json(&document)?,
-        Output::Text => print_text(&text)?,
+        Output::Json => print_written(&document, out, output)?,
+        Output::Text => {
+            print_text(&text)?;
+            say_results(out);
+        }
     }
-    Ok(if whole { ExitCode::SUCCESS } else { ExitCode::from(DAMAGED) })
+    Ok(match whole {
+        true => ExitCode::SUCCESS,
+        false => exit::failed_check("not everything is saved", output),
+    })
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! `tranche key`, and keys on the command line.
 
 use crate::args::{Key, MakeKey, Output};
-use crate::{print_json, print_text};
+use crate::{print_json, print_text, print_written};
 use anyhow::{Context, Result};
 use fabric::auth::{ChapKey, TlsPsk};
 use nvme::auth::HashId;
@@ -81,11 +81,8 @@ pub fn key(command: &MakeKey, output: Output) -> Result<()> {
         }
     };
     if let Some(file) = &command.file {
-        keep(file, &text).with_context(|| format!("--out: cannot write the file {}", file.display()))?;
-        return match output {
-            Output::Json => print_json(&serde_json::json!({ "file": file })),
-            Output::Text => print_text(&format!("the key is in {}", file.display())),
-        };
+        keep(file, &text).with_context(|| format!("--file: cannot write the file {}", file.display()))?;
+        return print_written(&serde_json::Map::new(), file, output);
     }
     match output {
         Output::Json => print_json(&serde_json::json!({ "key": text })),

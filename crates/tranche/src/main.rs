@@ -91,7 +91,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Key(command) => key::key(&command, output),
         Command::Firmware(command) => firmware::firmware(&command, output),
         Command::Completions { shell } => completions(shell),
-        Command::Man { dir } => man(&dir),
+        Command::Man { dir } => man(&dir, output),
         Command::Bench(bench) => print_outcome(output, &manage::bench(&bench)?),
         Command::Sim(options) => print_outcome(output, &sim::sim(&options)?),
         Command::Profile(command) => profiles::profile(&command, output),
@@ -114,17 +114,48 @@ fn completions(shell: clap_complete::Shell) -> Result<()> {
 }
 
 /// Writes a manual page for each command.
-fn man(dir: &Path) -> Result<()> {
+fn man(dir: &Path, output: Output) -> Result<()> {
     std::fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))?;
     clap_mangen::generate_to(Cli::command(), dir)
-        .with_context(|| format!("writing manual pages to {}", dir.display()))
+        .with_context(|| format!("writing manual pages to {}", dir.display()))?;
+    print_written(&serde_json::Map::new(), dir, output)
+}
+
+/// Results with the place of their files.
+#[derive(serde::Serialize)]
+struct Placed<'a, R: serde::Serialize> {
+    #[serde(flatten)]
+    own: &'a R,
+    results: String,
+}
+
+/// Prints what a command has written that prints nothing else for people: where it is, and in JSON what there is to say of it.
+fn print_written(about: &impl serde::Serialize, place: &Path, output: Output) -> Result<()> {
+    match output {
+        Output::Json => print_json(&Placed { own: about, results: place.display().to_string() }),
+        Output::Text => {
+            say_results(place);
+            Ok(())
+        }
+    }
+}
+
+/// Says on standard error where results are.
+fn say_results(place: &Path) {
+    if !lab::progress::is_silent() {
+        eprintln!("results: {}", place.display());
+    }
 }
 
 /// Prints what a study has found; fails if it says so.
 fn print_outcome(output: Output, outcome: &lab::Outcome<impl serde::Serialize>) -> Result<()> {
-    match output {
-        Output::Json => print_json(&outcome.results)?,
-        Output::Text => print_text(&outcome.text)?,
+    match (output, &outcome.written) {
+        (Output::Json, None) => print_json(&outcome.results)?,
+        (Output::Json, Some(place)) => print_written(&outcome.results, place, output)?,
+        (Output::Text, place) => {
+            print_text(&outcome.text)?;
+            place.iter().for_each(|place| say_results(place));
+        }
     }
     match &outcome.failure {
         Some(failure) => Err(exit::FailedCheck(failure.clone()).into()),

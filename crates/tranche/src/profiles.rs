@@ -148,7 +148,10 @@ pub fn profile(command: &Profile, output: Output) -> Result<()> {
             let outcome = datasheet::check(name, &config, settings)?;
             let text = format!("{}\n{}", text(&checked), outcome.text);
             checked.data_sheet = Some(outcome.results);
-            print_outcome(output, &lab::Outcome { results: checked, text, failure: outcome.failure })
+            print_outcome(
+                output,
+                &lab::Outcome { results: checked, written: None, text, failure: outcome.failure },
+            )
         }
     }
 }

@@ -90,7 +90,7 @@ fn percent(status: &SanitizeStatus) -> u32 {
     u32::from(status.sprog.get()) * 100 / 0x1_0000
 }
 
-/// What the log tells; the exit code is 1 if the operation has failed.
+/// What the log tells; the exit code is 5 if the operation has failed.
 fn show(status: &SanitizeStatus, output: Output) -> Result<ExitCode> {
     let operation = status.sstat.sos();
     match output {
@@ -117,8 +117,10 @@ fn show(status: &SanitizeStatus, output: Output) -> Result<ExitCode> {
         }))?,
         Output::Text => print_text(&words(status))?,
     }
-    let failed = operation == SanitizeOperationStatus::FAILED;
-    Ok(if failed { ExitCode::from(exit::CHECK) } else { ExitCode::SUCCESS })
+    Ok(match operation {
+        SanitizeOperationStatus::FAILED => exit::failed_check(&words(status), output),
+        _ => ExitCode::SUCCESS,
+    })
 }
 
 fn words(status: &SanitizeStatus) -> String {

@@ -2,7 +2,7 @@
 
 use crate::args::{FuseIo, Output, Precondition, Serve, Switch};
 use crate::key::Secret;
-use crate::{place, profiles};
+use crate::{place, profiles, say_results};
 use anyhow::{Context, Result, bail};
 use block::Export;
 use run::image::{Presence, presence};
@@ -54,7 +54,7 @@ pub fn serve(options: &Serve, output: Output) -> Result<()> {
             "timing is off: operations take no time but this machine's (--timing on gives them the drive's)"
         );
     }
-    if let Err(error) = say_ready(run_options.unix.as_deref(), output, &running) {
+    if let Err(error) = say_ready(&run_options, output, &running) {
         tracing::warn!("cannot say on standard output that the drive is ready: {error}");
     }
     let trouble = wait(signals, options, &running, export.as_ref());
@@ -65,6 +65,9 @@ pub fn serve(options: &Serve, output: Output) -> Result<()> {
     }
     drop(export);
     running.stop();
+    if let Some(recording) = &options.record {
+        say_results(recording);
+    }
     match trouble {
         Some(trouble) => bail!(trouble),
         None => Ok(()),
@@ -237,19 +240,23 @@ fn export(options: &Serve, running: &Running) -> Result<Option<Export>> {
 }
 
 /// The one line on standard output that scripts wait for. `tcp=` has every TCP port, in their order, separated by commas.
-fn say_ready(unix: Option<&Path>, output: Output, running: &Running) -> std::io::Result<()> {
+fn say_ready(options: &Options, output: Output, running: &Running) -> std::io::Result<()> {
     let ports = running.ports();
     let tcp: Vec<String> = ports.iter().map(|port| port.address.to_string()).collect();
     let tcp = (!tcp.is_empty()).then(|| tcp.join(","));
-    let unix = unix.map(|path| path.display().to_string());
+    let unix = options.unix.as_ref().map(|path| path.display().to_string());
     let nqn = running.handle().subsystem_nqn().to_owned();
     let line = match output {
         Output::Json => {
             let first = running.tcp().map(|address| address.to_string());
             let each = |p: &run::PortInfo| serde_json::json!({ "portid": p.id.0, "tcp": p.address.to_string(), "ana": p.ana.name() });
             let ports: Vec<_> = ports.iter().map(each).collect();
-            serde_json::json!({ "ready": true, "tcp": first, "unix": unix, "nqn": nqn, "ports": ports })
-                .to_string()
+            let mut line =
+                serde_json::json!({ "ready": true, "tcp": first, "unix": unix, "nqn": nqn, "ports": ports });
+            if let Some(recording) = &options.record {
+                line["results"] = recording.display().to_string().into();
+            }
+            line.to_string()
         }
         Output::Text => {
             let at = |name: &str, place: Option<String>| {

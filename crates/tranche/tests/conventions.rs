@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Served, TRANCHE, at, text};
+use common::{SMALL_DRIVE, Served, TRANCHE, at, text};
 use serde_json::Value;
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -196,6 +196,79 @@ fn quiet_says_errors_only_and_colors_are_for_terminals() {
     };
     assert!(said(&[]).contains("[2/2]"));
     assert_eq!(said(&["--quiet"]), "");
+}
+
+/// The last line that a command which succeeds says on standard error.
+fn last_line(output: &Output) -> String {
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    text(&output.stderr).lines().last().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn commands_end_with_where_their_results_are() {
+    let temp = tempfile::tempdir().unwrap();
+    std::fs::write(temp.path().join("job.fio"), "[a]\nrw=randwrite\nsize=1m\n").unwrap();
+    std::fs::write(temp.path().join("t.csv"), "0,W,0,4096,1000000\n0,R,0,4096,1500000\n").unwrap();
+    let run = |args: &[&str]| {
+        let mut command = Command::new(TRANCHE);
+        command.current_dir(temp.path()).env("XDG_CACHE_HOME", temp.path().join("cache"));
+        command.args(args).output().unwrap()
+    };
+    std::fs::write(temp.path().join("small.toml"), SMALL_DRIVE).unwrap();
+    let socket = at(temp.path(), "s");
+    let said = temp.path().join("said");
+    let mut serve = Command::new(TRANCHE);
+    serve
+        .current_dir(temp.path())
+        .args(["serve", "--unix", &socket, "--image", "image", "--record", "load.rec"]);
+    let served = Served::run(serve.stderr(std::fs::File::create(&said).unwrap()));
+    let bench = run(&["bench", "job.fio", "--on", &format!("unix://{socket}")]);
+    assert!(bench.status.success());
+    served.signal("TERM");
+    assert_eq!(served.end(), Some(0));
+    assert_eq!(std::fs::read_to_string(&said).unwrap().lines().last(), Some("results: load.rec"));
+
+    let quota = [
+        "study",
+        "quota",
+        "--sim",
+        "--quick",
+        "--repeat",
+        "1",
+        "--variants",
+        "none",
+        "--drive",
+        "small.toml",
+    ];
+    let studies = [&quota[..], &["--set", "seed=1,2", "--out", "studies"]].concat();
+    let study = [&quota[..], &["--out", "study"]].concat();
+    for (args, place, file) in [
+        (&["sim", "job.fio", "--no-cache", "--out", "one"][..], "one", "results.parquet"),
+        (&["sim", "job.fio", "--no-cache", "--set", "seed=1,2"], "out/sim", "results.csv"),
+        (&["sim", "t.csv", "--no-cache", "--out", "trace"], "trace", "results.json"),
+        (&["sim", "load.rec", "--no-cache", "--out", "replayed"], "replayed", "results.json"),
+        (&study, "study", "report.html"),
+        (&studies, "studies", "1/report.html"),
+        (&["image", "salvage", "image", "saved"], "saved", "report.json"),
+        (&["key", "drive", "--file", "drive.key"], "drive.key", ""),
+        (&["firmware", "TR2", "--file", "tr2.bin"], "tr2.bin", ""),
+        (&["man", "man1"], "man1", "tranche.1"),
+    ] {
+        let output = run(args);
+        assert_eq!(last_line(&output), format!("results: {place}"), "{args:?}");
+        let path = temp.path().join(place);
+        assert!(if file.is_empty() { path.is_file() } else { path.join(file).is_file() }, "{args:?}");
+    }
+    // What only prints has its results on standard output, and --quiet says nothing.
+    for args in [
+        &["sim", "job.fio", "--no-cache"][..],
+        &["profile", "check", "default"],
+        &["sim", "job.fio", "--no-cache", "--out", "one", "--force", "--quiet"],
+        &["key", "drive", "--file", "quiet.key", "--quiet"],
+    ] {
+        assert!(!last_line(&run(args)).starts_with("results:"), "{args:?}");
+    }
+    assert!(!text(&bench.stderr).contains("results:") && !bench.stdout.is_empty());
 }
 
 #[test]

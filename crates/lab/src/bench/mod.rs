@@ -90,6 +90,7 @@ where
     };
     Ok(Outcome {
         results: json::document(&jobs, &reported, began),
+        written: None,
         text: text::summary(&reported, began),
         failure,
     })

@@ -116,7 +116,7 @@ pub fn run_on(options: &Options, program: &Program) -> Result<Outcome<Results>> 
         text += &format!("\n{}", comparison_table(&rows(&results)).text());
     }
     text += &format!("\n{}\nreport: {}", answer(&results), page.display());
-    Ok(Outcome { results, text, failure: None })
+    Ok(Outcome { results, written: Some(out), text, failure: None })
 }
 
 /// Prepares every layout and makes every run.

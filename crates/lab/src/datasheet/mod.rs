@@ -246,7 +246,7 @@ pub fn check(name: &str, config: &Config, settings: Settings) -> Result<Outcome<
     let off: Vec<String> = measured.figures.iter().filter(|figure| !figure.within).map(report::off).collect();
     let failure =
         (!off.is_empty()).then(|| format!("{name} is not what its data sheet says: {}", off.join("; ")));
-    Ok(Outcome { text: report::text(&measured), results: measured, failure })
+    Ok(Outcome { text: report::text(&measured), results: measured, written: None, failure })
 }
 
 /// Bytes of the first namespace.

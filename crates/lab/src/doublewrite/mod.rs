@@ -259,7 +259,7 @@ pub fn run_on(options: &Options, server: Server, program: Program) -> Result<Out
     let page = options.out.join("report.html");
     report::write(&results, &page, report::answer(&results), Vec::new())?;
     let text = report::text(&results, &page);
-    Ok(Outcome { results, text, failure: None })
+    Ok(Outcome { results, written: Some(options.out.clone()), text, failure: None })
 }
 
 impl<'a> Study<'a> {

@@ -103,7 +103,7 @@ fn write(out: &Path, parts: &[Part]) -> Result<Outcome<Value>> {
     };
     overview.write(&page)?;
     let text = format!("{}\n{}\n\nreport: {}", table.text(), answers.join("\n"), page.display());
-    Ok(Outcome { results, text, failure: None })
+    Ok(Outcome { results, written: Some(out.to_owned()), text, failure: None })
 }
 
 const EXPLANATION: &str = "Medians, with the smallest and the largest, over interleaved pairs of one server's runs. The servers ran one after \

@@ -244,7 +244,7 @@ pub fn run_on(options: &Options, profiles: &Profiles<'_>) -> Result<Outcome<Resu
     report::write(&results, &done, &page)?;
     let text = report::text(&results, &done, &page);
     let failure = done.interrupted.then(|| interrupt::PARTIAL.to_owned());
-    Ok(Outcome { results, text, failure })
+    Ok(Outcome { results, written: Some(options.out.clone()), text, failure })
 }
 
 /// What came of it.

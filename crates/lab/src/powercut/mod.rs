@@ -191,7 +191,7 @@ pub fn run_on(options: &Options, program: &Program) -> Result<Outcome<Campaign>>
     let failure = (!campaign.passed()).then(|| {
         format!("a layout that must survive power cuts did not; `--seed {seed}` repeats the campaign")
     });
-    Ok(Outcome { results: campaign, text, failure })
+    Ok(Outcome { results: campaign, written: Some(options.out.clone()), text, failure })
 }
 
 fn clock_seed() -> u64 {

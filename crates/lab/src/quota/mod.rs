@@ -175,8 +175,8 @@ fn finish(found: Vec<(PathBuf, Found)>) -> Result<Outcome<Results>> {
         text.push_str(&report::text(found, &page));
     }
     let failure = interrupted.then(|| interrupt::PARTIAL.to_owned());
-    let (_, first) = found.into_iter().next().context("nothing ran")?;
-    Ok(Outcome { results: first.results, text, failure })
+    let (place, first) = found.into_iter().next().context("nothing ran")?;
+    Ok(Outcome { results: first.results, written: Some(place), text, failure })
 }
 
 /// A piece of work of the simulated part.

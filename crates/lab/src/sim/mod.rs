@@ -149,13 +149,17 @@ pub fn run(options: &Options, sources: &Sources<'_>) -> Result<Outcome<Value>> {
         let (case, ran) = runs.into_iter().next().ok_or_else(|| anyhow!("interrupted"))?;
         let ran = ran?;
         let mut problems = ran.played.problems.clone();
+        let mut place = None;
         if let Some(out) = &out {
             let runs = [(case, Ok(ran.clone()))];
-            let written = write(out, options, &runs, &document(options, &runs, elapsed, threads));
-            problems.extend(written.err().map(|error| format!("{error:#}")));
+            match write(out, options, &runs, &document(options, &runs, elapsed, threads)) {
+                Ok(()) => place = Some(out.clone()),
+                Err(error) => problems.push(format!("{error:#}")),
+            }
         }
         return Ok(Outcome {
             results: report::document(case, &ran),
+            written: place,
             text: report::text(case, &ran),
             failure: failure(problems, ran.played.interrupted),
         });
@@ -289,20 +293,21 @@ fn sweep(
     let ended = |ran: &Result<Ran>| ran.as_ref().is_ok_and(|ran| !ran.played.interrupted);
     let interrupted = interrupt::asked() && runs.iter().filter(|(_, ran)| ended(ran)).count() < cases.len();
     let mut text = report::table(&rows(&runs));
+    let mut written = None;
     let results = match out {
         Some(out) => {
             let results = document(options, &runs, elapsed, threads);
             text.push_str(&format!("\n{}", efficiency(&runs, cases.len(), elapsed, threads)));
             // The table is told all the same.
             match write(out, options, &runs, &results) {
-                Ok(()) => text.push_str(&format!("\n{}", out.join("results.parquet").display())),
+                Ok(()) => written = Some(out.to_owned()),
                 Err(error) => problems.push(format!("{error:#}")),
             }
             results
         }
         None => document(options, &runs, elapsed, threads),
     };
-    Ok(Outcome { results, text, failure: failure(problems, interrupted) })
+    Ok(Outcome { results, written, text, failure: failure(problems, interrupted) })
 }
 
 fn rows<'a>(runs: &[(&'a Case, Result<Ran>)]) -> Vec<Row<'a>> {

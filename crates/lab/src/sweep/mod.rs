@@ -239,7 +239,7 @@ impl Study<'_> {
             parquet.display()
         );
         let failure = (!problems.is_empty()).then(|| bench::lines(problems));
-        Ok(Outcome { results, text, failure })
+        Ok(Outcome { results, written: Some(self.out.to_owned()), text, failure })
     }
 }
 
@@ -266,5 +266,5 @@ pub(crate) fn study(
 /// Results for the command line, whether of one study or of many.
 pub(crate) fn value(outcome: Outcome<Results>) -> Result<Outcome<Value>> {
     let results = serde_json::to_value(outcome.results).context("making JSON of the results")?;
-    Ok(Outcome { results, text: outcome.text, failure: outcome.failure })
+    Ok(Outcome { results, written: outcome.written, text: outcome.text, failure: outcome.failure })
 }

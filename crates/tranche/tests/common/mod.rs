@@ -8,6 +8,35 @@ use std::time::{Duration, Instant};
 
 pub const TRANCHE: &str = env!("CARGO_BIN_EXE_tranche");
 
+/// A drive of 256 MiB, on which a study takes less than a second.
+pub const SMALL_DRIVE: &str = r#"
+[drive]
+timing = true
+max_transfer = "128KiB"
+write_buffer = "4MiB"
+
+[link]
+read = "3.3GB/s"
+write = "3.3GB/s"
+command_overhead = "5us"
+
+[[set]]
+media = "nand"
+cell = "tlc"
+capacity = "256MiB"
+spare = "40%"
+channels = 4
+dies = 8
+planes = 2
+nand_page = "16KiB"
+pages_per_block = 24
+rated_cycles = 3000
+timing = { read = "75us", program = "2.2ms", erase = "10ms", channel = "533MB/s", suspend = "10us", resume = "10us", max_suspends = 8 }
+
+[[namespace]]
+size = "256MiB"
+"#;
+
 /// What a program said.
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()

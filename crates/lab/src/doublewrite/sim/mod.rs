@@ -145,7 +145,7 @@ pub(super) fn run_on(options: &Settings, profiles: &Profiles<'_>) -> Result<Outc
     common::write(&results, &page, report::answer(&results, options), report::sections(&results, options))?;
     let text = report::text(&results, options, &page);
     let failure = interrupted.then(|| interrupt::PARTIAL.to_owned());
-    Ok(Outcome { results, text, failure })
+    Ok(Outcome { results, written: Some(options.out.clone()), text, failure })
 }
 
 /// What the study took of this machine.
