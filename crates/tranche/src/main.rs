@@ -22,6 +22,8 @@ mod quota;
 #[cfg(test)]
 mod reference;
 mod sanitize;
+#[cfg(test)]
+mod schemas;
 mod serve;
 mod show;
 mod sim;

@@ -28,6 +28,7 @@ const CONVENTIONS: &str = r#"
 | `--parallel N` | simulations that run at the same time |
 | `--out DIR` | the directory of the results. Results of an earlier run stay unless `--force` is given |
 | `--file FILE` | the one file that a command writes |
+| `results: PATH` | the last line on standard error of a command that writes files: where they are. In JSON it is the field `results` |
 | `--force` | yes, what is there may be lost |
 
 A quantity is a number and its unit, with or without a space, here as in a drive's TOML and in layouts. `m` and `M` are different letters:
@@ -53,8 +54,8 @@ Results go to standard output, everything else to standard error. The exit code 
 | 5 | a check fails: damage in an image, a layout that loses data, a drive that misses its data sheet, a failed sanitize operation | `check` |
 | 130 | a second signal | |
 
-With `--output json` a command prints one JSON document, with the keys of nvme-cli where nvme-cli has the same command. An error is one JSON object
-in the last line of standard error:
+With `--output json` a command prints one JSON document, with the keys of nvme-cli where nvme-cli has the same command:
+[each field of each command](json.md). An error is one JSON object in the last line of standard error:
 
 ```json
 {"error":{"exit_code":4,"kind":"nvme","message":"…","status":{"dnr":true,"sc":2,"sct":0,"text":"…"}}}

@@ -1,6 +1,8 @@
 //! A short slice of `tranche study powercut`: power cuts under MariaDB. Needs root, FUSE, loop devices and
 //! MariaDB; says so where they are missing. The campaign is `make campaign`.
 
+#[path = "common/schema.rs"]
+mod schema;
 #[path = "../../block/tests/support/mod.rs"]
 #[allow(dead_code)]
 mod support;
@@ -38,4 +40,6 @@ fn nothing_that_mariadb_acknowledged_is_lost() {
     let campaign: serde_json::Value = serde_json::from_str(&text).unwrap();
     let rounds: Vec<_> = campaign["variants"].as_array().unwrap().iter().map(|v| &v["rounds"]).collect();
     assert_eq!(rounds, [1, 1, 1]);
+    assert_eq!(campaign["results"], out.display().to_string());
+    schema::check("study-powercut", &campaign);
 }

@@ -1,0 +1,293 @@
+//! What commands print with `--output json` is what `docs/json.md` says.
+
+mod common;
+#[path = "common/schema.rs"]
+mod schema;
+#[path = "../../../tests/skipped.rs"]
+mod skip;
+
+use common::{SMALL_DRIVE, Served, TRANCHE, at, text};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Commands in a directory of their own, and the schemas that their documents were held against.
+struct Checked {
+    dir: tempfile::TempDir,
+    seen: BTreeSet<String>,
+}
+
+impl Checked {
+    fn at(&self, name: &str) -> String {
+        at(self.dir.path(), name)
+    }
+
+    fn file(&self, name: &str, content: &str) -> String {
+        let path = self.at(name);
+        std::fs::write(&path, content).unwrap();
+        path
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        let mut command = Command::new(TRANCHE);
+        command.current_dir(self.dir.path()).env("XDG_CACHE_HOME", self.at("cache")).env_remove("TRANCHE_ON");
+        command.args(["--output", "json"]).args(args).output().unwrap()
+    }
+
+    fn hold(&mut self, name: &str, printed: &[u8], args: &[&str]) -> Value {
+        let document =
+            serde_json::from_slice(printed).unwrap_or_else(|e| panic!("{args:?}: {e}: {}", text(printed)));
+        schema::check(name, &document);
+        self.seen.insert(name.to_owned());
+        document
+    }
+
+    /// The document of a command that succeeds.
+    fn good(&mut self, name: &str, args: &[&str]) -> Value {
+        let output = self.run(args);
+        assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
+        self.hold(name, &output.stdout, args)
+    }
+
+    /// The error of a command that fails with this exit code, in the last line of standard error.
+    fn error(&mut self, code: i32, output: &Output, args: &[&str]) -> Value {
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");
+        let error = self.hold("error", said.lines().last().unwrap_or_default().as_bytes(), args);
+        assert_eq!(error["error"]["exit_code"], code, "{args:?}: {error}");
+        error
+    }
+
+    /// A command that fails, and prints no document.
+    fn bad(&mut self, code: i32, args: &[&str]) {
+        let output = self.run(args);
+        assert!(output.stdout.is_empty(), "{args:?}: {}", text(&output.stdout));
+        self.error(code, &output, args);
+    }
+
+    /// A document whose files are where it says.
+    fn written(&mut self, name: &str, args: &[&str], place: &str, file: &str) -> Value {
+        let document = self.good(name, args);
+        assert_eq!(document["results"], place, "{args:?}");
+        let path = self.dir.path().join(place);
+        assert!(if file.is_empty() { path.is_file() } else { path.join(file).is_file() }, "{args:?}");
+        document
+    }
+}
+
+/// Commands that talk to a drive.
+fn of_a_drive(c: &mut Checked) {
+    let (socket, recording) = (c.at("s"), c.at("recording"));
+    let mut command = Command::new(TRANCHE);
+    command.args(["serve", "--unix", &socket, "--record", &recording, "--timing", "off", "--output", "json"]);
+    let mut child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut ready = String::new();
+    let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut out, &mut ready).unwrap();
+    let served = Served { child, ready };
+    let line = c.hold("serve", served.ready.as_bytes(), &["serve"]);
+    assert_eq!((&line["results"], &line["tcp"]), (&recording.as_str().into(), &Value::Null));
+
+    let on = format!("unix://{socket}");
+    let with = |args: &[&'static str]| -> Vec<String> {
+        args.iter().map(|arg| (*arg).to_owned()).chain(["--on".to_owned(), on.clone()]).collect()
+    };
+    let good: [(&str, &[&'static str]); 34] = [
+        ("ns-create", &["ns", "create", "--nvm-set", "2", "--size", "1MiB", "--attach"]),
+        ("ns-create", &["ns", "create", "--size", "1MiB", "--lba", "512+8", "--pi", "1"]),
+        ("ns-list", &["ns", "list"]),
+        ("ns-list", &["ns", "list", "--attached"]),
+        ("ns-attach", &["ns", "detach", "2"]),
+        ("ns-attach", &["ns", "attach", "2"]),
+        ("ns-attach", &["ns", "attach", "2"]),
+        ("ns-delete", &["ns", "format", "2"]),
+        ("ns-delete", &["ns", "delete", "3"]),
+        ("id", &["id"]),
+        ("id-nsid", &["id", "--nsid", "1"]),
+        ("id-nsid", &["id", "--nsid", "2"]),
+        ("id-sets", &["id", "--sets"]),
+        ("id-groups", &["id", "--groups"]),
+        ("id-ana", &["id", "--ana"]),
+        ("id-logs", &["id", "--logs"]),
+        ("quota", &["quota", "get", "1"]),
+        ("quota", &["quota", "set", "1", "--read", "391MB/s", "--write-iops", "5000", "--save"]),
+        ("quota", &["quota", "clear", "1"]),
+        ("bench", &["bench", "job.fio"]),
+        ("smart", &["smart"]),
+        ("smart-nsid", &["smart", "--nsid", "1"]),
+        ("smart-nvm-set", &["smart", "--nvm-set", "1"]),
+        ("smart-ocp", &["smart", "--ocp"]),
+        ("smart-memblaze", &["smart", "--memblaze"]),
+        ("fault", &["fault", "bit-errors", "--one-in", "100"]),
+        ("fault", &["fault", "stuck-die", "0", "--nvm-set", "1"]),
+        ("fault", &["fault", "slow", "2"]),
+        ("fault", &["fault", "host-disk-full", "--count", "1"]),
+        ("fault", &["fault", "clear"]),
+        ("sanitize", &["sanitize", "status"]),
+        ("power-cut", &["power-cut", "--off-ms", "1"]),
+        ("sanitize", &["sanitize", "block", "--force"]),
+        ("sanitize", &["sanitize", "status"]),
+    ];
+    c.file("job.fio", "[a]\nrw=randrw\nsize=1m\niodepth=4\nfsync=16\n[b]\nrw=trim\nsize=1m\nnumjobs=2\n");
+    for (name, args) in good {
+        let args = with(args);
+        c.good(name, &args.iter().map(String::as_str).collect::<Vec<_>>());
+    }
+    for (code, args) in [
+        (4, &["ns", "delete", "9"][..]),
+        (4, &["quota", "get", "9"]),
+        (1, &["id", "--nsid", "9"]),
+        (1, &["bench", "missing.fio"]),
+        (1, &["sanitize", "block"]),
+        (2, &["ns", "delete", "one"]),
+        (2, &["quota", "set", "1"]),
+    ] {
+        let args = with(args);
+        c.bad(code, &args.iter().map(String::as_str).collect::<Vec<_>>());
+    }
+    c.bad(3, &["smart", "--on", &format!("unix://{}", c.at("nobody"))]);
+    served.signal("TERM");
+    assert_eq!(served.end(), Some(0));
+    // What was recorded, with latencies to hold it against.
+    c.written("sim", &["sim", &recording, "--out", "replayed"], "replayed", "results.json");
+}
+
+/// Commands on an image, whole and damaged.
+fn of_an_image(c: &mut Checked) {
+    let (image, socket) = (c.at("image"), c.at("i"));
+    let serve = || {
+        let served = Served::start(&["--image", &image, "--unix", &socket]);
+        served.signal("TERM");
+        assert_eq!(served.end(), Some(0));
+    };
+    serve();
+    let found = c.good("image-check", &["image", "check", &image]);
+    assert_eq!((&found["damaged"], &found["left"]), (&false.into(), &"clean".into()));
+    c.written("image-salvage", &["image", "salvage", &image, "saved"], "saved", "report.json");
+    let saved: Value = serde_json::from_slice(&std::fs::read(c.at("saved/report.json")).unwrap()).unwrap();
+    assert!(saved["results"].is_null(), "a directory may move");
+    c.bad(1, &["image", "check", "missing"]);
+    c.bad(1, &["image", "salvage", &image, "saved"]);
+    // What says how the drive was made is no longer readable.
+    for file in std::fs::read_dir(&image).unwrap().map(|file| file.unwrap().path()) {
+        if file.file_name().unwrap().to_string_lossy().starts_with("checkpoint") {
+            std::fs::write(file, "damaged").unwrap();
+        }
+    }
+    let args = ["image", "check", &image];
+    let output = c.run(&args);
+    let found = c.hold("image-check", &output.stdout, &args);
+    assert_eq!(found["damaged"], true);
+    c.error(5, &output, &args);
+}
+
+/// Commands that make files, and those about drives that nobody serves.
+fn of_files(c: &mut Checked) {
+    c.good("key", &["key", "drive"]);
+    c.written("key", &["key", "tls", "--file", "tls.key"], "tls.key", "");
+    c.bad(1, &["key", "tls", "--file", "tls.key"]);
+    c.written("firmware", &["firmware", "TR2", "--file", "tr2.bin"], "tr2.bin", "");
+    c.written("man", &["man", "man1"], "man1", "tranche.1");
+    c.good("profile-list", &["profile", "list"]);
+    c.good("profile-show", &["profile", "show", "default"]);
+    c.good("profile-check", &["profile", "check", "tlc-3.84t", "--dry-run"]);
+    c.good("profile-check", &["profile", "check", "default"]);
+    let sheet = c.good("profile-check", &["profile", "check", "zn540-1t"]);
+    assert!(sheet["data_sheet"]["figures"].is_array());
+    c.bad(1, &["profile", "show", "defualt"]);
+}
+
+/// Loads in virtual time.
+fn of_simulations(c: &mut Checked) {
+    const ACT: &str = "device-names: /dev/nvme0n1\ntest-duration-sec: 2\nread-reqs-per-sec: 2000\nwrite-reqs-per-sec: 1000\n";
+    c.file("small.fio", "[a]\nrw=randrw\nsize=1m\n");
+    c.file("storage.act", ACT);
+    c.file("t.csv", "0,W,0,4096,1000000\n1,W,8192,8192,1000100\n0,R,0,4096,1500000\n");
+    let lab = ["--drive", "pblaze5-910-lab"];
+    c.good("sim", &["sim", "small.fio", "--no-cache"]);
+    c.good("sim", &["sim", "small.fio", "--no-cache", "--contents", "memory", "--nsid", "1"]);
+    c.written("sim", &["sim", "small.fio", "--no-cache", "--out", "one"], "one", "results.parquet");
+    c.good("sim", &[&["sim", "storage.act"], &lab[..]].concat());
+    c.good("sim", &[&["sim", "t.csv"], &lab[..]].concat());
+    let sweep = c.written(
+        "sim-set",
+        &["sim", "small.fio", "--no-cache", "--set", "seed=1,2"],
+        "out/sim",
+        "results.csv",
+    );
+    assert_eq!(sweep["runs"].as_array().unwrap().len(), 2);
+    let written: Value =
+        serde_json::from_slice(&std::fs::read(c.at("out/sim/results.json")).unwrap()).unwrap();
+    assert!(written["results"].is_null(), "a directory may move");
+    c.bad(1, &["sim", "small.fio", "--no-cache", "--set", "seed=1,2"]);
+    // Verification fails where the drive keeps nothing: results, and an error.
+    c.file("verify.fio", "[a]\nrw=write\nsize=1m\nverify=crc32c\n");
+    c.bad(1, &["sim", "verify.fio", "--no-cache"]);
+}
+
+/// Studies, in virtual time.
+fn of_studies(c: &mut Checked) {
+    c.file("small.toml", SMALL_DRIVE);
+    let quota = [
+        "study",
+        "quota",
+        "--sim",
+        "--quick",
+        "--repeat",
+        "1",
+        "--variants",
+        "none",
+        "--drive",
+        "small.toml",
+    ];
+    c.written("study", &[&quota[..], &["--out", "quota"]].concat(), "quota", "report.html");
+    let sweep = [&quota[..], &["--out", "quotas", "--set", "seed=1,2"]].concat();
+    c.written("study", &sweep, "quotas", "2/report.html");
+}
+
+/// Commands on several layouts of a live drive.
+fn of_comparisons(c: &mut Checked) {
+    let layout = "[[namespace]]\nname = \"data\"\nsize = \"64MiB\"\n";
+    let (a, b) = (c.file("a.toml", layout), c.file("b.toml", layout));
+    let args =
+        ["compare", &a, &b, "--repeat", "1", "--out", "compared", "--", "sh", "-c", "echo > /dev/null"];
+    let needed = rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists();
+    if !needed {
+        skip::skipped("documents_are_as_they_are_described", "tranche compare needs root and FUSE");
+        c.seen.insert("compare".to_owned());
+        return;
+    }
+    let document = c.good("compare", &args);
+    assert!(document["results"].as_str().unwrap().ends_with("/compared"), "{}", document["results"]);
+}
+
+#[test]
+fn documents_are_as_they_are_described() {
+    let mut c = Checked { dir: tempfile::tempdir().unwrap(), seen: BTreeSet::new() };
+    for part in [of_a_drive, of_an_image, of_files, of_simulations, of_studies, of_comparisons] {
+        part(&mut c);
+    }
+    // `tests/powercut.rs` runs that campaign, which takes a database.
+    c.seen.insert("study-powercut".to_owned());
+    assert_eq!(c.seen, schema::names().into_iter().collect());
+}
+
+#[test]
+fn what_is_not_described_is_found() {
+    let error = serde_json::json!({ "error": { "kind": "nvme", "exit_code": 4, "message": "no", "status":
+        { "sct": 0, "sc": 2, "dnr": true, "text": "Invalid Field" } } });
+    schema::check("error", &error);
+    for (place, value) in [
+        ("/error/kind", "another".into()),
+        ("/error/exit_code", 0.into()),
+        ("/error/message", Value::Null),
+        ("/error/status/sc", "two".into()),
+        ("/error/status", serde_json::json!({ "sct": 0, "sc": 2, "dnr": true, "text": "", "more": 1 })),
+        ("/error/status", serde_json::json!({ "sct": 0 })),
+    ] {
+        let mut wrong = error.clone();
+        *wrong.pointer_mut(place).unwrap() = value;
+        assert!(!schema::problems("error", &wrong).is_empty(), "{wrong}");
+    }
+}
