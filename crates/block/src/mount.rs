@@ -115,6 +115,10 @@ pub fn clean_stale(dir: &Path) -> Result<Cleaned, ExportError> {
     Ok(cleaned)
 }
 
+/// What the kernel answers where nobody serves a mounted directory any more: it has taken the connection down, is doing so, or takes
+/// back what was in a queue of io_uring.
+pub(crate) const GONE: [Errno; 3] = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED];
+
 /// The mount point as the kernel names it, if a dead drive is mounted there.
 fn stale(dir: &Path) -> Result<Option<PathBuf>, ExportError> {
     // A dead directory may not resolve, but its parent does.
@@ -127,7 +131,7 @@ fn stale(dir: &Path) -> Result<Option<PathBuf>, ExportError> {
         let mount = mountinfo::at(&dir).map_err(ExportError::system("/proc/self/mountinfo"))?;
         // The kernel answers other questions from what it remembers, but has to ask the file system this one.
         if mount.is_some_and(|mount| mount.kind == KIND)
-            && matches!(rustix::fs::statfs(&dir), Err(Errno::NOTCONN | Errno::CONNABORTED))
+            && rustix::fs::statfs(&dir).is_err_and(|error| GONE.contains(&error))
         {
             return Ok(Some(dir));
         }

@@ -7,6 +7,7 @@
 use super::frame::{Frame, Iovec, Outbox, Reply};
 use super::serve::serve;
 use crate::fs::Directory;
+use crate::mount::GONE;
 use io_uring::squeue::Entry128;
 use io_uring::{IoUring, cqueue, opcode, types};
 use rustix::event::{EventfdFlags, PollFlags};
@@ -239,7 +240,7 @@ impl Ring {
         }
         let error = io::Error::from_raw_os_error(-result);
         // The directory was unmounted, or the connection aborted. What is still being worked on has been told.
-        if is(&error, &[Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED]) {
+        if is(&error, &GONE) {
             self.over = true;
             return Ok(());
         }
