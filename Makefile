@@ -72,7 +72,7 @@ book: $(MDBOOK) ## The documentation site, with its links checked: target/book/i
 	scripts/book.py $(MDBOOK)
 
 # Not in `make test`: the database of advisories is fetched each time, and a new advisory is no change of ours.
-audit: ## Licences, sources, doubles and known advisories of dependencies, against deny.toml (fetches RustSec's database)
+audit: ## Licences, sources and known advisories of dependencies, against deny.toml (fetches RustSec's database)
 	@command -v cargo-deny >/dev/null || $(CARGO) install --locked cargo-deny
 	$(CARGO) deny check licenses bans sources
 	@$(CARGO) deny fetch db || \

@@ -51,7 +51,7 @@ pub enum ExportError {
         /// The error.
         reason: io::Error,
     },
-    /// io_uring was asked for, and it cannot be had.
+    /// The caller insists on io_uring, and the kernel does not offer it.
     #[error("{}: no FUSE over io_uring: {why}; --fuse-io auto does without", dir.display())]
     NoRings {
         /// The directory.

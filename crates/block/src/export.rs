@@ -304,26 +304,25 @@ fn serve(
 ) -> Result<(Served, Option<Mount>), ExportError> {
     let begin = |rings| begin(dir, Directory::new(files.clone(), engine.clone(), rings), options.threads);
     let refused = |why| ExportError::NoRings { dir: dir.to_owned(), why };
-    let why = match (options.way, uring::offered()) {
-        (Way::Device, _) => None,
-        (Way::Uring, Err(why)) => return Err(refused(why)),
-        (Way::Auto, Err(why)) => Some(why),
-        (Way::Uring | Way::Auto, Ok(())) => match begin(true)? {
-            Ok(begun) => {
-                tracing::info!("block files: requests come through io_uring");
-                return Ok(begun);
-            }
-            Err(why) if options.way == Way::Uring => return Err(refused(why)),
-            Err(why) => Some(why),
-        },
-    };
-    match why {
-        Some(why) => {
-            tracing::info!("block files: requests come through /dev/fuse; io_uring is faster, but {why}")
-        }
-        None => tracing::info!("block files: requests come through /dev/fuse, as asked for"),
+    if options.way == Way::Device {
+        tracing::info!("block files: requests come through /dev/fuse, as asked for");
+        return begin(false)?.map_err(refused);
     }
-    begin(false)?.map_err(refused)
+    let begun = match uring::offered() {
+        Ok(()) => begin(true)?,
+        Err(why) => Err(why),
+    };
+    match begun {
+        Ok(begun) => {
+            tracing::info!("block files: requests come through io_uring");
+            Ok(begun)
+        }
+        Err(why) if options.way == Way::Uring => Err(refused(why)),
+        Err(why) => {
+            tracing::info!("block files: requests come through /dev/fuse; io_uring is faster, but {why}");
+            begin(false)?.map_err(refused)
+        }
+    }
 }
 
 type Begun = Result<(Served, Option<Mount>), String>;

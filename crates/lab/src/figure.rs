@@ -34,7 +34,8 @@ pub fn show(value: f64) -> String {
     }
 }
 
-fn thousands(number: &str) -> String {
+/// Digits, perhaps behind a sign, with commas between thousands.
+pub(crate) fn thousands(number: &str) -> String {
     let (sign, digits) = number.strip_prefix('-').map_or(("", number), |digits| ("-", digits));
     let mut out = String::from(sign);
     for (i, digit) in digits.chars().enumerate() {

@@ -1,4 +1,4 @@
-//! What this machine has left, as Linux tells it (proc(5), cgroups(7)).
+//! What this machine has left and what this process takes, as Linux tells it (proc(5), cgroups(7)).
 
 use std::fs;
 use std::path::Path;
@@ -6,9 +6,19 @@ use std::path::Path;
 /// Memory that this program may still take, in bytes, if the machine tells: what is available on the machine, or what the control
 /// groups of this program leave of their limits (a container's, a systemd unit's), whichever is less.
 pub fn available_memory() -> Option<u64> {
-    let machine = entry(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:", "kB")? * 1024;
+    let machine = kibibytes("/proc/meminfo", "MemAvailable:")?;
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     Some(machine.min(left_by_groups(Path::new("/sys/fs/cgroup"), &groups)))
+}
+
+/// The most memory that this process has had, in bytes, if the machine tells.
+pub fn peak_memory() -> Option<u64> {
+    kibibytes("/proc/self/status", "VmHWM:")
+}
+
+/// An entry in kB of a file, in bytes.
+fn kibibytes(file: &str, name: &str) -> Option<u64> {
+    entry(&fs::read_to_string(file).ok()?, name, "kB").map(|kib| kib.saturating_mul(1024))
 }
 
 /// An entry of a table of names and numbers, before its unit.
@@ -69,6 +79,7 @@ mod tests {
     #[test]
     fn this_machine_tells() {
         assert!(available_memory().unwrap() > 0);
+        assert!(peak_memory().unwrap() > 0);
     }
 
     #[test]

@@ -27,6 +27,15 @@ impl Chunk {
         Ok(Chunk { bytes, start })
     }
 
+    /// The chunk that belongs there; a new one if there is none.
+    #[inline]
+    fn made(place: &mut Option<Chunk>, size: usize) -> Result<&mut Chunk, OutOfMemory> {
+        match place {
+            Some(chunk) => Ok(chunk),
+            None => Ok(place.insert(Chunk::new(size)?)),
+        }
+    }
+
     #[inline]
     fn at(&self, slot: usize, size: usize) -> std::ops::Range<usize> {
         let first = self.start + slot * size;
@@ -93,12 +102,10 @@ impl<const SIZE: usize> Memory<SIZE> {
         while ahead.next < until {
             let first = ahead.next * Self::REGION;
             let Some(place) = self.chunks.get_mut(first / CHUNK) else { return };
-            let made = place.take().map_or_else(|| Chunk::new(SIZE), Ok);
             // Whoever writes there hears of it.
-            let Ok(chunk) = made else { return };
+            let Ok(chunk) = Chunk::made(place, SIZE) else { return };
             let start = chunk.start + first % CHUNK * SIZE;
             ahead.thread.ask(Place::of(&chunk.bytes[start..start + HUGE]));
-            *place = Some(chunk);
             ahead.next += 1;
         }
     }
@@ -194,10 +201,7 @@ impl<const SIZE: usize> Memory<SIZE> {
     pub(crate) fn get_mut(&mut self, slot: Slot) -> Result<&mut [u8; SIZE], OutOfMemory> {
         let slot = slot.0 as usize;
         let place = self.chunks.get_mut(slot / CHUNK).ok_or(OutOfMemory)?;
-        if place.is_none() {
-            *place = Some(Chunk::new(SIZE)?);
-        }
-        let chunk = place.as_mut().ok_or(OutOfMemory)?;
+        let chunk = Chunk::made(place, SIZE)?;
         let range = chunk.at(slot % CHUNK, SIZE);
         chunk.bytes[range].first_chunk_mut().ok_or(OutOfMemory)
     }

@@ -1,7 +1,7 @@
 //! `tranche image`: looking at an image, and saving what is left of one.
 
 use crate::args::{Image, Output};
-use crate::{exit, print_json, print_text, print_written, say_results};
+use crate::{exit, print_found, print_json, print_text};
 use anyhow::{Context, Result, bail};
 use run::image::{Examination, Findings, ImageError, Left, Namespace, Page, PageIs};
 use run::{DriveKey, StartError};
@@ -405,13 +405,7 @@ fn salvage(dir: &Path, out: &Path, key: Option<DriveKey>, output: Output) -> Res
         .and_then(|()| report.sync_all())
         .and_then(|()| File::open(out)?.sync_all())
         .with_context(|| format!("cannot write {}", out.join("report.json").display()))?;
-    match output {
-        Output::Json => print_written(&document, out, output)?,
-        Output::Text => {
-            print_text(&text)?;
-            say_results(out);
-        }
-    }
+    print_found(&document, &text, out, output)?;
     Ok(match whole {
         true => ExitCode::SUCCESS,
         false => exit::failed_check("not everything is saved", output),

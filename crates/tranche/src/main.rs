@@ -142,6 +142,14 @@ fn print_written(about: &impl serde::Serialize, place: &Path, output: Output) ->
     }
 }
 
+/// Prints what a command has found, and where it has written it.
+fn print_found(results: &impl serde::Serialize, text: &str, place: &Path, output: Output) -> Result<()> {
+    if output == Output::Text {
+        print_text(text)?;
+    }
+    print_written(results, place, output)
+}
+
 /// Says on standard error where results are.
 fn say_results(place: &Path) {
     if !lab::progress::is_silent() {
@@ -153,11 +161,8 @@ fn say_results(place: &Path) {
 fn print_outcome(output: Output, outcome: &lab::Outcome<impl serde::Serialize>) -> Result<()> {
     match (output, &outcome.written) {
         (Output::Json, None) => print_json(&outcome.results)?,
-        (Output::Json, Some(place)) => print_written(&outcome.results, place, output)?,
-        (Output::Text, place) => {
-            print_text(&outcome.text)?;
-            place.iter().for_each(|place| say_results(place));
-        }
+        (Output::Text, None) => print_text(&outcome.text)?,
+        (_, Some(place)) => print_found(&outcome.results, &outcome.text, place, output)?,
     }
     match &outcome.failure {
         Some(failure) => Err(exit::FailedCheck(failure.clone()).into()),

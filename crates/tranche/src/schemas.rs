@@ -56,13 +56,13 @@ What every command prints with `--output json`: each field with its type, its un
 
 - A command prints one document on standard output. `tranche serve` prints its own when it is ready, and goes on.
 - An error is [one object](#an-error) in the last line of standard error. A command whose check fails prints its document as well.
-- `tranche completions` prints a script, whatever `--output` says.
+- `tranche completions` prints a script. `--output` does not change that.
 - `results` is the file or the directory that the command has written. For people the same stands in the last line of standard error:
   `results: PATH`.
 - Where nvme-cli has the same command, keys and units are those of nvme-cli 2, and flags are numbers with the bits of the NVMe
   specification. Numbers of 128 bits are plain numbers.
-- In the tables `a.b` is the field `b` of the object `a`, `a[]` is an item of the array `a`, and `a.*` is any field of the object `a`, whose
-  names differ from case to case. A field without remark is always there, and never null.
+- In the tables `a.b` is the field `b` of the object `a`, and `a[]` is an item of the array `a`. `a.*` is any field of the object `a`. The
+  names of such fields differ from case to case. A field without remark is always there, and never null.
 
 ## Schemas
 

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{SMALL_DRIVE, Served, TRANCHE, at, text};
+use common::{SMALL_DRIVE, SMALL_STUDY, Served, TRANCHE, at, text};
 use serde_json::Value;
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -228,20 +228,8 @@ fn commands_end_with_where_their_results_are() {
     assert_eq!(served.end(), Some(0));
     assert_eq!(std::fs::read_to_string(&said).unwrap().lines().last(), Some("results: load.rec"));
 
-    let quota = [
-        "study",
-        "quota",
-        "--sim",
-        "--quick",
-        "--repeat",
-        "1",
-        "--variants",
-        "none",
-        "--drive",
-        "small.toml",
-    ];
-    let studies = [&quota[..], &["--set", "seed=1,2", "--out", "studies"]].concat();
-    let study = [&quota[..], &["--out", "study"]].concat();
+    let studies = [&SMALL_STUDY[..], &["--set", "seed=1,2", "--out", "studies"]].concat();
+    let study = [&SMALL_STUDY[..], &["--out", "study"]].concat();
     for (args, place, file) in [
         (&["sim", "job.fio", "--no-cache", "--out", "one"][..], "one", "results.parquet"),
         (&["sim", "job.fio", "--no-cache", "--set", "seed=1,2"], "out/sim", "results.csv"),

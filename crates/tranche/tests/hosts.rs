@@ -32,9 +32,7 @@ impl Drive {
 
     /// Memory in bytes.
     fn memory(&self) -> u64 {
-        let status = std::fs::read_to_string(self.proc("status")).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-        line.split_whitespace().next().unwrap().parse::<u64>().unwrap() * 1024
+        self.0.memory()
     }
 
     fn descriptors(&self) -> usize {

@@ -6,7 +6,7 @@ mod schema;
 #[path = "../../../tests/skipped.rs"]
 mod skip;
 
-use common::{SMALL_DRIVE, Served, TRANCHE, at, text};
+use common::{SMALL_DRIVE, SMALL_STUDY, Served, TRANCHE, at, text};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -229,20 +229,8 @@ fn of_simulations(c: &mut Checked) {
 /// Studies, in virtual time.
 fn of_studies(c: &mut Checked) {
     c.file("small.toml", SMALL_DRIVE);
-    let quota = [
-        "study",
-        "quota",
-        "--sim",
-        "--quick",
-        "--repeat",
-        "1",
-        "--variants",
-        "none",
-        "--drive",
-        "small.toml",
-    ];
-    c.written("study", &[&quota[..], &["--out", "quota"]].concat(), "quota", "report.html");
-    let sweep = [&quota[..], &["--out", "quotas", "--set", "seed=1,2"]].concat();
+    c.written("study", &[&SMALL_STUDY[..], &["--out", "quota"]].concat(), "quota", "report.html");
+    let sweep = [&SMALL_STUDY[..], &["--out", "quotas", "--set", "seed=1,2"]].concat();
     c.written("study", &sweep, "quotas", "2/report.html");
 }
 

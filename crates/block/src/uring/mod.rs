@@ -5,8 +5,8 @@
 //! is in it. `ring` moves frames to and fro, a batch at each system call; `serve` says what a request means and asks the same
 //! [`Directory`](crate::fs::Directory) as the other way.
 //!
-//! What the kernel does not put into queues (the first request, and inodes that it forgets) and what it is to be told still goes
-//! through `/dev/fuse`, which the crate `fuser` serves.
+//! Some things still go through `/dev/fuse`, which the crate `fuser` serves: the first request, inodes that the kernel forgets, and what
+//! this program tells the kernel.
 
 mod frame;
 mod ring;

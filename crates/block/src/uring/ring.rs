@@ -265,7 +265,7 @@ impl Ring {
         self.push(entry)
     }
 
-    /// Asks to be woken whenever the event is written to. Nobody reads it: the kernel tells of each time it is written.
+    /// Asks to be woken whenever the event is written to. Nobody reads it. The kernel reports each write.
     fn listen(&mut self) -> io::Result<()> {
         let fd = types::Fd(self.outbox.event().as_raw_fd());
         let readable = u32::from(PollFlags::IN.bits());

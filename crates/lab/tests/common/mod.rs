@@ -7,35 +7,7 @@ use serde_json::Value;
 
 /// A drive of 256 MiB with the chips of the scaled profile, behind a link of so many bytes per second in each direction.
 pub fn drive(link: &str) -> String {
-    format!(
-        r#"
-[drive]
-timing = true
-max_transfer = "128KiB"
-write_buffer = "4MiB"
-
-[link]
-read = "{link}"
-write = "{link}"
-command_overhead = "5us"
-
-[[set]]
-media = "nand"
-cell = "tlc"
-capacity = "256MiB"
-spare = "40%"
-channels = 4
-dies = 8
-planes = 2
-nand_page = "16KiB"
-pages_per_block = 24
-rated_cycles = 3000
-timing = {{ read = "75us", program = "2.2ms", erase = "10ms", channel = "533MB/s", suspend = "10us", resume = "10us", max_suspends = 8 }}
-
-[[namespace]]
-size = "256MiB"
-"#
-    )
+    include_str!("../../../../tests/small_drive.toml").replace("\"3.3GB/s\"", &format!("{link:?}"))
 }
 
 /// A study has succeeded, and its files are in this directory, each larger than `least` bytes: its results, and what it told.

@@ -9,33 +9,11 @@ use std::time::{Duration, Instant};
 pub const TRANCHE: &str = env!("CARGO_BIN_EXE_tranche");
 
 /// A drive of 256 MiB, on which a study takes less than a second.
-pub const SMALL_DRIVE: &str = r#"
-[drive]
-timing = true
-max_transfer = "128KiB"
-write_buffer = "4MiB"
+pub const SMALL_DRIVE: &str = include_str!("../../../../tests/small_drive.toml");
 
-[link]
-read = "3.3GB/s"
-write = "3.3GB/s"
-command_overhead = "5us"
-
-[[set]]
-media = "nand"
-cell = "tlc"
-capacity = "256MiB"
-spare = "40%"
-channels = 4
-dies = 8
-planes = 2
-nand_page = "16KiB"
-pages_per_block = 24
-rated_cycles = 3000
-timing = { read = "75us", program = "2.2ms", erase = "10ms", channel = "533MB/s", suspend = "10us", resume = "10us", max_suspends = 8 }
-
-[[namespace]]
-size = "256MiB"
-"#;
+/// A simulated study on that drive, `small.toml`, as small as can be.
+pub const SMALL_STUDY: [&str; 10] =
+    ["study", "quota", "--sim", "--quick", "--repeat", "1", "--variants", "none", "--drive", "small.toml"];
 
 /// What a program said.
 pub fn text(bytes: &[u8]) -> String {
@@ -74,6 +52,13 @@ impl Served {
     pub fn tcp(&self) -> Vec<String> {
         let all = self.ready.split_whitespace().find_map(|word| word.strip_prefix("tcp=")).expect("TCP");
         all.split(',').map(|address| format!("tcp://{address}")).collect()
+    }
+
+    /// Memory that it has, in bytes.
+    pub fn memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.split_whitespace().next().unwrap().parse::<u64>().unwrap() * 1024
     }
 
     pub fn signal(&self, name: &str) {

@@ -14,6 +14,7 @@ use plotters::{
 };
 
 use super::Labels;
+use crate::figure::thousands;
 
 const WIDTH: u32 = 620;
 const HEIGHT: u32 = 340;
@@ -195,13 +196,7 @@ fn shown(tick: f64, decimals: usize) -> String {
     }
     let text = format!("{size:.decimals$}");
     let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
-    let mut grouped = String::new();
-    for (index, digit) in whole.chars().enumerate() {
-        if index > 0 && (whole.len() - index).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
+    let grouped = thousands(whole);
     let sign = if tick < 0.0 && text.chars().any(|c| c.is_ascii_digit() && c != '0') { "-" } else { "" };
     format!("{sign}{grouped}{rest}")
 }
@@ -348,7 +343,6 @@ impl<'a> Frame<'a> {
     /// Names of categories in lines, with their numbers: so many of them that none touches the next. Whether one has two lines.
     fn names(&self) -> (Vec<(usize, Vec<&str>)>, bool) {
         let count = self.categories.len();
-        let mut every = 1;
         let thinned = |every: usize| -> Option<Vec<(usize, Vec<&str>)>> {
             let named =
                 self.categories.iter().enumerate().step_by(every).filter(|(_, name)| !name.is_empty());
@@ -356,18 +350,13 @@ impl<'a> Frame<'a> {
         };
         // Where names are blank on purpose, those that are there have more room.
         let blank = self.categories.iter().any(String::is_empty);
-        let names = loop {
-            if blank {
-                let there = self.categories.iter().enumerate().filter(|(_, name)| !name.is_empty());
-                break there.map(|(at, name)| (at, vec![name.as_str()])).collect();
-            }
-            match thinned(every) {
-                Some(names) => break names,
-                None if every >= count => break Vec::new(),
-                None => every += 1,
-            }
+        let names: Vec<(usize, Vec<&str>)> = if blank {
+            let there = self.categories.iter().enumerate().filter(|(_, name)| !name.is_empty());
+            there.map(|(at, name)| (at, vec![name.as_str()])).collect()
+        } else {
+            (1..=count).find_map(thinned).unwrap_or_default()
         };
-        let two = names.iter().any(|(_, lines): &(usize, Vec<&str>)| lines.len() > 1);
+        let two = names.iter().any(|(_, lines)| lines.len() > 1);
         (names, two)
     }
 }
