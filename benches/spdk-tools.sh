@@ -23,6 +23,8 @@ for program in cc pkg-config python3 timeout; do
     command -v $program >/dev/null || fail "$program is missing"
 done
 
+# shellcheck source=scripts/serve.sh
+. "$(dirname "$0")/../scripts/serve.sh"
 dir=$(mktemp -d)
 drive=
 stop() {
@@ -83,19 +85,8 @@ for object in app/spdk_nvme_discover/discovery_aer app/spdk_nvme_identify/identi
     link $object
 done
 
-serve() { # arguments of `tranche serve`: sets drive, on, nqn, where
-    "$tranche" serve --timing off "$@" >"$dir/said" 2>&1 &
-    drive=$!
-    # A minute: a host that looks for its drive takes a whole processor, and after a kill an image is recovered.
-    for _ in $(seq 600); do
-        grep -q '^ready' "$dir/said" && break
-        kill -0 "$drive" 2>/dev/null || break
-        sleep 0.1
-    done
-    on=$(sed -n 's/.*tcp=\([^ ]*\).*/\1/p' "$dir/said")
-    nqn=$(sed -n 's/.*nqn=\([^ ]*\).*/\1/p' "$dir/said")
-    [ -n "$on" ] || fail "the drive does not start: $(tail -3 "$dir/said")"
-    port=${on##*:}
+drive_on() { # arguments of `tranche serve`: sets drive, on, port, nqn, where
+    serve "$tranche" "$dir/said" --timing off "$@"
     where="trtype:TCP adrfam:IPv4 traddr:127.0.0.1 trsvcid:$port subnqn:$nqn"
 }
 
@@ -135,7 +126,7 @@ must() { # name, limit, regular expression, what it shows, command...
 }
 
 # A new drive: it reads as zeros, which the first tool relies on.
-serve --tcp 127.0.0.1:0
+drive_on --tcp 127.0.0.1:0
 must fused_ordering 120 'fused_ordering\(1023\)' "1,024 fused Compare and Write among large writes" \
     "$dir/fused_ordering" -r "$where"
 
@@ -262,7 +253,7 @@ run nvme_fuzz $((seconds + 60)) "$spdk/test/app/fuzz/nvme_fuzz/nvme_fuzz" --no-h
 stop
 
 # A drive in an image that is killed under load and comes back on its port.
-serve --tcp 127.0.0.1:0 --image "$dir/image" --no-host-sync
+drive_on --tcp 127.0.0.1:0 --image "$dir/image" --no-host-sync
 again=$on
 : >"$dir/out"
 if [ -x "$dir/reconnect" ]; then
@@ -270,7 +261,7 @@ if [ -x "$dir/reconnect" ]; then
     tool=$!
     sleep $((2 + seconds / 2))
     stop -9
-    serve --tcp "$again" --image "$dir/image" --no-host-sync
+    drive_on --tcp "$again" --image "$dir/image" --no-host-sync
     status=0
     wait "$tool" || status=$?
     # Its I/O ends with the first drive: it does not repeat what it could not submit.
@@ -289,19 +280,7 @@ drive_toml() { # formats, further keys of the set, further keys of the namespace
 [drive]
 timing = false
 lba_formats = $1
-[[set]]
-media = "nand"
-cell = "tlc"
-capacity = "512MiB"
-spare = "25%"
-channels = 4
-dies = 4
-planes = 2
-nand_page = "16KiB"
-pages_per_block = 48
-rated_cycles = 3000
-timing = { read = "60us", program = "700us", erase = "4ms", channel = "800MB/s" }
-$2
+$(one_set 512MiB 25% "$2")
 [[namespace]]
 set = 1
 size = "64MiB"
@@ -311,14 +290,14 @@ TOML
 for format in 512+8 4096+8; do
     drive_toml "[\"4096\", \"$format\"]" "" "lba = \"$format\"
 pi = 1" >"$dir/drive.toml"
-    serve --tcp 127.0.0.1:0 "$dir/drive.toml"
+    drive_on --tcp 127.0.0.1:0 "$dir/drive.toml"
     must "nvme_dp $format" 60 'test passed' "protection information of type 1" "$dir/nvme_dp" -r "$where"
     stop
 done
 # Where commands wait for their turn, aborts find them: each read that fails is one that was aborted.
 drive_toml '["4096"]' '' 'lba = 4096
 read = "2MB/s"' >"$dir/drive.toml"
-serve --tcp 127.0.0.1:0 "$dir/drive.toml"
+drive_on --tcp 127.0.0.1:0 "$dir/drive.toml"
 run abort $((seconds + 60)) "$dir/abort" -q 64 -o 4096 -w randread -t "$seconds" -r "$where" && {
     lost=$(sed -n 's/.*I\/O completed: [1-9][0-9]*, failed: //p' "$dir/out")
     aborted=$(sed -n 's/.*success \([0-9]*\), unsuccessful [0-9]*, failed 0$/\1/p' "$dir/out")
@@ -328,7 +307,7 @@ run abort $((seconds + 60)) "$dir/abort" -q 64 -o 4096 -w randread -t "$seconds"
 }
 stop
 drive_toml '["4096"]' 'placement = { handles = 4, fdp = true }' 'lba = 4096' >"$dir/drive.toml"
-serve --tcp 127.0.0.1:0 "$dir/drive.toml"
+drive_on --tcp 127.0.0.1:0 "$dir/drive.toml"
 # It asks for all types of events at once. The drive lacks two of them, and refuses.
 run fdp 60 "$dir/fdp" -r "$where" && {
     if [ "$status" -eq 0 ] && says 'FDP configuration Index: 0' && says 'Reclaim Unit Handles: *4' && says 'Number of RUHS descriptors: *4' &&

@@ -33,6 +33,8 @@ shift $((OPTIND - 1))
 [ -x "$tranche" ] || fail "$tranche is missing; run: cargo build --release"
 command -v python3 >/dev/null || fail "python3 is missing; run: scripts/setup-debian.sh"
 
+# shellcheck source=scripts/serve.sh
+. "$root/scripts/serve.sh"
 work=$(mktemp -d)
 drive=
 cleanup() {
@@ -88,39 +90,19 @@ nvme_copy_test.TestNVMeCopy.test_copy takes bytes for text: TypeError before the
 KNOWN
 fi
 
-cat >"$work/drive.toml" <<'DRIVE'
+cat >"$work/drive.toml" <<DRIVE
 [drive]
 timing = false
 lba_formats = ["4096", "512"]
 
-[[set]]
-media = "nand"
-cell = "tlc"
-capacity = "1GiB"
-spare = "20%"
-channels = 4
-dies = 4
-planes = 2
-nand_page = "16KiB"
-pages_per_block = 48
-rated_cycles = 3000
-timing = { read = "60us", program = "700us", erase = "4ms", channel = "800MB/s" }
+$(one_set 1GiB 20%)
 
 [[namespace]]
 set = 1
 size = "rest"
 lba = 4096
 DRIVE
-"$tranche" serve --tcp 127.0.0.1:0 "$work/drive.toml" >"$work/said" 2>&1 &
-drive=$!
-for _ in $(seq 100); do
-    grep -q ready "$work/said" && break
-    kill -0 "$drive" 2>/dev/null || break
-    sleep 0.1
-done
-port=$(sed -n 's/.*tcp=127.0.0.1:\([0-9]*\).*/\1/p' "$work/said")
-nqn=$(sed -n 's/.*nqn=\([^ ]*\).*/\1/p' "$work/said")
-[ -n "$port" ] || fail "the drive does not start: $(tail -3 "$work/said")"
+serve "$tranche" "$work/said" --tcp 127.0.0.1:0 "$work/drive.toml"
 
 # In the guest: connects, and runs every test by itself.
 cat >"$work/guest.sh" <<'GUEST'
