@@ -54,19 +54,8 @@ pub(crate) struct Memory<const SIZE: usize = SLOT> {
     used: Vec<u32>,
     /// Regions that had no slot in use at some time lately.
     unused: Vec<u32>,
-    /// Who puts memory under regions before they are written.
-    ahead: Option<Ahead>,
-}
-
-/// What is asked of the thread that faults memory in.
-struct Ahead {
-    thread: Prefault,
-    /// Regions that are ready ahead of those in use.
-    regions: usize,
-    /// Regions from here on were not asked for yet.
-    next: usize,
-    /// Regions that slots can lie in.
-    end: usize,
+    /// Who puts memory under the first of them.
+    prefault: Option<Prefault>,
 }
 
 /// The host has no memory left.
@@ -78,35 +67,23 @@ impl<const SIZE: usize> Memory<SIZE> {
         let mut chunks = Vec::new();
         chunks.resize_with((slots as usize).div_ceil(CHUNK), || None);
         let used = vec![0; chunks.len() * CHUNK / Self::REGION];
-        Memory { chunks, used, unused: Vec::with_capacity(KEPT + 1), ahead: None }
+        Memory { chunks, used, unused: Vec::with_capacity(KEPT + 1), prefault: None }
     }
 
-    /// Faults memory in from now on, `bytes` of it ahead of the slots in use, by a thread of its own. Slots come into use in their
-    /// order.
+    /// Faults the first `bytes` of memory in, in whole regions, by a thread of its own. Slots come into use in their order.
     pub(crate) fn prefault(&mut self, slots: u32, bytes: u64) {
         let end = (slots as usize).div_ceil(Self::REGION);
         let regions = usize::try_from(bytes / HUGE as u64).unwrap_or(end).min(end);
-        if regions > 0
-            && let Some(thread) = Prefault::begin()
-        {
-            self.ahead = Some(Ahead { thread, regions, next: 0, end });
-            self.ask(0);
-        }
-    }
-
-    /// Asks for memory under the regions ahead of this one.
-    #[cold]
-    fn ask(&mut self, region: usize) {
-        let Some(ahead) = &mut self.ahead else { return };
-        let until = (region + ahead.regions).min(ahead.end);
-        while ahead.next < until {
-            let first = ahead.next * Self::REGION;
-            let Some(place) = self.chunks.get_mut(first / CHUNK) else { return };
+        let mut places = Vec::new();
+        for first in (0..regions).map(|region| region * Self::REGION) {
+            let Some(place) = self.chunks.get_mut(first / CHUNK) else { break };
             // Whoever writes there hears of it.
-            let Ok(chunk) = Chunk::made(place, SIZE) else { return };
+            let Ok(chunk) = Chunk::made(place, SIZE) else { break };
             let start = chunk.start + first % CHUNK * SIZE;
-            ahead.thread.ask(Place::of(&chunk.bytes[start..start + HUGE]));
-            ahead.next += 1;
+            places.push(Place::of(&chunk.bytes[start..start + HUGE]));
+        }
+        if !places.is_empty() {
+            self.prefault = Prefault::begin(places);
         }
     }
 
@@ -116,11 +93,7 @@ impl<const SIZE: usize> Memory<SIZE> {
     /// A slot is in use from now on.
     #[inline]
     pub(crate) fn taken(&mut self, slot: Slot) {
-        let region = slot.0 as usize / Self::REGION;
-        self.used[region] += 1;
-        if self.used[region] == 1 && self.ahead.is_some() {
-            self.ask(region + 1);
-        }
+        self.used[slot.0 as usize / Self::REGION] += 1;
     }
 
     /// A slot is not in use any more.
@@ -235,29 +208,23 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_there_ahead_of_what_is_written() {
+    fn memory_is_there_before_it_is_written() {
         let slots = 2 * CHUNK as u32;
-        let region = Memory::<SLOT>::REGION;
         let mut memory: Memory = Memory::new(slots);
         memory.prefault(slots, 3 * HUGE as u64 + 5);
         assert!(memory.get(Slot(0)).is_some(), "the chunk is made");
         assert!(memory.get(Slot(CHUNK as u32)).is_none(), "and no more than is asked for");
-        let mut asked = Vec::new();
         for slot in (0..slots).map(Slot) {
             memory.taken(slot);
-            if (slot.0 as usize).is_multiple_of(region) {
-                asked.push(memory.ahead.as_ref().unwrap().next);
-            }
             memory.get_mut(slot).unwrap().fill(slot.0 as u8);
         }
-        let regions = slots as usize / region;
-        let expected: Vec<_> = (1..=regions).map(|r| (r + 3).min(regions)).collect();
-        assert_eq!(asked, expected);
         assert!((0..slots).all(|slot| memory.get(Slot(slot)).unwrap()[99] == slot as u8));
-        // Less than a region is nothing.
+        // Less than a region is nothing, and more than there is, is all.
         let mut memory: Memory = Memory::new(slots);
         memory.prefault(slots, HUGE as u64 - 1);
-        assert!(memory.ahead.is_none());
+        assert!(memory.prefault.is_none());
+        memory.prefault(slots, u64::MAX);
+        assert!(memory.get(Slot(slots - 1)).is_some());
     }
 
     #[test]

@@ -57,7 +57,7 @@ pub struct Options {
     pub record: Option<PathBuf>,
     /// Whether the drive's thread never sleeps: shortest latency, one processor busy.
     pub poll: bool,
-    /// Bytes of memory that are faulted in ahead of writes, of a drive in memory; an eighth of [what is
+    /// Bytes of memory that are faulted in after the start, of a drive in memory; an eighth of [what is
     /// available](crate::machine::available_memory) at most.
     pub prefault: u64,
 }

@@ -177,10 +177,10 @@ pub struct Serve {
     /// Never sleep: shortest latency for one busy processor
     #[arg(long)]
     pub poll: bool,
-    /// Have up to SIZE of memory ready ahead of writes, so that those to new places do not wait for this machine to clear it. A
-    /// thread does it when the processor has nothing better to do, in an eighth of the available memory at most; 0 is off. A drive
-    /// with --image needs none
-    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = units::parse_size)]
+    /// Touch SIZE of memory after the start, an eighth of the available memory at most, so that first writes do not wait for this
+    /// machine to clear it. A thread of low priority does it; a load that begins meanwhile on the same processor is slower. A drive with
+    /// --image needs none
+    #[arg(long, value_name = "SIZE", default_value = "0B", value_parser = units::parse_size)]
     pub prefault: u64,
     /// Do not wait for this machine's disk on Flush and FUA: faster, but if the machine (not just the
     /// drive's process) goes down, what was flushed may be lost

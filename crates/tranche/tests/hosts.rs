@@ -19,11 +19,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 struct Drive(Served);
 
 impl Drive {
-    /// On a port of the system's choice, with few descriptors to begin with, and no memory ahead of what is written.
+    /// On a port of the system's choice, with few descriptors to begin with.
     fn start() -> Drive {
         let few = ["-c", "ulimit -Sn 128 && exec \"$0\" \"$@\"", TRANCHE];
-        let arguments = ["serve", "--tcp", "127.0.0.1:0", "--prefault", "0"];
-        Drive(Served::run(Process::new("sh").args(few).args(arguments)))
+        Drive(Served::run(Process::new("sh").args(few).args(["serve", "--tcp", "127.0.0.1:0"])))
     }
 
     fn proc(&self, name: &str) -> String {

@@ -37,7 +37,7 @@ impl Backing {
         }
     }
 
-    /// Has memory ready ahead of writes, `bytes` of it at most; see [`Memory::prefault`].
+    /// Has memory ready before it is written, `bytes` of it at most; see [`Memory::prefault`].
     pub(crate) fn prefault(mut self, bytes: u64) -> Self {
         if let Backing::Memory { slots, memory, .. } = &mut self {
             memory.prefault(slots.count(), bytes);
