@@ -71,6 +71,20 @@ impl Load {
         }
         Ok(())
     }
+
+    /// The parameters, with sizes of jobs as numbers of bytes.
+    pub(super) fn in_bytes(&self, parameters: &[(String, String)]) -> Vec<(String, String)> {
+        let one = |(key, text): &(String, String)| {
+            let bytes = match (self, key.strip_prefix("job.")) {
+                (Self::Fio { file, .. }, Some(option)) => {
+                    file.bytes(option.rsplit_once('.').map_or(option, |(_, option)| option), text)
+                }
+                _ => None,
+            };
+            (key.clone(), bytes.map_or_else(|| text.clone(), |bytes| bytes.to_string()))
+        };
+        parameters.iter().map(one).collect()
+    }
 }
 
 fn names(file: &JobFile) -> String {
@@ -150,5 +164,13 @@ mod tests {
             let error = variable().set(key, value).unwrap_err().to_string();
             assert!(error.contains(problem), "{key}: {error}");
         }
+    }
+
+    #[test]
+    fn sizes_of_jobs_are_bytes_in_results() {
+        let parameters = [("job.bs", "4k"), ("job.b.c.size", "1m"), ("job.rw", "read"), ("ftl.spare", "7%")];
+        let owned = parameters.map(|(key, text)| (key.to_owned(), text.to_owned()));
+        let texts: Vec<String> = variable().load.in_bytes(&owned).into_iter().map(|(_, text)| text).collect();
+        assert_eq!(texts, ["4096", "1048576", "read", "7%"]);
     }
 }

@@ -316,7 +316,7 @@ fn rows<'a>(runs: &[(&'a Case, Result<Ran>)]) -> Vec<Row<'a>> {
             Ok(ran) => figures::columns(case, ran),
             Err(error) => figures::failed(case, &format!("{error:#}")),
         };
-        Row { parameters: &case.parameters, figures }
+        Row { parameters: case.load.in_bytes(&case.parameters).into(), figures }
     };
     runs.iter().map(row).collect()
 }

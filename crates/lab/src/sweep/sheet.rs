@@ -1,6 +1,6 @@
 //! The results of all runs as a table of typed columns, and its files.
 
-use std::{fs::File, path::Path, sync::Arc};
+use std::{borrow::Cow, fs::File, path::Path, sync::Arc};
 
 use anyhow::{Context, Result};
 use parquet::{
@@ -55,8 +55,8 @@ struct Series {
 /// A run.
 #[derive(Clone, Debug)]
 pub(crate) struct Row<'a, N = &'static str> {
-    /// Its keys and their values.
-    pub parameters: &'a [(String, String)],
+    /// Its keys and their values. Options of jobs that are sizes are numbers of bytes.
+    pub parameters: Cow<'a, [(String, String)]>,
     /// Names of columns, and the figures that it has.
     pub figures: Vec<(N, Option<Figure>)>,
 }
@@ -137,17 +137,25 @@ impl Sheet {
     }
 }
 
-/// A parameter's column: numbers if all values are numbers.
+/// A parameter's column: numbers if all values are of one kind. Sizes are in bytes, rates in bytes per second, shares in percent, times in
+/// microseconds. Values of a job's options have no sizes here: fio reads their units otherwise.
 fn parameter(name: &str, texts: &[&str]) -> Series {
-    let whole: Option<Vec<u64>> =
-        texts.iter().map(|text| text.parse().ok().filter(|n| *n <= LARGEST)).collect();
-    let real: Option<Vec<f64>> =
-        texts.iter().map(|text| text.parse().ok().filter(|x: &f64| x.is_finite())).collect();
-    let (kind, values) = match (whole, real) {
-        (Some(all), _) => (Kind::Whole, all.into_iter().map(Figure::Whole).collect::<Vec<_>>()),
-        (None, Some(all)) => (Kind::Real, all.into_iter().map(Figure::Real).collect()),
-        (None, None) => (Kind::Text, texts.iter().map(|text| Figure::Text((*text).to_owned())).collect()),
+    let whole = |parse: &dyn Fn(&str) -> Option<u64>| -> Option<(Kind, Vec<Figure>)> {
+        let one = |text: &&str| parse(text).filter(|number| *number <= LARGEST).map(Figure::Whole);
+        Some((Kind::Whole, texts.iter().map(one).collect::<Option<_>>()?))
     };
+    let real = |parse: &dyn Fn(&str) -> Option<f64>| -> Option<(Kind, Vec<Figure>)> {
+        let one = |text: &&str| parse(text).filter(|number| number.is_finite()).map(Figure::Real);
+        Some((Kind::Real, texts.iter().map(one).collect::<Option<_>>()?))
+    };
+    let of_drive = !name.starts_with("job.");
+    let (kind, values) = whole(&|text| text.parse().ok())
+        .or_else(|| real(&|text| text.parse().ok()))
+        .or_else(|| whole(&|text| units::parse_size(text).ok().filter(|_| of_drive)))
+        .or_else(|| whole(&|text| units::parse_rate(text).ok().filter(|_| of_drive)))
+        .or_else(|| real(&|text| Some(units::parse_percent(text).ok()? as f64 / 1e4)))
+        .or_else(|| real(&|text| Some(units::parse_time(text).ok()? as f64 / 1e3)))
+        .unwrap_or_else(|| (Kind::Text, texts.iter().map(|text| Figure::Text((*text).to_owned())).collect()));
     Series { name: name.to_owned(), kind, values: values.into_iter().map(Some).collect() }
 }
 
@@ -214,7 +222,7 @@ mod tests {
     };
 
     fn parameters(spare: &str, depth: &str) -> Vec<(String, String)> {
-        [("ftl.spare", spare), ("job.iodepth", depth), ("seed", "7")]
+        [("ftl.spare", spare), ("job.iodepth", depth), ("gc.policy", "greedy"), ("seed", "7")]
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .to_vec()
     }
@@ -229,17 +237,17 @@ mod tests {
 
     #[test]
     fn parquet_and_csv_hold_the_same() {
-        let (a, b, c) = (parameters("7%", "1"), parameters("28%", "8"), parameters("28%", "64"));
+        let (a, b, c) = (parameters("7.5%", "1"), parameters("28%", "8"), parameters("28%", "64"));
         let failed = vec![("seed", None), ("read_iops", None), ("problem", None)];
         let runs = [
-            Row { parameters: &a, figures: figures(Some(1.5)) },
-            Row { parameters: &b, figures: figures(None) },
-            Row { parameters: &c, figures: failed },
+            Row { parameters: a.into(), figures: figures(Some(1.5)) },
+            Row { parameters: b.into(), figures: figures(None) },
+            Row { parameters: c.into(), figures: failed },
         ];
         let sheet = Sheet::new(&runs);
         assert_eq!(
             sheet.csv(),
-            "ftl.spare,job.iodepth,seed,read_iops,problem\n7%,1,7,1.5,\"a, \"\"b\"\"\"\n28%,8,7,,\"a, \"\"b\"\"\"\n28%,64,,,\n"
+            "ftl.spare,job.iodepth,gc.policy,seed,read_iops,problem\n7.5,1,greedy,7,1.5,\"a, \"\"b\"\"\"\n28,8,greedy,7,,\"a, \"\"b\"\"\"\n28,64,greedy,,,\n"
         );
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("results.parquet");
@@ -256,10 +264,51 @@ mod tests {
         assert_eq!(
             rows,
             [
-                vec![text("7%"), Field::Long(1), Field::Long(7), Field::Double(1.5), text("a, \"b\"")],
-                vec![text("28%"), Field::Long(8), Field::Long(7), Field::Null, text("a, \"b\"")],
-                vec![text("28%"), Field::Long(64), Field::Null, Field::Null, Field::Null],
+                vec![
+                    Field::Double(7.5),
+                    Field::Long(1),
+                    text("greedy"),
+                    Field::Long(7),
+                    Field::Double(1.5),
+                    text("a, \"b\"")
+                ],
+                vec![
+                    Field::Double(28.0),
+                    Field::Long(8),
+                    text("greedy"),
+                    Field::Long(7),
+                    Field::Null,
+                    text("a, \"b\"")
+                ],
+                vec![
+                    Field::Double(28.0),
+                    Field::Long(64),
+                    text("greedy"),
+                    Field::Null,
+                    Field::Null,
+                    Field::Null
+                ],
             ]
         );
+    }
+    #[test]
+    fn values_with_units_are_numbers_of_the_smallest() {
+        let column = |name: &str, texts: &[&str]| {
+            parameter(name, texts).values.into_iter().flatten().collect::<Vec<_>>()
+        };
+        let wholes = |numbers: &[u64]| numbers.iter().copied().map(Figure::Whole).collect::<Vec<_>>();
+        let reals = |numbers: &[f64]| numbers.iter().copied().map(Figure::Real).collect::<Vec<_>>();
+        let texts =
+            |texts: &[&str]| texts.iter().map(|text| Figure::Text((*text).to_owned())).collect::<Vec<_>>();
+        assert_eq!(column("set.1.buffer", &["0", "64KiB", "1MB"]), wholes(&[0, 65_536, 1_000_000]));
+        assert_eq!(column("link.bandwidth", &["391MB/s", "1GiB/s"]), wholes(&[391_000_000, 1 << 30]));
+        assert_eq!(column("ftl.spare", &["7%", "12.5%"]), reals(&[7.0, 12.5]));
+        assert_eq!(column("timing.program", &["60us", "1.5ms"]), reals(&[60.0, 1500.0]));
+        assert_eq!(column("gc.share", &["0.5", "1"]), reals(&[0.5, 1.0]));
+        // Of two kinds.
+        assert_eq!(column("namespace.1.size", &["1GiB", "rest"]), texts(&["1GiB", "rest"]));
+        assert_eq!(column("ftl.spare", &["7%", "1GiB"]), texts(&["7%", "1GiB"]));
+        // Not 4,096 for fio.
+        assert_eq!(column("job.rate", &["4KiB"]), texts(&["4KiB"]));
     }
 }

@@ -115,7 +115,7 @@ pub(super) fn sheet(done: &[Done<'_>]) -> Sheet {
             lines.push(Line::default());
         }
         rows.extend(lines.into_iter().map(|line| Row {
-            parameters: &done.combination.parameters,
+            parameters: done.combination.parameters.as_slice().into(),
             figures: line.figures(done, &axes),
         }));
     }
