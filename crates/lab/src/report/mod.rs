@@ -3,9 +3,10 @@
 pub mod charts;
 mod table;
 
-use std::{fmt::Write as _, fs, path::Path};
+use std::{fs, path::Path};
 
 use anyhow::{Context, Result};
+use askama::Template;
 
 pub use self::table::Table;
 use crate::{
@@ -52,11 +53,6 @@ pub struct Report<'a> {
     pub results: &'a Results,
     /// What the study adds to the comparison, its notes and the description of the machine.
     pub sections: Vec<Section>,
-}
-
-/// Escapes text for HTML.
-pub(crate) fn html(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 /// A point for reading: "8 threads".
@@ -138,96 +134,94 @@ pub fn cpu_table(results: &Results) -> Table {
     table
 }
 
+/// The page of `page.html`.
+#[derive(Template)]
+#[template(path = "page.html")]
+struct Page<'a> {
+    title: &'a str,
+    question: &'a str,
+    answers: &'a [String],
+    /// Whether the answers are to be taken with care.
+    warning: bool,
+    headlines: &'a [Headline],
+    sections: &'a [Section],
+    run: Option<Run<'a>>,
+}
+
+/// How the figures of a page came about.
+struct Run<'a> {
+    study: &'a str,
+    engine: String,
+    seed: u64,
+    /// Its configuration.
+    drive: String,
+    notes: &'a [String],
+}
+
+impl Page<'_> {
+    fn write(&self, path: &Path) -> Result<()> {
+        let html = self.render().context("making the report")?;
+        fs::write(path, html).with_context(|| format!("writing {}", path.display()))
+    }
+}
+
 impl Report<'_> {
     /// Writes the page.
     ///
     /// # Errors
     /// When it cannot be written.
     pub fn write(&self, path: &Path) -> Result<()> {
-        fs::write(path, self.html()).with_context(|| format!("writing {}", path.display()))
-    }
-
-    /// The page.
-    pub fn html(&self) -> String {
         let results = self.results;
-        let mut body = String::new();
-        let _ = writeln!(
-            body,
-            "<header><h1>{}</h1>\n<p class=\"question\">{}</p>",
-            html(&self.title),
-            html(&self.question)
-        );
-        let class = if results.host_was_bottleneck() { "answer warning" } else { "answer" };
-        let _ = writeln!(body, "<p class=\"{class}\">{}</p></header>", html(&self.answer));
-        if !self.headlines.is_empty() {
-            body.push_str("<div class=\"headlines\">\n");
-            for headline in &self.headlines {
-                let _ = writeln!(
-                    body,
-                    "<div><span>{}</span><b>{}</b><i>{}</i></div>",
-                    html(&headline.label),
-                    html(&headline.value),
-                    html(&headline.detail)
-                );
-            }
-            body.push_str("</div>\n");
+        let mut sections = self.sections.clone();
+        sections.push(comparisons(results));
+        sections.push(host(results));
+        let run = Run {
+            study: &results.study,
+            engine: results.engine.to_string(),
+            seed: results.seed,
+            drive: serde_json::to_string_pretty(&results.drive).context("showing the drive")?,
+            notes: &results.notes,
+        };
+        Page {
+            title: &self.title,
+            question: &self.question,
+            answers: std::slice::from_ref(&self.answer),
+            warning: results.host_was_bottleneck(),
+            headlines: &self.headlines,
+            sections: &sections,
+            run: Some(run),
         }
-        for section in &self.sections {
-            section.write(&mut body);
-        }
-        Section {
-            heading: "All comparisons".into(),
-            text: "Ratios are medians over interleaved pairs of runs, with the smallest and the largest pair; \"all\" is the \
-                   geometric mean over the points."
-                .into(),
-            table: Some(comparison_table(&results.comparisons)),
-            ..Section::default()
-        }
-        .write(&mut body);
-        Section {
-            heading: "The host".into(),
-            text: format!(
-                "{}, {} processors, {} of memory, Linux {}. {} Use of all processors together, and the share of the connections' \
-                 time that went into waiting for one; \
-                 medians of the runs. With more than {CPU_SATURATED}% and {CPU_WAITED}% the host set the pace, not the drive.",
-                results.host.cpu,
-                results.host.processors,
-                show_size(results.host.memory),
-                results.host.kernel,
-                results.host.software.iter().map(|s| format!("{s}.")).collect::<Vec<_>>().join(" "),
-            ),
-            table: Some(cpu_table(results)),
-            ..Section::default()
-        }
-        .write(&mut body);
-        if !results.notes.is_empty() {
-            body.push_str("<section><h2>Notes</h2><ul>\n");
-            results.notes.iter().for_each(|note| {
-                let _ = writeln!(body, "<li>{}</li>", html(note));
-            });
-            body.push_str("</ul></section>\n");
-        }
-        let drive = serde_json::to_string_pretty(&results.drive).unwrap_or_default();
-        let _ = writeln!(
-            body,
-            "<section><details><summary>The drive, as configured</summary><pre>{}</pre></details></section>\n<footer>tranche \
-             study {}, {}, seed {}. The figures of every run are in results.json and results.csv beside this file.</footer>",
-            html(&drive),
-            html(&results.study),
-            results.engine,
-            results.seed
-        );
-        page(&self.title, &body)
+        .write(path)
     }
 }
 
-fn page(title: &str, body: &str) -> String {
-    format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
-         content=\"width=device-width, initial-scale=1\">\n<title>{}</title>\n<style>{STYLE}</style></head>\n<body>{body}\
-         </body></html>\n",
-        html(title)
-    )
+fn comparisons(results: &Results) -> Section {
+    Section {
+        heading: "All comparisons".into(),
+        text: "Ratios are medians over interleaved pairs of runs, with the smallest and the largest pair; \"all\" is the \
+               geometric mean over the points."
+            .into(),
+        table: Some(comparison_table(&results.comparisons)),
+        ..Section::default()
+    }
+}
+
+fn host(results: &Results) -> Section {
+    Section {
+        heading: "The host".into(),
+        text: format!(
+            "{}, {} processors, {} of memory, Linux {}. {} Use of all processors together, and the share of the connections' \
+             time that went into waiting for one; \
+             medians of the runs. With more than {CPU_SATURATED}% and {CPU_WAITED}% the host set the pace, not the drive.",
+            results.host.cpu,
+            results.host.processors,
+            show_size(results.host.memory),
+            results.host.kernel,
+            results.host.software.iter().map(|s| format!("{s}.")).collect::<Vec<_>>().join(" "),
+        ),
+        table: Some(cpu_table(results)),
+        ..Section::default()
+    }
 }
 
 /// A page over the reports of several studies.
@@ -249,40 +243,50 @@ impl Overview {
     /// # Errors
     /// When it cannot be written.
     pub fn write(&self, path: &Path) -> Result<()> {
-        let mut body = format!(
-            "<header><h1>{}</h1>\n<p class=\"question\">{}</p>\n",
-            html(&self.title),
-            html(&self.question)
-        );
-        for answer in &self.answers {
-            let _ = writeln!(body, "<p class=\"answer\">{}</p>", html(answer));
+        Page {
+            title: &self.title,
+            question: &self.question,
+            answers: &self.answers,
+            warning: false,
+            headlines: &[],
+            sections: &self.sections,
+            run: None,
         }
-        body.push_str("</header>\n");
-        for section in &self.sections {
-            section.write(&mut body);
-        }
-        fs::write(path, page(&self.title, &body)).with_context(|| format!("writing {}", path.display()))
+        .write(path)
     }
 }
 
-impl Section {
-    fn write(&self, out: &mut String) {
-        let _ = writeln!(out, "<section><h2>{}</h2>", html(&self.heading));
-        if !self.text.is_empty() {
-            let _ = writeln!(out, "<p>{}</p>", html(&self.text));
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_escaped_and_charts_are_not() {
+        let mut table = Table::new(["name", "<b>"]);
+        table.rows.push(vec!["a<b".into(), "\"&\"".into()]);
+        let section = Section {
+            heading: "<i>".into(),
+            charts: vec!["<svg></svg>".into()],
+            table: Some(table),
+            ..Section::default()
+        };
+        let overview = Overview {
+            title: "<script>".into(),
+            question: "1 < 2?".into(),
+            answers: vec!["yes".into(), "no".into()],
+            sections: vec![section],
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("report.html");
+        overview.write(&path).unwrap();
+        let page = fs::read_to_string(&path).unwrap();
+        assert!(page.starts_with("<!doctype html>") && page.trim_end().ends_with("</html>"), "{page}");
+        assert!(page.contains("<figure><svg></svg></figure>"), "{page}");
+        for tag in ["<script>", "<i>", "<b>", "a<b", "1 < 2"] {
+            assert!(!page.contains(tag), "{tag} is in the page as it is");
         }
-        if !self.charts.is_empty() {
-            out.push_str("<div class=\"charts\">\n");
-            self.charts.iter().for_each(|svg| {
-                let _ = writeln!(out, "<figure>{svg}</figure>");
-            });
-            out.push_str("</div>\n");
-        }
-        if let Some(table) = &self.table {
-            out.push_str(&table.html());
-        }
-        out.push_str("</section>\n");
+        assert!(page.contains("<td>a&#60;b</td>") && page.contains("<style>\n:root {"), "{page}");
+        assert_eq!(page.matches("class=\"answer\"").count(), 2);
+        assert!(!page.contains("<footer>"), "there is no single run behind it");
     }
 }
-
-const STYLE: &str = include_str!("style.css");

@@ -1,6 +1,5 @@
 //! Tables, on the terminal and in the report.
 
-use super::html;
 use crate::terminal::{self, Look};
 
 /// A table; the first column is text, the others are numbers.
@@ -22,18 +21,6 @@ impl Table {
     pub fn text(&self) -> String {
         terminal::table(Look { rule: true, text: 1, indent: 0 }, &self.columns, &self.rows)
     }
-
-    /// For the report.
-    pub fn html(&self) -> String {
-        let cells = |tag: &str, row: &[String]| -> String {
-            row.iter().map(|cell| format!("<{tag}>{}</{tag}>", html(cell))).collect()
-        };
-        let rows: String = self.rows.iter().map(|row| format!("<tr>{}</tr>\n", cells("td", row))).collect();
-        format!(
-            "<div class=\"scroll\"><table><thead><tr>{}</tr></thead>\n<tbody>{rows}</tbody></table></div>\n",
-            cells("th", &self.columns)
-        )
-    }
 }
 
 #[cfg(test)]
@@ -41,11 +28,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_aligned_and_html_escaped() {
+    fn text_is_aligned() {
         let mut table = Table::new(["name", "µs"]);
         table.rows.push(vec!["a<b".into(), "1,234".into()]);
         table.rows.push(vec!["c".into(), "7".into()]);
         assert_eq!(table.text(), "name     µs\n-----------\na<b   1,234\nc         7\n");
-        assert!(table.html().contains("<td>a&lt;b</td>"));
     }
 }
