@@ -313,7 +313,7 @@ fn report<'a>(results: &'a Results, options: &Options, metrics: &[Metric]) -> Re
             })
             .collect();
         let labels = Labels { title: metric.label(), ..Labels::default() };
-        charts.push(bars(&labels, &[String::new()], &data)?);
+        charts.push(bars(&labels, &[String::new()], &data));
     }
     let layouts: Vec<String> =
         results

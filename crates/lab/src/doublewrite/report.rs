@@ -241,7 +241,7 @@ fn labels(title: &str, y: &str, x: &str) -> Labels {
 }
 
 /// tpmC, its gain beside the published one, and bytes.
-fn throughput(results: &Results) -> Result<Section> {
+fn throughput(results: &Results) -> Section {
     let points = points(&results.variants);
     let names: Vec<String> = points.iter().map(|p| show_point(Some(p))).collect();
     let mut charts = vec![
@@ -249,25 +249,25 @@ fn throughput(results: &Results) -> Result<Section> {
             &labels("Throughput", "new orders per minute", ""),
             &names,
             &by_variant(results, &points, metric("tpmC", 1.0)),
-        )?,
+        ),
         bars(
             &labels("NAND bytes per new order", "KiB", ""),
             &names,
             &by_variant(results, &points, metric("nand_bytes_per_new_order", 1.0 / 1024.0)),
-        )?,
+        ),
     ];
-    charts.push(gain(results)?);
+    charts.push(gain(results));
     charts.push(bars(
         &labels("Write amplification", "NAND bytes / host bytes", ""),
         &["all namespaces".to_owned(), "NAND namespace alone".to_owned()],
         &amplification(results),
-    )?);
-    Ok(Section {
+    ));
+    Section {
         heading: "Throughput and flash writes".into(),
         text: "Medians over the repetitions, with whiskers from the smallest to the largest.".into(),
         charts,
         table: Some(comparison_table(&essential_and_published(results))),
-    })
+    }
 }
 
 fn amplification(results: &Results) -> Vec<Data<Bar>> {
@@ -299,7 +299,7 @@ fn amplification(results: &Results) -> Vec<Data<Bar>> {
 }
 
 /// Gain of each variant over the reference against the number of threads, with the published curve.
-fn gain(results: &Results) -> Result<String> {
+fn gain(results: &Results) -> String {
     let mut threads: Vec<u64> = published::THROUGHPUT.iter().map(|row| row.0).collect();
     threads.extend(points(&results.variants).iter().filter_map(|p| p.get("threads").copied()));
     threads.sort_unstable();
@@ -339,7 +339,7 @@ fn gain(results: &Results) -> Result<String> {
 }
 
 /// Throughput over time of the first repetition at the last point.
-fn timeline(results: &Results) -> Result<Section> {
+fn timeline(results: &Results) -> Section {
     let point = points(&results.variants).pop().unwrap_or_default();
     let runs: Vec<(&str, &Run)> = results
         .variants
@@ -369,7 +369,7 @@ fn timeline(results: &Results) -> Result<Section> {
         })
         .collect();
     let warmup = runs.first().map_or(0.0, |(_, run)| run.warmup_seconds);
-    Ok(Section {
+    Section {
         heading: "Over time".into(),
         text: format!(
             "New orders per minute in each second of the first repetition, {}. The first {} s are warm-up and not counted.",
@@ -381,15 +381,15 @@ fn timeline(results: &Results) -> Result<Section> {
             &seconds,
             &data,
             false,
-        )?],
+        )],
         table: None,
-    })
+    }
 }
 
 const TRANSACTIONS: [&str; 6] = ["new_order", "payment", "order_status", "delivery", "stock_level", "commit"];
 
 /// Latencies of transactions and of commit.
-fn latency(results: &Results) -> Result<Section> {
+fn latency(results: &Results) -> Section {
     let all = points(&results.variants);
     let point = all.last().cloned().unwrap_or_default();
     let names: Vec<String> = TRANSACTIONS.iter().map(|name| name.replace('_', " ")).collect();
@@ -435,16 +435,16 @@ fn latency(results: &Results) -> Result<Section> {
             }
         }
     }
-    Ok(Section {
+    Section {
         heading: "Latency of transactions".into(),
         text: format!("Medians over the repetitions; charts at {}.", show_point(Some(&point))),
-        charts: vec![chart("Median latency", |p| p.p50)?, chart("99th percentile of latency", |p| p.p99)?],
+        charts: vec![chart("Median latency", |p| p.p50), chart("99th percentile of latency", |p| p.p99)],
         table: Some(table),
-    })
+    }
 }
 
 /// What the drive counted by namespace.
-fn drive(results: &Results) -> Result<Section> {
+fn drive(results: &Results) -> Section {
     let point = points(&results.variants).pop().unwrap_or_default();
     let mut table = Table::new([
         "namespace",
@@ -496,16 +496,16 @@ fn drive(results: &Results) -> Result<Section> {
                 &grid,
                 &writes,
                 false,
-            )?,
+            ),
             lines(
                 &labels("Latency of reads at the drive", "percent of commands", "ms or less"),
                 &grid,
                 &reads,
                 false,
-            )?,
+            ),
         ]
     };
-    Ok(Section {
+    Section {
         heading: "What the drive saw".into(),
         text: format!(
             "Counters and histograms of the drive (log D8h) in the last run of each variant, {}. Latency is the drive's own, \
@@ -514,7 +514,7 @@ fn drive(results: &Results) -> Result<Section> {
         ),
         charts,
         table: Some(table),
-    })
+    }
 }
 
 /// Milliseconds at which distributions are drawn, evenly spaced on a logarithmic scale.
@@ -608,11 +608,11 @@ fn lifetime(results: &Results) -> Option<Section> {
     })
 }
 
-fn sections(results: &Results, first: Vec<Section>) -> Result<Vec<Section>> {
+fn sections(results: &Results, first: Vec<Section>) -> Vec<Section> {
     let mut sections = first;
-    sections.extend([throughput(results)?, timeline(results)?, latency(results)?, drive(results)?]);
+    sections.extend([throughput(results), timeline(results), latency(results), drive(results)]);
     sections.extend(lifetime(results));
-    Ok(sections)
+    sections
 }
 
 /// Writes the page, with sections of the engine's own before the common ones.
@@ -625,7 +625,7 @@ pub(super) fn write(results: &Results, path: &Path, answer: String, first: Vec<S
         answer,
         headlines: headlines(results),
         results,
-        sections: sections(results, first)?,
+        sections: sections(results, first),
     }
     .write(path)
 }

@@ -158,7 +158,7 @@ pub(super) fn notes(results: &Results, done: &Done, options: &Options) -> Vec<St
     notes
 }
 
-fn chart(results: &Results, options_counts: &[u32]) -> Result<String> {
+fn chart(results: &Results, options_counts: &[u32]) -> String {
     let labels = Labels {
         title: "Highest load that passes".into(),
         y: "multiple of the standard load".into(),
@@ -218,7 +218,7 @@ pub(super) fn write(results: &Results, done: &Done, path: &Path) -> Result<()> {
             text: "One row per number of namespaces (and repetition), at the highest load that passes; the last column is the lowest load that did not pass, and \
                    why."
                 .into(),
-            charts: vec![chart(results, &counts(found))?],
+            charts: vec![chart(results, &counts(found))],
             table: Some(table(found)),
         })
         .chain(pairs)

@@ -257,7 +257,7 @@ fn scale_iops(scale: &Scale) -> f64 {
 
 /// Throughput over time.
 #[expect(clippy::cast_precision_loss, reason = "seconds")]
-fn part1(found: &Found) -> Result<Section> {
+fn part1(found: &Found) -> Section {
     const COLOURS: [&str; tenants::COUNT] =
         ["#1e3a8a", "#2563eb", "#60a5fa", "#93c5fd", "#7c2d12", "#c2410c", "#f97316", "#fdba74"];
     let mut charts = Vec::new();
@@ -285,20 +285,20 @@ fn part1(found: &Found) -> Result<Section> {
             x: "seconds".into(),
             log: false,
         };
-        charts.push(lines(&labels, &grid, &data, false)?);
+        charts.push(lines(&labels, &grid, &data, false));
     }
-    Ok(Section {
+    Section {
         heading: "Eight namespaces with quotas".into(),
         text: "128 KiB sequential reads, queue depth 16, on each of eight namespaces of the same size. They share the drive until \
                the quotas are set while they read; the figures are means over the second half of the time after that."
             .into(),
         charts,
         table: Some(part1_table(&found.results)),
-    })
+    }
 }
 
 /// Latency against the neighbour's load.
-fn part2(results: &Results) -> Result<Section> {
+fn part2(results: &Results) -> Section {
     let mut charts = Vec::new();
     for (metric, what, log) in [("ns1_p99_ms", "p99 of NS1", true), ("ns2_MBps", "What NS2 moves", false)] {
         for kind in Kind::ALL {
@@ -327,20 +327,20 @@ fn part2(results: &Results) -> Result<Section> {
                 x: "queue depth of NS2".into(),
                 log,
             };
-            charts.push(lines(&labels, &grid, &data, true)?);
+            charts.push(lines(&labels, &grid, &data, true));
         }
     }
-    Ok(Section {
+    Section {
         heading: "The noisy neighbour".into(),
         text: "NS1 reads 4 KiB at random at a fixed rate while the load of NS2 grows. Medians over the repetitions.".into(),
         charts,
         table: Some(part2_table(results)),
-    })
+    }
 }
 
-fn sections(found: &Found) -> Result<Vec<Section>> {
+fn sections(found: &Found) -> Vec<Section> {
     let results = &found.results;
-    let mut sections = vec![part1(found)?, part2(results)?];
+    let mut sections = vec![part1(found), part2(results)];
     let windows = windows_table(results);
     if !windows.rows.is_empty() {
         sections.push(Section {
@@ -380,7 +380,7 @@ fn sections(found: &Found) -> Result<Vec<Section>> {
             ..Section::default()
         });
     }
-    Ok(sections)
+    sections
 }
 
 fn headlines(results: &Results) -> Vec<Headline> {
@@ -413,7 +413,7 @@ pub(super) fn write(found: &Found, path: &Path) -> Result<()> {
         answer: answer(&found.results),
         headlines: headlines(&found.results),
         results: &found.results,
-        sections: sections(found)?,
+        sections: sections(found),
     }
     .write(path)
 }

@@ -1,9 +1,6 @@
-//! Charts as inline SVG (plotters): small, without scripts, sharp in print. The browser has the fonts.
+//! Charts as inline SVG: small, without scripts, sharp in print.
 
 mod frame;
-
-use anyhow::Result;
-use plotters::prelude::*;
 
 use self::frame::{Frame, Head, Key, Mark};
 use crate::results::Spread;
@@ -55,28 +52,24 @@ pub struct Labels {
 const FILLED: f64 = 0.8;
 
 /// Grouped bars with whiskers. Without whiskers, and where there is room, their values are written above.
-///
-/// # Errors
-/// When the library refuses the data.
-pub fn bars(labels: &Labels, categories: &[String], data: &[Data<Bar>]) -> Result<String> {
+pub fn bars(labels: &Labels, categories: &[String], data: &[Data<Bar>]) -> String {
     if let [only] = categories
         && data.len() > 1
         && frame::fit(data.iter().map(|d| d.name.as_str()), data.len())
     {
         return named_bars(labels, only, data);
     }
-    let colours: Vec<Vec<RGBColor>> =
-        data.iter().map(|d| vec![frame::colour(d.colour); d.values.len()]).collect();
-    let keys = data.iter().map(|d| Key { name: &d.name, colour: frame::colour(d.colour), mark: Mark::Box });
+    let colours: Vec<Vec<&str>> = data.iter().map(|d| vec![d.colour; d.values.len()]).collect();
+    let keys = data.iter().map(|d| Key { name: &d.name, colour: d.colour, mark: Mark::Box });
     let head = Head::new(labels, if data.len() > 1 { keys.collect() } else { Vec::new() });
     let values: Vec<&[Option<Bar>]> = data.iter().map(|d| d.values.as_slice()).collect();
     draw_bars(&head, labels, categories, &values, &colours)
 }
 
 /// Bars of one category: named below instead of in a legend.
-fn named_bars(labels: &Labels, category: &str, data: &[Data<Bar>]) -> Result<String> {
+fn named_bars(labels: &Labels, category: &str, data: &[Data<Bar>]) -> String {
     let values: Vec<Option<Bar>> = data.iter().map(|d| d.values.first().copied().flatten()).collect();
-    let colours = data.iter().map(|d| frame::colour(d.colour)).collect();
+    let colours = data.iter().map(|d| d.colour).collect();
     let names: Vec<String> = data.iter().map(|d| d.name.clone()).collect();
     let x = if category.is_empty() { labels.x.clone() } else { category.to_owned() };
     let labels = Labels { x, ..labels.clone() };
@@ -88,8 +81,8 @@ fn draw_bars(
     labels: &Labels,
     categories: &[String],
     data: &[&[Option<Bar>]],
-    colours: &[Vec<RGBColor>],
-) -> Result<String> {
+    colours: &[Vec<&'static str>],
+) -> String {
     let all = || data.iter().flat_map(|values| values.iter().flatten());
     let ends = all().flat_map(|bar| {
         let (low, high) = bar.spread.unwrap_or((bar.value, bar.value));
@@ -105,16 +98,15 @@ fn draw_bars(
             for (at, bar) in values.iter().enumerate() {
                 let (Some(bar), Some(colour)) = (bar, colours.get(at)) else { continue };
                 let left = frame::real(at) - FILLED / 2.0 + wide * frame::real(series);
-                plot.bar(left + wide * 0.04, left + wide * 0.96, bar.value, *colour)?;
+                plot.bar(left + wide * 0.04, left + wide * 0.96, bar.value, colour);
                 let middle = left + wide / 2.0;
                 if let Some((low, high)) = bar.spread {
-                    plot.whisker(middle, wide, low, high)?;
+                    plot.whisker(middle, wide, low, high);
                 } else if written {
-                    plot.number(middle, wide, bar.value, &format!("{:.decimals$}", bar.value))?;
+                    plot.number(middle, wide, bar.value, &format!("{:.decimals$}", bar.value));
                 }
             }
         }
-        Ok(())
     })
 }
 
@@ -128,10 +120,7 @@ fn decimals(values: impl Iterator<Item = f64>) -> usize {
 }
 
 /// Lines over evenly spaced categories. A line of one point would show nothing: it is a bar.
-///
-/// # Errors
-/// When the library refuses the data.
-pub fn lines(labels: &Labels, categories: &[String], data: &[Data<f64>], markers: bool) -> Result<String> {
+pub fn lines(labels: &Labels, categories: &[String], data: &[Data<f64>], markers: bool) -> String {
     let single = |d: &Data<f64>| d.values.iter().flatten().count() == 1;
     let alone: Vec<&Data<f64>> = data.iter().filter(|d| single(d)).collect();
     let mark = |d: &Data<f64>| match (single(d), d.dashed) {
@@ -139,7 +128,7 @@ pub fn lines(labels: &Labels, categories: &[String], data: &[Data<f64>], markers
         (false, true) => Mark::Dashes,
         (false, false) => Mark::Line,
     };
-    let keys = data.iter().map(|d| Key { name: &d.name, colour: frame::colour(d.colour), mark: mark(d) });
+    let keys = data.iter().map(|d| Key { name: &d.name, colour: d.colour, mark: mark(d) });
     let head = Head::new(labels, if data.len() > 1 { keys.collect() } else { Vec::new() });
     let frame =
         Frame::new(labels, categories, data.iter().flat_map(|d| d.values.iter().flatten()).copied(), false);
@@ -150,12 +139,11 @@ pub fn lines(labels: &Labels, categories: &[String], data: &[Data<f64>], markers
             let point = d.values.iter().enumerate().find_map(|(at, value)| Some((at, (*value)?)));
             let Some((at, value)) = point else { continue };
             let left = frame::real(at) - 0.25 + wide * frame::real(series);
-            plot.bar(left, left + wide, value, frame::colour(d.colour))?;
+            plot.bar(left, left + wide, value, d.colour);
         }
         for d in data.iter().filter(|d| !single(d)) {
-            plot.line(&d.values, frame::colour(d.colour), d.dashed, markers)?;
+            plot.line(&d.values, d.colour, d.dashed, markers);
         }
-        Ok(())
     })
 }
 

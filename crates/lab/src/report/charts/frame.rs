@@ -1,38 +1,35 @@
 //! What stands around the data: title, legend, axes with round ticks. Each has a place of its own, so nothing covers another.
 
-use std::ops::Range;
-
-use anyhow::{Context as _, Result, anyhow};
-use plotters::{
-    coord::{
-        Shift,
-        ranged1d::{DefaultFormatting, KeyPointHint},
-        types::RangedCoordf64,
-    },
-    prelude::*,
-    style::text_anchor::{HPos, Pos, VPos},
-};
+use svg::Document;
+use svg::node::element::{Circle, Line, Polyline, Rectangle, Text};
 
 use super::Labels;
 use crate::figure::thousands;
 
-const WIDTH: u32 = 620;
-const HEIGHT: u32 = 340;
+const WIDTH: f64 = 620.0;
+const HEIGHT: f64 = 340.0;
 /// Left of the plot: the y axis with its title.
-const LEFT: u32 = 70;
-/// Left of the y axis' title, which would be cut off otherwise.
-const MARGIN: u32 = 10;
-const RIGHT: u32 = 14;
+const LEFT: f64 = 70.0;
+const RIGHT: f64 = 14.0;
+/// Between head and plot, so that the number of the highest tick has room.
+const ABOVE: f64 = 8.0;
 /// A line of text in the head and below the x axis.
-const LINE: i32 = 18;
+const LINE: f64 = 18.0;
 /// Width of a character of the small font; wide ones are wider, most are not.
 const CHARACTER: f64 = 6.6;
 /// Width of a legend's mark with the blank behind it.
-const MARK: i32 = 26;
+const MARK: f64 = 26.0;
+/// Sizes of the font: of numbers above bars, of most texts, of the title.
+const TINY: u32 = 9;
+const SMALL: u32 = 10;
+const LARGE: u32 = 12;
 
-const INK: RGBColor = RGBColor(0x1f, 0x29, 0x37);
-const FAINT: RGBColor = RGBColor(0xe5, 0xe7, 0xeb);
-const AXIS: RGBColor = RGBColor(0x9c, 0xa3, 0xaf);
+const INK: &str = "#1f2937";
+const FAINT: &str = "#e5e7eb";
+const AXIS: &str = "#9ca3af";
+
+/// Pixels from the left and from the top.
+type Place = (f64, f64);
 
 /// A small count, for drawing.
 #[expect(clippy::cast_precision_loss, reason = "for drawing")]
@@ -40,18 +37,8 @@ pub fn real(count: usize) -> f64 {
     count as f64
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "for drawing")]
-fn pixels(text: &str) -> i32 {
-    (real(text.chars().count()) * CHARACTER).ceil() as i32
-}
-
-/// Of `#rrggbb`; ink if it is not that.
-pub fn colour(text: &str) -> RGBColor {
-    let part = |at: usize| u8::from_str_radix(text.get(at..at + 2)?, 16).ok();
-    match (part(1), part(3), part(5)) {
-        (Some(red), Some(green), Some(blue)) => RGBColor(red, green, blue),
-        _ => INK,
-    }
+fn pixels(text: &str) -> f64 {
+    (real(text.chars().count()) * CHARACTER).ceil()
 }
 
 /// Whether names fit below so many places on the x axis.
@@ -61,12 +48,12 @@ pub fn fit<'a>(mut names: impl Iterator<Item = &'a str>, places: usize) -> bool 
 
 /// Pixels for each of so many categories.
 fn place(categories: usize) -> f64 {
-    f64::from(WIDTH - LEFT - RIGHT) / real(categories.max(1))
+    (WIDTH - LEFT - RIGHT) / real(categories.max(1))
 }
 
 /// A label in one line or, split at a blank, in two of so many pixels; `None` if it is too long for that.
 fn lines_of(label: &str, width: f64) -> Option<Vec<&str>> {
-    let fits = |text: &str| f64::from(pixels(text)) <= width - 4.0;
+    let fits = |text: &str| pixels(text) <= width - 4.0;
     if fits(label) {
         return Some(vec![label]);
     }
@@ -85,7 +72,7 @@ pub enum Mark {
 /// A series in the legend.
 pub struct Key<'a> {
     pub name: &'a str,
-    pub colour: RGBColor,
+    pub colour: &'static str,
     pub mark: Mark,
 }
 
@@ -93,59 +80,79 @@ pub struct Key<'a> {
 pub struct Head<'a> {
     title: &'a str,
     /// With their places in the head.
-    keys: Vec<(Key<'a>, (i32, i32))>,
-    height: i32,
+    keys: Vec<(Key<'a>, Place)>,
+    height: f64,
 }
 
 impl<'a> Head<'a> {
     pub fn new(labels: &'a Labels, keys: Vec<Key<'a>>) -> Self {
-        let (mut x, mut y) = (6, 32);
+        let (mut x, mut y) = (6.0, 32.0);
         let mut placed = Vec::new();
         for key in keys {
-            let wide = MARK + pixels(key.name) + 14;
-            if x > 6 && x + wide > i32::try_from(WIDTH).unwrap_or(i32::MAX) {
-                (x, y) = (6, y + LINE);
+            let wide = MARK + pixels(key.name) + 14.0;
+            if x > 6.0 && x + wide > WIDTH {
+                (x, y) = (6.0, y + LINE);
             }
             placed.push((key, (x, y)));
             x += wide;
         }
         let height = if placed.is_empty() { y } else { y + LINE };
-        Self { title: &labels.title, keys: placed, height: height + 6 }
+        Self { title: &labels.title, keys: placed, height: height + 6.0 }
     }
 
-    fn draw(&self, area: &DrawingArea<SVGBackend<'_>, Shift>) -> Result<()> {
-        let font = ("Arial, sans-serif", 15).into_font().style(FontStyle::Bold).color(&INK);
-        area.draw(&Text::new(self.title.to_owned(), (6, 8), font)).map_err(refused)?;
+    fn draw(&self, canvas: &mut Canvas) {
+        canvas.add(text(self.title, (6.0, 20.0), LARGE, "start").set("font-weight", "bold"));
         for (Key { name, colour, mark }, (x, y)) in &self.keys {
-            let middle = y + LINE / 2 - 1;
+            let middle = y + LINE / 2.0 - 1.0;
             match mark {
-                Mark::Box => {
-                    let corners = [(x + 4, middle - 5), (x + 14, middle + 5)];
-                    area.draw(&Rectangle::new(corners, colour.filled())).map_err(refused)?;
-                }
-                Mark::Line | Mark::Dashes => {
-                    let pieces: &[(i32, i32)] =
-                        if *mark == Mark::Line { &[(0, 20)] } else { &[(0, 8), (12, 20)] };
-                    for (from, to) in pieces {
-                        let ends = [(x + from, middle), (x + to, middle)];
-                        area.draw(&PathElement::new(ends, colour.stroke_width(2))).map_err(refused)?;
-                    }
+                Mark::Box => canvas.add(rectangle((x + 4.0, middle - 5.0), (x + 14.0, middle + 5.0), colour)),
+                Mark::Line => canvas.add(line((*x, middle), (x + 20.0, middle), colour, 2)),
+                Mark::Dashes => {
+                    canvas.add(
+                        line((*x, middle), (x + 20.0, middle), colour, 2).set("stroke-dasharray", "8 4"),
+                    );
                 }
             }
-            let style = small().pos(Pos::new(HPos::Left, VPos::Center));
-            area.draw(&Text::new((*name).to_owned(), (x + MARK, middle), style)).map_err(refused)?;
+            canvas.add(text(name, (x + MARK, middle + 3.5), SMALL, "start"));
         }
-        Ok(())
     }
 }
 
-fn small() -> TextStyle<'static> {
-    ("Arial, sans-serif", 12).into_font().color(&INK)
+/// An image that grows. The browser has the fonts.
+struct Canvas(Document);
+
+impl Canvas {
+    fn new() -> Self {
+        let document = Document::new().set("viewBox", (0, 0, WIDTH, HEIGHT));
+        Self(document.set("width", WIDTH).set("height", HEIGHT).set("font-family", "Arial, sans-serif"))
+    }
+
+    fn add(&mut self, element: impl svg::Node + 'static) {
+        svg::Node::append(&mut self.0, element);
+    }
 }
 
-/// plotters' errors may borrow what was drawn.
-fn refused(error: impl std::fmt::Display) -> anyhow::Error {
-    anyhow!("{error}")
+/// Tenths of a pixel.
+fn round(pixels: f64) -> f64 {
+    (pixels * 10.0).round() / 10.0
+}
+
+/// `y` is the line that letters stand on; `anchor` is the part of the text that is at `x`: start, middle or end.
+fn text(content: &str, (x, y): Place, size: u32, anchor: &'static str) -> Text {
+    let element = Text::new(content).set("x", round(x)).set("y", round(y));
+    element.set("font-size", size).set("text-anchor", anchor).set("fill", INK)
+}
+
+fn line((x1, y1): Place, (x2, y2): Place, colour: &'static str, width: u32) -> Line {
+    let element =
+        Line::new().set("x1", round(x1)).set("y1", round(y1)).set("x2", round(x2)).set("y2", round(y2));
+    element.set("stroke", colour).set("stroke-width", width)
+}
+
+/// Between two opposite corners.
+fn rectangle(a: Place, b: Place, colour: &'static str) -> Rectangle {
+    let element = Rectangle::new().set("x", round(a.0.min(b.0))).set("y", round(a.1.min(b.1)));
+    element.set("width", round((a.0 - b.0).abs())).set("height", round((a.1 - b.1).abs())).set("fill", colour)
 }
 
 /// Steps of 1, 2 or 5 times a power of ten.
@@ -207,28 +214,6 @@ fn digits(step: f64) -> usize {
     (-step.log10() - 1e-9).ceil().clamp(0.0, 9.0) as usize
 }
 
-/// A y axis with these ticks, from the first to the last.
-struct Axis(Vec<f64>);
-
-impl Ranged for Axis {
-    type FormatOption = DefaultFormatting;
-    type ValueType = f64;
-
-    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
-        RangedCoordf64::from(self.range()).map(value, limit)
-    }
-
-    fn key_points<Hint: KeyPointHint>(&self, _: Hint) -> Vec<f64> {
-        self.0.clone()
-    }
-
-    fn range(&self) -> Range<f64> {
-        self.0[0]..self.0[self.0.len() - 1]
-    }
-}
-
-type Plane = Cartesian2d<RangedCoordf64, Axis>;
-
 /// The axes.
 pub struct Frame<'a> {
     labels: &'a Labels,
@@ -266,78 +251,48 @@ impl<'a> Frame<'a> {
     }
 
     /// The image; `data` draws into the plot.
-    pub fn draw(
-        &self,
-        head: &Head<'_>,
-        data: impl FnOnce(&Plot<'_, '_, '_>) -> Result<()>,
-    ) -> Result<String> {
-        let mut svg = String::new();
-        self.draw_into(&mut svg, head, data)
-            .with_context(|| format!("drawing the chart {:?}", self.labels.title))?;
-        Ok(svg)
+    pub fn draw(&self, head: &Head<'_>, data: impl FnOnce(&mut Plot<'_>)) -> String {
+        let mut canvas = Canvas::new();
+        head.draw(&mut canvas);
+        let (names, two) = self.names();
+        let lines = 1.0 + f64::from(u8::from(two)) + f64::from(u8::from(!self.labels.x.is_empty()));
+        let ends = (self.scaled(self.ticks[0]), self.scaled(self.ticks[self.ticks.len() - 1]));
+        let (top, bottom) = (head.height + ABOVE, HEIGHT - 4.0 - LINE * lines);
+        let mut plot = Plot { canvas, frame: self, ends, top, bottom };
+        self.draw_axes(&mut plot);
+        data(&mut plot);
+        for (at, lines) in names {
+            for (number, line) in lines.iter().enumerate() {
+                let place = (plot.x(real(at)), bottom + 15.0 + 14.0 * real(number));
+                plot.canvas.add(text(line, place, SMALL, "middle"));
+            }
+        }
+        plot.canvas.0.to_string()
     }
 
-    fn draw_into(
-        &self,
-        svg: &mut String,
-        head: &Head<'_>,
-        data: impl FnOnce(&Plot<'_, '_, '_>) -> Result<()>,
-    ) -> Result<()> {
-        let root = SVGBackend::with_string(svg, (WIDTH, HEIGHT)).into_drawing_area();
-        let (above, body) = root.split_vertically(head.height);
-        head.draw(&above)?;
-        let (names, two) = self.names();
-        let below =
-            u32::try_from(LINE).unwrap_or(0) * (1 + u32::from(two) + u32::from(!self.labels.x.is_empty()));
-        let scaled: Vec<f64> = self.ticks.iter().map(|tick| self.scaled(*tick)).collect();
-        let low = scaled[0];
-        let mut chart = ChartBuilder::on(&body)
-            .margin_left(MARGIN)
-            .margin_right(RIGHT)
-            .margin_top(8)
-            .margin_bottom(4)
-            .set_label_area_size(LabelAreaPosition::Left, LEFT - MARGIN)
-            .set_label_area_size(LabelAreaPosition::Bottom, below)
-            .build_cartesian_2d(-0.5..real(self.categories.len().max(1)) - 0.5, Axis(scaled))
-            .map_err(refused)?;
-        let log = self.labels.log;
-        let decimals = digits(self.ticks[1] - self.ticks[0]);
-        let tick = |place: &f64| match log {
-            true => {
-                let value = 10f64.powf(*place);
-                shown(value, digits(10f64.powf((value * (1.0 + 1e-9)).log10().floor())))
-            }
-            false => shown(*place, decimals),
+    /// The grid with its ticks, both axes, and their titles.
+    fn draw_axes(&self, plot: &mut Plot<'_>) {
+        let (left, right, top, bottom) = (LEFT, WIDTH - RIGHT, plot.top, plot.bottom);
+        let digits_of = |tick: f64| match self.labels.log {
+            true => digits(10f64.powf((tick * (1.0 + 1e-9)).log10().floor())),
+            false => digits(self.ticks[1] - self.ticks[0]),
         };
-        chart
-            .configure_mesh()
-            .disable_x_mesh()
-            .light_line_style(TRANSPARENT)
-            .bold_line_style(FAINT)
-            .axis_style(AXIS)
-            .label_style(small())
-            .axis_desc_style(small())
-            .x_labels(0)
-            .y_label_formatter(&tick)
-            .y_desc(self.labels.y.clone())
-            .draw()
-            .map_err(refused)?;
-        data(&Plot { area: chart.plotting_area(), frame: self, floor: low })?;
-        // Below the x axis.
-        let (_, bottom) = chart.backend_coord(&(0.0, low));
-        let centred = small().pos(Pos::new(HPos::Center, VPos::Top));
-        for (at, lines) in names {
-            let (x, _) = chart.backend_coord(&(real(at), low));
-            for (line, y) in lines.iter().zip((bottom + 5..).step_by(14)) {
-                root.draw(&Text::new((*line).to_owned(), (x, y), centred.clone())).map_err(refused)?;
-            }
+        for &tick in &self.ticks {
+            let y = plot.height_of(self.scaled(tick));
+            plot.canvas.add(line((left, y), (right, y), FAINT, 1));
+            plot.canvas.add(text(&shown(tick, digits_of(tick)), (left - 8.0, y + 3.5), SMALL, "end"));
+        }
+        plot.canvas.add(line((left, top), (left, bottom), AXIS, 1));
+        plot.canvas.add(line((left, bottom), (right, bottom), AXIS, 1));
+        if !self.labels.y.is_empty() {
+            let middle = f64::midpoint(top, bottom);
+            let upwards = format!("rotate(-90 12 {})", round(middle));
+            plot.canvas.add(text(&self.labels.y, (12.0, middle), SMALL, "middle").set("transform", upwards));
         }
         if !self.labels.x.is_empty() {
-            let middle = i32::try_from(LEFT + (WIDTH - LEFT - RIGHT) / 2).unwrap_or(0);
-            let y = i32::try_from(HEIGHT).unwrap_or(0) - LINE;
-            root.draw(&Text::new(self.labels.x.clone(), (middle, y), centred)).map_err(refused)?;
+            let place = (f64::midpoint(left, right), HEIGHT - 6.0);
+            plot.canvas.add(text(&self.labels.x, place, SMALL, "middle"));
         }
-        root.present().map_err(refused)
     }
 
     /// Names of categories in lines, with their numbers: so many of them that none touches the next. Whether one has two lines.
@@ -362,72 +317,81 @@ impl<'a> Frame<'a> {
 }
 
 /// Where data are drawn: x is a category's number, y a value.
-pub struct Plot<'a, 'b, 's> {
-    area: &'a DrawingArea<SVGBackend<'s>, Plane>,
-    frame: &'b Frame<'b>,
-    floor: f64,
+pub struct Plot<'a> {
+    canvas: Canvas,
+    frame: &'a Frame<'a>,
+    /// Places of the lowest and the highest tick on the y axis.
+    ends: (f64, f64),
+    top: f64,
+    bottom: f64,
 }
 
-impl Plot<'_, '_, '_> {
+impl Plot<'_> {
+    fn x(&self, category: f64) -> f64 {
+        LEFT + (category + 0.5) * place(self.frame.categories.len())
+    }
+
+    /// Where a place on the y axis is.
+    fn height_of(&self, scaled: f64) -> f64 {
+        let (low, high) = self.ends;
+        let share = ((scaled - low) / (high - low)).clamp(0.0, 1.0);
+        self.bottom - share * (self.bottom - self.top)
+    }
+
     fn y(&self, value: f64) -> f64 {
-        self.frame.scaled(value).max(self.floor)
+        self.height_of(self.frame.scaled(value))
     }
 
     /// From the axis to the value.
-    pub fn bar(&self, left: f64, right: f64, value: f64, colour: RGBColor) -> Result<()> {
-        let base = if self.frame.labels.log { self.floor } else { 0.0 };
-        let corners = [(left, base), (right, self.y(value))];
-        self.area.draw(&Rectangle::new(corners, colour.filled())).map_err(refused)
+    pub fn bar(&mut self, left: f64, right: f64, value: f64, colour: &'static str) {
+        let base = if self.frame.labels.log { self.bottom } else { self.y(0.0) };
+        let bar = rectangle((self.x(left), base), (self.x(right), self.y(value)), colour);
+        self.canvas.add(bar);
     }
 
     /// From the smallest to the largest value, in the middle of a bar of this width.
-    pub fn whisker(&self, x: f64, wide: f64, low: f64, high: f64) -> Result<()> {
-        let (low, high, cap) = (self.y(low), self.y(high), wide * 0.12);
-        for ends in
-            [[(x, low), (x, high)], [(x - cap, low), (x + cap, low)], [(x - cap, high), (x + cap, high)]]
+    pub fn whisker(&mut self, x: f64, wide: f64, low: f64, high: f64) {
+        let (low, high) = (self.y(low), self.y(high));
+        let [middle, left, right] = [x, x - wide * 0.12, x + wide * 0.12].map(|x| self.x(x));
+        for (from, to) in
+            [((middle, low), (middle, high)), ((left, low), (right, low)), ((left, high), (right, high))]
         {
-            self.area.draw(&PathElement::new(ends, INK.stroke_width(1))).map_err(refused)?;
+            self.canvas.add(line(from, to, INK, 1));
         }
-        Ok(())
     }
 
     /// A number above a bar of this width, if it is no wider.
-    pub fn number(&self, x: f64, wide: f64, value: f64, text: &str) -> Result<()> {
-        if f64::from(pixels(text)) * 0.9 > place(self.frame.categories.len()) * wide {
-            return Ok(());
+    pub fn number(&mut self, x: f64, wide: f64, value: f64, number: &str) {
+        if pixels(number) * 0.9 <= place(self.frame.categories.len()) * wide {
+            let above = (self.x(x), self.y(value.max(0.0)) - 4.0);
+            self.canvas.add(text(number, above, TINY, "middle"));
         }
-        let style =
-            ("Arial, sans-serif", 11).into_font().color(&INK).pos(Pos::new(HPos::Center, VPos::Bottom));
-        let above =
-            EmptyElement::at((x, self.y(value.max(0.0)))) + Text::new(text.to_owned(), (0, -3), style);
-        self.area.draw(&above).map_err(refused)
     }
 
     /// Points joined where they stand side by side. One between gaps is a dot.
-    pub fn line(&self, values: &[Option<f64>], colour: RGBColor, dashed: bool, markers: bool) -> Result<()> {
-        let points: Vec<Option<(f64, f64)>> = values
+    pub fn line(&mut self, values: &[Option<f64>], colour: &'static str, dashed: bool, markers: bool) {
+        let points: Vec<Option<Place>> = values
             .iter()
             .enumerate()
-            .map(|(at, value)| value.filter(|value| value.is_finite()).map(|value| (real(at), self.y(value))))
+            .map(|(at, value)| {
+                let value = value.filter(|value| value.is_finite())?;
+                Some((self.x(real(at)), self.y(value)))
+            })
             .collect();
-        let style = colour.stroke_width(2);
         for run in points.split(Option::is_none).filter(|run| !run.is_empty()) {
-            let run: Vec<(f64, f64)> = run.iter().flatten().copied().collect();
-            if dashed {
-                let pieces = DashedLineSeries::new(run.iter().copied(), 6, 4, style);
-                for piece in pieces {
-                    self.area.draw(&piece).map_err(refused)?;
-                }
-            } else {
-                self.area.draw(&PathElement::new(run.clone(), style)).map_err(refused)?;
-            }
+            let run: Vec<Place> = run.iter().flatten().copied().collect();
+            let corners: Vec<String> =
+                run.iter().map(|(x, y)| format!("{},{}", round(*x), round(*y))).collect();
+            let drawn = Polyline::new().set("points", corners.join(" ")).set("fill", "none");
+            let drawn = drawn.set("stroke", colour).set("stroke-width", 2);
+            self.canvas.add(if dashed { drawn.set("stroke-dasharray", "6 4") } else { drawn });
             if markers || run.len() == 1 {
-                for point in run {
-                    self.area.draw(&Circle::new(point, 3, colour.filled())).map_err(refused)?;
+                for (x, y) in run {
+                    let dot = Circle::new().set("cx", round(x)).set("cy", round(y)).set("r", 3);
+                    self.canvas.add(dot.set("fill", colour));
                 }
             }
         }
-        Ok(())
     }
 }
 

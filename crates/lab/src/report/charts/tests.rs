@@ -25,14 +25,14 @@ fn texts(svg: &str) -> Vec<(String, Corners)> {
             let part = format!(" {part}");
             let text = part.split_once('>').unwrap().1.split("</text>").next().unwrap().trim().to_owned();
             let (x, y) = (attribute(&part, "x"), attribute(&part, "y"));
-            let size = attribute(&part, "font-size") * 1.24;
-            let wide = frame::real(text.chars().count()) * size * 0.55 / 1.24;
+            let size = attribute(&part, "font-size");
+            let wide = frame::real(text.chars().count()) * size * 0.55;
             let left = match () {
                 () if part.contains("text-anchor=\"middle\"") => x - wide / 2.0,
                 () if part.contains("text-anchor=\"end\"") => x - wide,
                 () => x,
             };
-            (text, [left, y - size, left + wide, y])
+            (text, [left, y - size * 0.8, left + wide, y + size * 0.2])
         })
         .collect()
 }
@@ -43,7 +43,7 @@ fn overlap(a: Corners, b: Corners) -> bool {
 
 /// Filled boxes: bars, and the marks of bars in the legend.
 fn boxes(svg: &str, colour: &str) -> Vec<Corners> {
-    let of = |element: &&str| element.contains(&format!("fill=\"{}\"", colour.to_uppercase()));
+    let of = |element: &&str| element.contains(&format!("fill=\"{colour}\""));
     elements(svg, "rect")
         .into_iter()
         .filter(of)
@@ -56,7 +56,7 @@ fn boxes(svg: &str, colour: &str) -> Vec<Corners> {
 
 /// Where the plot begins: the highest line of its grid.
 fn top_of_plot(svg: &str) -> f64 {
-    let lines = elements(svg, "line").into_iter().filter(|line| line.contains("#E5E7EB"));
+    let lines = elements(svg, "line").into_iter().filter(|line| line.contains("#e5e7eb"));
     lines.map(|line| attribute(line, "y1")).fold(f64::INFINITY, f64::min)
 }
 
@@ -100,15 +100,15 @@ fn charts() -> Vec<(&'static str, String)> {
         data.into_iter().map(|d| Data { values: d.values[..1].to_vec(), ..d }).collect()
     };
     vec![
-        ("spread", bars(&linear, &three, &spread).unwrap()),
-        ("values", bars(&linear, &long, &amounts).unwrap()),
-        ("one-category", bars(&linear, &categories([""]), &one(spread.clone())).unwrap()),
-        ("log-bars", bars(&log, &long, &amounts).unwrap()),
-        ("over-time", lines(&linear, &grid, &over_time, false).unwrap()),
-        ("gain", lines(&linear, &three, &gain, true).unwrap()),
-        ("single", lines(&linear, &three, &single, true).unwrap()),
-        ("mixed-log", lines(&log, &three, &mixed, true).unwrap()),
-        ("nothing", lines(&linear, &three, &series(|_| vec![None; 3]), true).unwrap()),
+        ("spread", bars(&linear, &three, &spread)),
+        ("values", bars(&linear, &long, &amounts)),
+        ("one-category", bars(&linear, &categories([""]), &one(spread.clone()))),
+        ("log-bars", bars(&log, &long, &amounts)),
+        ("over-time", lines(&linear, &grid, &over_time, false)),
+        ("gain", lines(&linear, &three, &gain, true)),
+        ("single", lines(&linear, &three, &single, true)),
+        ("mixed-log", lines(&log, &three, &mixed, true)),
+        ("nothing", lines(&linear, &three, &series(|_| vec![None; 3]), true)),
     ]
 }
 
@@ -201,6 +201,8 @@ fn charts_name_every_series_escaped() {
     for (name, svg) in &all {
         assert!(svg.starts_with("<svg") && svg.contains("Throughput &lt;&amp;&gt;"), "{name}");
         assert!(svg.contains("a&lt;b"), "{name}");
+        let upwards = svg.split("<text ").find(|part| part.contains("rotate(-90")).unwrap_or_default();
+        assert!(upwards.contains("tpmC"), "{name}: the title of the y axis");
         // Below an axis a name may have two lines.
         assert!(NAMES[..5].iter().flat_map(|name| name.split(' ')).all(|word| svg.contains(word)), "{name}");
     }
