@@ -133,7 +133,7 @@ fn a_sweep_repeats_the_study() {
         "{head}"
     );
     assert!(head.contains(",at_ns2_read_4k_qd,") && head.ends_with(",problem"), "{head}");
-    assert!(csv.lines().any(|line| line.starts_with("150us,3,1,quota,none,,ns1_p50_ms,")), "{csv}");
+    assert!(csv.lines().any(|line| line.starts_with("150,3,1,quota,none,,ns1_p50_ms,")), "{csv}");
     assert!(std::fs::metadata(out.path().join("results.parquet")).unwrap().len() > 1000);
     assert!(outcome.text.contains("4 of 4 studies"), "{}", outcome.text);
 
