@@ -13,10 +13,10 @@ use crate::flight::{InFlight, Stage, Token};
 use crate::quota::Meter;
 use ftl::VolumeStats;
 use media::Nanos;
+use nvme::command_table::{self, MediaAccess};
 use nvme::copy::{Copy, CopySource};
-use nvme::io::Blocks;
 use nvme::quota::Quota;
-use nvme::{IoCommand, Status};
+use nvme::{IoCommand, IoOpcode, Status};
 
 /// Whether a command may start now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -185,18 +185,24 @@ impl Held {
     }
 }
 
-/// What a command is to a quota. Flush and what deallocates move no data and are never held.
+/// What a command is to a quota, by the command table. What deallocates moves no data and is never held.
 #[inline]
-fn demand(command: &IoCommand, data: &[u8]) -> Option<Demand> {
-    let of = |b: &Blocks, way| {
-        Some(Demand { nsid: b.nsid, way, blocks: b.nlb.into(), end: b.end(), reads: false })
+fn demand(opcode: u8, command: &IoCommand, data: &[u8]) -> Option<Demand> {
+    let way = match command_table::of_io(IoOpcode(opcode))?.media {
+        MediaAccess::None => return None,
+        MediaAccess::Read => Way::Read,
+        MediaAccess::Write => Way::Write,
     };
     match command {
-        IoCommand::Read(b) | IoCommand::Compare(b) | IoCommand::Verify(b) => of(b, Way::Read),
-        IoCommand::Write(b) | IoCommand::WriteUncorrectable(b) => of(b, Way::Write),
-        IoCommand::WriteZeroes(b) if !b.deac => of(b, Way::Write),
         IoCommand::Copy(copy) => demand_of_copy(copy, data),
-        _ => None,
+        IoCommand::WriteZeroes(b) if b.deac => None,
+        _ => command.blocks().map(|b| Demand {
+            nsid: b.nsid,
+            way,
+            blocks: b.nlb.into(),
+            end: b.end(),
+            reads: false,
+        }),
     }
 }
 
@@ -234,7 +240,8 @@ impl Drive {
         data: &[u8],
         now: Nanos,
     ) -> Turn {
-        let Some(demand) = demand(command, data) else { return Turn::Now };
+        let opcode = self.flight.get_mut(token).opcode;
+        let Some(demand) = demand(opcode, command, data) else { return Turn::Now };
         match self.namespaces.get(demand.nsid) {
             Some(ns) if ns.lanes.watched => self.ask(token, id, command, data, demand, now),
             _ => Turn::Now,
@@ -403,6 +410,7 @@ impl Drive {
         let token = self.flight.unpark(io)?;
         let entry = self.flight.get_mut(&token);
         entry.stage = Stage::Running;
+        let opcode = entry.opcode;
         let held = now.since(entry.submitted);
         let shared = if lane.is_limited() { now.since(lane.ready.max(entry.submitted)) } else { held };
         ns.stats.shared[way as usize].add(shared);
@@ -411,7 +419,7 @@ impl Drive {
         // than what was waiting; not for the time that it waited for its turn on the set.
         let turn = if lane.ready == Nanos::MAX { Nanos::ZERO } else { now.since(lane.ready) };
         let since = (lane.due().max(entry.submitted) + turn).min(now);
-        if let Some(demand) = demand(&command, &data) {
+        if let Some(demand) = demand(opcode, &command, &data) {
             self.charge(&token, demand, since);
         }
         Some((token, command, data))

@@ -23,7 +23,6 @@ use crate::telemetry::Capture;
 use ftl::{Done, Fault, Ftl, Io, Past, VolumeStats};
 use media::{Events, FaultPlan, Nanos, Timeline};
 use nvme::admin::AdminCommand;
-use nvme::command::AdminOpcode;
 use nvme::log::{ErrorInformation, NamespaceStatistics};
 use nvme::{Command, Completion, IoCommand, Nsid, Status, Transfer, U16, U32, U64};
 
@@ -412,7 +411,7 @@ impl Drive {
         if fused || command.flags.psdt() == 3 {
             return Err(Failure::field(1));
         }
-        if self.sanitize.restricts() && (qid != 0 || admin::SUPPORTED.contains(&AdminOpcode(command.opc))) {
+        if self.sanitize.restricts() && (qid != 0 || admin::has(command.opc)) {
             return self.check_sanitize(command, qid == 0);
         }
         Ok(())

@@ -9,6 +9,7 @@ use crate::namespace::Namespace;
 use nvme::Status;
 use nvme::admin::{AdminCommand, SetFeatures};
 use nvme::command::AdminOpcode;
+use nvme::command_table::{self, Audience};
 use nvme::feature::FeatureId;
 use nvme::log::LogId;
 
@@ -52,18 +53,6 @@ const PRIVATE_LOGS: &[LogId] = &[
     LogId::CONTROLLERS,
 ];
 
-/// Commands of an admin queue that administer the drive.
-const ADMINISTRATION: &[AdminOpcode] = &[
-    AdminOpcode::NAMESPACE_MANAGEMENT,
-    AdminOpcode::NAMESPACE_ATTACHMENT,
-    AdminOpcode::FIRMWARE_COMMIT,
-    AdminOpcode::FIRMWARE_IMAGE_DOWNLOAD,
-    AdminOpcode::DEVICE_SELF_TEST,
-    AdminOpcode::SANITIZE,
-    AdminOpcode::POWER_CUT,
-    AdminOpcode::FAULT_INJECTION,
-];
-
 impl Role {
     /// Whether the host administers the drive.
     pub fn is_administrator(&self) -> bool {
@@ -86,10 +75,11 @@ impl Role {
 
     /// Whether the host may have a command of an admin queue carried out.
     pub(crate) fn has_command(&self, opcode: AdminOpcode) -> bool {
+        let audience = command_table::of_admin(opcode).map_or(Audience::Everyone, |info| info.audience);
         match self {
             Role::Administrator => true,
-            Role::Tenant(_) => !ADMINISTRATION.contains(&opcode),
-            Role::Guest => !ADMINISTRATION.contains(&opcode) && opcode != AdminOpcode::FORMAT_NVM,
+            Role::Tenant(_) => audience != Audience::Administrators,
+            Role::Guest => audience == Audience::Everyone,
         }
     }
 

@@ -17,6 +17,7 @@ use ftl::{Answer, Io, SetConfig};
 use media::Nanos;
 use nvme::admin::{Sanitize, SanitizeAction};
 use nvme::command::AdminOpcode;
+use nvme::command_table;
 use nvme::log::SelfTestOutcome;
 use nvme::log::{LogId, SanitizeOperationStatus, SanitizeSstat, SanitizeStatus};
 use nvme::{Command, Status, U16, U32};
@@ -28,22 +29,8 @@ pub(crate) const IO: Io = Io(u32::MAX);
 /// Passes of an overwrite for which the log estimates the time.
 const MOST_PASSES: u32 = 16;
 
-/// Admin commands that are executed while an operation is in progress, or has failed (Base 5.1, the figure of admin
-/// commands that are allowed during a sanitize operation). The vendor's touch no user data.
-const ALLOWED: [AdminOpcode; 10] = [
-    AdminOpcode::GET_LOG_PAGE,
-    AdminOpcode::IDENTIFY,
-    AdminOpcode::ABORT,
-    AdminOpcode::SET_FEATURES,
-    AdminOpcode::GET_FEATURES,
-    AdminOpcode::ASYNC_EVENT_REQUEST,
-    AdminOpcode::KEEP_ALIVE,
-    AdminOpcode::POWER_CUT,
-    AdminOpcode::FAULT_INJECTION,
-    AdminOpcode::FABRICS,
-];
-
-/// Logs that can be read meanwhile, by the same figure; those of vendors are not among them.
+/// Logs that can be read meanwhile, (Base 5.1, the figure of admin commands that are allowed during a sanitize
+/// operation); those of vendors are not among them.
 const ALLOWED_LOGS: [LogId; 6] = [
     LogId::ERROR,
     LogId::SMART,
@@ -213,16 +200,10 @@ impl Drive {
 
     /// What must not be executed now: everything that could touch user data.
     pub(crate) fn check_sanitize(&self, command: &Command, admin: bool) -> Result<(), Failure> {
-        let opcode = AdminOpcode(command.opc);
-        let log = || LogId(command.cdw10.get() as u8);
-        let allowed = match opcode {
-            AdminOpcode::FABRICS => true,
-            _ if !admin => false,
-            AdminOpcode::GET_LOG_PAGE => ALLOWED_LOGS.contains(&log()),
-            // It says itself what it thinks of another one.
-            AdminOpcode::SANITIZE => true,
-            _ => ALLOWED.contains(&opcode),
-        };
+        let log = LogId(command.cdw10.get() as u8);
+        let reads_log = admin && AdminOpcode(command.opc) == AdminOpcode::GET_LOG_PAGE;
+        let allowed = command_table::of(command.opc, admin).is_some_and(|info| info.during_sanitize)
+            && (!reads_log || ALLOWED_LOGS.contains(&log));
         match (allowed, self.sanitize.is_under_way()) {
             (true, _) => Ok(()),
             (false, true) => Err(Failure::transient(Status::SANITIZE_IN_PROGRESS)),

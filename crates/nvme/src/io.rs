@@ -135,6 +135,23 @@ pub struct Blocks {
     pub lbatm: u16,
 }
 
+impl IoCommand {
+    /// The blocks of a command on one range of them; none of other commands.
+    #[must_use]
+    #[inline]
+    pub const fn blocks(&self) -> Option<&Blocks> {
+        match self {
+            Self::Write(blocks)
+            | Self::Read(blocks)
+            | Self::WriteUncorrectable(blocks)
+            | Self::Compare(blocks)
+            | Self::WriteZeroes(blocks)
+            | Self::Verify(blocks) => Some(blocks),
+            _ => None,
+        }
+    }
+}
+
 impl Blocks {
     /// `blocks` logical blocks from `slba`, nothing else asked. `blocks` is clamped to 1 to 65536.
     #[must_use]
@@ -206,70 +223,70 @@ bits32! {
     struct DsmCdw11 { idr: bool, idw: bool, ad: bool, #[bits(29)] _r: u32 }
 }
 
-impl IoCommand {
-    /// Parses a command that arrived on an I/O queue.
-    ///
-    /// # Errors
-    /// Invalid Command Opcode for opcodes that are not listed in this enum, Invalid Field in Command for reserved
-    /// values of a reservation's action, type or persistence, with Do Not Retry.
-    #[inline]
-    pub fn parse(cmd: &Command) -> Result<Self, Status> {
-        // What nearly all commands are, where they are needed.
-        match IoOpcode(cmd.opc) {
-            opcode @ (IoOpcode::READ | IoOpcode::WRITE) => {
-                let blocks = Blocks::parse(cmd);
-                Ok(if opcode == IoOpcode::READ { Self::Read(blocks) } else { Self::Write(blocks) })
-            }
-            _ => Self::parse_other(cmd),
-        }
+/// The fields of each command that has no type of its own elsewhere. The command table names these functions.
+pub(crate) mod parse {
+    use super::*;
+
+    type Parsed = Result<IoCommand, Status>;
+
+    pub(crate) fn flush(cmd: &Command) -> Parsed {
+        Ok(IoCommand::Flush { nsid: cmd.nsid.get() })
     }
 
-    #[inline(never)]
-    fn parse_other(cmd: &Command) -> Result<Self, Status> {
-        let nsid = cmd.nsid.get();
-        Ok(match IoOpcode(cmd.opc) {
-            IoOpcode::FLUSH => Self::Flush { nsid },
-            IoOpcode::WRITE_UNCORRECTABLE => Self::WriteUncorrectable(Blocks::parse(cmd)),
-            IoOpcode::COMPARE => Self::Compare(Blocks::parse(cmd)),
-            IoOpcode::WRITE_ZEROES => {
-                // NSZ is the bit that is the highest of DTYPE elsewhere (NVM 3.3.8).
-                let mut blocks = Blocks::parse(cmd);
-                blocks.nsz = blocks.dtype & 8 != 0;
-                blocks.dtype &= 7;
-                Self::WriteZeroes(blocks)
-            }
-            IoOpcode::DATASET_MANAGEMENT => {
-                let d = DsmCdw11(cmd.cdw11);
-                Self::DatasetManagement(DatasetManagement {
-                    nsid,
-                    nr: u16::from(cmd.cdw10.to_bytes()[0]) + 1,
-                    idr: d.idr(),
-                    idw: d.idw(),
-                    ad: d.ad(),
-                })
-            }
-            IoOpcode::VERIFY => Self::Verify(Blocks::parse(cmd)),
-            IoOpcode::RESERVATION_REGISTER => Self::ReservationRegister(ReservationRegister::parse(cmd)?),
-            IoOpcode::RESERVATION_REPORT => Self::ReservationReport(ReservationReport::parse(cmd)),
-            IoOpcode::RESERVATION_ACQUIRE => Self::ReservationAcquire(ReservationAcquire::parse(cmd)?),
-            IoOpcode::RESERVATION_RELEASE => Self::ReservationRelease(ReservationRelease::parse(cmd)?),
-            IoOpcode::COPY => Self::Copy(Copy::parse(cmd)),
-            IoOpcode::IO_MANAGEMENT_RECEIVE => {
-                let d = ManagementCdw10(cmd.cdw10);
-                Self::IoManagementReceive(IoManagementReceive {
-                    nsid,
-                    mo: d.mo(),
-                    mos: d.mos(),
-                    dwords: u64::from(cmd.cdw11.get()) + 1,
-                })
-            }
-            IoOpcode::IO_MANAGEMENT_SEND => {
-                let d = ManagementCdw10(cmd.cdw10);
-                Self::IoManagementSend(IoManagementSend { nsid, mo: d.mo(), mos: d.mos() })
-            }
-            IoOpcode::FABRICS => Self::Fabrics(FabricsCommand::parse(cmd)?),
-            _ => return Err(Status::INVALID_OPCODE.with_dnr()),
-        })
+    #[inline]
+    pub(crate) fn read(cmd: &Command) -> Parsed {
+        Ok(IoCommand::Read(Blocks::parse(cmd)))
+    }
+
+    #[inline]
+    pub(crate) fn write(cmd: &Command) -> Parsed {
+        Ok(IoCommand::Write(Blocks::parse(cmd)))
+    }
+
+    pub(crate) fn write_uncorrectable(cmd: &Command) -> Parsed {
+        Ok(IoCommand::WriteUncorrectable(Blocks::parse(cmd)))
+    }
+
+    pub(crate) fn compare(cmd: &Command) -> Parsed {
+        Ok(IoCommand::Compare(Blocks::parse(cmd)))
+    }
+
+    pub(crate) fn write_zeroes(cmd: &Command) -> Parsed {
+        // NSZ is the bit that is the highest of DTYPE elsewhere (NVM 3.3.8).
+        let mut blocks = Blocks::parse(cmd);
+        blocks.nsz = blocks.dtype & 8 != 0;
+        blocks.dtype &= 7;
+        Ok(IoCommand::WriteZeroes(blocks))
+    }
+
+    pub(crate) fn dataset_management(cmd: &Command) -> Parsed {
+        let d = DsmCdw11(cmd.cdw11);
+        Ok(IoCommand::DatasetManagement(DatasetManagement {
+            nsid: cmd.nsid.get(),
+            nr: u16::from(cmd.cdw10.to_bytes()[0]) + 1,
+            idr: d.idr(),
+            idw: d.idw(),
+            ad: d.ad(),
+        }))
+    }
+
+    pub(crate) fn verify(cmd: &Command) -> Parsed {
+        Ok(IoCommand::Verify(Blocks::parse(cmd)))
+    }
+
+    pub(crate) fn io_management_receive(cmd: &Command) -> Parsed {
+        let d = ManagementCdw10(cmd.cdw10);
+        Ok(IoCommand::IoManagementReceive(IoManagementReceive {
+            nsid: cmd.nsid.get(),
+            mo: d.mo(),
+            mos: d.mos(),
+            dwords: u64::from(cmd.cdw11.get()) + 1,
+        }))
+    }
+
+    pub(crate) fn io_management_send(cmd: &Command) -> Parsed {
+        let d = ManagementCdw10(cmd.cdw10);
+        Ok(IoCommand::IoManagementSend(IoManagementSend { nsid: cmd.nsid.get(), mo: d.mo(), mos: d.mos() }))
     }
 }
 

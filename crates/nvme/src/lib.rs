@@ -28,6 +28,7 @@ pub mod admin;
 pub mod aer;
 pub mod auth;
 pub mod command;
+pub mod command_table;
 pub mod completion;
 pub mod copy;
 pub mod directive;

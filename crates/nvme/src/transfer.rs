@@ -1,14 +1,8 @@
 //! Which way a command's data goes, and how much of it.
 
-use crate::admin::{AdminCommand, NamespaceManagementSelect};
-use crate::command::IoOpcode;
-use crate::directive::{DirectiveType, operation};
-use crate::fabrics::{ConnectData, FabricsCommand};
-use crate::fdp;
-use crate::feature::{self, Select};
-use crate::io::{Blocks, DsmRange, IoCommand};
-use crate::reservation::{AcquireKeys, RegisterKeys};
-use crate::{Command, IDENTIFY_SIZE};
+use crate::Command;
+use crate::command_table::{self, DataSource, Direction};
+use crate::io::Blocks;
 
 /// A command's data transfer, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,13 +32,15 @@ impl Transfer {
     #[must_use]
     pub fn from_sgl(cmd: &Command) -> Self {
         let bytes = u64::from(cmd.dptr.length.get());
-        let bits = if cmd.opc == crate::command::FABRICS_OPCODE { cmd.fctype().0 } else { cmd.opc };
-        match bits & 3 {
+        Direction::of(cmd).map_or(Self::None, |direction| Self::of(direction, bytes))
+    }
+
+    #[inline]
+    const fn of(direction: Direction, bytes: u64) -> Self {
+        match direction {
             _ if bytes == 0 => Self::None,
-            1 => Self::ToController(bytes),
-            2 => Self::ToHost(bytes),
-            // 00b moves no data; 11b (bidirectional) exists in no command set that this crate knows.
-            _ => Self::None,
+            Direction::ToController => Self::ToController(bytes),
+            Direction::ToHost => Self::ToHost(bytes),
         }
     }
 }
@@ -59,78 +55,14 @@ impl Transfer {
 /// [`FeatureId::QUOTA`](feature::FeatureId::QUOTA) has none.
 #[inline]
 pub fn data_transfer(cmd: &Command, admin: bool, block_bytes: impl FnOnce(&Blocks) -> u32) -> Transfer {
-    // What nearly all commands are needs few of their fields.
-    let of_blocks = || {
-        let blocks = Blocks::parse(cmd);
-        u64::from(blocks.nlb) * u64::from(block_bytes(&blocks))
+    let Some(direction) = Direction::of(cmd) else { return Transfer::None };
+    let bytes = match command_table::of(cmd.opc, admin).map(|info| info.data) {
+        Some(DataSource::Contents) => {
+            let blocks = Blocks::parse(cmd);
+            u64::from(blocks.nlb) * u64::from(block_bytes(&blocks))
+        }
+        Some(DataSource::Controller) => command_table::data_bytes(cmd, admin),
+        Some(DataSource::None) | None => 0,
     };
-    let moved = match IoOpcode(cmd.opc) {
-        IoOpcode::READ if !admin => Transfer::ToHost(of_blocks()),
-        IoOpcode::WRITE | IoOpcode::COMPARE if !admin => Transfer::ToController(of_blocks()),
-        _ => other_transfer(cmd, admin),
-    };
-    if moved.bytes() == 0 { Transfer::None } else { moved }
-}
-
-fn other_transfer(cmd: &Command, admin: bool) -> Transfer {
-    let moved = match admin {
-        true => AdminCommand::parse(cmd).ok().map(|command| admin_transfer(&command)),
-        false => IoCommand::parse(cmd).ok().map(|command| io_transfer(&command)),
-    };
-    moved.unwrap_or(Transfer::None)
-}
-
-fn admin_transfer(command: &AdminCommand) -> Transfer {
-    match command {
-        AdminCommand::Identify(_) => Transfer::ToHost(IDENTIFY_SIZE as u64),
-        AdminCommand::GetLogPage(log) => Transfer::ToHost(log.bytes()),
-        AdminCommand::NamespaceManagement(ns) if ns.sel == NamespaceManagementSelect::CREATE => {
-            Transfer::ToController(IDENTIFY_SIZE as u64)
-        }
-        AdminCommand::NamespaceAttachment(_) => Transfer::ToController(IDENTIFY_SIZE as u64),
-        AdminCommand::SetFeatures(f) => Transfer::ToController(feature::set_data_bytes(f.fid, f.cdw11)),
-        AdminCommand::GetFeatures(f) if f.sel != Select::SUPPORTED_CAPABILITIES => {
-            Transfer::ToHost(feature::data_bytes(f.fid, f.cdw11))
-        }
-        AdminCommand::FirmwareImageDownload(piece) => Transfer::ToController(piece.dwords * 4),
-        AdminCommand::GetLbaStatus(status) => Transfer::ToHost(status.bytes()),
-        // Allocate Resources has a result and no data.
-        AdminCommand::DirectiveReceive(d)
-            if (d.dtype, d.doper) != (DirectiveType::STREAMS, operation::ALLOCATE_RESOURCES) =>
-        {
-            Transfer::ToHost(d.dwords * 4)
-        }
-        AdminCommand::Fabrics(command) => fabrics_transfer(command),
-        _ => Transfer::None,
-    }
-}
-
-/// Of commands other than Read, Write and Compare.
-fn io_transfer(command: &IoCommand) -> Transfer {
-    match command {
-        IoCommand::DatasetManagement(dsm) => {
-            Transfer::ToController(u64::from(dsm.nr) * size_of::<DsmRange>() as u64)
-        }
-        IoCommand::ReservationRegister(_) => Transfer::ToController(size_of::<RegisterKeys>() as u64),
-        IoCommand::ReservationReport(report) => Transfer::ToHost(report.bytes()),
-        IoCommand::ReservationAcquire(_) => Transfer::ToController(size_of::<AcquireKeys>() as u64),
-        // The current key.
-        IoCommand::ReservationRelease(_) => Transfer::ToController(8),
-        IoCommand::Copy(copy) => Transfer::ToController(copy.data_bytes()),
-        IoCommand::IoManagementReceive(c) => Transfer::ToHost(c.dwords * 4),
-        IoCommand::IoManagementSend(c) if c.mo == fdp::RUH_UPDATE => {
-            Transfer::ToController((u64::from(c.mos) + 1) * 2)
-        }
-        IoCommand::Fabrics(command) => fabrics_transfer(command),
-        _ => Transfer::None,
-    }
-}
-
-fn fabrics_transfer(command: &FabricsCommand) -> Transfer {
-    match command {
-        FabricsCommand::Connect(_) => Transfer::ToController(size_of::<ConnectData>() as u64),
-        FabricsCommand::AuthenticationSend(auth) => Transfer::ToController(u64::from(auth.length)),
-        FabricsCommand::AuthenticationReceive(auth) => Transfer::ToHost(u64::from(auth.length)),
-        _ => Transfer::None,
-    }
+    Transfer::of(direction, bytes)
 }

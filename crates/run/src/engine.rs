@@ -12,7 +12,8 @@ use crate::wake::{Ready, Sleeper};
 use device::{ControllerId, Drive, MAX_IO, Output, Role};
 use ftl::Io;
 use media::Nanos;
-use nvme::{AdminOpcode, Command, Completion, IoOpcode, Status, Transfer};
+use nvme::command_table::{self, DataSource};
+use nvme::{Command, Completion, Status, Transfer};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 
@@ -271,17 +272,8 @@ impl Engine {
         if self.drive.due() <= now {
             self.drive.poll(now, &mut self.store, &mut self.outputs);
         }
-        let reads = if qid == 0 {
-            matches!(
-                AdminOpcode(command.opc),
-                AdminOpcode::IDENTIFY | AdminOpcode::GET_LOG_PAGE | AdminOpcode::GET_FEATURES
-            )
-        } else {
-            matches!(
-                IoOpcode(command.opc),
-                IoOpcode::READ | IoOpcode::COMPARE | IoOpcode::VERIFY | IoOpcode::RESERVATION_REPORT
-            )
-        };
+        let info = command_table::of(command.opc, qid == 0);
+        let reads = info.is_some_and(|info| !info.changes);
         // Room without bytes holds whatever the drive moves.
         let transfer = match buffer {
             Lent::Void => Transfer::None,
@@ -310,8 +302,7 @@ impl Engine {
             self.ended.push((io, Completion::new(command.cid.get(), status)));
             return;
         }
-        let contents =
-            qid != 0 && matches!(IoOpcode(command.opc), IoOpcode::READ | IoOpcode::WRITE | IoOpcode::COMPARE);
+        let contents = info.is_some_and(|info| info.data == DataSource::Contents);
         if contents {
             self.store.lend(io, buffer);
             self.drive.submit(now, controller, qid, io, &command, &[], &mut self.store, &mut self.outputs);

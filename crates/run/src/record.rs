@@ -9,11 +9,12 @@
 use device::{ControllerId, Drive};
 use ftl::Io;
 use media::Nanos;
+use nvme::command_table::{self, LatencyClass};
 use nvme::copy::{Copy, CopySource};
 use nvme::io::DsmRange;
 use nvme::log::{LatencyHistogram, LatencySum, NamespaceStatistics, latency_bucket};
 use nvme::zerocopy::FromBytes;
-use nvme::{Command, IoCommand, IoOpcode};
+use nvme::{Command, IoCommand};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -159,14 +160,14 @@ impl Recorder {
 
     /// A command begins, under this number.
     pub(crate) fn begun(&mut self, now: Nanos, io: Io, qid: u16, command: &Command) {
-        let of = match IoOpcode(command.opc) {
-            IoOpcode::READ => Of::Reads,
-            IoOpcode::WRITE => Of::Writes,
-            IoOpcode::FLUSH => Of::Flushes,
-            IoOpcode::DATASET_MANAGEMENT => Of::Deallocates,
-            _ => return,
+        let of = match command_table::of(command.opc, qid == 0).and_then(|info| info.latency) {
+            Some(LatencyClass::Read) => Of::Reads,
+            Some(LatencyClass::Write) => Of::Writes,
+            Some(LatencyClass::Flush) => Of::Flushes,
+            Some(LatencyClass::Deallocate) => Of::Deallocates,
+            None => return,
         };
-        if qid == 0 || self.queue.is_none() {
+        if self.queue.is_none() {
             return;
         }
         let index = io.0 as usize;

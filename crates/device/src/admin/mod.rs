@@ -16,32 +16,15 @@ use crate::output::Output;
 use media::Nanos;
 use nvme::admin::{Abort, AdminCommand, NamespaceManagement, NamespaceManagementSelect};
 use nvme::command::AdminOpcode;
+use nvme::command_table::{self, Requirement};
 use nvme::fabrics::FabricsCommand;
 use nvme::{Command, Status};
 
-/// Commands that the drive has, fabrics commands among them.
-pub(crate) const SUPPORTED: &[AdminOpcode] = &[
-    AdminOpcode::GET_LOG_PAGE,
-    AdminOpcode::IDENTIFY,
-    AdminOpcode::ABORT,
-    AdminOpcode::SET_FEATURES,
-    AdminOpcode::GET_FEATURES,
-    AdminOpcode::ASYNC_EVENT_REQUEST,
-    AdminOpcode::NAMESPACE_MANAGEMENT,
-    AdminOpcode::FIRMWARE_COMMIT,
-    AdminOpcode::FIRMWARE_IMAGE_DOWNLOAD,
-    AdminOpcode::DEVICE_SELF_TEST,
-    AdminOpcode::NAMESPACE_ATTACHMENT,
-    AdminOpcode::KEEP_ALIVE,
-    AdminOpcode::DIRECTIVE_SEND,
-    AdminOpcode::DIRECTIVE_RECEIVE,
-    AdminOpcode::FORMAT_NVM,
-    AdminOpcode::SANITIZE,
-    AdminOpcode::GET_LBA_STATUS,
-    AdminOpcode::POWER_CUT,
-    AdminOpcode::FAULT_INJECTION,
-    AdminOpcode::FABRICS,
-];
+/// Whether the drive has an admin command: all but those of queues in the host's memory.
+pub(crate) fn has(opcode: u8) -> bool {
+    let info = command_table::of_admin(AdminOpcode(opcode));
+    info.is_some_and(|info| info.requires != Requirement::MemoryQueues)
+}
 
 /// Abort commands that may be outstanding at once, zero-based (ACL).
 pub(crate) const ABORT_LIMIT_Z: u8 = 3;
@@ -57,11 +40,8 @@ impl Drive {
         cx: &mut Cx<'_, S>,
     ) {
         // Before anything of a command that the drive does not have is looked at.
-        let parsed = if SUPPORTED.contains(&AdminOpcode(command.opc)) {
-            AdminCommand::parse(command)
-        } else {
-            Err(Status::INVALID_OPCODE)
-        };
+        let parsed =
+            if has(command.opc) { AdminCommand::parse(command) } else { Err(Status::INVALID_OPCODE) };
         let command = match parsed {
             Ok(command) => command,
             Err(status) => {

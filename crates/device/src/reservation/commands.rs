@@ -1,6 +1,6 @@
 //! What the drive does with reservations: the commands, access, notifications, features.
 
-use super::{Change, Group, MASK_BITS, Notice, Reservations};
+use super::{Change, MASK_BITS, Notice, Reservations};
 use crate::aer;
 use crate::contents::Contents;
 use crate::controller::{Controller, ControllerId};
@@ -10,6 +10,7 @@ use crate::namespace::Namespace;
 use crate::output::Output;
 use media::Nanos;
 use nvme::admin::SetFeatures;
+use nvme::command_table::{self, ReservationGroup};
 use nvme::feature::FeatureId;
 use nvme::reservation::{
     AcquireAction, AcquireKeys, ChangePtpl, NotificationType, RegisterKeys, ReservationAcquire,
@@ -71,6 +72,11 @@ fn keys<T: FromBytes>(data: &[u8]) -> Result<T, Failure> {
     T::read_from_prefix(data).map(|(keys, _)| keys).map_err(|_| Status::DATA_SGL_LENGTH_INVALID.into())
 }
 
+/// The group of a command.
+fn group(opcode: u8, admin: bool) -> ReservationGroup {
+    command_table::of(opcode, admin).map_or(ReservationGroup::Other, |info| info.reservation)
+}
+
 /// Invalid Field for IEKEY, which only Reservation Register has.
 fn refuse_iekey(iekey: bool) -> Result<(), Failure> {
     if iekey { Err(Failure::field(40)) } else { Ok(()) }
@@ -84,7 +90,7 @@ impl Drive {
         match self.namespaces.get(nsid) {
             Some(ns) if ns.reservations.is_none() => Ok(()),
             None if nsid != NSID_ALL => Ok(()),
-            _ => self.check_reserved(id, Group::of_io(opcode), nsid, |c, nsid| c.is_attached(nsid)),
+            _ => self.check_reserved(id, group(opcode, false), nsid, |c, nsid| c.is_attached(nsid)),
         }
     }
 
@@ -96,14 +102,14 @@ impl Drive {
         nsid: u32,
     ) -> Result<(), Failure> {
         let all = nvme::AdminOpcode(opcode) == nvme::AdminOpcode::SANITIZE;
-        self.check_reserved(id, Group::of_admin(opcode), if all { NSID_ALL } else { nsid }, |_, _| true)
+        self.check_reserved(id, group(opcode, true), if all { NSID_ALL } else { nsid }, |_, _| true)
     }
 
     #[cold]
     fn check_reserved(
         &self,
         id: ControllerId,
-        group: Group,
+        group: ReservationGroup,
         nsid: u32,
         concerns: impl Fn(&Controller, u32) -> bool,
     ) -> Result<(), Failure> {

@@ -9,7 +9,7 @@ mod commands;
 pub(crate) use commands::{Notifications, Preempting};
 
 use nvme::Status;
-use nvme::command::{AdminOpcode, IoOpcode};
+use nvme::command_table::ReservationGroup;
 use nvme::reservation::{
     AcquireAction, NotificationType, RegisterAction, RegistrantExtended, ReleaseAction, ReservationMask,
     ReservationStatusExtended, ReservationType,
@@ -281,15 +281,15 @@ impl Reservations {
     }
 
     /// Whether the host may use a command of this group.
-    pub fn permits(&self, host: &HostId, group: Group) -> bool {
+    pub fn permits(&self, host: &HostId, group: ReservationGroup) -> bool {
         let Some(held) = &self.held else { return true };
-        if group == Group::Other || self.holds(host) {
+        if group == ReservationGroup::Other || self.holds(host) {
             return true;
         }
         let [other, registrant] = ACCESS[usize::from(held.rtype - 1)];
         let access = if self.find(host).is_some() { registrant } else { other };
         match group {
-            Group::Read => access != Access::Nothing,
+            ReservationGroup::Read => access != Access::Nothing,
             _ => access == Access::Everything,
         }
     }
@@ -313,44 +313,6 @@ impl Reservations {
             return Err("is reserved for nobody who is registered");
         }
         Ok(())
-    }
-}
-
-/// Groups of commands (Base 8.1.22, "Command Behavior in the Presence of a Reservation").
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Group {
-    Read,
-    Write,
-    /// Always allowed, or (the commands of reservations) checked for themselves.
-    Other,
-}
-
-impl Group {
-    /// The group of an I/O command.
-    pub fn of_io(opcode: u8) -> Group {
-        match IoOpcode(opcode) {
-            IoOpcode::READ | IoOpcode::COMPARE | IoOpcode::VERIFY => Group::Read,
-            IoOpcode::FLUSH
-            | IoOpcode::WRITE
-            | IoOpcode::WRITE_UNCORRECTABLE
-            | IoOpcode::WRITE_ZEROES
-            | IoOpcode::DATASET_MANAGEMENT
-            | IoOpcode::COPY => Group::Write,
-            _ => Group::Other,
-        }
-    }
-
-    /// The group of an admin command.
-    pub fn of_admin(opcode: u8) -> Group {
-        match AdminOpcode(opcode) {
-            AdminOpcode::SECURITY_RECEIVE => Group::Read,
-            AdminOpcode::FORMAT_NVM
-            | AdminOpcode::NAMESPACE_ATTACHMENT
-            | AdminOpcode::NAMESPACE_MANAGEMENT
-            | AdminOpcode::SANITIZE
-            | AdminOpcode::SECURITY_SEND => Group::Write,
-            _ => Group::Other,
-        }
     }
 }
 

@@ -1,11 +1,13 @@
 //! What commands and features there are, and what they change (Base 5.1.12.1.6, 5.1.12.1.18).
 
+use crate::admin;
 use crate::drive::Drive;
 use crate::role::Role;
 use nvme::admin::GetLogPage;
-use nvme::command::{AdminOpcode, IoOpcode};
+use nvme::command::AdminOpcode;
+use nvme::command_table::{self, CommandInfo, Requirement};
 use nvme::feature::FeatureId;
-use nvme::log::{CommandEffects, Effects};
+use nvme::log::CommandEffects;
 
 impl Drive {
     pub(super) fn feature_effects(&self) -> Vec<u8> {
@@ -32,67 +34,19 @@ impl Drive {
     }
 }
 
-/// The commands that a host of this role has, and what they change.
+/// The commands that a host of this role has, and what they change. `placement` says whether the drive has placement handles.
 pub(super) fn command_effects(c: &GetLogPage, placement: bool, role: &Role) -> CommandEffects {
     let mut log = CommandEffects::default();
-    let supported = Effects::new().with_csupp(true);
-    // Scopes: namespace 1, controller 2, subsystem 32.
-    let (namespace, controller, subsystem) = (1, 2, 32);
-    let admin = [
-        (AdminOpcode::GET_LOG_PAGE, supported.with_uss(true).with_csp(controller)),
-        (AdminOpcode::IDENTIFY, supported.with_csp(controller)),
-        (AdminOpcode::ABORT, supported.with_csp(controller)),
-        (AdminOpcode::SET_FEATURES, supported.with_ccc(true).with_uss(true).with_csp(controller)),
-        (AdminOpcode::GET_FEATURES, supported.with_uss(true).with_csp(controller)),
-        (AdminOpcode::ASYNC_EVENT_REQUEST, supported.with_csp(controller)),
-        (AdminOpcode::KEEP_ALIVE, supported.with_csp(controller)),
-        (AdminOpcode::NAMESPACE_MANAGEMENT, supported.with_lbcc(true).with_nic(true).with_csp(subsystem)),
-        (AdminOpcode::FIRMWARE_COMMIT, supported.with_ccc(true).with_csp(subsystem)),
-        (AdminOpcode::FIRMWARE_IMAGE_DOWNLOAD, supported.with_csp(controller)),
-        (AdminOpcode::DEVICE_SELF_TEST, supported.with_csp(subsystem)),
-        (AdminOpcode::NAMESPACE_ATTACHMENT, supported.with_nic(true).with_csp(subsystem)),
-        (AdminOpcode::FORMAT_NVM, supported.with_lbcc(true).with_ncc(true).with_cse(1).with_csp(namespace)),
-        // One operation on the subsystem at a time.
-        (AdminOpcode::SANITIZE, supported.with_lbcc(true).with_cse(2).with_csp(subsystem)),
-        (AdminOpcode::GET_LBA_STATUS, supported.with_csp(namespace)),
-        (AdminOpcode::POWER_CUT, supported.with_lbcc(true).with_csp(subsystem)),
-        (AdminOpcode::FAULT_INJECTION, supported.with_lbcc(true).with_csp(subsystem)),
-    ];
-    for (opcode, effects) in admin.into_iter().filter(|(opcode, _)| role.has_command(*opcode)) {
-        log.acs[usize::from(opcode.0)] = effects;
-    }
-    if placement {
-        for opcode in [AdminOpcode::DIRECTIVE_SEND, AdminOpcode::DIRECTIVE_RECEIVE] {
-            log.acs[usize::from(opcode.0)] = supported.with_csp(namespace);
+    let has = |info: &&CommandInfo| info.requires == Requirement::None || placement;
+    for info in command_table::admin_commands().filter(has) {
+        if admin::has(info.opcode) && role.has_command(AdminOpcode(info.opcode)) {
+            log.acs[usize::from(info.opcode)] = info.effects;
         }
     }
-    if c.csi == nvme::Csi::NVM {
-        let scoped = supported.with_csp(namespace);
-        for opcode in [
-            IoOpcode::FLUSH,
-            IoOpcode::READ,
-            IoOpcode::COMPARE,
-            IoOpcode::VERIFY,
-            IoOpcode::RESERVATION_REGISTER,
-            IoOpcode::RESERVATION_REPORT,
-            IoOpcode::RESERVATION_ACQUIRE,
-            IoOpcode::RESERVATION_RELEASE,
-        ] {
-            log.iocs[usize::from(opcode.0)] = scoped;
-        }
-        for opcode in [
-            IoOpcode::WRITE,
-            IoOpcode::WRITE_UNCORRECTABLE,
-            IoOpcode::WRITE_ZEROES,
-            IoOpcode::DATASET_MANAGEMENT,
-            IoOpcode::COPY,
-        ] {
-            log.iocs[usize::from(opcode.0)] = scoped.with_lbcc(true);
-        }
-        if placement {
-            for opcode in [IoOpcode::IO_MANAGEMENT_RECEIVE, IoOpcode::IO_MANAGEMENT_SEND] {
-                log.iocs[usize::from(opcode.0)] = scoped;
-            }
+    for info in command_table::io_commands().filter(has).filter(|info| info.is_of(c.csi)) {
+        // There is no other command set.
+        if c.csi == nvme::Csi::NVM {
+            log.iocs[usize::from(info.opcode)] = info.effects;
         }
     }
     log
