@@ -163,19 +163,7 @@ impl Identity {
     /// A host whose identifier is derived from its NQN, without keep-alive.
     #[must_use]
     pub fn new(hostnqn: Nqn) -> Self {
-        // FNV-1a, twice from different starts: all that is asked for is that hosts differ.
-        let hash = |start: u64| {
-            hostnqn
-                .as_str()
-                .bytes()
-                .fold(start, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3))
-        };
-        let mut hostid = [0; 16];
-        hostid[..8].copy_from_slice(&hash(0xCBF2_9CE4_8422_2325).to_be_bytes());
-        hostid[8..].copy_from_slice(&hash(0x8422_2325_CBF2_9CE4).to_be_bytes());
-        // The form of a random UUID (RFC 9562, version 8).
-        hostid[6] = hostid[6] & 0x0F | 0x80;
-        hostid[8] = hostid[8] & 0x3F | 0x80;
+        let hostid = hostnqn.host_identifier();
         Self { hostnqn, hostid, subnqn: None, kato_ms: 0, chap: None, tls: None }
     }
 }

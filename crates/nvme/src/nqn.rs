@@ -80,6 +80,23 @@ impl Nqn {
         core::str::from_utf8(&self.bytes[..usize::from(self.len)]).unwrap_or_default()
     }
 
+    /// The Host Identifier of a host that has none but this name: the same for each of its connections, so that reservations
+    /// know one host. It has the form of a UUID (RFC 9562, version 8).
+    #[must_use]
+    pub fn host_identifier(&self) -> [u8; 16] {
+        // FNV-1a, twice from different starts: all that is asked for is that hosts differ.
+        let hash = |start: u64| {
+            let name = self.as_str().bytes();
+            name.fold(start, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3))
+        };
+        let mut id = [0; 16];
+        id[..8].copy_from_slice(&hash(0xCBF2_9CE4_8422_2325).to_be_bytes());
+        id[8..].copy_from_slice(&hash(0x8422_2325_CBF2_9CE4).to_be_bytes());
+        id[6] = id[6] & 0x0F | 0x80;
+        id[8] = id[8] & 0x3F | 0x80;
+        id
+    }
+
     /// The name of a host by its UUID, 16 bytes in network order.
     #[must_use]
     pub fn from_uuid(uuid: [u8; 16]) -> Self {

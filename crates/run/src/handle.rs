@@ -38,16 +38,13 @@ pub struct HostIdentity {
 }
 
 impl HostIdentity {
-    /// A host whose identifier is derived from its NQN.
+    /// A host whose identifier is derived from its NQN, as that of a host over a network is ([`host::Identity::new`]).
     ///
     /// # Errors
     /// If the name is no NQN.
     pub fn new(nqn: &str) -> Result<Self, nvme::nqn::NqnError> {
-        let mut id = [0; 16];
-        let low = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, nqn.as_bytes());
-        id[..8].copy_from_slice(&low.to_le_bytes());
-        id[8..].copy_from_slice(&low.rotate_left(17).wrapping_add(1).to_le_bytes());
-        Ok(HostIdentity { nqn: Nqn::new(nqn)?, id })
+        let nqn = Nqn::new(nqn)?;
+        Ok(HostIdentity { nqn, id: nqn.host_identifier() })
     }
 }
 
@@ -416,5 +413,20 @@ impl Stopped {
     }
     pub(crate) fn set(&self) {
         self.0.store(true, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reservations know hosts by their identifiers.
+    #[test]
+    fn a_name_is_one_host_in_this_process_and_over_a_network() {
+        let name = "nqn.2026-11.test:host";
+        let near = HostIdentity::new(name).unwrap();
+        let far = host::Identity::new(name.parse().unwrap());
+        assert_eq!(near.id, far.hostid);
+        assert_ne!(near.id, HostIdentity::new("nqn.2026-11.test:other").unwrap().id);
     }
 }
