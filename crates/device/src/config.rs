@@ -3,7 +3,7 @@
 use crate::datasheet::DataSheet;
 use crate::lba_format::{LbaFormat, MAX_FORMATS};
 use crate::quota::Limits;
-use ftl::{PAGE, SetConfig};
+use ftl::{MediaKind, PAGE, SetConfig};
 use media::Nanos;
 use nvme::Nqn;
 use units::format_size;
@@ -248,11 +248,14 @@ impl Config {
     /// How the bytes of the NVM Sets on flash are given away, in the order of the sets.
     pub fn flash_space(&self) -> impl Iterator<Item = FlashSpace> {
         (1..).zip(&self.ftl.sets).filter_map(|(set, config)| {
-            let SetConfig::Nand { nand, .. } = config else { return None };
+            let properties = config.properties();
+            if properties.media != MediaKind::Nand {
+                return None;
+            }
             let own = self.namespaces.iter().filter(|ns| ns.set == set);
             Some(FlashSpace {
                 set,
-                raw: nand.geometry.pages() * u64::from(PAGE),
+                raw: properties.raw_pages * u64::from(PAGE),
                 offered: offered_bytes(config),
                 allocated: own.map(|ns| ns.bytes.next_multiple_of(GRANULE_BYTES)).sum(),
             })
@@ -285,16 +288,7 @@ impl Config {
     pub(crate) fn effective_ftl(&self) -> ftl::Config {
         let mut config = self.ftl.clone();
         if !self.timing {
-            for set in &mut config.sets {
-                match set {
-                    SetConfig::Nand { nand, .. } => nand.timing = media::NandTiming::default(),
-                    SetConfig::Memory { memory, .. } => {
-                        memory.read_latency = Nanos::ZERO;
-                        memory.write_latency = Nanos::ZERO;
-                        memory.bytes_per_second = media::memory::Bandwidth::default();
-                    }
-                }
-            }
+            config.sets.iter_mut().for_each(SetConfig::without_timing);
         }
         config
     }

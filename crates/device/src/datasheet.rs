@@ -4,7 +4,7 @@
 
 use crate::config::{Config, ConfigError, GRANULE_BYTES};
 use crate::quantity::{Rate, Time};
-use ftl::{GRANULE_PAGES, PAGE, SetConfig};
+use ftl::PAGE;
 use media::Nanos;
 use serde::Deserialize;
 
@@ -107,10 +107,7 @@ const LEAST_UNITS: u64 = 16;
 impl Config {
     /// Bytes of the largest superblock of its flash; zero without flash.
     pub fn largest_superblock(&self) -> u64 {
-        let pages = self.ftl.sets.iter().filter_map(|set| match set {
-            SetConfig::Nand { nand, .. } => Some(nand.geometry.pages_per_superblock()),
-            _ => None,
-        });
+        let pages = self.ftl.sets.iter().map(|set| set.properties().superblock_pages);
         u64::from(pages.max().unwrap_or(0)) * u64::from(PAGE)
     }
 
@@ -127,21 +124,9 @@ impl Config {
         // Numerator and denominator of each set's share.
         let mut shares = Vec::new();
         for set in &mut short.ftl.sets {
-            shares.push((1, 1));
-            let SetConfig::Nand { nand, capacity_pages, .. } = set else { continue };
-            let before = nand.geometry.units_per_block;
-            let pages = u64::from(*capacity_pages);
-            let wanted = bytes.div_ceil(u64::from(PAGE)).max(1);
-            // As many units as still offer so much.
-            let after = (wanted * u64::from(before)).div_ceil(pages.max(1)).max(LEAST_UNITS);
-            let Some(after) = u32::try_from(after).ok().filter(|after| *after < before) else { continue };
-            let (after, before) = (u64::from(after), u64::from(before));
-            nand.geometry.units_per_block = after as u32;
-            nand.timing.erase = Nanos(nand.timing.erase.0.saturating_mul(after) / before);
-            let granule = u64::from(GRANULE_PAGES);
-            *capacity_pages = ((pages * after / before).max(granule) / granule * granule) as u32;
-            *shares.last_mut()? = (after, before);
-            changed = true;
+            let share = set.shorten(bytes, LEAST_UNITS);
+            changed |= share.is_some();
+            shares.push(share.unwrap_or((1, 1)));
         }
         for namespace in &mut short.namespaces {
             let (after, before) = *shares.get(usize::from(namespace.set).checked_sub(1)?)?;
@@ -212,14 +197,10 @@ mod tests {
         )
         .unwrap();
         let short = long.shortened(2 << 30).unwrap();
-        let (SetConfig::Nand { nand: l, .. }, SetConfig::Nand { nand: s, .. }) =
-            (&long.ftl.sets[0], &short.ftl.sets[0])
-        else {
-            panic!("set 1 is NAND")
-        };
-        assert_eq!(l.geometry.units_per_block, s.geometry.units_per_block * 32);
-        assert_eq!(l.timing.erase.0, s.timing.erase.0 * 32);
-        assert_eq!((l.geometry.superblocks, l.geometry.dies), (s.geometry.superblocks, s.geometry.dies));
+        let (l, s) = (long.ftl.sets[0].properties(), short.ftl.sets[0].properties());
+        assert_eq!(l.block_pages, s.block_pages * 32);
+        assert_eq!(l.erase_time.0, s.erase_time.0 * 32);
+        assert_eq!((l.superblocks, l.units), (s.superblocks, s.units));
         assert_eq!(short.ftl.sets[0].capacity_pages(), (2 << 30) / PAGE);
         assert_eq!(short.namespaces[0].bytes, 1 << 30);
         assert_eq!(short.ftl.sets[1], long.ftl.sets[1]);

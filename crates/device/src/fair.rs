@@ -11,9 +11,8 @@
 
 use crate::arbiter::Way;
 use crate::config::Config;
-use ftl::{PAGE, SetConfig};
-use media::memory::Bandwidth;
-use media::{Nanos, Sense};
+use ftl::{PAGE, SetConfig, SetCost};
+use media::Nanos;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -32,17 +31,6 @@ const FAR: u64 = 1 << 62;
 
 /// 1 as a write factor.
 pub(crate) const UNIT_FACTOR: u32 = 256;
-
-/// What commands take of a set, in picoseconds of the whole set.
-#[derive(Clone, Copy, Default, Debug)]
-struct Costs {
-    /// For each access of a read.
-    access: u64,
-    /// Pages that an access of a read brings.
-    access_pages: u64,
-    read_page: u64,
-    write_page: u64,
-}
 
 /// A lane that waits for its turn, ordered by its tag. All in one number, whose comparison needs no branches.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -84,7 +72,7 @@ impl Default for Share {
 /// One NVM Set.
 #[derive(Default, Debug)]
 pub(crate) struct Shared {
-    costs: Costs,
+    costs: SetCost,
     /// What may be under way, in nanoseconds of the whole set; 0 if it need not be shared.
     window: u64,
     under_way: u64,
@@ -103,43 +91,15 @@ pub(crate) struct Shared {
 
 impl Shared {
     fn new(config: &Config, set: &SetConfig) -> Shared {
-        let page = u64::from(PAGE);
         let link = config.effective_link();
-        let pico = |time: Nanos, among: u32| time.0 * 1000 / u64::from(among.max(1));
-        let transfer = |rate: u64| Nanos::of_transfer(page, rate);
-        let (access, access_pages, bus, program, latency) = match set {
-            SetConfig::Nand { nand, .. } => {
-                let (g, t) = (&nand.geometry, &nand.timing);
-                let sense = match &t.sense {
-                    Sense::Same(time) => *time,
-                    Sense::ByPageType(all) => {
-                        Nanos(all.iter().map(|t| t.0).sum::<u64>() / all.len().max(1) as u64)
-                    }
-                };
-                let bus = transfer(t.channel_bytes_per_second);
-                let bus_share = pico(bus, g.channels);
-                let program = pico(t.program, g.dies * g.unit_pages).max(bus_share);
-                let access = pico(sense, g.dies * g.planes);
-                (access, g.sense_pages, [bus_share, bus_share], program, sense + bus)
-            }
-            SetConfig::Memory { memory, .. } => {
-                let (read, write) = match memory.bytes_per_second {
-                    Bandwidth::Shared(rate) => (rate, rate),
-                    Bandwidth::Separate { read, write } => (read, write),
-                };
-                let bus = [transfer(read), transfer(write)];
-                let program = pico(memory.write_latency, memory.banks);
-                let latency = memory.read_latency.max(memory.write_latency) + bus[0].max(bus[1]);
-                let access = pico(memory.read_latency, memory.banks);
-                (access, 1, bus.map(|bus| pico(bus, 1)), program, latency)
-            }
-        };
-        let links = [link.read_bytes_per_second, link.write_bytes_per_second].map(transfer);
-        let costs = Costs {
-            access,
-            access_pages: u64::from(access_pages.max(1)),
-            read_page: bus[0].max(pico(links[0], 1)),
-            write_page: program.max(bus[1]).max(pico(links[1], 1)),
+        let links = [link.read_bytes_per_second, link.write_bytes_per_second]
+            .map(|rate| Nanos::of_transfer(u64::from(PAGE), rate));
+        let own = set.properties().cost;
+        let latency = own.latency;
+        let costs = SetCost {
+            read_page: own.read_page.max(links[0].0 * 1000),
+            write_page: own.write_page.max(links[1].0 * 1000),
+            ..own
         };
         let once = latency + links[0].max(links[1]) + link.command_overhead.max(link.write_overhead);
         let timed = config.timing && config.fair_sharing && latency + links[0] + links[1] > Nanos::ZERO;

@@ -5,7 +5,7 @@ use crate::contents::Contents;
 use crate::controller::ControllerId;
 use crate::drive::{Cx, Drive, Failure, Outcome, Reply};
 use crate::namespace::Namespace;
-use ftl::{PAGE, PlacementChange, PlacementNote, SetConfig, SetId};
+use ftl::{PAGE, PlacementChange, PlacementNote, SetId};
 use media::Nanos;
 use nvme::admin::{GetFeatures, SetFeatures};
 use nvme::fdp::*;
@@ -393,22 +393,12 @@ impl Drive {
 
     /// Bytes of one block of a die.
     fn block_bytes(&self, set: SetId) -> u64 {
-        match self.config.ftl.sets.get(usize::from(set.0)) {
-            Some(SetConfig::Nand { nand, .. }) => {
-                let geometry = &nand.geometry;
-                u64::from(geometry.units_per_block) * u64::from(geometry.unit_pages) * u64::from(PAGE)
-            }
-            _ => 0,
-        }
+        u64::from(self.set_properties(set).block_pages) * u64::from(PAGE)
     }
 
     fn fdp_configurations(&self, set: SetId) -> Vec<u8> {
         let handles = self.ftl.handles(set);
-        let isolated = match self.config.ftl.sets.get(usize::from(set.0)) {
-            Some(SetConfig::Nand { placement, .. }) => placement.isolated,
-            _ => false,
-        };
-        let ruht = match isolated {
+        let ruht = match self.set_properties(set).isolates_handles {
             true => ReclaimUnitHandleType::PERSISTENTLY_ISOLATED,
             false => ReclaimUnitHandleType::INITIALLY_ISOLATED,
         };

@@ -4,7 +4,7 @@ use crate::aer;
 use crate::contents::Contents;
 use crate::controller::{Controller, ControllerId};
 use crate::drive::{Cx, Drive};
-use ftl::{MediaKind, SetId, SetInfo};
+use ftl::{MediaKind, SetConfig, SetId, SetInfo, SetProperties};
 use nvme::feature::AsyncEventConfiguration;
 use nvme::log::{CriticalWarning, EnduranceWarning};
 
@@ -38,6 +38,11 @@ impl Drive {
             let id = SetId(u8::try_from(i).ok()?);
             Some((id, self.ftl.set_info(id)?))
         })
+    }
+
+    /// What a set is like, with the times of its medium whether timing is on or off.
+    pub(crate) fn set_properties(&self, set: SetId) -> SetProperties {
+        self.config.ftl.sets.get(usize::from(set.0)).map_or(SetProperties::NONE, SetConfig::properties)
     }
 
     /// Critical warnings of one Endurance Group.

@@ -13,7 +13,7 @@ use crate::drive::{Cx, Drive, Event, Failure, Outcome, Reply};
 use crate::flight::Token;
 use crate::output::Output;
 use crate::streams::Streams;
-use ftl::{Answer, Io, SetConfig};
+use ftl::{Answer, Io, SetConfig, SetProperties};
 use media::Nanos;
 use nvme::admin::{Sanitize, SanitizeAction};
 use nvme::command::AdminOpcode;
@@ -356,35 +356,20 @@ impl Drive {
         }
     }
 
-    /// How long it takes to erase all flash: the dies work in parallel.
+    /// How long it takes to erase all flash.
     fn erase_time(&self) -> Nanos {
-        self.longest(|set| match set {
-            SetConfig::Nand { nand, .. } => {
-                nand.timing.erase.0.saturating_mul(nand.geometry.superblocks.into())
-            }
-            SetConfig::Memory { .. } => 0,
-        })
+        self.longest(|set| set.erase_time)
     }
 
     /// How long one pass over all media takes.
     fn pass_time(&self) -> Nanos {
-        self.longest(|set| match set {
-            SetConfig::Nand { nand, .. } => {
-                let (geometry, timing) = (&nand.geometry, &nand.timing);
-                let block = timing.program.0.saturating_mul(geometry.units_per_block.into());
-                block.saturating_add(timing.erase.0).saturating_mul(geometry.superblocks.into())
-            }
-            SetConfig::Memory { memory, .. } => {
-                let each = memory.write_latency.0.saturating_mul(memory.pages.into());
-                each / u64::from(memory.banks.max(1))
-            }
-        })
+        self.longest(|set| set.overwrite_time)
     }
 
     /// Of all NVM Sets, which work in parallel; nothing with timing off.
-    fn longest(&self, time: impl Fn(&SetConfig) -> u64) -> Nanos {
-        let sets = self.config.ftl.sets.iter();
-        Nanos(if self.config.timing { sets.map(time).max().unwrap_or(0) } else { 0 })
+    fn longest(&self, time: impl Fn(&SetProperties) -> Nanos) -> Nanos {
+        let sets = self.config.ftl.sets.iter().map(SetConfig::properties);
+        if self.config.timing { sets.map(|set| time(&set)).max().unwrap_or_default() } else { Nanos::ZERO }
     }
 
     /// Whether user data was written since the drive was made, or sanitized.

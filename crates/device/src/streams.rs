@@ -4,7 +4,7 @@
 use crate::controller::ControllerId;
 use crate::drive::{Drive, Failure, Outcome, Reply};
 use crate::namespace::Namespace;
-use ftl::{PAGE, SetConfig, SetId};
+use ftl::{PAGE, SetId};
 use nvme::directive::{
     Directive, DirectiveParameters, DirectiveType, EnableDirective, StreamsParameters, operation,
 };
@@ -183,18 +183,18 @@ impl Drive {
     fn streams_parameters(&self, id: ControllerId, nsid: u32) -> Result<Vec<u8>, Failure> {
         let ns = self.attached(id, nsid)?;
         let mine = self.controller(id)?.streams.get(&nsid).ok_or(Failure::field(44))?;
-        let Some(SetConfig::Nand { nand, .. }) = self.config.ftl.sets.get(usize::from(ns.set.0)) else {
+        let properties = self.set_properties(ns.set);
+        if properties.program_pages == 0 {
             return Err(Failure::field(44));
-        };
+        }
         let (mut limit, mut available, mut open) = (0, 0, 0);
         for set in (0..self.ftl.set_count()).map(|i| SetId(i as u8)).filter(|s| !self.is_placing(*s)) {
             limit += self.ftl.handles(set) - 1;
             available += self.available(set);
             open += self.streams_of(set).filter(|s| s.allocated == 0).map(|s| s.open.len()).sum::<usize>();
         }
-        let geometry = &nand.geometry;
-        let unit = geometry.unit_pages * PAGE;
-        let units = geometry.units_per_superblock();
+        let unit = properties.program_pages * PAGE;
+        let units = properties.superblock_pages / properties.program_pages;
         let parameters = StreamsParameters {
             msl: U16::new(limit as u16),
             nssa: U16::new(available as u16),

@@ -7,8 +7,8 @@
 use crate::aer;
 use crate::contents::Contents;
 use crate::drive::{Cx, Drive, Event, Failure, Outcome, Reply};
-use ftl::{PAGE, SetConfig, SetId};
-use media::{Nanos, Sense};
+use ftl::{PAGE, SetId, WindowProperties};
+use media::Nanos;
 use nvme::admin::{GetFeatures, SetFeatures};
 use nvme::feature::Select;
 use nvme::plm::{PredictableLatencyConfig, PredictableLatencyLog, WindowEvents, WindowSelect};
@@ -107,52 +107,22 @@ impl Drive {
     /// Reads of 4 KiB in the longest window, if every die did nothing else.
     fn typical_reads(&self, set: SetId) -> u64 {
         let longest = self.longest_window(set).unwrap_or_default();
-        let Some((dies, sense)) = self.flash(set).map(|n| {
-            let sense = match &n.timing.sense {
-                Sense::Same(t) => *t,
-                Sense::ByPageType(all) => all.iter().copied().max().unwrap_or_default(),
-            };
-            (n.geometry.dies, sense)
-        }) else {
-            return 0;
-        };
-        u64::from(dies) * (longest.0 / sense.0.max(1000))
-    }
-
-    fn flash(&self, set: SetId) -> Option<&media::NandConfig> {
-        match self.config.ftl.sets.get(usize::from(set.0)) {
-            Some(SetConfig::Nand { nand, .. }) => Some(nand),
-            _ => None,
-        }
+        let properties = self.set_properties(set);
+        let sense = properties.window.unwrap_or_default().sense;
+        u64::from(properties.units) * (longest.0 / sense.0.max(1000))
     }
 
     /// Pages that are collected ahead for a window.
     fn typical_writes(&self, set: SetId) -> u64 {
-        match self.config.ftl.sets.get(usize::from(set.0)) {
-            Some(SetConfig::Nand { nand, gc, .. }) => {
-                u64::from(gc.ahead) * u64::from(nand.geometry.pages_per_superblock())
-            }
-            _ => 0,
-        }
+        self.set_properties(set).window.unwrap_or_default().pages_ahead
     }
 
-    /// How long it takes to collect what a window used up, in milliseconds: at most (collected superblocks are as
-    /// full as the set is when all of its capacity is used), and at least (they are empty).
+    /// How long it takes to collect what a window used up, in milliseconds: at most, and at least.
     fn recovery_times(&self, set: SetId) -> (u64, u64) {
-        let Some(SetConfig::Nand { nand, capacity_pages, gc, .. }) =
-            self.config.ftl.sets.get(usize::from(set.0))
-        else {
+        let Some(WindowProperties { recovery: (most, least), .. }) = self.set_properties(set).window else {
             return (0, 0);
         };
-        let (geo, timing) = (&nand.geometry, &nand.timing);
-        let rounds = u64::from(geo.dies / (geo.dies / gc.idle_share).max(1));
-        let erase = rounds.saturating_mul(timing.erase.0);
-        let program = u64::from(geo.units_per_block).saturating_mul(timing.program.0);
-        let spare = geo.pages().saturating_sub(u64::from(*capacity_pages)).max(1);
-        let moved = program.saturating_mul(u64::from(*capacity_pages)) / spare;
-        let ahead = u64::from(gc.ahead);
-        let millis = |nanos: u64| ahead.saturating_mul(nanos) / MILLI;
-        (millis(erase.saturating_add(moved)).max(1), millis(erase).max(1))
+        ((most.0 / MILLI).max(1), (least.0 / MILLI).max(1))
     }
 
     fn window_estimate(&self, set: SetId, now: Nanos) -> Estimate {

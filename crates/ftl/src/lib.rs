@@ -31,6 +31,7 @@ mod lost;
 mod memory;
 mod nand;
 mod persist;
+mod properties;
 mod storage;
 mod volume;
 
@@ -40,6 +41,7 @@ pub use config::{
 };
 pub use nand::{Past, PlacementChange, PlacementNote, SetStats};
 pub use persist::{LoadError, Restorer};
+pub use properties::{SetCost, SetProperties, WindowProperties};
 pub use storage::{Io, NoContents, Piece, Record, Section, Storage, StorageError};
 pub use volume::{Extent, MAX_VOLUMES, SetId, VolumeId, VolumeStats};
 

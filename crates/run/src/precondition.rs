@@ -6,7 +6,7 @@
 
 use crate::sim::{Checkpoint, Outcome, Sim};
 use device::Drive;
-use ftl::{Past, SetConfig, SetId};
+use ftl::{Past, SetId};
 use media::Nanos;
 use nvme::Status;
 use rng::mix;
@@ -129,10 +129,8 @@ impl Space {
             let set = host.identify_namespace(nsid).map_err(|e| status(&e))?.nvmsetid.get();
             let drive = sim.drive();
             let set = usize::from(set).checked_sub(1).and_then(|set| drive.config().ftl.sets.get(set));
-            let superblock = match set {
-                Some(SetConfig::Nand { nand, .. }) => Some(nand.geometry.pages_per_superblock().into()),
-                _ => None,
-            };
+            let superblock = set.map_or(0, |set| set.properties().superblock_pages);
+            let superblock = (superblock > 0).then_some(superblock.into());
             spaces.push(Space { nsid, blocks: space.blocks, lba_bytes: space.block_size, superblock });
         }
         Ok(spaces)

@@ -14,7 +14,6 @@ use crate::shared::{INBOX, Request, Shared};
 use crate::store::{Backing, Store};
 use crate::wake::Sleeper;
 use device::{Config, ConfigError, Drive, PortId};
-use ftl::SetConfig;
 use media::Nanos;
 use nvme::log::AnaState;
 use nvme::{Nqn, Status};
@@ -132,11 +131,8 @@ pub enum StartError {
 
 /// Pages of 4 KiB that a drive can refer to at once: its media and its buffer.
 pub(crate) fn pages(config: &Config) -> u32 {
-    let raw = |set: &SetConfig| match set {
-        SetConfig::Nand { nand, .. } => nand.geometry.pages(),
-        SetConfig::Memory { memory, .. } => u64::from(memory.pages),
-    };
-    let pages = config.ftl.sets.iter().map(raw).sum::<u64>() + u64::from(config.ftl.buffer_pages);
+    let raw = config.ftl.sets.iter().map(|set| set.properties().raw_pages);
+    let pages = raw.sum::<u64>() + u64::from(config.ftl.buffer_pages);
     // Slots are numbered with 32 bits, and the last number means none.
     u32::try_from(pages).unwrap_or(u32::MAX - 1)
 }

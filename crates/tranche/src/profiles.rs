@@ -4,7 +4,6 @@ use crate::args::{Output, Profile};
 use crate::{print_json, print_outcome, print_text};
 use anyhow::{Context, Result, bail};
 use device::Config;
-use ftl::SetConfig;
 use lab::datasheet::{self, Measured, Settings};
 use lab::terminal::{self, Look};
 use serde::Serialize;
@@ -160,23 +159,22 @@ fn describe(name: &str, config: &Config) -> Checked {
     let page = u64::from(ftl::PAGE);
     let sets = config.ftl.sets.iter().enumerate().map(|(i, set)| {
         let capacity = u64::from(set.capacity_pages()) * page;
-        let (media, raw, geometry) = match set {
-            SetConfig::Nand { nand, .. } => {
-                let g = &nand.geometry;
-                let geometry = format!(
-                    "{} dies on {} channels, {} planes, {} superblocks of {}",
-                    g.dies,
-                    g.channels,
-                    g.planes,
-                    g.superblocks,
-                    format_size(u64::from(g.pages_per_superblock()) * page)
-                );
-                (format!("nand ({:?})", nand.cell).to_lowercase(), g.pages() * page, geometry)
-            }
-            SetConfig::Memory { memory, .. } => {
-                let geometry = format!("{} banks", memory.banks);
-                (format!("{:?}", memory.kind).to_lowercase(), u64::from(memory.pages) * page, geometry)
-            }
+        let p = set.properties();
+        let raw = p.raw_pages * page;
+        let media = match p.cell {
+            Some(cell) => format!("nand ({cell:?})"),
+            None => format!("{:?}", p.media),
+        }
+        .to_lowercase();
+        let geometry = match p.superblocks {
+            0 => format!("{} banks", p.units),
+            superblocks => format!(
+                "{} dies on {} channels, {} planes, {superblocks} superblocks of {}",
+                p.units,
+                p.channels,
+                p.planes,
+                format_size(u64::from(p.superblock_pages) * page)
+            ),
         };
         #[expect(clippy::cast_precision_loss, reason = "a percentage to read")]
         let spare_percent = (raw as f64 / capacity as f64 - 1.0) * 100.0;

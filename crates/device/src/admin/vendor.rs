@@ -5,7 +5,7 @@ use crate::controller::{ControllerId, Origin};
 use crate::drive::{Cx, Drive, Failure, Outcome, Reply};
 use crate::output::Output;
 use crate::power::Cut;
-use ftl::{SetConfig, SetId};
+use ftl::SetId;
 use media::{FaultPlan, Nanos};
 use nvme::admin::{FaultInjection, FaultKind, PowerCut};
 use nvme::{NSID_ALL, Status};
@@ -113,12 +113,8 @@ impl Drive {
             (FaultKind::ERASE_FAILURE, 0) => plan.erase_failures = chance,
             (FaultKind::ERASE_FAILURE, count) => plan.fail_erases = count,
             (FaultKind::STUCK_DIE, _) => {
-                let dies = match self.config.ftl.sets.get(set) {
-                    Some(SetConfig::Nand { nand, .. }) => nand.geometry.dies,
-                    Some(SetConfig::Memory { memory, .. }) => memory.banks,
-                    None => 0,
-                };
-                if c.param >= dies {
+                let units = self.config.ftl.sets.get(set).map_or(0, |set| set.properties().units);
+                if c.param >= units {
                     return Err(Failure::field(52));
                 }
                 if !plan.stuck_dies.contains(&c.param) {

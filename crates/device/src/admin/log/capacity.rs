@@ -2,7 +2,7 @@
 
 use super::health::endurance;
 use crate::drive::Drive;
-use ftl::SetConfig;
+use ftl::SetProperties;
 use nvme::log::{
     CapacityConfiguration, CapacityConfigurationList, ChannelConfiguration, EnduranceGroupConfiguration,
     MediaUnitConfiguration, endurance_units,
@@ -31,7 +31,7 @@ impl Drive {
         };
         let mut log = [list.as_bytes(), configuration.as_bytes()].concat();
         let (mut first_channel, mut first_unit) = (0, 0);
-        for ((id, info), config) in self.sets().zip(&self.config.ftl.sets) {
+        for (id, info) in self.sets() {
             let endgid = identifier(id.0.into());
             let spare = info.raw_bytes.saturating_sub(info.capacity_bytes);
             let group = EnduranceGroupConfiguration {
@@ -46,10 +46,7 @@ impl Drive {
             log.extend_from_slice(group.as_bytes());
             // Each set is a group of its own, of the same identifier.
             log.extend_from_slice(endgid.as_bytes());
-            let (channels, units) = match config {
-                SetConfig::Nand { nand, .. } => (nand.geometry.channels, nand.geometry.dies),
-                SetConfig::Memory { memory, .. } => (1, memory.banks),
-            };
+            let SetProperties { channels, units, .. } = self.set_properties(id);
             log.extend_from_slice(&u16::try_from(channels).unwrap_or(u16::MAX).to_le_bytes());
             for channel in 0..channels {
                 let own = (channel..units).step_by(channels as usize);

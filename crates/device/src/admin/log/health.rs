@@ -4,7 +4,7 @@ use crate::controller::ControllerId;
 use crate::drive::{Drive, Failure};
 use crate::health::TEMPERATURE;
 use crate::stats::Traffic;
-use ftl::{MediaKind, SetConfig, SetId, SetInfo};
+use ftl::{MediaKind, SetId, SetInfo};
 use media::Nanos;
 use nvme::log::{
     CriticalWarning, EnduranceGroup, MemblazeItem, MemblazeItemId as Item, MemblazeSmart, OCP_SMART_GUID,
@@ -116,10 +116,9 @@ impl Drive {
             max = max.max(info.max_cycles);
             mean = mean.max(info.mean_cycles);
             free += u64::from(info.free_superblocks);
-            if let Some(SetConfig::Nand { nand, .. }) = self.config.ftl.sets.get(usize::from(id.0)) {
-                superblocks += u64::from(nand.geometry.superblocks);
-                dies += nand.geometry.dies;
-            }
+            let properties = self.set_properties(id);
+            superblocks += u64::from(properties.superblocks);
+            dies += properties.units;
         }
         let nuse: u64 = self.namespaces.iter().map(|(_, ns)| self.ftl.allocated_bytes(ns.volume)).sum();
         let protected = self.config.ftl.protected;
