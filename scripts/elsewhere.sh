@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs a command in another time zone and another locale than most machines have: one with quarters of an hour and with a comma in
-# numbers. What a test expects may depend on neither.
+# numbers; with an empty cache, and as root with another host name. What a test expects may depend on none of them.
 #
 #   usage: scripts/elsewhere.sh COMMAND [ARGUMENT ...]
 #
@@ -17,10 +17,14 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 # Its warnings are about the sources.
 localedef -c -i de_DE -f UTF-8 "$dir/de_DE.UTF-8" 2>/dev/null || true
-export LOCPATH="$dir" LC_ALL=de_DE.UTF-8 TZ=Pacific/Chatham
+export LOCPATH="$dir" LC_ALL=de_DE.UTF-8 TZ=Pacific/Chatham XDG_CACHE_HOME="$dir/cache"
 [ "$(locale decimal_point)" = , ] || fail "the locale de_DE.UTF-8 cannot be made (scripts/setup-debian.sh installs its sources)"
 case $(date +%z) in
     +1245 | +1345) ;;
     *) fail "there is no time zone $TZ (scripts/setup-debian.sh installs it)" ;;
 esac
-"$@"
+if [ "$(id -u)" -eq 0 ] && unshare --uts true 2>/dev/null; then
+    unshare --uts sh -c 'echo elsewhere.invalid >/proc/sys/kernel/hostname && exec "$@"' sh "$@"
+else
+    "$@"
+fi

@@ -28,7 +28,7 @@ impl Sample {
             total: (0..8).map(field).sum(),
             idle: field(3) + field(4),
             steal: field(7),
-            processes: processes.iter().map(|&(name, pid)| (name.to_owned(), process_ticks(pid))).collect(),
+            processes: ticks_of_families(processes),
             when: Instant::now(),
             waited: processes.iter().map(|&(_, pid)| nanoseconds_waited(pid)).sum(),
         }
@@ -67,11 +67,45 @@ fn nanoseconds_waited(pid: u32) -> u64 {
     tasks.flatten().filter_map(waited).sum()
 }
 
-/// User and system time of a process with all its threads.
-fn process_ticks(pid: u32) -> u64 {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let rest = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
-    rest.split(' ').skip(11).take(2).filter_map(|f| f.parse::<u64>().ok()).sum()
+/// What `/proc/PID/stat` says of a process.
+struct Stat {
+    parent: u32,
+    /// User and system time of all its threads, and of children that it has waited for.
+    ticks: u64,
+}
+
+fn stat(pid: u32) -> Option<Stat> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, rest) = text.rsplit_once(") ")?;
+    let fields: Vec<&str> = rest.split(' ').collect();
+    let ticks = fields.get(11..15)?.iter().filter_map(|field| field.parse::<u64>().ok()).sum();
+    Some(Stat { parent: fields.get(1)?.parse().ok()?, ticks })
+}
+
+/// Time of processes with all their descendants, by name.
+fn ticks_of_families(processes: &[(&str, u32)]) -> BTreeMap<String, u64> {
+    let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let stats: BTreeMap<u32, Stat> = pids.filter_map(|pid| Some((pid, stat(pid)?))).collect();
+    // The measured process that is the nearest ancestor.
+    let family = |mut pid: u32| -> Option<&str> {
+        // Processes that change meanwhile make no circle of this.
+        for _ in 0..64 {
+            if let Some((name, _)) = processes.iter().find(|(_, head)| *head == pid) {
+                return Some(*name);
+            }
+            pid = stats.get(&pid)?.parent;
+        }
+        None
+    };
+    let mut ticks: BTreeMap<String, u64> =
+        processes.iter().map(|(name, _)| ((*name).to_owned(), 0)).collect();
+    for (pid, stat) in &stats {
+        if let Some(sum) = family(*pid).and_then(|name| ticks.get_mut(name)) {
+            *sum += stat.ticks;
+        }
+    }
+    ticks
 }
 
 #[cfg(test)]
@@ -94,5 +128,28 @@ mod tests {
         let cpu = after.since(&before, 1);
         assert!(cpu.busy > 0.0 && cpu.busy <= 100.0, "{cpu:?}");
         assert!(cpu.by_process["me"] > 0.0, "{cpu:?}");
+    }
+
+    /// As of a shell that starts the load.
+    #[test]
+    fn work_of_children_counts_as_that_of_their_family() {
+        let script = "for i in 1 2; do (while :; do :; done) & done; wait";
+        let mut shell = std::process::Command::new("sh").args(["-c", script]).spawn().unwrap();
+        let family = [("load", shell.id()), ("me", std::process::id())];
+        let before = Sample::take(&family);
+        let mut after = before.clone();
+        while after.processes["load"] < before.processes["load"] + 10 {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            after = Sample::take(&family);
+        }
+        for entry in fs::read_dir("/proc").unwrap().flatten() {
+            let pid = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok());
+            if let Some(pid) = pid.filter(|pid| stat(*pid).is_some_and(|stat| stat.parent == shell.id())) {
+                let _ = std::process::Command::new("kill").arg(pid.to_string()).status();
+            }
+        }
+        shell.wait().unwrap();
+        let cpu = after.since(&before, 1);
+        assert!(cpu.by_process["load"] > cpu.by_process["me"], "{cpu:?}");
     }
 }

@@ -194,7 +194,8 @@ pub struct Comparison {
     pub high: f64,
     /// The published figure, when there is one for this row.
     pub published: Option<Published>,
-    /// The host's processors were busy in most runs of one of the two, so that a ratio of rates says little.
+    /// In most runs of one of the two the host's processors were busy, and the load waited for them, so that a ratio of rates says
+    /// little.
     pub host_bound: bool,
 }
 
@@ -387,12 +388,13 @@ impl Results {
         self.variants.iter().any(|variant| variant.host_bound(None))
     }
 
-    /// What to say when [`host_was_bottleneck`](Self::host_was_bottleneck).
+    /// What to say when [`host_was_bottleneck`](Self::host_was_bottleneck), of the first variant where it was.
     pub fn host_verdict(&self) -> String {
+        let Some(variant) = self.variants.iter().find(|variant| variant.host_bound(None)) else {
+            return String::new();
+        };
         let of = |f: &dyn Fn(&Cpu) -> f64| {
-            let values: Vec<f64> =
-                self.variants.iter().flat_map(|v| &v.runs).map(|run| f(&run.cpu)).collect();
-            median(&values).unwrap_or(0.0)
+            median(&variant.runs.iter().map(|run| f(&run.cpu)).collect::<Vec<_>>()).unwrap_or(0.0)
         };
         let (busy, waiting) = (of(&|cpu| cpu.busy), of(&|cpu| cpu.waiting));
         let own = of(&|cpu| cpu.by_process.values().sum());
@@ -402,8 +404,9 @@ impl Results {
             "Use a machine with more processors, fewer connections or a slower drive profile"
         };
         format!(
-            "No ratio of speeds: the host's processors were {busy:.0}% busy, and the load spent {waiting:.0}% of its time waiting \
-             for one. {cure}."
+            "No ratio of speeds: with {} the host's processors were {busy:.0}% busy, and the load spent {waiting:.0}% of its time \
+             waiting for one. {cure}.",
+            variant.name
         )
     }
 

@@ -6,7 +6,7 @@
 
 use std::{
     fs::{self, File},
-    io::{ErrorKind, Seek, SeekFrom, Write},
+    io::{self, ErrorKind, Seek, SeekFrom, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     process::Command,
@@ -253,7 +253,8 @@ impl Base {
                 rig.drive()?.media().get(usize::from(namespace.set) - 1).is_none_or(|m| m == "nand");
             if is_nand {
                 precondition(&device, layout.precondition, progress)
-                    .with_context(|| format!("preconditioning namespace {}", namespace.name))?;
+                    .with_context(|| format!("preconditioning namespace {}", namespace.name))
+                    .map_err(|error| no_room(error, &rig.directory))?;
             }
             make_filesystem(&device, namespace.filesystem, &namespace.mkfs)?;
         }
@@ -457,12 +458,24 @@ fn precondition(device: &Path, how: Precondition, progress: &mut dyn FnMut(&str)
     Ok(())
 }
 
+/// Says whose disk is full: the drive keeps its contents in the scratch directory.
+fn no_room(error: anyhow::Error, directory: &Path) -> anyhow::Error {
+    let full = |cause: &io::Error| cause.kind() == ErrorKind::StorageFull;
+    match error.root_cause().downcast_ref::<io::Error>().is_some_and(full) {
+        true => error.context(format!(
+            "there is no room for the drive's image in {}: name a larger directory with --scratch",
+            directory.display()
+        )),
+        false => error,
+    }
+}
+
 /// How long a drive may take to become ready or to stop.
 pub(crate) const DRIVE_PATIENCE: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {
-    use super::may_mount;
+    use super::*;
 
     #[test]
     fn mounting_needs_its_capability() {
@@ -470,5 +483,16 @@ mod tests {
         assert!(!may_mount("Name:\tx\nCapEff:\t00000000a80425fb\n"));
         assert!(may_mount("CapEff:\t000001ffffffffff\n"));
         assert!(may_mount("nothing of the kind"), "then it is tried");
+    }
+
+    #[test]
+    fn a_full_scratch_directory_is_named() {
+        let failed = |kind: ErrorKind| {
+            let error = anyhow::Error::from(io::Error::from(kind)).context("preconditioning namespace data");
+            format!("{:#}", no_room(error, Path::new("/scratch/make-flash")))
+        };
+        let full = failed(ErrorKind::StorageFull);
+        assert!(full.contains("/scratch/make-flash") && full.contains("--scratch"), "{full}");
+        assert!(!failed(ErrorKind::BrokenPipe).contains("--scratch"));
     }
 }

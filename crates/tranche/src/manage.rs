@@ -163,7 +163,12 @@ pub fn about<T>(host: &mut Connected, nsid: u32, result: Result<T, host::Error>)
 /// What to say when a drive refuses a command because it was started without its key.
 pub fn locked(host: &mut Connected, error: &host::Error) -> Option<&'static str> {
     let denied = error.status().is_some_and(|status| status.is(Status::ACCESS_DENIED));
-    let nsids = denied.then(|| host.allocated_namespaces().ok()).flatten()?;
+    if denied { without_its_key(host) } else { None }
+}
+
+/// What to say of a drive that is locked.
+fn without_its_key(host: &mut Connected) -> Option<&'static str> {
+    let nsids = host.allocated_namespaces().ok()?;
     let mut namespaces = nsids.into_iter().filter_map(|nsid| host.identify_allocated(nsid).ok());
     namespaces
         .any(|namespace| namespace.vs[0] == show::LOCKED)
@@ -176,7 +181,12 @@ pub fn bench(bench: &Bench) -> Result<lab::Outcome<serde_json::Value>> {
     let text = crate::read_text(&bench.job)?;
     let mut host = connect(&bench.target)?;
     let settings = lab::bench::Settings { nsid: bench.nsid, poll: bench.poll };
-    let outcome = lab::bench::run(&name, &text, &mut host, settings)?;
+    let mut outcome = lab::bench::run(&name, &text, &mut host, settings)?;
+    if let Some(failure) = &mut outcome.failure
+        && let Some(locked) = without_its_key(&mut host)
+    {
+        failure.push_str(&format!("\n{locked}"));
+    }
     // The results count even if the drive is gone meanwhile.
     if let Err(error) = host.shutdown() {
         tracing::debug!("disconnecting: {error}");

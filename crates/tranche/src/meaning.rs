@@ -47,9 +47,18 @@ fn meaning(page: Page, key: &str, value: u64) -> Option<String> {
         (_, "power_on_hours") => Some("h".into()),
         (_, "thm_temp1_total_time" | "thm_temp2_total_time") => Some("s".into()),
         (_, "kas") => Some("x 100 ms".into()),
-        (_, "tnvmcap" | "unvmcap" | "megcap" | "nvmcap" | "total_end_grp_cap" | "unalloc_end_grp_cap") => {
-            bytes(1)
-        }
+        (
+            _,
+            "tnvmcap"
+            | "unvmcap"
+            | "megcap"
+            | "nvmcap"
+            | "total_end_grp_cap"
+            | "unalloc_end_grp_cap"
+            | "total_nvmset_cap"
+            | "unalloc_nvmset_cap"
+            | "Endurance estimate",
+        ) => bytes(1),
         (_, key) if key.contains("_bytes_") => Some(bytes(1).unwrap_or_else(|| "B".into())),
         (_, key) if key.ends_with("_ns") => Some(time(value)),
         _ => None,

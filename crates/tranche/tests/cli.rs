@@ -294,6 +294,8 @@ fn an_encrypted_image_opens_locked_without_its_key() {
     queue.write(&namespace, 7, &page, false).unwrap();
     drop((queue, host));
     assert!(!stop(served).contains("LOCKED"));
+    let job = temp.path().join("read.fio");
+    std::fs::write(&job, "[a]\nrw=read\nbs=4k\nsize=64k\n").unwrap();
     for (key, why) in [(None, "no drive key was given"), (Some(wrong.as_str()), "is not that of this drive")]
     {
         let served = serve(key);
@@ -315,6 +317,10 @@ fn an_encrypted_image_opens_locked_without_its_key() {
         ] {
             assert!(refused.contains("LOCKED") && refused.contains("--drive-key"), "{refused}");
         }
+        // It reports what it did all the same.
+        let bench = tranche(&["bench", job.to_str().unwrap(), "--on", &on]);
+        let said = String::from_utf8_lossy(&bench.stderr);
+        assert!(!bench.status.success() && said.contains("LOCKED"), "{said}");
         let said = stop(served);
         assert!(said.contains("LOCKED") && said.contains(why), "{said}");
     }

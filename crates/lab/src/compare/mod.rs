@@ -115,7 +115,7 @@ pub fn run_on(options: &Options, program: &Program) -> Result<Outcome<Results>> 
     if !results.comparisons.is_empty() {
         text += &format!("\n{}", comparison_table(&rows(&results)).text());
     }
-    text += &format!("\n{}\nreport: {}", answer(&results), page.display());
+    text += &format!("\n{}\nreport: {}", answer(&results, &metrics), page.display());
     Ok(Outcome { results, written: Some(out), text, failure: None })
 }
 
@@ -186,12 +186,16 @@ fn one(
     processes.extend(drive.map(|id| ("drive", id)));
     let cpu_before = cpu::Sample::take(&processes);
     let mut cpu_after = cpu_before.clone();
+    let mut looked = Instant::now();
     let status = loop {
         if let Some(status) = process.exited() {
             break status;
         }
         // Once it has ended its own use of the processor is no longer to be seen.
-        cpu_after = cpu::Sample::take(&processes);
+        if looked.elapsed() > LOOK {
+            cpu_after = cpu::Sample::take(&processes);
+            looked = Instant::now();
+        }
         interrupt::sleep(Duration::from_millis(20))?;
         rig.drive()?.check()?;
         if start.elapsed() > Duration::from_secs(options.timeout) {
@@ -283,18 +287,20 @@ fn rows(results: &Results) -> Vec<results::Comparison> {
     results.comparisons.iter().filter(|c| c.at.is_none()).cloned().collect()
 }
 
-fn answer(results: &Results) -> String {
-    let times: Vec<String> = results
+/// Medians of what the command tells first, or of how long it took.
+fn answer(results: &Results, metrics: &[Metric]) -> String {
+    let Some(first) = metrics.first() else { return String::new() };
+    let medians: Vec<String> = results
         .variants
         .iter()
-        .map(|v| {
-            let seconds = v.median("seconds", &Point::new()).unwrap_or(f64::NAN);
-            format!("{} took {} s", v.name, show(seconds))
-        })
+        .map(|v| format!("{} {}", v.name, v.median(&first.name, &Point::new()).map_or("-".into(), show)))
         .collect();
-    let times = format!("{} (medians).", times.join(", "));
-    if results.host_was_bottleneck() { format!("{times} {}", results.host_verdict()) } else { times }
+    let medians = format!("{}: {} (medians).", first.label(), medians.join(", "));
+    if results.host_was_bottleneck() { format!("{medians} {}", results.host_verdict()) } else { medians }
 }
+
+/// How often the use of the processors is looked at. A look costs as much as there are processes.
+const LOOK: Duration = Duration::from_millis(100);
 
 const COLOURS: [&str; 8] =
     ["#c2410c", "#2563eb", "#059669", "#7c3aed", "#6b7280", "#db2777", "#ca8a04", "#0891b2"];
@@ -331,7 +337,7 @@ fn report<'a>(results: &'a Results, options: &Options, metrics: &[Metric]) -> Re
     Ok(Report {
         title: format!("Comparison of {} layouts", results.variants.len()),
         question: format!("{} — on {}", command.join(" "), layouts.join("; ")),
-        answer: answer(results),
+        answer: answer(results, metrics),
         headlines: Vec::new(),
         results,
         sections: vec![Section {

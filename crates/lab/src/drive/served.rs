@@ -18,6 +18,7 @@ use rustix::fs::OFlags;
 
 use super::{Counters, Start, media};
 use crate::{
+    figure::show_size,
     interrupt,
     layout::{Namespace, Size},
     process::Process,
@@ -120,11 +121,20 @@ impl Served {
             .into_iter()
             .find(|set| set.nvmsetid.get() == namespace.set)
             .with_context(|| format!("the drive has no NVM Set {}", namespace.set))?;
+        // Capacity is given out in MiB.
+        let left = u64::try_from(set.unvmsetcap.get() >> 20 << 20).unwrap_or(u64::MAX);
         let bytes = match namespace.size {
             Size::Bytes(bytes) => bytes,
-            // Capacity is given out in MiB.
-            Size::Rest => u64::try_from(set.unvmsetcap.get() >> 20 << 20).unwrap_or(u64::MAX),
+            Size::Rest => left,
         };
+        if bytes > left {
+            bail!(
+                "NVM Set {} has {} unallocated, and the namespace is to have {}",
+                namespace.set,
+                show_size(left),
+                show_size(bytes)
+            );
+        }
         create_namespace(host, namespace.set, bytes, namespace.lba, None)
     }
 

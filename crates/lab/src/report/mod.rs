@@ -201,7 +201,7 @@ fn comparisons(results: &Results) -> Section {
         text: "Ratios are medians over interleaved pairs of runs, with the smallest and the largest pair; \"all\" is the \
                geometric mean over the points."
             .into(),
-        table: Some(comparison_table(&results.comparisons)),
+        table: Some(comparison_table(&essential(&results.comparisons))),
         ..Section::default()
     }
 }

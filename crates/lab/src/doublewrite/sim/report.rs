@@ -192,10 +192,12 @@ fn inside(results: &Results) -> Table {
                 .map(|name| show(get(name))),
             );
             row.push(format!("{}%", show(get("dirty_pages_percent"))));
-            row.extend(
-                ["drift_tpmC_percent", "drift_write_amplification_percent"]
-                    .map(|name| percent(get(name) / 100.0 + 1.0)),
-            );
+            row.extend(["drift_tpmC_percent", "drift_write_amplification_percent"].map(|name| {
+                match get(name) {
+                    drift if drift.abs() > UNUSABLE => "-".to_owned(),
+                    drift => percent(drift / 100.0 + 1.0),
+                }
+            }));
             table.rows.push(row);
         }
     }
@@ -323,6 +325,9 @@ pub(super) fn notes(results: &Results, options: &Settings) -> Vec<String> {
     notes
 }
 
+/// Percent of drift above which a third of a window held too little to be compared.
+const UNUSABLE: f64 = 1e4;
+
 /// Whether the windows were long enough.
 fn at_rest(results: &Results) -> Option<String> {
     let runs: Vec<_> =
@@ -345,6 +350,11 @@ fn at_rest(results: &Results) -> Option<String> {
         0 => "Settled: all points".to_owned(),
         _ => format!("Not settled: {}", moving.join(", ")),
     };
+    if most > UNUSABLE {
+        return Some(format!(
+            "{verdict}. The windows are too short to say more: in a third of one next to nothing happened. Use longer ones (--seconds)."
+        ));
+    }
     Some(format!(
         "{verdict}. tpmC and write amplification of the last third of each window differ from those of the third before by {middle:.1}% (median), at most \
          {most:.1}%; up to {SETTLED:.0}% counts as settled, and what is not is measured in up to {WINDOWS} windows."
