@@ -1,5 +1,6 @@
 //! What a translation layer is built from.
 
+use crate::victim::GcPolicy;
 use media::{FaultPlan, MemoryConfig, NandConfig};
 use serde::{Deserialize, Serialize};
 
@@ -122,16 +123,6 @@ impl PlacementConfig {
     pub(crate) fn additional_superblocks(&self) -> u32 {
         self.handles + self.lanes() - 2
     }
-}
-
-/// Choice of the victim.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum GcPolicy {
-    /// Fewest valid pages.
-    Greedy,
-    /// Largest (1 - u) / 2u x age (Rosenblum & Ousterhout 1992; Kawaguchi et al. 1995).
-    CostBenefit,
 }
 
 impl SetConfig {

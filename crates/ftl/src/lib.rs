@@ -33,16 +33,18 @@ mod nand;
 mod persist;
 mod properties;
 mod storage;
+mod victim;
 mod volume;
 
 pub use answer::{Answer, Done, Fault, MediaKind, PageState, Recovered, SetInfo, Source};
 pub use config::{
-    Config, ConfigError, GRANULE_PAGES, GcConfig, GcPolicy, MAX_HANDLES, PAGE, PlacementConfig, SetConfig,
+    Config, ConfigError, GRANULE_PAGES, GcConfig, MAX_HANDLES, PAGE, PlacementConfig, SetConfig,
 };
 pub use nand::{Past, PlacementChange, PlacementNote, SetStats};
 pub use persist::{LoadError, Restorer};
 pub use properties::{SetCost, SetProperties, WindowProperties};
 pub use storage::{Io, NoContents, Piece, Record, Section, Storage, StorageError};
+pub use victim::GcPolicy;
 pub use volume::{Extent, MAX_VOLUMES, SetId, VolumeId, VolumeStats};
 
 use joint::Joint;

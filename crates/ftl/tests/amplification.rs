@@ -57,6 +57,20 @@ fn theory_gives_the_published_values() {
     }
 }
 
+/// Cleaning in the order of sealing has a theory of its own, for any mixture of hot and cold data.
+#[test]
+fn the_oldest_first_amplifies_as_its_theory_says() {
+    for (spare, classes) in [(0.12, uniform()), (0.28, uniform()), (0.28, hot_and_cold(0.9, 0.1))] {
+        let mut load = Load::new(spare, GcPolicy::Fifo, classes.clone());
+        (0..load.pages).for_each(|page| load.write(page));
+        load.overwrite(4 * load.pages);
+        let measured = load.overwrite(load.pages);
+        let theory = oldest_first(&classes, load.alpha);
+        println!("spare {spare}, {} classes: {measured:.3}, theory {theory:.3}", classes.len());
+        assert!((measured / theory - 1.0).abs() < 0.03, "{measured:.3} is not {theory:.3}");
+    }
+}
+
 /// What collection moves is written apart from what hosts write, and is colder: so a drive does better than one that collects the
 /// oldest first, and cannot do as well as one that knows.
 #[test]

@@ -69,7 +69,7 @@ fn random_config(rng: &mut Rng) -> Config {
                 nand: NandConfig { geometry, cell, timing, durable: true },
                 capacity_pages,
                 gc: GcConfig {
-                    policy: pick(rng, &[GcPolicy::Greedy, GcPolicy::CostBenefit]),
+                    policy: pick(rng, &[GcPolicy::Greedy, GcPolicy::CostBenefit, GcPolicy::Fifo]),
                     low: 3,
                     ahead,
                     wear_gap: pick(rng, &[3, 100]),

@@ -8,8 +8,8 @@
 
 use super::place::State;
 use super::{Around, Cell, Event, Flight, NandSet, UNREADABLE, bit};
-use crate::config::GcPolicy;
 use crate::storage::{Record, Storage};
+use crate::victim::Candidate;
 use media::tables::prefetch;
 use media::{Geometry, Medium, Nanos, Outcome, Page, Progress, Unit};
 use std::collections::VecDeque;
@@ -336,30 +336,29 @@ impl NandSet {
         // Superblocks lose usable pages with their bad blocks, and may hold more than they would take again.
         // What is moved fills whole units.
         let unit = self.geo.unit_pages;
-        let giving = || sealed().filter(|(_, b)| b.valid.next_multiple_of(unit) < b.usable || b.valid == 0);
-        let mut victim = match self.gc_config.policy {
-            GcPolicy::Greedy => giving().min_by_key(|(i, b)| (i64::from(b.valid) - i64::from(b.usable), *i)),
-            GcPolicy::CostBenefit => giving().min_by(|(i, a), (k, b)| {
-                // (1 - u) x age / 2u, compared without division.
-                let gain = |x: &super::place::Block| {
-                    u128::from((x.usable.saturating_sub(x.valid)) as u64) * u128::from(now - x.sealed + 1)
-                };
-                (gain(b) * u128::from(a.valid)).cmp(&(gain(a) * u128::from(b.valid))).then(i.cmp(k))
-            }),
-        };
+        let mut giving = sealed()
+            .filter(|(_, b)| b.valid.next_multiple_of(unit) < b.usable || b.valid == 0)
+            .map(|(superblock, b)| Candidate {
+                superblock: superblock as u32,
+                valid: b.valid,
+                usable: b.usable,
+                age: now - b.sealed + 1,
+            });
+        let mut victim = self.gc_config.policy.chooses().choose(&mut giving).map(|c| c.superblock as usize);
         if !self.gc.levelled && self.blocks.free.len() >= 2 {
             let most = self.blocks.all.iter().map(|b| b.erases).max().unwrap_or(0);
             let least = sealed().min_by_key(|(i, b)| (b.erases, *i));
             if let Some((_, b)) = least
                 && most - b.erases > self.gc_config.wear_gap
             {
-                victim = least;
+                victim = least.map(|(superblock, _)| superblock);
                 self.gc.levelled = true;
             }
         } else {
             self.gc.levelled = false;
         }
-        let Some((index, block)) = victim else { return false };
+        let Some(index) = victim else { return false };
+        let block = &self.blocks.all[index];
         self.gc.victim = index as u32;
         self.gc.cursor = 0;
         self.gc.valid = i64::from(block.valid);

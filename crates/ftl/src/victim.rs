@@ -1,0 +1,121 @@
+//! Which superblock is collected next. A new policy is a variant of [`GcPolicy`], a type with [`VictimPolicy`], and a line in
+//! [`GcPolicy::chooses`]; a drive's TOML knows it by the variant's name.
+
+use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
+
+/// Choice of the victim.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GcPolicy {
+    /// Fewest valid pages.
+    Greedy,
+    /// Largest (1 - u) / 2u x age (Rosenblum & Ousterhout 1992; Kawaguchi et al. 1995).
+    CostBenefit,
+    /// The one that was sealed first, whatever it holds ("LRU cleaning": P. Desnoyers, ACM Transactions on Storage 10(2), 2014).
+    Fifo,
+}
+
+/// A superblock that can be collected, as a policy sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Candidate {
+    /// Its number.
+    pub superblock: u32,
+    /// Pages that would have to be moved.
+    pub valid: u32,
+    /// Pages that it can hold.
+    pub usable: u32,
+    /// Superblocks that were sealed since it was, and one. After a loss of power the order of sealing is not known: superblocks
+    /// with higher numbers count as older.
+    pub age: u64,
+}
+
+impl Candidate {
+    /// Pages that collecting it gives.
+    fn gain(&self) -> u64 {
+        u64::from(self.usable.saturating_sub(self.valid))
+    }
+}
+
+/// A way to choose. It has no state: equal sets give equal victims.
+pub(crate) trait VictimPolicy {
+    /// The superblock to collect next. Candidates come in the order of their numbers, and each gives something.
+    fn choose(&self, candidates: &mut dyn Iterator<Item = Candidate>) -> Option<Candidate>;
+}
+
+impl GcPolicy {
+    pub(crate) fn chooses(self) -> &'static dyn VictimPolicy {
+        match self {
+            GcPolicy::Greedy => &Greedy,
+            GcPolicy::CostBenefit => &CostBenefit,
+            GcPolicy::Fifo => &Fifo,
+        }
+    }
+}
+
+struct Greedy;
+
+impl VictimPolicy for Greedy {
+    fn choose(&self, candidates: &mut dyn Iterator<Item = Candidate>) -> Option<Candidate> {
+        candidates.min_by_key(|c| (i64::from(c.valid) - i64::from(c.usable), c.superblock))
+    }
+}
+
+struct CostBenefit;
+
+impl CostBenefit {
+    /// (1 - u) x age / 2u, compared without division: the better first.
+    fn order(a: &Candidate, b: &Candidate) -> Ordering {
+        let worth = |c: &Candidate| u128::from(c.gain()) * u128::from(c.age);
+        (worth(b) * u128::from(a.valid)).cmp(&(worth(a) * u128::from(b.valid)))
+    }
+}
+
+impl VictimPolicy for CostBenefit {
+    fn choose(&self, candidates: &mut dyn Iterator<Item = Candidate>) -> Option<Candidate> {
+        candidates.min_by(|a, b| CostBenefit::order(a, b).then(a.superblock.cmp(&b.superblock)))
+    }
+}
+
+struct Fifo;
+
+impl VictimPolicy for Fifo {
+    fn choose(&self, candidates: &mut dyn Iterator<Item = Candidate>) -> Option<Candidate> {
+        candidates.min_by_key(|c| (std::cmp::Reverse(c.age), c.superblock))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidate(superblock: u32, valid: u32, age: u64) -> Candidate {
+        Candidate { superblock, valid, usable: 100, age }
+    }
+
+    #[test]
+    fn policies_choose_by_what_their_names_say() {
+        // Fewest valid pages; a little more, but old; the oldest, and nearly full.
+        let all = [candidate(0, 20, 1), candidate(1, 25, 50), candidate(2, 95, 60)];
+        let chosen = |policy: GcPolicy| policy.chooses().choose(&mut all.iter().copied()).unwrap().superblock;
+        assert_eq!([GcPolicy::Greedy, GcPolicy::CostBenefit, GcPolicy::Fifo].map(chosen), [0, 1, 2]);
+    }
+
+    #[test]
+    fn of_equals_all_choose_the_first_and_of_none_none() {
+        for policy in [GcPolicy::Greedy, GcPolicy::CostBenefit, GcPolicy::Fifo] {
+            let equal = [candidate(4, 30, 9), candidate(7, 30, 9)];
+            let chosen = policy.chooses().choose(&mut equal.iter().copied());
+            assert_eq!(chosen.map(|c| c.superblock), Some(4), "{policy:?}");
+            assert_eq!(policy.chooses().choose(&mut std::iter::empty()), None);
+        }
+    }
+
+    /// One without valid pages is worth more than any that has some.
+    #[test]
+    fn an_empty_superblock_is_first_for_cost_benefit() {
+        let all = [candidate(0, 1, u64::MAX), candidate(1, 0, 1)];
+        let chosen = GcPolicy::CostBenefit.chooses().choose(&mut all.iter().copied());
+        assert_eq!(chosen.map(|c| c.superblock), Some(1));
+    }
+}
