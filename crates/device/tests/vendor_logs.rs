@@ -65,10 +65,7 @@ fn each_vendors_logs_are_chosen_by_its_uuid() {
 
 #[test]
 fn memblazes_log_agrees_with_the_others() {
-    let mut b = Bench::with_namespaces(&[]);
-    for round in 0..12_000u32 {
-        b.write(1, u64::from(round.wrapping_mul(2_654_435_761) >> 22), 1, &pattern(round, 4096));
-    }
+    let (mut b, host_written) = Bench::under_collection(&[]);
     let ocp: OcpSmart = b.ask(log(LogId::OCP_SMART, 0, 512));
     let log: MemblazeSmart = b.ask(log(LogId::MEMBLAZE_SMART, 0, 512));
     let item = |id: MemblazeItemId| {
@@ -78,8 +75,9 @@ fn memblazes_log_agrees_with_the_others() {
     };
     let written = ocp.physical_media_units_written.get() as u64;
     assert_eq!(item(MemblazeItemId::NAND_WRITTEN).raw(), memblaze_units(written));
-    assert_eq!(item(MemblazeItemId::HOST_WRITTEN).raw(), memblaze_units(12_000 * 4096));
+    assert_eq!(item(MemblazeItemId::HOST_WRITTEN).raw(), memblaze_units(host_written));
     let [min, max, mean] = item(MemblazeItemId::WEAR_LEVELING).values();
+    assert!(max > 0, "blocks were erased");
     assert_eq!(u32::from(min), ocp.min_user_data_erase_count.get());
     assert_eq!(u32::from(max), ocp.max_user_data_erase_count.get());
     assert_eq!(u64::from(mean), ocp.nand_avg_erase_count.get());

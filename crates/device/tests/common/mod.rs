@@ -13,9 +13,10 @@ use device::{
 };
 use ftl::{Piece, Record, Section, Storage, StorageError};
 use media::{Nanos, Slot};
+use nvme::log::{LogId, OcpSmart};
 use nvme::property::{Cc, PropertyOffset};
 use nvme::zerocopy::{FromBytes, IntoBytes};
-use nvme::{Command, Completion, Nqn, Status};
+use nvme::{Command, Completion, NSID_ALL, Nqn, Status};
 use std::collections::BTreeMap;
 
 /// A drive small enough for tests: set 1 NAND of 64 MiB in TLC, set 2 DRAM of 8 MiB, no namespaces.
@@ -330,13 +331,32 @@ impl Bench {
         bench
     }
 
-    /// A small drive with one namespace of 16 MiB on each of its sets, attached for all.
+    /// A small drive with one namespace of 4 MiB on each of its sets, attached for all.
     pub fn with_namespaces(changes: &[(&str, &str)]) -> Bench {
         let mut config = small(changes);
         for set in [1, 2] {
             config.namespaces.push(initial(set, 4 << 20));
         }
         Bench::new(config)
+    }
+
+    /// The same, whose flash was written so often that blocks were erased. With the bytes that were written.
+    pub fn under_collection(changes: &[(&str, &str)]) -> (Bench, u64) {
+        const PIECE: u32 = 16;
+        let mut bench = Bench::with_namespaces(changes);
+        let mut written = 0;
+        for round in 0..8_000u32 {
+            let piece = u64::from(round.wrapping_mul(2_654_435_761) >> 26);
+            bench.write(1, piece * u64::from(PIECE), PIECE, &pattern(round, PIECE as usize * 4096));
+            written += u64::from(PIECE) * 4096;
+            if round % 256 == 0 {
+                let log: OcpSmart = bench.ask(Command::get_log_page(LogId::OCP_SMART, NSID_ALL, 0, 0, 512));
+                if log.max_user_data_erase_count.get() > 0 {
+                    return (bench, written);
+                }
+            }
+        }
+        panic!("nothing was erased by {written} bytes");
     }
 
     /// Connects a host, enables its controller, adds one I/O queue.

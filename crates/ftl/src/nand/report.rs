@@ -14,7 +14,7 @@ pub struct SetStats {
     pub host_written_bytes: u64,
     /// All bytes programmed on the medium.
     pub media_written_bytes: u64,
-    /// Of those, moved by garbage collection.
+    /// Of those, moved by garbage collection, with what pads its program units.
     pub media_gc_bytes: u64,
     /// Bytes read from the medium.
     pub media_read_bytes: u64,
