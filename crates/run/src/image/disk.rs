@@ -8,7 +8,7 @@ use std::fmt::Debug;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, IoSliceMut, Read};
 use std::num::NonZeroU64;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -133,6 +133,17 @@ impl HostDisk {
             File::open(above)?.sync_all()?;
         }
         Ok(())
+    }
+
+    /// Whether somebody else on this machine can read a file of the image: one that an older program made, or that was copied.
+    pub(crate) fn is_open_to_others(&self) -> bool {
+        let mode = |path: &Path| std::fs::metadata(path).map_or(0, |metadata| metadata.permissions().mode());
+        // Whoever may not enter the directory reads nothing in it.
+        if mode(&self.dir) & 0o011 == 0 {
+            return false;
+        }
+        let files = std::fs::read_dir(&self.dir).into_iter().flatten().flatten();
+        files.into_iter().any(|file| mode(&file.path()) & 0o044 != 0)
     }
 
     /// Takes the lock that keeps a second process out; it lives as long as the returned file.
@@ -355,7 +366,6 @@ pub(super) fn list(dir: &Path) -> io::Result<Option<Vec<String>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn an_image_is_private_to_its_owner() {
@@ -369,6 +379,14 @@ mod tests {
         for name in disk.names().unwrap() {
             assert_eq!(mode(&disk.place().join(&name)), 0o600, "{name}");
         }
+        // As it was made by an older program, or copied.
+        let allow = |path: &Path, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+            disk.is_open_to_others()
+        };
+        assert!(!allow(&disk.place().join("file"), 0o644), "nobody else may enter the directory");
+        assert!(allow(disk.place(), 0o755));
+        assert!(!allow(&disk.place().join("file"), 0o600), "the files are private");
         file.write_at(&[7; 10], 5).unwrap();
         let mut bytes = [1; 20];
         assert!(!read_full(&*file, 8, &mut bytes).unwrap());

@@ -168,6 +168,10 @@ impl Locked {
 
     fn lock(disk: HostDisk) -> Result<Self, ImageError> {
         let lock = Some(disk.lock()?);
+        if disk.is_open_to_others() {
+            let dir = disk.place().display();
+            tracing::warn!("others on this machine can read the image {dir}: chmod -R go= {dir}");
+        }
         Ok(Locked { disk: Arc::new(disk), lock })
     }
 
