@@ -27,6 +27,8 @@ pub(crate) struct Life {
     pub error_entries: u64,
     /// Times that the capacitors had to save what was in the buffer.
     pub backups: u64,
+    /// Whether they failed when the power went, until it is back.
+    pub backup_failed: bool,
     /// Stamps given to namespaces since blocks of theirs were marked uncorrectable.
     pub stamps: u32,
     /// Whether everything was shut down in order.

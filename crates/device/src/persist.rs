@@ -186,7 +186,7 @@ impl Restorer {
         let mut drive = Drive::assemble(config, ftl, namespaces, contents.life);
         drive.tick(now);
         drive.open_keys(storage);
-        drive.started(now, false);
+        drive.started(now);
         drive.restart_windows(now, storage);
         drive.record(storage);
         Ok(drive)

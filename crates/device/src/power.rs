@@ -21,13 +21,11 @@ pub(crate) struct Power {
     pub since: Nanos,
     /// A cut that is to come.
     pub cut: Option<Cut>,
-    /// Whether the capacitors failed when it went.
-    backup_failed: bool,
 }
 
 impl Default for Power {
     fn default() -> Self {
-        Power { on: true, since: Nanos::ZERO, cut: None, backup_failed: false }
+        Power { on: true, since: Nanos::ZERO, cut: None }
     }
 }
 
@@ -51,17 +49,25 @@ pub(crate) struct Shutdown {
 impl Drive {
     /// The drive loses its power now. `energy` says whether the capacitors do their work. Every controller is
     /// gone, every command in flight is forgotten, and nothing is accepted until [`power_on`](Drive::power_on).
-    /// `off` is passed on to the owner.
-    pub fn power_cut(&mut self, now: Nanos, energy: bool, off: Nanos, out: &mut Vec<Output>) {
+    /// `off` is passed on to the owner. `storage` hears at once of what is lost.
+    pub fn power_cut<S: Contents>(
+        &mut self,
+        now: Nanos,
+        energy: bool,
+        off: Nanos,
+        storage: &mut S,
+        out: &mut Vec<Output>,
+    ) {
         let now = self.tick(now);
         if !self.power.on {
             return;
         }
-        let lossy = self.ftl.power_cut(now, energy);
+        let lossy = self.ftl.power_cut(now, energy, storage);
         let protected = self.config.ftl.protected;
         self.life.powered += now.since(self.power.since).0;
         self.life.backups += u64::from(protected && energy && !self.life.clean);
-        self.power = Power { on: false, since: now, cut: None, backup_failed: protected && !energy };
+        self.life.backup_failed = protected && !energy;
+        self.power = Power { on: false, since: now, cut: None };
         self.controllers.clear();
         self.flight.clear();
         self.held.clear();
@@ -77,6 +83,7 @@ impl Drive {
         for plan in &mut self.faults {
             plan.cut_after = None;
         }
+        self.record(storage);
         out.push(Output::PowerCut { off, lossy });
     }
 
@@ -86,11 +93,8 @@ impl Drive {
         if self.power.on {
             return;
         }
-        let recovered = self.ftl.recover(now, storage);
-        // A drive without capacitors promises nothing that it could break.
-        let lost = self.config.ftl.protected && recovered.lost_volatile;
-        let backup_failed = self.power.backup_failed || lost;
-        self.started(now, backup_failed);
+        self.ftl.recover(now, storage);
+        self.started(now);
         self.restart_windows(now, storage);
         self.record(storage);
         // There is no controller yet that an event could be for.
@@ -98,9 +102,9 @@ impl Drive {
     }
 
     /// What happens at every power on, after recovery.
-    pub(crate) fn started(&mut self, now: Nanos, backup_failed: bool) {
+    pub(crate) fn started(&mut self, now: Nanos) {
         self.power = Power { on: true, since: now, ..Power::default() };
-        self.health.backup_failed = backup_failed;
+        self.health.backup_failed = std::mem::take(&mut self.life.backup_failed);
         self.life.power_cycles += 1;
         let unsafe_before = !self.life.clean;
         self.life.unsafe_shutdowns += u64::from(unsafe_before);
@@ -140,7 +144,7 @@ impl Drive {
         if let Some(cut) = self.power.cut
             && cut.at_once
         {
-            self.power_cut(cx.now, cut.energy, cut.off, cx.out);
+            self.power_cut(cx.now, cut.energy, cut.off, cx.storage, cx.out);
         }
     }
 
@@ -148,7 +152,7 @@ impl Drive {
     pub(crate) fn cut_is_due<S: Contents>(&mut self, cx: &mut Cx<'_, S>) -> bool {
         match self.power.cut {
             Some(cut) if !cut.at_once && self.ftl.cut_due() => {
-                self.power_cut(cx.now, cut.energy, cut.off, cx.out);
+                self.power_cut(cx.now, cut.energy, cut.off, cx.storage, cx.out);
                 true
             }
             _ => false,

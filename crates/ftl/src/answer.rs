@@ -122,12 +122,3 @@ pub enum PageState {
     /// Contents that were lost to an uncorrectable error.
     Lost,
 }
-
-/// What recovery found.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Recovered {
-    /// Contents of volatile sets are gone.
-    pub lost_volatile: bool,
-    /// Pages that the capacitors saved and that are in the write buffer again.
-    pub buffered_pages: u32,
-}

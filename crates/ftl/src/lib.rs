@@ -36,7 +36,7 @@ mod storage;
 mod victim;
 mod volume;
 
-pub use answer::{Answer, Done, Fault, MediaKind, PageState, Recovered, SetInfo, Source};
+pub use answer::{Answer, Done, Fault, MediaKind, PageState, SetInfo, Source};
 pub use config::{
     Config, ConfigError, GRANULE_PAGES, GcConfig, MAX_HANDLES, PAGE, PlacementConfig, SetConfig,
 };
@@ -48,7 +48,7 @@ pub use victim::GcPolicy;
 pub use volume::{Extent, MAX_VOLUMES, SetId, VolumeId, VolumeStats};
 
 use joint::Joint;
-use media::{FaultPlan, Faulty, Medium, MemoryConfig, MemoryKind, NandConfig, Nanos, Slot, Spare, Unit};
+use media::{FaultPlan, Faulty, Medium, MemoryConfig, MemoryKind, NandConfig, Nanos, Slot, Spare};
 use memory::MemorySet;
 use nand::{Around, LOST, NandSet, Queue, Write};
 use volume::{Volume, Volumes};
@@ -78,17 +78,6 @@ fn mapped_pages(sets: &[Set], volume: &Volume) -> u64 {
     }
 }
 
-/// What the capacitors saved, between a power cut and recovery.
-#[derive(Clone, Default)]
-struct Remains {
-    saved: Vec<Vec<Spare>>,
-    lost: Vec<bool>,
-    /// Units that were being programmed or erased.
-    under_way: Vec<Vec<Unit>>,
-    /// Whether what the write buffers held is gone.
-    buffers_lost: bool,
-}
-
 /// The translation layer of a drive.
 #[derive(Clone)]
 pub struct Ftl {
@@ -100,7 +89,8 @@ pub struct Ftl {
     version: u64,
     /// Commands that several sets answer.
     joint: Vec<Joint>,
-    remains: Option<Remains>,
+    /// What the capacitors saved of each set's write buffer, between a power cut and recovery.
+    saved: Option<Vec<Vec<Spare>>>,
 }
 
 impl Ftl {
@@ -162,7 +152,7 @@ impl Ftl {
             done: Vec::with_capacity(1024),
             version: 0,
             joint: Vec::new(),
-            remains: None,
+            saved: None,
         })
     }
 
@@ -597,25 +587,32 @@ impl Ftl {
     /// Power is lost: programs in flight are torn, RAM forgets, and what is waiting is never answered.
     /// `energy` says whether the capacitors do their work. Nothing but [`recover`](Ftl::recover) may follow.
     ///
+    /// The journal hears of every loss here. Nothing of it comes back if the process dies before power does.
+    ///
     /// Returns whether completed writes may be lost: true unless capacitors saved them, or all sets keep everything anyway.
-    pub fn power_cut(&mut self, now: Nanos, energy: bool) -> bool {
+    pub fn power_cut(&mut self, now: Nanos, energy: bool, storage: &mut impl Storage) -> bool {
         let saved = self.config.protected && energy;
-        let mut remains = Remains { buffers_lost: !saved, ..Remains::default() };
-        for set in &mut self.sets {
-            let ((kept, under_way), lost) = match set {
-                Set::Nand(set) => (set.power_cut(now, saved), false),
-                Set::Memory(set) => (Default::default(), set.power_cut(now, saved)),
-            };
-            remains.under_way.push(under_way);
-            remains.saved.push(kept);
-            remains.lost.push(lost);
+        let mut kept = Vec::new();
+        let mut lossy = false;
+        for (i, set) in self.sets.iter_mut().enumerate() {
+            match set {
+                Set::Nand(set) => {
+                    if !saved && self.config.durable {
+                        storage.record(Record::Lose { set: i as u8 });
+                    }
+                    lossy |= !saved;
+                    kept.push(set.power_cut(now, saved, around!(self, storage)));
+                }
+                Set::Memory(set) => {
+                    lossy |= set.power_cut(now, saved, around!(self, storage));
+                    kept.push(Vec::new());
+                }
+            }
         }
         self.events.clear();
         self.done.clear();
         self.joint.clear();
-        let buffered = self.sets.iter().any(|set| matches!(set, Set::Nand(_)));
-        let lossy = remains.buffers_lost && buffered || remains.lost.contains(&true);
-        self.remains = Some(remains);
+        self.saved = Some(kept);
         lossy
     }
 
@@ -652,31 +649,22 @@ impl Ftl {
 
     /// What is left when the power is switched off now, with capacitors that work: to be kept, copied, and opened again.
     pub fn park(mut self, now: Nanos) -> Restorer {
-        self.power_cut(now, true);
+        self.power_cut(now, true, &mut NoContents);
         Restorer::parked(self)
     }
 
     /// Power is back: rebuilds everything from what the media and the capacitors kept.
-    pub fn recover(&mut self, now: Nanos, storage: &mut impl Storage) -> Recovered {
-        let remains = self.remains.take().unwrap_or_default();
+    pub fn recover(&mut self, now: Nanos, storage: &mut impl Storage) {
+        let saved = self.saved.take().unwrap_or_default();
         storage.forget_slots();
-        let mut recovered = Recovered::default();
         for i in 0..self.sets.len() {
-            let saved = remains.saved.get(i).map_or(&[][..], Vec::as_slice);
-            let lost = remains.lost.get(i).copied().unwrap_or(false);
             let newest = match &mut self.sets[i] {
                 Set::Nand(set) => {
-                    recovered.buffered_pages += saved.len() as u32;
-                    if remains.buffers_lost && self.config.durable {
-                        storage.record(Record::Lose { set: i as u8 });
-                    }
-                    let under_way = remains.under_way.get(i).map_or(&[][..], Vec::as_slice);
-                    set.record_ends(under_way, around!(self, storage));
+                    let saved = saved.get(i).map_or(&[][..], Vec::as_slice);
                     set.recover(saved, around!(self, storage))
                 }
-                Set::Memory(set) => set.recover(lost, around!(self, storage)),
+                Set::Memory(set) => set.recover(around!(self, storage)),
             };
-            recovered.lost_volatile |= lost;
             self.version = self.version.max(newest);
         }
         storage.slots_are_counted();
@@ -686,7 +674,6 @@ impl Ftl {
                 set.pump(now, around!(self, storage));
             }
         }
-        recovered
     }
 
     /// Exact counts of a volume.

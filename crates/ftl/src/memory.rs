@@ -284,13 +284,17 @@ impl MemorySet {
         let _ = self.memory.apply_program(Unit(page), &[Spare::EMPTY]);
     }
 
-    /// Power is lost; whether contents went with it.
-    pub fn power_cut(&mut self, now: Nanos, saved: bool) -> bool {
+    /// Power is lost; whether contents went with it. The journal hears of that.
+    pub fn power_cut<S: Storage>(&mut self, now: Nanos, saved: bool, cx: &mut Around<'_, S>) -> bool {
         self.memory.power_cut(now);
         self.waiting.clear();
         let lost = self.volatile && !saved;
         if lost {
             self.memory.inner_mut().lose_contents();
+            if self.durable {
+                let count = self.memory.geometry().pages() as u32;
+                cx.storage.record(Record::Clear { set: self.id.0, first: 0, count });
+            }
         }
         lost
     }
@@ -304,8 +308,8 @@ impl MemorySet {
         })
     }
 
-    /// Retains what is referred to; after a loss, tells the journal. Returns the highest version.
-    pub fn recover<S: Storage>(&mut self, lost: bool, cx: &mut Around<'_, S>) -> u64 {
+    /// Retains what is referred to. Returns the highest version.
+    pub fn recover<S: Storage>(&mut self, cx: &mut Around<'_, S>) -> u64 {
         let mut newest = 0;
         let pages = self.memory.geometry().pages() as u32;
         for page in 0..pages {
@@ -316,9 +320,6 @@ impl MemorySet {
             } else {
                 cx.storage.retain(spare.slot);
             }
-        }
-        if lost && self.durable {
-            cx.storage.record(Record::Clear { set: self.id.0, first: 0, count: pages });
         }
         newest
     }

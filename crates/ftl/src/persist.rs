@@ -6,7 +6,7 @@
 
 use crate::nand::{NandSet, SetStats};
 use crate::storage::{Record, Section, Storage};
-use crate::{Config, ConfigError, Ftl, Remains, Set};
+use crate::{Config, ConfigError, Ftl, Set};
 use media::{Faulty, LogicalPage, Medium, Nanos, Slot, Spare, StateError, Unit};
 use std::collections::BTreeMap;
 
@@ -91,8 +91,8 @@ impl Ftl {
     /// Appends the state that outlives the process, which includes the write buffer. While there is no power, that is what the
     /// capacitors saved of it. For the layout see the image format in the documentation.
     pub fn save(&self, out: &mut Vec<u8>) {
-        self.save_with(out, |i, set| match &self.remains {
-            Some(remains) => remains.saved.get(i).cloned().unwrap_or_default(),
+        self.save_with(out, |i, set| match &self.saved {
+            Some(saved) => saved.get(i).cloned().unwrap_or_default(),
             None => set.saved(),
         });
     }
@@ -226,7 +226,7 @@ impl Restorer {
 
     /// What a drive that has just lost its power left.
     pub(crate) fn parked(mut ftl: Ftl) -> Restorer {
-        let remains = ftl.remains.take().unwrap_or_default();
+        let saved = ftl.saved.take().unwrap_or_default();
         // Nothing that is not saved either.
         let volumes = ftl.volumes.encode();
         let decoded = ftl.volumes.decode(&volumes);
@@ -242,7 +242,7 @@ impl Restorer {
             }
         }
         let by_page = |saved: Vec<Spare>| saved.into_iter().map(|s| (s.page.0, s)).collect();
-        Restorer { ftl, buffers: remains.saved.into_iter().map(by_page).collect() }
+        Restorer { ftl, buffers: saved.into_iter().map(by_page).collect() }
     }
 
     /// Appends what [`Ftl::restore`] reads.
@@ -343,8 +343,7 @@ impl Restorer {
                 )));
             }
         }
-        let lost = vec![false; ftl.sets.len()];
-        ftl.remains = Some(Remains { saved, lost, ..Remains::default() });
+        ftl.saved = Some(saved);
         ftl.recover(now, storage);
         Ok(ftl)
     }

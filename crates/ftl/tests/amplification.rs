@@ -122,7 +122,7 @@ fn a_past_outlives_a_power_cut_and_a_saved_drive() {
         ftl.trim(Nanos::ZERO, volumes[0], start, PAGE.into(), &mut NoContents).expect("in range");
         let gone = |ftl: &Ftl| volumes.map(|v| bytes - ftl.allocated_bytes(v));
         assert_eq!(gone(&ftl), [PAGE.into(), 0]);
-        ftl.power_cut(Nanos::ZERO, true);
+        ftl.power_cut(Nanos::ZERO, true, &mut NoContents);
         ftl.recover(Nanos::ZERO, &mut NoContents);
         assert_eq!(gone(&ftl), [PAGE.into(), 0]);
         let parked = ftl.park(Nanos::ZERO);

@@ -117,7 +117,7 @@ fn a_power_cut_forgets_the_flush() {
         assert!(matches!(b.write(set, 7, 1), Answer::At(_)));
     }
     assert_eq!(b.ftl.flush(b.now, Io(5), &mut NoContents), Answer::Later);
-    b.ftl.power_cut(b.now, false);
+    b.ftl.power_cut(b.now, false, &mut NoContents);
     b.ftl.recover(b.now, &mut NoContents);
     assert!(matches!(b.write(0, 9, 5), Answer::At(_)));
     b.settle();

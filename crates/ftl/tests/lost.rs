@@ -108,7 +108,7 @@ impl Run {
                 self.save();
             }
             energy => {
-                self.ftl.power_cut(self.now, energy == 1);
+                self.ftl.power_cut(self.now, energy == 1, &mut self.store);
                 self.ftl.recover(self.now, &mut self.store);
             }
         }

@@ -419,11 +419,9 @@ impl Run {
         let protected = self.config.protected;
         let (off, energy) = (self.rng.below(2) == 0, self.rng.below(4) > 0);
         let kill = !off || self.rng.below(3) == 0;
-        let mut complete = kill;
         if off {
-            self.ftl.power_cut(self.now, energy);
+            self.ftl.power_cut(self.now, energy, &mut self.store);
             if kill && self.rng.below(2) == 0 {
-                complete = false;
                 self.save();
             }
         }
@@ -434,14 +432,14 @@ impl Run {
         }
         let (seed, now_bad) = (self.seed, self.bad_blocks());
         assert!(now_bad >= bad, "seed {seed}: {bad} blocks of flash were bad, now {now_bad} are");
-        if !complete && protected && !energy {
+        let kept = !off || (protected && energy);
+        if protected && !kept {
             // The capacitors promise nothing.
             for sector in self.volumes.iter_mut().flat_map(|(_, sectors)| sectors) {
                 sector.later.clone_from(&sector.all);
             }
         }
-        let memory_kept = complete || (protected && energy);
-        self.check_after_cut(complete, !memory_kept);
+        self.check_after_cut(!off, !kept);
     }
 
     fn bad_blocks(&self) -> u32 {
@@ -480,7 +478,8 @@ impl Run {
                     let allowed = match complete {
                         // Whatever becomes of the process, what was completed is there.
                         true => value == sector.latest || (value > sector.latest && written),
-                        false => written || (volume == 1 && memory_lost && value == 0),
+                        false if volume == 1 && memory_lost => value == 0,
+                        false => written,
                     };
                     assert!(
                         allowed,

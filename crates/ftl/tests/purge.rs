@@ -101,7 +101,7 @@ fn nothing_is_left_and_the_drive_goes_on() {
         for (volume, pages) in volumes {
             assert!((0..pages).all(|page| b.read(volume, page) == 0));
         }
-        b.ftl.power_cut(b.now, true);
+        b.ftl.power_cut(b.now, true, &mut b.store);
         b.ftl.recover(b.now, &mut b.store);
         for (volume, pages) in volumes {
             assert!((0..pages).all(|page| b.read(volume, page) == 0));
@@ -151,7 +151,7 @@ fn contents_are_given_back_when_nobody_can_read_them_any_more() {
     }
     b.ftl.trim(b.now, volume, 0, u64::from(512 * PAGE), &mut b.store).unwrap();
     assert_eq!(b.store.free(), 4096 - 512, "what was deallocated is free at once");
-    b.ftl.power_cut(b.now, true);
+    b.ftl.power_cut(b.now, true, &mut b.store);
     b.ftl.recover(b.now, &mut b.store);
     assert_eq!(b.store.free(), 4096 - 512);
     assert!((512..1024).all(|page| b.read(volume, page) == 20_000 + page));
@@ -177,7 +177,7 @@ fn a_step_of_a_memory_set_is_small_however_many_pages_it_gives_up() {
         let kept = if loss == 2 { 255 } else { 512 };
         match loss {
             0 => {
-                b.ftl.power_cut(b.now, false);
+                b.ftl.power_cut(b.now, false, &mut b.store);
                 b.ftl.recover(b.now, &mut b.store);
             }
             1 => {

@@ -151,9 +151,13 @@ impl Engine {
         self.server.take()
     }
 
-    /// Takes in submissions, runs what is due, and fills `deliveries`. Returns how many submissions.
+    /// Takes in submissions, runs what is due, and fills `deliveries`. Returns how many submissions. A drive that has stopped
+    /// takes nothing in any more: its image says already that it was stopped in order.
     pub(crate) fn turn(&mut self, clock: &Clock, deliveries: &mut Vec<Delivery>) -> isize {
         let mut taken = 0;
+        if self.has_stopped() {
+            return taken;
+        }
         let mut now = clock.now();
         while taken < BATCH {
             let Ok(request) = self.inbox.try_recv() else { break };
@@ -177,6 +181,9 @@ impl Engine {
 
     /// Lets sockets with news speak.
     pub(crate) fn serve(&mut self, ready: &Ready, clock: &Clock) {
+        if self.has_stopped() {
+            return;
+        }
         if let Some(mut server) = self.server.take() {
             server.serve(self, ready, clock.now());
             self.server = Some(server);

@@ -521,7 +521,7 @@ impl Bench {
 
     pub fn cut(&mut self, energy: bool) {
         let mut out = Vec::new();
-        self.drive.power_cut(self.now, energy, Nanos::ZERO, &mut out);
+        self.drive.power_cut(self.now, energy, Nanos::ZERO, &mut self.memory, &mut out);
         self.memory.treatments.clear();
         self.deliver(out);
     }

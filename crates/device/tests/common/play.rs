@@ -140,7 +140,7 @@ impl Books {
             }
             Step::Disconnect => b.drive.disconnect(b.now, b.controller, &mut b.memory, &mut out),
             Step::Pass(time) => return self.run(Nanos(self.bench.now.0 + time)),
-            Step::Cut(energy) => b.drive.power_cut(b.now, energy, Nanos(1), &mut out),
+            Step::Cut(energy) => b.drive.power_cut(b.now, energy, Nanos(1), &mut b.memory, &mut out),
         }
         self.take(out);
         self.events += 1;

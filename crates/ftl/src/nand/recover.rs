@@ -21,21 +21,27 @@ fn age_of(slot: Slot) -> u8 {
 
 impl NandSet {
     /// Power is lost: the chips tear what is in flight, RAM forgets. Returns what the capacitors saved
-    /// of the write buffer (nothing if they failed), and the units that were being programmed or erased.
-    pub fn power_cut(&mut self, now: Nanos, saved: bool) -> (Vec<Spare>, Vec<Unit>) {
+    /// of the write buffer (nothing if they failed). The journal hears what became of units that were being programmed or erased.
+    pub fn power_cut<S: Storage>(&mut self, now: Nanos, saved: bool, cx: &mut Around<'_, S>) -> Vec<Spare> {
         let kept = match saved {
             true => self.saved(),
             false => Vec::new(),
         };
         let programs = self.flights.iter().filter(|f| f.programming).map(|f| f.unit);
-        let under_way = programs.chain(self.erasing_units()).collect();
+        let under_way: Vec<Unit> = programs.chain(self.erasing_units()).collect();
         if !self.durable {
             // The newest copy on flash of each page is valid, and recovery shall find it without versions.
             self.nand.inner_mut().forget_stale(&self.valid);
         }
         self.nand.power_cut(now);
         self.forget();
-        (kept, under_way)
+        self.record_ends(&under_way, cx);
+        // The journal has just heard of programs whose end nobody noticed. A copy on flash does not count as long as the page is
+        // deallocated officially: there what the capacitors saved is still needed.
+        for &spare in kept.iter().filter(|spare| self.durable && bit(&self.trimmed, spare.page.0)) {
+            cx.storage.record(Record::Buffer { set: self.id.0, spare });
+        }
+        kept
     }
 
     /// The units of the blocks that are being erased: they hold nothing, and the journal does not know yet.
@@ -49,7 +55,7 @@ impl NandSet {
 
     /// Tells the journal what became of units that were being programmed or erased when power was lost. The erase of a block
     /// that wears out may have failed without an answer: then the block is bad.
-    pub fn record_ends<S: Storage>(&mut self, units: &[Unit], cx: &mut Around<'_, S>) {
+    fn record_ends<S: Storage>(&mut self, units: &[Unit], cx: &mut Around<'_, S>) {
         for &unit in units {
             let first = unit.0 * self.geo.unit_pages;
             self.spares.clear();

@@ -279,6 +279,18 @@ impl Space {
         Ok(())
     }
 
+    /// After a loss of DRAM nothing is there, as was just found.
+    pub(super) fn check_empty(&self) -> Result<(), String> {
+        let held = |block: &Block| !matches!(block.now[..], [Value::Zeros(_)]);
+        match self.blocks.iter().position(held) {
+            Some(lba) => Err(format!(
+                "block {lba} of namespace {} is there, though DRAM has lost its power: {:?}",
+                self.nsid, self.blocks[lba].now
+            )),
+            None => Ok(()),
+        }
+    }
+
     /// What was checked is what counts.
     pub(super) fn settle(&mut self, after: After, safe: Safe) {
         self.ruined = (self.ruined || after.ruin) && safe != Safe::FromHost;

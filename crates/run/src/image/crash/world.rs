@@ -73,6 +73,8 @@ pub(super) struct World {
     pub cut: Option<After>,
     /// Power has come back since.
     returned: bool,
+    /// Power was lost, and what DRAM held with it. Nobody has looked since.
+    emptied: bool,
     pub rng: Rng,
     /// Acts so far, and those that are left out.
     pub acts: u64,
@@ -117,6 +119,7 @@ impl World {
             powered: true,
             cut: None,
             returned: false,
+            emptied: false,
             rng: Rng::new(seed),
             acts: 0,
             without: BTreeSet::new(),
@@ -179,7 +182,10 @@ impl World {
     /// Runs what is due now, and hears what has ended.
     pub(super) fn settle(&mut self) {
         let mut deliveries = Vec::new();
+        let losses = self.engine.losses();
         self.engine.settle(self.now, &mut deliveries);
+        // The process that dies in this very step, or whose image fails in it, may have told nobody.
+        self.emptied |= self.manner.volatile && self.engine.losses() > losses && !self.is_over();
         for done in std::mem::take(&mut self.engine.actor_done) {
             let status = done.completion.status();
             if done.queue == 1 {
@@ -346,6 +352,8 @@ impl World {
     /// Reads everything and holds it against what may be there.
     pub(super) fn verify(&mut self, after: After, safe: Safe) -> Result<(), String> {
         self.restore()?;
+        // After a crash of the host the image may lead to a moment before the cut.
+        let emptied = self.emptied && !after.host;
         for index in 0..self.spaces.len() {
             let (len, size) = (self.spaces[index].len(), self.spaces[index].size);
             let step = (32 * 1024 / size).min(len);
@@ -365,6 +373,9 @@ impl World {
                     }
                 }
             }
+            if emptied && self.manner.spaces[index].set == 2 {
+                self.spaces[index].check_empty()?;
+            }
             self.spaces[index].settle(after, safe);
         }
         for Torn { space, first, values } in std::mem::take(&mut self.torn) {
@@ -376,6 +387,7 @@ impl World {
                 return Err(format!("{written} of {all} blocks of an atomic write are there: {values:?}"));
             }
         }
+        self.emptied &= self.is_over();
         self.check_bad_blocks(after)
     }
 

@@ -1,0 +1,80 @@
+//! Power cuts with what comes on top of them: a process that dies or is stopped while the power is off.
+
+mod common;
+
+use common::{Served, TRANCHE, at, text};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Standard output of a command on the drive at `on`.
+fn tranche(on: &str, args: &[&str]) -> String {
+    let output = Command::new(TRANCHE).env("TRANCHE_ON", on).args(args).output().unwrap();
+    assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+fn write_job(dir: &Path, size: &str) -> String {
+    let job = at(dir, "write.fio");
+    std::fs::write(&job, format!("[write]\nrw=write\nbs=4k\niodepth=8\nsize={size}\n")).unwrap();
+    job
+}
+
+#[test]
+fn what_a_power_cut_took_is_not_back_when_the_process_dies_before_power_is() {
+    let temp = tempfile::tempdir().unwrap();
+    let (socket, image) = (at(temp.path(), "s"), at(temp.path(), "image"));
+    let on = format!("unix://{socket}");
+    let used = || -> u64 {
+        let list: serde_json::Value =
+            serde_json::from_str(&tranche(&on, &["ns", "list", "--output", "json"])).unwrap();
+        list["Devices"][1]["UsedBytes"].as_u64().unwrap()
+    };
+    let served = Served::start(&["--unix", &socket, "--image", &image]);
+    tranche(&on, &["ns", "create", "--nvm-set", "2", "--size", "1MiB", "--attach"]);
+    tranche(&on, &["bench", &write_job(temp.path(), "1m"), "--nsid", "2"]);
+    assert_eq!(used(), 1 << 20);
+    // It waits for the power, which never comes.
+    let cut = ["power-cut", "--no-plp", "--off", "600000"];
+    let mut waiting = Command::new(TRANCHE)
+        .env("TRANCHE_ON", &on)
+        .args(cut)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let is_off = || {
+        let list = Command::new(TRANCHE).env("TRANCHE_ON", &on).args(["ns", "list"]).output().unwrap();
+        !list.status.success()
+    };
+    while !is_off() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    drop(served);
+    waiting.kill().unwrap();
+    waiting.wait().unwrap();
+    let _served = Served::start(&["--unix", &socket, "--image", &image]);
+    assert_eq!(used(), 0, "DRAM has lost its power");
+    let smart: serde_json::Value =
+        serde_json::from_str(&tranche(&on, &["smart", "--output", "json"])).unwrap();
+    assert_eq!(smart["critical_warning"], 16, "the capacitors failed");
+}
+
+#[test]
+fn a_drive_that_is_stopped_while_its_power_is_off_was_stopped_in_order() {
+    let temp = tempfile::tempdir().unwrap();
+    let (socket, image) = (at(temp.path(), "s"), at(temp.path(), "image"));
+    let on = format!("unix://{socket}");
+    let job = write_job(temp.path(), "64m");
+    for energy in [&["--no-plp"][..], &[]] {
+        let served = Served::start(&["--unix", &socket, "--image", &image, "--timing", "on"]);
+        tranche(&on, &["bench", &job]);
+        tranche(&on, &[&["power-cut", "--after", "100", "--off", "600000"], energy].concat());
+        let cut = Command::new(TRANCHE).env("TRANCHE_ON", &on).args(["bench", &job]).output().unwrap();
+        assert!(!cut.status.success(), "it meets the power cut");
+        served.signal("TERM");
+        assert_eq!(served.end(), Some(0));
+        let check = text(&Command::new(TRANCHE).args(["image", "check", &image]).output().unwrap().stdout);
+        assert!(check.contains("the drive was stopped in order"), "{energy:?}: {check}");
+    }
+}
