@@ -1,12 +1,13 @@
 //! Log pages.
 
 use nvme::log::{
-    AnaGroup, AnaHeader, ChangedNamespaces, CommandEffects, EnduranceGroup, ErrorInformation, FirmwareSlots,
-    LogId, MemblazeSmart, NamespaceStatistics, OcpSmart, SanitizeStatus, SmartHealth, SupportedLogPages,
+    AnaGroup, AnaHeader, ChangedNamespaces, CommandEffects, ControllerEntry, EnduranceGroup,
+    ErrorInformation, FirmwareSlots, LogId, MemblazeSmart, NamespaceStatistics, OcpSmart, SanitizeStatus,
+    SmartHealth, SupportedLogPages,
 };
 use nvme::plm::PredictableLatencyLog;
 use nvme::zerocopy::{FromBytes, IntoBytes};
-use nvme::{Command, NSID_ALL, Nsid};
+use nvme::{Command, NSID_ALL, Nqn, Nsid};
 
 use crate::queue::Data;
 use crate::{Error, Host, Transport};
@@ -50,6 +51,38 @@ impl<T: Transport> Host<T> {
             what: format!("reading the log '{lid}'"),
             problem: format!("{} bytes instead of {}", bytes.len(), size_of::<S>()),
         })
+    }
+
+    /// The drive's controllers and their hosts, ascending (the vendor-specific log D9h). It leaves out controllers that no
+    /// host has taken yet.
+    ///
+    /// Others may come and go meanwhile: a controller of this list need not be there any more.
+    ///
+    /// # Errors
+    /// The command failed, or the transport is broken.
+    pub fn controllers_and_hosts(&mut self) -> Result<Vec<(u16, Nqn)>, Error> {
+        const HEAD: usize = 16;
+        const ENTRY: usize = size_of::<ControllerEntry>();
+        let mut room = 4;
+        loop {
+            // Head and entries in one reading: the count is that of these entries.
+            let log = self.log(LogId::CONTROLLERS, 0, 0, HEAD + room * ENTRY)?;
+            let count = usize::from(u16::from_le_bytes([log[2], log[3]]));
+            if count > room {
+                room = count;
+                continue;
+            }
+            let entries = log[HEAD..].chunks_exact(ENTRY).take(count);
+            let entry = |bytes| {
+                let entry = ControllerEntry::read_from_bytes(bytes).ok()?;
+                Some((entry.cntlid.get(), Nqn::from_field(&entry.hostnqn).ok()?))
+            };
+            let mut controllers: Vec<_> = entries.filter_map(entry).collect();
+            // A long log is read in pieces, between which it may move.
+            controllers.sort_by_key(|(id, _)| *id);
+            controllers.dedup_by_key(|(id, _)| *id);
+            return Ok(controllers);
+        }
     }
 
     /// How the most recent sanitize operation ended, or how far it is.

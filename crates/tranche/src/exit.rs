@@ -1,7 +1,7 @@
 //! How the program ends: its exit code, and what it says of an error (`docs/cli.md` has the list).
 
 use crate::args::Output;
-use crate::manage;
+use crate::refusal;
 use host::TransportError;
 use serde_json::json;
 use std::process::ExitCode;
@@ -43,7 +43,7 @@ fn kind(error: &anyhow::Error) -> (&'static str, u8) {
 /// Says on standard error what went wrong, in the form of the results, and gives the exit code.
 pub fn error(error: &anyhow::Error, output: Output) -> ExitCode {
     let (kind, code) = kind(error);
-    let hint = manage::denial(error);
+    let hint = refusal::denial(error);
     match output {
         Output::Text => {
             eprintln!("tranche: {}", words(error));

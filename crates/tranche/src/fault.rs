@@ -1,8 +1,9 @@
 //! `tranche fault`: the drive's fault injection (vendor specific command D1h, docs/vendor.md).
 
 use crate::args::{Output, Target};
-use crate::manage::{connect, network_refusal};
+use crate::connect::connect;
 use crate::print_json;
+use crate::refusal::network_refusal;
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use nvme::admin::{FaultInjection, FaultKind};

@@ -9,18 +9,22 @@
 )]
 
 mod args;
+mod bench;
+mod connect;
 mod exit;
 mod fault;
 mod firmware;
 mod image;
 mod key;
-mod manage;
 mod meaning;
+mod ns;
 mod place;
+mod power;
 mod profiles;
 mod quota;
 #[cfg(test)]
 mod reference;
+mod refusal;
 mod sanitize;
 #[cfg(test)]
 mod schemas;
@@ -83,18 +87,18 @@ fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Image(command) => return image::image(&command, output),
         Command::Serve(options) => serve::serve(&options, output),
-        Command::Ns(command) => manage::ns(&command, output),
+        Command::Ns(command) => ns::ns(&command, output),
         Command::Id(target) => show::id(&target, output),
         Command::Smart(smart) => show::smart(&smart, output),
         Command::Quota(command) => quota::quota(&command, output),
         Command::Fault(fault) => fault::fault(&fault, output),
-        Command::PowerCut(cut) => manage::power_cut(&cut, output),
+        Command::PowerCut(cut) => power::power_cut(&cut, output),
         Command::Sanitize(command) => return sanitize::sanitize(&command, output),
         Command::Key(command) => key::key(&command, output),
         Command::Firmware(command) => firmware::firmware(&command, output),
         Command::Completions { shell } => completions(shell),
         Command::Man { dir } => man(&dir, output),
-        Command::Bench(bench) => print_outcome(output, &manage::bench(&bench)?),
+        Command::Bench(bench) => print_outcome(output, &bench::bench(&bench)?),
         Command::Sim(options) => print_outcome(output, &sim::sim(&options)?),
         Command::Profile(command) => profiles::profile(&command, output),
         Command::Study(Study::Doublewrite(options)) => {

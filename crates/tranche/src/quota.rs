@@ -1,7 +1,8 @@
 //! `tranche quota`: what namespaces may use (vendor specific feature D8h, docs/vendor.md).
 
 use crate::args::{Output, Target};
-use crate::manage::{Connected, about, connect};
+use crate::connect::{Connected, connect};
+use crate::refusal::about;
 use crate::{print_json, print_text};
 use anyhow::Result;
 use clap::{Args, Subcommand};

@@ -1,8 +1,9 @@
 //! `tranche sanitize`: everything that a drive ever stored is erased for good.
 
 use crate::args::{Output, Sanitize, StartSanitize};
+use crate::connect::connect;
 use crate::exit;
-use crate::manage::{self, connect};
+use crate::refusal;
 use crate::{print_json, print_text};
 use anyhow::{Context, Result, bail};
 use nvme::admin::{self, SanitizeAction};
@@ -63,7 +64,7 @@ fn start(command: admin::Sanitize, options: &StartSanitize, output: Output) -> R
         bail!("this drive has no {}{why}", command.sanact);
     }
     let begun = host.sanitize(admin::Sanitize { ause: options.unrestricted, ..command });
-    begun.map_err(|error| match manage::locked(&mut host, &error) {
+    begun.map_err(|error| match refusal::locked(&mut host, &error) {
         Some(locked) => anyhow::Error::from(error).context(locked),
         None => error.into(),
     })?;

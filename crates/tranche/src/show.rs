@@ -1,8 +1,9 @@
 //! Commands that only look: `id`, `smart`.
 
 use crate::args::{Id, IdOf, Output, Smart, SmartOf};
-use crate::manage::{Connected, about, connect};
+use crate::connect::{Connected, connect};
 use crate::meaning::{self, Page};
+use crate::refusal::about;
 use crate::{print_json, print_text};
 use anyhow::{Result, bail};
 use host::view;

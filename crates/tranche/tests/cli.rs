@@ -7,6 +7,7 @@ use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 fn tranche(args: &[&str]) -> Output {
@@ -27,6 +28,29 @@ fn err(args: &[&str]) -> String {
     assert!(!output.status.success(), "{args:?}: {}", text(&output.stdout));
     assert_eq!(text(&output.stdout), "", "{args:?}");
     text(&output.stderr)
+}
+
+/// Clients come and go while namespaces are made, attached, listed and deleted.
+#[test]
+fn clients_do_not_disturb_each_other() {
+    let temp = tempfile::tempdir().unwrap();
+    let socket = at(temp.path(), "s");
+    let _served = Served::start(&["--unix", &socket]);
+    let on = format!("unix://{socket}");
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let lister = scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                out(&["ns", "list", "--on", &on]);
+            }
+        });
+        for _ in 0..60 {
+            let nsid = out(&["ns", "create", "--nvm-set", "2", "--size", "1MiB", "--attach", "--on", &on]);
+            out(&["ns", "delete", nsid.trim(), "--force", "--on", &on]);
+        }
+        over.store(true, Ordering::Relaxed);
+        lister.join().unwrap();
+    });
 }
 
 #[test]

@@ -1,75 +1,20 @@
-//! Commands that change a drive, as an NVMe host: `ns`, `power-cut`.
+//! `tranche ns`: namespaces, and what they are attached to.
 
-use crate::args::{Attachment, Bench, Erase, Ns, Output, PowerCut, Target};
+use crate::args::{Attachment, Erase, Ns, Output, Target};
+use crate::connect::{Connected, connect, hostnqn};
+use crate::refusal::{about, locked};
 use crate::{print_json, print_text, show};
 use anyhow::{Context, Result, anyhow, bail};
 use device::LbaFormat;
-use fabric::auth::ChapKeys;
-use host::{Addr, Host, Identity, SocketTransport, TransportError, namespace_create, view};
+use host::{namespace_create, view};
 use nvme::admin::{FormatNvm, SecureErase};
 use nvme::identify::{Dps, IdentifyNamespace};
-use nvme::log::{ControllerEntry, LogId};
-use nvme::zerocopy::FromBytes;
 use nvme::{NSID_ALL, Nqn, Status};
 use serde_json::json;
-use std::io::ErrorKind;
-use std::time::{Duration, Instant};
 use units::format_size;
 
-/// Host NQN of this command where the machine has none.
-const HOST_NQN: &str = "nqn.2026-11.io.tranche:cli";
-/// For each step of connecting.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// A connected host.
-pub type Connected = Host<SocketTransport>;
-
-/// NQN to connect with.
-fn hostnqn(target: &Target) -> Result<Nqn> {
-    if let Some(nqn) = target.hostnqn {
-        return Ok(nqn);
-    }
-    match std::fs::read_to_string("/etc/nvme/hostnqn") {
-        Ok(text) => {
-            text.trim().parse().map_err(|e| anyhow!("/etc/nvme/hostnqn: {e}; correct it or give --hostnqn"))
-        }
-        Err(_) => HOST_NQN.parse().map_err(|e| anyhow!("{HOST_NQN}: {e}")),
-    }
-}
-
-/// Keys of DH-HMAC-CHAP.
-fn chap(target: &Target) -> Result<Option<ChapKeys>> {
-    let controller = target.dhchap_ctrl_secret.as_ref().filter(|secret| !secret.is_empty());
-    let controller = controller.map(|secret| secret.read("--dhchap-ctrl-secret")).transpose()?;
-    match (target.dhchap_secret.as_ref().filter(|secret| !secret.is_empty()), controller) {
-        (Some(secret), controller) => {
-            Ok(Some(ChapKeys { host: secret.read("--dhchap-secret")?, controller }))
-        }
-        (None, Some(_)) => {
-            bail!("--dhchap-ctrl-secret needs --dhchap-secret: the drive proves who it is only then")
-        }
-        (None, None) => Ok(None),
-    }
-}
-
-/// Connects to the drive.
-pub fn connect(target: &Target) -> Result<Connected> {
-    let mut identity = Identity::new(hostnqn(target)?);
-    identity.chap = chap(target)?;
-    let psk = target.tls_psk.as_ref().filter(|secret| !secret.is_empty());
-    identity.tls = psk.map(|secret| secret.read("--tls-psk")).transpose()?;
-    let limit = Duration::from_secs(target.wait.into());
-    let on = target.on();
-    let attempt = || Host::connect(SocketTransport::new(on.clone(), PATIENCE), &identity);
-    host::retry(limit, attempt).map_err(|error| {
-        let advice = advice(on, &error);
-        let error = anyhow::Error::from(error);
-        match advice {
-            Some(advice) => error.context(advice),
-            None => error,
-        }
-    })
-}
+/// So often controllers may leave while a namespace is attached or detached.
+const ATTEMPTS: u32 = 100;
 
 /// Deleting a namespace that other hosts have attached takes --force. What cannot be known is not asked for.
 fn refuse_attached(host: &mut Connected, nsid: u32) -> Result<()> {
@@ -85,133 +30,6 @@ fn refuse_attached(host: &mut Connected, nsid: u32) -> Result<()> {
     Ok(())
 }
 
-/// What to do about a connection that did not come about.
-fn advice(on: &Addr, error: &host::Error) -> Option<String> {
-    if let host::Error::Connect { .. } = error {
-        return Some(format!(
-            "{on} does not take this host (`?nqn=` at the address's end and --hostnqn name others)"
-        ));
-    }
-    match error {
-        host::Error::Transport(TransportError::Io { source, .. }) => Some(match source.kind() {
-            ErrorKind::ConnectionRefused | ErrorKind::NotFound => format!(
-                "no drive at {on}: nothing listens there (start `tranche serve`, let --on name another place, or give a \
-                 drive that is starting time with --wait SECONDS)"
-            ),
-            ErrorKind::PermissionDenied => {
-                format!("no drive at {on}: this user may not connect to it (the socket's permissions decide)")
-            }
-            // What TLS says: the other side is there.
-            ErrorKind::InvalidData => format!("something listens at {on}, but the two do not come together"),
-            _ => format!("no drive can be reached at {on}"),
-        }),
-        host::Error::Transport(TransportError::Protocol(_)) => {
-            Some(format!("what listens at {on} does not speak NVMe/TCP (--on names another place)"))
-        }
-        host::Error::Transport(TransportError::Timeout(_) | TransportError::Closed) => Some(format!(
-            "what listens at {on} does not answer as an NVMe/TCP drive does, or not yet (--on names another place, --wait \
-             SECONDS tries for longer; if it wants TLS, give --tls-psk)"
-        )),
-        _ => None,
-    }
-}
-
-/// Why faults and power cuts are denied to hosts on the network, and what to do instead.
-const NETWORK_REFUSAL: &str = "the drive refuses this to hosts on the network: use its Unix socket (serve --unix PATH, \
-                               --on unix://PATH), or set allow_network_faults = true in its TOML";
-
-fn is_denied(error: &host::Error) -> bool {
-    error.status().is_some_and(|status| status.is(Status::OPERATION_DENIED))
-}
-
-/// Faults and power cuts are refused to hosts on the network; what to do instead.
-pub fn network_refusal(error: &host::Error) -> Option<&'static str> {
-    is_denied(error).then_some(NETWORK_REFUSAL)
-}
-
-/// What to say when a drive denies a command to this host and nothing else was said of it.
-pub fn denial(error: &anyhow::Error) -> Option<&'static str> {
-    let host = error.chain().find_map(|cause| cause.downcast_ref::<host::Error>())?;
-    let said = error.chain().any(|cause| cause.to_string() == NETWORK_REFUSAL);
-    (is_denied(host) && !said).then_some(
-        "the drive's list of hosts (serve --hosts) does not allow this: a tenant has only its namespaces and their limits, and no \
-         other namespace can be attached to it; without a list, hosts administer a drive only from its own machine or through its \
-         Unix socket (docs/access.md)",
-    )
-}
-
-/// Adds to the error of a command for a namespace what its status does not say: that there is no such namespace, or that
-/// the drive is locked.
-pub fn about<T>(host: &mut Connected, nsid: u32, result: Result<T, host::Error>) -> Result<T> {
-    result.map_err(|error| {
-        if let Some(locked) = locked(host, &error) {
-            return anyhow::Error::from(error).context(locked);
-        }
-        let known = error.status().and_then(|_| host.allocated_namespaces().ok());
-        let error = anyhow::Error::from(error);
-        match known {
-            Some(known) if nsid != NSID_ALL && !known.contains(&nsid) => {
-                let known: Vec<String> = known.iter().map(u32::to_string).collect();
-                let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-                error.context(format!("there is no namespace {nsid} (the drive has {known})"))
-            }
-            _ => error,
-        }
-    })
-}
-
-/// What to say when a drive refuses a command because it was started without its key.
-pub fn locked(host: &mut Connected, error: &host::Error) -> Option<&'static str> {
-    let denied = error.status().is_some_and(|status| status.is(Status::ACCESS_DENIED));
-    if denied { without_its_key(host) } else { None }
-}
-
-/// What to say of a drive that is locked.
-fn without_its_key(host: &mut Connected) -> Option<&'static str> {
-    let nsids = host.allocated_namespaces().ok()?;
-    let mut namespaces = nsids.into_iter().filter_map(|nsid| host.identify_allocated(nsid).ok());
-    namespaces
-        .any(|namespace| namespace.vs[0] == show::LOCKED)
-        .then_some("the drive is LOCKED: it was started without its key (tranche serve --drive-key)")
-}
-
-/// Runs a fio job file.
-pub fn bench(bench: &Bench) -> Result<lab::Outcome<serde_json::Value>> {
-    let name = bench.job.display().to_string();
-    let text = crate::read_text(&bench.job)?;
-    let mut host = connect(&bench.target)?;
-    let settings = lab::bench::Settings { nsid: bench.nsid, poll: bench.poll };
-    let mut outcome = lab::bench::run(&name, &text, &mut host, settings)?;
-    if let Some(failure) = &mut outcome.failure
-        && let Some(locked) = without_its_key(&mut host)
-    {
-        failure.push_str(&format!("\n{locked}"));
-    }
-    // The results count even if the drive is gone meanwhile.
-    if let Err(error) = host.shutdown() {
-        tracing::debug!("disconnecting: {error}");
-    }
-    Ok(outcome)
-}
-
-/// Hosts of the drive's controllers.
-fn controllers(host: &mut Connected) -> Result<Vec<(u16, Nqn)>> {
-    let id = LogId::CONTROLLERS;
-    let head = host.log(id, 0, 0, 16).context("reading the drive's list of controllers")?;
-    let count = usize::from(u16::from_le_bytes([head[2], head[3]]));
-    let log = host.log(id, 0, 0, 16 + count * size_of::<ControllerEntry>())?;
-    let entries = log[16..].chunks_exact(size_of::<ControllerEntry>());
-    let read = |bytes| {
-        let entry = ControllerEntry::read_from_bytes(bytes)
-            .map_err(|_| anyhow!("the list of controllers is cut off"))?;
-        Ok((
-            entry.cntlid.get(),
-            Nqn::from_field(&entry.hostnqn).map_err(|e| anyhow!("a controller's host: {e}"))?,
-        ))
-    };
-    entries.map(read).collect()
-}
-
 /// The controllers that an attachment means.
 fn chosen(host: &mut Connected, target: &Target, ids: &[u16], nqn: Option<Nqn>) -> Result<Vec<u16>> {
     if !ids.is_empty() {
@@ -222,13 +40,42 @@ fn chosen(host: &mut Connected, target: &Target, ids: &[u16], nqn: Option<Nqn>) 
     }
     let mine = [hostnqn(target)?, block::HOST_NQN.parse().map_err(|e| anyhow!("{e}"))?];
     let wanted = nqn.map_or(mine.to_vec(), |nqn| vec![nqn]);
-    let all = controllers(host)?;
+    let all = host.controllers_and_hosts()?;
     let found: Vec<u16> = all.iter().filter(|(_, host)| wanted.contains(host)).map(|(id, _)| *id).collect();
     if found.is_empty() {
         let hosts: Vec<String> = all.iter().map(|(id, nqn)| format!("{id} ({nqn})")).collect();
         bail!("no controller belongs to {}; there are {}", wanted[0], hosts.join(", "));
     }
     Ok(found)
+}
+
+/// Attaches or detaches a namespace; the controllers where that changed something.
+///
+/// A controller may leave between the listing and the command. The drive then refuses the whole list and changes nothing:
+/// the list is read again.
+fn change(host: &mut Connected, a: &Attachment, attach: bool) -> Result<Vec<u16>> {
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        let ids = chosen(host, &a.target, &a.controllers, a.host)?;
+        // Those that were named are asked for as they are; of a host's, only those where it changes something.
+        let ids = if a.controllers.is_empty() { which(host, a.nsid, &ids, !attach)? } else { ids };
+        if ids.is_empty() {
+            return Ok(ids);
+        }
+        let changed = match attach {
+            true => host.attach_namespace(a.nsid, &ids),
+            false => host.detach_namespace(a.nsid, &ids),
+        };
+        let outdated = |error: &host::Error| {
+            let status = error.status();
+            a.controllers.is_empty() && status.is_some_and(|s| s.is(Status::CONTROLLER_LIST_INVALID))
+        };
+        match changed {
+            Err(error) if outdated(&error) && attempts < ATTEMPTS => {}
+            other => return about(host, a.nsid, other).map(|()| ids),
+        }
+    }
 }
 
 /// Those of `ids` that have the namespace attached, or have not.
@@ -314,8 +161,10 @@ pub fn ns(command: &Ns, output: Output) -> Result<()> {
             })?;
             let mut to = Vec::new();
             if *attach {
-                to = chosen(&mut host, target, &[], None)?;
-                host.attach_namespace(nsid, &to)?;
+                let all = Attachment { nsid, controllers: Vec::new(), host: None, target: target.clone() };
+                to = change(&mut host, &all, true).with_context(|| {
+                    format!("namespace {nsid} is there, but not attached (`tranche ns attach {nsid}`)")
+                })?;
             }
             match output {
                 Output::Json => print_json(&json!({ "nsid": nsid, "controllers": to })),
@@ -394,16 +243,7 @@ fn not_created(host: &mut Connected, set: u16, error: &host::Error) -> String {
 
 fn attach(a: &Attachment, attach: bool, output: Output) -> Result<()> {
     let mut host = connect(&a.target)?;
-    let ids = chosen(&mut host, &a.target, &a.controllers, a.host)?;
-    // Those that were named are asked for as they are; of a host's, only those where it changes something.
-    let ids = if a.controllers.is_empty() { which(&mut host, a.nsid, &ids, !attach)? } else { ids };
-    if !ids.is_empty() {
-        let changed = match attach {
-            true => host.attach_namespace(a.nsid, &ids),
-            false => host.detach_namespace(a.nsid, &ids),
-        };
-        about(&mut host, a.nsid, changed)?;
-    }
+    let ids = change(&mut host, a, attach)?;
     match output {
         Output::Json => print_json(&json!({ "nsid": a.nsid, "controllers": ids })),
         Output::Text => {
@@ -433,8 +273,16 @@ fn list(host: &mut Connected, address: &str, attached: bool, output: Output) -> 
     let mut rows = Vec::new();
     let mut more = Vec::new();
     for nsid in nsids {
-        let ns = host.identify_allocated(nsid)?;
-        let holders = host.namespace_controllers(nsid)?;
+        let described = match host.identify_allocated(nsid) {
+            Ok(ns) => host.namespace_controllers(nsid).map(|holders| (ns, holders)),
+            Err(error) => Err(error),
+        };
+        let (ns, holders) = match described {
+            Ok(both) => both,
+            // Somebody has deleted it since it was listed.
+            Err(_) if !host.allocated_namespaces()?.contains(&nsid) => continue,
+            Err(error) => return Err(error.into()),
+        };
         shown.add(&controller, nsid, &ns, &format!("{address}#{nsid}"));
         let block = ns.format().data_bytes().unwrap_or(0);
         // What the sizes count, and what is beside it.
@@ -469,47 +317,4 @@ fn list(host: &mut Connected, address: &str, attached: bool, output: Output) -> 
         return print_json(&value);
     }
     print_text(&show::table(&["NSID", "Set", "Size", "Used", "Block", "Controllers"], &rows))
-}
-
-/// Waits until the drive takes hosts again: after its time without power, and while it recovers.
-fn wait_for_power(cut: &PowerCut) -> Result<()> {
-    let deadline = Instant::now() + Duration::from_millis(cut.off.into()) + PATIENCE;
-    loop {
-        std::thread::sleep(Duration::from_millis(20));
-        match connect(&cut.target) {
-            Ok(_) => return Ok(()),
-            Err(error) if Instant::now() > deadline => {
-                return Err(error.context("the drive has not come back"));
-            }
-            Err(_) => {}
-        }
-    }
-}
-
-/// `tranche power-cut`.
-///
-/// A cut that comes at once is over when this returns: the next command finds the drive with power.
-pub fn power_cut(cut: &PowerCut, output: Output) -> Result<()> {
-    let mut host = connect(&cut.target)?;
-    let asked = host.power_cut(nvme::admin::PowerCut {
-        after_media_ops: cut.after,
-        off_ms: cut.off,
-        seed: cut.seed,
-        no_plp: cut.no_plp,
-    });
-    asked.map_err(|error| match network_refusal(&error) {
-        Some(why) => anyhow::Error::from(error).context(why),
-        None => error.into(),
-    })?;
-    drop(host);
-    if cut.after == 0 {
-        wait_for_power(cut)?;
-    }
-    match output {
-        Output::Json => print_json(&json!({ "after_media_ops": cut.after, "off_ms": cut.off })),
-        Output::Text if cut.after > 0 => {
-            print_text(&format!("power goes off after {} media operations, for {} ms", cut.after, cut.off))
-        }
-        Output::Text => print_text(&format!("power was off for {} ms; the drive is back", cut.off)),
-    }
 }

@@ -1,0 +1,95 @@
+//! Connecting to a drive.
+
+use crate::args::Target;
+use anyhow::{Result, anyhow, bail};
+use fabric::auth::ChapKeys;
+use host::{Addr, Host, Identity, SocketTransport, TransportError};
+use nvme::Nqn;
+use std::io::ErrorKind;
+use std::time::Duration;
+
+/// Host NQN of this command where the machine has none.
+const HOST_NQN: &str = "nqn.2026-11.io.tranche:cli";
+/// For each step of connecting.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A connected host.
+pub type Connected = Host<SocketTransport>;
+
+/// NQN to connect with.
+pub fn hostnqn(target: &Target) -> Result<Nqn> {
+    if let Some(nqn) = target.hostnqn {
+        return Ok(nqn);
+    }
+    match std::fs::read_to_string("/etc/nvme/hostnqn") {
+        Ok(text) => {
+            text.trim().parse().map_err(|e| anyhow!("/etc/nvme/hostnqn: {e}; correct it or give --hostnqn"))
+        }
+        Err(_) => HOST_NQN.parse().map_err(|e| anyhow!("{HOST_NQN}: {e}")),
+    }
+}
+
+/// Keys of DH-HMAC-CHAP.
+fn chap(target: &Target) -> Result<Option<ChapKeys>> {
+    let controller = target.dhchap_ctrl_secret.as_ref().filter(|secret| !secret.is_empty());
+    let controller = controller.map(|secret| secret.read("--dhchap-ctrl-secret")).transpose()?;
+    match (target.dhchap_secret.as_ref().filter(|secret| !secret.is_empty()), controller) {
+        (Some(secret), controller) => {
+            Ok(Some(ChapKeys { host: secret.read("--dhchap-secret")?, controller }))
+        }
+        (None, Some(_)) => {
+            bail!("--dhchap-ctrl-secret needs --dhchap-secret: the drive proves who it is only then")
+        }
+        (None, None) => Ok(None),
+    }
+}
+
+/// Connects to the drive.
+pub fn connect(target: &Target) -> Result<Connected> {
+    let mut identity = Identity::new(hostnqn(target)?);
+    identity.chap = chap(target)?;
+    let psk = target.tls_psk.as_ref().filter(|secret| !secret.is_empty());
+    identity.tls = psk.map(|secret| secret.read("--tls-psk")).transpose()?;
+    let limit = Duration::from_secs(target.wait.into());
+    let on = target.on();
+    let attempt = || Host::connect(SocketTransport::new(on.clone(), PATIENCE), &identity);
+    host::retry(limit, attempt).map_err(|error| {
+        let advice = advice(on, &error);
+        let error = anyhow::Error::from(error);
+        match advice {
+            Some(advice) => error.context(advice),
+            None => error,
+        }
+    })
+}
+
+/// What to do about a connection that did not come about.
+fn advice(on: &Addr, error: &host::Error) -> Option<String> {
+    if let host::Error::Connect { .. } = error {
+        return Some(format!(
+            "{on} does not take this host (`?nqn=` at the address's end and --hostnqn name others)"
+        ));
+    }
+    match error {
+        host::Error::Transport(TransportError::Io { source, .. }) => Some(match source.kind() {
+            ErrorKind::ConnectionRefused | ErrorKind::NotFound => format!(
+                "no drive at {on}: nothing listens there (start `tranche serve`, let --on name another place, or give a \
+                 drive that is starting time with --wait SECONDS)"
+            ),
+            ErrorKind::PermissionDenied => {
+                format!("no drive at {on}: this user may not connect to it (the socket's permissions decide)")
+            }
+            // What TLS says: the other side is there.
+            ErrorKind::InvalidData => format!("something listens at {on}, but the two do not come together"),
+            _ => format!("no drive can be reached at {on}"),
+        }),
+        host::Error::Transport(TransportError::Protocol(_)) => {
+            Some(format!("what listens at {on} does not speak NVMe/TCP (--on names another place)"))
+        }
+        host::Error::Transport(TransportError::Timeout(_) | TransportError::Closed) => Some(format!(
+            "what listens at {on} does not answer as an NVMe/TCP drive does, or not yet (--on names another place, --wait \
+             SECONDS tries for longer; if it wants TLS, give --tls-psk)"
+        )),
+        _ => None,
+    }
+}

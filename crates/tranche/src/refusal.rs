@@ -1,0 +1,65 @@
+//! What to say when a drive refuses a command, beyond its status.
+
+use crate::connect::Connected;
+use crate::show;
+use anyhow::Result;
+use nvme::{NSID_ALL, Status};
+
+/// Why faults and power cuts are denied to hosts on the network, and what to do instead.
+const NETWORK_REFUSAL: &str = "the drive refuses this to hosts on the network: use its Unix socket (serve --unix PATH, \
+                               --on unix://PATH), or set allow_network_faults = true in its TOML";
+
+fn is_denied(error: &host::Error) -> bool {
+    error.status().is_some_and(|status| status.is(Status::OPERATION_DENIED))
+}
+
+/// Faults and power cuts are refused to hosts on the network; what to do instead.
+pub fn network_refusal(error: &host::Error) -> Option<&'static str> {
+    is_denied(error).then_some(NETWORK_REFUSAL)
+}
+
+/// What to say when a drive denies a command to this host and nothing else was said of it.
+pub fn denial(error: &anyhow::Error) -> Option<&'static str> {
+    let host = error.chain().find_map(|cause| cause.downcast_ref::<host::Error>())?;
+    let said = error.chain().any(|cause| cause.to_string() == NETWORK_REFUSAL);
+    (is_denied(host) && !said).then_some(
+        "the drive's list of hosts (serve --hosts) does not allow this: a tenant has only its namespaces and their limits, and no \
+         other namespace can be attached to it; without a list, hosts administer a drive only from its own machine or through its \
+         Unix socket (docs/access.md)",
+    )
+}
+
+/// Adds to the error of a command for a namespace what its status does not say: that there is no such namespace, or that
+/// the drive is locked.
+pub fn about<T>(host: &mut Connected, nsid: u32, result: Result<T, host::Error>) -> Result<T> {
+    result.map_err(|error| {
+        if let Some(locked) = locked(host, &error) {
+            return anyhow::Error::from(error).context(locked);
+        }
+        let known = error.status().and_then(|_| host.allocated_namespaces().ok());
+        let error = anyhow::Error::from(error);
+        match known {
+            Some(known) if nsid != NSID_ALL && !known.contains(&nsid) => {
+                let known: Vec<String> = known.iter().map(u32::to_string).collect();
+                let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+                error.context(format!("there is no namespace {nsid} (the drive has {known})"))
+            }
+            _ => error,
+        }
+    })
+}
+
+/// What to say when a drive refuses a command because it was started without its key.
+pub fn locked(host: &mut Connected, error: &host::Error) -> Option<&'static str> {
+    let denied = error.status().is_some_and(|status| status.is(Status::ACCESS_DENIED));
+    if denied { without_its_key(host) } else { None }
+}
+
+/// What to say of a drive that is locked.
+pub fn without_its_key(host: &mut Connected) -> Option<&'static str> {
+    let nsids = host.allocated_namespaces().ok()?;
+    let mut namespaces = nsids.into_iter().filter_map(|nsid| host.identify_allocated(nsid).ok());
+    namespaces
+        .any(|namespace| namespace.vs[0] == show::LOCKED)
+        .then_some("the drive is LOCKED: it was started without its key (tranche serve --drive-key)")
+}
