@@ -193,20 +193,20 @@ impl Config {
             return Err(ConfigError::value("number of [[namespace]] tables", self.namespaces.len(), rule));
         }
         for (i, ns) in self.namespaces.iter().enumerate() {
-            self.check_set(&format!("namespace[{i}].set"), ns.set)?;
+            self.check_set(&format!("namespace.{}.set", i + 1), ns.set)?;
             if !self.lba_formats.contains(&ns.format) {
                 let rule = format!("one of drive.lba_formats = {}", self.format_list());
-                return Err(ConfigError::value(format!("namespace[{i}].lba"), ns.format, rule));
+                return Err(ConfigError::value(format!("namespace.{}.lba", i + 1), ns.format, rule));
             }
             if ns.protection > 3 || (ns.protection > 0 && !ns.format.can_protect()) {
                 let rule = "0 to 3, and 0 for formats without room for protection information";
-                return Err(ConfigError::value(format!("namespace[{i}].pi"), ns.protection, rule));
+                return Err(ConfigError::value(format!("namespace.{}.pi", i + 1), ns.protection, rule));
             }
             if ns.bytes == 0 || ns.bytes % u64::from(ns.format.data) != 0 {
                 let rule = format!("a multiple of the logical block size, {}, and not 0", ns.format.data);
-                return Err(ConfigError::value(format!("namespace[{i}].size"), ns.bytes, rule));
+                return Err(ConfigError::value(format!("namespace.{}.size", i + 1), ns.bytes, rule));
             }
-            ns.limits.check(&format!("namespace[{i}]"))?;
+            ns.limits.check(&format!("namespace.{}", i + 1))?;
         }
         self.check_room()
     }
@@ -238,7 +238,11 @@ impl Config {
             let Some(rest) = room.checked_sub(needed) else {
                 let rule =
                     format!("NVM Set {} has {} left, given in steps of 1MiB", ns.set, format_size(*room));
-                return Err(ConfigError::value(format!("namespace[{i}].size"), format_size(ns.bytes), rule));
+                return Err(ConfigError::value(
+                    format!("namespace.{}.size", i + 1),
+                    format_size(ns.bytes),
+                    rule,
+                ));
             };
             *room = rest;
         }

@@ -383,7 +383,7 @@ fn build(file: File) -> Result<Config, ConfigError> {
     let mut fdp = Vec::new();
     let mut windows = vec![Nanos::ZERO; file.set.len()];
     for (i, set) in file.set.into_iter().enumerate() {
-        let key = |name: &str| format!("set[{i}].{name}");
+        let key = |name: &str| format!("set.{}.{name}", i + 1);
         sets.push(match set {
             SetTable::Nand(n) => {
                 if let Some(window) = &n.window {
@@ -671,7 +671,7 @@ mod tests {
     fn errors_name_key_value_and_what_is_allowed() {
         let e = error(|t| t.replace("lba = 4096", "lba = 1024"));
         assert!(
-            e.starts_with("namespace[0].lba is 1024: one of drive.lba_formats = [4096, 512, 512+8, "),
+            e.starts_with("namespace.1.lba is 1024: one of drive.lba_formats = [4096, 512, 512+8, "),
             "{e}"
         );
         let e = error(|t| t.replace("size = \"1GiB\"", "size = \"1Gig\""));
@@ -679,16 +679,16 @@ mod tests {
         let e = error(|t| t.replace("[drive]", "[drive]\nsereal = \"x\""));
         assert!(e.contains("sereal") && e.contains("`serial`"), "{e}");
         let e = error(|t| t.replace("spare = \"12.5%\"", "superblocks = 384\nspare = \"12.5%\""));
-        assert!(e.contains("set[0]") && e.contains("exactly two"), "{e}");
+        assert!(e.contains("set.1") && e.contains("exactly two"), "{e}");
         let e = error(|t| t.replace("set = 1", "set = 3"));
-        assert_eq!(e, "namespace[0].set is 3: an NVM Set of this drive: 1 to 2");
+        assert_eq!(e, "namespace.1.set is 3: an NVM Set of this drive: 1 to 2");
         for (quota, rule) in [
-            ("weight = 1001", "namespace[0].weight is out of range: 1 to 1,000"),
-            ("burst = \"1500ns\"", "namespace[0].burst is out of range: whole microseconds, from 1us to 10s"),
-            ("read = 0", "namespace[0].read is 0: 4096B/s to 1TB/s; leave it out for no limit"),
+            ("weight = 1001", "namespace.1.weight is out of range: 1 to 1,000"),
+            ("burst = \"1500ns\"", "namespace.1.burst is out of range: whole microseconds, from 1us to 10s"),
+            ("read = 0", "namespace.1.read is 0: 4096B/s to 1TB/s; leave it out for no limit"),
             (
                 "write_iops = 0",
-                "namespace[0].write_iops is 0: 1 to 1,000,000,000 commands per second; leave it out for no limit",
+                "namespace.1.write_iops is 0: 1 to 1,000,000,000 commands per second; leave it out for no limit",
             ),
         ] {
             let text = DEFAULT_DRIVE.replace("size = \"1GiB\"", &format!("size = \"1GiB\"\n{quota}"));
@@ -710,11 +710,11 @@ mod tests {
         let e = error(|t| t.replace("[drive]", "[drive]\nmax_transfer = \"100KiB\""));
         assert!(e.contains("drive.max_transfer") && e.contains("power of two"), "{e}");
         let e = error(|t| t.replace("size = \"1GiB\"", "size = \"5GiB\""));
-        assert_eq!(e, "namespace[0].size is 5GiB: NVM Set 1 has 2GiB left, given in steps of 1MiB");
+        assert_eq!(e, "namespace.1.size is 5GiB: NVM Set 1 has 2GiB left, given in steps of 1MiB");
         let e = error(|t| t.replace("dies = 4", "dies = 4000"));
         assert!(
             e.starts_with(
-                "set[0].dies is 4000: these blocks and planes on so many dies make 1 superblocks of"
+                "set.1.dies is 4000: these blocks and planes on so many dies make 1 superblocks of"
             ),
             "{e}"
         );
@@ -744,7 +744,7 @@ mod tests {
             ("2GiB", "[[namespace]]\nset = 1\nsize = \"rest\"\n"),
         ] {
             let error = sizes(size, more).unwrap_err();
-            assert!(error.starts_with("namespace[1].size is 0"), "{error}");
+            assert!(error.starts_with("namespace.2.size is 0"), "{error}");
         }
         let error = sizes("all", "").unwrap_err();
         assert!(error.contains("size = \"all\"") && error.contains("or \"rest\""), "{error}");

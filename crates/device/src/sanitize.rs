@@ -29,8 +29,8 @@ pub(crate) const IO: Io = Io(u32::MAX);
 /// Passes of an overwrite for which the log estimates the time.
 const MOST_PASSES: u32 = 16;
 
-/// Logs that can be read meanwhile, (Base 5.1, the figure of admin commands that are allowed during a sanitize
-/// operation); those of vendors are not among them.
+/// Logs that a host can read meanwhile (Base 5.1, the figure of admin commands that are allowed during a sanitize operation).
+/// Logs of vendors are not among them.
 const ALLOWED_LOGS: [LogId; 6] = [
     LogId::ERROR,
     LogId::SMART,

@@ -12,7 +12,7 @@ pub enum GcPolicy {
     Greedy,
     /// Largest (1 - u) / 2u x age (Rosenblum & Ousterhout 1992; Kawaguchi et al. 1995).
     CostBenefit,
-    /// The one that was sealed first, whatever it holds ("LRU cleaning": P. Desnoyers, ACM Transactions on Storage 10(2), 2014).
+    /// The one that was full first ("LRU cleaning": P. Desnoyers, ACM Transactions on Storage 10(2), 2014).
     Fifo,
 }
 

@@ -43,6 +43,9 @@ pub enum Error {
         /// Who refused, and why.
         why: fabric::auth::HostFailure,
     },
+    /// The drive has no such namespace, or none that is attached to this host.
+    #[error("{0}")]
+    Absent(String),
     /// The request itself makes no sense; nothing was sent.
     #[error("{0}")]
     Usage(String),

@@ -614,7 +614,14 @@ impl<T: Transport> Host<T> {
     /// The namespace is not attached, or its format is none that this host can use.
     pub fn namespace(&mut self, nsid: Nsid) -> Result<Namespace, Error> {
         let identified = self.identify_namespace(nsid)?;
-        Namespace::new(nsid, &identified)
+        match Namespace::new(nsid, &identified) {
+            Err(Error::Absent(what)) => {
+                let attached: Vec<String> = self.active_namespaces()?.iter().map(Nsid::to_string).collect();
+                let attached = if attached.is_empty() { "none".to_owned() } else { attached.join(", ") };
+                Err(Error::Absent(format!("{what} (attached: {attached})")))
+            }
+            found => found,
+        }
     }
 
     /// Shuts the controller down in good order: what was written is safe when this returns.

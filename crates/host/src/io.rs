@@ -52,7 +52,9 @@ impl Namespace {
             problem: problem.into(),
         };
         if identified.nsze.get() == 0 {
-            return Err(wrong("it is not attached to this controller (or does not exist)"));
+            return Err(Error::Absent(format!(
+                "namespace {nsid} is not attached to this host, or is not there"
+            )));
         }
         let format = identified.format();
         let protection = identified.dps.pit();

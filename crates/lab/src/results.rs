@@ -194,8 +194,7 @@ pub struct Comparison {
     pub high: f64,
     /// The published figure, when there is one for this row.
     pub published: Option<Published>,
-    /// In most runs of one of the two the host's processors were busy, and the load waited for them, so that a ratio of rates says
-    /// little.
+    /// The host's processors were busy and the load waited for them, in most runs of one of the two: a ratio of rates says little.
     pub host_bound: bool,
 }
 
@@ -437,9 +436,17 @@ impl Results {
         header.extend(axes.iter().map(|name| csv_field(name)));
         header.extend(["seconds".into(), "cpu_busy_percent".into()]);
         header.extend(metrics.iter().map(|name| csv_field(name)));
-        header.extend(
-            latencies.iter().flat_map(|l| ["p50", "p95", "p99"].map(|p| csv_field(&format!("{l}_{p}_ms")))),
-        );
+        type Part = fn(&Percentiles) -> f64;
+        let parts: [(&str, Part); 3] = [("p50", |p| p.p50), ("p95", |p| p.p95), ("p99", |p| p.p99)];
+        // A metric of the same name is the same figure.
+        let column = |name: &str, part: &str| format!("{name}_{part}_ms");
+        let own = |name: &str, part: &str| !metrics.contains(&&column(name, part));
+        let latencies: Vec<(&String, &str, Part)> = latencies
+            .into_iter()
+            .flat_map(|name| parts.map(|(part, get)| (name, part, get)))
+            .filter(|(name, part, _)| own(name, part))
+            .collect();
+        header.extend(latencies.iter().map(|(name, part, _)| csv_field(&column(name, part))));
         let mut out = header.join(",") + "\n";
         for (variant, run) in runs() {
             let mut line = vec![csv_field(&self.study), csv_field(&variant.name), run.repetition.to_string()];
@@ -448,12 +455,9 @@ impl Results {
             line.extend(
                 metrics.iter().map(|name| run.metrics.get(*name).map(f64::to_string).unwrap_or_default()),
             );
-            for name in &latencies {
-                let found = run.latency_ms.get(*name);
-                line.extend(
-                    [found.map(|p| p.p50), found.map(|p| p.p95), found.map(|p| p.p99)]
-                        .map(|v| v.map(|v| format!("{v:.4}")).unwrap_or_default()),
-                );
+            for (name, _, get) in &latencies {
+                let found = run.latency_ms.get(*name).map(get);
+                line.push(found.map(|v| format!("{v:.4}")).unwrap_or_default());
             }
             let _ = writeln!(out, "{}", line.join(","));
         }
@@ -549,6 +553,29 @@ mod tests {
             Some("study,variant,repetition,threads,seconds,cpu_busy_percent,tpmC")
         );
         assert_eq!(csv.lines().nth(1), Some("\"a, \"\"b\"\"\",nand,0,8,0.000,0.000,1.5"));
+    }
+
+    #[test]
+    fn csv_has_each_column_once() {
+        let mut measured = variant("nand", &[(8, 0, 1.5)]);
+        measured.runs[0].metrics.insert("ns1_p50_ms".into(), 0.5);
+        measured.runs[0]
+            .latency_ms
+            .insert("ns1".into(), Percentiles { p50: 0.5, p99: 2.0, ..Default::default() });
+        let results = Results {
+            study: "quota".into(),
+            engine: "sim",
+            seed: 1,
+            drive: serde_json::Value::Null,
+            host: Host::default(),
+            variants: vec![measured],
+            comparisons: Vec::new(),
+            notes: Vec::new(),
+        };
+        let csv = results.csv();
+        let lines: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
+        assert_eq!(lines[0][6..], ["ns1_p50_ms", "tpmC", "ns1_p95_ms", "ns1_p99_ms"]);
+        assert_eq!(lines[1][6..], ["0.5", "1.5", "0.0000", "2.0000"]);
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! The command table: what each command is, whatever its fields say.
+//! The command table: one row for each command.
 //!
-//! A command has one row here: its opcode and command sets, who supplies its data, its reservation group, its effects, who may
-//! send it, and what it does to the media. The row also names the functions that parse the command and count its
-//! bytes. Parsers, controllers and owners of drives ask the table and keep no lists of opcodes. A new
+//! A row says what does not depend on the command's fields: opcode and command sets, the source of its data, its reservation
+//! group, its effects, who may send it, and how it uses the media. It also names the functions that parse the command and count
+//! its bytes. Parsers, controllers and owners of drives ask the table and keep no lists of opcodes. A new
 //! command is a row, a type, and a handler in the controller.
 
 use crate::admin::{self, AdminCommand, NamespaceManagementSelect};
@@ -115,7 +115,7 @@ pub enum Requirement {
     Placement,
 }
 
-/// What is true of a command, whatever its fields say.
+/// What a row says of a command. None of it depends on the command's fields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CommandInfo {
     /// Its opcode.
@@ -495,12 +495,12 @@ pub fn io_commands() -> impl Iterator<Item = &'static CommandInfo> {
 
 /// Bytes of data that a command moves which are not contents of blocks; none of a command that does not parse.
 pub(crate) fn data_bytes(cmd: &Command, admin: bool) -> u64 {
-    fn of<C>(row: Option<&'static Row<C>>, cmd: &Command) -> u64 {
-        row.and_then(|row| (row.parse)(cmd).ok().map(|command| (row.bytes)(&command))).unwrap_or(0)
+    fn of<C>(row: Option<&Row<C>>, command: Result<C, Status>) -> u64 {
+        row.zip(command.ok()).map_or(0, |(row, command)| (row.bytes)(&command))
     }
     match admin {
-        true => of(admin_row(cmd.opc).filter(|_| cmd.flags.fuse() == 0), cmd),
-        false => of(io_row(cmd.opc), cmd),
+        true => of(admin_row(cmd.opc), AdminCommand::parse(cmd)),
+        false => of(io_row(cmd.opc), IoCommand::parse(cmd)),
     }
 }
 
@@ -527,7 +527,7 @@ impl IoCommand {
     /// values of a reservation's action, type or persistence, with Do Not Retry.
     #[inline]
     pub fn parse(cmd: &Command) -> Result<Self, Status> {
-        // What nearly all commands are, where they are needed.
+        // Nearly all commands are one of these two: they need no search in the table.
         match IoOpcode(cmd.opc) {
             IoOpcode::READ => io::parse::read(cmd),
             IoOpcode::WRITE => io::parse::write(cmd),

@@ -646,7 +646,11 @@ pub enum Study {
 /// A TCP address, with the port's ANA state behind it.
 fn tcp_port(text: &str) -> Result<TcpPort, String> {
     let mut parts = text.split(',');
-    let mut port = TcpPort::from(parts.next().unwrap_or_default());
+    let address = parts.next().unwrap_or_default();
+    if address.rsplit_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_err()) {
+        return Err(format!("'{address}' has no port: expected ADDRESS:PORT, as in 127.0.0.1:4420"));
+    }
+    let mut port = TcpPort::from(address);
     for part in parts {
         let state = part.strip_prefix("ana=").ok_or_else(|| {
             format!("'{part}' is no setting of a port: expected ADDRESS:PORT or ADDRESS:PORT,ana=STATE")

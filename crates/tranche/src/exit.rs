@@ -12,7 +12,7 @@ const FAILED: u8 = 1;
 pub const USAGE: u8 = 2;
 /// No drive can be reached, or none that lets this host in.
 const NO_DRIVE: u8 = 3;
-/// The drive answered a command with an error.
+/// The drive answered a command with an error, or lacks what was named.
 const NVME: u8 = 4;
 /// What was checked is not as it should be; the results say what.
 const CHECK: u8 = 5;
@@ -29,7 +29,7 @@ fn kind(error: &anyhow::Error) -> (&'static str, u8) {
             return ("check", CHECK);
         }
         match cause.downcast_ref::<host::Error>() {
-            Some(host::Error::Command { .. }) => return ("nvme", NVME),
+            Some(host::Error::Command { .. } | host::Error::Absent(_)) => return ("nvme", NVME),
             Some(host::Error::Usage(_)) => return ("usage", USAGE),
             Some(host::Error::Answer { .. }) => return ("failed", FAILED),
             Some(_) => return ("no_drive", NO_DRIVE),
@@ -114,6 +114,7 @@ mod tests {
             (anyhow::Error::from(host::Error::Usage("two".into())), USAGE),
             (anyhow::Error::from(host::Error::Transport(TransportError::Closed)), NO_DRIVE),
             (anyhow::Error::from(command), NVME),
+            (anyhow::Error::from(host::Error::Absent("9".into())), NVME),
             (anyhow::Error::from(host::Error::Answer { what: "a".into(), problem: "b".into() }), FAILED),
             (anyhow::Error::from(FailedCheck("off by 12 %".into())), CHECK),
         ];

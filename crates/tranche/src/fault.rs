@@ -3,7 +3,7 @@
 use crate::args::{Output, Target};
 use crate::connect::connect;
 use crate::print_json;
-use crate::refusal::network_refusal;
+use crate::refusal::{about_set, network_refusal};
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use nvme::admin::{FaultInjection, FaultKind};
@@ -167,18 +167,16 @@ impl Fault {
 /// `tranche fault`.
 pub fn fault(fault: &Fault, output: Output) -> Result<()> {
     let (command, target) = fault.command();
-    let injected = connect(target)?.inject_fault(command);
+    let mut host = connect(target)?;
+    let injected = host.inject_fault(command);
     if let Err(error) = injected {
-        let why = network_refusal(&error);
-        let error = anyhow::Error::from(error);
-        return match why {
-            Some(why) => Err(error).context(why),
+        return match network_refusal(&error) {
+            Some(why) => Err(anyhow::Error::from(error).context(why)),
             None if [FaultKind::PORT_ANA, FaultKind::PORT_DOWN].contains(&command.kind) => Err(error)
-                .context(format!(
-                    "is there a port {}? `tranche serve` numbers them from 1",
-                    command.nvmsetid
-                )),
-            None => Err(error),
+                .with_context(|| {
+                    format!("is there a port {}? `tranche serve` numbers them from 1", command.nvmsetid)
+                }),
+            None => about_set(&mut host, command.nvmsetid, Err(error)),
         };
     }
     match output {

@@ -40,11 +40,35 @@ pub fn about<T>(host: &mut Connected, nsid: u32, result: Result<T, host::Error>)
         let error = anyhow::Error::from(error);
         match known {
             Some(known) if nsid != NSID_ALL && !known.contains(&nsid) => {
-                let known: Vec<String> = known.iter().map(u32::to_string).collect();
-                let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-                error.context(format!("there is no namespace {nsid} (the drive has {known})"))
+                error.context(no_namespace(nsid, &known))
             }
             _ => error,
+        }
+    })
+}
+
+/// What to say of a namespace that is not there, and which are.
+fn no_namespace(nsid: u32, known: &[u32]) -> String {
+    let known: Vec<String> = known.iter().map(u32::to_string).collect();
+    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    format!("there is no namespace {nsid} (the drive has {known})")
+}
+
+/// The error of a command for a namespace that is not there.
+pub fn absent(host: &mut Connected, nsid: u32) -> host::Error {
+    let known = host.allocated_namespaces().unwrap_or_default();
+    host::Error::Absent(no_namespace(nsid, &known))
+}
+
+/// Adds to the error of a command for an NVM Set what its status does not say: that there is no such set.
+pub fn about_set<T>(host: &mut Connected, set: u16, result: Result<T, host::Error>) -> Result<T> {
+    result.map_err(|error| {
+        let sets = error.status().and_then(|_| host.nvm_sets().ok()).unwrap_or_default();
+        let error = anyhow::Error::from(error);
+        match sets.len() {
+            0 => error,
+            _ if set == 0 || sets.iter().any(|s| s.nvmsetid.get() == set) => error,
+            most => error.context(format!("there is no NVM Set {set} (the drive has 1 to {most})")),
         }
     })
 }

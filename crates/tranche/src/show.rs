@@ -3,9 +3,9 @@
 use crate::args::{Id, IdOf, Output, Smart, SmartOf};
 use crate::connect::{Connected, connect};
 use crate::meaning::{self, Page};
-use crate::refusal::about;
+use crate::refusal::{about, about_set, absent};
 use crate::{print_json, print_text};
-use anyhow::{Result, bail};
+use anyhow::Result;
 use host::view;
 use lab::terminal::{self, Look};
 use nvme::identify::IdentifyNamespace;
@@ -84,7 +84,7 @@ pub fn id(id: &Id, output: Output) -> Result<()> {
             let identified = host.identify_allocated(*nsid);
             let namespace = about(&mut host, *nsid, identified)?;
             if namespace.nsze.get() == 0 {
-                bail!("there is no namespace {nsid}: `tranche ns list` shows those that are there");
+                return Err(absent(&mut host, *nsid).into());
             }
             let mut value = to_value(view::IdNs::from(&namespace))?;
             if output == Output::Text
@@ -110,11 +110,13 @@ pub fn smart(smart: &Smart, output: Output) -> Result<()> {
     let mut host = connect(&smart.target)?;
     let (page, value) = match &smart.of {
         SmartOf { nsid: Some(nsid), .. } => {
-            (Page::Other, to_value(view::Statistics::from(&host.namespace_statistics(*nsid)?))?)
+            let statistics = host.namespace_statistics(*nsid);
+            (Page::Other, to_value(view::Statistics::from(&about(&mut host, *nsid, statistics)?))?)
         }
         // Every NVM Set is an Endurance Group of its own, with the same number.
         SmartOf { nvm_set: Some(set), .. } => {
-            (Page::Endurance, to_value(view::EnduranceLog::from(&host.endurance_group(*set)?))?)
+            let group = host.endurance_group(*set);
+            (Page::Endurance, to_value(view::EnduranceLog::from(&about_set(&mut host, *set, group)?))?)
         }
         SmartOf { ocp: true, .. } => (Page::Other, to_value(view::OcpSmartLog::from(&host.ocp_smart()?))?),
         SmartOf { memblaze: true, .. } => {

@@ -141,7 +141,12 @@ fn errors_say_what_and_where() {
         assert!(text(&output.stderr).contains(said), "{said}: {}", text(&output.stderr));
     }
     let output = drive.bench("[a]\nsize=1m\n", &["--nsid", "9"]);
-    assert!(text(&output.stderr).contains("namespace 9: it is not attached"), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr)
+            .contains("namespace 9 is not attached to this host, or is not there (attached: 1)"),
+        "{}",
+        text(&output.stderr)
+    );
 }
 
 #[test]

@@ -137,7 +137,7 @@ fn of_a_drive(c: &mut Checked) {
     for (code, args) in [
         (4, &["ns", "delete", "9"][..]),
         (4, &["quota", "get", "9"]),
-        (1, &["id", "--nsid", "9"]),
+        (4, &["id", "--nsid", "9"]),
         (1, &["bench", "missing.fio"]),
         (1, &["sanitize", "block"]),
         (2, &["ns", "delete", "one"]),

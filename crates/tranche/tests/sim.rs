@@ -211,7 +211,7 @@ fn settings_that_make_no_sense_are_said_before_anything_runs() {
         ("ftl.spair=7%", "unknown field `spair`"),
         ("ftl.spair=7%", "did you mean spare?"),
         ("ftl.spare=7%,much", "--set ftl.spare=much: \"much\" is not a percentage: write 12.5%"),
-        ("ftl.dies=4,4000", "set[0].dies is 4000"),
+        ("ftl.dies=4,4000", "set.1.dies is 4000"),
         ("gc.policy=greedy,lazy", "lazy"),
         ("job.iodepth=1,none", "--set job.iodepth=none: job.fio:1: "),
         ("job.verify=crc32c", "verifies what it reads"),

@@ -207,7 +207,7 @@ impl Drive {
             // That there is room was checked with the rest of the configuration.
             let volume = self.ftl.create(set, bytes, &mut NoContents).map_err(|fault| {
                 let size = units::format_size(initial.bytes);
-                ConfigError::value(format!("namespace[{i}].size"), size, fault.to_string())
+                ConfigError::value(format!("namespace.{}.size", i + 1), size, fault.to_string())
             })?;
             let policy = Policy { all: initial.attach == Attach::All, ..Policy::default() };
             let mut namespace = self.new_namespace(volume, set, initial.bytes, true, policy);

@@ -113,7 +113,7 @@ impl Drive {
             (FaultKind::ERASE_FAILURE, 0) => plan.erase_failures = chance,
             (FaultKind::ERASE_FAILURE, count) => plan.fail_erases = count,
             (FaultKind::STUCK_DIE, _) => {
-                let units = self.config.ftl.sets.get(set).map_or(0, |set| set.properties().units);
+                let units = self.set_properties(SetId(set as u8)).units;
                 if c.param >= units {
                     return Err(Failure::field(52));
                 }

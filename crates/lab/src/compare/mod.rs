@@ -192,7 +192,7 @@ fn one(
             break status;
         }
         // Once it has ended its own use of the processor is no longer to be seen.
-        if looked.elapsed() > LOOK {
+        if looked.elapsed() >= (start.elapsed() / 10).min(LOOK) {
             cpu_after = cpu::Sample::take(&processes);
             looked = Instant::now();
         }

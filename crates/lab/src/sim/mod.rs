@@ -78,7 +78,7 @@ pub struct Options {
     /// Whether the drive keeps what is written to it, so that jobs may verify: not, or in this machine's memory
     #[arg(long, value_name = "none|memory", default_value = "none", hide_possible_values = true)]
     pub contents: Contents,
-    /// Seed of everything random. The first does the I/Os that `tranche bench` does
+    /// Seed of everything random, where --set names none. Seed 1 does the I/Os that `tranche bench` does
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// Make a run for each value of a key; given several times, for each combination. Keys are those of the drive's TOML
@@ -125,11 +125,11 @@ pub struct Sources<'a> {
 /// wrong with requests is the outcome's failure, beside the results.
 pub fn run(options: &Options, sources: &Sources<'_>) -> Result<Outcome<Value>> {
     let out = options.out.clone().or_else(|| (!options.set.is_empty()).then(|| PathBuf::from(OUT)));
+    // What it reads may be a pipe that nobody writes to: until then the first signal ends the process.
+    let cases = cases(options, sources)?;
     if let Some(out) = &out {
         options.overwrite.check(out)?;
     }
-    // What it reads may be a pipe that nobody writes to: until then the first signal ends the process.
-    let cases = cases(options, sources)?;
     interrupt::install().context("installing signal handlers")?;
     let threads = threads(&cases, options.parallel.map(usize::from));
     if let Some(out) = &out {
@@ -329,7 +329,8 @@ fn efficiency(runs: &[(&Case, Result<Ran>)], asked: usize, elapsed: Duration, th
         false => format!("{} of {asked}", runs.len()),
     };
     format!(
-        "{count} runs, {threads} at a time, in {} s; {:.1} % of that time was theirs",
+        "{count} {}, {threads} at a time, in {} s; {:.1} % of that time was theirs",
+        if asked == 1 { "run" } else { "runs" },
         figure::show(elapsed.as_secs_f64()),
         (share * 100.0).clamp(0.0, 100.0)
     )

@@ -291,6 +291,7 @@ mod tests {
             ]
         );
     }
+
     #[test]
     fn values_with_units_are_numbers_of_the_smallest() {
         let column = |name: &str, texts: &[&str]| {

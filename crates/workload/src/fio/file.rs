@@ -1,7 +1,5 @@
 //! The text of a job file: sections, and options with the line on which they stand.
 
-use super::names::canonical;
-use super::value;
 use std::fmt;
 
 /// What is wrong with a job file, and on which line.
@@ -141,35 +139,6 @@ fn expand(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Strin
     Ok(out + rest)
 }
 
-impl JobFile {
-    /// Bytes that `text` means as the value of an option that is one size: `bs`, `size`, `io_size`, `offset`. `None` for other options, for
-    /// what is no single size, and where `kb_base` makes it mean different sizes in different jobs.
-    pub fn bytes(&self, option: &str, text: &str) -> Option<u64> {
-        if !matches!(canonical(option), "bs" | "size" | "io_size" | "offset") {
-            return None;
-        }
-        let base_of = |section: &Section| {
-            let set = section.settings.iter().rfind(|setting| setting.name == "kb_base")?;
-            set.value.clone()
-        };
-        let mut global = None;
-        let mut bases = Vec::new();
-        for section in &self.sections {
-            match section.is_global() {
-                true => global = base_of(section).or(global),
-                false => bases.push(base_of(section).or_else(|| global.clone())),
-            }
-        }
-        bases.dedup();
-        let base = match bases.first()?.as_deref() {
-            None => 1024,
-            Some(text) => text.trim().parse().ok()?,
-        };
-        let agreed = bases.len() == 1;
-        agreed.then(|| value::size(text, base).ok()).flatten()
-    }
-}
-
 impl fmt::Display for JobFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, section) in self.sections.iter().enumerate() {
@@ -185,29 +154,5 @@ impl fmt::Display for JobFile {
             }
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_are_bytes_as_the_jobs_mean_them() {
-        let file = |text: &str| JobFile::parse(text, &|_| None).unwrap();
-        let plain = file("[a]\n[b]\n");
-        for (option, text, bytes) in [
-            ("bs", "4k", Some(4096)),
-            ("blocksize", "4KiB", Some(4000)),
-            ("size", "1g", Some(1 << 30)),
-            ("size", "50%", None),
-            ("bs", "4k,8k", None),
-            ("runtime", "1m", None),
-        ] {
-            assert_eq!(plain.bytes(option, text), bytes, "{option}={text}");
-        }
-        assert_eq!(file("[global]\nkb_base=1000\n[a]\n[b]\n").bytes("bs", "4k"), Some(4000));
-        assert_eq!(file("[a]\nkb_base=1000\n[b]\n").bytes("bs", "4k"), None, "the jobs mean different sizes");
-        assert_eq!(file("[a]\nkb_base=1000\n[b]\nkb_base=1000\n").bytes("bs", "4k"), Some(4000));
     }
 }

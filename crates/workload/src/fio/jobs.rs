@@ -1,7 +1,9 @@
 //! From sections to jobs: global options handed down, every option understood.
 
 use super::file::{FileError, JobFile, Section};
+use super::names::canonical;
 use super::options::Options;
+use super::value;
 
 /// An option as text: for reports.
 pub type Given = (String, String);
@@ -89,6 +91,18 @@ impl JobFile {
             false => Ok(jobs),
         }
     }
+
+    /// Bytes that `text` means as the value of an option that is one size: `bs`, `size`, `io_size`, `offset`. `None` for other options, for
+    /// what is no single size, and where `kb_base` makes it mean different sizes in different jobs.
+    pub fn bytes(&self, option: &str, text: &str) -> Option<u64> {
+        if !matches!(canonical(option), "bs" | "size" | "io_size" | "offset") {
+            return None;
+        }
+        let jobs = self.jobs().ok()?.jobs;
+        let base = jobs.first()?.options.kb_base();
+        let agreed = jobs.iter().all(|job| job.options.kb_base() == base);
+        agreed.then(|| value::size(text, base).ok()).flatten()
+    }
 }
 
 fn apply(section: &Section, options: &mut Options, notes: &mut Vec<String>) -> Result<(), FileError> {
@@ -111,4 +125,28 @@ fn apply(section: &Section, options: &mut Options, notes: &mut Vec<String>) -> R
 
 fn given(section: &Section) -> impl Iterator<Item = Given> + '_ {
     section.settings.iter().filter_map(|setting| Some((setting.name.clone(), setting.value.clone()?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_bytes_as_the_jobs_mean_them() {
+        let file = |text: &str| JobFile::parse(text, &|_| None).unwrap();
+        let plain = file("[a]\n[b]\n");
+        for (option, text, bytes) in [
+            ("bs", "4k", Some(4096)),
+            ("blocksize", "4KiB", Some(4000)),
+            ("size", "1g", Some(1 << 30)),
+            ("size", "50%", None),
+            ("bs", "4k,8k", None),
+            ("runtime", "1m", None),
+        ] {
+            assert_eq!(plain.bytes(option, text), bytes, "{option}={text}");
+        }
+        assert_eq!(file("[global]\nkb_base=1000\n[a]\n[b]\n").bytes("bs", "4k"), Some(4000));
+        assert_eq!(file("[a]\nkb_base=1000\n[b]\n").bytes("bs", "4k"), None, "the jobs mean different sizes");
+        assert_eq!(file("[a]\nkb_base=1000\n[b]\nkb_base=1000\n").bytes("bs", "4k"), Some(4000));
+    }
 }

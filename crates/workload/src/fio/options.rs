@@ -420,6 +420,11 @@ const SECOND: Nanos = 1_000_000_000;
 const MICROSECOND: Nanos = 1_000;
 
 impl Options {
+    /// What k means in a size: 1024 or 1000.
+    pub(super) fn kb_base(&self) -> u64 {
+        self.kb_base
+    }
+
     /// Sets one option. The result is a note if it changes nothing here.
     ///
     /// # Errors

@@ -1,6 +1,5 @@
 //! What commands and features there are, and what they change (Base 5.1.12.1.6, 5.1.12.1.18).
 
-use crate::admin;
 use crate::drive::Drive;
 use crate::role::Role;
 use nvme::admin::GetLogPage;
@@ -37,15 +36,20 @@ impl Drive {
 /// The commands that a host of this role has, and what they change. `placement` says whether the drive has placement handles.
 pub(super) fn command_effects(c: &GetLogPage, placement: bool, role: &Role) -> CommandEffects {
     let mut log = CommandEffects::default();
-    let has = |info: &&CommandInfo| info.requires == Requirement::None || placement;
+    let has = |info: &&CommandInfo| match info.requires {
+        Requirement::None => true,
+        // Controllers over fabrics have no queues in a host's memory.
+        Requirement::MemoryQueues => false,
+        Requirement::Placement => placement,
+    };
     for info in command_table::admin_commands().filter(has) {
-        if admin::has(info.opcode) && role.has_command(AdminOpcode(info.opcode)) {
+        if role.has_command(AdminOpcode(info.opcode)) {
             log.acs[usize::from(info.opcode)] = info.effects;
         }
     }
-    for info in command_table::io_commands().filter(has).filter(|info| info.is_of(c.csi)) {
-        // There is no other command set.
-        if c.csi == nvme::Csi::NVM {
+    // There is no other command set.
+    if c.csi == nvme::Csi::NVM {
+        for info in command_table::io_commands().filter(has).filter(|info| info.is_of(c.csi)) {
             log.iocs[usize::from(info.opcode)] = info.effects;
         }
     }
