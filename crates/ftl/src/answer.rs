@@ -1,6 +1,7 @@
 //! What the translation layer answers, and what it says of itself.
 
 use crate::storage::{Io, StorageError};
+use crate::volume::VolumeId;
 use media::{Nanos, Slot};
 
 /// When a request is done.
@@ -121,4 +122,62 @@ pub enum PageState {
     Held(Slot),
     /// Contents that were lost to an uncorrectable error.
     Lost,
+}
+
+/// Exact counts of a set.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+pub struct SetStats {
+    /// Bytes that hosts read.
+    pub host_read_bytes: u64,
+    /// Bytes that hosts wrote.
+    pub host_written_bytes: u64,
+    /// All bytes programmed on the medium.
+    pub media_written_bytes: u64,
+    /// Of those, moved by garbage collection, with what pads its program units.
+    pub media_gc_bytes: u64,
+    /// Bytes read from the medium.
+    pub media_read_bytes: u64,
+    /// Blocks erased.
+    pub erases: u64,
+    /// Programs and erases that failed.
+    pub media_failures: u64,
+    /// Of those, erases.
+    #[serde(default)]
+    pub erase_failures: u64,
+    /// Reads that could not be corrected.
+    pub uncorrectable: u64,
+}
+
+/// Something that happened to the reclaim unit of a placement handle without the host's asking.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PlacementNote {
+    /// When.
+    pub at: Nanos,
+    /// Placement handle.
+    pub handle: u8,
+    /// What.
+    pub change: PlacementChange,
+}
+
+/// See [`PlacementNote`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PlacementChange {
+    /// Garbage collection moves the data of a reclaim unit that was written with the handle.
+    Moved {
+        /// Pages that are moved.
+        pages: u32,
+        /// The first of them: volume and page of it.
+        first: Option<(VolumeId, u64)>,
+    },
+    /// The reclaim unit is full: the handle goes on with another one.
+    Filled,
+}
+
+/// What a set went through.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Past {
+    /// Its volumes were written once, in order.
+    Filled,
+    /// They were overwritten at random, uniformly, for long; drawn from this seed.
+    Overwritten(u64),
 }

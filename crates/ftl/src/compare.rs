@@ -1,9 +1,9 @@
 //! Compare and write as one step: nothing of another request comes between.
 
 use crate::config::PAGE;
-use crate::nand::{Around, Write};
 use crate::storage::{Io, Piece, Storage};
 use crate::volume::{Extent, VolumeId};
+use crate::write::Write;
 use crate::{Answer, Fault, Ftl, Set};
 use media::{Nanos, Slot};
 
@@ -59,8 +59,8 @@ impl Ftl {
         let write =
             Write { io, volume, start, end, host: 0, zeros: false, durable, handle, compare, at: now };
         match &mut self.sets[usize::from(set.0)] {
-            Set::Nand(set) => set.write(now, write, around!(self, storage)),
-            Set::Memory(set) => set.write(now, write, around!(self, storage)),
+            Set::Nand(set) => set.write(now, write, context!(self, storage)),
+            Set::Memory(set) => set.write(now, write, context!(self, storage)),
         }
     }
 }

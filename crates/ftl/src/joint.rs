@@ -1,6 +1,5 @@
 //! Commands that every set answers, and the one answer that is made of them.
 
-use crate::nand::Around;
 use crate::storage::{Io, Storage};
 use crate::{Answer, Done, Fault, Ftl, Set};
 use media::Nanos;
@@ -38,7 +37,7 @@ impl Ftl {
         // Every set is asked, also after one that fails: what the others hold is to be brought to flash all the same.
         for i in 0..self.sets.len() {
             let Set::Nand(set) = &mut self.sets[i] else { continue };
-            match set.drain(now, io, around!(self, storage)) {
+            match set.drain(now, io, context!(self, storage)) {
                 Answer::At(at) => joint.end = joint.end.max(at),
                 Answer::Later => joint.left += 1,
                 Answer::Failed(fault) => joint.fault = joint.fault.or(Some(fault)),
@@ -99,9 +98,9 @@ impl Ftl {
             match set {
                 Set::Nand(set) => {
                     joint.left += 1;
-                    set.purge(now, io, around!(self, storage));
+                    set.purge(now, io, context!(self, storage));
                 }
-                Set::Memory(set) => set.purge(around!(self, storage)),
+                Set::Memory(set) => set.purge(context!(self, storage)),
             }
         }
         self.answer_jointly(joint, seen)

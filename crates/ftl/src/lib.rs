@@ -11,9 +11,9 @@
 //! areas; deallocations and volumes are in a *system area* that is taken to be reliable.
 
 /// Borrows the parts that every call of a set needs.
-macro_rules! around {
+macro_rules! context {
     ($ftl:expr, $storage:expr) => {
-        &mut Around {
+        &mut $crate::context::SetContext {
             storage: $storage,
             events: &mut $ftl.events,
             volumes: &mut $ftl.volumes,
@@ -26,6 +26,7 @@ macro_rules! around {
 mod answer;
 mod compare;
 mod config;
+mod context;
 mod joint;
 mod lost;
 mod memory;
@@ -35,23 +36,29 @@ mod properties;
 mod storage;
 mod victim;
 mod volume;
+mod write;
 
-pub use answer::{Answer, Done, Fault, MediaKind, PageState, SetInfo, Source};
+pub use answer::{
+    Answer, Done, Fault, MediaKind, PageState, Past, PlacementChange, PlacementNote, SetInfo, SetStats,
+    Source,
+};
 pub use config::{
     Config, ConfigError, GRANULE_PAGES, GcConfig, MAX_HANDLES, PAGE, PlacementConfig, SetConfig,
 };
-pub use nand::{Past, PlacementChange, PlacementNote, SetStats};
 pub use persist::{LoadError, Restorer};
 pub use properties::{SetCost, SetProperties, WindowProperties};
 pub use storage::{Io, NoContents, Piece, Record, Section, Storage, StorageError};
 pub use victim::GcPolicy;
 pub use volume::{Extent, MAX_VOLUMES, SetId, VolumeId, VolumeStats};
 
+use context::Queue;
 use joint::Joint;
+use lost::LOST;
 use media::{FaultPlan, Faulty, Medium, MemoryConfig, MemoryKind, NandConfig, Nanos, Slot, Spare};
 use memory::MemorySet;
-use nand::{Around, LOST, NandSet, Queue, Write};
+use nand::NandSet;
 use volume::{Volume, Volumes};
+use write::Write;
 
 /// The media are durable if the drive is.
 fn nand_config(nand: &NandConfig, config: &Config) -> NandConfig {
@@ -113,7 +120,7 @@ impl Ftl {
         Ok(ftl)
     }
 
-    /// Around media with their indices. Those of NAND have no map yet, and their superblocks are not sorted.
+    /// SetContext media with their indices. Those of NAND have no map yet, and their superblocks are not sorted.
     fn assemble<E: From<ConfigError>>(
         config: Config,
         mut nand_of: impl FnMut(usize, NandConfig, FaultPlan) -> Result<Faulty<media::Nand>, E>,
@@ -316,8 +323,8 @@ impl Ftl {
         self.advance(now, storage);
         let set = self.check(volume, extent)?;
         match &mut self.sets[usize::from(set.0)] {
-            Set::Nand(set) => set.read(now, volume, extent, around!(self, storage), visit),
-            Set::Memory(set) => set.read(now, volume, extent, around!(self, storage), visit),
+            Set::Nand(set) => set.read(now, volume, extent, context!(self, storage), visit),
+            Set::Memory(set) => set.read(now, volume, extent, context!(self, storage), visit),
         }
     }
 
@@ -396,8 +403,8 @@ impl Ftl {
             at: now,
         };
         match &mut self.sets[usize::from(set.0)] {
-            Set::Nand(set) => set.write(now, write, around!(self, storage)),
-            Set::Memory(set) => set.write(now, write, around!(self, storage)),
+            Set::Nand(set) => set.write(now, write, context!(self, storage)),
+            Set::Memory(set) => set.write(now, write, context!(self, storage)),
         }
     }
 
@@ -426,7 +433,7 @@ impl Ftl {
         self.advance(now, storage);
         match self.sets.get_mut(usize::from(set.0)) {
             Some(Set::Nand(set)) if usize::from(handle) < set.handles() => {
-                set.renew(now, usize::from(handle), around!(self, storage))
+                set.renew(now, usize::from(handle), context!(self, storage))
             }
             _ => 0,
         }
@@ -436,7 +443,7 @@ impl Ftl {
     pub fn collect_ahead(&mut self, now: Nanos, set: SetId, on: bool, storage: &mut impl Storage) {
         self.advance(now, storage);
         if let Some(Set::Nand(set)) = self.sets.get_mut(usize::from(set.0)) {
-            set.collect_ahead(now, on, around!(self, storage));
+            set.collect_ahead(now, on, context!(self, storage));
         }
     }
 
@@ -445,7 +452,7 @@ impl Ftl {
     pub fn hold_collection(&mut self, now: Nanos, set: SetId, held: bool, storage: &mut impl Storage) {
         self.advance(now, storage);
         if let Some(Set::Nand(set)) = self.sets.get_mut(usize::from(set.0)) {
-            set.hold(now, held, around!(self, storage));
+            set.hold(now, held, context!(self, storage));
         }
     }
 
@@ -509,10 +516,10 @@ impl Ftl {
     fn trim_pages(&mut self, now: Nanos, set: SetId, first: u32, count: u32, storage: &mut impl Storage) {
         match &mut self.sets[usize::from(set.0)] {
             Set::Nand(set) => {
-                set.trim(now, first, count, around!(self, storage));
-                set.pump(now, around!(self, storage));
+                set.trim(now, first, count, context!(self, storage));
+                set.pump(now, context!(self, storage));
             }
-            Set::Memory(set) => set.trim(first, count, around!(self, storage)),
+            Set::Memory(set) => set.trim(first, count, context!(self, storage)),
         }
     }
 
@@ -523,7 +530,7 @@ impl Ftl {
         let (set, granules) = (v.set, v.granules.clone());
         let mine = |page: u32| granules.binary_search(&(page / GRANULE_PAGES)).is_ok();
         if let Set::Nand(set) = &mut self.sets[usize::from(set.0)] {
-            set.scrub(mine, around!(self, storage));
+            set.scrub(mine, context!(self, storage));
         }
     }
 
@@ -538,7 +545,7 @@ impl Ftl {
         while let Some((at, (set, event))) = self.events.pop_due(now) {
             let seen = self.done.len();
             if let Set::Nand(set) = &mut self.sets[usize::from(set.0)] {
-                set.handle(at, event, around!(self, storage));
+                set.handle(at, event, context!(self, storage));
             }
             self.join(seen);
         }
@@ -551,8 +558,8 @@ impl Ftl {
         for i in 0..self.sets.len() {
             let seen = self.done.len();
             match &mut self.sets[i] {
-                Set::Nand(set) => set.retry(now, around!(self, storage)),
-                Set::Memory(set) => set.pump(now, around!(self, storage)),
+                Set::Nand(set) => set.retry(now, context!(self, storage)),
+                Set::Memory(set) => set.pump(now, context!(self, storage)),
             }
             self.join(seen);
         }
@@ -601,10 +608,10 @@ impl Ftl {
                         storage.record(Record::Lose { set: i as u8 });
                     }
                     lossy |= !saved;
-                    kept.push(set.power_cut(now, saved, around!(self, storage)));
+                    kept.push(set.power_cut(now, saved, context!(self, storage)));
                 }
                 Set::Memory(set) => {
-                    lossy |= set.power_cut(now, saved, around!(self, storage));
+                    lossy |= set.power_cut(now, saved, context!(self, storage));
                     kept.push(Vec::new());
                 }
             }
@@ -661,9 +668,9 @@ impl Ftl {
             let newest = match &mut self.sets[i] {
                 Set::Nand(set) => {
                     let saved = saved.get(i).map_or(&[][..], Vec::as_slice);
-                    set.recover(saved, around!(self, storage))
+                    set.recover(saved, context!(self, storage))
                 }
-                Set::Memory(set) => set.recover(around!(self, storage)),
+                Set::Memory(set) => set.recover(context!(self, storage)),
             };
             self.version = self.version.max(newest);
         }
@@ -671,7 +678,7 @@ impl Ftl {
         self.volumes.recount(|volume| mapped_pages(&self.sets, volume));
         for i in 0..self.sets.len() {
             if let Set::Nand(set) = &mut self.sets[i] {
-                set.pump(now, around!(self, storage));
+                set.pump(now, context!(self, storage));
             }
         }
     }

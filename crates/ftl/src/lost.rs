@@ -1,11 +1,12 @@
 //! Which pages are lost, so that nobody need look through all of them.
 
-use crate::nand::LOST;
 use crate::volume::Volumes;
 use crate::{Ftl, Set, SetId, VolumeId};
 use media::Slot;
 use std::collections::BTreeSet;
 
+/// Handle of contents that were lost to an uncorrectable error: reads of it fail until it is rewritten.
+pub(crate) const LOST: Slot = Slot(u32::MAX - 1);
 /// Logical pages of a set that were found to be lost. Those that were written or given up since are dropped when somebody asks, so that
 /// writes have nothing to do with it.
 #[derive(Clone, Debug, Default)]

@@ -1,11 +1,13 @@
 //! An NVM Set on DRAM or persistent memory: logical page = physical page, written in place.
 
+use crate::answer::SetStats;
 use crate::compare::{match_before, matches};
 use crate::config::{GRANULE_PAGES, PAGE};
-use crate::lost::LostPages;
-use crate::nand::{Around, LOST, SetStats, Write};
+use crate::context::SetContext;
+use crate::lost::{LOST, LostPages};
 use crate::storage::{Piece, Record, Storage};
 use crate::volume::{Extent, SetId, VolumeId};
+use crate::write::Write;
 use crate::{Answer, Done, Fault};
 use media::{Faulty, LogicalPage, Medium, Memory, Nanos, Outcome, Page, Progress, Slot, Spare, Unit};
 use std::collections::VecDeque;
@@ -67,7 +69,7 @@ impl MemorySet {
         now: Nanos,
         volume: VolumeId,
         extent: Extent,
-        cx: &mut Around<'_, S>,
+        cx: &mut SetContext<'_, S>,
         mut visit: impl FnMut(&mut S, Piece, Option<Slot>) -> Result<(), Fault>,
     ) -> Result<Nanos, Fault> {
         let volume = cx.volumes.get_mut(volume).ok_or(Fault::OutOfRange)?;
@@ -100,7 +102,7 @@ impl MemorySet {
         Ok(end)
     }
 
-    pub fn write<S: Storage>(&mut self, now: Nanos, mut write: Write, cx: &mut Around<'_, S>) -> Answer {
+    pub fn write<S: Storage>(&mut self, now: Nanos, mut write: Write, cx: &mut SetContext<'_, S>) -> Answer {
         let bytes = write.end - write.start;
         if let Some(volume) = cx.volumes.get_mut(write.volume) {
             volume.stats.host_written_bytes += bytes;
@@ -124,7 +126,7 @@ impl MemorySet {
     }
 
     /// Tries again what waits for slots.
-    pub fn pump<S: Storage>(&mut self, now: Nanos, cx: &mut Around<'_, S>) {
+    pub fn pump<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) {
         while let Some(mut write) = self.waiting.pop_front() {
             let result = match self.place(now, &mut write, cx) {
                 Ok(false) => {
@@ -143,7 +145,7 @@ impl MemorySet {
         &mut self,
         now: Nanos,
         write: &mut Write,
-        cx: &mut Around<'_, S>,
+        cx: &mut SetContext<'_, S>,
     ) -> Result<bool, Fault> {
         let group = u64::from(self.atomic) * u64::from(PAGE);
         while write.start < write.end {
@@ -167,7 +169,12 @@ impl MemorySet {
     }
 
     /// Stores the pages of a group up to a byte; whether there were slots for all of them.
-    fn store<S: Storage>(&mut self, write: &Write, stop: u64, cx: &mut Around<'_, S>) -> Result<bool, Fault> {
+    fn store<S: Storage>(
+        &mut self,
+        write: &Write,
+        stop: u64,
+        cx: &mut SetContext<'_, S>,
+    ) -> Result<bool, Fault> {
         self.group.clear();
         let mut at = write.start;
         while at < stop {
@@ -196,7 +203,7 @@ impl MemorySet {
         &mut self,
         now: Nanos,
         write: &mut Write,
-        cx: &mut Around<'_, S>,
+        cx: &mut SetContext<'_, S>,
     ) -> Result<(), Fault> {
         let mut result = Ok(());
         for i in 0..self.group.len() {
@@ -221,7 +228,7 @@ impl MemorySet {
         now: Nanos,
         page: u32,
         spare: Spare,
-        cx: &mut Around<'_, S>,
+        cx: &mut SetContext<'_, S>,
         at: &mut Nanos,
     ) -> Result<(), Fault> {
         let end = self.memory.program(now, Unit(page), &[spare]);
@@ -243,7 +250,7 @@ impl MemorySet {
         if failed { Err(Fault::Write) } else { Ok(()) }
     }
 
-    pub fn trim<S: Storage>(&mut self, first: u32, count: u32, cx: &mut Around<'_, S>) {
+    pub fn trim<S: Storage>(&mut self, first: u32, count: u32, cx: &mut SetContext<'_, S>) {
         let mut any = false;
         for page in first..first + count {
             let Some(spare) = self.spare(page) else { continue };
@@ -274,7 +281,7 @@ impl MemorySet {
     }
 
     /// Gives everything up.
-    pub fn purge<S: Storage>(&mut self, cx: &mut Around<'_, S>) {
+    pub fn purge<S: Storage>(&mut self, cx: &mut SetContext<'_, S>) {
         self.trim(0, self.memory.geometry().pages() as u32, cx);
     }
 
@@ -285,7 +292,7 @@ impl MemorySet {
     }
 
     /// Power is lost; whether contents went with it. The journal hears of that.
-    pub fn power_cut<S: Storage>(&mut self, now: Nanos, saved: bool, cx: &mut Around<'_, S>) -> bool {
+    pub fn power_cut<S: Storage>(&mut self, now: Nanos, saved: bool, cx: &mut SetContext<'_, S>) -> bool {
         self.memory.power_cut(now);
         self.waiting.clear();
         let lost = self.volatile && !saved;
@@ -309,7 +316,7 @@ impl MemorySet {
     }
 
     /// Retains what is referred to. Returns the highest version.
-    pub fn recover<S: Storage>(&mut self, cx: &mut Around<'_, S>) -> u64 {
+    pub fn recover<S: Storage>(&mut self, cx: &mut SetContext<'_, S>) -> u64 {
         let mut newest = 0;
         let pages = self.memory.geometry().pages() as u32;
         for page in 0..pages {

@@ -4,7 +4,8 @@
 //! areas, the system area (deallocations, volumes) and the write buffer, of drives without capacitors too. The end of the
 //! process takes nothing that was completed. Opening is recovery.
 
-use crate::nand::{NandSet, SetStats};
+use crate::answer::SetStats;
+use crate::nand::NandSet;
 use crate::storage::{Record, Section, Storage};
 use crate::{Config, ConfigError, Ftl, Set};
 use media::{Faulty, LogicalPage, Medium, Nanos, Slot, Spare, StateError, Unit};

@@ -7,17 +7,9 @@
 //! Models of SSD Write Performance", ACM Transactions on Storage 10(2), 2014, section 3, for LRU cleaning; greedy cleaning of large superblocks takes
 //! the same ones). What this leaves out are the fluctuations between superblocks and what is half written: some real random writes put that right.
 
-use super::{NandSet, Spare};
-use media::{LogicalPage, Medium, Rng, Slot, Unit};
-
-/// What a set went through.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Past {
-    /// Its volumes were written once, in order.
-    Filled,
-    /// They were overwritten at random, uniformly, for long; drawn from this seed.
-    Overwritten(u64),
-}
+use super::NandSet;
+use crate::answer::Past;
+use media::{LogicalPage, Medium, Rng, Slot, Spare, Unit};
 
 /// A permutation of `0..len` that takes no memory (except that of its parameters): rounds of two operations that can be undone, on as many
 /// bits as `len` has, again as long as the result is too large.

@@ -5,7 +5,8 @@
 //! the write buffer it frees; a stream whose next die is full; the last flights of a victim; all of collection while
 //! the host has nothing to write. The other ends are noticed when a stream comes by their die again, several at a time.
 
-use super::{Around, Event, NandSet};
+use super::NandSet;
+use crate::context::{Event, SetContext};
 use crate::storage::Storage;
 use media::{Medium, Nanos, Progress};
 
@@ -57,7 +58,7 @@ impl Ahead {
 impl NandSet {
     /// Whether a die can take another program; if not, there will be an event as soon as it can.
     #[inline]
-    pub(super) fn has_room<S: Storage>(&mut self, now: Nanos, die: u32, cx: &mut Around<'_, S>) -> bool {
+    pub(super) fn has_room<S: Storage>(&mut self, now: Nanos, die: u32, cx: &mut SetContext<'_, S>) -> bool {
         let ahead = &self.ahead[die as usize];
         if !ahead.is_full() {
             return true;
@@ -80,7 +81,7 @@ impl NandSet {
         flight: u32,
         die: u32,
         end: Nanos,
-        cx: &mut Around<'_, S>,
+        cx: &mut SetContext<'_, S>,
     ) {
         let ahead = &mut self.ahead[die as usize];
         ahead.push(flight);
@@ -99,14 +100,14 @@ impl NandSet {
         !self.flights[flight as usize].cold || self.gc.awaits_ends()
     }
 
-    fn await_end<S: Storage>(&mut self, die: u32, end: Nanos, cx: &mut Around<'_, S>) {
+    fn await_end<S: Storage>(&mut self, die: u32, end: Nanos, cx: &mut SetContext<'_, S>) {
         self.ahead[die as usize].awaited = true;
         cx.events.push(end, (self.id, Event::Programmed(die)));
     }
 
     /// Lands the first flight of a die if its program has ended. Else says when it will, unless a read postpones it.
     #[inline]
-    fn land_first<S: Storage>(&mut self, now: Nanos, die: u32, cx: &mut Around<'_, S>) -> Option<Nanos> {
+    fn land_first<S: Storage>(&mut self, now: Nanos, die: u32, cx: &mut SetContext<'_, S>) -> Option<Nanos> {
         let flight = self.ahead[die as usize].first()?;
         match self.nand.settle(now, self.flights[flight as usize].unit) {
             Progress::Until(end) => Some(end),
@@ -119,7 +120,7 @@ impl NandSet {
     }
 
     /// Lands what has ended on a die and asks for the next end, if there is one; whether anything landed.
-    fn await_first<S: Storage>(&mut self, now: Nanos, die: u32, cx: &mut Around<'_, S>) -> bool {
+    fn await_first<S: Storage>(&mut self, now: Nanos, die: u32, cx: &mut SetContext<'_, S>) -> bool {
         let mut any = false;
         while self.ahead[die as usize].count > 0 {
             if let Some(end) = self.land_first(now, die, cx) {
@@ -133,7 +134,7 @@ impl NandSet {
 
     /// Asks for the next end of every die; whether anything has landed already.
     #[cold]
-    pub(super) fn await_all<S: Storage>(&mut self, now: Nanos, cx: &mut Around<'_, S>) -> bool {
+    pub(super) fn await_all<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) -> bool {
         let mut any = false;
         for die in 0..self.geo.dies {
             if !self.ahead[die as usize].awaited {
@@ -144,7 +145,12 @@ impl NandSet {
     }
 
     /// The first program of a die should have ended; whether it has, as a read may have postponed it.
-    pub(super) fn programmed<S: Storage>(&mut self, now: Nanos, die: u32, cx: &mut Around<'_, S>) -> bool {
+    pub(super) fn programmed<S: Storage>(
+        &mut self,
+        now: Nanos,
+        die: u32,
+        cx: &mut SetContext<'_, S>,
+    ) -> bool {
         self.ahead[die as usize].awaited = false;
         let mut any = false;
         while self.ahead[die as usize].count > 0 {

@@ -7,7 +7,8 @@
 //! has nothing to write collection goes on with a few dies at a time, so that reads find the others free.
 
 use super::place::State;
-use super::{Around, Cell, Event, Flight, NandSet, UNREADABLE, bit};
+use super::{Cell, Flight, NandSet, UNREADABLE, bit};
+use crate::context::{Event, SetContext};
 use crate::storage::{Record, Storage};
 use crate::victim::Candidate;
 use media::tables::prefetch;
@@ -145,7 +146,7 @@ fn few(dies: u32, share: u32) -> u32 {
 
 impl NandSet {
     /// Takes collection one step on; whether anything was done.
-    pub(super) fn collect<S: Storage>(&mut self, now: Nanos, cx: &mut Around<'_, S>) -> bool {
+    pub(super) fn collect<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) -> bool {
         if self.held && self.is_holding() {
             return false;
         }
@@ -225,7 +226,7 @@ impl NandSet {
 
     /// Charges what a chain of so many units will program to those whose writes make it necessary.
     #[inline]
-    fn charge<S: Storage>(&mut self, mut chain: u32, units: u64, cx: &mut Around<'_, S>) {
+    fn charge<S: Storage>(&mut self, mut chain: u32, units: u64, cx: &mut SetContext<'_, S>) {
         let bytes = units * u64::from(self.geo.unit_pages * crate::PAGE);
         if cx.volumes.charge_collected(self.id, bytes) {
             return;
@@ -369,7 +370,7 @@ impl NandSet {
 
     /// Erases blocks of collected superblocks, a few dies at a time so that the others can work; all at a time if there is
     /// no other work.
-    fn erase_some<S: Storage>(&mut self, now: Nanos, cx: &mut Around<'_, S>) -> bool {
+    fn erase_some<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) -> bool {
         let most = match self.purge {
             Some(_) => self.geo.dies,
             None => few(self.geo.dies, self.gc_config.idle_share),
@@ -403,7 +404,7 @@ impl NandSet {
     }
 
     /// An erase should have ended; whether it has.
-    pub(super) fn erased<S: Storage>(&mut self, now: Nanos, unit: Unit, cx: &mut Around<'_, S>) -> bool {
+    pub(super) fn erased<S: Storage>(&mut self, now: Nanos, unit: Unit, cx: &mut SetContext<'_, S>) -> bool {
         let outcome = match self.nand.settle_erase(now, unit) {
             Progress::Until(later) => {
                 cx.events.push(later, (self.id, Event::Erased(unit)));

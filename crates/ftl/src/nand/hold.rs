@@ -1,13 +1,14 @@
 //! Times without collection: a set collects ahead, and is then left alone by collection, wear levelling and erases until
 //! what was freed is written.
 
-use super::{Around, NandSet};
+use super::NandSet;
+use crate::context::SetContext;
 use crate::storage::Storage;
 use media::Nanos;
 
 impl NandSet {
     /// Whether collection frees [`GcConfig::ahead`](crate::GcConfig::ahead) superblocks more than it needs.
-    pub fn collect_ahead<S: Storage>(&mut self, now: Nanos, on: bool, cx: &mut Around<'_, S>) {
+    pub fn collect_ahead<S: Storage>(&mut self, now: Nanos, on: bool, cx: &mut SetContext<'_, S>) {
         self.reserve = if on { self.gc_config.ahead } else { 0 };
         if !self.has_spare_ahead() {
             self.reserve = 0;
@@ -16,7 +17,7 @@ impl NandSet {
     }
 
     /// Holds collection back, or lets it go on. What it has begun to program or erase ends.
-    pub fn hold<S: Storage>(&mut self, now: Nanos, held: bool, cx: &mut Around<'_, S>) {
+    pub fn hold<S: Storage>(&mut self, now: Nanos, held: bool, cx: &mut SetContext<'_, S>) {
         self.held = held;
         self.pump(now, cx);
     }

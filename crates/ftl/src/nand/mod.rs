@@ -22,27 +22,24 @@ mod reclaim;
 mod recover;
 mod report;
 
+use crate::answer::{PlacementNote, SetStats};
 use crate::compare::{match_before, matches};
 use crate::config::{Config, GcConfig, PAGE, PlacementConfig};
-use crate::lost::LostPages;
+use crate::context::{Event, SetContext};
+use crate::lost::{LOST, LostPages};
 use crate::storage::{Io, Piece, Record, Storage};
-use crate::volume::{Extent, SetId, VolumeId, Volumes};
+use crate::volume::{Extent, SetId, VolumeId};
+use crate::write::Write;
 use crate::{Answer, Done, Fault};
 use buffer::{Buffer, NONE};
 use media::tables::{Table, prefetch};
-use media::{Events, Faulty, Geometry, Medium, Nand, Nanos, Outcome, Page, Slot, Spare, Unit};
+use media::{Faulty, Geometry, Medium, Nand, Nanos, Outcome, Page, Slot, Spare, Unit};
 use std::collections::VecDeque;
-
-pub use age::Past;
-pub use reclaim::{PlacementChange, PlacementNote};
-pub use report::SetStats;
 
 /// Map entry of a page that holds nothing.
 const UNMAPPED: u32 = u32::MAX;
 /// Bit of a map entry that names a buffer entry instead of a flash page.
 const BUFFERED: u32 = 1 << 31;
-/// Handle of contents that were lost to an uncorrectable error: reads of it fail until it is rewritten.
-pub(crate) const LOST: Slot = Slot(u32::MAX - 1);
 /// What the spare area of a copy that is out of date names: its contents were given up.
 const STALE: Slot = Slot(u32::MAX - 2);
 
@@ -50,29 +47,6 @@ const STALE: Slot = Slot(u32::MAX - 2);
 #[inline]
 fn has_contents(slot: Slot) -> bool {
     slot != LOST && slot != STALE
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Event {
-    /// The first program of a die should have ended.
-    Programmed(u32),
-    /// The pages of a chain of collecting flights are in the controller.
-    Gathered(u32),
-    /// The erase of one block should have ended.
-    Erased(Unit),
-}
-
-/// The drive's queue of events, of all sets.
-pub(crate) type Queue = Events<(SetId, Event)>;
-
-/// What a call may touch besides the set itself.
-pub(crate) struct Around<'a, S: Storage> {
-    pub storage: &'a mut S,
-    pub events: &'a mut Queue,
-    pub volumes: &'a mut Volumes,
-    pub done: &'a mut Vec<Done>,
-    /// Order of the drive's writes.
-    pub version: &'a mut u64,
 }
 
 /// A page of a program unit on its way, and where it comes from: a buffer entry or a flash page.
@@ -108,36 +82,6 @@ struct Flight {
     programming: bool,
     /// The flight gathered before it, in a chain that is ready at the same time.
     next: u32,
-}
-
-/// A write of the host that is not wholly in the buffer yet.
-#[derive(Clone, Debug)]
-pub(crate) struct Write {
-    pub io: Io,
-    pub volume: VolumeId,
-    /// First byte of the volume still to be admitted.
-    pub start: u64,
-    pub end: u64,
-    /// Byte of the host's buffer that belongs to `start`.
-    pub host: u32,
-    /// Zeros instead of the host's buffer.
-    pub zeros: bool,
-    /// Completes only when it is on flash.
-    pub durable: bool,
-    /// Placement handle, from 0.
-    pub handle: u8,
-    /// A Compare whose buffer must be equal to what is stored when this is admitted; else nothing is.
-    pub compare: Option<Io>,
-    /// Latest end of the reads that its partial pages needed.
-    pub at: Nanos,
-}
-
-impl Write {
-    /// Where the first group of bytes that it begins in ends, or where it ends itself. A group is aligned, and its bytes
-    /// are a power of two: dividing takes its time.
-    pub fn end_of_group(&self, bytes: u64) -> u64 {
-        self.end.min((self.start | (bytes - 1)) + 1)
-    }
 }
 
 #[derive(Clone, Debug)]
@@ -291,7 +235,7 @@ impl NandSet {
 
     /// Tries again what waits for slots.
     #[inline]
-    pub fn retry<S: Storage>(&mut self, now: Nanos, cx: &mut Around<'_, S>) {
+    pub fn retry<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) {
         if std::mem::take(&mut self.lacks_slots) {
             self.pump(now, cx);
         }
@@ -343,7 +287,7 @@ impl NandSet {
         now: Nanos,
         volume: VolumeId,
         extent: Extent,
-        cx: &mut Around<'_, S>,
+        cx: &mut SetContext<'_, S>,
         mut visit: impl FnMut(&mut S, Piece, Option<Slot>) -> Result<(), Fault>,
     ) -> Result<Nanos, Fault> {
         let volume = cx.volumes.get_mut(volume).ok_or(Fault::OutOfRange)?;
@@ -402,7 +346,7 @@ impl NandSet {
     }
 
     /// Accepts a write; the answer is `Later` if the buffer is full or the write must reach the flash.
-    pub fn write<S: Storage>(&mut self, now: Nanos, mut write: Write, cx: &mut Around<'_, S>) -> Answer {
+    pub fn write<S: Storage>(&mut self, now: Nanos, mut write: Write, cx: &mut SetContext<'_, S>) -> Answer {
         if self.read_only {
             return Answer::Failed(Fault::ReadOnly);
         }
@@ -441,7 +385,7 @@ impl NandSet {
         &mut self,
         now: Nanos,
         write: &mut Write,
-        cx: &mut Around<'_, S>,
+        cx: &mut SetContext<'_, S>,
     ) -> Result<bool, Fault> {
         let group = u64::from(self.buffer.atomic()) * u64::from(PAGE);
         while write.start < write.end {
@@ -459,7 +403,7 @@ impl NandSet {
         now: Nanos,
         write: &mut Write,
         stop: u64,
-        cx: &mut Around<'_, S>,
+        cx: &mut SetContext<'_, S>,
     ) -> Result<bool, Fault> {
         let page_bytes = u64::from(PAGE);
         let atomic = self.buffer.atomic();
@@ -546,7 +490,7 @@ impl NandSet {
         slot: Slot,
         chunk: Option<u32>,
         handle: u8,
-        cx: &mut Around<'_, S>,
+        cx: &mut SetContext<'_, S>,
     ) -> Option<u32> {
         *cx.version += 1;
         let version = *cx.version;
@@ -582,12 +526,12 @@ impl NandSet {
     }
 
     /// Makes everything accepted so far durable; at once if the buffer is protected, unless `drain`.
-    pub fn flush<S: Storage>(&mut self, now: Nanos, io: Io, cx: &mut Around<'_, S>) -> Answer {
+    pub fn flush<S: Storage>(&mut self, now: Nanos, io: Io, cx: &mut SetContext<'_, S>) -> Answer {
         if self.protected { Answer::At(now) } else { self.drain(now, io, cx) }
     }
 
     /// Brings everything accepted so far to flash.
-    pub fn drain<S: Storage>(&mut self, now: Nanos, io: Io, cx: &mut Around<'_, S>) -> Answer {
+    pub fn drain<S: Storage>(&mut self, now: Nanos, io: Io, cx: &mut SetContext<'_, S>) -> Answer {
         let left = self.buffer.used_chunks();
         if left == 0 {
             return Answer::At(now);
@@ -601,7 +545,7 @@ impl NandSet {
     }
 
     /// Deallocates `count` logical pages from `first`.
-    pub fn trim<S: Storage>(&mut self, now: Nanos, first: u32, count: u32, cx: &mut Around<'_, S>) {
+    pub fn trim<S: Storage>(&mut self, now: Nanos, first: u32, count: u32, cx: &mut SetContext<'_, S>) {
         let range = first..first + count;
         let mut any = false;
         for page in range.clone() {
@@ -644,13 +588,13 @@ impl NandSet {
     }
 
     #[inline]
-    fn invalidate<S: Storage>(&mut self, page: u32, cx: &mut Around<'_, S>) {
+    fn invalidate<S: Storage>(&mut self, page: u32, cx: &mut SetContext<'_, S>) {
         self.invalidate_of(page, self.blocks.of(page), cx);
     }
 
     /// A page of this superblock is not valid any more: its contents are given up, and what is left of it names none.
     #[inline]
-    fn invalidate_of<S: Storage>(&mut self, page: u32, superblock: u32, cx: &mut Around<'_, S>) {
+    fn invalidate_of<S: Storage>(&mut self, page: u32, superblock: u32, cx: &mut SetContext<'_, S>) {
         self.take_validity(page, superblock);
         if self.durable {
             self.drop_contents(page, cx);
@@ -666,7 +610,7 @@ impl NandSet {
 
     /// Nobody needs this copy on flash, nor will.
     #[inline]
-    fn drop_contents<S: Storage>(&mut self, page: u32, cx: &mut Around<'_, S>) {
+    fn drop_contents<S: Storage>(&mut self, page: u32, cx: &mut SetContext<'_, S>) {
         let slot = self.nand.inner_mut().replace_slot(Page(page), STALE);
         if has_contents(slot) {
             cx.storage.release(slot);
@@ -674,7 +618,7 @@ impl NandSet {
     }
 
     /// Handles an event that is due at `now`.
-    pub fn handle<S: Storage>(&mut self, now: Nanos, event: Event, cx: &mut Around<'_, S>) {
+    pub fn handle<S: Storage>(&mut self, now: Nanos, event: Event, cx: &mut SetContext<'_, S>) {
         let ended = match event {
             Event::Programmed(die) => self.programmed(now, die, cx),
             Event::Gathered(chain) => {
@@ -689,7 +633,7 @@ impl NandSet {
     }
 
     /// Does whatever can be done at `now`: admits waiting writes, collects garbage, programs.
-    pub fn pump<S: Storage>(&mut self, now: Nanos, cx: &mut Around<'_, S>) {
+    pub fn pump<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) {
         loop {
             let collected = self.collect(now, cx);
             // In turns, as both want the dies.
@@ -715,7 +659,7 @@ impl NandSet {
     }
 
     /// If nothing is under way that could free a superblock, none will ever be: no more writes.
-    fn notice_end_of_life<S: Storage>(&mut self, now: Nanos, cx: &mut Around<'_, S>) {
+    fn notice_end_of_life<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) {
         let gathered = self.gc.ready.len();
         let idle = self.free_flights.len() + gathered == self.flights.len() && self.blocks.erasing.is_empty();
         let full = !self.buffer.has_room() && self.host_lacks_superblock() && self.blocks.free.len() < 2;
@@ -728,7 +672,7 @@ impl NandSet {
     }
 
     /// From now on the set can only be read.
-    fn end_life<S: Storage>(&mut self, now: Nanos, cx: &mut Around<'_, S>) {
+    fn end_life<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) {
         self.read_only = true;
         self.admit_waiting(now, cx);
         for flush in self.flushes.drain(..) {
@@ -744,7 +688,7 @@ impl NandSet {
     }
 
     /// Ends the set's life in time.
-    fn check_spare<S: Storage>(&mut self, now: Nanos, cx: &mut Around<'_, S>) {
+    fn check_spare<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) {
         if self.reserve > 0 && !self.has_spare_ahead() {
             self.reserve = 0;
         }
@@ -754,7 +698,7 @@ impl NandSet {
     }
 
     /// Admits what waits, as far as there is room; whether anything was admitted.
-    fn admit_waiting<S: Storage>(&mut self, now: Nanos, cx: &mut Around<'_, S>) -> bool {
+    fn admit_waiting<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) -> bool {
         let mut any = false;
         while self.buffer.has_room() || self.read_only {
             let Some(mut write) = self.waiting.pop_front() else { break };

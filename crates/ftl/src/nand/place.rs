@@ -1,6 +1,8 @@
 //! Placement: which superblock is written next, and what each one holds.
 
-use super::{Around, NandSet, PlacementChange};
+use super::NandSet;
+use crate::answer::PlacementChange;
+use crate::context::SetContext;
 use crate::storage::{Record, Storage};
 use media::{Divisor, Geometry, Medium, Nanos, Unit};
 use std::collections::VecDeque;
@@ -148,7 +150,7 @@ impl NandSet {
         now: Nanos,
         index: usize,
         collected: bool,
-        cx: &mut Around<'_, S>,
+        cx: &mut SetContext<'_, S>,
     ) -> Option<Target> {
         let mut stream = self.streams[index];
         // Mostly its die is busy, and nothing is in the way of that: then this is all.
@@ -170,7 +172,7 @@ impl NandSet {
         index: usize,
         collected: bool,
         stream: &mut Stream,
-        cx: &mut Around<'_, S>,
+        cx: &mut SetContext<'_, S>,
     ) -> Option<Target> {
         let per_superblock = self.geo.units_per_superblock();
         loop {
@@ -214,7 +216,7 @@ impl NandSet {
         &mut self,
         index: usize,
         collected: bool,
-        cx: &mut Around<'_, S>,
+        cx: &mut SetContext<'_, S>,
     ) -> Option<Stream> {
         let cold = index >= self.handles;
         if !collected && self.blocks.free.len() < 2 {

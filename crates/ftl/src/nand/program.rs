@@ -2,9 +2,11 @@
 
 use super::buffer::{Entry, NONE, SUPERSEDED};
 use super::collect::NO_FLIGHT;
-use super::{Around, BUFFERED, Cell, Flight, LOST, NandSet, UNMAPPED, bit, clear_bit, has_contents};
+use super::{BUFFERED, Cell, Flight, NandSet, UNMAPPED, bit, clear_bit, has_contents};
 use crate::Done;
 use crate::config::PAGE;
+use crate::context::SetContext;
+use crate::lost::LOST;
 use crate::storage::{Record, Storage};
 use media::tables::prefetch;
 use media::{LogicalPage, Medium, Nanos, Outcome, Page, Slot, Spare};
@@ -34,7 +36,7 @@ impl NandSet {
 
     /// Sends one unit of waiting pages to flash, if there is one and its die has room; the placement handles take turns. Whether something
     /// changed by it.
-    pub(super) fn program_host<S: Storage>(&mut self, now: Nanos, cx: &mut Around<'_, S>) -> bool {
+    pub(super) fn program_host<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) -> bool {
         // While collection is held back, it is not waited for.
         let may = self.gc.lets_host() || self.held;
         if self.buffer.waiting_pages() == 0 || !may || self.free_flights.is_empty() {
@@ -51,7 +53,7 @@ impl NandSet {
     }
 
     #[inline]
-    fn program_handle<S: Storage>(&mut self, now: Nanos, handle: usize, cx: &mut Around<'_, S>) -> bool {
+    fn program_handle<S: Storage>(&mut self, now: Nanos, handle: usize, cx: &mut SetContext<'_, S>) -> bool {
         let was_open = self.streams[handle].is_open();
         let Some(unit) = self.next_unit(now, handle, false, cx) else {
             // That it lacks a superblock is news for collection.
@@ -86,7 +88,7 @@ impl NandSet {
     }
 
     /// Sends one gathered unit to flash, if there is one and its die has room.
-    pub(super) fn program_collected<S: Storage>(&mut self, now: Nanos, cx: &mut Around<'_, S>) -> bool {
+    pub(super) fn program_collected<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) -> bool {
         if self.gc.ready.is_empty() {
             return false;
         }
@@ -107,7 +109,7 @@ impl NandSet {
         true
     }
 
-    fn program<S: Storage>(&mut self, now: Nanos, index: u32, cx: &mut Around<'_, S>) {
+    fn program<S: Storage>(&mut self, now: Nanos, index: u32, cx: &mut SetContext<'_, S>) {
         let flight = self.flights[index as usize];
         let start = (index * self.geo.unit_pages) as usize;
         self.spares.clear();
@@ -172,7 +174,7 @@ impl NandSet {
         now: Nanos,
         index: u32,
         outcome: Outcome,
-        cx: &mut Around<'_, S>,
+        cx: &mut SetContext<'_, S>,
     ) {
         let flight = self.flights[index as usize];
         self.flights[index as usize].programming = false;
@@ -214,7 +216,7 @@ impl NandSet {
         cell: Cell,
         to: u32,
         superblock: u32,
-        cx: &mut Around<'_, S>,
+        cx: &mut SetContext<'_, S>,
     ) {
         let entry = *self.buffer.entry(cell.source);
         if entry.old != SUPERSEDED {
@@ -249,7 +251,7 @@ impl NandSet {
         &mut self,
         now: Nanos,
         mut entry: Entry,
-        cx: &mut Around<'_, S>,
+        cx: &mut SetContext<'_, S>,
     ) {
         while let Some(older) = self.buffer.older(&entry) {
             entry = *self.buffer.entry(older);
@@ -258,7 +260,7 @@ impl NandSet {
     }
 
     /// Nobody needs an entry any more: if it is on its way to flash it lands as garbage, otherwise it goes.
-    pub(super) fn supersede<S: Storage>(&mut self, now: Nanos, index: u32, cx: &mut Around<'_, S>) {
+    pub(super) fn supersede<S: Storage>(&mut self, now: Nanos, index: u32, cx: &mut SetContext<'_, S>) {
         if self.buffer.is_in_flight(index) {
             self.buffer.entry_mut(index).old = SUPERSEDED;
             return;
@@ -271,7 +273,7 @@ impl NandSet {
 
     /// A page that garbage collection moved is on flash at `to`.
     #[inline]
-    fn land_cold<S: Storage>(&mut self, cell: Cell, to: u32, superblock: u32, cx: &mut Around<'_, S>) {
+    fn land_cold<S: Storage>(&mut self, cell: Cell, to: u32, superblock: u32, cx: &mut SetContext<'_, S>) {
         let source = cell.flash();
         let at = self.map[cell.page as usize];
         if at == source {
@@ -292,7 +294,7 @@ impl NandSet {
         self.invalidate_of(source, self.gc.victim(), cx);
     }
 
-    pub(super) fn chunk_landed<S: Storage>(&mut self, number: u64, now: Nanos, cx: &mut Around<'_, S>) {
+    pub(super) fn chunk_landed<S: Storage>(&mut self, number: u64, now: Nanos, cx: &mut SetContext<'_, S>) {
         for flush in self.flushes.iter_mut().filter(|f| number < f.mark) {
             flush.left -= 1;
         }
@@ -310,7 +312,7 @@ impl NandSet {
         now: Nanos,
         flight: Flight,
         start: usize,
-        cx: &mut Around<'_, S>,
+        cx: &mut SetContext<'_, S>,
     ) {
         self.stats.media_failures += 1;
         cx.storage.record(Record::Spoil { set: self.id.0, unit: flight.unit });
@@ -344,7 +346,7 @@ impl NandSet {
         }
     }
 
-    fn give_up_entry<S: Storage>(&mut self, now: Nanos, index: u32, cx: &mut Around<'_, S>) {
+    fn give_up_entry<S: Storage>(&mut self, now: Nanos, index: u32, cx: &mut SetContext<'_, S>) {
         if self.durable {
             cx.storage.release(self.buffer.entry(index).slot);
         }

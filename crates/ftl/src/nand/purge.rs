@@ -2,8 +2,9 @@
 //! its dies take.
 
 use super::place::{State, Stream};
-use super::{Around, NandSet, has_contents};
+use super::{NandSet, has_contents};
 use crate::Done;
+use crate::context::SetContext;
 use crate::storage::{Io, Storage};
 use media::{Nanos, Slot};
 
@@ -17,7 +18,7 @@ pub(super) struct Purge {
 
 impl NandSet {
     /// Begins to erase everything; `io` is done when it is. What is on its way to flash is let land first.
-    pub fn purge<S: Storage>(&mut self, now: Nanos, io: Io, cx: &mut Around<'_, S>) {
+    pub fn purge<S: Storage>(&mut self, now: Nanos, io: Io, cx: &mut SetContext<'_, S>) {
         self.purge = Some(Purge { io, queued: false });
         self.trim(now, 0, self.capacity, cx);
         self.pump(now, cx);
@@ -25,7 +26,7 @@ impl NandSet {
 
     /// Asks for the contents of all logical pages that `mine` names, which have been deallocated, to be erased: what is on its way
     /// to flash still refers to them.
-    pub fn scrub<S: Storage>(&self, mine: impl Fn(u32) -> bool, cx: &mut Around<'_, S>) {
+    pub fn scrub<S: Storage>(&self, mine: impl Fn(u32) -> bool, cx: &mut SetContext<'_, S>) {
         for (_, entry) in self.buffer.entries().filter(|(_, e)| mine(e.page)) {
             cx.storage.scrub(entry.slot);
         }
@@ -47,7 +48,7 @@ impl NandSet {
     }
 
     /// Takes a purge one step on; whether anything was done.
-    pub(super) fn purge_step<S: Storage>(&mut self, now: Nanos, cx: &mut Around<'_, S>) -> bool {
+    pub(super) fn purge_step<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) -> bool {
         let Some(Purge { io, queued }) = self.purge else { return false };
         if queued {
             let ended = self.blocks.erasing.is_empty();

@@ -1,40 +1,16 @@
 //! Reclaim units: the superblocks of placement handles, as their owner sees them. What a host calls a reclaim unit is
 //! the superblock that a handle's data goes to.
 
+use super::NandSet;
 use super::place::Stream;
-use super::{Around, NandSet};
+use crate::answer::{PlacementChange, PlacementNote};
 use crate::config::PAGE;
+use crate::context::SetContext;
 use crate::storage::Storage;
-use crate::volume::VolumeId;
 use media::{LogicalPage, Medium, Nanos, Page, Unit};
 
 /// Notes that are kept until somebody takes them; of more the oldest are dropped.
 const MOST_NOTES: usize = 256;
-
-/// Something that happened to the reclaim unit of a placement handle without the host's asking.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PlacementNote {
-    /// When.
-    pub at: Nanos,
-    /// Placement handle.
-    pub handle: u8,
-    /// What.
-    pub change: PlacementChange,
-}
-
-/// See [`PlacementNote`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum PlacementChange {
-    /// Garbage collection moves the data of a reclaim unit that was written with the handle.
-    Moved {
-        /// Pages that are moved.
-        pages: u32,
-        /// The first of them: volume and page of it.
-        first: Option<(VolumeId, u64)>,
-    },
-    /// The reclaim unit is full: the handle goes on with another one.
-    Filled,
-}
 
 impl NandSet {
     /// How many placement handles there are.
@@ -68,7 +44,7 @@ impl NandSet {
 
     /// The handle goes on with another superblock; what was accepted before still goes to the present one. Returns the
     /// bytes that it had room for.
-    pub fn renew<S: Storage>(&mut self, now: Nanos, handle: usize, cx: &mut Around<'_, S>) -> u64 {
+    pub fn renew<S: Storage>(&mut self, now: Nanos, handle: usize, cx: &mut SetContext<'_, S>) -> u64 {
         let room = self.room_of(handle);
         if room == self.superblock_bytes() {
             // It is empty.
@@ -113,7 +89,7 @@ impl NandSet {
 
     /// Notes that the data of a superblock is moved, if a handle wrote it.
     #[cold]
-    pub(super) fn note_moved<S: Storage>(&mut self, now: Nanos, superblock: u32, cx: &Around<'_, S>) {
+    pub(super) fn note_moved<S: Storage>(&mut self, now: Nanos, superblock: u32, cx: &SetContext<'_, S>) {
         let block = self.blocks.all[superblock as usize];
         let writer = usize::from(block.writer);
         if block.valid == 0 {

@@ -1,7 +1,9 @@
 //! Power: what is lost with it, and how the map is found again from the spare areas.
 
 use super::place::{State, Stream};
-use super::{Around, LOST, NandSet, STALE, UNMAPPED, ahead, bit, buffer, clear_bit, collect};
+use super::{NandSet, STALE, UNMAPPED, ahead, bit, buffer, clear_bit, collect};
+use crate::context::SetContext;
+use crate::lost::LOST;
 use crate::storage::{Record, Storage};
 use media::tables::{Table, prefetch};
 use media::{BlockState, LogicalPage, Medium, Nanos, Page, Slot, Spare, Unit};
@@ -22,7 +24,12 @@ fn age_of(slot: Slot) -> u8 {
 impl NandSet {
     /// Power is lost: the chips tear what is in flight, RAM forgets. Returns what the capacitors saved
     /// of the write buffer (nothing if they failed). The journal hears what became of units that were being programmed or erased.
-    pub fn power_cut<S: Storage>(&mut self, now: Nanos, saved: bool, cx: &mut Around<'_, S>) -> Vec<Spare> {
+    pub fn power_cut<S: Storage>(
+        &mut self,
+        now: Nanos,
+        saved: bool,
+        cx: &mut SetContext<'_, S>,
+    ) -> Vec<Spare> {
         let kept = match saved {
             true => self.saved(),
             false => Vec::new(),
@@ -55,7 +62,7 @@ impl NandSet {
 
     /// Tells the journal what became of units that were being programmed or erased when power was lost. The erase of a block
     /// that wears out may have failed without an answer: then the block is bad.
-    fn record_ends<S: Storage>(&mut self, units: &[Unit], cx: &mut Around<'_, S>) {
+    fn record_ends<S: Storage>(&mut self, units: &[Unit], cx: &mut SetContext<'_, S>) {
         for &unit in units {
             let first = unit.0 * self.geo.unit_pages;
             self.spares.clear();
@@ -169,7 +176,7 @@ impl NandSet {
 
     /// Rebuilds the map from the spare areas, the system area's deallocations and what the
     /// capacitors saved; retains the slots that are referred to. Returns the highest version seen.
-    pub fn recover<S: Storage>(&mut self, saved: &[Spare], cx: &mut Around<'_, S>) -> u64 {
+    pub fn recover<S: Storage>(&mut self, saved: &[Spare], cx: &mut SetContext<'_, S>) -> u64 {
         self.forget();
         self.blocks.reset();
         if self.map.len() != self.capacity as usize {
@@ -201,7 +208,7 @@ impl NandSet {
 
     /// Finds the newest copy on flash of each page, and retains its contents; returns the highest version seen. All other
     /// copies refer to none from now on.
-    fn find_newest<S: Storage>(&mut self, cx: &mut Around<'_, S>) -> u64 {
+    fn find_newest<S: Storage>(&mut self, cx: &mut SetContext<'_, S>) -> u64 {
         // That these hold nothing may have been found just now. Whoever replays the journal must know it.
         for unit in self.nand.lost_units() {
             cx.storage.record(Record::Spoil { set: self.id.0, unit });
@@ -251,7 +258,7 @@ impl NandSet {
 
     /// These pages cannot be read any more. Whoever replays the journal must know it.
     #[inline]
-    fn mark_lost<S: Storage>(&mut self, pages: &[u32], cx: &mut Around<'_, S>) {
+    fn mark_lost<S: Storage>(&mut self, pages: &[u32], cx: &mut SetContext<'_, S>) {
         for &page in pages {
             self.nand.inner_mut().replace_slot(Page(page), LOST);
             self.lost.find(self.id, self.nand.inner().logical(Page(page)).0, cx.volumes);
@@ -292,7 +299,7 @@ impl NandSet {
         }
     }
 
-    fn restore_entry<S: Storage>(&mut self, page: u32, old: u32, spare: &Spare, cx: &mut Around<'_, S>) {
+    fn restore_entry<S: Storage>(&mut self, page: u32, old: u32, spare: &Spare, cx: &mut SetContext<'_, S>) {
         let atomic = self.buffer.atomic();
         let base = page - page % atomic;
         let neighbour = (base..(base + atomic).min(self.capacity)).find_map(|p| {

@@ -5,30 +5,6 @@ use crate::config::PAGE;
 use crate::{MediaKind, SetInfo};
 use media::{Medium, Unit};
 
-/// Exact counts of a set.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
-pub struct SetStats {
-    /// Bytes that hosts read.
-    pub host_read_bytes: u64,
-    /// Bytes that hosts wrote.
-    pub host_written_bytes: u64,
-    /// All bytes programmed on the medium.
-    pub media_written_bytes: u64,
-    /// Of those, moved by garbage collection, with what pads its program units.
-    pub media_gc_bytes: u64,
-    /// Bytes read from the medium.
-    pub media_read_bytes: u64,
-    /// Blocks erased.
-    pub erases: u64,
-    /// Programs and erases that failed.
-    pub media_failures: u64,
-    /// Of those, erases.
-    #[serde(default)]
-    pub erase_failures: u64,
-    /// Reads that could not be corrected.
-    pub uncorrectable: u64,
-}
-
 impl NandSet {
     pub fn describe(&self) -> String {
         let blocks: Vec<String> = self

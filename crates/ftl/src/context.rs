@@ -1,0 +1,30 @@
+//! What a set works with besides its own state.
+
+use crate::Done;
+use crate::storage::Storage;
+use crate::volume::{SetId, Volumes};
+use media::{Events, Unit};
+
+/// What a set wants to be told of later.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event {
+    /// The first program of a die should have ended.
+    Programmed(u32),
+    /// The pages of a chain of collecting flights are in the controller.
+    Gathered(u32),
+    /// The erase of one block should have ended.
+    Erased(Unit),
+}
+
+/// The drive's queue of events, of all sets.
+pub(crate) type Queue = Events<(SetId, Event)>;
+
+/// What a call may touch besides the set itself.
+pub(crate) struct SetContext<'a, S: Storage> {
+    pub storage: &'a mut S,
+    pub events: &'a mut Queue,
+    pub volumes: &'a mut Volumes,
+    pub done: &'a mut Vec<Done>,
+    /// Order of the drive's writes.
+    pub version: &'a mut u64,
+}
