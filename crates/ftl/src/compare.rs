@@ -1,10 +1,11 @@
 //! Compare and write as one step: nothing of another request comes between.
 
 use crate::config::PAGE;
+use crate::set::NvmSet;
 use crate::storage::{Io, Piece, Storage};
 use crate::volume::{Extent, VolumeId};
 use crate::write::Write;
-use crate::{Answer, Fault, Ftl, Set};
+use crate::{Answer, Fault, Ftl};
 use media::{Nanos, Slot};
 
 /// Whether a piece of the comparing request's buffer is what is stored.
@@ -58,9 +59,6 @@ impl Ftl {
         let (start, compare) = (extent.start, Some(compare));
         let write =
             Write { io, volume, start, end, host: 0, zeros: false, durable, handle, compare, at: now };
-        match &mut self.sets[usize::from(set.0)] {
-            Set::Nand(set) => set.write(now, write, context!(self, storage)),
-            Set::Memory(set) => set.write(now, write, context!(self, storage)),
-        }
+        self.sets[usize::from(set.0)].write(now, write, context!(self, storage))
     }
 }

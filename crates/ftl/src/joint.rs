@@ -1,7 +1,8 @@
 //! Commands that every set answers, and the one answer that is made of them.
 
+use crate::set::NvmSet;
 use crate::storage::{Io, Storage};
-use crate::{Answer, Done, Fault, Ftl, Set};
+use crate::{Answer, Done, Fault, Ftl};
 use media::Nanos;
 
 /// A command that several sets answer.
@@ -14,6 +15,17 @@ pub(crate) struct Joint {
     end: Nanos,
     /// First fault so far.
     fault: Option<Fault>,
+}
+
+impl Joint {
+    /// What one set has answered at once.
+    fn take(&mut self, answer: Answer) {
+        match answer {
+            Answer::At(at) => self.end = self.end.max(at),
+            Answer::Later => self.left += 1,
+            Answer::Failed(fault) => self.fault = self.fault.or(Some(fault)),
+        }
+    }
 }
 
 impl Ftl {
@@ -36,12 +48,7 @@ impl Ftl {
         let seen = self.done.len();
         // Every set is asked, also after one that fails: what the others hold is to be brought to flash all the same.
         for i in 0..self.sets.len() {
-            let Set::Nand(set) = &mut self.sets[i] else { continue };
-            match set.drain(now, io, context!(self, storage)) {
-                Answer::At(at) => joint.end = joint.end.max(at),
-                Answer::Later => joint.left += 1,
-                Answer::Failed(fault) => joint.fault = joint.fault.or(Some(fault)),
-            }
+            joint.take(self.sets[i].drain(now, io, context!(self, storage)));
         }
         self.answer_jointly(joint, seen)
     }
@@ -95,13 +102,7 @@ impl Ftl {
         let mut joint = Joint { io, left: 0, end: now, fault: None };
         let seen = self.done.len();
         for set in &mut self.sets {
-            match set {
-                Set::Nand(set) => {
-                    joint.left += 1;
-                    set.purge(now, io, context!(self, storage));
-                }
-                Set::Memory(set) => set.purge(context!(self, storage)),
-            }
+            joint.take(set.purge(now, io, context!(self, storage)));
         }
         self.answer_jointly(joint, seen)
     }

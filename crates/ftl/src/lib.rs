@@ -33,6 +33,7 @@ mod memory;
 mod nand;
 mod persist;
 mod properties;
+mod set;
 mod storage;
 mod victim;
 mod volume;
@@ -54,9 +55,10 @@ pub use volume::{Extent, MAX_VOLUMES, SetId, VolumeId, VolumeStats};
 use context::Queue;
 use joint::Joint;
 use lost::LOST;
-use media::{FaultPlan, Faulty, Medium, MemoryConfig, MemoryKind, NandConfig, Nanos, Slot, Spare};
+use media::{FaultPlan, Faulty, MemoryConfig, NandConfig, Nanos, Slot, Spare};
 use memory::MemorySet;
 use nand::NandSet;
+use set::{NvmSet, Set};
 use volume::{Volume, Volumes};
 use write::Write;
 
@@ -69,20 +71,10 @@ fn memory_config(memory: &MemoryConfig, config: &Config) -> MemoryConfig {
     MemoryConfig { durable: config.durable, ..memory.clone() }
 }
 
-#[derive(Clone)]
-enum Set {
-    // Boxed, because the two differ much in size.
-    Nand(Box<NandSet>),
-    Memory(Box<MemorySet>),
-}
-
 /// Counts the pages of a volume that hold data, by looking at each.
 fn mapped_pages(sets: &[Set], volume: &Volume) -> u64 {
-    let pages = volume.granules.iter().flat_map(|g| g * GRANULE_PAGES..(g + 1) * GRANULE_PAGES);
-    match &sets[usize::from(volume.set.0)] {
-        Set::Nand(set) => set.mapped_pages(pages),
-        Set::Memory(set) => set.mapped_pages(pages),
-    }
+    let set = &sets[usize::from(volume.set.0)];
+    volume.granules.iter().map(|g| set.mapped_pages(g * GRANULE_PAGES..(g + 1) * GRANULE_PAGES)).sum()
 }
 
 /// The translation layer of a drive.
@@ -136,17 +128,11 @@ impl Ftl {
                 SetConfig::Nand { nand, capacity_pages, gc, placement } => {
                     let nand = nand_of(i, nand_config(nand, &config), plan)?;
                     let (gc, placement) = (gc.clone(), *placement);
-                    Set::Nand(Box::new(NandSet::new(id, nand, *capacity_pages, gc, placement, &config)))
+                    NandSet::new(id, nand, *capacity_pages, gc, placement, &config).into()
                 }
                 SetConfig::Memory { memory, volatile } => {
                     let memory = memory_of(i, memory_config(memory, &config), plan)?;
-                    Set::Memory(Box::new(MemorySet::new(
-                        id,
-                        memory,
-                        config.durable,
-                        *volatile,
-                        config.atomic_pages,
-                    )))
+                    MemorySet::new(id, memory, config.durable, *volatile, config.atomic_pages).into()
                 }
             });
         }
@@ -202,10 +188,7 @@ impl Ftl {
     pub fn page_state(&self, volume: VolumeId, page: u64) -> Option<PageState> {
         let volume = self.volumes.get(volume).filter(|v| page < v.bytes / u64::from(PAGE))?;
         let at = volume.page(page);
-        let slot = match &self.sets[usize::from(volume.set.0)] {
-            Set::Nand(set) => set.slot_of(at)?,
-            Set::Memory(set) => set.slot_of(at)?,
-        };
+        let slot = self.sets[usize::from(volume.set.0)].slot_of(at)?;
         Some(if slot == LOST { PageState::Lost } else { PageState::Held(slot) })
     }
 
@@ -232,9 +215,7 @@ impl Ftl {
     #[inline]
     pub fn prefetch(&self, volume: VolumeId, start: u64) {
         let Some(volume) = self.volumes.get(volume).filter(|v| start < v.bytes) else { return };
-        if let Set::Nand(set) = &self.sets[usize::from(volume.set.0)] {
-            set.prefetch(volume.page(start / u64::from(PAGE)));
-        }
+        self.sets[usize::from(volume.set.0)].prefetch(volume.page(start / u64::from(PAGE)));
     }
 
     /// The second step, for whoever knows several commands ahead: when what [`prefetch`](Ftl::prefetch) asked for has
@@ -242,9 +223,7 @@ impl Ftl {
     #[inline]
     pub fn prefetch_place(&self, volume: VolumeId, start: u64) {
         let Some(volume) = self.volumes.get(volume).filter(|v| start < v.bytes) else { return };
-        if let Set::Nand(set) = &self.sets[usize::from(volume.set.0)] {
-            set.prefetch_place(volume.page(start / u64::from(PAGE)));
-        }
+        self.sets[usize::from(volume.set.0)].prefetch_place(volume.page(start / u64::from(PAGE)));
     }
 
     /// Reads; the answer says when the data is in the controller. What was never written reads as zeros.
@@ -322,10 +301,7 @@ impl Ftl {
     ) -> Result<Nanos, Fault> {
         self.advance(now, storage);
         let set = self.check(volume, extent)?;
-        match &mut self.sets[usize::from(set.0)] {
-            Set::Nand(set) => set.read(now, volume, extent, context!(self, storage), visit),
-            Set::Memory(set) => set.read(now, volume, extent, context!(self, storage), visit),
-        }
+        self.sets[usize::from(set.0)].read(now, volume, extent, context!(self, storage), visit)
     }
 
     #[inline]
@@ -402,29 +378,18 @@ impl Ftl {
             compare: None,
             at: now,
         };
-        match &mut self.sets[usize::from(set.0)] {
-            Set::Nand(set) => set.write(now, write, context!(self, storage)),
-            Set::Memory(set) => set.write(now, write, context!(self, storage)),
-        }
+        self.sets[usize::from(set.0)].write(now, write, context!(self, storage))
     }
 
     /// How many placement handles a set has: 1 if it does not keep data apart.
     pub fn handles(&self, set: SetId) -> usize {
-        match self.sets.get(usize::from(set.0)) {
-            Some(Set::Nand(set)) => set.handles(),
-            _ => 1,
-        }
+        self.set(set).map_or(1, NvmSet::handles)
     }
 
     /// The reclaim unit of a placement handle: bytes of a whole one, and bytes that can still be written to the
     /// present one. `None` if there is no such handle or the set is written in place.
     pub fn reclaim_unit(&self, set: SetId, handle: u8) -> Option<(u64, u64)> {
-        match self.sets.get(usize::from(set.0)) {
-            Some(Set::Nand(set)) if usize::from(handle) < set.handles() => {
-                Some((set.superblock_bytes(), set.room_of(usize::from(handle))))
-            }
-            _ => None,
-        }
+        self.set(set)?.reclaim_unit(handle.into())
     }
 
     /// A placement handle goes on with an empty reclaim unit. Returns the bytes that could still have been written to
@@ -432,17 +397,15 @@ impl Ftl {
     pub fn renew_handle(&mut self, now: Nanos, set: SetId, handle: u8, storage: &mut impl Storage) -> u64 {
         self.advance(now, storage);
         match self.sets.get_mut(usize::from(set.0)) {
-            Some(Set::Nand(set)) if usize::from(handle) < set.handles() => {
-                set.renew(now, usize::from(handle), context!(self, storage))
-            }
-            _ => 0,
+            Some(set) => set.renew(now, handle.into(), context!(self, storage)),
+            None => 0,
         }
     }
 
     /// Whether a NAND set keeps more superblocks free than it needs, [`GcConfig::ahead`], for a time without collection.
     pub fn collect_ahead(&mut self, now: Nanos, set: SetId, on: bool, storage: &mut impl Storage) {
         self.advance(now, storage);
-        if let Some(Set::Nand(set)) = self.sets.get_mut(usize::from(set.0)) {
+        if let Some(set) = self.sets.get_mut(usize::from(set.0)) {
             set.collect_ahead(now, on, context!(self, storage));
         }
     }
@@ -451,37 +414,31 @@ impl Ftl {
     /// there is nothing else left to write to: see [`is_held`](Ftl::is_held).
     pub fn hold_collection(&mut self, now: Nanos, set: SetId, held: bool, storage: &mut impl Storage) {
         self.advance(now, storage);
-        if let Some(Set::Nand(set)) = self.sets.get_mut(usize::from(set.0)) {
+        if let Some(set) = self.sets.get_mut(usize::from(set.0)) {
             set.hold(now, held, context!(self, storage));
         }
     }
 
     /// Whether collection of a set is held back.
     pub fn is_held(&self, set: SetId) -> bool {
-        matches!(self.sets.get(usize::from(set.0)), Some(Set::Nand(set)) if set.is_held())
+        self.set(set).is_some_and(NvmSet::is_held)
     }
 
     /// Pages that can be written to a NAND set before it has to collect; 0 of others.
     pub fn room_without_collection(&self, set: SetId) -> u64 {
-        match self.sets.get(usize::from(set.0)) {
-            Some(Set::Nand(set)) => set.room_without_collection(),
-            _ => 0,
-        }
+        self.set(set).map_or(0, NvmSet::room_without_collection)
     }
 
     /// Whether a set notes what happens to reclaim units without the host's asking.
     pub fn note_placement(&mut self, set: SetId, wanted: bool) {
-        if let Some(Set::Nand(set)) = self.sets.get_mut(usize::from(set.0)) {
+        if let Some(set) = self.sets.get_mut(usize::from(set.0)) {
             set.take_notes(wanted);
         }
     }
 
     /// Takes what a set has noted since the last time, oldest first.
     pub fn placement_notes(&mut self, set: SetId) -> Vec<PlacementNote> {
-        match self.sets.get_mut(usize::from(set.0)) {
-            Some(Set::Nand(set)) => set.notes.drain(..).collect(),
-            _ => Vec::new(),
-        }
+        self.sets.get_mut(usize::from(set.0)).map_or_else(Vec::new, NvmSet::notes)
     }
 
     /// Deallocates the pages that lie wholly in the extent; they read as zeros from now on.
@@ -514,13 +471,7 @@ impl Ftl {
     }
 
     fn trim_pages(&mut self, now: Nanos, set: SetId, first: u32, count: u32, storage: &mut impl Storage) {
-        match &mut self.sets[usize::from(set.0)] {
-            Set::Nand(set) => {
-                set.trim(now, first, count, context!(self, storage));
-                set.pump(now, context!(self, storage));
-            }
-            Set::Memory(set) => set.trim(first, count, context!(self, storage)),
-        }
+        self.sets[usize::from(set.0)].trim(now, first, count, context!(self, storage));
     }
 
     /// Asks for the contents of a volume whose pages are all deallocated to be erased, which programs under way still
@@ -529,9 +480,7 @@ impl Ftl {
         let Some(v) = self.volumes.get(volume) else { return };
         let (set, granules) = (v.set, v.granules.clone());
         let mine = |page: u32| granules.binary_search(&(page / GRANULE_PAGES)).is_ok();
-        if let Set::Nand(set) = &mut self.sets[usize::from(set.0)] {
-            set.scrub(mine, context!(self, storage));
-        }
+        self.sets[usize::from(set.0)].scrub(mine, context!(self, storage));
     }
 
     /// The order of the newest write or deallocation: it only grows, also across losses of power.
@@ -544,9 +493,7 @@ impl Ftl {
     fn advance(&mut self, now: Nanos, storage: &mut impl Storage) {
         while let Some((at, (set, event))) = self.events.pop_due(now) {
             let seen = self.done.len();
-            if let Set::Nand(set) = &mut self.sets[usize::from(set.0)] {
-                set.handle(at, event, context!(self, storage));
-            }
+            self.sets[usize::from(set.0)].handle(at, event, context!(self, storage));
             self.join(seen);
         }
     }
@@ -557,10 +504,7 @@ impl Ftl {
         self.advance(now, storage);
         for i in 0..self.sets.len() {
             let seen = self.done.len();
-            match &mut self.sets[i] {
-                Set::Nand(set) => set.retry(now, context!(self, storage)),
-                Set::Memory(set) => set.pump(now, context!(self, storage)),
-            }
+            self.sets[i].retry(now, context!(self, storage));
             self.join(seen);
         }
         // Without timing, what was started just now has ended just now.
@@ -573,10 +517,7 @@ impl Ftl {
     /// Whether a write waits for slots, so that [`poll`](Ftl::poll) may find something to do before the next event.
     #[inline]
     pub fn lacks_slots(&self) -> bool {
-        self.sets.iter().any(|set| match set {
-            Set::Nand(set) => set.lacks_slots(),
-            Set::Memory(set) => set.lacks_slots(),
-        })
+        self.sets.iter().any(NvmSet::lacks_slots)
     }
 
     /// When the next event is due.
@@ -601,20 +542,10 @@ impl Ftl {
         let saved = self.config.protected && energy;
         let mut kept = Vec::new();
         let mut lossy = false;
-        for (i, set) in self.sets.iter_mut().enumerate() {
-            match set {
-                Set::Nand(set) => {
-                    if !saved && self.config.durable {
-                        storage.record(Record::Lose { set: i as u8 });
-                    }
-                    lossy |= !saved;
-                    kept.push(set.power_cut(now, saved, context!(self, storage)));
-                }
-                Set::Memory(set) => {
-                    lossy |= set.power_cut(now, saved, context!(self, storage));
-                    kept.push(Vec::new());
-                }
-            }
+        for set in &mut self.sets {
+            let after = set.power_cut(now, saved, context!(self, storage));
+            lossy |= after.lossy;
+            kept.push(after.saved);
         }
         self.events.clear();
         self.done.clear();
@@ -643,10 +574,7 @@ impl Ftl {
             if granules.is_empty() {
                 continue;
             }
-            ok &= match &mut self.sets[i] {
-                Set::Nand(set) => set.age(&granules, past, &mut self.version, go_on),
-                Set::Memory(set) => set.age(&granules, &mut self.version),
-            };
+            ok &= self.sets[i].age(&granules, past, &mut self.version, go_on);
         }
         if go_on() {
             self.recover(now, storage);
@@ -665,21 +593,14 @@ impl Ftl {
         let saved = self.saved.take().unwrap_or_default();
         storage.forget_slots();
         for i in 0..self.sets.len() {
-            let newest = match &mut self.sets[i] {
-                Set::Nand(set) => {
-                    let saved = saved.get(i).map_or(&[][..], Vec::as_slice);
-                    set.recover(saved, context!(self, storage))
-                }
-                Set::Memory(set) => set.recover(context!(self, storage)),
-            };
+            let saved = saved.get(i).map_or(&[][..], Vec::as_slice);
+            let newest = self.sets[i].recover(saved, context!(self, storage));
             self.version = self.version.max(newest);
         }
         storage.slots_are_counted();
         self.volumes.recount(|volume| mapped_pages(&self.sets, volume));
-        for i in 0..self.sets.len() {
-            if let Set::Nand(set) = &mut self.sets[i] {
-                set.pump(now, context!(self, storage));
-            }
+        for set in &mut self.sets {
+            set.resume(now, context!(self, storage));
         }
     }
 
@@ -690,11 +611,7 @@ impl Ftl {
 
     /// Exact counts of a set.
     pub fn set_stats(&self, set: SetId) -> SetStats {
-        match self.sets.get(usize::from(set.0)) {
-            Some(Set::Nand(set)) => set.stats,
-            Some(Set::Memory(set)) => set.stats,
-            None => SetStats::default(),
-        }
+        self.set(set).map_or_else(SetStats::default, NvmSet::stats)
     }
 
     /// State of a set; `None` if there is none.
@@ -702,38 +619,12 @@ impl Ftl {
         let granule_bytes = u64::from(GRANULE_PAGES) * u64::from(PAGE);
         let unallocated_bytes = u64::from(self.volumes.unallocated_granules(set)) * granule_bytes;
         let capacity_bytes = self.volumes.granules(set)? as u64 * granule_bytes;
-        Some(match &self.sets[usize::from(set.0)] {
-            Set::Nand(set) => set.info(capacity_bytes, unallocated_bytes),
-            Set::Memory(set) => {
-                let kind = match set.memory.inner().kind() {
-                    MemoryKind::Dram => MediaKind::Dram,
-                    MemoryKind::Pmem => MediaKind::Pmem,
-                };
-                SetInfo {
-                    media: kind,
-                    capacity_bytes,
-                    unallocated_bytes,
-                    raw_bytes: set.memory.geometry().pages() * u64::from(PAGE),
-                    spare_percent: 100,
-                    used_percent: 0,
-                    mean_cycles: 0,
-                    min_cycles: 0,
-                    max_cycles: 0,
-                    rated_cycles: set.memory.geometry().rated_cycles,
-                    bad_blocks: 0,
-                    free_superblocks: 0,
-                    read_only: false,
-                }
-            }
-        })
+        Some(self.set(set)?.info(capacity_bytes, unallocated_bytes))
     }
 
     /// What a set is doing, in words for a developer: for messages of tests and bug reports.
     pub fn describe(&self, set: SetId) -> String {
-        match self.sets.get(usize::from(set.0)) {
-            Some(Set::Nand(set)) => set.describe(),
-            _ => String::from("written in place"),
-        }
+        self.set(set).map_or_else(String::new, NvmSet::describe)
     }
 
     /// Whether what a set keeps in memory agrees with itself and with its medium. Looks at every page: for tests.
@@ -741,27 +632,19 @@ impl Ftl {
     /// # Errors
     /// What does not agree, in words.
     pub fn audit(&self, set: SetId) -> Result<(), String> {
-        match self.sets.get(usize::from(set.0)) {
-            Some(Set::Nand(set)) => set.audit(),
-            _ => Ok(()),
-        }
+        self.set(set).map_or(Ok(()), NvmSet::audit)
     }
 
     /// The contents that anything refers to, each as often as it is: what [`Storage`] must have counted. Looks at every
     /// page: for tests.
     pub fn references(&self) -> Vec<Slot> {
-        let of = |set: &Set| match set {
-            Set::Nand(set) => set.references(),
-            Set::Memory(set) => set.references(),
-        };
-        self.sets.iter().flat_map(of).collect()
+        self.sets.iter().flat_map(NvmSet::references).collect()
     }
 
     /// Plans faults of a set's medium; an empty plan ends them. Whether there is such a set.
     pub fn set_faults(&mut self, set: SetId, plan: FaultPlan) -> bool {
         match self.sets.get_mut(usize::from(set.0)) {
-            Some(Set::Nand(set)) => *set.nand.plan_mut() = plan,
-            Some(Set::Memory(set)) => *set.memory.plan_mut() = plan,
+            Some(set) => *set.plan_mut() = plan,
             None => return false,
         }
         true
@@ -769,10 +652,11 @@ impl Ftl {
 
     /// Whether a planned power cut ([`FaultPlan::cut_after`]) has come in any set: the owner cuts the power now.
     pub fn cut_due(&self) -> bool {
-        self.sets.iter().any(|set| match set {
-            Set::Nand(set) => set.nand.cut_due(),
-            Set::Memory(set) => set.memory.cut_due(),
-        })
+        self.sets.iter().any(NvmSet::cut_due)
+    }
+
+    fn set(&self, set: SetId) -> Option<&Set> {
+        self.sets.get(usize::from(set.0))
     }
 
     fn record_volumes(&self, storage: &mut impl Storage) {

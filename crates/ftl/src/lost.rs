@@ -1,7 +1,8 @@
 //! Which pages are lost, so that nobody need look through all of them.
 
+use crate::set::NvmSet;
 use crate::volume::Volumes;
-use crate::{Ftl, Set, SetId, VolumeId};
+use crate::{Ftl, SetId, VolumeId};
 use media::Slot;
 use std::collections::BTreeSet;
 
@@ -50,21 +51,10 @@ impl Ftl {
     pub fn lost_pages(&mut self) -> Vec<(VolumeId, u64)> {
         let mut found = Vec::new();
         for (i, set) in self.sets.iter_mut().enumerate() {
-            let lost = match set {
-                Set::Nand(set) => {
-                    let mut lost = std::mem::take(&mut set.lost);
-                    lost.look(|page| set.slot_of(page));
-                    set.lost = lost;
-                    &set.lost
-                }
-                Set::Memory(set) => {
-                    let mut lost = std::mem::take(&mut set.lost);
-                    lost.look(|page| set.slot_of(page));
-                    set.lost = lost;
-                    &set.lost
-                }
-            };
+            let mut lost = std::mem::take(set.lost());
+            lost.look(|page| set.slot_of(page));
             found.extend(lost.0.iter().filter_map(|&page| self.volumes.place_of(SetId(i as u8), page)));
+            *set.lost() = lost;
         }
         found.sort_unstable();
         found

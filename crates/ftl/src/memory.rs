@@ -1,16 +1,20 @@
 //! An NVM Set on DRAM or persistent memory: logical page = physical page, written in place.
 
-use crate::answer::SetStats;
+use crate::answer::{Answer, Done, Fault, MediaKind, Past, SetInfo, SetStats};
 use crate::compare::{match_before, matches};
 use crate::config::{GRANULE_PAGES, PAGE};
 use crate::context::SetContext;
 use crate::lost::{LOST, LostPages};
-use crate::storage::{Piece, Record, Storage};
+use crate::set::{AfterCut, NvmSet};
+use crate::storage::{Io, Piece, Record, Storage};
 use crate::volume::{Extent, SetId, VolumeId};
 use crate::write::Write;
-use crate::{Answer, Done, Fault};
-use media::{Faulty, LogicalPage, Medium, Memory, Nanos, Outcome, Page, Progress, Slot, Spare, Unit};
+use media::{
+    FaultPlan, Faulty, LogicalPage, Medium, Memory, MemoryKind, Nanos, Outcome, Page, Progress, Slot, Spare,
+    Unit,
+};
 use std::collections::VecDeque;
+use std::ops::Range;
 
 /// A page whose contents are stored, and not in their place yet.
 #[derive(Clone, Copy)]
@@ -47,97 +51,6 @@ impl MemorySet {
     fn spare(&self, page: u32) -> Option<Spare> {
         // Also where a fault lets the medium pretend that nothing was written: reads of it fail.
         Some(self.memory.inner().spare(Page(page))).filter(|s| s.page != LogicalPage::NONE)
-    }
-
-    /// Handle of a page's contents; `None` if it holds nothing.
-    pub fn slot_of(&self, page: u32) -> Option<Slot> {
-        self.spare(page).map(|spare| spare.slot)
-    }
-
-    /// The contents that are referred to.
-    pub fn references(&self) -> Vec<Slot> {
-        let slots = (0..self.memory.geometry().pages() as u32).filter_map(|page| self.slot_of(page));
-        slots.filter(|&slot| slot != LOST).collect()
-    }
-
-    pub fn mapped_pages(&self, pages: impl Iterator<Item = u32>) -> u64 {
-        pages.filter(|&p| self.spare(p).is_some()).count() as u64
-    }
-
-    pub fn read<S: Storage>(
-        &mut self,
-        now: Nanos,
-        volume: VolumeId,
-        extent: Extent,
-        cx: &mut SetContext<'_, S>,
-        mut visit: impl FnMut(&mut S, Piece, Option<Slot>) -> Result<(), Fault>,
-    ) -> Result<Nanos, Fault> {
-        let volume = cx.volumes.get_mut(volume).ok_or(Fault::OutOfRange)?;
-        volume.stats.host_read_bytes += u64::from(extent.bytes);
-        self.stats.host_read_bytes += u64::from(extent.bytes);
-        let mut end = now;
-        let mut host = 0;
-        while host < extent.bytes {
-            let byte = extent.start + u64::from(host);
-            let offset = (byte % u64::from(PAGE)) as u32;
-            let piece = Piece { host, page: offset, len: (PAGE - offset).min(extent.bytes - host) };
-            host += piece.len;
-            let page = volume.page(byte / u64::from(PAGE));
-            let spare = self.spare(page);
-            if spare.is_some_and(|s| s.slot == LOST) {
-                return Err(Fault::Unrecovered);
-            }
-            if spare.is_some() {
-                let read = self.memory.read(now, Page(page), 1);
-                self.stats.media_read_bytes += u64::from(PAGE);
-                volume.stats.media_read_bytes += u64::from(PAGE);
-                if read.outcome == Outcome::Failed {
-                    self.stats.uncorrectable += 1;
-                    return Err(Fault::Unrecovered);
-                }
-                end = end.max(read.done);
-            }
-            visit(cx.storage, piece, spare.map(|s| s.slot))?;
-        }
-        Ok(end)
-    }
-
-    pub fn write<S: Storage>(&mut self, now: Nanos, mut write: Write, cx: &mut SetContext<'_, S>) -> Answer {
-        let bytes = write.end - write.start;
-        if let Some(volume) = cx.volumes.get_mut(write.volume) {
-            volume.stats.host_written_bytes += bytes;
-        }
-        self.stats.host_written_bytes += bytes;
-        if self.waiting.is_empty() {
-            match self.place(now, &mut write, cx) {
-                Err(fault) => return Answer::Failed(fault),
-                Ok(true) => return Answer::At(write.at.max(now)),
-                Ok(false) => {}
-            }
-        }
-        self.waiting.push_back(write);
-        Answer::Later
-    }
-
-    /// Whether something waits for slots.
-    #[inline]
-    pub fn lacks_slots(&self) -> bool {
-        !self.waiting.is_empty()
-    }
-
-    /// Tries again what waits for slots.
-    pub fn pump<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) {
-        while let Some(mut write) = self.waiting.pop_front() {
-            let result = match self.place(now, &mut write, cx) {
-                Ok(false) => {
-                    self.waiting.push_front(write);
-                    return;
-                }
-                Ok(true) => Ok(()),
-                Err(fault) => Err(fault),
-            };
-            cx.done.push(Done { io: write.io, at: write.at.max(now), result });
-        }
     }
 
     /// Writes as many groups of pages as there are slots for; whether that was all.
@@ -250,7 +163,95 @@ impl MemorySet {
         if failed { Err(Fault::Write) } else { Ok(()) }
     }
 
-    pub fn trim<S: Storage>(&mut self, first: u32, count: u32, cx: &mut SetContext<'_, S>) {
+    /// Applies what a journal says was given up; whether there are such pages.
+    pub fn apply_clear(&mut self, first: u32, count: u32) -> bool {
+        let pages = self.memory.geometry().pages() as u32;
+        let Some(end) = first.checked_add(count).filter(|&end| end <= pages) else { return false };
+        for page in first..end {
+            if self.spare(page).is_some() {
+                self.clear(page);
+            }
+        }
+        true
+    }
+
+    /// Forgetting a page takes the medium no time.
+    fn clear(&mut self, page: u32) {
+        // Every page of a volume is on the medium.
+        let _ = self.memory.apply_program(Unit(page), &[Spare::EMPTY]);
+    }
+}
+
+impl NvmSet for MemorySet {
+    fn slot_of(&self, page: u32) -> Option<Slot> {
+        self.spare(page).map(|spare| spare.slot)
+    }
+
+    fn mapped_pages(&self, mut pages: Range<u32>) -> u64 {
+        pages.by_ref().filter(|&p| self.spare(p).is_some()).count() as u64
+    }
+
+    fn references(&self) -> Vec<Slot> {
+        let slots = (0..self.memory.geometry().pages() as u32).filter_map(|page| self.slot_of(page));
+        slots.filter(|&slot| slot != LOST).collect()
+    }
+
+    fn read<S: Storage, V: FnMut(&mut S, Piece, Option<Slot>) -> Result<(), Fault>>(
+        &mut self,
+        now: Nanos,
+        volume: VolumeId,
+        extent: Extent,
+        cx: &mut SetContext<'_, S>,
+        mut visit: V,
+    ) -> Result<Nanos, Fault> {
+        let volume = cx.volumes.get_mut(volume).ok_or(Fault::OutOfRange)?;
+        volume.stats.host_read_bytes += u64::from(extent.bytes);
+        self.stats.host_read_bytes += u64::from(extent.bytes);
+        let mut end = now;
+        let mut host = 0;
+        while host < extent.bytes {
+            let byte = extent.start + u64::from(host);
+            let offset = (byte % u64::from(PAGE)) as u32;
+            let piece = Piece { host, page: offset, len: (PAGE - offset).min(extent.bytes - host) };
+            host += piece.len;
+            let page = volume.page(byte / u64::from(PAGE));
+            let spare = self.spare(page);
+            if spare.is_some_and(|s| s.slot == LOST) {
+                return Err(Fault::Unrecovered);
+            }
+            if spare.is_some() {
+                let read = self.memory.read(now, Page(page), 1);
+                self.stats.media_read_bytes += u64::from(PAGE);
+                volume.stats.media_read_bytes += u64::from(PAGE);
+                if read.outcome == Outcome::Failed {
+                    self.stats.uncorrectable += 1;
+                    return Err(Fault::Unrecovered);
+                }
+                end = end.max(read.done);
+            }
+            visit(cx.storage, piece, spare.map(|s| s.slot))?;
+        }
+        Ok(end)
+    }
+
+    fn write<S: Storage>(&mut self, now: Nanos, mut write: Write, cx: &mut SetContext<'_, S>) -> Answer {
+        let bytes = write.end - write.start;
+        if let Some(volume) = cx.volumes.get_mut(write.volume) {
+            volume.stats.host_written_bytes += bytes;
+        }
+        self.stats.host_written_bytes += bytes;
+        if self.waiting.is_empty() {
+            match self.place(now, &mut write, cx) {
+                Err(fault) => return Answer::Failed(fault),
+                Ok(true) => return Answer::At(write.at.max(now)),
+                Ok(false) => {}
+            }
+        }
+        self.waiting.push_back(write);
+        Answer::Later
+    }
+
+    fn trim<S: Storage>(&mut self, _now: Nanos, first: u32, count: u32, cx: &mut SetContext<'_, S>) {
         let mut any = false;
         for page in first..first + count {
             let Some(spare) = self.spare(page) else { continue };
@@ -268,55 +269,45 @@ impl MemorySet {
         }
     }
 
-    /// Applies what a journal says was given up; whether there are such pages.
-    pub fn apply_clear(&mut self, first: u32, count: u32) -> bool {
-        let pages = self.memory.geometry().pages() as u32;
-        let Some(end) = first.checked_add(count).filter(|&end| end <= pages) else { return false };
-        for page in first..end {
-            if self.spare(page).is_some() {
-                self.clear(page);
-            }
+    fn purge<S: Storage>(&mut self, now: Nanos, _io: Io, cx: &mut SetContext<'_, S>) -> Answer {
+        self.trim(now, 0, self.memory.geometry().pages() as u32, cx);
+        Answer::At(now)
+    }
+
+    #[inline]
+    fn lacks_slots(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    fn retry<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) {
+        while let Some(mut write) = self.waiting.pop_front() {
+            let result = match self.place(now, &mut write, cx) {
+                Ok(false) => {
+                    self.waiting.push_front(write);
+                    return;
+                }
+                Ok(true) => Ok(()),
+                Err(fault) => Err(fault),
+            };
+            cx.done.push(Done { io: write.io, at: write.at.max(now), result });
         }
-        true
     }
 
-    /// Gives everything up.
-    pub fn purge<S: Storage>(&mut self, cx: &mut SetContext<'_, S>) {
-        self.trim(0, self.memory.geometry().pages() as u32, cx);
-    }
-
-    /// Forgetting a page takes the medium no time.
-    fn clear(&mut self, page: u32) {
-        // Every page of a volume is on the medium.
-        let _ = self.memory.apply_program(Unit(page), &[Spare::EMPTY]);
-    }
-
-    /// Power is lost; whether contents went with it. The journal hears of that.
-    pub fn power_cut<S: Storage>(&mut self, now: Nanos, saved: bool, cx: &mut SetContext<'_, S>) -> bool {
+    fn power_cut<S: Storage>(&mut self, now: Nanos, saved: bool, cx: &mut SetContext<'_, S>) -> AfterCut {
         self.memory.power_cut(now);
         self.waiting.clear();
-        let lost = self.volatile && !saved;
-        if lost {
+        let lossy = self.volatile && !saved;
+        if lossy {
             self.memory.inner_mut().lose_contents();
             if self.durable {
                 let count = self.memory.geometry().pages() as u32;
                 cx.storage.record(Record::Clear { set: self.id.0, first: 0, count });
             }
         }
-        lost
+        AfterCut { saved: Vec::new(), lossy }
     }
 
-    /// Everything in `granules` was written once.
-    pub fn age(&mut self, granules: &[u32], version: &mut u64) -> bool {
-        granules.iter().flat_map(|g| g * GRANULE_PAGES..(g + 1) * GRANULE_PAGES).all(|page| {
-            *version += 1;
-            let spare = Spare { page: LogicalPage(page), version: *version, slot: Slot::NONE };
-            self.memory.apply_program(Unit(page), &[spare]).is_ok()
-        })
-    }
-
-    /// Retains what is referred to. Returns the highest version.
-    pub fn recover<S: Storage>(&mut self, cx: &mut SetContext<'_, S>) -> u64 {
+    fn recover<S: Storage>(&mut self, _saved: &[Spare], cx: &mut SetContext<'_, S>) -> u64 {
         let mut newest = 0;
         let pages = self.memory.geometry().pages() as u32;
         for page in 0..pages {
@@ -329,5 +320,59 @@ impl MemorySet {
             }
         }
         newest
+    }
+
+    /// Everything in `granules` was written once: a medium that is written in place has no other past.
+    fn age(
+        &mut self,
+        granules: &[u32],
+        _past: Past,
+        version: &mut u64,
+        _go_on: &mut dyn FnMut() -> bool,
+    ) -> bool {
+        granules.iter().flat_map(|g| g * GRANULE_PAGES..(g + 1) * GRANULE_PAGES).all(|page| {
+            *version += 1;
+            let spare = Spare { page: LogicalPage(page), version: *version, slot: Slot::NONE };
+            self.memory.apply_program(Unit(page), &[spare]).is_ok()
+        })
+    }
+
+    fn lost(&mut self) -> &mut LostPages {
+        &mut self.lost
+    }
+
+    fn stats(&self) -> SetStats {
+        self.stats
+    }
+
+    fn info(&self, capacity_bytes: u64, unallocated_bytes: u64) -> SetInfo {
+        let kind = match self.memory.inner().kind() {
+            MemoryKind::Dram => MediaKind::Dram,
+            MemoryKind::Pmem => MediaKind::Pmem,
+        };
+        SetInfo {
+            media: kind,
+            capacity_bytes,
+            unallocated_bytes,
+            raw_bytes: self.memory.geometry().pages() * u64::from(PAGE),
+            spare_percent: 100,
+            used_percent: 0,
+            mean_cycles: 0,
+            min_cycles: 0,
+            max_cycles: 0,
+            rated_cycles: self.memory.geometry().rated_cycles,
+            bad_blocks: 0,
+            free_superblocks: 0,
+            read_only: false,
+        }
+    }
+
+    fn plan_mut(&mut self) -> &mut FaultPlan {
+        self.memory.plan_mut()
+    }
+
+    #[inline]
+    fn cut_due(&self) -> bool {
+        self.memory.cut_due()
     }
 }

@@ -71,7 +71,7 @@ impl NandSet {
     /// Programs blank chips as if the logical pages in `granules` (of [`GRANULE_PAGES`](crate::GRANULE_PAGES)) had had this past. `version` counts on. The map
     /// is found by recovery. Returns false, and changes nothing, if the chips are not blank, or too few are sound. `go_on` is asked before each superblock: where
     /// it says no the others are left out.
-    pub fn age(
+    pub(super) fn give_past(
         &mut self,
         granules: &[u32],
         past: Past,

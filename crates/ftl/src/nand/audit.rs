@@ -7,7 +7,7 @@ use media::{LogicalPage, Medium, Page, Slot};
 impl NandSet {
     /// Looks at everything; says what does not fit. There is at most one valid copy on flash of each page, which is the
     /// newest that has landed; counts are right.
-    pub fn audit(&self) -> Result<(), String> {
+    pub(super) fn check_consistency(&self) -> Result<(), String> {
         self.buffer.audit()?;
         let pages = self.geo.pages() as u32;
         let per_superblock = self.geo.pages_per_superblock();
@@ -44,7 +44,7 @@ impl NandSet {
     }
 
     /// The contents that are referred to, as often as they are.
-    pub fn references(&self) -> Vec<Slot> {
+    pub(super) fn all_references(&self) -> Vec<Slot> {
         let on_flash = (0..self.geo.pages() as u32).filter(|&p| self.durable && bit(&self.valid, p));
         let on_flash = on_flash.map(|p| self.nand.inner().slot(Page(p)));
         let carried = self.carried().map(|(_, slot)| slot);

@@ -2,33 +2,18 @@
 //! what was freed is written.
 
 use super::NandSet;
-use crate::context::SetContext;
-use crate::storage::Storage;
-use media::Nanos;
 
 impl NandSet {
     /// Whether collection frees [`GcConfig::ahead`](crate::GcConfig::ahead) superblocks more than it needs.
-    pub fn collect_ahead<S: Storage>(&mut self, now: Nanos, on: bool, cx: &mut SetContext<'_, S>) {
+    pub(super) fn set_reserve(&mut self, on: bool) {
         self.reserve = if on { self.gc_config.ahead } else { 0 };
         if !self.has_spare_ahead() {
             self.reserve = 0;
         }
-        self.pump(now, cx);
-    }
-
-    /// Holds collection back, or lets it go on. What it has begun to program or erase ends.
-    pub fn hold<S: Storage>(&mut self, now: Nanos, held: bool, cx: &mut SetContext<'_, S>) {
-        self.held = held;
-        self.pump(now, cx);
-    }
-
-    /// Whether collection is held back.
-    pub fn is_held(&self) -> bool {
-        self.held
     }
 
     /// Pages that can be written before collection is needed.
-    pub fn room_without_collection(&self) -> u64 {
+    pub(super) fn collection_free_room(&self) -> u64 {
         let free = self.blocks.free.len().saturating_sub(2) as u64;
         let open: u64 =
             (0..self.handles).filter(|&h| self.streams[h].is_open()).map(|h| self.room_of(h)).sum();

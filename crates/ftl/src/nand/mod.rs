@@ -21,11 +21,12 @@ mod purge;
 mod reclaim;
 mod recover;
 mod report;
+mod set;
 
 use crate::answer::{PlacementNote, SetStats};
 use crate::compare::{match_before, matches};
 use crate::config::{Config, GcConfig, PAGE, PlacementConfig};
-use crate::context::{Event, SetContext};
+use crate::context::SetContext;
 use crate::lost::{LOST, LostPages};
 use crate::storage::{Io, Piece, Record, Storage};
 use crate::volume::{Extent, SetId, VolumeId};
@@ -94,7 +95,7 @@ struct Flush {
 
 #[derive(Clone)]
 pub(crate) struct NandSet {
-    pub id: SetId,
+    id: SetId,
     pub nand: Faulty<Nand>,
     geo: Geometry,
     capacity: u32,
@@ -121,7 +122,7 @@ pub(crate) struct NandSet {
     closing: Vec<u64>,
     /// Whether the owner wants to hear what happens to reclaim units, and what has.
     notes_wanted: bool,
-    pub notes: VecDeque<PlacementNote>,
+    notes: VecDeque<PlacementNote>,
     gc: collect::Collector,
     /// Collection is held back, as long as there is something else to write to.
     held: bool,
@@ -140,7 +141,7 @@ pub(crate) struct NandSet {
     /// What waits first does so for a slot, and no event will tell when there is one.
     lacks_slots: bool,
     flushes: Vec<Flush>,
-    pub lost: LostPages,
+    lost: LostPages,
     purge: Option<purge::Purge>,
     /// Reused, so that the running drive does not allocate.
     entries: Vec<u32>,
@@ -227,29 +228,15 @@ impl NandSet {
         self.sort_blocks();
     }
 
-    /// Whether something waits for slots.
-    #[inline]
-    pub fn lacks_slots(&self) -> bool {
-        self.lacks_slots
-    }
-
-    /// Tries again what waits for slots.
-    #[inline]
-    pub fn retry<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) {
-        if std::mem::take(&mut self.lacks_slots) {
-            self.pump(now, cx);
-        }
-    }
-
     /// Begins to bring what a command for this page needs into the host's cache.
     #[inline]
-    pub fn prefetch(&self, page: u32) {
+    fn prefetch_entry(&self, page: u32) {
         prefetch(&self.map, page);
     }
 
     /// The second step, when the first has come: where the contents are that the map tells of.
     #[inline]
-    pub fn prefetch_place(&self, page: u32) {
+    fn prefetch_contents(&self, page: u32) {
         let at = self.map[page as usize];
         if at != UNMAPPED && at & BUFFERED == 0 {
             self.nand.inner().prefetch(Page(at));
@@ -260,13 +247,8 @@ impl NandSet {
         self.buffer.pages()
     }
 
-    pub fn mapped_pages(&self, pages: impl Iterator<Item = u32>) -> u64 {
-        pages.filter(|&p| self.map[p as usize] != UNMAPPED).count() as u64
-    }
-
-    /// Handle of a page's contents; `None` if it holds nothing.
-    pub fn slot_of(&self, page: u32) -> Option<Slot> {
-        self.locate(page).map(|(slot, _)| slot)
+    fn count_mapped(&self, mut pages: std::ops::Range<u32>) -> u64 {
+        pages.by_ref().filter(|&p| self.map[p as usize] != UNMAPPED).count() as u64
     }
 
     /// Where a page's contents are: handle and, if on flash, the flash page. `None` if nowhere.
@@ -282,7 +264,7 @@ impl NandSet {
 
     /// Walks the pages of an extent; flash pages of one sense are read together. `visit` gets the
     /// piece and the contents.
-    pub fn read<S: Storage>(
+    fn read_extent<S: Storage>(
         &mut self,
         now: Nanos,
         volume: VolumeId,
@@ -346,7 +328,7 @@ impl NandSet {
     }
 
     /// Accepts a write; the answer is `Later` if the buffer is full or the write must reach the flash.
-    pub fn write<S: Storage>(&mut self, now: Nanos, mut write: Write, cx: &mut SetContext<'_, S>) -> Answer {
+    fn accept<S: Storage>(&mut self, now: Nanos, mut write: Write, cx: &mut SetContext<'_, S>) -> Answer {
         if self.read_only {
             return Answer::Failed(Fault::ReadOnly);
         }
@@ -365,10 +347,7 @@ impl NandSet {
                     self.pump(now, cx);
                     return Answer::At(write.at.max(now));
                 }
-                Ok(true) => {
-                    let answer = self.flush(now, write.io, cx);
-                    return answer;
-                }
+                Ok(true) => return self.drain_buffer(now, write.io, cx),
                 Ok(false) => {}
             }
         }
@@ -421,7 +400,7 @@ impl NandSet {
         }
         if write.compare.is_some() {
             let volume = write.volume;
-            match_before(write, |io, extent| self.read(now, volume, extent, cx, matches(io)))?;
+            match_before(write, |io, extent| self.read_extent(now, volume, extent, cx, matches(io)))?;
         }
         self.slots.clear();
         let mut at = write.start;
@@ -525,13 +504,8 @@ impl NandSet {
         Some(index)
     }
 
-    /// Makes everything accepted so far durable; at once if the buffer is protected, unless `drain`.
-    pub fn flush<S: Storage>(&mut self, now: Nanos, io: Io, cx: &mut SetContext<'_, S>) -> Answer {
-        if self.protected { Answer::At(now) } else { self.drain(now, io, cx) }
-    }
-
     /// Brings everything accepted so far to flash.
-    pub fn drain<S: Storage>(&mut self, now: Nanos, io: Io, cx: &mut SetContext<'_, S>) -> Answer {
+    fn drain_buffer<S: Storage>(&mut self, now: Nanos, io: Io, cx: &mut SetContext<'_, S>) -> Answer {
         let left = self.buffer.used_chunks();
         if left == 0 {
             return Answer::At(now);
@@ -545,7 +519,7 @@ impl NandSet {
     }
 
     /// Deallocates `count` logical pages from `first`.
-    pub fn trim<S: Storage>(&mut self, now: Nanos, first: u32, count: u32, cx: &mut SetContext<'_, S>) {
+    fn deallocate<S: Storage>(&mut self, now: Nanos, first: u32, count: u32, cx: &mut SetContext<'_, S>) {
         let range = first..first + count;
         let mut any = false;
         for page in range.clone() {
@@ -617,23 +591,8 @@ impl NandSet {
         }
     }
 
-    /// Handles an event that is due at `now`.
-    pub fn handle<S: Storage>(&mut self, now: Nanos, event: Event, cx: &mut SetContext<'_, S>) {
-        let ended = match event {
-            Event::Programmed(die) => self.programmed(now, die, cx),
-            Event::Gathered(chain) => {
-                self.gathered(chain);
-                true
-            }
-            Event::Erased(unit) => self.erased(now, unit, cx),
-        };
-        if ended {
-            self.pump(now, cx);
-        }
-    }
-
     /// Does whatever can be done at `now`: admits waiting writes, collects garbage, programs.
-    pub fn pump<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) {
+    fn pump<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) {
         loop {
             let collected = self.collect(now, cx);
             // In turns, as both want the dies.

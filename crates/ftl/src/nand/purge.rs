@@ -18,15 +18,15 @@ pub(super) struct Purge {
 
 impl NandSet {
     /// Begins to erase everything; `io` is done when it is. What is on its way to flash is let land first.
-    pub fn purge<S: Storage>(&mut self, now: Nanos, io: Io, cx: &mut SetContext<'_, S>) {
+    pub(super) fn start_purge<S: Storage>(&mut self, now: Nanos, io: Io, cx: &mut SetContext<'_, S>) {
         self.purge = Some(Purge { io, queued: false });
-        self.trim(now, 0, self.capacity, cx);
+        self.deallocate(now, 0, self.capacity, cx);
         self.pump(now, cx);
     }
 
     /// Asks for the contents of all logical pages that `mine` names, which have been deallocated, to be erased: what is on its way
     /// to flash still refers to them.
-    pub fn scrub<S: Storage>(&self, mine: impl Fn(u32) -> bool, cx: &mut SetContext<'_, S>) {
+    pub(super) fn scrub_under_way<S: Storage>(&self, mine: impl Fn(u32) -> bool, cx: &mut SetContext<'_, S>) {
         for (_, entry) in self.buffer.entries().filter(|(_, e)| mine(e.page)) {
             cx.storage.scrub(entry.slot);
         }

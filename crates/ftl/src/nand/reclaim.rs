@@ -13,19 +13,14 @@ use media::{LogicalPage, Medium, Nanos, Page, Unit};
 const MOST_NOTES: usize = 256;
 
 impl NandSet {
-    /// How many placement handles there are.
-    pub fn handles(&self) -> usize {
-        self.handles
-    }
-
     /// Bytes of a superblock without bad blocks: the nominal size of a reclaim unit.
-    pub fn superblock_bytes(&self) -> u64 {
+    pub(super) fn superblock_bytes(&self) -> u64 {
         u64::from(self.geo.pages_per_superblock()) * u64::from(PAGE)
     }
 
     /// Bytes that can still be written with a placement handle before its superblock is full; what is in the write
     /// buffer counts as written.
-    pub fn room_of(&self, handle: usize) -> u64 {
+    pub(super) fn room_of(&self, handle: usize) -> u64 {
         let stream = &self.streams[handle];
         let mut pages = self.geo.pages_per_superblock();
         if stream.is_open() {
@@ -44,7 +39,12 @@ impl NandSet {
 
     /// The handle goes on with another superblock; what was accepted before still goes to the present one. Returns the
     /// bytes that it had room for.
-    pub fn renew<S: Storage>(&mut self, now: Nanos, handle: usize, cx: &mut SetContext<'_, S>) -> u64 {
+    pub(super) fn renew_unit<S: Storage>(
+        &mut self,
+        now: Nanos,
+        handle: usize,
+        cx: &mut SetContext<'_, S>,
+    ) -> u64 {
         let room = self.room_of(handle);
         if room == self.superblock_bytes() {
             // It is empty.
@@ -67,14 +67,6 @@ impl NandSet {
             let block = stream.block;
             *stream = Stream::default();
             self.blocks.seal(block);
-        }
-    }
-
-    /// Whether notes are taken.
-    pub fn take_notes(&mut self, wanted: bool) {
-        self.notes_wanted = wanted;
-        if !wanted {
-            self.notes.clear();
         }
     }
 

@@ -24,7 +24,7 @@ fn age_of(slot: Slot) -> u8 {
 impl NandSet {
     /// Power is lost: the chips tear what is in flight, RAM forgets. Returns what the capacitors saved
     /// of the write buffer (nothing if they failed). The journal hears what became of units that were being programmed or erased.
-    pub fn power_cut<S: Storage>(
+    pub(super) fn lose_power<S: Storage>(
         &mut self,
         now: Nanos,
         saved: bool,
@@ -176,7 +176,7 @@ impl NandSet {
 
     /// Rebuilds the map from the spare areas, the system area's deallocations and what the
     /// capacitors saved; retains the slots that are referred to. Returns the highest version seen.
-    pub fn recover<S: Storage>(&mut self, saved: &[Spare], cx: &mut SetContext<'_, S>) -> u64 {
+    pub(super) fn rebuild<S: Storage>(&mut self, saved: &[Spare], cx: &mut SetContext<'_, S>) -> u64 {
         self.forget();
         self.blocks.reset();
         if self.map.len() != self.capacity as usize {

@@ -6,7 +6,7 @@ use crate::{MediaKind, SetInfo};
 use media::{Medium, Unit};
 
 impl NandSet {
-    pub fn describe(&self) -> String {
+    pub(super) fn in_words(&self) -> String {
         let blocks: Vec<String> = self
             .blocks
             .all
@@ -31,7 +31,7 @@ impl NandSet {
         )
     }
 
-    pub fn info(&self, capacity_bytes: u64, unallocated_bytes: u64) -> SetInfo {
+    pub(super) fn state(&self, capacity_bytes: u64, unallocated_bytes: u64) -> SetInfo {
         let capacity = u64::from(self.capacity);
         let raw = self.geo.pages();
         // The spare of a new drive, and what of it is left, beyond what is needed to go on at all.

@@ -1,0 +1,194 @@
+//! The set on NAND as an NVM Set.
+
+use super::NandSet;
+use crate::answer::{Answer, Fault, Past, PlacementNote, SetInfo, SetStats};
+use crate::context::{Event, SetContext};
+use crate::lost::LostPages;
+use crate::set::{AfterCut, NvmSet};
+use crate::storage::{Io, Piece, Record, Storage};
+use crate::volume::{Extent, VolumeId};
+use crate::write::Write;
+use media::{FaultPlan, Nanos, Slot, Spare};
+use std::ops::Range;
+
+impl NvmSet for NandSet {
+    fn slot_of(&self, page: u32) -> Option<Slot> {
+        self.locate(page).map(|(slot, _)| slot)
+    }
+
+    fn mapped_pages(&self, pages: Range<u32>) -> u64 {
+        self.count_mapped(pages)
+    }
+
+    fn references(&self) -> Vec<Slot> {
+        self.all_references()
+    }
+
+    #[inline]
+    fn read<S: Storage, V: FnMut(&mut S, Piece, Option<Slot>) -> Result<(), Fault>>(
+        &mut self,
+        now: Nanos,
+        volume: VolumeId,
+        extent: Extent,
+        cx: &mut SetContext<'_, S>,
+        visit: V,
+    ) -> Result<Nanos, Fault> {
+        self.read_extent(now, volume, extent, cx, visit)
+    }
+
+    #[inline]
+    fn write<S: Storage>(&mut self, now: Nanos, write: Write, cx: &mut SetContext<'_, S>) -> Answer {
+        self.accept(now, write, cx)
+    }
+
+    fn trim<S: Storage>(&mut self, now: Nanos, first: u32, count: u32, cx: &mut SetContext<'_, S>) {
+        self.deallocate(now, first, count, cx);
+        self.pump(now, cx);
+    }
+
+    fn drain<S: Storage>(&mut self, now: Nanos, io: Io, cx: &mut SetContext<'_, S>) -> Answer {
+        self.drain_buffer(now, io, cx)
+    }
+
+    fn purge<S: Storage>(&mut self, now: Nanos, io: Io, cx: &mut SetContext<'_, S>) -> Answer {
+        self.start_purge(now, io, cx);
+        Answer::Later
+    }
+
+    fn scrub<S: Storage, M: Fn(u32) -> bool>(&mut self, mine: M, cx: &mut SetContext<'_, S>) {
+        self.scrub_under_way(mine, cx);
+    }
+
+    #[inline]
+    fn lacks_slots(&self) -> bool {
+        self.lacks_slots
+    }
+
+    #[inline]
+    fn retry<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) {
+        if std::mem::take(&mut self.lacks_slots) {
+            self.pump(now, cx);
+        }
+    }
+
+    #[inline]
+    fn handle<S: Storage>(&mut self, now: Nanos, event: Event, cx: &mut SetContext<'_, S>) {
+        let ended = match event {
+            Event::Programmed(die) => self.programmed(now, die, cx),
+            Event::Gathered(chain) => {
+                self.gathered(chain);
+                true
+            }
+            Event::Erased(unit) => self.erased(now, unit, cx),
+        };
+        if ended {
+            self.pump(now, cx);
+        }
+    }
+
+    fn power_cut<S: Storage>(&mut self, now: Nanos, saved: bool, cx: &mut SetContext<'_, S>) -> AfterCut {
+        if !saved && self.durable {
+            cx.storage.record(Record::Lose { set: self.id.0 });
+        }
+        AfterCut { saved: self.lose_power(now, saved, cx), lossy: !saved }
+    }
+
+    fn recover<S: Storage>(&mut self, saved: &[Spare], cx: &mut SetContext<'_, S>) -> u64 {
+        self.rebuild(saved, cx)
+    }
+
+    fn resume<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) {
+        self.pump(now, cx);
+    }
+
+    fn age(
+        &mut self,
+        granules: &[u32],
+        past: Past,
+        version: &mut u64,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> bool {
+        self.give_past(granules, past, version, go_on)
+    }
+
+    fn lost(&mut self) -> &mut LostPages {
+        &mut self.lost
+    }
+
+    fn stats(&self) -> SetStats {
+        self.stats
+    }
+
+    fn info(&self, capacity_bytes: u64, unallocated_bytes: u64) -> SetInfo {
+        self.state(capacity_bytes, unallocated_bytes)
+    }
+
+    fn plan_mut(&mut self) -> &mut FaultPlan {
+        self.nand.plan_mut()
+    }
+
+    #[inline]
+    fn cut_due(&self) -> bool {
+        self.nand.cut_due()
+    }
+
+    #[inline]
+    fn prefetch(&self, page: u32) {
+        self.prefetch_entry(page);
+    }
+
+    #[inline]
+    fn prefetch_place(&self, page: u32) {
+        self.prefetch_contents(page);
+    }
+
+    fn handles(&self) -> usize {
+        self.handles
+    }
+
+    fn reclaim_unit(&self, handle: usize) -> Option<(u64, u64)> {
+        (handle < self.handles).then(|| (self.superblock_bytes(), self.room_of(handle)))
+    }
+
+    fn renew<S: Storage>(&mut self, now: Nanos, handle: usize, cx: &mut SetContext<'_, S>) -> u64 {
+        if handle < self.handles { self.renew_unit(now, handle, cx) } else { 0 }
+    }
+
+    fn collect_ahead<S: Storage>(&mut self, now: Nanos, on: bool, cx: &mut SetContext<'_, S>) {
+        self.set_reserve(on);
+        self.pump(now, cx);
+    }
+
+    fn hold<S: Storage>(&mut self, now: Nanos, held: bool, cx: &mut SetContext<'_, S>) {
+        // What collection has begun to program or erase ends.
+        self.held = held;
+        self.pump(now, cx);
+    }
+
+    fn is_held(&self) -> bool {
+        self.held
+    }
+
+    fn room_without_collection(&self) -> u64 {
+        self.collection_free_room()
+    }
+
+    fn take_notes(&mut self, wanted: bool) {
+        self.notes_wanted = wanted;
+        if !wanted {
+            self.notes.clear();
+        }
+    }
+
+    fn notes(&mut self) -> Vec<PlacementNote> {
+        self.notes.drain(..).collect()
+    }
+
+    fn describe(&self) -> String {
+        self.in_words()
+    }
+
+    fn audit(&self) -> Result<(), String> {
+        self.check_consistency()
+    }
+}

@@ -1,0 +1,181 @@
+//! The contract of an NVM Set: what the translation layer asks of each, whatever it is made of.
+//!
+//! A set answers what does not concern it with the defaults here. A new kind of set is a type with this trait and a variant of
+//! [`Set`]. Which variant a set is matters where sets are made, saved and restored ([`crate::persist`]), and nowhere else.
+
+use crate::answer::{Answer, Fault, Past, PlacementNote, SetInfo, SetStats};
+use crate::context::{Event, SetContext};
+use crate::lost::LostPages;
+use crate::memory::MemorySet;
+use crate::nand::NandSet;
+use crate::storage::{Io, Piece, Storage};
+use crate::volume::{Extent, VolumeId};
+use crate::write::Write;
+use enum_dispatch::enum_dispatch;
+use media::{FaultPlan, Nanos, Slot, Spare};
+use std::ops::Range;
+
+/// What a power cut leaves of a set beside its medium.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct AfterCut {
+    /// Pages of the write buffer that the capacitors saved.
+    pub saved: Vec<Spare>,
+    /// Whether completed writes may be lost.
+    pub lossy: bool,
+}
+
+/// An NVM Set as the translation layer sees it. Pages are logical pages of the set, from 0 on, whatever volume has them.
+#[enum_dispatch]
+pub(crate) trait NvmSet {
+    /// Handle of a page's contents; `None` if it holds nothing. No medium is asked.
+    fn slot_of(&self, page: u32) -> Option<Slot>;
+
+    /// How many of these pages hold something.
+    fn mapped_pages(&self, pages: Range<u32>) -> u64;
+
+    /// The contents that anything refers to, each as often as it is. Looks at every page: for tests.
+    fn references(&self) -> Vec<Slot>;
+
+    /// Reads. `visit` gets each piece of the extent, in order, with its contents. Returns when the data are in the controller.
+    ///
+    /// # Errors
+    /// What `visit` says, or data that are lost.
+    fn read<S: Storage, V: FnMut(&mut S, Piece, Option<Slot>) -> Result<(), Fault>>(
+        &mut self,
+        now: Nanos,
+        volume: VolumeId,
+        extent: Extent,
+        cx: &mut SetContext<'_, S>,
+        visit: V,
+    ) -> Result<Nanos, Fault>;
+
+    /// Accepts a write. An answer that is to come later comes through [`SetContext::done`].
+    fn write<S: Storage>(&mut self, now: Nanos, write: Write, cx: &mut SetContext<'_, S>) -> Answer;
+
+    /// Deallocates `count` pages from `first` on.
+    fn trim<S: Storage>(&mut self, now: Nanos, first: u32, count: u32, cx: &mut SetContext<'_, S>);
+
+    /// Brings what was accepted before to the medium. A set without a write buffer has done that.
+    fn drain<S: Storage>(&mut self, now: Nanos, _io: Io, _cx: &mut SetContext<'_, S>) -> Answer {
+        Answer::At(now)
+    }
+
+    /// Gives everything up, and erases what was written.
+    fn purge<S: Storage>(&mut self, now: Nanos, io: Io, cx: &mut SetContext<'_, S>) -> Answer;
+
+    /// Asks for the contents of deallocated pages that are `mine` to be erased, where programs under way still refer to them.
+    fn scrub<S: Storage, M: Fn(u32) -> bool>(&mut self, _mine: M, _cx: &mut SetContext<'_, S>) {}
+
+    /// Whether something waits for slots, and no event will tell when there is one.
+    fn lacks_slots(&self) -> bool;
+
+    /// Tries again what waits for slots.
+    fn retry<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>);
+
+    /// An event of its own is due at `now`.
+    fn handle<S: Storage>(&mut self, _now: Nanos, _event: Event, _cx: &mut SetContext<'_, S>) {}
+
+    /// Power is lost; `saved` says whether the capacitors do their work. The journal hears what this takes.
+    fn power_cut<S: Storage>(&mut self, now: Nanos, saved: bool, cx: &mut SetContext<'_, S>) -> AfterCut;
+
+    /// Power is back: rebuilds everything from the medium and what the capacitors saved. Returns the highest version found.
+    fn recover<S: Storage>(&mut self, saved: &[Spare], cx: &mut SetContext<'_, S>) -> u64;
+
+    /// Begins its work after recovery, when all sets have recovered.
+    fn resume<S: Storage>(&mut self, _now: Nanos, _cx: &mut SetContext<'_, S>) {}
+
+    /// Gives the pages of `granules` a past, as if they had been written. `version` counts on. Returns false, having changed
+    /// nothing that matters, if the set is not blank or too much of it is bad. Where `go_on` says no, the rest is left out.
+    fn age(
+        &mut self,
+        granules: &[u32],
+        past: Past,
+        version: &mut u64,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> bool;
+
+    /// Pages that were found to be lost.
+    fn lost(&mut self) -> &mut LostPages;
+
+    /// Exact counts.
+    fn stats(&self) -> SetStats;
+
+    /// Its state, with the bytes that it offers and those that no volume has.
+    fn info(&self, capacity_bytes: u64, unallocated_bytes: u64) -> SetInfo;
+
+    /// The faults that its medium has.
+    fn plan_mut(&mut self) -> &mut FaultPlan;
+
+    /// Whether a planned power cut has come.
+    fn cut_due(&self) -> bool;
+
+    /// Begins to bring what a command for this page needs into the host's cache.
+    fn prefetch(&self, _page: u32) {}
+
+    /// The second step, when the first has come.
+    fn prefetch_place(&self, _page: u32) {}
+
+    /// Placement handles.
+    fn handles(&self) -> usize {
+        1
+    }
+
+    /// Bytes of a whole reclaim unit, and those that can still be written to the present one of a handle. `None` without them.
+    fn reclaim_unit(&self, _handle: usize) -> Option<(u64, u64)> {
+        None
+    }
+
+    /// A handle goes on with an empty reclaim unit. Returns the bytes that the one before had room for.
+    fn renew<S: Storage>(&mut self, _now: Nanos, _handle: usize, _cx: &mut SetContext<'_, S>) -> u64 {
+        0
+    }
+
+    /// Whether it collects more than it needs now, for a time without collection.
+    fn collect_ahead<S: Storage>(&mut self, _now: Nanos, _on: bool, _cx: &mut SetContext<'_, S>) {}
+
+    /// Holds collection back, or lets it go on.
+    fn hold<S: Storage>(&mut self, _now: Nanos, _held: bool, _cx: &mut SetContext<'_, S>) {}
+
+    /// Whether collection is held back.
+    fn is_held(&self) -> bool {
+        false
+    }
+
+    /// Pages that can be written before it has to collect; 0 if it never has to.
+    fn room_without_collection(&self) -> u64 {
+        0
+    }
+
+    /// Whether notes of reclaim units are taken.
+    fn take_notes(&mut self, _wanted: bool) {}
+
+    /// What was noted since the last time, oldest first.
+    fn notes(&mut self) -> Vec<PlacementNote> {
+        Vec::new()
+    }
+
+    /// What it is doing, in words for a developer.
+    fn describe(&self) -> String {
+        String::from("written in place")
+    }
+
+    /// Whether what it keeps in memory agrees with itself and with its medium. Looks at every page: for tests.
+    ///
+    /// # Errors
+    /// What does not agree, in words.
+    fn audit(&self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// An NVM Set.
+#[derive(Clone)]
+#[enum_dispatch(NvmSet)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "a drive has a handful of sets, and every command goes through one"
+)]
+pub(crate) enum Set {
+    Nand(NandSet),
+    Memory(MemorySet),
+}
