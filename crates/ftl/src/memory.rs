@@ -149,7 +149,7 @@ impl MemorySet {
         self.stats.media_written_bytes += u64::from(PAGE);
         let mut kept = spare;
         // Nothing can postpone a write in place, so how it ends is known at once.
-        let failed = self.memory.settle(end, Unit(page)) == Progress::Ended(Outcome::Failed);
+        let failed = self.memory.poll_program(end, Unit(page)) == Progress::Ended(Outcome::Failed);
         if failed {
             self.stats.media_failures += 1;
             cx.storage.release(spare.slot);

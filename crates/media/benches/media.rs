@@ -1,7 +1,7 @@
 //! What an operation costs: nanoseconds of this CPU per call, printed. `cargo bench -p media [FILTER]`.
 //!
 //! The load is that of a translation layer under uniform random 4 KiB I/O on 16 GiB of flash with 64 dies: units are
-//! programmed in order over the dies and settled when they should have ended, reads are anywhere. Time advances so
+//! programmed in order over the dies and polled when they should have ended, reads are anywhere. Time advances so
 //! that the dies are about as busy as a queue depth of 64 keeps them.
 #![allow(clippy::disallowed_methods, missing_docs)]
 
@@ -115,7 +115,7 @@ impl<M: Medium> Writer<M> {
         if self.under_way.len() > self.depth {
             let (end, unit) = self.under_way.pop_front().unwrap();
             self.now = self.now.max(end);
-            while let Progress::Until(end) = self.medium.settle(self.now, unit) {
+            while let Progress::Until(end) = self.medium.poll_program(self.now, unit) {
                 self.now = end;
             }
         }
@@ -150,7 +150,7 @@ fn main() {
     ] {
         for depth in [1, 64, 128] {
             let mut w = Writer::new(Nand::new(config.clone()).unwrap(), depth);
-            measure(&filter, &format!("{name}: program + settle, depth {depth}"), || w.step());
+            measure(&filter, &format!("{name}: program + poll, depth {depth}"), || w.step());
         }
         let mut w = filled(Nand::new(config.clone()).unwrap());
         let pages = w.medium.geometry().pages();
@@ -178,7 +178,7 @@ fn main() {
         let g = w.medium.geometry().clone();
         let per_superblock = g.pages_per_superblock();
         // A program and three reads of other superblocks: reads meet programs under way.
-        measure(&filter, &format!("{name}: program, settle and 3 reads"), || {
+        measure(&filter, &format!("{name}: program, poll and 3 reads"), || {
             for _ in 0..3 {
                 let beside = (w.next / g.units_per_superblock() + 1) % g.superblocks * per_superblock;
                 let page = beside + rng.below(u64::from(per_superblock)) as u32;
@@ -212,12 +212,12 @@ fn main() {
     let mut now = Nanos::ZERO;
     let spares = vec![Spare { page: LogicalPage(7), version: 1, slot: Slot(3) }; 31];
     for count in [1, 31] {
-        measure(&filter, &format!("dram: program + settle of {count} pages"), || {
+        measure(&filter, &format!("dram: program + poll of {count} pages"), || {
             let unit = Unit(rng.below((1 << 18) - 31) as u32);
             now += Nanos(1_100 * count as u64);
             let end = m.program(now, unit, &spares[..count]);
             now = now.max(end);
-            black_box(m.settle(now, unit));
+            black_box(m.poll_program(now, unit));
         });
         measure(&filter, &format!("dram: read of {count} pages"), || {
             let page = Page(rng.below((1 << 18) - 31) as u32);

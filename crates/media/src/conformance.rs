@@ -351,8 +351,8 @@ impl Model {
     /// Asks once; when to ask again.
     fn settle_op(&mut self, medium: &mut impl Medium, op: Op) -> Option<Nanos> {
         let progress = match op.units {
-            0 => medium.settle_erase(self.now, Unit(op.unit)),
-            _ => medium.settle(self.now, Unit(op.unit)),
+            0 => medium.poll_erase(self.now, Unit(op.unit)),
+            _ => medium.poll_program(self.now, Unit(op.unit)),
         };
         let outcome = match progress {
             Progress::Until(until) => return Some(until),

@@ -39,7 +39,7 @@ pub use types::{BlockState, Geometry, LogicalPage, Outcome, Page, Progress, Read
 /// Times never go backwards: `now` of a call is at least that of the call before. Operations are
 /// *reserved* when they are asked for: the returned time already counts the queues of the die, plane
 /// and channel. A later read may suspend a program or an erase and so postpone its end, which is why
-/// the end of those is provisional and [`settle`](Medium::settle) is asked when it is reached.
+/// the end of those is provisional and [`poll_program`](Medium::poll_program) is asked when it is reached.
 pub trait Medium {
     /// Shape and rules of the medium.
     fn geometry(&self) -> &Geometry;
@@ -57,14 +57,14 @@ pub trait Medium {
     fn program(&mut self, now: Nanos, unit: Unit, spares: &[Spare]) -> Nanos;
 
     /// Asks whether the program of `unit` that was to end by `now` has ended, and how.
-    fn settle(&mut self, now: Nanos, unit: Unit) -> Progress;
+    fn poll_program(&mut self, now: Nanos, unit: Unit) -> Progress;
 
     /// Erases the block that holds `unit` (any of its units); returns the provisional end.
     /// Spare areas of its pages are gone from now on.
     fn erase(&mut self, now: Nanos, unit: Unit) -> Nanos;
 
     /// Asks whether the erase of the block that holds `unit` has ended, and how.
-    fn settle_erase(&mut self, now: Nanos, unit: Unit) -> Progress;
+    fn poll_erase(&mut self, now: Nanos, unit: Unit) -> Progress;
 
     /// The spare area of a programmed page.
     /// [`LogicalPage::NONE`] if it was never programmed, is padding, or was torn.

@@ -385,7 +385,7 @@ impl Medium for Memory {
         end
     }
 
-    fn settle(&mut self, now: Nanos, unit: Unit) -> Progress {
+    fn poll_program(&mut self, now: Nanos, unit: Unit) -> Progress {
         self.forget_ended(now);
         match self.pending.iter().find(|p| p.first == unit.0 && p.end > now) {
             Some(p) => Progress::Until(p.end),
@@ -406,7 +406,7 @@ impl Medium for Memory {
         now
     }
 
-    fn settle_erase(&mut self, _: Nanos, unit: Unit) -> Progress {
+    fn poll_erase(&mut self, _: Nanos, unit: Unit) -> Progress {
         Progress::Ended(if bit(&self.bad, unit.0) { Outcome::Failed } else { Outcome::Good })
     }
 
@@ -512,8 +512,8 @@ mod tests {
         assert_eq!(m.program(Nanos(0), Unit(0), &spares(1)), Nanos(1_500));
         // Behind it on the bus; the bank of the last of three is free.
         assert_eq!(m.program(Nanos(0), Unit(1), &spares(3)), Nanos(4_500));
-        assert_eq!(m.settle(Nanos(4_499), Unit(1)), Progress::Until(Nanos(4_500)));
-        assert_eq!(m.settle(Nanos(4_500), Unit(1)), Progress::Ended(Outcome::Good));
+        assert_eq!(m.poll_program(Nanos(4_499), Unit(1)), Progress::Until(Nanos(4_500)));
+        assert_eq!(m.poll_program(Nanos(4_500), Unit(1)), Progress::Ended(Outcome::Good));
     }
 
     #[test]
@@ -564,7 +564,7 @@ mod tests {
         };
         let mut m = memory(off);
         assert_eq!(m.program(Nanos(5), Unit(0), &spares(3)), Nanos(5));
-        assert_eq!(m.settle(Nanos(5), Unit(0)), Progress::Ended(Outcome::Good));
+        assert_eq!(m.poll_program(Nanos(5), Unit(0)), Progress::Ended(Outcome::Good));
         assert_eq!(m.read(Nanos(6), Page(0), 3).done, Nanos(6));
     }
 

@@ -124,7 +124,7 @@ pub struct Read {
     pub outcome: Outcome,
 }
 
-/// Result of [`Medium::settle`](crate::Medium::settle).
+/// Result of [`Medium::poll_program`](crate::Medium::poll_program).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Progress {
     /// Suspended meanwhile: ask again at this time.

@@ -109,7 +109,7 @@ impl NandSet {
     #[inline]
     fn land_first<S: Storage>(&mut self, now: Nanos, die: u32, cx: &mut SetContext<'_, S>) -> Option<Nanos> {
         let flight = self.ahead[die as usize].first()?;
-        match self.nand.settle(now, self.flights[flight as usize].unit) {
+        match self.nand.poll_program(now, self.flights[flight as usize].unit) {
             Progress::Until(end) => Some(end),
             Progress::Ended(outcome) => {
                 self.ahead[die as usize].drop_first();

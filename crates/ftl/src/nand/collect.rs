@@ -405,7 +405,7 @@ impl NandSet {
 
     /// An erase should have ended; whether it has.
     pub(super) fn erased<S: Storage>(&mut self, now: Nanos, unit: Unit, cx: &mut SetContext<'_, S>) -> bool {
-        let outcome = match self.nand.settle_erase(now, unit) {
+        let outcome = match self.nand.poll_erase(now, unit) {
             Progress::Until(later) => {
                 cx.events.push(later, (self.id, Event::Erased(unit)));
                 return false;

@@ -6,9 +6,9 @@
 //! - **Bit errors within ECC**: the read is [`Outcome::Corrected`].
 //! - **Bit errors beyond ECC**: the read is [`Outcome::Failed`]; either this once (`uncorrectable_reads`), or
 //!   for as long as the page holds these data (`weak_pages`).
-//! - **Failed program**: [`settle`](Medium::settle) says `Failed`; no page of the unit can be read. Earlier units of the
+//! - **Failed program**: [`poll_program`](Medium::poll_program) says `Failed`; no page of the unit can be read. Earlier units of the
 //!   block keep their data. What to do with the block is the translation layer's decision.
-//! - **Failed erase**: [`settle_erase`](Medium::settle_erase) says `Failed`; the block is bad and empty.
+//! - **Failed erase**: [`poll_erase`](Medium::poll_erase) says `Failed`; the block is bad and empty.
 //! - **Bad blocks**: initial (when the medium is made) and grown (failed erases, or retired by the
 //!   translation layer). They can be read; every erase fails; a program is a bug and panics.
 //! - **Stuck die**: all its reads, programs and erases fail.
@@ -313,7 +313,7 @@ impl<M: Medium> Faulty<M> {
     }
 
     #[cold]
-    fn settle_with_faults(&mut self, now: Nanos, unit: Unit) -> Progress {
+    fn end_with_faults(&mut self, now: Nanos, unit: Unit) -> Progress {
         let Some(&fate) = self.fates.get(&unit.0) else { return Progress::Ended(Outcome::Good) };
         if now < fate.until {
             return Progress::Until(fate.until);
@@ -377,9 +377,9 @@ impl<M: Medium> Medium for Faulty<M> {
     }
 
     #[inline]
-    fn settle(&mut self, now: Nanos, unit: Unit) -> Progress {
-        match self.inner.settle(now, unit) {
-            Progress::Ended(Outcome::Good) if self.armed => self.settle_with_faults(now, unit),
+    fn poll_program(&mut self, now: Nanos, unit: Unit) -> Progress {
+        match self.inner.poll_program(now, unit) {
+            Progress::Ended(Outcome::Good) if self.armed => self.end_with_faults(now, unit),
             progress => progress,
         }
     }
@@ -398,8 +398,8 @@ impl<M: Medium> Medium for Faulty<M> {
         end
     }
 
-    fn settle_erase(&mut self, now: Nanos, unit: Unit) -> Progress {
-        let progress = self.inner.settle_erase(now, unit);
+    fn poll_erase(&mut self, now: Nanos, unit: Unit) -> Progress {
+        let progress = self.inner.poll_erase(now, unit);
         if matches!(progress, Progress::Ended(_)) && self.failing_erases.remove(&self.block_of(unit.0)) {
             // The block was erased: it is on the medium.
             let _ = self.inner.apply_bad(unit);

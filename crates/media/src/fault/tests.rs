@@ -38,7 +38,7 @@ fn spares(unit: u32) -> [Spare; 2] {
 fn program(m: &mut Faulty<Nand>, now: &mut Nanos, unit: u32) -> Outcome {
     *now = m.program(*now, Unit(unit), &spares(unit));
     loop {
-        match m.settle(*now, Unit(unit)) {
+        match m.poll_program(*now, Unit(unit)) {
             Progress::Until(until) => *now = until,
             Progress::Ended(outcome) => return outcome,
         }
@@ -47,7 +47,7 @@ fn program(m: &mut Faulty<Nand>, now: &mut Nanos, unit: u32) -> Outcome {
 
 fn erase(m: &mut Faulty<Nand>, now: &mut Nanos, unit: u32) -> Outcome {
     *now = m.erase(*now, Unit(unit));
-    match m.settle_erase(*now, Unit(unit)) {
+    match m.poll_erase(*now, Unit(unit)) {
         Progress::Until(_) => panic!("nothing postpones it"),
         Progress::Ended(outcome) => outcome,
     }
@@ -191,7 +191,7 @@ fn slow_operations_take_a_multiple_of_their_time() {
     assert_eq!(m.read(now, Page(0), 1).done, now + Nanos(700));
     let idle = now + Nanos(1_000_000);
     assert_eq!(m.program(idle, Unit(32), &spares(32)), idle + Nanos(7_000));
-    assert_eq!(m.settle(idle + Nanos(1_000), Unit(32)), Progress::Until(idle + Nanos(7_000)));
+    assert_eq!(m.poll_program(idle + Nanos(1_000), Unit(32)), Progress::Until(idle + Nanos(7_000)));
     m.power_cut(idle + Nanos(6_999));
     assert_eq!(m.read(idle, Page(64), 1).outcome, Outcome::Failed);
 }
@@ -273,7 +273,7 @@ fn memory_has_faults_too() {
     m.plan_mut().fail_programs = 1;
     let three = [spares(0)[0], spares(1)[0], spares(2)[0]];
     let end = m.program(Nanos(0), Unit(8), &three);
-    assert_eq!(m.settle(end, Unit(8)), Progress::Ended(Outcome::Failed));
+    assert_eq!(m.poll_program(end, Unit(8)), Progress::Ended(Outcome::Failed));
     assert_eq!(m.read(end, Page(10), 1).outcome, Outcome::Failed);
     m.program(end, Unit(10), &three[..1]);
     assert_eq!(m.read(end, Page(10), 1).outcome, Outcome::Good);
@@ -282,7 +282,7 @@ fn memory_has_faults_too() {
     m.plan_mut().fail_programs = 1;
     m.program(end, Unit(20), &three[..1]);
     let end = m.program(end, Unit(20), &three[..1]);
-    assert_eq!(m.settle(end, Unit(20)), Progress::Ended(Outcome::Good));
+    assert_eq!(m.poll_program(end, Unit(20)), Progress::Ended(Outcome::Good));
     assert_eq!(m.read(end, Page(20), 1).outcome, Outcome::Good);
 }
 

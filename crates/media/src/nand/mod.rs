@@ -398,7 +398,7 @@ impl Medium for Nand {
     }
 
     #[inline]
-    fn settle(&mut self, now: Nanos, unit: Unit) -> Progress {
+    fn poll_program(&mut self, now: Nanos, unit: Unit) -> Progress {
         if !self.timed {
             return Progress::Ended(Outcome::Good);
         }
@@ -419,7 +419,7 @@ impl Medium for Nand {
         self.dies.erase(now, place.die, place.block as u32)
     }
 
-    fn settle_erase(&mut self, now: Nanos, unit: Unit) -> Progress {
+    fn poll_erase(&mut self, now: Nanos, unit: Unit) -> Progress {
         let place = self.place(unit.0);
         match self.dies.unended(now, place.die, Kind::Erase(place.block as u32)) {
             Some(end) => Progress::Until(end),

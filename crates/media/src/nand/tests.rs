@@ -58,7 +58,7 @@ fn read(nand: &mut Nand, at: u64, page: u32, count: u32) -> u64 {
 }
 
 fn ended(nand: &mut Nand, at: u64, unit: u32) -> Result<Outcome, u64> {
-    match nand.settle(Nanos(at * US), Unit(unit)) {
+    match nand.poll_program(Nanos(at * US), Unit(unit)) {
         Progress::Until(until) => Err(until.0 / US),
         Progress::Ended(outcome) => Ok(outcome),
     }
@@ -210,11 +210,11 @@ fn a_read_suspends_an_erase() {
     assert_eq!(n.erase(Nanos(IDLE * US), block_of_superblock_1), Nanos((IDLE + 5000) * US));
     assert_eq!(read(&mut n, IDLE + 100, 0, 1), IDLE + 171);
     assert_eq!(
-        n.settle_erase(Nanos((IDLE + 5000) * US), block_of_superblock_1),
+        n.poll_erase(Nanos((IDLE + 5000) * US), block_of_superblock_1),
         Progress::Until(Nanos((IDLE + 5080) * US))
     );
     assert_eq!(
-        n.settle_erase(Nanos((IDLE + 5080) * US), block_of_superblock_1),
+        n.poll_erase(Nanos((IDLE + 5080) * US), block_of_superblock_1),
         Progress::Ended(Outcome::Good)
     );
     // Another die is not concerned.
@@ -236,7 +236,7 @@ fn without_timing_everything_ends_at_once() {
     assert_eq!(ended(&mut n, 7, 4), Ok(Outcome::Good));
     assert_eq!(read(&mut n, 8, 0, 4), 8);
     assert_eq!(n.erase(Nanos(9), Unit(16)), Nanos(9));
-    assert_eq!(n.settle_erase(Nanos(9), Unit(16)), Progress::Ended(Outcome::Good));
+    assert_eq!(n.poll_erase(Nanos(9), Unit(16)), Progress::Ended(Outcome::Good));
 }
 
 #[test]
@@ -354,7 +354,7 @@ fn programming_a_bad_block_is_a_bug() {
     n.apply_bad(Unit(0)).unwrap();
     assert_eq!(n.read(Nanos(IDLE * US), Page(0), 1).outcome, Outcome::Good);
     n.erase(Nanos(IDLE * US), Unit(0));
-    assert_eq!(n.settle_erase(Nanos(2 * IDLE * US), Unit(0)), Progress::Ended(Outcome::Failed));
+    assert_eq!(n.poll_erase(Nanos(2 * IDLE * US), Unit(0)), Progress::Ended(Outcome::Failed));
     program(&mut n, IDLE, 4);
 }
 
