@@ -138,7 +138,7 @@ impl Drive {
 
     /// Whether a deterministic window with so much left is over.
     fn is_exceeded(&self, set: SetId, left: &Estimate) -> bool {
-        left.reads == 0 || left.time == 0 || !self.ftl.is_held(set)
+        left.reads == 0 || left.time == 0 || !self.ftl.is_gc_paused(set)
     }
 
     fn reads_of(&self, set: SetId) -> u64 {
@@ -195,7 +195,7 @@ impl Drive {
 
     fn leave_window<S: Contents>(&mut self, set: SetId, cx: &mut Cx<'_, S>) {
         self.window_mut(set).deterministic = false;
-        self.ftl.hold_collection(cx.now, set, false, cx.storage);
+        self.ftl.pause_gc(cx.now, set, false, cx.storage);
     }
 
     /// Tells of what has happened to a window, if it is new.
@@ -298,7 +298,7 @@ impl Drive {
         window.setting = setting;
         if !setting.enabled {
             (window.deterministic, window.happened) = (false, 0);
-            self.ftl.hold_collection(cx.now, set, false, cx.storage);
+            self.ftl.pause_gc(cx.now, set, false, cx.storage);
         }
         self.ftl.collect_ahead(cx.now, set, setting.enabled, cx.storage);
         if c.sv {
@@ -348,7 +348,7 @@ impl Drive {
         (window.written, window.room, window.failures) = (written, room, failures);
         window.number = window.number.wrapping_add(1);
         let number = window.number;
-        self.ftl.hold_collection(cx.now, set, deterministic, cx.storage);
+        self.ftl.pause_gc(cx.now, set, deterministic, cx.storage);
         if deterministic {
             self.events.push(cx.now + LOOK, Event::Window(set, number));
         }

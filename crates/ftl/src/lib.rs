@@ -411,17 +411,17 @@ impl Ftl {
     }
 
     /// Holds back collection, wear levelling and erases of a NAND set, or lets them go on. They go on by themselves when
-    /// there is nothing else left to write to: see [`is_held`](Ftl::is_held).
-    pub fn hold_collection(&mut self, now: Nanos, set: SetId, held: bool, storage: &mut impl Storage) {
+    /// there is nothing else left to write to: see [`is_gc_paused`](Ftl::is_gc_paused).
+    pub fn pause_gc(&mut self, now: Nanos, set: SetId, paused: bool, storage: &mut impl Storage) {
         self.advance(now, storage);
         if let Some(set) = self.sets.get_mut(usize::from(set.0)) {
-            set.hold(now, held, context!(self, storage));
+            set.pause_gc(now, paused, context!(self, storage));
         }
     }
 
     /// Whether collection of a set is held back.
-    pub fn is_held(&self, set: SetId) -> bool {
-        self.set(set).is_some_and(NvmSet::is_held)
+    pub fn is_gc_paused(&self, set: SetId) -> bool {
+        self.set(set).is_some_and(NvmSet::is_gc_paused)
     }
 
     /// Pages that can be written to a NAND set before it has to collect; 0 of others.

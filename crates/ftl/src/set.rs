@@ -134,10 +134,10 @@ pub(crate) trait NvmSet {
     fn collect_ahead<S: Storage>(&mut self, _now: Nanos, _on: bool, _cx: &mut SetContext<'_, S>) {}
 
     /// Holds collection back, or lets it go on.
-    fn hold<S: Storage>(&mut self, _now: Nanos, _held: bool, _cx: &mut SetContext<'_, S>) {}
+    fn pause_gc<S: Storage>(&mut self, _now: Nanos, _paused: bool, _cx: &mut SetContext<'_, S>) {}
 
     /// Whether collection is held back.
-    fn is_held(&self) -> bool {
+    fn is_gc_paused(&self) -> bool {
         false
     }
 

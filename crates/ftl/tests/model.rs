@@ -528,7 +528,7 @@ impl Run {
                 }
                 82 => {
                     let held = self.rng.below(3) > 0;
-                    self.ftl.hold_collection(self.now, SetId(0), held, &mut self.store);
+                    self.ftl.pause_gc(self.now, SetId(0), held, &mut self.store);
                 }
                 83..96 => self.pass_time(false),
                 97 => {

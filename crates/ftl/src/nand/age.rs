@@ -78,7 +78,7 @@ impl NandSet {
         version: &mut u64,
         go_on: &mut dyn FnMut() -> bool,
     ) -> bool {
-        if self.blocks.all.iter().any(|b| b.state != super::place::State::Free && b.usable > 0) {
+        if self.superblocks.all.iter().any(|b| b.state != super::superblock::State::Free && b.usable > 0) {
             return false;
         }
         let granule = u64::from(crate::GRANULE_PAGES);
@@ -90,7 +90,7 @@ impl NandSet {
         let mut rng = Rng::new(rng::mix(seed ^ u64::from(self.id.0)));
         let shuffle = Shuffle::new(pages, &mut rng);
         // Those that collection keeps free stay so.
-        let usable = |s: &u32| u64::from(self.blocks.all[*s as usize].usable);
+        let usable = |s: &u32| u64::from(self.superblocks.all[*s as usize].usable);
         let mut old: Vec<u32> = (0..self.geo.superblocks).filter(|s| usable(s) > 0).collect();
         let mut kept = (1..=self.gc_config.low as usize).rev();
         let fits = |&kept: &usize| old.iter().rev().skip(kept).map(usable).sum::<u64>() >= pages;
@@ -122,7 +122,7 @@ impl NandSet {
             if !go_on() {
                 return false;
             }
-            let usable = self.blocks.all[superblock as usize].usable;
+            let usable = self.superblocks.all[superblock as usize].usable;
             let has_bad = usable < self.geo.pages_per_superblock();
             let mut left = if random { u64::from(usable) } else { valid };
             let units = self.geo.units_per_superblock();

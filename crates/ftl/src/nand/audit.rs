@@ -22,7 +22,7 @@ impl NandSet {
                 ));
             }
         }
-        for (superblock, (block, valid)) in self.blocks.all.iter().zip(valid).enumerate() {
+        for (superblock, (block, valid)) in self.superblocks.all.iter().zip(valid).enumerate() {
             if block.valid != valid {
                 return Err(format!(
                     "superblock {superblock}: {} valid pages counted, {valid} there",
@@ -63,7 +63,7 @@ impl NandSet {
     }
 
     fn audit_versions(&self) -> Result<(), String> {
-        let under_way: Vec<u32> = self.flights.iter().filter(|f| f.programming).map(|f| f.unit.0).collect();
+        let under_way: Vec<u32> = self.ops.iter().filter(|f| f.programming).map(|f| f.unit.0).collect();
         for page in 0..self.geo.pages() as u32 {
             let spare = self.nand.spare(Page(page));
             let LogicalPage(logical) = spare.page;

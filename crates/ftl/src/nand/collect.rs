@@ -6,8 +6,8 @@
 //! host has used up what the one before gave. Neither waits for the other as a whole: no cliff. While the host
 //! has nothing to write collection goes on with a few dies at a time, so that reads find the others free.
 
-use super::place::State;
-use super::{Cell, Flight, NandSet, UNREADABLE, bit};
+use super::superblock::State;
+use super::{NandSet, PageMove, ProgramOp, UNREADABLE, bit};
 use crate::context::{Event, SetContext};
 use crate::storage::{Record, Storage};
 use crate::victim::Candidate;
@@ -30,8 +30,8 @@ const MOST_GATHERED: u32 = 64;
 /// Most pages that the host may be ahead.
 const MOST_LEAD: u32 = 128;
 
-/// End of a chain of flights.
-pub(super) const NO_FLIGHT: u32 = u32::MAX;
+/// End of a chain of programs.
+pub(super) const NO_OP: u32 = u32::MAX;
 
 #[derive(Clone, Debug)]
 pub(super) struct Collector {
@@ -39,7 +39,7 @@ pub(super) struct Collector {
     /// Next page of the victim to look at, from 0.
     cursor: u32,
     /// Units on their way: gathered, being gathered or being programmed.
-    pub flights: u32,
+    pub ops: u32,
     /// Of those, units that were not sent to their die yet.
     pub gathered: u32,
     most_gathered: u32,
@@ -51,7 +51,7 @@ pub(super) struct Collector {
     lead: i64,
     /// [`BATCH_PAGES`] in units.
     batch: u32,
-    /// Flights whose pages are in the controller.
+    /// Programs whose pages are in the controller.
     pub ready: VecDeque<u32>,
     /// What the host is ahead of the collector, in pages x pages: the host adds `valid` for each page
     /// that it programs, a moved page takes `gain` away.
@@ -73,7 +73,7 @@ impl Collector {
         Collector {
             victim: NO_BLOCK,
             cursor: 0,
-            flights: 0,
+            ops: 0,
             gathered: 0,
             most_gathered,
             most_idle: few(geo.dies, idle_share).max(batch),
@@ -114,7 +114,7 @@ impl Collector {
     /// Whether another unit may be gathered although nothing asks for it.
     #[inline]
     fn has_idle_room(&self) -> bool {
-        self.idle && self.flights < self.most_idle
+        self.idle && self.ops < self.most_idle
     }
 
     /// Whether another batch may be gathered.
@@ -147,7 +147,7 @@ fn few(dies: u32, share: u32) -> u32 {
 impl NandSet {
     /// Takes collection one step on; whether anything was done.
     pub(super) fn collect<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) -> bool {
-        if self.held && self.is_holding() {
+        if self.gc_paused && self.stays_paused() {
             return false;
         }
         let mut done = self.erase_some(now, cx);
@@ -156,7 +156,7 @@ impl NandSet {
         }
         if !self.gc.is_active() {
             let low = (self.gc_config.low + self.reserve + self.open_handles.saturating_sub(1)) as usize;
-            let enough = self.blocks.free.len() + self.blocks.erasing.len() >= low;
+            let enough = self.superblocks.free.len() + self.superblocks.erasing.len() >= low;
             if enough || !self.choose_victim() {
                 return done;
             }
@@ -174,19 +174,19 @@ impl NandSet {
             done |= self.await_all(now, cx);
         }
         if room && (due || self.gc.has_idle_room()) {
-            let (mut chain, mut last, mut end, mut units) = (NO_FLIGHT, NO_FLIGHT, now, 0);
+            let (mut chain, mut last, mut end, mut units) = (NO_OP, NO_OP, now, 0);
             while self.gc.gathered < self.gc.most_gathered
                 && (self.gc.balance > 0 || urgent || self.gc.has_idle_room())
             {
-                let Some((flight, gathered)) = self.gather(now) else { break };
+                let Some((op, gathered)) = self.gather(now) else { break };
                 match chain {
-                    NO_FLIGHT => chain = flight,
-                    _ => self.flights[last as usize].next = flight,
+                    NO_OP => chain = op,
+                    _ => self.ops[last as usize].next = op,
                 }
-                (last, end, units) = (flight, end.max(gathered), units + 1);
+                (last, end, units) = (op, end.max(gathered), units + 1);
                 done = true;
             }
-            if chain != NO_FLIGHT {
+            if chain != NO_OP {
                 self.charge(chain, units, cx);
                 match end > now {
                     true => cx.events.push(end, (self.id, Event::Gathered(chain))),
@@ -196,7 +196,7 @@ impl NandSet {
         }
         let pages = self.geo.pages_per_superblock();
         if self.gc.cursor >= pages && self.gc.gathered == 0 {
-            if self.gc.flights > 0 {
+            if self.gc.ops > 0 {
                 if !self.gc.ending {
                     self.gc.ending = true;
                     done |= self.await_all(now, cx);
@@ -205,13 +205,13 @@ impl NandSet {
             }
             let victim = self.gc.victim;
             self.gc.ending = false;
-            if self.blocks.all[victim as usize].valid > 0 {
+            if self.superblocks.all[victim as usize].valid > 0 {
                 self.gc.cursor = 0;
             } else {
                 self.gc.victim = NO_BLOCK;
                 self.gc.balance = self.gc.balance.min(0);
-                self.blocks.all[victim as usize].state = State::Erasing;
-                self.blocks.erasing.push_back(victim);
+                self.superblocks.all[victim as usize].state = State::Erasing;
+                self.superblocks.erasing.push_back(victim);
             }
             done = true;
         }
@@ -221,7 +221,7 @@ impl NandSet {
     /// Whether nothing else can be done, or space is to be made ahead.
     #[inline]
     fn is_urgent(&self) -> bool {
-        self.reserve > 0 || (self.blocks.free.len() < 2 && self.host_lacks_superblock())
+        self.reserve > 0 || (self.superblocks.free.len() < 2 && self.host_lacks_superblock())
     }
 
     /// Charges what a chain of so many units will program to those whose writes make it necessary.
@@ -232,10 +232,10 @@ impl NandSet {
             return;
         }
         // Without anybody's writes (for its wear, or after a restart) collection is at the expense of what it moves.
-        while chain != NO_FLIGHT {
-            let flight = &mut self.flights[chain as usize];
-            flight.paid = false;
-            chain = flight.next;
+        while chain != NO_OP {
+            let op = &mut self.ops[chain as usize];
+            op.paid = false;
+            chain = op.next;
         }
     }
 
@@ -247,11 +247,11 @@ impl NandSet {
         }
     }
 
-    /// The pages of a chain of flights are in the controller.
+    /// The pages of a chain of programs are in the controller.
     pub(super) fn gathered(&mut self, mut chain: u32) {
-        while chain != NO_FLIGHT {
+        while chain != NO_OP {
             self.gc.ready.push_back(chain);
-            chain = self.flights[chain as usize].next;
+            chain = self.ops[chain as usize].next;
         }
     }
 
@@ -277,16 +277,16 @@ impl NandSet {
 
     /// Gathers one unit of valid pages from the victim, if there is any; says when it is in the controller.
     fn gather(&mut self, now: Nanos) -> Option<(u32, Nanos)> {
-        let flight = *self.free_flights.last()?;
+        let op = *self.free_ops.last()?;
         let mut page = self.next_valid()?;
-        self.free_flights.pop();
-        let start = (flight * self.geo.unit_pages) as usize;
-        let (mut cells, mut end) = (0, now);
+        self.free_ops.pop();
+        let start = (op * self.geo.unit_pages) as usize;
+        let (mut moves, mut end) = (0, now);
         loop {
             // The pages that one sense brings.
             let (first, mut count) = (page, 1);
             let next = loop {
-                if cells + count == self.geo.unit_pages {
+                if moves + count == self.geo.unit_pages {
                     break None;
                 }
                 match self.next_valid() {
@@ -300,40 +300,41 @@ impl NandSet {
             end = end.max(read.done);
             let lost = read.outcome == Outcome::Failed;
             self.stats.uncorrectable += u64::from(lost);
-            let gathered = &mut self.cells[start + cells as usize..][..count as usize];
-            for (page, cell) in (first..).zip(gathered) {
+            let gathered = &mut self.moves[start + moves as usize..][..count as usize];
+            for (page, page_move) in (first..).zip(gathered) {
                 let source = if lost { page | UNREADABLE } else { page };
                 let logical = self.nand.inner().logical(Page(page)).0;
                 // What its landing will want.
                 prefetch(&self.map, logical);
-                *cell = Cell { page: logical, source };
+                *page_move = PageMove { page: logical, source };
             }
-            cells += count;
+            moves += count;
             let Some(next) = next else { break };
             page = next;
         }
-        self.stats.media_read_bytes += u64::from(cells * crate::PAGE);
-        self.flights[flight as usize] = Flight {
+        self.stats.media_read_bytes += u64::from(moves * crate::PAGE);
+        self.ops[op as usize] = ProgramOp {
             unit: Unit(0),
             die: 0,
             superblock: 0,
-            cells,
-            cold: true,
+            moves,
+            relocated: true,
             paid: true,
             programming: false,
-            next: NO_FLIGHT,
+            next: NO_OP,
         };
-        self.gc.flights += 1;
+        self.gc.ops += 1;
         self.gc.gathered += 1;
-        self.gc.balance -= i64::from(cells) * self.gc.gain;
-        Some((flight, end))
+        self.gc.balance -= i64::from(moves) * self.gc.gain;
+        Some((op, end))
     }
 
     /// Chooses the next superblock to collect; whether there is one that gives something.
     fn choose_victim(&mut self) -> bool {
-        let sealed =
-            || self.blocks.all.iter().enumerate().filter(|(_, b)| b.state == State::Sealed && b.flights == 0);
-        let now = self.blocks.sealed_count;
+        let sealed = || {
+            self.superblocks.all.iter().enumerate().filter(|(_, b)| b.state == State::Sealed && b.ops == 0)
+        };
+        let now = self.superblocks.sealed_count;
         // Superblocks lose usable pages with their bad blocks, and may hold more than they would take again.
         // What is moved fills whole units.
         let unit = self.geo.unit_pages;
@@ -346,8 +347,8 @@ impl NandSet {
                 age: now - b.sealed + 1,
             });
         let mut victim = self.gc_config.policy.chooses().choose(&mut giving).map(|c| c.superblock as usize);
-        if !self.gc.levelled && self.blocks.free.len() >= 2 {
-            let most = self.blocks.all.iter().map(|b| b.erases).max().unwrap_or(0);
+        if !self.gc.levelled && self.superblocks.free.len() >= 2 {
+            let most = self.superblocks.all.iter().map(|b| b.erases).max().unwrap_or(0);
             let least = sealed().min_by_key(|(i, b)| (b.erases, *i));
             if let Some((_, b)) = least
                 && most - b.erases > self.gc_config.wear_gap
@@ -359,7 +360,7 @@ impl NandSet {
             self.gc.levelled = false;
         }
         let Some(index) = victim else { return false };
-        let block = &self.blocks.all[index];
+        let block = &self.superblocks.all[index];
         self.gc.victim = index as u32;
         self.gc.cursor = 0;
         self.gc.valid = i64::from(block.valid);
@@ -376,9 +377,9 @@ impl NandSet {
             None => few(self.geo.dies, self.gc_config.idle_share),
         };
         let mut done = false;
-        while let Some(&block) = self.blocks.erasing.front() {
-            if self.blocks.erase_die == self.geo.dies {
-                if self.blocks.erases_under_way == 0 {
+        while let Some(&block) = self.superblocks.erasing.front() {
+            if self.superblocks.erase_die == self.geo.dies {
+                if self.superblocks.erases_under_way == 0 {
                     self.erase_ended(block);
                     self.check_spare(now, cx);
                     done = true;
@@ -386,16 +387,16 @@ impl NandSet {
                 }
                 break;
             }
-            if self.blocks.erases_under_way >= most {
+            if self.superblocks.erases_under_way >= most {
                 break;
             }
-            let unit = Unit(block * self.geo.units_per_superblock() + self.blocks.erase_die);
-            self.blocks.erase_die += 1;
+            let unit = Unit(block * self.geo.units_per_superblock() + self.superblocks.erase_die);
+            self.superblocks.erase_die += 1;
             if self.nand.is_bad(unit) {
                 // What it holds is out of date and stays there.
                 continue;
             }
-            self.blocks.erases_under_way += 1;
+            self.superblocks.erases_under_way += 1;
             let end = self.nand.erase(now, unit);
             cx.events.push(end, (self.id, Event::Erased(unit)));
             done = true;
@@ -413,7 +414,7 @@ impl NandSet {
             Progress::Ended(outcome) => outcome,
         };
         self.stats.erases += 1;
-        self.blocks.erases_under_way -= 1;
+        self.superblocks.erases_under_way -= 1;
         cx.storage.record(Record::Erase { set: self.id.0, unit });
         if outcome == Outcome::Failed {
             self.stats.media_failures += 1;
@@ -424,16 +425,16 @@ impl NandSet {
     }
 
     fn erase_ended(&mut self, block: u32) {
-        self.blocks.erasing.pop_front();
-        self.blocks.erase_die = 0;
+        self.superblocks.erasing.pop_front();
+        self.superblocks.erase_die = 0;
         self.count_usable(block);
-        let b = &mut self.blocks.all[block as usize];
+        let b = &mut self.superblocks.all[block as usize];
         b.erases += 1;
         if b.usable == 0 {
             b.state = State::Dead;
         } else {
             b.state = State::Free;
-            self.blocks.free.push(block);
+            self.superblocks.free.push(block);
         }
         debug_assert!(
             !(0..self.geo.pages_per_superblock())

@@ -10,18 +10,18 @@
 //! its successor is on flash, or the page is deallocated, an out-of-date copy gives them up ([`STALE`]), long before it is erased.
 
 mod age;
-mod ahead;
 mod audit;
 mod buffer;
 mod collect;
-mod hold;
-mod place;
+mod die_queue;
+mod gc_pause;
 mod program;
 mod purge;
 mod reclaim;
 mod recover;
 mod report;
 mod set;
+mod superblock;
 
 use crate::answer::{PlacementNote, SetStats};
 use crate::compare::{match_before, matches};
@@ -52,7 +52,7 @@ fn has_contents(slot: Slot) -> bool {
 
 /// A page of a program unit on its way, and where it comes from: a buffer entry or a flash page.
 #[derive(Clone, Copy, Debug)]
-struct Cell {
+struct PageMove {
     /// The logical page.
     page: u32,
     /// With [`UNREADABLE`], the flash page could not be read.
@@ -61,7 +61,7 @@ struct Cell {
 
 const UNREADABLE: u32 = 1 << 31;
 
-impl Cell {
+impl PageMove {
     fn flash(self) -> u32 {
         self.source & !UNREADABLE
     }
@@ -69,19 +69,19 @@ impl Cell {
 
 /// A program unit on its way to flash.
 #[derive(Clone, Copy, Debug)]
-struct Flight {
+struct ProgramOp {
     unit: Unit,
     die: u32,
     superblock: u32,
-    /// Cells in use.
-    cells: u32,
+    /// Pages in use.
+    moves: u32,
     /// Whether garbage collection sent it.
-    cold: bool,
+    relocated: bool,
     /// Whether its programming is on somebody's account already.
     paid: bool,
     /// Whether it has left for the medium (and was not only gathered).
     programming: bool,
-    /// The flight gathered before it, in a chain that is ready at the same time.
+    /// The program gathered before it, in a chain that is ready at the same time.
     next: u32,
 }
 
@@ -108,10 +108,10 @@ pub(crate) struct NandSet {
     valid: Table<u64>,
     /// One bit per logical page: deallocated, and no newer copy on flash (the drive's system area).
     trimmed: Vec<u64>,
-    blocks: place::Blocks,
+    superblocks: superblock::Superblocks,
     /// What is being written: a superblock for each placement handle, then those that collection writes to: one
     /// for all, or one for each handle.
-    streams: Vec<place::Stream>,
+    streams: Vec<superblock::Stream>,
     /// Placement handles.
     handles: usize,
     /// Whose turn it is to be programmed.
@@ -125,18 +125,18 @@ pub(crate) struct NandSet {
     notes: VecDeque<PlacementNote>,
     gc: collect::Collector,
     /// Collection is held back, as long as there is something else to write to.
-    held: bool,
+    gc_paused: bool,
     /// Superblocks that are kept free beyond those that always are.
     reserve: u32,
     buffer: Buffer,
-    flights: Vec<Flight>,
-    free_flights: Vec<u32>,
-    /// `unit_pages` cells per flight.
-    cells: Vec<Cell>,
-    /// The contents that each cell of a program under way refers to; empty if the set is not durable.
+    ops: Vec<ProgramOp>,
+    free_ops: Vec<u32>,
+    /// `unit_pages` moves per program.
+    moves: Vec<PageMove>,
+    /// The contents that each move of a program under way refers to; empty if the set is not durable.
     carried: Vec<Slot>,
     /// Programs under way per die.
-    ahead: Vec<ahead::Ahead>,
+    die_queues: Vec<die_queue::DieQueue>,
     waiting: VecDeque<Write>,
     /// What waits first does so for a slot, and no event will tell when there is one.
     lacks_slots: bool,
@@ -163,7 +163,7 @@ impl NandSet {
     ) -> NandSet {
         let geo = nand.geometry().clone();
         let collector = collect::Collector::new(&geo, gc.idle_share);
-        let flights = geo.dies * ahead::DIE_QUEUE as u32 + collector.most_gathered();
+        let ops = geo.dies * die_queue::DIE_QUEUE as u32 + collector.most_gathered();
         let words = |bits: u64| vec![0u64; bits.div_ceil(64) as usize];
         NandSet {
             id,
@@ -174,15 +174,15 @@ impl NandSet {
             map: Table::default(),
             valid: Table::zeros(geo.pages().div_ceil(64) as usize),
             trimmed: words(if config.durable { u64::from(capacity) } else { 0 }),
-            blocks: place::Blocks::new(&geo),
-            streams: vec![place::Stream::default(); (placement.handles + placement.lanes()) as usize],
+            superblocks: superblock::Superblocks::new(&geo),
+            streams: vec![superblock::Stream::default(); (placement.handles + placement.lanes()) as usize],
             handles: placement.handles as usize,
             turn: 0,
             open_handles: 0,
             closing: vec![0; placement.handles as usize],
             notes_wanted: false,
             notes: VecDeque::new(),
-            held: false,
+            gc_paused: false,
             reserve: 0,
             gc: collector,
             buffer: Buffer::new(
@@ -190,23 +190,23 @@ impl NandSet {
                 config.atomic_pages,
                 placement.handles,
             ),
-            flights: vec![
-                Flight {
+            ops: vec![
+                ProgramOp {
                     unit: Unit(0),
                     die: 0,
                     superblock: 0,
-                    cells: 0,
-                    cold: false,
+                    moves: 0,
+                    relocated: false,
                     paid: false,
                     programming: false,
-                    next: collect::NO_FLIGHT
+                    next: collect::NO_OP
                 };
-                flights as usize
+                ops as usize
             ],
-            free_flights: (0..flights).rev().collect(),
-            cells: vec![Cell { page: NONE, source: NONE }; (flights * geo.unit_pages) as usize],
-            carried: vec![Slot::NONE; if config.durable { (flights * geo.unit_pages) as usize } else { 0 }],
-            ahead: vec![ahead::Ahead::default(); geo.dies as usize],
+            free_ops: (0..ops).rev().collect(),
+            moves: vec![PageMove { page: NONE, source: NONE }; (ops * geo.unit_pages) as usize],
+            carried: vec![Slot::NONE; if config.durable { (ops * geo.unit_pages) as usize } else { 0 }],
+            die_queues: vec![die_queue::DieQueue::default(); geo.dies as usize],
             waiting: VecDeque::with_capacity(1024),
             lacks_slots: false,
             flushes: Vec::new(),
@@ -558,12 +558,12 @@ impl NandSet {
     #[inline]
     fn validate(&mut self, page: u32, superblock: u32) {
         set_bit(&mut self.valid, page);
-        self.blocks.all[superblock as usize].valid += 1;
+        self.superblocks.all[superblock as usize].valid += 1;
     }
 
     #[inline]
     fn invalidate<S: Storage>(&mut self, page: u32, cx: &mut SetContext<'_, S>) {
-        self.invalidate_of(page, self.blocks.of(page), cx);
+        self.invalidate_of(page, self.superblocks.of(page), cx);
     }
 
     /// A page of this superblock is not valid any more: its contents are given up, and what is left of it names none.
@@ -577,9 +577,9 @@ impl NandSet {
 
     #[inline]
     fn take_validity(&mut self, page: u32, superblock: u32) {
-        debug_assert_eq!(superblock, self.blocks.of(page));
+        debug_assert_eq!(superblock, self.superblocks.of(page));
         clear_bit(&mut self.valid, page);
-        self.blocks.all[superblock as usize].valid -= 1;
+        self.superblocks.all[superblock as usize].valid -= 1;
     }
 
     /// Nobody needs this copy on flash, nor will.
@@ -598,11 +598,11 @@ impl NandSet {
             // In turns, as both want the dies.
             let (mut programmed, mut moved) = (false, false);
             loop {
-                let cold = self.program_collected(now, cx);
+                let relocated = self.program_collected(now, cx);
                 let host = self.program_host(now, cx);
                 programmed |= host;
-                moved |= cold;
-                if !(cold | host) {
+                moved |= relocated;
+                if !(relocated | host) {
                     break;
                 }
             }
@@ -620,10 +620,10 @@ impl NandSet {
     /// If nothing is under way that could free a superblock, none will ever be: no more writes.
     fn notice_end_of_life<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) {
         let gathered = self.gc.ready.len();
-        let idle = self.free_flights.len() + gathered == self.flights.len() && self.blocks.erasing.is_empty();
-        let full = !self.buffer.has_room() && self.host_lacks_superblock() && self.blocks.free.len() < 2;
+        let idle = self.free_ops.len() + gathered == self.ops.len() && self.superblocks.erasing.is_empty();
+        let full = !self.buffer.has_room() && self.host_lacks_superblock() && self.superblocks.free.len() < 2;
         let collector_stuck = gathered > 0
-            && self.blocks.free.is_empty()
+            && self.superblocks.free.is_empty()
             && !self.streams[self.collecting_stream(self.gc.victim())].is_open();
         if idle && (collector_stuck || (full && !self.gc.is_active())) {
             self.end_life(now, cx);
@@ -643,7 +643,7 @@ impl NandSet {
     /// written and one to collect into.
     fn has_spare(&self) -> bool {
         let reserve = (self.streams.len() as u64 + 1) * u64::from(self.geo.pages_per_superblock());
-        self.blocks.usable_pages() >= u64::from(self.capacity) + reserve
+        self.superblocks.usable_pages() >= u64::from(self.capacity) + reserve
     }
 
     /// Ends the set's life in time.

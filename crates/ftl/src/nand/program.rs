@@ -1,8 +1,8 @@
 //! Programs: from the write buffer or the collector to a die, and what becomes of the pages when they land or fail.
 
 use super::buffer::{Entry, NONE, SUPERSEDED};
-use super::collect::NO_FLIGHT;
-use super::{BUFFERED, Cell, Flight, NandSet, UNMAPPED, bit, clear_bit, has_contents};
+use super::collect::NO_OP;
+use super::{BUFFERED, NandSet, PageMove, ProgramOp, UNMAPPED, bit, clear_bit, has_contents};
 use crate::Done;
 use crate::config::PAGE;
 use crate::context::SetContext;
@@ -38,8 +38,8 @@ impl NandSet {
     /// changed by it.
     pub(super) fn program_host<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) -> bool {
         // While collection is held back, it is not waited for.
-        let may = self.gc.lets_host() || self.held;
-        if self.buffer.waiting_pages() == 0 || !may || self.free_flights.is_empty() {
+        let may = self.gc.lets_host() || self.gc_paused;
+        if self.buffer.waiting_pages() == 0 || !may || self.free_ops.is_empty() {
             return false;
         }
         for _ in 0..self.handles {
@@ -59,28 +59,28 @@ impl NandSet {
             // That it lacks a superblock is news for collection.
             return was_open && !self.streams[handle].is_open();
         };
-        let Some(flight) = self.free_flights.pop() else { return false };
+        let Some(op) = self.free_ops.pop() else { return false };
         self.entries.clear();
         self.buffer.take(handle, self.geo.unit_pages, &mut self.entries);
-        let start = (flight * self.geo.unit_pages) as usize;
+        let start = (op * self.geo.unit_pages) as usize;
         for (i, &index) in self.entries.iter().enumerate() {
-            self.cells[start + i] = Cell { page: self.buffer.entry(index).page, source: index };
+            self.moves[start + i] = PageMove { page: self.buffer.entry(index).page, source: index };
         }
-        let cells = self.entries.len() as u32;
-        if !self.held {
-            self.gc.host_wrote(cells);
+        let moves = self.entries.len() as u32;
+        if !self.gc_paused {
+            self.gc.host_wrote(moves);
         }
-        self.flights[flight as usize] = Flight {
+        self.ops[op as usize] = ProgramOp {
             unit: unit.unit,
             die: unit.die,
             superblock: unit.superblock,
-            cells,
-            cold: false,
+            moves,
+            relocated: false,
             paid: false,
             programming: false,
-            next: NO_FLIGHT,
+            next: NO_OP,
         };
-        self.program(now, flight, cx);
+        self.program(now, op, cx);
         if self.closing[handle] != 0 {
             self.close_handle(handle);
         }
@@ -101,38 +101,41 @@ impl NandSet {
             // The lane's last superblock may have ended just now, and another lane's is there.
             return self.collecting_stream(self.gc.victim()) != stream;
         };
-        let Some(flight) = self.gc.ready.pop_front() else { return false };
+        let Some(op) = self.gc.ready.pop_front() else { return false };
         self.gc.gathered -= 1;
-        let f = &mut self.flights[flight as usize];
+        let f = &mut self.ops[op as usize];
         (f.unit, f.die, f.superblock) = (unit.unit, unit.die, unit.superblock);
-        self.program(now, flight, cx);
+        self.program(now, op, cx);
         true
     }
 
     fn program<S: Storage>(&mut self, now: Nanos, index: u32, cx: &mut SetContext<'_, S>) {
-        let flight = self.flights[index as usize];
+        let op = self.ops[index as usize];
         let start = (index * self.geo.unit_pages) as usize;
         self.spares.clear();
         let bytes = u64::from(self.geo.unit_pages * PAGE);
         let mut charge = |page: u32, pages: u32| {
-            if !flight.paid
+            if !op.paid
                 && let Some(volume) = cx.volumes.owner_mut(self.id, page)
             {
-                volume.charge(pages, flight.cold);
+                volume.charge(pages, op.relocated);
             }
         };
-        for at in start..start + flight.cells as usize {
-            let cell = self.cells[at];
+        for at in start..start + op.moves as usize {
+            let page_move = self.moves[at];
             // What was deallocated meanwhile is programmed all the same: the deallocation is known elsewhere, and newer.
-            let mut spare = Spare { page: LogicalPage(cell.page), version: 0, slot: Slot::NONE };
+            let mut spare = Spare { page: LogicalPage(page_move.page), version: 0, slot: Slot::NONE };
             if self.durable {
-                (spare.version, spare.slot) = match flight.cold {
+                (spare.version, spare.slot) = match op.relocated {
                     true => {
-                        let source = self.nand.inner().spare(Page(cell.flash()));
-                        (source.version, if cell.source == cell.flash() { source.slot } else { LOST })
+                        let source = self.nand.inner().spare(Page(page_move.flash()));
+                        (
+                            source.version,
+                            if page_move.source == page_move.flash() { source.slot } else { LOST },
+                        )
                     }
                     false => {
-                        let source = self.buffer.entry(cell.source);
+                        let source = self.buffer.entry(page_move.source);
                         (source.version, source.slot)
                     }
                 };
@@ -142,30 +145,30 @@ impl NandSet {
                 }
             }
             self.spares.push(spare);
-            charge(cell.page, 1);
-            if !flight.cold {
+            charge(page_move.page, 1);
+            if !op.relocated {
                 // What its landing will want.
-                prefetch(&self.map, cell.page);
-                let old = self.buffer.entry(cell.source).old;
+                prefetch(&self.map, page_move.page);
+                let old = self.buffer.entry(page_move.source).old;
                 prefetch(&self.valid, old / 64);
                 if self.durable {
                     self.nand.inner().prefetch_slot(Page(old));
                 }
             }
         }
-        let padding = self.geo.unit_pages - flight.cells;
+        let padding = self.geo.unit_pages - op.moves;
         if padding > 0 {
             self.spares.resize(self.geo.unit_pages as usize, Spare::EMPTY);
-            charge(self.cells[start].page, padding);
+            charge(self.moves[start].page, padding);
         }
         self.stats.media_written_bytes += bytes;
-        if flight.cold {
+        if op.relocated {
             self.stats.media_gc_bytes += bytes;
         }
-        self.flights[index as usize].programming = true;
-        self.blocks.all[flight.superblock as usize].flights += 1;
-        let end = self.nand.program(now, flight.unit, &self.spares);
-        self.sent(now, index, flight.die, end, cx);
+        self.ops[index as usize].programming = true;
+        self.superblocks.all[op.superblock as usize].ops += 1;
+        let end = self.nand.program(now, op.unit, &self.spares);
+        self.sent(now, index, op.die, end, cx);
     }
 
     /// A program has ended: its pages are on flash, or have to go elsewhere.
@@ -176,19 +179,19 @@ impl NandSet {
         outcome: Outcome,
         cx: &mut SetContext<'_, S>,
     ) {
-        let flight = self.flights[index as usize];
-        self.flights[index as usize].programming = false;
-        self.blocks.all[flight.superblock as usize].flights -= 1;
+        let op = self.ops[index as usize];
+        self.ops[index as usize].programming = false;
+        self.superblocks.all[op.superblock as usize].ops -= 1;
         let start = (index * self.geo.unit_pages) as usize;
         if outcome == Outcome::Failed {
-            self.program_failed(now, flight, start, cx);
+            self.program_failed(now, op, start, cx);
         } else {
-            let first = flight.unit.0 * self.geo.unit_pages;
-            for i in 0..flight.cells {
-                let cell = self.cells[start + i as usize];
-                match flight.cold {
-                    true => self.land_cold(cell, first + i, flight.superblock, cx),
-                    false => self.land_host(now, cell, first + i, flight.superblock, cx),
+            let first = op.unit.0 * self.geo.unit_pages;
+            for i in 0..op.moves {
+                let page_move = self.moves[start + i as usize];
+                match op.relocated {
+                    true => self.land_cold(page_move, first + i, op.superblock, cx),
+                    false => self.land_host(now, page_move, first + i, op.superblock, cx),
                 }
             }
             // What landed as garbage names no contents by now.
@@ -196,53 +199,55 @@ impl NandSet {
                 self.spares.clear();
                 self.spares
                     .extend((first..first + self.geo.unit_pages).map(|p| self.nand.inner().spare(Page(p))));
-                cx.storage.record(Record::Program {
-                    set: self.id.0,
-                    unit: flight.unit,
-                    spares: &self.spares,
-                });
+                cx.storage.record(Record::Program { set: self.id.0, unit: op.unit, spares: &self.spares });
             }
         }
-        if flight.cold {
-            self.gc.flights -= 1;
+        if op.relocated {
+            self.gc.ops -= 1;
         }
-        self.free_flights.push(index);
+        self.free_ops.push(index);
     }
 
     /// A buffered page is on flash at `to`.
     fn land_host<S: Storage>(
         &mut self,
         now: Nanos,
-        cell: Cell,
+        page_move: PageMove,
         to: u32,
         superblock: u32,
         cx: &mut SetContext<'_, S>,
     ) {
-        let entry = *self.buffer.entry(cell.source);
+        let entry = *self.buffer.entry(page_move.source);
         if entry.old != SUPERSEDED {
             // Nothing newer is on flash, so that the map names this entry or a newer one.
-            let at = self.map[cell.page as usize];
+            let at = self.map[page_move.page as usize];
             debug_assert!(at != UNMAPPED && at & BUFFERED != 0);
-            let current = at == BUFFERED | cell.source;
+            let current = at == BUFFERED | page_move.source;
             let holder = self.buffer.entry_mut(at ^ BUFFERED);
             let old = std::mem::replace(&mut holder.old, if current { NONE } else { to });
             if current {
-                self.map[cell.page as usize] = to;
+                self.map[page_move.page as usize] = to;
             }
             self.validate(to, superblock);
             if old != NONE {
                 self.invalidate(old, cx);
             }
-            if self.durable && bit(&self.trimmed, cell.page) {
-                clear_bit(&mut self.trimmed, cell.page);
+            if self.durable && bit(&self.trimmed, page_move.page) {
+                clear_bit(&mut self.trimmed, page_move.page);
                 let (set, version) = (self.id.0, entry.version);
-                cx.storage.record(Record::Trim { set, first: cell.page, count: 1, version, gone: false });
+                cx.storage.record(Record::Trim {
+                    set,
+                    first: page_move.page,
+                    count: 1,
+                    version,
+                    gone: false,
+                });
             }
             self.supersede_older(now, entry, cx);
         } else if self.durable {
             self.drop_contents(to, cx);
         }
-        self.give_up_entry(now, cell.source, cx);
+        self.give_up_entry(now, page_move.source, cx);
     }
 
     /// Nobody needs the versions of a page any more that are older than this entry.
@@ -273,13 +278,22 @@ impl NandSet {
 
     /// A page that garbage collection moved is on flash at `to`.
     #[inline]
-    fn land_cold<S: Storage>(&mut self, cell: Cell, to: u32, superblock: u32, cx: &mut SetContext<'_, S>) {
-        let source = cell.flash();
-        let at = self.map[cell.page as usize];
+    fn land_cold<S: Storage>(
+        &mut self,
+        page_move: PageMove,
+        to: u32,
+        superblock: u32,
+        cx: &mut SetContext<'_, S>,
+    ) {
+        let source = page_move.flash();
+        let at = self.map[page_move.page as usize];
         if at == source {
-            self.map[cell.page as usize] = to;
-            if self.durable && cell.source != source && has_contents(self.nand.inner().slot(Page(source))) {
-                self.lost.lose(self.id, cell.page, cx.volumes);
+            self.map[page_move.page as usize] = to;
+            if self.durable
+                && page_move.source != source
+                && has_contents(self.nand.inner().slot(Page(source)))
+            {
+                self.lost.lose(self.id, page_move.page, cx.volumes);
             }
         } else if at != UNMAPPED && at & BUFFERED != 0 && self.buffer.entry(at ^ BUFFERED).old == source {
             self.buffer.entry_mut(at ^ BUFFERED).old = to;
@@ -310,39 +324,39 @@ impl NandSet {
     fn program_failed<S: Storage>(
         &mut self,
         now: Nanos,
-        flight: Flight,
+        op: ProgramOp,
         start: usize,
         cx: &mut SetContext<'_, S>,
     ) {
         self.stats.media_failures += 1;
-        cx.storage.record(Record::Spoil { set: self.id.0, unit: flight.unit });
+        cx.storage.record(Record::Spoil { set: self.id.0, unit: op.unit });
         // The unit is on the medium: it was programmed.
-        let _ = self.nand.apply_bad(flight.unit);
-        self.count_usable(flight.superblock);
-        cx.storage.record(Record::Retire { set: self.id.0, unit: flight.unit });
+        let _ = self.nand.apply_bad(op.unit);
+        self.count_usable(op.superblock);
+        cx.storage.record(Record::Retire { set: self.id.0, unit: op.unit });
         self.check_spare(now, cx);
         if self.durable {
-            for i in start..start + flight.cells as usize {
+            for i in start..start + op.moves as usize {
                 let slot = self.carried[i];
                 if has_contents(slot) {
                     cx.storage.release(slot);
                 }
             }
         }
-        if flight.cold {
+        if op.relocated {
             self.gc.start_over();
             return;
         }
         // First those that nobody needs: what is put back is counted without them.
-        for i in 0..flight.cells as usize {
-            let entry = self.cells[start + i].source;
+        for i in 0..op.moves as usize {
+            let entry = self.moves[start + i].source;
             if self.buffer.entry(entry).old == SUPERSEDED {
                 self.give_up_entry(now, entry, cx);
             }
         }
         // The last first, so that they wait in the order in which they did.
-        for i in (0..flight.cells as usize).rev() {
-            self.buffer.put_back(self.cells[start + i].source);
+        for i in (0..op.moves as usize).rev() {
+            self.buffer.put_back(self.moves[start + i].source);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Erasing everything: all pages are deallocated, and every superblock that was written is erased, in the time that
 //! its dies take.
 
-use super::place::{State, Stream};
+use super::superblock::{State, Stream};
 use super::{NandSet, has_contents};
 use crate::Done;
 use crate::context::SetContext;
@@ -40,18 +40,17 @@ impl NandSet {
     /// Logical pages of the programs under way, and the contents that each refers to.
     pub(super) fn carried(&self) -> impl Iterator<Item = (u32, Slot)> {
         let pages = self.geo.unit_pages as usize;
-        let cells = move |(index, flight): (usize, &super::Flight)| {
-            index * pages..index * pages + flight.cells as usize
-        };
-        let under_way = self.flights.iter().enumerate().filter(|(_, f)| f.programming && self.durable);
-        under_way.flat_map(cells).map(|i| (self.cells[i].page, self.carried[i]))
+        let moves =
+            move |(index, op): (usize, &super::ProgramOp)| index * pages..index * pages + op.moves as usize;
+        let under_way = self.ops.iter().enumerate().filter(|(_, f)| f.programming && self.durable);
+        under_way.flat_map(moves).map(|i| (self.moves[i].page, self.carried[i]))
     }
 
     /// Takes a purge one step on; whether anything was done.
     pub(super) fn purge_step<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) -> bool {
         let Some(Purge { io, queued }) = self.purge else { return false };
         if queued {
-            let ended = self.blocks.erasing.is_empty();
+            let ended = self.superblocks.erasing.is_empty();
             if ended {
                 self.purge = None;
                 cx.done.push(Done { io, at: now, result: Ok(()) });
@@ -59,15 +58,15 @@ impl NandSet {
             return ended;
         }
         // A victim of the collector has nothing left to be moved, and is let go by the collector itself.
-        if self.gc.is_active() || self.free_flights.len() < self.flights.len() {
+        if self.gc.is_active() || self.free_ops.len() < self.ops.len() {
             return false;
         }
         self.streams.fill(Stream::default());
         self.open_handles = 0;
-        for (index, block) in (0..).zip(&mut self.blocks.all) {
+        for (index, block) in (0..).zip(&mut self.superblocks.all) {
             if matches!(block.state, State::Open | State::Sealed) {
                 block.state = State::Erasing;
-                self.blocks.erasing.push_back(index);
+                self.superblocks.erasing.push_back(index);
             }
         }
         self.purge = Some(Purge { io, queued: true });

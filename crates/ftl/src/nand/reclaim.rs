@@ -2,7 +2,7 @@
 //! the superblock that a handle's data goes to.
 
 use super::NandSet;
-use super::place::Stream;
+use super::superblock::Stream;
 use crate::answer::{PlacementChange, PlacementNote};
 use crate::config::PAGE;
 use crate::context::SetContext;
@@ -66,7 +66,7 @@ impl NandSet {
         if stream.is_open() && stream.next > 0 {
             let block = stream.block;
             *stream = Stream::default();
-            self.blocks.seal(block);
+            self.superblocks.seal(block);
         }
     }
 
@@ -82,7 +82,7 @@ impl NandSet {
     /// Notes that the data of a superblock is moved, if a handle wrote it.
     #[cold]
     pub(super) fn note_moved<S: Storage>(&mut self, now: Nanos, superblock: u32, cx: &SetContext<'_, S>) {
-        let block = self.blocks.all[superblock as usize];
+        let block = self.superblocks.all[superblock as usize];
         let writer = usize::from(block.writer);
         if block.valid == 0 {
             return;
@@ -105,13 +105,13 @@ impl NandSet {
     pub fn writers(&self) -> Vec<u8> {
         match self.handles {
             1 => Vec::new(),
-            _ => self.blocks.all.iter().map(|b| b.writer).collect(),
+            _ => self.superblocks.all.iter().map(|b| b.writer).collect(),
         }
     }
 
     /// Sets what stream wrote a superblock; whether both exist.
     pub fn apply_open(&mut self, superblock: u32, writer: u8) -> bool {
-        match self.blocks.all.get_mut(superblock as usize) {
+        match self.superblocks.all.get_mut(superblock as usize) {
             Some(block) if usize::from(writer) < self.streams.len() => {
                 block.writer = writer;
                 true

@@ -1,7 +1,7 @@
 //! Power: what is lost with it, and how the map is found again from the spare areas.
 
-use super::place::{State, Stream};
-use super::{NandSet, STALE, UNMAPPED, ahead, bit, buffer, clear_bit, collect};
+use super::superblock::{State, Stream};
+use super::{NandSet, STALE, UNMAPPED, bit, buffer, clear_bit, collect, die_queue};
 use crate::context::SetContext;
 use crate::lost::LOST;
 use crate::storage::{Record, Storage};
@@ -34,7 +34,7 @@ impl NandSet {
             true => self.saved(),
             false => Vec::new(),
         };
-        let programs = self.flights.iter().filter(|f| f.programming).map(|f| f.unit);
+        let programs = self.ops.iter().filter(|f| f.programming).map(|f| f.unit);
         let under_way: Vec<Unit> = programs.chain(self.erasing_units()).collect();
         if !self.durable {
             // The newest copy on flash of each page is valid, and recovery shall find it without versions.
@@ -53,7 +53,7 @@ impl NandSet {
 
     /// The units of the blocks that are being erased: they hold nothing, and the journal does not know yet.
     fn erasing_units(&self) -> impl Iterator<Item = Unit> + use<> {
-        let blocks = &self.blocks;
+        let blocks = &self.superblocks;
         let dies = if blocks.erases_under_way > 0 { 0..blocks.erase_die } else { 0..0 };
         let first = blocks.erasing.front().map_or(0, |block| block * self.geo.units_per_superblock());
         let (rows, step) = (self.geo.units_per_block, self.geo.dies);
@@ -84,9 +84,9 @@ impl NandSet {
         self.map.fill(UNMAPPED);
         self.valid.fill(0);
         self.buffer.clear();
-        self.free_flights = (0..self.flights.len() as u32).rev().collect();
-        self.flights.iter_mut().for_each(|f| f.programming = false);
-        self.ahead.fill(ahead::Ahead::default());
+        self.free_ops = (0..self.ops.len() as u32).rev().collect();
+        self.ops.iter_mut().for_each(|f| f.programming = false);
+        self.die_queues.fill(die_queue::DieQueue::default());
         self.waiting.clear();
         self.lacks_slots = false;
         self.flushes.clear();
@@ -94,7 +94,7 @@ impl NandSet {
         self.gc = collect::Collector::new(&self.geo, self.gc_config.idle_share);
         self.streams.fill(Stream::default());
         self.closing.fill(0);
-        self.held = false;
+        self.gc_paused = false;
         self.notes.clear();
         (self.turn, self.open_handles) = (0, 0);
     }
@@ -119,17 +119,17 @@ impl NandSet {
                 }
             }
             let erases = (0..self.geo.dies).map(|d| self.nand.wear(Unit(first + d))).max().unwrap_or(0);
-            let block = &mut self.blocks.all[superblock as usize];
+            let block = &mut self.superblocks.all[superblock as usize];
             block.erases = erases;
             if block.usable == 0 && block.valid == 0 {
                 block.state = State::Dead;
             } else if !begun && block.valid == 0 {
                 block.state = State::Free;
-                self.blocks.free.push(superblock);
+                self.superblocks.free.push(superblock);
             } else if block.valid == 0 {
                 // Nothing of it counts: also where an erase was cut short, by the rule of validity.
                 block.state = State::Erasing;
-                self.blocks.erasing.push_back(superblock);
+                self.superblocks.erasing.push_back(superblock);
             } else {
                 block.state = State::Open;
                 partial.push((room, superblock));
@@ -140,10 +140,10 @@ impl NandSet {
             let stream = self.resuming_stream(i, superblock);
             match stream.filter(|_| room > 0) {
                 Some(stream) => {
-                    self.blocks.all[superblock as usize].writer = stream as u8;
+                    self.superblocks.all[superblock as usize].writer = stream as u8;
                     self.streams[stream] = Stream { block: superblock, next: 0, die: 0, resumed: true };
                 }
-                None => self.blocks.seal(superblock),
+                None => self.superblocks.seal(superblock),
             }
         }
         if self.handles > 1 {
@@ -159,8 +159,9 @@ impl NandSet {
         }
         // Each goes on with its own, but the one with most room must be there for collection if nothing else is: it
         // may have been using the last superblock.
-        let writer = usize::from(self.blocks.all[superblock as usize].writer).min(self.streams.len() - 1);
-        if i == 0 && self.blocks.free.is_empty() && writer < self.handles {
+        let writer =
+            usize::from(self.superblocks.all[superblock as usize].writer).min(self.streams.len() - 1);
+        if i == 0 && self.superblocks.free.is_empty() && writer < self.handles {
             return free(self.handles + self.lane_of(superblock));
         }
         free(writer)
@@ -178,7 +179,7 @@ impl NandSet {
     /// capacitors saved; retains the slots that are referred to. Returns the highest version seen.
     pub(super) fn rebuild<S: Storage>(&mut self, saved: &[Spare], cx: &mut SetContext<'_, S>) -> u64 {
         self.forget();
-        self.blocks.reset();
+        self.superblocks.reset();
         if self.map.len() != self.capacity as usize {
             self.map = Table::new(UNMAPPED, self.capacity as usize);
         }
@@ -244,7 +245,7 @@ impl NandSet {
                 self.nand.inner_mut().replace_slot(Page(page), STALE);
                 continue;
             }
-            self.validate(page, self.blocks.of(page));
+            self.validate(page, self.superblocks.of(page));
             match self.nand.slot(Page(page)) {
                 LOST => self.lost.find(self.id, logical, cx.volumes),
                 // Its successor was lost though it seemed to be written, and the contents are somebody else's by now.
@@ -285,7 +286,7 @@ impl NandSet {
                 self.validate(page, unit / units);
                 // Not of a drive that was saved as a whole; of two, one counts.
                 if other != UNMAPPED {
-                    self.take_validity(other, self.blocks.of(other));
+                    self.take_validity(other, self.superblocks.of(other));
                 }
             }
         }

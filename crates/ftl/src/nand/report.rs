@@ -8,18 +8,18 @@ use media::{Medium, Unit};
 impl NandSet {
     pub(super) fn in_words(&self) -> String {
         let blocks: Vec<String> = self
-            .blocks
+            .superblocks
             .all
             .iter()
-            .map(|b| format!("{:?}:{}/{}+{}", b.state, b.valid, b.usable, b.flights))
+            .map(|b| format!("{:?}:{}/{}+{}", b.state, b.valid, b.usable, b.ops))
             .collect();
         format!(
-            "ahead {:?}, flights {}, free {}, erasing {:?}, streams {:?}, collector {:?}, buffer {} pages in {} chunks, room {}, \
-             {} writes wait, {} flushes, superblocks (state:valid/usable+flights) {}",
-            self.ahead,
-            self.flights.len() - self.free_flights.len(),
-            self.blocks.free.len(),
-            self.blocks.erasing,
+            "die queues {:?}, programs {}, free {}, erasing {:?}, streams {:?}, collector {:?}, buffer {} pages in {} chunks, room {}, \
+             {} writes wait, {} flushes, superblocks (state:valid/usable+ops) {}",
+            self.die_queues,
+            self.ops.len() - self.free_ops.len(),
+            self.superblocks.free.len(),
+            self.superblocks.erasing,
             self.streams,
             self.gc,
             self.buffer.waiting_pages(),
@@ -39,7 +39,7 @@ impl NandSet {
         let spare = |pages: u64| pages.saturating_sub(capacity + needed);
         let percent = match spare(raw) {
             0 => 100,
-            new => (spare(self.blocks.usable_pages()) * 100 / new).min(100),
+            new => (spare(self.superblocks.usable_pages()) * 100 / new).min(100),
         };
         let blocks = || (0..self.geo.superblocks).flat_map(|b| (0..self.geo.dies).map(move |d| (b, d)));
         let unit = |(b, d): (u32, u32)| Unit(b * self.geo.units_per_superblock() + d);
@@ -65,7 +65,7 @@ impl NandSet {
             max_cycles: most,
             rated_cycles: self.geo.rated_cycles,
             bad_blocks: bad,
-            free_superblocks: self.blocks.free.len() as u32,
+            free_superblocks: self.superblocks.free.len() as u32,
             read_only: self.read_only,
         }
     }

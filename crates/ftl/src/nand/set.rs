@@ -159,14 +159,14 @@ impl NvmSet for NandSet {
         self.pump(now, cx);
     }
 
-    fn hold<S: Storage>(&mut self, now: Nanos, held: bool, cx: &mut SetContext<'_, S>) {
+    fn pause_gc<S: Storage>(&mut self, now: Nanos, paused: bool, cx: &mut SetContext<'_, S>) {
         // What collection has begun to program or erase ends.
-        self.held = held;
+        self.gc_paused = paused;
         self.pump(now, cx);
     }
 
-    fn is_held(&self) -> bool {
-        self.held
+    fn is_gc_paused(&self) -> bool {
+        self.gc_paused
     }
 
     fn room_without_collection(&self) -> u64 {

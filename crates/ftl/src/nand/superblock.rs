@@ -21,14 +21,14 @@ pub(super) enum State {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Block {
+pub(super) struct Superblock {
     pub state: State,
     /// Valid pages.
     pub valid: u32,
     /// Pages that it can hold: those of its blocks that are not bad.
     pub usable: u32,
     /// Programs under way.
-    pub flights: u32,
+    pub ops: u32,
     pub erases: u32,
     /// When it was sealed, in superblocks sealed before it.
     pub sealed: u64,
@@ -39,8 +39,8 @@ pub(super) struct Block {
 
 /// The superblocks of a set.
 #[derive(Clone, Debug)]
-pub(super) struct Blocks {
-    pub all: Vec<Block>,
+pub(super) struct Superblocks {
+    pub all: Vec<Superblock>,
     pub free: Vec<u32>,
     /// Superblocks that wait for the erase of their blocks, oldest first.
     pub erasing: VecDeque<u32>,
@@ -82,12 +82,12 @@ impl Stream {
     }
 }
 
-impl Blocks {
-    pub fn new(geo: &Geometry) -> Blocks {
+impl Superblocks {
+    pub fn new(geo: &Geometry) -> Superblocks {
         let pages = geo.pages_per_superblock();
         let (state, usable) = (State::Free, pages);
-        let block = Block { state, valid: 0, usable, flights: 0, erases: 0, sealed: 0, writer: 0 };
-        Blocks {
+        let block = Superblock { state, valid: 0, usable, ops: 0, erases: 0, sealed: 0, writer: 0 };
+        Superblocks {
             all: vec![block; geo.superblocks as usize],
             free: Vec::with_capacity(geo.superblocks as usize),
             erasing: VecDeque::with_capacity(geo.superblocks as usize),
@@ -101,7 +101,7 @@ impl Blocks {
     /// Forgets what the superblocks are for; how worn they are is set by the caller.
     pub fn reset(&mut self) {
         for block in &mut self.all {
-            *block = Block { state: State::Free, valid: 0, flights: 0, sealed: 0, ..*block };
+            *block = Superblock { state: State::Free, valid: 0, ops: 0, sealed: 0, ..*block };
         }
         self.free.clear();
         self.erasing.clear();
@@ -116,9 +116,9 @@ impl Blocks {
 
     /// Takes a free superblock: the least worn for the host's data, the most worn for data that
     /// garbage collection moved, which is colder (dynamic wear levelling).
-    pub fn take_free(&mut self, cold: bool, writer: u8) -> Option<u32> {
+    pub fn take_free(&mut self, relocated: bool, writer: u8) -> Option<u32> {
         let wear = |&b: &u32| (self.all[b as usize].erases, b);
-        let block = *match cold {
+        let block = *match relocated {
             true => self.free.iter().max_by_key(|b| wear(b))?,
             false => self.free.iter().min_by_key(|b| wear(b))?,
         };
@@ -154,8 +154,8 @@ impl NandSet {
     ) -> Option<Target> {
         let mut stream = self.streams[index];
         // Mostly its die is busy, and nothing is in the way of that: then this is all.
-        if stream.is_open() && self.ahead[stream.die as usize].waits() && !stream.resumed {
-            let sound = self.blocks.all[stream.block as usize].usable == self.blocks.pages.by();
+        if stream.is_open() && self.die_queues[stream.die as usize].waits() && !stream.resumed {
+            let sound = self.superblocks.all[stream.block as usize].usable == self.superblocks.pages.by();
             if sound && stream.next < self.geo.units_per_superblock() {
                 return None;
             }
@@ -197,7 +197,7 @@ impl NandSet {
                     return Some(Target { unit, die, superblock: block });
                 }
             }
-            self.blocks.seal(block);
+            self.superblocks.seal(block);
             if self.notes_wanted && index < self.handles {
                 self.note(now, index, PlacementChange::Filled);
             }
@@ -208,7 +208,7 @@ impl NandSet {
     /// Whether a unit cannot be programmed: its block is bad, or it was before power was lost.
     #[inline]
     fn is_skipped(&self, stream: &Stream, unit: Unit) -> bool {
-        let has_bad = self.blocks.all[stream.block as usize].usable != self.blocks.pages.by();
+        let has_bad = self.superblocks.all[stream.block as usize].usable != self.superblocks.pages.by();
         (has_bad && self.nand.is_bad(unit)) || (stream.resumed && self.is_programmed(unit))
     }
 
@@ -218,14 +218,14 @@ impl NandSet {
         collected: bool,
         cx: &mut SetContext<'_, S>,
     ) -> Option<Stream> {
-        let cold = index >= self.handles;
-        if !collected && self.blocks.free.len() < 2 {
+        let relocated = index >= self.handles;
+        if !collected && self.superblocks.free.len() < 2 {
             return None;
         }
-        let block = self.blocks.take_free(cold, index as u8)?;
+        let block = self.superblocks.take_free(relocated, index as u8)?;
         if self.handles > 1 {
             let others = (0..self.handles).filter(|&h| h != index && self.streams[h].is_open()).count();
-            self.open_handles = others as u32 + u32::from(!cold);
+            self.open_handles = others as u32 + u32::from(!relocated);
             if self.durable {
                 let (set, writer) = (self.id.0, index as u8);
                 cx.storage.record(Record::Open { set, superblock: block, writer });
@@ -236,7 +236,7 @@ impl NandSet {
 
     /// The lane of garbage collection that a superblock's data belongs to, from 0.
     pub(super) fn lane_of(&self, superblock: u32) -> usize {
-        let writer = usize::from(self.blocks.all[superblock as usize].writer);
+        let writer = usize::from(self.superblocks.all[superblock as usize].writer);
         match writer.checked_sub(self.handles) {
             Some(lane) => lane,
             None if self.streams.len() > self.handles + 1 => writer,
@@ -251,7 +251,7 @@ impl NandSet {
             return 0;
         }
         let own = self.handles + self.lane_of(superblock);
-        if self.streams[own].is_open() || !self.blocks.free.is_empty() {
+        if self.streams[own].is_open() || !self.superblocks.free.is_empty() {
             return own;
         }
         (self.handles..self.streams.len()).find(|&s| self.streams[s].is_open()).unwrap_or(own)
@@ -261,6 +261,7 @@ impl NandSet {
     pub(super) fn count_usable(&mut self, superblock: u32) {
         let first = superblock * self.geo.units_per_superblock();
         let good = (0..self.geo.dies).filter(|&d| !self.nand.is_bad(Unit(first + d))).count() as u32;
-        self.blocks.all[superblock as usize].usable = good * self.geo.units_per_block * self.geo.unit_pages;
+        self.superblocks.all[superblock as usize].usable =
+            good * self.geo.units_per_block * self.geo.unit_pages;
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Nearly every program is collection's, and nobody needs to know the moment at which it ends: its pages can be read where they
 //! come from until then. So an end is asked for only where somebody waits for it: the host's pages, whose places in
-//! the write buffer it frees; a stream whose next die is full; the last flights of a victim; all of collection while
+//! the write buffer it frees; a stream whose next die is full; the last programs of a victim; all of collection while
 //! the host has nothing to write. The other ends are noticed when a stream comes by their die again, several at a time.
 
 use super::NandSet;
@@ -13,17 +13,17 @@ use media::{Medium, Nanos, Progress};
 /// Programs that a die may have ahead: one that runs and one whose data is transferred meanwhile.
 pub(super) const DIE_QUEUE: usize = 2;
 
-/// The flights that a die programs, in their order.
+/// The programs of a die, in their order.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Ahead {
-    flights: [u32; DIE_QUEUE],
+pub(super) struct DieQueue {
+    ops: [u32; DIE_QUEUE],
     count: u8,
     /// Whether there is an event for the end of the first. What postpones one postpones the other, so there is no need
     /// for more.
     awaited: bool,
 }
 
-impl Ahead {
+impl DieQueue {
     #[inline]
     fn is_full(&self) -> bool {
         usize::from(self.count) == DIE_QUEUE
@@ -37,20 +37,20 @@ impl Ahead {
 
     #[inline]
     fn first(&self) -> Option<u32> {
-        (self.count > 0).then_some(self.flights[0])
+        (self.count > 0).then_some(self.ops[0])
     }
 
     #[inline]
     fn drop_first(&mut self) {
-        self.flights.rotate_left(1);
+        self.ops.rotate_left(1);
         self.count -= 1;
     }
 
     /// # Panics
     /// If there is no room.
     #[inline]
-    fn push(&mut self, flight: u32) {
-        self.flights[usize::from(self.count)] = flight;
+    fn push(&mut self, op: u32) {
+        self.ops[usize::from(self.count)] = op;
         self.count += 1;
     }
 }
@@ -59,7 +59,7 @@ impl NandSet {
     /// Whether a die can take another program; if not, there will be an event as soon as it can.
     #[inline]
     pub(super) fn has_room<S: Storage>(&mut self, now: Nanos, die: u32, cx: &mut SetContext<'_, S>) -> bool {
-        let ahead = &self.ahead[die as usize];
+        let ahead = &self.die_queues[die as usize];
         if !ahead.is_full() {
             return true;
         }
@@ -73,20 +73,20 @@ impl NandSet {
         false
     }
 
-    /// A flight is being programmed until `end`, if nothing postpones it.
+    /// A program runs until `end`, if nothing postpones it.
     #[inline]
     pub(super) fn sent<S: Storage>(
         &mut self,
         now: Nanos,
-        flight: u32,
+        op: u32,
         die: u32,
         end: Nanos,
         cx: &mut SetContext<'_, S>,
     ) {
-        let ahead = &mut self.ahead[die as usize];
-        ahead.push(flight);
+        let ahead = &mut self.die_queues[die as usize];
+        ahead.push(op);
         let (alone, awaited) = (ahead.count == 1, ahead.awaited);
-        if !awaited && self.matters(flight) {
+        if !awaited && self.matters(op) {
             match alone {
                 true => self.await_end(die, end, cx),
                 false => _ = self.await_first(now, die, cx),
@@ -94,26 +94,26 @@ impl NandSet {
         }
     }
 
-    /// Whether somebody waits for the end of a flight whatever else happens.
+    /// Whether somebody waits for the end of a program whatever else happens.
     #[inline]
-    fn matters(&self, flight: u32) -> bool {
-        !self.flights[flight as usize].cold || self.gc.awaits_ends()
+    fn matters(&self, op: u32) -> bool {
+        !self.ops[op as usize].relocated || self.gc.awaits_ends()
     }
 
     fn await_end<S: Storage>(&mut self, die: u32, end: Nanos, cx: &mut SetContext<'_, S>) {
-        self.ahead[die as usize].awaited = true;
+        self.die_queues[die as usize].awaited = true;
         cx.events.push(end, (self.id, Event::Programmed(die)));
     }
 
-    /// Lands the first flight of a die if its program has ended. Else says when it will, unless a read postpones it.
+    /// Lands the first program of a die if it has ended. Else says when it will, unless a read postpones it.
     #[inline]
     fn land_first<S: Storage>(&mut self, now: Nanos, die: u32, cx: &mut SetContext<'_, S>) -> Option<Nanos> {
-        let flight = self.ahead[die as usize].first()?;
-        match self.nand.poll_program(now, self.flights[flight as usize].unit) {
+        let op = self.die_queues[die as usize].first()?;
+        match self.nand.poll_program(now, self.ops[op as usize].unit) {
             Progress::Until(end) => Some(end),
             Progress::Ended(outcome) => {
-                self.ahead[die as usize].drop_first();
-                self.land(now, flight, outcome, cx);
+                self.die_queues[die as usize].drop_first();
+                self.land(now, op, outcome, cx);
                 None
             }
         }
@@ -122,7 +122,7 @@ impl NandSet {
     /// Lands what has ended on a die and asks for the next end, if there is one; whether anything landed.
     fn await_first<S: Storage>(&mut self, now: Nanos, die: u32, cx: &mut SetContext<'_, S>) -> bool {
         let mut any = false;
-        while self.ahead[die as usize].count > 0 {
+        while self.die_queues[die as usize].count > 0 {
             if let Some(end) = self.land_first(now, die, cx) {
                 self.await_end(die, end, cx);
                 break;
@@ -137,7 +137,7 @@ impl NandSet {
     pub(super) fn await_all<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) -> bool {
         let mut any = false;
         for die in 0..self.geo.dies {
-            if !self.ahead[die as usize].awaited {
+            if !self.die_queues[die as usize].awaited {
                 any |= self.await_first(now, die, cx);
             }
         }
@@ -151,13 +151,13 @@ impl NandSet {
         die: u32,
         cx: &mut SetContext<'_, S>,
     ) -> bool {
-        self.ahead[die as usize].awaited = false;
+        self.die_queues[die as usize].awaited = false;
         let mut any = false;
-        while self.ahead[die as usize].count > 0 {
+        while self.die_queues[die as usize].count > 0 {
             if let Some(end) = self.land_first(now, die, cx) {
-                let Ahead { flights, count, .. } = self.ahead[die as usize];
+                let DieQueue { ops, count, .. } = self.die_queues[die as usize];
                 // Who waited for one that was postponed still does.
-                if !any || flights[..usize::from(count)].iter().any(|&flight| self.matters(flight)) {
+                if !any || ops[..usize::from(count)].iter().any(|&op| self.matters(op)) {
                     self.await_end(die, end, cx);
                 }
                 break;

@@ -14,7 +14,7 @@ impl NandSet {
 
     /// Pages that can be written before collection is needed.
     pub(super) fn collection_free_room(&self) -> u64 {
-        let free = self.blocks.free.len().saturating_sub(2) as u64;
+        let free = self.superblocks.free.len().saturating_sub(2) as u64;
         let open: u64 =
             (0..self.handles).filter(|&h| self.streams[h].is_open()).map(|h| self.room_of(h)).sum();
         free * u64::from(self.geo.pages_per_superblock()) + open / u64::from(crate::PAGE)
@@ -23,9 +23,9 @@ impl NandSet {
     /// Whether collection, which is held back, is to stay so; if there is no other way to go on writing, or everything
     /// is to be erased, it is not.
     #[cold]
-    pub(super) fn is_holding(&mut self) -> bool {
-        self.held = self.purge.is_none() && self.blocks.free.len() >= 2;
-        self.held
+    pub(super) fn stays_paused(&mut self) -> bool {
+        self.gc_paused = self.purge.is_none() && self.superblocks.free.len() >= 2;
+        self.gc_paused
     }
 
     /// Whether there is spare for what is collected ahead; else collection would never end.
@@ -33,6 +33,6 @@ impl NandSet {
         let additional = self.streams.len() as u64 - 2 + self.handles as u64 - 1;
         let kept = u64::from(self.gc_config.low) + u64::from(self.reserve) + 2 + additional;
         let needed = kept * u64::from(self.geo.pages_per_superblock());
-        self.blocks.usable_pages() >= u64::from(self.capacity) + needed
+        self.superblocks.usable_pages() >= u64::from(self.capacity) + needed
     }
 }
