@@ -33,8 +33,13 @@ impl Load {
 
     /// What is said of a run that fails.
     fn error(&self, args: &[&str]) -> String {
+        self.ends_with(1, args)
+    }
+
+    /// The same with this exit code.
+    fn ends_with(&self, code: i32, args: &[&str]) -> String {
         let output = self.sim(args);
-        assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
+        assert_eq!(output.status.code(), Some(code), "{}", text(&output.stderr));
         assert!(output.stdout.is_empty(), "{}", text(&output.stdout));
         text(&output.stderr)
     }
@@ -137,7 +142,11 @@ fn what_cannot_be_is_said_before_anything_runs() {
     assert!(load.error(&[]).contains("beyond the end of the namespace"));
     let load = Load::new(RANDOM);
     assert!(load.error(&["--drive", "none-such"]).contains("there is no profile \"none-such\""));
-    assert!(load.error(&["--nsid", "9"]).contains('9'));
+    let absent = load.ends_with(4, &["--nsid", "9"]);
+    assert!(
+        absent.contains("namespace 9 is not attached to this host, or is not there (attached: 1)"),
+        "{absent}"
+    );
     let timeless = "[[set]]\nmedia = \"nand\"\ncell = \"tlc\"\ncapacity = \"64MiB\"\nspare = \"60%\"\nchannels = 2\ndies = 2\n\
                     planes = 1\nnand_page = \"4KiB\"\npages_per_block = 96\nrated_cycles = 3000\n[[namespace]]\nsize = \"64MiB\"\n";
     let load = Load::new("[a]\nrw=randread\nruntime=1\ntime_based\n");
