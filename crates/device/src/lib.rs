@@ -38,6 +38,7 @@ mod io;
 mod keys;
 mod lba_format;
 mod life;
+mod log_table;
 mod lost;
 mod namespace;
 mod output;

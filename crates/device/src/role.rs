@@ -5,6 +5,7 @@
 
 use crate::controller::{Controller, ControllerId};
 use crate::drive::{Drive, Failure};
+use crate::log_table;
 use crate::namespace::Namespace;
 use nvme::Status;
 use nvme::admin::{AdminCommand, SetFeatures};
@@ -43,16 +44,6 @@ const OWN_FEATURES: &[FeatureId] = &[
     FeatureId::RESERVATION_PERSISTENCE,
 ];
 
-/// Logs that tell what other hosts do.
-const PRIVATE_LOGS: &[LogId] = &[
-    LogId::DEVICE_SELF_TEST,
-    LogId::TELEMETRY_HOST,
-    LogId::TELEMETRY_CONTROLLER,
-    LogId::PERSISTENT_EVENT,
-    LogId::FDP_EVENTS,
-    LogId::CONTROLLERS,
-];
-
 impl Role {
     /// Whether the host administers the drive.
     pub fn is_administrator(&self) -> bool {
@@ -85,7 +76,7 @@ impl Role {
 
     /// Whether the host may read a log.
     pub(crate) fn reads(&self, log: LogId) -> bool {
-        self.is_administrator() || !PRIVATE_LOGS.contains(&log)
+        self.is_administrator() || log_table::of(log).is_none_or(|info| !info.private)
     }
 
     /// Whether the host may set a feature. What it saves would be every other controller's from then on.

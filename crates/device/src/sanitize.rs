@@ -11,6 +11,7 @@ use crate::contents::Contents;
 use crate::controller::ControllerId;
 use crate::drive::{Cx, Drive, Event, Failure, Outcome, Reply};
 use crate::flight::Token;
+use crate::log_table;
 use crate::output::Output;
 use crate::streams::Streams;
 use ftl::{Answer, Io, SetConfig, SetProperties};
@@ -28,17 +29,6 @@ pub(crate) const IO: Io = Io(u32::MAX);
 
 /// Passes of an overwrite for which the log estimates the time.
 const MOST_PASSES: u32 = 16;
-
-/// Logs that a host can read meanwhile (Base 5.1, the figure of admin commands that are allowed during a sanitize operation).
-/// Logs of vendors are not among them.
-const ALLOWED_LOGS: [LogId; 6] = [
-    LogId::ERROR,
-    LogId::SMART,
-    LogId::CHANGED_NAMESPACES,
-    LogId::ANA,
-    LogId::RESERVATION_NOTIFICATION,
-    LogId::SANITIZE_STATUS,
-];
 
 /// What is known of the most recent operation, and outlives power.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
@@ -203,7 +193,7 @@ impl Drive {
         let log = LogId(command.cdw10.get() as u8);
         let reads_log = admin && AdminOpcode(command.opc) == AdminOpcode::GET_LOG_PAGE;
         let allowed = command_table::of(command.opc, admin).is_some_and(|info| info.during_sanitize)
-            && (!reads_log || ALLOWED_LOGS.contains(&log));
+            && (!reads_log || log_table::of(log).is_some_and(|info| info.during_sanitize));
         match (allowed, self.sanitize.is_under_way()) {
             (true, _) => Ok(()),
             (false, true) => Err(Failure::transient(Status::SANITIZE_IN_PROGRESS)),

@@ -8,6 +8,7 @@ use crate::aer::Event;
 use crate::contents::Contents;
 use crate::controller::{Controller, ControllerId, ERROR_ENTRIES, Origin};
 use crate::drive::{Cx, Drive, Failure, Outcome, Reply};
+use crate::log_table::{self, LOGS, Requirement};
 use crate::namespace::Namespace;
 use crate::stats;
 use crate::uuid::{self, Vendor};
@@ -22,39 +23,6 @@ use nvme::log::{
 use nvme::quota::Quota;
 use nvme::zerocopy::{FromBytes, IntoBytes};
 use nvme::{NSID_ALL, Status};
-
-/// Logs that the drive has.
-const LOGS: &[LogId] = &[
-    LogId::SUPPORTED,
-    LogId::ERROR,
-    LogId::SMART,
-    LogId::FIRMWARE_SLOT,
-    LogId::CHANGED_NAMESPACES,
-    LogId::COMMAND_EFFECTS,
-    LogId::DEVICE_SELF_TEST,
-    LogId::TELEMETRY_HOST,
-    LogId::TELEMETRY_CONTROLLER,
-    LogId::ENDURANCE_GROUP,
-    LogId::PREDICTABLE_LATENCY,
-    LogId::PREDICTABLE_LATENCY_EVENTS,
-    LogId::ANA,
-    LogId::PERSISTENT_EVENT,
-    LogId::LBA_STATUS,
-    LogId::ENDURANCE_GROUP_EVENTS,
-    LogId::SUPPORTED_CAPACITY_CONFIGURATIONS,
-    LogId::FEATURE_EFFECTS,
-    LogId::MI_EFFECTS,
-    LogId::RESERVATION_NOTIFICATION,
-    LogId::SANITIZE_STATUS,
-    LogId::FDP_CONFIGURATIONS,
-    LogId::RUH_USAGE,
-    LogId::FDP_STATISTICS,
-    LogId::FDP_EVENTS,
-    LogId::OCP_SMART,
-    LogId::MEMBLAZE_SMART,
-    LogId::NAMESPACE_STATISTICS,
-    LogId::CONTROLLERS,
-];
 
 /// So many bytes of a log from an offset; zeros beyond its end.
 ///
@@ -93,7 +61,7 @@ impl Drive {
             return Err(Failure::field(42));
         }
         let length = usize::try_from(c.bytes()).map_err(|_| Failure::field(42))?;
-        let by_namespace = [LogId::SMART, LogId::NAMESPACE_STATISTICS].contains(&c.lid);
+        let by_namespace = log_table::of(c.lid).is_some_and(|info| info.by_namespace);
         if c.nsid != 0 && c.nsid != NSID_ALL && !by_namespace {
             // No other log is kept by namespace.
             return Err(Failure::field(4));
@@ -194,15 +162,13 @@ impl Drive {
         Ok(())
     }
 
-    /// Whether the drive has a log that only some drives have.
+    /// Whether the drive has a log.
     fn has_log(&self, lid: LogId) -> bool {
-        match lid {
-            LogId::PREDICTABLE_LATENCY | LogId::PREDICTABLE_LATENCY_EVENTS => self.has_windows(),
-            LogId::FDP_CONFIGURATIONS | LogId::RUH_USAGE | LogId::FDP_STATISTICS | LogId::FDP_EVENTS => {
-                self.has_fdp()
-            }
-            _ => true,
-        }
+        log_table::of(lid).is_some_and(|info| match info.requires {
+            Requirement::None => true,
+            Requirement::Windows => self.has_windows(),
+            Requirement::Placement => self.has_fdp(),
+        })
     }
 
     /// A whole log.
@@ -218,10 +184,9 @@ impl Drive {
                 let vendor = uuid::chosen(c.uidx)?;
                 let meant = |lid| Vendor::of_log(lid).is_none_or(|owner| vendor.is_none_or(|v| v == owner));
                 let has = |lid| meant(lid) && self.has_log(lid) && controller.role.reads(lid);
-                for lid in LOGS.iter().copied().filter(|lid| has(*lid)) {
-                    // Of the Persistent Event log: Establish Context and Read 512 Bytes of Header.
-                    let parameter = u16::from(lid == LogId::PERSISTENT_EVENT);
-                    log.lid[usize::from(lid.0)] = LidSupported::new().with_lsupp(true).with_lidsp(parameter);
+                for info in LOGS.iter().filter(|info| has(info.lid)) {
+                    let supported = LidSupported::new().with_lsupp(true).with_lidsp(info.parameter);
+                    log.lid[usize::from(info.lid.0)] = supported;
                 }
                 log.as_bytes().to_vec()
             }
