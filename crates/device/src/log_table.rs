@@ -6,7 +6,7 @@ use nvme::log::LogId;
 
 /// What a drive must have so that it has a log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Requirement {
+pub(crate) enum LogRequirement {
     /// Nothing.
     None,
     /// Deterministic windows (Predictable Latency Mode).
@@ -21,7 +21,7 @@ pub(crate) struct LogInfo {
     /// Its identifier.
     pub lid: LogId,
     /// Drives without this do not have it.
-    pub requires: Requirement,
+    pub requires: LogRequirement,
     /// Whether it tells what other hosts do, so that only administrators read it.
     pub private: bool,
     /// Whether a host reads it while a sanitize operation runs (Base 5.1, the figure of admin commands that are allowed during one).
@@ -35,7 +35,7 @@ pub(crate) struct LogInfo {
 
 /// A log that every host reads from every drive, and not during a sanitize operation.
 const fn log(lid: LogId) -> LogInfo {
-    let (requires, parameter) = (Requirement::None, 0);
+    let (requires, parameter) = (LogRequirement::None, 0);
     LogInfo { lid, requires, private: false, during_sanitize: false, by_namespace: false, parameter }
 }
 
@@ -50,7 +50,7 @@ const fn private(lid: LogId) -> LogInfo {
 }
 
 /// One that only some drives have.
-const fn with(requires: Requirement, lid: LogId) -> LogInfo {
+const fn with(requires: LogRequirement, lid: LogId) -> LogInfo {
     LogInfo { requires, ..log(lid) }
 }
 
@@ -66,8 +66,8 @@ pub(crate) const LOGS: &[LogInfo] = &[
     private(LogId::TELEMETRY_HOST),
     private(LogId::TELEMETRY_CONTROLLER),
     log(LogId::ENDURANCE_GROUP),
-    with(Requirement::Windows, LogId::PREDICTABLE_LATENCY),
-    with(Requirement::Windows, LogId::PREDICTABLE_LATENCY_EVENTS),
+    with(LogRequirement::Windows, LogId::PREDICTABLE_LATENCY),
+    with(LogRequirement::Windows, LogId::PREDICTABLE_LATENCY_EVENTS),
     always(LogId::ANA),
     // Establish Context and Read 512 Bytes of Header.
     LogInfo { parameter: 1, ..private(LogId::PERSISTENT_EVENT) },
@@ -76,10 +76,10 @@ pub(crate) const LOGS: &[LogInfo] = &[
     log(LogId::SUPPORTED_CAPACITY_CONFIGURATIONS),
     log(LogId::FEATURE_EFFECTS),
     log(LogId::MI_EFFECTS),
-    with(Requirement::Placement, LogId::FDP_CONFIGURATIONS),
-    with(Requirement::Placement, LogId::RUH_USAGE),
-    with(Requirement::Placement, LogId::FDP_STATISTICS),
-    LogInfo { private: true, ..with(Requirement::Placement, LogId::FDP_EVENTS) },
+    with(LogRequirement::Placement, LogId::FDP_CONFIGURATIONS),
+    with(LogRequirement::Placement, LogId::RUH_USAGE),
+    with(LogRequirement::Placement, LogId::FDP_STATISTICS),
+    LogInfo { private: true, ..with(LogRequirement::Placement, LogId::FDP_EVENTS) },
     always(LogId::RESERVATION_NOTIFICATION),
     always(LogId::SANITIZE_STATUS),
     log(LogId::OCP_SMART),
@@ -96,10 +96,11 @@ pub(crate) fn of(lid: LogId) -> Option<&'static LogInfo> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::uuid::VENDOR_SPECIFIC;
 
     #[test]
     fn rows_are_in_order_and_no_vendors_log_is_read_during_sanitize() {
         assert!(LOGS.is_sorted_by(|a, b| a.lid.0 < b.lid.0));
-        assert!(LOGS.iter().all(|info| !(info.during_sanitize && info.lid.0 >= 0xC0)));
+        assert!(LOGS.iter().all(|info| !(info.during_sanitize && info.lid.0 >= VENDOR_SPECIFIC)));
     }
 }

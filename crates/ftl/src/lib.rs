@@ -112,7 +112,7 @@ impl Ftl {
         Ok(ftl)
     }
 
-    /// SetContext media with their indices. Those of NAND have no map yet, and their superblocks are not sorted.
+    /// Around media with their indices. Those of NAND have no map yet, and their superblocks are not sorted.
     fn assemble<E: From<ConfigError>>(
         config: Config,
         mut nand_of: impl FnMut(usize, NandConfig, FaultPlan) -> Result<Faulty<media::Nand>, E>,

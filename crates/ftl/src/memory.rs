@@ -187,8 +187,8 @@ impl NvmSet for MemorySet {
         self.spare(page).map(|spare| spare.slot)
     }
 
-    fn mapped_pages(&self, mut pages: Range<u32>) -> u64 {
-        pages.by_ref().filter(|&p| self.spare(p).is_some()).count() as u64
+    fn mapped_pages(&self, pages: Range<u32>) -> u64 {
+        pages.filter(|&p| self.spare(p).is_some()).count() as u64
     }
 
     fn references(&self) -> Vec<Slot> {
@@ -235,11 +235,7 @@ impl NvmSet for MemorySet {
     }
 
     fn write<S: Storage>(&mut self, now: Nanos, mut write: Write, cx: &mut SetContext<'_, S>) -> Answer {
-        let bytes = write.end - write.start;
-        if let Some(volume) = cx.volumes.get_mut(write.volume) {
-            volume.stats.host_written_bytes += bytes;
-        }
-        self.stats.host_written_bytes += bytes;
+        write.count(&mut self.stats, cx.volumes);
         if self.waiting.is_empty() {
             match self.place(now, &mut write, cx) {
                 Err(fault) => return Answer::Failed(fault),

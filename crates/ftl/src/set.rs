@@ -1,4 +1,4 @@
-//! The contract of an NVM Set: what the translation layer asks of each, whatever it is made of.
+//! The contract of an NVM Set: what the translation layer asks of each.
 //!
 //! A set answers what does not concern it with the defaults here. A new kind of set is a type with this trait and a variant of
 //! [`Set`]. Which variant a set is matters where sets are made, saved and restored ([`crate::persist`]), and nowhere else.
@@ -24,7 +24,7 @@ pub(crate) struct AfterCut {
     pub lossy: bool,
 }
 
-/// An NVM Set as the translation layer sees it. Pages are logical pages of the set, from 0 on, whatever volume has them.
+/// An NVM Set as the translation layer sees it. A page is a logical page of the set, counted from 0. Volumes are made of them.
 #[enum_dispatch]
 pub(crate) trait NvmSet {
     /// Handle of a page's contents; `None` if it holds nothing. No medium is asked.

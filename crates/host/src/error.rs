@@ -1,6 +1,6 @@
 //! What the typed host reports.
 
-use nvme::Status;
+use nvme::{Nsid, Status};
 
 use crate::TransportError;
 
@@ -49,6 +49,13 @@ pub enum Error {
     /// The request itself makes no sense; nothing was sent.
     #[error("{0}")]
     Usage(String),
+}
+
+/// Namespace identifiers as a message names them: `1, 2`, or `none`.
+#[must_use]
+pub fn nsid_list(nsids: &[Nsid]) -> String {
+    let all: Vec<String> = nsids.iter().map(Nsid::to_string).collect();
+    if all.is_empty() { "none".to_owned() } else { all.join(", ") }
 }
 
 impl Error {

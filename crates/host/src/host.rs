@@ -616,8 +616,7 @@ impl<T: Transport> Host<T> {
         let identified = self.identify_namespace(nsid)?;
         match Namespace::new(nsid, &identified) {
             Err(Error::Absent(what)) => {
-                let attached: Vec<String> = self.active_namespaces()?.iter().map(Nsid::to_string).collect();
-                let attached = if attached.is_empty() { "none".to_owned() } else { attached.join(", ") };
+                let attached = crate::nsid_list(&self.active_namespaces()?);
                 Err(Error::Absent(format!("{what} (attached: {attached})")))
             }
             found => found,

@@ -40,7 +40,7 @@ mod socket;
 pub mod view;
 
 pub use addr::{Addr, AddrError, DEFAULT_PORT, Place};
-pub use error::Error;
+pub use error::{Error, nsid_list};
 pub(crate) use host::call_alone as call;
 pub use host::{Host, namespace_create};
 pub use io::{IoQueue, Namespace, copy_range};

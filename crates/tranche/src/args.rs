@@ -57,8 +57,8 @@ pub enum Output {
 }
 
 /// What the exit code tells.
-const EXIT_CODES: &str = "Exit codes: 0 success, 1 failure, 2 usage, 3 no drive that lets this host in, 4 the drive answers with an error, 5 a \
-                          check fails. With --output json an error is one JSON object on standard error.";
+const EXIT_CODES: &str = "Exit codes: 0 success, 1 failure, 2 usage, 3 no drive that lets this host in, 4 the drive answers with an error or \
+                          lacks the namespace, 5 a check fails. With --output json an error is one JSON object on standard error.";
 
 /// Commands.
 #[derive(Subcommand, Debug)]

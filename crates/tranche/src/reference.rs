@@ -50,8 +50,8 @@ Results go to standard output, everything else to standard error. The exit code 
 | 1 | failure: a file, a program, this machine | `failed` |
 | 2 | a command line that makes no sense | `usage` |
 | 3 | no drive can be reached, or none that lets this host in | `no_drive` |
-| 4 | the drive answers a command with an error | `nvme` |
-| 5 | a check fails: damage in an image, a layout that loses data, a drive that misses its data sheet, a failed sanitize operation | `check` |
+| 4 | the drive answers a command with an error, or lacks the namespace that is named | `nvme` |
+| 5 | a check fails: damage in an image, I/Os of `bench` that fail or do not verify, a layout that loses data, a drive that misses its data sheet, a failed sanitize operation | `check` |
 | 130 | a second signal | |
 
 With `--output json` a command prints one JSON document, with the keys of nvme-cli where nvme-cli has the same command:

@@ -49,9 +49,7 @@ pub fn about<T>(host: &mut Connected, nsid: u32, result: Result<T, host::Error>)
 
 /// What to say of a namespace that is not there, and which are.
 fn no_namespace(nsid: u32, known: &[u32]) -> String {
-    let known: Vec<String> = known.iter().map(u32::to_string).collect();
-    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-    format!("there is no namespace {nsid} (the drive has {known})")
+    format!("there is no namespace {nsid} (the drive has {})", host::nsid_list(known))
 }
 
 /// The error of a command for a namespace that is not there.

@@ -1,4 +1,4 @@
-//! The programs that each die has ahead, and when they are noticed to have ended.
+//! The programs that wait for each die, and when the set notices their ends.
 //!
 //! Nearly every program is collection's, and nobody needs to know the moment at which it ends: its pages can be read where they
 //! come from until then. So an end is asked for only where somebody waits for it: the host's pages, whose places in
@@ -10,7 +10,7 @@ use crate::context::{Event, SetContext};
 use crate::storage::Storage;
 use media::{Medium, Nanos, Progress};
 
-/// Programs that a die may have ahead: one that runs and one whose data is transferred meanwhile.
+/// Programs that a die takes at once: one runs, and the data of the other is transferred meanwhile.
 pub(super) const DIE_QUEUE: usize = 2;
 
 /// The programs of a die, in their order.
@@ -59,11 +59,11 @@ impl NandSet {
     /// Whether a die can take another program; if not, there will be an event as soon as it can.
     #[inline]
     pub(super) fn has_room<S: Storage>(&mut self, now: Nanos, die: u32, cx: &mut SetContext<'_, S>) -> bool {
-        let ahead = &self.die_queues[die as usize];
-        if !ahead.is_full() {
+        let queue = &self.die_queues[die as usize];
+        if !queue.is_full() {
             return true;
         }
-        if ahead.awaited {
+        if queue.awaited {
             return false;
         }
         match self.land_first(now, die, cx) {
@@ -83,9 +83,9 @@ impl NandSet {
         end: Nanos,
         cx: &mut SetContext<'_, S>,
     ) {
-        let ahead = &mut self.die_queues[die as usize];
-        ahead.push(op);
-        let (alone, awaited) = (ahead.count == 1, ahead.awaited);
+        let queue = &mut self.die_queues[die as usize];
+        queue.push(op);
+        let (alone, awaited) = (queue.count == 1, queue.awaited);
         if !awaited && self.matters(op) {
             match alone {
                 true => self.await_end(die, end, cx),
@@ -94,7 +94,7 @@ impl NandSet {
         }
     }
 
-    /// Whether somebody waits for the end of a program whatever else happens.
+    /// Whether somebody always waits for the end of this program.
     #[inline]
     fn matters(&self, op: u32) -> bool {
         !self.ops[op as usize].relocated || self.gc.awaits_ends()

@@ -33,7 +33,7 @@ use crate::volume::{Extent, SetId, VolumeId};
 use crate::write::Write;
 use crate::{Answer, Done, Fault};
 use buffer::{Buffer, NONE};
-use media::tables::{Table, prefetch};
+use media::tables::Table;
 use media::{Faulty, Geometry, Medium, Nand, Nanos, Outcome, Page, Slot, Spare, Unit};
 use std::collections::VecDeque;
 
@@ -228,27 +228,8 @@ impl NandSet {
         self.sort_blocks();
     }
 
-    /// Begins to bring what a command for this page needs into the host's cache.
-    #[inline]
-    fn prefetch_entry(&self, page: u32) {
-        prefetch(&self.map, page);
-    }
-
-    /// The second step, when the first has come: where the contents are that the map tells of.
-    #[inline]
-    fn prefetch_contents(&self, page: u32) {
-        let at = self.map[page as usize];
-        if at != UNMAPPED && at & BUFFERED == 0 {
-            self.nand.inner().prefetch(Page(at));
-        }
-    }
-
     pub fn buffer_pages(&self) -> usize {
         self.buffer.pages()
-    }
-
-    fn count_mapped(&self, mut pages: std::ops::Range<u32>) -> u64 {
-        pages.by_ref().filter(|&p| self.map[p as usize] != UNMAPPED).count() as u64
     }
 
     /// Where a page's contents are: handle and, if on flash, the flash page. `None` if nowhere.
@@ -335,11 +316,7 @@ impl NandSet {
         if usize::from(write.handle) >= self.handles {
             write.handle = 0;
         }
-        let bytes = write.end - write.start;
-        if let Some(volume) = cx.volumes.get_mut(write.volume) {
-            volume.stats.host_written_bytes += bytes;
-        }
-        self.stats.host_written_bytes += bytes;
+        write.count(&mut self.stats, cx.volumes);
         if self.waiting.is_empty() {
             match self.admit(now, &mut write, cx) {
                 Err(fault) => return Answer::Failed(fault),

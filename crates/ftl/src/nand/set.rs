@@ -1,6 +1,6 @@
 //! The set on NAND as an NVM Set.
 
-use super::NandSet;
+use super::{BUFFERED, NandSet, UNMAPPED};
 use crate::answer::{Answer, Fault, Past, PlacementNote, SetInfo, SetStats};
 use crate::context::{Event, SetContext};
 use crate::lost::LostPages;
@@ -8,7 +8,8 @@ use crate::set::{AfterCut, NvmSet};
 use crate::storage::{Io, Piece, Record, Storage};
 use crate::volume::{Extent, VolumeId};
 use crate::write::Write;
-use media::{FaultPlan, Nanos, Slot, Spare};
+use media::tables::prefetch;
+use media::{FaultPlan, Nanos, Page, Slot, Spare};
 use std::ops::Range;
 
 impl NvmSet for NandSet {
@@ -17,7 +18,7 @@ impl NvmSet for NandSet {
     }
 
     fn mapped_pages(&self, pages: Range<u32>) -> u64 {
-        self.count_mapped(pages)
+        pages.filter(|&p| self.map[p as usize] != UNMAPPED).count() as u64
     }
 
     fn references(&self) -> Vec<Slot> {
@@ -134,12 +135,15 @@ impl NvmSet for NandSet {
 
     #[inline]
     fn prefetch(&self, page: u32) {
-        self.prefetch_entry(page);
+        prefetch(&self.map, page);
     }
 
     #[inline]
     fn prefetch_place(&self, page: u32) {
-        self.prefetch_contents(page);
+        let at = self.map[page as usize];
+        if at != UNMAPPED && at & BUFFERED == 0 {
+            self.nand.inner().prefetch(Page(at));
+        }
     }
 
     fn handles(&self) -> usize {

@@ -125,13 +125,12 @@ pub(crate) fn namespaces<T: Transport>(
             (None, Some(named)) if nsid.is_none() => {
                 let attached = host.active_namespaces()?;
                 if !attached.contains(&named) {
-                    let attached: Vec<String> = attached.iter().take(20).map(ToString::to_string).collect();
                     bail!(
                         "{name}:{}: job {}: its filename names namespace {named}, and attached to this host are {}: attach it, or \
                          give --nsid for all jobs",
                         spec.line,
                         spec.name,
-                        if attached.is_empty() { "none".to_owned() } else { attached.join(", ") }
+                        host::nsid_list(&attached[..attached.len().min(20)])
                     );
                 }
                 host.namespace(named)?

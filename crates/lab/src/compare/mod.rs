@@ -299,7 +299,8 @@ fn answer(results: &Results, metrics: &[Metric]) -> String {
     if results.host_was_bottleneck() { format!("{medians} {}", results.host_verdict()) } else { medians }
 }
 
-/// How often the use of the processors is looked at. A look costs as much as there are processes.
+/// How often the use of the processors is looked at, after a first second in which it is more often. A look costs as much as there
+/// are processes.
 const LOOK: Duration = Duration::from_millis(100);
 
 const COLOURS: [&str; 8] =

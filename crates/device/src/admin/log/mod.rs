@@ -8,7 +8,7 @@ use crate::aer::Event;
 use crate::contents::Contents;
 use crate::controller::{Controller, ControllerId, ERROR_ENTRIES, Origin};
 use crate::drive::{Cx, Drive, Failure, Outcome, Reply};
-use crate::log_table::{self, LOGS, Requirement};
+use crate::log_table::{self, LOGS, LogRequirement};
 use crate::namespace::Namespace;
 use crate::stats;
 use crate::uuid::{self, Vendor};
@@ -165,9 +165,9 @@ impl Drive {
     /// Whether the drive has a log.
     fn has_log(&self, lid: LogId) -> bool {
         log_table::of(lid).is_some_and(|info| match info.requires {
-            Requirement::None => true,
-            Requirement::Windows => self.has_windows(),
-            Requirement::Placement => self.has_fdp(),
+            LogRequirement::None => true,
+            LogRequirement::Windows => self.has_windows(),
+            LogRequirement::Placement => self.has_fdp(),
         })
     }
 
