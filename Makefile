@@ -44,7 +44,7 @@ lint: ## Formatting and lints, as errors
 check: setup ## All tests: of the crates, through FUSE and loop devices, with MariaDB
 	scripts/elsewhere.sh $(CARGO) test --profile suite --locked --workspace
 	scripts/other-boot.sh $(CARGO) test --profile suite --locked -p run --lib --test old_images --test image --test power --test erase
-	scripts/other-boot.sh $(CARGO) test --profile suite --locked -p block --lib record
+	scripts/other-boot.sh $(CARGO) test --profile suite --locked -p export --lib record
 
 bench: build ## Benchmarks with their peers, one after the other (half an hour)
 	$(CARGO) bench --locked -p media --bench media

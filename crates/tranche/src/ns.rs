@@ -38,7 +38,7 @@ fn chosen(host: &mut Connected, target: &Target, ids: &[u16], nqn: Option<Nqn>) 
         ids.dedup();
         return Ok(ids);
     }
-    let mine = [hostnqn(target)?, block::HOST_NQN.parse().map_err(|e| anyhow!("{e}"))?];
+    let mine = [hostnqn(target)?, export::HOST_NQN.parse().map_err(|e| anyhow!("{e}"))?];
     let wanted = nqn.map_or(mine.to_vec(), |nqn| vec![nqn]);
     let all = host.controllers_and_hosts()?;
     let found: Vec<u16> = all.iter().filter(|(_, host)| wanted.contains(host)).map(|(id, _)| *id).collect();

@@ -4,7 +4,7 @@ use crate::args::{FuseIo, Output, Precondition, Serve, Switch};
 use crate::key::Secret;
 use crate::{place, profiles, say_results};
 use anyhow::{Context, Result, bail};
-use block::Export;
+use export::Export;
 use run::image::{Presence, presence};
 use run::{Access, DriveKey, ImageOptions, Limits, Options, Running, ScrubOptions, Shape, TcpPort};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -25,7 +25,7 @@ pub fn serve(options: &Serve, output: Output) -> Result<()> {
     let run_options = run_options(options)?;
     if let Some(dir) = &options.fuse {
         // Before an image is made for it.
-        block::prepare(dir)?;
+        export::prepare(dir)?;
     }
     // From here on the first signal is waited for, the second ends the process at once.
     let asked = Arc::new(AtomicBool::new(false));
@@ -220,15 +220,15 @@ fn warn_if_exposed(running: &Running, access: Option<&Access>, tls: bool) {
 
 fn export(options: &Serve, running: &Running) -> Result<Option<Export>> {
     let Some(dir) = &options.fuse else { return Ok(None) };
-    let wanted = block::Options {
+    let wanted = export::Options {
         loops: options.loops,
         threads: options.fuse_threads.map(usize::from),
         way: match options.fuse_io {
-            FuseIo::Auto => block::Way::Auto,
-            FuseIo::Uring => block::Way::Uring,
-            FuseIo::Device => block::Way::Device,
+            FuseIo::Auto => export::Way::Auto,
+            FuseIo::Uring => export::Way::Uring,
+            FuseIo::Device => export::Way::Device,
         },
-        ..block::Options::default()
+        ..export::Options::default()
     };
     let export = Export::start(&running.handle(), dir, wanted)?;
     for device in export.devices().into_iter().filter(|_| !lab::progress::is_silent()) {

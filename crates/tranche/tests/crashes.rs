@@ -10,7 +10,7 @@
 
 #[path = "crashes/mod.rs"]
 mod crashes;
-#[path = "../../block/tests/support/mod.rs"]
+#[path = "../../export/tests/support/mod.rs"]
 #[allow(dead_code)]
 mod support;
 

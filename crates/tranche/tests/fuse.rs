@@ -1,7 +1,7 @@
 //! `tranche serve --fuse`: what a user sees of starting, stopping and crashing. Needs root, FUSE and loop
 //! devices; says so where they are missing.
 
-#[path = "../../block/tests/support/mod.rs"]
+#[path = "../../export/tests/support/mod.rs"]
 mod support;
 
 use std::io::{BufRead, BufReader, Read};

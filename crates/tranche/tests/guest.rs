@@ -1,7 +1,7 @@
 //! A stock Linux kernel, booted in an emulated machine, as a host of the drive over NVMe/TCP: see the scripts in `guest/`.
 //! Needs what `scripts/guest.sh` needs; says so where it is missing.
 
-#[path = "../../block/tests/support/mod.rs"]
+#[path = "../../export/tests/support/mod.rs"]
 #[allow(dead_code)]
 mod support;
 

@@ -1,7 +1,7 @@
 //! The studies with MySQL, whose doublewrite buffer is in files, and beside MariaDB. Needs root, FUSE, loop devices and what
 //! `scripts/mysql.sh` fetches; says so where they are missing.
 
-#[path = "../../block/tests/support/mod.rs"]
+#[path = "../../export/tests/support/mod.rs"]
 #[allow(dead_code)]
 mod support;
 

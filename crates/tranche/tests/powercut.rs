@@ -3,7 +3,7 @@
 
 #[path = "common/schema.rs"]
 mod schema;
-#[path = "../../block/tests/support/mod.rs"]
+#[path = "../../export/tests/support/mod.rs"]
 #[allow(dead_code)]
 mod support;
 

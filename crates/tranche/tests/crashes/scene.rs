@@ -91,7 +91,7 @@ fn clear(dir: &Path, remove: bool) {
         let _ = run(command(dir, "umount").arg("-l").arg(&point));
     }
     for (point, _) in exports {
-        if let Err(error) = block::clean_stale(&point) {
+        if let Err(error) = export::clean_stale(&point) {
             eprintln!("crashes: {error}");
         }
     }

@@ -2,7 +2,7 @@
 
 mod support;
 
-use block::{Device, Export, Options, Way};
+use export::{Device, Export, Options, Way};
 use host::{Addr, Host, Identity, SocketTransport, namespace_create};
 use nvme::admin::{FaultInjection, FaultKind, FormatNvm, SecureErase};
 use run::{Running, Shape};

@@ -1,7 +1,7 @@
 //! Kills a drive at random while programs write to its block files, starts it again on the same image and
 //! looks whether everything that was acknowledged is there.
 //!
-//! `cargo test -p block --test kill9 -- --rounds 100 [--seed N] [--dir DIR]`; 3 rounds in the suite.
+//! `cargo test -p export --test kill9 -- --rounds 100 [--seed N] [--dir DIR]`; 3 rounds in the suite.
 //!
 //! Requests come through io_uring and through the device in turn, where the kernel has both. Each round: fio writes a region of the loop device with checksums, completely; four writers overwrite and
 //! punch another region of the file without end; the process gets SIGKILL after a random time (now and then
@@ -10,7 +10,7 @@
 
 mod support;
 
-use block::{Export, Options, Way};
+use export::{Export, Options, Way};
 use rng::Rng;
 use run::{ImageOptions, Shape};
 use std::collections::HashMap;
@@ -137,7 +137,7 @@ struct Files(PathBuf);
 
 impl Drop for Files {
     fn drop(&mut self) {
-        if let Err(error) = block::clean_stale(&self.0) {
+        if let Err(error) = export::clean_stale(&self.0) {
             println!("kill9: {error}");
         }
     }
