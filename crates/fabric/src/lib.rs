@@ -119,4 +119,16 @@ impl Tag {
     pub fn index(self) -> usize {
         usize::from(self.slot)
     }
+
+    /// The tag as a number, for tables of the caller's own.
+    #[must_use]
+    pub const fn to_bits(self) -> u32 {
+        (self.generation as u32) << 16 | self.slot as u32
+    }
+
+    /// The tag that [`Tag::to_bits`] made a number of. Any other number gives a tag that names no command, or another one.
+    #[must_use]
+    pub const fn from_bits(bits: u32) -> Self {
+        Tag { slot: (bits & 0xFFFF) as u16, generation: (bits >> 16) as u16 }
+    }
 }
