@@ -20,108 +20,16 @@
 //! Aborted due to Power Loss Notification*, later ones the same way until power is back, and then the
 //! runtime connects the same host again. [`Events::power`] tells.
 
+pub use crate::endpoint::{ConnectError, Events, Gone, HostIdentity, NoEvents, Refused, RefusedReason, Sink};
+
 use crate::buffer::Buffer;
-use crate::hosts::Manner;
-use crate::shared::{Connect, Request, Shared};
-use nvme::{Command, Completion, Nqn};
+use crate::endpoint::QueueEndpoint;
+use crate::hosts::{Connect, ManagedBy, Request};
+use crate::shared::Shared;
+use nvme::{Command, Completion};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
-
-/// Who connects.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct HostIdentity {
-    /// Host NQN: attachments of namespaces are remembered by it.
-    pub nqn: Nqn,
-    /// Host Identifier.
-    pub id: [u8; 16],
-}
-
-impl HostIdentity {
-    /// A host whose identifier is derived from its NQN, as that of a host over a network is ([`host::Identity::new`]).
-    ///
-    /// # Errors
-    /// If the name is no NQN.
-    pub fn new(nqn: &str) -> Result<Self, nvme::nqn::NqnError> {
-        let nqn = Nqn::new(nqn)?;
-        Ok(HostIdentity { nqn, id: nqn.host_identifier() })
-    }
-}
-
-/// Where the completions of a queue go.
-///
-/// Called on whichever thread steps the drive, often the one that submitted, inside its `submit`. It must
-/// not block. It may submit further commands; they are carried out after it returns.
-pub trait Sink: Send + Sync + 'static {
-    /// The command that was submitted with `tag` is complete; `buffer` is the one that was submitted,
-    /// filled if it was a successful read.
-    fn complete(&self, tag: u64, completion: Completion, buffer: Buffer);
-}
-
-impl<F: Fn(u64, Completion, Buffer) + Send + Sync + 'static> Sink for F {
-    fn complete(&self, tag: u64, completion: Completion, buffer: Buffer) {
-        self(tag, completion, buffer);
-    }
-}
-
-/// What happens to a controller. Called like [`Sink::complete`]: it must not block, so hand the news
-/// to a thread of your own before sending admin commands.
-pub trait Events: Send + Sync + 'static {
-    /// Namespaces were attached, detached, created, deleted, formatted or resized: identify them again.
-    /// (Namespace Attribute Changed; the runtime keeps the Asynchronous Event Request outstanding and
-    /// clears the event.)
-    fn namespaces_changed(&self) {}
-    /// The drive lost power (`false`) or is ready again (`true`).
-    fn power(&self, up: bool) {
-        let _ = up;
-    }
-    /// The drive is gone for good; every command from now on fails with [`Gone`].
-    fn stopped(&self) {}
-}
-
-/// Takes no interest in events.
-#[derive(Clone, Copy, Default, Debug)]
-pub struct NoEvents;
-impl Events for NoEvents {}
-
-/// The drive was stopped.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("the drive has been stopped")]
-pub struct Gone;
-
-/// Why a connection was refused.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum ConnectError {
-    /// The drive refused the host or the queue.
-    #[error("the drive refused the connection: {0}")]
-    Refused(nvme::Status),
-    /// The drive is without power.
-    #[error("the drive is without power")]
-    PowerOff,
-    /// The drive was stopped.
-    #[error(transparent)]
-    Gone(#[from] Gone),
-}
-
-/// A command that was not accepted, with its buffer.
-#[derive(Debug)]
-pub struct Refused {
-    /// Why.
-    pub reason: RefusedReason,
-    /// What was to be submitted.
-    pub buffer: Buffer,
-}
-
-/// Why a command was not accepted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum RefusedReason {
-    /// As many commands as the queue has entries are in flight.
-    #[error("the queue is full")]
-    Full,
-    /// The drive was stopped.
-    #[error(transparent)]
-    Gone(#[from] Gone),
-}
 
 /// A running drive, as its hosts in this process see it. Cheap to clone.
 #[derive(Clone)]
@@ -136,23 +44,24 @@ impl Handle {
     /// If the drive refuses the host, has no power or was stopped.
     pub fn connect(&self, host: HostIdentity, events: Arc<dyn Events>) -> Result<Controller, ConnectError> {
         let waiters = Arc::new(Waiters::default());
-        let (mut controller, _) = self.connect_in_manner(host, Manner::Managed(events), waiters.clone())?;
+        let (mut controller, _) = self.connect_managed(host, ManagedBy::Runtime(events), waiters.clone())?;
         controller.admin.waiters = waiters;
         Ok(controller)
     }
 
     /// Connects with the completions of the admin queue going to `sink`.
-    pub(crate) fn connect_in_manner(
+    pub(crate) fn connect_managed(
         &self,
         host: HostIdentity,
-        manner: Manner,
+        managed_by: ManagedBy,
         sink: Arc<dyn Sink>,
     ) -> Result<(Controller, Queue), ConnectError> {
-        let port = Arc::new(Port::new(ADMIN_ENTRIES, sink));
+        let endpoint = Arc::new(QueueEndpoint::new(ADMIN_ENTRIES, sink));
         let (answer, answered) = mpsc::channel();
-        self.shared.post(Request::Connect(Box::new(Connect { host, manner, port: port.clone(), answer })))?;
+        let connect = Connect { host, managed_by, endpoint: endpoint.clone(), answer };
+        self.shared.post(Request::Connect(Box::new(connect)))?;
         let cntlid = answered.recv().map_err(|_| Gone)??;
-        let queue = Queue { inner: Arc::new(QueueInner { shared: self.shared.clone(), port }) };
+        let queue = Queue { inner: Arc::new(QueueInner { shared: self.shared.clone(), endpoint }) };
         let admin = BlockingQueue { queue: queue.clone(), waiters: Arc::default() };
         Ok((Controller { admin, cntlid }, queue))
     }
@@ -205,12 +114,13 @@ impl Controller {
     /// If the drive refuses it (too many queues, too many entries) or was stopped.
     pub fn queue(&self, entries: u16, sink: Arc<dyn Sink>) -> Result<Queue, ConnectError> {
         let admin = &self.admin.queue.inner;
-        let port = Arc::new(Port::new(entries, sink));
-        port.front.store(admin.port.front.load(Ordering::Acquire), Ordering::Release);
+        let endpoint = Arc::new(QueueEndpoint::new(entries, sink));
+        let association = admin.endpoint.association.load(Ordering::Acquire);
+        endpoint.association.store(association, Ordering::Release);
         let (answer, answered) = mpsc::channel();
-        admin.shared.post(Request::AddQueue { port: port.clone(), answer })?;
+        admin.shared.post(Request::AddQueue { endpoint: endpoint.clone(), answer })?;
         answered.recv().map_err(|_| Gone)??;
-        Ok(Queue { inner: Arc::new(QueueInner { shared: admin.shared.clone(), port }) })
+        Ok(Queue { inner: Arc::new(QueueInner { shared: admin.shared.clone(), endpoint }) })
     }
 
     /// An I/O queue for threads that wait for each command.
@@ -233,13 +143,13 @@ pub struct Queue {
 
 struct QueueInner {
     shared: Arc<Shared>,
-    port: Arc<Port>,
+    endpoint: Arc<QueueEndpoint>,
 }
 
 impl Drop for QueueInner {
     fn drop(&mut self) {
         // The admin queue takes its controller along.
-        let _ = self.shared.post(Request::Close { port: self.port.clone() });
+        let _ = self.shared.post(Request::Close { endpoint: self.endpoint.clone() });
     }
 }
 
@@ -253,11 +163,11 @@ impl Queue {
     /// # Errors
     /// If the queue is full or the drive was stopped.
     pub fn submit(&self, tag: u64, command: &Command, buffer: Buffer) -> Result<(), Refused> {
-        let QueueInner { shared, port } = &*self.inner;
-        if !port.enter() {
+        let QueueInner { shared, endpoint } = &*self.inner;
+        if !endpoint.enter() {
             return Err(Refused { reason: RefusedReason::Full, buffer });
         }
-        shared.submit(port, tag, command, buffer)
+        shared.submit(endpoint, tag, command, buffer)
     }
 
     /// Whether the drive has been stopped: nothing will complete any more.
@@ -267,48 +177,12 @@ impl Queue {
 
     /// Commands that the queue can hold.
     pub fn entries(&self) -> u16 {
-        self.inner.port.entries
+        self.inner.endpoint.entries
     }
 
     /// Commands in flight.
     pub fn in_flight(&self) -> u32 {
-        self.inner.port.in_flight.load(Ordering::Relaxed)
-    }
-}
-
-/// What the handle and the drive both know of a queue.
-pub(crate) struct Port {
-    /// Index of the controller's entry in the drive's table of in-process hosts.
-    pub(crate) front: AtomicU32,
-    /// Queue identifier in the controller; 0 is the admin queue.
-    pub(crate) qid: AtomicU16,
-    pub(crate) entries: u16,
-    pub(crate) in_flight: AtomicU32,
-    pub(crate) sink: Arc<dyn Sink>,
-}
-
-impl Port {
-    fn new(entries: u16, sink: Arc<dyn Sink>) -> Self {
-        Port {
-            front: AtomicU32::new(u32::MAX),
-            qid: AtomicU16::new(0),
-            entries,
-            in_flight: AtomicU32::new(0),
-            sink,
-        }
-    }
-
-    fn enter(&self) -> bool {
-        let before = self.in_flight.fetch_add(1, Ordering::Relaxed);
-        if before >= u32::from(self.entries) {
-            self.leave();
-            return false;
-        }
-        true
-    }
-
-    pub(crate) fn leave(&self) {
-        self.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.inner.endpoint.in_flight.load(Ordering::Relaxed)
     }
 }
 
@@ -381,17 +255,18 @@ impl BlockingQueue {
     }
 }
 
-type Done = HashMap<u64, (Completion, Buffer)>;
+/// Commands that have ended and were not asked for yet, by their tags.
+type Unclaimed = HashMap<u64, (Completion, Buffer)>;
 
 #[derive(Default)]
 struct Waiters {
     next: AtomicU64,
-    done: Mutex<Done>,
+    done: Mutex<Unclaimed>,
     more: Condvar,
 }
 
 impl Waiters {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Done> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Unclaimed> {
         self.done.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -400,33 +275,5 @@ impl Sink for Waiters {
     fn complete(&self, tag: u64, completion: Completion, buffer: Buffer) {
         self.lock().insert(tag, (completion, buffer));
         self.more.notify_all();
-    }
-}
-
-/// Whether the drive still runs; shared with every handle.
-#[derive(Default)]
-pub(crate) struct Stopped(AtomicBool);
-
-impl Stopped {
-    pub(crate) fn is(&self) -> bool {
-        self.0.load(Ordering::Acquire)
-    }
-    pub(crate) fn set(&self) {
-        self.0.store(true, Ordering::Release);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Reservations know hosts by their identifiers.
-    #[test]
-    fn a_name_is_one_host_in_this_process_and_over_a_network() {
-        let name = "nqn.2026-11.test:host";
-        let near = HostIdentity::new(name).unwrap();
-        let far = host::Identity::new(name.parse().unwrap());
-        assert_eq!(near.id, far.hostid);
-        assert_ne!(near.id, HostIdentity::new("nqn.2026-11.test:other").unwrap().id);
     }
 }

@@ -16,11 +16,13 @@
 pub mod access;
 pub mod buffer;
 mod clock;
+mod endpoint;
 mod engine;
 pub mod handle;
 mod hosts;
 pub mod image;
 mod keys;
+mod live;
 pub mod machine;
 mod memory;
 pub mod precondition;
@@ -35,6 +37,7 @@ mod store;
 #[cfg(test)]
 mod testing;
 mod transport;
+mod virtual_queues;
 mod wake;
 
 pub use access::Access;

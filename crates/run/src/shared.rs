@@ -1,87 +1,46 @@
-//! The running drive as every thread sees it, and who of them steps it.
+//! The running drive as every thread sees it, and which of them steps it.
 //!
-//! Submissions go into a bounded queue; `pending` counts them. Whoever has put one there tries to take the
-//! engine; whoever gives the engine back looks at `pending` once more and takes it again if something came
-//! meanwhile. So a submission is never left lying: either its own thread finds the engine free, or the
+//! Submissions go into a bounded queue; `pending` counts them. A thread that has put one there tries to take the
+//! drive. A thread that gives the drive back looks at `pending` once more, and takes it again if something came
+//! meanwhile. So a submission is never left lying: either its own thread finds the drive free, or the
 //! thread that held it finds the submission. The two sequentially consistent fences make sure that one of
 //! the two sees what the other did.
 
 use crate::buffer::Buffer;
 use crate::clock::Clock;
-use crate::engine::Engine;
-use crate::handle::{ConnectError, Events, Gone, HostIdentity, Port, Refused, RefusedReason, Stopped};
-use crate::hosts::Manner;
-use crate::server::Guard;
+use crate::endpoint::{Gone, QueueEndpoint, Refused, RefusedReason};
+use crate::hosts::{Notice, Request};
+use crate::live::LiveDrive;
 use crate::wake::{Ready, Sleeper};
 use media::Nanos;
-use nvme::{Command, Completion};
+use nvme::Command;
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU64, Ordering, fence};
-use std::sync::mpsc::{Sender, SyncSender, TrySendError};
+use std::sync::mpsc::{SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// Submissions that can wait for the engine; beyond this, submitters wait their turn.
 pub(crate) const INBOX: usize = 4096;
 
-/// What a thread asks of the engine.
-pub(crate) enum Request {
-    Command {
-        port: Arc<Port>,
-        tag: u64,
-        command: Command,
-        buffer: Buffer,
-    },
-    /// Boxed, because it is rare and large.
-    Connect(Box<Connect>),
-    AddQueue {
-        port: Arc<Port>,
-        answer: Sender<Result<u16, ConnectError>>,
-    },
-    /// The last handle of a queue has gone.
-    Close {
-        port: Arc<Port>,
-    },
-    /// Others may connect over the network from now on.
-    Guard(Box<Guard>),
-    /// Shut the drive down cleanly.
-    Stop,
-}
+/// Whether the drive still runs.
+#[derive(Default)]
+struct Stopped(AtomicBool);
 
-/// A host that connects.
-pub(crate) struct Connect {
-    pub(crate) host: HostIdentity,
-    pub(crate) manner: Manner,
-    pub(crate) port: Arc<Port>,
-    pub(crate) answer: Sender<Result<u16, ConnectError>>,
-}
-
-/// What is to be told to hosts in this process, after the engine was given back.
-pub(crate) enum Delivery {
-    Complete { port: Arc<Port>, tag: u64, completion: Completion, buffer: Buffer },
-    NamespacesChanged(Arc<dyn Events>),
-    Power(Arc<dyn Events>, bool),
-    Stopped(Arc<dyn Events>),
-}
-
-impl Delivery {
-    fn deliver(self) {
-        match self {
-            Delivery::Complete { port, tag, completion, buffer } => {
-                port.leave();
-                port.sink.complete(tag, completion, buffer);
-            }
-            Delivery::NamespacesChanged(events) => events.namespaces_changed(),
-            Delivery::Power(events, up) => events.power(up),
-            Delivery::Stopped(events) => events.stopped(),
-        }
+impl Stopped {
+    fn is(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+    fn set(&self) {
+        self.0.store(true, Ordering::Release);
     }
 }
 
+/// The running drive, for all threads.
 pub(crate) struct Shared {
     pub(crate) nqn: String,
     pub(crate) clock: Clock,
     pub(crate) sleeper: Arc<Sleeper>,
-    engine: Mutex<Engine>,
+    drive: Mutex<LiveDrive>,
     inbox: SyncSender<Request>,
     pending: AtomicIsize,
     /// When the engine wants to be stepped next, whoever stepped it last.
@@ -99,7 +58,7 @@ thread_local! {
     /// The drive whose deliveries this thread is making: commands that a sink submits to it are taken
     /// along by the loop that is already running, instead of one within the other.
     static DELIVERING: Cell<usize> = const { Cell::new(0) };
-    static DELIVERIES: RefCell<Vec<Delivery>> = const { RefCell::new(Vec::new()) };
+    static NOTICES: RefCell<Vec<Notice>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Longest time that the drive's thread spins before a completion is due; how long it really does is
@@ -119,14 +78,14 @@ impl Shared {
         nqn: String,
         clock: Clock,
         sleeper: Arc<Sleeper>,
-        engine: Engine,
+        drive: LiveDrive,
         inbox: SyncSender<Request>,
     ) -> Self {
         Shared {
             nqn,
             clock,
             sleeper,
-            engine: Mutex::new(engine),
+            drive: Mutex::new(drive),
             inbox,
             pending: AtomicIsize::new(0),
             deadline: AtomicU64::new(0),
@@ -141,18 +100,18 @@ impl Shared {
         self.stopped.is()
     }
 
-    /// Submits a command of a port that has been entered.
+    /// Submits a command of a queue that has an entry for it.
     #[inline]
     pub(crate) fn submit(
         &self,
-        port: &Arc<Port>,
+        endpoint: &Arc<QueueEndpoint>,
         tag: u64,
         command: &Command,
         buffer: Buffer,
     ) -> Result<(), Refused> {
-        let request = Request::Command { port: port.clone(), tag, command: *command, buffer };
+        let request = Request::Command { endpoint: endpoint.clone(), tag, command: *command, buffer };
         self.put(request).map_err(|request| {
-            port.leave();
+            endpoint.leave();
             let buffer = match request {
                 Request::Command { buffer, .. } => buffer,
                 _ => Buffer::empty(),
@@ -196,15 +155,15 @@ impl Shared {
             return false;
         }
         if outer != 0 {
-            // A sink of another drive submits to this one: its own thread shall do it.
+            // A sink of another drive submits to this one. The thread of this one does it.
             self.sleeper.ring();
             return false;
         }
         let mut stepped = false;
         loop {
             fence(Ordering::SeqCst);
-            let Some(engine) = self.try_engine() else { return stepped };
-            self.turn(engine, me);
+            let Some(drive) = self.try_drive() else { return stepped };
+            self.turn(drive, None, me);
             stepped = true;
             fence(Ordering::SeqCst);
             if self.pending.load(Ordering::SeqCst) <= 0 {
@@ -255,9 +214,9 @@ impl Shared {
         true
     }
 
-    fn try_engine(&self) -> Option<MutexGuard<'_, Engine>> {
-        match self.engine.try_lock() {
-            Ok(engine) => Some(engine),
+    fn try_drive(&self) -> Option<MutexGuard<'_, LiveDrive>> {
+        match self.drive.try_lock() {
+            Ok(drive) => Some(drive),
             Err(TryLockError::WouldBlock) => None,
             Err(TryLockError::Poisoned(_)) => {
                 // A bug in the drive: nothing can be said about its state any more.
@@ -267,25 +226,33 @@ impl Shared {
         }
     }
 
-    /// One turn of the engine, and what is to be told afterwards.
-    fn turn(&self, mut engine: MutexGuard<'_, Engine>, me: usize) {
-        let mut deliveries = DELIVERIES.take();
-        let taken = engine.turn(&self.clock, &mut deliveries);
+    /// Changes something about the live drive, at its present time. What comes of it is delivered.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut LiveDrive, Nanos)) {
+        if let Ok(mut drive) = self.drive.lock() {
+            change(&mut drive, self.clock.now());
+        }
+        self.heed();
+    }
+
+    /// One turn of the engine, and what is to be told afterwards. `ready` is known to the thread that watches sockets.
+    fn turn(&self, mut drive: MutexGuard<'_, LiveDrive>, ready: Option<&Ready>, me: usize) {
+        let mut notices = NOTICES.take();
+        let taken = drive.turn(&self.clock, ready, &mut notices);
         self.pending.fetch_sub(taken, Ordering::SeqCst);
-        let deadline = engine.deadline();
+        let deadline = drive.deadline();
         self.deadline.store(deadline.0, Ordering::Relaxed);
-        self.losses.store(engine.losses(), Ordering::Release);
-        engine.wake_for(deadline, &self.clock);
-        if engine.has_stopped() {
+        self.losses.store(drive.engine.losses(), Ordering::Release);
+        drive.wake_for(deadline, &self.clock);
+        if drive.engine.has_stopped() {
             self.stopped.set();
         }
-        drop(engine);
+        drop(drive);
         DELIVERING.set(me);
-        for delivery in deliveries.drain(..) {
-            delivery.deliver();
+        for notice in notices.drain(..) {
+            notice.deliver();
         }
         DELIVERING.set(0);
-        DELIVERIES.set(deliveries);
+        NOTICES.set(notices);
     }
 
     /// The drive's own thread: timers, sockets, whatever nobody else is there for. Ends when the drive
@@ -297,11 +264,10 @@ impl Shared {
         let mut brisk = false;
         self.busy.store(busy, Ordering::Relaxed);
         loop {
-            match self.engine.lock() {
-                Ok(mut engine) => {
-                    engine.serve(&ready, &self.clock);
-                    engine.sleep_until = None;
-                    self.turn(engine, me);
+            match self.drive.lock() {
+                Ok(mut drive) => {
+                    drive.sleep_until = None;
+                    self.turn(drive, Some(&ready), me);
                 }
                 Err(poisoned) => {
                     drop(poisoned);
@@ -309,7 +275,7 @@ impl Shared {
                 }
             }
             if self.is_stopped() {
-                self.engine.lock().unwrap_or_else(PoisonError::into_inner).hang_up();
+                self.drive.lock().unwrap_or_else(PoisonError::into_inner).hang_up();
                 return;
             }
             if busy {
@@ -350,7 +316,7 @@ impl Shared {
                 return false;
             }
             if !self.busy.load(Ordering::Relaxed) {
-                // Whoever is to send may want this processor.
+                // A host that is about to send may want this processor.
                 std::thread::yield_now();
             }
         }
@@ -380,16 +346,16 @@ impl Shared {
 
     /// Sets the timer for the sleep; `None` if there is something to do instead.
     fn prepare_sleep(&self, lead: u64) -> Option<Nanos> {
-        let mut engine = self.engine.lock().ok()?;
-        let deadline = engine.deadline();
+        let mut drive = self.drive.lock().ok()?;
+        let deadline = drive.deadline();
         let until = Nanos(deadline.0.saturating_sub(lead));
         if deadline != Nanos::MAX && until <= self.clock.now() {
             return None;
         }
-        engine.lead = lead;
-        engine.sleep_until = Some(Nanos::MAX);
-        engine.wake_for(deadline, &self.clock);
-        drop(engine);
+        drive.lead = lead;
+        drive.sleep_until = Some(Nanos::MAX);
+        drive.wake_for(deadline, &self.clock);
+        drop(drive);
         fence(Ordering::SeqCst);
         (self.pending.load(Ordering::SeqCst) <= 0).then_some(until)
     }

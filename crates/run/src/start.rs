@@ -4,13 +4,15 @@ use crate::access::Access;
 use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::handle::Handle;
+use crate::hosts::{Hosts, Request};
 use crate::image::{Found, Hands, ImageError, ImageOptions, Locked, Presence, ScrubOptions, presence};
 use crate::keys::{DriveKey, Keyring};
+use crate::live::{FrontEnds, LiveDrive};
 use crate::machine;
 use crate::precondition::{self, Ended, Precondition};
 use crate::record::Recorder;
 use crate::server::{Guard, Limits, Listener, MAX_PORTS, Port, Ports, Server, TcpPort};
-use crate::shared::{INBOX, Request, Shared};
+use crate::shared::{INBOX, Shared};
 use crate::store::{Backing, Store};
 use crate::wake::Sleeper;
 use device::{Config, ConfigError, Drive, PortId};
@@ -202,8 +204,7 @@ impl Running {
     /// The drive is served over TLS, and the new list has no keys for it: the old list stays.
     pub fn set_access(&self, access: Access) -> Result<(), StartError> {
         let guard = guard(Some(Arc::new(access)), self.tls, self.config.identity.nqn)?;
-        // A drive that has stopped lets nobody in.
-        let _ = self.shared.post(Request::Guard(Box::new(guard)));
+        self.shared.change(|live, now| live.set_guard(guard, now));
         Ok(())
     }
 
@@ -296,7 +297,8 @@ fn bring_up(
     let plain = drive.plain_namespaces();
     let config = drive.config().clone();
     let (inbox, requests) = sync_channel(INBOX);
-    let mut engine = Engine::new(drive, store, requests, Some(sleeper.clone()));
+    let mut engine = Engine::new(drive, store);
+    let mut front_ends = FrontEnds { hosts: Hosts::new(requests), server: None };
     let guard = guard(options.access.clone(), options.tls, config.identity.nqn)?;
     let info = |p: &Port| Some(PortInfo { id: p.id, address: p.listener.address()?, ana: p.ana });
     let ports = listening.iter().filter_map(info).collect();
@@ -305,10 +307,9 @@ fn bring_up(
     }
     if listening.iter().next().is_some() {
         more_descriptors();
-        let (max_transfer, in_capsule) = (config.max_transfer, config.in_capsule_bytes);
-        let server = Server::new(sleeper.clone(), listening, guard, options.limits, max_transfer, in_capsule)
+        let server = Server::new(sleeper.clone(), listening, guard, options.limits, engine.limits())
             .map_err(|source| StartError::System { what: "watch the listening sockets", source })?;
-        engine.set_server(server);
+        front_ends.server = Some(server);
     }
     if let Some(path) = &options.record {
         let recorder = Recorder::begin(path, time, &engine.drive)
@@ -323,7 +324,8 @@ fn bring_up(
         }
     }
     let nqn = config.identity.nqn.to_string();
-    let shared = Arc::new(Shared::new(nqn, Clock::wall(time, slow_motion), sleeper, engine, inbox));
+    let live = LiveDrive::new(engine, front_ends, sleeper.clone());
+    let shared = Arc::new(Shared::new(nqn, Clock::wall(time, slow_motion), sleeper, live, inbox));
     let runner = shared.clone();
     let poll = options.poll;
     let thread = std::thread::Builder::new()

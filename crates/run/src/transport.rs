@@ -2,7 +2,7 @@
 
 use crate::buffer::Buffer;
 use crate::handle::{Controller, Handle, HostIdentity, Queue as DriveQueue, Refused, RefusedReason};
-use crate::hosts::Manner;
+use crate::hosts::ManagedBy;
 use host::{Connected, Data, Done, Error, Identity, Queue, Tag, Transport, TransportError};
 use nvme::fabrics::FabricsCommand;
 use nvme::property::{Cap, Cc, Csts, PropertyOffset, Shn, Shst};
@@ -158,11 +158,11 @@ impl Transport for LocalTransport {
 
     fn connect(&mut self, identity: &Identity) -> Result<Connected<LocalQueue>, Error> {
         let host = HostIdentity { nqn: identity.hostnqn, id: identity.hostid };
-        let manner = Manner::Own { kato_ms: identity.kato_ms };
+        let managed_by = ManagedBy::Host { kato_ms: identity.kato_ms };
         let mut controller = None;
         let mut admin = LocalQueue::open(ADMIN_DEPTH, |sink| {
             let (made, queue) =
-                self.handle.connect_in_manner(host, manner, sink).map_err(|e| refused("Connect", e))?;
+                self.handle.connect_managed(host, managed_by, sink).map_err(|e| refused("Connect", e))?;
             controller = Some(made);
             Ok(queue)
         })?;

@@ -361,9 +361,10 @@ fn check_beside(spares: &dyn DiskFile, page: Page) -> Result<(), Damage> {
 mod tests {
     use super::*;
     use crate::buffer::Buffer;
-    use crate::engine::{Engine, Owner};
+    use crate::engine::Engine;
     use crate::image::{Hands, ImageOptions, Locked};
     use crate::start::{Opened, Options, open_image};
+    use crate::virtual_queues::VirtualQueues;
     use crate::{Shape, testing};
     use device::ControllerId;
     use media::{Nanos, Rng};
@@ -408,21 +409,20 @@ mod tests {
             let (scrub, worker) = Scrub::new(&*image.disk, ScrubOptions::default()).unwrap();
             worker.reports.send(Report::Ready).unwrap();
             image.scrub = Some(Box::new(scrub));
-            let mut engine = Engine::alone(drive, store);
+            let mut engine = Engine::new(drive, store);
             let controller = testing::connect(&mut engine, time);
             Bench { _temp: temp, dir, engine, controller, now: time, worker }
         }
 
         fn submit(&mut self, qid: u16, command: Command, data: Vec<u8>) {
-            let owner = Owner::Actor { queue: 0, tag: 0 };
+            let owner = VirtualQueues::owner(0, 0);
             self.engine.submit(self.now, owner, self.controller, qid, command, Buffer::from(data).into());
             self.settle();
         }
 
         fn settle(&mut self) {
             let powered = self.engine.drive.is_powered();
-            self.engine.settle(self.now, &mut Vec::new());
-            self.engine.actor_done.clear();
+            self.engine.settle(self.now, &mut VirtualQueues::default());
             if self.engine.drive.is_powered() && !powered {
                 self.controller = testing::connect(&mut self.engine, self.now);
             }

@@ -2,8 +2,9 @@
 
 use super::helper::{Job, Task};
 use super::note::note;
+use super::peer::Peer;
 use super::socket::Stream;
-use super::{ConnectionId, Guard, Peer, Server, gate};
+use super::{ConnectionId, Guard, Server, gate};
 use crate::engine::Engine;
 use device::Origin;
 use media::Nanos;

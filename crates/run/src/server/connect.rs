@@ -1,9 +1,10 @@
 //! The Connect command (Base 6.3): which controller and queue a connection is.
 
 use super::discover::Discovering;
-use super::{Peer, Ports};
+use super::peer::Peer;
+use super::ports::Ports;
 use crate::engine::Engine;
-use device::{ControllerId, Host, MAX_QUEUE_ENTRIES};
+use device::{ControllerId, Host};
 use fabric::discovery;
 use fabric::target::Incoming;
 use media::Nanos;
@@ -60,7 +61,7 @@ pub(super) fn connect(
     };
     let cntlid = data.cntlid.get();
     let entries = u32::from(sqsize_z) + 1;
-    let most = if qid == 0 { u32::from(discovery::ADMIN_ENTRIES) } else { MAX_QUEUE_ENTRIES };
+    let most = if qid == 0 { u32::from(discovery::ADMIN_ENTRIES) } else { engine.limits().entries };
     if !(2..=most).contains(&entries) {
         return invalid(false, 44);
     }
@@ -68,7 +69,7 @@ pub(super) fn connect(
         if qid != 0 {
             return invalid(false, 42);
         }
-        let max_transfer = engine.drive.config().max_transfer;
+        let max_transfer = engine.limits().transfer;
         let mut controller = ports.discovery(&peer.stream, peer.port, &subsystem_of_drive, max_transfer);
         if peer.gate.is_stranger() {
             controller.update(&[], 0);

@@ -1,11 +1,12 @@
 //! Hosts that do anything, on connections to a whole drive: proper ones, broken ones, and all between, for a fuzz target
 //! and the suite.
 
-use super::Guard;
 use super::socket::Stream;
-use super::{Limits, Ports, Server};
+use super::{Guard, Limits, Ports, Server};
 use crate::access::{Access, Rule};
+use crate::clock::Clock;
 use crate::engine::Engine;
+use crate::engine::front_end::Turn;
 use crate::store::{Backing, Store};
 use crate::wake::{Ready, Sleeper};
 use device::{Config, Drive, Origin, PortId};
@@ -25,7 +26,6 @@ use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
 
 /// A drive of a few MiB: 4 dies of 16 blocks with two placement handles, a DRAM set, one namespace for everybody and room
 /// for more.
@@ -222,10 +222,10 @@ impl Peer {
 
 struct World {
     engine: Engine,
-    server: Option<Server>,
+    server: Server,
     sleeper: Arc<Sleeper>,
     ready: Ready,
-    now: Nanos,
+    clock: Clock,
     peers: [Option<Peer>; PEERS],
     nqn: Nqn,
     /// Hosts of the network have to prove who they are.
@@ -243,15 +243,13 @@ impl World {
         let mut config = Config::from_toml(DRIVE).expect("a drive");
         config.ftl.durable = true;
         let nqn = config.identity.nqn;
-        let (max_transfer, in_capsule) = (config.max_transfer, config.in_capsule_bytes);
         let mut drive = Drive::new(config).expect("a drive");
         drive.add_port(PortId(1), AnaState::OPTIMIZED);
         drive.add_port(PortId(2), AnaState::NON_OPTIMIZED);
         let pages = crate::start::pages(drive.config());
         let store = Store::new(Backing::memory(pages));
         let sleeper = Arc::new(Sleeper::new().expect("an event queue"));
-        let (_, inbox) = sync_channel(0);
-        let engine = Engine::new(drive, store, inbox, Some(sleeper.clone()));
+        let engine = Engine::new(drive, store);
         let rule = Rule { chap: Some(keys()), ..Rule::named(nqn) };
         let access = guarded.then(|| Arc::new(Access::new(vec![rule])));
         let server = Server::new(
@@ -259,15 +257,14 @@ impl World {
             Ports::new(Vec::new()),
             Guard { access, tls: None },
             Limits::default(),
-            max_transfer,
-            in_capsule,
+            engine.limits(),
         );
         let mut server = server.expect("a server");
         // A thread would make each run another one.
         server.helper.at_once();
         let peers = [const { None }; PEERS];
         let ready = Ready::new();
-        World { engine, server: Some(server), sleeper, ready, now: Nanos(1), peers, nqn, guarded }
+        World { engine, server, sleeper, ready, clock: Clock::Virtual(1.into()), peers, nqn, guarded }
     }
 
     /// Lets the drive do what there is to do, until nothing more comes of it.
@@ -276,12 +273,7 @@ impl World {
             self.peers.iter_mut().flatten().for_each(Peer::exchange);
             self.sleeper.sleep(&mut self.ready, false);
             let quiet = self.ready.sockets().next().is_none();
-            if let Some(mut server) = self.server.take() {
-                server.serve(&mut self.engine, &self.ready, self.now);
-                self.engine.set_server(server);
-            }
-            self.engine.settle(self.now, &mut Vec::new());
-            self.server = self.engine.take_server();
+            self.engine.turn(&mut Turn::new(&self.clock, Some(&self.ready)), &mut self.server);
             if quiet {
                 break;
             }
@@ -289,7 +281,7 @@ impl World {
     }
 
     fn pass(&mut self, span: u64) {
-        self.now = Nanos(self.now.0.saturating_add(span));
+        self.clock.advance(Nanos(self.clock.now().0.saturating_add(span)));
     }
 
     fn open(&mut self, index: usize, script: &mut Script<'_>) {
@@ -305,9 +297,8 @@ impl World {
         ours.set_nonblocking(true).expect("a socket");
         theirs.set_nonblocking(true).expect("a socket");
         let origin = if how & 16 == 0 { Origin::Network } else { Origin::Unix };
-        if let Some(server) = &mut self.server {
-            server.adopt(Stream::Unix(theirs), origin, PortId(1 + u16::from(how >> 7)), self.now);
-        }
+        let port = PortId(1 + u16::from(how >> 7));
+        self.server.adopt(Stream::Unix(theirs), origin, port, self.clock.now());
         let wire = Connection::new(config);
         self.peers[index] = Some(Peer {
             stream: ours,
@@ -431,15 +422,15 @@ pub fn fuzz_hosts(script: &[u8]) {
     }
     world.pump();
     world.peers = [const { None }; PEERS];
-    // Whoever was refused, or has lost power, is gone as well after a while.
+    // A host that was refused, or has lost power, is gone as well after a while.
     for _ in 0..64 {
         world.pass(1_000_000_000);
         world.pump();
     }
     let drive = &world.engine.drive;
     assert_eq!((drive.in_flight(), drive.controllers().count()), (0, 0), "hosts that have gone");
-    assert_eq!(world.engine.store.loans(), 0, "contents that nobody sends");
-    assert_eq!(world.server.as_ref().map(Server::connections), Some(0));
+    assert_eq!(world.engine.store.references(), 0, "contents that nobody sends");
+    assert_eq!(world.server.connections(), 0);
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! What stands between a connection and the drive: the list of hosts, and authentication.
 
-use super::Peer;
 use super::helper::Task;
 use super::note::note;
+use super::peer::Peer;
 use super::socket::Stream;
 use crate::access::{Access, Rule};
 use device::Role;

@@ -1,4 +1,4 @@
-//! Hosts over sockets: NVMe/TCP PDUs on Unix sockets and, with the same code, TCP.
+//! The front end of hosts over sockets: NVMe/TCP PDUs on Unix sockets and, with the same code, TCP.
 
 mod admission;
 mod connect;
@@ -7,6 +7,7 @@ mod fuzz;
 mod gate;
 mod helper;
 mod note;
+mod peer;
 mod ports;
 mod socket;
 mod timers;
@@ -18,25 +19,27 @@ pub(crate) use ports::{Port, Ports};
 pub(crate) use socket::Listener;
 pub use timers::Limits;
 
-use crate::engine::{Engine, Owner};
-use crate::store::{Lent, Store};
+use crate::buffer::Buffer;
+use crate::engine::front_end::{Ended, FrontEnd, Turn};
+use crate::engine::{CommandLimits, Engine, FrontEndId, Owner, Token};
+use crate::store::{DataBuffer, LentMemory, Store};
 use crate::wake::{Ready, Sleeper};
-use device::{ControllerId, MAX_QUEUE_ENTRIES, Origin, PortId, Role};
-use discover::Discovering;
-use fabric::Part;
+use device::{ControllerId, Origin, PortId, Role};
 use fabric::target::{Config, Connection, Incoming};
+use fabric::{Part, Tag};
 use gate::{Gate, Passed};
 use helper::{Helper, Task};
-use media::Nanos;
+use media::{Nanos, Slot};
 use note::note;
 use nvme::command::FABRICS_OPCODE;
 use nvme::fabrics::FabricsType;
 use nvme::{Completion, Status};
+use peer::Peer;
 use rustix::fd::OwnedFd;
 use socket::Stream;
-use std::io::{self, ErrorKind, IoSlice};
+use std::io::{self, ErrorKind};
 use std::sync::Arc;
-use timers::{Owed, Watches};
+use timers::Watches;
 
 /// Numbers of listeners among the sockets that are watched; connections follow.
 const LISTENERS: u64 = MAX_PORTS as u64;
@@ -48,9 +51,6 @@ const FAIR_SHARE: usize = 1 << 18;
 const IDLE: Nanos = Nanos(5_000_000_000);
 /// Commands that are looked at before the first of them is executed.
 const AHEAD: usize = 64;
-/// Slices of a vectored write.
-const SLICES: usize = 64;
-
 /// Names a connection, even after it has gone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ConnectionId {
@@ -62,47 +62,20 @@ impl ConnectionId {
     fn number(self) -> u64 {
         LISTENERS + (u64::from(self.generation & 0x7FFF_FFFF) << 32 | u64::from(self.index))
     }
-}
 
-/// How a command ended, and its data.
-pub(crate) struct Answer<'a> {
-    pub(crate) completion: Completion,
-    /// Bytes of the buffer that go to the host if it succeeded.
-    pub(crate) to_host: u32,
-    pub(crate) buffer: Lent,
-    /// Where the data is if not all in the buffer; the loans are taken over.
-    pub(crate) parts: &'a [Part],
-}
+    /// What the engine calls a command of this connection.
+    #[inline]
+    fn token(self, tag: Tag) -> Token {
+        let queue = u64::from(self.generation) << 32 | u64::from(self.index);
+        Token { queue, command: tag.to_bits().into() }
+    }
 
-struct Peer {
-    stream: Stream,
-    origin: Origin,
-    /// The port that it came through.
-    port: PortId,
-    began: Nanos,
-    watches: Watches,
-    wire: Connection,
-    /// Who may pass.
-    gate: Gate,
-    /// The controller and queue, after Connect.
-    queue: Option<(ControllerId, u16)>,
-    /// Entries of an I/O queue that the drive makes when the host has proved itself.
-    promised: Option<u32>,
-    /// Or the discovery controller.
-    discovery: Option<Discovering>,
-    /// Closed as soon as everything is sent.
-    leaving: bool,
-    /// The other end has closed its side: after what is still to be read comes the end, and no further event.
-    gone: bool,
-    /// Something to send that the socket did not take yet.
-    blocked: bool,
-    touched: bool,
-    /// Nothing has come since connections gave memory back.
-    idle: bool,
-    /// The helper has work of this connection, and no command is taken until that is done.
-    away: bool,
-    /// Something has come meanwhile.
-    rung: bool,
+    /// The connection and its command of a token.
+    #[inline]
+    fn of(token: Token) -> (ConnectionId, Tag) {
+        let id = ConnectionId { index: token.queue as u32, generation: (token.queue >> 32) as u32 };
+        (id, Tag::from_bits(token.command as u32))
+    }
 }
 
 /// Listeners and their connections.
@@ -114,6 +87,8 @@ pub(crate) struct Server {
     next_look: Nanos,
     /// Ports that go down, and for how long.
     downs: Vec<(PortId, Nanos)>,
+    /// All ports come back, before those go down.
+    all_up: bool,
     peers: Vec<Option<Box<Peer>>>,
     generations: Vec<u32>,
     /// Places in `peers` that are free.
@@ -133,21 +108,126 @@ pub(crate) struct Server {
     expelled: Vec<ControllerId>,
     config: Config,
     scratch: Vec<u8>,
+    /// Memory to be lent that holds nothing.
+    #[expect(clippy::vec_box, reason = "commands own the boxes while the drive has them")]
+    spare: Vec<Box<LentMemory>>,
+    /// The parts of an answer, as the connection knows them.
+    parts: Vec<Part>,
+}
+
+impl FrontEnd for Server {
+    fn poll(&mut self, engine: &mut Engine, turn: &mut Turn<'_>) {
+        if let Some(ready) = turn.ready {
+            self.serve(engine, ready, turn.now);
+            // To read from sockets takes its time.
+            turn.refresh();
+        }
+        if self.deadline() <= turn.now {
+            self.tick(engine, turn.now);
+        }
+    }
+
+    /// Answers the command; the answer is sent by [`flush`](FrontEnd::flush).
+    fn complete(&mut self, ended: Ended, store: &mut Store) {
+        let Ended { owner, completion, to_host, mut data } = ended;
+        let (id, tag) = ConnectionId::of(owner.token);
+        let mut parts = std::mem::take(&mut self.parts);
+        let spare = match self.peer(id) {
+            Some(peer) => peer.answer(tag, completion, to_host, data, &mut parts, store),
+            None => {
+                data.lent_mut().into_iter().for_each(|memory| store.end_references(memory));
+                None
+            }
+        };
+        self.parts = parts;
+        self.spare.extend(spare);
+        self.touch(id);
+    }
+
+    fn has_to_flush(&self) -> bool {
+        !(self.touched.is_empty() && self.expelled.is_empty() && self.downs.is_empty()) || self.all_up
+    }
+
+    /// Sends what can be sent, closes what has ended, and takes the commands that had waited for room. False if there
+    /// is more to send.
+    fn flush(&mut self, engine: &mut Engine, now: Nanos) -> bool {
+        for controller in std::mem::take(&mut self.expelled) {
+            self.close_controller(engine, controller, now);
+        }
+        if std::mem::take(&mut self.all_up) && self.ports.bring_up(None) {
+            self.ports_changed(engine);
+        }
+        for (port, span) in std::mem::take(&mut self.downs) {
+            self.take_down(engine, port, span, now);
+        }
+        let mut touched = std::mem::take(&mut self.touched);
+        for id in touched.drain(..) {
+            let Some(peer) = self.peer(id) else { continue };
+            peer.touched = false;
+            if !peer.send(&mut engine.store) {
+                self.close(engine, id, now);
+                continue;
+            }
+            let waits = peer.wire.pending().len() > 0 && !peer.leaving && !peer.away;
+            if peer.is_watched() {
+                self.watch(now);
+            }
+            if waits {
+                self.take_commands(engine, id, now);
+                self.touch(id);
+            }
+        }
+        touched.append(&mut self.touched);
+        self.touched = touched;
+        self.touched.is_empty()
+    }
+
+    fn deadline(&self) -> Nanos {
+        self.next_look.min(self.ports.due())
+    }
+
+    fn controller_lost(&mut self, controller: ControllerId) {
+        self.expelled.push(controller);
+    }
+
+    fn port_down(&mut self, port: PortId, span: Nanos) {
+        self.downs.push((port, span));
+    }
+
+    fn ports_up(&mut self) {
+        self.downs.clear();
+        self.all_up = true;
+    }
+
+    fn power_lost(&mut self, store: &mut Store) {
+        self.close_all(store);
+    }
+
+    fn stopped(&mut self, store: &mut Store) {
+        self.close_all(store);
+    }
 }
 
 impl Server {
+    /// The front end's name in the engine.
+    pub(crate) const ID: FrontEndId = FrontEndId::new(2).with_host_identifiers();
+
     pub(crate) fn new(
         sleeper: Arc<Sleeper>,
         ports: Ports,
         guard: Guard,
         limits: Limits,
-        max_transfer: u32,
-        in_capsule: u32,
+        drive: CommandLimits,
     ) -> io::Result<Self> {
         for (i, port) in ports.iter().enumerate() {
             sleeper.watch_listener(&port.listener, i as u64)?;
         }
-        let max_depth = u16::try_from(MAX_QUEUE_ENTRIES).unwrap_or(u16::MAX);
+        let config = Config {
+            max_depth: u16::try_from(drive.entries).unwrap_or(u16::MAX),
+            max_transfer: drive.transfer,
+            in_capsule: drive.in_capsule,
+            ..Config::default()
+        };
         Ok(Server {
             helper: Helper::new(sleeper.clone()),
             sleeper,
@@ -155,6 +235,7 @@ impl Server {
             limits,
             next_look: Nanos::MAX,
             downs: Vec::new(),
+            all_up: false,
             peers: Vec::new(),
             generations: Vec::new(),
             vacant: Vec::new(),
@@ -164,8 +245,10 @@ impl Server {
             hungry: Vec::new(),
             guard,
             expelled: Vec::new(),
-            config: Config { max_depth, max_transfer, in_capsule, ..Config::default() },
+            config,
             scratch: vec![0; 1 << 16],
+            spare: Vec::new(),
+            parts: Vec::new(),
         })
     }
 
@@ -183,7 +266,7 @@ impl Server {
     }
 
     /// Accepts, reads, and hands commands to the drive.
-    pub(crate) fn serve(&mut self, engine: &mut Engine, ready: &Ready, now: Nanos) {
+    fn serve(&mut self, engine: &mut Engine, ready: &Ready, now: Nanos) {
         for (number, gone) in ready.sockets() {
             if number < LISTENERS {
                 self.accept(number as usize, now);
@@ -266,13 +349,8 @@ impl Server {
         }
     }
 
-    /// When [`tick`](Server::tick) is to be called.
-    pub(crate) fn deadline(&self) -> Nanos {
-        self.next_look.min(self.ports.due())
-    }
-
     /// Does what is due: brings ports back, and ends connections that have owed something for too long.
-    pub(crate) fn tick(&mut self, engine: &mut Engine, now: Nanos) {
+    fn tick(&mut self, engine: &mut Engine, now: Nanos) {
         if self.ports.due() <= now && self.ports.bring_up(Some(now)) {
             self.ports_changed(engine);
         }
@@ -306,19 +384,6 @@ impl Server {
             self.ports.update(&mut discovering.controller, &peer.stream, peer.port, &subsystem);
             discovering.tell(&mut peer.wire);
             self.touch(self.id(index));
-        }
-    }
-
-    /// A port is to go down, after what is there to send was offered to its sockets.
-    pub(crate) fn port_down(&mut self, port: PortId, span: Nanos) {
-        self.downs.push((port, span));
-    }
-
-    /// All ports are to come back.
-    pub(crate) fn ports_up(&mut self, engine: &Engine) {
-        self.downs.clear();
-        if self.ports.bring_up(None) {
-            self.ports_changed(engine);
         }
     }
 
@@ -529,67 +594,13 @@ impl Server {
                 continue;
             }
             let buffer = peer.wire.take_buffer(tag).unwrap_or_default();
-            let owner = Owner::Connection { connection: id, tag };
-            engine.submit(now, owner, controller, qid, sqe, Lent::Wire(buffer));
+            let data = lend(&mut self.spare, buffer);
+            let owner = Owner { front_end: Server::ID, token: id.token(tag) };
+            engine.submit(now, owner, controller, qid, sqe, data);
             if alone {
                 engine.end_fused(now, controller, qid);
             }
         }
-    }
-
-    /// Answers a command; the answer is sent by [`flush`](Server::flush).
-    pub(crate) fn complete(
-        &mut self,
-        id: ConnectionId,
-        tag: fabric::Tag,
-        answer: Answer<'_>,
-        store: &mut Store,
-    ) {
-        let Answer { completion, to_host, buffer, parts } = answer;
-        let Some(peer) = self.peer(id) else { return store.end_loans(parts) };
-        if let Lent::Wire(buffer) = buffer {
-            let _ = peer.wire.put_buffer(tag, buffer);
-        }
-        let elsewhere = parts.iter().any(|part| matches!(part, Part::Away { .. }));
-        if !elsewhere {
-            let _ = peer.wire.respond(tag, completion, to_host as usize);
-        } else if peer.wire.respond_with(tag, completion, parts, |token| store.lent(token)).is_err() {
-            // The read failed in the end, or nobody waits for it any more.
-            store.end_loans(parts);
-            let _ = peer.wire.respond(tag, completion, 0);
-        }
-        self.touch(id);
-    }
-
-    /// Sends what can be sent, closes what has ended, and takes the commands that had waited for room. False if there
-    /// is more to send.
-    pub(crate) fn flush(&mut self, engine: &mut Engine, now: Nanos) -> bool {
-        for controller in std::mem::take(&mut self.expelled) {
-            self.close_controller(engine, controller, now);
-        }
-        for (port, span) in std::mem::take(&mut self.downs) {
-            self.take_down(engine, port, span, now);
-        }
-        let mut touched = std::mem::take(&mut self.touched);
-        for id in touched.drain(..) {
-            let Some(peer) = self.peer(id) else { continue };
-            peer.touched = false;
-            if !peer.send(&mut engine.store) {
-                self.close(engine, id, now);
-                continue;
-            }
-            let waits = peer.wire.pending().len() > 0 && !peer.leaving && !peer.away;
-            if peer.is_watched() {
-                self.watch(now);
-            }
-            if waits {
-                self.take_commands(engine, id, now);
-                self.touch(id);
-            }
-        }
-        touched.append(&mut self.touched);
-        self.touched = touched;
-        self.touched.is_empty()
     }
 
     fn close(&mut self, engine: &mut Engine, id: ConnectionId, now: Nanos) {
@@ -600,7 +611,7 @@ impl Server {
         if let Some(host) = peer.gate.unproven() {
             note(format_args!("{host} ({}) left without authenticating itself", peer.stream.name()));
         }
-        peer.wire.abandon(|token| engine.store.end_loan(token));
+        peer.wire.abandon(|token| engine.store.end_reference(Slot(token)));
         // Closing the socket takes it out of the set that is watched.
         self.peers[id.index as usize] = None;
         self.generations[id.index as usize] = id.generation.wrapping_add(1);
@@ -632,17 +643,12 @@ impl Server {
         }
     }
 
-    /// The drive has ended a controller.
-    pub(crate) fn expel(&mut self, controller: ControllerId) {
-        self.expelled.push(controller);
-    }
-
     /// Closes every connection, after what is there to send was offered to the socket.
-    pub(crate) fn close_all(&mut self, store: &mut Store) {
+    fn close_all(&mut self, store: &mut Store) {
         for (index, slot) in self.peers.iter_mut().enumerate() {
             if let Some(mut peer) = slot.take() {
                 peer.send(store);
-                peer.wire.abandon(|token| store.end_loan(token));
+                peer.wire.abandon(|token| store.end_reference(Slot(token)));
                 self.generations[index] = self.generations[index].wrapping_add(1);
                 self.vacant.push(index as u32);
             }
@@ -651,6 +657,20 @@ impl Server {
         self.hungry.clear();
         self.expelled.clear();
     }
+}
+
+/// Memory of a connection, to be lent with a command.
+#[inline]
+#[expect(clippy::vec_box, reason = "as in `Server`")]
+fn lend(spare: &mut Vec<Box<LentMemory>>, buffer: fabric::Buffer) -> DataBuffer {
+    let len = u32::try_from(buffer.len()).unwrap_or(u32::MAX);
+    let memory = buffer.into_memory();
+    if memory.is_empty() {
+        return DataBuffer::None;
+    }
+    let mut lent = spare.pop().unwrap_or_default();
+    lent.bytes = Buffer::part_of(memory, 0, len).unwrap_or_default();
+    DataBuffer::Lent(lent)
 }
 
 /// Says why a connection was refused.
@@ -663,78 +683,4 @@ fn note_refused(why: &dyn std::fmt::Display) {
 /// Any descriptor.
 fn reserve() -> Option<OwnedFd> {
     rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).ok()
-}
-
-impl Peer {
-    /// If the host has authenticated itself, its controller gets what it is to see (on the admin queue), or the queue is made.
-    fn prove(&mut self, engine: &mut Engine) {
-        if self.gate.is_shut() {
-            return;
-        }
-        let Some((controller, qid)) = self.queue else { return };
-        if qid == 0 {
-            return engine.drive.prove(controller);
-        }
-        if let Some(entries) = self.promised.take()
-            && engine.drive.add_queue(controller, qid, entries).is_err()
-        {
-            // Another connection of the host has it by now, or the controller was reset.
-            note(format_args!("queue {qid} of {} cannot be made any more", self.stream.name()));
-            self.queue = None;
-            self.leaving = true;
-        }
-    }
-
-    /// Whether its Connect command has succeeded.
-    fn is_set_up(&self) -> bool {
-        self.queue.is_some() || self.discovery.is_some()
-    }
-
-    /// Whether it owes something that it may not owe for ever.
-    fn is_watched(&self) -> bool {
-        self.queue.is_none() || self.gate.is_shut() || self.wire.is_owed() || self.wire.wants_to_send()
-    }
-
-    fn owed(&self, limits: &Limits) -> Owed {
-        let (pdu, r2t) = self.wire.owed();
-        Owed {
-            setup: (!self.is_set_up() || self.gate.is_shut()).then_some(self.began),
-            pdu,
-            r2t,
-            unread: self.wire.wants_to_send().then(|| self.wire.bytes_sent()),
-            keep_alive: self.discovery.as_ref().map(|discovering| discovering.keep_alive(limits)),
-        }
-    }
-
-    /// Sends until the socket is full; false if the connection is over.
-    fn send(&mut self, store: &mut Store) -> bool {
-        while self.wire.wants_to_send() && !self.blocked {
-            let sent = {
-                let mut slices = [IoSlice::new(&[]); SLICES];
-                let mut count = 0;
-                for (slice, bytes) in
-                    slices.iter_mut().zip(self.wire.transmit_with(|token| store.lent(token)))
-                {
-                    *slice = IoSlice::new(bytes);
-                    count += 1;
-                }
-                self.stream.write(&slices[..count])
-            };
-            match sent {
-                Ok(0) => return false,
-                Ok(n) => self.wire.sent_with(n, |token| store.end_loan(token)),
-                Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                Err(e) if e.kind() == ErrorKind::WouldBlock => self.blocked = true,
-                Err(_) => return false,
-            }
-        }
-        if self.stream.is_holding() && !self.blocked {
-            match self.stream.flush() {
-                Err(e) if e.kind() == ErrorKind::WouldBlock => self.blocked = true,
-                Err(_) => return false,
-                Ok(()) => {}
-            }
-        }
-        !self.leaving || self.wire.wants_to_send() || self.stream.is_holding()
-    }
 }

@@ -3,8 +3,8 @@
 use super::queue::SimQueue;
 use super::{Arrival, Outcome, SimTransport, World};
 use crate::buffer::Buffer;
-use crate::engine::{ActorDone, Owner};
-use crate::store::Lent;
+use crate::store::DataBuffer;
+use crate::virtual_queues::{VirtualCompletion, VirtualQueues};
 use host::{Host, Namespace, Queue};
 use media::Nanos;
 use nvme::io::{Blocks, DsmRange};
@@ -228,9 +228,8 @@ impl<A: Actor> Actors<A> {
             }
             let due = world.engine.deadline();
             if due <= now || world.engine.has_news() {
-                world.engine.settle(now, &mut world.deliveries);
-                world.deliveries.clear();
-                let mut done = std::mem::take(&mut world.engine.actor_done);
+                world.engine.settle(now, &mut world.front_end);
+                let mut done = std::mem::take(&mut world.front_end.completions);
                 if !done.is_empty() {
                     // Whoever got something is asked what is next.
                     wanted = now;
@@ -241,7 +240,7 @@ impl<A: Actor> Actors<A> {
                         None => world.arrived.push(Arrival { done, at: now }),
                     }
                 }
-                world.engine.actor_done = done;
+                world.front_end.completions = done;
                 continue;
             }
             if !alive {
@@ -309,7 +308,7 @@ impl<A: Actor> Lane<A> {
     fn arrived(
         &mut self,
         number: usize,
-        done: ActorDone,
+        done: VirtualCompletion,
         at: Nanos,
         now: Nanos,
         enough: &mut impl FnMut(&Step<'_>) -> bool,
@@ -377,7 +376,7 @@ impl Wire {
         let (tag, read) = (request.tag, request.verb.plain() == Verb::Read);
         match request.verb {
             Verb::Flush => {
-                self.command(now, Part { tag, at: 0, read }, Command::flush(nsid), Lent::Nothing, world);
+                self.command(now, Part { tag, at: 0, read }, Command::flush(nsid), DataBuffer::None, world);
                 1
             }
             Verb::Trim => {
@@ -410,7 +409,7 @@ impl Wire {
                     let command = range.encode(if read { IoOpcode::READ } else { IoOpcode::WRITE });
                     let data = match self.keeps {
                         true => self.data(part, u64::from(blocks) * u64::from(block_size), actor).into(),
-                        false => Lent::Void,
+                        false => DataBuffer::Void,
                     };
                     self.command(now, part, command, data, world);
                     parts += 1;
@@ -424,10 +423,10 @@ impl Wire {
     }
 
     #[inline]
-    fn command(&mut self, now: Nanos, part: Part, command: Command, data: Lent, world: &mut World) {
+    fn command(&mut self, now: Nanos, part: Part, command: Command, data: DataBuffer, world: &mut World) {
         let tag = if self.keeps { self.begin(part) } else { part.tag };
         let SimQueue { association, number, qid, .. } = &self.queue;
-        let owner = Owner::Actor { queue: *number, tag };
+        let owner = VirtualQueues::owner(*number, tag);
         world.engine.submit(now, owner, association.controller, *qid, command, data);
     }
 
@@ -460,8 +459,8 @@ impl Wire {
         buffer
     }
 
-    fn keep(&mut self, data: Lent) {
-        if let Lent::Own(buffer) = data
+    fn keep(&mut self, data: DataBuffer) {
+        if let DataBuffer::Owned(buffer) = data
             && self.buffers.len() < self.queue.capacity()
         {
             self.buffers.push(buffer);

@@ -16,11 +16,11 @@ pub use media::Nanos;
 pub use queue::{SimQueue, SimTransport};
 
 use crate::clock::Clock;
-use crate::engine::{ActorDone, Engine};
+use crate::engine::Engine;
 use crate::memory::SLOT;
-use crate::shared::Delivery;
 use crate::start::{Running, StartError};
 use crate::store::{Backing, Store};
+use crate::virtual_queues::{VirtualCompletion, VirtualQueues};
 use device::{Config, ConfigError, Drive};
 use ftl::Past;
 use host::{Host, Identity};
@@ -107,7 +107,7 @@ impl Outcome {
 
 /// A completion that its queue has not taken yet, and when it came.
 struct Arrival {
-    done: ActorDone,
+    done: VirtualCompletion,
     at: Nanos,
 }
 
@@ -115,7 +115,7 @@ struct Arrival {
 struct World {
     engine: Engine,
     clock: Clock,
-    deliveries: Vec<Delivery>,
+    front_end: VirtualQueues,
     /// Queues so far: each has a number of its own.
     queues: u32,
     arrived: Vec<Arrival>,
@@ -125,9 +125,8 @@ impl World {
     /// Runs what is due; completions go where their queues find them.
     fn settle(&mut self) {
         let now = self.clock.now();
-        self.engine.settle(now, &mut self.deliveries);
-        self.deliveries.clear();
-        self.arrived.extend(self.engine.actor_done.drain(..).map(|done| Arrival { done, at: now }));
+        self.engine.settle(now, &mut self.front_end);
+        self.arrived.extend(self.front_end.completions.drain(..).map(|done| Arrival { done, at: now }));
     }
 }
 
@@ -166,9 +165,9 @@ impl Sim {
     /// This drive from a time on.
     fn of(drive: Drive, store: Store, now: Nanos) -> Sim {
         let world = World {
-            engine: Engine::alone(drive, store),
+            engine: Engine::new(drive, store),
             clock: Clock::Virtual(now.0.into()),
-            deliveries: Vec::new(),
+            front_end: VirtualQueues::default(),
             queues: 0,
             arrived: Vec::new(),
         };

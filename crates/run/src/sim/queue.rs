@@ -2,8 +2,7 @@
 
 use super::World;
 use crate::buffer::Buffer;
-use crate::engine::Owner;
-use crate::store::Lent;
+use crate::virtual_queues::VirtualQueues;
 use device::{ControllerId, Host, Origin};
 use host::{Connected, Data, Done, Error, Identity, Queue, Tag, Transport, TransportError};
 use media::Nanos;
@@ -179,7 +178,7 @@ impl Queue for SimQueue {
         let Some(tag) = self.free.pop() else { return Err(TransportError::Full) };
         self.slots[usize::from(tag)] = direction;
         let world = &mut *self.association.world.borrow_mut();
-        let owner = Owner::Actor { queue: self.number, tag: tag.into() };
+        let owner = VirtualQueues::owner(self.number, tag.into());
         let (now, controller) = (world.clock.now(), self.association.controller);
         world.engine.submit(now, owner, controller, self.qid, command, Buffer::from(bytes).into());
         Ok(Tag(tag))
@@ -199,10 +198,7 @@ impl Queue for SimQueue {
                 // Tags of this queue are all its own.
                 let tag = done.tag as u16;
                 self.free.push(tag);
-                let bytes = match done.data {
-                    Lent::Own(buffer) => buffer.into_vec(),
-                    Lent::Nothing | Lent::Void | Lent::Wire(_) => Vec::new(),
-                };
+                let bytes = done.data.into_owned().into_vec();
                 let data = match self.slots[usize::from(tag)] {
                     None => Data::None,
                     Some(false) => Data::Out(bytes),

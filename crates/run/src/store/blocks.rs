@@ -1,6 +1,6 @@
 //! Movements of blocks that are more than plain bytes of a page: with metadata, protection information, or marks.
 
-use super::{Backing, Held, Lent, Store, WORTH_LENDING, ZEROS, in_page};
+use super::{Backing, DataBuffer, Held, Store, WORTH_REFERRING, ZEROS, in_page};
 use crate::image::{PageIs, Unreadable};
 use crate::memory::SLOT;
 use device::{Action, Blemish, Contents, DriveKeyId, SPARE, Treatment, WrappedKey};
@@ -248,14 +248,14 @@ impl Store {
         }
         let slot = slot.filter(|&slot| slot != Slot::NONE);
         let buffer = &self.buffers.get(io.0 as usize).ok_or(StorageError::Failed)?.buffer;
-        let void = !treatment.gathered && matches!(buffer, Lent::Void);
+        let void = !treatment.gathered && matches!(buffer, DataBuffer::Void);
         let wanted = treatment.action == Action::Read && !void;
-        let wire = wanted && !treatment.gathered && matches!(buffer, Lent::Wire(_));
+        let lent = wanted && !treatment.gathered && matches!(buffer, DataBuffer::Lent(_));
         let range = treatment.host(piece);
         if wanted && !treatment.gathered && !buffer.holds(range.end as u64) {
             return Err(StorageError::Failed);
         }
-        // What is in memory is looked at where it lies, and lent if it can be.
+        // What is in memory is looked at where it lies, and referred to if that can be.
         if let (Backing::Memory { memory, spares, .. }, Some(slot), false) =
             (&self.backing, slot, treatment.encrypted)
         {
@@ -270,17 +270,16 @@ impl Store {
                 return Err(self.spoil(io, blemish));
             }
             if !wanted
-                || (wire
+                || (lent
                     && treatment.wire == 0
-                    && piece.len >= WORTH_LENDING
-                    && self.lend_slot(io, piece, slot))
+                    && piece.len >= WORTH_REFERRING
+                    && self.refer(io, piece, slot))
             {
                 return Ok(());
             }
         }
-        if wire {
-            let copied = Piece { host: range.start as u32, page: 0, len: range.len() as u32 };
-            self.note_copied(io, copied);
+        if lent && let Some(lent) = self.buffers[io.0 as usize].buffer.lent_mut() {
+            lent.copied(range.start as u32, range.len() as u32);
         }
         let sealed = slot.filter(|_| treatment.encrypted);
         if let Some(slot) = sealed.filter(|_| wanted)

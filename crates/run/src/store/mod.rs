@@ -1,15 +1,16 @@
 //! The contents of the drive's pages and its persistence, as the core asks for them.
 
 mod blocks;
+mod data_buffer;
 mod sealed;
 
-use crate::buffer::Buffer;
+pub(crate) use data_buffer::{AnswerPart, DataBuffer, LentMemory};
+
 use crate::image::{Image, News};
 use crate::keys::Keyring;
 use crate::memory::{Memory, SLOT};
 use crate::slots::{Reuse, Slots};
 use device::{Blemish, SPARE, Treatment};
-use fabric::Part;
 use ftl::{Io, Piece, Record, StorageError};
 use media::{Nanos, Slot};
 use nvme::Completion;
@@ -28,8 +29,8 @@ pub(crate) enum Backing {
 impl Backing {
     /// Contents in memory for a drive with this many pages, buffer included.
     pub(crate) fn memory(pages: u32) -> Self {
-        // A write takes its new slot before the old one is given back, and some are kept while they are sent.
-        let count = pages.saturating_add(4096 + MOST_LOANS);
+        // A write takes its new slot before the old one is given back, and answers keep some.
+        let count = pages.saturating_add(4096 + MOST_REFERENCES);
         Backing::Memory {
             slots: Slots::new(count, Reuse::AtOnce),
             memory: Memory::new(count),
@@ -55,64 +56,10 @@ struct HostFault {
     left: Option<u32>,
 }
 
-/// A command's buffer while the drive has it.
-#[derive(Debug, Default)]
-pub(crate) enum Lent {
-    /// None.
-    #[default]
-    Nothing,
-    /// Of a host in this process.
-    Own(Buffer),
-    /// Of a connection.
-    Wire(fabric::Buffer),
-    /// Room without bytes: nobody looks at the data.
-    Void,
-}
-
-impl Lent {
-    /// Whether a transfer fits.
-    #[inline]
-    pub(crate) fn holds(&self, bytes: u64) -> bool {
-        matches!(self, Lent::Void) || bytes <= self.as_slice().len() as u64
-    }
-
-    #[inline]
-    pub(crate) fn as_slice(&self) -> &[u8] {
-        match self {
-            Lent::Nothing | Lent::Void => &[],
-            Lent::Own(buffer) => buffer.as_slice(),
-            Lent::Wire(buffer) => buffer,
-        }
-    }
-
-    #[inline]
-    pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
-        match self {
-            Lent::Nothing | Lent::Void => &mut [],
-            Lent::Own(buffer) => buffer.as_mut_slice(),
-            Lent::Wire(buffer) => buffer,
-        }
-    }
-
-    /// The buffer of a host in this process.
-    pub(crate) fn into_own(self) -> Buffer {
-        match self {
-            Lent::Own(buffer) => buffer,
-            Lent::Nothing | Lent::Void | Lent::Wire(_) => Buffer::empty(),
-        }
-    }
-}
-
-impl From<Buffer> for Lent {
-    fn from(buffer: Buffer) -> Self {
-        Lent::Own(buffer)
-    }
-}
-
 /// What the store has of a command in flight.
 #[derive(Debug, Default)]
 struct Held {
-    buffer: Lent,
+    buffer: DataBuffer,
     /// Whether it was begun with a treatment. Beside the buffer, as every movement asks.
     treated: bool,
 }
@@ -128,11 +75,8 @@ pub(crate) struct Store {
     blemish: Option<(Io, Blemish)>,
     /// What commands gather that copy blocks.
     gathered: Vec<(Io, Vec<u8>)>,
-    /// Where the data that a connection's command read is, by [`Io`]: in slots that are lent, rather than copied, and
-    /// in its buffer. Empty when all is in the buffer.
-    parts: Vec<Vec<Part>>,
-    /// Slots that are lent.
-    loans: u32,
+    /// References to slots that answers hold.
+    references: u32,
     /// Contents are neither taken nor given and nothing is recorded: preconditioning in virtual time.
     pub(crate) dry: bool,
     fault: Option<HostFault>,
@@ -140,10 +84,11 @@ pub(crate) struct Store {
     keys: Keyring,
 }
 
-/// Slots that may be lent at once. Hosts that do not take what they asked for must not use up the memory for writes.
-const MOST_LOANS: u32 = 4096;
+/// References to slots that answers may hold at once. Hosts that do not take what they asked for must not use up the memory for
+/// writes.
+const MOST_REFERENCES: u32 = 4096;
 /// Fewer bytes are copied: it is less work.
-const WORTH_LENDING: u32 = 2048;
+const WORTH_REFERRING: u32 = 2048;
 
 const ZEROS: [u8; SLOT] = [0; SLOT];
 
@@ -155,8 +100,7 @@ impl Store {
             treatments: Vec::new(),
             blemish: None,
             gathered: Vec::new(),
-            parts: Vec::new(),
-            loans: 0,
+            references: 0,
             dry: false,
             fault: None,
             keys: Keyring::default(),
@@ -180,7 +124,7 @@ impl Store {
 
     /// Lends a command's buffer to the drive.
     #[inline]
-    pub(crate) fn lend(&mut self, io: Io, buffer: Lent) {
+    pub(crate) fn lend(&mut self, io: Io, buffer: DataBuffer) {
         self.held(io).buffer = buffer;
     }
 
@@ -190,94 +134,70 @@ impl Store {
         let index = io.0 as usize;
         if index >= self.buffers.len() {
             self.buffers.resize_with((index + 1).next_power_of_two(), Held::default);
-            self.parts.resize_with(self.buffers.len(), Vec::new);
         }
         &mut self.buffers[index]
     }
 
-    /// The buffer of a command.
-    #[inline]
-    pub(crate) fn buffer(&mut self, io: Io) -> Option<&mut Lent> {
-        self.buffers.get_mut(io.0 as usize).map(|held| &mut held.buffer)
+    /// Puts what the controller answers into a command's buffer, as far as it fits.
+    pub(crate) fn fill(&mut self, io: Io, bytes: &[u8]) {
+        let Some(held) = self.buffers.get_mut(io.0 as usize) else { return };
+        let room = held.buffer.as_mut_slice();
+        let len = bytes.len().min(room.len());
+        room[..len].copy_from_slice(&bytes[..len]);
     }
 
     /// Takes a command's buffer back.
     #[inline]
-    pub(crate) fn give_back(&mut self, io: Io) -> Lent {
-        let Some(held) = self.buffers.get_mut(io.0 as usize) else { return Lent::Nothing };
+    pub(crate) fn give_back(&mut self, io: Io) -> DataBuffer {
+        let Some(held) = self.buffers.get_mut(io.0 as usize) else { return DataBuffer::None };
         if std::mem::take(&mut held.treated) && !self.gathered.is_empty() {
             self.gathered.retain(|(of, _)| *of != io);
         }
         std::mem::take(&mut held.buffer)
     }
 
-    /// Takes the list of the parts that a command read, with their loans.
-    #[inline]
-    pub(crate) fn take_parts(&mut self, io: Io) -> Vec<Part> {
-        self.parts.get_mut(io.0 as usize).map(std::mem::take).unwrap_or_default()
-    }
-
-    /// Gives the memory of a list back that [`take_parts`](Store::take_parts) took.
-    #[inline]
-    pub(crate) fn keep_parts(&mut self, io: Io, mut parts: Vec<Part>) {
-        if let Some(place) = self.parts.get_mut(io.0 as usize) {
-            parts.clear();
-            *place = parts;
-        }
-    }
-
-    /// Ends the loans of parts that nobody gets.
-    pub(crate) fn end_loans(&mut self, parts: &[Part]) {
-        for part in parts {
-            if let Part::Away { token, .. } = *part {
-                self.end_loan(token);
+    /// Ends the references to slots of an answer that nobody gets.
+    pub(crate) fn end_references(&mut self, answer: &mut LentMemory) {
+        for part in answer.parts.drain(..) {
+            if let AnswerPart::InSlot { slot, .. } = part {
+                self.end_reference(slot);
             }
         }
     }
 
-    /// Slots that are lent now.
-    pub(crate) fn loans(&self) -> u32 {
-        self.loans
+    /// References to slots that answers hold now.
+    pub(crate) fn references(&self) -> u32 {
+        self.references
     }
 
-    /// What was lent has been sent.
+    /// What an answer has of a slot has been sent.
     #[inline]
-    pub(crate) fn end_loan(&mut self, token: u32) {
-        self.loans = self.loans.saturating_sub(1);
-        ftl::Storage::release(self, Slot(token));
+    pub(crate) fn end_reference(&mut self, slot: Slot) {
+        self.references = self.references.saturating_sub(1);
+        ftl::Storage::release(self, slot);
     }
 
-    /// The memory of a slot that is lent.
+    /// The page of a slot that an answer refers to.
     #[inline]
-    pub(crate) fn lent(&self, token: u32) -> &[u8] {
+    pub(crate) fn page(&self, slot: Slot) -> &[u8] {
         match &self.backing {
-            Backing::Memory { memory, .. } => memory.get(Slot(token)).unwrap_or(&ZEROS),
+            Backing::Memory { memory, .. } => memory.get(slot).unwrap_or(&ZEROS),
             _ => &[],
         }
     }
 
-    /// Lends what a connection's command reads instead of copying it; false if it must be copied. A slot never changes
-    /// while somebody refers to it: an overwrite takes another.
+    /// Refers to the slot in an answer instead of copying from it; false if it must be copied. A slot never changes while somebody
+    /// refers to it: an overwrite takes another.
     #[inline]
-    fn lend_slot(&mut self, io: Io, piece: Piece, slot: Slot) -> bool {
+    fn refer(&mut self, io: Io, piece: Piece, slot: Slot) -> bool {
         let Backing::Memory { slots, memory, .. } = &mut self.backing else { return false };
-        if self.loans >= MOST_LOANS || memory.get(slot).is_none() || !slots.lend(slot) {
+        let Some(lent) = self.buffers[io.0 as usize].buffer.lent_mut() else { return false };
+        if self.references >= MOST_REFERENCES || memory.get(slot).is_none() || !slots.lend(slot) {
             return false;
         }
-        self.loans += 1;
-        let part = Part::Away { token: slot.0, start: piece.page, len: piece.len };
-        self.parts[io.0 as usize].push(part);
+        self.references += 1;
+        lent.parts.push(AnswerPart::InSlot { slot, start: piece.page, len: piece.len });
         true
-    }
-
-    /// Notes what a connection's command has in its buffer, between what is lent.
-    #[inline]
-    fn note_copied(&mut self, io: Io, piece: Piece) {
-        let parts = &mut self.parts[io.0 as usize];
-        match parts.last_mut() {
-            Some(Part::Own { start, len }) if *start + *len == piece.host => *len += piece.len,
-            _ => parts.push(Part::Own { start: piece.host, len: piece.len }),
-        }
     }
 
     /// Arms a fault of the host's disk: `count` operations, 0 until cleared.
@@ -461,7 +381,7 @@ fn of_host(piece: Piece) -> std::ops::Range<usize> {
 
 /// The host's bytes of a piece.
 #[inline]
-fn of_piece(buffer: &Lent, piece: Piece) -> Result<&[u8], StorageError> {
+fn of_piece(buffer: &DataBuffer, piece: Piece) -> Result<&[u8], StorageError> {
     let bytes = buffer.as_slice().get(of_host(piece));
     bytes.filter(|_| in_page(piece)).ok_or(StorageError::Failed)
 }
@@ -576,20 +496,21 @@ impl ftl::Storage for Store {
         if *treated {
             return self.load_blocks(io, piece, slot);
         }
-        if matches!(buffer, Lent::Void) {
+        if matches!(buffer, DataBuffer::Void) {
             return Ok(());
         }
-        let wire = matches!(buffer, Lent::Wire(_));
-        if wire && piece.len >= WORTH_LENDING && in_page(piece) && buffer.holds(of_host(piece).end as u64) {
-            let lent = slot.is_some_and(|slot| self.lend_slot(io, piece, slot));
-            if lent {
-                return Ok(());
-            }
-        }
-        if wire {
-            self.note_copied(io, piece);
+        if matches!(buffer, DataBuffer::Lent(_))
+            && piece.len >= WORTH_REFERRING
+            && in_page(piece)
+            && buffer.holds(of_host(piece).end as u64)
+            && slot.is_some_and(|slot| self.refer(io, piece, slot))
+        {
+            return Ok(());
         }
         let held = self.buffers.get_mut(io.0 as usize).ok_or(StorageError::Failed)?;
+        if let Some(lent) = held.buffer.lent_mut() {
+            lent.copied(piece.host, piece.len);
+        }
         let bytes = held
             .buffer
             .as_mut_slice()
@@ -646,6 +567,7 @@ impl ftl::Storage for Store {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::buffer::Buffer;
     use ftl::Storage;
 
     #[test]
@@ -669,6 +591,42 @@ mod tests {
         assert!(store.compare(io, all, Some(b)).unwrap());
         assert!(!store.compare(io, all, Some(a)).unwrap());
         assert!(!store.compare(io, all, None).unwrap());
+    }
+
+    /// What a front end lends memory for is referred to where it lies; smaller pieces are copied.
+    #[test]
+    fn an_answer_refers_to_slots_until_it_is_told_that_it_need_not() {
+        let mut store = Store::new(Backing::memory(8));
+        let io = Io(1);
+        let slot = store.allocate().unwrap();
+        store.lend(io, Buffer::from(vec![7; 4096]).into());
+        store.store(io, Piece { host: 0, page: 0, len: 4096 }, slot, None).unwrap();
+        let bytes = Buffer::zeroed(8192);
+        store.lend(io, DataBuffer::Lent(Box::new(LentMemory { bytes, parts: Vec::new() })));
+        for host in [0, 512] {
+            store.load(io, Piece { host, page: 0, len: 512 }, Some(slot)).unwrap();
+        }
+        store.load(io, Piece { host: 1024, page: 0, len: 4096 }, Some(slot)).unwrap();
+        store.load(io, Piece { host: 5120, page: 0, len: 3072 }, None).unwrap();
+        assert_eq!(store.references(), 1);
+        let DataBuffer::Lent(mut memory) = store.give_back(io) else {
+            panic!("not the memory that was lent")
+        };
+        let parts = [
+            AnswerPart::Copied { start: 0, len: 1024 },
+            AnswerPart::InSlot { slot, start: 0, len: 4096 },
+            AnswerPart::Copied { start: 5120, len: 3072 },
+        ];
+        assert_eq!(memory.parts, parts);
+        assert!(memory.bytes.as_slice()[..1024].iter().all(|&byte| byte == 7));
+        // The page that is overwritten meanwhile is another slot's.
+        store.release(slot);
+        let next = store.allocate().unwrap();
+        assert_ne!(next, slot);
+        assert!(store.page(slot).iter().all(|&byte| byte == 7));
+        store.end_references(&mut memory);
+        assert!(memory.parts.is_empty());
+        assert_eq!((store.references(), store.allocate()), (0, Some(slot)), "the slot is free again");
     }
 
     #[test]

@@ -4,9 +4,10 @@ use super::disk::SimDisk;
 use super::manner::Manner;
 use super::oracle::{After, Safe, Space, Value};
 use crate::buffer::Buffer;
-use crate::engine::{Engine, Owner};
+use crate::engine::Engine;
 use crate::image::{Hands, ImageError, Locked};
 use crate::start::{Opened, StartError, open_image};
+use crate::virtual_queues::VirtualQueues;
 use crate::{Options, Shape, testing};
 use device::{ControllerId, Drive};
 use media::{Nanos, Rng};
@@ -55,6 +56,7 @@ pub(super) struct World {
     pub manner: Manner,
     seed: u64,
     pub engine: Engine,
+    queues: VirtualQueues,
     pub controller: ControllerId,
     pub now: Nanos,
     /// Commands under way, by their tag.
@@ -105,7 +107,8 @@ impl World {
         let mut world = World {
             disk,
             seed,
-            engine: Engine::alone(opened.drive, opened.store),
+            engine: Engine::new(opened.drive, opened.store),
+            queues: VirtualQueues::default(),
             controller: ControllerId(0),
             now: opened.time,
             manner,
@@ -136,7 +139,8 @@ impl World {
     /// Another process opens the image after this one has died.
     pub(super) fn reopen(&mut self) -> Result<(), StartError> {
         let opened = open(&self.disk, &self.manner)?;
-        self.engine = Engine::alone(opened.drive, opened.store);
+        self.engine = Engine::new(opened.drive, opened.store);
+        self.queues = VirtualQueues::default();
         self.now = opened.time;
         for what in std::mem::replace(&mut self.commands, vec![None; DEPTH]).into_iter().flatten() {
             self.may_be_torn(what);
@@ -159,7 +163,7 @@ impl World {
         }
         self.begin(&what);
         self.commands[tag] = Some(what);
-        let owner = Owner::Actor { queue: 0, tag: tag as u32 };
+        let owner = VirtualQueues::owner(0, tag as u32);
         self.engine.submit(self.now, owner, self.controller, qid, command, Buffer::from(data).into());
         self.settle();
     }
@@ -181,12 +185,11 @@ impl World {
 
     /// Runs what is due now, and hears what has ended.
     pub(super) fn settle(&mut self) {
-        let mut deliveries = Vec::new();
         let losses = self.engine.losses();
-        self.engine.settle(self.now, &mut deliveries);
+        self.engine.settle(self.now, &mut self.queues);
         // The process that dies in this very step, or whose image fails in it, may have told nobody.
         self.emptied |= self.manner.volatile && self.engine.losses() > losses && !self.is_over();
-        for done in std::mem::take(&mut self.engine.actor_done) {
+        for done in std::mem::take(&mut self.queues.completions) {
             let status = done.completion.status();
             if done.queue == 1 {
                 if done.tag == self.asked {
@@ -273,7 +276,7 @@ impl World {
     pub(super) fn call(&mut self, qid: u16, command: Command, data: Vec<u8>) -> Option<(Status, Vec<u8>)> {
         self.asked += 1;
         self.answer = None;
-        let owner = Owner::Actor { queue: 1, tag: self.asked };
+        let owner = VirtualQueues::owner(1, self.asked);
         self.engine.submit(self.now, owner, self.controller, qid, command, Buffer::from(data).into());
         for _ in 0..10_000 {
             self.settle();
@@ -426,7 +429,7 @@ impl World {
     /// The drive is stopped in order.
     pub(super) fn stop(&mut self) {
         self.quiet();
-        self.engine.stop_now(self.now);
+        self.engine.stop_now(self.now, &mut self.queues);
     }
 }
 

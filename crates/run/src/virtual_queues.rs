@@ -1,0 +1,43 @@
+//! The front end of queues under a virtual clock. The owner of the engine submits their commands itself, moves the clock, and takes
+//! what has ended.
+
+use crate::engine::front_end::{Ended, FrontEnd, Turn};
+use crate::engine::{Engine, FrontEndId, Owner, Token};
+use crate::store::{DataBuffer, Store};
+use nvme::Completion;
+
+/// A command of a queue under the virtual clock has completed.
+pub(crate) struct VirtualCompletion {
+    pub(crate) queue: u32,
+    pub(crate) tag: u32,
+    pub(crate) completion: Completion,
+    pub(crate) data: DataBuffer,
+}
+
+/// Queues under a virtual clock.
+#[derive(Default)]
+pub(crate) struct VirtualQueues {
+    /// What has ended and was not taken yet.
+    pub(crate) completions: Vec<VirtualCompletion>,
+}
+
+impl VirtualQueues {
+    const ID: FrontEndId = FrontEndId::new(3);
+
+    /// The owner of a queue's command.
+    #[inline]
+    pub(crate) fn owner(queue: u32, tag: u32) -> Owner {
+        Owner { front_end: VirtualQueues::ID, token: Token { queue: queue.into(), command: tag.into() } }
+    }
+}
+
+impl FrontEnd for VirtualQueues {
+    fn poll(&mut self, _: &mut Engine, _: &mut Turn<'_>) {}
+
+    #[inline]
+    fn complete(&mut self, ended: Ended, _: &mut Store) {
+        let Ended { owner, completion, data, .. } = ended;
+        let (queue, tag) = (owner.token.queue as u32, owner.token.command as u32);
+        self.completions.push(VirtualCompletion { queue, tag, completion, data });
+    }
+}
