@@ -16,6 +16,8 @@
 pub mod access;
 pub mod buffer;
 mod clock;
+#[cfg(test)]
+mod conformance;
 mod endpoint;
 mod engine;
 pub mod handle;

@@ -113,10 +113,7 @@ impl LiveDrive {
     /// When the drive or a front end wants to be stepped next.
     #[inline]
     pub(crate) fn deadline(&self) -> Nanos {
-        if self.engine.has_stopped() {
-            return Nanos::MAX;
-        }
-        self.engine.deadline().min(self.front_ends.deadline())
+        self.engine.next_deadline(&self.front_ends)
     }
 
     /// Makes sure that the sleeping thread wakes up for a deadline.

@@ -13,7 +13,8 @@ use crate::precondition::{self, Ended, Precondition};
 use crate::record::Recorder;
 use crate::server::{Guard, Limits, Listener, MAX_PORTS, Port, Ports, Server, TcpPort};
 use crate::shared::{INBOX, Shared};
-use crate::store::{Backing, Store};
+use crate::sim::Sim;
+use crate::store::{Backing, Store, pages};
 use crate::wake::Sleeper;
 use device::{Config, ConfigError, Drive, PortId};
 use media::Nanos;
@@ -129,14 +130,6 @@ pub enum StartError {
     /// There is neither an image nor a configuration.
     #[error("there is no image at {} yet: name the DRIVE.toml to create it from", .0.display())]
     NoShape(PathBuf),
-}
-
-/// Pages of 4 KiB that a drive can refer to at once: its media and its buffer.
-pub(crate) fn pages(config: &Config) -> u32 {
-    let raw = config.ftl.sets.iter().map(|set| set.properties().raw_pages);
-    let pages = raw.sum::<u64>() + u64::from(config.ftl.buffer_pages);
-    // Slots are numbered with 32 bits, and the last number means none.
-    u32::try_from(pages).unwrap_or(u32::MAX - 1)
 }
 
 /// A drive that runs. Dropping it stops it as [`stop`](Running::stop) does.
@@ -276,8 +269,23 @@ pub fn start(
     Ok(running)
 }
 
+impl Sim {
+    /// From here on the drive runs under the wall's clock, with its contents in memory, for hosts of this process. It should have
+    /// been made for that ([`Contents::Later`](crate::sim::Contents::Later)).
+    ///
+    /// In slow motion a second of the drive takes `slow_motion` of them on the wall's clock (1, or 0: none). It is the same drive
+    /// by its own clock, and what the machine adds to a command weighs as much less.
+    ///
+    /// # Errors
+    /// A host is still connected; the operating system refuses a thread.
+    pub fn go_live(self, slow_motion: u32) -> Result<Running, StartError> {
+        let (drive, time) = self.into_drive().ok_or(StartError::StillInUse)?;
+        start_prepared(drive, time, slow_motion)
+    }
+}
+
 /// A drive that was prepared in virtual time, until `time`, with contents in memory from now on.
-pub(crate) fn start_prepared(drive: Drive, time: Nanos, slow_motion: u32) -> Result<Running, StartError> {
+fn start_prepared(drive: Drive, time: Nanos, slow_motion: u32) -> Result<Running, StartError> {
     let sleeper =
         Sleeper::new().map_err(|source| StartError::System { what: "make an event queue", source })?;
     let store = Store::new(Backing::memory(pages(drive.config())));

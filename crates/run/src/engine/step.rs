@@ -19,6 +19,15 @@ impl Engine {
         self.settle(turn.now, front_ends);
     }
 
+    /// When the drive or a front end wants to be stepped next.
+    #[inline]
+    pub(crate) fn next_deadline<F: FrontEnd>(&self, front_ends: &F) -> Nanos {
+        match self.has_stopped() {
+            true => Nanos::MAX,
+            false => self.deadline().min(front_ends.deadline()),
+        }
+    }
+
     /// Runs the drive until nothing is due and everything is delivered.
     pub(crate) fn settle<F: FrontEnd>(&mut self, now: Nanos, front_ends: &mut F) {
         if self.power_back.is_some_and(|back| back <= now) {

@@ -7,7 +7,7 @@ use crate::access::{Access, Rule};
 use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::engine::front_end::Turn;
-use crate::store::{Backing, Store};
+use crate::store::{Backing, Store, pages};
 use crate::wake::{Ready, Sleeper};
 use device::{Config, Drive, Origin, PortId};
 use fabric::Tag;
@@ -246,8 +246,7 @@ impl World {
         let mut drive = Drive::new(config).expect("a drive");
         drive.add_port(PortId(1), AnaState::OPTIMIZED);
         drive.add_port(PortId(2), AnaState::NON_OPTIMIZED);
-        let pages = crate::start::pages(drive.config());
-        let store = Store::new(Backing::memory(pages));
+        let store = Store::new(Backing::memory(pages(drive.config())));
         let sleeper = Arc::new(Sleeper::new().expect("an event queue"));
         let engine = Engine::new(drive, store);
         let rule = Rule { chap: Some(keys()), ..Rule::named(nqn) };

@@ -437,8 +437,14 @@ impl Server {
         self.watch(now);
     }
 
+    /// Serves a connection of a test.
+    #[cfg(test)]
+    pub(crate) fn adopt_unix(&mut self, stream: std::os::unix::net::UnixStream, now: Nanos) {
+        self.adopt(Stream::Unix(stream), Origin::Unix, PortId(1), now);
+    }
+
     /// How many connections there are.
-    fn connections(&self) -> usize {
+    pub(crate) fn connections(&self) -> usize {
         self.peers.iter().flatten().count()
     }
 

@@ -18,8 +18,7 @@ pub use queue::{SimQueue, SimTransport};
 use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::memory::SLOT;
-use crate::start::{Running, StartError};
-use crate::store::{Backing, Store};
+use crate::store::{Backing, Store, pages};
 use crate::virtual_queues::{VirtualCompletion, VirtualQueues};
 use device::{Config, ConfigError, Drive};
 use ftl::Past;
@@ -61,7 +60,7 @@ impl Contents {
                 store.dry = true;
                 store
             }
-            Contents::Memory => Store::new(Backing::memory(crate::start::pages(config))),
+            Contents::Memory => Store::new(Backing::memory(pages(config))),
         }
     }
 }
@@ -153,7 +152,7 @@ impl Sim {
             Contents::Later => BYTES_PER_PLACED_PAGE,
             Contents::Memory => BYTES_PER_PLACED_PAGE + SLOT as u64,
         };
-        u64::from(crate::start::pages(config)) * each + (16 << 20)
+        u64::from(pages(config)) * each + (16 << 20)
     }
 
     /// This drive, whose contents come later.
@@ -185,19 +184,6 @@ impl Sim {
         world.settle();
         let now = world.clock.now();
         Some((world.engine.drive, world.engine.store, now))
-    }
-
-    /// From here on the drive runs under the wall's clock, with its contents in memory, for hosts of this process. It should have
-    /// been made for that ([`Contents::Later`]).
-    ///
-    /// In slow motion a second of the drive takes `slow_motion` of them on the wall's clock (1, or 0: none). It is the same drive
-    /// by its own clock, and what the machine adds to a command weighs as much less.
-    ///
-    /// # Errors
-    /// A host is still connected; the operating system refuses a thread.
-    pub fn go_live(self, slow_motion: u32) -> Result<Running, StartError> {
-        let (drive, time) = self.into_drive().ok_or(StartError::StillInUse)?;
-        crate::start::start_prepared(drive, time, slow_motion)
     }
 
     /// Gives namespaces of the drive a past, if it holds nothing yet. Whether that was so, and `go_on` never said no.

@@ -10,7 +10,7 @@ use crate::image::{Image, News};
 use crate::keys::Keyring;
 use crate::memory::{Memory, SLOT};
 use crate::slots::{Reuse, Slots};
-use device::{Blemish, SPARE, Treatment};
+use device::{Blemish, Config, SPARE, Treatment};
 use ftl::{Io, Piece, Record, StorageError};
 use media::{Nanos, Slot};
 use nvme::Completion;
@@ -45,6 +45,14 @@ impl Backing {
         }
         self
     }
+}
+
+/// Pages of 4 KiB that a drive can refer to at once: its media and its buffer.
+pub(crate) fn pages(config: &Config) -> u32 {
+    let raw = config.ftl.sets.iter().map(|set| set.properties().raw_pages);
+    let pages = raw.sum::<u64>() + u64::from(config.ftl.buffer_pages);
+    // Slots are numbered with 32 bits, and the last number means none.
+    u32::try_from(pages).unwrap_or(u32::MAX - 1)
 }
 
 /// Fails or refuses operations on the host's disk, on demand of the fault injection command.
