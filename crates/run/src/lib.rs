@@ -20,6 +20,7 @@ mod clock;
 mod conformance;
 mod endpoint;
 mod engine;
+pub mod examine;
 pub mod handle;
 mod hosts;
 pub mod image;

@@ -3,7 +3,8 @@
 use crate::args::{Image, Output};
 use crate::{exit, print_found, print_json, print_text};
 use anyhow::{Context, Result, bail};
-use run::image::{Examination, Findings, ImageError, Left, Namespace, Page, PageIs};
+use run::examine::{Examination, Findings, Left, Namespace, Page, PageIs};
+use run::image::ImageError;
 use run::{DriveKey, StartError};
 use serde_json::{Value, json};
 use std::fmt::Write as _;

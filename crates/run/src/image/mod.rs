@@ -12,7 +12,7 @@
 //! - A slot belongs to one page at a time. It is free again when what freed it is safe ([`crate::slots`]).
 //! - An opening changes no journal. It ends with a checkpoint of a generation of its own ([`recovery`]).
 //! - Every page has a checksum, which every read checks ([`sums`]), and a thread that goes over all pages ([`scrub`]).
-//! - Who looks at an image changes nothing: what an opening writes stays in memory ([`overlay`], [`examine`]).
+//! - To look at an image changes nothing: what an opening writes stays in memory ([`overlay`], [`findings`]).
 //! - When the host's disk is full, the command fails and nothing else. Room for the journal is set aside beforehand.
 //! - When a sync fails, the image takes no further writes, and what was not synced does not count any more.
 //!
@@ -35,8 +35,8 @@ mod contents;
 mod crash;
 mod disk;
 mod error;
-mod examine;
 mod files;
+mod findings;
 pub(crate) mod format;
 mod habit;
 mod helper;
@@ -55,7 +55,12 @@ mod tests;
 
 pub(crate) use contents::Unreadable;
 pub use error::ImageError;
-pub use examine::{DamagedFile, Examination, Findings, Left, Missing, Namespace, Page, PageIs};
+#[cfg(test)]
+pub(crate) use files::checkpoint_name;
+#[cfg(test)]
+pub(crate) use findings::generation_of;
+pub use findings::{DamagedFile, Findings, Left, Missing};
+pub(crate) use findings::{Salvaged, salvage};
 pub use format::{FormatError, fuzz_open};
 pub(crate) use recovery::Found;
 pub use scrub::ScrubOptions;

@@ -63,7 +63,7 @@ impl Rig {
     }
 
     fn checkpoint(&self, generation: u64) -> PathBuf {
-        self.dir().join(files::checkpoint_name(generation))
+        self.dir().join(checkpoint_name(generation))
     }
 
     fn generations(&self) -> (Vec<u64>, Vec<u64>) {
@@ -576,7 +576,7 @@ lba = 4096
         assert!(completion.status().is_success());
     }
     let journal = fs::read(dir.join(files::journal_name(2))).unwrap();
-    let checkpoint = fs::read(dir.join(files::checkpoint_name(1))).unwrap();
+    let checkpoint = fs::read(dir.join(checkpoint_name(1))).unwrap();
     drop((queue, controller, running));
 
     let header = Header::decode(Kind::Journal, &journal).unwrap();

@@ -1,7 +1,7 @@
 //! Movements of blocks that are more than plain bytes of a page: with metadata, protection information, or marks.
 
 use super::{Backing, DataBuffer, Held, Store, WORTH_REFERRING, ZEROS, in_page};
-use crate::image::{PageIs, Unreadable};
+use crate::image::Unreadable;
 use crate::memory::SLOT;
 use device::{Action, Blemish, Contents, DriveKeyId, SPARE, Treatment, WrappedKey};
 use ftl::{Io, Piece, StorageError};
@@ -9,6 +9,21 @@ use media::Slot;
 
 /// What a slot holds: its page, and the bytes beside it.
 pub(super) type Whole = ([u8; SLOT], [u8; SPARE]);
+
+/// What a page of a namespace is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PageIs {
+    /// Never written, or deallocated.
+    Nothing,
+    /// As it was written.
+    Whole,
+    /// There, with nothing to check it by: from an image of an earlier version.
+    Unchecked,
+    /// Not as it was written, or the host's disk does not give it.
+    Damaged,
+    /// The drive itself had lost it, to a fault of its media.
+    Lost,
+}
 
 /// Where a command's blocks come from.
 pub(super) fn source<'a>(

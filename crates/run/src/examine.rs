@@ -1,95 +1,19 @@
-//! Looking at an image that may be damaged, without changing it: what its files say, how far they lead, and what its pages hold.
-//!
-//! The image is opened on an [`Overlay`], as always. That may fail for a damaged journal, or for a checkpoint that cannot be read. Then the
-//! overlay leaves out the checkpoint, or the journal from the damage on, and the image is opened again. This leads to an older state.
+//! Looking at an image that may be damaged, without changing it: what its files say, and what its pages hold.
 
-use super::disk::Disk;
-use super::error::ImageError;
-use super::files;
-use super::format::{FormatError, HEADER};
-use super::overlay::Overlay;
-use super::replay;
-use super::{Found, Locked, Open, Presence, presence};
+pub use crate::image::{DamagedFile, Findings, Left, Missing};
+pub use crate::store::PageIs;
+
+use crate::image::{ImageError, Presence, Salvaged, presence, salvage};
 use crate::keys::DriveKey;
 use crate::memory::SLOT;
 use crate::start::{Opened, Options, StartError, open_found};
 use crate::store::Store;
 use device::{Drive, Laid, SPARE};
 use ftl::{PAGE, PageState};
-use media::{Nanos, Slot};
+use media::Slot;
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
-/// How the last process left an image.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Left {
-    /// The drive was stopped.
-    Clean,
-    /// Its process ended in another way; everything that was completed counts.
-    Killed,
-    /// The host went down, or a sync failed; what was flushed counts.
-    HostDown,
-}
-
-/// A file that is not as it was written.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct DamagedFile {
-    /// Which one.
-    pub path: PathBuf,
-    /// What is wrong with it, and where.
-    pub what: String,
-    /// Whether that leads to an older state.
-    pub loses: bool,
-}
-
-/// What is missing from a state that is older than the newest there was.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Missing {
-    /// Bytes of journals that are left out.
-    pub journal_bytes: u64,
-    /// How far the drive's clock had gone on, as far as anything tells.
-    pub time: Nanos,
-}
-
-/// What the files of an image say.
-#[derive(Clone, Debug)]
-pub struct Findings {
-    /// Format version of the checkpoint.
-    pub version: u32,
-    /// Generations of which there is a checkpoint.
-    pub checkpoints: Vec<u64>,
-    /// Generations of which there is a journal.
-    pub journals: Vec<u64>,
-    /// The checkpoint that the state begins with.
-    pub checkpoint: u64,
-    /// Generation and byte at which the replay of journals ends.
-    pub end: (u64, u64),
-    /// How it was left.
-    pub left: Left,
-    /// What was passed over.
-    pub notes: Vec<String>,
-    /// Files that are damaged.
-    pub damaged: Vec<DamagedFile>,
-    /// What is not in the state; `None` if it is the newest.
-    pub missing: Option<Missing>,
-}
-
-/// What a page of a namespace is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum PageIs {
-    /// Never written, or deallocated.
-    Nothing,
-    /// As it was written.
-    Whole,
-    /// There, with nothing to check it by: from an image of an earlier version.
-    Unchecked,
-    /// Not as it was written, or the host's disk does not give it.
-    Damaged,
-    /// The drive itself had lost it, to a fault of its media.
-    Lost,
-}
+use std::path::Path;
 
 /// A page of a namespace: the blocks in it. What is damaged or lost reads as zeros.
 #[derive(Clone, Copy, Debug)]
@@ -142,49 +66,7 @@ impl Examination {
         if presence(dir)? == Presence::Nothing {
             return Err(ImageError::Missing { path: dir.to_owned() }.into());
         }
-        let overlay = Arc::new(Overlay::new(dir));
-        let lock = overlay.lock()?;
-        let locked = Locked::looking(overlay.clone());
-        let newest = newest_time(&*overlay);
-        let (checkpoints, journals) = files::generations(&*overlay)?;
-        let mut damaged = damaged_checkpoints(&*overlay, &checkpoints);
-        let mut missing: Option<Missing> = None;
-        let mut first = None;
-        let found = loop {
-            let error = match locked.find() {
-                Ok(found) => break found,
-                Err(error) => error,
-            };
-            let Some((left_out, path)) = leave_out(&*overlay, &error)? else {
-                return Err(first.unwrap_or(error).into());
-            };
-            missing.get_or_insert_default().journal_bytes += left_out;
-            match damaged.iter_mut().find(|file| file.path == path) {
-                Some(file) => file.loses = true,
-                None => damaged.push(DamagedFile { path, what: error.to_string(), loses: true }),
-            }
-            first.get_or_insert(error);
-        };
-        if let Some(missing) = &mut missing {
-            missing.time = newest.since(found.time);
-        } else if damaged.is_empty() {
-            damaged.extend(damaged_fallback(dir, &checkpoints, &found)?);
-        }
-        let findings = Findings {
-            version: found.version,
-            checkpoints,
-            journals,
-            checkpoint: found.checkpoint,
-            end: (found.end.generation, found.end.offset),
-            left: match (found.clean && found.left_out == 0, found.restored) {
-                (true, _) => Left::Clean,
-                (false, false) => Left::Killed,
-                (false, true) => Left::HostDown,
-            },
-            notes: found.notes.clone(),
-            damaged,
-            missing,
-        };
+        let Salvaged { findings, locked, found, lock } = salvage(dir)?;
         let options = Options { drive_key: key, ..Options::default() };
         let Opened { drive, store, .. } = open_found(locked, found, dir, &options)?;
         Ok(Examination { findings, drive, store, _lock: lock })
@@ -253,118 +135,15 @@ impl Examination {
     }
 }
 
-/// The generation that a file's name ends with, and what it begins with.
-fn generation_of(path: &Path) -> Option<(&str, u64)> {
-    let (stem, number) = path.file_name()?.to_str()?.split_once('.')?;
-    Some((stem, number.parse().ok()?))
-}
-
-/// Leaves out what an opening failed at: bytes of journals, and the file that is damaged. `None` if there is nothing more
-/// to leave out.
-fn leave_out(disk: &dyn Disk, error: &ImageError) -> Result<Option<(u64, PathBuf)>, ImageError> {
-    let (path, keep) = match error {
-        // A newer program can read what this one cannot.
-        ImageError::Format { source: FormatError::Newer(_), .. } => return Ok(None),
-        ImageError::Damaged { newest, .. } => match &**newest {
-            ImageError::Format { path, .. } | ImageError::Io { path, .. } => (path, 0),
-            _ => return Ok(None),
-        },
-        ImageError::DamagedJournal { path, at } => (path, if *at > HEADER as u64 { *at } else { 0 }),
-        // It ends well; what follows does not fit.
-        ImageError::Gap { path } => (path, u64::MAX),
-        ImageError::Format { path, .. } | ImageError::Io { path, .. } => (path, 0),
-        _ => return Ok(None),
-    };
-    let Some((stem, generation)) = generation_of(path) else { return Ok(None) };
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let (checkpoints, journals) = files::generations(disk)?;
-    if stem == "checkpoint" {
-        // Without another one there is no state at all.
-        if checkpoints.len() < 2 || !checkpoints.contains(&generation) {
-            return Ok(None);
-        }
-        files::remove(disk, name)?;
-        return Ok(Some((0, path.clone())));
-    }
-    let mut left_out = 0;
-    let mut changed = false;
-    for other in journals.into_iter().filter(|&other| other >= generation) {
-        let name = files::journal_name(other);
-        let keep = if other == generation { keep } else { 0 };
-        // Of one that the host's disk does not give the length is not known either.
-        let whole = disk.read(&name).map(|bytes| replay::written(&bytes)).unwrap_or(0);
-        if keep >= whole && keep > 0 {
-            continue;
-        }
-        left_out += whole - keep;
-        changed = true;
-        match keep {
-            0 => files::remove(disk, &name)?,
-            keep => {
-                let cut = disk.open(&name, Open::Existing).and_then(|file| file.set_len(keep));
-                cut.map_err(ImageError::io("shorten", path))?;
-            }
-        }
-    }
-    Ok(changed.then(|| (left_out, path.clone())))
-}
-
-/// The latest time of the drive's clock in any file, also in files that the opening does not use.
-fn newest_time(disk: &dyn Disk) -> Nanos {
-    let Ok((checkpoints, journals)) = files::generations(disk) else { return Nanos::ZERO };
-    let checkpoints = checkpoints.into_iter().filter_map(|g| files::time_of_checkpoint(disk, g));
-    let journals = journals.into_iter().filter_map(|g| disk.read(&files::journal_name(g)).ok());
-    let journals = journals.filter_map(|bytes| replay::last_time(&bytes));
-    checkpoints.chain(journals).max().unwrap_or_default()
-}
-
-/// Checkpoints that cannot be read.
-fn damaged_checkpoints(disk: &dyn Disk, generations: &[u64]) -> Vec<DamagedFile> {
-    let damaged = |&generation: &u64| {
-        let error = files::read_checkpoint(disk, generation).err()?;
-        let path = files::path(disk, &files::checkpoint_name(generation));
-        Some(DamagedFile { path, what: error.to_string(), loses: false })
-    };
-    generations.iter().filter_map(damaged).collect()
-}
-
-/// The journals between the newest two checkpoints are there in case that the newest is damaged. Whether they would do then.
-fn damaged_fallback(
-    dir: &Path,
-    checkpoints: &[u64],
-    found: &Found,
-) -> Result<Option<DamagedFile>, ImageError> {
-    if checkpoints.first().is_none_or(|&oldest| oldest >= found.checkpoint) {
-        return Ok(None);
-    }
-    let disk = Overlay::new(dir);
-    let name = files::checkpoint_name(found.checkpoint);
-    let path = files::path(&disk, &name);
-    let spoil = disk.open(&name, Open::Existing).and_then(|file| file.set_len(HEADER as u64 - 1));
-    spoil.map_err(ImageError::io("open", &path))?;
-    let Err(error) = Found::read(&disk) else { return Ok(None) };
-    let (path, what) = match error {
-        ImageError::DamagedJournal { path, at } => {
-            (path, format!("a journal that only an older state needs is damaged at byte {at}"))
-        }
-        ImageError::Gap { path } => (
-            path,
-            "the journal that follows this one, which only an older state needs, is missing or damaged"
-                .to_owned(),
-        ),
-        ImageError::Format { path, source } => (path, source.to_string()),
-        ImageError::Io { path, source, .. } => (path, source.to_string()),
-        other => (dir.to_owned(), format!("the newest checkpoint has no other to stand in for it: {other}")),
-    };
-    Ok(Some(DamagedFile { path, what, loses: false }))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::image::{FormatError, checkpoint_name, generation_of};
     use crate::{Buffer, HostIdentity, NoEvents, Running, testing};
     use nvme::Command;
     use std::fs;
+    use std::path::PathBuf;
+    use std::sync::Arc;
 
     /// Namespace 1 has blocks of 4096 bytes, 2 of 512.
     const NAMESPACES: [(&str, &str); 2] = [("2MiB", "4096"), ("1MiB", "512")];
@@ -541,7 +320,7 @@ mod tests {
         drop(examination);
         // Without any other there is no state at all.
         for generation in findings.checkpoints {
-            fs::write(dir.join(files::checkpoint_name(generation)), b"short").unwrap();
+            fs::write(dir.join(checkpoint_name(generation)), b"short").unwrap();
         }
         let error = Examination::open(&dir, None).err().unwrap();
         assert!(matches!(error, StartError::Image(ImageError::Damaged { .. })), "{error}");
@@ -600,7 +379,7 @@ mod tests {
         let (checkpoint, _) = newest(&dir, "checkpoint");
         let mut bytes = fs::read(&checkpoint).unwrap();
         bytes[8] = 99;
-        let crc = super::super::format::crc(&bytes[..72]);
+        let crc = crate::image::format::crc(&bytes[..72]);
         bytes[72..80].copy_from_slice(&crc.to_le_bytes());
         fs::write(&checkpoint, bytes).unwrap();
         match error(&dir) {
