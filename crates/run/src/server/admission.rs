@@ -4,7 +4,7 @@ use super::helper::{Job, Task};
 use super::note::note;
 use super::peer::Peer;
 use super::socket::Stream;
-use super::{ConnectionId, Guard, Server, gate};
+use super::{ConnectionId, Guard, Server, authentication};
 use crate::engine::Engine;
 use device::Origin;
 use media::Nanos;
@@ -30,7 +30,7 @@ impl Server {
         peer.away = false;
         match task {
             Task::Message { tag, chap, .. } => {
-                gate::proceed(peer, tag, chap, Ok(0));
+                authentication::proceed(peer, tag, chap, Ok(0));
                 peer.prove(engine);
                 self.take_commands(engine, connection, now);
                 self.touch(connection);

@@ -1,6 +1,7 @@
 //! The front end of hosts over sockets: NVMe/TCP PDUs on Unix sockets and, with the same code, TCP.
 
 mod admission;
+mod authentication;
 mod connect;
 mod discover;
 mod fuzz;
@@ -24,10 +25,11 @@ use crate::engine::front_end::{Ended, FrontEnd, Turn};
 use crate::engine::{CommandLimits, Engine, FrontEndId, Owner, Token};
 use crate::store::{DataBuffer, LentMemory, Store};
 use crate::wake::{Ready, Sleeper};
+use authentication::Passed;
 use device::{ControllerId, Origin, PortId, Role};
 use fabric::target::{Config, Connection, Incoming};
 use fabric::{Part, Tag};
-use gate::{Gate, Passed};
+use gate::Gate;
 use helper::{Helper, Task};
 use media::{Nanos, Slot};
 use note::note;
@@ -564,7 +566,7 @@ impl Server {
             let Some(incoming) = peer.wire.next() else { break };
             let Incoming { tag, sqe, alone, .. } = incoming;
             if sqe.opc == FABRICS_OPCODE || peer.gate.is_shut() {
-                match gate::pass(peer, &incoming) {
+                match authentication::pass(peer, &incoming) {
                     Passed::On => {}
                     Passed::Answered => {
                         peer.prove(engine);
