@@ -11,7 +11,7 @@ use device::{ControllerId, PortId};
 use media::Nanos;
 use std::sync::Arc;
 
-/// The front ends of a live drive. Another one is a field, an entry of [`all`](FrontEnds::all), and an arm of
+/// The front ends of a live drive. Another one is a field, an entry of both lists, and an arm of
 /// [`complete`](FrontEnd::complete).
 pub(crate) struct FrontEnds {
     pub(crate) hosts: Hosts,
@@ -21,15 +21,21 @@ pub(crate) struct FrontEnds {
 
 impl FrontEnds {
     /// All of them. Sockets come first: what they bring waits longest.
-    fn all(&mut self) -> impl Iterator<Item = &mut dyn FrontEnd> {
-        let server = self.server.as_mut().map(|server| server as &mut dyn FrontEnd);
-        server.into_iter().chain([&mut self.hosts as &mut dyn FrontEnd])
+    fn all(&self) -> impl Iterator<Item = &dyn FrontEnd> {
+        let list = [self.server.as_ref().map(|server| server as &dyn FrontEnd), Some(&self.hosts)];
+        list.into_iter().flatten()
+    }
+
+    /// The same, to be called.
+    fn all_mut(&mut self) -> impl Iterator<Item = &mut dyn FrontEnd> {
+        let list = [self.server.as_mut().map(|server| server as &mut dyn FrontEnd), Some(&mut self.hosts)];
+        list.into_iter().flatten()
     }
 }
 
 impl FrontEnd for FrontEnds {
     fn poll(&mut self, engine: &mut Engine, turn: &mut Turn<'_>) {
-        self.all().for_each(|front_end| front_end.poll(engine, turn));
+        self.all_mut().for_each(|front_end| front_end.poll(engine, turn));
     }
 
     #[inline]
@@ -42,46 +48,44 @@ impl FrontEnd for FrontEnds {
         }
     }
 
-    #[inline]
     fn has_to_flush(&self) -> bool {
-        self.hosts.has_to_flush() || self.server.as_ref().is_some_and(Server::has_to_flush)
+        self.all().any(FrontEnd::has_to_flush)
     }
 
     fn flush(&mut self, engine: &mut Engine, now: Nanos) -> bool {
         let mut all_told = true;
-        for front_end in self.all() {
+        for front_end in self.all_mut() {
             all_told &= front_end.flush(engine, now);
         }
         all_told
     }
 
-    #[inline]
     fn deadline(&self) -> Nanos {
-        self.server.as_ref().map_or(Nanos::MAX, Server::deadline).min(self.hosts.deadline())
+        self.all().map(FrontEnd::deadline).min().unwrap_or(Nanos::MAX)
     }
 
     fn controller_lost(&mut self, controller: ControllerId) {
-        self.all().for_each(|front_end| front_end.controller_lost(controller));
+        self.all_mut().for_each(|front_end| front_end.controller_lost(controller));
     }
 
     fn port_down(&mut self, port: PortId, span: Nanos) {
-        self.all().for_each(|front_end| front_end.port_down(port, span));
+        self.all_mut().for_each(|front_end| front_end.port_down(port, span));
     }
 
     fn ports_up(&mut self) {
-        self.all().for_each(FrontEnd::ports_up);
+        self.all_mut().for_each(FrontEnd::ports_up);
     }
 
     fn power_lost(&mut self, store: &mut Store) {
-        self.all().for_each(|front_end| front_end.power_lost(store));
+        self.all_mut().for_each(|front_end| front_end.power_lost(store));
     }
 
     fn power_returned(&mut self, engine: &mut Engine, now: Nanos) {
-        self.all().for_each(|front_end| front_end.power_returned(engine, now));
+        self.all_mut().for_each(|front_end| front_end.power_returned(engine, now));
     }
 
     fn stopped(&mut self, store: &mut Store) {
-        self.all().for_each(|front_end| front_end.stopped(store));
+        self.all_mut().for_each(|front_end| front_end.stopped(store));
     }
 }
 

@@ -1,7 +1,7 @@
 //! The contract between the engine and the ways in which hosts reach the drive.
 //!
 //! A front end is a transport: connections over NVMe/TCP, queues of this process, queues under a virtual clock. The engine knows
-//! none of them. Whoever owns the engine owns the front ends beside it, and passes them to [`Engine::settle`].
+//! none of them. The owner of the engine holds the front ends beside it, and passes them to [`Engine::settle`].
 //!
 //! - **Commands in.** In [`FrontEnd::poll`] a front end takes what its hosts have sent. It hands each command to
 //!   [`Engine::submit`] with its [`Owner`] and its [`DataBuffer`](crate::store::DataBuffer).
