@@ -1,4 +1,4 @@
-//! A drive with its contents and the commands in flight. Whoever holds it steps it.
+//! A drive with its contents and the commands in flight. Its owner steps it.
 //!
 //! - Here: what the engine holds, and how a command goes to the drive ([`Engine::submit`]).
 //! - [`front_end`]: what the engine asks of those who send commands.
@@ -11,7 +11,7 @@ mod step;
 #[cfg(test)]
 mod tests;
 
-use crate::image::News;
+use crate::image::DiskEvent;
 use crate::record::Recorder;
 use crate::store::{DataBuffer, Store};
 use device::{ControllerId, Drive, MAX_IO, MAX_QUEUE_ENTRIES, Output, Role};
@@ -109,7 +109,7 @@ pub(crate) struct Engine {
     controller_data: Vec<u8>,
     syncs: Vec<Io>,
     forgets: Vec<(Io, bool)>,
-    news: Vec<News>,
+    news: Vec<DiskEvent>,
     /// A power cut that takes effect after what came before it was delivered.
     cut: Option<Nanos>,
     /// Power cuts so far with which completed writes may have gone.

@@ -2,7 +2,7 @@
 
 use super::front_end::{Ended, FrontEnd, Turn};
 use super::{Engine, Stop};
-use crate::image::News;
+use crate::image::DiskEvent;
 use device::Output;
 use ftl::Io;
 use media::Nanos;
@@ -172,9 +172,11 @@ impl Engine {
         let mut news = std::mem::take(&mut self.news);
         for item in news.drain(..) {
             match item {
-                News::Synced(io, ok) => self.drive.synced(now, io, ok, &mut self.store, &mut self.outputs),
-                News::Loaded(io, completion) => self.ended.push((io, completion)),
-                News::SlotsFree => self.drive.poll(now, &mut self.store, &mut self.outputs),
+                DiskEvent::Synced(io, ok) => {
+                    self.drive.synced(now, io, ok, &mut self.store, &mut self.outputs)
+                }
+                DiskEvent::Loaded(io, completion) => self.ended.push((io, completion)),
+                DiskEvent::SlotsFree => self.drive.poll(now, &mut self.store, &mut self.outputs),
             }
         }
         self.news = news;

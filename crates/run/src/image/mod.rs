@@ -439,7 +439,7 @@ struct Forgetting {
 }
 
 /// What happened to an image since it was last asked.
-pub(crate) enum News {
+pub(crate) enum DiskEvent {
     /// A sync ended for this command.
     Synced(Io, bool),
     /// Slots became free: a write that found none may be tried again.

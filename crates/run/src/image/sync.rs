@@ -3,7 +3,7 @@
 use super::files;
 use super::format::{self, Header, Kind};
 use super::jobs::{Failure, Forget, Job, Report, Written};
-use super::{Found, Image, ImageError, Journal, News};
+use super::{DiskEvent, Found, Image, ImageError, Journal};
 use ftl::{Io, StorageError};
 use media::{Nanos, Slot};
 
@@ -150,11 +150,11 @@ impl Image {
     }
 
     /// Commands that wait for no more than the last sync that was begun.
-    fn join_sync(&mut self, news: &mut Vec<News>) {
+    fn join_sync(&mut self, news: &mut Vec<DiskEvent>) {
         if self.failed.is_none() && self.is_covered() {
             match self.sync_runs {
                 true => self.sync_ios.append(&mut self.waiting),
-                false => news.extend(self.waiting.drain(..).map(|io| News::Synced(io, true))),
+                false => news.extend(self.waiting.drain(..).map(|io| DiskEvent::Synced(io, true))),
             }
         }
     }
@@ -170,7 +170,7 @@ impl Image {
     }
 
     /// Starts what is due (a sync, also when free slots run low) and tells what has ended.
-    pub(crate) fn tend(&mut self, time: Nanos, news: &mut Vec<News>) {
+    pub(crate) fn tend(&mut self, time: Nanos, news: &mut Vec<DiskEvent>) {
         while let Some(report) = self.helper.report() {
             self.take(report, news);
         }
@@ -185,7 +185,7 @@ impl Image {
         if !self.sync_runs && (asked || ahead) {
             if self.failed.is_some() || !self.options.host_sync {
                 let ok = self.failed.is_none();
-                news.extend(self.waiting.drain(..).map(|io| News::Synced(io, ok)));
+                news.extend(self.waiting.drain(..).map(|io| DiskEvent::Synced(io, ok)));
                 return;
             }
             if ahead {
@@ -212,7 +212,7 @@ impl Image {
         }
     }
 
-    fn take(&mut self, report: Report, news: &mut Vec<News>) {
+    fn take(&mut self, report: Report, news: &mut Vec<DiskEvent>) {
         match report {
             Report::Sync(result) => {
                 self.sync_runs = false;
@@ -220,12 +220,12 @@ impl Image {
                 match result {
                     Ok(()) => {
                         if self.slots.sync_ended() {
-                            news.push(News::SlotsFree);
+                            news.push(DiskEvent::SlotsFree);
                         }
                     }
                     Err(Failure::Lost(e) | Failure::NotDone(e)) => self.fail(e.to_string()),
                 }
-                news.extend(self.sync_ios.drain(..).map(|io| News::Synced(io, ok)));
+                news.extend(self.sync_ios.drain(..).map(|io| DiskEvent::Synced(io, ok)));
             }
             Report::Forget(result) => self.forgotten(result, news),
             Report::Checkpoint(result) => {
@@ -323,7 +323,7 @@ impl Image {
     }
 
     /// Begins to forget everything before the drive's state, which is that after the last committed step.
-    pub(crate) fn forget(&mut self, state: &[u8], time: Nanos, news: &mut Vec<News>) {
+    pub(crate) fn forget(&mut self, state: &[u8], time: Nanos, news: &mut Vec<DiskEvent>) {
         let (header, body) = match self.next_checkpoint(state, time, false) {
             Ok(checkpoint) => checkpoint,
             Err(e) => {
@@ -345,7 +345,7 @@ impl Image {
     }
 
     /// It is over.
-    fn forgotten(&mut self, result: Result<(), Failure>, news: &mut Vec<News>) {
+    fn forgotten(&mut self, result: Result<(), Failure>, news: &mut Vec<DiskEvent>) {
         self.checkpoint_runs = false;
         let ok = result.is_ok();
         self.slots.erased(ok);
@@ -359,14 +359,14 @@ impl Image {
                 );
             }
         }
-        news.push(News::SlotsFree);
-        news.extend(self.forgetting.ios.drain(..).map(|io| News::Synced(io, ok)));
+        news.push(DiskEvent::SlotsFree);
+        news.extend(self.forgetting.ios.drain(..).map(|io| DiskEvent::Synced(io, ok)));
     }
 
     /// Those who wait for it, when it cannot be.
-    fn refuse_to_forget(&mut self, news: &mut Vec<News>) {
+    fn refuse_to_forget(&mut self, news: &mut Vec<DiskEvent>) {
         self.forgetting.all = false;
-        news.extend(self.forgetting.waiting.drain(..).map(|io| News::Synced(io, false)));
+        news.extend(self.forgetting.waiting.drain(..).map(|io| DiskEvent::Synced(io, false)));
     }
 
     /// Nothing more is written.
@@ -375,7 +375,7 @@ impl Image {
     }
 
     /// Waits for what is under way on the host's disk.
-    pub(crate) fn settle(&mut self, news: &mut Vec<News>) {
+    pub(crate) fn settle(&mut self, news: &mut Vec<DiskEvent>) {
         while self.sync_runs || self.checkpoint_runs {
             match self.helper.wait() {
                 Some(report) => self.take(report, news),

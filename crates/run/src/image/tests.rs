@@ -96,7 +96,7 @@ fn step(image: &mut Image, numbers: std::ops::Range<u32>) {
     image.commit(Nanos(10)).unwrap();
 }
 
-fn sync(image: &mut Image, io: u32) -> Vec<News> {
+fn sync(image: &mut Image, io: u32) -> Vec<DiskEvent> {
     let mut news = Vec::new();
     image.want_sync(Io(io));
     image.tend(Nanos(11), &mut news);
@@ -202,7 +202,7 @@ fn after_a_host_crash_only_what_was_synced_counts() {
     let rig = Rig::new();
     let mut image = rig.open(ImageOptions::default());
     step(&mut image, 0..3);
-    assert!(matches!(sync(&mut image, 7)[..], [News::Synced(Io(7), true)]));
+    assert!(matches!(sync(&mut image, 7)[..], [DiskEvent::Synced(Io(7), true)]));
     step(&mut image, 3..5);
     drop(image);
     assert_eq!(rig.numbers(None).unwrap(), [0, 1, 2, 3, 4]);
@@ -372,7 +372,7 @@ fn freed_slots_wait_until_what_freed_them_is_safe() {
     step(&mut image, 0..1);
     assert_eq!(image.allocate(), None, "the step is not synced");
     let news = sync(&mut image, 1);
-    assert!(news.iter().any(|n| matches!(n, News::SlotsFree)));
+    assert!(news.iter().any(|n| matches!(n, DiskEvent::SlotsFree)));
     assert!(image.allocate().is_some());
     drop(image);
     let mut image = rig.open(ImageOptions { host_sync: false, ..ImageOptions::default() });
@@ -511,7 +511,7 @@ fn a_journal_that_cannot_be_written_stops_the_image_and_keeps_what_was() {
     image.record(&Record::Spoil { set: 0, unit: Unit(2) });
     assert!(image.commit(Nanos(3)).is_err());
     assert!(image.writable().is_err());
-    assert!(matches!(sync(&mut image, 4)[..], [News::Synced(Io(4), false)]));
+    assert!(matches!(sync(&mut image, 4)[..], [DiskEvent::Synced(Io(4), false)]));
     assert!(image.checkpoint(b"none", Nanos(5), false).is_err());
     drop(image);
     assert_eq!(rig.numbers(None).unwrap(), [0, 1]);
@@ -641,7 +641,7 @@ fn a_sync_begins_before_the_flush_that_is_usual_and_serves_it() {
     for number in 0..3 {
         write(&mut image, number);
         assert!(!image.sync_runs, "nobody has asked for it, and there is no habit yet");
-        assert!(matches!(sync(&mut image, number)[..], [News::Synced(_, true)]));
+        assert!(matches!(sync(&mut image, number)[..], [DiskEvent::Synced(_, true)]));
     }
     // The Flush comes while the sync runs, and after it: it needs no other.
     for number in 3..6 {
@@ -656,7 +656,7 @@ fn a_sync_begins_before_the_flush_that_is_usual_and_serves_it() {
         image.tend(Nanos(11), &mut news);
         assert_eq!(image.sync_runs, number != 4);
         image.settle(&mut news);
-        assert!(matches!(news[..], [News::Synced(Io(io), true)] if io == number));
+        assert!(matches!(news[..], [DiskEvent::Synced(Io(io), true)] if io == number));
         assert!(number != 4 || image.journal().mark() == begun);
     }
     // Another page follows instead: the sync was in vain, and the Flush has one of its own.
@@ -666,7 +666,7 @@ fn a_sync_begins_before_the_flush_that_is_usual_and_serves_it() {
     image.settle(&mut news);
     assert!(news.is_empty());
     let begun = image.journal().mark();
-    assert!(matches!(sync(&mut image, 8)[..], [News::Synced(Io(8), true)]));
+    assert!(matches!(sync(&mut image, 8)[..], [DiskEvent::Synced(Io(8), true)]));
     assert_ne!(image.journal().mark(), begun);
     write(&mut image, 8);
     assert!(!image.sync_runs, "the habit is not trusted any more");
@@ -680,7 +680,7 @@ fn later_openings_do_not_trust_a_journal_whose_sync_has_failed() {
     let rig = Rig::new();
     let mut image = rig.open(ImageOptions::default());
     step(&mut image, 0..3);
-    assert!(matches!(sync(&mut image, 1)[..], [News::Synced(_, true)]));
+    assert!(matches!(sync(&mut image, 1)[..], [DiskEvent::Synced(_, true)]));
     image.journal().disown().unwrap();
     drop(image);
     for _ in 0..3 {
@@ -701,9 +701,9 @@ fn a_flush_of_a_failed_image_is_refused_although_a_sync_has_covered_it() {
     let rig = Rig::new();
     let mut image = rig.open(ImageOptions::default());
     write(&mut image, 0);
-    assert!(matches!(sync(&mut image, 1)[..], [News::Synced(_, true)]));
+    assert!(matches!(sync(&mut image, 1)[..], [DiskEvent::Synced(_, true)]));
     image.fail("this is a test".into());
-    assert!(matches!(sync(&mut image, 2)[..], [News::Synced(_, false)]));
+    assert!(matches!(sync(&mut image, 2)[..], [DiskEvent::Synced(_, false)]));
 }
 
 /// It goes on with the drive when its job is done. The drive may end there, which needs more of its jobs.

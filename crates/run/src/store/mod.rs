@@ -7,7 +7,7 @@ mod sealed;
 pub use blocks::PageIs;
 pub(crate) use data_buffer::{AnswerPart, DataBuffer, LentMemory};
 
-use crate::image::{Image, News};
+use crate::image::{DiskEvent, Image};
 use crate::keys::Keyring;
 use crate::memory::{Memory, SLOT};
 use crate::slots::{Reuse, Slots};
@@ -257,16 +257,16 @@ impl Store {
     }
 
     /// A command must not complete before what was committed is on the host's disk.
-    pub(crate) fn want_sync(&mut self, io: Io, news: &mut Vec<News>) {
+    pub(crate) fn want_sync(&mut self, io: Io, news: &mut Vec<DiskEvent>) {
         let struck = self.struck(true);
         match &mut self.backing {
             Backing::Image(image) if !struck => image.want_sync(io),
-            _ => news.push(News::Synced(io, !struck)),
+            _ => news.push(DiskEvent::Synced(io, !struck)),
         }
     }
 
     /// A command must not complete before nothing of what was is left.
-    pub(crate) fn want_forget(&mut self, io: Io, all: bool, news: &mut Vec<News>) {
+    pub(crate) fn want_forget(&mut self, io: Io, all: bool, news: &mut Vec<DiskEvent>) {
         let struck = self.struck(true);
         match &mut self.backing {
             Backing::Image(image) if !struck => return image.want_forget(io, all),
@@ -276,11 +276,11 @@ impl Store {
             }
             _ => {}
         }
-        news.push(News::Synced(io, !struck));
+        news.push(DiskEvent::Synced(io, !struck));
     }
 
     /// Starts and ends what is asynchronous.
-    pub(crate) fn tend(&mut self, time: Nanos, news: &mut Vec<News>) {
+    pub(crate) fn tend(&mut self, time: Nanos, news: &mut Vec<DiskEvent>) {
         let Backing::Image(image) = &mut self.backing else { return };
         image.tend(time, news);
         while let Some(read) = image.cold().ended() {
@@ -291,12 +291,12 @@ impl Store {
             {
                 room.copy_from_slice(bytes);
             }
-            news.extend(read.completion.map(|completion| News::Loaded(read.io, completion)));
+            news.extend(read.completion.map(|completion| DiskEvent::Loaded(read.io, completion)));
         }
     }
 
     /// The drive has ended a command: gives the completion back, unless data is still on its way to the command's buffer.
-    /// Then it comes as [`News::Loaded`].
+    /// Then it comes as [`DiskEvent::Loaded`].
     #[inline]
     pub(crate) fn hold(&mut self, io: Io, completion: Completion) -> Option<Completion> {
         match &mut self.backing {

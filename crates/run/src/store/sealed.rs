@@ -2,7 +2,7 @@
 //! AES-XTS, and its LBA the tweak. Marks and stamps beside the page stay as they are.
 //!
 //! Blocks of a page that a write leaves alone stay as they lie there, encrypted; only what was never written is encrypted
-//! along, as it would be decrypted by whoever reads it.
+//! along, because a read decrypts it.
 
 use super::blocks::{Whole, source, target};
 use super::{Backing, Store, ZEROS};
@@ -16,24 +16,24 @@ use std::ops::Range;
 /// Data of the largest block and metadata of a page.
 const UNIT: usize = SLOT + 64;
 
-/// Which way.
+/// Which way units are turned.
 #[derive(Clone, Copy)]
-enum Way {
-    Seal,
-    Open,
+enum CipherDirection {
+    Encrypt,
+    Decrypt,
 }
 
 /// Encrypts or decrypts units where they lie.
 fn turn(
     cipher: &mut BlockCipher,
-    way: Way,
+    direction: CipherDirection,
     units: impl Iterator<Item = (u64, Range<usize>, Range<usize>)>,
     page: &mut [u8; SLOT],
     spare: &mut [u8; SPARE],
 ) -> Result<(), StorageError> {
-    let mut one = |lba, block: &mut [u8]| match way {
-        Way::Seal => cipher.encrypt(lba, block),
-        Way::Open => cipher.decrypt(lba, block),
+    let mut one = |lba, block: &mut [u8]| match direction {
+        CipherDirection::Encrypt => cipher.encrypt(lba, block),
+        CipherDirection::Decrypt => cipher.decrypt(lba, block),
     };
     let mut unit = [0; UNIT];
     for (lba, data, metadata) in units {
@@ -67,7 +67,7 @@ impl Store {
         whole: &mut Whole,
     ) -> Result<(), StorageError> {
         let cipher = cipher(&mut self.keys, treatment)?;
-        turn(cipher, Way::Open, treatment.units(piece), &mut whole.0, &mut whole.1)
+        turn(cipher, CipherDirection::Decrypt, treatment.units(piece), &mut whole.0, &mut whole.1)
     }
 
     /// Puts blocks into a slot, and the rest from `base`, which is encrypted already; checked by the caller as far as plain
@@ -108,12 +108,14 @@ impl Store {
                 (*page, *spare) = (begun, beside);
                 treatment.put(piece, host, page, spare);
                 return match fresh {
-                    true => turn(cipher, Way::Seal, treatment.units_of_page(piece), page, spare),
-                    false => turn(cipher, Way::Seal, treatment.units(piece), page, spare),
+                    true => {
+                        turn(cipher, CipherDirection::Encrypt, treatment.units_of_page(piece), page, spare)
+                    }
+                    false => turn(cipher, CipherDirection::Encrypt, treatment.units(piece), page, spare),
                 };
             }
             treatment.put(piece, host, page, spare);
-            turn(cipher, Way::Seal, treatment.units(piece), page, spare)
+            turn(cipher, CipherDirection::Encrypt, treatment.units(piece), page, spare)
         };
         match &mut self.backing {
             Backing::None => Ok(()),
