@@ -1,4 +1,4 @@
-//! The data of one command, owned by whoever works on it.
+//! The data of one command. It moves from owner to owner.
 
 /// Bytes of a command's data, moved (never copied) from the front end to the drive and back.
 ///

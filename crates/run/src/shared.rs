@@ -43,7 +43,7 @@ pub(crate) struct Shared {
     drive: Mutex<LiveDrive>,
     inbox: SyncSender<Request>,
     pending: AtomicIsize,
-    /// When the engine wants to be stepped next, whoever stepped it last.
+    /// When the drive or a front end wants to be stepped next.
     deadline: AtomicU64,
     /// Power cuts so far with which completed writes may have gone.
     losses: AtomicU64,
@@ -295,7 +295,7 @@ impl Shared {
             };
             let asleep = self.clock.now();
             self.sleeper.sleep(&mut ready, true);
-            // Who sends the next command soon after the answer to the last will go on doing so.
+            // A host that sends its next command soon after an answer will go on doing so.
             brisk = ready.sockets().next().is_some() && self.clock.now().since(asleep).0 < LINGER;
             lead = self.learn(lead, until);
         }

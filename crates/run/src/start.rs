@@ -121,7 +121,7 @@ pub enum StartError {
     /// A command of the preconditioning failed.
     #[error("preconditioning failed: {0}")]
     Precondition(Status),
-    /// Whoever was told of its progress ended it.
+    /// The caller that was told of its progress ended it.
     #[error("interrupted while the drive was preconditioned")]
     Interrupted,
     /// A drive in virtual time cannot go live while somebody is connected to it.
@@ -410,7 +410,7 @@ fn new_drive(
     progress: &mut Progress<'_>,
 ) -> Result<(Drive, Nanos, Keyring), StartError> {
     let mut config = config;
-    // Contents need places for their slots, whoever looks for them after a power cut.
+    // Contents need places for their slots: after a power cut they are looked for there.
     config.ftl.durable = true;
     let drive = Drive::new(config)?;
     let mut tell = |done| {

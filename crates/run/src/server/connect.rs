@@ -10,7 +10,7 @@ use fabric::target::Incoming;
 use media::Nanos;
 use nvme::fabrics::{Connect, ConnectData, ConnectResult, FabricsCommand, connect_invalid_parameter};
 use nvme::zerocopy::{FromBytes, IntoBytes};
-use nvme::{CNTLID_DYNAMIC, Completion, Nqn, Status};
+use nvme::{CNTLID_DYNAMIC, Command, Completion, Nqn, Status};
 
 /// Executes Connect (Base 6.3).
 pub(super) fn connect(
@@ -43,8 +43,7 @@ pub(super) fn connect(
     let data = *data;
     let Ok(subsystem) = Nqn::from_field(&data.subnqn) else { return invalid(true, 256) };
     let discovery = subsystem.as_str() == Nqn::DISCOVERY;
-    let subsystem_of_drive = engine.drive.config().identity.nqn;
-    if subsystem != subsystem_of_drive && !discovery {
+    if subsystem != engine.drive.config().identity.nqn && !discovery {
         return invalid(true, 256);
     }
     let host = match data.hostnqn[0] {
@@ -69,21 +68,7 @@ pub(super) fn connect(
         if qid != 0 {
             return invalid(false, 42);
         }
-        let max_transfer = engine.limits().transfer;
-        let mut controller = ports.discovery(&peer.stream, peer.port, &subsystem_of_drive, max_transfer);
-        if peer.gate.is_stranger() {
-            controller.update(&[], 0);
-        }
-        let mut bytes = data;
-        let answer = controller.execute(&incoming.sqe, bytes.as_mut_bytes());
-        let (completion, _) = answer.unwrap_or_default();
-        if !completion.status().is_success() {
-            return completion;
-        }
-        peer.discovery = Some(Discovering::new(controller, now));
-        let result =
-            ConnectResult { atr: peer.gate.close(), ..ConnectResult::from_dw0(completion.dw0.get()) };
-        return Completion::success(0, result.to_dw0());
+        return connect_to_discovery(engine, peer, ports, &incoming.sqe, data, now);
     }
     let result = if qid == 0 {
         if cntlid != CNTLID_DYNAMIC {
@@ -123,4 +108,27 @@ pub(super) fn connect(
         }
         Err(status) => Completion::new(0, status),
     }
+}
+
+/// The host gets a discovery controller.
+fn connect_to_discovery(
+    engine: &Engine,
+    peer: &mut Peer,
+    ports: &mut Ports,
+    command: &Command,
+    mut data: ConnectData,
+    now: Nanos,
+) -> Completion {
+    let (subsystem, limits) = (engine.drive.config().identity.nqn, engine.limits());
+    let mut controller = ports.discovery(&peer.stream, peer.port, &subsystem, limits.transfer);
+    if peer.gate.is_stranger() {
+        controller.update(&[], 0);
+    }
+    let (completion, _) = controller.execute(command, data.as_mut_bytes()).unwrap_or_default();
+    if !completion.status().is_success() {
+        return completion;
+    }
+    peer.discovery = Some(Discovering::new(controller, now));
+    let result = ConnectResult { atr: peer.gate.close(), ..ConnectResult::from_dw0(completion.dw0.get()) };
+    Completion::success(0, result.to_dw0())
 }

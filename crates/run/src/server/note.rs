@@ -1,4 +1,4 @@
-//! What is said of peers. Whoever can connect can make it be said, so there is a limit.
+//! Warnings about peers. Anybody who can connect can cause them, so there is a limit.
 
 use std::fmt::Arguments;
 use std::sync::{Mutex, PoisonError};
