@@ -1,8 +1,10 @@
 //! Loads that run at the same time under one virtual clock.
 
+use super::machine::{Arrival, World};
 use super::queue::SimQueue;
-use super::{Arrival, Outcome, SimTransport, World};
+use super::{Outcome, SimTransport};
 use crate::buffer::Buffer;
+use crate::engine::Engine;
 use crate::store::DataBuffer;
 use crate::virtual_queues::{VirtualCompletion, VirtualQueues};
 use host::{Host, Namespace, Queue};
@@ -94,7 +96,7 @@ struct Lane<A> {
     outcome: Outcome,
 }
 
-/// Actors on I/O queues of one drive, under its clock.
+/// Actors on I/O queues of the drives of a machine, under its clock.
 ///
 /// A host that waits for an admin command while actors are in the middle of their work lets the clock run, too: their
 /// completions are counted with their true times, but they are asked for what comes next when they run again.
@@ -114,7 +116,7 @@ impl<A: Actor> Actors<A> {
     /// they are counted from 0. It begins with the next run.
     ///
     /// # Errors
-    /// The drive refuses the queue, or the namespace is not attached.
+    /// The drive refuses the queue or is not on this machine, or the namespace is not attached.
     pub fn add(&mut self, host: &mut Host<SimTransport>, nsid: Nsid, actor: A) -> Result<usize, host::Error> {
         self.add_over(host, &[nsid], actor)
     }
@@ -123,7 +125,7 @@ impl<A: Actor> Actors<A> {
     /// if the actor names another.
     ///
     /// # Errors
-    /// The drive refuses the queue, or one of the namespaces is not attached.
+    /// The drive refuses the queue or is not on this machine, or one of the namespaces is not attached.
     pub fn add_over(
         &mut self,
         host: &mut Host<SimTransport>,
@@ -148,7 +150,10 @@ impl<A: Actor> Actors<A> {
         };
         let spaces = namespaces.into_iter().map(space).collect();
         let queue = queue.into_raw();
-        let keeps = self.world.borrow().engine.store.keeps();
+        if !Rc::ptr_eq(&queue.association.world, &self.world) {
+            return Err(host::Error::Usage("the host's drive is not on this machine".to_owned()));
+        }
+        let keeps = self.world.borrow().drives[queue.association.drive].store.keeps();
         let number = queue.number as usize;
         if self.routes.len() <= number {
             self.routes.resize(number + 1, None);
@@ -195,7 +200,7 @@ impl<A: Actor> Actors<A> {
         self.lanes[number].outcome
     }
 
-    /// Runs all of them until they have ended, until the drive's time is `until`, or until `enough` says so after a
+    /// Runs all of them until they have ended, until the machine's time is `until`, or until `enough` says so after a
     /// completion. Whether they have ended; in the last case what is outstanding is waited for, and they have.
     pub fn run(&mut self, until: Nanos, mut enough: impl FnMut(&Step<'_>) -> bool) -> bool {
         let world = &mut *self.world.borrow_mut();
@@ -218,7 +223,8 @@ impl<A: Actor> Actors<A> {
                 for lane in &mut self.lanes {
                     lane.ended |= stop;
                     if !lane.ended && (lane.ready || lane.wake <= now || lane.held.is_some()) {
-                        lane.ask(now, world);
+                        let drive = lane.wire.queue.association.drive;
+                        lane.ask(now, &mut world.drives[drive]);
                     }
                     if !lane.ended {
                         wanted = wanted.min(lane.wake);
@@ -226,9 +232,15 @@ impl<A: Actor> Actors<A> {
                     alive |= !lane.ended || lane.in_flight > 0;
                 }
             }
-            let due = world.engine.deadline();
-            if due <= now || world.engine.has_news() {
-                world.engine.settle(now, &mut world.front_end);
+            let (mut next, mut stepped) = (wanted, false);
+            for engine in &mut world.drives {
+                let due = engine.deadline();
+                if due > now && !engine.has_news() {
+                    next = next.min(due);
+                    continue;
+                }
+                stepped = true;
+                engine.settle(now, &mut world.front_end);
                 let mut done = std::mem::take(&mut world.front_end.completions);
                 if !done.is_empty() {
                     // Whoever got something is asked what is next.
@@ -241,12 +253,13 @@ impl<A: Actor> Actors<A> {
                     }
                 }
                 world.front_end.completions = done;
+            }
+            if stepped {
                 continue;
             }
             if !alive {
                 return true;
             }
-            let next = due.min(wanted);
             if next > until {
                 world.clock.advance(until);
                 return false;
@@ -267,7 +280,7 @@ fn lane_of(routes: &[Option<u32>], queue: u32) -> Option<usize> {
 
 impl<A: Actor> Lane<A> {
     /// Submits what the actor wants now.
-    fn ask(&mut self, now: Nanos, world: &mut World) {
+    fn ask(&mut self, now: Nanos, engine: &mut Engine) {
         self.started.get_or_insert(now);
         self.ready = false;
         self.wake = Nanos::MAX;
@@ -287,16 +300,16 @@ impl<A: Actor> Lane<A> {
                     }
                 },
             };
-            if world.engine.room() < AMPLE && world.engine.room() < self.wire.parts(&request) + RESERVED {
+            if engine.room() < AMPLE && engine.room() < self.wire.parts(&request) + RESERVED {
                 self.held = Some((request, submitted));
                 return;
             }
-            self.wire.prefetch(&request, self.actor.coming(), world);
+            self.wire.prefetch(&request, self.actor.coming(), engine);
             let index = request.tag as usize;
             if self.outstanding.len() <= index {
                 self.outstanding.resize(index + 1, None);
             }
-            let parts = self.wire.submit(now, &request, &mut self.actor, world);
+            let parts = self.wire.submit(now, &request, &mut self.actor, engine);
             let status = Status::SUCCESS;
             self.outstanding[index] = Some(Outstanding { request, submitted, parts, status });
             self.in_flight += 1;
@@ -349,8 +362,8 @@ impl Wire {
     /// What the next request needs comes from memory while this one is done; where nobody knows that, what this one needs comes while it is
     /// looked at.
     #[inline]
-    fn prefetch(&self, request: &Request, coming: Option<(u16, u64)>, world: &World) {
-        let drive = &world.engine.drive;
+    fn prefetch(&self, request: &Request, coming: Option<(u16, u64)>, engine: &Engine) {
+        let drive = &engine.drive;
         let nsid = |namespace: u16| self.spaces.get(usize::from(namespace)).map(|space| space.namespace.nsid);
         let (namespace, lba) = coming.unwrap_or((request.namespace, request.lba));
         if let Some(nsid) = nsid(namespace) {
@@ -370,19 +383,19 @@ impl Wire {
     }
 
     /// Hands a request to the drive, in as many commands as it takes. How many those are.
-    fn submit<A: Actor>(&mut self, now: Nanos, request: &Request, actor: &mut A, world: &mut World) -> u32 {
+    fn submit<A: Actor>(&mut self, now: Nanos, request: &Request, actor: &mut A, engine: &mut Engine) -> u32 {
         let Space { namespace, most } = self.spaces[usize::from(request.namespace)];
         let (nsid, block_size) = (namespace.nsid, namespace.block_size);
         let (tag, read) = (request.tag, request.verb.plain() == Verb::Read);
         match request.verb {
             Verb::Flush => {
-                self.command(now, Part { tag, at: 0, read }, Command::flush(nsid), DataBuffer::None, world);
+                self.command(now, Part { tag, at: 0, read }, Command::flush(nsid), DataBuffer::None, engine);
                 1
             }
             Verb::Trim => {
                 let range = DsmRange::new(request.lba, request.blocks);
                 let data = Buffer::from(range.as_bytes().to_vec()).into();
-                self.command(now, Part { tag, at: 0, read }, Command::deallocate(nsid, 1), data, world);
+                self.command(now, Part { tag, at: 0, read }, Command::deallocate(nsid, 1), data, engine);
                 1
             }
             Verb::Copy { from, fua } => {
@@ -392,7 +405,7 @@ impl Wire {
                     let (command, source) =
                         host::copy_range(nsid, request.lba + done, from + done, blocks as u32, fua);
                     let part = Part { tag, at: done * u64::from(block_size), read };
-                    self.command(now, part, command, Buffer::from(source).into(), world);
+                    self.command(now, part, command, Buffer::from(source).into(), engine);
                     parts += 1;
                     done += blocks;
                 }
@@ -411,7 +424,7 @@ impl Wire {
                         true => self.data(part, u64::from(blocks) * u64::from(block_size), actor).into(),
                         false => DataBuffer::Void,
                     };
-                    self.command(now, part, command, data, world);
+                    self.command(now, part, command, data, engine);
                     parts += 1;
                     done += blocks;
                     if done == all {
@@ -423,11 +436,11 @@ impl Wire {
     }
 
     #[inline]
-    fn command(&mut self, now: Nanos, part: Part, command: Command, data: DataBuffer, world: &mut World) {
+    fn command(&mut self, now: Nanos, part: Part, command: Command, data: DataBuffer, engine: &mut Engine) {
         let tag = if self.keeps { self.begin(part) } else { part.tag };
         let SimQueue { association, number, qid, .. } = &self.queue;
         let owner = VirtualQueues::owner(*number, tag);
-        world.engine.submit(now, owner, association.controller, *qid, command, data);
+        engine.submit(now, owner, association.controller, *qid, command, data);
     }
 
     /// A tag for a part.

@@ -6,8 +6,9 @@
 //! A file is little endian: `TRANCHCP`, version (u32), time in nanoseconds (u64), SHA-256 of what the drive is
 //! ([`Checkpoint::save`]), length of the state (u64), the state as [`Drive::save`] writes it, and CRC-64/NVME of everything before.
 
-use super::{Contents, Sim};
+use super::{Contents, Machine, Sim};
 use crate::precondition::{self, Ended, Precondition, Progress};
+use crate::store::Store;
 use crc_fast::{CrcAlgorithm, Digest};
 use device::{Config, ConfigError, Drive, LoadError, Output, Restorer};
 use media::Nanos;
@@ -103,7 +104,7 @@ impl Checkpoint {
     /// Shuts a drive down.
     ///
     /// # Errors
-    /// A host is still connected; it keeps contents.
+    /// A host is still connected, or the machine is in use; the drive keeps contents.
     pub fn of(sim: Sim) -> Result<Checkpoint, CheckpointError> {
         let (mut drive, mut store, mut time) = sim.into_parts().ok_or(CheckpointError::InUse)?;
         let contents = match (&store.backing, store.dry) {
@@ -130,19 +131,29 @@ impl Checkpoint {
         Ok(Checkpoint { state: drive.park(time), contents, time })
     }
 
-    /// Powers the drive on.
+    /// Powers the drive on, on a machine of its own. [`Machine::power_on`] puts it beside others.
     ///
     /// # Errors
     /// Its state, read from a file, contradicts itself.
     pub fn start(self) -> Result<Sim, CheckpointError> {
+        Machine::new().power_on(self)
+    }
+
+    /// The drive and its store, powered on at a time that is not before its own.
+    pub(super) fn power_on(self, now: Nanos) -> Result<(Drive, Store), CheckpointError> {
         // It has none of what was written before.
         let before = if self.contents == Contents::Memory { Contents::Later } else { self.contents };
         let mut store = before.store(self.state.config());
-        let drive = self.state.finish(self.time, &mut store)?;
+        let drive = self.state.finish(now, &mut store)?;
         if self.contents == Contents::Memory {
             store = Contents::Memory.store(drive.config());
         }
-        Ok(Sim::of(drive, store, self.time))
+        Ok((drive, store))
+    }
+
+    /// The drive's time when it was switched off.
+    pub fn time(&self) -> Nanos {
+        self.time
     }
 
     /// What the drive was built from.

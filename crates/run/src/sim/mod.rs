@@ -3,28 +3,27 @@
 //! Nothing waits: when neither the drive nor any actor has something to do now, the clock moves on to the next
 //! event of all of them. The same seed gives the same completions at the same times on every machine.
 //!
-//! A [`Sim`] is the drive and its clock. Typed hosts ([`host::Host`]) manage it through [`SimTransport`], as they do a drive
-//! over a socket; [`Actors`] are loads that run at the same time, each on an I/O queue of one of those hosts.
+//! A [`Machine`] is a clock with any number of drives, each of which is a [`Sim`]. Typed hosts ([`host::Host`]) manage a drive through
+//! [`SimTransport`], as they do over a socket. [`Actors`] are loads that run at the same time, each on an I/O queue of one of those hosts.
 
 mod actors;
 mod checkpoint;
+mod machine;
 mod queue;
 
 pub use actors::{Actors, Step};
 pub use checkpoint::{Checkpoint, CheckpointError, Origin, preconditioned};
+pub use machine::Machine;
 pub use media::Nanos;
 pub use queue::{SimQueue, SimTransport};
 
-use crate::clock::Clock;
-use crate::engine::Engine;
 use crate::memory::SLOT;
 use crate::store::{Backing, Store, pages};
-use crate::virtual_queues::{VirtualCompletion, VirtualQueues};
 use device::{Config, ConfigError, Drive};
 use ftl::Past;
 use host::{Host, Identity};
 use nvme::{Nqn, Nsid, Status};
-use std::cell::{Ref, RefCell};
+use std::cell::Ref;
 use std::rc::Rc;
 use workload::{Actor, Request};
 
@@ -47,7 +46,7 @@ pub enum Contents {
 impl Contents {
     /// A drive's configuration with what its contents need.
     fn shape(self, mut config: Config) -> Config {
-        // Only contents need places for their slots: after a power cut they are looked for there.
+        // Contents need places for their slots, whoever looks for them after a power cut. Nobody else does.
         config.ftl.durable = self != Contents::None;
         config
     }
@@ -104,45 +103,20 @@ impl Outcome {
     }
 }
 
-/// A completion that its queue has not taken yet, and when it came.
-struct Arrival {
-    done: VirtualCompletion,
-    at: Nanos,
-}
-
-/// The drive, its clock, and what is under way between it and its hosts.
-struct World {
-    engine: Engine,
-    clock: Clock,
-    front_end: VirtualQueues,
-    /// Queues so far: each has a number of its own.
-    queues: u32,
-    arrived: Vec<Arrival>,
-}
-
-impl World {
-    /// Runs what is due; completions go where their queues find them.
-    fn settle(&mut self) {
-        let now = self.clock.now();
-        self.engine.settle(now, &mut self.front_end);
-        self.arrived.extend(self.front_end.completions.drain(..).map(|done| Arrival { done, at: now }));
-    }
-}
-
-/// A drive in virtual time.
+/// A drive in virtual time, on a machine of its own or beside others on one.
 pub struct Sim {
-    world: Rc<RefCell<World>>,
+    machine: Machine,
+    /// Its number among the machine's drives.
+    number: usize,
 }
 
 impl Sim {
-    /// A new drive.
+    /// A new drive on a machine of its own.
     ///
     /// # Errors
     /// If it cannot be as configured.
     pub fn new(config: Config, contents: Contents) -> Result<Sim, ConfigError> {
-        let drive = Drive::new(contents.shape(config))?;
-        let store = contents.store(drive.config());
-        Ok(Sim::of(drive, store, Nanos::ZERO))
+        Machine::new().add(config, contents)
     }
 
     /// Roughly the bytes of this machine's memory that a drive takes; that keeps contents, when every page of its media is written.
@@ -155,62 +129,57 @@ impl Sim {
         u64::from(pages(config)) * each + (16 << 20)
     }
 
-    /// This drive, whose contents come later.
+    /// This drive, whose contents come later, on a machine of its own.
     pub(crate) fn dry(drive: Drive) -> Sim {
         let store = Contents::Later.store(drive.config());
-        Sim::of(drive, store, Nanos::ZERO)
+        Machine::new().insert(drive, store)
     }
 
-    /// This drive from a time on.
-    fn of(drive: Drive, store: Store, now: Nanos) -> Sim {
-        let world = World {
-            engine: Engine::new(drive, store),
-            clock: Clock::Virtual(now.0.into()),
-            front_end: VirtualQueues::default(),
-            queues: 0,
-            arrived: Vec::new(),
-        };
-        Sim { world: Rc::new(RefCell::new(world)) }
-    }
-
-    /// The drive with its time; `None` while a host is connected.
+    /// The drive with its time; `None` while a host is connected or the machine is in use.
     pub(crate) fn into_drive(self) -> Option<(Drive, Nanos)> {
         self.into_parts().map(|(drive, _, now)| (drive, now))
     }
 
-    /// The drive with its store and its time; `None` while a host is connected.
+    /// The drive with its store and its time; `None` while a host is connected or the machine is in use. Drives beside it are gone.
     fn into_parts(self) -> Option<(Drive, Store, Nanos)> {
-        let mut world = Rc::into_inner(self.world)?.into_inner();
+        let mut world = Rc::into_inner(self.machine.world)?.into_inner();
         world.settle();
         let now = world.clock.now();
-        Some((world.engine.drive, world.engine.store, now))
+        let engine = world.drives.swap_remove(self.number);
+        Some((engine.drive, engine.store, now))
     }
 
     /// Gives namespaces of the drive a past, if it holds nothing yet. Whether that was so, and `go_on` never said no.
     pub(crate) fn age(&self, nsids: &[Nsid], past: Past, go_on: &mut dyn FnMut() -> bool) -> bool {
-        let world = &mut *self.world.borrow_mut();
+        let world = &mut *self.machine.world.borrow_mut();
         let now = world.clock.now();
-        world.engine.drive.age(now, nsids, past, &mut world.engine.store, go_on)
+        let engine = &mut world.drives[self.number];
+        engine.drive.age(now, nsids, past, &mut engine.store, go_on)
     }
 
     /// The drive, to be looked at. Not while something runs.
     pub fn drive(&self) -> Ref<'_, Drive> {
-        Ref::map(self.world.borrow(), |world| &world.engine.drive)
+        Ref::map(self.machine.world.borrow(), |world| &world.drives[self.number].drive)
     }
 
     /// Whether what is written to it can be read.
     pub fn keeps_contents(&self) -> bool {
-        self.world.borrow().engine.store.keeps()
+        self.machine.world.borrow().drives[self.number].store.keeps()
     }
 
-    /// The drive's time.
+    /// The machine that it is on.
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// The machine's time, which is the drive's.
     pub fn now(&self) -> Nanos {
-        self.world.borrow().clock.now()
+        self.machine.now()
     }
 
     /// How hosts reach it.
     pub fn transport(&self) -> SimTransport {
-        SimTransport::new(self.world.clone())
+        SimTransport::new(self.machine.world.clone(), self.number)
     }
 
     /// Connects a host.
@@ -222,9 +191,9 @@ impl Sim {
         Host::connect(self.transport(), &Identity::new(nqn))
     }
 
-    /// No actors yet.
+    /// No actors yet. They may be on queues of any drive of the machine.
     pub fn actors<A: Actor>(&self) -> Actors<A> {
-        Actors::new(self.world.clone())
+        self.machine.actors()
     }
 
     /// Runs one actor, as the only load, on a namespace to its end, or until `enough` says so after a completion; what is

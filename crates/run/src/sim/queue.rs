@@ -1,7 +1,8 @@
-//! Typed hosts of a drive in virtual time: whoever waits for a completion lets the clock run.
+//! Typed hosts of drives in virtual time: who waits for a completion lets the clock of all drives run.
 
-use super::World;
+use super::machine::World;
 use crate::buffer::Buffer;
+use crate::engine::Engine;
 use crate::virtual_queues::VirtualQueues;
 use device::{ControllerId, Host, Origin};
 use host::{Connected, Data, Done, Error, Identity, Queue, Tag, Transport, TransportError};
@@ -19,6 +20,8 @@ const ADMIN_DEPTH: u16 = 31;
 /// A host's controller, until the last queue to it is gone.
 pub(super) struct Association {
     pub(super) world: Rc<RefCell<World>>,
+    /// The number of the drive.
+    pub(super) drive: usize,
     pub(super) controller: ControllerId,
     /// Identifiers of I/O queues that are in use.
     queues: RefCell<BTreeSet<u16>>,
@@ -29,7 +32,7 @@ impl Drop for Association {
         // Queues are dropped by their owners, never from within a run.
         if let Ok(mut world) = self.world.try_borrow_mut() {
             let now = world.clock.now();
-            world.engine.drive_disconnect(now, self.controller);
+            world.drives[self.drive].drive_disconnect(now, self.controller);
             world.settle();
         }
     }
@@ -38,6 +41,8 @@ impl Drop for Association {
 /// Connects typed hosts to a drive in virtual time.
 pub struct SimTransport {
     world: Rc<RefCell<World>>,
+    /// The number of the drive.
+    drive: usize,
     association: Option<Rc<Association>>,
 }
 
@@ -46,21 +51,22 @@ fn refused(what: &str, status: Status) -> Error {
 }
 
 impl SimTransport {
-    pub(super) fn new(world: Rc<RefCell<World>>) -> Self {
-        SimTransport { world, association: None }
+    pub(super) fn new(world: Rc<RefCell<World>>, drive: usize) -> Self {
+        SimTransport { world, drive, association: None }
     }
 
     fn set_cc(&self, controller: ControllerId, cc: Cc) -> Result<(), Status> {
         let world = &mut *self.world.borrow_mut();
         let now = world.clock.now();
         let value = u64::from(cc.with_iosqes(6).with_iocqes(4).into_bits());
-        let (store, outputs) = (&mut world.engine.store, &mut world.engine.outputs);
-        world.engine.drive.property_set(now, controller, PropertyOffset::CC, false, value, store, outputs)
+        let Engine { drive, store, outputs, .. } = &mut world.drives[self.drive];
+        drive.property_set(now, controller, PropertyOffset::CC, false, value, store, outputs)
     }
 
     fn property(&self, controller: ControllerId, offset: PropertyOffset, wide: bool) -> Result<u64, Error> {
         let world = self.world.borrow();
-        world.engine.drive.property_get(controller, offset, wide).map_err(|s| refused("Property Get", s))
+        let drive = &world.drives[self.drive].drive;
+        drive.property_get(controller, offset, wide).map_err(|s| refused("Property Get", s))
     }
 }
 
@@ -71,12 +77,12 @@ impl Transport for SimTransport {
         let controller = {
             let world = &mut *self.world.borrow_mut();
             let host = Host::administrator(identity.hostnqn, identity.hostid, Origin::InProcess);
-            let (now, drive) = (world.clock.now(), &mut world.engine.drive);
+            let (now, drive) = (world.clock.now(), &mut world.drives[self.drive].drive);
             let made = drive.connect(now, host, CNTLID_DYNAMIC, identity.kato_ms);
             made.map_err(|status| refused("Connect", status))?
         };
         let (world, queues) = (self.world.clone(), RefCell::default());
-        let association = Rc::new(Association { world, controller, queues });
+        let association = Rc::new(Association { world, drive: self.drive, controller, queues });
         self.set_cc(controller, Cc::new().with_en(true)).map_err(|status| refused("Property Set", status))?;
         let cap = Cap::from_bits(U64::new(self.property(controller, PropertyOffset::CAP, true)?));
         let admin = SimQueue::new(association.clone(), 0, ADMIN_DEPTH);
@@ -92,7 +98,8 @@ impl Transport for SimTransport {
         let qid = (1..=u16::MAX).find(|qid| !used.contains(qid)).unwrap_or(u16::MAX);
         drop(used);
         let entries = u32::from(depth).clamp(1, device::MAX_QUEUE_ENTRIES - 1) + 1;
-        let added = self.world.borrow_mut().engine.drive.add_queue(association.controller, qid, entries);
+        let controller = association.controller;
+        let added = self.world.borrow_mut().drives[self.drive].drive.add_queue(controller, qid, entries);
         added.map_err(|status| refused("Connect of an I/O queue", status))?;
         association.queues.borrow_mut().insert(qid);
         Ok(SimQueue::new(association.clone(), qid, (entries - 1) as u16))
@@ -110,7 +117,7 @@ impl Transport for SimTransport {
             }
             let world = &mut *self.world.borrow_mut();
             world.settle();
-            match world.engine.deadline() {
+            match world.deadline() {
                 Nanos::MAX => return Err(nothing_more().into()),
                 next => world.clock.advance(next),
             }
@@ -150,7 +157,7 @@ impl Drop for SimQueue {
         if self.qid != 0
             && let Ok(mut world) = self.association.world.try_borrow_mut()
         {
-            world.engine.drive.remove_queue(self.association.controller, self.qid);
+            world.drives[self.association.drive].drive.remove_queue(self.association.controller, self.qid);
             self.association.queues.borrow_mut().remove(&self.qid);
             world.arrived.retain(|arrival| arrival.done.queue != self.number);
         }
@@ -180,7 +187,8 @@ impl Queue for SimQueue {
         let world = &mut *self.association.world.borrow_mut();
         let owner = VirtualQueues::owner(self.number, tag.into());
         let (now, controller) = (world.clock.now(), self.association.controller);
-        world.engine.submit(now, owner, controller, self.qid, command, Buffer::from(bytes).into());
+        let engine = &mut world.drives[self.association.drive];
+        engine.submit(now, owner, controller, self.qid, command, Buffer::from(bytes).into());
         Ok(Tag(tag))
     }
 
@@ -206,7 +214,7 @@ impl Queue for SimQueue {
                 };
                 return Ok(Some(Done { tag: Tag(tag), completion: done.completion, data }));
             }
-            match world.engine.deadline() {
+            match world.deadline() {
                 next if next <= limit && next != Nanos::MAX => world.clock.advance(next),
                 _ if timeout.is_none() => return Err(nothing_more()),
                 _ => {
