@@ -1,4 +1,4 @@
-//! Files that may be pipes.
+//! Files that are read: texts, and streams that may be pipes.
 
 use std::{
     fs::File,
@@ -7,12 +7,39 @@ use std::{
     path::Path,
 };
 
+use anyhow::{Context, Result, bail};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fs::OFlags,
 };
 
 use crate::interrupt::{self, Interrupted};
+
+/// The longest description that is read, in bytes.
+const LONGEST_TEXT: u64 = 4 << 20;
+
+/// The text of a file that describes something: a drive, a job. `-` is standard input.
+///
+/// # Errors
+/// It cannot be read, is no UTF-8, or is longer than 4 MiB.
+pub fn read_text(path: &Path) -> Result<String> {
+    let name = path.display();
+    let failed = || format!("cannot read {name}");
+    let source: Box<dyn Read> = match path.to_str() {
+        Some("-") => Box::new(io::stdin()),
+        _ => Box::new(File::open(path).with_context(failed)?),
+    };
+    let mut text = String::new();
+    // A file's metadata says nothing reliable of its length: it may be a device.
+    let read = match source.take(LONGEST_TEXT + 1).read_to_string(&mut text) {
+        Err(error) if error.kind() == ErrorKind::InvalidData => bail!("{name} is no text: it must be UTF-8"),
+        read => read.with_context(failed)?,
+    };
+    if read as u64 > LONGEST_TEXT {
+        bail!("{name} is longer than {} MiB", LONGEST_TEXT >> 20);
+    }
+    Ok(text)
+}
 
 /// How long it is waited until somebody may have asked to stop.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };

@@ -27,6 +27,8 @@ use std::{
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use crate::profile::{self, Profile};
+
 /// A layout.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -250,6 +252,24 @@ impl Layout {
     pub fn drive_file(&self) -> Option<PathBuf> {
         let drive = self.drive.as_ref()?;
         (drive.contains('/') || drive.to_ascii_lowercase().ends_with(".toml")).then(|| self.base.join(drive))
+    }
+
+    /// The TOML of its drive: the profile or file, with the layout's changes.
+    ///
+    /// # Errors
+    /// When there is no such profile or file, or it is no TOML.
+    pub fn drive_toml(&self) -> Result<toml::Table> {
+        let name = self.drive.as_deref().unwrap_or(Profile::default_drive().name);
+        let text = match self.drive_file() {
+            Some(file) => fs::read_to_string(&file)
+                .with_context(|| format!("reading the drive {} of layout {}", file.display(), self.name))?,
+            None => profile::read(name)
+                .with_context(|| format!("finding the drive profile {name:?} of layout {}", self.name))?,
+        };
+        let mut table: toml::Table = toml::from_str(&text)
+            .with_context(|| format!("in the drive {name:?} of layout {}", self.name))?;
+        merge(&mut table, &self.overrides);
+        Ok(table)
     }
 }
 

@@ -9,7 +9,7 @@ use nvme::Status;
 /// Runs a fio job file.
 pub fn bench(bench: &Bench) -> Result<lab::Outcome<serde_json::Value>> {
     let name = bench.job.display().to_string();
-    let text = crate::read_text(&bench.job)?;
+    let text = lab::input::read_text(&bench.job)?;
     let mut host = connect(&bench.target)?;
     let settings = lab::bench::Settings { nsid: bench.nsid, poll: bench.poll };
     let mut outcome = lab::bench::run(&name, &text, &mut host, settings)?;

@@ -32,11 +32,10 @@ mod serve;
 mod show;
 mod sim;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use args::{Cli, Command, Output, Study};
 use clap::{ColorChoice, CommandFactory, Parser};
-use std::fs::File;
-use std::io::{IsTerminal, Read};
+use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -177,31 +176,6 @@ fn print_outcome(output: Output, outcome: &lab::Outcome<impl serde::Serialize>) 
 /// Prints a JSON document.
 fn print_json(value: &impl serde::Serialize) -> Result<()> {
     print_text(&serde_json::to_string_pretty(value)?)
-}
-
-/// The longest description that is read, in bytes.
-const LONGEST_TEXT: u64 = 4 << 20;
-
-/// The text of a file that describes something: a drive, a job. `-` is standard input.
-fn read_text(path: &Path) -> Result<String> {
-    let name = path.display();
-    let failed = || format!("cannot read {name}");
-    let source: Box<dyn Read> = match path.to_str() {
-        Some("-") => Box::new(std::io::stdin()),
-        _ => Box::new(File::open(path).with_context(failed)?),
-    };
-    let mut text = String::new();
-    // What a file says of its length is nothing to rely on: it may be a device.
-    let read = match source.take(LONGEST_TEXT + 1).read_to_string(&mut text) {
-        Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
-            bail!("{name} is no text: it must be UTF-8")
-        }
-        read => read.with_context(failed)?,
-    };
-    if read as u64 > LONGEST_TEXT {
-        bail!("{name} is longer than {} MiB", LONGEST_TEXT >> 20);
-    }
-    Ok(text)
 }
 
 /// Prints a text and a line end. A reader that has gone away is no error.

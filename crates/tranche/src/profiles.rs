@@ -1,72 +1,14 @@
-//! Drives that are built in, and drives in files.
+//! `tranche profile`: drives that are built in, and drives in files.
 
 use crate::args::{Output, Profile};
 use crate::{print_json, print_outcome, print_text};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use device::Config;
 use lab::datasheet::{self, Measured, Settings};
+use lab::profile::{self, Profile as BuiltIn};
 use lab::terminal::{self, Look};
 use serde::Serialize;
-use std::path::Path;
 use units::format_size;
-
-/// A drive that is built in.
-pub struct BuiltIn {
-    /// What it is called.
-    pub name: &'static str,
-    /// Its TOML, whose first comment line says what it is.
-    pub toml: &'static str,
-}
-
-/// All of them.
-pub const PROFILES: [BuiltIn; 10] = [
-    BuiltIn { name: "default", toml: include_str!("../../device/src/default_drive.toml") },
-    BuiltIn { name: "bench-16g", toml: include_str!("../../../profiles/bench-16g.toml") },
-    BuiltIn {
-        name: "micron-9300-max-6.4t",
-        toml: include_str!("../../../profiles/micron-9300-max-6.4t.toml"),
-    },
-    BuiltIn {
-        name: "micron-9300-max-short",
-        toml: include_str!("../../../profiles/micron-9300-max-short.toml"),
-    },
-    BuiltIn { name: "pblaze5-910-3.84t", toml: include_str!("../../../profiles/pblaze5-910-3.84t.toml") },
-    BuiltIn { name: "pblaze5-910-lab", toml: include_str!("../../../profiles/pblaze5-910-lab.toml") },
-    BuiltIn { name: "pblaze5-910-short", toml: include_str!("../../../profiles/pblaze5-910-short.toml") },
-    BuiltIn { name: "qlc-7.68t", toml: include_str!("../../../profiles/qlc-7.68t.toml") },
-    BuiltIn { name: "tlc-3.84t", toml: include_str!("../../../profiles/tlc-3.84t.toml") },
-    BuiltIn { name: "zn540-1t", toml: include_str!("../../../profiles/zn540-1t.toml") },
-];
-
-impl BuiltIn {
-    /// The first sentence of its comment.
-    fn about(&self) -> String {
-        let comment: Vec<&str> =
-            self.toml.lines().map_while(|line| line.strip_prefix('#')).map(str::trim).collect();
-        let text = comment.join(" ");
-        text.split_once(". ").map_or(text.clone(), |(first, _)| first.to_owned())
-    }
-}
-
-/// The profile of a name.
-pub fn find(name: &str) -> Option<&'static BuiltIn> {
-    PROFILES.iter().find(|p| p.name == name)
-}
-
-/// The TOML of a profile or of a file.
-pub fn read(drive: &str) -> Result<String> {
-    let looks_like_file = drive.contains('/') || drive.ends_with(".toml") || Path::new(drive).is_file();
-    match find(drive) {
-        Some(profile) if !looks_like_file => Ok(profile.toml.to_owned()),
-        _ if looks_like_file => crate::read_text(Path::new(drive)),
-        _ => {
-            let names: Vec<_> = PROFILES.iter().map(|p| p.name).collect();
-            let near = units::nearest(drive, names.iter().copied());
-            let near = near.map(|near| format!(" (did you mean {near}?)")).unwrap_or_default();
-            bail!("there is no profile {drive:?}: there are {}; or name a TOML file{near}", names.join(", "))
-        }
-    }
-}
 
 #[derive(Serialize)]
 struct Listed {
@@ -116,7 +58,7 @@ pub fn profile(command: &Profile, output: Output) -> Result<()> {
     match command {
         Profile::List => {
             let all: Vec<Listed> =
-                PROFILES.iter().map(|p| Listed { name: p.name, about: p.about() }).collect();
+                BuiltIn::all().map(|p| Listed { name: p.name, about: p.about() }).collect();
             match output {
                 Output::Json => print_json(&all),
                 Output::Text => {
@@ -128,14 +70,14 @@ pub fn profile(command: &Profile, output: Output) -> Result<()> {
             }
         }
         Profile::Show { name } => {
-            let toml = read(name)?;
+            let toml = profile::read(name)?;
             match output {
                 Output::Json => print_json(&toml::from_str::<toml::Value>(&toml)?),
                 Output::Text => print_text(toml.trim_end()),
             }
         }
         Profile::Check { name, dry_run, full, seed } => {
-            let config = Config::from_toml(&read(name)?).with_context(|| name.clone())?;
+            let config = Config::from_toml(&profile::read(name)?).with_context(|| name.clone())?;
             let mut checked = describe(name, &config);
             if *dry_run || config.data_sheet.is_none() {
                 return match output {

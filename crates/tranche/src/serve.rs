@@ -2,7 +2,7 @@
 
 use crate::args::{FuseIo, Output, Precondition, Serve, Switch};
 use crate::key::Secret;
-use crate::{place, profiles, say_results};
+use crate::{place, say_results};
 use anyhow::{Context, Result, bail};
 use export::Export;
 use run::image::{Presence, presence};
@@ -81,13 +81,13 @@ fn shape(options: &Serve) -> Result<Option<Shape>> {
         None => false,
     };
     let toml = match options.drive() {
-        Some(drive) => profiles::read(drive)?,
+        Some(drive) => lab::profile::read(drive)?,
         None if exists => {
             // Only `--timing` may say something else than what the image was created with.
             let path = options.image.clone().unwrap_or_default().join("drive.toml");
             std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?
         }
-        None => profiles::find("default").map(|p| p.toml.to_owned()).unwrap_or_default(),
+        None => lab::profile::Profile::default_drive().toml.to_owned(),
     };
     let name = options.drive().unwrap_or("the drive's TOML");
     let mut config = device::Config::from_toml(&toml).with_context(|| name.to_owned())?;

@@ -1,10 +1,11 @@
 //! `tranche sim`.
 
-use crate::{profiles, read_text};
 use anyhow::Result;
+use lab::input::read_text;
+use lab::profile;
 use lab::sim::{Options, Sources};
 
 /// Runs a load in virtual time.
 pub fn sim(options: &Options) -> Result<lab::Outcome<serde_json::Value>> {
-    lab::sim::run(options, &Sources { text: &read_text, drive: &profiles::read })
+    lab::sim::run(options, &Sources { text: &read_text, drive: &profile::read })
 }

@@ -229,7 +229,6 @@ pub fn run(options: &Options) -> Result<Outcome<Value>> {
         let settings = Settings::new(options)?;
         let set = &options.sweep.set;
         return sweep::study(
-            "doublewrite",
             set,
             |profiles| sim::run_on(&settings, profiles),
             |profiles| sim::sweep_on(&settings, set, profiles),

@@ -5,9 +5,8 @@ mod plain;
 mod served;
 
 use std::{
-    env, fs,
+    env,
     path::{Path, PathBuf},
-    process::Command,
     sync::atomic::{AtomicBool, Ordering},
 };
 
@@ -17,8 +16,8 @@ use self::served::Served;
 pub(crate) use self::served::create_namespace;
 pub use self::{counters::Counters, served::Cut};
 use crate::{
-    layout::{Layout, Namespace, merge},
-    process::run,
+    layout::{Layout, Namespace},
+    profile,
     rig::DRIVE_PATIENCE,
     scratch::Scratch,
 };
@@ -81,30 +80,15 @@ impl Program {
         Self(Kind::Plain)
     }
 
-    /// The TOML of a layout's drive: its profile or file, with the layout's changes.
+    /// The TOML of a layout's drive; of plain files, the layout's changes alone.
     ///
     /// # Errors
-    /// When there is no such profile or file, or it is no TOML.
+    /// Those of [`Layout::drive_toml`].
     pub fn drive_toml(&self, layout: &Layout) -> Result<toml::Table> {
-        let mut table = match &self.0 {
-            Kind::Plain => toml::Table::new(),
-            Kind::Tranche(path) => {
-                let profile = layout.drive.as_deref().unwrap_or("default");
-                let text = match layout.drive_file() {
-                    Some(file) => fs::read_to_string(&file).with_context(|| {
-                        format!("reading the drive {} of layout {}", file.display(), layout.name)
-                    })?,
-                    None => run(Command::new(path).args(["profile", "show", profile]), "tranche")
-                        .with_context(|| {
-                            format!("finding the drive profile {profile:?} of layout {}", layout.name)
-                        })?,
-                };
-                toml::from_str(&text)
-                    .with_context(|| format!("in the drive {profile:?} of layout {}", layout.name))?
-            }
-        };
-        merge(&mut table, &layout.overrides);
-        Ok(table)
+        match &self.0 {
+            Kind::Plain => Ok(layout.overrides.clone()),
+            Kind::Tranche(_) => layout.drive_toml(),
+        }
     }
 
     /// Starts a drive and waits until it accepts connections.
@@ -276,7 +260,7 @@ impl Program {
         if matches!(self.0, Kind::Plain) {
             return Ok(["nand", "dram", "pmem"].map(str::to_owned).to_vec());
         }
-        Ok(media(&self.drive_toml(&Layout::new("profile", Some(profile.to_owned()), Vec::new()))?))
+        Ok(media(&profile::table(profile)?))
     }
 }
 

@@ -185,7 +185,6 @@ impl Options {
 pub fn run(options: &Options) -> Result<Outcome<Value>> {
     options.overwrite.check(&options.out)?;
     sweep::study(
-        "namespaces",
         &options.sweep.set,
         |profiles| run_on(options, profiles),
         |profiles| sweep_on(options, profiles),

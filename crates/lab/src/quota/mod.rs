@@ -100,7 +100,6 @@ struct Found {
 pub fn run(options: &Options) -> Result<Outcome<Value>> {
     options.overwrite.check(&options.out)?;
     sweep::study(
-        "quota",
         &options.sweep.set,
         |profiles| run_on(options, profiles),
         |profiles| sweep_on(options, profiles),

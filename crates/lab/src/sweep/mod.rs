@@ -21,11 +21,9 @@ use toml::Table;
 
 use crate::{
     Outcome, bench,
-    drive::Program,
     figure,
     interrupt::{self, Interrupted},
-    layout::Layout,
-    parallel, progress,
+    parallel, profile, progress,
     results::{self, Host, Results},
 };
 
@@ -246,21 +244,17 @@ impl Study<'_> {
 /// Where the TOML of a profile comes from.
 pub type Profiles<'a> = dyn Fn(&str) -> Result<Table> + 'a;
 
-/// Runs a study on profiles of the program that this process is: once, or for each drive of `--set`.
+/// Runs a study on the profiles that are built in: once, or for each drive of `--set`.
 ///
 /// # Errors
-/// The program does not know itself, and those of the study.
+/// Those of the study.
 pub(crate) fn study(
-    name: &str,
     set: &[String],
     once: impl FnOnce(&Profiles<'_>) -> Result<Outcome<Results>>,
     repeated: impl FnOnce(&Profiles<'_>) -> Result<Outcome<Value>>,
 ) -> Result<Outcome<Value>> {
     interrupt::install().context("installing signal handlers")?;
-    let program = Program::find()?;
-    let profiles =
-        |profile: &str| program.drive_toml(&Layout::new(name, Some(profile.to_owned()), Vec::new()));
-    if set.is_empty() { value(once(&profiles)?) } else { repeated(&profiles) }
+    if set.is_empty() { value(once(&profile::table)?) } else { repeated(&profile::table) }
 }
 
 /// Results for the command line, whether of one study or of many.

@@ -1,0 +1,125 @@
+//! Profiles: drives that are built in. Beside them drives are TOML files (docs/drive-toml.md).
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use toml::Table;
+
+use crate::input::read_text;
+
+/// A drive that is built in.
+#[derive(Clone, Copy, Debug)]
+pub struct Profile {
+    /// What it is called.
+    pub name: &'static str,
+    /// Its TOML, whose first comment says what it is.
+    pub toml: &'static str,
+}
+
+macro_rules! profiles {
+    ($($name:literal),* $(,)?) => {
+        [$(Profile { name: $name, toml: include_str!(concat!("../../../profiles/", $name, ".toml")) }),*]
+    };
+}
+
+const DEFAULT: Profile =
+    Profile { name: "default", toml: include_str!("../../device/src/default_drive.toml") };
+
+/// All of them but [`DEFAULT`], by name.
+const OTHERS: [Profile; 9] = profiles![
+    "bench-16g",
+    "micron-9300-max-6.4t",
+    "micron-9300-max-short",
+    "pblaze5-910-3.84t",
+    "pblaze5-910-lab",
+    "pblaze5-910-short",
+    "qlc-7.68t",
+    "tlc-3.84t",
+    "zn540-1t",
+];
+
+impl Profile {
+    /// All profiles: the default drive, then the others by name.
+    pub fn all() -> impl Iterator<Item = &'static Profile> {
+        [&DEFAULT].into_iter().chain(&OTHERS)
+    }
+
+    /// The drive without a name.
+    pub fn default_drive() -> &'static Profile {
+        &DEFAULT
+    }
+
+    /// The profile of this name.
+    pub fn find(name: &str) -> Option<&'static Profile> {
+        Profile::all().find(|profile| profile.name == name)
+    }
+
+    /// What it is: the first sentence of its comment.
+    pub fn about(&self) -> String {
+        let comment: Vec<&str> =
+            self.toml.lines().map_while(|line| line.strip_prefix('#')).map(str::trim).collect();
+        let text = comment.join(" ");
+        text.split_once(". ").map_or(text.clone(), |(first, _)| first.to_owned())
+    }
+}
+
+/// The TOML of a profile, or of a file: what has a slash, ends with `.toml` or is there as a file is one.
+///
+/// # Errors
+/// There is no such profile, with the names that there are. The file cannot be read.
+pub fn read(drive: &str) -> Result<String> {
+    if drive.contains('/') || drive.ends_with(".toml") || Path::new(drive).is_file() {
+        return read_text(Path::new(drive));
+    }
+    if let Some(profile) = Profile::find(drive) {
+        return Ok(profile.toml.to_owned());
+    }
+    let names: Vec<_> = Profile::all().map(|profile| profile.name).collect();
+    let near = units::nearest(drive, names.iter().copied());
+    let near = near.map(|near| format!(" (did you mean {near}?)")).unwrap_or_default();
+    bail!("there is no profile {drive:?}: there are {}; or name a TOML file{near}", names.join(", "))
+}
+
+/// Like [`read`], as TOML.
+///
+/// # Errors
+/// Those of [`read`]; it is no TOML.
+pub fn table(drive: &str) -> Result<Table> {
+    toml::from_str(&read(drive)?).with_context(|| format!("in the drive {drive}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use run::Config;
+
+    #[test]
+    fn profiles_are_drives_and_say_what_they_are() {
+        for profile in Profile::all() {
+            Config::from_toml(profile.toml).unwrap();
+            assert!(!profile.about().is_empty(), "{}", profile.name);
+            assert_eq!(read(profile.name).unwrap(), profile.toml);
+        }
+        let names: Vec<_> = OTHERS.iter().map(|profile| profile.name).collect();
+        assert!(names.is_sorted());
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../profiles");
+        let files = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+        let files = files.filter(|path| path.extension().is_some_and(|end| end == "toml"));
+        assert_eq!(files.count(), names.len(), "every profile of the directory is built in");
+    }
+
+    #[test]
+    fn a_path_is_a_file_and_another_name_is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("own");
+        std::fs::write(&path, "[drive]\nmodel = \"x\"\n").unwrap();
+        let path = path.to_str().unwrap();
+        assert_eq!(table(path).unwrap()["drive"]["model"].as_str(), Some("x"));
+        std::fs::write(path, "[drive").unwrap();
+        assert!(format!("{:#}", table(path).unwrap_err()).contains("in the drive"));
+        assert!(read("own.toml").unwrap_err().to_string().contains("cannot read own.toml"));
+        let error = read("tlc-3.84").unwrap_err().to_string();
+        assert!(error.contains("there are default, bench-16g,"), "{error}");
+        assert!(error.ends_with("(did you mean tlc-3.84t?)"), "{error}");
+    }
+}
