@@ -13,7 +13,7 @@ use rustix::{
     fs::OFlags,
 };
 
-use crate::interrupt::{self, Interrupted};
+use crate::control::Cancel;
 
 /// The longest description that is read, in bytes.
 const LONGEST_TEXT: u64 = 4 << 20;
@@ -41,42 +41,45 @@ pub fn read_text(path: &Path) -> Result<String> {
     Ok(text)
 }
 
-/// How long it is waited until somebody may have asked to stop.
+/// How long is waited before the token is looked at again.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// Reads a file, or standard input if its name is `-`. Waiting for a pipe that says nothing ends when the user asks to stop.
+/// Reads a file, or standard input if its name is `-`. Waiting for a pipe that says nothing ends when it is cancelled.
 #[derive(Debug)]
-pub(crate) struct Input(File);
+pub(crate) struct Input {
+    file: File,
+    cancel: Cancel,
+}
 
 impl Input {
     /// Opens it, without waiting for somebody who writes to it.
     ///
     /// # Errors
     /// The system's.
-    pub fn open(path: &Path) -> io::Result<Self> {
+    pub fn open(path: &Path, cancel: &Cancel) -> io::Result<Self> {
+        let cancel = cancel.clone();
         if path.to_str() == Some("-") {
-            return Ok(Input(File::from(io::stdin().as_fd().try_clone_to_owned()?)));
+            let file = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+            return Ok(Input { file, cancel });
         }
         let without_waiting = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
-        File::options().read(true).custom_flags(without_waiting).open(path).map(Input)
+        File::options().read(true).custom_flags(without_waiting).open(path).map(|file| Input { file, cancel })
     }
 }
 
 impl Read for Input {
     /// # Errors
-    /// The system's, and [`Interrupted`].
+    /// The system's, and [`Interrupted`](crate::control::Interrupted).
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
-            let mut files = [PollFd::new(&self.0, PollFlags::IN)];
+            let mut files = [PollFd::new(&self.file, PollFlags::IN)];
             let ready = match poll(&mut files, Some(&LOOK)) {
                 Err(rustix::io::Errno::INTR) => 0,
                 ready => ready?,
             };
-            if interrupt::asked() {
-                return Err(io::Error::other(Interrupted));
-            }
+            self.cancel.check().map_err(io::Error::other)?;
             if ready > 0 {
-                match self.0.read(buffer) {
+                match self.file.read(buffer) {
                     Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                     read => return read,
                 }

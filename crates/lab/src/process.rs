@@ -14,7 +14,7 @@ use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
-    interrupt,
+    control::Cancel,
     scratch::{self, Role, Scratch},
 };
 
@@ -28,6 +28,8 @@ pub struct Process {
     log: PathBuf,
     /// Its note in the scratch directory.
     note: PathBuf,
+    /// What ends waiting for it.
+    cancel: Cancel,
 }
 
 impl Process {
@@ -54,7 +56,10 @@ impl Process {
         let program = command.get_program().to_string_lossy().into_owned();
         let mut child = command.spawn().with_context(|| format!("starting {program} as {name}"))?;
         match scratch::note(&scratch.registry(), Pid::from_child(&child), role) {
-            Ok(note) => Ok(Self { name: name.to_owned(), child, log: log.to_owned(), note }),
+            Ok(note) => {
+                let cancel = scratch.cancel().clone();
+                Ok(Self { name: name.to_owned(), child, log: log.to_owned(), note, cancel })
+            }
             Err(error) => {
                 let _ = child.kill();
                 let _ = child.wait();
@@ -66,6 +71,11 @@ impl Process {
     /// Its number.
     pub fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    /// What ends waiting for it.
+    pub(crate) fn cancel(&self) -> &Cancel {
+        &self.cancel
     }
 
     /// The child, to take its pipes.
@@ -95,11 +105,11 @@ impl Process {
     /// Asks every 20 ms until `ready` says so.
     ///
     /// # Errors
-    /// When the process ends, `patience` runs out, or the user interrupts.
+    /// When the process ends, `patience` runs out, or the run is cancelled.
     pub fn wait_until(&mut self, patience: Duration, mut ready: impl FnMut() -> bool) -> Result<()> {
         let deadline = Instant::now() + patience;
         while !ready() {
-            interrupt::check()?;
+            self.cancel.check()?;
             self.check()?;
             if Instant::now() > deadline {
                 anyhow::bail!(
@@ -217,7 +227,7 @@ mod tests {
     #[test]
     fn a_process_that_dies_is_reported_with_the_end_of_its_log() {
         let parent = tempfile::tempdir().unwrap();
-        let scratch = Scratch::new(parent.path()).unwrap();
+        let scratch = Scratch::new(parent.path(), &Cancel::default()).unwrap();
         let log = scratch.path().join("log");
         let mut command = Command::new("sh");
         command.args(["-c", "echo some trouble >&2; exit 3"]);
@@ -229,7 +239,7 @@ mod tests {
     #[test]
     fn a_process_that_ignores_the_request_to_stop_is_killed() {
         let parent = tempfile::tempdir().unwrap();
-        let scratch = Scratch::new(parent.path()).unwrap();
+        let scratch = Scratch::new(parent.path(), &Cancel::default()).unwrap();
         let mut command = Command::new("sh");
         command.args(["-c", "trap '' TERM; while :; do sleep 1; done"]);
         let log = scratch.path().join("log");

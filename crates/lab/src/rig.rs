@@ -17,9 +17,9 @@ use anyhow::{Context, Result, bail};
 use rustix::fs::OFlags;
 
 use crate::{
+    control::Cancel,
     drive::{Counters, Drive, Program, Start},
     figure::show_size,
-    interrupt,
     layout::{Filesystem, Layout, Precondition},
     process::run,
     results::NamespaceCounts,
@@ -232,7 +232,7 @@ impl Base {
         drive.delete_all()?;
         let mut volumes = Vec::new();
         for namespace in &layout.namespaces {
-            interrupt::check()?;
+            scratch.cancel().check()?;
             let nsid = drive.create(namespace).with_context(|| {
                 format!("creating namespace {} of layout {}", namespace.name, layout.name)
             })?;
@@ -252,7 +252,7 @@ impl Base {
             let is_nand =
                 rig.drive()?.media().get(usize::from(namespace.set) - 1).is_none_or(|m| m == "nand");
             if is_nand {
-                precondition(&device, layout.precondition, progress)
+                precondition(&device, layout.precondition, scratch.cancel(), progress)
                     .with_context(|| format!("preconditioning namespace {}", namespace.name))
                     .map_err(|error| no_room(error, &rig.directory))?;
             }
@@ -411,7 +411,12 @@ const PIECE: u64 = 16 << 10;
 
 /// Writes the device as asked, around the page cache. The contents are zeroes, which keeps copies of the image sparse;
 /// flash state does not depend on contents.
-fn precondition(device: &Path, how: Precondition, progress: &mut dyn FnMut(&str)) -> Result<()> {
+fn precondition(
+    device: &Path,
+    how: Precondition,
+    cancel: &Cancel,
+    progress: &mut dyn FnMut(&str),
+) -> Result<()> {
     if how == Precondition::None {
         return Ok(());
     }
@@ -430,7 +435,7 @@ fn precondition(device: &Path, how: Precondition, progress: &mut dyn FnMut(&str)
     let size = show_size(bytes);
     let mut written = 0;
     while written < bytes {
-        interrupt::check()?;
+        cancel.check()?;
         let piece = usize::try_from((bytes - written).min(buffer.len() as u64)).unwrap_or(buffer.len());
         file.write_all(&buffer[..piece])?;
         written += piece as u64;
@@ -446,7 +451,7 @@ fn precondition(device: &Path, how: Precondition, progress: &mut dyn FnMut(&str)
             file.seek(SeekFrom::Start(at))?;
             file.write_all(&buffer[..16 << 10])?;
             if piece % 4096 == 0 {
-                interrupt::check()?;
+                cancel.check()?;
                 progress(&format!(
                     "overwriting at random, {} of {size}",
                     show_size(u64::from(piece) * PIECE)

@@ -18,7 +18,11 @@ use std::{
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
-use crate::{figure::show_size, memory};
+use crate::{
+    control::{Cancel, Interrupted},
+    figure::show_size,
+    memory,
+};
 
 /// Every scratch directory's name begins so.
 const PREFIX: &str = "tranche-lab-";
@@ -29,16 +33,18 @@ const PROCESSES: &str = "processes";
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
+    /// What ends the run before its time.
+    cancel: Cancel,
     /// Held as long as this run lives.
     _lock: File,
 }
 
 impl Scratch {
-    /// Makes one below `parent`, after removing what dead runs left there.
+    /// Makes one below `parent`, after removing what dead runs left there. `cancel` ends the run that it is for.
     ///
     /// # Errors
     /// When the directory cannot be made, or something a dead run left cannot be removed.
-    pub fn new(parent: &Path) -> Result<Self> {
+    pub fn new(parent: &Path, cancel: &Cancel) -> Result<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let parent = parent.canonicalize().with_context(|| {
             format!("scratch directory {}: name another with --scratch", parent.display())
@@ -61,7 +67,12 @@ impl Scratch {
             Ok(lock)
         };
         let lock = make().with_context(|| format!("making the scratch directory {}", path.display()))?;
-        Ok(Self { path, _lock: lock })
+        Ok(Self { path, cancel: cancel.clone(), _lock: lock })
+    }
+
+    /// What ends the run before its time.
+    pub fn cancel(&self) -> &Cancel {
+        &self.cancel
     }
 
     /// The directory.
@@ -85,7 +96,7 @@ impl Scratch {
     /// That of the result.
     pub fn keep_logs<T>(&self, result: Result<T>, directory: &Path) -> Result<T> {
         let Err(error) = result else { return result };
-        if error.is::<crate::interrupt::Interrupted>() {
+        if error.is::<Interrupted>() {
             return Err(error);
         }
         let logs = find_logs(&self.path, 3);
@@ -379,7 +390,7 @@ mod tests {
     #[test]
     fn leftovers_of_a_dead_run_are_removed_and_those_of_a_living_one_kept() {
         let parent = tempfile::tempdir().unwrap();
-        let living = Scratch::new(parent.path()).unwrap();
+        let living = Scratch::new(parent.path(), &Cancel::default()).unwrap();
         let dead = parent.path().join(format!("{PREFIX}1-0"));
         fs::create_dir_all(dead.join(PROCESSES)).unwrap();
         fs::write(dead.join(LOCK), "").unwrap();
@@ -389,7 +400,7 @@ mod tests {
         // A number in use by somebody else by now: this process's own, with another start time.
         fs::write(dead.join(PROCESSES).join(std::process::id().to_string()), "1 Client\n").unwrap();
 
-        let second = Scratch::new(parent.path()).unwrap();
+        let second = Scratch::new(parent.path(), &Cancel::default()).unwrap();
         assert!(!dead.exists());
         assert!(!orphan.wait().unwrap().success(), "the orphan was killed");
         assert!(living.path().exists() && second.path().exists());

@@ -5,7 +5,7 @@ mod skip;
 
 use std::{ffi::OsString, fs, path::Path};
 
-use lab::{compare::Options, drive::Program};
+use lab::{compare::Options, control::Control, drive::Program};
 use skip::skipped;
 
 /// Loop devices and mounts need root; without it a test says so and passes.
@@ -79,7 +79,7 @@ fn layouts_are_brought_up_compared_and_taken_down() {
         echo "{\"metric\": \"things\", \"value\": $value}" > $TRANCHE_METRICS
     "#;
     let options = options(directory.path(), script);
-    let results = lab::compare::run_on(&options, &Program::plain()).unwrap().results;
+    let results = lab::compare::run_on(&options, &Program::plain(), &Control::default()).unwrap().results;
     let things = results.comparisons.iter().find(|c| c.metric == "things" && c.at.is_none()).unwrap();
     assert_eq!((things.of.as_str(), things.over.as_str(), things.ratio), ("b", "a", 2.5));
     assert_eq!(fs::read_to_string(options.out.join("b-1/kept")).unwrap(), "b 1\n");
@@ -98,7 +98,8 @@ fn a_failing_command_is_quoted_and_leaves_nothing() {
     }
     let directory = tempfile::tempdir().unwrap();
     let options = options(directory.path(), "cd $TRANCHE_MOUNT_DATA; echo something went wrong; exit 7");
-    let error = format!("{:#}", lab::compare::run_on(&options, &Program::plain()).unwrap_err());
+    let error =
+        format!("{:#}", lab::compare::run_on(&options, &Program::plain(), &Control::default()).unwrap_err());
     assert!(error.contains("something went wrong") && error.contains("exit status: 7"), "{error}");
     assert_eq!(left_behind(directory.path()), Vec::<String>::new());
 }
@@ -108,6 +109,7 @@ fn layouts_must_be_told_apart() {
     let directory = tempfile::tempdir().unwrap();
     let mut options = options(directory.path(), "true");
     options.layouts[1] = options.layouts[0].clone();
-    let error = format!("{:#}", lab::compare::run_on(&options, &Program::plain()).unwrap_err());
+    let error =
+        format!("{:#}", lab::compare::run_on(&options, &Program::plain(), &Control::default()).unwrap_err());
     assert!(error.contains("two layouts"), "{error}");
 }

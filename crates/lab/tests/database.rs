@@ -10,6 +10,7 @@ use std::{
 };
 
 use lab::{
+    control::Cancel,
     mariadb::{Files, Instance, Server, SystemTablespace, Tuning, check_pages, install},
     scratch::Scratch,
     tpcc::{self, Kind, Load, Phase},
@@ -56,7 +57,7 @@ fn doublewrite_files(directory: &Path) -> usize {
 fn tpcc_is_consistent_also_after_the_server_was_killed(server: &Server) {
     let parent = tempfile::tempdir_in("/tmp").unwrap();
     std::fs::set_permissions(parent.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let scratch = Scratch::new(parent.path()).unwrap();
+    let scratch = Scratch::new(parent.path(), &Cancel::default()).unwrap();
     let system = scratch.dir("system").unwrap();
     server.give(&system).unwrap();
     let data = scratch.dir("data").unwrap();
@@ -68,7 +69,7 @@ fn tpcc_is_consistent_also_after_the_server_was_killed(server: &Server) {
     let instance =
         Instance::start(&scratch, server, &beside, &preparing, "db", Duration::from_secs(120)).unwrap();
     let rows = Arc::new(AtomicU64::new(0));
-    tpcc::load(instance.socket(), 1, 7, &rows).unwrap();
+    tpcc::load(instance.socket(), 1, 7, &rows, scratch.cancel()).unwrap();
     let loaded = rows.load(Ordering::Relaxed);
     assert!(loaded.abs_diff(tpcc::rows(1)) < loaded / 100, "{loaded} {}", tpcc::rows(1));
     tpcc::check(instance.socket()).unwrap();
@@ -88,6 +89,7 @@ fn tpcc_is_consistent_also_after_the_server_was_killed(server: &Server) {
         warmup: Duration::from_millis(500),
         window: Duration::from_secs(4),
         seed: 7,
+        cancel: scratch.cancel().clone(),
     };
     let mut phases = Vec::new();
     let outcome = tpcc::run(&load, |phase| {
@@ -122,7 +124,7 @@ fn tpcc_is_consistent_also_after_the_server_was_killed(server: &Server) {
 #[test]
 fn a_server_that_cannot_start_is_quoted() {
     let parent = tempfile::tempdir_in("/tmp").unwrap();
-    let scratch = Scratch::new(parent.path()).unwrap();
+    let scratch = Scratch::new(parent.path(), &Cancel::default()).unwrap();
     let server = Server::find(None).unwrap();
     let files = Files { data: Path::new("/nonexistent").into(), system: SystemTablespace::BesideData };
     let error = format!("{:#}", start(&scratch, &server, &files).unwrap_err());

@@ -5,6 +5,7 @@ mod common;
 use std::path::Path;
 
 use clap::Parser;
+use lab::control::Control;
 use lab::namespaces::{Options, run_on};
 use serde_json::Value;
 
@@ -23,7 +24,7 @@ fn study(directory: &Path, arguments: &[&str]) -> (Value, String) {
     let out = directory.to_str().unwrap();
     let line = ["namespaces", "--quick", "--out", out].into_iter().chain(arguments.iter().copied());
     let options = Line::try_parse_from(line).unwrap().options;
-    common::written(directory, 100, run_on(&options, &|_| Ok(drive())).unwrap())
+    common::written(directory, 100, run_on(&options, &|_| Ok(drive()), &Control::default()).unwrap())
 }
 
 fn variant<'a>(results: &'a Value, name: &str) -> &'a Value {
@@ -90,7 +91,7 @@ fn what_cannot_be_is_said() {
     let refused = |arguments: &[&str]| {
         let line = ["namespaces"].into_iter().chain(arguments.iter().copied());
         let options = Line::try_parse_from(line).unwrap().options;
-        run_on(&options, &|_| Ok(drive())).unwrap_err().to_string()
+        run_on(&options, &|_| Ok(drive()), &Control::default()).unwrap_err().to_string()
     };
     assert!(refused(&["--counts", "33"]).contains("33 namespaces cannot be"));
     assert!(refused(&["--of", "4", "--counts", "8"]).contains("8 namespaces cannot be: from 1 to 4"));

@@ -5,6 +5,7 @@ mod common;
 use std::path::Path;
 
 use clap::Parser;
+use lab::control::Control;
 use lab::quota::{Options, run_on, sweep_on};
 use serde_json::Value;
 
@@ -24,7 +25,7 @@ fn study(directory: &Path, arguments: &[&str]) -> (Value, String) {
     let line =
         ["quota", "--quick", "--repeat", "1", "--out", out].into_iter().chain(arguments.iter().copied());
     let options = Line::try_parse_from(line).unwrap().options;
-    common::written(directory, 500, run_on(&options, &|_| Ok(drive())).unwrap())
+    common::written(directory, 500, run_on(&options, &|_| Ok(drive()), &Control::default()).unwrap())
 }
 
 /// The comparison of a metric of one variant with another.
@@ -89,10 +90,12 @@ fn live_beside_virtual_time() {
 #[test]
 fn options_that_make_no_sense_are_told() {
     let line = Line::try_parse_from(["quota", "--sim", "--variants", "none,none"]).unwrap();
-    let error = run_on(&line.options, &|_| Ok(toml::Table::new())).unwrap_err();
+    let error = run_on(&line.options, &|_| Ok(toml::Table::new()), &Control::default()).unwrap_err();
     assert!(error.to_string().contains("names one twice"), "{error}");
     let line = Line::try_parse_from(["quota", "--sim", "--out", "/nonexistent/quota"]).unwrap();
-    let error = run_on(&line.options, &|_| Ok(toml::from_str("[[set]]\nmedia = \"tape\"")?)).unwrap_err();
+    let error =
+        run_on(&line.options, &|_| Ok(toml::from_str("[[set]]\nmedia = \"tape\"")?), &Control::default())
+            .unwrap_err();
     assert!(format!("{error:#}").contains("tape"), "{error:#}");
     assert!(Line::try_parse_from(["quota", "--sim", "--live"]).is_err());
     assert!(Line::try_parse_from(["quota", "--variants", "prayer"]).is_err());
@@ -105,7 +108,7 @@ fn a_sweep_repeats_the_study() {
         let out = out.path().to_str().unwrap();
         let line = ["quota", "--quick", "--repeat", "1", "--variants", "none,quota", "--out", out];
         let options = Line::try_parse_from(line.iter().chain(arguments)).unwrap().options;
-        sweep_on(&options, &|_| Ok(drive()))
+        sweep_on(&options, &|_| Ok(drive()), &Control::default())
     };
     let outcome = sweep(&["--sim", "--set", "timing.read=75us,150us", "--set", "seed=1,2"]).unwrap();
     assert_eq!(outcome.failure, None);

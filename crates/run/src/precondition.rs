@@ -27,6 +27,25 @@ pub enum Precondition {
     Steady,
 }
 
+impl Precondition {
+    /// All of them.
+    pub const ALL: [Precondition; 3] = [Precondition::None, Precondition::Fill, Precondition::Steady];
+
+    /// As it is written: `none`, `fill`, `steady`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Precondition::None => "none",
+            Precondition::Fill => "fill",
+            Precondition::Steady => "steady",
+        }
+    }
+
+    /// That of this name.
+    pub fn named(name: &str) -> Option<Precondition> {
+        Precondition::ALL.into_iter().find(|how| how.name() == name)
+    }
+}
+
 /// Is told the share that is done, in per mille, again and again; false ends it.
 pub type Progress<'a> = dyn FnMut(u32) -> bool + 'a;
 

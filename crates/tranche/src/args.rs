@@ -93,7 +93,7 @@ pub enum Command {
     /// Put a load on a drive, ours or another's, as a fio job file says, and measure it
     Bench(Bench),
     /// Put a load on a drive in virtual time: the same drive, as fast as this machine computes it
-    Sim(Box<lab::sim::Options>),
+    Sim(Box<crate::sim::Options>),
     /// Drives that are built in
     #[command(subcommand)]
     Profile(Profile),
@@ -580,6 +580,20 @@ pub enum Image {
         #[arg(long, value_name = "KEY|FILE", env = "TRANCHE_DRIVE_KEY", hide_env_values = true)]
         drive_key: Option<Secret>,
     },
+}
+
+/// What becomes of the results of an earlier run.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct Overwrite {
+    /// Overwrite the results of an earlier run in the directory of --out
+    #[arg(long)]
+    force: bool,
+}
+
+impl From<Overwrite> for lab::results::Overwrite {
+    fn from(overwrite: Overwrite) -> Self {
+        Self { force: overwrite.force }
+    }
 }
 
 /// `tranche bench`.

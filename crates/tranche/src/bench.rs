@@ -12,7 +12,7 @@ pub fn bench(bench: &Bench) -> Result<lab::Outcome<serde_json::Value>> {
     let text = lab::input::read_text(&bench.job)?;
     let mut host = connect(&bench.target)?;
     let settings = lab::bench::Settings { nsid: bench.nsid, poll: bench.poll };
-    let mut outcome = lab::bench::run(&name, &text, &mut host, settings)?;
+    let mut outcome = lab::bench::run(&name, &text, &mut host, settings, &crate::progress::control()?)?;
     let denied = Status::ACCESS_DENIED.words().unwrap_or_default();
     if let Some(failure) = &mut outcome.failure
         && failure.contains(denied)

@@ -21,6 +21,7 @@ mod ns;
 mod place;
 mod power;
 mod profiles;
+mod progress;
 mod quota;
 #[cfg(test)]
 mod reference;
@@ -45,10 +46,9 @@ fn main() -> ExitCode {
         Err(error) if error.use_stderr() && wants_json() => return exit::usage(&error.to_string()),
         Err(error) => error.exit(),
     };
-    lab::drive::Program::is_this_process();
     log_to_stderr(&cli);
     if cli.quiet {
-        lab::progress::silence();
+        progress::silence();
     }
     let output = cli.output;
     run(cli).unwrap_or_else(|error| exit::error(&error, output))
@@ -101,12 +101,20 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Sim(options) => print_outcome(output, &sim::sim(&options)?),
         Command::Profile(command) => profiles::profile(&command, output),
         Command::Study(Study::Doublewrite(options)) => {
-            print_outcome(output, &lab::doublewrite::run(&options)?)
+            print_outcome(output, &lab::doublewrite::run(&options, &progress::control()?)?)
         }
-        Command::Study(Study::Powercut(options)) => print_outcome(output, &lab::powercut::run(&options)?),
-        Command::Study(Study::Quota(options)) => print_outcome(output, &lab::quota::run(&options)?),
-        Command::Study(Study::Namespaces(options)) => print_outcome(output, &lab::namespaces::run(&options)?),
-        Command::Compare(options) => print_outcome(output, &lab::compare::run(&options)?),
+        Command::Study(Study::Powercut(options)) => {
+            print_outcome(output, &lab::powercut::run(&options, &progress::control()?)?)
+        }
+        Command::Study(Study::Quota(options)) => {
+            print_outcome(output, &lab::quota::run(&options, &progress::control()?)?)
+        }
+        Command::Study(Study::Namespaces(options)) => {
+            print_outcome(output, &lab::namespaces::run(&options, &progress::control()?)?)
+        }
+        Command::Compare(options) => {
+            print_outcome(output, &lab::compare::run(&options, &progress::control()?)?)
+        }
     }?;
     Ok(ExitCode::SUCCESS)
 }
@@ -155,7 +163,7 @@ fn print_found(results: &impl serde::Serialize, text: &str, place: &Path, output
 
 /// Says on standard error where results are.
 fn say_results(place: &Path) {
-    if !lab::progress::is_silent() {
+    if !progress::is_silent() {
         eprintln!("results: {}", place.display());
     }
 }

@@ -1,7 +1,7 @@
 //! `tranche profile`: drives that are built in, and drives in files.
 
 use crate::args::{Output, Profile};
-use crate::{print_json, print_outcome, print_text};
+use crate::{print_json, print_outcome, print_text, progress};
 use anyhow::{Context, Result};
 use device::Config;
 use lab::datasheet::{self, Measured, Settings};
@@ -86,7 +86,7 @@ pub fn profile(command: &Profile, output: Output) -> Result<()> {
                 };
             }
             let settings = Settings { full: *full, seed: *seed };
-            let outcome = datasheet::check(name, &config, settings)?;
+            let outcome = datasheet::check(name, &config, settings, &progress::control()?)?;
             let text = format!("{}\n{}", text(&checked), outcome.text);
             checked.data_sheet = Some(outcome.results);
             print_outcome(

@@ -69,7 +69,7 @@ fn start(command: admin::Sanitize, options: &StartSanitize, output: Output) -> R
         None => error.into(),
     })?;
     let mut status = host.sanitize_status()?;
-    let terminal = lab::progress::has_terminal() && !options.no_wait;
+    let terminal = crate::progress::has_terminal() && !options.no_wait;
     while !options.no_wait && status.sstat.sos() == SanitizeOperationStatus::IN_PROGRESS {
         if terminal {
             eprint!("\r{}: {} %  ", command.sanact, percent(&status));

@@ -2,7 +2,7 @@
 
 use crate::args::{FuseIo, Output, Precondition, Serve, Switch};
 use crate::key::Secret;
-use crate::{place, say_results};
+use crate::{place, progress, say_results};
 use anyhow::{Context, Result, bail};
 use export::Export;
 use run::image::{Presence, presence};
@@ -172,7 +172,7 @@ fn say_plain(options: &Serve, running: &Running) {
 /// A line that is rewritten, if there is a terminal. Preparing a large drive takes a while: who asks for the end gets it,
 /// and an image that was not completed says so when it is opened.
 fn show_progress(asked: &AtomicBool) -> impl FnMut(u32) {
-    let terminal = lab::progress::has_terminal();
+    let terminal = progress::has_terminal();
     let mut last = 0;
     move |per_mille| {
         if asked.load(Ordering::Relaxed) {
@@ -231,7 +231,7 @@ fn export(options: &Serve, running: &Running) -> Result<Option<Export>> {
         ..export::Options::default()
     };
     let export = Export::start(&running.handle(), dir, wanted)?;
-    for device in export.devices().into_iter().filter(|_| !lab::progress::is_silent()) {
+    for device in export.devices().into_iter().filter(|_| !progress::is_silent()) {
         let node = device.node.as_ref().map(|n| format!(", {}", n.display())).unwrap_or_default();
         let size = units::format_size(device.bytes);
         eprintln!("{}{node}: {size}, blocks of {}", device.file.display(), device.block_size);

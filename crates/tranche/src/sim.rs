@@ -1,11 +1,221 @@
 //! `tranche sim`.
 
+use crate::args::Overwrite;
+use crate::progress;
 use anyhow::Result;
-use lab::input::read_text;
+use clap::{Args, ValueEnum};
 use lab::profile;
-use lab::sim::{Options, Sources};
+use lab::sim::{Load, Settings, TraceOptions, usual_cache};
+use nvme::Nsid;
+use std::path::PathBuf;
+use workload::trace::{Fold, Speed};
+
+/// Options of `tranche sim`.
+#[derive(Args, Clone, Debug)]
+pub struct Options {
+    /// What to do: a fio job file (docs/bench.md), a configuration of Aerospike's ACT, or a block trace (docs/loads.md); - is
+    /// standard input
+    #[arg(value_name = "LOAD")]
+    load: PathBuf,
+    /// Form of the load [default: by the file's name, or else by how it begins]
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<Format>,
+    /// The drive: a profile or a TOML file. It is new, and its modelled times count whatever it says of timing
+    #[arg(long, value_name = "NAME|FILE", default_value = "default")]
+    drive: String,
+    /// Namespace of everything [default: those that jobs name (filename=nvme0n2), else the first; of other loads than fio's: as many as
+    /// they need]
+    #[arg(long, value_name = "NSID")]
+    nsid: Option<Nsid>,
+    /// What the drive goes through first: nothing, being written once, or random writes until write amplification is
+    /// steady
+    #[arg(long, value_name = "none|fill|steady", default_value = "none", hide_possible_values = true)]
+    precondition: Precondition,
+    /// Whether the drive keeps what is written to it, so that jobs may verify: not, or in this machine's memory
+    #[arg(long, value_name = "none|memory", default_value = "none", hide_possible_values = true)]
+    contents: Contents,
+    /// Seed of everything random, where --set names none. Seed 1 does the I/Os that `tranche bench` does
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Make a run for each value of a key; given several times, for each combination. Keys are those of the drive's TOML
+    /// (set.1.spare, or ftl.spare and gc.policy of the first NVM Set on flash), job.OPTION, seed, precondition and contents; values
+    /// also 1..5, 4..64:4 and 1..64:x2 (docs/sim.md)
+    #[arg(long, value_name = "KEY=A,B,…")]
+    set: Vec<String>,
+    /// Directory for results.parquet, results.json and results.csv [default: out/sim with --set, else none is written]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    overwrite: Overwrite,
+    /// Keep preconditioned drives in this directory for the next time, up to 16 GiB of them [default:
+    /// $XDG_CACHE_HOME/tranche, or ~/.cache/tranche]
+    #[arg(long, value_name = "DIR")]
+    cache: Option<PathBuf>,
+    /// Precondition every drive anew, and keep none
+    #[arg(long, conflicts_with = "cache")]
+    no_cache: bool,
+    /// Runs at the same time [default: one for each processor, as far as the drives fit in memory]
+    #[arg(long, alias = "threads", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    parallel: Option<u16>,
+    /// What is only for traces.
+    #[command(flatten)]
+    trace: Trace,
+}
+
+/// In which form a load is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// A job file of fio.
+    Fio,
+    /// A configuration of Aerospike's act_storage.
+    Act,
+    /// A configuration of Aerospike's act_index.
+    ActIndex,
+    /// A block trace: blkparse, MSR Cambridge, Alibaba, fio's iolog, or a recording.
+    Trace,
+}
+
+/// What a new drive goes through before its load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Precondition {
+    /// Nothing: it is empty.
+    None,
+    /// Every namespace is written once, in order.
+    Fill,
+    /// That, and then random writes of 4 KiB until write amplification no longer changes.
+    Steady,
+}
+
+/// Whether the simulated drive keeps what is written to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Contents {
+    /// No: reads give zeros.
+    None,
+    /// In this machine's memory.
+    Memory,
+}
+
+/// How traces are replayed.
+#[derive(Args, Clone, Debug)]
+struct Trace {
+    /// Traces: how much faster time passes, as 2 or 0.5 [default: 1]
+    #[arg(long, value_name = "FACTOR", value_parser = speed, conflicts_with = "depth")]
+    speed: Option<Speed>,
+    /// Traces: not at their times, but as fast as so many outstanding requests allow
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    depth: Option<u32>,
+    /// Traces: where addresses beyond the end of the namespace lie: at the remainder (wrap), or each MiB of each device
+    /// at a place of its own (scatter)
+    #[arg(long, value_name = "wrap|scatter", default_value = "wrap", hide_possible_values = true)]
+    fold: FoldOption,
+    /// Traces: only this device, on this namespace; several times for several devices [default: all devices, on the namespaces in turn]
+    #[arg(long, value_name = "NAME=NSID", value_parser = device)]
+    device: Vec<(String, Nsid)>,
+    /// Traces of blkparse: the action that counts, Q (queued) or D (issued to the device)
+    #[arg(long, value_name = "Q|D", default_value = "Q")]
+    action: char,
+}
+
+/// Where addresses beyond the end lie.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum FoldOption {
+    /// At the remainder.
+    Wrap,
+    /// At places of their own.
+    Scatter,
+}
+
+fn speed(text: &str) -> Result<Speed, String> {
+    let wrong = || format!("{text:?} is no factor above 0: write 2, or 0.5");
+    let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+    if part.len() > 6 || !part.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(wrong());
+    }
+    let whole: u64 = whole.parse().map_err(|_| wrong())?;
+    let part: u64 = format!("{part:0<6}").parse().map_err(|_| wrong())?;
+    let millionths = whole.checked_mul(1_000_000).and_then(|whole| whole.checked_add(part));
+    millionths.and_then(Speed::from_millionths).ok_or_else(wrong)
+}
+
+fn device(text: &str) -> Result<(String, Nsid), String> {
+    let (name, nsid) = text.rsplit_once('=').ok_or_else(|| format!("{text:?} has no =: write NAME=NSID"))?;
+    let nsid = nsid.parse().map_err(|_| format!("{nsid:?} is no number of a namespace: write NAME=NSID"))?;
+    Ok((name.to_owned(), nsid))
+}
+
+impl Trace {
+    fn options(&self) -> TraceOptions {
+        TraceOptions {
+            speed: self.speed,
+            depth: self.depth,
+            fold: match self.fold {
+                FoldOption::Wrap => Fold::Wrap,
+                FoldOption::Scatter => Fold::Scatter,
+            },
+            device: self.device.clone(),
+            action: self.action,
+        }
+    }
+}
+
+impl Options {
+    /// What is to be simulated: reads the drive and the load.
+    fn settings(&self) -> Result<Settings> {
+        let toml = profile::read(&self.drive)?;
+        let format = self.format.map(|format| match format {
+            Format::Fio => lab::sim::Format::Fio,
+            Format::Act => lab::sim::Format::Act,
+            Format::ActIndex => lab::sim::Format::ActIndex,
+            Format::Trace => lab::sim::Format::Trace,
+        });
+        Ok(Settings {
+            load: Load::open(&self.load, format, &self.trace.options())?,
+            drive: self.drive.clone(),
+            toml,
+            nsid: self.nsid,
+            precondition: match self.precondition {
+                Precondition::None => lab::sim::Precondition::None,
+                Precondition::Fill => lab::sim::Precondition::Fill,
+                Precondition::Steady => lab::sim::Precondition::Steady,
+            },
+            contents: match self.contents {
+                Contents::None => lab::sim::Contents::None,
+                Contents::Memory => lab::sim::Contents::Memory,
+            },
+            seed: self.seed,
+            set: self.set.clone(),
+            out: self.out.clone(),
+            overwrite: self.overwrite.into(),
+            cache: match self.no_cache {
+                true => None,
+                false => self.cache.clone().or_else(usual_cache),
+            },
+            parallel: self.parallel.map(usize::from),
+        })
+    }
+}
 
 /// Runs a load in virtual time.
 pub fn sim(options: &Options) -> Result<lab::Outcome<serde_json::Value>> {
-    lab::sim::run(options, &Sources { text: &read_text, drive: &profile::read })
+    // What it reads may be a pipe that nobody writes to: until then the first signal ends the process.
+    let settings = options.settings()?;
+    lab::sim::run(&settings, &progress::control()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn factors() {
+        assert_eq!(speed("1"), Ok(Speed::ONE));
+        assert_eq!(speed("0.5").ok(), Speed::from_millionths(500_000));
+        assert_eq!(speed("12.000001").ok(), Speed::from_millionths(12_000_001));
+        for wrong in ["", "0", "0.0", "-1", "1.0000001", "x", "1.x", "99999999999999999999"] {
+            assert!(speed(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(device("8,0=3"), Ok(("8,0".to_owned(), 3)));
+        assert_eq!(device("a=b=1"), Ok(("a=b".to_owned(), 1)));
+        assert!(device("a").is_err() && device("a=x").is_err());
+    }
 }

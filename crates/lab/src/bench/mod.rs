@@ -22,7 +22,10 @@ use nvme::{Nsid, U32};
 use serde_json::Value;
 use workload::fio::{Job, JobFile, JobSpec, Jobs, Plan, Space};
 
-use crate::{Outcome, interrupt};
+use crate::{
+    Outcome,
+    control::{self, Control},
+};
 use progress::Progress;
 use worker::{Shared, Usage, Worker};
 
@@ -47,18 +50,24 @@ pub(crate) struct Reported<'a> {
     elapsed: Duration,
 }
 
-/// Runs a job file on a drive. `name` is that of the file, for messages; `-` is standard input.
+/// Runs a job file on a drive. `name` is that of the file, for messages; `-` is standard input. When it is cancelled, the outcome has what
+/// was done until then.
 ///
 /// # Errors
 /// The file or a job makes no sense; the drive cannot be used. What goes wrong with I/Os is the outcome's
 /// failure, beside the results.
-pub fn run<T>(name: &str, text: &str, host: &mut Host<T>, settings: Settings) -> Result<Outcome<Value>>
+pub fn run<T>(
+    name: &str,
+    text: &str,
+    host: &mut Host<T>,
+    settings: Settings,
+    control: &Control,
+) -> Result<Outcome<Value>>
 where
     T: Transport,
     T::Queue: Send,
 {
     let name = if name == "-" { "standard input" } else { name };
-    interrupt::install().context("installing signal handlers")?;
     let at = |error: workload::fio::FileError| anyhow!("{name}:{}: {}", error.line, error.problem);
     let file = JobFile::parse(text, &|name| std::env::var(name).ok()).map_err(at)?;
     let jobs = file.jobs().map_err(at)?;
@@ -75,17 +84,18 @@ where
     let began = SystemTime::now();
     let last = jobs.jobs.last().map_or(0, |spec| spec.phase);
     for phase in 0..=last {
-        if interrupt::asked() {
+        if control.is_cancelled() {
             break;
         }
         let now: Vec<(usize, Job)> =
             clones.extract_if(.., |(index, _)| jobs.jobs[*index].phase == phase).collect();
-        run_phase(&jobs, now, &mut queues, &namespaces, settings.poll, &mut ended, &mut problems)?;
+        let phase = Phase { jobs: &jobs, namespaces: &namespaces, poll: settings.poll, control };
+        phase.run(now, &mut queues, &mut ended, &mut problems)?;
     }
     let reported = report(&jobs, ended);
-    let failure = match (problems.is_empty(), interrupt::asked()) {
+    let failure = match (problems.is_empty(), control.is_cancelled()) {
         (false, _) => Some(lines(problems)),
-        (true, true) => Some(interrupt::PARTIAL.to_owned()),
+        (true, true) => Some(control::PARTIAL.to_owned()),
         (true, false) => None,
     };
     Ok(Outcome {
@@ -240,53 +250,60 @@ fn enough<T: Transport>(host: &mut Host<T>, count: u32) -> Result<()> {
 
 pub(crate) type EndedJob = (usize, worker::Ended);
 
-/// Runs jobs at the same time, each on a queue of its own.
-fn run_phase<Q: Queue + Send>(
-    jobs: &Jobs,
-    clones: Vec<(usize, Job)>,
-    queues: &mut [IoQueue<Q>],
-    namespaces: &[Namespace],
+/// What jobs that run at the same time have in common.
+struct Phase<'a> {
+    jobs: &'a Jobs,
+    namespaces: &'a [Namespace],
     poll: bool,
-    ended: &mut Vec<EndedJob>,
-    problems: &mut Vec<String>,
-) -> Result<()> {
-    let stop = AtomicBool::new(false);
-    let start = Instant::now();
-    let shared: Vec<Shared> = clones.iter().map(|_| Shared::default()).collect();
-    let mut progress = Progress::new(clones.iter().map(|(_, job)| job.plan()));
-    let mut workers = Vec::new();
-    for (((index, job), queue), shared) in clones.into_iter().zip(queues).zip(&shared) {
-        let worker =
-            Worker::new(job, queue, namespaces[index], poll, &stop, shared, start).map_err(|e| anyhow!(e))?;
-        workers.push((index, worker));
-    }
-    let results = thread::scope(|scope| {
-        let mut threads = Vec::new();
-        for (index, worker) in workers {
-            let name = format!("job {}", jobs.jobs[index].name);
-            match thread::Builder::new().name(name).spawn_scoped(scope, || worker.run()) {
-                Ok(thread) => threads.push((index, thread)),
-                Err(error) => {
-                    stop.store(true, Ordering::Relaxed);
-                    bail!("cannot start a thread: {error}");
+    control: &'a Control,
+}
+
+impl Phase<'_> {
+    /// Runs jobs at the same time, each on a queue of its own.
+    fn run<Q: Queue + Send>(
+        &self,
+        clones: Vec<(usize, Job)>,
+        queues: &mut [IoQueue<Q>],
+        ended: &mut Vec<EndedJob>,
+        problems: &mut Vec<String>,
+    ) -> Result<()> {
+        let stop = AtomicBool::new(false);
+        let start = Instant::now();
+        let shared: Vec<Shared> = clones.iter().map(|_| Shared::default()).collect();
+        let mut progress = Progress::new(self.control, clones.iter().map(|(_, job)| job.plan()));
+        let mut workers = Vec::new();
+        for (((index, job), queue), shared) in clones.into_iter().zip(queues).zip(&shared) {
+            let worker = Worker::new(job, queue, self.namespaces[index], self.poll, &stop, shared, start);
+            workers.push((index, worker.map_err(|e| anyhow!(e))?));
+        }
+        let results = thread::scope(|scope| {
+            let mut threads = Vec::new();
+            for (index, worker) in workers {
+                let name = format!("job {}", self.jobs.jobs[index].name);
+                match thread::Builder::new().name(name).spawn_scoped(scope, || worker.run()) {
+                    Ok(thread) => threads.push((index, thread)),
+                    Err(error) => {
+                        stop.store(true, Ordering::Relaxed);
+                        bail!("cannot start a thread: {error}");
+                    }
                 }
             }
+            while !threads.iter().all(|(_, thread)| thread.is_finished()) {
+                stop.store(self.control.is_cancelled(), Ordering::Relaxed);
+                progress.show(&shared, start.elapsed());
+                thread::sleep(Duration::from_millis(20));
+            }
+            Ok(threads.into_iter().map(|(index, thread)| (index, thread.join())).collect::<Vec<_>>())
+        })?;
+        drop(progress);
+        for (index, result) in results {
+            let result = result.map_err(|_| anyhow!("a job's thread panicked"))?;
+            let name = &self.jobs.jobs[index].name;
+            problems.extend(result.problems.iter().map(|problem| format!("job {name}: {problem}")));
+            ended.push((index, result));
         }
-        while !threads.iter().all(|(_, thread)| thread.is_finished()) {
-            stop.store(interrupt::asked(), Ordering::Relaxed);
-            progress.show(&shared, start.elapsed());
-            thread::sleep(Duration::from_millis(20));
-        }
-        Ok(threads.into_iter().map(|(index, thread)| (index, thread.join())).collect::<Vec<_>>())
-    })?;
-    drop(progress);
-    for (index, result) in results {
-        let result = result.map_err(|_| anyhow!("a job's thread panicked"))?;
-        let name = &jobs.jobs[index].name;
-        problems.extend(result.problems.iter().map(|problem| format!("job {name}: {problem}")));
-        ended.push((index, result));
+        Ok(())
     }
-    Ok(())
 }
 
 /// Puts together what is reported together.

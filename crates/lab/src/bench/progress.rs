@@ -1,14 +1,14 @@
-//! The line that moves while jobs run, as fio's; only on a terminal.
+//! The line that says how far jobs are, as fio's.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use workload::fio::Plan;
 
 use super::{text, worker::Shared};
+use crate::control::{Control, Event, Parts, Work};
 
 pub(super) struct Progress {
-    bar: Option<ProgressBar>,
+    work: Work,
     goals: Vec<Goal>,
     shown: Duration,
     ios: [u64; 3],
@@ -53,19 +53,12 @@ impl Goal {
 
 #[expect(clippy::cast_precision_loss, reason = "for reading")]
 impl Progress {
-    pub fn new<'a>(plans: impl Iterator<Item = &'a Plan>) -> Self {
-        let bar = crate::progress::has_terminal().then(|| {
-            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-            bar.set_style(
-                ProgressStyle::with_template("{msg}").unwrap_or_else(|_| ProgressStyle::default_bar()),
-            );
-            bar
-        });
-        Self { bar, goals: plans.map(Goal::of).collect(), shown: Duration::ZERO, ios: [0; 3], bytes: [0; 3] }
+    pub fn new<'a>(control: &Control, plans: impl Iterator<Item = &'a Plan>) -> Self {
+        let (work, goals) = (control.begin(Parts::Jobs), plans.map(Goal::of).collect());
+        Self { work, goals, shown: Duration::ZERO, ios: [0; 3], bytes: [0; 3] }
     }
 
     pub fn show(&mut self, jobs: &[Shared], elapsed: Duration) {
-        let Some(bar) = &self.bar else { return };
         let passed = elapsed.saturating_sub(self.shown).as_secs_f64();
         if passed < 0.5 {
             return;
@@ -102,23 +95,12 @@ impl Progress {
             _ => "?".to_owned(),
         };
         let what = if verifying { " verifying" } else { "" };
-        bar.set_message(format!(
-            "Jobs: {running}{what} [{:.1}%][{}][eta {eta}]",
-            done * 100.0,
-            parts.join("][")
-        ));
+        let line = format!("Jobs: {running}{what} [{:.1}%][{}][eta {eta}]", done * 100.0, parts.join("]["));
+        self.work.tell(Event::Status(self.work.id(), &line));
     }
 }
 
 fn clock(seconds: f64) -> String {
     let seconds = seconds.clamp(0.0, 1e9) as u64;
     format!("{:02}m:{:02}s", seconds / 60, seconds % 60)
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
-    }
 }

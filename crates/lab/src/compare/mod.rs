@@ -29,13 +29,13 @@ use clap::Args;
 use metrics::{Metric, Metrics, medians};
 
 use crate::{
-    Outcome, cpu,
+    Outcome,
+    control::{Control, Progress},
+    cpu,
     drive::Program,
     figure::show,
-    interrupt,
     layout::Layout,
     process::{Process, tail},
-    progress::Progress,
     report::{
         Report, Section,
         charts::{Bar, Data, Labels, bars},
@@ -77,22 +77,21 @@ pub struct Options {
 /// # Errors
 /// When a layout cannot be brought up, or the command fails on one, with the end of its output. Nothing is left mounted or
 /// running.
-pub fn run(options: &Options) -> Result<Outcome<Results>> {
+pub fn run(options: &Options, control: &Control) -> Result<Outcome<Results>> {
     options.overwrite.check(&options.out)?;
-    run_on(options, &Program::find()?)
+    run_on(options, &Program::find_or_this()?, control)
 }
 
 /// The same with a given program.
 ///
 /// # Errors
 /// Like [`run()`].
-pub fn run_on(options: &Options, program: &Program) -> Result<Outcome<Results>> {
+pub fn run_on(options: &Options, program: &Program, control: &Control) -> Result<Outcome<Results>> {
     if options.repeat == 0 {
         bail!("--repeat is 0: at least one run is needed");
     }
     let layouts: Vec<Layout> =
         options.layouts.iter().map(|path| Layout::read(path)).collect::<Result<_>>()?;
-    interrupt::install().context("installing signal handlers")?;
     for (i, layout) in layouts.iter().enumerate() {
         if layouts[..i].iter().any(|other| other.name == layout.name) {
             bail!("two layouts are named {:?}: give their files different names", layout.name);
@@ -102,9 +101,9 @@ pub fn run_on(options: &Options, program: &Program) -> Result<Outcome<Results>> 
     results::directory(&options.out)?;
     let out = options.out.canonicalize().with_context(|| format!("finding {}", options.out.display()))?;
     let parent = options.scratch.clone().map_or_else(|| scratch::default_parent(4 << 30), Ok)?;
-    let scratch = Scratch::new(&parent)?;
+    let scratch = Scratch::new(&parent, control.cancel())?;
 
-    let made = all(options, program, &scratch, &layouts, &out);
+    let made = all(options, program, &scratch, &layouts, &out, control);
     let (bases, variants, metrics) = scratch.keep_logs(made, &out.join("logs"))?;
     let metrics = metrics.of(&variants);
     let results = results(options, &bases, variants, &metrics);
@@ -126,10 +125,11 @@ fn all(
     scratch: &Scratch,
     layouts: &[Layout],
     out: &Path,
+    control: &Control,
 ) -> Result<(Vec<Base>, Vec<Variant>, Metrics)> {
     let mut metrics = Metrics::default();
     let repeat = usize::try_from(options.repeat)?;
-    let mut progress = Progress::new((layouts.len() * (repeat + 1)) as u64);
+    let mut progress = Progress::new(control, (layouts.len() * (repeat + 1)) as u64);
     let mut bases = Vec::new();
     for layout in layouts {
         progress.begin(&format!("preparing layout {}", layout.name));
@@ -196,7 +196,7 @@ fn one(
             cpu_after = cpu::Sample::take(&processes);
             looked = Instant::now();
         }
-        interrupt::sleep(Duration::from_millis(20))?;
+        scratch.cancel().sleep(Duration::from_millis(20))?;
         rig.drive()?.check()?;
         if start.elapsed() > Duration::from_secs(options.timeout) {
             bail!(

@@ -19,8 +19,7 @@ use workload::fio::JobFile;
 use crate::{
     Outcome,
     bench::{self, per_second},
-    interrupt,
-    progress::Progress,
+    control::{Cancel, Control, Progress},
     sim::{Moved, Watch, play},
 };
 
@@ -157,9 +156,9 @@ impl Test {
     }
 
     /// The job, and what goes before it.
-    fn run(&self, sim: &Sim, host: &mut Host<SimTransport>, seed: u64) -> Result<Figure> {
-        self.play(sim, host, self.before, seed.wrapping_add(1))?;
-        let moved = self.play(sim, host, self.ios, seed)?;
+    fn run(&self, sim: &Sim, host: &mut Host<SimTransport>, seed: u64, cancel: &Cancel) -> Result<Figure> {
+        self.play(sim, host, self.before, seed.wrapping_add(1), cancel)?;
+        let moved = self.play(sim, host, self.ios, seed, cancel)?;
         let measured = match self.unit {
             Unit::BytesPerSecond => per_second(moved.bytes, moved.nanos),
             Unit::PerSecond => per_second(moved.ios, moved.nanos),
@@ -172,15 +171,22 @@ impl Test {
         Ok(Figure { figure: self.figure, unit: self.unit, measured, stated, ratio, within })
     }
 
-    fn play(&self, sim: &Sim, host: &mut Host<SimTransport>, ios: u64, seed: u64) -> Result<Moved> {
+    fn play(
+        &self,
+        sim: &Sim,
+        host: &mut Host<SimTransport>,
+        ios: u64,
+        seed: u64,
+        cancel: &Cancel,
+    ) -> Result<Moved> {
         let text = format!("{}number_ios={ios}\ntime_based=1\nruntime=1000d\n", self.job);
         let jobs = JobFile::parse(&text, &|_| None).and_then(|file| file.jobs());
         let jobs = jobs
             .map_err(|error| anyhow::anyhow!("job of {}:{}: {}", self.figure, error.line, error.problem))?;
         let share = AtomicU32::new(0);
-        let mut watch = Watch::new(&share, 0);
+        let mut watch = Watch::new(&share, 0, cancel);
         let played = play(self.figure, &jobs, sim, host, None, seed, &mut watch)?;
-        interrupt::check()?;
+        cancel.check()?;
         if !played.problems.is_empty() {
             bail!("measuring {}: {}", self.figure, bench::lines(played.problems));
         }
@@ -193,8 +199,12 @@ impl Test {
 /// # Errors
 /// The drive has no data sheet or no namespace, or cannot be simulated; the user ended it. A figure that is too far off is the
 /// outcome's failure.
-pub fn check(name: &str, config: &Config, settings: Settings) -> Result<Outcome<Measured>> {
-    interrupt::install().context("installing signal handlers")?;
+pub fn check(
+    name: &str,
+    config: &Config,
+    settings: Settings,
+    control: &Control,
+) -> Result<Outcome<Measured>> {
     let Some(sheet) = &config.data_sheet else {
         bail!("{name} has no data sheet: add [datasheet] to its TOML (docs/drive-toml.md)");
     };
@@ -222,15 +232,15 @@ pub fn check(name: &str, config: &Config, settings: Settings) -> Result<Outcome<
         ),
     ];
     let steps = parts.iter().map(|(_, _, tests)| tests.len() + usize::from(!tests.is_empty())).sum::<usize>();
-    let mut progress = Progress::new(steps as u64);
+    let mut progress = Progress::new(control, steps as u64);
     for (how, what, tests) in parts.into_iter().filter(|(_, _, tests)| !tests.is_empty()) {
         progress.begin(what);
         let mut tell = |done: u32| {
             progress.detail(&format!("{} %", done / 10));
-            !interrupt::asked()
+            !control.is_cancelled()
         };
         let made = preconditioned(config.clone(), Contents::None, how, settings.seed, None, &mut tell);
-        interrupt::check()?;
+        control.check()?;
         let sim = made?.0.start()?;
         progress.end("");
         let mut host = sim.host(NQN).context("connecting to the drive")?;
@@ -238,7 +248,7 @@ pub fn check(name: &str, config: &Config, settings: Settings) -> Result<Outcome<
             progress.begin(test.figure);
             // Reads in the very order of earlier writes would find their data side by side, as no host does.
             let seed = settings.seed.wrapping_add(2 * (measured.figures.len() as u64 + 1));
-            measured.figures.push(test.run(&sim, &mut host, seed)?);
+            measured.figures.push(test.run(&sim, &mut host, seed, control.cancel())?);
             progress.end("");
         }
     }
@@ -287,7 +297,7 @@ source = "a test"
 
     fn measure(sheet: &str) -> Outcome<Measured> {
         let config = Config::from_toml(&format!("{DRIVE}{sheet}")).unwrap();
-        check("the drive", &config, Settings { full: false, seed: 1 }).unwrap()
+        check("the drive", &config, Settings { full: false, seed: 1 }, &Control::default()).unwrap()
     }
 
     fn sheet(figures: &[f64; 6]) -> String {
@@ -321,10 +331,11 @@ source = "a test"
     #[test]
     fn what_cannot_be_measured_is_said() {
         let settings = Settings { full: false, seed: 1 };
-        let none = check("x", &Config::default_drive(), settings);
+        let control = Control::default();
+        let none = check("x", &Config::default_drive(), settings, &control);
         assert!(none.unwrap_err().to_string().contains("x has no data sheet"));
         let bare = DRIVE.replace("[[namespace]]\nsize = \"256MiB\"\n", "") + "read_latency = \"1us\"";
-        let bare = check("x", &Config::from_toml(&bare).unwrap(), settings);
+        let bare = check("x", &Config::from_toml(&bare).unwrap(), settings, &control);
         assert!(bare.unwrap_err().to_string().contains("no namespace"));
     }
 }

@@ -23,12 +23,12 @@ use serde_json::Value;
 use self::engine::Engine;
 pub use self::variants::{Family, Variant, layout};
 use crate::{
-    Outcome, cpu,
+    Outcome,
+    control::{Control, Progress},
+    cpu,
     drive::Program,
     figure::{show, show_size},
-    interrupt,
     mariadb::{self, Files, Instance, Server, SystemTablespace, Tuning},
-    progress::{Progress, say},
     results::{Comparison, Host, NamespaceCounts, Overwrite, Percentiles, Point, Results, Run, compare},
     rig::{Base, Rig, discard},
     scratch::{self, Scratch},
@@ -210,6 +210,7 @@ struct Study<'a> {
     server: Server,
     program: Program,
     scratch: Scratch,
+    control: &'a Control,
 }
 
 /// Runs the study and writes its results.
@@ -217,12 +218,11 @@ struct Study<'a> {
 /// # Errors
 /// When something that it needs is missing, says what and where to get it; when the database or the drive fails, with the
 /// end of their logs. Nothing is left mounted or running.
-pub fn run(options: &Options) -> Result<Outcome<Value>> {
+pub fn run(options: &Options, control: &Control) -> Result<Outcome<Value>> {
     options.overwrite.check(&options.out)?;
-    interrupt::install().context("installing signal handlers")?;
     let engine = Engine::choose(options, || engine::obstacle(options))?;
     if let Some(line) = engine.line(options) {
-        say(format_args!("{line}"));
+        control.note(&line);
     }
     if engine != Engine::Live {
         let options = &Options { sim: true, ..options.clone() };
@@ -230,18 +230,18 @@ pub fn run(options: &Options) -> Result<Outcome<Value>> {
         let set = &options.sweep.set;
         return sweep::study(
             set,
-            |profiles| sim::run_on(&settings, profiles),
-            |profiles| sim::sweep_on(&settings, set, profiles),
+            |profiles| sim::run_on(&settings, profiles, control),
+            |profiles| sim::sweep_on(&settings, set, profiles, control),
         );
     }
     if !options.sweep.set.is_empty() {
         bail!("--set varies the simulated study: add --sim");
     }
     let mut servers = engine::servers(options)?;
-    let program = Program::find()?;
+    let program = Program::find_or_this()?;
     match servers.pop() {
-        Some(server) if servers.is_empty() => sweep::value(run_on(options, server, program)?),
-        last => servers::run(options, servers.into_iter().chain(last).collect(), &program),
+        Some(server) if servers.is_empty() => sweep::value(run_on(options, server, program, control)?),
+        last => servers::run(options, servers.into_iter().chain(last).collect(), &program, control),
     }
 }
 
@@ -249,10 +249,15 @@ pub fn run(options: &Options) -> Result<Outcome<Value>> {
 ///
 /// # Errors
 /// Like [`run()`].
-pub fn run_on(options: &Options, server: Server, program: Program) -> Result<Outcome<Results>> {
+pub fn run_on(
+    options: &Options,
+    server: Server,
+    program: Program,
+    control: &Control,
+) -> Result<Outcome<Results>> {
     let options = &Settings::new(options)?;
     crate::results::directory(&options.out)?;
-    let study = Study::new(options, server, program)?;
+    let study = Study::new(options, server, program, control)?;
     let results = study.scratch.keep_logs(study.run(), &options.out.join("logs"))?;
     results.write(&options.out)?;
     let page = options.out.join("report.html");
@@ -262,11 +267,12 @@ pub fn run_on(options: &Options, server: Server, program: Program) -> Result<Out
 }
 
 impl<'a> Study<'a> {
-    fn new(options: &'a Settings, server: Server, program: Program) -> Result<Self> {
+    fn new(options: &'a Settings, server: Server, program: Program, control: &'a Control) -> Result<Self> {
         // The prepared image, a run's copy, and their flash's spare.
         let wanted = u64::from(options.warehouses) * (200 << 20) * 3 + (3 << 30);
         let parent = options.scratch.clone().map_or_else(|| scratch::default_parent(wanted), Ok)?;
-        Ok(Self { options, server, program, scratch: Scratch::new(&parent)? })
+        let scratch = Scratch::new(&parent, control.cancel())?;
+        Ok(Self { options, server, program, scratch, control })
     }
 
     fn run(&self) -> Result<Results> {
@@ -275,7 +281,7 @@ impl<'a> Study<'a> {
         families.sort();
         families.dedup();
         let runs = options.variants.len() * options.connections.len() * usize::try_from(options.repeat)?;
-        let mut progress = Progress::new((families.len() + runs) as u64);
+        let mut progress = Progress::new(self.control, (families.len() + runs) as u64);
         let mut bases = BTreeMap::new();
         for family in families {
             progress.begin(&format!("preparing the {} drive", family.name()));
@@ -341,8 +347,9 @@ impl<'a> Study<'a> {
             let rows = Arc::new(AtomicU64::new(0));
             let total = tpcc::rows(options.warehouses);
             thread::scope(|scope| {
-                let loader =
-                    scope.spawn(|| tpcc::load(instance.socket(), options.warehouses, options.seed, &rows));
+                let cancel = self.control.cancel();
+                let loader = scope
+                    .spawn(|| tpcc::load(instance.socket(), options.warehouses, options.seed, &rows, cancel));
                 while !loader.is_finished() {
                     let done = rows.load(std::sync::atomic::Ordering::Relaxed);
                     progress(&format!(
@@ -393,6 +400,7 @@ impl<'a> Study<'a> {
             window: Duration::from_secs(options.seconds),
             // Every variant of a repetition gets the same transactions.
             seed: options.seed.wrapping_add(u64::from(repetition)),
+            cancel: self.control.cancel().clone(),
         };
         let mut processes = vec![("database", instance.id()), ("load", std::process::id())];
         processes.extend(rig.drive()?.id().map(|id| ("drive", id)));

@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use super::{Options, published, report, report::doublewrite_share, run_on};
 use crate::{
     Outcome,
+    control::Control,
     drive::Program,
     figure::show,
     mariadb::Server,
-    progress::say,
     report::{Overview, Section, Table, show_point},
     results::{Comparison, Results, Run, Spread, csv_field},
 };
@@ -44,16 +44,22 @@ struct Row {
 ///
 /// # Errors
 /// Like [`run_on`], with the server's name. Reports of servers before it stay.
-pub(super) fn run(options: &Options, servers: Vec<Server>, program: &Program) -> Result<Outcome<Value>> {
+pub(super) fn run(
+    options: &Options,
+    servers: Vec<Server>,
+    program: &Program,
+    control: &Control,
+) -> Result<Outcome<Value>> {
     crate::results::directory(&options.out)?;
     let mut parts: Vec<Part> = Vec::new();
     for server in servers {
         let same = parts.iter().filter(|part| part.results.host.software.contains(&server.title)).count();
         let title = if same == 0 { server.title.clone() } else { format!("{} #{}", server.title, same + 1) };
         let directory = title.to_lowercase().replace(" #", "-").replace(' ', "-");
-        say(format_args!("{title}"));
+        control.note(&title);
         let own = Options { out: options.out.join(&directory), ..options.clone() };
-        let outcome = run_on(&own, server, program.clone()).with_context(|| format!("with {title}"))?;
+        let outcome =
+            run_on(&own, server, program.clone(), control).with_context(|| format!("with {title}"))?;
         parts.push(Part { title, directory, results: outcome.results });
     }
     write(&options.out, &parts)

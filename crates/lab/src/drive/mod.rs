@@ -7,7 +7,6 @@ mod served;
 use std::{
     env,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicBool, Ordering},
 };
 
 use anyhow::{Context, Result, bail};
@@ -46,28 +45,23 @@ pub struct Start<'a> {
     pub timing: bool,
 }
 
-/// Whether this process is tranche, whatever its file is called.
-static IS_TRANCHE: AtomicBool = AtomicBool::new(false);
-
 impl Program {
-    /// Says that this process is tranche: [`find`](Program::find) finds it from now on.
-    pub fn is_this_process() {
-        IS_TRANCHE.store(true, Ordering::Relaxed);
-    }
-
-    /// This program itself, or the one that the environment variable `TRANCHE` names.
+    /// The program that the environment variable `TRANCHE` names.
     ///
     /// # Errors
-    /// When this process is another program (a test, say) and `TRANCHE` is not set.
+    /// When it is not set.
     pub fn find() -> Result<Self> {
-        if let Some(path) = env::var_os("TRANCHE") {
-            return Ok(Self(Kind::Tranche(path.into())));
-        }
-        let path = env::current_exe().context("finding this program's own path")?;
-        if IS_TRANCHE.load(Ordering::Relaxed) {
-            return Ok(Self(Kind::Tranche(path)));
-        }
-        bail!("{} is not tranche: set the environment variable TRANCHE to the program's path", path.display())
+        let path = env::var_os("TRANCHE").context("the environment variable TRANCHE names no program")?;
+        Ok(Self::at(Path::new(&path)))
+    }
+
+    /// Like [`find`](Program::find); without the variable it is this process's own program, which must be tranche.
+    ///
+    /// # Errors
+    /// When this process does not know its own program.
+    pub fn find_or_this() -> Result<Self> {
+        Self::find()
+            .or_else(|_| Ok(Self::at(&env::current_exe().context("finding this program's own path")?)))
     }
 
     /// The program at this path.

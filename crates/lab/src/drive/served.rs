@@ -19,7 +19,6 @@ use rustix::fs::OFlags;
 use super::{Counters, Start, media};
 use crate::{
     figure::show_size,
-    interrupt,
     layout::{Namespace, Size},
     process::Process,
     rig::DRIVE_PATIENCE,
@@ -79,7 +78,7 @@ impl Served {
         self.host = None;
         let deadline = Instant::now() + DRIVE_PATIENCE;
         loop {
-            interrupt::check()?;
+            self.process.cancel().check()?;
             self.process.check()?;
             match self.connect(Duration::from_secs(30))? {
                 Ok(host) => {
@@ -248,7 +247,7 @@ fn wait_for_ready(process: &mut Process) -> Result<()> {
     });
     let deadline = Instant::now() + DRIVE_PATIENCE;
     loop {
-        interrupt::check()?;
+        process.cancel().check()?;
         match lines.recv_timeout(Duration::from_millis(50)) {
             Ok(line) if line.starts_with("ready") => return Ok(()),
             Ok(_) => {}

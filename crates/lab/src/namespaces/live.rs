@@ -19,7 +19,7 @@ use super::{
     rig::{NQN, names},
     trial::{Counted, LARGE, Plan, Seen, Trial},
 };
-use crate::{cpu, interrupt};
+use crate::{control::Cancel, cpu};
 
 /// Commands that a queue of small requests, and the one of large ones, may have outstanding.
 const DEPTH: u16 = 1023;
@@ -38,6 +38,7 @@ pub(super) struct LiveRig {
     nsids: Vec<Nsid>,
     spaces: Vec<act::Space>,
     slow_motion: u32,
+    cancel: Cancel,
 }
 
 impl LiveRig {
@@ -46,11 +47,12 @@ impl LiveRig {
         nsids: Vec<Nsid>,
         spaces: Vec<act::Space>,
         slow_motion: u32,
+        cancel: Cancel,
     ) -> Result<Self> {
         let identity = Identity::new(NQN.parse().map_err(|e| anyhow!("host NQN {NQN:?}: {e}"))?);
         let transport = LocalTransport::new(running.handle());
         let host = Host::connect(transport, &identity).context("connecting to the drive")?;
-        Ok(Self { host, _running: running, nsids, spaces, slow_motion: slow_motion.max(1) })
+        Ok(Self { host, _running: running, nsids, spaces, slow_motion: slow_motion.max(1), cancel })
     }
 
     fn counted(&mut self) -> Result<Counted> {
@@ -76,7 +78,7 @@ impl LiveRig {
         let mut seen = Seen::new(from, &self.spaces)?;
         let me = [("tranche", std::process::id())];
         let sample = cpu::Sample::take(&me);
-        let mut wires = Wires::new(queues, namespaces, self.slow_motion);
+        let mut wires = Wires::new(queues, namespaces, self.slow_motion, self.cancel.clone());
         let late = wires.play(&mut act, end, |request, now, latency| seen.add(request, now, latency))?;
         let behind = act.behind(end);
         // The test is over: it makes its last window.
@@ -113,10 +115,16 @@ struct Wires {
     start: Instant,
     slow_motion: u64,
     processors: usize,
+    cancel: Cancel,
 }
 
 impl Wires {
-    fn new(queues: [IoQueue<LocalQueue>; 2], namespaces: Vec<Namespace>, slow_motion: u32) -> Self {
+    fn new(
+        queues: [IoQueue<LocalQueue>; 2],
+        namespaces: Vec<Namespace>,
+        slow_motion: u32,
+        cancel: Cancel,
+    ) -> Self {
         Self {
             queues,
             tags: [vec![0; usize::from(DEPTH)], vec![0; usize::from(DEPTH)]],
@@ -126,6 +134,7 @@ impl Wires {
             buffers: Default::default(),
             start: Instant::now(),
             slow_motion: slow_motion.into(),
+            cancel,
             processors: std::thread::available_parallelism().map_or(1, Into::into),
         }
     }
@@ -147,7 +156,7 @@ impl Wires {
         let (mut late, mut times, mut wake) = (0u64, 0u64, None);
         for turn in 0u64.. {
             if turn.is_multiple_of(LOOK) {
-                interrupt::check()?;
+                self.cancel.check()?;
             }
             // The actor's time begins now.
             let now = if turn == 0 { 0 } else { self.now() };
@@ -190,7 +199,7 @@ impl Wires {
             backlog.clear();
         }
         while self.queues.iter_mut().any(|queue| queue.raw().outstanding() > 0) {
-            interrupt::check()?;
+            self.cancel.check()?;
             if Instant::now() > limit {
                 bail!("the drive leaves commands without an answer");
             }

@@ -29,9 +29,8 @@ use self::{
 };
 use crate::{
     Outcome,
-    interrupt::{self, Interrupted},
+    control::{self, Control, Interrupted, Progress, Steps},
     parallel,
-    progress::{Progress, Steps},
     results::{self, Host, Overwrite, Point, Published, Results, Run, compare},
     sweep::{self, Profiles, SetOptions, Study},
 };
@@ -182,12 +181,12 @@ impl Options {
 /// # Errors
 /// A profile that does not exist, a drive that cannot be cut so, a directory that cannot be written; an interruption before there was anything to
 /// report.
-pub fn run(options: &Options) -> Result<Outcome<Value>> {
+pub fn run(options: &Options, control: &Control) -> Result<Outcome<Value>> {
     options.overwrite.check(&options.out)?;
     sweep::study(
         &options.sweep.set,
-        |profiles| run_on(options, profiles),
-        |profiles| sweep_on(options, profiles),
+        |profiles| run_on(options, profiles, control),
+        |profiles| sweep_on(options, profiles, control),
     )
 }
 
@@ -195,7 +194,7 @@ pub fn run(options: &Options) -> Result<Outcome<Value>> {
 ///
 /// # Errors
 /// A setting that makes no sense, and like [`run()`].
-pub fn sweep_on(options: &Options, profiles: &Profiles<'_>) -> Result<Outcome<Value>> {
+pub fn sweep_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> Result<Outcome<Value>> {
     Study {
         name: "namespaces",
         profile: &options.drive,
@@ -203,19 +202,19 @@ pub fn sweep_on(options: &Options, profiles: &Profiles<'_>) -> Result<Outcome<Va
         seed: options.seed,
         out: &options.out,
         drives: &|toml| options.counts().iter().map(|&count| options.drive(toml, count)).collect(),
-        run: &|toml, seed, out| {
+        run: &|toml, seed, out, control| {
             let options = Options { seed, out: out.to_owned(), ..options.clone() };
-            run_on(&options, &|_| Ok(toml.clone()))
+            run_on(&options, &|_| Ok(toml.clone()), control)
         },
     }
-    .sweep(&options.sweep.set)
+    .sweep(&options.sweep.set, control)
 }
 
 /// Runs the study with profiles from elsewhere.
 ///
 /// # Errors
 /// Like [`run()`].
-pub fn run_on(options: &Options, profiles: &Profiles<'_>) -> Result<Outcome<Results>> {
+pub fn run_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> Result<Outcome<Results>> {
     let mut seen = options.counts().to_vec();
     seen.sort_unstable();
     seen.dedup();
@@ -231,7 +230,7 @@ pub fn run_on(options: &Options, profiles: &Profiles<'_>) -> Result<Outcome<Resu
         options.drive(&toml, count)?;
     }
     results::directory(&options.out)?;
-    let mut done = if options.live { live(options, &toml)? } else { all(options, &toml)? };
+    let mut done = if options.live { live(options, &toml, control)? } else { all(options, &toml, control)? };
     if done.found.is_empty() && done.pairs.is_empty() {
         bail!("interrupted before there was anything to report");
     }
@@ -242,7 +241,7 @@ pub fn run_on(options: &Options, profiles: &Profiles<'_>) -> Result<Outcome<Resu
     done.found.sort_by_key(|found| (found.count, found.repetition));
     report::write(&results, &done, &page)?;
     let text = report::text(&results, &done, &page);
-    let failure = done.interrupted.then(|| interrupt::PARTIAL.to_owned());
+    let failure = done.interrupted.then(|| control::PARTIAL.to_owned());
     Ok(Outcome { results, written: Some(options.out.clone()), text, failure })
 }
 
@@ -257,12 +256,12 @@ struct Done {
 }
 
 /// Everything in virtual time, on as many processors as there are.
-fn all(options: &Options, toml: &toml::Table) -> Result<Done> {
+fn all(options: &Options, toml: &toml::Table, control: &Control) -> Result<Done> {
     let repetitions = (0..options.repeat).flat_map(|r| options.counts().iter().map(move |&count| (count, r)));
     let pieces: Vec<(u32, u32)> = repetitions.collect();
-    let progress = Steps::new(pieces.len() as u64);
+    let progress = Steps::new(control, pieces.len() as u64);
     let found = parallel::map(&pieces, |&(count, repetition)| {
-        let found = one(options, toml, count, repetition);
+        let found = one(options, toml, count, repetition, control);
         if let Ok(found) = &found {
             progress.done(&format!("{count} namespaces"), &found.summary());
         }
@@ -280,9 +279,16 @@ fn all(options: &Options, toml: &toml::Table) -> Result<Done> {
     Ok(done)
 }
 
-fn one(options: &Options, toml: &toml::Table, count: u32, repetition: u32) -> Result<Found> {
-    interrupt::check()?;
-    let mut rig = Rig::prepare(options.drive(toml, count)?, count, Contents::None, options.seed(repetition))?;
+fn one(
+    options: &Options,
+    toml: &toml::Table,
+    count: u32,
+    repetition: u32,
+    control: &Control,
+) -> Result<Found> {
+    control.check()?;
+    let (drive, seed) = (options.drive(toml, count)?, options.seed(repetition));
+    let mut rig = Rig::prepare(drive, count, Contents::None, seed, control.cancel())?;
     let test = |multiple| rig.test(&options.plan(multiple, repetition));
     let (passed, failed) = search::highest(options.step(), test)?;
     Ok(Found { count, repetition, passed, failed })
@@ -290,12 +296,12 @@ fn one(options: &Options, toml: &toml::Table, count: u32, repetition: u32) -> Re
 
 /// Live, one after the other; in virtual time the highest load that passes is looked for, and then that one, half of it and the lowest that does not
 /// pass are done in both.
-fn live(options: &Options, toml: &toml::Table) -> Result<Done> {
+fn live(options: &Options, toml: &toml::Table, control: &Control) -> Result<Done> {
     let mut done = Done::default();
-    let mut progress = Progress::new((options.repeat as usize * options.counts().len() * 4) as u64);
+    let mut progress = Progress::new(control, (options.repeat as usize * options.counts().len() * 4) as u64);
     for repetition in 0..options.repeat {
         for &count in options.counts() {
-            match live_one(options, toml, count, repetition, &mut progress, &mut done) {
+            match live_one(options, toml, (count, repetition), control, &mut progress, &mut done) {
                 Ok(()) => {}
                 Err(error) if error.is::<Interrupted>() => {
                     done.interrupted = true;
@@ -311,16 +317,15 @@ fn live(options: &Options, toml: &toml::Table) -> Result<Done> {
 fn live_one(
     options: &Options,
     toml: &toml::Table,
-    count: u32,
-    repetition: u32,
+    (count, repetition): (u32, u32),
+    control: &Control,
     progress: &mut Progress,
     done: &mut Done,
 ) -> Result<()> {
-    interrupt::check()?;
+    control.check()?;
     progress.begin(&format!("{count} namespaces in virtual time"));
-    let drive: Parked =
-        Rig::prepare(options.drive(toml, count)?, count, Contents::Later, options.seed(repetition))?
-            .park()?;
+    let (config, seed) = (options.drive(toml, count)?, options.seed(repetition));
+    let drive: Parked = Rig::prepare(config, count, Contents::Later, seed, control.cancel())?.park()?;
     let plan = |multiple| options.plan(multiple, repetition);
     let (passed, failed) = search::highest(options.step(), |multiple| drive.test(&plan(multiple)))?;
     let found = Found { count, repetition, passed, failed };

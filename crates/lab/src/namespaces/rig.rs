@@ -13,7 +13,7 @@ use super::{
     live::LiveRig,
     trial::{Counted, LARGE, Plan, Seen, Trial},
 };
-use crate::interrupt;
+use crate::control::Cancel;
 
 /// Host NQN of the load.
 pub(super) const NQN: &str = "nqn.2026-11.io.tranche:act";
@@ -34,6 +34,7 @@ pub(super) struct Rig {
     nsids: Vec<Nsid>,
     spaces: Vec<act::Space>,
     trials: u64,
+    cancel: Cancel,
 }
 
 /// The drive's TOML with so many equal namespaces of its first set, with logical blocks of 512 bytes, and nothing else.
@@ -72,7 +73,13 @@ impl Rig {
     /// A drive that has been written as act_prep does, all devices at the same time: every large block of every namespace twice, one
     /// after the other, and then large blocks at random, as the test writes them, until write amplification no longer changes. The tests
     /// use the first `used` namespaces. `contents`: [`Contents::Later`] if it shall go live.
-    pub(super) fn prepare(mut config: Config, used: u32, contents: Contents, seed: u64) -> Result<Rig> {
+    pub(super) fn prepare(
+        mut config: Config,
+        used: u32,
+        contents: Contents,
+        seed: u64,
+        cancel: &Cancel,
+    ) -> Result<Rig> {
         config.timing = true;
         let count = config.namespaces.len() as u32;
         let sim = Sim::new(config, contents)?;
@@ -88,7 +95,7 @@ impl Rig {
                 volatile_cache: controller.vwc.present(),
             });
         }
-        let mut rig = Rig { host, sim, nsids, spaces, trials: 0 };
+        let mut rig = Rig { host, sim, nsids, spaces, trials: 0, cancel: cancel.clone() };
         for _ in 0..2 {
             rig.write_all(Order::Sequential, 1, 1, 0)?;
         }
@@ -128,12 +135,12 @@ impl Rig {
             });
             actors.add(&mut self.host, nsid, mix)?;
         }
-        let mut failed = false;
+        let (mut failed, cancel) = (false, &self.cancel);
         actors.run(Nanos::MAX, |step| {
             failed |= !step.status.is_success();
-            step.outcome.requests.is_multiple_of(LOOK) && interrupt::asked()
+            step.outcome.requests.is_multiple_of(LOOK) && cancel.is_cancelled()
         });
-        interrupt::check()?;
+        cancel.check()?;
         if failed {
             bail!("the drive did not take what prepares it");
         }
@@ -172,13 +179,13 @@ impl Rig {
         let start = self.sim.now().0;
         let (from, end) = plan.times();
         let mut seen = Seen::new(start + from, &self.spaces)?;
-        let mut completions = 0u64;
+        let (mut completions, cancel) = (0u64, &self.cancel);
         actors.run(Nanos(start + end), |step| {
             seen.add(step.request, step.now.0, step.latency.0);
             completions += 1;
-            completions.is_multiple_of(LOOK) && interrupt::asked()
+            completions.is_multiple_of(LOOK) && cancel.is_cancelled()
         });
-        interrupt::check()?;
+        cancel.check()?;
         let behind = actors.actor(at).behind(start + end);
         // What is outstanding is waited for.
         actors.run(Nanos::MAX, |_| true);
@@ -190,9 +197,9 @@ impl Rig {
 
     /// Switches the drive off and keeps it.
     pub(super) fn park(self) -> Result<Parked> {
-        let Rig { host, sim, nsids, spaces, .. } = self;
+        let Rig { host, sim, nsids, spaces, cancel, .. } = self;
         drop(host);
-        Ok(Parked { drive: Checkpoint::of(sim)?, nsids, spaces })
+        Ok(Parked { drive: Checkpoint::of(sim)?, nsids, spaces, cancel })
     }
 }
 
@@ -206,6 +213,7 @@ pub(super) struct Parked {
     drive: Checkpoint,
     nsids: Vec<Nsid>,
     spaces: Vec<act::Space>,
+    cancel: Cancel,
 }
 
 impl Parked {
@@ -218,14 +226,15 @@ impl Parked {
     pub(super) fn test_live(&self, plan: &Plan, slow_motion: u32) -> Result<Trial> {
         let mut rig = self.begin()?;
         rig.rest()?;
-        let Rig { host, sim, nsids, spaces, .. } = rig;
+        let Rig { host, sim, nsids, spaces, cancel, .. } = rig;
         drop(host);
-        LiveRig::new(sim.go_live(slow_motion)?, nsids, spaces, slow_motion)?.test(&plan.numbered(1))
+        LiveRig::new(sim.go_live(slow_motion)?, nsids, spaces, slow_motion, cancel)?.test(&plan.numbered(1))
     }
 
     fn begin(&self) -> Result<Rig> {
         let sim = self.drive.clone().start()?;
         let host = sim.host(NQN).context("connecting to the drive")?;
-        Ok(Rig { host, sim, nsids: self.nsids.clone(), spaces: self.spaces.clone(), trials: 0 })
+        let (nsids, spaces, cancel) = (self.nsids.clone(), self.spaces.clone(), self.cancel.clone());
+        Ok(Rig { host, sim, nsids, spaces, trials: 0, cancel })
     }
 }

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use mysql::{Conn, prelude::Queryable};
 
 use crate::{
-    interrupt,
+    control::Cancel,
     tpcc::{Rng, connect},
 };
 
@@ -44,8 +44,8 @@ pub struct Verdict {
 /// Makes the tables.
 ///
 /// # Errors
-/// Those of the server.
-pub fn create(socket: &Path, connections: u32) -> Result<()> {
+/// Those of the server; it was cancelled.
+pub fn create(socket: &Path, connections: u32, cancel: &Cancel) -> Result<()> {
     connect(socket, "")?.query_drop("CREATE DATABASE ledger CHARACTER SET latin1")?;
     let mut conn = connect(socket, "ledger")?;
     conn.query_drop(
@@ -58,7 +58,7 @@ pub fn create(socket: &Path, connections: u32) -> Result<()> {
     )?;
     let insert = conn.prep("INSERT INTO pages VALUES (?, ?, 0, REPEAT('a', 1500))")?;
     for id in 0..ROWS {
-        interrupt::check()?;
+        cancel.check()?;
         if id % 500 == 0 {
             conn.query_drop("COMMIT")?;
             conn.query_drop("BEGIN")?;

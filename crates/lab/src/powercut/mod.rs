@@ -23,11 +23,10 @@ use serde::Serialize;
 
 use crate::{
     Outcome,
+    control::{Control, Progress},
     doublewrite::{DEFAULT_PROFILE, Variant, layout},
     drive::{Cut, Program},
-    interrupt,
     mariadb::{self, Files, Instance, Server, SystemTablespace, Tuning, check_pages},
-    progress::{Progress, say},
     report::Table,
     results::Overwrite,
     rig::{Base, Rig, discard, require_root},
@@ -148,17 +147,16 @@ const OFF: Duration = Duration::from_millis(2_500);
 ///
 /// # Errors
 /// When something is missing, or the drive or the server cannot be brought up: the message has the seed.
-pub fn run(options: &Options) -> Result<Outcome<Campaign>> {
+pub fn run(options: &Options, control: &Control) -> Result<Outcome<Campaign>> {
     options.overwrite.check(&options.out)?;
-    run_on(options, &Program::find()?)
+    run_on(options, &Program::find_or_this()?, control)
 }
 
 /// The same with a given program.
 ///
 /// # Errors
 /// Like [`run()`].
-pub fn run_on(options: &Options, program: &Program) -> Result<Outcome<Campaign>> {
-    interrupt::install().context("installing signal handlers")?;
+pub fn run_on(options: &Options, program: &Program, control: &Control) -> Result<Outcome<Campaign>> {
     if options.rounds == 0 || options.connections == 0 || options.connections > 64 {
         bail!("--rounds must be at least 1 and --connections 1 to 64");
     }
@@ -166,11 +164,11 @@ pub fn run_on(options: &Options, program: &Program) -> Result<Outcome<Campaign>>
     let server = Server::find(options.mysqld.as_deref())?;
     let seed = options.seed.unwrap_or_else(clock_seed);
     crate::results::directory(&options.out)?;
-    say(format_args!("seed {seed}"));
+    control.note(&format!("seed {seed}"));
     let parent = options.scratch.clone().map_or_else(|| scratch::default_parent(5 << 30), Ok)?;
-    let scratch = Scratch::new(&parent)?;
+    let scratch = Scratch::new(&parent, control.cancel())?;
     let variants = u64::try_from(options.variants.len())?;
-    let mut progress = Progress::new(variants * (u64::from(options.rounds) + 1));
+    let mut progress = Progress::new(control, variants * (u64::from(options.rounds) + 1));
     let mut campaign = Campaign { seed, server: server.title.clone(), variants: Vec::new() };
     for &variant in &options.variants {
         let field = Field { options, server: &server, program, scratch: &scratch, variant };
@@ -285,7 +283,7 @@ impl Field<'_> {
             mariadb::install(self.server, &files, &tuning)?;
             let instance = self.start(&files, &tuning)?;
             progress("filling the tables");
-            ledger::create(instance.socket(), options.connections)?;
+            ledger::create(instance.socket(), options.connections, self.scratch.cancel())?;
             instance.stop()
         })
     }
@@ -355,7 +353,7 @@ impl Field<'_> {
                 }
             }
             Err(error) => {
-                interrupt::check()?;
+                self.scratch.cancel().check()?;
                 counts.acknowledged += acknowledged;
                 counts.rounds_damaged += 1;
                 counts.failures.push(format!("round {}: {error:#}", round + 1));
@@ -369,7 +367,7 @@ impl Field<'_> {
     /// Lets the load run, cuts the power and gives everything above the drive up. False when that took longer than the
     /// power was away, or the cut has not come.
     fn cut(&self, rig: &mut Rig, mut instance: Instance, cut: &Cut, run: Duration) -> Result<bool> {
-        interrupt::sleep(run)?;
+        self.scratch.cancel().sleep(run)?;
         instance.check()?;
         rig.drive()?.cut_power(cut)?;
         let mut start = Instant::now();

@@ -25,9 +25,8 @@ use self::{
 };
 use crate::{
     Outcome,
-    interrupt::{self, Interrupted},
+    control::{self, Cancel, Control, Interrupted, Progress, Steps},
     parallel,
-    progress::{Progress, Steps},
     results::{self, Comparison, Host, Overwrite, Published, Results, Run, Spread, compare},
     stage::{SimStage, Stage},
     sweep::{self, Profiles, SetOptions, Study},
@@ -97,12 +96,12 @@ struct Found {
 /// # Errors
 /// A profile that does not exist, a drive that cannot be, a directory that cannot be written; an interruption before there was
 /// anything to report.
-pub fn run(options: &Options) -> Result<Outcome<Value>> {
+pub fn run(options: &Options, control: &Control) -> Result<Outcome<Value>> {
     options.overwrite.check(&options.out)?;
     sweep::study(
         &options.sweep.set,
-        |profiles| run_on(options, profiles),
-        |profiles| sweep_on(options, profiles),
+        |profiles| run_on(options, profiles, control),
+        |profiles| sweep_on(options, profiles, control),
     )
 }
 
@@ -110,7 +109,7 @@ pub fn run(options: &Options) -> Result<Outcome<Value>> {
 ///
 /// # Errors
 /// A setting that makes no sense, and like [`run()`].
-pub fn sweep_on(options: &Options, profiles: &Profiles<'_>) -> Result<Outcome<Value>> {
+pub fn sweep_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> Result<Outcome<Value>> {
     if !options.sim {
         bail!("--set varies the simulated study: add --sim");
     }
@@ -123,19 +122,19 @@ pub fn sweep_on(options: &Options, profiles: &Profiles<'_>) -> Result<Outcome<Va
         seed: options.seed,
         out: &options.out,
         drives: &|toml| options.variants.iter().map(|variant| drive(variant.drive(toml, &scale)?)).collect(),
-        run: &|toml, seed, out| {
+        run: &|toml, seed, out, control| {
             let options = Options { seed, out: out.to_owned(), ..options.clone() };
-            run_on(&options, &|_| Ok(toml.clone()))
+            run_on(&options, &|_| Ok(toml.clone()), control)
         },
     }
-    .sweep(&options.sweep.set)
+    .sweep(&options.sweep.set, control)
 }
 
 /// Runs the study with profiles from elsewhere.
 ///
 /// # Errors
 /// Like [`run()`].
-pub fn run_on(options: &Options, profiles: &Profiles<'_>) -> Result<Outcome<Results>> {
+pub fn run_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> Result<Outcome<Results>> {
     let mut seen = options.variants.clone();
     seen.sort();
     seen.dedup();
@@ -147,13 +146,13 @@ pub fn run_on(options: &Options, profiles: &Profiles<'_>) -> Result<Outcome<Resu
     if !options.live {
         let scale = Scale::full(&options.drive, options.quick);
         let toml = profiles(&scale.profile)?;
-        found.push((options.out.clone(), simulate(options, &scale, &toml)?));
+        found.push((options.out.clone(), simulate(options, &scale, &toml, control)?));
     }
-    if !options.sim && !interrupt::asked() {
+    if !options.sim && !control.is_cancelled() {
         let scale = Scale::lab(options.quick);
         let toml = profiles(&scale.profile)?;
         let out = if options.live { options.out.clone() } else { options.out.join("live") };
-        found.push((out, live(options, &scale, &toml)?));
+        found.push((out, live(options, &scale, &toml, control)?));
     }
     finish(found)
 }
@@ -173,7 +172,7 @@ fn finish(found: Vec<(PathBuf, Found)>) -> Result<Outcome<Results>> {
         }
         text.push_str(&report::text(found, &page));
     }
-    let failure = interrupted.then(|| interrupt::PARTIAL.to_owned());
+    let failure = interrupted.then(|| control::PARTIAL.to_owned());
     let (place, first) = found.into_iter().next().context("nothing ran")?;
     Ok(Outcome { results: first.results, written: Some(place), text, failure })
 }
@@ -195,23 +194,30 @@ struct Done {
 }
 
 /// Everything in virtual time, on as many processors as there are.
-fn simulate(options: &Options, scale: &Scale, toml: &toml::Table) -> Result<Found> {
+fn simulate(options: &Options, scale: &Scale, toml: &toml::Table, control: &Control) -> Result<Found> {
     let pieces: Vec<Piece> =
         std::iter::once(Piece::Tenants).chain(options.variants.iter().map(|v| Piece::Variant(*v))).collect();
     let noises = Noise::all(scale, options.quick);
     let repeat = options.repeat as usize;
     let steps = repeat + options.variants.len() * (noises.len() * repeat + 1);
-    let progress = Steps::new(steps as u64);
+    let simulation = Simulation {
+        options,
+        scale,
+        toml,
+        noises: &noises,
+        cancel: control.cancel(),
+        progress: Steps::new(control, steps as u64),
+    };
     let done = parallel::map(&pieces, |piece| {
         let mut result = Done::default();
         let ended = match piece {
-            Piece::Tenants => simulate_tenants(options, scale, toml, &progress, &mut result),
-            Piece::Variant(v) => simulate_variant(options, *v, scale, toml, &noises, &progress, &mut result),
+            Piece::Tenants => simulation.tenants(&mut result),
+            Piece::Variant(variant) => simulation.variant(*variant, &mut result),
         };
         result.error = ended.err();
         result
     });
-    drop(progress);
+    drop(simulation);
     let mut tenants = Vec::new();
     let (mut variants, mut unavailable) = (Vec::new(), Vec::new());
     let mut interrupted = false;
@@ -233,52 +239,55 @@ fn simulate(options: &Options, scale: &Scale, toml: &toml::Table) -> Result<Foun
     assemble::<SimStage>(options, scale, toml, tenants, variants, unavailable, interrupted)
 }
 
-fn simulate_tenants(
-    options: &Options,
-    scale: &Scale,
-    toml: &toml::Table,
-    progress: &Steps,
-    done: &mut Done,
-) -> Result<()> {
-    for repetition in 0..options.repeat {
-        // Each on a new drive: nothing is written, so that they differ in nothing else.
-        let mut stage = tenants::prepare(toml, scale, false)?;
-        let seed = options.seed.wrapping_add(repetition.into());
-        done.tenants.push(tenants::play(&mut stage, scale, repetition, seed)?);
-        progress.done(&format!("eight namespaces, repetition {}", repetition + 1), "");
-    }
-    Ok(())
+/// What the pieces of the simulated part share.
+struct Simulation<'a> {
+    options: &'a Options,
+    scale: &'a Scale,
+    toml: &'a toml::Table,
+    noises: &'a [Noise],
+    cancel: &'a Cancel,
+    progress: Steps,
 }
 
-fn simulate_variant(
-    options: &Options,
-    variant: Variant,
-    scale: &Scale,
-    toml: &toml::Table,
-    noises: &[Noise],
-    progress: &Steps,
-    done: &mut Done,
-) -> Result<()> {
-    let mut flat = match Flat::new(variant, toml, scale, options.seed, false) {
-        Err(error) if error.is::<Unavailable>() => {
-            done.unavailable = Some(error.to_string());
-            return Ok(());
+impl Simulation<'_> {
+    /// Part 1.
+    fn tenants(&self, done: &mut Done) -> Result<()> {
+        let Simulation { options, scale, .. } = *self;
+        for repetition in 0..options.repeat {
+            // Each on a new drive: nothing is written, so that they differ in nothing else.
+            let mut stage = tenants::prepare(self.toml, scale, false, self.cancel)?;
+            let seed = options.seed.wrapping_add(repetition.into());
+            done.tenants.push(tenants::play(&mut stage, scale, repetition, seed)?);
+            self.progress.done(&format!("eight namespaces, repetition {}", repetition + 1), "");
         }
-        other => other?,
-    };
-    progress.done(&format!("{variant}: a used drive"), "");
-    for repetition in 0..options.repeat {
-        let seed = seed(options, repetition);
-        if repetition > 0 {
-            flat.age(scale, seed)?;
-        }
-        for &noise in noises {
-            let run = neighbour::play(flat.begin()?, &flat, noise, scale, repetition, seed)?;
-            progress.done(&format!("{variant}, neighbour {}", noise.title()), &report::summary(&run));
-            done.runs.push(run);
-        }
+        Ok(())
     }
-    Ok(())
+
+    /// A variant of part 2.
+    fn variant(&self, variant: Variant, done: &mut Done) -> Result<()> {
+        let Simulation { options, scale, noises, .. } = *self;
+        let mut flat = match Flat::new(variant, self.toml, scale, options.seed, false, self.cancel) {
+            Err(error) if error.is::<Unavailable>() => {
+                done.unavailable = Some(error.to_string());
+                return Ok(());
+            }
+            other => other?,
+        };
+        self.progress.done(&format!("{variant}: a used drive"), "");
+        for repetition in 0..options.repeat {
+            let seed = seed(options, repetition);
+            if repetition > 0 {
+                flat.age(scale, seed)?;
+            }
+            for &noise in noises {
+                let run = neighbour::play(flat.begin()?, &flat, noise, scale, repetition, seed)?;
+                self.progress
+                    .done(&format!("{variant}, neighbour {}", noise.title()), &report::summary(&run));
+                done.runs.push(run);
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The seed of a repetition.
@@ -287,10 +296,10 @@ fn seed(options: &Options, repetition: u32) -> u64 {
 }
 
 /// Everything live, then the same in virtual time.
-fn live(options: &Options, scale: &Scale, toml: &toml::Table) -> Result<Found> {
+fn live(options: &Options, scale: &Scale, toml: &toml::Table, control: &Control) -> Result<Found> {
     let noises = Noise::all(scale, options.quick);
     let mut found = LiveRuns::default();
-    let interrupted = match found.play(options, scale, toml, &noises) {
+    let interrupted = match found.play(options, scale, toml, &noises, control) {
         Ok(()) => false,
         Err(error) if error.is::<Interrupted>() => true,
         Err(error) => return Err(error),
@@ -306,7 +315,7 @@ fn live(options: &Options, scale: &Scale, toml: &toml::Table) -> Result<Found> {
         interrupted,
     )?;
     if !interrupted {
-        let same = simulate(options, scale, toml)?;
+        let same = simulate(options, scale, toml, control)?;
         found.interrupted = same.interrupted;
         agreement::add(&mut found.results, same.results);
     }
@@ -322,13 +331,20 @@ struct LiveRuns {
 }
 
 impl LiveRuns {
-    fn play(&mut self, options: &Options, scale: &Scale, toml: &toml::Table, noises: &[Noise]) -> Result<()> {
+    fn play(
+        &mut self,
+        options: &Options,
+        scale: &Scale,
+        toml: &toml::Table,
+        noises: &[Noise],
+        control: &Control,
+    ) -> Result<()> {
         let repeat = options.repeat as usize;
         let steps = repeat + options.variants.len() * (noises.len() * repeat + 1);
-        let mut progress = Progress::new(steps as u64);
+        let mut progress = Progress::new(control, steps as u64);
         for repetition in 0..options.repeat {
             progress.begin(&format!("eight namespaces, live, repetition {}", repetition + 1));
-            let mut stage = tenants::prepare(toml, scale, true)?.go_live(1)?;
+            let mut stage = tenants::prepare(toml, scale, true, control.cancel())?.go_live(1)?;
             let seed = options.seed.wrapping_add(repetition.into());
             self.tenants.push(tenants::play(&mut stage, scale, repetition, seed)?);
             progress.end("");
@@ -337,7 +353,7 @@ impl LiveRuns {
         for &variant in &options.variants {
             progress.begin(&format!("{variant}: a used drive"));
             self.variants.push((variant, Vec::new()));
-            match Flat::new(variant, toml, scale, options.seed, true) {
+            match Flat::new(variant, toml, scale, options.seed, true, control.cancel()) {
                 Ok(flat) => flats.push((variant, flat)),
                 Err(error) if error.is::<Unavailable>() => {
                     self.unavailable.push((variant, error.to_string()))

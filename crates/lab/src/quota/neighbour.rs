@@ -13,6 +13,7 @@ use super::{
     windows::{Rhythm, quantile},
 };
 use crate::{
+    control::Cancel,
     drive::{Counters, create_namespace},
     results::{Percentiles, Point, Run},
     stage::{Load, Prepared, SimStage, Stage, no_script},
@@ -84,13 +85,14 @@ impl Flat {
         scale: &Scale,
         seed: u64,
         live: bool,
+        cancel: &Cancel,
     ) -> Result<Self> {
         let config = Config::from_toml(&toml::to_string(&variant.drive(profile, scale)?)?);
         let config = match config {
             Err(error) if variant == Variant::Windows => return Err(Unavailable(error.to_string()).into()),
             other => other?,
         };
-        let mut stage = SimStage::new(config, 2, live)?;
+        let mut stage = SimStage::new(config, 2, live, cancel)?;
         let sets = stage.manager().nvm_sets()?;
         let [first, second] = variant.sets();
         let mut size = u64::MAX;

@@ -6,6 +6,7 @@ use run::Config;
 
 use super::{scale::Scale, variants::set_quota};
 use crate::{
+    control::Cancel,
     drive::create_namespace,
     results::{Cpu, Run},
     stage::{INTERVAL, Load, SimStage, Stage, no_script},
@@ -38,11 +39,11 @@ fn span(scale: &Scale, size: u64) -> u64 {
 }
 
 /// The drive with its eight namespaces, written once as far as they are read.
-pub(super) fn prepare(profile: &toml::Table, scale: &Scale, live: bool) -> Result<SimStage> {
+pub(super) fn prepare(profile: &toml::Table, scale: &Scale, live: bool, cancel: &Cancel) -> Result<SimStage> {
     let mut toml = profile.clone();
     toml.remove("namespace");
     let config = Config::from_toml(&toml::to_string(&toml)?)?;
-    let mut stage = SimStage::new(config, COUNT, live)?;
+    let mut stage = SimStage::new(config, COUNT, live, cancel)?;
     let set = stage.manager().nvm_sets()?.into_iter().find(|set| set.nvmsetid.get() == 1);
     let capacity = set.context("the drive has no NVM Set 1")?.unvmsetcap.get();
     let each = u64::try_from(capacity / COUNT as u128).unwrap_or(u64::MAX) >> 20 << 20;

@@ -11,14 +11,19 @@ use std::{
 
 use anyhow::Result;
 use run::{
-    Config,
-    sim::{CheckpointError, Origin, Sim, preconditioned},
+    Config, Precondition,
+    sim::{CheckpointError, Contents, Origin, Sim, preconditioned},
 };
-
-use super::case::{Contents, Precondition};
 
 /// Bytes that the files of a cache may take together.
 pub(super) const MOST: u64 = 16 << 30;
+
+/// Where a user's preconditioned drives are kept, as the XDG Base Directory Specification has it; nowhere without a home.
+pub fn usual_cache() -> Option<PathBuf> {
+    let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let caches = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
+    Some(caches?.join("tranche"))
+}
 
 /// Where preconditioned drives come from.
 #[derive(Debug, Default)]
@@ -34,13 +39,6 @@ impl Cache {
         Self { directory, makers: Mutex::default() }
     }
 
-    /// Where a user's caches are, as the XDG Base Directory Specification has it; nowhere without a home.
-    pub fn usual() -> Option<PathBuf> {
-        let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-        let caches = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
-        Some(caches?.join("tranche"))
-    }
-
     /// A drive that has gone through this, and whether it was kept from an earlier time. `progress` is told, in per mille, how far one
     /// is that has to be made, and says whether to go on.
     ///
@@ -54,9 +52,8 @@ impl Cache {
         seed: u64,
         progress: &mut dyn FnMut(u32) -> bool,
     ) -> Result<(Sim, bool)> {
-        let kind = contents.of_run();
         if how == Precondition::None {
-            return Ok((Sim::new(config, kind)?, false));
+            return Ok((Sim::new(config, contents)?, false));
         }
         let maker = {
             let key = format!("{config:?} {contents:?} {how:?} {seed}");
@@ -65,7 +62,7 @@ impl Cache {
         };
         let make = |directory: Option<&Path>, progress: &mut dyn FnMut(u32) -> bool| {
             let mut tell = |done| progress(done);
-            preconditioned(config.clone(), kind, how.of_run(), seed, directory, &mut tell)
+            preconditioned(config.clone(), contents, how, seed, directory, &mut tell)
         };
         let alone = maker.lock().unwrap_or_else(PoisonError::into_inner);
         let (checkpoint, origin) = match make(self.directory.as_deref(), progress) {

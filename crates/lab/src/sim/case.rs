@@ -6,12 +6,11 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use clap::ValueEnum;
 use host::Host;
 use nvme::Nsid;
 use run::{
-    Config,
-    sim::{Sim, SimTransport},
+    Config, Precondition,
+    sim::{Contents, Sim, SimTransport},
 };
 use rustix::time::{ClockId, clock_gettime};
 
@@ -19,63 +18,13 @@ use super::{
     act,
     cache::Cache,
     jobs::{self, Played},
-    load::{Load, without_contents},
+    load::{Form, Load, without_contents},
     watch::{WHOLE, Watch},
 };
-use crate::{drive::Counters, figure::show_size, interrupt, results::NamespaceCounts, sweep::settings};
+use crate::{control::Cancel, drive::Counters, figure::show_size, results::NamespaceCounts, sweep::settings};
 
 /// Host NQN of the load.
 const NQN: &str = "nqn.2026-11.io.tranche:sim";
-
-/// What a new drive goes through before its load.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
-pub enum Precondition {
-    /// Nothing: it is empty.
-    #[default]
-    None,
-    /// Every namespace is written once, in order.
-    Fill,
-    /// That, and then random writes of 4 KiB until write amplification no longer changes.
-    Steady,
-}
-
-impl Precondition {
-    /// As it is written.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Fill => "fill",
-            Self::Steady => "steady",
-        }
-    }
-
-    pub(super) fn of_run(self) -> run::Precondition {
-        match self {
-            Self::None => run::Precondition::None,
-            Self::Fill => run::Precondition::Fill,
-            Self::Steady => run::Precondition::Steady,
-        }
-    }
-}
-
-/// Whether the simulated drive keeps what is written to it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Contents {
-    /// No: reads give zeros.
-    #[default]
-    None,
-    /// In this machine's memory.
-    Memory,
-}
-
-impl Contents {
-    pub(super) fn of_run(self) -> run::sim::Contents {
-        match self {
-            Self::None => run::sim::Contents::None,
-            Self::Memory => run::sim::Contents::Memory,
-        }
-    }
-}
 
 /// A run that is to be made.
 #[derive(Clone, Debug)]
@@ -152,9 +101,9 @@ impl Case {
     /// # Errors
     /// It cannot, or an option makes no sense.
     pub fn check(&self, available: Option<u64>) -> Result<()> {
-        match (self.load.fio()?, self.contents) {
-            (Some((_, jobs)), Contents::None) => without_contents(&jobs),
-            (None, Contents::None) => Ok(()),
+        match (self.load.jobs()?, self.contents) {
+            (Some((_, jobs)), Contents::None | Contents::Later) => without_contents(&jobs),
+            (None, Contents::None | Contents::Later) => Ok(()),
             (None, Contents::Memory) => {
                 bail!(
                     "contents are kept for job files only: other loads neither say what they write nor look at what they read"
@@ -173,14 +122,14 @@ impl Case {
 
     /// Roughly the bytes of this machine's memory that it takes.
     pub fn memory(&self) -> u64 {
-        Sim::memory(&self.config, self.contents.of_run())
+        Sim::memory(&self.config, self.contents)
     }
 
     /// Makes the run, on a drive of this cache. `share` is told, in millionths, how far it is.
     ///
     /// # Errors
-    /// The drive cannot be so, the load does not fit it, or the user ended it before the load began.
-    pub fn run(&self, cache: &Cache, share: &AtomicU32) -> Result<Ran> {
+    /// The drive cannot be so, the load does not fit it, or it was cancelled before the load began.
+    pub fn run(&self, cache: &Cache, share: &AtomicU32, cancel: &Cancel) -> Result<Ran> {
         let mut config = self.config.clone();
         // Without time nothing would ever end.
         config.timing = true;
@@ -190,9 +139,9 @@ impl Case {
         let made = cache.drive(config, self.contents, self.precondition, self.seed, &mut |done| {
             prepared = done.min(1000);
             share.store(prepared * (prepares / 1000), Ordering::Relaxed);
-            !interrupt::asked()
+            !cancel.is_cancelled()
         });
-        interrupt::check().with_context(|| match self.precondition {
+        cancel.check().with_context(|| match self.precondition {
             Precondition::None => "the load was not begun".to_owned(),
             _ => format!("the drive was preconditioned to {} %, and the load not begun", prepared / 10),
         })?;
@@ -201,12 +150,12 @@ impl Case {
         let mut host = sim.host(NQN).context("connecting to the drive")?;
         let before = self.sample(&mut host)?;
         let (time, start, cpu) = (sim.now(), Instant::now(), cpu_time());
-        let mut watch = Watch::new(share, prepares);
-        let played = match &self.load {
-            Load::Act(config) => act::play(config, &sim, &mut host, self.nsid, self.seed, &mut watch)?,
-            Load::Trace(trace) => trace.play(&sim, &mut host, self.nsid, &mut watch)?,
-            Load::Fio { .. } => {
-                let (name, jobs) = self.load.fio()?.context("a job file")?;
+        let mut watch = Watch::new(share, prepares, cancel);
+        let played = match &self.load.form {
+            Form::Act(config) => act::play(config, &sim, &mut host, self.nsid, self.seed, &mut watch)?,
+            Form::Trace(trace) => trace.play(&sim, &mut host, self.nsid, &mut watch)?,
+            Form::Fio { .. } => {
+                let (name, jobs) = self.load.jobs()?.context("a job file")?;
                 jobs::play(name, &jobs, &sim, &mut host, self.nsid, self.seed, &mut watch)?
             }
         };

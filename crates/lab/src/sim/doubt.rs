@@ -1,8 +1,8 @@
 //! What a reader of a run should know before it believes the figures.
 
-use run::FlashSpace;
+use run::{FlashSpace, Precondition};
 
-use super::case::{Case, Precondition, Ran};
+use super::case::{Case, Ran};
 use crate::figure::show_size;
 
 /// So many times their size must be written to namespaces that were not preconditioned to the steady state, before write amplification
@@ -97,23 +97,21 @@ impl Case {
 mod tests {
     use super::*;
     use crate::{results::NamespaceCounts, sim::load::Load};
-    use run::Config;
-    use workload::fio::JobFile;
+    use run::{Config, sim::Contents};
 
     fn case(size: &str, precondition: Precondition) -> Case {
         let toml = format!(
             "[[set]]\nmedia = \"nand\"\ncell = \"tlc\"\ncapacity = \"2GiB\"\nspare = \"12.5%\"\nchannels = 4\ndies = 8\n\
              planes = 1\nnand_page = \"16KiB\"\npages_per_block = 96\nrated_cycles = 3000\n[[namespace]]\nset = 1\nsize = \"{size}\"\n"
         );
-        let file = JobFile::parse("[a]\nrw=randwrite\n", &|_| None).unwrap();
         Case {
             parameters: Vec::new(),
             config: Config::from_toml(&toml).unwrap(),
             media: vec!["nand".to_owned()],
-            load: Load::Fio { name: "x".into(), file },
+            load: Load::fio("x", "[a]\nrw=randwrite\n").unwrap(),
             nsid: None,
             precondition,
-            contents: super::super::Contents::None,
+            contents: Contents::None,
             seed: 1,
         }
     }

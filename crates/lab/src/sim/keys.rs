@@ -1,14 +1,11 @@
 //! What the keys of `--set` mean: values of the drive's TOML, options of jobs, and what the run itself is.
 
 use anyhow::{Result, anyhow, bail};
-use clap::ValueEnum;
+use run::{Precondition, sim::Contents};
 use toml::Table;
 use workload::fio::{JobFile, Setting};
 
-use super::{
-    case::{Contents, Precondition},
-    load::Load,
-};
+use super::load::{Form, Load};
 use crate::sweep::{keys, seed};
 
 /// What is varied.
@@ -34,12 +31,15 @@ impl Variable {
         match key.split_once('.') {
             None if key == "seed" => self.seed = seed(text)?,
             None if key == "precondition" => {
-                self.precondition = Precondition::from_str(text, false)
-                    .map_err(|_| anyhow!("{text:?} is no preconditioning: none, fill or steady"))?;
+                self.precondition = Precondition::named(text)
+                    .ok_or_else(|| anyhow!("{text:?} is no preconditioning: none, fill or steady"))?;
             }
             None if key == "contents" => {
-                self.contents = Contents::from_str(text, false)
-                    .map_err(|_| anyhow!("{text:?} are no contents: none or memory"))?;
+                self.contents = match text {
+                    "none" => Contents::None,
+                    "memory" => Contents::Memory,
+                    _ => bail!("{text:?} are no contents: none or memory"),
+                };
             }
             Some(("job", option)) => self.load.set(option, text)?,
             _ => bail!(
@@ -54,7 +54,7 @@ impl Variable {
 impl Load {
     /// Gives an option of every job, or `JOB.OPTION` of one, another value.
     fn set(&mut self, key: &str, text: &str) -> Result<()> {
-        let Self::Fio { file, .. } = self else {
+        let Form::Fio { file, .. } = &mut self.form else {
             bail!("the load is no job file, and has no options of jobs");
         };
         let (job, option) = key.rsplit_once('.').map_or((None, key), |(job, option)| (Some(job), option));
@@ -75,8 +75,8 @@ impl Load {
     /// The parameters, with sizes of jobs as numbers of bytes.
     pub(super) fn in_bytes(&self, parameters: &[(String, String)]) -> Vec<(String, String)> {
         let one = |(key, text): &(String, String)| {
-            let bytes = match (self, key.strip_prefix("job.")) {
-                (Self::Fio { file, .. }, Some(option)) => {
+            let bytes = match (&self.form, key.strip_prefix("job.")) {
+                (Form::Fio { file, .. }, Some(option)) => {
                     file.bytes(option.rsplit_once('.').map_or(option, |(_, option)| option), text)
                 }
                 _ => None,
@@ -102,8 +102,7 @@ mod tests {
                          superblocks = 300\ntiming = { read = [\"1us\"] }\n[[namespace]]\nset = 2\nsize = \"1GiB\"\n";
 
     fn variable() -> Variable {
-        let file = JobFile::parse("[global]\nbs=4k\n[a]\n[b.c]\n", &|_| None).unwrap();
-        let load = Load::Fio { name: "x".into(), file };
+        let load = Load::fio("x", "[global]\nbs=4k\n[a]\n[b.c]\n").unwrap();
         let drive = toml::from_str(DRIVE).unwrap();
         Variable { drive, load, precondition: Precondition::None, contents: Contents::None, seed: 1 }
     }
@@ -142,7 +141,7 @@ mod tests {
         assert_eq!(v.drive["drive"]["fair_sharing"].as_bool(), Some(false));
         assert_eq!(v.drive["link"]["read"].as_str(), Some("3GB/s"));
         assert_eq!((v.seed, v.precondition), (9, Precondition::Steady));
-        let jobs = v.load.fio().unwrap().unwrap().1.jobs;
+        let jobs = v.load.jobs().unwrap().unwrap().1.jobs;
         assert_eq!(jobs.iter().map(|job| job.options.iodepth).collect::<Vec<_>>(), [8, 8]);
         assert_eq!(jobs.iter().map(|job| job.options.rw.name()).collect::<Vec<_>>(), ["read", "write"]);
     }

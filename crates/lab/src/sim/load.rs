@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use anyhow::{Result, anyhow, bail};
-use clap::ValueEnum;
 use workload::act::{self, Config};
-use workload::fio::{JobFile, Jobs};
+use workload::fio::{FileError, JobFile, Jobs};
 
 use super::replay::{Trace, TraceOptions, begins_as_trace};
+use crate::input::read_text;
 
 /// In which form a load is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// A job file of fio.
     Fio,
@@ -38,7 +38,15 @@ impl Format {
 
 /// A load that has been read.
 #[derive(Clone, Debug)]
-pub(super) enum Load {
+pub struct Load {
+    /// Where it came from, for results.
+    pub(super) source: String,
+    pub(super) form: Form,
+}
+
+/// What a load is.
+#[derive(Clone, Debug)]
+pub(super) enum Form {
     /// A job file: its name, for messages, and its text understood so far that options can be replaced.
     Fio { name: String, file: JobFile },
     /// The loads of Aerospike's certification tool.
@@ -48,56 +56,58 @@ pub(super) enum Load {
 }
 
 impl Load {
-    /// Reads a load. `text` gives the text of a file.
+    /// Reads a load from a file, `-` from standard input. Without a format the file's name and its begin tell.
     ///
     /// # Errors
     /// The file cannot be read, or makes no sense.
-    pub fn read(
-        path: &Path,
-        format: Option<Format>,
-        trace: &TraceOptions,
-        text: &dyn Fn(&Path) -> Result<String>,
-    ) -> Result<Self> {
-        let name = match path.to_str() {
-            Some("-") => "standard input".to_owned(),
-            _ => path.display().to_string(),
-        };
-        let format = format.unwrap_or_else(|| Format::of(path));
-        match format {
-            Format::Act | Format::ActIndex => {
-                let kind = if format == Format::Act { act::Kind::Storage } else { act::Kind::Index };
-                let config = Config::parse(kind, &text(path)?)
-                    .map_err(|error| anyhow!("{name}:{}: {}", error.line, error.problem))?;
-                Ok(Self::Act(Box::new(config)))
-            }
+    pub fn open(path: &Path, format: Option<Format>, trace: &TraceOptions) -> Result<Self> {
+        let source = path.display().to_string();
+        let name = if source == "-" { "standard input" } else { &source };
+        let load = match format.unwrap_or_else(|| Format::of(path)) {
+            Format::Fio => return Ok(Self { source: source.clone(), ..Self::fio(name, &read_text(path)?)? }),
+            Format::Act => Self::act(name, act::Kind::Storage, &read_text(path)?)?,
+            Format::ActIndex => Self::act(name, act::Kind::Index, &read_text(path)?)?,
             Format::Trace => {
-                let trace = Trace { path: path.to_owned(), name, options: trace.clone() };
+                let trace = Trace { path: path.to_owned(), name: name.to_owned(), options: trace.clone() };
                 trace.check()?;
-                Ok(Self::Trace(Box::new(trace)))
+                Form::Trace(Box::new(trace))
             }
-            Format::Fio => {
-                let file = JobFile::parse(&text(path)?, &|name| std::env::var(name).ok())
-                    .map_err(|error| anyhow!("{name}:{}: {}", error.line, error.problem))?;
-                let load = Self::Fio { name, file };
-                if let Some((_, jobs)) = load.fio()? {
-                    for note in &jobs.notes {
-                        tracing::info!("{note}");
-                    }
-                }
-                Ok(load)
-            }
+        };
+        Ok(Self { source, form: load })
+    }
+
+    /// The jobs of a job file's text. `name` is that of the file, for messages and results.
+    ///
+    /// # Errors
+    /// It makes no sense.
+    pub fn fio(name: &str, text: &str) -> Result<Self> {
+        let file = JobFile::parse(text, &|name| std::env::var(name).ok()).map_err(|e| at(name, &e))?;
+        for note in &file.jobs().map_err(|e| at(name, &e))?.notes {
+            tracing::info!("{note}");
         }
+        Ok(Self { source: name.to_owned(), form: Form::Fio { name: name.to_owned(), file } })
+    }
+
+    fn act(name: &str, kind: act::Kind, text: &str) -> Result<Form> {
+        let config =
+            Config::parse(kind, text).map_err(|error| anyhow!("{name}:{}: {}", error.line, error.problem))?;
+        Ok(Form::Act(Box::new(config)))
     }
 
     /// The jobs of a job file, with its name, if it is one.
     ///
     /// # Errors
     /// An option makes no sense.
-    pub fn fio(&self) -> Result<Option<(&str, Jobs)>> {
-        let Self::Fio { name, file } = self else { return Ok(None) };
-        let jobs = file.jobs().map_err(|error| anyhow!("{name}:{}: {}", error.line, error.problem))?;
+    pub(super) fn jobs(&self) -> Result<Option<(&str, Jobs)>> {
+        let Form::Fio { name, file } = &self.form else { return Ok(None) };
+        let jobs = file.jobs().map_err(|e| at(name, &e))?;
         Ok(Some((name, jobs)))
     }
+}
+
+/// An error with its place.
+fn at(name: &str, error: &FileError) -> anyhow::Error {
+    anyhow!("{name}:{}: {}", error.line, error.problem)
 }
 
 /// Refuses what needs contents on a drive that keeps none.

@@ -1,4 +1,4 @@
-//! `tranche sim`: a load on a drive in virtual time.
+//! A load on a drive in virtual time: `tranche sim`.
 //!
 //! The drive is the same as the one that is served, with another clock; the load is made of the same actors as those of the load
 //! generator. The same drive, load and seed give the same result on every machine.
@@ -13,7 +13,6 @@ mod jobs;
 mod keys;
 mod load;
 mod pool;
-mod progress;
 mod replay;
 mod report;
 mod tally;
@@ -25,7 +24,6 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow};
-use clap::Args;
 use nvme::Nsid;
 use run::Config;
 use serde_json::{Value, json};
@@ -35,112 +33,77 @@ pub(crate) use self::{
     jobs::{Moved, play},
     watch::Watch,
 };
+pub use self::{
+    cache::usual_cache,
+    load::{Format, Load},
+    replay::TraceOptions,
+};
 use self::{
     case::{Case, Ran},
     keys::Variable,
-    load::Load,
-};
-pub use self::{
-    case::{Contents, Precondition},
-    load::Format,
-    replay::{FoldOption, TraceOptions},
 };
 use crate::{
-    Outcome, bench, figure, interrupt, memory,
+    Outcome, bench,
+    control::{self, Control},
+    figure, memory,
     results::{Host, Overwrite},
     sweep::{
         axes, no_place, settings,
         sheet::{Row, Sheet},
     },
 };
+pub use run::{Precondition, sim::Contents};
 
-/// Options of `tranche sim`.
-#[derive(Args, Clone, Debug)]
-pub struct Options {
-    /// What to do: a fio job file (docs/bench.md), a configuration of Aerospike's ACT, or a block trace (docs/loads.md); - is
-    /// standard input
-    #[arg(value_name = "LOAD")]
-    pub load: PathBuf,
-    /// Form of the load [default: by the file's name, or else by how it begins]
-    #[arg(long, value_name = "FORMAT")]
-    pub format: Option<Format>,
-    /// The drive: a profile or a TOML file. It is new, and its modelled times count whatever it says of timing
-    #[arg(long, value_name = "NAME|FILE", default_value = "default")]
+/// A simulation: one run, or one for each combination of what is varied.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What is put on the drive.
+    pub load: Load,
+    /// What the drive is called, in results and messages.
     pub drive: String,
-    /// Namespace of everything [default: those that jobs name (filename=nvme0n2), else the first; of other loads than fio's: as many as
-    /// they need]
-    #[arg(long, value_name = "NSID")]
+    /// The drive's TOML. It is new, and its modelled times count whatever it says of timing.
+    pub toml: String,
+    /// Namespace of everything; `None`: those that jobs name, else the first, and of other loads than fio's as many as they need.
     pub nsid: Option<Nsid>,
-    /// What the drive goes through first: nothing, being written once, or random writes until write amplification is
-    /// steady
-    #[arg(long, value_name = "none|fill|steady", default_value = "none", hide_possible_values = true)]
+    /// What the drive goes through first.
     pub precondition: Precondition,
-    /// Whether the drive keeps what is written to it, so that jobs may verify: not, or in this machine's memory
-    #[arg(long, value_name = "none|memory", default_value = "none", hide_possible_values = true)]
+    /// Whether the drive keeps what is written to it, so that jobs may verify.
     pub contents: Contents,
-    /// Seed of everything random, where --set names none. Seed 1 does the I/Os that `tranche bench` does
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    /// Seed of everything random, where `set` names none. Seed 1 does the I/Os that the load generator does.
     pub seed: u64,
-    /// Make a run for each value of a key; given several times, for each combination. Keys are those of the drive's TOML
-    /// (set.1.spare, or ftl.spare and gc.policy of the first NVM Set on flash), job.OPTION, seed, precondition and contents; values
-    /// also 1..5, 4..64:4 and 1..64:x2 (docs/sim.md)
-    #[arg(long, value_name = "KEY=A,B,…")]
+    /// What is varied: `KEY=A,B,…`, once for each key (docs/sim.md).
     pub set: Vec<String>,
-    /// Directory for results.parquet, results.json and results.csv [default: out/sim with --set, else none is written]
-    #[arg(long, value_name = "DIR")]
+    /// Directory for results.parquet, results.json and results.csv; `None`: `out/sim` if something is varied, else none is written.
     pub out: Option<PathBuf>,
-    /// Whether results that are in `out` may go
-    #[command(flatten)]
+    /// Whether results that are in `out` may go.
     pub overwrite: Overwrite,
-    /// Keep preconditioned drives in this directory for the next time, up to 16 GiB of them [default:
-    /// $XDG_CACHE_HOME/tranche, or ~/.cache/tranche]
-    #[arg(long, value_name = "DIR")]
+    /// Where preconditioned drives are kept for the next time, up to 16 GiB of them ([`usual_cache`]); `None`: none is.
     pub cache: Option<PathBuf>,
-    /// Precondition every drive anew, and keep none
-    #[arg(long, conflicts_with = "cache")]
-    pub no_cache: bool,
-    /// Runs at the same time [default: one for each processor, as far as the drives fit in memory]
-    #[arg(long, alias = "threads", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub parallel: Option<u16>,
-    /// What is only for traces.
-    #[command(flatten)]
-    pub trace: TraceOptions,
+    /// Runs at the same time; `None`: one for each processor, as far as the drives fit in memory.
+    pub parallel: Option<usize>,
 }
 
 /// Where results of sweeps go.
 const OUT: &str = "out/sim";
-
-/// Where texts come from.
-pub struct Sources<'a> {
-    /// The text of a file that describes a load; - is standard input.
-    pub text: &'a dyn Fn(&Path) -> Result<String>,
-    /// The TOML of a drive: of a profile's name or a file.
-    pub drive: &'a dyn Fn(&str) -> Result<String>,
-}
 
 /// Runs the load.
 ///
 /// # Errors
 /// The drive or the load makes no sense, or they do not fit each other; an interruption before there was anything to report. What goes
 /// wrong with requests is the outcome's failure, beside the results.
-pub fn run(options: &Options, sources: &Sources<'_>) -> Result<Outcome<Value>> {
+pub fn run(options: &Settings, control: &Control) -> Result<Outcome<Value>> {
     let out = options.out.clone().or_else(|| (!options.set.is_empty()).then(|| PathBuf::from(OUT)));
-    // What it reads may be a pipe that nobody writes to: until then the first signal ends the process.
-    let cases = cases(options, sources)?;
+    let cases = cases(options)?;
     if let Some(out) = &out {
         options.overwrite.check(out)?;
     }
-    interrupt::install().context("installing signal handlers")?;
-    let threads = threads(&cases, options.parallel.map(usize::from));
+    let threads = threads(&cases, options.parallel);
     if let Some(out) = &out {
         crate::results::directory(out)?;
     }
     let began = Instant::now();
-    let cache = Cache::new(match options.no_cache {
-        true => None,
-        false => options.cache.clone().or_else(Cache::usual),
-    });
-    let ran = pool::run(&cases, &cache, threads);
+    let cache = Cache::new(options.cache.clone());
+    let ran = pool::run(&cases, &cache, threads, control);
     let elapsed = began.elapsed();
     let runs: Vec<(&Case, Result<Ran>)> =
         cases.iter().zip(ran).filter_map(|(case, ran)| Some((case, ran?))).collect();
@@ -164,7 +127,7 @@ pub fn run(options: &Options, sources: &Sources<'_>) -> Result<Outcome<Value>> {
             failure: failure(problems, ran.played.interrupted),
         });
     }
-    sweep(options, out.as_deref(), &cases, runs, elapsed, threads)
+    sweep(options, out.as_deref(), &cases, runs, elapsed, threads, control)
 }
 
 /// Warns of what makes figures mean less than they seem to; of what several runs have in common once.
@@ -190,20 +153,20 @@ fn warn(runs: &[(&Case, Result<Ran>)]) {
 /// Why the program must fail, if it must.
 fn failure(mut problems: Vec<String>, interrupted: bool) -> Option<String> {
     if interrupted {
-        problems.push(interrupt::PARTIAL.to_owned());
+        problems.push(control::PARTIAL.to_owned());
     }
     (!problems.is_empty()).then(|| bench::lines(problems))
 }
 
 /// The runs that are asked for, each looked at as far as that can be done before it runs.
-fn cases(options: &Options, sources: &Sources<'_>) -> Result<Vec<Case>> {
+fn cases(options: &Settings) -> Result<Vec<Case>> {
     let axes = axes::parse(&options.set)?;
-    let toml = (sources.drive)(&options.drive)?;
+    let toml = &options.toml;
     let drive = || format!("the drive {}", options.drive);
-    Config::from_toml(&toml).with_context(drive)?;
+    Config::from_toml(toml).with_context(drive)?;
     let base = Variable {
-        drive: toml::from_str(&toml).with_context(drive)?,
-        load: Load::read(&options.load, options.format, &options.trace, sources.text)?,
+        drive: toml::from_str(toml).with_context(drive)?,
+        load: options.load.clone(),
         precondition: options.precondition,
         contents: options.contents,
         seed: options.seed,
@@ -275,12 +238,13 @@ fn threads(cases: &[Case], wanted: Option<usize>) -> usize {
 
 /// Reports a sweep.
 fn sweep(
-    options: &Options,
+    options: &Settings,
     out: Option<&Path>,
     cases: &[Case],
     runs: Vec<(&Case, Result<Ran>)>,
     elapsed: Duration,
     threads: usize,
+    control: &Control,
 ) -> Result<Outcome<Value>> {
     let mut problems = Vec::new();
     for (case, ran) in &runs {
@@ -291,7 +255,8 @@ fn sweep(
         }
     }
     let ended = |ran: &Result<Ran>| ran.as_ref().is_ok_and(|ran| !ran.played.interrupted);
-    let interrupted = interrupt::asked() && runs.iter().filter(|(_, ran)| ended(ran)).count() < cases.len();
+    let interrupted =
+        control.is_cancelled() && runs.iter().filter(|(_, ran)| ended(ran)).count() < cases.len();
     let mut text = report::table(&rows(&runs));
     let mut written = None;
     let results = match out {
@@ -344,14 +309,14 @@ fn busy(runs: &[(&Case, Result<Ran>)]) -> f64 {
 }
 
 /// All runs for programs.
-fn document(options: &Options, runs: &[(&Case, Result<Ran>)], elapsed: Duration, threads: usize) -> Value {
+fn document(options: &Settings, runs: &[(&Case, Result<Ran>)], elapsed: Duration, threads: usize) -> Value {
     let one = |(case, ran): &(&Case, Result<Ran>)| match ran {
         Ok(ran) => report::document(case, ran),
         Err(error) => report::failed(case, &format!("{error:#}")),
     };
     json!({
         "engine": "sim",
-        "load": options.load.display().to_string(),
+        "load": options.load.source,
         "drive": options.drive,
         "seed": options.seed,
         "set": options.set,
@@ -365,10 +330,10 @@ fn document(options: &Options, runs: &[(&Case, Result<Ran>)], elapsed: Duration,
 }
 
 /// Writes the files of the results; `results` is what is in the JSON file.
-fn write(out: &Path, options: &Options, runs: &[(&Case, Result<Ran>)], results: &Value) -> Result<()> {
+fn write(out: &Path, options: &Settings, runs: &[(&Case, Result<Ran>)], results: &Value) -> Result<()> {
     let sheet = Sheet::new(&rows(runs));
     let about = vec![
-        ("tranche.load", options.load.display().to_string()),
+        ("tranche.load", options.load.source.clone()),
         ("tranche.drive", options.drive.clone()),
         ("tranche.set", options.set.join(" ")),
     ];

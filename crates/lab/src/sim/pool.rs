@@ -1,7 +1,6 @@
 //! Runs on all processors.
 
 use std::{
-    io::{IsTerminal, stderr},
     sync::{
         Mutex,
         atomic::{AtomicU32, AtomicUsize, Ordering},
@@ -15,37 +14,43 @@ use anyhow::{Result, anyhow};
 use super::{
     cache::Cache,
     case::{Case, Ran},
-    progress::Bar,
+    watch::WHOLE,
 };
-use crate::{interrupt, progress::say};
+use crate::control::{Control, Event, Parts};
 
-/// How often the progress is shown.
-const SHOWN: Duration = Duration::from_millis(200);
+/// How often the progress is told.
+const TOLD: Duration = Duration::from_millis(200);
 
 /// Makes all runs, `threads` of them at the same time. What came of them is in their order; `None` for those that were not begun
-/// before the user ended it.
-pub(super) fn run(cases: &[Case], cache: &Cache, threads: usize) -> Vec<Option<Result<Ran>>> {
+/// before it was cancelled.
+pub(super) fn run(
+    cases: &[Case],
+    cache: &Cache,
+    threads: usize,
+    control: &Control,
+) -> Vec<Option<Result<Ran>>> {
+    let of = cases.len();
+    let progress = control.begin(Parts::Runs(of));
+    let work = progress.id();
     let shares: Vec<AtomicU32> = cases.iter().map(|_| AtomicU32::new(0)).collect();
     let places: Vec<Mutex<Option<Result<Ran>>>> = cases.iter().map(|_| Mutex::new(None)).collect();
     let next = AtomicUsize::new(0);
     let ended = AtomicUsize::new(0);
-    let work = || {
-        while !interrupt::asked() {
+    let worker = || {
+        while !control.is_cancelled() {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(case) = cases.get(index) else { return };
-            let ran = case.run(cache, &shares[index]);
+            let ran = case.run(cache, &shares[index], control.cancel());
             if let Ok(mut place) = places[index].lock() {
                 *place = Some(ran);
             }
             let ended = ended.fetch_add(1, Ordering::Release) + 1;
-            if cases.len() > 1 && !stderr().is_terminal() {
-                say(format_args!("[{ended}/{}] {}", cases.len(), case.settings()));
-            }
+            control.tell(Event::RunEnded { work, ended, of, settings: &case.settings() });
         }
     };
-    let mut bar = Bar::new(cases.len());
     thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads.clamp(1, cases.len().max(1))).map(|_| scope.spawn(work)).collect();
+        let workers: Vec<_> =
+            (0..threads.clamp(1, cases.len().max(1))).map(|_| scope.spawn(worker)).collect();
         let display = thread::current();
         // Whoever ends last wakes the display, so that nothing waits for it.
         let watcher = scope.spawn(move || {
@@ -55,14 +60,22 @@ pub(super) fn run(cases: &[Case], cache: &Cache, threads: usize) -> Vec<Option<R
             panicked
         });
         while !watcher.is_finished() {
-            bar.show(&shares, ended.load(Ordering::Acquire));
-            thread::park_timeout(SHOWN);
+            let (done, ended) = (share(&shares), ended.load(Ordering::Acquire));
+            control.tell(Event::Share { work, done, ended, of });
+            thread::park_timeout(TOLD);
         }
     });
-    drop(bar);
+    drop(progress);
     let taken = |place: Mutex<Option<Result<Ran>>>| match place.into_inner() {
         Ok(ran) => ran,
         Err(_) => Some(Err(anyhow!("a run ended by a panic"))),
     };
     places.into_iter().map(taken).collect()
+}
+
+/// The share of all runs that is done.
+#[expect(clippy::cast_precision_loss, reason = "for reading")]
+fn share(shares: &[AtomicU32]) -> f64 {
+    let done: u64 = shares.iter().map(|share| u64::from(share.load(Ordering::Relaxed))).sum();
+    done as f64 / (shares.len().max(1) as f64 * f64::from(WHOLE))
 }

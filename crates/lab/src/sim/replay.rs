@@ -7,7 +7,6 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow, bail};
-use clap::{Args, ValueEnum};
 use flate2::bufread::MultiGzDecoder;
 use host::Host;
 use nvme::Nsid;
@@ -22,55 +21,27 @@ use super::{
     tally::{self, Tally},
     watch::Watch,
 };
-use crate::{bench::progress::Goal, input::Input};
+use crate::{bench::progress::Goal, control::Cancel, input::Input};
 
 /// How traces are replayed.
-#[derive(Args, Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct TraceOptions {
-    /// Traces: how much faster time passes, as 2 or 0.5 [default: 1]
-    #[arg(long, value_name = "FACTOR", value_parser = speed, conflicts_with = "depth")]
+    /// How much faster time passes; `None` is as recorded.
     pub speed: Option<Speed>,
-    /// Traces: not at their times, but as fast as so many outstanding requests allow
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    /// Not at their times, but as fast as so many outstanding requests allow.
     pub depth: Option<u32>,
-    /// Traces: where addresses beyond the end of the namespace lie: at the remainder (wrap), or each MiB of each device
-    /// at a place of its own (scatter)
-    #[arg(long, value_name = "wrap|scatter", default_value = "wrap", hide_possible_values = true)]
-    pub fold: FoldOption,
-    /// Traces: only this device, on this namespace; several times for several devices [default: all devices, on the namespaces in turn]
-    #[arg(long, value_name = "NAME=NSID", value_parser = device)]
+    /// Where addresses beyond the end of the namespace lie.
+    pub fold: Fold,
+    /// Only these devices, each on its namespace; none: all devices, on the namespaces in turn.
     pub device: Vec<(String, Nsid)>,
-    /// Traces of blkparse: the action that counts, Q (queued) or D (issued to the device)
-    #[arg(long, value_name = "Q|D", default_value = "Q")]
+    /// Traces of blkparse: the action that counts, Q (queued) or D (issued to the device).
     pub action: char,
 }
 
-/// Where addresses beyond the end lie.
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum FoldOption {
-    /// At the remainder.
-    #[default]
-    Wrap,
-    /// At places of their own.
-    Scatter,
-}
-
-fn speed(text: &str) -> Result<Speed, String> {
-    let wrong = || format!("{text:?} is no factor above 0: write 2, or 0.5");
-    let (whole, part) = text.split_once('.').unwrap_or((text, ""));
-    if part.len() > 6 || !part.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(wrong());
+impl Default for TraceOptions {
+    fn default() -> Self {
+        Self { speed: None, depth: None, fold: Fold::Wrap, device: Vec::new(), action: 'Q' }
     }
-    let whole: u64 = whole.parse().map_err(|_| wrong())?;
-    let part: u64 = format!("{part:0<6}").parse().map_err(|_| wrong())?;
-    let millionths = whole.checked_mul(1_000_000).and_then(|whole| whole.checked_add(part));
-    millionths.and_then(Speed::from_millionths).ok_or_else(wrong)
-}
-
-fn device(text: &str) -> Result<(String, Nsid), String> {
-    let (name, nsid) = text.rsplit_once('=').ok_or_else(|| format!("{text:?} has no =: write NAME=NSID"))?;
-    let nsid = nsid.parse().map_err(|_| format!("{nsid:?} is no number of a namespace: write NAME=NSID"))?;
-    Ok((name.to_owned(), nsid))
 }
 
 /// A trace that is to be replayed.
@@ -144,8 +115,8 @@ enum Compression {
 }
 
 /// Opens a trace; compressed ones (gzip, Zstandard) are known by their first bytes.
-fn open(path: &Path) -> Result<Box<dyn BufRead>> {
-    let raw = Input::open(path).with_context(|| format!("reading {}", path.display()))?;
+fn open(path: &Path, cancel: &Cancel) -> Result<Box<dyn BufRead>> {
+    let raw = Input::open(path, cancel).with_context(|| format!("reading {}", path.display()))?;
     let mut raw = BufReader::with_capacity(1 << 18, raw);
     let first = raw.fill_buf().with_context(|| format!("reading {}", path.display()))?;
     Ok(match compressed(first) {
@@ -160,8 +131,8 @@ fn open(path: &Path) -> Result<Box<dyn BufRead>> {
 }
 
 impl Trace {
-    fn reader(&self) -> Result<Reader<Box<dyn BufRead>>> {
-        Reader::new(open(&self.path)?, None, Some(self.options.action))
+    fn reader(&self, cancel: &Cancel) -> Result<Reader<Box<dyn BufRead>>> {
+        Reader::new(open(&self.path, cancel)?, None, Some(self.options.action))
             .map_err(|error| anyhow!("{}:{}: {}", self.name, error.line, error.problem))
     }
 
@@ -172,7 +143,7 @@ impl Trace {
     pub fn check(&self) -> Result<()> {
         // What was read of a pipe would be missing later.
         if self.path.is_file() {
-            self.reader()?;
+            self.reader(&Cancel::default())?;
         }
         Ok(())
     }
@@ -208,14 +179,10 @@ impl Trace {
             Some(depth) => Pace::Depth(depth),
             None => Pace::Recorded(self.options.speed.unwrap_or(Speed::ONE)),
         };
-        let fold = match self.options.fold {
-            FoldOption::Wrap => Fold::Wrap,
-            FoldOption::Scatter => Fold::Scatter,
-        };
         let agreement = Agreement::begin(host, &nsids)?;
         let powered = agreement.powered_for().map(|span| sim.now().since(span).0);
-        let options = Options { pace, fold, devices, powered };
-        let replay = Replay::new(self.reader()?, options, &spaces)
+        let options = Options { pace, fold: self.options.fold, devices, powered };
+        let replay = Replay::new(self.reader(watch.cancel())?, options, &spaces)
             .map_err(|problem| anyhow!("{}: {problem}", self.name))?;
         let mut actors = sim.actors();
         actors.add_over(host, &nsids, replay)?;
@@ -324,8 +291,9 @@ mod tests {
         let count = |name: &str, bytes: &[u8]| {
             let path = dir.path().join(name);
             std::fs::write(&path, bytes).unwrap();
-            let options = TraceOptions { action: 'Q', ..TraceOptions::default() };
-            let mut reader = Trace { path, name: name.to_owned(), options }.reader().unwrap();
+            let options = TraceOptions::default();
+            let mut reader =
+                Trace { path, name: name.to_owned(), options }.reader(&Cancel::default()).unwrap();
             let mut events = 0;
             while reader.next_event().unwrap().is_some() {
                 events += 1;
@@ -369,18 +337,5 @@ mod tests {
             assert!(!begins(other.as_bytes()), "{other}");
         }
         assert!(!begins_as_trace(Path::new("-")) && !begins_as_trace(dir.path()));
-    }
-
-    #[test]
-    fn factors() {
-        assert_eq!(speed("1"), Ok(Speed::ONE));
-        assert_eq!(speed("0.5").ok(), Speed::from_millionths(500_000));
-        assert_eq!(speed("12.000001").ok(), Speed::from_millionths(12_000_001));
-        for wrong in ["", "0", "0.0", "-1", "1.0000001", "x", "1.x", "99999999999999999999"] {
-            assert!(speed(wrong).is_err(), "{wrong}");
-        }
-        assert_eq!(device("8,0=3"), Ok(("8,0".to_owned(), 3)));
-        assert_eq!(device("a=b=1"), Ok(("a=b".to_owned(), 1)));
-        assert!(device("a").is_err() && device("a=x").is_err());
     }
 }

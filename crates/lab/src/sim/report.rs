@@ -65,7 +65,7 @@ fn drive(out: &mut String, case: &Case, ran: &Ran) -> std::fmt::Result {
         Some(rate) => writeln!(out, ": {} requests per processor-second", figure::show(rate))?,
         None => writeln!(out)?,
     }
-    if case.precondition != super::Precondition::None {
+    if case.precondition != run::Precondition::None {
         writeln!(
             out,
             "  before       : preconditioned ({}) in {} s{}",

@@ -1,4 +1,4 @@
-//! What is looked at while a load runs: how far it is, what fails, whether the user has had enough.
+//! What is looked at while a load runs: how far it is, what fails, whether it was cancelled.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -7,7 +7,7 @@ use nvme::Status;
 use run::sim::{Nanos, Step};
 use workload::{Request, Verb};
 
-use crate::{bench::progress::Goal, interrupt};
+use crate::{bench::progress::Goal, control::Cancel};
 
 /// Completions between two looks.
 const LOOK: u64 = 4096;
@@ -31,14 +31,15 @@ pub(crate) struct Watch<'a> {
     last: Nanos,
     still: u64,
     interrupted: bool,
+    cancel: &'a Cancel,
 }
 
 /// All of it.
 pub(super) const WHOLE: u32 = 1_000_000;
 
 impl<'a> Watch<'a> {
-    /// `share` is told how far it is; `before` millionths of the run were done before.
-    pub fn new(share: &'a AtomicU32, before: u32) -> Self {
+    /// `share` is told how far it is; `before` millionths of the run were done before. `cancel` ends it.
+    pub fn new(share: &'a AtomicU32, before: u32, cancel: &'a Cancel) -> Self {
         Self {
             share,
             before,
@@ -52,6 +53,7 @@ impl<'a> Watch<'a> {
             last: Nanos::ZERO,
             still: 0,
             interrupted: false,
+            cancel,
         }
     }
 
@@ -83,7 +85,7 @@ impl<'a> Watch<'a> {
     fn look(&mut self, now: Nanos) -> bool {
         self.still = if now == self.last { self.still + LOOK } else { 0 };
         self.last = now;
-        self.interrupted |= interrupt::asked();
+        self.interrupted |= self.cancel.is_cancelled();
         #[expect(clippy::cast_precision_loss, reason = "for reading")]
         let seconds = now.since(self.start).0 as f64 / 1e9;
         let shares = self.goals.iter().zip(&self.bytes).map(|((goal, _), bytes)| goal.share(seconds, *bytes));
@@ -112,9 +114,14 @@ impl<'a> Watch<'a> {
         Ok(())
     }
 
-    /// Whether the user ended the run.
+    /// Whether the run was cancelled.
     pub fn interrupted(&self) -> bool {
         self.interrupted
+    }
+
+    /// What cancels the run.
+    pub(super) fn cancel(&self) -> &'a Cancel {
+        self.cancel
     }
 
     /// The first request of an actor that failed.

@@ -13,7 +13,8 @@ use run::{LocalTransport, Running};
 use super::{INTERVAL, Load, MANAGER, Nanos, Played, Ran, Script, Stage, count, job, nqn};
 use crate::{
     bench::worker::{Shared, Worker},
-    cpu, interrupt,
+    control::Cancel,
+    cpu,
 };
 
 /// A drive in this process.
@@ -24,17 +25,18 @@ pub struct LiveStage {
     _running: Running,
     /// Nanoseconds of the wall for one of the drive.
     pace: u32,
+    cancel: Cancel,
 }
 
 impl LiveStage {
-    pub(super) fn new(running: Running, hosts: usize, pace: u32) -> Result<Self> {
+    pub(super) fn new(running: Running, hosts: usize, pace: u32, cancel: Cancel) -> Result<Self> {
         let connect = |name: &str| -> Result<Host<LocalTransport>> {
             let identity = Identity::new(name.parse().map_err(|e| anyhow!("host NQN {name:?}: {e}"))?);
             Host::connect(LocalTransport::new(running.handle()), &identity).context("connecting to the drive")
         };
         let manager = connect(MANAGER)?;
         let hosts = (0..hosts).map(|n| connect(&nqn(n))).collect::<Result<_>>()?;
-        Ok(Self { manager, hosts, _running: running, pace })
+        Ok(Self { manager, hosts, _running: running, pace, cancel })
     }
 }
 
@@ -81,7 +83,7 @@ impl Stage for LiveStage {
             worker.pace = self.pace;
             workers.push(worker);
         }
-        let manager = &mut self.manager;
+        let (manager, cancel) = (&mut self.manager, &self.cancel);
         let pace = u64::from(self.pace);
         let ended = thread::scope(|scope| {
             let mut threads = Vec::new();
@@ -109,7 +111,7 @@ impl Stage for LiveStage {
                 if over {
                     break;
                 }
-                if interrupt::asked() {
+                if cancel.is_cancelled() {
                     stop.store(true, Ordering::Relaxed);
                 }
                 if next.is_some_and(|at| at <= now) && failure.is_none() {
@@ -133,7 +135,7 @@ impl Stage for LiveStage {
         })?;
         let threads = u32::try_from(loads.len()).unwrap_or(u32::MAX);
         let cpu = cpu::Sample::take(&me).since(&before, threads);
-        interrupt::check()?;
+        self.cancel.check()?;
         let mut ran = Vec::new();
         for (ended, bytes) in ended.into_iter().zip(bytes) {
             let ended = ended.map_err(|_| anyhow!("a job's thread panicked"))?;

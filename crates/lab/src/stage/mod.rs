@@ -81,7 +81,7 @@ pub trait Stage {
     /// Runs loads at the same time, until all have ended.
     ///
     /// # Errors
-    /// A job makes no sense or does not fit, the drive refuses something, a command failed, or the user interrupted it.
+    /// A job makes no sense or does not fit, the drive refuses something, a command failed, or it was cancelled.
     fn play(&mut self, loads: &[Load], script: &mut Script<'_, Self::Transport>) -> Result<Played>;
 }
 

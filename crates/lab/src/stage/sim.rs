@@ -9,7 +9,7 @@ use run::{
 use workload::{Verb, fio::Prompt};
 
 use super::{LiveStage, Load, MANAGER, Nanos, Played, Ran, Script, Stage, count, job, nqn};
-use crate::{interrupt, results::Cpu};
+use crate::{control::Cancel, results::Cpu};
 
 /// A drive under a virtual clock.
 pub struct SimStage {
@@ -17,21 +17,22 @@ pub struct SimStage {
     manager: Host<SimTransport>,
     hosts: Vec<Host<SimTransport>>,
     sim: Sim,
+    cancel: Cancel,
 }
 
 impl SimStage {
-    /// A new drive with so many hosts. `live`: it shall be run live afterwards.
+    /// A new drive with so many hosts. `live`: it shall be run live afterwards. `cancel` ends loads before their time.
     ///
     /// # Errors
     /// The drive cannot be so, or refuses the hosts.
-    pub fn new(config: Config, hosts: usize, live: bool) -> Result<Self> {
-        Self::on(Sim::new(config, if live { Contents::Later } else { Contents::None })?, hosts)
+    pub fn new(config: Config, hosts: usize, live: bool, cancel: &Cancel) -> Result<Self> {
+        Self::on(Sim::new(config, if live { Contents::Later } else { Contents::None })?, hosts, cancel)
     }
 
-    fn on(sim: Sim, hosts: usize) -> Result<Self> {
+    fn on(sim: Sim, hosts: usize, cancel: &Cancel) -> Result<Self> {
         let manager = sim.host(MANAGER).context("connecting to the drive")?;
         let hosts = (0..hosts).map(|n| sim.host(&nqn(n))).collect::<Result<_, _>>()?;
-        Ok(Self { manager, hosts, sim })
+        Ok(Self { manager, hosts, sim, cancel: cancel.clone() })
     }
 
     /// The same drive with the same hosts, under the wall's clock from now on: [in slow motion](Sim::go_live), or 1.
@@ -39,10 +40,10 @@ impl SimStage {
     /// # Errors
     /// The machine or the drive refuses something.
     pub fn go_live(self, slow_motion: u32) -> Result<LiveStage> {
-        let Self { manager, hosts, sim } = self;
+        let Self { manager, hosts, sim, cancel } = self;
         let count = hosts.len();
         drop((manager, hosts));
-        LiveStage::new(sim.go_live(slow_motion)?, count, slow_motion.max(1))
+        LiveStage::new(sim.go_live(slow_motion)?, count, slow_motion.max(1), cancel)
     }
 
     /// Switches the drive off and keeps it.
@@ -50,10 +51,10 @@ impl SimStage {
     /// # Errors
     /// Somebody else is connected to it.
     pub fn prepared(self) -> Result<Prepared> {
-        let Self { manager, hosts, sim } = self;
+        let Self { manager, hosts, sim, cancel } = self;
         let count = hosts.len();
         drop((manager, hosts));
-        Ok(Prepared { drive: Checkpoint::of(sim)?, hosts: count })
+        Ok(Prepared { drive: Checkpoint::of(sim)?, hosts: count, cancel })
     }
 }
 
@@ -61,6 +62,7 @@ impl SimStage {
 pub struct Prepared {
     drive: Checkpoint,
     hosts: usize,
+    cancel: Cancel,
 }
 
 impl Prepared {
@@ -70,7 +72,7 @@ impl Prepared {
     /// # Errors
     /// The drive refuses the hosts.
     pub fn begin(&self) -> Result<SimStage> {
-        SimStage::on(self.drive.clone().start()?, self.hosts)
+        SimStage::on(self.drive.clone().start()?, self.hosts, &self.cancel)
     }
 }
 
@@ -95,7 +97,7 @@ impl Stage for SimStage {
             blocks.push(u64::from(namespace.block_size));
             actors.add(host, load.nsid, Prompt::new(job(load, &namespace, thread)?))?;
         }
-        let start = self.sim.now();
+        let (start, cancel) = (self.sim.now(), &self.cancel);
         let mut bytes = vec![Vec::new(); loads.len()];
         let mut completions = 0;
         loop {
@@ -108,9 +110,9 @@ impl Stage for SimStage {
                     count(&mut bytes[step.actor], step.now.since(start).0, moved);
                 }
                 completions += 1;
-                completions % LOOK == 0 && interrupt::asked()
+                completions % LOOK == 0 && cancel.is_cancelled()
             });
-            interrupt::check()?;
+            cancel.check()?;
             if ended {
                 break;
             }

@@ -21,9 +21,8 @@ use toml::Table;
 
 use crate::{
     Outcome, bench,
-    figure,
-    interrupt::{self, Interrupted},
-    parallel, profile, progress,
+    control::{self, Control, Interrupted},
+    figure, parallel, profile,
     results::{self, Host, Results},
 };
 
@@ -52,7 +51,7 @@ pub(crate) struct Study<'a> {
     pub run: &'a Repetition<'a>,
 }
 
-type Repetition<'a> = dyn Fn(&Table, u64, &Path) -> Result<Outcome<Results>> + Sync + 'a;
+type Repetition<'a> = dyn Fn(&Table, u64, &Path, &Control) -> Result<Outcome<Results>> + Sync + 'a;
 
 /// What is different in a repetition.
 struct Combination {
@@ -97,11 +96,11 @@ impl Study<'_> {
     /// # Errors
     /// A setting makes no sense, or changes nothing for this study; the results cannot be written; an interruption before there was
     /// anything to report.
-    pub fn sweep(&self, set: &[String]) -> Result<Outcome<Value>> {
+    pub fn sweep(&self, set: &[String], control: &Control) -> Result<Outcome<Value>> {
         let combinations = self.combinations(set)?;
         results::directory(self.out)?;
         let began = Instant::now();
-        let done = parallel::together(&combinations, |combination| self.one(combination));
+        let done = parallel::together(&combinations, |combination| self.one(combination, control));
         let done: Vec<Done<'_>> = done.into_iter().flatten().collect();
         if done.is_empty() {
             return Err(Interrupted.into());
@@ -154,16 +153,16 @@ impl Study<'_> {
         Ok(())
     }
 
-    /// Makes a repetition; none after the user has ended it.
-    fn one<'c>(&self, combination: &'c Combination) -> Option<Done<'c>> {
-        if interrupt::asked() {
+    /// Makes a repetition; none after it was cancelled.
+    fn one<'c>(&self, combination: &'c Combination, control: &Control) -> Option<Done<'c>> {
+        if control.is_cancelled() {
             return None;
         }
         let parameters = &combination.parameters;
         let label: Vec<String> = parameters.iter().map(|(key, value)| format!("{key}={value}")).collect();
-        let ran = progress::labelled(&label.join(" "), || {
-            (self.run)(&combination.toml, combination.seed, &self.directory(combination))
-        });
+        let control = control.labelled(&label.join(" "));
+        let directory = self.directory(combination);
+        let ran = (self.run)(&combination.toml, combination.seed, &directory, &control);
         match ran {
             Ok(outcome) => {
                 Some(Done { combination, results: Some(outcome.results), problem: outcome.failure })
@@ -220,13 +219,13 @@ impl Study<'_> {
         }
         let mut problems: Vec<String> = Vec::new();
         for done in done {
-            let problem = done.problem.as_ref().filter(|problem| *problem != interrupt::PARTIAL);
+            let problem = done.problem.as_ref().filter(|problem| *problem != control::PARTIAL);
             problems.extend(
                 problem.map(|problem| format!("{}: {problem}", settings(&done.combination.parameters))),
             );
         }
-        if done.len() < count || done.iter().any(|done| done.problem.as_deref() == Some(interrupt::PARTIAL)) {
-            problems.push(interrupt::PARTIAL.to_owned());
+        if done.len() < count || done.iter().any(|done| done.problem.as_deref() == Some(control::PARTIAL)) {
+            problems.push(control::PARTIAL.to_owned());
         }
         let text = format!(
             "{}\n{} of {count} studies in {} s; reports in {}, all figures in {}",
@@ -253,7 +252,6 @@ pub(crate) fn study(
     once: impl FnOnce(&Profiles<'_>) -> Result<Outcome<Results>>,
     repeated: impl FnOnce(&Profiles<'_>) -> Result<Outcome<Value>>,
 ) -> Result<Outcome<Value>> {
-    interrupt::install().context("installing signal handlers")?;
     if set.is_empty() { value(once(&profile::table)?) } else { repeated(&profile::table) }
 }
 

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, anyhow};
 use hdrhistogram::Histogram;
 
 use super::{Constants, Deck, Kind, Rng, Terminal};
-use crate::interrupt;
+use crate::control::Cancel;
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -31,6 +31,8 @@ pub struct Load {
     pub window: Duration,
     /// Seed; each connection has a stream of its own.
     pub seed: u64,
+    /// Ends the load before its time.
+    pub cancel: Cancel,
 }
 
 /// Where the load is; the driver calls back at each, about every 200 ms.
@@ -129,7 +131,7 @@ struct Shared {
 /// `Phase::End` exactly once each.
 ///
 /// # Errors
-/// When the server fails or goes away, when `on_phase` fails, or when the user interrupts.
+/// When the server fails or goes away, when `on_phase` fails, or when the load is cancelled.
 pub fn run(load: &Load, mut on_phase: impl FnMut(Phase) -> Result<()>) -> Result<Outcome> {
     let constants = Constants::for_run(load.seed);
     let mut terminals = Vec::new();
@@ -175,7 +177,7 @@ pub fn run(load: &Load, mut on_phase: impl FnMut(Phase) -> Result<()>) -> Result
         }
         // A lost server shows at the connections first; their error says more than that the clock stopped early.
         match (failure, timed) {
-            (Some(failure), _) if !interrupt::asked() => Err(failure),
+            (Some(failure), _) if !load.cancel.is_cancelled() => Err(failure),
             (_, Err(error)) => Err(error),
             (_, Ok((length, per_second))) => {
                 window.length = length;
@@ -205,7 +207,7 @@ fn time(
     };
     let mut started: Option<(Instant, u64)> = None;
     loop {
-        interrupt::check()?;
+        load.cancel.check()?;
         if shared.stop.load(Ordering::Relaxed) {
             return Err(anyhow!("the load stopped early"));
         }

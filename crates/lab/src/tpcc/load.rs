@@ -16,7 +16,7 @@ use super::{
     random::{LOAD_LAST_NAME, Rng, last_name},
     schema::{CUSTOMERS, DISTRICTS, FIRST_NEW_ORDER, ITEMS, TABLES},
 };
-use crate::interrupt;
+use crate::control::Cancel;
 
 /// All rows are dated alike, so that the same seed loads the same bytes.
 const LOAD_DATE: &str = "2026-01-01 00:00:00";
@@ -32,8 +32,14 @@ pub fn rows(warehouses: u32) -> u64 {
 /// Creates database `tpcc` anew on the server at `socket` and fills it. `progress` counts the rows sent.
 ///
 /// # Errors
-/// When the server refuses a statement or goes away, or when the user interrupts.
-pub fn load(socket: &Path, warehouses: u32, seed: u64, progress: &Arc<AtomicU64>) -> Result<()> {
+/// When the server refuses a statement or goes away, or when it is cancelled.
+pub fn load(
+    socket: &Path,
+    warehouses: u32,
+    seed: u64,
+    progress: &Arc<AtomicU64>,
+    cancel: &Cancel,
+) -> Result<()> {
     let mut conn = super::connect(socket, "")?;
     conn.query_drop("DROP DATABASE IF EXISTS tpcc")?;
     conn.query_drop("CREATE DATABASE tpcc CHARACTER SET latin1 COLLATE latin1_bin")?;
@@ -55,11 +61,11 @@ pub fn load(socket: &Path, warehouses: u32, seed: u64, progress: &Arc<AtomicU64>
                     // The server accepts bulk filling only without these checks; the generator makes valid rows.
                     conn.query_drop("SET unique_checks=0, foreign_key_checks=0, sql_log_bin=0")?;
                     loop {
-                        interrupt::check()?;
+                        cancel.check()?;
                         // The largest table is last in the list and goes first.
                         let next = queue.lock().unwrap_or_else(PoisonError::into_inner).pop();
                         let Some(table) = next else { return Ok(()) };
-                        load_table(&mut conn, table, warehouses, seed, progress)
+                        load_table(&mut conn, table, warehouses, seed, progress, cancel)
                             .with_context(|| format!("loading the TPC-C table {table}"))?;
                     }
                 })
@@ -75,10 +81,12 @@ fn load_table(
     warehouses: u32,
     seed: u64,
     progress: &Arc<AtomicU64>,
+    cancel: &Cancel,
 ) -> Result<()> {
-    let progress = Arc::clone(progress);
+    let (progress, cancel) = (Arc::clone(progress), cancel.clone());
     conn.set_local_infile_handler(Some(LocalInfileHandler::new(move |_, out| {
-        let mut sink = Sink { out, buffer: Vec::with_capacity(1 << 17), rows: 0, progress: &progress };
+        let mut sink =
+            Sink { out, buffer: Vec::with_capacity(1 << 17), rows: 0, progress: &progress, cancel: &cancel };
         generate(table, warehouses, seed, &mut sink)?;
         sink.flush()
     })));
@@ -99,6 +107,7 @@ struct Sink<'a> {
     buffer: Vec<u8>,
     rows: u64,
     progress: &'a AtomicU64,
+    cancel: &'a Cancel,
 }
 
 impl Sink<'_> {
@@ -110,7 +119,7 @@ impl Sink<'_> {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        interrupt::check().map_err(io::Error::other)?;
+        self.cancel.check().map_err(io::Error::other)?;
         self.out.write_all(&self.buffer)?;
         self.progress.fetch_add(std::mem::take(&mut self.rows), Ordering::Relaxed);
         self.buffer.clear();
@@ -290,9 +299,10 @@ mod tests {
     use super::*;
 
     fn table(name: &str) -> Vec<String> {
-        let progress = AtomicU64::new(0);
+        let (progress, cancel) = (AtomicU64::new(0), Cancel::default());
         let mut out = Vec::new();
-        let mut sink = Sink { out: &mut out, buffer: Vec::new(), rows: 0, progress: &progress };
+        let mut sink =
+            Sink { out: &mut out, buffer: Vec::new(), rows: 0, progress: &progress, cancel: &cancel };
         generate(name, 1, 42, &mut sink).unwrap();
         sink.flush().unwrap();
         let lines: Vec<String> = String::from_utf8(out).unwrap().lines().map(str::to_owned).collect();

@@ -14,7 +14,7 @@ use super::{
     fitted,
 };
 use crate::{
-    interrupt,
+    control::Cancel,
     sim::{Cache, Contents, Precondition},
 };
 
@@ -147,12 +147,13 @@ pub(super) fn make(
     like_live: bool,
     cache: &Cache,
     seed: u64,
+    cancel: &Cancel,
 ) -> Result<(Sim, Host<SimTransport>, Place)> {
     let config = config(profile, variant, name)?;
     let prepared = like_live || bytes(&config) > WRITTEN;
     let how = if prepared { Precondition::Steady } else { Precondition::None };
-    let made = cache.drive(config, Contents::None, how, seed, &mut |_| !interrupt::asked());
-    interrupt::check()?;
+    let made = cache.drive(config, Contents::None, how, seed, &mut |_| !cancel.is_cancelled());
+    cancel.check()?;
     let (sim, _) = made?;
     let mut host = sim.host("nqn.2026-11.io.tranche:database").context("connecting to the drive")?;
     let mut volume = |nsid| -> Result<Volume> {
@@ -172,7 +173,7 @@ pub(super) fn make(
 }
 
 /// Writes what the files fill once in order, then one and a half times in pages at random.
-pub(super) fn age(sim: &Sim, end: u64, seed: u64) -> Result<()> {
+pub(super) fn age(sim: &Sim, end: u64, seed: u64, cancel: &Cancel) -> Result<()> {
     const BLOCK: u64 = 4096;
     let fill = MixConfig {
         range: end / BLOCK,
@@ -194,9 +195,9 @@ pub(super) fn age(sim: &Sim, end: u64, seed: u64) -> Result<()> {
         let mut completions = 0u64;
         let outcome = sim.run(1, &mut Mix::new(config), |_| {
             completions += 1;
-            completions.is_multiple_of(4096) && interrupt::asked()
+            completions.is_multiple_of(4096) && cancel.is_cancelled()
         })?;
-        interrupt::check()?;
+        cancel.check()?;
         if outcome.failed > 0 {
             bail!("{} commands failed while the drive was prepared", outcome.failed);
         }

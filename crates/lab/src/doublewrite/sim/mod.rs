@@ -25,13 +25,12 @@ use self::drive::Place;
 use super::{Settings, Variant, latencies, metrics, published, report as common, whole};
 use crate::{
     Outcome,
+    control::{self, Cancel, Control, Interrupted, Steps},
     drive::Counters,
     figure::{show, show_size},
-    interrupt::{self, Interrupted},
     memory, parallel,
-    progress::Steps,
     results::{Host, NamespaceCounts, Point, Results, Run},
-    sim::Cache,
+    sim::{Cache, usual_cache},
     sweep::{Profiles, Study},
 };
 
@@ -60,14 +59,18 @@ struct Done {
 ///
 /// # Errors
 /// A profile that does not exist or is too small, a directory that cannot be written; an interruption before there was anything to report.
-pub(super) fn run_on(options: &Settings, profiles: &Profiles<'_>) -> Result<Outcome<Results>> {
+pub(super) fn run_on(
+    options: &Settings,
+    profiles: &Profiles<'_>,
+    control: &Control,
+) -> Result<Outcome<Results>> {
     let toml = profiles(&options.drive)?;
     crate::results::directory(&options.out)?;
     let pieces: Vec<(Variant, u32)> =
         options.variants.iter().flat_map(|&v| (0..options.repeat).map(move |r| (v, r))).collect();
     let steps = pieces.len() * (options.connections.len() + 1);
-    let progress = Steps::new(steps as u64);
-    let cache = Cache::new(Cache::usual());
+    let progress = Steps::new(control, steps as u64);
+    let cache = Cache::new(usual_cache());
     let begin = Instant::now();
     // Drives that do not fit in memory together come one after the other.
     let each = options
@@ -97,7 +100,9 @@ pub(super) fn run_on(options: &Settings, profiles: &Profiles<'_>) -> Result<Outc
         let _turn =
             alone.as_ref().map(|turn: &Mutex<()>| turn.lock().unwrap_or_else(PoisonError::into_inner));
         let mut result = Done::default();
-        result.error = one(options, &toml, variant, repetition, &cache, &progress, &mut result.runs).err();
+        let stage = Stage::new(options, &toml, variant, repetition, &cache, control.cancel());
+        let ran = stage.and_then(|stage| stage.run(&progress, &mut result.runs));
+        result.error = ran.err();
         result
     });
     drop(progress);
@@ -144,7 +149,7 @@ pub(super) fn run_on(options: &Settings, profiles: &Profiles<'_>) -> Result<Outc
     let page = options.out.join("report.html");
     common::write(&results, &page, report::answer(&results, options), report::sections(&results, options))?;
     let text = report::text(&results, options, &page);
-    let failure = interrupted.then(|| interrupt::PARTIAL.to_owned());
+    let failure = interrupted.then(|| control::PARTIAL.to_owned());
     Ok(Outcome { results, written: Some(options.out.clone()), text, failure })
 }
 
@@ -162,6 +167,7 @@ pub(super) fn sweep_on(
     options: &Settings,
     set: &[String],
     profiles: &Profiles<'_>,
+    control: &Control,
 ) -> Result<Outcome<serde_json::Value>> {
     let drive = |toml: &toml::Table, variant| drive::config(toml, variant, &options.drive);
     Study {
@@ -171,12 +177,12 @@ pub(super) fn sweep_on(
         seed: options.seed,
         out: &options.out,
         drives: &|toml| options.variants.iter().map(|&variant| drive(toml, variant)).collect(),
-        run: &|toml, seed, out| {
+        run: &|toml, seed, out, control| {
             let options = Settings { seed, out: out.to_owned(), ..options.clone() };
-            run_on(&options, &|_| Ok(toml.clone()))
+            run_on(&options, &|_| Ok(toml.clone()), control)
         },
     }
-    .sweep(set)
+    .sweep(set, control)
 }
 
 /// A drive with the hosts and namespaces of a variant.
@@ -187,40 +193,45 @@ struct Stage<'a> {
     sim: Sim,
     host: host::Host<SimTransport>,
     place: Place,
+    cancel: &'a Cancel,
 }
 
-/// A variant with all numbers of connections.
-fn one(
-    options: &Settings,
-    toml: &toml::Table,
-    variant: Variant,
-    repetition: u32,
-    cache: &Cache,
-    progress: &Steps,
-    runs: &mut Vec<Run>,
-) -> Result<()> {
-    let (sim, host, place) =
-        drive::make(toml, variant, &options.drive, options.like.is_some(), cache, options.seed)?;
-    let mut stage = Stage { options, variant, repetition, sim, host, place };
-    if !place.prepared {
-        let end = stage.model(1)?.areas().end();
-        drive::age(&stage.sim, end, options.seed)?;
+impl<'a> Stage<'a> {
+    /// A drive that was made, or kept, for this variant, with the hosts and namespaces that it needs.
+    fn new(
+        options: &'a Settings,
+        toml: &toml::Table,
+        variant: Variant,
+        repetition: u32,
+        cache: &Cache,
+        cancel: &'a Cancel,
+    ) -> Result<Self> {
+        let (like_live, seed) = (options.like.is_some(), options.seed);
+        let (sim, host, place) = drive::make(toml, variant, &options.drive, like_live, cache, seed, cancel)?;
+        Ok(Self { options, variant, repetition, sim, host, place, cancel })
     }
-    interrupt::check()?;
-    // The state that the most connections leave is near that of the next fewer ones.
-    let mut levels = options.connections.clone();
-    levels.sort_unstable_by(|a, b| b.cmp(a));
-    stage.load(levels.first().copied().unwrap_or(1), fitted::AGING_SECONDS, 0)?;
-    progress.done(&format!("{variant}: preparing the drive"), "");
-    for threads in levels {
-        let run = stage.load(threads, options.warmup, options.seconds)?;
-        progress.done(&format!("{variant}, {threads} connections"), &summary(&run));
-        runs.push(run);
-    }
-    Ok(())
-}
 
-impl Stage<'_> {
+    /// Runs the load with all numbers of connections.
+    fn run(mut self, progress: &Steps, runs: &mut Vec<Run>) -> Result<()> {
+        let (options, variant) = (self.options, self.variant);
+        if !self.place.prepared {
+            let end = self.model(1)?.areas().end();
+            drive::age(&self.sim, end, options.seed, self.cancel)?;
+        }
+        self.cancel.check()?;
+        // The state that the most connections leave is near that of the next fewer ones.
+        let mut levels = options.connections.clone();
+        levels.sort_unstable_by(|a, b| b.cmp(a));
+        self.load(levels.first().copied().unwrap_or(1), fitted::AGING_SECONDS, 0)?;
+        progress.done(&format!("{variant}: preparing the drive"), "");
+        for threads in levels {
+            let run = self.load(threads, options.warmup, options.seconds)?;
+            progress.done(&format!("{variant}, {threads} connections"), &summary(&run));
+            runs.push(run);
+        }
+        Ok(())
+    }
+
     fn config(&self, threads: u32) -> Config {
         let options = self.options;
         let seed = options.seed.wrapping_add(u64::from(self.repetition));
@@ -275,7 +286,7 @@ impl Stage<'_> {
         let mut actors: Actors<Innodb> = self.sim.actors();
         let at = actors.add_over(&mut self.host, self.place.nsids(), model)?;
         let begin = self.sim.now();
-        let mut per_second = Vec::new();
+        let (mut per_second, cancel) = (Vec::new(), self.cancel);
         let mut step = |actors: &mut Actors<Innodb>, count: u64| -> Result<()> {
             for _ in 0..count {
                 let before = actors.actor(at).counts();
@@ -286,7 +297,7 @@ impl Stage<'_> {
                 if counts.failed > 0 {
                     bail!("{} commands failed", counts.failed);
                 }
-                interrupt::check()?;
+                cancel.check()?;
             }
             Ok(())
         };

@@ -63,7 +63,7 @@ fn both_tables_are_printed_beside_the_published_ones() {
             out.to_str().unwrap(),
         ])
         .unwrap();
-        run_on(&settings, &|_| Ok(profile())).unwrap()
+        run_on(&settings, &|_| Ok(profile()), &Control::default()).unwrap()
     };
     let first = run();
     let runs = |name: &str| first.results.variant(name).unwrap().runs.clone();
@@ -155,7 +155,7 @@ fn what_makes_no_sense_is_refused() {
     small["set"][0]["capacity"] = "128MiB".into();
     small["set"][0]["spare"] = "100%".into();
     small["namespace"][0]["size"] = "128MiB".into();
-    let refused = run_on(&tiny, &|_| Ok(small.clone())).unwrap_err();
+    let refused = run_on(&tiny, &|_| Ok(small.clone()), &Control::default()).unwrap_err();
     assert!(format!("{refused:#}").contains("no room"), "{refused:#}");
 }
 
@@ -175,7 +175,7 @@ fn every_variant_runs_and_one_without_copies_writes_half() {
     ];
     let rest = ["--seconds", "2", "--warmup", "0", "--drive", "small", "--out", path];
     let settings = settings(&[&more[..], &rest[..]].concat()).unwrap();
-    let results = run_on(&settings, &|_| Ok(profile())).unwrap().results;
+    let results = run_on(&settings, &|_| Ok(profile()), &Control::default()).unwrap().results;
     let run = |name: &str| results.variant(name).unwrap().runs[0].clone();
     let pmem = run("pmem");
     assert_eq!((pmem.namespaces.len(), &*pmem.namespaces[1].medium), (2, "pmem"));
@@ -207,7 +207,7 @@ fn the_model_with_the_live_parameters_is_held_against_live() {
         (&settings.connections[..], &settings.variants[..]),
         (&[4][..], &[Variant::Nand, Variant::Dram][..])
     );
-    let outcome = run_on(&settings, &|_| Ok(profile())).unwrap();
+    let outcome = run_on(&settings, &|_| Ok(profile()), &Control::default()).unwrap();
     assert!(outcome.results.variant("dram").unwrap().runs[0].metrics["tpmC"] > 100.0);
     // Medians of live, and the ratio.
     for text in ["3,200", "4,800", "+50.0%", "dram over nand", "928"] {

@@ -1,0 +1,166 @@
+//! How far work is, on standard error: bars on a terminal, lines elsewhere. Signals end the work.
+
+use anyhow::{Context, Result};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use lab::control::{Cancel, Control, Event, Observer, Parts, WorkId};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, stderr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+static SILENT: AtomicBool = AtomicBool::new(false);
+
+/// From now on nothing but errors is said on standard error.
+pub fn silence() {
+    SILENT.store(true, Ordering::Relaxed);
+}
+
+/// Whether nothing but errors is said on standard error.
+pub fn is_silent() -> bool {
+    SILENT.load(Ordering::Relaxed)
+}
+
+/// Whether standard error is a terminal that shows progress.
+pub fn has_terminal() -> bool {
+    stderr().is_terminal() && !is_silent()
+}
+
+/// The control of a command: from now on the first signal cancels it, and the second ends the process at once. The next run removes what
+/// that leaves.
+///
+/// # Errors
+/// The handlers cannot be installed.
+pub fn control() -> Result<Control> {
+    let asked = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        flag::register_conditional_shutdown(signal, 130, Arc::clone(&asked))
+            .and_then(|_| flag::register(signal, Arc::clone(&asked)))
+            .context("installing signal handlers")?;
+    }
+    Ok(Control::new(Cancel::by(asked), Arc::new(Display::new())))
+}
+
+/// A line on standard error, unless only errors are said there.
+fn say(line: &str) {
+    if !is_silent() {
+        eprintln!("{line}");
+    }
+}
+
+/// Shows events.
+struct Display {
+    /// The bars of all works that go on at the same time, one below the other; none without a terminal.
+    all: Option<MultiProgress>,
+    bars: Mutex<BTreeMap<WorkId, Bar>>,
+}
+
+/// The bar of a piece of work.
+struct Bar {
+    bar: ProgressBar,
+    began: Instant,
+}
+
+/// Of the bar of runs.
+const WHOLE: f64 = 1e6;
+
+impl Display {
+    fn new() -> Self {
+        let all = has_terminal().then(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr()));
+        Self { all, bars: Mutex::default() }
+    }
+
+    /// A bar for work of these parts.
+    fn begin(&self, work: WorkId, parts: Parts) {
+        let Some(all) = &self.all else { return };
+        let (length, template) = match parts {
+            Parts::Steps(steps) => (Some(steps), "{elapsed_precise} [{bar:30}] {pos}/{len} {wide_msg}"),
+            Parts::Runs(_) => (Some(WHOLE as u64), "{elapsed_precise} [{bar:30}] {percent:>3}% {wide_msg}"),
+            Parts::Jobs => (None, "{msg}"),
+        };
+        let bar = all.add(length.map_or_else(ProgressBar::no_length, ProgressBar::new));
+        let style = ProgressStyle::with_template(template);
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
+        if let Parts::Steps(_) = parts {
+            bar.enable_steady_tick(Duration::from_millis(500));
+        }
+        let mut bars = self.bars.lock().unwrap_or_else(PoisonError::into_inner);
+        bars.insert(work, Bar { bar, began: Instant::now() });
+    }
+
+    fn end(&self, work: WorkId) {
+        let bar = self.bars.lock().unwrap_or_else(PoisonError::into_inner).remove(&work);
+        if let (Some(all), Some(Bar { bar, .. })) = (&self.all, bar) {
+            bar.finish_and_clear();
+            all.remove(&bar);
+        }
+    }
+
+    /// Changes the bar of a piece of work; `None` if it has none.
+    fn with<R>(&self, work: WorkId, change: impl FnOnce(&Bar) -> R) -> Option<R> {
+        self.bars.lock().unwrap_or_else(PoisonError::into_inner).get(&work).map(change)
+    }
+}
+
+impl Observer for Display {
+    fn event(&self, event: Event<'_>) {
+        match event {
+            Event::Note(line) => say(line),
+            Event::Began(work, parts) => self.begin(work, parts),
+            Event::Ended(work) => self.end(work),
+            Event::WorkNote(work, line) => {
+                if self.with(work, |bar| bar.bar.println(line)).is_none() {
+                    say(line);
+                }
+            }
+            Event::StepBegan { work, number, of, step } => {
+                if self.with(work, |bar| bar.bar.set_message(step.to_owned())).is_none() {
+                    say(&format!("[{number}/{of}] {step}"));
+                }
+            }
+            Event::Detail { work, step, detail } => {
+                self.with(work, |bar| bar.bar.set_message(format!("{step}: {detail}")));
+            }
+            Event::StepEnded { work, step, result } => {
+                let shown = self.with(work, |bar| {
+                    bar.bar.inc(1);
+                    if !result.is_empty() {
+                        bar.bar.println(format!("{step}: {result}"));
+                    }
+                });
+                if shown.is_none() && !result.is_empty() {
+                    say(&format!("      {result}"));
+                }
+            }
+            Event::Share { work, done, ended, of } => {
+                self.with(work, |bar| {
+                    bar.bar.set_position((done * WHOLE) as u64);
+                    let eta = left(bar.began.elapsed(), done);
+                    bar.bar.set_message(match of {
+                        1 => eta,
+                        of => format!("{ended} of {of} runs, {eta}"),
+                    });
+                });
+            }
+            Event::RunEnded { ended, of, settings, .. } => {
+                if of > 1 && !stderr().is_terminal() {
+                    say(&format!("[{ended}/{of}] {settings}"));
+                }
+            }
+            Event::Status(work, line) => {
+                self.with(work, |bar| bar.bar.set_message(line.to_owned()));
+            }
+        }
+    }
+}
+
+/// How long work takes that has taken so long for this share.
+fn left(elapsed: Duration, done: f64) -> String {
+    if done <= 0.005 {
+        return "begins".to_owned();
+    }
+    let left = (elapsed.as_secs_f64() * (1.0 - done) / done).clamp(0.0, 1e9) as u64;
+    format!("{:02}m:{:02}s left", left / 60, left % 60)
+}
