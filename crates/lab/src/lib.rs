@@ -4,6 +4,7 @@ mod agree;
 pub mod bench;
 pub mod compare;
 pub mod control;
+pub mod counters;
 pub mod cpu;
 pub mod datasheet;
 pub mod doublewrite;

@@ -8,6 +8,8 @@ use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path};
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
+use crate::counters::NamespaceCounts;
+
 /// Makes the directory that will receive results, and sees that files can be made in it: before the work, not after hours.
 ///
 /// # Errors
@@ -113,47 +115,6 @@ pub struct Percentiles {
     pub p99: f64,
     /// The longest.
     pub max: f64,
-}
-
-/// What the drive counted for a namespace during a run (log D8h, end minus start).
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct NamespaceCounts {
-    /// Its name in the layout.
-    pub name: String,
-    /// Namespace identifier.
-    pub nsid: u32,
-    /// The medium's NVM Set.
-    pub set: u16,
-    /// `"nand"`, `"dram"`, `"pmem"`, …
-    pub medium: String,
-    /// Bytes that the host read.
-    pub host_bytes_read: u64,
-    /// Bytes that the host wrote.
-    pub host_bytes_written: u64,
-    /// Read commands.
-    pub reads: u64,
-    /// Write commands.
-    pub writes: u64,
-    /// Flush commands.
-    pub flushes: u64,
-    /// Bytes written to the medium for this namespace: host data, garbage collection and metadata.
-    pub media_bytes_written: u64,
-    /// Of these, by garbage collection and wear levelling.
-    pub media_bytes_written_gc: u64,
-    /// Write commands within the drive's atomic unit: whole or absent after a power cut.
-    pub whole_writes: u64,
-    /// Write commands that a power cut may tear.
-    pub split_writes: u64,
-    /// Seconds that writes waited for room in the drive's write buffer, summed over commands.
-    pub write_stall_seconds: f64,
-    /// Latency of reads as the drive saw them, in milliseconds.
-    pub read_latency_ms: Percentiles,
-    /// Latency of writes as the drive saw them, in milliseconds.
-    pub write_latency_ms: Percentiles,
-    /// Points of the cumulative distribution of write latency: milliseconds and share.
-    pub write_latency_cdf: Vec<(f64, f64)>,
-    /// The same of read latency.
-    pub read_latency_cdf: Vec<(f64, f64)>,
 }
 
 /// Use of the host's processors during a run, in percent of all processors together.

@@ -18,11 +18,11 @@ use rustix::fs::OFlags;
 
 use crate::{
     control::Cancel,
-    drive::{Counters, Drive, Program, Start},
+    counters::{Counters, NamespaceCounts},
+    drive::{Drive, Program, Start},
     figure::show_size,
     layout::{Filesystem, Layout, Precondition},
     process::run,
-    results::NamespaceCounts,
     scratch::{self, Scratch},
     tpcc::Rng,
 };
@@ -96,7 +96,7 @@ impl Rig {
                     .checked_sub(1)
                     .and_then(|set| media.get(set).cloned())
                     .unwrap_or_else(|| format!("set {}", volume.set)),
-                ..after.since(before)
+                counted: after.since(before),
             })
             .collect()
     }

@@ -6,9 +6,10 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 
 use crate::{
+    counters::{NamespaceCounts, total, total_on_flash, write_amplification},
     figure::show,
     report::Table,
-    results::{NamespaceCounts, Point, Variant},
+    results::{Point, Variant},
 };
 
 /// A line of `$TRANCHE_METRICS`.
@@ -45,29 +46,24 @@ pub(super) fn read(path: &Path) -> Result<Vec<Reported>> {
 #[expect(clippy::cast_precision_loss, reason = "for reading")]
 pub(super) fn of_drive(seconds: f64, namespaces: &[NamespaceCounts]) -> BTreeMap<String, f64> {
     let mut metrics = BTreeMap::from([("seconds".to_owned(), seconds)]);
-    let sum = |f: &dyn Fn(&NamespaceCounts) -> u64| namespaces.iter().map(f).sum::<u64>() as f64;
-    let nand = |f: &dyn Fn(&NamespaceCounts) -> u64| {
-        namespaces.iter().filter(|n| n.medium == "nand").map(f).sum::<u64>() as f64
-    };
-    let host = sum(&|n| n.host_bytes_written);
+    let (all, nand) = (total(namespaces), total_on_flash(namespaces).media_bytes_written);
     for (name, value) in [
-        ("host_bytes_read", sum(&|n| n.host_bytes_read)),
-        ("host_bytes_written", host),
-        ("nand_bytes_written", nand(&|n| n.media_bytes_written)),
-        ("reads", sum(&|n| n.reads)),
-        ("writes", sum(&|n| n.writes)),
-        ("flushes", sum(&|n| n.flushes)),
+        ("host_bytes_read", all.host_bytes_read),
+        ("host_bytes_written", all.host_bytes_written),
+        ("nand_bytes_written", nand),
+        ("reads", all.reads),
+        ("writes", all.writes),
+        ("flushes", all.flushes),
     ] {
-        metrics.insert(name.into(), value);
+        metrics.insert(name.into(), value as f64);
     }
-    if host > 0.0 {
-        metrics.insert("write_amplification_all".into(), nand(&|n| n.media_bytes_written) / host);
+    let ratio = write_amplification(nand, all.host_bytes_written);
+    metrics.extend(ratio.map(|ratio| ("write_amplification_all".into(), ratio)));
+    for n in namespaces.iter().filter(|n| n.counted.writes > 0) {
+        metrics.insert(format!("write_mean_ms_{}", n.name), n.counted.write_latency.percentiles().mean);
     }
-    for n in namespaces.iter().filter(|n| n.writes > 0) {
-        metrics.insert(format!("write_mean_ms_{}", n.name), n.write_latency_ms.mean);
-    }
-    for n in namespaces.iter().filter(|n| n.reads > 0) {
-        metrics.insert(format!("read_mean_ms_{}", n.name), n.read_latency_ms.mean);
+    for n in namespaces.iter().filter(|n| n.counted.reads > 0) {
+        metrics.insert(format!("read_mean_ms_{}", n.name), n.counted.read_latency.percentiles().mean);
     }
     metrics
 }

@@ -25,11 +25,12 @@ pub use self::variants::{Family, Variant, layout};
 use crate::{
     Outcome,
     control::{Control, Progress},
+    counters::{NamespaceCounts, total, total_on_flash},
     cpu,
     drive::Program,
     figure::{show, show_size},
     mariadb::{self, Files, Instance, Server, SystemTablespace, Tuning},
-    results::{Comparison, Host, NamespaceCounts, Overwrite, Percentiles, Point, Results, Run, compare},
+    results::{Comparison, Host, Overwrite, Percentiles, Point, Results, Run, compare},
     rig::{Base, Rig, discard},
     scratch::{self, Scratch},
     sweep::{self, SetOptions},
@@ -506,14 +507,9 @@ fn rate(count: u64, time: Duration) -> f64 {
 #[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
 fn metrics(new_orders: u64, seconds: f64, namespaces: &[NamespaceCounts]) -> BTreeMap<String, f64> {
     let seconds = seconds.max(1e-9);
-    let sum = |wanted: &dyn Fn(&NamespaceCounts) -> bool, f: &dyn Fn(&NamespaceCounts) -> u64| {
-        namespaces.iter().filter(|n| wanted(n)).map(f).sum::<u64>() as f64
-    };
-    let nand = |n: &NamespaceCounts| n.medium == "nand";
-    let all = |_: &NamespaceCounts| true;
-    let media = sum(&nand, &|n| n.media_bytes_written);
-    let host_nand = sum(&nand, &|n| n.host_bytes_written);
-    let host_all = sum(&all, &|n| n.host_bytes_written);
+    let (all, nand) = (total(namespaces), total_on_flash(namespaces));
+    let (media, host_nand) = (nand.media_bytes_written as f64, nand.host_bytes_written as f64);
+    let host_all = all.host_bytes_written as f64;
     let orders = new_orders.max(1) as f64;
     const MIB: f64 = 1_048_576.0;
     let mut metrics = BTreeMap::from([("tpmC".to_owned(), new_orders as f64 * 60.0 / seconds)]);
@@ -525,9 +521,9 @@ fn metrics(new_orders: u64, seconds: f64, namespaces: &[NamespaceCounts]) -> BTr
             ("write_amplification_nand".to_owned(), media / host_nand.max(1.0)),
             ("nand_write_MiBps".to_owned(), media / seconds / MIB),
             ("host_write_MiBps".to_owned(), host_all / seconds / MIB),
-            ("host_read_MiBps".to_owned(), sum(&all, &|n| n.host_bytes_read) / seconds / MIB),
-            ("write_iops".to_owned(), sum(&all, &|n| n.writes) / seconds),
-            ("read_iops".to_owned(), sum(&all, &|n| n.reads) / seconds),
+            ("host_read_MiBps".to_owned(), all.host_bytes_read as f64 / seconds / MIB),
+            ("write_iops".to_owned(), all.writes as f64 / seconds),
+            ("read_iops".to_owned(), all.reads as f64 / seconds),
         ]);
     }
     metrics
@@ -537,7 +533,7 @@ fn metrics(new_orders: u64, seconds: f64, namespaces: &[NamespaceCounts]) -> BTr
 #[expect(clippy::cast_precision_loss, reason = "an estimate")]
 fn lifetime_years(endurance: u128, namespaces: &[NamespaceCounts], seconds: f64) -> Option<f64> {
     const YEAR: f64 = 365.25 * 86_400.0;
-    let written: u64 = namespaces.iter().filter(|n| n.set == 1).map(|n| n.media_bytes_written).sum();
+    let written = total(namespaces.iter().filter(|namespace| namespace.set == 1)).media_bytes_written;
     let rate = written as f64 / seconds.max(1e-9);
     (endurance > 0 && rate > 0.0).then(|| endurance as f64 / rate / YEAR)
 }

@@ -6,6 +6,7 @@ use anyhow::Result;
 
 use super::{DEFAULT_PROFILE, Settings, Variant, published};
 use crate::{
+    counters::{NamespaceCounts, total_on_flash},
     figure::{show, show_size},
     mariadb::{Server, Vendor},
     report::{
@@ -13,7 +14,7 @@ use crate::{
         charts::{Bar, Data, Labels, bars, lines},
         comparison_table, cpu_table, essential, show_point,
     },
-    results::{CPU_SATURATED, CPU_WAITED, Comparison, NamespaceCounts, Point, Results, Run, median, points},
+    results::{CPU_SATURATED, CPU_WAITED, Comparison, Point, Results, Run, median, points},
 };
 
 fn colour(name: &str) -> &'static str {
@@ -84,7 +85,7 @@ fn typical(results: &Results, variant: &str, at: Option<&Point>, f: impl Fn(&Run
 /// Percent of a figure on namespaces that are not flash.
 pub(super) fn doublewrite_share(run: &Run, f: impl Fn(&NamespaceCounts) -> u64) -> f64 {
     let total: u64 = run.namespaces.iter().map(&f).sum();
-    let apart: u64 = run.namespaces.iter().filter(|n| n.medium != "nand").map(&f).sum();
+    let apart: u64 = run.namespaces.iter().filter(|n| !n.is_on_flash()).map(&f).sum();
     #[expect(clippy::cast_precision_loss, reason = "for reading")]
     let share = apart as f64 * 100.0 / total.max(1) as f64;
     share
@@ -138,9 +139,8 @@ pub(super) fn notes(results: &Results, options: &Settings, server: &Server) -> V
             .into(),
     );
     if let Some(run) = results.variant("atomic").and_then(|v| v.runs.last()) {
-        let data: Vec<_> = run.namespaces.iter().filter(|n| n.medium == "nand").collect();
-        let whole: u64 = data.iter().map(|n| n.whole_writes).sum();
-        let split: u64 = data.iter().map(|n| n.split_writes).sum();
+        let data = total_on_flash(&run.namespaces);
+        let (whole, split) = (data.whole_writes, data.split_writes);
         notes.push(format!(
             "In the last run of `atomic` {whole} write commands lay within the drive's 16 KiB atomic unit and {split} did \
              not. Pages are always among the former; redo, binary log and XFS's own journal, which protect themselves with \
@@ -167,7 +167,7 @@ fn difference(results: &Results, profile: &str) -> Option<String> {
     } else {
         "within"
     };
-    let share = doublewrite_share(dram, |n| n.host_bytes_written);
+    let share = doublewrite_share(dram, |n| n.counted.host_bytes_written);
     let scaled = if profile == DEFAULT_PROFILE {
         " The published gain grew from +13.8% with 4 connections to +35.5% with 64, over 64 dies; the scaled drive has the \
          bandwidth of one die, so that a few connections load it as dozens load the published one."
@@ -471,7 +471,7 @@ fn drive(results: &Results) -> Section {
             table.rows.push(namespace_row(&variant.name, run, n));
             let name = format!("{} {}", variant.name, n.medium);
             let dashed = n.medium != "nand";
-            let unused = n.writes == 0 && n.reads == 0;
+            let unused = n.counted.writes == 0 && n.counted.reads == 0;
             if !unused {
                 let curve = |cdf: &[(f64, f64)]| Data {
                     name: name.clone(),
@@ -479,9 +479,9 @@ fn drive(results: &Results) -> Section {
                     dashed,
                     values: GRID.iter().map(|&ms| share_at(cdf, ms)).collect(),
                 };
-                writes.push(curve(&n.write_latency_cdf));
+                writes.push(curve(&n.counted.write_latency.cumulative()));
                 if n.medium == "nand" {
-                    reads.push(curve(&n.read_latency_cdf));
+                    reads.push(curve(&n.counted.read_latency.cumulative()));
                 }
             }
         }
@@ -547,22 +547,25 @@ fn namespace_row(variant: &str, run: &Run, n: &NamespaceCounts) -> Vec<String> {
     vec![
         format!("{variant}: {}", n.name),
         n.medium.clone(),
-        mib(n.host_bytes_read),
-        per_second(n.reads),
-        mean(n.host_bytes_read, n.reads),
-        ms(n.read_latency_ms.mean, n.reads),
-        ms(n.read_latency_ms.p99, n.reads),
-        mib(n.host_bytes_written),
-        per_second(n.writes),
-        mean(n.host_bytes_written, n.writes),
-        ms(n.write_latency_ms.mean, n.writes),
-        ms(n.write_latency_ms.p99, n.writes),
-        per_second(n.flushes),
-        if n.medium == "nand" { mib(n.media_bytes_written) } else { "-".into() },
-        if n.media_bytes_written == 0 {
+        mib(n.counted.host_bytes_read),
+        per_second(n.counted.reads),
+        mean(n.counted.host_bytes_read, n.counted.reads),
+        ms(n.counted.read_latency.percentiles().mean, n.counted.reads),
+        ms(n.counted.read_latency.percentiles().p99, n.counted.reads),
+        mib(n.counted.host_bytes_written),
+        per_second(n.counted.writes),
+        mean(n.counted.host_bytes_written, n.counted.writes),
+        ms(n.counted.write_latency.percentiles().mean, n.counted.writes),
+        ms(n.counted.write_latency.percentiles().p99, n.counted.writes),
+        per_second(n.counted.flushes),
+        if n.medium == "nand" { mib(n.counted.media_bytes_written) } else { "-".into() },
+        if n.counted.media_bytes_written == 0 {
             "-".into()
         } else {
-            format!("{}%", show(n.media_bytes_written_gc as f64 * 100.0 / n.media_bytes_written as f64))
+            format!(
+                "{}%",
+                show(n.counted.media_bytes_written_gc as f64 * 100.0 / n.counted.media_bytes_written as f64)
+            )
         },
     ]
 }

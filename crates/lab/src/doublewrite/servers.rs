@@ -13,6 +13,7 @@ use super::{Options, published, report, report::doublewrite_share, run_on};
 use crate::{
     Outcome,
     control::Control,
+    counters::total,
     drive::Program,
     figure::show,
     mariadb::Server,
@@ -155,7 +156,7 @@ fn rows(parts: &[Part]) -> Vec<Row> {
                 "share of written bytes in the doublewrite",
                 "%",
                 known(published::doublewrite_share()),
-                |run| Some(doublewrite_share(run, |n| n.host_bytes_written)),
+                |run| Some(doublewrite_share(run, |n| n.counted.host_bytes_written)),
             ),
             apart(
                 parts,
@@ -200,10 +201,8 @@ fn apart(
 /// KiB of a write to the namespace of the doublewrite buffer.
 #[expect(clippy::cast_precision_loss, reason = "for reading")]
 fn doublewrite_kib(run: &Run) -> Option<f64> {
-    let apart = || run.namespaces.iter().filter(|n| n.medium != "nand");
-    let writes: u64 = apart().map(|n| n.writes).sum();
-    let bytes: u64 = apart().map(|n| n.host_bytes_written).sum();
-    (writes > 0).then(|| bytes as f64 / writes as f64 / 1024.0)
+    let apart = total(run.namespaces.iter().filter(|namespace| !namespace.is_on_flash()));
+    (apart.writes > 0).then(|| apart.host_bytes_written as f64 / apart.writes as f64 / 1024.0)
 }
 
 fn table(rows: &[Row], titles: &[&str]) -> Table {
@@ -253,13 +252,13 @@ fn csv(rows: &[Row], titles: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::{Host, NamespaceCounts, Point, Published, Variant};
+    use crate::counters::{Counters, NamespaceCounts};
+    use crate::results::{Host, Point, Published, Variant};
 
     fn part(title: &str, ratio: f64, host_bound: bool) -> Part {
         let count = |medium: &str, host_bytes_written, writes| NamespaceCounts {
             medium: medium.into(),
-            host_bytes_written,
-            writes,
+            counted: Counters { host_bytes_written, writes, ..Counters::default() },
             ..NamespaceCounts::default()
         };
         let run = Run {

@@ -1,6 +1,5 @@
 //! The drive under study: `tranche serve` as a child process, spoken to as an NVMe host.
 
-mod counters;
 mod plain;
 mod served;
 
@@ -11,10 +10,11 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
+pub use self::served::Cut;
 use self::served::Served;
 pub(crate) use self::served::create_namespace;
-pub use self::{counters::Counters, served::Cut};
 use crate::{
+    counters::Counters,
     layout::{Layout, Namespace},
     profile,
     rig::DRIVE_PATIENCE,

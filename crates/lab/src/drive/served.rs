@@ -16,8 +16,9 @@ use host::{Host, Identity, SocketTransport, Transport, namespace_create};
 use nvme::{NSID_ALL, admin::PowerCut};
 use rustix::fs::OFlags;
 
-use super::{Counters, Start, media};
+use super::{Start, media};
 use crate::{
+    counters::Counters,
     figure::show_size,
     layout::{Namespace, Size},
     process::Process,
@@ -147,14 +148,14 @@ impl Served {
     }
 
     pub(super) fn counters(&mut self, nsid: u32) -> Result<Counters> {
-        let page = self.host()?.namespace_statistics(nsid);
-        if page.is_err() {
+        let counters = Counters::read(self.host()?, nsid);
+        if counters.is_err() {
             // The connection may be broken; if the drive died, its log says more.
             self.host = None;
             thread::sleep(Duration::from_millis(100));
             self.process.check()?;
         }
-        Ok(Counters::new(page.context("reading the drive's counters")?))
+        counters.context("reading the drive's counters")
     }
 
     pub(super) fn cut_power(&mut self, cut: &Cut) -> Result<()> {

@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context, Result, anyhow, bail};
 use host::{Data, Host, Identity, IoQueue, Namespace, Queue, TransportError};
 use nvme::{
-    Command, IoCommand, NSID_ALL, Nsid,
+    Command, IoCommand, Nsid,
     io::{Blocks, DsmRange},
     zerocopy::IntoBytes,
 };
@@ -55,12 +55,6 @@ impl LiveRig {
         Ok(Self { host, _running: running, nsids, spaces, slow_motion: slow_motion.max(1), cancel })
     }
 
-    fn counted(&mut self) -> Result<Counted> {
-        let written = self.host.ocp_smart()?.physical_media_units_written.get();
-        let programmed = u64::try_from(written).unwrap_or(u64::MAX);
-        Ok(Counted::new(self.host.namespace_statistics(NSID_ALL)?, programmed))
-    }
-
     /// A test, on all namespaces; all times are the drive's.
     pub(super) fn test(mut self, plan: &Plan) -> Result<Trial> {
         let mut act = plan.act(names(&self.nsids), &self.spaces)?;
@@ -73,7 +67,7 @@ impl LiveRig {
                 queues[0].max_transfer()
             );
         }
-        let before = self.counted()?;
+        let before = Counted::read(&mut self.host)?;
         let (from, end) = plan.times();
         let mut seen = Seen::new(from, &self.spaces)?;
         let me = [("tranche", std::process::id())];
@@ -86,7 +80,7 @@ impl LiveRig {
         wires.drain()?;
         drop(wires);
         let cpu = cpu::Sample::take(&me).since(&sample, 1);
-        let after = self.counted()?;
+        let after = Counted::read(&mut self.host)?;
         let trial = seen.judge(plan, &act, behind, &before, &after)?;
         Ok(Trial { cpu, late_ms: late, ..trial })
     }

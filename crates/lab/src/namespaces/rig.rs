@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use host::Host;
-use nvme::{NSID_ALL, Nsid};
+use nvme::Nsid;
 use run::{
     Config,
     sim::{Checkpoint, Contents, Nanos, Sim, SimTransport},
@@ -13,7 +13,7 @@ use super::{
     live::LiveRig,
     trial::{Counted, LARGE, Plan, Seen, Trial},
 };
-use crate::control::Cancel;
+use crate::{control::Cancel, counters::flash_bytes_written};
 
 /// Host NQN of the load.
 pub(super) const NQN: &str = "nqn.2026-11.io.tranche:act";
@@ -101,9 +101,9 @@ impl Rig {
         }
         let mut before: Vec<f64> = Vec::new();
         for part in 0..PARTS_MAX {
-            let start = rig.programmed()?;
+            let start = flash_bytes_written(&mut rig.host)?;
             let written = rig.write_all(Order::Random, 1, PARTS, seed.wrapping_add(part))?;
-            before.push((rig.programmed()? - start) as f64 / written as f64);
+            before.push((flash_bytes_written(&mut rig.host)? - start) as f64 / written as f64);
             if part + 1 >= PARTS
                 && let [.., a, b, c] = before[..]
                 && a.max(b).max(c) - a.min(b).min(c) <= a / 50.0
@@ -147,16 +147,6 @@ impl Rig {
         Ok(bytes)
     }
 
-    /// Bytes programmed on flash so far.
-    fn programmed(&mut self) -> Result<u64> {
-        let written = self.host.ocp_smart()?.physical_media_units_written.get();
-        Ok(u64::try_from(written).unwrap_or(u64::MAX))
-    }
-
-    fn counted(&mut self) -> Result<Counted> {
-        Ok(Counted::new(self.host.namespace_statistics(NSID_ALL)?, self.programmed()?))
-    }
-
     /// Waits until the drive has ended what it has begun.
     fn rest(&mut self) -> Result<()> {
         let rest = Rest(self.sim.now().0 + REST);
@@ -172,7 +162,7 @@ impl Rig {
         self.trials += 1;
         let plan = plan.numbered(self.trials);
         let act = plan.act(names(&self.nsids), &self.spaces)?;
-        let before = self.counted()?;
+        let before = Counted::read(&mut self.host)?;
         let mut actors = self.sim.actors();
         let at = actors.add_over(&mut self.host, &self.nsids, act)?;
         // To attach it took some of the drive's time.
@@ -191,7 +181,7 @@ impl Rig {
         actors.run(Nanos::MAX, |_| true);
         let act = actors.actor(at).clone();
         drop(actors);
-        let after = self.counted()?;
+        let after = Counted::read(&mut self.host)?;
         seen.judge(&plan, &act, behind, &before, &after)
     }
 

@@ -2,7 +2,8 @@
 
 use anyhow::{Result, anyhow, bail};
 use hdrhistogram::Histogram;
-use nvme::log::NamespaceStatistics;
+use host::{Host, Transport};
+use nvme::NSID_ALL;
 use workload::{
     Request, Verb,
     act::{self, Act, HostTime, Kind, LIMITS, Stop, Window},
@@ -10,8 +11,8 @@ use workload::{
 
 use super::published::THREADS;
 use crate::{
-    drive::Counters,
-    results::{Cpu, NamespaceCounts, Percentiles, Point, Run},
+    counters::{Counters, flash_bytes_written, write_amplification},
+    results::{Cpu, Percentiles, Point, Run},
 };
 
 /// Bytes of a large block.
@@ -101,8 +102,8 @@ pub(super) struct Counted {
 }
 
 impl Counted {
-    pub fn new(statistics: NamespaceStatistics, programmed: u64) -> Self {
-        Self { statistics: Counters::new(statistics), programmed }
+    pub fn read<T: Transport>(host: &mut Host<T>) -> Result<Self> {
+        Ok(Self { statistics: Counters::read(host, NSID_ALL)?, programmed: flash_bytes_written(host)? })
     }
 }
 
@@ -129,7 +130,7 @@ pub(super) struct Trial {
     pub seconds: f64,
     pub ramp_seconds: f64,
     /// What the drive counted, until what was outstanding at the end had ended.
-    pub drive: NamespaceCounts,
+    pub drive: Counters,
     /// The machine meanwhile, and the mean time by which it looked later than the load wanted, in the drive's milliseconds; nothing in virtual time.
     pub cpu: Cpu,
     pub late_ms: f64,
@@ -208,7 +209,7 @@ impl Seen {
             large_p99_ms: [large_reads, large_writes].map(|h| h.value_at_quantile(0.99) as f64 / 1e6),
             large_mean_ms: [large_reads, large_writes].map(|h| h.mean() / 1e6),
             large: [large_reads, large_writes].map(|h| h.len() as f64 / seconds),
-            write_amplification: programmed as f64 / (self.written.max(1) * LARGE) as f64,
+            write_amplification: write_amplification(programmed, self.written.max(1) * LARGE).unwrap_or(0.0),
             seconds,
             ramp_seconds: f64::from(length.ramp),
             drive: after.statistics.since(&before.statistics),

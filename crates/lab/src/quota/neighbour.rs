@@ -14,7 +14,8 @@ use super::{
 };
 use crate::{
     control::Cancel,
-    drive::{Counters, create_namespace},
+    counters::{Counters, NamespaceCounts},
+    drive::create_namespace,
     results::{Percentiles, Point, Run},
     stage::{Load, Prepared, SimStage, Stage, no_script},
 };
@@ -197,8 +198,7 @@ pub(super) fn play<S: Stage>(
         loads.push(Load { host: 1, nsid: nsids[1], job: format!("{}{window}", kind.job(depth)) });
     }
     let counters = |stage: &mut S| -> Result<Vec<Counters>> {
-        let pages = nsids.iter().map(|&nsid| stage.manager().namespace_statistics(nsid));
-        Ok(pages.map(|page| page.map(Counters::new)).collect::<Result<_, _>>()?)
+        nsids.iter().map(|&nsid| Ok(Counters::read(stage.manager(), nsid)?)).collect()
     };
     let before = counters(&mut stage)?;
     let mut rhythm = flat.variant.rhythm(scale);
@@ -233,19 +233,22 @@ pub(super) fn play<S: Stage>(
         run.latency_ms.insert("ns2".into(), percentiles(&both));
     }
     for (index, (after, before)) in after.iter().zip(&before).enumerate() {
-        let mut counted = after.since(before);
-        counted.name = format!("ns{}", index + 1);
-        counted.nsid = nsids[index];
-        counted.medium = "nand".into();
-        if index == 0 && counted.read_latency_ms.count > 0 {
-            let own = &counted.read_latency_ms;
+        let counted = after.since(before);
+        let own = counted.read_latency.percentiles();
+        if index == 0 && own.count > 0 {
             run.metrics.extend([
                 ("ns1_drive_mean_ms".to_owned(), own.mean),
                 ("ns1_drive_p50_ms".to_owned(), own.p50),
                 ("ns1_drive_p99_ms".to_owned(), own.p99),
             ]);
         }
-        run.namespaces.push(counted);
+        run.namespaces.push(NamespaceCounts {
+            name: format!("ns{}", index + 1),
+            nsid: nsids[index],
+            medium: "nand".into(),
+            counted,
+            ..NamespaceCounts::default()
+        });
     }
     Ok(run)
 }

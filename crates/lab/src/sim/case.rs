@@ -21,7 +21,12 @@ use super::{
     load::{Form, Load, without_contents},
     watch::{WHOLE, Watch},
 };
-use crate::{control::Cancel, drive::Counters, figure::show_size, results::NamespaceCounts, sweep::settings};
+use crate::{
+    control::Cancel,
+    counters::{Counters, NamespaceCounts, flash_bytes_written, total_on_flash, write_amplification},
+    figure::show_size,
+    sweep::settings,
+};
 
 /// Host NQN of the load.
 const NQN: &str = "nqn.2026-11.io.tranche:sim";
@@ -61,17 +66,10 @@ pub(super) struct Ran {
 }
 
 impl Ran {
-    /// Bytes that the host wrote to namespaces on flash.
-    pub fn host_bytes_to_nand(&self) -> u64 {
-        let nand = self.namespaces.iter().filter(|namespace| namespace.medium == "nand");
-        nand.map(|namespace| namespace.host_bytes_written).sum()
-    }
-
     /// Bytes programmed on flash for each that the host wrote there, if it did.
-    #[expect(clippy::cast_precision_loss, reason = "for reading")]
     pub fn write_amplification(&self) -> Option<f64> {
-        let host = self.host_bytes_to_nand();
-        (host > 0).then(|| self.nand_bytes_written as f64 / host as f64)
+        let host = total_on_flash(&self.namespaces).host_bytes_written;
+        write_amplification(self.nand_bytes_written, host)
     }
 
     /// Requests for each second of a processor, if that took long enough to be measured.
@@ -173,7 +171,7 @@ impl Case {
                 set: *set,
                 medium,
                 name: format!("ns{nsid}"),
-                ..later.since(earlier)
+                counted: later.since(earlier),
             });
         }
         share.store(WHOLE, Ordering::Relaxed);
@@ -182,13 +180,13 @@ impl Case {
     }
 
     fn sample(&self, host: &mut Host<SimTransport>) -> Result<Sample> {
-        let written = host.ocp_smart()?.physical_media_units_written.get();
+        let nand = flash_bytes_written(host)?;
         let mut namespaces = Vec::new();
         for nsid in host.active_namespaces()? {
             let page = host.namespace_statistics(nsid)?;
-            namespaces.push((nsid, page.nvmsetid.get(), Counters::new(page)));
+            namespaces.push((nsid, page.nvmsetid.get(), Counters::new(&page)));
         }
-        Ok(Sample { nand: u64::try_from(written).unwrap_or(u64::MAX), namespaces })
+        Ok(Sample { nand, namespaces })
     }
 }
 

@@ -3,7 +3,7 @@
 use run::{FlashSpace, Precondition};
 
 use super::case::{Case, Ran};
-use crate::figure::show_size;
+use crate::{counters::total_on_flash, figure::show_size};
 
 /// So many times their size must be written to namespaces that were not preconditioned to the steady state, before write amplification
 /// tells anything: once to fill them, and once to wear in what is collected.
@@ -65,11 +65,11 @@ impl Case {
                 ));
             }
         }
-        let written = ran.host_bytes_to_nand();
-        let read = ran.namespaces.iter().filter(|ns| ns.medium == "nand").map(|ns| ns.host_bytes_read);
+        let flash = total_on_flash(&ran.namespaces);
+        let (written, read) = (flash.host_bytes_written, flash.host_bytes_read);
         let used: u64 = self.flash().map(|space| space.allocated).sum();
         match self.precondition {
-            Precondition::None if written + read.sum::<u64>() > 0 => doubts.push(
+            Precondition::None if written + read > 0 => doubts.push(
                 "the drive was new: reads of what was never written cost the media nothing, and there is little to collect \
                  (--precondition fill or steady)"
                     .to_owned(),
@@ -96,7 +96,10 @@ impl Case {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{results::NamespaceCounts, sim::load::Load};
+    use crate::{
+        counters::{Counters, NamespaceCounts},
+        sim::load::Load,
+    };
     use run::{Config, sim::Contents};
 
     fn case(size: &str, precondition: Precondition) -> Case {
@@ -117,8 +120,8 @@ mod tests {
     }
 
     fn ran(written: u64, nand: u64) -> Ran {
-        let counts =
-            NamespaceCounts { medium: "nand".into(), host_bytes_written: written, ..Default::default() };
+        let counted = Counters { host_bytes_written: written, ..Counters::default() };
+        let counts = NamespaceCounts { medium: "nand".into(), counted, ..Default::default() };
         Ran { nand_bytes_written: nand, namespaces: vec![counts], ..Ran::default() }
     }
 

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::case::{Case, Ran};
-use crate::sweep::sheet::Figure;
+use crate::{counters::total, sweep::sheet::Figure};
 
 /// A column: its name, and the figure if the run has it.
 pub(super) type Column = (&'static str, Option<Figure>);
@@ -72,11 +72,10 @@ pub(super) fn columns(case: &Case, ran: &Ran) -> Vec<Column> {
         ];
         columns.extend(names.into_iter().zip(figures));
     }
-    let sum =
-        |of: &dyn Fn(&crate::results::NamespaceCounts) -> u64| whole(ran.namespaces.iter().map(of).sum());
+    let all = total(&ran.namespaces);
     columns.extend([
-        ("host_bytes_read", sum(&|namespace| namespace.host_bytes_read)),
-        ("host_bytes_written", sum(&|namespace| namespace.host_bytes_written)),
+        ("host_bytes_read", whole(all.host_bytes_read)),
+        ("host_bytes_written", whole(all.host_bytes_written)),
         ("nand_bytes_written", whole(ran.nand_bytes_written)),
         ("write_amplification", ran.write_amplification().map(Figure::Real)),
         ("over_provisioning", case.over_provisioning().map(Figure::Real)),

@@ -9,9 +9,9 @@ use super::{
     figures,
 };
 use crate::{
+    counters::{Counters, total},
     figure, memory,
     report::Table,
-    results::NamespaceCounts,
     sweep::sheet::{Figure, Row},
 };
 
@@ -52,7 +52,7 @@ pub(super) fn text(case: &Case, ran: &Ran) -> String {
 }
 
 fn drive(out: &mut String, case: &Case, ran: &Ran) -> std::fmt::Result {
-    let sum = |of: &dyn Fn(&NamespaceCounts) -> u64| ran.namespaces.iter().map(of).sum::<u64>();
+    let all = total(&ran.namespaces);
     writeln!(out, "\n\nDrive in virtual time:")?;
     write!(
         out,
@@ -80,16 +80,17 @@ fn drive(out: &mut String, case: &Case, ran: &Ran) -> std::fmt::Result {
     write!(
         out,
         "  bytes        : host read {}, host wrote {}, NAND programmed {}",
-        figure::show_size(sum(&|n| n.host_bytes_read)),
-        figure::show_size(sum(&|n| n.host_bytes_written)),
+        figure::show_size(all.host_bytes_read),
+        figure::show_size(all.host_bytes_written),
         figure::show_size(ran.nand_bytes_written)
     )?;
     match ran.write_amplification() {
         Some(ratio) => writeln!(out, ", write amplification {ratio:.3}")?,
         None => writeln!(out)?,
     }
-    for namespace in ran.namespaces.iter().filter(|n| n.reads + n.writes > 0) {
-        for (name, latency) in [("read", &namespace.read_latency_ms), ("write", &namespace.write_latency_ms)]
+    for namespace in ran.namespaces.iter().filter(|n| n.counted.reads + n.counted.writes > 0) {
+        let Counters { read_latency, write_latency, .. } = &namespace.counted;
+        for (name, latency) in [("read", read_latency.percentiles()), ("write", write_latency.percentiles())]
         {
             if latency.count > 0 {
                 writeln!(

@@ -26,10 +26,10 @@ use super::{Settings, Variant, latencies, metrics, published, report as common, 
 use crate::{
     Outcome,
     control::{self, Cancel, Control, Interrupted, Steps},
-    drive::Counters,
+    counters::{Counters, NamespaceCounts},
     figure::{show, show_size},
     memory, parallel,
-    results::{Host, NamespaceCounts, Point, Results, Run},
+    results::{Host, Point, Results, Run},
     sim::{Cache, usual_cache},
     sweep::{Profiles, Study},
 };
@@ -259,7 +259,7 @@ impl<'a> Stage<'a> {
 
     fn counters(&mut self) -> Result<Vec<Counters>> {
         let nsids = self.place.nsids();
-        nsids.iter().map(|&nsid| Ok(Counters::new(self.host.namespace_statistics(nsid)?))).collect()
+        nsids.iter().map(|&nsid| Ok(Counters::read(&mut self.host, nsid)?)).collect()
     }
 
     fn counted(&self, before: &[Counters], after: &[Counters]) -> Vec<NamespaceCounts> {
@@ -272,7 +272,7 @@ impl<'a> Stage<'a> {
                 nsid,
                 set: u16::try_from(nsid).unwrap_or(1),
                 medium: medium.into(),
-                ..after.since(before)
+                counted: after.since(before),
             })
             .collect()
     }

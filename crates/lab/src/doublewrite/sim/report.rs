@@ -7,9 +7,10 @@ use super::{
     SETTLED, WINDOWS, drive, fitted,
 };
 use crate::{
+    counters::{NamespaceCounts, total, total_on_flash},
     figure::{show, show_size},
     report::{Section, Table, comparison_table, show_point},
-    results::{NamespaceCounts, Point, Results, Run, median, points},
+    results::{Point, Results, Run, median, points},
 };
 
 fn percent(ratio: f64) -> String {
@@ -99,9 +100,11 @@ fn traffic(results: &Results) -> Table {
 fn figures(run: &Run, n: &NamespaceCounts, theirs: &published::Traffic) -> [(&'static str, f64, f64); 8] {
     const MIB: f64 = 1_048_576.0;
     let seconds = run.seconds.max(1e-9);
-    let (reads, writes) = (n.reads as f64 / seconds, n.writes as f64 / seconds);
-    let (read, written) =
-        (n.host_bytes_read as f64 / MIB / seconds, n.host_bytes_written as f64 / MIB / seconds);
+    let (reads, writes) = (n.counted.reads as f64 / seconds, n.counted.writes as f64 / seconds);
+    let (read, written) = (
+        n.counted.host_bytes_read as f64 / MIB / seconds,
+        n.counted.host_bytes_written as f64 / MIB / seconds,
+    );
     let kib = |mib: f64, iops: f64| mib * 1024.0 / iops.max(1e-9);
     [
         ("read IOPS", reads, theirs.read_iops),
@@ -111,11 +114,11 @@ fn figures(run: &Run, n: &NamespaceCounts, theirs: &published::Traffic) -> [(&'s
             kib(read, reads),
             if theirs.read_iops > 0.0 { kib(theirs.read_mib, theirs.read_iops) } else { 0.0 },
         ),
-        ("read latency ms", n.read_latency_ms.mean, theirs.read_ms),
+        ("read latency ms", n.counted.read_latency.percentiles().mean, theirs.read_ms),
         ("write IOPS", writes, theirs.write_iops),
         ("write MiB/s", written, theirs.write_mib),
         ("write KiB", kib(written, writes), kib(theirs.write_mib, theirs.write_iops)),
-        ("write latency ms", n.write_latency_ms.mean, theirs.write_ms),
+        ("write latency ms", n.counted.write_latency.percentiles().mean, theirs.write_ms),
     ]
 }
 
@@ -135,15 +138,9 @@ fn bytes(results: &Results) -> Table {
     ]);
     for variant in &results.variants {
         let sum = |f: &dyn Fn(&Run) -> f64| variant.runs.iter().map(f).sum::<f64>();
-        let of = |run: &Run, nand: bool, f: &dyn Fn(&NamespaceCounts) -> u64| {
-            #[expect(clippy::cast_precision_loss, reason = "for reading")]
-            let bytes =
-                run.namespaces.iter().filter(|n| !nand || n.medium == "nand").map(f).sum::<u64>() as f64;
-            bytes
-        };
-        let all = sum(&|run| of(run, false, &|n| n.host_bytes_written));
-        let data = sum(&|run| of(run, true, &|n| n.host_bytes_written));
-        let nand = sum(&|run| of(run, true, &|n| n.media_bytes_written));
+        let all = sum(&|run| float(total(&run.namespaces).host_bytes_written));
+        let data = sum(&|run| float(total_on_flash(&run.namespaces).host_bytes_written));
+        let nand = sum(&|run| float(total_on_flash(&run.namespaces).media_bytes_written));
         let orders = sum(&|run| run.metrics.get("tpmC").copied().unwrap_or(0.0) * run.seconds / 60.0);
         if data <= 0.0 || orders <= 0.0 {
             continue;
@@ -157,6 +154,11 @@ fn bytes(results: &Results) -> Table {
         table.rows.push(row);
     }
     table
+}
+
+#[expect(clippy::cast_precision_loss, reason = "for reading")]
+fn float(bytes: u64) -> f64 {
+    bytes as f64
 }
 
 /// Where connections spend their time, and whether the window was long enough.
