@@ -21,10 +21,9 @@ pub fn directory(path: &Path) -> Result<()> {
 }
 
 /// What becomes of the results of an earlier run.
-#[derive(clap::Args, Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Overwrite {
-    /// Overwrite the results of an earlier run in the directory of --out
-    #[arg(long)]
+    /// The results of an earlier run in the same directory may be overwritten.
     pub force: bool,
 }
 

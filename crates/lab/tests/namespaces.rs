@@ -4,26 +4,17 @@ mod common;
 
 use std::path::Path;
 
-use clap::Parser;
 use lab::control::Control;
-use lab::namespaces::{Options, run_on};
+use lab::namespaces::{HostTimes, Options, run_on};
 use serde_json::Value;
-
-#[derive(Parser)]
-struct Line {
-    #[command(flatten)]
-    options: Options,
-}
 
 /// A drive in which one thread per device is not what limits.
 fn drive() -> toml::Table {
     toml::from_str(&common::drive("400MB/s")).unwrap()
 }
 
-fn study(directory: &Path, arguments: &[&str]) -> (Value, String) {
-    let out = directory.to_str().unwrap();
-    let line = ["namespaces", "--quick", "--out", out].into_iter().chain(arguments.iter().copied());
-    let options = Line::try_parse_from(line).unwrap().options;
+fn study(directory: &Path, options: Options) -> (Value, String) {
+    let options = Options { quick: true, out: directory.to_owned(), ..options };
     common::written(directory, 100, run_on(&options, &|_| Ok(drive()), &Control::default()).unwrap())
 }
 
@@ -35,8 +26,9 @@ fn variant<'a>(results: &'a Value, name: &str) -> &'a Value {
 #[test]
 fn in_virtual_time_the_host_takes_part_of_what_passes() {
     let dir = tempfile::tempdir().unwrap();
-    let multiple = |host: &str| {
-        let (results, text) = study(dir.path(), &["--counts", "1", "--host-time", host]);
+    let multiple = |host_time| {
+        let options = Options { counts: vec![1], host_time, ..Options::default() };
+        let (results, text) = study(dir.path(), options);
         assert_eq!(
             (results["engine"].as_str(), results["drive"]["profile"].as_str()),
             (Some("sim"), Some("micron-9300-max-short"))
@@ -44,14 +36,15 @@ fn in_virtual_time_the_host_takes_part_of_what_passes() {
         assert!(text.contains("What gives way first"), "{text}");
         variant(&results, "1")["runs"][0]["metrics"]["act_multiple"].as_f64().unwrap()
     };
-    let (none, linux) = (multiple("none"), multiple("linux"));
+    let (none, linux) = (multiple(HostTimes::None), multiple(HostTimes::Linux));
     assert!(linux >= 1.0 && linux <= none, "{linux}x of {none}x");
 }
 
 #[test]
 fn namespaces_that_are_not_used_hold_still() {
     let dir = tempfile::tempdir().unwrap();
-    let (results, text) = study(dir.path(), &["--of", "2", "--host-time", "none"]);
+    let options = Options { of: Some(2), host_time: HostTimes::None, ..Options::default() };
+    let (results, text) = study(dir.path(), options);
     // Of the usual numbers those that there are.
     assert_eq!(results["variants"].as_array().unwrap().len(), 2, "{text}");
     for name in ["1", "2"] {
@@ -65,7 +58,8 @@ fn namespaces_that_are_not_used_hold_still() {
 #[test]
 fn live_it_does_the_tests_in_both() {
     let dir = tempfile::tempdir().unwrap();
-    let (results, text) = study(dir.path(), &["--live", "--counts", "2", "--slow-motion", "2"]);
+    let options = Options { live: true, counts: vec![2], slow_motion: 2, ..Options::default() };
+    let (results, text) = study(dir.path(), options);
     assert_eq!(results["engine"], "live");
     for name in ["2", "2@live", "2@sim"] {
         assert!(variant(&results, name).is_object(), "{name}\n{text}");
@@ -88,14 +82,11 @@ fn live_it_does_the_tests_in_both() {
 
 #[test]
 fn what_cannot_be_is_said() {
-    let refused = |arguments: &[&str]| {
-        let line = ["namespaces"].into_iter().chain(arguments.iter().copied());
-        let options = Line::try_parse_from(line).unwrap().options;
+    let refused = |of, counts: &[u32]| {
+        let options = Options { of, counts: counts.to_vec(), ..Options::default() };
         run_on(&options, &|_| Ok(drive()), &Control::default()).unwrap_err().to_string()
     };
-    assert!(refused(&["--counts", "33"]).contains("33 namespaces cannot be"));
-    assert!(refused(&["--of", "4", "--counts", "8"]).contains("8 namespaces cannot be: from 1 to 4"));
-    assert!(refused(&["--counts", "2,2"]).contains("names a number twice"));
-    assert!(Line::try_parse_from(["namespaces", "--live", "--sim"]).is_err());
-    assert!(Line::try_parse_from(["namespaces", "--of", "33"]).is_err());
+    assert!(refused(None, &[33]).contains("33 namespaces cannot be"));
+    assert!(refused(Some(4), &[8]).contains("8 namespaces cannot be: from 1 to 4"));
+    assert!(refused(None, &[2, 2]).contains("names a number twice"));
 }

@@ -4,27 +4,24 @@ mod common;
 
 use std::path::Path;
 
-use clap::Parser;
 use lab::control::Control;
-use lab::quota::{Options, run_on, sweep_on};
+use lab::quota::{Options, Variant, run_on, sweep_on};
+use lab::sweep::SetOptions;
 use serde_json::Value;
-
-#[derive(Parser)]
-struct Line {
-    #[command(flatten)]
-    options: Options,
-}
 
 /// The small drive.
 fn drive() -> toml::Table {
     toml::from_str(&common::drive("3.3GB/s")).unwrap()
 }
 
-fn study(directory: &Path, arguments: &[&str]) -> (Value, String) {
-    let out = directory.to_str().unwrap();
-    let line =
-        ["quota", "--quick", "--repeat", "1", "--out", out].into_iter().chain(arguments.iter().copied());
-    let options = Line::try_parse_from(line).unwrap().options;
+/// As short as it goes.
+fn quick(directory: &Path) -> Options {
+    Options { quick: true, repeat: 1, out: directory.to_owned(), ..Options::default() }
+}
+
+const TWO: [Variant; 2] = [Variant::None, Variant::Quota];
+
+fn study(directory: &Path, options: Options) -> (Value, String) {
     common::written(directory, 500, run_on(&options, &|_| Ok(drive()), &Control::default()).unwrap())
 }
 
@@ -39,8 +36,8 @@ fn ratio(results: &Value, metric: &str, of: &str, over: &str) -> Vec<f64> {
 #[test]
 fn the_same_seed_gives_the_same_results() {
     let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let (results, text) = study(first.path(), &["--sim", "--seed", "7"]);
-    let (again, _) = study(second.path(), &["--sim", "--seed", "7"]);
+    let (results, text) = study(first.path(), Options { sim: true, seed: 7, ..quick(first.path()) });
+    let (again, _) = study(second.path(), Options { sim: true, seed: 7, ..quick(second.path()) });
     assert_eq!(results, again);
     assert_eq!((results["study"].as_str(), results["engine"].as_str()), (Some("quota"), Some("sim")));
     // Together the quotas are more than this drive reads; the small ones are kept whatever the others get.
@@ -73,7 +70,8 @@ fn the_same_seed_gives_the_same_results() {
 #[test]
 fn live_beside_virtual_time() {
     let out = tempfile::tempdir().unwrap();
-    let (results, text) = study(out.path(), &["--live", "--variants", "none,quota", "--slow-motion", "2"]);
+    let options = Options { live: true, variants: TWO.to_vec(), slow_motion: 2, ..quick(out.path()) };
+    let (results, text) = study(out.path(), options);
     assert_eq!(results["engine"], "live");
     for ns in 1..=8 {
         let name = format!("ns{ns}");
@@ -89,35 +87,32 @@ fn live_beside_virtual_time() {
 
 #[test]
 fn options_that_make_no_sense_are_told() {
-    let line = Line::try_parse_from(["quota", "--sim", "--variants", "none,none"]).unwrap();
-    let error = run_on(&line.options, &|_| Ok(toml::Table::new()), &Control::default()).unwrap_err();
+    let twice = Options { sim: true, variants: vec![Variant::None; 2], ..Options::default() };
+    let error = run_on(&twice, &|_| Ok(toml::Table::new()), &Control::default()).unwrap_err();
     assert!(error.to_string().contains("names one twice"), "{error}");
-    let line = Line::try_parse_from(["quota", "--sim", "--out", "/nonexistent/quota"]).unwrap();
-    let error =
-        run_on(&line.options, &|_| Ok(toml::from_str("[[set]]\nmedia = \"tape\"")?), &Control::default())
-            .unwrap_err();
+    let nowhere = Options { sim: true, out: "/nonexistent/quota".into(), ..Options::default() };
+    let error = run_on(&nowhere, &|_| Ok(toml::from_str("[[set]]\nmedia = \"tape\"")?), &Control::default())
+        .unwrap_err();
     assert!(format!("{error:#}").contains("tape"), "{error:#}");
-    assert!(Line::try_parse_from(["quota", "--sim", "--live"]).is_err());
-    assert!(Line::try_parse_from(["quota", "--variants", "prayer"]).is_err());
 }
 
 #[test]
 fn a_sweep_repeats_the_study() {
     let out = tempfile::tempdir().unwrap();
-    let sweep = |arguments: &[&str]| {
-        let out = out.path().to_str().unwrap();
-        let line = ["quota", "--quick", "--repeat", "1", "--variants", "none,quota", "--out", out];
-        let options = Line::try_parse_from(line.iter().chain(arguments)).unwrap().options;
+    let sweep = |sim: bool, set: &[&str]| {
+        let sweep = SetOptions { set: set.iter().map(|set| (*set).to_owned()).collect() };
+        let options = Options { sim, variants: TWO.to_vec(), sweep, ..quick(out.path()) };
         sweep_on(&options, &|_| Ok(drive()), &Control::default())
     };
-    let outcome = sweep(&["--sim", "--set", "timing.read=75us,150us", "--set", "seed=1,2"]).unwrap();
+    let outcome = sweep(true, &["timing.read=75us,150us", "seed=1,2"]).unwrap();
     assert_eq!(outcome.failure, None);
     let runs = outcome.results["runs"].as_array().unwrap();
     assert_eq!(runs.len(), 4);
     assert_eq!(runs[2]["parameters"], serde_json::json!({ "timing.read": "150us", "seed": "1" }));
     // Each is the study as it is without a sweep.
     let alone = tempfile::tempdir().unwrap();
-    let (same, _) = study(alone.path(), &["--sim", "--variants", "none,quota", "--seed", "2"]);
+    let options = Options { sim: true, variants: TWO.to_vec(), seed: 2, ..quick(alone.path()) };
+    let (same, _) = study(alone.path(), options);
     let repeated = std::fs::read_to_string(out.path().join("2/results.json")).unwrap();
     assert!(serde_json::from_str::<Value>(&repeated).unwrap() == same);
     let p50 = |run: usize| {
@@ -140,18 +135,15 @@ fn a_sweep_repeats_the_study() {
     assert!(std::fs::metadata(out.path().join("results.parquet")).unwrap().len() > 1000);
     assert!(outcome.text.contains("4 of 4 studies"), "{}", outcome.text);
 
-    for (arguments, problem) in [
-        (&["--set", "gc.policy=greedy"][..], "add --sim"),
-        (
-            &["--sim", "--set", "job.bs=4k"],
-            "there is no key \"job.bs\": the load is the study's; there are seed",
-        ),
-        (&["--sim", "--set", "namespace.1.size=1MiB"], "changes nothing: the study quota sets it itself"),
-        (&["--sim", "--set", "drive.fair_sharing=false"], "changes nothing"),
-        (&["--sim", "--set", "set.1.media=tape"], "tape"),
-        (&["--sim", "--set", "seed=x"], "is no seed"),
+    for (sim, set, problem) in [
+        (false, "gc.policy=greedy", "add --sim"),
+        (true, "job.bs=4k", "there is no key \"job.bs\": the load is the study's; there are seed"),
+        (true, "namespace.1.size=1MiB", "changes nothing: the study quota sets it itself"),
+        (true, "drive.fair_sharing=false", "changes nothing"),
+        (true, "set.1.media=tape", "tape"),
+        (true, "seed=x", "is no seed"),
     ] {
-        let error = format!("{:#}", sweep(arguments).unwrap_err());
-        assert!(error.contains(problem), "{arguments:?}: {error}");
+        let error = format!("{:#}", sweep(sim, &[set]).unwrap_err());
+        assert!(error.contains(problem), "{set}: {error}");
     }
 }

@@ -99,9 +99,9 @@ pub enum Command {
     Profile(Profile),
     /// Answer one question by an experiment
     #[command(subcommand)]
-    Study(Study),
+    Study(crate::studies::Study),
     /// Run any command on several layouts of a drive, interleaved, and compare
-    Compare(Box<lab::compare::Options>),
+    Compare(Box<crate::studies::Compare>),
     /// Print completions for a shell
     Completions {
         /// Which shell
@@ -642,19 +642,6 @@ pub enum Profile {
         #[arg(long, value_name = "N", default_value_t = 1)]
         seed: u64,
     },
-}
-
-/// `tranche study`.
-#[derive(Subcommand, Debug)]
-pub enum Study {
-    /// What a DRAM namespace for InnoDB's doublewrite buffer buys MariaDB
-    Doublewrite(Box<lab::doublewrite::Options>),
-    /// What MariaDB has left after power cuts: acknowledged transactions, whole pages, sound tables
-    Powercut(Box<lab::powercut::Options>),
-    /// Eight namespaces with quotas, and what helps against a noisy neighbour
-    Quota(Box<lab::quota::Options>),
-    /// What an application that scales with devices gains from several namespaces
-    Namespaces(Box<lab::namespaces::Options>),
 }
 
 /// A TCP address, with the port's ANA state behind it.

@@ -32,9 +32,10 @@ mod schemas;
 mod serve;
 mod show;
 mod sim;
+mod studies;
 
 use anyhow::{Context, Result};
-use args::{Cli, Command, Output, Study};
+use args::{Cli, Command, Output};
 use clap::{ColorChoice, CommandFactory, Parser};
 use std::io::IsTerminal;
 use std::path::Path;
@@ -100,21 +101,8 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Bench(bench) => print_outcome(output, &bench::bench(&bench)?),
         Command::Sim(options) => print_outcome(output, &sim::sim(&options)?),
         Command::Profile(command) => profiles::profile(&command, output),
-        Command::Study(Study::Doublewrite(options)) => {
-            print_outcome(output, &lab::doublewrite::run(&options, &progress::control()?)?)
-        }
-        Command::Study(Study::Powercut(options)) => {
-            print_outcome(output, &lab::powercut::run(&options, &progress::control()?)?)
-        }
-        Command::Study(Study::Quota(options)) => {
-            print_outcome(output, &lab::quota::run(&options, &progress::control()?)?)
-        }
-        Command::Study(Study::Namespaces(options)) => {
-            print_outcome(output, &lab::namespaces::run(&options, &progress::control()?)?)
-        }
-        Command::Compare(options) => {
-            print_outcome(output, &lab::compare::run(&options, &progress::control()?)?)
-        }
+        Command::Study(study) => print_outcome(output, &studies::study(study)?),
+        Command::Compare(options) => print_outcome(output, &studies::compare(*options)?),
     }?;
     Ok(ExitCode::SUCCESS)
 }

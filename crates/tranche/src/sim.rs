@@ -45,6 +45,7 @@ pub struct Options {
     /// Directory for results.parquet, results.json and results.csv [default: out/sim with --set, else none is written]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Whether results that are in `out` may go
     #[command(flatten)]
     overwrite: Overwrite,
     /// Keep preconditioned drives in this directory for the next time, up to 16 GiB of them [default:

@@ -24,7 +24,6 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use clap::Args;
 
 use metrics::{Metric, Metrics, medians};
 
@@ -47,28 +46,21 @@ use crate::{
 };
 
 /// Options of the command.
-#[derive(Args, Clone, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Layouts; the others are compared with the first
-    #[arg(required = true, value_name = "LAYOUT.toml")]
     pub layouts: Vec<PathBuf>,
     /// Command to run on each, after --
-    #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
     /// Interleaved repetitions
-    #[arg(long, default_value_t = 3, value_name = "N")]
     pub repeat: u32,
     /// Time after which a run of the command is given up
-    #[arg(long, default_value = "1h", value_name = "TIME", value_parser = units::parse_seconds::<u64>)]
     pub timeout: u64,
     /// Directory for report.html, results.json, results.csv and the command's output
-    #[arg(long, default_value = "out/compare", value_name = "DIR")]
     pub out: PathBuf,
     /// Whether results that are in `out` may go
-    #[command(flatten)]
     pub overwrite: Overwrite,
     /// Directory for drive images and mount points meanwhile [default: /dev/shm when it has room, else /tmp]
-    #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,
 }
 

@@ -66,38 +66,33 @@ pub(super) fn servers(options: &Options) -> Result<Vec<Server>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Command {
-        #[command(flatten)]
-        options: Options,
-    }
-
     #[test]
     fn it_runs_live_where_it_can_and_in_virtual_time_elsewhere() {
-        let options = |more: &[&str]| {
-            Command::try_parse_from(["study"].iter().chain(more)).map(|command| command.options).unwrap()
-        };
         let none = || None;
         let root = || Some("not root".to_owned());
-        let chosen = |more: &[&str], obstacle: &dyn Fn() -> Option<String>| {
-            let options = options(more);
+        let usual = Options::default;
+        let chosen = |options: Options, obstacle: &dyn Fn() -> Option<String>| {
             Engine::choose(&options, obstacle).map(|engine| {
                 let line = engine.line(&options);
                 (engine, line.unwrap_or_default())
             })
         };
-        let (engine, line) = chosen(&[], &none).unwrap();
+        let (engine, line) = chosen(usual(), &none).unwrap();
         assert!(engine == Engine::Live && line.starts_with("live: "), "{line}");
-        assert_eq!(chosen(&["--live"], &none).unwrap(), (Engine::Live, String::new()));
-        assert_eq!(chosen(&["--sim"], &none).unwrap(), (Engine::Sim(None), String::new()));
-        let (engine, line) = chosen(&["--connections", "4"], &root).unwrap();
+        assert_eq!(chosen(Options { live: true, ..usual() }, &none).unwrap(), (Engine::Live, String::new()));
+        assert_eq!(
+            chosen(Options { sim: true, ..usual() }, &none).unwrap(),
+            (Engine::Sim(None), String::new())
+        );
+        let (engine, line) = chosen(Options { connections: vec![4], ..usual() }, &root).unwrap();
         assert_eq!(engine, Engine::Sim(root()));
         assert_eq!(line, "in virtual time (--sim), as it cannot run live: not root");
-        for (only_live, value) in [("--live", None), ("--mysqld", Some("/x")), ("--scratch", Some("/y"))] {
-            let words: Vec<_> = [Some(only_live), value].into_iter().flatten().collect();
-            let refused = chosen(&words, &root).unwrap_err().to_string();
+        for (only_live, options) in [
+            ("--live", Options { live: true, ..usual() }),
+            ("--mysqld", Options { mysqld: vec!["/x".into()], ..usual() }),
+            ("--scratch", Options { scratch: Some("/y".into()), ..usual() }),
+        ] {
+            let refused = chosen(options, &root).unwrap_err().to_string();
             assert_eq!(refused, format!("{only_live} asks for a live study: not root"));
         }
     }

@@ -16,7 +16,6 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use clap::Args;
 use hdrhistogram::Histogram;
 use serde_json::Value;
 
@@ -38,60 +37,67 @@ use crate::{
 };
 
 /// Options of the study.
-#[derive(Args, Clone, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Run real software on a real file system over the drive [default: where root, FUSE, loop devices and a server are there, else --sim]
-    #[arg(long, conflicts_with = "sim")]
     pub live: bool,
     /// In virtual time: a model of the published server and database on the published drive
-    #[arg(long)]
     pub sim: bool,
     /// The model with the live study's parameters, beside what that measured: its results.json
-    #[arg(long, value_name = "FILE", conflicts_with = "live")]
     pub like_live: Option<PathBuf>,
     /// Connections that run transactions; several values make one point each [default: 4; with --sim 4,8,16,32,64]
-    #[arg(long, alias = "threads", value_delimiter = ',', value_name = "N,…")]
     pub connections: Vec<u32>,
     /// Layouts to compare
-    #[arg(long, value_delimiter = ',', default_value = "nand,dram,off", value_name = "NAME,…")]
     pub variants: Vec<Variant>,
     /// TPC-C warehouses: live about 85 MB each [default: 8; with --sim 28000]
-    #[arg(long, value_name = "N")]
     pub warehouses: Option<u32>,
     /// Measured time of each run [default: 25s; with --sim 60s]
-    #[arg(long, value_name = "TIME", value_parser = units::parse_seconds::<u64>)]
     pub seconds: Option<u64>,
     /// Load before the measurement [default: 10s; with --sim 60s]
-    #[arg(long, value_name = "TIME", value_parser = units::parse_seconds::<u64>)]
     pub warmup: Option<u64>,
     /// Interleaved repetitions [default: 3; with --sim 1]
-    #[arg(long, value_name = "N")]
     pub repeat: Option<u32>,
     /// InnoDB buffer pool; smaller makes more writes per transaction [default: 96MiB; with --sim 16GiB]
-    #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
     pub buffer_pool: Option<u64>,
     /// Drive: a profile or a TOML file [default: pblaze5-910-lab; with --sim pblaze5-910-short, onto which the database is folded]
-    #[arg(long, alias = "profile", value_name = "NAME|FILE")]
     pub drive: Option<String>,
     /// Database server, instead of the one installed: MariaDB, MySQL or Percona Server; given several times, one after the other and
     /// side by side
-    #[arg(long, value_name = "PATH", conflicts_with = "sim")]
     pub mysqld: Vec<PathBuf>,
     /// Directory for report.html, results.json and results.csv
-    #[arg(long, default_value = "out/doublewrite", value_name = "DIR")]
     pub out: PathBuf,
     /// Whether results that are in `out` may go
-    #[command(flatten)]
     pub overwrite: Overwrite,
     /// Directory for drive images and mount points while the study runs [default: /dev/shm when it has room, else /tmp]
-    #[arg(long, value_name = "DIR", conflicts_with = "sim")]
     pub scratch: Option<PathBuf>,
     /// Seed of everything random
-    #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
     /// What is varied.
-    #[command(flatten)]
     pub sweep: SetOptions,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            live: false,
+            sim: false,
+            like_live: None,
+            connections: Vec::new(),
+            variants: vec![Variant::Nand, Variant::Dram, Variant::Off],
+            warehouses: None,
+            seconds: None,
+            warmup: None,
+            repeat: None,
+            buffer_pool: None,
+            drive: None,
+            mysqld: Vec::new(),
+            out: "out/doublewrite".into(),
+            overwrite: Overwrite::default(),
+            scratch: None,
+            seed: 1,
+            sweep: SetOptions::default(),
+        }
+    }
 }
 
 /// The scaled PBlaze5 910.

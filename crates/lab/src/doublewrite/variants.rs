@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use clap::ValueEnum;
-
 use crate::{
     layout::{Filesystem, Layout, Namespace, Precondition, Size},
     mariadb::SystemTablespace,
@@ -12,7 +10,7 @@ use crate::{
 use anyhow::{Result, bail};
 
 /// A layout of the doublewrite buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Variant {
     /// Doublewrite buffer beside the data, on NAND.
     Nand,
@@ -45,6 +43,11 @@ impl Variant {
             Self::Off => "off",
             Self::Atomic => "atomic",
         }
+    }
+
+    /// That of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|variant| variant.name() == name)
     }
 
     /// What it is, in a sentence.

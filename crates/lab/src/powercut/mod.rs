@@ -18,7 +18,6 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow, bail};
-use clap::Args;
 use serde::Serialize;
 
 use crate::{
@@ -35,35 +34,42 @@ use crate::{
 };
 
 /// Options of the campaign.
-#[derive(Args, Clone, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Rounds for each variant
-    #[arg(long, default_value_t = 10, value_name = "N")]
     pub rounds: u32,
     /// Layouts to try; `off` is expected to show torn pages, the others must lose nothing
-    #[arg(long, value_delimiter = ',', default_value = "nand,dram,atomic,off", value_name = "NAME,…")]
     pub variants: Vec<Variant>,
     /// Connections that write
-    #[arg(long, alias = "threads", default_value_t = 4, value_name = "N")]
     pub connections: u32,
     /// Seed of every cut and of the load [default: from the clock; it is printed]
-    #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// Drive: a profile or a TOML file
-    #[arg(long, alias = "profile", default_value = DEFAULT_PROFILE, value_name = "NAME|FILE")]
     pub drive: String,
     /// Database server, instead of the one installed: MariaDB, MySQL or Percona Server
-    #[arg(long, value_name = "PATH")]
     pub mysqld: Option<PathBuf>,
     /// Directory for powercut.json
-    #[arg(long, default_value = "out/powercut", value_name = "DIR")]
     pub out: PathBuf,
     /// Whether results that are in `out` may go
-    #[command(flatten)]
     pub overwrite: Overwrite,
     /// Directory for drive images and mount points meanwhile [default: /dev/shm when it has room, else /tmp]
-    #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            rounds: 10,
+            variants: vec![Variant::Nand, Variant::Dram, Variant::Atomic, Variant::Off],
+            connections: 4,
+            seed: None,
+            drive: DEFAULT_PROFILE.into(),
+            mysqld: None,
+            out: "out/powercut".into(),
+            overwrite: Overwrite::default(),
+            scratch: None,
+        }
+    }
 }
 
 /// What happened to a variant.

@@ -13,7 +13,6 @@ mod windows;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
-use clap::Args;
 use run::Config;
 use serde_json::Value;
 
@@ -33,49 +32,51 @@ use crate::{
 };
 
 /// Options of the study.
-#[derive(Args, Clone, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Only live: the lab drive in this process, with threads that load it, beside the same in virtual time [default: this and
     /// --sim]
-    #[arg(long, conflicts_with = "sim")]
     pub live: bool,
     /// Only in virtual time, at the published drive's speed
-    #[arg(long)]
     pub sim: bool,
     /// What is done for NS1
-    #[arg(
-        long,
-        value_delimiter = ',',
-        default_value = "none,fair,weights,quota,sets,fdp,windows",
-        value_name = "NAME,…"
-    )]
     pub variants: Vec<Variant>,
     /// Repetitions, with other random numbers; live ones take turns
-    #[arg(long, default_value_t = 2, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: u32,
     /// Drive of --sim: a profile or a TOML file
-    #[arg(long, alias = "profile", default_value = DEFAULT_PROFILE, value_name = "NAME|FILE")]
     pub drive: String,
     /// Part 2 live: a second of the drive takes so many on the clock on the wall, so that what the machine adds to a command
     /// weighs as much less
-    #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub slow_motion: u32,
     /// Fewer points and shorter runs: to see that it works, not for figures
-    #[arg(long)]
     pub quick: bool,
     /// Directory for report.html, results.json and results.csv; those of the live part are in `live` below it when both
     /// parts run
-    #[arg(long, default_value = "out/quota", value_name = "DIR")]
     pub out: PathBuf,
     /// Whether results that are in `out` may go
-    #[command(flatten)]
     pub overwrite: Overwrite,
     /// Seed of everything random
-    #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
     /// What is varied.
-    #[command(flatten)]
     pub sweep: SetOptions,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            live: false,
+            sim: false,
+            variants: Variant::ALL.to_vec(),
+            repeat: 2,
+            drive: DEFAULT_PROFILE.into(),
+            slow_motion: 8,
+            quick: false,
+            out: "out/quota".into(),
+            overwrite: Overwrite::default(),
+            seed: 1,
+            sweep: SetOptions::default(),
+        }
+    }
 }
 
 /// The published drive with short blocks.

@@ -48,10 +48,9 @@ fn title(at: &Point) -> String {
 
 /// The variants of part 2 that have run.
 fn variants(results: &Results) -> Vec<(Variant, &crate::results::Variant)> {
-    use clap::ValueEnum;
-    Variant::value_variants()
-        .iter()
-        .filter_map(|v| Some((*v, results.variant(v.name())?)))
+    Variant::ALL
+        .into_iter()
+        .filter_map(|v| Some((v, results.variant(v.name())?)))
         .filter(|(_, v)| !v.runs.is_empty())
         .collect()
 }

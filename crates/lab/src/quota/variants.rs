@@ -3,7 +3,6 @@
 use std::fmt;
 
 use anyhow::{Context, Result, bail};
-use clap::ValueEnum;
 use host::{Host, Transport};
 use nvme::{
     Nsid,
@@ -14,7 +13,7 @@ use nvme::{
 use super::{scale::Scale, windows::Rhythm};
 
 /// A way to help NS1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Variant {
     /// Nothing: whoever comes first is served first.
     None,
@@ -39,6 +38,10 @@ impl fmt::Display for Variant {
 }
 
 impl Variant {
+    /// All of them.
+    pub const ALL: [Self; 7] =
+        [Self::None, Self::Fair, Self::Weights, Self::Quota, Self::Sets, Self::Fdp, Self::Windows];
+
     /// Its name in results.
     pub fn name(self) -> &'static str {
         match self {

@@ -14,7 +14,6 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow, bail};
-use clap::Args;
 use run::Config;
 use serde_json::{Value, json};
 use toml::Table;
@@ -27,12 +26,11 @@ use crate::{
 };
 
 /// `--set` of a simulated study.
-#[derive(Args, Clone, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct SetOptions {
     /// Repeat the study for each value of a key, with --sim; given several times, for each combination. Keys are seed and those of the
     /// drive's TOML (set.1.spare, or ftl.spare and gc.policy of the first NVM Set on flash); values also 1..5, 4..64:4 and 1..64:x2
     /// (docs/sim.md)
-    #[arg(long, value_name = "KEY=A,B,…")]
     pub set: Vec<String>,
 }
 

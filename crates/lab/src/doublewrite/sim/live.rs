@@ -3,7 +3,6 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use anyhow::{Context, Result, bail};
-use clap::ValueEnum;
 use serde::Deserialize;
 use workload::innodb::{Config, Doublewrite, Schema, Volume};
 
@@ -86,7 +85,7 @@ impl Measured {
 
     /// The variants that were measured.
     pub(in super::super) fn variants(&self) -> Vec<Variant> {
-        self.variants.iter().filter_map(|v| Variant::from_str(&v.name, false).ok()).collect()
+        self.variants.iter().filter_map(|v| Variant::named(&v.name)).collect()
     }
 
     /// The numbers of connections.

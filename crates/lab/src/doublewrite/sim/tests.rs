@@ -1,20 +1,19 @@
 //! The study on a drive that is made in a moment.
 
-use clap::Parser;
+use std::path::Path;
+
 use toml::Table;
 
 use super::*;
 use crate::doublewrite::Options;
 
-#[derive(Parser)]
-struct Command {
-    #[command(flatten)]
-    options: Options,
+fn settings(options: Options) -> Result<Settings> {
+    Settings::new(&Options { sim: true, ..options })
 }
 
-fn settings(more: &[&str]) -> Result<Settings> {
-    let all = ["study", "--sim"].iter().chain(more);
-    Settings::new(&Command::try_parse_from(all)?.options)
+/// Small, and short.
+fn short(out: &Path) -> Options {
+    Options { drive: Some("small".into()), out: out.to_owned(), ..Options::default() }
 }
 
 fn profile() -> Table {
@@ -44,24 +43,14 @@ fn profile() -> Table {
 fn both_tables_are_printed_beside_the_published_ones() {
     let out = std::env::temp_dir().join(format!("tranche-doublewrite-sim-{}", std::process::id()));
     let run = || {
-        let settings = settings(&[
-            "--connections",
-            "4,64",
-            "--variants",
-            "nand,dram,off",
-            "--warehouses",
-            "200",
-            "--buffer-pool",
-            "64MiB",
-            "--seconds",
-            "3",
-            "--warmup",
-            "1",
-            "--drive",
-            "small",
-            "--out",
-            out.to_str().unwrap(),
-        ])
+        let settings = settings(Options {
+            connections: vec![4, 64],
+            warehouses: Some(200),
+            buffer_pool: Some(64 << 20),
+            seconds: Some(3),
+            warmup: Some(1),
+            ..short(&out)
+        })
         .unwrap();
         run_on(&settings, &|_| Ok(profile()), &Control::default()).unwrap()
     };
@@ -105,7 +94,7 @@ fn both_tables_are_printed_beside_the_published_ones() {
         "{}",
         first.text
     );
-    let published = Settings { drive: DEFAULT_PROFILE.into(), ..settings(&[]).unwrap() };
+    let published = Settings { drive: DEFAULT_PROFILE.into(), ..settings(Options::default()).unwrap() };
     assert!(report::notes(&first.results, &published).iter().any(|note| note.starts_with("Fitted to")));
     // What dram had to do with the values is said where they were fitted, and only there.
     let roles = |settings: &Settings| {
@@ -113,7 +102,10 @@ fn both_tables_are_printed_beside_the_published_ones() {
             .iter()
             .any(|note| note.contains("31.3") && note.contains("blind"))
     };
-    assert!(roles(&published) && !roles(&settings(&["--drive", "tiny"]).unwrap()));
+    assert!(
+        roles(&published)
+            && !roles(&settings(Options { drive: Some("tiny".into()), ..Options::default() }).unwrap())
+    );
     let page = std::fs::read_to_string(out.join("report.html")).unwrap();
     assert!(page.contains("Traffic beside the published"));
     // The same seed: the same figures.
@@ -148,11 +140,12 @@ fn the_published_drive_gets_the_fitted_figures_and_others_do_not() {
 
 #[test]
 fn what_makes_no_sense_is_refused() {
-    assert!(settings(&["--live"]).is_err(), "one engine at a time");
-    assert!(settings(&["--connections", "0"]).is_err());
-    assert!(settings(&["--variants", "nand,nand"]).is_err());
-    assert!(settings(&["--seconds", "0"]).is_err());
-    let tiny = settings(&["--drive", "tiny", "--connections", "4"]).unwrap();
+    let usual = Options::default;
+    assert!(settings(Options { connections: vec![0], ..usual() }).is_err());
+    assert!(settings(Options { variants: vec![Variant::Nand; 2], ..usual() }).is_err());
+    assert!(settings(Options { seconds: Some(0), ..usual() }).is_err());
+    let tiny = Options { drive: Some("tiny".into()), connections: vec![4], ..usual() };
+    let tiny = settings(tiny).unwrap();
     let mut small = profile();
     small["set"][0]["capacity"] = "128MiB".into();
     small["set"][0]["spare"] = "100%".into();
@@ -164,19 +157,16 @@ fn what_makes_no_sense_is_refused() {
 #[test]
 fn every_variant_runs_and_one_without_copies_writes_half() {
     let out = tempfile::tempdir().unwrap();
-    let path = out.path().to_str().unwrap();
-    let more = [
-        "--variants",
-        "nand,pmem,atomic",
-        "--connections",
-        "8",
-        "--warehouses",
-        "100",
-        "--buffer-pool",
-        "32MiB",
-    ];
-    let rest = ["--seconds", "2", "--warmup", "0", "--drive", "small", "--out", path];
-    let settings = settings(&[&more[..], &rest[..]].concat()).unwrap();
+    let settings = settings(Options {
+        variants: vec![Variant::Nand, Variant::Pmem, Variant::Atomic],
+        connections: vec![8],
+        warehouses: Some(100),
+        buffer_pool: Some(32 << 20),
+        seconds: Some(2),
+        warmup: Some(0),
+        ..short(out.path())
+    })
+    .unwrap();
     let results = run_on(&settings, &|_| Ok(profile()), &Control::default()).unwrap().results;
     let run = |name: &str| results.variant(name).unwrap().runs[0].clone();
     let pmem = run("pmem");
@@ -198,13 +188,13 @@ const LIVE: &str = r#"{"study": "doublewrite", "engine": "live", "variants": [
 fn the_model_with_the_live_parameters_is_held_against_live() {
     let out = tempfile::tempdir().unwrap();
     let file = out.path().join("live.json");
-    let like = |text: &str, more: &[&str]| {
+    let like = |text: &str, more: Options| {
         std::fs::write(&file, text).unwrap();
-        let out = out.path().to_str().unwrap();
-        let all = ["--like-live", file.to_str().unwrap(), "--out", out, "--drive", "small", "--seconds", "3"];
-        settings(&[&all[..], more].concat())
+        settings(Options { like_live: Some(file.clone()), seconds: Some(3), ..more })
     };
-    let settings = like(LIVE, &["--warmup", "1", "--warehouses", "2", "--buffer-pool", "16MiB"]).unwrap();
+    let small =
+        Options { warmup: Some(1), warehouses: Some(2), buffer_pool: Some(16 << 20), ..short(out.path()) };
+    let settings = like(LIVE, small).unwrap();
     assert_eq!(
         (&settings.connections[..], &settings.variants[..]),
         (&[4][..], &[Variant::Nand, Variant::Dram][..])
@@ -221,7 +211,7 @@ fn the_model_with_the_live_parameters_is_held_against_live() {
         (LIVE.replace("nand", "x").replace("dram", "y"), "no runs"),
         ("{}".into(), "no results.json"),
     ] {
-        let refused = format!("{:#}", like(&text, &[]).err().unwrap());
+        let refused = format!("{:#}", like(&text, short(out.path())).err().unwrap());
         assert!(refused.contains(problem), "{refused}");
     }
 }

@@ -1,0 +1,492 @@
+//! `tranche study` and `tranche compare`: options of the command line, and the studies that they ask for.
+
+use crate::args::Overwrite;
+use crate::progress;
+use anyhow::Result;
+use clap::{Args, Subcommand, ValueEnum};
+use lab::{Outcome, compare, doublewrite, namespaces, powercut, quota};
+use serde_json::Value;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// `tranche study`.
+#[derive(Subcommand, Debug)]
+pub enum Study {
+    /// What a DRAM namespace for InnoDB's doublewrite buffer buys MariaDB
+    Doublewrite(Box<Doublewrite>),
+    /// What MariaDB has left after power cuts: acknowledged transactions, whole pages, sound tables
+    Powercut(Box<Powercut>),
+    /// Eight namespaces with quotas, and what helps against a noisy neighbour
+    Quota(Box<Quota>),
+    /// What an application that scales with devices gains from several namespaces
+    Namespaces(Box<Namespaces>),
+}
+
+/// `--set` of a simulated study.
+#[derive(Args, Clone, Debug)]
+struct Sweep {
+    /// Repeat the study for each value of a key, with --sim; given several times, for each combination. Keys are seed and those of the
+    /// drive's TOML (set.1.spare, or ftl.spare and gc.policy of the first NVM Set on flash); values also 1..5, 4..64:4 and 1..64:x2
+    /// (docs/sim.md)
+    #[arg(long, value_name = "KEY=A,B,…")]
+    set: Vec<String>,
+}
+
+impl From<Sweep> for lab::sweep::SetOptions {
+    fn from(sweep: Sweep) -> Self {
+        Self { set: sweep.set }
+    }
+}
+
+/// A layout of the doublewrite buffer.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Layout {
+    /// Doublewrite buffer beside the data, on NAND.
+    Nand,
+    /// Doublewrite buffer on a DRAM namespace of the same drive.
+    Dram,
+    /// Doublewrite buffer on a persistent memory namespace of the same drive.
+    Pmem,
+    /// No doublewrite buffer: the upper bound, and unsafe.
+    Off,
+    /// No doublewrite buffer, on a drive that writes 16 KiB atomically.
+    Atomic,
+}
+
+impl From<Layout> for doublewrite::Variant {
+    fn from(layout: Layout) -> Self {
+        match layout {
+            Layout::Nand => Self::Nand,
+            Layout::Dram => Self::Dram,
+            Layout::Pmem => Self::Pmem,
+            Layout::Off => Self::Off,
+            Layout::Atomic => Self::Atomic,
+        }
+    }
+}
+
+/// A way to help NS1.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Cure {
+    /// Nothing: whoever comes first is served first.
+    None,
+    /// The drive shares its time in equal parts, as it does by itself.
+    Fair,
+    /// NS1 has ten times the weight of NS2.
+    Weights,
+    /// A quota for NS2.
+    Quota,
+    /// An NVM Set for each: half of the dies are NS1's.
+    Sets,
+    /// Flexible Data Placement: a reclaim unit handle for each.
+    Fdp,
+    /// Predictable Latency Mode: windows without garbage collection.
+    Windows,
+}
+
+impl From<Cure> for quota::Variant {
+    fn from(cure: Cure) -> Self {
+        match cure {
+            Cure::None => Self::None,
+            Cure::Fair => Self::Fair,
+            Cure::Weights => Self::Weights,
+            Cure::Quota => Self::Quota,
+            Cure::Sets => Self::Sets,
+            Cure::Fdp => Self::Fdp,
+            Cure::Windows => Self::Windows,
+        }
+    }
+}
+
+/// What the application's machine takes.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum HostTimes {
+    /// As measured on a Linux machine
+    Linux,
+    /// No time
+    None,
+}
+
+/// All of a list.
+fn all<T, U: From<T>>(list: Vec<T>) -> Vec<U> {
+    list.into_iter().map(U::from).collect()
+}
+
+/// Options of `tranche study doublewrite`.
+#[derive(Args, Clone, Debug)]
+pub struct Doublewrite {
+    /// Run real software on a real file system over the drive [default: where root, FUSE, loop devices and a server are there, else --sim]
+    #[arg(long, conflicts_with = "sim")]
+    live: bool,
+    /// In virtual time: a model of the published server and database on the published drive
+    #[arg(long)]
+    sim: bool,
+    /// The model with the live study's parameters, beside what that measured: its results.json
+    #[arg(long, value_name = "FILE", conflicts_with = "live")]
+    like_live: Option<PathBuf>,
+    /// Connections that run transactions; several values make one point each [default: 4; with --sim 4,8,16,32,64]
+    #[arg(long, alias = "threads", value_delimiter = ',', value_name = "N,…")]
+    connections: Vec<u32>,
+    /// Layouts to compare
+    #[arg(long, value_delimiter = ',', default_value = "nand,dram,off", value_name = "NAME,…")]
+    variants: Vec<Layout>,
+    /// TPC-C warehouses: live about 85 MB each [default: 8; with --sim 28000]
+    #[arg(long, value_name = "N")]
+    warehouses: Option<u32>,
+    /// Measured time of each run [default: 25s; with --sim 60s]
+    #[arg(long, value_name = "TIME", value_parser = units::parse_seconds::<u64>)]
+    seconds: Option<u64>,
+    /// Load before the measurement [default: 10s; with --sim 60s]
+    #[arg(long, value_name = "TIME", value_parser = units::parse_seconds::<u64>)]
+    warmup: Option<u64>,
+    /// Interleaved repetitions [default: 3; with --sim 1]
+    #[arg(long, value_name = "N")]
+    repeat: Option<u32>,
+    /// InnoDB buffer pool; smaller makes more writes per transaction [default: 96MiB; with --sim 16GiB]
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
+    buffer_pool: Option<u64>,
+    /// Drive: a profile or a TOML file [default: pblaze5-910-lab; with --sim pblaze5-910-short, onto which the database is folded]
+    #[arg(long, alias = "profile", value_name = "NAME|FILE")]
+    drive: Option<String>,
+    /// Database server, instead of the one installed: MariaDB, MySQL or Percona Server; given several times, one after the other and
+    /// side by side
+    #[arg(long, value_name = "PATH", conflicts_with = "sim")]
+    mysqld: Vec<PathBuf>,
+    /// Directory for report.html, results.json and results.csv
+    #[arg(long, default_value = "out/doublewrite", value_name = "DIR")]
+    out: PathBuf,
+    /// Whether results that are in `out` may go
+    #[command(flatten)]
+    overwrite: Overwrite,
+    /// Directory for drive images and mount points while the study runs [default: /dev/shm when it has room, else /tmp]
+    #[arg(long, value_name = "DIR", conflicts_with = "sim")]
+    scratch: Option<PathBuf>,
+    /// Seed of everything random
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    seed: u64,
+    /// What is varied.
+    #[command(flatten)]
+    sweep: Sweep,
+}
+
+impl From<Doublewrite> for doublewrite::Options {
+    fn from(options: Doublewrite) -> Self {
+        Self {
+            live: options.live,
+            sim: options.sim,
+            like_live: options.like_live,
+            connections: options.connections,
+            variants: all(options.variants),
+            warehouses: options.warehouses,
+            seconds: options.seconds,
+            warmup: options.warmup,
+            repeat: options.repeat,
+            buffer_pool: options.buffer_pool,
+            drive: options.drive,
+            mysqld: options.mysqld,
+            out: options.out,
+            overwrite: options.overwrite.into(),
+            scratch: options.scratch,
+            seed: options.seed,
+            sweep: options.sweep.into(),
+        }
+    }
+}
+
+/// Options of `tranche study powercut`.
+#[derive(Args, Clone, Debug)]
+pub struct Powercut {
+    /// Rounds for each variant
+    #[arg(long, default_value_t = 10, value_name = "N")]
+    rounds: u32,
+    /// Layouts to try; `off` is expected to show torn pages, the others must lose nothing
+    #[arg(long, value_delimiter = ',', default_value = "nand,dram,atomic,off", value_name = "NAME,…")]
+    variants: Vec<Layout>,
+    /// Connections that write
+    #[arg(long, alias = "threads", default_value_t = 4, value_name = "N")]
+    connections: u32,
+    /// Seed of every cut and of the load [default: from the clock; it is printed]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Drive: a profile or a TOML file
+    #[arg(long, alias = "profile", default_value = doublewrite::DEFAULT_PROFILE, value_name = "NAME|FILE")]
+    drive: String,
+    /// Database server, instead of the one installed: MariaDB, MySQL or Percona Server
+    #[arg(long, value_name = "PATH")]
+    mysqld: Option<PathBuf>,
+    /// Directory for powercut.json
+    #[arg(long, default_value = "out/powercut", value_name = "DIR")]
+    out: PathBuf,
+    /// Whether results that are in `out` may go
+    #[command(flatten)]
+    overwrite: Overwrite,
+    /// Directory for drive images and mount points meanwhile [default: /dev/shm when it has room, else /tmp]
+    #[arg(long, value_name = "DIR")]
+    scratch: Option<PathBuf>,
+}
+
+impl From<Powercut> for powercut::Options {
+    fn from(options: Powercut) -> Self {
+        Self {
+            rounds: options.rounds,
+            variants: all(options.variants),
+            connections: options.connections,
+            seed: options.seed,
+            drive: options.drive,
+            mysqld: options.mysqld,
+            out: options.out,
+            overwrite: options.overwrite.into(),
+            scratch: options.scratch,
+        }
+    }
+}
+
+/// Options of `tranche study quota`.
+#[derive(Args, Clone, Debug)]
+pub struct Quota {
+    /// Only live: the lab drive in this process, with threads that load it, beside the same in virtual time [default: this and
+    /// --sim]
+    #[arg(long, conflicts_with = "sim")]
+    live: bool,
+    /// Only in virtual time, at the published drive's speed
+    #[arg(long)]
+    sim: bool,
+    /// What is done for NS1
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "none,fair,weights,quota,sets,fdp,windows",
+        value_name = "NAME,…"
+    )]
+    variants: Vec<Cure>,
+    /// Repetitions, with other random numbers; live ones take turns
+    #[arg(long, default_value_t = 2, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: u32,
+    /// Drive of --sim: a profile or a TOML file
+    #[arg(long, alias = "profile", default_value = quota::DEFAULT_PROFILE, value_name = "NAME|FILE")]
+    drive: String,
+    /// Part 2 live: a second of the drive takes so many on the clock on the wall, so that what the machine adds to a command
+    /// weighs as much less
+    #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    slow_motion: u32,
+    /// Fewer points and shorter runs: to see that it works, not for figures
+    #[arg(long)]
+    quick: bool,
+    /// Directory for report.html, results.json and results.csv; those of the live part are in `live` below it when both
+    /// parts run
+    #[arg(long, default_value = "out/quota", value_name = "DIR")]
+    out: PathBuf,
+    /// Whether results that are in `out` may go
+    #[command(flatten)]
+    overwrite: Overwrite,
+    /// Seed of everything random
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    seed: u64,
+    /// What is varied.
+    #[command(flatten)]
+    sweep: Sweep,
+}
+
+impl From<Quota> for quota::Options {
+    fn from(options: Quota) -> Self {
+        Self {
+            live: options.live,
+            sim: options.sim,
+            variants: all(options.variants),
+            repeat: options.repeat,
+            drive: options.drive,
+            slow_motion: options.slow_motion,
+            quick: options.quick,
+            out: options.out,
+            overwrite: options.overwrite.into(),
+            seed: options.seed,
+            sweep: options.sweep.into(),
+        }
+    }
+}
+
+/// A second to a day.
+fn window(text: &str) -> Result<u32, String> {
+    match units::parse_seconds(text) {
+        Ok(seconds @ 1..=86_400) => Ok(seconds),
+        Ok(_) => Err("a window is 1s to 24h".to_owned()),
+        Err(wrong) => Err(wrong.to_string()),
+    }
+}
+
+/// Options of `tranche study namespaces`.
+#[derive(Args, Clone, Debug)]
+pub struct Namespaces {
+    /// The drive in this process under the wall's clock, in slow motion, beside the same in virtual time
+    #[arg(long, conflicts_with_all = ["sim", "set"])]
+    live: bool,
+    /// In virtual time; so it is, too, if neither is given
+    #[arg(long)]
+    sim: bool,
+    /// Live: a second of the drive takes so many on the clock on the wall, so that what the machine adds to a command weighs as much less
+    #[arg(long, default_value_t = 32, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    slow_motion: u32,
+    /// Numbers of namespaces [default: 1,2,4,8,16,32, as far as there are so many; live: 1,8]
+    #[arg(long, value_delimiter = ',', value_name = "N,…")]
+    counts: Vec<u32>,
+    /// Cut the drive into so many namespaces, write all of them, and use the first of them: as published with 8. Otherwise the
+    /// drive is cut into as many as are used
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=namespaces::COUNT_MAX as i64))]
+    of: Option<u32>,
+    /// The drive: a profile or a TOML file; its first namespace says how much is cut into equal ones
+    #[arg(long, alias = "profile", default_value = namespaces::DEFAULT_PROFILE, value_name = "NAME|FILE")]
+    drive: String,
+    /// How long a load must pass, after half of that which is not measured; the real test takes 24 hours [default: 10s; live: 1s]
+    #[arg(long, value_name = "TIME", value_parser = window)]
+    window: Option<u32>,
+    /// What the application's machine takes for its threads: `linux` (measured: docs/studies/namespaces.md), or `none`, so that the drive
+    /// alone limits them
+    #[arg(long, value_enum, default_value_t = HostTimes::Linux, value_name = "TIMES")]
+    host_time: HostTimes,
+    /// Repetitions, with other random numbers
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    repeat: u32,
+    /// Short windows and rough steps: to see that it works, not for figures
+    #[arg(long)]
+    quick: bool,
+    /// Directory for report.html, results.json and results.csv
+    #[arg(long, default_value = "out/namespaces", value_name = "DIR")]
+    out: PathBuf,
+    /// Whether results that are in `out` may go
+    #[command(flatten)]
+    overwrite: Overwrite,
+    /// Seed of everything random
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    seed: u64,
+    /// What is varied.
+    #[command(flatten)]
+    sweep: Sweep,
+}
+
+impl From<Namespaces> for namespaces::Options {
+    fn from(options: Namespaces) -> Self {
+        Self {
+            live: options.live,
+            sim: options.sim,
+            slow_motion: options.slow_motion,
+            counts: options.counts,
+            of: options.of,
+            drive: options.drive,
+            window: options.window,
+            host_time: match options.host_time {
+                HostTimes::Linux => namespaces::HostTimes::Linux,
+                HostTimes::None => namespaces::HostTimes::None,
+            },
+            repeat: options.repeat,
+            quick: options.quick,
+            out: options.out,
+            overwrite: options.overwrite.into(),
+            seed: options.seed,
+            sweep: options.sweep.into(),
+        }
+    }
+}
+
+/// Options of `tranche compare`.
+#[derive(Args, Clone, Debug)]
+pub struct Compare {
+    /// Layouts; the others are compared with the first
+    #[arg(required = true, value_name = "LAYOUT.toml")]
+    layouts: Vec<PathBuf>,
+    /// Command to run on each, after --
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+    /// Interleaved repetitions
+    #[arg(long, default_value_t = 3, value_name = "N")]
+    repeat: u32,
+    /// Time after which a run of the command is given up
+    #[arg(long, default_value = "1h", value_name = "TIME", value_parser = units::parse_seconds::<u64>)]
+    timeout: u64,
+    /// Directory for report.html, results.json, results.csv and the command's output
+    #[arg(long, default_value = "out/compare", value_name = "DIR")]
+    out: PathBuf,
+    /// Whether results that are in `out` may go
+    #[command(flatten)]
+    overwrite: Overwrite,
+    /// Directory for drive images and mount points meanwhile [default: /dev/shm when it has room, else /tmp]
+    #[arg(long, value_name = "DIR")]
+    scratch: Option<PathBuf>,
+}
+
+impl From<Compare> for compare::Options {
+    fn from(options: Compare) -> Self {
+        Self {
+            layouts: options.layouts,
+            command: options.command,
+            repeat: options.repeat,
+            timeout: options.timeout,
+            out: options.out,
+            overwrite: options.overwrite.into(),
+            scratch: options.scratch,
+        }
+    }
+}
+
+/// Runs a study; in JSON, whatever its results are.
+pub fn study(study: Study) -> Result<Outcome<Value>> {
+    let control = progress::control()?;
+    match study {
+        Study::Doublewrite(options) => doublewrite::run(&(*options).into(), &control),
+        Study::Powercut(options) => {
+            let outcome = powercut::run(&(*options).into(), &control)?;
+            let results = serde_json::to_value(outcome.results)?;
+            Ok(Outcome { results, written: outcome.written, text: outcome.text, failure: outcome.failure })
+        }
+        Study::Quota(options) => quota::run(&(*options).into(), &control),
+        Study::Namespaces(options) => namespaces::run(&(*options).into(), &control),
+    }
+}
+
+/// Compares layouts.
+pub fn compare(options: Compare) -> Result<Outcome<lab::results::Results>> {
+    compare::run(&options.into(), &progress::control()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, Command};
+    use clap::Parser;
+
+    fn parse(line: &str) -> Result<Study, String> {
+        let line = ["tranche", "study"].into_iter().chain(line.split(' '));
+        match Cli::try_parse_from(line).map_err(|error| error.to_string())?.command {
+            Command::Study(study) => Ok(study),
+            other => Err(format!("{other:?}")),
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for line in [
+            "quota --sim --live",
+            "quota --variants prayer",
+            "namespaces --live --sim",
+            "namespaces --of 33",
+            "doublewrite --sim --live",
+        ] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn options_are_by_default_those_of_the_studies() {
+        let debug = |options: &dyn std::fmt::Debug| format!("{options:?}");
+        let Study::Doublewrite(options) = parse("doublewrite").unwrap() else { panic!() };
+        let plain = doublewrite::Options::from(*options);
+        assert_eq!(debug(&plain), debug(&doublewrite::Options::default()));
+        let Study::Powercut(options) = parse("powercut").unwrap() else { panic!() };
+        let plain = powercut::Options::from(*options);
+        assert_eq!(debug(&plain), debug(&powercut::Options::default()));
+        let Study::Quota(options) = parse("quota").unwrap() else { panic!() };
+        assert_eq!(debug(&quota::Options::from(*options)), debug(&quota::Options::default()));
+        let Study::Namespaces(options) = parse("namespaces").unwrap() else { panic!() };
+        let plain = namespaces::Options::from(*options);
+        assert_eq!(debug(&plain), debug(&namespaces::Options::default()));
+    }
+}
