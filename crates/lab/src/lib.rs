@@ -32,7 +32,7 @@ pub mod tpcc;
 
 /// What a study or comparison has found, and written into its directory.
 #[derive(Clone, Debug)]
-pub struct Outcome<R> {
+pub struct Findings<R> {
     /// For programs; the same as in its JSON file.
     pub results: R,
     /// The directory that the files of the results are in; none if it wrote no files.

@@ -44,13 +44,13 @@ pub struct Volume {
 
 /// A layout that is up. Dropped, it is taken down.
 #[derive(Debug)]
-pub struct Rig {
+pub struct MountedDrive {
     drive: Option<Drive>,
     volumes: Vec<Volume>,
     directory: PathBuf,
 }
 
-impl Rig {
+impl MountedDrive {
     /// The namespace of this name.
     ///
     /// # Errors
@@ -187,7 +187,7 @@ impl Rig {
     }
 }
 
-impl Drop for Rig {
+impl Drop for MountedDrive {
     fn drop(&mut self) {
         if let Some(drive) = self.drive.take() {
             let result = self.unmount().and_then(|()| drive.stop());
@@ -218,7 +218,7 @@ impl Base {
         program: &Program,
         layout: &Layout,
         progress: &mut dyn FnMut(&str),
-        setup: impl FnOnce(&mut Rig, &mut dyn FnMut(&str)) -> Result<()>,
+        setup: impl FnOnce(&mut MountedDrive, &mut dyn FnMut(&str)) -> Result<()>,
     ) -> Result<Self> {
         require_root()?;
         layout.check().with_context(|| format!("in the layout {}", layout.name))?;
@@ -246,7 +246,7 @@ impl Base {
             });
         }
         let nsids = volumes.iter().map(|v| v.nsid).collect();
-        let mut rig = Rig { drive: Some(drive), volumes, directory };
+        let mut rig = MountedDrive { drive: Some(drive), volumes, directory };
         for (index, namespace) in layout.namespaces.iter().enumerate() {
             let device = rig.volumes[index].device.clone();
             let is_nand =
@@ -285,7 +285,7 @@ impl Base {
         program: &Program,
         name: &str,
         changes: &toml::Table,
-    ) -> Result<Rig> {
+    ) -> Result<MountedDrive> {
         let directory = scratch.dir(name)?;
         let image = directory.join("image");
         let mut copy = Command::new("cp");
@@ -306,7 +306,7 @@ impl Base {
         directory: PathBuf,
         changes: &toml::Table,
         timing: bool,
-    ) -> Result<Rig> {
+    ) -> Result<MountedDrive> {
         let mut toml = self.toml.clone();
         crate::layout::merge(&mut toml, changes);
         let image = directory.join("image");
@@ -323,7 +323,7 @@ impl Base {
                 mount: None,
             });
         }
-        let mut rig = Rig { drive: Some(drive), volumes, directory };
+        let mut rig = MountedDrive { drive: Some(drive), volumes, directory };
         rig.mount(&self.layout)?;
         Ok(rig)
     }

@@ -13,7 +13,7 @@ use lab::{
     control::Cancel,
     mariadb::{Files, Instance, Server, SystemTablespace, Tuning, check_pages, install},
     scratch::Scratch,
-    tpcc::{self, Kind, Load, Phase},
+    tpcc::{self, Kind, LoadSettings, Phase},
 };
 use mysql::prelude::Queryable;
 
@@ -82,7 +82,7 @@ fn tpcc_is_consistent_also_after_the_server_was_killed(server: &Server) {
     let moved = system.join("ibdata1").exists() && !apart.data.join("tables/ibdata1").exists();
     assert_eq!(moved, !server.has_doublewrite_dir());
     let instance = start(&scratch, server, &apart).unwrap();
-    let load = Load {
+    let load = LoadSettings {
         socket: instance.socket().to_owned(),
         warehouses: 1,
         threads: 4,

@@ -7,7 +7,7 @@ use anyhow::Result;
 use nvme::Status;
 
 /// Runs a fio job file.
-pub fn bench(bench: &Bench) -> Result<lab::Outcome<serde_json::Value>> {
+pub fn bench(bench: &Bench) -> Result<lab::Findings<serde_json::Value>> {
     let name = bench.job.display().to_string();
     let text = lab::input::read_text(&bench.job)?;
     let mut host = connect(&bench.target)?;

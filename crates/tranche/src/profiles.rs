@@ -91,7 +91,7 @@ pub fn profile(command: &Profile, output: Output) -> Result<()> {
             checked.data_sheet = Some(outcome.results);
             print_outcome(
                 output,
-                &lab::Outcome { results: checked, written: None, text, failure: outcome.failure },
+                &lab::Findings { results: checked, written: None, text, failure: outcome.failure },
             )
         }
     }

@@ -197,7 +197,7 @@ impl Options {
 }
 
 /// Runs a load in virtual time.
-pub fn sim(options: &Options) -> Result<lab::Outcome<serde_json::Value>> {
+pub fn sim(options: &Options) -> Result<lab::Findings<serde_json::Value>> {
     // What it reads may be a pipe that nobody writes to: until then the first signal ends the process.
     let settings = options.settings()?;
     lab::sim::run(&settings, &progress::control()?)

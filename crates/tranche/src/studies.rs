@@ -4,7 +4,7 @@ use crate::args::Overwrite;
 use crate::progress;
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
-use lab::{Outcome, compare, doublewrite, namespaces, powercut, quota};
+use lab::{Findings, compare, doublewrite, namespaces, powercut, quota};
 use serde_json::Value;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -428,14 +428,14 @@ impl From<Compare> for compare::Options {
 }
 
 /// Runs a study; in JSON, whatever its results are.
-pub fn study(study: Study) -> Result<Outcome<Value>> {
+pub fn study(study: Study) -> Result<Findings<Value>> {
     let control = progress::control()?;
     match study {
         Study::Doublewrite(options) => doublewrite::run(&(*options).into(), &control),
         Study::Powercut(options) => {
             let outcome = powercut::run(&(*options).into(), &control)?;
             let results = serde_json::to_value(outcome.results)?;
-            Ok(Outcome { results, written: outcome.written, text: outcome.text, failure: outcome.failure })
+            Ok(Findings { results, written: outcome.written, text: outcome.text, failure: outcome.failure })
         }
         Study::Quota(options) => quota::run(&(*options).into(), &control),
         Study::Namespaces(options) => namespaces::run(&(*options).into(), &control),
@@ -443,7 +443,7 @@ pub fn study(study: Study) -> Result<Outcome<Value>> {
 }
 
 /// Compares layouts.
-pub fn compare(options: Compare) -> Result<Outcome<lab::results::Results>> {
+pub fn compare(options: Compare) -> Result<Findings<lab::results::Results>> {
     compare::run(&options.into(), &progress::control()?)
 }
 

@@ -23,7 +23,7 @@ use serde_json::Value;
 use workload::fio::{Job, JobFile, JobSpec, Jobs, Plan, Space};
 
 use crate::{
-    Outcome,
+    Findings,
     control::{self, Control},
 };
 use progress::Progress;
@@ -62,7 +62,7 @@ pub fn run<T>(
     host: &mut Host<T>,
     settings: Settings,
     control: &Control,
-) -> Result<Outcome<Value>>
+) -> Result<Findings<Value>>
 where
     T: Transport,
     T::Queue: Send,
@@ -98,7 +98,7 @@ where
         (true, true) => Some(control::PARTIAL.to_owned()),
         (true, false) => None,
     };
-    Ok(Outcome {
+    Ok(Findings {
         results: json::document(&jobs, &reported, began),
         written: None,
         text: text::summary(&reported, began),

@@ -28,7 +28,7 @@ use anyhow::{Context, Result, bail};
 use metrics::{Metric, Metrics, medians};
 
 use crate::{
-    Outcome,
+    Findings,
     control::{Control, Progress},
     cpu,
     drive::Program,
@@ -41,7 +41,7 @@ use crate::{
         comparison_table,
     },
     results::{self, Host, Overwrite, Point, Results, Run, Variant, compare},
-    rig::{Base, Rig, discard, require_root},
+    rig::{Base, MountedDrive, discard, require_root},
     scratch::{self, Role, Scratch},
 };
 
@@ -69,7 +69,7 @@ pub struct Options {
 /// # Errors
 /// When a layout cannot be brought up, or the command fails on one, with the end of its output. Nothing is left mounted or
 /// running.
-pub fn run(options: &Options, control: &Control) -> Result<Outcome<Results>> {
+pub fn run(options: &Options, control: &Control) -> Result<Findings<Results>> {
     options.overwrite.check(&options.out)?;
     run_on(options, &Program::find_or_this()?, control)
 }
@@ -78,7 +78,7 @@ pub fn run(options: &Options, control: &Control) -> Result<Outcome<Results>> {
 ///
 /// # Errors
 /// Like [`run()`].
-pub fn run_on(options: &Options, program: &Program, control: &Control) -> Result<Outcome<Results>> {
+pub fn run_on(options: &Options, program: &Program, control: &Control) -> Result<Findings<Results>> {
     if options.repeat == 0 {
         bail!("--repeat is 0: at least one run is needed");
     }
@@ -107,7 +107,7 @@ pub fn run_on(options: &Options, program: &Program, control: &Control) -> Result
         text += &format!("\n{}", comparison_table(&rows(&results)).text());
     }
     text += &format!("\n{}\nreport: {}", answer(&results, &metrics), page.display());
-    Ok(Outcome { results, written: Some(out), text, failure: None })
+    Ok(Findings { results, written: Some(out), text, failure: None })
 }
 
 /// Prepares every layout and makes every run.
@@ -223,7 +223,7 @@ fn one(
 fn command(
     options: &Options,
     layout: &Layout,
-    rig: &mut Rig,
+    rig: &mut MountedDrive,
     directory: &Path,
     metrics: &Path,
     repetition: u32,

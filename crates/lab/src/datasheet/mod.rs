@@ -17,7 +17,7 @@ use serde::Serialize;
 use workload::fio::JobFile;
 
 use crate::{
-    Outcome,
+    Findings,
     bench::{self, per_second},
     control::{Cancel, Control, Progress},
     sim::{Moved, Watch, play},
@@ -204,7 +204,7 @@ pub fn check(
     config: &Config,
     settings: Settings,
     control: &Control,
-) -> Result<Outcome<Measured>> {
+) -> Result<Findings<Measured>> {
     let Some(sheet) = &config.data_sheet else {
         bail!("{name} has no data sheet: add [datasheet] to its TOML (docs/drive-toml.md)");
     };
@@ -256,7 +256,7 @@ pub fn check(
     let off: Vec<String> = measured.figures.iter().filter(|figure| !figure.within).map(report::off).collect();
     let failure =
         (!off.is_empty()).then(|| format!("{name} is not what its data sheet says: {}", off.join("; ")));
-    Ok(Outcome { text: report::text(&measured), results: measured, written: None, failure })
+    Ok(Findings { text: report::text(&measured), results: measured, written: None, failure })
 }
 
 /// Bytes of the first namespace.
@@ -295,7 +295,7 @@ size = "256MiB"
 source = "a test"
 "#;
 
-    fn measure(sheet: &str) -> Outcome<Measured> {
+    fn measure(sheet: &str) -> Findings<Measured> {
         let config = Config::from_toml(&format!("{DRIVE}{sheet}")).unwrap();
         check("the drive", &config, Settings { full: false, seed: 1 }, &Control::default()).unwrap()
     }

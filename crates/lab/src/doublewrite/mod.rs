@@ -22,7 +22,7 @@ use serde_json::Value;
 use self::engine::Engine;
 pub use self::variants::{Family, Variant, layout};
 use crate::{
-    Outcome,
+    Findings,
     control::{Control, Progress},
     counters::{NamespaceCounts, total, total_on_flash},
     cpu,
@@ -30,7 +30,7 @@ use crate::{
     figure::{show, show_size},
     mariadb::{self, Files, Instance, Server, SystemTablespace, Tuning},
     results::{Comparison, Host, Overwrite, Percentiles, Point, Results, Run, compare},
-    rig::{Base, Rig, discard},
+    rig::{Base, MountedDrive, discard},
     scratch::{self, Scratch},
     sweep::{self, SetOptions},
     tpcc::{self, Kind, Phase},
@@ -225,7 +225,7 @@ struct Study<'a> {
 /// # Errors
 /// When something that it needs is missing, says what and where to get it; when the database or the drive fails, with the
 /// end of their logs. Nothing is left mounted or running.
-pub fn run(options: &Options, control: &Control) -> Result<Outcome<Value>> {
+pub fn run(options: &Options, control: &Control) -> Result<Findings<Value>> {
     options.overwrite.check(&options.out)?;
     let engine = Engine::choose(options, || engine::obstacle(options))?;
     if let Some(line) = engine.line(options) {
@@ -261,7 +261,7 @@ pub fn run_on(
     server: Server,
     program: Program,
     control: &Control,
-) -> Result<Outcome<Results>> {
+) -> Result<Findings<Results>> {
     let options = &Settings::new(options)?;
     crate::results::directory(&options.out)?;
     let study = Study::new(options, server, program, control)?;
@@ -270,7 +270,7 @@ pub fn run_on(
     let page = options.out.join("report.html");
     report::write(&results, &page, report::answer(&results), Vec::new())?;
     let text = report::text(&results, &page);
-    Ok(Outcome { results, written: Some(options.out.clone()), text, failure: None })
+    Ok(Findings { results, written: Some(options.out.clone()), text, failure: None })
 }
 
 impl<'a> Study<'a> {
@@ -373,7 +373,7 @@ impl<'a> Study<'a> {
         })
     }
 
-    fn files(&self, rig: &Rig, system: SystemTablespace) -> Result<Files> {
+    fn files(&self, rig: &MountedDrive, system: SystemTablespace) -> Result<Files> {
         let mount = rig.volume("data")?.mount.clone().context("the data's namespace is not mounted")?;
         Ok(Files { data: mount.join("db"), system })
     }
@@ -399,7 +399,7 @@ impl<'a> Study<'a> {
         files.place_system_tablespace(&self.server)?;
         let tuning = options.tuning(variant);
         let instance = self.start(&files, &tuning)?;
-        let load = tpcc::Load {
+        let load = tpcc::LoadSettings {
             socket: instance.socket().to_owned(),
             warehouses: options.warehouses,
             threads,

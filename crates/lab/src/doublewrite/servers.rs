@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{Options, published, report, report::doublewrite_share, run_on};
 use crate::{
-    Outcome,
+    Findings,
     control::Control,
     counters::total,
     drive::Program,
@@ -50,7 +50,7 @@ pub(super) fn run(
     servers: Vec<Server>,
     program: &Program,
     control: &Control,
-) -> Result<Outcome<Value>> {
+) -> Result<Findings<Value>> {
     crate::results::directory(&options.out)?;
     let mut parts: Vec<Part> = Vec::new();
     for server in servers {
@@ -66,7 +66,7 @@ pub(super) fn run(
     write(&options.out, &parts)
 }
 
-fn write(out: &Path, parts: &[Part]) -> Result<Outcome<Value>> {
+fn write(out: &Path, parts: &[Part]) -> Result<Findings<Value>> {
     let rows = rows(parts);
     let titles: Vec<&str> = parts.iter().map(|part| part.title.as_str()).collect();
     let servers: Vec<Value> = parts
@@ -110,7 +110,7 @@ fn write(out: &Path, parts: &[Part]) -> Result<Outcome<Value>> {
     };
     overview.write(&page)?;
     let text = format!("{}\n{}\n\nreport: {}", table.text(), answers.join("\n"), page.display());
-    Ok(Outcome { results, written: Some(out.to_owned()), text, failure: None })
+    Ok(Findings { results, written: Some(out.to_owned()), text, failure: None })
 }
 
 const EXPLANATION: &str = "Medians, with the smallest and the largest, over interleaved pairs of one server's runs. The servers ran one after \

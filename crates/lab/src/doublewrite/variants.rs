@@ -5,7 +5,7 @@ use std::fmt;
 use crate::{
     layout::{Filesystem, Layout, Namespace, Precondition, Size},
     mariadb::SystemTablespace,
-    rig::Rig,
+    rig::MountedDrive,
 };
 use anyhow::{Result, bail};
 
@@ -95,7 +95,7 @@ impl Variant {
     ///
     /// # Errors
     /// When the layout lacks the namespace.
-    pub fn system(self, rig: &Rig) -> Result<SystemTablespace> {
+    pub fn system(self, rig: &MountedDrive) -> Result<SystemTablespace> {
         let Some(medium) = self.medium() else { return Ok(SystemTablespace::BesideData) };
         let volume = rig.volume(medium)?;
         Ok(match &volume.mount {

@@ -23,10 +23,10 @@ use crate::{
 
 /// The program that serves drives.
 #[derive(Clone, Debug)]
-pub struct Program(Kind);
+pub struct Program(ProgramKind);
 
 #[derive(Clone, Debug)]
-enum Kind {
+enum ProgramKind {
     Tranche(PathBuf),
     /// No drive: plain files behind loop devices.
     Plain,
@@ -66,12 +66,12 @@ impl Program {
 
     /// The program at this path.
     pub fn at(path: &Path) -> Self {
-        Self(Kind::Tranche(path.to_owned()))
+        Self(ProgramKind::Tranche(path.to_owned()))
     }
 
     /// Plain files behind loop devices instead of a drive, with nothing counted: to test what is above a drive.
     pub fn plain() -> Self {
-        Self(Kind::Plain)
+        Self(ProgramKind::Plain)
     }
 
     /// The TOML of a layout's drive; of plain files, the layout's changes alone.
@@ -80,8 +80,8 @@ impl Program {
     /// Those of [`Layout::drive_toml`].
     pub fn drive_toml(&self, layout: &Layout) -> Result<toml::Table> {
         match &self.0 {
-            Kind::Plain => Ok(layout.overrides.clone()),
-            Kind::Tranche(_) => layout.drive_toml(),
+            ProgramKind::Plain => Ok(layout.overrides.clone()),
+            ProgramKind::Tranche(_) => layout.drive_toml(),
         }
     }
 
@@ -91,8 +91,8 @@ impl Program {
     /// When it refuses its TOML or image, or cannot export, with what it said.
     pub fn serve(&self, scratch: &Scratch, start: &Start<'_>) -> Result<Drive> {
         match &self.0 {
-            Kind::Plain => Ok(Drive { inner: Inner::Plain(plain::Plain::open(start.image)?) }),
-            Kind::Tranche(path) => {
+            ProgramKind::Plain => Ok(Drive { inner: Inner::Plain(plain::Plain::open(start.image)?) }),
+            ProgramKind::Tranche(path) => {
                 Ok(Drive { inner: Inner::Served(Box::new(Served::start(path, scratch, start)?)) })
             }
         }
@@ -251,7 +251,7 @@ impl Program {
     /// # Errors
     /// When there is no such profile.
     pub fn media(&self, profile: &str) -> Result<Vec<String>> {
-        if matches!(self.0, Kind::Plain) {
+        if matches!(self.0, ProgramKind::Plain) {
             return Ok(["nand", "dram", "pmem"].map(str::to_owned).to_vec());
         }
         Ok(media(&profile::table(profile)?))

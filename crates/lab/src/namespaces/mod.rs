@@ -22,12 +22,12 @@ use workload::act::HostTime;
 
 use self::{
     agreement::Pair,
-    rig::{Parked, Rig},
-    search::Found,
+    rig::{ActDrive, ParkedDrive},
+    search::HighestLoad,
     trial::{Length, Plan},
 };
 use crate::{
-    Outcome,
+    Findings,
     control::{self, Control, Interrupted, Progress, Steps},
     parallel,
     results::{self, Host, Overwrite, Point, Published, Results, Run, compare},
@@ -178,7 +178,7 @@ impl Options {
 /// # Errors
 /// A profile that does not exist, a drive that cannot be cut so, a directory that cannot be written; an interruption before there was anything to
 /// report.
-pub fn run(options: &Options, control: &Control) -> Result<Outcome<Value>> {
+pub fn run(options: &Options, control: &Control) -> Result<Findings<Value>> {
     options.overwrite.check(&options.out)?;
     sweep::study(
         &options.sweep.set,
@@ -191,7 +191,7 @@ pub fn run(options: &Options, control: &Control) -> Result<Outcome<Value>> {
 ///
 /// # Errors
 /// A setting that makes no sense, and like [`run()`].
-pub fn sweep_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> Result<Outcome<Value>> {
+pub fn sweep_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> Result<Findings<Value>> {
     Study {
         name: "namespaces",
         profile: &options.drive,
@@ -211,7 +211,7 @@ pub fn sweep_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -
 ///
 /// # Errors
 /// Like [`run()`].
-pub fn run_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> Result<Outcome<Results>> {
+pub fn run_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> Result<Findings<Results>> {
     let mut seen = options.counts().to_vec();
     seen.sort_unstable();
     seen.dedup();
@@ -239,21 +239,21 @@ pub fn run_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> 
     report::write(&results, &done, &page)?;
     let text = report::text(&results, &done, &page);
     let failure = done.interrupted.then(|| control::PARTIAL.to_owned());
-    Ok(Outcome { results, written: Some(options.out.clone()), text, failure })
+    Ok(Findings { results, written: Some(options.out.clone()), text, failure })
 }
 
 /// What came of it.
 #[derive(Default)]
-struct Done {
+struct Trials {
     /// In virtual time: the highest loads that pass.
-    found: Vec<Found>,
+    found: Vec<HighestLoad>,
     /// The same tests live and in virtual time.
     pairs: Vec<Pair>,
     interrupted: bool,
 }
 
 /// Everything in virtual time, on as many processors as there are.
-fn all(options: &Options, toml: &toml::Table, control: &Control) -> Result<Done> {
+fn all(options: &Options, toml: &toml::Table, control: &Control) -> Result<Trials> {
     let repetitions = (0..options.repeat).flat_map(|r| options.counts().iter().map(move |&count| (count, r)));
     let pieces: Vec<(u32, u32)> = repetitions.collect();
     let progress = Steps::new(control, pieces.len() as u64);
@@ -265,7 +265,7 @@ fn all(options: &Options, toml: &toml::Table, control: &Control) -> Result<Done>
         found
     });
     drop(progress);
-    let mut done = Done::default();
+    let mut done = Trials::default();
     for found in found {
         match found {
             Ok(one) => done.found.push(one),
@@ -282,19 +282,19 @@ fn one(
     count: u32,
     repetition: u32,
     control: &Control,
-) -> Result<Found> {
+) -> Result<HighestLoad> {
     control.check()?;
     let (drive, seed) = (options.drive(toml, count)?, options.seed(repetition));
-    let mut rig = Rig::prepare(drive, count, Contents::None, seed, control.cancel())?;
-    let test = |multiple| rig.test(&options.plan(multiple, repetition));
+    let mut drive = ActDrive::prepare(drive, count, Contents::None, seed, control.cancel())?;
+    let test = |multiple| drive.test(&options.plan(multiple, repetition));
     let (passed, failed) = search::highest(options.step(), test)?;
-    Ok(Found { count, repetition, passed, failed })
+    Ok(HighestLoad { count, repetition, passed, failed })
 }
 
 /// Live, one after the other; in virtual time the highest load that passes is looked for, and then that one, half of it and the lowest that does not
 /// pass are done in both.
-fn live(options: &Options, toml: &toml::Table, control: &Control) -> Result<Done> {
-    let mut done = Done::default();
+fn live(options: &Options, toml: &toml::Table, control: &Control) -> Result<Trials> {
+    let mut done = Trials::default();
     let mut progress = Progress::new(control, (options.repeat as usize * options.counts().len() * 4) as u64);
     for repetition in 0..options.repeat {
         for &count in options.counts() {
@@ -317,15 +317,16 @@ fn live_one(
     (count, repetition): (u32, u32),
     control: &Control,
     progress: &mut Progress,
-    done: &mut Done,
+    done: &mut Trials,
 ) -> Result<()> {
     control.check()?;
     progress.begin(&format!("{count} namespaces in virtual time"));
     let (config, seed) = (options.drive(toml, count)?, options.seed(repetition));
-    let drive: Parked = Rig::prepare(config, count, Contents::Later, seed, control.cancel())?.park()?;
+    let drive: ParkedDrive =
+        ActDrive::prepare(config, count, Contents::Later, seed, control.cancel())?.park()?;
     let plan = |multiple| options.plan(multiple, repetition);
     let (passed, failed) = search::highest(options.step(), |multiple| drive.test(&plan(multiple)))?;
-    let found = Found { count, repetition, passed, failed };
+    let found = HighestLoad { count, repetition, passed, failed };
     progress.end(&found.summary());
     let half = match &found.passed {
         Some(passed) if passed.multiple > 1 => Some(drive.test(&plan(passed.multiple / 2))?),
@@ -346,11 +347,11 @@ fn live_one(
     Ok(())
 }
 
-fn assemble(options: &Options, toml: &toml::Table, done: &Done) -> Results {
+fn assemble(options: &Options, toml: &toml::Table, done: &Trials) -> Results {
     let found = &done.found;
     let mut variants: Vec<results::Variant> = Vec::new();
     for &count in options.counts() {
-        let runs: Vec<Run> = found.iter().filter(|f| f.count == count).map(Found::run).collect();
+        let runs: Vec<Run> = found.iter().filter(|f| f.count == count).map(HighestLoad::run).collect();
         if !runs.is_empty() {
             let description = format!("{}.", options.describe(count));
             variants.push(results::Variant { name: count.to_string(), description, runs });
@@ -380,7 +381,7 @@ fn assemble(options: &Options, toml: &toml::Table, done: &Done) -> Results {
     results
 }
 
-impl Found {
+impl HighestLoad {
     /// As a run of the results: the test at the highest multiple that passes.
     fn run(&self) -> Run {
         let mut run = match &self.passed {

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 use workload::act::HostTime;
 
-use super::{Done, Options, agreement, published, search::Found, trial::Limit};
+use super::{Options, Trials, agreement, published, search::HighestLoad, trial::Limit};
 use crate::{
     figure::show,
     report::{
@@ -15,7 +15,7 @@ use crate::{
     results::{Point, Results},
 };
 
-fn table(found: &[Found]) -> Table {
+fn table(found: &[HighestLoad]) -> Table {
     let mut table = Table::new([
         "namespaces",
         "highest load",
@@ -63,7 +63,7 @@ fn gain(results: &Results) -> Option<f64> {
 }
 
 /// The answer, in some sentences: also why it ends, from what gave way.
-fn answer(results: &Results, found: &[Found]) -> String {
+fn answer(results: &Results, found: &[HighestLoad]) -> String {
     let mut text = String::new();
     if let Some(gain) = gain(results) {
         let (many, one) = published::PAIR;
@@ -110,7 +110,7 @@ fn host_note(host: HostTime) -> String {
 }
 
 /// What the reader should know.
-pub(super) fn notes(results: &Results, done: &Done, options: &Options) -> Vec<String> {
+pub(super) fn notes(results: &Results, done: &Trials, options: &Options) -> Vec<String> {
     let found = &done.found;
     let (service, queues, each) = published::THREADS;
     let mut notes = vec![
@@ -183,7 +183,7 @@ fn chart(results: &Results, options_counts: &[u32]) -> String {
     lines(&labels, &categories, &[data, published], true)
 }
 
-fn counts(found: &[Found]) -> Vec<u32> {
+fn counts(found: &[HighestLoad]) -> Vec<u32> {
     let mut counts: Vec<u32> = found.iter().map(|one| one.count).collect();
     counts.sort_unstable();
     counts.dedup();
@@ -191,7 +191,7 @@ fn counts(found: &[Found]) -> Vec<u32> {
 }
 
 /// Writes the page.
-pub(super) fn write(results: &Results, done: &Done, path: &Path) -> Result<()> {
+pub(super) fn write(results: &Results, done: &Trials, path: &Path) -> Result<()> {
     let found = &done.found;
     let headlines = gain(results).map(|gain| Headline {
         label: format!("Highest load, {} namespaces over {}", published::PAIR.0, published::PAIR.1),
@@ -228,7 +228,7 @@ pub(super) fn write(results: &Results, done: &Done, path: &Path) -> Result<()> {
 }
 
 /// The tables and the answer, for a terminal.
-pub(super) fn text(results: &Results, done: &Done, page: &Path) -> String {
+pub(super) fn text(results: &Results, done: &Trials, page: &Path) -> String {
     let notes: String = results.notes.iter().map(|note| format!("- {note}\n")).collect();
     let pairs = match &done.pairs[..] {
         [] => String::new(),

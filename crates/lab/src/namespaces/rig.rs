@@ -27,7 +27,7 @@ const LOOK: u64 = 4096;
 /// Rest before each test, in which the drive ends what it has begun.
 const REST: u64 = 100_000_000;
 /// A prepared drive.
-pub(super) struct Rig {
+pub(super) struct ActDrive {
     // The host goes before the drive.
     host: Host<SimTransport>,
     sim: Sim,
@@ -69,7 +69,7 @@ impl Actor for Rest {
     fn completed(&mut self, _: u64, _: u32, _: bool) {}
 }
 
-impl Rig {
+impl ActDrive {
     /// A drive that has been written as act_prep does, all devices at the same time: every large block of every namespace twice, one
     /// after the other, and then large blocks at random, as the test writes them, until write amplification no longer changes. The tests
     /// use the first `used` namespaces. `contents`: [`Contents::Later`] if it shall go live.
@@ -79,7 +79,7 @@ impl Rig {
         contents: Contents,
         seed: u64,
         cancel: &Cancel,
-    ) -> Result<Rig> {
+    ) -> Result<ActDrive> {
         config.timing = true;
         let count = config.namespaces.len() as u32;
         let sim = Sim::new(config, contents)?;
@@ -95,15 +95,15 @@ impl Rig {
                 volatile_cache: controller.vwc.present(),
             });
         }
-        let mut rig = Rig { host, sim, nsids, spaces, trials: 0, cancel: cancel.clone() };
+        let mut drive = ActDrive { host, sim, nsids, spaces, trials: 0, cancel: cancel.clone() };
         for _ in 0..2 {
-            rig.write_all(Order::Sequential, 1, 1, 0)?;
+            drive.write_all(Order::Sequential, 1, 1, 0)?;
         }
         let mut before: Vec<f64> = Vec::new();
         for part in 0..PARTS_MAX {
-            let start = flash_bytes_written(&mut rig.host)?;
-            let written = rig.write_all(Order::Random, 1, PARTS, seed.wrapping_add(part))?;
-            before.push((flash_bytes_written(&mut rig.host)? - start) as f64 / written as f64);
+            let start = flash_bytes_written(&mut drive.host)?;
+            let written = drive.write_all(Order::Random, 1, PARTS, seed.wrapping_add(part))?;
+            before.push((flash_bytes_written(&mut drive.host)? - start) as f64 / written as f64);
             if part + 1 >= PARTS
                 && let [.., a, b, c] = before[..]
                 && a.max(b).max(c) - a.min(b).min(c) <= a / 50.0
@@ -111,9 +111,9 @@ impl Rig {
                 break;
             }
         }
-        rig.nsids.truncate(used as usize);
-        rig.spaces.truncate(used as usize);
-        Ok(rig)
+        drive.nsids.truncate(used as usize);
+        drive.spaces.truncate(used as usize);
+        Ok(drive)
     }
 
     /// Writes a share of all namespaces, at the same time; how many bytes.
@@ -186,10 +186,10 @@ impl Rig {
     }
 
     /// Switches the drive off and keeps it.
-    pub(super) fn park(self) -> Result<Parked> {
-        let Rig { host, sim, nsids, spaces, cancel, .. } = self;
+    pub(super) fn park(self) -> Result<ParkedDrive> {
+        let ActDrive { host, sim, nsids, spaces, cancel, .. } = self;
         drop(host);
-        Ok(Parked { drive: Checkpoint::of(sim)?, nsids, spaces, cancel })
+        Ok(ParkedDrive { drive: Checkpoint::of(sim)?, nsids, spaces, cancel })
     }
 }
 
@@ -199,14 +199,14 @@ pub(super) fn names(nsids: &[Nsid]) -> Vec<String> {
 }
 
 /// A prepared drive that is switched off, to be switched on as often as wanted: every time it is the same.
-pub(super) struct Parked {
+pub(super) struct ParkedDrive {
     drive: Checkpoint,
     nsids: Vec<Nsid>,
     spaces: Vec<act::Space>,
     cancel: Cancel,
 }
 
-impl Parked {
+impl ParkedDrive {
     /// A test of the drive as it was switched off.
     pub(super) fn test(&self, plan: &Plan) -> Result<Trial> {
         self.begin()?.test(plan)
@@ -214,17 +214,17 @@ impl Parked {
 
     /// The same under the wall's clock, of which `slow_motion` seconds pass for one of the drive's.
     pub(super) fn test_live(&self, plan: &Plan, slow_motion: u32) -> Result<Trial> {
-        let mut rig = self.begin()?;
-        rig.rest()?;
-        let Rig { host, sim, nsids, spaces, cancel, .. } = rig;
+        let mut drive = self.begin()?;
+        drive.rest()?;
+        let ActDrive { host, sim, nsids, spaces, cancel, .. } = drive;
         drop(host);
         LiveRig::new(sim.go_live(slow_motion)?, nsids, spaces, slow_motion, cancel)?.test(&plan.numbered(1))
     }
 
-    fn begin(&self) -> Result<Rig> {
+    fn begin(&self) -> Result<ActDrive> {
         let sim = self.drive.clone().start()?;
         let host = sim.host(NQN).context("connecting to the drive")?;
         let (nsids, spaces, cancel) = (self.nsids.clone(), self.spaces.clone(), self.cancel.clone());
-        Ok(Rig { host, sim, nsids, spaces, trials: 0, cancel })
+        Ok(ActDrive { host, sim, nsids, spaces, trials: 0, cancel })
     }
 }

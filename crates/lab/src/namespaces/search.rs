@@ -10,7 +10,7 @@ const MOST: u32 = 20_000;
 
 /// What was found for a number of namespaces.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
+pub(super) struct HighestLoad {
     /// How many namespaces.
     pub count: u32,
     pub repetition: u32,
@@ -20,7 +20,7 @@ pub(super) struct Found {
     pub failed: Option<Trial>,
 }
 
-impl Found {
+impl HighestLoad {
     /// In a line.
     pub fn summary(&self) -> String {
         let passed =

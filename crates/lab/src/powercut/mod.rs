@@ -21,14 +21,14 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde::Serialize;
 
 use crate::{
-    Outcome,
+    Findings,
     control::{Control, Progress},
     doublewrite::{DEFAULT_PROFILE, Variant, layout},
     drive::{Cut, Program},
     mariadb::{self, Files, Instance, Server, SystemTablespace, Tuning, check_pages},
     report::Table,
     results::Overwrite,
-    rig::{Base, Rig, discard, require_root},
+    rig::{Base, MountedDrive, discard, require_root},
     scratch::{self, Scratch},
     tpcc::Rng,
 };
@@ -153,7 +153,7 @@ const OFF: Duration = Duration::from_millis(2_500);
 ///
 /// # Errors
 /// When something is missing, or the drive or the server cannot be brought up: the message has the seed.
-pub fn run(options: &Options, control: &Control) -> Result<Outcome<Campaign>> {
+pub fn run(options: &Options, control: &Control) -> Result<Findings<Campaign>> {
     options.overwrite.check(&options.out)?;
     run_on(options, &Program::find_or_this()?, control)
 }
@@ -162,7 +162,7 @@ pub fn run(options: &Options, control: &Control) -> Result<Outcome<Campaign>> {
 ///
 /// # Errors
 /// Like [`run()`].
-pub fn run_on(options: &Options, program: &Program, control: &Control) -> Result<Outcome<Campaign>> {
+pub fn run_on(options: &Options, program: &Program, control: &Control) -> Result<Findings<Campaign>> {
     if options.rounds == 0 || options.connections == 0 || options.connections > 64 {
         bail!("--rounds must be at least 1 and --connections 1 to 64");
     }
@@ -195,7 +195,7 @@ pub fn run_on(options: &Options, program: &Program, control: &Control) -> Result
     let failure = (!campaign.passed()).then(|| {
         format!("a layout that must survive power cuts did not; `--seed {seed}` repeats the campaign")
     });
-    Ok(Outcome { results: campaign, written: Some(options.out.clone()), text, failure })
+    Ok(Findings { results: campaign, written: Some(options.out.clone()), text, failure })
 }
 
 fn clock_seed() -> u64 {
@@ -372,7 +372,7 @@ impl Field<'_> {
 
     /// Lets the load run, cuts the power and gives everything above the drive up. False when that took longer than the
     /// power was away, or the cut has not come.
-    fn cut(&self, rig: &mut Rig, mut instance: Instance, cut: &Cut, run: Duration) -> Result<bool> {
+    fn cut(&self, rig: &mut MountedDrive, mut instance: Instance, cut: &Cut, run: Duration) -> Result<bool> {
         self.scratch.cancel().sleep(run)?;
         instance.check()?;
         rig.drive()?.cut_power(cut)?;
@@ -404,7 +404,7 @@ impl Field<'_> {
     }
 }
 
-fn files(rig: &Rig, system: SystemTablespace) -> Result<Files> {
+fn files(rig: &MountedDrive, system: SystemTablespace) -> Result<Files> {
     let mount = rig.volume("data")?.mount.as_deref().context("the data's namespace is not mounted")?;
     Ok(Files { data: Path::new(mount).join("db"), system })
 }

@@ -18,12 +18,12 @@ use serde_json::Value;
 
 pub use self::variants::Variant;
 use self::{
-    neighbour::{Flat, Noise, Unavailable},
+    neighbour::{Noise, SharedDrive, Unavailable},
     scale::Scale,
     tenants::Tenants,
 };
 use crate::{
-    Outcome,
+    Findings,
     control::{self, Cancel, Control, Interrupted, Progress, Steps},
     parallel,
     results::{self, Comparison, Host, Overwrite, Published, Results, Run, Spread, compare},
@@ -83,7 +83,7 @@ impl Default for Options {
 pub const DEFAULT_PROFILE: &str = "pblaze5-910-short";
 
 /// What one engine has found.
-struct Found {
+struct EngineResult {
     results: Results,
     /// Part 1 of the first repetition; none when it did not come to that.
     tenants: Option<Tenants>,
@@ -97,7 +97,7 @@ struct Found {
 /// # Errors
 /// A profile that does not exist, a drive that cannot be, a directory that cannot be written; an interruption before there was
 /// anything to report.
-pub fn run(options: &Options, control: &Control) -> Result<Outcome<Value>> {
+pub fn run(options: &Options, control: &Control) -> Result<Findings<Value>> {
     options.overwrite.check(&options.out)?;
     sweep::study(
         &options.sweep.set,
@@ -110,7 +110,7 @@ pub fn run(options: &Options, control: &Control) -> Result<Outcome<Value>> {
 ///
 /// # Errors
 /// A setting that makes no sense, and like [`run()`].
-pub fn sweep_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> Result<Outcome<Value>> {
+pub fn sweep_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> Result<Findings<Value>> {
     if !options.sim {
         bail!("--set varies the simulated study: add --sim");
     }
@@ -135,7 +135,7 @@ pub fn sweep_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -
 ///
 /// # Errors
 /// Like [`run()`].
-pub fn run_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> Result<Outcome<Results>> {
+pub fn run_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> Result<Findings<Results>> {
     let mut seen = options.variants.clone();
     seen.sort();
     seen.dedup();
@@ -159,7 +159,7 @@ pub fn run_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> 
 }
 
 /// Writes what was found; the first is the study's result.
-fn finish(found: Vec<(PathBuf, Found)>) -> Result<Outcome<Results>> {
+fn finish(found: Vec<(PathBuf, EngineResult)>) -> Result<Findings<Results>> {
     let mut text = String::new();
     let mut interrupted = false;
     for (out, found) in &found {
@@ -175,7 +175,7 @@ fn finish(found: Vec<(PathBuf, Found)>) -> Result<Outcome<Results>> {
     }
     let failure = interrupted.then(|| control::PARTIAL.to_owned());
     let (place, first) = found.into_iter().next().context("nothing ran")?;
-    Ok(Outcome { results: first.results, written: Some(place), text, failure })
+    Ok(Findings { results: first.results, written: Some(place), text, failure })
 }
 
 /// A piece of work of the simulated part.
@@ -187,7 +187,7 @@ enum Piece {
 
 /// What came of it.
 #[derive(Default)]
-struct Done {
+struct PieceResult {
     tenants: Vec<Tenants>,
     runs: Vec<Run>,
     unavailable: Option<String>,
@@ -195,7 +195,7 @@ struct Done {
 }
 
 /// Everything in virtual time, on as many processors as there are.
-fn simulate(options: &Options, scale: &Scale, toml: &toml::Table, control: &Control) -> Result<Found> {
+fn simulate(options: &Options, scale: &Scale, toml: &toml::Table, control: &Control) -> Result<EngineResult> {
     let pieces: Vec<Piece> =
         std::iter::once(Piece::Tenants).chain(options.variants.iter().map(|v| Piece::Variant(*v))).collect();
     let noises = Noise::all(scale, options.quick);
@@ -210,7 +210,7 @@ fn simulate(options: &Options, scale: &Scale, toml: &toml::Table, control: &Cont
         progress: Steps::new(control, steps as u64),
     };
     let done = parallel::map(&pieces, |piece| {
-        let mut result = Done::default();
+        let mut result = PieceResult::default();
         let ended = match piece {
             Piece::Tenants => simulation.tenants(&mut result),
             Piece::Variant(variant) => simulation.variant(*variant, &mut result),
@@ -252,7 +252,7 @@ struct Simulation<'a> {
 
 impl Simulation<'_> {
     /// Part 1.
-    fn tenants(&self, done: &mut Done) -> Result<()> {
+    fn tenants(&self, done: &mut PieceResult) -> Result<()> {
         let Simulation { options, scale, .. } = *self;
         for repetition in 0..options.repeat {
             // Each on a new drive: nothing is written, so that they differ in nothing else.
@@ -265,9 +265,9 @@ impl Simulation<'_> {
     }
 
     /// A variant of part 2.
-    fn variant(&self, variant: Variant, done: &mut Done) -> Result<()> {
+    fn variant(&self, variant: Variant, done: &mut PieceResult) -> Result<()> {
         let Simulation { options, scale, noises, .. } = *self;
-        let mut flat = match Flat::new(variant, self.toml, scale, options.seed, false, self.cancel) {
+        let mut shared = match SharedDrive::new(variant, self.toml, scale, options.seed, false, self.cancel) {
             Err(error) if error.is::<Unavailable>() => {
                 done.unavailable = Some(error.to_string());
                 return Ok(());
@@ -278,10 +278,10 @@ impl Simulation<'_> {
         for repetition in 0..options.repeat {
             let seed = seed(options, repetition);
             if repetition > 0 {
-                flat.age(scale, seed)?;
+                shared.age(scale, seed)?;
             }
             for &noise in noises {
-                let run = neighbour::play(flat.begin()?, &flat, noise, scale, repetition, seed)?;
+                let run = neighbour::play(shared.begin()?, &shared, noise, scale, repetition, seed)?;
                 self.progress
                     .done(&format!("{variant}, neighbour {}", noise.title()), &report::summary(&run));
                 done.runs.push(run);
@@ -297,7 +297,7 @@ fn seed(options: &Options, repetition: u32) -> u64 {
 }
 
 /// Everything live, then the same in virtual time.
-fn live(options: &Options, scale: &Scale, toml: &toml::Table, control: &Control) -> Result<Found> {
+fn live(options: &Options, scale: &Scale, toml: &toml::Table, control: &Control) -> Result<EngineResult> {
     let noises = Noise::all(scale, options.quick);
     let mut found = LiveRuns::default();
     let interrupted = match found.play(options, scale, toml, &noises, control) {
@@ -350,12 +350,12 @@ impl LiveRuns {
             self.tenants.push(tenants::play(&mut stage, scale, repetition, seed)?);
             progress.end("");
         }
-        let mut flats = Vec::new();
+        let mut drives = Vec::new();
         for &variant in &options.variants {
             progress.begin(&format!("{variant}: a used drive"));
             self.variants.push((variant, Vec::new()));
-            match Flat::new(variant, toml, scale, options.seed, true, control.cancel()) {
-                Ok(flat) => flats.push((variant, flat)),
+            match SharedDrive::new(variant, toml, scale, options.seed, true, control.cancel()) {
+                Ok(shared) => drives.push((variant, shared)),
                 Err(error) if error.is::<Unavailable>() => {
                     self.unavailable.push((variant, error.to_string()))
                 }
@@ -366,13 +366,13 @@ impl LiveRuns {
         for repetition in 0..options.repeat {
             let seed = seed(options, repetition);
             for &noise in noises {
-                for (variant, flat) in &mut flats {
+                for (variant, shared) in &mut drives {
                     if repetition > 0 && noise == Noise::Idle {
-                        flat.age(scale, seed)?;
+                        shared.age(scale, seed)?;
                     }
                     progress.begin(&format!("{variant}, live, neighbour {}", noise.title()));
-                    let stage = flat.begin()?.go_live(options.slow_motion)?;
-                    let run = neighbour::play(stage, flat, noise, scale, repetition, seed)?;
+                    let stage = shared.begin()?.go_live(options.slow_motion)?;
+                    let run = neighbour::play(stage, shared, noise, scale, repetition, seed)?;
                     progress.end(&report::summary(&run));
                     let runs = self.variants.iter_mut().find(|(v, _)| v == variant);
                     runs.context("a variant without a place")?.1.push(run);
@@ -392,7 +392,7 @@ fn assemble<S: Stage>(
     runs: Vec<(Variant, Vec<Run>)>,
     unavailable: Vec<(Variant, String)>,
     interrupted: bool,
-) -> Result<Found> {
+) -> Result<EngineResult> {
     let mut variants = Vec::new();
     let mut comparisons = Vec::new();
     for index in 0..tenants::COUNT {
@@ -431,7 +431,7 @@ fn assemble<S: Stage>(
     };
     let tenants = tenants.into_iter().next();
     results.notes = report::notes(&results, scale, tenants.as_ref(), &unavailable, options);
-    Ok(Found { results, tenants, unavailable, interrupted })
+    Ok(EngineResult { results, tenants, unavailable, interrupted })
 }
 
 /// Figures of part 2 that are compared with those without help.

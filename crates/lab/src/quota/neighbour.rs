@@ -8,30 +8,30 @@ use run::Config;
 use workload::fio::{Latency, Response, Stats};
 
 use super::{
-    scale::{Kind, Scale},
+    scale::{NoiseKind, Scale},
     variants::Variant,
-    windows::{Rhythm, quantile},
+    windows::{WindowSchedule, quantile},
 };
 use crate::{
     control::Cancel,
     counters::{Counters, NamespaceCounts},
     drive::create_namespace,
     results::{Percentiles, Point, Run},
-    stage::{Load, Prepared, SimStage, Stage, no_script},
+    stage::{HostJob, Prepared, SimStage, Stage, no_script},
 };
 
 /// What NS2 does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Noise {
     Idle,
-    Busy(Kind, u32),
+    Busy(NoiseKind, u32),
 }
 
 impl Noise {
     /// All points of a scale, the quietest first.
     pub fn all(scale: &Scale, quick: bool) -> Vec<Self> {
         let mut all = vec![Self::Idle];
-        for (kind, depths) in Kind::ALL.into_iter().zip(&scale.depths) {
+        for (kind, depths) in NoiseKind::ALL.into_iter().zip(&scale.depths) {
             let skip = if quick { depths.len().saturating_sub(1) } else { 0 };
             all.extend(depths.iter().skip(skip).map(|&depth| Self::Busy(kind, depth)));
         }
@@ -41,7 +41,7 @@ impl Noise {
     /// The point in results: an idle neighbour has a queue depth of 0.
     pub fn point(self) -> Point {
         match self {
-            Self::Idle => Point::from([(Kind::Reads.axis().into(), 0)]),
+            Self::Idle => Point::from([(NoiseKind::Reads.axis().into(), 0)]),
             Self::Busy(kind, depth) => Point::from([(kind.axis().into(), depth.into())]),
         }
     }
@@ -56,7 +56,7 @@ impl Noise {
 }
 
 /// A drive on which the two live, used as it was long in use. Every run begins from it as it is.
-pub(super) struct Flat {
+pub(super) struct SharedDrive {
     drive: Prepared,
     nsids: [Nsid; 2],
     variant: Variant,
@@ -74,7 +74,7 @@ impl fmt::Display for Unavailable {
 
 impl std::error::Error for Unavailable {}
 
-impl Flat {
+impl SharedDrive {
     /// The drive of a variant with both namespaces, written, and then overwritten at random until collection has settled. `live`: it
     /// shall be run live.
     ///
@@ -109,7 +109,7 @@ impl Flat {
             create_namespace(stage.manager(), second, size, 4096, variant.handles()[1])?,
         ];
         let fill =
-            |host: usize| Load { host, nsid: nsids[host], job: "rw=write\nbs=128k\niodepth=16\n".into() };
+            |host: usize| HostJob { host, nsid: nsids[host], job: "rw=write\nbs=128k\niodepth=16\n".into() };
         stage.play(&[fill(0), fill(1)], &mut no_script)?;
         if let Err(error) = variant.apply(stage.manager(), nsids, scale) {
             return Err(match error.status() {
@@ -143,10 +143,10 @@ impl Flat {
 /// NS2 overwritten at random.
 fn overwritten(mut stage: SimStage, nsids: [Nsid; 2], amount: &str, seed: u64) -> Result<Prepared> {
     let job = format!("rw=randwrite\nbs=4k\niodepth=64\nnorandommap\nrandseed={seed}\n{amount}\n");
-    stage.play(&[Load { host: 1, nsid: nsids[1], job }], &mut no_script)?;
+    stage.play(&[HostJob { host: 1, nsid: nsids[1], job }], &mut no_script)?;
     // What collection has begun ends in peace.
     let rest = "rw=read\nbs=4k\nnumber_ios=1\nstartdelay=5\n".to_owned();
-    stage.play(&[Load { host: 0, nsid: nsids[0], job: rest }], &mut no_script)?;
+    stage.play(&[HostJob { host: 0, nsid: nsids[0], job: rest }], &mut no_script)?;
     stage.prepared()
 }
 
@@ -179,7 +179,7 @@ fn rates(stats: &Stats) -> (f64, f64) {
 /// One run of one point, on a stage that has just begun.
 pub(super) fn play<S: Stage>(
     mut stage: S,
-    flat: &Flat,
+    shared: &SharedDrive,
     noise: Noise,
     scale: &Scale,
     repetition: u32,
@@ -190,20 +190,20 @@ pub(super) fn play<S: Stage>(
         milliseconds(scale.ramp),
         milliseconds(scale.seconds)
     );
-    let nsids = flat.nsids;
+    let nsids = shared.nsids;
     // An open loop: as many outstanding as a queue lets be.
     let reader = format!("rw=randread\nbs=4k\niodepth=1000\nnorandommap\nrate_iops={}\n{window}", scale.iops);
-    let mut loads = vec![Load { host: 0, nsid: nsids[0], job: reader }];
+    let mut loads = vec![HostJob { host: 0, nsid: nsids[0], job: reader }];
     if let Noise::Busy(kind, depth) = noise {
-        loads.push(Load { host: 1, nsid: nsids[1], job: format!("{}{window}", kind.job(depth)) });
+        loads.push(HostJob { host: 1, nsid: nsids[1], job: format!("{}{window}", kind.job(depth)) });
     }
     let counters = |stage: &mut S| -> Result<Vec<Counters>> {
         nsids.iter().map(|&nsid| Ok(Counters::read(stage.manager(), nsid)?)).collect()
     };
     let before = counters(&mut stage)?;
-    let mut rhythm = flat.variant.rhythm(scale);
-    let played = stage.play(&loads, &mut |host, now| match &mut rhythm {
-        Some(rhythm) => rhythm.step(host, now),
+    let mut schedule = shared.variant.schedule(scale);
+    let played = stage.play(&loads, &mut |host, now| match &mut schedule {
+        Some(schedule) => schedule.step(host, now),
         None => Ok(None),
     })?;
     let after = counters(&mut stage)?;
@@ -220,8 +220,8 @@ pub(super) fn play<S: Stage>(
         ("ns1_p999_ms".to_owned(), ms(999_000)),
     ]);
     run.latency_ms.insert("ns1".into(), percentiles(response));
-    if let Some(rhythm) = &rhythm {
-        run.metrics.extend(in_windows(rhythm, &played.loads[0].responses));
+    if let Some(schedule) = &schedule {
+        run.metrics.extend(in_windows(schedule, &played.loads[0].responses));
     }
     if let Some(second) = played.loads.get(1) {
         let (iops, bandwidth) = rates(&second.stats);
@@ -255,11 +255,11 @@ pub(super) fn play<S: Stage>(
 
 /// Figures of the reads inside and outside of deterministic windows.
 #[expect(clippy::cast_precision_loss, reason = "for reading")]
-fn in_windows(rhythm: &Rhythm, responses: &[Response]) -> Vec<(String, f64)> {
-    let [inside, outside] = rhythm.split(responses);
+fn in_windows(schedule: &WindowSchedule, responses: &[Response]) -> Vec<(String, f64)> {
+    let [inside, outside] = schedule.split(responses);
     let mut metrics = vec![
         ("ns1_dtwin_share".to_owned(), inside.len() as f64 / responses.len().max(1) as f64),
-        ("dtwin_cut_short".to_owned(), rhythm.cut_short.into()),
+        ("dtwin_cut_short".to_owned(), schedule.cut_short.into()),
     ];
     for (part, reads) in [("dtwin", &inside), ("ndwin", &outside)] {
         for (name, millionths) in [("p50", 500_000), ("p99", 990_000), ("p999", 999_000)] {

@@ -5,9 +5,9 @@ use std::{collections::BTreeMap, path::Path};
 use anyhow::Result;
 
 use super::{
-    Found, Options, Variant, agreement, mega,
+    EngineResult, Options, Variant, agreement, mega,
     neighbour::Noise,
-    scale::{Kind, LAB_DIVISOR, PUBLISHED, Scale},
+    scale::{LAB_DIVISOR, NoiseKind, PUBLISHED, Scale},
     tenants::{self, Tenants},
 };
 use crate::{
@@ -38,7 +38,7 @@ pub(super) fn summary(run: &Run) -> String {
 /// The load of NS2 at a point, for reading.
 fn title(at: &Point) -> String {
     let Some((axis, depth)) = at.iter().next() else { return "-".into() };
-    let kind = Kind::ALL.into_iter().find(|kind| kind.axis() == axis);
+    let kind = NoiseKind::ALL.into_iter().find(|kind| kind.axis() == axis);
     match (kind, u32::try_from(*depth)) {
         (Some(_), Ok(0)) => Noise::Idle.title(),
         (Some(kind), Ok(depth)) => Noise::Busy(kind, depth).title(),
@@ -59,7 +59,7 @@ fn variants(results: &Results) -> Vec<(Variant, &crate::results::Variant)> {
 fn sorted_points(results: &Results) -> Vec<Point> {
     let order = |at: &Point| {
         let (axis, depth) = at.iter().next().map_or(("", 0), |(axis, depth)| (axis.as_str(), *depth));
-        let kind = Kind::ALL.iter().position(|kind| kind.axis() == axis);
+        let kind = NoiseKind::ALL.iter().position(|kind| kind.axis() == axis);
         (depth != 0, kind, depth)
     };
     let all: Vec<_> = variants(results).into_iter().map(|(_, v)| v.clone()).collect();
@@ -256,7 +256,7 @@ fn scale_iops(scale: &Scale) -> f64 {
 
 /// Throughput over time.
 #[expect(clippy::cast_precision_loss, reason = "seconds")]
-fn part1(found: &Found) -> Section {
+fn part1(found: &EngineResult) -> Section {
     const COLOURS: [&str; tenants::COUNT] =
         ["#1e3a8a", "#2563eb", "#60a5fa", "#93c5fd", "#7c2d12", "#c2410c", "#f97316", "#fdba74"];
     let mut charts = Vec::new();
@@ -300,7 +300,7 @@ fn part1(found: &Found) -> Section {
 fn part2(results: &Results) -> Section {
     let mut charts = Vec::new();
     for (metric, what, log) in [("ns1_p99_ms", "p99 of NS1", true), ("ns2_MBps", "What NS2 moves", false)] {
-        for kind in Kind::ALL {
+        for kind in NoiseKind::ALL {
             let mut at: Vec<Point> = sorted_points(results);
             at.retain(|p| p.contains_key(kind.axis()) || p.values().all(|depth| *depth == 0));
             if metric != "ns1_p99_ms" {
@@ -337,7 +337,7 @@ fn part2(results: &Results) -> Section {
     }
 }
 
-fn sections(found: &Found) -> Vec<Section> {
+fn sections(found: &EngineResult) -> Vec<Section> {
     let results = &found.results;
     let mut sections = vec![part1(found), part2(results)];
     let windows = windows_table(results);
@@ -403,7 +403,7 @@ fn headlines(results: &Results) -> Vec<Headline> {
 }
 
 /// Writes the page.
-pub(super) fn write(found: &Found, path: &Path) -> Result<()> {
+pub(super) fn write(found: &EngineResult, path: &Path) -> Result<()> {
     Report {
         title: "Quotas, and the noisy neighbour".into(),
         question: "Two applications on one drive: the greedy one gets more service, the other suffers long latency. What do quotas and \
@@ -418,7 +418,7 @@ pub(super) fn write(found: &Found, path: &Path) -> Result<()> {
 }
 
 /// The tables and the answer, for a terminal.
-pub(super) fn text(found: &Found, page: &Path) -> String {
+pub(super) fn text(found: &EngineResult, page: &Path) -> String {
     let results = &found.results;
     let engine = if results.engine == "sim" { "In virtual time" } else { "Live" };
     let agreement = if agreement::any(results) {

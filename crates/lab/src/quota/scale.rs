@@ -80,7 +80,7 @@ impl Scale {
 
 /// What NS2 does in part 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum NoiseKind {
     /// 4 KiB random reads.
     Reads,
     /// 4 KiB random writes.
@@ -89,7 +89,7 @@ pub(super) enum Kind {
     Large,
 }
 
-impl Kind {
+impl NoiseKind {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Reads, Self::Writes, Self::Large];
 

@@ -9,7 +9,7 @@ use crate::{
     control::Cancel,
     drive::create_namespace,
     results::{Cpu, Run},
-    stage::{INTERVAL, Load, SimStage, Stage, no_script},
+    stage::{HostJob, INTERVAL, SimStage, Stage, no_script},
 };
 
 /// Namespaces.
@@ -51,7 +51,7 @@ pub(super) fn prepare(profile: &toml::Table, scale: &Scale, live: bool, cancel: 
     for host in 0..COUNT {
         let nsid = create_namespace(stage.manager(), 1, each, 4096, None)?;
         let job = format!("rw=write\nbs=128k\niodepth=8\nsize={}\n", span(scale, each));
-        loads.push(Load { host, nsid, job });
+        loads.push(HostJob { host, nsid, job });
     }
     stage.play(&loads, &mut no_script)?;
     Ok(stage)
@@ -69,7 +69,7 @@ pub(super) fn play<S: Stage>(stage: &mut S, scale: &Scale, repetition: u32, seed
     let nsids = stage.manager().active_namespaces()?;
     let first = *nsids.first().context("the drive has no namespace")?;
     let size = u64::try_from(stage.manager().namespace(first)?.bytes()).unwrap_or(u64::MAX);
-    let loads: Vec<Load> = (0..COUNT)
+    let loads: Vec<HostJob> = (0..COUNT)
         .zip(&nsids)
         .map(|(host, &nsid)| {
             let job = format!(
@@ -77,7 +77,7 @@ pub(super) fn play<S: Stage>(stage: &mut S, scale: &Scale, repetition: u32, seed
                 span(scale, size),
                 nanos(seconds) / 1_000_000
             );
-            Load { host, nsid, job }
+            HostJob { host, nsid, job }
         })
         .collect();
     for &nsid in &nsids {

@@ -10,7 +10,7 @@ use nvme::{
     quota::{Quota, QuotaKind},
 };
 
-use super::{scale::Scale, windows::Rhythm};
+use super::{scale::Scale, windows::WindowSchedule};
 
 /// A way to help NS1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -124,8 +124,8 @@ impl Variant {
     }
 
     /// What a host does while the loads run, if it does anything.
-    pub(super) fn rhythm(self, scale: &Scale) -> Option<Rhythm> {
-        (self == Self::Windows).then(|| Rhythm::new(self.sets()[0], scale.window))
+    pub(super) fn schedule(self, scale: &Scale) -> Option<WindowSchedule> {
+        (self == Self::Windows).then(|| WindowSchedule::new(self.sets()[0], scale.window))
     }
 
     /// The NVM Sets of NS1 and NS2.

@@ -17,7 +17,7 @@ const BEGIN: u64 = 2;
 /// What the host does: it begins a deterministic window when the set has a part of what one may write and has been in a non-deterministic one for as
 /// long as the log (Predictable Latency Per NVM Set) asks at least; it ends it after a time, if the controller has not done so before.
 #[derive(Clone, Debug)]
-pub(super) struct Rhythm {
+pub(super) struct WindowSchedule {
     nvmsetid: u16,
     /// Length of a deterministic window at most.
     longest: Nanos,
@@ -30,7 +30,7 @@ pub(super) struct Rhythm {
     pub cut_short: u32,
 }
 
-impl Rhythm {
+impl WindowSchedule {
     pub fn new(nvmsetid: u16, longest: Nanos) -> Self {
         Self { nvmsetid, longest, lasts: None, ended: 0, windows: Vec::new(), cut_short: 0 }
     }
@@ -99,12 +99,12 @@ mod tests {
 
     #[test]
     fn reads_belong_to_a_window_as_a_whole() {
-        let mut rhythm = Rhythm::new(1, 100);
-        rhythm.windows.push((10, 20));
-        rhythm.lasts = Some((40, 50));
+        let mut schedule = WindowSchedule::new(1, 100);
+        schedule.windows.push((10, 20));
+        schedule.lasts = Some((40, 50));
         let read = |due, completed| Response { due, completed };
         let reads = [read(9, 12), read(10, 20), read(15, 21), read(20, 40), read(41, 44), read(50, 51)];
-        assert_eq!(rhythm.split(&reads), [vec![3, 10], vec![1, 3, 6, 20]]);
+        assert_eq!(schedule.split(&reads), [vec![3, 10], vec![1, 3, 6, 20]]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use serde_json::json;
 use workload::act::{Act, Config, Space};
 
 use super::{
-    jobs::Played,
+    jobs::LoadResult,
     tally::{self, Tally},
     watch::Watch,
 };
@@ -30,7 +30,7 @@ pub(super) fn play(
     nsid: Option<Nsid>,
     seed: u64,
     watch: &mut Watch<'_>,
-) -> Result<Played> {
+) -> Result<LoadResult> {
     let nsids = namespaces(host, nsid, config.device_names.len())?;
     let volatile_cache = host.identify_controller()?.vwc.present();
     let mut spaces = Vec::new();
@@ -94,7 +94,7 @@ pub(super) fn play(
         (false, _) => "does NOT pass",
     };
     let text = format!("{text}\n{verdict}\n\n{}", tally::text(&traffic));
-    Ok(Played {
+    Ok(LoadResult {
         document,
         text,
         traffic,
@@ -102,7 +102,7 @@ pub(super) fn play(
         digest: outcome.digest,
         problems,
         interrupted: watch.interrupted(),
-        ..Played::default()
+        ..LoadResult::default()
     })
 }
 

@@ -17,7 +17,7 @@ use rustix::time::{ClockId, clock_gettime};
 use super::{
     act,
     cache::Cache,
-    jobs::{self, Played},
+    jobs::{self, LoadResult},
     load::{Form, Load, without_contents},
     watch::{WHOLE, Watch},
 };
@@ -48,8 +48,8 @@ pub(super) struct Case {
 
 /// What came of it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Ran {
-    pub played: Played,
+pub(super) struct RunResult {
+    pub played: LoadResult,
     /// Simulated time of the load.
     pub simulated: Duration,
     /// Time of this machine for the load, and of its processor.
@@ -65,7 +65,7 @@ pub(super) struct Ran {
     pub namespaces: Vec<NamespaceCounts>,
 }
 
-impl Ran {
+impl RunResult {
     /// Bytes programmed on flash for each that the host wrote there, if it did.
     pub fn write_amplification(&self) -> Option<f64> {
         let host = total_on_flash(&self.namespaces).host_bytes_written;
@@ -127,7 +127,7 @@ impl Case {
     ///
     /// # Errors
     /// The drive cannot be so, the load does not fit it, or it was cancelled before the load began.
-    pub fn run(&self, cache: &Cache, share: &AtomicU32, cancel: &Cancel) -> Result<Ran> {
+    pub fn run(&self, cache: &Cache, share: &AtomicU32, cancel: &Cancel) -> Result<RunResult> {
         let mut config = self.config.clone();
         // Without time nothing would ever end.
         config.timing = true;
@@ -176,7 +176,7 @@ impl Case {
         }
         share.store(WHOLE, Ordering::Relaxed);
         let nand_bytes_written = after.nand.saturating_sub(before.nand);
-        Ok(Ran { played, simulated, wall, cpu, preparation, kept, nand_bytes_written, namespaces })
+        Ok(RunResult { played, simulated, wall, cpu, preparation, kept, nand_bytes_written, namespaces })
     }
 
     fn sample(&self, host: &mut Host<SimTransport>) -> Result<Sample> {

@@ -2,7 +2,7 @@
 
 use run::{FlashSpace, Precondition};
 
-use super::case::{Case, Ran};
+use super::case::{Case, RunResult};
 use crate::{counters::total_on_flash, figure::show_size};
 
 /// So many times their size must be written to namespaces that were not preconditioned to the steady state, before write amplification
@@ -49,7 +49,7 @@ impl Case {
     }
 
     /// Why the figures of a run may not mean what they seem to mean.
-    pub(super) fn doubts(&self, ran: &Ran) -> Vec<String> {
+    pub(super) fn doubts(&self, ran: &RunResult) -> Vec<String> {
         let mut doubts = Vec::new();
         for space in self.flash() {
             let unallocated = space.offered.saturating_sub(space.allocated);
@@ -119,10 +119,10 @@ mod tests {
         }
     }
 
-    fn ran(written: u64, nand: u64) -> Ran {
+    fn ran(written: u64, nand: u64) -> RunResult {
         let counted = Counters { host_bytes_written: written, ..Counters::default() };
         let counts = NamespaceCounts { medium: "nand".into(), counted, ..Default::default() };
-        Ran { nand_bytes_written: nand, namespaces: vec![counts], ..Ran::default() }
+        RunResult { nand_bytes_written: nand, namespaces: vec![counts], ..RunResult::default() }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::case::{Case, Ran};
+use super::case::{Case, RunResult};
 use crate::{counters::total, sweep::sheet::Figure};
 
 /// A column: its name, and the figure if the run has it.
@@ -46,7 +46,7 @@ const DIRECTIONS: [[&str; 9]; 3] = [
 
 /// All columns of a run, always the same in the same order. Those of this machine, which differ from run to run, are the last.
 #[expect(clippy::cast_precision_loss, reason = "for reading")]
-pub(super) fn columns(case: &Case, ran: &Ran) -> Vec<Column> {
+pub(super) fn columns(case: &Case, ran: &RunResult) -> Vec<Column> {
     let whole = |value| Some(Figure::Whole(value));
     let mut columns: Vec<Column> = vec![
         ("seed", whole(case.seed)),
@@ -98,7 +98,7 @@ pub(super) fn failed(case: &Case, problem: &str) -> Vec<Column> {
         "problem" => (name, Some(Figure::Text(problem.to_owned()))),
         _ => (name, None),
     };
-    columns(case, &Ran::default()).into_iter().map(keep).collect()
+    columns(case, &RunResult::default()).into_iter().map(keep).collect()
 }
 
 /// The columns as an object.

@@ -14,7 +14,7 @@ use crate::bench::{self, EndedJob, json, memory, progress::Goal, text, worker};
 
 /// What a load has done.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Played {
+pub(crate) struct LoadResult {
     /// Results in the layout of the load's own tool.
     pub document: Value,
     /// The same for people.
@@ -60,7 +60,7 @@ pub(crate) fn play(
     nsid: Option<Nsid>,
     seed: u64,
     watch: &mut Watch<'_>,
-) -> Result<Played> {
+) -> Result<LoadResult> {
     let namespaces = bench::namespaces(name, jobs, host, nsid)?;
     let mut plans = bench::plans(name, jobs, &namespaces, seed)?;
     for (_, plan) in &mut plans {
@@ -74,7 +74,7 @@ pub(crate) fn play(
     let (commands, bytes) = if keeps { (usize::from(u16::MAX), 1 << 30) } else { (0, 1) };
     memory::check(jobs, &plans, commands, bytes)?;
     let mut clones = bench::clones(name, jobs, plans)?;
-    let mut played = Played::default();
+    let mut played = LoadResult::default();
     let mut ended: Vec<EndedJob> = Vec::new();
     let began = SystemTime::now();
     let mut phases: Vec<Stats> = Vec::new();

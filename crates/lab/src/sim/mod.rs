@@ -39,11 +39,11 @@ pub use self::{
     replay::TraceOptions,
 };
 use self::{
-    case::{Case, Ran},
+    case::{Case, RunResult},
     keys::Variable,
 };
 use crate::{
-    Outcome, bench,
+    Findings, bench,
     control::{self, Control},
     figure, memory,
     results::{Host, Overwrite},
@@ -91,7 +91,7 @@ const OUT: &str = "out/sim";
 /// # Errors
 /// The drive or the load makes no sense, or they do not fit each other; an interruption before there was anything to report. What goes
 /// wrong with requests is the outcome's failure, beside the results.
-pub fn run(options: &Settings, control: &Control) -> Result<Outcome<Value>> {
+pub fn run(options: &Settings, control: &Control) -> Result<Findings<Value>> {
     let out = options.out.clone().or_else(|| (!options.set.is_empty()).then(|| PathBuf::from(OUT)));
     let cases = cases(options)?;
     if let Some(out) = &out {
@@ -105,7 +105,7 @@ pub fn run(options: &Settings, control: &Control) -> Result<Outcome<Value>> {
     let cache = Cache::new(options.cache.clone());
     let ran = pool::run(&cases, &cache, threads, control);
     let elapsed = began.elapsed();
-    let runs: Vec<(&Case, Result<Ran>)> =
+    let runs: Vec<(&Case, Result<RunResult>)> =
         cases.iter().zip(ran).filter_map(|(case, ran)| Some((case, ran?))).collect();
     warn(&runs);
     if options.set.is_empty() {
@@ -120,7 +120,7 @@ pub fn run(options: &Settings, control: &Control) -> Result<Outcome<Value>> {
                 Err(error) => problems.push(format!("{error:#}")),
             }
         }
-        return Ok(Outcome {
+        return Ok(Findings {
             results: report::document(case, &ran),
             written: place,
             text: report::text(case, &ran),
@@ -131,7 +131,7 @@ pub fn run(options: &Settings, control: &Control) -> Result<Outcome<Value>> {
 }
 
 /// Warns of what makes figures mean less than they seem to; of what several runs have in common once.
-fn warn(runs: &[(&Case, Result<Ran>)]) {
+fn warn(runs: &[(&Case, Result<RunResult>)]) {
     let mut said: Vec<(String, usize, String)> = Vec::new();
     for (case, ran) in runs {
         for doubt in ran.as_ref().map(|ran| case.doubts(ran)).unwrap_or_default() {
@@ -241,11 +241,11 @@ fn sweep(
     options: &Settings,
     out: Option<&Path>,
     cases: &[Case],
-    runs: Vec<(&Case, Result<Ran>)>,
+    runs: Vec<(&Case, Result<RunResult>)>,
     elapsed: Duration,
     threads: usize,
     control: &Control,
-) -> Result<Outcome<Value>> {
+) -> Result<Findings<Value>> {
     let mut problems = Vec::new();
     for (case, ran) in &runs {
         let settings = case.settings();
@@ -254,7 +254,7 @@ fn sweep(
             Ok(ran) => problems.extend(ran.played.problems.iter().map(|p| format!("{settings}: {p}"))),
         }
     }
-    let ended = |ran: &Result<Ran>| ran.as_ref().is_ok_and(|ran| !ran.played.interrupted);
+    let ended = |ran: &Result<RunResult>| ran.as_ref().is_ok_and(|ran| !ran.played.interrupted);
     let interrupted =
         control.is_cancelled() && runs.iter().filter(|(_, ran)| ended(ran)).count() < cases.len();
     let mut text = report::table(&rows(&runs));
@@ -272,11 +272,11 @@ fn sweep(
         }
         None => document(options, &runs, elapsed, threads),
     };
-    Ok(Outcome { results, written, text, failure: failure(problems, interrupted) })
+    Ok(Findings { results, written, text, failure: failure(problems, interrupted) })
 }
 
-fn rows<'a>(runs: &[(&'a Case, Result<Ran>)]) -> Vec<Row<'a>> {
-    let row = |(case, ran): &(&'a Case, Result<Ran>)| {
+fn rows<'a>(runs: &[(&'a Case, Result<RunResult>)]) -> Vec<Row<'a>> {
+    let row = |(case, ran): &(&'a Case, Result<RunResult>)| {
         let figures = match ran {
             Ok(ran) => figures::columns(case, ran),
             Err(error) => figures::failed(case, &format!("{error:#}")),
@@ -287,7 +287,12 @@ fn rows<'a>(runs: &[(&'a Case, Result<Ran>)]) -> Vec<Row<'a>> {
 }
 
 /// How well the processors were used, in a sentence.
-fn efficiency(runs: &[(&Case, Result<Ran>)], asked: usize, elapsed: Duration, threads: usize) -> String {
+fn efficiency(
+    runs: &[(&Case, Result<RunResult>)],
+    asked: usize,
+    elapsed: Duration,
+    threads: usize,
+) -> String {
     let share = busy(runs) / (elapsed.as_secs_f64() * threads as f64).max(1e-9);
     let count = match runs.len() == asked {
         true => asked.to_string(),
@@ -302,15 +307,20 @@ fn efficiency(runs: &[(&Case, Result<Ran>)], asked: usize, elapsed: Duration, th
 }
 
 /// Seconds that all runs together took.
-fn busy(runs: &[(&Case, Result<Ran>)]) -> f64 {
+fn busy(runs: &[(&Case, Result<RunResult>)]) -> f64 {
     let all = runs.iter().filter_map(|(_, ran)| ran.as_ref().ok());
     // The sum of nothing would be -0.
     all.fold(0.0, |sum, ran| sum + (ran.preparation + ran.wall).as_secs_f64())
 }
 
 /// All runs for programs.
-fn document(options: &Settings, runs: &[(&Case, Result<Ran>)], elapsed: Duration, threads: usize) -> Value {
-    let one = |(case, ran): &(&Case, Result<Ran>)| match ran {
+fn document(
+    options: &Settings,
+    runs: &[(&Case, Result<RunResult>)],
+    elapsed: Duration,
+    threads: usize,
+) -> Value {
+    let one = |(case, ran): &(&Case, Result<RunResult>)| match ran {
         Ok(ran) => report::document(case, ran),
         Err(error) => report::failed(case, &format!("{error:#}")),
     };
@@ -330,7 +340,7 @@ fn document(options: &Settings, runs: &[(&Case, Result<Ran>)], elapsed: Duration
 }
 
 /// Writes the files of the results; `results` is what is in the JSON file.
-fn write(out: &Path, options: &Settings, runs: &[(&Case, Result<Ran>)], results: &Value) -> Result<()> {
+fn write(out: &Path, options: &Settings, runs: &[(&Case, Result<RunResult>)], results: &Value) -> Result<()> {
     let sheet = Sheet::new(&rows(runs));
     let about = vec![
         ("tranche.load", options.load.source.clone()),

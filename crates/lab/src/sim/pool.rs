@@ -13,7 +13,7 @@ use anyhow::{Result, anyhow};
 
 use super::{
     cache::Cache,
-    case::{Case, Ran},
+    case::{Case, RunResult},
     watch::WHOLE,
 };
 use crate::control::{Control, Event, Parts};
@@ -28,12 +28,12 @@ pub(super) fn run(
     cache: &Cache,
     threads: usize,
     control: &Control,
-) -> Vec<Option<Result<Ran>>> {
+) -> Vec<Option<Result<RunResult>>> {
     let of = cases.len();
     let progress = control.begin(Parts::Runs(of));
     let work = progress.id();
     let shares: Vec<AtomicU32> = cases.iter().map(|_| AtomicU32::new(0)).collect();
-    let places: Vec<Mutex<Option<Result<Ran>>>> = cases.iter().map(|_| Mutex::new(None)).collect();
+    let places: Vec<Mutex<Option<Result<RunResult>>>> = cases.iter().map(|_| Mutex::new(None)).collect();
     let next = AtomicUsize::new(0);
     let ended = AtomicUsize::new(0);
     let worker = || {
@@ -66,7 +66,7 @@ pub(super) fn run(
         }
     });
     drop(progress);
-    let taken = |place: Mutex<Option<Result<Ran>>>| match place.into_inner() {
+    let taken = |place: Mutex<Option<Result<RunResult>>>| match place.into_inner() {
         Ok(ran) => ran,
         Err(_) => Some(Err(anyhow!("a run ended by a panic"))),
     };

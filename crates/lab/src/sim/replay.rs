@@ -17,7 +17,7 @@ use workload::trace::{Fold, Format, Options, Pace, Reader, Replay, Space, Speed}
 
 use super::{
     agreement::Agreement,
-    jobs::Played,
+    jobs::LoadResult,
     tally::{self, Tally},
     watch::Watch,
 };
@@ -158,7 +158,7 @@ impl Trace {
         host: &mut Host<SimTransport>,
         nsid: Option<Nsid>,
         watch: &mut Watch<'_>,
-    ) -> Result<Played> {
+    ) -> Result<LoadResult> {
         let nsids = match nsid {
             Some(nsid) => vec![nsid],
             None => host.active_namespaces()?,
@@ -252,7 +252,7 @@ impl Trace {
             reader.devices().len(),
             tally::text(&traffic)
         );
-        Ok(Played {
+        Ok(LoadResult {
             document,
             text,
             traffic,
@@ -260,7 +260,7 @@ impl Trace {
             digest: outcome.digest,
             problems,
             interrupted: watch.interrupted(),
-            ..Played::default()
+            ..LoadResult::default()
         })
     }
 }

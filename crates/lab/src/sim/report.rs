@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::{
-    case::{Case, Ran},
+    case::{Case, RunResult},
     figures,
 };
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// A run for programs: the document of the load's own tool, and beside it what only the simulated drive knows.
-pub(super) fn document(case: &Case, ran: &Ran) -> Value {
+pub(super) fn document(case: &Case, ran: &RunResult) -> Value {
     let mut document = match &ran.played.document {
         Value::Object(map) => map.clone(),
         _ => serde_json::Map::new(),
@@ -43,7 +43,7 @@ fn parameters(case: &Case) -> Value {
 }
 
 /// A run for people.
-pub(super) fn text(case: &Case, ran: &Ran) -> String {
+pub(super) fn text(case: &Case, ran: &RunResult) -> String {
     let mut out = ran.played.text.clone();
     // Writing to a string does not fail.
     let _ = drive(&mut out, case, ran);
@@ -51,7 +51,7 @@ pub(super) fn text(case: &Case, ran: &Ran) -> String {
     out
 }
 
-fn drive(out: &mut String, case: &Case, ran: &Ran) -> std::fmt::Result {
+fn drive(out: &mut String, case: &Case, ran: &RunResult) -> std::fmt::Result {
     let all = total(&ran.namespaces);
     writeln!(out, "\n\nDrive in virtual time:")?;
     write!(

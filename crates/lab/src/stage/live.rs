@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use host::{Host, Identity};
 use run::{LocalTransport, Running};
 
-use super::{INTERVAL, Load, MANAGER, Nanos, Played, Ran, Script, Stage, count, job, nqn};
+use super::{HostJob, INTERVAL, JobResult, MANAGER, Nanos, Script, Stage, StageResult, count, job, nqn};
 use crate::{
     bench::worker::{Shared, Worker},
     control::Cancel,
@@ -56,7 +56,7 @@ impl Stage for LiveStage {
         &mut self.manager
     }
 
-    fn play(&mut self, loads: &[Load], script: &mut Script<'_, LocalTransport>) -> Result<Played> {
+    fn play(&mut self, loads: &[HostJob], script: &mut Script<'_, LocalTransport>) -> Result<StageResult> {
         let mut queues = Vec::new();
         for (thread, load) in (0..).zip(loads) {
             let host = self.hosts.get_mut(load.host).context("no such host")?;
@@ -142,9 +142,9 @@ impl Stage for LiveStage {
             if let Some(problem) = ended.problems.first() {
                 bail!("{problem}");
             }
-            ran.push(Ran::new(ended.stats, bytes, 0));
+            ran.push(JobResult::new(ended.stats, bytes, 0));
         }
-        Ok(Played { loads: ran, cpu })
+        Ok(StageResult { loads: ran, cpu })
     }
 }
 

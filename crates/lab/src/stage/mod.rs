@@ -22,12 +22,12 @@ use crate::results::Cpu;
 /// Nanoseconds since a run began.
 pub type Nanos = u64;
 
-/// Length of the intervals of [`Ran::bytes`].
+/// Length of the intervals of [`JobResult::bytes`].
 pub const INTERVAL: Nanos = 50_000_000;
 
 /// A job of one host on a namespace.
 #[derive(Clone, Debug)]
-pub struct Load {
+pub struct HostJob {
     /// Whose: hosts are counted from 0.
     pub host: usize,
     /// On which namespace.
@@ -38,7 +38,7 @@ pub struct Load {
 
 /// What a load has done.
 #[derive(Clone, Debug, Default)]
-pub struct Ran {
+pub struct JobResult {
     /// As the job counted it, without its ramp.
     pub stats: Stats,
     /// Bytes read and written in each [`INTERVAL`] since the run began, ramp included.
@@ -49,9 +49,9 @@ pub struct Ran {
 
 /// What a run of several loads was.
 #[derive(Clone, Debug, Default)]
-pub struct Played {
+pub struct StageResult {
     /// What became of each load, in their order.
-    pub loads: Vec<Ran>,
+    pub loads: Vec<JobResult>,
     /// The machine meanwhile; nothing in virtual time.
     pub cpu: Cpu,
 }
@@ -82,7 +82,7 @@ pub trait Stage {
     ///
     /// # Errors
     /// A job makes no sense or does not fit, the drive refuses something, a command failed, or it was cancelled.
-    fn play(&mut self, loads: &[Load], script: &mut Script<'_, Self::Transport>) -> Result<Played>;
+    fn play(&mut self, loads: &[HostJob], script: &mut Script<'_, Self::Transport>) -> Result<StageResult>;
 }
 
 /// NQN of a host of a stage.
@@ -94,7 +94,7 @@ fn nqn(host: usize) -> String {
 const MANAGER: &str = "nqn.2026-11.io.tranche:stage";
 
 /// The job of a load; `thread` makes its random numbers different from those of the others.
-fn job(load: &Load, namespace: &Namespace, thread: u32) -> Result<Job> {
+fn job(load: &HostJob, namespace: &Namespace, thread: u32) -> Result<Job> {
     let wrong = |problem: &dyn std::fmt::Display| anyhow!("the job {:?}: {problem}", load.job);
     let text = format!("[load]\n{}\n", load.job);
     let file = JobFile::parse(&text, &|_| None).map_err(|e| wrong(&e.problem))?;
@@ -105,7 +105,7 @@ fn job(load: &Load, namespace: &Namespace, thread: u32) -> Result<Job> {
     Ok(job)
 }
 
-impl Ran {
+impl JobResult {
     /// What a job that has ended did; its clock was at `start` when the run began.
     fn new(mut stats: Stats, bytes: Vec<u64>, start: Nanos) -> Self {
         let mut responses = stats.responses.take().unwrap_or_default();

@@ -8,7 +8,7 @@ use run::{
 };
 use workload::{Verb, fio::Prompt};
 
-use super::{LiveStage, Load, MANAGER, Nanos, Played, Ran, Script, Stage, count, job, nqn};
+use super::{HostJob, JobResult, LiveStage, MANAGER, Nanos, Script, Stage, StageResult, count, job, nqn};
 use crate::{control::Cancel, results::Cpu};
 
 /// A drive under a virtual clock.
@@ -88,7 +88,7 @@ impl Stage for SimStage {
         &mut self.manager
     }
 
-    fn play(&mut self, loads: &[Load], script: &mut Script<'_, SimTransport>) -> Result<Played> {
+    fn play(&mut self, loads: &[HostJob], script: &mut Script<'_, SimTransport>) -> Result<StageResult> {
         let mut actors = self.sim.actors::<Prompt>();
         let mut blocks = Vec::new();
         for (thread, load) in (0..).zip(loads) {
@@ -123,8 +123,8 @@ impl Stage for SimStage {
             if failed > 0 {
                 bail!("{failed} commands of the job {:?} failed", loads[number].job);
             }
-            ran.push(Ran::new(actors.actor(number).job().stats().clone(), bytes, start.0));
+            ran.push(JobResult::new(actors.actor(number).job().stats().clone(), bytes, start.0));
         }
-        Ok(Played { loads: ran, cpu: Cpu::default() })
+        Ok(StageResult { loads: ran, cpu: Cpu::default() })
     }
 }

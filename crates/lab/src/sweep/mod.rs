@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use toml::Table;
 
 use crate::{
-    Outcome, bench,
+    Findings, bench,
     control::{self, Control, Interrupted},
     figure, parallel, profile,
     results::{self, Host, Results},
@@ -49,7 +49,7 @@ pub(crate) struct Study<'a> {
     pub run: &'a Repetition<'a>,
 }
 
-type Repetition<'a> = dyn Fn(&Table, u64, &Path, &Control) -> Result<Outcome<Results>> + Sync + 'a;
+type Repetition<'a> = dyn Fn(&Table, u64, &Path, &Control) -> Result<Findings<Results>> + Sync + 'a;
 
 /// What is different in a repetition.
 struct Combination {
@@ -61,7 +61,7 @@ struct Combination {
 }
 
 /// What became of one.
-struct Done<'a> {
+struct RepetitionResult<'a> {
     combination: &'a Combination,
     /// None if it failed.
     results: Option<Results>,
@@ -94,12 +94,12 @@ impl Study<'_> {
     /// # Errors
     /// A setting makes no sense, or changes nothing for this study; the results cannot be written; an interruption before there was
     /// anything to report.
-    pub fn sweep(&self, set: &[String], control: &Control) -> Result<Outcome<Value>> {
+    pub fn sweep(&self, set: &[String], control: &Control) -> Result<Findings<Value>> {
         let combinations = self.combinations(set)?;
         results::directory(self.out)?;
         let began = Instant::now();
         let done = parallel::together(&combinations, |combination| self.one(combination, control));
-        let done: Vec<Done<'_>> = done.into_iter().flatten().collect();
+        let done: Vec<RepetitionResult<'_>> = done.into_iter().flatten().collect();
         if done.is_empty() {
             return Err(Interrupted.into());
         }
@@ -152,7 +152,7 @@ impl Study<'_> {
     }
 
     /// Makes a repetition; none after it was cancelled.
-    fn one<'c>(&self, combination: &'c Combination, control: &Control) -> Option<Done<'c>> {
+    fn one<'c>(&self, combination: &'c Combination, control: &Control) -> Option<RepetitionResult<'c>> {
         if control.is_cancelled() {
             return None;
         }
@@ -162,11 +162,15 @@ impl Study<'_> {
         let directory = self.directory(combination);
         let ran = (self.run)(&combination.toml, combination.seed, &directory, &control);
         match ran {
-            Ok(outcome) => {
-                Some(Done { combination, results: Some(outcome.results), problem: outcome.failure })
-            }
+            Ok(outcome) => Some(RepetitionResult {
+                combination,
+                results: Some(outcome.results),
+                problem: outcome.failure,
+            }),
             Err(error) if error.is::<Interrupted>() => None,
-            Err(error) => Some(Done { combination, results: None, problem: Some(format!("{error:#}")) }),
+            Err(error) => {
+                Some(RepetitionResult { combination, results: None, problem: Some(format!("{error:#}")) })
+            }
         }
     }
 
@@ -179,9 +183,9 @@ impl Study<'_> {
         &self,
         set: &[String],
         count: usize,
-        done: &[Done<'_>],
+        done: &[RepetitionResult<'_>],
         took: Duration,
-    ) -> Result<Outcome<Value>> {
+    ) -> Result<Findings<Value>> {
         let sheet = table::sheet(done);
         let parquet = self.out.join("results.parquet");
         let about = vec![
@@ -190,7 +194,7 @@ impl Study<'_> {
             ("tranche.set", set.join(" ")),
         ];
         sheet.write_parquet(&parquet, about)?;
-        let run = |done: &Done<'_>| {
+        let run = |done: &RepetitionResult<'_>| {
             let parameters =
                 done.combination.parameters.iter().map(|(key, value)| (key.clone(), json!(value)));
             json!({
@@ -234,7 +238,7 @@ impl Study<'_> {
             parquet.display()
         );
         let failure = (!problems.is_empty()).then(|| bench::lines(problems));
-        Ok(Outcome { results, written: Some(self.out.to_owned()), text, failure })
+        Ok(Findings { results, written: Some(self.out.to_owned()), text, failure })
     }
 }
 
@@ -247,14 +251,14 @@ pub type Profiles<'a> = dyn Fn(&str) -> Result<Table> + 'a;
 /// Those of the study.
 pub(crate) fn study(
     set: &[String],
-    once: impl FnOnce(&Profiles<'_>) -> Result<Outcome<Results>>,
-    repeated: impl FnOnce(&Profiles<'_>) -> Result<Outcome<Value>>,
-) -> Result<Outcome<Value>> {
+    once: impl FnOnce(&Profiles<'_>) -> Result<Findings<Results>>,
+    repeated: impl FnOnce(&Profiles<'_>) -> Result<Findings<Value>>,
+) -> Result<Findings<Value>> {
     if set.is_empty() { value(once(&profile::table)?) } else { repeated(&profile::table) }
 }
 
 /// Results for the command line, whether of one study or of many.
-pub(crate) fn value(outcome: Outcome<Results>) -> Result<Outcome<Value>> {
+pub(crate) fn value(outcome: Findings<Results>) -> Result<Findings<Value>> {
     let results = serde_json::to_value(outcome.results).context("making JSON of the results")?;
-    Ok(Outcome { results, written: outcome.written, text: outcome.text, failure: outcome.failure })
+    Ok(Findings { results, written: outcome.written, text: outcome.text, failure: outcome.failure })
 }

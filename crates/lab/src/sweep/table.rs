@@ -1,7 +1,7 @@
 //! What all repetitions of a study have found, as one table: a row for each figure.
 
 use super::{
-    Done,
+    RepetitionResult,
     sheet::{Figure, Row, Sheet},
 };
 use crate::{
@@ -71,7 +71,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    fn figures(self, of: &Done<'_>, axes: &[String]) -> Vec<(String, Option<Figure>)> {
+    fn figures(self, of: &RepetitionResult<'_>, axes: &[String]) -> Vec<(String, Option<Figure>)> {
         let text = |text: Option<&str>| text.map(|text| Figure::Text(text.to_owned()));
         let real = |value: Option<f64>| value.map(Figure::Real);
         let values = [
@@ -96,7 +96,7 @@ impl<'a> Line<'a> {
 }
 
 /// All figures of all repetitions.
-pub(super) fn sheet(done: &[Done<'_>]) -> Sheet {
+pub(super) fn sheet(done: &[RepetitionResult<'_>]) -> Sheet {
     let results = || done.iter().filter_map(|done| done.results.as_ref());
     let runs = results().flat_map(|results| results.variants.iter().flat_map(|variant| &variant.runs));
     let mut axes: Vec<String> = runs.flat_map(|run| run.at.keys().cloned()).collect();
@@ -123,12 +123,12 @@ pub(super) fn sheet(done: &[Done<'_>]) -> Sheet {
 }
 
 /// How variants compare over all points, for people: each comparison with all values of the parameters.
-pub(super) fn text(done: &[Done<'_>]) -> String {
+pub(super) fn text(done: &[RepetitionResult<'_>]) -> String {
     let mut table = Table::new(["metric", "of", "over"]);
     let keys = done.first().map(|done| done.combination.parameters.iter().map(|(key, _)| key.clone()));
     table.columns.extend(keys.into_iter().flatten());
     table.columns.extend(["ratio", "low", "high", "published"].map(str::to_owned));
-    let whole = |done: &Done<'_>| -> Vec<Comparison> {
+    let whole = |done: &RepetitionResult<'_>| -> Vec<Comparison> {
         let all = done.results.iter().flat_map(|results| results.comparisons.clone());
         all.filter(|comparison| comparison.at.is_none()).collect()
     };

@@ -18,7 +18,7 @@ use crate::control::Cancel;
 
 /// What to run.
 #[derive(Clone, Debug)]
-pub struct Load {
+pub struct LoadSettings {
     /// Socket of the server.
     pub socket: PathBuf,
     /// Warehouses that were loaded.
@@ -111,7 +111,7 @@ impl Window {
 
 /// What [`run()`] measured.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct LoadResult {
     /// The measured window.
     pub window: Window,
     /// New orders in each full second of warm-up and window, from the first.
@@ -132,7 +132,7 @@ struct Shared {
 ///
 /// # Errors
 /// When the server fails or goes away, when `on_phase` fails, or when the load is cancelled.
-pub fn run(load: &Load, mut on_phase: impl FnMut(Phase) -> Result<()>) -> Result<Outcome> {
+pub fn run(load: &LoadSettings, mut on_phase: impl FnMut(Phase) -> Result<()>) -> Result<LoadResult> {
     let constants = Constants::for_run(load.seed);
     let mut terminals = Vec::new();
     for thread in 0..load.threads {
@@ -181,7 +181,7 @@ pub fn run(load: &Load, mut on_phase: impl FnMut(Phase) -> Result<()>) -> Result
             (_, Err(error)) => Err(error),
             (_, Ok((length, per_second))) => {
                 window.length = length;
-                Ok(Outcome { window, per_second })
+                Ok(LoadResult { window, per_second })
             }
         }
     })
@@ -189,7 +189,7 @@ pub fn run(load: &Load, mut on_phase: impl FnMut(Phase) -> Result<()>) -> Result
 
 /// Walks through the phases; returns the window's true length and the new orders per second.
 fn time(
-    load: &Load,
+    load: &LoadSettings,
     shared: &Shared,
     on_phase: &mut impl FnMut(Phase) -> Result<()>,
 ) -> Result<(Duration, Vec<u64>)> {

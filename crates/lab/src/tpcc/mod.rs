@@ -19,7 +19,7 @@ use mysql::{Conn, OptsBuilder};
 
 pub use self::{
     check::check,
-    driver::{Load, Outcome, Phase, Window, run},
+    driver::{LoadResult, LoadSettings, Phase, Window, run},
     load::{load, rows},
     random::{Constants, Rng},
     transactions::{Deck, Terminal},

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use lab::{Outcome, results::Results};
+use lab::{Findings, results::Results};
 use serde_json::Value;
 
 /// A drive of 256 MiB with the chips of the scaled profile, behind a link of so many bytes per second in each direction.
@@ -11,7 +11,7 @@ pub fn drive(link: &str) -> String {
 }
 
 /// A study has succeeded, and its files are in this directory, each larger than `least` bytes: its results, and what it told.
-pub fn written(directory: &Path, least: u64, outcome: Outcome<Results>) -> (Value, String) {
+pub fn written(directory: &Path, least: u64, outcome: Findings<Results>) -> (Value, String) {
     assert_eq!(outcome.failure, None);
     for file in ["results.csv", "report.html"] {
         assert!(directory.join(file).metadata().unwrap().len() > least, "{file}");

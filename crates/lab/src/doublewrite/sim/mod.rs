@@ -24,7 +24,7 @@ use workload::innodb::{Config, Counts, Innodb, PAGE};
 use self::drive::Place;
 use super::{Settings, Variant, latencies, metrics, published, report as common, whole};
 use crate::{
-    Outcome,
+    Findings,
     control::{self, Cancel, Control, Interrupted, Steps},
     counters::{Counters, NamespaceCounts},
     figure::{show, show_size},
@@ -50,7 +50,7 @@ const SERVER: u64 = 256 << 20;
 
 /// What became of a variant.
 #[derive(Default)]
-struct Done {
+struct PieceResult {
     runs: Vec<Run>,
     error: Option<anyhow::Error>,
 }
@@ -63,7 +63,7 @@ pub(super) fn run_on(
     options: &Settings,
     profiles: &Profiles<'_>,
     control: &Control,
-) -> Result<Outcome<Results>> {
+) -> Result<Findings<Results>> {
     let toml = profiles(&options.drive)?;
     crate::results::directory(&options.out)?;
     let pieces: Vec<(Variant, u32)> =
@@ -99,8 +99,8 @@ pub(super) fn run_on(
     let done = parallel::map(&pieces, |&(variant, repetition)| {
         let _turn =
             alone.as_ref().map(|turn: &Mutex<()>| turn.lock().unwrap_or_else(PoisonError::into_inner));
-        let mut result = Done::default();
-        let stage = Stage::new(options, &toml, variant, repetition, &cache, control.cancel());
+        let mut result = PieceResult::default();
+        let stage = VariantDrive::new(options, &toml, variant, repetition, &cache, control.cancel());
         let ran = stage.and_then(|stage| stage.run(&progress, &mut result.runs));
         result.error = ran.err();
         result
@@ -150,7 +150,7 @@ pub(super) fn run_on(
     common::write(&results, &page, report::answer(&results, options), report::sections(&results, options))?;
     let text = report::text(&results, options, &page);
     let failure = interrupted.then(|| control::PARTIAL.to_owned());
-    Ok(Outcome { results, written: Some(options.out.clone()), text, failure })
+    Ok(Findings { results, written: Some(options.out.clone()), text, failure })
 }
 
 /// What the study took of this machine.
@@ -168,7 +168,7 @@ pub(super) fn sweep_on(
     set: &[String],
     profiles: &Profiles<'_>,
     control: &Control,
-) -> Result<Outcome<serde_json::Value>> {
+) -> Result<Findings<serde_json::Value>> {
     let drive = |toml: &toml::Table, variant| drive::config(toml, variant, &options.drive);
     Study {
         name: "doublewrite",
@@ -186,7 +186,7 @@ pub(super) fn sweep_on(
 }
 
 /// A drive with the hosts and namespaces of a variant.
-struct Stage<'a> {
+struct VariantDrive<'a> {
     options: &'a Settings,
     variant: Variant,
     repetition: u32,
@@ -196,7 +196,7 @@ struct Stage<'a> {
     cancel: &'a Cancel,
 }
 
-impl<'a> Stage<'a> {
+impl<'a> VariantDrive<'a> {
     /// A drive that was made, or kept, for this variant, with the hosts and namespaces that it needs.
     fn new(
         options: &'a Settings,
