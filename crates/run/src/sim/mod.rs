@@ -46,7 +46,7 @@ pub enum Contents {
 impl Contents {
     /// A drive's configuration with what its contents need.
     fn shape(self, mut config: Config) -> Config {
-        // Contents need places for their slots, whoever looks for them after a power cut. Nobody else does.
+        // Only contents need places for their slots: after a power cut they are looked for there.
         config.ftl.durable = self != Contents::None;
         config
     }
