@@ -13,6 +13,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::parallel::Processors;
+
 /// The error of work that was cancelled.
 #[derive(Debug)]
 pub struct Interrupted;
@@ -171,6 +173,7 @@ pub struct Control {
     observer: Arc<dyn Observer>,
     /// Works so far.
     works: Arc<AtomicU64>,
+    processors: Arc<Processors>,
     /// Stands before each step.
     label: String,
 }
@@ -191,7 +194,8 @@ impl fmt::Debug for Control {
 impl Control {
     /// Work is ended by this token, and this observer is told.
     pub fn new(cancel: Cancel, observer: Arc<dyn Observer>) -> Self {
-        Self { cancel, observer, works: Arc::default(), label: String::new() }
+        let (works, processors) = Default::default();
+        Self { cancel, observer, works, processors, label: String::new() }
     }
 
     /// The token that ends the work.
@@ -213,6 +217,11 @@ impl Control {
     /// The same for one of several pieces of work: this label stands before each step.
     pub(crate) fn labelled(&self, label: &str) -> Self {
         Self { label: format!("{label}: "), ..self.clone() }
+    }
+
+    /// What pieces of all the work share.
+    pub(crate) fn processors(&self) -> &Processors {
+        &self.processors
     }
 
     /// Tells the observer.

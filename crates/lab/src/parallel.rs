@@ -8,11 +8,17 @@ use std::{
     thread,
 };
 
-/// Does all pieces, each on one processor, begun in their order; what came of them is in their order, too. Pieces of all calls
-/// together are done on as many processors as there are, so that studies may run at the same time ([`together`]).
-pub(crate) fn map<'p, P: Sync, R: Send>(pieces: &'p [P], work: impl Fn(&'p P) -> R + Sync) -> Vec<R> {
+use crate::control::Control;
+
+/// Does all pieces, each on one processor, begun in their order. What came of them is in their order, too. Pieces of all calls with the
+/// same control are done on as many processors as there are, so that studies may run at the same time ([`together`]).
+pub(crate) fn map<'p, P: Sync, R: Send>(
+    control: &Control,
+    pieces: &'p [P],
+    work: impl Fn(&'p P) -> R + Sync,
+) -> Vec<R> {
     spread(pieces, |piece| {
-        let _processor = Processor::wait();
+        let _processor = control.processors().wait();
         work(piece)
     })
 }
@@ -56,29 +62,33 @@ fn spread<'p, P: Sync, R: Send>(pieces: &'p [P], work: impl Fn(&'p P) -> R + Syn
 }
 
 /// Processors that work on pieces now.
-static BUSY: Mutex<usize> = Mutex::new(0);
-/// One of them has become free.
-static FREE: Condvar = Condvar::new();
+#[derive(Debug, Default)]
+pub(crate) struct Processors {
+    busy: Mutex<usize>,
+    /// One of them has become free.
+    free: Condvar,
+}
 
 /// A processor that works on a piece.
-struct Processor;
+struct Processor<'a>(&'a Processors);
 
-impl Processor {
-    fn wait() -> Self {
+impl Processors {
+    /// Waits until one is free.
+    fn wait(&self) -> Processor<'_> {
         let most = processors();
-        let mut busy = BUSY.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
         while *busy >= most {
-            busy = FREE.wait(busy).unwrap_or_else(PoisonError::into_inner);
+            busy = self.free.wait(busy).unwrap_or_else(PoisonError::into_inner);
         }
         *busy += 1;
-        Self
+        Processor(self)
     }
 }
 
-impl Drop for Processor {
+impl Drop for Processor<'_> {
     fn drop(&mut self) {
-        *BUSY.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
-        FREE.notify_one();
+        *self.0.busy.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        self.0.free.notify_one();
     }
 }
 
@@ -90,16 +100,18 @@ mod tests {
     fn results_are_in_the_order_of_the_pieces() {
         let pieces: Vec<u64> = (0..1000).collect();
         let squares: Vec<u64> = pieces.iter().map(|n| n * n).collect();
-        assert_eq!(map(&pieces, |n| n * n), squares);
-        assert!(map(&[], |n: &u64| *n).is_empty());
+        let control = Control::default();
+        assert_eq!(map(&control, &pieces, |n| n * n), squares);
+        assert!(map(&control, &[], |n: &u64| *n).is_empty());
     }
 
     #[test]
     fn pieces_of_all_studies_share_the_processors() {
+        let control = Control::default();
         let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let sums = together(&[1u64, 2, 3, 4], |study| {
             let pieces: Vec<u64> = (0..20).collect();
-            let done = map(&pieces, |n| {
+            let done = map(&control, &pieces, |n| {
                 most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                 thread::yield_now();
                 now.fetch_sub(1, Ordering::SeqCst);

@@ -427,7 +427,7 @@ impl From<Compare> for compare::Options {
     }
 }
 
-/// Runs a study; in JSON, whatever its results are.
+/// Runs a study; its results are JSON.
 pub fn study(study: Study) -> Result<Findings<Value>> {
     let control = progress::control()?;
     match study {

@@ -257,7 +257,7 @@ fn all(options: &Options, toml: &toml::Table, control: &Control) -> Result<Trial
     let repetitions = (0..options.repeat).flat_map(|r| options.counts().iter().map(move |&count| (count, r)));
     let pieces: Vec<(u32, u32)> = repetitions.collect();
     let progress = Steps::new(control, pieces.len() as u64);
-    let found = parallel::map(&pieces, |&(count, repetition)| {
+    let found = parallel::map(control, &pieces, |&(count, repetition)| {
         let found = one(options, toml, count, repetition, control);
         if let Ok(found) = &found {
             progress.done(&format!("{count} namespaces"), &found.summary());

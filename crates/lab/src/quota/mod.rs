@@ -209,7 +209,7 @@ fn simulate(options: &Options, scale: &Scale, toml: &toml::Table, control: &Cont
         cancel: control.cancel(),
         progress: Steps::new(control, steps as u64),
     };
-    let done = parallel::map(&pieces, |piece| {
+    let done = parallel::map(control, &pieces, |piece| {
         let mut result = PieceResult::default();
         let ended = match piece {
             Piece::Tenants => simulation.tenants(&mut result),

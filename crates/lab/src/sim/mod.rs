@@ -61,7 +61,7 @@ pub struct Settings {
     pub load: Load,
     /// What the drive is called, in results and messages.
     pub drive: String,
-    /// The drive's TOML. It is new, and its modelled times count whatever it says of timing.
+    /// The drive's TOML. The drive is new. Its modelled times count, even if its TOML turns timing off.
     pub toml: String,
     /// Namespace of everything; `None`: those that jobs name, else the first, and of other loads than fio's as many as they need.
     pub nsid: Option<Nsid>,

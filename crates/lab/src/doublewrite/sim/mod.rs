@@ -96,7 +96,7 @@ pub(super) fn run_on(
         ));
     }
     let alone = alone.then(Mutex::default);
-    let done = parallel::map(&pieces, |&(variant, repetition)| {
+    let done = parallel::map(control, &pieces, |&(variant, repetition)| {
         let _turn =
             alone.as_ref().map(|turn: &Mutex<()>| turn.lock().unwrap_or_else(PoisonError::into_inner));
         let mut result = PieceResult::default();
