@@ -1,11 +1,9 @@
 //! Compare and write as one step: nothing of another request comes between.
 
-use crate::config::PAGE;
-use crate::set::NvmSet;
+use crate::answer::Fault;
 use crate::storage::{Io, Piece, Storage};
-use crate::volume::{Extent, VolumeId};
+use crate::volume::Extent;
 use crate::write::Write;
-use crate::{Answer, Fault, Ftl};
 use media::{Nanos, Slot};
 
 /// Whether a piece of the comparing request's buffer is what is stored.
@@ -29,36 +27,4 @@ pub(crate) fn match_before(
     let extent = Extent { start: write.start, bytes: (write.end - write.start) as u32 };
     write.at = write.at.max(read(io, extent)?);
     Ok(())
-}
-
-impl Ftl {
-    /// Writes the buffer of `io` if that of `compare` is equal to what is stored, as one step: what is compared is what the write
-    /// replaces, however long it has to wait. The extent lies within an atomic group of pages
-    /// ([`Config::atomic_pages`](crate::Config::atomic_pages)). The answer is the write's; [`Fault::Mismatch`] if they differ, and then
-    /// nothing is written.
-    #[allow(clippy::too_many_arguments)]
-    pub fn compare_and_write(
-        &mut self,
-        now: Nanos,
-        compare: Io,
-        io: Io,
-        volume: VolumeId,
-        extent: Extent,
-        durable: bool,
-        handle: u8,
-        storage: &mut impl Storage,
-    ) -> Answer {
-        self.advance(now, storage);
-        let group = u64::from(self.config.atomic_pages) * u64::from(PAGE);
-        let end = extent.start.saturating_add(extent.bytes.into());
-        let set = match self.check(volume, extent) {
-            Ok(set) if extent.bytes > 0 && extent.start / group == (end - 1) / group => set,
-            Ok(_) => return Answer::Failed(Fault::OutOfRange),
-            Err(fault) => return Answer::Failed(fault),
-        };
-        let (start, compare) = (extent.start, Some(compare));
-        let write =
-            Write { io, volume, start, end, host: 0, zeros: false, durable, handle, compare, at: now };
-        self.sets[usize::from(set.0)].write(now, write, context!(self, storage))
-    }
 }

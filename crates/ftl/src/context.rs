@@ -1,6 +1,6 @@
 //! What a set works with besides its own state.
 
-use crate::Done;
+use crate::answer::Done;
 use crate::storage::Storage;
 use crate::volume::{SetId, Volumes};
 use media::{Events, Unit};

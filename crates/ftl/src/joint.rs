@@ -1,8 +1,7 @@
 //! Commands that every set answers, and the one answer that is made of them.
 
-use crate::set::NvmSet;
-use crate::storage::{Io, Storage};
-use crate::{Answer, Done, Fault, Ftl};
+use crate::answer::{Answer, Done, Fault};
+use crate::storage::Io;
 use media::Nanos;
 
 /// A command that several sets answer.
@@ -18,8 +17,12 @@ pub(crate) struct Joint {
 }
 
 impl Joint {
-    /// What one set has answered at once.
-    fn take(&mut self, answer: Answer) {
+    pub fn new(io: Io, now: Nanos) -> Joint {
+        Joint { io, left: 0, end: now, fault: None }
+    }
+
+    /// Takes what one set has answered at once.
+    pub fn take(&mut self, answer: Answer) {
         match answer {
             Answer::At(at) => self.end = self.end.max(at),
             Answer::Later => self.left += 1,
@@ -28,82 +31,90 @@ impl Joint {
     }
 }
 
-impl Ftl {
-    /// Makes everything that was accepted before durable: at once if the buffer is protected.
-    pub fn flush(&mut self, now: Nanos, io: Io, storage: &mut impl Storage) -> Answer {
-        self.settle_buffers(now, io, storage, false)
-    }
+/// The commands that some sets have not answered yet.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Joints(Vec<Joint>);
 
-    /// Brings everything that was accepted before to the media, also what capacitors would save.
-    pub fn shutdown(&mut self, now: Nanos, io: Io, storage: &mut impl Storage) -> Answer {
-        self.settle_buffers(now, io, storage, true)
-    }
-
-    fn settle_buffers(&mut self, now: Nanos, io: Io, storage: &mut impl Storage, drain: bool) -> Answer {
-        self.advance(now, storage);
-        if self.config.protected && !drain {
-            return Answer::At(now);
-        }
-        let mut joint = Joint { io, left: 0, end: now, fault: None };
-        let seen = self.done.len();
-        // Every set is asked, also after one that fails: what the others hold is to be brought to flash all the same.
-        for i in 0..self.sets.len() {
-            joint.take(self.sets[i].drain(now, io, context!(self, storage)));
-        }
-        self.answer_jointly(joint, seen)
-    }
-
-    /// What to answer now to a command that has been given to every set; `done[seen..]` came meanwhile.
-    fn answer_jointly(&mut self, joint: Joint, seen: usize) -> Answer {
+impl Joints {
+    /// Says what to answer now to a command that has been given to every set. `done[seen..]` came meanwhile.
+    pub fn answer(&mut self, joint: Joint, seen: usize, done: &mut Vec<Done>) -> Answer {
         if joint.left == 0 {
             return joint.fault.map_or(Answer::At(joint.end), Answer::Failed);
         }
-        self.joint.push(joint);
-        self.join(seen);
+        self.0.push(joint);
+        self.join(seen, done);
         Answer::Later
     }
 
-    /// Makes one answer of those that several sets gave to one flush, from `done[from]` on.
+    /// Makes one answer of those that several sets gave to one command, from `done[from]` on.
     #[inline]
-    pub(crate) fn join(&mut self, from: usize) {
-        if !self.joint.is_empty() {
-            self.join_some(from);
+    pub fn join(&mut self, from: usize, done: &mut Vec<Done>) {
+        if !self.0.is_empty() {
+            self.join_some(from, done);
         }
     }
 
     #[cold]
-    fn join_some(&mut self, from: usize) {
+    fn join_some(&mut self, from: usize, all: &mut Vec<Done>) {
         let mut i = from;
-        while i < self.done.len() {
-            let done = self.done[i];
-            let Some(j) = self.joint.iter().position(|f| f.io == done.io) else {
+        while i < all.len() {
+            let done = all[i];
+            let Some(j) = self.0.iter().position(|f| f.io == done.io) else {
                 i += 1;
                 continue;
             };
-            let joint = &mut self.joint[j];
+            let joint = &mut self.0[j];
             joint.left -= 1;
             joint.end = joint.end.max(done.at);
             joint.fault = joint.fault.or(done.result.err());
             if joint.left == 0 {
-                self.done[i] = Done { io: joint.io, at: joint.end, result: joint.fault.map_or(Ok(()), Err) };
-                self.joint.swap_remove(j);
+                all[i] = Done { io: joint.io, at: joint.end, result: joint.fault.map_or(Ok(()), Err) };
+                self.0.swap_remove(j);
                 i += 1;
             } else {
-                self.done.remove(i);
+                all.remove(i);
             }
         }
     }
 
-    /// Gives up everything that any volume holds, out of date or not, and erases all flash that was written: afterwards no
-    /// medium refers to contents. Volumes stay. No request may be under way, and none may
-    /// come before the answer.
-    pub fn purge(&mut self, now: Nanos, io: Io, storage: &mut impl Storage) -> Answer {
-        self.advance(now, storage);
-        let mut joint = Joint { io, left: 0, end: now, fault: None };
-        let seen = self.done.len();
-        for set in &mut self.sets {
-            joint.take(set.purge(now, io, context!(self, storage)));
+    /// Forgets them: power is lost.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn done(io: u32, at: u64, result: Result<(), Fault>) -> Done {
+        Done { io: Io(io), at: Nanos(at), result }
+    }
+
+    #[test]
+    fn the_last_answer_counts_and_the_first_fault() {
+        let (mut joints, mut all) = (Joints::default(), Vec::new());
+        let mut joint = Joint::new(Io(7), Nanos(1));
+        for answer in [Answer::Later, Answer::At(Nanos(9)), Answer::Later] {
+            joint.take(answer);
         }
-        self.answer_jointly(joint, seen)
+        assert_eq!(joints.answer(joint, 0, &mut all), Answer::Later);
+        // Another command's answers stay as they are.
+        all.extend([done(3, 4, Ok(())), done(7, 5, Err(Fault::ReadOnly))]);
+        joints.join(0, &mut all);
+        assert_eq!(all, [done(3, 4, Ok(()))]);
+        all.push(done(7, 6, Err(Fault::Storage)));
+        joints.join(1, &mut all);
+        assert_eq!(all, [done(3, 4, Ok(())), done(7, 9, Err(Fault::ReadOnly))]);
+    }
+
+    #[test]
+    fn what_all_sets_answer_at_once_is_answered_at_once() {
+        let mut joints = Joints::default();
+        let mut joint = Joint::new(Io(1), Nanos(2));
+        joint.take(Answer::At(Nanos(5)));
+        assert_eq!(joints.answer(joint, 0, &mut Vec::new()), Answer::At(Nanos(5)));
+        joint.take(Answer::Failed(Fault::ReadOnly));
+        assert_eq!(joints.answer(joint, 0, &mut Vec::new()), Answer::Failed(Fault::ReadOnly));
     }
 }

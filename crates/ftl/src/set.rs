@@ -1,13 +1,11 @@
 //! The contract of an NVM Set: what the translation layer asks of each.
 //!
 //! A set answers what does not concern it with the defaults here. A new kind of set is a type with this trait and a variant of
-//! [`Set`]. Which variant a set is matters where sets are made, saved and restored ([`crate::persist`]), and nowhere else.
+//! [`Set`](crate::sets::Set).
 
 use crate::answer::{Answer, Fault, Past, PlacementNote, SetInfo, SetStats};
 use crate::context::{Event, SetContext};
 use crate::lost::LostPages;
-use crate::memory::MemorySet;
-use crate::nand::NandSet;
 use crate::storage::{Io, Piece, Storage};
 use crate::volume::{Extent, VolumeId};
 use crate::write::Write;
@@ -166,16 +164,4 @@ pub(crate) trait NvmSet {
     fn audit(&self) -> Result<(), String> {
         Ok(())
     }
-}
-
-/// An NVM Set.
-#[derive(Clone)]
-#[enum_dispatch(NvmSet)]
-#[allow(
-    clippy::large_enum_variant,
-    reason = "a drive has a handful of sets, and every command goes through one"
-)]
-pub(crate) enum Set {
-    Nand(NandSet),
-    Memory(MemorySet),
 }

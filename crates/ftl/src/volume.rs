@@ -67,7 +67,7 @@ impl Volume {
     /// Pages are programmed of this volume: because its host wrote them, or collection moved them.
     #[inline]
     pub fn charge(&mut self, pages: u32, collected: bool) {
-        let bytes = u64::from(pages) * u64::from(crate::PAGE);
+        let bytes = u64::from(pages) * u64::from(crate::config::PAGE);
         if collected {
             self.stats.media_gc_bytes += bytes;
         } else {
@@ -162,7 +162,7 @@ impl Volumes {
     /// Charges bytes that garbage collection programs to one of the volumes whose writes made it necessary, each in turn in
     /// proportion to what was programmed for its host lately. Whether there is any.
     pub fn charge_collected(&mut self, set: SetId, bytes: u64) -> bool {
-        let pages = bytes.div_ceil(crate::PAGE.into()).cast_signed();
+        let pages = bytes.div_ceil(crate::config::PAGE.into()).cast_signed();
         let mut all = 0i64;
         let mut payer: Option<&mut Volume> = None;
         for volume in self.table.iter_mut().flatten().filter(|v| v.set == set && v.programmed > 0) {
@@ -207,7 +207,8 @@ impl Volumes {
     }
 
     pub fn create(&mut self, set: SetId, bytes: u64) -> Option<VolumeId> {
-        let need = usize::try_from(bytes.div_ceil(u64::from(GRANULE_PAGES) * u64::from(crate::PAGE))).ok()?;
+        let need = usize::try_from(bytes.div_ceil(u64::from(GRANULE_PAGES) * u64::from(crate::config::PAGE)))
+            .ok()?;
         let owners = self.owners.get_mut(usize::from(set.0))?;
         let id = match self.table.iter().position(Option::is_none) {
             Some(free) => free,
@@ -256,7 +257,7 @@ impl Volumes {
         }
         for (id, volume) in table.iter_mut().enumerate() {
             let Some(volume) = volume else { continue };
-            let granule_bytes = u64::from(GRANULE_PAGES) * u64::from(crate::PAGE);
+            let granule_bytes = u64::from(GRANULE_PAGES) * u64::from(crate::config::PAGE);
             if volume.bytes.div_ceil(granule_bytes) != volume.granules.len() as u64 {
                 return Err(format!(
                     "volume {id} has {} granules for {} bytes",

@@ -68,7 +68,7 @@ fn decay(pages: u64, usable: &[u64]) -> Vec<u64> {
 }
 
 impl NandSet {
-    /// Programs blank chips as if the logical pages in `granules` (of [`GRANULE_PAGES`](crate::GRANULE_PAGES)) had had this past. `version` counts on. The map
+    /// Programs blank chips as if the logical pages in `granules` (of [`GRANULE_PAGES`](crate::config::GRANULE_PAGES)) had had this past. `version` counts on. The map
     /// is found by recovery. Returns false, and changes nothing, if the chips are not blank, or too few are sound. `go_on` is asked before each superblock: where
     /// it says no the others are left out.
     pub(super) fn give_past(
@@ -81,7 +81,7 @@ impl NandSet {
         if self.superblocks.all.iter().any(|b| b.state != super::superblock::State::Free && b.usable > 0) {
             return false;
         }
-        let granule = u64::from(crate::GRANULE_PAGES);
+        let granule = u64::from(crate::config::GRANULE_PAGES);
         let pages = granules.len() as u64 * granule;
         let (seed, random) = match past {
             Past::Filled => (0, false),

@@ -1,6 +1,6 @@
 //! Garbage collection, wear levelling and erases.
 //!
-//! Collection starts when fewer superblocks than [`GcConfig::low`](crate::GcConfig) are free, and paces
+//! Collection starts when fewer superblocks than [`GcConfig::low`](crate::config::GcConfig) are free, and paces
 //! itself: with `valid` pages to move out of a victim of `usable` pages, every page that the host
 //! programs is matched by `valid / (usable - valid)` moved pages, so that a victim is empty when the
 //! host has used up what the one before gave. Neither waits for the other as a whole: no cliff. While the host
@@ -227,7 +227,7 @@ impl NandSet {
     /// Charges what a chain of so many units will program to those whose writes make it necessary.
     #[inline]
     fn charge<S: Storage>(&mut self, mut chain: u32, units: u64, cx: &mut SetContext<'_, S>) {
-        let bytes = units * u64::from(self.geo.unit_pages * crate::PAGE);
+        let bytes = units * u64::from(self.geo.unit_pages * crate::config::PAGE);
         if cx.volumes.charge_collected(self.id, bytes) {
             return;
         }
@@ -312,7 +312,7 @@ impl NandSet {
             let Some(next) = next else { break };
             page = next;
         }
-        self.stats.media_read_bytes += u64::from(moves * crate::PAGE);
+        self.stats.media_read_bytes += u64::from(moves * crate::config::PAGE);
         self.ops[op as usize] = ProgramOp {
             unit: Unit(0),
             die: 0,

@@ -4,7 +4,7 @@
 use super::NandSet;
 
 impl NandSet {
-    /// Whether collection frees [`GcConfig::ahead`](crate::GcConfig::ahead) superblocks more than it needs.
+    /// Whether collection frees [`GcConfig::ahead`](crate::config::GcConfig::ahead) superblocks more than it needs.
     pub(super) fn set_reserve(&mut self, on: bool) {
         self.reserve = if on { self.gc_config.ahead } else { 0 };
         if !self.has_spare_ahead() {
@@ -17,7 +17,7 @@ impl NandSet {
         let free = self.superblocks.free.len().saturating_sub(2) as u64;
         let open: u64 =
             (0..self.handles).filter(|&h| self.streams[h].is_open()).map(|h| self.room_of(h)).sum();
-        free * u64::from(self.geo.pages_per_superblock()) + open / u64::from(crate::PAGE)
+        free * u64::from(self.geo.pages_per_superblock()) + open / u64::from(crate::config::PAGE)
     }
 
     /// Whether collection, which is held back, is to stay so; if there is no other way to go on writing, or everything

@@ -23,7 +23,7 @@ mod report;
 mod set;
 mod superblock;
 
-use crate::answer::{PlacementNote, SetStats};
+use crate::answer::{Answer, Done, Fault, PlacementNote, SetStats};
 use crate::compare::{match_before, matches};
 use crate::config::{Config, GcConfig, PAGE, PlacementConfig};
 use crate::context::SetContext;
@@ -31,7 +31,6 @@ use crate::lost::{LOST, LostPages};
 use crate::storage::{Io, Piece, Record, Storage};
 use crate::volume::{Extent, SetId, VolumeId};
 use crate::write::Write;
-use crate::{Answer, Done, Fault};
 use buffer::{Buffer, NONE};
 use media::tables::Table;
 use media::{Faulty, Geometry, Medium, Nand, Nanos, Outcome, Page, Slot, Spare, Unit};

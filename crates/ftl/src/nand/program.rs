@@ -3,7 +3,7 @@
 use super::buffer::{Entry, NONE, SUPERSEDED};
 use super::collect::NO_OP;
 use super::{BUFFERED, NandSet, PageMove, ProgramOp, UNMAPPED, bit, clear_bit, has_contents};
-use crate::Done;
+use crate::answer::Done;
 use crate::config::PAGE;
 use crate::context::SetContext;
 use crate::lost::LOST;

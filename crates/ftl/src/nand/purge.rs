@@ -3,7 +3,7 @@
 
 use super::superblock::{State, Stream};
 use super::{NandSet, has_contents};
-use crate::Done;
+use crate::answer::Done;
 use crate::context::SetContext;
 use crate::storage::{Io, Storage};
 use media::{Nanos, Slot};

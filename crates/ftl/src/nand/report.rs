@@ -1,8 +1,8 @@
 //! What a set says of itself.
 
 use super::NandSet;
+use crate::answer::{MediaKind, SetInfo};
 use crate::config::PAGE;
-use crate::{MediaKind, SetInfo};
 use media::{Medium, Unit};
 
 impl NandSet {

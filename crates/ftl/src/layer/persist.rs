@@ -4,10 +4,13 @@
 //! areas, the system area (deallocations, volumes) and the write buffer, of drives without capacitors too. The end of the
 //! process takes nothing that was completed. Opening is recovery.
 
+use super::Ftl;
 use crate::answer::SetStats;
+use crate::config::{Config, ConfigError};
 use crate::nand::NandSet;
-use crate::storage::{Record, Section, Storage};
-use crate::{Config, ConfigError, Ftl, Set};
+use crate::sets::Set;
+use crate::storage::{NoContents, Record, Section, Storage};
+use crate::volume::SetId;
 use media::{Faulty, LogicalPage, Medium, Nanos, Slot, Spare, StateError, Unit};
 use std::collections::BTreeMap;
 
@@ -98,6 +101,12 @@ impl Ftl {
         });
     }
 
+    /// What is left when the power is switched off now, with capacitors that work: to be kept, copied, and opened again.
+    pub fn park(mut self, now: Nanos) -> Restorer {
+        self.power_cut(now, true, &mut NoContents);
+        Restorer::parked(self)
+    }
+
     /// With what the write buffer of each NAND set shall have held.
     fn save_with(&self, out: &mut Vec<u8>, saved: impl Fn(usize, &NandSet) -> Vec<Spare>) {
         out.extend_from_slice(&MAGIC.to_le_bytes());
@@ -105,8 +114,7 @@ impl Ftl {
         out.extend_from_slice(&self.version.to_le_bytes());
         out.extend_from_slice(&(self.sets.len() as u32).to_le_bytes());
         put(out, &self.volumes.encode());
-        let stats: Vec<SetStats> =
-            (0..self.sets.len()).map(|i| self.set_stats(crate::SetId(i as u8))).collect();
+        let stats: Vec<SetStats> = (0..self.sets.len()).map(|i| self.set_stats(SetId(i as u8))).collect();
         put(out, &serde_json::to_vec(&stats).unwrap_or_default());
         for (i, set) in self.sets.iter().enumerate() {
             // The medium writes in place; its length is filled in afterwards.

@@ -1,0 +1,632 @@
+//! The translation layer of a drive: its volumes over its NVM Sets, its queue of events, and what is done.
+//!
+//! Requests come in here, are checked against their volume, and go to the set that the volume lies on.
+
+/// Borrows the parts that every call of a set needs.
+macro_rules! context {
+    ($ftl:expr, $storage:expr) => {
+        &mut $crate::context::SetContext {
+            storage: $storage,
+            events: &mut $ftl.events,
+            volumes: &mut $ftl.volumes,
+            done: &mut $ftl.done,
+            version: &mut $ftl.version,
+        }
+    };
+}
+
+mod compare;
+mod flush;
+mod lost;
+pub(crate) mod persist;
+
+use crate::answer::{Answer, Done, Fault, PageState, Past, PlacementNote, SetInfo, SetStats, Source};
+use crate::compare::matches;
+use crate::config::{Config, ConfigError, GRANULE_PAGES, PAGE, SetConfig};
+use crate::context::Queue;
+use crate::joint::Joints;
+use crate::lost::LOST;
+use crate::memory::MemorySet;
+use crate::nand::NandSet;
+use crate::set::NvmSet;
+use crate::sets::Set;
+use crate::storage::{Io, Piece, Record, Section, Storage};
+use crate::volume::{Extent, SetId, Volume, VolumeId, VolumeStats, Volumes};
+use crate::write::Write;
+use media::{FaultPlan, Faulty, MemoryConfig, NandConfig, Nanos, Slot, Spare};
+
+/// The media are durable if the drive is.
+fn nand_config(nand: &NandConfig, config: &Config) -> NandConfig {
+    NandConfig { durable: config.durable, ..nand.clone() }
+}
+
+fn memory_config(memory: &MemoryConfig, config: &Config) -> MemoryConfig {
+    MemoryConfig { durable: config.durable, ..memory.clone() }
+}
+
+/// Counts the pages of a volume that hold data, by looking at each.
+fn mapped_pages(sets: &[Set], volume: &Volume) -> u64 {
+    let set = &sets[usize::from(volume.set.0)];
+    volume.granules.iter().map(|g| set.mapped_pages(g * GRANULE_PAGES..(g + 1) * GRANULE_PAGES)).sum()
+}
+
+/// The translation layer of a drive.
+#[derive(Clone)]
+pub struct Ftl {
+    config: Config,
+    sets: Vec<Set>,
+    volumes: Volumes,
+    events: Queue,
+    done: Vec<Done>,
+    version: u64,
+    /// Commands that several sets answer.
+    joint: Joints,
+    /// What the capacitors saved of each set's write buffer, between a power cut and recovery.
+    saved: Option<Vec<Vec<Spare>>>,
+}
+
+impl Ftl {
+    /// A new drive: nothing is mapped, nothing worn.
+    ///
+    /// # Errors
+    /// If the configuration cannot be.
+    pub fn new(config: Config) -> Result<Ftl, ConfigError> {
+        let media = |set: usize| move |error| ConfigError::Media { set: set as u32 + 1, error };
+        let mut ftl = Ftl::assemble(
+            config,
+            |i, nand, plan| Ok(Faulty::new(media::Nand::new(nand).map_err(media(i))?, plan)),
+            |i, memory, plan| Ok(Faulty::new(media::Memory::new(memory).map_err(media(i))?, plan)),
+        )?;
+        for set in &mut ftl.sets {
+            if let Set::Nand(set) = set {
+                set.start_blank();
+            }
+        }
+        Ok(ftl)
+    }
+
+    /// Around media with their indices. Those of NAND have no map yet, and their superblocks are not sorted.
+    fn assemble<E: From<ConfigError>>(
+        config: Config,
+        mut nand_of: impl FnMut(usize, NandConfig, FaultPlan) -> Result<Faulty<media::Nand>, E>,
+        mut memory_of: impl FnMut(usize, MemoryConfig, FaultPlan) -> Result<Faulty<media::Memory>, E>,
+    ) -> Result<Ftl, E> {
+        config.check()?;
+        let mut sets = Vec::new();
+        for (i, set) in config.sets.iter().enumerate() {
+            let id = SetId(i as u8);
+            // Each set draws its own faults.
+            let plan = config.faults_of(i);
+            sets.push(match set {
+                SetConfig::Nand { nand, capacity_pages, gc, placement } => {
+                    let nand = nand_of(i, nand_config(nand, &config), plan)?;
+                    let (gc, placement) = (gc.clone(), *placement);
+                    NandSet::new(id, nand, *capacity_pages, gc, placement, &config).into()
+                }
+                SetConfig::Memory { memory, volatile } => {
+                    let memory = memory_of(i, memory_config(memory, &config), plan)?;
+                    MemorySet::new(id, memory, config.durable, *volatile, config.atomic_pages).into()
+                }
+            });
+        }
+        let pages: Vec<u32> = config.sets.iter().map(SetConfig::capacity_pages).collect();
+        Ok(Ftl {
+            volumes: Volumes::new(&pages),
+            config,
+            sets,
+            events: Queue::default(),
+            done: Vec::with_capacity(1024),
+            version: 0,
+            joint: Joints::default(),
+            saved: None,
+        })
+    }
+
+    /// What it was built from.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// How many NVM Sets there are.
+    pub fn set_count(&self) -> usize {
+        self.sets.len()
+    }
+
+    /// Reserves `bytes` of a set, in granules of 1 MiB.
+    ///
+    /// # Errors
+    /// [`Fault::NoSpace`] if less is unallocated; [`Fault::OutOfRange`] if there is no such set.
+    pub fn create(&mut self, set: SetId, bytes: u64, storage: &mut impl Storage) -> Result<VolumeId, Fault> {
+        if usize::from(set.0) >= self.sets.len() {
+            return Err(Fault::OutOfRange);
+        }
+        let volume = self.volumes.create(set, bytes).ok_or(Fault::NoSpace)?;
+        self.record_volumes(storage);
+        Ok(volume)
+    }
+
+    /// Deallocates everything in a volume and gives its granules back.
+    pub fn delete(&mut self, now: Nanos, volume: VolumeId, storage: &mut impl Storage) {
+        self.advance(now, storage);
+        let Some(v) = self.volumes.get(volume).cloned() else { return };
+        for granule in v.granules {
+            self.trim_pages(now, v.set, granule * GRANULE_PAGES, GRANULE_PAGES, storage);
+        }
+        self.volumes.remove(volume);
+        self.record_volumes(storage);
+    }
+
+    /// What a page of a volume holds, counted from its begin; `None` if nothing, or if there is no such page. No medium
+    /// is asked.
+    pub fn page_state(&self, volume: VolumeId, page: u64) -> Option<PageState> {
+        let volume = self.volumes.get(volume).filter(|v| page < v.bytes / u64::from(PAGE))?;
+        let at = volume.page(page);
+        let slot = self.sets[usize::from(volume.set.0)].slot_of(at)?;
+        Some(if slot == LOST { PageState::Lost } else { PageState::Held(slot) })
+    }
+
+    /// Bytes reserved for a volume.
+    pub fn reserved_bytes(&self, volume: VolumeId) -> u64 {
+        let granules = self.volumes.get(volume).map_or(0, |v| v.granules.len());
+        granules as u64 * u64::from(GRANULE_PAGES) * u64::from(PAGE)
+    }
+
+    /// Bytes of a volume that hold data.
+    pub fn allocated_bytes(&self, volume: VolumeId) -> u64 {
+        let Some(v) = self.volumes.get(volume) else { return 0 };
+        debug_assert_eq!(v.mapped, mapped_pages(&self.sets, v));
+        v.mapped * u64::from(PAGE)
+    }
+
+    /// Volumes that exist, with their set and size.
+    pub fn volumes(&self) -> impl Iterator<Item = (VolumeId, SetId, u64)> {
+        self.volumes.iter().map(|(id, v)| (id, v.set, v.bytes))
+    }
+
+    /// Begins to bring what a command that starts at this byte will need into the host's cache. Worth it for
+    /// whoever knows the next command while it executes one: the time of most goes into one miss in the map.
+    #[inline]
+    pub fn prefetch(&self, volume: VolumeId, start: u64) {
+        let Some(volume) = self.volumes.get(volume).filter(|v| start < v.bytes) else { return };
+        self.sets[usize::from(volume.set.0)].prefetch(volume.page(start / u64::from(PAGE)));
+    }
+
+    /// The second step, for whoever knows several commands ahead: when what [`prefetch`](Ftl::prefetch) asked for has
+    /// come, it tells what is needed next.
+    #[inline]
+    pub fn prefetch_place(&self, volume: VolumeId, start: u64) {
+        let Some(volume) = self.volumes.get(volume).filter(|v| start < v.bytes) else { return };
+        self.sets[usize::from(volume.set.0)].prefetch_place(volume.page(start / u64::from(PAGE)));
+    }
+
+    /// Reads; the answer says when the data is in the controller. What was never written reads as zeros.
+    ///
+    /// # Errors
+    /// The extent is outside the volume, or data is lost.
+    pub fn read<S: Storage>(
+        &mut self,
+        now: Nanos,
+        io: Io,
+        volume: VolumeId,
+        extent: Extent,
+        storage: &mut S,
+    ) -> Result<Nanos, Fault> {
+        self.visit(now, volume, extent, storage, |storage: &mut S, piece, slot: Option<Slot>| {
+            storage.load(io, piece, slot).map_err(Fault::from)
+        })
+    }
+
+    /// Compares the host's buffer with what is stored; timed as a read.
+    ///
+    /// # Errors
+    /// As for [`read`](Ftl::read), and [`Fault::Mismatch`].
+    pub fn compare<S: Storage>(
+        &mut self,
+        now: Nanos,
+        io: Io,
+        volume: VolumeId,
+        extent: Extent,
+        storage: &mut S,
+    ) -> Result<Nanos, Fault> {
+        self.visit(now, volume, extent, storage, matches(io))
+    }
+
+    /// Reads without giving the data to anyone; the storage checks the contents.
+    ///
+    /// # Errors
+    /// As for [`read`](Ftl::read).
+    pub fn verify<S: Storage>(
+        &mut self,
+        now: Nanos,
+        io: Io,
+        volume: VolumeId,
+        extent: Extent,
+        storage: &mut S,
+    ) -> Result<Nanos, Fault> {
+        self.visit(now, volume, extent, storage, |storage: &mut S, _, slot: Option<Slot>| match slot {
+            Some(slot) => storage.verify(io, slot).map_err(Fault::from),
+            None => Ok(()),
+        })
+    }
+
+    /// Reads the medium, and nothing of contents.
+    ///
+    /// # Errors
+    /// As for [`read`](Ftl::read), without errors of the storage.
+    pub fn read_medium<S: Storage>(
+        &mut self,
+        now: Nanos,
+        volume: VolumeId,
+        extent: Extent,
+        storage: &mut S,
+    ) -> Result<Nanos, Fault> {
+        self.visit(now, volume, extent, storage, |_: &mut S, _, _| Ok(()))
+    }
+
+    #[inline]
+    fn visit<S: Storage>(
+        &mut self,
+        now: Nanos,
+        volume: VolumeId,
+        extent: Extent,
+        storage: &mut S,
+        visit: impl FnMut(&mut S, Piece, Option<Slot>) -> Result<(), Fault>,
+    ) -> Result<Nanos, Fault> {
+        self.advance(now, storage);
+        let set = self.check(volume, extent)?;
+        self.sets[usize::from(set.0)].read(now, volume, extent, context!(self, storage), visit)
+    }
+
+    #[inline]
+    fn check(&self, volume: VolumeId, extent: Extent) -> Result<SetId, Fault> {
+        let v = self.volumes.get(volume).ok_or(Fault::OutOfRange)?;
+        let end = extent.start.checked_add(u64::from(extent.bytes)).ok_or(Fault::OutOfRange)?;
+        if end > v.bytes { Err(Fault::OutOfRange) } else { Ok(v.set) }
+    }
+
+    /// Writes. With `durable` (FUA, or a write cache that is off) the answer comes when a power cut can
+    /// no longer take the data.
+    #[allow(clippy::too_many_arguments)]
+    pub fn write(
+        &mut self,
+        now: Nanos,
+        io: Io,
+        volume: VolumeId,
+        extent: Extent,
+        source: Source,
+        durable: bool,
+        storage: &mut impl Storage,
+    ) -> Answer {
+        self.write_placed(now, io, volume, extent, source, durable, 0, storage)
+    }
+
+    /// Writes with a placement handle: the data shares superblocks only with what is written with the same one. A
+    /// handle that the set does not have counts as 0, and so does every one of a set that is written in place.
+    #[allow(clippy::too_many_arguments)]
+    pub fn write_placed(
+        &mut self,
+        now: Nanos,
+        io: Io,
+        volume: VolumeId,
+        extent: Extent,
+        source: Source,
+        durable: bool,
+        handle: u8,
+        storage: &mut impl Storage,
+    ) -> Answer {
+        self.write_part(now, io, volume, extent, 0, source, durable, handle, storage)
+    }
+
+    /// Writes a part of what a command is about: the one that begins at byte `host` of it. The owner of contents learns
+    /// from it which of the command's blocks these are.
+    #[allow(clippy::too_many_arguments)]
+    pub fn write_part(
+        &mut self,
+        now: Nanos,
+        io: Io,
+        volume: VolumeId,
+        extent: Extent,
+        host: u32,
+        source: Source,
+        durable: bool,
+        handle: u8,
+        storage: &mut impl Storage,
+    ) -> Answer {
+        self.advance(now, storage);
+        let set = match self.check(volume, extent) {
+            Ok(set) => set,
+            Err(fault) => return Answer::Failed(fault),
+        };
+        let end = extent.start + u64::from(extent.bytes);
+        let zeros = source == Source::Zeros;
+        let write = Write {
+            io,
+            volume,
+            start: extent.start,
+            end,
+            host,
+            zeros,
+            durable,
+            handle,
+            compare: None,
+            at: now,
+        };
+        self.sets[usize::from(set.0)].write(now, write, context!(self, storage))
+    }
+
+    /// How many placement handles a set has: 1 if it does not keep data apart.
+    pub fn handles(&self, set: SetId) -> usize {
+        self.set(set).map_or(1, NvmSet::handles)
+    }
+
+    /// The reclaim unit of a placement handle: bytes of a whole one, and bytes that can still be written to the
+    /// present one. `None` if there is no such handle or the set is written in place.
+    pub fn reclaim_unit(&self, set: SetId, handle: u8) -> Option<(u64, u64)> {
+        self.set(set)?.reclaim_unit(handle.into())
+    }
+
+    /// A placement handle goes on with an empty reclaim unit. Returns the bytes that could still have been written to
+    /// the one before; 0 also if there is no such handle.
+    pub fn renew_handle(&mut self, now: Nanos, set: SetId, handle: u8, storage: &mut impl Storage) -> u64 {
+        self.advance(now, storage);
+        match self.sets.get_mut(usize::from(set.0)) {
+            Some(set) => set.renew(now, handle.into(), context!(self, storage)),
+            None => 0,
+        }
+    }
+
+    /// Whether a NAND set keeps more superblocks free than it needs, [`GcConfig::ahead`], for a time without collection.
+    pub fn collect_ahead(&mut self, now: Nanos, set: SetId, on: bool, storage: &mut impl Storage) {
+        self.advance(now, storage);
+        if let Some(set) = self.sets.get_mut(usize::from(set.0)) {
+            set.collect_ahead(now, on, context!(self, storage));
+        }
+    }
+
+    /// Holds back collection, wear levelling and erases of a NAND set, or lets them go on. They go on by themselves when
+    /// there is nothing else left to write to: see [`is_gc_paused`](Ftl::is_gc_paused).
+    pub fn pause_gc(&mut self, now: Nanos, set: SetId, paused: bool, storage: &mut impl Storage) {
+        self.advance(now, storage);
+        if let Some(set) = self.sets.get_mut(usize::from(set.0)) {
+            set.pause_gc(now, paused, context!(self, storage));
+        }
+    }
+
+    /// Whether collection of a set is held back.
+    pub fn is_gc_paused(&self, set: SetId) -> bool {
+        self.set(set).is_some_and(NvmSet::is_gc_paused)
+    }
+
+    /// Pages that can be written to a NAND set before it has to collect; 0 of others.
+    pub fn room_without_collection(&self, set: SetId) -> u64 {
+        self.set(set).map_or(0, NvmSet::room_without_collection)
+    }
+
+    /// Whether a set notes what happens to reclaim units without the host's asking.
+    pub fn note_placement(&mut self, set: SetId, wanted: bool) {
+        if let Some(set) = self.sets.get_mut(usize::from(set.0)) {
+            set.take_notes(wanted);
+        }
+    }
+
+    /// Takes what a set has noted since the last time, oldest first.
+    pub fn placement_notes(&mut self, set: SetId) -> Vec<PlacementNote> {
+        self.sets.get_mut(usize::from(set.0)).map_or_else(Vec::new, NvmSet::notes)
+    }
+
+    /// Deallocates the pages that lie wholly in the extent; they read as zeros from now on.
+    ///
+    /// # Errors
+    /// If the extent is outside the volume.
+    pub fn trim(
+        &mut self,
+        now: Nanos,
+        volume: VolumeId,
+        start: u64,
+        bytes: u64,
+        storage: &mut impl Storage,
+    ) -> Result<Nanos, Fault> {
+        self.advance(now, storage);
+        let v = self.volumes.get_mut(volume).ok_or(Fault::OutOfRange)?;
+        let end = start.checked_add(bytes).filter(|&end| end <= v.bytes).ok_or(Fault::OutOfRange)?;
+        v.stats.trimmed_bytes += bytes;
+        let page_bytes = u64::from(PAGE);
+        let (mut page, stop) = (start.div_ceil(page_bytes), end / page_bytes);
+        let granule = u64::from(GRANULE_PAGES);
+        while page < stop {
+            let Some(v) = self.volumes.get(volume) else { break };
+            let (set, first) = (v.set, v.page(page));
+            let count = (stop - page).min(granule - page % granule);
+            self.trim_pages(now, set, first, count as u32, storage);
+            page += count;
+        }
+        Ok(now)
+    }
+
+    fn trim_pages(&mut self, now: Nanos, set: SetId, first: u32, count: u32, storage: &mut impl Storage) {
+        self.sets[usize::from(set.0)].trim(now, first, count, context!(self, storage));
+    }
+
+    /// Asks for the contents of a volume whose pages are all deallocated to be erased, which programs under way still
+    /// refer to ([`Storage::scrub`]).
+    pub fn scrub(&mut self, volume: VolumeId, storage: &mut impl Storage) {
+        let Some(v) = self.volumes.get(volume) else { return };
+        let (set, granules) = (v.set, v.granules.clone());
+        let mine = |page: u32| granules.binary_search(&(page / GRANULE_PAGES)).is_ok();
+        self.sets[usize::from(set.0)].scrub(mine, context!(self, storage));
+    }
+
+    /// The order of the newest write or deallocation: it only grows, also across losses of power.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Runs every event that is due, each at its own time.
+    #[inline]
+    fn advance(&mut self, now: Nanos, storage: &mut impl Storage) {
+        while let Some((at, (set, event))) = self.events.pop_due(now) {
+            let seen = self.done.len();
+            self.sets[usize::from(set.0)].handle(at, event, context!(self, storage));
+            self.joint.join(seen, &mut self.done);
+        }
+    }
+
+    /// Runs every event that is due, each at its own time, tries again what waits for slots, and moves
+    /// what is done to `done`.
+    pub fn poll(&mut self, now: Nanos, storage: &mut impl Storage, done: &mut Vec<Done>) {
+        self.advance(now, storage);
+        for i in 0..self.sets.len() {
+            let seen = self.done.len();
+            self.sets[i].retry(now, context!(self, storage));
+            self.joint.join(seen, &mut self.done);
+        }
+        // Without timing, what was started just now has ended just now.
+        self.advance(now, storage);
+        // Other commands may have ended a part, too: a write that finds the end of a set's life does.
+        self.joint.join(0, &mut self.done);
+        done.append(&mut self.done);
+    }
+
+    /// Whether a write waits for slots, so that [`poll`](Ftl::poll) may find something to do before the next event.
+    #[inline]
+    pub fn lacks_slots(&self) -> bool {
+        self.sets.iter().any(NvmSet::lacks_slots)
+    }
+
+    /// When the next event is due.
+    #[inline]
+    pub fn next_event(&self) -> Option<Nanos> {
+        Some(self.due()).filter(|at| *at != Nanos::MAX)
+    }
+
+    /// The same, [`Nanos::MAX`] if there is none.
+    #[inline]
+    pub fn due(&self) -> Nanos {
+        if self.done.is_empty() { self.events.due() } else { Nanos::ZERO }
+    }
+
+    /// Power is lost: programs in flight are torn, RAM forgets, and what is waiting is never answered.
+    /// `energy` says whether the capacitors do their work. Nothing but [`recover`](Ftl::recover) may follow.
+    ///
+    /// The journal hears of every loss here. Nothing of it comes back if the process dies before power does.
+    ///
+    /// Returns whether completed writes may be lost: true unless capacitors saved them, or all sets keep everything anyway.
+    pub fn power_cut(&mut self, now: Nanos, energy: bool, storage: &mut impl Storage) -> bool {
+        let saved = self.config.protected && energy;
+        let mut kept = Vec::new();
+        let mut lossy = false;
+        for set in &mut self.sets {
+            let after = set.power_cut(now, saved, context!(self, storage));
+            lossy |= after.lossy;
+            kept.push(after.saved);
+        }
+        self.events.clear();
+        self.done.clear();
+        self.joint.clear();
+        self.saved = Some(kept);
+        lossy
+    }
+
+    /// Gives volumes of a drive that holds nothing a past, as if they had been written. What this takes is not counted: neither bytes nor
+    /// wear. Returns false, having changed nothing that matters, if a set of them is not blank, or too much of it is bad. `go_on`
+    /// is asked again and again: where it says no the drive is left half done, of no use to anybody, and false is returned.
+    pub fn age(
+        &mut self,
+        now: Nanos,
+        volumes: &[VolumeId],
+        past: Past,
+        storage: &mut impl Storage,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> bool {
+        self.advance(now, storage);
+        let mut ok = true;
+        for i in 0..self.sets.len() {
+            let on_set = |id: &VolumeId| self.volumes.get(*id).filter(|v| usize::from(v.set.0) == i);
+            let granules: Vec<u32> =
+                volumes.iter().filter_map(on_set).flat_map(|v| v.granules.clone()).collect();
+            if granules.is_empty() {
+                continue;
+            }
+            ok &= self.sets[i].age(&granules, past, &mut self.version, go_on);
+        }
+        if go_on() {
+            self.recover(now, storage);
+        }
+        ok
+    }
+
+    /// Power is back: rebuilds everything from what the media and the capacitors kept.
+    pub fn recover(&mut self, now: Nanos, storage: &mut impl Storage) {
+        let saved = self.saved.take().unwrap_or_default();
+        storage.forget_slots();
+        for i in 0..self.sets.len() {
+            let saved = saved.get(i).map_or(&[][..], Vec::as_slice);
+            let newest = self.sets[i].recover(saved, context!(self, storage));
+            self.version = self.version.max(newest);
+        }
+        storage.slots_are_counted();
+        self.volumes.recount(|volume| mapped_pages(&self.sets, volume));
+        for set in &mut self.sets {
+            set.resume(now, context!(self, storage));
+        }
+    }
+
+    /// Exact counts of a volume.
+    pub fn volume_stats(&self, volume: VolumeId) -> VolumeStats {
+        self.volumes.get(volume).map_or_else(VolumeStats::default, |v| v.stats)
+    }
+
+    /// Exact counts of a set.
+    pub fn set_stats(&self, set: SetId) -> SetStats {
+        self.set(set).map_or_else(SetStats::default, NvmSet::stats)
+    }
+
+    /// State of a set; `None` if there is none.
+    pub fn set_info(&self, set: SetId) -> Option<SetInfo> {
+        let granule_bytes = u64::from(GRANULE_PAGES) * u64::from(PAGE);
+        let unallocated_bytes = u64::from(self.volumes.unallocated_granules(set)) * granule_bytes;
+        let capacity_bytes = self.volumes.granules(set)? as u64 * granule_bytes;
+        Some(self.set(set)?.info(capacity_bytes, unallocated_bytes))
+    }
+
+    /// What a set is doing, in words for a developer: for messages of tests and bug reports.
+    pub fn describe(&self, set: SetId) -> String {
+        self.set(set).map_or_else(String::new, NvmSet::describe)
+    }
+
+    /// Whether what a set keeps in memory agrees with itself and with its medium. Looks at every page: for tests.
+    ///
+    /// # Errors
+    /// What does not agree, in words.
+    pub fn audit(&self, set: SetId) -> Result<(), String> {
+        self.set(set).map_or(Ok(()), NvmSet::audit)
+    }
+
+    /// The contents that anything refers to, each as often as it is: what [`Storage`] must have counted. Looks at every
+    /// page: for tests.
+    pub fn references(&self) -> Vec<Slot> {
+        self.sets.iter().flat_map(NvmSet::references).collect()
+    }
+
+    /// Plans faults of a set's medium; an empty plan ends them. Whether there is such a set.
+    pub fn set_faults(&mut self, set: SetId, plan: FaultPlan) -> bool {
+        match self.sets.get_mut(usize::from(set.0)) {
+            Some(set) => *set.plan_mut() = plan,
+            None => return false,
+        }
+        true
+    }
+
+    /// Whether a planned power cut ([`FaultPlan::cut_after`]) has come in any set: the owner cuts the power now.
+    pub fn cut_due(&self) -> bool {
+        self.sets.iter().any(NvmSet::cut_due)
+    }
+
+    fn set(&self, set: SetId) -> Option<&Set> {
+        self.sets.get(usize::from(set.0))
+    }
+
+    fn record_volumes(&self, storage: &mut impl Storage) {
+        storage.record(Record::Section { kind: Section::Volumes, bytes: &self.volumes.encode() });
+    }
+}

@@ -1,0 +1,26 @@
+//! The kinds of NVM Sets. Which kind a set is matters where sets are made, saved and restored ([`crate::layer`]), and nowhere else.
+
+use crate::answer::{Answer, Fault, Past, PlacementNote, SetInfo, SetStats};
+use crate::context::{Event, SetContext};
+use crate::lost::LostPages;
+use crate::memory::MemorySet;
+use crate::nand::NandSet;
+use crate::set::{AfterCut, NvmSet};
+use crate::storage::{Io, Piece, Storage};
+use crate::volume::{Extent, VolumeId};
+use crate::write::Write;
+use enum_dispatch::enum_dispatch;
+use media::{FaultPlan, Nanos, Slot, Spare};
+use std::ops::Range;
+
+/// An NVM Set.
+#[derive(Clone)]
+#[enum_dispatch(NvmSet)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "a drive has a handful of sets, and every command goes through one"
+)]
+pub(crate) enum Set {
+    Nand(NandSet),
+    Memory(MemorySet),
+}
