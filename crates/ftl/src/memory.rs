@@ -205,8 +205,6 @@ impl NvmSet for MemorySet {
         mut visit: V,
     ) -> Result<Nanos, Fault> {
         let volume = cx.volumes.get_mut(volume).ok_or(Fault::OutOfRange)?;
-        volume.stats.host_read_bytes += u64::from(extent.bytes);
-        self.stats.host_read_bytes += u64::from(extent.bytes);
         let mut end = now;
         let mut host = 0;
         while host < extent.bytes {
@@ -235,7 +233,6 @@ impl NvmSet for MemorySet {
     }
 
     fn write<S: Storage>(&mut self, now: Nanos, mut write: Write, cx: &mut SetContext<'_, S>) -> Answer {
-        write.count(&mut self.stats, cx.volumes);
         if self.waiting.is_empty() {
             match self.place(now, &mut write, cx) {
                 Err(fault) => return Answer::Failed(fault),
@@ -339,6 +336,10 @@ impl NvmSet for MemorySet {
 
     fn stats(&self) -> SetStats {
         self.stats
+    }
+
+    fn restore_stats(&mut self, stats: SetStats) {
+        self.stats = stats;
     }
 
     fn info(&self, capacity_bytes: u64, unallocated_bytes: u64) -> SetInfo {

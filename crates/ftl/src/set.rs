@@ -95,8 +95,11 @@ pub(crate) trait NvmSet {
     /// Pages that were found to be lost.
     fn lost(&mut self) -> &mut LostPages;
 
-    /// Exact counts.
+    /// Exact counts of the medium. What hosts read and wrote is counted above.
     fn stats(&self) -> SetStats;
+
+    /// Goes on counting from here: power is back.
+    fn restore_stats(&mut self, stats: SetStats);
 
     /// Its state, with the bytes that it offers and those that no volume has.
     fn info(&self, capacity_bytes: u64, unallocated_bytes: u64) -> SetInfo;

@@ -1,8 +1,7 @@
 //! A write on its way into a set.
 
-use crate::answer::SetStats;
 use crate::storage::Io;
-use crate::volume::{VolumeId, Volumes};
+use crate::volume::VolumeId;
 use media::Nanos;
 
 /// A write of the host that is not wholly in the buffer yet.
@@ -28,15 +27,6 @@ pub(crate) struct Write {
 }
 
 impl Write {
-    /// Counts the host's bytes of a write that has just come, for its set and its volume.
-    pub fn count(&self, set: &mut SetStats, volumes: &mut Volumes) {
-        let bytes = self.end - self.start;
-        if let Some(volume) = volumes.get_mut(self.volume) {
-            volume.stats.host_written_bytes += bytes;
-        }
-        set.host_written_bytes += bytes;
-    }
-
     /// Where the first group of bytes that it begins in ends, or where it ends itself. A group is aligned, and its bytes
     /// are a power of two: dividing takes its time.
     pub fn end_of_group(&self, bytes: u64) -> u64 {

@@ -37,6 +37,11 @@ impl Ftl {
         let (start, compare) = (extent.start, Some(compare));
         let write =
             Write { io, volume, start, end, host: 0, zeros: false, durable, handle, compare, at: now };
-        self.sets[usize::from(set.0)].write(now, write, context!(self, storage))
+        let answer = self.sets[usize::from(set.0)].write(now, write, context!(self, storage));
+        if answer != Answer::Failed(Fault::ReadOnly) {
+            self.count_read(volume, set, extent);
+            self.count_written(volume, set, extent);
+        }
+        answer
     }
 }

@@ -50,11 +50,20 @@ fn mapped_pages(sets: &[Set], volume: &Volume) -> u64 {
     volume.granules.iter().map(|g| set.mapped_pages(g * GRANULE_PAGES..(g + 1) * GRANULE_PAGES)).sum()
 }
 
+/// Bytes that hosts read and wrote.
+#[derive(Clone, Copy, Default, Debug)]
+struct HostBytes {
+    read: u64,
+    written: u64,
+}
+
 /// The translation layer of a drive.
 #[derive(Clone)]
 pub struct Ftl {
     config: Config,
     sets: Vec<Set>,
+    /// What hosts read of each set and wrote to it.
+    host_bytes: Vec<HostBytes>,
     volumes: Volumes,
     events: Queue,
     done: Vec<Done>,
@@ -112,6 +121,7 @@ impl Ftl {
         let pages: Vec<u32> = config.sets.iter().map(SetConfig::capacity_pages).collect();
         Ok(Ftl {
             volumes: Volumes::new(&pages),
+            host_bytes: vec![HostBytes::default(); sets.len()],
             config,
             sets,
             events: Queue::default(),
@@ -274,7 +284,29 @@ impl Ftl {
     ) -> Result<Nanos, Fault> {
         self.advance(now, storage);
         let set = self.check(volume, extent)?;
+        self.count_read(volume, set, extent);
         self.sets[usize::from(set.0)].read(now, volume, extent, context!(self, storage), visit)
+    }
+
+    /// Counts what a host reads, whether that succeeds or not.
+    #[inline]
+    fn count_read(&mut self, volume: VolumeId, set: SetId, extent: Extent) {
+        let bytes = u64::from(extent.bytes);
+        self.host_bytes[usize::from(set.0)].read += bytes;
+        if let Some(volume) = self.volumes.get_mut(volume) {
+            volume.stats.host_read_bytes += bytes;
+        }
+    }
+
+    /// Counts what a host writes. A set that can only be read takes nothing; anything else counts as it comes, whatever
+    /// becomes of it.
+    #[inline]
+    fn count_written(&mut self, volume: VolumeId, set: SetId, extent: Extent) {
+        let bytes = u64::from(extent.bytes);
+        self.host_bytes[usize::from(set.0)].written += bytes;
+        if let Some(volume) = self.volumes.get_mut(volume) {
+            volume.stats.host_written_bytes += bytes;
+        }
     }
 
     #[inline]
@@ -351,7 +383,11 @@ impl Ftl {
             compare: None,
             at: now,
         };
-        self.sets[usize::from(set.0)].write(now, write, context!(self, storage))
+        let answer = self.sets[usize::from(set.0)].write(now, write, context!(self, storage));
+        if answer != Answer::Failed(Fault::ReadOnly) {
+            self.count_written(volume, set, extent);
+        }
+        answer
     }
 
     /// How many placement handles a set has: 1 if it does not keep data apart.
@@ -578,7 +614,9 @@ impl Ftl {
 
     /// Exact counts of a set.
     pub fn set_stats(&self, set: SetId) -> SetStats {
-        self.set(set).map_or_else(SetStats::default, NvmSet::stats)
+        let Some(of_medium) = self.set(set).map(NvmSet::stats) else { return SetStats::default() };
+        let HostBytes { read, written } = self.host_bytes[usize::from(set.0)];
+        SetStats { host_read_bytes: read, host_written_bytes: written, ..of_medium }
     }
 
     /// State of a set; `None` if there is none.

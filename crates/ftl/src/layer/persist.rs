@@ -4,10 +4,11 @@
 //! areas, the system area (deallocations, volumes) and the write buffer, of drives without capacitors too. The end of the
 //! process takes nothing that was completed. Opening is recovery.
 
-use super::Ftl;
+use super::{Ftl, HostBytes};
 use crate::answer::SetStats;
 use crate::config::{Config, ConfigError};
 use crate::nand::NandSet;
+use crate::set::NvmSet;
 use crate::sets::Set;
 use crate::storage::{NoContents, Record, Section, Storage};
 use crate::volume::SetId;
@@ -196,10 +197,12 @@ impl Ftl {
                     let words: Vec<u64> =
                         trimmed.as_chunks::<8>().0.iter().map(|w| u64::from_le_bytes(*w)).collect();
                     set.set_trimmed(&words);
-                    set.stats = stats.get(i).copied().unwrap_or_default();
                 }
-                Set::Memory(set) => set.stats = stats.get(i).copied().unwrap_or_default(),
+                Set::Memory(_) => {}
             }
+            let stats = stats.get(i).copied().unwrap_or_default();
+            ftl.sets[i].restore_stats(stats);
+            ftl.host_bytes[i] = HostBytes { read: stats.host_read_bytes, written: stats.host_written_bytes };
             buffers.push(spares(saved)?.into_iter().map(|s| (s.page.0, s)).collect());
         }
         // Only drives with placement handles have this.

@@ -253,8 +253,6 @@ impl NandSet {
         mut visit: impl FnMut(&mut S, Piece, Option<Slot>) -> Result<(), Fault>,
     ) -> Result<Nanos, Fault> {
         let volume = cx.volumes.get_mut(volume).ok_or(Fault::OutOfRange)?;
-        volume.stats.host_read_bytes += u64::from(extent.bytes);
-        self.stats.host_read_bytes += u64::from(extent.bytes);
         let mut end = now;
         let mut fault = None;
         // The run of flash pages in one sense that is read next.
@@ -315,7 +313,6 @@ impl NandSet {
         if usize::from(write.handle) >= self.handles {
             write.handle = 0;
         }
-        write.count(&mut self.stats, cx.volumes);
         if self.waiting.is_empty() {
             match self.admit(now, &mut write, cx) {
                 Err(fault) => return Answer::Failed(fault),

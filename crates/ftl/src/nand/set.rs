@@ -120,6 +120,10 @@ impl NvmSet for NandSet {
         self.stats
     }
 
+    fn restore_stats(&mut self, stats: SetStats) {
+        self.stats = stats;
+    }
+
     fn info(&self, capacity_bytes: u64, unallocated_bytes: u64) -> SetInfo {
         self.state(capacity_bytes, unallocated_bytes)
     }
