@@ -4,7 +4,7 @@ use crate::answer::{Answer, Fault, Past, PlacementNote, SetInfo, SetStats};
 use crate::context::{Event, SetContext};
 use crate::lost::LostPages;
 use crate::memory::MemorySet;
-use crate::nand::NandSet;
+use crate::page_mapped::PageMappedSet;
 use crate::set::{AfterCut, NvmSet};
 use crate::storage::{Io, Piece, Storage};
 use crate::volume::{Extent, VolumeId};
@@ -21,6 +21,6 @@ use std::ops::Range;
     reason = "a drive has a handful of sets, and every command goes through one"
 )]
 pub(crate) enum Set {
-    Nand(NandSet),
+    PageMapped(PageMappedSet),
     Memory(MemorySet),
 }

@@ -27,7 +27,7 @@ use crate::context::Queue;
 use crate::joint::Joints;
 use crate::lost::LOST;
 use crate::memory::MemorySet;
-use crate::nand::NandSet;
+use crate::page_mapped::PageMappedSet;
 use crate::set::NvmSet;
 use crate::sets::Set;
 use crate::storage::{Io, Piece, Record, Section, Storage};
@@ -87,7 +87,7 @@ impl Ftl {
             |i, memory, plan| Ok(Faulty::new(media::Memory::new(memory).map_err(media(i))?, plan)),
         )?;
         for set in &mut ftl.sets {
-            if let Set::Nand(set) = set {
+            if let Set::PageMapped(set) = set {
                 set.start_blank();
             }
         }
@@ -110,7 +110,7 @@ impl Ftl {
                 SetConfig::Nand { nand, capacity_pages, gc, placement } => {
                     let nand = nand_of(i, nand_config(nand, &config), plan)?;
                     let (gc, placement) = (gc.clone(), *placement);
-                    NandSet::new(id, nand, *capacity_pages, gc, placement, &config).into()
+                    PageMappedSet::new(id, nand, *capacity_pages, gc, placement, &config).into()
                 }
                 SetConfig::Memory { memory, volatile } => {
                     let memory = memory_of(i, memory_config(memory, &config), plan)?;

@@ -7,7 +7,7 @@
 use super::{Ftl, HostBytes};
 use crate::answer::SetStats;
 use crate::config::{Config, ConfigError};
-use crate::nand::NandSet;
+use crate::page_mapped::PageMappedSet;
 use crate::set::NvmSet;
 use crate::sets::Set;
 use crate::storage::{NoContents, Record, Section, Storage};
@@ -109,7 +109,7 @@ impl Ftl {
     }
 
     /// With what the write buffer of each NAND set shall have held.
-    fn save_with(&self, out: &mut Vec<u8>, saved: impl Fn(usize, &NandSet) -> Vec<Spare>) {
+    fn save_with(&self, out: &mut Vec<u8>, saved: impl Fn(usize, &PageMappedSet) -> Vec<Spare>) {
         out.extend_from_slice(&MAGIC.to_le_bytes());
         out.extend_from_slice(&VERSION.to_le_bytes());
         out.extend_from_slice(&self.version.to_le_bytes());
@@ -122,13 +122,13 @@ impl Ftl {
             let at = out.len();
             out.extend_from_slice(&[0; 8]);
             match set {
-                Set::Nand(set) => set.nand.save(out),
+                Set::PageMapped(set) => set.nand().save(out),
                 Set::Memory(set) => set.memory.save(out),
             }
             let len = (out.len() - at - 8) as u64;
             out[at..at + 8].copy_from_slice(&len.to_le_bytes());
             match set {
-                Set::Nand(set) => {
+                Set::PageMapped(set) => {
                     out.extend_from_slice(&(set.trimmed().len() as u64 * 8).to_le_bytes());
                     out.extend(set.trimmed().iter().flat_map(|w| w.to_le_bytes()));
                     put_spares(out, &saved(i, set));
@@ -140,7 +140,7 @@ impl Ftl {
             }
         }
         let writers = |set: &Set| match set {
-            Set::Nand(set) => set.writers(),
+            Set::PageMapped(set) => set.writers(),
             Set::Memory(_) => Vec::new(),
         };
         let writers: Vec<Vec<u8>> = self.sets.iter().map(writers).collect();
@@ -187,7 +187,7 @@ impl Ftl {
         let mut buffers = Vec::new();
         for (i, [_, trimmed, saved]) in parts.into_iter().enumerate() {
             match &mut ftl.sets[i] {
-                Set::Nand(set) => {
+                Set::PageMapped(set) => {
                     if trimmed.len() != set.trimmed().len() * 8 {
                         return Err(malformed(format!(
                             "deallocations of NVM Set {} have a wrong length",
@@ -207,7 +207,7 @@ impl Ftl {
         }
         // Only drives with placement handles have this.
         for i in (0..sets).take_while(|_| !cursor.0.is_empty()).collect::<Vec<_>>() {
-            let Set::Nand(set) = &mut ftl.sets[i] else {
+            let Set::PageMapped(set) = &mut ftl.sets[i] else {
                 cursor.part()?;
                 continue;
             };
@@ -246,8 +246,8 @@ impl Restorer {
         for (i, set) in ftl.sets.iter_mut().enumerate() {
             let plan = ftl.config.faults_of(i);
             match set {
-                Set::Nand(set) => {
-                    set.nand.reset(plan);
+                Set::PageMapped(set) => {
+                    set.nand_mut().reset(plan);
                     set.drop_map();
                 }
                 Set::Memory(set) => set.memory.reset(plan),
@@ -288,8 +288,8 @@ impl Restorer {
         let set = self.ftl.sets.get_mut(usize::from(number)).ok_or_else(missing)?;
         let buffer = &mut self.buffers[usize::from(number)];
         match (set, record) {
-            (Set::Nand(set), Record::Program { unit, spares, .. }) => {
-                set.nand.apply_program(*unit, spares).map_err(media)?;
+            (Set::PageMapped(set), Record::Program { unit, spares, .. }) => {
+                set.nand_mut().apply_program(*unit, spares).map_err(media)?;
                 for spare in spares.iter() {
                     self.ftl.version = self.ftl.version.max(spare.version);
                     if buffer.get(&spare.page.0).is_some_and(|b| b.version <= spare.version) {
@@ -297,20 +297,26 @@ impl Restorer {
                     }
                 }
             }
-            (Set::Nand(set), Record::Spoil { unit, .. }) => set.nand.apply_spoil(*unit).map_err(media)?,
-            (Set::Nand(set), Record::Erase { unit, .. }) => set.nand.apply_erase(*unit).map_err(media)?,
-            (Set::Nand(set), Record::Retire { unit, .. }) => set.nand.apply_bad(*unit).map_err(media)?,
-            (Set::Nand(set), Record::Open { superblock, writer, .. }) => {
+            (Set::PageMapped(set), Record::Spoil { unit, .. }) => {
+                set.nand_mut().apply_spoil(*unit).map_err(media)?
+            }
+            (Set::PageMapped(set), Record::Erase { unit, .. }) => {
+                set.nand_mut().apply_erase(*unit).map_err(media)?
+            }
+            (Set::PageMapped(set), Record::Retire { unit, .. }) => {
+                set.nand_mut().apply_bad(*unit).map_err(media)?
+            }
+            (Set::PageMapped(set), Record::Open { superblock, writer, .. }) => {
                 if !set.apply_open(*superblock, *writer) {
                     return Err(malformed(format!("superblock {superblock} cannot have stream {writer}")));
                 }
             }
-            (Set::Nand(_), Record::Buffer { spare, .. }) => {
+            (Set::PageMapped(_), Record::Buffer { spare, .. }) => {
                 self.ftl.version = self.ftl.version.max(spare.version);
                 buffer.insert(spare.page.0, *spare);
             }
-            (Set::Nand(_), Record::Lose { .. }) => buffer.clear(),
-            (Set::Nand(set), Record::Trim { first, count, version, gone, .. }) => {
+            (Set::PageMapped(_), Record::Lose { .. }) => buffer.clear(),
+            (Set::PageMapped(set), Record::Trim { first, count, version, gone, .. }) => {
                 self.ftl.version = self.ftl.version.max(*version);
                 set.apply_trim(*first, *count, *gone);
                 if *gone {
@@ -345,7 +351,7 @@ impl Restorer {
         let Restorer { mut ftl, buffers } = self;
         let saved: Vec<Vec<Spare>> = buffers.into_iter().map(|b| b.into_values().collect()).collect();
         for (set, saved) in ftl.sets.iter().zip(&saved) {
-            if let Set::Nand(set) = set
+            if let Set::PageMapped(set) = set
                 && saved.len() > set.buffer_pages()
             {
                 return Err(malformed(format!(

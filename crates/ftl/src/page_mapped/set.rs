@@ -1,6 +1,7 @@
 //! The set on NAND as an NVM Set.
 
-use super::{BUFFERED, NandSet, UNMAPPED};
+use super::PageMappedSet;
+use super::map::{BUFFERED, UNMAPPED};
 use crate::answer::{Answer, Fault, Past, PlacementNote, SetInfo, SetStats};
 use crate::context::{Event, SetContext};
 use crate::lost::LostPages;
@@ -12,7 +13,7 @@ use media::tables::prefetch;
 use media::{FaultPlan, Nanos, Page, Slot, Spare};
 use std::ops::Range;
 
-impl NvmSet for NandSet {
+impl NvmSet for PageMappedSet {
     fn slot_of(&self, page: u32) -> Option<Slot> {
         self.locate(page).map(|(slot, _)| slot)
     }
@@ -80,7 +81,7 @@ impl NvmSet for NandSet {
                 self.gathered(chain);
                 true
             }
-            Event::Erased(unit) => self.erased(now, unit, cx),
+            Event::Erased(unit) => self.flash.erased(now, unit, cx.events, cx.storage),
         };
         if ended {
             self.pump(now, cx);
@@ -88,8 +89,8 @@ impl NvmSet for NandSet {
     }
 
     fn power_cut<S: Storage>(&mut self, now: Nanos, saved: bool, cx: &mut SetContext<'_, S>) -> AfterCut {
-        if !saved && self.durable {
-            cx.storage.record(Record::Lose { set: self.id.0 });
+        if !saved && self.flash.is_durable() {
+            cx.storage.record(Record::Lose { set: self.flash.id().0 });
         }
         AfterCut { saved: self.lose_power(now, saved, cx), lossy: !saved }
     }
@@ -117,11 +118,11 @@ impl NvmSet for NandSet {
     }
 
     fn stats(&self) -> SetStats {
-        self.stats
+        self.flash.stats
     }
 
     fn restore_stats(&mut self, stats: SetStats) {
-        self.stats = stats;
+        self.flash.stats = stats;
     }
 
     fn info(&self, capacity_bytes: u64, unallocated_bytes: u64) -> SetInfo {
@@ -129,12 +130,12 @@ impl NvmSet for NandSet {
     }
 
     fn plan_mut(&mut self) -> &mut FaultPlan {
-        self.nand.plan_mut()
+        self.flash.nand.plan_mut()
     }
 
     #[inline]
     fn cut_due(&self) -> bool {
-        self.nand.cut_due()
+        self.flash.nand.cut_due()
     }
 
     #[inline]
@@ -146,20 +147,20 @@ impl NvmSet for NandSet {
     fn prefetch_place(&self, page: u32) {
         let at = self.map[page as usize];
         if at != UNMAPPED && at & BUFFERED == 0 {
-            self.nand.inner().prefetch(Page(at));
+            self.flash.nand.inner().prefetch(Page(at));
         }
     }
 
     fn handles(&self) -> usize {
-        self.handles
+        self.streams.handles()
     }
 
     fn reclaim_unit(&self, handle: usize) -> Option<(u64, u64)> {
-        (handle < self.handles).then(|| (self.superblock_bytes(), self.room_of(handle)))
+        (handle < self.streams.handles()).then(|| (self.superblock_bytes(), self.room_of(handle)))
     }
 
     fn renew<S: Storage>(&mut self, now: Nanos, handle: usize, cx: &mut SetContext<'_, S>) -> u64 {
-        if handle < self.handles { self.renew_unit(now, handle, cx) } else { 0 }
+        if handle < self.streams.handles() { self.renew_unit(now, handle, cx) } else { 0 }
     }
 
     fn collect_ahead<S: Storage>(&mut self, now: Nanos, on: bool, cx: &mut SetContext<'_, S>) {
@@ -169,12 +170,12 @@ impl NvmSet for NandSet {
 
     fn pause_gc<S: Storage>(&mut self, now: Nanos, paused: bool, cx: &mut SetContext<'_, S>) {
         // What collection has begun to program or erase ends.
-        self.gc_paused = paused;
+        self.gc.paused = paused;
         self.pump(now, cx);
     }
 
     fn is_gc_paused(&self) -> bool {
-        self.gc_paused
+        self.gc.paused
     }
 
     fn room_without_collection(&self) -> u64 {
@@ -182,14 +183,11 @@ impl NvmSet for NandSet {
     }
 
     fn take_notes(&mut self, wanted: bool) {
-        self.notes_wanted = wanted;
-        if !wanted {
-            self.notes.clear();
-        }
+        self.notes.want(wanted);
     }
 
     fn notes(&mut self) -> Vec<PlacementNote> {
-        self.notes.drain(..).collect()
+        self.notes.take()
     }
 
     fn describe(&self) -> String {

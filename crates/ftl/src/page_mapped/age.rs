@@ -7,8 +7,10 @@
 //! Models of SSD Write Performance", ACM Transactions on Storage 10(2), 2014, section 3, for LRU cleaning; greedy cleaning of large superblocks takes
 //! the same ones). What this leaves out are the fluctuations between superblocks and what is half written: some real random writes put that right.
 
-use super::NandSet;
+use super::PageMappedSet;
 use crate::answer::Past;
+use crate::config::GRANULE_PAGES;
+use crate::flash::SuperblockState;
 use media::{LogicalPage, Medium, Rng, Slot, Spare, Unit};
 
 /// A permutation of `0..len` that takes no memory (except that of its parameters): rounds of two operations that can be undone, on as many
@@ -67,8 +69,8 @@ fn decay(pages: u64, usable: &[u64]) -> Vec<u64> {
     usable.iter().map(count).collect()
 }
 
-impl NandSet {
-    /// Programs blank chips as if the logical pages in `granules` (of [`GRANULE_PAGES`](crate::config::GRANULE_PAGES)) had had this past. `version` counts on. The map
+impl PageMappedSet {
+    /// Programs blank chips as if the logical pages in `granules` (of [`GRANULE_PAGES`]) had had this past. `version` counts on. The map
     /// is found by recovery. Returns false, and changes nothing, if the chips are not blank, or too few are sound. `go_on` is asked before each superblock: where
     /// it says no the others are left out.
     pub(super) fn give_past(
@@ -78,21 +80,21 @@ impl NandSet {
         version: &mut u64,
         go_on: &mut dyn FnMut() -> bool,
     ) -> bool {
-        if self.superblocks.all.iter().any(|b| b.state != super::superblock::State::Free && b.usable > 0) {
+        if self.flash.superblocks().iter().any(|(_, b)| b.state != SuperblockState::Free && b.usable > 0) {
             return false;
         }
-        let granule = u64::from(crate::config::GRANULE_PAGES);
+        let granule = u64::from(GRANULE_PAGES);
         let pages = granules.len() as u64 * granule;
         let (seed, random) = match past {
             Past::Filled => (0, false),
             Past::Overwritten(seed) => (seed, true),
         };
-        let mut rng = Rng::new(rng::mix(seed ^ u64::from(self.id.0)));
+        let mut rng = Rng::new(rng::mix(seed ^ u64::from(self.flash.id().0)));
         let shuffle = Shuffle::new(pages, &mut rng);
         // Those that collection keeps free stay so.
-        let usable = |s: &u32| u64::from(self.superblocks.all[*s as usize].usable);
-        let mut old: Vec<u32> = (0..self.geo.superblocks).filter(|s| usable(s) > 0).collect();
-        let mut kept = (1..=self.gc_config.low as usize).rev();
+        let usable = |s: &u32| u64::from(self.flash.superblocks().get(*s).usable);
+        let mut old: Vec<u32> = (0..self.flash.geo().superblocks).filter(|s| usable(s) > 0).collect();
+        let mut kept = (1..=self.gc.config.low as usize).rev();
         let fits = |&kept: &usize| old.iter().rev().skip(kept).map(usable).sum::<u64>() >= pages;
         let Some(kept) = kept.find(fits) else { return false };
         old.truncate(old.len() - kept);
@@ -116,21 +118,21 @@ impl NandSet {
             old.into_iter().zip(room).take(needed).rev().map(fill).collect()
         };
         let mut index = 0;
-        let mut spares = vec![Spare::EMPTY; self.geo.unit_pages as usize];
+        let mut spares = vec![Spare::EMPTY; self.flash.geo().unit_pages as usize];
         let mut places = vec![0; spares.len()];
         for (superblock, mut valid) in written {
             if !go_on() {
                 return false;
             }
-            let usable = self.superblocks.all[superblock as usize].usable;
-            let has_bad = usable < self.geo.pages_per_superblock();
+            let usable = self.flash.superblocks().get(superblock).usable;
+            let has_bad = usable < self.flash.geo().pages_per_superblock();
             let mut left = if random { u64::from(usable) } else { valid };
-            let units = self.geo.units_per_superblock();
+            let units = self.flash.geo().units_per_superblock();
             for unit in (superblock * units..(superblock + 1) * units).map(Unit) {
                 if left == 0 {
                     break;
                 }
-                if has_bad && self.nand.is_bad(unit) {
+                if has_bad && self.flash.nand.is_bad(unit) {
                     continue;
                 }
                 spares.fill(Spare::EMPTY);
@@ -153,7 +155,7 @@ impl NandSet {
                 }
                 index += count as u64;
                 // The unit is on the medium, and has as many pages.
-                let _ = self.nand.apply_program(unit, &spares);
+                let _ = self.flash.nand.apply_program(unit, &spares);
             }
         }
         true

@@ -1,0 +1,107 @@
+//! Erases: a few dies at a time, so that the others can work.
+
+use super::Flash;
+use super::superblock::SuperblockState;
+use crate::context::{Event, Queue};
+use crate::storage::{Record, Storage};
+use media::{Medium, Nanos, Outcome, Progress, Unit};
+
+/// What was done for the superblocks that wait for an erase.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum EraseStep {
+    /// Nothing is to be done now.
+    Nothing,
+    /// The erase of a block has begun.
+    Begun,
+    /// All blocks of this superblock are erased: it is free, or dead.
+    Ended(u32),
+}
+
+impl Flash {
+    /// Nothing of a superblock counts any more, and no program to it is under way: it is erased when its turn comes.
+    pub fn give_up(&mut self, superblock: u32) {
+        debug_assert_eq!(self.superblocks.get(superblock).programs, 0);
+        self.superblocks.give_up(superblock);
+    }
+
+    /// Takes the superblocks that wait for an erase one step on, with at most so many dies at a time.
+    #[inline]
+    pub fn erase_step(&mut self, now: Nanos, most_dies: u32, events: &mut Queue) -> EraseStep {
+        match self.superblocks.erasing.front() {
+            Some(&superblock) => self.erase_next(now, superblock, most_dies, events),
+            None => EraseStep::Nothing,
+        }
+    }
+
+    fn erase_next(&mut self, now: Nanos, superblock: u32, most_dies: u32, events: &mut Queue) -> EraseStep {
+        while self.superblocks.erase_die < self.geo.dies {
+            if self.superblocks.erases_under_way >= most_dies {
+                return EraseStep::Nothing;
+            }
+            let unit = Unit(superblock * self.geo.units_per_superblock() + self.superblocks.erase_die);
+            self.superblocks.erase_die += 1;
+            if self.nand.is_bad(unit) {
+                // What it holds is out of date and stays there.
+                continue;
+            }
+            self.superblocks.erases_under_way += 1;
+            let end = self.nand.erase(now, unit);
+            events.push(end, (self.id, Event::Erased(unit)));
+            return EraseStep::Begun;
+        }
+        if self.superblocks.erases_under_way > 0 {
+            return EraseStep::Nothing;
+        }
+        self.erase_ended(superblock);
+        EraseStep::Ended(superblock)
+    }
+
+    /// The erase of a block should have ended; whether it has.
+    pub fn erased<S: Storage>(
+        &mut self,
+        now: Nanos,
+        unit: Unit,
+        events: &mut Queue,
+        storage: &mut S,
+    ) -> bool {
+        let outcome = match self.nand.poll_erase(now, unit) {
+            Progress::Until(later) => {
+                events.push(later, (self.id, Event::Erased(unit)));
+                return false;
+            }
+            Progress::Ended(outcome) => outcome,
+        };
+        self.stats.erases += 1;
+        self.superblocks.erases_under_way -= 1;
+        storage.record(Record::Erase { set: self.id.0, unit });
+        if outcome == Outcome::Failed {
+            self.stats.media_failures += 1;
+            self.stats.erase_failures += 1;
+            storage.record(Record::Retire { set: self.id.0, unit });
+        }
+        true
+    }
+
+    fn erase_ended(&mut self, superblock: u32) {
+        self.superblocks.erasing.pop_front();
+        self.superblocks.erase_die = 0;
+        self.count_usable(superblock);
+        let b = &mut self.superblocks.all[superblock as usize];
+        b.erases += 1;
+        if b.usable == 0 {
+            b.state = SuperblockState::Dead;
+        } else {
+            b.state = SuperblockState::Free;
+            self.superblocks.free.push(superblock);
+        }
+    }
+
+    /// The units of the blocks that are being erased: they hold nothing, and the journal does not know yet.
+    pub(super) fn erasing_units(&self) -> impl Iterator<Item = Unit> + use<> {
+        let blocks = &self.superblocks;
+        let dies = if blocks.erases_under_way > 0 { 0..blocks.erase_die } else { 0..0 };
+        let first = blocks.erasing.front().map_or(0, |block| block * self.geo.units_per_superblock());
+        let (rows, step) = (self.geo.units_per_block, self.geo.dies);
+        dies.flat_map(move |die| (0..rows).map(move |row| Unit(first + row * step + die)))
+    }
+}

@@ -1,0 +1,85 @@
+//! Power: what is lost with it, and what the chips tell afterwards.
+
+use super::Flash;
+use super::die_queue::DieQueue;
+use super::superblock::SuperblockState;
+use crate::storage::{Record, Storage};
+use media::{BlockState, Medium, Nanos, Unit};
+
+/// A superblock that was being written.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Found {
+    /// Units that can still be programmed.
+    pub room: u32,
+    pub superblock: u32,
+}
+
+impl Flash {
+    /// Power is lost: the chips tear what is in flight. The journal hears what became of it.
+    pub fn power_cut<S: Storage>(&mut self, now: Nanos, storage: &mut S) {
+        let under_way: Vec<Unit> = self.units_under_way().chain(self.erasing_units()).collect();
+        self.nand.power_cut(now);
+        self.dies.fill(DieQueue::EMPTY);
+        self.record_units(&under_way, storage);
+    }
+
+    /// Forgets what is in memory; how worn superblocks are, and who wrote them, stays.
+    pub fn reset(&mut self) {
+        self.dies.fill(DieQueue::EMPTY);
+        self.superblocks.reset();
+    }
+
+    /// Tells the journal of units that are found to hold nothing. That may have been noticed just now.
+    pub fn record_lost_units<S: Storage>(&mut self, storage: &mut S) {
+        for unit in self.nand.lost_units() {
+            storage.record(Record::Spoil { set: self.id.0, unit });
+        }
+    }
+
+    /// Pages of a unit that were programmed and can be found.
+    pub fn programmed(&self, unit: Unit) -> u32 {
+        match self.nand.is_lost(unit) {
+            true => 0,
+            false => self.nand.inner().programmed(unit).len() as u32,
+        }
+    }
+
+    /// Sorts the superblocks by what the chips say, and by whether anything on one `counts`. Those that were being written are open
+    /// afterwards, and are returned: the ones with most room first. The set resumes or seals them.
+    pub fn sort(&mut self, counts: impl Fn(u32) -> bool) -> Vec<Found> {
+        let units = self.geo.units_per_superblock();
+        let mut open = Vec::new();
+        for superblock in 0..self.geo.superblocks {
+            self.count_usable(superblock);
+            let first = superblock * units;
+            let (mut begun, mut room) = (false, 0);
+            for die in 0..self.geo.dies {
+                match self.nand.block(Unit(first + die)) {
+                    BlockState::Writable { next } => {
+                        begun |= next > 0;
+                        room += self.geo.units_per_block - next;
+                    }
+                    BlockState::MustErase => begun = true,
+                    BlockState::Bad => {}
+                }
+            }
+            let erases = (0..self.geo.dies).map(|d| self.nand.wear(Unit(first + d))).max().unwrap_or(0);
+            let b = &mut self.superblocks.all[superblock as usize];
+            b.erases = erases;
+            if counts(superblock) {
+                b.state = SuperblockState::Open;
+                open.push(Found { room, superblock });
+            } else if b.usable == 0 {
+                b.state = SuperblockState::Dead;
+            } else if begun {
+                // Nothing of it counts: also where an erase was cut short, by the rule of validity.
+                self.superblocks.give_up(superblock);
+            } else {
+                b.state = SuperblockState::Free;
+                self.superblocks.free.push(superblock);
+            }
+        }
+        open.sort_unstable_by(|a, b| b.cmp(a));
+        open
+    }
+}

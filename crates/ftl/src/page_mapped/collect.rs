@@ -1,0 +1,226 @@
+//! Garbage collection, wear levelling and erases.
+//!
+//! Collection starts when fewer superblocks than [`GcConfig::low`](crate::config::GcConfig) are free, and paces
+//! itself: with `valid` pages to move out of a victim of `usable` pages, every page that the host
+//! programs is matched by `valid / (usable - valid)` moved pages, so that a victim is empty when the
+//! host has used up what the one before gave. Neither waits for the other as a whole: no cliff. While the host
+//! has nothing to write collection goes on with a few dies at a time, so that reads find the others free.
+
+use super::PageMappedSet;
+use super::collector::Chain;
+use super::ops::{NO_OP, PageMove, ProgramOp, UNREADABLE};
+use crate::config::PAGE;
+use crate::context::{Event, SetContext};
+use crate::flash::{EraseStep, SuperblockState};
+use crate::storage::Storage;
+use crate::victim::Candidate;
+use media::tables::prefetch;
+use media::{Nanos, Outcome};
+
+impl PageMappedSet {
+    /// Takes collection one step on; whether anything was done.
+    pub(super) fn collect<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) -> bool {
+        if self.gc.paused && self.stays_paused() {
+            return false;
+        }
+        let mut done = self.erase_some(now, cx);
+        if self.purge.is_some() {
+            done |= self.purge_step(now, cx);
+        }
+        if !self.gc.is_active() {
+            let superblocks = self.flash.superblocks();
+            let low = self.gc.config.low + self.gc.reserve + self.streams.kept_for_handles();
+            let enough = superblocks.free() + superblocks.erasing() >= low as usize;
+            if enough || !self.choose_victim() {
+                return done;
+            }
+            if self.notes.are_wanted() {
+                self.note_moved(now, self.gc.victim(), cx);
+            }
+            done = true;
+        }
+        let demand = self.gc.demand(|| self.flash.superblocks().free() < 2 && self.host_lacks_superblock());
+        let idle = !demand.due && !self.host_is_ready();
+        if self.gc.set_idle(idle) {
+            done |= self.await_all(now, cx);
+        }
+        if self.gc.begins_batch(demand) {
+            let (mut chain, mut end) = (Chain::EMPTY, now);
+            while self.gc.goes_on(demand) {
+                let Some((op, gathered)) = self.gather(now) else { break };
+                match chain.first {
+                    NO_OP => chain.first = op,
+                    _ => self.ops.get_mut(chain.last).next = op,
+                }
+                (chain.last, end) = (op, end.max(gathered));
+                chain.units += 1;
+                done = true;
+            }
+            if chain.units > 0 {
+                self.charge(chain, cx);
+                match end > now {
+                    true => cx.events.push(end, (self.flash.id(), Event::Gathered(chain.first))),
+                    false => self.gathered(chain.first),
+                }
+            }
+        }
+        if self.gc.is_through() {
+            return self.end_victim(now, cx) | done;
+        }
+        done
+    }
+
+    /// All of the victim was looked through: it is given up once nothing of it is valid. Whether anything was done.
+    fn end_victim<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) -> bool {
+        if self.gc.has_ops() {
+            return self.gc.set_ending() && self.await_all(now, cx);
+        }
+        let victim = self.gc.victim();
+        self.gc.all_landed();
+        if self.valid.of(victim) > 0 {
+            self.gc.rewind();
+        } else {
+            self.gc.end();
+            self.flash.give_up(victim);
+        }
+        true
+    }
+
+    /// Charges what a chain of units will program to those whose writes make it necessary.
+    #[inline]
+    fn charge<S: Storage>(&mut self, chain: Chain, cx: &mut SetContext<'_, S>) {
+        let bytes = chain.units * u64::from(self.flash.geo().unit_pages * PAGE);
+        if cx.volumes.charge_collected(self.flash.id(), bytes) {
+            return;
+        }
+        // Without anybody's writes (for its wear, or after a restart) collection is at the expense of what it moves.
+        let mut next = chain.first;
+        while next != NO_OP {
+            let op = self.ops.get_mut(next);
+            op.paid = false;
+            next = op.next;
+        }
+    }
+
+    /// Whether a placement handle that has something to write has no superblock to write to.
+    pub(super) fn host_lacks_superblock(&self) -> bool {
+        match self.streams.handles() {
+            1 => !self.streams.get(0).is_open(),
+            handles => (0..handles).any(|h| !self.streams.get(h).is_open() && self.handle_is_ready(h)),
+        }
+    }
+
+    /// The pages of a chain of programs are in the controller.
+    pub(super) fn gathered(&mut self, mut chain: u32) {
+        while chain != NO_OP {
+            self.gc.ready.push_back(chain);
+            chain = self.ops.get(chain).next;
+        }
+    }
+
+    /// Gathers one unit of valid pages from the victim, if there is any; says when it is in the controller.
+    fn gather(&mut self, now: Nanos) -> Option<(u32, Nanos)> {
+        if self.ops.are_all_taken() {
+            return None;
+        }
+        let mut page = self.gc.next_valid(&self.valid)?;
+        let op = self.ops.take()?;
+        let (unit_pages, sense_pages) = (self.flash.geo().unit_pages, self.flash.geo().sense_pages);
+        let (mut moves, mut end) = (0, now);
+        loop {
+            // The pages that one sense brings.
+            let (first, mut count) = (page, 1);
+            let next = loop {
+                if moves + count == unit_pages {
+                    break None;
+                }
+                match self.gc.next_valid(&self.valid) {
+                    Some(next) if next == first + count && !next.is_multiple_of(sense_pages) => {
+                        count += 1;
+                    }
+                    next => break next,
+                }
+            };
+            let read = self.flash.read(now, first, count);
+            end = end.max(read.done);
+            let lost = read.outcome == Outcome::Failed;
+            let gathered = &mut self.ops.pages_mut(op, moves)[..count as usize];
+            for (page, page_move) in (first..).zip(gathered) {
+                let source = if lost { page | UNREADABLE } else { page };
+                let logical = self.flash.logical(page);
+                // What its landing will want.
+                prefetch(&self.map, logical);
+                *page_move = PageMove { page: logical, source };
+            }
+            moves += count;
+            let Some(next) = next else { break };
+            page = next;
+        }
+        *self.ops.get_mut(op) =
+            ProgramOp { moves, relocated: true, paid: true, programming: false, next: NO_OP };
+        self.gc.gathers(moves);
+        Some((op, end))
+    }
+
+    /// Chooses the next superblock to collect; whether there is one that gives something.
+    fn choose_victim(&mut self) -> bool {
+        let superblocks = self.flash.superblocks();
+        let sealed =
+            || superblocks.iter().filter(|(_, b)| b.state == SuperblockState::Sealed && b.programs == 0);
+        let now = superblocks.sealed_count();
+        // Superblocks lose usable pages with their bad blocks, and may hold more than they would take again.
+        // What is moved fills whole units.
+        let unit = self.flash.geo().unit_pages;
+        let mut giving = sealed()
+            .map(|(superblock, b)| Candidate {
+                superblock,
+                valid: self.valid.of(superblock),
+                usable: b.usable,
+                age: now - b.sealed + 1,
+            })
+            .filter(|c| c.valid.next_multiple_of(unit) < c.usable || c.valid == 0);
+        let mut victim = self.gc.config.policy.chooses().choose(&mut giving).map(|c| c.superblock);
+        if !self.gc.levelled && superblocks.free() >= 2 {
+            let most = superblocks.iter().map(|(_, b)| b.erases).max().unwrap_or(0);
+            let least = sealed().min_by_key(|(superblock, b)| (b.erases, *superblock));
+            if let Some((_, b)) = least
+                && most - b.erases > self.gc.config.wear_gap
+            {
+                victim = least.map(|(superblock, _)| superblock);
+                self.gc.levelled = true;
+            }
+        } else {
+            self.gc.levelled = false;
+        }
+        let Some(victim) = victim else { return false };
+        self.gc.begin(victim, self.valid.of(victim), superblocks.get(victim).usable);
+        true
+    }
+
+    /// Erases blocks of collected superblocks, a few dies at a time so that the others can work; all at a time if there is
+    /// no other work. Whether anything was done.
+    fn erase_some<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) -> bool {
+        let most = match self.purge {
+            Some(_) => self.flash.geo().dies,
+            None => self.gc.few_dies(),
+        };
+        let mut done = false;
+        loop {
+            match self.flash.erase_step(now, most, cx.events) {
+                EraseStep::Nothing => return done,
+                EraseStep::Begun => {}
+                EraseStep::Ended(superblock) => {
+                    debug_assert!(!self.holds_valid_pages(superblock));
+                    self.check_spare(now, cx);
+                }
+            }
+            done = true;
+        }
+    }
+
+    /// Whether a page of a superblock is valid. Looks at each.
+    fn holds_valid_pages(&self, superblock: u32) -> bool {
+        let pages = self.flash.geo().pages_per_superblock();
+        self.valid.next(superblock * pages, (superblock + 1) * pages).is_some()
+    }
+}

@@ -1,0 +1,90 @@
+//! Which superblock is written next.
+
+use super::PageMappedSet;
+use crate::answer::PlacementChange;
+use crate::context::SetContext;
+use crate::flash::{Next, Stream, Target, Wear};
+use crate::storage::Storage;
+use media::Nanos;
+
+impl PageMappedSet {
+    /// The next unit of a stream's superblock, for the host or for what was `collected`, if its die has room; opens another superblock when
+    /// one is full. The host leaves the last free one to garbage collection.
+    #[inline]
+    pub(super) fn next_unit<S: Storage>(
+        &mut self,
+        now: Nanos,
+        index: usize,
+        collected: bool,
+        cx: &mut SetContext<'_, S>,
+    ) -> Option<Target> {
+        // Mostly its die is busy, and nothing is in the way of that: then this is all.
+        if self.flash.is_busy(self.streams.get(index)) {
+            return None;
+        }
+        loop {
+            if !self.streams.get(index).is_open() {
+                self.open_superblock(index, collected, cx)?;
+            }
+            match self.flash.next_unit(now, self.streams.get_mut(index), cx.events, cx.storage) {
+                Next::Unit(target) => return Some(target),
+                Next::Busy => return None,
+                Next::Ended(ended) => self.land(now, ended, cx),
+                Next::Full => {
+                    self.seal(index);
+                    if !self.streams.is_lane(index) {
+                        self.notes.add(now, index, PlacementChange::Filled);
+                    }
+                }
+            }
+        }
+    }
+
+    fn open_superblock<S: Storage>(
+        &mut self,
+        index: usize,
+        collected: bool,
+        cx: &mut SetContext<'_, S>,
+    ) -> Option<()> {
+        if !collected && self.flash.superblocks().free() < 2 {
+            return None;
+        }
+        // What collection moves is colder.
+        let wear = if self.streams.is_lane(index) { Wear::Most } else { Wear::Least };
+        let superblock = self.flash.open(wear, index as u8, cx.storage)?;
+        self.streams.count_open(index);
+        *self.streams.get_mut(index) = Stream::new(superblock);
+        Some(())
+    }
+
+    /// Nothing more is written to a stream's superblock.
+    pub(super) fn seal(&mut self, index: usize) {
+        if let Some(superblock) = std::mem::replace(self.streams.get_mut(index), Stream::CLOSED).superblock()
+        {
+            self.flash.seal(superblock);
+        }
+    }
+
+    /// The lane of garbage collection that a superblock's data belongs to, from 0.
+    pub(super) fn lane_of(&self, superblock: u32) -> usize {
+        let writer = usize::from(self.flash.superblocks().get(superblock).writer);
+        match writer.checked_sub(self.streams.handles()) {
+            Some(lane) => lane,
+            None if self.streams.count() > self.streams.handles() + 1 => writer,
+            None => 0,
+        }
+    }
+
+    /// The stream that takes what is collected from a superblock: that of its lane. If there is no superblock for
+    /// that one, another's rather than none: isolation is worth less than going on.
+    pub(super) fn collecting_stream(&self, superblock: u32) -> usize {
+        if self.gc.config.together {
+            return 0;
+        }
+        let own = self.streams.handles() + self.lane_of(superblock);
+        if self.streams.get(own).is_open() || self.flash.superblocks().free() > 0 {
+            return own;
+        }
+        self.streams.open_lane().unwrap_or(own)
+    }
+}

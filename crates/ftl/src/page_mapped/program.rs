@@ -1,0 +1,155 @@
+//! Programs: from the write buffer or the collector to a die.
+
+use super::PageMappedSet;
+use super::map::has_contents;
+use super::ops::{NO_OP, PageMove, ProgramOp};
+use crate::context::SetContext;
+use crate::flash::{Order, Target};
+use crate::lost::LOST;
+use crate::storage::Storage;
+use media::tables::prefetch;
+use media::{LogicalPage, Medium, Nanos, Page, Slot, Spare};
+
+impl PageMappedSet {
+    /// Whether the buffer has a unit to program.
+    #[inline]
+    pub(super) fn host_is_ready(&self) -> bool {
+        self.buffer.waiting_pages() > 0
+            && (0..self.streams.handles()).any(|handle| self.handle_is_ready(handle))
+    }
+
+    /// Whether there is a unit to program for a placement handle: a full one, or what there is if somebody waits for it.
+    #[inline]
+    pub(super) fn handle_is_ready(&self, handle: usize) -> bool {
+        let waiting = self.buffer.waiting_of(handle);
+        waiting >= self.flash.geo().unit_pages
+            || (waiting > 0 && !self.flushes.is_empty())
+            || (waiting > 0 && !self.waiting.is_empty() && self.must_make_room(handle))
+            || (waiting > 0 && self.streams.closes_at(handle) != 0)
+    }
+
+    /// Whether the buffer is stuck and this is the handle that it is drained for.
+    #[cold]
+    fn must_make_room(&self, handle: usize) -> bool {
+        self.buffer.is_stuck() && self.buffer.fullest() == handle
+    }
+
+    /// Sends one unit of waiting pages to flash, if there is one and its die has room; the placement handles take turns. Whether something
+    /// changed by it.
+    pub(super) fn program_host<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) -> bool {
+        // While collection is held back, it is not waited for.
+        let may = self.gc.lets_host() || self.gc.paused;
+        if self.buffer.waiting_pages() == 0 || !may || self.ops.are_all_taken() {
+            return false;
+        }
+        for _ in 0..self.streams.handles() {
+            let handle = self.streams.next_turn();
+            if self.handle_is_ready(handle) && self.program_handle(now, handle, cx) {
+                return true;
+            }
+        }
+        false
+    }
+
+    #[inline]
+    fn program_handle<S: Storage>(&mut self, now: Nanos, handle: usize, cx: &mut SetContext<'_, S>) -> bool {
+        let was_open = self.streams.get(handle).is_open();
+        let Some(target) = self.next_unit(now, handle, false, cx) else {
+            // That it lacks a superblock is news for collection.
+            return was_open && !self.streams.get(handle).is_open();
+        };
+        let Some(op) = self.ops.take() else { return false };
+        let entries = &mut self.scratch.entries;
+        entries.clear();
+        self.buffer.take(handle, self.flash.geo().unit_pages, entries);
+        for (page_move, &index) in self.ops.pages_mut(op, 0).iter_mut().zip(entries.iter()) {
+            *page_move = PageMove { page: self.buffer.entry(index).page, source: index };
+        }
+        let moves = entries.len() as u32;
+        if !self.gc.paused {
+            self.gc.host_wrote(moves);
+        }
+        *self.ops.get_mut(op) =
+            ProgramOp { moves, relocated: false, paid: false, programming: false, next: NO_OP };
+        self.program(now, op, target, cx);
+        if self.streams.closes_at(handle) != 0 {
+            self.close_handle(handle);
+        }
+        true
+    }
+
+    /// Sends one gathered unit to flash, if there is one and its die has room.
+    pub(super) fn program_collected<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) -> bool {
+        if self.gc.ready.is_empty() {
+            return false;
+        }
+        let stream = self.collecting_stream(self.gc.victim());
+        let Some(target) = self.next_unit(now, stream, true, cx) else {
+            if !self.streams.get(stream).is_open() {
+                // Without a superblock to write to, what is on its way may be all that there is to wait for.
+                self.await_all(now, cx);
+            }
+            // The lane's last superblock may have ended just now, and another lane's is there.
+            return self.collecting_stream(self.gc.victim()) != stream;
+        };
+        let Some(op) = self.gc.send() else { return false };
+        self.program(now, op, target, cx);
+        true
+    }
+
+    fn program<S: Storage>(&mut self, now: Nanos, index: u32, target: Target, cx: &mut SetContext<'_, S>) {
+        let op = *self.ops.get(index);
+        let (durable, unit_pages) = (self.flash.is_durable(), self.flash.geo().unit_pages);
+        self.scratch.spares.clear();
+        let mut charge = |page: u32, pages: u32| {
+            if !op.paid
+                && let Some(volume) = cx.volumes.owner_mut(self.flash.id(), page)
+            {
+                volume.charge(pages, op.relocated);
+            }
+        };
+        for i in 0..op.moves {
+            let page_move = self.ops.page(index, i);
+            // What was deallocated meanwhile is programmed all the same: the deallocation is known elsewhere, and newer.
+            let mut spare = Spare { page: LogicalPage(page_move.page), version: 0, slot: Slot::NONE };
+            if durable {
+                (spare.version, spare.slot) = match op.relocated {
+                    true => {
+                        let source = self.flash.nand.inner().spare(Page(page_move.flash()));
+                        (source.version, if page_move.is_readable() { source.slot } else { LOST })
+                    }
+                    false => {
+                        let source = self.buffer.entry(page_move.source);
+                        (source.version, source.slot)
+                    }
+                };
+                self.ops.carry(index, i, spare.slot);
+                if has_contents(spare.slot) {
+                    cx.storage.retain(spare.slot);
+                }
+            }
+            self.scratch.spares.push(spare);
+            charge(page_move.page, 1);
+            if !op.relocated {
+                // What its landing will want.
+                prefetch(&self.map, page_move.page);
+                let old = self.buffer.entry(page_move.source).old;
+                self.valid.prefetch(old);
+                if durable {
+                    self.flash.nand.inner().prefetch_slot(Page(old));
+                }
+            }
+        }
+        let padding = unit_pages - op.moves;
+        if padding > 0 {
+            self.scratch.spares.resize(unit_pages as usize, Spare::EMPTY);
+            charge(self.ops.page(index, 0).page, padding);
+        }
+        self.ops.get_mut(index).programming = true;
+        let watched = !op.relocated || self.gc.awaits_ends();
+        let order = Order { op: index, relocated: op.relocated, watched };
+        if self.flash.program(now, target, order, &self.scratch.spares, cx.events) {
+            self.land_ended(now, target.die, cx);
+        }
+    }
+}

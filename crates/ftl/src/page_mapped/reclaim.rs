@@ -1,0 +1,79 @@
+//! Reclaim units: the superblocks of placement handles, as their owner sees them. What a host calls a reclaim unit is
+//! the superblock that a handle's data goes to.
+
+use super::PageMappedSet;
+use crate::answer::PlacementChange;
+use crate::config::PAGE;
+use crate::context::SetContext;
+use crate::storage::Storage;
+use media::Nanos;
+
+impl PageMappedSet {
+    /// Bytes of a superblock without bad blocks: the nominal size of a reclaim unit.
+    pub(super) fn superblock_bytes(&self) -> u64 {
+        u64::from(self.flash.geo().pages_per_superblock()) * u64::from(PAGE)
+    }
+
+    /// Bytes that can still be written with a placement handle before its superblock is full; what is in the write
+    /// buffer counts as written.
+    pub(super) fn room_of(&self, handle: usize) -> u64 {
+        let stream = self.streams.get(handle);
+        let whole = self.flash.geo().pages_per_superblock();
+        let pages = if stream.is_open() { self.flash.room_of(stream) } else { whole };
+        let waiting = self.buffer.waiting_of(handle);
+        // What waits may be more than one superblock takes.
+        let waiting = if waiting > pages { waiting % whole } else { waiting };
+        u64::from(pages.saturating_sub(waiting)) * u64::from(PAGE)
+    }
+
+    /// The handle goes on with another superblock; what was accepted before still goes to the present one. Returns the
+    /// bytes that it had room for.
+    pub(super) fn renew_unit<S: Storage>(
+        &mut self,
+        now: Nanos,
+        handle: usize,
+        cx: &mut SetContext<'_, S>,
+    ) -> u64 {
+        let room = self.room_of(handle);
+        if room == self.superblock_bytes() {
+            // It is empty.
+            return 0;
+        }
+        self.streams.close_at(handle, self.buffer.mark());
+        self.close_handle(handle);
+        self.pump(now, cx);
+        room
+    }
+
+    /// Seals the superblock of a handle that is to get another one, when the last of its pages are programmed.
+    pub(super) fn close_handle(&mut self, handle: usize) {
+        if self.buffer.waits_since(handle, self.streams.closes_at(handle)) {
+            return;
+        }
+        self.streams.close_at(handle, 0);
+        if !self.streams.get(handle).is_unwritten() {
+            self.seal(handle);
+        }
+    }
+
+    /// Notes that the data of a superblock is moved, if a handle wrote it.
+    #[cold]
+    pub(super) fn note_moved<S: Storage>(&mut self, now: Nanos, superblock: u32, cx: &SetContext<'_, S>) {
+        let valid = self.valid.of(superblock);
+        if valid == 0 {
+            return;
+        }
+        let handles = self.streams.handles();
+        let writer = usize::from(self.flash.superblocks().get(superblock).writer);
+        // With one lane for all, what was collected before belongs to no handle any more.
+        let handle = match writer.checked_sub(handles) {
+            None => writer,
+            Some(lane) if self.streams.count() > handles + 1 => lane,
+            Some(_) => return,
+        };
+        let pages = self.flash.geo().pages_per_superblock();
+        let first = self.valid.next(superblock * pages, (superblock + 1) * pages);
+        let first = first.and_then(|page| cx.volumes.place_of(self.flash.id(), self.flash.logical(page)));
+        self.notes.add(now, handle, PlacementChange::Moved { pages: valid, first });
+    }
+}

@@ -1,0 +1,136 @@
+//! The streams of the set: a superblock is open for each placement handle, and for each lane of collection.
+
+use crate::flash::Stream;
+
+#[derive(Clone, Debug)]
+pub(super) struct Streams {
+    /// Those of the placement handles, then the lanes: what collection writes to.
+    all: Vec<Stream>,
+    /// Placement handles.
+    handles: usize,
+    /// Whose turn it is to be programmed.
+    turn: usize,
+    /// Placement handles with an open superblock, if there are several.
+    open_handles: u32,
+    /// By placement handle: chunks with a number below this are the last of its superblock; 0 if none are.
+    closing: Vec<u64>,
+}
+
+impl Streams {
+    pub fn new(handles: u32, lanes: u32) -> Streams {
+        Streams {
+            all: vec![Stream::CLOSED; (handles + lanes) as usize],
+            handles: handles as usize,
+            turn: 0,
+            open_handles: 0,
+            closing: vec![0; handles as usize],
+        }
+    }
+
+    /// Placement handles.
+    #[inline]
+    pub fn handles(&self) -> usize {
+        self.handles
+    }
+
+    /// Handles and lanes.
+    #[inline]
+    pub fn count(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Whether a stream belongs to collection.
+    #[inline]
+    pub fn is_lane(&self, stream: usize) -> bool {
+        stream >= self.handles
+    }
+
+    #[inline]
+    pub fn get(&self, stream: usize) -> &Stream {
+        &self.all[stream]
+    }
+
+    #[inline]
+    pub fn get_mut(&mut self, stream: usize) -> &mut Stream {
+        &mut self.all[stream]
+    }
+
+    /// The first lane with an open superblock.
+    pub fn open_lane(&self) -> Option<usize> {
+        (self.handles..self.all.len()).find(|&stream| self.all[stream].is_open())
+    }
+
+    /// The placement handle whose turn it is; the next one's is next.
+    #[inline]
+    pub fn next_turn(&mut self) -> usize {
+        let handle = self.turn;
+        self.turn = if handle + 1 == self.handles { 0 } else { handle + 1 };
+        handle
+    }
+
+    /// Superblocks that are kept free for placement handles beyond the first, as all may need another at the same time.
+    #[inline]
+    pub fn kept_for_handles(&self) -> u32 {
+        self.open_handles.saturating_sub(1)
+    }
+
+    /// A stream is about to get another superblock.
+    pub fn count_open(&mut self, opening: usize) {
+        if self.handles > 1 {
+            let others = (0..self.handles).filter(|&h| h != opening && self.all[h].is_open()).count();
+            self.open_handles = others as u32 + u32::from(!self.is_lane(opening));
+        }
+    }
+
+    /// Counts the placement handles with an open superblock: power is back.
+    pub fn recount_open(&mut self) {
+        if self.handles > 1 {
+            self.open_handles = (0..self.handles).filter(|&h| self.all[h].is_open()).count() as u32;
+        }
+    }
+
+    /// What was accepted for a handle before this mark is the last that goes to its superblock; 0 if there is no such mark.
+    #[inline]
+    pub fn closes_at(&self, handle: usize) -> u64 {
+        self.closing[handle]
+    }
+
+    /// Sets that mark.
+    pub fn close_at(&mut self, handle: usize, mark: u64) {
+        self.closing[handle] = mark;
+    }
+
+    /// No stream has a superblock any more.
+    pub fn close_all(&mut self) {
+        self.all.fill(Stream::CLOSED);
+        self.open_handles = 0;
+    }
+
+    /// Forgets everything: power is lost.
+    pub fn reset(&mut self) {
+        self.close_all();
+        self.closing.fill(0);
+        self.turn = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handles_take_turns_and_those_that_are_open_are_counted() {
+        let mut streams = Streams::new(3, 1);
+        assert_eq!([(); 4].map(|()| streams.next_turn()), [0, 1, 2, 0]);
+        assert_eq!((streams.kept_for_handles(), streams.open_lane()), (0, None));
+        for (stream, kept) in [(0, 0), (2, 1), (3, 1), (1, 2)] {
+            streams.count_open(stream);
+            *streams.get_mut(stream) = Stream::new(stream as u32);
+            assert_eq!(streams.kept_for_handles(), kept, "with stream {stream}");
+        }
+        assert_eq!(streams.open_lane(), Some(3));
+        streams.close_all();
+        streams.recount_open();
+        assert_eq!((streams.kept_for_handles(), streams.open_lane()), (0, None));
+    }
+}
