@@ -1,5 +1,6 @@
 //! What a translation layer is built from.
 
+use crate::placement::Placement;
 use crate::victim::GcPolicy;
 use media::{FaultPlan, MemoryConfig, NandConfig};
 use serde::{Deserialize, Serialize};
@@ -114,14 +115,19 @@ impl Default for PlacementConfig {
 }
 
 impl PlacementConfig {
-    /// Superblocks that collection writes to: one for all handles, or one for each.
-    pub(crate) fn lanes(&self) -> u32 {
-        if self.isolated { self.handles } else { 1 }
+    /// The policy that places data, where `together` says whether collection writes where the host does.
+    pub(crate) fn policy(&self, together: bool) -> Placement {
+        match (together, self.isolated && self.handles > 1) {
+            (true, _) => Placement::Together,
+            (false, true) => Placement::ByHandle,
+            (false, false) => Placement::Mixed,
+        }
     }
 
     /// Superblocks that may be open beyond the two that every set has.
-    pub(crate) fn additional_superblocks(&self) -> u32 {
-        self.handles + self.lanes() - 2
+    fn additional_superblocks(&self, together: bool) -> u32 {
+        let lanes = self.policy(together).places().lanes(self.handles as usize);
+        self.handles + lanes as u32 - 2
     }
 }
 
@@ -203,7 +209,8 @@ impl Config {
                     // Two open superblocks, those that collection keeps free, and for each further placement handle
                     // one that is open and one in reserve, as all may need another at the same time; and those collected ahead.
                     let kept = u64::from(gc.low) + u64::from(gc.ahead) + 2;
-                    let kept = kept + u64::from(placement.additional_superblocks() + placement.handles - 1);
+                    let kept = kept
+                        + u64::from(placement.additional_superblocks(gc.together) + placement.handles - 1);
                     let needed = kept.saturating_mul(u64::from(geo.pages_per_superblock()));
                     let capacity = u64::from(*capacity_pages);
                     let spare = geo.pages().saturating_sub(capacity);

@@ -20,6 +20,7 @@ mod layer;
 mod lost;
 mod memory;
 mod page_mapped;
+mod placement;
 mod properties;
 mod set;
 mod sets;

@@ -23,9 +23,7 @@ impl PageMappedSet {
         if self.read_only {
             return Answer::Failed(Fault::ReadOnly);
         }
-        if usize::from(write.handle) >= self.streams.handles() {
-            write.handle = 0;
-        }
+        write.handle = self.streams.of_host(write.handle);
         if self.waiting.is_empty() {
             match self.admit(now, &mut write, cx) {
                 Err(fault) => return Answer::Failed(fault),

@@ -193,7 +193,9 @@ impl PageMappedSet {
             self.gc.levelled = false;
         }
         let Some(victim) = victim else { return false };
-        self.gc.begin(victim, self.valid.of(victim), superblocks.get(victim).usable);
+        let chosen = superblocks.get(victim);
+        let stream = self.streams.of_relocated(chosen.writer.into());
+        self.gc.begin(victim, self.valid.of(victim), chosen.usable, stream);
         true
     }
 

@@ -29,6 +29,8 @@ pub(super) struct Collector {
     /// Superblocks that are kept free beyond those that always are.
     pub reserve: u32,
     victim: u32,
+    /// The stream that takes what is collected from it.
+    stream: usize,
     /// Next page of the victim to look at, from 0.
     cursor: u32,
     /// Pages of a superblock.
@@ -89,6 +91,7 @@ impl Collector {
             paused: false,
             reserve: 0,
             victim: NO_VICTIM,
+            stream: 0,
             cursor: 0,
             superblock_pages: geo.pages_per_superblock(),
             ops: 0,
@@ -113,9 +116,9 @@ impl Collector {
         *self = Collector { reserve: self.reserve, ..Collector::new(geo, self.config.clone()) };
     }
 
-    /// Begins to collect a superblock with so many valid pages of those that it can hold.
-    pub fn begin(&mut self, victim: u32, valid: u32, usable: u32) {
-        self.victim = victim;
+    /// Begins to collect a superblock with so many valid pages of those that it can hold, for a stream that takes them.
+    pub fn begin(&mut self, victim: u32, valid: u32, usable: u32, stream: usize) {
+        (self.victim, self.stream) = (victim, stream);
         self.cursor = 0;
         self.valid = i64::from(valid);
         self.gain = i64::from(usable.saturating_sub(valid));
@@ -268,6 +271,12 @@ impl Collector {
         self.victim
     }
 
+    /// The stream that takes what is collected; meaningless if nothing is.
+    #[inline]
+    pub fn stream(&self) -> usize {
+        self.stream
+    }
+
     #[inline]
     pub fn is_active(&self) -> bool {
         self.victim != NO_VICTIM
@@ -310,7 +319,7 @@ mod tests {
         gc.host_wrote(1000);
         assert!(gc.lets_host(), "nothing is collected");
         // 96 pages to move for 32 that become free: three for each that the host writes.
-        gc.begin(3, 96, 128);
+        gc.begin(3, 96, 128, 1);
         let mut written = 0;
         while gc.lets_host() {
             gc.host_wrote(1);
@@ -332,7 +341,7 @@ mod tests {
             valid.set(page, page / 128);
         }
         let mut gc = Collector::new(&geometry(), GcConfig::default());
-        gc.begin(1, 3, 128);
+        gc.begin(1, 3, 128, 1);
         let all = |gc: &mut Collector| std::iter::from_fn(|| gc.next_valid(&valid)).collect::<Vec<_>>();
         assert_eq!(all(&mut gc), [128, 200, 255]);
         assert!(gc.is_through());
@@ -346,7 +355,7 @@ mod tests {
     fn power_takes_what_it_was_at_and_leaves_what_is_kept_ahead() {
         let mut gc = Collector::new(&geometry(), GcConfig { idle_share: 1, ..GcConfig::default() });
         (gc.reserve, gc.paused) = (2, true);
-        gc.begin(1, 3, 128);
+        gc.begin(1, 3, 128, 1);
         gc.reset(&geometry());
         assert_eq!((gc.reserve, gc.paused, gc.is_active(), gc.few_dies()), (2, false, false, 16));
     }

@@ -118,6 +118,7 @@ impl PageMappedSet {
     ) -> PageMappedSet {
         let flash = Flash::new(id, nand, config.durable, placement.handles > 1);
         let geo = flash.geo();
+        let policy = placement.policy(gc.together);
         let gc = Collector::new(geo, gc);
         let ops = geo.dies * DIE_QUEUE as u32 + gc.most_gathered();
         let deallocated = if config.durable { u64::from(capacity).div_ceil(64) } else { 0 };
@@ -127,7 +128,7 @@ impl PageMappedSet {
             map: Table::default(),
             valid: Validity::new(geo),
             trimmed: vec![0; deallocated as usize],
-            streams: Streams::new(placement.handles, placement.lanes()),
+            streams: Streams::new(placement.handles as usize, policy.places()),
             notes: Notes::default(),
             gc,
             buffer: Buffer::new(
@@ -189,9 +190,8 @@ impl PageMappedSet {
         let gathered = self.gc.ready.len();
         let idle = self.ops.taken() == gathered && superblocks.erasing() == 0;
         let full = !self.buffer.has_room() && self.host_lacks_superblock() && superblocks.free() < 2;
-        let collector_stuck = gathered > 0
-            && superblocks.free() == 0
-            && !self.streams.get(self.collecting_stream(self.gc.victim())).is_open();
+        let collector_stuck =
+            gathered > 0 && superblocks.free() == 0 && !self.streams.get(self.collecting_stream()).is_open();
         if idle && (collector_stuck || (full && !self.gc.is_active())) {
             self.end_life(now, cx);
         }

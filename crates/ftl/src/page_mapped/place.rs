@@ -65,23 +65,11 @@ impl PageMappedSet {
         }
     }
 
-    /// The lane of garbage collection that a superblock's data belongs to, from 0.
-    pub(super) fn lane_of(&self, superblock: u32) -> usize {
-        let writer = usize::from(self.flash.superblocks().get(superblock).writer);
-        match writer.checked_sub(self.streams.handles()) {
-            Some(lane) => lane,
-            None if self.streams.count() > self.streams.handles() + 1 => writer,
-            None => 0,
-        }
-    }
-
-    /// The stream that takes what is collected from a superblock: that of its lane. If there is no superblock for
-    /// that one, another's rather than none: isolation is worth less than going on.
-    pub(super) fn collecting_stream(&self, superblock: u32) -> usize {
-        if self.gc.config.together {
-            return 0;
-        }
-        let own = self.streams.handles() + self.lane_of(superblock);
+    /// The stream that takes what is collected from the victim: the one that the policy says. If there is no superblock for
+    /// that one, a lane's rather than none: to keep data apart is worth less than going on.
+    #[inline]
+    pub(super) fn collecting_stream(&self) -> usize {
+        let own = self.gc.stream();
         if self.streams.get(own).is_open() || self.flash.superblocks().free() > 0 {
             return own;
         }

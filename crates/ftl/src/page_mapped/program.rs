@@ -83,14 +83,14 @@ impl PageMappedSet {
         if self.gc.ready.is_empty() {
             return false;
         }
-        let stream = self.collecting_stream(self.gc.victim());
+        let stream = self.collecting_stream();
         let Some(target) = self.next_unit(now, stream, true, cx) else {
             if !self.streams.get(stream).is_open() {
                 // Without a superblock to write to, what is on its way may be all that there is to wait for.
                 self.await_all(now, cx);
             }
             // The lane's last superblock may have ended just now, and another lane's is there.
-            return self.collecting_stream(self.gc.victim()) != stream;
+            return self.collecting_stream() != stream;
         };
         let Some(op) = self.gc.send() else { return false };
         self.program(now, op, target, cx);

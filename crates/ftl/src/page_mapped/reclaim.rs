@@ -63,14 +63,8 @@ impl PageMappedSet {
         if valid == 0 {
             return;
         }
-        let handles = self.streams.handles();
-        let writer = usize::from(self.flash.superblocks().get(superblock).writer);
-        // With one lane for all, what was collected before belongs to no handle any more.
-        let handle = match writer.checked_sub(handles) {
-            None => writer,
-            Some(lane) if self.streams.count() > handles + 1 => lane,
-            Some(_) => return,
-        };
+        let writer = self.flash.superblocks().get(superblock).writer;
+        let Some(handle) = self.streams.handle_of(writer.into()) else { return };
         let pages = self.flash.geo().pages_per_superblock();
         let first = self.valid.next(superblock * pages, (superblock + 1) * pages);
         let first = first.and_then(|page| cx.volumes.place_of(self.flash.id(), self.flash.logical(page)));

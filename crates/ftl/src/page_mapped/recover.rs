@@ -96,7 +96,7 @@ impl PageMappedSet {
         let superblocks = self.flash.superblocks();
         let writer = usize::from(superblocks.get(superblock).writer).min(self.streams.count() - 1);
         if i == 0 && superblocks.free() == 0 && writer < handles {
-            return free(handles + self.lane_of(superblock));
+            return free(self.streams.of_relocated(writer));
         }
         free(writer)
     }

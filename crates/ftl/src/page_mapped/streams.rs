@@ -1,8 +1,9 @@
 //! The streams of the set: a superblock is open for each placement handle, and for each lane of collection.
 
 use crate::flash::Stream;
+use crate::placement::{PlacementPolicy, Writer};
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Streams {
     /// Those of the placement handles, then the lanes: what collection writes to.
     all: Vec<Stream>,
@@ -14,16 +15,18 @@ pub(super) struct Streams {
     open_handles: u32,
     /// By placement handle: chunks with a number below this are the last of its superblock; 0 if none are.
     closing: Vec<u64>,
+    policy: &'static dyn PlacementPolicy,
 }
 
 impl Streams {
-    pub fn new(handles: u32, lanes: u32) -> Streams {
+    pub fn new(handles: usize, policy: &'static dyn PlacementPolicy) -> Streams {
         Streams {
-            all: vec![Stream::CLOSED; (handles + lanes) as usize],
-            handles: handles as usize,
+            all: vec![Stream::CLOSED; handles + policy.lanes(handles)],
+            handles,
             turn: 0,
             open_handles: 0,
-            closing: vec![0; handles as usize],
+            closing: vec![0; handles],
+            policy,
         }
     }
 
@@ -43,6 +46,34 @@ impl Streams {
     #[inline]
     pub fn is_lane(&self, stream: usize) -> bool {
         stream >= self.handles
+    }
+
+    /// A stream as the policy names it.
+    fn writer(&self, stream: usize) -> Writer {
+        match stream.checked_sub(self.handles) {
+            None => Writer::Host(stream),
+            Some(lane) => Writer::Lane(lane),
+        }
+    }
+
+    /// The handle whose stream takes what a host writes with this one.
+    #[inline]
+    pub fn of_host(&self, handle: u8) -> u8 {
+        // Mostly there is but one.
+        if self.handles == 1 { 0 } else { self.policy.host(handle.into(), self.handles) as u8 }
+    }
+
+    /// The stream that takes what is collected from a superblock that this one wrote.
+    pub fn of_relocated(&self, stream: usize) -> usize {
+        match self.policy.relocated(self.writer(stream)) {
+            Writer::Host(handle) => handle,
+            Writer::Lane(lane) => self.handles + lane,
+        }
+    }
+
+    /// The placement handle that all data of a superblock belong to that this stream wrote; `None` if they may belong to several.
+    pub fn handle_of(&self, stream: usize) -> Option<usize> {
+        self.policy.handle(self.writer(stream))
     }
 
     #[inline]
@@ -114,13 +145,20 @@ impl Streams {
     }
 }
 
+impl std::fmt::Debug for Streams {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(&self.all).finish()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::placement::Placement;
 
     #[test]
     fn handles_take_turns_and_those_that_are_open_are_counted() {
-        let mut streams = Streams::new(3, 1);
+        let mut streams = Streams::new(3, Placement::Mixed.places());
         assert_eq!([(); 4].map(|()| streams.next_turn()), [0, 1, 2, 0]);
         assert_eq!((streams.kept_for_handles(), streams.open_lane()), (0, None));
         for (stream, kept) in [(0, 0), (2, 1), (3, 1), (1, 2)] {

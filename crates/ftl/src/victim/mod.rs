@@ -1,8 +1,14 @@
-//! Which superblock is collected next. A new policy is a variant of [`GcPolicy`], a type with [`VictimPolicy`], and a line in
-//! [`GcPolicy::chooses`]; a drive's TOML knows it by the variant's name.
+//! Which superblock is collected next. A new policy is a file here with a type that has [`VictimPolicy`], and a variant of
+//! [`GcPolicy`]. A drive's TOML knows it by the variant's name.
 
+mod cost_benefit;
+mod fifo;
+mod greedy;
+
+use cost_benefit::CostBenefit;
+use fifo::Fifo;
+use greedy::Greedy;
 use serde::{Deserialize, Serialize};
-use std::cmp::Ordering;
 
 /// Choice of the victim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -38,6 +44,9 @@ impl Candidate {
 }
 
 /// A way to choose. It has no state: equal sets give equal victims.
+///
+/// What a policy of age should know: the age counts superblocks that were sealed, not time, and it does not outlive a loss of
+/// power ([`Candidate::age`]). To keep it, the drive would have to write the order of sealing to its system area.
 pub(crate) trait VictimPolicy {
     /// The superblock to collect next. Candidates come in the order of their numbers, and each gives something.
     fn choose(&self, candidates: &mut dyn Iterator<Item = Candidate>) -> Option<Candidate>;
@@ -50,38 +59,6 @@ impl GcPolicy {
             GcPolicy::CostBenefit => &CostBenefit,
             GcPolicy::Fifo => &Fifo,
         }
-    }
-}
-
-struct Greedy;
-
-impl VictimPolicy for Greedy {
-    fn choose(&self, candidates: &mut dyn Iterator<Item = Candidate>) -> Option<Candidate> {
-        candidates.min_by_key(|c| (i64::from(c.valid) - i64::from(c.usable), c.superblock))
-    }
-}
-
-struct CostBenefit;
-
-impl CostBenefit {
-    /// (1 - u) x age / 2u, compared without division: the better first.
-    fn order(a: &Candidate, b: &Candidate) -> Ordering {
-        let worth = |c: &Candidate| u128::from(c.gain()) * u128::from(c.age);
-        (worth(b) * u128::from(a.valid)).cmp(&(worth(a) * u128::from(b.valid)))
-    }
-}
-
-impl VictimPolicy for CostBenefit {
-    fn choose(&self, candidates: &mut dyn Iterator<Item = Candidate>) -> Option<Candidate> {
-        candidates.min_by(|a, b| CostBenefit::order(a, b).then(a.superblock.cmp(&b.superblock)))
-    }
-}
-
-struct Fifo;
-
-impl VictimPolicy for Fifo {
-    fn choose(&self, candidates: &mut dyn Iterator<Item = Candidate>) -> Option<Candidate> {
-        candidates.min_by_key(|c| (std::cmp::Reverse(c.age), c.superblock))
     }
 }
 

@@ -1,0 +1,23 @@
+//! Collection keeps the data of each placement handle by itself: persistently isolated, in the words of Flexible Data Placement.
+
+use super::{PlacementPolicy, Writer};
+
+pub(super) struct ByHandle;
+
+impl PlacementPolicy for ByHandle {
+    fn lanes(&self, handles: usize) -> usize {
+        handles
+    }
+
+    fn relocated(&self, from: Writer) -> Writer {
+        match from {
+            Writer::Host(of) | Writer::Lane(of) => Writer::Lane(of),
+        }
+    }
+
+    fn handle(&self, writer: Writer) -> Option<usize> {
+        match writer {
+            Writer::Host(of) | Writer::Lane(of) => Some(of),
+        }
+    }
+}

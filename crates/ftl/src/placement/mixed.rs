@@ -1,0 +1,16 @@
+//! Collection moves the data of all placement handles to the same superblocks: initially isolated, in the words of Flexible Data
+//! Placement.
+
+use super::{PlacementPolicy, Writer};
+
+pub(super) struct Mixed;
+
+impl PlacementPolicy for Mixed {
+    fn lanes(&self, _handles: usize) -> usize {
+        1
+    }
+
+    fn relocated(&self, _from: Writer) -> Writer {
+        Writer::Lane(0)
+    }
+}

@@ -1,0 +1,104 @@
+//! Where data go: which stream takes what a host writes, and which takes what collection moves. A new policy is a file here with
+//! a type that has [`PlacementPolicy`], and a variant of [`Placement`].
+//!
+//! A set has a stream for each placement handle, which hosts write to, and the *lanes*, which collection writes to. Each stream has a
+//! superblock of its own open. What ends up in one superblock is erased together, so a policy brings together what dies together.
+
+mod by_handle;
+mod mixed;
+mod together;
+
+use by_handle::ByHandle;
+use mixed::Mixed;
+use together::Together;
+
+/// A stream, as a policy names it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Writer {
+    /// A placement handle's.
+    Host(usize),
+    /// A lane of collection.
+    Lane(usize),
+}
+
+/// A way to place data. It has no state: what it says of a stream never changes.
+pub(crate) trait PlacementPolicy: Sync {
+    /// Lanes of a set with so many placement handles: 1 at least.
+    fn lanes(&self, handles: usize) -> usize;
+
+    /// The placement handle whose stream takes what a host writes with `handle`, of so many. One that the set does not have counts as
+    /// the first.
+    fn host(&self, handle: usize, handles: usize) -> usize {
+        if handle < handles { handle } else { 0 }
+    }
+
+    /// The stream that takes what is collected from a superblock that `from` wrote.
+    fn relocated(&self, from: Writer) -> Writer;
+
+    /// The placement handle that all data of a superblock belong to; `None` if they may belong to several.
+    fn handle(&self, writer: Writer) -> Option<usize> {
+        match writer {
+            Writer::Host(handle) => Some(handle),
+            Writer::Lane(_) => None,
+        }
+    }
+}
+
+/// The policies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Placement {
+    /// Collection mixes the data of all handles.
+    Mixed,
+    /// Collection, too, keeps the data of each handle by itself.
+    ByHandle,
+    /// Collection writes where the host does.
+    Together,
+}
+
+impl Placement {
+    /// How it places data.
+    pub fn places(self) -> &'static dyn PlacementPolicy {
+        match self {
+            Placement::Mixed => &Mixed,
+            Placement::ByHandle => &ByHandle,
+            Placement::Together => &Together,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [Placement; 3] = [Placement::Mixed, Placement::ByHandle, Placement::Together];
+
+    #[test]
+    fn data_never_leave_the_streams_that_there_are() {
+        for (policy, handles) in ALL.into_iter().flat_map(|policy| [1, 4].map(|handles| (policy, handles))) {
+            let places = policy.places();
+            let lanes = places.lanes(handles);
+            assert!(lanes >= 1, "{policy:?}");
+            let writers = (0..handles).map(Writer::Host).chain((0..lanes).map(Writer::Lane));
+            for writer in writers {
+                match places.relocated(writer) {
+                    Writer::Host(handle) => assert!(handle < handles, "{policy:?}"),
+                    Writer::Lane(lane) => assert!(lane < lanes, "{policy:?}"),
+                }
+                assert!(places.handle(writer).is_none_or(|handle| handle < handles), "{policy:?}");
+            }
+            assert_eq!([0, handles - 1, handles].map(|h| places.host(h, handles)), [0, handles - 1, 0]);
+        }
+    }
+
+    #[test]
+    fn policies_place_as_their_names_say() {
+        let [mixed, by_handle, together] = ALL.map(Placement::places);
+        assert_eq!([mixed, by_handle, together].map(|p| p.lanes(3)), [1, 3, 1]);
+        let of_host = [mixed, by_handle, together].map(|p| p.relocated(Writer::Host(0)));
+        assert_eq!(of_host, [Writer::Lane(0), Writer::Lane(0), Writer::Host(0)]);
+        assert_eq!(mixed.relocated(Writer::Host(2)), Writer::Lane(0));
+        assert_eq!(by_handle.relocated(Writer::Host(2)), Writer::Lane(2));
+        assert_eq!(by_handle.relocated(Writer::Lane(2)), Writer::Lane(2));
+        assert_eq!([mixed, by_handle].map(|p| p.handle(Writer::Lane(0))), [None, Some(0)]);
+    }
+}

@@ -1,0 +1,16 @@
+//! Collection writes to the superblock that the host writes to, so that what it moves comes among newer data. Its lane is never
+//! opened.
+
+use super::{PlacementPolicy, Writer};
+
+pub(super) struct Together;
+
+impl PlacementPolicy for Together {
+    fn lanes(&self, _handles: usize) -> usize {
+        1
+    }
+
+    fn relocated(&self, _from: Writer) -> Writer {
+        Writer::Host(0)
+    }
+}
