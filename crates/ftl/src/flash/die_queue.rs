@@ -42,8 +42,9 @@ pub(super) struct DieQueue {
 impl DieQueue {
     pub const EMPTY: DieQueue = DieQueue { programs: [Program::NONE; DIE_QUEUE], count: 0, awaited: false };
 
+    /// Whether there is no room, as far as is known.
     #[inline]
-    fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         usize::from(self.count) == DIE_QUEUE
     }
 
@@ -61,7 +62,7 @@ impl DieQueue {
 
     #[inline]
     fn drop_first(&mut self) {
-        self.programs.rotate_left(1);
+        self.programs.copy_within(1.., 0);
         self.count -= 1;
     }
 
@@ -74,42 +75,7 @@ impl DieQueue {
     }
 }
 
-/// Whether a die can take another program.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Room {
-    Yes,
-    /// There will be an event as soon as it can.
-    No,
-    /// It can, as this program has ended.
-    Ended(Ended),
-}
-
 impl Flash {
-    /// Whether a die can take another program.
-    #[inline]
-    pub(super) fn room<S: Storage>(
-        &mut self,
-        now: Nanos,
-        die: u32,
-        events: &mut Queue,
-        storage: &mut S,
-    ) -> Room {
-        let queue = &self.dies[die as usize];
-        if !queue.is_full() {
-            return Room::Yes;
-        }
-        if queue.awaited {
-            return Room::No;
-        }
-        match self.poll_first(now, die, queue.programs[0], storage) {
-            Ok(ended) => Room::Ended(ended),
-            Err(end) => {
-                self.await_end(die, end, events);
-                Room::No
-            }
-        }
-    }
-
     /// A program runs until `end`, if nothing postpones it. Whether its owner, who `watches` it, has to ask for what has ended on
     /// its die.
     #[inline]
@@ -138,26 +104,8 @@ impl Flash {
         events.push(end, (self.id, Event::Programmed(die)));
     }
 
-    /// The first program of a die, if it has ended: then it is on the die no longer. Else when it will end, unless a read postpones it.
-    #[inline]
-    fn poll_first<S: Storage>(
-        &mut self,
-        now: Nanos,
-        die: u32,
-        first: Program,
-        storage: &mut S,
-    ) -> Result<Ended, Nanos> {
-        match self.nand.poll_program(now, first.unit) {
-            Progress::Until(end) => Err(end),
-            Progress::Ended(outcome) => {
-                self.dies[die as usize].drop_first();
-                Ok(self.program_ended(first, outcome, storage))
-            }
-        }
-    }
-
-    /// Takes a program of a die that has ended. If none has, an event will tell of the next end, provided that somebody waits for
-    /// it: the owner (`watched`), or a program of a host's data is among them.
+    /// Takes the first program of a die, if it has ended. Else an event will tell of its end, provided that somebody waits for
+    /// one: the owner (`watched`), or a program of a host's data is among them.
     #[inline]
     pub fn take_ended<S: Storage>(
         &mut self,
@@ -168,13 +116,16 @@ impl Flash {
         storage: &mut S,
     ) -> Option<Ended> {
         let &first = self.dies[die as usize].programs().first()?;
-        match self.poll_first(now, die, first, storage) {
-            Ok(ended) => Some(ended),
-            Err(end) => {
+        match self.nand.poll_program(now, first.unit) {
+            Progress::Until(end) => {
                 if watched || self.dies[die as usize].programs().iter().any(|p| !p.relocated) {
                     self.await_end(die, end, events);
                 }
                 None
+            }
+            Progress::Ended(outcome) => {
+                self.dies[die as usize].drop_first();
+                Some(self.program_ended(first, outcome, storage))
             }
         }
     }

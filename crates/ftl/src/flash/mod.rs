@@ -6,8 +6,8 @@
 //!
 //! - It opens a superblock ([`Flash::open`]) and keeps a [`Stream`] on it. A set has as many streams as it likes.
 //! - [`Flash::next_unit`] says where the stream's next program goes. [`Flash::program`] sends it, under a number of the set's.
-//! - The number comes back when the program has ended ([`Ended`]). No callback tells: each call that may find the end of a program
-//!   returns it, and the set asks again. So a set sees to its pages at once, and nothing here knows what they are.
+//! - The number comes back when the program has ended ([`Flash::take_ended`]). No callback tells: the set asks, where an event or
+//!   [`Next::Ask`] says so, and sees to its pages at once. Nothing here knows what they are.
 //! - A full superblock is sealed ([`Flash::seal`]). One of which nothing counts is given up ([`Flash::give_up`]), and erased by
 //!   [`Flash::erase_step`].
 //! - After a loss of power [`Flash::copies`] goes through the spare areas, and [`Flash::sort`] sorts the superblocks by what the set says

@@ -1,11 +1,7 @@
 //! Streams: superblocks that are being written, striped over their dies.
 
 use super::Flash;
-use super::die_queue::Room;
-use super::program::Ended;
-use crate::context::Queue;
-use crate::storage::Storage;
-use media::{BlockState, Medium, Nanos, Unit};
+use media::{BlockState, Medium, Unit};
 
 const NO_SUPERBLOCK: u32 = u32::MAX;
 
@@ -32,6 +28,12 @@ impl Stream {
     /// Goes on with a superblock that was being written when power was lost.
     pub fn resumed(superblock: u32) -> Stream {
         Stream { block: superblock, resumed: true, ..Stream::CLOSED }
+    }
+
+    #[inline]
+    fn advance(&mut self, dies: u32) {
+        self.next += 1;
+        self.die = if self.die + 1 == dies { 0 } else { self.die + 1 };
     }
 
     /// Whether it has a superblock.
@@ -64,10 +66,11 @@ pub(crate) struct Target {
 pub(crate) enum Next {
     /// This unit is to be programmed now.
     Unit(Target),
-    /// The next die is busy. There will be an event.
+    /// The next die is busy, and there will be an event.
     Busy,
-    /// A program has ended that was in the way: its owner sees to it, and asks again.
-    Ended(Ended),
+    /// The next die is busy, as far as is known. A program on it may have ended: its owner takes it
+    /// ([`take_ended`](Flash::take_ended)) and asks again.
+    Ask(u32),
     /// The superblock is full: its owner seals it.
     Full,
 }
@@ -86,29 +89,23 @@ impl Flash {
 
     /// The next unit of an open stream, if its die has room. Bad blocks are skipped.
     #[inline]
-    pub fn next_unit<S: Storage>(
-        &mut self,
-        now: Nanos,
-        stream: &mut Stream,
-        events: &mut Queue,
-        storage: &mut S,
-    ) -> Next {
+    pub fn next_unit(&self, stream: &mut Stream) -> Next {
         let per_superblock = self.geo.units_per_superblock();
-        let superblock = stream.block;
         while stream.next < per_superblock {
+            let (die, superblock) = (stream.die, stream.block);
             let unit = Unit(superblock * per_superblock + stream.next);
-            let die = stream.die;
             let skip = self.is_skipped(stream, unit);
             if !skip {
-                match self.room(now, die, events, storage) {
-                    Room::Yes => {}
-                    Room::No => return Next::Busy,
-                    // It may have failed, and then the unit is skipped.
-                    Room::Ended(ended) => return Next::Ended(ended),
+                let queue = &self.dies[die as usize];
+                if queue.waits() {
+                    return Next::Busy;
+                }
+                if queue.is_full() {
+                    // A program that failed takes its block with it, and then this unit is skipped.
+                    return Next::Ask(die);
                 }
             }
-            stream.next += 1;
-            stream.die = if die + 1 == self.geo.dies { 0 } else { die + 1 };
+            stream.advance(self.geo.dies);
             if !skip {
                 return Next::Unit(Target { unit, die, superblock });
             }

@@ -40,8 +40,8 @@ impl Bench {
         Stream::new(self.flash.open(wear, writer, &mut NoContents).expect("one is free"))
     }
 
-    fn next(&mut self, stream: &mut Stream) -> Next {
-        self.flash.next_unit(self.now, stream, &mut self.events, &mut NoContents)
+    fn next(&self, stream: &mut Stream) -> Next {
+        self.flash.next_unit(stream)
     }
 
     /// Programs the next unit of a stream, which has room, as `op`.
@@ -88,7 +88,7 @@ impl Bench {
             match self.next(stream) {
                 Next::Full => break,
                 Next::Busy => _ = self.pass(),
-                Next::Ended(_) => {}
+                Next::Ask(die) => _ = self.ended(die),
                 Next::Unit(target) => {
                     let order = Order { op: 0, relocated: false, watched: true };
                     if self.flash.program(self.now, target, order, &[Spare::EMPTY], &mut self.events) {
@@ -142,13 +142,15 @@ fn nobody_is_told_of_the_ends_of_moved_data_until_their_die_is_needed() {
     assert_eq!(bench.events.next_at(), None);
     assert_eq!(bench.flash.stats.media_gc_bytes, 4 * u64::from(PAGE));
     // Too early: now there is an event.
-    assert_eq!(bench.next(&mut stream), Next::Busy);
+    assert_eq!(bench.next(&mut stream), Next::Ask(0));
+    assert_eq!(bench.ended(0), []);
     assert_eq!(bench.events.next_at(), Some(Nanos(PROGRAM)));
-    // Later the end is found by whoever comes by, one at a time.
+    assert_eq!(bench.next(&mut stream), Next::Busy);
+    // Later the ends are found by whoever comes by.
     bench.now = Nanos(2 * PROGRAM);
     bench.flash.is_due(0);
-    let Next::Ended(ended) = bench.next(&mut stream) else { panic!("the first has ended") };
-    assert_eq!((ended.op, ended.failed), (0, false));
+    assert_eq!(bench.next(&mut stream), Next::Ask(0));
+    assert_eq!(bench.ended(0).iter().map(|e| (e.op, e.failed)).collect::<Vec<_>>(), [(0, false), (2, false)]);
     assert!(matches!(bench.next(&mut stream), Next::Unit(Target { die: 0, .. })));
 }
 

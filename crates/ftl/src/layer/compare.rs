@@ -1,6 +1,6 @@
 //! Compare and write as one command.
 
-use super::Ftl;
+use super::{Ftl, HostBytes};
 use crate::answer::{Answer, Fault};
 use crate::config::PAGE;
 use crate::set::NvmSet;
@@ -29,18 +29,20 @@ impl Ftl {
         self.advance(now, storage);
         let group = u64::from(self.config.atomic_pages) * u64::from(PAGE);
         let end = extent.start.saturating_add(extent.bytes.into());
-        let set = match self.check(volume, extent) {
-            Ok(set) if extent.bytes > 0 && extent.start / group == (end - 1) / group => set,
-            Ok(_) => return Answer::Failed(Fault::OutOfRange),
+        if extent.bytes == 0 || extent.start / group != (end - 1) / group {
+            return Answer::Failed(Fault::OutOfRange);
+        }
+        let asked = HostBytes { read: extent.bytes.into(), written: extent.bytes.into() };
+        let set = match self.check(volume, extent, asked) {
+            Ok(set) => set,
             Err(fault) => return Answer::Failed(fault),
         };
         let (start, compare) = (extent.start, Some(compare));
         let write =
             Write { io, volume, start, end, host: 0, zeros: false, durable, handle, compare, at: now };
         let answer = self.sets[usize::from(set.0)].write(now, write, context!(self, storage));
-        if answer != Answer::Failed(Fault::ReadOnly) {
-            self.count_read(volume, set, extent);
-            self.count_written(volume, set, extent);
+        if answer == Answer::Failed(Fault::ReadOnly) {
+            self.uncount(volume, set, asked);
         }
         answer
     }

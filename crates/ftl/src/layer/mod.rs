@@ -283,37 +283,37 @@ impl Ftl {
         visit: impl FnMut(&mut S, Piece, Option<Slot>) -> Result<(), Fault>,
     ) -> Result<Nanos, Fault> {
         self.advance(now, storage);
-        let set = self.check(volume, extent)?;
-        self.count_read(volume, set, extent);
+        let set = self.check(volume, extent, HostBytes { read: extent.bytes.into(), written: 0 })?;
         self.sets[usize::from(set.0)].read(now, volume, extent, context!(self, storage), visit)
     }
 
-    /// Counts what a host reads, whether that succeeds or not.
+    /// The set of an extent that lies in its volume. What the host asks for is counted, whatever becomes of it.
     #[inline]
-    fn count_read(&mut self, volume: VolumeId, set: SetId, extent: Extent) {
-        let bytes = u64::from(extent.bytes);
-        self.host_bytes[usize::from(set.0)].read += bytes;
-        if let Some(volume) = self.volumes.get_mut(volume) {
-            volume.stats.host_read_bytes += bytes;
-        }
-    }
-
-    /// Counts what a host writes. A set that can only be read takes nothing; anything else counts as it comes, whatever
-    /// becomes of it.
-    #[inline]
-    fn count_written(&mut self, volume: VolumeId, set: SetId, extent: Extent) {
-        let bytes = u64::from(extent.bytes);
-        self.host_bytes[usize::from(set.0)].written += bytes;
-        if let Some(volume) = self.volumes.get_mut(volume) {
-            volume.stats.host_written_bytes += bytes;
-        }
-    }
-
-    #[inline]
-    fn check(&self, volume: VolumeId, extent: Extent) -> Result<SetId, Fault> {
-        let v = self.volumes.get(volume).ok_or(Fault::OutOfRange)?;
+    fn check(&mut self, volume: VolumeId, extent: Extent, asked: HostBytes) -> Result<SetId, Fault> {
+        let v = self.volumes.get_mut(volume).ok_or(Fault::OutOfRange)?;
         let end = extent.start.checked_add(u64::from(extent.bytes)).ok_or(Fault::OutOfRange)?;
-        if end > v.bytes { Err(Fault::OutOfRange) } else { Ok(v.set) }
+        if end > v.bytes {
+            return Err(Fault::OutOfRange);
+        }
+        let set = v.set;
+        v.stats.host_read_bytes += asked.read;
+        v.stats.host_written_bytes += asked.written;
+        let all = &mut self.host_bytes[usize::from(set.0)];
+        all.read += asked.read;
+        all.written += asked.written;
+        Ok(set)
+    }
+
+    /// A set that can only be read takes nothing: what was asked for does not count.
+    #[cold]
+    fn uncount(&mut self, volume: VolumeId, set: SetId, asked: HostBytes) {
+        if let Some(v) = self.volumes.get_mut(volume) {
+            v.stats.host_read_bytes -= asked.read;
+            v.stats.host_written_bytes -= asked.written;
+        }
+        let all = &mut self.host_bytes[usize::from(set.0)];
+        all.read -= asked.read;
+        all.written -= asked.written;
     }
 
     /// Writes. With `durable` (FUA, or a write cache that is off) the answer comes when a power cut can
@@ -365,7 +365,8 @@ impl Ftl {
         storage: &mut impl Storage,
     ) -> Answer {
         self.advance(now, storage);
-        let set = match self.check(volume, extent) {
+        let asked = HostBytes { read: 0, written: extent.bytes.into() };
+        let set = match self.check(volume, extent, asked) {
             Ok(set) => set,
             Err(fault) => return Answer::Failed(fault),
         };
@@ -384,8 +385,8 @@ impl Ftl {
             at: now,
         };
         let answer = self.sets[usize::from(set.0)].write(now, write, context!(self, storage));
-        if answer != Answer::Failed(Fault::ReadOnly) {
-            self.count_written(volume, set, extent);
+        if answer == Answer::Failed(Fault::ReadOnly) {
+            self.uncount(volume, set, asked);
         }
         answer
     }

@@ -21,15 +21,27 @@ impl PageMappedSet {
     ) -> bool {
         self.flash.is_due(die);
         let mut any = false;
-        loop {
-            // Who waited for one that was postponed still does.
-            let watched = !any || self.gc.awaits_ends();
-            let Some(ended) = self.flash.take_ended(now, die, watched, cx.events, cx.storage) else {
-                return any;
-            };
-            self.land(now, ended, cx);
+        // Who waited for one that was postponed still does.
+        while self.land_first(now, die, !any || self.gc.awaits_ends(), cx) {
             any = true;
         }
+        any
+    }
+
+    /// Lands the first program of a die if it has ended; whether it has. Else an event tells of its end, if it is `watched` or
+    /// somebody waits for it anyway.
+    pub(super) fn land_first<S: Storage>(
+        &mut self,
+        now: Nanos,
+        die: u32,
+        watched: bool,
+        cx: &mut SetContext<'_, S>,
+    ) -> bool {
+        let Some(ended) = self.flash.take_ended(now, die, watched, cx.events, cx.storage) else {
+            return false;
+        };
+        self.land(now, ended, cx);
+        true
     }
 
     /// Lands what has ended on a die and asks for the next end, if there is one; whether anything landed.
@@ -40,8 +52,7 @@ impl PageMappedSet {
         cx: &mut SetContext<'_, S>,
     ) -> bool {
         let mut any = false;
-        while let Some(ended) = self.flash.take_ended(now, die, true, cx.events, cx.storage) {
-            self.land(now, ended, cx);
+        while self.land_first(now, die, true, cx) {
             any = true;
         }
         any
@@ -59,7 +70,8 @@ impl PageMappedSet {
     }
 
     /// A program has ended: its pages are on flash, or have to go elsewhere.
-    pub(super) fn land<S: Storage>(&mut self, now: Nanos, ended: Ended, cx: &mut SetContext<'_, S>) {
+    #[inline]
+    fn land<S: Storage>(&mut self, now: Nanos, ended: Ended, cx: &mut SetContext<'_, S>) {
         let op = *self.ops.get(ended.op);
         self.ops.get_mut(ended.op).programming = false;
         if ended.failed {

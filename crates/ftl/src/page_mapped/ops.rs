@@ -123,18 +123,20 @@ impl ProgramOps {
         self.moves[self.place(op, i)]
     }
 
+    /// The pages of a program, and for each a place for the contents that it refers to; no such places if the set is not durable.
+    #[inline]
+    pub fn pages_with_contents(&mut self, op: u32) -> (&[PageMove], &mut [Slot]) {
+        let begin = self.place(op, 0);
+        let end = begin + self.get(op).moves as usize;
+        let carried = if self.carried.is_empty() { &mut [] } else { &mut self.carried[begin..end] };
+        (&self.moves[begin..end], carried)
+    }
+
     /// Places for the pages of a program from the `i`th on.
     #[inline]
     pub fn pages_mut(&mut self, op: u32, i: u32) -> &mut [PageMove] {
         let (begin, end) = (self.place(op, i), self.place(op, self.unit_pages));
         &mut self.moves[begin..end]
-    }
-
-    /// What contents the `i`th page of a program refers to.
-    #[inline]
-    pub fn carry(&mut self, op: u32, i: u32, slot: Slot) {
-        let place = self.place(op, i);
-        self.carried[place] = slot;
     }
 
     /// The contents that a program refers to, page by page; nothing if the set is not durable.
@@ -166,8 +168,7 @@ mod tests {
             *page_move = PageMove { page: 7 + i as u32, source: 0 };
         }
         ops.get_mut(op).moves = 2;
-        ops.carry(op, 0, Slot(1));
-        ops.carry(op, 1, Slot(2));
+        ops.pages_with_contents(op).1.copy_from_slice(&[Slot(1), Slot(2)]);
         // It is only gathered yet.
         assert_eq!(ops.carried().count(), 0);
         ops.get_mut(op).programming = true;

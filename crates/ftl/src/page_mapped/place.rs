@@ -26,10 +26,14 @@ impl PageMappedSet {
             if !self.streams.get(index).is_open() {
                 self.open_superblock(index, collected, cx)?;
             }
-            match self.flash.next_unit(now, self.streams.get_mut(index), cx.events, cx.storage) {
+            match self.flash.next_unit(self.streams.get_mut(index)) {
                 Next::Unit(target) => return Some(target),
                 Next::Busy => return None,
-                Next::Ended(ended) => self.land(now, ended, cx),
+                Next::Ask(die) => {
+                    if !self.land_first(now, die, true, cx) {
+                        return None;
+                    }
+                }
                 Next::Full => {
                     self.seal(index);
                     if !self.streams.is_lane(index) {

@@ -99,17 +99,19 @@ impl PageMappedSet {
 
     fn program<S: Storage>(&mut self, now: Nanos, index: u32, target: Target, cx: &mut SetContext<'_, S>) {
         let op = *self.ops.get(index);
-        let (durable, unit_pages) = (self.flash.is_durable(), self.flash.geo().unit_pages);
-        self.scratch.spares.clear();
+        let (set, durable, unit_pages) =
+            (self.flash.id(), self.flash.is_durable(), self.flash.geo().unit_pages);
+        let spares = &mut self.scratch.spares;
+        spares.clear();
         let mut charge = |page: u32, pages: u32| {
             if !op.paid
-                && let Some(volume) = cx.volumes.owner_mut(self.flash.id(), page)
+                && let Some(volume) = cx.volumes.owner_mut(set, page)
             {
                 volume.charge(pages, op.relocated);
             }
         };
-        for i in 0..op.moves {
-            let page_move = self.ops.page(index, i);
+        let (moves, carried) = self.ops.pages_with_contents(index);
+        for (i, page_move) in moves.iter().enumerate() {
             // What was deallocated meanwhile is programmed all the same: the deallocation is known elsewhere, and newer.
             let mut spare = Spare { page: LogicalPage(page_move.page), version: 0, slot: Slot::NONE };
             if durable {
@@ -123,12 +125,12 @@ impl PageMappedSet {
                         (source.version, source.slot)
                     }
                 };
-                self.ops.carry(index, i, spare.slot);
+                carried[i] = spare.slot;
                 if has_contents(spare.slot) {
                     cx.storage.retain(spare.slot);
                 }
             }
-            self.scratch.spares.push(spare);
+            spares.push(spare);
             charge(page_move.page, 1);
             if !op.relocated {
                 // What its landing will want.
@@ -142,8 +144,8 @@ impl PageMappedSet {
         }
         let padding = unit_pages - op.moves;
         if padding > 0 {
-            self.scratch.spares.resize(unit_pages as usize, Spare::EMPTY);
-            charge(self.ops.page(index, 0).page, padding);
+            spares.resize(unit_pages as usize, Spare::EMPTY);
+            charge(moves[0].page, padding);
         }
         self.ops.get_mut(index).programming = true;
         let watched = !op.relocated || self.gc.awaits_ends();
