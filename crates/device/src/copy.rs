@@ -111,7 +111,9 @@ impl Drive {
         let (mut at, mut end) = (0, cx.now);
         for (index, source) in (0..).zip(&sources) {
             let read = self.read_source(token, id, copy, source, &sides, at, cx);
-            end = end.max(read.inspect_err(|_| self.flight.get_mut(token).dw0 = index)?);
+            // What comes later is a part of the command.
+            let read = read.inspect_err(|_| self.flight.get_mut(token).dw0 = index)?;
+            end = end.max(read.unwrap_or(end));
             at += source.nlb;
         }
         let entry = self.flight.get_mut(token);
@@ -185,7 +187,7 @@ impl Drive {
         sides: &Sides,
         at: u32,
         cx: &mut Cx<'_, S>,
-    ) -> Result<Nanos, Failure> {
+    ) -> Result<Option<Nanos>, Failure> {
         let blocks = Self::source_blocks(copy, source);
         let mut read = self.treatment(id, &blocks, Action::Read)?;
         read.gathered = true;
@@ -193,8 +195,8 @@ impl Drive {
         let volume = self.attached(id, blocks.nsid)?.volume;
         let extent = ftl::Extent { start: blocks.slba << sides.shift, bytes: blocks.nlb << sides.shift };
         cx.storage.begin(token.io(), &read).map_err(|blemish| self.blemished(token, blemish))?;
-        let end = self.ftl.read(cx.now, token.io(), volume, extent, cx.storage);
-        end.map_err(|fault| self.read_failure(token, fault, Kind::Read, cx))
+        let answer = self.ftl.read(cx.now, token.io(), volume, extent, cx.storage);
+        self.end_of_read(token, answer, Kind::Read, cx)
     }
 }
 

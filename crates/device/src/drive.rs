@@ -18,6 +18,7 @@ use crate::ports::Ports;
 use crate::power::{Power, Shutdown};
 use crate::reservation::Preempting;
 use crate::sanitize;
+use crate::selftest;
 use crate::stats::NamespaceStats;
 use crate::telemetry::Capture;
 use ftl::{Done, Fault, Ftl, Io, Past, VolumeStats};
@@ -556,10 +557,19 @@ impl Drive {
         });
     }
 
+    /// Makes an NVM Set that is written in place answer reads so much later than its medium says, as a disk would. For tests.
+    #[cfg(feature = "late-reads")]
+    pub fn answer_reads_later(&mut self, set: u16, by: Nanos) {
+        self.ftl.answer_reads_later(ftl::SetId((set - 1) as u8), by);
+    }
+
     /// A part of a command that the translation layer answered later is done.
     fn part_done<S: Contents>(&mut self, done: Done, cx: &mut Cx<'_, S>) {
         if done.io == sanitize::IO {
             return self.sanitize_erased(done.at);
+        }
+        if done.io == selftest::IO {
+            return self.self_test_read(done, cx);
         }
         if done.io.0 >= MAX_IO {
             return self.shutdown_done(done);

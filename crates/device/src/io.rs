@@ -94,6 +94,7 @@ impl Drive {
             IoCommand::Copy(copy) => self.copy(&token, id, copy, data, cx),
         };
         match result {
+            result if self.flight.get_mut(&token).parts > 0 => self.wait_for_parts(token, result),
             Ok(Some(at)) => self.schedule(token, at, cx),
             // The translation layer brings it back.
             Ok(None) => {
@@ -101,6 +102,33 @@ impl Drive {
             }
             Err(failure) => self.fail(token, failure, cx),
         }
+    }
+
+    /// A command of which parts come later ends with the last of them, also where the rest of it has failed.
+    fn wait_for_parts(&mut self, token: Token, rest: Result<Option<Nanos>, Failure>) {
+        match rest {
+            Ok(end) => {
+                let entry = self.flight.get_mut(&token);
+                entry.at = entry.at.max(end.unwrap_or(Nanos::ZERO));
+            }
+            Err(failure) => self.note_failure(&token, failure),
+        }
+        token.park();
+    }
+
+    /// When a read of the translation layer ends; `None` if it is a part of the command that comes later.
+    #[inline]
+    pub(crate) fn end_of_read<S: Contents>(
+        &mut self,
+        token: &Token,
+        answer: Answer,
+        kind: Kind,
+        cx: &mut Cx<'_, S>,
+    ) -> Result<Option<Nanos>, Failure> {
+        if answer == Answer::Later {
+            self.flight.get_mut(token).parts += 1;
+        }
+        answer.end().map_err(|fault| self.read_failure(token, fault, kind, cx))
     }
 
     /// The checks that all commands on blocks share: namespace, range, fields that only mean something
@@ -201,9 +229,9 @@ impl Drive {
             self.treat(token, id, blocks, Action::Read, cx)?;
         }
         self.enter(token);
-        let end = self.ftl.read(cx.now, token.io(), place.volume, place.extent, cx.storage);
-        let end = end.map_err(|fault| self.read_failure(token, fault, Kind::Read, cx))?;
-        if blocks.fua { self.make_durable(token, end, cx) } else { Ok(Some(end)) }
+        let answer = self.ftl.read(cx.now, token.io(), place.volume, place.extent, cx.storage);
+        let end = self.end_of_read(token, answer, Kind::Read, cx)?;
+        if blocks.fua { self.make_durable(token, end.unwrap_or(cx.now), cx) } else { Ok(end) }
     }
 
     /// Brings everything that was accepted so far to non-volatile media before the command, which has come as far as
@@ -219,7 +247,8 @@ impl Drive {
             Answer::At(at) => Ok(Some(at.max(end))),
             Answer::Later => {
                 let entry = self.flight.get_mut(token);
-                (entry.parts, entry.at) = (1, end);
+                entry.parts += 1;
+                entry.at = entry.at.max(end);
                 Ok(None)
             }
             Answer::Failed(fault) => Err(Failure::of_fault(fault, Kind::Write)),
@@ -239,8 +268,8 @@ impl Drive {
             self.treat(token, id, blocks, Action::Compare, cx)?;
         }
         self.enter(token);
-        let end = self.ftl.compare(cx.now, token.io(), place.volume, place.extent, cx.storage);
-        end.map(Some).map_err(|fault| self.read_failure(token, fault, Kind::Compare, cx))
+        let answer = self.ftl.compare(cx.now, token.io(), place.volume, place.extent, cx.storage);
+        self.end_of_read(token, answer, Kind::Compare, cx)
     }
 
     fn verify<S: Contents>(
@@ -255,12 +284,12 @@ impl Drive {
             self.treat(token, id, blocks, Action::Verify, cx)?;
         }
         self.enter(token);
-        let end = match place.treated {
+        let answer = match place.treated {
             // What they hold is to be looked at.
             true => self.ftl.read(cx.now, token.io(), place.volume, place.extent, cx.storage),
             false => self.ftl.verify(cx.now, token.io(), place.volume, place.extent, cx.storage),
         };
-        end.map(Some).map_err(|fault| self.read_failure(token, fault, Kind::Other, cx))
+        self.end_of_read(token, answer, Kind::Other, cx)
     }
 
     /// Whether a write must be durable before it completes: FUA, or a volatile write cache that is off.
@@ -349,7 +378,7 @@ impl Drive {
             Answer::At(at) => Ok(Some(at)),
             Answer::Later => {
                 let entry = self.flight.get_mut(token);
-                entry.parts = 1;
+                entry.parts += 1;
                 entry.stalled = !durable;
                 Ok(None)
             }

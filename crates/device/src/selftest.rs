@@ -8,13 +8,16 @@ use crate::contents::Contents;
 use crate::controller::ControllerId;
 use crate::drive::{Cx, Drive, Event, Failure, Outcome, Reply};
 use crate::flight::Kind;
-use ftl::Extent;
+use ftl::{Answer, Done, Extent, Fault, Io};
 use media::Nanos;
 use nvme::admin::DeviceSelfTest;
 use nvme::log::{SelfTestLog, SelfTestOutcome, SelfTestResult};
 use nvme::{NSID_ALL, Status, U32, U64};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
+
+/// The drive's own number for its reads, among those of commands.
+pub(crate) const IO: Io = Io(u32::MAX - 1);
 
 /// Self-test codes.
 const SHORT: u8 = 0x1;
@@ -58,6 +61,9 @@ struct Running {
     /// Tells its events from those of earlier operations.
     #[serde(skip)]
     number: u32,
+    /// Whether it waits for a read that is answered later.
+    #[serde(skip)]
+    waits: bool,
 }
 
 /// How an operation ended.
@@ -97,6 +103,11 @@ impl From<&Tested> for SelfTestResult {
     }
 }
 
+/// What a test says of a read that failed.
+fn status_of(fault: Fault) -> u16 {
+    Failure::of_fault(fault, Kind::Other).status.code().0
+}
+
 impl Drive {
     /// The command.
     pub(crate) fn device_self_test<S: Contents>(
@@ -125,7 +136,7 @@ impl Drive {
         }
         let number = self.controllers.fresh();
         self.life.self_tests.running =
-            Some(Running { code: c.stc, controller: id.0, namespaces, done: 0, number });
+            Some(Running { code: c.stc, controller: id.0, namespaces, done: 0, number, waits: false });
         self.events.push(cx.now + PAUSE, Event::SelfTest(number));
         self.record(cx.storage);
         Ok(Reply::Done(0))
@@ -149,34 +160,59 @@ impl Drive {
         let Some(running) = self.life.self_tests.running.as_ref().filter(|r| r.number == number) else {
             return;
         };
-        let total = self.chunks_of_all(running);
-        let (code, done) = (running.code, running.done);
-        let mut left = done;
-        let mut place = None;
+        if running.done == 0 && !self.is_healthy() {
+            return self.fail_self_test(HEALTH, None, cx);
+        }
+        let Some((nsid, start)) = self.next_chunk(running) else {
+            return self.end_self_test(SelfTestOutcome::PASSED, cx);
+        };
+        match self.read_chunk(nsid, start, cx) {
+            Ok(Some(end)) => self.chunk_done(end, cx),
+            // [`self_test_read`](Drive::self_test_read) goes on.
+            Ok(None) => {
+                if let Some(running) = &mut self.life.self_tests.running {
+                    running.waits = true;
+                }
+            }
+            Err(found) => self.fail_self_test(MEDIA, Some(found), cx),
+        }
+    }
+
+    /// The chunk that is read next: its namespace, and the byte there.
+    fn next_chunk(&self, running: &Running) -> Option<(u32, u64)> {
+        let mut left = running.done;
         for nsid in &running.namespaces {
-            let (count, stride) = self.chunks(code, *nsid);
+            let (count, stride) = self.chunks(running.code, *nsid);
             if left < count {
-                place = Some((*nsid, left * stride * u64::from(CHUNK)));
-                break;
+                return Some((*nsid, left * stride * u64::from(CHUNK)));
             }
             left -= count;
         }
-        if done == 0 && !self.is_healthy() {
-            return self.fail_self_test(HEALTH, None, cx);
+        None
+    }
+
+    /// A read that was answered later has ended.
+    pub(crate) fn self_test_read<S: Contents>(&mut self, done: Done, cx: &mut Cx<'_, S>) {
+        let Some(running) = self.life.self_tests.running.as_mut().filter(|r| r.waits) else { return };
+        running.waits = false;
+        match (done.result, self.life.self_tests.running.as_ref().and_then(|r| self.next_chunk(r))) {
+            (Err(fault), Some((nsid, _))) => {
+                let found = Found { nsid, lba: None, status: status_of(fault) };
+                self.fail_self_test(MEDIA, Some(found), cx);
+            }
+            _ => self.chunk_done(done.at, cx),
         }
-        let Some((nsid, start)) = place else {
-            return self.end_self_test(SelfTestOutcome::PASSED, cx);
-        };
-        let end = match self.read_chunk(nsid, start, cx) {
-            Ok(end) => end,
-            Err(found) => return self.fail_self_test(MEDIA, Some(found), cx),
-        };
-        if let Some(running) = &mut self.life.self_tests.running {
-            running.done += 1;
-        }
+    }
+
+    /// A chunk was read until `end`: the next one follows.
+    fn chunk_done<S: Contents>(&mut self, end: Nanos, cx: &mut Cx<'_, S>) {
+        let Some(running) = &mut self.life.self_tests.running else { return };
+        running.done += 1;
+        let (code, number, done) = (running.code, running.number, running.done);
         self.events.push(end.max(cx.now) + PAUSE, Event::SelfTest(number));
         // Where to go on after a power cycle: by percents.
-        if code == EXTENDED && (done + 1) * 100 / total != done * 100 / total {
+        let total = self.life.self_tests.running.as_ref().map_or(1, |r| self.chunks_of_all(r)).max(1);
+        if code == EXTENDED && done * 100 / total != (done - 1) * 100 / total {
             self.record(cx.storage);
         }
     }
@@ -185,22 +221,28 @@ impl Drive {
         !self.health.backup_failed && self.sets().all(|(_, info)| !info.read_only)
     }
 
-    /// Reads a chunk of a namespace for nobody; when that ends.
-    fn read_chunk<S: Contents>(&mut self, nsid: u32, start: u64, cx: &mut Cx<'_, S>) -> Result<Nanos, Found> {
-        let Some(ns) = self.namespaces.get(nsid) else { return Ok(cx.now) };
+    /// Reads a chunk of a namespace for nobody; when that ends, if it is known.
+    fn read_chunk<S: Contents>(
+        &mut self,
+        nsid: u32,
+        start: u64,
+        cx: &mut Cx<'_, S>,
+    ) -> Result<Option<Nanos>, Found> {
+        let Some(ns) = self.namespaces.get(nsid) else { return Ok(Some(cx.now)) };
         let (volume, size) = (ns.volume, ns.volume_bytes());
         let bytes = u32::try_from(size.saturating_sub(start)).unwrap_or(CHUNK).min(CHUNK);
-        let fault = match self.ftl.read_medium(cx.now, volume, Extent { start, bytes }, cx.storage) {
+        let mut read = |extent| self.ftl.read_medium(cx.now, IO, volume, extent, cx.storage);
+        let fault = match read(Extent { start, bytes }).end() {
             Ok(end) => return Ok(end),
             Err(fault) => fault,
         };
         // Which page of it, if it fails again.
         let page = |i: u32| Extent { start: start + u64::from(i * ftl::PAGE), bytes: ftl::PAGE };
         let failing = (0..bytes / ftl::PAGE)
-            .find(|i| self.ftl.read_medium(cx.now, volume, page(*i), cx.storage).is_err())
+            .find(|i| matches!(read(page(*i)), Answer::Failed(_)))
             .map(|i| page(i).start);
         let lba = failing.and_then(|byte| self.namespaces.get(nsid).map(|ns| byte >> ns.shift));
-        Err(Found { nsid, lba, status: Failure::of_fault(fault, Kind::Other).status.code().0 })
+        Err(Found { nsid, lba, status: status_of(fault) })
     }
 
     fn fail_self_test<S: Contents>(&mut self, segment: u8, failure: Option<Found>, cx: &mut Cx<'_, S>) {
@@ -256,7 +298,7 @@ impl Drive {
         let number = self.controllers.fresh();
         let extended = match &mut self.life.self_tests.running {
             Some(running) => {
-                running.number = number;
+                (running.number, running.waits) = (number, false);
                 running.code == EXTENDED
             }
             None => return,

@@ -132,8 +132,10 @@ impl Load {
         let io = self.free.pop().expect("waited");
         self.begun[io as usize] = self.now;
         let extent = Extent { start: page * PAGE, bytes: PAGE as u32 };
-        let end = self.ftl.read(self.now, Io(io), self.volume, extent, &mut NoContents).expect("no faults");
-        self.ends.push(end, io);
+        match self.ftl.read(self.now, Io(io), self.volume, extent, &mut NoContents) {
+            Answer::At(end) => self.ends.push(end, io),
+            answer => panic!("{answer:?}"),
+        }
     }
 
     fn random(&mut self) -> u64 {

@@ -15,6 +15,26 @@ pub enum Answer {
     Failed(Fault),
 }
 
+impl From<Result<Nanos, Fault>> for Answer {
+    fn from(end: Result<Nanos, Fault>) -> Answer {
+        end.map_or_else(Answer::Failed, Answer::At)
+    }
+}
+
+impl Answer {
+    /// When the request is done; `None` if [`crate::Ftl::poll`] will tell.
+    ///
+    /// # Errors
+    /// Why it failed.
+    pub fn end(self) -> Result<Option<Nanos>, Fault> {
+        match self {
+            Answer::At(at) => Ok(Some(at)),
+            Answer::Later => Ok(None),
+            Answer::Failed(fault) => Err(fault),
+        }
+    }
+}
+
 /// Why a request failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Fault {

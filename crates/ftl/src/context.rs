@@ -14,6 +14,9 @@ pub(crate) enum Event {
     Gathered(u32),
     /// The erase of one block should have ended.
     Erased(Unit),
+    /// A read that is answered later has ended.
+    #[cfg(any(test, feature = "late-reads"))]
+    Read(crate::storage::Io),
 }
 
 /// The drive's queue of events, of all sets.

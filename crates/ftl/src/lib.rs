@@ -16,6 +16,8 @@ mod config;
 mod context;
 mod flash;
 mod joint;
+#[cfg(any(test, feature = "late-reads"))]
+mod late;
 mod layer;
 mod lost;
 mod memory;

@@ -3,6 +3,8 @@
 use crate::answer::{Answer, Done, Fault, MediaKind, Past, SetInfo, SetStats};
 use crate::compare::{match_before, matches};
 use crate::config::{GRANULE_PAGES, PAGE};
+#[cfg(any(test, feature = "late-reads"))]
+use crate::context::Event;
 use crate::context::SetContext;
 use crate::lost::{LOST, LostPages};
 use crate::set::{AfterCut, NvmSet};
@@ -40,12 +42,27 @@ pub(crate) struct MemorySet {
     waiting: VecDeque<Write>,
     pub lost: LostPages,
     pub stats: SetStats,
+    /// Reads that are to be answered later.
+    #[cfg(any(test, feature = "late-reads"))]
+    pub late: crate::late::LateReads,
 }
 
 impl MemorySet {
     pub fn new(id: SetId, memory: Faulty<Memory>, durable: bool, volatile: bool, atomic: u32) -> MemorySet {
         let (group, waiting, stats) = (Vec::new(), VecDeque::new(), SetStats::default());
-        MemorySet { id, memory, durable, volatile, atomic, group, waiting, lost: LostPages::default(), stats }
+        MemorySet {
+            id,
+            memory,
+            durable,
+            volatile,
+            atomic,
+            group,
+            waiting,
+            lost: LostPages::default(),
+            stats,
+            #[cfg(any(test, feature = "late-reads"))]
+            late: Default::default(),
+        }
     }
 
     fn spare(&self, page: u32) -> Option<Spare> {
@@ -65,7 +82,7 @@ impl MemorySet {
             let stop = write.end_of_group(group);
             if write.compare.is_some() {
                 let volume = write.volume;
-                match_before(write, |io, extent| self.read(now, volume, extent, cx, matches(io)))?;
+                match_before(write, |io, extent| self.read_extent(now, volume, extent, cx, matches(io)))?;
             }
             let stored = self.store(write, stop, cx);
             if stored != Ok(true) {
@@ -136,6 +153,44 @@ impl MemorySet {
         result
     }
 
+    /// Walks the pages of an extent. `visit` gets the piece and the contents.
+    #[inline]
+    fn read_extent<S: Storage>(
+        &mut self,
+        now: Nanos,
+        volume: VolumeId,
+        extent: Extent,
+        cx: &mut SetContext<'_, S>,
+        mut visit: impl FnMut(&mut S, Piece, Option<Slot>) -> Result<(), Fault>,
+    ) -> Result<Nanos, Fault> {
+        let volume = cx.volumes.get_mut(volume).ok_or(Fault::OutOfRange)?;
+        let mut end = now;
+        let mut host = 0;
+        while host < extent.bytes {
+            let byte = extent.start + u64::from(host);
+            let offset = (byte % u64::from(PAGE)) as u32;
+            let piece = Piece { host, page: offset, len: (PAGE - offset).min(extent.bytes - host) };
+            host += piece.len;
+            let page = volume.page(byte / u64::from(PAGE));
+            let spare = self.spare(page);
+            if spare.is_some_and(|s| s.slot == LOST) {
+                return Err(Fault::Unrecovered);
+            }
+            if spare.is_some() {
+                let read = self.memory.read(now, Page(page), 1);
+                self.stats.media_read_bytes += u64::from(PAGE);
+                volume.stats.media_read_bytes += u64::from(PAGE);
+                if read.outcome == Outcome::Failed {
+                    self.stats.uncorrectable += 1;
+                    return Err(Fault::Unrecovered);
+                }
+                end = end.max(read.done);
+            }
+            visit(cx.storage, piece, spare.map(|s| s.slot))?;
+        }
+        Ok(end)
+    }
+
     fn put<S: Storage>(
         &mut self,
         now: Nanos,
@@ -199,37 +254,23 @@ impl NvmSet for MemorySet {
     fn read<S: Storage, V: FnMut(&mut S, Piece, Option<Slot>) -> Result<(), Fault>>(
         &mut self,
         now: Nanos,
+        _io: Io,
         volume: VolumeId,
         extent: Extent,
         cx: &mut SetContext<'_, S>,
-        mut visit: V,
-    ) -> Result<Nanos, Fault> {
-        let volume = cx.volumes.get_mut(volume).ok_or(Fault::OutOfRange)?;
-        let mut end = now;
-        let mut host = 0;
-        while host < extent.bytes {
-            let byte = extent.start + u64::from(host);
-            let offset = (byte % u64::from(PAGE)) as u32;
-            let piece = Piece { host, page: offset, len: (PAGE - offset).min(extent.bytes - host) };
-            host += piece.len;
-            let page = volume.page(byte / u64::from(PAGE));
-            let spare = self.spare(page);
-            if spare.is_some_and(|s| s.slot == LOST) {
-                return Err(Fault::Unrecovered);
-            }
-            if spare.is_some() {
-                let read = self.memory.read(now, Page(page), 1);
-                self.stats.media_read_bytes += u64::from(PAGE);
-                volume.stats.media_read_bytes += u64::from(PAGE);
-                if read.outcome == Outcome::Failed {
-                    self.stats.uncorrectable += 1;
-                    return Err(Fault::Unrecovered);
-                }
-                end = end.max(read.done);
-            }
-            visit(cx.storage, piece, spare.map(|s| s.slot))?;
+        visit: V,
+    ) -> Answer {
+        let answer = self.read_extent(now, volume, extent, cx, visit).into();
+        #[cfg(any(test, feature = "late-reads"))]
+        let answer = self.late.answer(now, _io, answer, self.id, cx.events);
+        answer
+    }
+
+    #[cfg(any(test, feature = "late-reads"))]
+    fn handle<S: Storage>(&mut self, now: Nanos, event: Event, cx: &mut SetContext<'_, S>) {
+        if let Event::Read(io) = event {
+            cx.done.extend(self.late.take(now, io));
         }
-        Ok(end)
     }
 
     fn write<S: Storage>(&mut self, now: Nanos, mut write: Write, cx: &mut SetContext<'_, S>) -> Answer {
@@ -289,6 +330,8 @@ impl NvmSet for MemorySet {
     fn power_cut<S: Storage>(&mut self, now: Nanos, saved: bool, cx: &mut SetContext<'_, S>) -> AfterCut {
         self.memory.power_cut(now);
         self.waiting.clear();
+        #[cfg(any(test, feature = "late-reads"))]
+        self.late.clear();
         let lossy = self.volatile && !saved;
         if lossy {
             self.memory.inner_mut().lose_contents();

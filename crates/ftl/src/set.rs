@@ -34,18 +34,18 @@ pub(crate) trait NvmSet {
     /// The contents that anything refers to, each as often as it is. Looks at every page: for tests.
     fn references(&self) -> Vec<Slot>;
 
-    /// Reads. `visit` gets each piece of the extent, in order, with its contents. Returns when the data are in the controller.
-    ///
-    /// # Errors
-    /// What `visit` says, or data that are lost.
+    /// Reads. `visit` gets each piece of the extent, in order, with its contents, before this returns; if it fails, so does the read. The
+    /// answer says when the data are in the controller. Where that is not known yet it comes later through [`SetContext::done`], and
+    /// says, too, whether the medium could give the data: the contents are those that `visit` got.
     fn read<S: Storage, V: FnMut(&mut S, Piece, Option<Slot>) -> Result<(), Fault>>(
         &mut self,
         now: Nanos,
+        io: Io,
         volume: VolumeId,
         extent: Extent,
         cx: &mut SetContext<'_, S>,
         visit: V,
-    ) -> Result<Nanos, Fault>;
+    ) -> Answer;
 
     /// Accepts a write. An answer that is to come later comes through [`SetContext::done`].
     fn write<S: Storage>(&mut self, now: Nanos, write: Write, cx: &mut SetContext<'_, S>) -> Answer;

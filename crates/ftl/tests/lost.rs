@@ -6,7 +6,7 @@
 mod sets;
 mod support;
 
-use ftl::{Config, Extent, Fault, Ftl, Io, PageState, SetId, Source, VolumeId};
+use ftl::{Answer, Config, Extent, Fault, Ftl, Io, PageState, SetId, Source, VolumeId};
 use media::{FaultPlan, Nanos, Rng};
 use support::Store;
 
@@ -127,13 +127,13 @@ impl Run {
             self.store.host_reads(8);
             let extent = Extent { start: u64::from(page) * 4096, bytes: 4096 };
             match self.ftl.read(self.now, Io(u32::MAX), self.volume, extent, &mut self.store) {
-                Ok(_) => {
+                Answer::At(_) => {
                     let value = self.store.host[0];
                     let own = value == 0 || value % PAGES_NUMBER == page;
                     assert!(own, "seed {}: page {page} reads {value}", self.seed);
                 }
-                Err(fault) => {
-                    assert_eq!(fault, Fault::Unrecovered);
+                answer => {
+                    assert_eq!(answer, Answer::Failed(Fault::Unrecovered));
                     self.lost += 1;
                 }
             }

@@ -339,9 +339,8 @@ impl Run {
     fn read(&mut self, volume: usize, first: u64, count: u64) -> Vec<u32> {
         let id = self.volumes[volume].0;
         self.store.host_reads(count as usize);
-        self.ftl
-            .read(self.now, Io(u32::MAX), id, Self::extent(first, count), &mut self.store)
-            .unwrap_or_else(|e| panic!("seed {}: read of sector {first}: {e}", self.seed));
+        let answer = self.ftl.read(self.now, Io(u32::MAX), id, Self::extent(first, count), &mut self.store);
+        assert!(matches!(answer, Answer::At(_)), "seed {}: read of sector {first}: {answer:?}", self.seed);
         self.store.host.clone()
     }
 

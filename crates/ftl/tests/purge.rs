@@ -68,7 +68,8 @@ impl Bench {
     fn read(&mut self, volume: VolumeId, page: u32) -> u32 {
         self.store.host_reads(8);
         let extent = Extent { start: u64::from(page * PAGE), bytes: PAGE };
-        self.ftl.read(self.now, Io(1), volume, extent, &mut self.store).unwrap();
+        let answer = self.ftl.read(self.now, Io(1), volume, extent, &mut self.store);
+        assert!(matches!(answer, Answer::At(_)), "{answer:?}");
         self.store.host[0]
     }
 }

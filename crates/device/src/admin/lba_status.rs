@@ -3,13 +3,16 @@
 use crate::contents::Contents;
 use crate::controller::ControllerId;
 use crate::drive::{Cx, Drive, Failure, Outcome, Reply};
-use ftl::{Extent, PAGE, PageState};
+use ftl::{Extent, Io, PAGE, PageState};
 use nvme::admin::{GetLbaStatus, LbaStatusAction, LbaStatusDescriptor, LbaStatusHeader};
 use nvme::zerocopy::IntoBytes;
 use nvme::{U32, U64};
 
 /// Pages that one command looks at: the drive does nothing else meanwhile. The host asks again for the rest.
 const MOST_PAGES: u64 = 1 << 16;
+
+/// The number of its reads. Nobody waits for one that is answered later.
+const SCAN: Io = Io(u32::MAX - 2);
 
 impl Drive {
     pub(super) fn get_lba_status<S: Contents>(
@@ -48,7 +51,9 @@ impl Drive {
                     };
                     let extent = Extent { start: page * u64::from(PAGE), bytes: PAGE };
                     let scan = c.atype == LbaStatusAction::SCAN;
-                    match scan && self.ftl.read_medium(cx.now, volume, extent, cx.storage).is_err() {
+                    let mut read = || self.ftl.read_medium(cx.now, SCAN, volume, extent, cx.storage);
+                    // A medium that answers later reports what it lost when it knows.
+                    match scan && read().end().is_err() {
                         true => u8::MAX,
                         false => marks,
                     }

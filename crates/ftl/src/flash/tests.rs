@@ -75,7 +75,7 @@ impl Bench {
                 Event::Erased(unit) => {
                     assert!(self.flash.erased(self.now, unit, &mut self.events, &mut NoContents));
                 }
-                Event::Gathered(_) => panic!("nothing is gathered here"),
+                Event::Gathered(_) | Event::Read(_) => panic!("no set stands above this"),
             }
         }
         all

@@ -19,6 +19,8 @@ mod compare;
 mod flush;
 mod lost;
 pub(crate) mod persist;
+#[cfg(test)]
+mod tests;
 
 use crate::answer::{Answer, Done, Fault, PageState, Past, PlacementNote, SetInfo, SetStats, Source};
 use crate::compare::matches;
@@ -209,10 +211,8 @@ impl Ftl {
         self.sets[usize::from(volume.set.0)].prefetch_place(volume.page(start / u64::from(PAGE)));
     }
 
-    /// Reads; the answer says when the data is in the controller. What was never written reads as zeros.
-    ///
-    /// # Errors
-    /// The extent is outside the volume, or data is lost.
+    /// Reads; the answer says when the data is in the controller. What was never written reads as zeros. The storage has loaded
+    /// all contents when this returns, also where the answer comes later. It fails if the extent is outside the volume, or data is lost.
     pub fn read<S: Storage>(
         &mut self,
         now: Nanos,
@@ -220,16 +220,14 @@ impl Ftl {
         volume: VolumeId,
         extent: Extent,
         storage: &mut S,
-    ) -> Result<Nanos, Fault> {
-        self.visit(now, volume, extent, storage, |storage: &mut S, piece, slot: Option<Slot>| {
+    ) -> Answer {
+        self.visit(now, io, volume, extent, storage, |storage: &mut S, piece, slot: Option<Slot>| {
             storage.load(io, piece, slot).map_err(Fault::from)
         })
     }
 
-    /// Compares the host's buffer with what is stored; timed as a read.
-    ///
-    /// # Errors
-    /// As for [`read`](Ftl::read), and [`Fault::Mismatch`].
+    /// Compares the host's buffer with what is stored; timed as a read. It fails as [`read`](Ftl::read) does, and with
+    /// [`Fault::Mismatch`].
     pub fn compare<S: Storage>(
         &mut self,
         now: Nanos,
@@ -237,14 +235,11 @@ impl Ftl {
         volume: VolumeId,
         extent: Extent,
         storage: &mut S,
-    ) -> Result<Nanos, Fault> {
-        self.visit(now, volume, extent, storage, matches(io))
+    ) -> Answer {
+        self.visit(now, io, volume, extent, storage, matches(io))
     }
 
-    /// Reads without giving the data to anyone; the storage checks the contents.
-    ///
-    /// # Errors
-    /// As for [`read`](Ftl::read).
+    /// Reads without giving the data to anyone; the storage checks the contents. It fails as [`read`](Ftl::read) does.
     pub fn verify<S: Storage>(
         &mut self,
         now: Nanos,
@@ -252,39 +247,42 @@ impl Ftl {
         volume: VolumeId,
         extent: Extent,
         storage: &mut S,
-    ) -> Result<Nanos, Fault> {
-        self.visit(now, volume, extent, storage, |storage: &mut S, _, slot: Option<Slot>| match slot {
+    ) -> Answer {
+        self.visit(now, io, volume, extent, storage, |storage: &mut S, _, slot: Option<Slot>| match slot {
             Some(slot) => storage.verify(io, slot).map_err(Fault::from),
             None => Ok(()),
         })
     }
 
-    /// Reads the medium, and nothing of contents.
-    ///
-    /// # Errors
-    /// As for [`read`](Ftl::read), without errors of the storage.
+    /// Reads the medium, and nothing of contents. It fails as [`read`](Ftl::read) does, without errors of the storage.
     pub fn read_medium<S: Storage>(
         &mut self,
         now: Nanos,
+        io: Io,
         volume: VolumeId,
         extent: Extent,
         storage: &mut S,
-    ) -> Result<Nanos, Fault> {
-        self.visit(now, volume, extent, storage, |_: &mut S, _, _| Ok(()))
+    ) -> Answer {
+        self.visit(now, io, volume, extent, storage, |_: &mut S, _, _| Ok(()))
     }
 
     #[inline]
+    #[allow(clippy::too_many_arguments)]
     fn visit<S: Storage>(
         &mut self,
         now: Nanos,
+        io: Io,
         volume: VolumeId,
         extent: Extent,
         storage: &mut S,
         visit: impl FnMut(&mut S, Piece, Option<Slot>) -> Result<(), Fault>,
-    ) -> Result<Nanos, Fault> {
+    ) -> Answer {
         self.advance(now, storage);
-        let set = self.check(volume, extent, HostBytes { read: extent.bytes.into(), written: 0 })?;
-        self.sets[usize::from(set.0)].read(now, volume, extent, context!(self, storage), visit)
+        let set = match self.check(volume, extent, HostBytes { read: extent.bytes.into(), written: 0 }) {
+            Ok(set) => set,
+            Err(fault) => return Answer::Failed(fault),
+        };
+        self.sets[usize::from(set.0)].read(now, io, volume, extent, context!(self, storage), visit)
     }
 
     /// The set of an extent that lies in its volume. What the host asks for is counted, whatever becomes of it.
@@ -645,6 +643,14 @@ impl Ftl {
     /// page: for tests.
     pub fn references(&self) -> Vec<Slot> {
         self.sets.iter().flat_map(NvmSet::references).collect()
+    }
+
+    /// Makes a set that is written in place answer its reads so much later than its medium says, as a disk would. For tests.
+    #[cfg(any(test, feature = "late-reads"))]
+    pub fn answer_reads_later(&mut self, set: SetId, by: Nanos) {
+        if let Some(Set::Memory(set)) = self.sets.get_mut(usize::from(set.0)) {
+            set.late.by = Some(by);
+        }
     }
 
     /// Plans faults of a set's medium; an empty plan ends them. Whether there is such a set.

@@ -30,12 +30,13 @@ impl NvmSet for PageMappedSet {
     fn read<S: Storage, V: FnMut(&mut S, Piece, Option<Slot>) -> Result<(), Fault>>(
         &mut self,
         now: Nanos,
+        _io: Io,
         volume: VolumeId,
         extent: Extent,
         cx: &mut SetContext<'_, S>,
         visit: V,
-    ) -> Result<Nanos, Fault> {
-        self.read_extent(now, volume, extent, cx, visit)
+    ) -> Answer {
+        self.read_extent(now, volume, extent, cx, visit).into()
     }
 
     #[inline]
@@ -81,6 +82,8 @@ impl NvmSet for PageMappedSet {
                 self.gathered(chain);
                 true
             }
+            #[cfg(any(test, feature = "late-reads"))]
+            Event::Read(_) => false,
             Event::Erased(unit) => self.flash.erased(now, unit, cx.events, cx.storage),
         };
         if ended {
