@@ -7,7 +7,7 @@ use crate::datasheet::DataSheetTable;
 use crate::lba_format::LbaFormat;
 use crate::quantity::{Percent, Rate, Size, Time};
 use crate::quota::Limits;
-use ftl::{GRANULE_PAGES, GcConfig, GcPolicy, PAGE, PlacementConfig, SetConfig};
+use ftl::{GRANULE_PAGES, GcConfig, PAGE, PlacementConfig, SetConfig};
 use media::memory::Bandwidth;
 use media::{Cell, FaultPlan, Geometry, MemoryConfig, MemoryKind, NandConfig, NandTiming, Nanos, Sense};
 use nvme::Nqn;
@@ -134,7 +134,7 @@ struct NandTable {
     #[serde(default)]
     timing: NandTimes,
     #[serde(default)]
-    gc: GcTable,
+    gc: GcConfig,
     #[serde(default)]
     placement: PlacementTable,
     window: Option<WindowTable>,
@@ -159,23 +159,6 @@ struct NandTimes {
 enum ReadTimes {
     Same(Time),
     ByPageType(Vec<Time>),
-}
-
-#[derive(Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct GcTable {
-    policy: GcPolicy,
-    low: u32,
-    wear_gap: u32,
-    idle_share: u32,
-    together: bool,
-}
-
-impl Default for GcTable {
-    fn default() -> Self {
-        let GcConfig { policy, low, wear_gap, together, idle_share, .. } = GcConfig::default();
-        GcTable { policy, low, wear_gap, idle_share, together }
-    }
 }
 
 #[derive(Deserialize)]
@@ -606,8 +589,7 @@ fn nand(n: NandTable, durable: bool, key: &impl Fn(&str) -> String) -> Result<Se
         durable,
     };
     let ahead = n.window.map_or(0, |w| w.superblocks);
-    let GcTable { policy, low, wear_gap, idle_share, together } = n.gc;
-    let gc = GcConfig { policy, low, ahead, wear_gap, together, idle_share };
+    let gc = GcConfig { ahead, ..n.gc };
     let isolated = matches!(n.placement.isolation, Isolation::Persistent);
     let placement = PlacementConfig { handles: n.placement.handles, isolated };
     Ok(SetConfig::Nand { nand, capacity_pages, gc, placement })

@@ -3,7 +3,7 @@
 use crate::placement::Placement;
 use crate::victim::GcPolicy;
 use media::{FaultPlan, MemoryConfig, NandConfig};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 /// Bytes of a page, the unit of mapping.
 pub const PAGE: u32 = 4096;
@@ -12,7 +12,7 @@ pub const PAGE: u32 = 4096;
 pub const GRANULE_PAGES: u32 = 256;
 
 /// Everything that shapes a translation layer.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Config {
     /// The NVM Sets, in order; set identifiers of NVMe are one more than the index here.
     pub sets: Vec<SetConfig>,
@@ -31,7 +31,7 @@ pub struct Config {
 }
 
 /// One NVM Set.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug)]
 pub enum SetConfig {
     /// Flash under mapping and garbage collection.
     Nand {
@@ -42,7 +42,6 @@ pub enum SetConfig {
         /// How garbage is collected.
         gc: GcConfig,
         /// How data is kept apart.
-        #[serde(default)]
         placement: PlacementConfig,
     },
     /// DRAM or persistent memory, written in place.
@@ -54,32 +53,27 @@ pub enum SetConfig {
     },
 }
 
-/// Garbage collection and wear levelling.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+/// Garbage collection and wear levelling: the table `gc` of a drive's TOML. A new key is a field here, its default below, and a row in
+/// `docs/drive-toml.md`.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct GcConfig {
     /// Which superblock is collected next.
     pub policy: GcPolicy,
-    /// Free superblocks below which collection starts (at least 2).
+    /// Free superblocks below which collection starts (at least 3).
     pub low: u32,
-    /// Superblocks that collection frees beyond `low` while it is asked to collect ahead: what can be written while it
-    /// is held back.
-    #[serde(default)]
-    pub ahead: u32,
     /// Difference of program/erase cycles between superblocks from which cold data is moved on purpose.
     pub wear_gap: u32,
-    /// Whether what collection moves goes to the superblock that the host writes to, and so comes among newer data; else it has one of its own.
-    /// Only with one placement handle.
-    #[serde(default)]
-    pub together: bool,
     /// Divides the dies: one in so many may be busy at a time with erases and with collection ahead of need. Reads find the others
     /// free. 1 allows all dies; 0 is an error.
-    #[serde(default = "idle_share")]
     pub idle_share: u32,
-}
-
-/// An eighth of the dies. This is assumed: no source tells what drives do.
-fn idle_share() -> u32 {
-    8
+    /// Whether what collection moves goes to the superblock that the host writes to, and so comes among newer data; else it has one of its own.
+    /// Only with one placement handle.
+    pub together: bool,
+    /// Superblocks that collection frees beyond `low` while it is asked to collect ahead: what can be written while it
+    /// is held back. No key of the table `gc`: it follows from the table `window`.
+    #[serde(skip)]
+    pub ahead: u32,
 }
 
 impl Default for GcConfig {
@@ -87,16 +81,17 @@ impl Default for GcConfig {
         GcConfig {
             policy: GcPolicy::Greedy,
             low: 3,
-            ahead: 0,
             wear_gap: 100,
+            // An eighth of the dies. This is assumed: no source tells what drives do.
+            idle_share: 8,
             together: false,
-            idle_share: idle_share(),
+            ahead: 0,
         }
     }
 }
 
 /// Placement handles: data that is written with one of them shares superblocks with no other.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PlacementConfig {
     /// Placement handles: 1 to [`MAX_HANDLES`]. Each has a superblock of its own open.
     pub handles: u32,

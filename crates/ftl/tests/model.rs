@@ -70,11 +70,11 @@ fn random_config(rng: &mut Rng) -> Config {
                 capacity_pages,
                 gc: GcConfig {
                     policy: pick(rng, &[GcPolicy::Greedy, GcPolicy::CostBenefit, GcPolicy::Fifo]),
-                    low: 3,
                     ahead,
                     wear_gap: pick(rng, &[3, 100]),
                     together: placement.handles == 1 && pick(rng, &[false, true]),
                     idle_share: pick(rng, &[1, 8]),
+                    ..GcConfig::default()
                 },
                 placement,
             },

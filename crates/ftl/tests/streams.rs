@@ -1,8 +1,8 @@
 //! Placement handles: data that dies together lies together.
 
 use ftl::{
-    Answer, Config, Extent, Ftl, GcConfig, GcPolicy, Io, NoContents, PAGE, PlacementConfig, SetConfig, SetId,
-    Source, VolumeId,
+    Answer, Config, Extent, Ftl, GcConfig, Io, NoContents, PAGE, PlacementConfig, SetConfig, SetId, Source,
+    VolumeId,
 };
 use media::{Cell, FaultPlan, Geometry, NandConfig, NandTiming, Nanos, Rng};
 
@@ -29,14 +29,7 @@ fn drive_with(placement: PlacementConfig, together: bool) -> (Ftl, VolumeId, u64
         sets: vec![SetConfig::Nand {
             nand: NandConfig { geometry, cell: Cell::Slc, timing: NandTiming::default(), durable: false },
             capacity_pages: pages as u32,
-            gc: GcConfig {
-                policy: GcPolicy::Greedy,
-                low: 3,
-                ahead: 0,
-                wear_gap: 1000,
-                together,
-                ..GcConfig::default()
-            },
+            gc: GcConfig { wear_gap: 1000, together, ..GcConfig::default() },
             placement,
         }],
         buffer_pages: 16,

@@ -8,10 +8,10 @@ mod greedy;
 use cost_benefit::CostBenefit;
 use fifo::Fifo;
 use greedy::Greedy;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 /// Choice of the victim.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GcPolicy {
     /// Fewest valid pages.

@@ -129,14 +129,7 @@ impl Load {
             sets: vec![SetConfig::Nand {
                 nand: NandConfig { geometry, cell: Cell::Slc, timing, durable: false },
                 capacity_pages: pages,
-                gc: GcConfig {
-                    policy,
-                    low: 3,
-                    ahead: 0,
-                    wear_gap: 1000,
-                    together: false,
-                    ..GcConfig::default()
-                },
+                gc: GcConfig { policy, wear_gap: 1000, ..GcConfig::default() },
                 placement: Default::default(),
             }],
             buffer_pages: 4,
