@@ -5,11 +5,7 @@
 //! host's data, whose places in a write buffer they free; a stream whose next die is full; and all programs where their owner asks for
 //! them. The other ends are noticed when a stream comes by their die again, several at a time.
 
-use super::Flash;
-use super::program::Ended;
-use crate::context::{Event, Queue};
-use crate::storage::Storage;
-use media::{Medium, Nanos, Progress, Unit};
+use media::Unit;
 
 /// Programs that a die takes at once: one runs, and the data of the other is transferred meanwhile.
 pub(crate) const DIE_QUEUE: usize = 2;
@@ -33,10 +29,10 @@ impl Program {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DieQueue {
     programs: [Program; DIE_QUEUE],
-    count: u8,
+    pub count: u8,
     /// Whether there is an event for the end of the first. What postpones one postpones the other, so there is no need
     /// for more.
-    awaited: bool,
+    pub awaited: bool,
 }
 
 impl DieQueue {
@@ -60,8 +56,9 @@ impl DieQueue {
         &self.programs[..usize::from(self.count)]
     }
 
+    /// The first is on the die no longer.
     #[inline]
-    fn drop_first(&mut self) {
+    pub fn drop_first(&mut self) {
         self.programs.copy_within(1.., 0);
         self.count -= 1;
     }
@@ -69,80 +66,30 @@ impl DieQueue {
     /// # Panics
     /// If there is no room.
     #[inline]
-    fn push(&mut self, program: Program) {
+    pub fn push(&mut self, program: Program) {
         self.programs[usize::from(self.count)] = program;
         self.count += 1;
     }
 }
 
-impl Flash {
-    /// A program runs until `end`, if nothing postpones it. Whether its owner, who `watches` it, has to ask for what has ended on
-    /// its die.
-    #[inline]
-    pub(super) fn sent(
-        &mut self,
-        program: Program,
-        die: u32,
-        end: Nanos,
-        watched: bool,
-        events: &mut Queue,
-    ) -> bool {
-        let queue = &mut self.dies[die as usize];
-        queue.push(program);
-        let (alone, awaited) = (queue.count == 1, queue.awaited);
-        if awaited || !watched {
-            return false;
-        }
-        if alone {
-            self.await_end(die, end, events);
-        }
-        !alone
-    }
+/// How an owner calls a program, and what it says of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Order {
+    /// A number of the owner's, which comes back when the program has ended.
+    pub op: u32,
+    /// Whether the data were on flash before.
+    pub relocated: bool,
+    /// Whether the owner waits for the end.
+    pub watched: bool,
+}
 
-    fn await_end(&mut self, die: u32, end: Nanos, events: &mut Queue) {
-        self.dies[die as usize].awaited = true;
-        events.push(end, (self.id, Event::Programmed(die)));
-    }
-
-    /// Takes the first program of a die, if it has ended. Else an event will tell of its end, provided that somebody waits for
-    /// one: the owner (`watched`), or a program of a host's data is among them.
-    #[inline]
-    pub fn take_ended<S: Storage>(
-        &mut self,
-        now: Nanos,
-        die: u32,
-        watched: bool,
-        events: &mut Queue,
-        storage: &mut S,
-    ) -> Option<Ended> {
-        let &first = self.dies[die as usize].programs().first()?;
-        match self.nand.poll_program(now, first.unit) {
-            Progress::Until(end) => {
-                if watched || self.dies[die as usize].programs().iter().any(|p| !p.relocated) {
-                    self.await_end(die, end, events);
-                }
-                None
-            }
-            Progress::Ended(outcome) => {
-                self.dies[die as usize].drop_first();
-                Some(self.program_ended(first, outcome, storage))
-            }
-        }
-    }
-
-    /// The event for a die has come.
-    #[inline]
-    pub fn is_due(&mut self, die: u32) {
-        self.dies[die as usize].awaited = false;
-    }
-
-    /// Dies whose next end no event tells of.
-    pub fn next_unawaited(&self, from: u32) -> Option<u32> {
-        (from..self.geo.dies).find(|&die| !self.dies[die as usize].awaited)
-    }
-
-    /// Units that are being programmed.
-    pub fn units_under_way(&self) -> impl Iterator<Item = Unit> {
-        self.dies.iter().flat_map(|queue| queue.programs().iter().map(|p| p.unit))
-    }
+/// A program has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Ended {
+    /// How its owner calls it.
+    pub op: u32,
+    pub unit: Unit,
+    pub superblock: u32,
+    /// Whether its data are not on flash: then its block is bad from now on.
+    pub failed: bool,
 }

@@ -1,21 +1,10 @@
 //! Erases: a few dies at a time, so that the others can work.
 
 use super::Flash;
-use super::superblock::SuperblockState;
+use super::superblock::{EraseStep, SuperblockState};
 use crate::context::{Event, Queue};
 use crate::storage::{Record, Storage};
 use media::{Medium, Nanos, Outcome, Progress, Unit};
-
-/// What was done for the superblocks that wait for an erase.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum EraseStep {
-    /// Nothing is to be done now.
-    Nothing,
-    /// The erase of a block has begun.
-    Begun,
-    /// All blocks of this superblock are erased: it is free, or dead.
-    Ended(u32),
-}
 
 impl Flash {
     /// Nothing of a superblock counts any more, and no program to it is under way: it is erased when its turn comes.

@@ -10,8 +10,7 @@
 //!   [`Next::Ask`] says so, and sees to its pages at once. Nothing here knows what they are.
 //! - A full superblock is sealed ([`Flash::seal`]). One of which nothing counts is given up ([`Flash::give_up`]), and erased by
 //!   [`Flash::erase_step`].
-//! - After a loss of power [`Flash::copies`] goes through the spare areas, and [`Flash::sort`] sorts the superblocks by what the set says
-//!   counts.
+//! - After a loss of power the set goes through the spare areas, and [`Flash::sort`] sorts the superblocks by what it says counts.
 //!
 //! A zoned set needs nothing else: its zones are superblocks that it opens at their first write ([`Wear::Least`]), each with a stream
 //! and without a map. A page-mapped set and a zoned set may stand on one `Flash` together, as neither keeps a list of superblocks: what one
@@ -23,17 +22,15 @@ mod erase;
 mod program;
 mod scan;
 mod stream;
+mod striping;
 mod superblock;
 #[cfg(test)]
 mod tests;
 mod wear;
 
-pub(crate) use die_queue::DIE_QUEUE;
-pub(crate) use erase::EraseStep;
-pub(crate) use program::{Ended, Order};
+pub(crate) use die_queue::{DIE_QUEUE, Ended, Order};
 pub(crate) use stream::{Next, Stream, Target};
-pub(crate) use superblock::{Superblock, SuperblockState, Superblocks, Wear};
-pub(crate) use wear::Cycles;
+pub(crate) use superblock::{Cycles, EraseStep, Superblock, SuperblockState, Superblocks, Wear};
 
 use crate::answer::SetStats;
 use crate::config::PAGE;

@@ -1,34 +1,12 @@
-//! Programs: what is sent to a die, and what becomes of its block when it fails.
+//! Programs: what is sent to a die, when its end is noticed, and what becomes of its block when it fails.
 
 use super::Flash;
-use super::die_queue::Program;
+use super::die_queue::{Ended, Order, Program};
 use super::stream::Target;
 use crate::config::PAGE;
-use crate::context::Queue;
+use crate::context::{Event, Queue};
 use crate::storage::{Record, Storage};
-use media::{LogicalPage, Medium, Nanos, Outcome, Page, Spare, Unit};
-
-/// How an owner calls a program, and what it says of it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Order {
-    /// A number of the owner's, which comes back when the program has ended.
-    pub op: u32,
-    /// Whether the data were on flash before.
-    pub relocated: bool,
-    /// Whether the owner waits for the end.
-    pub watched: bool,
-}
-
-/// A program has ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Ended {
-    /// How its owner calls it.
-    pub op: u32,
-    pub unit: Unit,
-    pub superblock: u32,
-    /// Whether its data are not on flash: then its block is bad from now on.
-    pub failed: bool,
-}
+use media::{LogicalPage, Medium, Nanos, Outcome, Page, Progress, Spare, Unit};
 
 impl Flash {
     /// Programs a unit that [`next_unit`](Flash::next_unit) gave. Whether the owner has to ask its die for what has
@@ -56,12 +34,7 @@ impl Flash {
 
     /// A program has left its die. One that failed takes its block with it.
     #[inline]
-    pub(super) fn program_ended<S: Storage>(
-        &mut self,
-        program: Program,
-        outcome: Outcome,
-        storage: &mut S,
-    ) -> Ended {
+    fn program_ended<S: Storage>(&mut self, program: Program, outcome: Outcome, storage: &mut S) -> Ended {
         let Program { unit, superblock, op, .. } = program;
         self.superblocks.all[superblock as usize].programs -= 1;
         let failed = outcome == Outcome::Failed;
@@ -112,5 +85,68 @@ impl Flash {
         let first = unit.0 * self.geo.unit_pages;
         self.spares.clear();
         self.spares.extend((first..first + self.geo.unit_pages).map(|p| self.nand.inner().spare(Page(p))));
+    }
+
+    /// A program runs until `end`, if nothing postpones it. Whether its owner, who `watches` it, has to ask for what has ended on
+    /// its die.
+    #[inline]
+    fn sent(&mut self, program: Program, die: u32, end: Nanos, watched: bool, events: &mut Queue) -> bool {
+        let queue = &mut self.dies[die as usize];
+        queue.push(program);
+        let (alone, awaited) = (queue.count == 1, queue.awaited);
+        if awaited || !watched {
+            return false;
+        }
+        if alone {
+            self.await_end(die, end, events);
+        }
+        !alone
+    }
+
+    fn await_end(&mut self, die: u32, end: Nanos, events: &mut Queue) {
+        self.dies[die as usize].awaited = true;
+        events.push(end, (self.id, Event::Programmed(die)));
+    }
+
+    /// Takes the first program of a die, if it has ended. Else an event will tell of its end, provided that somebody waits for
+    /// one: the owner (`watched`), or a program of a host's data is among them.
+    #[inline]
+    pub fn take_ended<S: Storage>(
+        &mut self,
+        now: Nanos,
+        die: u32,
+        watched: bool,
+        events: &mut Queue,
+        storage: &mut S,
+    ) -> Option<Ended> {
+        let &first = self.dies[die as usize].programs().first()?;
+        match self.nand.poll_program(now, first.unit) {
+            Progress::Until(end) => {
+                if watched || self.dies[die as usize].programs().iter().any(|p| !p.relocated) {
+                    self.await_end(die, end, events);
+                }
+                None
+            }
+            Progress::Ended(outcome) => {
+                self.dies[die as usize].drop_first();
+                Some(self.program_ended(first, outcome, storage))
+            }
+        }
+    }
+
+    /// The event for a die has come.
+    #[inline]
+    pub fn is_due(&mut self, die: u32) {
+        self.dies[die as usize].awaited = false;
+    }
+
+    /// Dies whose next end no event tells of.
+    pub fn next_unawaited(&self, from: u32) -> Option<u32> {
+        (from..self.geo.dies).find(|&die| !self.dies[die as usize].awaited)
+    }
+
+    /// Units that are being programmed.
+    pub fn units_under_way(&self) -> impl Iterator<Item = Unit> {
+        self.dies.iter().flat_map(|queue| queue.programs().iter().map(|p| p.unit))
     }
 }

@@ -2,17 +2,9 @@
 
 use super::Flash;
 use super::die_queue::DieQueue;
-use super::superblock::SuperblockState;
+use super::superblock::{Found, SuperblockState};
 use crate::storage::{Record, Storage};
 use media::{BlockState, Medium, Nanos, Unit};
-
-/// A superblock that was being written.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Found {
-    /// Units that can still be programmed.
-    pub room: u32,
-    pub superblock: u32,
-}
 
 impl Flash {
     /// Power is lost: the chips tear what is in flight. The journal hears what became of it.

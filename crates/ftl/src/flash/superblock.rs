@@ -1,4 +1,4 @@
-//! Superblocks: what each is for, and how worn it is.
+//! Superblocks: what each is for, how worn it is, and what is said of them.
 
 use media::Geometry;
 use std::collections::VecDeque;
@@ -42,6 +42,36 @@ pub(crate) enum Wear {
     Least,
     /// The most worn, for data that stays (dynamic wear levelling).
     Most,
+}
+
+/// What was done for the superblocks that wait for an erase.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum EraseStep {
+    /// Nothing is to be done now.
+    Nothing,
+    /// The erase of a block has begun.
+    Begun,
+    /// All blocks of this superblock are erased: it is free, or dead.
+    Ended(u32),
+}
+
+/// A superblock that was being written.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Found {
+    /// Units that can still be programmed.
+    pub room: u32,
+    pub superblock: u32,
+}
+
+/// Program/erase cycles of all blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Cycles {
+    /// Mean, fewest, most.
+    pub mean: u64,
+    pub fewest: u32,
+    pub most: u32,
+    /// Blocks that must not be used.
+    pub bad: u32,
 }
 
 /// The superblocks of a set.

@@ -1,18 +1,8 @@
 //! Bad blocks and wear.
 
 use super::Flash;
+use super::superblock::Cycles;
 use media::{Medium, Unit};
-
-/// Program/erase cycles of all blocks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Cycles {
-    /// Mean, fewest, most.
-    pub mean: u64,
-    pub fewest: u32,
-    pub most: u32,
-    /// Blocks that must not be used.
-    pub bad: u32,
-}
 
 impl Flash {
     /// Looks at every block.

@@ -1,6 +1,7 @@
 //! A set that answers reads later, as a disk will.
 
 use super::*;
+use crate::layer::persist::Restorer;
 use crate::storage::{NoContents, StorageError};
 use media::MemoryKind;
 
@@ -142,4 +143,12 @@ fn contents_are_loaded_before_the_call_returns() {
         let answer = ftl.read(Nanos::ZERO, Io(1), volume, extent, &mut storage);
         assert_eq!((answer == Answer::Later, storage.0), (late, 4));
     }
+}
+
+/// A thread owns a drive, and another may have made it.
+#[test]
+fn a_drive_may_go_to_another_thread() {
+    fn goes<T: Send + 'static>() {}
+    goes::<Ftl>();
+    goes::<Restorer>();
 }

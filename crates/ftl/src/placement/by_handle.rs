@@ -1,6 +1,6 @@
 //! Collection keeps the data of each placement handle by itself: persistently isolated, in the words of Flexible Data Placement.
 
-use super::{PlacementPolicy, Writer};
+use super::policy::{PlacementPolicy, Writer};
 
 pub(super) struct ByHandle;
 

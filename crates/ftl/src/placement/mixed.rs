@@ -1,7 +1,7 @@
 //! Collection moves the data of all placement handles to the same superblocks: initially isolated, in the words of Flexible Data
 //! Placement.
 
-use super::{PlacementPolicy, Writer};
+use super::policy::{PlacementPolicy, Writer};
 
 pub(super) struct Mixed;
 

@@ -1,7 +1,7 @@
 //! Collection writes to the superblock that the host writes to, so that what it moves comes among newer data. Its lane is never
 //! opened.
 
-use super::{PlacementPolicy, Writer};
+use super::policy::{PlacementPolicy, Writer};
 
 pub(super) struct Together;
 

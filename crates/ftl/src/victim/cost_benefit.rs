@@ -1,7 +1,7 @@
 //! What collecting a superblock gives, times its age, over what it costs (Rosenblum & Ousterhout, ACM TOCS 10(1), 1992; Kawaguchi, Nishioka &
 //! Motoda, USENIX 1995).
 
-use super::{Candidate, VictimPolicy};
+use super::policy::{Candidate, VictimPolicy};
 use std::cmp::Ordering;
 
 pub(super) struct CostBenefit;

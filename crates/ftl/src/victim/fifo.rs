@@ -1,6 +1,6 @@
 //! The superblock that was full first.
 
-use super::{Candidate, VictimPolicy};
+use super::policy::{Candidate, VictimPolicy};
 use std::cmp::Reverse;
 
 pub(super) struct Fifo;

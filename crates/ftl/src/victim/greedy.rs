@@ -1,6 +1,6 @@
 //! Fewest valid pages, counted against what the superblock can hold.
 
-use super::{Candidate, VictimPolicy};
+use super::policy::{Candidate, VictimPolicy};
 
 pub(super) struct Greedy;
 
