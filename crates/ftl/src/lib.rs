@@ -7,6 +7,13 @@
 //!
 //! Validated here: that an extent lies in its volume. Not here: everything that NVMe says about commands.
 //!
+//! Rules of the core: no floating point, no hash order; the same requests at the same times give the same events on every machine. The
+//! running drive does not allocate: tables are made at start, and lists are reused. What allocates is rare: recovery, volumes, purges,
+//! and what tests ask for.
+//!
+//! Imports point down only: `layer` (requests, volumes, events, saving), `sets` (the kinds of sets), `page_mapped` and `memory`, `set`
+//! (their contract), `flash` (mechanism), `victim` and `placement` (policies), and below them configuration, answers and storage.
+//!
 //! Not modelled: the flash that a real drive spends on its own tables. The map is rebuilt from the spare
 //! areas; deallocations and volumes are in a *system area* that is taken to be reliable.
 

@@ -39,7 +39,7 @@ const _: () = assert!(size_of::<Entry>() == 24);
 const EMPTY: Entry = Entry { page: NONE, old: NONE, slot: Slot::NONE, prev: NONE, version: 0 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
+enum ChunkState {
     Free,
     /// May be joined.
     Open,
@@ -50,7 +50,7 @@ enum State {
 
 #[derive(Clone, Copy, Debug)]
 struct Chunk {
-    state: State,
+    state: ChunkState,
     /// Entries in use.
     pages: u32,
     /// Placement handle of its latest write.
@@ -61,7 +61,7 @@ struct Chunk {
 
 /// What waits for the superblock of one placement handle.
 #[derive(Clone, Debug)]
-struct Lane {
+struct HandleQueue {
     /// Waiting chunks, oldest first.
     fifo: VecDeque<u32>,
     /// Their pages.
@@ -76,7 +76,7 @@ pub(crate) struct Buffer {
     chunks: Vec<Chunk>,
     free: Vec<u32>,
     /// By placement handle.
-    lanes: Vec<Lane>,
+    queues: Vec<HandleQueue>,
     /// Pages of waiting chunks.
     waiting_pages: u32,
     /// Chunks that hold pages, waiting or in flight.
@@ -90,10 +90,10 @@ impl Buffer {
         Buffer {
             atomic,
             entries: vec![EMPTY; (chunks * atomic) as usize],
-            chunks: vec![Chunk { state: State::Free, pages: 0, handle: 0, number: 0 }; chunks as usize],
+            chunks: vec![Chunk { state: ChunkState::Free, pages: 0, handle: 0, number: 0 }; chunks as usize],
             free: (0..chunks).rev().collect(),
-            lanes: (0..handles)
-                .map(|_| Lane { fifo: VecDeque::with_capacity(chunks as usize + 1), pages: 0 })
+            queues: (0..handles)
+                .map(|_| HandleQueue { fifo: VecDeque::with_capacity(chunks as usize + 1), pages: 0 })
                 .collect(),
             waiting_pages: 0,
             used: 0,
@@ -112,20 +112,20 @@ impl Buffer {
     }
 
     #[inline]
-    fn state(&self, index: u32) -> State {
+    fn state(&self, index: u32) -> ChunkState {
         self.chunks[(index / self.atomic) as usize].state
     }
 
     /// Whether the chunk of an entry may still be written to.
     #[inline]
     pub fn is_open(&self, index: u32) -> bool {
-        self.state(index) == State::Open
+        self.state(index) == ChunkState::Open
     }
 
     /// Whether the chunk of an entry is being programmed.
     #[inline]
     pub fn is_in_flight(&self, index: u32) -> bool {
-        self.state(index) == State::InFlight
+        self.state(index) == ChunkState::InFlight
     }
 
     /// The entry with the version of the same page before this one, if it is still held.
@@ -151,17 +151,17 @@ impl Buffer {
     /// Pages that wait for the superblock of a placement handle.
     #[inline]
     pub fn waiting_of(&self, handle: usize) -> u32 {
-        self.lanes[handle].pages
+        self.queues[handle].pages
     }
 
     /// The placement handle with most waiting pages.
     pub fn fullest(&self) -> usize {
-        (0..self.lanes.len()).max_by_key(|&h| (self.lanes[h].pages, usize::MAX - h)).unwrap_or(0)
+        (0..self.queues.len()).max_by_key(|&h| (self.queues[h].pages, usize::MAX - h)).unwrap_or(0)
     }
 
     /// Whether a chunk that was admitted before `mark` waits first for the superblock of a handle.
     pub fn waits_since(&self, handle: usize, mark: u64) -> bool {
-        self.lanes[handle].fifo.front().is_some_and(|&c| self.chunks[c as usize].number < mark)
+        self.queues[handle].fifo.front().is_some_and(|&c| self.chunks[c as usize].number < mark)
     }
 
     pub fn has_room(&self) -> bool {
@@ -170,7 +170,7 @@ impl Buffer {
 
     /// Full, and nothing is on its way that would make room: chunks may hold fewer pages than fit.
     pub fn is_stuck(&self) -> bool {
-        self.free.is_empty() && self.lanes.iter().map(|l| l.fifo.len()).sum::<usize>() as u32 == self.used
+        self.free.is_empty() && self.queues.iter().map(|l| l.fifo.len()).sum::<usize>() as u32 == self.used
     }
 
     pub fn used_chunks(&self) -> u32 {
@@ -187,10 +187,10 @@ impl Buffer {
     pub fn open(&mut self, page: u32, handle: u8) -> Option<u32> {
         let chunk = self.free.pop()?;
         let number = self.next_number;
-        self.chunks[chunk as usize] = Chunk { state: State::Open, pages: 0, handle, number };
+        self.chunks[chunk as usize] = Chunk { state: ChunkState::Open, pages: 0, handle, number };
         self.next_number += 1;
         self.used += 1;
-        self.lanes[usize::from(handle)].fifo.push_back(chunk);
+        self.queues[usize::from(handle)].fifo.push_back(chunk);
         Some(self.join(chunk * self.atomic, page))
     }
 
@@ -202,7 +202,7 @@ impl Buffer {
         let index = chunk * self.atomic + page % self.atomic;
         let c = &mut self.chunks[chunk as usize];
         c.pages += 1;
-        self.lanes[usize::from(c.handle)].pages += 1;
+        self.queues[usize::from(c.handle)].pages += 1;
         self.waiting_pages += 1;
         self.entries[index as usize].page = page;
         index
@@ -213,17 +213,17 @@ impl Buffer {
     pub fn hand_over(&mut self, index: u32, handle: u8) {
         let chunk = index / self.atomic;
         if self.chunks[chunk as usize].handle != handle {
-            self.change_lane(chunk, handle);
+            self.change_queue(chunk, handle);
         }
     }
 
     #[cold]
-    fn change_lane(&mut self, chunk: u32, handle: u8) {
+    fn change_queue(&mut self, chunk: u32, handle: u8) {
         let c = &mut self.chunks[chunk as usize];
-        let from = &mut self.lanes[usize::from(std::mem::replace(&mut c.handle, handle))];
+        let from = &mut self.queues[usize::from(std::mem::replace(&mut c.handle, handle))];
         from.fifo.retain(|&f| f != chunk);
         from.pages -= c.pages;
-        let to = &mut self.lanes[usize::from(handle)];
+        let to = &mut self.queues[usize::from(handle)];
         to.fifo.push_back(chunk);
         to.pages += c.pages;
     }
@@ -235,19 +235,19 @@ impl Buffer {
         self.waiting_pages -= 1;
         let c = &mut self.chunks[chunk as usize];
         c.pages -= 1;
-        let lane = &mut self.lanes[usize::from(c.handle)];
-        lane.pages -= 1;
+        let queue = &mut self.queues[usize::from(c.handle)];
+        queue.pages -= 1;
         if c.pages > 0 {
             return None;
         }
         let number = c.number;
-        lane.fifo.retain(|&f| f != chunk);
+        queue.fifo.retain(|&f| f != chunk);
         self.release(chunk);
         Some(number)
     }
 
     fn release(&mut self, chunk: u32) {
-        self.chunks[chunk as usize].state = State::Free;
+        self.chunks[chunk as usize].state = ChunkState::Free;
         self.used -= 1;
         self.free.push(chunk);
     }
@@ -257,22 +257,22 @@ impl Buffer {
     pub fn take(&mut self, handle: usize, mut room: u32, out: &mut Vec<u32>) {
         /// How far past the oldest a smaller chunk is looked for to fill a unit.
         const LOOK_AHEAD: usize = 16;
-        let lane = &mut self.lanes[handle];
+        let queue = &mut self.queues[handle];
         let mut at = 0;
-        while room > 0 && at < lane.fifo.len().min(LOOK_AHEAD) {
-            let chunk = lane.fifo[at];
+        while room > 0 && at < queue.fifo.len().min(LOOK_AHEAD) {
+            let chunk = queue.fifo[at];
             let pages = self.chunks[chunk as usize].pages;
             if pages > room {
                 at += 1;
                 continue;
             }
             if at == 0 {
-                lane.fifo.pop_front();
+                queue.fifo.pop_front();
             } else {
-                lane.fifo.remove(at);
+                queue.fifo.remove(at);
             }
-            self.chunks[chunk as usize].state = State::InFlight;
-            lane.pages -= pages;
+            self.chunks[chunk as usize].state = ChunkState::InFlight;
+            queue.pages -= pages;
             self.waiting_pages -= pages;
             room -= pages;
             let first = chunk * self.atomic;
@@ -300,12 +300,12 @@ impl Buffer {
     pub fn put_back(&mut self, index: u32) {
         let chunk = index / self.atomic;
         let c = &mut self.chunks[chunk as usize];
-        if c.state == State::InFlight {
-            c.state = State::Closed;
+        if c.state == ChunkState::InFlight {
+            c.state = ChunkState::Closed;
             self.waiting_pages += c.pages;
-            let lane = &mut self.lanes[usize::from(c.handle)];
-            lane.pages += c.pages;
-            lane.fifo.push_front(chunk);
+            let queue = &mut self.queues[usize::from(c.handle)];
+            queue.pages += c.pages;
+            queue.fifo.push_front(chunk);
         }
     }
 
@@ -317,35 +317,36 @@ impl Buffer {
     /// Whether what is counted is what is there; says what is not.
     pub fn audit(&self) -> Result<(), String> {
         let wrong = |what: &str, is: u32, counted: u32| Err(format!("{what}: {counted} counted, {is} there"));
-        let mut waiting = vec![0; self.lanes.len()];
+        let mut waiting = vec![0; self.queues.len()];
         let (mut used, mut queued) = (0, 0);
         for (i, chunk) in (0..).zip(&self.chunks) {
             let first = (i * self.atomic) as usize;
             let held = self.entries[first..][..self.atomic as usize].iter().filter(|e| e.page != NONE);
             let held = held.count() as u32;
-            if chunk.state != State::Free && held != chunk.pages || (held > 0) == (chunk.state == State::Free)
+            if chunk.state != ChunkState::Free && held != chunk.pages
+                || (held > 0) == (chunk.state == ChunkState::Free)
             {
                 return wrong(&format!("pages of chunk {i} ({chunk:?})"), held, chunk.pages);
             }
-            used += u32::from(chunk.state != State::Free);
-            if matches!(chunk.state, State::Open | State::Closed) {
+            used += u32::from(chunk.state != ChunkState::Free);
+            if matches!(chunk.state, ChunkState::Open | ChunkState::Closed) {
                 queued += 1;
                 waiting[usize::from(chunk.handle)] += held;
-                if !self.lanes[usize::from(chunk.handle)].fifo.contains(&i) {
-                    return Err(format!("chunk {i} waits in no lane"));
+                if !self.queues[usize::from(chunk.handle)].fifo.contains(&i) {
+                    return Err(format!("chunk {i} waits in no queue"));
                 }
             }
         }
-        for (lane, &pages) in self.lanes.iter().zip(&waiting) {
-            if lane.pages != pages {
-                return wrong("waiting pages of a lane", pages, lane.pages);
+        for (queue, &pages) in self.queues.iter().zip(&waiting) {
+            if queue.pages != pages {
+                return wrong("waiting pages of a handle", pages, queue.pages);
             }
         }
         let pages: u32 = waiting.iter().sum();
         if self.waiting_pages != pages {
             return wrong("waiting pages", pages, self.waiting_pages);
         }
-        let fifos: u32 = self.lanes.iter().map(|l| l.fifo.len() as u32).sum();
+        let fifos: u32 = self.queues.iter().map(|l| l.fifo.len() as u32).sum();
         if fifos != queued || self.used != used || self.free.len() + used as usize != self.chunks.len() {
             return wrong("chunks that wait or are used", queued + used, fifos + self.used);
         }
@@ -355,7 +356,7 @@ impl Buffer {
     /// Power is gone.
     pub fn clear(&mut self) {
         let next_number = self.next_number;
-        *self = Buffer::new(self.entries.len() as u32, self.atomic, self.lanes.len() as u32);
+        *self = Buffer::new(self.entries.len() as u32, self.atomic, self.queues.len() as u32);
         self.next_number = next_number;
     }
 }
