@@ -1,0 +1,52 @@
+//! The contract.
+
+use crate::{Limits, Nanos, Operation, Status};
+
+/// A part that has ended.
+#[derive(Debug)]
+pub struct Completed {
+    /// What it was submitted with.
+    pub tag: u32,
+    /// How it ended: a failure is a status and no error.
+    pub status: Status,
+    /// The buffer that was lent with it: of a successful read, filled.
+    pub data: Vec<u8>,
+}
+
+/// A device with logical blocks: a namespace, a file, or what is made of several of them.
+///
+/// It is a state machine. Its caller says what time it is, of whichever clock, and asks again when something may have happened.
+pub trait BlockDevice {
+    /// Why it is of no more use, where that can happen. What is outstanding then may or may not have been done.
+    type Error;
+
+    /// Bytes per logical block: a power of two, 512 or more.
+    fn block_size(&self) -> u32;
+
+    /// Size in logical blocks.
+    fn blocks(&self) -> u64;
+
+    /// How long a part may be.
+    fn limits(&self) -> Limits;
+
+    /// How many parts it takes now.
+    fn room(&self) -> usize;
+
+    /// Begins a part at `now`. `tag` names it until it has [completed](BlockDevice::poll) and is unique until then.
+    /// The part keeps to [`limits`](BlockDevice::limits), and there is [room](BlockDevice::room) for it. `data` has the length of the
+    /// blocks: of a write their contents, of a read room for them. It is empty with every other verb.
+    ///
+    /// # Errors
+    /// The device is of no more use.
+    fn submit(&mut self, now: Nanos, tag: u32, part: &Operation, data: Vec<u8>) -> Result<(), Self::Error>;
+
+    /// A part that has ended by `now`, if one has. Parts end in any order.
+    ///
+    /// # Errors
+    /// The device is of no more use.
+    fn poll(&mut self, now: Nanos) -> Result<Option<Completed>, Self::Error>;
+
+    /// When it is to be polled next: `Nanos::MAX` while nothing is outstanding. A device that is told from outside when a part ends
+    /// cannot know, and says 0: at any time.
+    fn next_event(&self) -> Nanos;
+}

@@ -1,0 +1,160 @@
+//! What is asked of a block device, and how it is cut into parts.
+
+use crate::Limits;
+
+/// What a request does.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Verb {
+    /// Read logical blocks.
+    Read,
+    /// Write logical blocks.
+    Write,
+    /// Deallocate logical blocks.
+    Trim,
+    /// Make what was written durable.
+    Flush,
+    /// Read logical blocks with Force Unit Access.
+    ReadFua,
+    /// Write logical blocks with Force Unit Access: durable when it ends.
+    WriteFua,
+    /// Write logical blocks with what others of the same namespace hold (NVMe's Copy).
+    Copy {
+        /// The first of them, in the unit of the place that is written.
+        from: u64,
+        /// With Force Unit Access.
+        fua: bool,
+    },
+    /// Make logical blocks read as zeroes.
+    WriteZeroes {
+        /// Give their space back where the device can.
+        deallocate: bool,
+    },
+}
+
+impl Verb {
+    /// Whether it has Force Unit Access.
+    #[inline]
+    #[must_use]
+    pub fn fua(self) -> bool {
+        matches!(self, Verb::ReadFua | Verb::WriteFua | Verb::Copy { fua: true, .. })
+    }
+
+    /// The same without Force Unit Access.
+    #[inline]
+    #[must_use]
+    pub fn plain(self) -> Verb {
+        match self {
+            Verb::ReadFua => Verb::Read,
+            Verb::WriteFua => Verb::Write,
+            Verb::Copy { from, .. } => Verb::Copy { from, fua: false },
+            plain => plain,
+        }
+    }
+
+    /// Whether the device fills a buffer with the blocks.
+    #[inline]
+    #[must_use]
+    pub fn reads(self) -> bool {
+        matches!(self, Verb::Read | Verb::ReadFua)
+    }
+
+    /// Whether the device takes the blocks from a buffer.
+    #[inline]
+    #[must_use]
+    pub fn writes(self) -> bool {
+        matches!(self, Verb::Write | Verb::WriteFua)
+    }
+}
+
+/// A verb on a range of logical blocks: a whole request, or a part of one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Operation {
+    /// What to do.
+    pub verb: Verb,
+    /// First logical block.
+    pub lba: u64,
+    /// How many logical blocks; 0 for a flush.
+    pub blocks: u32,
+}
+
+impl Operation {
+    /// Bytes of data that move between host and device, with blocks of `block_size` bytes.
+    #[inline]
+    #[must_use]
+    pub fn bytes(&self, block_size: u32) -> u64 {
+        match self.verb.reads() || self.verb.writes() {
+            true => u64::from(self.blocks) * u64::from(block_size),
+            false => 0,
+        }
+    }
+
+    /// The parts that a device with these limits takes, in order.
+    #[inline]
+    #[must_use]
+    pub fn parts(self, limits: &Limits) -> Parts {
+        Parts { operation: self, most: limits.most(self.verb), done: 0, ended: false }
+    }
+
+    /// The part that begins at the block `at` of it and has so many blocks.
+    #[inline]
+    fn part(&self, at: u32, blocks: u32) -> Operation {
+        let verb = match self.verb {
+            Verb::Copy { from, fua } => Verb::Copy { from: from + u64::from(at), fua },
+            other => other,
+        };
+        Operation { verb, lba: self.lba + u64::from(at), blocks }
+    }
+}
+
+/// The parts of an operation. Each is a whole operation within the limits. Together they cover its blocks once, in order.
+/// An operation without blocks is one part.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Parts {
+    operation: Operation,
+    /// Blocks of a part at most.
+    most: u32,
+    /// Blocks of the parts so far.
+    done: u32,
+    ended: bool,
+}
+
+impl Parts {
+    /// Where the next part begins: logical blocks from the first of the whole operation on.
+    #[inline]
+    #[must_use]
+    pub fn at(&self) -> u32 {
+        self.done
+    }
+
+    /// How many parts are still to come.
+    #[must_use]
+    pub fn left(&self) -> usize {
+        match self.ended {
+            true => 0,
+            false => (self.operation.blocks - self.done).div_ceil(self.most).max(1) as usize,
+        }
+    }
+
+    /// Whether no part is still to come.
+    #[inline]
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.ended
+    }
+}
+
+impl Iterator for Parts {
+    type Item = Operation;
+
+    #[inline]
+    fn next(&mut self) -> Option<Operation> {
+        if self.ended {
+            return None;
+        }
+        let rest = self.operation.blocks - self.done;
+        let part = self.operation.part(self.done, rest.min(self.most));
+        self.done += part.blocks;
+        self.ended = rest <= self.most;
+        Some(part)
+    }
+}
