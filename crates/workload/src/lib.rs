@@ -6,65 +6,21 @@
 //! its random numbers from a seed: the same seed and the same completions give the same requests on every
 //! machine.
 //!
+//! An [`Executor`](executor::Executor) runs any actor on any block device.
+//!
 //! Here so far: [`Mix`], uniform random or sequential reads and writes at a fixed queue depth, [`fio`]'s job
 //! files, the loads of Aerospike's certification tool ([`act`]), block traces ([`trace`]), and a database server ([`innodb`]).
 
 pub mod act;
+pub mod executor;
 pub mod fio;
 pub mod innodb;
 mod mix;
 pub mod trace;
 
+pub use blockdev::{Nanos, Verb};
 pub use mix::{Mix, MixConfig, Order};
 pub use rng::Rng;
-
-/// Nanoseconds of whichever clock runs the actor.
-pub type Nanos = u64;
-
-/// What a request does.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Verb {
-    /// Read logical blocks.
-    Read,
-    /// Write logical blocks.
-    Write,
-    /// Deallocate logical blocks.
-    Trim,
-    /// Make what was written durable.
-    Flush,
-    /// Read logical blocks with Force Unit Access.
-    ReadFua,
-    /// Write logical blocks with Force Unit Access: durable when it ends.
-    WriteFua,
-    /// Write logical blocks with what others of the same namespace hold (NVMe's Copy).
-    Copy {
-        /// The first of them, in the unit of the place that is written.
-        from: u64,
-        /// With Force Unit Access.
-        fua: bool,
-    },
-}
-
-impl Verb {
-    /// Whether it has Force Unit Access.
-    #[inline]
-    #[must_use]
-    pub fn fua(self) -> bool {
-        matches!(self, Verb::ReadFua | Verb::WriteFua | Verb::Copy { fua: true, .. })
-    }
-
-    /// The same without Force Unit Access.
-    #[inline]
-    #[must_use]
-    pub fn plain(self) -> Verb {
-        match self {
-            Verb::ReadFua => Verb::Read,
-            Verb::WriteFua => Verb::Write,
-            Verb::Copy { from, .. } => Verb::Copy { from, fua: false },
-            plain => plain,
-        }
-    }
-}
 
 /// One request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

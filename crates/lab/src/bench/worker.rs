@@ -420,6 +420,9 @@ impl<'a, Q: Queue> Worker<'a, Q> {
                     range.extend_from_slice(DsmRange::new(request.lba, request.blocks).as_bytes());
                     (Command::deallocate(nsid, 1), Data::Out(range))
                 }
+                Verb::WriteZeroes { deallocate } => {
+                    (Command::write_zeroes(nsid, request.lba, request.blocks, deallocate), Data::None)
+                }
                 Verb::Flush => (Command::flush(nsid), Data::None),
             };
             let tag = self.queue.raw().submit(command, data)?;
@@ -537,6 +540,7 @@ fn describe(request: &Request, namespace: &Namespace) -> String {
         Verb::Write | Verb::WriteFua => "writing",
         Verb::Trim => "deallocating",
         Verb::Copy { .. } => "copying",
+        Verb::WriteZeroes { .. } => "writing zeroes to",
         Verb::Flush => return format!("flushing namespace {}", namespace.nsid),
     };
     let block = u64::from(namespace.block_size);

@@ -266,6 +266,10 @@ impl Wires {
                 let range = DsmRange::new(request.lba, request.blocks).as_bytes().to_vec();
                 (Command::deallocate(namespace.nsid, 1), Data::Out(range))
             }
+            Verb::WriteZeroes { deallocate } => {
+                let (nsid, lba) = (namespace.nsid, request.lba);
+                (Command::write_zeroes(nsid, lba, request.blocks, deallocate), Data::None)
+            }
             Verb::Flush => (Command::flush(namespace.nsid), Data::None),
         };
         match queue.submit(command, data) {

@@ -398,6 +398,11 @@ impl Wire {
                 self.command(now, Part { tag, at: 0, read }, Command::deallocate(nsid, 1), data, engine);
                 1
             }
+            Verb::WriteZeroes { deallocate } => {
+                let command = Command::write_zeroes(nsid, request.lba, request.blocks, deallocate);
+                self.command(now, Part { tag, at: 0, read }, command, Lent::Nothing, world);
+                1
+            }
             Verb::Copy { from, fua } => {
                 let (mut done, all, mut parts) = (0, u64::from(request.blocks.max(1)), 0);
                 while done < all {

@@ -50,7 +50,8 @@ impl Entry {
             Verb::ReadFua => "RF",
             Verb::Write => "W",
             Verb::WriteFua => "WF",
-            Verb::Trim => "T",
+            // The recorder has written zeroes as deallocations: both read as zeroes.
+            Verb::Trim | Verb::WriteZeroes { .. } => "T",
             Verb::Flush => "F",
             Verb::Copy { fua: false, .. } => "C",
             Verb::Copy { fua: true, .. } => "CF",
