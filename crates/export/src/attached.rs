@@ -3,13 +3,13 @@
 use crate::drive::{Completions, Drive, Limits, Namespace, Op};
 use crate::errno::errno;
 use crate::export::{News, Reports};
+use blockdev::{ControllerLimits, Operation, Verb};
 use fuser::Errno;
 use nvme::admin::{AdminCommand, Identify};
 use nvme::identify::{
     Cns, IdentifyController, IdentifyNamespace, NamespaceIdDescriptor, NamespaceList, NvmController,
     NvmNamespace,
 };
-use nvme::io::{Blocks, IoCommand, PrInfo};
 use nvme::zerocopy::FromBytes;
 use nvme::{Command, Completion, Csi, IDENTIFY_SIZE, Nsid};
 use run::{Buffer, Controller, Events, Handle, HostIdentity, Queue, Sink};
@@ -25,7 +25,7 @@ const ENTRIES: u16 = 256;
 /// Limit of one read or write where the drive has none: what the kernel sends at most.
 const TRANSFER: u32 = 1 << 20;
 /// Unit of the limits in Identify: CAP.MPSMIN is 0 in every drive of this program (Base 3.1.4.1).
-const PAGE: u32 = 4096;
+const PAGE: u64 = 4096;
 
 /// A connection to a drive.
 pub struct Attached {
@@ -51,13 +51,15 @@ impl Attached {
         let page = identify(&controller, Cns::CONTROLLER, 0)?;
         let mdts = read::<IdentifyController>(&page)?.mdts;
         // Drives without this page have no limit.
-        let wzsl = match identify(&controller, Cns::IOCS_CONTROLLER, 0) {
-            Ok(page) => read::<NvmController>(&page)?.wzsl,
-            Err(_) => 0,
+        let nvm = match identify(&controller, Cns::IOCS_CONTROLLER, 0) {
+            Ok(page) => *read::<NvmController>(&page)?,
+            Err(_) => NvmController::default(),
         };
+        let reported = ControllerLimits::new(mdts, PAGE, &nvm);
+        let bytes = |limit: u64| u32::try_from(limit).unwrap_or(u32::MAX);
         let limits = Limits {
-            transfer: limit(mdts).min(TRANSFER),
-            zero: limit(wzsl),
+            transfer: bytes(reported.transfer).min(TRANSFER),
+            zero: bytes(reported.write_zeroes),
             commands: u32::from(queue.entries()),
         };
         Ok(Arc::new(Attached { controller, queue, limits, completions, protected: Protected::default() }))
@@ -159,18 +161,18 @@ impl Drive for Attached {
     }
 
     fn submit(&self, tag: u64, nsid: u32, op: Op, data: Vec<u8>) {
-        let prinfo = PrInfo::new().with_pract(self.protected.has(nsid));
-        // The controller inserts protection information and strips it; tags are the address, as type 1 has it.
-        let blocks = |lba, blocks| Blocks { prinfo, lbtl: lba as u32, ..Blocks::new(nsid, lba, blocks) };
-        let command = match op {
-            Op::Read { lba, blocks: n } => IoCommand::Read(blocks(lba, n)),
-            Op::Write { lba, blocks: n, fua } => IoCommand::Write(Blocks { fua, ..blocks(lba, n) }),
-            Op::Zero { lba, blocks: n, deallocate } => {
-                IoCommand::WriteZeroes(Blocks { deac: deallocate, ..blocks(lba, n) })
-            }
-            Op::Flush => IoCommand::Flush { nsid },
+        let protection = u8::from(self.protected.has(nsid));
+        let namespace =
+            blockdev::Namespace { protection, ..blockdev::Namespace::plain(nsid, 0, PAGE as u32) };
+        let (verb, lba, blocks) = match op {
+            Op::Read { lba, blocks } => (Verb::Read, lba, blocks),
+            Op::Write { lba, blocks, fua: false } => (Verb::Write, lba, blocks),
+            Op::Write { lba, blocks, fua: true } => (Verb::WriteFua, lba, blocks),
+            Op::Zero { lba, blocks, deallocate } => (Verb::WriteZeroes { deallocate }, lba, blocks),
+            Op::Flush => (Verb::Flush, 0, 0),
         };
-        if let Err(refused) = self.queue.submit(tag, &command.into(), Buffer::from(data)) {
+        let (command, _) = namespace.encode(&Operation { verb, lba, blocks });
+        if let Err(refused) = self.queue.submit(tag, &command, Buffer::from(data)) {
             // Stopped: the queue is never full, because the caller keeps to the limit.
             tracing::debug!(reason = %refused.reason, "command refused");
             if let Some(completions) = self.completions.upgrade() {
@@ -227,23 +229,4 @@ fn read<T: FromBytes + nvme::zerocopy::KnownLayout + nvme::zerocopy::Immutable>(
     page: &[u8],
 ) -> Result<&T, String> {
     T::ref_from_bytes(page).map_err(|_| "Identify returned a page of the wrong size".to_owned())
-}
-
-/// A limit as Identify has it: a power of two in units of [`PAGE`]; 0 is none.
-fn limit(exponent: u8) -> u32 {
-    match exponent {
-        0 => u32::MAX,
-        exponent => PAGE.checked_shl(u32::from(exponent)).filter(|bytes| *bytes > 0).unwrap_or(u32::MAX),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::limit;
-
-    #[test]
-    fn limits_are_powers_of_two_of_pages() {
-        assert_eq!([limit(0), limit(1), limit(8), limit(19)], [u32::MAX, 8192, 1 << 20, 1 << 31]);
-        assert_eq!([limit(20), limit(40), limit(255)], [u32::MAX; 3]);
-    }
 }
