@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use blockdev::{ControllerLimits, Namespace, Unusable};
 use nvme::admin::{
     FaultInjection, FormatNvm, NamespaceAttachment, NamespaceAttachmentSelect, NamespaceManagement,
     NamespaceManagementSelect, PowerCut, Sanitize, SetFeatures,
@@ -23,7 +24,7 @@ use nvme::zerocopy::{FromBytes, IntoBytes};
 use nvme::{AdminCommand, Command, Csi, IDENTIFY_SIZE, NSID_ALL, Nsid, Status, U16};
 
 use crate::Error;
-use crate::io::{IoQueue, Namespace};
+use crate::io::IoQueue;
 use crate::queue::{Data, Done, Identity, Queue, Tag, Transport, TransportError};
 
 /// How long an ordinary admin command may take.
@@ -44,6 +45,8 @@ pub struct Host<T: Transport> {
     cntlid: u16,
     cap: Cap,
     controller: IdentifyController,
+    /// Size limits of its commands, once they were asked for.
+    limits: Option<ControllerLimits>,
     queues_requested: bool,
     /// The keep-alive timeout that was asked for; zero is off.
     keep_alive: Duration,
@@ -67,6 +70,7 @@ impl<T: Transport> Host<T> {
             cntlid: connected.cntlid,
             cap: connected.cap,
             controller: IdentifyController::default(),
+            limits: None,
             queues_requested: false,
             keep_alive: Duration::from_millis(identity.kato_ms.into()),
             last_command: Instant::now(),
@@ -608,19 +612,54 @@ impl<T: Transport> Host<T> {
         Ok(IoQueue::new(queue, self.max_transfer()))
     }
 
+    /// What the controller says of the size of its commands.
+    ///
+    /// # Errors
+    /// The transport is broken.
+    pub fn limits(&mut self) -> Result<ControllerLimits, Error> {
+        if let Some(limits) = self.limits {
+            return Ok(limits);
+        }
+        let nvm = match self.transport.nvm_controller() {
+            Some(nvm) => nvm,
+            None => match self.identify_nvm_controller() {
+                Ok(nvm) => nvm,
+                // Older drives do not have this page, and report no limits.
+                Err(Error::Command { .. }) => NvmController::default(),
+                Err(error) => return Err(error),
+            },
+        };
+        let page = 1 << (12 + u32::from(self.cap.mpsmin()));
+        let limits = ControllerLimits::new(self.controller.mdts, page, &nvm);
+        self.limits = Some(limits);
+        Ok(limits)
+    }
+
     /// What an I/O queue must know of an attached namespace.
     ///
     /// # Errors
     /// The namespace is not attached, or its format is none that this host can use.
     pub fn namespace(&mut self, nsid: Nsid) -> Result<Namespace, Error> {
         let identified = self.identify_namespace(nsid)?;
-        match Namespace::new(nsid, &identified) {
-            Err(Error::Absent(what)) => {
-                let attached = crate::nsid_list(&self.active_namespaces()?);
-                Err(Error::Absent(format!("{what} (attached: {attached})")))
+        let limits = self.limits()?;
+        let wrong = |problem: &str| Error::Answer {
+            what: format!("looking at namespace {nsid}"),
+            problem: problem.into(),
+        };
+        Namespace::new(nsid, &identified, &limits).map_err(|problem| match problem {
+            Unusable::Absent => {
+                let what = format!("namespace {nsid} is not attached to this host, or is not there");
+                match self.active_namespaces() {
+                    Ok(attached) => Error::Absent(format!("{what} (attached: {})", crate::nsid_list(&attached))),
+                    Err(error) => error,
+                }
             }
-            found => found,
-        }
+            Unusable::Metadata => wrong(
+                "its logical blocks carry metadata, which this host only leaves to the controller where it is nothing \
+                 but protection information of 8 bytes",
+            ),
+            Unusable::Format => wrong("its LBA format makes no sense"),
+        })
     }
 
     /// Shuts the controller down in good order: what was written is safe when this returns.

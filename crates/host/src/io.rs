@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use nvme::copy::{Copy, CopySource};
-use nvme::identify::IdentifyNamespace;
-use nvme::io::{Blocks, DSM_RANGES_MAX, DsmRange, PrInfo};
+use blockdev::{Namespace, Operation, Verb};
+use nvme::io::{DSM_RANGES_MAX, DsmRange};
 use nvme::zerocopy::IntoBytes;
-use nvme::{Command, IoCommand, Nsid};
+use nvme::{Command, Nsid};
 
 use crate::Error;
 use crate::host::call_alone;
@@ -14,84 +13,6 @@ use crate::queue::{Data, Done, Queue, Tag, TransportError};
 
 /// How long one I/O command may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
-
-/// A Copy of one range of a namespace, of 1 to 65,536 blocks from block `from` on, to block `to` on, and its data.
-#[must_use]
-pub fn copy_range(nsid: Nsid, to: u64, from: u64, blocks: u32, fua: bool) -> (Command, Vec<u8>) {
-    let source = CopySource { slba: from, nlb: blocks, ..CopySource::default() };
-    let mut data = Vec::new();
-    source.write(0, |bytes| data.extend_from_slice(bytes));
-    let copy = Copy { nsid, sdlba: to, nr: 1, fua, ..Copy::default() };
-    (IoCommand::Copy(copy).into(), data)
-}
-
-/// What reading and writing a namespace takes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Namespace {
-    /// Namespace identifier.
-    pub nsid: Nsid,
-    /// Size in logical blocks.
-    pub blocks: u64,
-    /// Bytes of data per logical block: a power of two, 512 or more.
-    pub block_size: u32,
-    /// Type of its protection information, 1 to 3, which the controller inserts and strips; 0 if it has none.
-    pub protection: u8,
-}
-
-/// Bytes of protection information with guards of 16 bits.
-const TUPLE: u16 = 8;
-
-impl Namespace {
-    /// From what the drive says of it.
-    ///
-    /// # Errors
-    /// It is not attached, or has metadata that the controller does not insert and strip by itself.
-    pub fn new(nsid: Nsid, identified: &IdentifyNamespace) -> Result<Self, Error> {
-        let wrong = |problem: &str| Error::Answer {
-            what: format!("looking at namespace {nsid}"),
-            problem: problem.into(),
-        };
-        if identified.nsze.get() == 0 {
-            return Err(Error::Absent(format!(
-                "namespace {nsid} is not attached to this host, or is not there"
-            )));
-        }
-        let format = identified.format();
-        let protection = identified.dps.pit();
-        let stripped = protection != 0 && format.ms.get() == TUPLE;
-        if format.ms.get() != 0 && identified.flbas.mtelba() && !stripped {
-            return Err(wrong(
-                "its logical blocks carry metadata, which this host only leaves to the controller where it is nothing \
-                 but protection information of 8 bytes",
-            ));
-        }
-        let block_size = format.data_bytes().ok_or_else(|| wrong("its LBA format makes no sense"))?;
-        Ok(Self { nsid, blocks: identified.nsze.get(), block_size, protection })
-    }
-
-    /// The fields of a command on `blocks` (1 to 65536) of its logical blocks: protection information is the
-    /// controller's to insert, or to strip.
-    #[must_use]
-    pub fn range(&self, slba: u64, blocks: u32) -> Blocks {
-        let prinfo = PrInfo::new().with_pract(self.protection != 0);
-        // The initial reference tag is the lower part of the address, as type 1 wants it.
-        Blocks { prinfo, lbtl: slba as u32, ..Blocks::new(self.nsid, slba, blocks) }
-    }
-
-    /// The same for a Read, which lets the controller check the guard.
-    #[must_use]
-    pub fn checked_range(&self, slba: u64, blocks: u32) -> Blocks {
-        let mut range = self.range(slba, blocks);
-        range.prinfo.set_check_guard(self.protection != 0);
-        range
-    }
-
-    /// Size in bytes.
-    #[must_use]
-    pub fn bytes(&self) -> u128 {
-        u128::from(self.blocks) * u128::from(self.block_size)
-    }
-}
 
 /// An I/O queue: commands one at a time through the typed methods, or many through [`IoQueue::raw`].
 ///
@@ -161,8 +82,8 @@ impl<Q: Queue> IoQueue<Q> {
                     end = true;
                     break;
                 };
-                let blocks = ns.checked_range(at(slba, index, per, ns), count(part.len(), ns));
-                let command = IoCommand::Read(blocks).into();
+                let (lba, blocks) = (at(slba, index, per, ns), count(part.len(), ns));
+                let (command, _) = ns.encode(&Operation { verb: Verb::Read, lba, blocks });
                 waiting.push((self.queue.submit(command, Data::room(part.len()))?, part));
             }
             end |= failed.is_some();
@@ -189,7 +110,8 @@ impl<Q: Queue> IoQueue<Q> {
     /// The length is not one of whole blocks; a command failed (others of a long write may have been carried
     /// out); the transport is broken.
     pub fn write(&mut self, ns: &Namespace, slba: u64, data: &[u8], fua: bool) -> Result<(), Error> {
-        self.send(ns, slba, data, "writing", |blocks| IoCommand::Write(Blocks { fua, ..blocks }))
+        let verb = if fua { Verb::WriteFua } else { Verb::Write };
+        self.send(ns, slba, data, "writing", |lba, blocks| ns.encode(&Operation { verb, lba, blocks }).0)
     }
 
     /// Compares whole blocks from `slba` on with these bytes. Compare Failure is the status when they differ.
@@ -197,7 +119,7 @@ impl<Q: Queue> IoQueue<Q> {
     /// # Errors
     /// As [`IoQueue::write`].
     pub fn compare(&mut self, ns: &Namespace, slba: u64, data: &[u8]) -> Result<(), Error> {
-        self.send(ns, slba, data, "comparing", IoCommand::Compare)
+        self.send(ns, slba, data, "comparing", |lba, blocks| ns.compare(lba, blocks))
     }
 
     fn send(
@@ -206,7 +128,7 @@ impl<Q: Queue> IoQueue<Q> {
         slba: u64,
         data: &[u8],
         verb: &str,
-        command: impl Fn(Blocks) -> IoCommand,
+        command: impl Fn(u64, u32) -> Command,
     ) -> Result<(), Error> {
         let per = self.per_command(ns, data.len())?;
         let mut parts = data.chunks(per).enumerate();
@@ -219,8 +141,8 @@ impl<Q: Queue> IoQueue<Q> {
                     end = true;
                     break;
                 };
-                let blocks = ns.range(at(slba, index, per, ns), count(part.len(), ns));
-                self.queue.submit(command(blocks).into(), Data::Out(part.to_vec()))?;
+                let (lba, blocks) = (at(slba, index, per, ns), count(part.len(), ns));
+                self.queue.submit(command(lba, blocks), Data::Out(part.to_vec()))?;
                 outstanding += 1;
             }
             end |= failed.is_some();
@@ -251,7 +173,7 @@ impl<Q: Queue> IoQueue<Q> {
                 ns.nsid
             )));
         }
-        Ok((self.max_transfer / block).clamp(1, 65536) * block)
+        Ok((self.max_transfer / block).clamp(1, ns.limits.transfer.max(1) as usize) * block)
     }
 
     /// Makes all completed writes of the namespace durable.
@@ -273,13 +195,13 @@ impl<Q: Queue> IoQueue<Q> {
         blocks: u64,
         deallocate: bool,
     ) -> Result<(), Error> {
+        let verb = Verb::WriteZeroes { deallocate };
+        let most = ns.limits.most(verb);
         let mut done = 0;
         while done < blocks {
-            let part = u32::try_from(blocks - done).unwrap_or(u32::MAX).min(65536);
-            let blocks = Blocks { deac: deallocate, ..ns.range(slba.saturating_add(done), part) };
-            self.ask(IoCommand::WriteZeroes(blocks).into(), Data::None, || {
-                describe("writing zeroes", ns, slba)
-            })?;
+            let part = u32::try_from(blocks - done).unwrap_or(u32::MAX).min(most);
+            let zeroes = Operation { verb, lba: slba.saturating_add(done), blocks: part };
+            self.ask(ns.encode(&zeroes).0, Data::None, || describe("writing zeroes", ns, slba))?;
             done += u64::from(part);
         }
         Ok(())

@@ -3,6 +3,7 @@
 //! - [`Queue`] and [`Transport`] are the contract with whatever carries commands: a drive in this process, a
 //!   Unix socket, TCP ([`SocketTransport`]).
 //! - [`Host`] is a controller with typed admin commands; [`IoQueue`] reads and writes namespaces.
+//! - [`NamespaceDevice`] is a namespace as a [block device](blockdev::BlockDevice), over any queue.
 //! - [`view`] shows what the drive says as JSON with the keys of nvme-cli.
 //!
 //! ```no_run
@@ -25,10 +26,11 @@
 //! - A host authenticates itself, and the drive to it, if its [`Identity`] has the keys ([`auth`](fabric::auth)), and
 //!   speaks TLS over TCP if it has a key for that.
 //!
-//! Not here: metadata and protection information.
+//! Metadata is left to the controller: it inserts protection information and strips it.
 
 mod addr;
 mod auth;
+mod device;
 mod error;
 mod host;
 mod io;
@@ -39,11 +41,14 @@ mod session;
 mod socket;
 pub mod view;
 
+pub use blockdev::Namespace;
+
 pub use addr::{Addr, AddrError, DEFAULT_PORT, Place};
+pub use device::{NamespaceDevice, OperationQueue};
 pub use error::{Error, nsid_list};
 pub(crate) use host::call_alone as call;
 pub use host::{Host, namespace_create};
-pub use io::{IoQueue, Namespace, copy_range};
+pub use io::IoQueue;
 pub use logs::AnaLog;
 pub use queue::{Connected, Data, Done, Identity, Queue, Tag, Transport, TransportError};
 pub use random::fill_random;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fabric::auth::{ChapKeys, TlsPsk};
+use nvme::identify::NvmController;
 use nvme::property::Cap;
 use nvme::{Command, Completion, Nqn};
 
@@ -115,6 +116,37 @@ pub trait Queue {
     }
 }
 
+/// A queue that is borrowed is a queue.
+impl<Q: Queue + ?Sized> Queue for &mut Q {
+    fn capacity(&self) -> usize {
+        (**self).capacity()
+    }
+
+    fn outstanding(&self) -> usize {
+        (**self).outstanding()
+    }
+
+    fn submit(&mut self, command: Command, data: Data) -> Result<Tag, TransportError> {
+        (**self).submit(command, data)
+    }
+
+    fn flush(&mut self) -> Result<(), TransportError> {
+        (**self).flush()
+    }
+
+    fn next(&mut self, timeout: Option<Duration>) -> Result<Option<Done>, TransportError> {
+        (**self).next(timeout)
+    }
+
+    fn abandon(&mut self) {
+        (**self).abandon();
+    }
+
+    fn arrived(&mut self) -> Option<Done> {
+        (**self).arrived()
+    }
+}
+
 /// Makes controllers of one NVM subsystem and opens their queues.
 pub trait Transport {
     /// Its queues.
@@ -132,6 +164,12 @@ pub trait Transport {
     /// # Errors
     /// Not connected before, the subsystem cannot be reached, or refuses the queue.
     fn open_io(&mut self, depth: u16) -> Result<Self::Queue, Error>;
+
+    /// The controller's Identify data of the NVM Command Set, if the transport has it without asking. To ask a drive in virtual time takes
+    /// some of its time.
+    fn nvm_controller(&self) -> Option<NvmController> {
+        None
+    }
 
     /// Shuts the controller down in good order: what was written is safe when this returns.
     ///

@@ -80,6 +80,27 @@ fn live_it_does_the_tests_in_both() {
     );
 }
 
+/// A drive that takes a quarter of a large block in one command.
+#[test]
+fn live_large_blocks_are_cut() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut small = drive();
+    small["drive"]["max_transfer"] = toml::Value::from("32KiB");
+    let options = Options {
+        quick: true,
+        live: true,
+        counts: vec![1],
+        slow_motion: 2,
+        out: dir.path().to_owned(),
+        ..Options::default()
+    };
+    let outcome = run_on(&options, &|_| Ok(small.clone()), &Control::default()).unwrap();
+    let (results, text) = common::written(dir.path(), 100, outcome);
+    let runs = variant(&results, "1@live")["runs"].as_array().unwrap().clone();
+    assert!(!runs.is_empty(), "{text}");
+    assert!(runs.iter().all(|run| run["metrics"]["large_block_MBps"].as_f64().unwrap() > 0.0), "{text}");
+}
+
 #[test]
 fn what_cannot_be_is_said() {
     let refused = |of, counts: &[u32]| {

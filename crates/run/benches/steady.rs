@@ -37,13 +37,13 @@ fn main() {
         let before = sim.drive().ftl().set_stats(set).media_written_bytes;
         let outcome = sim.run(1, &mut Mix::new(config), |_| false).expect("namespace 1 is attached");
         let programmed = sim.drive().ftl().set_stats(set).media_written_bytes - before;
-        let seconds = outcome.elapsed.0 as f64 / 1e9;
+        let seconds = outcome.elapsed as f64 / 1e9;
         println!(
             "{name:<28} {:>9.1} MiB/s {:>9.0} IOPS  mean {:>9.1} us  max {:>9.1} us  WA {:.3}  failed {}",
             outcome.bytes as f64 / 1048576.0 / seconds,
             outcome.requests as f64 / seconds,
             outcome.latency_sum as f64 / outcome.requests.max(1) as f64 / 1e3,
-            outcome.latency_max.0 as f64 / 1e3,
+            outcome.latency_max as f64 / 1e3,
             programmed as f64 / outcome.bytes.max(1) as f64,
             outcome.failed,
         );

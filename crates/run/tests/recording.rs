@@ -75,6 +75,16 @@ timing = { read = "60us", program = "700us", erase = "4ms", channel = "800MB/s" 
     Shape { config: device::Config::from_toml(&toml).unwrap(), toml }
 }
 
+/// A Copy within namespace 1, and its data.
+fn copy(lba: u64, from: u64, blocks: u32, fua: bool) -> (Command, Vec<u8>) {
+    let copy = blockdev::Operation { verb: Verb::Copy { from, fua }, lba, blocks };
+    let (command, payload) = blockdev::Namespace::plain(1, 0, 4096).encode(&copy);
+    let blockdev::Payload::Ranges(ranges) = payload else { panic!("a Copy has source ranges") };
+    let mut data = Vec::new();
+    ranges.write(&mut data);
+    (command, data)
+}
+
 /// The first block of each request, in the order of completions.
 type Order = Vec<u64>;
 
@@ -97,7 +107,7 @@ fn random_load(host: &mut Host<SocketTransport>, seed: u64, rounds: u64) -> (Vec
                 20.. => {
                     let (from, fua) = (rng.below(namespace.blocks - 1), rng.below(3) == 0);
                     let from = from + u64::from(from >= lba);
-                    let (command, source) = host::copy_range(1, lba, from, 1, fua);
+                    let (command, source) = copy(lba, from, 1, fua);
                     (Verb::Copy { from: from * 4096, fua }, command, Data::Out(source))
                 }
                 0 => (Verb::WriteFua, nvme::IoCommand::Write(durable).into(), Data::Out(vec![2; 4096])),
@@ -194,9 +204,9 @@ fn every_kind_of_command_is_recorded_once() {
         let durable = nvme::io::Blocks { fua: true, ..nvme::io::Blocks::new(1, 9, 1) };
         assert!(execute(nvme::IoCommand::Write(durable).into(), page()).is_success());
         assert!(execute(nvme::IoCommand::Read(durable).into(), Data::In(vec![0; 4096])).is_success());
-        let (command, source) = host::copy_range(1, 100, 5, 2, false);
+        let (command, source) = copy(100, 5, 2, false);
         assert!(execute(command, Data::Out(source)).is_success());
-        let (command, source) = host::copy_range(1, 200, 100, 1, true);
+        let (command, source) = copy(200, 100, 1, true);
         assert!(execute(command, Data::Out(source)).is_success());
         // What is refused is not recorded.
         assert!(!execute(Command::write(1, 8192, 1), page()).is_success());

@@ -52,6 +52,19 @@ const RESCAP: Rescap = Rescap::new()
     .with_iekey(true);
 
 impl Drive {
+    /// What every controller says of the NVM Command Set. Of the sizes of commands without data, only those of Dataset Management
+    /// have a limit (VSL, WZSL and WUSL are 0). Bit 0 of AOCS: Get LBA Status tells what is allocated.
+    pub fn nvm_controller() -> NvmController {
+        NvmController {
+            dmrl: DSM_RANGES,
+            dmrsl: U32::new(DSM_BLOCKS),
+            dmsl: U64::new(DSM_BLOCKS.into()),
+            ver: U32::new(Version::V1_1.0),
+            aocs: U16::new(1),
+            ..Default::default()
+        }
+    }
+
     pub(super) fn identify(&self, id: ControllerId, c: Identify) -> Outcome {
         let controller = self.controller(id)?;
         // CSI is byte 47; only the NVM Command Set is there.
@@ -67,18 +80,7 @@ impl Drive {
         }
         match c.cns {
             Cns::CONTROLLER => page(&self.identify_controller(id)),
-            Cns::IOCS_CONTROLLER => {
-                // Of the sizes of other commands without data there is no limit (VSL, WZSL and WUSL are 0);
-                // bit 0 of AOCS: Get LBA Status tells what is allocated.
-                page(&NvmController {
-                    dmrl: DSM_RANGES,
-                    dmrsl: U32::new(DSM_BLOCKS),
-                    dmsl: U64::new(DSM_BLOCKS.into()),
-                    ver: U32::new(Version::V1_1.0),
-                    aocs: U16::new(1),
-                    ..Default::default()
-                })
-            }
+            Cns::IOCS_CONTROLLER => page(&Self::nvm_controller()),
             Cns::NAMESPACE if c.nsid == NSID_ALL => page(&self.common_namespace()),
             Cns::NAMESPACE | Cns::ALLOCATED_NAMESPACE => match self.named(controller, &c)? {
                 Some(ns) => page(&self.identify_namespace(ns)),

@@ -6,14 +6,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use host::{Data, Done, IoQueue, Namespace, Queue, TransportError};
-use nvme::{
-    Command, IoCommand, Status,
-    io::{Blocks, DsmRange},
-    zerocopy::IntoBytes,
-};
+use blockdev::{Completed, Namespace};
+use host::{IoQueue, NamespaceDevice, Queue, TransportError};
+use nvme::Status;
 use workload::{
-    Actor, Next, Request, Rng, Verb,
+    Actor, Nanos, Next, Request, Verb,
+    executor::{Executor, Finished, Geometry},
     fio::{Job, Stats},
 };
 
@@ -55,36 +53,18 @@ pub(crate) struct Ended {
     pub elapsed: Duration,
 }
 
-/// A request under way: parts of it that are not back.
-#[derive(Clone, Copy, Default)]
-struct Pending {
-    request: Option<Request>,
-    parts: u32,
-    failed: bool,
-}
-
-/// A part of a request: from its byte `at` on, `len` bytes.
-#[derive(Clone, Copy, Default)]
-struct Part {
-    tag: u32,
-    at: u64,
-    len: u64,
-    /// The look ([`Limits::look`]) before which it was sent; 0 if it is not outstanding.
-    sent: u32,
-}
-
 /// Looks for commands without an answer in the time that they have for it.
 const LOOKS: u32 = 30;
 
-/// What the drive may take.
+/// How long the drive may take.
 #[derive(Clone, Copy, Debug)]
-struct Limits {
+struct Timeouts {
     answer: Duration,
     afterwards: Duration,
     interrupted: Duration,
 }
 
-impl Limits {
+impl Timeouts {
     const DEFAULT: Self = Self { answer: ANSWER, afterwards: AFTERWARDS, interrupted: INTERRUPTED };
 
     /// How often the worker looks for commands without an answer. Their age is counted in such looks, so that time
@@ -107,31 +87,61 @@ impl From<TransportError> for Broken {
     }
 }
 
+/// A job with what it writes where it does not verify: bytes that do not compress and are not the same again, or zeroes.
+struct Writer {
+    job: Job,
+    stamp: u64,
+    zeroes: bool,
+}
+
+impl Actor for Writer {
+    fn next(&mut self, now: Nanos) -> Next {
+        self.job.next(now)
+    }
+
+    fn completed(&mut self, now: Nanos, tag: u32, ok: bool) {
+        self.job.completed(now, tag, ok);
+    }
+
+    fn unit(&self) -> u64 {
+        self.job.unit()
+    }
+
+    /// Buffers are random when they are new, so that a stamp in each sector is enough.
+    fn fill(&mut self, tag: u32, at: u64, data: &mut [u8]) {
+        if self.job.fill(tag, at, data) {
+            return;
+        }
+        if self.zeroes {
+            data.fill(0);
+            return;
+        }
+        for sector in data.chunks_mut(512) {
+            self.stamp = self.stamp.wrapping_add(0x9E37_79B9_7F4A_7C15);
+            if let Some(first) = sector.first_chunk_mut::<8>() {
+                *first = self.stamp.to_le_bytes();
+            }
+        }
+    }
+
+    fn check(&mut self, tag: u32, at: u64, data: &[u8]) {
+        self.job.check(tag, at, data);
+    }
+}
+
 pub(crate) struct Worker<'a, Q> {
-    pub job: Job,
-    pub queue: &'a mut IoQueue<Q>,
-    pub namespace: Namespace,
-    pub poll: bool,
-    pub stop: &'a AtomicBool,
-    pub shared: &'a Shared,
+    executor: Executor<Writer>,
+    device: NamespaceDevice<&'a mut Q>,
+    poll: bool,
+    stop: &'a AtomicBool,
+    shared: &'a Shared,
     start: Instant,
     /// In slow motion: nanoseconds of the wall for one of the job and the drive.
     pub pace: u32,
-    pending: Vec<Pending>,
-    /// By the queue's tag.
-    parts: Vec<Part>,
-    /// What the queue has no place for yet.
-    backlog: VecDeque<Part>,
-    buffers: Vec<Vec<u8>>,
-    ranges: Vec<Vec<u8>>,
-    /// Bytes of a command's data at most.
-    most: u64,
-    stamp: u64,
-    zeroes: bool,
     first_failure: Option<(Request, Status)>,
-    limits: Limits,
-    /// Looks so far, from 1, and when the last one was.
-    looks: u32,
+    timeouts: Timeouts,
+    /// When it was looked for commands without an answer, the last times: in nanoseconds of the job.
+    looks: VecDeque<Nanos>,
     looked: Instant,
     /// When the user's wish to stop was seen.
     stopped: Option<Instant>,
@@ -149,44 +159,44 @@ impl<'a, Q: Queue> Worker<'a, Q> {
         shared: &'a Shared,
         start: Instant,
     ) -> Result<Self, String> {
-        let options = &job.plan().options;
-        let unit = job.unit();
-        // The limit of a command's data in whole units, and in 65,536 logical blocks.
-        let most = (queue.max_transfer() as u64).min(u64::from(namespace.block_size) << 16);
-        let most = most - most % unit;
-        if most == 0 {
-            return Err(format!(
-                "the drive takes {} bytes in one command, less than the {unit} that are verified together: reduce \
-                 verify_interval",
-                queue.max_transfer()
-            ));
-        }
-        let depth = options.iodepth as usize;
-        let capacity = queue.raw().capacity();
+        let (unit, bytes) = (job.unit(), queue.max_transfer());
+        let (stamp, zeroes) = (job.plan().seed, job.plan().options.zero_buffers);
+        let device = NamespaceDevice::new(queue.raw(), namespace);
+        let executor = Executor::new(Writer { job, stamp, zeroes }, &[Geometry::from(&namespace)]);
+        let executor = executor.ok_or_else(|| {
+            format!(
+                "the drive takes {bytes} bytes in one command, less than the {unit} that are verified together: reduce \
+                 verify_interval"
+            )
+        })?;
         Ok(Self {
-            pending: vec![Pending::default(); depth],
-            parts: vec![Part::default(); capacity],
-            backlog: VecDeque::with_capacity(depth),
-            buffers: Vec::with_capacity(capacity),
-            ranges: Vec::with_capacity(capacity),
-            most,
-            stamp: job.plan().seed,
-            zeroes: options.zero_buffers,
-            first_failure: None,
-            limits: Limits::DEFAULT,
-            looks: 1,
-            looked: start,
-            stopped: None,
-            heard: start,
-            job,
-            queue,
-            namespace,
+            executor: executor.with_noise(stamp),
+            device,
             poll,
             stop,
             shared,
             start,
             pace: 1,
+            first_failure: None,
+            timeouts: Timeouts::DEFAULT,
+            looks: VecDeque::with_capacity(LOOKS as usize + 1),
+            looked: start,
+            stopped: None,
+            heard: start,
         })
+    }
+
+    fn job(&self) -> &Job {
+        &self.executor.actor().job
+    }
+
+    fn job_mut(&mut self) -> &mut Job {
+        &mut self.executor.actor_mut().job
+    }
+
+    /// Commands without an answer.
+    fn outstanding(&mut self) -> usize {
+        self.device.queue().outstanding()
     }
 
     /// Nanoseconds of the job since the start of the run, never 0.
@@ -208,16 +218,16 @@ impl<'a, Q: Queue> Worker<'a, Q> {
         let broken = self.work().err();
         if broken.is_some() {
             let now = self.now();
-            self.job.abort(now);
+            self.job_mut().abort(now);
         }
         self.shared.done.store(true, Ordering::Release);
-        let (mut error, mut problems) = problems(&self.job, self.first_failure, &self.namespace);
+        let (mut error, mut problems) = problems(self.job(), self.first_failure, self.device.namespace());
         if let Some(broken) = broken {
             error = if broken.error == 0 { error } else { broken.error };
             problems.push(broken.problem);
         }
         Ended {
-            stats: self.job.stats().clone(),
+            stats: self.job().stats().clone(),
             error,
             problems,
             usage: Some(Usage::of_this_thread().since(&before)),
@@ -226,46 +236,26 @@ impl<'a, Q: Queue> Worker<'a, Q> {
     }
 
     fn work(&mut self) -> Result<(), Broken> {
-        if self.queue.raw().outstanding() > 0 {
+        if self.outstanding() > 0 {
             let problem = "the drive has not answered the job before it on the same queue".to_owned();
             return Err(Broken { error: EIO, problem });
         }
         (self.looked, self.heard) = (Instant::now(), Instant::now());
         loop {
             if self.stop.load(Ordering::Relaxed) && self.stopped.is_none() {
-                self.job.stop();
+                self.job_mut().stop();
                 self.stopped = Some(Instant::now());
             }
             let now = self.now();
-            let mut ended = false;
-            let mut wake = None;
-            let mut issued = false;
-            loop {
-                match self.job.next(now) {
-                    Next::Submit(request) => {
-                        self.queue_up(&request);
-                        self.submit()?;
-                        issued = true;
-                    }
-                    Next::At(at) => {
-                        wake = Some(at);
-                        break;
-                    }
-                    Next::Wait => break,
-                    Next::Done => {
-                        ended = true;
-                        break;
-                    }
-                }
-            }
-            if issued {
-                self.queue.raw().flush()?;
+            if self.executor.ask(now, &mut self.device)? {
+                self.device.queue().queue().flush()?;
                 let now = self.now();
-                self.job.submitted(now);
+                self.job_mut().submitted(now);
             }
-            let nap = wake.map_or(NAP, |at| self.nap(at));
-            if self.queue.raw().outstanding() == 0 {
-                if ended {
+            let wake = self.executor.wake();
+            let nap = if wake == Nanos::MAX { NAP } else { self.nap(wake) };
+            if self.outstanding() == 0 {
+                if self.executor.has_ended() {
                     return Ok(());
                 }
                 if !self.poll {
@@ -273,44 +263,42 @@ impl<'a, Q: Queue> Worker<'a, Q> {
                 }
                 continue;
             }
-            let found = self.wait(nap, wake.is_some())?;
+            let found = self.wait(nap, wake < Nanos::MAX)?;
             let quiet = found.is_none();
-            if let Some(done) = found {
-                self.reap(done);
-                self.submit()?;
+            if let Some(first) = found {
+                self.reap(first);
+                let now = self.now();
+                self.executor.resume(now, &mut self.device)?;
             }
             self.look(now, quiet)?;
         }
     }
 
     /// Gives up what the drive does not answer. `quiet`: it has just been waited for in vain.
-    fn look(&mut self, now: u64, quiet: bool) -> Result<(), Broken> {
+    fn look(&mut self, now: Nanos, quiet: bool) -> Result<(), Broken> {
         let time = Instant::now();
-        if !quiet || !self.job.is_over(now) {
+        if !quiet || !self.job().is_over(now) {
             self.heard = time;
         }
-        if quiet && time.duration_since(self.heard) > self.limits.afterwards {
-            let limit = self.limits.afterwards;
+        if quiet && time.duration_since(self.heard) > self.timeouts.afterwards {
+            let limit = self.timeouts.afterwards;
             return Err(self.unanswered(EIO, &format!("the runtime is over, and nothing came for {limit:?}")));
         }
-        if self.stopped.is_some_and(|stopped| time.duration_since(stopped) > self.limits.interrupted)
-            && self.queue.raw().outstanding() > 0
+        if self.stopped.is_some_and(|stopped| time.duration_since(stopped) > self.timeouts.interrupted)
+            && self.outstanding() > 0
         {
             return Err(self.unanswered(0, "interrupted"));
         }
-        if time.duration_since(self.looked) >= self.limits.look() {
+        if time.duration_since(self.looked) >= self.timeouts.look() {
             self.looked = time;
-            self.looks += 1;
-            let looks = self.looks;
-            let late = |part: &Part| part.sent > 0 && looks - part.sent > LOOKS;
-            if let Some(part) = self.parts.iter().find(|part| late(part)) {
-                let what = match &self.pending[part.tag as usize].request {
-                    Some(request) => describe(request, &self.namespace),
-                    None => "a command".to_owned(),
-                };
-                return Err(
-                    self.unanswered(EIO, &format!("{what}: no answer within {:?}", self.limits.answer))
-                );
+            self.looks.push_back(self.now());
+            if self.looks.len() > LOOKS as usize
+                && let Some(before) = self.looks.pop_front()
+                && let Some(request) = self.executor.overdue(before)
+            {
+                let what = describe(request, self.device.namespace());
+                let limit = self.timeouts.answer;
+                return Err(self.unanswered(EIO, &format!("{what}: no answer within {limit:?}")));
             }
         }
         Ok(())
@@ -318,7 +306,7 @@ impl<'a, Q: Queue> Worker<'a, Q> {
 
     /// Ends the job without what is outstanding.
     fn unanswered(&mut self, error: i32, why: &str) -> Broken {
-        let queue = self.queue.raw();
+        let queue = self.device.queue().queue();
         queue.abandon();
         let left = match queue.outstanding() {
             1 => "1 command was".to_owned(),
@@ -329,184 +317,53 @@ impl<'a, Q: Queue> Worker<'a, Q> {
 
     /// The next completion: awaited for so long at most, or, when polling, for so many looks. `timed`: the job
     /// wants to be asked again at a certain time.
-    fn wait(&mut self, nap: Duration, timed: bool) -> Result<Option<Done>, TransportError> {
+    fn wait(&mut self, nap: Duration, timed: bool) -> Result<Option<Completed>, TransportError> {
         if !self.poll {
-            return self.queue.raw().next(Some(nap));
+            return self.device.queue().next(Some(nap));
         }
         let looks = if timed { 1 } else { 1024 };
         for _ in 0..looks {
-            if let Some(done) = self.queue.raw().next(Some(Duration::ZERO))? {
-                return Ok(Some(done));
+            if let Some(completed) = self.device.queue().next(Some(Duration::ZERO))? {
+                return Ok(Some(completed));
             }
         }
         Ok(None)
     }
 
     /// Takes this completion and all that arrived with it.
-    fn reap(&mut self, first: Done) {
+    fn reap(&mut self, first: Completed) {
         let now = self.now();
         let mut count = 0;
         let mut next = Some(first);
-        while let Some(done) = next {
-            count += usize::from(self.finish(done, now));
-            next = self.queue.raw().arrived();
-        }
-        self.job.reaped(count);
-        self.shared.verifying.store(self.job.is_verifying(), Ordering::Relaxed);
-    }
-
-    /// Bytes that one command of this kind moves or names at most.
-    fn most(&self, verb: Verb) -> u64 {
-        match verb.plain() {
-            Verb::Read | Verb::Write => self.most,
-            _ => u64::MAX,
-        }
-    }
-
-    /// Puts a request where [`Worker::submit`] cuts it into what the drive takes in one command.
-    fn queue_up(&mut self, request: &Request) {
-        let bytes = u64::from(request.blocks) * u64::from(self.namespace.block_size);
-        let most = self.most(request.verb);
-        // Parts are cut off when there is a place for them: many of a large I/O would take much room.
-        self.backlog.push_back(Part { tag: request.tag, at: 0, len: bytes, sent: 0 });
-        let parts = u32::try_from(bytes.div_ceil(most).max(1)).unwrap_or(u32::MAX);
-        self.pending[request.tag as usize] = Pending { request: Some(*request), parts, failed: false };
-    }
-
-    /// Hands to the queue what it has places for.
-    fn submit(&mut self) -> Result<(), TransportError> {
-        while let Some(rest) = self.backlog.front().copied() {
-            if self.queue.raw().outstanding() >= self.queue.raw().capacity() {
-                return Ok(());
+        while let Some(completed) = next {
+            if let Some(finished) = self.executor.complete(now, completed, true) {
+                self.finished(&finished);
+                count += 1;
             }
-            let Some(request) = self.pending[rest.tag as usize].request else {
-                self.backlog.pop_front();
-                continue;
-            };
-            let part = Part { len: rest.len.min(self.most(request.verb)), sent: self.looks, ..rest };
-            match self.backlog.front_mut() {
-                Some(front) if part.len < rest.len => {
-                    front.at += part.len;
-                    front.len -= part.len;
-                }
-                _ => {
-                    self.backlog.pop_front();
-                }
-            }
-            let len = usize::try_from(part.len).unwrap_or(usize::MAX);
-            let nsid = self.namespace.nsid;
-            let block = u64::from(self.namespace.block_size);
-            let lba = request.lba + part.at / block;
-            let blocks = u32::try_from(part.len / block).unwrap_or(u32::MAX);
-            let fua = request.verb.fua();
-            let (command, data) = match request.verb {
-                Verb::Read | Verb::ReadFua => {
-                    let range = Blocks { fua, ..self.namespace.checked_range(lba, blocks) };
-                    (IoCommand::Read(range).into(), Data::In(self.buffer(len)))
-                }
-                Verb::Write | Verb::WriteFua => {
-                    let mut buffer = self.buffer(len);
-                    self.fill(part, &mut buffer);
-                    let range = Blocks { fua, ..self.namespace.range(lba, blocks) };
-                    (IoCommand::Write(range).into(), Data::Out(buffer))
-                }
-                Verb::Copy { from, .. } => {
-                    let (command, source) = host::copy_range(nsid, request.lba, from, request.blocks, fua);
-                    (command, Data::Out(source))
-                }
-                Verb::Trim => {
-                    let mut range = self.ranges.pop().unwrap_or_default();
-                    range.clear();
-                    range.extend_from_slice(DsmRange::new(request.lba, request.blocks).as_bytes());
-                    (Command::deallocate(nsid, 1), Data::Out(range))
-                }
-                Verb::WriteZeroes { deallocate } => {
-                    (Command::write_zeroes(nsid, request.lba, request.blocks, deallocate), Data::None)
-                }
-                Verb::Flush => (Command::flush(nsid), Data::None),
-            };
-            let tag = self.queue.raw().submit(command, data)?;
-            let index = usize::from(tag.0);
-            if index >= self.parts.len() {
-                self.parts.resize(index + 1, Part::default());
-            }
-            self.parts[index] = part;
+            next = self.device.queue().arrived();
         }
-        Ok(())
+        self.job_mut().reaped(count);
+        self.shared.verifying.store(self.job().is_verifying(), Ordering::Relaxed);
     }
 
-    fn buffer(&mut self, len: usize) -> Vec<u8> {
-        let mut buffer = self.buffers.pop().unwrap_or_default();
-        let had = buffer.len();
-        buffer.resize(len, 0);
-        if len > had {
-            // What is written must not compress or be the same again.
-            let mut rng = Rng::new(self.stamp);
-            for chunk in buffer[had..].chunks_mut(8) {
-                chunk.copy_from_slice(&rng.next_u64().to_le_bytes()[..chunk.len()]);
-            }
-        }
-        buffer
-    }
-
-    fn fill(&mut self, part: Part, buffer: &mut [u8]) {
-        if self.job.fill(part.tag, part.at, buffer) {
-            return;
-        }
-        if self.zeroes {
-            buffer.fill(0);
-            return;
-        }
-        for sector in buffer.chunks_mut(512) {
-            self.stamp = self.stamp.wrapping_add(0x9E37_79B9_7F4A_7C15);
-            if let Some(first) = sector.first_chunk_mut::<8>() {
-                *first = self.stamp.to_le_bytes();
-            }
-        }
-    }
-
-    /// A part is back; true if that completes its request.
-    fn finish(&mut self, done: Done, now: u64) -> bool {
-        let Some(place) = self.parts.get_mut(usize::from(done.tag.0)) else { return false };
-        let part = std::mem::replace(place, Part { sent: 0, ..*place });
-        let pending = &mut self.pending[part.tag as usize];
-        let Some(request) = pending.request else { return false };
-        if let Err(status) = done.completion.status().ok() {
-            pending.failed = true;
+    fn finished(&mut self, finished: &Finished) {
+        let Finished { request, status, .. } = *finished;
+        if !status.is_success() {
             self.first_failure.get_or_insert((request, status));
-        } else if let (Verb::Read, Data::In(buffer)) = (request.verb.plain(), &done.data) {
-            self.job.check(part.tag, part.at, buffer);
         }
-        match request.verb.plain() {
-            Verb::Read | Verb::Write => self.buffers.push(done.data.into_buffer()),
-            Verb::Trim => self.ranges.push(done.data.into_buffer()),
-            _ => {}
-        }
-        pending.parts -= 1;
-        if pending.parts > 0 {
-            return false;
-        }
-        let failed = pending.failed;
-        pending.request = None;
         let direction = match request.verb.plain() {
-            Verb::Read => Some(0),
-            Verb::Write => Some(1),
-            Verb::Trim => Some(2),
-            _ => None,
+            Verb::Read => 0,
+            Verb::Write => 1,
+            Verb::Trim => 2,
+            _ => return,
         };
-        if let Some(direction) = direction {
-            // This thread alone writes them.
-            let add = |counter: &AtomicU64, count| {
-                counter.store(counter.load(Ordering::Relaxed) + count, Ordering::Relaxed);
-            };
-            add(&self.shared.ios[direction], 1);
-            add(
-                &self.shared.bytes[direction],
-                u64::from(request.blocks) * u64::from(self.namespace.block_size),
-            );
-        }
-        self.job.completed(now, part.tag, !failed);
-        true
+        // This thread alone writes them.
+        let add = |counter: &AtomicU64, count| {
+            counter.store(counter.load(Ordering::Relaxed) + count, Ordering::Relaxed);
+        };
+        add(&self.shared.ios[direction], 1);
+        let block = u64::from(self.device.namespace().block_size);
+        add(&self.shared.bytes[direction], u64::from(request.blocks) * block);
     }
 }
 
@@ -611,7 +468,8 @@ impl Usage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nvme::Completion;
+    use host::{Data, Done};
+    use nvme::{Command, Completion};
     use std::sync::atomic::AtomicU32;
     use workload::fio::{JobFile, Space};
 
@@ -661,7 +519,7 @@ mod tests {
     }
 
     /// The end of a job that loses one of its commands, or all from one on; how many were answered.
-    fn ended(text: &str, lost: u32, silent: u32, limits: Limits, stop: bool) -> (Ended, u32) {
+    fn ended(text: &str, lost: u32, silent: u32, timeouts: Timeouts, stop: bool) -> (Ended, u32) {
         let jobs = JobFile::parse(text, &|_| None).unwrap().jobs().unwrap();
         let job = Job::of(&jobs.jobs[0], Space { blocks: 4096, block_bytes: 4096 }, 0, 0, 0).unwrap();
         let (abandoned, heard) = (AtomicBool::new(false), AtomicU32::new(0));
@@ -676,11 +534,12 @@ mod tests {
             heard: &heard,
         };
         let mut queue = IoQueue::new(queue, 16384);
-        let namespace = Namespace { nsid: 1, blocks: 4096, block_size: 4096, protection: 0 };
+        let four = blockdev::Limits { transfer: 4, ..blockdev::Limits::NONE };
+        let namespace = Namespace { limits: four, ..Namespace::plain(1, 4096, 4096) };
         let (asked, shared) = (AtomicBool::new(false), Shared::default());
         let mut worker =
             Worker::new(job, &mut queue, namespace, false, &asked, &shared, Instant::now()).unwrap();
-        worker.limits = limits;
+        worker.timeouts = timeouts;
         let ended = std::thread::scope(|scope| {
             let thread = scope.spawn(|| worker.run());
             while stop && !thread.is_finished() {
@@ -695,7 +554,7 @@ mod tests {
     }
 
     const HOUR: Duration = Duration::from_secs(3600);
-    const NEVER: Limits = Limits { answer: HOUR, afterwards: HOUR, interrupted: HOUR };
+    const NEVER: Timeouts = Timeouts { answer: HOUR, afterwards: HOUR, interrupted: HOUR };
     const SHORT: Duration = Duration::from_millis(60);
 
     #[test]
@@ -709,7 +568,7 @@ mod tests {
     /// The others go on all the time.
     #[test]
     fn one_command_without_an_answer_ends_the_job() {
-        let limits = Limits { answer: SHORT, ..NEVER };
+        let limits = Timeouts { answer: SHORT, ..NEVER };
         let job = "[a]\nrw=read\nruntime=1h\ntime_based\niodepth=4\n";
         let (ended, answered) = ended(job, 5, u32::MAX, limits, false);
         assert!(answered > 5);
@@ -724,7 +583,7 @@ mod tests {
 
     #[test]
     fn the_runtime_ends_although_the_drive_is_silent() {
-        let limits = Limits { afterwards: SHORT, ..NEVER };
+        let limits = Timeouts { afterwards: SHORT, ..NEVER };
         let job = "[a]\nrw=read\nruntime=50ms\ntime_based\niodepth=4\n";
         let (ended, answered) = ended(job, u32::MAX, 7, limits, false);
         assert_eq!((answered, ended.error, ended.stats.traffic[0].ios), (7, EIO, 7));
@@ -736,7 +595,7 @@ mod tests {
 
     #[test]
     fn an_interrupt_does_not_wait_for_answers() {
-        let limits = Limits { interrupted: SHORT, ..NEVER };
+        let limits = Timeouts { interrupted: SHORT, ..NEVER };
         let job = "[a]\nrw=read\niodepth=4\n";
         let (ended, answered) = ended(job, u32::MAX, 7, limits, true);
         assert_eq!((answered, ended.error), (7, 0));

@@ -105,7 +105,7 @@ impl Machine {
     /// # Errors
     /// Its state, read from a file, contradicts itself.
     pub fn power_on(&self, checkpoint: Checkpoint) -> Result<Sim, CheckpointError> {
-        self.world.borrow_mut().run_until(checkpoint.time());
+        self.run_until(checkpoint.time());
         let (drive, store) = checkpoint.power_on(self.now())?;
         Ok(self.insert(drive, store))
     }
@@ -115,6 +115,11 @@ impl Machine {
         let drives = &mut self.world.borrow_mut().drives;
         drives.push(Engine::new(drive, store));
         Sim { machine: self.clone(), number: drives.len() - 1 }
+    }
+
+    /// Lets time pass until then. Completions wait for their queues.
+    pub(super) fn run_until(&self, until: Nanos) {
+        self.world.borrow_mut().run_until(until);
     }
 
     /// The time of all its drives.

@@ -5,27 +5,31 @@
 //!
 //! A [`Machine`] is a clock with any number of drives, each of which is a [`Sim`]. Typed hosts ([`host::Host`]) manage a drive through
 //! [`SimTransport`], as they do over a socket. [`Actors`] are loads that run at the same time, each on an I/O queue of one of those hosts.
+//! A [`SimDevice`] is a namespace as a block device.
 
 mod actors;
+mod block_device;
 mod checkpoint;
 mod machine;
 mod queue;
 
 pub use actors::{Actors, Step};
+pub use block_device::SimDevice;
 pub use checkpoint::{Checkpoint, CheckpointError, Origin, preconditioned};
 pub use machine::Machine;
 pub use media::Nanos;
 pub use queue::{SimQueue, SimTransport};
+pub use workload::executor::Outcome;
 
 use crate::memory::SLOT;
 use crate::store::{Backing, Store, pages};
 use device::{Config, ConfigError, Drive};
 use ftl::Past;
 use host::{Host, Identity};
-use nvme::{Nqn, Nsid, Status};
+use nvme::{Nqn, Nsid};
 use std::cell::Ref;
 use std::rc::Rc;
-use workload::{Actor, Request};
+use workload::Actor;
 
 /// Host NQN of actors that come without one.
 const ACTOR_NQN: &str = "nqn.2014-08.org.nvmexpress:uuid:7472616e-6368-6500-0000-6163746f7200";
@@ -68,40 +72,6 @@ impl Contents {
 const BYTES_PER_PAGE: u64 = 9;
 /// The same where their places are known: versions and handles in the spare areas make it three times as much.
 const BYTES_PER_PLACED_PAGE: u64 = 27;
-
-/// What became of an actor's requests.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Outcome {
-    /// Requests that ended.
-    pub requests: u64,
-    /// Those that failed.
-    pub failed: u64,
-    /// Bytes of those that did not fail.
-    pub bytes: u64,
-    /// From the first time that the actor was asked to its last completion.
-    pub elapsed: Nanos,
-    /// Sum of the requests' latencies.
-    pub latency_sum: u128,
-    /// Longest of them.
-    pub latency_max: Nanos,
-    /// Depends on every request, its time, its latency and its status: equal runs have equal digests.
-    pub digest: u64,
-}
-
-impl Outcome {
-    fn count(&mut self, request: &Request, latency: Nanos, now: Nanos, status: Status, lba_bytes: u64) {
-        self.requests += 1;
-        match status.is_success() {
-            true => self.bytes += u64::from(request.blocks) * lba_bytes,
-            false => self.failed += 1,
-        }
-        self.latency_sum += u128::from(latency.0);
-        self.latency_max = self.latency_max.max(latency);
-        for word in [request.lba, u64::from(request.tag), now.0, latency.0, u64::from(status.0)] {
-            self.digest = (self.digest ^ word).wrapping_mul(0x0000_0100_0000_01B3).rotate_left(23);
-        }
-    }
-}
 
 /// A drive in virtual time, on a machine of its own or beside others on one.
 pub struct Sim {
@@ -175,6 +145,11 @@ impl Sim {
     /// The machine's time, which is the drive's.
     pub fn now(&self) -> Nanos {
         self.machine.now()
+    }
+
+    /// Lets time pass until then, for all drives of the machine. Completions wait for their queues.
+    pub fn run_until(&self, until: Nanos) {
+        self.machine.run_until(until);
     }
 
     /// How hosts reach it.

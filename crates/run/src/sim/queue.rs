@@ -4,9 +4,10 @@ use super::machine::World;
 use crate::buffer::Buffer;
 use crate::engine::Engine;
 use crate::virtual_queues::VirtualQueues;
-use device::{ControllerId, Host, Origin};
+use device::{ControllerId, Drive, Host, Origin};
 use host::{Connected, Data, Done, Error, Identity, Queue, Tag, Transport, TransportError};
 use media::Nanos;
+use nvme::identify::NvmController;
 use nvme::property::{Cap, Cc, Csts, PropertyOffset, Shn, Shst};
 use nvme::{CNTLID_DYNAMIC, Command, Status, U32, U64};
 use std::cell::RefCell;
@@ -103,6 +104,10 @@ impl Transport for SimTransport {
         added.map_err(|status| refused("Connect of an I/O queue", status))?;
         association.queues.borrow_mut().insert(qid);
         Ok(SimQueue::new(association.clone(), qid, (entries - 1) as u16))
+    }
+
+    fn nvm_controller(&self) -> Option<NvmController> {
+        Some(Drive::nvm_controller())
     }
 
     fn shutdown(&mut self, _admin: &mut SimQueue) -> Result<(), Error> {
