@@ -296,7 +296,7 @@ impl Shared {
             let asleep = self.clock.now();
             self.sleeper.sleep(&mut ready, true);
             // A host that sends its next command soon after an answer will go on doing so.
-            brisk = ready.sockets().next().is_some() && self.clock.now().since(asleep).0 < LINGER;
+            brisk = ready.has_sockets() && self.clock.now().since(asleep).0 < LINGER;
             lead = self.learn(lead, until);
         }
     }

@@ -10,6 +10,13 @@ use std::io;
 /// Reports of an [`epoll`] wait that are not a socket's.
 const BELL: u64 = u64::MAX;
 const TIMER: u64 = u64::MAX - 1;
+/// Bits of the number that a front end gives a socket. The front end's own number stands above them, and is less than 255.
+const BITS: u32 = 56;
+
+/// What a report says of a socket.
+fn key(front_end: u8, number: u64) -> EventData {
+    EventData::new_u64(u64::from(front_end) << BITS | number & ((1 << BITS) - 1))
+}
 
 pub(crate) struct Sleeper {
     poll: OwnedFd,
@@ -17,7 +24,7 @@ pub(crate) struct Sleeper {
     timer: OwnedFd,
 }
 
-/// Events of sockets, by the number under which each was added.
+/// Events of sockets, by the front end and the number under which each was added.
 pub(crate) struct Ready {
     events: Vec<epoll::Event>,
 }
@@ -32,14 +39,20 @@ impl Ready {
         !self.events.is_empty()
     }
 
-    /// Numbers of sockets with news, and whether the other end has closed its side.
-    pub(crate) fn sockets(&self) -> impl Iterator<Item = (u64, bool)> + '_ {
+    /// Whether any socket has news.
+    pub(crate) fn has_sockets(&self) -> bool {
+        self.events.iter().map(|e| e.data).any(|data| data.u64() < TIMER)
+    }
+
+    /// Numbers of a front end's sockets with news, and whether the other end has closed its side.
+    pub(crate) fn sockets(&self, front_end: u8) -> impl Iterator<Item = (u64, bool)> + '_ {
         let gone = EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR;
         let news = self.events.iter().map(move |e| {
             let (data, flags) = (e.data, e.flags);
             (data.u64(), flags.intersects(gone))
         });
-        news.filter(|&(number, _)| number < TIMER)
+        let of_front_end = news.filter(move |(key, _)| key >> BITS == u64::from(front_end));
+        of_front_end.map(|(key, gone)| (key & ((1 << BITS) - 1), gone))
     }
 }
 
@@ -57,14 +70,14 @@ impl Sleeper {
     }
 
     /// Watches a socket: it becomes ready when it can be read, or, once its buffer had been full, written.
-    pub(crate) fn watch(&self, socket: impl AsFd, number: u64) -> io::Result<()> {
+    pub(crate) fn watch(&self, socket: impl AsFd, front_end: u8, number: u64) -> io::Result<()> {
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::ET | EventFlags::RDHUP;
-        Ok(epoll::add(&self.poll, socket, EventData::new_u64(number), flags)?)
+        Ok(epoll::add(&self.poll, socket, key(front_end, number), flags)?)
     }
 
     /// Watches a listener: it becomes ready as long as somebody waits.
-    pub(crate) fn watch_listener(&self, socket: impl AsFd, number: u64) -> io::Result<()> {
-        Ok(epoll::add(&self.poll, socket, EventData::new_u64(number), EventFlags::IN)?)
+    pub(crate) fn watch_listener(&self, socket: impl AsFd, front_end: u8, number: u64) -> io::Result<()> {
+        Ok(epoll::add(&self.poll, socket, key(front_end, number), EventFlags::IN)?)
     }
 
     /// Wakes the sleeper, or keeps it from falling asleep.
@@ -99,5 +112,36 @@ impl Sleeper {
             let fd = if number == BELL { &self.bell } else { &self.timer };
             let _ = rustix::io::read(fd, &mut drained);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn front_ends_hear_of_their_own_sockets() {
+        let sleeper = Sleeper::new().unwrap();
+        let (mut far, near) = UnixStream::pair().unwrap();
+        let (mut other_far, other_near) = UnixStream::pair().unwrap();
+        let largest = (1 << BITS) - 1;
+        sleeper.watch_listener(&near, 1, largest).unwrap();
+        sleeper.watch_listener(&other_near, 254, largest).unwrap();
+        let mut ready = Ready::new();
+        sleeper.ring();
+        sleeper.sleep(&mut ready, false);
+        assert!(ready.has_news() && !ready.has_sockets(), "the bell is no socket");
+        far.write_all(b"x").unwrap();
+        sleeper.sleep(&mut ready, false);
+        let numbers = |ready: &Ready, front_end| ready.sockets(front_end).collect::<Vec<_>>();
+        assert_eq!((numbers(&ready, 1), numbers(&ready, 254)), (vec![(largest, false)], vec![]));
+        other_far.write_all(b"x").unwrap();
+        sleeper.sleep(&mut ready, false);
+        assert_eq!(
+            (numbers(&ready, 1).len(), numbers(&ready, 254).len(), numbers(&ready, 2).len()),
+            (1, 1, 0)
+        );
     }
 }

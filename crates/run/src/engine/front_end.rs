@@ -10,6 +10,9 @@
 //! - **Time.** [`FrontEnd::deadline`] says when the front end wants to be polled next, if nothing comes before.
 //! - **Losses.** A front end is told when controllers end, when power goes and comes back, and when the drive stops.
 //! - **Limits.** [`Engine::limits`] says what the drive takes; [`Engine::room`] says how many commands more can be in flight.
+//!
+//! A front end with queues in the memory of a virtual machine fits in: `poll` fetches commands when doorbells ring, `complete` copies
+//! what was read from the slots to that memory, and `flush` raises one interrupt for a batch.
 
 use super::{Engine, Owner};
 use crate::clock::Clock;

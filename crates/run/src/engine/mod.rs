@@ -41,6 +41,11 @@ impl FrontEndId {
         }
     }
 
+    /// The number, for what is not the engine's.
+    pub(crate) const fn number(self) -> u8 {
+        self.number.get()
+    }
+
     /// The same, where hosts choose the identifiers of their commands.
     pub(crate) const fn with_host_identifiers(self) -> Self {
         FrontEndId { host_identifiers: true, ..self }

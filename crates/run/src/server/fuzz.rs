@@ -271,7 +271,7 @@ impl World {
         for _ in 0..8 {
             self.peers.iter_mut().flatten().for_each(Peer::exchange);
             self.sleeper.sleep(&mut self.ready, false);
-            let quiet = self.ready.sockets().next().is_none();
+            let quiet = !self.ready.has_sockets();
             self.engine.turn(&mut Turn::new(&self.clock, Some(&self.ready)), &mut self.server);
             if quiet {
                 break;

@@ -45,14 +45,19 @@ use timers::Watches;
 
 /// Numbers of listeners among the sockets that are watched; connections follow.
 const LISTENERS: u64 = MAX_PORTS as u64;
+/// The part of a connection's generation that is in the number of its socket.
+const GENERATIONS: u32 = 0xFF_FFFF;
 /// Connections at once; further ones are closed at once.
 const MAX_CONNECTIONS: usize = 4096;
 /// Bytes that are read from one connection before others have their turn.
 const FAIR_SHARE: usize = 1 << 18;
-/// After such a time without anything from the host a connection gives memory back.
+/// A connection gives memory back when nothing came from the host for so long.
 const IDLE: Nanos = Nanos(5_000_000_000);
+/// Boxes of lent memory that are kept then.
+const SPARE: usize = 128;
 /// Commands that are looked at before the first of them is executed.
 const AHEAD: usize = 64;
+
 /// Names a connection, even after it has gone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ConnectionId {
@@ -62,7 +67,7 @@ pub(crate) struct ConnectionId {
 
 impl ConnectionId {
     fn number(self) -> u64 {
-        LISTENERS + (u64::from(self.generation & 0x7FFF_FFFF) << 32 | u64::from(self.index))
+        LISTENERS + (u64::from(self.generation & GENERATIONS) << 32 | u64::from(self.index))
     }
 
     /// What the engine calls a command of this connection.
@@ -222,7 +227,7 @@ impl Server {
         drive: CommandLimits,
     ) -> io::Result<Self> {
         for (i, port) in ports.iter().enumerate() {
-            sleeper.watch_listener(&port.listener, i as u64)?;
+            sleeper.watch_listener(&port.listener, Server::ID.number(), i as u64)?;
         }
         let config = Config {
             max_depth: u16::try_from(drive.entries).unwrap_or(u16::MAX),
@@ -269,7 +274,7 @@ impl Server {
 
     /// Accepts, reads, and hands commands to the drive.
     fn serve(&mut self, engine: &mut Engine, ready: &Ready, now: Nanos) {
-        for (number, gone) in ready.sockets() {
+        for (number, gone) in ready.sockets(Server::ID.number()) {
             if number < LISTENERS {
                 self.accept(number as usize, now);
                 continue;
@@ -277,7 +282,7 @@ impl Server {
             let number = number - LISTENERS;
             let index = number as u32;
             let Some(&generation) = self.generations.get(index as usize) else { continue };
-            if u64::from(generation & 0x7FFF_FFFF) == number >> 32 {
+            if u64::from(generation & GENERATIONS) == number >> 32 {
                 let id = ConnectionId { index, generation };
                 if let Some(peer) = self.peer(id) {
                     peer.gone |= gone;
@@ -410,7 +415,7 @@ impl Server {
             }
         };
         let id = self.id(index);
-        if let Err(e) = stream.watch(&self.sleeper, id.number()) {
+        if let Err(e) = stream.watch(&self.sleeper, Server::ID.number(), id.number()) {
             self.vacant.push(index as u32);
             return note_refused(&e);
         }
@@ -456,6 +461,7 @@ impl Server {
             return;
         }
         self.next_trim = now + IDLE;
+        self.spare.truncate(SPARE);
         for peer in self.peers.iter_mut().flatten() {
             if std::mem::replace(&mut peer.idle, true) {
                 peer.wire.trim();

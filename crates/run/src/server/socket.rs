@@ -39,11 +39,11 @@ pub(super) enum Stream {
 
 impl Stream {
     /// Has the sleeper watch it.
-    pub(super) fn watch(&self, sleeper: &Sleeper, number: u64) -> io::Result<()> {
+    pub(super) fn watch(&self, sleeper: &Sleeper, front_end: u8, number: u64) -> io::Result<()> {
         match self {
-            Stream::Unix(s) => sleeper.watch(s, number),
-            Stream::Tcp(s) => sleeper.watch(s, number),
-            Stream::Tls(s) => sleeper.watch(s.get_ref(), number),
+            Stream::Unix(s) => sleeper.watch(s, front_end, number),
+            Stream::Tcp(s) => sleeper.watch(s, front_end, number),
+            Stream::Tls(s) => sleeper.watch(s.get_ref(), front_end, number),
             // Its socket is watched since before it went.
             Stream::Away(_) => Ok(()),
         }
