@@ -1,0 +1,82 @@
+//! The simulator as a library: settings in memory, an observer, and a token that ends it.
+
+use std::sync::{Arc, Mutex};
+
+use lab::control::{Cancel, Control, Event, Observer, Parts};
+use lab::profile::Profile;
+use lab::results::Overwrite;
+use lab::sim::{Contents, Load, Precondition, Settings, run};
+
+fn settings(job: &str, set: &[&str]) -> Settings {
+    Settings {
+        load: Load::fio("in memory", job).unwrap(),
+        drive: "default".into(),
+        toml: Profile::default_drive().toml.into(),
+        nsid: None,
+        precondition: Precondition::None,
+        contents: Contents::None,
+        seed: 1,
+        set: set.iter().map(|set| (*set).to_owned()).collect(),
+        out: None,
+        overwrite: Overwrite::default(),
+        cache: None,
+        parallel: Some(2),
+    }
+}
+
+const SHORT: &str = "[a]\nrw=randwrite\nbs=4k\niodepth=8\nsize=8m\n";
+const LONG: &str = "[a]\nrw=randwrite\nbs=4k\niodepth=8\nruntime=100d\ntime_based\n";
+
+/// Keeps what it is told, and cancels as soon as it is told how far runs are.
+#[derive(Default)]
+struct Witness {
+    cancel: Option<Cancel>,
+    told: Mutex<Vec<String>>,
+}
+
+impl Observer for Witness {
+    fn event(&self, event: Event<'_>) {
+        let word = match event {
+            Event::Began(_, Parts::Runs(runs)) => format!("began {runs}"),
+            Event::RunEnded { ended, of, .. } => format!("{ended} of {of}"),
+            Event::Ended(_) => "ended".to_owned(),
+            Event::Share { .. } => {
+                self.cancel.iter().for_each(Cancel::cancel);
+                return;
+            }
+            other => format!("{other:?}"),
+        };
+        self.told.lock().unwrap().push(word);
+    }
+}
+
+#[test]
+fn a_run_needs_no_files_and_tells_how_far_it_is() {
+    let witness = Arc::new(Witness::default());
+    let control = Control::new(Cancel::default(), witness.clone());
+    let one = run(&settings(SHORT, &[]), &control).unwrap();
+    assert!(one.failure.is_none() && one.written.is_none(), "{:?}", one.failure);
+    assert_eq!(*witness.told.lock().unwrap(), ["began 1", "1 of 1", "ended"]);
+    // Another caller gets the same.
+    let again = run(&settings(SHORT, &[]), &Control::default()).unwrap();
+    let digest = |results: &serde_json::Value| results["simulation"]["digest"].as_str().map(str::to_owned);
+    assert!(digest(&one.results).is_some(), "{:#}", one.results);
+    assert_eq!(digest(&one.results), digest(&again.results));
+}
+
+#[test]
+fn a_token_ends_a_run_and_what_it_did_counts() {
+    let cancel = Cancel::default();
+    let witness = Arc::new(Witness { cancel: Some(cancel.clone()), ..Witness::default() });
+    let out = run(&settings(LONG, &[]), &Control::new(cancel, witness));
+    match out {
+        // It had begun, or it had not.
+        Ok(out) => assert!(out.failure.unwrap().contains("interrupted")),
+        Err(error) => assert!(format!("{error:#}").contains("interrupted"), "{error:#}"),
+    }
+    // A token that was cancelled before lets nothing begin; another one is not concerned.
+    let cancelled = Control::default();
+    cancelled.cancel().cancel();
+    assert!(run(&settings(SHORT, &[]), &cancelled).is_err());
+    assert!(run(&settings(SHORT, &[]), &Control::default()).is_ok());
+}
