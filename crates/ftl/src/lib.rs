@@ -11,8 +11,8 @@
 //! running drive does not allocate: tables are made at start, and lists are reused. What allocates is rare: recovery, volumes, purges,
 //! and what tests ask for.
 //!
-//! Imports point down only: `layer` (requests, volumes, events, saving), `sets` (the kinds of sets), `page_mapped` and `memory`, `set`
-//! (their contract), `flash` (mechanism), `victim` and `placement` (policies), and below them configuration, answers and storage.
+//! Imports point down only. `layer` has requests, volumes, events and saving. `sets` has the kinds of sets: `page_mapped` and `memory`.
+//! Their contract is `set`. Below are the mechanism `flash`, the policies `victim` and `placement`, and configuration, answers and storage.
 //!
 //! Not modelled: the flash that a real drive spends on its own tables. The map is rebuilt from the spare
 //! areas; deallocations and volumes are in a *system area* that is taken to be reliable.

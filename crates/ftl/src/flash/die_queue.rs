@@ -38,13 +38,13 @@ pub(super) struct DieQueue {
 impl DieQueue {
     pub const EMPTY: DieQueue = DieQueue { programs: [Program::NONE; DIE_QUEUE], count: 0, awaited: false };
 
-    /// Whether there is no room, as far as is known.
+    /// Whether no program fits. One of its programs may have ended, and nobody noticed.
     #[inline]
     pub fn is_full(&self) -> bool {
         usize::from(self.count) == DIE_QUEUE
     }
 
-    /// Whether there is no room, as far as is known, and will be none before an event.
+    /// Whether no program fits and an event will tell when one does.
     #[inline]
     pub fn waits(&self) -> bool {
         self.is_full() && self.awaited

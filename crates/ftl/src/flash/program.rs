@@ -140,7 +140,7 @@ impl Flash {
         self.dies[die as usize].awaited = false;
     }
 
-    /// Dies whose next end no event tells of.
+    /// The next die, from this one on, without an event for its next end.
     pub fn next_unawaited(&self, from: u32) -> Option<u32> {
         (from..self.geo.dies).find(|&die| !self.dies[die as usize].awaited)
     }

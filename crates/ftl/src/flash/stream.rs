@@ -68,7 +68,7 @@ pub(crate) enum Next {
     Unit(Target),
     /// The next die is busy, and there will be an event.
     Busy,
-    /// The next die is busy, as far as is known. A program on it may have ended: its owner takes it
+    /// The next die has two programs. The first may have ended: the owner takes it
     /// (`Flash::take_ended`) and asks again.
     Ask(u32),
     /// The superblock is full: its owner seals it.

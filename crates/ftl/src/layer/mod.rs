@@ -195,15 +195,15 @@ impl Ftl {
         self.volumes.iter().map(|(id, v)| (id, v.set, v.bytes))
     }
 
-    /// Begins to bring what a command that starts at this byte will need into the host's cache. Worth it for
-    /// whoever knows the next command while it executes one: the time of most goes into one miss in the map.
+    /// Begins to bring what a command that starts at this byte will need into the host's cache. Worth it where
+    /// the next command is known while one is executed: the time of most goes into one miss in the map.
     #[inline]
     pub fn prefetch(&self, volume: VolumeId, start: u64) {
         let Some(volume) = self.volumes.get(volume).filter(|v| start < v.bytes) else { return };
         self.sets[usize::from(volume.set.0)].prefetch(volume.page(start / u64::from(PAGE)));
     }
 
-    /// The second step, for whoever knows several commands ahead: when what [`prefetch`](Ftl::prefetch) asked for has
+    /// The second step, where several commands are known ahead: when what [`prefetch`](Ftl::prefetch) asked for has
     /// come, it tells what is needed next.
     #[inline]
     pub fn prefetch_place(&self, volume: VolumeId, start: u64) {
@@ -285,7 +285,7 @@ impl Ftl {
         self.sets[usize::from(set.0)].read(now, io, volume, extent, context!(self, storage), visit)
     }
 
-    /// The set of an extent that lies in its volume. What the host asks for is counted, whatever becomes of it.
+    /// The set of an extent that lies in its volume. What the host asks for is counted, also if it fails later.
     #[inline]
     fn check(&mut self, volume: VolumeId, extent: Extent, asked: HostBytes) -> Result<SetId, Fault> {
         let v = self.volumes.get_mut(volume).ok_or(Fault::OutOfRange)?;

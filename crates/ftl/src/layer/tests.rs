@@ -133,7 +133,7 @@ impl Storage for Counting {
     fn record(&mut self, _: Record<'_>) {}
 }
 
-/// Whoever owns contents sees the same calls, whenever the answer comes.
+/// The owner of contents sees the same calls in both cases.
 #[test]
 fn contents_are_loaded_before_the_call_returns() {
     for late in [false, true] {

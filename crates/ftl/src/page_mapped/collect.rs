@@ -1,10 +1,9 @@
 //! Garbage collection, wear levelling and erases.
 //!
-//! Collection starts when fewer superblocks than [`GcConfig::low`](crate::config::GcConfig) are free, and paces
-//! itself: with `valid` pages to move out of a victim of `usable` pages, every page that the host
-//! programs is matched by `valid / (usable - valid)` moved pages, so that a victim is empty when the
-//! host has used up what the one before gave. Neither waits for the other as a whole: no cliff. While the host
-//! has nothing to write collection goes on with a few dies at a time, so that reads find the others free.
+//! Collection starts when fewer superblocks than [`GcConfig::low`](crate::config::GcConfig) are free, and paces itself. A victim of
+//! `usable` pages has `valid` pages to move out. Every page that the host programs is matched by `valid / (usable - valid)` moved
+//! pages. So a victim is empty when the host has used up what the one before gave. Neither waits for the other as a whole: no cliff. While
+//! the host has nothing to write, collection goes on with a few dies at a time, so that reads find the others free.
 
 use super::PageMappedSet;
 use super::collector::Chain;

@@ -28,8 +28,8 @@ impl PageMappedSet {
         any
     }
 
-    /// Lands the first program of a die if it has ended; whether it has. Else an event tells of its end, if it is `watched` or
-    /// somebody waits for it anyway.
+    /// Lands the first program of a die if it has ended; whether it has. Otherwise an event comes at its end, if the end is `watched`
+    /// or a host's data is on the die.
     pub(super) fn land_first<S: Storage>(
         &mut self,
         now: Nanos,

@@ -158,7 +158,7 @@ impl PageMappedSet {
         self.sort_superblocks();
     }
 
-    /// Does whatever can be done at `now`: admits waiting writes, collects garbage, programs.
+    /// Does what can be done at `now`: admits waiting writes, collects garbage, programs.
     fn pump<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) {
         loop {
             let collected = self.collect(now, cx);

@@ -136,7 +136,7 @@ impl PageMappedSet {
     /// Finds the newest copy on flash of each page, and retains its contents; returns the highest version seen. All other
     /// copies refer to none from now on.
     fn find_newest<S: Storage>(&mut self, cx: &mut SetContext<'_, S>) -> u64 {
-        // Whoever replays the journal must know it.
+        // A replay of the journal must know it.
         self.flash.record_lost_units(cx.storage);
         let mut newest = 0;
         let pages = self.flash.geo().pages() as u32;
@@ -181,7 +181,7 @@ impl PageMappedSet {
         newest
     }
 
-    /// These pages cannot be read any more. Whoever replays the journal must know it.
+    /// These pages cannot be read any more. A replay of the journal must know it.
     #[inline]
     fn mark_lost<S: Storage>(&mut self, pages: &[u32], cx: &mut SetContext<'_, S>) {
         for &page in pages {
@@ -194,7 +194,7 @@ impl PageMappedSet {
         self.flash.record_units(&units, cx.storage);
     }
 
-    /// Finds the copy on flash of each page where there are no versions: whoever cut the power saw to it that there is one.
+    /// Finds the copy on flash of each page where there are no versions: the power cut saw to it that there is one.
     fn find_only(&mut self) {
         let (units, unit_pages) = (self.flash.geo().units_per_superblock(), self.flash.geo().unit_pages);
         for unit in 0..self.flash.geo().superblocks * units {
@@ -244,7 +244,7 @@ impl PageMappedSet {
         cx.storage.record(Record::Buffer { set: self.flash.id().0, spare: *spare });
     }
 
-    /// Applies a deallocation that a journal tells of.
+    /// Applies a deallocation of a journal.
     pub fn apply_trim(&mut self, first: u32, count: u32, gone: bool) {
         if let Some(end) = first.checked_add(count).filter(|&e| e <= self.capacity && self.flash.is_durable())
         {

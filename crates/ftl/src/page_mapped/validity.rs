@@ -69,7 +69,7 @@ impl Validity {
         None
     }
 
-    /// Begins to bring what tells of a page into the host's cache. There need be no such page.
+    /// Begins to bring the bit of a page into the host's cache. There need be no such page.
     #[inline]
     pub fn prefetch(&self, page: u32) {
         prefetch(&self.bits, page / 64);
