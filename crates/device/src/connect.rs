@@ -1,12 +1,13 @@
 //! Associations: connect, queues, properties, keep-alive, disconnect (Base 3.1.4, 3.3, 6).
 
 use crate::contents::Contents;
-use crate::controller::{Controller, ControllerId, Host, MAX_IO_QUEUES, MAX_QUEUE_ENTRIES, Origin};
-use crate::drive::{Cx, Drive, Event, Failure};
+use crate::core::{
+    Controller, ControllerId, Cx, Failure, Host, MAX_IO_QUEUES, MAX_QUEUE_ENTRIES, Origin, Output, Role,
+    TimedEvent,
+};
+use crate::drive::Drive;
 use crate::feature::Behavior;
 use crate::firmware::Download;
-use crate::output::Output;
-use crate::role::Role;
 use media::Nanos;
 use nvme::property::{Cap, Cc, Csts, NSSR_NVME, PropertyOffset, Shn, Shst};
 use nvme::{CNTLID_DYNAMIC, Nqn, Status, Version};
@@ -31,18 +32,21 @@ impl Drive {
         cntlid: u16,
         kato_ms: u32,
     ) -> Result<ControllerId, Status> {
-        let now = self.tick(now);
-        if !self.power.on {
+        let now = self.core.tick(now);
+        if !self.core.power.on {
             return Err(Status::CONNECT_CONTROLLER_BUSY);
         }
         if cntlid != CNTLID_DYNAMIC {
             return Err(Status::CONNECT_INVALID_PARAMETERS.with_dnr());
         }
-        let (proven, namespaces) = (host.proven, self.config.max_namespaces);
-        let id =
-            self.controllers.add(Controller::new(host, namespaces)).ok_or(Status::CONNECT_CONTROLLER_BUSY)?;
-        if let Some(controller) = self.controllers.get_mut(id) {
-            controller.values = self.life.saved.clone();
+        let (proven, namespaces) = (host.proven, self.core.config.max_namespaces);
+        let id = self
+            .core
+            .controllers
+            .add(Controller::new(host, namespaces))
+            .ok_or(Status::CONNECT_CONTROLLER_BUSY)?;
+        if let Some(controller) = self.core.controllers.get_mut(id) {
+            controller.values = self.core.persistent.saved.clone();
         }
         if proven {
             self.attach_for_host(id);
@@ -54,7 +58,7 @@ impl Drive {
     /// A host has authenticated itself: what it is to see is attached to its controller. Nothing happens if it had done so
     /// before, or has gone.
     pub fn prove(&mut self, id: ControllerId) {
-        if let Some(controller) = self.controllers.get_mut(id)
+        if let Some(controller) = self.core.controllers.get_mut(id)
             && !std::mem::replace(&mut controller.proven, true)
         {
             self.attach_for_host(id);
@@ -68,7 +72,7 @@ impl Drive {
     /// Parameters if identifier or size are out of range.
     pub fn add_queue(&mut self, id: ControllerId, qid: u16, entries: u32) -> Result<(), Status> {
         self.check_queue(id, qid, entries)?;
-        if let Some(controller) = self.controllers.get_mut(id) {
+        if let Some(controller) = self.core.controllers.get_mut(id) {
             controller.add_queue(qid);
         }
         Ok(())
@@ -79,7 +83,8 @@ impl Drive {
     /// # Errors
     /// As of [`add_queue`](Drive::add_queue).
     pub fn check_queue(&self, id: ControllerId, qid: u16, entries: u32) -> Result<(), Status> {
-        let controller = self.controllers.get(id).ok_or(Status::CONNECT_INVALID_PARAMETERS.with_dnr())?;
+        let controller =
+            self.core.controllers.get(id).ok_or(Status::CONNECT_INVALID_PARAMETERS.with_dnr())?;
         if !controller.is_ready() || controller.has_queue(qid) {
             return Err(Status::COMMAND_SEQUENCE_ERROR.with_dnr());
         }
@@ -93,13 +98,13 @@ impl Drive {
     /// Deletes an I/O queue: the fabrics command Disconnect, or the loss of the queue's connection.
     /// Commands in flight on it still complete; those that wait for their turn, as aborted.
     pub fn remove_queue(&mut self, id: ControllerId, qid: u16) {
-        if let Some(controller) = self.controllers.get_mut(id) {
+        if let Some(controller) = self.core.controllers.get_mut(id) {
             controller.remove_queue(qid);
             let status = Status::ABORTED_SQ_DELETION;
-            self.return_held(self.now(), |_, _, held| {
+            self.core.return_held(self.core.now(), |_, _, held| {
                 ((held.controller, held.qid) == (id.0, qid)).then_some(status)
             });
-            self.fused.forget(id, Some(qid));
+            self.core.fused.forget(id, Some(qid));
         }
     }
 
@@ -112,15 +117,15 @@ impl Drive {
         storage: &mut S,
         out: &mut Vec<Output>,
     ) {
-        let now = self.tick(now);
+        let now = self.core.tick(now);
         let mut cx = Cx { now, storage, out };
-        self.drop_controller(id, Status::ABORTED_SQ_DELETION, &mut cx);
+        self.core.drop_controller(id, Status::ABORTED_SQ_DELETION, &mut cx);
         self.pump(&mut cx);
     }
 
     /// Controllers that exist, with their hosts, in order.
     pub fn controllers(&self) -> impl Iterator<Item = (ControllerId, &Nqn, Origin)> {
-        self.controllers.iter().map(|(id, c)| (id, &c.host, c.origin))
+        self.core.controllers.iter().map(|(id, c)| (id, &c.host, c.origin))
     }
 
     /// A host has another role from now on. What it may no longer see is detached from its controller, and what it is to see
@@ -133,7 +138,7 @@ impl Drive {
         storage: &mut S,
         out: &mut Vec<Output>,
     ) {
-        let now = self.tick(now);
+        let now = self.core.tick(now);
         let mut cx = Cx { now, storage, out };
         self.change_role(id, role, &mut cx);
         self.pump(&mut cx);
@@ -148,28 +153,28 @@ impl Drive {
         let unit = u32::from(KEEP_ALIVE_GRANULARITY) * 100;
         // Rounded up to the granularity (Base 3.9).
         let rounded = u64::from(kato_ms).next_multiple_of(unit.into());
-        let timer = self.controllers.fresh();
-        let controller = self.controller_mut(id)?;
+        let timer = self.core.controllers.fresh();
+        let controller = self.core.controller_mut(id)?;
         controller.kato = Nanos(rounded * 1_000_000);
         controller.last_command = now;
         controller.timer = timer;
         let kato = controller.kato;
         if kato != Nanos::ZERO {
-            self.events.push(now + kato, Event::KeepAlive(id, timer));
+            self.core.events.push(now + kato, TimedEvent::KeepAlive(id, timer));
         }
         Ok(())
     }
 
     pub(crate) fn keep_alive_due<S: Contents>(&mut self, id: ControllerId, timer: u32, cx: &mut Cx<'_, S>) {
-        let Some(controller) = self.controllers.get_mut(id) else { return };
+        let Some(controller) = self.core.controllers.get_mut(id) else { return };
         if controller.timer != timer {
             return;
         }
         let due = controller.last_command + controller.kato;
         if due <= cx.now {
-            self.expel(id, Status::KEEP_ALIVE_EXPIRED, cx);
+            self.core.expel(id, Status::KEEP_ALIVE_EXPIRED, cx);
         } else {
-            self.events.push(due, Event::KeepAlive(id, timer));
+            self.core.events.push(due, TimedEvent::KeepAlive(id, timer));
         }
     }
 
@@ -191,7 +196,7 @@ impl Drive {
     /// # Errors
     /// Invalid Field in Command if there is no such property or it has another width.
     pub fn property_get(&self, id: ControllerId, offset: PropertyOffset, wide: bool) -> Result<u64, Status> {
-        let controller = self.controllers.get(id).ok_or(Status::COMMAND_SEQUENCE_ERROR.with_dnr())?;
+        let controller = self.core.controllers.get(id).ok_or(Status::COMMAND_SEQUENCE_ERROR.with_dnr())?;
         Ok(match (offset, wide) {
             (PropertyOffset::CAP, true) => self.capabilities_property(controller).into_bits().get(),
             (PropertyOffset::VS, false) => Version::V2_1.0.into(),
@@ -219,7 +224,7 @@ impl Drive {
         storage: &mut S,
         out: &mut Vec<Output>,
     ) -> Result<(), Status> {
-        let now = self.tick(now);
+        let now = self.core.tick(now);
         let mut cx = Cx { now, storage, out };
         let result = self.set_property(id, offset, wide, value, &mut cx);
         self.pump(&mut cx);
@@ -235,14 +240,14 @@ impl Drive {
         cx: &mut Cx<'_, S>,
     ) -> Result<(), Status> {
         let value = value as u32;
-        if self.controllers.get(id).is_none() {
+        if self.core.controllers.get(id).is_none() {
             return Err(Status::COMMAND_SEQUENCE_ERROR.with_dnr());
         }
         match (offset, wide) {
             (PropertyOffset::CC, false) => self.configure(id, Cc::from_bits(value.into()), cx),
             (PropertyOffset::NSSR, false) => {
                 // It ends the associations of all hosts.
-                if !self.controllers.get(id).is_some_and(|c| c.role.is_administrator()) {
+                if !self.core.controllers.get(id).is_some_and(|c| c.role.is_administrator()) {
                     return Err(Status::OPERATION_DENIED.with_dnr());
                 }
                 if value == NSSR_NVME {
@@ -252,7 +257,7 @@ impl Drive {
             }
             // NSSRO is cleared by writing a one; nothing else of CSTS can be written.
             (PropertyOffset::CSTS, false) => {
-                if let Some(controller) = self.controllers.get_mut(id)
+                if let Some(controller) = self.core.controllers.get_mut(id)
                     && Csts::from_bits(value.into()).nssro()
                 {
                     controller.csts.set_nssro(false);
@@ -269,7 +274,7 @@ impl Drive {
         new: Cc,
         cx: &mut Cx<'_, S>,
     ) -> Result<(), Status> {
-        let Some(controller) = self.controllers.get_mut(id) else { return Ok(()) };
+        let Some(controller) = self.core.controllers.get_mut(id) else { return Ok(()) };
         let old = controller.cc;
         if new.en() && !old.en() {
             // Entry sizes may still be 0 when a host enables (Base 3.1.4.5: set before I/O queues exist).
@@ -278,20 +283,20 @@ impl Drive {
                 return Err(Status::INVALID_FIELD.with_dnr());
             }
             controller.csts = Csts::new().with_rdy(true).with_nssro(controller.csts.nssro());
-            if self.life.clean {
+            if self.core.persistent.clean {
                 // Whatever was shut down in order is in use again.
-                self.life.clean = false;
-                self.record(cx.storage);
+                self.core.persistent.clean = false;
+                self.core.record(cx.storage);
             }
         }
-        let Some(controller) = self.controllers.get_mut(id) else { return Ok(()) };
+        let Some(controller) = self.core.controllers.get_mut(id) else { return Ok(()) };
         controller.cc = new;
         if !new.en() && old.en() {
             self.reset_controller(id, cx);
             return Ok(());
         }
         let shutdown = [Shn::NORMAL, Shn::ABRUPT].contains(&new.shn());
-        let Some(controller) = self.controllers.get_mut(id) else { return Ok(()) };
+        let Some(controller) = self.core.controllers.get_mut(id) else { return Ok(()) };
         if shutdown && controller.csts.shst() == Shst::NORMAL {
             controller.csts.set_shst(Shst::OCCURRING);
             self.start_shutdown(id, cx);
@@ -301,8 +306,8 @@ impl Drive {
 
     /// Controller Level Reset by clearing CC.EN: queues, features and events are as after Connect.
     fn reset_controller<S: Contents>(&mut self, id: ControllerId, cx: &mut Cx<'_, S>) {
-        let saved = self.life.saved.clone();
-        let Some(controller) = self.controllers.get_mut(id) else { return };
+        let saved = self.core.persistent.saved.clone();
+        let Some(controller) = self.core.controllers.get_mut(id) else { return };
         controller.csts = Csts::new();
         controller.cc = controller.cc.with_shn(Shn::NONE);
         controller.values = saved;
@@ -320,30 +325,30 @@ impl Drive {
         controller.notifications = Default::default();
         controller.remove_io_queues();
         for io in controller.events.reset() {
-            self.return_parked(io, Status::ABORTED_SQ_DELETION, cx);
+            self.core.return_parked(io, Status::ABORTED_SQ_DELETION, cx);
         }
-        self.return_held(cx.now, |_, _, held| {
+        self.core.return_held(cx.now, |_, _, held| {
             (held.controller == id.0).then_some(Status::ABORTED_SQ_DELETION)
         });
-        self.fused.forget(id, None);
+        self.core.fused.forget(id, None);
         self.reset_self_test(id, cx);
         let activated = self.activate_firmware();
         self.remember_start(cx.now, Some(id), activated);
-        self.record(cx.storage);
+        self.core.record(cx.storage);
     }
 
     /// NVM Subsystem Reset: every association ends.
     fn reset_subsystem<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
         let activated = self.activate_firmware();
         self.remember_start(cx.now, None, activated);
-        self.record(cx.storage);
-        for id in self.controllers.ids() {
-            self.expel(id, Status::ABORTED_SQ_DELETION, cx);
+        self.core.record(cx.storage);
+        for id in self.core.controllers.ids() {
+            self.core.expel(id, Status::ABORTED_SQ_DELETION, cx);
         }
     }
 
     /// Keep-alive of a controller, zero when off.
     pub fn keep_alive(&self, id: ControllerId) -> Nanos {
-        self.controllers.get(id).map_or(Nanos::ZERO, |c| c.kato)
+        self.core.controllers.get(id).map_or(Nanos::ZERO, |c| c.kato)
     }
 }

@@ -1,10 +1,8 @@
 //! Copy and Write Uncorrectable (NVM 3.3.2, 3.3.7): commands that write blocks which no host sends.
 
 use crate::contents::Contents;
-use crate::controller::ControllerId;
-use crate::drive::{Cx, Drive, Failure};
-use crate::flight::{Kind, Token};
-use crate::namespace::Namespace;
+use crate::core::{CommandKind, ControllerId, Cx, Failure, Namespace, Token};
+use crate::drive::Drive;
 use crate::treatment::Action;
 use ftl::Source;
 use media::Nanos;
@@ -39,14 +37,14 @@ impl Drive {
     ) -> Result<Option<Nanos>, Failure> {
         // It has no field but the range.
         let blocks = &Blocks::new(blocks.nsid, blocks.slba, blocks.nlb);
-        let place = self.place(token, id, blocks, Kind::Other)?;
+        let place = self.place(token, id, blocks, CommandKind::Other)?;
         self.refuse_read_only(blocks.nsid)?;
-        let stamp = self.life.stamps.wrapping_add(1).max(1);
-        if let Some(ns) = self.namespaces.get_mut(blocks.nsid).filter(|ns| ns.stamp == 0) {
+        let stamp = self.core.persistent.stamps.wrapping_add(1).max(1);
+        if let Some(ns) = self.core.namespaces.get_mut(blocks.nsid).filter(|ns| ns.stamp == 0) {
             // From now on reads look for marks.
             (ns.stamp, ns.layout.treated) = (stamp, true);
-            self.life.stamps = stamp;
-            self.record(cx.storage);
+            self.core.persistent.stamps = stamp;
+            self.core.record(cx.storage);
         }
         self.treat(token, id, blocks, Action::Mark, cx)?;
         self.store(token, id, place, Source::Zeros, false, cx)
@@ -61,7 +59,7 @@ impl Drive {
         data: &[u8],
         cx: &mut Cx<'_, S>,
     ) -> Result<Option<Nanos>, Failure> {
-        let ns = self.attached(id, copy.nsid)?;
+        let ns = self.core.attached(id, copy.nsid)?;
         let each = CopySource::bytes(copy.desfmt).filter(|_| self.may_copy(id, copy.desfmt));
         // Byte 49: the descriptor format.
         let each = each.ok_or(Failure::field(49))?;
@@ -93,7 +91,7 @@ impl Drive {
             lbatm: copy.lbatm,
             ..Blocks::new(copy.nsid, copy.sdlba, total)
         };
-        let place = self.place(token, id, &target, Kind::Other)?;
+        let place = self.place(token, id, &target, CommandKind::Other)?;
         if copy.dtype != 0 {
             return Err(Failure::field(50));
         }
@@ -102,32 +100,32 @@ impl Drive {
         for (index, source) in (0..).zip(&sources) {
             self.check_source(token, id, copy, source, total).inspect_err(|_| {
                 // The first range that was not copied.
-                self.flight.get_mut(token).dw0 = index;
+                self.core.commands.get_mut(token).dw0 = index;
             })?;
         }
         let sides = Sides { shift: write.shift, wire: write.wire };
         cx.storage.gather(token.io(), total * ((1 << sides.shift) + u32::from(sides.wire)));
-        self.enter(token);
+        self.core.enter(token);
         let (mut at, mut end) = (0, cx.now);
         for (index, source) in (0..).zip(&sources) {
             let read = self.read_source(token, id, copy, source, &sides, at, cx);
-            end = end.max(read.inspect_err(|_| self.flight.get_mut(token).dw0 = index)?);
+            end = end.max(read.inspect_err(|_| self.core.commands.get_mut(token).dw0 = index)?);
             at += source.nlb;
         }
-        let entry = self.flight.get_mut(token);
+        let entry = self.core.commands.get_mut(token);
         (entry.lba, entry.dw0) = (copy.sdlba, u32::from(copy.nr));
         let write = crate::treatment::Treatment { gathered: true, ..write };
         cx.storage.begin(token.io(), &write).map_err(|blemish| self.blemished(token, blemish))?;
         let written = self.store_entered(token, id, place, Source::Host, copy.fua, cx)?;
         // The blocks must have been read before they are written, whatever the medium says of either.
-        let entry = self.flight.get_mut(token);
+        let entry = self.core.commands.get_mut(token);
         entry.at = entry.at.max(end);
         Ok(written.map(|at| at.max(end)))
     }
 
     /// Formats 2h and 3h name other namespaces; the host must have enabled them (CDFE).
     fn may_copy(&self, id: ControllerId, format: u8) -> bool {
-        self.controller(id).is_ok_and(|c| c.behavior.copy_format(format))
+        self.core.controller(id).is_ok_and(|c| c.behavior.copy_format(format))
     }
 
     fn source_blocks(copy: &Copy, source: &CopySource) -> Blocks {
@@ -155,13 +153,13 @@ impl Drive {
             return Err(Status::FAST_COPY_NOT_POSSIBLE.into());
         }
         let blocks = Self::source_blocks(copy, source);
-        let from = self.attached(id, blocks.nsid)?;
-        let to = self.attached(id, copy.nsid)?;
+        let from = self.core.attached(id, blocks.nsid)?;
+        let to = self.core.attached(id, copy.nsid)?;
         fits(from, to, copy.prinfor, copy.prinfow)?;
-        self.check_reservation(id, IoOpcode::READ.0, blocks.nsid)?;
+        self.core.check_reservation(id, IoOpcode::READ.0, blocks.nsid)?;
         let end = blocks.end().filter(|end| *end <= from.blocks());
         let Some(end) = end else {
-            self.flight.get_mut(token).lba = blocks.slba;
+            self.core.commands.get_mut(token).lba = blocks.slba;
             return Err(Status::LBA_OUT_OF_RANGE.into());
         };
         let same = blocks.nsid == copy.nsid;
@@ -190,11 +188,11 @@ impl Drive {
         let mut read = self.treatment(id, &blocks, Action::Read)?;
         read.gathered = true;
         read.offset = at * ((1 << sides.shift) + u32::from(sides.wire));
-        let volume = self.attached(id, blocks.nsid)?.volume;
+        let volume = self.core.attached(id, blocks.nsid)?.volume;
         let extent = ftl::Extent { start: blocks.slba << sides.shift, bytes: blocks.nlb << sides.shift };
         cx.storage.begin(token.io(), &read).map_err(|blemish| self.blemished(token, blemish))?;
-        let end = self.ftl.read(cx.now, token.io(), volume, extent, cx.storage);
-        end.map_err(|fault| self.read_failure(token, fault, Kind::Read, cx))
+        let end = self.core.ftl.read(cx.now, token.io(), volume, extent, cx.storage);
+        end.map_err(|fault| self.read_failure(token, fault, CommandKind::Read, cx))
     }
 }
 

@@ -2,9 +2,8 @@
 //! its NVM Set, and there is one reclaim group and one configuration.
 
 use crate::contents::Contents;
-use crate::controller::ControllerId;
-use crate::drive::{Cx, Drive, Failure, Outcome, Reply};
-use crate::namespace::Namespace;
+use crate::core::{ControllerId, Cx, Failure, Namespace, Outcome, Reply};
+use crate::drive::Drive;
 use ftl::{PAGE, PlacementChange, PlacementNote, SetId};
 use media::Nanos;
 use nvme::admin::{GetFeatures, SetFeatures};
@@ -92,24 +91,24 @@ impl Namespace {
 impl Drive {
     /// Whether an Endurance Group could use Flexible Data Placement.
     fn can_place(&self, set: SetId) -> bool {
-        usize::from(set.0) < self.ftl.set_count() && self.ftl.handles(set) > 1
+        usize::from(set.0) < self.core.ftl.set_count() && self.core.ftl.handles(set) > 1
     }
 
     /// Whether the drive has Flexible Data Placement at all.
     pub(crate) fn has_fdp(&self) -> bool {
-        (0..self.ftl.set_count()).any(|i| self.can_place(SetId(i as u8)))
+        (0..self.core.ftl.set_count()).any(|i| self.can_place(SetId(i as u8)))
     }
 
     fn group(&self, set: SetId) -> Option<&Group> {
-        self.life.fdp.get(usize::from(set.0))
+        self.core.persistent.fdp.get(usize::from(set.0))
     }
 
     fn group_mut(&mut self, set: SetId) -> &mut Group {
         let index = usize::from(set.0);
-        if self.life.fdp.len() <= index {
-            self.life.fdp.resize(index + 1, Group::default());
+        if self.core.persistent.fdp.len() <= index {
+            self.core.persistent.fdp.resize(index + 1, Group::default());
         }
-        &mut self.life.fdp[index]
+        &mut self.core.persistent.fdp[index]
     }
 
     /// Whether Flexible Data Placement is enabled in a set's Endurance Group.
@@ -119,7 +118,7 @@ impl Drive {
 
     /// Enables it where the configuration of a new drive says so.
     pub(crate) fn enable_initial_fdp(&mut self) {
-        for set in self.config.fdp.clone() {
+        for set in self.core.config.fdp.clone() {
             if let Some(set) = set_of(set) {
                 self.group_mut(set).enabled = true;
             }
@@ -129,11 +128,11 @@ impl Drive {
     /// Tells the translation layer whether somebody wants to hear of its changes to reclaim units.
     pub(crate) fn refresh_placement_notes(&mut self) {
         let wanted = bit(FdpEventType::MEDIA_REALLOCATED) | bit(FdpEventType::IMPLICITLY_MODIFIED);
-        for i in 0..self.ftl.set_count() {
+        for i in 0..self.core.ftl.set_count() {
             let set = SetId(i as u8);
             let notes = self.is_placing(set)
                 && self.group(set).is_some_and(|g| g.filters.iter().any(|f| f & wanted != 0));
-            self.ftl.note_placement(set, notes);
+            self.core.ftl.note_placement(set, notes);
         }
     }
 
@@ -174,8 +173,8 @@ impl Drive {
 
     /// Who uses each reclaim unit handle of a set.
     fn handle_uses(&self, set: SetId) -> Vec<ReclaimUnitHandleUse> {
-        let mut uses = vec![ReclaimUnitHandleUse::UNUSED; self.ftl.handles(set)];
-        for (_, ns) in self.namespaces.iter().filter(|(_, ns)| ns.set == set) {
+        let mut uses = vec![ReclaimUnitHandleUse::UNUSED; self.core.ftl.handles(set)];
+        for (_, ns) in self.core.namespaces.iter().filter(|(_, ns)| ns.set == set) {
             for handle in &ns.handles {
                 if let Some(u) = uses.get_mut(usize::from(*handle)) {
                     *u = match ns.handles_by_controller {
@@ -192,7 +191,7 @@ impl Drive {
     /// that is invalid places the data as if there were none, and is logged (Base 8.1.10.2).
     #[cold]
     pub(crate) fn place_by_identifier(&mut self, nsid: u32, pid: u16, now: Nanos) -> Result<u8, Failure> {
-        let ns = self.namespaces.get(nsid).ok_or(Status::INVALID_NAMESPACE)?;
+        let ns = self.core.namespaces.get(nsid).ok_or(Status::INVALID_NAMESPACE)?;
         let (set, handle, default) = (ns.set, ns.handle(pid), ns.handle(0).unwrap_or(0));
         if !self.is_placing(set) {
             return Err(Failure::field(50));
@@ -216,13 +215,13 @@ impl Drive {
 
     fn event_time(&self, at: Nanos) -> [u8; 8] {
         let mut time = [0; 8];
-        time.copy_from_slice(self.clock.read(at).as_bytes());
+        time.copy_from_slice(self.core.clock.read(at).as_bytes());
         time
     }
 
     /// The namespace of an I/O Management command, if Flexible Data Placement is enabled for it.
     fn managed(&self, id: ControllerId, nsid: u32) -> Result<&Namespace, Failure> {
-        let ns = self.attached(id, nsid)?;
+        let ns = self.core.attached(id, nsid)?;
         if !self.is_placing(ns.set) {
             return Err(Status::FDP_DISABLED.into());
         }
@@ -235,7 +234,7 @@ impl Drive {
         id: ControllerId,
         c: IoManagementReceive,
     ) -> Result<Vec<u8>, Failure> {
-        if c.dwords * 4 > u64::from(self.config.max_transfer) {
+        if c.dwords * 4 > u64::from(self.core.config.max_transfer) {
             return Err(Failure::field(44));
         }
         if !self.has_fdp() {
@@ -249,7 +248,7 @@ impl Drive {
         let head = ReclaimUnitHandleStatusHeader { nruhsd: U16::new(count), ..Default::default() };
         let mut out = head.as_bytes().to_vec();
         for (pid, handle) in (0..count).zip(&ns.handles) {
-            let (_, room) = self.ftl.reclaim_unit(ns.set, *handle).unwrap_or((0, 0));
+            let (_, room) = self.core.ftl.reclaim_unit(ns.set, *handle).unwrap_or((0, 0));
             let status = ReclaimUnitHandleStatus {
                 pid: U16::new(pid),
                 ruhid: U16::new((*handle).into()),
@@ -289,7 +288,7 @@ impl Drive {
             }
         }
         for (pid, handle) in handles {
-            let left = self.ftl.renew_handle(cx.now, set, handle, cx.storage);
+            let left = self.core.ftl.renew_handle(cx.now, set, handle, cx.storage);
             if left > 0 && self.group(set).is_some_and(|g| g.logs(handle, FdpEventType::NOT_FULLY_WRITTEN)) {
                 let time = self.event_time(cx.now);
                 self.group_mut(set).push(Event {
@@ -309,7 +308,7 @@ impl Drive {
     /// Takes what the translation layer noted of a set into its log.
     pub(crate) fn gather_placement_notes(&mut self, endgid: u16) {
         let Some(set) = set_of(endgid).filter(|set| self.is_placing(*set)) else { return };
-        for note in self.ftl.placement_notes(set) {
+        for note in self.core.ftl.placement_notes(set) {
             if let Some(event) = self.event_of(set, note) {
                 self.group_mut(set).push(event);
             }
@@ -334,7 +333,7 @@ impl Drive {
             specific: [0; 16],
             handle,
         };
-        let owner = |volume| self.namespaces.iter().find(|(_, ns)| ns.volume == volume);
+        let owner = |volume| self.core.namespaces.iter().find(|(_, ns)| ns.volume == volume);
         if let Some((nsid, ns, page)) = first.and_then(|(v, page)| owner(v).map(|(id, ns)| (id, ns, page))) {
             event.nsid = nsid;
             event.flags |= event_flags::NSID;
@@ -378,9 +377,9 @@ impl Drive {
                 log
             }
             LogId::FDP_STATISTICS => {
-                let media = self.ftl.set_stats(set);
+                let media = self.core.ftl.set_stats(set);
                 let statistics = FdpStatistics {
-                    hbmw: U128::new(self.life.traffic(set).written_bytes.into()),
+                    hbmw: U128::new(self.core.persistent.traffic(set).written_bytes.into()),
                     mbmw: U128::new(media.media_written_bytes.into()),
                     mbe: U128::new(u128::from(media.erases) * u128::from(self.block_bytes(set))),
                     ..Default::default()
@@ -393,12 +392,12 @@ impl Drive {
 
     /// Bytes of one block of a die.
     fn block_bytes(&self, set: SetId) -> u64 {
-        u64::from(self.set_properties(set).block_pages) * u64::from(PAGE)
+        u64::from(self.core.set_properties(set).block_pages) * u64::from(PAGE)
     }
 
     fn fdp_configurations(&self, set: SetId) -> Vec<u8> {
-        let handles = self.ftl.handles(set);
-        let ruht = match self.set_properties(set).isolates_handles {
+        let handles = self.core.ftl.handles(set);
+        let ruht = match self.core.set_properties(set).isolates_handles {
             true => ReclaimUnitHandleType::PERSISTENTLY_ISOLATED,
             false => ReclaimUnitHandleType::INITIALLY_ISOLATED,
         };
@@ -411,12 +410,12 @@ impl Drive {
         };
         let configuration = FdpConfiguration {
             dsze: U16::new(size as u16),
-            fdpa: 1 << 7 | u8::from(self.config.has_volatile_write_cache()) << 4,
+            fdpa: 1 << 7 | u8::from(self.core.config.has_volatile_write_cache()) << 4,
             nrg: U32::new(1),
             nruh: U16::new(handles as u16),
             maxpids_z: U16::new(handles as u16 - 1),
-            nns: U32::new(self.config.max_namespaces),
-            runs: U64::new(self.ftl.reclaim_unit(set, 0).map_or(0, |(size, _)| size)),
+            nns: U32::new(self.core.config.max_namespaces),
+            runs: U64::new(self.core.ftl.reclaim_unit(set, 0).map_or(0, |(size, _)| size)),
             ..Default::default()
         };
         let mut log = head.as_bytes().to_vec();
@@ -456,10 +455,10 @@ impl Drive {
     /// Get Features: Flexible Data Placement (Base 5.1.25.1.20).
     pub(crate) fn get_fdp(&self, c: &GetFeatures) -> Outcome {
         let endgid = c.cdw11 as u16;
-        let set = set_of(endgid).filter(|s| usize::from(s.0) < self.ftl.set_count());
+        let set = set_of(endgid).filter(|s| usize::from(s.0) < self.core.ftl.set_count());
         let set = set.ok_or(Failure::field(44))?;
         let enabled = match c.sel {
-            Select::DEFAULT => self.config.fdp.contains(&endgid),
+            Select::DEFAULT => self.core.config.fdp.contains(&endgid),
             _ => self.is_placing(set),
         };
         Ok(Reply::Done(FdpMode::new().with_fdpe(enabled).into_bits().get()))
@@ -476,21 +475,21 @@ impl Drive {
         if mode.fdpe() == self.is_placing(set) {
             return Ok(Reply::Done(0));
         }
-        if self.namespaces.iter().any(|(_, ns)| ns.set == set) {
+        if self.core.namespaces.iter().any(|(_, ns)| ns.set == set) {
             return Err(Status::COMMAND_SEQUENCE_ERROR.into());
         }
         *self.group_mut(set) = Group { enabled: mode.fdpe(), ..Group::default() };
         self.refresh_placement_notes();
-        self.record(cx.storage);
+        self.core.record(cx.storage);
         Ok(Reply::Done(0))
     }
 
     /// The set and the reclaim unit handle that FDP Events is about.
     fn event_handle(&self, id: ControllerId, nsid: u32, cdw11: u32) -> Result<(SetId, u8), Failure> {
-        if !self.controller(id)?.is_attached(nsid) {
-            return Err(self.no_namespace(nsid));
+        if !self.core.controller(id)?.is_attached(nsid) {
+            return Err(self.core.no_namespace(nsid));
         }
-        let ns = self.namespaces.get(nsid).ok_or(Status::INVALID_NAMESPACE)?;
+        let ns = self.core.namespaces.get(nsid).ok_or(Status::INVALID_NAMESPACE)?;
         if !self.is_placing(ns.set) {
             return Err(Status::FDP_DISABLED.into());
         }
@@ -536,13 +535,13 @@ impl Drive {
                 bit => mask |= bit,
             }
         }
-        let handles = self.ftl.handles(set);
+        let handles = self.core.ftl.handles(set);
         let group = self.group_mut(set);
         group.filters.resize(handles, 0);
         let filter = &mut group.filters[usize::from(handle)];
         *filter = if c.cdw12 & 1 != 0 { *filter | mask } else { *filter & !mask };
         self.refresh_placement_notes();
-        self.record(cx.storage);
+        self.core.record(cx.storage);
         Ok(Reply::Done(0))
     }
 }

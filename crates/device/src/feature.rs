@@ -1,9 +1,9 @@
 //! Features: their values, and Set and Get Features (Base 5.1.11, 5.1.25; NVM 4.1.3).
 
 use crate::contents::Contents;
-use crate::controller::{ControllerId, MAX_IO_QUEUES};
 use crate::copy::COPY_FORMATS;
-use crate::drive::{Cx, Drive, Failure, Outcome, Reply};
+use crate::core::{ControllerId, Cx, Failure, MAX_IO_QUEUES, Outcome, Reply};
+use crate::drive::Drive;
 use crate::health::WARNING_TEMPERATURE;
 use crate::lost::POLL_INTERVAL;
 use crate::uuid::{self, Vendor};
@@ -95,26 +95,6 @@ impl Behavior {
     }
 }
 
-/// The drive's wall clock, as a host set it.
-#[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Clock {
-    /// Milliseconds since 1970 at `since`; 0 if no host has told.
-    millis: u64,
-    since: Nanos,
-    by_host: bool,
-}
-
-impl Clock {
-    pub(crate) fn read(&self, now: Nanos) -> Timestamp {
-        Timestamp::new(self.millis.saturating_add(now.since(self.since).0 / 1_000_000), self.by_host)
-    }
-
-    /// Power was lost: the clock starts from zero.
-    pub fn reset(&mut self, now: Nanos) {
-        *self = Clock { millis: 0, since: now, by_host: false };
-    }
-}
-
 const SAVEABLE: FeatureCapabilities = FeatureCapabilities::new().with_saveable(true).with_changeable(true);
 const CHANGEABLE: FeatureCapabilities = FeatureCapabilities::new().with_changeable(true);
 const FIXED: FeatureCapabilities = FeatureCapabilities::new();
@@ -144,7 +124,7 @@ impl Drive {
             | FeatureId::ASYNC_EVENT_CONFIGURATION
             | FeatureId::LBA_STATUS_ATTRIBUTES
             | FeatureId::ENDURANCE_GROUP_EVENT_CONFIGURATION => SAVEABLE,
-            FeatureId::VOLATILE_WRITE_CACHE if self.config.has_volatile_write_cache() => SAVEABLE,
+            FeatureId::VOLATILE_WRITE_CACHE if self.core.config.has_volatile_write_cache() => SAVEABLE,
             FeatureId::NUMBER_OF_QUEUES
             | FeatureId::TIMESTAMP
             | FeatureId::KEEP_ALIVE_TIMER
@@ -176,10 +156,10 @@ impl Drive {
         if nsid == 0 || nsid == NSID_ALL {
             return Ok(());
         }
-        if !self.controller(id)?.is_attached(nsid) {
-            return Err(self.no_namespace(nsid));
+        if !self.core.controller(id)?.is_attached(nsid) {
+            return Err(self.core.no_namespace(nsid));
         }
-        self.check_access(id)?;
+        self.core.check_access(id)?;
         if [FeatureId::ERROR_RECOVERY, FeatureId::FDP_EVENTS].contains(&fid) {
             return Ok(());
         }
@@ -214,12 +194,14 @@ impl Drive {
             FeatureId::FDP_EVENTS => return self.get_fdp_events(id, &c),
             _ => {}
         }
-        let controller = self.controller(id)?;
+        let controller = self.core.controller(id)?;
         let defaults = Values::default();
         let (values, current) = match c.sel {
             Select::DEFAULT => (&defaults, false),
             // What cannot be saved shows its default (Base 4.4, "saved value").
-            Select::SAVED => (if capabilities.saveable() { &self.life.saved } else { &defaults }, false),
+            Select::SAVED => {
+                (if capabilities.saveable() { &self.core.persistent.saved } else { &defaults }, false)
+            }
             _ => (&controller.values, true),
         };
         Ok(match c.fid {
@@ -246,7 +228,7 @@ impl Drive {
                 Reply::Done(attributes.with_lsipi(POLL_INTERVAL).into_bits().get())
             }
             FeatureId::TIMESTAMP => {
-                let timestamp = if current { self.clock.read(now) } else { Timestamp::default() };
+                let timestamp = if current { self.core.clock.read(now) } else { Timestamp::default() };
                 Reply::Data(timestamp.as_bytes().to_vec(), 0)
             }
             FeatureId::KEEP_ALIVE_TIMER => {
@@ -281,7 +263,7 @@ impl Drive {
     }
 
     fn check_group(&self, endgid: u16) -> Result<(), Failure> {
-        if endgid == 0 || usize::from(endgid) > self.ftl.set_count() {
+        if endgid == 0 || usize::from(endgid) > self.core.ftl.set_count() {
             return Err(Failure::field(44));
         }
         Ok(())
@@ -324,16 +306,16 @@ impl Drive {
             }
             _ => {}
         }
-        let groups = self.ftl.set_count();
-        let mut values = self.controller(id)?.values.clone();
+        let groups = self.core.ftl.set_count();
+        let mut values = self.core.controller(id)?.values.clone();
         set_value(&mut values, &c, groups)?;
         if c.sv {
             // Only this feature is saved, not what others were set to without saving.
-            set_value(&mut self.life.saved, &c, groups)?;
+            set_value(&mut self.core.persistent.saved, &c, groups)?;
             self.remember_saved(id, c, cx.now);
-            self.record(cx.storage);
+            self.core.record(cx.storage);
         }
-        self.controller_mut(id)?.values = values;
+        self.core.controller_mut(id)?.values = values;
         self.warn(id, cx);
         self.alert(id, cx);
         Ok(Reply::Done(0))
@@ -344,7 +326,7 @@ impl Drive {
         let command = Command::from(c);
         let cdw = [command.cdw10, command.cdw11, command.cdw12, command.cdw13, command.cdw14, command.cdw15];
         let event = SetFeatureEvent { layout: U32::new(cdw.len() as u32), cdw };
-        self.remember(now, Some(id), PersistentEventType::SET_FEATURE, event.as_bytes());
+        self.core.remember(now, Some(id), PersistentEventType::SET_FEATURE, event.as_bytes());
     }
 
     fn set_number_of_queues(&mut self, id: ControllerId, cdw11: u32) -> Outcome {
@@ -352,7 +334,7 @@ impl Drive {
         if asked.nsq_z() == u16::MAX || asked.ncq_z() == u16::MAX {
             return Err(Failure::field(44));
         }
-        let controller = self.controller_mut(id)?;
+        let controller = self.core.controller_mut(id)?;
         if controller.has_io_queues() {
             return Err(Status::COMMAND_SEQUENCE_ERROR.into());
         }
@@ -374,20 +356,20 @@ impl Drive {
             cdfe: U16::new(asked.cdfe.get() & COPY_FORMATS & !3),
             ..HostBehaviorSupport::default()
         };
-        self.controller_mut(id)?.behavior = Behavior(kept);
+        self.core.controller_mut(id)?.behavior = Behavior(kept);
         Ok(Reply::Done(0))
     }
 
     fn set_timestamp<S: Contents>(&mut self, id: ControllerId, data: &[u8], cx: &mut Cx<'_, S>) -> Outcome {
         let (timestamp, _) = Timestamp::ref_from_prefix(data).map_err(|_| Status::DATA_SGL_LENGTH_INVALID)?;
-        let before = self.clock.read(cx.now);
-        self.clock = Clock { millis: timestamp.millis(), since: cx.now, by_host: true };
+        let before = self.core.clock.read(cx.now);
+        self.core.clock.set(timestamp.millis(), cx.now);
         let event = TimestampChangeEvent {
             previous: U64::read_from_bytes(before.as_bytes()).unwrap_or_default(),
-            since_reset_ms: U64::new(cx.now.since(self.power.since).0 / 1_000_000),
+            since_reset_ms: U64::new(cx.now.since(self.core.power.since).0 / 1_000_000),
         };
-        self.remember(cx.now, Some(id), PersistentEventType::TIMESTAMP_CHANGE, event.as_bytes());
-        self.record(cx.storage);
+        self.core.remember(cx.now, Some(id), PersistentEventType::TIMESTAMP_CHANGE, event.as_bytes());
+        self.core.record(cx.storage);
         Ok(Reply::Done(0))
     }
 }

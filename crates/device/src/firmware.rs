@@ -3,10 +3,9 @@
 //! The drive's firmware is its program; an image of it carries a revision, which the drive takes on when the image is
 //! activated, and contents that nobody interprets. So updates can be tried out, with everything that hosts see of them.
 
-use crate::aer;
 use crate::contents::Contents;
-use crate::controller::ControllerId;
-use crate::drive::{Cx, Drive, Failure, Outcome, Reply};
+use crate::core::{AsyncEvent, ControllerId, Cx, Failure, Outcome, Reply};
+use crate::drive::Drive;
 use media::Nanos;
 use nvme::Status;
 use nvme::admin::{CommitAction, FirmwareCommit, FirmwareImageDownload};
@@ -196,7 +195,7 @@ impl Download {
 impl Drive {
     /// Revision of the firmware that runs, as Identify has it.
     pub(crate) fn firmware_revision(&self) -> [u8; 8] {
-        let firmware = &self.life.firmware;
+        let firmware = &self.core.persistent.firmware;
         match &firmware.replaced {
             Some(running) => nvme::identify::ascii(running),
             None => self.revision_in(firmware.active),
@@ -204,8 +203,8 @@ impl Drive {
     }
 
     fn revision_in(&self, slot: u8) -> [u8; 8] {
-        let built_in = self.config.identity.firmware.as_str();
-        nvme::identify::ascii(self.life.firmware.image(slot).unwrap_or(built_in))
+        let built_in = self.core.config.identity.firmware.as_str();
+        nvme::identify::ascii(self.core.persistent.firmware.image(slot).unwrap_or(built_in))
     }
 
     /// Firmware Image Download.
@@ -216,7 +215,7 @@ impl Drive {
         data: &[u8],
     ) -> Outcome {
         let (offset, bytes) = (u64::from(c.offset) * 4, c.dwords * 4);
-        if bytes > u64::from(self.config.max_transfer) || offset + bytes > MAX_FIRMWARE_IMAGE as u64 {
+        if bytes > u64::from(self.core.config.max_transfer) || offset + bytes > MAX_FIRMWARE_IMAGE as u64 {
             return Err(Failure::field(40));
         }
         if !offset.is_multiple_of(GRANULARITY) {
@@ -225,7 +224,7 @@ impl Drive {
         if data.len() as u64 != bytes {
             return Err(Status::DATA_SGL_LENGTH_INVALID.into());
         }
-        self.controller_mut(id)?.download.add(offset, data)?;
+        self.core.controller_mut(id)?.download.add(offset, data)?;
         Ok(Reply::Done(0))
     }
 
@@ -249,8 +248,8 @@ impl Drive {
             sc: status.sc(),
             ..FirmwareCommitEvent::default()
         };
-        self.remember(cx.now, Some(id), PersistentEventType::FIRMWARE_COMMIT, event.as_bytes());
-        self.record(cx.storage);
+        self.core.remember(cx.now, Some(id), PersistentEventType::FIRMWARE_COMMIT, event.as_bytes());
+        self.core.record(cx.storage);
         outcome.map(|_| Reply::Done(0))
     }
 
@@ -268,7 +267,7 @@ impl Drive {
         if c.fs > SLOTS {
             return Err(Status::INVALID_FIRMWARE_SLOT.into());
         }
-        let download = &mut self.controller_mut(id)?.download;
+        let download = &mut self.core.controller_mut(id)?.download;
         let immediately = c.ca == CommitAction::ACTIVATE_IMMEDIATELY;
         let replaces = match c.ca {
             CommitAction::REPLACE | CommitAction::REPLACE_AND_ACTIVATE => true,
@@ -282,8 +281,8 @@ impl Drive {
             let image = std::mem::take(download).image();
             let revision =
                 image.and_then(|image| revision_of(&image)).ok_or(Status::INVALID_FIRMWARE_IMAGE)?;
-            let slot = if c.fs == 0 { self.life.firmware.choose() } else { c.fs };
-            self.life.firmware.replace(slot, revision);
+            let slot = if c.fs == 0 { self.core.persistent.firmware.choose() } else { c.fs };
+            self.core.persistent.firmware.replace(slot, revision);
             slot
         } else {
             c.fs
@@ -291,13 +290,15 @@ impl Drive {
         if slot == 0 {
             return Err(Status::INVALID_FIRMWARE_SLOT.into());
         }
-        if !self.life.firmware.is_there(slot) {
+        if !self.core.persistent.firmware.is_there(slot) {
             return Err(Status::INVALID_FIRMWARE_IMAGE.into());
         }
         match c.ca {
-            CommitAction::REPLACE_AND_ACTIVATE | CommitAction::ACTIVATE => self.life.firmware.next = slot,
+            CommitAction::REPLACE_AND_ACTIVATE | CommitAction::ACTIVATE => {
+                self.core.persistent.firmware.next = slot
+            }
             CommitAction::ACTIVATE_IMMEDIATELY => {
-                self.life.firmware.activate(slot);
+                self.core.persistent.firmware.activate(slot);
                 self.announce_activation(cx);
             }
             _ => {}
@@ -308,21 +309,21 @@ impl Drive {
     /// Tells hosts of an activation without reset. It takes no time: CSTS.PP is never seen set.
     fn announce_activation<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
         let mut answers = Vec::new();
-        for (_, controller) in self.controllers.iter_mut() {
+        for (_, controller) in self.core.controllers.iter_mut() {
             let configuration = controller.values.events();
-            answers.extend(controller.events.raise(aer::Event::FirmwareActivation, configuration));
+            answers.extend(controller.events.raise(AsyncEvent::FirmwareActivation, configuration));
         }
         for answer in answers {
-            self.answer_event(answer, cx);
+            self.core.answer_event(answer, cx);
         }
     }
 
     /// A controller is reset, or power has come: what was to be activated then is. Whether there was something.
     pub(crate) fn activate_firmware(&mut self) -> bool {
-        match self.life.firmware.next {
+        match self.core.persistent.firmware.next {
             0 => false,
             slot => {
-                self.life.firmware.activate(slot);
+                self.core.persistent.firmware.activate(slot);
                 true
             }
         }
@@ -330,7 +331,7 @@ impl Drive {
 
     /// The Firmware Slot Information log.
     pub(crate) fn firmware_slots(&self) -> FirmwareSlots {
-        let firmware = &self.life.firmware;
+        let firmware = &self.core.persistent.firmware;
         let mut log = FirmwareSlots { afi: firmware.active | firmware.next << 4, ..FirmwareSlots::default() };
         for (slot, field) in (1..=SLOTS).zip(&mut log.frs) {
             if firmware.is_there(slot) {

@@ -1,10 +1,9 @@
 //! Wear, spare, temperature: what SMART warns of, and the events that say so.
 
-use crate::aer;
 use crate::contents::Contents;
-use crate::controller::{Controller, ControllerId};
-use crate::drive::{Cx, Drive};
-use ftl::{MediaKind, SetConfig, SetId, SetInfo, SetProperties};
+use crate::core::{AsyncEvent, Controller, ControllerId, Cx};
+use crate::drive::Drive;
+use ftl::{MediaKind, SetId, SetInfo};
 use nvme::feature::AsyncEventConfiguration;
 use nvme::log::{CriticalWarning, EnduranceWarning};
 
@@ -32,23 +31,12 @@ pub(crate) struct Health {
 const ERASES: u64 = 4096;
 
 impl Drive {
-    /// All NVM Sets.
-    pub(crate) fn sets(&self) -> impl Iterator<Item = (SetId, SetInfo)> {
-        (0..self.ftl.set_count()).filter_map(|i| {
-            let id = SetId(u8::try_from(i).ok()?);
-            Some((id, self.ftl.set_info(id)?))
-        })
-    }
-
-    /// What a set is like, with the times of its medium whether timing is on or off.
-    pub(crate) fn set_properties(&self, set: SetId) -> SetProperties {
-        self.config.ftl.sets.get(usize::from(set.0)).map_or(SetProperties::NONE, SetConfig::properties)
-    }
-
     /// Critical warnings of one Endurance Group.
     pub(crate) fn group_warning(&self, info: &SetInfo) -> EnduranceWarning {
         EnduranceWarning::new()
-            .with_spare(info.media == MediaKind::Nand && info.spare_percent < self.config.spare_threshold)
+            .with_spare(
+                info.media == MediaKind::Nand && info.spare_percent < self.core.config.spare_threshold,
+            )
             .with_degraded(info.used_percent > 100 || info.read_only)
             .with_read_only(info.read_only)
     }
@@ -68,7 +56,7 @@ impl Drive {
     /// Critical warnings that all controllers see alike.
     pub(crate) fn common_warning(&self) -> CriticalWarning {
         let (mut spare, mut degraded, mut read_only) = (false, false, true);
-        for (_, info) in self.sets() {
+        for (_, info) in self.core.sets() {
             let group = self.group_warning(&info);
             spare |= group.spare();
             degraded |= group.degraded();
@@ -83,7 +71,7 @@ impl Drive {
 
     /// A summary of what every Endurance Group warns of.
     pub(crate) fn groups_summary(&self) -> EnduranceWarning {
-        self.sets().fold(EnduranceWarning::new(), |all, (_, info)| {
+        self.core.sets().fold(EnduranceWarning::new(), |all, (_, info)| {
             EnduranceWarning::from_bits(all.into_bits() | self.group_warning(&info).into_bits())
         })
     }
@@ -91,8 +79,8 @@ impl Drive {
     /// Looks whether the media have worn or failed since the last look; cheap enough to be called often.
     pub(crate) fn watch_wear<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
         let mut changed = false;
-        for i in 0..self.ftl.set_count() {
-            let stats = self.ftl.set_stats(SetId(i as u8));
+        for i in 0..self.core.ftl.set_count() {
+            let stats = self.core.ftl.set_stats(SetId(i as u8));
             if self.health.seen.len() <= i {
                 self.health.seen.push((0, 0));
             }
@@ -109,7 +97,8 @@ impl Drive {
 
     /// Looks for new critical warnings and raises their events.
     pub(crate) fn check_health<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
-        let groups: Vec<EnduranceWarning> = self.sets().map(|(_, info)| self.group_warning(&info)).collect();
+        let groups: Vec<EnduranceWarning> =
+            self.core.sets().map(|(_, info)| self.group_warning(&info)).collect();
         let before = std::mem::replace(&mut self.health.groups, groups);
         let warning = self.common_warning().into_bits();
         let new = warning & !self.health.remembered;
@@ -131,52 +120,52 @@ impl Drive {
             let groups = self.groups_summary().into_bits();
             let reason = format!("critical warning {warning:02x}h, of endurance groups {groups:02x}h");
             self.capture_telemetry(reason, cx);
-            self.record(cx.storage);
+            self.core.record(cx.storage);
         }
-        for id in self.controllers.ids() {
+        for id in self.core.controllers.ids() {
             self.warn(id, cx);
         }
     }
 
     /// Raises the events of critical warnings that this controller was not told yet.
     pub(crate) fn warn<S: Contents>(&mut self, id: ControllerId, cx: &mut Cx<'_, S>) {
-        let Some(controller) = self.controllers.get(id) else { return };
+        let Some(controller) = self.core.controllers.get(id) else { return };
         let warning = self.critical_warning(controller);
-        let Some(controller) = self.controllers.get_mut(id) else { return };
+        let Some(controller) = self.core.controllers.get_mut(id) else { return };
         let configuration = controller.values.events();
         let enabled = warning.into_bits() & configuration.smart();
         let new = CriticalWarning::from_bits(enabled & !controller.warned);
         controller.warned = enabled;
         let mut events = Vec::new();
         if new.ascbt() {
-            events.push(aer::Event::Spare);
+            events.push(AsyncEvent::Spare);
         }
         if new.ttc() {
-            events.push(aer::Event::Temperature);
+            events.push(AsyncEvent::Temperature);
         }
         if new.ndr() || new.amro() || new.vmbf() {
-            events.push(aer::Event::Reliability);
+            events.push(AsyncEvent::Reliability);
         }
         let answered: Vec<_> =
             events.into_iter().filter_map(|e| controller.events.raise(e, configuration)).collect();
         for answer in answered {
-            self.answer_event(answer, cx);
+            self.core.answer_event(answer, cx);
         }
     }
 
     /// New critical warnings of an Endurance Group.
     fn group_event<S: Contents>(&mut self, endgid: u16, new: u8, cx: &mut Cx<'_, S>) {
         let mut answers = Vec::new();
-        for (_, controller) in self.controllers.iter_mut() {
+        for (_, controller) in self.core.controllers.iter_mut() {
             if controller.values.group_events(endgid) & new == 0 {
                 continue;
             }
             controller.changed_groups.insert(endgid);
             let configuration: AsyncEventConfiguration = controller.values.events();
-            answers.extend(controller.events.raise(aer::Event::EnduranceGroup, configuration));
+            answers.extend(controller.events.raise(AsyncEvent::EnduranceGroup, configuration));
         }
         for answer in answers {
-            self.answer_event(answer, cx);
+            self.core.answer_event(answer, cx);
         }
     }
 }

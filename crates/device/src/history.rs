@@ -1,7 +1,7 @@
 //! What the Persistent Event log remembers (Base 5.1.12.1.14, 8.1.24): events of the drive's life, over power cycles.
 
-use crate::controller::ControllerId;
-use crate::drive::{Drive, Outcome};
+use crate::core::{ControllerId, Outcome};
+use crate::drive::Drive;
 use media::Nanos;
 use nvme::admin::{FormatNvm, NamespaceManagementSelect, Sanitize};
 use nvme::log::{
@@ -10,7 +10,7 @@ use nvme::log::{
     PersistentEventHeader, PersistentEventType as Type, PowerOnEvent, ReportingContext,
     SanitizeCompletionEvent, SanitizeStartEvent, hardware_error,
 };
-use nvme::zerocopy::{FromBytes, IntoBytes};
+use nvme::zerocopy::IntoBytes;
 use nvme::{Command, Status, U16, U32, U64, U128};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -51,7 +51,7 @@ pub(crate) struct History {
 }
 
 impl History {
-    fn push(&mut self, event: Vec<u8>) {
+    pub fn push(&mut self, event: Vec<u8>) {
         self.events.push_front(event);
         let mut bytes: usize = self.events.iter().map(Vec::len).sum();
         while bytes > MAX_BYTES {
@@ -91,32 +91,10 @@ mod hexadecimal {
 }
 
 impl Drive {
-    /// Remembers an event, in memory: whoever calls records the drive's state before its command completes.
-    pub(crate) fn remember(&mut self, now: Nanos, id: Option<ControllerId>, kind: Type, data: &[u8]) {
-        let port = id.and_then(|id| self.controllers.get(id)).map(|c| c.port.0);
-        let bytes = u16::try_from(data.len()).unwrap_or(u16::MAX);
-        let header = PersistentEvent {
-            // A port of the subsystem, or not associated with any.
-            ehai: if port.is_some() { 1 } else { 3 },
-            cntlid: U16::new(id.map_or(0xFFFF, |id| id.0)),
-            ets: self.timestamp(now),
-            pelpid: U16::new(port.unwrap_or(0)),
-            ..PersistentEvent::new(kind, bytes)
-        };
-        let mut event = header.as_bytes().to_vec();
-        event.extend_from_slice(&data[..usize::from(bytes)]);
-        self.life.history.push(event);
-    }
-
-    /// The Timestamp feature as events have it.
-    fn timestamp(&self, now: Nanos) -> U64 {
-        U64::read_from_bytes(self.clock.read(now).as_bytes()).unwrap_or_default()
-    }
-
     /// Remembers the SMART log as it is.
     fn remember_smart(&mut self, now: Nanos) {
         let smart = self.smart_of_drive(self.common_warning(), now);
-        self.remember(now, None, Type::SMART_SNAPSHOT, smart.as_bytes());
+        self.core.remember(now, None, Type::SMART_SNAPSHOT, smart.as_bytes());
     }
 
     /// Power has come, or a controller (or with `None` the subsystem) was reset.
@@ -125,13 +103,13 @@ impl Drive {
         let controller = ControllerResetInformation {
             cntlid: U16::new(id.map_or(0xFFFF, |id| id.0)),
             activation: activated.into(),
-            power_cycle: U32::new(u32::try_from(self.life.power_cycles).unwrap_or(u32::MAX)),
-            power_on_ms: U64::new(now.since(self.power.since).0 / 1_000_000),
-            timestamp: self.timestamp(now),
+            power_cycle: U32::new(u32::try_from(self.core.persistent.power_cycles).unwrap_or(u32::MAX)),
+            power_on_ms: U64::new(now.since(self.core.power.since).0 / 1_000_000),
+            timestamp: self.core.timestamp(now),
             ..ControllerResetInformation::default()
         };
         let data = [first.as_bytes(), controller.as_bytes()].concat();
-        self.remember(now, id, Type::POWER_ON_OR_RESET, &data);
+        self.core.remember(now, id, Type::POWER_ON_OR_RESET, &data);
     }
 
     /// What happens at every power on.
@@ -141,7 +119,7 @@ impl Drive {
             let event =
                 HardwareErrorEvent { code: U16::new(hardware_error::UNSAFE_SHUTDOWN), ..Default::default() };
             // It has no additional information.
-            self.remember(now, None, Type::HARDWARE_ERROR, &event.as_bytes()[..4]);
+            self.core.remember(now, None, Type::HARDWARE_ERROR, &event.as_bytes()[..4]);
         }
         self.remember_smart(now);
     }
@@ -153,7 +131,7 @@ impl Drive {
             warning: new.into_bits(),
             ..HardwareErrorEvent::default()
         };
-        self.remember(now, None, Type::HARDWARE_ERROR, event.as_bytes());
+        self.core.remember(now, None, Type::HARDWARE_ERROR, event.as_bytes());
         self.remember_smart(now);
     }
 
@@ -165,7 +143,7 @@ impl Drive {
             endgid: U16::new(endgid),
             ..HardwareErrorEvent::default()
         };
-        self.remember(now, None, Type::HARDWARE_ERROR, event.as_bytes());
+        self.core.remember(now, None, Type::HARDWARE_ERROR, event.as_bytes());
     }
 
     /// A Format NVM begins.
@@ -176,7 +154,7 @@ impl Drive {
             cdw10: Command::from(*c).cdw10,
             ..FormatStartEvent::default()
         };
-        self.remember(now, Some(id), Type::FORMAT_START, event.as_bytes());
+        self.core.remember(now, Some(id), Type::FORMAT_START, event.as_bytes());
     }
 
     /// A Format NVM has ended.
@@ -194,7 +172,7 @@ impl Drive {
             status_field: U32::new(u32::from(status.0) << 1),
             ..FormatCompletionEvent::default()
         };
-        self.remember(now, Some(id), Type::FORMAT_COMPLETION, event.as_bytes());
+        self.core.remember(now, Some(id), Type::FORMAT_COMPLETION, event.as_bytes());
     }
 
     /// A sanitize operation begins.
@@ -205,7 +183,7 @@ impl Drive {
             cdw10: command.cdw10,
             cdw11: command.cdw11,
         };
-        self.remember(now, Some(id), Type::SANITIZE_START, event.as_bytes());
+        self.core.remember(now, Some(id), Type::SANITIZE_START, event.as_bytes());
     }
 
     /// A sanitize operation has ended.
@@ -216,7 +194,7 @@ impl Drive {
             sstat: U16::new(log.sstat.into_bits().get()),
             ..SanitizeCompletionEvent::default()
         };
-        self.remember(now, None, Type::SANITIZE_COMPLETION, event.as_bytes());
+        self.core.remember(now, None, Type::SANITIZE_COMPLETION, event.as_bytes());
     }
 
     /// A namespace was created or is about to be deleted.
@@ -227,7 +205,7 @@ impl Drive {
         select: NamespaceManagementSelect,
         now: Nanos,
     ) {
-        let Some(ns) = self.namespaces.get(nsid) else { return };
+        let Some(ns) = self.core.namespaces.get(nsid) else { return };
         let n = self.identify_namespace(ns);
         let event = ChangeNamespaceEvent {
             cdw10: U32::new(select.0.into()),
@@ -241,32 +219,32 @@ impl Drive {
             nsid: U32::new(nsid),
             ..ChangeNamespaceEvent::default()
         };
-        self.remember(now, Some(id), Type::CHANGE_NAMESPACE, event.as_bytes());
+        self.core.remember(now, Some(id), Type::CHANGE_NAMESPACE, event.as_bytes());
     }
 
     /// The whole log, for a new reporting context of a controller.
     pub(crate) fn persistent_event_log(&mut self, now: Nanos, id: ControllerId) -> Vec<u8> {
-        let history = &mut self.life.history;
+        let history = &mut self.core.persistent.history;
         if std::mem::take(&mut history.changed) {
             history.generation = history.generation.wrapping_add(1);
         }
-        let events: Vec<u8> = self.life.history.events.iter().flatten().copied().collect();
-        let port = self.controllers.get(id).map_or(0, |c| c.port.0);
+        let events: Vec<u8> = self.core.persistent.history.events.iter().flatten().copied().collect();
+        let port = self.core.controllers.get(id).map_or(0, |c| c.port.0);
         // Whole dwords, and at least a byte beyond the last event: readers stop one event early without it.
         let length = (size_of::<PersistentEventHeader>() + events.len() + 1).next_multiple_of(4);
         let mut header = PersistentEventHeader {
             lid: LogId::PERSISTENT_EVENT.0,
-            tnev: U32::new(u32::try_from(self.life.history.events.len()).unwrap_or(u32::MAX)),
+            tnev: U32::new(u32::try_from(self.core.persistent.history.events.len()).unwrap_or(u32::MAX)),
             tll: U64::new(length as u64),
             rv: 3,
             lhl: U16::new(size_of::<PersistentEventHeader>() as u16 - 20),
-            ts: self.timestamp(now),
-            poh: U128::new((self.powered(now) / 3_600_000_000_000).into()),
-            pcc: U64::new(self.life.power_cycles),
-            sn: nvme::identify::ascii(&self.config.identity.serial),
-            mn: nvme::identify::ascii(&self.config.identity.model),
-            subnqn: self.config.identity.nqn.to_field(),
-            gen_number: U16::new(self.life.history.generation),
+            ts: self.core.timestamp(now),
+            poh: U128::new((self.core.powered(now) / 3_600_000_000_000).into()),
+            pcc: U64::new(self.core.persistent.power_cycles),
+            sn: nvme::identify::ascii(&self.core.config.identity.serial),
+            mn: nvme::identify::ascii(&self.core.config.identity.model),
+            subnqn: self.core.config.identity.nqn.to_field(),
+            gen_number: U16::new(self.core.persistent.history.generation),
             rci: ReportingContext::new().with_rcpit(1).with_rcpid(port),
             ..PersistentEventHeader::default()
         };

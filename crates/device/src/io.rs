@@ -1,11 +1,8 @@
 //! Commands of I/O queues (NVM 3.3).
 
-use crate::arbiter::Turn;
 use crate::contents::Contents;
-use crate::controller::ControllerId;
-use crate::drive::{Cx, Drive, Failure};
-use crate::flight::{InFlight, Kind, Token};
-use crate::output::Output;
+use crate::core::{CommandKind, ControllerId, Cx, Failure, Output, Token, Turn};
+use crate::drive::Drive;
 use crate::treatment::Action;
 use ftl::{Answer, Extent, Source, VolumeId};
 use media::Nanos;
@@ -17,9 +14,6 @@ use nvme::{IoCommand, NSID_ALL, Status};
 /// (DMSL). So that no command holds up the drive for long.
 pub(crate) const DSM_RANGES: u8 = 255;
 pub(crate) const DSM_BLOCKS: u32 = 4 << 20;
-
-/// Writes after which the counts of the drive's life are recorded, whatever else happens.
-const WRITES_PER_RECORD: u64 = 16_384;
 
 /// Where a command's blocks are, after every check.
 #[derive(Clone, Copy)]
@@ -45,7 +39,7 @@ impl Drive {
         data: &[u8],
         cx: &mut Cx<'_, S>,
     ) {
-        match self.arbitrate(&token, id, command, data, cx.now) {
+        match self.core.arbitrate(&token, id, command, data, cx.now) {
             Turn::Now => self.execute_io(token, command, data, cx),
             Turn::Held => {
                 token.park();
@@ -62,15 +56,15 @@ impl Drive {
         data: &[u8],
         cx: &mut Cx<'_, S>,
     ) {
-        let entry = self.flight.get_mut(&token);
+        let entry = self.core.commands.get_mut(&token);
         if entry.fused
             && let IoCommand::Write(blocks) = command
         {
             return self.execute_pair(token, blocks, cx);
         }
         let (id, opcode, nsid) = (ControllerId(entry.controller), entry.opcode, entry.nsid);
-        if let Err(failure) = self.check_reservation(id, opcode, nsid) {
-            return self.fail(token, failure, cx);
+        if let Err(failure) = self.core.check_reservation(id, opcode, nsid) {
+            return self.core.fail(token, failure, cx);
         }
         let result = match command {
             IoCommand::Read(blocks) => self.read(&token, id, blocks, cx),
@@ -94,12 +88,12 @@ impl Drive {
             IoCommand::Copy(copy) => self.copy(&token, id, copy, data, cx),
         };
         match result {
-            Ok(Some(at)) => self.schedule(token, at, cx),
+            Ok(Some(at)) => self.core.schedule(token, at, cx),
             // The translation layer brings it back.
             Ok(None) => {
                 token.park();
             }
-            Err(failure) => self.fail(token, failure, cx),
+            Err(failure) => self.core.fail(token, failure, cx),
         }
     }
 
@@ -111,12 +105,12 @@ impl Drive {
         token: &Token,
         id: ControllerId,
         b: &Blocks,
-        kind: Kind,
+        kind: CommandKind,
     ) -> Result<Place, Failure> {
-        let ns = self.attached(id, b.nsid)?;
+        let ns = self.core.attached(id, b.nsid)?;
         let (shift, blocks, volume, layout) = (ns.shift, ns.blocks(), ns.volume, ns.layout);
         let handle = ns.handle(0).unwrap_or(0);
-        let entry = self.flight.get_mut(token);
+        let entry = self.core.commands.get_mut(token);
         entry.lba = b.slba;
         entry.kind = kind;
         let end = b.end().filter(|end| *end <= blocks).ok_or(Failure {
@@ -138,53 +132,14 @@ impl Drive {
         Ok(Place { volume, extent, treated: layout.treated, metadata, handle })
     }
 
-    /// The namespace, if it is attached to this controller and open.
-    #[inline]
-    pub(crate) fn attached(
-        &self,
-        id: ControllerId,
-        nsid: u32,
-    ) -> Result<&crate::namespace::Namespace, Failure> {
-        let attached = self.controllers.get(id).is_some_and(|c| c.is_attached(nsid));
-        self.check_access(id)?;
-        match self.namespaces.get(nsid) {
-            Some(ns) if attached && !ns.closing && !ns.locked => Ok(ns),
-            Some(ns) if attached && ns.locked => Err(Status::ACCESS_DENIED.into()),
-            Some(_) if attached => Err(Failure::transient(Status::NAMESPACE_NOT_READY)),
-            _ => Err(self.no_namespace(nsid)),
-        }
-    }
-
-    /// Base 3.2.1.4: an identifier that no namespace could have is invalid; one that is not
-    /// attached is an invalid field.
-    #[cold]
-    pub(crate) fn no_namespace(&self, nsid: u32) -> Failure {
-        if self.namespaces.is_valid(nsid) {
-            Failure::field(4)
-        } else {
-            Failure { location: 4, ..Status::INVALID_NAMESPACE.into() }
-        }
-    }
-
     /// Commands that move data between host and controller: MDTS.
     #[inline]
     pub(crate) fn check_size(&self, place: &Place) -> Result<(), Failure> {
         // Metadata counts, as it lies between the data.
-        if place.extent.bytes.saturating_add(place.metadata) > self.config.max_transfer {
+        if place.extent.bytes.saturating_add(place.metadata) > self.core.config.max_transfer {
             return Err(Failure::field(48));
         }
         Ok(())
-    }
-
-    /// From here on the command counts as one of its namespace's until it completes.
-    #[inline]
-    pub(crate) fn enter(&mut self, token: &Token) {
-        let entry = self.flight.get_mut(token);
-        entry.entered = true;
-        let nsid = entry.nsid;
-        if let Some(ns) = self.namespaces.get_mut(nsid) {
-            ns.in_flight += 1;
-        }
     }
 
     #[inline]
@@ -195,14 +150,14 @@ impl Drive {
         blocks: &Blocks,
         cx: &mut Cx<'_, S>,
     ) -> Result<Option<Nanos>, Failure> {
-        let place = self.place(token, id, blocks, Kind::Read)?;
+        let place = self.place(token, id, blocks, CommandKind::Read)?;
         self.check_size(&place)?;
         if place.treated {
             self.treat(token, id, blocks, Action::Read, cx)?;
         }
-        self.enter(token);
-        let end = self.ftl.read(cx.now, token.io(), place.volume, place.extent, cx.storage);
-        let end = end.map_err(|fault| self.read_failure(token, fault, Kind::Read, cx))?;
+        self.core.enter(token);
+        let end = self.core.ftl.read(cx.now, token.io(), place.volume, place.extent, cx.storage);
+        let end = end.map_err(|fault| self.read_failure(token, fault, CommandKind::Read, cx))?;
         if blocks.fua { self.make_durable(token, end, cx) } else { Ok(Some(end)) }
     }
 
@@ -214,15 +169,15 @@ impl Drive {
         end: Nanos,
         cx: &mut Cx<'_, S>,
     ) -> Result<Option<Nanos>, Failure> {
-        self.flight.get_mut(token).sync = true;
-        match self.ftl.flush(cx.now, token.io(), cx.storage) {
+        self.core.commands.get_mut(token).sync = true;
+        match self.core.ftl.flush(cx.now, token.io(), cx.storage) {
             Answer::At(at) => Ok(Some(at.max(end))),
             Answer::Later => {
-                let entry = self.flight.get_mut(token);
+                let entry = self.core.commands.get_mut(token);
                 (entry.parts, entry.at) = (1, end);
                 Ok(None)
             }
-            Answer::Failed(fault) => Err(Failure::of_fault(fault, Kind::Write)),
+            Answer::Failed(fault) => Err(Failure::of_fault(fault, CommandKind::Write)),
         }
     }
 
@@ -233,14 +188,14 @@ impl Drive {
         blocks: &Blocks,
         cx: &mut Cx<'_, S>,
     ) -> Result<Option<Nanos>, Failure> {
-        let place = self.place(token, id, blocks, Kind::Compare)?;
+        let place = self.place(token, id, blocks, CommandKind::Compare)?;
         self.check_size(&place)?;
         if place.treated {
             self.treat(token, id, blocks, Action::Compare, cx)?;
         }
-        self.enter(token);
-        let end = self.ftl.compare(cx.now, token.io(), place.volume, place.extent, cx.storage);
-        end.map(Some).map_err(|fault| self.read_failure(token, fault, Kind::Compare, cx))
+        self.core.enter(token);
+        let end = self.core.ftl.compare(cx.now, token.io(), place.volume, place.extent, cx.storage);
+        end.map(Some).map_err(|fault| self.read_failure(token, fault, CommandKind::Compare, cx))
     }
 
     fn verify<S: Contents>(
@@ -250,25 +205,25 @@ impl Drive {
         blocks: &Blocks,
         cx: &mut Cx<'_, S>,
     ) -> Result<Option<Nanos>, Failure> {
-        let place = self.place(token, id, blocks, Kind::Other)?;
+        let place = self.place(token, id, blocks, CommandKind::Other)?;
         if place.treated {
             self.treat(token, id, blocks, Action::Verify, cx)?;
         }
-        self.enter(token);
+        self.core.enter(token);
         let end = match place.treated {
             // What they hold is to be looked at.
-            true => self.ftl.read(cx.now, token.io(), place.volume, place.extent, cx.storage),
-            false => self.ftl.verify(cx.now, token.io(), place.volume, place.extent, cx.storage),
+            true => self.core.ftl.read(cx.now, token.io(), place.volume, place.extent, cx.storage),
+            false => self.core.ftl.verify(cx.now, token.io(), place.volume, place.extent, cx.storage),
         };
-        end.map(Some).map_err(|fault| self.read_failure(token, fault, Kind::Other, cx))
+        end.map(Some).map_err(|fault| self.read_failure(token, fault, CommandKind::Other, cx))
     }
 
     /// Whether a write must be durable before it completes: FUA, or a volatile write cache that is off.
     #[inline]
     pub(crate) fn must_be_durable(&self, id: ControllerId, fua: bool) -> bool {
         let cache_off = || {
-            self.config.has_volatile_write_cache()
-                && self.controllers.get(id).is_some_and(|c| !c.values.write_cache)
+            self.core.config.has_volatile_write_cache()
+                && self.core.controllers.get(id).is_some_and(|c| !c.values.write_cache)
         };
         fua || cache_off()
     }
@@ -294,7 +249,7 @@ impl Drive {
         blocks: &Blocks,
         cx: &mut Cx<'_, S>,
     ) -> Result<Place, Failure> {
-        let mut place = self.place(token, id, blocks, Kind::Write)?;
+        let mut place = self.place(token, id, blocks, CommandKind::Write)?;
         self.check_size(&place)?;
         if blocks.dtype != 0 {
             place.handle = self.directed(id, blocks, cx.now)?;
@@ -325,7 +280,7 @@ impl Drive {
         fua: bool,
         cx: &mut Cx<'_, S>,
     ) -> Result<Option<Nanos>, Failure> {
-        self.enter(token);
+        self.core.enter(token);
         self.store_entered(token, id, place, source, fua, cx)
     }
 
@@ -341,19 +296,27 @@ impl Drive {
         cx: &mut Cx<'_, S>,
     ) -> Result<Option<Nanos>, Failure> {
         let durable = self.must_be_durable(id, fua);
-        self.flight.get_mut(token).sync |= durable;
+        self.core.commands.get_mut(token).sync |= durable;
         let Place { volume, extent, handle, .. } = place;
-        let answer =
-            self.ftl.write_placed(cx.now, token.io(), volume, extent, source, durable, handle, cx.storage);
+        let answer = self.core.ftl.write_placed(
+            cx.now,
+            token.io(),
+            volume,
+            extent,
+            source,
+            durable,
+            handle,
+            cx.storage,
+        );
         match answer {
             Answer::At(at) => Ok(Some(at)),
             Answer::Later => {
-                let entry = self.flight.get_mut(token);
+                let entry = self.core.commands.get_mut(token);
                 entry.parts = 1;
                 entry.stalled = !durable;
                 Ok(None)
             }
-            Answer::Failed(fault) => Err(Failure::of_fault(fault, Kind::Write)),
+            Answer::Failed(fault) => Err(Failure::of_fault(fault, CommandKind::Write)),
         }
     }
 
@@ -369,7 +332,7 @@ impl Drive {
         if blocks.nsz {
             return Err(Failure::field(50));
         }
-        let mut place = self.place(token, id, blocks, Kind::Other)?;
+        let mut place = self.place(token, id, blocks, CommandKind::Other)?;
         if blocks.dtype != 0 {
             place.handle = self.directed(id, blocks, cx.now)?;
         }
@@ -383,14 +346,15 @@ impl Drive {
         if !blocks.deac || first >= last {
             return self.store(token, id, place, Source::Zeros, blocks.fua, cx);
         }
-        self.enter(token);
+        self.core.enter(token);
         let durable = self.must_be_durable(id, blocks.fua);
         self.refuse_read_only(blocks.nsid)?;
-        let entry = self.flight.get_mut(token);
+        let entry = self.core.commands.get_mut(token);
         entry.sync = durable;
-        entry.kind = Kind::Deallocate;
-        let as_failure = |fault| Failure::of_fault(fault, Kind::Write);
-        let mut at = self.ftl.trim(cx.now, volume, first, last - first, cx.storage).map_err(as_failure)?;
+        entry.kind = CommandKind::Deallocate;
+        let as_failure = |fault| Failure::of_fault(fault, CommandKind::Write);
+        let mut at =
+            self.core.ftl.trim(cx.now, volume, first, last - first, cx.storage).map_err(as_failure)?;
         let mut parts = 0;
         for (from, to) in [(extent.start, first), (last, end)] {
             // Less than a page, and so many bytes behind the command's first block: its place is part of how it is treated.
@@ -398,7 +362,7 @@ impl Drive {
             if part.bytes == 0 {
                 continue;
             }
-            match self.ftl.write_part(
+            match self.core.ftl.write_part(
                 cx.now,
                 token.io(),
                 volume,
@@ -412,11 +376,11 @@ impl Drive {
                 Answer::At(end) => at = at.max(end),
                 Answer::Later => parts += 1,
                 // The other end may still be under way: the command ends with it.
-                Answer::Failed(fault) if parts > 0 => self.note_failure(token, as_failure(fault)),
+                Answer::Failed(fault) if parts > 0 => self.core.note_failure(token, as_failure(fault)),
                 Answer::Failed(fault) => return Err(as_failure(fault)),
             }
         }
-        let entry = self.flight.get_mut(token);
+        let entry = self.core.commands.get_mut(token);
         entry.parts = parts;
         entry.at = at;
         Ok((parts == 0).then_some(at))
@@ -424,7 +388,7 @@ impl Drive {
 
     /// A set that can only be read keeps what it has.
     pub(crate) fn refuse_read_only(&self, nsid: u32) -> Result<(), Failure> {
-        match self.namespaces.get(nsid) {
+        match self.core.namespaces.get(nsid) {
             Some(ns) if self.is_read_only(ns.set) => Err(Status::WRITE_TO_READ_ONLY_RANGE.into()),
             _ => Ok(()),
         }
@@ -439,21 +403,21 @@ impl Drive {
         data: &[u8],
         cx: &mut Cx<'_, S>,
     ) -> Result<Option<Nanos>, Failure> {
-        let ns = self.attached(id, dsm.nsid)?;
+        let ns = self.core.attached(id, dsm.nsid)?;
         let (shift, blocks, volume) = (ns.shift, ns.blocks(), ns.volume);
         let ranges = <[DsmRange]>::ref_from_bytes(data).ok().and_then(|all| all.get(..usize::from(dsm.nr)));
         let ranges = ranges.ok_or(Status::DATA_SGL_LENGTH_INVALID)?;
         for range in ranges {
             let end = range.slba.get().checked_add(range.lengthlb.get().into());
             if end.is_none_or(|end| end > blocks) {
-                self.flight.get_mut(token).lba = range.slba.get();
+                self.core.commands.get_mut(token).lba = range.slba.get();
                 return Err(Status::LBA_OUT_OF_RANGE.into());
             }
         }
-        self.enter(token);
+        self.core.enter(token);
         let mut at = cx.now;
         if dsm.ad {
-            self.flight.get_mut(token).kind = Kind::Deallocate;
+            self.core.commands.get_mut(token).kind = CommandKind::Deallocate;
             self.refuse_read_only(dsm.nsid)?;
             // What is beyond the limits stays, and is no mistake (NVM 3.3.3 and ONCS.NVMDSMSV).
             let mut left = DSM_BLOCKS;
@@ -462,8 +426,8 @@ impl Drive {
                 left -= blocks;
                 let start = range.slba.get() << shift;
                 let bytes = u64::from(blocks) << shift;
-                let end = self.ftl.trim(cx.now, volume, start, bytes, cx.storage);
-                at = at.max(end.map_err(|fault| Failure::of_fault(fault, Kind::Write))?);
+                let end = self.core.ftl.trim(cx.now, volume, start, bytes, cx.storage);
+                at = at.max(end.map_err(|fault| Failure::of_fault(fault, CommandKind::Write))?);
             }
         }
         Ok(Some(at))
@@ -478,83 +442,12 @@ impl Drive {
         cx: &mut Cx<'_, S>,
     ) -> Result<Option<Nanos>, Failure> {
         if nsid != NSID_ALL {
-            self.attached(id, nsid)?;
-            self.enter(token);
+            self.core.attached(id, nsid)?;
+            self.core.enter(token);
         } else {
-            self.check_access(id)?;
+            self.core.check_access(id)?;
         }
-        self.flight.get_mut(token).kind = Kind::Flush;
+        self.core.commands.get_mut(token).kind = CommandKind::Flush;
         self.make_durable(token, cx.now, cx)
-    }
-
-    /// Counts a command of an I/O queue that completes.
-    #[inline]
-    pub(crate) fn account<S: Contents>(&mut self, entry: &InFlight, cx: &mut Cx<'_, S>) {
-        let unit = self.config.atomic_bytes();
-        let Some(ns) = self.namespaces.get_mut(entry.nsid) else { return };
-        ns.in_flight -= u32::from(entry.entered).min(ns.in_flight);
-        let (stats, shift, set) = (&mut ns.stats, ns.shift, ns.set);
-        if !entry.status.is_success() {
-            stats.failed += 1;
-            if entry.entered && !entry.status.is(Status::COMPARE_FAILURE) {
-                self.check_health(cx);
-            }
-            return;
-        }
-        let latency = entry.at.since(entry.submitted);
-        let bytes = u64::from(entry.bytes);
-        match entry.kind {
-            Kind::Read => {
-                stats.reads += 1;
-                stats.read_bytes += bytes;
-                stats.read_latency.record(latency);
-                let traffic = self.life.traffic_mut(set);
-                traffic.reads += 1;
-                traffic.read_bytes += bytes;
-                traffic.unaligned += u64::from((entry.lba << shift | bytes) & 4095 != 0);
-            }
-            Kind::Write => {
-                stats.writes += 1;
-                stats.written_bytes += bytes;
-                stats.write_latency.record(latency);
-                stats.count_atomicity(entry.lba << shift, bytes, unit);
-                if entry.stalled {
-                    stats.stalled_writes += 1;
-                    stats.stalled_ns += latency.0;
-                }
-                let traffic = self.life.traffic_mut(set);
-                traffic.writes += 1;
-                traffic.written_bytes += bytes;
-                traffic.unaligned += u64::from((entry.lba << shift | bytes) & 4095 != 0);
-                if stats.writes.is_multiple_of(256) {
-                    ns.lanes.weigh_writes(&self.ftl.volume_stats(ns.volume));
-                }
-                let writes = traffic.writes;
-                if writes.is_multiple_of(1024) {
-                    self.watch_wear(cx);
-                }
-                if writes.is_multiple_of(WRITES_PER_RECORD) {
-                    // So that a crash of the process loses little of the counts.
-                    self.record(cx.storage);
-                }
-            }
-            Kind::Flush => {
-                stats.flushes += 1;
-                stats.flush_latency.record(latency);
-            }
-            Kind::Deallocate => {
-                stats.deallocates += 1;
-                stats.deallocate_latency.record(latency);
-            }
-            Kind::Compare | Kind::Other | Kind::Admin | Kind::Event => {
-                stats.others += 1;
-                if entry.kind == Kind::Compare {
-                    // Counted as a read by SMART (Base 5.1.12.1.3).
-                    let traffic = self.life.traffic_mut(set);
-                    traffic.reads += 1;
-                    traffic.read_bytes += bytes;
-                }
-            }
-        }
     }
 }

@@ -6,7 +6,8 @@
 //! and refuse whatever touches blocks with Access Denied, as do commands that would lose them.
 
 use crate::contents::Contents;
-use crate::drive::{Drive, Failure};
+use crate::core::Failure;
+use crate::drive::Drive;
 use ftl::StorageError;
 use nvme::Status;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -65,17 +66,17 @@ impl Drive {
     /// If the owner cannot make keys.
     pub fn encrypt<S: Contents>(&mut self, storage: &mut S) -> Result<(), StorageError> {
         self.keyed = storage.drive_key().is_some();
-        self.life.encrypted = self.keyed;
-        self.namespaces.ids().into_iter().try_for_each(|nsid| self.change_key(nsid, storage))
+        self.core.persistent.encrypted = self.keyed;
+        self.core.namespaces.ids().into_iter().try_for_each(|nsid| self.change_key(nsid, storage))
     }
 
     /// Opens the keys of all namespaces, after the drive was opened.
     pub(crate) fn open_keys<S: Contents>(&mut self, storage: &mut S) {
         let ours = storage.drive_key();
-        self.locked = self.life.drive_key.is_some() && self.life.drive_key != ours;
+        self.locked = self.core.persistent.drive_key.is_some() && self.core.persistent.drive_key != ours;
         self.keyed = ours.is_some() && !self.locked;
-        for nsid in self.namespaces.ids() {
-            let Some(ns) = self.namespaces.get_mut(nsid) else { continue };
+        for nsid in self.core.namespaces.ids() {
+            let Some(ns) = self.core.namespaces.get_mut(nsid) else { continue };
             if let Some(key) = &ns.key {
                 ns.locked = self.locked || !storage.open_key(nsid, key);
                 ns.layout.treated = true;
@@ -90,7 +91,7 @@ impl Drive {
 
     /// Identifiers of namespaces that are stored in the clear.
     pub fn plain_namespaces(&self) -> Vec<u32> {
-        self.namespaces.iter().filter(|(_, ns)| ns.key.is_none()).map(|(nsid, _)| nsid).collect()
+        self.core.namespaces.iter().filter(|(_, ns)| ns.key.is_none()).map(|(nsid, _)| nsid).collect()
     }
 
     /// Makes a new key for a namespace whose blocks have been given up; none without a drive key.
@@ -102,11 +103,11 @@ impl Drive {
         let key = storage.make_key(nsid)?;
         if key.is_some() {
             // The first of them binds the drive to its drive key.
-            self.life.drive_key = storage.drive_key();
+            self.core.persistent.drive_key = storage.drive_key();
         }
         // What is not encrypted is on the media, and stays there until they are erased.
-        self.life.encrypted &= key.is_some();
-        if let Some(ns) = self.namespaces.get_mut(nsid) {
+        self.core.persistent.encrypted &= key.is_some();
+        if let Some(ns) = self.core.namespaces.get_mut(nsid) {
             ns.layout.treated |= key.is_some();
             ns.locked = false;
             ns.key = key;
@@ -116,13 +117,13 @@ impl Drive {
 
     /// Commands that would lose what a locked namespace holds, or put plain data on a drive that has a key.
     pub(crate) fn refuse_locked(&self, nsids: &[u32]) -> Result<(), Failure> {
-        let locked = |nsid: &u32| self.namespaces.get(*nsid).is_some_and(|ns| ns.locked);
+        let locked = |nsid: &u32| self.core.namespaces.get(*nsid).is_some_and(|ns| ns.locked);
         // One whose key alone is damaged is lost anyway.
         if self.locked && nsids.iter().any(locked) { Err(Status::ACCESS_DENIED.into()) } else { Ok(()) }
     }
 
     /// Whether all that is on the media can be erased by new keys.
     pub(crate) fn can_crypto_erase(&self) -> bool {
-        self.life.encrypted && self.keyed
+        self.core.persistent.encrypted && self.keyed
     }
 }

@@ -5,10 +5,9 @@
 //! (Write Uncorrectable) is no news to it and not in the log; Get LBA Status tells both. A controller is alerted of losses in its attached
 //! namespaces that its host has not read of: at once, but no sooner after the last alert or reading than the report interval.
 
-use crate::aer::Event as AsyncEvent;
 use crate::contents::Contents;
-use crate::controller::{Controller, ControllerId};
-use crate::drive::{Cx, Drive, Event};
+use crate::core::{AsyncEvent, Controller, ControllerId, Cx, TimedEvent};
+use crate::drive::Drive;
 use media::Nanos;
 use nvme::admin::LbaStatusAction;
 use nvme::log::{LbaRangeDescriptor, LbaStatusLogElement, LbaStatusLogHeader};
@@ -58,16 +57,16 @@ impl Drive {
     /// The translation layer has lost pages: controllers whose namespaces they belong to are alerted.
     #[cold]
     pub(crate) fn note_losses<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
-        self.lost.known = self.ftl.losses();
+        self.lost.known = self.core.ftl.losses();
         let mut affected = Vec::new();
-        for (nsid, ns) in self.namespaces.iter_mut() {
-            let losses = self.ftl.volume_losses(ns.volume);
+        for (nsid, ns) in self.core.namespaces.iter_mut() {
+            let losses = self.core.ftl.volume_losses(ns.volume);
             if std::mem::replace(&mut ns.losses, losses) != losses {
                 affected.push(nsid);
             }
         }
         for nsid in affected {
-            for id in self.attached_controllers(nsid) {
+            for id in self.core.attached_controllers(nsid) {
                 self.show_losses(id, nsid, cx);
             }
         }
@@ -75,13 +74,13 @@ impl Drive {
 
     /// Whether pages of a namespace were lost.
     pub(crate) fn has_losses(&self, nsid: Nsid) -> bool {
-        self.namespaces.get(nsid).is_some_and(|ns| self.ftl.volume_losses(ns.volume) > 0)
+        self.core.namespaces.get(nsid).is_some_and(|ns| self.core.ftl.volume_losses(ns.volume) > 0)
     }
 
     /// A controller has a namespace attached that may have losses.
     pub(crate) fn show_losses<S: Contents>(&mut self, id: ControllerId, nsid: Nsid, cx: &mut Cx<'_, S>) {
         if self.has_losses(nsid)
-            && let Some(controller) = self.controllers.get_mut(id)
+            && let Some(controller) = self.core.controllers.get_mut(id)
         {
             controller.lost.unread = true;
             self.alert(id, cx);
@@ -90,7 +89,7 @@ impl Drive {
 
     /// Alerts a controller of what its host has not read, now or when the report interval has passed.
     pub(crate) fn alert<S: Contents>(&mut self, id: ControllerId, cx: &mut Cx<'_, S>) {
-        let Some(controller) = self.controllers.get_mut(id) else { return };
+        let Some(controller) = self.core.controllers.get_mut(id) else { return };
         if !controller.lost.unread || !controller.values.events().lsin() {
             return;
         }
@@ -98,20 +97,20 @@ impl Drive {
         let due = controller.lost.last.map_or(cx.now, |last| last + interval);
         if due > cx.now {
             // One that comes too soon, as the interval is longer by then, asks again.
-            self.events.push(due, Event::LbaAlert(id));
+            self.core.events.push(due, TimedEvent::LbaAlert(id));
             return;
         }
         controller.lost.last = Some(cx.now);
         if let Some(answered) = controller.raise(AsyncEvent::LbaStatus) {
-            self.answer_event(answered, cx);
+            self.core.answer_event(answered, cx);
         }
     }
 
     /// Finds out what the log is to tell.
     pub(crate) fn gather_lost(&mut self) {
-        let pages = self.ftl.lost_pages();
+        let pages = self.core.ftl.lost_pages();
         let mut ranges: BTreeMap<Nsid, Vec<(u64, u64)>> = BTreeMap::new();
-        for (nsid, ns) in self.namespaces.iter() {
+        for (nsid, ns) in self.core.namespaces.iter() {
             let of = |volume| pages.partition_point(|&(v, _)| v < volume);
             let per_page = u64::from(ftl::PAGE) >> ns.shift;
             for &(_, page) in pages[of(ns.volume)..].iter().take_while(|(volume, _)| *volume == ns.volume) {

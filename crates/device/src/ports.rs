@@ -5,18 +5,13 @@
 //! namespaces. A controller without a port (the drive's own process) is always optimized.
 
 use crate::contents::Contents;
-use crate::controller::{Controller, ControllerId};
-use crate::drive::{Cx, Drive, Failure, Outcome, Reply};
-use crate::output::Output;
+use crate::core::{Controller, ControllerId, Cx, Failure, Outcome, Output, PortId, Reply};
+use crate::drive::Drive;
 use media::Nanos;
 use nvme::admin::{FaultInjection, FaultKind};
 use nvme::log::{AnaGroup, AnaHeader, AnaState};
 use nvme::zerocopy::IntoBytes;
-use nvme::{Status, U16, U32, U64};
-
-/// Port identifier, from 1; 0 is no port.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
-pub struct PortId(pub u16);
+use nvme::{U16, U32, U64};
 
 /// The only ANA group.
 pub(crate) const ANA_GROUP: u32 = 1;
@@ -50,32 +45,27 @@ impl Drive {
     /// A controller that was just connected is reached through this port.
     pub fn arrive(&mut self, controller: ControllerId, port: PortId) {
         let state = self.port_state(port).unwrap_or(AnaState::OPTIMIZED);
-        if let Some(controller) = self.controllers.get_mut(controller) {
+        if let Some(controller) = self.core.controllers.get_mut(controller) {
             (controller.port, controller.ana) = (port, state);
         }
     }
 
     /// The port that a controller is reached through.
     pub fn port_of(&self, controller: ControllerId) -> Option<PortId> {
-        self.controllers.get(controller).map(|c| c.port)
-    }
-
-    /// Whether a controller's way to the namespaces is open (Base 8.1.1.4 to 8.1.1.8): otherwise commands that access
-    /// one fail with a path related status, so that the host tries another controller.
-    #[inline]
-    pub(crate) fn check_access(&self, id: ControllerId) -> Result<(), Failure> {
-        match self.controllers.get(id) {
-            Some(controller) => access(controller.ana),
-            None => Err(closed(None)),
-        }
+        self.core.controllers.get(controller).map(|c| c.port)
     }
 
     /// The Asymmetric Namespace Access log (Base 5.1.12.1.13).
     pub(crate) fn ana_log(&self, controller: &Controller, groups_only: bool) -> Vec<u8> {
         let mut nsids = Vec::new();
         if !groups_only {
-            nsids =
-                self.namespaces.iter().map(|(nsid, _)| nsid).filter(|n| controller.is_attached(*n)).collect();
+            nsids = self
+                .core
+                .namespaces
+                .iter()
+                .map(|(nsid, _)| nsid)
+                .filter(|n| controller.is_attached(*n))
+                .collect();
         }
         let header = AnaHeader {
             chngcnt: U64::new(controller.ana_changes),
@@ -93,7 +83,7 @@ impl Drive {
         let mut log = header.as_bytes().to_vec();
         log.extend_from_slice(group.as_bytes());
         // As long as it can become, so that a host may read it in pieces whatever it has now.
-        let full = log.len() + size_of::<u32>() * self.config.max_namespaces as usize;
+        let full = log.len() + size_of::<u32>() * self.core.config.max_namespaces as usize;
         log.extend(nsids.into_iter().flat_map(u32::to_le_bytes));
         log.resize(full, 0);
         log
@@ -139,35 +129,15 @@ impl Drive {
         let Some(port) = self.ports.0.iter_mut().find(|p| p.id == id && p.state != state) else { return };
         port.state = state;
         let mut answers = Vec::new();
-        for (_, controller) in self.controllers.iter_mut().filter(|(_, c)| c.port == id) {
+        for (_, controller) in self.core.controllers.iter_mut().filter(|(_, c)| c.port == id) {
             controller.ana = state;
             controller.ana_changes += 1;
             let configuration = controller.values.events();
-            answers.extend(controller.events.raise(crate::aer::Event::Ana, configuration));
+            answers.extend(controller.events.raise(crate::core::AsyncEvent::Ana, configuration));
         }
-        self.return_unreachable(cx.now);
+        self.core.return_unreachable(cx.now);
         for answered in answers {
-            self.answer_event(answered, cx);
+            self.core.answer_event(answered, cx);
         }
     }
-}
-
-/// Whether a way in this state is open.
-#[inline]
-pub(crate) fn access(state: AnaState) -> Result<(), Failure> {
-    match state {
-        AnaState::OPTIMIZED | AnaState::NON_OPTIMIZED => Ok(()),
-        state => Err(closed(Some(state))),
-    }
-}
-
-/// Why a command cannot reach its namespace; another controller, or a later time, may.
-#[cold]
-fn closed(state: Option<AnaState>) -> Failure {
-    Failure::transient(match state {
-        Some(AnaState::INACCESSIBLE) => Status::ANA_INACCESSIBLE,
-        Some(AnaState::PERSISTENT_LOSS) => Status::ANA_PERSISTENT_LOSS,
-        Some(_) => Status::ANA_TRANSITION,
-        None => Status::COMMAND_SEQUENCE_ERROR,
-    })
 }

@@ -6,13 +6,10 @@
 //! erases the flash; for Overwrite the passes take their time; the owner forgets contents and older states. From the first
 //! stage to the last no command reaches user data. After a power cut it starts again at the second stage.
 
-use crate::aer;
 use crate::contents::Contents;
-use crate::controller::ControllerId;
-use crate::drive::{Cx, Drive, Event, Failure, Outcome, Reply};
-use crate::flight::Token;
+use crate::core::{AsyncEvent, ControllerId, Cx, Failure, Outcome, Output, Reply, TimedEvent, Token};
+use crate::drive::Drive;
 use crate::log_table;
-use crate::output::Output;
 use crate::streams::Streams;
 use ftl::{Answer, Io, SetConfig, SetProperties};
 use media::Nanos;
@@ -134,7 +131,7 @@ impl Drive {
         c: Sanitize,
         cx: &mut Cx<'_, S>,
     ) -> Outcome {
-        let record = self.life.sanitize;
+        let record = self.core.persistent.sanitize;
         if self.sanitize.is_under_way() {
             return Err(Failure::transient(Status::SANITIZE_IN_PROGRESS));
         }
@@ -142,9 +139,9 @@ impl Drive {
         match c.sanact {
             SanitizeAction::EXIT_FAILURE_MODE if !failed => return Ok(Reply::Done(0)),
             SanitizeAction::EXIT_FAILURE_MODE if record.unrestricted() => {
-                self.life.sanitize.exited = true;
+                self.core.persistent.sanitize.exited = true;
                 self.sanitize.restricts = false;
-                self.record(cx.storage);
+                self.core.record(cx.storage);
                 return Ok(Reply::Done(0));
             }
             SanitizeAction::EXIT_FAILURE_MODE => return Err(Status::SANITIZE_FAILED.into()),
@@ -163,13 +160,13 @@ impl Drive {
         if self.locked {
             return Err(Status::ACCESS_DENIED.into());
         }
-        self.check_access(id)?;
-        if self.life.firmware.is_pending() {
+        self.core.check_access(id)?;
+        if self.core.persistent.firmware.is_pending() {
             // Base 5.1.22: firmware that waits for a reset comes first.
             return Err(Status::FIRMWARE_NEEDS_CONTROLLER_RESET.into());
         }
         let cdw10 = Command::from(c).cdw10.get();
-        self.life.sanitize =
+        self.core.persistent.sanitize =
             Record { state: State::InProgress, cdw10, pattern: c.ovrpat, exited: false, version: 0 };
         self.sanitize = Progress {
             stage: Stage::Announced(token.io().0, record),
@@ -177,13 +174,13 @@ impl Drive {
             ..Progress::default()
         };
         self.end_self_test(SelfTestOutcome::SANITIZE, cx);
-        for (_, controller) in self.controllers.iter_mut() {
+        for (_, controller) in self.core.controllers.iter_mut() {
             // Of an earlier operation.
-            controller.events.withdraw(aer::Event::Sanitized);
+            controller.events.withdraw(AsyncEvent::Sanitized);
             controller.streams.values_mut().for_each(Streams::release);
         }
         self.remember_sanitize_start(id, c, cx.now);
-        self.record(cx.storage);
+        self.core.record(cx.storage);
         cx.out.push(Output::Sync { io: IO });
         Ok(Reply::Parked)
     }
@@ -205,45 +202,34 @@ impl Drive {
     pub(crate) fn sanitize_synced<S: Contents>(&mut self, ok: bool, cx: &mut Cx<'_, S>) {
         match std::mem::take(&mut self.sanitize.stage) {
             Stage::Announced(io, before) => {
-                let token = self.flight.unpark(io);
+                let token = self.core.commands.unpark(io);
                 if ok {
                     self.sanitize_start(cx.now);
-                    self.return_waiting(cx);
+                    self.core.return_waiting(cx);
                 } else {
-                    self.life.sanitize = before;
+                    self.core.persistent.sanitize = before;
                     self.sanitize.restricts = before.state == State::Failed && !before.exited;
-                    self.record(cx.storage);
+                    self.core.record(cx.storage);
                 }
                 let Some(token) = token else { return };
                 let failure = Failure::transient(Status::INTERNAL_ERROR);
-                self.reply(token, if ok { Ok(Reply::Done(0)) } else { Err(failure) }, cx);
+                self.core.reply(token, if ok { Ok(Reply::Done(0)) } else { Err(failure) }, cx);
             }
             Stage::Forgetting => self.sanitize_end(ok, cx),
             other => self.sanitize.stage = other,
         }
     }
 
-    /// What waited for idle namespaces, or for its turn, is not done any more.
-    fn return_waiting<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
-        self.return_held(cx.now, |_, _, _| Some(Status::SANITIZE_IN_PROGRESS));
-        self.reopen();
-        for waiting in std::mem::take(&mut self.waiting) {
-            if let Some(token) = self.flight.unpark(waiting.io) {
-                self.fail(token, Failure::transient(Status::SANITIZE_IN_PROGRESS), cx);
-            }
-        }
-    }
-
     /// Power is back, or the state is durable: an operation in progress goes on as soon as no I/O is under way.
     pub(crate) fn sanitize_start(&mut self, now: Nanos) {
-        let record = self.life.sanitize;
+        let record = self.core.persistent.sanitize;
         self.sanitize = Progress::default();
         match record.state {
             State::InProgress => {
                 self.sanitize.stage = Stage::Waiting;
                 self.sanitize.began = now;
                 self.sanitize.restricts = true;
-                self.events.push(now, Event::Sanitize);
+                self.core.events.push(now, TimedEvent::Sanitize);
             }
             State::Failed => self.sanitize.restricts = !record.exited,
             State::Never | State::Completed => {}
@@ -253,29 +239,29 @@ impl Drive {
     /// Begins to erase if nothing is in the way.
     pub(crate) fn sanitize_if_idle<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
         // A drive that was opened without its key goes on when it is opened with it.
-        if !self.sanitize.waits() || self.io_under_way() || !self.shutdowns.is_empty() || self.locked {
+        if !self.sanitize.waits() || self.core.io_under_way() || !self.shutdowns.is_empty() || self.locked {
             return;
         }
-        let passes = self.life.sanitize.passes();
-        let erase = if self.life.sanitize.is_crypto() { 0 } else { self.erase_time().0 };
+        let passes = self.core.persistent.sanitize.passes();
+        let erase = if self.core.persistent.sanitize.is_crypto() { 0 } else { self.erase_time().0 };
         let span = erase.saturating_add(self.pass_time().0.saturating_mul(passes.into()));
         self.sanitize.began = cx.now;
         self.sanitize.end = cx.now + Nanos(span);
         self.sanitize.stage = Stage::Erasing;
-        for id in self.controllers.ids() {
-            let Some(controller) = self.controllers.get_mut(id) else { continue };
+        for id in self.core.controllers.ids() {
+            let Some(controller) = self.core.controllers.get_mut(id) else { continue };
             // Where data was is nobody's business any more.
             controller.errors.iter_mut().for_each(|e| e.lba.set(0));
         }
         if !self.renew_keys(cx) {
             return self.sanitize_end(false, cx);
         }
-        let erased = match self.life.sanitize.is_crypto() {
+        let erased = match self.core.persistent.sanitize.is_crypto() {
             // What the media hold cannot be read any more; it is collected as garbage in time.
             true => self.give_up_all(cx),
             false => {
                 self.leave_windows(cx);
-                self.ftl.purge(cx.now, IO, cx.storage)
+                self.core.ftl.purge(cx.now, IO, cx.storage)
             }
         };
         match erased {
@@ -287,15 +273,15 @@ impl Drive {
 
     /// Every namespace gets a new key, if there is a drive key.
     fn renew_keys<S: Contents>(&mut self, cx: &mut Cx<'_, S>) -> bool {
-        self.namespaces.ids().into_iter().all(|nsid| self.renew_key(nsid, cx.storage).is_ok())
+        self.core.namespaces.ids().into_iter().all(|nsid| self.renew_key(nsid, cx.storage).is_ok())
     }
 
     /// Deallocates all namespaces.
     fn give_up_all<S: Contents>(&mut self, cx: &mut Cx<'_, S>) -> Answer {
-        for nsid in self.namespaces.ids() {
-            let Some(ns) = self.namespaces.get(nsid) else { continue };
+        for nsid in self.core.namespaces.ids() {
+            let Some(ns) = self.core.namespaces.get(nsid) else { continue };
             let (volume, bytes) = (ns.volume, ns.volume_bytes());
-            if let Err(fault) = self.ftl.trim(cx.now, volume, 0, bytes, cx.storage) {
+            if let Err(fault) = self.core.ftl.trim(cx.now, volume, 0, bytes, cx.storage) {
                 return Answer::Failed(fault);
             }
         }
@@ -307,11 +293,11 @@ impl Drive {
         if !matches!(self.sanitize.stage, Stage::Erasing) {
             return;
         }
-        let passes = self.life.sanitize.passes();
+        let passes = self.core.persistent.sanitize.passes();
         let end = at + Nanos(self.pass_time().0.saturating_mul(passes.into()));
         self.sanitize.stage = Stage::Overwriting;
         (self.sanitize.passes_began, self.sanitize.end) = (at, end);
-        self.events.push(end, Event::Sanitize);
+        self.core.events.push(end, TimedEvent::Sanitize);
     }
 
     /// An event of an operation is due.
@@ -320,7 +306,7 @@ impl Drive {
             Stage::Waiting => self.sanitize_if_idle(cx),
             Stage::Overwriting if self.sanitize.end <= cx.now => {
                 self.sanitize.stage = Stage::Forgetting;
-                cx.out.push(Output::Forget { io: IO, all: !self.life.sanitize.is_crypto() });
+                cx.out.push(Output::Forget { io: IO, all: !self.core.persistent.sanitize.is_crypto() });
             }
             _ => {}
         }
@@ -329,19 +315,19 @@ impl Drive {
     fn sanitize_end<S: Contents>(&mut self, ok: bool, cx: &mut Cx<'_, S>) {
         self.sanitize.stage = Stage::None;
         self.sanitize.restricts = !ok;
-        self.life.sanitize.state = if ok { State::Completed } else { State::Failed };
-        self.life.sanitize.version = self.ftl.version();
+        self.core.persistent.sanitize.state = if ok { State::Completed } else { State::Failed };
+        self.core.persistent.sanitize.version = self.core.ftl.version();
         if ok {
-            let keyed = self.namespaces.iter().all(|(_, ns)| ns.key.is_some());
-            self.life.encrypted = keyed && self.keyed;
+            let keyed = self.core.namespaces.iter().all(|(_, ns)| ns.key.is_some());
+            self.core.persistent.encrypted = keyed && self.keyed;
         }
         self.remember_sanitize_end(cx.now);
-        self.record(cx.storage);
-        for id in self.controllers.ids() {
-            let Some(controller) = self.controllers.get_mut(id) else { continue };
+        self.core.record(cx.storage);
+        for id in self.core.controllers.ids() {
+            let Some(controller) = self.core.controllers.get_mut(id) else { continue };
             let configuration = controller.values.events();
-            if let Some(answered) = controller.events.raise(aer::Event::Sanitized, configuration) {
-                self.answer_event(answered, cx);
+            if let Some(answered) = controller.events.raise(AsyncEvent::Sanitized, configuration) {
+                self.core.answer_event(answered, cx);
             }
         }
     }
@@ -358,20 +344,24 @@ impl Drive {
 
     /// Of all NVM Sets, which work in parallel; nothing with timing off.
     fn longest(&self, time: impl Fn(&SetProperties) -> Nanos) -> Nanos {
-        let sets = self.config.ftl.sets.iter().map(SetConfig::properties);
-        if self.config.timing { sets.map(|set| time(&set)).max().unwrap_or_default() } else { Nanos::ZERO }
+        let sets = self.core.config.ftl.sets.iter().map(SetConfig::properties);
+        if self.core.config.timing {
+            sets.map(|set| time(&set)).max().unwrap_or_default()
+        } else {
+            Nanos::ZERO
+        }
     }
 
     /// Whether user data was written since the drive was made, or sanitized.
     fn written(&self) -> bool {
-        let record = self.life.sanitize;
+        let record = self.core.persistent.sanitize;
         let since = if record.state == State::Completed { record.version } else { 0 };
-        self.ftl.version() != since
+        self.core.ftl.version() != since
     }
 
     /// The Sanitize Status log.
     pub(crate) fn sanitize_status(&self, now: Nanos) -> SanitizeStatus {
-        let (record, progress) = (self.life.sanitize, &self.sanitize);
+        let (record, progress) = (self.core.persistent.sanitize, &self.sanitize);
         // The state of the state machine (SSI) is told by drives with media verification only (SANICAP.VERS).
         let sos = match record.state {
             State::Never => SanitizeOperationStatus::NEVER,

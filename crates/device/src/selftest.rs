@@ -5,9 +5,8 @@
 //! power cycles where it was.
 
 use crate::contents::Contents;
-use crate::controller::ControllerId;
-use crate::drive::{Cx, Drive, Event, Failure, Outcome, Reply};
-use crate::flight::Kind;
+use crate::core::{CommandKind, ControllerId, Cx, Failure, Outcome, Reply, TimedEvent};
+use crate::drive::Drive;
 use ftl::Extent;
 use media::Nanos;
 use nvme::admin::DeviceSelfTest;
@@ -113,27 +112,29 @@ impl Drive {
             }
             _ => return Err(Failure::field(40)),
         }
-        let controller = self.controller(id)?;
+        let controller = self.core.controller(id)?;
         let namespaces = match c.nsid {
             0 => Vec::new(),
-            NSID_ALL => self.namespaces.ids().into_iter().filter(|n| controller.is_attached(*n)).collect(),
+            NSID_ALL => {
+                self.core.namespaces.ids().into_iter().filter(|n| controller.is_attached(*n)).collect()
+            }
             nsid if controller.is_attached(nsid) => vec![nsid],
-            nsid => return Err(self.no_namespace(nsid)),
+            nsid => return Err(self.core.no_namespace(nsid)),
         };
-        if self.life.self_tests.running.is_some() {
+        if self.core.persistent.self_tests.running.is_some() {
             return Err(Failure::transient(Status::SELF_TEST_IN_PROGRESS));
         }
-        let number = self.controllers.fresh();
-        self.life.self_tests.running =
+        let number = self.core.controllers.fresh();
+        self.core.persistent.self_tests.running =
             Some(Running { code: c.stc, controller: id.0, namespaces, done: 0, number });
-        self.events.push(cx.now + PAUSE, Event::SelfTest(number));
-        self.record(cx.storage);
+        self.core.events.push(cx.now + PAUSE, TimedEvent::SelfTest(number));
+        self.core.record(cx.storage);
         Ok(Reply::Done(0))
     }
 
     /// Chunks of a namespace that an operation reads, and every how manyth chunk it is.
     fn chunks(&self, code: u8, nsid: u32) -> (u64, u64) {
-        let bytes = self.namespaces.get(nsid).map_or(0, |ns| ns.volume_bytes());
+        let bytes = self.core.namespaces.get(nsid).map_or(0, |ns| ns.volume_bytes());
         let all = bytes.div_ceil(CHUNK.into());
         let stride = if code == SHORT { all.div_ceil(SAMPLE).max(1) } else { 1 };
         (all.div_ceil(stride), stride)
@@ -146,7 +147,8 @@ impl Drive {
 
     /// The next step of the operation in progress.
     pub(crate) fn self_test_step<S: Contents>(&mut self, number: u32, cx: &mut Cx<'_, S>) {
-        let Some(running) = self.life.self_tests.running.as_ref().filter(|r| r.number == number) else {
+        let Some(running) = self.core.persistent.self_tests.running.as_ref().filter(|r| r.number == number)
+        else {
             return;
         };
         let total = self.chunks_of_all(running);
@@ -171,48 +173,48 @@ impl Drive {
             Ok(end) => end,
             Err(found) => return self.fail_self_test(MEDIA, Some(found), cx),
         };
-        if let Some(running) = &mut self.life.self_tests.running {
+        if let Some(running) = &mut self.core.persistent.self_tests.running {
             running.done += 1;
         }
-        self.events.push(end.max(cx.now) + PAUSE, Event::SelfTest(number));
+        self.core.events.push(end.max(cx.now) + PAUSE, TimedEvent::SelfTest(number));
         // Where to go on after a power cycle: by percents.
         if code == EXTENDED && (done + 1) * 100 / total != done * 100 / total {
-            self.record(cx.storage);
+            self.core.record(cx.storage);
         }
     }
 
     fn is_healthy(&self) -> bool {
-        !self.health.backup_failed && self.sets().all(|(_, info)| !info.read_only)
+        !self.health.backup_failed && self.core.sets().all(|(_, info)| !info.read_only)
     }
 
     /// Reads a chunk of a namespace for nobody; when that ends.
     fn read_chunk<S: Contents>(&mut self, nsid: u32, start: u64, cx: &mut Cx<'_, S>) -> Result<Nanos, Found> {
-        let Some(ns) = self.namespaces.get(nsid) else { return Ok(cx.now) };
+        let Some(ns) = self.core.namespaces.get(nsid) else { return Ok(cx.now) };
         let (volume, size) = (ns.volume, ns.volume_bytes());
         let bytes = u32::try_from(size.saturating_sub(start)).unwrap_or(CHUNK).min(CHUNK);
-        let fault = match self.ftl.read_medium(cx.now, volume, Extent { start, bytes }, cx.storage) {
+        let fault = match self.core.ftl.read_medium(cx.now, volume, Extent { start, bytes }, cx.storage) {
             Ok(end) => return Ok(end),
             Err(fault) => fault,
         };
         // Which page of it, if it fails again.
         let page = |i: u32| Extent { start: start + u64::from(i * ftl::PAGE), bytes: ftl::PAGE };
         let failing = (0..bytes / ftl::PAGE)
-            .find(|i| self.ftl.read_medium(cx.now, volume, page(*i), cx.storage).is_err())
+            .find(|i| self.core.ftl.read_medium(cx.now, volume, page(*i), cx.storage).is_err())
             .map(|i| page(i).start);
-        let lba = failing.and_then(|byte| self.namespaces.get(nsid).map(|ns| byte >> ns.shift));
-        Err(Found { nsid, lba, status: Failure::of_fault(fault, Kind::Other).status.code().0 })
+        let lba = failing.and_then(|byte| self.core.namespaces.get(nsid).map(|ns| byte >> ns.shift));
+        Err(Found { nsid, lba, status: Failure::of_fault(fault, CommandKind::Other).status.code().0 })
     }
 
     fn fail_self_test<S: Contents>(&mut self, segment: u8, failure: Option<Found>, cx: &mut Cx<'_, S>) {
         self.finish_self_test(SelfTestOutcome::FAILED_SEGMENT, segment, failure, cx.now);
-        self.record(cx.storage);
+        self.core.record(cx.storage);
     }
 
     /// Ends the operation in progress, if there is one.
     pub(crate) fn end_self_test<S: Contents>(&mut self, outcome: SelfTestOutcome, cx: &mut Cx<'_, S>) {
-        if self.life.self_tests.running.is_some() {
+        if self.core.persistent.self_tests.running.is_some() {
             self.finish_self_test(outcome, 0, None, cx.now);
-            self.record(cx.storage);
+            self.core.record(cx.storage);
         }
     }
 
@@ -223,8 +225,8 @@ impl Drive {
         failure: Option<Found>,
         now: Nanos,
     ) {
-        let hours = self.powered(now) / 3_600_000_000_000;
-        let tests = &mut self.life.self_tests;
+        let hours = self.core.powered(now) / 3_600_000_000_000;
+        let tests = &mut self.core.persistent.self_tests;
         let Some(running) = tests.running.take() else { return };
         tests.results.truncate(RESULTS - 1);
         tests.results.push_front(Tested { code: running.code, outcome: outcome.0, segment, hours, failure });
@@ -237,7 +239,7 @@ impl Drive {
         outcome: SelfTestOutcome,
         cx: &mut Cx<'_, S>,
     ) {
-        let running = self.life.self_tests.running.as_ref();
+        let running = self.core.persistent.self_tests.running.as_ref();
         if running.is_some_and(|r| r.namespaces.contains(&nsid)) {
             self.end_self_test(outcome, cx);
         }
@@ -245,7 +247,7 @@ impl Drive {
 
     /// A controller is reset or gone: its short test ends, an extended one goes on.
     pub(crate) fn reset_self_test<S: Contents>(&mut self, id: ControllerId, cx: &mut Cx<'_, S>) {
-        let running = self.life.self_tests.running.as_ref();
+        let running = self.core.persistent.self_tests.running.as_ref();
         if running.is_some_and(|r| r.code == SHORT && r.controller == id.0) {
             self.end_self_test(SelfTestOutcome::RESET, cx);
         }
@@ -253,8 +255,8 @@ impl Drive {
 
     /// Power is back: an extended test goes on, a short one has ended.
     pub(crate) fn resume_self_test(&mut self, now: Nanos) {
-        let number = self.controllers.fresh();
-        let extended = match &mut self.life.self_tests.running {
+        let number = self.core.controllers.fresh();
+        let extended = match &mut self.core.persistent.self_tests.running {
             Some(running) => {
                 running.number = number;
                 running.code == EXTENDED
@@ -262,7 +264,7 @@ impl Drive {
             None => return,
         };
         if extended {
-            self.events.push(now + PAUSE, Event::SelfTest(number));
+            self.core.events.push(now + PAUSE, TimedEvent::SelfTest(number));
         } else {
             self.finish_self_test(SelfTestOutcome::RESET, 0, None, now);
         }
@@ -271,12 +273,12 @@ impl Drive {
     /// The Device Self-test log.
     pub(crate) fn self_test_log(&self) -> SelfTestLog {
         let mut log = SelfTestLog::default();
-        if let Some(running) = &self.life.self_tests.running {
+        if let Some(running) = &self.core.persistent.self_tests.running {
             log.operation = running.code;
             let percent = (running.done * 100).checked_div(self.chunks_of_all(running)).unwrap_or(0);
             log.completion = u8::try_from(percent).unwrap_or(100).min(100);
         }
-        let results = self.life.self_tests.results.iter().map(SelfTestResult::from);
+        let results = self.core.persistent.self_tests.results.iter().map(SelfTestResult::from);
         let unused = SelfTestResult { status: SelfTestOutcome::UNUSED.0, ..SelfTestResult::default() };
         for (entry, result) in log.result.iter_mut().zip(results.chain(std::iter::repeat(unused))) {
             *entry = result;
@@ -286,7 +288,7 @@ impl Drive {
 
     /// Extended Device Self-test Time in minutes (EDSTT).
     pub(crate) fn extended_self_test_minutes(&self) -> u16 {
-        let bytes: u64 = self.sets().map(|(_, info)| info.capacity_bytes).sum();
+        let bytes: u64 = self.core.sets().map(|(_, info)| info.capacity_bytes).sum();
         u16::try_from(bytes.div_ceil(BYTES_PER_MINUTE)).unwrap_or(u16::MAX).max(1)
     }
 }

@@ -1,9 +1,8 @@
 //! The Streams directive (Base 8.1.8.3): a host's streams are placement handles of the namespace's NVM Set. Handle 0 is that of
 //! writes without a stream.
 
-use crate::controller::ControllerId;
-use crate::drive::{Drive, Failure, Outcome, Reply};
-use crate::namespace::Namespace;
+use crate::core::{ControllerId, Failure, Namespace, Outcome, Reply};
+use crate::drive::Drive;
 use ftl::{PAGE, SetId};
 use nvme::directive::{
     Directive, DirectiveParameters, DirectiveType, EnableDirective, StreamsParameters, operation,
@@ -40,13 +39,14 @@ impl Drive {
 
     /// Whether a namespace can have streams: Flexible Data Placement gives its handles to others.
     fn can_stream(&self, ns: &Namespace) -> bool {
-        self.ftl.handles(ns.set) > 1 && !self.is_placing(ns.set)
+        self.core.ftl.handles(ns.set) > 1 && !self.is_placing(ns.set)
     }
 
     /// Streams on a set, by controller and namespace.
     fn streams_of(&self, set: SetId) -> impl Iterator<Item = &Streams> {
-        let on = move |nsid: &u32| self.namespaces.get(*nsid).is_some_and(|ns| ns.set == set);
-        self.controllers
+        let on = move |nsid: &u32| self.core.namespaces.get(*nsid).is_some_and(|ns| ns.set == set);
+        self.core
+            .controllers
             .iter()
             .flat_map(move |(_, c)| c.streams.iter().filter(move |(n, _)| on(n)).map(|(_, s)| s))
     }
@@ -54,7 +54,7 @@ impl Drive {
     /// Streams that a set has beyond those that are taken.
     fn available(&self, set: SetId) -> usize {
         let taken: usize = self.streams_of(set).map(Streams::taken).sum();
-        (self.ftl.handles(set) - 1).saturating_sub(taken)
+        (self.core.ftl.handles(set) - 1).saturating_sub(taken)
     }
 
     /// The placement handle of a write with a stream identifier.
@@ -65,9 +65,9 @@ impl Drive {
         nsid: u32,
         stream: u16,
     ) -> Result<u8, Failure> {
-        let ns = self.namespaces.get(nsid).ok_or(Status::INVALID_NAMESPACE)?;
+        let ns = self.core.namespaces.get(nsid).ok_or(Status::INVALID_NAMESPACE)?;
         let set = ns.set;
-        let streams = self.controller(id)?.streams.get(&nsid).ok_or(Failure::field(50))?;
+        let streams = self.core.controller(id)?.streams.get(&nsid).ok_or(Failure::field(50))?;
         if stream == 0 {
             return Ok(0);
         }
@@ -82,12 +82,12 @@ impl Drive {
         }
         if full {
             // The one that was opened first is closed for it.
-            self.controller_mut(id)?.streams.entry(nsid).or_default().open.remove(0);
+            self.core.controller_mut(id)?.streams.entry(nsid).or_default().open.remove(0);
         }
         let taken: Vec<u8> = self.streams_of(set).flat_map(|s| s.open.iter().map(|(_, h)| *h)).collect();
-        let free = (1..self.ftl.handles(set) as u8).find(|h| !taken.contains(h));
+        let free = (1..self.core.ftl.handles(set) as u8).find(|h| !taken.contains(h));
         let Some(handle) = free else { return Ok(0) };
-        self.controller_mut(id)?.streams.entry(nsid).or_default().open.push((stream, handle));
+        self.core.controller_mut(id)?.streams.entry(nsid).or_default().open.push((stream, handle));
         Ok(handle)
     }
 
@@ -112,8 +112,8 @@ impl Drive {
 
     /// Streams of a namespace for which the directive is enabled.
     fn enabled_streams(&mut self, id: ControllerId, nsid: u32) -> Result<&mut Streams, Failure> {
-        self.attached(id, nsid)?;
-        self.controller_mut(id)?.streams.get_mut(&nsid).ok_or(Failure::field(44))
+        self.core.attached(id, nsid)?;
+        self.core.controller_mut(id)?.streams.get_mut(&nsid).ok_or(Failure::field(44))
     }
 
     fn enable_directive(&mut self, id: ControllerId, c: Directive) -> Outcome {
@@ -124,13 +124,13 @@ impl Drive {
         }
         let mut nsids = vec![c.nsid];
         if c.nsid == NSID_ALL {
-            let attached = self.controller(id)?;
-            nsids = self.namespaces.ids().into_iter().filter(|n| attached.is_attached(*n)).collect();
-            nsids.retain(|n| self.namespaces.get(*n).is_some_and(|ns| self.can_stream(ns)));
-        } else if !self.can_stream(self.attached(id, c.nsid)?) {
+            let attached = self.core.controller(id)?;
+            nsids = self.core.namespaces.ids().into_iter().filter(|n| attached.is_attached(*n)).collect();
+            nsids.retain(|n| self.core.namespaces.get(*n).is_some_and(|ns| self.can_stream(ns)));
+        } else if !self.can_stream(self.core.attached(id, c.nsid)?) {
             return Err(Failure::field(49));
         }
-        let controller = self.controller_mut(id)?;
+        let controller = self.core.controller_mut(id)?;
         for nsid in nsids {
             if asked.endir() {
                 controller.streams.entry(nsid).or_default();
@@ -146,7 +146,7 @@ impl Drive {
         if !self.has_directives() {
             return Err(Failure { location: 0, ..Status::INVALID_OPCODE.into() });
         }
-        if c.dwords * 4 > u64::from(self.config.max_transfer) {
+        if c.dwords * 4 > u64::from(self.core.config.max_transfer) {
             return Err(Failure::field(40));
         }
         let mut data = match (c.dtype, c.doper) {
@@ -170,9 +170,9 @@ impl Drive {
     }
 
     fn directive_parameters(&self, id: ControllerId, nsid: u32) -> Result<Vec<u8>, Failure> {
-        let ns = self.attached(id, nsid)?;
+        let ns = self.core.attached(id, nsid)?;
         let (streams, placement) = (self.can_stream(ns), self.is_placing(ns.set));
-        let enabled = self.controller(id)?.streams.contains_key(&nsid);
+        let enabled = self.core.controller(id)?.streams.contains_key(&nsid);
         let mut parameters = DirectiveParameters::default();
         parameters.supported[0] = 1 | u8::from(streams) << 1 | u8::from(placement) << 2;
         parameters.enabled[0] = 1 | u8::from(enabled) << 1 | u8::from(placement) << 2;
@@ -181,15 +181,15 @@ impl Drive {
     }
 
     fn streams_parameters(&self, id: ControllerId, nsid: u32) -> Result<Vec<u8>, Failure> {
-        let ns = self.attached(id, nsid)?;
-        let mine = self.controller(id)?.streams.get(&nsid).ok_or(Failure::field(44))?;
-        let properties = self.set_properties(ns.set);
+        let ns = self.core.attached(id, nsid)?;
+        let mine = self.core.controller(id)?.streams.get(&nsid).ok_or(Failure::field(44))?;
+        let properties = self.core.set_properties(ns.set);
         if properties.program_pages == 0 {
             return Err(Failure::field(44));
         }
         let (mut limit, mut available, mut open) = (0, 0, 0);
-        for set in (0..self.ftl.set_count()).map(|i| SetId(i as u8)).filter(|s| !self.is_placing(*s)) {
-            limit += self.ftl.handles(set) - 1;
+        for set in (0..self.core.ftl.set_count()).map(|i| SetId(i as u8)).filter(|s| !self.is_placing(*s)) {
+            limit += self.core.ftl.handles(set) - 1;
             available += self.available(set);
             open += self.streams_of(set).filter(|s| s.allocated == 0).map(|s| s.open.len()).sum::<usize>();
         }
@@ -210,7 +210,7 @@ impl Drive {
 
     /// Allocate Resources: as many as asked for, or as there are. Streams that are open count among them.
     fn allocate_streams(&mut self, id: ControllerId, c: Directive) -> Outcome {
-        let set = self.attached(id, c.nsid)?.set;
+        let set = self.core.attached(id, c.nsid)?.set;
         let free = self.available(set);
         let mine = self.enabled_streams(id, c.nsid)?;
         let asked = c.cdw12 as u16;

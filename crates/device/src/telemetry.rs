@@ -1,10 +1,9 @@
 //! Telemetry (Base 5.1.12.1.8, 5.1.12.1.9, 8.1.26): the drive's own state as it was at one moment, for whoever looks for
 //! a fault. [docs/telemetry.md](../../../docs/telemetry.md) says what is in it.
 
-use crate::aer;
 use crate::contents::Contents;
-use crate::controller::ControllerId;
-use crate::drive::{Cx, Drive};
+use crate::core::{AsyncEvent, ControllerId, Cx};
+use crate::drive::Drive;
 use ftl::{MediaKind, SetId};
 use media::Nanos;
 use nvme::U16;
@@ -74,7 +73,8 @@ impl Drive {
 
     /// Data area 1: what the drive is, and its counters.
     fn summary(&self, now: Nanos) -> Value {
-        let (config, life, traffic) = (&self.config, &self.life, self.life.total());
+        let (config, life, traffic) =
+            (&self.core.config, &self.core.persistent, self.core.persistent.total());
         json!({
             "version": VERSION,
             "model": config.identity.model,
@@ -82,26 +82,27 @@ impl Drive {
             "firmware": nvme::identify::ascii_text(&self.firmware_revision()),
             "program": env!("CARGO_PKG_VERSION"),
             "now_ns": now.0,
-            "powered_ns": self.powered(now),
+            "powered_ns": self.core.powered(now),
             "power_cycles": life.power_cycles,
             "unsafe_shutdowns": life.unsafe_shutdowns,
             "backups": life.backups,
             "backup_failed": self.health.backup_failed,
             "critical_warning": self.common_warning().into_bits(),
-            "busy_ns": self.busy_time(now),
+            "busy_ns": self.core.busy_time(now),
             "traffic": traffic,
             "media_errors": life.media_errors,
             "error_entries": life.error_entries,
             "commands_in_flight": self.in_flight(),
-            "controllers": self.controllers.iter().count(),
-            "namespaces": self.namespaces.iter().count(),
+            "controllers": self.core.controllers.iter().count(),
+            "namespaces": self.core.namespaces.iter().count(),
         })
     }
 
     /// Data area 2: NVM Sets and namespaces.
     fn inventory(&self) -> Value {
-        let state = STATE / self.ftl.set_count().max(1);
+        let state = STATE / self.core.ftl.set_count().max(1);
         let sets: Vec<Value> = self
+            .core
             .sets()
             .map(|(id, info)| {
                 json!({
@@ -116,13 +117,14 @@ impl Drive {
                     "bad_blocks": info.bad_blocks,
                     "free_superblocks": info.free_superblocks,
                     "read_only": info.read_only,
-                    "counts": self.ftl.set_stats(id),
-                    "traffic": self.life.traffic(SetId(id.0)),
-                    "state": self.ftl.describe(id).chars().take(state).collect::<String>(),
+                    "counts": self.core.ftl.set_stats(id),
+                    "traffic": self.core.persistent.traffic(SetId(id.0)),
+                    "state": self.core.ftl.describe(id).chars().take(state).collect::<String>(),
                 })
             })
             .collect();
         let namespaces: Vec<Value> = self
+            .core
             .namespaces
             .iter()
             .take(NAMESPACES)
@@ -135,7 +137,7 @@ impl Drive {
                     "in_flight": ns.in_flight,
                     "closing": ns.closing,
                     "traffic": ns.traffic(),
-                    "media": self.ftl.volume_stats(ns.volume),
+                    "media": self.core.ftl.volume_stats(ns.volume),
                 })
             })
             .collect();
@@ -145,6 +147,7 @@ impl Drive {
     /// Data area 3: controllers with their newest errors.
     fn failures(&self) -> Value {
         let controllers: Vec<Value> = self
+            .core
             .controllers
             .iter()
             .take(CONTROLLERS)
@@ -179,36 +182,36 @@ impl Drive {
     /// The host asks for a capture (Create Telemetry Host-Initiated Data).
     pub(crate) fn create_telemetry<S: Contents>(&mut self, id: ControllerId, cx: &mut Cx<'_, S>) {
         self.telemetry = self.capture(cx.now, String::from("host"));
-        let kept = &mut self.life.telemetry;
+        let kept = &mut self.core.persistent.telemetry;
         kept.host = kept.host.wrapping_add(1);
         let header = self.telemetry_header(LogId::TELEMETRY_HOST);
-        self.remember(cx.now, Some(id), PersistentEventType::TELEMETRY_CREATED, header.as_bytes());
-        self.record(cx.storage);
+        self.core.remember(cx.now, Some(id), PersistentEventType::TELEMETRY_CREATED, header.as_bytes());
+        self.core.record(cx.storage);
     }
 
     /// The drive itself has a reason for a capture. One that no host has read yet stays: the first is what is wanted.
     pub(crate) fn capture_telemetry<S: Contents>(&mut self, reason: String, cx: &mut Cx<'_, S>) {
-        if self.life.telemetry.own.is_some() {
+        if self.core.persistent.telemetry.own.is_some() {
             return;
         }
         let capture = self.capture(cx.now, reason);
-        let kept = &mut self.life.telemetry;
+        let kept = &mut self.core.persistent.telemetry;
         kept.own = Some(capture);
         kept.controller = kept.controller.wrapping_add(1);
         let mut answers = Vec::new();
-        for (_, controller) in self.controllers.iter_mut() {
+        for (_, controller) in self.core.controllers.iter_mut() {
             let configuration = controller.values.events();
-            answers.extend(controller.events.raise(aer::Event::Telemetry, configuration));
+            answers.extend(controller.events.raise(AsyncEvent::Telemetry, configuration));
         }
         for answer in answers {
-            self.answer_event(answer, cx);
+            self.core.answer_event(answer, cx);
         }
     }
 
     fn telemetry_header(&self, lid: LogId) -> TelemetryHeader {
         let empty = Capture::default();
         let host = lid == LogId::TELEMETRY_HOST;
-        let own = self.life.telemetry.own.as_ref();
+        let own = self.core.persistent.telemetry.own.as_ref();
         let capture = if host { &self.telemetry } else { own.unwrap_or(&empty) };
         let [first, second, third] = capture.last();
         // Scope 2: the NVM subsystem.
@@ -218,9 +221,9 @@ impl Drive {
             dalb2: U16::new(second),
             dalb3: U16::new(third),
             host_scope: u8::from(host) * 2,
-            host_generation: if host { self.life.telemetry.host } else { 2 },
+            host_generation: if host { self.core.persistent.telemetry.host } else { 2 },
             controller_available: own.is_some().into(),
-            controller_generation: self.life.telemetry.controller,
+            controller_generation: self.core.persistent.telemetry.controller,
             ..TelemetryHeader::default()
         };
         for (byte, c) in header.reason.iter_mut().zip(capture.reason.bytes()) {
@@ -234,7 +237,7 @@ impl Drive {
         let mut log = self.telemetry_header(lid).as_bytes().to_vec();
         let capture = match lid {
             LogId::TELEMETRY_HOST => Some(&self.telemetry),
-            _ => self.life.telemetry.own.as_ref(),
+            _ => self.core.persistent.telemetry.own.as_ref(),
         };
         if let Some(capture) = capture {
             capture.write(&mut log);
@@ -244,8 +247,8 @@ impl Drive {
 
     /// A host has read the controller-initiated log and does not retain it.
     pub(crate) fn release_telemetry<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
-        if self.life.telemetry.own.take().is_some() {
-            self.record(cx.storage);
+        if self.core.persistent.telemetry.own.take().is_some() {
+            self.core.record(cx.storage);
         }
     }
 

@@ -1,10 +1,8 @@
 //! Commands on blocks that are more than plain bytes: what their fields say of protection information (NVM 5.2).
 
 use crate::contents::Contents;
-use crate::controller::ControllerId;
-use crate::drive::{Cx, Drive, Failure};
-use crate::flight::{Kind, Token};
-use crate::namespace::Namespace;
+use crate::core::{CommandKind, ControllerId, Cx, Failure, Namespace, Token};
+use crate::drive::Drive;
 use crate::protection::{Check, Checks, Protection, Tags};
 use crate::treatment::{Action, Blemish, Treatment};
 use ftl::Fault;
@@ -38,8 +36,8 @@ impl Drive {
         blocks: &Blocks,
         action: Action,
     ) -> Result<Treatment, Failure> {
-        let ns = self.attached(id, blocks.nsid)?;
-        if ns.layout.extended && !self.controller(id)?.behavior.extended_formats() {
+        let ns = self.core.attached(id, blocks.nsid)?;
+        if ns.layout.extended && !self.core.controller(id)?.behavior.extended_formats() {
             return Err(Status::INVALID_NAMESPACE.into());
         }
         let mut treatment = plain(ns, blocks, action);
@@ -69,7 +67,7 @@ impl Drive {
         &mut self,
         token: &Token,
         fault: Fault,
-        kind: Kind,
+        kind: CommandKind,
         cx: &mut Cx<'_, S>,
     ) -> Failure {
         let blemish = if fault == Fault::Storage { cx.storage.blemish(token.io()) } else { None };
@@ -81,7 +79,7 @@ impl Drive {
 
     /// The error log shows the block that did not pass.
     pub(crate) fn blemished(&mut self, token: &Token, blemish: Blemish) -> Failure {
-        self.flight.get_mut(token).lba = blemish.lba;
+        self.core.commands.get_mut(token).lba = blemish.lba;
         status_of(blemish.check).into()
     }
 }
@@ -104,7 +102,7 @@ pub struct Laid {
 impl Drive {
     /// All namespaces.
     pub fn laid(&self) -> impl Iterator<Item = Laid> + '_ {
-        self.namespaces.iter().map(|(nsid, ns)| {
+        self.core.namespaces.iter().map(|(nsid, ns)| {
             let blocks = Blocks { nsid, ..Blocks::default() };
             let treatment = Treatment { wire: ns.layout.metadata, ..plain(ns, &blocks, Action::Read) };
             Laid { nsid, volume: ns.volume, blocks: ns.blocks(), treatment, locked: ns.locked }

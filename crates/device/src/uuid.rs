@@ -1,7 +1,7 @@
 //! UUIDs that tell apart whose vendor specific identifiers a command means (Base 8.1.28, "Universally Unique Identifiers
 //! (UUIDs) for Vendor Specific Information").
 
-use crate::drive::Failure;
+use crate::core::failure::Failure;
 use nvme::identify::UuidList;
 use nvme::log::LogId;
 

@@ -4,9 +4,9 @@
 //! While the mode is enabled, the set collects ahead in non-deterministic windows, so that a deterministic one has superblocks
 //! to write to. When those are used up, or the window has lasted its time, the controller ends it.
 
-use crate::aer;
 use crate::contents::Contents;
-use crate::drive::{Cx, Drive, Event, Failure, Outcome, Reply};
+use crate::core::{AsyncEvent, Cx, Failure, Outcome, Reply, TimedEvent};
+use crate::drive::Drive;
 use ftl::{PAGE, SetId, WindowProperties};
 use media::Nanos;
 use nvme::admin::{GetFeatures, SetFeatures};
@@ -64,12 +64,12 @@ struct Estimate {
 impl Drive {
     /// The longest deterministic window of a set; `None` if it has no Predictable Latency Mode.
     fn longest_window(&self, set: SetId) -> Option<Nanos> {
-        self.config.windows.get(usize::from(set.0)).copied().filter(|t| *t > Nanos::ZERO)
+        self.core.config.windows.get(usize::from(set.0)).copied().filter(|t| *t > Nanos::ZERO)
     }
 
     /// Whether a set of the drive has Predictable Latency Mode.
     pub(crate) fn has_windows(&self) -> bool {
-        self.config.windows.iter().any(|t| *t > Nanos::ZERO)
+        self.core.config.windows.iter().any(|t| *t > Nanos::ZERO)
     }
 
     /// The set of an NVM Set Identifier, if it has the mode.
@@ -81,7 +81,7 @@ impl Drive {
     /// The window of a set. After a loss of power it has its saved setting, and is not deterministic.
     fn window(&self, set: SetId) -> Window {
         let index = usize::from(set.0);
-        let saved = || self.life.windows.get(index).copied().unwrap_or_default();
+        let saved = || self.core.persistent.windows.get(index).copied().unwrap_or_default();
         self.windows.get(index).copied().unwrap_or_else(|| Window { setting: saved(), ..Window::default() })
     }
 
@@ -96,10 +96,10 @@ impl Drive {
     /// Resumes what was saved, after power on.
     pub(crate) fn restart_windows<S: Contents>(&mut self, now: Nanos, storage: &mut S) {
         self.windows.clear();
-        for i in 0..self.config.windows.len() {
+        for i in 0..self.core.config.windows.len() {
             let set = SetId(i as u8);
             if self.longest_window(set).is_some() && self.window(set).setting.enabled {
-                self.ftl.collect_ahead(now, set, true, storage);
+                self.core.ftl.collect_ahead(now, set, true, storage);
             }
         }
     }
@@ -107,19 +107,20 @@ impl Drive {
     /// Reads of 4 KiB in the longest window, if every die did nothing else.
     fn typical_reads(&self, set: SetId) -> u64 {
         let longest = self.longest_window(set).unwrap_or_default();
-        let properties = self.set_properties(set);
+        let properties = self.core.set_properties(set);
         let sense = properties.window.unwrap_or_default().sense;
         u64::from(properties.units) * (longest.0 / sense.0.max(1000))
     }
 
     /// Pages that are collected ahead for a window.
     fn typical_writes(&self, set: SetId) -> u64 {
-        self.set_properties(set).window.unwrap_or_default().pages_ahead
+        self.core.set_properties(set).window.unwrap_or_default().pages_ahead
     }
 
     /// How long it takes to collect what a window used up, in milliseconds: at most, and at least.
     fn recovery_times(&self, set: SetId) -> (u64, u64) {
-        let Some(WindowProperties { recovery: (most, least), .. }) = self.set_properties(set).window else {
+        let Some(WindowProperties { recovery: (most, least), .. }) = self.core.set_properties(set).window
+        else {
             return (0, 0);
         };
         ((most.0 / MILLI).max(1), (least.0 / MILLI).max(1))
@@ -133,22 +134,22 @@ impl Drive {
             reads = reads.saturating_sub(self.reads_of(set) - window.reads);
             time = time.saturating_sub(now.since(window.since).0);
         }
-        Estimate { reads, writes: self.ftl.room_without_collection(set), time: time.div_ceil(MILLI) }
+        Estimate { reads, writes: self.core.ftl.room_without_collection(set), time: time.div_ceil(MILLI) }
     }
 
     /// Whether a deterministic window with so much left is over.
     fn is_exceeded(&self, set: SetId, left: &Estimate) -> bool {
-        left.reads == 0 || left.time == 0 || !self.ftl.is_gc_paused(set)
+        left.reads == 0 || left.time == 0 || !self.core.ftl.is_gc_paused(set)
     }
 
     fn reads_of(&self, set: SetId) -> u64 {
-        self.ftl.set_stats(set).host_read_bytes / u64::from(PAGE)
+        self.core.ftl.set_stats(set).host_read_bytes / u64::from(PAGE)
     }
 
     /// Whether a deterministic window that is over was not used up by its host: everything is being erased, or programs have failed, so
     /// that their pages and their blocks took of what was collected ahead.
     fn is_excursion(&self, set: SetId, left: &Estimate) -> bool {
-        let (window, stats) = (self.window(set), self.ftl.set_stats(set));
+        let (window, stats) = (self.window(set), self.core.ftl.set_stats(set));
         let written = (stats.host_written_bytes - window.written) / u64::from(PAGE);
         let used = left.reads == 0 || left.time == 0 || written >= window.room;
         !used && (self.sanitize.restricts() || stats.media_failures > window.failures)
@@ -195,7 +196,7 @@ impl Drive {
 
     fn leave_window<S: Contents>(&mut self, set: SetId, cx: &mut Cx<'_, S>) {
         self.window_mut(set).deterministic = false;
-        self.ftl.pause_gc(cx.now, set, false, cx.storage);
+        self.core.ftl.pause_gc(cx.now, set, false, cx.storage);
     }
 
     /// Tells of what has happened to a window, if it is new.
@@ -206,13 +207,13 @@ impl Drive {
         window.happened |= new;
         if new & window.setting.events != 0 {
             let mut answers = Vec::new();
-            for (_, controller) in self.controllers.iter_mut() {
+            for (_, controller) in self.core.controllers.iter_mut() {
                 controller.changed_windows.insert(u16::from(set.0) + 1);
                 let configuration = controller.values.events();
-                answers.extend(controller.events.raise(aer::Event::Window, configuration));
+                answers.extend(controller.events.raise(AsyncEvent::Window, configuration));
             }
             for answer in answers {
-                self.answer_event(answer, cx);
+                self.core.answer_event(answer, cx);
             }
         }
     }
@@ -222,7 +223,7 @@ impl Drive {
         self.look_at_window(set, cx);
         let window = self.window(set);
         if window.deterministic && window.number == number {
-            self.events.push(cx.now + LOOK, Event::Window(set, number));
+            self.core.events.push(cx.now + LOOK, TimedEvent::Window(set, number));
         }
     }
 
@@ -259,7 +260,9 @@ impl Drive {
         let set = self.windowed_set(c.cdw11 as u16).ok_or(Failure::field(44))?;
         let setting = match c.sel {
             Select::DEFAULT => Setting::default(),
-            Select::SAVED => self.life.windows.get(usize::from(set.0)).copied().unwrap_or_default(),
+            Select::SAVED => {
+                self.core.persistent.windows.get(usize::from(set.0)).copied().unwrap_or_default()
+            }
             _ => self.window(set).setting,
         };
         let data = PredictableLatencyConfig {
@@ -298,16 +301,16 @@ impl Drive {
         window.setting = setting;
         if !setting.enabled {
             (window.deterministic, window.happened) = (false, 0);
-            self.ftl.pause_gc(cx.now, set, false, cx.storage);
+            self.core.ftl.pause_gc(cx.now, set, false, cx.storage);
         }
-        self.ftl.collect_ahead(cx.now, set, setting.enabled, cx.storage);
+        self.core.ftl.collect_ahead(cx.now, set, setting.enabled, cx.storage);
         if c.sv {
             let index = usize::from(set.0);
-            if self.life.windows.len() <= index {
-                self.life.windows.resize(index + 1, Setting::default());
+            if self.core.persistent.windows.len() <= index {
+                self.core.persistent.windows.resize(index + 1, Setting::default());
             }
-            self.life.windows[index] = setting;
-            self.record(cx.storage);
+            self.core.persistent.windows[index] = setting;
+            self.core.record(cx.storage);
         }
         Ok(Reply::Done(0))
     }
@@ -339,18 +342,18 @@ impl Drive {
         if deterministic == self.window(set).deterministic {
             return Ok(Reply::Done(0));
         }
-        let (reads, stats) = (self.reads_of(set), self.ftl.set_stats(set));
+        let (reads, stats) = (self.reads_of(set), self.core.ftl.set_stats(set));
         let (written, failures) = (stats.host_written_bytes, stats.media_failures);
-        let room = self.ftl.room_without_collection(set);
+        let room = self.core.ftl.room_without_collection(set);
         let window = self.window_mut(set);
         window.deterministic = deterministic;
         (window.since, window.reads, window.had) = (cx.now, reads, 0);
         (window.written, window.room, window.failures) = (written, room, failures);
         window.number = window.number.wrapping_add(1);
         let number = window.number;
-        self.ftl.pause_gc(cx.now, set, deterministic, cx.storage);
+        self.core.ftl.pause_gc(cx.now, set, deterministic, cx.storage);
         if deterministic {
-            self.events.push(cx.now + LOOK, Event::Window(set, number));
+            self.core.events.push(cx.now + LOOK, TimedEvent::Window(set, number));
         }
         Ok(Reply::Done(0))
     }

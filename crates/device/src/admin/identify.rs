@@ -1,21 +1,20 @@
 //! Identify (Base 5.1.13, NVM 4.1.5).
 
 use super::ABORT_LIMIT_Z;
-use crate::aer;
 use crate::config::GRANULE_BYTES;
 use crate::connect::KEEP_ALIVE_GRANULARITY;
-use crate::controller::{Controller, ControllerId, ERROR_ENTRIES, MAX_QUEUE_ENTRIES};
 use crate::copy::{COPY_BYTES, COPY_FORMATS, COPY_RANGES_Z};
-use crate::drive::{Drive, Failure, Outcome, Reply};
+use crate::core::{
+    Controller, ControllerId, ERROR_ENTRIES, Failure, MAX_QUEUE_ENTRIES, Namespace, Outcome, Reply, Role,
+};
+use crate::drive::Drive;
 use crate::feature::OPTIONAL_EVENTS;
 use crate::firmware;
 use crate::health::{CRITICAL_TEMPERATURE, WARNING_TEMPERATURE};
 use crate::history::LOG_UNITS;
 use crate::io::{DSM_BLOCKS, DSM_RANGES};
-use crate::namespace::Namespace;
 use crate::ports::{ANA_GROUP, ANA_TRANSITION_SECONDS};
 use crate::protection::Guard;
-use crate::role::Role;
 use crate::uuid::uuid_list;
 use ftl::{MediaKind, PAGE};
 use nvme::admin::Identify;
@@ -53,7 +52,7 @@ const RESCAP: Rescap = Rescap::new()
 
 impl Drive {
     pub(super) fn identify(&self, id: ControllerId, c: Identify) -> Outcome {
-        let controller = self.controller(id)?;
+        let controller = self.core.controller(id)?;
         // CSI is byte 47; only the NVM Command Set is there.
         let by_command_set = [
             Cns::IOCS_NAMESPACE,
@@ -96,7 +95,7 @@ impl Drive {
                 }
             }
             Cns::NAMESPACE_DESCRIPTORS => {
-                let ns = self.namespaces.get(c.nsid).filter(|_| controller.is_attached(c.nsid));
+                let ns = self.core.namespaces.get(c.nsid).filter(|_| controller.is_attached(c.nsid));
                 let ns = ns.ok_or(Failure { location: 4, ..Status::INVALID_NAMESPACE.into() })?;
                 let mut list = [0; IDENTIFY_SIZE];
                 let descriptors = [
@@ -114,18 +113,18 @@ impl Drive {
                 self.namespace_list(c.nsid, |nsid| controller.sees(nsid))
             }
             Cns::NAMESPACE_CONTROLLERS => {
-                self.seen(id, c.nsid)?;
-                let holders = self.attached_controllers(c.nsid);
-                let seen = self.seen_controllers(id).filter(|holder| holders.contains(holder));
+                self.core.seen(id, c.nsid)?;
+                let holders = self.core.attached_controllers(c.nsid);
+                let seen = self.core.seen_controllers(id).filter(|holder| holders.contains(holder));
                 page(&ControllerList::new(seen.map(|id| id.0).filter(|id| *id >= c.cntid)))
             }
             Cns::CONTROLLERS => {
-                let all = self.seen_controllers(id).map(|id| id.0);
+                let all = self.core.seen_controllers(id).map(|id| id.0);
                 page(&ControllerList::new(all.filter(|id| *id >= c.cntid)))
             }
             Cns::NVM_SETS => page(&self.nvm_sets(c.cnssid)),
             Cns::ENDURANCE_GROUPS => {
-                let all = self.sets().map(|(id, _)| u16::from(id.0) + 1);
+                let all = self.core.sets().map(|(id, _)| u16::from(id.0) + 1);
                 page(&EnduranceGroupList::new(all.filter(|id| *id >= c.cnssid)))
             }
             Cns::NAMESPACE_GRANULARITY => {
@@ -138,7 +137,9 @@ impl Drive {
             Cns::IO_COMMAND_SETS => {
                 // FFFFh and its own identifier mean this controller.
                 let asked = ControllerId(c.cntid);
-                if c.cntid != nvme::CNTLID_DYNAMIC && !self.seen_controllers(id).any(|seen| seen == asked) {
+                if c.cntid != nvme::CNTLID_DYNAMIC
+                    && !self.core.seen_controllers(id).any(|seen| seen == asked)
+                {
                     return Err(Failure::field(42));
                 }
                 let mut sets = IoCommandSets::default();
@@ -152,35 +153,35 @@ impl Drive {
     /// The namespace that the command names, or `None` if that identifier is valid but inactive here: the
     /// structure is all zeros then (Base 5.1.13.2).
     fn named(&self, controller: &Controller, c: &Identify) -> Result<Option<&Namespace>, Failure> {
-        if !self.namespaces.is_valid(c.nsid) {
-            return Err(self.no_namespace(c.nsid));
+        if !self.core.namespaces.is_valid(c.nsid) {
+            return Err(self.core.no_namespace(c.nsid));
         }
         let allocated =
             [Cns::ALLOCATED_NAMESPACE, Cns::IOCS_ALLOCATED_NAMESPACE, Cns::INDEPENDENT_ALLOCATED_NAMESPACE];
         let visible = allocated.contains(&c.cns) && controller.sees(c.nsid) || controller.is_attached(c.nsid);
-        Ok(self.namespaces.get(c.nsid).filter(|_| visible))
+        Ok(self.core.namespaces.get(c.nsid).filter(|_| visible))
     }
 
     fn namespace_list(&self, above: u32, include: impl Fn(u32) -> bool) -> Outcome {
         if above >= NSID_ALL - 1 {
             return Err(Failure { location: 4, ..Status::INVALID_NAMESPACE.into() });
         }
-        let ids = self.namespaces.iter().map(|(nsid, _)| nsid);
+        let ids = self.core.namespaces.iter().map(|(nsid, _)| nsid);
         page(&NamespaceList::new(ids.filter(|nsid| *nsid > above && include(*nsid))))
     }
 
     pub(crate) fn identify_controller(&self, id: ControllerId) -> IdentifyController {
-        let config = &self.config;
+        let config = &self.core.config;
         let (mut total, mut unallocated, mut largest) = (0u128, 0u128, 0u128);
-        for (_, info) in self.sets() {
+        for (_, info) in self.core.sets() {
             total += u128::from(info.capacity_bytes);
             unallocated += u128::from(info.unallocated_bytes);
             largest = largest.max(info.capacity_bytes.into());
         }
-        let sets = self.ftl.set_count() as u16;
+        let sets = self.core.ftl.set_count() as u16;
         let atomic = U16::new((config.ftl.atomic_pages - 1).min(0xFFFF) as u16);
         // What the host may not do is not offered to it.
-        let role = self.controllers.get(id).map_or(&Role::Administrator, |c| &c.role);
+        let role = self.core.controllers.get(id).map_or(&Role::Administrator, |c| &c.role);
         let has = |opcode| role.has_command(opcode);
         let mut c = IdentifyController {
             sn: ascii(&config.identity.serial),
@@ -199,7 +200,7 @@ impl Drive {
                 .with_tbkas(true)
                 .with_ng(true)
                 .with_ulist(true)
-                .with_elbas(self.config.lba_formats.iter().any(|f| f.extension() != 0))
+                .with_elbas(self.core.config.lba_formats.iter().any(|f| f.extension() != 0))
                 .with_plm(self.has_windows())
                 // Without a Host Identifier there are no reservations.
                 .with_rhii(true)
@@ -213,7 +214,7 @@ impl Drive {
                 .with_dsts(has(AdminOpcode::DEVICE_SELF_TEST))
                 .with_glss(true),
             acl_z: ABORT_LIMIT_Z,
-            aerl_z: aer::LIMIT as u8 - 1,
+            aerl_z: crate::core::ASYNC_EVENT_LIMIT as u8 - 1,
             frmw: Frmw::new().with_ffsro(true).with_nofs(firmware::SLOTS).with_fawr(true),
             lpa: Lpa::new()
                 .with_smarts(true)
@@ -302,11 +303,11 @@ impl Drive {
 
     /// What all namespaces have in common.
     fn common_namespace(&self) -> IdentifyNamespace {
-        let has = |what: fn(&crate::LbaFormat) -> bool| self.config.lba_formats.iter().any(what);
+        let has = |what: fn(&crate::LbaFormat) -> bool| self.core.config.lba_formats.iter().any(what);
         let protects = has(crate::LbaFormat::can_protect);
         let mut n = IdentifyNamespace {
             nsfeat: Nsfeat::new().with_nsabp(true).with_uidreuse(true).with_optperf(1),
-            nlbaf_z: (self.config.lba_formats.len() - 1) as u8,
+            nlbaf_z: (self.core.config.lba_formats.len() - 1) as u8,
             // Metadata lies behind each block's data, as fabrics move one buffer only.
             mc: u8::from(has(|f| f.metadata > 0)),
             dpc: Dpc::new()
@@ -320,7 +321,7 @@ impl Drive {
             dlfeat: Dlfeat::new().with_drb(1).with_wzds(true),
             ..IdentifyNamespace::default()
         };
-        for (format, ours) in n.lbaf.iter_mut().zip(&self.config.lba_formats) {
+        for (format, ours) in n.lbaf.iter_mut().zip(&self.core.config.lba_formats) {
             *format = LbaFormat::new(ours.shift(), ours.metadata.into());
             // Less than a page must be read before it is written; protection information takes a little time.
             format.rp = if ours.data < PAGE { 2 } else { u8::from(ours.metadata > 0) };
@@ -332,9 +333,9 @@ impl Drive {
         let blocks = U64::new(ns.blocks());
         let in_blocks = |bytes: u64| U16::new(((bytes >> ns.shift) - 1).min(0xFFFF) as u16);
         let page = in_blocks(PAGE.into());
-        let atomic = in_blocks(self.config.atomic_bytes());
+        let atomic = in_blocks(self.core.config.atomic_bytes());
         let set = U16::new(u16::from(ns.set.0) + 1);
-        let used = self.ftl.allocated_bytes(ns.volume) >> ns.shift;
+        let used = self.core.ftl.allocated_bytes(ns.volume) >> ns.shift;
         IdentifyNamespace {
             nsze: blocks,
             ncap: blocks,
@@ -348,7 +349,7 @@ impl Drive {
             nacwu_z: atomic,
             nabsn_z: atomic,
             nabspf_z: atomic,
-            nvmcap: U128::new(self.ftl.reserved_bytes(ns.volume).into()),
+            nvmcap: U128::new(self.core.ftl.reserved_bytes(ns.volume).into()),
             npwg_z: page,
             npwa_z: page,
             npdg_z: page,
@@ -369,7 +370,7 @@ impl Drive {
 
     /// What the NVM Command Set adds (NVM 4.1.5.3): protection information. Without a namespace, what all have in common.
     fn nvm_namespace(&self, ns: Option<&Namespace>) -> NvmNamespace {
-        let formats = &self.config.lba_formats;
+        let formats = &self.core.config.lba_formats;
         let tagged = |f: &crate::LbaFormat| f.storage_bits > 0;
         let mut n = NvmNamespace {
             lbstm: U64::new(ns.and_then(|ns| Some(ns.layout.protection?.storage_mask)).unwrap_or(0)),
@@ -388,7 +389,7 @@ impl Drive {
 
     fn independent_namespace(&self, ns: &Namespace) -> IndependentNamespace {
         let set = U16::new(u16::from(ns.set.0) + 1);
-        let info = self.ftl.set_info(ns.set);
+        let info = self.core.ftl.set_info(ns.set);
         // Bit 3: identifiers are not reused; bit 5: what is written in place needs no volatile write cache.
         let uncached = info.is_some_and(|info| info.media != MediaKind::Nand);
         IndependentNamespace {
@@ -405,7 +406,7 @@ impl Drive {
     }
 
     fn nvm_sets(&self, from: u16) -> NvmSetList {
-        let entries = self.sets().filter_map(|(id, info)| {
+        let entries = self.core.sets().filter_map(|(id, info)| {
             let number = u16::from(id.0) + 1;
             (number >= from).then(|| NvmSetAttributes {
                 nvmsetid: U16::new(number),

@@ -1,8 +1,8 @@
 //! Get LBA Status (NVM 4.2.1): which blocks are allocated, and which cannot be read.
 
 use crate::contents::Contents;
-use crate::controller::ControllerId;
-use crate::drive::{Cx, Drive, Failure, Outcome, Reply};
+use crate::core::{ControllerId, Cx, Failure, Outcome, Reply};
+use crate::drive::Drive;
 use ftl::{Extent, PAGE, PageState};
 use nvme::admin::{GetLbaStatus, LbaStatusAction, LbaStatusDescriptor, LbaStatusHeader};
 use nvme::zerocopy::IntoBytes;
@@ -18,14 +18,14 @@ impl Drive {
         c: GetLbaStatus,
         cx: &mut Cx<'_, S>,
     ) -> Outcome {
-        let ns = self.attached(id, c.nsid)?;
+        let ns = self.core.attached(id, c.nsid)?;
         let (shift, blocks, volume, stamp, metadata) =
             (ns.shift, ns.blocks(), ns.volume, ns.stamp, ns.layout.metadata);
         if c.slba >= blocks {
             return Err(Failure { location: 40, ..nvme::Status::LBA_OUT_OF_RANGE.into() });
         }
         let room = usize::try_from(c.bytes()).unwrap_or(0);
-        if c.bytes() > u64::from(self.config.max_transfer) || room < size_of::<LbaStatusHeader>() {
+        if c.bytes() > u64::from(self.core.config.max_transfer) || room < size_of::<LbaStatusHeader>() {
             return Err(Failure::field(48));
         }
         let most = (room - size_of::<LbaStatusHeader>()) / size_of::<LbaStatusDescriptor>();
@@ -37,7 +37,7 @@ impl Drive {
         let mut lba = c.slba;
         'pages: while lba < end {
             let page = lba / per_page;
-            let bits = match self.ftl.page_state(volume, page) {
+            let bits = match self.core.ftl.page_state(volume, page) {
                 None => 0u8,
                 Some(_) if c.atype == LbaStatusAction::ALLOCATED => u8::MAX,
                 Some(PageState::Lost) => u8::MAX,
@@ -48,7 +48,7 @@ impl Drive {
                     };
                     let extent = Extent { start: page * u64::from(PAGE), bytes: PAGE };
                     let scan = c.atype == LbaStatusAction::SCAN;
-                    match scan && self.ftl.read_medium(cx.now, volume, extent, cx.storage).is_err() {
+                    match scan && self.core.ftl.read_medium(cx.now, volume, extent, cx.storage).is_err() {
                         true => u8::MAX,
                         false => marks,
                     }

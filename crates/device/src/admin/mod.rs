@@ -9,11 +9,8 @@ mod namespace;
 mod vendor;
 
 use crate::contents::Contents;
-use crate::controller::ControllerId;
-use crate::drive::{Cx, Drive, Failure, Outcome, Reply, Waiting};
-use crate::flight::{Kind, Token};
-use crate::output::Output;
-use media::Nanos;
+use crate::core::{CommandKind, ControllerId, Cx, Failure, Outcome, Reply, Token, Waiting};
+use crate::drive::Drive;
 use nvme::admin::{Abort, AdminCommand, NamespaceManagement, NamespaceManagementSelect};
 use nvme::command::AdminOpcode;
 use nvme::command_table::{self, Requirement};
@@ -47,19 +44,19 @@ impl Drive {
             Err(status) => {
                 // The parser refuses an opcode, or a field whose values it knows.
                 let location = if status.is(Status::INVALID_OPCODE) { 0 } else { 40 };
-                return self.fail(token, Failure { location, ..status.into() }, cx);
+                return self.core.fail(token, Failure { location, ..status.into() }, cx);
             }
         };
         if let AdminCommand::Fabrics(command) = command {
             return self.fabrics(token, id, command, cx);
         }
         let outcome = self.execute_admin(&token, id, command, data, cx);
-        if outcome.is_ok() && self.power.cut.is_some_and(|cut| cut.at_once) {
+        if outcome.is_ok() && self.cut.is_some_and(|cut| cut.at_once) {
             // The completion goes out first, so that the host knows that the command was accepted.
-            self.complete(token, cx);
+            self.core.complete(token, cx);
             self.start_cut(cx);
         } else {
-            self.reply(token, outcome, cx);
+            self.core.reply(token, outcome, cx);
         }
     }
 
@@ -72,17 +69,17 @@ impl Drive {
         cx: &mut Cx<'_, S>,
     ) -> Outcome {
         let (opcode, nsid) = {
-            let entry = self.flight.get_mut(token);
+            let entry = self.core.commands.get_mut(token);
             (entry.opcode, entry.nsid)
         };
-        self.check_role(id, AdminOpcode(opcode), &command)?;
-        self.check_admin_reservation(id, opcode, nsid)?;
+        self.core.check_role(id, AdminOpcode(opcode), &command)?;
+        self.core.check_admin_reservation(id, opcode, nsid)?;
         // Those that touch what is on a namespace. (A command that waits is not asked again.)
         let deletes = |c: &NamespaceManagement| c.sel == NamespaceManagementSelect::DELETE;
         if matches!(&command, AdminCommand::FormatNvm(_))
             || matches!(&command, AdminCommand::NamespaceManagement(c) if deletes(c))
         {
-            self.check_access(id)?;
+            self.core.check_access(id)?;
         }
         match command {
             AdminCommand::Identify(c) => self.identify(id, c),
@@ -121,7 +118,7 @@ impl Drive {
         command: FabricsCommand,
         cx: &mut Cx<'_, S>,
     ) {
-        let admin = self.flight.get_mut(&token).qid == 0;
+        let admin = self.core.commands.get_mut(&token).qid == 0;
         let outcome = match command {
             FabricsCommand::PropertyGet { offset, wide } if admin => {
                 self.property_get(id, offset, wide).map(Reply::Wide).map_err(Failure::from)
@@ -131,7 +128,7 @@ impl Drive {
             }
             _ => Err(Failure { location: 4, ..Status::INVALID_OPCODE.into() }),
         };
-        self.reply(token, outcome, cx);
+        self.core.reply(token, outcome, cx);
     }
 
     fn async_event_request<S: Contents>(
@@ -141,12 +138,13 @@ impl Drive {
         cx: &mut Cx<'_, S>,
     ) -> Outcome {
         let io = token.io().0;
-        let request = self.controller_mut(id)?.events.request(io).map_err(|_| Status::AER_LIMIT_EXCEEDED)?;
-        let entry = self.flight.get_mut(token);
-        entry.kind = Kind::Event;
+        let request =
+            self.core.controller_mut(id)?.events.request(io).map_err(|_| Status::AER_LIMIT_EXCEEDED)?;
+        let entry = self.core.commands.get_mut(token);
+        entry.kind = CommandKind::Event;
         if let Some(answered) = request {
             // Something was pending: this request tells it.
-            self.answer_event(answered, cx);
+            self.core.answer_event(answered, cx);
         }
         Ok(Reply::Parked)
     }
@@ -160,46 +158,40 @@ impl Drive {
         c: Abort,
         cx: &mut Cx<'_, S>,
     ) -> Outcome {
-        if !self.controller(id)?.has_queue(c.sqid) {
+        if !self.core.controller(id)?.has_queue(c.sqid) {
             return Err(Failure::field(40));
         }
         // The one that is being executed counts, too.
-        if self.flight.count_of(id.0, AdminOpcode::ABORT.0) > usize::from(ABORT_LIMIT_Z) + 1 {
+        if self.core.commands.count_of(id.0, AdminOpcode::ABORT.0) > usize::from(ABORT_LIMIT_Z) + 1 {
             return Err(Failure::transient(Status::ABORT_LIMIT_EXCEEDED));
         }
-        let Some(io) = self.flight.find(id.0, c.sqid, c.cid).filter(|io| *io != token.io().0) else {
+        let Some(io) = self.core.commands.find(id.0, c.sqid, c.cid).filter(|io| *io != token.io().0) else {
             return Ok(Reply::Done(1));
         };
-        let waited = self.waiting.len();
-        self.waiting.retain(|w| w.io != io);
-        let waited = waited != self.waiting.len();
+        let waited = self.core.waiting.len();
+        self.core.waiting.retain(|w| w.io != io);
+        let waited = waited != self.core.waiting.len();
         if waited {
             // Those that others wait for are closed again when these are tried again, which is at once.
-            self.reopen();
+            self.core.reopen();
         }
         let status = Status::ABORT_REQUESTED.with_dnr();
-        if self.return_held(cx.now, |_, held, _| (held == io).then_some(status)) {
+        if self.core.return_held(cx.now, |_, held, _| (held == io).then_some(status)) {
             return Ok(Reply::Done(0));
         }
-        if !waited && !self.controller_mut(id)?.events.abort(io) {
+        if !waited && !self.core.controller_mut(id)?.events.abort(io) {
             return Ok(Reply::Done(1));
         }
-        self.return_parked(io, status, cx);
+        self.core.return_parked(io, status, cx);
         Ok(Reply::Done(0))
-    }
-
-    /// Leaves a command until the namespaces that it is about are idle.
-    fn wait_for_idle(&mut self, token: &Token, id: ControllerId, command: AdminCommand) -> Outcome {
-        self.waiting.push(Waiting { io: token.io().0, controller: id, command });
-        Ok(Reply::Parked)
     }
 
     /// Tries the commands again that wait for namespaces to be idle.
     pub(crate) fn retry_waiting<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
         // Those that they still wait for are closed again.
-        self.reopen();
-        for Waiting { io, controller, command } in std::mem::take(&mut self.waiting) {
-            let Some(token) = self.flight.unpark(io) else { continue };
+        self.core.reopen();
+        for Waiting { io, controller, command } in std::mem::take(&mut self.core.waiting) {
+            let Some(token) = self.core.commands.unpark(io) else { continue };
             let outcome = match command {
                 AdminCommand::NamespaceManagement(c) => {
                     self.namespace_management(&token, controller, c, &[], cx)
@@ -207,75 +199,7 @@ impl Drive {
                 AdminCommand::FormatNvm(c) => self.format(&token, controller, c, cx),
                 _ => Err(Failure::transient(Status::INTERNAL_ERROR)),
             };
-            self.reply(token, outcome, cx);
-        }
-    }
-
-    /// Nobody waits any more until namespaces are idle.
-    pub(crate) fn reopen(&mut self) {
-        self.namespaces.iter_mut().for_each(|(_, ns)| ns.closing = false);
-    }
-
-    /// Whether the namespaces that are to be changed are idle; those that are not take no more commands until
-    /// they are, and what is held for any of them comes back: its turn might be long in coming.
-    fn claim(&mut self, nsids: &[u32], now: Nanos) -> bool {
-        self.return_held_of(now, nsids);
-        let mut idle = true;
-        for &nsid in nsids {
-            if let Some(ns) = self.namespaces.get_mut(nsid)
-                && ns.in_flight > 0
-            {
-                ns.closing = true;
-                idle = false;
-            }
-        }
-        idle
-    }
-
-    /// Tells controllers that a namespace of theirs was changed.
-    pub(crate) fn namespace_changed<S: Contents>(
-        &mut self,
-        nsid: u32,
-        who: &[ControllerId],
-        cx: &mut Cx<'_, S>,
-    ) {
-        for &id in who {
-            let Some(controller) = self.controllers.get_mut(id) else { continue };
-            controller.changed.insert(nsid);
-            let configuration = controller.values.events();
-            let answered = controller.events.raise(crate::aer::Event::Namespaces, configuration);
-            if let Some(answered) = answered {
-                self.answer_event(answered, cx);
-            }
-        }
-    }
-
-    /// Controllers that have a namespace attached.
-    pub(crate) fn attached_controllers(&self, nsid: u32) -> Vec<ControllerId> {
-        self.controllers.iter().filter(|(_, c)| c.is_attached(nsid)).map(|(id, _)| id).collect()
-    }
-
-    /// Drops a controller: it is removed, and its waiting event requests come back.
-    pub(crate) fn drop_controller<S: Contents>(
-        &mut self,
-        id: ControllerId,
-        status: Status,
-        cx: &mut Cx<'_, S>,
-    ) -> bool {
-        let Some(mut controller) = self.controllers.remove(id) else { return false };
-        for io in controller.events.reset() {
-            self.return_parked(io, status, cx);
-        }
-        self.return_held(cx.now, |_, _, held| (held.controller == id.0).then_some(status));
-        self.fused.forget(id, None);
-        self.flight.orphan(id.0);
-        true
-    }
-
-    /// Drops a controller on the drive's own account; the owner is told.
-    pub(crate) fn expel<S: Contents>(&mut self, id: ControllerId, status: Status, cx: &mut Cx<'_, S>) {
-        if self.drop_controller(id, status, cx) {
-            cx.out.push(Output::Disconnect { controller: id });
+            self.core.reply(token, outcome, cx);
         }
     }
 }

@@ -1,12 +1,11 @@
 //! Namespace Management: create and delete (Base 5.1.21, NVM 4.1.6).
 
-use crate::arbiter::Lanes;
 use crate::config::{Attach, ConfigError, GRANULE_BYTES};
 use crate::contents::Contents;
-use crate::controller::ControllerId;
-use crate::drive::{Cx, Drive, Failure, Outcome, Reply};
-use crate::flight::Token;
-use crate::namespace::{Layout, Namespace, Policy, identifiers};
+use crate::core::{
+    ControllerId, Cx, Failure, Lanes, Layout, Namespace, Outcome, Policy, Reply, Token, identifiers,
+};
+use crate::drive::Drive;
 use crate::ports::ANA_GROUP;
 use crate::quota::Quotas;
 use crate::stats::{self, Traffic};
@@ -31,25 +30,26 @@ impl Drive {
             return self.create_namespace(id, c, data, cx);
         }
         let targets = if c.nsid == NSID_ALL {
-            self.namespaces.ids()
-        } else if self.namespaces.get(c.nsid).is_some() {
+            self.core.namespaces.ids()
+        } else if self.core.namespaces.get(c.nsid).is_some() {
             vec![c.nsid]
         } else {
-            return Err(self.no_namespace(c.nsid));
+            return Err(self.core.no_namespace(c.nsid));
         };
         self.refuse_locked(&targets)?;
-        let idle = self.claim(&targets, cx.now);
+        let idle = self.core.claim(&targets, cx.now);
         if !idle {
-            return self.wait_for_idle(token, id, AdminCommand::NamespaceManagement(c));
+            return self.core.wait_for_idle(token, id, AdminCommand::NamespaceManagement(c));
         }
-        let keyed = targets.iter().any(|nsid| self.namespaces.get(*nsid).is_some_and(|ns| ns.key.is_some()));
+        let keyed =
+            targets.iter().any(|nsid| self.core.namespaces.get(*nsid).is_some_and(|ns| ns.key.is_some()));
         for nsid in targets {
             self.remember_namespace(id, nsid, c.sel, cx.now);
             self.delete_namespace(nsid, cx);
         }
-        self.record(cx.storage);
+        self.core.record(cx.storage);
         // Without its key nobody can read what the namespace held: it must be gone when the host is told.
-        let entry = self.flight.get_mut(token);
+        let entry = self.core.commands.get_mut(token);
         (entry.forget, entry.sync) = (keyed, keyed);
         Ok(Reply::Done(0))
     }
@@ -99,42 +99,42 @@ impl Drive {
         let bytes = bytes.ok_or(insufficient.with_information(u64::MAX))?;
         // The error log tells the capacity that would have been needed (Base 5.1.21).
         let needed = bytes.next_multiple_of(GRANULE_BYTES);
-        let nsid = self.namespaces.free().ok_or(Status::NAMESPACE_ID_UNAVAILABLE)?;
+        let nsid = self.core.namespaces.free().ok_or(Status::NAMESPACE_ID_UNAVAILABLE)?;
         let volume =
-            self.ftl.create(set, bytes.next_multiple_of(ftl::PAGE.into()), cx.storage).map_err(|fault| {
-                match fault {
+            self.core.ftl.create(set, bytes.next_multiple_of(ftl::PAGE.into()), cx.storage).map_err(
+                |fault| match fault {
                     Fault::NoSpace => insufficient.with_information(needed),
-                    other => Failure::of_fault(other, crate::flight::Kind::Admin),
-                }
-            })?;
+                    other => Failure::of_fault(other, crate::core::CommandKind::Admin),
+                },
+            )?;
         let mut namespace = self.new_namespace(volume, set, bytes, nmic & 1 != 0, Policy::default());
         namespace.protection_type = new.dps.pit();
         namespace.protection_first = new.dps.pip() && new.dps.pit() != 0;
         namespace.storage_mask = new.lbstm.get();
         namespace.set_format(index, format);
         (namespace.handles, namespace.handles_by_controller) = (handles, by_controller);
-        self.namespaces.insert(nsid, namespace);
+        self.core.namespaces.insert(nsid, namespace);
         if let Err(failure) = self.renew_key(nsid, cx.storage) {
-            self.namespaces.remove(nsid);
-            self.ftl.delete(cx.now, volume, cx.storage);
+            self.core.namespaces.remove(nsid);
+            self.core.ftl.delete(cx.now, volume, cx.storage);
             return Err(failure);
         }
         self.remember_namespace(id, nsid, c.sel, cx.now);
-        self.count_sharers();
-        self.record(cx.storage);
+        self.core.count_sharers();
+        self.core.record(cx.storage);
         Ok(Reply::Done(nsid))
     }
 
     /// Each NVM Set is an Endurance Group of its own, so their identifiers are the same.
     fn choose_set(&self, nvmsetid: u16, endgid: u16) -> Result<SetId, Failure> {
         let chosen = match (nvmsetid, endgid) {
-            (0, 0) => self.config.default_set,
+            (0, 0) => self.core.config.default_set,
             (0, group) => group,
             (set, 0) => set,
             (set, group) if set == group => set,
             _ => return Err(Status::INVALID_FIELD.into()),
         };
-        let index = usize::from(chosen).checked_sub(1).filter(|i| *i < self.ftl.set_count());
+        let index = usize::from(chosen).checked_sub(1).filter(|i| *i < self.core.ftl.set_count());
         let index = index.and_then(|i| u8::try_from(i).ok()).ok_or(Status::INVALID_FIELD)?;
         Ok(SetId(index))
     }
@@ -148,8 +148,8 @@ impl Drive {
         shared: bool,
         policy: Policy,
     ) -> Namespace {
-        let id = identifiers(&self.config.identity.serial, self.life.namespaces_made);
-        self.life.namespaces_made += 1;
+        let id = identifiers(&self.core.config.identity.serial, self.core.persistent.namespaces_made);
+        self.core.persistent.namespaces_made += 1;
         Namespace {
             volume,
             set,
@@ -182,30 +182,30 @@ impl Drive {
 
     fn delete_namespace<S: Contents>(&mut self, nsid: u32, cx: &mut Cx<'_, S>) {
         self.end_self_test_of(nsid, SelfTestOutcome::NAMESPACE_REMOVED, cx);
-        let affected = self.attached_controllers(nsid);
-        let Some(namespace) = self.namespaces.remove(nsid) else { return };
+        let affected = self.core.attached_controllers(nsid);
+        let Some(namespace) = self.core.namespaces.remove(nsid) else { return };
         cx.storage.drop_key(nsid);
         let media = self.media_stats(&namespace);
         self.departed.0.add(&namespace.stats);
         self.departed.1 = stats::sum(&self.departed.1, &media);
-        self.ftl.delete(cx.now, namespace.volume, cx.storage);
-        self.count_sharers();
+        self.core.ftl.delete(cx.now, namespace.volume, cx.storage);
+        self.core.count_sharers();
         for id in &affected {
-            if let Some(controller) = self.controllers.get_mut(*id) {
+            if let Some(controller) = self.core.controllers.get_mut(*id) {
                 controller.attach(nsid, false);
             }
         }
-        self.namespace_changed(nsid, &affected, cx);
+        self.core.namespace_changed(nsid, &affected, cx);
     }
 
     /// The namespaces of a new drive.
     pub(crate) fn create_initial_namespaces(&mut self) -> Result<(), ConfigError> {
-        for (i, initial) in self.config.namespaces.clone().into_iter().enumerate() {
+        for (i, initial) in self.core.config.namespaces.clone().into_iter().enumerate() {
             let set = SetId(u8::try_from(initial.set - 1).unwrap_or(u8::MAX));
-            let format = self.config.lba_formats.iter().position(|f| *f == initial.format).unwrap_or(0);
+            let format = self.core.config.lba_formats.iter().position(|f| *f == initial.format).unwrap_or(0);
             let bytes = initial.bytes.next_multiple_of(ftl::PAGE.into());
             // That there is room was checked with the rest of the configuration.
-            let volume = self.ftl.create(set, bytes, &mut NoContents).map_err(|fault| {
+            let volume = self.core.ftl.create(set, bytes, &mut NoContents).map_err(|fault| {
                 let size = units::format_size(initial.bytes);
                 ConfigError::value(format!("namespace.{}.size", i + 1), size, fault.to_string())
             })?;
@@ -217,15 +217,15 @@ impl Drive {
             namespace.quota = Quotas::new(initial.limits);
             if self.is_placing(set) {
                 // Whoever configures a drive, and not a namespace, wants to use all of it.
-                namespace.handles = (0..self.ftl.handles(set) as u8).collect();
+                namespace.handles = (0..self.core.ftl.handles(set) as u8).collect();
             }
             // The configuration was checked: there are no more of them than identifiers.
-            if let Some(nsid) = self.namespaces.free() {
-                self.namespaces.insert(nsid, namespace);
-                self.apply_quota(nsid, Nanos::ZERO);
+            if let Some(nsid) = self.core.namespaces.free() {
+                self.core.namespaces.insert(nsid, namespace);
+                self.core.apply_quota(nsid, Nanos::ZERO);
             }
         }
-        self.count_sharers();
+        self.core.count_sharers();
         Ok(())
     }
 }

@@ -1,9 +1,8 @@
 //! Vendor specific commands: power cut (D0h) and fault injection (D1h).
 
 use crate::contents::Contents;
-use crate::controller::{ControllerId, Origin};
-use crate::drive::{Cx, Drive, Failure, Outcome, Reply};
-use crate::output::Output;
+use crate::core::{ControllerId, Cx, Failure, Origin, Outcome, Output, Reply};
+use crate::drive::Drive;
 use crate::power::Cut;
 use ftl::SetId;
 use media::{FaultPlan, Nanos};
@@ -16,8 +15,8 @@ const ALWAYS: u32 = 1_000_000_000;
 impl Drive {
     /// Hosts on the network may not harm the drive unless its configuration lets them.
     fn may_harm(&self, id: ControllerId) -> Result<(), Failure> {
-        let origin = self.controller(id)?.origin;
-        if origin == Origin::Network && !self.config.allow_fault_commands_from_network {
+        let origin = self.core.controller(id)?.origin;
+        if origin == Origin::Network && !self.core.config.allow_fault_commands_from_network {
             return Err(Status::OPERATION_DENIED.into());
         }
         Ok(())
@@ -27,7 +26,7 @@ impl Drive {
         self.may_harm(id)?;
         let off = Nanos(u64::from(c.off_ms) * 1_000_000);
         let at_once = c.after_media_ops == 0;
-        self.power.cut = Some(Cut { at_once, energy: !c.no_plp, off });
+        self.cut = Some(Cut { at_once, energy: !c.no_plp, off });
         if !at_once {
             for set in 0..self.faults.len() {
                 let plan = &mut self.faults[set];
@@ -36,7 +35,7 @@ impl Drive {
                     plan.seed = c.seed.into();
                 }
                 let plan = plan.clone();
-                self.ftl.set_faults(SetId(set as u8), plan);
+                self.core.ftl.set_faults(SetId(set as u8), plan);
             }
         }
         Ok(Reply::Done(0))
@@ -62,9 +61,9 @@ impl Drive {
             for set in chosen {
                 // What is weak or lost already stays so: the medium was damaged.
                 self.faults[set] = FaultPlan { seed: self.faults[set].seed, ..FaultPlan::default() };
-                self.ftl.set_faults(SetId(set as u8), self.faults[set].clone());
+                self.core.ftl.set_faults(SetId(set as u8), self.faults[set].clone());
             }
-            self.power.cut = None;
+            self.cut = None;
             self.restore_ports(cx);
             cx.out.push(Output::ClearHostDiskFaults);
             return Ok(Reply::Done(0));
@@ -89,7 +88,7 @@ impl Drive {
         }
         for (set, plan) in plans {
             self.faults[set] = plan.clone();
-            self.ftl.set_faults(SetId(set as u8), plan);
+            self.core.ftl.set_faults(SetId(set as u8), plan);
         }
         Ok(Reply::Done(0))
     }
@@ -113,7 +112,7 @@ impl Drive {
             (FaultKind::ERASE_FAILURE, 0) => plan.erase_failures = chance,
             (FaultKind::ERASE_FAILURE, count) => plan.fail_erases = count,
             (FaultKind::STUCK_DIE, _) => {
-                let units = self.set_properties(SetId(set as u8)).units;
+                let units = self.core.set_properties(SetId(set as u8)).units;
                 if c.param >= units {
                     return Err(Failure::field(52));
                 }

@@ -1,16 +1,11 @@
 //! What the drive does with reservations: the commands, access, notifications, features.
 
 use super::{Change, MASK_BITS, Notice, Reservations};
-use crate::aer;
 use crate::contents::Contents;
-use crate::controller::{Controller, ControllerId};
-use crate::drive::{Cx, Drive, Failure, Outcome, Reply};
-use crate::flight::Token;
-use crate::namespace::Namespace;
-use crate::output::Output;
+use crate::core::{AsyncEvent, Controller, ControllerId, Cx, Failure, Outcome, Output, Reply, Token};
+use crate::drive::Drive;
 use media::Nanos;
 use nvme::admin::SetFeatures;
-use nvme::command_table::{self, ReservationGroup};
 use nvme::feature::FeatureId;
 use nvme::reservation::{
     AcquireAction, AcquireKeys, ChangePtpl, NotificationType, RegisterKeys, ReservationAcquire,
@@ -72,63 +67,16 @@ fn keys<T: FromBytes>(data: &[u8]) -> Result<T, Failure> {
     T::read_from_prefix(data).map(|(keys, _)| keys).map_err(|_| Status::DATA_SGL_LENGTH_INVALID.into())
 }
 
-/// The group of a command.
-fn group(opcode: u8, admin: bool) -> ReservationGroup {
-    command_table::of(opcode, admin).map_or(ReservationGroup::Other, |info| info.reservation)
-}
-
 /// Invalid Field for IEKEY, which only Reservation Register has.
 fn refuse_iekey(iekey: bool) -> Result<(), Failure> {
     if iekey { Err(Failure::field(40)) } else { Ok(()) }
 }
 
 impl Drive {
-    /// Whether reservations let a command of an I/O queue pass. A namespace that is not attached is refused later,
-    /// for that reason.
-    #[inline]
-    pub(crate) fn check_reservation(&self, id: ControllerId, opcode: u8, nsid: u32) -> Result<(), Failure> {
-        match self.namespaces.get(nsid) {
-            Some(ns) if ns.reservations.is_none() => Ok(()),
-            None if nsid != NSID_ALL => Ok(()),
-            _ => self.check_reserved(id, group(opcode, false), nsid, |c, nsid| c.is_attached(nsid)),
-        }
-    }
-
-    /// The same for a command of the admin queue. `opcode` of Sanitize, and FFFFFFFFh, mean all namespaces.
-    pub(crate) fn check_admin_reservation(
-        &self,
-        id: ControllerId,
-        opcode: u8,
-        nsid: u32,
-    ) -> Result<(), Failure> {
-        let all = nvme::AdminOpcode(opcode) == nvme::AdminOpcode::SANITIZE;
-        self.check_reserved(id, group(opcode, true), if all { NSID_ALL } else { nsid }, |_, _| true)
-    }
-
-    #[cold]
-    fn check_reserved(
-        &self,
-        id: ControllerId,
-        group: ReservationGroup,
-        nsid: u32,
-        concerns: impl Fn(&Controller, u32) -> bool,
-    ) -> Result<(), Failure> {
-        let controller = self.controller(id)?;
-        let permits = |nsid: u32, ns: &Namespace| {
-            let reservations = ns.reservations.as_ref().filter(|_| concerns(controller, nsid));
-            reservations.is_none_or(|r| r.permits(&controller.host_id, group))
-        };
-        let permitted = match self.namespaces.get(nsid) {
-            Some(ns) => permits(nsid, ns),
-            None => nsid != NSID_ALL || self.namespaces.iter().all(|(nsid, ns)| permits(nsid, ns)),
-        };
-        if permitted { Ok(()) } else { Err(Status::RESERVATION_CONFLICT.into()) }
-    }
-
     /// The host that a command changes a registration or reservation of, which must have an identifier.
     fn reserving_host(&self, id: ControllerId, nsid: u32) -> Result<super::HostId, Failure> {
-        self.attached(id, nsid)?;
-        let host = self.controller(id)?.host_id;
+        self.core.attached(id, nsid)?;
+        let host = self.core.controller(id)?.host_id;
         if host == [0; 16] {
             // Base 5.1.25.1.28: hosts with 0h are all different, so nothing of theirs would outlive a controller.
             return Err(Status::HOST_ID_NOT_INITIALIZED.into());
@@ -145,12 +93,12 @@ impl Drive {
         cx: &mut Cx<'_, S>,
     ) -> Result<Change, Failure> {
         let host = self.reserving_host(id, nsid)?;
-        let Some(ns) = self.namespaces.get_mut(nsid) else { return Err(self.no_namespace(nsid)) };
+        let Some(ns) = self.core.namespaces.get_mut(nsid) else { return Err(self.core.no_namespace(nsid)) };
         let mut reservations = ns.reservations.take().unwrap_or_default();
         let result = change(&mut reservations, &host);
         ns.reservations = Some(reservations).filter(|r| !r.is_blank());
         let change = result?;
-        self.record(cx.storage);
+        self.core.record(cx.storage);
         for notice in &change.notices {
             self.notify(nsid, notice, cx);
         }
@@ -177,7 +125,7 @@ impl Drive {
             }
             _ => Err(Status::INVALID_OPCODE.into()),
         }?;
-        self.enter(token);
+        self.core.enter(token);
         Ok(done.then_some(cx.now))
     }
 
@@ -220,16 +168,16 @@ impl Drive {
         }
         let of_preempted = |c: &Controller| change.preempted.contains(&c.host_id);
         let controllers =
-            self.controllers.iter().filter(|(_, c)| of_preempted(c)).map(|(id, _)| id).collect();
+            self.core.controllers.iter().filter(|(_, c)| of_preempted(c)).map(|(id, _)| id).collect();
         let preempting = Preempting { io: token.io().0, nsid: c.nsid, controllers };
         // What is held ends at once; what is being executed by itself, but not well.
-        self.return_held(cx.now, |_, _, e| {
+        self.core.return_held(cx.now, |_, _, e| {
             let theirs = e.nsid == c.nsid && preempting.controllers.contains(&ControllerId(e.controller));
             theirs.then_some(Status::ABORTED_PREEMPT)
         });
         for io in self.commands_of(&preempting, Status::SUCCESS) {
-            if let Some(token) = self.flight.unpark(io) {
-                self.note_failure(&token, Failure::transient(Status::ABORTED_PREEMPT));
+            if let Some(token) = self.core.commands.unpark(io) {
+                self.core.note_failure(&token, Failure::transient(Status::ABORTED_PREEMPT));
                 token.park();
             }
         }
@@ -242,7 +190,8 @@ impl Drive {
 
     /// I/O commands of preempted hosts that are in flight with this status.
     fn commands_of(&self, p: &Preempting, status: Status) -> Vec<u32> {
-        self.flight
+        self.core
+            .commands
             .iter()
             .filter(|(io, e)| {
                 *io != p.io
@@ -261,8 +210,8 @@ impl Drive {
         for preempting in std::mem::take(&mut self.preempting) {
             if !self.commands_of(&preempting, Status::ABORTED_PREEMPT).is_empty() {
                 self.preempting.push(preempting);
-            } else if let Some(token) = self.flight.unpark(preempting.io) {
-                self.schedule(token, cx.now, cx);
+            } else if let Some(token) = self.core.commands.unpark(preempting.io) {
+                self.core.schedule(token, cx.now, cx);
             }
         }
     }
@@ -284,8 +233,8 @@ impl Drive {
 
     /// Reservation Report (Base 7.8): as many bytes as were asked for.
     fn reservation_report(&self, id: ControllerId, c: ReservationReport) -> Result<Vec<u8>, Failure> {
-        let ns = self.attached(id, c.nsid)?;
-        if c.bytes() > u64::from(self.config.max_transfer) {
+        let ns = self.core.attached(id, c.nsid)?;
+        if c.bytes() > u64::from(self.core.config.max_transfer) {
             return Err(Failure::field(40));
         }
         if !c.eds {
@@ -302,29 +251,35 @@ impl Drive {
     /// Tells hosts, on all their controllers that have the namespace.
     fn notify<S: Contents>(&mut self, nsid: u32, notice: &Notice, cx: &mut Cx<'_, S>) {
         let masked = |r: &Reservations| r.masks(notice.kind);
-        let reservations = self.namespaces.get(nsid).and_then(|ns| ns.reservations.as_deref());
+        let reservations = self.core.namespaces.get(nsid).and_then(|ns| ns.reservations.as_deref());
         if reservations.is_some_and(masked) {
             return;
         }
         let mut answers = Vec::new();
-        for (_, controller) in self.controllers.iter_mut() {
+        for (_, controller) in self.core.controllers.iter_mut() {
             if controller.is_attached(nsid) && notice.hosts.contains(&controller.host_id) {
                 controller.notifications.push(notice.kind, nsid);
-                answers.extend(controller.raise(aer::Event::Reservation));
+                answers.extend(controller.raise(AsyncEvent::Reservation));
             }
         }
         for answered in answers {
-            self.answer_event(answered, cx);
+            self.core.answer_event(answered, cx);
         }
     }
 
     /// The namespaces that Set Features of a feature of reservations is about.
     fn reservable(&self, id: ControllerId, nsid: u32) -> Result<Vec<u32>, Failure> {
-        let controller = self.controller(id)?;
+        let controller = self.core.controller(id)?;
         if nsid == NSID_ALL {
-            return Ok(self.namespaces.ids().into_iter().filter(|n| controller.is_attached(*n)).collect());
+            return Ok(self
+                .core
+                .namespaces
+                .ids()
+                .into_iter()
+                .filter(|n| controller.is_attached(*n))
+                .collect());
         }
-        self.attached(id, nsid)?;
+        self.core.attached(id, nsid)?;
         Ok(vec![nsid])
     }
 
@@ -336,7 +291,7 @@ impl Drive {
         cx: &mut Cx<'_, S>,
     ) -> Outcome {
         for nsid in self.reservable(id, c.nsid)? {
-            let Some(ns) = self.namespaces.get_mut(nsid) else { continue };
+            let Some(ns) = self.core.namespaces.get_mut(nsid) else { continue };
             let mut reservations = ns.reservations.take().unwrap_or_default();
             if c.fid == FeatureId::RESERVATION_PERSISTENCE {
                 reservations.persistent = c.cdw11 & 1 != 0;
@@ -346,7 +301,7 @@ impl Drive {
             ns.reservations = Some(reservations).filter(|r| !r.is_blank());
         }
         if c.fid == FeatureId::RESERVATION_PERSISTENCE {
-            self.record(cx.storage);
+            self.core.record(cx.storage);
         }
         Ok(Reply::Done(0))
     }
@@ -362,7 +317,7 @@ impl Drive {
         if nsid == NSID_ALL {
             return Err(Failure::field(4));
         }
-        let ns = self.attached(id, nsid)?;
+        let ns = self.core.attached(id, nsid)?;
         let value = ns.reservations.as_ref().filter(|_| current).map_or(0, |r| {
             if fid == FeatureId::RESERVATION_PERSISTENCE { u32::from(r.persistent) } else { r.mask.into() }
         });

@@ -23,7 +23,7 @@ impl Drive {
     /// banks of memory, are its media units. Channels and media units are numbered through the drive.
     pub(super) fn capacity_configurations(&self) -> Vec<u8> {
         let list = CapacityConfigurationList { sccn: 1, ..Default::default() };
-        let groups = u16::try_from(self.ftl.set_count()).unwrap_or(u16::MAX);
+        let groups = u16::try_from(self.core.ftl.set_count()).unwrap_or(u16::MAX);
         let configuration = CapacityConfiguration {
             ccid: U16::new(1),
             egcn: U16::new(groups),
@@ -31,7 +31,7 @@ impl Drive {
         };
         let mut log = [list.as_bytes(), configuration.as_bytes()].concat();
         let (mut first_channel, mut first_unit) = (0, 0);
-        for (id, info) in self.sets() {
+        for (id, info) in self.core.sets() {
             let endgid = identifier(id.0.into());
             let spare = info.raw_bytes.saturating_sub(info.capacity_bytes);
             let group = EnduranceGroupConfiguration {
@@ -46,7 +46,7 @@ impl Drive {
             log.extend_from_slice(group.as_bytes());
             // Each set is a group of its own, of the same identifier.
             log.extend_from_slice(endgid.as_bytes());
-            let SetProperties { channels, units, .. } = self.set_properties(id);
+            let SetProperties { channels, units, .. } = self.core.set_properties(id);
             log.extend_from_slice(&u16::try_from(channels).unwrap_or(u16::MAX).to_le_bytes());
             for channel in 0..channels {
                 let own = (channel..units).step_by(channels as usize);

@@ -1,7 +1,7 @@
 //! What commands and features there are, and what they change (Base 5.1.12.1.6, 5.1.12.1.18).
 
+use crate::core::Role;
 use crate::drive::Drive;
-use crate::role::Role;
 use nvme::admin::GetLogPage;
 use nvme::command::AdminOpcode;
 use nvme::command_table::{self, CommandInfo, Requirement};

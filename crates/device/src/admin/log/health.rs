@@ -1,7 +1,7 @@
 //! SMART and wear: of the drive, of an Endurance Group, and as the OCP has it.
 
-use crate::controller::ControllerId;
-use crate::drive::{Drive, Failure};
+use crate::core::{ControllerId, Failure};
+use crate::drive::Drive;
 use crate::health::TEMPERATURE;
 use crate::stats::Traffic;
 use ftl::{MediaKind, SetId, SetInfo};
@@ -15,25 +15,20 @@ use nvme::{NSID_ALL, U16, U32, U64, U128};
 const MINUTE: u64 = 60_000_000_000;
 
 impl Drive {
-    /// Nanoseconds with power over the drive's life.
-    pub(crate) fn powered(&self, now: Nanos) -> u64 {
-        self.life.powered + now.since(self.power.since).0
-    }
-
     /// SMART / Health of the controller, or of a namespace: what hosts did with it is its own, the rest is the
     /// controller's.
     pub(super) fn smart(&self, id: ControllerId, nsid: u32, now: Nanos) -> Result<SmartHealth, Failure> {
-        let warning = self.critical_warning(self.controller(id)?);
+        let warning = self.critical_warning(self.core.controller(id)?);
         if nsid == 0 || nsid == NSID_ALL {
             return Ok(self.smart_of_drive(warning, now));
         }
-        let traffic = self.seen(id, nsid)?.traffic();
+        let traffic = self.core.seen(id, nsid)?.traffic();
         Ok(self.smart_of(traffic, traffic.media_errors, warning, now))
     }
 
     /// SMART / Health of the drive with these critical warnings.
     pub(crate) fn smart_of_drive(&self, warning: CriticalWarning, now: Nanos) -> SmartHealth {
-        self.smart_of(self.life.total(), self.life.media_errors, warning, now)
+        self.smart_of(self.core.persistent.total(), self.core.persistent.media_errors, warning, now)
     }
 
     fn smart_of(
@@ -45,7 +40,7 @@ impl Drive {
     ) -> SmartHealth {
         let wide = |value: u64| U128::new(value.into());
         let (mut spare, mut used) = (100, 0);
-        for (_, info) in self.sets() {
+        for (_, info) in self.core.sets() {
             spare = spare.min(info.spare_percent);
             used = used.max(info.used_percent);
         }
@@ -53,19 +48,19 @@ impl Drive {
             critical_warning: warning,
             composite_temperature: U16::new(TEMPERATURE),
             avail_spare: spare,
-            spare_threshold: self.config.spare_threshold,
+            spare_threshold: self.core.config.spare_threshold,
             percentage_used: used,
             endgrp_critical_warning: self.groups_summary(),
             data_units_read: U128::new(data_units(traffic.read_bytes.into())),
             data_units_written: U128::new(data_units(traffic.written_bytes.into())),
             host_read_commands: wide(traffic.reads),
             host_write_commands: wide(traffic.writes),
-            controller_busy_time: wide(self.busy_time(now) / MINUTE),
-            power_cycles: wide(self.life.power_cycles),
-            power_on_hours: wide(self.powered(now) / (60 * MINUTE)),
-            unexpected_power_losses: wide(self.life.unsafe_shutdowns),
+            controller_busy_time: wide(self.core.busy_time(now) / MINUTE),
+            power_cycles: wide(self.core.persistent.power_cycles),
+            power_on_hours: wide(self.core.powered(now) / (60 * MINUTE)),
+            unexpected_power_losses: wide(self.core.persistent.unsafe_shutdowns),
             media_errors: wide(media_errors),
-            num_err_log_entries: wide(self.life.error_entries),
+            num_err_log_entries: wide(self.core.persistent.error_entries),
             ..SmartHealth::default()
         };
         log.temp_sensor[0].set(TEMPERATURE);
@@ -75,14 +70,14 @@ impl Drive {
     pub(super) fn endurance_group(&self, endgid: u16) -> Result<EnduranceGroup, Failure> {
         let index = usize::from(endgid).checked_sub(1).and_then(|i| u8::try_from(i).ok());
         let set = SetId(index.ok_or(Failure::field(46))?);
-        let info = self.ftl.set_info(set).ok_or(Failure::field(46))?;
-        let (traffic, media) = (self.life.traffic(set), self.ftl.set_stats(set));
+        let info = self.core.ftl.set_info(set).ok_or(Failure::field(46))?;
+        let (traffic, media) = (self.core.persistent.traffic(set), self.core.ftl.set_stats(set));
         let wide = |value: u64| U128::new(value.into());
         let units = |bytes: u64| U128::new(endurance_units(bytes.into()));
         Ok(EnduranceGroup {
             critical_warning: self.group_warning(&info),
             avail_spare: info.spare_percent,
-            spare_threshold: self.config.spare_threshold,
+            spare_threshold: self.core.config.spare_threshold,
             percentage_used: info.used_percent,
             endurance_estimate: U128::new(endurance_units(endurance(&info))),
             data_units_read: units(traffic.read_bytes),
@@ -100,12 +95,12 @@ impl Drive {
 
     /// SMART / Health Information Extended. Media units are those of flash: memory does not wear.
     pub(super) fn ocp_smart(&self) -> OcpSmart {
-        let life = &self.life;
+        let life = &self.core.persistent;
         let (mut written, mut read, mut uncorrectable, mut bad, mut estimate) = (0u128, 0u128, 0, 0, 0u128);
         let (mut spare, mut min, mut max, mut mean) = (100, u32::MAX, 0, 0);
         let (mut free, mut superblocks, mut dies) = (0u64, 0u64, 0u32);
-        for (id, info) in self.sets().filter(|(_, info)| info.media == MediaKind::Nand) {
-            let media = self.ftl.set_stats(id);
+        for (id, info) in self.core.sets().filter(|(_, info)| info.media == MediaKind::Nand) {
+            let media = self.core.ftl.set_stats(id);
             written += u128::from(media.media_written_bytes);
             read += u128::from(media.media_read_bytes);
             uncorrectable += media.uncorrectable;
@@ -116,12 +111,13 @@ impl Drive {
             max = max.max(info.max_cycles);
             mean = mean.max(info.mean_cycles);
             free += u64::from(info.free_superblocks);
-            let properties = self.set_properties(id);
+            let properties = self.core.set_properties(id);
             superblocks += u64::from(properties.superblocks);
             dies += properties.units;
         }
-        let nuse: u64 = self.namespaces.iter().map(|(_, ns)| self.ftl.allocated_bytes(ns.volume)).sum();
-        let protected = self.config.ftl.protected;
+        let nuse: u64 =
+            self.core.namespaces.iter().map(|(_, ns)| self.core.ftl.allocated_bytes(ns.volume)).sum();
+        let protected = self.core.config.ftl.protected;
         OcpSmart {
             physical_media_units_written: U128::new(written),
             physical_media_units_read: U128::new(read),
@@ -160,8 +156,8 @@ impl Drive {
     pub(super) fn memblaze_smart(&self) -> MemblazeSmart {
         let (mut programs, mut erases, mut unread, mut written) = (0, 0, 0, 0);
         let (mut min, mut max, mut mean, mut used, mut spare) = (u32::MAX, 0, 0, 0, 100);
-        for (id, info) in self.sets().filter(|(_, info)| info.media == MediaKind::Nand) {
-            let media = self.ftl.set_stats(id);
+        for (id, info) in self.core.sets().filter(|(_, info)| info.media == MediaKind::Nand) {
+            let media = self.core.ftl.set_stats(id);
             erases += media.erase_failures;
             programs += media.media_failures.saturating_sub(media.erase_failures);
             unread += media.uncorrectable;
@@ -172,7 +168,7 @@ impl Drive {
             used = used.max(info.used_percent);
             spare = spare.min(info.spare_percent);
         }
-        let traffic = self.life.total();
+        let traffic = self.core.persistent.total();
         let short = |cycles: u32| u16::try_from(cycles).unwrap_or(u16::MAX);
         let wear = [min.min(max), max, mean].map(short);
         let count = MemblazeItem::count;
@@ -190,7 +186,7 @@ impl Drive {
                     MemblazeItem::triple(id, 100, [TEMPERATURE; 3])
                 }
                 Item::POWER_LOSS_PROTECTION => {
-                    let good = self.config.ftl.protected && !self.health.backup_failed;
+                    let good = self.core.config.ftl.protected && !self.health.backup_failed;
                     count(id, u8::from(good) * 100, good.into())
                 }
                 Item::READ_FAIL => count(id, 100, unread),

@@ -4,12 +4,11 @@ mod capacity;
 mod effects;
 mod health;
 
-use crate::aer::Event;
 use crate::contents::Contents;
-use crate::controller::{Controller, ControllerId, ERROR_ENTRIES, Origin};
-use crate::drive::{Cx, Drive, Failure, Outcome, Reply};
+use crate::core::AsyncEvent;
+use crate::core::{Controller, ControllerId, Cx, ERROR_ENTRIES, Failure, Namespace, Origin, Outcome, Reply};
+use crate::drive::Drive;
 use crate::log_table::{self, LOGS, LogRequirement};
-use crate::namespace::Namespace;
 use crate::stats;
 use crate::uuid::{self, Vendor};
 use effects::command_effects;
@@ -57,7 +56,7 @@ impl Drive {
         if telemetry && !c.bytes().is_multiple_of(TELEMETRY_BLOCK as u64) {
             return Err(Failure::field(42));
         }
-        if c.bytes() > u64::from(self.config.max_transfer) {
+        if c.bytes() > u64::from(self.core.config.max_transfer) {
             return Err(Failure::field(42));
         }
         let length = usize::try_from(c.bytes()).map_err(|_| Failure::field(42))?;
@@ -99,10 +98,10 @@ impl Drive {
         now: Nanos,
     ) -> Result<Vec<u8>, Failure> {
         let action = PersistentEventAction(c.lsp & 3);
-        let exists = self.controller(id)?.persistent_events.is_some();
+        let exists = self.core.controller(id)?.persistent_events.is_some();
         match action {
             PersistentEventAction::RELEASE => {
-                self.controller_mut(id)?.persistent_events = None;
+                self.core.controller_mut(id)?.persistent_events = None;
                 return Ok(vec![0; length]);
             }
             PersistentEventAction::READ if !exists => return Err(Status::COMMAND_SEQUENCE_ERROR.into()),
@@ -111,9 +110,9 @@ impl Drive {
         }
         if !exists {
             let log = self.persistent_event_log(now, id);
-            self.controller_mut(id)?.persistent_events = Some(log.into());
+            self.core.controller_mut(id)?.persistent_events = Some(log.into());
         }
-        let log = self.controller(id)?.persistent_events.as_deref().unwrap_or_default();
+        let log = self.core.controller(id)?.persistent_events.as_deref().unwrap_or_default();
         if action != PersistentEventAction::ESTABLISH_HEADER {
             return window(log, c.offset, length);
         }
@@ -131,7 +130,7 @@ impl Drive {
         c: &GetLogPage,
         cx: &mut Cx<'_, S>,
     ) -> Result<(), Failure> {
-        let controller = self.controller_mut(id)?;
+        let controller = self.core.controller_mut(id)?;
         let mut more = None;
         match c.lid {
             LogId::CHANGED_NAMESPACES => controller.changed.clear(),
@@ -150,14 +149,14 @@ impl Drive {
             }
             LogId::LBA_STATUS => controller.lost.read(cx.now),
             LogId::RESERVATION_NOTIFICATION if controller.notifications.read() => {
-                more = Some(Event::Reservation);
+                more = Some(AsyncEvent::Reservation);
             }
             _ => {}
         }
         controller.events.clear(c.lid);
         let answered = more.and_then(|event| controller.raise(event));
         if let Some(answered) = answered {
-            self.answer_event(answered, cx);
+            self.core.answer_event(answered, cx);
         }
         Ok(())
     }
@@ -173,7 +172,7 @@ impl Drive {
 
     /// A whole log.
     fn log(&self, id: ControllerId, c: &GetLogPage, now: Nanos) -> Result<Vec<u8>, Failure> {
-        let controller = self.controller(id)?;
+        let controller = self.core.controller(id)?;
         Ok(match c.lid {
             _ if !self.has_log(c.lid) => {
                 return Err(Failure { location: 40, ..Status::INVALID_LOG_PAGE.into() });
@@ -238,7 +237,7 @@ impl Drive {
             LogId::NAMESPACE_STATISTICS => {
                 let log = match c.nsid {
                     0 | NSID_ALL => self.all_statistics(controller, now),
-                    nsid => self.seen(id, nsid).and_then(|_| self.namespace_statistics(nsid, now))?,
+                    nsid => self.core.seen(id, nsid).and_then(|_| self.namespace_statistics(nsid, now))?,
                 };
                 log.as_bytes().to_vec()
             }
@@ -249,18 +248,18 @@ impl Drive {
 
     /// What the media did for a namespace since it was counted last from zero.
     pub(crate) fn media_stats(&self, ns: &Namespace) -> VolumeStats {
-        stats::since(&self.ftl.volume_stats(ns.volume), &ns.stats.base)
+        stats::since(&self.core.ftl.volume_stats(ns.volume), &ns.stats.base)
     }
 
     /// Log D8h of a namespace.
     pub(crate) fn namespace_statistics(&self, nsid: u32, now: Nanos) -> Result<NamespaceStatistics, Failure> {
-        let ns = self.namespaces.get(nsid).ok_or_else(|| self.no_namespace(nsid))?;
+        let ns = self.core.namespaces.get(nsid).ok_or_else(|| self.core.no_namespace(nsid))?;
         let set = u16::from(ns.set.0) + 1;
         let mut page = NamespaceStatistics::new(nsid, set, set);
         ns.stats.fill(&mut page);
         page.quota = Quota::from(&ns.quota.current);
         stats::fill_media(&self.media_stats(ns), &mut page);
-        page.time_ns.set(now.since(self.power.since).0);
+        page.time_ns.set(now.since(self.core.power.since).0);
         Ok(page)
     }
 
@@ -269,19 +268,19 @@ impl Drive {
         let mut page = NamespaceStatistics::new(NSID_ALL, 0, 0);
         let departed = viewer.role.is_administrator().then(|| (*self.departed).clone());
         let (mut counts, mut media) = departed.unwrap_or_default();
-        for (_, ns) in self.namespaces.iter().filter(|(nsid, _)| viewer.sees(*nsid)) {
+        for (_, ns) in self.core.namespaces.iter().filter(|(nsid, _)| viewer.sees(*nsid)) {
             counts.add(&ns.stats);
             media = stats::sum(&media, &self.media_stats(ns));
         }
         counts.fill(&mut page);
         stats::fill_media(&media, &mut page);
-        page.time_ns.set(now.since(self.power.since).0);
+        page.time_ns.set(now.since(self.core.power.since).0);
         page
     }
 
     /// Vendor specific log D9h: the controllers and their hosts.
     fn controllers_log(&self) -> Vec<u8> {
-        let entries = self.controllers.iter().filter(|(_, c)| c.proven);
+        let entries = self.core.controllers.iter().filter(|(_, c)| c.proven);
         let mut log = vec![0; 16];
         let mut count = 0u16;
         for (id, controller) in entries {

@@ -1,6 +1,6 @@
 //! Namespaces and who may see them.
 
-use crate::arbiter::Lanes;
+use super::lanes::Lanes;
 use crate::keys::WrappedKey;
 use crate::lba_format::LbaFormat;
 use crate::protection::Protection;

@@ -1,8 +1,10 @@
 //! Commands in flight: a flat table indexed by the number that the runner gave each command.
 
+use super::controller::ControllerId;
 use ftl::Io;
 use media::Nanos;
 use nvme::Status;
+use nvme::admin::AdminCommand;
 
 /// Commands that can be in flight at once; [`Io`] numbers below this are the runner's.
 pub const MAX_IO: u32 = 65_536;
@@ -29,7 +31,7 @@ impl Token {
 
 /// What a command is to the accounts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum CommandKind {
     /// Reads contents for the host.
     Read,
     /// Writes contents from the host.
@@ -85,7 +87,7 @@ pub(crate) struct InFlight {
     /// The NVM Set that it takes this of.
     pub set: u8,
     pub opcode: u8,
-    pub kind: Kind,
+    pub kind: CommandKind,
     pub stage: Stage,
     /// Whether the host's disk is synced before the command completes.
     pub sync: bool,
@@ -116,7 +118,7 @@ impl InFlight {
         parts: 0,
         set: 0,
         opcode: 0,
-        kind: Kind::Other,
+        kind: CommandKind::Other,
         stage: Stage::Free,
         sync: false,
         forget: false,
@@ -128,12 +130,12 @@ impl InFlight {
 
 /// All commands in flight.
 #[derive(Debug, Default)]
-pub(crate) struct Flight {
+pub(crate) struct CommandsInFlight {
     table: Vec<InFlight>,
     count: u32,
 }
 
-impl Flight {
+impl CommandsInFlight {
     /// Takes a command in. `None` if its number is out of range or already in flight.
     #[inline]
     pub fn begin(&mut self, io: Io, command: InFlight) -> Option<Token> {
@@ -222,13 +224,20 @@ impl Flight {
     }
 }
 
+/// An admin command that waits until its namespaces are idle.
+pub(crate) struct Waiting {
+    pub io: u32,
+    pub controller: ControllerId,
+    pub command: AdminCommand,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_new_controller_has_none_of_the_commands_of_the_one_before() {
-        let mut flight = Flight::default();
+        let mut flight = CommandsInFlight::default();
         for (io, controller) in [(0, 7), (1, 8)] {
             let command = InFlight { controller, cid: 5, opcode: 8, stage: Stage::Running, ..InFlight::FREE };
             flight.begin(Io(io), command).unwrap().park();

@@ -1,26 +1,32 @@
-//! Fair sharing of an NVM Set among its namespaces: start-time fair queueing, where nobody else suffers.
+//! FairQueueing sharing of an NVM Set among its namespaces: start-time fair queueing, where nobody else suffers.
 //!
 //! What a command takes is counted in time of its set: how long the whole set, working in parallel as it can, would be
 //! busy with it; writes with the write amplification of their namespace. Each namespace has a *tag*: what it took so far,
 //! divided by its weight. The set's *clock* is the tag of what started last. A command starts at once if its namespace is
-//! alone, or behind the clock; others start in the order of their tags, while what is under way is less than a window that
+//! alone, or behind the clock; others start in the order of their tags, while what is under direction is less than a window that
 //! keeps the set busy. The clock jumps by a whole command of others, which may be large, and a small one between two such jumps
 //! would find the window full; so a part of the window, by weight, is kept for each namespace that got less than another one.
 //! Whoever uses less than its share finds no queue, and nothing is idle for fairness' sake. Without timing everything ends at
 //! once, and there is nothing to share.
 
-use crate::arbiter::Way;
 use crate::config::Config;
 use ftl::{PAGE, SetConfig, SetCost};
 use media::Nanos;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+/// What a command does, for its quota.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Direction {
+    Read,
+    Write,
+}
+
 /// How long a namespace counts after its last command: a pause as short as this is none, and others are not to fill the
 /// set's queues meanwhile.
 const PRESENT: Nanos = Nanos(10_000_000);
 
-/// Reads that the window lets be under way for each place that can work on one.
+/// Reads that the window lets be under direction for each place that can work on one.
 const DEPTH: u64 = 8;
 
 /// A tag advances by a command's cost times this, divided by the weight.
@@ -34,12 +40,12 @@ pub(crate) const UNIT_FACTOR: u32 = 256;
 
 /// A lane that waits for its turn, ordered by its tag. All in one number, whose comparison needs no branches.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Place(u128);
+struct Turn(u128);
 
-impl Place {
+impl Turn {
     #[inline]
-    fn new(tag: u64, nsid: u32, way: Way) -> Place {
-        Place(u128::from(tag) << 64 | u128::from(nsid) << 1 | way as u128)
+    fn new(tag: u64, nsid: u32, direction: Direction) -> Turn {
+        Turn(u128::from(tag) << 64 | u128::from(nsid) << 1 | direction as u128)
     }
 
     #[inline]
@@ -48,8 +54,8 @@ impl Place {
     }
 
     #[inline]
-    fn lane(self) -> (u32, Way) {
-        ((self.0 >> 1) as u32, if self.0 & 1 == 0 { Way::Read } else { Way::Write })
+    fn lane(self) -> (u32, Direction) {
+        ((self.0 >> 1) as u32, if self.0 & 1 == 0 { Direction::Read } else { Direction::Write })
     }
 }
 
@@ -59,7 +65,7 @@ pub(crate) struct Share {
     pub weight: u16,
     /// What it took of the set so far, by its weight.
     pub tag: u64,
-    /// What of that is under way, in nanoseconds of the whole set.
+    /// What of that is under direction, in nanoseconds of the whole set.
     pub under_way: u64,
 }
 
@@ -71,9 +77,9 @@ impl Default for Share {
 
 /// One NVM Set.
 #[derive(Default, Debug)]
-pub(crate) struct Shared {
+pub(crate) struct SharedSet {
     costs: SetCost,
-    /// What may be under way, in nanoseconds of the whole set; 0 if it need not be shared.
+    /// What may be under direction, in nanoseconds of the whole set; 0 if it need not be shared.
     window: u64,
     under_way: u64,
     clock: u64,
@@ -82,15 +88,15 @@ pub(crate) struct Shared {
     /// Sum of the weights of all namespaces.
     pub weights: u64,
     /// Lanes whose first command may start as far as its quota goes, by tag.
-    ready: BinaryHeap<Reverse<Place>>,
+    ready: BinaryHeap<Reverse<Turn>>,
     /// The namespace whose command came last, and when.
     latest: (u32, Nanos),
     /// Until when another one counts as present.
     others: Nanos,
 }
 
-impl Shared {
-    fn new(config: &Config, set: &SetConfig) -> Shared {
+impl SharedSet {
+    fn new(config: &Config, set: &SetConfig) -> SharedSet {
         let link = config.effective_link();
         let links = [link.read_bytes_per_second, link.write_bytes_per_second]
             .map(|rate| Nanos::of_transfer(u64::from(PAGE), rate));
@@ -103,21 +109,23 @@ impl Shared {
         };
         let once = latency + links[0].max(links[1]) + link.command_overhead.max(link.write_overhead);
         let timed = config.timing && config.fair_sharing && latency + links[0] + links[1] > Nanos::ZERO;
-        Shared { costs, window: if timed { DEPTH * once.0 } else { 0 }, ..Shared::default() }
+        SharedSet { costs, window: if timed { DEPTH * once.0 } else { 0 }, ..SharedSet::default() }
     }
 
     /// What a command takes, in nanoseconds of the whole set.
     #[inline]
-    pub fn cost(&self, way: Way, bytes: u64, write_factor: u32) -> u32 {
+    pub fn cost(&self, direction: Direction, bytes: u64, write_factor: u32) -> u32 {
         let pages = bytes.div_ceil(PAGE.into());
         let c = &self.costs;
-        let pico = match way {
-            Way::Read => {
+        let pico = match direction {
+            Direction::Read => {
                 // Most are small, and a division is slow.
                 let accesses = if pages <= c.access_pages { 1 } else { pages.div_ceil(c.access_pages) };
                 (accesses * c.access).max(pages * c.read_page)
             }
-            Way::Write => (pages * c.write_page).saturating_mul(write_factor.into()) / u64::from(UNIT_FACTOR),
+            Direction::Write => {
+                (pages * c.write_page).saturating_mul(write_factor.into()) / u64::from(UNIT_FACTOR)
+            }
         };
         u32::try_from(pico / 1000 + 1).unwrap_or(u32::MAX)
     }
@@ -138,7 +146,7 @@ impl Shared {
         self.latest.0 == nsid && self.others <= now
     }
 
-    /// Whether a namespace got less than another one, and has less under way than its part of the window.
+    /// Whether a namespace got less than another one, and has less under direction than its part of the window.
     #[inline]
     fn is_behind(&self, tag: u64, share: &Share) -> bool {
         tag < self.front
@@ -170,8 +178,8 @@ impl Shared {
     }
 
     /// A lane waits for its turn.
-    pub fn wait(&mut self, tag: u64, nsid: u32, way: Way) {
-        self.ready.push(Reverse(Place::new(tag, nsid, way)));
+    pub fn wait(&mut self, tag: u64, nsid: u32, direction: Direction) {
+        self.ready.push(Reverse(Turn::new(tag, nsid, direction)));
     }
 
     /// Takes the lane whose turn it is, with the tag that it waited with, if something may start.
@@ -179,9 +187,9 @@ impl Shared {
         &mut self,
         now: Nanos,
         share: impl Fn(u32) -> Option<&'a Share>,
-    ) -> Option<(u64, u32, Way)> {
+    ) -> Option<(u64, u32, Direction)> {
         let &Reverse(place) = self.ready.peek()?;
-        let (tag, (nsid, way)) = (place.tag(), place.lane());
+        let (tag, (nsid, direction)) = (place.tag(), place.lane());
         let may_start = self.under_way < self.window
             || tag < self.clock
             || self.is_alone(nsid, now)
@@ -191,21 +199,24 @@ impl Shared {
             return None;
         }
         self.ready.pop();
-        Some((tag, nsid, way))
+        Some((tag, nsid, direction))
     }
 }
 
 /// All NVM Sets.
 #[derive(Default, Debug)]
-pub(crate) struct Fair {
-    sets: Vec<Shared>,
+pub(crate) struct FairQueueing {
+    sets: Vec<SharedSet>,
     /// Whether something ended while lanes wait.
     pub stirred: bool,
 }
 
-impl Fair {
-    pub fn new(config: &Config) -> Fair {
-        Fair { sets: config.ftl.sets.iter().map(|set| Shared::new(config, set)).collect(), stirred: false }
+impl FairQueueing {
+    pub fn new(config: &Config) -> FairQueueing {
+        FairQueueing {
+            sets: config.ftl.sets.iter().map(|set| SharedSet::new(config, set)).collect(),
+            stirred: false,
+        }
     }
 
     /// Whether a set is to be shared at all.
@@ -214,7 +225,7 @@ impl Fair {
     }
 
     #[inline]
-    pub fn set(&mut self, set: u8) -> Option<&mut Shared> {
+    pub fn set(&mut self, set: u8) -> Option<&mut SharedSet> {
         self.sets.get_mut(usize::from(set))
     }
 
@@ -240,8 +251,8 @@ impl Fair {
         set.ready = waiting
             .into_iter()
             .map(|Reverse(place)| {
-                let (tag, (nsid, way)) = (place.tag(), place.lane());
-                Reverse(Place::new(tag.saturating_sub(far), nsid, way))
+                let (tag, (nsid, direction)) = (place.tag(), place.lane());
+                Reverse(Turn::new(tag.saturating_sub(far), nsid, direction))
             })
             .collect();
         far
@@ -260,28 +271,30 @@ mod tests {
              timing = { read = \"64us\", program = \"960us\", erase = \"4ms\", channel = \"1GB/s\" }\n",
         )
         .unwrap();
-        let mut fair = Fair::new(&config);
+        let mut fair = FairQueueing::new(&config);
         let set = fair.set(0).unwrap();
         // 64 us among 8 planes; four pages share a sense; then the channels limit: 4096 ns among 2.
-        assert_eq!(set.cost(Way::Read, 512, 256), 8001);
-        assert_eq!(set.cost(Way::Read, 16384, 256), 8193);
+        assert_eq!(set.cost(Direction::Read, 512, 256), 8001);
+        assert_eq!(set.cost(Direction::Read, 16384, 256), 8193);
         // 960 us among 4 dies and 24 pages of a unit.
-        assert_eq!(set.cost(Way::Write, 4096, 256), 10_001);
-        assert_eq!(set.cost(Way::Write, 8192, 512), 40_001);
-        assert_eq!(set.cost(Way::Write, 1 << 28, u32::MAX), u32::MAX);
+        assert_eq!(set.cost(Direction::Write, 4096, 256), 10_001);
+        assert_eq!(set.cost(Direction::Write, 8192, 512), 40_001);
+        assert_eq!(set.cost(Direction::Write, 1 << 28, u32::MAX), u32::MAX);
     }
 
     #[test]
     fn tags_go_on_for_ever() {
-        let mut fair =
-            Fair { sets: vec![Shared { window: 1, clock: FAR + 5, ..Shared::default() }], stirred: false };
+        let mut fair = FairQueueing {
+            sets: vec![SharedSet { window: 1, clock: FAR + 5, ..SharedSet::default() }],
+            stirred: false,
+        };
         let set = fair.set(0).unwrap();
         set.under_way = 1;
-        set.wait(FAR + 9, 1, Way::Read);
+        set.wait(FAR + 9, 1, Direction::Read);
         assert_eq!(fair.rebase(0), FAR + 5);
         assert_eq!(fair.rebase(0), 0);
         fair.end(0, 1);
         assert!(fair.stirred);
-        assert_eq!(fair.set(0).unwrap().next(Nanos::ZERO, |_| None), Some((4, 1, Way::Read)));
+        assert_eq!(fair.set(0).unwrap().next(Nanos::ZERO, |_| None), Some((4, 1, Direction::Read)));
     }
 }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 /// Counts and saved feature values that outlive power.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Life {
+pub(crate) struct PersistentState {
     /// Namespaces ever made: the source of their unique identifiers.
     pub namespaces_made: u64,
     pub power_cycles: u64,
@@ -57,7 +57,7 @@ pub(crate) struct Life {
     traffic: Vec<Traffic>,
 }
 
-impl Life {
+impl PersistentState {
     /// Host traffic of a set.
     #[inline]
     pub fn traffic_mut(&mut self, set: SetId) -> &mut Traffic {

@@ -3,12 +3,8 @@
 //! Who connects decides ([`Host::role`](crate::Host)), and this module says what follows. A command that a role does not have
 //! ends with Operation Denied. Namespaces that a host may not see are to it as if they did not exist.
 
-use crate::controller::{Controller, ControllerId};
-use crate::drive::{Drive, Failure};
 use crate::log_table;
-use crate::namespace::Namespace;
-use nvme::Status;
-use nvme::admin::{AdminCommand, SetFeatures};
+use nvme::admin::SetFeatures;
 use nvme::command::AdminOpcode;
 use nvme::command_table::{self, Audience};
 use nvme::feature::FeatureId;
@@ -80,74 +76,11 @@ impl Role {
     }
 
     /// Whether the host may set a feature. What it saves would be every other controller's from then on.
-    fn sets(&self, c: &SetFeatures) -> bool {
+    pub(super) fn sets(&self, c: &SetFeatures) -> bool {
         match self {
             Role::Administrator => true,
             Role::Tenant(_) if c.fid == FeatureId::QUOTA => true,
             Role::Tenant(_) | Role::Guest => OWN_FEATURES.contains(&c.fid) && !c.sv,
         }
-    }
-}
-
-impl Controller {
-    /// Whether its host may know of a namespace.
-    pub(crate) fn sees(&self, nsid: u32) -> bool {
-        match &self.role {
-            Role::Administrator => true,
-            Role::Tenant(own) => own.contains(&nsid),
-            Role::Guest => self.is_attached(nsid),
-        }
-    }
-
-    /// Whether its host may know of another controller: its own ones, and all if it administers.
-    pub(crate) fn sees_controller(&self, other: &Controller) -> bool {
-        other.proven && (self.role.is_administrator() || self.host == other.host)
-    }
-}
-
-impl Drive {
-    /// Whether a controller's host may have this command carried out.
-    ///
-    /// # Errors
-    /// Operation Denied; for a namespace that the host may not know of, what it gets for one that does not exist.
-    pub(crate) fn check_role(
-        &self,
-        id: ControllerId,
-        opcode: AdminOpcode,
-        command: &AdminCommand,
-    ) -> Result<(), Failure> {
-        let controller = self.controller(id)?;
-        let role = &controller.role;
-        if role.is_administrator() {
-            return Ok(());
-        }
-        let one_of_others = |nsid: u32| nsid != 0 && nsid != nvme::NSID_ALL && !controller.sees(nsid);
-        let allowed = role.has_command(opcode)
-            && match command {
-                AdminCommand::GetLogPage(c) => role.reads(c.lid),
-                AdminCommand::SetFeatures(c) => role.sets(c),
-                _ => true,
-            };
-        match command {
-            AdminCommand::FormatNvm(c) if one_of_others(c.nsid) => Err(self.no_namespace(c.nsid)),
-            _ if !allowed => Err(Status::OPERATION_DENIED.into()),
-            _ => Ok(()),
-        }
-    }
-
-    /// A namespace, unless the host of a controller may not know of it.
-    ///
-    /// # Errors
-    /// What names of namespaces that do not exist get.
-    pub(crate) fn seen(&self, id: ControllerId, nsid: u32) -> Result<&Namespace, Failure> {
-        let sees = self.controller(id)?.sees(nsid);
-        self.namespaces.get(nsid).filter(|_| sees).ok_or_else(|| self.no_namespace(nsid))
-    }
-
-    /// Controllers that the host of a controller may know of, in order.
-    pub(crate) fn seen_controllers(&self, id: ControllerId) -> impl Iterator<Item = ControllerId> {
-        let viewer = self.controllers.get(id);
-        let seen = move |other: &Controller| viewer.is_some_and(|viewer| viewer.sees_controller(other));
-        self.controllers.iter().filter(move |(_, other)| seen(other)).map(|(other, _)| other)
     }
 }

@@ -2,16 +2,14 @@
 //!
 //! Each namespace has two lanes, one for commands that read and one for those that write. A lane has the meters of the
 //! namespace's quota, and a queue of commands that are held back: first come, first served. Its first command waits for
-//! the meters, and then for the namespace's turn on the NVM Set ([`Fair`](crate::fair::Fair)). What is held is in flight for
+//! the meters, and then for the namespace's turn on the NVM Set ([`FairQueueing`](super::fair_queueing::FairQueueing)). What is held is in flight for
 //! its host, and nowhere yet for the drive: it has touched nothing, and everything is checked again when its turn comes.
 
-use crate::contents::Contents;
-use crate::controller::{ControllerId, Controllers};
-use crate::drive::{Cx, Drive, Event};
-use crate::fair::{Share, UNIT_FACTOR};
-use crate::flight::{InFlight, Stage, Token};
-use crate::quota::Meter;
-use ftl::VolumeStats;
+use super::controller::{ControllerId, Controllers};
+use super::fair_queueing::Direction;
+use super::in_flight::{InFlight, Stage, Token};
+use super::lanes::{HeldCommand, NOBODY};
+use super::state::{Core, TimedEvent};
 use media::Nanos;
 use nvme::command_table::{self, MediaAccess};
 use nvme::copy::{Copy, CopySource};
@@ -26,179 +24,20 @@ pub(crate) enum Turn {
     Held,
 }
 
-/// What a command does, for its quota.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Way {
-    Read,
-    Write,
-}
-
-const WAYS: [Way; 2] = [Way::Read, Way::Write];
-const NOBODY: u32 = u32::MAX;
-
-/// Commands of one namespace that go one way.
-#[derive(Clone, Debug)]
-pub(crate) struct Lane {
-    bytes: Meter,
-    commands: Meter,
-    /// First and last command that is held.
-    first: u32,
-    last: u32,
-    /// The event that is to let the first one go; [`Nanos::MAX`] if there is none.
-    timer: Nanos,
-    /// Since when only the turn on the set is lacking, and the lane waits there; [`Nanos::MAX`] if it does not.
-    ready: Nanos,
-}
-
-impl Default for Lane {
-    fn default() -> Self {
-        Lane {
-            bytes: Meter::default(),
-            commands: Meter::default(),
-            first: NOBODY,
-            last: NOBODY,
-            timer: Nanos::MAX,
-            ready: Nanos::MAX,
-        }
-    }
-}
-
-impl Lane {
-    fn due(&self) -> Nanos {
-        self.bytes.due().max(self.commands.due())
-    }
-
-    fn is_limited(&self) -> bool {
-        self.bytes.is_on() || self.commands.is_on()
-    }
-
-    fn is_empty(&self) -> bool {
-        self.first == NOBODY
-    }
-
-    fn charge(&mut self, now: Nanos, bytes: u64) {
-        self.bytes.charge(now, bytes);
-        self.commands.charge(now, 1);
-    }
-}
-
-/// A namespace's part in arbitration.
-#[derive(Clone, Debug)]
-pub(crate) struct Lanes {
-    /// Whether commands must ask at all.
-    watched: bool,
-    /// Whether the NVM Set is shared with others.
-    shares: bool,
-    share: Share,
-    /// Media bytes written for each byte of the host, times [`UNIT_FACTOR`].
-    write_factor: u32,
-    /// What was written for the host, and by garbage collection, when the write factor was found.
-    written: (u64, u64),
-    lanes: [Lane; 2],
-}
-
-impl Default for Lanes {
-    fn default() -> Self {
-        Lanes {
-            watched: false,
-            shares: false,
-            share: Share::default(),
-            write_factor: UNIT_FACTOR,
-            written: (0, 0),
-            lanes: Default::default(),
-        }
-    }
-}
-
-impl Lanes {
-    fn watch(&mut self) {
-        self.watched = self.shares || self.lanes.iter().any(Lane::is_limited);
-    }
-
-    /// A command of this cost has ended.
-    #[inline]
-    pub fn end(&mut self, cost: u32) {
-        self.share.under_way = self.share.under_way.saturating_sub(cost.into());
-    }
-
-    /// Finds out what writes cost lately.
-    pub fn weigh_writes(&mut self, media: &VolumeStats) {
-        let host = media.media_host_bytes.saturating_sub(self.written.0);
-        if host < LATELY {
-            return;
-        }
-        let collected = media.media_gc_bytes.saturating_sub(self.written.1);
-        self.written = (media.media_host_bytes, media.media_gc_bytes);
-        let factor = (host.saturating_add(collected)).saturating_mul(UNIT_FACTOR.into()) / host;
-        let factor = u32::try_from(factor).unwrap_or(u32::MAX).min(MAX_FACTOR);
-        self.write_factor = (3 * self.write_factor + factor) / 4;
-    }
-}
-
-/// Bytes written for the host that tell what writes cost.
-const LATELY: u64 = 1 << 20;
-
-/// The highest write amplification that counts.
-const MAX_FACTOR: u32 = 64 * UNIT_FACTOR;
-
-/// Commands that are held, by their number.
-#[derive(Debug, Default)]
-pub(crate) struct Held {
-    table: Vec<Option<Waiting>>,
-}
-
-#[derive(Clone, Debug)]
-struct Waiting {
-    command: IoCommand,
-    /// Its data, if the controller itself reads them.
-    data: Box<[u8]>,
-    /// The next of its lane.
-    next: u32,
-}
-
-impl Held {
-    fn put(&mut self, io: u32, command: IoCommand, data: Box<[u8]>) {
-        let index = io as usize;
-        if index >= self.table.len() {
-            self.table.resize((index + 1).next_power_of_two().max(64), None);
-        }
-        self.table[index] = Some(Waiting { command, data, next: NOBODY });
-    }
-
-    fn get(&self, io: u32) -> Option<&Waiting> {
-        self.table.get(io as usize)?.as_ref()
-    }
-
-    fn link(&mut self, io: u32, next: u32) {
-        if let Some(Some(waiting)) = self.table.get_mut(io as usize) {
-            waiting.next = next;
-        }
-    }
-
-    /// Power was lost.
-    pub fn clear(&mut self) {
-        self.table.fill(None);
-    }
-
-    fn take(&mut self, io: u32) -> Option<Waiting> {
-        self.table.get_mut(io as usize)?.take()
-    }
-}
-
 /// What a command is to a quota, by the command table. What deallocates moves no data and is never held.
 #[inline]
 fn demand(opcode: u8, command: &IoCommand, data: &[u8]) -> Option<Demand> {
-    let way = match command_table::of_io(IoOpcode(opcode))?.media {
+    let direction = match command_table::of_io(IoOpcode(opcode))?.media {
         MediaAccess::None => return None,
-        MediaAccess::Read => Way::Read,
-        MediaAccess::Write => Way::Write,
+        MediaAccess::Read => Direction::Read,
+        MediaAccess::Write => Direction::Write,
     };
     match command {
         IoCommand::Copy(copy) => demand_of_copy(copy, data),
         IoCommand::WriteZeroes(b) if b.deac => None,
         _ => command.blocks().map(|b| Demand {
             nsid: b.nsid,
-            way,
+            direction,
             blocks: b.nlb.into(),
             end: b.end(),
             reads: false,
@@ -210,7 +49,7 @@ fn demand(opcode: u8, command: &IoCommand, data: &[u8]) -> Option<Demand> {
 #[derive(Clone, Copy, Debug)]
 struct Demand {
     nsid: u32,
-    way: Way,
+    direction: Direction,
     blocks: u64,
     /// The block after the last; `None` if there is no such block.
     end: Option<u64>,
@@ -226,10 +65,10 @@ fn demand_of_copy(copy: &Copy, data: &[u8]) -> Option<Demand> {
     let blocks =
         sources.filter_map(|bytes| CopySource::parse(copy.desfmt, bytes)).map(|s| u64::from(s.nlb)).sum();
     let end = copy.sdlba.checked_add(blocks);
-    Some(Demand { nsid: copy.nsid, way: Way::Write, blocks, end, reads: true })
+    Some(Demand { nsid: copy.nsid, direction: Direction::Write, blocks, end, reads: true })
 }
 
-impl Drive {
+impl Core {
     /// Whether a command may start now; if not, it is kept until it may.
     #[inline]
     pub(crate) fn arbitrate(
@@ -240,7 +79,7 @@ impl Drive {
         data: &[u8],
         now: Nanos,
     ) -> Turn {
-        let opcode = self.flight.get_mut(token).opcode;
+        let opcode = self.commands.get_mut(token).opcode;
         let Some(demand) = demand(opcode, command, data) else { return Turn::Now };
         match self.namespaces.get(demand.nsid) {
             Some(ns) if ns.lanes.watched => self.ask(token, id, command, data, demand, now),
@@ -257,9 +96,9 @@ impl Drive {
         demand: Demand,
         now: Nanos,
     ) -> Turn {
-        let Demand { nsid, way, .. } = demand;
+        let Demand { nsid, direction, .. } = demand;
         // What will be refused is not to wait for it, and costs nothing.
-        let opcode = self.flight.get_mut(token).opcode;
+        let opcode = self.commands.get_mut(token).opcode;
         if self.attached(id, nsid).is_err() || self.check_reservation(id, opcode, nsid).is_err() {
             return Turn::Now;
         }
@@ -274,7 +113,7 @@ impl Drive {
             set.note(nsid, now);
             turn = set.may_start(nsid, &ns.lanes.share, now);
         }
-        let lane = &mut ns.lanes.lanes[way as usize];
+        let lane = &mut ns.lanes.lanes[direction as usize];
         let (first, due) = (lane.is_empty(), lane.due() <= now);
         if first && due && turn {
             self.charge(token, demand, now);
@@ -290,30 +129,30 @@ impl Drive {
             self.held.link(lane.last, io);
         }
         lane.last = io;
-        self.flight.get_mut(token).stage = Stage::Held;
+        self.commands.get_mut(token).stage = Stage::Held;
         if first {
-            self.wait(nsid, way, now);
+            self.wait(nsid, direction, now);
         }
         Turn::Held
     }
 
     /// A command starts: its namespace pays for it.
     fn charge(&mut self, token: &Token, demand: Demand, now: Nanos) {
-        let Demand { nsid, way, blocks, reads, .. } = demand;
+        let Demand { nsid, direction, blocks, reads, .. } = demand;
         let Some(ns) = self.namespaces.get_mut(nsid) else { return };
         let bytes = blocks << ns.shift;
-        ns.lanes.lanes[way as usize].charge(now, bytes);
+        ns.lanes.lanes[direction as usize].charge(now, bytes);
         if reads {
-            ns.lanes.lanes[Way::Read as usize].charge(now, bytes);
+            ns.lanes.lanes[Direction::Read as usize].charge(now, bytes);
         }
         if !ns.lanes.shares {
             return;
         }
         let index = ns.set.0;
         let Some(set) = self.fair.set(index) else { return };
-        let cost = set.cost(way, bytes, ns.lanes.write_factor);
+        let cost = set.cost(direction, bytes, ns.lanes.write_factor);
         set.start(&mut ns.lanes.share, cost);
-        let entry = self.flight.get_mut(token);
+        let entry = self.commands.get_mut(token);
         (entry.cost, entry.set) = (cost, index);
         let far = self.fair.rebase(index);
         if far > 0 {
@@ -324,9 +163,9 @@ impl Drive {
     }
 
     /// Sees to it that the first command of a lane gets its turn: when its quota lets it, and then on its set.
-    fn wait(&mut self, nsid: u32, way: Way, now: Nanos) {
+    pub(crate) fn wait(&mut self, nsid: u32, direction: Direction, now: Nanos) {
         let Some(ns) = self.namespaces.get_mut(nsid) else { return };
-        let lane = &mut ns.lanes.lanes[way as usize];
+        let lane = &mut ns.lanes.lanes[direction as usize];
         if lane.is_empty() || lane.ready != Nanos::MAX {
             return;
         }
@@ -336,85 +175,80 @@ impl Drive {
             && let Some(set) = self.fair.set(ns.set.0)
         {
             lane.ready = now;
-            set.wait(ns.lanes.share.tag, nsid, way);
+            set.wait(ns.lanes.share.tag, nsid, direction);
             self.fair.stirred = true;
         } else if due < lane.timer {
             lane.timer = due;
-            self.events.push(due, Event::Lane(nsid, way));
+            self.events.push(due, TimedEvent::Lane(nsid, direction));
         }
     }
 
-    /// The time has come that a lane waited for: lets go what may go.
-    pub(crate) fn lane_due<S: Contents>(&mut self, nsid: u32, way: Way, cx: &mut Cx<'_, S>) {
-        let Some(ns) = self.namespaces.get_mut(nsid) else { return };
+    /// The time has come that a lane waited for. Whether its first commands may start without a turn on the set; `None` if the time
+    /// is of an earlier quota, or of an earlier namespace.
+    pub(crate) fn open_lane(&mut self, nsid: u32, direction: Direction, now: Nanos) -> Option<bool> {
+        let ns = self.namespaces.get_mut(nsid)?;
         let shares = ns.lanes.shares;
-        let lane = &mut ns.lanes.lanes[way as usize];
-        if lane.timer > cx.now {
-            // Of an earlier quota, or an earlier namespace.
-            return;
+        let lane = &mut ns.lanes.lanes[direction as usize];
+        if lane.timer > now {
+            return None;
         }
         lane.timer = Nanos::MAX;
-        if !shares && lane.ready == Nanos::MAX {
-            while let Some((token, command, data)) = self.first_of(nsid, way, cx.now) {
-                self.execute_io(token, &command, &data, cx);
-            }
-        }
-        self.wait(nsid, way, cx.now);
+        Some(!shares && lane.ready == Nanos::MAX)
     }
 
-    /// Something ended on a shared set, or came to wait for it: lets go what may go.
-    pub(crate) fn share<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
-        for index in 0..self.fair.count() {
-            while let Some((tag, nsid, way)) = self
-                .fair
-                .set(index)
-                .and_then(|set| set.next(cx.now, |nsid| self.namespaces.get(nsid).map(|ns| &ns.lanes.share)))
-            {
-                let Some(ns) = self.namespaces.get_mut(nsid).filter(|ns| ns.set.0 == index) else { continue };
-                let lane = &mut ns.lanes.lanes[way as usize];
-                if lane.ready == Nanos::MAX {
-                    // Of an earlier namespace.
-                    continue;
-                }
-                if ns.lanes.share.tag > tag && !lane.is_empty() {
-                    // Its other lane had a turn meanwhile.
-                    let tag = ns.lanes.share.tag;
-                    if let Some(set) = self.fair.set(index) {
-                        set.wait(tag, nsid, way);
-                    }
-                    continue;
-                }
-                if let Some((token, command, data)) = self.first_of(nsid, way, cx.now) {
-                    self.execute_io(token, &command, &data, cx);
-                }
-                if let Some(ns) = self.namespaces.get_mut(nsid) {
-                    ns.lanes.lanes[way as usize].ready = Nanos::MAX;
-                }
-                self.wait(nsid, way, cx.now);
+    /// The lane whose turn it is on a set. After [`first_of`](Core::first_of) its turn [ends](Core::end_turn).
+    pub(crate) fn next_turn(&mut self, set: u8, now: Nanos) -> Option<(u32, Direction)> {
+        loop {
+            let share = |nsid| self.namespaces.get(nsid).map(|ns| &ns.lanes.share);
+            let (tag, nsid, direction) = self.fair.set(set)?.next(now, share)?;
+            let Some(ns) = self.namespaces.get_mut(nsid).filter(|ns| ns.set.0 == set) else { continue };
+            let lane = &mut ns.lanes.lanes[direction as usize];
+            if lane.ready == Nanos::MAX {
+                // Of an earlier namespace.
+                continue;
+            }
+            if ns.lanes.share.tag <= tag || lane.is_empty() {
+                return Some((nsid, direction));
+            }
+            // Its other lane had a turn meanwhile.
+            let tag = ns.lanes.share.tag;
+            if let Some(set) = self.fair.set(set) {
+                set.wait(tag, nsid, direction);
             }
         }
-        // What came to wait meanwhile was looked at.
-        self.fair.stirred = false;
+    }
+
+    /// A lane had its turn on its set: its next command waits for another one.
+    pub(crate) fn end_turn(&mut self, nsid: u32, direction: Direction, now: Nanos) {
+        if let Some(ns) = self.namespaces.get_mut(nsid) {
+            ns.lanes.lanes[direction as usize].ready = Nanos::MAX;
+        }
+        self.wait(nsid, direction, now);
     }
 
     /// Takes the first command of a lane, if its quota lets it go.
-    fn first_of(&mut self, nsid: u32, way: Way, now: Nanos) -> Option<(Token, IoCommand, Box<[u8]>)> {
+    pub(crate) fn first_of(
+        &mut self,
+        nsid: u32,
+        direction: Direction,
+        now: Nanos,
+    ) -> Option<(Token, IoCommand, Box<[u8]>)> {
         let ns = self.namespaces.get_mut(nsid)?;
-        let lane = &mut ns.lanes.lanes[way as usize];
+        let lane = &mut ns.lanes.lanes[direction as usize];
         if lane.is_empty() || lane.due() > now {
             return None;
         }
         let io = lane.first;
-        let Waiting { command, data, next } = self.held.take(io)?;
+        let HeldCommand { command, data, next } = self.held.take(io)?;
         lane.first = next;
-        let token = self.flight.unpark(io)?;
-        let entry = self.flight.get_mut(&token);
+        let token = self.commands.unpark(io)?;
+        let entry = self.commands.get_mut(&token);
         entry.stage = Stage::Running;
         let opcode = entry.opcode;
         let held = now.since(entry.submitted);
         let shared = if lane.is_limited() { now.since(lane.ready.max(entry.submitted)) } else { held };
-        ns.stats.shared[way as usize].add(shared);
-        ns.stats.throttled[way as usize].add(held - shared);
+        ns.stats.shared[direction as usize].add(shared);
+        ns.stats.throttled[direction as usize].add(held - shared);
         // What waited for its quota pays from when it was due, so that a drive that is looked at late makes up for it, by no more
         // than what was waiting; not for the time that it waited for its turn on the set.
         let turn = if lane.ready == Nanos::MAX { Nanos::ZERO } else { now.since(lane.ready) };
@@ -441,8 +275,8 @@ impl Drive {
             set.weights = set.weights.saturating_sub(before.into()) + u64::from(weight);
         }
         ns.lanes.watch();
-        for way in WAYS {
-            self.wait(nsid, way, now);
+        for direction in [Direction::Read, Direction::Write] {
+            self.wait(nsid, direction, now);
         }
     }
 
@@ -474,16 +308,16 @@ impl Drive {
             let Some(ns) = self.namespaces.get_mut(nsid) else { continue };
             for lane in &mut ns.lanes.lanes {
                 let (mut io, mut last) = (lane.first, NOBODY);
-                while let Some(&Waiting { next, .. }) = self.held.get(io) {
-                    let token = self.flight.unpark(io);
+                while let Some(&HeldCommand { next, .. }) = self.held.get(io) {
+                    let token = self.commands.unpark(io);
                     let status = token.as_ref().and_then(|token| {
-                        let entry = self.flight.get_mut(token);
+                        let entry = self.commands.get_mut(token);
                         status(&self.controllers, io, entry)
                     });
                     if let (Some(token), Some(status)) = (token, status) {
-                        let entry = self.flight.get_mut(&token);
+                        let entry = self.commands.get_mut(&token);
                         (entry.stage, entry.status, entry.at) = (Stage::Running, status, now);
-                        self.events.push(now, Event::End(token.park()));
+                        self.events.push(now, TimedEvent::End(token.park()));
                         self.held.take(io);
                         match last {
                             NOBODY => lane.first = next,
@@ -505,7 +339,7 @@ impl Drive {
     pub(crate) fn return_unreachable(&mut self, now: Nanos) {
         self.return_held(now, |controllers, _, entry| {
             let controller = controllers.get(ControllerId(entry.controller))?;
-            match crate::ports::access(controller.ana) {
+            match super::access::is_open(controller.ana) {
                 Err(failure) => Some(failure.status),
                 Ok(()) if !controller.is_attached(entry.nsid) => Some(Status::INVALID_FIELD.with_dnr()),
                 Ok(()) => None,
@@ -518,5 +352,27 @@ impl Drive {
         self.return_held(now, |_, _, entry| {
             nsids.contains(&entry.nsid).then_some(Status::NAMESPACE_NOT_READY.code())
         });
+    }
+
+    /// Gives first commands back that wait for their second, as [`return_held`](Core::return_held) does what waits for its turn.
+    pub(crate) fn return_firsts(
+        &mut self,
+        now: Nanos,
+        status: impl Fn(&Controllers, u32, &InFlight) -> Option<Status>,
+    ) -> bool {
+        let mut any = false;
+        for first in self.fused.firsts.values_mut() {
+            let Some(token) = first.and_then(|(io, _)| self.commands.unpark(io)) else { continue };
+            let entry = self.commands.get_mut(&token);
+            let Some(status) = status(&self.controllers, token.io().0, entry) else {
+                token.park();
+                continue;
+            };
+            (entry.status, entry.at) = (status, now);
+            self.events.push(now, TimedEvent::End(token.park()));
+            *first = None;
+            any = true;
+        }
+        any
     }
 }

@@ -1,18 +1,21 @@
 //! One controller: the association of a host with the subsystem.
 
-use crate::aer;
+use super::async_events::{Answered, AsyncEvent, AsyncEvents};
+use super::role::Role;
 use crate::feature::{Behavior, Values};
 use crate::firmware::Download;
 use crate::lost::Unread;
-use crate::ports::PortId;
 use crate::reservation::Notifications;
-use crate::role::Role;
 use crate::streams::Streams;
 use media::Nanos;
 use nvme::Nqn;
 use nvme::log::{AnaState, ErrorInformation};
 use nvme::property::{Cc, Csts, Shst};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Port identifier, from 1; 0 is no port.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub struct PortId(pub u16);
 
 /// Controller identifier (CNTLID), from 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -94,7 +97,7 @@ pub(crate) struct Controller {
     attached: Vec<u64>,
     pub values: Values,
     pub behavior: Behavior,
-    pub events: aer::Events,
+    pub events: AsyncEvents,
     /// Attached namespaces that were changed since the log was read.
     pub changed: BTreeSet<u32>,
     /// Endurance Groups with events that were not read yet.
@@ -141,7 +144,7 @@ impl Controller {
             attached: vec![0; (namespaces as usize).div_ceil(64)],
             values: Values::default(),
             behavior: Behavior::default(),
-            events: aer::Events::default(),
+            events: AsyncEvents::default(),
             changed: BTreeSet::new(),
             changed_groups: BTreeSet::new(),
             changed_windows: BTreeSet::new(),
@@ -157,7 +160,7 @@ impl Controller {
     }
 
     /// Something happened that the host may want to know: a request that is answered by it.
-    pub fn raise(&mut self, event: aer::Event) -> Option<aer::Answered> {
+    pub fn raise(&mut self, event: AsyncEvent) -> Option<Answered> {
         let configuration = self.values.events();
         self.events.raise(event, configuration)
     }
@@ -209,6 +212,20 @@ impl Controller {
         if let Some(word) = self.attached.get_mut((bit / 64) as usize) {
             *word = *word & !(1 << (bit % 64)) | u64::from(attached) << (bit % 64);
         }
+    }
+
+    /// Whether its host may know of a namespace.
+    pub(crate) fn sees(&self, nsid: u32) -> bool {
+        match &self.role {
+            Role::Administrator => true,
+            Role::Tenant(own) => own.contains(&nsid),
+            Role::Guest => self.is_attached(nsid),
+        }
+    }
+
+    /// Whether its host may know of another controller: its own ones, and all if it administers.
+    pub(crate) fn sees_controller(&self, other: &Controller) -> bool {
+        other.proven && (self.role.is_administrator() || self.host == other.host)
     }
 
     /// Logs an error; the oldest entry goes when the log is full. Returns whether the host may read more.

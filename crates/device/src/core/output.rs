@@ -1,7 +1,6 @@
 //! What the drive asks of whoever runs it.
 
-use crate::controller::ControllerId;
-use crate::ports::PortId;
+use super::controller::{ControllerId, PortId};
 use ftl::Io;
 use media::Nanos;
 use nvme::Completion;

@@ -1,19 +1,19 @@
 //! Asynchronous events: which are pending, which are masked, who waits for them (Base 5.1.2).
 //!
 //! An event that was reported is masked together with every other event of the same log until the host
-//! reads that log without Retain Asynchronous Event. What happens meanwhile is in the log when the host
+//! reads that log without Retain Asynchronous AsyncEvent. What happens meanwhile is in the log when the host
 //! reads it, so nothing is lost.
 
-use nvme::aer::{AsyncEvent, HealthInfo, IoCommandInfo, NoticeInfo};
+use nvme::aer::{AsyncEvent as Code, HealthInfo, IoCommandInfo, NoticeInfo};
 use nvme::feature::AsyncEventConfiguration;
 use nvme::log::LogId;
 
-/// Asynchronous Event Requests that a controller holds (AERL + 1).
-pub(crate) const LIMIT: usize = 8;
+/// Asynchronous AsyncEvent Requests that a controller holds (AERL + 1).
+pub(crate) const ASYNC_EVENT_LIMIT: usize = 8;
 
 /// What can happen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Event {
+pub(crate) enum AsyncEvent {
     /// The spare fell below its threshold.
     Spare,
     /// The temperature crossed a threshold.
@@ -40,20 +40,20 @@ pub(crate) enum Event {
     LbaStatus,
 }
 
-impl Event {
-    const ALL: &[Event] = &[
-        Event::Spare,
-        Event::Temperature,
-        Event::Reliability,
-        Event::Namespaces,
-        Event::EnduranceGroup,
-        Event::FirmwareActivation,
-        Event::Telemetry,
-        Event::Ana,
-        Event::Window,
-        Event::Reservation,
-        Event::Sanitized,
-        Event::LbaStatus,
+impl AsyncEvent {
+    const ALL: &[AsyncEvent] = &[
+        AsyncEvent::Spare,
+        AsyncEvent::Temperature,
+        AsyncEvent::Reliability,
+        AsyncEvent::Namespaces,
+        AsyncEvent::EnduranceGroup,
+        AsyncEvent::FirmwareActivation,
+        AsyncEvent::Telemetry,
+        AsyncEvent::Ana,
+        AsyncEvent::Window,
+        AsyncEvent::Reservation,
+        AsyncEvent::Sanitized,
+        AsyncEvent::LbaStatus,
     ];
 
     fn bit(self) -> u32 {
@@ -61,20 +61,20 @@ impl Event {
     }
 
     /// What the host is told.
-    fn word(self) -> AsyncEvent {
+    fn word(self) -> Code {
         match self {
-            Event::Spare => AsyncEvent::health(HealthInfo::SPARE_BELOW_THRESHOLD),
-            Event::Temperature => AsyncEvent::health(HealthInfo::TEMPERATURE_THRESHOLD),
-            Event::Reliability => AsyncEvent::health(HealthInfo::RELIABILITY),
-            Event::Namespaces => AsyncEvent::notice(NoticeInfo::NAMESPACE_ATTRIBUTE_CHANGED),
-            Event::FirmwareActivation => AsyncEvent::notice(NoticeInfo::FIRMWARE_ACTIVATION_STARTING),
-            Event::Telemetry => AsyncEvent::notice(NoticeInfo::TELEMETRY_LOG_CHANGED),
-            Event::EnduranceGroup => AsyncEvent::notice(NoticeInfo::ENDURANCE_GROUP_EVENT),
-            Event::Ana => AsyncEvent::notice(NoticeInfo::ANA_CHANGE),
-            Event::Window => AsyncEvent::notice(NoticeInfo::PREDICTABLE_LATENCY),
-            Event::LbaStatus => AsyncEvent::notice(NoticeInfo::LBA_STATUS),
-            Event::Reservation => AsyncEvent::reservation(),
-            Event::Sanitized => AsyncEvent::io_command(IoCommandInfo::SANITIZE_COMPLETED),
+            AsyncEvent::Spare => Code::health(HealthInfo::SPARE_BELOW_THRESHOLD),
+            AsyncEvent::Temperature => Code::health(HealthInfo::TEMPERATURE_THRESHOLD),
+            AsyncEvent::Reliability => Code::health(HealthInfo::RELIABILITY),
+            AsyncEvent::Namespaces => Code::notice(NoticeInfo::NAMESPACE_ATTRIBUTE_CHANGED),
+            AsyncEvent::FirmwareActivation => Code::notice(NoticeInfo::FIRMWARE_ACTIVATION_STARTING),
+            AsyncEvent::Telemetry => Code::notice(NoticeInfo::TELEMETRY_LOG_CHANGED),
+            AsyncEvent::EnduranceGroup => Code::notice(NoticeInfo::ENDURANCE_GROUP_EVENT),
+            AsyncEvent::Ana => Code::notice(NoticeInfo::ANA_CHANGE),
+            AsyncEvent::Window => Code::notice(NoticeInfo::PREDICTABLE_LATENCY),
+            AsyncEvent::LbaStatus => Code::notice(NoticeInfo::LBA_STATUS),
+            AsyncEvent::Reservation => Code::reservation(),
+            AsyncEvent::Sanitized => Code::io_command(IoCommandInfo::SANITIZE_COMPLETED),
         }
     }
 
@@ -86,18 +86,20 @@ impl Event {
     /// Notices that a configuration lets through. (Critical warnings are chosen bit by bit, before.)
     fn enabled(self, configuration: AsyncEventConfiguration) -> bool {
         match self {
-            Event::Spare | Event::Temperature | Event::Reliability => configuration.smart() != 0,
-            Event::Namespaces => configuration.nan(),
-            Event::FirmwareActivation => configuration.fan(),
-            Event::Telemetry => configuration.tln(),
-            Event::EnduranceGroup => configuration.egealcn(),
-            Event::Ana => configuration.anacn(),
-            Event::Window => configuration.pleln(),
-            Event::LbaStatus => configuration.lsin(),
+            AsyncEvent::Spare | AsyncEvent::Temperature | AsyncEvent::Reliability => {
+                configuration.smart() != 0
+            }
+            AsyncEvent::Namespaces => configuration.nan(),
+            AsyncEvent::FirmwareActivation => configuration.fan(),
+            AsyncEvent::Telemetry => configuration.tln(),
+            AsyncEvent::EnduranceGroup => configuration.egealcn(),
+            AsyncEvent::Ana => configuration.anacn(),
+            AsyncEvent::Window => configuration.pleln(),
+            AsyncEvent::LbaStatus => configuration.lsin(),
             // Masked by namespace and kind (FID 82h), before.
-            Event::Reservation => true,
+            AsyncEvent::Reservation => true,
             // Not one that a host can turn off.
-            Event::Sanitized => true,
+            AsyncEvent::Sanitized => true,
         }
     }
 }
@@ -105,24 +107,24 @@ impl Event {
 /// A request that is answered: the command, and dword 0 of its completion.
 pub(crate) type Answered = (u32, u32);
 
-/// Events of one controller.
+/// AsyncEvents of one controller.
 #[derive(Debug, Default)]
-pub(crate) struct Events {
+pub(crate) struct AsyncEvents {
     waiting: Vec<u32>,
     pending: u32,
     masked: u32,
 }
 
-impl Events {
+impl AsyncEvents {
     /// A request came. It is answered at once if something is pending.
     ///
     /// # Errors
     /// If as many requests wait already as the controller holds.
     pub fn request(&mut self, io: u32) -> Result<Option<Answered>, ()> {
-        if let Some(event) = Event::ALL.iter().copied().find(|e| self.pending & e.bit() != 0) {
+        if let Some(event) = AsyncEvent::ALL.iter().copied().find(|e| self.pending & e.bit() != 0) {
             return Ok(Some(self.report(event, io)));
         }
-        if self.waiting.len() >= LIMIT {
+        if self.waiting.len() >= ASYNC_EVENT_LIMIT {
             return Err(());
         }
         self.waiting.push(io);
@@ -130,7 +132,7 @@ impl Events {
     }
 
     /// Something happened.
-    pub fn raise(&mut self, event: Event, configuration: AsyncEventConfiguration) -> Option<Answered> {
+    pub fn raise(&mut self, event: AsyncEvent, configuration: AsyncEventConfiguration) -> Option<Answered> {
         if !event.enabled(configuration) || self.masked & event.bit() != 0 {
             return None;
         }
@@ -142,8 +144,8 @@ impl Events {
         Some(self.report(event, io))
     }
 
-    fn report(&mut self, event: Event, io: u32) -> Answered {
-        for other in Event::ALL.iter().copied() {
+    fn report(&mut self, event: AsyncEvent, io: u32) -> Answered {
+        for other in AsyncEvent::ALL.iter().copied() {
             if other.log() == event.log() {
                 self.pending &= !other.bit();
                 self.masked |= other.bit();
@@ -153,13 +155,13 @@ impl Events {
     }
 
     /// What has happened is of no interest any more, if nobody was told yet.
-    pub fn withdraw(&mut self, event: Event) {
+    pub fn withdraw(&mut self, event: AsyncEvent) {
         self.pending &= !event.bit();
     }
 
     /// The host has read a log and did not ask to retain the event.
     pub fn clear(&mut self, log: LogId) {
-        for event in Event::ALL.iter().copied() {
+        for event in AsyncEvent::ALL.iter().copied() {
             if event.log() == log {
                 self.pending &= !event.bit();
                 self.masked &= !event.bit();
@@ -192,33 +194,33 @@ mod tests {
 
     #[test]
     fn an_event_is_masked_until_its_log_is_read() {
-        let mut e = Events::default();
+        let mut e = AsyncEvents::default();
         assert_eq!(e.request(1), Ok(None));
         assert_eq!(e.request(2), Ok(None));
-        let (io, dw0) = e.raise(Event::Namespaces, all()).unwrap();
+        let (io, dw0) = e.raise(AsyncEvent::Namespaces, all()).unwrap();
         assert_eq!((io, dw0), (1, 0x0004_0002));
-        assert_eq!(e.raise(Event::Namespaces, all()), None);
+        assert_eq!(e.raise(AsyncEvent::Namespaces, all()), None);
         // Another log's event is not masked.
-        assert_eq!(e.raise(Event::Spare, all()), Some((2, 0x0002_0201)));
+        assert_eq!(e.raise(AsyncEvent::Spare, all()), Some((2, 0x0002_0201)));
         // One of the same log is.
-        assert_eq!(e.raise(Event::Reliability, all()), None);
+        assert_eq!(e.raise(AsyncEvent::Reliability, all()), None);
         assert_eq!(e.request(3), Ok(None));
         e.clear(LogId::CHANGED_NAMESPACES);
-        assert!(e.raise(Event::Namespaces, all()).is_some());
+        assert!(e.raise(AsyncEvent::Namespaces, all()).is_some());
     }
 
     #[test]
     fn pending_events_wait_for_a_request_and_disabled_ones_are_dropped() {
-        let mut e = Events::default();
-        assert_eq!(e.raise(Event::Namespaces, AsyncEventConfiguration::new()), None);
+        let mut e = AsyncEvents::default();
+        assert_eq!(e.raise(AsyncEvent::Namespaces, AsyncEventConfiguration::new()), None);
         assert_eq!(e.request(7), Ok(None));
         assert!(e.abort(7));
-        assert_eq!(e.raise(Event::Temperature, all()), None);
+        assert_eq!(e.raise(AsyncEvent::Temperature, all()), None);
         assert_eq!(e.request(8), Ok(Some((8, 0x0002_0101))));
-        for io in 0..LIMIT as u32 {
+        for io in 0..ASYNC_EVENT_LIMIT as u32 {
             assert_eq!(e.request(io), Ok(None));
         }
         assert_eq!(e.request(99), Err(()));
-        assert_eq!(e.reset().len(), LIMIT);
+        assert_eq!(e.reset().len(), ASYNC_EVENT_LIMIT);
     }
 }
