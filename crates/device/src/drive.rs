@@ -43,10 +43,6 @@ pub struct Drive {
     /// Blocks that are potentially unrecoverable.
     pub(crate) lost: Lost,
     pub(crate) sanitize: sanitize::Progress,
-    /// The drive key is not the one that the keys of namespaces were wrapped with.
-    pub(crate) locked: bool,
-    /// There is a drive key, and it is the right one.
-    pub(crate) keyed: bool,
     /// Counts of namespaces that were deleted since power on.
     pub(crate) departed: Box<(NamespaceStats, VolumeStats)>,
     /// Answers of the translation layer; kept for its room.
@@ -72,8 +68,6 @@ impl Drive {
             ports: Ports::default(),
             lost: Lost::default(),
             sanitize: sanitize::Progress::default(),
-            locked: false,
-            keyed: false,
             departed: Box::default(),
             done: Vec::with_capacity(1024),
         }

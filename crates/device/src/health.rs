@@ -17,8 +17,6 @@ pub(crate) const CRITICAL_TEMPERATURE: u16 = 358;
 /// What the last look at the media found.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Health {
-    /// By Endurance Group.
-    groups: Vec<EnduranceWarning>,
     /// Critical warnings that the Persistent Event log knows of.
     remembered: u8,
     /// Volatile memory lost what the capacitors should have saved.
@@ -39,11 +37,6 @@ impl Drive {
             )
             .with_degraded(info.used_percent > 100 || info.read_only)
             .with_read_only(info.read_only)
-    }
-
-    /// Whether a set can only be read, as far as the last look at it found.
-    pub(crate) fn is_read_only(&self, set: SetId) -> bool {
-        self.health.groups.get(usize::from(set.0)).is_some_and(|group| group.read_only())
     }
 
     /// Critical warnings of the drive, as this controller sees them (its temperature thresholds are its own).
@@ -99,7 +92,7 @@ impl Drive {
     pub(crate) fn check_health<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
         let groups: Vec<EnduranceWarning> =
             self.core.sets().map(|(_, info)| self.group_warning(&info)).collect();
-        let before = std::mem::replace(&mut self.health.groups, groups);
+        let before = std::mem::replace(&mut self.core.group_warnings, groups);
         let warning = self.common_warning().into_bits();
         let new = warning & !self.health.remembered;
         self.health.remembered = warning;
@@ -107,7 +100,7 @@ impl Drive {
         if worse {
             self.remember_warning(cx.now, CriticalWarning::from_bits(new));
         }
-        for (i, group) in self.health.groups.clone().into_iter().enumerate() {
+        for (i, group) in self.core.group_warnings.clone().into_iter().enumerate() {
             let old = before.get(i).map_or(0, |w| w.into_bits());
             let new = group.into_bits() & !old;
             if new != 0 {

@@ -389,7 +389,7 @@ impl Drive {
     /// A set that can only be read keeps what it has.
     pub(crate) fn refuse_read_only(&self, nsid: u32) -> Result<(), Failure> {
         match self.core.namespaces.get(nsid) {
-            Some(ns) if self.is_read_only(ns.set) => Err(Status::WRITE_TO_READ_ONLY_RANGE.into()),
+            Some(ns) if self.core.is_read_only(ns.set) => Err(Status::WRITE_TO_READ_ONLY_RANGE.into()),
             _ => Ok(()),
         }
     }

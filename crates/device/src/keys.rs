@@ -65,20 +65,21 @@ impl Drive {
     /// # Errors
     /// If the owner cannot make keys.
     pub fn encrypt<S: Contents>(&mut self, storage: &mut S) -> Result<(), StorageError> {
-        self.keyed = storage.drive_key().is_some();
-        self.core.persistent.encrypted = self.keyed;
+        self.core.drive_key.keyed = storage.drive_key().is_some();
+        self.core.persistent.encrypted = self.core.drive_key.keyed;
         self.core.namespaces.ids().into_iter().try_for_each(|nsid| self.change_key(nsid, storage))
     }
 
     /// Opens the keys of all namespaces, after the drive was opened.
     pub(crate) fn open_keys<S: Contents>(&mut self, storage: &mut S) {
         let ours = storage.drive_key();
-        self.locked = self.core.persistent.drive_key.is_some() && self.core.persistent.drive_key != ours;
-        self.keyed = ours.is_some() && !self.locked;
+        self.core.drive_key.locked =
+            self.core.persistent.drive_key.is_some() && self.core.persistent.drive_key != ours;
+        self.core.drive_key.keyed = ours.is_some() && !self.core.drive_key.locked;
         for nsid in self.core.namespaces.ids() {
             let Some(ns) = self.core.namespaces.get_mut(nsid) else { continue };
             if let Some(key) = &ns.key {
-                ns.locked = self.locked || !storage.open_key(nsid, key);
+                ns.locked = self.core.drive_key.locked || !storage.open_key(nsid, key);
                 ns.layout.treated = true;
             }
         }
@@ -86,7 +87,7 @@ impl Drive {
 
     /// Whether the drive was opened without its drive key, so that namespaces with keys cannot be used.
     pub fn is_locked(&self) -> bool {
-        self.locked
+        self.core.drive_key.locked
     }
 
     /// Identifiers of namespaces that are stored in the clear.
@@ -119,11 +120,15 @@ impl Drive {
     pub(crate) fn refuse_locked(&self, nsids: &[u32]) -> Result<(), Failure> {
         let locked = |nsid: &u32| self.core.namespaces.get(*nsid).is_some_and(|ns| ns.locked);
         // One whose key alone is damaged is lost anyway.
-        if self.locked && nsids.iter().any(locked) { Err(Status::ACCESS_DENIED.into()) } else { Ok(()) }
+        if self.core.drive_key.locked && nsids.iter().any(locked) {
+            Err(Status::ACCESS_DENIED.into())
+        } else {
+            Ok(())
+        }
     }
 
     /// Whether all that is on the media can be erased by new keys.
     pub(crate) fn can_crypto_erase(&self) -> bool {
-        self.core.persistent.encrypted && self.keyed
+        self.core.persistent.encrypted && self.core.drive_key.keyed
     }
 }

@@ -157,7 +157,7 @@ impl Drive {
             // Everything is deallocated always (SANICAP.NDI), and then there is nothing to be verified.
             return Err(Failure::field(41));
         }
-        if self.locked {
+        if self.core.drive_key.locked {
             return Err(Status::ACCESS_DENIED.into());
         }
         self.core.check_access(id)?;
@@ -239,7 +239,11 @@ impl Drive {
     /// Begins to erase if nothing is in the way.
     pub(crate) fn sanitize_if_idle<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
         // A drive that was opened without its key goes on when it is opened with it.
-        if !self.sanitize.waits() || self.core.io_under_way() || !self.shutdowns.is_empty() || self.locked {
+        if !self.sanitize.waits()
+            || self.core.io_under_way()
+            || !self.shutdowns.is_empty()
+            || self.core.drive_key.locked
+        {
             return;
         }
         let passes = self.core.persistent.sanitize.passes();
@@ -319,7 +323,7 @@ impl Drive {
         self.core.persistent.sanitize.version = self.core.ftl.version();
         if ok {
             let keyed = self.core.namespaces.iter().all(|(_, ns)| ns.key.is_some());
-            self.core.persistent.encrypted = keyed && self.keyed;
+            self.core.persistent.encrypted = keyed && self.core.drive_key.keyed;
         }
         self.remember_sanitize_end(cx.now);
         self.core.record(cx.storage);

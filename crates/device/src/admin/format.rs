@@ -98,7 +98,7 @@ impl Drive {
                 self.core.ftl.scrub(volume, cx.storage);
             }
             // A new key erases what the old one encrypts, also for User Data Erase (Base 5.1.10).
-            if (c.ses != SecureErase::NONE || !keyed) && !self.locked {
+            if (c.ses != SecureErase::NONE || !keyed) && !self.core.drive_key.locked {
                 self.renew_key(nsid, cx.storage)?;
             }
             let affected = self.core.attached_controllers(nsid);

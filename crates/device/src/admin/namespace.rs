@@ -61,7 +61,7 @@ impl Drive {
         data: &[u8],
         cx: &mut Cx<'_, S>,
     ) -> Outcome {
-        if self.locked {
+        if self.core.drive_key.locked {
             // It would hold plain data, on a drive that has a key.
             return Err(Status::ACCESS_DENIED.into());
         }

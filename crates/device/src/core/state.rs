@@ -15,7 +15,7 @@ use crate::config::{Config, Link};
 use crate::contents::Contents;
 use ftl::{Ftl, SetConfig, SetId, SetInfo, SetProperties};
 use media::{Events, Nanos, Timeline};
-use nvme::log::{PersistentEvent, PersistentEventType};
+use nvme::log::{EnduranceWarning, PersistentEvent, PersistentEventType};
 use nvme::zerocopy::{FromBytes, IntoBytes};
 use nvme::{Status, U16, U64};
 
@@ -56,6 +56,15 @@ pub(crate) struct Requests {
     pub wear: bool,
 }
 
+/// What the drive knows of its drive key.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct DriveKey {
+    /// It is not the one that the keys of namespaces were wrapped with.
+    pub locked: bool,
+    /// There is one, and it is the right one.
+    pub keyed: bool,
+}
+
 /// What the lives of commands share. See the [module](super).
 pub(crate) struct Core {
     pub config: Config,
@@ -73,6 +82,9 @@ pub(crate) struct Core {
     pub persistent: PersistentState,
     pub power: Power,
     pub clock: Clock,
+    /// Critical warnings by Endurance Group, as the last look at the media found them.
+    pub group_warnings: Vec<EnduranceWarning>,
+    pub drive_key: DriveKey,
     pub requests: Requests,
     pub(super) link: Link,
     /// I/O commands on their way, and since when there are any.
@@ -101,6 +113,8 @@ impl Core {
             persistent,
             power: Power::default(),
             clock: Clock::default(),
+            group_warnings: Vec::new(),
+            drive_key: DriveKey::default(),
             requests: Requests::default(),
             busy: (0, Nanos::ZERO),
             read_link: Timeline::default(),
@@ -192,6 +206,11 @@ impl Core {
             let id = SetId(u8::try_from(i).ok()?);
             Some((id, self.ftl.set_info(id)?))
         })
+    }
+
+    /// Whether a set can only be read, as far as the last look at it found.
+    pub(crate) fn is_read_only(&self, set: SetId) -> bool {
+        self.group_warnings.get(usize::from(set.0)).is_some_and(|group| group.read_only())
     }
 
     /// What a set is like, with the times of its medium whether timing is on or off.
