@@ -1,5 +1,7 @@
 //! The drive: commands and the time go in, completions and requests to its owner come out.
 
+mod io;
+
 use crate::admin;
 use crate::config::{Config, ConfigError};
 use crate::contents::Contents;
@@ -8,6 +10,7 @@ use crate::core::{
     PersistentState, Requests, Stage, TimedEvent, is_fused,
 };
 use crate::health::Health;
+use crate::io::fused;
 use crate::lost::Lost;
 use crate::ports::Ports;
 use crate::power::{Cut, Shutdown};
@@ -191,11 +194,14 @@ impl Drive {
             self.core.begin_busy(now);
         }
         if qid != 0 && self.core.fused.waits() {
-            self.separate(controller, qid, command, &mut cx);
+            fused::separate(&mut self.core, controller, qid, command, &mut cx);
         }
         match self.admit(now, controller, qid, command) {
             admitted if is_fused(command, qid) => {
-                self.submit_fused(token, controller, command, admitted, &mut cx);
+                let submitted = fused::submit(&mut self.core, token, controller, command, admitted, &mut cx);
+                if let Some((second, blocks)) = submitted {
+                    self.execute_pair(second, &blocks, &mut cx);
+                }
             }
             Err(failure) => self.core.fail(token, failure, &mut cx),
             Ok(()) if qid == 0 => self.submit_admin(token, controller, command, data, &mut cx),
@@ -205,6 +211,22 @@ impl Drive {
                 Err(status) => self.core.fail(token, status.into(), &mut cx),
             },
         }
+        self.pump(&mut cx);
+    }
+
+    /// What was submitted last to this queue is a first command of a fused operation, and no second will follow it, or not next: it is
+    /// aborted. Only transports that know more than the order of [`submit`](Drive::submit) need it.
+    pub fn end_fused<S: Contents>(
+        &mut self,
+        now: Nanos,
+        id: ControllerId,
+        qid: u16,
+        storage: &mut S,
+        out: &mut Vec<Output>,
+    ) {
+        let now = self.core.tick(now);
+        let mut cx = Cx { now, storage, out };
+        fused::give_up_first(&mut self.core, id, qid, &mut cx);
         self.pump(&mut cx);
     }
 
@@ -274,7 +296,7 @@ impl Drive {
         let (kind, fused) =
             (self.core.commands.get_mut(&token).kind, self.core.commands.get_mut(&token).fused);
         if fused {
-            return self.pair_done(token, done.at, done.result, cx);
+            return fused::pair_done(&mut self.core, token, done.at, done.result, cx);
         }
         if let Err(fault) = done.result {
             self.core.note_failure(&token, Failure::of_fault(fault, kind));

@@ -1,10 +1,10 @@
 //! Features: their values, and Set and Get Features (Base 5.1.11, 5.1.25; NVM 4.1.3).
 
 use crate::contents::Contents;
-use crate::copy::COPY_FORMATS;
 use crate::core::{ControllerId, Cx, Failure, MAX_IO_QUEUES, Outcome, Reply};
 use crate::drive::Drive;
 use crate::health::WARNING_TEMPERATURE;
+use crate::io::copy::COPY_FORMATS;
 use crate::lost::POLL_INTERVAL;
 use crate::uuid::{self, Vendor};
 use media::Nanos;

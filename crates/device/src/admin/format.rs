@@ -49,7 +49,7 @@ impl Drive {
         };
         self.refuse_locked(&targets)?;
         for nsid in &targets {
-            self.refuse_read_only(*nsid)?;
+            crate::io::refuse_read_only(&self.core, *nsid)?;
         }
         let plain = |nsid: &u32| self.core.namespaces.get(*nsid).is_some_and(|ns| ns.key.is_none());
         if c.ses == SecureErase::CRYPTOGRAPHIC && targets.iter().any(plain) {

@@ -3,7 +3,6 @@
 use super::ABORT_LIMIT_Z;
 use crate::config::GRANULE_BYTES;
 use crate::connect::KEEP_ALIVE_GRANULARITY;
-use crate::copy::{COPY_BYTES, COPY_FORMATS, COPY_RANGES_Z};
 use crate::core::{
     Controller, ControllerId, ERROR_ENTRIES, Failure, MAX_QUEUE_ENTRIES, Namespace, Outcome, Reply, Role,
 };
@@ -12,7 +11,8 @@ use crate::feature::OPTIONAL_EVENTS;
 use crate::firmware;
 use crate::health::{CRITICAL_TEMPERATURE, WARNING_TEMPERATURE};
 use crate::history::LOG_UNITS;
-use crate::io::{DSM_BLOCKS, DSM_RANGES};
+use crate::io::commands::{DSM_BLOCKS, DSM_RANGES};
+use crate::io::copy::{COPY_BYTES, COPY_FORMATS, COPY_RANGES_Z};
 use crate::ports::{ANA_GROUP, ANA_TRANSITION_SECONDS};
 use crate::protection::Guard;
 use crate::uuid::uuid_list;
