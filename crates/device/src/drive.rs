@@ -1,25 +1,30 @@
 //! The drive: commands and the time go in, completions and requests to its owner come out.
 
+mod admin;
+mod associations;
 mod io;
+mod logs;
+mod power;
 
-use crate::admin;
 use crate::config::{Config, ConfigError};
 use crate::contents::Contents;
 use crate::core::{
     CommandKind, ControllerId, Core, Cx, Direction, Failure, InFlight, MAX_IO, Namespaces, Output,
     PersistentState, Requests, Stage, TimedEvent, is_fused,
 };
+use crate::fault_injection::FaultPlans;
 use crate::health::Health;
 use crate::io::fused;
-use crate::lost::Lost;
+use crate::lost_blocks::LostBlocks;
+use crate::namespaces::management;
 use crate::ports::Ports;
-use crate::power::{Cut, Shutdown};
+use crate::power::{Cut, Shutdowns, shutdown_complete};
 use crate::reservation::Preempting;
 use crate::sanitize;
 use crate::stats::NamespaceStats;
 use crate::telemetry::Capture;
-use ftl::{Done, Ftl, Io, Past, VolumeStats};
-use media::{FaultPlan, Nanos};
+use ftl::{Done, Ftl, Io, Past, SetId, VolumeStats};
+use media::Nanos;
 use nvme::log::NamespaceStatistics;
 use nvme::{Command, Completion, IoCommand, Nsid, Status, Transfer};
 
@@ -36,15 +41,13 @@ pub struct Drive {
     pub(crate) telemetry: Capture,
     /// Commands that wait for those that they abort.
     pub(crate) preempting: Vec<Preempting>,
-    /// Shutdowns that the translation layer has not ended yet.
-    pub(crate) shutdowns: Vec<Shutdown>,
-    /// Faults planned for each NVM Set.
-    pub(crate) faults: Vec<FaultPlan>,
+    pub(crate) shutdowns: Shutdowns,
+    pub(crate) faults: FaultPlans,
     /// Predictable Latency Mode, by NVM Set.
     pub(crate) windows: Vec<crate::window::Window>,
     pub(crate) ports: Ports,
     /// Blocks that are potentially unrecoverable.
-    pub(crate) lost: Lost,
+    pub(crate) lost: LostBlocks,
     pub(crate) sanitize: sanitize::Progress,
     /// Counts of namespaces that were deleted since power on.
     pub(crate) departed: Box<(NamespaceStats, VolumeStats)>,
@@ -60,16 +63,16 @@ impl Drive {
         persistent: PersistentState,
     ) -> Drive {
         Drive {
-            faults: vec![FaultPlan::default(); ftl.set_count()],
+            faults: FaultPlans::new(ftl.set_count()),
             core: Core::new(config, ftl, namespaces, persistent),
             health: Health::default(),
             cut: None,
             telemetry: Capture::default(),
             preempting: Vec::new(),
-            shutdowns: Vec::new(),
+            shutdowns: Shutdowns::default(),
             windows: Vec::new(),
             ports: Ports::default(),
-            lost: Lost::default(),
+            lost: LostBlocks::default(),
             sanitize: sanitize::Progress::default(),
             departed: Box::default(),
             done: Vec::with_capacity(1024),
@@ -87,7 +90,9 @@ impl Drive {
         let mut drive = Drive::assemble(config, ftl, namespaces, PersistentState::default());
         drive.core.persistent.power_cycles = 1;
         drive.enable_initial_fdp();
-        drive.create_initial_namespaces()?;
+        let placing: Vec<bool> =
+            (0..drive.core.ftl.set_count()).map(|i| drive.is_placing(SetId(i as u8))).collect();
+        management::create_initial(&mut drive.core, |set| placing.get(usize::from(set.0)) == Some(&true))?;
         drive.remember_power_on(Nanos::ZERO, false);
         Ok(drive)
     }
@@ -278,7 +283,7 @@ impl Drive {
         if fused || command.flags.psdt() == 3 {
             return Err(Failure::field(1));
         }
-        if self.sanitize.restricts() && (qid != 0 || admin::has(command.opc)) {
+        if self.sanitize.restricts() && (qid != 0 || crate::admin::has(command.opc)) {
             return self.check_sanitize(command, qid == 0);
         }
         Ok(())
@@ -290,7 +295,7 @@ impl Drive {
             return self.sanitize_erased(done.at);
         }
         if done.io.0 >= MAX_IO {
-            return self.shutdown_done(done);
+            return self.shutdowns.done(&mut self.core, done);
         }
         let Some(token) = self.core.commands.unpark(done.io.0) else { return };
         let (kind, fused) =
@@ -319,7 +324,7 @@ impl Drive {
             while self.core.ftl.due() <= cx.now {
                 self.poll_ftl(cx);
             }
-            if self.cut.is_some() && self.cut_is_due(cx) {
+            if self.cut.is_some() && self.cut_if_due(cx) {
                 return;
             }
             let Some((_, event)) = self.core.events.pop_due(cx.now) else {
@@ -336,19 +341,19 @@ impl Drive {
                     }
                 }
                 TimedEvent::Lane(nsid, way) => self.lane_due(nsid, way, cx),
-                TimedEvent::KeepAlive(id, timer) => self.keep_alive_due(id, timer, cx),
+                TimedEvent::KeepAlive(id, timer) => self.core.keep_alive_due(id, timer, cx),
                 TimedEvent::Window(set, number) => self.window_due(set, number, cx),
-                TimedEvent::LbaAlert(id) => self.alert(id, cx),
+                TimedEvent::LbaAlert(id) => self.core.alert_of_losses(id, cx),
                 TimedEvent::SelfTest(number) => self.self_test_step(number, cx),
-                TimedEvent::ShutdownComplete(of) => self.shutdown_complete(of, cx),
+                TimedEvent::ShutdownComplete(of) => shutdown_complete(&mut self.core, of, cx),
                 TimedEvent::Sanitize => self.sanitize_due(cx),
             }
         }
         if self.core.requests != Requests::default() {
             self.serve_requests(cx);
         }
-        if self.core.ftl.losses() != self.lost.known {
-            self.note_losses(cx);
+        if self.lost.has_news(&self.core) {
+            self.lost.note(&mut self.core, cx);
         }
         if !self.core.waiting.is_empty() {
             self.retry_waiting(cx);

@@ -5,7 +5,7 @@ use crate::core::{ControllerId, Cx, Failure, MAX_IO_QUEUES, Outcome, Reply};
 use crate::drive::Drive;
 use crate::health::WARNING_TEMPERATURE;
 use crate::io::copy::COPY_FORMATS;
-use crate::lost::POLL_INTERVAL;
+use crate::lost_blocks::POLL_INTERVAL;
 use crate::uuid::{self, Vendor};
 use media::Nanos;
 use nvme::admin::{GetFeatures, SetFeatures};
@@ -302,7 +302,7 @@ impl Drive {
             FeatureId::FDP => return self.set_fdp(&c, cx),
             FeatureId::FDP_EVENTS => return self.set_fdp_events(id, &c, data, cx),
             FeatureId::KEEP_ALIVE_TIMER => {
-                return self.set_keep_alive(id, c.cdw11, cx.now).map(|()| Reply::Done(0));
+                return self.core.set_keep_alive(id, c.cdw11, cx.now).map(|()| Reply::Done(0));
             }
             _ => {}
         }
@@ -317,7 +317,7 @@ impl Drive {
         }
         self.core.controller_mut(id)?.values = values;
         self.warn(id, cx);
-        self.alert(id, cx);
+        self.core.alert_of_losses(id, cx);
         Ok(Reply::Done(0))
     }
 

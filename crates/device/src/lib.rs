@@ -16,23 +16,28 @@
 //! Not implemented: fused commands, command sets other than NVM.
 
 mod admin;
+mod association;
 mod config;
-mod connect;
 mod contents;
 mod core;
 mod datasheet;
 mod drive;
 mod drive_toml;
+mod fault_injection;
 mod fdp;
 mod feature;
 mod firmware;
 mod health;
 mod history;
+mod identify;
 mod io;
 mod keys;
 mod lba_format;
+mod lba_status;
 mod log_table;
-mod lost;
+mod logs;
+mod lost_blocks;
+mod namespaces;
 mod persist;
 mod ports;
 mod power;

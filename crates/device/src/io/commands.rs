@@ -199,7 +199,7 @@ pub(crate) fn write_zeroes<S: Contents>(
     }
     core.enter(token);
     let durable = place::must_be_durable(core, id, blocks.fua);
-    place::refuse_read_only(core, blocks.nsid)?;
+    core.refuse_read_only(blocks.nsid)?;
     let entry = core.commands.get_mut(token);
     entry.sync = durable;
     entry.kind = CommandKind::Deallocate;
@@ -260,7 +260,7 @@ pub(crate) fn dataset_management<S: Contents>(
     let mut at = cx.now;
     if dsm.ad {
         core.commands.get_mut(token).kind = CommandKind::Deallocate;
-        place::refuse_read_only(core, dsm.nsid)?;
+        core.refuse_read_only(dsm.nsid)?;
         // What is beyond the limits stays, and is no mistake (NVM 3.3.3 and ONCS.NVMDSMSV).
         let mut left = DSM_BLOCKS;
         for range in ranges.iter().take(DSM_RANGES.into()) {

@@ -37,7 +37,7 @@ pub(crate) fn write_uncorrectable<S: Contents>(
     // It has no field but the range.
     let blocks = &Blocks::new(blocks.nsid, blocks.slba, blocks.nlb);
     let place = place::locate(core, token, id, blocks, CommandKind::Other)?;
-    place::refuse_read_only(core, blocks.nsid)?;
+    core.refuse_read_only(blocks.nsid)?;
     let stamp = core.persistent.stamps.wrapping_add(1).max(1);
     if let Some(ns) = core.namespaces.get_mut(blocks.nsid).filter(|ns| ns.stamp == 0) {
         // From now on reads look for marks.
@@ -94,7 +94,7 @@ pub(crate) fn copy<S: Contents>(
     if copy.dtype != 0 {
         return Err(Failure::field(50));
     }
-    place::refuse_read_only(core, copy.nsid)?;
+    core.refuse_read_only(copy.nsid)?;
     let write = transform::of(core, id, &target, Action::Write)?;
     for (index, source) in (0..).zip(&sources) {
         check_source(core, token, id, copy, source, total).inspect_err(|_| {

@@ -8,5 +8,4 @@ pub(crate) mod fused;
 mod place;
 mod transform;
 
-pub(crate) use place::refuse_read_only;
 pub use transform::Laid;

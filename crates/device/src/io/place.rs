@@ -72,11 +72,3 @@ pub(crate) fn must_be_durable(core: &Core, id: ControllerId, fua: bool) -> bool 
     };
     fua || cache_off()
 }
-
-/// A set that can only be read keeps what it has.
-pub(crate) fn refuse_read_only(core: &Core, nsid: u32) -> Result<(), Failure> {
-    match core.namespaces.get(nsid) {
-        Some(ns) if core.is_read_only(ns.set) => Err(Status::WRITE_TO_READ_ONLY_RANGE.into()),
-        _ => Ok(()),
-    }
-}

@@ -17,7 +17,7 @@ const MINUTE: u64 = 60_000_000_000;
 impl Drive {
     /// SMART / Health of the controller, or of a namespace: what hosts did with it is its own, the rest is the
     /// controller's.
-    pub(super) fn smart(&self, id: ControllerId, nsid: u32, now: Nanos) -> Result<SmartHealth, Failure> {
+    pub(crate) fn smart(&self, id: ControllerId, nsid: u32, now: Nanos) -> Result<SmartHealth, Failure> {
         let warning = self.critical_warning(self.core.controller(id)?);
         if nsid == 0 || nsid == NSID_ALL {
             return Ok(self.smart_of_drive(warning, now));
@@ -67,7 +67,7 @@ impl Drive {
         log
     }
 
-    pub(super) fn endurance_group(&self, endgid: u16) -> Result<EnduranceGroup, Failure> {
+    pub(crate) fn endurance_group(&self, endgid: u16) -> Result<EnduranceGroup, Failure> {
         let index = usize::from(endgid).checked_sub(1).and_then(|i| u8::try_from(i).ok());
         let set = SetId(index.ok_or(Failure::field(46))?);
         let info = self.core.ftl.set_info(set).ok_or(Failure::field(46))?;
@@ -94,7 +94,7 @@ impl Drive {
     }
 
     /// SMART / Health Information Extended. Media units are those of flash: memory does not wear.
-    pub(super) fn ocp_smart(&self) -> OcpSmart {
+    pub(crate) fn ocp_smart(&self) -> OcpSmart {
         let life = &self.core.persistent;
         let (mut written, mut read, mut uncorrectable, mut bad, mut estimate) = (0u128, 0u128, 0, 0, 0u128);
         let (mut spare, mut min, mut max, mut mean) = (100, u32::MAX, 0, 0);
@@ -153,7 +153,7 @@ impl Drive {
     }
 
     /// Memblaze's additional SMART log; of flash, as above. What this drive has no notion of is 0, at its best.
-    pub(super) fn memblaze_smart(&self) -> MemblazeSmart {
+    pub(crate) fn memblaze_smart(&self) -> MemblazeSmart {
         let (mut programs, mut erases, mut unread, mut written) = (0, 0, 0, 0);
         let (mut min, mut max, mut mean, mut used, mut spare) = (u32::MAX, 0, 0, 0, 100);
         for (id, info) in self.core.sets().filter(|(_, info)| info.media == MediaKind::Nand) {
@@ -199,7 +199,7 @@ impl Drive {
 }
 
 /// Bytes that a set stands at a write amplification of 1; 0 if it does not wear.
-pub(super) fn endurance(info: &SetInfo) -> u128 {
+pub(crate) fn endurance(info: &SetInfo) -> u128 {
     match info.rated_cycles {
         u32::MAX => 0,
         cycles => u128::from(info.raw_bytes) * u128::from(cycles),

@@ -1,17 +1,13 @@
 //! Get Log Page (Base 5.1.12) and the logs.
 
-mod capacity;
-mod effects;
-mod health;
-
+use super::Drive;
 use crate::contents::Contents;
 use crate::core::AsyncEvent;
 use crate::core::{Controller, ControllerId, Cx, ERROR_ENTRIES, Failure, Namespace, Origin, Outcome, Reply};
-use crate::drive::Drive;
 use crate::log_table::{self, LOGS, LogRequirement};
+use crate::logs::{capacity, command_effects, feature_effects};
 use crate::stats;
 use crate::uuid::{self, Vendor};
-use effects::command_effects;
 use ftl::VolumeStats;
 use media::Nanos;
 use nvme::admin::GetLogPage;
@@ -73,7 +69,7 @@ impl Drive {
         match c.lid {
             // LSP bit 0: Create Telemetry Host-Initiated Data.
             LogId::TELEMETRY_HOST if c.lsp & 1 != 0 => self.create_telemetry(id, cx),
-            LogId::LBA_STATUS => self.gather_lost(),
+            LogId::LBA_STATUS => self.lost.gather(&mut self.core),
             LogId::FDP_EVENTS => self.gather_placement_notes(c.lsi),
             LogId::PREDICTABLE_LATENCY | LogId::PREDICTABLE_LATENCY_EVENTS => self.look_at_windows(cx),
             _ => {}
@@ -215,12 +211,12 @@ impl Drive {
             }
             // LSP bit 0: Return Groups Only.
             LogId::ANA => self.ana_log(controller, c.lsp & 1 != 0),
-            LogId::SUPPORTED_CAPACITY_CONFIGURATIONS => self.capacity_configurations(),
-            LogId::FEATURE_EFFECTS => self.feature_effects(),
+            LogId::SUPPORTED_CAPACITY_CONFIGURATIONS => capacity::configurations(&self.core),
+            LogId::FEATURE_EFFECTS => feature_effects(|fid| self.capabilities(fid).is_some()),
             // There is no management interface, so none of its commands.
             LogId::MI_EFFECTS => vec![0; 4096],
             LogId::RESERVATION_NOTIFICATION => controller.notifications.page().as_bytes().to_vec(),
-            LogId::LBA_STATUS => self.lba_status_log(controller),
+            LogId::LBA_STATUS => self.lost.log(controller),
             LogId::SANITIZE_STATUS => self.sanitize_status(now).as_bytes().to_vec(),
             LogId::PREDICTABLE_LATENCY => self.window_log(c.lsi, now)?,
             LogId::PREDICTABLE_LATENCY_EVENTS => {
