@@ -21,6 +21,7 @@ use crate::ports::Ports;
 use crate::power::{Cut, Shutdowns, shutdown_complete};
 use crate::reservation::Preempting;
 use crate::sanitize;
+use crate::self_test;
 use crate::stats::NamespaceStats;
 use crate::telemetry::Capture;
 use ftl::{Done, Ftl, Io, Past, SetId, VolumeStats};
@@ -344,7 +345,9 @@ impl Drive {
                 TimedEvent::KeepAlive(id, timer) => self.core.keep_alive_due(id, timer, cx),
                 TimedEvent::Window(set, number) => self.window_due(set, number, cx),
                 TimedEvent::LbaAlert(id) => self.core.alert_of_losses(id, cx),
-                TimedEvent::SelfTest(number) => self.self_test_step(number, cx),
+                TimedEvent::SelfTest(number) => {
+                    self_test::step(&mut self.core, self.health.backup_failed, number, cx)
+                }
                 TimedEvent::ShutdownComplete(of) => shutdown_complete(&mut self.core, of, cx),
                 TimedEvent::Sanitize => self.sanitize_due(cx),
             }

@@ -46,7 +46,7 @@ mod quantity;
 mod quota;
 mod reservation;
 mod sanitize;
-mod selftest;
+mod self_test;
 mod stats;
 mod streams;
 mod telemetry;

@@ -10,6 +10,7 @@ use crate::contents::Contents;
 use crate::core::{AsyncEvent, ControllerId, Cx, Failure, Outcome, Output, Reply, TimedEvent, Token};
 use crate::drive::Drive;
 use crate::log_table;
+use crate::self_test;
 use crate::streams::Streams;
 use ftl::{Answer, Io, SetConfig, SetProperties};
 use media::Nanos;
@@ -173,7 +174,7 @@ impl Drive {
             restricts: true,
             ..Progress::default()
         };
-        self.end_self_test(SelfTestOutcome::SANITIZE, cx);
+        self_test::end(&mut self.core, SelfTestOutcome::SANITIZE, cx);
         for (_, controller) in self.core.controllers.iter_mut() {
             // Of an earlier operation.
             controller.events.withdraw(AsyncEvent::Sanitized);

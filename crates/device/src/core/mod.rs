@@ -34,6 +34,8 @@ mod power;
 mod record;
 mod role;
 mod state;
+#[cfg(test)]
+pub(crate) mod testing;
 mod waiting;
 
 pub use controller::{ControllerId, Host, MAX_IO_QUEUES, MAX_QUEUE_ENTRIES, Origin, PortId};

@@ -5,7 +5,7 @@ use crate::firmware::Firmware;
 use crate::history::History;
 use crate::keys::DriveKeyId;
 use crate::sanitize;
-use crate::selftest::SelfTests;
+use crate::self_test::state::SelfTests;
 use crate::stats::Traffic;
 use crate::telemetry::Kept;
 use ftl::SetId;

@@ -5,7 +5,7 @@ use crate::contents::Contents;
 use crate::core::{ControllerId, Cx, Failure, Namespace, Outcome, Output, Reply, Token, Waiting};
 use crate::namespaces::{attachment, format, management};
 use crate::power::Cut;
-use crate::{admin, fault_injection, identify, lba_status, stats};
+use crate::{admin, fault_injection, identify, lba_status, self_test, stats};
 use media::Nanos;
 use nvme::admin::{
     AdminCommand, FaultInjection, FaultKind, FormatNvm, NamespaceManagement, NamespaceManagementSelect,
@@ -83,7 +83,7 @@ impl Drive {
             AdminCommand::NamespaceManagement(c) => self.namespace_management(token, id, c, data, cx),
             AdminCommand::FirmwareCommit(c) => self.commit_firmware(id, c, cx),
             AdminCommand::FirmwareImageDownload(c) => self.download_firmware(id, c, data),
-            AdminCommand::DeviceSelfTest(c) => self.device_self_test(id, c, cx),
+            AdminCommand::DeviceSelfTest(c) => self_test::execute(&mut self.core, id, c, cx),
             AdminCommand::NamespaceAttachment(c) => attachment::execute(&mut self.core, c, data, cx),
             AdminCommand::DirectiveSend(c) => self.directive_send(id, c),
             AdminCommand::DirectiveReceive(c) => self.directive_receive(id, c),
@@ -146,7 +146,7 @@ impl Drive {
             windows: self.has_windows(),
             placement: self.has_fdp(),
             crypto_erase: self.can_crypto_erase(),
-            self_test_minutes: self.extended_self_test_minutes(),
+            self_test_minutes: self_test::extended_minutes(&self.core),
         }
     }
 
@@ -180,7 +180,7 @@ impl Drive {
         let keyed = targets.iter().any(has_key);
         for nsid in targets {
             self.remember_namespace(id, nsid, c.sel, cx.now);
-            self.end_self_test_of(nsid, SelfTestOutcome::NAMESPACE_REMOVED, cx);
+            self_test::end_of_namespace(&mut self.core, nsid, SelfTestOutcome::NAMESPACE_REMOVED, cx);
             if let Some((counts, media)) = management::delete(&mut self.core, nsid, cx) {
                 self.departed.0.add(&counts);
                 self.departed.1 = stats::sum(&self.departed.1, &media);
@@ -229,7 +229,7 @@ impl Drive {
         }
         self.remember_format_start(id, &c, cx.now);
         let formatted = targets.into_iter().try_for_each(|nsid| {
-            self.end_self_test_of(nsid, SelfTestOutcome::FORMAT, cx);
+            self_test::end_of_namespace(&mut self.core, nsid, SelfTestOutcome::FORMAT, cx);
             if format::format(&mut self.core, nsid, &c, format, cx)? {
                 self.renew_key(nsid, cx.storage)?;
             }

@@ -5,6 +5,7 @@ use crate::association::{self, Consequence};
 use crate::contents::Contents;
 use crate::core::{ControllerId, Cx, Host, Origin, Output, Role};
 use crate::namespaces::attachment;
+use crate::self_test;
 use media::Nanos;
 use nvme::property::PropertyOffset;
 use nvme::{Nqn, Status};
@@ -147,7 +148,7 @@ impl Drive {
             Consequence::Nothing => {}
             Consequence::ControllerReset => {
                 association::reset(&mut self.core, id, cx);
-                self.reset_self_test(id, cx);
+                self_test::controller_reset(&mut self.core, id, cx);
                 self.restart_firmware(Some(id), cx);
             }
             Consequence::SubsystemReset => {

@@ -6,6 +6,7 @@ use crate::core::AsyncEvent;
 use crate::core::{Controller, ControllerId, Cx, ERROR_ENTRIES, Failure, Namespace, Origin, Outcome, Reply};
 use crate::log_table::{self, LOGS, LogRequirement};
 use crate::logs::{capacity, command_effects, feature_effects};
+use crate::self_test;
 use crate::stats;
 use crate::uuid::{self, Vendor};
 use ftl::VolumeStats;
@@ -200,7 +201,7 @@ impl Drive {
             LogId::COMMAND_EFFECTS => {
                 command_effects(c, self.has_fdp(), &controller.role).as_bytes().to_vec()
             }
-            LogId::DEVICE_SELF_TEST => self.self_test_log().as_bytes().to_vec(),
+            LogId::DEVICE_SELF_TEST => self_test::log(&self.core).as_bytes().to_vec(),
             LogId::TELEMETRY_HOST | LogId::TELEMETRY_CONTROLLER => self.telemetry_log(c.lid),
             LogId::ENDURANCE_GROUP => self.endurance_group(c.lsi)?.as_bytes().to_vec(),
             LogId::ENDURANCE_GROUP_EVENTS => {

@@ -3,6 +3,7 @@
 use super::Drive;
 use crate::contents::Contents;
 use crate::core::{Cx, Output};
+use crate::self_test;
 use media::Nanos;
 use nvme::Status;
 
@@ -55,7 +56,7 @@ impl Drive {
         let unsafe_before = self.core.power_came(now);
         self.remember_power_on(now, unsafe_before);
         self.sanitize_start(now);
-        self.resume_self_test(now);
+        self_test::power_came(&mut self.core, now);
         *self.departed = Default::default();
         self.refresh_placement_notes();
         self.windows.clear();
