@@ -23,7 +23,7 @@ use crate::reservation::Preempting;
 use crate::sanitize;
 use crate::self_test;
 use crate::stats::NamespaceStats;
-use crate::telemetry::Capture;
+use crate::telemetry::{self, Telemetry};
 use ftl::{Done, Ftl, Io, Past, SetId, VolumeStats};
 use media::Nanos;
 use nvme::log::NamespaceStatistics;
@@ -38,8 +38,7 @@ pub struct Drive {
     pub(crate) health: Health,
     /// A power cut that is to come.
     pub(crate) cut: Option<Cut>,
-    /// Telemetry that a host asked for.
-    pub(crate) telemetry: Capture,
+    pub(crate) telemetry: Telemetry,
     /// Commands that wait for those that they abort.
     pub(crate) preempting: Vec<Preempting>,
     pub(crate) shutdowns: Shutdowns,
@@ -68,7 +67,7 @@ impl Drive {
             core: Core::new(config, ftl, namespaces, persistent),
             health: Health::default(),
             cut: None,
-            telemetry: Capture::default(),
+            telemetry: Telemetry::default(),
             preempting: Vec::new(),
             shutdowns: Shutdowns::default(),
             windows: Vec::new(),
@@ -366,6 +365,21 @@ impl Drive {
         }
         if self.sanitize.waits() {
             self.sanitize_if_idle(cx);
+        }
+    }
+
+    /// The drive captures telemetry on its own account, for this reason. The caller records the state.
+    pub(crate) fn capture_telemetry<S: Contents>(&mut self, reason: String, cx: &mut Cx<'_, S>) {
+        let inputs = self.telemetry_inputs();
+        telemetry::capture_for_controller(&mut self.core, &inputs, reason, cx);
+    }
+
+    /// What components say of themselves to telemetry.
+    fn telemetry_inputs(&self) -> telemetry::Inputs {
+        telemetry::Inputs {
+            firmware_revision: self.firmware_revision(),
+            backup_failed: self.health.backup_failed,
+            critical_warning: self.common_warning().into_bits(),
         }
     }
 

@@ -7,7 +7,7 @@ use crate::keys::DriveKeyId;
 use crate::sanitize;
 use crate::self_test::state::SelfTests;
 use crate::stats::Traffic;
-use crate::telemetry::Kept;
+use crate::telemetry::capture::SavedTelemetry;
 use ftl::SetId;
 use serde::{Deserialize, Serialize};
 
@@ -40,7 +40,7 @@ pub(crate) struct PersistentState {
     /// Events of the Persistent Event log.
     pub history: History,
     /// Telemetry that the controller captured by itself.
-    pub telemetry: Kept,
+    pub telemetry: SavedTelemetry,
     /// Saved values of features.
     pub saved: Values,
     /// The key that wraps the keys of namespaces, once there was one.

@@ -8,6 +8,7 @@ use crate::log_table::{self, LOGS, LogRequirement};
 use crate::logs::{capacity, command_effects, feature_effects};
 use crate::self_test;
 use crate::stats;
+use crate::telemetry;
 use crate::uuid::{self, Vendor};
 use ftl::VolumeStats;
 use media::Nanos;
@@ -46,11 +47,11 @@ impl Drive {
         if !c.offset.is_multiple_of(4) {
             return Err(Failure::field(48));
         }
-        let telemetry = [LogId::TELEMETRY_HOST, LogId::TELEMETRY_CONTROLLER].contains(&c.lid);
-        if telemetry && !c.offset.is_multiple_of(TELEMETRY_BLOCK as u64) {
+        let is_telemetry = [LogId::TELEMETRY_HOST, LogId::TELEMETRY_CONTROLLER].contains(&c.lid);
+        if is_telemetry && !c.offset.is_multiple_of(TELEMETRY_BLOCK as u64) {
             return Err(Failure::field(48));
         }
-        if telemetry && !c.bytes().is_multiple_of(TELEMETRY_BLOCK as u64) {
+        if is_telemetry && !c.bytes().is_multiple_of(TELEMETRY_BLOCK as u64) {
             return Err(Failure::field(42));
         }
         if c.bytes() > u64::from(self.core.config.max_transfer) {
@@ -69,7 +70,10 @@ impl Drive {
         }
         match c.lid {
             // LSP bit 0: Create Telemetry Host-Initiated Data.
-            LogId::TELEMETRY_HOST if c.lsp & 1 != 0 => self.create_telemetry(id, cx),
+            LogId::TELEMETRY_HOST if c.lsp & 1 != 0 => {
+                let inputs = self.telemetry_inputs();
+                self.telemetry.create(&mut self.core, &inputs, id, cx);
+            }
             LogId::LBA_STATUS => self.lost.gather(&mut self.core),
             LogId::FDP_EVENTS => self.gather_placement_notes(c.lsi),
             LogId::PREDICTABLE_LATENCY | LogId::PREDICTABLE_LATENCY_EVENTS => self.look_at_windows(cx),
@@ -133,7 +137,7 @@ impl Drive {
             LogId::CHANGED_NAMESPACES => controller.changed.clear(),
             LogId::TELEMETRY_CONTROLLER => {
                 controller.events.clear(c.lid);
-                self.release_telemetry(cx);
+                telemetry::release(&mut self.core, cx);
                 return Ok(());
             }
             LogId::ENDURANCE_GROUP => {
@@ -202,7 +206,7 @@ impl Drive {
                 command_effects(c, self.has_fdp(), &controller.role).as_bytes().to_vec()
             }
             LogId::DEVICE_SELF_TEST => self_test::log(&self.core).as_bytes().to_vec(),
-            LogId::TELEMETRY_HOST | LogId::TELEMETRY_CONTROLLER => self.telemetry_log(c.lid),
+            LogId::TELEMETRY_HOST | LogId::TELEMETRY_CONTROLLER => self.telemetry.log(&self.core, c.lid),
             LogId::ENDURANCE_GROUP => self.endurance_group(c.lsi)?.as_bytes().to_vec(),
             LogId::ENDURANCE_GROUP_EVENTS => {
                 let groups = &controller.changed_groups;

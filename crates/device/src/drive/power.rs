@@ -29,7 +29,7 @@ impl Drive {
         self.shutdowns.clear();
         self.done.clear();
         self.sanitize = Default::default();
-        self.forget_telemetry();
+        self.telemetry.power_lost();
         self.faults.power_lost();
         self.core.record(storage);
         out.push(Output::PowerCut { off, lossy });
