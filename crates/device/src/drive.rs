@@ -13,6 +13,7 @@ use crate::core::{
     PersistentState, Requests, Stage, TimedEvent, is_fused,
 };
 use crate::fault_injection::FaultPlans;
+use crate::firmware;
 use crate::health::Health;
 use crate::io::fused;
 use crate::lost_blocks::LostBlocks;
@@ -377,7 +378,7 @@ impl Drive {
     /// What components say of themselves to telemetry.
     fn telemetry_inputs(&self) -> telemetry::Inputs {
         telemetry::Inputs {
-            firmware_revision: self.firmware_revision(),
+            firmware_revision: firmware::revision(&self.core),
             backup_failed: self.health.backup_failed,
             critical_warning: self.common_warning().into_bits(),
         }

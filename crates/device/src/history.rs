@@ -99,7 +99,7 @@ impl Drive {
 
     /// Power has come, or a controller (or with `None` the subsystem) was reset.
     pub(crate) fn remember_start(&mut self, now: Nanos, id: Option<ControllerId>, activated: bool) {
-        let first = PowerOnEvent { firmware: self.firmware_revision() };
+        let first = PowerOnEvent { firmware: crate::firmware::revision(&self.core) };
         let controller = ControllerResetInformation {
             cntlid: U16::new(id.map_or(0xFFFF, |id| id.0)),
             activation: activated.into(),
@@ -114,7 +114,8 @@ impl Drive {
 
     /// What happens at every power on.
     pub(crate) fn remember_power_on(&mut self, now: Nanos, unsafe_before: bool) {
-        self.start_firmware(now);
+        let activated = crate::firmware::activate_pending(&mut self.core);
+        self.remember_start(now, None, activated);
         if unsafe_before {
             let event =
                 HardwareErrorEvent { code: U16::new(hardware_error::UNSAFE_SHUTDOWN), ..Default::default() };

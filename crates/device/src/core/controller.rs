@@ -3,7 +3,7 @@
 use super::async_events::{Answered, AsyncEvent, AsyncEvents};
 use super::role::Role;
 use crate::feature::{Behavior, Values};
-use crate::firmware::Download;
+use crate::firmware::download::Download;
 use crate::reservation::Notifications;
 use crate::streams::Streams;
 use media::Nanos;

@@ -1,7 +1,7 @@
 //! What the controller keeps for the drive's whole life, and the accounts that SMART shows.
 
 use crate::feature::Values;
-use crate::firmware::Firmware;
+use crate::firmware::slots::SlotTable;
 use crate::history::History;
 use crate::keys::DriveKeyId;
 use crate::sanitize;
@@ -34,7 +34,7 @@ pub(crate) struct PersistentState {
     /// Whether everything was shut down in order.
     pub clean: bool,
     /// Firmware slots.
-    pub firmware: Firmware,
+    pub firmware: SlotTable,
     /// Device self-tests.
     pub self_tests: SelfTests,
     /// Events of the Persistent Event log.

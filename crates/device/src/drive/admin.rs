@@ -5,7 +5,7 @@ use crate::contents::Contents;
 use crate::core::{ControllerId, Cx, Failure, Namespace, Outcome, Output, Reply, Token, Waiting};
 use crate::namespaces::{attachment, format, management};
 use crate::power::Cut;
-use crate::{admin, fault_injection, identify, lba_status, self_test, stats};
+use crate::{admin, fault_injection, firmware, identify, lba_status, self_test, stats};
 use media::Nanos;
 use nvme::admin::{
     AdminCommand, FaultInjection, FaultKind, FormatNvm, NamespaceManagement, NamespaceManagementSelect,
@@ -81,8 +81,8 @@ impl Drive {
             AdminCommand::Abort(c) => admin::abort(&mut self.core, token, id, c, cx),
             AdminCommand::KeepAlive => Ok(Reply::Done(0)),
             AdminCommand::NamespaceManagement(c) => self.namespace_management(token, id, c, data, cx),
-            AdminCommand::FirmwareCommit(c) => self.commit_firmware(id, c, cx),
-            AdminCommand::FirmwareImageDownload(c) => self.download_firmware(id, c, data),
+            AdminCommand::FirmwareCommit(c) => firmware::commit(&mut self.core, id, c, cx),
+            AdminCommand::FirmwareImageDownload(c) => firmware::download(&mut self.core, id, c, data),
             AdminCommand::DeviceSelfTest(c) => self_test::execute(&mut self.core, id, c, cx),
             AdminCommand::NamespaceAttachment(c) => attachment::execute(&mut self.core, c, data, cx),
             AdminCommand::DirectiveSend(c) => self.directive_send(id, c),
@@ -142,7 +142,7 @@ impl Drive {
     /// What components say of themselves to Identify.
     fn identify_inputs(&self) -> identify::Inputs {
         identify::Inputs {
-            firmware_revision: self.firmware_revision(),
+            firmware_revision: firmware::revision(&self.core),
             windows: self.has_windows(),
             placement: self.has_fdp(),
             crypto_erase: self.can_crypto_erase(),

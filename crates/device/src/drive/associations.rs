@@ -4,6 +4,7 @@ use super::Drive;
 use crate::association::{self, Consequence};
 use crate::contents::Contents;
 use crate::core::{ControllerId, Cx, Host, Origin, Output, Role};
+use crate::firmware;
 use crate::namespaces::attachment;
 use crate::self_test;
 use media::Nanos;
@@ -164,7 +165,7 @@ impl Drive {
 
     /// A controller, or with `None` the subsystem, is reset: firmware that waits for that is activated.
     fn restart_firmware<S: Contents>(&mut self, id: Option<ControllerId>, cx: &mut Cx<'_, S>) {
-        let activated = self.activate_firmware();
+        let activated = firmware::activate_pending(&mut self.core);
         self.remember_start(cx.now, id, activated);
         self.core.record(cx.storage);
     }

@@ -4,6 +4,7 @@ use super::Drive;
 use crate::contents::Contents;
 use crate::core::AsyncEvent;
 use crate::core::{Controller, ControllerId, Cx, ERROR_ENTRIES, Failure, Namespace, Origin, Outcome, Reply};
+use crate::firmware;
 use crate::log_table::{self, LOGS, LogRequirement};
 use crate::logs::{capacity, command_effects, feature_effects};
 use crate::self_test;
@@ -198,7 +199,7 @@ impl Drive {
                 log.as_bytes().to_vec()
             }
             LogId::SMART => self.smart(id, c.nsid, now)?.as_bytes().to_vec(),
-            LogId::FIRMWARE_SLOT => self.firmware_slots().as_bytes().to_vec(),
+            LogId::FIRMWARE_SLOT => firmware::log(&self.core).as_bytes().to_vec(),
             LogId::CHANGED_NAMESPACES => {
                 ChangedNamespaces::new(controller.changed.iter().copied()).as_bytes().to_vec()
             }

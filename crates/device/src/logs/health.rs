@@ -145,7 +145,7 @@ impl Drive {
             system_program_fail_normalized: 100,
             system_uncorrectable_read_normalized: 100,
             system_erase_fail_normalized: 100,
-            dssd_firmware_revision: self.firmware_revision(),
+            dssd_firmware_revision: crate::firmware::revision(&self.core),
             log_page_version: U16::new(4),
             log_page_guid: OCP_SMART_GUID,
             ..OcpSmart::default()
