@@ -7,6 +7,7 @@ use crate::drive::Drive;
 use crate::health::WARNING_TEMPERATURE;
 use crate::lost::POLL_INTERVAL;
 use crate::uuid::{self, Vendor};
+use crate::quota;
 use media::Nanos;
 use nvme::admin::{GetFeatures, SetFeatures};
 use nvme::feature::{
@@ -172,7 +173,7 @@ impl Drive {
             return Ok(Reply::Done(capabilities.into_bits().get()));
         }
         if c.fid == FeatureId::QUOTA {
-            return self.get_quota(id, &c);
+            return quota::get(&self.core, id, &c);
         }
         if c.sel == Select::CURRENT {
             // Other values do not depend on a namespace, and default and saved ones exist without any.
@@ -278,7 +279,12 @@ impl Drive {
     ) -> Outcome {
         let capabilities = self.known_feature(c.fid, c.uidx)?;
         if c.fid == FeatureId::QUOTA {
-            return self.set_quota(id, &c, data, cx);
+            let reply = quota::set(&mut self.core, id, &c, data, cx.now)?;
+            if c.sv {
+                self.remember_saved(id, c, cx.now);
+                self.core.record(cx.storage);
+            }
+            return Ok(reply);
         }
         if !capabilities.namespace_specific() {
             self.check_nsid(id, c.fid, c.nsid)?;
@@ -322,7 +328,7 @@ impl Drive {
     }
 
     /// A value was saved, which the Persistent Event log tells.
-    pub(crate) fn remember_saved(&mut self, id: ControllerId, c: SetFeatures, now: Nanos) {
+    fn remember_saved(&mut self, id: ControllerId, c: SetFeatures, now: Nanos) {
         let command = Command::from(c);
         let cdw = [command.cdw10, command.cdw11, command.cdw12, command.cdw13, command.cdw14, command.cdw15];
         let event = SetFeatureEvent { layout: U32::new(cdw.len() as u32), cdw };

@@ -27,6 +27,8 @@ mod drive_toml;
 mod fdp;
 mod feature;
 mod firmware;
+#[cfg(test)]
+mod fixture;
 mod fused;
 mod health;
 mod history;
@@ -61,7 +63,7 @@ pub use firmware::{FirmwareImageError, MAX_FIRMWARE_IMAGE, firmware_image};
 pub use keys::{DriveKeyId, WrappedKey};
 pub use lba_format::LbaFormat;
 pub use persist::{LoadError, Restorer};
-pub use quota::Limits;
+pub use quota::limits::Limits;
 pub use treat::Laid;
 pub use treatment::{Action, Blemish, SPARE, Treatment};
 

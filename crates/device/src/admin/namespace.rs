@@ -7,7 +7,7 @@ use crate::core::{
 };
 use crate::drive::Drive;
 use crate::ports::ANA_GROUP;
-use crate::quota::Quotas;
+use crate::quota::limits::Quotas;
 use crate::stats::{self, Traffic};
 use ftl::{Fault, NoContents, SetId};
 use media::Nanos;

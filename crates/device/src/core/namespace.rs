@@ -4,7 +4,7 @@ use super::lanes::Lanes;
 use crate::keys::WrappedKey;
 use crate::lba_format::LbaFormat;
 use crate::protection::Protection;
-use crate::quota::Quotas;
+use crate::quota::limits::Quotas;
 use crate::reservation::Reservations;
 use crate::stats::{NamespaceStats, Traffic};
 use ftl::{SetId, VolumeId};
