@@ -8,6 +8,7 @@ use crate::core::{
     PersistentState, Requests, Stage, TimedEvent, is_fused,
 };
 use crate::health::Health;
+use crate::keys;
 use crate::lost::Lost;
 use crate::ports::Ports;
 use crate::power::{Cut, Shutdown};
@@ -15,7 +16,7 @@ use crate::reservation::Preempting;
 use crate::sanitize;
 use crate::stats::NamespaceStats;
 use crate::telemetry::Capture;
-use ftl::{Done, Ftl, Io, Past, VolumeStats};
+use ftl::{Done, Ftl, Io, Past, StorageError, VolumeStats};
 use media::{FaultPlan, Nanos};
 use nvme::log::NamespaceStatistics;
 use nvme::{Command, Completion, IoCommand, Nsid, Status, Transfer};
@@ -147,6 +148,24 @@ impl Drive {
             }
         });
         if transfer.bytes() > u64::from(self.core.config.max_transfer) { Transfer::None } else { transfer }
+    }
+
+    /// Gives every namespace of a new drive a key, if its owner has a drive key. To be called before anything is written.
+    ///
+    /// # Errors
+    /// If the owner cannot make keys.
+    pub fn encrypt<S: Contents>(&mut self, storage: &mut S) -> Result<(), StorageError> {
+        keys::encrypt(&mut self.core, storage)
+    }
+
+    /// Whether the drive was opened without its drive key, so that namespaces with keys cannot be used.
+    pub fn is_locked(&self) -> bool {
+        self.core.drive_key.locked
+    }
+
+    /// Identifiers of namespaces that are stored in the clear.
+    pub fn plain_namespaces(&self) -> Vec<u32> {
+        self.core.namespaces.iter().filter(|(_, ns)| ns.key.is_none()).map(|(nsid, _)| nsid).collect()
     }
 
     /// Executes a command.

@@ -60,7 +60,7 @@ pub use core::{ControllerId, Host, MAX_IO, MAX_IO_QUEUES, MAX_QUEUE_ENTRIES, Ori
 pub use datasheet::DataSheet;
 pub use drive::Drive;
 pub use firmware::{FirmwareImageError, MAX_FIRMWARE_IMAGE, firmware_image};
-pub use keys::{DriveKeyId, WrappedKey};
+pub use keys::wrapped::{DriveKeyId, WrappedKey};
 pub use lba_format::LbaFormat;
 pub use persist::{LoadError, Restorer};
 pub use quota::limits::Limits;

@@ -3,6 +3,7 @@
 use crate::contents::Contents;
 use crate::core::{CommandKind, ControllerId, Cx, Failure, Outcome, Reply, Token};
 use crate::drive::Drive;
+use crate::keys;
 use crate::lba_format::LbaFormat;
 use nvme::admin::{AdminCommand, FormatNvm, SecureErase};
 use nvme::log::SelfTestOutcome;
@@ -47,7 +48,7 @@ impl Drive {
         } else {
             return Err(self.core.no_namespace(c.nsid));
         };
-        self.refuse_locked(&targets)?;
+        keys::refuse_locked(&self.core, &targets)?;
         for nsid in &targets {
             self.refuse_read_only(*nsid)?;
         }
@@ -99,7 +100,7 @@ impl Drive {
             }
             // A new key erases what the old one encrypts, also for User Data Erase (Base 5.1.10).
             if (c.ses != SecureErase::NONE || !keyed) && !self.core.drive_key.locked {
-                self.renew_key(nsid, cx.storage)?;
+                keys::renew(&mut self.core, nsid, cx.storage)?;
             }
             let affected = self.core.attached_controllers(nsid);
             self.core.namespace_changed(nsid, &affected, cx);

@@ -12,6 +12,7 @@ use crate::feature::OPTIONAL_EVENTS;
 use crate::firmware;
 use crate::health::{CRITICAL_TEMPERATURE, WARNING_TEMPERATURE};
 use crate::history::LOG_UNITS;
+use crate::keys;
 use crate::io::{DSM_BLOCKS, DSM_RANGES};
 use crate::ports::{ANA_GROUP, ANA_TRANSITION_SECONDS};
 use crate::protection::Guard;
@@ -253,7 +254,7 @@ impl Drive {
             // What is sanitized is deallocated always.
             sanicap: if has(AdminOpcode::SANITIZE) {
                 Sanicap::new()
-                    .with_ces(self.can_crypto_erase())
+                    .with_ces(keys::can_crypto_erase(&self.core))
                     .with_bes(true)
                     .with_ows(true)
                     .with_ndi(true)

@@ -6,6 +6,7 @@ use crate::core::{
     ControllerId, Cx, Failure, Lanes, Layout, Namespace, Outcome, Policy, Reply, Token, identifiers,
 };
 use crate::drive::Drive;
+use crate::keys;
 use crate::ports::ANA_GROUP;
 use crate::quota::limits::Quotas;
 use crate::stats::{self, Traffic};
@@ -36,7 +37,7 @@ impl Drive {
         } else {
             return Err(self.core.no_namespace(c.nsid));
         };
-        self.refuse_locked(&targets)?;
+        keys::refuse_locked(&self.core, &targets)?;
         let idle = self.core.claim(&targets, cx.now);
         if !idle {
             return self.core.wait_for_idle(token, id, AdminCommand::NamespaceManagement(c));
@@ -114,7 +115,7 @@ impl Drive {
         namespace.set_format(index, format);
         (namespace.handles, namespace.handles_by_controller) = (handles, by_controller);
         self.core.namespaces.insert(nsid, namespace);
-        if let Err(failure) = self.renew_key(nsid, cx.storage) {
+        if let Err(failure) = keys::renew(&mut self.core, nsid, cx.storage) {
             self.core.namespaces.remove(nsid);
             self.core.ftl.delete(cx.now, volume, cx.storage);
             return Err(failure);

@@ -1,7 +1,7 @@
 //! Namespaces and who may see them.
 
 use super::lanes::Lanes;
-use crate::keys::WrappedKey;
+use crate::keys::wrapped::WrappedKey;
 use crate::lba_format::LbaFormat;
 use crate::protection::Protection;
 use crate::quota::limits::Quotas;

@@ -3,7 +3,7 @@
 use crate::feature::Values;
 use crate::firmware::Firmware;
 use crate::history::History;
-use crate::keys::DriveKeyId;
+use crate::keys::wrapped::DriveKeyId;
 use crate::sanitize;
 use crate::selftest::SelfTests;
 use crate::stats::Traffic;
