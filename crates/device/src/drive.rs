@@ -5,20 +5,21 @@ use crate::config::{Config, ConfigError};
 use crate::contents::Contents;
 use crate::core::{
     CommandKind, ControllerId, Core, Cx, Direction, Failure, InFlight, MAX_IO, Namespaces, Output,
-    PersistentState, Requests, Stage, TimedEvent, is_fused,
+    PersistentState, PortId, Requests, Stage, TimedEvent, is_fused,
 };
-use crate::health::Health;
+use crate::fdp;
+use crate::health::{self, Health};
 use crate::keys;
 use crate::lost::Lost;
 use crate::ports::Ports;
 use crate::power::{Cut, Shutdown};
-use crate::reservation::Preempting;
+use crate::reservation::ReservationCommands;
 use crate::sanitize;
-use crate::stats::NamespaceStats;
+use crate::stats::{self, DeletedNamespaces};
 use crate::telemetry::Capture;
-use ftl::{Done, Ftl, Io, Past, StorageError, VolumeStats};
+use ftl::{Done, Ftl, Io, Past, StorageError};
 use media::{FaultPlan, Nanos};
-use nvme::log::NamespaceStatistics;
+use nvme::log::{AnaState, NamespaceStatistics};
 use nvme::{Command, Completion, IoCommand, Nsid, Status, Transfer};
 
 /// An NVMe subsystem with its controllers, namespaces and media.
@@ -32,8 +33,7 @@ pub struct Drive {
     pub(crate) cut: Option<Cut>,
     /// Telemetry that a host asked for.
     pub(crate) telemetry: Capture,
-    /// Commands that wait for those that they abort.
-    pub(crate) preempting: Vec<Preempting>,
+    pub(crate) reservations: ReservationCommands,
     /// Shutdowns that the translation layer has not ended yet.
     pub(crate) shutdowns: Vec<Shutdown>,
     /// Faults planned for each NVM Set.
@@ -44,8 +44,7 @@ pub struct Drive {
     /// Blocks that are potentially unrecoverable.
     pub(crate) lost: Lost,
     pub(crate) sanitize: sanitize::Progress,
-    /// Counts of namespaces that were deleted since power on.
-    pub(crate) departed: Box<(NamespaceStats, VolumeStats)>,
+    pub(crate) deleted: DeletedNamespaces,
     /// Answers of the translation layer; kept for its room.
     pub(crate) done: Vec<Done>,
 }
@@ -63,13 +62,13 @@ impl Drive {
             health: Health::default(),
             cut: None,
             telemetry: Capture::default(),
-            preempting: Vec::new(),
+            reservations: ReservationCommands::default(),
             shutdowns: Vec::new(),
             windows: Vec::new(),
             ports: Ports::default(),
             lost: Lost::default(),
             sanitize: sanitize::Progress::default(),
-            departed: Box::default(),
+            deleted: DeletedNamespaces::default(),
             done: Vec::with_capacity(1024),
         }
     }
@@ -84,7 +83,7 @@ impl Drive {
         let namespaces = Namespaces::new(config.max_namespaces);
         let mut drive = Drive::assemble(config, ftl, namespaces, PersistentState::default());
         drive.core.persistent.power_cycles = 1;
-        drive.enable_initial_fdp();
+        fdp::enable_initial(&mut drive.core);
         drive.create_initial_namespaces()?;
         drive.remember_power_on(Nanos::ZERO, false);
         Ok(drive)
@@ -133,7 +132,7 @@ impl Drive {
         self.core
             .namespaces
             .iter()
-            .filter_map(|(nsid, _)| self.namespace_statistics(nsid, self.core.now()).ok())
+            .filter_map(|(nsid, _)| stats::statistics(&self.core, nsid, self.core.now()).ok())
     }
 
     /// How many bytes a command moves, and which way, so that a transport can gather the data of a write
@@ -166,6 +165,26 @@ impl Drive {
     /// Identifiers of namespaces that are stored in the clear.
     pub fn plain_namespaces(&self) -> Vec<u32> {
         self.core.namespaces.iter().filter(|(_, ns)| ns.key.is_none()).map(|(nsid, _)| nsid).collect()
+    }
+
+    /// Tells of a port, with its state.
+    pub fn add_port(&mut self, id: PortId, state: AnaState) {
+        self.ports.add(id, state);
+    }
+
+    /// The state of a port; `None` if there is no such port.
+    pub fn port_state(&self, id: PortId) -> Option<AnaState> {
+        self.ports.state(id)
+    }
+
+    /// A controller that was just connected is reached through this port.
+    pub fn arrive(&mut self, controller: ControllerId, port: PortId) {
+        self.ports.arrive(&mut self.core, controller, port);
+    }
+
+    /// The port that a controller is reached through.
+    pub fn port_of(&self, controller: ControllerId) -> Option<PortId> {
+        self.core.controllers.get(controller).map(|c| c.port)
     }
 
     /// Executes a command.
@@ -350,8 +369,8 @@ impl Drive {
         if !self.core.waiting.is_empty() {
             self.retry_waiting(cx);
         }
-        if !self.preempting.is_empty() {
-            self.end_preempts(cx);
+        if self.reservations.waits() {
+            self.reservations.end_preempts(&mut self.core, cx);
         }
         if self.sanitize.waits() {
             self.sanitize_if_idle(cx);
@@ -364,9 +383,27 @@ impl Drive {
         let Requests { health, wear } = std::mem::take(&mut self.core.requests);
         if health {
             self.check_health(cx);
-        } else if wear {
-            self.watch_wear(cx);
+        } else if wear && self.health.has_worn(&self.core) {
+            self.check_health(cx);
         }
+    }
+
+    /// Looks for new critical warnings: remembers them, and tells hosts of them.
+    pub(crate) fn check_health<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
+        let new = self.health.look(&mut self.core);
+        if new.drive.into_bits() != 0 {
+            self.remember_warning(cx.now, new.drive);
+        }
+        for &(endgid, warning) in &new.groups {
+            self.remember_group_warning(cx.now, endgid, warning);
+        }
+        health::tell_of_groups(&mut self.core, &new, cx);
+        if !new.is_empty() {
+            let summary = self.health.summary(&self.core);
+            self.capture_telemetry(summary, cx);
+            self.core.record(cx.storage);
+        }
+        self.health.warn_all(&mut self.core, cx);
     }
 
     /// The time has come that a lane waited for: lets go what may go.

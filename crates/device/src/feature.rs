@@ -4,10 +4,12 @@ use crate::contents::Contents;
 use crate::copy::COPY_FORMATS;
 use crate::core::{ControllerId, Cx, Failure, MAX_IO_QUEUES, Outcome, Reply};
 use crate::drive::Drive;
-use crate::health::WARNING_TEMPERATURE;
+use crate::fdp;
 use crate::lost::POLL_INTERVAL;
-use crate::uuid::{self, Vendor};
 use crate::quota;
+use crate::reservation;
+use crate::temperature::WARNING_TEMPERATURE;
+use crate::uuid::{self, Vendor};
 use media::Nanos;
 use nvme::admin::{GetFeatures, SetFeatures};
 use nvme::feature::{
@@ -132,8 +134,8 @@ impl Drive {
             | FeatureId::HOST_BEHAVIOR_SUPPORT => CHANGEABLE,
             FeatureId::PREDICTABLE_LATENCY_CONFIG if self.has_windows() => SAVEABLE,
             FeatureId::PREDICTABLE_LATENCY_WINDOW if self.has_windows() => CHANGEABLE,
-            FeatureId::FDP if self.has_fdp() => SAVEABLE,
-            FeatureId::FDP_EVENTS if self.has_fdp() => SAVEABLE.with_namespace_specific(true),
+            FeatureId::FDP if self.core.has_placement() => SAVEABLE,
+            FeatureId::FDP_EVENTS if self.core.has_placement() => SAVEABLE.with_namespace_specific(true),
             FeatureId::HOST_IDENTIFIER => FIXED,
             FeatureId::QUOTA => SAVEABLE.with_namespace_specific(true),
             FeatureId::RESERVATION_NOTIFICATION_MASK | FeatureId::RESERVATION_PERSISTENCE => {
@@ -191,8 +193,8 @@ impl Drive {
         match c.fid {
             FeatureId::PREDICTABLE_LATENCY_CONFIG => return self.get_window_config(&c),
             FeatureId::PREDICTABLE_LATENCY_WINDOW => return self.get_window(&c, now),
-            FeatureId::FDP => return self.get_fdp(&c),
-            FeatureId::FDP_EVENTS => return self.get_fdp_events(id, &c),
+            FeatureId::FDP => return fdp::get_mode(&self.core, &c),
+            FeatureId::FDP_EVENTS => return fdp::get_events(&self.core, id, &c),
             _ => {}
         }
         let controller = self.core.controller(id)?;
@@ -257,7 +259,7 @@ impl Drive {
                 Reply::Data(host.to_vec(), 0)
             }
             FeatureId::RESERVATION_NOTIFICATION_MASK | FeatureId::RESERVATION_PERSISTENCE => {
-                return self.reservation_feature(id, c.fid, c.nsid, current);
+                return reservation::get_feature(&self.core, id, c.fid, c.nsid, current);
             }
             _ => return Err(Failure::field(40)),
         })
@@ -301,12 +303,12 @@ impl Drive {
             FeatureId::TIMESTAMP => return self.set_timestamp(id, data, cx),
             FeatureId::HOST_BEHAVIOR_SUPPORT => return self.set_behavior(id, data),
             FeatureId::RESERVATION_NOTIFICATION_MASK | FeatureId::RESERVATION_PERSISTENCE => {
-                return self.set_reservation_feature(id, c, cx);
+                return reservation::set_feature(&mut self.core, id, c, cx);
             }
             FeatureId::PREDICTABLE_LATENCY_CONFIG => return self.set_window_config(&c, data, cx),
             FeatureId::PREDICTABLE_LATENCY_WINDOW => return self.set_window(&c, cx),
-            FeatureId::FDP => return self.set_fdp(&c, cx),
-            FeatureId::FDP_EVENTS => return self.set_fdp_events(id, &c, data, cx),
+            FeatureId::FDP => return fdp::set_mode(&mut self.core, &c, cx),
+            FeatureId::FDP_EVENTS => return fdp::set_events(&mut self.core, id, &c, data, cx),
             FeatureId::KEEP_ALIVE_TIMER => {
                 return self.set_keep_alive(id, c.cdw11, cx.now).map(|()| Reply::Done(0));
             }
@@ -322,7 +324,7 @@ impl Drive {
             self.core.record(cx.storage);
         }
         self.core.controller_mut(id)?.values = values;
-        self.warn(id, cx);
+        self.health.warn(&mut self.core, id, cx);
         self.alert(id, cx);
         Ok(Reply::Done(0))
     }

@@ -1,8 +1,10 @@
 //! A core for the unit tests of components: a small drive of flash with two namespaces, and hosts that are connected to it.
 
 use crate::config::Config;
-use crate::core::{Controller, ControllerId, Core, Host, Origin};
+use crate::core::{CommandKind, Controller, ControllerId, Core, Cx, Host, InFlight, Origin, Output, Token};
 use crate::drive::Drive;
+use ftl::{Io, NoContents};
+use media::Nanos;
 use nvme::Nqn;
 
 /// NVM Set 1 is flash with four placement handles. Namespaces 1 and 2 lie on it.
@@ -42,4 +44,18 @@ pub(crate) fn connect(core: &mut Core, host: u8) -> ControllerId {
     let mut controller = Controller::new(host, core.config.max_namespaces);
     [1, 2].into_iter().for_each(|nsid| controller.attach(nsid, true));
     core.controllers.add(controller).unwrap()
+}
+
+/// A command of an I/O queue comes in.
+pub(crate) fn begin(core: &mut Core, id: ControllerId, io: u32, nsid: u32) -> Token {
+    core.begin_busy(Nanos::ZERO);
+    let entry = InFlight { controller: id.0, qid: 1, nsid, kind: CommandKind::Other, ..InFlight::FREE };
+    core.commands.begin(Io(io), entry).unwrap()
+}
+
+/// Calls a component at time zero; returns what it returned, and what it asks of the drive's owner.
+pub(crate) fn call<T>(f: impl FnOnce(&mut Cx<'_, NoContents>) -> T) -> (T, Vec<Output>) {
+    let mut out = Vec::new();
+    let answer = f(&mut Cx { now: Nanos::ZERO, storage: &mut NoContents, out: &mut out });
+    (answer, out)
 }

@@ -3,6 +3,8 @@
 use crate::contents::Contents;
 use crate::core::{CommandKind, ControllerId, Cx, Failure, Output, Token, Turn};
 use crate::drive::Drive;
+use crate::fdp;
+use crate::streams;
 use crate::treatment::Action;
 use ftl::{Answer, Extent, Source, VolumeId};
 use media::Nanos;
@@ -77,12 +79,14 @@ impl Drive {
             IoCommand::ReservationRegister(_)
             | IoCommand::ReservationReport(_)
             | IoCommand::ReservationAcquire(_)
-            | IoCommand::ReservationRelease(_) => self.reserve(&token, id, *command, data, cx),
-            IoCommand::IoManagementReceive(c) => self.io_management_receive(id, *c).map(|bytes| {
+            | IoCommand::ReservationRelease(_) => {
+                self.reservations.execute(&mut self.core, &token, id, *command, data, cx)
+            }
+            IoCommand::IoManagementReceive(c) => fdp::receive(&self.core, id, *c).map(|bytes| {
                 cx.out.push(Output::Data { io: token.io(), bytes });
                 Some(cx.now)
             }),
-            IoCommand::IoManagementSend(c) => self.io_management_send(id, *c, data, cx).map(Some),
+            IoCommand::IoManagementSend(c) => fdp::send(&mut self.core, id, *c, data, cx).map(Some),
             IoCommand::Fabrics(command) => return self.fabrics(token, id, *command, cx),
             IoCommand::WriteUncorrectable(blocks) => self.write_uncorrectable(&token, id, blocks, cx),
             IoCommand::Copy(copy) => self.copy(&token, id, copy, data, cx),
@@ -263,8 +267,10 @@ impl Drive {
     /// The placement handle that a directive of a write asks for.
     fn directed(&mut self, id: ControllerId, blocks: &Blocks, now: Nanos) -> Result<u8, Failure> {
         match blocks.dtype {
-            nvme::fdp::DATA_PLACEMENT => self.place_by_identifier(blocks.nsid, blocks.dspec, now),
-            1 => self.place_by_stream(id, blocks.nsid, blocks.dspec),
+            nvme::fdp::DATA_PLACEMENT => {
+                fdp::place_by_identifier(&mut self.core, blocks.nsid, blocks.dspec, now)
+            }
+            1 => streams::place_by_stream(&mut self.core, id, blocks.nsid, blocks.dspec),
             _ => Err(Failure::field(50)),
         }
     }

@@ -49,6 +49,7 @@ mod selftest;
 mod stats;
 mod streams;
 mod telemetry;
+mod temperature;
 mod treat;
 mod treatment;
 mod uuid;

@@ -3,7 +3,9 @@
 use crate::contents::Contents;
 use crate::core::{ControllerId, Cx, Lanes, MAX_IO, Output, Power, TimedEvent};
 use crate::drive::Drive;
-use crate::stats::NamespaceStats;
+use crate::fdp;
+use crate::stats::DeletedNamespaces;
+use crate::stats::counts::NamespaceStats;
 use ftl::{Answer, Done, Io};
 use media::Nanos;
 use nvme::Status;
@@ -50,7 +52,7 @@ impl Drive {
         self.core.power = Power { on: false, since: now };
         self.cut = None;
         self.core.clear();
-        self.preempting.clear();
+        self.reservations.clear();
         self.shutdowns.clear();
         self.done.clear();
         self.sanitize = Default::default();
@@ -89,8 +91,8 @@ impl Drive {
         self.remember_power_on(now, unsafe_before);
         self.sanitize_start(now);
         self.resume_self_test(now);
-        *self.departed = Default::default();
-        self.refresh_placement_notes();
+        self.deleted = DeletedNamespaces::default();
+        fdp::refresh_notes(&mut self.core);
         self.windows.clear();
         for nsid in self.core.namespaces.ids() {
             let Some(ns) = self.core.namespaces.get_mut(nsid) else { continue };

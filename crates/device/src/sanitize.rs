@@ -11,7 +11,7 @@ use crate::core::{AsyncEvent, ControllerId, Cx, Failure, Outcome, Output, Reply,
 use crate::drive::Drive;
 use crate::keys;
 use crate::log_table;
-use crate::streams::Streams;
+use crate::streams::open::Streams;
 use ftl::{Answer, Io, SetConfig, SetProperties};
 use media::Nanos;
 use nvme::admin::{Sanitize, SanitizeAction};

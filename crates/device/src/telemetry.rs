@@ -87,7 +87,7 @@ impl Drive {
             "unsafe_shutdowns": life.unsafe_shutdowns,
             "backups": life.backups,
             "backup_failed": self.health.backup_failed,
-            "critical_warning": self.common_warning().into_bits(),
+            "critical_warning": self.health.common_warning(&self.core).into_bits(),
             "busy_ns": self.core.busy_time(now),
             "traffic": traffic,
             "media_errors": life.media_errors,

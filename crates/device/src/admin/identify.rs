@@ -10,12 +10,12 @@ use crate::core::{
 use crate::drive::Drive;
 use crate::feature::OPTIONAL_EVENTS;
 use crate::firmware;
-use crate::health::{CRITICAL_TEMPERATURE, WARNING_TEMPERATURE};
 use crate::history::LOG_UNITS;
-use crate::keys;
 use crate::io::{DSM_BLOCKS, DSM_RANGES};
+use crate::keys;
 use crate::ports::{ANA_GROUP, ANA_TRANSITION_SECONDS};
 use crate::protection::Guard;
+use crate::temperature::{CRITICAL_TEMPERATURE, WARNING_TEMPERATURE};
 use crate::uuid::uuid_list;
 use ftl::{MediaKind, PAGE};
 use nvme::admin::Identify;
@@ -205,10 +205,10 @@ impl Drive {
                 .with_plm(self.has_windows())
                 // Without a Host Identifier there are no reservations.
                 .with_rhii(true)
-                .with_fdps(self.has_fdp()),
+                .with_fdps(self.core.has_placement()),
             cntrltype: ControllerType::IO,
             oacs: Oacs::new()
-                .with_dirs(self.has_directives())
+                .with_dirs(self.core.has_placement())
                 .with_fnvms(has(AdminOpcode::FORMAT_NVM))
                 .with_fwds(has(AdminOpcode::FIRMWARE_COMMIT))
                 .with_nms(has(AdminOpcode::NAMESPACE_MANAGEMENT))

@@ -11,6 +11,7 @@ mod vendor;
 use crate::contents::Contents;
 use crate::core::{CommandKind, ControllerId, Cx, Failure, Outcome, Reply, Token, Waiting};
 use crate::drive::Drive;
+use crate::streams;
 use nvme::admin::{Abort, AdminCommand, NamespaceManagement, NamespaceManagementSelect};
 use nvme::command::AdminOpcode;
 use nvme::command_table::{self, Requirement};
@@ -94,8 +95,8 @@ impl Drive {
             AdminCommand::FirmwareImageDownload(c) => self.download_firmware(id, c, data),
             AdminCommand::DeviceSelfTest(c) => self.device_self_test(id, c, cx),
             AdminCommand::NamespaceAttachment(c) => self.namespace_attachment(c, data, cx),
-            AdminCommand::DirectiveSend(c) => self.directive_send(id, c),
-            AdminCommand::DirectiveReceive(c) => self.directive_receive(id, c),
+            AdminCommand::DirectiveSend(c) => streams::directive_send(&mut self.core, id, c),
+            AdminCommand::DirectiveReceive(c) => streams::directive_receive(&mut self.core, id, c),
             AdminCommand::FormatNvm(c) => self.format(token, id, c, cx),
             AdminCommand::Sanitize(c) => self.sanitize(token, id, c, cx),
             AdminCommand::GetLbaStatus(c) => self.get_lba_status(id, c, cx),

@@ -6,10 +6,12 @@ use crate::core::{
     ControllerId, Cx, Failure, Lanes, Layout, Namespace, Outcome, Policy, Reply, Token, identifiers,
 };
 use crate::drive::Drive;
+use crate::fdp;
 use crate::keys;
 use crate::ports::ANA_GROUP;
 use crate::quota::limits::Quotas;
-use crate::stats::{self, Traffic};
+use crate::stats;
+use crate::stats::counts::Traffic;
 use ftl::{Fault, NoContents, SetId};
 use media::Nanos;
 use nvme::admin::{AdminCommand, NamespaceManagement, NamespaceManagementSelect};
@@ -92,7 +94,7 @@ impl Drive {
             return Err(Status::ANA_GROUP_ID_INVALID.into());
         }
         let set = self.choose_set(new.nvmsetid.get(), new.endgid.get())?;
-        let (handles, by_controller) = self.choose_handles(set, new)?;
+        let (handles, by_controller) = fdp::choose_handles(&self.core, set, new)?;
         // What would not even be counted in bytes is more than any set has.
         let bytes =
             nsze.checked_shl(shift.into()).filter(|b| b >> shift == nsze && *b <= u64::MAX - GRANULE_BYTES);
@@ -186,9 +188,7 @@ impl Drive {
         let affected = self.core.attached_controllers(nsid);
         let Some(namespace) = self.core.namespaces.remove(nsid) else { return };
         cx.storage.drop_key(nsid);
-        let media = self.media_stats(&namespace);
-        self.departed.0.add(&namespace.stats);
-        self.departed.1 = stats::sum(&self.departed.1, &media);
+        self.deleted.add(&namespace.stats, &stats::media_stats(&self.core, &namespace));
         self.core.ftl.delete(cx.now, namespace.volume, cx.storage);
         self.core.count_sharers();
         for id in &affected {
@@ -216,7 +216,7 @@ impl Drive {
             namespace.storage_mask = u64::MAX;
             namespace.set_format(format as u8, initial.format);
             namespace.quota = Quotas::new(initial.limits);
-            if self.is_placing(set) {
+            if self.core.is_placing(set) {
                 // Whoever configures a drive, and not a namespace, wants to use all of it.
                 namespace.handles = (0..self.core.ftl.handles(set) as u8).collect();
             }

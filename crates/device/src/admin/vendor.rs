@@ -49,7 +49,7 @@ impl Drive {
     ) -> Outcome {
         self.may_harm(id)?;
         if [FaultKind::PORT_ANA, FaultKind::PORT_DOWN].contains(&c.kind) {
-            return self.port_fault(c, cx);
+            return self.ports.fault(&mut self.core, c, cx);
         }
         let sets = self.faults.len();
         let chosen = match usize::from(c.nvmsetid) {
@@ -64,7 +64,7 @@ impl Drive {
                 self.core.ftl.set_faults(SetId(set as u8), self.faults[set].clone());
             }
             self.cut = None;
-            self.restore_ports(cx);
+            self.ports.restore(&mut self.core, cx);
             cx.out.push(Output::ClearHostDiskFaults);
             return Ok(Reply::Done(0));
         }

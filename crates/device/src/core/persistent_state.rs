@@ -6,7 +6,7 @@ use crate::history::History;
 use crate::keys::wrapped::DriveKeyId;
 use crate::sanitize;
 use crate::selftest::SelfTests;
-use crate::stats::Traffic;
+use crate::stats::counts::Traffic;
 use crate::telemetry::Kept;
 use ftl::SetId;
 use serde::{Deserialize, Serialize};
@@ -52,7 +52,7 @@ pub(crate) struct PersistentState {
     /// Saved configuration of Predictable Latency Mode, by NVM Set.
     pub windows: Vec<crate::window::Setting>,
     /// Flexible Data Placement, by NVM Set.
-    pub fdp: Vec<crate::fdp::Group>,
+    pub fdp: Vec<crate::fdp::group::Group>,
     /// Host traffic by NVM Set.
     traffic: Vec<Traffic>,
 }

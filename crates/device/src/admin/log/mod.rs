@@ -2,24 +2,24 @@
 
 mod capacity;
 mod effects;
-mod health;
 
 use crate::contents::Contents;
 use crate::core::AsyncEvent;
-use crate::core::{Controller, ControllerId, Cx, ERROR_ENTRIES, Failure, Namespace, Origin, Outcome, Reply};
+use crate::core::{ControllerId, Cx, ERROR_ENTRIES, Failure, Origin, Outcome, Reply};
 use crate::drive::Drive;
+use crate::fdp;
+use crate::health::smart;
 use crate::log_table::{self, LOGS, LogRequirement};
+use crate::ports;
 use crate::stats;
 use crate::uuid::{self, Vendor};
 use effects::command_effects;
-use ftl::VolumeStats;
 use media::Nanos;
 use nvme::admin::GetLogPage;
 use nvme::log::{
-    ChangedNamespaces, ErrorInformation, LidSupported, LogId, NamespaceStatistics, PersistentEventAction,
-    PersistentEventHeader, SupportedLogPages, TELEMETRY_BLOCK,
+    ChangedNamespaces, ErrorInformation, LidSupported, LogId, PersistentEventAction, PersistentEventHeader,
+    SupportedLogPages, TELEMETRY_BLOCK,
 };
-use nvme::quota::Quota;
 use nvme::zerocopy::{FromBytes, IntoBytes};
 use nvme::{NSID_ALL, Status};
 
@@ -74,7 +74,7 @@ impl Drive {
             // LSP bit 0: Create Telemetry Host-Initiated Data.
             LogId::TELEMETRY_HOST if c.lsp & 1 != 0 => self.create_telemetry(id, cx),
             LogId::LBA_STATUS => self.gather_lost(),
-            LogId::FDP_EVENTS => self.gather_placement_notes(c.lsi),
+            LogId::FDP_EVENTS => fdp::gather_notes(&mut self.core, c.lsi),
             LogId::PREDICTABLE_LATENCY | LogId::PREDICTABLE_LATENCY_EVENTS => self.look_at_windows(cx),
             _ => {}
         }
@@ -166,7 +166,7 @@ impl Drive {
         log_table::of(lid).is_some_and(|info| match info.requires {
             LogRequirement::None => true,
             LogRequirement::Windows => self.has_windows(),
-            LogRequirement::Placement => self.has_fdp(),
+            LogRequirement::Placement => self.core.has_placement(),
         })
     }
 
@@ -196,17 +196,17 @@ impl Drive {
                 }
                 log.as_bytes().to_vec()
             }
-            LogId::SMART => self.smart(id, c.nsid, now)?.as_bytes().to_vec(),
+            LogId::SMART => self.health.smart(&self.core, id, c.nsid, now)?.as_bytes().to_vec(),
             LogId::FIRMWARE_SLOT => self.firmware_slots().as_bytes().to_vec(),
             LogId::CHANGED_NAMESPACES => {
                 ChangedNamespaces::new(controller.changed.iter().copied()).as_bytes().to_vec()
             }
             LogId::COMMAND_EFFECTS => {
-                command_effects(c, self.has_fdp(), &controller.role).as_bytes().to_vec()
+                command_effects(c, self.core.has_placement(), &controller.role).as_bytes().to_vec()
             }
             LogId::DEVICE_SELF_TEST => self.self_test_log().as_bytes().to_vec(),
             LogId::TELEMETRY_HOST | LogId::TELEMETRY_CONTROLLER => self.telemetry_log(c.lid),
-            LogId::ENDURANCE_GROUP => self.endurance_group(c.lsi)?.as_bytes().to_vec(),
+            LogId::ENDURANCE_GROUP => smart::endurance_group(&self.core, c.lsi)?.as_bytes().to_vec(),
             LogId::ENDURANCE_GROUP_EVENTS => {
                 let groups = &controller.changed_groups;
                 let mut log = (groups.len() as u64).to_le_bytes().to_vec();
@@ -214,7 +214,7 @@ impl Drive {
                 log
             }
             // LSP bit 0: Return Groups Only.
-            LogId::ANA => self.ana_log(controller, c.lsp & 1 != 0),
+            LogId::ANA => ports::ana_log(&self.core, controller, c.lsp & 1 != 0),
             LogId::SUPPORTED_CAPACITY_CONFIGURATIONS => self.capacity_configurations(),
             LogId::FEATURE_EFFECTS => self.feature_effects(),
             // There is no management interface, so none of its commands.
@@ -230,52 +230,24 @@ impl Drive {
                 log
             }
             LogId::FDP_CONFIGURATIONS | LogId::RUH_USAGE | LogId::FDP_STATISTICS | LogId::FDP_EVENTS => {
-                self.fdp_log(c.lid, c.lsi, c.lsp)?
+                fdp::log(&self.core, c.lid, c.lsi, c.lsp)?
             }
-            LogId::OCP_SMART => self.ocp_smart().as_bytes().to_vec(),
-            LogId::MEMBLAZE_SMART => self.memblaze_smart().as_bytes().to_vec(),
+            LogId::OCP_SMART => {
+                self.health.ocp_smart(&self.core, self.firmware_revision()).as_bytes().to_vec()
+            }
+            LogId::MEMBLAZE_SMART => self.health.memblaze_smart(&self.core).as_bytes().to_vec(),
             LogId::NAMESPACE_STATISTICS => {
                 let log = match c.nsid {
-                    0 | NSID_ALL => self.all_statistics(controller, now),
-                    nsid => self.core.seen(id, nsid).and_then(|_| self.namespace_statistics(nsid, now))?,
+                    0 | NSID_ALL => self.deleted.all_statistics(&self.core, controller, now),
+                    nsid => {
+                        self.core.seen(id, nsid).and_then(|_| stats::statistics(&self.core, nsid, now))?
+                    }
                 };
                 log.as_bytes().to_vec()
             }
             LogId::CONTROLLERS => self.controllers_log(),
             _ => return Err(Failure { location: 40, ..Status::INVALID_LOG_PAGE.into() }),
         })
-    }
-
-    /// What the media did for a namespace since it was counted last from zero.
-    pub(crate) fn media_stats(&self, ns: &Namespace) -> VolumeStats {
-        stats::since(&self.core.ftl.volume_stats(ns.volume), &ns.stats.base)
-    }
-
-    /// Log D8h of a namespace.
-    pub(crate) fn namespace_statistics(&self, nsid: u32, now: Nanos) -> Result<NamespaceStatistics, Failure> {
-        let ns = self.core.namespaces.get(nsid).ok_or_else(|| self.core.no_namespace(nsid))?;
-        let set = u16::from(ns.set.0) + 1;
-        let mut page = NamespaceStatistics::new(nsid, set, set);
-        ns.stats.fill(&mut page);
-        page.quota = Quota::from(&ns.quota.current);
-        stats::fill_media(&self.media_stats(ns), &mut page);
-        page.time_ns.set(now.since(self.core.power.since).0);
-        Ok(page)
-    }
-
-    /// Log D8h of all namespaces that a host sees; for an administrator with those that were deleted.
-    fn all_statistics(&self, viewer: &Controller, now: Nanos) -> NamespaceStatistics {
-        let mut page = NamespaceStatistics::new(NSID_ALL, 0, 0);
-        let departed = viewer.role.is_administrator().then(|| (*self.departed).clone());
-        let (mut counts, mut media) = departed.unwrap_or_default();
-        for (_, ns) in self.core.namespaces.iter().filter(|(nsid, _)| viewer.sees(*nsid)) {
-            counts.add(&ns.stats);
-            media = stats::sum(&media, &self.media_stats(ns));
-        }
-        counts.fill(&mut page);
-        stats::fill_media(&media, &mut page);
-        page.time_ns.set(now.since(self.core.power.since).0);
-        page
     }
 
     /// Vendor specific log D9h: the controllers and their hosts.
