@@ -235,23 +235,23 @@ impl Drive {
         self.pump(&mut cx);
     }
 
-    /// Begins to bring what a command of an I/O queue will need into the host's cache; changes nothing. Whoever
-    /// has the next command at hand while another is submitted gains by it.
+    /// Begins to load into the host's cache what a command of an I/O queue will need; changes nothing. It pays if the next command is
+    /// known while another one is submitted.
     #[inline]
     pub fn prefetch(&self, command: &Command) {
-        // The starting LBA of all commands on blocks; of others whatever it is, as bad as no address.
+        // The starting LBA of commands on blocks. Other commands have something else there; to prefetch that does no harm.
         self.prefetch_block(command.nsid.get(), command.cdw10_11());
     }
 
-    /// The same for a command that will start at this block, for whoever knows no more of it.
+    /// The same for a command of which only the first block is known.
     #[inline]
     pub fn prefetch_block(&self, nsid: Nsid, lba: u64) {
         let Some(ns) = self.core.namespaces.get(nsid) else { return };
         self.core.ftl.prefetch(ns.volume, lba << ns.shift);
     }
 
-    /// The second step of [`prefetch`](Drive::prefetch), for whoever has several commands at hand: first the one for each
-    /// of them, then the other.
+    /// The second step of [`prefetch`](Drive::prefetch). With several commands at hand, take the first step for each of them, and then
+    /// the second.
     #[inline]
     pub fn prefetch_place(&self, command: &Command) {
         self.prefetch_place_of_block(command.nsid.get(), command.cdw10_11());
@@ -324,6 +324,9 @@ impl Drive {
             while self.core.ftl.due() <= cx.now {
                 self.poll_ftl(cx);
             }
+            if self.core.requests != Requests::default() {
+                self.serve_requests(cx);
+            }
             if self.cut.is_some() && self.cut_if_due(cx) {
                 return;
             }
@@ -340,7 +343,7 @@ impl Drive {
                         self.core.end(token, cx);
                     }
                 }
-                TimedEvent::Lane(nsid, way) => self.lane_due(nsid, way, cx),
+                TimedEvent::Lane(nsid, direction) => self.lane_due(nsid, direction, cx),
                 TimedEvent::KeepAlive(id, timer) => self.core.keep_alive_due(id, timer, cx),
                 TimedEvent::Window(set, number) => self.window_due(set, number, cx),
                 TimedEvent::LbaAlert(id) => self.core.alert_of_losses(id, cx),
@@ -348,9 +351,6 @@ impl Drive {
                 TimedEvent::ShutdownComplete(of) => shutdown_complete(&mut self.core, of, cx),
                 TimedEvent::Sanitize => self.sanitize_due(cx),
             }
-        }
-        if self.core.requests != Requests::default() {
-            self.serve_requests(cx);
         }
         if self.lost.has_news(&self.core) {
             self.lost.note(&mut self.core, cx);
@@ -363,6 +363,9 @@ impl Drive {
         }
         if self.sanitize.waits() {
             self.sanitize_if_idle(cx);
+        }
+        if self.core.requests != Requests::default() {
+            self.serve_requests(cx);
         }
     }
 
@@ -377,7 +380,7 @@ impl Drive {
         }
     }
 
-    /// The time has come that a lane waited for: lets go what may go.
+    /// The time has come that a lane waited for: starts what may start.
     fn lane_due<S: Contents>(&mut self, nsid: u32, direction: Direction, cx: &mut Cx<'_, S>) {
         let Some(alone) = self.core.open_lane(nsid, direction, cx.now) else { return };
         if alone {
@@ -388,7 +391,7 @@ impl Drive {
         self.core.wait(nsid, direction, cx.now);
     }
 
-    /// Something ended on a shared set, or came to wait for it: lets go what may go.
+    /// Something ended on a shared set, or came to wait for it: starts what may start.
     fn share<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
         for set in 0..self.core.fair.count() {
             while let Some((nsid, direction)) = self.core.next_turn(set, cx.now) {
@@ -411,7 +414,7 @@ impl Drive {
         self.done = done;
     }
 
-    /// Runs every event that is due at `now`, each at its own time: what comes of it is the same however late the call is.
+    /// Runs every event that is due at `now`, each at its own time. So the results do not depend on how late the call is.
     pub fn poll<S: Contents>(&mut self, now: Nanos, storage: &mut S, out: &mut Vec<Output>) {
         let mut cx = Cx { now: self.core.now(), storage, out };
         while self.due() <= now {

@@ -164,7 +164,11 @@ pub(crate) fn answer(core: &Core, inputs: &Inputs, id: ControllerId, c: Identify
 
 /// The namespace that the command names, or `None` if that identifier is valid but inactive here: the
 /// structure is all zeros then (Base 5.1.13.2).
-fn named<'a>(core: &'a Core, controller: &Controller, c: &Identify) -> Result<Option<&'a Namespace>, Failure> {
+fn named<'a>(
+    core: &'a Core,
+    controller: &Controller,
+    c: &Identify,
+) -> Result<Option<&'a Namespace>, Failure> {
     if !core.namespaces.is_valid(c.nsid) {
         return Err(core.no_namespace(c.nsid));
     }

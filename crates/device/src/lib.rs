@@ -18,6 +18,7 @@
 mod admin;
 mod association;
 mod config;
+mod config_error;
 mod contents;
 mod core;
 mod datasheet;
@@ -47,6 +48,7 @@ mod quota;
 mod reservation;
 mod sanitize;
 mod selftest;
+mod shortened;
 mod stats;
 mod streams;
 mod telemetry;

@@ -1,6 +1,6 @@
 //! Quotas: what a namespace may use, feature D8h, and the meters that enforce it.
 
-use crate::config::ConfigError;
+use crate::config_error::ConfigError;
 use crate::contents::Contents;
 use crate::core::{ControllerId, Cx, Failure, Outcome, Reply};
 use crate::drive::Drive;

@@ -187,7 +187,7 @@ impl Drive {
             }
         }
         self.core.record(cx.storage);
-        // Without its key nobody can read what the namespace held: it must be gone when the host is told.
+        // Deleting the key deletes the contents: the key must be gone when the host is told.
         let entry = self.core.commands.get_mut(token);
         (entry.forget, entry.sync) = (keyed, keyed);
         Ok(Reply::Done(0))

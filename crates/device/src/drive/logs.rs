@@ -3,9 +3,9 @@
 use super::Drive;
 use crate::contents::Contents;
 use crate::core::AsyncEvent;
-use crate::core::{Controller, ControllerId, Cx, ERROR_ENTRIES, Failure, Namespace, Origin, Outcome, Reply};
+use crate::core::{Controller, ControllerId, Cx, ERROR_ENTRIES, Failure, Namespace, Outcome, Reply};
 use crate::log_table::{self, LOGS, LogRequirement};
-use crate::logs::{capacity, command_effects, feature_effects};
+use crate::logs::{capacity, command_effects, controllers, feature_effects, part_of};
 use crate::stats;
 use crate::uuid::{self, Vendor};
 use ftl::VolumeStats;
@@ -18,18 +18,6 @@ use nvme::log::{
 use nvme::quota::Quota;
 use nvme::zerocopy::{FromBytes, IntoBytes};
 use nvme::{NSID_ALL, Status};
-
-/// So many bytes of a log from an offset; zeros beyond its end.
-///
-/// # Errors
-/// Invalid Field in Command for an offset beyond the log.
-fn window(log: &[u8], offset: u64, length: usize) -> Result<Vec<u8>, Failure> {
-    let available = usize::try_from(offset).ok().and_then(|o| log.get(o..)).ok_or(Failure::field(48))?;
-    let count = available.len().min(length);
-    let mut bytes = vec![0; length];
-    bytes[..count].copy_from_slice(&available[..count]);
-    Ok(bytes)
-}
 
 impl Drive {
     pub(super) fn get_log_page<S: Contents>(
@@ -77,7 +65,7 @@ impl Drive {
         let bytes = if c.lid == LogId::PERSISTENT_EVENT {
             self.persistent_events(id, &c, length, cx.now)?
         } else {
-            window(&self.log(id, &c, cx.now)?, c.offset, length)?
+            part_of(&self.log(id, &c, cx.now)?, c.offset, length)?
         };
         if !c.rae {
             self.clear_event(id, &c, cx)?;
@@ -110,13 +98,13 @@ impl Drive {
         }
         let log = self.core.controller(id)?.persistent_events.as_deref().unwrap_or_default();
         if action != PersistentEventAction::ESTABLISH_HEADER {
-            return window(log, c.offset, length);
+            return part_of(log, c.offset, length);
         }
         // The header alone, whatever offset is asked for; it tells whether the context was there before.
         let (mut header, _) = PersistentEventHeader::read_from_prefix(log)
             .map_err(|_| Failure::transient(Status::INTERNAL_ERROR))?;
         header.rci.set_rce(exists);
-        window(header.as_bytes(), 0, length)
+        part_of(header.as_bytes(), 0, length)
     }
 
     /// Reading a log without Retain Asynchronous Event clears what it told.
@@ -237,7 +225,7 @@ impl Drive {
                 };
                 log.as_bytes().to_vec()
             }
-            LogId::CONTROLLERS => self.controllers_log(),
+            LogId::CONTROLLERS => controllers(&self.core),
             _ => return Err(Failure { location: 40, ..Status::INVALID_LOG_PAGE.into() }),
         })
     }
@@ -272,30 +260,5 @@ impl Drive {
         stats::fill_media(&media, &mut page);
         page.time_ns.set(now.since(self.core.power.since).0);
         page
-    }
-
-    /// Vendor specific log D9h: the controllers and their hosts.
-    fn controllers_log(&self) -> Vec<u8> {
-        let entries = self.core.controllers.iter().filter(|(_, c)| c.proven);
-        let mut log = vec![0; 16];
-        let mut count = 0u16;
-        for (id, controller) in entries {
-            count += 1;
-            let origin = match controller.origin {
-                Origin::InProcess => 0,
-                Origin::Unix => 1,
-                Origin::Network => 2,
-            };
-            log.extend_from_slice(&id.0.to_le_bytes());
-            log.push(origin);
-            log.push(u8::from(controller.is_ready()));
-            log.extend_from_slice(&controller.port.0.to_le_bytes());
-            log.push(controller.ana.0);
-            log.extend_from_slice(&[0; 9]);
-            log.extend_from_slice(&controller.host.to_field());
-        }
-        log[0] = 1;
-        log[2..4].copy_from_slice(&count.to_le_bytes());
-        log
     }
 }

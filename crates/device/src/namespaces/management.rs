@@ -206,7 +206,7 @@ pub(crate) fn create_initial(core: &mut Core, is_placing: impl Fn(SetId) -> bool
         namespace.set_format(format as u8, initial.format);
         namespace.quota = Quotas::new(initial.limits);
         if is_placing(set) {
-            // Whoever configures a drive, and not a namespace, wants to use all of it.
+            // An initial namespace may use every handle.
             namespace.handles = (0..core.ftl.handles(set) as u8).collect();
         }
         // The configuration was checked: there are no more of them than identifiers.
