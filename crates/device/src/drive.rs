@@ -1,24 +1,32 @@
 //! The drive: commands and the time go in, completions and requests to its owner come out.
 
-use crate::admin;
+mod admin;
+mod associations;
+mod io;
+mod logs;
+mod power;
+
 use crate::config::{Config, ConfigError};
 use crate::contents::Contents;
 use crate::core::{
     CommandKind, ControllerId, Core, Cx, Direction, Failure, InFlight, MAX_IO, Namespaces, Output,
     PersistentState, PortId, Requests, Stage, TimedEvent, is_fused,
 };
+use crate::fault_injection::FaultPlans;
 use crate::fdp;
 use crate::health::{self, Health};
+use crate::io::fused;
 use crate::keys;
-use crate::lost::Lost;
+use crate::lost_blocks::LostBlocks;
+use crate::namespaces::management;
 use crate::ports::Ports;
-use crate::power::{Cut, Shutdown};
+use crate::power::{Cut, Shutdowns, shutdown_complete};
 use crate::reservation::ReservationCommands;
 use crate::sanitize;
 use crate::stats::{self, DeletedNamespaces};
 use crate::telemetry::Capture;
 use ftl::{Done, Ftl, Io, Past, StorageError};
-use media::{FaultPlan, Nanos};
+use media::Nanos;
 use nvme::log::{AnaState, NamespaceStatistics};
 use nvme::{Command, Completion, IoCommand, Nsid, Status, Transfer};
 
@@ -34,15 +42,13 @@ pub struct Drive {
     /// Telemetry that a host asked for.
     pub(crate) telemetry: Capture,
     pub(crate) reservations: ReservationCommands,
-    /// Shutdowns that the translation layer has not ended yet.
-    pub(crate) shutdowns: Vec<Shutdown>,
-    /// Faults planned for each NVM Set.
-    pub(crate) faults: Vec<FaultPlan>,
+    pub(crate) shutdowns: Shutdowns,
+    pub(crate) faults: FaultPlans,
     /// Predictable Latency Mode, by NVM Set.
     pub(crate) windows: Vec<crate::window::Window>,
     pub(crate) ports: Ports,
     /// Blocks that are potentially unrecoverable.
-    pub(crate) lost: Lost,
+    pub(crate) lost: LostBlocks,
     pub(crate) sanitize: sanitize::Progress,
     pub(crate) deleted: DeletedNamespaces,
     /// Answers of the translation layer; kept for its room.
@@ -57,16 +63,16 @@ impl Drive {
         persistent: PersistentState,
     ) -> Drive {
         Drive {
-            faults: vec![FaultPlan::default(); ftl.set_count()],
+            faults: FaultPlans::new(ftl.set_count()),
             core: Core::new(config, ftl, namespaces, persistent),
             health: Health::default(),
             cut: None,
             telemetry: Capture::default(),
             reservations: ReservationCommands::default(),
-            shutdowns: Vec::new(),
+            shutdowns: Shutdowns::default(),
             windows: Vec::new(),
             ports: Ports::default(),
-            lost: Lost::default(),
+            lost: LostBlocks::default(),
             sanitize: sanitize::Progress::default(),
             deleted: DeletedNamespaces::default(),
             done: Vec::with_capacity(1024),
@@ -84,7 +90,7 @@ impl Drive {
         let mut drive = Drive::assemble(config, ftl, namespaces, PersistentState::default());
         drive.core.persistent.power_cycles = 1;
         fdp::enable_initial(&mut drive.core);
-        drive.create_initial_namespaces()?;
+        management::create_initial(&mut drive.core)?;
         drive.remember_power_on(Nanos::ZERO, false);
         Ok(drive)
     }
@@ -229,11 +235,14 @@ impl Drive {
             self.core.begin_busy(now);
         }
         if qid != 0 && self.core.fused.waits() {
-            self.separate(controller, qid, command, &mut cx);
+            fused::separate(&mut self.core, controller, qid, command, &mut cx);
         }
         match self.admit(now, controller, qid, command) {
             admitted if is_fused(command, qid) => {
-                self.submit_fused(token, controller, command, admitted, &mut cx);
+                let submitted = fused::submit(&mut self.core, token, controller, command, admitted, &mut cx);
+                if let Some((second, blocks)) = submitted {
+                    self.execute_pair(second, &blocks, &mut cx);
+                }
             }
             Err(failure) => self.core.fail(token, failure, &mut cx),
             Ok(()) if qid == 0 => self.submit_admin(token, controller, command, data, &mut cx),
@@ -246,23 +255,39 @@ impl Drive {
         self.pump(&mut cx);
     }
 
-    /// Begins to bring what a command of an I/O queue will need into the host's cache; changes nothing. Whoever
-    /// has the next command at hand while another is submitted gains by it.
+    /// What was submitted last to this queue is a first command of a fused operation, and no second will follow it, or not next: it is
+    /// aborted. Only transports that know more than the order of [`submit`](Drive::submit) need it.
+    pub fn end_fused<S: Contents>(
+        &mut self,
+        now: Nanos,
+        id: ControllerId,
+        qid: u16,
+        storage: &mut S,
+        out: &mut Vec<Output>,
+    ) {
+        let now = self.core.tick(now);
+        let mut cx = Cx { now, storage, out };
+        fused::give_up_first(&mut self.core, id, qid, &mut cx);
+        self.pump(&mut cx);
+    }
+
+    /// Begins to load into the host's cache what a command of an I/O queue will need; changes nothing. It pays if the next command is
+    /// known while another one is submitted.
     #[inline]
     pub fn prefetch(&self, command: &Command) {
-        // The starting LBA of all commands on blocks; of others whatever it is, as bad as no address.
+        // The starting LBA of commands on blocks. Other commands have something else there; to prefetch that does no harm.
         self.prefetch_block(command.nsid.get(), command.cdw10_11());
     }
 
-    /// The same for a command that will start at this block, for whoever knows no more of it.
+    /// The same for a command of which only the first block is known.
     #[inline]
     pub fn prefetch_block(&self, nsid: Nsid, lba: u64) {
         let Some(ns) = self.core.namespaces.get(nsid) else { return };
         self.core.ftl.prefetch(ns.volume, lba << ns.shift);
     }
 
-    /// The second step of [`prefetch`](Drive::prefetch), for whoever has several commands at hand: first the one for each
-    /// of them, then the other.
+    /// The second step of [`prefetch`](Drive::prefetch). With several commands at hand, take the first step for each of them, and then
+    /// the second.
     #[inline]
     pub fn prefetch_place(&self, command: &Command) {
         self.prefetch_place_of_block(command.nsid.get(), command.cdw10_11());
@@ -294,7 +319,7 @@ impl Drive {
         if fused || command.flags.psdt() == 3 {
             return Err(Failure::field(1));
         }
-        if self.sanitize.restricts() && (qid != 0 || admin::has(command.opc)) {
+        if self.sanitize.restricts() && (qid != 0 || crate::admin::has(command.opc)) {
             return self.check_sanitize(command, qid == 0);
         }
         Ok(())
@@ -306,13 +331,13 @@ impl Drive {
             return self.sanitize_erased(done.at);
         }
         if done.io.0 >= MAX_IO {
-            return self.shutdown_done(done);
+            return self.shutdowns.done(&mut self.core, done);
         }
         let Some(token) = self.core.commands.unpark(done.io.0) else { return };
         let (kind, fused) =
             (self.core.commands.get_mut(&token).kind, self.core.commands.get_mut(&token).fused);
         if fused {
-            return self.pair_done(token, done.at, done.result, cx);
+            return fused::pair_done(&mut self.core, token, done.at, done.result, cx);
         }
         if let Err(fault) = done.result {
             self.core.note_failure(&token, Failure::of_fault(fault, kind));
@@ -335,7 +360,10 @@ impl Drive {
             while self.core.ftl.due() <= cx.now {
                 self.poll_ftl(cx);
             }
-            if self.cut.is_some() && self.cut_is_due(cx) {
+            if self.core.requests != Requests::default() {
+                self.serve_requests(cx);
+            }
+            if self.cut.is_some() && self.cut_if_due(cx) {
                 return;
             }
             let Some((_, event)) = self.core.events.pop_due(cx.now) else {
@@ -351,20 +379,17 @@ impl Drive {
                         self.core.end(token, cx);
                     }
                 }
-                TimedEvent::Lane(nsid, way) => self.lane_due(nsid, way, cx),
-                TimedEvent::KeepAlive(id, timer) => self.keep_alive_due(id, timer, cx),
+                TimedEvent::Lane(nsid, direction) => self.lane_due(nsid, direction, cx),
+                TimedEvent::KeepAlive(id, timer) => self.core.keep_alive_due(id, timer, cx),
                 TimedEvent::Window(set, number) => self.window_due(set, number, cx),
-                TimedEvent::LbaAlert(id) => self.alert(id, cx),
+                TimedEvent::LbaAlert(id) => self.core.alert_of_losses(id, cx),
                 TimedEvent::SelfTest(number) => self.self_test_step(number, cx),
-                TimedEvent::ShutdownComplete(of) => self.shutdown_complete(of, cx),
+                TimedEvent::ShutdownComplete(of) => shutdown_complete(&mut self.core, of, cx),
                 TimedEvent::Sanitize => self.sanitize_due(cx),
             }
         }
-        if self.core.requests != Requests::default() {
-            self.serve_requests(cx);
-        }
-        if self.core.ftl.losses() != self.lost.known {
-            self.note_losses(cx);
+        if self.lost.has_news(&self.core) {
+            self.lost.note(&mut self.core, cx);
         }
         if !self.core.waiting.is_empty() {
             self.retry_waiting(cx);
@@ -374,6 +399,9 @@ impl Drive {
         }
         if self.sanitize.waits() {
             self.sanitize_if_idle(cx);
+        }
+        if self.core.requests != Requests::default() {
+            self.serve_requests(cx);
         }
     }
 
@@ -406,7 +434,7 @@ impl Drive {
         self.health.warn_all(&mut self.core, cx);
     }
 
-    /// The time has come that a lane waited for: lets go what may go.
+    /// The time has come that a lane waited for: starts what may start.
     fn lane_due<S: Contents>(&mut self, nsid: u32, direction: Direction, cx: &mut Cx<'_, S>) {
         let Some(alone) = self.core.open_lane(nsid, direction, cx.now) else { return };
         if alone {
@@ -417,7 +445,7 @@ impl Drive {
         self.core.wait(nsid, direction, cx.now);
     }
 
-    /// Something ended on a shared set, or came to wait for it: lets go what may go.
+    /// Something ended on a shared set, or came to wait for it: starts what may start.
     fn share<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
         for set in 0..self.core.fair.count() {
             while let Some((nsid, direction)) = self.core.next_turn(set, cx.now) {
@@ -440,7 +468,7 @@ impl Drive {
         self.done = done;
     }
 
-    /// Runs every event that is due at `now`, each at its own time: what comes of it is the same however late the call is.
+    /// Runs every event that is due at `now`, each at its own time. So the results do not depend on how late the call is.
     pub fn poll<S: Contents>(&mut self, now: Nanos, storage: &mut S, out: &mut Vec<Output>) {
         let mut cx = Cx { now: self.core.now(), storage, out };
         while self.due() <= now {

@@ -1,8 +1,7 @@
 //! A drive's TOML. `docs/drive-toml.md` documents every key.
 
-use crate::config::{
-    Attach, Config, ConfigError, GRANULE_BYTES, Identity, InitialNamespace, Link, offered_bytes,
-};
+use crate::config::{Attach, Config, GRANULE_BYTES, Identity, InitialNamespace, Link, offered_bytes};
+use crate::config_error::ConfigError;
 use crate::datasheet::DataSheetTable;
 use crate::lba_format::LbaFormat;
 use crate::quantity::{Percent, Rate, Size, Time};

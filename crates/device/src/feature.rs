@@ -1,11 +1,11 @@
 //! Features: their values, and Set and Get Features (Base 5.1.11, 5.1.25; NVM 4.1.3).
 
 use crate::contents::Contents;
-use crate::copy::COPY_FORMATS;
 use crate::core::{ControllerId, Cx, Failure, MAX_IO_QUEUES, Outcome, Reply};
 use crate::drive::Drive;
 use crate::fdp;
-use crate::lost::POLL_INTERVAL;
+use crate::io::copy::COPY_FORMATS;
+use crate::lost_blocks::POLL_INTERVAL;
 use crate::quota;
 use crate::reservation;
 use crate::temperature::WARNING_TEMPERATURE;
@@ -310,7 +310,7 @@ impl Drive {
             FeatureId::FDP => return fdp::set_mode(&mut self.core, &c, cx),
             FeatureId::FDP_EVENTS => return fdp::set_events(&mut self.core, id, &c, data, cx),
             FeatureId::KEEP_ALIVE_TIMER => {
-                return self.set_keep_alive(id, c.cdw11, cx.now).map(|()| Reply::Done(0));
+                return self.core.set_keep_alive(id, c.cdw11, cx.now).map(|()| Reply::Done(0));
             }
             _ => {}
         }
@@ -325,7 +325,7 @@ impl Drive {
         }
         self.core.controller_mut(id)?.values = values;
         self.health.warn(&mut self.core, id, cx);
-        self.alert(id, cx);
+        self.core.alert_of_losses(id, cx);
         Ok(Reply::Done(0))
     }
 

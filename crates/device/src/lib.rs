@@ -16,27 +16,31 @@
 //! Not implemented: fused commands, command sets other than NVM.
 
 mod admin;
+mod association;
 mod config;
-mod connect;
+mod config_error;
 mod contents;
-mod copy;
 mod core;
 mod datasheet;
 mod drive;
 mod drive_toml;
+mod fault_injection;
 mod fdp;
 mod feature;
 mod firmware;
 #[cfg(test)]
 mod fixture;
-mod fused;
 mod health;
 mod history;
+mod identify;
 mod io;
 mod keys;
 mod lba_format;
+mod lba_status;
 mod log_table;
-mod lost;
+mod logs;
+mod lost_blocks;
+mod namespaces;
 mod persist;
 mod ports;
 mod power;
@@ -46,11 +50,11 @@ mod quota;
 mod reservation;
 mod sanitize;
 mod selftest;
+mod shortened;
 mod stats;
 mod streams;
 mod telemetry;
 mod temperature;
-mod treat;
 mod treatment;
 mod uuid;
 mod window;
@@ -61,11 +65,11 @@ pub use core::{ControllerId, Host, MAX_IO, MAX_IO_QUEUES, MAX_QUEUE_ENTRIES, Ori
 pub use datasheet::DataSheet;
 pub use drive::Drive;
 pub use firmware::{FirmwareImageError, MAX_FIRMWARE_IMAGE, firmware_image};
+pub use io::Laid;
 pub use keys::wrapped::{DriveKeyId, WrappedKey};
 pub use lba_format::LbaFormat;
 pub use persist::{LoadError, Restorer};
 pub use quota::limits::Limits;
-pub use treat::Laid;
 pub use treatment::{Action, Blemish, SPARE, Treatment};
 
 pub use ftl::Io;

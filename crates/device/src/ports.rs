@@ -5,15 +5,14 @@
 //! process) is always optimized. The core keeps each controller's state and refuses what it closes.
 
 use crate::contents::Contents;
-use crate::core::{AsyncEvent, Controller, ControllerId, Core, Cx, Failure, Outcome, Output, PortId, Reply};
+use crate::core::{
+    ANA_GROUP, AsyncEvent, Controller, ControllerId, Core, Cx, Failure, Outcome, Output, PortId, Reply,
+};
 use media::Nanos;
 use nvme::admin::{FaultInjection, FaultKind};
 use nvme::log::{AnaGroup, AnaHeader, AnaState};
 use nvme::zerocopy::IntoBytes;
 use nvme::{U16, U32, U64};
-
-/// The only ANA group.
-pub(crate) const ANA_GROUP: u32 = 1;
 
 /// ANATT: hosts wait no longer than this for the end of ANA Change. Here it lasts until the next state is set.
 pub(crate) const ANA_TRANSITION_SECONDS: u8 = 10;

@@ -10,6 +10,9 @@ use nvme::command_table::{self, ReservationGroup};
 use nvme::log::AnaState;
 use nvme::{NSID_ALL, Status};
 
+/// The only ANA group.
+pub(crate) const ANA_GROUP: u32 = 1;
+
 impl Core {
     /// The namespace, if it is attached to this controller and open.
     #[inline]
@@ -32,6 +35,14 @@ impl Core {
             Failure::field(4)
         } else {
             Failure { location: 4, ..Status::INVALID_NAMESPACE.into() }
+        }
+    }
+
+    /// A set that can only be read keeps what it has.
+    pub(crate) fn refuse_read_only(&self, nsid: u32) -> Result<(), Failure> {
+        match self.namespaces.get(nsid) {
+            Some(ns) if self.is_read_only(ns.set) => Err(Status::WRITE_TO_READ_ONLY_RANGE.into()),
+            _ => Ok(()),
         }
     }
 

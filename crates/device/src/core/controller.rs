@@ -4,13 +4,12 @@ use super::async_events::{Answered, AsyncEvent, AsyncEvents};
 use super::role::Role;
 use crate::feature::{Behavior, Values};
 use crate::firmware::Download;
-use crate::lost::Unread;
 use crate::reservation::notifications::Notifications;
 use crate::streams::open::Streams;
 use media::Nanos;
 use nvme::Nqn;
 use nvme::log::{AnaState, ErrorInformation};
-use nvme::property::{Cc, Csts, Shst};
+use nvme::property::{Cc, Csts, Shn, Shst};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Port identifier, from 1; 0 is no port.
@@ -64,6 +63,27 @@ pub const MAX_IO_QUEUES: u16 = 64;
 /// Entries of a queue, at most (MQES + 1).
 pub const MAX_QUEUE_ENTRIES: u32 = 1024;
 
+/// Lost blocks that one controller's host has not read of.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct UnreadLosses {
+    /// Whether the log has news for it.
+    pub unread: bool,
+    /// When it was alerted, or read the log, most recently.
+    pub last: Option<Nanos>,
+}
+
+impl UnreadLosses {
+    /// The controller is reset: what was not read is still to be told.
+    pub fn restart(&mut self) {
+        self.last = None;
+    }
+
+    /// Its host reads the log without retaining the event.
+    pub fn read(&mut self, now: Nanos) {
+        *self = UnreadLosses { unread: false, last: Some(now) };
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Controller {
     pub host: Nqn,
@@ -105,7 +125,7 @@ pub(crate) struct Controller {
     /// NVM Sets with events of Predictable Latency Mode that it has not read.
     pub changed_windows: BTreeSet<u16>,
     /// Blocks that are potentially unrecoverable.
-    pub lost: Unread,
+    pub lost: UnreadLosses,
     /// Of reservations.
     pub notifications: Notifications,
     /// The Streams directive, by namespace for which it is enabled.
@@ -148,7 +168,7 @@ impl Controller {
             changed: BTreeSet::new(),
             changed_groups: BTreeSet::new(),
             changed_windows: BTreeSet::new(),
-            lost: Unread::default(),
+            lost: UnreadLosses::default(),
             notifications: Notifications::default(),
             streams: BTreeMap::new(),
             errors: VecDeque::new(),
@@ -157,6 +177,28 @@ impl Controller {
             download: Download::default(),
             persistent_events: None,
         }
+    }
+
+    /// Controller Level Reset: everything is as after Connect, with these values of features. Returns the event requests that
+    /// waited.
+    pub fn reset(&mut self, values: Values) -> Vec<u32> {
+        self.csts = Csts::new();
+        self.cc = self.cc.with_shn(Shn::NONE);
+        self.values = values;
+        self.behavior = Behavior::default();
+        self.granted = MAX_IO_QUEUES;
+        self.warned = 0;
+        self.persistent_events = None;
+        self.download = Download::default();
+        self.ana_changes = 0;
+        self.changed.clear();
+        self.changed_groups.clear();
+        self.changed_windows.clear();
+        self.lost.restart();
+        self.streams.clear();
+        self.notifications = Notifications::default();
+        self.remove_io_queues();
+        self.events.reset()
     }
 
     /// Something happened that the host may want to know: a request that is answered by it.

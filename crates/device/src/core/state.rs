@@ -10,7 +10,6 @@ use super::lanes::HeldCommands;
 use super::namespace::Namespaces;
 use super::output::Output;
 use super::persistent_state::PersistentState;
-use super::power::Power;
 use crate::config::{Config, Link};
 use crate::contents::Contents;
 use ftl::{Ftl, SetConfig, SetId, SetInfo, SetProperties};
@@ -54,6 +53,20 @@ pub(crate) struct Requests {
     pub health: bool,
     /// Look whether the media have worn: many writes have passed.
     pub wear: bool,
+}
+
+/// Whether there is power, and since when.
+#[derive(Clone, Debug)]
+pub(crate) struct Power {
+    pub on: bool,
+    /// When it came, or went.
+    pub since: Nanos,
+}
+
+impl Default for Power {
+    fn default() -> Self {
+        Power { on: true, since: Nanos::ZERO }
+    }
 }
 
 /// What the drive knows of its drive key.
@@ -218,7 +231,8 @@ impl Core {
         self.config.ftl.sets.get(usize::from(set.0)).map_or(SetProperties::NONE, SetConfig::properties)
     }
 
-    /// Remembers an event, in memory: whoever calls records the drive's state before its command completes.
+    /// Adds an event to the Persistent Event log. It is in memory only: the caller [records](Core::record) the state before the command
+    /// completes.
     pub(crate) fn remember(
         &mut self,
         now: Nanos,

@@ -1,19 +1,16 @@
 //! Get Log Page (Base 5.1.12) and the logs.
 
-mod capacity;
-mod effects;
-
+use super::Drive;
 use crate::contents::Contents;
 use crate::core::AsyncEvent;
-use crate::core::{ControllerId, Cx, ERROR_ENTRIES, Failure, Origin, Outcome, Reply};
-use crate::drive::Drive;
+use crate::core::{ControllerId, Cx, ERROR_ENTRIES, Failure, Outcome, Reply};
 use crate::fdp;
 use crate::health::smart;
 use crate::log_table::{self, LOGS, LogRequirement};
+use crate::logs::{capacity, command_effects, controllers, feature_effects, part_of};
 use crate::ports;
 use crate::stats;
 use crate::uuid::{self, Vendor};
-use effects::command_effects;
 use media::Nanos;
 use nvme::admin::GetLogPage;
 use nvme::log::{
@@ -22,18 +19,6 @@ use nvme::log::{
 };
 use nvme::zerocopy::{FromBytes, IntoBytes};
 use nvme::{NSID_ALL, Status};
-
-/// So many bytes of a log from an offset; zeros beyond its end.
-///
-/// # Errors
-/// Invalid Field in Command for an offset beyond the log.
-fn window(log: &[u8], offset: u64, length: usize) -> Result<Vec<u8>, Failure> {
-    let available = usize::try_from(offset).ok().and_then(|o| log.get(o..)).ok_or(Failure::field(48))?;
-    let count = available.len().min(length);
-    let mut bytes = vec![0; length];
-    bytes[..count].copy_from_slice(&available[..count]);
-    Ok(bytes)
-}
 
 impl Drive {
     pub(super) fn get_log_page<S: Contents>(
@@ -73,7 +58,7 @@ impl Drive {
         match c.lid {
             // LSP bit 0: Create Telemetry Host-Initiated Data.
             LogId::TELEMETRY_HOST if c.lsp & 1 != 0 => self.create_telemetry(id, cx),
-            LogId::LBA_STATUS => self.gather_lost(),
+            LogId::LBA_STATUS => self.lost.gather(&mut self.core),
             LogId::FDP_EVENTS => fdp::gather_notes(&mut self.core, c.lsi),
             LogId::PREDICTABLE_LATENCY | LogId::PREDICTABLE_LATENCY_EVENTS => self.look_at_windows(cx),
             _ => {}
@@ -81,7 +66,7 @@ impl Drive {
         let bytes = if c.lid == LogId::PERSISTENT_EVENT {
             self.persistent_events(id, &c, length, cx.now)?
         } else {
-            window(&self.log(id, &c, cx.now)?, c.offset, length)?
+            part_of(&self.log(id, &c, cx.now)?, c.offset, length)?
         };
         if !c.rae {
             self.clear_event(id, &c, cx)?;
@@ -114,13 +99,13 @@ impl Drive {
         }
         let log = self.core.controller(id)?.persistent_events.as_deref().unwrap_or_default();
         if action != PersistentEventAction::ESTABLISH_HEADER {
-            return window(log, c.offset, length);
+            return part_of(log, c.offset, length);
         }
         // The header alone, whatever offset is asked for; it tells whether the context was there before.
         let (mut header, _) = PersistentEventHeader::read_from_prefix(log)
             .map_err(|_| Failure::transient(Status::INTERNAL_ERROR))?;
         header.rci.set_rce(exists);
-        window(header.as_bytes(), 0, length)
+        part_of(header.as_bytes(), 0, length)
     }
 
     /// Reading a log without Retain Asynchronous Event clears what it told.
@@ -215,12 +200,12 @@ impl Drive {
             }
             // LSP bit 0: Return Groups Only.
             LogId::ANA => ports::ana_log(&self.core, controller, c.lsp & 1 != 0),
-            LogId::SUPPORTED_CAPACITY_CONFIGURATIONS => self.capacity_configurations(),
-            LogId::FEATURE_EFFECTS => self.feature_effects(),
+            LogId::SUPPORTED_CAPACITY_CONFIGURATIONS => capacity::configurations(&self.core),
+            LogId::FEATURE_EFFECTS => feature_effects(|fid| self.capabilities(fid).is_some()),
             // There is no management interface, so none of its commands.
             LogId::MI_EFFECTS => vec![0; 4096],
             LogId::RESERVATION_NOTIFICATION => controller.notifications.page().as_bytes().to_vec(),
-            LogId::LBA_STATUS => self.lba_status_log(controller),
+            LogId::LBA_STATUS => self.lost.log(controller),
             LogId::SANITIZE_STATUS => self.sanitize_status(now).as_bytes().to_vec(),
             LogId::PREDICTABLE_LATENCY => self.window_log(c.lsi, now)?,
             LogId::PREDICTABLE_LATENCY_EVENTS => {
@@ -245,33 +230,8 @@ impl Drive {
                 };
                 log.as_bytes().to_vec()
             }
-            LogId::CONTROLLERS => self.controllers_log(),
+            LogId::CONTROLLERS => controllers(&self.core),
             _ => return Err(Failure { location: 40, ..Status::INVALID_LOG_PAGE.into() }),
         })
-    }
-
-    /// Vendor specific log D9h: the controllers and their hosts.
-    fn controllers_log(&self) -> Vec<u8> {
-        let entries = self.core.controllers.iter().filter(|(_, c)| c.proven);
-        let mut log = vec![0; 16];
-        let mut count = 0u16;
-        for (id, controller) in entries {
-            count += 1;
-            let origin = match controller.origin {
-                Origin::InProcess => 0,
-                Origin::Unix => 1,
-                Origin::Network => 2,
-            };
-            log.extend_from_slice(&id.0.to_le_bytes());
-            log.push(origin);
-            log.push(u8::from(controller.is_ready()));
-            log.extend_from_slice(&controller.port.0.to_le_bytes());
-            log.push(controller.ana.0);
-            log.extend_from_slice(&[0; 9]);
-            log.extend_from_slice(&controller.host.to_field());
-        }
-        log[0] = 1;
-        log[2..4].copy_from_slice(&count.to_le_bytes());
-        log
     }
 }
