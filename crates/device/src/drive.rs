@@ -2,6 +2,7 @@
 
 mod admin;
 mod associations;
+mod features;
 mod io;
 mod logs;
 mod power;

@@ -8,7 +8,7 @@ use crate::core::{
     ANA_GROUP, Controller, ControllerId, Core, ERROR_ENTRIES, Failure, KEEP_ALIVE_GRANULARITY,
     MAX_QUEUE_ENTRIES, Namespace, Outcome, Reply, Role,
 };
-use crate::feature::OPTIONAL_EVENTS;
+use crate::feature::values::OPTIONAL_EVENTS;
 use crate::firmware;
 use crate::history::LOG_UNITS;
 use crate::io::commands::{DSM_BLOCKS, DSM_RANGES};

@@ -2,7 +2,7 @@
 
 use super::async_events::{Answered, AsyncEvent, AsyncEvents};
 use super::role::Role;
-use crate::feature::{Behavior, Values};
+use crate::feature::values::{Behavior, Values};
 use crate::firmware::Download;
 use crate::reservation::notifications::Notifications;
 use crate::streams::open::Streams;

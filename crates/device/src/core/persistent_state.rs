@@ -1,6 +1,6 @@
 //! What the controller keeps for the drive's whole life, and the accounts that SMART shows.
 
-use crate::feature::Values;
+use crate::feature::values::Values;
 use crate::firmware::Firmware;
 use crate::history::History;
 use crate::keys::wrapped::DriveKeyId;

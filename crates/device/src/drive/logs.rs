@@ -201,7 +201,7 @@ impl Drive {
             // LSP bit 0: Return Groups Only.
             LogId::ANA => ports::ana_log(&self.core, controller, c.lsp & 1 != 0),
             LogId::SUPPORTED_CAPACITY_CONFIGURATIONS => capacity::configurations(&self.core),
-            LogId::FEATURE_EFFECTS => feature_effects(|fid| self.capabilities(fid).is_some()),
+            LogId::FEATURE_EFFECTS => feature_effects(&self.core),
             // There is no management interface, so none of its commands.
             LogId::MI_EFFECTS => vec![0; 4096],
             LogId::RESERVATION_NOTIFICATION => controller.notifications.page().as_bytes().to_vec(),
