@@ -34,8 +34,8 @@ pub(crate) fn async_event_request<S: Contents>(
     Ok(Reply::Parked)
 }
 
-/// Abort is best effort: what waits, for events, for idle namespaces or for its turn, is aborted; everything else is being executed and ends by itself. An Abort takes the controller's own time, so several can be
-/// outstanding.
+/// Abort is best effort. Commands that wait for events, for idle namespaces or for their turn are aborted. Others are being executed, and
+/// end by themselves. An Abort takes the controller's own time, so several can be outstanding.
 pub(crate) fn abort<S: Contents>(
     core: &mut Core,
     token: &Token,

@@ -170,7 +170,7 @@ fn configure<S: Contents>(
         () => Consequence::Nothing,
     };
     if enabled && core.persistent.clean {
-        // Whatever was shut down in order is in use again.
+        // The drive was shut down in order, and is in use again.
         core.persistent.clean = false;
         core.record(cx.storage);
     }

@@ -2,6 +2,7 @@
 
 mod admin;
 mod associations;
+mod features;
 mod io;
 mod logs;
 mod power;
@@ -10,24 +11,26 @@ use crate::config::{Config, ConfigError};
 use crate::contents::Contents;
 use crate::core::{
     CommandKind, ControllerId, Core, Cx, Direction, Failure, InFlight, MAX_IO, Namespaces, Output,
-    PersistentState, Requests, Stage, TimedEvent, is_fused,
+    PersistentState, PortId, Requests, Stage, TimedEvent, is_fused,
 };
 use crate::fault_injection::FaultPlans;
+use crate::fdp;
 use crate::firmware;
-use crate::health::Health;
+use crate::health::{self, Health};
 use crate::io::fused;
+use crate::keys;
 use crate::lost_blocks::LostBlocks;
 use crate::namespaces::management;
 use crate::ports::Ports;
 use crate::power::{Cut, Shutdowns, shutdown_complete};
-use crate::reservation::Preempting;
+use crate::reservation::ReservationCommands;
 use crate::sanitize;
 use crate::self_test;
-use crate::stats::NamespaceStats;
+use crate::stats::{self, DeletedNamespaces};
 use crate::telemetry::{self, Telemetry};
-use ftl::{Done, Ftl, Io, Past, SetId, VolumeStats};
+use ftl::{Done, Ftl, Io, Past, StorageError};
 use media::Nanos;
-use nvme::log::NamespaceStatistics;
+use nvme::log::{AnaState, NamespaceStatistics};
 use nvme::{Command, Completion, IoCommand, Nsid, Status, Transfer};
 
 /// An NVMe subsystem with its controllers, namespaces and media.
@@ -40,8 +43,7 @@ pub struct Drive {
     /// A power cut that is to come.
     pub(crate) cut: Option<Cut>,
     pub(crate) telemetry: Telemetry,
-    /// Commands that wait for those that they abort.
-    pub(crate) preempting: Vec<Preempting>,
+    pub(crate) reservations: ReservationCommands,
     pub(crate) shutdowns: Shutdowns,
     pub(crate) faults: FaultPlans,
     /// Predictable Latency Mode, by NVM Set.
@@ -50,8 +52,7 @@ pub struct Drive {
     /// Blocks that are potentially unrecoverable.
     pub(crate) lost: LostBlocks,
     pub(crate) sanitize: sanitize::Progress,
-    /// Counts of namespaces that were deleted since power on.
-    pub(crate) departed: Box<(NamespaceStats, VolumeStats)>,
+    pub(crate) deleted: DeletedNamespaces,
     /// Answers of the translation layer; kept for its room.
     pub(crate) done: Vec<Done>,
 }
@@ -69,13 +70,13 @@ impl Drive {
             health: Health::default(),
             cut: None,
             telemetry: Telemetry::default(),
-            preempting: Vec::new(),
+            reservations: ReservationCommands::default(),
             shutdowns: Shutdowns::default(),
             windows: Vec::new(),
             ports: Ports::default(),
             lost: LostBlocks::default(),
             sanitize: sanitize::Progress::default(),
-            departed: Box::default(),
+            deleted: DeletedNamespaces::default(),
             done: Vec::with_capacity(1024),
         }
     }
@@ -90,10 +91,8 @@ impl Drive {
         let namespaces = Namespaces::new(config.max_namespaces);
         let mut drive = Drive::assemble(config, ftl, namespaces, PersistentState::default());
         drive.core.persistent.power_cycles = 1;
-        drive.enable_initial_fdp();
-        let placing: Vec<bool> =
-            (0..drive.core.ftl.set_count()).map(|i| drive.is_placing(SetId(i as u8))).collect();
-        management::create_initial(&mut drive.core, |set| placing.get(usize::from(set.0)) == Some(&true))?;
+        fdp::enable_initial(&mut drive.core);
+        management::create_initial(&mut drive.core)?;
         drive.remember_power_on(Nanos::ZERO, false);
         Ok(drive)
     }
@@ -141,7 +140,7 @@ impl Drive {
         self.core
             .namespaces
             .iter()
-            .filter_map(|(nsid, _)| self.namespace_statistics(nsid, self.core.now()).ok())
+            .filter_map(|(nsid, _)| stats::statistics(&self.core, nsid, self.core.now()).ok())
     }
 
     /// How many bytes a command moves, and which way, so that a transport can gather the data of a write
@@ -156,6 +155,44 @@ impl Drive {
             }
         });
         if transfer.bytes() > u64::from(self.core.config.max_transfer) { Transfer::None } else { transfer }
+    }
+
+    /// Gives every namespace of a new drive a key, if its owner has a drive key. To be called before anything is written.
+    ///
+    /// # Errors
+    /// If the owner cannot make keys.
+    pub fn encrypt<S: Contents>(&mut self, storage: &mut S) -> Result<(), StorageError> {
+        keys::encrypt(&mut self.core, storage)
+    }
+
+    /// Whether the drive was opened without its drive key, so that namespaces with keys cannot be used.
+    pub fn is_locked(&self) -> bool {
+        self.core.drive_key.locked
+    }
+
+    /// Identifiers of namespaces that are stored in the clear.
+    pub fn plain_namespaces(&self) -> Vec<u32> {
+        self.core.namespaces.iter().filter(|(_, ns)| ns.key.is_none()).map(|(nsid, _)| nsid).collect()
+    }
+
+    /// Tells of a port, with its state.
+    pub fn add_port(&mut self, id: PortId, state: AnaState) {
+        self.ports.add(id, state);
+    }
+
+    /// The state of a port; `None` if there is no such port.
+    pub fn port_state(&self, id: PortId) -> Option<AnaState> {
+        self.ports.state(id)
+    }
+
+    /// A controller that was just connected is reached through this port.
+    pub fn arrive(&mut self, controller: ControllerId, port: PortId) {
+        self.ports.arrive(&mut self.core, controller, port);
+    }
+
+    /// The port that a controller is reached through.
+    pub fn port_of(&self, controller: ControllerId) -> Option<PortId> {
+        self.core.controllers.get(controller).map(|c| c.port)
     }
 
     /// Executes a command.
@@ -236,23 +273,23 @@ impl Drive {
         self.pump(&mut cx);
     }
 
-    /// Begins to bring what a command of an I/O queue will need into the host's cache; changes nothing. Whoever
-    /// has the next command at hand while another is submitted gains by it.
+    /// Begins to load into the host's cache what a command of an I/O queue will need; changes nothing. It pays if the next command is
+    /// known while another one is submitted.
     #[inline]
     pub fn prefetch(&self, command: &Command) {
-        // The starting LBA of all commands on blocks; of others whatever it is, as bad as no address.
+        // The starting LBA of commands on blocks. Other commands have something else there; to prefetch that does no harm.
         self.prefetch_block(command.nsid.get(), command.cdw10_11());
     }
 
-    /// The same for a command that will start at this block, for whoever knows no more of it.
+    /// The same for a command of which only the first block is known.
     #[inline]
     pub fn prefetch_block(&self, nsid: Nsid, lba: u64) {
         let Some(ns) = self.core.namespaces.get(nsid) else { return };
         self.core.ftl.prefetch(ns.volume, lba << ns.shift);
     }
 
-    /// The second step of [`prefetch`](Drive::prefetch), for whoever has several commands at hand: first the one for each
-    /// of them, then the other.
+    /// The second step of [`prefetch`](Drive::prefetch). With several commands at hand, take the first step for each of them, and then
+    /// the second.
     #[inline]
     pub fn prefetch_place(&self, command: &Command) {
         self.prefetch_place_of_block(command.nsid.get(), command.cdw10_11());
@@ -325,6 +362,9 @@ impl Drive {
             while self.core.ftl.due() <= cx.now {
                 self.poll_ftl(cx);
             }
+            if self.core.requests != Requests::default() {
+                self.serve_requests(cx);
+            }
             if self.cut.is_some() && self.cut_if_due(cx) {
                 return;
             }
@@ -341,7 +381,7 @@ impl Drive {
                         self.core.end(token, cx);
                     }
                 }
-                TimedEvent::Lane(nsid, way) => self.lane_due(nsid, way, cx),
+                TimedEvent::Lane(nsid, direction) => self.lane_due(nsid, direction, cx),
                 TimedEvent::KeepAlive(id, timer) => self.core.keep_alive_due(id, timer, cx),
                 TimedEvent::Window(set, number) => self.window_due(set, number, cx),
                 TimedEvent::LbaAlert(id) => self.core.alert_of_losses(id, cx),
@@ -352,20 +392,20 @@ impl Drive {
                 TimedEvent::Sanitize => self.sanitize_due(cx),
             }
         }
-        if self.core.requests != Requests::default() {
-            self.serve_requests(cx);
-        }
         if self.lost.has_news(&self.core) {
             self.lost.note(&mut self.core, cx);
         }
         if !self.core.waiting.is_empty() {
             self.retry_waiting(cx);
         }
-        if !self.preempting.is_empty() {
-            self.end_preempts(cx);
+        if self.reservations.waits() {
+            self.reservations.end_preempts(&mut self.core, cx);
         }
         if self.sanitize.waits() {
             self.sanitize_if_idle(cx);
+        }
+        if self.core.requests != Requests::default() {
+            self.serve_requests(cx);
         }
     }
 
@@ -380,7 +420,7 @@ impl Drive {
         telemetry::Inputs {
             firmware_revision: firmware::revision(&self.core),
             backup_failed: self.health.backup_failed,
-            critical_warning: self.common_warning().into_bits(),
+            critical_warning: self.health.common_warning(&self.core).into_bits(),
         }
     }
 
@@ -390,12 +430,30 @@ impl Drive {
         let Requests { health, wear } = std::mem::take(&mut self.core.requests);
         if health {
             self.check_health(cx);
-        } else if wear {
-            self.watch_wear(cx);
+        } else if wear && self.health.has_worn(&self.core) {
+            self.check_health(cx);
         }
     }
 
-    /// The time has come that a lane waited for: lets go what may go.
+    /// Looks for new critical warnings: remembers them, and tells hosts of them.
+    pub(crate) fn check_health<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
+        let new = self.health.look(&mut self.core);
+        if new.drive.into_bits() != 0 {
+            self.remember_warning(cx.now, new.drive);
+        }
+        for &(endgid, warning) in &new.groups {
+            self.remember_group_warning(cx.now, endgid, warning);
+        }
+        health::tell_of_groups(&mut self.core, &new, cx);
+        if !new.is_empty() {
+            let summary = self.health.summary(&self.core);
+            self.capture_telemetry(summary, cx);
+            self.core.record(cx.storage);
+        }
+        self.health.warn_all(&mut self.core, cx);
+    }
+
+    /// The time has come that a lane waited for: starts what may start.
     fn lane_due<S: Contents>(&mut self, nsid: u32, direction: Direction, cx: &mut Cx<'_, S>) {
         let Some(alone) = self.core.open_lane(nsid, direction, cx.now) else { return };
         if alone {
@@ -406,7 +464,7 @@ impl Drive {
         self.core.wait(nsid, direction, cx.now);
     }
 
-    /// Something ended on a shared set, or came to wait for it: lets go what may go.
+    /// Something ended on a shared set, or came to wait for it: starts what may start.
     fn share<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
         for set in 0..self.core.fair.count() {
             while let Some((nsid, direction)) = self.core.next_turn(set, cx.now) {
@@ -429,7 +487,7 @@ impl Drive {
         self.done = done;
     }
 
-    /// Runs every event that is due at `now`, each at its own time: what comes of it is the same however late the call is.
+    /// Runs every event that is due at `now`, each at its own time. So the results do not depend on how late the call is.
     pub fn poll<S: Contents>(&mut self, now: Nanos, storage: &mut S, out: &mut Vec<Output>) {
         let mut cx = Cx { now: self.core.now(), storage, out };
         while self.due() <= now {

@@ -93,7 +93,7 @@ mod hexadecimal {
 impl Drive {
     /// Remembers the SMART log as it is.
     fn remember_smart(&mut self, now: Nanos) {
-        let smart = self.smart_of_drive(self.common_warning(), now);
+        let smart = self.health.smart_of_drive(&self.core, self.health.common_warning(&self.core), now);
         self.core.remember(now, None, Type::SMART_SNAPSHOT, smart.as_bytes());
     }
 

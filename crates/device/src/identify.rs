@@ -8,14 +8,14 @@ use crate::core::{
     ANA_GROUP, Controller, ControllerId, Core, ERROR_ENTRIES, Failure, KEEP_ALIVE_GRANULARITY,
     MAX_QUEUE_ENTRIES, Namespace, Outcome, Reply, Role,
 };
-use crate::feature::OPTIONAL_EVENTS;
+use crate::feature::values::OPTIONAL_EVENTS;
 use crate::firmware;
-use crate::health::{CRITICAL_TEMPERATURE, WARNING_TEMPERATURE};
 use crate::history::LOG_UNITS;
 use crate::io::commands::{DSM_BLOCKS, DSM_RANGES};
 use crate::io::copy::{COPY_BYTES, COPY_FORMATS, COPY_RANGES_Z};
 use crate::ports::ANA_TRANSITION_SECONDS;
 use crate::protection::Guard;
+use crate::temperature::{CRITICAL_TEMPERATURE, WARNING_TEMPERATURE};
 use crate::uuid::uuid_list;
 use ftl::{MediaKind, PAGE};
 use nvme::admin::Identify;
@@ -164,7 +164,11 @@ pub(crate) fn answer(core: &Core, inputs: &Inputs, id: ControllerId, c: Identify
 
 /// The namespace that the command names, or `None` if that identifier is valid but inactive here: the
 /// structure is all zeros then (Base 5.1.13.2).
-fn named<'a>(core: &'a Core, controller: &Controller, c: &Identify) -> Result<Option<&'a Namespace>, Failure> {
+fn named<'a>(
+    core: &'a Core,
+    controller: &Controller,
+    c: &Identify,
+) -> Result<Option<&'a Namespace>, Failure> {
     if !core.namespaces.is_valid(c.nsid) {
         return Err(core.no_namespace(c.nsid));
     }

@@ -42,7 +42,7 @@ impl Shutdowns {
     /// A host has announced a shutdown (CC.SHN).
     pub fn start_for<S: Contents>(&mut self, core: &mut Core, id: ControllerId, cx: &mut Cx<'_, S>) {
         if let Some(association) = core.controllers.get(id).map(|c| c.association) {
-            // What waits for its turn is not to be written behind the host's back.
+            // Held writes must not reach the media after the shutdown.
             core.return_held(cx.now, |_, _, held| {
                 (held.controller == id.0).then_some(Status::ABORTED_SQ_DELETION)
             });

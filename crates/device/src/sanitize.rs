@@ -9,9 +9,10 @@
 use crate::contents::Contents;
 use crate::core::{AsyncEvent, ControllerId, Cx, Failure, Outcome, Output, Reply, TimedEvent, Token};
 use crate::drive::Drive;
+use crate::keys;
 use crate::log_table;
 use crate::self_test;
-use crate::streams::Streams;
+use crate::streams::open::Streams;
 use ftl::{Answer, Io, SetConfig, SetProperties};
 use media::Nanos;
 use nvme::admin::{Sanitize, SanitizeAction};
@@ -147,7 +148,7 @@ impl Drive {
             }
             SanitizeAction::EXIT_FAILURE_MODE => return Err(Status::SANITIZE_FAILED.into()),
             SanitizeAction::BLOCK_ERASE | SanitizeAction::OVERWRITE => {}
-            SanitizeAction::CRYPTO_ERASE if self.can_crypto_erase() => {}
+            SanitizeAction::CRYPTO_ERASE if keys::can_crypto_erase(&self.core) => {}
             // Data in the clear, no verification (SANICAP).
             _ => return Err(Failure::field(40)),
         }
@@ -278,7 +279,11 @@ impl Drive {
 
     /// Every namespace gets a new key, if there is a drive key.
     fn renew_keys<S: Contents>(&mut self, cx: &mut Cx<'_, S>) -> bool {
-        self.core.namespaces.ids().into_iter().all(|nsid| self.renew_key(nsid, cx.storage).is_ok())
+        self.core
+            .namespaces
+            .ids()
+            .into_iter()
+            .all(|nsid| keys::renew(&mut self.core, nsid, cx.storage).is_ok())
     }
 
     /// Deallocates all namespaces.
@@ -402,7 +407,7 @@ impl Drive {
             scdw10: U32::new(record.cdw10),
             eto: seconds(self.erase_time() + overwrite),
             etbe: seconds(self.erase_time()),
-            etce: if self.can_crypto_erase() { U32::new(0) } else { U32::new(u32::MAX) },
+            etce: if keys::can_crypto_erase(&self.core) { U32::new(0) } else { U32::new(u32::MAX) },
             etond: U32::new(u32::MAX),
             etbend: U32::new(u32::MAX),
             etcend: U32::new(u32::MAX),

@@ -249,8 +249,8 @@ impl Core {
         let shared = if lane.is_limited() { now.since(lane.ready.max(entry.submitted)) } else { held };
         ns.stats.shared[direction as usize].add(shared);
         ns.stats.throttled[direction as usize].add(held - shared);
-        // What waited for its quota pays from when it was due, so that a drive that is looked at late makes up for it, by no more
-        // than what was waiting; not for the time that it waited for its turn on the set.
+        // A command that waited for its quota pays from the time when it was due. So a drive that is polled late catches up, by no more
+        // than the commands that waited. The wait for a turn on the set does not count.
         let turn = if lane.ready == Nanos::MAX { Nanos::ZERO } else { now.since(lane.ready) };
         let since = (lane.due().max(entry.submitted) + turn).min(now);
         if let Some(demand) = demand(opcode, &command, &data) {
@@ -259,7 +259,7 @@ impl Core {
         Some((token, command, data))
     }
 
-    /// A namespace has another quota: it holds from now on, for what waits, too.
+    /// A namespace has another quota. It is in force from now on, also for commands that wait.
     pub(crate) fn apply_quota(&mut self, nsid: u32, now: Nanos) {
         let Some(ns) = self.namespaces.get_mut(nsid) else { return };
         let limits = ns.quota.current;
@@ -347,14 +347,14 @@ impl Core {
         });
     }
 
-    /// Gives back what waits for namespaces that are about to change.
+    /// Gives back commands that wait for namespaces that are about to change.
     pub(crate) fn return_held_of(&mut self, now: Nanos, nsids: &[u32]) {
         self.return_held(now, |_, _, entry| {
             nsids.contains(&entry.nsid).then_some(Status::NAMESPACE_NOT_READY.code())
         });
     }
 
-    /// Gives first commands back that wait for their second, as [`return_held`](Core::return_held) does what waits for its turn.
+    /// Gives back first commands of fused operations that wait for their second, as [`return_held`](Core::return_held) does.
     pub(crate) fn return_firsts(
         &mut self,
         now: Nanos,

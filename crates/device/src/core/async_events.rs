@@ -154,7 +154,7 @@ impl AsyncEvents {
         (io, event.word().to_dw0())
     }
 
-    /// What has happened is of no interest any more, if nobody was told yet.
+    /// Forgets an event that has not been reported yet.
     pub fn withdraw(&mut self, event: AsyncEvent) {
         self.pending &= !event.bit();
     }

@@ -13,7 +13,7 @@ use nvme::io::Blocks;
 use nvme::log::ErrorInformation;
 use nvme::{Completion, Status, U16, U32, U64};
 
-/// Writes after which the counts of the drive's life are recorded, whatever else happens.
+/// The counts of the drive's life are recorded after so many writes.
 const WRITES_PER_RECORD: u64 = 16_384;
 
 impl Core {
@@ -268,7 +268,7 @@ impl Core {
         }
     }
 
-    /// The first command of a pair, which is a pair no more.
+    /// Takes a pair apart: the first command, and its blocks.
     pub(crate) fn part(&mut self, second: &Token) -> Option<(Token, Blocks)> {
         self.commands.get_mut(second).fused = false;
         let (io, blocks) = self.fused.pairs.remove(&second.io().0)?;

@@ -1,4 +1,4 @@
-//! FairQueueing sharing of an NVM Set among its namespaces: start-time fair queueing, where nobody else suffers.
+//! Fair sharing of an NVM Set among its namespaces, by start-time fair queueing.
 //!
 //! What a command takes is counted in time of its set: how long the whole set, working in parallel as it can, would be
 //! busy with it; writes with the write amplification of their namespace. Each namespace has a *tag*: what it took so far,
@@ -6,7 +6,7 @@
 //! alone, or behind the clock; others start in the order of their tags, while what is under direction is less than a window that
 //! keeps the set busy. The clock jumps by a whole command of others, which may be large, and a small one between two such jumps
 //! would find the window full; so a part of the window, by weight, is kept for each namespace that got less than another one.
-//! Whoever uses less than its share finds no queue, and nothing is idle for fairness' sake. Without timing everything ends at
+//! A namespace that uses less than its share does not wait, and the set is never idle for the sake of fairness. Without timing everything ends at
 //! once, and there is nothing to share.
 
 use crate::config::Config;
@@ -219,7 +219,7 @@ impl FairQueueing {
         }
     }
 
-    /// Whether a set is to be shared at all.
+    /// Whether namespaces of a set take turns.
     pub fn is_shared(&self, set: u8) -> bool {
         self.sets.get(usize::from(set)).is_some_and(|set| set.window > 0)
     }

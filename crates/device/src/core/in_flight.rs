@@ -9,8 +9,8 @@ use nvme::admin::AdminCommand;
 /// Commands that can be in flight at once; [`Io`] numbers below this are the runner's.
 pub const MAX_IO: u32 = 65_536;
 
-/// The duty to complete one command. It can be neither copied nor made up elsewhere: whoever holds it
-/// completes the command, or parks it where an event or a log of waiting commands brings it back.
+/// The duty to complete one command. It can be neither copied nor made elsewhere. Its holder completes the command, or parks
+/// it where an event or a list of waiting commands brings it back.
 #[must_use = "a command that is not completed hangs its host"]
 #[derive(Debug)]
 pub(crate) struct Token(u32);
@@ -185,7 +185,7 @@ impl CommandsInFlight {
     pub fn end(&mut self, token: Token) -> InFlight {
         let entry = &mut self.table[token.0 as usize];
         self.count -= 1;
-        // Whatever else it says, nobody looks at an entry that is free.
+        // The other fields of a free entry are never read.
         let ended = *entry;
         entry.stage = Stage::Free;
         ended
@@ -207,7 +207,7 @@ impl CommandsInFlight {
         self.table.iter().filter(same).count()
     }
 
-    /// A controller has gone. Its commands belong to nobody: not to the controller that gets its identifier next.
+    /// A controller is gone. Its commands do not belong to the controller that gets its identifier next.
     pub fn orphan(&mut self, controller: u16) {
         self.table.iter_mut().filter(|c| c.controller == controller).for_each(|c| c.controller = 0);
     }

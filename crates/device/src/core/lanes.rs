@@ -1,4 +1,4 @@
-//! What waits for its turn: the lanes of a namespace, and commands that are held.
+//! The lanes of a namespace, and the commands that are held in them.
 
 use super::fair_queueing::{Share, UNIT_FACTOR};
 use super::meter::Meter;

@@ -30,12 +30,11 @@ mod meter;
 mod namespace;
 mod output;
 mod persistent_state;
+mod placement;
 mod power;
 mod record;
 mod role;
 mod state;
-#[cfg(test)]
-pub(crate) mod testing;
 mod waiting;
 
 pub use controller::{ControllerId, Host, MAX_IO_QUEUES, MAX_QUEUE_ENTRIES, Origin, PortId};

@@ -1,4 +1,4 @@
-//! What the drive asks of whoever runs it.
+//! What the drive asks of its owner.
 
 use super::controller::{ControllerId, PortId};
 use ftl::Io;

@@ -1,12 +1,12 @@
 //! What the controller keeps for the drive's whole life, and the accounts that SMART shows.
 
-use crate::feature::Values;
+use crate::feature::values::Values;
 use crate::firmware::slots::SlotTable;
 use crate::history::History;
-use crate::keys::DriveKeyId;
+use crate::keys::wrapped::DriveKeyId;
 use crate::sanitize;
 use crate::self_test::state::SelfTests;
-use crate::stats::Traffic;
+use crate::stats::counts::Traffic;
 use crate::telemetry::capture::SavedTelemetry;
 use ftl::SetId;
 use serde::{Deserialize, Serialize};
@@ -52,7 +52,7 @@ pub(crate) struct PersistentState {
     /// Saved configuration of Predictable Latency Mode, by NVM Set.
     pub windows: Vec<crate::window::Setting>,
     /// Flexible Data Placement, by NVM Set.
-    pub fdp: Vec<crate::fdp::Group>,
+    pub fdp: Vec<crate::fdp::group::Group>,
     /// Host traffic by NVM Set.
     traffic: Vec<Traffic>,
 }

@@ -231,7 +231,8 @@ impl Core {
         self.config.ftl.sets.get(usize::from(set.0)).map_or(SetProperties::NONE, SetConfig::properties)
     }
 
-    /// Remembers an event, in memory: whoever calls records the drive's state before its command completes.
+    /// Adds an event to the Persistent Event log. It is in memory only: the caller [records](Core::record) the state before the command
+    /// completes.
     pub(crate) fn remember(
         &mut self,
         now: Nanos,

@@ -21,7 +21,7 @@ impl Core {
         Ok(Reply::Parked)
     }
 
-    /// Nobody waits any more until namespaces are idle.
+    /// Opens all namespaces again: no command waits until they are idle.
     pub(crate) fn reopen(&mut self) {
         self.namespaces.iter_mut().for_each(|(_, ns)| ns.closing = false);
     }
@@ -42,7 +42,7 @@ impl Core {
         idle
     }
 
-    /// What waited for idle namespaces, or for its turn, is not done any more.
+    /// Fails the commands that wait for idle namespaces, or for their turn: a sanitize operation begins.
     pub(crate) fn return_waiting<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
         self.return_held(cx.now, |_, _, _| Some(Status::SANITIZE_IN_PROGRESS));
         self.reopen();

@@ -5,7 +5,7 @@ use crate::contents::Contents;
 use crate::core::{ControllerId, Cx, Failure, Namespace, Outcome, Output, Reply, Token, Waiting};
 use crate::namespaces::{attachment, format, management};
 use crate::power::Cut;
-use crate::{admin, fault_injection, firmware, identify, lba_status, self_test, stats};
+use crate::{admin, fault_injection, fdp, firmware, identify, keys, lba_status, self_test, streams};
 use media::Nanos;
 use nvme::admin::{
     AdminCommand, FaultInjection, FaultKind, FormatNvm, NamespaceManagement, NamespaceManagementSelect,
@@ -85,8 +85,8 @@ impl Drive {
             AdminCommand::FirmwareImageDownload(c) => firmware::download(&mut self.core, id, c, data),
             AdminCommand::DeviceSelfTest(c) => self_test::execute(&mut self.core, id, c, cx),
             AdminCommand::NamespaceAttachment(c) => attachment::execute(&mut self.core, c, data, cx),
-            AdminCommand::DirectiveSend(c) => self.directive_send(id, c),
-            AdminCommand::DirectiveReceive(c) => self.directive_receive(id, c),
+            AdminCommand::DirectiveSend(c) => streams::directive_send(&mut self.core, id, c),
+            AdminCommand::DirectiveReceive(c) => streams::directive_receive(&mut self.core, id, c),
             AdminCommand::FormatNvm(c) => self.format(token, id, c, cx),
             AdminCommand::Sanitize(c) => self.sanitize(token, id, c, cx),
             AdminCommand::GetLbaStatus(c) => lba_status::get(&mut self.core, id, c, cx),
@@ -144,8 +144,8 @@ impl Drive {
         identify::Inputs {
             firmware_revision: firmware::revision(&self.core),
             windows: self.has_windows(),
-            placement: self.has_fdp(),
-            crypto_erase: self.can_crypto_erase(),
+            placement: self.core.has_placement(),
+            crypto_erase: keys::can_crypto_erase(&self.core),
             self_test_minutes: self_test::extended_minutes(&self.core),
         }
     }
@@ -172,7 +172,7 @@ impl Drive {
             return self.create_namespace(id, c, data, cx);
         }
         let targets = management::targets(&self.core, c.nsid)?;
-        self.refuse_locked(&targets)?;
+        keys::refuse_locked(&self.core, &targets)?;
         if !self.core.claim(&targets, cx.now) {
             return self.core.wait_for_idle(token, id, AdminCommand::NamespaceManagement(c));
         }
@@ -182,12 +182,11 @@ impl Drive {
             self.remember_namespace(id, nsid, c.sel, cx.now);
             self_test::end_of_namespace(&mut self.core, nsid, SelfTestOutcome::NAMESPACE_REMOVED, cx);
             if let Some((counts, media)) = management::delete(&mut self.core, nsid, cx) {
-                self.departed.0.add(&counts);
-                self.departed.1 = stats::sum(&self.departed.1, &media);
+                self.deleted.add(&counts, &media);
             }
         }
         self.core.record(cx.storage);
-        // Without its key nobody can read what the namespace held: it must be gone when the host is told.
+        // Deleting the key deletes the contents: the key must be gone when the host is told.
         let entry = self.core.commands.get_mut(token);
         (entry.forget, entry.sync) = (keyed, keyed);
         Ok(Reply::Done(0))
@@ -201,9 +200,9 @@ impl Drive {
         cx: &mut Cx<'_, S>,
     ) -> Outcome {
         let request = management::check_create(&self.core, id, &c, data)?;
-        let handles = self.choose_handles(request.set, request.new)?;
+        let handles = fdp::choose_handles(&self.core, request.set, request.new)?;
         let nsid = management::create(&mut self.core, &request, handles, cx)?;
-        if let Err(failure) = self.renew_key(nsid, cx.storage) {
+        if let Err(failure) = keys::renew(&mut self.core, nsid, cx.storage) {
             management::undo_create(&mut self.core, nsid, cx);
             return Err(failure);
         }
@@ -222,7 +221,7 @@ impl Drive {
     ) -> Outcome {
         let format = format::check(&self.core, id, c.lbaf, c.mset, c.pi)?;
         let targets = format::targets(&self.core, id, &c)?;
-        self.refuse_locked(&targets)?;
+        keys::refuse_locked(&self.core, &targets)?;
         format::check_targets(&self.core, &targets, &c)?;
         if !self.core.claim(&targets, cx.now) {
             return self.core.wait_for_idle(token, id, AdminCommand::FormatNvm(c));
@@ -231,7 +230,7 @@ impl Drive {
         let formatted = targets.into_iter().try_for_each(|nsid| {
             self_test::end_of_namespace(&mut self.core, nsid, SelfTestOutcome::FORMAT, cx);
             if format::format(&mut self.core, nsid, &c, format, cx)? {
-                self.renew_key(nsid, cx.storage)?;
+                keys::renew(&mut self.core, nsid, cx.storage)?;
             }
             let affected = self.core.attached_controllers(nsid);
             self.core.namespace_changed(nsid, &affected, cx);
@@ -266,12 +265,12 @@ impl Drive {
     ) -> Outcome {
         fault_injection::check_origin(&self.core, id)?;
         if [FaultKind::PORT_ANA, FaultKind::PORT_DOWN].contains(&c.kind) {
-            return self.port_fault(c, cx);
+            return self.ports.fault(&mut self.core, c, cx);
         }
         self.faults.inject(&mut self.core, &c, cx)?;
         if c.kind == FaultKind::CLEAR {
             self.cut = None;
-            self.restore_ports(cx);
+            self.ports.restore(&mut self.core, cx);
             cx.out.push(Output::ClearHostDiskFaults);
         }
         Ok(Reply::Done(0))

@@ -3,36 +3,25 @@
 use super::Drive;
 use crate::contents::Contents;
 use crate::core::AsyncEvent;
-use crate::core::{Controller, ControllerId, Cx, ERROR_ENTRIES, Failure, Namespace, Origin, Outcome, Reply};
+use crate::core::{ControllerId, Cx, ERROR_ENTRIES, Failure, Outcome, Reply};
+use crate::fdp;
 use crate::firmware;
+use crate::health::smart;
 use crate::log_table::{self, LOGS, LogRequirement};
-use crate::logs::{capacity, command_effects, feature_effects};
+use crate::logs::{capacity, command_effects, controllers, feature_effects, part_of};
+use crate::ports;
 use crate::self_test;
 use crate::stats;
 use crate::telemetry;
 use crate::uuid::{self, Vendor};
-use ftl::VolumeStats;
 use media::Nanos;
 use nvme::admin::GetLogPage;
 use nvme::log::{
-    ChangedNamespaces, ErrorInformation, LidSupported, LogId, NamespaceStatistics, PersistentEventAction,
-    PersistentEventHeader, SupportedLogPages, TELEMETRY_BLOCK,
+    ChangedNamespaces, ErrorInformation, LidSupported, LogId, PersistentEventAction, PersistentEventHeader,
+    SupportedLogPages, TELEMETRY_BLOCK,
 };
-use nvme::quota::Quota;
 use nvme::zerocopy::{FromBytes, IntoBytes};
 use nvme::{NSID_ALL, Status};
-
-/// So many bytes of a log from an offset; zeros beyond its end.
-///
-/// # Errors
-/// Invalid Field in Command for an offset beyond the log.
-fn window(log: &[u8], offset: u64, length: usize) -> Result<Vec<u8>, Failure> {
-    let available = usize::try_from(offset).ok().and_then(|o| log.get(o..)).ok_or(Failure::field(48))?;
-    let count = available.len().min(length);
-    let mut bytes = vec![0; length];
-    bytes[..count].copy_from_slice(&available[..count]);
-    Ok(bytes)
-}
 
 impl Drive {
     pub(super) fn get_log_page<S: Contents>(
@@ -76,14 +65,14 @@ impl Drive {
                 self.telemetry.create(&mut self.core, &inputs, id, cx);
             }
             LogId::LBA_STATUS => self.lost.gather(&mut self.core),
-            LogId::FDP_EVENTS => self.gather_placement_notes(c.lsi),
+            LogId::FDP_EVENTS => fdp::gather_notes(&mut self.core, c.lsi),
             LogId::PREDICTABLE_LATENCY | LogId::PREDICTABLE_LATENCY_EVENTS => self.look_at_windows(cx),
             _ => {}
         }
         let bytes = if c.lid == LogId::PERSISTENT_EVENT {
             self.persistent_events(id, &c, length, cx.now)?
         } else {
-            window(&self.log(id, &c, cx.now)?, c.offset, length)?
+            part_of(&self.log(id, &c, cx.now)?, c.offset, length)?
         };
         if !c.rae {
             self.clear_event(id, &c, cx)?;
@@ -116,13 +105,13 @@ impl Drive {
         }
         let log = self.core.controller(id)?.persistent_events.as_deref().unwrap_or_default();
         if action != PersistentEventAction::ESTABLISH_HEADER {
-            return window(log, c.offset, length);
+            return part_of(log, c.offset, length);
         }
         // The header alone, whatever offset is asked for; it tells whether the context was there before.
         let (mut header, _) = PersistentEventHeader::read_from_prefix(log)
             .map_err(|_| Failure::transient(Status::INTERNAL_ERROR))?;
         header.rci.set_rce(exists);
-        window(header.as_bytes(), 0, length)
+        part_of(header.as_bytes(), 0, length)
     }
 
     /// Reading a log without Retain Asynchronous Event clears what it told.
@@ -168,7 +157,7 @@ impl Drive {
         log_table::of(lid).is_some_and(|info| match info.requires {
             LogRequirement::None => true,
             LogRequirement::Windows => self.has_windows(),
-            LogRequirement::Placement => self.has_fdp(),
+            LogRequirement::Placement => self.core.has_placement(),
         })
     }
 
@@ -198,17 +187,17 @@ impl Drive {
                 }
                 log.as_bytes().to_vec()
             }
-            LogId::SMART => self.smart(id, c.nsid, now)?.as_bytes().to_vec(),
+            LogId::SMART => self.health.smart(&self.core, id, c.nsid, now)?.as_bytes().to_vec(),
             LogId::FIRMWARE_SLOT => firmware::log(&self.core).as_bytes().to_vec(),
             LogId::CHANGED_NAMESPACES => {
                 ChangedNamespaces::new(controller.changed.iter().copied()).as_bytes().to_vec()
             }
             LogId::COMMAND_EFFECTS => {
-                command_effects(c, self.has_fdp(), &controller.role).as_bytes().to_vec()
+                command_effects(c, self.core.has_placement(), &controller.role).as_bytes().to_vec()
             }
             LogId::DEVICE_SELF_TEST => self_test::log(&self.core).as_bytes().to_vec(),
             LogId::TELEMETRY_HOST | LogId::TELEMETRY_CONTROLLER => self.telemetry.log(&self.core, c.lid),
-            LogId::ENDURANCE_GROUP => self.endurance_group(c.lsi)?.as_bytes().to_vec(),
+            LogId::ENDURANCE_GROUP => smart::endurance_group(&self.core, c.lsi)?.as_bytes().to_vec(),
             LogId::ENDURANCE_GROUP_EVENTS => {
                 let groups = &controller.changed_groups;
                 let mut log = (groups.len() as u64).to_le_bytes().to_vec();
@@ -216,9 +205,9 @@ impl Drive {
                 log
             }
             // LSP bit 0: Return Groups Only.
-            LogId::ANA => self.ana_log(controller, c.lsp & 1 != 0),
+            LogId::ANA => ports::ana_log(&self.core, controller, c.lsp & 1 != 0),
             LogId::SUPPORTED_CAPACITY_CONFIGURATIONS => capacity::configurations(&self.core),
-            LogId::FEATURE_EFFECTS => feature_effects(|fid| self.capabilities(fid).is_some()),
+            LogId::FEATURE_EFFECTS => feature_effects(&self.core),
             // There is no management interface, so none of its commands.
             LogId::MI_EFFECTS => vec![0; 4096],
             LogId::RESERVATION_NOTIFICATION => controller.notifications.page().as_bytes().to_vec(),
@@ -232,76 +221,23 @@ impl Drive {
                 log
             }
             LogId::FDP_CONFIGURATIONS | LogId::RUH_USAGE | LogId::FDP_STATISTICS | LogId::FDP_EVENTS => {
-                self.fdp_log(c.lid, c.lsi, c.lsp)?
+                fdp::log(&self.core, c.lid, c.lsi, c.lsp)?
             }
-            LogId::OCP_SMART => self.ocp_smart().as_bytes().to_vec(),
-            LogId::MEMBLAZE_SMART => self.memblaze_smart().as_bytes().to_vec(),
+            LogId::OCP_SMART => {
+                self.health.ocp_smart(&self.core, firmware::revision(&self.core)).as_bytes().to_vec()
+            }
+            LogId::MEMBLAZE_SMART => self.health.memblaze_smart(&self.core).as_bytes().to_vec(),
             LogId::NAMESPACE_STATISTICS => {
                 let log = match c.nsid {
-                    0 | NSID_ALL => self.all_statistics(controller, now),
-                    nsid => self.core.seen(id, nsid).and_then(|_| self.namespace_statistics(nsid, now))?,
+                    0 | NSID_ALL => self.deleted.all_statistics(&self.core, controller, now),
+                    nsid => {
+                        self.core.seen(id, nsid).and_then(|_| stats::statistics(&self.core, nsid, now))?
+                    }
                 };
                 log.as_bytes().to_vec()
             }
-            LogId::CONTROLLERS => self.controllers_log(),
+            LogId::CONTROLLERS => controllers(&self.core),
             _ => return Err(Failure { location: 40, ..Status::INVALID_LOG_PAGE.into() }),
         })
-    }
-
-    /// What the media did for a namespace since it was counted last from zero.
-    pub(crate) fn media_stats(&self, ns: &Namespace) -> VolumeStats {
-        stats::since(&self.core.ftl.volume_stats(ns.volume), &ns.stats.base)
-    }
-
-    /// Log D8h of a namespace.
-    pub(crate) fn namespace_statistics(&self, nsid: u32, now: Nanos) -> Result<NamespaceStatistics, Failure> {
-        let ns = self.core.namespaces.get(nsid).ok_or_else(|| self.core.no_namespace(nsid))?;
-        let set = u16::from(ns.set.0) + 1;
-        let mut page = NamespaceStatistics::new(nsid, set, set);
-        ns.stats.fill(&mut page);
-        page.quota = Quota::from(&ns.quota.current);
-        stats::fill_media(&self.media_stats(ns), &mut page);
-        page.time_ns.set(now.since(self.core.power.since).0);
-        Ok(page)
-    }
-
-    /// Log D8h of all namespaces that a host sees; for an administrator with those that were deleted.
-    fn all_statistics(&self, viewer: &Controller, now: Nanos) -> NamespaceStatistics {
-        let mut page = NamespaceStatistics::new(NSID_ALL, 0, 0);
-        let departed = viewer.role.is_administrator().then(|| (*self.departed).clone());
-        let (mut counts, mut media) = departed.unwrap_or_default();
-        for (_, ns) in self.core.namespaces.iter().filter(|(nsid, _)| viewer.sees(*nsid)) {
-            counts.add(&ns.stats);
-            media = stats::sum(&media, &self.media_stats(ns));
-        }
-        counts.fill(&mut page);
-        stats::fill_media(&media, &mut page);
-        page.time_ns.set(now.since(self.core.power.since).0);
-        page
-    }
-
-    /// Vendor specific log D9h: the controllers and their hosts.
-    fn controllers_log(&self) -> Vec<u8> {
-        let entries = self.core.controllers.iter().filter(|(_, c)| c.proven);
-        let mut log = vec![0; 16];
-        let mut count = 0u16;
-        for (id, controller) in entries {
-            count += 1;
-            let origin = match controller.origin {
-                Origin::InProcess => 0,
-                Origin::Unix => 1,
-                Origin::Network => 2,
-            };
-            log.extend_from_slice(&id.0.to_le_bytes());
-            log.push(origin);
-            log.push(u8::from(controller.is_ready()));
-            log.extend_from_slice(&controller.port.0.to_le_bytes());
-            log.push(controller.ana.0);
-            log.extend_from_slice(&[0; 9]);
-            log.extend_from_slice(&controller.host.to_field());
-        }
-        log[0] = 1;
-        log[2..4].copy_from_slice(&count.to_le_bytes());
-        log
     }
 }

@@ -3,7 +3,9 @@
 use super::Drive;
 use crate::contents::Contents;
 use crate::core::{Cx, Output};
+use crate::fdp;
 use crate::self_test;
+use crate::stats::DeletedNamespaces;
 use media::Nanos;
 use nvme::Status;
 
@@ -25,7 +27,7 @@ impl Drive {
         }
         let lossy = self.core.power_lost(now, energy, storage);
         self.cut = None;
-        self.preempting.clear();
+        self.reservations.clear();
         self.shutdowns.clear();
         self.done.clear();
         self.sanitize = Default::default();
@@ -57,8 +59,8 @@ impl Drive {
         self.remember_power_on(now, unsafe_before);
         self.sanitize_start(now);
         self_test::power_came(&mut self.core, now);
-        *self.departed = Default::default();
-        self.refresh_placement_notes();
+        self.deleted = DeletedNamespaces::default();
+        fdp::refresh_notes(&mut self.core);
         self.windows.clear();
         self.core.restart_namespaces(now);
     }

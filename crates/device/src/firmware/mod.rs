@@ -142,7 +142,7 @@ pub(crate) fn log(core: &Core) -> FirmwareSlots {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::testing;
+    use crate::fixture;
     use ftl::NoContents;
     use media::Nanos;
 
@@ -152,7 +152,8 @@ mod tests {
 
     #[test]
     fn a_downloaded_image_runs_after_the_reset() {
-        let (mut core, id) = testing::core();
+        let mut core = fixture::core();
+        let id = fixture::connect(&mut core, 1);
         let (mut storage, mut out) = (NoContents, Vec::new());
         let mut cx = Cx { now: Nanos::ZERO, storage: &mut storage, out: &mut out };
         let before = revision(&core);
@@ -168,7 +169,8 @@ mod tests {
 
     #[test]
     fn commits_of_nothing_and_of_wrong_slots_fail() {
-        let (mut core, id) = testing::core();
+        let mut core = fixture::core();
+        let id = fixture::connect(&mut core, 1);
         let (mut storage, mut out) = (NoContents, Vec::new());
         let mut cx = Cx { now: Nanos::ZERO, storage: &mut storage, out: &mut out };
         let cases = [

@@ -85,7 +85,7 @@ pub(crate) fn verify<S: Contents>(
     }
     core.enter(token);
     let end = match place.treated {
-        // What they hold is to be looked at.
+        // Their contents must be checked.
         true => core.ftl.read(cx.now, token.io(), place.volume, place.extent, cx.storage),
         false => core.ftl.verify(cx.now, token.io(), place.volume, place.extent, cx.storage),
     };

@@ -116,7 +116,7 @@ pub(crate) fn copy<S: Contents>(
     let write = crate::treatment::Treatment { gathered: true, ..write };
     cx.storage.begin(token.io(), &write).map_err(|blemish| transform::failure(core, token, blemish))?;
     let written = commands::store_entered(core, token, id, place, Source::Host, copy.fua, cx)?;
-    // The blocks must have been read before they are written, whatever the medium says of either.
+    // The blocks must have been read before they are written, even if the medium says otherwise.
     let entry = core.commands.get_mut(token);
     entry.at = entry.at.max(end);
     Ok(written.map(|at| at.max(end)))

@@ -34,7 +34,7 @@ pub(crate) fn execute<S: Contents>(
             core.controllers.get(*id).is_some_and(|controller| !controller.role.may_attach(c.nsid))
         };
         if ids.iter().any(foreign) {
-            // It is none of the namespaces that the host's administrator gave to that tenant.
+            // The administrator did not give this namespace to that tenant.
             return Err(Status::OPERATION_DENIED.into());
         }
         let lost =

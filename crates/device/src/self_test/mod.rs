@@ -210,7 +210,7 @@ pub(crate) fn extended_minutes(core: &Core) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::testing;
+    use crate::fixture;
     use ftl::NoContents;
 
     fn short() -> DeviceSelfTest {
@@ -219,7 +219,8 @@ mod tests {
 
     #[test]
     fn one_test_at_a_time_and_a_reset_ends_a_short_one() {
-        let (mut core, id) = testing::core();
+        let mut core = fixture::core();
+        let id = fixture::connect(&mut core, 1);
         let (mut storage, mut out) = (NoContents, Vec::new());
         let mut cx = Cx { now: Nanos::ZERO, storage: &mut storage, out: &mut out };
         assert!(execute(&mut core, id, short(), &mut cx).is_ok());
@@ -231,7 +232,8 @@ mod tests {
 
     #[test]
     fn a_failed_backup_fails_the_first_segment_and_events_of_others_do_nothing() {
-        let (mut core, id) = testing::core();
+        let mut core = fixture::core();
+        let id = fixture::connect(&mut core, 1);
         let (mut storage, mut out) = (NoContents, Vec::new());
         let mut cx = Cx { now: Nanos::ZERO, storage: &mut storage, out: &mut out };
         execute(&mut core, id, short(), &mut cx).ok();
@@ -250,7 +252,8 @@ mod tests {
 
     #[test]
     fn an_extended_test_goes_on_when_power_is_back() {
-        let (mut core, id) = testing::core();
+        let mut core = fixture::core();
+        let id = fixture::connect(&mut core, 1);
         let (mut storage, mut out) = (NoContents, Vec::new());
         let mut cx = Cx { now: Nanos::ZERO, storage: &mut storage, out: &mut out };
         execute(&mut core, id, DeviceSelfTest { stc: EXTENDED, ..short() }, &mut cx).ok();

@@ -125,7 +125,7 @@ pub(crate) fn release<S: Contents>(core: &mut Core, cx: &mut Cx<'_, S>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::testing;
+    use crate::fixture;
     use ftl::NoContents;
     use nvme::log::TELEMETRY_BLOCK;
     use nvme::zerocopy::FromBytes;
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn the_first_capture_of_the_controller_stays_until_it_is_read() {
-        let (mut core, _) = testing::core();
+        let mut core = fixture::core();
         let (mut storage, mut out) = (NoContents, Vec::new());
         let mut cx = Cx { now: Nanos::ZERO, storage: &mut storage, out: &mut out };
         let telemetry = Telemetry::default();
@@ -156,7 +156,8 @@ mod tests {
 
     #[test]
     fn what_the_host_asked_for_is_lost_with_power() {
-        let (mut core, id) = testing::core();
+        let mut core = fixture::core();
+        let id = fixture::connect(&mut core, 1);
         let (mut storage, mut out) = (NoContents, Vec::new());
         let mut cx = Cx { now: Nanos::ZERO, storage: &mut storage, out: &mut out };
         let mut telemetry = Telemetry::default();
