@@ -21,6 +21,7 @@ use crate::io::fused;
 use crate::keys;
 use crate::lost_blocks::LostBlocks;
 use crate::namespaces::management;
+use crate::persistent_event_log;
 use crate::ports::Ports;
 use crate::power::{Cut, Shutdowns, shutdown_complete};
 use crate::reservation::ReservationCommands;
@@ -93,7 +94,7 @@ impl Drive {
         drive.core.persistent.power_cycles = 1;
         fdp::enable_initial(&mut drive.core);
         management::create_initial(&mut drive.core)?;
-        drive.remember_power_on(Nanos::ZERO, false);
+        drive.note_power_on(Nanos::ZERO, false);
         Ok(drive)
     }
 
@@ -439,10 +440,12 @@ impl Drive {
     pub(crate) fn check_health<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
         let new = self.health.look(&mut self.core);
         if new.drive.into_bits() != 0 {
-            self.remember_warning(cx.now, new.drive);
+            let smart =
+                self.health.smart_of_drive(&self.core, self.health.common_warning(&self.core), cx.now);
+            persistent_event_log::critical_warning(&mut self.core, cx.now, new.drive, &smart);
         }
         for &(endgid, warning) in &new.groups {
-            self.remember_group_warning(cx.now, endgid, warning);
+            persistent_event_log::group_warning(&mut self.core, cx.now, endgid, warning);
         }
         health::tell_of_groups(&mut self.core, &new, cx);
         if !new.is_empty() {

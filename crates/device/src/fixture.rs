@@ -34,7 +34,12 @@ size = "4MiB"
 
 /// The core of a new drive without hosts.
 pub(crate) fn core() -> Core {
-    Drive::new(Config::from_toml(SMALL).unwrap()).unwrap().core
+    core_of(Config::from_toml(SMALL).unwrap())
+}
+
+/// The same of another configuration.
+pub(crate) fn core_of(config: Config) -> Core {
+    Drive::new(config).unwrap().core
 }
 
 /// An administrator with this Host Identifier connects; both namespaces are attached.

@@ -10,9 +10,9 @@ use crate::core::{
 };
 use crate::feature::values::OPTIONAL_EVENTS;
 use crate::firmware;
-use crate::history::LOG_UNITS;
 use crate::io::commands::{DSM_BLOCKS, DSM_RANGES};
 use crate::io::copy::{COPY_BYTES, COPY_FORMATS, COPY_RANGES_Z};
+use crate::persistent_event_log::LOG_UNITS;
 use crate::ports::ANA_TRANSITION_SECONDS;
 use crate::protection::Guard;
 use crate::temperature::{CRITICAL_TEMPERATURE, WARNING_TEMPERATURE};

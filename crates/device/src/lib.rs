@@ -31,7 +31,6 @@ mod firmware;
 #[cfg(test)]
 mod fixture;
 mod health;
-mod history;
 mod identify;
 mod io;
 mod keys;
@@ -42,6 +41,7 @@ mod logs;
 mod lost_blocks;
 mod namespaces;
 mod persist;
+mod persistent_event_log;
 mod ports;
 mod power;
 pub mod protection;

@@ -11,6 +11,7 @@ use crate::core::{AsyncEvent, ControllerId, Cx, Failure, Outcome, Output, Reply,
 use crate::drive::Drive;
 use crate::keys;
 use crate::log_table;
+use crate::persistent_event_log;
 use crate::self_test;
 use crate::streams::open::Streams;
 use ftl::{Answer, Io, SetConfig, SetProperties};
@@ -181,7 +182,8 @@ impl Drive {
             controller.events.withdraw(AsyncEvent::Sanitized);
             controller.streams.values_mut().for_each(Streams::release);
         }
-        self.remember_sanitize_start(id, c, cx.now);
+        let sanicap = self.identify_controller(id).sanicap;
+        persistent_event_log::sanitize_start(&mut self.core, cx.now, id, c, sanicap);
         self.core.record(cx.storage);
         cx.out.push(Output::Sync { io: IO });
         Ok(Reply::Parked)
@@ -331,7 +333,8 @@ impl Drive {
             let keyed = self.core.namespaces.iter().all(|(_, ns)| ns.key.is_some());
             self.core.persistent.encrypted = keyed && self.core.drive_key.keyed;
         }
-        self.remember_sanitize_end(cx.now);
+        let status = self.sanitize_status(cx.now);
+        persistent_event_log::sanitize_end(&mut self.core, cx.now, &status);
         self.core.record(cx.storage);
         for id in self.core.controllers.ids() {
             let Some(controller) = self.core.controllers.get_mut(id) else { continue };

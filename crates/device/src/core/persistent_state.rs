@@ -2,8 +2,8 @@
 
 use crate::feature::values::Values;
 use crate::firmware::slots::SlotTable;
-use crate::history::History;
 use crate::keys::wrapped::DriveKeyId;
+use crate::persistent_event_log::events::PersistentEvents;
 use crate::sanitize;
 use crate::self_test::state::SelfTests;
 use crate::stats::counts::Traffic;
@@ -38,7 +38,8 @@ pub(crate) struct PersistentState {
     /// Device self-tests.
     pub self_tests: SelfTests,
     /// Events of the Persistent Event log.
-    pub history: History,
+    #[serde(rename = "history")]
+    pub events: PersistentEvents,
     /// Telemetry that the controller captured by itself.
     pub telemetry: SavedTelemetry,
     /// Saved values of features.

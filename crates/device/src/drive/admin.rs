@@ -2,10 +2,13 @@
 
 use super::Drive;
 use crate::contents::Contents;
-use crate::core::{ControllerId, Cx, Failure, Namespace, Outcome, Output, Reply, Token, Waiting};
+use crate::core::{ControllerId, Cx, Failure, Outcome, Output, Reply, Token, Waiting};
 use crate::namespaces::{attachment, format, management};
 use crate::power::Cut;
-use crate::{admin, fault_injection, fdp, firmware, identify, keys, lba_status, self_test, streams};
+use crate::{
+    admin, fault_injection, fdp, firmware, identify, keys, lba_status, persistent_event_log, self_test,
+    streams,
+};
 use media::Nanos;
 use nvme::admin::{
     AdminCommand, FaultInjection, FaultKind, FormatNvm, NamespaceManagement, NamespaceManagementSelect,
@@ -13,7 +16,7 @@ use nvme::admin::{
 };
 use nvme::command::AdminOpcode;
 use nvme::fabrics::FabricsCommand;
-use nvme::identify::{IdentifyController, IdentifyNamespace};
+use nvme::identify::IdentifyController;
 use nvme::log::SelfTestOutcome;
 use nvme::{Command, Status};
 
@@ -155,9 +158,11 @@ impl Drive {
         identify::controller(&self.core, &self.identify_inputs(), id)
     }
 
-    /// Identify Namespace.
-    pub(crate) fn identify_namespace(&self, ns: &Namespace) -> IdentifyNamespace {
-        identify::namespace(&self.core, ns)
+    /// A namespace was created or is about to be deleted, which the Persistent Event log notes.
+    fn note_namespace(&mut self, id: ControllerId, nsid: u32, select: NamespaceManagementSelect, now: Nanos) {
+        let Some(ns) = self.core.namespaces.get(nsid) else { return };
+        let namespace = identify::namespace(&self.core, ns);
+        persistent_event_log::namespace_change(&mut self.core, now, id, nsid, select, &namespace);
     }
 
     fn namespace_management<S: Contents>(
@@ -179,7 +184,7 @@ impl Drive {
         let has_key = |nsid: &u32| self.core.namespaces.get(*nsid).is_some_and(|ns| ns.key.is_some());
         let keyed = targets.iter().any(has_key);
         for nsid in targets {
-            self.remember_namespace(id, nsid, c.sel, cx.now);
+            self.note_namespace(id, nsid, c.sel, cx.now);
             self_test::end_of_namespace(&mut self.core, nsid, SelfTestOutcome::NAMESPACE_REMOVED, cx);
             if let Some((counts, media)) = management::delete(&mut self.core, nsid, cx) {
                 self.deleted.add(&counts, &media);
@@ -206,7 +211,7 @@ impl Drive {
             management::undo_create(&mut self.core, nsid, cx);
             return Err(failure);
         }
-        self.remember_namespace(id, nsid, c.sel, cx.now);
+        self.note_namespace(id, nsid, c.sel, cx.now);
         self.core.count_sharers();
         self.core.record(cx.storage);
         Ok(Reply::Done(nsid))
@@ -226,7 +231,8 @@ impl Drive {
         if !self.core.claim(&targets, cx.now) {
             return self.core.wait_for_idle(token, id, AdminCommand::FormatNvm(c));
         }
-        self.remember_format_start(id, &c, cx.now);
+        let fna = self.identify_controller(id).fna;
+        persistent_event_log::format_start(&mut self.core, cx.now, id, &c, fna);
         let formatted = targets.into_iter().try_for_each(|nsid| {
             self_test::end_of_namespace(&mut self.core, nsid, SelfTestOutcome::FORMAT, cx);
             if format::format(&mut self.core, nsid, &c, format, cx)? {
@@ -236,14 +242,14 @@ impl Drive {
             self.core.namespace_changed(nsid, &affected, cx);
             Ok(())
         });
-        let outcome = formatted.map(|()| Reply::Done(0));
-        self.remember_format_end(id, &c, &outcome, cx.now);
+        let status = formatted.err().map_or(Status::SUCCESS, |failure: Failure| failure.status);
+        persistent_event_log::format_end(&mut self.core, cx.now, id, &c, status);
         self.core.record(cx.storage);
         let entry = self.core.commands.get_mut(token);
         // What is erased for good must be so when the host is told.
         entry.forget = c.ses != SecureErase::NONE;
         entry.sync = entry.forget;
-        outcome
+        formatted.map(|()| Reply::Done(0))
     }
 
     fn plan_power_cut(&mut self, id: ControllerId, c: &PowerCut) -> Outcome {

@@ -9,6 +9,7 @@ use crate::firmware;
 use crate::health::smart;
 use crate::log_table::{self, LOGS, LogRequirement};
 use crate::logs::{capacity, command_effects, controllers, feature_effects, part_of};
+use crate::persistent_event_log::{self, Report};
 use crate::ports;
 use crate::self_test;
 use crate::stats;
@@ -17,10 +18,10 @@ use crate::uuid::{self, Vendor};
 use media::Nanos;
 use nvme::admin::GetLogPage;
 use nvme::log::{
-    ChangedNamespaces, ErrorInformation, LidSupported, LogId, PersistentEventAction, PersistentEventHeader,
-    SupportedLogPages, TELEMETRY_BLOCK,
+    ChangedNamespaces, ErrorInformation, LidSupported, LogId, PersistentEventAction, SupportedLogPages,
+    TELEMETRY_BLOCK,
 };
-use nvme::zerocopy::{FromBytes, IntoBytes};
+use nvme::zerocopy::IntoBytes;
 use nvme::{NSID_ALL, Status};
 
 impl Drive {
@@ -70,7 +71,13 @@ impl Drive {
             _ => {}
         }
         let bytes = if c.lid == LogId::PERSISTENT_EVENT {
-            self.persistent_events(id, &c, length, cx.now)?
+            let action = PersistentEventAction(c.lsp & 3);
+            match persistent_event_log::report(&mut self.core, cx.now, id, action)? {
+                Report::Released => vec![0; length],
+                Report::Log(log) => part_of(log, c.offset, length)?,
+                // Whatever offset is asked for.
+                Report::Header(header) => part_of(header.as_bytes(), 0, length)?,
+            }
         } else {
             part_of(&self.log(id, &c, cx.now)?, c.offset, length)?
         };
@@ -78,40 +85,6 @@ impl Drive {
             self.clear_event(id, &c, cx)?;
         }
         Ok(Reply::Data(bytes, 0))
-    }
-
-    /// The Persistent Event log: what is read is what was there when the controller's reporting context was established.
-    fn persistent_events(
-        &mut self,
-        id: ControllerId,
-        c: &GetLogPage,
-        length: usize,
-        now: Nanos,
-    ) -> Result<Vec<u8>, Failure> {
-        let action = PersistentEventAction(c.lsp & 3);
-        let exists = self.core.controller(id)?.persistent_events.is_some();
-        match action {
-            PersistentEventAction::RELEASE => {
-                self.core.controller_mut(id)?.persistent_events = None;
-                return Ok(vec![0; length]);
-            }
-            PersistentEventAction::READ if !exists => return Err(Status::COMMAND_SEQUENCE_ERROR.into()),
-            PersistentEventAction::ESTABLISH if exists => return Err(Status::COMMAND_SEQUENCE_ERROR.into()),
-            _ => {}
-        }
-        if !exists {
-            let log = self.persistent_event_log(now, id);
-            self.core.controller_mut(id)?.persistent_events = Some(log.into());
-        }
-        let log = self.core.controller(id)?.persistent_events.as_deref().unwrap_or_default();
-        if action != PersistentEventAction::ESTABLISH_HEADER {
-            return part_of(log, c.offset, length);
-        }
-        // The header alone, whatever offset is asked for; it tells whether the context was there before.
-        let (mut header, _) = PersistentEventHeader::read_from_prefix(log)
-            .map_err(|_| Failure::transient(Status::INTERNAL_ERROR))?;
-        header.rci.set_rce(exists);
-        part_of(header.as_bytes(), 0, length)
     }
 
     /// Reading a log without Retain Asynchronous Event clears what it told.

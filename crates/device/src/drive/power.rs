@@ -4,6 +4,7 @@ use super::Drive;
 use crate::contents::Contents;
 use crate::core::{Cx, Output};
 use crate::fdp;
+use crate::persistent_event_log;
 use crate::self_test;
 use crate::stats::DeletedNamespaces;
 use media::Nanos;
@@ -56,13 +57,23 @@ impl Drive {
         self.cut = None;
         self.health.backup_failed = self.core.persistent.backup_failed;
         let unsafe_before = self.core.power_came(now);
-        self.remember_power_on(now, unsafe_before);
+        self.note_power_on(now, unsafe_before);
         self.sanitize_start(now);
         self_test::power_came(&mut self.core, now);
         self.deleted = DeletedNamespaces::default();
         fdp::refresh_notes(&mut self.core);
         self.windows.clear();
         self.core.restart_namespaces(now);
+    }
+
+    /// Power has come: firmware that waits for that is activated, and the Persistent Event log notes all of it.
+    pub(super) fn note_power_on(&mut self, now: Nanos, unsafe_before: bool) {
+        self.restart_firmware(now, None);
+        if unsafe_before {
+            persistent_event_log::unsafe_shutdown(&mut self.core, now);
+        }
+        let smart = self.health.smart_of_drive(&self.core, self.health.common_warning(&self.core), now);
+        persistent_event_log::smart_snapshot(&mut self.core, now, &smart);
     }
 
     /// Whether the drive has power.
