@@ -24,6 +24,7 @@ use crate::namespaces::management;
 use crate::persistent_event_log;
 use crate::ports::Ports;
 use crate::power::{Cut, Shutdowns, shutdown_complete};
+use crate::predictable_latency::PredictableLatency;
 use crate::reservation::ReservationCommands;
 use crate::sanitize;
 use crate::self_test;
@@ -47,8 +48,7 @@ pub struct Drive {
     pub(crate) reservations: ReservationCommands,
     pub(crate) shutdowns: Shutdowns,
     pub(crate) faults: FaultPlans,
-    /// Predictable Latency Mode, by NVM Set.
-    pub(crate) windows: Vec<crate::window::Window>,
+    pub(crate) windows: PredictableLatency,
     pub(crate) ports: Ports,
     /// Blocks that are potentially unrecoverable.
     pub(crate) lost: LostBlocks,
@@ -73,7 +73,7 @@ impl Drive {
             telemetry: Telemetry::default(),
             reservations: ReservationCommands::default(),
             shutdowns: Shutdowns::default(),
-            windows: Vec::new(),
+            windows: PredictableLatency::default(),
             ports: Ports::default(),
             lost: LostBlocks::default(),
             sanitize: sanitize::Progress::default(),
@@ -384,7 +384,10 @@ impl Drive {
                 }
                 TimedEvent::Lane(nsid, direction) => self.lane_due(nsid, direction, cx),
                 TimedEvent::KeepAlive(id, timer) => self.core.keep_alive_due(id, timer, cx),
-                TimedEvent::Window(set, number) => self.window_due(set, number, cx),
+                TimedEvent::Window(set, number) => {
+                    let sanitizing = self.sanitize.restricts();
+                    self.windows.due(&mut self.core, set, number, sanitizing, cx);
+                }
                 TimedEvent::LbaAlert(id) => self.core.alert_of_losses(id, cx),
                 TimedEvent::SelfTest(number) => {
                     self_test::step(&mut self.core, self.health.backup_failed, number, cx)

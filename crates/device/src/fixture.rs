@@ -34,12 +34,13 @@ size = "4MiB"
 
 /// The core of a new drive without hosts.
 pub(crate) fn core() -> Core {
-    core_of(Config::from_toml(SMALL).unwrap())
+    core_with("", "")
 }
 
-/// The same of another configuration.
-pub(crate) fn core_of(config: Config) -> Core {
-    Drive::new(config).unwrap().core
+/// The same with another text in its configuration.
+pub(crate) fn core_with(from: &str, to: &str) -> Core {
+    assert!(SMALL.contains(from), "{from:?} is in the configuration");
+    Drive::new(Config::from_toml(&SMALL.replacen(from, to, 1)).unwrap()).unwrap().core
 }
 
 /// An administrator with this Host Identifier connects; both namespaces are attached.

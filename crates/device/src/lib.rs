@@ -44,6 +44,7 @@ mod persist;
 mod persistent_event_log;
 mod ports;
 mod power;
+mod predictable_latency;
 pub mod protection;
 mod quantity;
 mod quota;
@@ -57,7 +58,6 @@ mod telemetry;
 mod temperature;
 mod treatment;
 mod uuid;
-mod window;
 
 pub use config::{Attach, Config, ConfigError, FlashSpace, Identity, InitialNamespace, Link};
 pub use contents::Contents;

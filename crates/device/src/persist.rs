@@ -155,7 +155,7 @@ impl Restorer {
         drive.core.tick(now);
         keys::open(&mut drive.core, storage);
         drive.started(now);
-        drive.restart_windows(now, storage);
+        drive.windows.power_came(&mut drive.core, now, storage);
         drive.core.record(storage);
         Ok(drive)
     }

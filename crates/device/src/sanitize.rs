@@ -268,7 +268,7 @@ impl Drive {
             // What the media hold cannot be read any more; it is collected as garbage in time.
             true => self.give_up_all(cx),
             false => {
-                self.leave_windows(cx);
+                self.windows.leave_all(&mut self.core, cx);
                 self.core.ftl.purge(cx.now, IO, cx.storage)
             }
         };

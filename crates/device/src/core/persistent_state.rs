@@ -4,6 +4,7 @@ use crate::feature::values::Values;
 use crate::firmware::slots::SlotTable;
 use crate::keys::wrapped::DriveKeyId;
 use crate::persistent_event_log::events::PersistentEvents;
+use crate::predictable_latency::setting::WindowSetting;
 use crate::sanitize;
 use crate::self_test::state::SelfTests;
 use crate::stats::counts::Traffic;
@@ -51,7 +52,7 @@ pub(crate) struct PersistentState {
     /// The most recent sanitize operation.
     pub sanitize: sanitize::Record,
     /// Saved configuration of Predictable Latency Mode, by NVM Set.
-    pub windows: Vec<crate::window::Setting>,
+    pub windows: Vec<WindowSetting>,
     /// Flexible Data Placement, by NVM Set.
     pub fdp: Vec<crate::fdp::group::Group>,
     /// Host traffic by NVM Set.

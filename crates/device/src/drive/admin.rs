@@ -6,8 +6,8 @@ use crate::core::{ControllerId, Cx, Failure, Outcome, Output, Reply, Token, Wait
 use crate::namespaces::{attachment, format, management};
 use crate::power::Cut;
 use crate::{
-    admin, fault_injection, fdp, firmware, identify, keys, lba_status, persistent_event_log, self_test,
-    streams,
+    admin, fault_injection, fdp, firmware, identify, keys, lba_status, persistent_event_log,
+    predictable_latency, self_test, streams,
 };
 use media::Nanos;
 use nvme::admin::{
@@ -146,7 +146,7 @@ impl Drive {
     fn identify_inputs(&self) -> identify::Inputs {
         identify::Inputs {
             firmware_revision: firmware::revision(&self.core),
-            windows: self.has_windows(),
+            windows: predictable_latency::is_supported(&self.core),
             placement: self.core.has_placement(),
             crypto_erase: keys::can_crypto_erase(&self.core),
             self_test_minutes: self_test::extended_minutes(&self.core),

@@ -31,8 +31,8 @@ impl Drive {
         }
         feature::check_get(&self.core, id, &c)?;
         match c.fid {
-            FeatureId::PREDICTABLE_LATENCY_CONFIG => self.get_window_config(&c),
-            FeatureId::PREDICTABLE_LATENCY_WINDOW => self.get_window(&c, now),
+            FeatureId::PREDICTABLE_LATENCY_CONFIG => self.windows.get_config(&self.core, &c),
+            FeatureId::PREDICTABLE_LATENCY_WINDOW => self.windows.get_window(&self.core, &c, now),
             FeatureId::FDP => fdp::get_mode(&self.core, &c),
             FeatureId::FDP_EVENTS => fdp::get_events(&self.core, id, &c),
             FeatureId::RESERVATION_NOTIFICATION_MASK | FeatureId::RESERVATION_PERSISTENCE => {
@@ -66,8 +66,10 @@ impl Drive {
             FeatureId::RESERVATION_NOTIFICATION_MASK | FeatureId::RESERVATION_PERSISTENCE => {
                 reservation::set_feature(&mut self.core, id, c, cx)
             }
-            FeatureId::PREDICTABLE_LATENCY_CONFIG => self.set_window_config(&c, data, cx),
-            FeatureId::PREDICTABLE_LATENCY_WINDOW => self.set_window(&c, cx),
+            FeatureId::PREDICTABLE_LATENCY_CONFIG => self.windows.set_config(&mut self.core, &c, data, cx),
+            FeatureId::PREDICTABLE_LATENCY_WINDOW => {
+                self.windows.set_window(&mut self.core, &c, self.sanitize.restricts(), cx)
+            }
             FeatureId::FDP => fdp::set_mode(&mut self.core, &c, cx),
             FeatureId::FDP_EVENTS => fdp::set_events(&mut self.core, id, &c, data, cx),
             FeatureId::KEEP_ALIVE_TIMER => {

@@ -11,6 +11,7 @@ use crate::log_table::{self, LOGS, LogRequirement};
 use crate::logs::{capacity, command_effects, controllers, feature_effects, part_of};
 use crate::persistent_event_log::{self, Report};
 use crate::ports;
+use crate::predictable_latency;
 use crate::self_test;
 use crate::stats;
 use crate::telemetry;
@@ -67,7 +68,9 @@ impl Drive {
             }
             LogId::LBA_STATUS => self.lost.gather(&mut self.core),
             LogId::FDP_EVENTS => fdp::gather_notes(&mut self.core, c.lsi),
-            LogId::PREDICTABLE_LATENCY | LogId::PREDICTABLE_LATENCY_EVENTS => self.look_at_windows(cx),
+            LogId::PREDICTABLE_LATENCY | LogId::PREDICTABLE_LATENCY_EVENTS => {
+                self.windows.look_at_all(&mut self.core, self.sanitize.restricts(), cx);
+            }
             _ => {}
         }
         let bytes = if c.lid == LogId::PERSISTENT_EVENT {
@@ -108,7 +111,7 @@ impl Drive {
             }
             LogId::PREDICTABLE_LATENCY => {
                 controller.changed_windows.remove(&c.lsi);
-                self.clear_window_events(c.lsi);
+                self.windows.clear_events(&self.core, c.lsi);
                 return Ok(());
             }
             LogId::LBA_STATUS => controller.lost.read(cx.now),
@@ -129,7 +132,7 @@ impl Drive {
     fn has_log(&self, lid: LogId) -> bool {
         log_table::of(lid).is_some_and(|info| match info.requires {
             LogRequirement::None => true,
-            LogRequirement::Windows => self.has_windows(),
+            LogRequirement::Windows => predictable_latency::is_supported(&self.core),
             LogRequirement::Placement => self.core.has_placement(),
         })
     }
@@ -186,7 +189,7 @@ impl Drive {
             LogId::RESERVATION_NOTIFICATION => controller.notifications.page().as_bytes().to_vec(),
             LogId::LBA_STATUS => self.lost.log(controller),
             LogId::SANITIZE_STATUS => self.sanitize_status(now).as_bytes().to_vec(),
-            LogId::PREDICTABLE_LATENCY => self.window_log(c.lsi, now)?,
+            LogId::PREDICTABLE_LATENCY => self.windows.log(&self.core, c.lsi, now)?.as_bytes().to_vec(),
             LogId::PREDICTABLE_LATENCY_EVENTS => {
                 let sets = &controller.changed_windows;
                 let mut log = (sets.len() as u64).to_le_bytes().to_vec();

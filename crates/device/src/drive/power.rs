@@ -46,7 +46,7 @@ impl Drive {
         }
         self.core.ftl.recover(now, storage);
         self.started(now);
-        self.restart_windows(now, storage);
+        self.windows.power_came(&mut self.core, now, storage);
         self.core.record(storage);
         // There is no controller yet that an event could be for.
         self.check_health(&mut Cx { now, storage, out: &mut Vec::new() });
@@ -62,7 +62,6 @@ impl Drive {
         self_test::power_came(&mut self.core, now);
         self.deleted = DeletedNamespaces::default();
         fdp::refresh_notes(&mut self.core);
-        self.windows.clear();
         self.core.restart_namespaces(now);
     }
 
