@@ -6,6 +6,7 @@ mod features;
 mod io;
 mod logs;
 mod power;
+mod sanitize;
 
 use crate::config::{Config, ConfigError};
 use crate::contents::Contents;
@@ -26,7 +27,7 @@ use crate::ports::Ports;
 use crate::power::{Cut, Shutdowns, shutdown_complete};
 use crate::predictable_latency::PredictableLatency;
 use crate::reservation::ReservationCommands;
-use crate::sanitize;
+use crate::sanitize::{SANITIZE_IO, SanitizeOperation};
 use crate::self_test;
 use crate::stats::{self, DeletedNamespaces};
 use crate::telemetry::{self, Telemetry};
@@ -52,7 +53,7 @@ pub struct Drive {
     pub(crate) ports: Ports,
     /// Blocks that are potentially unrecoverable.
     pub(crate) lost: LostBlocks,
-    pub(crate) sanitize: sanitize::Progress,
+    pub(crate) sanitize: SanitizeOperation,
     pub(crate) deleted: DeletedNamespaces,
     /// Answers of the translation layer; kept for its room.
     pub(crate) done: Vec<Done>,
@@ -76,7 +77,7 @@ impl Drive {
             windows: PredictableLatency::default(),
             ports: Ports::default(),
             lost: LostBlocks::default(),
-            sanitize: sanitize::Progress::default(),
+            sanitize: SanitizeOperation::default(),
             deleted: DeletedNamespaces::default(),
             done: Vec::with_capacity(1024),
         }
@@ -323,15 +324,15 @@ impl Drive {
             return Err(Failure::field(1));
         }
         if self.sanitize.restricts() && (qid != 0 || crate::admin::has(command.opc)) {
-            return self.check_sanitize(command, qid == 0);
+            return self.sanitize.check(command, qid == 0);
         }
         Ok(())
     }
 
     /// A part of a command that the translation layer answered later is done.
     fn part_done<S: Contents>(&mut self, done: Done, cx: &mut Cx<'_, S>) {
-        if done.io == sanitize::IO {
-            return self.sanitize_erased(done.at);
+        if done.io == SANITIZE_IO {
+            return self.sanitize.erased(&mut self.core, done.at);
         }
         if done.io.0 >= MAX_IO {
             return self.shutdowns.done(&mut self.core, done);
@@ -393,7 +394,10 @@ impl Drive {
                     self_test::step(&mut self.core, self.health.backup_failed, number, cx)
                 }
                 TimedEvent::ShutdownComplete(of) => shutdown_complete(&mut self.core, of, cx),
-                TimedEvent::Sanitize => self.sanitize_due(cx),
+                TimedEvent::Sanitize => {
+                    self.sanitize.forget_if_due(&self.core, cx);
+                    self.erase_if_idle(cx);
+                }
             }
         }
         if self.lost.has_news(&self.core) {
@@ -406,7 +410,7 @@ impl Drive {
             self.reservations.end_preempts(&mut self.core, cx);
         }
         if self.sanitize.waits() {
-            self.sanitize_if_idle(cx);
+            self.erase_if_idle(cx);
         }
         if self.core.requests != Requests::default() {
             self.serve_requests(cx);
@@ -532,8 +536,10 @@ impl Drive {
     ) {
         let now = self.core.tick(now);
         let mut cx = Cx { now, storage, out };
-        if io == sanitize::IO {
-            self.sanitize_synced(ok, &mut cx);
+        if io == SANITIZE_IO {
+            if let Some(ok) = self.sanitize.synced(&mut self.core, ok, &mut cx) {
+                self.sanitize_ended(ok, &mut cx);
+            }
             return self.pump(&mut cx);
         }
         let Some(token) = self.core.commands.unpark(io.0) else { return };

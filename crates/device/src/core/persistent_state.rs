@@ -5,7 +5,7 @@ use crate::firmware::slots::SlotTable;
 use crate::keys::wrapped::DriveKeyId;
 use crate::persistent_event_log::events::PersistentEvents;
 use crate::predictable_latency::setting::WindowSetting;
-use crate::sanitize;
+use crate::sanitize::record::SanitizeRecord;
 use crate::self_test::state::SelfTests;
 use crate::stats::counts::Traffic;
 use crate::telemetry::capture::SavedTelemetry;
@@ -50,7 +50,7 @@ pub(crate) struct PersistentState {
     /// Whether nothing that was written since the drive was made, or sanitized, is on the media in the clear.
     pub encrypted: bool,
     /// The most recent sanitize operation.
-    pub sanitize: sanitize::Record,
+    pub sanitize: SanitizeRecord,
     /// Saved configuration of Predictable Latency Mode, by NVM Set.
     pub windows: Vec<WindowSetting>,
     /// Flexible Data Placement, by NVM Set.

@@ -7,6 +7,7 @@ use crate::core::{ControllerId, Cx, ERROR_ENTRIES, Failure, Outcome, Reply};
 use crate::fdp;
 use crate::firmware;
 use crate::health::smart;
+use crate::keys;
 use crate::log_table::{self, LOGS, LogRequirement};
 use crate::logs::{capacity, command_effects, controllers, feature_effects, part_of};
 use crate::persistent_event_log::{self, Report};
@@ -188,7 +189,10 @@ impl Drive {
             LogId::MI_EFFECTS => vec![0; 4096],
             LogId::RESERVATION_NOTIFICATION => controller.notifications.page().as_bytes().to_vec(),
             LogId::LBA_STATUS => self.lost.log(controller),
-            LogId::SANITIZE_STATUS => self.sanitize_status(now).as_bytes().to_vec(),
+            LogId::SANITIZE_STATUS => {
+                let crypto_erase = keys::can_crypto_erase(&self.core);
+                self.sanitize.status(&self.core, crypto_erase, now).as_bytes().to_vec()
+            }
             LogId::PREDICTABLE_LATENCY => self.windows.log(&self.core, c.lsi, now)?.as_bytes().to_vec(),
             LogId::PREDICTABLE_LATENCY_EVENTS => {
                 let sets = &controller.changed_windows;

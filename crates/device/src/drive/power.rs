@@ -58,7 +58,7 @@ impl Drive {
         self.health.backup_failed = self.core.persistent.backup_failed;
         let unsafe_before = self.core.power_came(now);
         self.note_power_on(now, unsafe_before);
-        self.sanitize_start(now);
+        self.sanitize.start(&mut self.core, now);
         self_test::power_came(&mut self.core, now);
         self.deleted = DeletedNamespaces::default();
         fdp::refresh_notes(&mut self.core);
