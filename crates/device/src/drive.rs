@@ -417,12 +417,6 @@ impl Drive {
         }
     }
 
-    /// The drive captures telemetry on its own account, for this reason. The caller records the state.
-    pub(crate) fn capture_telemetry<S: Contents>(&mut self, reason: String, cx: &mut Cx<'_, S>) {
-        let inputs = self.telemetry_inputs();
-        telemetry::capture_for_controller(&mut self.core, &inputs, reason, cx);
-    }
-
     /// What components say of themselves to telemetry.
     fn telemetry_inputs(&self) -> telemetry::Inputs {
         telemetry::Inputs {
@@ -456,8 +450,8 @@ impl Drive {
         }
         health::tell_of_groups(&mut self.core, &new, cx);
         if !new.is_empty() {
-            let summary = self.health.summary(&self.core);
-            self.capture_telemetry(summary, cx);
+            let (reason, inputs) = (self.health.summary(&self.core), self.telemetry_inputs());
+            telemetry::capture_for_controller(&mut self.core, &inputs, reason, cx);
             self.core.record(cx.storage);
         }
         self.health.warn_all(&mut self.core, cx);
