@@ -177,7 +177,7 @@ impl Drive {
         self.core.namespaces.iter().filter(|(_, ns)| ns.key.is_none()).map(|(nsid, _)| nsid).collect()
     }
 
-    /// Tells of a port, with its state.
+    /// Adds a port with its state.
     pub fn add_port(&mut self, id: PortId, state: AnaState) {
         self.ports.add(id, state);
     }
@@ -430,9 +430,7 @@ impl Drive {
     #[cold]
     fn serve_requests<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
         let Requests { health, wear } = std::mem::take(&mut self.core.requests);
-        if health {
-            self.check_health(cx);
-        } else if wear && self.health.has_worn(&self.core) {
+        if health || (wear && self.health.has_worn(&self.core)) {
             self.check_health(cx);
         }
     }

@@ -135,7 +135,7 @@ impl Values {
             }
             FeatureId::TEMPERATURE_THRESHOLD => {
                 let asked = TemperatureThreshold::from_bits(cdw11.into());
-                // The composite temperature, or all sensors, of which there are no others; no hysteresis.
+                // The composite temperature, or all sensors: there is only that one. There is no hysteresis.
                 if ![0, 0xF].contains(&asked.tmpsel()) || asked.thsel() > 1 || asked.tmpthh() != 0 {
                     return Err(46);
                 }
