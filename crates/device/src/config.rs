@@ -1,8 +1,9 @@
 //! What shapes a drive.
 
+pub use crate::config_error::ConfigError;
 use crate::datasheet::DataSheet;
 use crate::lba_format::{LbaFormat, MAX_FORMATS};
-use crate::quota::Limits;
+use crate::quota::limits::Limits;
 use ftl::{MediaKind, PAGE, SetConfig};
 use media::Nanos;
 use nvme::Nqn;
@@ -114,33 +115,6 @@ pub enum Attach {
     None,
 }
 
-/// Why a drive cannot be as configured.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// A value is not allowed.
-    #[error("{key} is {value}: {rule}")]
-    Value {
-        /// The key, as in the drive's TOML.
-        key: String,
-        /// What it was.
-        value: String,
-        /// What is allowed.
-        rule: String,
-    },
-    /// The media or the translation layer cannot be so.
-    #[error(transparent)]
-    Ftl(#[from] ftl::ConfigError),
-    /// The file is not TOML, or has unknown keys or values of the wrong kind. The message has line and key.
-    #[error("{0}")]
-    Toml(String),
-}
-
-impl ConfigError {
-    pub(crate) fn value(key: impl Into<String>, value: impl ToString, rule: impl Into<String>) -> Self {
-        ConfigError::Value { key: key.into(), value: value.to_string(), rule: rule.into() }
-    }
-}
-
 /// Capacity is given to namespaces in granules (Namespace Granularity).
 pub(crate) const GRANULE_BYTES: u64 = ftl::GRANULE_PAGES as u64 * PAGE as u64;
 
@@ -206,7 +180,10 @@ impl Config {
                 let rule = format!("a multiple of the logical block size, {}, and not 0", ns.format.data);
                 return Err(ConfigError::value(format!("namespace.{}.size", i + 1), ns.bytes, rule));
             }
-            ns.limits.check(&format!("namespace.{}", i + 1))?;
+            if let Some(fault) = ns.limits.fault() {
+                let key = format!("namespace.{}.{}", i + 1, fault.key);
+                return Err(ConfigError::value(key, fault.value, fault.rule));
+            }
         }
         self.check_room()
     }

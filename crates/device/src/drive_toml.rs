@@ -1,12 +1,11 @@
 //! A drive's TOML. `docs/drive-toml.md` documents every key.
 
-use crate::config::{
-    Attach, Config, ConfigError, GRANULE_BYTES, Identity, InitialNamespace, Link, offered_bytes,
-};
+use crate::config::{Attach, Config, GRANULE_BYTES, Identity, InitialNamespace, Link, offered_bytes};
+use crate::config_error::ConfigError;
 use crate::datasheet::DataSheetTable;
 use crate::lba_format::LbaFormat;
 use crate::quantity::{Percent, Rate, Size, Time};
-use crate::quota::Limits;
+use crate::quota::limits::Limits;
 use ftl::{GRANULE_PAGES, GcConfig, PAGE, PlacementConfig, SetConfig};
 use media::memory::Bandwidth;
 use media::{Cell, FaultPlan, Geometry, MemoryConfig, MemoryKind, NandConfig, NandTiming, Nanos, Sense};

@@ -6,34 +6,16 @@
 
 use crate::config::{Config, ConfigError};
 use crate::contents::Contents;
+use crate::core::{Namespace, Namespaces, SECTION_VERSION, SavedState};
 use crate::drive::Drive;
-use crate::life::Life;
-use crate::namespace::{Namespace, Namespaces};
-use crate::stats::Traffic;
+use crate::keys;
 use ftl::{Ftl, Record, Section};
 use media::Nanos;
-use serde::{Deserialize, Serialize};
 
 const MAGIC: [u8; 4] = *b"TDRV";
 
-/// Version of the saved bytes and of the section.
-const VERSION: u32 = 1;
-
-#[derive(Serialize, Deserialize)]
-struct Saved<N, L> {
-    version: u32,
-    life: L,
-    /// With their identifiers.
-    namespaces: Vec<(u32, N)>,
-}
-
-/// A namespace with its traffic up to now.
-#[derive(Serialize)]
-struct SavedNamespace<'a> {
-    #[serde(flatten)]
-    namespace: &'a Namespace,
-    traffic: Traffic,
-}
+/// Version of the saved bytes: that of the section.
+const VERSION: u32 = SECTION_VERSION;
 
 /// Why saved state cannot be used.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
@@ -54,31 +36,17 @@ fn malformed(what: impl Into<String>) -> LoadError {
 }
 
 impl Drive {
-    fn section(&self) -> Vec<u8> {
-        let saved =
-            |(nsid, ns): (u32, _)| (nsid, SavedNamespace { traffic: Namespace::traffic(ns), namespace: ns });
-        let namespaces = self.namespaces.iter().map(saved).collect();
-        let mut life = self.life.clone();
-        life.powered += if self.power.on { self.now().since(self.power.since).0 } else { 0 };
-        serde_json::to_vec(&Saved { version: VERSION, life, namespaces }).unwrap_or_default()
-    }
-
-    /// Records the state after a change.
-    pub(crate) fn record<S: Contents>(&self, storage: &mut S) {
-        storage.record(Record::Section { kind: Section::Controller, bytes: &self.section() });
-    }
-
     /// The whole non-volatile state: what a power cut now would leave. [`Drive::restore`] opens it.
     pub fn save(&self) -> Vec<u8> {
-        let mut out = head(&self.section());
-        self.ftl.save(&mut out);
+        let mut out = head(&self.core.section());
+        self.core.ftl.save(&mut out);
         out
     }
 
     /// What is left when the power is switched off now, with capacitors that work: to be kept, copied, and opened again. After
     /// [`Output::ShutDown`](crate::Output::ShutDown) it was switched off in order.
     pub fn park(self, now: Nanos) -> Restorer {
-        Restorer { section: self.section(), config: self.config, ftl: self.ftl.park(now) }
+        Restorer { section: self.core.section(), config: self.core.config, ftl: self.core.ftl.park(now) }
     }
 
     /// Begins to open a drive from what [`save`](Drive::save) wrote. Apply the records that came after, in
@@ -162,7 +130,7 @@ impl Restorer {
     /// If the state that was reached contradicts itself or the configuration.
     pub fn finish<S: Contents>(self, now: Nanos, storage: &mut S) -> Result<Drive, LoadError> {
         let Restorer { config, section, ftl } = self;
-        let contents: Saved<Namespace, Life> =
+        let contents: SavedState<Namespace> =
             serde_json::from_slice(&section).map_err(|e| malformed(e.to_string()))?;
         check_version(contents.version)?;
         let mut ftl = ftl.finish(now, storage)?;
@@ -180,15 +148,15 @@ impl Restorer {
         for volume in orphans {
             ftl.delete(now, volume, storage);
         }
-        if !contents.life.firmware.check() {
+        if !contents.persistent.firmware.check() {
             return Err(malformed("firmware slots contradict each other"));
         }
-        let mut drive = Drive::assemble(config, ftl, namespaces, contents.life);
-        drive.tick(now);
-        drive.open_keys(storage);
+        let mut drive = Drive::assemble(config, ftl, namespaces, contents.persistent);
+        drive.core.tick(now);
+        keys::open(&mut drive.core, storage);
         drive.started(now);
-        drive.restart_windows(now, storage);
-        drive.record(storage);
+        drive.windows.power_came(&mut drive.core, now, storage);
+        drive.core.record(storage);
         Ok(drive)
     }
 }

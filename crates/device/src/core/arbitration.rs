@@ -1,0 +1,378 @@
+//! Arbitration: which command of an I/O queue may start now, and which are held until later.
+//!
+//! Each namespace has two lanes, one for commands that read and one for those that write. A lane has the meters of the
+//! namespace's quota, and a queue of commands that are held back: first come, first served. Its first command waits for
+//! the meters, and then for the namespace's turn on the NVM Set ([`FairQueueing`](super::fair_queueing::FairQueueing)). What is held is in flight for
+//! its host, and nowhere yet for the drive: it has touched nothing, and everything is checked again when its turn comes.
+
+use super::controller::{ControllerId, Controllers};
+use super::fair_queueing::Direction;
+use super::in_flight::{InFlight, Stage, Token};
+use super::lanes::{HeldCommand, NOBODY};
+use super::state::{Core, TimedEvent};
+use media::Nanos;
+use nvme::command_table::{self, MediaAccess};
+use nvme::copy::{Copy, CopySource};
+use nvme::quota::Quota;
+use nvme::{IoCommand, IoOpcode, Status};
+
+/// Whether a command may start now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Turn {
+    Now,
+    /// It is in the queue of its lane.
+    Held,
+}
+
+/// What a command is to a quota, by the command table. What deallocates moves no data and is never held.
+#[inline]
+fn demand(opcode: u8, command: &IoCommand, data: &[u8]) -> Option<Demand> {
+    let direction = match command_table::of_io(IoOpcode(opcode))?.media {
+        MediaAccess::None => return None,
+        MediaAccess::Read => Direction::Read,
+        MediaAccess::Write => Direction::Write,
+    };
+    match command {
+        IoCommand::Copy(copy) => demand_of_copy(copy, data),
+        IoCommand::WriteZeroes(b) if b.deac => None,
+        _ => command.blocks().map(|b| Demand {
+            nsid: b.nsid,
+            direction,
+            blocks: b.nlb.into(),
+            end: b.end(),
+            reads: false,
+        }),
+    }
+}
+
+/// What a command asks of its namespace's quota.
+#[derive(Clone, Copy, Debug)]
+struct Demand {
+    nsid: u32,
+    direction: Direction,
+    blocks: u64,
+    /// The block after the last; `None` if there is no such block.
+    end: Option<u64>,
+    /// Whether it reads as much as it writes.
+    reads: bool,
+}
+
+/// Copy waits as a write of its destination, which pays for the reads, too, wherever the sources are.
+#[cold]
+fn demand_of_copy(copy: &Copy, data: &[u8]) -> Option<Demand> {
+    let each = CopySource::bytes(copy.desfmt)?;
+    let sources = data.chunks_exact(each).take(copy.nr.into());
+    let blocks =
+        sources.filter_map(|bytes| CopySource::parse(copy.desfmt, bytes)).map(|s| u64::from(s.nlb)).sum();
+    let end = copy.sdlba.checked_add(blocks);
+    Some(Demand { nsid: copy.nsid, direction: Direction::Write, blocks, end, reads: true })
+}
+
+impl Core {
+    /// Whether a command may start now; if not, it is kept until it may.
+    #[inline]
+    pub(crate) fn arbitrate(
+        &mut self,
+        token: &Token,
+        id: ControllerId,
+        command: &IoCommand,
+        data: &[u8],
+        now: Nanos,
+    ) -> Turn {
+        let opcode = self.commands.get_mut(token).opcode;
+        let Some(demand) = demand(opcode, command, data) else { return Turn::Now };
+        match self.namespaces.get(demand.nsid) {
+            Some(ns) if ns.lanes.watched => self.ask(token, id, command, data, demand, now),
+            _ => Turn::Now,
+        }
+    }
+
+    fn ask(
+        &mut self,
+        token: &Token,
+        id: ControllerId,
+        command: &IoCommand,
+        data: &[u8],
+        demand: Demand,
+        now: Nanos,
+    ) -> Turn {
+        let Demand { nsid, direction, .. } = demand;
+        // What will be refused is not to wait for it, and costs nothing.
+        let opcode = self.commands.get_mut(token).opcode;
+        if self.attached(id, nsid).is_err() || self.check_reservation(id, opcode, nsid).is_err() {
+            return Turn::Now;
+        }
+        let Some(ns) = self.namespaces.get_mut(nsid) else { return Turn::Now };
+        if demand.end.is_none_or(|end| end > ns.blocks()) {
+            return Turn::Now;
+        }
+        let mut turn = true;
+        if ns.lanes.shares
+            && let Some(set) = self.fair.set(ns.set.0)
+        {
+            set.note(nsid, now);
+            turn = set.may_start(nsid, &ns.lanes.share, now);
+        }
+        let lane = &mut ns.lanes.lanes[direction as usize];
+        let (first, due) = (lane.is_empty(), lane.due() <= now);
+        if first && due && turn {
+            self.charge(token, demand, now);
+            return Turn::Now;
+        }
+        let io = token.io().0;
+        // Of all that wait only Copy has data here.
+        let kept = if demand.reads { data.into() } else { Box::default() };
+        self.held.put(io, *command, kept);
+        if first {
+            lane.first = io;
+        } else {
+            self.held.link(lane.last, io);
+        }
+        lane.last = io;
+        self.commands.get_mut(token).stage = Stage::Held;
+        if first {
+            self.wait(nsid, direction, now);
+        }
+        Turn::Held
+    }
+
+    /// A command starts: its namespace pays for it.
+    fn charge(&mut self, token: &Token, demand: Demand, now: Nanos) {
+        let Demand { nsid, direction, blocks, reads, .. } = demand;
+        let Some(ns) = self.namespaces.get_mut(nsid) else { return };
+        let bytes = blocks << ns.shift;
+        ns.lanes.lanes[direction as usize].charge(now, bytes);
+        if reads {
+            ns.lanes.lanes[Direction::Read as usize].charge(now, bytes);
+        }
+        if !ns.lanes.shares {
+            return;
+        }
+        let index = ns.set.0;
+        let Some(set) = self.fair.set(index) else { return };
+        let cost = set.cost(direction, bytes, ns.lanes.write_factor);
+        set.start(&mut ns.lanes.share, cost);
+        let entry = self.commands.get_mut(token);
+        (entry.cost, entry.set) = (cost, index);
+        let far = self.fair.rebase(index);
+        if far > 0 {
+            self.namespaces.iter_mut().filter(|(_, ns)| ns.set.0 == index).for_each(|(_, ns)| {
+                ns.lanes.share.tag = ns.lanes.share.tag.saturating_sub(far);
+            });
+        }
+    }
+
+    /// Sees to it that the first command of a lane gets its turn: when its quota lets it, and then on its set.
+    pub(crate) fn wait(&mut self, nsid: u32, direction: Direction, now: Nanos) {
+        let Some(ns) = self.namespaces.get_mut(nsid) else { return };
+        let lane = &mut ns.lanes.lanes[direction as usize];
+        if lane.is_empty() || lane.ready != Nanos::MAX {
+            return;
+        }
+        let due = lane.due();
+        if due <= now
+            && ns.lanes.shares
+            && let Some(set) = self.fair.set(ns.set.0)
+        {
+            lane.ready = now;
+            set.wait(ns.lanes.share.tag, nsid, direction);
+            self.fair.stirred = true;
+        } else if due < lane.timer {
+            lane.timer = due;
+            self.events.push(due, TimedEvent::Lane(nsid, direction));
+        }
+    }
+
+    /// The time has come that a lane waited for. Whether its first commands may start without a turn on the set; `None` if the time
+    /// is of an earlier quota, or of an earlier namespace.
+    pub(crate) fn open_lane(&mut self, nsid: u32, direction: Direction, now: Nanos) -> Option<bool> {
+        let ns = self.namespaces.get_mut(nsid)?;
+        let shares = ns.lanes.shares;
+        let lane = &mut ns.lanes.lanes[direction as usize];
+        if lane.timer > now {
+            return None;
+        }
+        lane.timer = Nanos::MAX;
+        Some(!shares && lane.ready == Nanos::MAX)
+    }
+
+    /// The lane whose turn it is on a set. After [`first_of`](Core::first_of) its turn [ends](Core::end_turn).
+    pub(crate) fn next_turn(&mut self, set: u8, now: Nanos) -> Option<(u32, Direction)> {
+        loop {
+            let share = |nsid| self.namespaces.get(nsid).map(|ns| &ns.lanes.share);
+            let (tag, nsid, direction) = self.fair.set(set)?.next(now, share)?;
+            let Some(ns) = self.namespaces.get_mut(nsid).filter(|ns| ns.set.0 == set) else { continue };
+            let lane = &mut ns.lanes.lanes[direction as usize];
+            if lane.ready == Nanos::MAX {
+                // Of an earlier namespace.
+                continue;
+            }
+            if ns.lanes.share.tag <= tag || lane.is_empty() {
+                return Some((nsid, direction));
+            }
+            // Its other lane had a turn meanwhile.
+            let tag = ns.lanes.share.tag;
+            if let Some(set) = self.fair.set(set) {
+                set.wait(tag, nsid, direction);
+            }
+        }
+    }
+
+    /// A lane had its turn on its set: its next command waits for another one.
+    pub(crate) fn end_turn(&mut self, nsid: u32, direction: Direction, now: Nanos) {
+        if let Some(ns) = self.namespaces.get_mut(nsid) {
+            ns.lanes.lanes[direction as usize].ready = Nanos::MAX;
+        }
+        self.wait(nsid, direction, now);
+    }
+
+    /// Takes the first command of a lane, if its quota lets it go.
+    pub(crate) fn first_of(
+        &mut self,
+        nsid: u32,
+        direction: Direction,
+        now: Nanos,
+    ) -> Option<(Token, IoCommand, Box<[u8]>)> {
+        let ns = self.namespaces.get_mut(nsid)?;
+        let lane = &mut ns.lanes.lanes[direction as usize];
+        if lane.is_empty() || lane.due() > now {
+            return None;
+        }
+        let io = lane.first;
+        let HeldCommand { command, data, next } = self.held.take(io)?;
+        lane.first = next;
+        let token = self.commands.unpark(io)?;
+        let entry = self.commands.get_mut(&token);
+        entry.stage = Stage::Running;
+        let opcode = entry.opcode;
+        let held = now.since(entry.submitted);
+        let shared = if lane.is_limited() { now.since(lane.ready.max(entry.submitted)) } else { held };
+        ns.stats.shared[direction as usize].add(shared);
+        ns.stats.throttled[direction as usize].add(held - shared);
+        // A command that waited for its quota pays from the time when it was due. So a drive that is polled late catches up, by no more
+        // than the commands that waited. The wait for a turn on the set does not count.
+        let turn = if lane.ready == Nanos::MAX { Nanos::ZERO } else { now.since(lane.ready) };
+        let since = (lane.due().max(entry.submitted) + turn).min(now);
+        if let Some(demand) = demand(opcode, &command, &data) {
+            self.charge(&token, demand, since);
+        }
+        Some((token, command, data))
+    }
+
+    /// A namespace has another quota. It is in force from now on, also for commands that wait.
+    pub(crate) fn apply_quota(&mut self, nsid: u32, now: Nanos) {
+        let Some(ns) = self.namespaces.get_mut(nsid) else { return };
+        let limits = ns.quota.current;
+        let rates =
+            [(limits.read_bandwidth, limits.read_commands), (limits.write_bandwidth, limits.write_commands)];
+        for (lane, (bytes, commands)) in ns.lanes.lanes.iter_mut().zip(rates) {
+            lane.bytes.set(now, bytes, limits.burst());
+            lane.commands.set(now, commands, limits.burst());
+        }
+        let weight = Quota::from(&limits).effective_weight();
+        let before = std::mem::replace(&mut ns.lanes.share.weight, weight);
+        if let Some(set) = self.fair.set(ns.set.0) {
+            set.weights = set.weights.saturating_sub(before.into()) + u64::from(weight);
+        }
+        ns.lanes.watch();
+        for direction in [Direction::Read, Direction::Write] {
+            self.wait(nsid, direction, now);
+        }
+    }
+
+    /// Namespaces came or went: those that have their NVM Set for themselves need not ask for a turn.
+    pub(crate) fn count_sharers(&mut self) {
+        for index in 0..self.fair.count() {
+            let all = self.namespaces.iter().filter(|(_, ns)| ns.set.0 == index);
+            let (count, weights) =
+                all.fold((0, 0), |(n, sum), (_, ns)| (n + 1, sum + u64::from(ns.lanes.share.weight)));
+            let shares = self.fair.is_shared(index) && count > 1;
+            if let Some(set) = self.fair.set(index) {
+                set.weights = weights;
+            }
+            for (_, ns) in self.namespaces.iter_mut().filter(|(_, ns)| ns.set.0 == index) {
+                ns.lanes.shares = shares;
+                ns.lanes.watch();
+            }
+        }
+    }
+
+    /// Gives held commands back with a status, without having executed them: all for which `status` has one.
+    pub(crate) fn return_held(
+        &mut self,
+        now: Nanos,
+        status: impl Fn(&Controllers, u32, &InFlight) -> Option<Status>,
+    ) -> bool {
+        let mut any = self.fused.waits() && self.return_firsts(now, &status);
+        for nsid in 1..=self.namespaces.count() {
+            let Some(ns) = self.namespaces.get_mut(nsid) else { continue };
+            for lane in &mut ns.lanes.lanes {
+                let (mut io, mut last) = (lane.first, NOBODY);
+                while let Some(&HeldCommand { next, .. }) = self.held.get(io) {
+                    let token = self.commands.unpark(io);
+                    let status = token.as_ref().and_then(|token| {
+                        let entry = self.commands.get_mut(token);
+                        status(&self.controllers, io, entry)
+                    });
+                    if let (Some(token), Some(status)) = (token, status) {
+                        let entry = self.commands.get_mut(&token);
+                        (entry.stage, entry.status, entry.at) = (Stage::Running, status, now);
+                        self.events.push(now, TimedEvent::End(token.park()));
+                        self.held.take(io);
+                        match last {
+                            NOBODY => lane.first = next,
+                            last => self.held.link(last, next),
+                        }
+                        any = true;
+                    } else {
+                        last = io;
+                    }
+                    io = next;
+                }
+                lane.last = last;
+            }
+        }
+        any
+    }
+
+    /// Gives back what a controller has no way to any more: a namespace was detached, or is not accessible.
+    pub(crate) fn return_unreachable(&mut self, now: Nanos) {
+        self.return_held(now, |controllers, _, entry| {
+            let controller = controllers.get(ControllerId(entry.controller))?;
+            match super::access::is_open(controller.ana) {
+                Err(failure) => Some(failure.status),
+                Ok(()) if !controller.is_attached(entry.nsid) => Some(Status::INVALID_FIELD.with_dnr()),
+                Ok(()) => None,
+            }
+        });
+    }
+
+    /// Gives back commands that wait for namespaces that are about to change.
+    pub(crate) fn return_held_of(&mut self, now: Nanos, nsids: &[u32]) {
+        self.return_held(now, |_, _, entry| {
+            nsids.contains(&entry.nsid).then_some(Status::NAMESPACE_NOT_READY.code())
+        });
+    }
+
+    /// Gives back first commands of fused operations that wait for their second, as [`return_held`](Core::return_held) does.
+    pub(crate) fn return_firsts(
+        &mut self,
+        now: Nanos,
+        status: impl Fn(&Controllers, u32, &InFlight) -> Option<Status>,
+    ) -> bool {
+        let mut any = false;
+        for first in self.fused.firsts.values_mut() {
+            let Some(token) = first.and_then(|(io, _)| self.commands.unpark(io)) else { continue };
+            let entry = self.commands.get_mut(&token);
+            let Some(status) = status(&self.controllers, token.io().0, entry) else {
+                token.park();
+                continue;
+            };
+            (entry.status, entry.at) = (status, now);
+            self.events.push(now, TimedEvent::End(token.park()));
+            *first = None;
+            any = true;
+        }
+        any
+    }
+}

@@ -1,0 +1,412 @@
+//! One controller: the association of a host with the subsystem.
+
+use super::async_events::{Answered, AsyncEvent, AsyncEvents};
+use super::role::Role;
+use crate::feature::values::{Behavior, Values};
+use crate::firmware::download::Download;
+use crate::reservation::notifications::Notifications;
+use crate::streams::open::Streams;
+use media::Nanos;
+use nvme::Nqn;
+use nvme::log::{AnaState, ErrorInformation};
+use nvme::property::{Cc, Csts, Shn, Shst};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Port identifier, from 1; 0 is no port.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub struct PortId(pub u16);
+
+/// Controller identifier (CNTLID), from 1.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ControllerId(pub u16);
+
+/// Where a host comes from. Commands that cut power or inject faults are refused to the network.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// The process that runs the drive: FUSE export, simulator, tests.
+    InProcess,
+    /// A Unix socket.
+    Unix,
+    /// A network, loopback included.
+    Network,
+}
+
+/// A host that connects.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Host {
+    /// Its NQN.
+    pub nqn: Nqn,
+    /// Its Host Identifier.
+    pub id: [u8; 16],
+    /// Where it comes from.
+    pub origin: Origin,
+    /// What it may do.
+    pub role: Role,
+    /// Whether it needs no authentication, or has authenticated itself. Until then nothing is attached to its controller
+    /// ([`Drive::prove`](crate::Drive::prove)).
+    pub proven: bool,
+}
+
+impl Host {
+    /// A host that needs no authentication, and may do everything.
+    pub fn administrator(nqn: Nqn, id: [u8; 16], origin: Origin) -> Self {
+        Host { nqn, id, origin, role: Role::Administrator, proven: true }
+    }
+}
+
+/// Entries of the Error Information log (ELPE + 1).
+pub(crate) const ERROR_ENTRIES: usize = 64;
+
+/// I/O queues of a controller, at most; their identifiers are 1 to this.
+pub const MAX_IO_QUEUES: u16 = 64;
+
+/// Entries of a queue, at most (MQES + 1).
+pub const MAX_QUEUE_ENTRIES: u32 = 1024;
+
+/// Lost blocks that one controller's host has not read of.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct UnreadLosses {
+    /// Whether the log has news for it.
+    pub unread: bool,
+    /// When it was alerted, or read the log, most recently.
+    pub last: Option<Nanos>,
+}
+
+impl UnreadLosses {
+    /// The controller is reset: what was not read is still to be told.
+    pub fn restart(&mut self) {
+        self.last = None;
+    }
+
+    /// Its host reads the log without retaining the event.
+    pub fn read(&mut self, now: Nanos) {
+        *self = UnreadLosses { unread: false, last: Some(now) };
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Controller {
+    pub host: Nqn,
+    pub host_id: [u8; 16],
+    pub origin: Origin,
+    /// What its host may do.
+    pub role: Role,
+    /// Whether its host has authenticated itself, or need not. Until then nothing is attached, and no other host knows of it.
+    pub proven: bool,
+    /// The port that it is reached through; 0 without one, as in the drive's own process.
+    pub port: PortId,
+    /// The state of the ANA group on this controller: its port's.
+    pub ana: AnaState,
+    /// Changes of the ANA log since the last reset.
+    pub ana_changes: u64,
+    /// Tells this association from earlier ones with the same identifier.
+    pub association: u32,
+    /// Keep Alive Timeout; zero is off.
+    pub kato: Nanos,
+    /// Tells the timer that counts from those before it.
+    pub timer: u32,
+    /// When the last command came: any command keeps the association alive (TBKAS).
+    pub last_command: Nanos,
+    pub cc: Cc,
+    pub csts: Csts,
+    /// Existing queues, by identifier.
+    queues: u128,
+    /// I/O queues that Number of Queues granted.
+    pub granted: u16,
+    /// Attached namespaces, bit `nsid - 1`.
+    attached: Vec<u64>,
+    pub values: Values,
+    pub behavior: Behavior,
+    pub events: AsyncEvents,
+    /// Attached namespaces that were changed since the log was read.
+    pub changed: BTreeSet<u32>,
+    /// Endurance Groups with events that were not read yet.
+    pub changed_groups: BTreeSet<u16>,
+    /// NVM Sets with events of Predictable Latency Mode that it has not read.
+    pub changed_windows: BTreeSet<u16>,
+    /// Blocks that are potentially unrecoverable.
+    pub lost: UnreadLosses,
+    /// Of reservations.
+    pub notifications: Notifications,
+    /// The Streams directive, by namespace for which it is enabled.
+    pub streams: BTreeMap<u32, Streams>,
+    /// Newest first.
+    pub errors: VecDeque<ErrorInformation>,
+    /// Errors since the controller exists.
+    pub error_count: u64,
+    /// Critical warnings that were told about.
+    pub warned: u8,
+    /// A firmware image that is being downloaded.
+    pub download: Download,
+    /// The Persistent Event log as its reporting context was established.
+    pub persistent_events: Option<Box<[u8]>>,
+}
+
+impl Controller {
+    pub fn new(host: Host, namespaces: u32) -> Self {
+        Controller {
+            host: host.nqn,
+            host_id: host.id,
+            origin: host.origin,
+            role: host.role,
+            proven: host.proven,
+            port: PortId::default(),
+            ana: AnaState::OPTIMIZED,
+            ana_changes: 0,
+            association: 0,
+            kato: Nanos::ZERO,
+            timer: 0,
+            last_command: Nanos::ZERO,
+            cc: Cc::new(),
+            csts: Csts::new(),
+            queues: 1,
+            granted: MAX_IO_QUEUES,
+            attached: vec![0; (namespaces as usize).div_ceil(64)],
+            values: Values::default(),
+            behavior: Behavior::default(),
+            events: AsyncEvents::default(),
+            changed: BTreeSet::new(),
+            changed_groups: BTreeSet::new(),
+            changed_windows: BTreeSet::new(),
+            lost: UnreadLosses::default(),
+            notifications: Notifications::default(),
+            streams: BTreeMap::new(),
+            errors: VecDeque::new(),
+            error_count: 0,
+            warned: 0,
+            download: Download::default(),
+            persistent_events: None,
+        }
+    }
+
+    /// Controller Level Reset: everything is as after Connect, with these values of features. Returns the event requests that
+    /// waited.
+    pub fn reset(&mut self, values: Values) -> Vec<u32> {
+        self.csts = Csts::new();
+        self.cc = self.cc.with_shn(Shn::NONE);
+        self.values = values;
+        self.behavior = Behavior::default();
+        self.granted = MAX_IO_QUEUES;
+        self.warned = 0;
+        self.persistent_events = None;
+        self.download = Download::default();
+        self.ana_changes = 0;
+        self.changed.clear();
+        self.changed_groups.clear();
+        self.changed_windows.clear();
+        self.lost.restart();
+        self.streams.clear();
+        self.notifications = Notifications::default();
+        self.remove_io_queues();
+        self.events.reset()
+    }
+
+    /// Something happened that the host may want to know: a request that is answered by it.
+    pub fn raise(&mut self, event: AsyncEvent) -> Option<Answered> {
+        let configuration = self.values.events();
+        self.events.raise(event, configuration)
+    }
+
+    /// Whether commands other than fabrics commands are executed.
+    #[inline]
+    pub fn is_ready(&self) -> bool {
+        self.csts.rdy() && self.csts.shst() == Shst::NORMAL
+    }
+
+    #[inline]
+    pub fn has_queue(&self, qid: u16) -> bool {
+        qid <= MAX_IO_QUEUES && self.queues >> qid & 1 != 0
+    }
+
+    pub fn has_io_queues(&self) -> bool {
+        self.queues > 1
+    }
+
+    pub fn add_queue(&mut self, qid: u16) {
+        if qid <= MAX_IO_QUEUES {
+            self.queues |= 1 << qid;
+        }
+    }
+
+    pub fn remove_queue(&mut self, qid: u16) {
+        if qid != 0 && qid <= MAX_IO_QUEUES {
+            self.queues &= !(1 << qid);
+        }
+    }
+
+    /// Deletes all I/O queues.
+    pub fn remove_io_queues(&mut self) {
+        self.queues = 1;
+    }
+
+    #[inline]
+    pub fn is_attached(&self, nsid: u32) -> bool {
+        let bit = nsid.wrapping_sub(1);
+        self.attached.get((bit / 64) as usize).is_some_and(|word| word >> (bit % 64) & 1 != 0)
+    }
+
+    pub fn attach(&mut self, nsid: u32, attached: bool) {
+        let bit = nsid.wrapping_sub(1);
+        self.ana_changes += 1;
+        if !attached {
+            self.streams.remove(&nsid);
+        }
+        if let Some(word) = self.attached.get_mut((bit / 64) as usize) {
+            *word = *word & !(1 << (bit % 64)) | u64::from(attached) << (bit % 64);
+        }
+    }
+
+    /// Whether its host may know of a namespace.
+    pub(crate) fn sees(&self, nsid: u32) -> bool {
+        match &self.role {
+            Role::Administrator => true,
+            Role::Tenant(own) => own.contains(&nsid),
+            Role::Guest => self.is_attached(nsid),
+        }
+    }
+
+    /// Whether its host may know of another controller: its own ones, and all if it administers.
+    pub(crate) fn sees_controller(&self, other: &Controller) -> bool {
+        other.proven && (self.role.is_administrator() || self.host == other.host)
+    }
+
+    /// Logs an error; the oldest entry goes when the log is full. Returns whether the host may read more.
+    pub fn log_error(&mut self, mut entry: ErrorInformation) {
+        self.error_count += 1;
+        entry.error_count.set(self.error_count);
+        self.errors.truncate(ERROR_ENTRIES - 1);
+        self.errors.push_front(entry);
+    }
+}
+
+/// All controllers, by identifier. A host that returns gets an identifier that it had before, also after a power cycle. Other hosts
+/// get the lowest identifier that nobody has had. So a late queue of a host that has gone finds no controller of another host.
+#[derive(Debug, Default)]
+pub(crate) struct Controllers {
+    table: Vec<Option<Box<Controller>>>,
+    /// Which host has or had each identifier, the first ones.
+    hosts: Vec<HostKey>,
+    numbers: u32,
+}
+
+/// A host: its NQN and its Host Identifier.
+type HostKey = (Nqn, [u8; 16]);
+
+/// Controllers at a time.
+const MAX_CONTROLLERS: u16 = 4096;
+
+impl Controllers {
+    /// Adds a controller; `None` if there are too many.
+    pub fn add(&mut self, mut controller: Controller) -> Option<ControllerId> {
+        let most = usize::from(MAX_CONTROLLERS);
+        if self.table.is_empty() {
+            self.table.resize_with(most, || None);
+        }
+        let host = (controller.host, controller.host_id);
+        let is_free = |at: usize| self.table[at].is_none();
+        let own = (0..self.hosts.len()).find(|at| self.hosts[*at] == host && is_free(*at));
+        let new = Some(self.hosts.len()).filter(|at| *at < most);
+        let at = own.or(new).or_else(|| (0..most).find(|at| is_free(*at)))?;
+        match self.hosts.get_mut(at) {
+            Some(before) => *before = host,
+            None => self.hosts.push(host),
+        }
+        controller.association = self.fresh();
+        self.table[at] = Some(Box::new(controller));
+        // At most 4,096.
+        Some(ControllerId(at as u16 + 1))
+    }
+
+    /// A number that no association and no timer had.
+    pub fn fresh(&mut self) -> u32 {
+        self.numbers = self.numbers.wrapping_add(1);
+        self.numbers
+    }
+
+    #[inline]
+    pub fn get(&self, id: ControllerId) -> Option<&Controller> {
+        self.table.get(usize::from(id.0).wrapping_sub(1))?.as_deref()
+    }
+
+    #[inline]
+    pub fn get_mut(&mut self, id: ControllerId) -> Option<&mut Controller> {
+        self.table.get_mut(usize::from(id.0).wrapping_sub(1))?.as_deref_mut()
+    }
+
+    pub fn remove(&mut self, id: ControllerId) -> Option<Box<Controller>> {
+        self.table.get_mut(usize::from(id.0).wrapping_sub(1))?.take()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (ControllerId, &Controller)> {
+        (1..).zip(&self.table).filter_map(|(id, c)| Some((ControllerId(id), c.as_deref()?)))
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (ControllerId, &mut Controller)> {
+        (1..).zip(&mut self.table).filter_map(|(id, c)| Some((ControllerId(id), c.as_deref_mut()?)))
+    }
+
+    pub fn ids(&self) -> Vec<ControllerId> {
+        self.iter().map(|(id, _)| id).collect()
+    }
+
+    /// Power was lost.
+    pub fn clear(&mut self) {
+        self.table.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(host: &str, id: u8) -> Controller {
+        Controller::new(Host::administrator(Nqn::new(host).unwrap(), [id; 16], Origin::InProcess), 70)
+    }
+
+    #[test]
+    fn a_host_that_comes_again_gets_its_identifier_again() {
+        let mut all = Controllers::default();
+        let add = |all: &mut Controllers, host, id| all.add(of(host, id)).map(|id| id.0);
+        let (a, b) = ("nqn.2026-11.test:a", "nqn.2026-11.test:b");
+        // Two paths of the first host, and hosts that differ in either name alone.
+        for (host, id, expected) in [(a, 1, 1), (a, 1, 2), (b, 1, 3), (a, 2, 4)] {
+            assert_eq!(add(&mut all, host, id), Some(expected));
+        }
+        for id in [2, 3] {
+            all.remove(ControllerId(id));
+        }
+        assert_eq!(add(&mut all, b, 1), Some(3));
+        assert_eq!(add(&mut all, b, 1), Some(5), "2 is remembered as the first host's");
+        assert_eq!(add(&mut all, a, 1), Some(2));
+        all.clear();
+        assert_eq!(
+            (add(&mut all, b, 1), add(&mut all, a, 2)),
+            (Some(3), Some(4)),
+            "power takes nothing along"
+        );
+    }
+
+    #[test]
+    fn when_all_identifiers_are_known_those_of_absent_hosts_serve() {
+        let mut all = Controllers::default();
+        let host = "nqn.2026-11.test:host";
+        for id in 1..=MAX_CONTROLLERS {
+            assert_eq!(all.add(of(host, 0)), Some(ControllerId(id)));
+        }
+        assert_eq!(all.add(of(host, 0)), None);
+        all.remove(ControllerId(7));
+        assert_eq!(all.add(of(host, 1)), Some(ControllerId(7)));
+        assert!(all.get(ControllerId(0)).is_none() && all.get(ControllerId(u16::MAX)).is_none());
+    }
+
+    #[test]
+    fn attachment_is_a_bit_per_namespace() {
+        let mut c = of("nqn.2026-11.test:host", 0);
+        c.attach(70, true);
+        c.attach(1, true);
+        c.attach(1, false);
+        c.attach(0, true);
+        c.attach(u32::MAX, true);
+        assert!(c.is_attached(70) && !c.is_attached(1) && !c.is_attached(0) && !c.is_attached(u32::MAX));
+    }
+}

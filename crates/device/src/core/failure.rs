@@ -1,0 +1,71 @@
+//! How a command ends: replies and failures.
+
+use super::in_flight::CommandKind;
+use ftl::Fault;
+use nvme::Status;
+
+/// How a command goes on.
+pub(crate) enum Reply {
+    /// It is done, with this dword 0.
+    Done(u32),
+    /// It is done, with data for the host.
+    Data(Vec<u8>, u32),
+    /// It is done, with a result of 64 bits.
+    Wide(u64),
+    /// It was left somewhere that brings it back.
+    Parked,
+}
+
+/// Why a command fails, for its completion and the Error Information log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Failure {
+    pub status: Status,
+    /// Parameter Error Location: byte, and bit times 256; FFFFh for none.
+    pub location: u16,
+    /// Command Specific Information.
+    pub information: u64,
+}
+
+impl From<Status> for Failure {
+    /// The host's mistake: the same command would fail again.
+    fn from(status: Status) -> Self {
+        Failure { status: status.with_dnr(), location: 0xFFFF, information: 0 }
+    }
+}
+
+impl Failure {
+    /// Something that another try may not meet.
+    pub fn transient(status: Status) -> Self {
+        Failure { status: status.code(), location: 0xFFFF, information: 0 }
+    }
+
+    /// Invalid Field in Command, with the byte of the command that is invalid.
+    pub fn field(byte: u16) -> Self {
+        Failure { location: byte, ..Status::INVALID_FIELD.into() }
+    }
+
+    /// The same, with Command Specific Information.
+    pub fn with_information(self, information: u64) -> Self {
+        Failure { information, ..self }
+    }
+
+    /// What a fault of the medium is to the host.
+    pub fn of_fault(fault: Fault, kind: CommandKind) -> Self {
+        match fault {
+            Fault::OutOfRange => Status::LBA_OUT_OF_RANGE.into(),
+            Fault::Write => Self::transient(Status::WRITE_FAULT),
+            // A write of less than a page that cannot read the rest of it.
+            Fault::Unrecovered if matches!(kind, CommandKind::Write | CommandKind::Deallocate) => {
+                Self::transient(Status::WRITE_FAULT)
+            }
+            Fault::Unrecovered => Status::UNRECOVERED_READ_ERROR.into(),
+            Fault::ReadOnly => Status::WRITE_TO_READ_ONLY_RANGE.into(),
+            Fault::Storage => Self::transient(Status::INTERNAL_ERROR),
+            Fault::NoSpace | Fault::Full => Self::transient(Status::CAPACITY_EXCEEDED),
+            Fault::Mismatch => Status::COMPARE_FAILURE.into(),
+        }
+    }
+}
+
+/// Result of executing an admin command.
+pub(crate) type Outcome = Result<Reply, Failure>;

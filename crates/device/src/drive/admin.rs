@@ -1,0 +1,289 @@
+//! Dispatch of commands of admin queues, and of what several components do for one of them.
+
+use super::Drive;
+use crate::contents::Contents;
+use crate::core::{ControllerId, Cx, Failure, Outcome, Output, Reply, Token, Waiting};
+use crate::namespaces::{attachment, format, management};
+use crate::power::Cut;
+use crate::{
+    admin, fault_injection, fdp, firmware, identify, keys, lba_status, persistent_event_log,
+    predictable_latency, self_test, streams,
+};
+use media::Nanos;
+use nvme::admin::{
+    AdminCommand, FaultInjection, FaultKind, FormatNvm, NamespaceManagement, NamespaceManagementSelect,
+    PowerCut, SecureErase,
+};
+use nvme::command::AdminOpcode;
+use nvme::fabrics::FabricsCommand;
+use nvme::identify::IdentifyController;
+use nvme::log::SelfTestOutcome;
+use nvme::{Command, Status};
+
+impl Drive {
+    /// What every controller says of the NVM Command Set, so that a host in virtual time need not ask.
+    pub fn nvm_controller() -> nvme::identify::NvmController {
+        identify::nvm_controller()
+    }
+
+    /// Executes a command of an admin queue.
+    pub(super) fn submit_admin<S: Contents>(
+        &mut self,
+        token: Token,
+        id: ControllerId,
+        command: &Command,
+        data: &[u8],
+        cx: &mut Cx<'_, S>,
+    ) {
+        // Before anything of a command that the drive does not have is looked at.
+        let parsed =
+            if admin::has(command.opc) { AdminCommand::parse(command) } else { Err(Status::INVALID_OPCODE) };
+        let command = match parsed {
+            Ok(command) => command,
+            Err(status) => {
+                // The parser refuses an opcode, or a field whose values it knows.
+                let location = if status.is(Status::INVALID_OPCODE) { 0 } else { 40 };
+                return self.core.fail(token, Failure { location, ..status.into() }, cx);
+            }
+        };
+        if let AdminCommand::Fabrics(command) = command {
+            return self.fabrics(token, id, command, cx);
+        }
+        let outcome = self.execute_admin(&token, id, command, data, cx);
+        if outcome.is_ok() && self.cut.is_some_and(|cut| cut.at_once) {
+            // The completion goes out first, so that the host knows that the command was accepted.
+            self.core.complete(token, cx);
+            self.cut_if_due(cx);
+        } else {
+            self.core.reply(token, outcome, cx);
+        }
+    }
+
+    fn execute_admin<S: Contents>(
+        &mut self,
+        token: &Token,
+        id: ControllerId,
+        command: AdminCommand,
+        data: &[u8],
+        cx: &mut Cx<'_, S>,
+    ) -> Outcome {
+        let (opcode, nsid) = {
+            let entry = self.core.commands.get_mut(token);
+            (entry.opcode, entry.nsid)
+        };
+        self.core.check_role(id, AdminOpcode(opcode), &command)?;
+        self.core.check_admin_reservation(id, opcode, nsid)?;
+        // Those that touch what is on a namespace. (A command that waits is not asked again.)
+        let deletes = |c: &NamespaceManagement| c.sel == NamespaceManagementSelect::DELETE;
+        if matches!(&command, AdminCommand::FormatNvm(_))
+            || matches!(&command, AdminCommand::NamespaceManagement(c) if deletes(c))
+        {
+            self.core.check_access(id)?;
+        }
+        match command {
+            AdminCommand::Identify(c) => identify::answer(&self.core, &self.identify_inputs(), id, c),
+            AdminCommand::GetLogPage(c) => self.get_log_page(id, c, cx),
+            AdminCommand::SetFeatures(c) => self.set_features(id, c, data, cx),
+            AdminCommand::GetFeatures(c) => self.get_features(id, c, cx.now),
+            AdminCommand::AsyncEventRequest => admin::async_event_request(&mut self.core, token, id, cx),
+            AdminCommand::Abort(c) => admin::abort(&mut self.core, token, id, c, cx),
+            AdminCommand::KeepAlive => Ok(Reply::Done(0)),
+            AdminCommand::NamespaceManagement(c) => self.namespace_management(token, id, c, data, cx),
+            AdminCommand::FirmwareCommit(c) => firmware::commit(&mut self.core, id, c, cx),
+            AdminCommand::FirmwareImageDownload(c) => firmware::download(&mut self.core, id, c, data),
+            AdminCommand::DeviceSelfTest(c) => self_test::execute(&mut self.core, id, c, cx),
+            AdminCommand::NamespaceAttachment(c) => attachment::execute(&mut self.core, c, data, cx),
+            AdminCommand::DirectiveSend(c) => streams::directive_send(&mut self.core, id, c),
+            AdminCommand::DirectiveReceive(c) => streams::directive_receive(&mut self.core, id, c),
+            AdminCommand::FormatNvm(c) => self.format(token, id, c, cx),
+            AdminCommand::Sanitize(c) => self.sanitize(token, id, c, cx),
+            AdminCommand::GetLbaStatus(c) => lba_status::get(&mut self.core, id, c, cx),
+            AdminCommand::PowerCut(c) => self.plan_power_cut(id, &c),
+            AdminCommand::FaultInjection(c) => self.inject_fault(id, c, cx),
+            AdminCommand::DeleteIoSq(_)
+            | AdminCommand::CreateIoSq(_)
+            | AdminCommand::DeleteIoCq(_)
+            | AdminCommand::CreateIoCq(_)
+            | AdminCommand::Fabrics(_) => Err(Failure { location: 0, ..Status::INVALID_OPCODE.into() }),
+        }
+    }
+
+    /// Fabrics commands that came all the way here: properties. Connect, authentication and Disconnect are
+    /// the transport's.
+    pub(super) fn fabrics<S: Contents>(
+        &mut self,
+        token: Token,
+        id: ControllerId,
+        command: FabricsCommand,
+        cx: &mut Cx<'_, S>,
+    ) {
+        let admin = self.core.commands.get_mut(&token).qid == 0;
+        let outcome = match command {
+            FabricsCommand::PropertyGet { offset, wide } if admin => {
+                self.property_get(id, offset, wide).map(Reply::Wide).map_err(Failure::from)
+            }
+            FabricsCommand::PropertySet { offset, wide, value } if admin => {
+                self.set_property(id, offset, wide, value, cx).map(|()| Reply::Done(0)).map_err(Failure::from)
+            }
+            _ => Err(Failure { location: 4, ..Status::INVALID_OPCODE.into() }),
+        };
+        self.core.reply(token, outcome, cx);
+    }
+
+    /// Tries the commands again that wait for namespaces to be idle.
+    pub(super) fn retry_waiting<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
+        // Those that they still wait for are closed again.
+        self.core.reopen();
+        for Waiting { io, controller, command } in std::mem::take(&mut self.core.waiting) {
+            let Some(token) = self.core.commands.unpark(io) else { continue };
+            let outcome = match command {
+                AdminCommand::NamespaceManagement(c) => {
+                    self.namespace_management(&token, controller, c, &[], cx)
+                }
+                AdminCommand::FormatNvm(c) => self.format(&token, controller, c, cx),
+                _ => Err(Failure::transient(Status::INTERNAL_ERROR)),
+            };
+            self.core.reply(token, outcome, cx);
+        }
+    }
+
+    /// What components say of themselves to Identify.
+    fn identify_inputs(&self) -> identify::Inputs {
+        identify::Inputs {
+            firmware_revision: firmware::revision(&self.core),
+            windows: predictable_latency::is_supported(&self.core),
+            placement: self.core.has_placement(),
+            crypto_erase: keys::can_crypto_erase(&self.core),
+            self_test_minutes: self_test::extended_minutes(&self.core),
+        }
+    }
+
+    /// Identify Controller.
+    pub(crate) fn identify_controller(&self, id: ControllerId) -> IdentifyController {
+        identify::controller(&self.core, &self.identify_inputs(), id)
+    }
+
+    /// A namespace was created or is about to be deleted, which the Persistent Event log notes.
+    fn note_namespace(&mut self, id: ControllerId, nsid: u32, select: NamespaceManagementSelect, now: Nanos) {
+        let Some(ns) = self.core.namespaces.get(nsid) else { return };
+        let namespace = identify::namespace(&self.core, ns);
+        persistent_event_log::namespace_change(&mut self.core, now, id, nsid, select, &namespace);
+    }
+
+    fn namespace_management<S: Contents>(
+        &mut self,
+        token: &Token,
+        id: ControllerId,
+        c: NamespaceManagement,
+        data: &[u8],
+        cx: &mut Cx<'_, S>,
+    ) -> Outcome {
+        if c.sel == NamespaceManagementSelect::CREATE {
+            return self.create_namespace(id, c, data, cx);
+        }
+        let targets = management::targets(&self.core, c.nsid)?;
+        keys::refuse_locked(&self.core, &targets)?;
+        if !self.core.claim(&targets, cx.now) {
+            return self.core.wait_for_idle(token, id, AdminCommand::NamespaceManagement(c));
+        }
+        let has_key = |nsid: &u32| self.core.namespaces.get(*nsid).is_some_and(|ns| ns.key.is_some());
+        let keyed = targets.iter().any(has_key);
+        for nsid in targets {
+            self.note_namespace(id, nsid, c.sel, cx.now);
+            self_test::end_of_namespace(&mut self.core, nsid, SelfTestOutcome::NAMESPACE_REMOVED, cx);
+            if let Some((counts, media)) = management::delete(&mut self.core, nsid, cx) {
+                self.deleted.add(&counts, &media);
+            }
+        }
+        self.core.record(cx.storage);
+        // Deleting the key deletes the contents: the key must be gone when the host is told.
+        let entry = self.core.commands.get_mut(token);
+        (entry.forget, entry.sync) = (keyed, keyed);
+        Ok(Reply::Done(0))
+    }
+
+    fn create_namespace<S: Contents>(
+        &mut self,
+        id: ControllerId,
+        c: NamespaceManagement,
+        data: &[u8],
+        cx: &mut Cx<'_, S>,
+    ) -> Outcome {
+        let request = management::check_create(&self.core, id, &c, data)?;
+        let handles = fdp::choose_handles(&self.core, request.set, request.new)?;
+        let nsid = management::create(&mut self.core, &request, handles, cx)?;
+        if let Err(failure) = keys::renew(&mut self.core, nsid, cx.storage) {
+            management::undo_create(&mut self.core, nsid, cx);
+            return Err(failure);
+        }
+        self.note_namespace(id, nsid, c.sel, cx.now);
+        self.core.count_sharers();
+        self.core.record(cx.storage);
+        Ok(Reply::Done(nsid))
+    }
+
+    fn format<S: Contents>(
+        &mut self,
+        token: &Token,
+        id: ControllerId,
+        c: FormatNvm,
+        cx: &mut Cx<'_, S>,
+    ) -> Outcome {
+        let format = format::check(&self.core, id, c.lbaf, c.mset, c.pi)?;
+        let targets = format::targets(&self.core, id, &c)?;
+        keys::refuse_locked(&self.core, &targets)?;
+        format::check_targets(&self.core, &targets, &c)?;
+        if !self.core.claim(&targets, cx.now) {
+            return self.core.wait_for_idle(token, id, AdminCommand::FormatNvm(c));
+        }
+        let fna = self.identify_controller(id).fna;
+        persistent_event_log::format_start(&mut self.core, cx.now, id, &c, fna);
+        let formatted = targets.into_iter().try_for_each(|nsid| {
+            self_test::end_of_namespace(&mut self.core, nsid, SelfTestOutcome::FORMAT, cx);
+            if format::format(&mut self.core, nsid, &c, format, cx)? {
+                keys::renew(&mut self.core, nsid, cx.storage)?;
+            }
+            let affected = self.core.attached_controllers(nsid);
+            self.core.namespace_changed(nsid, &affected, cx);
+            Ok(())
+        });
+        let status = formatted.err().map_or(Status::SUCCESS, |failure: Failure| failure.status);
+        persistent_event_log::format_end(&mut self.core, cx.now, id, &c, status);
+        self.core.record(cx.storage);
+        let entry = self.core.commands.get_mut(token);
+        // What is erased for good must be so when the host is told.
+        entry.forget = c.ses != SecureErase::NONE;
+        entry.sync = entry.forget;
+        formatted.map(|()| Reply::Done(0))
+    }
+
+    fn plan_power_cut(&mut self, id: ControllerId, c: &PowerCut) -> Outcome {
+        fault_injection::check_origin(&self.core, id)?;
+        let off = Nanos(u64::from(c.off_ms) * 1_000_000);
+        let at_once = c.after_media_ops == 0;
+        self.cut = Some(Cut { at_once, energy: !c.no_plp, off });
+        if !at_once {
+            self.faults.count_down(&mut self.core, c);
+        }
+        Ok(Reply::Done(0))
+    }
+
+    fn inject_fault<S: Contents>(
+        &mut self,
+        id: ControllerId,
+        c: FaultInjection,
+        cx: &mut Cx<'_, S>,
+    ) -> Outcome {
+        fault_injection::check_origin(&self.core, id)?;
+        if [FaultKind::PORT_ANA, FaultKind::PORT_DOWN].contains(&c.kind) {
+            return self.ports.fault(&mut self.core, c, cx);
+        }
+        self.faults.inject(&mut self.core, &c, cx)?;
+        if c.kind == FaultKind::CLEAR {
+            self.cut = None;
+            self.ports.restore(&mut self.core, cx);
+            cx.out.push(Output::ClearHostDiskFaults);
+        }
+        Ok(Reply::Done(0))
+    }
+}

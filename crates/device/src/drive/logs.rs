@@ -1,0 +1,223 @@
+//! Get Log Page (Base 5.1.12) and the logs.
+
+use super::Drive;
+use crate::contents::Contents;
+use crate::core::AsyncEvent;
+use crate::core::{ControllerId, Cx, ERROR_ENTRIES, Failure, Outcome, Reply};
+use crate::fdp;
+use crate::firmware;
+use crate::health::smart;
+use crate::keys;
+use crate::log_table::{self, LOGS, LogRequirement};
+use crate::logs::{capacity, command_effects, controllers, feature_effects, part_of};
+use crate::persistent_event_log::{self, Report};
+use crate::ports;
+use crate::predictable_latency;
+use crate::self_test;
+use crate::stats;
+use crate::telemetry;
+use crate::uuid::{self, Vendor};
+use media::Nanos;
+use nvme::admin::GetLogPage;
+use nvme::log::{
+    ChangedNamespaces, ErrorInformation, LidSupported, LogId, PersistentEventAction, SupportedLogPages,
+    TELEMETRY_BLOCK,
+};
+use nvme::zerocopy::IntoBytes;
+use nvme::{NSID_ALL, Status};
+
+impl Drive {
+    pub(super) fn get_log_page<S: Contents>(
+        &mut self,
+        id: ControllerId,
+        c: GetLogPage,
+        cx: &mut Cx<'_, S>,
+    ) -> Outcome {
+        if c.ot {
+            // No log has an index (LID Supported and Effects, IOS).
+            return Err(Failure::field(56));
+        }
+        if !c.offset.is_multiple_of(4) {
+            return Err(Failure::field(48));
+        }
+        let is_telemetry = [LogId::TELEMETRY_HOST, LogId::TELEMETRY_CONTROLLER].contains(&c.lid);
+        if is_telemetry && !c.offset.is_multiple_of(TELEMETRY_BLOCK as u64) {
+            return Err(Failure::field(48));
+        }
+        if is_telemetry && !c.bytes().is_multiple_of(TELEMETRY_BLOCK as u64) {
+            return Err(Failure::field(42));
+        }
+        if c.bytes() > u64::from(self.core.config.max_transfer) {
+            return Err(Failure::field(42));
+        }
+        let length = usize::try_from(c.bytes()).map_err(|_| Failure::field(42))?;
+        let by_namespace = log_table::of(c.lid).is_some_and(|info| info.by_namespace);
+        if c.nsid != 0 && c.nsid != NSID_ALL && !by_namespace {
+            // No other log is kept by namespace.
+            return Err(Failure::field(4));
+        }
+        if let Some(owner) = Vendor::of_log(c.lid)
+            && uuid::chosen(c.uidx)?.is_some_and(|vendor| vendor != owner)
+        {
+            return Err(Failure { location: 40, ..Status::INVALID_LOG_PAGE.into() });
+        }
+        match c.lid {
+            // LSP bit 0: Create Telemetry Host-Initiated Data.
+            LogId::TELEMETRY_HOST if c.lsp & 1 != 0 => {
+                let inputs = self.telemetry_inputs();
+                self.telemetry.create(&mut self.core, &inputs, id, cx);
+            }
+            LogId::LBA_STATUS => self.lost.gather(&mut self.core),
+            LogId::FDP_EVENTS => fdp::gather_notes(&mut self.core, c.lsi),
+            LogId::PREDICTABLE_LATENCY | LogId::PREDICTABLE_LATENCY_EVENTS => {
+                self.windows.look_at_all(&mut self.core, self.sanitize.restricts(), cx);
+            }
+            _ => {}
+        }
+        let bytes = if c.lid == LogId::PERSISTENT_EVENT {
+            let action = PersistentEventAction(c.lsp & 3);
+            match persistent_event_log::report(&mut self.core, cx.now, id, action)? {
+                Report::Released => vec![0; length],
+                Report::Log(log) => part_of(log, c.offset, length)?,
+                // Whatever offset is asked for.
+                Report::Header(header) => part_of(header.as_bytes(), 0, length)?,
+            }
+        } else {
+            part_of(&self.log(id, &c, cx.now)?, c.offset, length)?
+        };
+        if !c.rae {
+            self.clear_event(id, &c, cx)?;
+        }
+        Ok(Reply::Data(bytes, 0))
+    }
+
+    /// Reading a log without Retain Asynchronous Event clears what it told.
+    fn clear_event<S: Contents>(
+        &mut self,
+        id: ControllerId,
+        c: &GetLogPage,
+        cx: &mut Cx<'_, S>,
+    ) -> Result<(), Failure> {
+        let controller = self.core.controller_mut(id)?;
+        let mut more = None;
+        match c.lid {
+            LogId::CHANGED_NAMESPACES => controller.changed.clear(),
+            LogId::TELEMETRY_CONTROLLER => {
+                controller.events.clear(c.lid);
+                telemetry::release(&mut self.core, cx);
+                return Ok(());
+            }
+            LogId::ENDURANCE_GROUP => {
+                controller.changed_groups.remove(&c.lsi);
+            }
+            LogId::PREDICTABLE_LATENCY => {
+                controller.changed_windows.remove(&c.lsi);
+                self.windows.clear_events(&self.core, c.lsi);
+                return Ok(());
+            }
+            LogId::LBA_STATUS => controller.lost.read(cx.now),
+            LogId::RESERVATION_NOTIFICATION if controller.notifications.read() => {
+                more = Some(AsyncEvent::Reservation);
+            }
+            _ => {}
+        }
+        controller.events.clear(c.lid);
+        let answered = more.and_then(|event| controller.raise(event));
+        if let Some(answered) = answered {
+            self.core.answer_event(answered, cx);
+        }
+        Ok(())
+    }
+
+    /// Whether the drive has a log.
+    fn has_log(&self, lid: LogId) -> bool {
+        log_table::of(lid).is_some_and(|info| match info.requires {
+            LogRequirement::None => true,
+            LogRequirement::Windows => predictable_latency::is_supported(&self.core),
+            LogRequirement::Placement => self.core.has_placement(),
+        })
+    }
+
+    /// A whole log.
+    fn log(&self, id: ControllerId, c: &GetLogPage, now: Nanos) -> Result<Vec<u8>, Failure> {
+        let controller = self.core.controller(id)?;
+        Ok(match c.lid {
+            _ if !self.has_log(c.lid) => {
+                return Err(Failure { location: 40, ..Status::INVALID_LOG_PAGE.into() });
+            }
+            LogId::SUPPORTED => {
+                let mut log = SupportedLogPages::default();
+                // With a UUID Index, of vendor specific logs only those of that vendor.
+                let vendor = uuid::chosen(c.uidx)?;
+                let meant = |lid| Vendor::of_log(lid).is_none_or(|owner| vendor.is_none_or(|v| v == owner));
+                let has = |lid| meant(lid) && self.has_log(lid) && controller.role.reads(lid);
+                for info in LOGS.iter().filter(|info| has(info.lid)) {
+                    let supported = LidSupported::new().with_lsupp(true).with_lidsp(info.parameter);
+                    log.lid[usize::from(info.lid.0)] = supported;
+                }
+                log.as_bytes().to_vec()
+            }
+            LogId::ERROR => {
+                let mut log = vec![ErrorInformation::default(); ERROR_ENTRIES];
+                for (out, entry) in log.iter_mut().zip(&controller.errors) {
+                    *out = *entry;
+                }
+                log.as_bytes().to_vec()
+            }
+            LogId::SMART => self.health.smart(&self.core, id, c.nsid, now)?.as_bytes().to_vec(),
+            LogId::FIRMWARE_SLOT => firmware::log(&self.core).as_bytes().to_vec(),
+            LogId::CHANGED_NAMESPACES => {
+                ChangedNamespaces::new(controller.changed.iter().copied()).as_bytes().to_vec()
+            }
+            LogId::COMMAND_EFFECTS => {
+                command_effects(c, self.core.has_placement(), &controller.role).as_bytes().to_vec()
+            }
+            LogId::DEVICE_SELF_TEST => self_test::log(&self.core).as_bytes().to_vec(),
+            LogId::TELEMETRY_HOST | LogId::TELEMETRY_CONTROLLER => self.telemetry.log(&self.core, c.lid),
+            LogId::ENDURANCE_GROUP => smart::endurance_group(&self.core, c.lsi)?.as_bytes().to_vec(),
+            LogId::ENDURANCE_GROUP_EVENTS => {
+                let groups = &controller.changed_groups;
+                let mut log = (groups.len() as u64).to_le_bytes().to_vec();
+                log.extend(groups.iter().flat_map(|g| g.to_le_bytes()));
+                log
+            }
+            // LSP bit 0: Return Groups Only.
+            LogId::ANA => ports::ana_log(&self.core, controller, c.lsp & 1 != 0),
+            LogId::SUPPORTED_CAPACITY_CONFIGURATIONS => capacity::configurations(&self.core),
+            LogId::FEATURE_EFFECTS => feature_effects(&self.core),
+            // There is no management interface, so none of its commands.
+            LogId::MI_EFFECTS => vec![0; 4096],
+            LogId::RESERVATION_NOTIFICATION => controller.notifications.page().as_bytes().to_vec(),
+            LogId::LBA_STATUS => self.lost.log(controller),
+            LogId::SANITIZE_STATUS => {
+                let crypto_erase = keys::can_crypto_erase(&self.core);
+                self.sanitize.status(&self.core, crypto_erase, now).as_bytes().to_vec()
+            }
+            LogId::PREDICTABLE_LATENCY => self.windows.log(&self.core, c.lsi, now)?.as_bytes().to_vec(),
+            LogId::PREDICTABLE_LATENCY_EVENTS => {
+                let sets = &controller.changed_windows;
+                let mut log = (sets.len() as u64).to_le_bytes().to_vec();
+                log.extend(sets.iter().flat_map(|s| s.to_le_bytes()));
+                log
+            }
+            LogId::FDP_CONFIGURATIONS | LogId::RUH_USAGE | LogId::FDP_STATISTICS | LogId::FDP_EVENTS => {
+                fdp::log(&self.core, c.lid, c.lsi, c.lsp)?
+            }
+            LogId::OCP_SMART => {
+                self.health.ocp_smart(&self.core, firmware::revision(&self.core)).as_bytes().to_vec()
+            }
+            LogId::MEMBLAZE_SMART => self.health.memblaze_smart(&self.core).as_bytes().to_vec(),
+            LogId::NAMESPACE_STATISTICS => {
+                let log = match c.nsid {
+                    0 | NSID_ALL => self.deleted.all_statistics(&self.core, controller, now),
+                    nsid => {
+                        self.core.seen(id, nsid).and_then(|_| stats::statistics(&self.core, nsid, now))?
+                    }
+                };
+                log.as_bytes().to_vec()
+            }
+            LogId::CONTROLLERS => controllers(&self.core),
+            _ => return Err(Failure { location: 40, ..Status::INVALID_LOG_PAGE.into() }),
+        })
+    }
+}

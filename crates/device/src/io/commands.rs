@@ -1,0 +1,322 @@
+//! Commands that read, write and give up blocks (NVM 3.3).
+
+use super::place::{self, Place};
+use super::transform;
+use crate::contents::Contents;
+use crate::core::{CommandKind, ControllerId, Core, Cx, Failure, Token};
+use crate::treatment::Action;
+use ftl::{Answer, Extent, Source};
+use media::Nanos;
+use nvme::io::{Blocks, DatasetManagement, DsmRange};
+use nvme::zerocopy::FromBytes;
+use nvme::{NSID_ALL, Status};
+
+/// What one Dataset Management deallocates: this many ranges (DMRL), and this many logical blocks of each (DMRSL) and of all
+/// (DMSL). So that no command holds up the drive for long.
+pub(crate) const DSM_RANGES: u8 = 255;
+pub(crate) const DSM_BLOCKS: u32 = 4 << 20;
+
+#[inline]
+pub(crate) fn read<S: Contents>(
+    core: &mut Core,
+    token: &Token,
+    id: ControllerId,
+    blocks: &Blocks,
+    cx: &mut Cx<'_, S>,
+) -> Result<Option<Nanos>, Failure> {
+    let place = place::locate(core, token, id, blocks, CommandKind::Read)?;
+    place::check_size(core, &place)?;
+    if place.treated {
+        transform::begin(core, token, id, blocks, Action::Read, cx)?;
+    }
+    core.enter(token);
+    let answer = core.ftl.read(cx.now, token.io(), place.volume, place.extent, cx.storage);
+    let end = end_of_read(core, token, answer, CommandKind::Read, cx)?;
+    if blocks.fua { make_durable(core, token, end.unwrap_or(cx.now), cx) } else { Ok(end) }
+}
+
+/// When a read of the translation layer ends; `None` if it is a part of the command that comes later.
+#[inline]
+pub(super) fn end_of_read<S: Contents>(
+    core: &mut Core,
+    token: &Token,
+    answer: Answer,
+    kind: CommandKind,
+    cx: &mut Cx<'_, S>,
+) -> Result<Option<Nanos>, Failure> {
+    if answer == Answer::Later {
+        core.commands.get_mut(token).parts += 1;
+    }
+    answer.end().map_err(|fault| transform::read_failure(core, token, fault, kind, cx))
+}
+
+/// A command of which parts come later ends with the last of them, also where the rest of it has failed.
+pub(crate) fn wait_for_parts(core: &mut Core, token: Token, rest: Result<Option<Nanos>, Failure>) {
+    match rest {
+        Ok(end) => {
+            let entry = core.commands.get_mut(&token);
+            entry.at = entry.at.max(end.unwrap_or(Nanos::ZERO));
+        }
+        Err(failure) => core.note_failure(&token, failure),
+    }
+    token.park();
+}
+
+/// Brings everything that was accepted so far to non-volatile media before the command, which has come as far as
+/// `end`, completes: a Flush, or a read with FUA (NVM 3.2.4), which returns what is there.
+fn make_durable<S: Contents>(
+    core: &mut Core,
+    token: &Token,
+    end: Nanos,
+    cx: &mut Cx<'_, S>,
+) -> Result<Option<Nanos>, Failure> {
+    core.commands.get_mut(token).sync = true;
+    match core.ftl.flush(cx.now, token.io(), cx.storage) {
+        Answer::At(at) => Ok(Some(at.max(end))),
+        Answer::Later => {
+            let entry = core.commands.get_mut(token);
+            entry.parts += 1;
+            entry.at = entry.at.max(end);
+            Ok(None)
+        }
+        Answer::Failed(fault) => Err(Failure::of_fault(fault, CommandKind::Write)),
+    }
+}
+
+pub(crate) fn compare<S: Contents>(
+    core: &mut Core,
+    token: &Token,
+    id: ControllerId,
+    blocks: &Blocks,
+    cx: &mut Cx<'_, S>,
+) -> Result<Option<Nanos>, Failure> {
+    let place = place::locate(core, token, id, blocks, CommandKind::Compare)?;
+    place::check_size(core, &place)?;
+    if place.treated {
+        transform::begin(core, token, id, blocks, Action::Compare, cx)?;
+    }
+    core.enter(token);
+    let answer = core.ftl.compare(cx.now, token.io(), place.volume, place.extent, cx.storage);
+    end_of_read(core, token, answer, CommandKind::Compare, cx)
+}
+
+pub(crate) fn verify<S: Contents>(
+    core: &mut Core,
+    token: &Token,
+    id: ControllerId,
+    blocks: &Blocks,
+    cx: &mut Cx<'_, S>,
+) -> Result<Option<Nanos>, Failure> {
+    let place = place::locate(core, token, id, blocks, CommandKind::Other)?;
+    if place.treated {
+        transform::begin(core, token, id, blocks, Action::Verify, cx)?;
+    }
+    core.enter(token);
+    let answer = match place.treated {
+        // Their contents must be checked.
+        true => core.ftl.read(cx.now, token.io(), place.volume, place.extent, cx.storage),
+        false => core.ftl.verify(cx.now, token.io(), place.volume, place.extent, cx.storage),
+    };
+    end_of_read(core, token, answer, CommandKind::Other, cx)
+}
+
+/// The first half of a Write: where its blocks are. A directive may then choose another placement handle.
+#[inline]
+pub(crate) fn locate_write(
+    core: &mut Core,
+    token: &Token,
+    id: ControllerId,
+    blocks: &Blocks,
+) -> Result<Place, Failure> {
+    let place = place::locate(core, token, id, blocks, CommandKind::Write)?;
+    place::check_size(core, &place)?;
+    Ok(place)
+}
+
+/// The second half of a Write.
+#[inline]
+pub(crate) fn write<S: Contents>(
+    core: &mut Core,
+    token: &Token,
+    id: ControllerId,
+    blocks: &Blocks,
+    place: Place,
+    cx: &mut Cx<'_, S>,
+) -> Result<Option<Nanos>, Failure> {
+    if place.treated {
+        transform::begin(core, token, id, blocks, Action::Write, cx)?;
+    }
+    store(core, token, id, place, Source::Host, blocks.fua, cx)
+}
+
+/// Hands a range to the translation layer to be written, as one part of a command.
+#[inline]
+pub(crate) fn store<S: Contents>(
+    core: &mut Core,
+    token: &Token,
+    id: ControllerId,
+    place: Place,
+    source: Source,
+    fua: bool,
+    cx: &mut Cx<'_, S>,
+) -> Result<Option<Nanos>, Failure> {
+    core.enter(token);
+    store_entered(core, token, id, place, source, fua, cx)
+}
+
+/// The same for a command that counts as one of its namespace's already.
+#[inline]
+pub(crate) fn store_entered<S: Contents>(
+    core: &mut Core,
+    token: &Token,
+    id: ControllerId,
+    place: Place,
+    source: Source,
+    fua: bool,
+    cx: &mut Cx<'_, S>,
+) -> Result<Option<Nanos>, Failure> {
+    let durable = place::must_be_durable(core, id, fua);
+    core.commands.get_mut(token).sync |= durable;
+    let Place { volume, extent, handle, .. } = place;
+    let answer =
+        core.ftl.write_placed(cx.now, token.io(), volume, extent, source, durable, handle, cx.storage);
+    match answer {
+        Answer::At(at) => Ok(Some(at)),
+        Answer::Later => {
+            let entry = core.commands.get_mut(token);
+            entry.parts += 1;
+            entry.stalled = !durable;
+            Ok(None)
+        }
+        Answer::Failed(fault) => Err(Failure::of_fault(fault, CommandKind::Write)),
+    }
+}
+
+/// The first half of a Write Zeroes: where its blocks are. A directive may then choose another placement handle.
+pub(crate) fn locate_zeroes(
+    core: &mut Core,
+    token: &Token,
+    id: ControllerId,
+    blocks: &Blocks,
+) -> Result<Place, Failure> {
+    if blocks.nsz {
+        return Err(Failure::field(50));
+    }
+    place::locate(core, token, id, blocks, CommandKind::Other)
+}
+
+/// The second half of a Write Zeroes. With DEAC the pages that lie wholly in the range are deallocated, which reads as
+/// zeros too; what remains at the ends is written.
+pub(crate) fn write_zeroes<S: Contents>(
+    core: &mut Core,
+    token: &Token,
+    id: ControllerId,
+    blocks: &Blocks,
+    place: Place,
+    cx: &mut Cx<'_, S>,
+) -> Result<Option<Nanos>, Failure> {
+    if place.treated {
+        transform::begin(core, token, id, blocks, Action::Zeroes, cx)?;
+    }
+    let page = u64::from(ftl::PAGE);
+    let Place { volume, extent, handle, .. } = place;
+    let end = extent.start + u64::from(extent.bytes);
+    let (first, last) = (extent.start.next_multiple_of(page), end / page * page);
+    if !blocks.deac || first >= last {
+        return store(core, token, id, place, Source::Zeros, blocks.fua, cx);
+    }
+    core.enter(token);
+    let durable = place::must_be_durable(core, id, blocks.fua);
+    core.refuse_read_only(blocks.nsid)?;
+    let entry = core.commands.get_mut(token);
+    entry.sync = durable;
+    entry.kind = CommandKind::Deallocate;
+    let as_failure = |fault| Failure::of_fault(fault, CommandKind::Write);
+    let mut at = core.ftl.trim(cx.now, volume, first, last - first, cx.storage).map_err(as_failure)?;
+    let mut parts = 0;
+    for (from, to) in [(extent.start, first), (last, end)] {
+        // Less than a page, and so many bytes behind the command's first block: its place is part of how it is treated.
+        let (part, host) = (Extent { start: from, bytes: (to - from) as u32 }, from - extent.start);
+        if part.bytes == 0 {
+            continue;
+        }
+        match core.ftl.write_part(
+            cx.now,
+            token.io(),
+            volume,
+            part,
+            host as u32,
+            Source::Zeros,
+            durable,
+            handle,
+            cx.storage,
+        ) {
+            Answer::At(end) => at = at.max(end),
+            Answer::Later => parts += 1,
+            // The other end may still be under way: the command ends with it.
+            Answer::Failed(fault) if parts > 0 => core.note_failure(token, as_failure(fault)),
+            Answer::Failed(fault) => return Err(as_failure(fault)),
+        }
+    }
+    let entry = core.commands.get_mut(token);
+    entry.parts = parts;
+    entry.at = at;
+    Ok((parts == 0).then_some(at))
+}
+
+/// Dataset Management: every range is checked before any is deallocated.
+pub(crate) fn dataset_management<S: Contents>(
+    core: &mut Core,
+    token: &Token,
+    id: ControllerId,
+    dsm: DatasetManagement,
+    data: &[u8],
+    cx: &mut Cx<'_, S>,
+) -> Result<Option<Nanos>, Failure> {
+    let ns = core.attached(id, dsm.nsid)?;
+    let (shift, blocks, volume) = (ns.shift, ns.blocks(), ns.volume);
+    let ranges = <[DsmRange]>::ref_from_bytes(data).ok().and_then(|all| all.get(..usize::from(dsm.nr)));
+    let ranges = ranges.ok_or(Status::DATA_SGL_LENGTH_INVALID)?;
+    for range in ranges {
+        let end = range.slba.get().checked_add(range.lengthlb.get().into());
+        if end.is_none_or(|end| end > blocks) {
+            core.commands.get_mut(token).lba = range.slba.get();
+            return Err(Status::LBA_OUT_OF_RANGE.into());
+        }
+    }
+    core.enter(token);
+    let mut at = cx.now;
+    if dsm.ad {
+        core.commands.get_mut(token).kind = CommandKind::Deallocate;
+        core.refuse_read_only(dsm.nsid)?;
+        // What is beyond the limits stays, and is no mistake (NVM 3.3.3 and ONCS.NVMDSMSV).
+        let mut left = DSM_BLOCKS;
+        for range in ranges.iter().take(DSM_RANGES.into()) {
+            let blocks = range.lengthlb.get().min(left);
+            left -= blocks;
+            let start = range.slba.get() << shift;
+            let bytes = u64::from(blocks) << shift;
+            let end = core.ftl.trim(cx.now, volume, start, bytes, cx.storage);
+            at = at.max(end.map_err(|fault| Failure::of_fault(fault, CommandKind::Write))?);
+        }
+    }
+    Ok(Some(at))
+}
+
+/// Flush of one namespace or of all (Base 7.2): the drive has one write buffer, so both are the same.
+pub(crate) fn flush<S: Contents>(
+    core: &mut Core,
+    token: &Token,
+    id: ControllerId,
+    nsid: u32,
+    cx: &mut Cx<'_, S>,
+) -> Result<Option<Nanos>, Failure> {
+    if nsid != NSID_ALL {
+        core.attached(id, nsid)?;
+        core.enter(token);
+    } else {
+        core.check_access(id)?;
+    }
+    core.commands.get_mut(token).kind = CommandKind::Flush;
+    make_durable(core, token, cx.now, cx)
+}

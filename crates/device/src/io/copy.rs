@@ -1,0 +1,213 @@
+//! Copy and Write Uncorrectable (NVM 3.3.2, 3.3.7): commands that write blocks which no host sends.
+
+use super::{commands, place, transform};
+use crate::contents::Contents;
+use crate::core::{CommandKind, ControllerId, Core, Cx, Failure, Namespace, Token};
+use crate::treatment::Action;
+use ftl::Source;
+use media::Nanos;
+use nvme::copy::{COPY_RANGES_MAX, Copy, CopySource};
+use nvme::io::{Blocks, PrInfo};
+use nvme::{IoOpcode, Status};
+
+/// Bytes of data that one Copy moves at most (MCL), and of one of its ranges (MSSRL): what is under way is held in
+/// memory.
+pub(crate) const COPY_BYTES: u32 = 1 << 20;
+
+/// Source ranges of one Copy at most, zero-based (MSRC).
+pub(crate) const COPY_RANGES_Z: u8 = (COPY_RANGES_MAX - 1) as u8;
+
+/// Copy Descriptor Formats that there are (CDFS): 0h to 3h.
+pub(crate) const COPY_FORMATS: u16 = 0xF;
+
+/// How blocks of one namespace become those of another.
+struct Sides {
+    shift: u8,
+    wire: u8,
+}
+
+/// Write Uncorrectable: reads of the blocks fail until they are written again.
+pub(crate) fn write_uncorrectable<S: Contents>(
+    core: &mut Core,
+    token: &Token,
+    id: ControllerId,
+    blocks: &Blocks,
+    cx: &mut Cx<'_, S>,
+) -> Result<Option<Nanos>, Failure> {
+    // It has no field but the range.
+    let blocks = &Blocks::new(blocks.nsid, blocks.slba, blocks.nlb);
+    let place = place::locate(core, token, id, blocks, CommandKind::Other)?;
+    core.refuse_read_only(blocks.nsid)?;
+    let stamp = core.persistent.stamps.wrapping_add(1).max(1);
+    if let Some(ns) = core.namespaces.get_mut(blocks.nsid).filter(|ns| ns.stamp == 0) {
+        // From now on reads look for marks.
+        (ns.stamp, ns.layout.treated) = (stamp, true);
+        core.persistent.stamps = stamp;
+        core.record(cx.storage);
+    }
+    transform::begin(core, token, id, blocks, Action::Mark, cx)?;
+    commands::store(core, token, id, place, Source::Zeros, false, cx)
+}
+
+/// Copy: every field is checked and every source read before anything is written.
+pub(crate) fn copy<S: Contents>(
+    core: &mut Core,
+    token: &Token,
+    id: ControllerId,
+    copy: &Copy,
+    data: &[u8],
+    cx: &mut Cx<'_, S>,
+) -> Result<Option<Nanos>, Failure> {
+    let ns = core.attached(id, copy.nsid)?;
+    let each = CopySource::bytes(copy.desfmt).filter(|_| may_copy(core, id, copy.desfmt));
+    // Byte 49: the descriptor format.
+    let each = each.ok_or(Failure::field(49))?;
+    if ns.layout.protection.is_some_and(|p| (p.guard.bits() > 16) != (each > 32)) {
+        return Err(Failure::field(49));
+    }
+    let limit = COPY_BYTES >> ns.shift;
+    let data = data.get(..each * usize::from(copy.nr)).ok_or(Status::DATA_SGL_LENGTH_INVALID)?;
+    let sources = data.chunks_exact(each).map(|bytes| CopySource::parse(copy.desfmt, bytes));
+    let sources: Vec<CopySource> = sources.flatten().collect();
+    let too_much = Failure::from(Status::COMMAND_SIZE_LIMIT_EXCEEDED);
+    let mut total = 0;
+    for source in &sources {
+        total += source.nlb;
+        if source.nlb > limit || total > limit {
+            return Err(too_much);
+        }
+    }
+    let target = Blocks {
+        fua: copy.fua,
+        lr: copy.lr,
+        prinfo: copy.prinfow,
+        stc: copy.stcw,
+        cetype: copy.cetype,
+        dtype: copy.dtype,
+        lbtu: copy.lbtu,
+        lbtl: copy.lbtl,
+        lbat: copy.lbat,
+        lbatm: copy.lbatm,
+        ..Blocks::new(copy.nsid, copy.sdlba, total)
+    };
+    let place = place::locate(core, token, id, &target, CommandKind::Other)?;
+    if copy.dtype != 0 {
+        return Err(Failure::field(50));
+    }
+    core.refuse_read_only(copy.nsid)?;
+    let write = transform::of(core, id, &target, Action::Write)?;
+    for (index, source) in (0..).zip(&sources) {
+        check_source(core, token, id, copy, source, total).inspect_err(|_| {
+            // The first range that was not copied.
+            core.commands.get_mut(token).dw0 = index;
+        })?;
+    }
+    let sides = Sides { shift: write.shift, wire: write.wire };
+    cx.storage.gather(token.io(), total * ((1 << sides.shift) + u32::from(sides.wire)));
+    core.enter(token);
+    let (mut at, mut end) = (0, cx.now);
+    for (index, source) in (0..).zip(&sources) {
+        let read = read_source(core, token, id, copy, source, &sides, at, cx);
+        // What comes later is a part of the command.
+        let read = read.inspect_err(|_| core.commands.get_mut(token).dw0 = index)?;
+        end = end.max(read.unwrap_or(end));
+        at += source.nlb;
+    }
+    let entry = core.commands.get_mut(token);
+    (entry.lba, entry.dw0) = (copy.sdlba, u32::from(copy.nr));
+    let write = crate::treatment::Treatment { gathered: true, ..write };
+    cx.storage.begin(token.io(), &write).map_err(|blemish| transform::failure(core, token, blemish))?;
+    let written = commands::store_entered(core, token, id, place, Source::Host, copy.fua, cx)?;
+    // The blocks must have been read before they are written, even if the medium says otherwise.
+    let entry = core.commands.get_mut(token);
+    entry.at = entry.at.max(end);
+    Ok(written.map(|at| at.max(end)))
+}
+
+/// Formats 2h and 3h name other namespaces; the host must have enabled them (CDFE).
+fn may_copy(core: &Core, id: ControllerId, format: u8) -> bool {
+    core.controller(id).is_ok_and(|c| c.behavior.copy_format(format))
+}
+
+fn source_blocks(copy: &Copy, source: &CopySource) -> Blocks {
+    Blocks {
+        prinfo: copy.prinfor,
+        stc: copy.stcr,
+        lbtu: source.lbtu,
+        lbtl: source.lbtl,
+        lbat: source.lbat,
+        lbatm: source.lbatm,
+        ..Blocks::new(source.snsid.unwrap_or(copy.nsid), source.slba, source.nlb)
+    }
+}
+
+fn check_source(
+    core: &mut Core,
+    token: &Token,
+    id: ControllerId,
+    copy: &Copy,
+    source: &CopySource,
+    total: u32,
+) -> Result<(), Failure> {
+    if source.fco {
+        // A copy is a read and a write here.
+        return Err(Status::FAST_COPY_NOT_POSSIBLE.into());
+    }
+    let blocks = source_blocks(copy, source);
+    let from = core.attached(id, blocks.nsid)?;
+    let to = core.attached(id, copy.nsid)?;
+    fits(from, to, copy.prinfor, copy.prinfow)?;
+    core.check_reservation(id, IoOpcode::READ.0, blocks.nsid)?;
+    let end = blocks.end().filter(|end| *end <= from.blocks());
+    let Some(end) = end else {
+        core.commands.get_mut(token).lba = blocks.slba;
+        return Err(Status::LBA_OUT_OF_RANGE.into());
+    };
+    let same = blocks.nsid == copy.nsid;
+    if same && blocks.slba < copy.sdlba.saturating_add(total.into()) && copy.sdlba < end {
+        return Err(Status::OVERLAPPING_IO_RANGE.into());
+    }
+    if from.layout.protection.is_none() && (copy.prinfor.into_bits() != 0 || copy.stcr) {
+        return Err(Failure { location: 49, ..Status::INVALID_PROTECTION_INFORMATION.into() });
+    }
+    transform::of(core, id, &blocks, Action::Read).map(|_| ())
+}
+
+/// Reads a range of a Copy into what was gathered so far: `at` blocks.
+#[allow(clippy::too_many_arguments)]
+fn read_source<S: Contents>(
+    core: &mut Core,
+    token: &Token,
+    id: ControllerId,
+    copy: &Copy,
+    source: &CopySource,
+    sides: &Sides,
+    at: u32,
+    cx: &mut Cx<'_, S>,
+) -> Result<Option<Nanos>, Failure> {
+    let blocks = source_blocks(copy, source);
+    let mut read = transform::of(core, id, &blocks, Action::Read)?;
+    read.gathered = true;
+    read.offset = at * ((1 << sides.shift) + u32::from(sides.wire));
+    let volume = core.attached(id, blocks.nsid)?.volume;
+    let extent = ftl::Extent { start: blocks.slba << sides.shift, bytes: blocks.nlb << sides.shift };
+    cx.storage.begin(token.io(), &read).map_err(|blemish| transform::failure(core, token, blemish))?;
+    let answer = core.ftl.read(cx.now, token.io(), volume, extent, cx.storage);
+    commands::end_of_read(core, token, answer, CommandKind::Read, cx)
+}
+
+/// Whether blocks of one namespace can become those of another (NVM 3.3.2): as large, with the same metadata on the way,
+/// and protected the same way unless the controller strips and inserts all there is.
+fn fits(from: &Namespace, to: &Namespace, reads: PrInfo, writes: PrInfo) -> Result<(), Failure> {
+    let differ = Failure::from(Status::INCOMPATIBLE_NAMESPACE);
+    if let (Some(a), Some(b)) = (from.layout.protection, to.layout.protection) {
+        if reads.pract() != writes.pract() {
+            return Err(Failure::field(49));
+        }
+        if !reads.pract() && (a.guard, a.storage_bits, a.first) != (b.guard, b.storage_bits, b.first) {
+            return Err(differ);
+        }
+    }
+    let wire = |ns: &Namespace, info: PrInfo| (ns.shift, ns.layout.wire(info.pract()));
+    if wire(from, reads) != wire(to, writes) { Err(differ) } else { Ok(()) }
+}

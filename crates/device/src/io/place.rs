@@ -1,0 +1,74 @@
+//! Where the blocks of a command are, and the checks that all commands on blocks share.
+
+use crate::core::{CommandKind, ControllerId, Core, Failure, Token};
+use ftl::{Extent, VolumeId};
+use nvme::Status;
+use nvme::io::Blocks;
+
+/// Where a command's blocks are, after every check.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    pub volume: VolumeId,
+    pub extent: Extent,
+    /// Whether the blocks are more than plain bytes: see [`transform::begin`](super::transform::begin).
+    pub treated: bool,
+    /// Bytes of metadata that travel with all of the blocks.
+    metadata: u32,
+    /// Placement handle of what is written.
+    pub handle: u8,
+}
+
+/// The checks that all commands on blocks share: namespace, range, fields that only mean something
+/// with what this drive does not have.
+#[inline]
+pub(crate) fn locate(
+    core: &mut Core,
+    token: &Token,
+    id: ControllerId,
+    b: &Blocks,
+    kind: CommandKind,
+) -> Result<Place, Failure> {
+    let ns = core.attached(id, b.nsid)?;
+    let (shift, blocks, volume, layout) = (ns.shift, ns.blocks(), ns.volume, ns.layout);
+    let handle = ns.handle(0).unwrap_or(0);
+    let entry = core.commands.get_mut(token);
+    entry.lba = b.slba;
+    entry.kind = kind;
+    let end = b.end().filter(|end| *end <= blocks).ok_or(Failure {
+        // Bytes 40 to 47: the starting LBA.
+        location: 40,
+        ..Status::LBA_OUT_OF_RANGE.into()
+    })?;
+    debug_assert!(end >= b.slba);
+    let bytes = b.nlb << shift;
+    entry.bytes = bytes;
+    if (b.prinfo.into_bits() != 0 || b.stc) && layout.protection.is_none() {
+        return Err(Failure { location: 51, ..Status::INVALID_PROTECTION_INFORMATION.into() });
+    }
+    if b.cetype != 0 {
+        return Err(Failure::field(50));
+    }
+    let metadata = u32::from(layout.wire(b.prinfo.pract())) * b.nlb;
+    let extent = Extent { start: b.slba << shift, bytes };
+    Ok(Place { volume, extent, treated: layout.treated, metadata, handle })
+}
+
+/// Commands that move data between host and controller: MDTS.
+#[inline]
+pub(crate) fn check_size(core: &Core, place: &Place) -> Result<(), Failure> {
+    // Metadata counts, as it lies between the data.
+    if place.extent.bytes.saturating_add(place.metadata) > core.config.max_transfer {
+        return Err(Failure::field(48));
+    }
+    Ok(())
+}
+
+/// Whether a write must be durable before it completes: FUA, or a volatile write cache that is off.
+#[inline]
+pub(crate) fn must_be_durable(core: &Core, id: ControllerId, fua: bool) -> bool {
+    let cache_off = || {
+        core.config.has_volatile_write_cache()
+            && core.controllers.get(id).is_some_and(|c| !c.values.write_cache)
+    };
+    fua || cache_off()
+}

@@ -1,0 +1,22 @@
+//! Log pages that are about the drive as a whole.
+
+pub(crate) mod capacity;
+mod controllers;
+mod effects;
+
+pub(crate) use controllers::controllers;
+pub(crate) use effects::{command_effects, feature_effects};
+
+use crate::core::Failure;
+
+/// So many bytes of a log from an offset; zeros beyond its end.
+///
+/// # Errors
+/// Invalid Field in Command for an offset beyond the log.
+pub(crate) fn part_of(log: &[u8], offset: u64, length: usize) -> Result<Vec<u8>, Failure> {
+    let available = usize::try_from(offset).ok().and_then(|o| log.get(o..)).ok_or(Failure::field(48))?;
+    let count = available.len().min(length);
+    let mut bytes = vec![0; length];
+    bytes[..count].copy_from_slice(&available[..count]);
+    Ok(bytes)
+}
