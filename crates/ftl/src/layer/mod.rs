@@ -410,7 +410,7 @@ impl Ftl {
         }
     }
 
-    /// Whether a NAND set keeps more superblocks free than it needs, [`GcConfig::ahead`], for a time without collection.
+    /// Whether a NAND set keeps more superblocks free than it needs, [`GcConfig::ahead`](crate::GcConfig::ahead), for a time without collection.
     pub fn collect_ahead(&mut self, now: Nanos, set: SetId, on: bool, storage: &mut impl Storage) {
         self.advance(now, storage);
         if let Some(set) = self.sets.get_mut(usize::from(set.0)) {
