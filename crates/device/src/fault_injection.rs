@@ -133,3 +133,53 @@ fn plan_fault(core: &Core, set: usize, c: &FaultInjection, plan: &mut FaultPlan)
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Config, Drive};
+    use ftl::NoContents;
+    use media::Nanos;
+
+    fn fault(kind: FaultKind) -> FaultInjection {
+        FaultInjection { nsid: 0, kind, nvmsetid: 0, count: 0, one_in: 2, param: 0, lba: None }
+    }
+
+    fn inject(plans: &mut FaultPlans, core: &mut Core, c: FaultInjection) -> Result<(), Failure> {
+        let mut out = Vec::new();
+        plans.inject(core, &c, &mut Cx { now: Nanos::ZERO, storage: &mut NoContents, out: &mut out })
+    }
+
+    #[test]
+    fn faults_belong_to_sets() {
+        let mut core = Drive::new(Config::default_drive()).unwrap().core;
+        let sets = core.ftl.set_count();
+        let mut plans = FaultPlans::new(sets);
+        let lost = fault(FaultKind::LOST_WRITE);
+        for (field, wrong) in [
+            (42, FaultInjection { nvmsetid: sets as u16 + 1, ..lost }),
+            (4, FaultInjection { nsid: 1, ..lost }),
+            (56, FaultInjection { lba: Some(0), ..lost }),
+            (44, FaultInjection { count: 1, ..lost }),
+            (52, FaultInjection { param: u32::MAX, ..fault(FaultKind::STUCK_DIE) }),
+        ] {
+            assert_eq!(inject(&mut plans, &mut core, wrong), Err(Failure::field(field)));
+        }
+        let second = FaultInjection { nvmsetid: 2, ..lost };
+        assert_eq!(inject(&mut plans, &mut core, second), Ok(()));
+        assert_eq!((plans.0[0].lost_writes, plans.0[1].lost_writes), (0, ALWAYS / 2));
+        assert_eq!(inject(&mut plans, &mut core, fault(FaultKind::CLEAR)), Ok(()));
+        assert_eq!(plans.0[1].lost_writes, 0);
+    }
+
+    #[test]
+    fn a_loss_of_power_ends_the_count_down_to_another() {
+        let mut core = Drive::new(Config::default_drive()).unwrap().core;
+        let mut plans = FaultPlans::new(core.ftl.set_count());
+        let cut = PowerCut { after_media_ops: 7, off_ms: 0, seed: 0, no_plp: false };
+        plans.count_down(&mut core, &cut);
+        assert!(plans.0.iter().all(|plan| plan.cut_after == Some(7)));
+        plans.power_lost();
+        assert!(plans.0.iter().all(|plan| plan.cut_after.is_none()));
+    }
+}

@@ -97,3 +97,35 @@ pub(crate) fn shutdown_complete<S: Contents>(
         cx.out.push(Output::ShutDown);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Config, Drive};
+    use ftl::NoContents;
+
+    #[test]
+    fn a_shutdown_of_the_drive_is_told_when_it_is_complete() {
+        let mut core = Drive::new(Config::default_drive()).unwrap().core;
+        let mut out = Vec::new();
+        let mut cx = Cx { now: Nanos::ZERO, storage: &mut NoContents, out: &mut out };
+        let mut shutdowns = Shutdowns::default();
+        shutdowns.start(&mut core, None, &mut cx);
+        assert!(shutdowns.is_empty(), "nothing is to be written");
+        let event = core.events.pop_due(Nanos::ZERO);
+        assert!(matches!(event, Some((_, TimedEvent::ShutdownComplete(None)))), "{event:?}");
+        shutdown_complete(&mut core, None, &mut cx);
+        assert!(core.persistent.clean);
+        assert_eq!(out, [Output::ShutDown]);
+    }
+
+    #[test]
+    fn an_association_that_has_gone_is_not_shut_down() {
+        let mut core = Drive::new(Config::default_drive()).unwrap().core;
+        let mut out = Vec::new();
+        let mut cx = Cx { now: Nanos::ZERO, storage: &mut NoContents, out: &mut out };
+        let mut shutdowns = Shutdowns::default();
+        shutdowns.start_for(&mut core, ControllerId(1), &mut cx);
+        assert!(core.events.pop_due(Nanos::MAX).is_none());
+    }
+}
