@@ -3,7 +3,7 @@
 pub use crate::config_error::ConfigError;
 use crate::datasheet::DataSheet;
 use crate::lba_format::{LbaFormat, MAX_FORMATS};
-use crate::quota::Limits;
+use crate::quota::limits::Limits;
 use ftl::{MediaKind, PAGE, SetConfig};
 use media::Nanos;
 use nvme::Nqn;
@@ -180,7 +180,10 @@ impl Config {
                 let rule = format!("a multiple of the logical block size, {}, and not 0", ns.format.data);
                 return Err(ConfigError::value(format!("namespace.{}.size", i + 1), ns.bytes, rule));
             }
-            ns.limits.check(&format!("namespace.{}", i + 1))?;
+            if let Some(fault) = ns.limits.fault() {
+                let key = format!("namespace.{}.{}", i + 1, fault.key);
+                return Err(ConfigError::value(key, fault.value, fault.rule));
+            }
         }
         self.check_room()
     }

@@ -1,6 +1,6 @@
 //! What the controller asks of the owner of contents, beyond what the translation layer does.
 
-use crate::keys::{DriveKeyId, WrappedKey};
+use crate::keys::wrapped::{DriveKeyId, WrappedKey};
 use crate::treatment::{Blemish, Treatment};
 use ftl::{Io, NoContents, Storage, StorageError};
 use media::Slot;

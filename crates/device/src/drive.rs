@@ -2,30 +2,38 @@
 
 mod admin;
 mod associations;
+mod features;
 mod io;
 mod logs;
 mod power;
+mod sanitize;
 
 use crate::config::{Config, ConfigError};
 use crate::contents::Contents;
 use crate::core::{
     CommandKind, ControllerId, Core, Cx, Direction, Failure, InFlight, MAX_IO, Namespaces, Output,
-    PersistentState, Requests, Stage, TimedEvent, is_fused,
+    PersistentState, PortId, Requests, Stage, TimedEvent, is_fused,
 };
 use crate::fault_injection::FaultPlans;
-use crate::health::Health;
+use crate::fdp;
+use crate::firmware;
+use crate::health::{self, Health};
 use crate::io::fused;
+use crate::keys;
 use crate::lost_blocks::LostBlocks;
 use crate::namespaces::management;
+use crate::persistent_event_log;
 use crate::ports::Ports;
 use crate::power::{Cut, Shutdowns, shutdown_complete};
-use crate::reservation::Preempting;
-use crate::sanitize;
-use crate::stats::NamespaceStats;
-use crate::telemetry::Capture;
-use ftl::{Done, Ftl, Io, Past, SetId, VolumeStats};
+use crate::predictable_latency::PredictableLatency;
+use crate::reservation::ReservationCommands;
+use crate::sanitize::{SANITIZE_IO, SanitizeOperation};
+use crate::self_test;
+use crate::stats::{self, DeletedNamespaces};
+use crate::telemetry::{self, Telemetry};
+use ftl::{Done, Ftl, Io, Past, StorageError};
 use media::Nanos;
-use nvme::log::NamespaceStatistics;
+use nvme::log::{AnaState, NamespaceStatistics};
 use nvme::{Command, Completion, IoCommand, Nsid, Status, Transfer};
 
 /// An NVMe subsystem with its controllers, namespaces and media.
@@ -37,20 +45,16 @@ pub struct Drive {
     pub(crate) health: Health,
     /// A power cut that is to come.
     pub(crate) cut: Option<Cut>,
-    /// Telemetry that a host asked for.
-    pub(crate) telemetry: Capture,
-    /// Commands that wait for those that they abort.
-    pub(crate) preempting: Vec<Preempting>,
+    pub(crate) telemetry: Telemetry,
+    pub(crate) reservations: ReservationCommands,
     pub(crate) shutdowns: Shutdowns,
     pub(crate) faults: FaultPlans,
-    /// Predictable Latency Mode, by NVM Set.
-    pub(crate) windows: Vec<crate::window::Window>,
+    pub(crate) windows: PredictableLatency,
     pub(crate) ports: Ports,
     /// Blocks that are potentially unrecoverable.
     pub(crate) lost: LostBlocks,
-    pub(crate) sanitize: sanitize::Progress,
-    /// Counts of namespaces that were deleted since power on.
-    pub(crate) departed: Box<(NamespaceStats, VolumeStats)>,
+    pub(crate) sanitize: SanitizeOperation,
+    pub(crate) deleted: DeletedNamespaces,
     /// Answers of the translation layer; kept for its room.
     pub(crate) done: Vec<Done>,
 }
@@ -67,14 +71,14 @@ impl Drive {
             core: Core::new(config, ftl, namespaces, persistent),
             health: Health::default(),
             cut: None,
-            telemetry: Capture::default(),
-            preempting: Vec::new(),
+            telemetry: Telemetry::default(),
+            reservations: ReservationCommands::default(),
             shutdowns: Shutdowns::default(),
-            windows: Vec::new(),
+            windows: PredictableLatency::default(),
             ports: Ports::default(),
             lost: LostBlocks::default(),
-            sanitize: sanitize::Progress::default(),
-            departed: Box::default(),
+            sanitize: SanitizeOperation::default(),
+            deleted: DeletedNamespaces::default(),
             done: Vec::with_capacity(1024),
         }
     }
@@ -89,11 +93,9 @@ impl Drive {
         let namespaces = Namespaces::new(config.max_namespaces);
         let mut drive = Drive::assemble(config, ftl, namespaces, PersistentState::default());
         drive.core.persistent.power_cycles = 1;
-        drive.enable_initial_fdp();
-        let placing: Vec<bool> =
-            (0..drive.core.ftl.set_count()).map(|i| drive.is_placing(SetId(i as u8))).collect();
-        management::create_initial(&mut drive.core, |set| placing.get(usize::from(set.0)) == Some(&true))?;
-        drive.remember_power_on(Nanos::ZERO, false);
+        fdp::enable_initial(&mut drive.core);
+        management::create_initial(&mut drive.core)?;
+        drive.note_power_on(Nanos::ZERO, false);
         Ok(drive)
     }
 
@@ -140,7 +142,7 @@ impl Drive {
         self.core
             .namespaces
             .iter()
-            .filter_map(|(nsid, _)| self.namespace_statistics(nsid, self.core.now()).ok())
+            .filter_map(|(nsid, _)| stats::statistics(&self.core, nsid, self.core.now()).ok())
     }
 
     /// How many bytes a command moves, and which way, so that a transport can gather the data of a write
@@ -155,6 +157,44 @@ impl Drive {
             }
         });
         if transfer.bytes() > u64::from(self.core.config.max_transfer) { Transfer::None } else { transfer }
+    }
+
+    /// Gives every namespace of a new drive a key, if its owner has a drive key. To be called before anything is written.
+    ///
+    /// # Errors
+    /// If the owner cannot make keys.
+    pub fn encrypt<S: Contents>(&mut self, storage: &mut S) -> Result<(), StorageError> {
+        keys::encrypt(&mut self.core, storage)
+    }
+
+    /// Whether the drive was opened without its drive key, so that namespaces with keys cannot be used.
+    pub fn is_locked(&self) -> bool {
+        self.core.drive_key.locked
+    }
+
+    /// Identifiers of namespaces that are stored in the clear.
+    pub fn plain_namespaces(&self) -> Vec<u32> {
+        self.core.namespaces.iter().filter(|(_, ns)| ns.key.is_none()).map(|(nsid, _)| nsid).collect()
+    }
+
+    /// Tells of a port, with its state.
+    pub fn add_port(&mut self, id: PortId, state: AnaState) {
+        self.ports.add(id, state);
+    }
+
+    /// The state of a port; `None` if there is no such port.
+    pub fn port_state(&self, id: PortId) -> Option<AnaState> {
+        self.ports.state(id)
+    }
+
+    /// A controller that was just connected is reached through this port.
+    pub fn arrive(&mut self, controller: ControllerId, port: PortId) {
+        self.ports.arrive(&mut self.core, controller, port);
+    }
+
+    /// The port that a controller is reached through.
+    pub fn port_of(&self, controller: ControllerId) -> Option<PortId> {
+        self.core.controllers.get(controller).map(|c| c.port)
     }
 
     /// Executes a command.
@@ -284,15 +324,15 @@ impl Drive {
             return Err(Failure::field(1));
         }
         if self.sanitize.restricts() && (qid != 0 || crate::admin::has(command.opc)) {
-            return self.check_sanitize(command, qid == 0);
+            return self.sanitize.check(command, qid == 0);
         }
         Ok(())
     }
 
     /// A part of a command that the translation layer answered later is done.
     fn part_done<S: Contents>(&mut self, done: Done, cx: &mut Cx<'_, S>) {
-        if done.io == sanitize::IO {
-            return self.sanitize_erased(done.at);
+        if done.io == SANITIZE_IO {
+            return self.sanitize.erased(&mut self.core, done.at);
         }
         if done.io.0 >= MAX_IO {
             return self.shutdowns.done(&mut self.core, done);
@@ -345,11 +385,19 @@ impl Drive {
                 }
                 TimedEvent::Lane(nsid, direction) => self.lane_due(nsid, direction, cx),
                 TimedEvent::KeepAlive(id, timer) => self.core.keep_alive_due(id, timer, cx),
-                TimedEvent::Window(set, number) => self.window_due(set, number, cx),
+                TimedEvent::Window(set, number) => {
+                    let sanitizing = self.sanitize.restricts();
+                    self.windows.due(&mut self.core, set, number, sanitizing, cx);
+                }
                 TimedEvent::LbaAlert(id) => self.core.alert_of_losses(id, cx),
-                TimedEvent::SelfTest(number) => self.self_test_step(number, cx),
+                TimedEvent::SelfTest(number) => {
+                    self_test::step(&mut self.core, self.health.backup_failed, number, cx)
+                }
                 TimedEvent::ShutdownComplete(of) => shutdown_complete(&mut self.core, of, cx),
-                TimedEvent::Sanitize => self.sanitize_due(cx),
+                TimedEvent::Sanitize => {
+                    self.sanitize.forget_if_due(&self.core, cx);
+                    self.erase_if_idle(cx);
+                }
             }
         }
         if self.lost.has_news(&self.core) {
@@ -358,14 +406,29 @@ impl Drive {
         if !self.core.waiting.is_empty() {
             self.retry_waiting(cx);
         }
-        if !self.preempting.is_empty() {
-            self.end_preempts(cx);
+        if self.reservations.waits() {
+            self.reservations.end_preempts(&mut self.core, cx);
         }
         if self.sanitize.waits() {
-            self.sanitize_if_idle(cx);
+            self.erase_if_idle(cx);
         }
         if self.core.requests != Requests::default() {
             self.serve_requests(cx);
+        }
+    }
+
+    /// The drive captures telemetry on its own account, for this reason. The caller records the state.
+    pub(crate) fn capture_telemetry<S: Contents>(&mut self, reason: String, cx: &mut Cx<'_, S>) {
+        let inputs = self.telemetry_inputs();
+        telemetry::capture_for_controller(&mut self.core, &inputs, reason, cx);
+    }
+
+    /// What components say of themselves to telemetry.
+    fn telemetry_inputs(&self) -> telemetry::Inputs {
+        telemetry::Inputs {
+            firmware_revision: firmware::revision(&self.core),
+            backup_failed: self.health.backup_failed,
+            critical_warning: self.health.common_warning(&self.core).into_bits(),
         }
     }
 
@@ -375,9 +438,29 @@ impl Drive {
         let Requests { health, wear } = std::mem::take(&mut self.core.requests);
         if health {
             self.check_health(cx);
-        } else if wear {
-            self.watch_wear(cx);
+        } else if wear && self.health.has_worn(&self.core) {
+            self.check_health(cx);
         }
+    }
+
+    /// Looks for new critical warnings: remembers them, and tells hosts of them.
+    pub(crate) fn check_health<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
+        let new = self.health.look(&mut self.core);
+        if new.drive.into_bits() != 0 {
+            let smart =
+                self.health.smart_of_drive(&self.core, self.health.common_warning(&self.core), cx.now);
+            persistent_event_log::critical_warning(&mut self.core, cx.now, new.drive, &smart);
+        }
+        for &(endgid, warning) in &new.groups {
+            persistent_event_log::group_warning(&mut self.core, cx.now, endgid, warning);
+        }
+        health::tell_of_groups(&mut self.core, &new, cx);
+        if !new.is_empty() {
+            let summary = self.health.summary(&self.core);
+            self.capture_telemetry(summary, cx);
+            self.core.record(cx.storage);
+        }
+        self.health.warn_all(&mut self.core, cx);
     }
 
     /// The time has come that a lane waited for: starts what may start.
@@ -453,8 +536,10 @@ impl Drive {
     ) {
         let now = self.core.tick(now);
         let mut cx = Cx { now, storage, out };
-        if io == sanitize::IO {
-            self.sanitize_synced(ok, &mut cx);
+        if io == SANITIZE_IO {
+            if let Some(ok) = self.sanitize.synced(&mut self.core, ok, &mut cx) {
+                self.sanitize_ended(ok, &mut cx);
+            }
             return self.pump(&mut cx);
         }
         let Some(token) = self.core.commands.unpark(io.0) else { return };

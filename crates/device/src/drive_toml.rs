@@ -5,7 +5,7 @@ use crate::config_error::ConfigError;
 use crate::datasheet::DataSheetTable;
 use crate::lba_format::LbaFormat;
 use crate::quantity::{Percent, Rate, Size, Time};
-use crate::quota::Limits;
+use crate::quota::limits::Limits;
 use ftl::{GRANULE_PAGES, GcConfig, GcPolicy, PAGE, PlacementConfig, SetConfig};
 use media::memory::Bandwidth;
 use media::{Cell, FaultPlan, Geometry, MemoryConfig, MemoryKind, NandConfig, NandTiming, Nanos, Sense};

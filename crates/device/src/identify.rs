@@ -8,14 +8,14 @@ use crate::core::{
     ANA_GROUP, Controller, ControllerId, Core, ERROR_ENTRIES, Failure, KEEP_ALIVE_GRANULARITY,
     MAX_QUEUE_ENTRIES, Namespace, Outcome, Reply, Role,
 };
-use crate::feature::OPTIONAL_EVENTS;
+use crate::feature::values::OPTIONAL_EVENTS;
 use crate::firmware;
-use crate::health::{CRITICAL_TEMPERATURE, WARNING_TEMPERATURE};
-use crate::history::LOG_UNITS;
 use crate::io::commands::{DSM_BLOCKS, DSM_RANGES};
 use crate::io::copy::{COPY_BYTES, COPY_FORMATS, COPY_RANGES_Z};
+use crate::persistent_event_log::LOG_UNITS;
 use crate::ports::ANA_TRANSITION_SECONDS;
 use crate::protection::Guard;
+use crate::temperature::{CRITICAL_TEMPERATURE, WARNING_TEMPERATURE};
 use crate::uuid::uuid_list;
 use ftl::{MediaKind, PAGE};
 use nvme::admin::Identify;

@@ -13,9 +13,6 @@ use nvme::zerocopy::IntoBytes;
 use nvme::{Nsid, U16, U32, U64};
 use std::collections::BTreeMap;
 
-/// LBA Status Information Poll Interval in units of 100 ms: a second. Each reading looks at all pages that are lost.
-pub(crate) const POLL_INTERVAL: u16 = 10;
-
 /// Ranges of one namespace that the log tells apart; of one with more of them it recommends to look at the whole.
 const MOST_RANGES: usize = 1024;
 

@@ -8,6 +8,7 @@ use crate::config::{Config, ConfigError};
 use crate::contents::Contents;
 use crate::core::{Namespace, Namespaces, SECTION_VERSION, SavedState};
 use crate::drive::Drive;
+use crate::keys;
 use ftl::{Ftl, Record, Section};
 use media::Nanos;
 
@@ -152,9 +153,9 @@ impl Restorer {
         }
         let mut drive = Drive::assemble(config, ftl, namespaces, contents.persistent);
         drive.core.tick(now);
-        drive.open_keys(storage);
+        keys::open(&mut drive.core, storage);
         drive.started(now);
-        drive.restart_windows(now, storage);
+        drive.windows.power_came(&mut drive.core, now, storage);
         drive.core.record(storage);
         Ok(drive)
     }

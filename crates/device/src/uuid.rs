@@ -49,8 +49,8 @@ pub(crate) fn uuid_list() -> UuidList {
     UuidList::new(Vendor::ALL.map(Vendor::uuid))
 }
 
-/// Whom a UUID Index chooses; `None` for index 0, which leaves every identifier what it is without one. A command that
-/// does not mean a vendor specific identifier is not to be asked: its index is ignored.
+/// The vendor that a UUID Index chooses. Index 0 chooses none: `None`. Only commands with a vendor specific identifier have an
+/// index; others ignore it.
 ///
 /// # Errors
 /// Invalid Field in Command for an index beyond the list.
@@ -58,5 +58,25 @@ pub(crate) fn chosen(uidx: u8) -> Result<Option<Vendor>, Failure> {
     match usize::from(uidx).checked_sub(1) {
         None => Ok(None),
         Some(i) => Vendor::ALL.get(i).copied().map(Some).ok_or(Failure::field(56)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_is_a_place_in_the_list() {
+        assert_eq!(chosen(0).unwrap(), None);
+        assert_eq!(chosen(1).unwrap(), Some(Vendor::Ocp));
+        assert_eq!(chosen(3).unwrap(), Some(Vendor::Memblaze));
+        assert_eq!(chosen(4).unwrap_err(), Failure::field(56));
+    }
+
+    #[test]
+    fn only_vendor_specific_logs_have_a_vendor() {
+        assert_eq!(Vendor::of_log(LogId::SMART), None);
+        assert_eq!(Vendor::of_log(LogId::NAMESPACE_STATISTICS), Some(Vendor::Tranche));
+        assert_eq!(Vendor::of_log(LogId::OCP_SMART), Some(Vendor::Ocp));
     }
 }

@@ -1,5 +1,6 @@
 //! How commands end: replies, failures, modelled times, completions and their counts.
 
+use super::async_events::AsyncEvent;
 use super::controller::ControllerId;
 use super::failure::{Failure, Outcome, Reply};
 use super::fused;
@@ -172,6 +173,16 @@ impl Core {
         if let Some(token) = self.commands.unpark(answered.0) {
             self.commands.get_mut(&token).dw0 = answered.1;
             self.complete(token, cx);
+        }
+    }
+
+    /// Raises an event for all controllers, and answers the requests of those that wait for one.
+    pub(crate) fn raise_for_all<S: Contents>(&mut self, event: AsyncEvent, cx: &mut Cx<'_, S>) {
+        for id in self.controllers.ids() {
+            let answered = self.controllers.get_mut(id).and_then(|controller| controller.raise(event));
+            if let Some(answered) = answered {
+                self.answer_event(answered, cx);
+            }
         }
     }
 

@@ -2,10 +2,10 @@
 
 use super::async_events::{Answered, AsyncEvent, AsyncEvents};
 use super::role::Role;
-use crate::feature::{Behavior, Values};
-use crate::firmware::Download;
-use crate::reservation::Notifications;
-use crate::streams::Streams;
+use crate::feature::values::{Behavior, Values};
+use crate::firmware::download::Download;
+use crate::reservation::notifications::Notifications;
+use crate::streams::open::Streams;
 use media::Nanos;
 use nvme::Nqn;
 use nvme::log::{AnaState, ErrorInformation};

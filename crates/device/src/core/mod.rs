@@ -30,6 +30,7 @@ mod meter;
 mod namespace;
 mod output;
 mod persistent_state;
+mod placement;
 mod power;
 mod record;
 mod role;

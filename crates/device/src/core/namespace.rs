@@ -1,12 +1,12 @@
 //! Namespaces and who may see them.
 
 use super::lanes::Lanes;
-use crate::keys::WrappedKey;
+use crate::keys::wrapped::WrappedKey;
 use crate::lba_format::LbaFormat;
 use crate::protection::Protection;
-use crate::quota::Quotas;
-use crate::reservation::Reservations;
-use crate::stats::{NamespaceStats, Traffic};
+use crate::quota::limits::Quotas;
+use crate::reservation::registrants::Reservations;
+use crate::stats::counts::{NamespaceStats, Traffic};
 use ftl::{SetId, VolumeId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -159,6 +159,12 @@ impl Namespace {
             media_errors: s.media_errors,
             unaligned: 0,
         })
+    }
+
+    /// The reclaim unit handle of a placement handle; those of namespaces without any are all 0.
+    #[inline]
+    pub fn handle(&self, placement: u16) -> Option<u8> {
+        self.handles.get(usize::from(placement)).copied()
     }
 
     /// Size in logical blocks (NSZE).

@@ -1,13 +1,14 @@
 //! What the controller keeps for the drive's whole life, and the accounts that SMART shows.
 
-use crate::feature::Values;
-use crate::firmware::Firmware;
-use crate::history::History;
-use crate::keys::DriveKeyId;
-use crate::sanitize;
-use crate::selftest::SelfTests;
-use crate::stats::Traffic;
-use crate::telemetry::Kept;
+use crate::feature::values::Values;
+use crate::firmware::slots::SlotTable;
+use crate::keys::wrapped::DriveKeyId;
+use crate::persistent_event_log::events::PersistentEvents;
+use crate::predictable_latency::setting::WindowSetting;
+use crate::sanitize::record::SanitizeRecord;
+use crate::self_test::state::SelfTests;
+use crate::stats::counts::Traffic;
+use crate::telemetry::capture::SavedTelemetry;
 use ftl::SetId;
 use serde::{Deserialize, Serialize};
 
@@ -34,13 +35,14 @@ pub(crate) struct PersistentState {
     /// Whether everything was shut down in order.
     pub clean: bool,
     /// Firmware slots.
-    pub firmware: Firmware,
+    pub firmware: SlotTable,
     /// Device self-tests.
     pub self_tests: SelfTests,
     /// Events of the Persistent Event log.
-    pub history: History,
+    #[serde(rename = "history")]
+    pub events: PersistentEvents,
     /// Telemetry that the controller captured by itself.
-    pub telemetry: Kept,
+    pub telemetry: SavedTelemetry,
     /// Saved values of features.
     pub saved: Values,
     /// The key that wraps the keys of namespaces, once there was one.
@@ -48,11 +50,11 @@ pub(crate) struct PersistentState {
     /// Whether nothing that was written since the drive was made, or sanitized, is on the media in the clear.
     pub encrypted: bool,
     /// The most recent sanitize operation.
-    pub sanitize: sanitize::Record,
+    pub sanitize: SanitizeRecord,
     /// Saved configuration of Predictable Latency Mode, by NVM Set.
-    pub windows: Vec<crate::window::Setting>,
+    pub windows: Vec<WindowSetting>,
     /// Flexible Data Placement, by NVM Set.
-    pub fdp: Vec<crate::fdp::Group>,
+    pub fdp: Vec<crate::fdp::group::Group>,
     /// Host traffic by NVM Set.
     traffic: Vec<Traffic>,
 }

@@ -3,7 +3,7 @@
 use super::lanes::Lanes;
 use super::state::{Core, Power};
 use crate::contents::Contents;
-use crate::stats::NamespaceStats;
+use crate::stats::counts::NamespaceStats;
 use media::Nanos;
 
 impl Core {

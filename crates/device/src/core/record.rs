@@ -4,7 +4,7 @@ use super::namespace::Namespace;
 use super::persistent_state::PersistentState;
 use super::state::Core;
 use crate::contents::Contents;
-use crate::stats::Traffic;
+use crate::stats::counts::Traffic;
 use ftl::{Record, Section};
 use serde::{Deserialize, Serialize};
 

@@ -3,11 +3,11 @@
 //! Who connects decides ([`Host::role`](crate::Host)), and this module says what follows. A command that a role does not have
 //! ends with Operation Denied. Namespaces that a host may not see are to it as if they did not exist.
 
+use crate::feature::table::{self, FeatureSetter};
 use crate::log_table;
 use nvme::admin::SetFeatures;
 use nvme::command::AdminOpcode;
 use nvme::command_table::{self, Audience};
-use nvme::feature::FeatureId;
 use nvme::log::LogId;
 
 /// What a host may do.
@@ -20,25 +20,6 @@ pub enum Role {
     /// Sees and uses what is attached to it, and changes nothing but contents.
     Guest,
 }
-
-/// Features that a host sets for its own controller, or of namespaces that are attached to it. The rest is the whole drive's.
-const OWN_FEATURES: &[FeatureId] = &[
-    FeatureId::ARBITRATION,
-    FeatureId::POWER_MANAGEMENT,
-    FeatureId::TEMPERATURE_THRESHOLD,
-    FeatureId::ERROR_RECOVERY,
-    FeatureId::VOLATILE_WRITE_CACHE,
-    FeatureId::NUMBER_OF_QUEUES,
-    FeatureId::WRITE_ATOMICITY,
-    FeatureId::ASYNC_EVENT_CONFIGURATION,
-    FeatureId::KEEP_ALIVE_TIMER,
-    FeatureId::LBA_STATUS_ATTRIBUTES,
-    FeatureId::HOST_BEHAVIOR_SUPPORT,
-    FeatureId::HOST_IDENTIFIER,
-    FeatureId::ENDURANCE_GROUP_EVENT_CONFIGURATION,
-    FeatureId::RESERVATION_NOTIFICATION_MASK,
-    FeatureId::RESERVATION_PERSISTENCE,
-];
 
 impl Role {
     /// Whether the host administers the drive.
@@ -77,10 +58,30 @@ impl Role {
 
     /// Whether the host may set a feature. What it saves would be every other controller's from then on.
     pub(super) fn sets(&self, c: &SetFeatures) -> bool {
-        match self {
-            Role::Administrator => true,
-            Role::Tenant(_) if c.fid == FeatureId::QUOTA => true,
-            Role::Tenant(_) | Role::Guest => OWN_FEATURES.contains(&c.fid) && !c.sv,
+        let Some(info) = table::of(c.fid) else { return self.is_administrator() };
+        match info.setter {
+            FeatureSetter::Administrators => self.is_administrator(),
+            FeatureSetter::Tenants => *self != Role::Guest,
+            FeatureSetter::Everyone => self.is_administrator() || !c.sv,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nvme::feature::FeatureId;
+
+    #[test]
+    fn only_administrators_set_what_others_share() {
+        let set = |fid, sv| SetFeatures { nsid: 0, fid, sv, uidx: 0, cdw11: 0, cdw12: 0, cdw13: 0, cdw15: 0 };
+        let roles = [Role::Administrator, Role::Tenant(vec![1]), Role::Guest];
+        let may = |fid, sv| roles.clone().map(|role| role.sets(&set(fid, sv)));
+        assert_eq!(may(FeatureId::ARBITRATION, false), [true; 3]);
+        assert_eq!(may(FeatureId::ARBITRATION, true), [true, false, false]);
+        assert_eq!(may(FeatureId::QUOTA, true), [true, true, false]);
+        for fid in [FeatureId::TIMESTAMP, FeatureId::FDP, FeatureId::HOST_MEMORY_BUFFER] {
+            assert_eq!(may(fid, false), [true, false, false], "{fid:?}");
         }
     }
 }

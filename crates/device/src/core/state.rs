@@ -252,7 +252,7 @@ impl Core {
         };
         let mut event = header.as_bytes().to_vec();
         event.extend_from_slice(&data[..usize::from(bytes)]);
-        self.persistent.history.push(event);
+        self.persistent.events.push(event);
     }
 
     /// The Timestamp feature as events have it.

@@ -2,10 +2,13 @@
 
 use super::Drive;
 use crate::contents::Contents;
-use crate::core::{ControllerId, Cx, Failure, Namespace, Outcome, Output, Reply, Token, Waiting};
+use crate::core::{ControllerId, Cx, Failure, Outcome, Output, Reply, Token, Waiting};
 use crate::namespaces::{attachment, format, management};
 use crate::power::Cut;
-use crate::{admin, fault_injection, identify, lba_status, stats};
+use crate::{
+    admin, fault_injection, fdp, firmware, identify, keys, lba_status, persistent_event_log,
+    predictable_latency, self_test, streams,
+};
 use media::Nanos;
 use nvme::admin::{
     AdminCommand, FaultInjection, FaultKind, FormatNvm, NamespaceManagement, NamespaceManagementSelect,
@@ -13,7 +16,7 @@ use nvme::admin::{
 };
 use nvme::command::AdminOpcode;
 use nvme::fabrics::FabricsCommand;
-use nvme::identify::{IdentifyController, IdentifyNamespace};
+use nvme::identify::IdentifyController;
 use nvme::log::SelfTestOutcome;
 use nvme::{Command, Status};
 
@@ -81,12 +84,12 @@ impl Drive {
             AdminCommand::Abort(c) => admin::abort(&mut self.core, token, id, c, cx),
             AdminCommand::KeepAlive => Ok(Reply::Done(0)),
             AdminCommand::NamespaceManagement(c) => self.namespace_management(token, id, c, data, cx),
-            AdminCommand::FirmwareCommit(c) => self.commit_firmware(id, c, cx),
-            AdminCommand::FirmwareImageDownload(c) => self.download_firmware(id, c, data),
-            AdminCommand::DeviceSelfTest(c) => self.device_self_test(id, c, cx),
+            AdminCommand::FirmwareCommit(c) => firmware::commit(&mut self.core, id, c, cx),
+            AdminCommand::FirmwareImageDownload(c) => firmware::download(&mut self.core, id, c, data),
+            AdminCommand::DeviceSelfTest(c) => self_test::execute(&mut self.core, id, c, cx),
             AdminCommand::NamespaceAttachment(c) => attachment::execute(&mut self.core, c, data, cx),
-            AdminCommand::DirectiveSend(c) => self.directive_send(id, c),
-            AdminCommand::DirectiveReceive(c) => self.directive_receive(id, c),
+            AdminCommand::DirectiveSend(c) => streams::directive_send(&mut self.core, id, c),
+            AdminCommand::DirectiveReceive(c) => streams::directive_receive(&mut self.core, id, c),
             AdminCommand::FormatNvm(c) => self.format(token, id, c, cx),
             AdminCommand::Sanitize(c) => self.sanitize(token, id, c, cx),
             AdminCommand::GetLbaStatus(c) => lba_status::get(&mut self.core, id, c, cx),
@@ -142,11 +145,11 @@ impl Drive {
     /// What components say of themselves to Identify.
     fn identify_inputs(&self) -> identify::Inputs {
         identify::Inputs {
-            firmware_revision: self.firmware_revision(),
-            windows: self.has_windows(),
-            placement: self.has_fdp(),
-            crypto_erase: self.can_crypto_erase(),
-            self_test_minutes: self.extended_self_test_minutes(),
+            firmware_revision: firmware::revision(&self.core),
+            windows: predictable_latency::is_supported(&self.core),
+            placement: self.core.has_placement(),
+            crypto_erase: keys::can_crypto_erase(&self.core),
+            self_test_minutes: self_test::extended_minutes(&self.core),
         }
     }
 
@@ -155,9 +158,11 @@ impl Drive {
         identify::controller(&self.core, &self.identify_inputs(), id)
     }
 
-    /// Identify Namespace.
-    pub(crate) fn identify_namespace(&self, ns: &Namespace) -> IdentifyNamespace {
-        identify::namespace(&self.core, ns)
+    /// A namespace was created or is about to be deleted, which the Persistent Event log notes.
+    fn note_namespace(&mut self, id: ControllerId, nsid: u32, select: NamespaceManagementSelect, now: Nanos) {
+        let Some(ns) = self.core.namespaces.get(nsid) else { return };
+        let namespace = identify::namespace(&self.core, ns);
+        persistent_event_log::namespace_change(&mut self.core, now, id, nsid, select, &namespace);
     }
 
     fn namespace_management<S: Contents>(
@@ -172,18 +177,17 @@ impl Drive {
             return self.create_namespace(id, c, data, cx);
         }
         let targets = management::targets(&self.core, c.nsid)?;
-        self.refuse_locked(&targets)?;
+        keys::refuse_locked(&self.core, &targets)?;
         if !self.core.claim(&targets, cx.now) {
             return self.core.wait_for_idle(token, id, AdminCommand::NamespaceManagement(c));
         }
         let has_key = |nsid: &u32| self.core.namespaces.get(*nsid).is_some_and(|ns| ns.key.is_some());
         let keyed = targets.iter().any(has_key);
         for nsid in targets {
-            self.remember_namespace(id, nsid, c.sel, cx.now);
-            self.end_self_test_of(nsid, SelfTestOutcome::NAMESPACE_REMOVED, cx);
+            self.note_namespace(id, nsid, c.sel, cx.now);
+            self_test::end_of_namespace(&mut self.core, nsid, SelfTestOutcome::NAMESPACE_REMOVED, cx);
             if let Some((counts, media)) = management::delete(&mut self.core, nsid, cx) {
-                self.departed.0.add(&counts);
-                self.departed.1 = stats::sum(&self.departed.1, &media);
+                self.deleted.add(&counts, &media);
             }
         }
         self.core.record(cx.storage);
@@ -201,13 +205,13 @@ impl Drive {
         cx: &mut Cx<'_, S>,
     ) -> Outcome {
         let request = management::check_create(&self.core, id, &c, data)?;
-        let handles = self.choose_handles(request.set, request.new)?;
+        let handles = fdp::choose_handles(&self.core, request.set, request.new)?;
         let nsid = management::create(&mut self.core, &request, handles, cx)?;
-        if let Err(failure) = self.renew_key(nsid, cx.storage) {
+        if let Err(failure) = keys::renew(&mut self.core, nsid, cx.storage) {
             management::undo_create(&mut self.core, nsid, cx);
             return Err(failure);
         }
-        self.remember_namespace(id, nsid, c.sel, cx.now);
+        self.note_namespace(id, nsid, c.sel, cx.now);
         self.core.count_sharers();
         self.core.record(cx.storage);
         Ok(Reply::Done(nsid))
@@ -222,29 +226,30 @@ impl Drive {
     ) -> Outcome {
         let format = format::check(&self.core, id, c.lbaf, c.mset, c.pi)?;
         let targets = format::targets(&self.core, id, &c)?;
-        self.refuse_locked(&targets)?;
+        keys::refuse_locked(&self.core, &targets)?;
         format::check_targets(&self.core, &targets, &c)?;
         if !self.core.claim(&targets, cx.now) {
             return self.core.wait_for_idle(token, id, AdminCommand::FormatNvm(c));
         }
-        self.remember_format_start(id, &c, cx.now);
+        let fna = self.identify_controller(id).fna;
+        persistent_event_log::format_start(&mut self.core, cx.now, id, &c, fna);
         let formatted = targets.into_iter().try_for_each(|nsid| {
-            self.end_self_test_of(nsid, SelfTestOutcome::FORMAT, cx);
+            self_test::end_of_namespace(&mut self.core, nsid, SelfTestOutcome::FORMAT, cx);
             if format::format(&mut self.core, nsid, &c, format, cx)? {
-                self.renew_key(nsid, cx.storage)?;
+                keys::renew(&mut self.core, nsid, cx.storage)?;
             }
             let affected = self.core.attached_controllers(nsid);
             self.core.namespace_changed(nsid, &affected, cx);
             Ok(())
         });
-        let outcome = formatted.map(|()| Reply::Done(0));
-        self.remember_format_end(id, &c, &outcome, cx.now);
+        let status = formatted.err().map_or(Status::SUCCESS, |failure: Failure| failure.status);
+        persistent_event_log::format_end(&mut self.core, cx.now, id, &c, status);
         self.core.record(cx.storage);
         let entry = self.core.commands.get_mut(token);
         // What is erased for good must be so when the host is told.
         entry.forget = c.ses != SecureErase::NONE;
         entry.sync = entry.forget;
-        outcome
+        formatted.map(|()| Reply::Done(0))
     }
 
     fn plan_power_cut(&mut self, id: ControllerId, c: &PowerCut) -> Outcome {
@@ -266,12 +271,12 @@ impl Drive {
     ) -> Outcome {
         fault_injection::check_origin(&self.core, id)?;
         if [FaultKind::PORT_ANA, FaultKind::PORT_DOWN].contains(&c.kind) {
-            return self.port_fault(c, cx);
+            return self.ports.fault(&mut self.core, c, cx);
         }
         self.faults.inject(&mut self.core, &c, cx)?;
         if c.kind == FaultKind::CLEAR {
             self.cut = None;
-            self.restore_ports(cx);
+            self.ports.restore(&mut self.core, cx);
             cx.out.push(Output::ClearHostDiskFaults);
         }
         Ok(Reply::Done(0))

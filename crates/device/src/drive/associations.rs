@@ -4,7 +4,10 @@ use super::Drive;
 use crate::association::{self, Consequence};
 use crate::contents::Contents;
 use crate::core::{ControllerId, Cx, Host, Origin, Output, Role};
+use crate::firmware;
 use crate::namespaces::attachment;
+use crate::persistent_event_log;
+use crate::self_test;
 use media::Nanos;
 use nvme::property::PropertyOffset;
 use nvme::{Nqn, Status};
@@ -147,11 +150,13 @@ impl Drive {
             Consequence::Nothing => {}
             Consequence::ControllerReset => {
                 association::reset(&mut self.core, id, cx);
-                self.reset_self_test(id, cx);
-                self.restart_firmware(Some(id), cx);
+                self_test::controller_reset(&mut self.core, id, cx);
+                self.restart_firmware(cx.now, Some(id));
+                self.core.record(cx.storage);
             }
             Consequence::SubsystemReset => {
-                self.restart_firmware(None, cx);
+                self.restart_firmware(cx.now, None);
+                self.core.record(cx.storage);
                 for id in self.core.controllers.ids() {
                     self.core.expel(id, Status::ABORTED_SQ_DELETION, cx);
                 }
@@ -161,11 +166,12 @@ impl Drive {
         Ok(())
     }
 
-    /// A controller, or with `None` the subsystem, is reset: firmware that waits for that is activated.
-    fn restart_firmware<S: Contents>(&mut self, id: Option<ControllerId>, cx: &mut Cx<'_, S>) {
-        let activated = self.activate_firmware();
-        self.remember_start(cx.now, id, activated);
-        self.core.record(cx.storage);
+    /// A controller, or with `None` the subsystem, is reset or gets power: firmware that waits for that is activated. The
+    /// caller records the state.
+    pub(super) fn restart_firmware(&mut self, now: Nanos, id: Option<ControllerId>) {
+        let activated = firmware::activate_pending(&mut self.core);
+        let running = firmware::revision(&self.core);
+        persistent_event_log::power_on_or_reset(&mut self.core, now, id, running, activated);
     }
 
     /// Keep-alive of a controller, zero when off.

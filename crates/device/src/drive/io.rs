@@ -3,7 +3,9 @@
 use super::Drive;
 use crate::contents::Contents;
 use crate::core::{ControllerId, Cx, Failure, Output, Token, Turn};
+use crate::fdp;
 use crate::io::{Laid, commands, copy, fused};
+use crate::streams;
 use media::Nanos;
 use nvme::IoCommand;
 use nvme::io::Blocks;
@@ -64,12 +66,14 @@ impl Drive {
             IoCommand::ReservationRegister(_)
             | IoCommand::ReservationReport(_)
             | IoCommand::ReservationAcquire(_)
-            | IoCommand::ReservationRelease(_) => self.reserve(&token, id, *command, data, cx),
-            IoCommand::IoManagementReceive(c) => self.io_management_receive(id, *c).map(|bytes| {
+            | IoCommand::ReservationRelease(_) => {
+                self.reservations.execute(&mut self.core, &token, id, *command, data, cx)
+            }
+            IoCommand::IoManagementReceive(c) => fdp::receive(&self.core, id, *c).map(|bytes| {
                 cx.out.push(Output::Data { io: token.io(), bytes });
                 Some(cx.now)
             }),
-            IoCommand::IoManagementSend(c) => self.io_management_send(id, *c, data, cx).map(Some),
+            IoCommand::IoManagementSend(c) => fdp::send(&mut self.core, id, *c, data, cx).map(Some),
             IoCommand::Fabrics(command) => return self.fabrics(token, id, *command, cx),
             IoCommand::WriteUncorrectable(blocks) => {
                 copy::write_uncorrectable(&mut self.core, &token, id, blocks, cx)
@@ -131,8 +135,10 @@ impl Drive {
     /// The placement handle that a directive of a write asks for.
     fn directed(&mut self, id: ControllerId, blocks: &Blocks, now: Nanos) -> Result<u8, Failure> {
         match blocks.dtype {
-            nvme::fdp::DATA_PLACEMENT => self.place_by_identifier(blocks.nsid, blocks.dspec, now),
-            1 => self.place_by_stream(id, blocks.nsid, blocks.dspec),
+            nvme::fdp::DATA_PLACEMENT => {
+                fdp::place_by_identifier(&mut self.core, blocks.nsid, blocks.dspec, now)
+            }
+            1 => streams::place_by_stream(&mut self.core, id, blocks.nsid, blocks.dspec),
             _ => Err(Failure::field(50)),
         }
     }

@@ -3,20 +3,27 @@
 use super::Drive;
 use crate::contents::Contents;
 use crate::core::AsyncEvent;
-use crate::core::{Controller, ControllerId, Cx, ERROR_ENTRIES, Failure, Namespace, Outcome, Reply};
+use crate::core::{ControllerId, Cx, ERROR_ENTRIES, Failure, Outcome, Reply};
+use crate::fdp;
+use crate::firmware;
+use crate::health::smart;
+use crate::keys;
 use crate::log_table::{self, LOGS, LogRequirement};
 use crate::logs::{capacity, command_effects, controllers, feature_effects, part_of};
+use crate::persistent_event_log::{self, Report};
+use crate::ports;
+use crate::predictable_latency;
+use crate::self_test;
 use crate::stats;
+use crate::telemetry;
 use crate::uuid::{self, Vendor};
-use ftl::VolumeStats;
 use media::Nanos;
 use nvme::admin::GetLogPage;
 use nvme::log::{
-    ChangedNamespaces, ErrorInformation, LidSupported, LogId, NamespaceStatistics, PersistentEventAction,
-    PersistentEventHeader, SupportedLogPages, TELEMETRY_BLOCK,
+    ChangedNamespaces, ErrorInformation, LidSupported, LogId, PersistentEventAction, SupportedLogPages,
+    TELEMETRY_BLOCK,
 };
-use nvme::quota::Quota;
-use nvme::zerocopy::{FromBytes, IntoBytes};
+use nvme::zerocopy::IntoBytes;
 use nvme::{NSID_ALL, Status};
 
 impl Drive {
@@ -33,11 +40,11 @@ impl Drive {
         if !c.offset.is_multiple_of(4) {
             return Err(Failure::field(48));
         }
-        let telemetry = [LogId::TELEMETRY_HOST, LogId::TELEMETRY_CONTROLLER].contains(&c.lid);
-        if telemetry && !c.offset.is_multiple_of(TELEMETRY_BLOCK as u64) {
+        let is_telemetry = [LogId::TELEMETRY_HOST, LogId::TELEMETRY_CONTROLLER].contains(&c.lid);
+        if is_telemetry && !c.offset.is_multiple_of(TELEMETRY_BLOCK as u64) {
             return Err(Failure::field(48));
         }
-        if telemetry && !c.bytes().is_multiple_of(TELEMETRY_BLOCK as u64) {
+        if is_telemetry && !c.bytes().is_multiple_of(TELEMETRY_BLOCK as u64) {
             return Err(Failure::field(42));
         }
         if c.bytes() > u64::from(self.core.config.max_transfer) {
@@ -56,14 +63,25 @@ impl Drive {
         }
         match c.lid {
             // LSP bit 0: Create Telemetry Host-Initiated Data.
-            LogId::TELEMETRY_HOST if c.lsp & 1 != 0 => self.create_telemetry(id, cx),
+            LogId::TELEMETRY_HOST if c.lsp & 1 != 0 => {
+                let inputs = self.telemetry_inputs();
+                self.telemetry.create(&mut self.core, &inputs, id, cx);
+            }
             LogId::LBA_STATUS => self.lost.gather(&mut self.core),
-            LogId::FDP_EVENTS => self.gather_placement_notes(c.lsi),
-            LogId::PREDICTABLE_LATENCY | LogId::PREDICTABLE_LATENCY_EVENTS => self.look_at_windows(cx),
+            LogId::FDP_EVENTS => fdp::gather_notes(&mut self.core, c.lsi),
+            LogId::PREDICTABLE_LATENCY | LogId::PREDICTABLE_LATENCY_EVENTS => {
+                self.windows.look_at_all(&mut self.core, self.sanitize.restricts(), cx);
+            }
             _ => {}
         }
         let bytes = if c.lid == LogId::PERSISTENT_EVENT {
-            self.persistent_events(id, &c, length, cx.now)?
+            let action = PersistentEventAction(c.lsp & 3);
+            match persistent_event_log::report(&mut self.core, cx.now, id, action)? {
+                Report::Released => vec![0; length],
+                Report::Log(log) => part_of(log, c.offset, length)?,
+                // Whatever offset is asked for.
+                Report::Header(header) => part_of(header.as_bytes(), 0, length)?,
+            }
         } else {
             part_of(&self.log(id, &c, cx.now)?, c.offset, length)?
         };
@@ -71,40 +89,6 @@ impl Drive {
             self.clear_event(id, &c, cx)?;
         }
         Ok(Reply::Data(bytes, 0))
-    }
-
-    /// The Persistent Event log: what is read is what was there when the controller's reporting context was established.
-    fn persistent_events(
-        &mut self,
-        id: ControllerId,
-        c: &GetLogPage,
-        length: usize,
-        now: Nanos,
-    ) -> Result<Vec<u8>, Failure> {
-        let action = PersistentEventAction(c.lsp & 3);
-        let exists = self.core.controller(id)?.persistent_events.is_some();
-        match action {
-            PersistentEventAction::RELEASE => {
-                self.core.controller_mut(id)?.persistent_events = None;
-                return Ok(vec![0; length]);
-            }
-            PersistentEventAction::READ if !exists => return Err(Status::COMMAND_SEQUENCE_ERROR.into()),
-            PersistentEventAction::ESTABLISH if exists => return Err(Status::COMMAND_SEQUENCE_ERROR.into()),
-            _ => {}
-        }
-        if !exists {
-            let log = self.persistent_event_log(now, id);
-            self.core.controller_mut(id)?.persistent_events = Some(log.into());
-        }
-        let log = self.core.controller(id)?.persistent_events.as_deref().unwrap_or_default();
-        if action != PersistentEventAction::ESTABLISH_HEADER {
-            return part_of(log, c.offset, length);
-        }
-        // The header alone, whatever offset is asked for; it tells whether the context was there before.
-        let (mut header, _) = PersistentEventHeader::read_from_prefix(log)
-            .map_err(|_| Failure::transient(Status::INTERNAL_ERROR))?;
-        header.rci.set_rce(exists);
-        part_of(header.as_bytes(), 0, length)
     }
 
     /// Reading a log without Retain Asynchronous Event clears what it told.
@@ -120,7 +104,7 @@ impl Drive {
             LogId::CHANGED_NAMESPACES => controller.changed.clear(),
             LogId::TELEMETRY_CONTROLLER => {
                 controller.events.clear(c.lid);
-                self.release_telemetry(cx);
+                telemetry::release(&mut self.core, cx);
                 return Ok(());
             }
             LogId::ENDURANCE_GROUP => {
@@ -128,7 +112,7 @@ impl Drive {
             }
             LogId::PREDICTABLE_LATENCY => {
                 controller.changed_windows.remove(&c.lsi);
-                self.clear_window_events(c.lsi);
+                self.windows.clear_events(&self.core, c.lsi);
                 return Ok(());
             }
             LogId::LBA_STATUS => controller.lost.read(cx.now),
@@ -149,8 +133,8 @@ impl Drive {
     fn has_log(&self, lid: LogId) -> bool {
         log_table::of(lid).is_some_and(|info| match info.requires {
             LogRequirement::None => true,
-            LogRequirement::Windows => self.has_windows(),
-            LogRequirement::Placement => self.has_fdp(),
+            LogRequirement::Windows => predictable_latency::is_supported(&self.core),
+            LogRequirement::Placement => self.core.has_placement(),
         })
     }
 
@@ -180,17 +164,17 @@ impl Drive {
                 }
                 log.as_bytes().to_vec()
             }
-            LogId::SMART => self.smart(id, c.nsid, now)?.as_bytes().to_vec(),
-            LogId::FIRMWARE_SLOT => self.firmware_slots().as_bytes().to_vec(),
+            LogId::SMART => self.health.smart(&self.core, id, c.nsid, now)?.as_bytes().to_vec(),
+            LogId::FIRMWARE_SLOT => firmware::log(&self.core).as_bytes().to_vec(),
             LogId::CHANGED_NAMESPACES => {
                 ChangedNamespaces::new(controller.changed.iter().copied()).as_bytes().to_vec()
             }
             LogId::COMMAND_EFFECTS => {
-                command_effects(c, self.has_fdp(), &controller.role).as_bytes().to_vec()
+                command_effects(c, self.core.has_placement(), &controller.role).as_bytes().to_vec()
             }
-            LogId::DEVICE_SELF_TEST => self.self_test_log().as_bytes().to_vec(),
-            LogId::TELEMETRY_HOST | LogId::TELEMETRY_CONTROLLER => self.telemetry_log(c.lid),
-            LogId::ENDURANCE_GROUP => self.endurance_group(c.lsi)?.as_bytes().to_vec(),
+            LogId::DEVICE_SELF_TEST => self_test::log(&self.core).as_bytes().to_vec(),
+            LogId::TELEMETRY_HOST | LogId::TELEMETRY_CONTROLLER => self.telemetry.log(&self.core, c.lid),
+            LogId::ENDURANCE_GROUP => smart::endurance_group(&self.core, c.lsi)?.as_bytes().to_vec(),
             LogId::ENDURANCE_GROUP_EVENTS => {
                 let groups = &controller.changed_groups;
                 let mut log = (groups.len() as u64).to_le_bytes().to_vec();
@@ -198,15 +182,18 @@ impl Drive {
                 log
             }
             // LSP bit 0: Return Groups Only.
-            LogId::ANA => self.ana_log(controller, c.lsp & 1 != 0),
+            LogId::ANA => ports::ana_log(&self.core, controller, c.lsp & 1 != 0),
             LogId::SUPPORTED_CAPACITY_CONFIGURATIONS => capacity::configurations(&self.core),
-            LogId::FEATURE_EFFECTS => feature_effects(|fid| self.capabilities(fid).is_some()),
+            LogId::FEATURE_EFFECTS => feature_effects(&self.core),
             // There is no management interface, so none of its commands.
             LogId::MI_EFFECTS => vec![0; 4096],
             LogId::RESERVATION_NOTIFICATION => controller.notifications.page().as_bytes().to_vec(),
             LogId::LBA_STATUS => self.lost.log(controller),
-            LogId::SANITIZE_STATUS => self.sanitize_status(now).as_bytes().to_vec(),
-            LogId::PREDICTABLE_LATENCY => self.window_log(c.lsi, now)?,
+            LogId::SANITIZE_STATUS => {
+                let crypto_erase = keys::can_crypto_erase(&self.core);
+                self.sanitize.status(&self.core, crypto_erase, now).as_bytes().to_vec()
+            }
+            LogId::PREDICTABLE_LATENCY => self.windows.log(&self.core, c.lsi, now)?.as_bytes().to_vec(),
             LogId::PREDICTABLE_LATENCY_EVENTS => {
                 let sets = &controller.changed_windows;
                 let mut log = (sets.len() as u64).to_le_bytes().to_vec();
@@ -214,51 +201,23 @@ impl Drive {
                 log
             }
             LogId::FDP_CONFIGURATIONS | LogId::RUH_USAGE | LogId::FDP_STATISTICS | LogId::FDP_EVENTS => {
-                self.fdp_log(c.lid, c.lsi, c.lsp)?
+                fdp::log(&self.core, c.lid, c.lsi, c.lsp)?
             }
-            LogId::OCP_SMART => self.ocp_smart().as_bytes().to_vec(),
-            LogId::MEMBLAZE_SMART => self.memblaze_smart().as_bytes().to_vec(),
+            LogId::OCP_SMART => {
+                self.health.ocp_smart(&self.core, firmware::revision(&self.core)).as_bytes().to_vec()
+            }
+            LogId::MEMBLAZE_SMART => self.health.memblaze_smart(&self.core).as_bytes().to_vec(),
             LogId::NAMESPACE_STATISTICS => {
                 let log = match c.nsid {
-                    0 | NSID_ALL => self.all_statistics(controller, now),
-                    nsid => self.core.seen(id, nsid).and_then(|_| self.namespace_statistics(nsid, now))?,
+                    0 | NSID_ALL => self.deleted.all_statistics(&self.core, controller, now),
+                    nsid => {
+                        self.core.seen(id, nsid).and_then(|_| stats::statistics(&self.core, nsid, now))?
+                    }
                 };
                 log.as_bytes().to_vec()
             }
             LogId::CONTROLLERS => controllers(&self.core),
             _ => return Err(Failure { location: 40, ..Status::INVALID_LOG_PAGE.into() }),
         })
-    }
-
-    /// What the media did for a namespace since it was counted last from zero.
-    pub(crate) fn media_stats(&self, ns: &Namespace) -> VolumeStats {
-        stats::since(&self.core.ftl.volume_stats(ns.volume), &ns.stats.base)
-    }
-
-    /// Log D8h of a namespace.
-    pub(crate) fn namespace_statistics(&self, nsid: u32, now: Nanos) -> Result<NamespaceStatistics, Failure> {
-        let ns = self.core.namespaces.get(nsid).ok_or_else(|| self.core.no_namespace(nsid))?;
-        let set = u16::from(ns.set.0) + 1;
-        let mut page = NamespaceStatistics::new(nsid, set, set);
-        ns.stats.fill(&mut page);
-        page.quota = Quota::from(&ns.quota.current);
-        stats::fill_media(&self.media_stats(ns), &mut page);
-        page.time_ns.set(now.since(self.core.power.since).0);
-        Ok(page)
-    }
-
-    /// Log D8h of all namespaces that a host sees; for an administrator with those that were deleted.
-    fn all_statistics(&self, viewer: &Controller, now: Nanos) -> NamespaceStatistics {
-        let mut page = NamespaceStatistics::new(NSID_ALL, 0, 0);
-        let departed = viewer.role.is_administrator().then(|| (*self.departed).clone());
-        let (mut counts, mut media) = departed.unwrap_or_default();
-        for (_, ns) in self.core.namespaces.iter().filter(|(nsid, _)| viewer.sees(*nsid)) {
-            counts.add(&ns.stats);
-            media = stats::sum(&media, &self.media_stats(ns));
-        }
-        counts.fill(&mut page);
-        stats::fill_media(&media, &mut page);
-        page.time_ns.set(now.since(self.core.power.since).0);
-        page
     }
 }

@@ -3,6 +3,10 @@
 use super::Drive;
 use crate::contents::Contents;
 use crate::core::{Cx, Output};
+use crate::fdp;
+use crate::persistent_event_log;
+use crate::self_test;
+use crate::stats::DeletedNamespaces;
 use media::Nanos;
 use nvme::Status;
 
@@ -24,11 +28,11 @@ impl Drive {
         }
         let lossy = self.core.power_lost(now, energy, storage);
         self.cut = None;
-        self.preempting.clear();
+        self.reservations.clear();
         self.shutdowns.clear();
         self.done.clear();
         self.sanitize = Default::default();
-        self.forget_telemetry();
+        self.telemetry.power_lost();
         self.faults.power_lost();
         self.core.record(storage);
         out.push(Output::PowerCut { off, lossy });
@@ -42,7 +46,7 @@ impl Drive {
         }
         self.core.ftl.recover(now, storage);
         self.started(now);
-        self.restart_windows(now, storage);
+        self.windows.power_came(&mut self.core, now, storage);
         self.core.record(storage);
         // There is no controller yet that an event could be for.
         self.check_health(&mut Cx { now, storage, out: &mut Vec::new() });
@@ -53,13 +57,22 @@ impl Drive {
         self.cut = None;
         self.health.backup_failed = self.core.persistent.backup_failed;
         let unsafe_before = self.core.power_came(now);
-        self.remember_power_on(now, unsafe_before);
-        self.sanitize_start(now);
-        self.resume_self_test(now);
-        *self.departed = Default::default();
-        self.refresh_placement_notes();
-        self.windows.clear();
+        self.note_power_on(now, unsafe_before);
+        self.sanitize.start(&mut self.core, now);
+        self_test::power_came(&mut self.core, now);
+        self.deleted = DeletedNamespaces::default();
+        fdp::refresh_notes(&mut self.core);
         self.core.restart_namespaces(now);
+    }
+
+    /// Power has come: firmware that waits for that is activated, and the Persistent Event log notes all of it.
+    pub(super) fn note_power_on(&mut self, now: Nanos, unsafe_before: bool) {
+        self.restart_firmware(now, None);
+        if unsafe_before {
+            persistent_event_log::unsafe_shutdown(&mut self.core, now);
+        }
+        let smart = self.health.smart_of_drive(&self.core, self.health.common_warning(&self.core), now);
+        persistent_event_log::smart_snapshot(&mut self.core, now, &smart);
     }
 
     /// Whether the drive has power.

@@ -1,7 +1,7 @@
 //! What the drive's capacity is made of.
 
-use super::health::endurance;
 use crate::core::Core;
+use crate::health::smart::endurance;
 use ftl::SetProperties;
 use nvme::log::{
     CapacityConfiguration, CapacityConfigurationList, ChannelConfiguration, EnduranceGroupConfiguration,

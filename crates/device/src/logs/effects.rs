@@ -1,6 +1,7 @@
 //! What commands and features there are, and what they change (Base 5.1.12.1.6, 5.1.12.1.18).
 
-use crate::core::Role;
+use crate::core::{Core, Role};
+use crate::feature;
 use nvme::admin::GetLogPage;
 use nvme::command::AdminOpcode;
 use nvme::command_table::{self, CommandInfo, Requirement};
@@ -8,25 +9,12 @@ use nvme::feature::FeatureId;
 use nvme::log::CommandEffects;
 
 /// The features that the drive has, and what they change.
-pub(crate) fn feature_effects(has: impl Fn(FeatureId) -> bool) -> Vec<u8> {
+pub(crate) fn feature_effects(core: &Core) -> Vec<u8> {
     let mut log = vec![0u8; 1024];
     for (fid, bytes) in (0..=255).zip(log.as_chunks_mut::<4>().0) {
-        let fid = FeatureId(fid);
-        if !has(fid) {
-            continue;
+        if let Some(info) = feature::info(core, FeatureId(fid)) {
+            *bytes = info.effects().to_le_bytes();
         }
-        // FID Supported; the scope is in bits 31:20.
-        let scope: u32 = match fid {
-            FeatureId::PREDICTABLE_LATENCY_CONFIG | FeatureId::PREDICTABLE_LATENCY_WINDOW => 1 << 2,
-            FeatureId::FDP_EVENTS => 1,
-            FeatureId::ENDURANCE_GROUP_EVENT_CONFIGURATION | FeatureId::FDP => 1 << 3,
-            FeatureId::TIMESTAMP => 1 << 5,
-            FeatureId::QUOTA => 1,
-            FeatureId::RESERVATION_NOTIFICATION_MASK | FeatureId::RESERVATION_PERSISTENCE => 1,
-            _ => 1 << 1,
-        };
-        let changes = u32::from(fid == FeatureId::VOLATILE_WRITE_CACHE) << 4;
-        *bytes = (1 | changes | scope << 20).to_le_bytes();
     }
     log
 }

@@ -3,7 +3,6 @@
 pub(crate) mod capacity;
 mod controllers;
 mod effects;
-mod health;
 
 pub(crate) use controllers::controllers;
 pub(crate) use effects::{command_effects, feature_effects};

@@ -6,8 +6,9 @@ use crate::core::{
     ANA_GROUP, CommandKind, ControllerId, Core, Cx, Failure, Lanes, Layout, Namespace, Policy, identifiers,
 };
 use crate::lba_format::LbaFormat;
-use crate::quota::Quotas;
-use crate::stats::{self, NamespaceStats, Traffic};
+use crate::quota::limits::Quotas;
+use crate::stats;
+use crate::stats::counts::{NamespaceStats, Traffic};
 use ftl::{Fault, NoContents, SetId, VolumeStats};
 use media::Nanos;
 use nvme::admin::NamespaceManagement;
@@ -121,7 +122,7 @@ pub(crate) fn delete<S: Contents>(
     let affected = core.attached_controllers(nsid);
     let namespace = core.namespaces.remove(nsid)?;
     cx.storage.drop_key(nsid);
-    let media = stats::since(&core.ftl.volume_stats(namespace.volume), &namespace.stats.base);
+    let media = stats::media_stats(core, &namespace);
     core.ftl.delete(cx.now, namespace.volume, cx.storage);
     core.count_sharers();
     for id in &affected {
@@ -189,7 +190,7 @@ fn new_namespace(
 }
 
 /// The namespaces of a new drive.
-pub(crate) fn create_initial(core: &mut Core, is_placing: impl Fn(SetId) -> bool) -> Result<(), ConfigError> {
+pub(crate) fn create_initial(core: &mut Core) -> Result<(), ConfigError> {
     for (i, initial) in core.config.namespaces.clone().into_iter().enumerate() {
         let set = SetId(u8::try_from(initial.set - 1).unwrap_or(u8::MAX));
         let format = core.config.lba_formats.iter().position(|f| *f == initial.format).unwrap_or(0);
@@ -205,7 +206,7 @@ pub(crate) fn create_initial(core: &mut Core, is_placing: impl Fn(SetId) -> bool
         namespace.storage_mask = u64::MAX;
         namespace.set_format(format as u8, initial.format);
         namespace.quota = Quotas::new(initial.limits);
-        if is_placing(set) {
+        if core.is_placing(set) {
             // An initial namespace may use every handle.
             namespace.handles = (0..core.ftl.handles(set) as u8).collect();
         }

@@ -1,346 +1,364 @@
-//! Reservations (Base 8.1.22): who registered, who holds, and what others may do.
+//! Reservations (Base 8.1.22): commands, notifications and features.
 //!
-//! A host is its Host Identifier: all controllers that gave the same one in Connect share its registration, and it stays
-//! when they are gone. A namespace without registrants has no [`Reservations`] at all, so that its commands pay a look at
-//! a pointer.
+//! [`registrants`] has the rules of one namespace, and [`notifications`] what one controller has not read. The core stores both.
+//! Every command passes [`Core::check_reservation`], which asks the rules.
 
-mod commands;
+pub(crate) mod notifications;
+pub(crate) mod registrants;
 
-pub(crate) use commands::{Notifications, Preempting};
-
-use nvme::Status;
-use nvme::command_table::ReservationGroup;
+use crate::contents::Contents;
+use crate::core::{AsyncEvent, Controller, ControllerId, Core, Cx, Failure, Outcome, Output, Reply, Token};
+use media::Nanos;
+use nvme::admin::SetFeatures;
+use nvme::feature::FeatureId;
 use nvme::reservation::{
-    AcquireAction, NotificationType, RegisterAction, RegistrantExtended, ReleaseAction, ReservationMask,
-    ReservationStatusExtended, ReservationType,
+    AcquireAction, AcquireKeys, ChangePtpl, RegisterKeys, ReservationAcquire, ReservationRegister,
+    ReservationRelease, ReservationReport,
 };
-use nvme::zerocopy::IntoBytes;
-use nvme::{CNTLID_DYNAMIC, U16, U32, U64};
-use serde::{Deserialize, Serialize};
+use nvme::zerocopy::FromBytes;
+use nvme::{IoCommand, NSID_ALL, Status, U64};
+use registrants::{Change, HostId, MASK_BITS, Notice, Reservations};
 
-/// Registrants of one namespace, at most: what hosts can make the drive keep is bounded.
-const MAX_REGISTRANTS: usize = 256;
-
-/// Host Identifier of 128 bits (FID 81h); zero is none.
-pub(crate) type HostId = [u8; 16];
-
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-struct Registrant {
-    host: HostId,
-    key: u64,
+/// Commands of reservations, and those of them that wait.
+#[derive(Default)]
+pub(crate) struct ReservationCommands {
+    /// Each waits for the commands that it aborted.
+    preempting: Vec<Preempting>,
 }
 
-/// Who holds a namespace, and how.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-struct Held {
-    /// A [`ReservationType`].
-    rtype: u8,
-    /// The host that acquired it; with the types for all registrants everyone who is registered holds it as well.
-    by: HostId,
+/// A Preempt and Abort that waits for the commands that it aborted.
+struct Preempting {
+    io: u32,
+    nsid: u32,
+    /// The controllers of the hosts that were preempted.
+    controllers: Vec<ControllerId>,
 }
 
-impl Held {
-    fn rtype(&self) -> ReservationType {
-        ReservationType(self.rtype)
-    }
+/// The data of a command, which a transport may have cut short.
+fn keys<T: FromBytes>(data: &[u8]) -> Result<T, Failure> {
+    T::read_from_prefix(data).map(|(keys, _)| keys).map_err(|_| Status::DATA_SGL_LENGTH_INVALID.into())
 }
 
-/// Registrations and reservation of one namespace.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct Reservations {
-    /// In the order in which they came.
-    registrants: Vec<Registrant>,
-    held: Option<Held>,
-    generation: u32,
-    /// Persist Through Power Loss State (FID 83h).
-    pub persistent: bool,
-    /// Reservation Notification Mask (FID 82h).
-    #[serde(skip)]
-    pub mask: u8,
+/// Invalid Field for IEKEY, which only Reservation Register has.
+fn refuse_iekey(iekey: bool) -> Result<(), Failure> {
+    if iekey { Err(Failure::field(40)) } else { Ok(()) }
 }
 
-/// What hosts are to be told.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Notice {
-    pub kind: NotificationType,
-    pub hosts: Vec<HostId>,
-}
-
-/// What a command changed.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Change {
-    pub notices: Vec<Notice>,
-    /// Hosts whose registrations were preempted: Preempt and Abort aborts their commands.
-    pub preempted: Vec<HostId>,
-}
-
-impl Change {
-    fn tell(&mut self, kind: NotificationType, hosts: Vec<HostId>) {
-        if !hosts.is_empty() {
-            self.notices.push(Notice { kind, hosts });
-        }
-    }
-}
-
-const CONFLICT: Status = Status::RESERVATION_CONFLICT;
-
-impl Reservations {
-    fn find(&self, host: &HostId) -> Option<&Registrant> {
-        self.registrants.iter().find(|r| r.host == *host)
+impl ReservationCommands {
+    /// Power is lost: nothing waits any more.
+    pub(crate) fn clear(&mut self) {
+        self.preempting.clear();
     }
 
-    fn holds(&self, host: &HostId) -> bool {
-        let by = |held: &Held| held.by == *host || held.rtype().is_all_registrants();
-        self.held.as_ref().is_some_and(by) && self.find(host).is_some()
+    /// Whether a Preempt and Abort waits.
+    #[inline]
+    pub(crate) fn waits(&self) -> bool {
+        !self.preempting.is_empty()
     }
 
-    fn others(&self, host: &HostId) -> Vec<HostId> {
-        self.registrants.iter().map(|r| r.host).filter(|h| h != host).collect()
-    }
-
-    /// Whether this host is registered with this key.
-    fn authenticate(&self, host: &HostId, key: u64) -> Result<(), Status> {
-        if self.find(host).is_some_and(|r| r.key == key) { Ok(()) } else { Err(CONFLICT) }
-    }
-
-    fn changed(&mut self) {
-        self.generation = self.generation.wrapping_add(1);
-    }
-
-    /// Whether it says nothing that a namespace without it would not say.
-    pub fn is_blank(&self) -> bool {
-        *self == Reservations::default()
-    }
-
-    /// Base 7.6, and 8.1.22 "Registering" and "Unregistering".
-    pub fn register(
+    /// Executes a command of reservations. It is the controller's own work and takes no time of the media.
+    pub(crate) fn execute<S: Contents>(
         &mut self,
-        host: &HostId,
-        action: RegisterAction,
-        ignore_key: bool,
-        current: u64,
-        new: u64,
-    ) -> Result<Change, Status> {
-        let mut change = Change::default();
-        let registered = self.registrants.iter().position(|r| r.host == *host);
-        match (action, registered) {
-            (RegisterAction::REGISTER, Some(i)) if self.registrants[i].key != new => return Err(CONFLICT),
-            (RegisterAction::REGISTER, Some(_)) => {}
-            (RegisterAction::UNREGISTER, Some(i)) => {
-                if !ignore_key && self.registrants[i].key != current {
-                    return Err(CONFLICT);
-                }
-                self.unregister(host, &mut change);
+        core: &mut Core,
+        token: &Token,
+        id: ControllerId,
+        command: IoCommand,
+        data: &[u8],
+        cx: &mut Cx<'_, S>,
+    ) -> Result<Option<Nanos>, Failure> {
+        let done = match command {
+            IoCommand::ReservationRegister(c) => register(core, id, c, data, cx).map(|()| true),
+            IoCommand::ReservationAcquire(c) => self.acquire(core, token, id, c, data, cx),
+            IoCommand::ReservationRelease(c) => release(core, id, c, data, cx).map(|()| true),
+            IoCommand::ReservationReport(c) => {
+                let bytes = report(core, id, c)?;
+                cx.out.push(Output::Data { io: token.io(), bytes });
+                Ok(true)
             }
-            (RegisterAction::REPLACE, Some(i)) => {
-                let registrant = &mut self.registrants[i];
-                if !ignore_key && registrant.key != current {
-                    return Err(CONFLICT);
-                }
-                registrant.key = new;
-            }
-            // With IEKEY the status of the registration does not matter either.
-            (RegisterAction::REPLACE, None) if !ignore_key => return Err(CONFLICT),
-            (RegisterAction::REGISTER | RegisterAction::REPLACE, None) => {
-                if self.registrants.len() >= MAX_REGISTRANTS {
-                    return Err(Status::INTERNAL_ERROR);
-                }
-                self.registrants.push(Registrant { host: *host, key: new });
-            }
-            _ => return Err(CONFLICT),
-        }
-        self.changed();
-        Ok(change)
+            _ => Err(Status::INVALID_OPCODE.into()),
+        }?;
+        core.enter(token);
+        Ok(done.then_some(cx.now))
     }
 
-    /// Takes a registration away, and the reservation with it if this was its (last) holder.
-    fn unregister(&mut self, host: &HostId, change: &mut Change) {
-        self.registrants.retain(|r| r.host != *host);
-        let Some(held) = &self.held else { return };
-        let rtype = held.rtype();
-        let ends = if rtype.is_all_registrants() { self.registrants.is_empty() } else { held.by == *host };
-        if ends {
-            self.held = None;
-            if !rtype.is_exclusive_to_holder() {
-                change.tell(NotificationType::RESERVATION_RELEASED, self.others(host));
-            }
-        }
-    }
-
-    /// Base 7.5, and 8.1.22 "Acquiring a Reservation" and "Preempting a Reservation or Registration".
-    pub fn acquire(
+    /// Reservation Acquire (Base 7.5). Whether it is complete: Preempt and Abort may have to wait for what it aborted.
+    fn acquire<S: Contents>(
         &mut self,
-        host: &HostId,
-        action: AcquireAction,
-        rtype: ReservationType,
-        current: u64,
-        preempt: u64,
-    ) -> Result<Change, Status> {
-        self.authenticate(host, current)?;
-        if action != AcquireAction::ACQUIRE {
-            return self.preempt(host, rtype, preempt);
+        core: &mut Core,
+        token: &Token,
+        id: ControllerId,
+        c: ReservationAcquire,
+        data: &[u8],
+        cx: &mut Cx<'_, S>,
+    ) -> Result<bool, Failure> {
+        refuse_iekey(c.iekey)?;
+        let keys: AcquireKeys = keys(data)?;
+        let (crkey, prkey) = (keys.crkey.get(), keys.prkey.get());
+        let apply = |r: &mut Reservations, host: &HostId| r.acquire(host, c.action, c.rtype, crkey, prkey);
+        let change = change(core, id, c.nsid, apply, cx)?;
+        if c.action != AcquireAction::PREEMPT_AND_ABORT {
+            return Ok(true);
         }
-        match &self.held {
-            // A holder that asks for what it has is no conflict.
-            Some(held) if held.rtype() == rtype && self.holds(host) => {}
-            Some(_) => return Err(CONFLICT),
-            None => self.held = Some(Held { rtype: rtype.0, by: *host }),
+        let of_preempted = |c: &Controller| change.preempted.contains(&c.host_id);
+        let controllers =
+            core.controllers.iter().filter(|(_, c)| of_preempted(c)).map(|(id, _)| id).collect();
+        let preempting = Preempting { io: token.io().0, nsid: c.nsid, controllers };
+        // What is held ends at once; what is being executed by itself, but not well.
+        core.return_held(cx.now, |_, _, e| {
+            let theirs = e.nsid == c.nsid && preempting.controllers.contains(&ControllerId(e.controller));
+            theirs.then_some(Status::ABORTED_PREEMPT)
+        });
+        for io in commands_of(core, &preempting, Status::SUCCESS) {
+            if let Some(token) = core.commands.unpark(io) {
+                core.note_failure(&token, Failure::transient(Status::ABORTED_PREEMPT));
+                token.park();
+            }
         }
-        Ok(Change::default())
+        if commands_of(core, &preempting, Status::ABORTED_PREEMPT).is_empty() {
+            return Ok(true);
+        }
+        self.preempting.push(preempting);
+        Ok(false)
     }
 
-    fn preempt(&mut self, host: &HostId, rtype: ReservationType, key: u64) -> Result<Change, Status> {
-        let matching = |r: &&Registrant| r.key == key;
-        let matches: Vec<HostId> = self.registrants.iter().filter(matching).map(|r| r.host).collect();
-        let held = self.held.as_ref().map(Held::rtype);
-        let of_holder = self.held.as_ref().is_some_and(|h| matches.contains(&h.by));
-        let all = held.is_some_and(ReservationType::is_all_registrants);
-        let (gone, takes): (Vec<HostId>, bool) = match held {
-            Some(_) if all && key == 0 => (self.others(host), true),
-            Some(_) if !all && of_holder => (matches.into_iter().filter(|h| h != host).collect(), true),
-            Some(_) if !all && key == 0 => return Err(Status::INVALID_FIELD),
-            _ if matches.is_empty() => return Err(CONFLICT),
-            _ => (matches, false),
-        };
-        let mut change = Change::default();
-        if takes {
-            self.held = Some(Held { rtype: rtype.0, by: *host });
+    /// Ends each Preempt and Abort whose commands have ended.
+    #[cold]
+    pub(crate) fn end_preempts<S: Contents>(&mut self, core: &mut Core, cx: &mut Cx<'_, S>) {
+        for preempting in std::mem::take(&mut self.preempting) {
+            if !commands_of(core, &preempting, Status::ABORTED_PREEMPT).is_empty() {
+                self.preempting.push(preempting);
+            } else if let Some(token) = core.commands.unpark(preempting.io) {
+                core.schedule(token, cx.now, cx);
+            }
         }
-        for each in &gone {
-            self.unregister(each, &mut change);
-        }
-        if takes && held != Some(rtype) {
-            change.tell(NotificationType::RESERVATION_RELEASED, self.others(host));
-        }
-        let told = gone.iter().copied().filter(|h| h != host).collect();
-        change.tell(NotificationType::REGISTRATION_PREEMPTED, told);
-        change.preempted = gone;
-        self.changed();
-        Ok(change)
     }
+}
 
-    /// Base 7.7, and 8.1.22 "Releasing a Reservation" and "Clearing a Reservation".
-    pub fn release(
-        &mut self,
-        host: &HostId,
-        action: ReleaseAction,
-        rtype: ReservationType,
-        current: u64,
-    ) -> Result<Change, Status> {
-        self.authenticate(host, current)?;
-        let mut change = Change::default();
-        if action == ReleaseAction::CLEAR {
-            change.tell(NotificationType::RESERVATION_PREEMPTED, self.others(host));
-            self.registrants.clear();
-            self.held = None;
-            self.changed();
-            return Ok(change);
-        }
-        // Nothing to release is no mistake.
-        let Some(held) = self.held.as_ref().filter(|_| self.holds(host)) else { return Ok(change) };
-        if held.rtype() != rtype {
-            return Err(Status::INVALID_FIELD);
-        }
-        self.held = None;
-        if !rtype.is_exclusive_to_holder() {
-            change.tell(NotificationType::RESERVATION_RELEASED, self.others(host));
+/// The host that a command changes a registration or reservation of, which must have an identifier.
+fn reserving_host(core: &Core, id: ControllerId, nsid: u32) -> Result<HostId, Failure> {
+    core.attached(id, nsid)?;
+    let host = core.controller(id)?.host_id;
+    if host == [0; 16] {
+        // Base 5.1.25.1.28: hosts with 0h are all different, so nothing of theirs would outlive a controller.
+        return Err(Status::HOST_ID_NOT_INITIALIZED.into());
+    }
+    Ok(host)
+}
+
+/// Changes the reservations of a namespace.
+fn change<S: Contents>(
+    core: &mut Core,
+    id: ControllerId,
+    nsid: u32,
+    change: impl FnOnce(&mut Reservations, &HostId) -> Result<Change, Status>,
+    cx: &mut Cx<'_, S>,
+) -> Result<Change, Failure> {
+    let host = reserving_host(core, id, nsid)?;
+    let Some(ns) = core.namespaces.get_mut(nsid) else { return Err(core.no_namespace(nsid)) };
+    let mut reservations = ns.reservations.take().unwrap_or_default();
+    let result = change(&mut reservations, &host);
+    ns.reservations = Some(reservations).filter(|r| !r.is_blank());
+    let change = result?;
+    core.record(cx.storage);
+    for notice in &change.notices {
+        notify(core, nsid, notice, cx);
+    }
+    Ok(change)
+}
+
+/// Reservation Register (Base 7.6).
+fn register<S: Contents>(
+    core: &mut Core,
+    id: ControllerId,
+    c: ReservationRegister,
+    data: &[u8],
+    cx: &mut Cx<'_, S>,
+) -> Result<(), Failure> {
+    let keys: RegisterKeys = keys(data)?;
+    let apply = |r: &mut Reservations, host: &HostId| {
+        let change = r.register(host, c.action, c.iekey, keys.crkey.get(), keys.nrkey.get())?;
+        if c.cptpl != ChangePtpl::NO_CHANGE {
+            r.persistent = c.cptpl == ChangePtpl::SET;
         }
         Ok(change)
-    }
+    };
+    change(core, id, c.nsid, apply, cx).map(drop)
+}
 
-    /// The extended report. (Hosts have identifiers of 128 bits, so there is no other; Base 7.8.)
-    pub fn report(&self) -> Vec<u8> {
-        let header = ReservationStatusExtended {
-            generation: U32::new(self.generation),
-            rtype: self.held.as_ref().map(Held::rtype).unwrap_or_default(),
-            registrants: U16::new(self.registrants.len() as u16),
-            ptpls: self.persistent.into(),
-            ..ReservationStatusExtended::default()
-        };
-        let mut report = header.as_bytes().to_vec();
-        for registrant in &self.registrants {
-            let entry = RegistrantExtended {
-                cntlid: U16::new(CNTLID_DYNAMIC),
-                rcsts: self.holds(&registrant.host).into(),
-                rkey: U64::new(registrant.key),
-                hostid: registrant.host,
-                ..RegistrantExtended::default()
-            };
-            report.extend_from_slice(entry.as_bytes());
-        }
-        report
-    }
+/// Reservation Release (Base 7.7).
+fn release<S: Contents>(
+    core: &mut Core,
+    id: ControllerId,
+    c: ReservationRelease,
+    data: &[u8],
+    cx: &mut Cx<'_, S>,
+) -> Result<(), Failure> {
+    refuse_iekey(c.iekey)?;
+    let crkey: U64 = keys(data)?;
+    let apply = |r: &mut Reservations, host: &HostId| r.release(host, c.action, c.rtype, crkey.get());
+    change(core, id, c.nsid, apply, cx).map(drop)
+}
 
-    /// Power was lost. What does not persist is gone; notifications are no longer masked.
-    pub fn power_lost(&mut self) {
-        if !self.persistent {
-            *self = Reservations::default();
-        }
-        self.mask = 0;
+/// Reservation Report (Base 7.8): as many bytes as were asked for.
+fn report(core: &Core, id: ControllerId, c: ReservationReport) -> Result<Vec<u8>, Failure> {
+    let ns = core.attached(id, c.nsid)?;
+    if c.bytes() > u64::from(core.config.max_transfer) {
+        return Err(Failure::field(40));
     }
+    if !c.eds {
+        return Err(Failure { location: 44, ..Status::HOST_ID_INCONSISTENT.into() });
+    }
+    let mut report = match &ns.reservations {
+        Some(reservations) => reservations.report(),
+        None => Reservations::default().report(),
+    };
+    report.resize(usize::try_from(c.bytes()).unwrap_or(0), 0);
+    Ok(report)
+}
 
-    /// Whether the host may use a command of this group.
-    pub fn permits(&self, host: &HostId, group: ReservationGroup) -> bool {
-        let Some(held) = &self.held else { return true };
-        if group == ReservationGroup::Other || self.holds(host) {
-            return true;
-        }
-        let [other, registrant] = ACCESS[usize::from(held.rtype - 1)];
-        let access = if self.find(host).is_some() { registrant } else { other };
-        match group {
-            ReservationGroup::Read => access != Access::Nothing,
-            _ => access == Access::Everything,
+/// I/O commands of preempted hosts that are in flight with this status.
+fn commands_of(core: &Core, p: &Preempting, status: Status) -> Vec<u32> {
+    core.commands
+        .iter()
+        .filter(|(io, e)| {
+            *io != p.io
+                && e.qid != 0
+                && e.nsid == p.nsid
+                && e.status.is(status)
+                && p.controllers.contains(&ControllerId(e.controller))
+        })
+        .map(|(io, _)| io)
+        .collect()
+}
+
+/// Tells hosts, on all their controllers that have the namespace.
+fn notify<S: Contents>(core: &mut Core, nsid: u32, notice: &Notice, cx: &mut Cx<'_, S>) {
+    let masked = |r: &Reservations| r.masks(notice.kind);
+    let reservations = core.namespaces.get(nsid).and_then(|ns| ns.reservations.as_deref());
+    if reservations.is_some_and(masked) {
+        return;
+    }
+    let mut answers = Vec::new();
+    for (_, controller) in core.controllers.iter_mut() {
+        if controller.is_attached(nsid) && notice.hosts.contains(&controller.host_id) {
+            controller.notifications.push(notice.kind, nsid);
+            answers.extend(controller.raise(AsyncEvent::Reservation));
         }
     }
-
-    /// Whether a notification of this kind is kept back.
-    pub fn masks(&self, kind: NotificationType) -> bool {
-        self.mask >> kind.0 & 1 != 0
-    }
-
-    /// Whether what was read from an image could be.
-    pub fn check(&self) -> Result<(), &'static str> {
-        let known = |h: &Held| h.rtype().name().is_some() && self.find(&h.by).is_some();
-        let all = |h: &Held| h.rtype().is_all_registrants() && !self.registrants.is_empty();
-        let mut hosts: Vec<_> = self.registrants.iter().map(|r| r.host).collect();
-        hosts.sort_unstable();
-        hosts.dedup();
-        if self.registrants.len() > MAX_REGISTRANTS || hosts.len() != self.registrants.len() {
-            return Err("has too many registrants, or one of them twice");
-        }
-        if !self.held.as_ref().is_none_or(|h| known(h) || all(h)) {
-            return Err("is reserved for nobody who is registered");
-        }
-        Ok(())
+    for answered in answers {
+        core.answer_event(answered, cx);
     }
 }
 
-/// What a host that is not the holder may do.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Access {
-    Nothing,
-    Reads,
-    Everything,
+/// The namespaces that Set Features of a feature of reservations is about.
+fn reservable(core: &Core, id: ControllerId, nsid: u32) -> Result<Vec<u32>, Failure> {
+    let controller = core.controller(id)?;
+    if nsid == NSID_ALL {
+        return Ok(core.namespaces.ids().into_iter().filter(|n| controller.is_attached(*n)).collect());
+    }
+    core.attached(id, nsid)?;
+    Ok(vec![nsid])
 }
 
-/// By type from 1: a host that is not registered, one that is.
-const ACCESS: [[Access; 2]; 6] = {
-    use Access::{Everything, Nothing, Reads};
-    [
-        [Reads, Reads],
-        [Nothing, Nothing],
-        [Reads, Everything],
-        [Nothing, Everything],
-        [Reads, Everything],
-        [Nothing, Everything],
-    ]
-};
+/// Set Features of the Reservation Notification Mask and of Reservation Persistence (Base 5.1.25.1.29, 5.1.25.1.30).
+pub(crate) fn set_feature<S: Contents>(
+    core: &mut Core,
+    id: ControllerId,
+    c: SetFeatures,
+    cx: &mut Cx<'_, S>,
+) -> Outcome {
+    for nsid in reservable(core, id, c.nsid)? {
+        let Some(ns) = core.namespaces.get_mut(nsid) else { continue };
+        let mut reservations = ns.reservations.take().unwrap_or_default();
+        if c.fid == FeatureId::RESERVATION_PERSISTENCE {
+            reservations.persistent = c.cdw11 & 1 != 0;
+        } else {
+            reservations.mask = (c.cdw11 & MASK_BITS) as u8;
+        }
+        ns.reservations = Some(reservations).filter(|r| !r.is_blank());
+    }
+    if c.fid == FeatureId::RESERVATION_PERSISTENCE {
+        core.record(cx.storage);
+    }
+    Ok(Reply::Done(0))
+}
 
-/// Bits of a mask that mean something (FID 82h).
-pub(crate) const MASK_BITS: u32 = ReservationMask::new()
-    .with_registration_preempted(true)
-    .with_reservation_released(true)
-    .with_reservation_preempted(true)
-    .into_bits()
-    .get();
+/// Get Features of the same; `current`, or the default, which is 0.
+pub(crate) fn get_feature(
+    core: &Core,
+    id: ControllerId,
+    fid: FeatureId,
+    nsid: u32,
+    current: bool,
+) -> Outcome {
+    if nsid == NSID_ALL {
+        return Err(Failure::field(4));
+    }
+    let ns = core.attached(id, nsid)?;
+    let value = ns.reservations.as_ref().filter(|_| current).map_or(0, |r| {
+        if fid == FeatureId::RESERVATION_PERSISTENCE { u32::from(r.persistent) } else { r.mask.into() }
+    });
+    Ok(Reply::Done(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+    use nvme::command_table::ReservationGroup;
+    use nvme::reservation::{RegisterAction, ReleaseAction, ReservationType};
+    use nvme::zerocopy::IntoBytes;
+
+    /// Both hosts register with their identifiers as keys, and the first reserves namespace 1.
+    fn reserved(core: &mut Core, a: ControllerId, b: ControllerId) {
+        let ns = core.namespaces.get_mut(1).unwrap();
+        let mut r = Reservations::default();
+        for id in [a, b] {
+            let host = core.controllers.get(id).unwrap().host_id;
+            r.register(&host, RegisterAction::REGISTER, false, 0, host[0].into()).unwrap();
+        }
+        r.acquire(&[1; 16], AcquireAction::ACQUIRE, ReservationType::EXCLUSIVE_ACCESS, 1, 0).unwrap();
+        ns.reservations = Some(Box::new(r));
+    }
+
+    #[test]
+    fn a_preempt_and_abort_waits_for_the_commands_that_it_aborts() {
+        let mut core = fixture::core();
+        let (a, b) = (fixture::connect(&mut core, 1), fixture::connect(&mut core, 2));
+        reserved(&mut core, a, b);
+        let mut commands = ReservationCommands::default();
+        let victim = fixture::begin(&mut core, a, 0, 1);
+        victim.park();
+        let token = fixture::begin(&mut core, b, 1, 1);
+        let preempt = IoCommand::ReservationAcquire(ReservationAcquire {
+            nsid: 1,
+            action: AcquireAction::PREEMPT_AND_ABORT,
+            iekey: false,
+            rtype: ReservationType::EXCLUSIVE_ACCESS,
+        });
+        let keys = AcquireKeys { crkey: U64::new(2), prkey: U64::new(1) };
+        let (done, _) =
+            fixture::call(|cx| commands.execute(&mut core, &token, b, preempt, keys.as_bytes(), cx));
+        assert_eq!((done.unwrap(), commands.waits()), (None, true));
+        token.park();
+        fixture::call(|cx| commands.end_preempts(&mut core, cx));
+        assert!(commands.waits(), "the other host's command is still under way");
+        let victim = core.commands.unpark(0).unwrap();
+        assert!(core.commands.get_mut(&victim).status.is(Status::ABORTED_PREEMPT));
+        fixture::call(|cx| core.complete(victim, cx));
+        fixture::call(|cx| commands.end_preempts(&mut core, cx));
+        assert!(!commands.waits());
+        assert!(core.check_reserved(a, ReservationGroup::Read, 1, |_, _| true).is_err());
+        assert_eq!(core.controllers.get(a).unwrap().notifications.page().nsid.get(), 1);
+    }
+
+    #[test]
+    fn only_a_host_with_an_identifier_reserves() {
+        let mut core = fixture::core();
+        let id = fixture::connect(&mut core, 0);
+        let rtype = ReservationType::WRITE_EXCLUSIVE;
+        let c = ReservationRelease { nsid: 1, action: ReleaseAction::RELEASE, iekey: false, rtype };
+        let (result, _) = fixture::call(|cx| release(&mut core, id, c, &[0; 8], cx));
+        assert!(result.unwrap_err().status.is(Status::HOST_ID_NOT_INITIALIZED));
+    }
+}

@@ -1,4 +1,4 @@
-//! What a namespace's log D8h and the drive's SMART log count.
+//! What the drive counts of hosts' commands: by namespace for log D8h, by NVM Set for SMART.
 
 use ftl::VolumeStats;
 use media::Nanos;

@@ -1,15 +1,8 @@
-//! Quotas: what a namespace may use, feature D8h, and the meters that enforce it.
+//! The values of quotas: limits, which of them are in force, and what a tenant may change.
 
-use crate::config_error::ConfigError;
-use crate::contents::Contents;
-use crate::core::{ControllerId, Cx, Failure, Outcome, Reply};
-use crate::drive::Drive;
 use media::Nanos;
-use nvme::admin::{GetFeatures, SetFeatures};
-use nvme::feature::Select;
 use nvme::quota::{Quota, QuotaKind};
-use nvme::zerocopy::{FromBytes, IntoBytes};
-use nvme::{NSID_ALL, Status, U16, U32};
+use nvme::{U16, U32};
 use serde::{Deserialize, Serialize};
 
 /// What a namespace may use.
@@ -24,12 +17,23 @@ pub struct Limits {
     pub read_commands: Option<u64>,
     /// Commands per second that may write, likewise.
     pub write_commands: Option<u64>,
-    /// How much may come at once after a pause, in microseconds of the limits' rates: up to
-    /// [`Quota::MAX_BURST_US`]; 0 is [`Quota::DEFAULT_BURST_US`].
+    /// What may pass at once after a pause, as microseconds of the rates: up to [`Quota::MAX_BURST_US`]. 0 is
+    /// [`Quota::DEFAULT_BURST_US`].
     pub burst_us: u32,
-    /// Share of the NVM Set beside others that want it, too: 1 to [`Quota::MAX_WEIGHT`]; 0 is
+    /// Weight among the namespaces that share the NVM Set: 1 to [`Quota::MAX_WEIGHT`]. 0 is
     /// [`Quota::DEFAULT_WEIGHT`].
     pub weight: u16,
+}
+
+/// Why a limit is not allowed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct LimitFault {
+    /// Its key in a drive's TOML.
+    pub key: &'static str,
+    /// What it is.
+    pub value: String,
+    /// What it may be.
+    pub rule: &'static str,
 }
 
 impl From<&Quota> for Limits {
@@ -61,12 +65,9 @@ impl From<&Limits> for Quota {
 }
 
 impl Limits {
-    /// Checks those of a namespace in a drive's TOML, under this name.
-    ///
-    /// # Errors
-    /// The first that cannot be.
-    pub(crate) fn check(&self, namespace: &str) -> Result<(), ConfigError> {
-        let Err(offset) = Quota::from(self).check() else { return Ok(()) };
+    /// The first limit that is not allowed, if there is one.
+    pub(crate) fn fault(&self) -> Option<LimitFault> {
+        let offset = Quota::from(self).check().err()?;
         let given = |limit: Option<u64>| limit.map_or("not given".to_owned(), |limit| limit.to_string());
         let bandwidth = "4096B/s to 1TB/s; leave it out for no limit";
         let commands = "1 to 1,000,000,000 commands per second; leave it out for no limit";
@@ -78,7 +79,7 @@ impl Limits {
             24 => ("read_iops", given(self.read_commands), commands),
             _ => ("write_iops", given(self.write_commands), commands),
         };
-        Err(ConfigError::value(format!("{namespace}.{key}"), value, rule))
+        Some(LimitFault { key, value, rule })
     }
 
     /// Whether they are what Set Features would take.
@@ -86,7 +87,7 @@ impl Limits {
         Quota::from(self).check().is_ok()
     }
 
-    /// Whether they let nothing through that others would hold back.
+    /// Whether each of these limits is as strict as `most`, or stricter.
     fn is_within(&self, most: &Limits) -> bool {
         let (mine, theirs) = (Quota::from(self), Quota::from(most));
         let kinds = [
@@ -101,67 +102,9 @@ impl Limits {
             && mine.effective_weight() <= theirs.effective_weight()
     }
 
+    /// How far a burst may run ahead.
     pub(crate) fn burst(&self) -> Nanos {
         Nanos(u64::from(Quota::from(self).effective_burst_us()) * 1000)
-    }
-}
-
-impl Drive {
-    /// The namespaces that Set Features means: any that is allocated, as for Namespace Management; FFFFFFFFh is all that
-    /// are attached to the controller (Base 4.4).
-    fn quota_targets(&self, id: ControllerId, nsid: u32) -> Result<Vec<u32>, Failure> {
-        if nsid == NSID_ALL {
-            let controller = self.core.controller(id)?;
-            return Ok(self
-                .core
-                .namespaces
-                .ids()
-                .into_iter()
-                .filter(|nsid| controller.is_attached(*nsid))
-                .collect());
-        }
-        self.core.seen(id, nsid).map(|_| vec![nsid])
-    }
-
-    /// Set Features D8h. Nothing is changed unless all of it is allowed.
-    pub(crate) fn set_quota<S: Contents>(
-        &mut self,
-        id: ControllerId,
-        c: &SetFeatures,
-        data: &[u8],
-        cx: &mut Cx<'_, S>,
-    ) -> Outcome {
-        let (quota, _) = Quota::ref_from_prefix(data).map_err(|_| Status::DATA_SGL_LENGTH_INVALID)?;
-        // The error log points to the data (bytes 24 to 39 of the command), and tells the offset there.
-        quota.check().map_err(|offset| Failure::field(24).with_information(offset as u64))?;
-        let limits = Limits::from(quota);
-        let targets = self.quota_targets(id, c.nsid)?;
-        let administers = self.core.controller(id)?.role.is_administrator();
-        let quota_of = |nsid: &u32| self.core.namespaces.get(*nsid).map(|ns| ns.quota);
-        if !administers && !targets.iter().filter_map(quota_of).all(|quota| quota.grants(&limits, c.sv)) {
-            return Err(Status::OPERATION_DENIED.into());
-        }
-        for nsid in targets {
-            let Some(ns) = self.core.namespaces.get_mut(nsid) else { continue };
-            ns.quota.set(limits, c.sv, administers);
-            self.core.apply_quota(nsid, cx.now);
-        }
-        if c.sv {
-            self.remember_saved(id, *c, cx.now);
-            self.core.record(cx.storage);
-        }
-        Ok(Reply::Done(0))
-    }
-
-    /// Get Features D8h.
-    pub(crate) fn get_quota(&self, id: ControllerId, c: &GetFeatures) -> Outcome {
-        let ns = self.core.seen(id, c.nsid)?;
-        let limits = match c.sel {
-            Select::DEFAULT => Limits::default(),
-            Select::SAVED => ns.quota.saved,
-            _ => ns.quota.current,
-        };
-        Ok(Reply::Data(Quota::from(&limits).as_bytes().to_vec(), 0))
     }
 }
 
@@ -209,7 +152,7 @@ impl Quotas {
     }
 
     /// Takes limits that a host set.
-    fn set(&mut self, limits: Limits, save: bool, by_administrator: bool) {
+    pub fn set(&mut self, limits: Limits, save: bool, by_administrator: bool) {
         self.current = limits;
         if by_administrator {
             self.granted = limits;
@@ -223,7 +166,7 @@ impl Quotas {
     }
 
     /// Whether a tenant may set these limits, and save them if it wants to.
-    fn grants(&self, limits: &Limits, save: bool) -> bool {
+    pub fn grants(&self, limits: &Limits, save: bool) -> bool {
         limits.is_within(&self.granted) && (!save || limits.is_within(&self.saved_granted))
     }
 
@@ -256,5 +199,31 @@ mod tests {
         let quota = Quota::from(&limits);
         assert_eq!(quota.check(), Ok(()));
         assert_eq!(Limits::from(&quota), limits);
+    }
+    fn reads(rate: u64) -> Limits {
+        Limits { read_bandwidth: Some(rate), ..Limits::default() }
+    }
+
+    #[test]
+    fn a_tenant_may_only_lower_what_an_administrator_granted() {
+        let mut quotas = Quotas::new(reads(1 << 20));
+        assert!(quotas.grants(&reads(1 << 20), true) && quotas.grants(&reads(1 << 19), true));
+        assert!(!quotas.grants(&reads(1 << 21), false) && !quotas.grants(&Limits::default(), false));
+        // An administrator raises the limit until the next power cycle: a tenant may use that, and may not save it.
+        quotas.set(reads(1 << 21), false, true);
+        assert!(quotas.grants(&reads(1 << 21), false) && !quotas.grants(&reads(1 << 21), true));
+        quotas.set(reads(1 << 12), true, false);
+        quotas.restart();
+        assert_eq!(quotas.current, reads(1 << 12));
+        assert!(quotas.grants(&reads(1 << 20), true), "what the administrator saved still holds");
+    }
+
+    #[test]
+    fn a_fault_names_the_key() {
+        let fault = Limits { weight: 1001, ..Limits::default() }.fault().unwrap();
+        assert_eq!((fault.key, fault.rule), ("weight", "1 to 1,000"));
+        let fault = reads(1).fault().unwrap();
+        assert_eq!((fault.key, fault.value.as_str()), ("read", "1"));
+        assert_eq!(Limits::default().fault(), None);
     }
 }

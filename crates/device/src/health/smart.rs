@@ -1,9 +1,9 @@
-//! SMART and wear: of the drive, of an Endurance Group, and as the OCP has it.
+//! Logs of health and wear: SMART of the drive, of an Endurance Group, of the OCP and of Memblaze.
 
-use crate::core::{ControllerId, Failure};
-use crate::drive::Drive;
-use crate::health::TEMPERATURE;
-use crate::stats::Traffic;
+use super::{Health, group_warning, groups_summary};
+use crate::core::{ControllerId, Core, Failure};
+use crate::stats::counts::Traffic;
+use crate::temperature::TEMPERATURE;
 use ftl::{MediaKind, SetId, SetInfo};
 use media::Nanos;
 use nvme::log::{
@@ -14,25 +14,32 @@ use nvme::{NSID_ALL, U16, U32, U64, U128};
 
 const MINUTE: u64 = 60_000_000_000;
 
-impl Drive {
+impl Health {
     /// SMART / Health of the controller, or of a namespace: what hosts did with it is its own, the rest is the
     /// controller's.
-    pub(crate) fn smart(&self, id: ControllerId, nsid: u32, now: Nanos) -> Result<SmartHealth, Failure> {
-        let warning = self.critical_warning(self.core.controller(id)?);
+    pub fn smart(
+        &self,
+        core: &Core,
+        id: ControllerId,
+        nsid: u32,
+        now: Nanos,
+    ) -> Result<SmartHealth, Failure> {
+        let warning = self.critical_warning(core, core.controller(id)?);
         if nsid == 0 || nsid == NSID_ALL {
-            return Ok(self.smart_of_drive(warning, now));
+            return Ok(self.smart_of_drive(core, warning, now));
         }
-        let traffic = self.core.seen(id, nsid)?.traffic();
-        Ok(self.smart_of(traffic, traffic.media_errors, warning, now))
+        let traffic = core.seen(id, nsid)?.traffic();
+        Ok(self.smart_of(core, traffic, traffic.media_errors, warning, now))
     }
 
     /// SMART / Health of the drive with these critical warnings.
-    pub(crate) fn smart_of_drive(&self, warning: CriticalWarning, now: Nanos) -> SmartHealth {
-        self.smart_of(self.core.persistent.total(), self.core.persistent.media_errors, warning, now)
+    pub fn smart_of_drive(&self, core: &Core, warning: CriticalWarning, now: Nanos) -> SmartHealth {
+        self.smart_of(core, core.persistent.total(), core.persistent.media_errors, warning, now)
     }
 
     fn smart_of(
         &self,
+        core: &Core,
         traffic: Traffic,
         media_errors: u64,
         warning: CriticalWarning,
@@ -40,7 +47,7 @@ impl Drive {
     ) -> SmartHealth {
         let wide = |value: u64| U128::new(value.into());
         let (mut spare, mut used) = (100, 0);
-        for (_, info) in self.core.sets() {
+        for (_, info) in core.sets() {
             spare = spare.min(info.spare_percent);
             used = used.max(info.used_percent);
         }
@@ -48,59 +55,33 @@ impl Drive {
             critical_warning: warning,
             composite_temperature: U16::new(TEMPERATURE),
             avail_spare: spare,
-            spare_threshold: self.core.config.spare_threshold,
+            spare_threshold: core.config.spare_threshold,
             percentage_used: used,
-            endgrp_critical_warning: self.groups_summary(),
+            endgrp_critical_warning: groups_summary(core),
             data_units_read: U128::new(data_units(traffic.read_bytes.into())),
             data_units_written: U128::new(data_units(traffic.written_bytes.into())),
             host_read_commands: wide(traffic.reads),
             host_write_commands: wide(traffic.writes),
-            controller_busy_time: wide(self.core.busy_time(now) / MINUTE),
-            power_cycles: wide(self.core.persistent.power_cycles),
-            power_on_hours: wide(self.core.powered(now) / (60 * MINUTE)),
-            unexpected_power_losses: wide(self.core.persistent.unsafe_shutdowns),
+            controller_busy_time: wide(core.busy_time(now) / MINUTE),
+            power_cycles: wide(core.persistent.power_cycles),
+            power_on_hours: wide(core.powered(now) / (60 * MINUTE)),
+            unexpected_power_losses: wide(core.persistent.unsafe_shutdowns),
             media_errors: wide(media_errors),
-            num_err_log_entries: wide(self.core.persistent.error_entries),
+            num_err_log_entries: wide(core.persistent.error_entries),
             ..SmartHealth::default()
         };
         log.temp_sensor[0].set(TEMPERATURE);
         log
     }
 
-    pub(crate) fn endurance_group(&self, endgid: u16) -> Result<EnduranceGroup, Failure> {
-        let index = usize::from(endgid).checked_sub(1).and_then(|i| u8::try_from(i).ok());
-        let set = SetId(index.ok_or(Failure::field(46))?);
-        let info = self.core.ftl.set_info(set).ok_or(Failure::field(46))?;
-        let (traffic, media) = (self.core.persistent.traffic(set), self.core.ftl.set_stats(set));
-        let wide = |value: u64| U128::new(value.into());
-        let units = |bytes: u64| U128::new(endurance_units(bytes.into()));
-        Ok(EnduranceGroup {
-            critical_warning: self.group_warning(&info),
-            avail_spare: info.spare_percent,
-            spare_threshold: self.core.config.spare_threshold,
-            percentage_used: info.used_percent,
-            endurance_estimate: U128::new(endurance_units(endurance(&info))),
-            data_units_read: units(traffic.read_bytes),
-            data_units_written: units(traffic.written_bytes),
-            media_units_written: units(media.media_written_bytes),
-            host_read_commands: wide(traffic.reads),
-            host_write_commands: wide(traffic.writes),
-            media_errors: wide(traffic.media_errors),
-            num_err_log_entries: wide(traffic.media_errors),
-            tegcap: wide(info.capacity_bytes),
-            uegcap: wide(info.unallocated_bytes),
-            ..EnduranceGroup::default()
-        })
-    }
-
     /// SMART / Health Information Extended. Media units are those of flash: memory does not wear.
-    pub(crate) fn ocp_smart(&self) -> OcpSmart {
-        let life = &self.core.persistent;
+    pub fn ocp_smart(&self, core: &Core, firmware_revision: [u8; 8]) -> OcpSmart {
+        let life = &core.persistent;
         let (mut written, mut read, mut uncorrectable, mut bad, mut estimate) = (0u128, 0u128, 0, 0, 0u128);
         let (mut spare, mut min, mut max, mut mean) = (100, u32::MAX, 0, 0);
         let (mut free, mut superblocks, mut dies) = (0u64, 0u64, 0u32);
-        for (id, info) in self.core.sets().filter(|(_, info)| info.media == MediaKind::Nand) {
-            let media = self.core.ftl.set_stats(id);
+        for (id, info) in core.sets().filter(|(_, info)| info.media == MediaKind::Nand) {
+            let media = core.ftl.set_stats(id);
             written += u128::from(media.media_written_bytes);
             read += u128::from(media.media_read_bytes);
             uncorrectable += media.uncorrectable;
@@ -111,13 +92,12 @@ impl Drive {
             max = max.max(info.max_cycles);
             mean = mean.max(info.mean_cycles);
             free += u64::from(info.free_superblocks);
-            let properties = self.core.set_properties(id);
+            let properties = core.set_properties(id);
             superblocks += u64::from(properties.superblocks);
             dies += properties.units;
         }
-        let nuse: u64 =
-            self.core.namespaces.iter().map(|(_, ns)| self.core.ftl.allocated_bytes(ns.volume)).sum();
-        let protected = self.core.config.ftl.protected;
+        let nuse: u64 = core.namespaces.iter().map(|(_, ns)| core.ftl.allocated_bytes(ns.volume)).sum();
+        let protected = core.config.ftl.protected;
         OcpSmart {
             physical_media_units_written: U128::new(written),
             physical_media_units_read: U128::new(read),
@@ -131,7 +111,7 @@ impl Drive {
             dssd_version: [0, 0, 0, 5, 0, 2],
             incomplete_shutdowns: U32::new(u32::try_from(life.unsafe_shutdowns).unwrap_or(u32::MAX)),
             percent_free_blocks: (free * 100).checked_div(superblocks).unwrap_or(0).min(100) as u8,
-            capacitor_health: U16::new(match (protected, self.health.backup_failed) {
+            capacitor_health: U16::new(match (protected, self.backup_failed) {
                 (false, _) => 0xFFFF,
                 (true, failed) => u16::from(!failed) * 100,
             }),
@@ -145,7 +125,7 @@ impl Drive {
             system_program_fail_normalized: 100,
             system_uncorrectable_read_normalized: 100,
             system_erase_fail_normalized: 100,
-            dssd_firmware_revision: self.firmware_revision(),
+            dssd_firmware_revision: firmware_revision,
             log_page_version: U16::new(4),
             log_page_guid: OCP_SMART_GUID,
             ..OcpSmart::default()
@@ -153,11 +133,11 @@ impl Drive {
     }
 
     /// Memblaze's additional SMART log; of flash, as above. What this drive has no notion of is 0, at its best.
-    pub(crate) fn memblaze_smart(&self) -> MemblazeSmart {
+    pub fn memblaze_smart(&self, core: &Core) -> MemblazeSmart {
         let (mut programs, mut erases, mut unread, mut written) = (0, 0, 0, 0);
         let (mut min, mut max, mut mean, mut used, mut spare) = (u32::MAX, 0, 0, 0, 100);
-        for (id, info) in self.core.sets().filter(|(_, info)| info.media == MediaKind::Nand) {
-            let media = self.core.ftl.set_stats(id);
+        for (id, info) in core.sets().filter(|(_, info)| info.media == MediaKind::Nand) {
+            let media = core.ftl.set_stats(id);
             erases += media.erase_failures;
             programs += media.media_failures.saturating_sub(media.erase_failures);
             unread += media.uncorrectable;
@@ -168,7 +148,7 @@ impl Drive {
             used = used.max(info.used_percent);
             spare = spare.min(info.spare_percent);
         }
-        let traffic = self.core.persistent.total();
+        let traffic = core.persistent.total();
         let short = |cycles: u32| u16::try_from(cycles).unwrap_or(u16::MAX);
         let wear = [min.min(max), max, mean].map(short);
         let count = MemblazeItem::count;
@@ -186,7 +166,7 @@ impl Drive {
                     MemblazeItem::triple(id, 100, [TEMPERATURE; 3])
                 }
                 Item::POWER_LOSS_PROTECTION => {
-                    let good = self.core.config.ftl.protected && !self.health.backup_failed;
+                    let good = core.config.ftl.protected && !self.backup_failed;
                     count(id, u8::from(good) * 100, good.into())
                 }
                 Item::READ_FAIL => count(id, 100, unread),
@@ -198,7 +178,37 @@ impl Drive {
     }
 }
 
-/// Bytes that a set stands at a write amplification of 1; 0 if it does not wear.
+/// The Endurance Group log.
+///
+/// # Errors
+/// Invalid Field if there is no such group.
+pub(crate) fn endurance_group(core: &Core, endgid: u16) -> Result<EnduranceGroup, Failure> {
+    let index = usize::from(endgid).checked_sub(1).and_then(|i| u8::try_from(i).ok());
+    let set = SetId(index.ok_or(Failure::field(46))?);
+    let info = core.ftl.set_info(set).ok_or(Failure::field(46))?;
+    let (traffic, media) = (core.persistent.traffic(set), core.ftl.set_stats(set));
+    let wide = |value: u64| U128::new(value.into());
+    let units = |bytes: u64| U128::new(endurance_units(bytes.into()));
+    Ok(EnduranceGroup {
+        critical_warning: group_warning(core, &info),
+        avail_spare: info.spare_percent,
+        spare_threshold: core.config.spare_threshold,
+        percentage_used: info.used_percent,
+        endurance_estimate: U128::new(endurance_units(endurance(&info))),
+        data_units_read: units(traffic.read_bytes),
+        data_units_written: units(traffic.written_bytes),
+        media_units_written: units(media.media_written_bytes),
+        host_read_commands: wide(traffic.reads),
+        host_write_commands: wide(traffic.writes),
+        media_errors: wide(traffic.media_errors),
+        num_err_log_entries: wide(traffic.media_errors),
+        tegcap: wide(info.capacity_bytes),
+        uegcap: wide(info.unallocated_bytes),
+        ..EnduranceGroup::default()
+    })
+}
+
+/// Bytes that a set can take at a write amplification of 1; 0 if it does not wear.
 pub(crate) fn endurance(info: &SetInfo) -> u128 {
     match info.rated_cycles {
         u32::MAX => 0,
