@@ -3,7 +3,7 @@
 use crate::contents::Contents;
 use crate::core::{ControllerId, Core, Cx, Failure, Origin, Output};
 use ftl::SetId;
-use media::FaultPlan;
+use media::{FaultPlan, Nanos};
 use nvme::admin::{FaultInjection, FaultKind, PowerCut};
 use nvme::{NSID_ALL, Status};
 
@@ -17,6 +17,16 @@ pub(crate) fn check_origin(core: &Core, id: ControllerId) -> Result<(), Failure>
         return Err(Status::OPERATION_DENIED.into());
     }
     Ok(())
+}
+
+/// A planned power cut.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cut {
+    /// As soon as its command is complete; else when the media have counted down.
+    pub at_once: bool,
+    /// Whether the capacitors work.
+    pub energy: bool,
+    pub off: Nanos,
 }
 
 /// Faults planned for each NVM Set.
@@ -35,8 +45,21 @@ impl FaultPlans {
         }
     }
 
+    /// Plans a power cut, for which the media may have to count down.
+    ///
+    /// # Errors
+    /// If the host may not harm the drive.
+    pub fn plan_cut(&mut self, core: &mut Core, id: ControllerId, c: &PowerCut) -> Result<Cut, Failure> {
+        check_origin(core, id)?;
+        let at_once = c.after_media_ops == 0;
+        if !at_once {
+            self.count_down(core, c);
+        }
+        Ok(Cut { at_once, energy: !c.no_plp, off: Nanos(u64::from(c.off_ms) * 1_000_000) })
+    }
+
     /// The media are to count down to a power cut.
-    pub fn count_down(&mut self, core: &mut Core, c: &PowerCut) {
+    fn count_down(&mut self, core: &mut Core, c: &PowerCut) {
         for (set, plan) in (0..).zip(&mut self.0) {
             plan.cut_after = Some(c.after_media_ops.into());
             if c.seed != 0 {
@@ -139,7 +162,6 @@ mod tests {
     use super::*;
     use crate::{Config, Drive};
     use ftl::NoContents;
-    use media::Nanos;
 
     fn fault(kind: FaultKind) -> FaultInjection {
         FaultInjection { nsid: 0, kind, nvmsetid: 0, count: 0, one_in: 2, param: 0, lba: None }

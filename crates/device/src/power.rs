@@ -1,21 +1,10 @@
-//! Power cuts that are planned, and orderly shutdowns.
+//! Orderly shutdowns.
 
 use crate::contents::Contents;
 use crate::core::{ControllerId, Core, Cx, MAX_IO, Output, TimedEvent};
 use ftl::{Answer, Done, Io};
-use media::Nanos;
 use nvme::Status;
 use nvme::property::Shst;
-
-/// A planned power cut.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Cut {
-    /// As soon as its command is complete; else when the media have counted down.
-    pub at_once: bool,
-    /// Whether the capacitors work.
-    pub energy: bool,
-    pub off: Nanos,
-}
 
 /// An orderly shutdown under way: of one controller, or of the drive.
 #[derive(Clone, Copy, Debug)]
@@ -103,6 +92,7 @@ mod tests {
     use super::*;
     use crate::{Config, Drive};
     use ftl::NoContents;
+    use media::Nanos;
 
     #[test]
     fn a_shutdown_of_the_drive_is_told_when_it_is_complete() {
