@@ -386,9 +386,7 @@ impl Drive {
     #[cold]
     fn serve_requests<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
         let Requests { health, wear } = std::mem::take(&mut self.core.requests);
-        if health {
-            self.check_health(cx);
-        } else if wear && self.health.has_worn(&self.core) {
+        if health || (wear && self.health.has_worn(&self.core)) {
             self.check_health(cx);
         }
     }

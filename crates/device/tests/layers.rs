@@ -66,7 +66,7 @@ fn circle(from: &str, graph: &BTreeMap<String, BTreeSet<String>>) -> Option<Vec<
     let mut seen = BTreeSet::new();
     while let Some(way) = ways.pop() {
         for next in &graph[way.last().unwrap()] {
-            let longer = [&way[..], &[next.clone()]].concat();
+            let longer = [&way[..], std::slice::from_ref(next)].concat();
             if next == from {
                 return Some(longer);
             }
