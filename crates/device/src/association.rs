@@ -187,3 +187,70 @@ pub(crate) fn reset<S: Contents>(core: &mut Core, id: ControllerId, cx: &mut Cx<
     core.return_held(cx.now, |_, _, held| (held.controller == id.0).then_some(Status::ABORTED_SQ_DELETION));
     core.fused.forget(id, None);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::{Origin, Role};
+    use crate::{Config, Drive};
+    use ftl::NoContents;
+    use nvme::Nqn;
+
+    fn host(role: Role) -> Host {
+        Host {
+            role,
+            ..Host::administrator(Nqn::new("nqn.2026-11.test:a").unwrap(), [1; 16], Origin::InProcess)
+        }
+    }
+
+    fn set(
+        core: &mut Core,
+        id: ControllerId,
+        offset: PropertyOffset,
+        value: u64,
+    ) -> Result<Consequence, Status> {
+        let mut out = Vec::new();
+        let mut cx = Cx { now: Nanos::ZERO, storage: &mut NoContents, out: &mut out };
+        set_property(core, id, offset, false, value, &mut cx)
+    }
+
+    fn cc(cc: Cc) -> u64 {
+        cc.into_bits().get().into()
+    }
+
+    #[test]
+    fn a_controller_has_queues_only_while_it_is_enabled() {
+        let mut core = Drive::new(Config::default_drive()).unwrap().core;
+        let id = connect(&mut core, Nanos::ZERO, host(Role::Administrator), 0xFFFF, 0).unwrap();
+        let early = check_queue(&core, id, 1, 32);
+        assert_eq!(early, Err(Status::COMMAND_SEQUENCE_ERROR.with_dnr()));
+        assert_eq!(
+            set(&mut core, id, PropertyOffset::CC, cc(Cc::new().with_en(true))),
+            Ok(Consequence::Nothing)
+        );
+        assert_eq!(check_queue(&core, id, 1, 32), Ok(()));
+        let invalid = Err(Status::CONNECT_INVALID_PARAMETERS.with_dnr());
+        for (qid, entries) in [(MAX_IO_QUEUES + 1, 32), (1, 1), (1, MAX_QUEUE_ENTRIES + 1)] {
+            assert_eq!(check_queue(&core, id, qid, entries), invalid, "{qid} {entries}");
+        }
+        assert_eq!(set(&mut core, id, PropertyOffset::CC, 0), Ok(Consequence::ControllerReset));
+    }
+
+    #[test]
+    fn properties_have_consequences_for_others() {
+        let mut core = Drive::new(Config::default_drive()).unwrap().core;
+        let mut add = |role| connect(&mut core, Nanos::ZERO, host(role), 0xFFFF, 0).unwrap();
+        let (administrator, guest) = (add(Role::Administrator), add(Role::Guest));
+        let reset = u64::from(NSSR_NVME);
+        let denied = Err(Status::OPERATION_DENIED.with_dnr());
+        assert_eq!(set(&mut core, guest, PropertyOffset::NSSR, reset), denied);
+        assert_eq!(
+            set(&mut core, administrator, PropertyOffset::NSSR, reset),
+            Ok(Consequence::SubsystemReset)
+        );
+        assert_eq!(set(&mut core, administrator, PropertyOffset::NSSR, 1), Ok(Consequence::Nothing));
+        let shutdown = cc(Cc::new().with_en(true).with_shn(Shn::NORMAL));
+        assert_eq!(set(&mut core, guest, PropertyOffset::CC, shutdown), Ok(Consequence::Shutdown));
+        assert_eq!(set(&mut core, guest, PropertyOffset::CC, shutdown), Ok(Consequence::Nothing), "once");
+    }
+}

@@ -12,9 +12,9 @@ use crate::config::{Config, ConfigError};
 use crate::contents::Contents;
 use crate::core::{
     CommandKind, ControllerId, Core, Cx, Direction, Failure, InFlight, MAX_IO, Namespaces, Output,
-    PersistentState, PortId, Requests, Stage, TimedEvent, is_fused,
+    PersistentState, PortId, Requests, Stage, TimedEvent, Turn, is_fused,
 };
-use crate::fault_injection::FaultPlans;
+use crate::fault_injection::{Cut, FaultPlans};
 use crate::fdp;
 use crate::firmware;
 use crate::health::{self, Health};
@@ -24,7 +24,7 @@ use crate::lost_blocks::LostBlocks;
 use crate::namespaces::management;
 use crate::persistent_event_log;
 use crate::ports::Ports;
-use crate::power::{Cut, Shutdowns, shutdown_complete};
+use crate::power::{Shutdowns, shutdown_complete};
 use crate::predictable_latency::PredictableLatency;
 use crate::reservation::ReservationCommands;
 use crate::sanitize::{SANITIZE_IO, SanitizeOperation};
@@ -59,16 +59,12 @@ pub struct Drive {
     pub(crate) done: Vec<Done>,
 }
 
-impl Drive {
-    pub(crate) fn assemble(
-        config: Config,
-        ftl: Ftl,
-        namespaces: Namespaces,
-        persistent: PersistentState,
-    ) -> Drive {
+impl From<Core> for Drive {
+    /// A drive whose components have no state yet.
+    fn from(core: Core) -> Drive {
         Drive {
-            faults: FaultPlans::new(ftl.set_count()),
-            core: Core::new(config, ftl, namespaces, persistent),
+            faults: FaultPlans::new(core.ftl.set_count()),
+            core,
             health: Health::default(),
             cut: None,
             telemetry: Telemetry::default(),
@@ -82,7 +78,9 @@ impl Drive {
             done: Vec::with_capacity(1024),
         }
     }
+}
 
+impl Drive {
     /// A new drive, powered on, with the namespaces that the configuration gives it.
     ///
     /// # Errors
@@ -91,7 +89,7 @@ impl Drive {
         config.check()?;
         let ftl = Ftl::new(config.effective_ftl())?;
         let namespaces = Namespaces::new(config.max_namespaces);
-        let mut drive = Drive::assemble(config, ftl, namespaces, PersistentState::default());
+        let mut drive = Drive::from(Core::new(config, ftl, namespaces, PersistentState::default()));
         drive.core.persistent.power_cycles = 1;
         fdp::enable_initial(&mut drive.core);
         management::create_initial(&mut drive.core)?;
@@ -241,18 +239,23 @@ impl Drive {
         if qid != 0 && self.core.fused.waits() {
             fused::separate(&mut self.core, controller, qid, command, &mut cx);
         }
-        match self.admit(now, controller, qid, command) {
+        match admit(&mut self.core, &self.sanitize, now, controller, qid, command) {
             admitted if is_fused(command, qid) => {
                 let submitted = fused::submit(&mut self.core, token, controller, command, admitted, &mut cx);
                 if let Some((second, blocks)) = submitted {
-                    self.execute_pair(second, &blocks, &mut cx);
+                    io::execute_pair(&mut self.core, second, &blocks, &mut cx);
                 }
             }
             Err(failure) => self.core.fail(token, failure, &mut cx),
             Ok(()) if qid == 0 => self.submit_admin(token, controller, command, data, &mut cx),
             Ok(()) => match IoCommand::parse(command) {
                 // By reference: it is too large to be moved.
-                Ok(ref command) => self.submit_io(token, controller, command, data, &mut cx),
+                Ok(ref command) => match self.core.arbitrate(&token, controller, command, data, now) {
+                    Turn::Now => self.execute_io(token, command, data, &mut cx),
+                    Turn::Held => {
+                        token.park();
+                    }
+                },
                 Err(status) => self.core.fail(token, status.into(), &mut cx),
             },
         }
@@ -304,66 +307,10 @@ impl Drive {
         self.core.ftl.prefetch_place(ns.volume, lba << ns.shift);
     }
 
-    /// What every command must fulfil.
-    #[inline]
-    fn admit(&mut self, now: Nanos, id: ControllerId, qid: u16, command: &Command) -> Result<(), Failure> {
-        let controller = self.core.controllers.get_mut(id).ok_or(Status::COMMAND_SEQUENCE_ERROR)?;
-        controller.last_command = now;
-        if !controller.has_queue(qid) {
-            return Err(Status::COMMAND_SEQUENCE_ERROR.into());
-        }
-        if command.opc == nvme::command::FABRICS_OPCODE {
-            return Ok(());
-        }
-        if !controller.is_ready() {
-            return Err(Status::COMMAND_SEQUENCE_ERROR.into());
-        }
-        // Fused operations (FUSES) are I/O commands; FUSE 11b and PSDT 11b are reserved.
-        let fused = command.flags.fuse() != 0 && !is_fused(command, qid);
-        if fused || command.flags.psdt() == 3 {
-            return Err(Failure::field(1));
-        }
-        if self.sanitize.restricts() && (qid != 0 || crate::admin::has(command.opc)) {
-            return self.sanitize.check(command, qid == 0);
-        }
-        Ok(())
-    }
-
     /// Makes an NVM Set that is written in place answer reads so much later than its medium says, as a disk would. For tests.
     #[cfg(feature = "late-reads")]
     pub fn answer_reads_later(&mut self, set: u16, by: Nanos) {
         self.core.ftl.answer_reads_later(ftl::SetId((set - 1) as u8), by);
-    }
-
-    /// A part of a command that the translation layer answered later is done.
-    fn part_done<S: Contents>(&mut self, done: Done, cx: &mut Cx<'_, S>) {
-        if done.io == SANITIZE_IO {
-            return self.sanitize.erased(&mut self.core, done.at);
-        }
-        if done.io == self_test::SELF_TEST_IO {
-            return self_test::read_done(&mut self.core, done, cx);
-        }
-        if done.io.0 >= MAX_IO {
-            return self.shutdowns.done(&mut self.core, done);
-        }
-        let Some(token) = self.core.commands.unpark(done.io.0) else { return };
-        let (kind, fused) =
-            (self.core.commands.get_mut(&token).kind, self.core.commands.get_mut(&token).fused);
-        if fused {
-            return fused::pair_done(&mut self.core, token, done.at, done.result, cx);
-        }
-        if let Err(fault) = done.result {
-            self.core.note_failure(&token, Failure::of_fault(fault, kind));
-        }
-        let entry = self.core.commands.get_mut(&token);
-        entry.at = entry.at.max(done.at);
-        entry.parts = entry.parts.saturating_sub(1);
-        if entry.parts > 0 {
-            token.park();
-        } else {
-            let at = entry.at;
-            self.core.schedule(token, at, cx);
-        }
     }
 
     /// Runs everything that is due.
@@ -489,13 +436,44 @@ impl Drive {
         self.core.fair.stirred = false;
     }
 
+    /// Takes what the translation layer has ended: parts of commands that it answered later, shutdowns, erases.
     fn poll_ftl<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
-        let mut done = std::mem::take(&mut self.done);
-        self.core.ftl.poll(cx.now, cx.storage, &mut done);
-        for d in done.drain(..) {
-            self.part_done(d, cx);
+        let mut all = std::mem::take(&mut self.done);
+        self.core.ftl.poll(cx.now, cx.storage, &mut all);
+        for done in all.drain(..) {
+            if done.io == SANITIZE_IO {
+                self.sanitize.erased(&mut self.core, done.at);
+                continue;
+            }
+            if done.io == self_test::SELF_TEST_IO {
+                self_test::read_done(&mut self.core, done, cx);
+                continue;
+            }
+            if done.io.0 >= MAX_IO {
+                self.shutdowns.done(&mut self.core, done);
+                continue;
+            }
+            let Some(token) = self.core.commands.unpark(done.io.0) else { continue };
+            let (kind, fused) =
+                (self.core.commands.get_mut(&token).kind, self.core.commands.get_mut(&token).fused);
+            if fused {
+                fused::pair_done(&mut self.core, token, done.at, done.result, cx);
+                continue;
+            }
+            if let Err(fault) = done.result {
+                self.core.note_failure(&token, Failure::of_fault(fault, kind));
+            }
+            let entry = self.core.commands.get_mut(&token);
+            entry.at = entry.at.max(done.at);
+            entry.parts = entry.parts.saturating_sub(1);
+            if entry.parts > 0 {
+                token.park();
+            } else {
+                let at = entry.at;
+                self.core.schedule(token, at, cx);
+            }
         }
-        self.done = done;
+        self.done = all;
     }
 
     /// Runs every event that is due at `now`, each at its own time. So the results do not depend on how late the call is.
@@ -558,4 +536,36 @@ impl Drive {
         self.core.complete(token, &mut cx);
         self.pump(&mut cx);
     }
+}
+
+/// What every command must fulfil.
+#[inline]
+fn admit(
+    core: &mut Core,
+    sanitize: &SanitizeOperation,
+    now: Nanos,
+    id: ControllerId,
+    qid: u16,
+    command: &Command,
+) -> Result<(), Failure> {
+    let controller = core.controllers.get_mut(id).ok_or(Status::COMMAND_SEQUENCE_ERROR)?;
+    controller.last_command = now;
+    if !controller.has_queue(qid) {
+        return Err(Status::COMMAND_SEQUENCE_ERROR.into());
+    }
+    if command.opc == nvme::command::FABRICS_OPCODE {
+        return Ok(());
+    }
+    if !controller.is_ready() {
+        return Err(Status::COMMAND_SEQUENCE_ERROR.into());
+    }
+    // Fused operations (FUSES) are I/O commands; FUSE 11b and PSDT 11b are reserved.
+    let fused = command.flags.fuse() != 0 && !is_fused(command, qid);
+    if fused || command.flags.psdt() == 3 {
+        return Err(Failure::field(1));
+    }
+    if sanitize.restricts() && (qid != 0 || crate::admin::has(command.opc)) {
+        return sanitize.check(command, qid == 0);
+    }
+    Ok(())
 }

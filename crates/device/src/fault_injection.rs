@@ -3,7 +3,7 @@
 use crate::contents::Contents;
 use crate::core::{ControllerId, Core, Cx, Failure, Origin, Output};
 use ftl::SetId;
-use media::FaultPlan;
+use media::{FaultPlan, Nanos};
 use nvme::admin::{FaultInjection, FaultKind, PowerCut};
 use nvme::{NSID_ALL, Status};
 
@@ -17,6 +17,16 @@ pub(crate) fn check_origin(core: &Core, id: ControllerId) -> Result<(), Failure>
         return Err(Status::OPERATION_DENIED.into());
     }
     Ok(())
+}
+
+/// A planned power cut.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cut {
+    /// As soon as its command is complete; else when the media have counted down.
+    pub at_once: bool,
+    /// Whether the capacitors work.
+    pub energy: bool,
+    pub off: Nanos,
 }
 
 /// Faults planned for each NVM Set.
@@ -35,8 +45,21 @@ impl FaultPlans {
         }
     }
 
+    /// Plans a power cut, for which the media may have to count down.
+    ///
+    /// # Errors
+    /// If the host may not harm the drive.
+    pub fn plan_cut(&mut self, core: &mut Core, id: ControllerId, c: &PowerCut) -> Result<Cut, Failure> {
+        check_origin(core, id)?;
+        let at_once = c.after_media_ops == 0;
+        if !at_once {
+            self.count_down(core, c);
+        }
+        Ok(Cut { at_once, energy: !c.no_plp, off: Nanos(u64::from(c.off_ms) * 1_000_000) })
+    }
+
     /// The media are to count down to a power cut.
-    pub fn count_down(&mut self, core: &mut Core, c: &PowerCut) {
+    fn count_down(&mut self, core: &mut Core, c: &PowerCut) {
         for (set, plan) in (0..).zip(&mut self.0) {
             plan.cut_after = Some(c.after_media_ops.into());
             if c.seed != 0 {
@@ -132,4 +155,53 @@ fn plan_fault(core: &Core, set: usize, c: &FaultInjection, plan: &mut FaultPlan)
         _ => return Err(Failure::field(40)),
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Config, Drive};
+    use ftl::NoContents;
+
+    fn fault(kind: FaultKind) -> FaultInjection {
+        FaultInjection { nsid: 0, kind, nvmsetid: 0, count: 0, one_in: 2, param: 0, lba: None }
+    }
+
+    fn inject(plans: &mut FaultPlans, core: &mut Core, c: FaultInjection) -> Result<(), Failure> {
+        let mut out = Vec::new();
+        plans.inject(core, &c, &mut Cx { now: Nanos::ZERO, storage: &mut NoContents, out: &mut out })
+    }
+
+    #[test]
+    fn faults_belong_to_sets() {
+        let mut core = Drive::new(Config::default_drive()).unwrap().core;
+        let sets = core.ftl.set_count();
+        let mut plans = FaultPlans::new(sets);
+        let lost = fault(FaultKind::LOST_WRITE);
+        for (field, wrong) in [
+            (42, FaultInjection { nvmsetid: sets as u16 + 1, ..lost }),
+            (4, FaultInjection { nsid: 1, ..lost }),
+            (56, FaultInjection { lba: Some(0), ..lost }),
+            (44, FaultInjection { count: 1, ..lost }),
+            (52, FaultInjection { param: u32::MAX, ..fault(FaultKind::STUCK_DIE) }),
+        ] {
+            assert_eq!(inject(&mut plans, &mut core, wrong), Err(Failure::field(field)));
+        }
+        let second = FaultInjection { nvmsetid: 2, ..lost };
+        assert_eq!(inject(&mut plans, &mut core, second), Ok(()));
+        assert_eq!((plans.0[0].lost_writes, plans.0[1].lost_writes), (0, ALWAYS / 2));
+        assert_eq!(inject(&mut plans, &mut core, fault(FaultKind::CLEAR)), Ok(()));
+        assert_eq!(plans.0[1].lost_writes, 0);
+    }
+
+    #[test]
+    fn a_loss_of_power_ends_the_count_down_to_another() {
+        let mut core = Drive::new(Config::default_drive()).unwrap().core;
+        let mut plans = FaultPlans::new(core.ftl.set_count());
+        let cut = PowerCut { after_media_ops: 7, off_ms: 0, seed: 0, no_plp: false };
+        plans.count_down(&mut core, &cut);
+        assert!(plans.0.iter().all(|plan| plan.cut_after == Some(7)));
+        plans.power_lost();
+        assert!(plans.0.iter().all(|plan| plan.cut_after.is_none()));
+    }
 }

@@ -9,11 +9,14 @@
 //! time: the end that the medium gives, the transfer over the link, the controller's own time. With timing off it
 //! comes out of the same call.
 //!
+//! How the crate is built: `core` has what a command needs from submission to completion. Components, one for each feature of
+//! the controller, stand above it. [`Drive`] stands above the components, and hands commands and events out.
+//!
 //! What is validated here: every field of every command, of Connect and of property writes. A host can reach no
-//! panic. What is not: that a transport's data is as long as the command's transfer, and capsules (crate
+//! panic. What is not validated: that a transport's data is as long as the command's transfer; capsules (crate
 //! `fabric`); that the runner's numbers of commands are unique (a second one is answered with Internal Error).
 //!
-//! Not implemented: fused commands, command sets other than NVM.
+//! Not implemented: command sets other than NVM.
 
 mod admin;
 mod association;

@@ -6,7 +6,7 @@
 
 use crate::config::{Config, ConfigError};
 use crate::contents::Contents;
-use crate::core::{Namespace, Namespaces, SECTION_VERSION, SavedState};
+use crate::core::{Core, Namespace, Namespaces, SECTION_VERSION, SavedState};
 use crate::drive::Drive;
 use crate::keys;
 use ftl::{Ftl, Record, Section};
@@ -151,7 +151,7 @@ impl Restorer {
         if !contents.persistent.firmware.check() {
             return Err(malformed("firmware slots contradict each other"));
         }
-        let mut drive = Drive::assemble(config, ftl, namespaces, contents.persistent);
+        let mut drive = Drive::from(Core::new(config, ftl, namespaces, contents.persistent));
         drive.core.tick(now);
         keys::open(&mut drive.core, storage);
         drive.started(now);

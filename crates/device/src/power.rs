@@ -1,21 +1,10 @@
-//! Power cuts that are planned, and orderly shutdowns.
+//! Orderly shutdowns.
 
 use crate::contents::Contents;
 use crate::core::{ControllerId, Core, Cx, MAX_IO, Output, TimedEvent};
 use ftl::{Answer, Done, Io};
-use media::Nanos;
 use nvme::Status;
 use nvme::property::Shst;
-
-/// A planned power cut.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Cut {
-    /// As soon as its command is complete; else when the media have counted down.
-    pub at_once: bool,
-    /// Whether the capacitors work.
-    pub energy: bool,
-    pub off: Nanos,
-}
 
 /// An orderly shutdown under way: of one controller, or of the drive.
 #[derive(Clone, Copy, Debug)]
@@ -95,5 +84,38 @@ pub(crate) fn shutdown_complete<S: Contents>(
     }
     if of.is_none() {
         cx.out.push(Output::ShutDown);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Config, Drive};
+    use ftl::NoContents;
+    use media::Nanos;
+
+    #[test]
+    fn a_shutdown_of_the_drive_is_told_when_it_is_complete() {
+        let mut core = Drive::new(Config::default_drive()).unwrap().core;
+        let mut out = Vec::new();
+        let mut cx = Cx { now: Nanos::ZERO, storage: &mut NoContents, out: &mut out };
+        let mut shutdowns = Shutdowns::default();
+        shutdowns.start(&mut core, None, &mut cx);
+        assert!(shutdowns.is_empty(), "nothing is to be written");
+        let event = core.events.pop_due(Nanos::ZERO);
+        assert!(matches!(event, Some((_, TimedEvent::ShutdownComplete(None)))), "{event:?}");
+        shutdown_complete(&mut core, None, &mut cx);
+        assert!(core.persistent.clean);
+        assert_eq!(out, [Output::ShutDown]);
+    }
+
+    #[test]
+    fn an_association_that_has_gone_is_not_shut_down() {
+        let mut core = Drive::new(Config::default_drive()).unwrap().core;
+        let mut out = Vec::new();
+        let mut cx = Cx { now: Nanos::ZERO, storage: &mut NoContents, out: &mut out };
+        let mut shutdowns = Shutdowns::default();
+        shutdowns.start_for(&mut core, ControllerId(1), &mut cx);
+        assert!(core.events.pop_due(Nanos::MAX).is_none());
     }
 }

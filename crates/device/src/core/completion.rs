@@ -284,3 +284,61 @@ impl Core {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Config, Drive};
+    use ftl::{Io, NoContents};
+
+    /// The core of a drive whose link takes a microsecond for a block of 4,096 bytes, and nothing else.
+    fn core() -> Core {
+        let mut core = Drive::new(Config::default_drive()).unwrap().core;
+        core.link = crate::Link { read_bytes_per_second: 4_096_000_000, ..crate::Link::default() };
+        core
+    }
+
+    fn begin(core: &mut Core, io: u32) -> Token {
+        core.begin_busy(Nanos::ZERO);
+        let read = InFlight {
+            qid: 1,
+            nsid: 1,
+            bytes: 4096,
+            kind: CommandKind::Read,
+            entered: true,
+            ..InFlight::FREE
+        };
+        core.commands.begin(Io(io), read).unwrap()
+    }
+
+    #[test]
+    fn commands_share_the_link() {
+        let mut core = core();
+        let mut out = Vec::new();
+        let mut cx = Cx { now: Nanos::ZERO, storage: &mut NoContents, out: &mut out };
+        for io in [0, 1] {
+            let token = begin(&mut core, io);
+            core.schedule(token, Nanos(500), &mut cx);
+        }
+        let ends: Vec<u64> =
+            std::iter::from_fn(|| core.events.pop_due(Nanos::MAX)).map(|(at, _)| at.0).collect();
+        assert_eq!(ends, [1500, 2500]);
+        assert!(out.is_empty(), "their time has not come");
+    }
+
+    #[test]
+    fn a_failure_is_counted_once_and_asks_for_a_look_at_the_media() {
+        let mut core = core();
+        let mut out = Vec::new();
+        let mut cx = Cx { now: Nanos::ZERO, storage: &mut NoContents, out: &mut out };
+        let token = begin(&mut core, 0);
+        core.note_failure(&token, Status::UNRECOVERED_READ_ERROR.into());
+        core.note_failure(&token, Status::INTERNAL_ERROR.into());
+        core.complete(token, &mut cx);
+        assert_eq!((core.persistent.error_entries, core.persistent.media_errors), (1, 1));
+        assert!(core.requests.health && !core.io_under_way());
+        let [Output::Complete { completion, .. }] = &out[..] else { panic!("{out:?}") };
+        assert!(completion.status().is(Status::UNRECOVERED_READ_ERROR));
+        assert_eq!(core.commands.len(), 0);
+    }
+}

@@ -4,7 +4,6 @@ use super::Drive;
 use crate::contents::Contents;
 use crate::core::{ControllerId, Cx, Failure, Outcome, Output, Reply, Token, Waiting};
 use crate::namespaces::{attachment, format, management};
-use crate::power::Cut;
 use crate::{
     admin, fault_injection, fdp, firmware, identify, keys, lba_status, persistent_event_log,
     predictable_latency, self_test, streams,
@@ -12,11 +11,10 @@ use crate::{
 use media::Nanos;
 use nvme::admin::{
     AdminCommand, FaultInjection, FaultKind, FormatNvm, NamespaceManagement, NamespaceManagementSelect,
-    PowerCut, SecureErase,
+    SecureErase,
 };
 use nvme::command::AdminOpcode;
 use nvme::fabrics::FabricsCommand;
-use nvme::identify::IdentifyController;
 use nvme::log::SelfTestOutcome;
 use nvme::{Command, Status};
 
@@ -98,7 +96,10 @@ impl Drive {
             AdminCommand::FormatNvm(c) => self.format(token, id, c, cx),
             AdminCommand::Sanitize(c) => self.sanitize(token, id, c, cx),
             AdminCommand::GetLbaStatus(c) => lba_status::get(&mut self.core, id, c, cx),
-            AdminCommand::PowerCut(c) => self.plan_power_cut(id, &c),
+            AdminCommand::PowerCut(c) => {
+                self.cut = Some(self.faults.plan_cut(&mut self.core, id, &c)?);
+                Ok(Reply::Done(0))
+            }
             AdminCommand::FaultInjection(c) => self.inject_fault(id, c, cx),
             AdminCommand::DeleteIoSq(_)
             | AdminCommand::CreateIoSq(_)
@@ -148,7 +149,7 @@ impl Drive {
     }
 
     /// What components say of themselves to Identify.
-    fn identify_inputs(&self) -> identify::Inputs {
+    pub(super) fn identify_inputs(&self) -> identify::Inputs {
         identify::Inputs {
             firmware_revision: firmware::revision(&self.core),
             windows: predictable_latency::is_supported(&self.core),
@@ -156,11 +157,6 @@ impl Drive {
             crypto_erase: keys::can_crypto_erase(&self.core),
             self_test_minutes: self_test::extended_minutes(&self.core),
         }
-    }
-
-    /// Identify Controller.
-    pub(crate) fn identify_controller(&self, id: ControllerId) -> IdentifyController {
-        identify::controller(&self.core, &self.identify_inputs(), id)
     }
 
     /// A namespace was created or is about to be deleted, which the Persistent Event log notes.
@@ -236,7 +232,7 @@ impl Drive {
         if !self.core.claim(&targets, cx.now) {
             return self.core.wait_for_idle(token, id, AdminCommand::FormatNvm(c));
         }
-        let fna = self.identify_controller(id).fna;
+        let fna = identify::controller(&self.core, &self.identify_inputs(), id).fna;
         persistent_event_log::format_start(&mut self.core, cx.now, id, &c, fna);
         let formatted = targets.into_iter().try_for_each(|nsid| {
             self_test::end_of_namespace(&mut self.core, nsid, SelfTestOutcome::FORMAT, cx);
@@ -255,17 +251,6 @@ impl Drive {
         entry.forget = c.ses != SecureErase::NONE;
         entry.sync = entry.forget;
         formatted.map(|()| Reply::Done(0))
-    }
-
-    fn plan_power_cut(&mut self, id: ControllerId, c: &PowerCut) -> Outcome {
-        fault_injection::check_origin(&self.core, id)?;
-        let off = Nanos(u64::from(c.off_ms) * 1_000_000);
-        let at_once = c.after_media_ops == 0;
-        self.cut = Some(Cut { at_once, energy: !c.no_plp, off });
-        if !at_once {
-            self.faults.count_down(&mut self.core, c);
-        }
-        Ok(Reply::Done(0))
     }
 
     fn inject_fault<S: Contents>(

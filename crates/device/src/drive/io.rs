@@ -2,7 +2,7 @@
 
 use super::Drive;
 use crate::contents::Contents;
-use crate::core::{ControllerId, Cx, Failure, Output, Token, Turn};
+use crate::core::{ControllerId, Core, Cx, Failure, Output, Token};
 use crate::fdp;
 use crate::io::{Laid, commands, copy, fused};
 use crate::streams;
@@ -14,24 +14,6 @@ impl Drive {
     /// All namespaces.
     pub fn laid(&self) -> impl Iterator<Item = Laid> + '_ {
         self.core.namespaces.iter().map(|(nsid, ns)| Laid::of(nsid, ns))
-    }
-
-    /// Executes a command of an I/O queue, now or when its turn comes.
-    #[inline]
-    pub(crate) fn submit_io<S: Contents>(
-        &mut self,
-        token: Token,
-        id: ControllerId,
-        command: &IoCommand,
-        data: &[u8],
-        cx: &mut Cx<'_, S>,
-    ) {
-        match self.core.arbitrate(&token, id, command, data, cx.now) {
-            Turn::Now => self.execute_io(token, command, data, cx),
-            Turn::Held => {
-                token.park();
-            }
-        }
     }
 
     /// Executes a command whose turn has come.
@@ -47,7 +29,7 @@ impl Drive {
         if entry.fused
             && let IoCommand::Write(blocks) = command
         {
-            return self.execute_pair(token, blocks, cx);
+            return execute_pair(&mut self.core, token, blocks, cx);
         }
         let (id, opcode, nsid) = (ControllerId(entry.controller), entry.opcode, entry.nsid);
         if let Err(failure) = self.core.check_reservation(id, opcode, nsid) {
@@ -55,9 +37,9 @@ impl Drive {
         }
         let result = match command {
             IoCommand::Read(blocks) => commands::read(&mut self.core, &token, id, blocks, cx),
-            IoCommand::Write(blocks) => self.write(&token, id, blocks, cx),
+            IoCommand::Write(blocks) => write(&mut self.core, &token, id, blocks, cx),
             IoCommand::Flush { nsid } => commands::flush(&mut self.core, &token, id, *nsid, cx),
-            IoCommand::WriteZeroes(blocks) => self.write_zeroes(&token, id, blocks, cx),
+            IoCommand::WriteZeroes(blocks) => write_zeroes(&mut self.core, &token, id, blocks, cx),
             IoCommand::Compare(blocks) => commands::compare(&mut self.core, &token, id, blocks, cx),
             IoCommand::Verify(blocks) => commands::verify(&mut self.core, &token, id, blocks, cx),
             IoCommand::DatasetManagement(dsm) => {
@@ -92,57 +74,55 @@ impl Drive {
             Err(failure) => self.core.fail(token, failure, cx),
         }
     }
+}
 
-    #[inline]
-    fn write<S: Contents>(
-        &mut self,
-        token: &Token,
-        id: ControllerId,
-        blocks: &Blocks,
-        cx: &mut Cx<'_, S>,
-    ) -> Result<Option<Nanos>, Failure> {
-        let mut place = commands::locate_write(&mut self.core, token, id, blocks)?;
-        if blocks.dtype != 0 {
-            place.handle = self.directed(id, blocks, cx.now)?;
-        }
-        commands::write(&mut self.core, token, id, blocks, place, cx)
+#[inline]
+fn write<S: Contents>(
+    core: &mut Core,
+    token: &Token,
+    id: ControllerId,
+    blocks: &Blocks,
+    cx: &mut Cx<'_, S>,
+) -> Result<Option<Nanos>, Failure> {
+    let mut place = commands::locate_write(core, token, id, blocks)?;
+    if blocks.dtype != 0 {
+        place.handle = directed(core, id, blocks, cx.now)?;
     }
+    commands::write(core, token, id, blocks, place, cx)
+}
 
-    fn write_zeroes<S: Contents>(
-        &mut self,
-        token: &Token,
-        id: ControllerId,
-        blocks: &Blocks,
-        cx: &mut Cx<'_, S>,
-    ) -> Result<Option<Nanos>, Failure> {
-        let mut place = commands::locate_zeroes(&mut self.core, token, id, blocks)?;
-        if blocks.dtype != 0 {
-            place.handle = self.directed(id, blocks, cx.now)?;
-        }
-        commands::write_zeroes(&mut self.core, token, id, blocks, place, cx)
+fn write_zeroes<S: Contents>(
+    core: &mut Core,
+    token: &Token,
+    id: ControllerId,
+    blocks: &Blocks,
+    cx: &mut Cx<'_, S>,
+) -> Result<Option<Nanos>, Failure> {
+    let mut place = commands::locate_zeroes(core, token, id, blocks)?;
+    if blocks.dtype != 0 {
+        place.handle = directed(core, id, blocks, cx.now)?;
     }
+    commands::write_zeroes(core, token, id, blocks, place, cx)
+}
 
-    /// Executes both commands of a fused operation, whose turn has come.
-    #[cold]
-    pub(super) fn execute_pair<S: Contents>(&mut self, second: Token, blocks: &Blocks, cx: &mut Cx<'_, S>) {
-        let Some(mut pair) = fused::begin(&mut self.core, second, blocks, cx) else { return };
-        if blocks.dtype != 0 {
-            match self.directed(pair.controller(), blocks, cx.now) {
-                Ok(handle) => pair.place_at(handle),
-                Err(failure) => return fused::refuse(&mut self.core, pair, failure, cx),
-            }
+/// Executes both commands of a fused operation, whose turn has come.
+#[cold]
+pub(super) fn execute_pair<S: Contents>(core: &mut Core, second: Token, blocks: &Blocks, cx: &mut Cx<'_, S>) {
+    let Some(mut pair) = fused::begin(core, second, blocks, cx) else { return };
+    if blocks.dtype != 0 {
+        match directed(core, pair.controller(), blocks, cx.now) {
+            Ok(handle) => pair.place_at(handle),
+            Err(failure) => return fused::refuse(core, pair, failure, cx),
         }
-        fused::execute(&mut self.core, pair, blocks, cx);
     }
+    fused::execute(core, pair, blocks, cx);
+}
 
-    /// The placement handle that a directive of a write asks for.
-    fn directed(&mut self, id: ControllerId, blocks: &Blocks, now: Nanos) -> Result<u8, Failure> {
-        match blocks.dtype {
-            nvme::fdp::DATA_PLACEMENT => {
-                fdp::place_by_identifier(&mut self.core, blocks.nsid, blocks.dspec, now)
-            }
-            1 => streams::place_by_stream(&mut self.core, id, blocks.nsid, blocks.dspec),
-            _ => Err(Failure::field(50)),
-        }
+/// The placement handle that a directive of a write asks for.
+fn directed(core: &mut Core, id: ControllerId, blocks: &Blocks, now: Nanos) -> Result<u8, Failure> {
+    match blocks.dtype {
+        nvme::fdp::DATA_PLACEMENT => fdp::place_by_identifier(core, blocks.nsid, blocks.dspec, now),
+        1 => streams::place_by_stream(core, id, blocks.nsid, blocks.dspec),
+        _ => Err(Failure::field(50)),
     }
 }

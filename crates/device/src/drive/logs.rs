@@ -3,7 +3,7 @@
 use super::Drive;
 use crate::contents::Contents;
 use crate::core::AsyncEvent;
-use crate::core::{ControllerId, Cx, ERROR_ENTRIES, Failure, Outcome, Reply};
+use crate::core::{ControllerId, Core, Cx, ERROR_ENTRIES, Failure, Outcome, Reply};
 use crate::fdp;
 use crate::firmware;
 use crate::health::smart;
@@ -129,20 +129,11 @@ impl Drive {
         Ok(())
     }
 
-    /// Whether the drive has a log.
-    fn has_log(&self, lid: LogId) -> bool {
-        log_table::of(lid).is_some_and(|info| match info.requires {
-            LogRequirement::None => true,
-            LogRequirement::Windows => predictable_latency::is_supported(&self.core),
-            LogRequirement::Placement => self.core.has_placement(),
-        })
-    }
-
     /// A whole log.
     fn log(&self, id: ControllerId, c: &GetLogPage, now: Nanos) -> Result<Vec<u8>, Failure> {
         let controller = self.core.controller(id)?;
         Ok(match c.lid {
-            _ if !self.has_log(c.lid) => {
+            _ if !has_log(&self.core, c.lid) => {
                 return Err(Failure { location: 40, ..Status::INVALID_LOG_PAGE.into() });
             }
             LogId::SUPPORTED => {
@@ -150,7 +141,7 @@ impl Drive {
                 // With a UUID Index, of vendor specific logs only those of that vendor.
                 let vendor = uuid::chosen(c.uidx)?;
                 let meant = |lid| Vendor::of_log(lid).is_none_or(|owner| vendor.is_none_or(|v| v == owner));
-                let has = |lid| meant(lid) && self.has_log(lid) && controller.role.reads(lid);
+                let has = |lid| meant(lid) && has_log(&self.core, lid) && controller.role.reads(lid);
                 for info in LOGS.iter().filter(|info| has(info.lid)) {
                     let supported = LidSupported::new().with_lsupp(true).with_lidsp(info.parameter);
                     log.lid[usize::from(info.lid.0)] = supported;
@@ -201,7 +192,7 @@ impl Drive {
                 log
             }
             LogId::FDP_CONFIGURATIONS | LogId::RUH_USAGE | LogId::FDP_STATISTICS | LogId::FDP_EVENTS => {
-                fdp::log(&self.core, c.lid, c.lsi, c.lsp)?
+                fdp::logs::log(&self.core, c.lid, c.lsi, c.lsp)?
             }
             LogId::OCP_SMART => {
                 self.health.ocp_smart(&self.core, firmware::revision(&self.core)).as_bytes().to_vec()
@@ -220,4 +211,13 @@ impl Drive {
             _ => return Err(Failure { location: 40, ..Status::INVALID_LOG_PAGE.into() }),
         })
     }
+}
+
+/// Whether the drive has a log.
+fn has_log(core: &Core, lid: LogId) -> bool {
+    log_table::of(lid).is_some_and(|info| match info.requires {
+        LogRequirement::None => true,
+        LogRequirement::Windows => predictable_latency::is_supported(core),
+        LogRequirement::Placement => core.has_placement(),
+    })
 }

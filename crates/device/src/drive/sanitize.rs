@@ -3,6 +3,7 @@
 use super::Drive;
 use crate::contents::Contents;
 use crate::core::{ControllerId, Cx, Outcome, Reply, Token};
+use crate::identify;
 use crate::{keys, persistent_event_log, sanitize, self_test};
 use nvme::admin::Sanitize;
 use nvme::log::SelfTestOutcome;
@@ -22,7 +23,7 @@ impl Drive {
         }
         self.sanitize.announce(&mut self.core, token, &c);
         self_test::end(&mut self.core, SelfTestOutcome::SANITIZE, cx);
-        let sanicap = self.identify_controller(id).sanicap;
+        let sanicap = identify::controller(&self.core, &self.identify_inputs(), id).sanicap;
         persistent_event_log::sanitize_start(&mut self.core, cx.now, id, c, sanicap);
         self.sanitize.make_durable(&self.core, cx)
     }

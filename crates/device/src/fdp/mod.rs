@@ -4,9 +4,7 @@
 //! configuration. What a group keeps is in [`group`]; the core stores it and knows which sets place data.
 
 pub(crate) mod group;
-mod logs;
-
-pub(crate) use logs::log;
+pub(crate) mod logs;
 
 use crate::contents::Contents;
 use crate::core::{ControllerId, Core, Cx, Failure, Namespace, Outcome, Reply};
