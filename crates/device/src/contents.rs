@@ -1,7 +1,7 @@
 //! What the controller asks of the owner of contents, beyond what the translation layer does.
 
 use crate::keys::wrapped::{DriveKeyId, WrappedKey};
-use crate::treatment::{Blemish, Treatment};
+use crate::treatment::{BlockError, Treatment};
 use ftl::{Io, NoContents, Storage, StorageError};
 use media::Slot;
 
@@ -17,7 +17,7 @@ pub trait Contents: Storage {
     ///
     /// # Errors
     /// The first block of the host's that does not pass a check.
-    fn begin(&mut self, io: Io, treatment: &Treatment) -> Result<(), Blemish> {
+    fn begin(&mut self, io: Io, treatment: &Treatment) -> Result<(), BlockError> {
         let _ = (io, treatment);
         Ok(())
     }
@@ -42,7 +42,7 @@ pub trait Contents: Storage {
     }
 
     /// Why the storage failed a command that was begun, if it was for what a block holds; asked once.
-    fn blemish(&mut self, io: Io) -> Option<Blemish> {
+    fn block_error(&mut self, io: Io) -> Option<BlockError> {
         let _ = io;
         None
     }

@@ -73,7 +73,7 @@ pub use keys::wrapped::{DriveKeyId, WrappedKey};
 pub use lba_format::LbaFormat;
 pub use persist::{LoadError, Restorer};
 pub use quota::limits::Limits;
-pub use treatment::{Action, Blemish, SPARE, Treatment};
+pub use treatment::{Action, BlockError, SPARE, Treatment};
 
 pub use ftl::Io;
 pub use nvme::Transfer;

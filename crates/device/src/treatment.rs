@@ -71,7 +71,7 @@ pub struct Treatment {
 
 /// A block that a command could not pass.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Blemish {
+pub struct BlockError {
     /// Which check.
     pub check: Check,
     /// LBA of the block.
@@ -144,15 +144,15 @@ impl Treatment {
     }
 
     #[inline]
-    fn blemish(&self, check: Check, index: u32) -> Blemish {
-        Blemish { check, lba: self.slba + u64::from(index) }
+    fn block_error(&self, check: Check, index: u32) -> BlockError {
+        BlockError { check, lba: self.slba + u64::from(index) }
     }
 
     /// Checks the protection information of what the host sent: `buffer` holds whole blocks with their metadata.
     ///
     /// # Errors
     /// The first block that does not pass.
-    pub fn check_host(&self, buffer: &[u8]) -> Result<(), Blemish> {
+    pub fn check_host(&self, buffer: &[u8]) -> Result<(), BlockError> {
         let Some(protection) = self.protection.filter(|_| self.wire > 0 && !self.insert && self.checks.any())
         else {
             return Ok(());
@@ -162,7 +162,7 @@ impl Treatment {
             let (data, metadata) = block.split_at(size);
             protection
                 .check(data, metadata, &self.tags, self.checks, index)
-                .map_err(|check| self.blemish(check, index))?;
+                .map_err(|check| self.block_error(check, index))?;
         }
         Ok(())
     }
@@ -249,16 +249,16 @@ impl Treatment {
     ///
     /// # Panics
     /// If `page` is shorter than a page.
-    pub fn check(&self, piece: Piece, page: &[u8], spare: &[u8; SPARE]) -> Result<(), Blemish> {
+    pub fn check(&self, piece: Piece, page: &[u8], spare: &[u8; SPARE]) -> Result<(), BlockError> {
         let valid = self.is_valid(spare);
         for (index, at) in self.blocks(piece) {
             if valid && spare[MARKS] >> at & 1 != 0 {
-                return Err(self.blemish(Check::Uncorrectable, index));
+                return Err(self.block_error(Check::Uncorrectable, index));
             }
             if let Some(protection) = self.protection.filter(|_| self.checks.any()) {
                 protection
                     .check(&page[self.data(at)], &spare[self.spare(at)], &self.tags, self.checks, index)
-                    .map_err(|check| self.blemish(check, index))?;
+                    .map_err(|check| self.block_error(check, index))?;
             }
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use crate::drive::{Completions, Drive, Limits, Namespace, Op};
 use crate::errno::errno;
-use crate::export::{News, Reports};
+use crate::export::{DriveNotice, Reports};
 use blockdev::{ControllerLimits, Operation, Verb};
 use fuser::Errno;
 use nvme::admin::{AdminCommand, Identify};
@@ -194,13 +194,13 @@ impl Sink for Deliver {
 }
 
 /// Where the controller's news go.
-struct Tell(Mutex<mpsc::Sender<News>>);
+struct Tell(Mutex<mpsc::Sender<DriveNotice>>);
 
 impl Tell {
     fn again(&self) {
         let news = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Nobody listens any more when the export ends.
-        let _ = news.send(News::Namespaces);
+        let _ = news.send(DriveNotice::Namespaces);
     }
 }
 

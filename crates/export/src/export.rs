@@ -78,7 +78,7 @@ pub struct Device {
 
 /// What a drive tells an export.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum News {
+pub enum DriveNotice {
     /// The attached namespaces may be others now.
     Namespaces,
     /// The export ends.
@@ -90,7 +90,7 @@ pub struct Reports {
     /// Where completions go. Weak, because they belong to an export that owns the drive.
     pub completions: Weak<dyn Completions>,
     /// Where news go.
-    pub news: mpsc::Sender<News>,
+    pub news: mpsc::Sender<DriveNotice>,
 }
 
 /// A directory with a block file for each attached namespace of a drive, and their loop devices. It follows
@@ -99,7 +99,7 @@ pub struct Reports {
 /// [`stop`](Export::stop) it in the end; dropping it does the same, but can only log what was in the way.
 pub struct Export {
     shared: Arc<Shared>,
-    news: mpsc::Sender<News>,
+    news: mpsc::Sender<DriveNotice>,
     watcher: Option<JoinHandle<()>>,
     session: Option<Served>,
     mount: Option<Mount>,
@@ -235,7 +235,7 @@ impl Export {
     /// Returns what was in the way, a sentence for each. Doing it twice is harmless.
     pub fn stop(&mut self) -> Vec<String> {
         let mut in_the_way = Vec::new();
-        let _ = self.news.send(News::Stop);
+        let _ = self.news.send(DriveNotice::Stop);
         if let Some(watcher) = self.watcher.take() {
             let _ = watcher.join();
         }
@@ -441,8 +441,8 @@ impl Shared {
 
     /// Runs in a thread of its own, because the kernel may have to ask the directory while it is being told
     /// something about it.
-    fn watch(&self, inbox: &mpsc::Receiver<News>) {
-        while let Ok(News::Namespaces) = inbox.recv() {
+    fn watch(&self, inbox: &mpsc::Receiver<DriveNotice>) {
+        while let Ok(DriveNotice::Namespaces) = inbox.recv() {
             match self.drive.namespaces() {
                 Ok(namespaces) => self.follow(&self.files.update(&namespaces)),
                 Err(error) => {

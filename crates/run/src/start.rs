@@ -5,7 +5,7 @@ use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::handle::Handle;
 use crate::hosts::{Hosts, Request};
-use crate::image::{Found, Hands, ImageError, ImageOptions, Locked, Presence, ScrubOptions, presence};
+use crate::image::{Hands, ImageError, ImageOptions, ImageState, Locked, Presence, ScrubOptions, presence};
 use crate::keys::{DriveKey, Keyring};
 use crate::live::{FrontEnds, LiveDrive};
 use crate::machine;
@@ -500,7 +500,7 @@ pub(crate) fn open_image(
 /// Recovers the drive of an image whose disk nothing is written to, and leaves it at that.
 pub(crate) fn open_found(
     locked: Locked,
-    found: Found,
+    found: ImageState,
     dir: &Path,
     options: &Options,
 ) -> Result<Opened, StartError> {
@@ -511,12 +511,12 @@ pub(crate) fn open_found(
 /// Recovers the drive of an image from what was found in its files.
 fn recovered(
     locked: Locked,
-    mut found: Found,
+    mut found: ImageState,
     dir: &Path,
     shape: Option<Shape>,
     options: &Options,
     hands: Hands,
-) -> Result<(Opened, Found), StartError> {
+) -> Result<(Opened, ImageState), StartError> {
     let bad = |reason: String| ImageError::State { path: dir.to_owned(), reason };
     let mut config = Config::from_toml(&locked.config()?).map_err(|e| bad(format!("drive.toml: {e}")))?;
     if let Some(shape) = shape {

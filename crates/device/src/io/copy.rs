@@ -116,7 +116,9 @@ pub(crate) fn copy<S: Contents>(
     let entry = core.commands.get_mut(token);
     (entry.lba, entry.dw0) = (copy.sdlba, u32::from(copy.nr));
     let write = crate::treatment::Treatment { gathered: true, ..write };
-    cx.storage.begin(token.io(), &write).map_err(|blemish| transform::failure(core, token, blemish))?;
+    cx.storage
+        .begin(token.io(), &write)
+        .map_err(|block_error| transform::failure(core, token, block_error))?;
     let written = commands::store_entered(core, token, id, place, Source::Host, copy.fua, cx)?;
     // The blocks must have been read before they are written, even if the medium says otherwise.
     let entry = core.commands.get_mut(token);
@@ -191,7 +193,9 @@ fn read_source<S: Contents>(
     read.offset = at * ((1 << sides.shift) + u32::from(sides.wire));
     let volume = core.attached(id, blocks.nsid)?.volume;
     let extent = ftl::Extent { start: blocks.slba << sides.shift, bytes: blocks.nlb << sides.shift };
-    cx.storage.begin(token.io(), &read).map_err(|blemish| transform::failure(core, token, blemish))?;
+    cx.storage
+        .begin(token.io(), &read)
+        .map_err(|block_error| transform::failure(core, token, block_error))?;
     let answer = core.ftl.read(cx.now, token.io(), volume, extent, cx.storage);
     commands::end_of_read(core, token, answer, CommandKind::Read, cx)
 }

@@ -237,9 +237,9 @@ fn check_unit(core: &Core, place: &Place) -> Result<(), Failure> {
 
 /// The translation layer has ended a pair otherwise than well: one of the two has failed.
 fn pair_failed<S: Contents>(core: &mut Core, first: Token, second: Token, fault: Fault, cx: &mut Cx<'_, S>) {
-    let blemish = if fault == Fault::Storage { cx.storage.blemish(first.io()) } else { None };
-    let failure = match (fault, blemish) {
-        (_, Some(blemish)) => transform::failure(core, &first, blemish),
+    let block_error = if fault == Fault::Storage { cx.storage.block_error(first.io()) } else { None };
+    let failure = match (fault, block_error) {
+        (_, Some(block_error)) => transform::failure(core, &first, block_error),
         (Fault::Mismatch | Fault::Unrecovered, _) => Failure::of_fault(fault, CommandKind::Compare),
         _ => {
             core.fail(first, other_failed(), cx);

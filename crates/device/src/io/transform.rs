@@ -3,7 +3,7 @@
 use crate::contents::Contents;
 use crate::core::{CommandKind, ControllerId, Core, Cx, Failure, Namespace, Token};
 use crate::protection::{Check, Checks, Protection, Tags};
-use crate::treatment::{Action, Blemish, Treatment};
+use crate::treatment::{Action, BlockError, Treatment};
 use ftl::Fault;
 use nvme::Status;
 use nvme::io::Blocks;
@@ -24,7 +24,7 @@ pub(crate) fn begin<S: Contents>(
     cx: &mut Cx<'_, S>,
 ) -> Result<(), Failure> {
     let treatment = of(core, id, blocks, action)?;
-    cx.storage.begin(token.io(), &treatment).map_err(|blemish| failure(core, token, blemish))
+    cx.storage.begin(token.io(), &treatment).map_err(|block_error| failure(core, token, block_error))
 }
 
 /// How the blocks of a command are treated.
@@ -67,17 +67,17 @@ pub(crate) fn read_failure<S: Contents>(
     kind: CommandKind,
     cx: &mut Cx<'_, S>,
 ) -> Failure {
-    let blemish = if fault == Fault::Storage { cx.storage.blemish(token.io()) } else { None };
-    match blemish {
-        Some(blemish) => failure(core, token, blemish),
+    let block_error = if fault == Fault::Storage { cx.storage.block_error(token.io()) } else { None };
+    match block_error {
+        Some(block_error) => failure(core, token, block_error),
         None => Failure::of_fault(fault, kind),
     }
 }
 
 /// The error log shows the block that did not pass.
-pub(crate) fn failure(core: &mut Core, token: &Token, blemish: Blemish) -> Failure {
-    core.commands.get_mut(token).lba = blemish.lba;
-    status_of(blemish.check).into()
+pub(crate) fn failure(core: &mut Core, token: &Token, block_error: BlockError) -> Failure {
+    core.commands.get_mut(token).lba = block_error.lba;
+    status_of(block_error.check).into()
 }
 
 /// A namespace as it lies in its volume. Readers of contents that use no commands need it.

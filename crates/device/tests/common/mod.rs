@@ -8,8 +8,8 @@ pub mod reservations;
 pub mod table;
 
 use device::{
-    Action, Attach, Blemish, Config, Contents, ControllerId, Drive, DriveKeyId, Host, InitialNamespace, Io,
-    LbaFormat, Limits, Origin, Output, SPARE, Transfer, Treatment, WrappedKey,
+    Action, Attach, BlockError, Config, Contents, ControllerId, Drive, DriveKeyId, Host, InitialNamespace,
+    Io, LbaFormat, Limits, Origin, Output, SPARE, Transfer, Treatment, WrappedKey,
 };
 use ftl::{Piece, Record, Section, Storage, StorageError};
 use media::{Nanos, Slot};
@@ -78,7 +78,7 @@ pub struct Memory {
     treatments: BTreeMap<u32, Treatment>,
     /// What those gather that copy blocks.
     gathered: BTreeMap<u32, Vec<u8>>,
-    blemish: Option<(Io, Blemish)>,
+    block_error: Option<(Io, BlockError)>,
     pub controller_records: Vec<Vec<u8>>,
     pub fail: bool,
     /// Contents are not encrypted here; it is only said that they are.
@@ -164,8 +164,8 @@ impl Memory {
         let (page, spare) = self.whole(slot, treatment.as_ref());
         match treatment.map_or(Ok(()), |treatment| treatment.check(piece, &page, &spare)) {
             Ok(()) => Ok((page, spare)),
-            Err(blemish) => {
-                self.blemish = Some((io, blemish));
+            Err(block_error) => {
+                self.block_error = Some((io, block_error));
                 Err(StorageError::Failed)
             }
         }
@@ -191,7 +191,7 @@ impl Contents for Memory {
         !self.no_disk
     }
 
-    fn begin(&mut self, io: Io, treatment: &Treatment) -> Result<(), Blemish> {
+    fn begin(&mut self, io: Io, treatment: &Treatment) -> Result<(), BlockError> {
         self.treatments.insert(io.0, *treatment);
         match treatment.action {
             Action::Write if treatment.gathered => treatment.check_host(&self.gathered[&io.0]),
@@ -205,8 +205,8 @@ impl Contents for Memory {
     fn marks(&self, slot: Slot, stamp: u32, always: bool) -> u8 {
         Treatment::marks(&self.slots[slot.0 as usize].spare, stamp, always)
     }
-    fn blemish(&mut self, io: Io) -> Option<Blemish> {
-        self.blemish.take().filter(|(of, _)| *of == io).map(|(_, blemish)| blemish)
+    fn block_error(&mut self, io: Io) -> Option<BlockError> {
+        self.block_error.take().filter(|(of, _)| *of == io).map(|(_, block_error)| block_error)
     }
 }
 

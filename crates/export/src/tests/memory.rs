@@ -1,7 +1,7 @@
 //! A drive in memory, for tests: completes its commands at once, or later and in any order.
 
 use crate::drive::{Completions, Drive, Limits, Namespace, Op};
-use crate::export::{News, Reports};
+use crate::export::{DriveNotice, Reports};
 use fuser::Errno;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ pub struct Seen {
 
 pub struct Memory {
     completions: Weak<dyn Completions>,
-    news: Option<mpsc::Sender<News>>,
+    news: Option<mpsc::Sender<DriveNotice>>,
     limits: Limits,
     losses: AtomicU64,
     state: Mutex<State>,
@@ -50,7 +50,7 @@ impl Memory {
 
     fn build(
         completions: Weak<dyn Completions>,
-        news: Option<mpsc::Sender<News>>,
+        news: Option<mpsc::Sender<DriveNotice>>,
         limits: Limits,
         namespaces: &[Namespace],
     ) -> Arc<Self> {
@@ -80,7 +80,7 @@ impl Memory {
 
     fn tell(&self) {
         if let Some(news) = &self.news {
-            let _ = news.send(News::Namespaces);
+            let _ = news.send(DriveNotice::Namespaces);
         }
     }
 

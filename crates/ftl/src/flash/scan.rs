@@ -2,7 +2,7 @@
 
 use super::Flash;
 use super::die_queue::DieQueue;
-use super::superblock::{Found, SuperblockState};
+use super::superblock::{PartlyWritten, SuperblockState};
 use crate::storage::{Record, Storage};
 use media::{BlockState, Medium, Nanos, Unit};
 
@@ -38,7 +38,7 @@ impl Flash {
 
     /// Sorts the superblocks by what the chips say, and by whether anything on one `counts`. Those that were being written are open
     /// afterwards, and are returned: the ones with most room first. The set resumes or seals them.
-    pub fn sort(&mut self, counts: impl Fn(u32) -> bool) -> Vec<Found> {
+    pub fn sort(&mut self, counts: impl Fn(u32) -> bool) -> Vec<PartlyWritten> {
         let units = self.geo.units_per_superblock();
         let mut open = Vec::new();
         for superblock in 0..self.geo.superblocks {
@@ -60,7 +60,7 @@ impl Flash {
             b.erases = erases;
             if counts(superblock) {
                 b.state = SuperblockState::Open;
-                open.push(Found { room, superblock });
+                open.push(PartlyWritten { room, superblock });
             } else if b.usable == 0 {
                 b.state = SuperblockState::Dead;
             } else if begun {

@@ -57,7 +57,7 @@ pub(crate) enum EraseStep {
 
 /// A superblock that was being written.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Found {
+pub(crate) struct PartlyWritten {
     /// Units that can still be programmed.
     pub room: u32,
     pub superblock: u32,

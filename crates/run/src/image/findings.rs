@@ -9,7 +9,7 @@ use super::files;
 use super::format::{FormatError, HEADER};
 use super::overlay::Overlay;
 use super::replay;
-use super::{Found, Locked, Open};
+use super::{ImageState, Locked, Open};
 use media::Nanos;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -73,7 +73,7 @@ pub struct Findings {
 pub(crate) struct Salvaged {
     pub(crate) findings: Findings,
     pub(crate) locked: Locked,
-    pub(crate) found: Found,
+    pub(crate) found: ImageState,
     /// Keeps others from the image.
     pub(crate) lock: Option<File>,
 }
@@ -208,7 +208,7 @@ fn damaged_checkpoints(disk: &dyn Disk, generations: &[u64]) -> Vec<DamagedFile>
 fn damaged_fallback(
     dir: &Path,
     checkpoints: &[u64],
-    found: &Found,
+    found: &ImageState,
 ) -> Result<Option<DamagedFile>, ImageError> {
     if checkpoints.first().is_none_or(|&oldest| oldest >= found.checkpoint) {
         return Ok(None);
@@ -218,7 +218,7 @@ fn damaged_fallback(
     let path = files::path(&disk, &name);
     let spoil = disk.open(&name, Open::Existing).and_then(|file| file.set_len(HEADER as u64 - 1));
     spoil.map_err(ImageError::io("open", &path))?;
-    let Err(error) = Found::read(&disk) else { return Ok(None) };
+    let Err(error) = ImageState::read(&disk) else { return Ok(None) };
     let (path, what) = match error {
         ImageError::DamagedJournal { path, at } => {
             (path, format!("a journal that only an older state needs is damaged at byte {at}"))

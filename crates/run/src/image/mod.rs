@@ -62,7 +62,7 @@ pub(crate) use findings::generation_of;
 pub use findings::{DamagedFile, Findings, Left, Missing};
 pub(crate) use findings::{Salvaged, salvage};
 pub use format::{FormatError, fuzz_open};
-pub(crate) use recovery::Found;
+pub(crate) use recovery::ImageState;
 pub use scrub::ScrubOptions;
 
 use crate::memory::SLOT;
@@ -200,8 +200,8 @@ impl Locked {
     }
 
     /// Reads the newest state.
-    pub(crate) fn find(&self) -> Result<Found, ImageError> {
-        Found::read(&*self.disk)
+    pub(crate) fn find(&self) -> Result<ImageState, ImageError> {
+        ImageState::read(&*self.disk)
     }
 
     /// Fills the directory of a new image: afterwards it can be opened.
@@ -236,7 +236,7 @@ impl Locked {
     /// `pages` is the number of slots that the drive's pages and buffer can refer to at once.
     pub(crate) fn start(
         self,
-        found: &Found,
+        found: &ImageState,
         pages: u32,
         options: ImageOptions,
         hands: Hands,
@@ -313,7 +313,7 @@ impl Locked {
 /// light again: what it vouches for must not be there in an older form in between.
 fn restore_inline(
     disk: &dyn Disk,
-    found: &Found,
+    found: &ImageState,
     contents: &dyn DiskFile,
     spares: &dyn DiskFile,
 ) -> Result<(), ImageError> {
@@ -358,7 +358,7 @@ fn place_of(entry: &Entry<'_>) -> Option<(&'static str, u32)> {
 }
 
 /// The journal that continues where the replay ended.
-fn next_journal(disk: &Arc<dyn Disk>, found: &Found, host_sync: bool) -> Result<Journal, ImageError> {
+fn next_journal(disk: &Arc<dyn Disk>, found: &ImageState, host_sync: bool) -> Result<Journal, ImageError> {
     let create = || Journal::create(disk, found.image, found.next, found.time, found.start(), host_sync);
     let mut before = Vec::new();
     for (name, length) in found.journals() {

@@ -9,7 +9,7 @@ use ftl::Record;
 use media::Nanos;
 
 /// What an image's files say, read but not yet applied.
-pub(crate) struct Found {
+pub(crate) struct ImageState {
     pub(crate) image: [u8; 16],
     /// Generation and format version of the checkpoint.
     pub(super) checkpoint: u64,
@@ -48,9 +48,9 @@ struct Head {
     from: Option<Start>,
 }
 
-impl Found {
+impl ImageState {
     /// Reads the newest state that counts.
-    pub(crate) fn read(disk: &dyn Disk) -> Result<Found, ImageError> {
+    pub(crate) fn read(disk: &dyn Disk) -> Result<ImageState, ImageError> {
         let (checkpoints, journals) = files::generations(disk)?;
         let mut newest = None;
         let mut notes = Vec::new();
@@ -59,7 +59,7 @@ impl Found {
                 Ok(saved) => {
                     let next = checkpoints.iter().chain(&journals).max().map_or(1, |last| last + 1);
                     let floor = newest.as_ref().map(|(generation, _)| *generation);
-                    let mut found = Found::with(disk, saved, &journals, next, floor)?;
+                    let mut found = ImageState::with(disk, saved, &journals, next, floor)?;
                     // The state must be that of the checkpoint which cannot be used, or a later one.
                     if let Some((wanted, error)) = newest
                         && found.end.generation < wanted
@@ -91,7 +91,7 @@ impl Found {
         names: &[u64],
         next: u64,
         floor: Option<u64>,
-    ) -> Result<Found, ImageError> {
+    ) -> Result<ImageState, ImageError> {
         let Saved { header, state, sums } = saved;
         let boot = disk.boot();
         let heads = heads(disk, &header, names)?;
@@ -147,7 +147,7 @@ impl Found {
             .iter()
             .filter(disowned)
             .any(|head| journals.iter().any(|journal| journal.generation == head.generation));
-        let mut found = Found {
+        let mut found = ImageState {
             image: header.image,
             checkpoint: header.generation,
             version: header.version,

@@ -3,7 +3,7 @@
 use super::files;
 use super::format::{self, Header, Kind};
 use super::jobs::{Failure, Forget, Job, Report, Written};
-use super::{DiskEvent, Found, Image, ImageError, Journal};
+use super::{DiskEvent, Image, ImageError, ImageState, Journal};
 use ftl::{Io, StorageError};
 use media::{Nanos, Slot};
 
@@ -64,7 +64,7 @@ impl Image {
 
     /// The drive has recovered from what was found, and this is its state: from here on the image has a generation of its own.
     /// Its checkpoint is on the host's disk when this returns, so no older journal is needed any more, and none was changed.
-    pub(crate) fn opened(&mut self, found: &Found, state: &[u8], time: Nanos) -> Result<(), ImageError> {
+    pub(crate) fn opened(&mut self, found: &ImageState, state: &[u8], time: Nanos) -> Result<(), ImageError> {
         let failed = |image: &Image| {
             let what = image.failed.clone().unwrap_or_else(|| "its journal cannot be written".to_owned());
             ImageError::State { path: image.disk.place().to_owned(), reason: what }

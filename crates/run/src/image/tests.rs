@@ -55,7 +55,7 @@ impl Rig {
 
     /// What an opening would find: the numbers that were recorded.
     fn numbers(&self, boot: Option<u64>) -> Result<Vec<u32>, ImageError> {
-        numbers(&mut Found::read(&self.disk(boot))?)
+        numbers(&mut ImageState::read(&self.disk(boot))?)
     }
 
     fn journal(&self, generation: u64) -> PathBuf {
@@ -76,7 +76,7 @@ fn encode(numbers: &[u32]) -> Vec<u8> {
     numbers.iter().flat_map(|n| n.to_le_bytes()).collect()
 }
 
-fn numbers(found: &mut Found) -> Result<Vec<u32>, ImageError> {
+fn numbers(found: &mut ImageState) -> Result<Vec<u32>, ImageError> {
     let mut numbers: Vec<u32> =
         found.state.as_chunks::<4>().0.iter().map(|b| u32::from_le_bytes(*b)).collect();
     found.replay(|record| {
@@ -208,7 +208,7 @@ fn after_a_host_crash_only_what_was_synced_counts() {
     assert_eq!(rig.numbers(None).unwrap(), [0, 1, 2, 3, 4]);
     assert_eq!(rig.numbers(Some(OTHER_BOOT)).unwrap(), [0, 1, 2]);
     // Once opened after the crash, the lost steps stay lost, and what follows is kept.
-    assert!(!Found::read(&rig.disk(Some(OTHER_BOOT))).unwrap().notes.is_empty());
+    assert!(!ImageState::read(&rig.disk(Some(OTHER_BOOT))).unwrap().notes.is_empty());
     let mut image = rig.open_on(Some(OTHER_BOOT), ImageOptions::default()).unwrap();
     step(&mut image, 10..12);
     drop(image);
@@ -525,7 +525,7 @@ fn large_records_survive() {
     image.record(&Record::Program { set: 0, unit: Unit(1), spares: &spares });
     image.commit(Nanos(1)).unwrap();
     drop(image);
-    let mut found = Found::read(&rig.disk(None)).unwrap();
+    let mut found = ImageState::read(&rig.disk(None)).unwrap();
     let mut seen = 0;
     found
         .replay(|record| {
@@ -691,7 +691,7 @@ fn later_openings_do_not_trust_a_journal_whose_sync_has_failed() {
         drop(locked.start(&found, 64, ImageOptions::default(), hands).unwrap());
     }
     drop(rig.open(ImageOptions::default()));
-    assert!(!Found::read(&rig.disk(None)).unwrap().lost);
+    assert!(!ImageState::read(&rig.disk(None)).unwrap().lost);
     assert_eq!(rig.numbers(None).unwrap(), [0, 1, 2]);
 }
 

@@ -3,7 +3,7 @@
 use super::{Backing, DataBuffer, Held, Store, WORTH_REFERRING, ZEROS, in_page};
 use crate::image::Unreadable;
 use crate::memory::SLOT;
-use device::{Action, Blemish, Contents, DriveKeyId, SPARE, Treatment, WrappedKey};
+use device::{Action, BlockError, Contents, DriveKeyId, SPARE, Treatment, WrappedKey};
 use ftl::{Io, Piece, StorageError};
 use media::Slot;
 
@@ -57,7 +57,7 @@ impl Contents for Store {
         matches!(self.backing, Backing::Image(_)) || self.fault.is_some()
     }
 
-    fn begin(&mut self, io: Io, treatment: &Treatment) -> Result<(), Blemish> {
+    fn begin(&mut self, io: Io, treatment: &Treatment) -> Result<(), BlockError> {
         self.held(io).treated = true;
         let checked = match treatment.action {
             Action::Write | Action::Compare => {
@@ -87,8 +87,8 @@ impl Contents for Store {
         }
     }
 
-    fn blemish(&mut self, io: Io) -> Option<Blemish> {
-        self.blemish.take().filter(|(of, _)| *of == io).map(|(_, blemish)| blemish)
+    fn block_error(&mut self, io: Io) -> Option<BlockError> {
+        self.block_error.take().filter(|(of, _)| *of == io).map(|(_, block_error)| block_error)
     }
 
     fn drive_key(&self) -> Option<DriveKeyId> {
@@ -245,8 +245,8 @@ impl Store {
 
     /// Notes why blocks cannot be had.
     #[cold]
-    fn spoil(&mut self, io: Io, blemish: Blemish) -> StorageError {
-        self.blemish = Some((io, blemish));
+    fn spoil(&mut self, io: Io, block_error: BlockError) -> StorageError {
+        self.block_error = Some((io, block_error));
         StorageError::Failed
     }
 
@@ -280,9 +280,9 @@ impl Store {
                 false => &[0; SPARE],
             };
             if treatment.looks()
-                && let Err(blemish) = treatment.check(piece, page, spare)
+                && let Err(block_error) = treatment.check(piece, page, spare)
             {
-                return Err(self.spoil(io, blemish));
+                return Err(self.spoil(io, block_error));
             }
             if !wanted
                 || (lent
@@ -320,9 +320,9 @@ impl Store {
         }
         let (page, spare) = whole;
         if treatment.looks()
-            && let Err(blemish) = treatment.check(piece, &page, &spare)
+            && let Err(block_error) = treatment.check(piece, &page, &spare)
         {
-            return Err(self.spoil(io, blemish));
+            return Err(self.spoil(io, block_error));
         }
         if wanted {
             let room = target(&mut self.buffers, &mut self.gathered, io, &treatment);
@@ -349,9 +349,9 @@ impl Store {
         }
         let (page, spare) = whole;
         if treatment.looks()
-            && let Err(blemish) = treatment.check(piece, &page, &spare)
+            && let Err(block_error) = treatment.check(piece, &page, &spare)
         {
-            return Err(self.spoil(io, blemish));
+            return Err(self.spoil(io, block_error));
         }
         let held = self.buffers.get(io.0 as usize).ok_or(StorageError::Failed)?;
         let host = held.buffer.as_slice().get(treatment.host(piece)).ok_or(StorageError::Failed)?;

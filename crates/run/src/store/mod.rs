@@ -11,7 +11,7 @@ use crate::image::{DiskEvent, Image};
 use crate::keys::Keyring;
 use crate::memory::{Memory, SLOT};
 use crate::slots::{Reuse, Slots};
-use device::{Blemish, Config, SPARE, Treatment};
+use device::{BlockError, Config, SPARE, Treatment};
 use ftl::{Io, Piece, Record, StorageError};
 use media::{Nanos, Slot};
 use nvme::Completion;
@@ -81,7 +81,7 @@ pub(crate) struct Store {
     /// How the blocks of commands are treated that were begun, by [`Io`].
     treatments: Vec<Option<Treatment>>,
     /// What the last read or comparison of a command met, until it is asked for.
-    blemish: Option<(Io, Blemish)>,
+    block_error: Option<(Io, BlockError)>,
     /// What commands gather that copy blocks.
     gathered: Vec<(Io, Vec<u8>)>,
     /// References to slots that answers hold.
@@ -107,7 +107,7 @@ impl Store {
             backing,
             buffers: Vec::new(),
             treatments: Vec::new(),
-            blemish: None,
+            block_error: None,
             gathered: Vec::new(),
             references: 0,
             dry: false,

@@ -23,9 +23,9 @@ impl World {
             return;
         }
         self.rng = self.draw(self.acts);
-        let flushes = self.manner.flushes || self.rng.below(32) == 0;
+        let flushes = self.setup.flushes || self.rng.below(32) == 0;
         match self.rng.below(100) {
-            0..62 if self.powered && self.manner.in_turn && self.acts.is_multiple_of(2) => self.flush(),
+            0..62 if self.powered && self.setup.in_turn && self.acts.is_multiple_of(2) => self.flush(),
             0..62 if self.powered => self.access(),
             62..70 if self.powered && flushes => self.flush(),
             0..90 => {
@@ -66,7 +66,7 @@ impl World {
         let index = self.rng.below(self.spaces.len() as u64) as usize;
         let (len, size) = (self.spaces[index].len(), self.spaces[index].size);
         let (nsid, id) = (self.spaces[index].nsid, self.spaces[index].id);
-        let most = if self.manner.in_turn { 0 } else { self.rng.below(5) };
+        let most = if self.setup.in_turn { 0 } else { self.rng.below(5) };
         let most = (1 << most).min(len as u64);
         let count = 1 + self.rng.below(most) as usize;
         // A few places are written again and again.
@@ -74,7 +74,7 @@ impl World {
         let first = (self.rng.below(within as u64) as usize).min(len - count);
         let kind = self.rng.below(40);
         // Blocks of a page that is deallocated in part may stay as they are.
-        let page = self.manner.spaces[index].per_page;
+        let page = self.setup.spaces[index].per_page;
         let (first, count) = match kind {
             36..40 => (first / page * page, count.next_multiple_of(page)),
             _ => (first, count),
@@ -91,7 +91,7 @@ impl World {
         let change = |values, durable| What::Change { space: index, first, values, durable, source: None };
         match kind {
             6..31 => {
-                let durable = kind < 8 && (self.manner.flushes || self.rng.below(32) == 0);
+                let durable = kind < 8 && (self.setup.flushes || self.rng.below(32) == 0);
                 let mut command = Command::write(nsid, slba, blocks);
                 if durable {
                     command.cdw12.set(command.cdw12.get() | 1 << 30);
@@ -169,7 +169,7 @@ impl World {
                     seed: self.rng.next_u64() as u32,
                     no_plp,
                 };
-                let (protected, volatile) = (self.manner.protected, self.manner.volatile);
+                let (protected, volatile) = (self.setup.protected, self.setup.volatile);
                 let ruin = if protected { no_plp } else { volatile };
                 let after = After { cut: !protected, ruin, ..After::default() };
                 // An earlier one may still come.
@@ -213,7 +213,7 @@ impl World {
         }
         let values = vec![Value::Zeros(self.tick()); self.spaces[index].len()];
         let ses = if erase { SecureErase::USER_DATA } else { SecureErase::NONE };
-        let made = self.manner.spaces[index];
+        let made = self.setup.spaces[index];
         let mset = made.size > 4096;
         let nsid = self.spaces[index].nsid;
         let format = FormatNvm { nsid, lbaf: made.format, mset, pi: 0, pil: false, ses };
@@ -245,7 +245,7 @@ impl World {
 
     /// Makes a namespace and attaches it.
     fn create(&mut self, index: usize) -> Result<(), String> {
-        let made = self.manner.spaces[index];
+        let made = self.setup.spaces[index];
         let mut new = NamespaceCreate::default();
         new.nsze.set(made.all);
         new.ncap.set(made.all);

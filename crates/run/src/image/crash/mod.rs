@@ -6,8 +6,8 @@
 
 mod acts;
 mod disk;
-mod manner;
 mod oracle;
+mod setup;
 mod shrink;
 mod world;
 
@@ -65,12 +65,12 @@ impl Tally {
 /// Plays the world of a seed without some of its acts.
 fn play(seed: u64, without: &BTreeSet<u64>, told: bool) -> Result<Tally, String> {
     let mut tally = Tally::default();
-    let manner = manner::manner(&mut Rng::new(seed));
+    let setup = setup::setup(&mut Rng::new(seed));
     if told {
-        println!("{manner:#?}\n{}", manner.toml);
+        println!("{setup:#?}\n{}", setup.toml);
     }
-    let host_sync = manner.options.host_sync;
-    let mut world = World::make(manner, seed);
+    let host_sync = setup.options.host_sync;
+    let mut world = World::make(setup, seed);
     world.without.clone_from(without);
     world.told = told;
     for round in 0..ROUNDS {
@@ -122,7 +122,7 @@ fn play(seed: u64, without: &BTreeSet<u64>, told: bool) -> Result<Tally, String>
 /// The process dies, with the host or without; others die while they open the image, find no room, or find it damaged; the
 /// last one finds what may be there.
 fn crash_and_return(world: &mut World, rng: &mut Rng, failed: bool, tally: &mut Tally) -> Result<(), String> {
-    let host_sync = world.manner.options.host_sync;
+    let host_sync = world.setup.options.host_sync;
     let mut after = world.cut.take().unwrap_or_default().and(After { host: failed, ..After::default() });
     loop {
         world.disk.die();

@@ -1,8 +1,8 @@
 //! A drive on a simulated disk, with what its hosts ask and what they were told.
 
 use super::disk::SimDisk;
-use super::manner::Manner;
 use super::oracle::{After, Safe, Space, Value};
+use super::setup::Setup;
 use crate::buffer::Buffer;
 use crate::engine::Engine;
 use crate::image::{Hands, ImageError, Locked};
@@ -53,7 +53,7 @@ struct Torn {
 
 pub(super) struct World {
     pub disk: SimDisk,
-    pub manner: Manner,
+    pub setup: Setup,
     seed: u64,
     pub engine: Engine,
     queues: VirtualQueues,
@@ -94,16 +94,16 @@ const DEPTH: usize = 12;
 
 impl World {
     /// Makes a drive and opens it.
-    pub(super) fn make(manner: Manner, seed: u64) -> World {
+    pub(super) fn make(setup: Setup, seed: u64) -> World {
         let disk = SimDisk::new(seed);
-        let mut config = device::Config::from_toml(&manner.toml).unwrap();
+        let mut config = device::Config::from_toml(&setup.toml).unwrap();
         config.ftl.durable = true;
         let drive = Drive::new(config).unwrap();
         let locked = Locked::alone(Arc::new(disk.clone()));
-        locked.create(&manner.toml, &drive.save(), Nanos::ZERO).unwrap();
-        let spaces = (1..).zip(&manner.spaces).map(|(nsid, made)| Space::new(nsid, made.size, made.used));
+        locked.create(&setup.toml, &drive.save(), Nanos::ZERO).unwrap();
+        let spaces = (1..).zip(&setup.spaces).map(|(nsid, made)| Space::new(nsid, made.size, made.used));
         let spaces = spaces.collect();
-        let opened = open(&disk, &manner).unwrap();
+        let opened = open(&disk, &setup).unwrap();
         let mut world = World {
             disk,
             seed,
@@ -111,7 +111,7 @@ impl World {
             queues: VirtualQueues::default(),
             controller: ControllerId(0),
             now: opened.time,
-            manner,
+            setup,
             commands: vec![None; DEPTH],
             torn: Vec::new(),
             asked: 0,
@@ -138,7 +138,7 @@ impl World {
 
     /// Another process opens the image after this one has died.
     pub(super) fn reopen(&mut self) -> Result<(), StartError> {
-        let opened = open(&self.disk, &self.manner)?;
+        let opened = open(&self.disk, &self.setup)?;
         self.engine = Engine::new(opened.drive, opened.store);
         self.queues = VirtualQueues::default();
         self.now = opened.time;
@@ -188,7 +188,7 @@ impl World {
         let losses = self.engine.losses();
         self.engine.settle(self.now, &mut self.queues);
         // The process that dies in this very step, or whose image fails in it, may have told nobody.
-        self.emptied |= self.manner.volatile && self.engine.losses() > losses && !self.is_over();
+        self.emptied |= self.setup.volatile && self.engine.losses() > losses && !self.is_over();
         for done in std::mem::take(&mut self.queues.completions) {
             let status = done.completion.status();
             if done.queue == 1 {
@@ -252,8 +252,8 @@ impl World {
     /// A write that did not end well: all of each atomic unit must be there, or nothing.
     fn may_be_torn(&mut self, what: What) {
         let What::Change { space, first, values, source: None, .. } = what else { return };
-        let data = 4096 / self.manner.spaces[space].per_page;
-        let unit = (self.manner.atomic / data).max(1);
+        let data = 4096 / self.setup.spaces[space].per_page;
+        let unit = (self.setup.atomic / data).max(1);
         // A write that crosses units of the drive's atomic size is none.
         if first / unit == (first + values.len() - 1) / unit {
             self.torn.push(Torn { space, first, values });
@@ -262,7 +262,7 @@ impl World {
 
     /// Whether a Flush keeps anything from a crash of the host.
     fn keeps(&self) -> bool {
-        self.manner.options.host_sync
+        self.setup.options.host_sync
     }
 
     /// What was erased for good is in no file.
@@ -376,7 +376,7 @@ impl World {
                     }
                 }
             }
-            if emptied && self.manner.spaces[index].set == 2 {
+            if emptied && self.setup.spaces[index].set == 2 {
                 self.spaces[index].check_empty()?;
             }
             self.spaces[index].settle(after, safe);
@@ -433,13 +433,13 @@ impl World {
     }
 }
 
-fn open(disk: &SimDisk, manner: &Manner) -> Result<Opened, StartError> {
+fn open(disk: &SimDisk, setup: &Setup) -> Result<Opened, StartError> {
     let locked = Locked::alone(Arc::new(disk.clone()));
-    let options = Options { image_options: manner.options, ..Options::default() };
-    let config = device::Config::from_toml(&manner.toml).map_err(|e| {
+    let options = Options { image_options: setup.options, ..Options::default() };
+    let config = device::Config::from_toml(&setup.toml).map_err(|e| {
         let reason = e.to_string();
         ImageError::State { path: "simulated".into(), reason }
     })?;
-    let shape = Shape { config, toml: manner.toml.clone() };
+    let shape = Shape { config, toml: setup.toml.clone() };
     open_image(locked, Path::new("simulated"), Some(shape), &options, Hands::Stepped)
 }

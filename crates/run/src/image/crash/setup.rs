@@ -21,7 +21,7 @@ pub(super) struct Made {
 
 /// How a world is made.
 #[derive(Clone, Debug)]
-pub(super) struct Manner {
+pub(super) struct Setup {
     pub toml: String,
     pub options: ImageOptions,
     pub protected: bool,
@@ -49,7 +49,7 @@ fn made(set: u16, rng: &mut Rng) -> Made {
 }
 
 /// A drive that seed chooses.
-pub(super) fn manner(rng: &mut Rng) -> Manner {
+pub(super) fn setup(rng: &mut Rng) -> Setup {
     let protected = rng.below(3) > 0;
     let timing = rng.below(3) == 0;
     // An atomic write must fit into a program unit.
@@ -87,7 +87,7 @@ pub(super) fn manner(rng: &mut Rng) -> Manner {
     let flushes = rng.below(4) > 0;
     let in_turn = flushes && rng.below(3) == 0;
     let atomic = if atomic == "16KiB" { 16 << 10 } else { 4096 };
-    Manner { toml, options, protected, volatile, flushes, in_turn, atomic, spaces }
+    Setup { toml, options, protected, volatile, flushes, in_turn, atomic, spaces }
 }
 
 fn nand(rng: &mut Rng, nand_page: &str, handles: &str) -> String {
