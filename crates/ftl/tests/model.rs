@@ -69,7 +69,7 @@ fn random_config(rng: &mut Rng) -> Config {
                 nand: NandConfig { geometry, cell, timing, durable: true },
                 capacity_pages,
                 gc: GcConfig {
-                    policy: pick(rng, &[GcPolicy::Greedy, GcPolicy::CostBenefit, GcPolicy::Fifo]),
+                    policy: pick(rng, GcPolicy::ALL),
                     ahead,
                     wear_gap: pick(rng, &[3, 100]),
                     together: placement.handles == 1 && pick(rng, &[false, true]),

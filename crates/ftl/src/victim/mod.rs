@@ -1,5 +1,5 @@
 //! Which superblock is collected next. A new policy is a file here with a type that has [`VictimPolicy`], and a variant of
-//! [`GcPolicy`]. A drive's TOML knows it by the variant's name.
+//! [`GcPolicy`] with its place in [`GcPolicy::ALL`]. A drive's TOML knows it by the variant's name, and the tests run all of them.
 
 mod cost_benefit;
 mod fifo;
@@ -25,6 +25,9 @@ pub enum GcPolicy {
 }
 
 impl GcPolicy {
+    /// All of them, in the order of the variants. Tests run each.
+    pub const ALL: &[GcPolicy] = &[GcPolicy::Greedy, GcPolicy::CostBenefit, GcPolicy::Fifo];
+
     pub(crate) fn chooses(self) -> &'static dyn VictimPolicy {
         match self {
             GcPolicy::Greedy => &Greedy,
@@ -37,6 +40,8 @@ impl GcPolicy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde::de::IntoDeserializer;
+    use serde::de::value::{Error, StrDeserializer};
 
     fn candidate(superblock: u32, valid: u32, age: u64) -> Candidate {
         Candidate { superblock, valid, usable: 100, age }
@@ -50,9 +55,22 @@ mod tests {
         assert_eq!([GcPolicy::Greedy, GcPolicy::CostBenefit, GcPolicy::Fifo].map(chosen), [0, 1, 2]);
     }
 
+    /// A policy that the list lacks would run in no test. The error for an unknown name lists the variants.
+    #[test]
+    fn the_list_has_all_policies() {
+        let unknown: StrDeserializer<'_, Error> = "none".into_deserializer();
+        let error = GcPolicy::deserialize(unknown).unwrap_err().to_string();
+        let names: Vec<&str> = error.split('`').skip(3).step_by(2).collect();
+        assert_eq!(names.len(), GcPolicy::ALL.len(), "{error}");
+        for (name, policy) in names.into_iter().zip(GcPolicy::ALL) {
+            let named: StrDeserializer<'_, Error> = name.into_deserializer();
+            assert_eq!(GcPolicy::deserialize(named).as_ref(), Ok(policy));
+        }
+    }
+
     #[test]
     fn of_equals_all_choose_the_first_and_of_none_none() {
-        for policy in [GcPolicy::Greedy, GcPolicy::CostBenefit, GcPolicy::Fifo] {
+        for policy in GcPolicy::ALL {
             let equal = [candidate(4, 30, 9), candidate(7, 30, 9)];
             let chosen = policy.chooses().choose(&mut equal.iter().copied());
             assert_eq!(chosen.map(|c| c.superblock), Some(4), "{policy:?}");
