@@ -1,13 +1,16 @@
 //! Fair sharing of an NVM Set among its namespaces, by start-time fair queueing.
 //!
 //! What a command takes is counted in time of its set: how long the whole set, working in parallel as it can, would be
-//! busy with it; writes with the write amplification of their namespace. Each namespace has a *tag*: what it took so far,
-//! divided by its weight. The set's *clock* is the tag of what started last. A command starts at once if its namespace is
-//! alone, or behind the clock; others start in the order of their tags, while what is under direction is less than a window that
-//! keeps the set busy. The clock jumps by a whole command of others, which may be large, and a small one between two such jumps
-//! would find the window full; so a part of the window, by weight, is kept for each namespace that got less than another one.
-//! A namespace that uses less than its share does not wait, and the set is never idle for the sake of fairness. Without timing everything ends at
-//! once, and there is nothing to share.
+//! busy with it. Writes count with the write amplification of their namespace. Each namespace has a *tag*: what it took so far,
+//! divided by its weight. The set's *clock* is the tag of what started last.
+//!
+//! A command starts at once if its namespace is alone, or behind the clock. Others start in the order of their tags, as long as less
+//! is under way than a window that keeps the set busy. The clock jumps by a whole command of others, which may be large. A small
+//! command between two such jumps would find the window full. So a part of the window, by weight, is kept for each namespace that got
+//! less than another one.
+//!
+//! A namespace that uses less than its share does not wait. The set is never idle for the sake of fairness. Without timing everything
+//! ends at once, and there is nothing to share.
 
 use crate::config::Config;
 use ftl::{PAGE, SetConfig, SetCost};
@@ -26,7 +29,7 @@ pub(crate) enum Direction {
 /// set's queues meanwhile.
 const PRESENT: Nanos = Nanos(10_000_000);
 
-/// Reads that the window lets be under direction for each place that can work on one.
+/// Reads that the window lets be under way for each place that can work on one.
 const DEPTH: u64 = 8;
 
 /// A tag advances by a command's cost times this, divided by the weight.
@@ -65,7 +68,7 @@ pub(crate) struct Share {
     pub weight: u16,
     /// What it took of the set so far, by its weight.
     pub tag: u64,
-    /// What of that is under direction, in nanoseconds of the whole set.
+    /// What of that is under way, in nanoseconds of the whole set.
     pub under_way: u64,
 }
 
@@ -79,7 +82,7 @@ impl Default for Share {
 #[derive(Default, Debug)]
 pub(crate) struct SharedSet {
     costs: SetCost,
-    /// What may be under direction, in nanoseconds of the whole set; 0 if it need not be shared.
+    /// What may be under way, in nanoseconds of the whole set; 0 if it need not be shared.
     window: u64,
     under_way: u64,
     clock: u64,
@@ -146,7 +149,7 @@ impl SharedSet {
         self.latest.0 == nsid && self.others <= now
     }
 
-    /// Whether a namespace got less than another one, and has less under direction than its part of the window.
+    /// Whether a namespace got less than another one, and has less under way than its part of the window.
     #[inline]
     fn is_behind(&self, tag: u64, share: &Share) -> bool {
         tag < self.front

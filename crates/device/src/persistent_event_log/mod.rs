@@ -166,7 +166,7 @@ pub(crate) enum Report<'a> {
     Released,
     /// The log when the reporting context was established.
     Log(&'a [u8]),
-    /// Its header alone, whatever offset the host asks for.
+    /// Its header alone, at any offset that the host asks for.
     Header(Box<PersistentEventHeader>),
 }
 
