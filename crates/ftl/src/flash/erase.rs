@@ -45,8 +45,27 @@ impl Flash {
         EraseStep::Ended(superblock)
     }
 
-    /// The erase of a block should have ended; whether it has.
+    /// The erase of a block of a superblock that was given up should have ended; whether it has.
     pub fn erased<S: Storage>(
+        &mut self,
+        now: Nanos,
+        unit: Unit,
+        events: &mut Queue,
+        storage: &mut S,
+    ) -> bool {
+        let ended = self.block_erased(now, unit, events, storage);
+        self.superblocks.erases_under_way -= u32::from(ended);
+        ended
+    }
+
+    /// Begins to erase one block of an open superblock, for an owner that erases its blocks by itself. An event tells of the end.
+    pub fn erase_block(&mut self, now: Nanos, unit: Unit, events: &mut Queue) {
+        let end = self.nand.erase(now, unit);
+        events.push(end, (self.id, Event::Erased(unit)));
+    }
+
+    /// The erase of a block should have ended; whether it has. A block that cannot be erased is bad from now on.
+    pub fn block_erased<S: Storage>(
         &mut self,
         now: Nanos,
         unit: Unit,
@@ -61,7 +80,6 @@ impl Flash {
             Progress::Ended(outcome) => outcome,
         };
         self.stats.erases += 1;
-        self.superblocks.erases_under_way -= 1;
         storage.record(Record::Erase { set: self.id.0, unit });
         if outcome == Outcome::Failed {
             self.stats.media_failures += 1;
@@ -71,9 +89,20 @@ impl Flash {
         true
     }
 
+    /// An open superblock whose blocks its owner has erased is free again, or dead.
+    pub fn release(&mut self, superblock: u32) {
+        debug_assert_eq!(self.superblocks.get(superblock).state, SuperblockState::Open);
+        self.blocks_are_erased(superblock);
+    }
+
     fn erase_ended(&mut self, superblock: u32) {
         self.superblocks.erasing.pop_front();
         self.superblocks.erase_die = 0;
+        self.blocks_are_erased(superblock);
+    }
+
+    /// All blocks of a superblock are erased: it can be opened, unless all of them are bad.
+    fn blocks_are_erased(&mut self, superblock: u32) {
         self.count_usable(superblock);
         let b = &mut self.superblocks.all[superblock as usize];
         b.erases += 1;

@@ -29,7 +29,7 @@ mod tests;
 mod wear;
 
 pub(crate) use die_queue::{DIE_QUEUE, Ended, Order};
-pub(crate) use stream::{Next, Stream, Target};
+pub(crate) use stream::{Next, Offer, Stream, Target};
 pub(crate) use superblock::{Cycles, EraseStep, Superblock, SuperblockState, Superblocks, Wear};
 
 use crate::answer::SetStats;
@@ -55,6 +55,8 @@ pub(crate) struct Flash {
     dies: Vec<DieQueue>,
     /// Pages of a superblock.
     superblock_pages: Divisor,
+    /// Programs of the zones that ended where nobody of theirs asked. Their owner takes them.
+    pub ended_of_zones: Vec<Ended>,
     /// Counts of the medium.
     pub stats: SetStats,
     /// Reused, so that the running drive does not allocate.
@@ -73,6 +75,7 @@ impl Flash {
             superblocks: Superblocks::new(&geo),
             dies: vec![DieQueue::EMPTY; geo.dies as usize],
             superblock_pages: Divisor::new(geo.pages_per_superblock()),
+            ended_of_zones: Vec::with_capacity(geo.dies as usize * DIE_QUEUE),
             stats: SetStats::default(),
             spares: Vec::with_capacity(geo.unit_pages as usize),
             nand,
@@ -145,6 +148,11 @@ impl Flash {
             storage.record(Record::Open { set: self.id.0, superblock, writer });
         }
         Some(superblock)
+    }
+
+    /// Whether a superblock is free, or out of use.
+    pub fn state(&self, superblock: u32) -> SuperblockState {
+        self.superblocks.get(superblock).state
     }
 
     /// Nothing more is written to an open superblock.
