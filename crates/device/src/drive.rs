@@ -31,7 +31,7 @@ use crate::sanitize::{SANITIZE_IO, SanitizeOperation};
 use crate::self_test;
 use crate::stats::{self, DeletedNamespaces};
 use crate::telemetry::{self, Telemetry};
-use ftl::{Done, Ftl, Io, Past, StorageError};
+use ftl::{CompletedIo, Ftl, Io, Past, StorageError};
 use media::Nanos;
 use nvme::log::{AnaState, NamespaceStatistics};
 use nvme::{Command, Completion, IoCommand, Nsid, Status, Transfer};
@@ -56,7 +56,7 @@ pub struct Drive {
     pub(crate) sanitize: SanitizeOperation,
     pub(crate) deleted: DeletedNamespaces,
     /// Answers of the translation layer; kept for its room.
-    pub(crate) done: Vec<Done>,
+    pub(crate) done: Vec<CompletedIo>,
 }
 
 impl From<Core> for Drive {

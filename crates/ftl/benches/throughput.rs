@@ -70,7 +70,7 @@ struct Load {
     ends: Events<u32>,
     /// The page after the one that is next: a controller, too, sees its queue.
     coming: u64,
-    done: Vec<ftl::Done>,
+    done: Vec<ftl::CompletedIo>,
     latencies: Vec<u32>,
 }
 

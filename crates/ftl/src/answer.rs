@@ -75,7 +75,7 @@ impl From<StorageError> for Fault {
 
 /// A request that was answered with [`Answer::Later`] is done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Done {
+pub struct CompletedIo {
     /// Which.
     pub io: Io,
     /// When.

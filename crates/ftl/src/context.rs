@@ -1,6 +1,6 @@
 //! What a set works with besides its own state.
 
-use crate::answer::Done;
+use crate::answer::CompletedIo;
 use crate::storage::Storage;
 use crate::volume::{SetId, Volumes};
 use media::{Events, Unit};
@@ -27,7 +27,7 @@ pub(crate) struct SetContext<'a, S: Storage> {
     pub storage: &'a mut S,
     pub events: &'a mut Queue,
     pub volumes: &'a mut Volumes,
-    pub done: &'a mut Vec<Done>,
+    pub done: &'a mut Vec<CompletedIo>,
     /// Order of the drive's writes.
     pub version: &'a mut u64,
 }

@@ -1,6 +1,6 @@
 //! Commands that every set answers, and the one answer that is made of them.
 
-use crate::answer::{Answer, Done, Fault};
+use crate::answer::{Answer, CompletedIo, Fault};
 use crate::storage::Io;
 use media::Nanos;
 
@@ -37,7 +37,7 @@ pub(crate) struct Joints(Vec<Joint>);
 
 impl Joints {
     /// Says what to answer now to a command that has been given to every set. `done[seen..]` came meanwhile.
-    pub fn answer(&mut self, joint: Joint, seen: usize, done: &mut Vec<Done>) -> Answer {
+    pub fn answer(&mut self, joint: Joint, seen: usize, done: &mut Vec<CompletedIo>) -> Answer {
         if joint.left == 0 {
             return joint.fault.map_or(Answer::At(joint.end), Answer::Failed);
         }
@@ -48,14 +48,14 @@ impl Joints {
 
     /// Makes one answer of those that several sets gave to one command, from `done[from]` on.
     #[inline]
-    pub fn join(&mut self, from: usize, done: &mut Vec<Done>) {
+    pub fn join(&mut self, from: usize, done: &mut Vec<CompletedIo>) {
         if !self.0.is_empty() {
             self.join_some(from, done);
         }
     }
 
     #[cold]
-    fn join_some(&mut self, from: usize, all: &mut Vec<Done>) {
+    fn join_some(&mut self, from: usize, all: &mut Vec<CompletedIo>) {
         let mut i = from;
         while i < all.len() {
             let done = all[i];
@@ -68,7 +68,7 @@ impl Joints {
             joint.end = joint.end.max(done.at);
             joint.fault = joint.fault.or(done.result.err());
             if joint.left == 0 {
-                all[i] = Done { io: joint.io, at: joint.end, result: joint.fault.map_or(Ok(()), Err) };
+                all[i] = CompletedIo { io: joint.io, at: joint.end, result: joint.fault.map_or(Ok(()), Err) };
                 self.0.swap_remove(j);
                 i += 1;
             } else {
@@ -87,8 +87,8 @@ impl Joints {
 mod tests {
     use super::*;
 
-    fn done(io: u32, at: u64, result: Result<(), Fault>) -> Done {
-        Done { io: Io(io), at: Nanos(at), result }
+    fn done(io: u32, at: u64, result: Result<(), Fault>) -> CompletedIo {
+        CompletedIo { io: Io(io), at: Nanos(at), result }
     }
 
     #[test]

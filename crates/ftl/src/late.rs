@@ -1,7 +1,7 @@
 //! Reads that are answered later, for tests: a set that is written in place can be told to behave as a disk does, which does not
 //! know when a read ends. No drive is built with this.
 
-use crate::answer::{Answer, Done, Fault};
+use crate::answer::{Answer, CompletedIo, Fault};
 use crate::context::{Event, Queue};
 use crate::storage::Io;
 use crate::volume::SetId;
@@ -12,7 +12,7 @@ use media::Nanos;
 pub(crate) struct LateReads {
     /// How much later than the medium says; `None`: reads are answered at once.
     pub by: Option<Nanos>,
-    waiting: Vec<Done>,
+    waiting: Vec<CompletedIo>,
 }
 
 impl LateReads {
@@ -25,13 +25,13 @@ impl LateReads {
             Answer::Failed(Fault::Unrecovered) => (now + by, Err(Fault::Unrecovered)),
             other => return other,
         };
-        self.waiting.push(Done { io, at, result });
+        self.waiting.push(CompletedIo { io, at, result });
         events.push(at, (set, Event::Read(io)));
         Answer::Later
     }
 
     /// The answer to a read whose event has come.
-    pub fn take(&mut self, now: Nanos, io: Io) -> Option<Done> {
+    pub fn take(&mut self, now: Nanos, io: Io) -> Option<CompletedIo> {
         let due = self.waiting.iter().position(|done| done.io == io && done.at <= now)?;
         Some(self.waiting.remove(due))
     }

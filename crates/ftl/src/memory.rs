@@ -1,6 +1,6 @@
 //! An NVM Set on DRAM or persistent memory: logical page = physical page, written in place.
 
-use crate::answer::{Answer, Done, Fault, MediaKind, Past, SetInfo, SetStats};
+use crate::answer::{Answer, CompletedIo, Fault, MediaKind, Past, SetInfo, SetStats};
 use crate::compare::{match_before, matches};
 use crate::config::{GRANULE_PAGES, PAGE};
 #[cfg(any(test, feature = "late-reads"))]
@@ -323,7 +323,7 @@ impl NvmSet for MemorySet {
                 Ok(true) => Ok(()),
                 Err(fault) => Err(fault),
             };
-            cx.done.push(Done { io: write.io, at: write.at.max(now), result });
+            cx.done.push(CompletedIo { io: write.io, at: write.at.max(now), result });
         }
     }
 

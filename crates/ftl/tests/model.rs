@@ -151,7 +151,7 @@ struct Run {
     now: Nanos,
     volumes: Vec<(VolumeId, Vec<Sector>)>,
     flying: BTreeMap<u32, Kind>,
-    done: Vec<ftl::Done>,
+    done: Vec<ftl::CompletedIo>,
     next_io: u32,
     next_value: u32,
     saved: Vec<u8>,

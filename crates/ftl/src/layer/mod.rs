@@ -22,7 +22,7 @@ pub(crate) mod persist;
 #[cfg(test)]
 mod tests;
 
-use crate::answer::{Answer, Done, Fault, PageState, Past, PlacementNote, SetInfo, SetStats, Source};
+use crate::answer::{Answer, CompletedIo, Fault, PageState, Past, PlacementNote, SetInfo, SetStats, Source};
 use crate::compare::matches;
 use crate::config::{Config, ConfigError, GRANULE_PAGES, PAGE, SetConfig};
 use crate::context::Queue;
@@ -68,7 +68,7 @@ pub struct Ftl {
     host_bytes: Vec<HostBytes>,
     volumes: Volumes,
     events: Queue,
-    done: Vec<Done>,
+    done: Vec<CompletedIo>,
     version: u64,
     /// Commands that several sets answer.
     joint: Joints,
@@ -508,7 +508,7 @@ impl Ftl {
 
     /// Runs every event that is due, each at its own time, tries again what waits for slots, and moves
     /// what is done to `done`.
-    pub fn poll(&mut self, now: Nanos, storage: &mut impl Storage, done: &mut Vec<Done>) {
+    pub fn poll(&mut self, now: Nanos, storage: &mut impl Storage, done: &mut Vec<CompletedIo>) {
         self.advance(now, storage);
         for i in 0..self.sets.len() {
             let seen = self.done.len();

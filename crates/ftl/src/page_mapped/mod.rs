@@ -34,7 +34,7 @@ mod streams;
 mod trim;
 mod validity;
 
-use crate::answer::{Done, Fault};
+use crate::answer::{CompletedIo, Fault};
 use crate::config::{Config, GcConfig, PlacementConfig};
 use crate::context::SetContext;
 use crate::flash::{DIE_QUEUE, Flash};
@@ -202,7 +202,7 @@ impl PageMappedSet {
         self.read_only = true;
         self.admit_waiting(now, cx);
         for flush in self.flushes.drain(..) {
-            cx.done.push(Done { io: flush.io, at: now, result: Err(Fault::ReadOnly) });
+            cx.done.push(CompletedIo { io: flush.io, at: now, result: Err(Fault::ReadOnly) });
         }
     }
 
