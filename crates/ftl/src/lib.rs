@@ -18,11 +18,11 @@
 //! areas; deallocations and volumes are in a *system area* that is taken to be reliable.
 
 mod answer;
+mod broadcast;
 mod compare;
 mod config;
 mod context;
 mod flash;
-mod joint;
 #[cfg(any(test, feature = "late-reads"))]
 mod late;
 mod layer;

@@ -23,10 +23,10 @@ pub(crate) mod persist;
 mod tests;
 
 use crate::answer::{Answer, CompletedIo, Fault, PageState, Past, PlacementNote, SetInfo, SetStats, Source};
+use crate::broadcast::BroadcastCommands;
 use crate::compare::matches;
 use crate::config::{Config, ConfigError, GRANULE_PAGES, PAGE, SetConfig};
 use crate::context::Queue;
-use crate::joint::Joints;
 use crate::lost::LOST;
 use crate::memory::MemorySet;
 use crate::page_mapped::PageMappedSet;
@@ -71,7 +71,7 @@ pub struct Ftl {
     done: Vec<CompletedIo>,
     version: u64,
     /// Commands that several sets answer.
-    joint: Joints,
+    broadcasts: BroadcastCommands,
     /// What the capacitors saved of each set's write buffer, between a power cut and recovery.
     saved: Option<Vec<Vec<Spare>>>,
 }
@@ -129,7 +129,7 @@ impl Ftl {
             events: Queue::default(),
             done: Vec::with_capacity(1024),
             version: 0,
-            joint: Joints::default(),
+            broadcasts: BroadcastCommands::default(),
             saved: None,
         })
     }
@@ -502,7 +502,7 @@ impl Ftl {
         while let Some((at, (set, event))) = self.events.pop_due(now) {
             let seen = self.done.len();
             self.sets[usize::from(set.0)].handle(at, event, context!(self, storage));
-            self.joint.join(seen, &mut self.done);
+            self.broadcasts.join(seen, &mut self.done);
         }
     }
 
@@ -513,12 +513,12 @@ impl Ftl {
         for i in 0..self.sets.len() {
             let seen = self.done.len();
             self.sets[i].retry(now, context!(self, storage));
-            self.joint.join(seen, &mut self.done);
+            self.broadcasts.join(seen, &mut self.done);
         }
         // Without timing, what was started just now has ended just now.
         self.advance(now, storage);
         // Other commands may have ended a part, too: a write that finds the end of a set's life does.
-        self.joint.join(0, &mut self.done);
+        self.broadcasts.join(0, &mut self.done);
         done.append(&mut self.done);
     }
 
@@ -557,7 +557,7 @@ impl Ftl {
         }
         self.events.clear();
         self.done.clear();
-        self.joint.clear();
+        self.broadcasts.clear();
         self.saved = Some(kept);
         lossy
     }
