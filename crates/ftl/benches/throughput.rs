@@ -6,7 +6,7 @@
 //! Prints host operations per second of CPU time, write amplification beside theory, and the latencies
 //! of writes in virtual time.
 
-use ftl::{Answer, Config, Extent, Ftl, GcConfig, Io, NoContents, Past, SetConfig, SetId, Source};
+use ftl::{Answer, Config, Extent, Ftl, GcConfig, Io, NoContents, SetConfig, SetId, Source, WriteHistory};
 use media::{Cell, Events, Geometry, NandConfig, NandTiming, Nanos, Rng};
 
 const PAGE: u64 = 4096;
@@ -163,10 +163,10 @@ fn main() {
     for spare in spares {
         let mut load = Load::new(spare);
         // What was written for long, and more until the last of it is settled.
-        assert!(load.ftl.age(
+        assert!(load.ftl.precondition(
             Nanos::ZERO,
             &[load.volume],
-            Past::Overwritten(1),
+            WriteHistory::Overwritten(1),
             &mut NoContents,
             &mut || true
         ));

@@ -2,7 +2,7 @@
 //! know when a read ends. No drive is built with this.
 
 use crate::answer::{Answer, CompletedIo, Fault};
-use crate::context::{Event, Queue};
+use crate::context::{Event, EventQueue};
 use crate::storage::Io;
 use crate::volume::SetId;
 use media::Nanos;
@@ -18,7 +18,14 @@ pub(crate) struct LateReads {
 impl LateReads {
     /// What to answer to a read now, in place of what the medium says. What the medium could not give fails later, anything else
     /// at once.
-    pub fn answer(&mut self, now: Nanos, io: Io, answer: Answer, set: SetId, events: &mut Queue) -> Answer {
+    pub fn answer(
+        &mut self,
+        now: Nanos,
+        io: Io,
+        answer: Answer,
+        set: SetId,
+        events: &mut EventQueue,
+    ) -> Answer {
         let Some(by) = self.by else { return answer };
         let (at, result) = match answer {
             Answer::At(end) => (end + by, Ok(())),

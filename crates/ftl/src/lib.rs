@@ -39,8 +39,8 @@ mod volume;
 mod write;
 
 pub use answer::{
-    Answer, CompletedIo, Fault, MediaKind, PageState, Past, PlacementChange, PlacementNote, SetInfo,
-    SetStats, Source,
+    Answer, CompletedIo, Fault, MediaKind, PageState, PlacementChange, PlacementNote, SetInfo, SetStats,
+    Source, WriteHistory,
 };
 pub use config::{
     Config, ConfigError, GRANULE_PAGES, GcConfig, MAX_HANDLES, PAGE, PlacementConfig, SetConfig,

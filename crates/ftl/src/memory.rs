@@ -1,6 +1,6 @@
 //! An NVM Set on DRAM or persistent memory: logical page = physical page, written in place.
 
-use crate::answer::{Answer, CompletedIo, Fault, MediaKind, Past, SetInfo, SetStats};
+use crate::answer::{Answer, CompletedIo, Fault, MediaKind, SetInfo, SetStats, WriteHistory};
 use crate::compare::{match_before, matches};
 use crate::config::{GRANULE_PAGES, PAGE};
 #[cfg(any(test, feature = "late-reads"))]
@@ -358,11 +358,11 @@ impl NvmSet for MemorySet {
         newest
     }
 
-    /// Everything in `granules` was written once: a medium that is written in place has no other past.
-    fn age(
+    /// Everything in `granules` was written once: more writes leave no trace on a medium that is written in place.
+    fn precondition(
         &mut self,
         granules: &[u32],
-        _past: Past,
+        _history: WriteHistory,
         version: &mut u64,
         _go_on: &mut dyn FnMut() -> bool,
     ) -> bool {

@@ -4,7 +4,7 @@
 #[path = "support/load.rs"]
 mod load;
 
-use ftl::{Config, Extent, Ftl, GcPolicy, Io, NoContents, PAGE, Past, SetId, Source};
+use ftl::{Config, Extent, Ftl, GcPolicy, Io, NoContents, PAGE, SetId, Source, WriteHistory};
 use load::{Load, hot_and_cold, kept_apart, oldest_first, uniform, zipf};
 use media::{Nanos, Rng};
 
@@ -20,10 +20,10 @@ fn uniform_random_writes_amplify_as_theory_says_and_from_the_first_on_if_they_ar
         assert!((measured / theory - 1.0).abs() < 0.03, "spare {spare}: {measured:.3} against {theory:.3}");
 
         let mut aged = Load::new(spare, GcPolicy::Greedy, uniform());
-        assert!(aged.ftl.age(
+        assert!(aged.ftl.precondition(
             Nanos::ZERO,
             &[aged.volume],
-            Past::Overwritten(1),
+            WriteHistory::Overwritten(1),
             &mut NoContents,
             &mut || true
         ));
@@ -90,20 +90,20 @@ fn skewed_writes_amplify_between_the_bounds_of_theory() {
 #[test]
 fn a_past_outlives_a_power_cut_and_a_saved_drive() {
     let kinds = [
-        (true, Past::Overwritten(3)),
-        (false, Past::Overwritten(3)),
-        (true, Past::Filled),
-        (false, Past::Filled),
+        (true, WriteHistory::Overwritten(3)),
+        (false, WriteHistory::Overwritten(3)),
+        (true, WriteHistory::Filled),
+        (false, WriteHistory::Filled),
     ];
-    for (durable, past) in kinds {
+    for (durable, history) in kinds {
         let config = Config { durable, ..Load::new(0.28, GcPolicy::Greedy, uniform()).ftl.config().clone() };
         let mut ftl = Ftl::new(config.clone()).expect("a good configuration");
         // Half of the set, in two volumes.
         let bytes = (128 << 10) * u64::from(PAGE);
         let volumes = [(); 2].map(|()| ftl.create(SetId(0), bytes, &mut NoContents).expect("space"));
-        assert!(ftl.age(Nanos::ZERO, &volumes, past, &mut NoContents, &mut || true));
+        assert!(ftl.precondition(Nanos::ZERO, &volumes, history, &mut NoContents, &mut || true));
         assert!(
-            !ftl.age(Nanos::ZERO, &volumes, past, &mut NoContents, &mut || true),
+            !ftl.precondition(Nanos::ZERO, &volumes, history, &mut NoContents, &mut || true),
             "it is not blank any more"
         );
         let pages = bytes / u64::from(PAGE);
@@ -138,6 +138,6 @@ fn a_past_outlives_a_power_cut_and_a_saved_drive() {
             ftl.park(Nanos::ZERO).save(&mut saved);
             saved
         });
-        assert!(all[0] == all[1] && all[0] == all[2], "durable {durable}, {past:?}");
+        assert!(all[0] == all[1] && all[0] == all[2], "durable {durable}, {history:?}");
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Flash;
 use super::superblock::{EraseStep, SuperblockState};
-use crate::context::{Event, Queue};
+use crate::context::{Event, EventQueue};
 use crate::storage::{Record, Storage};
 use media::{Medium, Nanos, Outcome, Progress, Unit};
 
@@ -15,14 +15,20 @@ impl Flash {
 
     /// Takes the superblocks that wait for an erase one step on, with at most so many dies at a time.
     #[inline]
-    pub fn erase_step(&mut self, now: Nanos, most_dies: u32, events: &mut Queue) -> EraseStep {
+    pub fn erase_step(&mut self, now: Nanos, most_dies: u32, events: &mut EventQueue) -> EraseStep {
         match self.superblocks.erasing.front() {
             Some(&superblock) => self.erase_next(now, superblock, most_dies, events),
             None => EraseStep::Nothing,
         }
     }
 
-    fn erase_next(&mut self, now: Nanos, superblock: u32, most_dies: u32, events: &mut Queue) -> EraseStep {
+    fn erase_next(
+        &mut self,
+        now: Nanos,
+        superblock: u32,
+        most_dies: u32,
+        events: &mut EventQueue,
+    ) -> EraseStep {
         while self.superblocks.erase_die < self.geo.dies {
             if self.superblocks.erases_under_way >= most_dies {
                 return EraseStep::Nothing;
@@ -50,7 +56,7 @@ impl Flash {
         &mut self,
         now: Nanos,
         unit: Unit,
-        events: &mut Queue,
+        events: &mut EventQueue,
         storage: &mut S,
     ) -> bool {
         let outcome = match self.nand.poll_erase(now, unit) {

@@ -43,7 +43,7 @@ use media::{Divisor, Faulty, Geometry, Medium, Nand, Nanos, Outcome, Page, Read,
 #[derive(Clone)]
 pub(crate) struct Flash {
     id: SetId,
-    /// The chips. Sets read spare areas here; only recovery, replays and a given past change chips without this module.
+    /// The chips. Sets read spare areas here; only recovery, replays and preconditioning change chips without this module.
     pub nand: Faulty<Nand>,
     geo: Geometry,
     /// Whether spare areas keep versions and slots, and a journal is kept.

@@ -4,7 +4,7 @@ use super::Flash;
 use super::die_queue::{Ended, Order, Program};
 use super::stream::Target;
 use crate::config::PAGE;
-use crate::context::{Event, Queue};
+use crate::context::{Event, EventQueue};
 use crate::storage::{Record, Storage};
 use media::{LogicalPage, Medium, Nanos, Outcome, Page, Progress, Spare, Unit};
 
@@ -18,7 +18,7 @@ impl Flash {
         target: Target,
         order: Order,
         spares: &[Spare],
-        events: &mut Queue,
+        events: &mut EventQueue,
     ) -> bool {
         let Target { unit, die, superblock } = target;
         let bytes = u64::from(self.geo.unit_pages * PAGE);
@@ -90,7 +90,14 @@ impl Flash {
     /// A program runs until `end`, if nothing postpones it. Whether its owner, who `watches` it, has to ask for what has ended on
     /// its die.
     #[inline]
-    fn sent(&mut self, program: Program, die: u32, end: Nanos, watched: bool, events: &mut Queue) -> bool {
+    fn sent(
+        &mut self,
+        program: Program,
+        die: u32,
+        end: Nanos,
+        watched: bool,
+        events: &mut EventQueue,
+    ) -> bool {
         let queue = &mut self.dies[die as usize];
         queue.push(program);
         let (alone, awaited) = (queue.count == 1, queue.awaited);
@@ -103,7 +110,7 @@ impl Flash {
         !alone
     }
 
-    fn await_end(&mut self, die: u32, end: Nanos, events: &mut Queue) {
+    fn await_end(&mut self, die: u32, end: Nanos, events: &mut EventQueue) {
         self.dies[die as usize].awaited = true;
         events.push(end, (self.id, Event::Programmed(die)));
     }
@@ -116,7 +123,7 @@ impl Flash {
         now: Nanos,
         die: u32,
         watched: bool,
-        events: &mut Queue,
+        events: &mut EventQueue,
         storage: &mut S,
     ) -> Option<Ended> {
         let &first = self.dies[die as usize].programs().first()?;

@@ -1,7 +1,7 @@
 //! The mechanism alone: no map, no buffer, no policy stands above it.
 
 use super::*;
-use crate::context::{Event, Queue};
+use crate::context::{Event, EventQueue};
 use crate::storage::NoContents;
 use media::{Cell, FaultPlan, LogicalPage, NandConfig, NandTiming, Unit};
 
@@ -11,7 +11,7 @@ const ERASE: u64 = 1000;
 /// Flash with its events and the time.
 struct Bench {
     flash: Flash,
-    events: Queue,
+    events: EventQueue,
     now: Nanos,
 }
 
@@ -33,7 +33,7 @@ impl Bench {
         let nand = Nand::new(NandConfig { geometry, cell: Cell::Slc, timing, durable: true }).unwrap();
         let mut flash = Flash::new(SetId(0), Faulty::new(nand, plan), true, true);
         assert!(flash.sort(|_| false).is_empty());
-        Bench { flash, events: Queue::default(), now: Nanos::ZERO }
+        Bench { flash, events: EventQueue::default(), now: Nanos::ZERO }
     }
 
     fn open(&mut self, wear: Wear, writer: u8) -> Stream {

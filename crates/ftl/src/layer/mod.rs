@@ -22,11 +22,13 @@ pub(crate) mod persist;
 #[cfg(test)]
 mod tests;
 
-use crate::answer::{Answer, CompletedIo, Fault, PageState, Past, PlacementNote, SetInfo, SetStats, Source};
+use crate::answer::{
+    Answer, CompletedIo, Fault, PageState, PlacementNote, SetInfo, SetStats, Source, WriteHistory,
+};
 use crate::broadcast::BroadcastCommands;
 use crate::compare::matches;
 use crate::config::{Config, ConfigError, GRANULE_PAGES, PAGE, SetConfig};
-use crate::context::Queue;
+use crate::context::EventQueue;
 use crate::lost::LOST;
 use crate::memory::MemorySet;
 use crate::page_mapped::PageMappedSet;
@@ -67,7 +69,7 @@ pub struct Ftl {
     /// What hosts read of each set and wrote to it.
     host_bytes: Vec<HostBytes>,
     volumes: Volumes,
-    events: Queue,
+    events: EventQueue,
     done: Vec<CompletedIo>,
     version: u64,
     /// Commands that several sets answer.
@@ -126,7 +128,7 @@ impl Ftl {
             host_bytes: vec![HostBytes::default(); sets.len()],
             config,
             sets,
-            events: Queue::default(),
+            events: EventQueue::default(),
             done: Vec::with_capacity(1024),
             version: 0,
             broadcasts: BroadcastCommands::default(),
@@ -562,14 +564,15 @@ impl Ftl {
         lossy
     }
 
-    /// Gives volumes of a drive that holds nothing a past, as if they had been written. What this takes is not counted: neither bytes nor
-    /// wear. Returns false, having changed nothing that matters, if a set of them is not blank, or too much of it is bad. `go_on`
-    /// is asked again and again: where it says no the drive is left half done, of no use to anybody, and false is returned.
-    pub fn age(
+    /// Brings volumes of a drive that holds nothing into the state that `history` leaves, without the writes. Counts neither bytes nor wear.
+    ///
+    /// Returns false, having changed nothing that matters, if a set of the volumes is not blank, or too much of it is bad. Asks `go_on` again
+    /// and again. When it says no, this returns false, and the drive is half done and of no use.
+    pub fn precondition(
         &mut self,
         now: Nanos,
         volumes: &[VolumeId],
-        past: Past,
+        history: WriteHistory,
         storage: &mut impl Storage,
         go_on: &mut dyn FnMut() -> bool,
     ) -> bool {
@@ -582,7 +585,7 @@ impl Ftl {
             if granules.is_empty() {
                 continue;
             }
-            ok &= self.sets[i].age(&granules, past, &mut self.version, go_on);
+            ok &= self.sets[i].precondition(&granules, history, &mut self.version, go_on);
         }
         if go_on() {
             self.recover(now, storage);

@@ -11,7 +11,6 @@
 //! its successor is on flash, or the page is deallocated, an out-of-date copy gives them up ([`map::STALE`]), long before it is erased.
 
 mod admit;
-mod age;
 mod audit;
 mod bits;
 mod buffer;
@@ -23,6 +22,7 @@ mod map;
 mod notes;
 mod ops;
 mod place;
+mod precondition;
 mod program;
 mod purge;
 mod read;
