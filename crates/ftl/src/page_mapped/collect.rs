@@ -178,7 +178,7 @@ impl PageMappedSet {
                 age: now - b.sealed + 1,
             })
             .filter(|c| c.valid.next_multiple_of(unit) < c.usable || c.valid == 0);
-        let mut victim = self.gc.config.policy.chooses().choose(&mut giving).map(|c| c.superblock);
+        let mut victim = self.gc.config.policy.policy().choose(&mut giving).map(|c| c.superblock);
         if !self.gc.levelled && superblocks.free() >= 2 {
             let most = superblocks.iter().map(|(_, b)| b.erases).max().unwrap_or(0);
             let least = sealed().min_by_key(|(superblock, b)| (b.erases, *superblock));

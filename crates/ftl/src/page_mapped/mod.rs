@@ -19,9 +19,9 @@ mod collector;
 mod gc_pause;
 mod land;
 mod map;
+mod next_unit;
 mod notes;
 mod ops;
-mod place;
 mod precondition;
 mod program;
 mod purge;
@@ -118,7 +118,7 @@ impl PageMappedSet {
     ) -> PageMappedSet {
         let flash = Flash::new(id, nand, config.durable, placement.handles > 1);
         let geo = flash.geo();
-        let policy = placement.policy(gc.together);
+        let policy = placement.placement(gc.together).policy();
         let gc = Collector::new(geo, gc);
         let ops = geo.dies * DIE_QUEUE as u32 + gc.most_gathered();
         let deallocated = if config.durable { u64::from(capacity).div_ceil(64) } else { 0 };
@@ -128,7 +128,7 @@ impl PageMappedSet {
             map: Table::default(),
             valid: Validity::new(geo),
             trimmed: vec![0; deallocated as usize],
-            streams: Streams::new(placement.handles as usize, policy.places()),
+            streams: Streams::new(placement.handles as usize, policy),
             notes: Notes::default(),
             gc,
             buffer: Buffer::new(
