@@ -146,7 +146,7 @@ fn nobody_is_told_of_the_ends_of_moved_data_until_their_die_is_needed() {
     assert_eq!(bench.ended(0), []);
     assert_eq!(bench.events.next_at(), Some(Nanos(PROGRAM)));
     assert_eq!(bench.next(&mut stream), Next::Busy);
-    // Later the ends are found by whoever comes by.
+    // Later calls find the ends.
     bench.now = Nanos(2 * PROGRAM);
     bench.flash.is_due(0);
     assert_eq!(bench.next(&mut stream), Next::Ask(0));

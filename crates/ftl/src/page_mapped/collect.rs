@@ -203,7 +203,7 @@ impl PageMappedSet {
     fn erase_some<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) -> bool {
         let most = match self.purge {
             Some(_) => self.flash.geo().dies,
-            None => self.gc.few_dies(),
+            None => self.gc.background_dies(),
         };
         let mut done = false;
         loop {

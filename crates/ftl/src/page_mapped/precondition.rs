@@ -45,8 +45,8 @@ impl Shuffle {
     }
 }
 
-/// How many valid pages superblocks have that hold so many at most, youngest first: `pages` in all, in a geometric series from a full
-/// one on.
+/// Valid pages of superblocks that can hold `usable` pages each, youngest first: `pages` in all, in a geometric series that begins with a full
+/// superblock.
 fn decay(pages: u64, usable: &[u64]) -> Vec<u64> {
     // Terms in 2^-20 pages; the ratio in 2^-64.
     let first = u128::from(usable.iter().sum::<u64>() / usable.len().max(1) as u64) << 20;
