@@ -12,7 +12,7 @@ use crate::storage::{Io, Piece, Record, Storage};
 use crate::volume::{Extent, SetId, VolumeId};
 use crate::write::Write;
 use media::{
-    FaultPlan, Faulty, LogicalPage, Medium, Memory, MemoryKind, Nanos, Outcome, Page, Progress, Slot, Spare,
+    FaultPlan, Faulty, LogicalPage, Medium, Memory, MemoryKind, Nanos, OpStatus, Page, Progress, Slot, Spare,
     Unit,
 };
 use std::collections::VecDeque;
@@ -180,7 +180,7 @@ impl MemorySet {
                 let read = self.memory.read(now, Page(page), 1);
                 self.stats.media_read_bytes += u64::from(PAGE);
                 volume.stats.media_read_bytes += u64::from(PAGE);
-                if read.outcome == Outcome::Failed {
+                if read.status == OpStatus::Failed {
                     self.stats.uncorrectable += 1;
                     return Err(Fault::Unrecovered);
                 }
@@ -204,7 +204,7 @@ impl MemorySet {
         self.stats.media_written_bytes += u64::from(PAGE);
         let mut kept = spare;
         // Nothing can postpone a write in place, so how it ends is known at once.
-        let failed = self.memory.poll_program(end, Unit(page)) == Progress::Ended(Outcome::Failed);
+        let failed = self.memory.poll_program(end, Unit(page)) == Progress::Ended(OpStatus::Failed);
         if failed {
             self.stats.media_failures += 1;
             cx.storage.release(spare.slot);

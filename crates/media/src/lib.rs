@@ -32,7 +32,7 @@ pub use nand::{Cell, Nand, NandConfig, NandTiming, Sense};
 pub use rng::Rng;
 pub use state::StateError;
 pub use time::{Events, Nanos, Timeline};
-pub use types::{BlockState, Geometry, LogicalPage, Outcome, Page, Progress, Read, Slot, Spare, Unit};
+pub use types::{BlockState, Geometry, LogicalPage, OpStatus, Page, Progress, Read, Slot, Spare, Unit};
 
 /// The contract that every medium fulfils, and the fault wrapper too (see the `conformance` module).
 ///

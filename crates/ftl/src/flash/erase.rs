@@ -4,7 +4,7 @@ use super::Flash;
 use super::superblock::{EraseStep, SuperblockState};
 use crate::context::{Event, EventQueue};
 use crate::storage::{Record, Storage};
-use media::{Medium, Nanos, Outcome, Progress, Unit};
+use media::{Medium, Nanos, OpStatus, Progress, Unit};
 
 impl Flash {
     /// Nothing of a superblock counts any more, and no program to it is under way: it is erased when its turn comes.
@@ -59,17 +59,17 @@ impl Flash {
         events: &mut EventQueue,
         storage: &mut S,
     ) -> bool {
-        let outcome = match self.nand.poll_erase(now, unit) {
+        let status = match self.nand.poll_erase(now, unit) {
             Progress::Until(later) => {
                 events.push(later, (self.id, Event::Erased(unit)));
                 return false;
             }
-            Progress::Ended(outcome) => outcome,
+            Progress::Ended(status) => status,
         };
         self.stats.erases += 1;
         self.superblocks.erases_under_way -= 1;
         storage.record(Record::Erase { set: self.id.0, unit });
-        if outcome == Outcome::Failed {
+        if status == OpStatus::Failed {
             self.stats.media_failures += 1;
             self.stats.erase_failures += 1;
             storage.record(Record::Retire { set: self.id.0, unit });

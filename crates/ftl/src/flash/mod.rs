@@ -37,7 +37,7 @@ use crate::config::PAGE;
 use crate::storage::{Record, Storage};
 use crate::volume::SetId;
 use die_queue::DieQueue;
-use media::{Divisor, Faulty, Geometry, Medium, Nand, Nanos, Outcome, Page, Read, Slot, Spare};
+use media::{Divisor, Faulty, Geometry, Medium, Nand, Nanos, OpStatus, Page, Read, Slot, Spare};
 
 /// The flash of an NVM Set.
 #[derive(Clone)]
@@ -134,7 +134,7 @@ impl Flash {
     pub fn read(&mut self, now: Nanos, first: u32, count: u32) -> Read {
         let read = self.nand.read(now, Page(first), count);
         self.stats.media_read_bytes += u64::from(count * PAGE);
-        self.stats.uncorrectable += u64::from(read.outcome == Outcome::Failed);
+        self.stats.uncorrectable += u64::from(read.status == OpStatus::Failed);
         read
     }
 

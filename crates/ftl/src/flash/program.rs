@@ -6,7 +6,7 @@ use super::stream::Target;
 use crate::config::PAGE;
 use crate::context::{Event, EventQueue};
 use crate::storage::{Record, Storage};
-use media::{LogicalPage, Medium, Nanos, Outcome, Page, Progress, Spare, Unit};
+use media::{LogicalPage, Medium, Nanos, OpStatus, Page, Progress, Spare, Unit};
 
 impl Flash {
     /// Programs a unit that [`next_unit`](Flash::next_unit) gave. Whether the owner has to ask its die for what has
@@ -34,10 +34,10 @@ impl Flash {
 
     /// A program has left its die. One that failed takes its block with it.
     #[inline]
-    fn program_ended<S: Storage>(&mut self, program: Program, outcome: Outcome, storage: &mut S) -> Ended {
+    fn program_ended<S: Storage>(&mut self, program: Program, status: OpStatus, storage: &mut S) -> Ended {
         let Program { unit, superblock, op, .. } = program;
         self.superblocks.all[superblock as usize].programs -= 1;
-        let failed = outcome == Outcome::Failed;
+        let failed = status == OpStatus::Failed;
         if failed {
             self.retire(unit, superblock, storage);
         }
@@ -134,9 +134,9 @@ impl Flash {
                 }
                 None
             }
-            Progress::Ended(outcome) => {
+            Progress::Ended(status) => {
                 self.dies[die as usize].drop_first();
-                Some(self.program_ended(first, outcome, storage))
+                Some(self.program_ended(first, status, storage))
             }
         }
     }

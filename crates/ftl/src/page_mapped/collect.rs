@@ -14,7 +14,7 @@ use crate::flash::{EraseStep, SuperblockState};
 use crate::storage::Storage;
 use crate::victim::Candidate;
 use media::tables::prefetch;
-use media::{Nanos, Outcome};
+use media::{Nanos, OpStatus};
 
 impl PageMappedSet {
     /// Takes collection one step on; whether anything was done.
@@ -142,7 +142,7 @@ impl PageMappedSet {
             };
             let read = self.flash.read(now, first, count);
             end = end.max(read.done);
-            let lost = read.outcome == Outcome::Failed;
+            let lost = read.status == OpStatus::Failed;
             let gathered = &mut self.ops.pages_mut(op, moves)[..count as usize];
             for (page, page_move) in (first..).zip(gathered) {
                 let source = if lost { page | UNREADABLE } else { page };

@@ -18,7 +18,7 @@ use crate::divide::Divisor;
 use crate::state::{self, Reader, StateError};
 use crate::tables::{Table, prefetch};
 use crate::time::Nanos;
-use crate::types::{BlockState, Geometry, LogicalPage, Outcome, Page, Progress, Read, Slot, Spare, Unit};
+use crate::types::{BlockState, Geometry, LogicalPage, OpStatus, Page, Progress, Read, Slot, Spare, Unit};
 use dies::{Dies, Within};
 use ops::OpKind;
 
@@ -351,7 +351,7 @@ impl Medium for Nand {
         &self.geometry
     }
 
-    /// Blocks that went bad can still be read, units that were spoiled give [`Outcome::Failed`].
+    /// Blocks that went bad can still be read, units that were spoiled give [`OpStatus::Failed`].
     ///
     /// # Panics
     /// If a page was not programmed since its erase, or the pages do not lie in one sense.
@@ -363,9 +363,9 @@ impl Medium for Nand {
         if address.at >= block.next {
             self.broken(unit, "read of a page that was not programmed:");
         }
-        let mut outcome = Outcome::Good;
+        let mut status = OpStatus::Good;
         if block.marks & SPOILED != 0 && (block.next == MUST_ERASE || self.is_spoiled(unit)) {
-            outcome = Outcome::Failed;
+            status = OpStatus::Failed;
         }
         let index = match self.page_types {
             None => i,
@@ -376,9 +376,9 @@ impl Medium for Nand {
             self.broken(unit, "read across the end of a sense, or of nothing, in");
         }
         if !self.timed {
-            return Read { done: now, outcome };
+            return Read { done: now, status };
         }
-        Read { done: self.dies.read(now, address.die, within.plane, within.span, count), outcome }
+        Read { done: self.dies.read(now, address.die, within.plane, within.span, count), status }
     }
 
     #[inline]
@@ -402,11 +402,11 @@ impl Medium for Nand {
     #[inline]
     fn poll_program(&mut self, now: Nanos, unit: Unit) -> Progress {
         if !self.timed {
-            return Progress::Ended(Outcome::Good);
+            return Progress::Ended(OpStatus::Good);
         }
         match self.dies.unended(now, self.dies_count.remainder(unit.0), OpKind::Program(unit.0)) {
             Some(end) => Progress::Until(end),
-            None => Progress::Ended(Outcome::Good),
+            None => Progress::Ended(OpStatus::Good),
         }
     }
 
@@ -425,8 +425,8 @@ impl Medium for Nand {
         let address = self.address(unit.0);
         match self.dies.unended(now, address.die, OpKind::Erase(address.block as u32)) {
             Some(end) => Progress::Until(end),
-            None if self.blocks[address.block].marks & BAD != 0 => Progress::Ended(Outcome::Failed),
-            None => Progress::Ended(Outcome::Good),
+            None if self.blocks[address.block].marks & BAD != 0 => Progress::Ended(OpStatus::Failed),
+            None => Progress::Ended(OpStatus::Good),
         }
     }
 
