@@ -1,9 +1,9 @@
 //! What every medium must do, as checks that any implementation can be put through.
 //!
-//! A history of random [`Step`]s runs against a simple model of the same medium, which knows for
+//! A history of random [`Step`]s runs against the medium and a simple model of it. The model knows for
 //! each unit whether it is erased, under way, good or unreadable. After every power cut and at the end
-//! the whole medium is compared with it. What was journalled meanwhile is then replayed on a new medium, which must
-//! end up the same.
+//! the whole medium is compared with the model. Then the journal of the history is replayed on a new medium, which must
+//! come out the same.
 
 use crate::types::{BlockState, Geometry, LogicalPage, OpStatus, Page, Progress, Slot, Spare, Unit};
 use crate::{Medium, Nanos};

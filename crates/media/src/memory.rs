@@ -1,12 +1,12 @@
 //! DRAM and persistent memory: written in place, and limited by bandwidth and banks.
 //!
 //! A page is interleaved to bank `page % banks`. An access occupies the bank for its latency and the bus for its
-//! transfer; both are queues, so a busy memory answers in milliseconds although its latency is far below one microsecond
+//! transfer. Both are queues. So a busy memory answers in milliseconds although its latency is far below one microsecond
 //! (the published DRAM namespace took 1.8 ms for 124 KiB). A write crosses the bus first, a read last.
 //!
 //! A write that was accepted survives a power cut as a whole, even if it was still queued: the module's
 //! residual energy drains its queue, as ADR (asynchronous DRAM refresh) does for the write pending queue of
-//! persistent memory. So nothing is torn here. Whether the contents survive at all is decided by the owner, who
+//! persistent memory. So nothing is torn here. The owner decides whether the contents survive at all: it
 //! knows whether capacitors save them ([`Memory::lose_contents`]).
 
 use crate::Medium;

@@ -85,7 +85,7 @@ pub fn give_back(bytes: &mut [u8]) {
     }
 }
 
-/// Where bytes of this program lie, without the bytes: what a thread needs to have the system put memory there before another one
+/// Where bytes of this program lie, without the bytes. With it, a thread lets the system put memory there before another thread
 /// writes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MemoryRange {

@@ -23,7 +23,7 @@ impl LogicalPage {
     pub const NONE: LogicalPage = LogicalPage(u32::MAX);
 }
 
-/// A handle to 4 KiB of contents, kept by whoever runs the drive.
+/// A handle to 4 KiB of contents. The program that runs the drive keeps them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Slot(pub u32);
 

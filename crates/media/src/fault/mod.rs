@@ -19,7 +19,7 @@
 //!   the data have overwritten another unit of the die. Neither can be noticed before a read; then the
 //!   spare area is not the one expected (or does not check), and the read is `Failed`. The reverse map, which is
 //!   memory of the controller, still says what was to be written.
-//! - **Power cut at any operation**: a countdown; when it has come, [`Faulty::cut_due`] tells the owner, who
+//! - **Power cut at any operation**: a countdown. At its end [`Faulty::cut_due`] tells the owner, which
 //!   cuts the power. What is in flight then is torn as on the medium itself.
 //!
 //! Not modelled: read disturb and retention (errors that grow with reads or time), a part of a
@@ -265,7 +265,7 @@ impl<M: Medium> Faulty<M> {
         Read { done, status }
     }
 
-    /// Whether the program of one of the units has failed, though nobody asked yet.
+    /// Whether the program of one of the units has failed, though the owner has not asked yet.
     fn has_failed(&self, now: Nanos, units: Range<u32>) -> bool {
         self.fates.iter().any(|(&first, fate)| {
             fate.failed && now >= fate.until && first < units.end && units.start < first + fate.units

@@ -1,9 +1,9 @@
 //! When the chips are busy: dies, planes and channels.
 //!
 //! Everything is reserved when it is asked for. A die runs its programs and erases in the order in which
-//! they came, all planes together. A read goes first where it may: it joins a gap, goes before an
-//! operation that has not begun, or suspends the one that runs, whose end then moves by as much as the
-//! array was taken from it. Each operation can be postponed only so many times.
+//! they came, all planes together. A read goes first where it may. It joins a gap, goes before an
+//! operation that has not begun, or suspends the one that runs. A suspended operation ends later, by the time
+//! for which the array was taken from it. Each operation can be postponed only so many times.
 
 use super::NandConfig;
 use super::ops::{Op, OpKind, Ops};

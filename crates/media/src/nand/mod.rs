@@ -138,8 +138,8 @@ impl Nand {
         prefetch(&self.slots, page.0);
     }
 
-    /// Makes padding of all pages but those whose bit is set in `valid`. Where there are no versions, nobody could tell copies
-    /// of a logical page from each other later.
+    /// Makes padding of all pages except those whose bit is set in `valid`. Without versions, copies of a logical page could not be told
+    /// from each other later.
     pub fn forget_stale(&mut self, valid: &[u64]) {
         for (pages, &valid) in self.logical.chunks_mut(64).zip(valid) {
             for (i, logical) in pages.iter_mut().enumerate() {
