@@ -31,7 +31,7 @@ use crate::sanitize::{SANITIZE_IO, SanitizeOperation};
 use crate::self_test;
 use crate::stats::{self, DeletedNamespaces};
 use crate::telemetry::{self, Telemetry};
-use ftl::{Done, Ftl, Io, Past, StorageError};
+use ftl::{CompletedIo, Ftl, Io, StorageError, WriteHistory};
 use media::Nanos;
 use nvme::log::{AnaState, NamespaceStatistics};
 use nvme::{Command, Completion, IoCommand, Nsid, Status, Transfer};
@@ -56,7 +56,7 @@ pub struct Drive {
     pub(crate) sanitize: SanitizeOperation,
     pub(crate) deleted: DeletedNamespaces,
     /// Answers of the translation layer; kept for its room.
-    pub(crate) done: Vec<Done>,
+    pub(crate) done: Vec<CompletedIo>,
 }
 
 impl From<Core> for Drive {
@@ -97,20 +97,20 @@ impl Drive {
         Ok(drive)
     }
 
-    /// Gives namespaces of a drive that holds nothing a past ([`Ftl::age`]). Returns false if it holds something already, or `go_on` has
-    /// said no: then the drive is of no use.
-    pub fn age<S: Contents>(
+    /// Preconditions namespaces of a drive that holds nothing ([`Ftl::precondition`]). Returns false if it holds something already, or
+    /// `go_on` has said no: then the drive is of no use.
+    pub fn precondition<S: Contents>(
         &mut self,
         now: Nanos,
         nsids: &[Nsid],
-        past: Past,
+        history: WriteHistory,
         storage: &mut S,
         go_on: &mut dyn FnMut() -> bool,
     ) -> bool {
         let now = self.core.tick(now);
         let volumes: Vec<_> =
             nsids.iter().filter_map(|&nsid| self.core.namespaces.get(nsid)).map(|ns| ns.volume).collect();
-        self.core.ftl.age(now, &volumes, past, storage, go_on)
+        self.core.ftl.precondition(now, &volumes, history, storage, go_on)
     }
 
     /// What the drive was built from.

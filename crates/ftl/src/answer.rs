@@ -75,7 +75,7 @@ impl From<StorageError> for Fault {
 
 /// A request that was answered with [`Answer::Later`] is done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Done {
+pub struct CompletedIo {
     /// Which.
     pub io: Io,
     /// When.
@@ -193,9 +193,9 @@ pub enum PlacementChange {
     Filled,
 }
 
-/// What a set went through.
+/// The writes that preconditioning stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Past {
+pub enum WriteHistory {
     /// Its volumes were written once, in order.
     Filled,
     /// They were overwritten at random, uniformly, for long; drawn from this seed.

@@ -110,8 +110,8 @@ impl Default for PlacementConfig {
 }
 
 impl PlacementConfig {
-    /// The policy that places data, where `together` says whether collection writes where the host does.
-    pub(crate) fn policy(&self, together: bool) -> Placement {
+    /// The placement of data; `together` says whether collection writes where the host does.
+    pub(crate) fn placement(&self, together: bool) -> Placement {
         match (together, self.isolated && self.handles > 1) {
             (true, _) => Placement::Together,
             (false, true) => Placement::ByHandle,
@@ -121,8 +121,8 @@ impl PlacementConfig {
 
     /// Superblocks that may be open beyond the two that every set has.
     fn additional_superblocks(&self, together: bool) -> u32 {
-        let lanes = self.policy(together).places().lanes(self.handles as usize);
-        self.handles + lanes as u32 - 2
+        let relocation_streams = self.placement(together).policy().relocation_streams(self.handles as usize);
+        self.handles + relocation_streams as u32 - 2
     }
 }
 

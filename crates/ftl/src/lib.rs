@@ -18,11 +18,11 @@
 //! areas; deallocations and volumes are in a *system area* that is taken to be reliable.
 
 mod answer;
+mod broadcast;
 mod compare;
 mod config;
 mod context;
 mod flash;
-mod joint;
 #[cfg(any(test, feature = "late-reads"))]
 mod late;
 mod layer;
@@ -39,8 +39,8 @@ mod volume;
 mod write;
 
 pub use answer::{
-    Answer, Done, Fault, MediaKind, PageState, Past, PlacementChange, PlacementNote, SetInfo, SetStats,
-    Source,
+    Answer, CompletedIo, Fault, MediaKind, PageState, PlacementChange, PlacementNote, SetInfo, SetStats,
+    Source, WriteHistory,
 };
 pub use config::{
     Config, ConfigError, GRANULE_PAGES, GcConfig, MAX_HANDLES, PAGE, PlacementConfig, SetConfig,

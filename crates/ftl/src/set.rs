@@ -3,7 +3,7 @@
 //! A set answers what does not concern it with the defaults here. A new kind of set is a type with this trait and a variant of
 //! [`Set`](crate::sets::Set).
 
-use crate::answer::{Answer, Fault, Past, PlacementNote, SetInfo, SetStats};
+use crate::answer::{Answer, Fault, PlacementNote, SetInfo, SetStats, WriteHistory};
 use crate::context::{Event, SetContext};
 use crate::lost::LostPages;
 use crate::storage::{Io, Piece, Storage};
@@ -82,12 +82,12 @@ pub(crate) trait NvmSet {
     /// Begins its work after recovery, when all sets have recovered.
     fn resume<S: Storage>(&mut self, _now: Nanos, _cx: &mut SetContext<'_, S>) {}
 
-    /// Gives the pages of `granules` a past, as if they had been written. `version` counts on. Returns false, having changed
-    /// nothing that matters, if the set is not blank or too much of it is bad. Where `go_on` says no, the rest is left out.
-    fn age(
+    /// Brings the pages of `granules` into the state that `history` leaves, without the writes. `version` counts on. Returns false, having
+    /// changed nothing that matters, if the set is not blank or too much of it is bad. Leaves out the rest when `go_on` says no.
+    fn precondition(
         &mut self,
         granules: &[u32],
-        past: Past,
+        history: WriteHistory,
         version: &mut u64,
         go_on: &mut dyn FnMut() -> bool,
     ) -> bool;

@@ -1,6 +1,6 @@
 //! The kinds of NVM Sets. Which kind a set is matters where sets are made, saved and restored ([`crate::layer`]), and nowhere else.
 
-use crate::answer::{Answer, Fault, Past, PlacementNote, SetInfo, SetStats};
+use crate::answer::{Answer, Fault, PlacementNote, SetInfo, SetStats, WriteHistory};
 use crate::context::{Event, SetContext};
 use crate::lost::LostPages;
 use crate::memory::MemorySet;

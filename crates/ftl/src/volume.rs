@@ -29,7 +29,7 @@ pub struct VolumeStats {
     pub host_written_bytes: u64,
     /// Bytes programmed because the host wrote them (pages; padding of partial units included).
     pub media_host_bytes: u64,
-    /// Bytes programmed by garbage collection, whoever owns them, on account of this volume's writes.
+    /// Bytes that garbage collection programmed because of this volume's writes. Other volumes may own them.
     pub media_gc_bytes: u64,
     /// Bytes sensed for the host's reads.
     pub media_read_bytes: u64,
@@ -159,8 +159,8 @@ impl Volumes {
         Some((VolumeId(owner), index * u64::from(GRANULE_PAGES) + u64::from(page % GRANULE_PAGES)))
     }
 
-    /// Charges bytes that garbage collection programs to one of the volumes whose writes made it necessary, each in turn in
-    /// proportion to what was programmed for its host lately. Whether there is any.
+    /// Charges bytes that garbage collection programs to one of the volumes whose writes made it necessary. They take turns, in
+    /// proportion to what was programmed for their hosts lately. Returns whether there is such a volume.
     pub fn charge_collected(&mut self, set: SetId, bytes: u64) -> bool {
         let pages = bytes.div_ceil(crate::config::PAGE.into()).cast_signed();
         let mut all = 0i64;

@@ -2,7 +2,9 @@
 
 mod sets;
 
-use ftl::{Answer, Config, Done, Extent, Ftl, GcConfig, Io, NoContents, SetConfig, SetId, Source, VolumeId};
+use ftl::{
+    Answer, CompletedIo, Config, Extent, Ftl, GcConfig, Io, NoContents, SetConfig, SetId, Source, VolumeId,
+};
 use media::{Cell, FaultPlan, Geometry, NandConfig, NandTiming, Nanos};
 
 /// Chunks of four pages that hold one each: they fill the buffer and make no whole program unit. It is drained all the same
@@ -57,7 +59,7 @@ struct Bench {
     ftl: Ftl,
     volume: VolumeId,
     now: Nanos,
-    done: Vec<Done>,
+    done: Vec<CompletedIo>,
 }
 
 impl Bench {

@@ -1,12 +1,12 @@
 //! Bringing a new drive into the state that a used one has, in virtual time and without contents.
 //!
-//! The past is put there directly ([`ftl::Past`]): every page has its place as if it had been written, which takes seconds where writing takes
-//! minutes. Some real random writes follow until write amplification is seen to be steady. Every page that was written so
-//! reads as zeros afterwards, as a freshly written one would, and takes no room in memory or in an image.
+//! The drive puts the state there directly ([`ftl::WriteHistory`]): every page has its place as if it had been written. This takes seconds where
+//! writing takes minutes. Some real random writes follow until write amplification is seen to be steady. Every page that was written so
+//! reads as zeros afterwards, as a freshly written one would. It takes no room in memory or in an image.
 
 use crate::sim::{Checkpoint, Outcome, Sim};
 use device::Drive;
-use ftl::{Past, SetId};
+use ftl::{SetId, WriteHistory};
 use media::Nanos;
 use nvme::Status;
 use rng::mix;
@@ -69,8 +69,8 @@ const REPORT: u64 = 4096;
 
 /// Windows in which write amplification is compared, per capacity; of large drives more, as windows are [`ENOUGH`].
 const WINDOWS: u64 = 32;
-/// Pages of a window that are enough, and superblocks. The past that is put in place is right but for what is half written or half
-/// collected, which is a matter of a few superblocks, however large the drive.
+/// Pages of a window that are enough, and superblocks. The state that is put in place is right, except for what is half written or half
+/// collected. That concerns a few superblocks, however large the drive is.
 const ENOUGH: (u64, u64) = (1 << 22, 4);
 /// Real random writes in windows: at least, and at most.
 const LEAST: u64 = 4;
@@ -102,15 +102,15 @@ pub(crate) fn condition(
     seed: u64,
     progress: &mut Progress<'_>,
 ) -> Result<(), Ended> {
-    let past = match how {
+    let history = match how {
         Precondition::None => return Ok(()),
-        Precondition::Fill => Past::Filled,
-        Precondition::Steady => Past::Overwritten(seed),
+        Precondition::Fill => WriteHistory::Filled,
+        Precondition::Steady => WriteHistory::Overwritten(seed),
     };
     let spaces = Space::all(sim)?;
     let nsids: Vec<u32> = spaces.iter().map(|s| s.nsid).collect();
     let mut asked = false;
-    let aged = sim.age(&nsids, past, &mut || {
+    let aged = sim.precondition(&nsids, history, &mut || {
         asked |= !progress(0);
         !asked
     });

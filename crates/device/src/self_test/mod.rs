@@ -10,7 +10,7 @@ pub(crate) mod state;
 
 use crate::contents::Contents;
 use crate::core::{CommandKind, ControllerId, Core, Cx, Failure, Outcome, Reply, TimedEvent};
-use ftl::{Answer, Done, Extent, Fault, Io};
+use ftl::{Answer, CompletedIo, Extent, Fault, Io};
 use media::Nanos;
 use nvme::admin::DeviceSelfTest;
 use nvme::log::{SelfTestLog, SelfTestOutcome};
@@ -120,7 +120,7 @@ pub(crate) fn step<S: Contents>(core: &mut Core, backup_failed: bool, number: u3
 }
 
 /// A read that was answered later has ended.
-pub(crate) fn read_done<S: Contents>(core: &mut Core, done: Done, cx: &mut Cx<'_, S>) {
+pub(crate) fn read_done<S: Contents>(core: &mut Core, done: CompletedIo, cx: &mut Cx<'_, S>) {
     let Some(operation) = core.persistent.self_tests.running.as_mut().filter(|r| r.waits) else { return };
     operation.waits = false;
     let place = core.persistent.self_tests.running.as_ref().and_then(|r| next_chunk(core, r));

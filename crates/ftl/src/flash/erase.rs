@@ -2,7 +2,7 @@
 
 use super::Flash;
 use super::superblock::{EraseStep, SuperblockState};
-use crate::context::{Event, Queue};
+use crate::context::{Event, EventQueue};
 use crate::storage::{Record, Storage};
 use media::{Medium, Nanos, Outcome, Progress, Unit};
 
@@ -15,14 +15,14 @@ impl Flash {
 
     /// Takes the superblocks that wait for an erase one step on, with at most so many dies at a time.
     #[inline]
-    pub fn erase_step(&mut self, now: Nanos, most_dies: u32, events: &mut Queue) -> EraseStep {
+    pub fn erase_step(&mut self, now: Nanos, most_dies: u32, events: &mut EventQueue) -> EraseStep {
         match self.superblocks.erasing.front() {
             Some(&superblock) => self.erase_next(now, superblock, most_dies, events),
             None => EraseStep::Nothing,
         }
     }
 
-    fn erase_next(&mut self, now: Nanos, superblock: u32, most_dies: u32, events: &mut Queue) -> EraseStep {
+    fn erase_next(&mut self, now: Nanos, superblock: u32, most_dies: u32, events: &mut EventQueue) -> EraseStep {
         while self.superblocks.erase_die < self.geo.dies {
             if self.superblocks.erases_under_way >= most_dies {
                 return EraseStep::Nothing;
@@ -50,7 +50,7 @@ impl Flash {
         &mut self,
         now: Nanos,
         unit: Unit,
-        events: &mut Queue,
+        events: &mut EventQueue,
         storage: &mut S,
     ) -> bool {
         let ended = self.block_erased(now, unit, events, storage);
@@ -59,7 +59,7 @@ impl Flash {
     }
 
     /// Begins to erase one block of an open superblock, for an owner that erases its blocks by itself. An event tells of the end.
-    pub fn erase_block(&mut self, now: Nanos, unit: Unit, events: &mut Queue) {
+    pub fn erase_block(&mut self, now: Nanos, unit: Unit, events: &mut EventQueue) {
         let end = self.nand.erase(now, unit);
         events.push(end, (self.id, Event::Erased(unit)));
     }
@@ -69,7 +69,7 @@ impl Flash {
         &mut self,
         now: Nanos,
         unit: Unit,
-        events: &mut Queue,
+        events: &mut EventQueue,
         storage: &mut S,
     ) -> bool {
         let outcome = match self.nand.poll_erase(now, unit) {

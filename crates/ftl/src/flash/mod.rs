@@ -37,13 +37,13 @@ use crate::config::PAGE;
 use crate::storage::{Record, Storage};
 use crate::volume::SetId;
 use die_queue::DieQueue;
-use media::{Divisor, Faulty, Geometry, Medium, Nand, Nanos, Outcome, Page, Read, Slot, Spare};
+use media::{Divisor, Faulty, Geometry, Medium, Nand, Nanos, OpStatus, Page, Read, Slot, Spare};
 
 /// The flash of an NVM Set.
 #[derive(Clone)]
 pub(crate) struct Flash {
     id: SetId,
-    /// The chips. Sets read spare areas here; only recovery, replays and a given past change chips without this module.
+    /// The chips. Sets read spare areas here; only recovery, replays and preconditioning change chips without this module.
     pub nand: Faulty<Nand>,
     geo: Geometry,
     /// Whether spare areas keep versions and slots, and a journal is kept.
@@ -137,7 +137,7 @@ impl Flash {
     pub fn read(&mut self, now: Nanos, first: u32, count: u32) -> Read {
         let read = self.nand.read(now, Page(first), count);
         self.stats.media_read_bytes += u64::from(count * PAGE);
-        self.stats.uncorrectable += u64::from(read.outcome == Outcome::Failed);
+        self.stats.uncorrectable += u64::from(read.status == OpStatus::Failed);
         read
     }
 

@@ -22,11 +22,13 @@ pub(crate) mod persist;
 #[cfg(test)]
 mod tests;
 
-use crate::answer::{Answer, Done, Fault, PageState, Past, PlacementNote, SetInfo, SetStats, Source};
+use crate::answer::{
+    Answer, CompletedIo, Fault, PageState, PlacementNote, SetInfo, SetStats, Source, WriteHistory,
+};
+use crate::broadcast::BroadcastCommands;
 use crate::compare::matches;
 use crate::config::{Config, ConfigError, GRANULE_PAGES, PAGE, SetConfig};
-use crate::context::Queue;
-use crate::joint::Joints;
+use crate::context::EventQueue;
 use crate::lost::LOST;
 use crate::memory::MemorySet;
 use crate::page_mapped::PageMappedSet;
@@ -67,11 +69,11 @@ pub struct Ftl {
     /// What hosts read of each set and wrote to it.
     host_bytes: Vec<HostBytes>,
     volumes: Volumes,
-    events: Queue,
-    done: Vec<Done>,
+    events: EventQueue,
+    done: Vec<CompletedIo>,
     version: u64,
     /// Commands that several sets answer.
-    joint: Joints,
+    broadcasts: BroadcastCommands,
     /// What the capacitors saved of each set's write buffer, between a power cut and recovery.
     saved: Option<Vec<Vec<Spare>>>,
 }
@@ -126,10 +128,10 @@ impl Ftl {
             host_bytes: vec![HostBytes::default(); sets.len()],
             config,
             sets,
-            events: Queue::default(),
+            events: EventQueue::default(),
             done: Vec::with_capacity(1024),
             version: 0,
-            joint: Joints::default(),
+            broadcasts: BroadcastCommands::default(),
             saved: None,
         })
     }
@@ -502,23 +504,23 @@ impl Ftl {
         while let Some((at, (set, event))) = self.events.pop_due(now) {
             let seen = self.done.len();
             self.sets[usize::from(set.0)].handle(at, event, context!(self, storage));
-            self.joint.join(seen, &mut self.done);
+            self.broadcasts.join(seen, &mut self.done);
         }
     }
 
     /// Runs every event that is due, each at its own time, tries again what waits for slots, and moves
     /// what is done to `done`.
-    pub fn poll(&mut self, now: Nanos, storage: &mut impl Storage, done: &mut Vec<Done>) {
+    pub fn poll(&mut self, now: Nanos, storage: &mut impl Storage, done: &mut Vec<CompletedIo>) {
         self.advance(now, storage);
         for i in 0..self.sets.len() {
             let seen = self.done.len();
             self.sets[i].retry(now, context!(self, storage));
-            self.joint.join(seen, &mut self.done);
+            self.broadcasts.join(seen, &mut self.done);
         }
         // Without timing, what was started just now has ended just now.
         self.advance(now, storage);
         // Other commands may have ended a part, too: a write that finds the end of a set's life does.
-        self.joint.join(0, &mut self.done);
+        self.broadcasts.join(0, &mut self.done);
         done.append(&mut self.done);
     }
 
@@ -557,19 +559,20 @@ impl Ftl {
         }
         self.events.clear();
         self.done.clear();
-        self.joint.clear();
+        self.broadcasts.clear();
         self.saved = Some(kept);
         lossy
     }
 
-    /// Gives volumes of a drive that holds nothing a past, as if they had been written. What this takes is not counted: neither bytes nor
-    /// wear. Returns false, having changed nothing that matters, if a set of them is not blank, or too much of it is bad. `go_on`
-    /// is asked again and again: where it says no the drive is left half done, of no use to anybody, and false is returned.
-    pub fn age(
+    /// Brings volumes of a drive that holds nothing into the state that `history` leaves, without the writes. Counts neither bytes nor wear.
+    ///
+    /// Returns false, having changed nothing that matters, if a set of the volumes is not blank, or too much of it is bad. Asks `go_on` again
+    /// and again. When it says no, this returns false, and the drive is half done and of no use.
+    pub fn precondition(
         &mut self,
         now: Nanos,
         volumes: &[VolumeId],
-        past: Past,
+        history: WriteHistory,
         storage: &mut impl Storage,
         go_on: &mut dyn FnMut() -> bool,
     ) -> bool {
@@ -582,7 +585,7 @@ impl Ftl {
             if granules.is_empty() {
                 continue;
             }
-            ok &= self.sets[i].age(&granules, past, &mut self.version, go_on);
+            ok &= self.sets[i].precondition(&granules, history, &mut self.version, go_on);
         }
         if go_on() {
             self.recover(now, storage);

@@ -3,7 +3,7 @@
 use super::buffer::{Entry, NONE};
 use super::map::{BUFFERED, UNMAPPED};
 use super::{Flush, PageMappedSet};
-use crate::answer::{Answer, Done, Fault};
+use crate::answer::{Answer, CompletedIo, Fault};
 use crate::compare::{match_before, matches};
 use crate::config::PAGE;
 use crate::context::SetContext;
@@ -208,8 +208,8 @@ impl PageMappedSet {
                     let left = self.buffer.used_chunks();
                     self.flushes.push(Flush { io: write.io, mark: self.buffer.mark(), left });
                 }
-                Ok(true) => cx.done.push(Done { io: write.io, at: write.at.max(now), result: Ok(()) }),
-                Err(fault) => cx.done.push(Done { io: write.io, at: now, result: Err(fault) }),
+                Ok(true) => cx.done.push(CompletedIo { io: write.io, at: write.at.max(now), result: Ok(()) }),
+                Err(fault) => cx.done.push(CompletedIo { io: write.io, at: now, result: Err(fault) }),
             }
         }
         any

@@ -5,7 +5,7 @@ use super::bits::{bit, clear_bit};
 use super::buffer::{Entry, NONE, SUPERSEDED};
 use super::map::{BUFFERED, UNMAPPED, has_contents};
 use super::ops::PageMove;
-use crate::answer::Done;
+use crate::answer::CompletedIo;
 use crate::context::SetContext;
 use crate::flash::Ended;
 use crate::storage::{Record, Storage};
@@ -198,7 +198,7 @@ impl PageMappedSet {
         }
         self.flushes.retain(|f| {
             if f.left == 0 {
-                cx.done.push(Done { io: f.io, at: now, result: Ok(()) });
+                cx.done.push(CompletedIo { io: f.io, at: now, result: Ok(()) });
             }
             f.left > 0
         });

@@ -11,7 +11,6 @@
 //! its successor is on flash, or the page is deallocated, an out-of-date copy gives them up ([`map::STALE`]), long before it is erased.
 
 mod admit;
-mod age;
 mod audit;
 mod bits;
 mod buffer;
@@ -20,9 +19,10 @@ mod collector;
 mod gc_pause;
 mod land;
 mod map;
+mod next_unit;
 mod notes;
 mod ops;
-mod place;
+mod precondition;
 mod program;
 mod purge;
 mod read;
@@ -34,7 +34,7 @@ mod streams;
 mod trim;
 mod validity;
 
-use crate::answer::{Done, Fault};
+use crate::answer::{CompletedIo, Fault};
 use crate::config::{Config, GcConfig, PlacementConfig};
 use crate::context::SetContext;
 use crate::flash::{DIE_QUEUE, Flash};
@@ -118,7 +118,7 @@ impl PageMappedSet {
     ) -> PageMappedSet {
         let flash = Flash::new(id, nand, config.durable, placement.handles > 1);
         let geo = flash.geo();
-        let policy = placement.policy(gc.together);
+        let policy = placement.placement(gc.together).policy();
         let gc = Collector::new(geo, gc);
         let ops = geo.dies * DIE_QUEUE as u32 + gc.most_gathered();
         let deallocated = if config.durable { u64::from(capacity).div_ceil(64) } else { 0 };
@@ -128,7 +128,7 @@ impl PageMappedSet {
             map: Table::default(),
             valid: Validity::new(geo),
             trimmed: vec![0; deallocated as usize],
-            streams: Streams::new(placement.handles as usize, policy.places()),
+            streams: Streams::new(placement.handles as usize, policy),
             notes: Notes::default(),
             gc,
             buffer: Buffer::new(
@@ -202,7 +202,7 @@ impl PageMappedSet {
         self.read_only = true;
         self.admit_waiting(now, cx);
         for flush in self.flushes.drain(..) {
-            cx.done.push(Done { io: flush.io, at: now, result: Err(Fault::ReadOnly) });
+            cx.done.push(CompletedIo { io: flush.io, at: now, result: Err(Fault::ReadOnly) });
         }
     }
 

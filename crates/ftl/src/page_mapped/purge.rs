@@ -3,7 +3,7 @@
 
 use super::map::has_contents;
 use super::{PageMappedSet, Purge};
-use crate::answer::Done;
+use crate::answer::CompletedIo;
 use crate::context::SetContext;
 use crate::flash::SuperblockState;
 use crate::storage::{Io, Storage};
@@ -37,7 +37,7 @@ impl PageMappedSet {
             let ended = self.flash.superblocks().erasing() == 0;
             if ended {
                 self.purge = None;
-                cx.done.push(Done { io, at: now, result: Ok(()) });
+                cx.done.push(CompletedIo { io, at: now, result: Ok(()) });
             }
             return ended;
         }

@@ -9,7 +9,7 @@ use crate::context::SetContext;
 use crate::lost::LOST;
 use crate::storage::{Piece, Storage};
 use crate::volume::{Extent, VolumeId};
-use media::{Nanos, Outcome, Slot};
+use media::{Nanos, OpStatus, Slot};
 
 impl PageMappedSet {
     /// Where a page's contents are: handle and, if on flash, the flash page. `None` if nowhere.
@@ -80,7 +80,7 @@ impl PageMappedSet {
     #[inline]
     pub(super) fn sense(&mut self, now: Nanos, first: u32, count: u32, fault: &mut Option<Fault>) -> Nanos {
         let read = self.flash.read(now, first, count);
-        if read.outcome == Outcome::Failed {
+        if read.status == OpStatus::Failed {
             *fault = Some(Fault::Unrecovered);
         }
         read.done

@@ -1,4 +1,4 @@
-//! Power: what is lost with it, and how the map is found again from the spare areas.
+//! Loss of power, and recovery of the map from the spare areas.
 
 use super::PageMappedSet;
 use super::bits::{bit, clear_bit, set_bit};
@@ -14,8 +14,8 @@ use media::{Faulty, LogicalPage, Medium, Nand, Nanos, Page, Slot, Spare, Unit};
 /// How many pages before it is wanted an entry of the map is prefetched.
 const AHEAD: u32 = 32;
 
-/// Which of two copies of one version is newer. Collection moves contents as long as it can read them, and what it moved
-/// them from is given up.
+/// Which of two copies of one version is newer. Collection moves contents while it can read them, and the copy that it moved
+/// from is given up.
 fn age_of(slot: Slot) -> u8 {
     match slot {
         STALE => 0,
@@ -43,8 +43,8 @@ impl PageMappedSet {
         }
         self.flash.power_cut(now, cx.storage);
         self.forget();
-        // The journal has just heard of programs whose end nobody noticed. A copy on flash does not count as long as the page is
-        // deallocated officially: there what the capacitors saved is still needed.
+        // The journal has just got programs whose end was not noticed before. While the system area says that a page is deallocated,
+        // its copy on flash does not count. Then what the capacitors saved is still needed.
         for &spare in kept.iter().filter(|spare| self.flash.is_durable() && bit(&self.trimmed, spare.page.0))
         {
             cx.storage.record(Record::Buffer { set: self.flash.id().0, spare });

@@ -2,7 +2,7 @@
 
 use super::PageMappedSet;
 use super::map::{BUFFERED, UNMAPPED};
-use crate::answer::{Answer, Fault, Past, PlacementNote, SetInfo, SetStats};
+use crate::answer::{Answer, Fault, PlacementNote, SetInfo, SetStats, WriteHistory};
 use crate::context::{Event, SetContext};
 use crate::lost::LostPages;
 use crate::set::{AfterCut, NvmSet};
@@ -106,14 +106,14 @@ impl NvmSet for PageMappedSet {
         self.pump(now, cx);
     }
 
-    fn age(
+    fn precondition(
         &mut self,
         granules: &[u32],
-        past: Past,
+        history: WriteHistory,
         version: &mut u64,
         go_on: &mut dyn FnMut() -> bool,
     ) -> bool {
-        self.give_past(granules, past, version, go_on)
+        self.precondition_chips(granules, history, version, go_on)
     }
 
     fn lost(&mut self) -> &mut LostPages {

@@ -41,7 +41,7 @@ impl PageMappedSet {
             self.supersede(now, at ^ BUFFERED, cx);
         }
         if any && self.flash.is_durable() {
-            // All of the range, as whoever replays the record will do.
+            // All of the range, as a replay of the record will do.
             for page in range {
                 set_bit(&mut self.trimmed, page);
             }

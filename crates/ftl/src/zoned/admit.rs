@@ -4,7 +4,7 @@ use super::layout::ZoneLayout;
 use super::state::{ZoneEvent, ZoneFault, ZoneState};
 use super::zone::{Window, WindowPage, ZoneId};
 use super::{Waiting, Zones, logical};
-use crate::answer::{Answer, Done, Fault};
+use crate::answer::{Answer, CompletedIo, Fault};
 use crate::config::PAGE;
 use crate::context::SetContext;
 use crate::page_mapped::PageMappedSet;
@@ -145,7 +145,7 @@ impl Zones {
         if write.durable && !self.protected && self.wait(id, write.io) {
             return;
         }
-        cx.done.push(Done { io: write.io, at: write.at.max(now), result: Ok(()) });
+        cx.done.push(CompletedIo { io: write.io, at: write.at.max(now), result: Ok(()) });
     }
 
     /// A command waits until all that was admitted to a zone is on flash. Whether it is not there yet.
@@ -170,7 +170,7 @@ impl Zones {
             if waiting.zone != id {
                 return true;
             }
-            cx.done.push(Done { io: waiting.write.io, at: now, result: Err(fault) });
+            cx.done.push(CompletedIo { io: waiting.write.io, at: now, result: Err(fault) });
             // Those behind do not begin at the write pointer any more.
             fault = Fault::Zone(ZoneFault::InvalidWrite);
             false

@@ -4,7 +4,7 @@ use super::layout::Plot;
 use super::state::{ZoneEvent, ZoneFault, ZoneState};
 use super::zone::{Sent, Zone, ZoneId};
 use super::{Erasing, ORPHAN, ZoneAction, ZoneTarget, Zones};
-use crate::answer::{Answer, Done, Fault};
+use crate::answer::{Answer, CompletedIo, Fault};
 use crate::context::SetContext;
 use crate::page_mapped::{PageMappedSet, STALE, has_contents};
 use crate::storage::{Io, Record, Storage};
@@ -307,7 +307,7 @@ impl Zones {
         let Some(at) = self.erasing.iter().position(|erasing| erasing.plot == plot) else { return };
         let Some(io) = self.erasing.swap_remove(at).io else { return };
         if !self.erasing.iter().any(|erasing| erasing.io == Some(io)) {
-            cx.done.push(Done { io, at: now, result: Ok(()) });
+            cx.done.push(CompletedIo { io, at: now, result: Ok(()) });
         }
     }
 

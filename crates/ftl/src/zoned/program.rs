@@ -4,7 +4,7 @@ use super::layout::Plot;
 use super::state::ZoneState;
 use super::zone::{Sent, ZoneId};
 use super::{NO_OP, ORPHAN, ZONE_OP, ZoneOp, Zones, logical};
-use crate::answer::{Answer, Done};
+use crate::answer::{Answer, CompletedIo};
 use crate::context::SetContext;
 use crate::flash::{Ended, Offer, Order, Target};
 use crate::page_mapped::PageMappedSet;
@@ -353,8 +353,8 @@ impl Zones {
             self.flushes.swap_remove(i);
         }
         match mapped.drain_buffer(now, io, cx) {
-            Answer::At(at) => cx.done.push(Done { io, at, result: Ok(()) }),
-            Answer::Failed(fault) => cx.done.push(Done { io, at: now, result: Err(fault) }),
+            Answer::At(at) => cx.done.push(CompletedIo { io, at, result: Ok(()) }),
+            Answer::Failed(fault) => cx.done.push(CompletedIo { io, at: now, result: Err(fault) }),
             Answer::Later => {}
         }
     }

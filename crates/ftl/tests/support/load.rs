@@ -97,7 +97,7 @@ pub fn kept_apart(classes: &[Class], alpha: f64) -> f64 {
 }
 
 /// A drive under such writes.
-pub struct Load {
+pub struct LoadedDrive {
     pub ftl: Ftl,
     pub volume: VolumeId,
     pub pages: u64,
@@ -107,9 +107,9 @@ pub struct Load {
     rng: Rng,
 }
 
-impl Load {
+impl LoadedDrive {
     /// 512 superblocks of 1,024 pages, without timing.
-    pub fn new(spare: f64, policy: GcPolicy, classes: Vec<Class>) -> Load {
+    pub fn new(spare: f64, policy: GcPolicy, classes: Vec<Class>) -> LoadedDrive {
         let geometry = Geometry {
             dies: 4,
             channels: 4,
@@ -143,7 +143,7 @@ impl Load {
         let bytes = u64::from(pages) * u64::from(PAGE);
         let volume = ftl.create(SetId(0), bytes, &mut NoContents).expect("space");
         let alpha = (raw - reserved) / f64::from(pages);
-        Load { ftl, volume, pages: pages.into(), alpha, classes, rng: Rng::new(7) }
+        LoadedDrive { ftl, volume, pages: pages.into(), alpha, classes, rng: Rng::new(7) }
     }
 
     pub fn write(&mut self, page: u64) {

@@ -24,7 +24,7 @@ pub use workload::executor::Outcome;
 use crate::memory::SLOT;
 use crate::store::{Backing, Store, pages};
 use device::{Config, ConfigError, Drive};
-use ftl::Past;
+use ftl::WriteHistory;
 use host::{Host, Identity};
 use nvme::{Nqn, Nsid};
 use std::cell::Ref;
@@ -119,12 +119,17 @@ impl Sim {
         Some((engine.drive, engine.store, now))
     }
 
-    /// Gives namespaces of the drive a past, if it holds nothing yet. Whether that was so, and `go_on` never said no.
-    pub(crate) fn age(&self, nsids: &[Nsid], past: Past, go_on: &mut dyn FnMut() -> bool) -> bool {
+    /// Preconditions namespaces of the drive, if it holds nothing yet. Returns whether that was so, and `go_on` never said no.
+    pub(crate) fn precondition(
+        &self,
+        nsids: &[Nsid],
+        history: WriteHistory,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> bool {
         let world = &mut *self.machine.world.borrow_mut();
         let now = world.clock.now();
         let engine = &mut world.drives[self.number];
-        engine.drive.age(now, nsids, past, &mut engine.store, go_on)
+        engine.drive.precondition(now, nsids, history, &mut engine.store, go_on)
     }
 
     /// The drive, to be looked at. Not while something runs.
