@@ -591,7 +591,7 @@ fn nand(n: NandTable, durable: bool, key: &impl Fn(&str) -> String) -> Result<Se
     let gc = GcConfig { ahead, ..n.gc };
     let isolated = matches!(n.placement.isolation, Isolation::Persistent);
     let placement = PlacementConfig { handles: n.placement.handles, isolated };
-    Ok(SetConfig::Nand { nand, capacity_pages, gc, placement })
+    Ok(SetConfig::Nand { nand, capacity_pages, gc, placement, zones: ftl::ZonesConfig::default() })
 }
 
 fn memory(

@@ -6,7 +6,10 @@
 //! Prints host operations per second of CPU time, write amplification beside theory, and the latencies
 //! of writes in virtual time.
 
-use ftl::{Answer, Config, Extent, Ftl, GcConfig, Io, NoContents, SetConfig, SetId, Source, WriteHistory};
+use ftl::{
+    Answer, Config, Extent, Ftl, GcConfig, Io, NoContents, SetConfig, SetId, Source, WriteHistory,
+    ZonesConfig,
+};
 use media::{Cell, Events, Geometry, NandConfig, NandTiming, Nanos, Rng};
 
 const PAGE: u64 = 4096;
@@ -47,6 +50,7 @@ fn config(spare_percent: f64) -> Config {
             capacity_pages: capacity,
             gc: GcConfig::default(),
             placement: Default::default(),
+            zones: ZonesConfig::default(),
         }],
         buffer_pages: 1024,
         protected: true,

@@ -2,6 +2,7 @@
 
 use crate::storage::{Io, StorageError};
 use crate::volume::VolumeId;
+use crate::zoned::ZoneFault;
 use media::{Nanos, Slot};
 
 /// When a request is done.
@@ -62,6 +63,9 @@ pub enum Fault {
     /// Compared data differs.
     #[error("compared data differs")]
     Mismatch,
+    /// A zone does not do what is asked.
+    #[error(transparent)]
+    Zone(#[from] ZoneFault),
 }
 
 impl From<StorageError> for Fault {

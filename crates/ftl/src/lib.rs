@@ -28,6 +28,7 @@ mod late;
 mod layer;
 mod lost;
 mod memory;
+mod nand_set;
 mod page_mapped;
 mod placement;
 mod properties;
@@ -37,13 +38,14 @@ mod storage;
 mod victim;
 mod volume;
 mod write;
+mod zoned;
 
 pub use answer::{
     Answer, CompletedIo, Fault, MediaKind, PageState, PlacementChange, PlacementNote, SetInfo, SetStats,
     Source, WriteHistory,
 };
 pub use config::{
-    Config, ConfigError, GRANULE_PAGES, GcConfig, MAX_HANDLES, PAGE, PlacementConfig, SetConfig,
+    Config, ConfigError, GRANULE_PAGES, GcConfig, MAX_HANDLES, PAGE, PlacementConfig, SetConfig, ZonesConfig,
 };
 pub use layer::Ftl;
 pub use layer::persist::{LoadError, Restorer};
@@ -51,3 +53,4 @@ pub use properties::{SetCost, SetProperties, WindowProperties};
 pub use storage::{Io, NoContents, Piece, Record, Section, Storage, StorageError};
 pub use victim::GcPolicy;
 pub use volume::{Extent, MAX_VOLUMES, SetId, VolumeId, VolumeStats};
+pub use zoned::{ZoneAction, ZoneEvent, ZoneFault, ZoneInfo, ZoneLayout, ZoneState, ZoneSupport, ZoneTarget};

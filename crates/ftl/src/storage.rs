@@ -179,6 +179,17 @@ pub enum Record<'a> {
         /// A placement handle; or, from their number on, what collection writes to.
         writer: u8,
     },
+    /// What a zone is from now on; the last one of a zone counts.
+    Zone {
+        /// NVM Set, from 0.
+        set: u8,
+        /// Volume.
+        volume: u16,
+        /// Zone of the volume.
+        zone: u32,
+        /// Encoded by the set.
+        bytes: &'a [u8],
+    },
     /// A small part of the state as a whole; the last one of a kind counts.
     Section {
         /// Whose.

@@ -4,6 +4,7 @@ mod sets;
 
 use ftl::{
     Answer, CompletedIo, Config, Extent, Ftl, GcConfig, Io, NoContents, SetConfig, SetId, Source, VolumeId,
+    ZonesConfig,
 };
 use media::{Cell, FaultPlan, Geometry, NandConfig, NandTiming, Nanos};
 
@@ -28,6 +29,7 @@ fn single_pages_of_large_atomic_units_do_not_jam_the_buffer() {
             capacity_pages: 6144,
             gc: GcConfig::default(),
             placement: Default::default(),
+            zones: ZonesConfig::default(),
         }],
         buffer_pages: 24,
         protected: true,

@@ -8,7 +8,7 @@ mod support;
 
 use ftl::{
     Answer, Config, Extent, Fault, Ftl, GcConfig, GcPolicy, Io, PAGE, PlacementConfig, Restorer, SetConfig,
-    SetId, Source, VolumeId,
+    SetId, Source, VolumeId, ZonesConfig,
 };
 use media::{Cell, FaultPlan, Geometry, MemoryConfig, MemoryKind, NandConfig, NandTiming, Nanos, Rng};
 use std::collections::BTreeMap;
@@ -77,6 +77,7 @@ fn random_config(rng: &mut Rng) -> Config {
                     ..GcConfig::default()
                 },
                 placement,
+                zones: ZonesConfig::default(),
             },
             SetConfig::Memory {
                 memory: MemoryConfig {

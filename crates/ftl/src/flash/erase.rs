@@ -4,7 +4,7 @@ use super::Flash;
 use super::superblock::{EraseStep, SuperblockState};
 use crate::context::{Event, EventQueue};
 use crate::storage::{Record, Storage};
-use media::{Medium, Nanos, Outcome, Progress, Unit};
+use media::{Medium, Nanos, OpStatus, Progress, Unit};
 
 impl Flash {
     /// Nothing of a superblock counts any more, and no program to it is under way: it is erased when its turn comes.
@@ -22,7 +22,13 @@ impl Flash {
         }
     }
 
-    fn erase_next(&mut self, now: Nanos, superblock: u32, most_dies: u32, events: &mut EventQueue) -> EraseStep {
+    fn erase_next(
+        &mut self,
+        now: Nanos,
+        superblock: u32,
+        most_dies: u32,
+        events: &mut EventQueue,
+    ) -> EraseStep {
         while self.superblocks.erase_die < self.geo.dies {
             if self.superblocks.erases_under_way >= most_dies {
                 return EraseStep::Nothing;
@@ -72,16 +78,16 @@ impl Flash {
         events: &mut EventQueue,
         storage: &mut S,
     ) -> bool {
-        let outcome = match self.nand.poll_erase(now, unit) {
+        let status = match self.nand.poll_erase(now, unit) {
             Progress::Until(later) => {
                 events.push(later, (self.id, Event::Erased(unit)));
                 return false;
             }
-            Progress::Ended(outcome) => outcome,
+            Progress::Ended(status) => status,
         };
         self.stats.erases += 1;
         storage.record(Record::Erase { set: self.id.0, unit });
-        if outcome == Outcome::Failed {
+        if status == OpStatus::Failed {
             self.stats.media_failures += 1;
             self.stats.erase_failures += 1;
             storage.record(Record::Retire { set: self.id.0, unit });
@@ -93,6 +99,9 @@ impl Flash {
     pub fn release(&mut self, superblock: u32) {
         debug_assert_eq!(self.superblocks.get(superblock).state, SuperblockState::Open);
         self.blocks_are_erased(superblock);
+        let first = superblock * self.geo.units_per_superblock();
+        let wear = (0..self.geo.dies).map(|die| self.nand.wear(Unit(first + die))).max();
+        self.superblocks.all[superblock as usize].erases = wear.unwrap_or(0);
     }
 
     fn erase_ended(&mut self, superblock: u32) {

@@ -150,11 +150,6 @@ impl Flash {
         Some(superblock)
     }
 
-    /// Whether a superblock is free, or out of use.
-    pub fn state(&self, superblock: u32) -> SuperblockState {
-        self.superblocks.get(superblock).state
-    }
-
     /// Nothing more is written to an open superblock.
     pub fn seal(&mut self, superblock: u32) {
         self.superblocks.seal(superblock);

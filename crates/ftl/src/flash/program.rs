@@ -55,6 +55,14 @@ impl Flash {
         storage.record(Record::Retire { set: self.id.0, unit });
     }
 
+    /// What a programmed unit holds does not count: nobody can find it any more.
+    pub fn spoil<S: Storage>(&mut self, unit: Unit, storage: &mut S) {
+        if self.was_programmed(unit) {
+            let _ = self.nand.apply_spoil(unit);
+            storage.record(Record::Spoil { set: self.id.0, unit });
+        }
+    }
+
     /// Tells the journal what is on flash now that a program has ended well. The owner calls this when it has seen to the pages:
     /// those that are out of date name no contents by then.
     pub fn record_program<S: Storage>(&mut self, unit: Unit, storage: &mut S) {

@@ -32,7 +32,7 @@ impl Bench {
         let timing = NandTiming { program: Nanos(PROGRAM), erase: Nanos(ERASE), ..NandTiming::default() };
         let nand = Nand::new(NandConfig { geometry, cell: Cell::Slc, timing, durable: true }).unwrap();
         let mut flash = Flash::new(SetId(0), Faulty::new(nand, plan), true, true);
-        assert!(flash.sort(|_| false).is_empty());
+        assert!(flash.sort(|_| false, |_| false).is_empty());
         Bench { flash, events: EventQueue::default(), now: Nanos::ZERO }
     }
 
@@ -259,7 +259,7 @@ fn power_tears_what_is_under_way_and_the_chips_tell_the_rest() {
     bench.flash.reset();
     assert_eq!(bench.flash.units_under_way().count(), 0);
     // What counts is on one superblock, and that is resumed; the other is to be erased.
-    let found = bench.flash.sort(|s| s == superblock);
+    let found = bench.flash.sort(|s| s == superblock, |_| false);
     assert_eq!(found.iter().map(|f| (f.superblock, f.room)).collect::<Vec<_>>(), [(superblock, 3)]);
     assert_eq!(bench.state(gone_superblock), SuperblockState::Erasing);
     assert_eq!(bench.flash.superblocks().free(), 2);

@@ -40,6 +40,7 @@ impl Ftl {
         let mut command = BroadcastCommand::new(io, now);
         let seen = self.done.len();
         for set in &mut self.sets {
+            command.take(set.purge_zones(now, io, context!(self, storage)));
             command.take(set.purge(now, io, context!(self, storage)));
         }
         self.broadcasts.answer(command, seen, &mut self.done)

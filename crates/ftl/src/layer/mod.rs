@@ -21,6 +21,7 @@ mod lost;
 pub(crate) mod persist;
 #[cfg(test)]
 mod tests;
+mod zones;
 
 use crate::answer::{
     Answer, CompletedIo, Fault, PageState, PlacementNote, SetInfo, SetStats, Source, WriteHistory,
@@ -31,6 +32,7 @@ use crate::config::{Config, ConfigError, GRANULE_PAGES, PAGE, SetConfig};
 use crate::context::EventQueue;
 use crate::lost::LOST;
 use crate::memory::MemorySet;
+use crate::nand_set::NandSet;
 use crate::page_mapped::PageMappedSet;
 use crate::set::NvmSet;
 use crate::sets::Set;
@@ -91,8 +93,8 @@ impl Ftl {
             |i, memory, plan| Ok(Faulty::new(media::Memory::new(memory).map_err(media(i))?, plan)),
         )?;
         for set in &mut ftl.sets {
-            if let Set::PageMapped(set) = set {
-                set.start_blank();
+            if let Set::Nand(set) = set {
+                set.mapped.start_blank();
             }
         }
         Ok(ftl)
@@ -111,10 +113,19 @@ impl Ftl {
             // Each set draws its own faults.
             let plan = config.faults_of(i);
             sets.push(match set {
-                SetConfig::Nand { nand, capacity_pages, gc, placement } => {
+                SetConfig::Nand { nand, capacity_pages, gc, placement, zones } => {
                     let nand = nand_of(i, nand_config(nand, &config), plan)?;
                     let (gc, placement) = (gc.clone(), *placement);
-                    PageMappedSet::new(id, nand, *capacity_pages, gc, placement, &config).into()
+                    let mapped = PageMappedSet::new(
+                        id,
+                        nand,
+                        *capacity_pages,
+                        gc,
+                        placement,
+                        zones.active > 0,
+                        &config,
+                    );
+                    NandSet::new(mapped, zones, &config).into()
                 }
                 SetConfig::Memory { memory, volatile } => {
                     let memory = memory_of(i, memory_config(memory, &config), plan)?;
@@ -154,7 +165,7 @@ impl Ftl {
         if usize::from(set.0) >= self.sets.len() {
             return Err(Fault::OutOfRange);
         }
-        let volume = self.volumes.create(set, bytes).ok_or(Fault::NoSpace)?;
+        let volume = self.volumes.create(set, bytes, None).ok_or(Fault::NoSpace)?;
         self.record_volumes(storage);
         Ok(volume)
     }
@@ -163,6 +174,9 @@ impl Ftl {
     pub fn delete(&mut self, now: Nanos, volume: VolumeId, storage: &mut impl Storage) {
         self.advance(now, storage);
         let Some(v) = self.volumes.get(volume).cloned() else { return };
+        if v.zones.is_some() {
+            self.sets[usize::from(v.set.0)].remove_zones(now, volume, context!(self, storage));
+        }
         for granule in v.granules {
             self.trim_pages(now, v.set, granule * GRANULE_PAGES, GRANULE_PAGES, storage);
         }
@@ -173,9 +187,12 @@ impl Ftl {
     /// What a page of a volume holds, counted from its begin; `None` if nothing, or if there is no such page. No medium
     /// is asked.
     pub fn page_state(&self, volume: VolumeId, page: u64) -> Option<PageState> {
-        let volume = self.volumes.get(volume).filter(|v| page < v.bytes / u64::from(PAGE))?;
-        let at = volume.page(page);
-        let slot = self.sets[usize::from(volume.set.0)].slot_of(at)?;
+        let (id, volume) = (volume, self.volumes.get(volume).filter(|v| page < v.bytes / u64::from(PAGE))?);
+        let set = &self.sets[usize::from(volume.set.0)];
+        let slot = match volume.zones {
+            Some(_) => set.zone_slot(id, volume, page)?,
+            None => set.slot_of(volume.page(page))?,
+        };
         Some(if slot == LOST { PageState::Lost } else { PageState::Held(slot) })
     }
 
@@ -188,6 +205,9 @@ impl Ftl {
     /// Bytes of a volume that hold data.
     pub fn allocated_bytes(&self, volume: VolumeId) -> u64 {
         let Some(v) = self.volumes.get(volume) else { return 0 };
+        if v.zones.is_some() {
+            return self.sets[usize::from(v.set.0)].zoned_bytes(volume);
+        }
         debug_assert_eq!(v.mapped, mapped_pages(&self.sets, v));
         v.mapped * u64::from(PAGE)
     }
@@ -201,7 +221,9 @@ impl Ftl {
     /// the next command is known while one is executed: the time of most goes into one miss in the map.
     #[inline]
     pub fn prefetch(&self, volume: VolumeId, start: u64) {
-        let Some(volume) = self.volumes.get(volume).filter(|v| start < v.bytes) else { return };
+        let Some(volume) = self.volumes.get(volume).filter(|v| start < v.bytes && v.zones.is_none()) else {
+            return;
+        };
         self.sets[usize::from(volume.set.0)].prefetch(volume.page(start / u64::from(PAGE)));
     }
 
@@ -209,7 +231,9 @@ impl Ftl {
     /// come, it tells what is needed next.
     #[inline]
     pub fn prefetch_place(&self, volume: VolumeId, start: u64) {
-        let Some(volume) = self.volumes.get(volume).filter(|v| start < v.bytes) else { return };
+        let Some(volume) = self.volumes.get(volume).filter(|v| start < v.bytes && v.zones.is_none()) else {
+            return;
+        };
         self.sets[usize::from(volume.set.0)].prefetch_place(volume.page(start / u64::from(PAGE)));
     }
 
@@ -284,7 +308,11 @@ impl Ftl {
             Ok(set) => set,
             Err(fault) => return Answer::Failed(fault),
         };
-        self.sets[usize::from(set.0)].read(now, io, volume, extent, context!(self, storage), visit)
+        let (zoned, set) = (self.is_zoned(volume), &mut self.sets[usize::from(set.0)]);
+        match zoned {
+            false => set.read(now, io, volume, extent, context!(self, storage), visit),
+            true => set.read_zones(now, volume, extent, context!(self, storage), visit),
+        }
     }
 
     /// The set of an extent that lies in its volume. What the host asks for is counted, also if it fails later.
@@ -384,8 +412,11 @@ impl Ftl {
             compare: None,
             at: now,
         };
-        let answer = self.sets[usize::from(set.0)].write(now, write, context!(self, storage));
-        if answer == Answer::Failed(Fault::ReadOnly) {
+        let answer = match self.is_zoned(volume) {
+            false => self.sets[usize::from(set.0)].write(now, write, context!(self, storage)),
+            true => self.sets[usize::from(set.0)].write_zone(now, write, context!(self, storage)),
+        };
+        if matches!(answer, Answer::Failed(Fault::ReadOnly | Fault::Zone(_))) {
             self.uncount(volume, set, asked);
         }
         answer
@@ -467,6 +498,10 @@ impl Ftl {
         let v = self.volumes.get_mut(volume).ok_or(Fault::OutOfRange)?;
         let end = start.checked_add(bytes).filter(|&end| end <= v.bytes).ok_or(Fault::OutOfRange)?;
         v.stats.trimmed_bytes += bytes;
+        if v.zones.is_some() {
+            // A zone is given up as a whole, by its reset.
+            return Ok(now);
+        }
         let page_bytes = u64::from(PAGE);
         let (mut page, stop) = (start.div_ceil(page_bytes), end / page_bytes);
         let granule = u64::from(GRANULE_PAGES);
@@ -668,6 +703,12 @@ impl Ftl {
     /// Whether a planned power cut ([`FaultPlan::cut_after`]) has come in any set: the owner cuts the power now.
     pub fn cut_due(&self) -> bool {
         self.sets.iter().any(NvmSet::cut_due)
+    }
+
+    /// Whether a volume has zones.
+    #[inline]
+    fn is_zoned(&self, volume: VolumeId) -> bool {
+        self.volumes.get(volume).is_some_and(|volume| volume.zones.is_some())
     }
 
     fn set(&self, set: SetId) -> Option<&Set> {

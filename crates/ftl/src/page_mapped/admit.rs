@@ -14,12 +14,7 @@ use media::{Nanos, Slot};
 
 impl PageMappedSet {
     /// Accepts a write; the answer is `Later` if the buffer is full or the write must reach the flash.
-    pub(super) fn accept<S: Storage>(
-        &mut self,
-        now: Nanos,
-        mut write: Write,
-        cx: &mut SetContext<'_, S>,
-    ) -> Answer {
+    pub fn accept<S: Storage>(&mut self, now: Nanos, mut write: Write, cx: &mut SetContext<'_, S>) -> Answer {
         if self.read_only {
             return Answer::Failed(Fault::ReadOnly);
         }
@@ -147,7 +142,7 @@ impl PageMappedSet {
         Ok(true)
     }
 
-    fn admit_page<S: Storage>(
+    pub(super) fn admit_page<S: Storage>(
         &mut self,
         page: u32,
         slot: Slot,
@@ -160,7 +155,7 @@ impl PageMappedSet {
         let at = self.map[page as usize];
         let (index, old, prev) = if at == UNMAPPED {
             if let Some(volume) = cx.volumes.owner_mut(self.flash.id(), page) {
-                volume.mapped += 1;
+                volume.count_mapped(1);
             }
             (None, NONE, NONE)
         } else if at & BUFFERED == 0 {
@@ -215,12 +210,7 @@ impl PageMappedSet {
         any
     }
     /// Brings everything accepted so far to flash.
-    pub(super) fn drain_buffer<S: Storage>(
-        &mut self,
-        now: Nanos,
-        io: Io,
-        cx: &mut SetContext<'_, S>,
-    ) -> Answer {
+    pub fn drain_buffer<S: Storage>(&mut self, now: Nanos, io: Io, cx: &mut SetContext<'_, S>) -> Answer {
         let left = self.buffer.used_chunks();
         if left == 0 {
             return Answer::At(now);

@@ -28,7 +28,7 @@ impl PageMappedSet {
         }
         if !self.gc.is_active() {
             let superblocks = self.flash.superblocks();
-            let low = self.gc.config.low + self.gc.reserve + self.streams.kept_for_handles();
+            let low = self.gc.config.low + self.gc.reserve + self.streams.kept_for_handles() + self.wanted;
             let enough = superblocks.free() + superblocks.erasing() >= low as usize;
             if enough || !self.choose_victim() {
                 return done;
@@ -110,7 +110,7 @@ impl PageMappedSet {
     }
 
     /// The pages of a chain of programs are in the controller.
-    pub(super) fn gathered(&mut self, mut chain: u32) {
+    pub fn gathered(&mut self, mut chain: u32) {
         while chain != NO_OP {
             self.gc.ready.push_back(chain);
             chain = self.ops.get(chain).next;

@@ -45,6 +45,7 @@ use crate::write::Write;
 use buffer::Buffer;
 use collector::Collector;
 use map::UNMAPPED;
+pub(crate) use map::{STALE, has_contents};
 use media::tables::Table;
 use media::{Faulty, Nand, Nanos, Slot, Spare};
 use notes::Notes;
@@ -104,19 +105,22 @@ pub(crate) struct PageMappedSet {
     scratch: Scratch,
     /// Spare superblocks are used up: nothing more can be written.
     read_only: bool,
+    /// Superblocks that somebody else on the same flash wants.
+    wanted: u32,
 }
 
 impl PageMappedSet {
-    /// Around chips. There is no map yet, and the superblocks are not sorted.
+    /// Around chips, which are shared with zones if `zoned`. There is no map yet, and the superblocks are not sorted.
     pub fn new(
         id: SetId,
         nand: Faulty<Nand>,
         capacity: u32,
         gc: GcConfig,
         placement: PlacementConfig,
+        zoned: bool,
         config: &Config,
     ) -> PageMappedSet {
-        let flash = Flash::new(id, nand, config.durable, placement.handles > 1);
+        let flash = Flash::new(id, nand, config.durable, placement.handles > 1 || zoned);
         let geo = flash.geo();
         let policy = placement.placement(gc.together).policy();
         let gc = Collector::new(geo, gc);
@@ -148,6 +152,7 @@ impl PageMappedSet {
                 slots: Vec::with_capacity(config.atomic_pages as usize),
             },
             read_only: false,
+            wanted: 0,
             flash,
         }
     }
@@ -155,11 +160,11 @@ impl PageMappedSet {
     /// Begins with chips that hold nothing.
     pub fn start_blank(&mut self) {
         self.map = Table::new(UNMAPPED, self.capacity as usize);
-        self.sort_superblocks();
+        self.sort_superblocks(|_| false);
     }
 
     /// Does what can be done at `now`: admits waiting writes, collects garbage, programs.
-    fn pump<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) {
+    pub fn pump<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) {
         loop {
             let collected = self.collect(now, cx);
             // In turns, as both want the dies.
@@ -214,7 +219,7 @@ impl PageMappedSet {
     }
 
     /// Ends the set's life in time.
-    fn check_spare<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) {
+    pub fn check_spare<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) {
         if self.gc.reserve > 0 && !self.has_spare_ahead() {
             self.gc.reserve = 0;
         }

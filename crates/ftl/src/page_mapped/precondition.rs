@@ -75,7 +75,7 @@ impl PageMappedSet {
     /// Programs blank chips as if the logical pages in `granules` (of [`GRANULE_PAGES`]) had been written like this. `version` counts on.
     /// Recovery finds the map. Returns false, and changes nothing, if the chips are not blank, or too few are sound. Asks `go_on`
     /// before each superblock, and leaves out the rest when it says no.
-    pub(super) fn precondition_chips(
+    pub fn precondition_chips(
         &mut self,
         granules: &[u32],
         history: WriteHistory,

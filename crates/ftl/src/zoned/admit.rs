@@ -14,15 +14,21 @@ use crate::write::Write;
 use media::{LogicalPage, Nanos, Slot, Spare};
 
 impl Zones {
-    /// Where an append to the zone that begins at `byte` of a volume would go.
+    /// Where an append of so many bytes to the zone that begins at `byte` of a volume would go.
     ///
     /// # Errors
-    /// If no zone begins there.
-    pub fn append_at(&self, volume: VolumeId, byte: u64) -> Result<u64, Fault> {
+    /// If no zone begins there, its state allows no write, or too little is left of it.
+    pub fn append_at(&self, volume: VolumeId, byte: u64, bytes: u32) -> Result<u64, Fault> {
         let table = self.table(volume).ok_or(Fault::OutOfRange)?;
         let (zone, within) = table.layout.locate(byte);
         let zone = table.zones.get(zone as usize).filter(|_| within == 0).ok_or(Fault::OutOfRange)?;
-        Ok(byte + zone.accepted)
+        // The write pointer of a full zone may be the begin of the next.
+        zone.state.after(ZoneEvent::Write).map_err(Fault::Zone)?;
+        let within = u64::from(zone.accepted) * u64::from(PAGE);
+        if within + u64::from(bytes) > table.layout.capacity {
+            return Err(Fault::Zone(ZoneFault::Boundary));
+        }
+        Ok(byte + within)
     }
 
     /// Accepts a write: the zone's write pointer moves at once. The answer is [`Answer::Later`] if there is no room for it now, or it has
@@ -41,11 +47,10 @@ impl Zones {
             Ok(id) => id,
             Err(fault) => return Answer::Failed(fault),
         };
-        self.zone_mut(id).accepted += write.end - write.start;
+        self.zone_mut(id).accepted += ((write.end - write.start) / u64::from(PAGE)) as u32;
         if self.zone(id).waiting == 0 {
             match self.admit(id, &mut write, cx) {
                 Ok(true) => {
-                    self.note_fraction(id, cx);
                     let waits = write.durable && !self.protected && self.wait(id, write.io);
                     self.pump(now, mapped, cx);
                     return if waits { Answer::Later } else { Answer::At(write.at.max(now)) };
@@ -69,6 +74,9 @@ impl Zones {
         let ZoneLayout { size, capacity, max_active, max_open, .. } = table.layout;
         let (number, within) = table.layout.locate(start);
         let len = end - start;
+        if !(start | end).is_multiple_of(u64::from(PAGE)) {
+            return Err(Fault::OutOfRange);
+        }
         if within + len > size {
             return Err(Fault::Zone(ZoneFault::Boundary));
         }
@@ -77,7 +85,7 @@ impl Zones {
         // A full zone takes nothing, also where the event would leave it full.
         zone.state.after(ZoneEvent::Write).map_err(Fault::Zone)?;
         let next = zone.state.after(event).map_err(Fault::Zone)?;
-        if within != zone.accepted {
+        if within != u64::from(zone.accepted) * u64::from(PAGE) {
             return Err(Fault::Zone(ZoneFault::InvalidWrite));
         }
         if within + len > capacity {
@@ -127,6 +135,10 @@ impl Zones {
                 Ok(true) => {
                     self.waiting.remove(i);
                     self.zone_mut(zone).waiting -= 1;
+                    if let Some(window) = self.zone(zone).window {
+                        // The last unit of a zone may be less than a whole one.
+                        self.make_ready(window);
+                    }
                     self.admitted(now, zone, &write, cx);
                 }
                 Err(fault) => {
@@ -141,7 +153,6 @@ impl Zones {
 
     /// All of a write is in the window.
     fn admitted<S: Storage>(&mut self, now: Nanos, id: ZoneId, write: &Write, cx: &mut SetContext<'_, S>) {
-        self.note_fraction(id, cx);
         if write.durable && !self.protected && self.wait(id, write.io) {
             return;
         }
@@ -150,7 +161,7 @@ impl Zones {
 
     /// A command waits until all that was admitted to a zone is on flash. Whether it is not there yet.
     pub(super) fn wait(&mut self, id: ZoneId, io: Io) -> bool {
-        let pages = self.zone(id).pages();
+        let pages = self.zone(id).admitted;
         let Some(index) = self.zone(id).window else { return false };
         let window = &mut self.windows[usize::from(index)];
         window.waiters.push_back((io, pages));
@@ -171,8 +182,10 @@ impl Zones {
                 return true;
             }
             cx.done.push(CompletedIo { io: waiting.write.io, at: now, result: Err(fault) });
-            // Those behind do not begin at the write pointer any more.
-            fault = Fault::Zone(ZoneFault::InvalidWrite);
+            if fault != Fault::ReadOnly {
+                // Those behind do not begin at the write pointer any more.
+                fault = Fault::Zone(ZoneFault::InvalidWrite);
+            }
             false
         });
         self.zone_mut(id).waiting = 0;
@@ -197,26 +210,19 @@ impl Zones {
         cx: &mut SetContext<'_, S>,
     ) -> Result<bool, Fault> {
         let Some(index) = self.window_of(id) else { return Ok(false) };
-        let page_bytes = u64::from(PAGE);
         let layout = self.table(id.volume).ok_or(Fault::OutOfRange)?.layout;
         while write.start < write.end {
-            let within = layout.locate(write.start).1;
-            let (page, offset) = ((within / page_bytes) as u32, (within % page_bytes) as u32);
-            let len = (write.end - write.start).min(page_bytes - u64::from(offset)) as u32;
-            let more = offset == 0;
-            if more && !self.has_room(index) {
+            if !self.has_room(index) {
                 return Ok(false);
             }
             let Some(slot) = cx.storage.allocate() else {
                 self.lacks_slots = true;
                 return Ok(false);
             };
-            let piece = Piece { host: write.host, page: offset, len };
-            let window = &mut self.windows[usize::from(index)];
-            let base = if more { None } else { window.pages.back().map(|page| page.slot) };
+            let piece = Piece { host: write.host, page: 0, len: PAGE };
             let stored = match write.zeros {
-                true => cx.storage.store_zeros(write.io, piece, slot, base),
-                false => cx.storage.store(write.io, piece, slot, base),
+                true => cx.storage.store_zeros(write.io, piece, slot, None),
+                false => cx.storage.store(write.io, piece, slot, None),
             };
             if let Err(error) = stored {
                 cx.storage.release(slot);
@@ -224,24 +230,19 @@ impl Zones {
             }
             *cx.version += 1;
             let added = WindowPage { slot, version: *cx.version };
-            match window.pages.back_mut().filter(|_| !more) {
-                Some(last) => {
-                    cx.storage.release(last.slot);
-                    *last = added;
-                }
-                None => self.push(index, added),
-            }
+            self.push(index, added);
+            let page = self.zone(id).admitted;
             self.record_page(id, &layout, page, added, cx);
-            self.zone_mut(id).admitted += u64::from(len);
-            write.start += u64::from(len);
-            write.host += len;
+            self.zone_mut(id).admitted += 1;
+            write.start += u64::from(PAGE);
+            write.host += PAGE;
         }
         self.make_ready(index);
         Ok(true)
     }
 
     /// A page joins a window.
-    fn push(&mut self, index: u16, page: WindowPage) {
+    pub(super) fn push(&mut self, index: u16, page: WindowPage) {
         let unit_pages = self.striping.unit_pages;
         let window = &mut self.windows[usize::from(index)];
         window.pages.push_back(page);
@@ -264,7 +265,7 @@ impl Zones {
         held: WindowPage,
         cx: &mut SetContext<'_, S>,
     ) {
-        if !self.config.durable {
+        if !self.durable {
             return;
         }
         let Some(volume) = cx.volumes.get(id.volume) else { return };
@@ -293,7 +294,7 @@ impl Zones {
 
     /// Gives a zone without a window one that begins where the next unit does.
     pub(super) fn new_window(&mut self, id: ZoneId) -> u16 {
-        let settled = (self.zone(id).admitted / self.striping.unit_bytes()) as u32;
+        let settled = self.zone(id).admitted / self.striping.unit_pages;
         let index = self.free_windows.pop().unwrap_or_else(|| {
             self.windows.push(Window::default());
             self.windows.len() as u16 - 1

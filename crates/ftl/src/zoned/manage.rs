@@ -158,13 +158,11 @@ impl Zones {
         }
         self.forget_pages(now, id, mapped, cx);
         let zone = self.zone_mut(id);
-        (zone.accepted, zone.admitted, zone.strays, zone.fraction) = (0, 0, false, false);
+        (zone.accepted, zone.admitted, zone.strays) = (0, 0, false);
         zone.extension = Box::default();
         let Some(plot) = self.zone_mut(id).plot.take() else { return };
-        if self.config.durable {
-            let orphans = self.ops.iter().filter(|op| op.window == ORPHAN && op.plot == Some(plot));
-            let under_way: Vec<u32> = orphans.map(|op| op.unit).collect();
-            for unit in (0..self.striping.units).filter(|unit| !under_way.contains(unit)) {
+        if self.durable {
+            for unit in 0..self.striping.units {
                 self.drop_unit(self.striping.unit(plot, unit).0, mapped, cx);
             }
         }
@@ -208,7 +206,7 @@ impl Zones {
         cx: &mut SetContext<'_, S>,
     ) {
         let Some(layout) = self.table(id.volume).map(|table| table.layout) else { return };
-        let pages = self.zone(id).pages();
+        let pages = self.zone(id).admitted;
         let Some(volume) = cx.volumes.get(id.volume) else { return };
         let (set, granules) = (volume.set.0, layout.granules_of_zone());
         let first_granule = (id.zone * granules) as usize;
@@ -223,7 +221,7 @@ impl Zones {
             if self.zone(id).strays {
                 mapped.deallocate(now, first, count, cx);
             }
-            if self.config.durable {
+            if self.durable {
                 *cx.version += 1;
                 let version = *cx.version;
                 mapped.note_deallocated(first, count);
@@ -258,10 +256,9 @@ impl Zones {
         cx: &mut SetContext<'_, S>,
     ) {
         let plot = self.striping.plot_of(unit);
-        if self.config.durable {
-            self.drop_unit(unit, mapped, cx);
-        }
-        let Some(erasing) = self.erasing.iter_mut().find(|e| e.plot == plot && e.programs > 0) else { return };
+        let Some(erasing) = self.erasing.iter_mut().find(|e| e.plot == plot && e.programs > 0) else {
+            return;
+        };
         erasing.programs -= 1;
         if erasing.programs == 0 && self.erase(now, plot, mapped, cx) {
             self.plot_is_clean(now, plot, cx);
@@ -311,8 +308,32 @@ impl Zones {
         }
     }
 
-    /// Whether a superblock is one of the zones'.
-    pub fn holds(&self, superblock: u32) -> bool {
-        self.plots.holds(superblock)
+    /// Gives up what all zones hold, and erases it; `io` is done when it is. Zones that can only be read stay so.
+    pub fn purge<S: Storage>(
+        &mut self,
+        now: Nanos,
+        io: Io,
+        mapped: &mut PageMappedSet,
+        cx: &mut SetContext<'_, S>,
+    ) -> Answer {
+        for id in self.ids().collect::<Vec<_>>() {
+            self.empty(now, Some(io), id, mapped, cx);
+            if let Ok(state) = self.zone(id).state.after(ZoneEvent::Reset)
+                && let Some(table) = self.table_mut(id.volume)
+            {
+                table.set_state(id.zone, state);
+                self.record(id, cx);
+            }
+        }
+        // Those that were being erased before are waited for, too.
+        match self.erasing.is_empty() {
+            true => Answer::At(now),
+            false => {
+                for erasing in self.erasing.iter_mut().filter(|erasing| erasing.io.is_none()) {
+                    erasing.io = Some(io);
+                }
+                Answer::Later
+            }
+        }
     }
 }

@@ -29,14 +29,14 @@ pub use layout::{ZoneLayout, ZoneSupport};
 pub(crate) use plots::ZONES;
 pub use state::{ZoneEvent, ZoneFault, ZoneState};
 
-use crate::config::{GRANULE_PAGES, PAGE, ZonesConfig};
+use crate::config::{Config, GRANULE_PAGES, PAGE, ZonesConfig};
 use crate::context::SetContext;
 use crate::page_mapped::PageMappedSet;
 use crate::storage::{Io, Storage};
 use crate::volume::{Volume, VolumeId};
 use crate::write::Write;
 use layout::Striping;
-use media::{Geometry, Nanos, Spare};
+use media::{Geometry, Nanos, Spare, Unit};
 use plots::Plots;
 use std::collections::VecDeque;
 use zone::{Window, Zone, ZoneId, ZoneTable};
@@ -49,7 +49,7 @@ pub(crate) const ZONE_OP: u32 = 1 << 31;
 pub struct ZoneInfo {
     /// Its state.
     pub state: ZoneState,
-    /// Bytes from its begin to the write pointer. Of no meaning where the zone is full, read only or offline.
+    /// Bytes from its begin to the write pointer, whole pages. Of no meaning where the zone is full, read only or offline.
     pub written: u64,
     /// The host's descriptor extension; empty if none is set.
     pub extension: Box<[u8]>,
@@ -95,14 +95,13 @@ struct ZoneOp {
     window: u16,
     /// Unit of the zone.
     unit: u32,
-    plot: Option<layout::Plot>,
 }
 
 /// [`ZoneOp::window`] of a program whose zone was given up.
 const ORPHAN: u16 = u16::MAX;
 /// [`ZoneOp::window`] where no program is under way.
 const UNUSED: u16 = u16::MAX - 1;
-const NO_OP: ZoneOp = ZoneOp { window: UNUSED, unit: 0, plot: None };
+const NO_OP: ZoneOp = ZoneOp { window: UNUSED, unit: 0 };
 
 /// A plot that was given up: its programs end, then its blocks are erased.
 #[derive(Clone, Copy, Debug)]
@@ -121,6 +120,8 @@ pub(crate) struct Zones {
     striping: Striping,
     /// Whether capacitors save the windows.
     protected: bool,
+    /// Whether spare areas keep versions and slots, and a journal is kept.
+    durable: bool,
     /// By volume; `None` for one without zones.
     tables: Vec<Option<ZoneTable>>,
     plots: Plots,
@@ -149,13 +150,14 @@ pub(crate) struct Zones {
 
 impl Zones {
     /// Without volumes.
-    pub fn new(geo: &Geometry, config: ZonesConfig, protected: bool) -> Zones {
+    pub fn new(geo: &Geometry, config: &ZonesConfig, drive: &Config) -> Zones {
         let striping = Striping::new(geo, if config.dies == 0 { geo.dies } else { config.dies });
         let ops = if config.active == 0 { 0 } else { geo.dies * crate::flash::DIE_QUEUE as u32 };
         Zones {
-            config,
+            config: *config,
             striping,
-            protected,
+            protected: drive.protected,
+            durable: drive.durable,
             tables: Vec::new(),
             plots: Plots::new(geo.superblocks, &striping),
             windows: Vec::new(),
@@ -193,8 +195,22 @@ impl Zones {
         self.tables[at] = Some(ZoneTable::new(layout));
     }
 
-    /// Forgets the zones of a volume, which are all empty or hold nothing that anybody will read.
-    pub fn remove(&mut self, volume: VolumeId) {
+    /// Gives up the zones of a volume that goes.
+    pub fn remove<S: Storage>(
+        &mut self,
+        now: Nanos,
+        volume: VolumeId,
+        mapped: &mut PageMappedSet,
+        cx: &mut SetContext<'_, S>,
+    ) {
+        for id in self.ids().filter(|id| id.volume == volume).collect::<Vec<_>>() {
+            self.empty(now, None, id, mapped, cx);
+        }
+        self.drop_table(volume);
+    }
+
+    /// Forgets the zones of a volume.
+    pub fn drop_table(&mut self, volume: VolumeId) {
         if let Some(table) = self.tables.get_mut(usize::from(volume.0)) {
             *table = None;
         }
@@ -209,13 +225,17 @@ impl Zones {
     /// A zone; `None` if there is none.
     pub fn info(&self, volume: VolumeId, zone: u32) -> Option<ZoneInfo> {
         let zone = self.tables.get(usize::from(volume.0))?.as_ref()?.zones.get(zone as usize)?;
-        Some(ZoneInfo { state: zone.state, written: zone.accepted, extension: zone.extension.clone() })
+        Some(ZoneInfo {
+            state: zone.state,
+            written: u64::from(zone.accepted) * u64::from(PAGE),
+            extension: zone.extension.clone(),
+        })
     }
 
     /// Bytes of a volume that hold data.
     pub fn written_bytes(&self, volume: VolumeId) -> u64 {
         let table = self.tables.get(usize::from(volume.0)).and_then(Option::as_ref);
-        table.map_or(0, |table| table.zones.iter().map(|z| u64::from(z.pages()) * u64::from(PAGE)).sum())
+        table.map_or(0, |table| table.zones.iter().map(|z| u64::from(z.admitted) * u64::from(PAGE)).sum())
     }
 
     fn table(&self, volume: VolumeId) -> Option<&ZoneTable> {
@@ -251,14 +271,45 @@ impl Zones {
             let landed = self.land_ended(now, mapped, cx);
             let admitted = self.admit_waiting(now, cx);
             if !(sent | landed | admitted) {
-                return;
+                break;
             }
+        }
+        if mapped.is_read_only() {
+            self.wear_out(now, cx);
+        }
+        mapped.set_wanted(u32::from(self.wants_superblock));
+        if self.wants_superblock {
+            mapped.pump(now, cx);
         }
     }
 
-    /// Superblocks that collection is to free beyond those that it keeps.
-    pub fn wanted_superblocks(&self) -> u32 {
-        u32::from(self.wants_superblock)
+    /// Tries again what waits for slots.
+    #[inline]
+    pub fn retry<S: Storage>(&mut self, now: Nanos, mapped: &mut PageMappedSet, cx: &mut SetContext<'_, S>) {
+        if std::mem::take(&mut self.lacks_slots) {
+            self.pump(now, mapped, cx);
+        }
+    }
+
+    /// Whether any volume has zones, or blocks of theirs are being erased.
+    #[inline]
+    pub fn are_there(&self) -> bool {
+        !(self.tables.is_empty() && self.erasing.is_empty())
+    }
+
+    /// Whether a unit lies in a superblock of the zones.
+    pub fn holds(&self, unit: Unit) -> bool {
+        self.plots.holds(self.striping.plot_of(unit).superblock)
+    }
+
+    /// Whether a superblock is one of the zones'.
+    pub fn holds_superblock(&self, superblock: u32) -> bool {
+        self.plots.holds(superblock)
+    }
+
+    /// Pages of all windows.
+    pub fn buffer_pages(&self) -> usize {
+        if self.config.active > 0 { self.config.buffer_pages as usize } else { 0 }
     }
 
     /// Whether a write waits for a slot.
@@ -266,23 +317,80 @@ impl Zones {
         self.lacks_slots
     }
 
-    /// Whether programs are under way.
-    pub fn are_programming(&self) -> bool {
-        self.free_ops.len() < self.ops.len()
-    }
-
     /// What the zones do, for a developer.
     pub fn describe(&self) -> String {
+        let windows = self.windows.iter().filter(|window| window.zone.is_some());
+        let windows: Vec<String> = windows
+            .map(|w| {
+                format!(
+                    "{:?} settled {} sent {:?} pages {} waiters {}",
+                    w.zone,
+                    w.settled,
+                    w.sent,
+                    w.pages.len(),
+                    w.waiters.len()
+                )
+            })
+            .collect();
         format!(
-            "zones: {} pages in windows, {} claimed, {} writes wait, {} windows ready, {} programs, {} erases, {} superblocks",
+            "zones: {} pages in windows, {} claimed, {} writes wait, {} windows ready, {} programs, {} erases, {} superblocks, windows {}",
             self.used,
             self.claims,
             self.waiting.len(),
             self.ready.len(),
             self.ops.len() - self.free_ops.len(),
             self.erasing.len(),
-            self.plots.superblocks()
+            self.plots.superblocks(),
+            windows.join("; ")
         )
+    }
+}
+
+impl Zones {
+    /// Whether what is kept in memory agrees with itself and with the chips. For tests.
+    ///
+    /// # Errors
+    /// What does not agree, in words.
+    pub fn check_consistency(&self, mapped: &PageMappedSet) -> Result<(), String> {
+        self.plots.check(mapped.flash())?;
+        let charged: u32 = self.windows.iter().map(|window| window.charged).sum();
+        let unit_pages = self.striping.unit_pages;
+        let with_zone = self.windows.iter().filter(|window| window.zone.is_some());
+        let claims: u32 = with_zone.map(|window| unit_pages.saturating_sub(window.charged)).sum();
+        if (charged, claims) != (self.used, self.claims) {
+            return Err(format!(
+                "{} pages in windows and {} claims are counted, {charged} and {claims} are there",
+                self.used, self.claims
+            ));
+        }
+        for (volume, table) in (0..).zip(&self.tables) {
+            let Some(table) = table else { continue };
+            let open = table.zones.iter().filter(|zone| zone.state.is_open()).count() as u32;
+            let active = table.zones.iter().filter(|zone| zone.state.is_active()).count() as u32;
+            if (open, active) != (table.open, table.active) {
+                return Err(format!("volume {volume}: {open} open zones, {} counted", table.open));
+            }
+            if open > table.layout.max_open || active > table.layout.max_active {
+                return Err(format!("volume {volume}: {open} zones are open, {active} active"));
+            }
+        }
+        self.check_zones()
+    }
+
+    fn check_zones(&self) -> Result<(), String> {
+        for id in self.ids() {
+            let zone = self.zone(id);
+            let waiting = self.waiting.iter().filter(|waiting| waiting.zone == id).count() as u32;
+            let empty = zone.state == ZoneState::Empty;
+            if waiting != zone.waiting
+                || zone.admitted > zone.accepted
+                || (waiting == 0 && zone.admitted != zone.accepted)
+                || (empty && (zone.accepted > 0 || zone.plot.is_some() || zone.window.is_some()))
+            {
+                return Err(format!("{id:?}: {waiting} writes wait for {zone:?}"));
+            }
+        }
+        Ok(())
     }
 }
 

@@ -53,7 +53,8 @@ impl Plots {
 
     /// Whether a superblock is one of the zones'.
     pub fn holds(&self, superblock: u32) -> bool {
-        self.uses[(superblock * self.per_superblock) as usize] != Use::Elsewhere
+        let first = (superblock * self.per_superblock) as usize;
+        self.uses[first..first + self.per_superblock as usize].iter().any(|plot| *plot != Use::Elsewhere)
     }
 
     /// Binds a plot: one that is free already, else of a superblock that `may_open` allows to be opened. `None` if there is none.
@@ -154,9 +155,15 @@ impl Plots {
         }
     }
 
+    /// Superblocks of the set.
+    pub fn all_superblocks(&self) -> u32 {
+        self.uses.len() as u32 / self.per_superblock
+    }
+
     /// Superblocks of the zones.
     pub fn superblocks(&self) -> u32 {
-        (0..self.uses.len() as u32 / self.per_superblock).filter(|&superblock| self.holds(superblock)).count() as u32
+        (0..self.uses.len() as u32 / self.per_superblock).filter(|&superblock| self.holds(superblock)).count()
+            as u32
     }
 
     /// Whether the plots agree with the states of the superblocks. For tests.

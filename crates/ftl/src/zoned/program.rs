@@ -9,7 +9,7 @@ use crate::context::SetContext;
 use crate::flash::{Ended, Offer, Order, Target};
 use crate::page_mapped::PageMappedSet;
 use crate::storage::{Io, Storage};
-use media::{LogicalPage, Nanos, Spare};
+use media::{LogicalPage, Medium, Nanos, Spare};
 
 impl Zones {
     /// Whether a window has a unit to send: a full one, or the last of a zone that takes no more.
@@ -70,7 +70,7 @@ impl Zones {
             }
         }
         let Some(op) = self.free_ops.pop() else { return false };
-        self.ops[op as usize] = ZoneOp { window: index, unit: number, plot: Some(plot) };
+        self.ops[op as usize] = ZoneOp { window: index, unit: number };
         self.fill_spares(id, index, number, cx);
         self.windows[usize::from(index)].sent.push_back(Sent::Programming);
         let target = Target { unit, die, superblock: plot.superblock };
@@ -96,6 +96,12 @@ impl Zones {
             self.wants_superblock = true;
             return None;
         };
+        // What is on blocks that cannot be erased is nobody's, and must not be taken for this zone's later.
+        for unit in (0..self.striping.units).map(|unit| self.striping.unit(plot, unit).0) {
+            if mapped.flash().nand.is_bad(unit) {
+                mapped.flash_mut().spoil(unit, cx.storage);
+            }
+        }
         self.zone_mut(id).plot = Some(plot);
         self.record(id, cx);
         Some(plot)
@@ -112,11 +118,11 @@ impl Zones {
         let (Some(layout), Some(volume)) = (layout, cx.volumes.get_mut(id.volume)) else { return };
         for (page, held) in (unit * unit_pages..).zip(pages) {
             let page = LogicalPage(logical(volume, &layout, id.zone, page));
-            self.spares.push(match self.config.durable {
+            self.spares.push(match self.durable {
                 true => Spare { page, version: held.version, slot: held.slot },
                 false => Spare { page, ..Spare::EMPTY },
             });
-            if self.config.durable {
+            if self.durable {
                 cx.storage.retain(held.slot);
             }
         }
@@ -154,7 +160,7 @@ impl Zones {
         cx: &mut SetContext<'_, S>,
     ) {
         let number = ended.op ^ ZONE_OP;
-        let ZoneOp { window: index, unit, .. } = std::mem::replace(&mut self.ops[number as usize], NO_OP);
+        let ZoneOp { window: index, unit } = std::mem::replace(&mut self.ops[number as usize], NO_OP);
         self.free_ops.push(number);
         if !ended.failed {
             mapped.flash_mut().record_program(ended.unit, cx.storage);
@@ -167,8 +173,10 @@ impl Zones {
         if ended.failed {
             window.sent[at] = Sent::Stray;
             window.strays += 1;
-            if self.config.durable {
-                self.drop_unit(ended.unit, mapped, cx);
+            if self.durable {
+                let first = at * self.striping.unit_pages as usize;
+                let pages = window.pages.iter().skip(first).take(self.striping.unit_pages as usize);
+                pages.for_each(|page| cx.storage.release(page.slot));
             }
         } else {
             window.sent[at] = Sent::Landed;
@@ -276,17 +284,18 @@ impl Zones {
         let first = window.first_page(self.striping.unit_pages);
         let mut all = true;
         for i in pages.start..pages.end.min(window.pages.len() as u32) {
-            let Some(page) = cx.volumes.get(id.volume).map(|v| logical(v, &layout, id.zone, first + i)) else {
+            let Some(page) = cx.volumes.get(id.volume).map(|v| logical(v, &layout, id.zone, first + i))
+            else {
                 break;
             };
             let slot = window.pages[i as usize].slot;
-            all = mapped.admit_stray(now, page, slot, cx);
+            all = mapped.admit_stray(page, slot, cx);
             if !all {
                 break;
             }
         }
         self.zone_mut(id).strays = true;
-        mapped.go_on(now, cx);
+        mapped.pump(now, cx);
         all
     }
 
@@ -323,13 +332,11 @@ impl Zones {
         mapped: &mut PageMappedSet,
         cx: &mut SetContext<'_, S>,
     ) -> bool {
-        let page_bytes = u64::from(crate::config::PAGE);
         let window = &self.windows[usize::from(index)];
         let Some(id) = window.zone else { return true };
-        let begin = u64::from(window.first_page(self.striping.unit_pages)) * page_bytes;
-        // Whole pages that are there already stay.
-        let from = (window.strayed.max(begin) - begin) / page_bytes;
-        let pages = from as u32..window.pages.len() as u32;
+        // Pages that are there already stay.
+        let from = window.strayed.saturating_sub(window.first_page(self.striping.unit_pages));
+        let pages = from..window.pages.len() as u32;
         if !self.stray(now, index, pages, mapped, cx) {
             return false;
         }
@@ -338,7 +345,7 @@ impl Zones {
     }
 
     /// A window has nothing left that a command waits for. What went elsewhere is brought to flash, too.
-    fn answer<S: Storage>(
+    pub(super) fn answer<S: Storage>(
         &mut self,
         now: Nanos,
         io: Io,

@@ -16,12 +16,18 @@ const NOWHERE: u32 = u32::MAX;
 
 impl Zones {
     /// What a page of a volume with zones holds, and its flash page; `None` if nothing.
-    pub fn locate(&self, id: VolumeId, volume: &Volume, page: u64, mapped: &PageMappedSet) -> Option<(Slot, u32)> {
+    pub fn locate(
+        &self,
+        id: VolumeId,
+        volume: &Volume,
+        page: u64,
+        mapped: &PageMappedSet,
+    ) -> Option<(Slot, u32)> {
         let table = self.table(id)?;
         let (number, within) = table.layout.locate(page * u64::from(PAGE));
         let zone = table.zones.get(number as usize)?;
         let at = (within / u64::from(PAGE)) as u32;
-        if at >= zone.pages() {
+        if at >= zone.admitted {
             return None;
         }
         if let Some(window) = zone.window
@@ -35,7 +41,11 @@ impl Zones {
             return Some(found);
         }
         let flash = self.striping.page(zone.plot?, at);
-        Some((mapped.flash().slot(flash), flash))
+        match mapped.flash().slot(flash) {
+            // Its record vouches for it, and the chips have lost it.
+            Slot::NONE if self.durable => Some((LOST, flash)),
+            slot => Some((slot, flash)),
+        }
     }
 
     /// Walks the pages of an extent; flash pages of one sense are read together. `visit` gets the piece and the contents.
@@ -96,7 +106,9 @@ impl Zones {
                 let first = unit.0 * self.striping.unit_pages;
                 let programmed = mapped.flash().programmed(unit);
                 let slots = (first..first + programmed).map(|page| mapped.flash().slot(page));
-                all.extend(slots.filter(|&slot| crate::page_mapped::has_contents(slot) && slot != Slot::NONE));
+                all.extend(
+                    slots.filter(|&slot| crate::page_mapped::has_contents(slot) && slot != Slot::NONE),
+                );
             }
         }
         all

@@ -4,13 +4,12 @@ use super::Zones;
 use super::layout::Plot;
 use super::state::ZoneState;
 use super::zone::{Zone, ZoneId};
-use crate::config::PAGE;
 use crate::context::SetContext;
 use crate::storage::{Record, Storage};
 use crate::volume::VolumeId;
 
 /// Bytes of a record without the descriptor extension.
-const FIXED: usize = 24;
+const FIXED: usize = 16;
 /// [`Plot::superblock`] of a zone that lies nowhere.
 const NOWHERE: u32 = u32::MAX;
 
@@ -25,7 +24,7 @@ const CODES: [(ZoneState, u8); 7] = [
     (ZoneState::Offline, 0xF),
 ];
 
-/// Appends the record of a zone: state, plot, settled units, bytes, extension.
+/// Appends the record of a zone: state, plot, settled units, extension.
 fn encode(zone: &Zone, settled: u32, out: &mut Vec<u8>) {
     let code = CODES.iter().find(|(state, _)| *state == zone.state).map_or(0, |(_, code)| *code);
     let plot = zone.plot.unwrap_or(Plot { superblock: NOWHERE, index: 0 });
@@ -33,36 +32,31 @@ fn encode(zone: &Zone, settled: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(&plot.superblock.to_le_bytes());
     out.extend_from_slice(&plot.index.to_le_bytes());
     out.extend_from_slice(&settled.to_le_bytes());
-    out.extend_from_slice(&zone.admitted.to_le_bytes());
     out.extend_from_slice(&zone.extension);
 }
 
 impl Zones {
     /// Tells the journal what a zone is now.
     pub(super) fn record<S: Storage>(&mut self, id: ZoneId, cx: &mut SetContext<'_, S>) {
-        if !self.config.durable {
+        let settled = self.settled(id);
+        self.zone_mut(id).floor = settled;
+        if !self.durable {
             return;
         }
         let Some(set) = cx.volumes.get(id.volume).map(|volume| volume.set.0) else { return };
         let mut bytes = Vec::with_capacity(FIXED);
-        encode(self.zone(id), self.settled(id), &mut bytes);
+        encode(self.zone(id), settled, &mut bytes);
         cx.storage.record(Record::Zone { set, volume: id.volume.0, zone: id.zone, bytes: &bytes });
     }
 
-    /// Tells the journal where a zone ends, if that is within a page, or was.
-    pub(super) fn note_fraction<S: Storage>(&mut self, id: ZoneId, cx: &mut SetContext<'_, S>) {
-        let zone = self.zone_mut(id);
-        let fraction = !zone.admitted.is_multiple_of(u64::from(PAGE));
-        if std::mem::replace(&mut zone.fraction, fraction) | fraction {
-            self.record(id, cx);
+    /// Units from the begin of a zone that are on flash for sure. Those that are stored elsewhere may be in a buffer there.
+    pub(super) fn settled(&self, id: ZoneId) -> u32 {
+        if self.zone(id).strays {
+            return 0;
         }
-    }
-
-    /// Units from the begin of a zone that are on flash or elsewhere.
-    fn settled(&self, id: ZoneId) -> u32 {
         match self.zone(id).window {
             Some(window) => self.windows[usize::from(window)].settled,
-            None => self.zone(id).admitted.div_ceil(self.striping.unit_bytes()) as u32,
+            None => self.zone(id).admitted.div_ceil(self.striping.unit_pages),
         }
     }
 
@@ -103,7 +97,6 @@ impl Zones {
     pub fn apply(&mut self, volume: VolumeId, number: u32, bytes: &[u8]) -> Result<(), String> {
         let (striping, superblocks) = (self.striping, self.plots.all_superblocks());
         let table = self.table_mut(volume).ok_or_else(|| format!("volume {} has no zones", volume.0))?;
-        let capacity = table.layout.capacity;
         let missing = || format!("volume {} has no zone {number}", volume.0);
         let zone = table.zones.get_mut(number as usize).ok_or_else(missing)?;
         let (fixed, extension) = bytes.split_at_checked(FIXED).ok_or("the record of a zone is cut off")?;
@@ -114,16 +107,12 @@ impl Zones {
         zone.plot = match plot.superblock {
             NOWHERE => None,
             superblock if superblock < superblocks && plot.index < striping.plots => Some(plot),
-            superblock => return Err(format!("zone {number} lies in superblock {superblock}, plot {}", plot.index)),
+            superblock => {
+                return Err(format!("zone {number} lies in superblock {superblock}, plot {}", plot.index));
+            }
         };
         zone.floor = word(12).min(striping.units);
-        zone.admitted = u64::from(word(16)) | u64::from(word(20)) << 32;
-        if zone.admitted > capacity {
-            return Err(format!("zone {number} of {capacity} bytes holds {}", zone.admitted));
-        }
-        zone.fraction = !zone.admitted.is_multiple_of(u64::from(PAGE));
         zone.extension = extension.into();
-        zone.accepted = zone.admitted;
         table.set_state(number, state);
         Ok(())
     }
@@ -133,7 +122,7 @@ impl Zones {
 mod tests {
     use super::super::layout::ZoneLayout;
     use super::*;
-    use crate::config::ZonesConfig;
+    use crate::config::{Config, ZonesConfig};
     use media::Geometry;
 
     fn zones() -> Zones {
@@ -148,7 +137,17 @@ mod tests {
             in_place: false,
             rated_cycles: 100,
         };
-        let mut zones = Zones::new(&geo, ZonesConfig { dies: 2, active: 4, buffer_pages: 64, durable: true }, true);
+        let config = ZonesConfig { dies: 2, active: 4, buffer_pages: 64 };
+        let drive = Config {
+            sets: Vec::new(),
+            buffer_pages: 64,
+            protected: true,
+            energy_bytes: 0,
+            atomic_pages: 1,
+            durable: true,
+            faults: media::FaultPlan::default(),
+        };
+        let mut zones = Zones::new(&geo, &config, &drive);
         let layout = ZoneLayout { zones: 6, size: 1 << 17, capacity: 1 << 17, max_active: 4, max_open: 2 };
         zones.create(VolumeId(1), layout);
         zones
@@ -160,7 +159,7 @@ mod tests {
         let table = zones.table_mut(VolumeId(1)).unwrap();
         table.set_state(2, ZoneState::Closed);
         table.zones[2].plot = Some(Plot { superblock: 7, index: 1 });
-        (table.zones[2].admitted, table.zones[2].extension) = (66_048, Box::from([1, 2, 3]));
+        table.zones[2].extension = Box::from([1, 2, 3]);
         table.set_state(5, ZoneState::Offline);
         let mut saved = Vec::new();
         zones.save(&mut saved);
@@ -169,7 +168,7 @@ mod tests {
         let mut again = Vec::new();
         loaded.save(&mut again);
         assert_eq!(saved, again);
-        assert_eq!(loaded.info(VolumeId(1), 2).unwrap().written, 66_048);
+        assert_eq!(*loaded.info(VolumeId(1), 2).unwrap().extension, [1, 2, 3]);
         for len in 0..saved.len() {
             // A cut at the border of two records is a shorter list.
             let _ = self::zones().load(&saved[..len]);
@@ -180,21 +179,24 @@ mod tests {
     fn records_that_cannot_be_are_told() {
         let mut zones = zones();
         let record = |state: u32, superblock: u32, plot: u32, bytes: u64| {
-            let mut all: Vec<u8> = [state, superblock, plot, 0].iter().flat_map(|w| w.to_le_bytes()).collect();
+            let mut all: Vec<u8> =
+                [state, superblock, plot, 0].iter().flat_map(|w| w.to_le_bytes()).collect();
             all.extend_from_slice(&bytes.to_le_bytes());
             all
         };
-        zones.apply(VolumeId(1), 0, &record(4, 3, 1, 4096)).unwrap();
+        zones.apply(VolumeId(1), 0, &record(4, 3, 1)).unwrap();
         for (volume, zone, bytes) in [
-            (0, 0, record(4, 3, 1, 0)),
-            (1, 6, record(4, 3, 1, 0)),
-            (1, 0, record(5, 3, 1, 0)),
-            (1, 0, record(4, 8, 1, 0)),
-            (1, 0, record(4, 3, 2, 0)),
-            (1, 0, record(4, 3, 1, (1 << 17) + 1)),
-            (1, 0, record(4, 3, 1, 0)[..23].to_vec()),
+            (0, 0, record(4, 3, 1)),
+            (1, 6, record(4, 3, 1)),
+            (1, 0, record(5, 3, 1)),
+            (1, 0, record(4, 8, 1)),
+            (1, 0, record(4, 3, 2)),
+            (1, 0, record(4, 3, 1)[..15].to_vec()),
         ] {
-            assert!(zones.apply(VolumeId(volume), zone, &bytes).is_err(), "volume {volume} zone {zone} {bytes:?}");
+            assert!(
+                zones.apply(VolumeId(volume), zone, &bytes).is_err(),
+                "volume {volume} zone {zone} {bytes:?}"
+            );
         }
     }
 }

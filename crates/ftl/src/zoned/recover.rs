@@ -7,9 +7,10 @@ use super::{NO_OP, Zones, logical};
 use crate::config::PAGE;
 use crate::context::SetContext;
 use crate::flash::Offer;
-use crate::page_mapped::{PageMappedSet, STALE, has_contents};
+use crate::page_mapped::{PageMappedSet, has_contents};
 use crate::storage::{Record, Storage};
-use media::{LogicalPage, Nanos, Slot, Spare, Unit};
+use crate::volume::Volumes;
+use media::{LogicalPage, Nanos, Slot, Spare};
 use std::collections::BTreeMap;
 
 /// What is found of a unit.
@@ -25,23 +26,20 @@ enum Found {
 
 impl Zones {
     /// What capacitors save: the pages that are not on flash.
-    pub fn saved<S: Storage>(&self, cx: &SetContext<'_, S>) -> Vec<Spare> {
-        self.unsettled(|id| cx.volumes.get(id.volume).cloned())
-    }
-
-    /// The pages that are not on flash, where `volume_of` gives the volume of a zone.
-    pub fn unsettled(&self, volume_of: impl Fn(ZoneId) -> Option<crate::volume::Volume>) -> Vec<Spare> {
+    pub fn saved(&self, volumes: &Volumes) -> Vec<Spare> {
         let unit_pages = self.striping.unit_pages;
         let mut saved = Vec::new();
         for window in &self.windows {
             let Some(id) = window.zone else { continue };
-            let (Some(table), Some(volume)) = (self.table(id.volume), volume_of(id)) else { continue };
+            let (Some(table), Some(volume)) = (self.table(id.volume), volumes.get(id.volume)) else {
+                continue;
+            };
             let first = window.first_page(unit_pages);
             for (i, held) in (0..).zip(&window.pages) {
                 if window.sent.get((i / unit_pages) as usize) == Some(&Sent::Landed) {
                     continue;
                 }
-                let page = LogicalPage(logical(&volume, &table.layout, id.zone, first + i));
+                let page = LogicalPage(logical(volume, &table.layout, id.zone, first + i));
                 saved.push(Spare { page, version: held.version, slot: held.slot });
             }
         }
@@ -50,6 +48,11 @@ impl Zones {
 
     /// Power is lost: everything that is not in a record is forgotten.
     pub fn forget(&mut self) {
+        for id in self.ids().collect::<Vec<_>>() {
+            let (floor, unit_pages) = (self.settled(id), self.striping.unit_pages);
+            let zone = self.zone_mut(id);
+            (zone.floor, zone.admitted) = (floor, zone.admitted.min(floor * unit_pages));
+        }
         self.windows.clear();
         self.free_windows.clear();
         (self.used, self.claims) = (0, 0);
@@ -92,8 +95,24 @@ impl Zones {
         for id in self.ids().collect::<Vec<_>>() {
             newest = newest.max(self.rebuild_zone(id, &saved, mapped, cx));
         }
-        // Plots of zones that turned out to hold nothing.
+        self.finish_surplus(cx);
         newest
+    }
+
+    /// Full zones that lost their end are active again. Where that makes too many, those with most in them are full as they are.
+    fn finish_surplus<S: Storage>(&mut self, cx: &mut SetContext<'_, S>) {
+        for (volume, layout) in self.volumes().collect::<Vec<_>>() {
+            while let Some(table) = self.table_mut(volume).filter(|table| table.active > layout.max_active) {
+                let closed = (0..).zip(&table.zones).filter(|(_, zone)| zone.state == ZoneState::Closed);
+                let Some((zone, _)) = closed.max_by_key(|(_, zone)| zone.admitted) else { break };
+                table.set_state(zone, ZoneState::Full);
+                let id = ZoneId { volume, zone };
+                self.record(id, cx);
+                if let Some(window) = self.zone(id).window {
+                    self.make_ready(window);
+                }
+            }
+        }
     }
 
     fn rebuild_zone<S: Storage>(
@@ -110,7 +129,7 @@ impl Zones {
         }
         let pages_of_zone = (layout.capacity / u64::from(PAGE)) as u32;
         let unit_pages = self.striping.unit_pages;
-        let written = std::mem::take(&mut self.zone_mut(id).admitted);
+        self.zone_mut(id).strays = false;
         let (plot, floor) = (self.zone(id).plot, self.zone(id).floor);
         let mut pages = 0;
         let mut newest = 0;
@@ -129,12 +148,13 @@ impl Zones {
                 self.drop_strays(id, &layout, unit, end, mapped, cx);
                 pages += count.min(end - unit * unit_pages);
             } else if found == Found::Elsewhere || vouched {
+                self.zone_mut(id).strays |= found == Found::Elsewhere;
                 pages = end;
             }
             settled &= found != Found::Partly || vouched;
             if !settled {
                 let index = *window.get_or_insert_with(|| {
-                    self.zone_mut(id).admitted = u64::from(unit) * self.striping.unit_bytes();
+                    self.zone_mut(id).admitted = unit * unit_pages;
                     self.new_window(id)
                 });
                 let before = self.windows[usize::from(index)].pages.len();
@@ -145,9 +165,11 @@ impl Zones {
                 let full = held == end - unit * unit_pages;
                 let window = &mut self.windows[usize::from(index)];
                 debug_assert_eq!(window.pages.len() - before, held as usize);
-                if found != Found::Partly {
+                // Those behind one that waits are sent again.
+                let behind = window.sent.len() as u32 == unit - window.settled;
+                if found != Found::Partly && behind {
                     window.sent.push_back(Sent::Landed);
-                } else if full && (never || unit < consumed) {
+                } else if full && behind && (never || unit < consumed) {
                     window.sent.push_back(Sent::Stray);
                     window.strays += 1;
                 }
@@ -155,29 +177,24 @@ impl Zones {
             unit += 1;
         }
         if let Some(plot) = plot {
-            // Units behind the end: nobody can read them.
+            // Units behind the end: nobody can read them, and nobody shall take them for what is written there later.
             for unit in unit..consumed {
-                self.forget_unit(self.striping.unit(plot, unit).0, mapped);
+                mapped.flash_mut().spoil(self.striping.unit(plot, unit).0, cx.storage);
             }
         }
-        self.end_rebuild(id, &layout, recorded, pages, written);
+        self.end_rebuild(id, &layout, recorded, pages);
         newest
     }
 
-    /// Sets the write pointer and the state of a zone that was found to hold so many pages, whose record says so many bytes.
-    fn end_rebuild(&mut self, id: ZoneId, layout: &ZoneLayout, recorded: ZoneState, pages: u32, written: u64) {
-        let page = u64::from(PAGE);
-        let end = u64::from(pages) * page;
-        // The record says where in its last page the zone ends.
-        let ends_within = written < end && written + page > end && self.zone(id).fraction;
+    /// Sets the write pointer and the state of a zone that was found to hold so many pages.
+    fn end_rebuild(&mut self, id: ZoneId, layout: &ZoneLayout, recorded: ZoneState, pages: u32) {
         let zone = self.zone_mut(id);
-        zone.admitted = if ends_within { written } else { end };
-        zone.accepted = zone.admitted;
-        let (admitted, extended) = (zone.admitted, !zone.extension.is_empty());
+        (zone.admitted, zone.accepted) = (pages, pages);
+        let extended = !zone.extension.is_empty();
         let state = match recorded {
             ZoneState::Full | ZoneState::ReadOnly => recorded,
-            _ if admitted == layout.capacity => ZoneState::Full,
-            _ if admitted > 0 || extended => ZoneState::Closed,
+            _ if u64::from(pages) * u64::from(PAGE) == layout.capacity => ZoneState::Full,
+            _ if pages > 0 || extended => ZoneState::Closed,
             _ => ZoneState::Empty,
         };
         if let Some(table) = self.table_mut(id.volume) {
@@ -194,13 +211,8 @@ impl Zones {
 
     /// Units of a plot up to the last that was programmed or torn.
     fn consumed_units(&self, plot: Plot, units: u32, mapped: &PageMappedSet) -> u32 {
-        let never = |unit: u32| {
-            let (place, die) = self.striping.unit(plot, unit);
-            mapped.flash().programmed(place) > 0 || mapped.flash().offer(place, die) == Offer::Never
-        };
-        // A bad block at the end says nothing.
         let programmed = |unit: &u32| mapped.flash().was_programmed(self.striping.unit(plot, *unit).0);
-        (0..units).rev().find(|unit| programmed(unit) && never(*unit)).map_or(0, |unit| unit + 1)
+        (0..units).rev().find(programmed).map_or(0, |unit| unit + 1)
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -215,7 +227,8 @@ impl Zones {
         cx: &SetContext<'_, S>,
     ) -> Found {
         if let Some(plot) = plot
-            && mapped.flash().programmed(self.striping.unit(plot, unit).0) > 0
+            && mapped.flash().spare(self.striping.page(plot, unit * self.striping.unit_pages)).page
+                != LogicalPage::NONE
         {
             return Found::InPlace;
         }
@@ -245,7 +258,7 @@ impl Zones {
             }
             count += 1;
             newest = newest.max(spare.version);
-            if self.config.durable && has_contents(spare.slot) && spare.slot != Slot::NONE {
+            if self.durable && has_contents(spare.slot) && spare.slot != Slot::NONE {
                 cx.storage.retain(spare.slot);
             }
         }
@@ -263,7 +276,9 @@ impl Zones {
         cx: &mut SetContext<'_, S>,
     ) {
         for page in unit * self.striping.unit_pages..end {
-            let Some(page) = cx.volumes.get(id.volume).map(|v| logical(v, layout, id.zone, page)) else { return };
+            let Some(page) = cx.volumes.get(id.volume).map(|v| logical(v, layout, id.zone, page)) else {
+                return;
+            };
             mapped.drop_page(Nanos::ZERO, page, cx);
         }
     }
@@ -285,7 +300,9 @@ impl Zones {
         let first = unit * self.striping.unit_pages;
         let mut held = 0;
         for page in first..end {
-            let Some(at) = cx.volumes.get(id.volume).map(|v| logical(v, layout, id.zone, page)) else { break };
+            let Some(at) = cx.volumes.get(id.volume).map(|v| logical(v, layout, id.zone, page)) else {
+                break;
+            };
             let in_place = self.zone(id).plot.filter(|_| found == Found::InPlace);
             let spare = match in_place {
                 Some(plot) => Some(mapped.flash().spare(self.striping.page(plot, page)))
@@ -299,28 +316,16 @@ impl Zones {
             };
             let Some(spare) = spare else { break };
             self.zone_mut(id).strays |= mapped.stray(at).is_some();
-            if self.config.durable {
+            if self.durable {
                 cx.storage.retain(spare.slot);
                 if in_place.is_none() && saved.contains_key(&at) {
                     cx.storage.record(Record::Buffer { set: mapped.flash().id().0, spare });
                 }
             }
-            self.push_recovered(index, WindowPage { slot: spare.slot, version: spare.version });
+            self.push(index, WindowPage { slot: spare.slot, version: spare.version });
             held += 1;
         }
         held
-    }
-
-    /// Nobody can read a unit: it names no contents any more.
-    fn forget_unit(&self, unit: Unit, mapped: &mut PageMappedSet) {
-        if !self.config.durable {
-            return;
-        }
-        let flash = mapped.flash_mut();
-        let first = unit.0 * self.striping.unit_pages;
-        for page in first..first + flash.programmed(unit) {
-            flash.replace_slot(page, STALE);
-        }
     }
 
     /// Goes on when all sets have recovered: plots that hold nothing are erased.

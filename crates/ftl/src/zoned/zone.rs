@@ -2,7 +2,6 @@
 
 use super::layout::{Plot, ZoneLayout};
 use super::state::ZoneState;
-use crate::config::PAGE;
 use crate::storage::Io;
 use crate::volume::VolumeId;
 use media::Slot;
@@ -19,10 +18,10 @@ pub(super) struct ZoneId {
 #[derive(Clone, Debug)]
 pub(super) struct Zone {
     pub state: ZoneState,
-    /// The write pointer, in bytes from the begin: where the next write goes.
-    pub accepted: u64,
-    /// Bytes that are in the window or on flash. Less than `accepted` where writes wait for room.
-    pub admitted: u64,
+    /// The write pointer, in pages from the begin: where the next write goes.
+    pub accepted: u32,
+    /// Pages that are in the window or on flash. Fewer than `accepted` where writes wait for room.
+    pub admitted: u32,
     /// Writes that wait for room.
     pub waiting: u32,
     /// Where it lies on flash; none before its first unit is programmed.
@@ -35,8 +34,6 @@ pub(super) struct Zone {
     pub opened: u64,
     /// Units from its begin that the record of the zone vouches for.
     pub floor: u32,
-    /// Whether the record of the zone says that it ends within a page.
-    pub fraction: bool,
     /// The host's descriptor extension; empty if none is set.
     pub extension: Box<[u8]>,
 }
@@ -53,15 +50,8 @@ impl Zone {
             strays: false,
             opened: 0,
             floor: 0,
-            fraction: false,
             extension: Box::default(),
         }
-    }
-
-    /// Pages that hold something.
-    #[inline]
-    pub fn pages(&self) -> u32 {
-        self.admitted.div_ceil(u64::from(PAGE)) as u32
     }
 }
 
@@ -78,13 +68,7 @@ pub(super) struct ZoneTable {
 
 impl ZoneTable {
     pub fn new(layout: ZoneLayout) -> ZoneTable {
-        ZoneTable {
-            layout,
-            zones: vec![Zone::empty(); layout.zones as usize],
-            open: 0,
-            active: 0,
-            opened: 0,
-        }
+        ZoneTable { layout, zones: vec![Zone::empty(); layout.zones as usize], open: 0, active: 0, opened: 0 }
     }
 
     /// Sets the state of a zone, and counts what it takes.
@@ -135,8 +119,8 @@ pub(super) struct Window {
     pub charged: u32,
     /// Commands that wait until so many pages of the zone are settled, in the order of their pages.
     pub waiters: VecDeque<(Io, u32)>,
-    /// Bytes of the zone whose last part is in the page-mapped part of the set, too, as a host wants it to be durable.
-    pub strayed: u64,
+    /// Pages of the zone that are durable: the last of them are in the page-mapped part of the set, too, for a host that flushed.
+    pub strayed: u32,
     /// Whether it is in the list of windows with something to send.
     pub ready: bool,
 }

@@ -12,7 +12,8 @@
 //!   does not know what will be written next can do better than with a class for each page (the same paper on separate pools).
 
 use ftl::{
-    Answer, Config, Extent, Ftl, GcConfig, GcPolicy, Io, NoContents, PAGE, SetConfig, SetId, Source, VolumeId,
+    Answer, Config, Extent, Ftl, GcConfig, GcPolicy, Io, NoContents, PAGE, SetConfig, SetId, Source,
+    VolumeId, ZonesConfig,
 };
 use media::{Cell, FaultPlan, Geometry, NandConfig, NandTiming, Nanos, Rng};
 
@@ -131,6 +132,7 @@ impl LoadedDrive {
                 capacity_pages: pages,
                 gc: GcConfig { policy, wear_gap: 1000, ..GcConfig::default() },
                 placement: Default::default(),
+                zones: ZonesConfig::default(),
             }],
             buffer_pages: 4,
             protected: true,
