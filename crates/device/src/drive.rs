@@ -150,7 +150,9 @@ impl Drive {
         let transfer = nvme::data_transfer(command, qid == 0, |blocks| {
             let attached = self.core.controllers.get(controller).is_some_and(|c| c.is_attached(blocks.nsid));
             match self.core.namespaces.get(blocks.nsid) {
-                Some(ns) if attached => (1 << ns.shift) + u32::from(ns.layout.wire(blocks.prinfo.pract())),
+                Some(ns) if attached => {
+                    (1 << ns.shift) + u32::from(ns.layout.host_metadata(blocks.prinfo.pract()))
+                }
                 _ => 0,
             }
         });

@@ -8,7 +8,7 @@ use crate::keys::DriveKey;
 use crate::memory::SLOT;
 use crate::start::{Opened, Options, StartError, open_found};
 use crate::store::Store;
-use device::{Drive, Laid, SPARE};
+use device::{Drive, NamespaceLayout, SPARE};
 use ftl::{PAGE, PageState};
 use media::Slot;
 use std::fs::File;
@@ -79,15 +79,15 @@ impl Examination {
 
     /// The namespaces that it holds.
     pub fn namespaces(&self) -> Vec<Namespace> {
-        let namespace = |laid: Laid| Namespace {
-            nsid: laid.nsid,
-            block_size: 1 << laid.treatment.shift,
-            metadata: laid.treatment.metadata.into(),
-            blocks: laid.blocks,
-            encrypted: laid.treatment.encrypted,
-            locked: laid.locked,
+        let namespace = |layout: NamespaceLayout| Namespace {
+            nsid: layout.nsid,
+            block_size: 1 << layout.transform.shift,
+            metadata: layout.transform.metadata.into(),
+            blocks: layout.blocks,
+            encrypted: layout.transform.encrypted,
+            locked: layout.locked,
         };
-        self.drive.laid().map(namespace).collect()
+        self.drive.namespace_layouts().map(namespace).collect()
     }
 
     /// Goes through all pages of a namespace, in order.
@@ -95,24 +95,26 @@ impl Examination {
     /// # Errors
     /// What `each` says.
     pub fn pages(&mut self, nsid: u32, each: &mut dyn FnMut(&Page<'_>) -> io::Result<()>) -> io::Result<()> {
-        let Some(laid) = self.drive.laid().find(|laid| laid.nsid == nsid) else { return Ok(()) };
-        let mut treatment = laid.treatment;
+        let Some(layout) = self.drive.namespace_layouts().find(|layout| layout.nsid == nsid) else {
+            return Ok(());
+        };
+        let mut transform = layout.transform;
         let (mut page, mut beside) = ([0; SLOT], [0; SPARE]);
-        treatment.nothing(&mut page, &mut beside);
+        transform.fill_unwritten(&mut page, &mut beside);
         let nothing = beside;
-        let per_page = PAGE >> treatment.shift;
+        let per_page = PAGE >> transform.shift;
         let zeros = [0; SLOT];
-        for number in 0..laid.blocks.div_ceil(per_page.into()) {
+        for number in 0..layout.blocks.div_ceil(per_page.into()) {
             let lba = number * u64::from(per_page);
-            let blocks = (laid.blocks - lba).min(per_page.into()) as u32;
+            let blocks = (layout.blocks - lba).min(per_page.into()) as u32;
             let (mut is, mut marked) = (PageIs::Nothing, 0);
-            match self.drive.ftl().page_state(laid.volume, number) {
+            match self.drive.ftl().page_state(layout.volume, number) {
                 None => {}
                 Some(PageState::Lost) => is = PageIs::Lost,
                 Some(PageState::Held(Slot::NONE)) => is = PageIs::Whole,
                 Some(PageState::Held(slot)) => {
-                    treatment.slba = lba;
-                    (is, marked) = self.store.look(&treatment, !laid.locked, slot, &mut page, &mut beside);
+                    transform.slba = lba;
+                    (is, marked) = self.store.look(&transform, !layout.locked, slot, &mut page, &mut beside);
                 }
             }
             let (data, metadata) = match is {
@@ -124,8 +126,8 @@ impl Examination {
                 blocks,
                 is,
                 marked,
-                data: &data[..(blocks as usize) << treatment.shift],
-                metadata: &metadata[..blocks as usize * usize::from(treatment.metadata)],
+                data: &data[..(blocks as usize) << transform.shift],
+                metadata: &metadata[..blocks as usize * usize::from(transform.metadata)],
             })?;
             if is != PageIs::Nothing {
                 (page, beside) = (zeros, nothing);

@@ -106,8 +106,8 @@ pub(crate) struct Namespace {
 /// What follows from a namespace's format.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Layout {
-    /// Whether its blocks are more than plain bytes of pages: commands on them are begun with a treatment.
-    pub treated: bool,
+    /// Whether its blocks are more than plain bytes of pages: commands on them have a transform.
+    pub transformed: bool,
     /// Bytes of metadata of a block.
     pub metadata: u8,
     pub protection: Option<Protection>,
@@ -118,7 +118,7 @@ pub(crate) struct Layout {
 impl Layout {
     /// Bytes of metadata that travel behind each block's data: none if the controller inserts and strips all there is.
     #[inline]
-    pub fn wire(&self, pract: bool) -> u8 {
+    pub fn host_metadata(&self, pract: bool) -> u8 {
         let stripped = |p: Protection| pract && usize::from(self.metadata) == p.guard.bytes();
         if self.protection.is_some_and(stripped) { 0 } else { self.metadata }
     }
@@ -130,7 +130,7 @@ impl Namespace {
         self.format = index;
         self.shift = format.shift();
         self.layout = Layout {
-            treated: format.metadata > 0 || self.stamp != 0 || self.key.is_some(),
+            transformed: format.metadata > 0 || self.stamp != 0 || self.key.is_some(),
             metadata: format.metadata,
             protection: (self.protection_type != 0).then_some(Protection {
                 kind: self.protection_type,

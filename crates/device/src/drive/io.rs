@@ -4,7 +4,7 @@ use super::Drive;
 use crate::contents::Contents;
 use crate::core::{ControllerId, Core, Cx, Failure, Output, Token};
 use crate::fdp;
-use crate::io::{Laid, commands, copy, fused};
+use crate::io::{NamespaceLayout, commands, copy, fused};
 use crate::streams;
 use media::Nanos;
 use nvme::IoCommand;
@@ -12,8 +12,8 @@ use nvme::io::Blocks;
 
 impl Drive {
     /// All namespaces.
-    pub fn laid(&self) -> impl Iterator<Item = Laid> + '_ {
-        self.core.namespaces.iter().map(|(nsid, ns)| Laid::of(nsid, ns))
+    pub fn namespace_layouts(&self) -> impl Iterator<Item = NamespaceLayout> + '_ {
+        self.core.namespaces.iter().map(|(nsid, ns)| NamespaceLayout::of(nsid, ns))
     }
 
     /// Executes a command whose turn has come.

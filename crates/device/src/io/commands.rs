@@ -2,9 +2,9 @@
 
 use super::place::{self, Place};
 use super::transform;
+use crate::block_transform::BlockAction;
 use crate::contents::Contents;
 use crate::core::{CommandKind, ControllerId, Core, Cx, Failure, Token};
-use crate::treatment::Action;
 use ftl::{Answer, Extent, Source};
 use media::Nanos;
 use nvme::io::{Blocks, DatasetManagement, DsmRange};
@@ -26,8 +26,8 @@ pub(crate) fn read<S: Contents>(
 ) -> Result<Option<Nanos>, Failure> {
     let place = place::locate(core, token, id, blocks, CommandKind::Read)?;
     place::check_size(core, &place)?;
-    if place.treated {
-        transform::begin(core, token, id, blocks, Action::Read, cx)?;
+    if place.transformed {
+        transform::begin(core, token, id, blocks, BlockAction::Read, cx)?;
     }
     core.enter(token);
     let answer = core.ftl.read(cx.now, token.io(), place.volume, place.extent, cx.storage);
@@ -92,8 +92,8 @@ pub(crate) fn compare<S: Contents>(
 ) -> Result<Option<Nanos>, Failure> {
     let place = place::locate(core, token, id, blocks, CommandKind::Compare)?;
     place::check_size(core, &place)?;
-    if place.treated {
-        transform::begin(core, token, id, blocks, Action::Compare, cx)?;
+    if place.transformed {
+        transform::begin(core, token, id, blocks, BlockAction::Compare, cx)?;
     }
     core.enter(token);
     let answer = core.ftl.compare(cx.now, token.io(), place.volume, place.extent, cx.storage);
@@ -108,11 +108,11 @@ pub(crate) fn verify<S: Contents>(
     cx: &mut Cx<'_, S>,
 ) -> Result<Option<Nanos>, Failure> {
     let place = place::locate(core, token, id, blocks, CommandKind::Other)?;
-    if place.treated {
-        transform::begin(core, token, id, blocks, Action::Verify, cx)?;
+    if place.transformed {
+        transform::begin(core, token, id, blocks, BlockAction::Verify, cx)?;
     }
     core.enter(token);
-    let answer = match place.treated {
+    let answer = match place.transformed {
         // Their contents must be checked.
         true => core.ftl.read(cx.now, token.io(), place.volume, place.extent, cx.storage),
         false => core.ftl.verify(cx.now, token.io(), place.volume, place.extent, cx.storage),
@@ -143,8 +143,8 @@ pub(crate) fn write<S: Contents>(
     place: Place,
     cx: &mut Cx<'_, S>,
 ) -> Result<Option<Nanos>, Failure> {
-    if place.treated {
-        transform::begin(core, token, id, blocks, Action::Write, cx)?;
+    if place.transformed {
+        transform::begin(core, token, id, blocks, BlockAction::Write, cx)?;
     }
     store(core, token, id, place, Source::Host, blocks.fua, cx)
 }
@@ -215,8 +215,8 @@ pub(crate) fn write_zeroes<S: Contents>(
     place: Place,
     cx: &mut Cx<'_, S>,
 ) -> Result<Option<Nanos>, Failure> {
-    if place.treated {
-        transform::begin(core, token, id, blocks, Action::Zeroes, cx)?;
+    if place.transformed {
+        transform::begin(core, token, id, blocks, BlockAction::Zeroes, cx)?;
     }
     let page = u64::from(ftl::PAGE);
     let Place { volume, extent, handle, .. } = place;
@@ -235,7 +235,7 @@ pub(crate) fn write_zeroes<S: Contents>(
     let mut at = core.ftl.trim(cx.now, volume, first, last - first, cx.storage).map_err(as_failure)?;
     let mut parts = 0;
     for (from, to) in [(extent.start, first), (last, end)] {
-        // Less than a page, and so many bytes behind the command's first block: its place is part of how it is treated.
+        // Less than a page, and so many bytes behind the command's first block: its place is part of how it is transformed.
         let (part, host) = (Extent { start: from, bytes: (to - from) as u32 }, from - extent.start);
         if part.bytes == 0 {
             continue;

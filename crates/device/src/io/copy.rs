@@ -1,9 +1,9 @@
 //! Copy and Write Uncorrectable (NVM 3.3.2, 3.3.7): commands that write blocks which no host sends.
 
 use super::{commands, place, transform};
+use crate::block_transform::BlockAction;
 use crate::contents::Contents;
 use crate::core::{CommandKind, ControllerId, Core, Cx, Failure, Namespace, Token};
-use crate::treatment::Action;
 use ftl::Source;
 use media::Nanos;
 use nvme::copy::{COPY_RANGES_MAX, Copy, CopySource};
@@ -23,7 +23,7 @@ pub(crate) const COPY_FORMATS: u16 = 0xF;
 /// How blocks of one namespace become those of another.
 struct Sides {
     shift: u8,
-    wire: u8,
+    host_metadata: u8,
 }
 
 /// Write Uncorrectable: reads of the blocks fail until they are written again.
@@ -41,11 +41,11 @@ pub(crate) fn write_uncorrectable<S: Contents>(
     let stamp = core.persistent.stamps.wrapping_add(1).max(1);
     if let Some(ns) = core.namespaces.get_mut(blocks.nsid).filter(|ns| ns.stamp == 0) {
         // From now on reads look for marks.
-        (ns.stamp, ns.layout.treated) = (stamp, true);
+        (ns.stamp, ns.layout.transformed) = (stamp, true);
         core.persistent.stamps = stamp;
         core.record(cx.storage);
     }
-    transform::begin(core, token, id, blocks, Action::Mark, cx)?;
+    transform::begin(core, token, id, blocks, BlockAction::Mark, cx)?;
     commands::store(core, token, id, place, Source::Zeros, false, cx)
 }
 
@@ -95,15 +95,15 @@ pub(crate) fn copy<S: Contents>(
         return Err(Failure::field(50));
     }
     core.refuse_read_only(copy.nsid)?;
-    let write = transform::of(core, id, &target, Action::Write)?;
+    let write = transform::for_command(core, id, &target, BlockAction::Write)?;
     for (index, source) in (0..).zip(&sources) {
         check_source(core, token, id, copy, source, total).inspect_err(|_| {
             // The first range that was not copied.
             core.commands.get_mut(token).dw0 = index;
         })?;
     }
-    let sides = Sides { shift: write.shift, wire: write.wire };
-    cx.storage.gather(token.io(), total * ((1 << sides.shift) + u32::from(sides.wire)));
+    let sides = Sides { shift: write.shift, host_metadata: write.host_metadata };
+    cx.storage.gather(token.io(), total * ((1 << sides.shift) + u32::from(sides.host_metadata)));
     core.enter(token);
     let (mut at, mut end) = (0, cx.now);
     for (index, source) in (0..).zip(&sources) {
@@ -115,9 +115,9 @@ pub(crate) fn copy<S: Contents>(
     }
     let entry = core.commands.get_mut(token);
     (entry.lba, entry.dw0) = (copy.sdlba, u32::from(copy.nr));
-    let write = crate::treatment::Treatment { gathered: true, ..write };
+    let write = crate::block_transform::BlockTransform { gathered: true, ..write };
     cx.storage
-        .begin(token.io(), &write)
+        .set_transform(token.io(), &write)
         .map_err(|block_error| transform::failure(core, token, block_error))?;
     let written = commands::store_entered(core, token, id, place, Source::Host, copy.fua, cx)?;
     // The blocks must have been read before they are written, even if the medium says otherwise.
@@ -172,7 +172,7 @@ fn check_source(
     if from.layout.protection.is_none() && (copy.prinfor.into_bits() != 0 || copy.stcr) {
         return Err(Failure { location: 49, ..Status::INVALID_PROTECTION_INFORMATION.into() });
     }
-    transform::of(core, id, &blocks, Action::Read).map(|_| ())
+    transform::for_command(core, id, &blocks, BlockAction::Read).map(|_| ())
 }
 
 /// Reads a range of a Copy into what was gathered so far: `at` blocks.
@@ -188,13 +188,13 @@ fn read_source<S: Contents>(
     cx: &mut Cx<'_, S>,
 ) -> Result<Option<Nanos>, Failure> {
     let blocks = source_blocks(copy, source);
-    let mut read = transform::of(core, id, &blocks, Action::Read)?;
+    let mut read = transform::for_command(core, id, &blocks, BlockAction::Read)?;
     read.gathered = true;
-    read.offset = at * ((1 << sides.shift) + u32::from(sides.wire));
+    read.offset = at * ((1 << sides.shift) + u32::from(sides.host_metadata));
     let volume = core.attached(id, blocks.nsid)?.volume;
     let extent = ftl::Extent { start: blocks.slba << sides.shift, bytes: blocks.nlb << sides.shift };
     cx.storage
-        .begin(token.io(), &read)
+        .set_transform(token.io(), &read)
         .map_err(|block_error| transform::failure(core, token, block_error))?;
     let answer = core.ftl.read(cx.now, token.io(), volume, extent, cx.storage);
     commands::end_of_read(core, token, answer, CommandKind::Read, cx)
@@ -212,6 +212,6 @@ fn fits(from: &Namespace, to: &Namespace, reads: PrInfo, writes: PrInfo) -> Resu
             return Err(differ);
         }
     }
-    let wire = |ns: &Namespace, info: PrInfo| (ns.shift, ns.layout.wire(info.pract()));
-    if wire(from, reads) != wire(to, writes) { Err(differ) } else { Ok(()) }
+    let format = |ns: &Namespace, info: PrInfo| (ns.shift, ns.layout.host_metadata(info.pract()));
+    if format(from, reads) != format(to, writes) { Err(differ) } else { Ok(()) }
 }

@@ -7,9 +7,9 @@
 
 use super::place::{self, Place};
 use super::{commands, transform};
+use crate::block_transform::BlockAction;
 use crate::contents::Contents;
 use crate::core::{CommandKind, ControllerId, Core, Cx, FIRST, Failure, SECOND, Token, Turn, other_failed};
-use crate::treatment::Action;
 use ftl::{Answer, Fault};
 use media::Nanos;
 use nvme::io::Blocks;
@@ -149,8 +149,8 @@ pub(crate) fn refuse<S: Contents>(core: &mut Core, pair: Pair, failure: Failure,
 
 /// Executes both commands of a pair.
 pub(crate) fn execute<S: Contents>(core: &mut Core, pair: Pair, blocks: &Blocks, cx: &mut Cx<'_, S>) {
-    if pair.place.treated
-        && let Err(failure) = transform::begin(core, &pair.second, pair.id, blocks, Action::Write, cx)
+    if pair.place.transformed
+        && let Err(failure) = transform::begin(core, &pair.second, pair.id, blocks, BlockAction::Write, cx)
     {
         return refuse(core, pair, failure, cx);
     }
@@ -216,8 +216,8 @@ fn begin_compare<S: Contents>(
     let place = place::locate(core, first, id, blocks, CommandKind::Compare)?;
     place::check_size(core, &place)?;
     check_unit(core, &place)?;
-    if place.treated {
-        transform::begin(core, first, id, blocks, Action::Compare, cx)?;
+    if place.transformed {
+        transform::begin(core, first, id, blocks, BlockAction::Compare, cx)?;
     }
     Ok(())
 }

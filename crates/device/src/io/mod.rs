@@ -8,4 +8,4 @@ pub(crate) mod fused;
 mod place;
 mod transform;
 
-pub use transform::Laid;
+pub use transform::NamespaceLayout;

@@ -11,7 +11,7 @@ pub(crate) struct Place {
     pub volume: VolumeId,
     pub extent: Extent,
     /// Whether the blocks are more than plain bytes: see [`transform::begin`](super::transform::begin).
-    pub treated: bool,
+    pub transformed: bool,
     /// Bytes of metadata that travel with all of the blocks.
     metadata: u32,
     /// Placement handle of what is written.
@@ -48,9 +48,9 @@ pub(crate) fn locate(
     if b.cetype != 0 {
         return Err(Failure::field(50));
     }
-    let metadata = u32::from(layout.wire(b.prinfo.pract())) * b.nlb;
+    let metadata = u32::from(layout.host_metadata(b.prinfo.pract())) * b.nlb;
     let extent = Extent { start: b.slba << shift, bytes };
-    Ok(Place { volume, extent, treated: layout.treated, metadata, handle })
+    Ok(Place { volume, extent, transformed: layout.transformed, metadata, handle })
 }
 
 /// Commands that move data between host and controller: MDTS.

@@ -12,7 +12,7 @@ use super::helper::join;
 use super::sums::{self, Damage};
 use super::{Image, open};
 use crate::memory::SLOT;
-use device::{Drive, Laid, SPARE};
+use device::{Drive, NamespaceLayout, SPARE};
 use ftl::{PAGE, PageState};
 use media::Slot;
 use std::ops::Range;
@@ -141,21 +141,21 @@ impl Image {
     }
 
     fn next_ask(&mut self, scrub: &mut Scrub, drive: &Drive) -> Ask {
-        let laid: Vec<Laid> = drive.laid().collect();
-        let total = laid.iter().map(pages).sum();
+        let layouts: Vec<NamespaceLayout> = drive.namespace_layouts().collect();
+        let total = layouts.iter().map(pages).sum();
         let pass = scrub.pass.get_or_insert_with(|| Pass::begin(total, self.disk.random()));
         if pass.done >= total {
             return Ask::Rest(scrub.end_pass());
         }
         let mut batch = Batch::new();
-        for (laid, number) in pass.next(&laid, total) {
+        for (layout, number) in pass.next(&layouts, total) {
             pass.done += 1;
-            if let Some(PageState::Held(slot)) = drive.ftl().page_state(laid.volume, number)
+            if let Some(PageState::Held(slot)) = drive.ftl().page_state(layout.volume, number)
                 && !self.slots.is_unreferenced(slot.0)
             {
                 self.slots.retain(slot);
-                let (sum, beside) = (self.sums.get(slot), laid.treatment.metadata > 0);
-                batch.push(Page { slot, sum, beside, nsid: laid.nsid, number });
+                let (sum, beside) = (self.sums.get(slot), layout.transform.metadata > 0);
+                batch.push(Page { slot, sum, beside, nsid: layout.nsid, number });
                 if batch.len() == BATCH {
                     break;
                 }
@@ -176,14 +176,14 @@ impl Image {
 }
 
 /// Pages of a namespace.
-fn pages(laid: &Laid) -> u64 {
-    laid.blocks.div_ceil(u64::from(PAGE >> laid.treatment.shift))
+fn pages(layout: &NamespaceLayout) -> u64 {
+    layout.blocks.div_ceil(u64::from(PAGE >> layout.transform.shift))
 }
 
 /// Its blocks that are in a page.
-fn blocks(laid: &Laid, number: u64) -> Range<u64> {
-    let per_page = u64::from(PAGE >> laid.treatment.shift);
-    number * per_page..((number + 1) * per_page).min(laid.blocks)
+fn blocks(layout: &NamespaceLayout, number: u64) -> Range<u64> {
+    let per_page = u64::from(PAGE >> layout.transform.shift);
+    number * per_page..((number + 1) * per_page).min(layout.blocks)
 }
 
 impl Scrub {
@@ -213,14 +213,16 @@ impl Scrub {
     fn hear(&mut self, damaged: &[(Page, Damage)], drive: &Drive) {
         let Some(pass) = &mut self.pass else { return };
         for (page, damage) in damaged {
-            let Some(laid) = drive.laid().find(|laid| laid.nsid == page.nsid) else { continue };
-            if drive.ftl().page_state(laid.volume, page.number) != Some(PageState::Held(page.slot)) {
+            let Some(layout) = drive.namespace_layouts().find(|layout| layout.nsid == page.nsid) else {
+                continue;
+            };
+            if drive.ftl().page_state(layout.volume, page.number) != Some(PageState::Held(page.slot)) {
                 continue;
             }
             pass.damaged += 1;
             self.tally.1 += 1;
             if pass.damaged <= MOST_NAMED {
-                let blocks = blocks(&laid, page.number);
+                let blocks = blocks(&layout, page.number);
                 tracing::error!(
                     "the scrub has found damage at LBA {} to {} of namespace {}: {damage}",
                     blocks.start,
@@ -266,21 +268,25 @@ impl Pass {
     }
 
     /// The pages that come next: namespace and number.
-    fn next<'a>(&self, laid: &'a [Laid], total: u64) -> impl Iterator<Item = (&'a Laid, u64)> + use<'a> {
+    fn next<'a>(
+        &self,
+        layouts: &'a [NamespaceLayout],
+        total: u64,
+    ) -> impl Iterator<Item = (&'a NamespaceLayout, u64)> + use<'a> {
         let mut at = self.first.saturating_add(self.done) % total;
         let mut index = 0;
-        while laid.get(index).is_some_and(|laid| at >= pages(laid)) {
-            at -= pages(&laid[index]);
+        while layouts.get(index).is_some_and(|layout| at >= pages(layout)) {
+            at -= pages(&layouts[index]);
             index += 1;
         }
         let left = (total - self.done).min(LOOKED_UP);
         (0..left).map_while(move |_| {
             // Behind the last page comes the first; a namespace may have none.
-            while laid.get(index).is_some_and(|laid| at == pages(laid)) {
-                (index, at) = ((index + 1) % laid.len(), 0);
+            while layouts.get(index).is_some_and(|layout| at == pages(layout)) {
+                (index, at) = ((index + 1) % layouts.len(), 0);
             }
             at += 1;
-            laid.get(index).map(|laid| (laid, at - 1))
+            layouts.get(index).map(|layout| (layout, at - 1))
         })
     }
 }
@@ -489,8 +495,8 @@ mod tests {
         }
 
         fn slot(&self, nsid: u32, page: u64) -> Slot {
-            let laid = self.engine.drive.laid().find(|laid| laid.nsid == nsid).unwrap();
-            match self.engine.drive.ftl().page_state(laid.volume, page) {
+            let layout = self.engine.drive.namespace_layouts().find(|layout| layout.nsid == nsid).unwrap();
+            match self.engine.drive.ftl().page_state(layout.volume, page) {
                 Some(PageState::Held(slot)) => slot,
                 other => panic!("page {page} of namespace {nsid} is {other:?}"),
             }
@@ -626,21 +632,21 @@ mod tests {
     #[test]
     fn a_pass_takes_in_every_page_once() {
         let bench = Bench::new(true);
-        let laid: Vec<Laid> = bench.engine.drive.laid().collect();
-        let total = laid.iter().map(pages).sum();
+        let layouts: Vec<NamespaceLayout> = bench.engine.drive.namespace_layouts().collect();
+        let total = layouts.iter().map(pages).sum();
         for random in [0, 1, 255, 256, 700, 767, u128::MAX] {
             let mut pass = Pass::begin(total, random.to_le_bytes());
             let mut seen = std::collections::BTreeSet::new();
             while pass.done < total {
-                for (laid, number) in pass.next(&laid, total).take(100) {
-                    assert!(seen.insert((laid.nsid, number)));
+                for (layout, number) in pass.next(&layouts, total).take(100) {
+                    assert!(seen.insert((layout.nsid, number)));
                     pass.done += 1;
                 }
             }
             assert_eq!(seen.len(), 3 * 256);
             assert!(seen.contains(&(1, 0)) && seen.contains(&(3, 255)));
         }
-        assert_eq!(blocks(&laid[2], 3), 24..32);
+        assert_eq!(blocks(&layouts[2], 3), 24..32);
     }
 
     #[test]
