@@ -84,11 +84,11 @@ fn write<S: Contents>(
     blocks: &Blocks,
     cx: &mut Cx<'_, S>,
 ) -> Result<Option<Nanos>, Failure> {
-    let mut place = commands::locate_write(core, token, id, blocks)?;
+    let mut location = commands::locate_write(core, token, id, blocks)?;
     if blocks.dtype != 0 {
-        place.handle = directed(core, id, blocks, cx.now)?;
+        location.handle = directed(core, id, blocks, cx.now)?;
     }
-    commands::write(core, token, id, blocks, place, cx)
+    commands::write(core, token, id, blocks, location, cx)
 }
 
 fn write_zeroes<S: Contents>(
@@ -98,11 +98,11 @@ fn write_zeroes<S: Contents>(
     blocks: &Blocks,
     cx: &mut Cx<'_, S>,
 ) -> Result<Option<Nanos>, Failure> {
-    let mut place = commands::locate_zeroes(core, token, id, blocks)?;
+    let mut location = commands::locate_zeroes(core, token, id, blocks)?;
     if blocks.dtype != 0 {
-        place.handle = directed(core, id, blocks, cx.now)?;
+        location.handle = directed(core, id, blocks, cx.now)?;
     }
-    commands::write_zeroes(core, token, id, blocks, place, cx)
+    commands::write_zeroes(core, token, id, blocks, location, cx)
 }
 
 /// Executes both commands of a fused operation, whose turn has come.

@@ -1,6 +1,6 @@
 //! Copy and Write Uncorrectable (NVM 3.3.2, 3.3.7): commands that write blocks which no host sends.
 
-use super::{commands, place, transform};
+use super::{commands, locate, transform};
 use crate::block_transform::BlockAction;
 use crate::contents::Contents;
 use crate::core::{CommandKind, ControllerId, Core, Cx, Failure, Namespace, Token};
@@ -36,7 +36,7 @@ pub(crate) fn write_uncorrectable<S: Contents>(
 ) -> Result<Option<Nanos>, Failure> {
     // It has no field but the range.
     let blocks = &Blocks::new(blocks.nsid, blocks.slba, blocks.nlb);
-    let place = place::locate(core, token, id, blocks, CommandKind::Other)?;
+    let location = locate::locate(core, token, id, blocks, CommandKind::Other)?;
     core.refuse_read_only(blocks.nsid)?;
     let stamp = core.persistent.stamps.wrapping_add(1).max(1);
     if let Some(ns) = core.namespaces.get_mut(blocks.nsid).filter(|ns| ns.stamp == 0) {
@@ -46,7 +46,7 @@ pub(crate) fn write_uncorrectable<S: Contents>(
         core.record(cx.storage);
     }
     transform::begin(core, token, id, blocks, BlockAction::Mark, cx)?;
-    commands::store(core, token, id, place, Source::Zeros, false, cx)
+    commands::store(core, token, id, location, Source::Zeros, false, cx)
 }
 
 /// Copy: every field is checked and every source read before anything is written.
@@ -90,7 +90,7 @@ pub(crate) fn copy<S: Contents>(
         lbatm: copy.lbatm,
         ..Blocks::new(copy.nsid, copy.sdlba, total)
     };
-    let place = place::locate(core, token, id, &target, CommandKind::Other)?;
+    let location = locate::locate(core, token, id, &target, CommandKind::Other)?;
     if copy.dtype != 0 {
         return Err(Failure::field(50));
     }
@@ -119,7 +119,7 @@ pub(crate) fn copy<S: Contents>(
     cx.storage
         .set_transform(token.io(), &write)
         .map_err(|block_error| transform::failure(core, token, block_error))?;
-    let written = commands::store_entered(core, token, id, place, Source::Host, copy.fua, cx)?;
+    let written = commands::store_entered(core, token, id, location, Source::Host, copy.fua, cx)?;
     // The blocks must have been read before they are written, even if the medium says otherwise.
     let entry = core.commands.get_mut(token);
     entry.at = entry.at.max(end);

@@ -7,7 +7,7 @@ use nvme::io::Blocks;
 
 /// Where a command's blocks are, after every check.
 #[derive(Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct BlockLocation {
     pub volume: VolumeId,
     pub extent: Extent,
     /// Whether the blocks are more than plain bytes: see [`transform::begin`](super::transform::begin).
@@ -27,7 +27,7 @@ pub(crate) fn locate(
     id: ControllerId,
     b: &Blocks,
     kind: CommandKind,
-) -> Result<Place, Failure> {
+) -> Result<BlockLocation, Failure> {
     let ns = core.attached(id, b.nsid)?;
     let (shift, blocks, volume, layout) = (ns.shift, ns.blocks(), ns.volume, ns.layout);
     let handle = ns.handle(0).unwrap_or(0);
@@ -50,14 +50,14 @@ pub(crate) fn locate(
     }
     let metadata = u32::from(layout.host_metadata(b.prinfo.pract())) * b.nlb;
     let extent = Extent { start: b.slba << shift, bytes };
-    Ok(Place { volume, extent, transformed: layout.transformed, metadata, handle })
+    Ok(BlockLocation { volume, extent, transformed: layout.transformed, metadata, handle })
 }
 
 /// Commands that move data between host and controller: MDTS.
 #[inline]
-pub(crate) fn check_size(core: &Core, place: &Place) -> Result<(), Failure> {
+pub(crate) fn check_size(core: &Core, location: &BlockLocation) -> Result<(), Failure> {
     // Metadata counts, as it lies between the data.
-    if place.extent.bytes.saturating_add(place.metadata) > core.config.max_transfer {
+    if location.extent.bytes.saturating_add(location.metadata) > core.config.max_transfer {
         return Err(Failure::field(48));
     }
     Ok(())
