@@ -341,7 +341,7 @@ impl Drive {
                         self.core.end(token, cx);
                     }
                 }
-                TimedEvent::Lane(nsid, direction) => self.lane_due(nsid, direction, cx),
+                TimedEvent::HeldQueue(nsid, direction) => self.held_queue_due(nsid, direction, cx),
                 TimedEvent::KeepAlive(id, timer) => self.core.keep_alive_due(id, timer, cx),
                 TimedEvent::Window(set, number) => {
                     let sanitizing = self.sanitize.restricts();
@@ -413,9 +413,9 @@ impl Drive {
         self.health.warn_all(&mut self.core, cx);
     }
 
-    /// The time has come that a lane waited for: starts what may start.
-    fn lane_due<S: Contents>(&mut self, nsid: u32, direction: Direction, cx: &mut Cx<'_, S>) {
-        let Some(alone) = self.core.open_lane(nsid, direction, cx.now) else { return };
+    /// The time has come that a held queue waited for: starts the commands that may start.
+    fn held_queue_due<S: Contents>(&mut self, nsid: u32, direction: Direction, cx: &mut Cx<'_, S>) {
+        let Some(alone) = self.core.take_held_queue_timer(nsid, direction, cx.now) else { return };
         if alone {
             while let Some((token, command, data)) = self.core.first_of(nsid, direction, cx.now) {
                 self.execute_io(token, &command, &data, cx);

@@ -143,7 +143,7 @@ impl Core {
         if entry.cost != 0 {
             self.fair.end(entry.set, entry.cost);
             if let Some(ns) = self.namespaces.get_mut(entry.nsid) {
-                ns.lanes.end(entry.cost);
+                ns.arbitration.end(entry.cost);
             }
         }
         if entry.qid != 0 {
@@ -226,7 +226,7 @@ impl Core {
                 traffic.written_bytes += bytes;
                 traffic.unaligned += u64::from((entry.lba << shift | bytes) & 4095 != 0);
                 if stats.writes.is_multiple_of(256) {
-                    ns.lanes.weigh_writes(&self.ftl.volume_stats(ns.volume));
+                    ns.arbitration.weigh_writes(&self.ftl.volume_stats(ns.volume));
                 }
                 let writes = traffic.writes;
                 if writes.is_multiple_of(1024) {

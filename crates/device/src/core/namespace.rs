@@ -1,6 +1,6 @@
 //! Namespaces and who may see them.
 
-use super::lanes::Lanes;
+use super::held_queue::NamespaceArbitration;
 use crate::keys::wrapped::WrappedKey;
 use crate::lba_format::LbaFormat;
 use crate::protection::Protection;
@@ -59,7 +59,7 @@ pub(crate) struct Namespace {
     #[serde(default)]
     pub quota: Quotas,
     #[serde(skip)]
-    pub lanes: Lanes,
+    pub arbitration: NamespaceArbitration,
     /// Protection Information Type: 0 none, 1 to 3.
     #[serde(default)]
     pub protection_type: u8,

@@ -5,8 +5,8 @@ use super::controller::{Controller, ControllerId, Controllers};
 use super::failure::Failure;
 use super::fair_queueing::{Direction, FairQueueing};
 use super::fused::Fused;
+use super::held_queue::HeldCommands;
 use super::in_flight::{CommandsInFlight, Waiting};
-use super::lanes::HeldCommands;
 use super::namespace::Namespaces;
 use super::output::Output;
 use super::persistent_state::PersistentState;
@@ -31,7 +31,7 @@ pub(crate) enum TimedEvent {
     /// A command's modelled time has come.
     End(u32),
     /// A namespace's quota lets commands go on that were held.
-    Lane(u32, Direction),
+    HeldQueue(u32, Direction),
     /// A keep-alive timer, told from others by its number, may have run out.
     KeepAlive(ControllerId, u32),
     /// A sanitize operation may go on.

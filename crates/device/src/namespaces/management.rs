@@ -3,7 +3,8 @@
 use crate::config::{Attach, ConfigError, GRANULE_BYTES};
 use crate::contents::Contents;
 use crate::core::{
-    ANA_GROUP, CommandKind, ControllerId, Core, Cx, Failure, Lanes, Layout, Namespace, Policy, identifiers,
+    ANA_GROUP, CommandKind, ControllerId, Core, Cx, Failure, Layout, Namespace, NamespaceArbitration, Policy,
+    identifiers,
 };
 use crate::lba_format::LbaFormat;
 use crate::quota::limits::Quotas;
@@ -171,7 +172,7 @@ fn new_namespace(
         policy,
         before: Traffic::default(),
         quota: Quotas::default(),
-        lanes: Lanes::default(),
+        arbitration: NamespaceArbitration::default(),
         protection_type: 0,
         protection_first: false,
         storage_mask: 0,

@@ -1,6 +1,6 @@
 //! Quotas of namespaces: feature D8h.
 //!
-//! The values are [`limits`]. The core's lanes enforce what is in force.
+//! The values are [`limits`]. The core's held queues enforce what is in force.
 
 pub(crate) mod limits;
 
