@@ -6,7 +6,7 @@
 
 use crate::contents::Contents;
 use crate::core::{
-    ANA_GROUP, AsyncEvent, Controller, ControllerId, Core, Cx, Failure, Outcome, Output, PortId, Reply,
+    ANA_GROUP, AdminResult, AsyncEvent, Controller, ControllerId, Core, Cx, Failure, Output, PortId, Reply,
 };
 use media::Nanos;
 use nvme::admin::{FaultInjection, FaultKind};
@@ -49,7 +49,12 @@ impl Ports {
     }
 
     /// Fault injection: what happens to ports.
-    pub fn fault<S: Contents>(&mut self, core: &mut Core, c: FaultInjection, cx: &mut Cx<'_, S>) -> Outcome {
+    pub fn fault<S: Contents>(
+        &mut self,
+        core: &mut Core,
+        c: FaultInjection,
+        cx: &mut Cx<'_, S>,
+    ) -> AdminResult {
         let port = PortId(c.nvmsetid);
         if c.kind == FaultKind::PORT_DOWN {
             if self.state(port).is_none() {

@@ -2,7 +2,7 @@
 
 use super::async_events::AsyncEvent;
 use super::controller::ControllerId;
-use super::failure::{Failure, Outcome, Reply};
+use super::failure::{AdminResult, Failure, Reply};
 use super::fused;
 use super::in_flight::{CommandKind, InFlight, Stage, Token};
 use super::output::Output;
@@ -18,7 +18,7 @@ const WRITES_PER_RECORD: u64 = 16_384;
 
 impl Core {
     /// Goes on with what an admin command replied.
-    pub(crate) fn reply<S: Contents>(&mut self, token: Token, outcome: Outcome, cx: &mut Cx<'_, S>) {
+    pub(crate) fn reply<S: Contents>(&mut self, token: Token, outcome: AdminResult, cx: &mut Cx<'_, S>) {
         let (dw0, dw1) = match outcome {
             Err(failure) => return self.fail(token, failure, cx),
             Ok(Reply::Parked) => {

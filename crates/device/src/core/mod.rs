@@ -46,7 +46,7 @@ pub(crate) use access::ANA_GROUP;
 pub(crate) use arbitration::Turn;
 pub(crate) use async_events::{ASYNC_EVENT_LIMIT, AsyncEvent};
 pub(crate) use controller::{Controller, ERROR_ENTRIES};
-pub(crate) use failure::{Failure, Outcome, Reply};
+pub(crate) use failure::{AdminResult, Failure, Reply};
 pub(crate) use fair_queueing::Direction;
 pub(crate) use fused::{FIRST, SECOND, is_fused, other_failed};
 pub(crate) use held_queue::NamespaceArbitration;

@@ -1,7 +1,7 @@
 //! Admin commands that wait until the namespaces that they change are idle.
 
 use super::controller::ControllerId;
-use super::failure::{Failure, Outcome, Reply};
+use super::failure::{AdminResult, Failure, Reply};
 use super::in_flight::{Token, Waiting};
 use super::state::{Core, Cx};
 use crate::contents::Contents;
@@ -16,7 +16,7 @@ impl Core {
         token: &Token,
         id: ControllerId,
         command: AdminCommand,
-    ) -> Outcome {
+    ) -> AdminResult {
         self.waiting.push(Waiting { io: token.io().0, controller: id, command });
         Ok(Reply::Parked)
     }

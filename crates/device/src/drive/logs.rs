@@ -3,7 +3,7 @@
 use super::Drive;
 use crate::contents::Contents;
 use crate::core::AsyncEvent;
-use crate::core::{ControllerId, Core, Cx, ERROR_ENTRIES, Failure, Outcome, Reply};
+use crate::core::{AdminResult, ControllerId, Core, Cx, ERROR_ENTRIES, Failure, Reply};
 use crate::fdp;
 use crate::firmware;
 use crate::health::smart;
@@ -32,7 +32,7 @@ impl Drive {
         id: ControllerId,
         c: GetLogPage,
         cx: &mut Cx<'_, S>,
-    ) -> Outcome {
+    ) -> AdminResult {
         if c.ot {
             // No log has an index (LID Supported and Effects, IOS).
             return Err(Failure::field(56));

@@ -7,7 +7,7 @@ pub(crate) mod group;
 pub(crate) mod logs;
 
 use crate::contents::Contents;
-use crate::core::{ControllerId, Core, Cx, Failure, Namespace, Outcome, Reply};
+use crate::core::{AdminResult, ControllerId, Core, Cx, Failure, Namespace, Reply};
 use ftl::{PAGE, PlacementChange, PlacementNote, SetId};
 use group::{EVENTS, Event, Group, bit};
 use media::Nanos;
@@ -275,7 +275,7 @@ fn event_of(core: &Core, set: SetId, note: PlacementNote) -> Option<Event> {
 }
 
 /// Get Features: Flexible Data Placement (Base 5.1.25.1.20).
-pub(crate) fn get_mode(core: &Core, c: &GetFeatures) -> Outcome {
+pub(crate) fn get_mode(core: &Core, c: &GetFeatures) -> AdminResult {
     let endgid = c.cdw11 as u16;
     let set = set_of(endgid).filter(|s| usize::from(s.0) < core.ftl.set_count());
     let set = set.ok_or(Failure::field(44))?;
@@ -288,7 +288,7 @@ pub(crate) fn get_mode(core: &Core, c: &GetFeatures) -> Outcome {
 
 /// Set Features: Flexible Data Placement. It can be changed while the Endurance Group has no namespaces; the
 /// value outlives power, whether it is to be saved or not.
-pub(crate) fn set_mode<S: Contents>(core: &mut Core, c: &SetFeatures, cx: &mut Cx<'_, S>) -> Outcome {
+pub(crate) fn set_mode<S: Contents>(core: &mut Core, c: &SetFeatures, cx: &mut Cx<'_, S>) -> AdminResult {
     let set = set_of(c.cdw11 as u16).filter(|set| core.can_place(*set)).ok_or(Failure::field(44))?;
     let mode = FdpMode::from_bits(c.cdw12.into());
     if mode.fdpe() && mode.fdpcidx() != 0 {
@@ -320,7 +320,7 @@ fn event_handle(core: &Core, id: ControllerId, nsid: u32, cdw11: u32) -> Result<
 }
 
 /// Get Features: FDP Events (Base 5.1.25.1.21): the types that the drive has, and which are enabled.
-pub(crate) fn get_events(core: &Core, id: ControllerId, c: &GetFeatures) -> Outcome {
+pub(crate) fn get_events(core: &Core, id: ControllerId, c: &GetFeatures) -> AdminResult {
     let (set, handle) = event_handle(core, id, c.nsid, c.cdw11)?;
     let room = usize::from(FdpEventsCdw11::from_bits(c.cdw11.into()).noet());
     if room == 0 {
@@ -346,7 +346,7 @@ pub(crate) fn set_events<S: Contents>(
     c: &SetFeatures,
     data: &[u8],
     cx: &mut Cx<'_, S>,
-) -> Outcome {
+) -> AdminResult {
     let (set, handle) = event_handle(core, id, c.nsid, c.cdw11)?;
     let count = usize::from(FdpEventsCdw11::from_bits(c.cdw11.into()).noet());
     let types = data.get(..count).ok_or(Status::DATA_SGL_LENGTH_INVALID)?;

@@ -7,7 +7,9 @@ pub(crate) mod notifications;
 pub(crate) mod registrants;
 
 use crate::contents::Contents;
-use crate::core::{AsyncEvent, Controller, ControllerId, Core, Cx, Failure, Outcome, Output, Reply, Token};
+use crate::core::{
+    AdminResult, AsyncEvent, Controller, ControllerId, Core, Cx, Failure, Output, Reply, Token,
+};
 use media::Nanos;
 use nvme::admin::SetFeatures;
 use nvme::feature::FeatureId;
@@ -266,7 +268,7 @@ pub(crate) fn set_feature<S: Contents>(
     id: ControllerId,
     c: SetFeatures,
     cx: &mut Cx<'_, S>,
-) -> Outcome {
+) -> AdminResult {
     for nsid in reservable(core, id, c.nsid)? {
         let Some(ns) = core.namespaces.get_mut(nsid) else { continue };
         let mut reservations = ns.reservations.take().unwrap_or_default();
@@ -290,7 +292,7 @@ pub(crate) fn get_feature(
     fid: FeatureId,
     nsid: u32,
     current: bool,
-) -> Outcome {
+) -> AdminResult {
     if nsid == NSID_ALL {
         return Err(Failure::field(4));
     }

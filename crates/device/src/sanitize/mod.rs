@@ -14,7 +14,9 @@
 pub(crate) mod record;
 
 use crate::contents::Contents;
-use crate::core::{AsyncEvent, ControllerId, Core, Cx, Failure, Outcome, Output, Reply, TimedEvent, Token};
+use crate::core::{
+    AdminResult, AsyncEvent, ControllerId, Core, Cx, Failure, Output, Reply, TimedEvent, Token,
+};
 use crate::log_table;
 use ftl::{Answer, Io, SetConfig, SetProperties};
 use media::Nanos;
@@ -23,7 +25,7 @@ use nvme::command::AdminOpcode;
 use nvme::command_table;
 use nvme::log::{LogId, SanitizeOperationStatus, SanitizeSstat, SanitizeStatus};
 use nvme::{Command, Status, U16, U32};
-use record::{MOST_PASSES, SanitizeRecord, State};
+use record::{MOST_PASSES, SanitizeRecord, SanitizeState};
 
 /// The drive's own number among those of commands.
 pub(crate) const SANITIZE_IO: Io = Io(u32::MAX);
@@ -135,7 +137,7 @@ impl SanitizeOperation {
     }
 
     /// The command waits until its state is durable ([`synced`](Self::synced)).
-    pub fn make_durable<S: Contents>(&self, core: &Core, cx: &mut Cx<'_, S>) -> Outcome {
+    pub fn make_durable<S: Contents>(&self, core: &Core, cx: &mut Cx<'_, S>) -> AdminResult {
         core.record(cx.storage);
         cx.out.push(Output::Sync { io: SANITIZE_IO });
         Ok(Reply::Parked)
@@ -185,7 +187,7 @@ impl SanitizeOperation {
     pub fn start(&mut self, core: &mut Core, now: Nanos) {
         let record = core.persistent.sanitize;
         *self = SanitizeOperation { restricts: record.in_failure_mode(), ..SanitizeOperation::default() };
-        if record.state == State::InProgress {
+        if record.state == SanitizeState::InProgress {
             (self.stage, self.began, self.restricts) = (Stage::Waiting, now, true);
             core.events.push(now, TimedEvent::Sanitize);
         }
@@ -249,7 +251,7 @@ impl SanitizeOperation {
     pub fn end(&mut self, core: &mut Core, ok: bool) {
         self.stage = Stage::None;
         self.restricts = !ok;
-        core.persistent.sanitize.state = if ok { State::Completed } else { State::Failed };
+        core.persistent.sanitize.state = if ok { SanitizeState::Completed } else { SanitizeState::Failed };
         core.persistent.sanitize.version = core.ftl.version();
         if ok {
             let keyed = core.namespaces.iter().all(|(_, ns)| ns.key.is_some());
@@ -262,13 +264,13 @@ impl SanitizeOperation {
         let record = core.persistent.sanitize;
         // The state of the state machine (SSI) is told by drives with media verification only (SANICAP.VERS).
         let sos = match record.state {
-            State::Never => SanitizeOperationStatus::NEVER,
-            State::Completed => SanitizeOperationStatus::COMPLETED,
-            State::InProgress => SanitizeOperationStatus::IN_PROGRESS,
-            State::Failed => SanitizeOperationStatus::FAILED,
+            SanitizeState::Never => SanitizeOperationStatus::NEVER,
+            SanitizeState::Completed => SanitizeOperationStatus::COMPLETED,
+            SanitizeState::InProgress => SanitizeOperationStatus::IN_PROGRESS,
+            SanitizeState::Failed => SanitizeOperationStatus::FAILED,
         };
         let sprog = match record.state {
-            State::InProgress => {
+            SanitizeState::InProgress => {
                 let (done, span) = (now.since(self.began).0, self.end.since(self.began).0);
                 let share = u128::from(done.min(span)) * 0xFFFE / u128::from(span.max(1));
                 u16::try_from(share).unwrap_or(0xFFFE)
@@ -276,7 +278,7 @@ impl SanitizeOperation {
             _ => 0xFFFF,
         };
         let passes = match (record.state, &self.stage) {
-            (State::Completed, _) | (_, Stage::Forgetting) => u64::from(record.passes()),
+            (SanitizeState::Completed, _) | (_, Stage::Forgetting) => u64::from(record.passes()),
             (_, Stage::Overwriting) => {
                 let pass = pass_time(core).0.max(1);
                 (now.since(self.passes_began).0 / pass).min(record.passes().into())
@@ -343,7 +345,7 @@ fn longest(core: &Core, time: impl Fn(&SetProperties) -> Nanos) -> Nanos {
 /// Whether user data was written since the drive was made, or sanitized.
 fn is_written(core: &Core) -> bool {
     let record = core.persistent.sanitize;
-    let since = if record.state == State::Completed { record.version } else { 0 };
+    let since = if record.state == SanitizeState::Completed { record.version } else { 0 };
     core.ftl.version() != since
 }
 

@@ -9,7 +9,7 @@
 pub(crate) mod state;
 
 use crate::contents::Contents;
-use crate::core::{CommandKind, ControllerId, Core, Cx, Failure, Outcome, Reply, TimedEvent};
+use crate::core::{AdminResult, CommandKind, ControllerId, Core, Cx, Failure, Reply, TimedEvent};
 use ftl::{Answer, CompletedIo, Extent, Fault, Io};
 use media::Nanos;
 use nvme::admin::DeviceSelfTest;
@@ -42,7 +42,7 @@ pub(crate) fn execute<S: Contents>(
     id: ControllerId,
     c: DeviceSelfTest,
     cx: &mut Cx<'_, S>,
-) -> Outcome {
+) -> AdminResult {
     match c.stc {
         SHORT | EXTENDED => {}
         ABORT => {
