@@ -54,7 +54,7 @@ pub(crate) struct PersistentState {
     /// Saved configuration of Predictable Latency Mode, by NVM Set.
     pub windows: Vec<WindowSetting>,
     /// Flexible Data Placement, by NVM Set.
-    pub fdp: Vec<crate::fdp::group::Group>,
+    pub fdp: Vec<crate::fdp::group::FdpGroup>,
     /// Host traffic by NVM Set.
     traffic: Vec<Traffic>,
 }

@@ -21,7 +21,7 @@ pub(crate) const COPY_RANGES_Z: u8 = (COPY_RANGES_MAX - 1) as u8;
 pub(crate) const COPY_FORMATS: u16 = 0xF;
 
 /// How blocks of one namespace become those of another.
-struct Sides {
+struct CopyBlockFormat {
     shift: u8,
     host_metadata: u8,
 }
@@ -102,12 +102,12 @@ pub(crate) fn copy<S: Contents>(
             core.commands.get_mut(token).dw0 = index;
         })?;
     }
-    let sides = Sides { shift: write.shift, host_metadata: write.host_metadata };
-    cx.storage.gather(token.io(), total * ((1 << sides.shift) + u32::from(sides.host_metadata)));
+    let format = CopyBlockFormat { shift: write.shift, host_metadata: write.host_metadata };
+    cx.storage.gather(token.io(), total * ((1 << format.shift) + u32::from(format.host_metadata)));
     core.enter(token);
     let (mut at, mut end) = (0, cx.now);
     for (index, source) in (0..).zip(&sources) {
-        let read = read_source(core, token, id, copy, source, &sides, at, cx);
+        let read = read_source(core, token, id, copy, source, &format, at, cx);
         // What comes later is a part of the command.
         let read = read.inspect_err(|_| core.commands.get_mut(token).dw0 = index)?;
         end = end.max(read.unwrap_or(end));
@@ -183,16 +183,16 @@ fn read_source<S: Contents>(
     id: ControllerId,
     copy: &Copy,
     source: &CopySource,
-    sides: &Sides,
+    format: &CopyBlockFormat,
     at: u32,
     cx: &mut Cx<'_, S>,
 ) -> Result<Option<Nanos>, Failure> {
     let blocks = source_blocks(copy, source);
     let mut read = transform::for_command(core, id, &blocks, BlockAction::Read)?;
     read.gathered = true;
-    read.offset = at * ((1 << sides.shift) + u32::from(sides.host_metadata));
+    read.offset = at * ((1 << format.shift) + u32::from(format.host_metadata));
     let volume = core.attached(id, blocks.nsid)?.volume;
-    let extent = ftl::Extent { start: blocks.slba << sides.shift, bytes: blocks.nlb << sides.shift };
+    let extent = ftl::Extent { start: blocks.slba << format.shift, bytes: blocks.nlb << format.shift };
     cx.storage
         .set_transform(token.io(), &read)
         .map_err(|block_error| transform::failure(core, token, block_error))?;

@@ -21,7 +21,7 @@ fn other_missing() -> Failure {
 }
 
 /// A fused operation under way.
-pub(crate) struct Pair {
+pub(crate) struct FusedPair {
     first: Token,
     compared: Blocks,
     second: Token,
@@ -29,7 +29,7 @@ pub(crate) struct Pair {
     location: BlockLocation,
 }
 
-impl Pair {
+impl FusedPair {
     /// The controller that both commands came to.
     pub fn controller(&self) -> ControllerId {
         self.id
@@ -111,7 +111,7 @@ pub(crate) fn begin<S: Contents>(
     second: Token,
     blocks: &Blocks,
     cx: &mut Cx<'_, S>,
-) -> Option<Pair> {
+) -> Option<FusedPair> {
     let Some((first, compared)) = core.part(&second) else {
         core.fail(second, other_missing(), cx);
         return None;
@@ -132,7 +132,7 @@ pub(crate) fn begin<S: Contents>(
     let located = check_reservation_of(core, &second, id)
         .and_then(|()| commands::locate_write(core, &second, id, blocks));
     match located {
-        Ok(location) => Some(Pair { first, compared, second, id, location }),
+        Ok(location) => Some(FusedPair { first, compared, second, id, location }),
         Err(failure) => {
             core.fail(first, other_failed(), cx);
             core.fail(second, failure, cx);
@@ -142,19 +142,19 @@ pub(crate) fn begin<S: Contents>(
 }
 
 /// The second command of a pair cannot be executed.
-pub(crate) fn refuse<S: Contents>(core: &mut Core, pair: Pair, failure: Failure, cx: &mut Cx<'_, S>) {
+pub(crate) fn refuse<S: Contents>(core: &mut Core, pair: FusedPair, failure: Failure, cx: &mut Cx<'_, S>) {
     core.fail(pair.first, other_failed(), cx);
     core.fail(pair.second, failure, cx);
 }
 
 /// Executes both commands of a pair.
-pub(crate) fn execute<S: Contents>(core: &mut Core, pair: Pair, blocks: &Blocks, cx: &mut Cx<'_, S>) {
+pub(crate) fn execute<S: Contents>(core: &mut Core, pair: FusedPair, blocks: &Blocks, cx: &mut Cx<'_, S>) {
     if pair.location.transformed
         && let Err(failure) = transform::begin(core, &pair.second, pair.id, blocks, BlockAction::Write, cx)
     {
         return refuse(core, pair, failure, cx);
     }
-    let Pair { first, compared, second, id, location } = pair;
+    let FusedPair { first, compared, second, id, location } = pair;
     core.enter(&first);
     core.enter(&second);
     let durable = locate::must_be_durable(core, id, blocks.fua);

@@ -18,7 +18,7 @@ use nvme::zerocopy::FromBytes;
 use nvme::{Csi, NSID_ALL, Status};
 
 /// A namespace that may be created, if its set has room.
-pub(crate) struct Request<'a> {
+pub(crate) struct CreateRequest<'a> {
     pub new: &'a NamespaceCreate,
     pub set: SetId,
     format: LbaFormat,
@@ -30,7 +30,7 @@ pub(crate) fn check_create<'a>(
     id: ControllerId,
     c: &NamespaceManagement,
     data: &'a [u8],
-) -> Result<Request<'a>, Failure> {
+) -> Result<CreateRequest<'a>, Failure> {
     if core.drive_key.locked {
         // It would hold plain data, on a drive that has a key.
         return Err(Status::ACCESS_DENIED.into());
@@ -60,17 +60,17 @@ pub(crate) fn check_create<'a>(
         return Err(Status::ANA_GROUP_ID_INVALID.into());
     }
     let set = choose_set(core, new.nvmsetid.get(), new.endgid.get())?;
-    Ok(Request { new, set, format })
+    Ok(CreateRequest { new, set, format })
 }
 
 /// Creates a namespace with these reclaim unit handles; the controller may have chosen them. It has no key yet. Returns its identifier.
 pub(crate) fn create<S: Contents>(
     core: &mut Core,
-    request: &Request<'_>,
+    request: &CreateRequest<'_>,
     (handles, by_controller): (Vec<u8>, bool),
     cx: &mut Cx<'_, S>,
 ) -> Result<u32, Failure> {
-    let &Request { new, set, format } = request;
+    let &CreateRequest { new, set, format } = request;
     let (nsze, shift) = (new.nsze.get(), format.shift());
     // What would not even be counted in bytes is more than any set has.
     let bytes =

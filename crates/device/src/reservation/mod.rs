@@ -19,7 +19,7 @@ use nvme::reservation::{
 };
 use nvme::zerocopy::FromBytes;
 use nvme::{IoCommand, NSID_ALL, Status, U64};
-use registrants::{Change, HostId, MASK_BITS, Notice, Reservations};
+use registrants::{HostId, MASK_BITS, ReservationChange, ReservationNotice, Reservations};
 
 /// Commands of reservations, and those of them that wait.
 #[derive(Default)]
@@ -152,9 +152,9 @@ fn change<S: Contents>(
     core: &mut Core,
     id: ControllerId,
     nsid: u32,
-    change: impl FnOnce(&mut Reservations, &HostId) -> Result<Change, Status>,
+    change: impl FnOnce(&mut Reservations, &HostId) -> Result<ReservationChange, Status>,
     cx: &mut Cx<'_, S>,
-) -> Result<Change, Failure> {
+) -> Result<ReservationChange, Failure> {
     let host = reserving_host(core, id, nsid)?;
     let Some(ns) = core.namespaces.get_mut(nsid) else { return Err(core.no_namespace(nsid)) };
     let mut reservations = ns.reservations.take().unwrap_or_default();
@@ -234,7 +234,7 @@ fn commands_of(core: &Core, p: &Preempting, status: Status) -> Vec<u32> {
 }
 
 /// Tells hosts, on all their controllers that have the namespace.
-fn notify<S: Contents>(core: &mut Core, nsid: u32, notice: &Notice, cx: &mut Cx<'_, S>) {
+fn notify<S: Contents>(core: &mut Core, nsid: u32, notice: &ReservationNotice, cx: &mut Cx<'_, S>) {
     let masked = |r: &Reservations| r.masks(notice.kind);
     let reservations = core.namespaces.get(nsid).and_then(|ns| ns.reservations.as_deref());
     if reservations.is_some_and(masked) {

@@ -33,7 +33,7 @@ pub(crate) const SANITIZE_IO: Io = Io(u32::MAX);
 /// The operation under way, if there is one.
 #[derive(Debug, Default)]
 pub(crate) struct SanitizeOperation {
-    stage: Stage,
+    stage: SanitizeStage,
     /// When it began, and when it should end by the media's times.
     began: Nanos,
     end: Nanos,
@@ -44,7 +44,7 @@ pub(crate) struct SanitizeOperation {
 }
 
 #[derive(Debug, Default)]
-enum Stage {
+enum SanitizeStage {
     #[default]
     None,
     /// The state is being made durable for this command. The record is the one of before.
@@ -60,7 +60,7 @@ impl SanitizeOperation {
     /// Whether it can begin to erase once no I/O is under way.
     #[inline]
     pub fn waits(&self) -> bool {
-        matches!(self.stage, Stage::Waiting)
+        matches!(self.stage, SanitizeStage::Waiting)
     }
 
     /// Whether commands that touch user data are refused.
@@ -70,7 +70,7 @@ impl SanitizeOperation {
     }
 
     fn is_under_way(&self) -> bool {
-        !matches!(self.stage, Stage::None)
+        !matches!(self.stage, SanitizeStage::None)
     }
 
     /// Checks the command Sanitize, and leaves the failure mode if it asks for that. `crypto_erase` says whether new keys make
@@ -127,7 +127,7 @@ impl SanitizeOperation {
     /// [`make_durable`](Self::make_durable).
     pub fn announce(&mut self, core: &mut Core, token: &Token, c: &Sanitize) {
         let before = std::mem::replace(&mut core.persistent.sanitize, SanitizeRecord::begun(c));
-        let stage = Stage::Announced(token.io().0, before);
+        let stage = SanitizeStage::Announced(token.io().0, before);
         *self = SanitizeOperation { stage, restricts: true, ..SanitizeOperation::default() };
         for (_, controller) in core.controllers.iter_mut() {
             // Of an earlier operation.
@@ -159,7 +159,7 @@ impl SanitizeOperation {
     /// The owner has done, or failed to do, what an operation asked for. Returns how the operation has ended, if it has.
     pub fn synced<S: Contents>(&mut self, core: &mut Core, ok: bool, cx: &mut Cx<'_, S>) -> Option<bool> {
         match std::mem::take(&mut self.stage) {
-            Stage::Announced(io, before) => {
+            SanitizeStage::Announced(io, before) => {
                 let token = core.commands.unpark(io);
                 if ok {
                     self.start(core, cx.now);
@@ -175,7 +175,7 @@ impl SanitizeOperation {
                 }
                 None
             }
-            Stage::Forgetting => Some(ok),
+            SanitizeStage::Forgetting => Some(ok),
             other => {
                 self.stage = other;
                 None
@@ -188,7 +188,7 @@ impl SanitizeOperation {
         let record = core.persistent.sanitize;
         *self = SanitizeOperation { restricts: record.in_failure_mode(), ..SanitizeOperation::default() };
         if record.state == SanitizeState::InProgress {
-            (self.stage, self.began, self.restricts) = (Stage::Waiting, now, true);
+            (self.stage, self.began, self.restricts) = (SanitizeStage::Waiting, now, true);
             core.events.push(now, TimedEvent::Sanitize);
         }
     }
@@ -204,7 +204,7 @@ impl SanitizeOperation {
         let erase = if record.is_crypto() { 0 } else { erase_time(core).0 };
         let span = erase.saturating_add(pass_time(core).0.saturating_mul(record.passes().into()));
         (self.began, self.end) = (now, now + Nanos(span));
-        self.stage = Stage::Erasing;
+        self.stage = SanitizeStage::Erasing;
         for (_, controller) in core.controllers.iter_mut() {
             // Where data was is no longer told.
             controller.errors.iter_mut().for_each(|e| e.lba.set(0));
@@ -229,27 +229,27 @@ impl SanitizeOperation {
 
     /// The flash is erased.
     pub fn erased(&mut self, core: &mut Core, at: Nanos) {
-        if !matches!(self.stage, Stage::Erasing) {
+        if !matches!(self.stage, SanitizeStage::Erasing) {
             return;
         }
         let passes = core.persistent.sanitize.passes();
         let end = at + Nanos(pass_time(core).0.saturating_mul(passes.into()));
-        self.stage = Stage::Overwriting;
+        self.stage = SanitizeStage::Overwriting;
         (self.passes_began, self.end) = (at, end);
         core.events.push(end, TimedEvent::Sanitize);
     }
 
     /// The time has come for the last stage: the owner is to forget.
     pub fn forget_if_due<S: Contents>(&mut self, core: &Core, cx: &mut Cx<'_, S>) {
-        if matches!(self.stage, Stage::Overwriting) && self.end <= cx.now {
-            self.stage = Stage::Forgetting;
+        if matches!(self.stage, SanitizeStage::Overwriting) && self.end <= cx.now {
+            self.stage = SanitizeStage::Forgetting;
             cx.out.push(Output::Forget { io: SANITIZE_IO, all: !core.persistent.sanitize.is_crypto() });
         }
     }
 
     /// The operation has ended, well or not. Then the drive notes it, and calls [`tell_end`].
     pub fn end(&mut self, core: &mut Core, ok: bool) {
-        self.stage = Stage::None;
+        self.stage = SanitizeStage::None;
         self.restricts = !ok;
         core.persistent.sanitize.state = if ok { SanitizeState::Completed } else { SanitizeState::Failed };
         core.persistent.sanitize.version = core.ftl.version();
@@ -278,8 +278,8 @@ impl SanitizeOperation {
             _ => 0xFFFF,
         };
         let passes = match (record.state, &self.stage) {
-            (SanitizeState::Completed, _) | (_, Stage::Forgetting) => u64::from(record.passes()),
-            (_, Stage::Overwriting) => {
+            (SanitizeState::Completed, _) | (_, SanitizeStage::Forgetting) => u64::from(record.passes()),
+            (_, SanitizeStage::Overwriting) => {
                 let pass = pass_time(core).0.max(1);
                 (now.since(self.passes_began).0 / pass).min(record.passes().into())
             }
