@@ -11,10 +11,10 @@ mod sanitize;
 use crate::config::{Config, ConfigError};
 use crate::contents::Contents;
 use crate::core::{
-    CommandKind, ControllerId, Core, Cx, Direction, Failure, InFlight, MAX_IO, Namespaces, Output,
-    PersistentState, PortId, Requests, Stage, TimedEvent, Turn, is_fused,
+    CommandKind, CommandStage, ComponentRequests, ControllerId, Core, Cx, Direction, Failure, InFlight,
+    MAX_IO, Namespaces, Output, PersistentState, PortId, StartDecision, TimedEvent, is_fused,
 };
-use crate::fault_injection::{Cut, FaultPlans};
+use crate::fault_injection::{FaultPlans, PlannedPowerCut};
 use crate::fdp;
 use crate::firmware;
 use crate::health::{self, Health};
@@ -44,7 +44,7 @@ pub struct Drive {
     pub(crate) core: Core,
     pub(crate) health: Health,
     /// A power cut that is to come.
-    pub(crate) cut: Option<Cut>,
+    pub(crate) cut: Option<PlannedPowerCut>,
     pub(crate) telemetry: Telemetry,
     pub(crate) reservations: ReservationCommands,
     pub(crate) shutdowns: Shutdowns,
@@ -253,8 +253,8 @@ impl Drive {
             Ok(()) => match IoCommand::parse(command) {
                 // By reference: it is too large to be moved.
                 Ok(ref command) => match self.core.arbitrate(&token, controller, command, data, now) {
-                    Turn::Now => self.execute_io(token, command, data, &mut cx),
-                    Turn::Held => {
+                    StartDecision::Now => self.execute_io(token, command, data, &mut cx),
+                    StartDecision::Held => {
                         token.park();
                     }
                 },
@@ -322,7 +322,7 @@ impl Drive {
             while self.core.ftl.due() <= cx.now {
                 self.poll_ftl(cx);
             }
-            if self.core.requests != Requests::default() {
+            if self.core.requests != ComponentRequests::default() {
                 self.serve_requests(cx);
             }
             if self.cut.is_some() && self.cut_if_due(cx) {
@@ -370,14 +370,14 @@ impl Drive {
         if self.sanitize.waits() {
             self.erase_if_idle(cx);
         }
-        if self.core.requests != Requests::default() {
+        if self.core.requests != ComponentRequests::default() {
             self.serve_requests(cx);
         }
     }
 
     /// What components say of themselves to telemetry.
-    fn telemetry_inputs(&self) -> telemetry::Inputs {
-        telemetry::Inputs {
+    fn telemetry_inputs(&self) -> telemetry::TelemetryInputs {
+        telemetry::TelemetryInputs {
             firmware_revision: firmware::revision(&self.core),
             backup_failed: self.health.backup_failed,
             critical_warning: self.health.common_warning(&self.core).into_bits(),
@@ -387,7 +387,7 @@ impl Drive {
     /// What the core wants of components.
     #[cold]
     fn serve_requests<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
-        let Requests { health, wear } = std::mem::take(&mut self.core.requests);
+        let ComponentRequests { health, wear } = std::mem::take(&mut self.core.requests);
         if health || (wear && self.health.has_worn(&self.core)) {
             self.check_health(cx);
         }
@@ -525,11 +525,11 @@ impl Drive {
         }
         let Some(token) = self.core.commands.unpark(io.0) else { return };
         let entry = self.core.commands.get_mut(&token);
-        if entry.stage != Stage::Syncing {
+        if entry.stage != CommandStage::Syncing {
             token.park();
             return;
         }
-        entry.stage = Stage::Running;
+        entry.stage = CommandStage::Running;
         entry.sync = false;
         entry.at = entry.at.max(now);
         if !ok {

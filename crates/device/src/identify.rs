@@ -1,6 +1,6 @@
 //! Identify (Base 5.1.13, NVM 4.1.5).
 //!
-//! It reads the core, and constants of the components that it describes; what they say at run time comes as [`Inputs`].
+//! It reads the core, and constants of the components that it describes; what they say at run time comes as [`IdentifyInputs`].
 
 use crate::admin::ABORT_LIMIT_Z;
 use crate::config::GRANULE_BYTES;
@@ -53,7 +53,7 @@ const RESCAP: Rescap = Rescap::new()
 
 /// What components say of themselves.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Inputs {
+pub(crate) struct IdentifyInputs {
     /// The firmware that runs.
     pub firmware_revision: [u8; 8],
     /// Some set has Predictable Latency Mode.
@@ -80,7 +80,7 @@ pub(crate) fn nvm_controller() -> NvmController {
 }
 
 /// Answers an Identify command.
-pub(crate) fn answer(core: &Core, inputs: &Inputs, id: ControllerId, c: Identify) -> AdminResult {
+pub(crate) fn answer(core: &Core, inputs: &IdentifyInputs, id: ControllerId, c: Identify) -> AdminResult {
     let viewer = core.controller(id)?;
     // CSI is byte 47; only the NVM Command Set is there.
     let by_command_set = [
@@ -189,7 +189,7 @@ fn namespace_list(core: &Core, above: u32, include: impl Fn(u32) -> bool) -> Adm
 }
 
 /// Identify Controller, as this controller shows it.
-pub(crate) fn controller(core: &Core, inputs: &Inputs, id: ControllerId) -> IdentifyController {
+pub(crate) fn controller(core: &Core, inputs: &IdentifyInputs, id: ControllerId) -> IdentifyController {
     let config = &core.config;
     let (mut total, mut unallocated, mut largest) = (0u128, 0u128, 0u128);
     for (_, info) in core.sets() {

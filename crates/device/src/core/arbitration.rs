@@ -8,7 +8,7 @@
 use super::controller::{ControllerId, Controllers};
 use super::fair_queueing::Direction;
 use super::held_queue::{HeldCommand, NOBODY};
-use super::in_flight::{InFlight, Stage, Token};
+use super::in_flight::{CommandStage, InFlight, Token};
 use super::state::{Core, TimedEvent};
 use media::Nanos;
 use nvme::command_table::{self, MediaAccess};
@@ -18,7 +18,7 @@ use nvme::{IoCommand, IoOpcode, Status};
 
 /// Whether a command may start now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Turn {
+pub(crate) enum StartDecision {
     Now,
     /// It is in its held queue.
     Held,
@@ -78,12 +78,12 @@ impl Core {
         command: &IoCommand,
         data: &[u8],
         now: Nanos,
-    ) -> Turn {
+    ) -> StartDecision {
         let opcode = self.commands.get_mut(token).opcode;
-        let Some(demand) = demand(opcode, command, data) else { return Turn::Now };
+        let Some(demand) = demand(opcode, command, data) else { return StartDecision::Now };
         match self.namespaces.get(demand.nsid) {
             Some(ns) if ns.arbitration.watched => self.ask(token, id, command, data, demand, now),
-            _ => Turn::Now,
+            _ => StartDecision::Now,
         }
     }
 
@@ -95,16 +95,16 @@ impl Core {
         data: &[u8],
         demand: Demand,
         now: Nanos,
-    ) -> Turn {
+    ) -> StartDecision {
         let Demand { nsid, direction, .. } = demand;
         // A command that will be refused does not wait, and costs nothing.
         let opcode = self.commands.get_mut(token).opcode;
         if self.attached(id, nsid).is_err() || self.check_reservation(id, opcode, nsid).is_err() {
-            return Turn::Now;
+            return StartDecision::Now;
         }
-        let Some(ns) = self.namespaces.get_mut(nsid) else { return Turn::Now };
+        let Some(ns) = self.namespaces.get_mut(nsid) else { return StartDecision::Now };
         if demand.end.is_none_or(|end| end > ns.blocks()) {
-            return Turn::Now;
+            return StartDecision::Now;
         }
         let mut turn = true;
         if ns.arbitration.shares
@@ -117,7 +117,7 @@ impl Core {
         let (first, due) = (queue.is_empty(), queue.due() <= now);
         if first && due && turn {
             self.charge(token, demand, now);
-            return Turn::Now;
+            return StartDecision::Now;
         }
         let io = token.io().0;
         // Of all that wait only Copy has data here.
@@ -129,11 +129,11 @@ impl Core {
             self.held.link(queue.last, io);
         }
         queue.last = io;
-        self.commands.get_mut(token).stage = Stage::Held;
+        self.commands.get_mut(token).stage = CommandStage::Held;
         if first {
             self.wait(nsid, direction, now);
         }
-        Turn::Held
+        StartDecision::Held
     }
 
     /// A command starts: its namespace pays for it.
@@ -248,7 +248,7 @@ impl Core {
         queue.first = next;
         let token = self.commands.unpark(io)?;
         let entry = self.commands.get_mut(&token);
-        entry.stage = Stage::Running;
+        entry.stage = CommandStage::Running;
         let opcode = entry.opcode;
         let held = now.since(entry.submitted);
         let shared = if queue.is_limited() { now.since(queue.ready.max(entry.submitted)) } else { held };
@@ -321,7 +321,7 @@ impl Core {
                     });
                     if let (Some(token), Some(status)) = (token, status) {
                         let entry = self.commands.get_mut(&token);
-                        (entry.stage, entry.status, entry.at) = (Stage::Running, status, now);
+                        (entry.stage, entry.status, entry.at) = (CommandStage::Running, status, now);
                         self.events.push(now, TimedEvent::End(token.park()));
                         self.held.take(io);
                         match last {

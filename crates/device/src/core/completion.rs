@@ -4,7 +4,7 @@ use super::async_events::AsyncEvent;
 use super::controller::ControllerId;
 use super::failure::{AdminResult, Failure, Reply};
 use super::fused;
-use super::in_flight::{CommandKind, InFlight, Stage, Token};
+use super::in_flight::{CommandKind, CommandStage, InFlight, Token};
 use super::output::Output;
 use super::state::{Core, Cx, TimedEvent};
 use crate::contents::Contents;
@@ -122,7 +122,7 @@ impl Core {
     pub(crate) fn end<S: Contents>(&mut self, token: Token, cx: &mut Cx<'_, S>) {
         let entry = self.commands.get_mut(&token);
         if entry.sync && entry.status.is_success() && (entry.forget || cx.storage.must_sync()) {
-            entry.stage = Stage::Syncing;
+            entry.stage = CommandStage::Syncing;
             let forget = entry.forget;
             let io = token.io();
             token.park();

@@ -43,12 +43,12 @@ pub(crate) const UNIT_FACTOR: u32 = 256;
 
 /// A held queue that waits for its turn, ordered by its tag. All in one number, whose comparison needs no branches.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Turn(u128);
+struct WaitingTurn(u128);
 
-impl Turn {
+impl WaitingTurn {
     #[inline]
-    fn new(tag: u64, nsid: u32, direction: Direction) -> Turn {
-        Turn(u128::from(tag) << 64 | u128::from(nsid) << 1 | direction as u128)
+    fn new(tag: u64, nsid: u32, direction: Direction) -> WaitingTurn {
+        WaitingTurn(u128::from(tag) << 64 | u128::from(nsid) << 1 | direction as u128)
     }
 
     #[inline]
@@ -91,7 +91,7 @@ pub(crate) struct SharedSet {
     /// Sum of the weights of all namespaces.
     pub weights: u64,
     /// Held queues whose first command may start as far as its quota goes, by tag.
-    ready: BinaryHeap<Reverse<Turn>>,
+    ready: BinaryHeap<Reverse<WaitingTurn>>,
     /// The namespace whose command came last, and when.
     latest: (u32, Nanos),
     /// Until when another one counts as present.
@@ -182,7 +182,7 @@ impl SharedSet {
 
     /// A held queue waits for its turn.
     pub fn wait(&mut self, tag: u64, nsid: u32, direction: Direction) {
-        self.ready.push(Reverse(Turn::new(tag, nsid, direction)));
+        self.ready.push(Reverse(WaitingTurn::new(tag, nsid, direction)));
     }
 
     /// Takes the held queue whose turn it is, with the tag that it waited with, if something may start.
@@ -255,7 +255,7 @@ impl FairQueueing {
             .into_iter()
             .map(|Reverse(turn)| {
                 let (tag, (nsid, direction)) = (turn.tag(), turn.queue());
-                Reverse(Turn::new(tag.saturating_sub(far), nsid, direction))
+                Reverse(WaitingTurn::new(tag.saturating_sub(far), nsid, direction))
             })
             .collect();
         far

@@ -14,14 +14,14 @@ use std::collections::BTreeMap;
 /// Which hosts a namespace is attached for. Namespace Attachment names controllers; the choice is
 /// remembered for the hosts behind them, so that a host's later controllers see the same namespaces.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Policy {
+pub(crate) struct AttachmentPolicy {
     /// For hosts that are not listed.
     pub all: bool,
     /// By host NQN, what was chosen for that host.
     pub hosts: BTreeMap<String, bool>,
 }
 
-impl Policy {
+impl AttachmentPolicy {
     /// Whether a new controller of this host gets the namespace, if that was chosen.
     pub fn chosen(&self, host: &str) -> Option<bool> {
         self.hosts.get(host).copied()
@@ -52,7 +52,7 @@ pub(crate) struct Namespace {
     pub shared: bool,
     pub nguid: [u8; 16],
     pub uuid: [u8; 16],
-    pub policy: Policy,
+    pub policy: AttachmentPolicy,
     /// Host traffic before this power cycle; what is saved is [`traffic`](Namespace::traffic).
     #[serde(default, rename = "traffic", skip_serializing)]
     pub before: Traffic,
@@ -80,7 +80,7 @@ pub(crate) struct Namespace {
     pub locked: bool,
     /// What its format says, beside the size of blocks.
     #[serde(skip)]
-    pub layout: Layout,
+    pub layout: FormatLayout,
     /// None while nobody is registered and nothing is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reservations: Option<Box<Reservations>>,
@@ -105,7 +105,7 @@ pub(crate) struct Namespace {
 
 /// What follows from a namespace's format.
 #[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Layout {
+pub(crate) struct FormatLayout {
     /// Whether its blocks are more than plain bytes of pages: commands on them have a transform.
     pub transformed: bool,
     /// Bytes of metadata of a block.
@@ -115,7 +115,7 @@ pub(crate) struct Layout {
     pub extended: bool,
 }
 
-impl Layout {
+impl FormatLayout {
     /// Bytes of metadata that travel behind each block's data: none if the controller inserts and strips all there is.
     #[inline]
     pub fn host_metadata(&self, pract: bool) -> u8 {
@@ -129,7 +129,7 @@ impl Namespace {
     pub fn set_format(&mut self, index: u8, format: LbaFormat) {
         self.format = index;
         self.shift = format.shift();
-        self.layout = Layout {
+        self.layout = FormatLayout {
             transformed: format.metadata > 0 || self.stamp != 0 || self.key.is_some(),
             metadata: format.metadata,
             protection: (self.protection_type != 0).then_some(Protection {
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_policy_remembers_exceptions_only() {
-        let mut p = Policy { all: true, ..Policy::default() };
+        let mut p = AttachmentPolicy { all: true, ..AttachmentPolicy::default() };
         p.set("a", false, true);
         assert_eq!((p.chosen("a"), p.chosen("b")), (Some(false), None));
         p.set("a", true, true);

@@ -2,7 +2,7 @@
 
 use super::controller::ControllerId;
 use super::failure::{AdminResult, Failure, Reply};
-use super::in_flight::{Token, Waiting};
+use super::in_flight::{Token, WaitingAdminCommand};
 use super::state::{Core, Cx};
 use crate::contents::Contents;
 use media::Nanos;
@@ -17,7 +17,7 @@ impl Core {
         id: ControllerId,
         command: AdminCommand,
     ) -> AdminResult {
-        self.waiting.push(Waiting { io: token.io().0, controller: id, command });
+        self.waiting.push(WaitingAdminCommand { io: token.io().0, controller: id, command });
         Ok(Reply::Parked)
     }
 

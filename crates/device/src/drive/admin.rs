@@ -2,7 +2,7 @@
 
 use super::Drive;
 use crate::contents::Contents;
-use crate::core::{AdminResult, ControllerId, Cx, Failure, Output, Reply, Token, Waiting};
+use crate::core::{AdminResult, ControllerId, Cx, Failure, Output, Reply, Token, WaitingAdminCommand};
 use crate::namespaces::{attachment, format, management};
 use crate::{
     admin, fault_injection, fdp, firmware, identify, keys, lba_status, persistent_event_log,
@@ -135,7 +135,7 @@ impl Drive {
     pub(super) fn retry_waiting<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
         // Those that they still wait for are closed again.
         self.core.reopen();
-        for Waiting { io, controller, command } in std::mem::take(&mut self.core.waiting) {
+        for WaitingAdminCommand { io, controller, command } in std::mem::take(&mut self.core.waiting) {
             let Some(token) = self.core.commands.unpark(io) else { continue };
             let outcome = match command {
                 AdminCommand::NamespaceManagement(c) => {
@@ -149,8 +149,8 @@ impl Drive {
     }
 
     /// What components say of themselves to Identify.
-    pub(super) fn identify_inputs(&self) -> identify::Inputs {
-        identify::Inputs {
+    pub(super) fn identify_inputs(&self) -> identify::IdentifyInputs {
+        identify::IdentifyInputs {
             firmware_revision: firmware::revision(&self.core),
             windows: predictable_latency::is_supported(&self.core),
             placement: self.core.has_placement(),

@@ -15,7 +15,7 @@ use nvme::log::{PersistentEventType, SetFeatureEvent, TimestampChangeEvent};
 use nvme::zerocopy::{FromBytes, IntoBytes};
 use nvme::{Command, NSID_ALL, Status, U32, U64};
 use table::{FeatureInfo, FeatureRequirement};
-use values::{Behavior, Values};
+use values::{Behavior, FeatureValues};
 
 /// The row of a feature; `None` if the drive does not have it.
 pub(crate) fn info(core: &Core, fid: FeatureId) -> Option<&'static FeatureInfo> {
@@ -122,7 +122,7 @@ pub(crate) fn get(
             Reply::Data(host.to_vec(), 0)
         }
         fid => {
-            let defaults = Values::default();
+            let defaults = FeatureValues::default();
             let values = match c.sel {
                 Select::SAVED if info.saveable => &core.persistent.saved,
                 // What cannot be saved shows its default (Base 4.4, "saved value").

@@ -9,7 +9,9 @@ use super::locate::{self, BlockLocation};
 use super::{commands, transform};
 use crate::block_transform::BlockAction;
 use crate::contents::Contents;
-use crate::core::{CommandKind, ControllerId, Core, Cx, FIRST, Failure, SECOND, Token, Turn, other_failed};
+use crate::core::{
+    CommandKind, ControllerId, Core, Cx, FIRST, Failure, SECOND, StartDecision, Token, other_failed,
+};
 use ftl::{Answer, Fault};
 use media::Nanos;
 use nvme::io::Blocks;
@@ -95,8 +97,8 @@ pub(crate) fn submit<S: Contents>(
             core.fused.pairs.insert(token.io().0, (first.park(), compared));
             // The quota counts what is written.
             match core.arbitrate(&token, id, &IoCommand::Write(blocks), &[], cx.now) {
-                Turn::Now => return Some((token, blocks)),
-                Turn::Held => {
+                StartDecision::Now => return Some((token, blocks)),
+                StartDecision::Held => {
                     token.park();
                 }
             }

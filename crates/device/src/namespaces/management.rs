@@ -3,8 +3,8 @@
 use crate::config::{Attach, ConfigError, GRANULE_BYTES};
 use crate::contents::Contents;
 use crate::core::{
-    ANA_GROUP, CommandKind, ControllerId, Core, Cx, Failure, Layout, Namespace, NamespaceArbitration, Policy,
-    identifiers,
+    ANA_GROUP, AttachmentPolicy, CommandKind, ControllerId, Core, Cx, Failure, FormatLayout, Namespace,
+    NamespaceArbitration, identifiers,
 };
 use crate::lba_format::LbaFormat;
 use crate::quota::limits::Quotas;
@@ -88,7 +88,7 @@ pub(crate) fn create<S: Contents>(
             }
         })?;
     let mut namespace =
-        new_namespace(core, volume, set, bytes, new.nmic.into_bits() & 1 != 0, Policy::default());
+        new_namespace(core, volume, set, bytes, new.nmic.into_bits() & 1 != 0, AttachmentPolicy::default());
     namespace.protection_type = new.dps.pit();
     namespace.protection_first = new.dps.pip() && new.dps.pit() != 0;
     namespace.storage_mask = new.lbstm.get();
@@ -156,7 +156,7 @@ fn new_namespace(
     set: SetId,
     bytes: u64,
     shared: bool,
-    policy: Policy,
+    policy: AttachmentPolicy,
 ) -> Namespace {
     let id = identifiers(&core.config.identity.serial, core.persistent.namespaces_made);
     core.persistent.namespaces_made += 1;
@@ -179,7 +179,7 @@ fn new_namespace(
         stamp: 0,
         key: None,
         locked: false,
-        layout: Layout::default(),
+        layout: FormatLayout::default(),
         reservations: None,
         handles: Vec::new(),
         handles_by_controller: false,
@@ -201,7 +201,7 @@ pub(crate) fn create_initial(core: &mut Core) -> Result<(), ConfigError> {
             let size = units::format_size(initial.bytes);
             ConfigError::value(format!("namespace.{}.size", i + 1), size, fault.to_string())
         })?;
-        let policy = Policy { all: initial.attach == Attach::All, ..Policy::default() };
+        let policy = AttachmentPolicy { all: initial.attach == Attach::All, ..AttachmentPolicy::default() };
         let mut namespace = new_namespace(core, volume, set, initial.bytes, true, policy);
         namespace.protection_type = initial.protection;
         namespace.storage_mask = u64::MAX;
