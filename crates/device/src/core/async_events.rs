@@ -8,7 +8,7 @@ use nvme::aer::{AsyncEvent as Code, HealthInfo, IoCommandInfo, NoticeInfo};
 use nvme::feature::AsyncEventConfiguration;
 use nvme::log::LogId;
 
-/// Asynchronous AsyncEvent Requests that a controller holds (AERL + 1).
+/// Asynchronous Event Requests that a controller holds (AERL + 1).
 pub(crate) const ASYNC_EVENT_LIMIT: usize = 8;
 
 /// What can happen.
