@@ -143,8 +143,8 @@ impl Drive {
             .filter_map(|(nsid, _)| stats::statistics(&self.core, nsid, self.core.now()).ok())
     }
 
-    /// How many bytes a command moves, and which way, so that a transport can gather the data of a write
-    /// before it submits and make a buffer for a read. [`Transfer::None`] for a command that will be refused
+    /// How many bytes a command moves, and in which direction. A transport needs it to gather the data of a write
+    /// before it submits, and to make a buffer for a read. [`Transfer::None`] for a command that will be refused
     /// because it is too large or names no attached namespace.
     pub fn transfer(&self, controller: ControllerId, qid: u16, command: &Command) -> Transfer {
         let transfer = nvme::data_transfer(command, qid == 0, |blocks| {

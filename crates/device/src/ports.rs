@@ -123,7 +123,7 @@ pub(crate) fn ana_log(core: &Core, controller: &Controller, groups_only: bool) -
     };
     let mut log = header.as_bytes().to_vec();
     log.extend_from_slice(group.as_bytes());
-    // As long as it can become, so that a host may read it in pieces whatever it has now.
+    // As long as it can become, so that a host may read it in pieces while it grows or shrinks.
     let full = log.len() + size_of::<u32>() * core.config.max_namespaces as usize;
     log.extend(nsids.into_iter().flat_map(u32::to_le_bytes));
     log.resize(full, 0);

@@ -280,7 +280,7 @@ impl Controller {
 }
 
 /// All controllers, by identifier. A host that returns gets an identifier that it had before, also after a power cycle. Other hosts
-/// get the lowest identifier that nobody has had. So a late queue of a host that has gone finds no controller of another host.
+/// get the lowest identifier that was never used. So a late queue of a host that has gone finds no controller of another host.
 #[derive(Debug, Default)]
 pub(crate) struct Controllers {
     table: Vec<Option<Box<Controller>>>,

@@ -81,7 +81,7 @@ pub(crate) struct Namespace {
     /// What its format says, beside the size of blocks.
     #[serde(skip)]
     pub layout: FormatLayout,
-    /// None while nobody is registered and nothing is set.
+    /// None while no host is registered and nothing is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reservations: Option<Box<Reservations>>,
     /// Reclaim unit handles, by placement handle; none without Flexible Data Placement.

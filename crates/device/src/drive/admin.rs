@@ -247,7 +247,7 @@ impl Drive {
         persistent_event_log::format_end(&mut self.core, cx.now, id, &c, status);
         self.core.record(cx.storage);
         let entry = self.core.commands.get_mut(token);
-        // What is erased for good must be so when the host is told.
+        // A secure erase must be complete before the host gets its completion.
         entry.forget = c.ses != SecureErase::NONE;
         entry.sync = entry.forget;
         formatted.map(|()| Reply::Done(0))

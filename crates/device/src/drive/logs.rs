@@ -79,7 +79,7 @@ impl Drive {
             match persistent_event_log::report(&mut self.core, cx.now, id, action)? {
                 PersistentLogReport::Released => vec![0; length],
                 PersistentLogReport::Log(log) => part_of(log, c.offset, length)?,
-                // Whatever offset is asked for.
+                // For any offset.
                 PersistentLogReport::Header(header) => part_of(header.as_bytes(), 0, length)?,
             }
         } else {

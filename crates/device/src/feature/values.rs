@@ -185,9 +185,8 @@ impl FeatureValues {
 pub(crate) struct Behavior(HostBehaviorSupport);
 
 impl Behavior {
-    /// What the drive takes of what a host says, with these Copy Descriptor Formats. What the drive does not have cannot be enabled, and reads as
-    /// not enabled.
-    /// `None` if a value is not allowed.
+    /// The behavior that the drive supports out of what a host asks for, with these Copy Descriptor Formats. What the drive does not have
+    /// cannot be enabled, and reads as not enabled. `None` if a value is not allowed.
     pub fn new(asked: &HostBehaviorSupport, copy_formats: u16) -> Option<Behavior> {
         if asked.acre > 1 || asked.etdas > 1 || asked.lbafee > 1 || asked.hdisns > 1 {
             return None;

@@ -62,8 +62,8 @@ pub(crate) fn wait_for_parts(core: &mut Core, token: Token, rest: Result<Option<
     token.park();
 }
 
-/// Brings everything that was accepted so far to non-volatile media before the command, which has come as far as
-/// `end`, completes: a Flush, or a read with FUA (NVM 3.2.4), which returns what is there.
+/// Brings everything that was accepted so far to non-volatile media before the command completes: a Flush, or a read with FUA
+/// (NVM 3.2.4). `end` is when the command would complete otherwise.
 fn make_durable<S: Contents>(
     core: &mut Core,
     token: &Token,
@@ -235,7 +235,7 @@ pub(crate) fn write_zeroes<S: Contents>(
     let mut at = core.ftl.trim(cx.now, volume, first, last - first, cx.storage).map_err(as_failure)?;
     let mut parts = 0;
     for (from, to) in [(extent.start, first), (last, end)] {
-        // Less than a page, and so many bytes behind the command's first block: its place is part of how it is transformed.
+        // Less than a page. It begins `host` bytes behind the command's first block, which the transform needs to know.
         let (part, host) = (Extent { start: from, bytes: (to - from) as u32 }, from - extent.start);
         if part.bytes == 0 {
             continue;

@@ -10,8 +10,7 @@ use nvme::copy::{COPY_RANGES_MAX, Copy, CopySource};
 use nvme::io::{Blocks, PrInfo};
 use nvme::{IoOpcode, Status};
 
-/// Bytes of data that one Copy moves at most (MCL), and of one of its ranges (MSSRL): what is under way is held in
-/// memory.
+/// Most bytes of data that one Copy moves (MCL), and that one of its ranges has (MSSRL). They are in memory while the command runs.
 pub(crate) const COPY_BYTES: u32 = 1 << 20;
 
 /// Source ranges of one Copy at most, zero-based (MSRC).

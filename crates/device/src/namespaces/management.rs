@@ -98,7 +98,7 @@ pub(crate) fn create<S: Contents>(
     Ok(nsid)
 }
 
-/// Takes back a namespace that was just created, and that nobody has seen.
+/// Takes back a namespace that was just created, and that no host has seen.
 pub(crate) fn undo_create<S: Contents>(core: &mut Core, nsid: u32, cx: &mut Cx<'_, S>) {
     if let Some(namespace) = core.namespaces.remove(nsid) {
         core.ftl.delete(cx.now, namespace.volume, cx.storage);

@@ -1,7 +1,7 @@
 //! The Persistent Event log (Base 5.1.12.1.14, 8.1.24): events of the drive's whole life.
 //!
-//! The events are persistent, so they lie in the core ([`events`]). [`Core::remember`] adds one. This component makes the
-//! events of what other components do, from what they say of themselves, and reports the log.
+//! The events are persistent, so they lie in the core ([`events`]). [`Core::remember`] adds one. This component makes events
+//! from what other components tell of their work, and reports the log.
 
 pub(crate) mod events;
 

@@ -160,8 +160,8 @@ impl PredictableLatency {
         Estimate { reads, writes: core.ftl.room_without_collection(set), time: time.div_ceil(MILLI) }
     }
 
-    /// Whether something else than its host used up a deterministic window that is over. Either everything is being erased
-    /// (`sanitizing`). Or programs have failed, so that their pages and blocks took of what was collected ahead.
+    /// Whether a deterministic window that is over was not used up by its host. Either everything is being erased
+    /// (`sanitizing`), or programs have failed and took some of the space that was collected ahead.
     fn is_excursion(&self, core: &Core, set: SetId, left: &Estimate, sanitizing: bool) -> bool {
         let (window, stats) = (self.window(core, set), core.ftl.set_stats(set));
         let written = (stats.host_written_bytes - window.written) / u64::from(PAGE);

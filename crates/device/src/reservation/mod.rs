@@ -105,7 +105,7 @@ impl ReservationCommands {
         let controllers =
             core.controllers.iter().filter(|(_, c)| of_preempted(c)).map(|(id, _)| id).collect();
         let preempting = Preempting { io: token.io().0, nsid: c.nsid, controllers };
-        // What is held ends at once; what is being executed by itself, but not well.
+        // Held commands end at once. Commands that are being executed end by themselves, with an error.
         core.return_held(cx.now, |_, _, e| {
             let theirs = e.nsid == c.nsid && preempting.controllers.contains(&ControllerId(e.controller));
             theirs.then_some(Status::ABORTED_PREEMPT)

@@ -55,7 +55,7 @@ pub(crate) struct Reservations {
     pub mask: u8,
 }
 
-/// What hosts are to be told.
+/// A notification for hosts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct ReservationNotice {
     pub kind: NotificationType,
