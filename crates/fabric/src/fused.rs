@@ -5,7 +5,7 @@
 //! command, each waits for the other's data; if not, the first is passed on as [`alone`](crate::target::Incoming::alone). If one of the two fails for its
 //! data, the other is aborted.
 
-use crate::target::{Connection, State};
+use crate::target::{CommandState, Connection};
 use nvme::command::FABRICS_OPCODE;
 use nvme::{Command, Completion, Status};
 
@@ -130,7 +130,7 @@ impl Connection {
     }
 
     fn refuse_now(&mut self, index: u16, status: Status) {
-        self.slots[usize::from(index)].state = State::Ready;
+        self.slots[usize::from(index)].state = CommandState::Ready;
         self.answer(index, Completion::new(0, status), 0);
     }
 }

@@ -15,7 +15,7 @@ use crate::pdu::{
 };
 use crate::pool::{Buffer, Pool};
 use crate::requests::Requests;
-use crate::sgl::{Place, check_sgl};
+use crate::sgl::{DataLocation, check_sgl};
 use crate::{Error, Misuse, Part, Tag};
 
 /// What a target grants to its hosts.
@@ -86,7 +86,7 @@ pub struct Incoming {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum State {
+pub(crate) enum CommandState {
     #[default]
     Free,
     /// Waits for room for its data.
@@ -101,7 +101,7 @@ pub(crate) enum State {
 
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
-    pub(crate) state: State,
+    pub(crate) state: CommandState,
     generation: u16,
     pub(crate) sqe: Command,
     to_host: bool,
@@ -367,7 +367,7 @@ impl Connection {
         }
         let transfer = Transfer::from_sgl(&sqe);
         let slot = &mut self.slots[usize::from(index)];
-        *slot = Slot { generation: slot.generation, sqe, state: State::Gathering, ..Slot::default() };
+        *slot = Slot { generation: slot.generation, sqe, state: CommandState::Gathering, ..Slot::default() };
         self.join(index);
         let slot = &mut self.slots[usize::from(index)];
         let placed = check_sgl(&sqe, transfer, in_capsule, self.config.max_transfer);
@@ -381,14 +381,14 @@ impl Connection {
                 slot.to_host = matches!(transfer, Transfer::ToHost(_));
                 slot.len = sqe.dptr.length.get();
                 slot.room = slot.len;
-                if let Place::Capsule { offset } = place {
+                if let DataLocation::Capsule { offset } = place {
                     // It is here already, so it cannot wait: bounded by the in-capsule size and the depth.
                     (slot.room, slot.offset) = (in_capsule, offset);
                     let len = usize::try_from(in_capsule).unwrap_or(0);
                     slot.buffer = self.pool.take(len).unwrap_or_else(|| self.pool.take_beyond(len));
                     self.sink = Sink::Slot { index, at: 0, ttag: None };
                 } else {
-                    slot.state = State::Waiting;
+                    slot.state = CommandState::Waiting;
                     self.waiting.push_back(index);
                     self.grant();
                 }
@@ -414,7 +414,7 @@ impl Connection {
                 self.deliver(index);
                 continue;
             }
-            slot.state = State::Gathering;
+            slot.state = CommandState::Gathering;
             self.ask(index);
         }
     }
@@ -506,7 +506,7 @@ impl Connection {
     }
 
     pub(crate) fn deliver_now(&mut self, index: u16) {
-        self.slots[usize::from(index)].state = State::Ready;
+        self.slots[usize::from(index)].state = CommandState::Ready;
         self.ready.push_back(index);
     }
 
@@ -537,7 +537,7 @@ impl Connection {
     fn slot(&mut self, tag: Tag) -> Result<&mut Slot, Misuse> {
         self.slots
             .get_mut(tag.index())
-            .filter(|slot| slot.generation == tag.generation && slot.state == State::Ready)
+            .filter(|slot| slot.generation == tag.generation && slot.state == CommandState::Ready)
             .ok_or(Misuse::StaleTag)
     }
 
@@ -608,7 +608,7 @@ impl Connection {
         let short = self.is_short(completion);
         let (ch, pdu) = self.data_header(tag.slot, len, short);
         let slot = &mut self.slots[usize::from(tag.slot)];
-        slot.state = State::Answered;
+        slot.state = CommandState::Answered;
         self.out.with_parts(&pdu, ch, self.format, (tag.slot, &slot.buffer), parts, contents);
         self.conclude_answer(tag.slot, completion, short);
         Ok(())
@@ -616,7 +616,7 @@ impl Connection {
 
     pub(crate) fn answer(&mut self, index: u16, completion: Completion, filled: usize) {
         let slot = &mut self.slots[usize::from(index)];
-        slot.state = State::Answered;
+        slot.state = CommandState::Answered;
         let sqe = slot.sqe;
         let success = completion.status().is_success();
         if success && sqe.opc == FABRICS_OPCODE && sqe.fctype() == FabricsType::CONNECT {
@@ -709,7 +709,7 @@ impl Connection {
         let passed = |index: u16| {
             let slot = &mut slots[usize::from(index)];
             pool.give(std::mem::take(&mut slot.buffer), usize::try_from(slot.room).unwrap_or(0));
-            slot.state = State::Free;
+            slot.state = CommandState::Free;
             slot.generation = slot.generation.wrapping_add(1);
             free.push(index);
         };
