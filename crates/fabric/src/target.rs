@@ -7,7 +7,7 @@ use nvme::fabrics::{FabricsCommand, FabricsType};
 use nvme::{Command, Completion, Status, Transfer, U16, U32};
 
 use crate::frame::{Framer, Step};
-use crate::fused::{Half, LastFirst};
+use crate::fused::{FusedHalf, LastFirst};
 use crate::outbox::Outbox;
 use crate::pdu::{
     ADMIN_IN_CAPSULE, CapsuleCmd, CapsuleResp, CommonHeader, DataHeader, DigestTypes, Fault, Format, IcReq,
@@ -120,13 +120,13 @@ pub(crate) struct Slot {
     /// Its data came with a wrong digest: it fails when all has come.
     damaged: bool,
     /// Its part in a fused operation.
-    pub(crate) fused: Half,
+    pub(crate) fused: FusedHalf,
     buffer: Buffer,
 }
 
 /// Where the data of the PDU under way goes.
 #[derive(Clone, Copy, Debug, Default)]
-enum Sink {
+enum DataSink {
     #[default]
     Discard,
     /// Into this slot's buffer, at this offset. `ttag` is the R2T's that asked for it; none within a capsule.
@@ -148,7 +148,7 @@ pub struct Connection {
     /// Commands that wait for memory.
     waiting: VecDeque<u16>,
     pool: Pool,
-    sink: Sink,
+    sink: DataSink,
     requests: Requests,
     /// R2Ts that the host and we allow for one command.
     max_r2t: u16,
@@ -189,7 +189,7 @@ impl Connection {
             ready: VecDeque::new(),
             waiting: VecDeque::new(),
             pool,
-            sink: Sink::Discard,
+            sink: DataSink::Discard,
             requests: Requests::default(),
             max_r2t: 1,
             size: 0,
@@ -262,7 +262,7 @@ impl Connection {
                 }
                 Step::Header(kind) => self.header(kind).map_err(Error::Violation)?,
                 Step::Data(data) => {
-                    if let Sink::Slot { index, at, .. } = &mut self.sink {
+                    if let DataSink::Slot { index, at, .. } = &mut self.sink {
                         let slot = &mut self.slots[usize::from(*index)];
                         let start = usize::try_from(*at).unwrap_or(usize::MAX);
                         if let Some(place) = slot.buffer.get_mut(start..start + data.len()) {
@@ -281,7 +281,7 @@ impl Connection {
     /// The place for the data that comes next, when the PDU under way has some for a command: bytes read
     /// from the socket straight into it (its start) save a copy. Report them with [`Connection::filled`].
     pub fn gap(&mut self) -> Option<&mut [u8]> {
-        let Sink::Slot { index, at, .. } = self.sink else { return None };
+        let DataSink::Slot { index, at, .. } = self.sink else { return None };
         if self.ended || !self.framer.in_data() {
             return None;
         }
@@ -296,7 +296,7 @@ impl Connection {
     /// # Errors
     /// As [`Connection::receive`].
     pub fn filled(&mut self, bytes: usize) -> Result<(), Error> {
-        let Sink::Slot { index, at, .. } = &mut self.sink else { return Err(Error::Ended) };
+        let DataSink::Slot { index, at, .. } = &mut self.sink else { return Err(Error::Ended) };
         let slot = &mut self.slots[usize::from(*index)];
         let start = usize::try_from(*at).unwrap_or(usize::MAX);
         let left = usize::try_from(self.framer.data_len()).unwrap_or(0);
@@ -310,7 +310,7 @@ impl Connection {
     }
 
     fn header(&mut self, kind: PduType) -> Result<(), Fault> {
-        self.sink = Sink::Discard;
+        self.sink = DataSink::Discard;
         match kind {
             PduType::IC_REQ => self.initialize(),
             PduType::CAPSULE_CMD => self.capsule(),
@@ -386,7 +386,7 @@ impl Connection {
                     (slot.room, slot.offset) = (in_capsule, offset);
                     let len = usize::try_from(in_capsule).unwrap_or(0);
                     slot.buffer = self.pool.take(len).unwrap_or_else(|| self.pool.take_beyond(len));
-                    self.sink = Sink::Slot { index, at: 0, ttag: None };
+                    self.sink = DataSink::Slot { index, at: 0, ttag: None };
                 } else {
                     slot.state = CommandState::Waiting;
                     self.waiting.push_back(index);
@@ -403,7 +403,7 @@ impl Connection {
             let slot = &mut self.slots[usize::from(index)];
             let len = usize::try_from(slot.len).unwrap_or(0);
             // A second command's memory is not to wait for its first one's.
-            let urgent = matches!(slot.fused, Half::Second { .. });
+            let urgent = matches!(slot.fused, FusedHalf::Second { .. });
             let Some(buffer) = self.pool.take(len).or_else(|| urgent.then(|| self.pool.take_beyond(len)))
             else {
                 return;
@@ -466,13 +466,13 @@ impl Connection {
         if pdu.ch.flags.last_pdu() != (len == end - at) {
             return Err(Fault::field(1, "LAST_PDU flag in the wrong place"));
         }
-        self.sink = Sink::Slot { index, at, ttag: Some(ttag) };
+        self.sink = DataSink::Slot { index, at, ttag: Some(ttag) };
         Ok(())
     }
 
     /// A PDU is complete.
     fn end(&mut self, intact: bool) {
-        let Sink::Slot { index, at, ttag } = std::mem::take(&mut self.sink) else { return };
+        let DataSink::Slot { index, at, ttag } = std::mem::take(&mut self.sink) else { return };
         let slot = &mut self.slots[usize::from(index)];
         slot.damaged |= !intact;
         if let Some(ttag) = ttag
@@ -500,7 +500,7 @@ impl Connection {
 
     fn deliver(&mut self, index: u16) {
         match self.slots[usize::from(index)].fused {
-            Half::None => self.deliver_now(index),
+            FusedHalf::None => self.deliver_now(index),
             _ => self.deliver_half(index),
         }
     }
@@ -520,7 +520,7 @@ impl Connection {
             (len, true) => Transfer::ToHost(u64::from(len)),
             (len, false) => Transfer::ToController(u64::from(len)),
         };
-        let alone = slot.fused == Half::Alone;
+        let alone = slot.fused == FusedHalf::Alone;
         Some(Incoming {
             tag: Tag { slot: index, generation: slot.generation },
             sqe: slot.sqe,

@@ -7,7 +7,7 @@ use nvme::auth::{
 };
 use nvme::zerocopy::IntoBytes;
 
-use super::chap::{AUTHID, Question, Role, challenge, cut, failure, open};
+use super::chap::{AUTHID, ChallengeInput, Role, challenge, cut, failure, open};
 use super::crypto::{Wiped, equal};
 use super::dh::Exchange;
 use super::target::long;
@@ -103,8 +103,8 @@ impl Host {
                 };
                 match result {
                     Ok(step) => step,
-                    Err(Problem::Found(reason)) => self.give_up(reason),
-                    Err(Problem::Told(reason)) => {
+                    Err(HostProblem::Found(reason)) => self.give_up(reason),
+                    Err(HostProblem::Told(reason)) => {
                         self.state = HostHandshake::Failed(HostFailure::ByController(reason));
                         AuthStep::Failed(HostFailure::ByController(reason))
                     }
@@ -147,10 +147,10 @@ impl Host {
     }
 
     /// Checks that a message is the expected one of this transaction.
-    fn check(&self, message: &[u8], expected: AuthId) -> std::result::Result<(), Problem> {
+    fn check(&self, message: &[u8], expected: AuthId) -> std::result::Result<(), HostProblem> {
         let (header, _) = open::<MessageHeader>(message)?;
         if (header.auth_type, header.auth_id) == (AuthType::COMMON, AuthId::FAILURE1) {
-            return Err(Problem::Told(open::<Failure>(message)?.0.rescodeexp));
+            return Err(HostProblem::Told(open::<Failure>(message)?.0.rescodeexp));
         }
         if (header.auth_type, header.auth_id) != (AuthType::DH_HMAC_CHAP, expected) {
             return Err(AuthFailure::INCORRECT_MESSAGE.into());
@@ -161,7 +161,11 @@ impl Host {
         Ok(())
     }
 
-    fn challenge(&mut self, message: &[u8], random: Random<'_>) -> std::result::Result<AuthStep, Problem> {
+    fn challenge(
+        &mut self,
+        message: &[u8],
+        random: Random<'_>,
+    ) -> std::result::Result<AuthStep, HostProblem> {
         self.check(message, AuthId::CHALLENGE)?;
         let (fixed, rest) = open::<Challenge>(message)?;
         let hash = fixed.hashid;
@@ -179,19 +183,19 @@ impl Host {
             group => Exchange::new(group, random)?,
         };
         let shared = exchange.as_ref().map(|exchange| exchange.agree(theirs)).transpose()?;
-        let question = |challenge, seqnum| Question {
+        let input = |challenge, seqnum| ChallengeInput {
             hash,
             challenge,
             shared: shared.as_ref(),
             seqnum,
             t_id: self.t_id,
         };
-        let r1 = question(c1, fixed.seqnum.get()).response(Role::Host, &self.keys.host, &self.parties)?;
+        let r1 = input(c1, fixed.seqnum.get()).response(Role::Host, &self.keys.host, &self.parties)?;
         let (mut c2, mut s2) = (vec![0; len], 0);
         let mut expected = None;
         if let Some(key) = &self.keys.controller {
             (c2, s2) = challenge(hash, random)?;
-            expected = Some(question(&c2, s2).response(Role::Controller, key, &self.parties)?);
+            expected = Some(input(&c2, s2).response(Role::Controller, key, &self.parties)?);
         }
         let reply = Reply {
             header: MessageHeader::chap(AuthId::REPLY, self.t_id),
@@ -211,7 +215,7 @@ impl Host {
         message: &[u8],
         hash: HashId,
         expected: Option<&Wiped>,
-    ) -> std::result::Result<AuthStep, Problem> {
+    ) -> std::result::Result<AuthStep, HostProblem> {
         self.check(message, AuthId::SUCCESS1)?;
         let (fixed, rest) = open::<Success1>(message)?;
         if Some(usize::from(fixed.hl)) != hash.hash_bytes() {
@@ -228,14 +232,14 @@ impl Host {
 }
 
 /// Why an exchange does not go on.
-enum Problem {
+enum HostProblem {
     /// This host found it.
     Found(AuthFailure),
     /// The controller told it.
     Told(AuthFailure),
 }
 
-impl From<AuthFailure> for Problem {
+impl From<AuthFailure> for HostProblem {
     fn from(reason: AuthFailure) -> Self {
         Self::Found(reason)
     }

@@ -8,7 +8,7 @@ use nvme::auth::{
 use nvme::zerocopy::IntoBytes;
 use nvme::{U16, U32};
 
-use super::chap::{AUTHID, Question, Role, challenge, cut, failure, open};
+use super::chap::{AUTHID, ChallengeInput, Role, challenge, cut, failure, open};
 use super::crypto::{Wiped, equal};
 use super::dh::Exchange;
 use super::{ChapKeys, Methods, Parties, Random, Result};
@@ -188,14 +188,14 @@ impl Target {
         let (c2, rest) = cut(rest, len)?;
         let (value, _) = cut(rest, value_len)?;
         let shared = pending.exchange.as_ref().map(|exchange| exchange.agree(value)).transpose()?;
-        let question = |challenge, seqnum| Question {
+        let input = |challenge, seqnum| ChallengeInput {
             hash: pending.hash,
             challenge,
             shared: shared.as_ref(),
             seqnum,
             t_id: self.t_id,
         };
-        let asked = question(&pending.challenge, pending.seqnum);
+        let asked = input(&pending.challenge, pending.seqnum);
         let expected = asked.response(Role::Host, &self.keys.host, &self.parties)?;
         if !equal(&expected, r1) {
             return Err(AuthFailure::FAILED);
@@ -205,7 +205,7 @@ impl Target {
         let asks = reply.cvalid & 1 != 0 && s2 != 0;
         let r2 = if asks {
             let key = self.keys.controller.as_ref().ok_or(AuthFailure::FAILED)?;
-            question(c2, s2).response(Role::Controller, key, &self.parties)?
+            input(c2, s2).response(Role::Controller, key, &self.parties)?
         } else {
             Wiped::default()
         };
