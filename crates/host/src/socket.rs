@@ -20,7 +20,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::addr::{Addr, Place};
 use crate::auth::authenticate;
-use crate::queue::{Connected, Data, Done, Identity, Queue, Tag, Transport, TransportError};
+use crate::queue::{CompletedCommand, Connected, Data, Identity, Queue, Tag, Transport, TransportError};
 use crate::{Error, call};
 
 /// Entries of an admin queue.
@@ -209,14 +209,14 @@ impl SocketQueue {
 
     /// The next completion that has arrived. It stays in the connection until it is asked for, because its
     /// tag may be given to another command from then on.
-    fn take_done(&mut self) -> Option<Done> {
+    fn take_done(&mut self) -> Option<CompletedCommand> {
         let completed = self.connection.next()?;
         let data = match completed.data {
             FabricData::None => Data::None,
             FabricData::Out(buffer) => Data::Out(buffer),
             FabricData::In(buffer) => Data::In(buffer),
         };
-        Some(Done { tag: tag(completed.tag), completion: completed.completion, data })
+        Some(CompletedCommand { tag: tag(completed.tag), completion: completed.completion, data })
     }
 
     /// Sends and receives what can be without waiting.
@@ -290,7 +290,7 @@ impl Queue for SocketQueue {
         self.send().map(|_| ())
     }
 
-    fn next(&mut self, timeout: Option<Duration>) -> Result<Option<Done>, TransportError> {
+    fn next(&mut self, timeout: Option<Duration>) -> Result<Option<CompletedCommand>, TransportError> {
         if timeout == Some(Duration::ZERO) {
             // Busy polling: no look at the clock.
             if let Some(done) = self.take_done() {
@@ -315,7 +315,7 @@ impl Queue for SocketQueue {
         self.silent.store(true, Ordering::Relaxed);
     }
 
-    fn arrived(&mut self) -> Option<Done> {
+    fn arrived(&mut self) -> Option<CompletedCommand> {
         self.take_done()
     }
 }

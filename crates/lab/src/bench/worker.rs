@@ -468,7 +468,7 @@ impl Usage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use host::{Data, Done};
+    use host::{CompletedCommand, Data};
     use nvme::{Command, Completion};
     use std::sync::atomic::AtomicU32;
     use workload::fio::{JobFile, Space};
@@ -505,12 +505,12 @@ mod tests {
             Ok(tag)
         }
 
-        fn next(&mut self, _timeout: Option<Duration>) -> Result<Option<Done>, TransportError> {
+        fn next(&mut self, _timeout: Option<Duration>) -> Result<Option<CompletedCommand>, TransportError> {
             std::thread::sleep(Duration::from_micros(300));
             let Some((tag, data)) = self.done.pop_front() else { return Ok(None) };
             self.outstanding.retain(|other| *other != tag);
             self.heard.fetch_add(1, Ordering::Relaxed);
-            Ok(Some(Done { tag, completion: Completion::default(), data }))
+            Ok(Some(CompletedCommand { tag, completion: Completion::default(), data }))
         }
 
         fn abandon(&mut self) {
