@@ -43,7 +43,7 @@ pub mod view;
 
 pub use blockdev::Namespace;
 
-pub use addr::{Addr, AddrError, DEFAULT_PORT, Place};
+pub use addr::{Addr, AddrError, DEFAULT_PORT, Endpoint};
 pub use device::{NamespaceDevice, OperationQueue};
 pub use error::{Error, nsid_list};
 pub(crate) use host::call_alone as call;

@@ -24,13 +24,13 @@ pub(crate) fn journal_name(generation: u64) -> String {
 }
 
 pub(crate) fn path(disk: &dyn Disk, name: &str) -> PathBuf {
-    disk.place().join(name)
+    disk.path().join(name)
 }
 
 /// Generations of which there is a checkpoint, and of which there is a journal, in ascending order.
 pub(crate) fn generations(disk: &dyn Disk) -> Result<(Vec<u64>, Vec<u64>), ImageError> {
     let (mut checkpoints, mut journals) = (Vec::new(), Vec::new());
-    for name in disk.names().map_err(ImageError::io("list", disk.place()))? {
+    for name in disk.names().map_err(ImageError::io("list", disk.path()))? {
         let Some((stem, number)) = name.split_once('.') else { continue };
         let Ok(generation) = number.parse() else { continue };
         match stem {
@@ -134,7 +134,7 @@ pub(crate) fn rename_checkpoint(disk: &dyn Disk, generation: u64) -> Result<(), 
 
 /// Makes names in the directory durable.
 pub(crate) fn sync_names(disk: &dyn Disk) -> Result<(), ImageError> {
-    disk.sync_names().map_err(ImageError::io("sync", disk.place()))
+    disk.sync_names().map_err(ImageError::io("sync", disk.path()))
 }
 
 /// The files of the generations below `keep`. Journals come last, oldest first. So a crash in between leaves

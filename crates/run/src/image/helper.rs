@@ -29,7 +29,7 @@ impl Helper {
         let (jobs, todo) = channel();
         let (done, reports) = channel();
         let todo = Arc::new(Mutex::new(todo));
-        let place = work.disk.place().to_owned();
+        let place = work.disk.path().to_owned();
         let (its_work, its_jobs) = (work.clone(), todo.clone());
         let run = move || {
             loop {

@@ -129,7 +129,7 @@ impl Work {
         let result = match self.lost.load(Ordering::Relaxed) {
             false => self.advance(job),
             true => Err(Failure::Lost(ImageError::State {
-                path: self.disk.place().to_owned(),
+                path: self.disk.path().to_owned(),
                 reason: "a sync of the host's disk has failed".to_owned(),
             })),
         };
@@ -139,7 +139,7 @@ impl Work {
         {
             // At once: a process that dies now must not leave a journal that is believed.
             if let Err(e) = self.journal().disown() {
-                tracing::error!("cannot mark the image {} as failed: {e}", self.disk.place().display());
+                tracing::error!("cannot mark the image {} as failed: {e}", self.disk.path().display());
             }
         }
         let result = match (result, job.stage) {
@@ -229,7 +229,7 @@ impl Work {
     fn sync_journal(&self, job: &mut Job) -> Result<Stage, Failure> {
         let (unsynced, done) = job.unsynced.get_or_insert_with(|| (self.journal().unsynced(), 0));
         let result = unsynced.files[*done].sync();
-        result.map_err(|e| Failure::Lost(ImageError::io("sync a journal in", self.disk.place())(e)))?;
+        result.map_err(|e| Failure::Lost(ImageError::io("sync a journal in", self.disk.path())(e)))?;
         *done += 1;
         if *done < unsynced.files.len() {
             return Ok(Stage::Journal);

@@ -174,7 +174,7 @@ impl Locked {
     fn lock(disk: HostDisk) -> Result<Self, ImageError> {
         let lock = Some(disk.lock()?);
         if disk.is_open_to_others() {
-            let dir = disk.place().display();
+            let dir = disk.path().display();
             tracing::warn!("others on this machine can read the image {dir}: chmod -R go= {dir}");
         }
         Ok(Locked { disk: Arc::new(disk), lock })
@@ -257,7 +257,7 @@ impl Locked {
         });
         let (cold, helper) = match hands {
             Hands::Threads(notify) => {
-                (Cold::start(&contents, &notify, disk.place())?, Helper::start(work.clone(), notify)?)
+                (Cold::start(&contents, &notify, disk.path())?, Helper::start(work.clone(), notify)?)
             }
             #[cfg(test)]
             Hands::Stepped => (Cold::stepped(&contents), Helper::stepped(work.clone())),
@@ -368,7 +368,7 @@ fn next_journal(disk: &Arc<dyn Disk>, found: &ImageState, host_sync: bool) -> Re
         // Without room a drive can still be read. What was set aside for the journal before is not needed any more.
         Err(ImageError::Io { source, .. }) if disk::is_full(&source) => {
             if let Some((file, length)) = before.last() {
-                file.set_len(*length).map_err(ImageError::io("shorten a journal in", disk.place()))?;
+                file.set_len(*length).map_err(ImageError::io("shorten a journal in", disk.path()))?;
             }
             create()?
         }

@@ -64,7 +64,7 @@ impl ImageState {
                     if let Some((wanted, error)) = newest
                         && found.end.generation < wanted
                     {
-                        return Err(ImageError::damaged(disk.place(), error));
+                        return Err(ImageError::damaged(disk.path(), error));
                     }
                     found.notes.splice(0..0, notes);
                     return Ok(found);
@@ -78,8 +78,8 @@ impl ImageState {
             }
         }
         match newest {
-            Some((_, error)) => Err(ImageError::damaged(disk.place(), error)),
-            None => Err(ImageError::Unfinished { path: disk.place().to_owned() }),
+            Some((_, error)) => Err(ImageError::damaged(disk.path(), error)),
+            None => Err(ImageError::Unfinished { path: disk.path().to_owned() }),
         }
     }
 
@@ -163,7 +163,7 @@ impl ImageState {
             restored: !this_boot,
             lost,
             left_out,
-            place: disk.place().to_owned(),
+            place: disk.path().to_owned(),
         };
         found.look_through();
         Ok(found)

@@ -109,7 +109,7 @@ impl Image {
         let (mut scrub, mut worker) = Scrub::new(&*self.disk, options)?;
         let work = move || worker.run(&*notify);
         let thread = std::thread::Builder::new().name("tranche-scrub".to_owned()).spawn(work);
-        scrub.thread = Some(thread.map_err(ImageError::io("start a thread for", self.disk.place()))?);
+        scrub.thread = Some(thread.map_err(ImageError::io("start a thread for", self.disk.path()))?);
         self.scrub = Some(Box::new(scrub));
         Ok(())
     }

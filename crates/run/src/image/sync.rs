@@ -22,7 +22,7 @@ impl Image {
             tracing::error!(
                 "the image {} takes no further writes: {what}; the drive answers with errors, and what was \
                  flushed is found when the image is opened again",
-                self.disk.place().display()
+                self.disk.path().display()
             );
             self.failed = Some(what);
         }
@@ -57,7 +57,7 @@ impl Image {
             tracing::warn!(
                 "no space is left on this machine for the image {}: writes fail until there is some; nothing that was \
                  completed is lost",
-                self.disk.place().display()
+                self.disk.path().display()
             );
         }
     }
@@ -67,7 +67,7 @@ impl Image {
     pub(crate) fn opened(&mut self, found: &ImageState, state: &[u8], time: Nanos) -> Result<(), ImageError> {
         let failed = |image: &Image| {
             let what = image.failed.clone().unwrap_or_else(|| "its journal cannot be written".to_owned());
-            ImageError::State { path: image.disk.place().to_owned(), reason: what }
+            ImageError::State { path: image.disk.path().to_owned(), reason: what }
         };
         self.commit(time).map_err(|()| failed(self))?;
         // A clean stop left this state as the newest checkpoint.
@@ -263,7 +263,7 @@ impl Image {
         clean: bool,
     ) -> Result<(Header, Vec<u8>), ImageError> {
         if let Some(what) = &self.failed {
-            return Err(ImageError::State { path: self.disk.place().to_owned(), reason: what.clone() });
+            return Err(ImageError::State { path: self.disk.path().to_owned(), reason: what.clone() });
         }
         let (image, generation) = {
             let mut journal = self.journal();
@@ -355,7 +355,7 @@ impl Image {
             Err(Failure::NotDone(e)) => {
                 tracing::warn!(
                     "what was erased may still be in the image {}: {e}",
-                    self.disk.place().display()
+                    self.disk.path().display()
                 );
             }
         }

@@ -400,7 +400,7 @@ impl Disk for SimDisk {
         [9; 16]
     }
 
-    fn place(&self) -> &Path {
+    fn path(&self) -> &Path {
         &self.place
     }
 }
