@@ -156,16 +156,16 @@ mod tests {
     }
 
     /// A drive in an image, and a copy of that: what a process that is killed leaves.
-    struct Rig {
+    struct ExamineFixture {
         temp: tempfile::TempDir,
         running: Option<Running>,
     }
 
-    impl Rig {
+    impl ExamineFixture {
         fn new() -> Self {
-            let mut rig = Rig { temp: tempfile::tempdir().unwrap(), running: None };
-            rig.start();
-            rig
+            let mut fixture = ExamineFixture { temp: tempfile::tempdir().unwrap(), running: None };
+            fixture.start();
+            fixture
         }
 
         fn start(&mut self) {
@@ -274,10 +274,10 @@ mod tests {
 
     #[test]
     fn damaged_and_missing_contents_are_told_by_page() {
-        let rig = Rig::new();
-        rig.write(1, 0..20);
-        rig.write(2, 4..8);
-        let dir = rig.dead();
+        let fixture = ExamineFixture::new();
+        fixture.write(1, 0..20);
+        fixture.write(2, 4..8);
+        let dir = fixture.dead();
         let mut whole = look(&dir);
         assert_eq!(whole.findings().left, Left::Killed);
         assert_eq!(pages(&mut whole, 1), (all_but(0..20, &[]), vec![]));
@@ -307,11 +307,11 @@ mod tests {
 
     #[test]
     fn a_damaged_checkpoint_is_told_and_loses_nothing() {
-        let mut rig = Rig::new();
-        rig.write(1, 0..10);
-        rig.restart();
-        rig.write(1, 10..20);
-        let dir = rig.dead();
+        let mut fixture = ExamineFixture::new();
+        fixture.write(1, 0..10);
+        fixture.restart();
+        fixture.write(1, 10..20);
+        let dir = fixture.dead();
         let (checkpoint, _) = newest(&dir, "checkpoint");
         flip(&checkpoint, 200);
         let mut examination = look(&dir);
@@ -330,11 +330,11 @@ mod tests {
 
     #[test]
     fn of_a_journal_that_is_damaged_in_the_middle_the_beginning_counts() {
-        let rig = Rig::new();
-        rig.write(1, 0..10);
-        let (_, before) = newest(&rig.dead(), "journal");
-        rig.write(1, 10..20);
-        let dir = rig.dead();
+        let fixture = ExamineFixture::new();
+        fixture.write(1, 0..10);
+        let (_, before) = newest(&fixture.dead(), "journal");
+        fixture.write(1, 10..20);
+        let dir = fixture.dead();
         let (journal, used) = newest(&dir, "journal");
         assert!(before < used);
         flip(&journal, before + 40);
@@ -359,16 +359,16 @@ mod tests {
 
     #[test]
     fn what_cannot_be_opened_is_an_error() {
-        let rig = Rig::new();
-        rig.write(1, 0..3);
+        let fixture = ExamineFixture::new();
+        fixture.write(1, 0..3);
         let error = |dir: &Path| match Examination::open(dir, None) {
             Ok(_) => panic!("it opens"),
             Err(StartError::Image(error)) => error,
             Err(other) => panic!("{other}"),
         };
-        assert!(matches!(error(&rig.temp.path().join("live")), ImageError::Locked { .. }));
-        assert!(matches!(error(&rig.temp.path().join("nowhere")), ImageError::Missing { .. }));
-        let dir = rig.dead();
+        assert!(matches!(error(&fixture.temp.path().join("live")), ImageError::Locked { .. }));
+        assert!(matches!(error(&fixture.temp.path().join("nowhere")), ImageError::Missing { .. }));
+        let dir = fixture.dead();
         fs::remove_file(dir.join("drive.toml")).unwrap();
         match error(&dir) {
             ImageError::Io { path, source, .. } => {
@@ -377,7 +377,7 @@ mod tests {
             other => panic!("{other}"),
         }
         // A newer program can read what this one cannot: nothing older is to be taken for the newest.
-        let dir = rig.dead();
+        let dir = fixture.dead();
         let (checkpoint, _) = newest(&dir, "checkpoint");
         let mut bytes = fs::read(&checkpoint).unwrap();
         bytes[8] = 99;

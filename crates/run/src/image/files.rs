@@ -2,7 +2,7 @@
 
 use super::disk::{self, Disk};
 use super::error::ImageError;
-use super::format::{self, FormatError, HEADER, Header, Kind};
+use super::format::{self, FormatError, HEADER, Header, ImageFileKind};
 use media::Nanos;
 use std::path::PathBuf;
 
@@ -87,7 +87,7 @@ pub(crate) fn read_checkpoint(disk: &dyn Disk, generation: u64) -> Result<Saved,
     let path = path(disk, &name);
     let mut bytes = disk.read(&name).map_err(ImageError::io("read", &path))?;
     let read = || {
-        let header = Header::decode(Kind::Checkpoint, &bytes)?;
+        let header = Header::decode(ImageFileKind::Checkpoint, &bytes)?;
         if bytes.len() as u64 != header.body.saturating_add(HEADER as u64) {
             return Err(FormatError::Truncated(bytes.len() as u64));
         }
@@ -108,7 +108,7 @@ pub(crate) fn read_checkpoint(disk: &dyn Disk, generation: u64) -> Result<Saved,
 /// The drive's clock when a checkpoint was written, if at least its header is intact.
 pub(crate) fn time_of_checkpoint(disk: &dyn Disk, generation: u64) -> Option<Nanos> {
     let head = disk.read_head(&checkpoint_name(generation), HEADER).ok()?;
-    Header::decode(Kind::Checkpoint, &head).ok().map(|header| header.time)
+    Header::decode(ImageFileKind::Checkpoint, &head).ok().map(|header| header.time)
 }
 
 /// Writes a checkpoint beside the others; it counts when [`rename_checkpoint`] has given it its name.

@@ -71,7 +71,7 @@ use cold::Cold;
 use device::SPARE;
 use disk::{Disk, DiskFile, HostDisk, Open};
 use files::{CONFIG, CONTENTS, SPARES};
-use format::{Entry, Header, Kind};
+use format::{Entry, Header, ImageFileKind};
 use ftl::Io;
 use habit::Habit;
 use helper::Helper;
@@ -143,8 +143,8 @@ pub fn presence(dir: &Path) -> Result<Presence, ImageError> {
     }
 }
 
-/// Who does what an image does not wait for.
-pub(crate) enum Hands {
+/// Who does the work that an image does not wait for.
+pub(crate) enum BackgroundWork {
     /// Threads, which call this when there is something to be told.
     Threads(Arc<dyn Fn() + Send + Sync>),
     /// A test, a step at a time.
@@ -213,7 +213,7 @@ impl Locked {
         }
         let body = files::body(state, &[]);
         let header = Header {
-            kind: Kind::Checkpoint,
+            kind: ImageFileKind::Checkpoint,
             version: format::VERSION,
             image: disk.random(),
             generation: 1,
@@ -239,7 +239,7 @@ impl Locked {
         found: &ImageState,
         pages: u32,
         options: ImageOptions,
-        hands: Hands,
+        background: BackgroundWork,
     ) -> Result<Image, ImageError> {
         let Locked { disk, lock } = self;
         let contents = open(&*disk, CONTENTS, Open::Existing)?;
@@ -255,12 +255,12 @@ impl Locked {
             host_sync: options.host_sync,
             lost: AtomicBool::new(false),
         });
-        let (cold, helper) = match hands {
-            Hands::Threads(notify) => {
+        let (cold, helper) = match background {
+            BackgroundWork::Threads(notify) => {
                 (Cold::start(&contents, &notify, disk.path())?, Helper::start(work.clone(), notify)?)
             }
             #[cfg(test)]
-            Hands::Stepped => (Cold::stepped(&contents), Helper::stepped(work.clone())),
+            BackgroundWork::Stepped => (Cold::stepped(&contents), Helper::stepped(work.clone())),
         };
         let mut frame = Vec::with_capacity(1 << 16);
         format::begin_frame(&mut frame);

@@ -49,7 +49,7 @@ impl Default for ScrubOptions {
 
 /// A page that is to be checked.
 #[derive(Clone, Copy, Debug)]
-struct Page {
+struct ScrubPage {
     slot: Slot,
     sum: u32,
     /// Whether something lies beside it.
@@ -59,25 +59,25 @@ struct Page {
     number: u64,
 }
 
-type Batch = Vec<Page>;
+type Batch = Vec<ScrubPage>;
 
-enum Ask {
+enum ScrubRequest {
     Check(Batch),
     Rest(Duration),
 }
 
-enum Report {
+enum ScrubReport {
     /// The thread wants something to do.
     Ready,
     /// A batch has been read; this is wrong with it.
-    Checked(Vec<(Page, Damage)>),
+    Checked(Vec<(ScrubPage, Damage)>),
 }
 
 /// The scrub as the drive's thread sees it.
 pub(crate) struct Scrub {
     period: Duration,
-    asks: Option<Sender<Ask>>,
-    reports: Receiver<Report>,
+    asks: Option<Sender<ScrubRequest>>,
+    reports: Receiver<ScrubReport>,
     thread: Option<JoinHandle<()>>,
     /// The thread wants something to do.
     ready: bool,
@@ -119,8 +119,8 @@ impl Image {
         let Some(mut scrub) = self.scrub.take() else { return };
         while let Ok(report) = scrub.reports.try_recv() {
             match report {
-                Report::Ready => scrub.ready = true,
-                Report::Checked(damaged) => {
+                ScrubReport::Ready => scrub.ready = true,
+                ScrubReport::Checked(damaged) => {
                     for slot in scrub.under.drain(..) {
                         self.slots.release(slot);
                     }
@@ -140,12 +140,12 @@ impl Image {
         self.scrub = Some(scrub);
     }
 
-    fn next_ask(&mut self, scrub: &mut Scrub, drive: &Drive) -> Ask {
+    fn next_ask(&mut self, scrub: &mut Scrub, drive: &Drive) -> ScrubRequest {
         let layouts: Vec<NamespaceLayout> = drive.namespace_layouts().collect();
         let total = layouts.iter().map(pages).sum();
         let pass = scrub.pass.get_or_insert_with(|| Pass::begin(total, self.disk.random()));
         if pass.done >= total {
-            return Ask::Rest(scrub.end_pass());
+            return ScrubRequest::Rest(scrub.end_pass());
         }
         let mut batch = Batch::new();
         for (layout, number) in pass.next(&layouts, total) {
@@ -155,18 +155,18 @@ impl Image {
             {
                 self.slots.retain(slot);
                 let (sum, beside) = (self.sums.get(slot), layout.transform.metadata > 0);
-                batch.push(Page { slot, sum, beside, nsid: layout.nsid, number });
+                batch.push(ScrubPage { slot, sum, beside, nsid: layout.nsid, number });
                 if batch.len() == BATCH {
                     break;
                 }
             }
         }
         if batch.is_empty() {
-            return Ask::Rest(SHORT);
+            return ScrubRequest::Rest(SHORT);
         }
         pass.checked += batch.len() as u64;
         scrub.under.extend(batch.iter().map(|page| page.slot));
-        Ask::Check(batch)
+        ScrubRequest::Check(batch)
     }
 
     /// Whether slots are referred to for the scrub's sake.
@@ -210,7 +210,7 @@ impl Scrub {
     }
 
     /// Logs damage, unless the namespace has let go of the page.
-    fn hear(&mut self, damaged: &[(Page, Damage)], drive: &Drive) {
+    fn hear(&mut self, damaged: &[(ScrubPage, Damage)], drive: &Drive) {
         let Some(pass) = &mut self.pass else { return };
         for (page, damage) in damaged {
             let Some(layout) = drive.namespace_layouts().find(|layout| layout.nsid == page.nsid) else {
@@ -293,8 +293,8 @@ impl Pass {
 
 /// Who reads.
 struct Worker {
-    asks: Receiver<Ask>,
-    reports: Sender<Report>,
+    asks: Receiver<ScrubRequest>,
+    reports: Sender<ScrubReport>,
     contents: Arc<dyn DiskFile>,
     spares: Arc<dyn DiskFile>,
     /// Bytes per second.
@@ -304,7 +304,7 @@ struct Worker {
 
 impl Worker {
     fn run(&mut self, notify: &dyn Fn()) {
-        while self.reports.send(Report::Ready).is_ok() {
+        while self.reports.send(ScrubReport::Ready).is_ok() {
             notify();
             let Ok(ask) = self.asks.recv() else { return };
             let rest = self.carry_out(ask);
@@ -317,22 +317,22 @@ impl Worker {
     }
 
     /// Does what was asked for; how long to rest afterwards.
-    fn carry_out(&mut self, ask: Ask) -> Duration {
+    fn carry_out(&mut self, ask: ScrubRequest) -> Duration {
         let batch = match ask {
-            Ask::Rest(span) => return span,
-            Ask::Check(batch) => batch,
+            ScrubRequest::Rest(span) => return span,
+            ScrubRequest::Check(batch) => batch,
         };
         let begun = Instant::now();
         let bytes = (batch.len() * SLOT) as u64;
         let damaged = self.check(batch);
         let took = begun.elapsed();
         // When nobody listens any more there is nothing to be told.
-        let _ = self.reports.send(Report::Checked(damaged));
+        let _ = self.reports.send(ScrubReport::Checked(damaged));
         let paced = Duration::from_nanos(bytes.saturating_mul(1_000_000_000) / self.rate);
         paced.saturating_sub(took).max(took.saturating_mul(REST))
     }
 
-    fn check(&mut self, mut batch: Batch) -> Vec<(Page, Damage)> {
+    fn check(&mut self, mut batch: Batch) -> Vec<(ScrubPage, Damage)> {
         batch.sort_unstable_by_key(|page| page.slot);
         let mut damaged = Vec::new();
         for run in batch.chunk_by(|a, b| b.slot.0 == a.slot.0 + 1) {
@@ -352,7 +352,7 @@ impl Worker {
     }
 }
 
-fn check_beside(spares: &dyn DiskFile, page: Page) -> Result<(), Damage> {
+fn check_beside(spares: &dyn DiskFile, page: ScrubPage) -> Result<(), Damage> {
     if !page.beside {
         return Ok(());
     }
@@ -368,7 +368,7 @@ mod tests {
     use super::*;
     use crate::buffer::Buffer;
     use crate::engine::Engine;
-    use crate::image::{Hands, ImageOptions, Locked};
+    use crate::image::{BackgroundWork, ImageOptions, Locked};
     use crate::start::{Opened, Options, open_image};
     use crate::virtual_queues::VirtualQueues;
     use crate::{Shape, testing};
@@ -409,11 +409,11 @@ mod tests {
             let image_options = ImageOptions { host_sync, checkpoint_bytes: 64 << 10, margin_slots: 128 };
             let options = Options { image_options, ..Options::default() };
             let locked = Locked::existing(&dir).unwrap();
-            let opened = open_image(locked, &dir, None, &options, Hands::Stepped).unwrap();
+            let opened = open_image(locked, &dir, None, &options, BackgroundWork::Stepped).unwrap();
             let Opened { drive, mut store, time, .. } = opened;
             let image = store.image().unwrap();
             let (scrub, worker) = Scrub::new(&*image.disk, ScrubOptions::default()).unwrap();
-            worker.reports.send(Report::Ready).unwrap();
+            worker.reports.send(ScrubReport::Ready).unwrap();
             image.scrub = Some(Box::new(scrub));
             let mut engine = Engine::new(drive, store);
             let controller = testing::connect(&mut engine, time);
@@ -462,14 +462,14 @@ mod tests {
             let worker = &mut self.worker;
             let Ok(ask) = worker.asks.try_recv() else { return 0 };
             let mut found = 0;
-            if let Ask::Check(batch) = ask {
+            if let ScrubRequest::Check(batch) = ask {
                 let damaged = worker.check(batch);
                 // After a power cut nobody refers to these slots, and what was found does not count.
                 let image = self.engine.store.image().unwrap();
                 found = if image.is_scrubbing() { damaged.len() } else { 0 };
-                worker.reports.send(Report::Checked(damaged)).unwrap();
+                worker.reports.send(ScrubReport::Checked(damaged)).unwrap();
             }
-            worker.reports.send(Report::Ready).unwrap();
+            worker.reports.send(ScrubReport::Ready).unwrap();
             found
         }
 

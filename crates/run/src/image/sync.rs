@@ -1,7 +1,7 @@
 //! Steps, syncs, checkpoints, and erasing for good.
 
 use super::files;
-use super::format::{self, Header, Kind};
+use super::format::{self, Header, ImageFileKind};
 use super::jobs::{Failure, Forget, Job, Report, Written};
 use super::{DiskEvent, Image, ImageError, ImageState, Journal};
 use ftl::{Io, StorageError};
@@ -274,7 +274,7 @@ impl Image {
         self.state_bytes = body.len() as u64;
         self.checkpoint_runs = true;
         let header = Header {
-            kind: Kind::Checkpoint,
+            kind: ImageFileKind::Checkpoint,
             version: format::VERSION,
             image,
             generation,

@@ -12,7 +12,7 @@ mod shrink;
 mod world;
 
 use super::disk::{Disk, Open};
-use super::format::{How, Mark, Start};
+use super::format::{Continuation, Mark, Start};
 use super::jobs::{Failure, Job, Report, Work, Written};
 use super::journal::Journal;
 use media::{Nanos, Rng};
@@ -216,7 +216,7 @@ fn no_sync_succeeds_after_one_that_failed() {
     let sim = disk::SimDisk::new(1);
     let disk: Arc<dyn Disk> = Arc::new(sim.clone());
     let (image, zero) = ([0; 16], Nanos::ZERO);
-    let start = Start { at: Mark { generation: 0, offset: 0 }, how: How::Opened };
+    let start = Start { at: Mark { generation: 0, offset: 0 }, how: Continuation::Opened };
     let journal = Journal::create(&disk, image, 1, zero, start, true).unwrap();
     let mark = journal.mark();
     let work = Work {

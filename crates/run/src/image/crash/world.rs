@@ -5,7 +5,7 @@ use super::oracle::{After, Safe, Space, Value};
 use super::setup::Setup;
 use crate::buffer::Buffer;
 use crate::engine::Engine;
-use crate::image::{Hands, ImageError, Locked};
+use crate::image::{BackgroundWork, ImageError, Locked};
 use crate::start::{Opened, StartError, open_image};
 use crate::virtual_queues::VirtualQueues;
 use crate::{Options, Shape, testing};
@@ -441,5 +441,5 @@ fn open(disk: &SimDisk, setup: &Setup) -> Result<Opened, StartError> {
         ImageError::State { path: "simulated".into(), reason }
     })?;
     let shape = Shape { config, toml: setup.toml.clone() };
-    open_image(locked, Path::new("simulated"), Some(shape), &options, Hands::Stepped)
+    open_image(locked, Path::new("simulated"), Some(shape), &options, BackgroundWork::Stepped)
 }
