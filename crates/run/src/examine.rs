@@ -1,7 +1,7 @@
 //! Looking at an image that may be damaged, without changing it: what its files say, and what its pages hold.
 
 pub use crate::image::{DamagedFile, Findings, Left, Missing};
-pub use crate::store::PageIs;
+pub use crate::store::PageCondition;
 
 use crate::image::{ImageError, Presence, Salvaged, presence, salvage};
 use crate::keys::DriveKey;
@@ -23,7 +23,7 @@ pub struct Page<'a> {
     /// Its blocks.
     pub blocks: u32,
     /// What it is.
-    pub is: PageIs,
+    pub is: PageCondition,
     /// Bit by bit the blocks that a host had marked uncorrectable.
     pub marked: u8,
     /// Data of its blocks, decrypted if their key is open.
@@ -107,18 +107,18 @@ impl Examination {
         for number in 0..layout.blocks.div_ceil(per_page.into()) {
             let lba = number * u64::from(per_page);
             let blocks = (layout.blocks - lba).min(per_page.into()) as u32;
-            let (mut is, mut marked) = (PageIs::Nothing, 0);
+            let (mut is, mut marked) = (PageCondition::Nothing, 0);
             match self.drive.ftl().page_state(layout.volume, number) {
                 None => {}
-                Some(PageState::Lost) => is = PageIs::Lost,
-                Some(PageState::Held(Slot::NONE)) => is = PageIs::Whole,
+                Some(PageState::Lost) => is = PageCondition::Lost,
+                Some(PageState::Held(Slot::NONE)) => is = PageCondition::Whole,
                 Some(PageState::Held(slot)) => {
                     transform.slba = lba;
                     (is, marked) = self.store.look(&transform, !layout.locked, slot, &mut page, &mut beside);
                 }
             }
             let (data, metadata) = match is {
-                PageIs::Whole | PageIs::Unchecked => (&page, &beside),
+                PageCondition::Whole | PageCondition::Unchecked => (&page, &beside),
                 _ => (&zeros, &nothing),
             };
             each(&Page {
@@ -129,7 +129,7 @@ impl Examination {
                 data: &data[..(blocks as usize) << transform.shift],
                 metadata: &metadata[..blocks as usize * usize::from(transform.metadata)],
             })?;
-            if is != PageIs::Nothing {
+            if is != PageCondition::Nothing {
                 (page, beside) = (zeros, nothing);
             }
         }
@@ -242,7 +242,7 @@ mod tests {
     }
 
     /// The pages that hold something: numbers of those that are whole, which hold what was written, and of all others, with zeros.
-    fn pages(examination: &mut Examination, nsid: u32) -> (Vec<u64>, Vec<(u64, PageIs)>) {
+    fn pages(examination: &mut Examination, nsid: u32) -> (Vec<u64>, Vec<(u64, PageCondition)>) {
         let (mut whole, mut others) = (Vec::new(), Vec::new());
         let per_page = if nsid == 1 { 1 } else { 8 };
         let mut next = 0;
@@ -252,13 +252,13 @@ mod tests {
                 next += u64::from(per_page);
                 let number = page.lba / u64::from(per_page);
                 match page.is {
-                    PageIs::Whole => {
+                    PageCondition::Whole => {
                         assert_eq!(page.data, [byte(nsid, number); SLOT]);
                         whole.push(number);
                     }
                     is => {
                         assert_eq!(page.data, [0; SLOT]);
-                        others.extend((is != PageIs::Nothing).then_some((number, is)));
+                        others.extend((is != PageCondition::Nothing).then_some((number, is)));
                     }
                 }
                 Ok(())
@@ -286,8 +286,8 @@ mod tests {
         // One block of eight: none of the page's can be told from the damaged one.
         flip(&dir.join("contents"), place(&dir, 2, 5) + 512);
         let mut damaged = look(&dir);
-        assert_eq!(pages(&mut damaged, 1), (all_but(0..20, &[7]), vec![(7, PageIs::Damaged)]));
-        assert_eq!(pages(&mut damaged, 2), (vec![4, 6, 7], vec![(5, PageIs::Damaged)]));
+        assert_eq!(pages(&mut damaged, 1), (all_but(0..20, &[7]), vec![(7, PageCondition::Damaged)]));
+        assert_eq!(pages(&mut damaged, 2), (vec![4, 6, 7], vec![(5, PageCondition::Damaged)]));
         let findings = damaged.findings();
         assert!(
             findings.damaged.is_empty() && findings.missing.is_none(),
@@ -301,7 +301,9 @@ mod tests {
         let mut cut_off = look(&dir);
         let (whole, others) = pages(&mut cut_off, 1);
         assert!(
-            whole == there && others.len() == 20 - whole.len() && others.contains(&(12, PageIs::Damaged))
+            whole == there
+                && others.len() == 20 - whole.len()
+                && others.contains(&(12, PageCondition::Damaged))
         );
     }
 

@@ -11,7 +11,7 @@ use crate::image::{
 use crate::keys::{DriveKey, Keyring};
 use crate::live::{FrontEnds, LiveDrive};
 use crate::machine;
-use crate::precondition::{self, Ended, Precondition};
+use crate::precondition::{self, Precondition, PreconditionError};
 use crate::record::Recorder;
 use crate::server::{Guard, Limits, Listener, MAX_PORTS, Port, Ports, Server, TcpPort};
 use crate::shared::{INBOX, Shared};
@@ -228,11 +228,11 @@ impl Drop for Running {
     }
 }
 
-impl From<Ended> for StartError {
-    fn from(ended: Ended) -> Self {
+impl From<PreconditionError> for StartError {
+    fn from(ended: PreconditionError) -> Self {
         match ended {
-            Ended::Failed(status) => StartError::Precondition(status),
-            Ended::Asked => StartError::Interrupted,
+            PreconditionError::Failed(status) => StartError::Precondition(status),
+            PreconditionError::Asked => StartError::Interrupted,
         }
     }
 }

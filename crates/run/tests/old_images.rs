@@ -13,7 +13,7 @@ mod common;
 use nvme::identify::{Cns, NamespaceList};
 use nvme::zerocopy::FromBytes;
 use nvme::{Command, Status};
-use run::examine::{Examination, Left, PageIs};
+use run::examine::{Examination, Left, PageCondition};
 use run::{BlockingQueue, Buffer, HostIdentity, NoEvents, Options};
 use std::path::Path;
 use std::sync::Arc;
@@ -137,8 +137,8 @@ fn an_image_of_november_2026_is_looked_at() {
         assert!(namespaces.iter().map(|namespace| &namespace.nsid).eq(nsids));
         let mut there = Vec::new();
         let look = &mut |page: &run::examine::Page<'_>| {
-            if page.is != PageIs::Nothing {
-                assert_eq!(page.is, PageIs::Unchecked);
+            if page.is != PageCondition::Nothing {
+                assert_eq!(page.is, PageCondition::Unchecked);
                 assert!(page.data == block(1, page.lba, 1 + page.lba as u32 % 2, 4096));
                 there.push(page.lba);
             }

@@ -3,7 +3,7 @@
 use crate::args::{Image, Output};
 use crate::{exit, print_found, print_json, print_text};
 use anyhow::{Context, Result, bail};
-use run::examine::{Examination, Findings, Left, Namespace, Page, PageIs};
+use run::examine::{Examination, Findings, Left, Namespace, Page, PageCondition};
 use run::image::ImageError;
 use run::{DriveKey, StartError};
 use serde_json::{Value, json};
@@ -163,12 +163,12 @@ impl Count {
     fn page(&mut self, page: &Page<'_>) {
         let blocks = u64::from(page.blocks);
         match page.is {
-            PageIs::Nothing => {}
-            PageIs::Damaged => self.damaged.add(page.lba, blocks),
-            PageIs::Lost => self.lost.add(page.lba, blocks),
-            PageIs::Whole | PageIs::Unchecked => {
+            PageCondition::Nothing => {}
+            PageCondition::Damaged => self.damaged.add(page.lba, blocks),
+            PageCondition::Lost => self.lost.add(page.lba, blocks),
+            PageCondition::Whole | PageCondition::Unchecked => {
                 self.whole += blocks;
-                self.unchecked += if page.is == PageIs::Unchecked { blocks } else { 0 };
+                self.unchecked += if page.is == PageCondition::Unchecked { blocks } else { 0 };
                 for block in (0..blocks).filter(|block| page.marked >> block & 1 != 0) {
                     self.marked.add(page.lba + block, 1);
                 }

@@ -53,7 +53,7 @@ struct Command {
 }
 
 /// A read that has ended.
-pub(crate) struct Ended {
+pub(crate) struct ColdReadEnd {
     pub(crate) io: Io,
     pub(crate) host: Range<usize>,
     /// No longer referred to.
@@ -178,7 +178,7 @@ impl Cold {
     }
 
     /// A read that has ended since.
-    pub(crate) fn ended(&mut self) -> Option<Ended> {
+    pub(crate) fn ended(&mut self) -> Option<ColdReadEnd> {
         loop {
             let ReadAnswer { ticket, bytes } = self.answer()?;
             // Of a command that power was lost on: nobody waits, and the number may be another's.
@@ -199,7 +199,7 @@ impl Cold {
                     self.commands.remove(&io);
                 }
             }
-            return Some(Ended { io, host, slot, bytes: bytes.ok(), completion });
+            return Some(ColdReadEnd { io, host, slot, bytes: bytes.ok(), completion });
         }
     }
 
@@ -253,7 +253,7 @@ mod tests {
         (Cold::start(contents, &notify, Path::new("test")).unwrap(), bell)
     }
 
-    fn next(cold: &mut Cold, bell: &Receiver<()>) -> Ended {
+    fn next(cold: &mut Cold, bell: &Receiver<()>) -> ColdReadEnd {
         bell.recv_timeout(Duration::from_secs(30)).unwrap();
         cold.ended().unwrap()
     }

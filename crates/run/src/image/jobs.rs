@@ -70,7 +70,7 @@ enum JobStage {
 
 /// Why a job failed.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum JobFailure {
     /// The host's disk has lost what it was given: nothing is known any more.
     Lost(ImageError),
     /// It cannot be done now.
@@ -78,10 +78,10 @@ pub(crate) enum Failure {
 }
 
 /// What became of a job.
-pub(crate) enum Report {
-    Sync(Result<(), Failure>),
-    Checkpoint(Result<(), Failure>),
-    Forget(Result<(), Failure>),
+pub(crate) enum JobReport {
+    Sync(Result<(), JobFailure>),
+    Checkpoint(Result<(), JobFailure>),
+    Forget(Result<(), JobFailure>),
 }
 
 impl Job {
@@ -99,7 +99,7 @@ impl Job {
 }
 
 /// The files that jobs work on.
-pub(crate) struct Work {
+pub(crate) struct JobFiles {
     pub disk: Arc<dyn Disk>,
     pub contents: Arc<dyn DiskFile>,
     pub spares: Arc<dyn DiskFile>,
@@ -110,13 +110,13 @@ pub(crate) struct Work {
     pub lost: AtomicBool,
 }
 
-impl Work {
+impl JobFiles {
     fn journal(&self) -> MutexGuard<'_, Journal> {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Does the whole of a job.
-    pub(crate) fn carry_out(&self, mut job: Job) -> Report {
+    pub(crate) fn carry_out(&self, mut job: Job) -> JobReport {
         loop {
             if let Some(report) = self.step(&mut job) {
                 return report;
@@ -125,15 +125,15 @@ impl Work {
     }
 
     /// Does the next step of a job; its report if that was the last.
-    pub(crate) fn step(&self, job: &mut Job) -> Option<Report> {
+    pub(crate) fn step(&self, job: &mut Job) -> Option<JobReport> {
         let result = match self.lost.load(Ordering::Relaxed) {
             false => self.advance(job),
-            true => Err(Failure::Lost(ImageError::State {
+            true => Err(JobFailure::Lost(ImageError::State {
                 path: self.disk.path().to_owned(),
                 reason: "a sync of the host's disk has failed".to_owned(),
             })),
         };
-        if let Err(Failure::Lost(_)) = result
+        if let Err(JobFailure::Lost(_)) = result
             && !self.lost.swap(true, Ordering::Relaxed)
             && self.host_sync
         {
@@ -148,13 +148,13 @@ impl Work {
             (Err(e), _) => Err(e),
         };
         Some(match &job.what {
-            JobKind::Sync { .. } => Report::Sync(result),
-            JobKind::Checkpoint { forget: None, .. } => Report::Checkpoint(result),
-            JobKind::Checkpoint { .. } => Report::Forget(result),
+            JobKind::Sync { .. } => JobReport::Sync(result),
+            JobKind::Checkpoint { forget: None, .. } => JobReport::Checkpoint(result),
+            JobKind::Checkpoint { .. } => JobReport::Forget(result),
         })
     }
 
-    fn advance(&self, job: &mut Job) -> Result<(), Failure> {
+    fn advance(&self, job: &mut Job) -> Result<(), JobFailure> {
         let next = match job.stage {
             JobStage::Contents => self.sync_file(&*self.contents, files::CONTENTS, JobStage::Spares)?,
             JobStage::Spares => {
@@ -165,7 +165,7 @@ impl Work {
             JobStage::Mark => self.mark(&job.what)?,
             JobStage::Journal => self.sync_journal(job)?,
             JobStage::Names => {
-                files::sync_names(&*self.disk).map_err(Failure::Lost)?;
+                files::sync_names(&*self.disk).map_err(JobFailure::Lost)?;
                 self.journal_is_synced(job)
             }
             JobStage::Write
@@ -185,14 +185,14 @@ impl Work {
         Ok(())
     }
 
-    fn sync_file(&self, file: &dyn DiskFile, name: &str, next: JobStage) -> Result<JobStage, Failure> {
+    fn sync_file(&self, file: &dyn DiskFile, name: &str, next: JobStage) -> Result<JobStage, JobFailure> {
         let path = files::path(&*self.disk, name);
-        file.sync().map_err(|e| Failure::Lost(ImageError::io("sync", &path)(e)))?;
+        file.sync().map_err(|e| JobFailure::Lost(ImageError::io("sync", &path)(e)))?;
         Ok(next)
     }
 
     /// Says in the journal what will be safe when the journal is, with the contents that are nowhere else yet.
-    fn mark(&self, what: &JobKind) -> Result<JobStage, Failure> {
+    fn mark(&self, what: &JobKind) -> Result<JobStage, JobFailure> {
         let JobKind::Sync { mark, time, written } = what else { return Ok(JobStage::Journal) };
         let full = if written.many { *mark } else { self.journal().full };
         let mut frame = Vec::with_capacity(format::FRAME + 32 + written.pages.len() * (SLOT + 6));
@@ -206,14 +206,14 @@ impl Work {
         let mut journal = self.journal();
         let path = files::path(&*self.disk, &files::journal_name(journal.generation()));
         let result = journal.append(&mut frame, FrameKind::Sync, *time);
-        result.map_err(|e| Failure::NotDone(ImageError::io("write", &path)(e)))?;
+        result.map_err(|e| JobFailure::NotDone(ImageError::io("write", &path)(e)))?;
         journal.full = full;
         Ok(JobStage::Journal)
     }
 
-    fn inline(&self, written: &Written, frame: &mut Vec<u8>) -> Result<(), Failure> {
+    fn inline(&self, written: &Written, frame: &mut Vec<u8>) -> Result<(), JobFailure> {
         let failed =
-            |name| move |e| Failure::Lost(ImageError::io("read", &files::path(&*self.disk, name))(e));
+            |name| move |e| JobFailure::Lost(ImageError::io("read", &files::path(&*self.disk, name))(e));
         let (mut page, mut beside) = ([0; SLOT], [0; SPARE]);
         for &slot in &written.pages {
             let at = u64::from(slot) * SLOT as u64;
@@ -229,10 +229,10 @@ impl Work {
     }
 
     /// Syncs the next of the journal's files.
-    fn sync_journal(&self, job: &mut Job) -> Result<JobStage, Failure> {
+    fn sync_journal(&self, job: &mut Job) -> Result<JobStage, JobFailure> {
         let (unsynced, done) = job.unsynced.get_or_insert_with(|| (self.journal().unsynced(), 0));
         let result = unsynced.files[*done].sync();
-        result.map_err(|e| Failure::Lost(ImageError::io("sync a journal in", self.disk.path())(e)))?;
+        result.map_err(|e| JobFailure::Lost(ImageError::io("sync a journal in", self.disk.path())(e)))?;
         *done += 1;
         if *done < unsynced.files.len() {
             return Ok(JobStage::Journal);
@@ -257,25 +257,25 @@ impl Work {
     }
 
     /// The stages of a checkpoint, when all that it refers to and the journal that leads to it are on the disk.
-    fn checkpoint(&self, job: &mut Job) -> Result<JobStage, Failure> {
+    fn checkpoint(&self, job: &mut Job) -> Result<JobStage, JobFailure> {
         let JobKind::Checkpoint { header, body, forget } = &job.what else { return Ok(JobStage::Done) };
         let disk = &*self.disk;
         let sync = self.host_sync || forget.is_some();
         Ok(match job.stage {
             JobStage::Write => {
-                files::write_checkpoint(disk, header, body).map_err(Failure::NotDone)?;
+                files::write_checkpoint(disk, header, body).map_err(JobFailure::NotDone)?;
                 if sync { JobStage::SyncNew } else { JobStage::Rename }
             }
             JobStage::SyncNew => {
-                files::sync_checkpoint(disk).map_err(Failure::Lost)?;
+                files::sync_checkpoint(disk).map_err(JobFailure::Lost)?;
                 JobStage::Rename
             }
             JobStage::Rename => {
-                files::rename_checkpoint(disk, header.generation).map_err(Failure::NotDone)?;
+                files::rename_checkpoint(disk, header.generation).map_err(JobFailure::NotDone)?;
                 if sync { JobStage::SyncName } else { JobStage::Remove }
             }
             JobStage::SyncName => {
-                files::sync_names(disk).map_err(Failure::Lost)?;
+                files::sync_names(disk).map_err(JobFailure::Lost)?;
                 JobStage::Remove
             }
             JobStage::Remove => self.remove_older(header.generation, forget.is_some())?,
@@ -292,24 +292,24 @@ impl Work {
 
     /// Removes one file that is not needed any more. Otherwise than to forget, the checkpoint before stays, with everything
     /// that leads from it to the new one.
-    fn remove_older(&self, generation: u64, forget: bool) -> Result<JobStage, Failure> {
+    fn remove_older(&self, generation: u64, forget: bool) -> Result<JobStage, JobFailure> {
         let disk = &*self.disk;
         let keep = match forget {
             true => generation,
             false => {
-                let (checkpoints, _) = files::generations(disk).map_err(Failure::NotDone)?;
+                let (checkpoints, _) = files::generations(disk).map_err(JobFailure::NotDone)?;
                 checkpoints.into_iter().rev().find(|&g| g < generation).unwrap_or(0)
             }
         };
-        let older = files::below(disk, keep).map_err(Failure::NotDone)?;
+        let older = files::below(disk, keep).map_err(JobFailure::NotDone)?;
         match older.first().map(|name| files::remove(disk, name)) {
             Some(Ok(())) => return Ok(JobStage::Remove),
-            Some(Err(e)) if forget => return Err(Failure::NotDone(e)),
+            Some(Err(e)) if forget => return Err(JobFailure::NotDone(e)),
             // What cannot be removed only takes up room.
             Some(Err(_)) | None => {}
         }
         if forget || self.host_sync {
-            files::sync_names(disk).map_err(Failure::Lost)?;
+            files::sync_names(disk).map_err(JobFailure::Lost)?;
         }
         Ok(if forget { JobStage::EraseContents } else { JobStage::Done })
     }
@@ -321,14 +321,14 @@ impl Work {
         name: &str,
         size: usize,
         forget: &Option<Forget>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), JobFailure> {
         let erased = match forget {
             Some(Forget::All) => file.set_len(0),
             Some(Forget::Slots(slots)) => erase_slots(file, slots, size as u64),
             None => Ok(()),
         };
         let path = files::path(&*self.disk, name);
-        erased.map_err(|e| Failure::NotDone(ImageError::io("erase a part of", &path)(e)))
+        erased.map_err(|e| JobFailure::NotDone(ImageError::io("erase a part of", &path)(e)))
     }
 }
 

@@ -75,7 +75,7 @@ use format::{Entry, Header, ImageFileKind};
 use ftl::Io;
 use habit::Habit;
 use helper::Helper;
-use jobs::{Work, Written};
+use jobs::{JobFiles, Written};
 use journal::Journal;
 use media::{Nanos, Slot};
 use nvme::Completion;
@@ -247,7 +247,7 @@ impl Locked {
         let spares = open(&*disk, SPARES, Open::Create)?;
         restore_inline(&*disk, found, &*contents, &*spares)?;
         let journal = Arc::new(Mutex::new(next_journal(&disk, found, options.host_sync)?));
-        let work = Arc::new(Work {
+        let work = Arc::new(JobFiles {
             disk: disk.clone(),
             contents: contents.clone(),
             spares: spares.clone(),
@@ -397,7 +397,7 @@ pub(crate) struct Image {
     slots: Slots,
     margin: u32,
     journal: Arc<Mutex<Journal>>,
-    work: Arc<Work>,
+    work: Arc<JobFiles>,
     helper: Helper,
     options: ImageOptions,
     /// The frame of the step that runs: its head, and records so far.

@@ -6,7 +6,7 @@ use super::{Guard, Limits, Ports, Server};
 use crate::access::{Access, Rule};
 use crate::clock::Clock;
 use crate::engine::Engine;
-use crate::engine::front_end::Turn;
+use crate::engine::front_end::EngineTurn;
 use crate::store::{Backing, Store, pages};
 use crate::wake::{Ready, Sleeper};
 use device::{Config, Drive, Origin, PortId};
@@ -272,7 +272,7 @@ impl World {
             self.peers.iter_mut().flatten().for_each(Peer::exchange);
             self.sleeper.sleep(&mut self.ready, false);
             let quiet = !self.ready.has_sockets();
-            self.engine.turn(&mut Turn::new(&self.clock, Some(&self.ready)), &mut self.server);
+            self.engine.turn(&mut EngineTurn::new(&self.clock, Some(&self.ready)), &mut self.server);
             if quiet {
                 break;
             }

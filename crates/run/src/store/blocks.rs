@@ -8,11 +8,11 @@ use ftl::{Io, Piece, StorageError};
 use media::Slot;
 
 /// What a slot holds: its page, and the bytes beside it.
-pub(super) type Whole = ([u8; SLOT], [u8; SPARE]);
+pub(super) type SlotBytes = ([u8; SLOT], [u8; SPARE]);
 
 /// What a page of a namespace is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum PageIs {
+pub enum PageCondition {
     /// Never written, or deallocated.
     Nothing,
     /// As it was written.
@@ -137,9 +137,9 @@ impl Store {
         slot: Slot,
         page: &mut [u8; SLOT],
         beside: &mut [u8; SPARE],
-    ) -> (PageIs, u8) {
-        let Backing::Image(image) = &self.backing else { return (PageIs::Damaged, 0) };
-        let Ok(checked) = image.look(slot, page) else { return (PageIs::Damaged, 0) };
+    ) -> (PageCondition, u8) {
+        let Backing::Image(image) = &self.backing else { return (PageCondition::Damaged, 0) };
+        let Ok(checked) = image.look(slot, page) else { return (PageCondition::Damaged, 0) };
         beside.fill(0);
         let mut marks = 0;
         if transform.uses_spare() {
@@ -147,22 +147,22 @@ impl Store {
             match image.read_spare(slot, beside) {
                 Ok(()) => marks = BlockTransform::marks(beside, transform.stamp, always),
                 Err(Unreadable::Other) if !always => {}
-                Err(_) => return (PageIs::Damaged, 0),
+                Err(_) => return (PageCondition::Damaged, 0),
             }
         }
         if transform.encrypted && opens {
             let mut whole = (*page, *beside);
             let all = Piece { host: 0, page: 0, len: SLOT as u32 };
             if self.open(transform, all, &mut whole).is_err() {
-                return (PageIs::Damaged, 0);
+                return (PageCondition::Damaged, 0);
             }
             (*page, *beside) = whole;
         }
-        (if checked { PageIs::Whole } else { PageIs::Unchecked }, marks)
+        (if checked { PageCondition::Whole } else { PageCondition::Unchecked }, marks)
     }
 
     /// What a slot holds as it lies there; what a page holds that was never written.
-    fn whole(&self, transform: &BlockTransform, slot: Option<Slot>) -> Result<Whole, StorageError> {
+    fn whole(&self, transform: &BlockTransform, slot: Option<Slot>) -> Result<SlotBytes, StorageError> {
         let (mut page, mut spare) = (ZEROS, [0; SPARE]);
         match (&self.backing, slot.filter(|&slot| slot != Slot::NONE)) {
             (Backing::None, _) | (_, None) => transform.fill_unwritten(&mut page, &mut spare),
@@ -237,7 +237,11 @@ impl Store {
     }
 
     /// What a slot that is written in part begins with.
-    pub(super) fn rest(&self, transform: &BlockTransform, base: Option<Slot>) -> Result<Whole, StorageError> {
+    pub(super) fn rest(
+        &self,
+        transform: &BlockTransform,
+        base: Option<Slot>,
+    ) -> Result<SlotBytes, StorageError> {
         let (page, mut spare) = self.whole(transform, base)?;
         transform.claim_spare(&mut spare);
         Ok((page, spare))

@@ -4,7 +4,7 @@ mod blocks;
 mod data_buffer;
 mod sealed;
 
-pub use blocks::PageIs;
+pub use blocks::PageCondition;
 pub(crate) use data_buffer::{AnswerPart, DataBuffer, LentMemory};
 
 use crate::image::{DiskEvent, Image};

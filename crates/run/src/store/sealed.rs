@@ -4,7 +4,7 @@
 //! Blocks of a page that a write leaves alone stay as they lie there, encrypted; only what was never written is encrypted
 //! along, because a read decrypts it.
 
-use super::blocks::{Whole, source, target};
+use super::blocks::{SlotBytes, source, target};
 use super::{Backing, Store, ZEROS};
 use crate::keys::{BlockCipher, Keyring};
 use crate::memory::SLOT;
@@ -67,7 +67,7 @@ impl Store {
         &mut self,
         transform: &BlockTransform,
         piece: Piece,
-        whole: &mut Whole,
+        whole: &mut SlotBytes,
     ) -> Result<(), StorageError> {
         let cipher = cipher(&mut self.keys, transform)?;
         turn(cipher, CipherDirection::Decrypt, transform.encryption_units(piece), &mut whole.0, &mut whole.1)

@@ -13,7 +13,7 @@ mod world;
 
 use super::disk::{Disk, Open};
 use super::format::{Continuation, Mark, Start};
-use super::jobs::{Failure, Job, Report, Work, Written};
+use super::jobs::{Job, JobFailure, JobFiles, JobReport, Written};
 use super::journal::Journal;
 use media::{Nanos, Rng};
 use oracle::{After, Safe};
@@ -219,7 +219,7 @@ fn no_sync_succeeds_after_one_that_failed() {
     let start = Start { at: Mark { generation: 0, offset: 0 }, how: Continuation::Opened };
     let journal = Journal::create(&disk, image, 1, zero, start, true).unwrap();
     let mark = journal.mark();
-    let work = Work {
+    let work = JobFiles {
         contents: disk.open("contents", Open::Create).unwrap(),
         spares: disk.open("spares", Open::Create).unwrap(),
         disk,
@@ -228,12 +228,12 @@ fn no_sync_succeeds_after_one_that_failed() {
         lost: AtomicBool::new(false),
     };
     let sync = || match work.carry_out(Job::sync(mark, zero, Written { many: true, ..Written::default() })) {
-        Report::Sync(result) => result,
+        JobReport::Sync(result) => result,
         _ => panic!("a sync reports a sync"),
     };
     assert!(sync().is_ok());
     sim.fail_syncs(1);
-    assert!(matches!(sync(), Err(Failure::Lost(_))));
+    assert!(matches!(sync(), Err(JobFailure::Lost(_))));
     sim.fail_syncs(0);
-    assert!(matches!(sync(), Err(Failure::Lost(_))));
+    assert!(matches!(sync(), Err(JobFailure::Lost(_))));
 }
