@@ -1,6 +1,6 @@
 //! Looking at an image that may be damaged, without changing it: what its files say, and what its pages hold.
 
-pub use crate::image::{DamagedFile, Findings, Left, Missing};
+pub use crate::image::{DamagedFile, Findings, LastShutdown, Missing};
 pub use crate::store::PageCondition;
 
 use crate::image::{ImageError, Presence, Salvaged, presence, salvage};
@@ -279,7 +279,7 @@ mod tests {
         fixture.write(2, 4..8);
         let dir = fixture.dead();
         let mut whole = look(&dir);
-        assert_eq!(whole.findings().left, Left::Killed);
+        assert_eq!(whole.findings().last_shutdown, LastShutdown::Killed);
         assert_eq!(pages(&mut whole, 1), (all_but(0..20, &[]), vec![]));
         drop(whole);
         flip(&dir.join("contents"), place(&dir, 1, 7) + 4095);

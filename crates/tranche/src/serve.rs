@@ -223,10 +223,10 @@ fn export(options: &Serve, running: &Running) -> Result<Option<Export>> {
     let wanted = export::Options {
         loops: options.loops,
         threads: options.fuse_threads.map(usize::from),
-        way: match options.fuse_io {
-            FuseIo::Auto => export::Way::Auto,
-            FuseIo::Uring => export::Way::Uring,
-            FuseIo::Device => export::Way::Device,
+        transport: match options.fuse_io {
+            FuseIo::Auto => export::FuseTransport::Auto,
+            FuseIo::Uring => export::FuseTransport::Uring,
+            FuseIo::Device => export::FuseTransport::Device,
         },
         ..export::Options::default()
     };

@@ -59,7 +59,7 @@ pub use error::ImageError;
 pub(crate) use files::checkpoint_name;
 #[cfg(test)]
 pub(crate) use findings::generation_of;
-pub use findings::{DamagedFile, Findings, Left, Missing};
+pub use findings::{DamagedFile, Findings, LastShutdown, Missing};
 pub(crate) use findings::{Salvaged, salvage};
 pub use format::{FormatError, fuzz_open};
 pub(crate) use recovery::ImageState;
