@@ -4,7 +4,7 @@
 //! writing takes minutes. Some real random writes follow until write amplification is seen to be steady. Every page that was written so
 //! reads as zeros afterwards, as a freshly written one would. It takes no room in memory or in an image.
 
-use crate::sim::{Checkpoint, Outcome, Sim};
+use crate::sim::{ActorTotals, Checkpoint, Sim};
 use device::Drive;
 use ftl::{SetId, WriteHistory};
 use media::Nanos;
@@ -169,7 +169,7 @@ fn status(error: &host::Error) -> Status {
     error.status().unwrap_or(Status::INTERNAL_ERROR).code()
 }
 
-fn check(outcome: Result<Outcome, host::Error>) -> Result<Outcome, Status> {
+fn check(outcome: Result<ActorTotals, host::Error>) -> Result<ActorTotals, Status> {
     match outcome {
         Ok(outcome) if outcome.failed > 0 => Err(Status::WRITE_FAULT),
         Ok(outcome) => Ok(outcome),

@@ -65,8 +65,8 @@ impl Load {
         let name = if source == "-" { "standard input" } else { &source };
         let load = match format.unwrap_or_else(|| Format::of(path)) {
             Format::Fio => return Ok(Self { source: source.clone(), ..Self::fio(name, &read_text(path)?)? }),
-            Format::Act => Self::act(name, act::Kind::Storage, &read_text(path)?)?,
-            Format::ActIndex => Self::act(name, act::Kind::Index, &read_text(path)?)?,
+            Format::Act => Self::act(name, act::ActProgram::Storage, &read_text(path)?)?,
+            Format::ActIndex => Self::act(name, act::ActProgram::Index, &read_text(path)?)?,
             Format::Trace => {
                 let trace = Trace { path: path.to_owned(), name: name.to_owned(), options: trace.clone() };
                 trace.check()?;
@@ -88,7 +88,7 @@ impl Load {
         Ok(Self { source: name.to_owned(), form: Form::Fio { name: name.to_owned(), file } })
     }
 
-    fn act(name: &str, kind: act::Kind, text: &str) -> Result<Form> {
+    fn act(name: &str, kind: act::ActProgram, text: &str) -> Result<Form> {
         let config =
             Config::parse(kind, text).map_err(|error| anyhow!("{name}:{}: {}", error.line, error.problem))?;
         Ok(Form::Act(Box::new(config)))

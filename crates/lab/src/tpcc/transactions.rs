@@ -10,7 +10,7 @@ use std::{
 };
 
 use mysql::{Conn, Params, Statement, Value, prelude::Queryable};
-use workload::innodb::Kind;
+use workload::innodb::TransactionKind;
 
 use super::{
     random::{Constants, Rng, last_name},
@@ -18,31 +18,33 @@ use super::{
 };
 
 /// Percent of all transactions (clause 5.2.3, with the freedom above the minima given to new orders).
-fn share(kind: Kind) -> usize {
+fn share(kind: TransactionKind) -> usize {
     match kind {
-        Kind::NewOrder => 45,
-        Kind::Payment => 43,
-        Kind::OrderStatus | Kind::Delivery | Kind::StockLevel => 4,
+        TransactionKind::NewOrder => 45,
+        TransactionKind::Payment => 43,
+        TransactionKind::OrderStatus | TransactionKind::Delivery | TransactionKind::StockLevel => 4,
     }
 }
 
 /// A shuffled deck of 100 cards (clause 5.2.4.2), dealt again when it is used up.
 #[derive(Debug)]
 pub struct Deck {
-    cards: Vec<Kind>,
+    cards: Vec<TransactionKind>,
     next: usize,
 }
 
 impl Deck {
     /// A deck that will be shuffled before its first card.
     pub fn new() -> Self {
-        let cards: Vec<Kind> =
-            Kind::ALL.into_iter().flat_map(|kind| std::iter::repeat_n(kind, share(kind))).collect();
+        let cards: Vec<TransactionKind> = TransactionKind::ALL
+            .into_iter()
+            .flat_map(|kind| std::iter::repeat_n(kind, share(kind)))
+            .collect();
         Self { next: cards.len(), cards }
     }
 
     /// The next transaction to run.
-    pub fn draw(&mut self, rng: &mut Rng) -> Kind {
+    pub fn draw(&mut self, rng: &mut Rng) -> TransactionKind {
         if self.next == self.cards.len() {
             let order = rng.permutation(u32::try_from(self.cards.len()).unwrap_or(0));
             self.cards = order.iter().map(|&i| self.cards[usize::try_from(i - 1).unwrap_or(0)]).collect();
@@ -173,14 +175,14 @@ impl Terminal {
     /// # Errors
     /// Those of the server. After an error of the server (a deadlock, say) the transaction must be rolled back with
     /// [`Terminal::rollback`] before the next.
-    pub fn run(&mut self, kind: Kind) -> mysql::Result<Done> {
+    pub fn run(&mut self, kind: TransactionKind) -> mysql::Result<Done> {
         let warehouse = self.rng.uniform(1, self.warehouses);
         match kind {
-            Kind::NewOrder => self.new_order(warehouse),
-            Kind::Payment => self.payment(warehouse),
-            Kind::OrderStatus => self.order_status(warehouse),
-            Kind::Delivery => self.delivery(warehouse),
-            Kind::StockLevel => self.stock_level(warehouse),
+            TransactionKind::NewOrder => self.new_order(warehouse),
+            TransactionKind::Payment => self.payment(warehouse),
+            TransactionKind::OrderStatus => self.order_status(warehouse),
+            TransactionKind::Delivery => self.delivery(warehouse),
+            TransactionKind::StockLevel => self.stock_level(warehouse),
         }
     }
 
@@ -435,7 +437,7 @@ mod tests {
             let mut counts = [0; 5];
             for _ in 0..100 {
                 let kind = deck.draw(&mut rng);
-                counts[Kind::ALL.iter().position(|&k| k == kind).unwrap()] += 1;
+                counts[TransactionKind::ALL.iter().position(|&k| k == kind).unwrap()] += 1;
             }
             assert_eq!(counts, [45, 43, 4, 4, 4]);
         }
