@@ -2,7 +2,7 @@
 
 use super::config::{ActProgram, Config};
 use super::host::HostTime;
-use super::place::{RequestPlacement, Space};
+use super::placement::{RequestPlacement, Space};
 use super::rates::{Rate, Rates};
 use super::report::{Stop, Window};
 use super::tally::Tally;

@@ -20,7 +20,7 @@ mod actor;
 mod config;
 mod histogram;
 mod host;
-mod place;
+mod placement;
 mod rates;
 mod report;
 mod tally;
@@ -29,7 +29,7 @@ pub use actor::Act;
 pub use config::{ActProgram, Config, DEVICES_MAX, FILE_MAX, PROCESSORS, THREADS_MAX};
 pub use histogram::Histogram;
 pub use host::HostTime;
-pub use place::Space;
+pub use placement::Space;
 pub use rates::Rates;
 pub use report::{LIMITS, Stop, Window};
 

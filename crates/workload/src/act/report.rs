@@ -1,7 +1,7 @@
 //! What the tool prints, and what is judged by.
 
 use super::config::{ActProgram, Config};
-use super::place::Space;
+use super::placement::Space;
 use super::rates::Rates;
 use std::fmt::Write;
 

@@ -2,7 +2,7 @@
 
 use super::config::{ActProgram, Config};
 use super::histogram::Histogram;
-use super::place::Space;
+use super::placement::Space;
 use super::rates::Rates;
 use super::report::{self, Window};
 use crate::Nanos;
