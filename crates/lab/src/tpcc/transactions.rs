@@ -63,7 +63,7 @@ impl Default for Deck {
 
 /// How a transaction ended.
 #[derive(Clone, Copy, Debug)]
-pub struct Done {
+pub struct TransactionEnd {
     /// False for the 1% of new orders that end in a rollback by specification (clause 2.4.1.4); they count all the same.
     pub committed: bool,
     /// Time from sending COMMIT (or ROLLBACK) to its answer.
@@ -175,7 +175,7 @@ impl Terminal {
     /// # Errors
     /// Those of the server. After an error of the server (a deadlock, say) the transaction must be rolled back with
     /// [`Terminal::rollback`] before the next.
-    pub fn run(&mut self, kind: TransactionKind) -> mysql::Result<Done> {
+    pub fn run(&mut self, kind: TransactionKind) -> mysql::Result<TransactionEnd> {
         let warehouse = self.rng.uniform(1, self.warehouses);
         match kind {
             TransactionKind::NewOrder => self.new_order(warehouse),
@@ -194,10 +194,10 @@ impl Terminal {
         self.conn.query_drop("ROLLBACK")
     }
 
-    fn end(&mut self, committed: bool) -> mysql::Result<Done> {
+    fn end(&mut self, committed: bool) -> mysql::Result<TransactionEnd> {
         let start = Instant::now();
         self.conn.query_drop(if committed { "COMMIT" } else { "ROLLBACK" })?;
-        Ok(Done { committed, commit: start.elapsed() })
+        Ok(TransactionEnd { committed, commit: start.elapsed() })
     }
 
     fn customer_number(&mut self) -> u32 {
@@ -254,7 +254,7 @@ impl Terminal {
         Ok(statement)
     }
 
-    fn new_order(&mut self, w: u32) -> mysql::Result<Done> {
+    fn new_order(&mut self, w: u32) -> mysql::Result<TransactionEnd> {
         let d = self.rng.uniform(1, DISTRICTS);
         let c = self.customer_number();
         let mut lines: Vec<Line> = (0..self.rng.uniform(5, 15))
@@ -337,7 +337,7 @@ impl Terminal {
         Ok(())
     }
 
-    fn payment(&mut self, w: u32) -> mysql::Result<Done> {
+    fn payment(&mut self, w: u32) -> mysql::Result<TransactionEnd> {
         let d = self.rng.uniform(1, DISTRICTS);
         let (c_w, c_d) = if self.rng.percent(15) {
             (self.other_warehouse(w), self.rng.uniform(1, DISTRICTS))
@@ -376,7 +376,7 @@ impl Terminal {
         self.end(true)
     }
 
-    fn order_status(&mut self, w: u32) -> mysql::Result<Done> {
+    fn order_status(&mut self, w: u32) -> mysql::Result<TransactionEnd> {
         let d = self.rng.uniform(1, DISTRICTS);
         let customer = self.customer();
         let c = self.find(w, d, customer)?;
@@ -388,7 +388,7 @@ impl Terminal {
         self.end(true)
     }
 
-    fn delivery(&mut self, w: u32) -> mysql::Result<Done> {
+    fn delivery(&mut self, w: u32) -> mysql::Result<TransactionEnd> {
         let carrier = self.rng.uniform(1, 10);
         for d in 1..=DISTRICTS {
             let Some(order) = self.conn.exec_first::<u32, _, _>(&self.sql.oldest_new_order, (w, d))? else {
@@ -407,7 +407,7 @@ impl Terminal {
         self.end(true)
     }
 
-    fn stock_level(&mut self, w: u32) -> mysql::Result<Done> {
+    fn stock_level(&mut self, w: u32) -> mysql::Result<TransactionEnd> {
         let d = self.rng.uniform(1, DISTRICTS);
         let threshold = self.rng.uniform(10, 20);
         let next: u32 =
