@@ -442,7 +442,7 @@ fn build(file: File) -> Result<Config, ConfigError> {
                 write_bandwidth: n.write.map(|rate| rate.0),
                 read_commands: n.read_iops,
                 write_commands: n.write_iops,
-                // What is not in whole microseconds, or nothing, is as wrong as what is too much.
+                // A burst of 0, or of a fraction of a microsecond, is as wrong as one that is too long.
                 burst_us: n.burst.map_or(0, |time| match (time.0.0 / 1000, time.0.0 % 1000) {
                     (us @ 1.., 0) => u32::try_from(us).unwrap_or(u32::MAX),
                     _ => u32::MAX,

@@ -1,12 +1,12 @@
 //! Identify (Base 5.1.13, NVM 4.1.5).
 //!
-//! It reads the core, and constants of the components that it describes; what they say at run time comes as [`Inputs`].
+//! It reads the core, and constants of the components that it describes; what they say at run time comes as [`IdentifyInputs`].
 
 use crate::admin::ABORT_LIMIT_Z;
 use crate::config::GRANULE_BYTES;
 use crate::core::{
-    ANA_GROUP, Controller, ControllerId, Core, ERROR_ENTRIES, Failure, KEEP_ALIVE_GRANULARITY,
-    MAX_QUEUE_ENTRIES, Namespace, Outcome, Reply, Role,
+    ANA_GROUP, AdminResult, Controller, ControllerId, Core, ERROR_ENTRIES, Failure, KEEP_ALIVE_GRANULARITY,
+    MAX_QUEUE_ENTRIES, Namespace, Reply, Role,
 };
 use crate::feature::values::OPTIONAL_EVENTS;
 use crate::firmware;
@@ -32,11 +32,11 @@ use nvme::reservation::Rescap;
 use nvme::zerocopy::IntoBytes;
 use nvme::{Csi, IDENTIFY_SIZE, NSID_ALL, Status, U16, U32, U64, U128, Version};
 
-fn page(structure: &(impl IntoBytes + nvme::zerocopy::Immutable)) -> Outcome {
+fn page(structure: &(impl IntoBytes + nvme::zerocopy::Immutable)) -> AdminResult {
     Ok(Reply::Data(structure.as_bytes().to_vec(), 0))
 }
 
-fn zeros() -> Outcome {
+fn zeros() -> AdminResult {
     Ok(Reply::Data(vec![0; IDENTIFY_SIZE], 0))
 }
 
@@ -53,7 +53,7 @@ const RESCAP: Rescap = Rescap::new()
 
 /// What components say of themselves.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Inputs {
+pub(crate) struct IdentifyInputs {
     /// The firmware that runs.
     pub firmware_revision: [u8; 8],
     /// Some set has Predictable Latency Mode.
@@ -80,7 +80,7 @@ pub(crate) fn nvm_controller() -> NvmController {
 }
 
 /// Answers an Identify command.
-pub(crate) fn answer(core: &Core, inputs: &Inputs, id: ControllerId, c: Identify) -> Outcome {
+pub(crate) fn answer(core: &Core, inputs: &IdentifyInputs, id: ControllerId, c: Identify) -> AdminResult {
     let viewer = core.controller(id)?;
     // CSI is byte 47; only the NVM Command Set is there.
     let by_command_set = [
@@ -180,7 +180,7 @@ fn named<'a>(
     Ok(core.namespaces.get(c.nsid).filter(|_| visible))
 }
 
-fn namespace_list(core: &Core, above: u32, include: impl Fn(u32) -> bool) -> Outcome {
+fn namespace_list(core: &Core, above: u32, include: impl Fn(u32) -> bool) -> AdminResult {
     if above >= NSID_ALL - 1 {
         return Err(Failure { location: 4, ..Status::INVALID_NAMESPACE.into() });
     }
@@ -189,7 +189,7 @@ fn namespace_list(core: &Core, above: u32, include: impl Fn(u32) -> bool) -> Out
 }
 
 /// Identify Controller, as this controller shows it.
-pub(crate) fn controller(core: &Core, inputs: &Inputs, id: ControllerId) -> IdentifyController {
+pub(crate) fn controller(core: &Core, inputs: &IdentifyInputs, id: ControllerId) -> IdentifyController {
     let config = &core.config;
     let (mut total, mut unallocated, mut largest) = (0u128, 0u128, 0u128);
     for (_, info) in core.sets() {

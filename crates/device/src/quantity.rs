@@ -9,7 +9,7 @@ fn parse_time(text: &str) -> Result<Nanos, Wrong> {
     units::parse_time(text).map(Nanos)
 }
 
-/// What is wrong with a TOML text; of a word that is not known, which may have been meant.
+/// What is wrong with a TOML text. For an unknown word it suggests the one that may have been meant.
 pub fn toml_error(error: &toml::de::Error) -> String {
     let text = error.to_string().trim_end().to_owned();
     match meant(error.message()) {

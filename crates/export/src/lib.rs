@@ -39,5 +39,5 @@ mod tests;
 
 pub use attached::HOST_NQN;
 pub use error::ExportError;
-pub use export::{Device, Export, Options, Way};
+pub use export::{Device, Export, FuseTransport, Options};
 pub use mount::{Cleaned, clean_stale, prepare};

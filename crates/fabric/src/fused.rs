@@ -1,17 +1,17 @@
-//! Fused operations (Base 3.4.2) on the controller's side: two commands that follow each other in the queue are passed on one right
+//! Fused operations (Base 3.4.2) on the controller's side. Two commands that follow each other in the queue are passed on one right
 //! behind the other, when the data of both is there.
 //!
-//! What is known only here is the order in which commands came. A first command waits for the next capsule. If that is its second
-//! command, each waits for the other's data; if not, the first is passed on as [`alone`](crate::target::Incoming::alone). If one of the two fails for its
-//! data, the other is aborted.
+//! Only this module knows the order in which commands came. A first command waits for the next capsule. If that is its second
+//! command, each waits for the other's data. If not, the first is passed on as [`alone`](crate::target::Incoming::alone). If the data of
+//! one of the two is damaged, that one fails and the other is aborted.
 
-use crate::target::{Connection, State};
+use crate::target::{CommandState, Connection};
 use nvme::command::FABRICS_OPCODE;
 use nvme::{Command, Completion, Status};
 
 /// A command's part in a fused operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Half {
+pub(crate) enum FusedHalf {
     /// It is none of a pair.
     #[default]
     None,
@@ -27,12 +27,12 @@ pub(crate) enum Half {
     Broken,
 }
 
-impl Half {
+impl FusedHalf {
     /// Of a command whose other half is known: whether its data is there.
     fn pair_is_complete(self) -> Option<bool> {
         match self {
-            Half::Paired { complete, .. } | Half::Second { complete, .. } => Some(complete),
-            Half::None | Half::First { .. } | Half::Alone | Half::Broken => None,
+            FusedHalf::Paired { complete, .. } | FusedHalf::Second { complete, .. } => Some(complete),
+            FusedHalf::None | FusedHalf::First { .. } | FusedHalf::Alone | FusedHalf::Broken => None,
         }
     }
 }
@@ -56,23 +56,23 @@ impl Connection {
         match (last, fuse) {
             (LastFirst::None, _) => {}
             (LastFirst::At(first), 2) => {
-                let complete = self.slots[usize::from(first)].fused == Half::First { complete: true };
-                self.slots[usize::from(first)].fused = Half::Paired { second: index, complete };
-                self.slots[usize::from(index)].fused = Half::Second { first, complete: false };
+                let complete = self.slots[usize::from(first)].fused == FusedHalf::First { complete: true };
+                self.slots[usize::from(first)].fused = FusedHalf::Paired { second: index, complete };
+                self.slots[usize::from(index)].fused = FusedHalf::Second { first, complete: false };
             }
             (LastFirst::At(first), _) => {
                 let slot = &mut self.slots[usize::from(first)];
-                let complete = slot.fused == Half::First { complete: true };
-                slot.fused = Half::Alone;
+                let complete = slot.fused == FusedHalf::First { complete: true };
+                slot.fused = FusedHalf::Alone;
                 if complete {
                     self.deliver_now(first);
                 }
             }
-            (LastFirst::Failed, 2) => self.slots[usize::from(index)].fused = Half::Broken,
+            (LastFirst::Failed, 2) => self.slots[usize::from(index)].fused = FusedHalf::Broken,
             (LastFirst::Failed, _) => {}
         }
         if fuse == 1 {
-            self.slots[usize::from(index)].fused = Half::First { complete: false };
+            self.slots[usize::from(index)].fused = FusedHalf::First { complete: false };
             self.fused = LastFirst::At(index);
         }
     }
@@ -86,25 +86,25 @@ impl Connection {
     pub(crate) fn deliver_half(&mut self, index: u16) {
         let half = self.slots[usize::from(index)].fused;
         let pair = match half {
-            Half::First { .. } => {
-                self.slots[usize::from(index)].fused = Half::First { complete: true };
+            FusedHalf::First { .. } => {
+                self.slots[usize::from(index)].fused = FusedHalf::First { complete: true };
                 return;
             }
-            Half::Paired { second, .. } => {
-                self.slots[usize::from(index)].fused = Half::Paired { second, complete: true };
+            FusedHalf::Paired { second, .. } => {
+                self.slots[usize::from(index)].fused = FusedHalf::Paired { second, complete: true };
                 (index, second)
             }
-            Half::Second { first, .. } => {
-                self.slots[usize::from(index)].fused = Half::Second { first, complete: true };
+            FusedHalf::Second { first, .. } => {
+                self.slots[usize::from(index)].fused = FusedHalf::Second { first, complete: true };
                 (first, index)
             }
-            Half::Broken => return self.refuse_now(index, Status::ABORTED_FAILED_FUSED.with_dnr()),
-            Half::None | Half::Alone => return self.deliver_now(index),
+            FusedHalf::Broken => return self.refuse_now(index, Status::ABORTED_FAILED_FUSED.with_dnr()),
+            FusedHalf::None | FusedHalf::Alone => return self.deliver_now(index),
         };
         let complete = |index: u16| self.slots[usize::from(index)].fused.pair_is_complete() == Some(true);
         if complete(pair.0) && complete(pair.1) {
             for index in [pair.0, pair.1] {
-                self.slots[usize::from(index)].fused = Half::None;
+                self.slots[usize::from(index)].fused = FusedHalf::None;
                 self.deliver_now(index);
             }
         }
@@ -118,19 +118,19 @@ impl Connection {
         }
         self.refuse_now(index, status);
         let other = match half {
-            Half::Paired { second, .. } => second,
-            Half::Second { first, .. } => first,
+            FusedHalf::Paired { second, .. } => second,
+            FusedHalf::Second { first, .. } => first,
             _ => return,
         };
         let Some(complete) = self.slots[usize::from(other)].fused.pair_is_complete() else { return };
-        self.slots[usize::from(other)].fused = Half::Broken;
+        self.slots[usize::from(other)].fused = FusedHalf::Broken;
         if complete {
             self.refuse_now(other, Status::ABORTED_FAILED_FUSED.with_dnr());
         }
     }
 
     fn refuse_now(&mut self, index: u16, status: Status) {
-        self.slots[usize::from(index)].state = State::Ready;
+        self.slots[usize::from(index)].state = CommandState::Ready;
         self.answer(index, Completion::new(0, status), 0);
     }
 }

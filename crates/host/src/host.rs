@@ -25,7 +25,7 @@ use nvme::{AdminCommand, Command, Csi, IDENTIFY_SIZE, NSID_ALL, Nsid, Status, U1
 
 use crate::Error;
 use crate::io::IoQueue;
-use crate::queue::{Data, Done, Identity, Queue, Tag, Transport, TransportError};
+use crate::queue::{CompletedCommand, Data, Identity, Queue, Tag, Transport, TransportError};
 
 /// How long an ordinary admin command may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -108,7 +108,7 @@ impl<T: Transport> Host<T> {
     ///
     /// # Errors
     /// The transport is broken, or there was no completion within a minute.
-    pub fn call(&mut self, command: Command, data: Data) -> Result<Done, TransportError> {
+    pub fn call(&mut self, command: Command, data: Data) -> Result<CompletedCommand, TransportError> {
         self.call_within(command, data, TIMEOUT)
     }
 
@@ -117,7 +117,7 @@ impl<T: Transport> Host<T> {
         command: Command,
         data: Data,
         timeout: Duration,
-    ) -> Result<Done, TransportError> {
+    ) -> Result<CompletedCommand, TransportError> {
         let deadline = Instant::now() + timeout;
         let tag = self.admin.submit(command, data)?;
         self.last_command = Instant::now();
@@ -134,7 +134,7 @@ impl<T: Transport> Host<T> {
     }
 
     /// A completion that is not the awaited one: an asynchronous event.
-    fn stray(&mut self, done: &Done) {
+    fn stray(&mut self, done: &CompletedCommand) {
         if let Some(at) = self.event_requests.iter().position(|tag| *tag == done.tag) {
             self.event_requests.swap_remove(at);
             if done.completion.status().is_success() {
@@ -144,7 +144,12 @@ impl<T: Transport> Host<T> {
     }
 
     /// An admin command that must succeed.
-    fn ask(&mut self, command: Command, data: Data, what: impl FnOnce() -> String) -> Result<Done, Error> {
+    fn ask(
+        &mut self,
+        command: Command,
+        data: Data,
+        what: impl FnOnce() -> String,
+    ) -> Result<CompletedCommand, Error> {
         self.ask_within(command, data, TIMEOUT, what)
     }
 
@@ -154,7 +159,7 @@ impl<T: Transport> Host<T> {
         data: Data,
         timeout: Duration,
         what: impl FnOnce() -> String,
-    ) -> Result<Done, Error> {
+    ) -> Result<CompletedCommand, Error> {
         let done = self.call_within(command, data, timeout)?;
         match done.completion.status().ok() {
             Ok(()) => Ok(done),
@@ -695,7 +700,7 @@ pub(crate) fn call_alone<Q: Queue>(
     data: Data,
     timeout: Duration,
     what: impl FnOnce() -> String,
-) -> Result<Done, Error> {
+) -> Result<CompletedCommand, Error> {
     let is_connect = command.opc == FABRICS_OPCODE && command.fctype() == FabricsType::CONNECT;
     let tag = queue.submit(command, data)?;
     let deadline = Instant::now() + timeout;

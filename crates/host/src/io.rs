@@ -9,7 +9,7 @@ use nvme::{Command, Nsid};
 
 use crate::Error;
 use crate::host::call_alone;
-use crate::queue::{Data, Done, Queue, Tag, TransportError};
+use crate::queue::{CompletedCommand, Data, Queue, Tag, TransportError};
 
 /// How long one I/O command may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -51,7 +51,7 @@ impl<Q: Queue> IoQueue<Q> {
     ///
     /// # Errors
     /// The transport is broken, or there was no completion within a minute.
-    pub fn call(&mut self, command: Command, data: Data) -> Result<Done, TransportError> {
+    pub fn call(&mut self, command: Command, data: Data) -> Result<CompletedCommand, TransportError> {
         let tag = self.queue.submit(command, data)?;
         loop {
             match self.queue.next(Some(TIMEOUT))? {
@@ -62,7 +62,12 @@ impl<Q: Queue> IoQueue<Q> {
         }
     }
 
-    fn ask(&mut self, command: Command, data: Data, what: impl FnOnce() -> String) -> Result<Done, Error> {
+    fn ask(
+        &mut self,
+        command: Command,
+        data: Data,
+        what: impl FnOnce() -> String,
+    ) -> Result<CompletedCommand, Error> {
         call_alone(&mut self.queue, command, data, TIMEOUT, what)
     }
 
@@ -160,7 +165,7 @@ impl<Q: Queue> IoQueue<Q> {
         }
     }
 
-    fn next_done(&mut self) -> Result<Done, TransportError> {
+    fn next_done(&mut self) -> Result<CompletedCommand, TransportError> {
         self.queue.next(Some(TIMEOUT))?.ok_or(TransportError::Timeout(TIMEOUT))
     }
 

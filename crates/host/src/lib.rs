@@ -19,7 +19,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A failed command is a value with its status ([`Error::Command`], or the [`Done`] of a raw call); `Err` of
+//! A failed command is a value with its status ([`Error::Command`], or the [`CompletedCommand`] of a raw call); `Err` of
 //! the low-level contract means that the transport is broken.
 //!
 //! - [`retry`] tries until a drive is there; a [`Session`] makes its association again after a loss.
@@ -43,14 +43,14 @@ pub mod view;
 
 pub use blockdev::Namespace;
 
-pub use addr::{Addr, AddrError, DEFAULT_PORT, Place};
+pub use addr::{Addr, AddrError, DEFAULT_PORT, Endpoint};
 pub use device::{NamespaceDevice, OperationQueue};
 pub use error::{Error, nsid_list};
 pub(crate) use host::call_alone as call;
 pub use host::{Host, namespace_create};
 pub use io::IoQueue;
 pub use logs::AnaLog;
-pub use queue::{Connected, Data, Done, Identity, Queue, Tag, Transport, TransportError};
+pub use queue::{CompletedCommand, Connected, Data, Identity, Queue, Tag, Transport, TransportError};
 pub use random::fill_random;
 pub use session::{InFlight, Session, TrackedQueue, may_pass, retry};
 pub use socket::{SocketQueue, SocketTransport};

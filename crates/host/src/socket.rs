@@ -18,9 +18,9 @@ use nvme::zerocopy::{FromBytes, FromZeros, IntoBytes};
 use nvme::{CNTLID_DYNAMIC, Command, Nqn, U16, U64};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::addr::{Addr, Place};
+use crate::addr::{Addr, Endpoint};
 use crate::auth::authenticate;
-use crate::queue::{Connected, Data, Done, Identity, Queue, Tag, Transport, TransportError};
+use crate::queue::{CompletedCommand, Connected, Data, Identity, Queue, Tag, Transport, TransportError};
 use crate::{Error, call};
 
 /// Entries of an admin queue.
@@ -209,14 +209,14 @@ impl SocketQueue {
 
     /// The next completion that has arrived. It stays in the connection until it is asked for, because its
     /// tag may be given to another command from then on.
-    fn take_done(&mut self) -> Option<Done> {
+    fn take_done(&mut self) -> Option<CompletedCommand> {
         let completed = self.connection.next()?;
         let data = match completed.data {
             FabricData::None => Data::None,
             FabricData::Out(buffer) => Data::Out(buffer),
             FabricData::In(buffer) => Data::In(buffer),
         };
-        Some(Done { tag: tag(completed.tag), completion: completed.completion, data })
+        Some(CompletedCommand { tag: tag(completed.tag), completion: completed.completion, data })
     }
 
     /// Sends and receives what can be without waiting.
@@ -290,7 +290,7 @@ impl Queue for SocketQueue {
         self.send().map(|_| ())
     }
 
-    fn next(&mut self, timeout: Option<Duration>) -> Result<Option<Done>, TransportError> {
+    fn next(&mut self, timeout: Option<Duration>) -> Result<Option<CompletedCommand>, TransportError> {
         if timeout == Some(Duration::ZERO) {
             // Busy polling: no look at the clock.
             if let Some(done) = self.take_done() {
@@ -315,7 +315,7 @@ impl Queue for SocketQueue {
         self.silent.store(true, Ordering::Relaxed);
     }
 
-    fn arrived(&mut self) -> Option<Done> {
+    fn arrived(&mut self) -> Option<CompletedCommand> {
         self.take_done()
     }
 }
@@ -386,12 +386,12 @@ impl SocketTransport {
         let connector = self.connector(identity, subnqn)?;
         let config = Config { depth, in_capsule, ..self.config.clone() };
         let what = format!("connecting to {}", self.addr);
-        match &self.addr.place {
-            Place::Unix(path) => {
+        match &self.addr.endpoint {
+            Endpoint::Unix(path) => {
                 let stream = UnixStream::connect(path).map_err(io(&what))?;
                 Ok(SocketQueue::over_unix(stream, config, self.timeout)?)
             }
-            Place::Tcp { host, port } => {
+            Endpoint::Tcp { host, port } => {
                 let addrs = (host.as_str(), *port).to_socket_addrs().map_err(io(&what))?;
                 let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");
                 for addr in addrs {
@@ -412,7 +412,7 @@ impl SocketTransport {
 
     /// TLS, if this host has a key for it.
     fn connector(&self, identity: &Identity, subnqn: &Nqn) -> Result<Option<tls::Connector>, Error> {
-        let (Some(psk), Place::Tcp { .. }) = (&identity.tls, &self.addr.place) else { return Ok(None) };
+        let (Some(psk), Endpoint::Tcp { .. }) = (&identity.tls, &self.addr.endpoint) else { return Ok(None) };
         let parties = Parties { host: identity.hostnqn, subsystem: *subnqn };
         let failed = |problem: String| Error::Answer { what: "setting up TLS".into(), problem };
         let key = psk.tls_key(&parties, IdentityVersion::V1).map_err(|error| failed(error.to_string()))?;

@@ -4,7 +4,7 @@
 //! writing takes minutes. Some real random writes follow until write amplification is seen to be steady. Every page that was written so
 //! reads as zeros afterwards, as a freshly written one would. It takes no room in memory or in an image.
 
-use crate::sim::{Checkpoint, Outcome, Sim};
+use crate::sim::{ActorTotals, Checkpoint, Sim};
 use device::Drive;
 use ftl::{SetId, WriteHistory};
 use media::Nanos;
@@ -51,16 +51,16 @@ pub type Progress<'a> = dyn FnMut(u32) -> bool + 'a;
 
 /// Why a drive is not preconditioned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Ended {
+pub(crate) enum PreconditionError {
     /// A command failed.
     Failed(Status),
     /// [`Progress`] said so.
     Asked,
 }
 
-impl From<Status> for Ended {
+impl From<Status> for PreconditionError {
     fn from(status: Status) -> Self {
-        Ended::Failed(status)
+        PreconditionError::Failed(status)
     }
 }
 
@@ -85,14 +85,14 @@ pub(crate) fn run(
     how: Precondition,
     seed: u64,
     progress: &mut Progress<'_>,
-) -> Result<(Drive, Nanos), Ended> {
+) -> Result<(Drive, Nanos), PreconditionError> {
     let sim = Sim::dry(drive);
     condition(&sim, how, seed, progress)?;
     let sim = match how {
         Precondition::None => Some(sim),
         _ => Checkpoint::of(sim).and_then(Checkpoint::start).ok(),
     };
-    sim.and_then(Sim::into_drive).ok_or(Ended::Failed(Status::INTERNAL_ERROR))
+    sim.and_then(Sim::into_drive).ok_or(PreconditionError::Failed(Status::INTERNAL_ERROR))
 }
 
 /// Preconditions the drive of a simulation, which must be new: those of its namespaces that are attached to every host.
@@ -101,7 +101,7 @@ pub(crate) fn condition(
     how: Precondition,
     seed: u64,
     progress: &mut Progress<'_>,
-) -> Result<(), Ended> {
+) -> Result<(), PreconditionError> {
     let history = match how {
         Precondition::None => return Ok(()),
         Precondition::Fill => WriteHistory::Filled,
@@ -115,17 +115,17 @@ pub(crate) fn condition(
         !asked
     });
     if asked {
-        return Err(Ended::Asked);
+        return Err(PreconditionError::Asked);
     }
     if !aged {
-        return Err(Ended::Failed(Status::COMMAND_SEQUENCE_ERROR));
+        return Err(PreconditionError::Failed(Status::COMMAND_SEQUENCE_ERROR));
     }
     if how == Precondition::Steady {
         // Media that are written in place have no state to settle.
         let flash: Vec<Space> = spaces.into_iter().filter(|s| s.superblock.is_some()).collect();
         settle(sim, &flash, seed, progress)?;
     }
-    if progress(1000) { Ok(()) } else { Err(Ended::Asked) }
+    if progress(1000) { Ok(()) } else { Err(PreconditionError::Asked) }
 }
 
 /// A namespace.
@@ -169,7 +169,7 @@ fn status(error: &host::Error) -> Status {
     error.status().unwrap_or(Status::INTERNAL_ERROR).code()
 }
 
-fn check(outcome: Result<Outcome, host::Error>) -> Result<Outcome, Status> {
+fn check(outcome: Result<ActorTotals, host::Error>) -> Result<ActorTotals, Status> {
     match outcome {
         Ok(outcome) if outcome.failed > 0 => Err(Status::WRITE_FAULT),
         Ok(outcome) => Ok(outcome),
@@ -185,7 +185,12 @@ fn programmed(drive: &Drive) -> u64 {
 }
 
 /// Writes at random, all namespaces in proportion to their sizes, until write amplification is steady.
-fn settle(sim: &Sim, spaces: &[Space], seed: u64, progress: &mut Progress<'_>) -> Result<(), Ended> {
+fn settle(
+    sim: &Sim,
+    spaces: &[Space],
+    seed: u64,
+    progress: &mut Progress<'_>,
+) -> Result<(), PreconditionError> {
     let mut before = Vec::new();
     let pages: u64 = spaces.iter().map(Space::pages).sum();
     let superblock = spaces.iter().filter_map(|s| s.superblock).max().unwrap_or(1);
@@ -220,7 +225,7 @@ fn settle(sim: &Sim, spaces: &[Space], seed: u64, progress: &mut Progress<'_>) -
             });
             bytes += check(outcome)?.bytes;
             if asked {
-                return Err(Ended::Asked);
+                return Err(PreconditionError::Asked);
             }
         }
         // Per mille of what the host wrote.

@@ -11,6 +11,7 @@
 mod args;
 mod bench;
 mod connect;
+mod default_address;
 mod exit;
 mod fault;
 mod firmware;
@@ -18,7 +19,6 @@ mod image;
 mod key;
 mod meaning;
 mod ns;
-mod place;
 mod power;
 mod profiles;
 mod progress;

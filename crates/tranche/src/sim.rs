@@ -5,7 +5,7 @@ use crate::progress;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use lab::profile;
-use lab::sim::{Load, Settings, TraceOptions, usual_cache};
+use lab::sim::{LoadFile, Settings, TraceOptions, usual_cache};
 use nvme::Nsid;
 use std::path::PathBuf;
 use workload::trace::{Fold, Speed};
@@ -170,7 +170,7 @@ impl Options {
             Format::Trace => lab::sim::Format::Trace,
         });
         Ok(Settings {
-            load: Load::open(&self.load, format, &self.trace.options())?,
+            load: LoadFile::open(&self.load, format, &self.trace.options())?,
             drive: self.drive.clone(),
             toml,
             nsid: self.nsid,

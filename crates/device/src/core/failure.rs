@@ -68,4 +68,4 @@ impl Failure {
 }
 
 /// Result of executing an admin command.
-pub(crate) type Outcome = Result<Reply, Failure>;
+pub(crate) type AdminResult = Result<Reply, Failure>;

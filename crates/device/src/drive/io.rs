@@ -4,7 +4,7 @@ use super::Drive;
 use crate::contents::Contents;
 use crate::core::{ControllerId, Core, Cx, Failure, Output, Token};
 use crate::fdp;
-use crate::io::{Laid, commands, copy, fused};
+use crate::io::{NamespaceLayout, commands, copy, fused};
 use crate::streams;
 use media::Nanos;
 use nvme::IoCommand;
@@ -12,8 +12,8 @@ use nvme::io::Blocks;
 
 impl Drive {
     /// All namespaces.
-    pub fn laid(&self) -> impl Iterator<Item = Laid> + '_ {
-        self.core.namespaces.iter().map(|(nsid, ns)| Laid::of(nsid, ns))
+    pub fn namespace_layouts(&self) -> impl Iterator<Item = NamespaceLayout> + '_ {
+        self.core.namespaces.iter().map(|(nsid, ns)| NamespaceLayout::of(nsid, ns))
     }
 
     /// Executes a command whose turn has come.
@@ -84,11 +84,11 @@ fn write<S: Contents>(
     blocks: &Blocks,
     cx: &mut Cx<'_, S>,
 ) -> Result<Option<Nanos>, Failure> {
-    let mut place = commands::locate_write(core, token, id, blocks)?;
+    let mut location = commands::locate_write(core, token, id, blocks)?;
     if blocks.dtype != 0 {
-        place.handle = directed(core, id, blocks, cx.now)?;
+        location.handle = directed(core, id, blocks, cx.now)?;
     }
-    commands::write(core, token, id, blocks, place, cx)
+    commands::write(core, token, id, blocks, location, cx)
 }
 
 fn write_zeroes<S: Contents>(
@@ -98,11 +98,11 @@ fn write_zeroes<S: Contents>(
     blocks: &Blocks,
     cx: &mut Cx<'_, S>,
 ) -> Result<Option<Nanos>, Failure> {
-    let mut place = commands::locate_zeroes(core, token, id, blocks)?;
+    let mut location = commands::locate_zeroes(core, token, id, blocks)?;
     if blocks.dtype != 0 {
-        place.handle = directed(core, id, blocks, cx.now)?;
+        location.handle = directed(core, id, blocks, cx.now)?;
     }
-    commands::write_zeroes(core, token, id, blocks, place, cx)
+    commands::write_zeroes(core, token, id, blocks, location, cx)
 }
 
 /// Executes both commands of a fused operation, whose turn has come.

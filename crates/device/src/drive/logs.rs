@@ -3,14 +3,14 @@
 use super::Drive;
 use crate::contents::Contents;
 use crate::core::AsyncEvent;
-use crate::core::{ControllerId, Core, Cx, ERROR_ENTRIES, Failure, Outcome, Reply};
+use crate::core::{AdminResult, ControllerId, Core, Cx, ERROR_ENTRIES, Failure, Reply};
 use crate::fdp;
 use crate::firmware;
 use crate::health::smart;
 use crate::keys;
 use crate::log_table::{self, LOGS, LogRequirement};
 use crate::logs::{capacity, command_effects, controllers, feature_effects, part_of};
-use crate::persistent_event_log::{self, Report};
+use crate::persistent_event_log::{self, PersistentLogReport};
 use crate::ports;
 use crate::predictable_latency;
 use crate::self_test;
@@ -32,7 +32,7 @@ impl Drive {
         id: ControllerId,
         c: GetLogPage,
         cx: &mut Cx<'_, S>,
-    ) -> Outcome {
+    ) -> AdminResult {
         if c.ot {
             // No log has an index (LID Supported and Effects, IOS).
             return Err(Failure::field(56));
@@ -77,10 +77,10 @@ impl Drive {
         let bytes = if c.lid == LogId::PERSISTENT_EVENT {
             let action = PersistentEventAction(c.lsp & 3);
             match persistent_event_log::report(&mut self.core, cx.now, id, action)? {
-                Report::Released => vec![0; length],
-                Report::Log(log) => part_of(log, c.offset, length)?,
-                // Whatever offset is asked for.
-                Report::Header(header) => part_of(header.as_bytes(), 0, length)?,
+                PersistentLogReport::Released => vec![0; length],
+                PersistentLogReport::Log(log) => part_of(log, c.offset, length)?,
+                // For any offset.
+                PersistentLogReport::Header(header) => part_of(header.as_bytes(), 0, length)?,
             }
         } else {
             part_of(&self.log(id, &c, cx.now)?, c.offset, length)?

@@ -3,7 +3,8 @@
 use crate::config::{Attach, ConfigError, GRANULE_BYTES};
 use crate::contents::Contents;
 use crate::core::{
-    ANA_GROUP, CommandKind, ControllerId, Core, Cx, Failure, Lanes, Layout, Namespace, Policy, identifiers,
+    ANA_GROUP, AttachmentPolicy, CommandKind, ControllerId, Core, Cx, Failure, FormatLayout, Namespace,
+    NamespaceArbitration, identifiers,
 };
 use crate::lba_format::LbaFormat;
 use crate::quota::limits::Quotas;
@@ -17,7 +18,7 @@ use nvme::zerocopy::FromBytes;
 use nvme::{Csi, NSID_ALL, Status};
 
 /// A namespace that may be created, if its set has room.
-pub(crate) struct Request<'a> {
+pub(crate) struct CreateRequest<'a> {
     pub new: &'a NamespaceCreate,
     pub set: SetId,
     format: LbaFormat,
@@ -29,7 +30,7 @@ pub(crate) fn check_create<'a>(
     id: ControllerId,
     c: &NamespaceManagement,
     data: &'a [u8],
-) -> Result<Request<'a>, Failure> {
+) -> Result<CreateRequest<'a>, Failure> {
     if core.drive_key.locked {
         // It would hold plain data, on a drive that has a key.
         return Err(Status::ACCESS_DENIED.into());
@@ -59,17 +60,17 @@ pub(crate) fn check_create<'a>(
         return Err(Status::ANA_GROUP_ID_INVALID.into());
     }
     let set = choose_set(core, new.nvmsetid.get(), new.endgid.get())?;
-    Ok(Request { new, set, format })
+    Ok(CreateRequest { new, set, format })
 }
 
 /// Creates a namespace with these reclaim unit handles; the controller may have chosen them. It has no key yet. Returns its identifier.
 pub(crate) fn create<S: Contents>(
     core: &mut Core,
-    request: &Request<'_>,
+    request: &CreateRequest<'_>,
     (handles, by_controller): (Vec<u8>, bool),
     cx: &mut Cx<'_, S>,
 ) -> Result<u32, Failure> {
-    let &Request { new, set, format } = request;
+    let &CreateRequest { new, set, format } = request;
     let (nsze, shift) = (new.nsze.get(), format.shift());
     // What would not even be counted in bytes is more than any set has.
     let bytes =
@@ -87,7 +88,7 @@ pub(crate) fn create<S: Contents>(
             }
         })?;
     let mut namespace =
-        new_namespace(core, volume, set, bytes, new.nmic.into_bits() & 1 != 0, Policy::default());
+        new_namespace(core, volume, set, bytes, new.nmic.into_bits() & 1 != 0, AttachmentPolicy::default());
     namespace.protection_type = new.dps.pit();
     namespace.protection_first = new.dps.pip() && new.dps.pit() != 0;
     namespace.storage_mask = new.lbstm.get();
@@ -97,7 +98,7 @@ pub(crate) fn create<S: Contents>(
     Ok(nsid)
 }
 
-/// Takes back a namespace that was just created, and that nobody has seen.
+/// Takes back a namespace that was just created, and that no host has seen.
 pub(crate) fn undo_create<S: Contents>(core: &mut Core, nsid: u32, cx: &mut Cx<'_, S>) {
     if let Some(namespace) = core.namespaces.remove(nsid) {
         core.ftl.delete(cx.now, namespace.volume, cx.storage);
@@ -155,7 +156,7 @@ fn new_namespace(
     set: SetId,
     bytes: u64,
     shared: bool,
-    policy: Policy,
+    policy: AttachmentPolicy,
 ) -> Namespace {
     let id = identifiers(&core.config.identity.serial, core.persistent.namespaces_made);
     core.persistent.namespaces_made += 1;
@@ -171,14 +172,14 @@ fn new_namespace(
         policy,
         before: Traffic::default(),
         quota: Quotas::default(),
-        lanes: Lanes::default(),
+        arbitration: NamespaceArbitration::default(),
         protection_type: 0,
         protection_first: false,
         storage_mask: 0,
         stamp: 0,
         key: None,
         locked: false,
-        layout: Layout::default(),
+        layout: FormatLayout::default(),
         reservations: None,
         handles: Vec::new(),
         handles_by_controller: false,
@@ -200,7 +201,7 @@ pub(crate) fn create_initial(core: &mut Core) -> Result<(), ConfigError> {
             let size = units::format_size(initial.bytes);
             ConfigError::value(format!("namespace.{}.size", i + 1), size, fault.to_string())
         })?;
-        let policy = Policy { all: initial.attach == Attach::All, ..Policy::default() };
+        let policy = AttachmentPolicy { all: initial.attach == Attach::All, ..AttachmentPolicy::default() };
         let mut namespace = new_namespace(core, volume, set, initial.bytes, true, policy);
         namespace.protection_type = initial.protection;
         namespace.storage_mask = u64::MAX;

@@ -10,7 +10,7 @@ use openssl::hash::MessageDigest;
 use openssl::pkey::PKey;
 use openssl::sign::Signer;
 
-/// Bytes that nobody else should know: wiped when dropped, never printed.
+/// Secret bytes: wiped when dropped, never printed.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub(crate) struct Wiped(Vec<u8>);
 

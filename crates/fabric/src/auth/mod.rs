@@ -17,7 +17,7 @@ mod key;
 mod psk;
 mod target;
 
-pub use host::{Host, HostFailure, Step};
+pub use host::{AuthStep, Host, HostFailure};
 pub use key::{ChapKey, KeyError};
 use nvme::Nqn;
 use nvme::auth::{AuthFailure, DhGroupId, HashId};
@@ -101,12 +101,12 @@ pub fn fuzz(bytes: &[u8]) {
     let mut answer: Option<Vec<u8>> = None;
     for _ in 0..*steps % 6 {
         match host.step(answer.take().as_deref(), &mut random) {
-            Step::Send(message) => target.take(&message, &mut random),
-            Step::Receive => {
+            AuthStep::Send(message) => target.take(&message, &mut random),
+            AuthStep::Receive => {
                 let filled = target.give(&mut room).unwrap_or(0);
                 answer = Some(room[..filled].to_vec());
             }
-            Step::Done | Step::Failed(_) => break,
+            AuthStep::Done | AuthStep::Failed(_) => break,
         }
     }
     // Messages with a length before each.

@@ -248,7 +248,7 @@ fn enough<T: Transport>(host: &mut Host<T>, count: u32) -> Result<()> {
     Ok(())
 }
 
-pub(crate) type EndedJob = (usize, worker::Ended);
+pub(crate) type EndedJob = (usize, worker::EndedWorker);
 
 /// What jobs that run at the same time have in common.
 struct Phase<'a> {

@@ -33,7 +33,7 @@ use crate::{
     rig::{Base, MountedDrive, discard},
     scratch::{self, Scratch},
     sweep::{self, SetOptions},
-    tpcc::{self, Kind, Phase},
+    tpcc::{self, Phase, TransactionKind},
 };
 
 /// Options of the study.
@@ -544,9 +544,9 @@ fn lifetime_years(endurance: u128, namespaces: &[NamespaceCounts], seconds: f64)
     (endurance > 0 && rate > 0.0).then(|| endurance as f64 / rate / YEAR)
 }
 
-/// Of transactions in the order of [`Kind::ALL`], and of commits, in microseconds.
+/// Of transactions in the order of [`TransactionKind::ALL`], and of commits, in microseconds.
 fn latencies(transactions: &[Histogram<u64>], commits: &Histogram<u64>) -> BTreeMap<String, Percentiles> {
-    let histograms = Kind::ALL.iter().map(|kind| kind.name()).zip(transactions);
+    let histograms = TransactionKind::ALL.iter().map(|kind| kind.name()).zip(transactions);
     let all = histograms.chain([("commit", commits)]);
     all.map(|(name, histogram)| {
         #[expect(clippy::cast_precision_loss, reason = "microseconds of minutes at most")]

@@ -46,7 +46,7 @@ pub(crate) trait Disk: Send + Sync + Debug {
     /// Random bytes.
     fn random(&self) -> [u8; 16];
     /// Where it is, for messages.
-    fn place(&self) -> &Path;
+    fn path(&self) -> &Path;
 }
 
 /// An open file. All clones of the handle are one open file to the host.
@@ -243,7 +243,7 @@ impl Disk for HostDisk {
         random()
     }
 
-    fn place(&self) -> &Path {
+    fn path(&self) -> &Path {
         &self.dir
     }
 }
@@ -373,20 +373,20 @@ mod tests {
         let disk = HostDisk::new(&temp.path().join("above/image"));
         disk.make().unwrap();
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        assert_eq!(mode(disk.place()), 0o700);
+        assert_eq!(mode(disk.path()), 0o700);
         let file = disk.open("file", Open::Create).unwrap();
         let _lock = disk.lock().unwrap();
         for name in disk.names().unwrap() {
-            assert_eq!(mode(&disk.place().join(&name)), 0o600, "{name}");
+            assert_eq!(mode(&disk.path().join(&name)), 0o600, "{name}");
         }
         // As it was made by an older program, or copied.
         let allow = |path: &Path, mode| {
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
             disk.is_open_to_others()
         };
-        assert!(!allow(&disk.place().join("file"), 0o644), "nobody else may enter the directory");
-        assert!(allow(disk.place(), 0o755));
-        assert!(!allow(&disk.place().join("file"), 0o600), "the files are private");
+        assert!(!allow(&disk.path().join("file"), 0o644), "nobody else may enter the directory");
+        assert!(allow(disk.path(), 0o755));
+        assert!(!allow(&disk.path().join("file"), 0o600), "the files are private");
         file.write_at(&[7; 10], 5).unwrap();
         let mut bytes = [1; 20];
         assert!(!read_full(&*file, 8, &mut bytes).unwrap());

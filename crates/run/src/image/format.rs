@@ -27,16 +27,16 @@ pub(crate) const MAX_PAYLOAD: u32 = 1 << 28;
 
 /// What a file is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum ImageFileKind {
     Checkpoint,
     Journal,
 }
 
-impl Kind {
+impl ImageFileKind {
     fn magic(self) -> &'static [u8; 8] {
         match self {
-            Kind::Checkpoint => b"TRNCKPT\n",
-            Kind::Journal => b"TRNJRNL\n",
+            ImageFileKind::Checkpoint => b"TRNCKPT\n",
+            ImageFileKind::Journal => b"TRNJRNL\n",
         }
     }
 }
@@ -44,7 +44,7 @@ impl Kind {
 /// The first 80 bytes of a checkpoint or journal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Header {
-    pub kind: Kind,
+    pub kind: ImageFileKind,
     pub version: u32,
     /// Which drive: files of different images never mix.
     pub image: [u8; 16],
@@ -120,7 +120,7 @@ impl Header {
     }
 
     /// Reads and checks a header.
-    pub(crate) fn decode(kind: Kind, bytes: &[u8]) -> Result<Header, FormatError> {
+    pub(crate) fn decode(kind: ImageFileKind, bytes: &[u8]) -> Result<Header, FormatError> {
         let b = bytes.get(..HEADER).ok_or(FormatError::Truncated(bytes.len() as u64))?;
         if &b[..8] != kind.magic() {
             return Err(FormatError::Foreign);
@@ -285,7 +285,7 @@ fn decode_mark(payload: &[u8]) -> Option<Mark> {
 /// How a journal comes to continue another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub(crate) enum How {
+pub(crate) enum Continuation {
     /// The same process went over to the next one: nothing is behind that place.
     Switched = 0,
     /// The image was opened after its process had died.
@@ -299,7 +299,7 @@ pub(crate) enum How {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Start {
     pub at: Mark,
-    pub how: How,
+    pub how: Continuation,
 }
 
 impl Start {
@@ -310,9 +310,9 @@ impl Start {
 
     pub(crate) fn decode(payload: &[u8]) -> Option<Self> {
         let how = match *payload.get(16)? {
-            0 => How::Switched,
-            1 => How::Opened,
-            2 => How::Restored,
+            0 => Continuation::Switched,
+            1 => Continuation::Opened,
+            2 => Continuation::Restored,
             _ => return None,
         };
         Some(Start { at: decode_mark(payload)?, how })
@@ -559,10 +559,10 @@ fn u64_at(b: &[u8], at: usize) -> u64 {
 /// Reads `bytes` as a checkpoint and as a journal, all the way down to the records, and tells how many
 /// records there were: what a fuzzer calls.
 pub fn fuzz_open(bytes: &[u8]) -> usize {
-    let mut seen = usize::from(Header::decode(Kind::Checkpoint, bytes).is_ok());
+    let mut seen = usize::from(Header::decode(ImageFileKind::Checkpoint, bytes).is_ok());
     // Without a valid header a fuzzer would never get past the checksum: records are tried on their own.
     let none = Salt { value: 0, heads: false };
-    let salt = Header::decode(Kind::Journal, bytes).map_or(none, |h| h.salt());
+    let salt = Header::decode(ImageFileKind::Journal, bytes).map_or(none, |h| h.salt());
     let (mut at, mut sequence) = (HEADER, 0);
     while let Some(frame) = frame_at(bytes, at, sequence, salt) {
         seen += count_records(frame.payload);
@@ -589,7 +589,7 @@ mod tests {
 
     fn header() -> Header {
         Header {
-            kind: Kind::Journal,
+            kind: ImageFileKind::Journal,
             version: VERSION,
             image: [7; 16],
             generation: 3,
@@ -608,17 +608,17 @@ mod tests {
     #[test]
     fn a_header_survives_and_every_changed_bit_is_found() {
         let bytes = header().encode();
-        let back = Header::decode(Kind::Journal, &bytes).unwrap();
+        let back = Header::decode(ImageFileKind::Journal, &bytes).unwrap();
         assert_eq!(back, header());
-        assert_eq!(Header::decode(Kind::Checkpoint, &bytes), Err(FormatError::Foreign));
-        assert_eq!(Header::decode(Kind::Journal, &bytes[..79]), Err(FormatError::Truncated(79)));
+        assert_eq!(Header::decode(ImageFileKind::Checkpoint, &bytes), Err(FormatError::Foreign));
+        assert_eq!(Header::decode(ImageFileKind::Journal, &bytes[..79]), Err(FormatError::Truncated(79)));
         for bit in 0..HEADER * 8 {
             let mut changed = bytes;
             changed[bit / 8] ^= 1 << (bit % 8);
-            assert!(Header::decode(Kind::Journal, &changed).is_err(), "bit {bit}");
+            assert!(Header::decode(ImageFileKind::Journal, &changed).is_err(), "bit {bit}");
         }
         let newer = Header { version: VERSION + 1, ..header() }.encode();
-        assert_eq!(Header::decode(Kind::Journal, &newer), Err(FormatError::Newer(VERSION + 1)));
+        assert_eq!(Header::decode(ImageFileKind::Journal, &newer), Err(FormatError::Newer(VERSION + 1)));
     }
 
     #[test]

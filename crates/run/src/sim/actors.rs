@@ -3,7 +3,7 @@
 use super::block_device::Port;
 use super::machine::{Arrival, World};
 use super::queue::SimQueue;
-use super::{Outcome, SimTransport};
+use super::{ActorTotals, SimTransport};
 use crate::engine::Engine;
 use crate::virtual_queues::VirtualCompletion;
 use blockdev::Namespace;
@@ -29,7 +29,7 @@ pub struct Step<'a> {
     /// When it ended.
     pub now: Nanos,
     /// The actor's outcome so far, this request counted.
-    pub outcome: &'a Outcome,
+    pub outcome: &'a ActorTotals,
 }
 
 /// An actor on its queue.
@@ -123,7 +123,7 @@ impl<A: Actor> Actors<A> {
     ///
     /// # Panics
     /// There is no actor of this number.
-    pub fn outcome(&self, number: usize) -> Outcome {
+    pub fn outcome(&self, number: usize) -> ActorTotals {
         *self.running[number].executor.outcome()
     }
 

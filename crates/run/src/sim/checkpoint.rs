@@ -7,7 +7,7 @@
 //! ([`Checkpoint::save`]), length of the state (u64), the state as [`Drive::save`] writes it, and CRC-64/NVME of everything before.
 
 use super::{Contents, Machine, Sim};
-use crate::precondition::{self, Ended, Precondition, Progress};
+use crate::precondition::{self, Precondition, PreconditionError, Progress};
 use crate::store::Store;
 use crc_fast::{CrcAlgorithm, Digest};
 use device::{Config, ConfigError, Drive, LoadError, Output, Restorer};
@@ -74,11 +74,11 @@ pub enum CheckpointError {
     Interrupted,
 }
 
-impl From<Ended> for CheckpointError {
-    fn from(ended: Ended) -> Self {
+impl From<PreconditionError> for CheckpointError {
+    fn from(ended: PreconditionError) -> Self {
         match ended {
-            Ended::Failed(status) => CheckpointError::Precondition(status),
-            Ended::Asked => CheckpointError::Interrupted,
+            PreconditionError::Failed(status) => CheckpointError::Precondition(status),
+            PreconditionError::Asked => CheckpointError::Interrupted,
         }
     }
 }

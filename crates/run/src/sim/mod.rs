@@ -19,7 +19,7 @@ pub use checkpoint::{Checkpoint, CheckpointError, Origin, preconditioned};
 pub use machine::Machine;
 pub use media::Nanos;
 pub use queue::{SimQueue, SimTransport};
-pub use workload::executor::Outcome;
+pub use workload::executor::ActorTotals;
 
 use crate::memory::SLOT;
 use crate::store::{Backing, Store, pages};
@@ -186,7 +186,7 @@ impl Sim {
         nsid: Nsid,
         actor: &mut A,
         enough: impl FnMut(&Step<'_>) -> bool,
-    ) -> Result<Outcome, host::Error> {
+    ) -> Result<ActorTotals, host::Error> {
         let mut host = self.host(ACTOR_NQN)?;
         let mut actors = self.actors();
         let at = actors.add(&mut host, nsid, actor)?;

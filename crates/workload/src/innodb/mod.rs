@@ -1,6 +1,6 @@
 //! InnoDB under TPC-C, as a drive sees it: a closed-loop model in virtual time.
 //!
-//! Connections run TPC-C's transactions ([`Kind`]) without pause. A transaction is a sequence of uses of pages, each behind the statement
+//! Connections run TPC-C's transactions ([`TransactionKind`]) without pause. A transaction is a sequence of uses of pages, each behind the statement
 //! that makes it: a processor among [`Config::cores`], then the inner page, then the leaf, each from the buffer pool or read
 //! from the drive while the connection waits. Changes make redo and dirty pages; at the end the log and the binary log
 //! are written and flushed, for all who wait at once.
@@ -49,4 +49,4 @@ pub use config::{Config, Doublewrite, PAGE, Schema, Volume};
 pub use counts::Counts;
 pub use server::Innodb;
 pub use space::{Area, Areas};
-pub use tpcc::Kind;
+pub use tpcc::TransactionKind;
