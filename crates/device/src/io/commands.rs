@@ -179,7 +179,7 @@ pub(crate) fn store_entered<S: Contents>(
     core.commands.get_mut(token).sync |= durable;
     let Place { volume, extent, handle, .. } = place;
     let answer =
-        core.ftl.write_placed(cx.now, token.io(), volume, extent, source, durable, handle, cx.storage);
+        core.ftl.write_part(cx.now, token.io(), volume, extent, 0, source, durable, handle, cx.storage);
     match answer {
         Answer::At(at) => Ok(Some(at)),
         Answer::Later => {
