@@ -16,6 +16,28 @@ use nvme::{NSID_ALL, Status};
 pub(crate) const DSM_RANGES: u8 = 255;
 pub(crate) const DSM_BLOCKS: u32 = 4 << 20;
 
+/// Begins a command that reads blocks: finds them, and says how they are checked on their way.
+#[inline]
+fn begin_read<S: Contents>(
+    core: &mut Core,
+    token: &Token,
+    id: ControllerId,
+    blocks: &Blocks,
+    (kind, action): (CommandKind, Action),
+    cx: &mut Cx<'_, S>,
+) -> Result<Place, Failure> {
+    let place = place::locate(core, token, id, blocks, kind)?;
+    // Verify transfers no data.
+    if action != Action::Verify {
+        place::check_size(core, &place)?;
+    }
+    if place.treated {
+        transform::begin(core, token, id, blocks, action, cx)?;
+    }
+    core.enter(token);
+    Ok(place)
+}
+
 #[inline]
 pub(crate) fn read<S: Contents>(
     core: &mut Core,
@@ -24,12 +46,7 @@ pub(crate) fn read<S: Contents>(
     blocks: &Blocks,
     cx: &mut Cx<'_, S>,
 ) -> Result<Option<Nanos>, Failure> {
-    let place = place::locate(core, token, id, blocks, CommandKind::Read)?;
-    place::check_size(core, &place)?;
-    if place.treated {
-        transform::begin(core, token, id, blocks, Action::Read, cx)?;
-    }
-    core.enter(token);
+    let place = begin_read(core, token, id, blocks, (CommandKind::Read, Action::Read), cx)?;
     let answer = core.ftl.read(cx.now, token.io(), place.volume, place.extent, cx.storage);
     let end = end_of_read(core, token, answer, CommandKind::Read, cx)?;
     if blocks.fua { make_durable(core, token, end.unwrap_or(cx.now), cx) } else { Ok(end) }
@@ -90,12 +107,7 @@ pub(crate) fn compare<S: Contents>(
     blocks: &Blocks,
     cx: &mut Cx<'_, S>,
 ) -> Result<Option<Nanos>, Failure> {
-    let place = place::locate(core, token, id, blocks, CommandKind::Compare)?;
-    place::check_size(core, &place)?;
-    if place.treated {
-        transform::begin(core, token, id, blocks, Action::Compare, cx)?;
-    }
-    core.enter(token);
+    let place = begin_read(core, token, id, blocks, (CommandKind::Compare, Action::Compare), cx)?;
     let answer = core.ftl.compare(cx.now, token.io(), place.volume, place.extent, cx.storage);
     end_of_read(core, token, answer, CommandKind::Compare, cx)
 }
@@ -107,11 +119,7 @@ pub(crate) fn verify<S: Contents>(
     blocks: &Blocks,
     cx: &mut Cx<'_, S>,
 ) -> Result<Option<Nanos>, Failure> {
-    let place = place::locate(core, token, id, blocks, CommandKind::Other)?;
-    if place.treated {
-        transform::begin(core, token, id, blocks, Action::Verify, cx)?;
-    }
-    core.enter(token);
+    let place = begin_read(core, token, id, blocks, (CommandKind::Other, Action::Verify), cx)?;
     let answer = match place.treated {
         // Their contents must be checked.
         true => core.ftl.read(cx.now, token.io(), place.volume, place.extent, cx.storage),
@@ -120,14 +128,21 @@ pub(crate) fn verify<S: Contents>(
     end_of_read(core, token, answer, CommandKind::Other, cx)
 }
 
-/// The first half of a Write: where its blocks are. A directive may then choose another placement handle.
+/// The first half of a Write or a Write Zeroes: where its blocks are. A directive may then choose another placement handle.
 #[inline]
 pub(crate) fn locate_write(
     core: &mut Core,
     token: &Token,
     id: ControllerId,
     blocks: &Blocks,
+    source: Source,
 ) -> Result<Place, Failure> {
+    if source == Source::Zeros {
+        return match blocks.nsz {
+            true => Err(Failure::field(50)),
+            false => place::locate(core, token, id, blocks, CommandKind::Other),
+        };
+    }
     let place = place::locate(core, token, id, blocks, CommandKind::Write)?;
     place::check_size(core, &place)?;
     Ok(place)
@@ -190,19 +205,6 @@ pub(crate) fn store_entered<S: Contents>(
         }
         Answer::Failed(fault) => Err(Failure::of_fault(fault, CommandKind::Write)),
     }
-}
-
-/// The first half of a Write Zeroes: where its blocks are. A directive may then choose another placement handle.
-pub(crate) fn locate_zeroes(
-    core: &mut Core,
-    token: &Token,
-    id: ControllerId,
-    blocks: &Blocks,
-) -> Result<Place, Failure> {
-    if blocks.nsz {
-        return Err(Failure::field(50));
-    }
-    place::locate(core, token, id, blocks, CommandKind::Other)
 }
 
 /// The second half of a Write Zeroes. With DEAC the pages that lie wholly in the range are deallocated, which reads as

@@ -10,7 +10,7 @@ use super::{commands, transform};
 use crate::contents::Contents;
 use crate::core::{CommandKind, ControllerId, Core, Cx, FIRST, Failure, SECOND, Token, Turn, other_failed};
 use crate::treatment::Action;
-use ftl::{Answer, Fault};
+use ftl::{Answer, Fault, Source};
 use media::Nanos;
 use nvme::io::Blocks;
 use nvme::{Command, IoCommand, Status};
@@ -130,7 +130,7 @@ pub(crate) fn begin<S: Contents>(
         return None;
     }
     let located = check_reservation_of(core, &second, id)
-        .and_then(|()| commands::locate_write(core, &second, id, blocks));
+        .and_then(|()| commands::locate_write(core, &second, id, blocks, Source::Host));
     match located {
         Ok(place) => Some(Pair { first, compared, second, id, place }),
         Err(failure) => {
