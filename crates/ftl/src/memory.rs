@@ -106,24 +106,20 @@ impl MemorySet {
         cx: &mut SetContext<'_, S>,
     ) -> Result<bool, Fault> {
         self.group.clear();
-        let mut at = write.start;
-        while at < stop {
+        let extent = Extent { start: write.start, bytes: (stop - write.start) as u32 };
+        for (page, mut piece) in extent.pieces() {
+            piece.host += write.host;
             let Some(slot) = cx.storage.allocate() else { return Ok(false) };
-            let offset = (at % u64::from(PAGE)) as u32;
-            let len = (stop - at).min(u64::from(PAGE - offset)) as u32;
-            let host = write.host + (at - write.start) as u32;
-            let piece = Piece { host, page: offset, len };
             let volume = cx.volumes.get(write.volume).ok_or(Fault::OutOfRange)?;
-            let page = volume.page(at / u64::from(PAGE));
+            let page = volume.page(page);
             let before = self.spare(page);
             self.group.push(Stored { page, slot, before });
-            let base = before.map(|s| s.slot).filter(|&s| s != LOST && len < PAGE);
+            let base = before.map(|s| s.slot).filter(|&s| s != LOST && piece.len < PAGE);
             let stored = match write.zeros {
                 true => cx.storage.store_zeros(write.io, piece, slot, base),
                 false => cx.storage.store(write.io, piece, slot, base),
             };
             stored?;
-            at += u64::from(len);
         }
         Ok(true)
     }
@@ -165,13 +161,8 @@ impl MemorySet {
     ) -> Result<Nanos, Fault> {
         let volume = cx.volumes.get_mut(volume).ok_or(Fault::OutOfRange)?;
         let mut end = now;
-        let mut host = 0;
-        while host < extent.bytes {
-            let byte = extent.start + u64::from(host);
-            let offset = (byte % u64::from(PAGE)) as u32;
-            let piece = Piece { host, page: offset, len: (PAGE - offset).min(extent.bytes - host) };
-            host += piece.len;
-            let page = volume.page(byte / u64::from(PAGE));
+        for (page, piece) in extent.pieces() {
+            let page = volume.page(page);
             let spare = self.spare(page);
             if spare.is_some_and(|s| s.slot == LOST) {
                 return Err(Fault::Unrecovered);

@@ -1,6 +1,7 @@
 //! Volumes: the logical space of one namespace, in granules of its NVM Set.
 
-use crate::config::GRANULE_PAGES;
+use crate::config::{GRANULE_PAGES, PAGE};
+use crate::storage::Piece;
 use crate::zoned::ZoneLayout;
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +20,25 @@ pub struct Extent {
     pub start: u64,
     /// How many.
     pub bytes: u32,
+}
+
+impl Extent {
+    /// Its pieces, in order, each with the page of the volume that it is part of.
+    #[inline]
+    pub(crate) fn pieces(self) -> impl Iterator<Item = (u64, Piece)> {
+        let mut host = 0;
+        std::iter::from_fn(move || {
+            let left = self.bytes - host;
+            if left == 0 {
+                return None;
+            }
+            let byte = self.start + u64::from(host);
+            let offset = (byte % u64::from(PAGE)) as u32;
+            let piece = Piece { host, page: offset, len: (PAGE - offset).min(left) };
+            host += piece.len;
+            Some((byte / u64::from(PAGE), piece))
+        })
+    }
 }
 
 /// Exact counts of one volume since its creation.
@@ -71,7 +91,7 @@ impl Volume {
     /// Pages are programmed of this volume: because its host wrote them, or collection moved them.
     #[inline]
     pub fn charge(&mut self, pages: u32, collected: bool) {
-        let bytes = u64::from(pages) * u64::from(crate::config::PAGE);
+        let bytes = u64::from(pages) * u64::from(PAGE);
         if collected {
             self.stats.media_gc_bytes += bytes;
         } else {
@@ -110,7 +130,7 @@ fn run(granules: &[u32]) -> Option<u32> {
 fn granules_of(bytes: u64, zones: Option<&ZoneLayout>) -> u64 {
     match zones {
         Some(zones) => u64::from(zones.zones) * u64::from(zones.granules_of_zone()),
-        None => bytes.div_ceil(u64::from(GRANULE_PAGES) * u64::from(crate::config::PAGE)),
+        None => bytes.div_ceil(u64::from(GRANULE_PAGES) * u64::from(PAGE)),
     }
 }
 
@@ -182,7 +202,7 @@ impl Volumes {
         };
         let (zone, granule) =
             (index / u64::from(zones.granules_of_zone()), index % u64::from(zones.granules_of_zone()));
-        let first = zone * zones.size / u64::from(crate::config::PAGE);
+        let first = zone * zones.size / u64::from(PAGE);
         Some((VolumeId(owner), first + granule * u64::from(GRANULE_PAGES) + within))
     }
 
@@ -196,7 +216,7 @@ impl Volumes {
     /// Charges bytes that garbage collection programs to one of the volumes whose writes made it necessary. They take turns, in
     /// proportion to what was programmed for their hosts lately. Returns whether there is such a volume.
     pub fn charge_collected(&mut self, set: SetId, bytes: u64) -> bool {
-        let pages = bytes.div_ceil(crate::config::PAGE.into()).cast_signed();
+        let pages = bytes.div_ceil(PAGE.into()).cast_signed();
         let mut all = 0i64;
         let mut payer: Option<&mut Volume> = None;
         for volume in self.table.iter_mut().flatten().filter(|v| v.set == set && v.programmed > 0) {
@@ -311,5 +331,21 @@ impl Volumes {
         }
         self.table = table;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_extent_is_cut_at_pages() {
+        let pieces = |start, bytes| Extent { start, bytes }.pieces().collect::<Vec<_>>();
+        let piece = |host, page, len| Piece { host, page, len };
+        assert_eq!(pieces(512, 0), []);
+        assert_eq!(pieces(4096, 4096), [(1, piece(0, 0, 4096))]);
+        assert_eq!(pieces(1024, 512), [(0, piece(0, 1024, 512))]);
+        let three = [(0, piece(0, 3584, 512)), (1, piece(512, 0, 4096)), (2, piece(4608, 0, 512))];
+        assert_eq!(pieces(3584, 5120), three);
     }
 }

@@ -250,11 +250,12 @@ impl Run {
         let id = self.volumes[volume].0;
         // Now and then one that does not exist.
         let handle = self.rng.below(5) as u8;
-        let answer = self.ftl.write_placed(
+        let answer = self.ftl.write_part(
             self.now,
             Io(io),
             id,
             Self::extent(first, count),
+            0,
             Source::Host,
             durable,
             handle,

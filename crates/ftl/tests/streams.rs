@@ -48,7 +48,7 @@ fn drive_with(placement: PlacementConfig, together: bool) -> (Ftl, VolumeId, u64
 fn write(ftl: &mut Ftl, volume: VolumeId, page: u64, handle: u8) {
     let extent = Extent { start: page * u64::from(PAGE), bytes: PAGE };
     let (now, io) = (Nanos::ZERO, Io(0));
-    let answer = ftl.write_placed(now, io, volume, extent, Source::Host, false, handle, &mut NoContents);
+    let answer = ftl.write_part(now, io, volume, extent, 0, Source::Host, false, handle, &mut NoContents);
     assert!(!matches!(answer, Answer::Failed(_)), "{answer:?}");
     if answer == Answer::Later {
         ftl.poll(now, &mut NoContents, &mut Vec::new());

@@ -576,8 +576,9 @@ impl Run {
         };
         assert!(
             len >= least && model.sectors[..].get(..len) == Some(&found[..len]),
-            "seed {seed}: zone {zone} holds {len} sectors of {}, {least} are promised; {before:?} became {info:?}",
-            model.sectors.len()
+            "seed {seed}: zone {zone} holds {len} sectors of {}, {least} are promised; {before:?} became {info:?}; differ at {:?}",
+            model.sectors.len(),
+            (0..len).find(|&i| model.sectors.get(i) != Some(&found[i])).map(|i| (i, found[i], model.sectors.get(i)))
         );
         let written = len as u64 * u64::from(SECTOR);
         let active = self.states().into_iter().filter(|state| state.is_active()).count() as u32;

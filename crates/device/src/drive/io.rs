@@ -6,6 +6,7 @@ use crate::core::{ControllerId, Core, Cx, Failure, Output, Token};
 use crate::fdp;
 use crate::io::{NamespaceLayout, commands, copy, fused};
 use crate::streams;
+use ftl::Source;
 use media::Nanos;
 use nvme::IoCommand;
 use nvme::io::Blocks;
@@ -37,9 +38,9 @@ impl Drive {
         }
         let result = match command {
             IoCommand::Read(blocks) => commands::read(&mut self.core, &token, id, blocks, cx),
-            IoCommand::Write(blocks) => write(&mut self.core, &token, id, blocks, cx),
+            IoCommand::Write(blocks) => write(&mut self.core, &token, id, blocks, Source::Host, cx),
             IoCommand::Flush { nsid } => commands::flush(&mut self.core, &token, id, *nsid, cx),
-            IoCommand::WriteZeroes(blocks) => write_zeroes(&mut self.core, &token, id, blocks, cx),
+            IoCommand::WriteZeroes(blocks) => write(&mut self.core, &token, id, blocks, Source::Zeros, cx),
             IoCommand::Compare(blocks) => commands::compare(&mut self.core, &token, id, blocks, cx),
             IoCommand::Verify(blocks) => commands::verify(&mut self.core, &token, id, blocks, cx),
             IoCommand::DatasetManagement(dsm) => {
@@ -76,33 +77,24 @@ impl Drive {
     }
 }
 
+/// A Write (`Source::Host`) or a Write Zeroes. A directive chooses another placement handle when the blocks are checked.
 #[inline]
 fn write<S: Contents>(
     core: &mut Core,
     token: &Token,
     id: ControllerId,
     blocks: &Blocks,
+    source: Source,
     cx: &mut Cx<'_, S>,
 ) -> Result<Option<Nanos>, Failure> {
-    let mut location = commands::locate_write(core, token, id, blocks)?;
+    let mut location = commands::locate_write(core, token, id, blocks, source)?;
     if blocks.dtype != 0 {
         location.handle = directed(core, id, blocks, cx.now)?;
     }
-    commands::write(core, token, id, blocks, location, cx)
-}
-
-fn write_zeroes<S: Contents>(
-    core: &mut Core,
-    token: &Token,
-    id: ControllerId,
-    blocks: &Blocks,
-    cx: &mut Cx<'_, S>,
-) -> Result<Option<Nanos>, Failure> {
-    let mut location = commands::locate_zeroes(core, token, id, blocks)?;
-    if blocks.dtype != 0 {
-        location.handle = directed(core, id, blocks, cx.now)?;
+    match source {
+        Source::Host => commands::write(core, token, id, blocks, location, cx),
+        Source::Zeros => commands::write_zeroes(core, token, id, blocks, location, cx),
     }
-    commands::write_zeroes(core, token, id, blocks, location, cx)
 }
 
 /// Executes both commands of a fused operation, whose turn has come.

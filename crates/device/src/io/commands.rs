@@ -16,6 +16,28 @@ use nvme::{NSID_ALL, Status};
 pub(crate) const DSM_RANGES: u8 = 255;
 pub(crate) const DSM_BLOCKS: u32 = 4 << 20;
 
+/// Begins a command that reads blocks: finds them, and says how they are checked on their way.
+#[inline]
+fn begin_read<S: Contents>(
+    core: &mut Core,
+    token: &Token,
+    id: ControllerId,
+    blocks: &Blocks,
+    (kind, action): (CommandKind, BlockAction),
+    cx: &mut Cx<'_, S>,
+) -> Result<BlockLocation, Failure> {
+    let location = locate::locate(core, token, id, blocks, kind)?;
+    // Verify transfers no data.
+    if action != BlockAction::Verify {
+        locate::check_size(core, &location)?;
+    }
+    if location.transformed {
+        transform::begin(core, token, id, blocks, action, cx)?;
+    }
+    core.enter(token);
+    Ok(location)
+}
+
 #[inline]
 pub(crate) fn read<S: Contents>(
     core: &mut Core,
@@ -24,12 +46,7 @@ pub(crate) fn read<S: Contents>(
     blocks: &Blocks,
     cx: &mut Cx<'_, S>,
 ) -> Result<Option<Nanos>, Failure> {
-    let location = locate::locate(core, token, id, blocks, CommandKind::Read)?;
-    locate::check_size(core, &location)?;
-    if location.transformed {
-        transform::begin(core, token, id, blocks, BlockAction::Read, cx)?;
-    }
-    core.enter(token);
+    let location = begin_read(core, token, id, blocks, (CommandKind::Read, BlockAction::Read), cx)?;
     let answer = core.ftl.read(cx.now, token.io(), location.volume, location.extent, cx.storage);
     let end = end_of_read(core, token, answer, CommandKind::Read, cx)?;
     if blocks.fua { make_durable(core, token, end.unwrap_or(cx.now), cx) } else { Ok(end) }
@@ -90,12 +107,7 @@ pub(crate) fn compare<S: Contents>(
     blocks: &Blocks,
     cx: &mut Cx<'_, S>,
 ) -> Result<Option<Nanos>, Failure> {
-    let location = locate::locate(core, token, id, blocks, CommandKind::Compare)?;
-    locate::check_size(core, &location)?;
-    if location.transformed {
-        transform::begin(core, token, id, blocks, BlockAction::Compare, cx)?;
-    }
-    core.enter(token);
+    let location = begin_read(core, token, id, blocks, (CommandKind::Compare, BlockAction::Compare), cx)?;
     let answer = core.ftl.compare(cx.now, token.io(), location.volume, location.extent, cx.storage);
     end_of_read(core, token, answer, CommandKind::Compare, cx)
 }
@@ -107,11 +119,7 @@ pub(crate) fn verify<S: Contents>(
     blocks: &Blocks,
     cx: &mut Cx<'_, S>,
 ) -> Result<Option<Nanos>, Failure> {
-    let location = locate::locate(core, token, id, blocks, CommandKind::Other)?;
-    if location.transformed {
-        transform::begin(core, token, id, blocks, BlockAction::Verify, cx)?;
-    }
-    core.enter(token);
+    let location = begin_read(core, token, id, blocks, (CommandKind::Other, BlockAction::Verify), cx)?;
     let answer = match location.transformed {
         // Their contents must be checked.
         true => core.ftl.read(cx.now, token.io(), location.volume, location.extent, cx.storage),
@@ -120,14 +128,21 @@ pub(crate) fn verify<S: Contents>(
     end_of_read(core, token, answer, CommandKind::Other, cx)
 }
 
-/// The first half of a Write: where its blocks are. A directive may then choose another placement handle.
+/// The first half of a Write or a Write Zeroes: where its blocks are. A directive may then choose another placement handle.
 #[inline]
 pub(crate) fn locate_write(
     core: &mut Core,
     token: &Token,
     id: ControllerId,
     blocks: &Blocks,
+    source: Source,
 ) -> Result<BlockLocation, Failure> {
+    if source == Source::Zeros {
+        return match blocks.nsz {
+            true => Err(Failure::field(50)),
+            false => locate::locate(core, token, id, blocks, CommandKind::Other),
+        };
+    }
     let location = locate::locate(core, token, id, blocks, CommandKind::Write)?;
     locate::check_size(core, &location)?;
     Ok(location)
@@ -179,7 +194,7 @@ pub(crate) fn store_entered<S: Contents>(
     core.commands.get_mut(token).sync |= durable;
     let BlockLocation { volume, extent, handle, .. } = location;
     let answer =
-        core.ftl.write_placed(cx.now, token.io(), volume, extent, source, durable, handle, cx.storage);
+        core.ftl.write_part(cx.now, token.io(), volume, extent, 0, source, durable, handle, cx.storage);
     match answer {
         Answer::At(at) => Ok(Some(at)),
         Answer::Later => {
@@ -190,19 +205,6 @@ pub(crate) fn store_entered<S: Contents>(
         }
         Answer::Failed(fault) => Err(Failure::of_fault(fault, CommandKind::Write)),
     }
-}
-
-/// The first half of a Write Zeroes: where its blocks are. A directive may then choose another placement handle.
-pub(crate) fn locate_zeroes(
-    core: &mut Core,
-    token: &Token,
-    id: ControllerId,
-    blocks: &Blocks,
-) -> Result<BlockLocation, Failure> {
-    if blocks.nsz {
-        return Err(Failure::field(50));
-    }
-    locate::locate(core, token, id, blocks, CommandKind::Other)
 }
 
 /// The second half of a Write Zeroes. With DEAC the pages that lie wholly in the range are deallocated, which reads as

@@ -12,7 +12,7 @@ use crate::contents::Contents;
 use crate::core::{
     CommandKind, ControllerId, Core, Cx, FIRST, Failure, SECOND, StartDecision, Token, other_failed,
 };
-use ftl::{Answer, Fault};
+use ftl::{Answer, Fault, Source};
 use media::Nanos;
 use nvme::io::Blocks;
 use nvme::{Command, IoCommand, Status};
@@ -132,7 +132,7 @@ pub(crate) fn begin<S: Contents>(
         return None;
     }
     let located = check_reservation_of(core, &second, id)
-        .and_then(|()| commands::locate_write(core, &second, id, blocks));
+        .and_then(|()| commands::locate_write(core, &second, id, blocks, Source::Host));
     match located {
         Ok(location) => Some(FusedPair { first, compared, second, id, location }),
         Err(failure) => {

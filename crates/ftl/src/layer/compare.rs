@@ -1,9 +1,8 @@
 //! Compare and write as one command.
 
-use super::{Ftl, HostBytes};
+use super::Ftl;
 use crate::answer::{Answer, Fault};
 use crate::config::PAGE;
-use crate::set::NvmSet;
 use crate::storage::{Io, Storage};
 use crate::volume::{Extent, VolumeId};
 use crate::write::Write;
@@ -26,24 +25,14 @@ impl Ftl {
         handle: u8,
         storage: &mut impl Storage,
     ) -> Answer {
-        self.advance(now, storage);
         let group = u64::from(self.config.atomic_pages) * u64::from(PAGE);
         let end = extent.start.saturating_add(extent.bytes.into());
         if extent.bytes == 0 || extent.start / group != (end - 1) / group {
             return Answer::Failed(Fault::OutOfRange);
         }
-        let asked = HostBytes { read: extent.bytes.into(), written: extent.bytes.into() };
-        let set = match self.check(volume, extent, asked) {
-            Ok(set) => set,
-            Err(fault) => return Answer::Failed(fault),
-        };
         let (start, compare) = (extent.start, Some(compare));
         let write =
             Write { io, volume, start, end, host: 0, zeros: false, durable, handle, compare, at: now };
-        let answer = self.sets[usize::from(set.0)].write(now, write, context!(self, storage));
-        if answer == Answer::Failed(Fault::ReadOnly) {
-            self.uncount(volume, set, asked);
-        }
-        answer
+        self.start_write(now, write, extent, storage)
     }
 }

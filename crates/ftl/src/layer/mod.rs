@@ -357,28 +357,14 @@ impl Ftl {
         durable: bool,
         storage: &mut impl Storage,
     ) -> Answer {
-        self.write_placed(now, io, volume, extent, source, durable, 0, storage)
+        self.write_part(now, io, volume, extent, 0, source, durable, 0, storage)
     }
 
-    /// Writes with a placement handle: the data shares superblocks only with what is written with the same one. A
-    /// handle that the set does not have counts as 0, and so does every one of a set that is written in place.
-    #[allow(clippy::too_many_arguments)]
-    pub fn write_placed(
-        &mut self,
-        now: Nanos,
-        io: Io,
-        volume: VolumeId,
-        extent: Extent,
-        source: Source,
-        durable: bool,
-        handle: u8,
-        storage: &mut impl Storage,
-    ) -> Answer {
-        self.write_part(now, io, volume, extent, 0, source, durable, handle, storage)
-    }
-
-    /// Writes a part of what a command is about: the one that begins at byte `host` of it. The owner of contents learns
+    /// Writes a part of what a command is about, or all of it: the part begins at byte `host` of it. The owner of contents learns
     /// from it which of the command's blocks these are.
+    ///
+    /// The data shares superblocks only with what is written with the same placement `handle`. A handle that the set does not
+    /// have counts as 0, and so does every one of a set that is written in place.
     #[allow(clippy::too_many_arguments)]
     pub fn write_part(
         &mut self,
@@ -392,25 +378,29 @@ impl Ftl {
         handle: u8,
         storage: &mut impl Storage,
     ) -> Answer {
+        let (start, end) = (extent.start, extent.start.saturating_add(extent.bytes.into()));
+        let zeros = source == Source::Zeros;
+        let write = Write { io, volume, start, end, host, zeros, durable, handle, compare: None, at: now };
+        self.start_write(now, write, extent, storage)
+    }
+
+    /// Hands a write of an extent to the set of its volume.
+    #[inline]
+    fn start_write(
+        &mut self,
+        now: Nanos,
+        write: Write,
+        extent: Extent,
+        storage: &mut impl Storage,
+    ) -> Answer {
         self.advance(now, storage);
-        let asked = HostBytes { read: 0, written: extent.bytes.into() };
+        let bytes = u64::from(extent.bytes);
+        // What is compared is read.
+        let asked = HostBytes { read: if write.compare.is_some() { bytes } else { 0 }, written: bytes };
+        let volume = write.volume;
         let set = match self.check(volume, extent, asked) {
             Ok(set) => set,
             Err(fault) => return Answer::Failed(fault),
-        };
-        let end = extent.start + u64::from(extent.bytes);
-        let zeros = source == Source::Zeros;
-        let write = Write {
-            io,
-            volume,
-            start: extent.start,
-            end,
-            host,
-            zeros,
-            durable,
-            handle,
-            compare: None,
-            at: now,
         };
         let answer = match self.is_zoned(volume) {
             false => self.sets[usize::from(set.0)].write(now, write, context!(self, storage)),

@@ -37,13 +37,8 @@ impl PageMappedSet {
         let mut fault = None;
         // The run of flash pages in one sense that is read next.
         let (mut first, mut count) = (NONE, 0);
-        let mut host = 0;
-        while host < extent.bytes {
-            let byte = extent.start + u64::from(host);
-            let offset = (byte % u64::from(PAGE)) as u32;
-            let piece = Piece { host, page: offset, len: (PAGE - offset).min(extent.bytes - host) };
-            host += piece.len;
-            let page = volume.page(byte / u64::from(PAGE));
+        for (page, piece) in extent.pieces() {
+            let page = volume.page(page);
             let slot = match self.locate(page) {
                 None => None,
                 Some((slot, at)) => {
