@@ -171,7 +171,8 @@ impl<'de> Deserialize<'de> for LbaFormat {
             }
             fn visit_i64<E: de::Error>(self, value: i64) -> Result<LbaFormat, E> {
                 // A size alone; whether the drive can have it is said with the rest of the configuration.
-                Ok(LbaFormat::plain(u32::try_from(value).unwrap_or(0)))
+                let data = u32::try_from(value);
+                data.map(LbaFormat::plain).map_err(|_| E::invalid_value(de::Unexpected::Signed(value), &self))
             }
         }
         deserializer.deserialize_any(Format)

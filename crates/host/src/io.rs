@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use blockdev::{Namespace, Operation, Verb};
-use nvme::io::{DSM_RANGES_MAX, DsmRange};
-use nvme::zerocopy::IntoBytes;
+use blockdev::{Namespace, Operation, Payload, Verb};
 use nvme::{Command, Nsid};
 
 use crate::Error;
@@ -201,28 +199,39 @@ impl<Q: Queue> IoQueue<Q> {
         deallocate: bool,
     ) -> Result<(), Error> {
         let verb = Verb::WriteZeroes { deallocate };
+        self.without_blocks(ns, verb, slba, blocks, "writing zeroes")
+    }
+
+    /// Deallocates logical blocks.
+    ///
+    /// # Errors
+    /// A command failed, or the transport is broken.
+    pub fn deallocate(&mut self, ns: &Namespace, slba: u64, blocks: u64) -> Result<(), Error> {
+        self.without_blocks(ns, Verb::Trim, slba, blocks, "deallocating in")
+    }
+
+    /// Commands without data but lists of ranges, cut by the namespace's limits, one after the other.
+    fn without_blocks(
+        &mut self,
+        ns: &Namespace,
+        verb: Verb,
+        slba: u64,
+        blocks: u64,
+        what: &str,
+    ) -> Result<(), Error> {
         let most = ns.limits.most(verb);
         let mut done = 0;
         while done < blocks {
             let part = u32::try_from(blocks - done).unwrap_or(u32::MAX).min(most);
-            let zeroes = Operation { verb, lba: slba.saturating_add(done), blocks: part };
-            self.ask(ns.encode(&zeroes).0, Data::None, || describe("writing zeroes", ns, slba))?;
+            let lba = slba.saturating_add(done);
+            let (command, payload) = ns.encode(&Operation { verb, lba, blocks: part });
+            let mut list = Vec::new();
+            if let Payload::Ranges(ranges) = payload {
+                ranges.write(&mut list);
+            }
+            let data = if list.is_empty() { Data::None } else { Data::Out(list) };
+            self.ask(command, data, || describe(what, ns, lba))?;
             done += u64::from(part);
-        }
-        Ok(())
-    }
-
-    /// Deallocates ranges of logical blocks: (first, number).
-    ///
-    /// # Errors
-    /// A command failed, or the transport is broken.
-    pub fn deallocate(&mut self, nsid: Nsid, ranges: &[(u64, u32)]) -> Result<(), Error> {
-        for ranges in ranges.chunks(DSM_RANGES_MAX) {
-            let list: Vec<DsmRange> =
-                ranges.iter().map(|(slba, blocks)| DsmRange::new(*slba, *blocks)).collect();
-            let count = u16::try_from(list.len()).unwrap_or(256);
-            let data = Data::Out(list.as_bytes().to_vec());
-            self.ask(Command::deallocate(nsid, count), data, || format!("deallocating in namespace {nsid}"))?;
         }
         Ok(())
     }

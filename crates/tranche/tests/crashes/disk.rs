@@ -148,7 +148,6 @@ impl Disk for HostDisk {
     }
 
     fn deallocate(&mut self, lba: u64, sectors: u64) -> Result<(), String> {
-        let ranges = [(lba, u32::try_from(sectors).unwrap())];
-        self.queue.deallocate(self.namespace.nsid, &ranges).map_err(|error| error.to_string())
+        self.queue.deallocate(&self.namespace, lba, sectors).map_err(|error| error.to_string())
     }
 }

@@ -166,8 +166,8 @@ pub(super) fn make(
         // What the files do not fill holds nothing.
         #[expect(clippy::cast_possible_truncation, reason = "no more than the namespace has")]
         let filled = (u128::from(data.blocks) * u128::from(fitted::FILLED) / 1000) as u64;
-        let rest = u32::try_from(data.blocks.saturating_sub(filled)).unwrap_or(u32::MAX);
-        host.io_queue(2)?.deallocate(1, &[(filled, rest)])?;
+        let namespace = host.namespace(1)?;
+        host.io_queue(2)?.deallocate(&namespace, filled, data.blocks.saturating_sub(filled))?;
     }
     Ok((sim, host, StudyVolumes { data, copies, prepared }))
 }
