@@ -80,6 +80,24 @@ bits64! {
     }
 }
 
+impl Cap {
+    /// CAP.CSS: the NVM Command Set.
+    pub const CSS_NVM: u8 = 1 << 0;
+    /// CAP.CSS: one or more I/O command sets, which Identify lists (CNS 1Ch).
+    pub const CSS_SETS: u8 = 1 << 6;
+    /// CAP.CSS: no I/O command set.
+    pub const CSS_ADMIN_ONLY: u8 = 1 << 7;
+}
+
+impl Cc {
+    /// CC.CSS: the NVM Command Set alone.
+    pub const CSS_NVM: u8 = 0;
+    /// CC.CSS: all command sets of the combination that the I/O Command Set Profile names.
+    pub const CSS_SETS: u8 = 6;
+    /// CC.CSS: no I/O command set.
+    pub const CSS_ADMIN_ONLY: u8 = 7;
+}
+
 bits32! {
     /// Controller Configuration, CC (Base 3.1.4.5).
     pub struct Cc {
