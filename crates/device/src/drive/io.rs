@@ -7,8 +7,8 @@ use crate::fdp;
 use crate::io::{Laid, commands, copy, fused};
 use crate::streams;
 use media::Nanos;
-use nvme::IoCommand;
 use nvme::io::Blocks;
+use nvme::{IoCommand, Status};
 
 impl Drive {
     /// All namespaces.
@@ -61,6 +61,9 @@ impl Drive {
                 copy::write_uncorrectable(&mut self.core, &token, id, blocks, cx)
             }
             IoCommand::Copy(copy) => copy::copy(&mut self.core, &token, id, copy, data, cx),
+            IoCommand::ZoneManagementSend(_)
+            | IoCommand::ZoneManagementReceive(_)
+            | IoCommand::ZoneAppend(_) => Err(Status::INVALID_OPCODE.with_dnr().into()),
         };
         match result {
             result if self.core.commands.get_mut(&token).parts > 0 => {
