@@ -96,6 +96,14 @@ impl Cc {
     pub const CSS_SETS: u8 = 6;
     /// CC.CSS: no I/O command set.
     pub const CSS_ADMIN_ONLY: u8 = 7;
+
+    /// What enables a controller of these capabilities: all its I/O command sets where it has several, queue entries of the usual
+    /// sizes.
+    #[must_use]
+    pub fn enabled(cap: Cap) -> Self {
+        let css = if cap.css() & Cap::CSS_SETS != 0 { Self::CSS_SETS } else { Self::CSS_NVM };
+        Self::new().with_en(true).with_css(css).with_iosqes(6).with_iocqes(4)
+    }
 }
 
 bits32! {
