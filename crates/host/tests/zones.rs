@@ -31,7 +31,7 @@ struct Drive {
     protection: u8,
     seen: Vec<Command>,
     created: Option<(Csi, NamespaceCreate)>,
-    /// Reports begin with the first zone, whatever was asked.
+    /// Whether reports begin with the first zone and ignore the LBA.
     stuck: bool,
 }
 

@@ -199,8 +199,8 @@ open_enum! {
 }
 
 open_enum! {
-    /// Opcodes of the I/O commands of the NVM Command Set (NVM 3, "Opcodes for NVM Commands") and of the Zoned Namespace Command
-    /// Set, which has them all and three of its own (ZNS, "Opcodes for Zoned Namespace Commands").
+    /// Opcodes of the I/O commands of the NVM Command Set (NVM 3, "Opcodes for NVM Commands"). The Zoned Namespace Command Set has
+    /// them all, and three of its own.
     pub struct IoOpcode: u8 {
         /// Flush.
         FLUSH = 0x00 => "Flush",

@@ -214,7 +214,7 @@ proptest! {
         prop_assert_eq!(append.blocks(), Some(&blocks));
     }
 
-    /// What is written is what is read, whatever of it fits.
+    /// What is read is what was written, as far as it fits.
     #[test]
     fn reports_round_trip(
         zones in prop::collection::vec((any::<u64>(), any::<u64>(), prop::sample::select(&STATES[..])), 0..20),
