@@ -33,8 +33,9 @@ use crate::stats::{self, DeletedNamespaces};
 use crate::telemetry::{self, Telemetry};
 use ftl::{CompletedIo, Ftl, Io, StorageError, WriteHistory};
 use media::Nanos;
+use nvme::command_table::of_io;
 use nvme::log::{AnaState, NamespaceStatistics};
-use nvme::{Command, Completion, IoCommand, Nsid, Status, Transfer};
+use nvme::{Command, Completion, Csi, FormatUnit, IoCommand, IoOpcode, Nsid, Status, Transfer};
 
 /// An NVMe subsystem with its controllers, namespaces and media.
 ///
@@ -147,7 +148,12 @@ impl Drive {
     /// before it submits, and to make a buffer for a read. [`Transfer::None`] for a command that will be refused
     /// because it is too large or names no attached namespace.
     pub fn transfer(&self, controller: ControllerId, qid: u16, command: &Command) -> Transfer {
-        let transfer = nvme::data_transfer(command, qid == 0, |blocks| {
+        // No namespace is zoned: what only zoned namespaces have is refused, whatever its data.
+        if qid != 0 && of_io(IoOpcode(command.opc)).is_some_and(|info| !info.is_of(Csi::NVM)) {
+            return Transfer::None;
+        }
+        let transfer = nvme::data_transfer(command, qid == 0, |unit| {
+            let FormatUnit::Block(blocks) = unit else { return 0 };
             let attached = self.core.controllers.get(controller).is_some_and(|c| c.is_attached(blocks.nsid));
             match self.core.namespaces.get(blocks.nsid) {
                 Some(ns) if attached => {
@@ -250,7 +256,7 @@ impl Drive {
             }
             Err(failure) => self.core.fail(token, failure, &mut cx),
             Ok(()) if qid == 0 => self.submit_admin(token, controller, command, data, &mut cx),
-            Ok(()) => match IoCommand::parse(command) {
+            Ok(()) => match IoCommand::parse_of(command, Csi::NVM) {
                 // By reference: it is too large to be moved.
                 Ok(ref command) => match self.core.arbitrate(&token, controller, command, data, now) {
                     StartDecision::Now => self.execute_io(token, command, data, &mut cx),

@@ -98,10 +98,15 @@ impl<T: Transport> Host<T> {
     pub fn max_transfer(&self) -> usize {
         match self.controller.mdts {
             0 => 1 << 30,
-            mdts => 1usize
-                .checked_shl(12 + u32::from(self.cap.mpsmin()) + u32::from(mdts))
-                .map_or(1 << 30, |bytes| bytes.min(1 << 30)),
+            mdts => self.size_limit(mdts),
         }
+    }
+
+    /// The bytes of a size limit, 2 to `power` in units of the smallest memory page (CAP.MPSMIN): no more than 1 GiB.
+    pub(crate) fn size_limit(&self, power: u8) -> usize {
+        1usize
+            .checked_shl(12 + u32::from(self.cap.mpsmin()) + u32::from(power))
+            .map_or(1 << 30, |bytes| bytes.min(1 << 30))
     }
 
     /// Any admin command; its completion is returned whatever its status.
@@ -460,7 +465,15 @@ impl<T: Transport> Host<T> {
     /// # Errors
     /// The command failed (for instance Namespace Insufficient Capacity), or the transport is broken.
     pub fn create_namespace(&mut self, create: &NamespaceCreate) -> Result<Nsid, Error> {
-        let command = NamespaceManagement { nsid: 0, sel: NamespaceManagementSelect::CREATE, csi: Csi::NVM };
+        self.create_namespace_of(Csi::NVM, create)
+    }
+
+    /// Creates a namespace of this I/O command set; the result is its NSID. It is attached to nothing yet.
+    ///
+    /// # Errors
+    /// As [`create_namespace`](Host::create_namespace), and I/O Command Set Not Supported.
+    pub fn create_namespace_of(&mut self, csi: Csi, create: &NamespaceCreate) -> Result<Nsid, Error> {
+        let command = NamespaceManagement { nsid: 0, sel: NamespaceManagementSelect::CREATE, csi };
         let data = Data::Out(create.as_bytes().to_vec());
         let done = self.ask(command.into(), data, || "creating a namespace".into())?;
         Ok(done.completion.dw0.get())

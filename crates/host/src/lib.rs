@@ -3,6 +3,7 @@
 //! - [`Queue`] and [`Transport`] are the contract with whatever carries commands: a drive in this process, a
 //!   Unix socket, TCP ([`SocketTransport`]).
 //! - [`Host`] is a controller with typed admin commands; [`IoQueue`] reads and writes namespaces.
+//! - [`Zoned`] is what an [`IoQueue`] must know of a zoned namespace, to report, manage and write its zones.
 //! - [`NamespaceDevice`] is a namespace as a [block device](blockdev::BlockDevice), over any queue.
 //! - [`view`] shows what the drive says as JSON with the keys of nvme-cli.
 //!
@@ -40,6 +41,7 @@ mod random;
 mod session;
 mod socket;
 pub mod view;
+mod zones;
 
 pub use blockdev::Namespace;
 
@@ -54,3 +56,4 @@ pub use queue::{CompletedCommand, Connected, Data, Identity, Queue, Tag, Transpo
 pub use random::fill_random;
 pub use session::{InFlight, Session, TrackedQueue, may_pass, retry};
 pub use socket::{SocketQueue, SocketTransport};
+pub use zones::{Zoned, Zones, Zrwa};

@@ -351,6 +351,8 @@ struct Association {
     next_qid: u16,
     in_capsule: u32,
     shutdown: Duration,
+    /// How the controller was enabled.
+    cc: Cc,
 }
 
 impl SocketTransport {
@@ -484,7 +486,7 @@ impl SocketTransport {
         let cntlid = self.connect_queue(&mut admin, identity, subnqn, 0, CNTLID_DYNAMIC)?;
         let cap =
             Cap::from_bits(U64::new(get_property(&mut admin, PropertyOffset::CAP, true, self.timeout)?));
-        let cc = Cc::new().with_en(true).with_iosqes(6).with_iocqes(4);
+        let cc = Cc::enabled(cap);
         set_property(&mut admin, PropertyOffset::CC, cc.into_bits().get(), self.timeout)?;
         // At least what the controller says it may take, in units of 500 ms.
         let limit = (Duration::from_millis(500) * u32::from(cap.to())).max(self.timeout);
@@ -552,6 +554,7 @@ impl Transport for SocketTransport {
             next_qid: 1,
             in_capsule: ctrl.ioccsz.get().saturating_mul(16).saturating_sub(64),
             shutdown: Duration::from_micros(ctrl.rtd3e.get().into()).max(self.timeout),
+            cc: Cc::enabled(connected.cap),
         });
         Ok(connected)
     }
@@ -574,9 +577,12 @@ impl Transport for SocketTransport {
                 problem: "the drive has stopped answering".into(),
             });
         }
-        let limit = self.association.as_ref().map_or(self.timeout, |association| association.shutdown);
-        let cc = Cc::new().with_en(true).with_iosqes(6).with_iocqes(4).with_shn(Shn::NORMAL);
-        set_property(admin, PropertyOffset::CC, cc.into_bits().get(), self.timeout)?;
+        let (limit, cc) = match &self.association {
+            Some(association) => (association.shutdown, association.cc),
+            None => (self.timeout, Cc::enabled(Cap::new())),
+        };
+        let cc = cc.with_shn(Shn::NORMAL).into_bits().get();
+        set_property(admin, PropertyOffset::CC, cc, self.timeout)?;
         wait_for(admin, limit, self.timeout, "shutting the controller down", |csts| {
             csts.shst() == Shst::COMPLETE
         })?;

@@ -1,8 +1,8 @@
 //! The NVM Express specifications as types.
 //!
 //! Sources, cited by revision and section or figure title: *NVM Express Base Specification, Revision 2.1*
-//! ("Base"), *NVM Command Set Specification, Revision 1.1* ("NVM"), *NVMe over TCP Transport Specification,
-//! Revision 1.1* (in the crate `fabric`) and *OCP Datacenter NVMe SSD Specification 2.x* ("OCP").
+//! ("Base"), *NVM Command Set Specification, Revision 1.1* ("NVM"), *Zoned Namespace Command Set Specification,
+//! Revision 1.2* ("ZNS"), *NVMe over TCP Transport Specification, Revision 1.1* (in the crate `fabric`) and *OCP Datacenter NVMe SSD Specification 2.x* ("OCP").
 //!
 //! Rules of the crate:
 //!
@@ -17,7 +17,7 @@
 //!   nothing else: namespaces, ranges, support and state are the controller's to check.
 //! - Reserved bits and fields are ignored when read and zero when written (Base 1.4.1, "reserved").
 //!
-//! Not here: command sets other than NVM (zoned, key value), metadata and SGL lists longer than one
+//! Not here: command sets other than NVM and zoned (key value), metadata and SGL lists longer than one
 //! descriptor, management interface, boot partitions, PCI registers beyond the fabrics properties.
 #![no_std]
 
@@ -45,6 +45,7 @@ pub mod quota;
 pub mod reservation;
 pub mod status;
 pub mod transfer;
+pub mod zone;
 
 pub use admin::AdminCommand;
 pub use command::{AdminOpcode, Command, IoOpcode, SglDescriptor};
@@ -52,7 +53,7 @@ pub use completion::Completion;
 pub use io::IoCommand;
 pub use nqn::Nqn;
 pub use status::Status;
-pub use transfer::{Transfer, data_transfer};
+pub use transfer::{FormatUnit, Transfer, data_transfer};
 pub use zerocopy;
 pub use zerocopy::little_endian::{U16, U32, U64, U128};
 
@@ -75,6 +76,8 @@ pub struct Version(pub u32);
 impl Version {
     /// Revision 2.1.0 of the base specification, which this crate follows.
     pub const V2_1: Self = Self::new(2, 1, 0);
+    /// Revision 1.2.0, the Zoned Namespace Command Set specification's.
+    pub const V1_2: Self = Self::new(1, 2, 0);
     /// Revision 1.1.0, the NVM Command Set specification's.
     pub const V1_1: Self = Self::new(1, 1, 0);
 

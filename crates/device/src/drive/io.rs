@@ -8,8 +8,8 @@ use crate::io::{NamespaceLayout, commands, copy, fused};
 use crate::streams;
 use ftl::Source;
 use media::Nanos;
-use nvme::IoCommand;
 use nvme::io::Blocks;
+use nvme::{IoCommand, Status};
 
 impl Drive {
     /// All namespaces.
@@ -62,6 +62,9 @@ impl Drive {
                 copy::write_uncorrectable(&mut self.core, &token, id, blocks, cx)
             }
             IoCommand::Copy(copy) => copy::copy(&mut self.core, &token, id, copy, data, cx),
+            IoCommand::ZoneManagementSend(_)
+            | IoCommand::ZoneManagementReceive(_)
+            | IoCommand::ZoneAppend(_) => Err(Status::INVALID_OPCODE.with_dnr().into()),
         };
         match result {
             result if self.core.commands.get_mut(&token).parts > 0 => {
