@@ -15,7 +15,6 @@ use media::{Cell, FaultPlan, Geometry, NandConfig, NandTiming, Nanos, Rng};
 use std::collections::BTreeMap;
 use support::{SECTOR, Store};
 
-const DEBUG: bool = false;
 const SET: SetId = SetId(0);
 
 fn pick<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
@@ -374,6 +373,12 @@ impl Run {
             if answer != Answer::Later {
                 self.in_flight.remove(&io);
             }
+            for zone in 0..self.zones.len() {
+                let state = self.info(zone).state;
+                if state != before[zone] && matches!(state, ZoneState::Empty | ZoneState::Offline) {
+                    self.managed(zone, ZoneAction::Reset);
+                }
+            }
             return;
         }
         if let Answer::Failed(fault) = answer {
@@ -578,7 +583,11 @@ impl Run {
             len >= least && model.sectors[..].get(..len) == Some(&found[..len]),
             "seed {seed}: zone {zone} holds {len} sectors of {}, {least} are promised; {before:?} became {info:?}; differ at {:?}",
             model.sectors.len(),
-            (0..len).find(|&i| model.sectors.get(i) != Some(&found[i])).map(|i| (i, found[i], model.sectors.get(i)))
+            (0..len).find(|&i| model.sectors.get(i) != Some(&found[i])).map(|i| (
+                i,
+                found[i],
+                model.sectors.get(i)
+            ))
         );
         let written = len as u64 * u64::from(SECTOR);
         let active = self.states().into_iter().filter(|state| state.is_active()).count() as u32;
@@ -618,30 +627,7 @@ impl Run {
                 break;
             }
             let step = self.rng.below(100);
-            if DEBUG {
-                eprintln!("step {step} {:?}", self.states());
-            }
-            match step {
-                0..45 => self.write(),
-                45..55 => self.write_mapped(),
-                55..62 => {
-                    let zone = self.rng.below(self.zones.len() as u64) as usize;
-                    self.check_zone(zone);
-                    self.check_mapped();
-                }
-                62..72 => self.manage(),
-                72..76 => self.flush(),
-                76..94 => self.pass_time(false),
-                94 => self.pass_time(true),
-                95 | 96 => self.audit(),
-                97 => self.save(),
-                _ => self.cut(),
-            }
-            if DEBUG {
-                self.audit();
-            }
-        }
-        self.pass_time(true);
+            self.pass_time(true);
         self.audit();
         self.cut();
         self.audit();

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use host::{
-    Connected, Data, Done, Error, Host, Identity, IoQueue, Queue, Tag, Transport, TransportError, Zoned,
-    Zones,
+    CompletedCommand, Connected, Data, Error, Host, Identity, IoQueue, Queue, Tag, Transport, TransportError,
+    Zoned, Zones,
 };
 use nvme::identify::*;
 use nvme::log::{ChangedZones, LogId};
@@ -43,7 +43,7 @@ struct Fake(Shared);
 struct FakeQueue {
     drive: Shared,
     admin: bool,
-    done: VecDeque<Done>,
+    done: VecDeque<CompletedCommand>,
     tag: u16,
 }
 
@@ -114,11 +114,11 @@ impl Queue for FakeQueue {
         };
         let answer = if self.admin { drive.admin(&command, buffer) } else { drive.io(&command, buffer) };
         let completion = answer.unwrap_or_else(|status| Completion::new(0, status));
-        self.done.push_back(Done { tag, completion, data });
+        self.done.push_back(CompletedCommand { tag, completion, data });
         Ok(tag)
     }
 
-    fn next(&mut self, _: Option<Duration>) -> Result<Option<Done>, TransportError> {
+    fn next(&mut self, _: Option<Duration>) -> Result<Option<CompletedCommand>, TransportError> {
         Ok(self.done.pop_front())
     }
 }

@@ -4,7 +4,7 @@ use super::Flash;
 use super::superblock::{EraseStep, SuperblockState};
 use crate::context::{Event, EventQueue};
 use crate::storage::{Record, Storage};
-use media::{Medium, Nanos, OpStatus, Progress, Unit};
+use media::{BlockState, Medium, Nanos, OpStatus, Progress, Unit};
 
 impl Flash {
     /// Nothing of a superblock counts any more, and no program to it is under way: it is erased when its turn comes.
@@ -67,7 +67,24 @@ impl Flash {
     /// Begins to erase one block of an open superblock, for an owner that erases its blocks by itself. An event tells of the end.
     pub fn erase_block(&mut self, now: Nanos, unit: Unit, events: &mut EventQueue) {
         let end = self.nand.erase(now, unit);
+        self.erasing_blocks.push(unit);
         events.push(end, (self.id, Event::Erased(unit)));
+    }
+
+    /// Power was lost: tells the journal of the blocks that their owner was erasing. One whose erase had ended, which nobody noticed, is
+    /// empty, or bad.
+    pub(super) fn record_erasing_blocks<S: Storage>(&mut self, storage: &mut S) {
+        let set = self.id.0;
+        for unit in std::mem::take(&mut self.erasing_blocks) {
+            match self.nand.block(unit) {
+                BlockState::Writable { next: 0 } => storage.record(Record::Erase { set, unit }),
+                BlockState::Bad => {
+                    storage.record(Record::Erase { set, unit });
+                    storage.record(Record::Retire { set, unit });
+                }
+                BlockState::Writable { .. } | BlockState::MustErase => {}
+            }
+        }
     }
 
     /// The erase of a block should have ended; whether it has. A block that cannot be erased is bad from now on.
@@ -85,6 +102,7 @@ impl Flash {
             }
             Progress::Ended(status) => status,
         };
+        self.erasing_blocks.retain(|&block| block != unit);
         self.stats.erases += 1;
         storage.record(Record::Erase { set: self.id.0, unit });
         if status == OpStatus::Failed {

@@ -37,7 +37,7 @@ use crate::config::PAGE;
 use crate::storage::{Record, Storage};
 use crate::volume::SetId;
 use die_queue::DieQueue;
-use media::{Divisor, Faulty, Geometry, Medium, Nand, Nanos, OpStatus, Page, Read, Slot, Spare};
+use media::{Divisor, Faulty, Geometry, Medium, Nand, Nanos, OpStatus, Page, Read, Slot, Spare, Unit};
 
 /// The flash of an NVM Set.
 #[derive(Clone)]
@@ -55,6 +55,8 @@ pub(crate) struct Flash {
     dies: Vec<DieQueue>,
     /// Pages of a superblock.
     superblock_pages: Divisor,
+    /// Blocks that their owner erases, by any unit of each: see [`erase_block`](Flash::erase_block).
+    erasing_blocks: Vec<Unit>,
     /// Programs of the zones that ended where nobody of theirs asked. Their owner takes them.
     pub ended_of_zones: Vec<Ended>,
     /// Counts of the medium.
@@ -75,6 +77,7 @@ impl Flash {
             superblocks: Superblocks::new(&geo),
             dies: vec![DieQueue::EMPTY; geo.dies as usize],
             superblock_pages: Divisor::new(geo.pages_per_superblock()),
+            erasing_blocks: Vec::new(),
             ended_of_zones: Vec::with_capacity(geo.dies as usize * DIE_QUEUE),
             stats: SetStats::default(),
             spares: Vec::with_capacity(geo.unit_pages as usize),

@@ -55,12 +55,10 @@ impl Flash {
         storage.record(Record::Retire { set: self.id.0, unit });
     }
 
-    /// What a programmed unit holds does not count: nobody can find it any more.
+    /// What a unit holds, if anything, does not count: nobody can find it any more.
     pub fn spoil<S: Storage>(&mut self, unit: Unit, storage: &mut S) {
-        if self.was_programmed(unit) {
-            let _ = self.nand.apply_spoil(unit);
-            storage.record(Record::Spoil { set: self.id.0, unit });
-        }
+        let _ = self.nand.apply_spoil(unit);
+        storage.record(Record::Spoil { set: self.id.0, unit });
     }
 
     /// Tells the journal what is on flash now that a program has ended well. The owner calls this when it has seen to the pages:

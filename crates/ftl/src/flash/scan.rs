@@ -13,11 +13,14 @@ impl Flash {
         self.nand.power_cut(now);
         self.dies.fill(DieQueue::EMPTY);
         self.record_units(&under_way, storage);
+        self.record_erasing_blocks(storage);
     }
 
     /// Forgets what is in memory; how worn superblocks are, and who wrote them, stays.
     pub fn reset(&mut self) {
         self.dies.fill(DieQueue::EMPTY);
+        self.erasing_blocks.clear();
+        self.ended_of_zones.clear();
         self.superblocks.reset();
     }
 

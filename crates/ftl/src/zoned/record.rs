@@ -178,11 +178,8 @@ mod tests {
     #[test]
     fn records_that_cannot_be_are_told() {
         let mut zones = zones();
-        let record = |state: u32, superblock: u32, plot: u32, bytes: u64| {
-            let mut all: Vec<u8> =
-                [state, superblock, plot, 0].iter().flat_map(|w| w.to_le_bytes()).collect();
-            all.extend_from_slice(&bytes.to_le_bytes());
-            all
+        let record = |state: u32, superblock: u32, plot: u32| -> Vec<u8> {
+            [state, superblock, plot, 0].iter().flat_map(|w| w.to_le_bytes()).collect()
         };
         zones.apply(VolumeId(1), 0, &record(4, 3, 1)).unwrap();
         for (volume, zone, bytes) in [

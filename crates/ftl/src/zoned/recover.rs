@@ -10,7 +10,7 @@ use crate::flash::Offer;
 use crate::page_mapped::{PageMappedSet, has_contents};
 use crate::storage::{Record, Storage};
 use crate::volume::Volumes;
-use media::{LogicalPage, Nanos, Slot, Spare};
+use media::{LogicalPage, Medium, Nanos, Slot, Spare};
 use std::collections::BTreeMap;
 
 /// What is found of a unit.
@@ -176,10 +176,19 @@ impl Zones {
             }
             unit += 1;
         }
+        // Pages behind the end were in the window at most. Nobody shall take what is stored elsewhere for them for what is written later.
+        let most = pages.max(consumed * unit_pages) + self.config.buffer_pages + unit_pages;
+        for page in pages..most.min(pages_of_zone) {
+            if let Some(page) = cx.volumes.get(id.volume).map(|v| logical(v, &layout, id.zone, page)) {
+                mapped.drop_page(Nanos::ZERO, page, cx);
+            }
+        }
         if let Some(plot) = plot {
             // Units behind the end: nobody can read them, and nobody shall take them for what is written there later.
-            for unit in unit..consumed {
-                mapped.flash_mut().spoil(self.striping.unit(plot, unit).0, cx.storage);
+            for unit in (unit..self.striping.units).map(|unit| self.striping.unit(plot, unit).0) {
+                if mapped.flash().was_programmed(unit) {
+                    mapped.flash_mut().spoil(unit, cx.storage);
+                }
             }
         }
         self.end_rebuild(id, &layout, recorded, pages);
@@ -211,7 +220,11 @@ impl Zones {
 
     /// Units of a plot up to the last that was programmed or torn.
     fn consumed_units(&self, plot: Plot, units: u32, mapped: &PageMappedSet) -> u32 {
-        let programmed = |unit: &u32| mapped.flash().was_programmed(self.striping.unit(plot, *unit).0);
+        let programmed = |unit: &u32| {
+            let unit = self.striping.unit(plot, *unit).0;
+            // What is on a bad block says nothing of the others.
+            mapped.flash().was_programmed(unit) && !mapped.flash().nand.is_bad(unit)
+        };
         (0..units).rev().find(programmed).map_or(0, |unit| unit + 1)
     }
 
