@@ -626,8 +626,24 @@ impl Run {
             if self.worn_out {
                 break;
             }
-            let step = self.rng.below(100);
-            self.pass_time(true);
+            match self.rng.below(100) {
+                0..45 => self.write(),
+                45..55 => self.write_mapped(),
+                55..62 => {
+                    let zone = self.rng.below(self.zones.len() as u64) as usize;
+                    self.check_zone(zone);
+                    self.check_mapped();
+                }
+                62..72 => self.manage(),
+                72..76 => self.flush(),
+                76..94 => self.pass_time(false),
+                94 => self.pass_time(true),
+                95 | 96 => self.audit(),
+                97 => self.save(),
+                _ => self.cut(),
+            }
+        }
+        self.pass_time(true);
         self.audit();
         self.cut();
         self.audit();
