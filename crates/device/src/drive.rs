@@ -31,11 +31,11 @@ use crate::sanitize::{SANITIZE_IO, SanitizeOperation};
 use crate::self_test;
 use crate::stats::{self, DeletedNamespaces};
 use crate::telemetry::{self, Telemetry};
+use crate::zones;
 use ftl::{CompletedIo, Ftl, Io, StorageError, WriteHistory};
 use media::Nanos;
-use nvme::command_table::of_io;
 use nvme::log::{AnaState, NamespaceStatistics};
-use nvme::{Command, Completion, Csi, FormatUnit, IoCommand, IoOpcode, Nsid, Status, Transfer};
+use nvme::{Command, Completion, FormatUnit, IoCommand, Nsid, Status, Transfer};
 
 /// An NVMe subsystem with its controllers, namespaces and media.
 ///
@@ -148,18 +148,15 @@ impl Drive {
     /// before it submits, and to make a buffer for a read. [`Transfer::None`] for a command that will be refused
     /// because it is too large or names no attached namespace.
     pub fn transfer(&self, controller: ControllerId, qid: u16, command: &Command) -> Transfer {
-        // No namespace is zoned: what only zoned namespaces have is refused, whatever its data.
-        if qid != 0 && of_io(IoOpcode(command.opc)).is_some_and(|info| !info.is_of(Csi::NVM)) {
-            return Transfer::None;
-        }
-        let transfer = nvme::data_transfer(command, qid == 0, |unit| {
-            let FormatUnit::Block(blocks) = unit else { return 0 };
-            let attached = self.core.controllers.get(controller).is_some_and(|c| c.is_attached(blocks.nsid));
-            match self.core.namespaces.get(blocks.nsid) {
-                Some(ns) if attached => {
-                    (1 << ns.shift) + u32::from(ns.layout.host_metadata(blocks.prinfo.pract()))
-                }
-                _ => 0,
+        let attached = |nsid: Nsid| {
+            let attached = self.core.controllers.get(controller).is_some_and(|c| c.is_attached(nsid));
+            self.core.namespaces.get(nsid).filter(|_| attached)
+        };
+        let transfer = nvme::data_transfer(command, qid == 0, |unit| match unit {
+            FormatUnit::Block(blocks) => attached(blocks.nsid)
+                .map_or(0, |ns| (1 << ns.shift) + u32::from(ns.layout.host_metadata(blocks.prinfo.pract()))),
+            FormatUnit::ZoneExtension(nsid) => {
+                attached(nsid).filter(|ns| ns.zones.is_some()).map_or(0, |_| zones::EXTENSION_BYTES)
             }
         });
         if transfer.bytes() > u64::from(self.core.config.max_transfer) { Transfer::None } else { transfer }
@@ -256,7 +253,7 @@ impl Drive {
             }
             Err(failure) => self.core.fail(token, failure, &mut cx),
             Ok(()) if qid == 0 => self.submit_admin(token, controller, command, data, &mut cx),
-            Ok(()) => match IoCommand::parse_of(command, Csi::NVM) {
+            Ok(()) => match IoCommand::parse_of(command, self.core.namespaces.csi(command.nsid.get())) {
                 // By reference: it is too large to be moved.
                 Ok(ref command) => match self.core.arbitrate(&token, controller, command, data, now) {
                     StartDecision::Now => self.execute_io(token, command, data, &mut cx),

@@ -17,6 +17,7 @@ use crate::ports::ANA_TRANSITION_SECONDS;
 use crate::protection::Guard;
 use crate::temperature::{CRITICAL_TEMPERATURE, WARNING_TEMPERATURE};
 use crate::uuid::uuid_list;
+use crate::zones;
 use ftl::{MediaKind, PAGE};
 use nvme::admin::Identify;
 use nvme::command::AdminOpcode;
@@ -82,7 +83,7 @@ pub(crate) fn nvm_controller() -> NvmController {
 /// Answers an Identify command.
 pub(crate) fn answer(core: &Core, inputs: &IdentifyInputs, id: ControllerId, c: Identify) -> AdminResult {
     let viewer = core.controller(id)?;
-    // CSI is byte 47; only the NVM Command Set is there.
+    // CSI is byte 47.
     let by_command_set = [
         Cns::IOCS_NAMESPACE,
         Cns::IOCS_CONTROLLER,
@@ -90,19 +91,25 @@ pub(crate) fn answer(core: &Core, inputs: &IdentifyInputs, id: ControllerId, c: 
         Cns::IOCS_ALLOCATED_NAMESPACES,
         Cns::IOCS_ALLOCATED_NAMESPACE,
     ];
-    if by_command_set.contains(&c.cns) && c.csi != Csi::NVM {
+    let zoned = c.csi == Csi::ZONED && zones::are_supported(core);
+    if by_command_set.contains(&c.cns) && c.csi != Csi::NVM && !zoned {
         return Err(Failure::field(47));
     }
     match c.cns {
         Cns::CONTROLLER => page(&controller(core, inputs, id)),
+        Cns::IOCS_CONTROLLER if zoned => page(&zones::controller()),
         Cns::IOCS_CONTROLLER => page(&nvm_controller()),
         Cns::NAMESPACE if c.nsid == NSID_ALL => page(&common_namespace(core)),
         Cns::NAMESPACE | Cns::ALLOCATED_NAMESPACE => match named(core, viewer, &c)? {
             Some(ns) => page(&namespace(core, ns)),
             None => zeros(),
         },
+        Cns::IOCS_NAMESPACE if c.nsid == NSID_ALL && zoned => page(&zones::namespace(core, None)),
         Cns::IOCS_NAMESPACE if c.nsid == NSID_ALL => page(&nvm_namespace(core, None)),
         Cns::IOCS_NAMESPACE | Cns::IOCS_ALLOCATED_NAMESPACE => match named(core, viewer, &c)? {
+            Some(ns) if zoned && ns.zones.is_some() => page(&zones::namespace(core, Some(ns))),
+            Some(_) if zoned => Err(Failure::field(47)),
+            // Zoned namespaces have what the NVM Command Set says, too.
             Some(ns) => page(&nvm_namespace(core, Some(ns))),
             None => zeros(),
         },
@@ -117,16 +124,18 @@ pub(crate) fn answer(core: &Core, inputs: &IdentifyInputs, id: ControllerId, c: 
             let descriptors = [
                 NamespaceIdDescriptor::Nguid(ns.nguid),
                 NamespaceIdDescriptor::Uuid(ns.uuid),
-                NamespaceIdDescriptor::Csi(Csi::NVM),
+                NamespaceIdDescriptor::Csi(ns.csi()),
             ];
             NamespaceIdDescriptor::write_list(&descriptors, &mut list);
             Ok(Reply::Data(list.to_vec(), 0))
         }
-        Cns::ACTIVE_NAMESPACES | Cns::IOCS_ACTIVE_NAMESPACES => {
-            namespace_list(core, c.nsid, |nsid| viewer.is_attached(nsid))
+        Cns::ACTIVE_NAMESPACES => namespace_list(core, c.nsid, |nsid, _| viewer.is_attached(nsid)),
+        Cns::IOCS_ACTIVE_NAMESPACES => {
+            namespace_list(core, c.nsid, |nsid, ns| ns.csi() == c.csi && viewer.is_attached(nsid))
         }
-        Cns::ALLOCATED_NAMESPACES | Cns::IOCS_ALLOCATED_NAMESPACES => {
-            namespace_list(core, c.nsid, |nsid| viewer.sees(nsid))
+        Cns::ALLOCATED_NAMESPACES => namespace_list(core, c.nsid, |nsid, _| viewer.sees(nsid)),
+        Cns::IOCS_ALLOCATED_NAMESPACES => {
+            namespace_list(core, c.nsid, |nsid, ns| ns.csi() == c.csi && viewer.sees(nsid))
         }
         Cns::NAMESPACE_CONTROLLERS => {
             core.seen(id, c.nsid)?;
@@ -157,7 +166,8 @@ pub(crate) fn answer(core: &Core, inputs: &IdentifyInputs, id: ControllerId, c: 
                 return Err(Failure::field(42));
             }
             let mut sets = IoCommandSets::default();
-            sets.iocsc[0].set(1 << Csi::NVM.0);
+            let zoned = u64::from(zones::are_supported(core));
+            sets.iocsc[0].set(1 << Csi::NVM.0 | zoned << Csi::ZONED.0);
             page(&sets)
         }
         _ => Err(Failure::field(40)),
@@ -180,12 +190,12 @@ fn named<'a>(
     Ok(core.namespaces.get(c.nsid).filter(|_| visible))
 }
 
-fn namespace_list(core: &Core, above: u32, include: impl Fn(u32) -> bool) -> AdminResult {
+fn namespace_list(core: &Core, above: u32, include: impl Fn(u32, &Namespace) -> bool) -> AdminResult {
     if above >= NSID_ALL - 1 {
         return Err(Failure { location: 4, ..Status::INVALID_NAMESPACE.into() });
     }
-    let ids = core.namespaces.iter().map(|(nsid, _)| nsid);
-    page(&NamespaceList::new(ids.filter(|nsid| *nsid > above && include(*nsid))))
+    let listed = core.namespaces.iter().filter(|(nsid, ns)| *nsid > above && include(*nsid, ns));
+    page(&NamespaceList::new(listed.map(|(nsid, _)| nsid)))
 }
 
 /// Identify Controller, as this controller shows it.
@@ -353,12 +363,16 @@ pub(crate) fn namespace(core: &Core, ns: &Namespace) -> IdentifyNamespace {
     let blocks = U64::new(ns.blocks());
     let in_blocks = |bytes: u64| U16::new(((bytes >> ns.shift) - 1).min(0xFFFF) as u16);
     let page = in_blocks(PAGE.into());
-    let atomic = in_blocks(core.config.atomic_bytes());
+    // A zone ends with the last block that is durable, without regard to atomic units.
+    let atomic_bytes = if ns.zones.is_some() { PAGE.into() } else { core.config.atomic_bytes() };
+    let atomic = in_blocks(atomic_bytes);
     let set = U16::new(u16::from(ns.set.0) + 1);
     let used = core.ftl.allocated_bytes(ns.volume) >> ns.shift;
     IdentifyNamespace {
         nsze: blocks,
-        ncap: blocks,
+        ncap: ns
+            .zones
+            .map_or(blocks, |zones| U64::new(u64::from(zones.zones) * (zones.capacity >> ns.shift))),
         nuse: U64::new(used.min(ns.blocks())),
         flbas: Flbas::from_format_index(ns.format).with_mtelba(ns.layout.metadata > 0),
         dps: Dps::new().with_pit(ns.protection_type).with_pip(ns.protection_first),

@@ -61,6 +61,7 @@ mod streams;
 mod telemetry;
 mod temperature;
 mod uuid;
+mod zones;
 
 pub use block_transform::{BlockAction, BlockError, BlockTransform, SPARE};
 pub use config::{Attach, Config, ConfigError, FlashSpace, Identity, InitialNamespace, Link};

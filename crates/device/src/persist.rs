@@ -140,6 +140,7 @@ impl Restorer {
             if let Some(format) = config.lba_formats.get(usize::from(namespace.format)) {
                 namespace.set_format(namespace.format, *format);
             }
+            namespace.zones = ftl.zone_layout(namespace.volume);
             namespaces.insert(nsid, namespace);
         }
         // A volume without a namespace would be lost capacity.

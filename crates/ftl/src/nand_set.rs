@@ -315,6 +315,11 @@ impl NvmSet for NandSet {
         answer
     }
 
+    fn clear_zones<S: Storage>(&mut self, now: Nanos, volume: VolumeId, cx: &mut SetContext<'_, S>) {
+        self.zones.clear(now, None, Some(volume), &mut self.mapped, cx);
+        self.pump(now, cx);
+    }
+
     fn apply_zone(&mut self, volume: VolumeId, zone: u32, bytes: &[u8]) -> Result<(), String> {
         self.zones.apply(volume, zone, bytes)
     }

@@ -243,25 +243,19 @@ impl Run {
         self.store.host_writes(Io(io), io);
         let base = zone as u64 * self.layout.size;
         let answer = match append {
-            true => match self.ftl.append(
-                self.now,
-                Io(io),
-                self.volume,
-                base,
-                bytes as u32,
-                durable,
-                &mut self.store,
-            ) {
-                Ok((start, answer)) => {
-                    assert_eq!(
-                        start,
-                        base + at,
-                        "seed {}: {:?}, {} sectors known",
-                        self.seed,
-                        self.info(zone),
-                        self.zones[zone].sectors.len()
-                    );
-                    answer
+            true => match self.ftl.append_at(self.volume, base, bytes as u32) {
+                Ok(start) => {
+                    assert_eq!(start, base + at, "seed {}: {:?}", self.seed, self.info(zone));
+                    let extent = Extent { start, bytes: bytes as u32 };
+                    self.ftl.write(
+                        self.now,
+                        Io(io),
+                        self.volume,
+                        extent,
+                        Source::Host,
+                        durable,
+                        &mut self.store,
+                    )
                 }
                 Err(fault) => Answer::Failed(fault),
             },
@@ -457,6 +451,9 @@ impl Run {
     /// All of a zone: what was acknowledged is there, and nothing behind the write pointer.
     fn check_zone(&mut self, zone: usize) {
         let sectors = (self.layout.size / u64::from(SECTOR)) as usize;
+        if self.info(zone).state == ZoneState::Offline {
+            return;
+        }
         let found = self.read_sectors(self.volume, zone as u64 * self.layout.size, sectors);
         let model = &self.zones[zone];
         for (i, &value) in found.iter().enumerate() {
@@ -568,6 +565,10 @@ impl Run {
     fn check_after_cut(&mut self, zone: usize, before: &ZoneInfo, kept: bool, nothing: bool) {
         let info = self.info(zone);
         let seed = self.seed;
+        if before.state == ZoneState::Offline {
+            assert_eq!(info.state, ZoneState::Offline, "seed {seed}");
+            return;
+        }
         let sectors = (self.layout.size / u64::from(SECTOR)) as usize;
         let found = self.read_sectors(self.volume, zone as u64 * self.layout.size, sectors);
         let model = &self.zones[zone];

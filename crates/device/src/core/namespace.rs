@@ -7,7 +7,8 @@ use crate::protection::Protection;
 use crate::quota::limits::Quotas;
 use crate::reservation::registrants::Reservations;
 use crate::stats::counts::{NamespaceStats, Traffic};
-use ftl::{SetId, VolumeId};
+use ftl::{SetId, VolumeId, ZoneLayout};
+use nvme::Csi;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -81,6 +82,9 @@ pub(crate) struct Namespace {
     /// What its format says, beside the size of blocks.
     #[serde(skip)]
     pub layout: FormatLayout,
+    /// Its zones, if it is zoned: what the translation layer has of them.
+    #[serde(skip)]
+    pub zones: Option<ZoneLayout>,
     /// None while no host is registered and nothing is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reservations: Option<Box<Reservations>>,
@@ -141,6 +145,12 @@ impl Namespace {
             }),
             extended: format.extension() != 0,
         };
+    }
+
+    /// Its I/O command set.
+    #[inline]
+    pub fn csi(&self) -> Csi {
+        if self.zones.is_some() { Csi::ZONED } else { Csi::NVM }
     }
 
     /// Bytes of its volume: whole pages.
@@ -206,6 +216,12 @@ impl Namespaces {
     #[inline]
     pub fn get_mut(&mut self, nsid: u32) -> Option<&mut Namespace> {
         self.table.get_mut((nsid as usize).wrapping_sub(1))?.as_mut()
+    }
+
+    /// The I/O command set of a namespace. One that does not exist is taken to be of the NVM Command Set.
+    #[inline]
+    pub fn csi(&self, nsid: u32) -> Csi {
+        self.get(nsid).map_or(Csi::NVM, Namespace::csi)
     }
 
     /// The lowest free identifier.

@@ -6,10 +6,11 @@ use crate::core::{ControllerId, Core, Cx, Failure, Output, Token};
 use crate::fdp;
 use crate::io::{NamespaceLayout, commands, copy, fused};
 use crate::streams;
+use crate::zones;
 use ftl::Source;
 use media::Nanos;
+use nvme::IoCommand;
 use nvme::io::Blocks;
-use nvme::{IoCommand, Status};
 
 impl Drive {
     /// All namespaces.
@@ -62,9 +63,13 @@ impl Drive {
                 copy::write_uncorrectable(&mut self.core, &token, id, blocks, cx)
             }
             IoCommand::Copy(copy) => copy::copy(&mut self.core, &token, id, copy, data, cx),
-            IoCommand::ZoneManagementSend(_)
-            | IoCommand::ZoneManagementReceive(_)
-            | IoCommand::ZoneAppend(_) => Err(Status::INVALID_OPCODE.with_dnr().into()),
+            IoCommand::ZoneAppend(blocks) => zones::commands::append(&mut self.core, &token, id, blocks, cx),
+            IoCommand::ZoneManagementSend(c) => {
+                zones::commands::send(&mut self.core, &token, id, c, data, cx)
+            }
+            IoCommand::ZoneManagementReceive(c) => {
+                zones::commands::receive(&mut self.core, &token, id, c, cx)
+            }
         };
         match result {
             result if self.core.commands.get_mut(&token).parts > 0 => {

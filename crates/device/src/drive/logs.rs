@@ -17,6 +17,7 @@ use crate::self_test;
 use crate::stats;
 use crate::telemetry;
 use crate::uuid::{self, Vendor};
+use crate::zones;
 use media::Nanos;
 use nvme::admin::GetLogPage;
 use nvme::log::{
@@ -160,9 +161,14 @@ impl Drive {
             LogId::CHANGED_NAMESPACES => {
                 ChangedNamespaces::new(controller.changed.iter().copied()).as_bytes().to_vec()
             }
-            LogId::COMMAND_EFFECTS => {
-                command_effects(c, self.core.has_placement(), &controller.role).as_bytes().to_vec()
-            }
+            LogId::COMMAND_EFFECTS => command_effects(
+                c,
+                self.core.has_placement(),
+                zones::are_supported(&self.core),
+                &controller.role,
+            )
+            .as_bytes()
+            .to_vec(),
             LogId::DEVICE_SELF_TEST => self_test::log(&self.core).as_bytes().to_vec(),
             LogId::TELEMETRY_HOST | LogId::TELEMETRY_CONTROLLER => self.telemetry.log(&self.core, c.lid),
             LogId::ENDURANCE_GROUP => smart::endurance_group(&self.core, c.lsi)?.as_bytes().to_vec(),

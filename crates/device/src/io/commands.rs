@@ -224,7 +224,9 @@ pub(crate) fn write_zeroes<S: Contents>(
     let BlockLocation { volume, extent, handle, .. } = location;
     let end = extent.start + u64::from(extent.bytes);
     let (first, last) = (extent.start.next_multiple_of(page), end / page * page);
-    if !blocks.deac || first >= last {
+    let zoned = core.attached(id, blocks.nsid)?.zones.is_some();
+    // Zones are written in order, and deallocated as a whole.
+    if !blocks.deac || first >= last || zoned {
         return store(core, token, id, location, Source::Zeros, blocks.fua, cx);
     }
     core.enter(token);

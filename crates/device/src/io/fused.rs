@@ -15,7 +15,7 @@ use crate::core::{
 use ftl::{Answer, Fault, Source};
 use media::Nanos;
 use nvme::io::Blocks;
-use nvme::{Command, Csi, IoCommand, Status};
+use nvme::{Command, IoCommand, Status};
 
 /// Aborted, for there is no other one.
 fn other_missing() -> Failure {
@@ -55,7 +55,9 @@ pub(crate) fn submit<S: Contents>(
     cx: &mut Cx<'_, S>,
 ) -> Option<(Token, Blocks)> {
     let qid = core.commands.get_mut(&token).qid;
-    let parsed = admitted.and_then(|()| IoCommand::parse_of(command, Csi::NVM).map_err(Failure::from));
+    let parsed = admitted.and_then(|()| {
+        IoCommand::parse_of(command, core.namespaces.csi(command.nsid.get())).map_err(Failure::from)
+    });
     if command.flags.fuse() == FIRST {
         match parsed {
             Ok(IoCommand::Compare(blocks)) => {

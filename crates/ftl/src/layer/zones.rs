@@ -1,10 +1,10 @@
 //! Volumes with zones.
 
 use super::Ftl;
-use crate::answer::{Answer, Fault, Source};
+use crate::answer::{Answer, Fault};
 use crate::set::NvmSet;
 use crate::storage::{Io, Storage};
-use crate::volume::{Extent, SetId, VolumeId};
+use crate::volume::{SetId, VolumeId};
 use crate::zoned::{ZoneAction, ZoneInfo, ZoneLayout, ZoneSupport, ZoneTarget};
 use media::Nanos;
 
@@ -45,26 +45,34 @@ impl Ftl {
         self.set(set)?.zone(volume, zone)
     }
 
-    /// Writes to the zone that begins at byte `zone` of a volume, where its write pointer is. Returns the byte where the data went.
+    /// The byte of a volume where an append of so many bytes to the zone that begins at byte `zone` goes: its write pointer, where the
+    /// write is to begin.
     ///
     /// # Errors
     /// If no zone begins there, its state allows no write, or too little is left of it.
-    #[allow(clippy::too_many_arguments)]
-    pub fn append(
+    pub fn append_at(&self, volume: VolumeId, zone: u64, bytes: u32) -> Result<u64, Fault> {
+        let set = self.volumes.get(volume).ok_or(Fault::OutOfRange)?.set;
+        self.set(set).ok_or(Fault::OutOfRange)?.append_at(volume, zone, bytes)
+    }
+
+    /// Gives up everything in a volume of so many bytes: all pages are deallocated, or all zones reset. Blocks are erased later.
+    ///
+    /// # Errors
+    /// If there is no such volume.
+    pub fn clear(
         &mut self,
         now: Nanos,
-        io: Io,
         volume: VolumeId,
-        zone: u64,
-        bytes: u32,
-        durable: bool,
+        bytes: u64,
         storage: &mut impl Storage,
-    ) -> Result<(u64, Answer), Fault> {
+    ) -> Result<Nanos, Fault> {
+        if !self.is_zoned(volume) {
+            return self.trim(now, volume, 0, bytes, storage);
+        }
         self.advance(now, storage);
         let set = self.volumes.get(volume).ok_or(Fault::OutOfRange)?.set;
-        let start = self.set(set).ok_or(Fault::OutOfRange)?.append_at(volume, zone, bytes)?;
-        let extent = Extent { start, bytes };
-        Ok((start, self.write_part(now, io, volume, extent, 0, Source::Host, durable, 0, storage)))
+        self.sets[usize::from(set.0)].clear_zones(now, volume, context!(self, storage));
+        Ok(now)
     }
 
     /// Does what a host asks of a volume's zones. A reset is done when the blocks are erased.

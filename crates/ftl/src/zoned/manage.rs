@@ -308,6 +308,28 @@ impl Zones {
         }
     }
 
+    /// Gives up what the zones of one volume, or of all, hold. Their blocks are erased for a command or for nobody. Zones that can only be
+    /// read stay so.
+    pub fn clear<S: Storage>(
+        &mut self,
+        now: Nanos,
+        io: Option<Io>,
+        volume: Option<VolumeId>,
+        mapped: &mut PageMappedSet,
+        cx: &mut SetContext<'_, S>,
+    ) {
+        let meant = |id: &ZoneId| volume.is_none_or(|volume| id.volume == volume);
+        for id in self.ids().filter(meant).collect::<Vec<_>>() {
+            self.empty(now, io, id, mapped, cx);
+            if let Ok(state) = self.zone(id).state.after(ZoneEvent::Reset)
+                && let Some(table) = self.table_mut(id.volume)
+            {
+                table.set_state(id.zone, state);
+                self.record(id, cx);
+            }
+        }
+    }
+
     /// Gives up what all zones hold, and erases it; `io` is done when it is. Zones that can only be read stay so.
     pub fn purge<S: Storage>(
         &mut self,
@@ -316,15 +338,7 @@ impl Zones {
         mapped: &mut PageMappedSet,
         cx: &mut SetContext<'_, S>,
     ) -> Answer {
-        for id in self.ids().collect::<Vec<_>>() {
-            self.empty(now, Some(io), id, mapped, cx);
-            if let Ok(state) = self.zone(id).state.after(ZoneEvent::Reset)
-                && let Some(table) = self.table_mut(id.volume)
-            {
-                table.set_state(id.zone, state);
-                self.record(id, cx);
-            }
-        }
+        self.clear(now, Some(io), None, mapped, cx);
         // Those that were being erased before are waited for, too.
         match self.erasing.is_empty() {
             true => Answer::At(now),

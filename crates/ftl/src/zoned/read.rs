@@ -1,5 +1,6 @@
 //! Reads of zones: from the window, from their place, or from the page-mapped part.
 
+use super::state::{ZoneFault, ZoneState};
 use super::zone::ZoneId;
 use super::{Zones, logical};
 use crate::answer::Fault;
@@ -48,6 +49,18 @@ impl Zones {
         }
     }
 
+    /// Zones that are offline hold nothing that can be read.
+    fn refuse_offline(&self, id: VolumeId, extent: Extent) -> Result<(), Fault> {
+        let table = self.table(id).ok_or(Fault::OutOfRange)?;
+        let last = extent.start + u64::from(extent.bytes.max(1)) - 1;
+        for zone in table.layout.locate(extent.start).0..=table.layout.locate(last).0 {
+            if table.zones[zone as usize].state == ZoneState::Offline {
+                return Err(Fault::Zone(ZoneFault::Offline));
+            }
+        }
+        Ok(())
+    }
+
     /// Walks the pages of an extent; flash pages of one sense are read together. `visit` gets the piece and the contents.
     pub fn read<S: Storage>(
         &mut self,
@@ -58,6 +71,7 @@ impl Zones {
         cx: &mut SetContext<'_, S>,
         mut visit: impl FnMut(&mut S, Piece, Option<Slot>) -> Result<(), Fault>,
     ) -> Result<Nanos, Fault> {
+        self.refuse_offline(id, extent)?;
         let volume = cx.volumes.get_mut(id).ok_or(Fault::OutOfRange)?;
         let sense_pages = mapped.flash().geo().sense_pages;
         let (mut end, mut fault) = (now, None);
