@@ -1,8 +1,8 @@
 //! Bringing a layout up and down: drive, namespaces, file systems, mounts.
 //!
-//! A [`Base`] is a layout that was made once (namespaces created, flash preconditioned, file systems made, and whatever
-//! the study puts on them) and kept as a drive image. Every run opens a copy of it, so that all runs start equal, on a
-//! drive that has aged equally.
+//! A [`Base`] is a layout that was made once and kept as a drive image. Its namespaces are created, its flash is preconditioned, and its file
+//! systems hold what the study puts on them. Every run opens a copy of it. So all runs start equal, on a drive that has aged
+//! equally.
 
 use std::{
     fs::{self, File},

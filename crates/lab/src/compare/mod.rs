@@ -1,5 +1,5 @@
-//! `tranche compare`: any command of the user's own on several layouts, compared by wall time, the drive's counters and
-//! whatever the command itself reports.
+//! `tranche compare`: a command of the user's own on several layouts, compared by wall time, the drive's counters and
+//! the figures that the command itself reports.
 //!
 //! The command runs with these variables:
 //!
