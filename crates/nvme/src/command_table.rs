@@ -523,8 +523,8 @@ impl IoCommand {
     /// Parses a command that arrived on an I/O queue.
     ///
     /// # Errors
-    /// Invalid Command Opcode for opcodes that are not listed in this enum, Invalid Field in Command for reserved
-    /// values of a reservation's action, type or persistence, with Do Not Retry.
+    /// Invalid Command Opcode for opcodes that are not listed in this enum. Invalid Field in Command for reserved
+    /// values of a reservation's action, type or persistence. Both with Do Not Retry.
     #[inline]
     pub fn parse(cmd: &Command) -> Result<Self, Status> {
         // Nearly all commands are one of these two: they need no search in the table.
