@@ -1,6 +1,6 @@
 //! A typed NVMe host over any connection.
 //!
-//! - [`Queue`] and [`Transport`] are the contract with whatever carries commands: a drive in this process, a
+//! - [`Queue`] and [`Transport`] are the contract with what carries commands: a drive in this process, a
 //!   Unix socket, TCP ([`SocketTransport`]).
 //! - [`Host`] is a controller with typed admin commands; [`IoQueue`] reads and writes namespaces.
 //! - [`NamespaceDevice`] is a namespace as a [block device](blockdev::BlockDevice), over any queue.
