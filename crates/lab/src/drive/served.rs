@@ -21,8 +21,8 @@ use crate::{
     counters::Counters,
     figure::show_size,
     layout::{Namespace, Size},
+    mounted_drive::DRIVE_PATIENCE,
     process::Process,
-    rig::DRIVE_PATIENCE,
     scratch::{self, Role, Scratch},
 };
 

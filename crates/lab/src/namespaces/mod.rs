@@ -5,11 +5,11 @@
 //! reads large blocks and one writes them, each with one request at a time. The drive is prepared as the tool's act_prep does. Then
 //! the study looks for the highest multiple of the standard load that passes, for several numbers of equal namespaces.
 
+mod act_drive;
 mod agreement;
 mod live;
 mod published;
 mod report;
-mod rig;
 mod search;
 mod trial;
 
@@ -21,8 +21,8 @@ use serde_json::Value;
 use workload::act::HostTime;
 
 use self::{
+    act_drive::{ActDrive, ParkedDrive},
     agreement::Pair,
-    rig::{ActDrive, ParkedDrive},
     search::HighestLoad,
     trial::{Length, Plan},
 };
@@ -141,7 +141,7 @@ impl Options {
 
     /// A drive for tests on so many namespaces.
     fn drive(&self, toml: &toml::Table, count: u32) -> Result<Config> {
-        rig::cut(toml, self.of.unwrap_or(count))
+        act_drive::cut(toml, self.of.unwrap_or(count))
     }
 
     /// A number of namespaces, in words.
