@@ -228,8 +228,8 @@ impl Export {
         ))
     }
 
-    /// Detaches the loop devices and unmounts the directory, whatever uses them. File systems that the user
-    /// has mounted on the loop devices are unmounted first, so that their data gets to the drive; a busy
+    /// Detaches the loop devices and unmounts the directory, even if they are in use. File systems that the user
+    /// has mounted on the loop devices are unmounted first, so that their data gets to the drive. A busy
     /// one is synchronised and unmounted lazily.
     ///
     /// Returns what was in the way, a sentence for each. Doing it twice is harmless.

@@ -1,10 +1,10 @@
 //! Which loop devices a drive has attached, noted outside of it, so that the next start finds those of a killed one.
 //!
-//! A device's path tells that only while the directory is mounted: once it is unmounted lazily, the kernel shows the path within
-//! it (`/nvme0n1`), which might be anybody's. What a device is attached to is numbered, though: `diskseq` in `/sys/block` grows with
+//! A device's path does not suffice. When the directory is unmounted lazily, the kernel shows only the path within it (`/nvme0n1`), which
+//! does not say whose it is. But attachments have numbers: `diskseq` in `/sys/block` grows with
 //! every attachment and comes only once in a boot (Linux 5.15, `Documentation/ABI/stable/sysfs-block`). A record is a file with the
-//! boot, the directory, and a line for each device with that number. It is locked as long as its drive lives, and is removed when the
-//! drive has taken everything down.
+//! boot, the directory, and a line for each device with that number. It is locked while its drive lives. The drive removes it when it
+//! has taken everything down.
 
 use crate::loops::LoopDevice;
 use std::ffi::OsString;

@@ -109,7 +109,7 @@ impl<T: Transport> Host<T> {
             .map_or(1 << 30, |bytes| bytes.min(1 << 30))
     }
 
-    /// Any admin command; its completion is returned whatever its status.
+    /// Any admin command. Returns its completion, also of one that failed.
     ///
     /// # Errors
     /// The transport is broken, or there was no completion within a minute.
@@ -239,8 +239,8 @@ impl<T: Transport> Host<T> {
         self.identified(Cns::IOCS_NAMESPACE, nsid)
     }
 
-    /// Tells the drive that this host knows LBA formats with other guards than of 16 bits, or with storage tags, and Copy
-    /// descriptors that name other namespaces (feature 16h).
+    /// Enables extensions that a host must ask for (feature 16h): LBA formats with storage tags or with guards of more than 16 bits, and
+    /// Copy descriptors that name other namespaces.
     ///
     /// # Errors
     /// The command failed, or the transport is broken.
@@ -313,7 +313,7 @@ impl<T: Transport> Host<T> {
         Ok(list.iter().collect())
     }
 
-    /// Controllers that a namespace is attached to, ascending. A drive without namespace management only tells of this one.
+    /// Controllers that a namespace is attached to, ascending. A drive without namespace management names only this one.
     ///
     /// # Errors
     /// The command failed, or the transport is broken.

@@ -45,7 +45,7 @@ impl<Q: Queue> IoQueue<Q> {
         self.max_transfer
     }
 
-    /// Any I/O command, alone; its completion is returned whatever its status.
+    /// Any I/O command, alone. Returns its completion, also of one that failed.
     ///
     /// # Errors
     /// The transport is broken, or there was no completion within a minute.

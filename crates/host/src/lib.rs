@@ -1,6 +1,6 @@
 //! A typed NVMe host over any connection.
 //!
-//! - [`Queue`] and [`Transport`] are the contract with whatever carries commands: a drive in this process, a
+//! - [`Queue`] and [`Transport`] are the contract with what carries commands: a drive in this process, a
 //!   Unix socket, TCP ([`SocketTransport`]).
 //! - [`Host`] is a controller with typed admin commands; [`IoQueue`] reads and writes namespaces.
 //! - [`Zoned`] is what an [`IoQueue`] must know of a zoned namespace, to report, manage and write its zones.

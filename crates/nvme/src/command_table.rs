@@ -549,9 +549,8 @@ impl IoCommand {
     /// Parses a command that arrived on an I/O queue, of whichever command set.
     ///
     /// # Errors
-    /// Invalid Command Opcode for opcodes that are not listed in this enum, Invalid Field in Command for reserved
-    /// values of the action, type or persistence of a reservation and of the action or filter of zone management, with Do Not
-    /// Retry.
+    /// Invalid Command Opcode for opcodes that are not listed in this enum. Invalid Field in Command for reserved values of a
+    /// reservation's action, type or persistence, and of the action or filter of zone management. Both with Do Not Retry.
     #[inline]
     pub fn parse(cmd: &Command) -> Result<Self, Status> {
         // Nearly all commands are one of these two: they need no search in the table.

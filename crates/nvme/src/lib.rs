@@ -1,13 +1,17 @@
 //! The NVM Express specifications as types.
 //!
-//! Sources, cited by revision and section or figure title: *NVM Express Base Specification, Revision 2.1*
-//! ("Base"), *NVM Command Set Specification, Revision 1.1* ("NVM"), *Zoned Namespace Command Set Specification,
-//! Revision 1.2* ("ZNS"), *NVMe over TCP Transport Specification, Revision 1.1* (in the crate `fabric`) and *OCP Datacenter NVMe SSD Specification 2.x* ("OCP").
+//! Sources, cited by revision and section or figure title:
+//!
+//! - "Base": *NVM Express Base Specification, Revision 2.1*,
+//! - "NVM": *NVM Command Set Specification, Revision 1.1*,
+//! - "ZNS": *Zoned Namespace Command Set Specification, Revision 1.2*,
+//! - *NVMe over TCP Transport Specification, Revision 1.1*, in the crate `fabric`,
+//! - "OCP": *OCP Datacenter NVMe SSD Specification 2.x*.
 //!
 //! Rules of the crate:
 //!
 //! - Names and order of fields are the specification's. A field that the specification counts from zero ends
-//!   in `_z`, so that nobody reads it as a count.
+//!   in `_z`, so that it is not taken for a count.
 //! - Structures that cross a wire are plain memory: little endian, alignment 1, size asserted at compile
 //!   time, convertible from and to bytes with `zerocopy`. Every bit pattern is a valid value.
 //! - Values from the wire are open enums: a number with names, never a Rust `enum` that a

@@ -45,7 +45,7 @@ pub struct Namespace {
     pub blocks: u64,
     /// Whether they are encrypted.
     pub encrypted: bool,
-    /// Whether they are, and nobody has given the key.
+    /// Whether they are, and no key was given.
     pub locked: bool,
 }
 

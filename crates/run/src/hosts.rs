@@ -115,7 +115,7 @@ enum InFlight {
     EventRequest { association: u32 },
     /// The runtime's: the log of changed namespaces is read, which clears the event.
     ChangedLog { association: u32 },
-    /// The runtime's, and nobody waits for it.
+    /// The runtime's, and no host waits for it.
     Ignored,
 }
 

@@ -77,7 +77,7 @@ impl<const SIZE: usize> Memory<SIZE> {
         let mut ranges = Vec::new();
         for first in (0..regions).map(|region| region * Self::REGION) {
             let Some(place) = self.chunks.get_mut(first / CHUNK) else { break };
-            // Whoever writes there hears of it.
+            // A later write there gets the error.
             let Ok(chunk) = Chunk::made(place, SIZE) else { break };
             let start = chunk.start + first % CHUNK * SIZE;
             ranges.push(MemoryRange::of(&chunk.bytes[start..start + HUGE]));

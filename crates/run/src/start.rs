@@ -42,7 +42,7 @@ pub struct Options {
     /// What the keys of namespaces are wrapped with. Without, those of a new drive are stored in the clear, and an image that has
     /// wrapped keys opens locked.
     pub drive_key: Option<DriveKey>,
-    /// What a new drive goes through before anybody may use it.
+    /// What happens to a new drive before a host may use it.
     pub precondition: Precondition,
     /// Seed of the preconditioning.
     pub seed: u64,
@@ -126,7 +126,7 @@ pub enum StartError {
     /// The caller that was told of its progress ended it.
     #[error("interrupted while the drive was preconditioned")]
     Interrupted,
-    /// A drive in virtual time cannot go live while somebody is connected to it.
+    /// A drive in virtual time cannot go live while a host is connected to it.
     #[error("a host is still connected to the drive in virtual time")]
     StillInUse,
     /// There is neither an image nor a configuration.

@@ -152,8 +152,7 @@ fn a_file_that_lost_writes_fails_from_then_on() {
     assert_eq!(bench.drive.seen(), []);
 }
 
-/// Two writes to different bytes of the same block must both be there in the end, whatever the order of
-/// completions.
+/// Two writes to different bytes of the same block must both be there in the end, in any order of completions.
 #[test]
 fn partial_writes_do_not_undo_each_other() {
     for seed in 1..200 {

@@ -1,8 +1,8 @@
 //! The five transactions (clause 2), each as prepared statements on one connection.
 //!
-//! Statements that touch several rows of one kind are sent as one where SQL allows it, and the rows that every terminal
-//! wants (district, warehouse) are locked last, so that the load waits for the drive and not for row locks or for the
-//! driver's share of the processor.
+//! The load should wait for the drive, and not for row locks or for the driver's share of the processor. So statements that touch
+//! several rows of one kind are sent as one where SQL allows it. The rows that every terminal wants (district, warehouse)
+//! are locked last.
 
 use std::{
     collections::BTreeMap,

@@ -79,7 +79,7 @@ enum Readers {
         answers: Receiver<ReadAnswer>,
         threads: Vec<JoinHandle<()>>,
     },
-    /// Whoever asks for an answer.
+    /// No threads: the one that asks for an answer reads.
     #[cfg_attr(not(test), expect(dead_code, reason = "only tests go on step by step"))]
     Stepped {
         contents: Arc<dyn DiskFile>,
@@ -224,7 +224,7 @@ impl Drop for Cold {
     }
 }
 
-/// A command whose data could not be had.
+/// The completion of a command whose data could not be read.
 fn spoilt(completion: Completion) -> Completion {
     if completion.status().is_success() { completion.with_status(Status::INTERNAL_ERROR) } else { completion }
 }

@@ -90,7 +90,8 @@ pub(super) fn read_full(file: &dyn DiskFile, mut at: u64, mut bytes: &mut [u8]) 
     Ok(true)
 }
 
-/// Reads bytes that no host has asked for; whether all of them were there. Of what the host did not have in memory it keeps nothing there.
+/// Reads bytes that no host has asked for. Returns whether all of them were there. Bytes that were not in the page cache before are not kept
+/// there.
 pub(super) fn read_aside(file: &dyn DiskFile, at: u64, bytes: &mut [u8]) -> io::Result<bool> {
     let there = file.read_now(bytes, at)?.unwrap_or(0);
     if there == bytes.len() {
@@ -138,7 +139,7 @@ impl HostDisk {
     /// Whether somebody else on this machine can read a file of the image: one that an older program made, or that was copied.
     pub(crate) fn is_open_to_others(&self) -> bool {
         let mode = |path: &Path| std::fs::metadata(path).map_or(0, |metadata| metadata.permissions().mode());
-        // Whoever may not enter the directory reads nothing in it.
+        // A user who may not enter the directory reads nothing in it.
         if mode(&self.dir) & 0o011 == 0 {
             return false;
         }
@@ -162,8 +163,8 @@ impl HostDisk {
         Ok(file)
     }
 
-    /// Takes the lock for somebody who only looks, and changes nothing: others may look as well. An image that no drive ever
-    /// had open, or a copy of one, has no file to lock, and nobody to be kept out.
+    /// Takes the lock for reading only, and changes nothing. Other readers may have it, too. An image that no drive ever
+    /// had open, or a copy of one, has no file to lock, and no drive to keep out.
     pub(crate) fn lock_to_look(&self) -> Result<Option<File>, ImageError> {
         let path = self.dir.join(LOCK);
         let file = match File::open(&path) {

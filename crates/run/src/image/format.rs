@@ -1,6 +1,6 @@
 //! Bytes of an image's files, drawn in `docs/image-format.md`. Pure: no files here.
 //!
-//! Everything is little endian. Whatever is read is checked: a length that does not fit, a checksum that
+//! Everything is little endian. Everything that is read is checked: a length that does not fit, a checksum that
 //! is wrong or an unknown number ends the reading with an error, never with a panic.
 
 use crate::memory::SLOT as PAGE;
@@ -148,8 +148,8 @@ impl Header {
         })
     }
 
-    /// What the checksums of this journal's frames are salted with, so that a frame of another file,
-    /// or of a file that once had these blocks, is none of this one.
+    /// The salt of the checksums of this journal's frames. With it, a frame of another file, or of a file that once had
+    /// these blocks, does not count as one of this file.
     pub(crate) fn salt(&self) -> Salt {
         Salt { value: crc(&self.encode()[16..40]), heads: self.version >= LINKED }
     }
@@ -282,7 +282,7 @@ fn decode_mark(payload: &[u8]) -> Option<Mark> {
     (payload.len() >= 16).then(|| Mark { generation: u64_at(payload, 0), offset: u64_at(payload, 8) })
 }
 
-/// How a journal comes to continue another.
+/// Why a journal continues another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum Continuation {

@@ -106,7 +106,7 @@ pub(crate) struct JobFiles {
     pub journal: Arc<Mutex<Journal>>,
     /// Whether anything is synced that need not be.
     pub host_sync: bool,
-    /// A sync has failed. The host tells of that once; a later sync that goes well vouches for nothing.
+    /// A sync has failed. The host reports that once. A later sync that succeeds says nothing about what was lost.
     pub lost: AtomicBool,
 }
 

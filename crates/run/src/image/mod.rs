@@ -21,13 +21,13 @@
 //!
 //! # Limits
 //!
-//! The thread that steps the drive copies the state for a checkpoint, some 10 ms for a GiB of drive; writing it is
-//! another thread's work. Contents are read and written through the host's page cache by the thread that steps the drive. A
-//! read that misses it is waited for elsewhere; only the rest of a page that is written in part, Compare, Copy, and reads of
-//! namespaces whose blocks are more than plain bytes (metadata, marks, keys) hold the drive
-//! for as long as the host's disk takes. Slots of trimmed and
-//! overwritten pages are reused, and punched out of the file only when something is to be erased for good: it grows up to
-//! what was ever in use at once.
+//! The thread that steps the drive copies the state for a checkpoint, some 10 ms for a GiB of drive. Another thread writes it.
+//! The thread that steps the drive also reads and writes contents, through the host's page cache. Another thread waits for a
+//! read that misses it. Some operations hold the drive for as long as the host's disk takes: the rest of a page that is written in part,
+//! Compare, Copy, and reads of namespaces whose blocks are more than plain bytes (metadata, marks, keys).
+//!
+//! Slots of trimmed and overwritten pages are reused. They are punched out of the file only when something must be erased for good. So
+//! the file grows to what was ever in use at once.
 
 mod cold;
 mod contents;
@@ -185,7 +185,7 @@ impl Locked {
         Locked { disk, lock: None }
     }
 
-    /// On a disk that nobody else knows.
+    /// On a disk of its own.
     #[cfg(test)]
     pub(crate) fn alone(disk: Arc<dyn Disk>) -> Self {
         Locked { disk, lock: None }

@@ -290,7 +290,7 @@ fn chain(disk: &dyn Disk, base: u64, heads: &[Head], boot: u64) -> Result<Vec<Re
                 next = Some((head.generation, from.at));
                 break;
             }
-            // It continues what is not there. If the host went down before anything of it was synced, it was lost with the rest.
+            // It continues a journal that is not there. If the host went down before any of that journal was synced, it was lost with the rest.
             let here = Mark { generation, offset: end };
             let journal = Replay::read(disk, &head.header)?;
             if head.header.boot == boot || journal.proves(here) {

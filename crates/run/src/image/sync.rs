@@ -197,7 +197,7 @@ impl Image {
             self.slots.sync_begins();
             let mark = self.journal().mark();
             let mut written = std::mem::take(&mut self.written);
-            // What nobody refers to any more is in no state that this sync vouches for.
+            // Slots without references are in no state that this sync makes durable.
             written.pages.retain(|&slot| !self.slots.is_unreferenced(slot));
             let (slots, marked) = (&self.slots, &mut self.marked);
             written.beside.retain(|&slot| {

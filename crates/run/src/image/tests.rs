@@ -383,7 +383,7 @@ fn freed_slots_wait_until_what_freed_them_is_safe() {
     assert_eq!(image.allocate(), Some(all[3]));
 }
 
-/// Every slot that can be had, each only once.
+/// Takes every free slot. None may come twice.
 fn take_all(image: &mut Image) -> std::collections::HashSet<u32> {
     let mut seen = std::collections::HashSet::new();
     while let Some(slot) = image.allocate() {

@@ -13,7 +13,7 @@ use nvme::{Completion, Status};
 
 /// What became of a command at the gate.
 pub(super) enum GateVerdict {
-    /// It is somebody else's business.
+    /// It goes on: it has nothing to do with authentication.
     On,
     /// It was answered.
     Answered,

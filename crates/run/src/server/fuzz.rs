@@ -408,7 +408,7 @@ impl World {
     }
 }
 
-/// Plays a script of hosts. Whatever they do, the drive answers in the protocol, and nothing of them is left in the end.
+/// Plays a script of hosts that may do anything. The drive answers in the protocol, and nothing of the hosts is left in the end.
 pub fn fuzz_hosts(script: &[u8]) {
     let mut script = Script(script);
     let mut world = World::new(script.byte() & 1 != 0);

@@ -37,10 +37,10 @@ const ACTOR_NQN: &str = "nqn.2014-08.org.nvmexpress:uuid:7472616e-6368-6500-0000
 /// Whether a simulated drive keeps what is written to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Contents {
-    /// No: reads give zeros. Nothing is copied, and the drive keeps no versions and handles of contents in its spare areas,
-    /// which are two thirds of its memory and change none of its decisions.
+    /// No: reads give zeros. Nothing is copied, and the drive keeps no versions and handles of contents in its spare areas.
+    /// They would take two thirds of its memory, and they change none of its decisions.
     None,
-    /// No, but it will be known where they are when the drive has gone live ([`Sim::go_live`]): what was written before reads
+    /// Not yet: the drive keeps contents when it has gone live ([`Sim::go_live`]). What was written before reads
     /// as zeros, and takes no room.
     Later,
     /// In memory.

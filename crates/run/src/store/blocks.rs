@@ -247,7 +247,7 @@ impl Store {
         Ok((page, spare))
     }
 
-    /// Notes why blocks cannot be had.
+    /// Notes why blocks cannot be read.
     #[cold]
     fn spoil(&mut self, io: Io, block_error: BlockError) -> StorageError {
         self.block_error = Some((io, block_error));

@@ -165,7 +165,7 @@ impl Store {
         std::mem::take(&mut held.buffer)
     }
 
-    /// Ends the references to slots of an answer that nobody gets.
+    /// Ends the references to slots of an answer that is not sent.
     pub(crate) fn end_references(&mut self, answer: &mut LentMemory) {
         for part in answer.parts.drain(..) {
             if let AnswerPart::InSlot { slot, .. } = part {
@@ -265,7 +265,7 @@ impl Store {
         }
     }
 
-    /// A command must not complete before nothing of what was is left.
+    /// A command must not complete before everything earlier is erased.
     pub(crate) fn want_forget(&mut self, io: Io, all: bool, news: &mut Vec<DiskEvent>) {
         let struck = self.struck(true);
         match &mut self.backing {

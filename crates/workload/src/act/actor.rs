@@ -160,7 +160,7 @@ impl Act {
         self
     }
 
-    /// The text since it was last taken. Whoever keeps the text takes it now and then.
+    /// The text since it was last taken. It grows until it is taken.
     pub fn take_text(&mut self) -> String {
         self.tally.take_text()
     }

@@ -1,8 +1,8 @@
 //! The Aerospike Certification Tool's loads: `act_storage` and `act_index`.
 //!
-//! [`Config`] is a configuration file, [`Rates`] what follows from it, [`Act`] the actor: all threads of the tool over
+//! [`Config`] is a configuration file, and [`Rates`] what follows from it. [`Act`] is the actor: all threads of the tool over
 //! all of its devices, with its histograms and its text. Keys, defaults, derived rates, sizes, pacing and the stop on lag are those of
-//! version 6.6 (github.com/aerospike/act, `src/storage`, `src/index`, `src/common`), whose
+//! version 6.6 (github.com/aerospike/act, `src/storage`, `src/index`, `src/common`). Its
 //! `analysis/act_latency.py` reads what [`Act::take_text`] gives. What differs:
 //!
 //! - The random numbers are our own, from a seed.

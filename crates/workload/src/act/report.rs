@@ -9,8 +9,8 @@ use std::fmt::Write;
 const VERSION: &str = "6.6";
 const VERSION_QUEUES: &str = "5.1";
 
-/// In no window may so many reads of 1,000 or more take as long as this, in nanoseconds, or longer (README of the tool, "Evaluate
-/// Device(s) by the Standard Pass/Fail Criteria").
+/// Pairs of a time in nanoseconds and a number. In each window fewer than that number of 1,000 reads may take that time or longer (README
+/// of the tool, "Evaluate Device(s) by the Standard Pass/Fail Criteria").
 pub const LIMITS: [(u64, u64); 3] = [(1_000_000, 50), (8_000_000, 10), (64_000_000, 1)];
 
 /// Small reads of a part of the test.

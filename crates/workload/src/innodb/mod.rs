@@ -9,9 +9,9 @@
 //! writes the pages that are dirty for longest at the pace of adaptive flushing. Both write batches: copies to the doublewrite buffer, one batch at a time, a sync of its file, the pages
 //! in place, a sync of each tablespace in turn. Two rules hold at any time: no page is written before the log of its last change was flushed, and none before its copy was.
 //!
-//! Not modelled: locks (of rows and pages), the change buffer, purge (undo records are written), splits of pages, reading ahead,
-//! checkpoints of the log, what the operating system does beside journalling what it knows of files. Memory is that of the pool's frames:
-//! where rows are is arithmetic.
+//! Not modelled: locks (of rows and pages), the change buffer, purge (undo records are written), splits of pages, reading ahead and
+//! checkpoints of the log. Of the operating system only the journal of its file system is modelled. The model's memory is that of the pool's
+//! frames: where rows are is arithmetic.
 //!
 //! ```
 //! use workload::innodb::{Config, Innodb, Volume};

@@ -39,7 +39,7 @@ impl World {
         }
     }
 
-    /// Nobody asks for anything. All that is under way ends.
+    /// No new commands. All that is under way ends.
     fn idle(&mut self) {
         for _ in 0..200 {
             let next = self.engine.deadline();

@@ -5,7 +5,7 @@
 //!   the host's pages, any other call has happened or not.
 //! - A host that goes down leaves what was synced, exactly. Of each sector of 512 bytes that was written since, the old or the
 //!   new bytes are there; of each change of names, it or nothing. Several such changes may be there in any combination.
-//! - A sync that fails is told of once. Of what it should have made durable any part is, and no later sync makes up for the rest.
+//! - A failed sync is reported once. Any part of what it should have made durable may be durable. No later sync makes up for the rest.
 //! - The disk may be full: calls that need more room fail, in part.
 
 use super::super::disk::{Disk, DiskFile, Open};
@@ -53,7 +53,7 @@ struct SimDiskState {
     unmarked: bool,
 }
 
-/// The disk, shared with whoever tests.
+/// The disk, shared with the test.
 #[derive(Clone, Debug)]
 pub(super) struct SimDisk {
     state: Arc<Mutex<SimDiskState>>,

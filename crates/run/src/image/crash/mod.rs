@@ -210,7 +210,7 @@ fn crashes_lose_nothing() {
     println!("{} worlds, {tally:?}", seed - first);
 }
 
-/// The host tells of a failed sync once. What was lost then is not there after a later one that goes well.
+/// The host reports a failed sync once. A later sync that succeeds does not bring back what was lost then.
 #[test]
 fn no_sync_succeeds_after_one_that_failed() {
     let sim = disk::SimDisk::new(1);
