@@ -85,3 +85,29 @@ fn every_target_is_known_everywhere() {
     let list: BTreeSet<String> = list.split(';').next().unwrap().split(' ').map(str::to_owned).collect();
     assert_eq!(list, files);
 }
+
+#[test]
+fn the_lock_file_of_the_targets_has_all_dependencies() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap().parse::<toml::Table>().unwrap();
+    let lock = read("fuzz/Cargo.lock");
+    let packages = lock["package"].as_array().unwrap().iter();
+    // Those that are no registry's.
+    let ours = packages
+        .filter(|package| package.get("source").is_none() && package["name"].as_str() != Some("fuzz"));
+    let mut count = 0;
+    for package in ours {
+        let name = package["name"].as_str().unwrap();
+        let locked = package.get("dependencies").and_then(|all| all.as_array()).into_iter().flatten();
+        let locked: BTreeSet<&str> =
+            locked.map(|one| one.as_str().unwrap().split(' ').next().unwrap()).collect();
+        let manifest = read(&format!("crates/{name}/Cargo.toml"));
+        for wanted in
+            manifest.get("dependencies").and_then(|all| all.as_table()).into_iter().flat_map(|all| all.keys())
+        {
+            assert!(locked.contains(wanted.as_str()), "{name} needs {wanted}: run cargo metadata in fuzz/");
+        }
+        count += 1;
+    }
+    assert!(count > 8, "{count} crates of the workspace");
+}
