@@ -18,6 +18,7 @@ use crate::fault_injection::{FaultPlans, PlannedPowerCut};
 use crate::fdp;
 use crate::firmware;
 use crate::health::{self, Health};
+use crate::io::copy::ReadingCopies;
 use crate::io::fused;
 use crate::keys;
 use crate::lost_blocks::LostBlocks;
@@ -49,6 +50,7 @@ pub struct Drive {
     pub(crate) telemetry: Telemetry,
     pub(crate) reservations: ReservationCommands,
     pub(crate) shutdowns: Shutdowns,
+    pub(crate) copies: ReadingCopies,
     pub(crate) faults: FaultPlans,
     pub(crate) windows: PredictableLatency,
     pub(crate) ports: Ports,
@@ -71,6 +73,7 @@ impl From<Core> for Drive {
             telemetry: Telemetry::default(),
             reservations: ReservationCommands::default(),
             shutdowns: Shutdowns::default(),
+            copies: ReadingCopies::default(),
             windows: PredictableLatency::default(),
             ports: Ports::default(),
             lost: LostBlocks::default(),
@@ -473,9 +476,15 @@ impl Drive {
             entry.parts = entry.parts.saturating_sub(1);
             if entry.parts > 0 {
                 token.park();
-            } else {
-                let at = entry.at;
-                self.core.schedule(token, at, cx);
+                continue;
+            }
+            let at = entry.at;
+            match self.copies.read(&mut self.core, &token) {
+                Some(copy) => {
+                    let written = copy.write(&mut self.core, &token, cx);
+                    self.settle(token, written, cx);
+                }
+                None => self.core.schedule(token, at, cx),
             }
         }
         self.done = all;

@@ -109,6 +109,7 @@ fn a_value_of_the_wrong_kind_is_named_in_every_table() {
         ("nand.faults", "wear_out = 1", "expected a percentage"),
         ("dram", "banks = 99999999999", "`99999999999`, expected a whole number from 0 to"),
         ("dram.timing", "bandwidth = \"3GB\"", "\"3GB\" is not a rate"),
+        ("dram", "banks = 99999999999999999999999999999999999999999", "there are whole numbers up to"),
         ("pmem", "banks = true", "boolean `true`, expected a whole number"),
     ] {
         let error = error(table, line);

@@ -649,7 +649,9 @@ fn tcp_port(text: &str) -> Result<TcpPort, String> {
     let mut parts = text.split(',');
     let address = parts.next().unwrap_or_default();
     if address.rsplit_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_err()) {
-        return Err(format!("'{address}' has no port: expected ADDRESS:PORT, as in 127.0.0.1:4420"));
+        return Err(format!(
+            "'{address}' has no port from 0 to 65535: expected ADDRESS:PORT, as in 127.0.0.1:4420"
+        ));
     }
     let mut port = TcpPort::from(address);
     for part in parts {

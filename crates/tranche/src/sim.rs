@@ -140,7 +140,9 @@ fn speed(text: &str) -> Result<Speed, String> {
 
 fn device(text: &str) -> Result<(String, Nsid), String> {
     let (name, nsid) = text.rsplit_once('=').ok_or_else(|| format!("{text:?} has no =: write NAME=NSID"))?;
-    let nsid = nsid.parse().map_err(|_| format!("{nsid:?} is no number of a namespace: write NAME=NSID"))?;
+    let nsid = nsid.parse().map_err(|_| {
+        format!("{nsid:?} is no namespace identifier from 1 to {}: write NAME=NSID", nvme::NSID_ALL - 1)
+    })?;
     Ok((name.to_owned(), nsid))
 }
 

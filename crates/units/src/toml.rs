@@ -24,6 +24,9 @@ pub fn toml_error(shown: &str, message: &str) -> String {
             text = format!("{before}, expected {words}");
         }
     }
+    if message == "integer number overflowed" {
+        text.push_str(": there are whole numbers up to 18,446,744,073,709,551,615");
+    }
     match meant(message) {
         Some(near) => format!("{text}: did you mean {near}?"),
         None => text,

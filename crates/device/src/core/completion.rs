@@ -11,7 +11,7 @@ use crate::contents::Contents;
 use media::Nanos;
 use nvme::io::Blocks;
 use nvme::log::ErrorInformation;
-use nvme::{Completion, Status, U16, U32, U64};
+use nvme::{Completion, IoOpcode, Status, U16, U32, U64};
 
 /// The counts of the drive's life are recorded after so many writes.
 const WRITES_PER_RECORD: u64 = 16_384;
@@ -52,6 +52,10 @@ impl Core {
             return;
         }
         entry.status = failure.status;
+        if entry.qid != 0 && entry.opcode == IoOpcode::COPY.0 {
+            // No range counts as copied (NVM 3.3.2.5).
+            entry.dw0 = 0;
+        }
         let id = ControllerId(entry.controller);
         let entry = *entry;
         self.persistent.error_entries += 1;

@@ -62,7 +62,7 @@ impl Drive {
             IoCommand::WriteUncorrectable(blocks) => {
                 copy::write_uncorrectable(&mut self.core, &token, id, blocks, cx)
             }
-            IoCommand::Copy(copy) => copy::copy(&mut self.core, &token, id, copy, data, cx),
+            IoCommand::Copy(copy) => copy::copy(&mut self.core, &mut self.copies, &token, id, copy, data, cx),
             IoCommand::ZoneAppend(blocks) => zones::commands::append(&mut self.core, &token, id, blocks, cx),
             IoCommand::ZoneManagementSend(c) => {
                 zones::commands::send(&mut self.core, &token, id, c, data, cx)
@@ -71,6 +71,17 @@ impl Drive {
                 zones::commands::receive(&mut self.core, &token, id, c, cx)
             }
         };
+        self.settle(token, result, cx);
+    }
+
+    /// A command was executed as far as it goes now: it ends, fails, or waits for what the translation layer answers later.
+    #[inline]
+    pub(super) fn settle<S: Contents>(
+        &mut self,
+        token: Token,
+        result: Result<Option<Nanos>, Failure>,
+        cx: &mut Cx<'_, S>,
+    ) {
         match result {
             result if self.core.commands.get_mut(&token).parts > 0 => {
                 commands::wait_for_parts(&mut self.core, token, result);

@@ -30,6 +30,7 @@ impl Drive {
         self.cut = None;
         self.reservations.clear();
         self.shutdowns.clear();
+        self.copies.clear();
         self.done.clear();
         self.sanitize = Default::default();
         self.telemetry.power_lost();

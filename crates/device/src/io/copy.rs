@@ -1,7 +1,8 @@
 //! Copy and Write Uncorrectable (NVM 3.3.2, 3.3.7): commands that write blocks which no host sends.
 
-use super::{commands, locate, transform};
-use crate::block_transform::BlockAction;
+use super::locate::{self, BlockLocation};
+use super::{commands, transform};
+use crate::block_transform::{BlockAction, BlockTransform};
 use crate::contents::Contents;
 use crate::core::{CommandKind, ControllerId, Core, Cx, Failure, Namespace, Token};
 use ftl::Source;
@@ -9,6 +10,7 @@ use media::Nanos;
 use nvme::copy::{COPY_RANGES_MAX, Copy, CopySource};
 use nvme::io::{Blocks, PrInfo};
 use nvme::{IoOpcode, Status};
+use std::collections::BTreeMap;
 
 /// Most bytes of data that one Copy moves (MCL), and that one of its ranges has (MSSRL). They are in memory while the command runs.
 pub(crate) const COPY_BYTES: u32 = 1 << 20;
@@ -18,6 +20,55 @@ pub(crate) const COPY_RANGES_Z: u8 = (COPY_RANGES_MAX - 1) as u8;
 
 /// Copy Descriptor Formats that there are (CDFS): 0h to 3h.
 pub(crate) const COPY_FORMATS: u16 = 0xF;
+
+/// Copies whose sources are still being read: a set answers some of their reads later. Each writes when the last read has ended.
+#[derive(Debug, Default)]
+pub(crate) struct ReadingCopies(BTreeMap<u32, Destination>);
+
+impl ReadingCopies {
+    /// All reads of a command have ended. If it is a Copy that has yet to write, and none of them failed, what it writes.
+    pub(crate) fn read(&mut self, core: &mut Core, token: &Token) -> Option<Destination> {
+        let destination = self.0.remove(&token.io().0)?;
+        core.commands.get_mut(token).status.is_success().then_some(destination)
+    }
+
+    /// Power was lost.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+/// What a Copy writes when its sources are read.
+#[derive(Debug)]
+pub(crate) struct Destination {
+    controller: ControllerId,
+    location: BlockLocation,
+    treatment: BlockTransform,
+    durable: bool,
+    lba: u64,
+    ranges: u16,
+}
+
+impl Destination {
+    /// Writes what was gathered, as one part of the command.
+    pub(crate) fn write<S: Contents>(
+        self,
+        core: &mut Core,
+        token: &Token,
+        cx: &mut Cx<'_, S>,
+    ) -> Result<Option<Nanos>, Failure> {
+        let entry = core.commands.get_mut(token);
+        (entry.lba, entry.dw0) = (self.lba, u32::from(self.ranges));
+        cx.storage
+            .set_transform(token.io(), &self.treatment)
+            .map_err(|block_error| transform::failure(core, token, block_error))?;
+        // The blocks must have been read before they are written, even if the medium says otherwise.
+        let read = core.commands.get_mut(token).at;
+        let (id, location) = (self.controller, self.location);
+        let written = commands::store_entered(core, token, id, location, Source::Host, self.durable, cx)?;
+        Ok(written.map(|at| at.max(read)))
+    }
+}
 
 /// How blocks of one namespace become those of another.
 struct CopyBlockFormat {
@@ -48,9 +99,11 @@ pub(crate) fn write_uncorrectable<S: Contents>(
     commands::store(core, token, id, location, Source::Zeros, false, cx)
 }
 
-/// Copy: every field is checked and every source read before anything is written.
+/// Copy: every field is checked and every source read before anything is written. So a Copy that fails has copied no range, and
+/// dword 0 of its completion is 0 (NVM 3.3.2.5).
 pub(crate) fn copy<S: Contents>(
     core: &mut Core,
+    reading: &mut ReadingCopies,
     token: &Token,
     id: ControllerId,
     copy: &Copy,
@@ -95,34 +148,34 @@ pub(crate) fn copy<S: Contents>(
     }
     core.refuse_read_only(copy.nsid)?;
     let write = transform::for_command(core, id, &target, BlockAction::Write)?;
-    for (index, source) in (0..).zip(&sources) {
-        check_source(core, token, id, copy, source, total).inspect_err(|_| {
-            // The first range that was not copied.
-            core.commands.get_mut(token).dw0 = index;
-        })?;
+    for source in &sources {
+        check_source(core, token, id, copy, source, total)?;
     }
     let format = CopyBlockFormat { shift: write.shift, host_metadata: write.host_metadata };
     cx.storage.gather(token.io(), total * ((1 << format.shift) + u32::from(format.host_metadata)));
     core.enter(token);
     let (mut at, mut end) = (0, cx.now);
-    for (index, source) in (0..).zip(&sources) {
-        let read = read_source(core, token, id, copy, source, &format, at, cx);
-        // What comes later is a part of the command.
-        let read = read.inspect_err(|_| core.commands.get_mut(token).dw0 = index)?;
+    for source in &sources {
+        let read = read_source(core, token, id, copy, source, &format, at, cx)?;
         end = end.max(read.unwrap_or(end));
         at += source.nlb;
     }
     let entry = core.commands.get_mut(token);
-    (entry.lba, entry.dw0) = (copy.sdlba, u32::from(copy.nr));
-    let write = crate::block_transform::BlockTransform { gathered: true, ..write };
-    cx.storage
-        .set_transform(token.io(), &write)
-        .map_err(|block_error| transform::failure(core, token, block_error))?;
-    let written = commands::store_entered(core, token, id, location, Source::Host, copy.fua, cx)?;
-    // The blocks must have been read before they are written, even if the medium says otherwise.
-    let entry = core.commands.get_mut(token);
     entry.at = entry.at.max(end);
-    Ok(written.map(|at| at.max(end)))
+    let wait = entry.parts > 0;
+    let destination = Destination {
+        controller: id,
+        location,
+        treatment: BlockTransform { gathered: true, ..write },
+        durable: locate::must_be_durable(core, id, copy.fua),
+        lba: copy.sdlba,
+        ranges: copy.nr,
+    };
+    if wait {
+        reading.0.insert(token.io().0, destination);
+        return Ok(None);
+    }
+    destination.write(core, token, cx)
 }
 
 /// Formats 2h and 3h name other namespaces; the host must have enabled them (CDFE).

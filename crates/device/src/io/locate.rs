@@ -6,7 +6,7 @@ use nvme::Status;
 use nvme::io::Blocks;
 
 /// Where a command's blocks are, after every check.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockLocation {
     pub volume: VolumeId,
     pub extent: Extent,

@@ -74,7 +74,7 @@ struct RepetitionResult<'a> {
 /// # Errors
 /// It is none.
 pub(crate) fn seed(text: &str) -> Result<u64> {
-    text.parse().map_err(|_| anyhow!("{text:?} is no seed: a whole number"))
+    text.parse().map_err(|_| anyhow!("{text:?} is no seed: a whole number from 0 to {}", u64::MAX))
 }
 
 /// Settings as they are given.
