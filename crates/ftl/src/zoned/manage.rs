@@ -3,7 +3,7 @@
 use super::layout::Plot;
 use super::state::{ZoneEvent, ZoneFault, ZoneState};
 use super::zone::{Sent, Zone, ZoneId};
-use super::{Erasing, ORPHAN, ZoneAction, ZoneTarget, Zones};
+use super::{Erasing, MAX_ZONE_EXTENSION, ORPHAN, ZoneAction, ZoneTarget, Zones};
 use crate::answer::{Answer, CompletedIo, Fault};
 use crate::context::SetContext;
 use crate::page_mapped::{PageMappedSet, STALE, has_contents};
@@ -68,6 +68,9 @@ impl Zones {
         target: ZoneTarget,
         action: ZoneAction<'_>,
     ) -> Result<Vec<(ZoneId, ZoneState)>, Fault> {
+        if matches!(action, ZoneAction::Extend(bytes) if bytes.len() > MAX_ZONE_EXTENSION) {
+            return Err(Fault::OutOfRange);
+        }
         let table = self.table(volume).ok_or(Fault::OutOfRange)?;
         let numbers = match target {
             ZoneTarget::One(zone) if zone < table.layout.zones => zone..zone + 1,

@@ -41,6 +41,9 @@ use plots::Plots;
 use std::collections::VecDeque;
 use zone::{Window, Zone, ZoneId, ZoneTable};
 
+/// Most bytes of a zone's descriptor extension: NVMe counts them in units of 64 bytes, with a number of 8 bits.
+pub const MAX_ZONE_EXTENSION: usize = 255 * 64;
+
 /// Bit of a program's number that says that it is one of the zones'.
 pub(crate) const ZONE_OP: u32 = 1 << 31;
 
@@ -68,7 +71,7 @@ pub enum ZoneAction<'a> {
     Reset,
     /// Takes a read-only zone out of use. Of all: those that are read only.
     TakeOffline,
-    /// Sets the descriptor extension of an empty zone, which is closed then.
+    /// Sets the descriptor extension of an empty zone, which is closed then. At most [`MAX_ZONE_EXTENSION`] bytes.
     Extend(&'a [u8]),
 }
 

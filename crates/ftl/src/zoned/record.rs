@@ -1,9 +1,9 @@
 //! What outlives power of a zone, beside its blocks: its state, where it lies, and how far it is written.
 
-use super::Zones;
 use super::layout::Plot;
 use super::state::ZoneState;
 use super::zone::{Zone, ZoneId};
+use super::{MAX_ZONE_EXTENSION, Zones};
 use crate::context::SetContext;
 use crate::storage::{Record, Storage};
 use crate::volume::VolumeId;
@@ -111,6 +111,9 @@ impl Zones {
                 return Err(format!("zone {number} lies in superblock {superblock}, plot {}", plot.index));
             }
         };
+        if extension.len() > MAX_ZONE_EXTENSION {
+            return Err(format!("zone {number} has a descriptor extension of {} bytes", extension.len()));
+        }
         zone.floor = word(12).min(striping.units);
         zone.extension = extension.into();
         table.set_state(number, state);
@@ -189,11 +192,30 @@ mod tests {
             (1, 0, record(4, 8, 1)),
             (1, 0, record(4, 3, 2)),
             (1, 0, record(4, 3, 1)[..15].to_vec()),
+            (1, 0, [record(4, 3, 1), vec![0; MAX_ZONE_EXTENSION + 1]].concat()),
         ] {
             assert!(
                 zones.apply(VolumeId(volume), zone, &bytes).is_err(),
                 "volume {volume} zone {zone} {bytes:?}"
             );
+        }
+    }
+    #[test]
+    fn wild_bytes_are_survived() {
+        let mut random = rng::Rng::new(8);
+        for _ in 0..20_000 {
+            let mut bytes: Vec<u8> = (0..random.below(80)).map(|_| random.below(256) as u8).collect();
+            // Small words get further than others.
+            for word in bytes.as_chunks_mut::<4>().0.iter_mut().filter(|word| word[0] < 240) {
+                word[1..].fill(0);
+                word[0] %= 18;
+            }
+            let mut zones = zones();
+            let _ = zones.apply(VolumeId(1), 0, &bytes);
+            let _ = zones.load(&bytes);
+            let mut saved = Vec::new();
+            zones.save(&mut saved);
+            self::zones().load(&saved).unwrap();
         }
     }
 }

@@ -442,6 +442,14 @@ pub(crate) fn encode(record: &Record<'_>, out: &mut Vec<u8>) {
             head(out, 11, set, first);
             out.extend_from_slice(&count.to_le_bytes());
         }
+        Record::Zone { set, volume, zone, bytes } => {
+            let len = bytes.len() as u16;
+            debug_assert_eq!(usize::from(len), bytes.len(), "the translation layer bounds what it encodes");
+            head(out, 16, set, zone);
+            out.extend_from_slice(&volume.to_le_bytes());
+            out.extend_from_slice(&len.to_le_bytes());
+            out.extend_from_slice(&bytes[..usize::from(len)]);
+        }
         Record::Section { kind, bytes } => {
             head(out, 8, kind as u8, bytes.len() as u32);
             out.extend_from_slice(bytes);
@@ -533,8 +541,17 @@ impl<'a> Records<'a> {
             9 => Record::Open { set, superblock: self.u32()?, writer: self.take(1)?[0] },
             10 => Record::Lose { set },
             11 => Record::Clear { set, first: self.u32()?, count: self.u32()? },
+            16 => {
+                let zone = self.u32()?;
+                let (volume, len) = (self.u16()?, self.u16()?);
+                Record::Zone { set, volume, zone, bytes: self.take(usize::from(len))? }
+            }
             kind => return Err(FormatError::Unknown { kind, at }),
         })
+    }
+
+    fn u16(&mut self) -> Result<u16, FormatError> {
+        self.take(2).map(|b| u16::from_le_bytes([b[0], b[1]]))
     }
 
     fn u32(&mut self) -> Result<u32, FormatError> {
@@ -624,6 +641,8 @@ mod tests {
     #[test]
     fn records_survive() {
         let spares = [spare(1), spare(2), Spare::EMPTY];
+        // The longest that a zone's record can be.
+        let zone = [5; 16 + ftl::MAX_ZONE_EXTENSION];
         let records = [
             Record::Program { set: 0, unit: Unit(9), spares: &spares },
             Record::Spoil { set: 1, unit: Unit(8) },
@@ -636,6 +655,8 @@ mod tests {
             Record::Place { set: 5, page: Page(4), spare: spare(6) },
             Record::Trim { set: 6, first: 1, count: 2, version: 3, gone: true },
             Record::Section { kind: Section::Controller, bytes: b"hello" },
+            Record::Zone { set: 7, volume: 1023, zone: 1 << 20, bytes: &zone },
+            Record::Zone { set: 0, volume: 0, zone: 0, bytes: &[] },
         ];
         let salts = [(123, true), (123, false), (124, true)].map(|(value, heads)| Salt { value, heads });
         let mut out = Vec::new();
@@ -696,7 +717,7 @@ mod tests {
                     state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                     // Small numbers reach more of the records than even ones.
                     let byte = state.to_le_bytes()[7];
-                    if byte < 128 { byte % 12 } else { byte }
+                    if byte < 128 { byte % 18 } else { byte }
                 })
                 .collect();
             fuzz_open(&bytes);
