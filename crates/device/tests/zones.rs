@@ -128,7 +128,7 @@ fn a_zoned_namespace_says_what_it_is() {
     let ns: IdentifyNamespace = b.ask(identify(Cns::NAMESPACE, nsid, Csi::NVM));
     assert_eq!((ns.nsze.get(), ns.ncap.get(), ns.nuse.get()), (ZONES * SIZE, ZONES * CAPACITY, 0));
     let (_, list) = b.admin_ok(identify(Cns::NAMESPACE_DESCRIPTORS, nsid, Csi::NVM), &[]);
-    let descriptors: Vec<_> = NamespaceIdDescriptor::read_list((&list[..]).try_into().unwrap()).collect();
+    let descriptors: Vec<_> = NamespaceIdDescriptor::read_list(&list).collect();
     assert!(descriptors.contains(&NamespaceIdDescriptor::Csi(Csi::ZONED)), "{descriptors:?}");
     for (cns, csi, expected) in [
         (Cns::ACTIVE_NAMESPACES, Csi::NVM, vec![conventional, nsid]),

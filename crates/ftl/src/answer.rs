@@ -2,7 +2,7 @@
 
 use crate::storage::{Io, StorageError};
 use crate::volume::VolumeId;
-use crate::zoned::ZoneFault;
+use crate::zone::ZoneFault;
 use media::{Nanos, Slot};
 
 /// When a request is done.

@@ -38,6 +38,7 @@ mod storage;
 mod victim;
 mod volume;
 mod write;
+mod zone;
 mod zoned;
 
 pub use answer::{
@@ -53,7 +54,7 @@ pub use properties::{SetCost, SetProperties, WindowProperties};
 pub use storage::{Io, NoContents, Piece, Record, Section, Storage, StorageError};
 pub use victim::GcPolicy;
 pub use volume::{Extent, MAX_VOLUMES, SetId, VolumeId, VolumeStats};
-pub use zoned::{
+pub use zone::{
     MAX_ZONE_EXTENSION, ZoneAction, ZoneEvent, ZoneFault, ZoneInfo, ZoneLayout, ZoneState, ZoneSupport,
     ZoneTarget,
 };

@@ -9,7 +9,8 @@ use crate::set::{AfterCut, NvmSet};
 use crate::storage::{Io, Piece, Storage};
 use crate::volume::{Extent, Volume, VolumeId, Volumes};
 use crate::write::Write;
-use crate::zoned::{ZoneAction, ZoneInfo, ZoneLayout, ZoneSupport, ZoneTarget, Zones};
+use crate::zone::{ZoneAction, ZoneInfo, ZoneLayout, ZoneSupport, ZoneTarget};
+use crate::zoned::Zones;
 use media::{FaultPlan, Nanos, Slot, Spare};
 use std::ops::Range;
 

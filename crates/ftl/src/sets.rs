@@ -9,7 +9,7 @@ use crate::set::{AfterCut, NvmSet};
 use crate::storage::{Io, Piece, Storage};
 use crate::volume::{Extent, Volume, VolumeId};
 use crate::write::Write;
-use crate::zoned::{ZoneAction, ZoneInfo, ZoneLayout, ZoneSupport, ZoneTarget};
+use crate::zone::{ZoneAction, ZoneInfo, ZoneLayout, ZoneSupport, ZoneTarget};
 use enum_dispatch::enum_dispatch;
 use media::{FaultPlan, Nanos, Slot, Spare};
 use std::ops::Range;

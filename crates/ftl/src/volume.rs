@@ -2,7 +2,7 @@
 
 use crate::config::{GRANULE_PAGES, PAGE};
 use crate::storage::Piece;
-use crate::zoned::ZoneLayout;
+use crate::zone::ZoneLayout;
 use serde::{Deserialize, Serialize};
 
 /// An NVM Set, from 0 (the identifier in NVMe is one more).
@@ -104,7 +104,7 @@ impl Volume {
     #[inline]
     pub fn count_mapped(&mut self, pages: i64) {
         if self.zones.is_none() {
-            self.mapped = self.mapped.strict_add_signed(pages);
+            self.mapped = self.mapped.checked_add_signed(pages).expect("no more pages go than there are");
         }
     }
 

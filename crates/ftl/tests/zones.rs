@@ -367,9 +367,9 @@ impl Run {
             if answer != Answer::Later {
                 self.in_flight.remove(&io);
             }
-            for zone in 0..self.zones.len() {
+            for (zone, was) in before.into_iter().enumerate() {
                 let state = self.info(zone).state;
-                if state != before[zone] && matches!(state, ZoneState::Empty | ZoneState::Offline) {
+                if state != was && matches!(state, ZoneState::Empty | ZoneState::Offline) {
                     self.managed(zone, ZoneAction::Reset);
                 }
             }

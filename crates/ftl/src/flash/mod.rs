@@ -19,6 +19,7 @@
 
 mod die_queue;
 mod erase;
+mod owner;
 mod program;
 mod scan;
 mod stream;
@@ -29,6 +30,7 @@ mod tests;
 mod wear;
 
 pub(crate) use die_queue::{DIE_QUEUE, Ended, Order};
+pub(crate) use owner::{ZONE_OP, ZONES};
 pub(crate) use stream::{Next, Offer, Stream, Target};
 pub(crate) use superblock::{Cycles, EraseStep, Superblock, SuperblockState, Superblocks, Wear};
 

@@ -6,7 +6,7 @@ use crate::config::PAGE;
 use crate::storage::{Io, Storage};
 use crate::volume::{Extent, VolumeId};
 use crate::write::Write;
-use crate::zoned::ZoneFault;
+use crate::zone::ZoneFault;
 use media::Nanos;
 
 impl Ftl {

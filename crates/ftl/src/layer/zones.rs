@@ -5,7 +5,7 @@ use crate::answer::{Answer, Fault};
 use crate::set::NvmSet;
 use crate::storage::{Io, Storage};
 use crate::volume::{SetId, VolumeId};
-use crate::zoned::{ZoneAction, ZoneInfo, ZoneLayout, ZoneSupport, ZoneTarget};
+use crate::zone::{ZoneAction, ZoneInfo, ZoneLayout, ZoneSupport, ZoneTarget};
 use media::Nanos;
 
 impl Ftl {

@@ -8,8 +8,8 @@ use super::ops::PageMove;
 use crate::answer::CompletedIo;
 use crate::context::SetContext;
 use crate::flash::Ended;
+use crate::flash::ZONE_OP;
 use crate::storage::{Record, Storage};
-use crate::zoned::ZONE_OP;
 use media::Nanos;
 
 impl PageMappedSet {

@@ -6,9 +6,9 @@ use super::buffer::{Entry, NONE};
 use super::map::{BUFFERED, STALE, UNMAPPED};
 use crate::context::SetContext;
 use crate::flash::Stream;
+use crate::flash::ZONES;
 use crate::lost::LOST;
 use crate::storage::{Record, Storage};
-use crate::zoned::ZONES;
 use media::tables::{Table, prefetch};
 use media::{Faulty, LogicalPage, Medium, Nand, Nanos, Page, Slot, Spare, Unit};
 

@@ -1,7 +1,5 @@
 //! Writes on their way into a zone: what they may, and when there is room.
 
-use super::layout::ZoneLayout;
-use super::state::{ZoneEvent, ZoneFault, ZoneState};
 use super::zone::{Window, WindowPage, ZoneId};
 use super::{Waiting, Zones, logical};
 use crate::answer::{Answer, CompletedIo, Fault};
@@ -11,6 +9,7 @@ use crate::page_mapped::PageMappedSet;
 use crate::storage::{Io, Piece, Record, Storage};
 use crate::volume::VolumeId;
 use crate::write::Write;
+use crate::zone::{ZoneEvent, ZoneFault, ZoneLayout, ZoneState};
 use media::{LogicalPage, Nanos, Slot, Spare};
 
 impl Zones {

@@ -1,14 +1,14 @@
 //! What hosts do with zones besides writing them.
 
-use super::layout::Plot;
-use super::state::{ZoneEvent, ZoneFault, ZoneState};
+use super::striping::Plot;
 use super::zone::{Sent, Zone, ZoneId};
-use super::{Erasing, MAX_ZONE_EXTENSION, ORPHAN, ZoneAction, ZoneTarget, Zones};
+use super::{Erasing, ORPHAN, Zones};
 use crate::answer::{Answer, CompletedIo, Fault};
 use crate::context::SetContext;
 use crate::page_mapped::{PageMappedSet, STALE, has_contents};
 use crate::storage::{Io, Record, Storage};
 use crate::volume::VolumeId;
+use crate::zone::{MAX_ZONE_EXTENSION, ZoneAction, ZoneEvent, ZoneFault, ZoneState, ZoneTarget};
 use media::{Nanos, Slot, Unit};
 
 impl ZoneAction<'_> {

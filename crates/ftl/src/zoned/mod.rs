@@ -5,7 +5,7 @@
 //!
 //! - A write is checked against the zone's state and write pointer, which it moves at once. Then its pages come into the zone's
 //!   [`Window`](zone::Window), as there is room: every active zone has room for one program unit, and all share the rest.
-//! - A full unit is sent to its place. The first one binds a [`Plot`](layout::Plot): a superblock, or some dies of one.
+//! - A full unit is sent to its place. The first one binds a [`Plot`](striping::Plot): a superblock, or some dies of one.
 //! - Where a unit cannot be programmed in its place, its pages become *strays*: the page-mapped part of the set takes them under the same
 //!   logical pages. This happens where a program fails, a block is bad, or power was lost during a program. It also keeps the begin of
 //!   a unit that a host flushes where no capacitor would save it.
@@ -15,19 +15,14 @@
 //! space as its zones can hold, so that there are always enough superblocks for both.
 
 mod admit;
-mod layout;
 mod manage;
 mod plots;
 mod program;
 mod read;
 mod record;
 mod recover;
-mod state;
+mod striping;
 mod zone;
-
-pub use layout::{ZoneLayout, ZoneSupport};
-pub(crate) use plots::ZONES;
-pub use state::{ZoneEvent, ZoneFault, ZoneState};
 
 use crate::config::{Config, GRANULE_PAGES, PAGE, ZonesConfig};
 use crate::context::SetContext;
@@ -35,54 +30,12 @@ use crate::page_mapped::PageMappedSet;
 use crate::storage::{Io, Storage};
 use crate::volume::{Volume, VolumeId};
 use crate::write::Write;
-use layout::Striping;
+use crate::zone::{ZoneInfo, ZoneLayout, ZoneState, ZoneSupport};
 use media::{Geometry, Nanos, Spare, Unit};
 use plots::Plots;
 use std::collections::VecDeque;
+use striping::{Plot, Striping};
 use zone::{Window, Zone, ZoneId, ZoneTable};
-
-/// Most bytes of a zone's descriptor extension: NVMe counts them in units of 64 bytes, with a number of 8 bits.
-pub const MAX_ZONE_EXTENSION: usize = 255 * 64;
-
-/// Bit of a program's number that says that it is one of the zones'.
-pub(crate) const ZONE_OP: u32 = 1 << 31;
-
-/// What a zone is, for those above.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ZoneInfo {
-    /// Its state.
-    pub state: ZoneState,
-    /// Bytes from its begin to the write pointer, whole pages. Of no meaning where the zone is full, read only or offline.
-    pub written: u64,
-    /// The host's descriptor extension; empty if none is set.
-    pub extension: Box<[u8]>,
-}
-
-/// What a host asks of zones.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ZoneAction<'a> {
-    /// Opens a zone explicitly. Of all: those that are closed.
-    Open,
-    /// Closes a zone. Of all: those that are open.
-    Close,
-    /// Makes a zone full. Of all: those that are open or closed.
-    Finish,
-    /// Gives up what a zone holds. Of all: those that are open, closed or full.
-    Reset,
-    /// Takes a read-only zone out of use. Of all: those that are read only.
-    TakeOffline,
-    /// Sets the descriptor extension of an empty zone, which is closed then. At most [`MAX_ZONE_EXTENSION`] bytes.
-    Extend(&'a [u8]),
-}
-
-/// Which zones are meant.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ZoneTarget {
-    /// This one.
-    One(u32),
-    /// All that the action can concern.
-    All,
-}
 
 /// A write that waits for room.
 #[derive(Clone, Debug)]
@@ -111,7 +64,7 @@ const NO_OP: ZoneOp = ZoneOp { window: UNUSED, unit: 0 };
 struct Erasing {
     /// The command that waits for it.
     io: Option<Io>,
-    plot: layout::Plot,
+    plot: Plot,
     /// Programs that have not ended.
     programs: u32,
 }

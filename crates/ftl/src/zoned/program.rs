@@ -1,14 +1,14 @@
 //! From the windows to flash: units that are sent, what becomes of them, and the pages that have to go elsewhere.
 
-use super::layout::Plot;
-use super::state::ZoneState;
+use super::striping::Plot;
 use super::zone::{Sent, ZoneId};
-use super::{NO_OP, ORPHAN, ZONE_OP, ZoneOp, Zones, logical};
+use super::{NO_OP, ORPHAN, ZoneOp, Zones, logical};
 use crate::answer::{Answer, CompletedIo};
 use crate::context::SetContext;
-use crate::flash::{Ended, Offer, Order, Target};
+use crate::flash::{Ended, Offer, Order, Target, ZONE_OP};
 use crate::page_mapped::PageMappedSet;
 use crate::storage::{Io, Storage};
+use crate::zone::ZoneState;
 use media::{LogicalPage, Medium, Nanos, Spare};
 
 impl Zones {

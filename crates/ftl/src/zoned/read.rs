@@ -1,6 +1,5 @@
 //! Reads of zones: from the window, from their place, or from the page-mapped part.
 
-use super::state::{ZoneFault, ZoneState};
 use super::zone::ZoneId;
 use super::{Zones, logical};
 use crate::answer::Fault;
@@ -10,6 +9,7 @@ use crate::lost::LOST;
 use crate::page_mapped::PageMappedSet;
 use crate::storage::{Piece, Storage};
 use crate::volume::{Extent, Volume, VolumeId};
+use crate::zone::{ZoneFault, ZoneState};
 use media::{Nanos, Slot};
 
 /// No flash page.

@@ -1,12 +1,12 @@
 //! What outlives power of a zone, beside its blocks: its state, where it lies, and how far it is written.
 
-use super::layout::Plot;
-use super::state::ZoneState;
+use super::Zones;
+use super::striping::Plot;
 use super::zone::{Zone, ZoneId};
-use super::{MAX_ZONE_EXTENSION, Zones};
 use crate::context::SetContext;
 use crate::storage::{Record, Storage};
 use crate::volume::VolumeId;
+use crate::zone::{MAX_ZONE_EXTENSION, ZoneState};
 
 /// Bytes of a record without the descriptor extension.
 const FIXED: usize = 16;
@@ -123,9 +123,9 @@ impl Zones {
 
 #[cfg(test)]
 mod tests {
-    use super::super::layout::ZoneLayout;
     use super::*;
     use crate::config::{Config, ZonesConfig};
+    use crate::zone::ZoneLayout;
     use media::Geometry;
 
     fn zones() -> Zones {

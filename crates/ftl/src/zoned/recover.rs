@@ -1,7 +1,6 @@
 //! Power: what it takes from zones, and how far each is written when it comes back.
 
-use super::layout::{Plot, ZoneLayout};
-use super::state::{ZoneEvent, ZoneState};
+use super::striping::Plot;
 use super::zone::{Sent, WindowPage, ZoneId};
 use super::{NO_OP, Zones, logical};
 use crate::config::PAGE;
@@ -10,6 +9,7 @@ use crate::flash::Offer;
 use crate::page_mapped::{PageMappedSet, has_contents};
 use crate::storage::{Record, Storage};
 use crate::volume::Volumes;
+use crate::zone::{ZoneEvent, ZoneLayout, ZoneState};
 use media::{LogicalPage, Medium, Nanos, Slot, Spare};
 use std::collections::BTreeMap;
 

@@ -1,9 +1,9 @@
 //! One zone, and the window of it that is not on flash yet.
 
-use super::layout::{Plot, ZoneLayout};
-use super::state::ZoneState;
+use super::striping::Plot;
 use crate::storage::Io;
 use crate::volume::VolumeId;
+use crate::zone::{ZoneLayout, ZoneState};
 use media::Slot;
 use std::collections::VecDeque;
 
