@@ -91,7 +91,7 @@ mod tests {
         let mut begun = 0;
         for _ in 0..100 {
             begun += u32::from(burst(&mut habit, 1));
-            // Whatever the drive does between the two, it leaves the sync incomplete.
+            // The drive does something between the two that leaves the sync incomplete.
             habit.flushes(false);
         }
         assert!((2..=8).contains(&begun), "{begun} of 100 are in vain");

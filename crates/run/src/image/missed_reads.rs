@@ -168,7 +168,7 @@ impl MissedReads {
                 command.completion = Some(completion);
                 None
             }
-            // What it has read is not what was asked for.
+            // A read of it has failed.
             Some(_) => {
                 self.commands.remove(&io);
                 Some(spoilt(completion))
@@ -181,7 +181,7 @@ impl MissedReads {
     pub(crate) fn ended(&mut self) -> Option<MissedReadEnd> {
         loop {
             let ReadAnswer { ticket, bytes } = self.answer()?;
-            // Of a command that power was lost on: nobody waits, and the number may be another's.
+            // The read belonged to a command that ended with the power. Another command may have its number by now.
             let Some(PendingRead { io, host, slot }) = self.under.remove(&ticket) else { continue };
             if let Err(damage) = &bytes {
                 tracing::error!("{damage}");

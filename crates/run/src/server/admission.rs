@@ -1,4 +1,4 @@
-//! Who gets in, and who stays: what the helper does for connections, how many may wait for it, and another list of hosts.
+//! Admission of connections: what the helper does for them, how many may wait for it, and a new list of hosts.
 
 use super::helper::{Job, Task};
 use super::peer::Peer;

@@ -62,7 +62,7 @@ impl Gate {
         self.shut
     }
 
-    /// Who leaves without having authenticated itself, though it should have.
+    /// The host, if it leaves without having authenticated itself, though it should have.
     pub(super) fn unproven(&self) -> Option<Nqn> {
         let chap = self.chap.as_ref().filter(|_| self.shut)?;
         chap.failure().is_none().then(|| chap.parties().host)
