@@ -662,7 +662,7 @@ impl Innodb {
         let quota = self.quota();
         for instance in 0..self.pool.instances() {
             self.flushers[instance * 2 + 1].quota = quota;
-            // Else whoever takes a frame sees to it that there are more.
+            // Otherwise the connection that takes a frame starts the flusher.
             if !self.starved[instance].is_empty() {
                 self.sweep(now, instance);
             }
