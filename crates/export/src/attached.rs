@@ -199,7 +199,7 @@ struct Tell(Mutex<mpsc::Sender<DriveNotice>>);
 impl Tell {
     fn again(&self) {
         let news = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Nobody listens any more when the export ends.
+        // The receiver is gone when the export ends.
         let _ = news.send(DriveNotice::Namespaces);
     }
 }

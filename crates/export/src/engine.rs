@@ -206,7 +206,7 @@ impl Engine {
         let slot = self.state().insert(request);
         match gated {
             None => self.advance(slot),
-            // Whoever leaves the gate starts it otherwise.
+            // If it must wait, the write that leaves the gate starts it.
             Some(file) => {
                 let through = file.gate().enter(slot, alone);
                 through.into_iter().for_each(|slot| self.start(slot));

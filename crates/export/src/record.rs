@@ -37,7 +37,7 @@ impl Record {
     }
 
     fn within(records: &Path, dir: &Path) -> io::Result<Self> {
-        // Whoever may write here may have loop devices detached.
+        // A user who may write here can have loop devices detached.
         DirBuilder::new().recursive(true).mode(0o700).create(records)?;
         let process = std::process::id();
         for number in 0..TRIES {

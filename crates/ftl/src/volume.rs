@@ -81,8 +81,8 @@ pub(crate) struct Volume {
     /// Pages of it that were found to be lost since it is in memory; those that were written again since count, too.
     #[serde(skip)]
     pub losses: u64,
-    /// What it is to pay of the pages that collection programs, and did not pay yet: pages times those that were
-    /// programmed lately for all hosts, so that nothing need be divided.
+    /// Its unpaid share of the pages that collection programs. The unit is pages times the pages that were
+    /// programmed lately for all hosts, so that no division is needed.
     #[serde(skip)]
     pub owed: i64,
 }

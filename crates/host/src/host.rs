@@ -216,8 +216,8 @@ impl<T: Transport> Host<T> {
         self.identified(Cns::NAMESPACE, nsid)
     }
 
-    /// Identify a namespace, attached or not. One that does not exist has a size of 0. Of a drive without namespace
-    /// management, where there is no other, an attached one.
+    /// Identify a namespace, attached or not. One that does not exist has a size of 0. A drive without namespace
+    /// management only answers for attached ones.
     ///
     /// # Errors
     /// The command failed, or the transport is broken.
@@ -277,7 +277,7 @@ impl<T: Transport> Host<T> {
         self.namespace_list(Cns::ACTIVE_NAMESPACES)
     }
 
-    /// All namespaces of the drive, ascending. Of a drive without namespace management, those that are attached.
+    /// All namespaces of the drive, ascending. For a drive without namespace management, those that are attached.
     ///
     /// # Errors
     /// A command failed, or the transport is broken.
@@ -440,7 +440,7 @@ impl<T: Transport> Host<T> {
         Ok(())
     }
 
-    /// Begins a window of an NVM Set in Predictable Latency Mode. That it has begun is no promise that it lasts: see
+    /// Begins a window of an NVM Set in Predictable Latency Mode. It may end early: see
     /// [`predictable_latency`](Host::predictable_latency).
     ///
     /// # Errors

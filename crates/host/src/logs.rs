@@ -154,7 +154,7 @@ impl<T: Transport> Host<T> {
     /// A command failed, the answer makes no sense, or the transport is broken.
     pub fn ana_log(&mut self) -> Result<AnaLog, Error> {
         let (groups, namespaces) = (self.controller().nanagrpid.get(), self.controller().nn.get());
-        // Whatever a drive claims: no more than it could send in earnest.
+        // A drive may claim any number. These are more than any drive has.
         let (groups, namespaces) = (groups.min(1 << 12) as usize, namespaces.min(1 << 16) as usize);
         let bytes = size_of::<AnaHeader>() + groups * size_of::<AnaGroup>() + namespaces * size_of::<Nsid>();
         let log = self.log(LogId::ANA, 0, 0, bytes)?;

@@ -105,7 +105,7 @@ pub trait Queue {
     /// The transport is broken.
     fn next(&mut self, timeout: Option<Duration>) -> Result<Option<CompletedCommand>, TransportError>;
 
-    /// Nobody waits for what is outstanding any more, because the drive has stopped answering. Where a transport
+    /// The caller does not wait for outstanding commands any more, because the drive has stopped answering. If a transport
     /// has several queues of one controller, shutting it down does not wait for an answer from then on.
     fn abandon(&mut self) {}
 

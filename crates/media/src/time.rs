@@ -317,7 +317,7 @@ impl<T> Events<T> {
         if self.next > now || self.is_empty() {
             return None;
         }
-        // Of the same time, the one that is far came first: only later was its slice within reach.
+        // Of two events of the same time, the one in `far` came first: at that time its slice was not within reach yet.
         let taken = match self.far.peek() {
             Some(far) if far.at == self.next => {
                 self.slice = self.slice.max(far.at.0 >> SLICE_BITS);

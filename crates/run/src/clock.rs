@@ -47,7 +47,7 @@ impl Clock {
     /// Moves a virtual clock on; the wall's goes its own way.
     pub(crate) fn advance(&self, to: Nanos) {
         if let Clock::Virtual(now) = self
-            // Nobody but the one who steps the drive moves its clock.
+            // Only the thread that steps the drive moves its clock.
             && now.load(Ordering::Relaxed) < to.0
         {
             now.store(to.0, Ordering::Relaxed);

@@ -1,6 +1,6 @@
 //! The front end of hosts in this process: their controllers, queues and events.
 //!
-//! Other threads leave requests in an inbox. What hosts are to be told is gathered as [`Notice`]s, and delivered when nobody holds the
+//! Other threads leave requests in an inbox. News for hosts are gathered as [`Notice`]s, and delivered when no thread holds the
 //! engine any more.
 
 use crate::buffer::Buffer;

@@ -54,7 +54,7 @@ pub(crate) struct Memory<const SIZE: usize = SLOT> {
     used: Vec<u32>,
     /// Regions that had no slot in use at some time lately.
     unused: Vec<u32>,
-    /// Who puts memory under the first of them.
+    /// The thread that puts memory under the first of them.
     prefault: Option<Prefault>,
 }
 
@@ -199,7 +199,7 @@ mod tests {
         let gone = (region..CHUNK as u32).filter(|&slot| memory.get(Slot(slot)).unwrap()[0] == 0).count();
         assert!(gone >= CHUNK - (KEPT + 2) * region as usize, "{gone} slots");
         assert_eq!(memory.get(Slot(3)).unwrap()[0], 1);
-        // It can be had again.
+        // It can be taken again.
         memory.taken(Slot(CHUNK as u32 / 2));
         memory.get_mut(Slot(CHUNK as u32 / 2)).unwrap().fill(9);
         assert_eq!(memory.get(Slot(CHUNK as u32 / 2)).unwrap()[7], 9);

@@ -210,7 +210,7 @@ fn settle(
                 writes_per_mille: 1000,
                 depth: 64,
                 count: Some(window(space)),
-                // Nobody else's: a load that repeats what was written here finds it all together.
+                // A seed that no load has: a load that repeated these writes would find them all together.
                 seed: mix(mix(mix(seed) ^ u64::from(space.nsid)) ^ n),
             };
             let mut asked = false;

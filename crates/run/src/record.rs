@@ -23,7 +23,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_cha
 use std::thread::JoinHandle;
 use std::time::Duration;
 use workload::Verb;
-use workload::trace::recording::{Entry, HEAD, Latencies, Of};
+use workload::trace::recording::{CommandClass, Entry, HEAD, Latencies};
 
 /// Commands that may wait to be written: 12 MiB.
 const QUEUE: usize = 1 << 18;
@@ -48,8 +48,8 @@ struct HandedOver {
 pub(crate) struct Recorder {
     queue: Option<SyncSender<Line>>,
     /// When commands under way came, by their numbers, and what they are.
-    under_way: Vec<Option<(Nanos, u32, Of)>>,
-    handed_over: BTreeMap<(u32, Of), HandedOver>,
+    under_way: Vec<Option<(Nanos, u32, CommandClass)>>,
+    handed_over: BTreeMap<(u32, CommandClass), HandedOver>,
     /// What the drive had counted before.
     before: BTreeMap<u32, NamespaceStatistics>,
     start: Nanos,
@@ -161,10 +161,10 @@ impl Recorder {
     /// A command begins, under this number.
     pub(crate) fn begun(&mut self, now: Nanos, io: Io, qid: u16, command: &Command) {
         let of = match command_table::of(command.opc, qid == 0).and_then(|info| info.latency) {
-            Some(LatencyClass::Read) => Of::Reads,
-            Some(LatencyClass::Write) => Of::Writes,
-            Some(LatencyClass::Flush) => Of::Flushes,
-            Some(LatencyClass::Deallocate) => Of::Deallocates,
+            Some(LatencyClass::Read) => CommandClass::Reads,
+            Some(LatencyClass::Write) => CommandClass::Writes,
+            Some(LatencyClass::Flush) => CommandClass::Flushes,
+            Some(LatencyClass::Deallocate) => CommandClass::Deallocates,
             None => return,
         };
         if self.queue.is_none() {
@@ -198,7 +198,7 @@ impl Recorder {
         for counts in drive.statistics() {
             let nsid = counts.nsid.get();
             let before = self.before.remove(&nsid).unwrap_or_default();
-            for of in Of::ALL {
+            for of in CommandClass::ALL {
                 self.leave(latencies_between(&before, &counts, of));
                 if let Some(HandedOver { histogram, sum }) = self.handed_over.remove(&(nsid, of)) {
                     self.leave(latencies(nsid, of, true, &histogram, sum));
@@ -237,23 +237,33 @@ impl Recorder {
 
 /// What commands of a kind took by the drive's own clock between two states of a namespace's log D8h.
 #[must_use]
-pub fn latencies_between(before: &NamespaceStatistics, after: &NamespaceStatistics, of: Of) -> Latencies {
+pub fn latencies_between(
+    before: &NamespaceStatistics,
+    after: &NamespaceStatistics,
+    of: CommandClass,
+) -> Latencies {
     let (old, old_sum) = by_drive(before, of);
     let (new, mut sum) = by_drive(after, of);
     sum.sum_ns.set(sum.sum_ns.get().saturating_sub(old_sum.sum_ns.get()));
     latencies(after.nsid.get(), of, false, &new.since(old), sum)
 }
 
-fn by_drive(counts: &NamespaceStatistics, of: Of) -> (&LatencyHistogram, LatencySum) {
+fn by_drive(counts: &NamespaceStatistics, of: CommandClass) -> (&LatencyHistogram, LatencySum) {
     match of {
-        Of::Reads => (&counts.read_latency, counts.read_latency_sum),
-        Of::Writes => (&counts.write_latency, counts.write_latency_sum),
-        Of::Flushes => (&counts.flush_latency, counts.flush_latency_sum),
-        Of::Deallocates => (&counts.deallocate_latency, counts.deallocate_latency_sum),
+        CommandClass::Reads => (&counts.read_latency, counts.read_latency_sum),
+        CommandClass::Writes => (&counts.write_latency, counts.write_latency_sum),
+        CommandClass::Flushes => (&counts.flush_latency, counts.flush_latency_sum),
+        CommandClass::Deallocates => (&counts.deallocate_latency, counts.deallocate_latency_sum),
     }
 }
 
-fn latencies(nsid: u32, of: Of, host: bool, histogram: &LatencyHistogram, sum: LatencySum) -> Latencies {
+fn latencies(
+    nsid: u32,
+    of: CommandClass,
+    host: bool,
+    histogram: &LatencyHistogram,
+    sum: LatencySum,
+) -> Latencies {
     // The drive's maximum may be one of before.
     let most = sum.max_ns.get();
     let percentile = |parts| histogram.percentile(parts, 100).unwrap_or(0).min(most);

@@ -112,8 +112,8 @@ unsafe extern "C" fn find_session(
     len: usize,
     found: *mut *mut SSL_SESSION,
 ) -> c_int {
-    // SAFETY: OpenSSL passes the SSL that it works on, for which nobody else has a reference at that time, an
-    // identity of that length and a place for the result. The session returned becomes OpenSSL's.
+    // SAFETY: OpenSSL passes the SSL that it works on, an identity of that length, and a place for the result. Nothing else refers to that
+    // SSL at that time. The session returned becomes OpenSSL's.
     unsafe {
         *found = ptr::null_mut();
         if identity.is_null() {

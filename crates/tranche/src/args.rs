@@ -295,8 +295,8 @@ pub enum Ns {
         /// Size, such as 64MiB or 3.84TB
         #[arg(long, value_name = "SIZE", value_parser = size)]
         size: u64,
-        /// LBA format: bytes of a logical block, such as 512, with metadata, such as 4096+8, and where there are several, with
-        /// the bits of the guard and of the storage tag, as 4096+16:64:16 [default: the drive's first format]
+        /// LBA format: bytes of a logical block (512), with metadata (4096+8). Where several formats have these, with the bits of the guard
+        /// and of the storage tag (4096+16:64:16) [default: the drive's first format]
         #[arg(long, value_name = "FORMAT")]
         lba: Option<LbaFormat>,
         #[command(flatten)]
@@ -567,7 +567,7 @@ pub enum Image {
         dir: PathBuf,
     },
     /// Save the namespaces of an image that cannot be opened, or has damaged blocks, as raw files: the newest state that
-    /// can be had. The image is not changed. The exit code is 0 if everything is saved, 5 if something is not, 1 if nothing
+    /// can be read. The image is not changed. The exit code is 0 if everything is saved, 5 if something is not, 1 if nothing
     /// can be
     Salvage {
         /// The image

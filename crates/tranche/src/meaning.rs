@@ -18,7 +18,7 @@ pub enum Page {
     Other,
 }
 
-/// A number as it is shown: with its unit, or with what it comes to.
+/// A number as it is shown: with its unit, or with its meaning.
 pub fn number(page: Page, key: &str, value: u64) -> String {
     match meaning(page, key.rsplit('.').next().unwrap_or(key), value) {
         Some(meaning) => format!("{value} {meaning}"),

@@ -136,7 +136,8 @@ fn a_recording_reads_as_it_was_written() {
     // Remarks are no events.
     let of =
         |of, host| recording::Latencies { nsid: 3, of, host, count: 5, sum: 50, max: 30, p50: 9, p99: 31 };
-    let latencies = [of(recording::Of::Reads, false), of(recording::Of::Deallocates, true)];
+    let latencies =
+        [of(recording::CommandClass::Reads, false), of(recording::CommandClass::Deallocates, true)];
     let mut remarked = [&text[..], b"# whatever\n"].concat();
     latencies[0].write(&mut remarked).unwrap();
     remarked.extend(b"9000,3,1,R,0,512\n");

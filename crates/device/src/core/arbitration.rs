@@ -120,7 +120,7 @@ impl Core {
             return StartDecision::Now;
         }
         let io = token.io().0;
-        // Of all that wait only Copy has data here.
+        // Of the commands that wait, only Copy has data here.
         let kept = if demand.reads { data.into() } else { Box::default() };
         self.held.put(io, *command, kept);
         if first {

@@ -70,7 +70,7 @@ pub(crate) struct Namespace {
     /// Logical Block Storage Tag Mask.
     #[serde(default)]
     pub storage_mask: u64,
-    /// What slots are stamped with since blocks were marked uncorrectable; 0 if none were since the last format.
+    /// The stamp of its slots since blocks were marked uncorrectable; 0 if none were since the last format.
     #[serde(default)]
     pub stamp: u32,
     /// What its blocks are encrypted with; without, they are stored as they are.

@@ -1,6 +1,6 @@
 //! What a host may do: administrators, tenants and guests.
 //!
-//! Who connects decides ([`Host::role`](crate::Host)), and this module says what follows. A command that a role does not have
+//! The transport gives each host a role ([`Host::role`](crate::Host)). This module says what follows. A command that a role does not have
 //! ends with Operation Denied. Namespaces that a host may not see are to it as if they did not exist.
 
 use crate::feature::table::{self, FeatureSetter};

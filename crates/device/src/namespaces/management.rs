@@ -207,7 +207,7 @@ pub(crate) fn create_initial(core: &mut Core) -> Result<(), ConfigError> {
         let set = SetId(u8::try_from(initial.set - 1).unwrap_or(u8::MAX));
         let format = core.config.lba_formats.iter().position(|f| *f == initial.format).unwrap_or(0);
         let bytes = initial.bytes.next_multiple_of(ftl::PAGE.into());
-        // That there is room was checked with the rest of the configuration.
+        // The check of the configuration has found that there is room.
         let volume = core.ftl.create(set, bytes, &mut NoContents).map_err(|fault| {
             let size = units::format_size(initial.bytes);
             ConfigError::value(format!("namespace.{}.size", i + 1), size, fault.to_string())

@@ -7,7 +7,7 @@ use crate::storage::{Record, Storage};
 use media::{BlockState, Medium, Nanos, OpStatus, Progress, Unit};
 
 impl Flash {
-    /// Nothing of a superblock counts any more, and no program to it is under way: it is erased when its turn comes.
+    /// Gives up a superblock that holds no valid page, and to which no program is under way. It is erased when its turn comes.
     pub fn give_up(&mut self, superblock: u32) {
         debug_assert_eq!(self.superblocks.get(superblock).programs, 0);
         self.superblocks.give_up(superblock);

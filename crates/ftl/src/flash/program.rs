@@ -121,8 +121,8 @@ impl Flash {
         events.push(end, (self.id, Event::Programmed(die)));
     }
 
-    /// Takes the first program of a die, if it has ended. Else an event will tell of its end, provided that somebody waits for
-    /// one: the owner (`watched`), or a program of a host's data is among them.
+    /// Takes the first program of a die, if it has ended. If not, an event will come at its end, but only if it is awaited: by
+    /// the owner (`watched`), or because a program of a host's data is among them.
     #[inline]
     pub fn take_ended<S: Storage>(
         &mut self,

@@ -24,7 +24,7 @@ impl Flash {
         self.superblocks.reset();
     }
 
-    /// Tells the journal of units that are found to hold nothing. That may have been noticed just now.
+    /// Records units that are found to hold nothing in the journal. Some may have been found just now.
     pub fn record_lost_units<S: Storage>(&mut self, storage: &mut S) {
         for unit in self.nand.lost_units() {
             storage.record(Record::Spoil { set: self.id.0, unit });
@@ -80,7 +80,7 @@ impl Flash {
             } else if b.usable == 0 {
                 b.state = SuperblockState::Dead;
             } else if begun {
-                // Nothing of it counts: also where an erase was cut short, by the rule of validity.
+                // It holds no valid page. That is so, too, where an erase was cut short.
                 self.superblocks.give_up(superblock);
             } else {
                 b.state = SuperblockState::Free;

@@ -167,7 +167,7 @@ impl Superblocks {
         self.sealed_count += 1;
     }
 
-    /// Nothing of a superblock counts any more: it waits for its erase.
+    /// A superblock holds no valid page any more: it waits for its erase.
     pub(super) fn give_up(&mut self, superblock: u32) {
         self.all[superblock as usize].state = SuperblockState::Erasing;
         self.erasing.push_back(superblock);

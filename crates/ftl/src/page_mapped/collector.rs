@@ -1,4 +1,4 @@
-//! What collection is at: its victim, its pace, and what is gathered.
+//! The state of collection: its victim, its pace, and what is gathered.
 
 use super::ops::NO_OP;
 use super::validity::Validity;
@@ -57,7 +57,7 @@ pub(super) struct Collector {
     balance: i64,
     valid: i64,
     gain: i64,
-    /// Nothing of the victim is left but what is being programmed.
+    /// All that is left of the victim is being programmed.
     ending: bool,
     /// The last victim was chosen for its wear.
     pub levelled: bool,

@@ -17,7 +17,7 @@ impl PageMappedSet {
     pub fn programmed<S: Storage>(&mut self, now: Nanos, die: u32, cx: &mut SetContext<'_, S>) -> bool {
         self.flash.is_due(die);
         let mut any = false;
-        // Who waited for one that was postponed still does.
+        // If a postponed program was awaited, it still is.
         while self.land_first(now, die, !any || self.gc.awaits_ends(), cx) {
             any = true;
         }
@@ -130,7 +130,7 @@ impl PageMappedSet {
         self.give_up_entry(now, page_move.source, cx);
     }
 
-    /// Nobody needs the versions of a page any more that are older than this entry.
+    /// Versions of a page that are older than this entry are not needed any more.
     #[inline]
     pub(super) fn supersede_older<S: Storage>(
         &mut self,
@@ -144,7 +144,7 @@ impl PageMappedSet {
         }
     }
 
-    /// Nobody needs an entry any more: if it is on its way to flash it lands as garbage, otherwise it goes.
+    /// An entry is not needed any more. If it is on its way to flash it lands as garbage. Otherwise it is dropped.
     pub(super) fn supersede<S: Storage>(&mut self, now: Nanos, index: u32, cx: &mut SetContext<'_, S>) {
         if self.buffer.is_in_flight(index) {
             self.buffer.entry_mut(index).old = SUPERSEDED;

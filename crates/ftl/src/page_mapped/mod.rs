@@ -54,7 +54,7 @@ use std::collections::VecDeque;
 use streams::Streams;
 use validity::Validity;
 
-/// Somebody waits until what was accepted so far is on flash.
+/// A command that waits until everything that was accepted before it is on flash.
 #[derive(Clone, Debug)]
 struct Flush {
     io: Io,

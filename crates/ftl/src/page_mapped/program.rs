@@ -55,7 +55,7 @@ impl PageMappedSet {
     fn program_handle<S: Storage>(&mut self, now: Nanos, handle: usize, cx: &mut SetContext<'_, S>) -> bool {
         let was_open = self.streams.get(handle).is_open();
         let Some(target) = self.next_unit(now, handle, false, cx) else {
-            // That it lacks a superblock is news for collection.
+            // If the handle lacks a superblock now, collection must look again.
             return was_open && !self.streams.get(handle).is_open();
         };
         let Some(op) = self.ops.take() else { return false };

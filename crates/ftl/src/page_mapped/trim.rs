@@ -65,7 +65,7 @@ impl PageMappedSet {
         }
     }
 
-    /// Nobody needs this copy on flash, nor will.
+    /// This copy on flash is not needed any more.
     #[inline]
     pub(super) fn drop_contents<S: Storage>(&mut self, page: u32, cx: &mut SetContext<'_, S>) {
         let slot = self.flash.replace_slot(page, STALE);

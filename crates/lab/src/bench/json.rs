@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Map, Value, json};
-use workload::fio::{CLASSES, Given, Jobs, Latency, Options, Series, Traffic};
+use workload::fio::{CLASSES, Jobs, Latency, NamedOption, Options, Series, Traffic};
 
 use super::{Reported, text};
 
@@ -21,7 +21,7 @@ pub(crate) fn document(jobs: &Jobs, reported: &[Reported<'_>], began: SystemTime
     })
 }
 
-fn options(given: &[Given]) -> Value {
+fn options(given: &[NamedOption]) -> Value {
     given.iter().map(|(name, value)| (name.clone(), json!(value))).collect::<Map<_, _>>().into()
 }
 

@@ -8,7 +8,7 @@ use run::{
     sim::{Nanos, SimTransport},
 };
 use serde_json::{Value, json};
-use workload::trace::recording::{Latencies, Of};
+use workload::trace::recording::{CommandClass, Latencies};
 
 use crate::terminal::{self, Look};
 
@@ -51,7 +51,7 @@ impl Agreement {
         for before in &self.0 {
             let nsid = before.nsid.get();
             let after = host.namespace_statistics(nsid)?;
-            for of in Of::ALL {
+            for of in CommandClass::ALL {
                 let find = |host| told.iter().find(|l| (l.nsid, l.of, l.host) == (nsid, of, host)).copied();
                 let Some(recorded) = find(false) else { continue };
                 let replayed = latencies_between(before, &after, of);
@@ -178,7 +178,7 @@ mod tests {
 
     const TOLD: Latencies = Latencies {
         nsid: 3,
-        of: Of::Reads,
+        of: CommandClass::Reads,
         host: false,
         count: 10,
         sum: 1_000_000,

@@ -52,7 +52,7 @@ pub(super) fn run(
         let workers: Vec<_> =
             (0..threads.clamp(1, cases.len().max(1))).map(|_| scope.spawn(worker)).collect();
         let display = thread::current();
-        // Whoever ends last wakes the display, so that nothing waits for it.
+        // The last to end wakes the display, so that nothing waits for it.
         let watcher = scope.spawn(move || {
             let panicked = workers.into_iter().map(thread::ScopedJoinHandle::join).filter(Result::is_err);
             let panicked = panicked.count();

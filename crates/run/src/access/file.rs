@@ -44,7 +44,7 @@ impl Access {
         if access.hosts.is_empty() {
             reader.warnings.push(format!("{} lists no host ([[host]]): nobody can connect", path.display()));
         }
-        // What hosts are called may be known to everybody, their keys may not.
+        // The names of hosts may be public, their keys may not.
         if others && reader.holds_keys {
             reader.warnings.insert(0, exposed(path));
         }

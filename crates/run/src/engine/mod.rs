@@ -211,7 +211,7 @@ impl Engine {
         }
         let info = command_table::of(command.opc, qid == 0);
         let reads = info.is_some_and(|info| !info.changes);
-        // Room without bytes holds whatever the drive moves.
+        // Room without bytes is always large enough.
         let transfer = match data {
             DataBuffer::Void => Transfer::None,
             _ => self.drive.transfer(controller, qid, &command),

@@ -5,7 +5,7 @@ use super::files::{self, CONTENTS, SPARES};
 use super::format;
 use super::jobs::MOST_INLINE;
 use super::sums;
-use super::{Cold, Image};
+use super::{Image, MissedReads};
 use crate::memory::SLOT;
 use device::SPARE;
 use ftl::{Io, Record, StorageError};
@@ -29,7 +29,7 @@ impl Image {
 
     /// Recovery begins: it counts all references anew.
     pub(crate) fn forget_slots(&mut self) {
-        self.cold.forget();
+        self.missed_reads.forget();
         if let Some(scrub) = &mut self.scrub {
             scrub.forget();
         }
@@ -89,7 +89,7 @@ impl Image {
             // It would wait, or a part of it is there, or the file ends: all are rare.
             Ok(_) => {
                 self.slots.retain(slot);
-                self.cold.begin(io, host, slot, sum, page);
+                self.missed_reads.begin(io, host, slot, sum, page);
                 Ok(())
             }
             Err(_) => self.read(slot, page, bytes),
@@ -103,8 +103,8 @@ impl Image {
     }
 
     /// Reads that were not over when they were begun.
-    pub(crate) fn cold(&mut self) -> &mut Cold {
-        &mut self.cold
+    pub(crate) fn missed_reads(&mut self) -> &mut MissedReads {
+        &mut self.missed_reads
     }
 
     /// Writes a slot's page, and what lies beside it if anything does.
@@ -127,7 +127,7 @@ impl Image {
         let at = sums::place(slot);
         self.contents.write_at(page, at).map_err(|e| self.not_written(CONTENTS, at, &e))?;
         note(&mut self.written.pages, &mut self.written.many, slot, self.options.host_sync);
-        self.habit.writes();
+        self.flush_habit.writes();
         self.sums.set(slot, sum);
         format::encode_sum(slot.0, sum, &mut self.frame);
         Ok(())

@@ -1,4 +1,4 @@
-//! Who carries out the jobs of an image: a thread that waits for the host's disk, so that the drive never does. In a test the
+//! The helper carries out the jobs of an image. It is a thread that waits for the host's disk, so that the drive never does. In a test the
 //! caller that asks for the next step does the work.
 
 use super::error::ImageError;
@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-/// Who waits for the host's disk.
+/// What carries out jobs, and waits for the host's disk.
 pub(crate) enum Helper {
     /// A thread, and the two queues to and from it.
     Thread {
@@ -18,7 +18,7 @@ pub(crate) enum Helper {
         reports: Receiver<JobReport>,
         thread: Option<JoinHandle<()>>,
     },
-    /// Nobody: jobs go on a step at a time when [`Helper::step`] is called.
+    /// No thread: jobs go on a step at a time when [`Helper::step`] is called.
     #[cfg_attr(not(test), expect(dead_code, reason = "only tests go on step by step"))]
     Stepped { work: Arc<JobFiles>, jobs: Mutex<VecDeque<Job>>, reports: Mutex<VecDeque<JobReport>> },
 }
@@ -80,7 +80,7 @@ impl Helper {
     pub(crate) fn wait(&self) -> Option<JobReport> {
         match self {
             Helper::Thread { work, todo, reports, thread, .. } => match thread {
-                // Nobody else would carry them out.
+                // This is the helper's own thread: no other one would carry them out.
                 Some(thread) if is_this(thread) => {
                     let done = || lock(todo).try_recv().ok().map(|job| work.carry_out(job));
                     reports.try_recv().ok().or_else(done)

@@ -29,7 +29,6 @@
 //! Slots of trimmed and overwritten pages are reused. They are punched out of the file only when something must be erased for good. So
 //! the file grows to what was ever in use at once.
 
-mod cold;
 mod contents;
 #[cfg(test)]
 mod crash;
@@ -37,13 +36,14 @@ mod disk;
 mod error;
 mod files;
 mod findings;
+mod flush_habit;
 pub(crate) mod format;
-mod habit;
 mod helper;
 #[cfg(test)]
 mod host_crash;
 mod jobs;
 mod journal;
+mod missed_reads;
 mod overlay;
 mod recovery;
 mod replay;
@@ -67,17 +67,17 @@ pub use scrub::ScrubOptions;
 
 use crate::memory::SLOT;
 use crate::slots::{Reuse, Slots};
-use cold::Cold;
 use device::SPARE;
 use disk::{Disk, DiskFile, HostDisk, Open};
 use files::{CONFIG, CONTENTS, SPARES};
+use flush_habit::FlushHabit;
 use format::{Entry, Header, ImageFileKind};
 use ftl::Io;
-use habit::Habit;
 use helper::Helper;
 use jobs::{JobFiles, Written};
 use journal::Journal;
 use media::{Nanos, Slot};
+use missed_reads::MissedReads;
 use nvme::Completion;
 use scrub::Scrub;
 use std::collections::HashMap;
@@ -255,12 +255,12 @@ impl Locked {
             host_sync: options.host_sync,
             lost: AtomicBool::new(false),
         });
-        let (cold, helper) = match background {
+        let (missed_reads, helper) = match background {
             BackgroundWork::Threads(notify) => {
-                (Cold::start(&contents, &notify, disk.path())?, Helper::start(work.clone(), notify)?)
+                (MissedReads::start(&contents, &notify, disk.path())?, Helper::start(work.clone(), notify)?)
             }
             #[cfg(test)]
-            BackgroundWork::Stepped => (Cold::stepped(&contents), Helper::stepped(work.clone())),
+            BackgroundWork::Stepped => (MissedReads::stepped(&contents), Helper::stepped(work.clone())),
         };
         let mut frame = Vec::with_capacity(1 << 16);
         format::begin_frame(&mut frame);
@@ -280,7 +280,7 @@ impl Locked {
             contents,
             spares,
             marked: vec![true; beside as usize],
-            cold,
+            missed_reads,
             scrub: None,
             sums: Sums::new(slots.count(), found.sums.clone()),
             slots,
@@ -298,7 +298,7 @@ impl Locked {
             sync_runs: false,
             steps: 0,
             covered: None,
-            habit: Habit::default(),
+            flush_habit: FlushHabit::default(),
             checkpoint_runs: false,
             forgetting: Forgetting::default(),
             state_bytes: found.state.len() as u64,
@@ -391,7 +391,7 @@ pub(crate) struct Image {
     spares: Arc<dyn DiskFile>,
     /// Slots beside whose pages something may lie, also of an earlier page.
     marked: Vec<bool>,
-    cold: Cold,
+    missed_reads: MissedReads,
     scrub: Option<Box<Scrub>>,
     sums: Sums,
     slots: Slots,
@@ -417,7 +417,7 @@ pub(crate) struct Image {
     steps: u64,
     /// How many of them the last sync covers that was begun.
     covered: Option<u64>,
-    habit: Habit,
+    flush_habit: FlushHabit,
     checkpoint_runs: bool,
     forgetting: Forgetting,
     state_bytes: u64,

@@ -143,7 +143,7 @@ impl ImageState {
                 ));
             }
         }
-        // What failed to be synced may be missing on the disk, whatever was added behind it and synced since.
+        // What failed to be synced may be missing on the disk, even if later records behind it were synced.
         let disowned = |head: &&Head| head.header.boot == format::NO_BOOT;
         let lost = heads
             .iter()

@@ -97,8 +97,8 @@ impl Replay {
         if self.ended { 0 } else { tail.iter().rposition(|&b| b != 0).map_or(0, |last| last + 1) }
     }
 
-    /// Tells a step that was being written when the process or the host died from bytes that have changed since. Of the former
-    /// nothing is there that was completed; the latter is an error, because something may be.
+    /// Tells a step that was being written when the process or the host died from bytes that have changed since. Such a step
+    /// holds nothing that was completed. Changed bytes may, so they are an error.
     pub fn check_end(&self, disk: &dyn Disk, this_boot: bool) -> Result<(), ImageError> {
         if self.rest() == 0 {
             return Ok(());

@@ -69,7 +69,7 @@ impl Damage {
         Damage { slot, beside: false, error }
     }
 
-    /// Of what lies beside a page.
+    /// Damage of the spare bytes beside a page.
     pub(crate) fn beside(slot: Slot, error: Option<io::Error>) -> Self {
         Damage { slot, beside: true, error }
     }

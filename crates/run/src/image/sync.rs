@@ -140,7 +140,7 @@ impl Image {
 
     /// A command waits until everything committed is on the host's disk.
     pub(crate) fn want_sync(&mut self, io: Io) {
-        self.habit.flushes(self.is_covered());
+        self.flush_habit.flushes(self.is_covered());
         self.waiting.push(io);
     }
 
@@ -166,7 +166,7 @@ impl Image {
         self.forgetting.waiting.clear();
         self.forgetting.ios.clear();
         self.forgetting.all = false;
-        self.cold.forget();
+        self.missed_reads.forget();
     }
 
     /// Starts what is due (a sync, also when free slots run low) and tells what has ended.
@@ -181,7 +181,7 @@ impl Image {
         let parked = self.slots.parked();
         let low = parked > self.margin / 2 || (parked > 0 && self.slots.available() < self.margin / 4);
         let asked = low || !self.waiting.is_empty();
-        let ahead = !asked && self.habit.expects_flush();
+        let ahead = !asked && self.flush_habit.expects_flush();
         if !self.sync_runs && (asked || ahead) {
             if self.failed.is_some() || !self.options.host_sync {
                 let ok = self.failed.is_none();
@@ -189,7 +189,7 @@ impl Image {
                 return;
             }
             if ahead {
-                self.habit.begins();
+                self.flush_habit.begins();
             }
             self.sync_runs = true;
             self.covered = Some(self.steps);

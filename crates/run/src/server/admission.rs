@@ -1,8 +1,8 @@
-//! Who gets in, and who stays: what the helper does for connections, how many may wait for it, and another list of hosts.
+//! Admission of connections: what the helper does for them, how many may wait for it, and a new list of hosts.
 
 use super::helper::{Job, Task};
-use super::note::note;
 use super::peer::Peer;
+use super::peer_warnings::warn_limited;
 use super::socket::Stream;
 use super::{ConnectionId, Guard, Server, authentication};
 use crate::engine::Engine;
@@ -45,7 +45,10 @@ impl Server {
                     }
                     Err(e) => {
                         // A host whose key does not fit is told so by TLS; the user of the drive is told here.
-                        note(format_args!("a connection from {} is refused: {e}", peer.stream.name()));
+                        warn_limited(format_args!(
+                            "a connection from {} is refused: {e}",
+                            peer.stream.name()
+                        ));
                         self.close(engine, connection, now);
                     }
                 }
@@ -78,7 +81,7 @@ impl Server {
                 (Some(role), Some((controller, 0))) => roles.push((controller, role)),
                 (Some(_), _) => {}
                 (None, queue) => {
-                    note(format_args!(
+                    warn_limited(format_args!(
                         "a connection of {} ends: the new list of hosts does not let it in as before",
                         peer.stream.name()
                     ));

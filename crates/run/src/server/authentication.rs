@@ -1,8 +1,8 @@
 //! Commands at the gate of a connection: those of authentication, and all others until it has succeeded.
 
 use super::helper::Task;
-use super::note::note;
 use super::peer::Peer;
+use super::peer_warnings::warn_limited;
 use fabric::Tag;
 use fabric::auth::Target;
 use fabric::target::Incoming;
@@ -98,7 +98,7 @@ pub(super) fn proceed(peer: &mut Peer, tag: Tag, chap: Box<Target>, answer: Resu
     }
     peer.gate.shut = !authenticated;
     if let Some(reason) = failure {
-        note(format_args!("{host} ({}) is refused: {reason} (DH-HMAC-CHAP)", peer.stream.name()));
+        warn_limited(format_args!("{host} ({}) is refused: {reason} (DH-HMAC-CHAP)", peer.stream.name()));
         peer.leaving = true;
     }
 }

@@ -1,6 +1,6 @@
 //! What stands between a connection and the drive: the list of hosts, and whether the host still has to authenticate itself.
 
-use super::note::note;
+use super::peer_warnings::warn_limited;
 use super::socket::Stream;
 use crate::access::{Access, Rule};
 use device::Role;
@@ -62,7 +62,7 @@ impl Gate {
         self.shut
     }
 
-    /// Who leaves without having authenticated itself, though it should have.
+    /// The host, if it leaves without having authenticated itself, though it should have.
     pub(super) fn unproven(&self) -> Option<Nqn> {
         let chap = self.chap.as_ref().filter(|_| self.shut)?;
         chap.failure().is_none().then(|| chap.parties().host)
@@ -80,13 +80,13 @@ impl Gate {
     pub(super) fn admit(&mut self, stream: &Stream, host: &Nqn, subsystem: &Nqn) -> Result<Role, Status> {
         let Some(access) = &self.access else { return Ok(self.role.clone()) };
         let refused = |why: &dyn std::fmt::Display| {
-            note(format_args!("{host} ({}) is refused: {why}", stream.name()));
+            warn_limited(format_args!("{host} ({}) is refused: {why}", stream.name()));
             Err(Status::CONNECT_INVALID_HOST.with_dnr())
         };
         let rule = match access.admit(host, SystemTime::now()) {
             Ok(rule) => rule,
             Err(why) if subsystem.as_str() == Nqn::DISCOVERY && !matches!(stream, Stream::Tls(_)) => {
-                note(format_args!("{host} ({}) is told of nothing here: {why}", stream.name()));
+                warn_limited(format_args!("{host} ({}) is told of nothing here: {why}", stream.name()));
                 self.stranger = true;
                 return Ok(Role::Guest);
             }

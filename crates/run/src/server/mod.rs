@@ -7,8 +7,8 @@ mod discover;
 mod fuzz;
 mod gate;
 mod helper;
-mod note;
 mod peer;
+mod peer_warnings;
 mod ports;
 mod socket;
 mod timers;
@@ -32,11 +32,11 @@ use fabric::{Part, Tag};
 use gate::Gate;
 use helper::{Helper, Task};
 use media::{Nanos, Slot};
-use note::note;
 use nvme::command::FABRICS_OPCODE;
 use nvme::fabrics::FabricsType;
 use nvme::{Completion, Status};
 use peer::Peer;
+use peer_warnings::warn_limited;
 use rustix::fd::OwnedFd;
 use socket::Stream;
 use std::io::{self, ErrorKind};
@@ -330,7 +330,7 @@ impl Server {
                 && self.unproven(address) >= self.limits.unproven
             {
                 let most = self.limits.unproven;
-                note(format_args!(
+                warn_limited(format_args!(
                     "a connection is refused: {most} of {address} have not connected and authenticated themselves yet"
                 ));
                 continue;
@@ -371,7 +371,7 @@ impl Server {
             let why = peer.watches.look(&owed, &limits, now);
             let watched = peer.is_watched();
             if let Some(why) = why {
-                note(format_args!("a connection of {} ends: {why}", peer.stream.name()));
+                warn_limited(format_args!("a connection of {} ends: {why}", peer.stream.name()));
                 self.close(engine, self.id(index), now);
             } else if watched {
                 self.watch(now);
@@ -514,7 +514,7 @@ impl Server {
                 Ok((n, received)) => {
                     share = share.saturating_sub(n);
                     if let Err(e) = received {
-                        note(format_args!("a connection of {} ends: {e}", peer.stream.name()));
+                        warn_limited(format_args!("a connection of {} ends: {e}", peer.stream.name()));
                         peer.leaving = true;
                     }
                     let drained = !peer.gone && peer.stream.short_read_is_all();
@@ -623,7 +623,7 @@ impl Server {
         // One that the drive has not made is not the connection's to end.
         let promised = peer.promised.is_some();
         if let Some(host) = peer.gate.unproven() {
-            note(format_args!("{host} ({}) left without authenticating itself", peer.stream.name()));
+            warn_limited(format_args!("{host} ({}) left without authenticating itself", peer.stream.name()));
         }
         peer.wire.abandon(|token| engine.store.end_reference(Slot(token)));
         // Closing the socket takes it out of the set that is watched.
@@ -689,7 +689,7 @@ fn lend(spare: &mut Vec<Box<LentMemory>>, buffer: fabric::Buffer) -> DataBuffer 
 
 /// Says why a connection was refused.
 fn note_refused(why: &dyn std::fmt::Display) {
-    note(format_args!(
+    warn_limited(format_args!(
         "a connection is refused: {why} (where it is descriptors, raise the limit with ulimit -n)"
     ));
 }

@@ -2,7 +2,7 @@
 
 use super::discover::Discovering;
 use super::gate::Gate;
-use super::note::note;
+use super::peer_warnings::warn_limited;
 use super::socket::Stream;
 use super::timers::{AwaitedProgress, Limits, Watches};
 use crate::engine::Engine;
@@ -63,7 +63,7 @@ impl Peer {
             && engine.drive.add_queue(controller, qid, entries).is_err()
         {
             // Another connection of the host has it by now, or the controller was reset.
-            note(format_args!("queue {qid} of {} cannot be made any more", self.stream.name()));
+            warn_limited(format_args!("queue {qid} of {} cannot be made any more", self.stream.name()));
             self.queue = None;
             self.leaving = true;
         }

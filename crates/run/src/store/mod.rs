@@ -283,7 +283,7 @@ impl Store {
     pub(crate) fn tend(&mut self, time: Nanos, news: &mut Vec<DiskEvent>) {
         let Backing::Image(image) = &mut self.backing else { return };
         image.tend(time, news);
-        while let Some(read) = image.cold().ended() {
+        while let Some(read) = image.missed_reads().ended() {
             image.release(read.slot);
             if let Some(bytes) = &read.bytes
                 && let Some(held) = self.buffers.get_mut(read.io.0 as usize)
@@ -300,14 +300,14 @@ impl Store {
     #[inline]
     pub(crate) fn hold(&mut self, io: Io, completion: Completion) -> Option<Completion> {
         match &mut self.backing {
-            Backing::Image(image) => image.cold().hold(io, completion),
+            Backing::Image(image) => image.missed_reads().hold(io, completion),
             _ => Some(completion),
         }
     }
 
     /// Whether data is on its way to a command's buffer.
     pub(crate) fn is_loading(&mut self) -> bool {
-        self.image().is_some_and(|image| image.cold().is_busy())
+        self.image().is_some_and(|image| image.missed_reads().is_busy())
     }
 
     /// Gives up the backing: files are closed, their locks end.

@@ -6,7 +6,7 @@ use super::options::Options;
 use super::value;
 
 /// An option as text: for reports.
-pub type Given = (String, String);
+pub type NamedOption = (String, String);
 
 /// One job of a file; with `numjobs` several run it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,7 +18,7 @@ pub struct JobSpec {
     /// Its options, those of the global sections above it among them.
     pub options: Options,
     /// The options of its own section that have a value.
-    pub own: Vec<Given>,
+    pub own: Vec<NamedOption>,
     /// Jobs of a group are reported together: a new one starts with `stonewall` or `new_group`.
     pub group: u32,
     /// Jobs of a phase run at the same time: a new one starts with `stonewall`.
@@ -29,7 +29,7 @@ pub struct JobSpec {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Jobs {
     /// The options of global sections that have a value.
-    pub global: Vec<Given>,
+    pub global: Vec<NamedOption>,
     /// The jobs, in order; never none.
     pub jobs: Vec<JobSpec>,
     /// Options that are accepted and change nothing, each said once.
@@ -123,7 +123,7 @@ fn apply(section: &Section, options: &mut Options, notes: &mut Vec<String>) -> R
     Ok(())
 }
 
-fn given(section: &Section) -> impl Iterator<Item = Given> + '_ {
+fn given(section: &Section) -> impl Iterator<Item = NamedOption> + '_ {
     section.settings.iter().filter_map(|setting| Some((setting.name.clone(), setting.value.clone()?)))
 }
 

@@ -38,7 +38,7 @@ mod verify;
 
 pub use file::{FILE_MAX, FileError, JobFile, Section, Setting};
 pub use job::Job;
-pub use jobs::{Given, JOBS_MAX, JobSpec, Jobs};
+pub use jobs::{JOBS_MAX, JobSpec, Jobs, NamedOption};
 pub use options::{Direction, Distribution, Options, Pattern, Sizes, Verify};
 pub use plan::{Plan, Space};
 pub use prompt::Prompt;

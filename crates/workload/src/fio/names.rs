@@ -2,7 +2,7 @@
 
 /// What becomes of an option.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Fate {
+pub(super) enum OptionSupport {
     /// It is used.
     Used,
     /// It is accepted and changes nothing, because of this.
@@ -247,15 +247,15 @@ pub(super) fn is_flag(name: &str) -> bool {
     FLAGS.contains(&name)
 }
 
-pub(super) fn fate(name: &str) -> Fate {
+pub(super) fn fate(name: &str) -> OptionSupport {
     if VALUES.contains(&name) || is_flag(name) {
-        Fate::Used
+        OptionSupport::Used
     } else if let Some((_, why)) = IGNORED.iter().find(|(ignored, _)| *ignored == name) {
-        Fate::Ignored(why)
+        OptionSupport::Ignored(why)
     } else if REFUSED.contains(&name) {
-        Fate::Refused
+        OptionSupport::Refused
     } else {
-        Fate::Unknown
+        OptionSupport::Unknown
     }
 }
 

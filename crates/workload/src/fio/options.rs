@@ -1,6 +1,6 @@
 //! The options of a job, with fio's names, defaults and meanings.
 
-use super::names::{self, Fate};
+use super::names::{self, OptionSupport};
 use super::value::{self, Amount, MILLION};
 use crate::Nanos;
 
@@ -432,10 +432,10 @@ impl Options {
     pub fn set(&mut self, name: &str, given: Option<&str>) -> Result<Option<String>, String> {
         let name = names::canonical(name);
         match names::fate(name) {
-            Fate::Used => {}
-            Fate::Ignored(why) => return Ok(Some(format!("{name} is ignored: {why}"))),
-            Fate::Refused => return Err(names::refused(name)),
-            Fate::Unknown => return Err(names::unknown(name)),
+            OptionSupport::Used => {}
+            OptionSupport::Ignored(why) => return Ok(Some(format!("{name} is ignored: {why}"))),
+            OptionSupport::Refused => return Err(names::refused(name)),
+            OptionSupport::Unknown => return Err(names::unknown(name)),
         }
         if names::is_flag(name) {
             self.set_flag(name, value::flag(given).map_err(|problem| format!("{name}: {problem}"))?);

@@ -10,7 +10,7 @@ use super::log::{Log, SECOND, in_blocks, pressure};
 use super::pool::{NONE, Pool};
 use super::space::{Area, Areas, BlockRange};
 use super::tables::{TABLESPACES, Tables};
-use super::tpcc::{Terminals, TransactionKind, Work};
+use super::tpcc::{Terminals, TransactionKind, TransactionPlan};
 use crate::{Actor, Nanos, Next, Request, Verb};
 use hdrhistogram::Histogram;
 use std::cmp::Reverse;
@@ -49,7 +49,7 @@ enum Event {
 }
 
 struct Connection {
-    work: Work,
+    work: TransactionPlan,
     kind: TransactionKind,
     /// The next use.
     at: usize,
@@ -115,7 +115,7 @@ impl Innodb {
         let pool = Pool::new(&config);
         let instances = pool.instances();
         let connection = |_| Connection {
-            work: Work::default(),
+            work: TransactionPlan::default(),
             kind: TransactionKind::NewOrder,
             at: 0,
             executed: false,
@@ -198,7 +198,7 @@ impl Innodb {
     /// Fills the pool by running so many transactions without a drive, each `interval` after the one before: pages are there at once.
     /// A dirty page that would have been written is clean. To be called before it begins.
     pub fn warm(&mut self, transactions: u64, interval: Nanos) {
-        let mut work = Work::default();
+        let mut work = TransactionPlan::default();
         let mut batch = Vec::new();
         let mut second = self.warmed + SECOND;
         for _ in 0..transactions {
@@ -662,7 +662,7 @@ impl Innodb {
         let quota = self.quota();
         for instance in 0..self.pool.instances() {
             self.flushers[instance * 2 + 1].quota = quota;
-            // Else whoever takes a frame sees to it that there are more.
+            // Otherwise the connection that takes a frame starts the flusher.
             if !self.starved[instance].is_empty() {
                 self.sweep(now, instance);
             }

@@ -46,7 +46,7 @@ impl TransactionKind {
 
 /// A use of a leaf.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Use {
+pub(super) struct LeafUse {
     pub(super) path: Path,
     /// Whether a row on it is changed, inserted or deleted.
     pub(super) change: bool,
@@ -56,8 +56,8 @@ pub(super) struct Use {
 
 /// A transaction.
 #[derive(Clone, Default, Debug)]
-pub(super) struct Work {
-    pub(super) uses: Vec<Use>,
+pub(super) struct TransactionPlan {
+    pub(super) uses: Vec<LeafUse>,
     /// Whether it ends with a rollback, as one new order in 100 does (clause 2.4.1.4).
     pub(super) rollback: bool,
     /// Rows that the binary log has.
@@ -123,7 +123,7 @@ impl Terminals {
     }
 
     /// The next transaction, in `work`.
-    pub(super) fn draw(&mut self, work: &mut Work) -> TransactionKind {
+    pub(super) fn draw(&mut self, work: &mut TransactionPlan) -> TransactionKind {
         work.uses.clear();
         (work.rollback, work.logged) = (false, 0);
         let total: u64 = self.mix.iter().map(|&share| u64::from(share)).sum();
@@ -146,25 +146,25 @@ impl Terminals {
         kind
     }
 
-    fn read(&mut self, work: &mut Work, tree: Tree, row: u64, statements: u32) {
+    fn read(&mut self, work: &mut TransactionPlan, tree: Tree, row: u64, statements: u32) {
         self.stray(work, tree, statements);
-        work.uses.push(Use { path: self.tables.path(tree, row), change: false, statements });
+        work.uses.push(LeafUse { path: self.tables.path(tree, row), change: false, statements });
     }
 
     /// A page beside that of the row.
-    fn stray(&mut self, work: &mut Work, tree: Tree, statements: u32) {
+    fn stray(&mut self, work: &mut TransactionPlan, tree: Tree, statements: u32) {
         if self.stray > 0 && statements > 0 && self.rng.below(1000) < self.stray {
             let path = self.tables.path(tree, self.rng.next_u64() >> 8);
-            work.uses.push(Use { path, change: false, statements: 0 });
+            work.uses.push(LeafUse { path, change: false, statements: 0 });
         }
     }
 
     /// A change and its undo record.
-    fn change(&mut self, work: &mut Work, tree: Tree, row: u64, statements: u32) {
+    fn change(&mut self, work: &mut TransactionPlan, tree: Tree, row: u64, statements: u32) {
         if !self.tables.has(tree) {
             return;
         }
-        work.uses.push(Use { path: self.tables.path(tree, row), change: true, statements });
+        work.uses.push(LeafUse { path: self.tables.path(tree, row), change: true, statements });
         // Changes of secondary indexes have no undo record of their own.
         if !matches!(
             tree,
@@ -172,7 +172,7 @@ impl Terminals {
         ) {
             work.logged += 1;
             self.undo += 1;
-            work.uses.push(Use {
+            work.uses.push(LeafUse {
                 path: self.tables.path(Tree::Undo, self.undo),
                 change: true,
                 statements: 0,
@@ -189,7 +189,7 @@ impl Terminals {
     }
 
     /// A customer by number (40 %) or by last name (60 %), whose index entry and rows (three on average) are read.
-    fn customer(&mut self, work: &mut Work, district: u64) -> u64 {
+    fn customer(&mut self, work: &mut TransactionPlan, district: u64) -> u64 {
         if self.percent(60) {
             let name = Self::nurand(&mut self.rng, 255, self.constants.name, 1000);
             self.read(work, Tree::CustomerName, district * CUSTOMERS + name * 3, 1);
@@ -214,7 +214,7 @@ impl Terminals {
         }
     }
 
-    fn new_order(&mut self, work: &mut Work) {
+    fn new_order(&mut self, work: &mut TransactionPlan) {
         let warehouse = self.rng.below(self.warehouses);
         let district = warehouse * DISTRICTS + self.rng.below(DISTRICTS);
         let customer = Self::nurand(&mut self.rng, 1023, self.constants.customer, CUSTOMERS);
@@ -249,7 +249,7 @@ impl Terminals {
         }
     }
 
-    fn payment(&mut self, work: &mut Work) {
+    fn payment(&mut self, work: &mut TransactionPlan) {
         let warehouse = self.rng.below(self.warehouses);
         let district = warehouse * DISTRICTS + self.rng.below(DISTRICTS);
         let home = self.other_warehouse(warehouse, 15);
@@ -266,7 +266,7 @@ impl Terminals {
         self.change(work, Tree::HistoryDistrict, district * ORDERS + CUSTOMERS, 0);
     }
 
-    fn order_status(&mut self, work: &mut Work) {
+    fn order_status(&mut self, work: &mut TransactionPlan) {
         let district = self.rng.below(self.warehouses * DISTRICTS);
         let customer = self.customer(work, district);
         self.read(work, Tree::OrdersCustomer, (district * CUSTOMERS + customer) * ORDERS / CUSTOMERS, 1);
@@ -276,7 +276,7 @@ impl Terminals {
         self.read(work, Tree::OrderLine, order * LINES, 1);
     }
 
-    fn delivery(&mut self, work: &mut Work) {
+    fn delivery(&mut self, work: &mut TransactionPlan) {
         let warehouse = self.rng.below(self.warehouses);
         for district in warehouse * DISTRICTS..(warehouse + 1) * DISTRICTS {
             let (next, oldest) = self.orders[district as usize];
@@ -299,7 +299,7 @@ impl Terminals {
         }
     }
 
-    fn stock_level(&mut self, work: &mut Work) {
+    fn stock_level(&mut self, work: &mut TransactionPlan) {
         let warehouse = self.rng.below(self.warehouses);
         let district = warehouse * DISTRICTS + self.rng.below(DISTRICTS);
         self.read(work, Tree::District, district, 1);
@@ -310,7 +310,11 @@ impl Terminals {
             for row in [slot, slot + LINES - 1] {
                 let path = self.tables.path(Tree::OrderLine, row);
                 if last.replace(path) != Some(path) {
-                    work.uses.push(Use { path, change: false, statements: u32::from(order + 20 == next) });
+                    work.uses.push(LeafUse {
+                        path,
+                        change: false,
+                        statements: u32::from(order + 20 == next),
+                    });
                 }
             }
         }
@@ -337,7 +341,7 @@ mod tests {
     #[test]
     fn accesses_are_distributed_as_specified() {
         let mut terminals = terminals();
-        let mut work = Work::default();
+        let mut work = TransactionPlan::default();
         let mut kinds = BTreeMap::new();
         let mut uses: BTreeMap<(Tree, bool), u64> = BTreeMap::new();
         let mut items = BTreeMap::new();
@@ -377,7 +381,7 @@ mod tests {
     #[test]
     fn equal_seeds_give_equal_transactions() {
         let draw = |mut t: Terminals| {
-            let mut work = Work::default();
+            let mut work = TransactionPlan::default();
             (0..500).flat_map(|_| (t.draw(&mut work), work.uses.clone()).1).collect::<Vec<_>>()
         };
         assert_eq!(draw(terminals()), draw(terminals()));

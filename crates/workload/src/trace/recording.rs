@@ -76,9 +76,9 @@ impl Entry {
     }
 }
 
-/// Which commands latencies are of.
+/// The class of commands that latencies belong to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Of {
+pub enum CommandClass {
     /// Read.
     Reads,
     /// Write.
@@ -89,18 +89,19 @@ pub enum Of {
     Deallocates,
 }
 
-impl Of {
+impl CommandClass {
     /// All of them, in order.
-    pub const ALL: [Of; 4] = [Of::Reads, Of::Writes, Of::Flushes, Of::Deallocates];
+    pub const ALL: [CommandClass; 4] =
+        [CommandClass::Reads, CommandClass::Writes, CommandClass::Flushes, CommandClass::Deallocates];
 
     /// In a recording.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Of::Reads => "reads",
-            Of::Writes => "writes",
-            Of::Flushes => "flushes",
-            Of::Deallocates => "deallocates",
+            CommandClass::Reads => "reads",
+            CommandClass::Writes => "writes",
+            CommandClass::Flushes => "flushes",
+            CommandClass::Deallocates => "deallocates",
         }
     }
 }
@@ -112,7 +113,7 @@ pub struct Latencies {
     /// Of which namespace.
     pub nsid: u32,
     /// Of which commands.
-    pub of: Of,
+    pub of: CommandClass,
     /// Until the completion was handed to the host, late as the machine may have been; otherwise until the command's end by the drive's own clock.
     pub host: bool,
     /// How many there were.
@@ -157,7 +158,7 @@ pub(super) fn remark(line: &str) -> Result<Option<Latencies>, String> {
             "the remark has eight fields: {LATENCY}NAMESPACE,KIND,drive|host,COMMANDS,SUM,MAX,P50,P99"
         ));
     };
-    let kind = Of::ALL.into_iter().find(|kind| kind.name() == of);
+    let kind = CommandClass::ALL.into_iter().find(|kind| kind.name() == of);
     let of = kind.ok_or_else(|| format!("{of:?} is reads, writes, flushes or deallocates"))?;
     let host = match by {
         "host" => true,

@@ -72,11 +72,11 @@ struct Block {
     since: Vec<Entry>,
     /// The same for what is safe from a loss of power without capacitors.
     since_cut: Vec<Entry>,
-    /// What it was before the last loss of power: if the host goes down, the image may lead back there.
+    /// Its value before the last loss of power. If the host goes down, the image may go back there.
     before_cut: Vec<Entry>,
     /// What it may hold now, but for what is under way.
     now: Vec<Value>,
-    /// Of which blocks stamps were put here: of others by Copy.
+    /// The blocks whose stamps were put here. Copy brings stamps of other blocks.
     stamps: Vec<usize>,
     busy: bool,
 }

@@ -1,7 +1,7 @@
 //! Reads that miss the host's page cache: threads wait for the disk, and the drive goes on meanwhile.
 //!
-//! A slot never changes while somebody refers to it, so the reference that is counted here for each read is all that
-//! keeps what was asked for. The command's completion is held until all of its reads have ended.
+//! A slot never changes while it has references. So each read holds a reference to its slot, and needs nothing
+//! else. The command's completion is held until all of its reads have ended.
 
 use super::disk::DiskFile;
 use super::error::ImageError;
@@ -53,7 +53,7 @@ struct Command {
 }
 
 /// A read that has ended.
-pub(crate) struct ColdReadEnd {
+pub(crate) struct MissedReadEnd {
     pub(crate) io: Io,
     pub(crate) host: Range<usize>,
     /// No longer referred to.
@@ -65,7 +65,7 @@ pub(crate) struct ColdReadEnd {
 }
 
 /// Reads under way, and the commands that wait for them.
-pub(crate) struct Cold {
+pub(crate) struct MissedReads {
     readers: Readers,
     under: HashMap<u64, PendingRead>,
     commands: HashMap<Io, Command>,
@@ -93,7 +93,7 @@ fn answer(contents: &dyn DiskFile, ask: ReadRequest) -> ReadAnswer {
     ReadAnswer { ticket, bytes: read.map(|()| bytes) }
 }
 
-impl Cold {
+impl MissedReads {
     pub(crate) fn start(
         contents: &Arc<dyn DiskFile>,
         notify: &Arc<dyn Fn() + Send + Sync>,
@@ -118,17 +118,17 @@ impl Cold {
             let thread = std::thread::Builder::new().name("tranche-read".to_owned()).spawn(work);
             threads.push(thread.map_err(ImageError::io("start a thread for", dir))?);
         }
-        Ok(Cold::with(Readers::Threads { asks: Some(asks), answers, threads }))
+        Ok(MissedReads::with(Readers::Threads { asks: Some(asks), answers, threads }))
     }
 
     /// Reads end when they are looked for.
     #[cfg(test)]
     pub(crate) fn stepped(contents: &Arc<dyn DiskFile>) -> Self {
-        Cold::with(Readers::Stepped { contents: contents.clone(), asks: VecDeque::new() })
+        MissedReads::with(Readers::Stepped { contents: contents.clone(), asks: VecDeque::new() })
     }
 
     fn with(readers: Readers) -> Self {
-        Cold { readers, under: HashMap::new(), commands: HashMap::new(), next: 0 }
+        MissedReads { readers, under: HashMap::new(), commands: HashMap::new(), next: 0 }
     }
 
     /// Begins a read; the caller has counted a reference for the slot.
@@ -168,7 +168,7 @@ impl Cold {
                 command.completion = Some(completion);
                 None
             }
-            // What it has read is not what was asked for.
+            // A read of it has failed.
             Some(_) => {
                 self.commands.remove(&io);
                 Some(spoilt(completion))
@@ -178,10 +178,10 @@ impl Cold {
     }
 
     /// A read that has ended since.
-    pub(crate) fn ended(&mut self) -> Option<ColdReadEnd> {
+    pub(crate) fn ended(&mut self) -> Option<MissedReadEnd> {
         loop {
             let ReadAnswer { ticket, bytes } = self.answer()?;
-            // Of a command that power was lost on: nobody waits, and the number may be another's.
+            // The read belonged to a command that ended with the power. Another command may have its number by now.
             let Some(PendingRead { io, host, slot }) = self.under.remove(&ticket) else { continue };
             if let Err(damage) = &bytes {
                 tracing::error!("{damage}");
@@ -199,7 +199,7 @@ impl Cold {
                     self.commands.remove(&io);
                 }
             }
-            return Some(ColdReadEnd { io, host, slot, bytes: bytes.ok(), completion });
+            return Some(MissedReadEnd { io, host, slot, bytes: bytes.ok(), completion });
         }
     }
 
@@ -215,7 +215,7 @@ impl Cold {
     }
 }
 
-impl Drop for Cold {
+impl Drop for MissedReads {
     fn drop(&mut self) {
         if let Readers::Threads { asks, threads, .. } = &mut self.readers {
             *asks = None;
@@ -244,31 +244,31 @@ mod tests {
         (temp, file)
     }
 
-    fn cold(contents: &Arc<dyn DiskFile>) -> (Cold, Receiver<()>) {
+    fn reads(contents: &Arc<dyn DiskFile>) -> (MissedReads, Receiver<()>) {
         let (rang, bell) = channel();
         let rang = Mutex::new(rang);
         let notify: Arc<dyn Fn() + Send + Sync> = Arc::new(move || {
             let _ = rang.lock().unwrap().send(());
         });
-        (Cold::start(contents, &notify, Path::new("test")).unwrap(), bell)
+        (MissedReads::start(contents, &notify, Path::new("test")).unwrap(), bell)
     }
 
-    fn next(cold: &mut Cold, bell: &Receiver<()>) -> ColdReadEnd {
+    fn next(reads: &mut MissedReads, bell: &Receiver<()>) -> MissedReadEnd {
         bell.recv_timeout(Duration::from_secs(30)).unwrap();
-        cold.ended().unwrap()
+        reads.ended().unwrap()
     }
 
     #[test]
     fn a_command_ends_with_the_last_of_its_reads() {
         let (_temp, file) = file(&[7; 3 * SLOT]);
-        let (mut cold, bell) = cold(&file);
+        let (mut reads, bell) = reads(&file);
         let fine = Completion::success(5, 9);
-        assert_eq!(cold.hold(Io(1), fine), Some(fine), "nothing to wait for");
-        cold.begin(Io(1), 0..SLOT, Slot(2), sums::sum(&[7; SLOT]), 0);
-        cold.begin(Io(1), SLOT..SLOT + 512, Slot(1), sums::UNKNOWN, 512);
-        assert_eq!(cold.hold(Io(1), fine), None);
-        assert_eq!(cold.hold(Io(2), fine), Some(fine), "another one's reads");
-        let mut ended = [next(&mut cold, &bell), next(&mut cold, &bell)];
+        assert_eq!(reads.hold(Io(1), fine), Some(fine), "nothing to wait for");
+        reads.begin(Io(1), 0..SLOT, Slot(2), sums::sum(&[7; SLOT]), 0);
+        reads.begin(Io(1), SLOT..SLOT + 512, Slot(1), sums::UNKNOWN, 512);
+        assert_eq!(reads.hold(Io(1), fine), None);
+        assert_eq!(reads.hold(Io(2), fine), Some(fine), "another one's reads");
+        let mut ended = [next(&mut reads, &bell), next(&mut reads, &bell)];
         assert_eq!((ended[0].completion, ended[1].completion), (None, Some(fine)));
         ended.sort_by_key(|read| read.slot);
         assert_eq!(
@@ -276,8 +276,8 @@ mod tests {
             (Some(&[7; 512][..]), SLOT..SLOT + 512)
         );
         assert_eq!(ended[1].bytes.as_deref(), Some(&[7; SLOT][..]));
-        assert!(!cold.is_busy());
-        assert_eq!(cold.hold(Io(1), fine), Some(fine), "the number's next command");
+        assert!(!reads.is_busy());
+        assert_eq!(reads.hold(Io(1), fine), Some(fine), "the number's next command");
     }
 
     #[test]
@@ -285,26 +285,26 @@ mod tests {
         // What it gives is not what was written.
         let (_temp, file) = file(&[7; SLOT]);
         let sum = sums::sum(&[8; SLOT]);
-        let (mut cold, bell) = cold(&file);
+        let (mut reads, bell) = reads(&file);
         let fine = Completion::success(5, 9);
-        cold.begin(Io(1), 0..512, Slot(0), sum, 0);
-        assert_eq!(cold.hold(Io(1), fine), None);
-        let status = next(&mut cold, &bell).completion.unwrap().status();
+        reads.begin(Io(1), 0..512, Slot(0), sum, 0);
+        assert_eq!(reads.hold(Io(1), fine), None);
+        let status = next(&mut reads, &bell).completion.unwrap().status();
         assert!(status.is(Status::INTERNAL_ERROR), "{status:?}");
-        cold.begin(Io(1), 0..512, Slot(0), sum, 0);
-        assert_eq!(next(&mut cold, &bell).completion, None);
-        assert!(cold.hold(Io(1), fine).unwrap().status().is(Status::INTERNAL_ERROR));
-        assert_eq!(cold.hold(Io(1), fine), Some(fine));
+        reads.begin(Io(1), 0..512, Slot(0), sum, 0);
+        assert_eq!(next(&mut reads, &bell).completion, None);
+        assert!(reads.hold(Io(1), fine).unwrap().status().is(Status::INTERNAL_ERROR));
+        assert_eq!(reads.hold(Io(1), fine), Some(fine));
     }
 
     #[test]
     fn after_a_power_cut_nobody_gets_what_was_asked_before() {
         let (_temp, file) = file(&[]);
-        let (mut cold, bell) = cold(&file);
-        cold.begin(Io(1), 0..512, Slot(0), sums::UNKNOWN, 0);
-        cold.forget();
+        let (mut reads, bell) = reads(&file);
+        reads.begin(Io(1), 0..512, Slot(0), sums::UNKNOWN, 0);
+        reads.forget();
         bell.recv_timeout(Duration::from_secs(30)).unwrap();
-        assert!(cold.ended().is_none() && !cold.is_busy());
-        assert!(cold.hold(Io(1), Completion::success(0, 0)).is_some());
+        assert!(reads.ended().is_none() && !reads.is_busy());
+        assert!(reads.hold(Io(1), Completion::success(0, 0)).is_some());
     }
 }

@@ -1,4 +1,4 @@
-//! Warnings about peers. Anybody who can connect can cause them, so there is a limit.
+//! Warnings about peers. Any peer that can connect can cause them, so there is a limit.
 
 use std::fmt::Arguments;
 use std::sync::{Mutex, PoisonError};
@@ -20,7 +20,7 @@ struct LogSpan {
 static LOG_SPAN: Mutex<LogSpan> = Mutex::new(LogSpan { since: None, lines: 0, left_out: 0 });
 
 /// Warns of something that a peer did, unless peers have had much said of them just now; then how often is said later.
-pub(super) fn note(what: Arguments<'_>) {
+pub(super) fn warn_limited(what: Arguments<'_>) {
     let (say, before) = LOG_SPAN.lock().unwrap_or_else(PoisonError::into_inner).count(Instant::now());
     if before > 0 {
         tracing::warn!("{before} more things of this kind were not worth a line each");

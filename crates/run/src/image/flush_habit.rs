@@ -1,4 +1,4 @@
-//! What hosts do again and again: so many pages, then a Flush.
+//! A habit of hosts: again and again the same number of pages, and then a Flush.
 //!
 //! A sync that begins before the Flush arrives is over sooner. The image begins one when as many pages are written as before the last
 //! Flushes. If another page follows instead, the sync was in vain. Then the habit counts for nothing until it has shown itself for
@@ -13,7 +13,7 @@ const IN_VAIN: i32 = 16;
 
 /// How many pages come before a Flush.
 #[derive(Default, Debug)]
-pub(super) struct Habit {
+pub(super) struct FlushHabit {
     /// Pages since the last Flush.
     pages: u32,
     /// Pages before the last Flush.
@@ -24,7 +24,7 @@ pub(super) struct Habit {
     begun: bool,
 }
 
-impl Habit {
+impl FlushHabit {
     /// A page was written.
     pub(super) fn writes(&mut self) {
         self.pages = self.pages.saturating_add(1);
@@ -58,7 +58,7 @@ impl Habit {
 mod tests {
     use super::*;
 
-    fn burst(habit: &mut Habit, pages: u32) -> bool {
+    fn burst(habit: &mut FlushHabit, pages: u32) -> bool {
         (0..pages).for_each(|_| habit.writes());
         let expects = habit.expects_flush();
         if expects {
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn a_habit_shows_itself_a_few_times_first() {
-        let mut habit = Habit::default();
+        let mut habit = FlushHabit::default();
         let expected: Vec<bool> = (0..6)
             .map(|_| {
                 let expects = burst(&mut habit, 3);
@@ -87,11 +87,11 @@ mod tests {
 
     #[test]
     fn a_sync_in_vain_is_not_repeated_soon() {
-        let mut habit = Habit::default();
+        let mut habit = FlushHabit::default();
         let mut begun = 0;
         for _ in 0..100 {
             begun += u32::from(burst(&mut habit, 1));
-            // Whatever the drive does between the two, it leaves the sync incomplete.
+            // The drive does something between the two that leaves the sync incomplete.
             habit.flushes(false);
         }
         assert!((2..=8).contains(&begun), "{begun} of 100 are in vain");
