@@ -5,8 +5,7 @@ use super::map::has_contents;
 use super::{PageMappedSet, Purge};
 use crate::answer::CompletedIo;
 use crate::context::SetContext;
-use crate::flash::ZONES;
-use crate::flash::{Superblock, SuperblockState};
+use crate::flash::{Superblock, SuperblockState, ZONES};
 use crate::storage::{Io, Storage};
 use media::Nanos;
 
