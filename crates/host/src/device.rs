@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use blockdev::{BlockDevice, Completed, Limits, Namespace, Nanos, Operation, Payload};
 
-use crate::queue::{Data, Done, Queue, TransportError};
+use crate::TransportError;
+use crate::queue::{Data, Done, Queue};
 
 /// A queue that carries parts of requests on any namespaces of its controller.
 #[derive(Debug)]

@@ -7,9 +7,9 @@ use nvme::io::{DSM_RANGES_MAX, DsmRange};
 use nvme::zerocopy::IntoBytes;
 use nvme::{Command, Nsid};
 
-use crate::Error;
-use crate::host::call_alone;
-use crate::queue::{Data, Done, Queue, Tag, TransportError};
+use crate::call::call_alone;
+use crate::queue::{Data, Done, Queue, Tag};
+use crate::{Error, TransportError};
 
 /// How long one I/O command may take.
 const TIMEOUT: Duration = Duration::from_secs(60);

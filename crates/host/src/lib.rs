@@ -30,6 +30,7 @@
 
 mod addr;
 mod auth;
+mod call;
 mod device;
 mod error;
 mod host;
@@ -44,13 +45,13 @@ pub mod view;
 pub use blockdev::Namespace;
 
 pub use addr::{Addr, AddrError, DEFAULT_PORT, Place};
+pub(crate) use call::call_alone as call;
 pub use device::{NamespaceDevice, OperationQueue};
-pub use error::{Error, nsid_list};
-pub(crate) use host::call_alone as call;
+pub use error::{Error, TransportError, nsid_list};
 pub use host::{Host, namespace_create};
 pub use io::IoQueue;
 pub use logs::AnaLog;
-pub use queue::{Connected, Data, Done, Identity, Queue, Tag, Transport, TransportError};
+pub use queue::{Connected, Data, Done, Identity, Queue, Tag, Transport};
 pub use random::fill_random;
 pub use session::{InFlight, Session, TrackedQueue, may_pass, retry};
 pub use socket::{SocketQueue, SocketTransport};

@@ -20,8 +20,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::addr::{Addr, Place};
 use crate::auth::authenticate;
-use crate::queue::{Connected, Data, Done, Identity, Queue, Tag, Transport, TransportError};
-use crate::{Error, call};
+use crate::queue::{Connected, Data, Done, Identity, Queue, Tag, Transport};
+use crate::{Error, TransportError, call};
 
 /// Entries of an admin queue.
 const ADMIN_DEPTH: u16 = 32;
