@@ -1,10 +1,11 @@
 //! Who gets in, and who stays: what the helper does for connections, how many may wait for it, and another list of hosts.
 
+use super::connection_id::ConnectionId;
 use super::helper::{Job, Task};
 use super::note::note;
 use super::peer::Peer;
 use super::socket::Stream;
-use super::{ConnectionId, Guard, Server, authentication};
+use super::{Guard, Server, authentication};
 use crate::engine::Engine;
 use device::Origin;
 use media::Nanos;

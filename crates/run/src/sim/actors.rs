@@ -1,9 +1,8 @@
 //! Loads that run at the same time under one virtual clock.
 
 use super::block_device::Port;
-use super::machine::{Arrival, World};
-use super::queue::SimQueue;
-use super::{Outcome, SimTransport};
+use super::queue::{SimQueue, SimTransport};
+use super::world::{Arrival, World};
 use crate::engine::Engine;
 use crate::virtual_queues::VirtualCompletion;
 use blockdev::Namespace;
@@ -12,7 +11,7 @@ use media::Nanos;
 use nvme::{Nsid, Status};
 use std::cell::RefCell;
 use std::rc::Rc;
-use workload::executor::{Executor, Finished, Geometry};
+use workload::executor::{Executor, Finished, Geometry, Outcome};
 use workload::{Actor, Request};
 
 /// A request of an actor has ended.

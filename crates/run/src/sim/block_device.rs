@@ -1,7 +1,6 @@
 //! Namespaces of a drive in virtual time, as block devices.
 
-use super::SimTransport;
-use super::queue::SimQueue;
+use super::queue::{SimQueue, SimTransport};
 use crate::buffer::Buffer;
 use crate::engine::Engine;
 use crate::store::DataBuffer;

@@ -6,8 +6,8 @@
 //! A file is little endian: `TRANCHCP`, version (u32), time in nanoseconds (u64), SHA-256 of what the drive is
 //! ([`Checkpoint::save`]), length of the state (u64), the state as [`Drive::save`] writes it, and CRC-64/NVME of everything before.
 
-use super::{Contents, Machine, Sim};
-use crate::precondition::{self, Ended, Precondition, Progress};
+use super::contents::Contents;
+use super::machine::{Machine, Sim};
 use crate::store::Store;
 use crc_fast::{CrcAlgorithm, Digest};
 use device::{Config, ConfigError, Drive, LoadError, Output, Restorer};
@@ -74,24 +74,6 @@ pub enum CheckpointError {
     Interrupted,
 }
 
-impl From<Ended> for CheckpointError {
-    fn from(ended: Ended) -> Self {
-        match ended {
-            Ended::Failed(status) => CheckpointError::Precondition(status),
-            Ended::Asked => CheckpointError::Interrupted,
-        }
-    }
-}
-
-/// Where a preconditioned drive came from.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Origin {
-    /// It was made just now; kept here, if it was to be.
-    Made(Option<PathBuf>),
-    /// It was kept here.
-    Kept(PathBuf),
-}
-
 /// A simulated drive without power.
 #[derive(Clone)]
 pub struct Checkpoint {
@@ -140,7 +122,7 @@ impl Checkpoint {
     }
 
     /// The drive and its store, powered on at a time that is not before its own.
-    pub(super) fn power_on(self, now: Nanos) -> Result<(Drive, Store), CheckpointError> {
+    fn power_on(self, now: Nanos) -> Result<(Drive, Store), CheckpointError> {
         // It has none of what was written before.
         let before = if self.contents == Contents::Memory { Contents::Later } else { self.contents };
         let mut store = before.store(self.state.config());
@@ -159,6 +141,18 @@ impl Checkpoint {
     /// What the drive was built from.
     pub fn config(&self) -> &Config {
         self.state.config()
+    }
+
+    /// The same drive with other contents, which it has none of yet.
+    pub(crate) fn with_contents(self, contents: Contents) -> Checkpoint {
+        Checkpoint { contents, ..self }
+    }
+
+    /// Names a file for a drive of this configuration, contents and past.
+    pub(crate) fn file_name(config: Config, contents: Contents, past: &str) -> String {
+        let hash = identity(&contents.shape(config), past);
+        let hash: String = hash[..12].iter().map(|b| format!("{b:02x}")).collect();
+        format!("{hash}.checkpoint")
     }
 
     /// Writes it. `past` says in words what the drive went through; the configuration and it are checked by [`open`](Checkpoint::open).
@@ -266,6 +260,19 @@ impl Checkpoint {
     }
 }
 
+impl Machine {
+    /// Powers a drive on that was kept as a checkpoint. The clock is not before the drive's own time afterwards: the drives that are there
+    /// already run until then.
+    ///
+    /// # Errors
+    /// Its state, read from a file, contradicts itself.
+    pub fn power_on(&self, checkpoint: Checkpoint) -> Result<Sim, CheckpointError> {
+        self.run_until(checkpoint.time());
+        let (drive, store) = checkpoint.power_on(self.now())?;
+        Ok(self.insert(drive, store))
+    }
+}
+
 fn take<const N: usize>(from: &mut &[u8]) -> [u8; N] {
     let mut taken = [0; N];
     if let Some((head, rest)) = from.split_at_checked(N) {
@@ -278,45 +285,4 @@ fn take<const N: usize>(from: &mut &[u8]) -> [u8; N] {
 /// Tells drives and their pasts from each other.
 fn identity(config: &Config, past: &str) -> [u8; 32] {
     sha256(format!("{config:?}\n{past}").as_bytes())
-}
-
-/// A preconditioned drive. With a directory `cache`, one that was made before is taken from there, and a new one is left there for
-/// the next time, by configuration, kind of preconditioning, seed, and whether there will be contents; `progress` is told how far one that has
-/// to be made is, in per mille. A damaged file is replaced. What it wrote reads as zeros, also where contents will be in memory.
-///
-/// # Errors
-/// The drive cannot be so, or the cache cannot be read or written.
-pub fn preconditioned(
-    config: Config,
-    contents: Contents,
-    how: Precondition,
-    seed: u64,
-    cache: Option<&Path>,
-    progress: &mut Progress<'_>,
-) -> Result<(Checkpoint, Origin), CheckpointError> {
-    let past = format!("{how:?} {seed}");
-    let shape = contents.shape(config.clone());
-    let hash: String = identity(&shape, &past)[..12].iter().map(|b| format!("{b:02x}")).collect();
-    let path = cache.filter(|_| how != Precondition::None).map(|dir| dir.join(format!("{hash}.checkpoint")));
-    if let Some(path) = &path {
-        match Checkpoint::kept(config.clone(), contents, &past, path) {
-            Ok(Some(kept)) => return Ok((kept, Origin::Kept(path.clone()))),
-            Ok(None) => {}
-            Err(error @ CheckpointError::File { .. }) => return Err(error),
-            Err(error) => tracing::warn!("{}: {error}; it is made again", path.display()),
-        }
-    }
-    let before = if contents == Contents::Memory { Contents::Later } else { contents };
-    let sim = Sim::new(config, before)?;
-    precondition::condition(&sim, how, seed, progress)?;
-    let made = Checkpoint { contents, ..Checkpoint::of(sim)? };
-    if let (Some(dir), Some(path)) = (cache, &path) {
-        std::fs::create_dir_all(dir).map_err(|source| CheckpointError::File {
-            what: "cannot make the directory",
-            path: dir.to_owned(),
-            source,
-        })?;
-        made.keep(&past, path)?;
-    }
-    Ok((made, Origin::Made(path)))
 }
