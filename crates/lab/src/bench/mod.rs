@@ -3,9 +3,11 @@
 //! Each clone of a job is a thread with an I/O queue of its own; what it issues is decided by
 //! [`workload::fio::Job`]. Jobs between two `stonewall`s run at the same time.
 
+mod figures;
 pub(crate) mod json;
 pub(crate) mod memory;
 pub(crate) mod progress;
+mod reported;
 pub(crate) mod text;
 pub(crate) mod worker;
 
@@ -20,14 +22,15 @@ use host::{Host, IoQueue, Namespace, Queue, Transport};
 use nvme::feature::{FeatureId, NumberOfQueues};
 use nvme::{Nsid, U32};
 use serde_json::Value;
-use workload::fio::{Job, JobFile, JobSpec, Jobs, Plan, Space};
+use workload::fio::{Job, JobFile, Jobs, Plan, Space};
 
 use crate::{
     Findings,
     control::{self, Control},
 };
 use progress::Progress;
-use worker::{Shared, Usage, Worker};
+pub(crate) use reported::{Reported, per_second};
+use worker::{Shared, Worker};
 
 /// What to run on, beside the job file.
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,18 +39,6 @@ pub struct Settings {
     pub nsid: Option<Nsid>,
     /// Never sleep while I/Os are outstanding.
     pub poll: bool,
-}
-
-/// What is reported as one: a clone, or with `group_reporting` all clones of a group.
-pub(crate) struct Reported<'a> {
-    spec: &'a JobSpec,
-    clones: u32,
-    stats: workload::fio::Stats,
-    error: i32,
-    /// What its threads used; nothing in virtual time, where it has none.
-    usage: Option<Usage>,
-    /// Seconds of all its threads.
-    elapsed: Duration,
 }
 
 /// Runs a job file on a drive. `name` is that of the file, for messages; `-` is standard input. When it is cancelled, the outcome has what
@@ -337,12 +328,6 @@ pub(crate) fn report(jobs: &Jobs, ended: Vec<EndedJob>) -> Vec<Reported<'_>> {
         }
     }
     reported
-}
-
-/// How many in a second, of what took so many nanoseconds; none of what was over before it began.
-#[expect(clippy::cast_precision_loss, reason = "for reading")]
-pub(crate) fn per_second(count: u64, nanos: u64) -> f64 {
-    if nanos == 0 { 0.0 } else { count as f64 * 1e9 / nanos as f64 }
 }
 
 #[cfg(test)]
