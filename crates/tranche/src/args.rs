@@ -600,12 +600,16 @@ impl From<Overwrite> for lab::results::Overwrite {
 #[derive(Args, Debug)]
 pub struct Bench {
     /// What to do, as a fio job file (docs/bench.md says which options mean what). A job that writes or trims
-    /// overwrites the namespace without asking, as fio does
+    /// overwrites the namespace or device without asking, as fio does
     #[arg(value_name = "JOB.fio")]
     pub job: PathBuf,
     /// Namespace of all jobs [default: those that they name (filename=nvme0n2), else the first that is attached to this host]
     #[arg(long, value_name = "NSID")]
     pub nsid: Option<u32>,
+    /// Run on a block device, or on a regular file that exists, instead of a drive. Its size stays as it is. A device that is
+    /// mounted or in use is refused
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["nsid", "on"])]
+    pub device: Option<PathBuf>,
     /// Never sleep while waiting for the drive: a whole processor for each job
     #[arg(long)]
     pub poll: bool,
