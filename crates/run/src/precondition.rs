@@ -257,9 +257,9 @@ fn settle(sim: &Sim, spaces: &[Space], seed: u64, progress: &mut Progress<'_>) -
     Ok(())
 }
 
-/// A preconditioned drive. With a directory `cache`, one that was made before is taken from there, and a new one is left there for
-/// the next time, by configuration, kind of preconditioning, seed, and whether there will be contents; `progress` is told how far one that has
-/// to be made is, in per mille. A damaged file is replaced. What it wrote reads as zeros, also where contents will be in memory.
+/// A preconditioned drive. The directory `cache` keeps drives by their configuration, kind of preconditioning, seed, and whether there will
+/// be contents. A drive that was made before is taken from there, and a new one is left there. A damaged file is replaced. `progress` is told how
+/// far the work is, in per mille. What preconditioning wrote reads as zeros, also where contents will be in memory.
 ///
 /// # Errors
 /// The drive cannot be so, or the cache cannot be read or written.

@@ -6,8 +6,8 @@ use device::Config;
 /// Whether a simulated drive keeps what is written to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Contents {
-    /// No: reads give zeros. Nothing is copied, and the drive keeps no versions and handles of contents in its spare areas,
-    /// which are two thirds of its memory and change none of its decisions.
+    /// No: reads give zeros, and nothing is copied. The spare areas have no versions and handles of contents. Those would take two thirds
+    /// of the memory, and change none of the drive's decisions.
     None,
     /// No, but it will be known where they are when the drive has gone live ([`Sim::go_live`](super::Sim::go_live)): what was written before reads
     /// as zeros, and takes no room.
