@@ -26,7 +26,7 @@ mod namespace;
 mod operation;
 mod verb;
 
-pub use device::{BlockDevice, Completed};
+pub use device::{BlockDevice, Completed, Geometry};
 pub use limits::{ControllerLimits, Limits};
 pub use namespace::{Namespace, Payload, Ranges, Unusable};
 pub use nvme::Status;

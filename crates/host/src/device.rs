@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use blockdev::{BlockDevice, Completed, Limits, Namespace, Nanos, Operation, Payload};
+use blockdev::{BlockDevice, Completed, Geometry, Namespace, Nanos, Operation, Payload};
 
 use crate::TransportError;
 use crate::queue::{Data, Done, Queue};
@@ -131,16 +131,8 @@ impl<Q: Queue> NamespaceDevice<Q> {
 impl<Q: Queue> BlockDevice for NamespaceDevice<Q> {
     type Error = TransportError;
 
-    fn block_size(&self) -> u32 {
-        self.namespace.block_size
-    }
-
-    fn blocks(&self) -> u64 {
-        self.namespace.blocks
-    }
-
-    fn limits(&self) -> Limits {
-        self.namespace.limits
+    fn geometry(&self) -> Geometry {
+        self.namespace.geometry()
     }
 
     fn room(&self) -> usize {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
-use blockdev::{BlockDevice, Completed, Limits, Nanos, Operation, Status, Verb};
+use blockdev::{BlockDevice, Completed, Geometry, Limits, Nanos, Operation, Status, Verb};
 use rustix::fs::{FallocateFlags, OFlags, fallocate, ioctl_blksszget};
 use rustix::io::{Errno, ReadWriteFlags, pwritev2};
 
@@ -279,18 +279,12 @@ fn gone() -> io::Error {
 impl BlockDevice for FileDevice {
     type Error = io::Error;
 
-    fn block_size(&self) -> u32 {
-        self.file.block_size
-    }
-
-    fn blocks(&self) -> u64 {
-        self.file.blocks
-    }
-
-    fn limits(&self) -> Limits {
-        let blocks = |bytes: u32| (bytes / self.file.block_size).max(1);
-        let transfer = blocks(Self::TRANSFER);
-        Limits { transfer, write_zeroes: transfer, deallocate: blocks(DEALLOCATE), copy: transfer }
+    fn geometry(&self) -> Geometry {
+        let BlockFile { block_size, blocks, .. } = self.file;
+        let fit = |bytes: u32| (bytes / block_size).max(1);
+        let transfer = fit(Self::TRANSFER);
+        let limits = Limits { transfer, write_zeroes: transfer, deallocate: fit(DEALLOCATE), copy: transfer };
+        Geometry { block_size, blocks, limits }
     }
 
     fn room(&self) -> usize {

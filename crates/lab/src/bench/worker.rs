@@ -12,7 +12,7 @@ use blockdev::Completed;
 use nvme::Status;
 use workload::{
     Actor, Nanos, Next, Request, Verb,
-    executor::{Executor, Finished, Geometry},
+    executor::{Executor, Finished},
     fio::{Job, Stats},
 };
 
@@ -160,7 +160,7 @@ impl<'a, D: JobDevice> Worker<'a, D> {
         shared: &'a Shared,
         start: Instant,
     ) -> Result<Self, String> {
-        let geometry = Geometry::of(&device);
+        let geometry = device.geometry();
         let (unit, bytes) =
             (job.unit(), u64::from(geometry.limits.transfer) * u64::from(geometry.block_size));
         let (stamp, zeroes) = (job.plan().seed, job.plan().options.zero_buffers);
