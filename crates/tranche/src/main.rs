@@ -18,6 +18,7 @@ mod image;
 mod key;
 mod meaning;
 mod ns;
+mod options;
 mod place;
 mod power;
 mod profiles;
@@ -29,14 +30,17 @@ mod refusal;
 mod sanitize;
 #[cfg(test)]
 mod schemas;
+mod secret;
 mod serve;
 mod show;
 mod sim;
 mod studies;
+mod table;
 
 use anyhow::{Context, Result};
-use args::{Cli, Command, Output};
+use args::{Cli, Command};
 use clap::{ColorChoice, CommandFactory, Parser};
+use options::Output;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
@@ -82,7 +86,7 @@ fn log_to_stderr(cli: &Cli) {
 fn run(cli: Cli) -> Result<ExitCode> {
     let output = cli.output;
     if let Some(on) = cli.on {
-        args::look_for_drives_on(on);
+        options::look_for_drives_on(on);
     }
     match cli.command {
         Command::Image(command) => return image::image(&command, output),
