@@ -10,8 +10,7 @@
 //! drive's own clock goes, and as far as its hosts were told. The drive writes them when it ends. Others mean nothing.
 //! All lines end with a line feed, so that one without is known to be cut off.
 
-use super::formats::{event, number};
-use super::reader::Event;
+use super::event::{Event, event, number};
 use crate::{Nanos, Verb};
 use std::io::{self, Write};
 
