@@ -1,7 +1,6 @@
 //! Any commands, properties, connections and power cuts on a small drive.
 #![no_main]
 
-#[allow(dead_code, reason = "most of it is for tests")]
 #[path = "../../crates/device/tests/common/mod.rs"]
 mod common;
 

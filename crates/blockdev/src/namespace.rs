@@ -128,6 +128,14 @@ impl Namespace {
         self.range(lba, blocks).encode(IoOpcode::COMPARE)
     }
 
+    /// The command that appends blocks to the zone that begins at `zslba`: 1 to 65,536 of them. Reference tags count from the zone's
+    /// start, and the controller remaps them, as types 1 and 2 want it.
+    #[must_use]
+    pub fn append(&self, zslba: u64, blocks: u32) -> Command {
+        let piremap = matches!(self.protection, 1 | 2);
+        Blocks { piremap, ..self.range(zslba, blocks) }.encode(IoOpcode::ZONE_APPEND)
+    }
+
     #[inline]
     fn range(&self, lba: u64, blocks: u32) -> Blocks {
         Blocks { prinfo: self.stripped(), lbtl: lba as u32, ..Blocks::new(self.nsid, lba, blocks) }

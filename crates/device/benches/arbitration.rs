@@ -59,7 +59,7 @@ fn config(timing: bool, variant: &Variant) -> Config {
     config
 }
 
-struct Load {
+struct ClosedLoop {
     drive: Drive,
     controller: ControllerId,
     now: Nanos,
@@ -70,14 +70,15 @@ struct Load {
     blocks: u64,
 }
 
-impl Load {
+impl ClosedLoop {
     /// A drive that was written once.
-    fn new(timing: bool, variant: &Variant) -> Load {
+    fn new(timing: bool, variant: &Variant) -> ClosedLoop {
         let config = config(timing, variant);
         let blocks = config.namespaces[0].bytes / 4096;
         let (drive, controller, out) = common::enabled(config);
         let free = (0..NAMESPACES * DEPTH).collect();
-        let mut load = Load { drive, controller, now: Nanos::ZERO, free, out, rng: Rng::new(1), blocks };
+        let mut load =
+            ClosedLoop { drive, controller, now: Nanos::ZERO, free, out, rng: Rng::new(1), blocks };
         let mut at = vec![0; NAMESPACES as usize];
         load.run(u64::from(NAMESPACES) * blocks / 16, |_, nsid| {
             let at = &mut at[nsid as usize - 1];
@@ -88,7 +89,7 @@ impl Load {
     }
 
     /// So many commands; each namespace sends its next one when one has ended.
-    fn run(&mut self, count: u64, mut make: impl FnMut(&mut Load, u32) -> Command) {
+    fn run(&mut self, count: u64, mut make: impl FnMut(&mut ClosedLoop, u32) -> Command) {
         let mut left = count;
         // A transport, too, has the command at hand that is next.
         let mut coming = None;
@@ -150,7 +151,7 @@ fn main() {
             variants.push(quota("sharing, quotas that hold nothing", true, WIDE));
             variants.push(quota("sharing, quotas that hold", true, NARROW));
         }
-        let mut loads: Vec<Load> = variants.iter().map(|v| Load::new(timing, v)).collect();
+        let mut loads: Vec<ClosedLoop> = variants.iter().map(|v| ClosedLoop::new(timing, v)).collect();
         let mut figures = vec![[const { Vec::<f64>::new() }; 2]; variants.len()];
         for write in [false, true] {
             for round in 0..=rounds {

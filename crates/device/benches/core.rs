@@ -30,7 +30,7 @@ fn config(spare: &str) -> Config {
     config
 }
 
-struct Load {
+struct ClosedLoop {
     drive: Drive,
     controller: ControllerId,
     now: Nanos,
@@ -42,12 +42,12 @@ struct Load {
     coming: Command,
 }
 
-impl Load {
-    fn new(spare: &str) -> Load {
+impl ClosedLoop {
+    fn new(spare: &str) -> ClosedLoop {
         let config = config(spare);
         let blocks = config.namespaces[0].bytes / 4096;
         let (drive, controller, out) = common::enabled(config);
-        Load {
+        ClosedLoop {
             drive,
             controller,
             now: Nanos::ZERO,
@@ -92,7 +92,7 @@ fn main() {
     let spares = if spares.is_empty() { ["28%", "12.5%", "7%"].map(String::from).to_vec() } else { spares };
     println!("spare  writes/s   reads/s   (per CPU-second)");
     for spare in spares {
-        let mut load = Load::new(&spare);
+        let mut load = ClosedLoop::new(&spare);
         for block in 0..load.blocks {
             load.submit(Command::write(1, block, 1));
         }

@@ -1,7 +1,7 @@
 //! Commands of the admin queue that are about other commands: Abort and Asynchronous Event Request (Base 5.1.1, 5.1.2).
 
 use crate::contents::Contents;
-use crate::core::{CommandKind, ControllerId, Core, Cx, Failure, Outcome, Reply, Token};
+use crate::core::{AdminResult, CommandKind, ControllerId, Core, Cx, Failure, Reply, Token};
 use nvme::Status;
 use nvme::admin::Abort;
 use nvme::command::AdminOpcode;
@@ -22,7 +22,7 @@ pub(crate) fn async_event_request<S: Contents>(
     token: &Token,
     id: ControllerId,
     cx: &mut Cx<'_, S>,
-) -> Outcome {
+) -> AdminResult {
     let io = token.io().0;
     let request = core.controller_mut(id)?.events.request(io).map_err(|_| Status::AER_LIMIT_EXCEEDED)?;
     let entry = core.commands.get_mut(token);
@@ -42,7 +42,7 @@ pub(crate) fn abort<S: Contents>(
     id: ControllerId,
     c: Abort,
     cx: &mut Cx<'_, S>,
-) -> Outcome {
+) -> AdminResult {
     if !core.controller(id)?.has_queue(c.sqid) {
         return Err(Failure::field(40));
     }

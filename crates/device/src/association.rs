@@ -14,7 +14,7 @@ const COMMAND_SETS: u8 = 0x41;
 
 /// What follows from a property that was set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Consequence {
+pub(crate) enum PropertyEffect {
     Nothing,
     /// The host has cleared CC.EN: Controller Level Reset.
     ControllerReset,
@@ -117,7 +117,7 @@ pub(crate) fn set_property<S: Contents>(
     wide: bool,
     value: u64,
     cx: &mut Cx<'_, S>,
-) -> Result<Consequence, Status> {
+) -> Result<PropertyEffect, Status> {
     let value = value as u32;
     let Some(controller) = core.controllers.get_mut(id) else {
         return Err(Status::COMMAND_SEQUENCE_ERROR.with_dnr());
@@ -129,14 +129,14 @@ pub(crate) fn set_property<S: Contents>(
             if !controller.role.is_administrator() {
                 return Err(Status::OPERATION_DENIED.with_dnr());
             }
-            Ok(if value == NSSR_NVME { Consequence::SubsystemReset } else { Consequence::Nothing })
+            Ok(if value == NSSR_NVME { PropertyEffect::SubsystemReset } else { PropertyEffect::Nothing })
         }
         // NSSRO is cleared by writing a one; nothing else of CSTS can be written.
         (PropertyOffset::CSTS, false) => {
             if Csts::from_bits(value.into()).nssro() {
                 controller.csts.set_nssro(false);
             }
-            Ok(Consequence::Nothing)
+            Ok(PropertyEffect::Nothing)
         }
         _ => Err(Status::INVALID_FIELD.with_dnr()),
     }
@@ -147,8 +147,8 @@ fn configure<S: Contents>(
     id: ControllerId,
     new: Cc,
     cx: &mut Cx<'_, S>,
-) -> Result<Consequence, Status> {
-    let Some(controller) = core.controllers.get_mut(id) else { return Ok(Consequence::Nothing) };
+) -> Result<PropertyEffect, Status> {
+    let Some(controller) = core.controllers.get_mut(id) else { return Ok(PropertyEffect::Nothing) };
     let old = controller.cc;
     let enabled = new.en() && !old.en();
     if enabled {
@@ -162,12 +162,12 @@ fn configure<S: Contents>(
     controller.cc = new;
     let shutdown = [Shn::NORMAL, Shn::ABRUPT].contains(&new.shn());
     let consequence = match () {
-        () if !new.en() && old.en() => Consequence::ControllerReset,
+        () if !new.en() && old.en() => PropertyEffect::ControllerReset,
         () if shutdown && controller.csts.shst() == Shst::NORMAL => {
             controller.csts.set_shst(Shst::OCCURRING);
-            Consequence::Shutdown
+            PropertyEffect::Shutdown
         }
-        () => Consequence::Nothing,
+        () => PropertyEffect::Nothing,
     };
     if enabled && core.persistent.clean {
         // The drive was shut down in order, and is in use again.
@@ -208,7 +208,7 @@ mod tests {
         id: ControllerId,
         offset: PropertyOffset,
         value: u64,
-    ) -> Result<Consequence, Status> {
+    ) -> Result<PropertyEffect, Status> {
         let mut out = Vec::new();
         let mut cx = Cx { now: Nanos::ZERO, storage: &mut NoContents, out: &mut out };
         set_property(core, id, offset, false, value, &mut cx)
@@ -226,14 +226,14 @@ mod tests {
         assert_eq!(early, Err(Status::COMMAND_SEQUENCE_ERROR.with_dnr()));
         assert_eq!(
             set(&mut core, id, PropertyOffset::CC, cc(Cc::new().with_en(true))),
-            Ok(Consequence::Nothing)
+            Ok(PropertyEffect::Nothing)
         );
         assert_eq!(check_queue(&core, id, 1, 32), Ok(()));
         let invalid = Err(Status::CONNECT_INVALID_PARAMETERS.with_dnr());
         for (qid, entries) in [(MAX_IO_QUEUES + 1, 32), (1, 1), (1, MAX_QUEUE_ENTRIES + 1)] {
             assert_eq!(check_queue(&core, id, qid, entries), invalid, "{qid} {entries}");
         }
-        assert_eq!(set(&mut core, id, PropertyOffset::CC, 0), Ok(Consequence::ControllerReset));
+        assert_eq!(set(&mut core, id, PropertyOffset::CC, 0), Ok(PropertyEffect::ControllerReset));
     }
 
     #[test]
@@ -246,11 +246,11 @@ mod tests {
         assert_eq!(set(&mut core, guest, PropertyOffset::NSSR, reset), denied);
         assert_eq!(
             set(&mut core, administrator, PropertyOffset::NSSR, reset),
-            Ok(Consequence::SubsystemReset)
+            Ok(PropertyEffect::SubsystemReset)
         );
-        assert_eq!(set(&mut core, administrator, PropertyOffset::NSSR, 1), Ok(Consequence::Nothing));
+        assert_eq!(set(&mut core, administrator, PropertyOffset::NSSR, 1), Ok(PropertyEffect::Nothing));
         let shutdown = cc(Cc::new().with_en(true).with_shn(Shn::NORMAL));
-        assert_eq!(set(&mut core, guest, PropertyOffset::CC, shutdown), Ok(Consequence::Shutdown));
-        assert_eq!(set(&mut core, guest, PropertyOffset::CC, shutdown), Ok(Consequence::Nothing), "once");
+        assert_eq!(set(&mut core, guest, PropertyOffset::CC, shutdown), Ok(PropertyEffect::Shutdown));
+        assert_eq!(set(&mut core, guest, PropertyOffset::CC, shutdown), Ok(PropertyEffect::Nothing), "once");
     }
 }

@@ -30,7 +30,7 @@ pub struct Config {
     pub link: Link,
     /// Whether completions are held until their modelled time; else the drive is as fast as the machine.
     pub timing: bool,
-    /// Whether namespaces of one NVM Set share its time by their weights; else whoever comes first is served first.
+    /// Whether namespaces of one NVM Set share its time by their weights. If not, commands are served in the order of their arrival.
     pub fair_sharing: bool,
     /// Available spare in percent below which the drive warns: 0 to 100.
     pub spare_threshold: u8,
@@ -111,7 +111,7 @@ pub struct FlashSpace {
 pub enum Attach {
     /// Every host.
     All,
-    /// Nobody, until Namespace Attachment says otherwise.
+    /// To no controller, until Namespace Attachment says otherwise.
     None,
 }
 

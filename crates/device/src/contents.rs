@@ -1,7 +1,7 @@
 //! What the controller asks of the owner of contents, beyond what the translation layer does.
 
+use crate::block_transform::{BlockError, BlockTransform};
 use crate::keys::wrapped::{DriveKeyId, WrappedKey};
-use crate::treatment::{BlockError, Treatment};
 use ftl::{Io, NoContents, Storage, StorageError};
 use media::Slot;
 
@@ -11,25 +11,25 @@ use media::Slot;
 /// A slot of contents is a page of 4,096 bytes and [`SPARE`](crate::SPARE) bytes beside it, as a page of flash has a spare area. Only
 /// commands that were begun here touch those.
 pub trait Contents: Storage {
-    /// Says how the blocks of a command are to be treated, before the translation layer is asked for them; holds until
+    /// Sets the transform of a command's blocks, before the translation layer gets the command. It holds until
     /// the command completes. The protection information of a Write or Compare is checked now, in the host's buffer.
-    /// Commands that are never begun move plain bytes.
+    /// A command without a transform moves plain bytes.
     ///
     /// # Errors
     /// The first block of the host's that does not pass a check.
-    fn begin(&mut self, io: Io, treatment: &Treatment) -> Result<(), BlockError> {
-        let _ = (io, treatment);
+    fn set_transform(&mut self, io: Io, transform: &BlockTransform) -> Result<(), BlockError> {
+        let _ = (io, transform);
         Ok(())
     }
 
-    /// Whether what is stored here must be synced to be durable. If not, a command that waits for nothing else ends at its own time, and not when
-    /// somebody gets round to answering [`Output::Sync`](crate::Output::Sync).
+    /// Whether what is stored here must be synced to be durable. If not, a command that waits for nothing else ends at its own time. It does
+    /// not wait for an answer to [`Output::Sync`](crate::Output::Sync).
     fn must_sync(&self) -> bool {
         true
     }
 
-    /// Makes room of its own for a command's blocks, for a Copy: treatments that are `gathered` move blocks there, instead of the
-    /// host's buffer, until the command completes.
+    /// Makes room of its own for the blocks of a Copy. Until the command completes, a transform that is `gathered` moves blocks there
+    /// instead of the host's buffer.
     fn gather(&mut self, io: Io, bytes: u32) {
         let _ = (io, bytes);
     }
@@ -41,13 +41,13 @@ pub trait Contents: Storage {
         0
     }
 
-    /// Why the storage failed a command that was begun, if it was for what a block holds; asked once.
+    /// The block that made the storage fail a command with a transform, if a block did. Asked once.
     fn block_error(&mut self, io: Io) -> Option<BlockError> {
         let _ = io;
         None
     }
 
-    /// What the key that wraps the namespaces' keys is called; `None` if there is none.
+    /// The name of the key that wraps the namespaces' keys; `None` if there is none.
     fn drive_key(&self) -> Option<DriveKeyId> {
         None
     }

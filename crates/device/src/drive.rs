@@ -11,13 +11,14 @@ mod sanitize;
 use crate::config::{Config, ConfigError};
 use crate::contents::Contents;
 use crate::core::{
-    CommandKind, ControllerId, Core, Cx, Direction, Failure, InFlight, MAX_IO, Namespaces, Output,
-    PersistentState, PortId, Requests, Stage, TimedEvent, Turn, is_fused,
+    CommandKind, CommandStage, ComponentRequests, ControllerId, Core, Cx, Direction, Failure, InFlight,
+    MAX_IO, Namespaces, Output, PersistentState, PortId, StartDecision, TimedEvent, is_fused,
 };
-use crate::fault_injection::{Cut, FaultPlans};
+use crate::fault_injection::{FaultPlans, PlannedPowerCut};
 use crate::fdp;
 use crate::firmware;
 use crate::health::{self, Health};
+use crate::io::copy::ReadingCopies;
 use crate::io::fused;
 use crate::keys;
 use crate::lost_blocks::LostBlocks;
@@ -31,10 +32,11 @@ use crate::sanitize::{SANITIZE_IO, SanitizeOperation};
 use crate::self_test;
 use crate::stats::{self, DeletedNamespaces};
 use crate::telemetry::{self, Telemetry};
-use ftl::{Done, Ftl, Io, Past, StorageError};
+use crate::zones;
+use ftl::{CompletedIo, Ftl, Io, StorageError, WriteHistory};
 use media::Nanos;
 use nvme::log::{AnaState, NamespaceStatistics};
-use nvme::{Command, Completion, IoCommand, Nsid, Status, Transfer};
+use nvme::{Command, Completion, FormatUnit, IoCommand, Nsid, Status, Transfer};
 
 /// An NVMe subsystem with its controllers, namespaces and media.
 ///
@@ -44,10 +46,11 @@ pub struct Drive {
     pub(crate) core: Core,
     pub(crate) health: Health,
     /// A power cut that is to come.
-    pub(crate) cut: Option<Cut>,
+    pub(crate) cut: Option<PlannedPowerCut>,
     pub(crate) telemetry: Telemetry,
     pub(crate) reservations: ReservationCommands,
     pub(crate) shutdowns: Shutdowns,
+    pub(crate) copies: ReadingCopies,
     pub(crate) faults: FaultPlans,
     pub(crate) windows: PredictableLatency,
     pub(crate) ports: Ports,
@@ -56,7 +59,7 @@ pub struct Drive {
     pub(crate) sanitize: SanitizeOperation,
     pub(crate) deleted: DeletedNamespaces,
     /// Answers of the translation layer; kept for its room.
-    pub(crate) done: Vec<Done>,
+    pub(crate) done: Vec<CompletedIo>,
 }
 
 impl From<Core> for Drive {
@@ -70,6 +73,7 @@ impl From<Core> for Drive {
             telemetry: Telemetry::default(),
             reservations: ReservationCommands::default(),
             shutdowns: Shutdowns::default(),
+            copies: ReadingCopies::default(),
             windows: PredictableLatency::default(),
             ports: Ports::default(),
             lost: LostBlocks::default(),
@@ -97,20 +101,20 @@ impl Drive {
         Ok(drive)
     }
 
-    /// Gives namespaces of a drive that holds nothing a past ([`Ftl::age`]). Returns false if it holds something already, or `go_on` has
-    /// said no: then the drive is of no use.
-    pub fn age<S: Contents>(
+    /// Preconditions namespaces of a drive that holds nothing ([`Ftl::precondition`]). Returns false if it holds something already, or
+    /// `go_on` has said no: then the drive is of no use.
+    pub fn precondition<S: Contents>(
         &mut self,
         now: Nanos,
         nsids: &[Nsid],
-        past: Past,
+        history: WriteHistory,
         storage: &mut S,
         go_on: &mut dyn FnMut() -> bool,
     ) -> bool {
         let now = self.core.tick(now);
         let volumes: Vec<_> =
             nsids.iter().filter_map(|&nsid| self.core.namespaces.get(nsid)).map(|ns| ns.volume).collect();
-        self.core.ftl.age(now, &volumes, past, storage, go_on)
+        self.core.ftl.precondition(now, &volumes, history, storage, go_on)
     }
 
     /// What the drive was built from.
@@ -143,15 +147,19 @@ impl Drive {
             .filter_map(|(nsid, _)| stats::statistics(&self.core, nsid, self.core.now()).ok())
     }
 
-    /// How many bytes a command moves, and which way, so that a transport can gather the data of a write
-    /// before it submits and make a buffer for a read. [`Transfer::None`] for a command that will be refused
+    /// How many bytes a command moves, and in which direction. A transport needs it to gather the data of a write
+    /// before it submits, and to make a buffer for a read. [`Transfer::None`] for a command that will be refused
     /// because it is too large or names no attached namespace.
     pub fn transfer(&self, controller: ControllerId, qid: u16, command: &Command) -> Transfer {
-        let transfer = nvme::data_transfer(command, qid == 0, |blocks| {
-            let attached = self.core.controllers.get(controller).is_some_and(|c| c.is_attached(blocks.nsid));
-            match self.core.namespaces.get(blocks.nsid) {
-                Some(ns) if attached => (1 << ns.shift) + u32::from(ns.layout.wire(blocks.prinfo.pract())),
-                _ => 0,
+        let attached = |nsid: Nsid| {
+            let attached = self.core.controllers.get(controller).is_some_and(|c| c.is_attached(nsid));
+            self.core.namespaces.get(nsid).filter(|_| attached)
+        };
+        let transfer = nvme::data_transfer(command, qid == 0, |unit| match unit {
+            FormatUnit::Block(blocks) => attached(blocks.nsid)
+                .map_or(0, |ns| (1 << ns.shift) + u32::from(ns.layout.host_metadata(blocks.prinfo.pract()))),
+            FormatUnit::ZoneExtension(nsid) => {
+                attached(nsid).filter(|ns| ns.zones.is_some()).map_or(0, |_| zones::EXTENSION_BYTES)
             }
         });
         if transfer.bytes() > u64::from(self.core.config.max_transfer) { Transfer::None } else { transfer }
@@ -248,11 +256,11 @@ impl Drive {
             }
             Err(failure) => self.core.fail(token, failure, &mut cx),
             Ok(()) if qid == 0 => self.submit_admin(token, controller, command, data, &mut cx),
-            Ok(()) => match IoCommand::parse(command) {
+            Ok(()) => match IoCommand::parse_of(command, self.core.namespaces.csi(command.nsid.get())) {
                 // By reference: it is too large to be moved.
                 Ok(ref command) => match self.core.arbitrate(&token, controller, command, data, now) {
-                    Turn::Now => self.execute_io(token, command, data, &mut cx),
-                    Turn::Held => {
+                    StartDecision::Now => self.execute_io(token, command, data, &mut cx),
+                    StartDecision::Held => {
                         token.park();
                     }
                 },
@@ -320,7 +328,7 @@ impl Drive {
             while self.core.ftl.due() <= cx.now {
                 self.poll_ftl(cx);
             }
-            if self.core.requests != Requests::default() {
+            if self.core.requests != ComponentRequests::default() {
                 self.serve_requests(cx);
             }
             if self.cut.is_some() && self.cut_if_due(cx) {
@@ -339,7 +347,7 @@ impl Drive {
                         self.core.end(token, cx);
                     }
                 }
-                TimedEvent::Lane(nsid, direction) => self.lane_due(nsid, direction, cx),
+                TimedEvent::HeldQueue(nsid, direction) => self.held_queue_due(nsid, direction, cx),
                 TimedEvent::KeepAlive(id, timer) => self.core.keep_alive_due(id, timer, cx),
                 TimedEvent::Window(set, number) => {
                     let sanitizing = self.sanitize.restricts();
@@ -368,14 +376,14 @@ impl Drive {
         if self.sanitize.waits() {
             self.erase_if_idle(cx);
         }
-        if self.core.requests != Requests::default() {
+        if self.core.requests != ComponentRequests::default() {
             self.serve_requests(cx);
         }
     }
 
     /// What components say of themselves to telemetry.
-    fn telemetry_inputs(&self) -> telemetry::Inputs {
-        telemetry::Inputs {
+    fn telemetry_inputs(&self) -> telemetry::TelemetryInputs {
+        telemetry::TelemetryInputs {
             firmware_revision: firmware::revision(&self.core),
             backup_failed: self.health.backup_failed,
             critical_warning: self.health.common_warning(&self.core).into_bits(),
@@ -385,7 +393,7 @@ impl Drive {
     /// What the core wants of components.
     #[cold]
     fn serve_requests<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
-        let Requests { health, wear } = std::mem::take(&mut self.core.requests);
+        let ComponentRequests { health, wear } = std::mem::take(&mut self.core.requests);
         if health || (wear && self.health.has_worn(&self.core)) {
             self.check_health(cx);
         }
@@ -411,9 +419,9 @@ impl Drive {
         self.health.warn_all(&mut self.core, cx);
     }
 
-    /// The time has come that a lane waited for: starts what may start.
-    fn lane_due<S: Contents>(&mut self, nsid: u32, direction: Direction, cx: &mut Cx<'_, S>) {
-        let Some(alone) = self.core.open_lane(nsid, direction, cx.now) else { return };
+    /// The time has come that a held queue waited for: starts the commands that may start.
+    fn held_queue_due<S: Contents>(&mut self, nsid: u32, direction: Direction, cx: &mut Cx<'_, S>) {
+        let Some(alone) = self.core.take_held_queue_timer(nsid, direction, cx.now) else { return };
         if alone {
             while let Some((token, command, data)) = self.core.first_of(nsid, direction, cx.now) {
                 self.execute_io(token, &command, &data, cx);
@@ -468,9 +476,15 @@ impl Drive {
             entry.parts = entry.parts.saturating_sub(1);
             if entry.parts > 0 {
                 token.park();
-            } else {
-                let at = entry.at;
-                self.core.schedule(token, at, cx);
+                continue;
+            }
+            let at = entry.at;
+            match self.copies.read(&mut self.core, &token) {
+                Some(copy) => {
+                    let written = copy.write(&mut self.core, &token, cx);
+                    self.settle(token, written, cx);
+                }
+                None => self.core.schedule(token, at, cx),
             }
         }
         self.done = all;
@@ -523,11 +537,11 @@ impl Drive {
         }
         let Some(token) = self.core.commands.unpark(io.0) else { return };
         let entry = self.core.commands.get_mut(&token);
-        if entry.stage != Stage::Syncing {
+        if entry.stage != CommandStage::Syncing {
             token.park();
             return;
         }
-        entry.stage = Stage::Running;
+        entry.stage = CommandStage::Running;
         entry.sync = false;
         entry.at = entry.at.max(now);
         if !ok {

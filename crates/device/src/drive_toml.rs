@@ -12,7 +12,9 @@ use media::{Cell, FaultPlan, Geometry, MemoryConfig, MemoryKind, NandConfig, Nan
 use nvme::Nqn;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
-use units::format_size;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue, ValueDeserializer};
+use units::{format_size, toml_error};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -91,28 +93,47 @@ struct LinkTable {
     command_interval: Option<Time>,
 }
 
+/// A `[[set]]`, by its `media`. A new kind of set is a variant here. [`parse`] makes variants of the tables.
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
 enum SetTable {
     Nand(NandTable),
     Dram(MemoryTable),
     Pmem(MemoryTable),
 }
 
-impl<'de> Deserialize<'de> for SetTable {
-    /// By its `media`. Serde's own tagged enumerations forget which key a value of the wrong type belongs to.
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut table = toml::Table::deserialize(deserializer)?;
-        let media = table.remove("media").ok_or_else(|| D::Error::missing_field("media"))?;
-        let set = match media.as_str() {
-            Some("nand") => table.try_into().map(SetTable::Nand),
-            Some("dram") => table.try_into().map(SetTable::Dram),
-            Some("pmem") => table.try_into().map(SetTable::Pmem),
-            _ => {
-                let rule = "\"nand\", \"dram\" or \"pmem\"";
-                return Err(D::Error::custom(format_args!("media = {media}, expected {rule}")));
+/// Reads a file. An error has the line of the key or value that is wrong.
+fn parse(text: &str) -> Result<File, toml::de::Error> {
+    let mut document = DeTable::parse(text)?;
+    let read = || {
+        if let Some(DeValue::Array(sets)) = document.get_mut().get_mut("set").map(Spanned::get_mut) {
+            for set in sets.iter_mut() {
+                *set = by_media(set.clone())?;
             }
-        };
-        set.map_err(|e| D::Error::custom(e.to_string().trim_end().replace('\n', " ")))
+        }
+        File::deserialize(toml::Deserializer::from(document))
+    };
+    read().map_err(|mut error: toml::de::Error| {
+        error.set_input(Some(text));
+        error
+    })
+}
+
+/// `{ media = "nand", KEYS }` as `{ nand = { KEYS } }`, which is how TOML writes a variant of an enumeration. Serde can also read the
+/// first form, but then it copies the table and forgets where its keys and values stand.
+fn by_media(set: Spanned<DeValue<'_>>) -> Result<Spanned<DeValue<'_>>, toml::de::Error> {
+    #[derive(Deserialize)]
+    struct Tagged {
+        media: Spanned<String>,
     }
+    let media = Tagged::deserialize(ValueDeserializer::from(set.clone()))?.media;
+    let (span, mut keys) = (set.span(), set.into_inner());
+    if let DeValue::Table(keys) = &mut keys {
+        keys.remove("media");
+    }
+    let name = Spanned::new(media.span(), media.into_inner().into());
+    let variant = DeTable::from_iter([(name, Spanned::new(span.clone(), keys))]);
+    Ok(Spanned::new(span, DeValue::Table(variant)))
 }
 
 #[derive(Deserialize)]
@@ -292,8 +313,7 @@ impl Config {
     /// # Errors
     /// What is wrong, where, and what is allowed.
     pub fn from_toml(text: &str) -> Result<Config, ConfigError> {
-        let file: File =
-            toml::from_str(text).map_err(|e| ConfigError::Toml(crate::quantity::toml_error(&e)))?;
+        let file = parse(text).map_err(|e| ConfigError::Toml(toml_error(&e.to_string(), e.message())))?;
         let config = build(file)?;
         config.check()?;
         config.ftl.check()?;
@@ -442,7 +462,7 @@ fn build(file: File) -> Result<Config, ConfigError> {
                 write_bandwidth: n.write.map(|rate| rate.0),
                 read_commands: n.read_iops,
                 write_commands: n.write_iops,
-                // What is not in whole microseconds, or nothing, is as wrong as what is too much.
+                // A burst of 0, or of a fraction of a microsecond, is as wrong as one that is too long.
                 burst_us: n.burst.map_or(0, |time| match (time.0.0 / 1000, time.0.0 % 1000) {
                     (us @ 1.., 0) => u32::try_from(us).unwrap_or(u32::MAX),
                     _ => u32::MAX,
@@ -591,7 +611,7 @@ fn nand(n: NandTable, durable: bool, key: &impl Fn(&str) -> String) -> Result<Se
     let gc = GcConfig { ahead, ..n.gc };
     let isolated = matches!(n.placement.isolation, Isolation::Persistent);
     let placement = PlacementConfig { handles: n.placement.handles, isolated };
-    Ok(SetConfig::Nand { nand, capacity_pages, gc, placement })
+    Ok(SetConfig::Nand { nand, capacity_pages, gc, placement, zones: ftl::ZonesConfig::default() })
 }
 
 fn memory(
@@ -702,9 +722,12 @@ mod tests {
         let e = error(|t| t.replace("capacity = \"2GiB\"", "capacity = \"8TB\""));
         assert!(e.contains("2^31 pages"), "{e}");
         let e = error(|t| t.replace("dies = 4", "dies = \"four\""));
-        assert!(e.contains("expected u32 in `dies`"), "{e}");
+        assert!(e.contains("dies = \"four\"") && e.contains("expected a whole number from 0 to"), "{e}");
         let e = error(|t| t.replace("media = \"dram\"", "media = \"tape\""));
-        assert!(e.contains("media = \"tape\", expected"), "{e}");
+        assert!(
+            e.contains("media = \"tape\"") && e.contains("expected one of `nand`, `dram`, `pmem`"),
+            "{e}"
+        );
         assert!(error(|_| "set = 1".into()).contains("set"));
         assert!(error(|_| String::new()).contains("[[set]]"));
     }

@@ -21,7 +21,7 @@ pub(crate) fn check_origin(core: &Core, id: ControllerId) -> Result<(), Failure>
 
 /// A planned power cut.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Cut {
+pub(crate) struct PlannedPowerCut {
     /// As soon as its command is complete; else when the media have counted down.
     pub at_once: bool,
     /// Whether the capacitors work.
@@ -49,13 +49,18 @@ impl FaultPlans {
     ///
     /// # Errors
     /// If the host may not harm the drive.
-    pub fn plan_cut(&mut self, core: &mut Core, id: ControllerId, c: &PowerCut) -> Result<Cut, Failure> {
+    pub fn plan_cut(
+        &mut self,
+        core: &mut Core,
+        id: ControllerId,
+        c: &PowerCut,
+    ) -> Result<PlannedPowerCut, Failure> {
         check_origin(core, id)?;
         let at_once = c.after_media_ops == 0;
         if !at_once {
             self.count_down(core, c);
         }
-        Ok(Cut { at_once, energy: !c.no_plp, off: Nanos(u64::from(c.off_ms) * 1_000_000) })
+        Ok(PlannedPowerCut { at_once, energy: !c.no_plp, off: Nanos(u64::from(c.off_ms) * 1_000_000) })
     }
 
     /// The media are to count down to a power cut.

@@ -1,12 +1,12 @@
 //! Identify (Base 5.1.13, NVM 4.1.5).
 //!
-//! It reads the core, and constants of the components that it describes; what they say at run time comes as [`Inputs`].
+//! It reads the core, and constants of the components that it describes; what they say at run time comes as [`IdentifyInputs`].
 
 use crate::admin::ABORT_LIMIT_Z;
 use crate::config::GRANULE_BYTES;
 use crate::core::{
-    ANA_GROUP, Controller, ControllerId, Core, ERROR_ENTRIES, Failure, KEEP_ALIVE_GRANULARITY,
-    MAX_QUEUE_ENTRIES, Namespace, Outcome, Reply, Role,
+    ANA_GROUP, AdminResult, Controller, ControllerId, Core, ERROR_ENTRIES, Failure, KEEP_ALIVE_GRANULARITY,
+    MAX_QUEUE_ENTRIES, Namespace, Reply, Role,
 };
 use crate::feature::values::OPTIONAL_EVENTS;
 use crate::firmware;
@@ -17,6 +17,7 @@ use crate::ports::ANA_TRANSITION_SECONDS;
 use crate::protection::Guard;
 use crate::temperature::{CRITICAL_TEMPERATURE, WARNING_TEMPERATURE};
 use crate::uuid::uuid_list;
+use crate::zones;
 use ftl::{MediaKind, PAGE};
 use nvme::admin::Identify;
 use nvme::command::AdminOpcode;
@@ -32,11 +33,11 @@ use nvme::reservation::Rescap;
 use nvme::zerocopy::IntoBytes;
 use nvme::{Csi, IDENTIFY_SIZE, NSID_ALL, Status, U16, U32, U64, U128, Version};
 
-fn page(structure: &(impl IntoBytes + nvme::zerocopy::Immutable)) -> Outcome {
+fn page(structure: &(impl IntoBytes + nvme::zerocopy::Immutable)) -> AdminResult {
     Ok(Reply::Data(structure.as_bytes().to_vec(), 0))
 }
 
-fn zeros() -> Outcome {
+fn zeros() -> AdminResult {
     Ok(Reply::Data(vec![0; IDENTIFY_SIZE], 0))
 }
 
@@ -53,7 +54,7 @@ const RESCAP: Rescap = Rescap::new()
 
 /// What components say of themselves.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Inputs {
+pub(crate) struct IdentifyInputs {
     /// The firmware that runs.
     pub firmware_revision: [u8; 8],
     /// Some set has Predictable Latency Mode.
@@ -80,9 +81,9 @@ pub(crate) fn nvm_controller() -> NvmController {
 }
 
 /// Answers an Identify command.
-pub(crate) fn answer(core: &Core, inputs: &Inputs, id: ControllerId, c: Identify) -> Outcome {
+pub(crate) fn answer(core: &Core, inputs: &IdentifyInputs, id: ControllerId, c: Identify) -> AdminResult {
     let viewer = core.controller(id)?;
-    // CSI is byte 47; only the NVM Command Set is there.
+    // CSI is byte 47.
     let by_command_set = [
         Cns::IOCS_NAMESPACE,
         Cns::IOCS_CONTROLLER,
@@ -90,19 +91,25 @@ pub(crate) fn answer(core: &Core, inputs: &Inputs, id: ControllerId, c: Identify
         Cns::IOCS_ALLOCATED_NAMESPACES,
         Cns::IOCS_ALLOCATED_NAMESPACE,
     ];
-    if by_command_set.contains(&c.cns) && c.csi != Csi::NVM {
+    let zoned = c.csi == Csi::ZONED && zones::are_supported(core);
+    if by_command_set.contains(&c.cns) && c.csi != Csi::NVM && !zoned {
         return Err(Failure::field(47));
     }
     match c.cns {
         Cns::CONTROLLER => page(&controller(core, inputs, id)),
+        Cns::IOCS_CONTROLLER if zoned => page(&zones::controller()),
         Cns::IOCS_CONTROLLER => page(&nvm_controller()),
         Cns::NAMESPACE if c.nsid == NSID_ALL => page(&common_namespace(core)),
         Cns::NAMESPACE | Cns::ALLOCATED_NAMESPACE => match named(core, viewer, &c)? {
             Some(ns) => page(&namespace(core, ns)),
             None => zeros(),
         },
+        Cns::IOCS_NAMESPACE if c.nsid == NSID_ALL && zoned => page(&zones::namespace(core, None)),
         Cns::IOCS_NAMESPACE if c.nsid == NSID_ALL => page(&nvm_namespace(core, None)),
         Cns::IOCS_NAMESPACE | Cns::IOCS_ALLOCATED_NAMESPACE => match named(core, viewer, &c)? {
+            Some(ns) if zoned && ns.zones.is_some() => page(&zones::namespace(core, Some(ns))),
+            Some(_) if zoned => Err(Failure::field(47)),
+            // Zoned namespaces have what the NVM Command Set says, too.
             Some(ns) => page(&nvm_namespace(core, Some(ns))),
             None => zeros(),
         },
@@ -117,16 +124,18 @@ pub(crate) fn answer(core: &Core, inputs: &Inputs, id: ControllerId, c: Identify
             let descriptors = [
                 NamespaceIdDescriptor::Nguid(ns.nguid),
                 NamespaceIdDescriptor::Uuid(ns.uuid),
-                NamespaceIdDescriptor::Csi(Csi::NVM),
+                NamespaceIdDescriptor::Csi(ns.csi()),
             ];
             NamespaceIdDescriptor::write_list(&descriptors, &mut list);
             Ok(Reply::Data(list.to_vec(), 0))
         }
-        Cns::ACTIVE_NAMESPACES | Cns::IOCS_ACTIVE_NAMESPACES => {
-            namespace_list(core, c.nsid, |nsid| viewer.is_attached(nsid))
+        Cns::ACTIVE_NAMESPACES => namespace_list(core, c.nsid, |nsid, _| viewer.is_attached(nsid)),
+        Cns::IOCS_ACTIVE_NAMESPACES => {
+            namespace_list(core, c.nsid, |nsid, ns| ns.csi() == c.csi && viewer.is_attached(nsid))
         }
-        Cns::ALLOCATED_NAMESPACES | Cns::IOCS_ALLOCATED_NAMESPACES => {
-            namespace_list(core, c.nsid, |nsid| viewer.sees(nsid))
+        Cns::ALLOCATED_NAMESPACES => namespace_list(core, c.nsid, |nsid, _| viewer.sees(nsid)),
+        Cns::IOCS_ALLOCATED_NAMESPACES => {
+            namespace_list(core, c.nsid, |nsid, ns| ns.csi() == c.csi && viewer.sees(nsid))
         }
         Cns::NAMESPACE_CONTROLLERS => {
             core.seen(id, c.nsid)?;
@@ -157,7 +166,8 @@ pub(crate) fn answer(core: &Core, inputs: &Inputs, id: ControllerId, c: Identify
                 return Err(Failure::field(42));
             }
             let mut sets = IoCommandSets::default();
-            sets.iocsc[0].set(1 << Csi::NVM.0);
+            let zoned = u64::from(zones::are_supported(core));
+            sets.iocsc[0].set(1 << Csi::NVM.0 | zoned << Csi::ZONED.0);
             page(&sets)
         }
         _ => Err(Failure::field(40)),
@@ -180,16 +190,16 @@ fn named<'a>(
     Ok(core.namespaces.get(c.nsid).filter(|_| visible))
 }
 
-fn namespace_list(core: &Core, above: u32, include: impl Fn(u32) -> bool) -> Outcome {
+fn namespace_list(core: &Core, above: u32, include: impl Fn(u32, &Namespace) -> bool) -> AdminResult {
     if above >= NSID_ALL - 1 {
         return Err(Failure { location: 4, ..Status::INVALID_NAMESPACE.into() });
     }
-    let ids = core.namespaces.iter().map(|(nsid, _)| nsid);
-    page(&NamespaceList::new(ids.filter(|nsid| *nsid > above && include(*nsid))))
+    let listed = core.namespaces.iter().filter(|(nsid, ns)| *nsid > above && include(*nsid, ns));
+    page(&NamespaceList::new(listed.map(|(nsid, _)| nsid)))
 }
 
 /// Identify Controller, as this controller shows it.
-pub(crate) fn controller(core: &Core, inputs: &Inputs, id: ControllerId) -> IdentifyController {
+pub(crate) fn controller(core: &Core, inputs: &IdentifyInputs, id: ControllerId) -> IdentifyController {
     let config = &core.config;
     let (mut total, mut unallocated, mut largest) = (0u128, 0u128, 0u128);
     for (_, info) in core.sets() {
@@ -353,12 +363,16 @@ pub(crate) fn namespace(core: &Core, ns: &Namespace) -> IdentifyNamespace {
     let blocks = U64::new(ns.blocks());
     let in_blocks = |bytes: u64| U16::new(((bytes >> ns.shift) - 1).min(0xFFFF) as u16);
     let page = in_blocks(PAGE.into());
-    let atomic = in_blocks(core.config.atomic_bytes());
+    // A zone ends with the last block that is durable, without regard to atomic units.
+    let atomic_bytes = if ns.zones.is_some() { PAGE.into() } else { core.config.atomic_bytes() };
+    let atomic = in_blocks(atomic_bytes);
     let set = U16::new(u16::from(ns.set.0) + 1);
     let used = core.ftl.allocated_bytes(ns.volume) >> ns.shift;
     IdentifyNamespace {
         nsze: blocks,
-        ncap: blocks,
+        ncap: ns
+            .zones
+            .map_or(blocks, |zones| U64::new(u64::from(zones.zones) * (zones.capacity >> ns.shift))),
         nuse: U64::new(used.min(ns.blocks())),
         flbas: Flbas::from_format_index(ns.format).with_mtelba(ns.layout.metadata > 0),
         dps: Dps::new().with_pit(ns.protection_type).with_pip(ns.protection_first),

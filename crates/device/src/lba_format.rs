@@ -11,9 +11,11 @@ pub const PAGE_METADATA: usize = 64;
 /// LBA formats that a drive can offer at most (NVM 4.1.5.1).
 pub const MAX_FORMATS: usize = 64;
 
-/// An LBA format, written as in a drive's TOML and on the command line: `4096`, `512+8` (bytes of data and metadata),
-/// `4096+16:64` (bits of the guard, where it is not 16), `4096+16:64:16` (bits of the storage tag), `4096+16:q64` (the guard as a Qualified Protection
-/// Information Format).
+/// An LBA format. In a drive's TOML and on the command line it is written like this:
+/// - `4096`, `512+8`: bytes of data and metadata,
+/// - `4096+16:64`: then the bits of the guard, if not 16,
+/// - `4096+16:64:16`: then the bits of the storage tag,
+/// - `4096+16:q64`: the guard as a Qualified Protection Information Format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LbaFormat {
     /// Bytes of data: 512 or 4,096.
@@ -169,7 +171,8 @@ impl<'de> Deserialize<'de> for LbaFormat {
             }
             fn visit_i64<E: de::Error>(self, value: i64) -> Result<LbaFormat, E> {
                 // A size alone; whether the drive can have it is said with the rest of the configuration.
-                Ok(LbaFormat::plain(u32::try_from(value).unwrap_or(0)))
+                let data = u32::try_from(value);
+                data.map(LbaFormat::plain).map_err(|_| E::invalid_value(de::Unexpected::Signed(value), &self))
             }
         }
         deserializer.deserialize_any(Format)

@@ -1,7 +1,7 @@
 //! Get LBA Status (NVM 4.2.1): which blocks are allocated, and which cannot be read.
 
 use crate::contents::Contents;
-use crate::core::{ControllerId, Core, Cx, Failure, Outcome, Reply};
+use crate::core::{AdminResult, ControllerId, Core, Cx, Failure, Reply};
 use ftl::{Extent, Io, PAGE, PageState};
 use nvme::admin::{GetLbaStatus, LbaStatusAction, LbaStatusDescriptor, LbaStatusHeader};
 use nvme::zerocopy::IntoBytes;
@@ -19,7 +19,7 @@ pub(crate) fn get<S: Contents>(
     id: ControllerId,
     c: GetLbaStatus,
     cx: &mut Cx<'_, S>,
-) -> Outcome {
+) -> AdminResult {
     let ns = core.attached(id, c.nsid)?;
     let (shift, blocks, volume, stamp, metadata) =
         (ns.shift, ns.blocks(), ns.volume, ns.stamp, ns.layout.metadata);

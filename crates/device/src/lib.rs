@@ -20,6 +20,7 @@
 
 mod admin;
 mod association;
+mod block_transform;
 mod config;
 mod config_error;
 mod contents;
@@ -59,21 +60,21 @@ mod stats;
 mod streams;
 mod telemetry;
 mod temperature;
-mod treatment;
 mod uuid;
+mod zones;
 
+pub use block_transform::{BlockAction, BlockError, BlockTransform, SPARE};
 pub use config::{Attach, Config, ConfigError, FlashSpace, Identity, InitialNamespace, Link};
 pub use contents::Contents;
 pub use core::{ControllerId, Host, MAX_IO, MAX_IO_QUEUES, MAX_QUEUE_ENTRIES, Origin, Output, PortId, Role};
 pub use datasheet::DataSheet;
 pub use drive::Drive;
 pub use firmware::{FirmwareImageError, MAX_FIRMWARE_IMAGE, firmware_image};
-pub use io::Laid;
+pub use io::NamespaceLayout;
 pub use keys::wrapped::{DriveKeyId, WrappedKey};
 pub use lba_format::LbaFormat;
 pub use persist::{LoadError, Restorer};
 pub use quota::limits::Limits;
-pub use treatment::{Action, BlockError, SPARE, Treatment};
 
 pub use ftl::Io;
 pub use nvme::Transfer;

@@ -43,8 +43,8 @@ impl Drive {
         out
     }
 
-    /// What is left when the power is switched off now, with capacitors that work: to be kept, copied, and opened again. After
-    /// [`Output::ShutDown`](crate::Output::ShutDown) it was switched off in order.
+    /// The state that is left when the power is switched off now, with capacitors that work. It can be kept, copied, and opened again.
+    /// After [`Output::ShutDown`](crate::Output::ShutDown) the drive was switched off in order.
     pub fn park(self, now: Nanos) -> Restorer {
         Restorer { section: self.core.section(), config: self.core.config, ftl: self.core.ftl.park(now) }
     }
@@ -140,6 +140,7 @@ impl Restorer {
             if let Some(format) = config.lba_formats.get(usize::from(namespace.format)) {
                 namespace.set_format(namespace.format, *format);
             }
+            namespace.zones = ftl.zone_layout(namespace.volume);
             namespaces.insert(nsid, namespace);
         }
         // A volume without a namespace would be lost capacity.

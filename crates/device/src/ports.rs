@@ -6,7 +6,7 @@
 
 use crate::contents::Contents;
 use crate::core::{
-    ANA_GROUP, AsyncEvent, Controller, ControllerId, Core, Cx, Failure, Outcome, Output, PortId, Reply,
+    ANA_GROUP, AdminResult, AsyncEvent, Controller, ControllerId, Core, Cx, Failure, Output, PortId, Reply,
 };
 use media::Nanos;
 use nvme::admin::{FaultInjection, FaultKind};
@@ -49,7 +49,12 @@ impl Ports {
     }
 
     /// Fault injection: what happens to ports.
-    pub fn fault<S: Contents>(&mut self, core: &mut Core, c: FaultInjection, cx: &mut Cx<'_, S>) -> Outcome {
+    pub fn fault<S: Contents>(
+        &mut self,
+        core: &mut Core,
+        c: FaultInjection,
+        cx: &mut Cx<'_, S>,
+    ) -> AdminResult {
         let port = PortId(c.nvmsetid);
         if c.kind == FaultKind::PORT_DOWN {
             if self.state(port).is_none() {
@@ -118,7 +123,7 @@ pub(crate) fn ana_log(core: &Core, controller: &Controller, groups_only: bool) -
     };
     let mut log = header.as_bytes().to_vec();
     log.extend_from_slice(group.as_bytes());
-    // As long as it can become, so that a host may read it in pieces whatever it has now.
+    // As long as it can become, so that a host may read it in pieces while it grows or shrinks.
     let full = log.len() + size_of::<u32>() * core.config.max_namespaces as usize;
     log.extend(nsids.into_iter().flat_map(u32::to_le_bytes));
     log.resize(full, 0);

@@ -2,7 +2,7 @@
 
 use crate::contents::Contents;
 use crate::core::{ControllerId, Core, Cx, MAX_IO, Output, TimedEvent};
-use ftl::{Answer, Done, Io};
+use ftl::{Answer, CompletedIo, Io};
 use nvme::Status;
 use nvme::property::Shst;
 
@@ -57,7 +57,7 @@ impl Shutdowns {
     }
 
     /// The translation layer has ended a shutdown.
-    pub fn done(&mut self, core: &mut Core, done: Done) {
+    pub fn done(&mut self, core: &mut Core, done: CompletedIo) {
         if let Some(i) = self.0.iter().position(|s| s.io == done.io.0) {
             let shutdown = self.0.swap_remove(i);
             core.events.push(done.at, TimedEvent::ShutdownComplete(shutdown.of));

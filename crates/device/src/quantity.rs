@@ -1,29 +1,12 @@
-//! Quantities and messages of a drive's TOML.
+//! Quantities of a drive's TOML.
 
 use media::Nanos;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use std::fmt;
-use units::{Wrong, nearest, parse_percent, parse_rate, parse_size};
+use units::{Wrong, parse_percent, parse_rate, parse_size};
 
 fn parse_time(text: &str) -> Result<Nanos, Wrong> {
     units::parse_time(text).map(Nanos)
-}
-
-/// What is wrong with a TOML text; of a word that is not known, which may have been meant.
-pub fn toml_error(error: &toml::de::Error) -> String {
-    let text = error.to_string().trim_end().to_owned();
-    match meant(error.message()) {
-        Some(near) => format!("{text}: did you mean {near}?"),
-        None => text,
-    }
-}
-
-/// The word that was meant in a message of the form "unknown field `x`, expected one of `y`, `z`".
-fn meant(message: &str) -> Option<&str> {
-    let rest =
-        message.strip_prefix("unknown field `").or_else(|| message.strip_prefix("unknown variant `"))?;
-    let (word, expected) = rest.split_once('`')?;
-    nearest(word, expected.split('`').skip(1).step_by(2))
 }
 
 /// A number in a drive's TOML, written as a string with a unit or, where that is clear, as an integer.
@@ -79,16 +62,3 @@ quantity!(
     Percent(u64), parse_percent, |_| None,
     "a percentage such as \"12.5%\""
 );
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn messages_name_what_was_meant() {
-        assert_eq!(meant("unknown field `spair`, expected one of `dies`, `spare`"), Some("spare"));
-        assert_eq!(meant("unknown variant `greddy`, expected `greedy` or `fifo`"), Some("greedy"));
-        assert_eq!(meant("unknown field `spair`"), None);
-        assert_eq!(meant("missing field `dies`"), None);
-    }
-}

@@ -108,11 +108,11 @@ fn protection_information_is_checked_inserted_and_stripped() {
         );
         let c = Copy { prinfow: PrInfo::from_nibble(0), ..c };
         assert_eq!(copy(&mut b, c, &[source(12, 2)]).0, Status::SUCCESS);
-        // The second range does not pass; nothing is written.
+        // The second range does not pass. Nothing is written, so dword 0 is 0 (NVM 3.3.2.5).
         let wrong = CopySource { lbat: 1, ..source(13, 1) };
         let c = Copy { desfmt, prinfor: both, prinfow: pract, lbtl: 80, ..to(1, 80) };
-        let (status, first_failed) = copy(&mut b, c, &[source(12, 1), wrong]);
-        assert!(status.is(Status::APPLICATION_TAG_CHECK_ERROR) && first_failed == 1, "{status}");
+        let (status, copied) = copy(&mut b, c, &[source(12, 1), wrong]);
+        assert!(status.is(Status::APPLICATION_TAG_CHECK_ERROR) && copied == 0, "{status}");
         assert_eq!(b.io(at(80, 1, pract).encode(IoOpcode::READ), &[]).1, vec![0; 4096]);
         let c = Copy { prinfor: checks, ..c };
         assert!(copy(&mut b, c, &[source(12, 1)]).0.is(Status::INVALID_FIELD), "PRACT of one side");

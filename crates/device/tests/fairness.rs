@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::load::{Load, quota, run, set, statistics, weigh};
+use common::load::{OutstandingLoad, quota, run, set, statistics, weigh};
 use common::{Bench, bytes, initial, small};
 use device::{Config, InitialNamespace};
 use media::Rng;
@@ -42,17 +42,20 @@ fn random(nsid: u32, blocks: u32) -> impl FnMut() -> Command {
     move || Command::read(nsid, rng.below(BLOCKS / u64::from(blocks)) * u64::from(blocks), blocks)
 }
 
-fn reads(nsid: u32, depth: usize, blocks: u32) -> Load {
-    Load::of(depth, 0, random(nsid, blocks))
+fn reads(nsid: u32, depth: usize, blocks: u32) -> OutstandingLoad {
+    OutstandingLoad::of(depth, 0, random(nsid, blocks))
 }
 
-fn writes(nsid: u32, depth: usize, blocks: u32) -> Load {
+fn writes(nsid: u32, depth: usize, blocks: u32) -> OutstandingLoad {
     let mut read = random(nsid, blocks);
-    Load::of(depth, blocks as usize * 4096, move || Command { opc: nvme::IoOpcode::WRITE.0, ..read() })
+    OutstandingLoad::of(depth, blocks as usize * 4096, move || Command {
+        opc: nvme::IoOpcode::WRITE.0,
+        ..read()
+    })
 }
 
 /// Of each load, what ended in a time after a start.
-fn rates(b: &mut Bench, loads: &mut [Load]) -> Vec<u64> {
+fn rates(b: &mut Bench, loads: &mut [OutstandingLoad]) -> Vec<u64> {
     run(b, 20 * MILLISECOND, loads);
     loads.iter_mut().for_each(|load| load.done = 0);
     run(b, 200 * MILLISECOND, loads);

@@ -34,14 +34,22 @@ fn fail_reads(b: &mut Bench, count: u32) {
     b.admin_ok(FaultInjection { nsid: 0, kind, nvmsetid: 2, count, one_in: 0, param: 0, lba: None }, &[]);
 }
 
-fn copy(b: &mut Bench, from: &[(u64, u32)], to: u64) -> Status {
+/// Submits a Copy, and gives its number.
+fn begin_copy(b: &mut Bench, from: &[(u64, u32)], to: u64) -> u32 {
     let mut data = Vec::new();
     for &(slba, nlb) in from {
         let source = CopySource { slba, nlb, ..CopySource::default() };
         source.write(0, |bytes| data.extend_from_slice(bytes));
     }
     let copy = Copy { nsid: 2, sdlba: to, nr: from.len() as u16, ..Copy::default() };
-    b.io(copy, &data).0
+    b.submit(b.controller, 1, &copy.into(), &data)
+}
+
+/// A Copy's status, and dword 0 of its completion.
+fn copy(b: &mut Bench, from: &[(u64, u32)], to: u64) -> (Status, u32) {
+    let io = begin_copy(b, from, to);
+    let (completion, _) = b.wait(io);
+    (completion.status(), completion.dw0.get())
 }
 
 #[test]
@@ -82,7 +90,7 @@ fn many_reads_wait_at_a_time() {
 fn a_copy_ends_with_the_last_of_its_reads() {
     let (mut b, data) = late();
     let begun = b.now;
-    assert_eq!(copy(&mut b, &[(8, 4), (0, 2)], 100), Status::SUCCESS);
+    assert_eq!(copy(&mut b, &[(8, 4), (0, 2)], 100), (Status::SUCCESS, 2));
     assert!(b.now >= begun + LATER);
     assert_eq!(b.read(2, 100, 6), [&data[8 * BLOCK..12 * BLOCK], &data[..2 * BLOCK]].concat());
 }
@@ -98,10 +106,35 @@ fn what_is_found_later_fails_the_command_later() {
         assert!(b.now >= begun + LATER);
         assert_eq!(b.read(2, 3, 1), data[3 * BLOCK..4 * BLOCK]);
     }
-    // A part of a Copy.
-    fail_reads(&mut b, 1);
-    assert!(copy(&mut b, &[(8, 1), (0, 1)], 100).is(Status::UNRECOVERED_READ_ERROR));
-    assert_eq!(copy(&mut b, &[(8, 1), (0, 1)], 100), Status::SUCCESS);
+}
+
+#[test]
+fn a_copy_writes_nothing_before_all_of_its_reads_have_ended_well() {
+    let (mut b, data) = late();
+    let old = pattern(3, 2 * BLOCK);
+    b.write(2, 100, 2, &old);
+    b.write(1, 0, 2, &old);
+    // Some of the sources fail, or all.
+    for (from, failing) in [([(8, 1), (0, 1)], 1), ([(0, 1), (8, 1)], 1), ([(8, 1), (0, 1)], 2)] {
+        fail_reads(&mut b, failing);
+        let (status, copied) = copy(&mut b, &from, 100);
+        assert!(status.is(Status::UNRECOVERED_READ_ERROR), "{status}");
+        assert_eq!((copied, b.read(2, 100, 2)), (0, old.clone()));
+    }
+    // What is written to the destination while the sources are read is overwritten.
+    let io = begin_copy(&mut b, &[(8, 1), (0, 1)], 100);
+    let between = pattern(4, 2 * BLOCK);
+    b.write(2, 100, 2, &between);
+    assert!(!b.done.contains_key(&io));
+    assert_eq!(b.wait(io).0.status(), Status::SUCCESS);
+    let copied = [&data[8 * BLOCK..9 * BLOCK], &data[..BLOCK]].concat();
+    assert_eq!(b.read(2, 100, 2), copied);
+    // Power takes a Copy that reads.
+    let io = begin_copy(&mut b, &[(4, 2)], 100);
+    b.cut(true);
+    b.power_on();
+    assert!(!b.done.contains_key(&io));
+    assert_eq!((b.read(2, 0, 16), b.read(2, 100, 2)), (data, copied));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::load::{Load, limit, quota, run, run_late, set, statistics};
+use common::load::{OutstandingLoad, limit, quota, run, run_late, set, statistics};
 use common::table::Table;
 use common::{Bench, TIMED_SMALL, bytes};
 use device::Origin;
@@ -30,7 +30,7 @@ fn commands_per_second_within_one_percent_over_a_second() {
             }
             let mut b = Bench::with_namespaces(if timed { TIMED_SMALL } else { &[] });
             limit(&mut b, 2, &[(QuotaKind::ReadCommands, rate)]);
-            let mut loads = [Load::new(64, Command::read(2, 3, 1), 0)];
+            let mut loads = [OutstandingLoad::new(64, Command::read(2, 3, 1), 0)];
             run(&mut b, SECOND, &mut loads);
             let off = loads[0].done.abs_diff(rate);
             assert!(off * 100 <= rate, "{} instead of {rate} (timed: {timed})", loads[0].done);
@@ -43,7 +43,7 @@ fn a_drive_that_is_looked_at_late_makes_up_for_it() {
     for (rate, late) in [(1000, 10_000_000), (100_000, 200_000)] {
         let mut b = Bench::with_namespaces(&[]);
         limit(&mut b, 2, &[(QuotaKind::ReadCommands, rate)]);
-        let mut loads = [Load::new(64, Command::read(2, 3, 1), 0)];
+        let mut loads = [OutstandingLoad::new(64, Command::read(2, 3, 1), 0)];
         run_late(&mut b, SECOND, late, &mut loads);
         // The last look may be late, too.
         let off = loads[0].done.abs_diff(rate);
@@ -58,8 +58,10 @@ fn a_shared_set_that_is_looked_at_late_makes_up_for_it() {
         let mut b = Bench::with_namespaces(&[("[drive]", &fair)]);
         let other = b.create_attached(1, 256);
         limit(&mut b, 1, &[(QuotaKind::ReadCommands, 1000)]);
-        let mut loads =
-            [Load::new(64, Command::read(1, 3, 1), 0), Load::new(4, Command::read(other, 3, 1), 0)];
+        let mut loads = [
+            OutstandingLoad::new(64, Command::read(1, 3, 1), 0),
+            OutstandingLoad::new(4, Command::read(other, 3, 1), 0),
+        ];
         run_late(&mut b, SECOND, 5_000_000, &mut loads);
         // The last look may be late, too.
         assert!(loads[0].done.abs_diff(1000) <= 10, "{} instead of 1000: {fair}", loads[0].done);
@@ -73,9 +75,9 @@ fn bandwidth_within_one_percent_over_a_second_of_mixed_sizes() {
         let mut b = Bench::with_namespaces(&[]);
         limit(&mut b, 2, &[(QuotaKind::ReadBandwidth, rate), (QuotaKind::WriteBandwidth, rate / 2)]);
         let mut loads = [
-            Load::new(8, Command::read(2, 0, 1), 0),
-            Load::new(8, Command::read(2, 5, 13), 0),
-            Load::new(8, Command::write(2, 70, 3), 3 * 4096),
+            OutstandingLoad::new(8, Command::read(2, 0, 1), 0),
+            OutstandingLoad::new(8, Command::read(2, 5, 13), 0),
+            OutstandingLoad::new(8, Command::write(2, 70, 3), 3 * 4096),
         ];
         run(&mut b, SECOND, &mut loads);
         let read = (loads[0].done + 13 * loads[1].done) * 4096;
@@ -90,10 +92,10 @@ fn without_a_limit_nothing_is_held() {
     let mut b = Bench::with_namespaces(TIMED_SMALL);
     limit(&mut b, 1, &[(QuotaKind::ReadCommands, 10)]);
     let mut loads = [
-        Load::new(4, Command::read(1, 0, 1), 0),
+        OutstandingLoad::new(4, Command::read(1, 0, 1), 0),
         // Writes of the same namespace, and reads of another one.
-        Load::new(4, Command::write(1, 0, 1), 4096),
-        Load::new(4, Command::read(2, 0, 1), 0),
+        OutstandingLoad::new(4, Command::write(1, 0, 1), 4096),
+        OutstandingLoad::new(4, Command::read(2, 0, 1), 0),
     ];
     run(&mut b, SECOND / 10, &mut loads);
     assert_eq!(loads[0].done, 2);
@@ -331,7 +333,7 @@ fn a_power_cut_forgets_what_is_held_and_keeps_what_is_saved() {
     }
     assert_eq!(get(&mut b, 1, Select::CURRENT), Quota::unlimited());
     // It is in force, too: 5,000 per second.
-    let mut loads = [Load::new(8, Command::write(2, 0, 1), 4096)];
+    let mut loads = [OutstandingLoad::new(8, Command::write(2, 0, 1), 4096)];
     run(&mut b, SECOND / 10, &mut loads);
     assert!((500..=510).contains(&loads[0].done), "{}", loads[0].done);
 

@@ -1,4 +1,4 @@
-//! Random loads while quotas and weights come and go: every command completes exactly once, and within a lane none
+//! Random loads while quotas and weights come and go: every command completes exactly once, and within a direction of a namespace none
 //! overtakes another.
 
 mod common;
@@ -19,7 +19,7 @@ const SECOND: u64 = 1_000_000_000;
 /// A command that was sent.
 struct Sent {
     /// Namespace, and whether it writes.
-    lane: (u32, bool),
+    direction: (u32, bool),
     number: u64,
 }
 
@@ -31,7 +31,7 @@ struct Model {
     number: u64,
     /// Whether nothing but quotas decides when a command ends: without timing, what starts ends.
     ordered: bool,
-    /// The latest of each lane that succeeded.
+    /// The latest of each direction that succeeded.
     latest: BTreeMap<(u32, bool), u64>,
     what: String,
 }
@@ -70,7 +70,7 @@ impl Model {
         let id = self.hosts[self.rng.below(self.hosts.len() as u64) as usize];
         let io = self.b.submit(id, 1, &command, &data);
         self.number += 1;
-        let before = self.sent.insert(io, Sent { lane: (nsid, write), number: self.number });
+        let before = self.sent.insert(io, Sent { direction: (nsid, write), number: self.number });
         assert!(before.is_none(), "{}: a number was free and is not", self.what);
         self.reap();
     }
@@ -82,17 +82,17 @@ impl Model {
         sent.retain(|io, s| match b.done.remove(io) {
             Some((completion, _)) => {
                 b.memory.buffers.remove(io);
-                ended.push((s.number, s.lane, completion.status().is_success()));
+                ended.push((s.number, s.direction, completion.status().is_success()));
                 false
             }
             None => true,
         });
         // Those that ended together may have ended in any order.
         ended.sort_unstable();
-        for (number, lane, success) in ended {
+        for (number, direction, success) in ended {
             if success && self.ordered {
-                let latest = self.latest.insert(lane, number).unwrap_or_default();
-                assert!(latest < number, "{}: {number} after {latest} of lane {lane:?}", self.what);
+                let latest = self.latest.insert(direction, number).unwrap_or_default();
+                assert!(latest < number, "{}: {number} after {latest} of direction {direction:?}", self.what);
             }
         }
     }

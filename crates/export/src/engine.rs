@@ -1,12 +1,12 @@
 //! Requests in flight: file operations become commands, completions become answers.
 //!
-//! A request is a list of [`Step`]s. Most have one; the others are started a few at a time, and the request
+//! A request is a list of [`CommandStep`]s. Most have one; the others are started a few at a time, and the request
 //! is answered when all have ended. The thread that delivers the completion sends the answer.
 
 use crate::drive::{Completions, Drive, Limits, Op};
 use crate::files::File;
 use crate::pool;
-use crate::split::{Kind, Step, Steps, split};
+use crate::split::{CommandStep, SplitKind, Steps, split};
 use crate::uring::{self, Reply};
 use fuser::{Errno, ReplyData, ReplyEmpty, ReplyWrite};
 use std::collections::VecDeque;
@@ -71,7 +71,7 @@ impl Work {
     }
 }
 
-struct Request {
+struct ActiveRequest {
     file: Arc<File>,
     answer: Answer,
     work: Work,
@@ -104,8 +104,8 @@ fn tag(slot: u32, step: u32) -> u64 {
     u64::from(slot) << 32 | u64::from(step)
 }
 
-struct State {
-    requests: Vec<Option<Request>>,
+struct EngineState {
+    requests: Vec<Option<ActiveRequest>>,
     free: Vec<u32>,
     /// Commands that the drive's queue still has room for.
     room: u32,
@@ -117,13 +117,13 @@ struct State {
 pub struct Engine {
     drive: OnceLock<Arc<dyn Drive>>,
     limits: OnceLock<Limits>,
-    state: Mutex<State>,
+    state: Mutex<EngineState>,
 }
 
 impl Engine {
     /// An engine without a drive; [`connect`](Engine::connect) follows.
     pub fn new() -> Self {
-        let state = State { requests: Vec::new(), free: Vec::new(), room: 0, waiting: VecDeque::new() };
+        let state = EngineState { requests: Vec::new(), free: Vec::new(), room: 0, waiting: VecDeque::new() };
         Engine { drive: OnceLock::new(), limits: OnceLock::new(), state: Mutex::new(state) }
     }
 
@@ -172,12 +172,12 @@ impl Engine {
         }
         let block_size = file.namespace.block_size;
         let kind = match work {
-            Work::Read => Kind::Read,
-            Work::Write { .. } => Kind::Write,
-            Work::Zero { .. } | Work::Flush => Kind::Zero,
+            Work::Read => SplitKind::Read,
+            Work::Write { .. } => SplitKind::Write,
+            Work::Zero { .. } | Work::Flush => SplitKind::Zero,
         };
         let steps = match work {
-            Work::Flush => Steps::One(Step { lba: 0, blocks: 0, skip: 0, len: 0, at: 0 }),
+            Work::Flush => Steps::One(CommandStep { lba: 0, blocks: 0, skip: 0, len: 0, at: 0 }),
             _ => split(kind, offset, len, block_size, *limits),
         };
         if steps == Steps::None {
@@ -191,8 +191,18 @@ impl Engine {
         let len = u32::try_from(len).unwrap_or(u32::MAX);
         let gated = work.changes_blocks().then(|| file.clone());
         let admitted = gated.is_none();
-        let request =
-            Request { file, answer, work, len, data, steps, admitted, next: 0, running: 0, failed: None };
+        let request = ActiveRequest {
+            file,
+            answer,
+            work,
+            len,
+            data,
+            steps,
+            admitted,
+            next: 0,
+            running: 0,
+            failed: None,
+        };
         let slot = self.state().insert(request);
         match gated {
             None => self.advance(slot),
@@ -238,11 +248,11 @@ impl Engine {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, EngineState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn finish(&self, mut request: Request, data: Vec<u8>) {
+    fn finish(&self, mut request: ActiveRequest, data: Vec<u8>) {
         if request.work.changes_blocks() {
             let mut start = Vec::new();
             request.file.gate().leave(&mut start);
@@ -307,8 +317,8 @@ impl Completions for Engine {
     }
 }
 
-impl State {
-    fn insert(&mut self, request: Request) -> u32 {
+impl EngineState {
+    fn insert(&mut self, request: ActiveRequest) -> u32 {
         if let Some(slot) = self.free.pop() {
             self.requests[slot as usize] = Some(request);
             return slot;
@@ -318,11 +328,11 @@ impl State {
         u32::try_from(self.requests.len() - 1).unwrap_or(u32::MAX)
     }
 
-    fn request(&mut self, slot: u32) -> Option<&mut Request> {
+    fn request(&mut self, slot: u32) -> Option<&mut ActiveRequest> {
         self.requests.get_mut(slot as usize)?.as_mut()
     }
 
-    fn remove(&mut self, slot: u32) -> Option<Request> {
+    fn remove(&mut self, slot: u32) -> Option<ActiveRequest> {
         let request = self.requests.get_mut(slot as usize)?.take()?;
         self.free.push(slot);
         Some(request)
@@ -339,7 +349,7 @@ impl State {
     }
 }
 
-impl Request {
+impl ActiveRequest {
     fn has_next(&self) -> bool {
         self.failed.is_none() && (self.next as usize) < self.steps.as_slice().len()
     }
@@ -352,7 +362,7 @@ impl Request {
         let step = self.steps.as_slice()[index as usize];
         self.next += 1;
         self.running += 1;
-        let Step { lba, blocks, .. } = step;
+        let CommandStep { lba, blocks, .. } = step;
         let block_size = self.file.namespace.block_size;
         let bytes = u64::from(blocks) * u64::from(block_size);
         let partial = self.work.changes_blocks() && step.is_partial(block_size);
@@ -393,7 +403,7 @@ impl Request {
             return (None, data);
         }
         let Some(&done) = self.steps.as_slice().get(step as usize) else { return (None, data) };
-        let Step { lba, blocks, skip, len, at } = done;
+        let CommandStep { lba, blocks, skip, len, at } = done;
         let partial = self.work.changes_blocks() && done.is_partial(self.file.namespace.block_size);
         if partial {
             let target = part_mut(&mut data, skip as usize, len as usize);

@@ -29,7 +29,7 @@ const THREADS: usize = 2;
 
 /// How requests come from the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Way {
+pub enum FuseTransport {
     /// Through io_uring where the kernel offers it, else through the device.
     #[default]
     Auto,
@@ -50,12 +50,12 @@ pub struct Options {
     /// processor through io_uring.
     pub threads: Option<usize>,
     /// How they take them.
-    pub way: Way,
+    pub transport: FuseTransport,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { loops: false, mode: 0o600, threads: None, way: Way::Auto }
+        Options { loops: false, mode: 0o600, threads: None, transport: FuseTransport::Auto }
     }
 }
 
@@ -211,8 +211,8 @@ impl Export {
         ))
     }
 
-    /// Detaches the loop devices and unmounts the directory, whatever uses them. File systems that the user
-    /// has mounted on the loop devices are unmounted first, so that their data gets to the drive; a busy
+    /// Detaches the loop devices and unmounts the directory, even if they are in use. File systems that the user
+    /// has mounted on the loop devices are unmounted first, so that their data gets to the drive. A busy
     /// one is synchronised and unmounted lazily.
     ///
     /// Returns what was in the way, a sentence for each. Doing it twice is harmless.
@@ -287,7 +287,7 @@ fn serve(
 ) -> Result<(Served, Option<Mount>), ExportError> {
     let begin = |rings| begin(dir, Directory::new(files.clone(), engine.clone(), rings), options.threads);
     let refused = |why| ExportError::NoRings { dir: dir.to_owned(), why };
-    if options.way == Way::Device {
+    if options.transport == FuseTransport::Device {
         tracing::info!("block files: requests come through /dev/fuse, as asked for");
         return begin(false)?.map_err(refused);
     }
@@ -300,7 +300,7 @@ fn serve(
             tracing::info!("block files: requests come through io_uring");
             Ok(begun)
         }
-        Err(why) if options.way == Way::Uring => Err(refused(why)),
+        Err(why) if options.transport == FuseTransport::Uring => Err(refused(why)),
         Err(why) => {
             tracing::info!("block files: requests come through /dev/fuse; io_uring is faster, but {why}");
             begin(false)?.map_err(refused)

@@ -5,17 +5,20 @@
 //! that are created, attached, detached or deleted appear and vanish. `docs/block-export.md` says what
 //! programs can expect of the files: alignment, promises, errors.
 //!
-//! How a request travels: a thread takes it from the kernel, through io_uring (`uring`) or `/dev/fuse` (`fuser`); both ask the same
-//! directory (`fs`); `engine` turns it into commands, one where the drive's limit allows (`split`); the drive's completion is answered by the
-//! thread that delivers it, often the same one, so that a request costs no switch of threads. Writes of
-//! partial blocks read, change and write back, apart from other writes (`gate`).
+//! How a request travels:
+//! 1. A thread takes it from the kernel, through io_uring (`uring`) or `/dev/fuse` (`fuser`). Both ask the same directory (`fs`).
+//! 2. `engine` turns it into commands, one where the drive's limit allows (`split`).
+//! 3. The thread that delivers the drive's completion answers the request. Often it is the same one, so a request costs no switch of threads.
 //!
-//! Which side validates what: this crate clips requests to the file's size and refuses writes to protected
-//! namespaces; everything else is the drive's to refuse, and its status becomes an `errno` in one place.
+//! Writes of partial blocks read, change and write back, apart from other writes (`gate`).
 //!
-//! Not here: ioctls (a regular file has no `BLKGETSIZE64`; loop devices do), mmap with `MAP_SHARED` (the
-//! kernel has no page cache for these files), namespaces with metadata or of other command sets than NVM
-//! (they are left out, with a warning).
+//! This crate clips requests to the file's size and refuses writes to protected namespaces. The drive checks everything else, and its
+//! status becomes an `errno` in one place.
+//!
+//! Not here:
+//! - ioctls: a regular file has no `BLKGETSIZE64`; loop devices do,
+//! - mmap with `MAP_SHARED`: the kernel has no page cache for these files,
+//! - namespaces with metadata or of other command sets than NVM: they are left out, with a warning.
 
 mod attached;
 mod drive;
@@ -39,5 +42,5 @@ mod tests;
 
 pub use attached::HOST_NQN;
 pub use error::ExportError;
-pub use export::{Device, Export, Options, Way};
+pub use export::{Device, Export, FuseTransport, Options};
 pub use mount::{Cleaned, clean_stale, prepare};

@@ -3,7 +3,7 @@
 use crate::error::ExportError;
 use crate::loops::{self, LoopDevice};
 use crate::mountinfo::{self, Mount};
-use crate::record::Left;
+use crate::record::LeftoverDevices;
 use fuser::{Config, Filesystem, MountOption, Session, SessionACL};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
@@ -86,7 +86,7 @@ pub fn clean_stale(dir: &Path) -> Result<Cleaned, ExportError> {
     let mut cleaned = Cleaned::default();
     let dead = stale(dir)?;
     let mut devices: Vec<LoopDevice> = dead.iter().flat_map(|dir| loops::attached_in(dir)).collect();
-    let left = dead.clone().or_else(|| dir.canonicalize().ok()).map(|dir| Left::of(&dir));
+    let left = dead.clone().or_else(|| dir.canonicalize().ok()).map(|dir| LeftoverDevices::of(&dir));
     for device in left.iter().flat_map(|left| &left.devices) {
         if devices.iter().all(|found| found.node() != device.node()) {
             devices.push(device.clone());

@@ -1,10 +1,10 @@
 //! Which loop devices a drive has attached, noted outside of it, so that the next start finds those of a killed one.
 //!
-//! A device's path tells that only while the directory is mounted: once it is unmounted lazily, the kernel shows the path within
-//! it (`/nvme0n1`), which might be anybody's. What a device is attached to is numbered, though: `diskseq` in `/sys/block` grows with
+//! A device's path does not suffice. When the directory is unmounted lazily, the kernel shows only the path within it (`/nvme0n1`), which
+//! does not say whose it is. But attachments have numbers: `diskseq` in `/sys/block` grows with
 //! every attachment and comes only once in a boot (Linux 5.15, `Documentation/ABI/stable/sysfs-block`). A record is a file with the
-//! boot, the directory, and a line for each device with that number. It is locked as long as its drive lives, and is removed when the
-//! drive has taken everything down.
+//! boot, the directory, and a line for each device with that number. It is locked while its drive lives. The drive removes it when it
+//! has taken everything down.
 
 use crate::loops::LoopDevice;
 use std::ffi::OsString;
@@ -71,21 +71,21 @@ impl Record {
 }
 
 /// The devices that dead drives at a directory left attached, and their records.
-pub struct Left {
+pub struct LeftoverDevices {
     /// The devices, those that are still attached as they were.
     pub devices: Vec<LoopDevice>,
     /// Locked, so that two starts do not clear up the same.
     records: Vec<(File, PathBuf)>,
 }
 
-impl Left {
+impl LeftoverDevices {
     /// Looks for them. Records that cannot be read, or are of living drives, other directories or other boots, are left alone.
     pub fn of(dir: &Path) -> Self {
         Self::within(Path::new(RECORDS), dir)
     }
 
     fn within(records: &Path, dir: &Path) -> Self {
-        let mut left = Left { devices: Vec::new(), records: Vec::new() };
+        let mut left = LeftoverDevices { devices: Vec::new(), records: Vec::new() };
         let Ok(header) = header(dir) else { return left };
         let entries = std::fs::read_dir(records).into_iter().flatten().flatten();
         for path in entries.map(|entry| entry.path()) {
@@ -166,14 +166,14 @@ mod tests {
     fn only_a_dead_drive_s_record_of_the_same_directory_is_taken() {
         let records = tempfile::tempdir().unwrap();
         let (here, there) = (Path::new("/mnt/drive"), Path::new("/mnt/other"));
-        let count = |dir| Left::within(records.path(), dir).records.len();
+        let count = |dir| LeftoverDevices::within(records.path(), dir).records.len();
         let record = Record::within(records.path(), here).unwrap();
         record.add(&bogus(7));
         assert_eq!(count(here), 0, "the drive lives");
         let path = record.path.clone();
         drop(record);
         assert_eq!((count(here), count(there)), (1, 0));
-        let left = Left::within(records.path(), here);
+        let left = LeftoverDevices::within(records.path(), here);
         assert!(left.devices.is_empty(), "not attached any more");
         assert_eq!(count(here), 0, "another start is clearing up");
         left.clear();

@@ -7,7 +7,7 @@ const MOST_BLOCKS: u64 = 65536;
 
 /// A range of whole logical blocks, and the bytes of the request that lie in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Step {
+pub struct CommandStep {
     /// First logical block.
     pub lba: u64,
     /// Number of logical blocks.
@@ -20,7 +20,7 @@ pub struct Step {
     pub at: u64,
 }
 
-impl Step {
+impl CommandStep {
     /// Whether the request touches only a part of the range: a write has to keep the rest.
     pub fn is_partial(&self, block_size: u32) -> bool {
         self.len != u64::from(self.blocks) * u64::from(block_size)
@@ -29,7 +29,7 @@ impl Step {
 
 /// What kind of request is split.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum SplitKind {
     /// Blocks are read whole and what is asked for is cut out.
     Read,
     /// Blocks that are touched in part become steps of their own.
@@ -40,14 +40,14 @@ pub enum Kind {
 
 /// The commands for `len` bytes (1 or more) at `offset`. The common case, a range of whole blocks that one
 /// command carries, is a single step.
-pub fn split(kind: Kind, offset: u64, len: u64, block_size: u32, limits: Limits) -> Steps {
+pub fn split(kind: SplitKind, offset: u64, len: u64, block_size: u32, limits: Limits) -> Steps {
     let size = u64::from(block_size);
     let most = match kind {
-        Kind::Read | Kind::Write => limits.transfer / block_size,
-        Kind::Zero => limits.zero / block_size,
+        SplitKind::Read | SplitKind::Write => limits.transfer / block_size,
+        SplitKind::Zero => limits.zero / block_size,
     };
     let most = u64::from(most).clamp(1, MOST_BLOCKS);
-    let first = Step {
+    let first = CommandStep {
         lba: offset / size,
         blocks: 1,
         skip: u32::try_from(offset % size).unwrap_or(0),
@@ -60,7 +60,7 @@ pub fn split(kind: Kind, offset: u64, len: u64, block_size: u32, limits: Limits)
     while at < len {
         let rest = u64::from(step.skip) + (len - at);
         let blocks = match kind {
-            Kind::Read => rest.div_ceil(size).min(most),
+            SplitKind::Read => rest.div_ceil(size).min(most),
             // A first block with something to keep, or a last one, stands alone.
             _ if step.skip > 0 || rest < size => 1,
             _ => (rest / size).min(most),
@@ -71,7 +71,7 @@ pub fn split(kind: Kind, offset: u64, len: u64, block_size: u32, limits: Limits)
         step.blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
         steps.push(step);
         at += step.len;
-        step = Step { lba: step.lba + blocks, skip: 0, ..step };
+        step = CommandStep { lba: step.lba + blocks, skip: 0, ..step };
     }
     steps
 }
@@ -82,13 +82,13 @@ pub enum Steps {
     /// Nothing to do.
     None,
     /// One command.
-    One(Step),
+    One(CommandStep),
     /// Several.
-    Many(Vec<Step>),
+    Many(Vec<CommandStep>),
 }
 
 impl Steps {
-    fn push(&mut self, step: Step) {
+    fn push(&mut self, step: CommandStep) {
         *self = match std::mem::replace(self, Steps::None) {
             Steps::None => Steps::One(step),
             Steps::One(first) => Steps::Many(vec![first, step]),
@@ -100,7 +100,7 @@ impl Steps {
     }
 
     /// All of them, in order.
-    pub fn as_slice(&self) -> &[Step] {
+    pub fn as_slice(&self) -> &[CommandStep] {
         match self {
             Steps::None => &[],
             Steps::One(step) => std::slice::from_ref(step),
@@ -115,40 +115,40 @@ mod tests {
 
     const LIMITS: Limits = Limits { transfer: 16384, zero: 51200, commands: 8 };
 
-    fn step(lba: u64, blocks: u32, skip: u32, len: u64, at: u64) -> Step {
-        Step { lba, blocks, skip, len, at }
+    fn step(lba: u64, blocks: u32, skip: u32, len: u64, at: u64) -> CommandStep {
+        CommandStep { lba, blocks, skip, len, at }
     }
 
     #[test]
     fn one_command_where_the_limit_allows() {
-        for kind in [Kind::Read, Kind::Write] {
+        for kind in [SplitKind::Read, SplitKind::Write] {
             let steps = split(kind, 16384, 16384, 512, LIMITS);
             assert_eq!(steps, Steps::One(step(32, 32, 0, 16384, 0)));
         }
-        assert_eq!(split(Kind::Zero, 0, 51200, 512, LIMITS), Steps::One(step(0, 100, 0, 51200, 0)));
+        assert_eq!(split(SplitKind::Zero, 0, 51200, 512, LIMITS), Steps::One(step(0, 100, 0, 51200, 0)));
     }
 
     #[test]
     fn larger_requests_are_cut_at_the_limit() {
-        let steps = split(Kind::Write, 4096, 40960, 4096, LIMITS);
+        let steps = split(SplitKind::Write, 4096, 40960, 4096, LIMITS);
         let expected = [step(1, 4, 0, 16384, 0), step(5, 4, 0, 16384, 16384), step(9, 2, 0, 8192, 32768)];
         assert_eq!(steps.as_slice(), expected);
     }
 
     #[test]
     fn reads_take_whole_blocks_and_writes_single_out_the_partial_ones() {
-        assert_eq!(split(Kind::Read, 100, 5000, 4096, LIMITS), Steps::One(step(0, 2, 100, 5000, 0)));
-        let steps = split(Kind::Write, 100, 9000, 4096, LIMITS);
+        assert_eq!(split(SplitKind::Read, 100, 5000, 4096, LIMITS), Steps::One(step(0, 2, 100, 5000, 0)));
+        let steps = split(SplitKind::Write, 100, 9000, 4096, LIMITS);
         let expected = [step(0, 1, 100, 3996, 0), step(1, 1, 0, 4096, 3996), step(2, 1, 0, 908, 8092)];
         assert_eq!(steps.as_slice(), expected);
         assert!(steps.as_slice()[0].is_partial(4096) && !steps.as_slice()[1].is_partial(4096));
-        let within = split(Kind::Zero, 600, 7, 512, LIMITS);
+        let within = split(SplitKind::Zero, 600, 7, 512, LIMITS);
         assert_eq!(within, Steps::One(step(1, 1, 88, 7, 0)));
     }
 
     #[test]
     fn every_split_covers_its_request_exactly_once() {
-        for kind in [Kind::Read, Kind::Write, Kind::Zero] {
+        for kind in [SplitKind::Read, SplitKind::Write, SplitKind::Zero] {
             for block_size in [512u32, 4096] {
                 for offset in (0..9000).step_by(37) {
                     for len in [1u64, 99, 511, 512, 513, 4096, 5000, 8192, 40000] {
@@ -160,7 +160,7 @@ mod tests {
                             assert_eq!(position, offset + at);
                             let room = u64::from(s.blocks) * u64::from(block_size);
                             assert!(s.len > 0 && u64::from(s.skip) + s.len <= room);
-                            assert!(kind == Kind::Read || !s.is_partial(block_size) || s.blocks == 1);
+                            assert!(kind == SplitKind::Read || !s.is_partial(block_size) || s.blocks == 1);
                             at += s.len;
                         }
                         assert_eq!(at, len);

@@ -2,7 +2,7 @@
 
 mod support;
 
-use export::{Device, Export, Options, Way};
+use export::{Device, Export, FuseTransport, Options};
 use host::{Addr, Host, Identity, SocketTransport, namespace_create};
 use nvme::admin::{FaultInjection, FaultKind, FormatNvm, SecureErase};
 use run::{Running, Shape};
@@ -57,8 +57,8 @@ impl Bench {
         let shape = Shape { config: device::Config::from_toml(drive).unwrap(), toml: drive.to_owned() };
         let options = run::Options { unix: Some(dir.path().join("socket")), ..run::Options::default() };
         let running = run::start(Some(shape), &options, &mut |_| ()).unwrap();
-        let way = if rings { Way::Uring } else { Way::Device };
-        let options = Options { loops, way, ..Options::default() };
+        let transport = if rings { FuseTransport::Uring } else { FuseTransport::Device };
+        let options = Options { loops, transport, ..Options::default() };
         let export = Export::start(&running.handle(), &dir.path().join("files"), options).unwrap();
         Bench { dir, running: Some(running), export }
     }

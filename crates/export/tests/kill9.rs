@@ -10,7 +10,7 @@
 
 mod support;
 
-use export::{Export, Options, Way};
+use export::{Export, FuseTransport, Options};
 use rng::Rng;
 use run::{ImageOptions, Shape};
 use std::collections::HashMap;
@@ -86,8 +86,9 @@ fn serve(dir: &Path) {
     let image = Some(dir.join("image"));
     let options = run::Options { image, image_options, ..run::Options::default() };
     let running = run::start(Some(shape), &options, &mut |_| ()).unwrap();
-    let way = if std::env::var_os(RINGS).is_some() { Way::Uring } else { Way::Device };
-    let options = Options { loops: true, way, ..Options::default() };
+    let transport =
+        if std::env::var_os(RINGS).is_some() { FuseTransport::Uring } else { FuseTransport::Device };
+    let options = Options { loops: true, transport, ..Options::default() };
     let mut export = Export::start(&running.handle(), &dir.join("files"), options).unwrap();
     println!("ready {}", export.devices()[0].node.as_deref().unwrap().display());
     let mut line = String::new();

@@ -9,9 +9,9 @@ pub(crate) fn crc32c(bytes: &[u8]) -> [u8; 4] {
 
 /// A digest over pieces.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Running(Digest);
+pub(crate) struct RunningDigest(Digest);
 
-impl Running {
+impl RunningDigest {
     pub fn new() -> Self {
         Self(Digest::new(CrcAlgorithm::Crc32Iscsi))
     }
@@ -40,7 +40,7 @@ mod tests {
     fn known_vectors() {
         assert_eq!(crc32c(&[0; 32]), 0x8A91_36AAu32.to_le_bytes());
         assert_eq!(crc32c(&[0xFF; 32]), 0x62A8_AB43u32.to_le_bytes());
-        let mut running = Running::new();
+        let mut running = RunningDigest::new();
         running.update(b"1234");
         running.update(b"56789");
         assert_eq!(running.finish(), 0xE306_9283u32.to_le_bytes());

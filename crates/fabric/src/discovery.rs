@@ -117,8 +117,8 @@ impl Controller {
         self.pending |= self.configuration.dlpcn() && !self.masked;
     }
 
-    /// The completion of a waiting Asynchronous Event Request (whichever has waited for longest), if there is something
-    /// to tell and somebody to tell it to. To be asked after every [`Controller::execute`] and [`Controller::update`].
+    /// The completion of the Asynchronous Event Request that has waited for longest, if there is an event to report. Call this after
+    /// every [`Controller::execute`] and [`Controller::update`].
     pub fn take_event(&mut self) -> Option<Completion> {
         if !self.pending || self.waiting == 0 {
             return None;

@@ -3,7 +3,7 @@
 use nvme::U32;
 use zerocopy::FromBytes;
 
-use crate::digest::{Running, crc32c};
+use crate::digest::{RunningDigest, crc32c};
 use crate::pdu::{COMMON, CommonHeader, DIGEST, Fault, Fes, Format, MAX_HEAD, PduType};
 
 /// What the next bytes of the stream were.
@@ -40,7 +40,7 @@ pub(crate) struct Framer {
     need: usize,
     phase: Phase,
     data_left: u32,
-    running: Running,
+    running: RunningDigest,
     tail: [u8; DIGEST],
     tail_have: usize,
     /// PDUs that were complete.
@@ -57,7 +57,7 @@ impl Framer {
             need: COMMON,
             phase: Phase::Common,
             data_left: 0,
-            running: Running::new(),
+            running: RunningDigest::new(),
             tail: [0; DIGEST],
             tail_have: 0,
             ended: 0,
@@ -125,7 +125,7 @@ impl Framer {
                     if self.data_left == 0 {
                         return Ok(self.end(true));
                     }
-                    self.running = Running::new();
+                    self.running = RunningDigest::new();
                     self.phase = Phase::Data;
                 }
                 Phase::Data => {

@@ -1,11 +1,11 @@
-//! Fused operations (Base 3.4.2) on the controller's side: two commands that follow each other in the queue are passed on one right
+//! Fused operations (Base 3.4.2) on the controller's side. Two commands that follow each other in the queue are passed on one right
 //! behind the other, when the data of both is there.
 //!
-//! What is known only here is the order in which commands came. A first command waits for the next capsule. If that is its second
-//! command, each waits for the other's data; if not, the first is passed on as [`alone`](crate::target::Incoming::alone). If one of the two fails for its
-//! data, the other is aborted.
+//! Only this module knows the order in which commands came. A first command waits for the next capsule. If that is its second
+//! command, each waits for the other's data. If not, the first is passed on as [`alone`](crate::target::Incoming::alone). If the data of
+//! one of the two is damaged, that one fails and the other is aborted.
 
-use crate::slot::{Half, Slot};
+use crate::slot::{FusedHalf, Slot};
 
 /// Whether the command that came last is the first of a fused operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -31,7 +31,7 @@ pub(crate) enum Next {
     Refuse,
 }
 
-fn part(slots: &mut [Slot], index: u16) -> &mut Half {
+fn part(slots: &mut [Slot], index: u16) -> &mut FusedHalf {
     &mut slots[usize::from(index)].fused
 }
 
@@ -42,20 +42,20 @@ pub(crate) fn join(slots: &mut [Slot], last: &mut LastFirst, index: u16, fuse: u
     match (std::mem::take(last), fuse) {
         (LastFirst::None, _) => {}
         (LastFirst::At(first), 2) => {
-            let complete = *part(slots, first) == Half::First { complete: true };
-            *part(slots, first) = Half::Paired { second: index, complete };
-            *part(slots, index) = Half::Second { first, complete: false };
+            let complete = *part(slots, first) == FusedHalf::First { complete: true };
+            *part(slots, first) = FusedHalf::Paired { second: index, complete };
+            *part(slots, index) = FusedHalf::Second { first, complete: false };
         }
         (LastFirst::At(first), _) => {
-            let complete = *part(slots, first) == Half::First { complete: true };
-            *part(slots, first) = Half::Alone;
+            let complete = *part(slots, first) == FusedHalf::First { complete: true };
+            *part(slots, first) = FusedHalf::Alone;
             alone = complete.then_some(first);
         }
-        (LastFirst::Failed, 2) => *part(slots, index) = Half::Broken,
+        (LastFirst::Failed, 2) => *part(slots, index) = FusedHalf::Broken,
         (LastFirst::Failed, _) => {}
     }
     if fuse == 1 {
-        *part(slots, index) = Half::First { complete: false };
+        *part(slots, index) = FusedHalf::First { complete: false };
         *last = LastFirst::At(index);
     }
     alone
@@ -64,26 +64,26 @@ pub(crate) fn join(slots: &mut [Slot], last: &mut LastFirst, index: u16, fuse: u
 /// The data of a command is there.
 pub(crate) fn complete(slots: &mut [Slot], index: u16) -> Next {
     let (first, second) = match part(slots, index) {
-        Half::First { complete } => {
+        FusedHalf::First { complete } => {
             *complete = true;
             return Next::Wait;
         }
-        Half::Paired { second, complete } => {
+        FusedHalf::Paired { second, complete } => {
             *complete = true;
             (index, *second)
         }
-        Half::Second { first, complete } => {
+        FusedHalf::Second { first, complete } => {
             *complete = true;
             (*first, index)
         }
-        Half::Broken => return Next::Refuse,
-        Half::None | Half::Alone => return Next::Deliver,
+        FusedHalf::Broken => return Next::Refuse,
+        FusedHalf::None | FusedHalf::Alone => return Next::Deliver,
     };
     if [first, second].iter().any(|&one| part(slots, one).pair_is_complete() != Some(true)) {
         return Next::Wait;
     }
-    *part(slots, first) = Half::None;
-    *part(slots, second) = Half::None;
+    *part(slots, first) = FusedHalf::None;
+    *part(slots, second) = FusedHalf::None;
     Next::DeliverPair { first, second }
 }
 
@@ -94,11 +94,11 @@ pub(crate) fn fail(slots: &mut [Slot], last: &mut LastFirst, index: u16) -> Opti
         *last = LastFirst::Failed;
     }
     let other = match half {
-        Half::Paired { second, .. } => second,
-        Half::Second { first, .. } => first,
+        FusedHalf::Paired { second, .. } => second,
+        FusedHalf::Second { first, .. } => first,
         _ => return None,
     };
     let complete = part(slots, other).pair_is_complete()?;
-    *part(slots, other) = Half::Broken;
+    *part(slots, other) = FusedHalf::Broken;
     complete.then_some(other)
 }

@@ -78,7 +78,7 @@ pub struct Completed {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-enum State {
+enum HostSlotState {
     #[default]
     Free,
     Outstanding,
@@ -88,7 +88,7 @@ enum State {
 
 #[derive(Debug, Default)]
 struct Slot {
-    state: State,
+    state: HostSlotState,
     generation: u16,
     data: Data,
     /// Bytes that arrived, or that the controller has asked for.
@@ -184,7 +184,8 @@ impl Connection {
         let mut sqe = sqe.with_cid(index).with_dptr(dptr);
         sqe.flags.set_psdt(1);
         let slot = &mut self.slots[usize::from(index)];
-        *slot = Slot { state: State::Outstanding, generation: slot.generation, data, ..Slot::default() };
+        *slot =
+            Slot { state: HostSlotState::Outstanding, generation: slot.generation, data, ..Slot::default() };
         let ch = CommonHeader::new(PduType::CAPSULE_CMD, format.hdgst);
         if in_capsule {
             let ch = format.with_data(ch, len);
@@ -389,7 +390,7 @@ impl Connection {
         if slot.damaged && completion.status().is_success() {
             completion = completion.with_status(Status::TRANSIENT_TRANSPORT_ERROR);
         }
-        slot.state = State::Completing(completion);
+        slot.state = HostSlotState::Completing(completion);
         if slot.unsent == 0 {
             self.done.push_back((index, completion));
         }
@@ -403,7 +404,7 @@ impl Connection {
         let tag = Tag { slot: index, generation: slot.generation };
         let data = std::mem::take(&mut slot.data);
         let received = if matches!(data, Data::In(_)) { slot.moved } else { 0 };
-        slot.state = State::Free;
+        slot.state = HostSlotState::Free;
         slot.generation = slot.generation.wrapping_add(1);
         self.free.push(index);
         Some(Completed { tag, completion, data, received: usize::try_from(received).unwrap_or(0) })
@@ -426,7 +427,7 @@ impl Connection {
         let passed = |index: u16| {
             let slot = &mut slots[usize::from(index)];
             slot.unsent = slot.unsent.saturating_sub(1);
-            if let (0, State::Completing(completion)) = (slot.unsent, slot.state) {
+            if let (0, HostSlotState::Completing(completion)) = (slot.unsent, slot.state) {
                 done.push_back((index, completion));
             }
         };
@@ -443,6 +444,6 @@ impl Connection {
 fn outstanding(slots: &mut [Slot], cid: U16, field: u32) -> Result<&mut Slot, Fault> {
     slots
         .get_mut(usize::from(cid.get()))
-        .filter(|slot| slot.state == State::Outstanding)
+        .filter(|slot| slot.state == HostSlotState::Outstanding)
         .ok_or(Fault::field(field, "a command identifier that is not outstanding"))
 }

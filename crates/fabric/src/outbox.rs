@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use zerocopy::{Immutable, IntoBytes};
 
 use crate::Part;
-use crate::digest::{Running, crc32c};
+use crate::digest::{RunningDigest, crc32c};
 use crate::pdu::{CommonHeader, Fault, Format, PduType, TermReq};
 
 #[derive(Clone, Copy, Debug)]
@@ -99,8 +99,7 @@ impl Outbox {
         }
     }
 
-    /// As [`Outbox::with_data`], for data in parts: of the slot's `buffer`, and of what the caller calls by
-    /// its tokens.
+    /// As [`Outbox::with_data`], for data in parts: some in the slot's `buffer`, some in the caller's memory, which tokens name.
     pub fn with_parts<'a>(
         &mut self,
         pdu: &(impl IntoBytes + Immutable),
@@ -120,7 +119,7 @@ impl Outbox {
             self.queued += u64::from(len);
         }
         if format.ddgst {
-            let mut digest = Running::new();
+            let mut digest = RunningDigest::new();
             for &of in parts {
                 match of {
                     Part::Own { start, len } => digest.update(part(buffer, start, len)),
@@ -182,7 +181,7 @@ impl Outbox {
         })
     }
 
-    /// Tells that `bytes` of the slices have been sent. Slots whose mark was passed go to `passed`, tokens that
+    /// Notes that `bytes` of the slices have been sent. Slots whose mark was passed go to `passed`, tokens that
     /// are not needed any more to `ended`.
     pub fn sent(&mut self, mut bytes: usize, mut passed: impl FnMut(u16), mut ended: impl FnMut(u32)) {
         self.sent += bytes as u64;

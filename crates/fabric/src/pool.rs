@@ -71,7 +71,7 @@ impl Pool {
     }
 
     /// A buffer of this length, or `None` while too much is given out. One buffer of any size is always
-    /// given out, so that nobody waits for ever.
+    /// given out, so that no command waits for ever.
     pub fn take(&mut self, len: usize) -> Option<Buffer> {
         if len == 0 {
             return Some(Buffer::default());

@@ -5,7 +5,7 @@ use nvme::{Command, Status, Transfer};
 
 /// Where a command's data is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Place {
+pub(crate) enum DataLocation {
     None,
     Capsule { offset: u32 },
     Transport,
@@ -17,13 +17,13 @@ pub(crate) fn check_sgl(
     transfer: Transfer,
     in_capsule: u32,
     max: u32,
-) -> Result<Place, Status> {
+) -> Result<DataLocation, Status> {
     if !matches!(sqe.flags.psdt(), 1 | 2) {
         return Err(Status::INVALID_FIELD.with_dnr());
     }
     let (length, sgl) = (sqe.dptr.length.get(), sqe.dptr);
     match transfer {
-        Transfer::None => Ok(Place::None),
+        Transfer::None => Ok(DataLocation::None),
         _ if length > max => Err(Status::INVALID_FIELD.with_dnr()),
         _ => match (sgl.id.kind(), sgl.id.subtype()) {
             (SglType::DATA_BLOCK, SglSubtype::OFFSET) => match transfer {
@@ -33,10 +33,12 @@ pub(crate) fn check_sgl(
                     Some(offset) if length > in_capsule - offset => {
                         Err(Status::DATA_SGL_LENGTH_INVALID.with_dnr())
                     }
-                    Some(offset) => Ok(Place::Capsule { offset }),
+                    Some(offset) => Ok(DataLocation::Capsule { offset }),
                 },
             },
-            (SglType::TRANSPORT_DATA_BLOCK, SglSubtype::TRANSPORT) if in_capsule == 0 => Ok(Place::Transport),
+            (SglType::TRANSPORT_DATA_BLOCK, SglSubtype::TRANSPORT) if in_capsule == 0 => {
+                Ok(DataLocation::Transport)
+            }
             _ => Err(Status::SGL_TYPE_INVALID.with_dnr()),
         },
     }

@@ -5,7 +5,7 @@ use nvme::Command;
 
 /// A command's part in a fused operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Half {
+pub(crate) enum FusedHalf {
     /// It is none of a pair.
     #[default]
     None,
@@ -21,19 +21,19 @@ pub(crate) enum Half {
     Broken,
 }
 
-impl Half {
+impl FusedHalf {
     /// Of a command whose other half is known: whether its data is there.
     pub(crate) fn pair_is_complete(self) -> Option<bool> {
         match self {
-            Half::Paired { complete, .. } | Half::Second { complete, .. } => Some(complete),
-            Half::None | Half::First { .. } | Half::Alone | Half::Broken => None,
+            FusedHalf::Paired { complete, .. } | FusedHalf::Second { complete, .. } => Some(complete),
+            FusedHalf::None | FusedHalf::First { .. } | FusedHalf::Alone | FusedHalf::Broken => None,
         }
     }
 }
 
 /// How far a command has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum State {
+pub(crate) enum CommandState {
     #[default]
     Free,
     /// Waits for room for its data.
@@ -49,7 +49,7 @@ pub(crate) enum State {
 /// The place of a command.
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
-    pub(crate) state: State,
+    pub(crate) state: CommandState,
     pub(crate) generation: u16,
     pub(crate) sqe: Command,
     pub(crate) to_host: bool,
@@ -68,6 +68,6 @@ pub(crate) struct Slot {
     /// Its data came with a wrong digest: it fails when all has come.
     pub(crate) damaged: bool,
     /// Its part in a fused operation.
-    pub(crate) fused: Half,
+    pub(crate) fused: FusedHalf,
     pub(crate) buffer: Buffer,
 }

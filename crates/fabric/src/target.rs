@@ -15,8 +15,8 @@ use crate::pdu::{
 };
 use crate::pool::{Buffer, Pool};
 use crate::requests::Requests;
-use crate::sgl::{Place, check_sgl};
-use crate::slot::{Half, Slot, State};
+use crate::sgl::{DataLocation, check_sgl};
+use crate::slot::{CommandState, FusedHalf, Slot};
 use crate::{Error, Misuse, Part, Tag};
 
 /// What a target grants to its hosts.
@@ -88,7 +88,7 @@ pub struct Incoming {
 
 /// Where the data of the PDU under way goes.
 #[derive(Clone, Copy, Debug, Default)]
-enum Sink {
+enum DataSink {
     #[default]
     Discard,
     /// Into this slot's buffer, at this offset. `ttag` is the R2T's that asked for it; none within a capsule.
@@ -110,7 +110,7 @@ pub struct Connection {
     /// Commands that wait for memory.
     waiting: VecDeque<u16>,
     pool: Pool,
-    sink: Sink,
+    sink: DataSink,
     requests: Requests,
     /// R2Ts that the host and we allow for one command.
     max_r2t: u16,
@@ -151,7 +151,7 @@ impl Connection {
             ready: VecDeque::new(),
             waiting: VecDeque::new(),
             pool,
-            sink: Sink::Discard,
+            sink: DataSink::Discard,
             requests: Requests::default(),
             max_r2t: 1,
             size: 0,
@@ -224,7 +224,7 @@ impl Connection {
                 }
                 Step::Header(kind) => self.header(kind).map_err(Error::Violation)?,
                 Step::Data(data) => {
-                    if let Sink::Slot { index, at, .. } = &mut self.sink {
+                    if let DataSink::Slot { index, at, .. } = &mut self.sink {
                         let slot = &mut self.slots[usize::from(*index)];
                         let start = usize::try_from(*at).unwrap_or(usize::MAX);
                         if let Some(place) = slot.buffer.get_mut(start..start + data.len()) {
@@ -243,7 +243,7 @@ impl Connection {
     /// The place for the data that comes next, when the PDU under way has some for a command: bytes read
     /// from the socket straight into it (its start) save a copy. Report them with [`Connection::filled`].
     pub fn gap(&mut self) -> Option<&mut [u8]> {
-        let Sink::Slot { index, at, .. } = self.sink else { return None };
+        let DataSink::Slot { index, at, .. } = self.sink else { return None };
         if self.ended || !self.framer.in_data() {
             return None;
         }
@@ -258,7 +258,7 @@ impl Connection {
     /// # Errors
     /// As [`Connection::receive`].
     pub fn filled(&mut self, bytes: usize) -> Result<(), Error> {
-        let Sink::Slot { index, at, .. } = &mut self.sink else { return Err(Error::Ended) };
+        let DataSink::Slot { index, at, .. } = &mut self.sink else { return Err(Error::Ended) };
         let slot = &mut self.slots[usize::from(*index)];
         let start = usize::try_from(*at).unwrap_or(usize::MAX);
         let left = usize::try_from(self.framer.data_len()).unwrap_or(0);
@@ -272,7 +272,7 @@ impl Connection {
     }
 
     fn header(&mut self, kind: PduType) -> Result<(), Fault> {
-        self.sink = Sink::Discard;
+        self.sink = DataSink::Discard;
         match kind {
             PduType::IC_REQ => self.initialize(),
             PduType::CAPSULE_CMD => self.capsule(),
@@ -329,7 +329,7 @@ impl Connection {
         }
         let transfer = Transfer::from_sgl(&sqe);
         let slot = &mut self.slots[usize::from(index)];
-        *slot = Slot { generation: slot.generation, sqe, state: State::Gathering, ..Slot::default() };
+        *slot = Slot { generation: slot.generation, sqe, state: CommandState::Gathering, ..Slot::default() };
         // On admin queues, and of fabrics commands, the controller says what it thinks of it.
         let fuse = if self.is_admin || sqe.opc == FABRICS_OPCODE { 0 } else { sqe.flags.fuse() };
         if let Some(alone) = fused::join(&mut self.slots, &mut self.fused, index, fuse) {
@@ -347,14 +347,14 @@ impl Connection {
                 slot.to_host = matches!(transfer, Transfer::ToHost(_));
                 slot.len = sqe.dptr.length.get();
                 slot.room = slot.len;
-                if let Place::Capsule { offset } = place {
+                if let DataLocation::Capsule { offset } = place {
                     // It is here already, so it cannot wait: bounded by the in-capsule size and the depth.
                     (slot.room, slot.offset) = (in_capsule, offset);
                     let len = usize::try_from(in_capsule).unwrap_or(0);
                     slot.buffer = self.pool.take(len).unwrap_or_else(|| self.pool.take_beyond(len));
-                    self.sink = Sink::Slot { index, at: 0, ttag: None };
+                    self.sink = DataSink::Slot { index, at: 0, ttag: None };
                 } else {
-                    slot.state = State::Waiting;
+                    slot.state = CommandState::Waiting;
                     self.waiting.push_back(index);
                     self.grant();
                 }
@@ -369,7 +369,7 @@ impl Connection {
             let slot = &mut self.slots[usize::from(index)];
             let len = usize::try_from(slot.len).unwrap_or(0);
             // A second command's memory is not to wait for its first one's.
-            let urgent = matches!(slot.fused, Half::Second { .. });
+            let urgent = matches!(slot.fused, FusedHalf::Second { .. });
             let Some(buffer) = self.pool.take(len).or_else(|| urgent.then(|| self.pool.take_beyond(len)))
             else {
                 return;
@@ -380,7 +380,7 @@ impl Connection {
                 self.deliver(index);
                 continue;
             }
-            slot.state = State::Gathering;
+            slot.state = CommandState::Gathering;
             self.ask(index);
         }
     }
@@ -432,13 +432,13 @@ impl Connection {
         if pdu.ch.flags.last_pdu() != (len == end - at) {
             return Err(Fault::field(1, "LAST_PDU flag in the wrong place"));
         }
-        self.sink = Sink::Slot { index, at, ttag: Some(ttag) };
+        self.sink = DataSink::Slot { index, at, ttag: Some(ttag) };
         Ok(())
     }
 
     /// A PDU is complete.
     fn end(&mut self, intact: bool) {
-        let Sink::Slot { index, at, ttag } = std::mem::take(&mut self.sink) else { return };
+        let DataSink::Slot { index, at, ttag } = std::mem::take(&mut self.sink) else { return };
         let slot = &mut self.slots[usize::from(index)];
         slot.damaged |= !intact;
         if let Some(ttag) = ttag
@@ -486,12 +486,12 @@ impl Connection {
     }
 
     fn refuse_now(&mut self, index: u16, status: Status) {
-        self.slots[usize::from(index)].state = State::Ready;
+        self.slots[usize::from(index)].state = CommandState::Ready;
         self.answer(index, Completion::new(0, status), 0);
     }
 
     fn deliver_now(&mut self, index: u16) {
-        self.slots[usize::from(index)].state = State::Ready;
+        self.slots[usize::from(index)].state = CommandState::Ready;
         self.ready.push_back(index);
     }
 
@@ -505,7 +505,7 @@ impl Connection {
             (len, true) => Transfer::ToHost(u64::from(len)),
             (len, false) => Transfer::ToController(u64::from(len)),
         };
-        let alone = slot.fused == Half::Alone;
+        let alone = slot.fused == FusedHalf::Alone;
         Some(Incoming {
             tag: Tag { slot: index, generation: slot.generation },
             sqe: slot.sqe,
@@ -522,7 +522,7 @@ impl Connection {
     fn slot(&mut self, tag: Tag) -> Result<&mut Slot, Misuse> {
         self.slots
             .get_mut(tag.index())
-            .filter(|slot| slot.generation == tag.generation && slot.state == State::Ready)
+            .filter(|slot| slot.generation == tag.generation && slot.state == CommandState::Ready)
             .ok_or(Misuse::StaleTag)
     }
 
@@ -593,7 +593,7 @@ impl Connection {
         let short = self.is_short(completion);
         let (ch, pdu) = self.data_header(tag.slot, len, short);
         let slot = &mut self.slots[usize::from(tag.slot)];
-        slot.state = State::Answered;
+        slot.state = CommandState::Answered;
         self.out.with_parts(&pdu, ch, self.format, (tag.slot, &slot.buffer), parts, contents);
         self.conclude_answer(tag.slot, completion, short);
         Ok(())
@@ -601,7 +601,7 @@ impl Connection {
 
     fn answer(&mut self, index: u16, completion: Completion, filled: usize) {
         let slot = &mut self.slots[usize::from(index)];
-        slot.state = State::Answered;
+        slot.state = CommandState::Answered;
         let sqe = slot.sqe;
         let success = completion.status().is_success();
         if success && sqe.opc == FABRICS_OPCODE && sqe.fctype() == FabricsType::CONNECT {
@@ -694,7 +694,7 @@ impl Connection {
         let passed = |index: u16| {
             let slot = &mut slots[usize::from(index)];
             pool.give(std::mem::take(&mut slot.buffer), usize::try_from(slot.room).unwrap_or(0));
-            slot.state = State::Free;
+            slot.state = CommandState::Free;
             slot.generation = slot.generation.wrapping_add(1);
             free.push(index);
         };

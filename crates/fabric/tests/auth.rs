@@ -1,6 +1,6 @@
 //! DH-HMAC-CHAP, host against controller, in memory.
 
-use fabric::auth::{ChapKey, ChapKeys, Host, HostFailure, Methods, Parties, Step, Target};
+use fabric::auth::{AuthStep, ChapKey, ChapKeys, Host, HostFailure, Methods, Parties, Target};
 use nvme::auth::{
     AuthFailure, AuthId, AuthType, DhGroupId, Failure, HashId, MessageHeader, Negotiate, ProtocolDescriptor,
 };
@@ -55,19 +55,19 @@ fn run(
     let mut number = 0;
     loop {
         match host.step(answer.take().as_deref(), random) {
-            Step::Send(mut message) => {
+            AuthStep::Send(mut message) => {
                 change(number, &mut message);
                 target.take(&message, random);
             }
-            Step::Receive => {
+            AuthStep::Receive => {
                 let mut message = vec![0xEE; Host::ROOM];
                 let len = target.give(&mut message).unwrap();
                 message.truncate(len);
                 change(number, &mut message);
                 answer = Some(message);
             }
-            Step::Done => return Ok(()),
-            Step::Failed(why) => return Err(why),
+            AuthStep::Done => return Ok(()),
+            AuthStep::Failed(why) => return Err(why),
         }
         number += 1;
         assert!(number < 10, "it does not end");

@@ -46,7 +46,7 @@ impl Wire {
         &mut self,
         target: &mut target::Connection,
         host: &mut host::Connection,
-        lent: &mut Lent,
+        lent: &mut LentMemory,
     ) -> bool {
         let cut = self.cut();
         let bytes: Vec<u8> =
@@ -68,14 +68,14 @@ impl Wire {
 }
 
 /// What answers refer to, by token.
-type Lent = BTreeMap<u32, Vec<u8>>;
+type LentMemory = BTreeMap<u32, Vec<u8>>;
 
 /// A controller with one namespace in memory; answers the oldest or the newest command first.
 struct Memory {
     blocks: Vec<u8>,
     held: Vec<target::Incoming>,
     newest_first: bool,
-    lent: Lent,
+    lent: LentMemory,
     tokens: u32,
 }
 
@@ -218,7 +218,7 @@ proptest! {
         let mut host = host::Connection::new(hc.clone());
         let mut target = target::Connection::new(tc);
         let mut wire = Wire { cuts, at: 0, gaps };
-        let mut drive = Memory { blocks: vec![0; BLOCK * BLOCKS], held: vec![], newest_first, lent: Lent::new(), tokens: 0 };
+        let mut drive = Memory { blocks: vec![0; BLOCK * BLOCKS], held: vec![], newest_first, lent: LentMemory::new(), tokens: 0 };
         while !host.is_ready() {
             wire.forward(&mut host, &mut target);
             wire.back(&mut target, &mut host, &mut drive.lent);
@@ -340,7 +340,7 @@ proptest! {
         let mut wire = Wire { cuts: vec![1 << 20], at: 0, gaps: false };
         while !host.is_ready() {
             wire.forward(&mut host, &mut target);
-            wire.back(&mut target, &mut host, &mut Lent::new());
+            wire.back(&mut target, &mut host, &mut LentMemory::new());
         }
         let bytes = vec![0x5A; 8192];
         host.submit(Command::write(1, 0, 16), Data::Out(bytes.clone())).unwrap();
@@ -361,7 +361,7 @@ proptest! {
                 prop_assert_eq!(incoming.transfer, Transfer::ToController(8192));
                 target.respond(incoming.tag, Completion::success(0, 0), 0).unwrap();
             }
-            wire.back(&mut target, &mut host, &mut Lent::new());
+            wire.back(&mut target, &mut host, &mut LentMemory::new());
         }
     }
 }

@@ -8,7 +8,7 @@
 mod load;
 
 use ftl::GcPolicy;
-use load::{Class, Load, hot_and_cold, kept_apart, oldest_first, uniform, zipf};
+use load::{Class, LoadedDrive, hot_and_cold, kept_apart, oldest_first, uniform, zipf};
 
 /// Writes in capacities before those that count, and those.
 const SETTLE: u64 = 8;
@@ -28,7 +28,7 @@ fn main() {
         for spare in [7.0, 12.5, 28.0] {
             let mut alpha = 0.0;
             let measured = [GcPolicy::Greedy, GcPolicy::CostBenefit].map(|policy| {
-                let mut load = Load::new(spare / 100.0, policy, classes.clone());
+                let mut load = LoadedDrive::new(spare / 100.0, policy, classes.clone());
                 alpha = load.alpha;
                 (0..load.pages).for_each(|page| load.write(page));
                 load.overwrite(SETTLE * load.pages);

@@ -6,7 +6,10 @@
 //! Prints host operations per second of CPU time, write amplification beside theory, and the latencies
 //! of writes in virtual time.
 
-use ftl::{Answer, Config, Extent, Ftl, GcConfig, Io, NoContents, Past, SetConfig, SetId, Source};
+use ftl::{
+    Answer, Config, Extent, Ftl, GcConfig, Io, NoContents, SetConfig, SetId, Source, WriteHistory,
+    ZonesConfig,
+};
 use media::{Cell, Events, Geometry, NandConfig, NandTiming, Nanos, Rng};
 
 const PAGE: u64 = 4096;
@@ -47,6 +50,7 @@ fn config(spare_percent: f64) -> Config {
             capacity_pages: capacity,
             gc: GcConfig::default(),
             placement: Default::default(),
+            zones: ZonesConfig::default(),
         }],
         buffer_pages: 1024,
         protected: true,
@@ -58,7 +62,7 @@ fn config(spare_percent: f64) -> Config {
 }
 
 /// Writes in a closed loop; returns the latency of each in nanoseconds.
-struct Load {
+struct ClosedLoop {
     ftl: Ftl,
     volume: ftl::VolumeId,
     pages: u64,
@@ -70,16 +74,16 @@ struct Load {
     ends: Events<u32>,
     /// The page after the one that is next: a controller, too, sees its queue.
     coming: u64,
-    done: Vec<ftl::Done>,
+    done: Vec<ftl::CompletedIo>,
     latencies: Vec<u32>,
 }
 
-impl Load {
-    fn new(spare: f64) -> Load {
+impl ClosedLoop {
+    fn new(spare: f64) -> ClosedLoop {
         let mut ftl = Ftl::new(config(spare)).expect("a good configuration");
         let bytes = ftl.set_info(SetId(0)).expect("set").capacity_bytes;
         let volume = ftl.create(SetId(0), bytes, &mut NoContents).expect("space");
-        Load {
+        ClosedLoop {
             ftl,
             volume,
             pages: bytes / PAGE,
@@ -161,12 +165,12 @@ fn main() {
     let spares = if spares.is_empty() { vec![28.0, 12.5, 7.0] } else { spares };
     println!("spare  writes/s  WA    theory  p50 us  p99 us  p99.99 us  max us   reads/s");
     for spare in spares {
-        let mut load = Load::new(spare);
+        let mut load = ClosedLoop::new(spare);
         // What was written for long, and more until the last of it is settled.
-        assert!(load.ftl.age(
+        assert!(load.ftl.precondition(
             Nanos::ZERO,
             &[load.volume],
-            Past::Overwritten(1),
+            WriteHistory::Overwritten(1),
             &mut NoContents,
             &mut || true
         ));

@@ -2,6 +2,7 @@
 
 use crate::storage::{Io, StorageError};
 use crate::volume::VolumeId;
+use crate::zoned::ZoneFault;
 use media::{Nanos, Slot};
 
 /// When a request is done.
@@ -62,6 +63,9 @@ pub enum Fault {
     /// Compared data differs.
     #[error("compared data differs")]
     Mismatch,
+    /// A zone does not do what is asked.
+    #[error(transparent)]
+    Zone(#[from] ZoneFault),
 }
 
 impl From<StorageError> for Fault {
@@ -75,7 +79,7 @@ impl From<StorageError> for Fault {
 
 /// A request that was answered with [`Answer::Later`] is done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Done {
+pub struct CompletedIo {
     /// Which.
     pub io: Io,
     /// When.
@@ -193,9 +197,9 @@ pub enum PlacementChange {
     Filled,
 }
 
-/// What a set went through.
+/// The writes that preconditioning stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Past {
+pub enum WriteHistory {
     /// Its volumes were written once, in order.
     Filled,
     /// They were overwritten at random, uniformly, for long; drawn from this seed.

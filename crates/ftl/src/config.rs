@@ -2,7 +2,7 @@
 
 use crate::placement::Placement;
 use crate::victim::GcPolicy;
-use media::{FaultPlan, MemoryConfig, NandConfig};
+use media::{FaultPlan, Geometry, MemoryConfig, NandConfig};
 use serde::Deserialize;
 
 /// Bytes of a page, the unit of mapping.
@@ -43,6 +43,8 @@ pub enum SetConfig {
         gc: GcConfig,
         /// How data is kept apart.
         placement: PlacementConfig,
+        /// Zones beside the page-mapped part.
+        zones: ZonesConfig,
     },
     /// DRAM or persistent memory, written in place.
     Memory {
@@ -90,6 +92,18 @@ impl Default for GcConfig {
     }
 }
 
+/// Zones of a NAND set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ZonesConfig {
+    /// Dies of a zone, which divide those of the set; 0: all of them.
+    pub dies: u32,
+    /// Zones that can be active at a time; 0: the set has no zones.
+    pub active: u32,
+    /// Pages of all windows: what was written to zones and is not on flash. A program unit for each active zone at least. They count
+    /// against what the capacitors can save.
+    pub buffer_pages: u32,
+}
+
 /// Placement handles: data that is written with one of them shares superblocks with no other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PlacementConfig {
@@ -110,8 +124,8 @@ impl Default for PlacementConfig {
 }
 
 impl PlacementConfig {
-    /// The policy that places data, where `together` says whether collection writes where the host does.
-    pub(crate) fn policy(&self, together: bool) -> Placement {
+    /// The placement of data; `together` says whether collection writes where the host does.
+    pub(crate) fn placement(&self, together: bool) -> Placement {
         match (together, self.isolated && self.handles > 1) {
             (true, _) => Placement::Together,
             (false, true) => Placement::ByHandle,
@@ -121,8 +135,23 @@ impl PlacementConfig {
 
     /// Superblocks that may be open beyond the two that every set has.
     fn additional_superblocks(&self, together: bool) -> u32 {
-        let lanes = self.policy(together).places().lanes(self.handles as usize);
-        self.handles + lanes as u32 - 2
+        let relocation_streams = self.placement(together).policy().relocation_streams(self.handles as usize);
+        self.handles + relocation_streams as u32 - 2
+    }
+}
+
+impl ZonesConfig {
+    /// Checks them; returns the pages of their windows.
+    fn check(&self, geo: &Geometry) -> Result<u32, ConfigError> {
+        let range = |what, value: u32, rule| Err(ConfigError::Range { what, value: value.into(), rule });
+        if self.dies > 0 && !geo.dies.is_multiple_of(self.dies) {
+            return range("zone.dies", self.dies, "the dies of a zone must divide those of the set");
+        }
+        if self.active > 0 && self.buffer_pages / self.active < geo.unit_pages {
+            let rule = "the zones' buffer must hold a program unit for each active zone";
+            return range("zone buffer in pages", self.buffer_pages, rule);
+        }
+        Ok(if self.active > 0 { self.buffer_pages } else { 0 })
     }
 }
 
@@ -167,7 +196,7 @@ impl Config {
         let mut saved = u64::from(self.buffer_pages);
         for (i, set) in self.sets.iter().enumerate() {
             match set {
-                SetConfig::Nand { nand, capacity_pages, gc, placement } => {
+                SetConfig::Nand { nand, capacity_pages, gc, placement, zones } => {
                     nand.check().map_err(|error| ConfigError::Media { set: i as u32 + 1, error })?;
                     let geo = &nand.geometry;
                     if gc.low < 3 || gc.low >= geo.superblocks {
@@ -201,6 +230,7 @@ impl Config {
                         let rule = "the write buffer must hold a program unit at least";
                         return range("write buffer in pages", self.buffer_pages.into(), rule);
                     }
+                    saved += u64::from(zones.check(geo)?);
                     // Two open superblocks, those that collection keeps free, and for each further placement handle
                     // one that is open and one in reserve, as all may need another at the same time; and those collected ahead.
                     let kept = u64::from(gc.low) + u64::from(gc.ahead) + 2;

@@ -1,6 +1,6 @@
 //! What a set works with besides its own state.
 
-use crate::answer::Done;
+use crate::answer::CompletedIo;
 use crate::storage::Storage;
 use crate::volume::{SetId, Volumes};
 use media::{Events, Unit};
@@ -10,7 +10,7 @@ use media::{Events, Unit};
 pub(crate) enum Event {
     /// The first program of a die should have ended.
     Programmed(u32),
-    /// The pages of a chain of collecting flights are in the controller.
+    /// The pages of a chain of gathered programs are in the controller.
     Gathered(u32),
     /// The erase of one block should have ended.
     Erased(Unit),
@@ -20,14 +20,14 @@ pub(crate) enum Event {
 }
 
 /// The drive's queue of events, of all sets.
-pub(crate) type Queue = Events<(SetId, Event)>;
+pub(crate) type EventQueue = Events<(SetId, Event)>;
 
 /// What a call may touch besides the set itself.
 pub(crate) struct SetContext<'a, S: Storage> {
     pub storage: &'a mut S,
-    pub events: &'a mut Queue,
+    pub events: &'a mut EventQueue,
     pub volumes: &'a mut Volumes,
-    pub done: &'a mut Vec<Done>,
+    pub done: &'a mut Vec<CompletedIo>,
     /// Order of the drive's writes.
     pub version: &'a mut u64,
 }

@@ -1,8 +1,8 @@
 //! Reads that are answered later, for tests: a set that is written in place can be told to behave as a disk does, which does not
 //! know when a read ends. No drive is built with this.
 
-use crate::answer::{Answer, Done, Fault};
-use crate::context::{Event, Queue};
+use crate::answer::{Answer, CompletedIo, Fault};
+use crate::context::{Event, EventQueue};
 use crate::storage::Io;
 use crate::volume::SetId;
 use media::Nanos;
@@ -12,26 +12,33 @@ use media::Nanos;
 pub(crate) struct LateReads {
     /// How much later than the medium says; `None`: reads are answered at once.
     pub by: Option<Nanos>,
-    waiting: Vec<Done>,
+    waiting: Vec<CompletedIo>,
 }
 
 impl LateReads {
     /// What to answer to a read now, in place of what the medium says. What the medium could not give fails later, anything else
     /// at once.
-    pub fn answer(&mut self, now: Nanos, io: Io, answer: Answer, set: SetId, events: &mut Queue) -> Answer {
+    pub fn answer(
+        &mut self,
+        now: Nanos,
+        io: Io,
+        answer: Answer,
+        set: SetId,
+        events: &mut EventQueue,
+    ) -> Answer {
         let Some(by) = self.by else { return answer };
         let (at, result) = match answer {
             Answer::At(end) => (end + by, Ok(())),
             Answer::Failed(Fault::Unrecovered) => (now + by, Err(Fault::Unrecovered)),
             other => return other,
         };
-        self.waiting.push(Done { io, at, result });
+        self.waiting.push(CompletedIo { io, at, result });
         events.push(at, (set, Event::Read(io)));
         Answer::Later
     }
 
     /// The answer to a read whose event has come.
-    pub fn take(&mut self, now: Nanos, io: Io) -> Option<Done> {
+    pub fn take(&mut self, now: Nanos, io: Io) -> Option<CompletedIo> {
         let due = self.waiting.iter().position(|done| done.io == io && done.at <= now)?;
         Some(self.waiting.remove(due))
     }

@@ -18,16 +18,17 @@
 //! areas; deallocations and volumes are in a *system area* that is taken to be reliable.
 
 mod answer;
+mod broadcast;
 mod compare;
 mod config;
 mod context;
 mod flash;
-mod joint;
 #[cfg(any(test, feature = "late-reads"))]
 mod late;
 mod layer;
 mod lost;
 mod memory;
+mod nand_set;
 mod page_mapped;
 mod placement;
 mod properties;
@@ -37,13 +38,14 @@ mod storage;
 mod victim;
 mod volume;
 mod write;
+mod zoned;
 
 pub use answer::{
-    Answer, Done, Fault, MediaKind, PageState, Past, PlacementChange, PlacementNote, SetInfo, SetStats,
-    Source,
+    Answer, CompletedIo, Fault, MediaKind, PageState, PlacementChange, PlacementNote, SetInfo, SetStats,
+    Source, WriteHistory,
 };
 pub use config::{
-    Config, ConfigError, GRANULE_PAGES, GcConfig, MAX_HANDLES, PAGE, PlacementConfig, SetConfig,
+    Config, ConfigError, GRANULE_PAGES, GcConfig, MAX_HANDLES, PAGE, PlacementConfig, SetConfig, ZonesConfig,
 };
 pub use layer::Ftl;
 pub use layer::persist::{LoadError, Restorer};
@@ -51,3 +53,7 @@ pub use properties::{SetCost, SetProperties, WindowProperties};
 pub use storage::{Io, NoContents, Piece, Record, Section, Storage, StorageError};
 pub use victim::GcPolicy;
 pub use volume::{Extent, MAX_VOLUMES, SetId, VolumeId, VolumeStats};
+pub use zoned::{
+    MAX_ZONE_EXTENSION, ZoneAction, ZoneEvent, ZoneFault, ZoneInfo, ZoneLayout, ZoneState, ZoneSupport,
+    ZoneTarget,
+};

@@ -1,4 +1,4 @@
-//! Which pages are lost, so that nobody need look through all of them.
+//! Which pages are lost, so that no caller has to look through all of them.
 
 use crate::volume::{SetId, Volumes};
 use media::Slot;
@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 /// Handle of contents that were lost to an uncorrectable error: reads of it fail until it is rewritten.
 pub(crate) const LOST: Slot = Slot(u32::MAX - 1);
 
-/// Logical pages of a set that were found to be lost. Those that were written or given up since are dropped when somebody asks, so that
-/// writes have nothing to do with it.
+/// Logical pages of a set that were found to be lost. Pages that were written or deallocated since leave the list at the next question,
+/// so that a write need not look here.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LostPages(BTreeSet<u32>);
 
@@ -26,8 +26,8 @@ impl LostPages {
         }
     }
 
-    /// Forgets those that are not lost any more, by what `slot_of` a page says.
-    pub fn look(&mut self, slot_of: impl Fn(u32) -> Option<Slot>) {
+    /// Forgets the pages that are not lost any more: `slot_of` gives a page's handle.
+    pub fn forget_rewritten(&mut self, slot_of: impl Fn(u32) -> Option<Slot>) {
         self.0.retain(|&page| slot_of(page) == Some(LOST));
     }
 

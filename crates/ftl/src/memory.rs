@@ -1,6 +1,6 @@
 //! An NVM Set on DRAM or persistent memory: logical page = physical page, written in place.
 
-use crate::answer::{Answer, Done, Fault, MediaKind, Past, SetInfo, SetStats};
+use crate::answer::{Answer, CompletedIo, Fault, MediaKind, SetInfo, SetStats, WriteHistory};
 use crate::compare::{match_before, matches};
 use crate::config::{GRANULE_PAGES, PAGE};
 #[cfg(any(test, feature = "late-reads"))]
@@ -12,7 +12,7 @@ use crate::storage::{Io, Piece, Record, Storage};
 use crate::volume::{Extent, SetId, VolumeId};
 use crate::write::Write;
 use media::{
-    FaultPlan, Faulty, LogicalPage, Medium, Memory, MemoryKind, Nanos, Outcome, Page, Progress, Slot, Spare,
+    FaultPlan, Faulty, LogicalPage, Medium, Memory, MemoryKind, Nanos, OpStatus, Page, Progress, Slot, Spare,
     Unit,
 };
 use std::collections::VecDeque;
@@ -171,7 +171,7 @@ impl MemorySet {
                 let read = self.memory.read(now, Page(page), 1);
                 self.stats.media_read_bytes += u64::from(PAGE);
                 volume.stats.media_read_bytes += u64::from(PAGE);
-                if read.outcome == Outcome::Failed {
+                if read.status == OpStatus::Failed {
                     self.stats.uncorrectable += 1;
                     return Err(Fault::Unrecovered);
                 }
@@ -195,7 +195,7 @@ impl MemorySet {
         self.stats.media_written_bytes += u64::from(PAGE);
         let mut kept = spare;
         // Nothing can postpone a write in place, so how it ends is known at once.
-        let failed = self.memory.poll_program(end, Unit(page)) == Progress::Ended(Outcome::Failed);
+        let failed = self.memory.poll_program(end, Unit(page)) == Progress::Ended(OpStatus::Failed);
         if failed {
             self.stats.media_failures += 1;
             cx.storage.release(spare.slot);
@@ -314,7 +314,7 @@ impl NvmSet for MemorySet {
                 Ok(true) => Ok(()),
                 Err(fault) => Err(fault),
             };
-            cx.done.push(Done { io: write.io, at: write.at.max(now), result });
+            cx.done.push(CompletedIo { io: write.io, at: write.at.max(now), result });
         }
     }
 
@@ -349,11 +349,11 @@ impl NvmSet for MemorySet {
         newest
     }
 
-    /// Everything in `granules` was written once: a medium that is written in place has no other past.
-    fn age(
+    /// Everything in `granules` was written once: more writes leave no trace on a medium that is written in place.
+    fn precondition(
         &mut self,
         granules: &[u32],
-        _past: Past,
+        _history: WriteHistory,
         version: &mut u64,
         _go_on: &mut dyn FnMut() -> bool,
     ) -> bool {

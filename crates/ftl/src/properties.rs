@@ -102,7 +102,7 @@ impl SetConfig {
     /// What the set is like.
     pub fn properties(&self) -> SetProperties {
         match self {
-            SetConfig::Nand { nand, capacity_pages, gc, placement } => {
+            SetConfig::Nand { nand, capacity_pages, gc, placement, .. } => {
                 let geometry = &nand.geometry;
                 SetProperties {
                     media: MediaKind::Nand,

@@ -1,14 +1,15 @@
 //! The kinds of NVM Sets. Which kind a set is matters where sets are made, saved and restored ([`crate::layer`]), and nowhere else.
 
-use crate::answer::{Answer, Fault, Past, PlacementNote, SetInfo, SetStats};
+use crate::answer::{Answer, Fault, PlacementNote, SetInfo, SetStats, WriteHistory};
 use crate::context::{Event, SetContext};
 use crate::lost::LostPages;
 use crate::memory::MemorySet;
-use crate::page_mapped::PageMappedSet;
+use crate::nand_set::NandSet;
 use crate::set::{AfterCut, NvmSet};
 use crate::storage::{Io, Piece, Storage};
-use crate::volume::{Extent, VolumeId};
+use crate::volume::{Extent, Volume, VolumeId};
 use crate::write::Write;
+use crate::zoned::{ZoneAction, ZoneInfo, ZoneLayout, ZoneSupport, ZoneTarget};
 use enum_dispatch::enum_dispatch;
 use media::{FaultPlan, Nanos, Slot, Spare};
 use std::ops::Range;
@@ -21,6 +22,6 @@ use std::ops::Range;
     reason = "a drive has a handful of sets, and every command goes through one"
 )]
 pub(crate) enum Set {
-    PageMapped(PageMappedSet),
+    Nand(NandSet),
     Memory(MemorySet),
 }

@@ -1,9 +1,9 @@
-//! What the core asks of whoever runs the drive: contents, and a place where the chips' state outlives
+//! What the core asks of the program that runs the drive: contents, and a place where the chips' state outlives
 //! the process.
 
 use media::{Page, Slot, Spare, Unit};
 
-/// A host command in flight, named by whoever submitted it; it identifies the host's buffer.
+/// A host command in flight. Its submitter chooses the number, which identifies the host's buffer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Io(pub u32);
 
@@ -18,7 +18,7 @@ pub struct Piece {
     pub len: u32,
 }
 
-/// Why contents cannot be kept or had.
+/// Why contents cannot be stored or loaded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum StorageError {
     /// The host's disk, or its memory, failed.
@@ -31,10 +31,12 @@ pub enum StorageError {
 
 /// Contents and persistence, injected into every call of the core that may need them.
 ///
-/// The core decides and never copies: it names slots, and the implementation carries out each movement
-/// *in the order of the calls* (it may defer one as long as nobody can tell, and holds the completion
-/// of the command until then). Slots are counted: [`allocate`](Storage::allocate) gives a slot one
-/// reference, [`retain`](Storage::retain) adds one, [`release`](Storage::release) drops one, and a slot
+/// The core decides and never copies. It names slots, and the implementation carries out each movement
+/// *in the order of the calls*. It may defer a movement if no host can see that, and it holds the completion of the
+/// command until then.
+///
+/// References to slots are counted. [`allocate`](Storage::allocate) gives a slot one
+/// reference, [`retain`](Storage::retain) adds one, [`release`](Storage::release) drops one. A slot
 /// without references may be given out again once that cannot harm what is on disk.
 pub trait Storage {
     /// A fresh slot; `None` if there is none now (the write waits and is tried again).
@@ -43,8 +45,8 @@ pub trait Storage {
     fn retain(&mut self, slot: Slot);
     /// One page fewer refers to `slot`.
     fn release(&mut self, slot: Slot);
-    /// The contents of `slot` are out of date, though something on its way to the medium refers to it: nobody will read
-    /// them, and whoever can erase them does so when the owner of contents is asked to forget.
+    /// The contents of `slot` are out of date, though something on its way to the medium refers to it. No command will read
+    /// them. Storage that can erase them does so when the owner of contents is asked to forget.
     fn scrub(&mut self, _slot: Slot) {}
     /// Forgets all references: recovery begins, and retains those that it finds.
     fn forget_slots(&mut self);
@@ -71,19 +73,19 @@ pub trait Storage {
     /// Slot to host buffer; `None` is a page that was never written or was deallocated: zeros.
     ///
     /// # Errors
-    /// When the contents cannot be had back.
+    /// When the contents cannot be read back.
     fn load(&mut self, io: Io, piece: Piece, slot: Option<Slot>) -> Result<(), StorageError>;
     /// Checks a slot's contents for a command that gets none of them. Contents that cannot be damaged need no check.
     ///
     /// # Errors
-    /// When the contents cannot be had back.
+    /// When the contents cannot be read back.
     fn verify(&mut self, _io: Io, _slot: Slot) -> Result<(), StorageError> {
         Ok(())
     }
     /// Whether the host's buffer equals the slot's contents (`None`: zeros).
     ///
     /// # Errors
-    /// When the contents cannot be had back.
+    /// When the contents cannot be read back.
     fn compare(&mut self, io: Io, piece: Piece, slot: Option<Slot>) -> Result<bool, StorageError>;
 
     /// A change of the non-volatile state, in order. An image makes the records of one step durable
@@ -176,6 +178,17 @@ pub enum Record<'a> {
         superblock: u32,
         /// A placement handle; or, from their number on, what collection writes to.
         writer: u8,
+    },
+    /// What a zone is from now on; the last one of a zone counts.
+    Zone {
+        /// NVM Set, from 0.
+        set: u8,
+        /// Volume.
+        volume: u16,
+        /// Zone of the volume.
+        zone: u32,
+        /// Encoded by the set.
+        bytes: &'a [u8],
     },
     /// A small part of the state as a whole; the last one of a kind counts.
     Section {

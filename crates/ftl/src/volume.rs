@@ -2,6 +2,7 @@
 
 use crate::config::{GRANULE_PAGES, PAGE};
 use crate::storage::Piece;
+use crate::zoned::ZoneLayout;
 use serde::{Deserialize, Serialize};
 
 /// An NVM Set, from 0 (the identifier in NVMe is one more).
@@ -49,7 +50,7 @@ pub struct VolumeStats {
     pub host_written_bytes: u64,
     /// Bytes programmed because the host wrote them (pages; padding of partial units included).
     pub media_host_bytes: u64,
-    /// Bytes programmed by garbage collection, whoever owns them, on account of this volume's writes.
+    /// Bytes that garbage collection programmed because of this volume's writes. Other volumes may own them.
     pub media_gc_bytes: u64,
     /// Bytes sensed for the host's reads.
     pub media_read_bytes: u64,
@@ -63,6 +64,9 @@ pub(crate) struct Volume {
     pub bytes: u64,
     /// Granule of the set that holds each granule of the volume.
     pub granules: Vec<u32>,
+    /// Its zones, if it has any: then each has granules for what can be written to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zones: Option<ZoneLayout>,
     /// The first of them, if the others follow it one by one, as they nearly always do: then the list, which is a miss of the cache, need
     /// not be asked.
     #[serde(skip)]
@@ -96,6 +100,14 @@ impl Volume {
         }
     }
 
+    /// Pages more or fewer hold data. Zones count theirs by themselves.
+    #[inline]
+    pub fn count_mapped(&mut self, pages: i64) {
+        if self.zones.is_none() {
+            self.mapped = self.mapped.strict_add_signed(pages);
+        }
+    }
+
     /// The set's logical page that holds the volume's page.
     #[inline]
     pub fn page(&self, page: u64) -> u32 {
@@ -112,6 +124,14 @@ impl Volume {
 fn run(granules: &[u32]) -> Option<u32> {
     let first = *granules.first()?;
     (first..).zip(granules).all(|(next, &granule)| next == granule).then_some(first)
+}
+
+/// Granules that a volume of so many bytes, or of these zones, needs.
+fn granules_of(bytes: u64, zones: Option<&ZoneLayout>) -> u64 {
+    match zones {
+        Some(zones) => u64::from(zones.zones) * u64::from(zones.granules_of_zone()),
+        None => bytes.div_ceil(u64::from(GRANULE_PAGES) * u64::from(PAGE)),
+    }
 }
 
 /// All volumes, and who owns each granule of each set.
@@ -176,11 +196,25 @@ impl Volumes {
             Some(first) => u64::from(granule - first),
             None => volume.granules.iter().position(|&g| g == granule)? as u64,
         };
-        Some((VolumeId(owner), index * u64::from(GRANULE_PAGES) + u64::from(page % GRANULE_PAGES)))
+        let within = u64::from(page % GRANULE_PAGES);
+        let Some(zones) = &volume.zones else {
+            return Some((VolumeId(owner), index * u64::from(GRANULE_PAGES) + within));
+        };
+        let (zone, granule) =
+            (index / u64::from(zones.granules_of_zone()), index % u64::from(zones.granules_of_zone()));
+        let first = zone * zones.size / u64::from(PAGE);
+        Some((VolumeId(owner), first + granule * u64::from(GRANULE_PAGES) + within))
     }
 
-    /// Charges bytes that garbage collection programs to one of the volumes whose writes made it necessary, each in turn in
-    /// proportion to what was programmed for its host lately. Whether there is any.
+    /// Whether a logical page of a set belongs to a volume with zones.
+    pub fn is_zoned(&self, set: SetId, page: u32) -> bool {
+        let owner = self.owners[usize::from(set.0)].get((page / GRANULE_PAGES) as usize);
+        let volume = owner.and_then(|owner| self.table.get(usize::from(*owner))?.as_ref());
+        volume.is_some_and(|volume| volume.zones.is_some())
+    }
+
+    /// Charges bytes that garbage collection programs to one of the volumes whose writes made it necessary. They take turns, in
+    /// proportion to what was programmed for their hosts lately. Returns whether there is such a volume.
     pub fn charge_collected(&mut self, set: SetId, bytes: u64) -> bool {
         let pages = bytes.div_ceil(PAGE.into()).cast_signed();
         let mut all = 0i64;
@@ -226,8 +260,9 @@ impl Volumes {
         self.owners.get(usize::from(set.0)).map_or(0, |o| o.iter().filter(|&&o| o == FREE).count() as u32)
     }
 
-    pub fn create(&mut self, set: SetId, bytes: u64) -> Option<VolumeId> {
-        let need = usize::try_from(bytes.div_ceil(u64::from(GRANULE_PAGES) * u64::from(PAGE))).ok()?;
+    /// Makes a volume of so many bytes, or of these zones; `None` if there is too little capacity for it.
+    pub fn create(&mut self, set: SetId, bytes: u64, zones: Option<ZoneLayout>) -> Option<VolumeId> {
+        let need = usize::try_from(granules_of(bytes, zones.as_ref())).ok()?;
         let owners = self.owners.get_mut(usize::from(set.0))?;
         let id = match self.table.iter().position(Option::is_none) {
             Some(free) => free,
@@ -244,7 +279,7 @@ impl Volumes {
         }
         let (run, stats) = (run(&granules), VolumeStats::default());
         let volume =
-            Volume { set, bytes, granules, run, stats, mapped: 0, programmed: 0, losses: 0, owed: 0 };
+            Volume { set, bytes, granules, zones, run, stats, mapped: 0, programmed: 0, losses: 0, owed: 0 };
         if id == self.table.len() {
             self.table.push(Some(volume));
         } else {
@@ -276,8 +311,7 @@ impl Volumes {
         }
         for (id, volume) in table.iter_mut().enumerate() {
             let Some(volume) = volume else { continue };
-            let granule_bytes = u64::from(GRANULE_PAGES) * u64::from(PAGE);
-            if volume.bytes.div_ceil(granule_bytes) != volume.granules.len() as u64 {
+            if granules_of(volume.bytes, volume.zones.as_ref()) != volume.granules.len() as u64 {
                 return Err(format!(
                     "volume {id} has {} granules for {} bytes",
                     volume.granules.len(),

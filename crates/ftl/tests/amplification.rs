@@ -4,14 +4,14 @@
 #[path = "support/load.rs"]
 mod load;
 
-use ftl::{Config, Extent, Ftl, GcPolicy, Io, NoContents, PAGE, Past, SetId, Source};
-use load::{Load, hot_and_cold, kept_apart, oldest_first, uniform, zipf};
+use ftl::{Config, Extent, Ftl, GcPolicy, Io, NoContents, PAGE, SetId, Source, WriteHistory};
+use load::{LoadedDrive, hot_and_cold, kept_apart, oldest_first, uniform, zipf};
 use media::{Nanos, Rng};
 
 #[test]
 fn uniform_random_writes_amplify_as_theory_says_and_from_the_first_on_if_they_are_past() {
     for spare in [0.28, 0.125, 0.07] {
-        let mut written = Load::new(spare, GcPolicy::Greedy, uniform());
+        let mut written = LoadedDrive::new(spare, GcPolicy::Greedy, uniform());
         (0..written.pages).for_each(|page| written.write(page));
         written.overwrite(5 * written.pages);
         let measured = written.overwrite(2 * written.pages);
@@ -19,11 +19,11 @@ fn uniform_random_writes_amplify_as_theory_says_and_from_the_first_on_if_they_ar
         println!("spare {spare}: measured {measured:.3}, theory {theory:.3}");
         assert!((measured / theory - 1.0).abs() < 0.03, "spare {spare}: {measured:.3} against {theory:.3}");
 
-        let mut aged = Load::new(spare, GcPolicy::Greedy, uniform());
-        assert!(aged.ftl.age(
+        let mut aged = LoadedDrive::new(spare, GcPolicy::Greedy, uniform());
+        assert!(aged.ftl.precondition(
             Nanos::ZERO,
             &[aged.volume],
-            Past::Overwritten(1),
+            WriteHistory::Overwritten(1),
             &mut NoContents,
             &mut || true
         ));
@@ -61,7 +61,7 @@ fn theory_gives_the_published_values() {
 #[test]
 fn the_oldest_first_amplifies_as_its_theory_says() {
     for (spare, classes) in [(0.12, uniform()), (0.28, uniform()), (0.28, hot_and_cold(0.9, 0.1))] {
-        let mut load = Load::new(spare, GcPolicy::Fifo, classes.clone());
+        let mut load = LoadedDrive::new(spare, GcPolicy::Fifo, classes.clone());
         (0..load.pages).for_each(|page| load.write(page));
         load.overwrite(4 * load.pages);
         let measured = load.overwrite(load.pages);
@@ -77,7 +77,7 @@ fn the_oldest_first_amplifies_as_its_theory_says() {
 fn skewed_writes_amplify_between_the_bounds_of_theory() {
     let classes = hot_and_cold(0.9, 0.1);
     for policy in [GcPolicy::Greedy, GcPolicy::CostBenefit] {
-        let mut load = Load::new(0.28, policy, classes.clone());
+        let mut load = LoadedDrive::new(0.28, policy, classes.clone());
         (0..load.pages).for_each(|page| load.write(page));
         load.overwrite(4 * load.pages);
         let measured = load.overwrite(load.pages);
@@ -90,20 +90,21 @@ fn skewed_writes_amplify_between_the_bounds_of_theory() {
 #[test]
 fn a_past_outlives_a_power_cut_and_a_saved_drive() {
     let kinds = [
-        (true, Past::Overwritten(3)),
-        (false, Past::Overwritten(3)),
-        (true, Past::Filled),
-        (false, Past::Filled),
+        (true, WriteHistory::Overwritten(3)),
+        (false, WriteHistory::Overwritten(3)),
+        (true, WriteHistory::Filled),
+        (false, WriteHistory::Filled),
     ];
-    for (durable, past) in kinds {
-        let config = Config { durable, ..Load::new(0.28, GcPolicy::Greedy, uniform()).ftl.config().clone() };
+    for (durable, history) in kinds {
+        let config =
+            Config { durable, ..LoadedDrive::new(0.28, GcPolicy::Greedy, uniform()).ftl.config().clone() };
         let mut ftl = Ftl::new(config.clone()).expect("a good configuration");
         // Half of the set, in two volumes.
         let bytes = (128 << 10) * u64::from(PAGE);
         let volumes = [(); 2].map(|()| ftl.create(SetId(0), bytes, &mut NoContents).expect("space"));
-        assert!(ftl.age(Nanos::ZERO, &volumes, past, &mut NoContents, &mut || true));
+        assert!(ftl.precondition(Nanos::ZERO, &volumes, history, &mut NoContents, &mut || true));
         assert!(
-            !ftl.age(Nanos::ZERO, &volumes, past, &mut NoContents, &mut || true),
+            !ftl.precondition(Nanos::ZERO, &volumes, history, &mut NoContents, &mut || true),
             "it is not blank any more"
         );
         let pages = bytes / u64::from(PAGE);
@@ -138,6 +139,6 @@ fn a_past_outlives_a_power_cut_and_a_saved_drive() {
             ftl.park(Nanos::ZERO).save(&mut saved);
             saved
         });
-        assert!(all[0] == all[1] && all[0] == all[2], "durable {durable}, {past:?}");
+        assert!(all[0] == all[1] && all[0] == all[2], "durable {durable}, {history:?}");
     }
 }

@@ -2,7 +2,10 @@
 
 mod sets;
 
-use ftl::{Answer, Config, Done, Extent, Ftl, GcConfig, Io, NoContents, SetConfig, SetId, Source, VolumeId};
+use ftl::{
+    Answer, CompletedIo, Config, Extent, Ftl, GcConfig, Io, NoContents, SetConfig, SetId, Source, VolumeId,
+    ZonesConfig,
+};
 use media::{Cell, FaultPlan, Geometry, NandConfig, NandTiming, Nanos};
 
 /// Chunks of four pages that hold one each: they fill the buffer and make no whole program unit. It is drained all the same
@@ -26,6 +29,7 @@ fn single_pages_of_large_atomic_units_do_not_jam_the_buffer() {
             capacity_pages: 6144,
             gc: GcConfig::default(),
             placement: Default::default(),
+            zones: ZonesConfig::default(),
         }],
         buffer_pages: 24,
         protected: true,
@@ -57,7 +61,7 @@ struct Bench {
     ftl: Ftl,
     volume: VolumeId,
     now: Nanos,
-    done: Vec<Done>,
+    done: Vec<CompletedIo>,
 }
 
 impl Bench {

@@ -2,7 +2,7 @@
 
 mod sets;
 
-use ftl::{Answer, Config, Done, Extent, Fault, Ftl, Io, NoContents, SetId, Source, VolumeId};
+use ftl::{Answer, CompletedIo, Config, Extent, Fault, Ftl, Io, NoContents, SetId, Source, VolumeId};
 use media::{FaultPlan, Nanos};
 
 const SETS: u8 = 3;
@@ -23,7 +23,7 @@ struct Bench {
     ftl: Ftl,
     volumes: Vec<VolumeId>,
     now: Nanos,
-    done: Vec<Done>,
+    done: Vec<CompletedIo>,
 }
 
 impl Bench {

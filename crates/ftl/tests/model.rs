@@ -8,7 +8,7 @@ mod support;
 
 use ftl::{
     Answer, Config, Extent, Fault, Ftl, GcConfig, GcPolicy, Io, PAGE, PlacementConfig, Restorer, SetConfig,
-    SetId, Source, VolumeId,
+    SetId, Source, VolumeId, ZonesConfig,
 };
 use media::{Cell, FaultPlan, Geometry, MemoryConfig, MemoryKind, NandConfig, NandTiming, Nanos, Rng};
 use std::collections::BTreeMap;
@@ -77,6 +77,7 @@ fn random_config(rng: &mut Rng) -> Config {
                     ..GcConfig::default()
                 },
                 placement,
+                zones: ZonesConfig::default(),
             },
             SetConfig::Memory {
                 memory: MemoryConfig {
@@ -128,7 +129,7 @@ impl Sector {
 }
 
 #[derive(Clone, Debug)]
-enum Kind {
+enum InFlight {
     Write {
         volume: usize,
         first: u64,
@@ -150,8 +151,8 @@ struct Run {
     store: Store,
     now: Nanos,
     volumes: Vec<(VolumeId, Vec<Sector>)>,
-    flying: BTreeMap<u32, Kind>,
-    done: Vec<ftl::Done>,
+    in_flight: BTreeMap<u32, InFlight>,
+    done: Vec<ftl::CompletedIo>,
     next_io: u32,
     next_value: u32,
     saved: Vec<u8>,
@@ -182,7 +183,7 @@ impl Run {
         ftl.save(&mut saved);
         store.journal.clear();
         let (now, next_io, next_value) = (Nanos::ZERO, 0, 1);
-        let (flying, done) = (BTreeMap::new(), Vec::new());
+        let (in_flight, done) = (BTreeMap::new(), Vec::new());
         Run {
             seed,
             rng,
@@ -191,7 +192,7 @@ impl Run {
             store,
             now,
             volumes,
-            flying,
+            in_flight,
             done,
             next_io,
             next_value,
@@ -222,11 +223,11 @@ impl Run {
             (self.rng.below(span / SECTORS) * SECTORS, SECTORS * (1 + self.rng.below(12)))
         };
         let count = count.min(sectors - first);
-        let clash = self.flying.values().any(|k| match k {
-            Kind::Write { volume: v, first: f, count: c, .. } => {
+        let clash = self.in_flight.values().any(|k| match k {
+            InFlight::Write { volume: v, first: f, count: c, .. } => {
                 *v == volume && *f < first + count && first < *f + *c
             }
-            Kind::Flush { .. } => false,
+            InFlight::Flush { .. } => false,
         });
         (!clash).then_some((volume, first, count))
     }
@@ -245,7 +246,7 @@ impl Run {
             sector.later.push(value);
             sector.all.push(value);
         }
-        self.flying.insert(io, Kind::Write { volume, first, count, value, durable });
+        self.in_flight.insert(io, InFlight::Write { volume, first, count, value, durable });
         let id = self.volumes[volume].0;
         // Now and then one that does not exist.
         let handle = self.rng.below(5) as u8;
@@ -274,14 +275,14 @@ impl Run {
     /// Only a worn-out drive may refuse; what it held must still be there.
     fn failed(&mut self, io: u32, fault: Fault) {
         assert_eq!(fault, Fault::ReadOnly, "seed {}: command {io}", self.seed);
-        self.flying.remove(&io);
+        self.in_flight.remove(&io);
         self.worn_out = true;
     }
 
     fn ended(&mut self, io: u32) {
         let protected = self.config.protected;
-        match self.flying.remove(&io) {
-            Some(Kind::Write { volume, first, count, value, durable }) => {
+        match self.in_flight.remove(&io) {
+            Some(InFlight::Write { volume, first, count, value, durable }) => {
                 // Memory is written in place: durable when it is acknowledged, if it is protected.
                 for sector in &mut self.volumes[volume].1[first as usize..(first + count) as usize] {
                     sector.latest = value;
@@ -291,7 +292,7 @@ impl Run {
                     }
                 }
             }
-            Some(Kind::Flush { promises }) => {
+            Some(InFlight::Flush { promises }) => {
                 for (volume, index, value) in promises {
                     let sector = &mut self.volumes[volume].1[index as usize];
                     // Unless it was deallocated in between.
@@ -315,7 +316,7 @@ impl Run {
             .collect();
         let io = self.next_io;
         self.next_io += 1;
-        self.flying.insert(io, Kind::Flush { promises });
+        self.in_flight.insert(io, InFlight::Flush { promises });
         let answer = match self.rng.below(8) {
             0 => self.ftl.shutdown(self.now, Io(io), &mut self.store),
             _ => self.ftl.flush(self.now, Io(io), &mut self.store),
@@ -382,7 +383,7 @@ impl Run {
 
     fn pass_time(&mut self, all: bool) {
         for _ in 0..if all { 1_000_000 } else { 1 + self.rng.below(20) } {
-            if all && self.flying.is_empty() {
+            if all && self.in_flight.is_empty() {
                 return;
             }
             match self.ftl.next_event() {
@@ -390,7 +391,7 @@ impl Run {
                 None if all => panic!(
                     "seed {}: {} commands never end; {}",
                     self.seed,
-                    self.flying.len(),
+                    self.in_flight.len(),
                     self.ftl.describe(SetId(0))
                 ),
                 None => return,
@@ -460,7 +461,7 @@ impl Run {
     }
 
     fn check_after_cut(&mut self, complete: bool, memory_lost: bool) {
-        self.flying.clear();
+        self.in_flight.clear();
         self.audit();
         self.poll();
         for volume in 0..self.volumes.len() {

@@ -3,7 +3,7 @@
 mod sets;
 mod support;
 
-use ftl::{Answer, Config, Extent, Ftl, GcConfig, Io, PAGE, SetConfig, SetId, Source, VolumeId};
+use ftl::{Answer, Config, Extent, Ftl, GcConfig, Io, PAGE, SetConfig, SetId, Source, VolumeId, ZonesConfig};
 use media::{Cell, Geometry, NandConfig, NandTiming, Nanos};
 use support::{Kept, Store};
 
@@ -29,6 +29,7 @@ fn config() -> Config {
                 capacity_pages: PAGES,
                 gc: GcConfig::default(),
                 placement: Default::default(),
+                zones: ZonesConfig::default(),
             },
             sets::pmem(),
         ],

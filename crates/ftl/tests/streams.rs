@@ -2,7 +2,7 @@
 
 use ftl::{
     Answer, Config, Extent, Ftl, GcConfig, Io, NoContents, PAGE, PlacementConfig, SetConfig, SetId, Source,
-    VolumeId,
+    VolumeId, ZonesConfig,
 };
 use media::{Cell, FaultPlan, Geometry, NandConfig, NandTiming, Nanos, Rng};
 
@@ -31,6 +31,7 @@ fn drive_with(placement: PlacementConfig, together: bool) -> (Ftl, VolumeId, u64
             capacity_pages: pages as u32,
             gc: GcConfig { wear_gap: 1000, together, ..GcConfig::default() },
             placement,
+            zones: ZonesConfig::default(),
         }],
         buffer_pages: 16,
         protected: true,

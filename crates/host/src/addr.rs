@@ -9,15 +9,15 @@ use nvme::Nqn;
 /// Where a drive listens.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Addr {
-    /// The place.
-    pub place: Place,
+    /// Its socket.
+    pub endpoint: Endpoint,
     /// NQN of the subsystem (`?nqn=…` at the address's end); `None` asks the discovery service there.
     pub subnqn: Option<Nqn>,
 }
 
-/// The place of an [`Addr`].
+/// The socket of an [`Addr`].
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum Endpoint {
     /// NVMe/TCP.
     Tcp {
         /// Host name or address, without brackets.
@@ -35,7 +35,7 @@ pub const DEFAULT_PORT: u16 = 4420;
 impl Default for Addr {
     /// `tcp://127.0.0.1:4420`.
     fn default() -> Self {
-        Self { place: Place::Tcp { host: "127.0.0.1".into(), port: DEFAULT_PORT }, subnqn: None }
+        Self { endpoint: Endpoint::Tcp { host: "127.0.0.1".into(), port: DEFAULT_PORT }, subnqn: None }
     }
 }
 
@@ -61,7 +61,7 @@ impl FromStr for Addr {
         if rest.starts_with("tcp://") && rest.contains('?') {
             return Err(wrong("something other than ?nqn=NQN behind the place"));
         }
-        let place = if let Some(path) = rest.strip_prefix("unix://") {
+        let endpoint = if let Some(path) = rest.strip_prefix("unix://") {
             if path.is_empty() {
                 return Err(wrong("no path"));
             }
@@ -69,7 +69,7 @@ impl FromStr for Addr {
             if path.len() > 107 {
                 return Err(wrong("a path longer than the 107 bytes of a Unix socket"));
             }
-            Place::Unix(path.into())
+            Endpoint::Unix(path.into())
         } else if let Some(rest) = rest.strip_prefix("tcp://") {
             let rest = rest.strip_suffix('/').unwrap_or(rest);
             let (host, port) = match rest.strip_prefix('[') {
@@ -101,22 +101,22 @@ impl FromStr for Addr {
                     .ok_or_else(|| wrong("a port that is not 1 to 65535"))?,
                 None => DEFAULT_PORT,
             };
-            Place::Tcp { host: host.into(), port }
+            Endpoint::Tcp { host: host.into(), port }
         } else if let Some((scheme, _)) = rest.split_once("://") {
             return Err(wrong(&format!("the unknown scheme '{scheme}'")));
         } else {
             return Err(wrong("no scheme"));
         };
-        Ok(Self { place, subnqn })
+        Ok(Self { endpoint, subnqn })
     }
 }
 
 impl fmt::Display for Addr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.place {
-            Place::Tcp { host, port } if host.contains(':') => write!(f, "tcp://[{host}]:{port}")?,
-            Place::Tcp { host, port } => write!(f, "tcp://{host}:{port}")?,
-            Place::Unix(path) => write!(f, "unix://{}", path.display())?,
+        match &self.endpoint {
+            Endpoint::Tcp { host, port } if host.contains(':') => write!(f, "tcp://[{host}]:{port}")?,
+            Endpoint::Tcp { host, port } => write!(f, "tcp://{host}:{port}")?,
+            Endpoint::Unix(path) => write!(f, "unix://{}", path.display())?,
         }
         if let Some(nqn) = &self.subnqn {
             write!(f, "?nqn={nqn}")?;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use fabric::auth::{ChapKeys, Host, HostFailure, Methods, Parties, Step};
+use fabric::auth::{AuthStep, ChapKeys, Host, HostFailure, Methods, Parties};
 use nvme::Command;
 use nvme::auth::SECP_NVME;
 use nvme::fabrics::{Authentication, FabricsCommand};
@@ -26,23 +26,23 @@ pub(crate) fn authenticate<Q: Queue>(
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         match host.step(answer.take().as_deref(), &mut fill_random) {
-            Step::Send(message) => {
+            AuthStep::Send(message) => {
                 let length = u32::try_from(message.len()).unwrap_or(u32::MAX);
                 let send = FabricsCommand::AuthenticationSend(parameters(length));
                 let sent = call(queue, Command::from(send), Data::Out(message), left, what);
                 // Why this host gives up matters more than whether the drive heard of it.
-                if let Step::Failed(why) = host.step(None, &mut fill_random) {
+                if let AuthStep::Failed(why) = host.step(None, &mut fill_random) {
                     return Err(failed(what(), why));
                 }
                 sent?;
             }
-            Step::Receive => {
+            AuthStep::Receive => {
                 let receive = FabricsCommand::AuthenticationReceive(parameters(Host::ROOM as u32));
                 let done = call(queue, Command::from(receive), Data::room(Host::ROOM), left, what)?;
                 answer = Some(done.data.into_buffer());
             }
-            Step::Done => return Ok(()),
-            Step::Failed(why) => return Err(failed(what(), why)),
+            AuthStep::Done => return Ok(()),
+            AuthStep::Failed(why) => return Err(failed(what(), why)),
         }
     }
 }

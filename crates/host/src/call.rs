@@ -7,7 +7,7 @@ use nvme::fabrics::FabricsType;
 use nvme::{Command, Status};
 
 use crate::error::{Error, TransportError};
-use crate::queue::{Data, Done, Queue};
+use crate::queue::{CompletedCommand, Data, Queue};
 
 /// Submits to a queue on which nothing else is outstanding, and waits for success.
 pub(crate) fn call_alone<Q: Queue>(
@@ -16,7 +16,7 @@ pub(crate) fn call_alone<Q: Queue>(
     data: Data,
     timeout: Duration,
     what: impl FnOnce() -> String,
-) -> Result<Done, Error> {
+) -> Result<CompletedCommand, Error> {
     let is_connect = command.opc == FABRICS_OPCODE && command.fctype() == FabricsType::CONNECT;
     let tag = queue.submit(command, data)?;
     let deadline = Instant::now() + timeout;

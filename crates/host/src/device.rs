@@ -5,7 +5,7 @@ use std::time::Duration;
 use blockdev::{BlockDevice, Completed, Geometry, Namespace, Nanos, Operation, Payload};
 
 use crate::TransportError;
-use crate::queue::{Data, Done, Queue};
+use crate::queue::{CompletedCommand, Data, Queue};
 
 /// A queue that carries parts of requests on any namespaces of its controller.
 #[derive(Debug)]
@@ -93,7 +93,7 @@ impl<Q: Queue> OperationQueue<Q> {
         Some(self.completed(done))
     }
 
-    fn completed(&mut self, done: Done) -> Completed {
+    fn completed(&mut self, done: CompletedCommand) -> Completed {
         let Outstanding { tag, ranges } =
             self.outstanding.get(usize::from(done.tag.0)).copied().unwrap_or_default();
         let mut data = done.data.into_buffer();

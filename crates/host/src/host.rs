@@ -22,7 +22,7 @@ use nvme::zerocopy::{FromBytes, IntoBytes};
 use nvme::{AdminCommand, Command, Csi, IDENTIFY_SIZE, NSID_ALL, Nsid, U16};
 
 use crate::io::IoQueue;
-use crate::queue::{Data, Done, Identity, Queue, Tag, Transport};
+use crate::queue::{CompletedCommand, Data, Identity, Queue, Tag, Transport};
 use crate::{Error, TransportError};
 
 /// How long an ordinary admin command may take.
@@ -96,17 +96,22 @@ impl<T: Transport> Host<T> {
     pub fn max_transfer(&self) -> usize {
         match self.controller.mdts {
             0 => 1 << 30,
-            mdts => 1usize
-                .checked_shl(12 + u32::from(self.cap.mpsmin()) + u32::from(mdts))
-                .map_or(1 << 30, |bytes| bytes.min(1 << 30)),
+            mdts => self.size_limit(mdts),
         }
     }
 
-    /// Any admin command; its completion is returned whatever its status.
+    /// The bytes of a size limit, 2 to `power` in units of the smallest memory page (CAP.MPSMIN): no more than 1 GiB.
+    pub(crate) fn size_limit(&self, power: u8) -> usize {
+        1usize
+            .checked_shl(12 + u32::from(self.cap.mpsmin()) + u32::from(power))
+            .map_or(1 << 30, |bytes| bytes.min(1 << 30))
+    }
+
+    /// Any admin command. Returns its completion, also of one that failed.
     ///
     /// # Errors
     /// The transport is broken, or there was no completion within a minute.
-    pub fn call(&mut self, command: Command, data: Data) -> Result<Done, TransportError> {
+    pub fn call(&mut self, command: Command, data: Data) -> Result<CompletedCommand, TransportError> {
         self.call_within(command, data, TIMEOUT)
     }
 
@@ -115,7 +120,7 @@ impl<T: Transport> Host<T> {
         command: Command,
         data: Data,
         timeout: Duration,
-    ) -> Result<Done, TransportError> {
+    ) -> Result<CompletedCommand, TransportError> {
         let deadline = Instant::now() + timeout;
         let tag = self.admin.submit(command, data)?;
         self.last_command = Instant::now();
@@ -132,7 +137,7 @@ impl<T: Transport> Host<T> {
     }
 
     /// A completion that is not the awaited one: an asynchronous event.
-    fn stray(&mut self, done: &Done) {
+    fn stray(&mut self, done: &CompletedCommand) {
         if let Some(at) = self.event_requests.iter().position(|tag| *tag == done.tag) {
             self.event_requests.swap_remove(at);
             if done.completion.status().is_success() {
@@ -142,7 +147,12 @@ impl<T: Transport> Host<T> {
     }
 
     /// An admin command that must succeed.
-    fn ask(&mut self, command: Command, data: Data, what: impl FnOnce() -> String) -> Result<Done, Error> {
+    fn ask(
+        &mut self,
+        command: Command,
+        data: Data,
+        what: impl FnOnce() -> String,
+    ) -> Result<CompletedCommand, Error> {
         self.ask_within(command, data, TIMEOUT, what)
     }
 
@@ -152,7 +162,7 @@ impl<T: Transport> Host<T> {
         data: Data,
         timeout: Duration,
         what: impl FnOnce() -> String,
-    ) -> Result<Done, Error> {
+    ) -> Result<CompletedCommand, Error> {
         let done = self.call_within(command, data, timeout)?;
         match done.completion.status().ok() {
             Ok(()) => Ok(done),
@@ -227,8 +237,8 @@ impl<T: Transport> Host<T> {
         self.identified(Cns::IOCS_NAMESPACE, nsid)
     }
 
-    /// Tells the drive that this host knows LBA formats with other guards than of 16 bits, or with storage tags, and Copy
-    /// descriptors that name other namespaces (feature 16h).
+    /// Enables extensions that a host must ask for (feature 16h): LBA formats with storage tags or with guards of more than 16 bits, and
+    /// Copy descriptors that name other namespaces.
     ///
     /// # Errors
     /// The command failed, or the transport is broken.
@@ -301,7 +311,7 @@ impl<T: Transport> Host<T> {
         Ok(list.iter().collect())
     }
 
-    /// Controllers that a namespace is attached to, ascending. A drive without namespace management only tells of this one.
+    /// Controllers that a namespace is attached to, ascending. A drive without namespace management names only this one.
     ///
     /// # Errors
     /// The command failed, or the transport is broken.
@@ -453,7 +463,15 @@ impl<T: Transport> Host<T> {
     /// # Errors
     /// The command failed (for instance Namespace Insufficient Capacity), or the transport is broken.
     pub fn create_namespace(&mut self, create: &NamespaceCreate) -> Result<Nsid, Error> {
-        let command = NamespaceManagement { nsid: 0, sel: NamespaceManagementSelect::CREATE, csi: Csi::NVM };
+        self.create_namespace_of(Csi::NVM, create)
+    }
+
+    /// Creates a namespace of this I/O command set; the result is its NSID. It is attached to nothing yet.
+    ///
+    /// # Errors
+    /// As [`create_namespace`](Host::create_namespace), and I/O Command Set Not Supported.
+    pub fn create_namespace_of(&mut self, csi: Csi, create: &NamespaceCreate) -> Result<Nsid, Error> {
+        let command = NamespaceManagement { nsid: 0, sel: NamespaceManagementSelect::CREATE, csi };
         let data = Data::Out(create.as_bytes().to_vec());
         let done = self.ask(command.into(), data, || "creating a namespace".into())?;
         Ok(done.completion.dw0.get())

@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use blockdev::{Namespace, Operation, Verb};
-use nvme::io::{DSM_RANGES_MAX, DsmRange};
-use nvme::zerocopy::IntoBytes;
+use blockdev::{Namespace, Operation, Payload, Verb};
 use nvme::{Command, Nsid};
 
 use crate::call::call_alone;
-use crate::queue::{Data, Done, Queue, Tag};
+use crate::queue::{CompletedCommand, Data, Queue, Tag};
 use crate::{Error, TransportError};
 
 /// How long one I/O command may take.
@@ -47,11 +45,11 @@ impl<Q: Queue> IoQueue<Q> {
         self.max_transfer
     }
 
-    /// Any I/O command, alone; its completion is returned whatever its status.
+    /// Any I/O command, alone. Returns its completion, also of one that failed.
     ///
     /// # Errors
     /// The transport is broken, or there was no completion within a minute.
-    pub fn call(&mut self, command: Command, data: Data) -> Result<Done, TransportError> {
+    pub fn call(&mut self, command: Command, data: Data) -> Result<CompletedCommand, TransportError> {
         let tag = self.queue.submit(command, data)?;
         loop {
             match self.queue.next(Some(TIMEOUT))? {
@@ -62,7 +60,12 @@ impl<Q: Queue> IoQueue<Q> {
         }
     }
 
-    fn ask(&mut self, command: Command, data: Data, what: impl FnOnce() -> String) -> Result<Done, Error> {
+    fn ask(
+        &mut self,
+        command: Command,
+        data: Data,
+        what: impl FnOnce() -> String,
+    ) -> Result<CompletedCommand, Error> {
         call_alone(&mut self.queue, command, data, TIMEOUT, what)
     }
 
@@ -160,7 +163,7 @@ impl<Q: Queue> IoQueue<Q> {
         }
     }
 
-    fn next_done(&mut self) -> Result<Done, TransportError> {
+    fn next_done(&mut self) -> Result<CompletedCommand, TransportError> {
         self.queue.next(Some(TIMEOUT))?.ok_or(TransportError::Timeout(TIMEOUT))
     }
 
@@ -196,28 +199,39 @@ impl<Q: Queue> IoQueue<Q> {
         deallocate: bool,
     ) -> Result<(), Error> {
         let verb = Verb::WriteZeroes { deallocate };
+        self.without_blocks(ns, verb, slba, blocks, "writing zeroes")
+    }
+
+    /// Deallocates logical blocks.
+    ///
+    /// # Errors
+    /// A command failed, or the transport is broken.
+    pub fn deallocate(&mut self, ns: &Namespace, slba: u64, blocks: u64) -> Result<(), Error> {
+        self.without_blocks(ns, Verb::Trim, slba, blocks, "deallocating in")
+    }
+
+    /// Commands without data but lists of ranges, cut by the namespace's limits, one after the other.
+    fn without_blocks(
+        &mut self,
+        ns: &Namespace,
+        verb: Verb,
+        slba: u64,
+        blocks: u64,
+        what: &str,
+    ) -> Result<(), Error> {
         let most = ns.limits.most(verb);
         let mut done = 0;
         while done < blocks {
             let part = u32::try_from(blocks - done).unwrap_or(u32::MAX).min(most);
-            let zeroes = Operation { verb, lba: slba.saturating_add(done), blocks: part };
-            self.ask(ns.encode(&zeroes).0, Data::None, || describe("writing zeroes", ns, slba))?;
+            let lba = slba.saturating_add(done);
+            let (command, payload) = ns.encode(&Operation { verb, lba, blocks: part });
+            let mut list = Vec::new();
+            if let Payload::Ranges(ranges) = payload {
+                ranges.write(&mut list);
+            }
+            let data = if list.is_empty() { Data::None } else { Data::Out(list) };
+            self.ask(command, data, || describe(what, ns, lba))?;
             done += u64::from(part);
-        }
-        Ok(())
-    }
-
-    /// Deallocates ranges of logical blocks: (first, number).
-    ///
-    /// # Errors
-    /// A command failed, or the transport is broken.
-    pub fn deallocate(&mut self, nsid: Nsid, ranges: &[(u64, u32)]) -> Result<(), Error> {
-        for ranges in ranges.chunks(DSM_RANGES_MAX) {
-            let list: Vec<DsmRange> =
-                ranges.iter().map(|(slba, blocks)| DsmRange::new(*slba, *blocks)).collect();
-            let count = u16::try_from(list.len()).unwrap_or(256);
-            let data = Data::Out(list.as_bytes().to_vec());
-            self.ask(Command::deallocate(nsid, count), data, || format!("deallocating in namespace {nsid}"))?;
         }
         Ok(())
     }

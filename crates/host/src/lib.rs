@@ -1,8 +1,9 @@
 //! A typed NVMe host over any connection.
 //!
-//! - [`Queue`] and [`Transport`] are the contract with whatever carries commands: a drive in this process, a
+//! - [`Queue`] and [`Transport`] are the contract with what carries commands: a drive in this process, a
 //!   Unix socket, TCP ([`SocketTransport`]).
 //! - [`Host`] is a controller with typed admin commands; [`IoQueue`] reads and writes namespaces.
+//! - [`Zoned`] is what an [`IoQueue`] must know of a zoned namespace, to report, manage and write its zones.
 //! - [`NamespaceDevice`] is a namespace as a [block device](blockdev::BlockDevice), over any queue.
 //! - [`view`] shows what the drive says as JSON with the keys of nvme-cli.
 //!
@@ -19,7 +20,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A failed command is a value with its status ([`Error::Command`], or the [`Done`] of a raw call); `Err` of
+//! A failed command is a value with its status ([`Error::Command`], or the [`CompletedCommand`] of a raw call); `Err` of
 //! the low-level contract means that the transport is broken.
 //!
 //! - [`retry`] tries until a drive is there; a [`Session`] makes its association again after a loss.
@@ -42,10 +43,11 @@ mod random;
 mod session;
 mod socket;
 pub mod view;
+mod zones;
 
 pub use blockdev::Namespace;
 
-pub use addr::{Addr, AddrError, DEFAULT_PORT, Place};
+pub use addr::{Addr, AddrError, DEFAULT_PORT, Endpoint};
 pub(crate) use call::call_alone as call;
 pub use device::{NamespaceDevice, OperationQueue};
 pub use error::{Error, TransportError, nsid_list};
@@ -53,7 +55,8 @@ pub use file::{BlockFile, FileDevice};
 pub use host::{Host, namespace_create};
 pub use io::IoQueue;
 pub use logs::AnaLog;
-pub use queue::{Connected, Data, Done, Identity, Queue, Tag, Transport};
+pub use queue::{CompletedCommand, Connected, Data, Identity, Queue, Tag, Transport};
 pub use random::fill_random;
 pub use session::{InFlight, Session, TrackedQueue, may_pass, retry};
 pub use socket::{SocketQueue, SocketTransport};
+pub use zones::{Zoned, Zones, Zrwa};

@@ -192,7 +192,7 @@ impl<T: Transport> Host<T> {
         self.typed_log(LogId::ENDURANCE_GROUP, 0, endgid)
     }
 
-    /// The window of an NVM Set in Predictable Latency Mode, and what is left of it. Events that the log tells of are retained.
+    /// The window of an NVM Set in Predictable Latency Mode, and what is left of it. Reading it does not clear the log's events.
     ///
     /// # Errors
     /// The command failed (Invalid Log Page or Invalid Field in Command: the set has no such mode), or the transport is broken.

@@ -62,7 +62,7 @@ impl Data {
 
 /// A completed command.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Done {
+pub struct CompletedCommand {
     /// Which command.
     pub tag: Tag,
     /// How it ended: a failed command is a value, not an `Err`.
@@ -103,7 +103,7 @@ pub trait Queue {
     ///
     /// # Errors
     /// The transport is broken.
-    fn next(&mut self, timeout: Option<Duration>) -> Result<Option<Done>, TransportError>;
+    fn next(&mut self, timeout: Option<Duration>) -> Result<Option<CompletedCommand>, TransportError>;
 
     /// Nobody waits for what is outstanding any more, because the drive has stopped answering. Where a transport
     /// has several queues of one controller, shutting it down does not wait for an answer from then on.
@@ -111,7 +111,7 @@ pub trait Queue {
 
     /// A completion that has arrived already, without looking for more: what came together with the one that
     /// [`next`](Queue::next) returned. A queue that does not know may always say `None`.
-    fn arrived(&mut self) -> Option<Done> {
+    fn arrived(&mut self) -> Option<CompletedCommand> {
         None
     }
 }
@@ -134,7 +134,7 @@ impl<Q: Queue + ?Sized> Queue for &mut Q {
         (**self).flush()
     }
 
-    fn next(&mut self, timeout: Option<Duration>) -> Result<Option<Done>, TransportError> {
+    fn next(&mut self, timeout: Option<Duration>) -> Result<Option<CompletedCommand>, TransportError> {
         (**self).next(timeout)
     }
 
@@ -142,7 +142,7 @@ impl<Q: Queue + ?Sized> Queue for &mut Q {
         (**self).abandon();
     }
 
-    fn arrived(&mut self) -> Option<Done> {
+    fn arrived(&mut self) -> Option<CompletedCommand> {
         (**self).arrived()
     }
 }

@@ -2,7 +2,7 @@
 
 /// Fills the bytes with randomness of the operating system that is fit for keys.
 ///
-/// It aborts the process where there is none to be had: nothing that would follow could be kept secret.
+/// It aborts the process if the system gives none: without it, nothing could be kept secret.
 pub fn fill_random(mut bytes: &mut [u8]) {
     while !bytes.is_empty() {
         match rustix::rand::getrandom(&mut *bytes, rustix::rand::GetRandomFlags::empty()) {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use nvme::Command;
 
-use crate::queue::{Data, Done, Identity, Queue, Tag, Transport};
+use crate::queue::{CompletedCommand, Data, Identity, Queue, Tag, Transport};
 use crate::{Error, Host, TransportError};
 
 /// The first pause between two attempts; the following ones are twice as long each, up to [`LONGEST_PAUSE`].
@@ -103,7 +103,7 @@ impl<Q: Queue> Queue for TrackedQueue<Q> {
         self.queue.flush()
     }
 
-    fn next(&mut self, timeout: Option<Duration>) -> Result<Option<Done>, TransportError> {
+    fn next(&mut self, timeout: Option<Duration>) -> Result<Option<CompletedCommand>, TransportError> {
         let done = self.queue.next(timeout)?;
         if let Some(done) = &done
             && let Some(flying) = self.flying.get_mut(usize::from(done.tag.0))

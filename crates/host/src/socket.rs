@@ -18,9 +18,9 @@ use nvme::zerocopy::{FromBytes, FromZeros, IntoBytes};
 use nvme::{CNTLID_DYNAMIC, Command, Nqn, U16, U64};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::addr::{Addr, Place};
+use crate::addr::{Addr, Endpoint};
 use crate::auth::authenticate;
-use crate::queue::{Connected, Data, Done, Identity, Queue, Tag, Transport};
+use crate::queue::{CompletedCommand, Connected, Data, Identity, Queue, Tag, Transport};
 use crate::{Error, TransportError, call};
 
 /// Entries of an admin queue.
@@ -209,14 +209,14 @@ impl SocketQueue {
 
     /// The next completion that has arrived. It stays in the connection until it is asked for, because its
     /// tag may be given to another command from then on.
-    fn take_done(&mut self) -> Option<Done> {
+    fn take_done(&mut self) -> Option<CompletedCommand> {
         let completed = self.connection.next()?;
         let data = match completed.data {
             FabricData::None => Data::None,
             FabricData::Out(buffer) => Data::Out(buffer),
             FabricData::In(buffer) => Data::In(buffer),
         };
-        Some(Done { tag: tag(completed.tag), completion: completed.completion, data })
+        Some(CompletedCommand { tag: tag(completed.tag), completion: completed.completion, data })
     }
 
     /// Sends and receives what can be without waiting.
@@ -290,7 +290,7 @@ impl Queue for SocketQueue {
         self.send().map(|_| ())
     }
 
-    fn next(&mut self, timeout: Option<Duration>) -> Result<Option<Done>, TransportError> {
+    fn next(&mut self, timeout: Option<Duration>) -> Result<Option<CompletedCommand>, TransportError> {
         if timeout == Some(Duration::ZERO) {
             // Busy polling: no look at the clock.
             if let Some(done) = self.take_done() {
@@ -315,7 +315,7 @@ impl Queue for SocketQueue {
         self.silent.store(true, Ordering::Relaxed);
     }
 
-    fn arrived(&mut self) -> Option<Done> {
+    fn arrived(&mut self) -> Option<CompletedCommand> {
         self.take_done()
     }
 }
@@ -351,6 +351,8 @@ struct Association {
     next_qid: u16,
     in_capsule: u32,
     shutdown: Duration,
+    /// How the controller was enabled.
+    cc: Cc,
 }
 
 impl SocketTransport {
@@ -386,12 +388,12 @@ impl SocketTransport {
         let connector = self.connector(identity, subnqn)?;
         let config = Config { depth, in_capsule, ..self.config.clone() };
         let what = format!("connecting to {}", self.addr);
-        match &self.addr.place {
-            Place::Unix(path) => {
+        match &self.addr.endpoint {
+            Endpoint::Unix(path) => {
                 let stream = UnixStream::connect(path).map_err(io(&what))?;
                 Ok(SocketQueue::over_unix(stream, config, self.timeout)?)
             }
-            Place::Tcp { host, port } => {
+            Endpoint::Tcp { host, port } => {
                 let addrs = (host.as_str(), *port).to_socket_addrs().map_err(io(&what))?;
                 let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");
                 for addr in addrs {
@@ -412,7 +414,7 @@ impl SocketTransport {
 
     /// TLS, if this host has a key for it.
     fn connector(&self, identity: &Identity, subnqn: &Nqn) -> Result<Option<tls::Connector>, Error> {
-        let (Some(psk), Place::Tcp { .. }) = (&identity.tls, &self.addr.place) else { return Ok(None) };
+        let (Some(psk), Endpoint::Tcp { .. }) = (&identity.tls, &self.addr.endpoint) else { return Ok(None) };
         let parties = Parties { host: identity.hostnqn, subsystem: *subnqn };
         let failed = |problem: String| Error::Answer { what: "setting up TLS".into(), problem };
         let key = psk.tls_key(&parties, IdentityVersion::V1).map_err(|error| failed(error.to_string()))?;
@@ -484,7 +486,7 @@ impl SocketTransport {
         let cntlid = self.connect_queue(&mut admin, identity, subnqn, 0, CNTLID_DYNAMIC)?;
         let cap =
             Cap::from_bits(U64::new(get_property(&mut admin, PropertyOffset::CAP, true, self.timeout)?));
-        let cc = Cc::new().with_en(true).with_iosqes(6).with_iocqes(4);
+        let cc = Cc::enabled(cap);
         set_property(&mut admin, PropertyOffset::CC, cc.into_bits().get(), self.timeout)?;
         // At least what the controller says it may take, in units of 500 ms.
         let limit = (Duration::from_millis(500) * u32::from(cap.to())).max(self.timeout);
@@ -552,6 +554,7 @@ impl Transport for SocketTransport {
             next_qid: 1,
             in_capsule: ctrl.ioccsz.get().saturating_mul(16).saturating_sub(64),
             shutdown: Duration::from_micros(ctrl.rtd3e.get().into()).max(self.timeout),
+            cc: Cc::enabled(connected.cap),
         });
         Ok(connected)
     }
@@ -574,9 +577,12 @@ impl Transport for SocketTransport {
                 problem: "the drive has stopped answering".into(),
             });
         }
-        let limit = self.association.as_ref().map_or(self.timeout, |association| association.shutdown);
-        let cc = Cc::new().with_en(true).with_iosqes(6).with_iocqes(4).with_shn(Shn::NORMAL);
-        set_property(admin, PropertyOffset::CC, cc.into_bits().get(), self.timeout)?;
+        let (limit, cc) = match &self.association {
+            Some(association) => (association.shutdown, association.cc),
+            None => (self.timeout, Cc::enabled(Cap::new())),
+        };
+        let cc = cc.with_shn(Shn::NORMAL).into_bits().get();
+        set_property(admin, PropertyOffset::CC, cc, self.timeout)?;
         wait_for(admin, limit, self.timeout, "shutting the controller down", |csts| {
             csts.shst() == Shst::COMPLETE
         })?;

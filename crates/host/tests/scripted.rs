@@ -4,6 +4,7 @@ mod drive;
 
 use std::time::Duration;
 
+use blockdev::{Limits, Namespace};
 use drive::{BLOCK, SUBNQN, Shared};
 use fabric::target;
 use host::{
@@ -120,7 +121,8 @@ fn long_transfers_are_split_and_come_back_whole() {
         let differs = queue.compare(&ns, 51, &data[..BLOCK]).unwrap_err();
         assert!(differs.status().unwrap().is(Status::COMPARE_FAILURE));
         queue.write_zeroes(&ns, 60, 3, true).unwrap();
-        queue.deallocate(1, &[(70, 1), (80, 2)]).unwrap();
+        queue.deallocate(&ns, 70, 1).unwrap();
+        queue.deallocate(&ns, 80, 2).unwrap();
         queue.read(&ns, 50, &mut read).unwrap();
         let zero: Vec<usize> = read
             .chunks(BLOCK)
@@ -132,6 +134,27 @@ fn long_transfers_are_split_and_come_back_whole() {
         assert!(matches!(queue.write(&ns, 0, &[0; 100], false), Err(Error::Usage(_))));
         queue.read(&ns, 0, &mut []).unwrap();
     }
+}
+
+#[test]
+fn a_long_deallocation_is_cut_by_the_limits_of_the_drive() {
+    let (_dir, shared, mut host) = with_namespace(target::Config::default());
+    let ns = host.namespace(1).unwrap();
+    let ns = Namespace { limits: Limits { deallocate: 50, ..ns.limits }, deallocate_range: 20, ..ns };
+    let mut queue = host.io_queue(4).unwrap();
+    queue.write(&ns, 0, &[1; 1000 * BLOCK], false).unwrap();
+    shared.lock().unwrap().seen.clear();
+    queue.deallocate(&ns, 100, 120).unwrap();
+    let commands: Vec<_> = std::mem::take(&mut shared.lock().unwrap().seen);
+    let ranges = commands.iter().map(|command| match IoCommand::parse(command).unwrap() {
+        IoCommand::DatasetManagement(dsm) => dsm.nr,
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(ranges.collect::<Vec<_>>(), [3, 3, 1]);
+    let mut read = vec![0; 1000 * BLOCK];
+    queue.read(&ns, 0, &mut read).unwrap();
+    let zero: Vec<usize> = (0..1000).filter(|block| read[block * BLOCK] == 0).collect();
+    assert_eq!(zero, (100..220).collect::<Vec<_>>());
 }
 
 #[test]

@@ -197,12 +197,18 @@ impl Layout {
     pub fn read(path: &Path) -> Result<Self> {
         let text =
             fs::read_to_string(path).with_context(|| format!("reading the layout {}", path.display()))?;
-        let mut layout: Self =
-            toml::from_str(&text).with_context(|| format!("in the layout {}", path.display()))?;
+        let mut layout =
+            Self::from_toml(&text).with_context(|| format!("in the layout {}", path.display()))?;
         layout.name = path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
         layout.base = path.parent().map(Path::to_owned).unwrap_or_default();
         layout.check().with_context(|| format!("in the layout {}", path.display()))?;
         Ok(layout)
+    }
+
+    /// A layout without a name and a place.
+    fn from_toml(text: &str) -> Result<Self> {
+        toml::from_str(text)
+            .map_err(|error| anyhow::Error::msg(units::toml_error(&error.to_string(), error.message())))
     }
 
     /// Checks what the types do not.
@@ -308,7 +314,7 @@ mod tests {
     "#;
 
     fn read(text: &str) -> Result<Layout> {
-        let layout: Layout = toml::from_str(text)?;
+        let layout = Layout::from_toml(text)?;
         layout.check()?;
         Ok(layout)
     }
@@ -338,6 +344,14 @@ mod tests {
         ] {
             let error = format!("{:#}", read(&EXAMPLE.replacen(from, to, 1)).unwrap_err());
             assert!(error.contains(expected), "{expected}: {error}");
+        }
+        for (from, to, line, expected) in [
+            ("set = 2", "set = -2", 15, "expected a whole number from 0 to 65,535"),
+            ("filesystem", "filesytem", 10, "did you mean filesystem?"),
+            ("precondition", "precondition 5", 4, "`=`"),
+        ] {
+            let error = format!("{:#}", read(&EXAMPLE.replacen(from, to, 1)).unwrap_err());
+            assert!(error.contains(&format!("at line {line}, ")) && error.contains(expected), "{error}");
         }
         assert!(read("namespace = []").is_err());
         let rest = read(&EXAMPLE.replace("1500MiB", "rest")).unwrap();

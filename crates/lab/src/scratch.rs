@@ -1,8 +1,8 @@
 //! What a study leaves lying around, and how it goes away: a directory that owns everything made under it.
 //!
 //! Every mount point, backing file of a loop device, socket and log of a run is inside one directory, and every process
-//! started is noted there. A lock file says that the run is alive. So whatever happens to a run, the next one finds the
-//! directory, sees that the lock is free, and can end and remove everything by looking only at the directory.
+//! started is noted there. A lock file says that the run is alive. A run may end in any way: the next one finds the
+//! directory and sees that the lock is free. The directory is all that it needs to end and remove everything.
 
 use std::{
     fs::{self, File, TryLockError},

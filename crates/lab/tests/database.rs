@@ -13,7 +13,7 @@ use lab::{
     control::Cancel,
     mariadb::{Files, Instance, Server, SystemTablespace, Tuning, check_pages, install},
     scratch::Scratch,
-    tpcc::{self, Kind, LoadSettings, Phase},
+    tpcc::{self, LoadSettings, Phase, TransactionKind},
 };
 use mysql::prelude::Queryable;
 
@@ -101,7 +101,7 @@ fn tpcc_is_consistent_also_after_the_server_was_killed(server: &Server) {
     .unwrap();
     assert_eq!(phases, [true, false]);
     assert!(outcome.window.new_orders() > 0 && !outcome.window.commit.is_empty());
-    for (kind, histogram) in Kind::ALL.iter().zip(&outcome.window.latency) {
+    for (kind, histogram) in TransactionKind::ALL.iter().zip(&outcome.window.latency) {
         assert!(histogram.is_empty() || histogram.max() > 0, "{kind:?}");
     }
     tpcc::check(instance.socket()).unwrap();

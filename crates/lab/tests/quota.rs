@@ -141,7 +141,7 @@ fn a_sweep_repeats_the_study() {
         (true, "namespace.1.size=1MiB", "changes nothing: the study quota sets it itself"),
         (true, "drive.fair_sharing=false", "changes nothing"),
         (true, "set.1.media=tape", "tape"),
-        (true, "seed=x", "is no seed"),
+        (true, "seed=x", "is no seed: a whole number from 0 to 18446744073709551615"),
     ] {
         let error = format!("{:#}", sweep(sim, &[set]).unwrap_err());
         assert!(error.contains(problem), "{set}: {error}");

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex};
 use lab::control::{Cancel, Control, Event, Observer, Parts};
 use lab::profile::Profile;
 use lab::results::Overwrite;
-use lab::sim::{Contents, Load, Precondition, Settings, run};
+use lab::sim::{Contents, LoadFile, Precondition, Settings, run};
 
 fn settings(job: &str, set: &[&str]) -> Settings {
     Settings {
-        load: Load::fio("in memory", job).unwrap(),
+        load: LoadFile::fio("in memory", job).unwrap(),
         drive: "default".into(),
         toml: Profile::default_drive().toml.into(),
         nsid: None,

@@ -1,11 +1,11 @@
 //! What every medium must do, as checks that any implementation can be put through.
 //!
-//! A history of random [`Step`]s runs against a simple model of the same medium, which knows for
+//! A history of random [`Step`]s runs against the medium and a simple model of it. The model knows for
 //! each unit whether it is erased, under way, good or unreadable. After every power cut and at the end
-//! the whole medium is compared with it. What was journalled meanwhile is then replayed on a new medium, which must
-//! end up the same.
+//! the whole medium is compared with the model. Then the journal of the history is replayed on a new medium, which must
+//! come out the same.
 
-use crate::types::{BlockState, Geometry, LogicalPage, Outcome, Page, Progress, Slot, Spare, Unit};
+use crate::types::{BlockState, Geometry, LogicalPage, OpStatus, Page, Progress, Slot, Spare, Unit};
 use crate::{Medium, Nanos};
 use rng::Rng;
 
@@ -58,7 +58,7 @@ pub struct Suite<New, Restore> {
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum State {
+enum UnitState {
     Erased,
     UnderWay,
     Good,
@@ -99,7 +99,7 @@ struct Model {
     g: Geometry,
     now: Nanos,
     version: u64,
-    state: Vec<State>,
+    state: Vec<UnitState>,
     spares: Vec<Spare>,
     blocks: Vec<BlockState>,
     wear: Vec<u32>,
@@ -175,7 +175,7 @@ impl Model {
         let mut model = Model {
             now: Nanos(1_000),
             version: 0,
-            state: vec![State::Erased; units],
+            state: vec![UnitState::Erased; units],
             spares: vec![Spare::EMPTY; g.pages() as usize],
             blocks: vec![BlockState::Writable { next: 0 }; blocks],
             wear: vec![0; blocks],
@@ -253,7 +253,7 @@ impl Model {
         let end = medium.program(self.now, Unit(unit), &spares);
         assert!(end >= self.now, "a program ended before it began");
         for (u, spares) in (unit..).zip(spares.chunks(self.g.unit_pages as usize)) {
-            self.state[u as usize] = State::UnderWay;
+            self.state[u as usize] = UnitState::UnderWay;
             let pages = self.pages(u);
             self.spares[pages].copy_from_slice(spares);
             let block = self.block_of(u);
@@ -276,7 +276,7 @@ impl Model {
     fn read(&mut self, medium: &mut impl Medium, choice: u32) {
         let page = choice % self.spares.len() as u32;
         let unit = page / self.g.unit_pages;
-        if self.state[unit as usize] == State::Erased || self.is_erasing(self.block_of(unit)) {
+        if self.state[unit as usize] == UnitState::Erased || self.is_erasing(self.block_of(unit)) {
             return;
         }
         let left = self.g.sense_pages - page % self.g.unit_pages % self.g.sense_pages;
@@ -284,9 +284,9 @@ impl Model {
         let read = medium.read(self.now, Page(page), count);
         assert!(read.done >= self.now, "a read ended before it began");
         match self.state[unit as usize] {
-            State::Unreadable => assert_eq!(read.outcome, Outcome::Failed, "{unit} cannot be read"),
+            UnitState::Unreadable => assert_eq!(read.status, OpStatus::Failed, "{unit} cannot be read"),
             _ if self.faults => {}
-            _ => assert_eq!(read.outcome, Outcome::Good, "unit {unit} can be read"),
+            _ => assert_eq!(read.status, OpStatus::Good, "unit {unit} can be read"),
         }
     }
 
@@ -315,7 +315,7 @@ impl Model {
     fn forget(&mut self, block: usize) {
         for at in 0..self.g.units_per_block {
             let unit = self.unit(block, at);
-            self.state[unit as usize] = State::Erased;
+            self.state[unit as usize] = UnitState::Erased;
             let pages = self.pages(unit);
             self.spares[pages].fill(Spare::EMPTY);
         }
@@ -354,14 +354,14 @@ impl Model {
             0 => medium.poll_erase(self.now, Unit(op.unit)),
             _ => medium.poll_program(self.now, Unit(op.unit)),
         };
-        let outcome = match progress {
+        let status = match progress {
             Progress::Until(until) => return Some(until),
-            Progress::Ended(outcome) => outcome,
+            Progress::Ended(status) => status,
         };
         self.ops.retain(|o| (o.unit, o.units) != (op.unit, op.units));
         let block = self.block_of(op.unit);
-        match (op.units, outcome) {
-            (0, Outcome::Failed) => {
+        match (op.units, status) {
+            (0, OpStatus::Failed) => {
                 let known = self.blocks[block] == BlockState::Bad;
                 assert!(self.faults || known, "an erase failed");
                 if !known {
@@ -370,8 +370,8 @@ impl Model {
                 }
             }
             (0, _) => assert_ne!(self.blocks[block], BlockState::Bad, "a bad block was erased"),
-            (units, outcome) => {
-                let failed = outcome == Outcome::Failed;
+            (units, status) => {
+                let failed = status == OpStatus::Failed;
                 assert!(self.faults || !failed, "a program failed");
                 for unit in op.unit..op.unit + units {
                     self.land(unit, !failed);
@@ -386,11 +386,11 @@ impl Model {
         let pages = self.pages(unit);
         if good {
             self.journal.push(Record::Program(unit, self.spares[pages].to_vec()));
-            self.state[unit as usize] = State::Good;
+            self.state[unit as usize] = UnitState::Good;
         } else {
             self.journal.push(Record::Spoil(unit));
             self.spares[pages].fill(Spare::EMPTY);
-            self.state[unit as usize] = State::Unreadable;
+            self.state[unit as usize] = UnitState::Unreadable;
         }
     }
 
@@ -440,13 +440,13 @@ impl Model {
         }
         for unit in 0..self.state.len() as u32 {
             let state = self.state[unit as usize];
-            if state == State::Erased || self.is_erasing(self.block_of(unit)) {
+            if state == UnitState::Erased || self.is_erasing(self.block_of(unit)) {
                 continue;
             }
-            let outcome = medium.read(self.now, Page(unit * self.g.unit_pages), 1).outcome;
+            let status = medium.read(self.now, Page(unit * self.g.unit_pages), 1).status;
             match state {
-                State::Unreadable => assert_eq!(outcome, Outcome::Failed, "unit {unit}"),
-                _ => assert!(self.faults || outcome == Outcome::Good, "unit {unit}: {outcome:?}"),
+                UnitState::Unreadable => assert_eq!(status, OpStatus::Failed, "unit {unit}"),
+                _ => assert!(self.faults || status == OpStatus::Good, "unit {unit}: {status:?}"),
             }
         }
     }

@@ -1,13 +1,13 @@
 //! The chips under a drive: NAND, DRAM and persistent memory as state machines.
 //!
 //! A medium knows its rules (what may be programmed when), its timing (which resources an operation
-//! occupies and for how long), its wear and, when it is durable, what each page holds: the *spare*
+//! occupies and for how long) and its wear. A durable one also knows what each page holds: the *spare*
 //! area with the logical page, its version and a handle ([`Slot`]) to the contents. The contents
-//! themselves live elsewhere; a medium never copies a byte. It performs no I/O and reads no clock:
+//! themselves live elsewhere, and a medium never copies a byte. It performs no I/O and reads no clock:
 //! the current time is an argument, the end of an operation a result.
 //!
-//! What is validated here: the rules of the chip. Breaking one is a bug of the translation layer and
-//! panics (idea 3 of the design). What is not: addresses of hosts, which the controller checks.
+//! A medium checks the rules of the chip. Breaking one is a bug of the translation layer and
+//! panics (idea 3 of the design). It does not check addresses of hosts: the controller does.
 //! Replayed and saved state comes from files, so it is checked and refused with a [`StateError`].
 //!
 //! Not modelled: read disturb and retention, copy-back within a die, multi-page cache reads (a plane may
@@ -32,14 +32,14 @@ pub use nand::{Cell, Nand, NandConfig, NandTiming, Sense};
 pub use rng::Rng;
 pub use state::StateError;
 pub use time::{Events, Nanos, Timeline};
-pub use types::{BlockState, Geometry, LogicalPage, Outcome, Page, Progress, Read, Slot, Spare, Unit};
+pub use types::{BlockState, Geometry, LogicalPage, OpStatus, Page, Progress, Read, Slot, Spare, Unit};
 
 /// The contract that every medium fulfils, and the fault wrapper too (see the `conformance` module).
 ///
 /// Times never go backwards: `now` of a call is at least that of the call before. Operations are
 /// *reserved* when they are asked for: the returned time already counts the queues of the die, plane
-/// and channel. A later read may suspend a program or an erase and so postpone its end, which is why
-/// the end of those is provisional and [`poll_program`](Medium::poll_program) is asked when it is reached.
+/// and channel. The end of a program or an erase is provisional: a later read may suspend it and so postpone
+/// its end. So the owner asks [`poll_program`](Medium::poll_program) when that time has come.
 pub trait Medium {
     /// Shape and rules of the medium.
     fn geometry(&self) -> &Geometry;

@@ -1,12 +1,12 @@
 //! DRAM and persistent memory: written in place, and limited by bandwidth and banks.
 //!
 //! A page is interleaved to bank `page % banks`. An access occupies the bank for its latency and the bus for its
-//! transfer; both are queues, so a busy memory answers in milliseconds although its latency is far below one microsecond
+//! transfer. Both are queues. So a busy memory answers in milliseconds although its latency is far below one microsecond
 //! (the published DRAM namespace took 1.8 ms for 124 KiB). A write crosses the bus first, a read last.
 //!
 //! A write that was accepted survives a power cut as a whole, even if it was still queued: the module's
 //! residual energy drains its queue, as ADR (asynchronous DRAM refresh) does for the write pending queue of
-//! persistent memory. So nothing is torn here. Whether the contents survive at all is decided by the owner, who
+//! persistent memory. So nothing is torn here. The owner decides whether the contents survive at all: it
 //! knows whether capacitors save them ([`Memory::lose_contents`]).
 
 use crate::Medium;
@@ -14,7 +14,7 @@ use crate::config::{ConfigError, addressable, positive};
 use crate::divide::Divisor;
 use crate::state::{self, Reader, StateError};
 use crate::time::{Nanos, Timeline};
-use crate::types::{BlockState, Geometry, LogicalPage, Outcome, Page, Progress, Read, Slot, Spare, Unit};
+use crate::types::{BlockState, Geometry, LogicalPage, OpStatus, Page, Progress, Read, Slot, Spare, Unit};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
@@ -129,18 +129,18 @@ struct Pending {
     first: u32,
 }
 
-/// One direction, or both, of the bus.
+/// How long pages take on the bus, in one direction or in both.
 #[derive(Clone, Debug)]
-struct Lane {
+struct TransferTimes {
     /// Time by number of pages.
     transfer: Vec<Nanos>,
     rate: u64,
 }
 
-impl Lane {
+impl TransferTimes {
     fn new(rate: u64) -> Self {
         let transfer = (0..=TABLE).map(|n| Nanos::of_transfer(u64::from(n) * PAGE, rate)).collect();
-        Lane { transfer, rate }
+        TransferTimes { transfer, rate }
     }
 
     #[inline]
@@ -165,8 +165,8 @@ pub struct Memory {
     durable: bool,
     read_latency: Nanos,
     write_latency: Nanos,
-    read_lane: Lane,
-    write_lane: Lane,
+    read_transfer: TransferTimes,
+    write_transfer: TransferTimes,
     /// One, or one for reads and one for writes.
     buses: [Timeline; 2],
     write_bus: usize,
@@ -211,8 +211,8 @@ impl Memory {
             durable,
             read_latency: config.read_latency,
             write_latency: config.write_latency,
-            read_lane: Lane::new(read),
-            write_lane: Lane::new(write),
+            read_transfer: TransferTimes::new(read),
+            write_transfer: TransferTimes::new(write),
             buses: [Timeline::default(), Timeline::default()],
             write_bus,
             bank_free: vec![Nanos::ZERO; config.banks as usize],
@@ -338,9 +338,9 @@ impl Medium for Memory {
         let in_range = u64::from(first.0) + u64::from(count) <= u64::from(self.pages);
         assert!(count > 0 && in_range, "read of {count} pages from {} of {}", first.0, self.pages);
         let spoiled = self.marked && (first.0..first.0 + count).any(|page| bit(&self.spoiled, page));
-        let outcome = if spoiled { Outcome::Failed } else { Outcome::Good };
+        let status = if spoiled { OpStatus::Failed } else { OpStatus::Good };
         if !self.timed {
-            return Read { done: now, outcome };
+            return Read { done: now, status };
         }
         let (mut from, mut last) = (Nanos::MAX, now);
         let mut bank = self.banks.remainder(first.0);
@@ -352,9 +352,9 @@ impl Medium for Memory {
             bank = if bank + 1 == self.banks.by() { 0 } else { bank + 1 };
         }
         // Pages leave in the order in which they are ready, the last not before it is.
-        let span = self.read_lane.span(count);
+        let span = self.read_transfer.span(count);
         let start = self.buses[0].reserve(now, from, span);
-        Read { done: (start + span).max(last + self.read_lane.span(1)), outcome }
+        Read { done: (start + span).max(last + self.read_transfer.span(1)), status }
     }
 
     /// # Panics
@@ -371,13 +371,13 @@ impl Medium for Memory {
         if !self.timed {
             return now;
         }
-        let span = self.write_lane.span(count);
+        let span = self.write_transfer.span(count);
         let start = self.buses[self.write_bus].reserve(now, now, span);
         let mut end = start;
         let mut bank = self.banks.remainder(first);
         for arrived in 1..=count {
             let free = &mut self.bank_free[bank as usize];
-            *free = (start + self.write_lane.span(arrived)).max(*free) + self.write_latency;
+            *free = (start + self.write_transfer.span(arrived)).max(*free) + self.write_latency;
             end = end.max(*free);
             bank = if bank + 1 == self.banks.by() { 0 } else { bank + 1 };
         }
@@ -389,7 +389,7 @@ impl Medium for Memory {
         self.forget_ended(now);
         match self.pending.iter().find(|p| p.first == unit.0 && p.end > now) {
             Some(p) => Progress::Until(p.end),
-            None => Progress::Ended(Outcome::Good),
+            None => Progress::Ended(OpStatus::Good),
         }
     }
 
@@ -407,7 +407,7 @@ impl Medium for Memory {
     }
 
     fn poll_erase(&mut self, _: Nanos, unit: Unit) -> Progress {
-        Progress::Ended(if bit(&self.bad, unit.0) { Outcome::Failed } else { Outcome::Good })
+        Progress::Ended(if bit(&self.bad, unit.0) { OpStatus::Failed } else { OpStatus::Good })
     }
 
     #[inline]
@@ -513,7 +513,7 @@ mod tests {
         // Behind it on the bus; the bank of the last of three is free.
         assert_eq!(m.program(Nanos(0), Unit(1), &spares(3)), Nanos(4_500));
         assert_eq!(m.poll_program(Nanos(4_499), Unit(1)), Progress::Until(Nanos(4_500)));
-        assert_eq!(m.poll_program(Nanos(4_500), Unit(1)), Progress::Ended(Outcome::Good));
+        assert_eq!(m.poll_program(Nanos(4_500), Unit(1)), Progress::Ended(OpStatus::Good));
     }
 
     #[test]
@@ -564,7 +564,7 @@ mod tests {
         };
         let mut m = memory(off);
         assert_eq!(m.program(Nanos(5), Unit(0), &spares(3)), Nanos(5));
-        assert_eq!(m.poll_program(Nanos(5), Unit(0)), Progress::Ended(Outcome::Good));
+        assert_eq!(m.poll_program(Nanos(5), Unit(0)), Progress::Ended(OpStatus::Good));
         assert_eq!(m.read(Nanos(6), Page(0), 3).done, Nanos(6));
     }
 

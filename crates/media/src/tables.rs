@@ -85,18 +85,18 @@ pub fn give_back(bytes: &mut [u8]) {
     }
 }
 
-/// Where bytes of this program lie, without the bytes: what a thread needs to have the system put memory there before another one
+/// Where bytes of this program lie, without the bytes. With it, a thread lets the system put memory there before another thread
 /// writes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct MemoryRange {
     first: usize,
     len: usize,
 }
 
-impl Place {
+impl MemoryRange {
     /// Where these are.
     pub fn of(bytes: &[u8]) -> Self {
-        Place { first: bytes.as_ptr().expose_provenance(), len: bytes.len() }
+        MemoryRange { first: bytes.as_ptr().expose_provenance(), len: bytes.len() }
     }
 
     /// Has the system put memory under the whole pages in it; bytes that were never written stay zeros. Takes as long as the
@@ -154,13 +154,13 @@ mod tests {
     fn memory_put_under_bytes_changes_none() {
         let mut bytes = vec![0u8; 3 * PAGE + 100];
         bytes[PAGE + 7] = 7;
-        let place = Place::of(&bytes[10..]);
+        let place = MemoryRange::of(&bytes[10..]);
         place.back().unwrap();
         assert_eq!(bytes.iter().map(|&b| u32::from(b)).sum::<u32>(), 7);
         assert_eq!(bytes[PAGE + 7], 7);
         // Too small for a page, and where nothing is.
-        Place::of(&bytes[1..9]).back().unwrap();
-        Place { first: 1 << 46, len: PAGE }.back().unwrap_err();
+        MemoryRange::of(&bytes[1..9]).back().unwrap();
+        MemoryRange { first: 1 << 46, len: PAGE }.back().unwrap_err();
     }
 
     #[test]

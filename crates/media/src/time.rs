@@ -167,8 +167,8 @@ impl Timeline {
 /// dies costs dozens that no processor predicts. What lies beyond one turn of the wheel waits in a heap.
 #[derive(Clone, Debug)]
 pub struct Events<T> {
-    /// The events of the wheel, and a chain of unused places from `unused`.
-    places: Vec<Place<T>>,
+    /// The events of the wheel, and a chain of unused entries from `unused`.
+    entries: Vec<WheelEntry<T>>,
     unused: u32,
     /// Per slice of the wheel its first and its last event, or [`NOWHERE`].
     lists: Vec<(u32, u32)>,
@@ -193,9 +193,9 @@ const SLICE_BITS: u32 = 12;
 const NOWHERE: u32 = u32::MAX;
 
 #[derive(Clone, Debug)]
-struct Place<T> {
+struct WheelEntry<T> {
     at: Nanos,
-    /// The event after it in its slice; of an unused place, another unused one.
+    /// The event after it in its slice; of an unused entry, another unused one.
     next: u32,
     event: Option<T>,
 }
@@ -228,7 +228,7 @@ impl<T> Ord for Far<T> {
 impl<T> Default for Events<T> {
     fn default() -> Self {
         Events {
-            places: Vec::with_capacity(1024),
+            entries: Vec::with_capacity(1024),
             unused: NOWHERE,
             lists: vec![(NOWHERE, NOWHERE); SLICES],
             occupied: [0; SLICES / 64],
@@ -258,26 +258,26 @@ impl<T> Events<T> {
 
     #[inline]
     fn insert(&mut self, list: usize, at: Nanos, event: T) {
-        let place = self.place(at, event);
+        let entry = self.entry(at, event);
         self.near += 1;
         let (first, last) = self.lists[list];
         if first == NOWHERE {
             self.occupied[list / 64] |= 1 << (list % 64);
-            self.lists[list] = (place, place);
-        } else if self.places[last as usize].at <= at {
-            self.places[last as usize].next = place;
-            self.lists[list].1 = place;
-        } else if self.places[first as usize].at > at {
-            self.places[place as usize].next = first;
-            self.lists[list].0 = place;
+            self.lists[list] = (entry, entry);
+        } else if self.entries[last as usize].at <= at {
+            self.entries[last as usize].next = entry;
+            self.lists[list].1 = entry;
+        } else if self.entries[first as usize].at > at {
+            self.entries[entry as usize].next = first;
+            self.lists[list].0 = entry;
         } else {
             // After the last one that is not later; the list's last is.
             let mut before = first;
             loop {
-                let after = self.places[before as usize].next;
-                if self.places[after as usize].at > at {
-                    self.places[place as usize].next = after;
-                    self.places[before as usize].next = place;
+                let after = self.entries[before as usize].next;
+                if self.entries[after as usize].at > at {
+                    self.entries[entry as usize].next = after;
+                    self.entries[before as usize].next = entry;
                     break;
                 }
                 before = after;
@@ -286,16 +286,16 @@ impl<T> Events<T> {
     }
 
     #[inline]
-    fn place(&mut self, at: Nanos, event: T) -> u32 {
-        let place = Place { at, next: NOWHERE, event: Some(event) };
+    fn entry(&mut self, at: Nanos, event: T) -> u32 {
+        let entry = WheelEntry { at, next: NOWHERE, event: Some(event) };
         if self.unused == NOWHERE {
-            self.places.push(place);
-            return self.places.len() as u32 - 1;
+            self.entries.push(entry);
+            return self.entries.len() as u32 - 1;
         }
         let index = self.unused;
-        let unused = &mut self.places[index as usize];
+        let unused = &mut self.entries[index as usize];
         self.unused = unused.next;
-        *unused = place;
+        *unused = entry;
         index
     }
 
@@ -325,7 +325,7 @@ impl<T> Events<T> {
             }
             _ => self.pop_near(),
         };
-        let near = self.first_slice().map_or(Nanos::MAX, |(_, first)| self.places[first as usize].at);
+        let near = self.first_slice().map_or(Nanos::MAX, |(_, first)| self.entries[first as usize].at);
         self.next = self.far.peek().map_or(near, |far| near.min(far.at));
         taken
     }
@@ -334,9 +334,9 @@ impl<T> Events<T> {
         let (slice, first) = self.first_slice()?;
         let list = slice as usize % SLICES;
         self.slice = slice;
-        let place = &mut self.places[first as usize];
-        let taken = place.event.take().map(|event| (place.at, event));
-        let after = std::mem::replace(&mut place.next, self.unused);
+        let entry = &mut self.entries[first as usize];
+        let taken = entry.event.take().map(|event| (entry.at, event));
+        let after = std::mem::replace(&mut entry.next, self.unused);
         self.unused = first;
         self.near -= 1;
         self.lists[list].0 = after;

@@ -23,7 +23,7 @@ impl LogicalPage {
     pub const NONE: LogicalPage = LogicalPage(u32::MAX);
 }
 
-/// A handle to 4 KiB of contents, kept by whoever runs the drive.
+/// A handle to 4 KiB of contents. The program that runs the drive keeps them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Slot(pub u32);
 
@@ -91,7 +91,7 @@ impl Geometry {
 
 /// How an operation ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Outcome {
+pub enum OpStatus {
     /// As it should.
     Good,
     /// A read whose bit errors the error correction could repair.
@@ -121,7 +121,7 @@ pub struct Read {
     /// When the data is in the controller.
     pub done: Nanos,
     /// Whether it is right.
-    pub outcome: Outcome,
+    pub status: OpStatus,
 }
 
 /// Result of [`Medium::poll_program`](crate::Medium::poll_program).
@@ -130,7 +130,7 @@ pub enum Progress {
     /// Suspended meanwhile: ask again at this time.
     Until(Nanos),
     /// Ended.
-    Ended(Outcome),
+    Ended(OpStatus),
 }
 
 use crate::time::Nanos;

@@ -46,6 +46,7 @@ impl AsyncEvent {
             NoticeInfo::LBA_STATUS => LogId::LBA_STATUS,
             NoticeInfo::ENDURANCE_GROUP_EVENT => LogId::ENDURANCE_GROUP_EVENTS,
             NoticeInfo::ALLOCATED_NAMESPACE_ATTRIBUTE_CHANGED => LogId::CHANGED_ALLOCATED_NAMESPACES,
+            NoticeInfo::ZONE_DESCRIPTOR_CHANGED => LogId::CHANGED_ZONES,
             NoticeInfo::DISCOVERY_LOG_CHANGE => LogId::DISCOVERY,
             _ => LogId(0),
         };
@@ -156,7 +157,7 @@ open_enum! {
         TEMPERATURE_RECOVERY = 0x09 => "Temperature Threshold Hysteresis Recovery",
         /// Allocated Namespace Attribute Changed.
         ALLOCATED_NAMESPACE_ATTRIBUTE_CHANGED = 0x0B => "Allocated Namespace Attribute Changed",
-        /// Zone Descriptor Changed.
+        /// Zone Descriptor Changed. Dword 1 of the completion is the NSID.
         ZONE_DESCRIPTOR_CHANGED = 0xEF => "Zone Descriptor Changed",
         /// Discovery Log Page Change.
         DISCOVERY_LOG_CHANGE = 0xF0 => "Discovery Log Page Change",

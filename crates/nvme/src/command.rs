@@ -199,7 +199,8 @@ open_enum! {
 }
 
 open_enum! {
-    /// Opcodes of the I/O commands of the NVM Command Set (NVM 3, "Opcodes for NVM Commands").
+    /// Opcodes of the I/O commands of the NVM Command Set (NVM 3, "Opcodes for NVM Commands"). The Zoned Namespace Command Set has
+    /// them all, and three of its own.
     pub struct IoOpcode: u8 {
         /// Flush.
         FLUSH = 0x00 => "Flush",
@@ -233,6 +234,12 @@ open_enum! {
         COPY = 0x19 => "Copy",
         /// I/O Management Send.
         IO_MANAGEMENT_SEND = 0x1D => "I/O Management Send",
+        /// Zone Management Send.
+        ZONE_MANAGEMENT_SEND = 0x79 => "Zone Management Send",
+        /// Zone Management Receive.
+        ZONE_MANAGEMENT_RECEIVE = 0x7A => "Zone Management Receive",
+        /// Zone Append.
+        ZONE_APPEND = 0x7D => "Zone Append",
         /// Fabrics Commands.
         FABRICS = 0x7F => "Fabrics Commands",
     }

@@ -16,6 +16,7 @@ use crate::log::Effects;
 use crate::reservation::{
     AcquireKeys, RegisterKeys, ReservationAcquire, ReservationRegister, ReservationRelease, ReservationReport,
 };
+use crate::zone::{ZoneManagementReceive, ZoneManagementSend};
 use crate::{Csi, IDENTIFY_SIZE, Status, fdp};
 
 /// Which way data goes (Base 4.1, "Opcodes": bits 1:0 of an opcode; for fabrics commands of FCTYPE).
@@ -54,6 +55,9 @@ pub enum DataSource {
     None,
     /// The controller reads or makes them itself, when it executes the command.
     Controller,
+    /// The controller reads them itself. The format of the namespace says how many they are, and not the command: a Zone
+    /// Descriptor Extension.
+    ZoneExtension,
     /// They are contents of blocks. They stay with the host until the translation layer says where they go.
     Contents,
 }
@@ -164,7 +168,9 @@ const CONTROLLER: Effects = Effects::new().with_csupp(true).with_csp(1 << 1);
 const SUBSYSTEM: Effects = Effects::new().with_csupp(true).with_csp(1 << 5);
 
 const EVERY_SET: u8 = u8::MAX;
-const NVM: u8 = 1 << Csi::NVM.0;
+/// Sets whose contents are logical blocks.
+const BLOCKS: u8 = 1 << Csi::NVM.0 | ZONED;
+const ZONED: u8 = 1 << Csi::ZONED.0;
 
 /// Bytes of one kind of command.
 macro_rules! bytes {
@@ -198,6 +204,11 @@ impl<C> Row<C> {
     const fn data(mut self, bytes: fn(&C) -> u64) -> Self {
         self.info.data = DataSource::Controller;
         self.bytes = bytes;
+        self
+    }
+
+    const fn zone_extension(mut self) -> Self {
+        self.info.data = DataSource::ZoneExtension;
         self
     }
 
@@ -363,26 +374,26 @@ static ADMIN: [Row<AdminCommand>; 24] = [
         .only_for(Audience::Administrators),
 ];
 
-static IO: [Row<IoCommand>; 16] = [
+static IO: [Row<IoCommand>; 19] = [
     io(IoOpcode::FLUSH, EVERY_SET, NAMESPACE, io::parse::flush)
         .changes()
         .counted(LatencyClass::Flush)
         .reservation(ReservationGroup::Write),
-    io(IoOpcode::WRITE, NVM, NAMESPACE.with_lbcc(true), io::parse::write)
+    io(IoOpcode::WRITE, BLOCKS, NAMESPACE.with_lbcc(true), io::parse::write)
         .contents()
         .writes()
         .counted(LatencyClass::Write),
-    io(IoOpcode::READ, NVM, NAMESPACE, io::parse::read).contents().reads().counted(LatencyClass::Read),
-    io(IoOpcode::WRITE_UNCORRECTABLE, NVM, NAMESPACE.with_lbcc(true), io::parse::write_uncorrectable)
+    io(IoOpcode::READ, BLOCKS, NAMESPACE, io::parse::read).contents().reads().counted(LatencyClass::Read),
+    io(IoOpcode::WRITE_UNCORRECTABLE, BLOCKS, NAMESPACE.with_lbcc(true), io::parse::write_uncorrectable)
         .writes(),
-    io(IoOpcode::COMPARE, NVM, NAMESPACE, io::parse::compare).contents().reads(),
-    io(IoOpcode::WRITE_ZEROES, NVM, NAMESPACE.with_lbcc(true), io::parse::write_zeroes).writes(),
-    io(IoOpcode::DATASET_MANAGEMENT, NVM, NAMESPACE.with_lbcc(true), io::parse::dataset_management)
+    io(IoOpcode::COMPARE, BLOCKS, NAMESPACE, io::parse::compare).contents().reads(),
+    io(IoOpcode::WRITE_ZEROES, BLOCKS, NAMESPACE.with_lbcc(true), io::parse::write_zeroes).writes(),
+    io(IoOpcode::DATASET_MANAGEMENT, BLOCKS, NAMESPACE.with_lbcc(true), io::parse::dataset_management)
         .data(bytes!(IoCommand::DatasetManagement, c => u64::from(c.nr) * size_of::<DsmRange>() as u64))
         .changes()
         .counted(LatencyClass::Deallocate)
         .reservation(ReservationGroup::Write),
-    io(IoOpcode::VERIFY, NVM, NAMESPACE, io::parse::verify).reads(),
+    io(IoOpcode::VERIFY, BLOCKS, NAMESPACE, io::parse::verify).reads(),
     io(IoOpcode::RESERVATION_REGISTER, EVERY_SET, NAMESPACE, |cmd| {
         ReservationRegister::parse(cmd).map(IoCommand::ReservationRegister)
     })
@@ -406,7 +417,7 @@ static IO: [Row<IoCommand>; 16] = [
     // The current key.
     .data(|_| 8)
     .changes(),
-    io(IoOpcode::COPY, NVM, NAMESPACE.with_lbcc(true), |cmd| Ok(IoCommand::Copy(Copy::parse(cmd))))
+    io(IoOpcode::COPY, BLOCKS, NAMESPACE.with_lbcc(true), |cmd| Ok(IoCommand::Copy(Copy::parse(cmd))))
         .data(bytes!(IoCommand::Copy, c => c.data_bytes()))
         .writes(),
     io(IoOpcode::IO_MANAGEMENT_SEND, EVERY_SET, NAMESPACE, io::parse::io_management_send)
@@ -416,6 +427,21 @@ static IO: [Row<IoCommand>; 16] = [
         }))
         .changes()
         .requires(Requirement::Placement),
+    io(IoOpcode::ZONE_MANAGEMENT_SEND, ZONED, NAMESPACE.with_lbcc(true), |cmd| {
+        ZoneManagementSend::parse(cmd).map(IoCommand::ZoneManagementSend)
+    })
+    .zone_extension()
+    .changes()
+    .reservation(ReservationGroup::Write),
+    io(IoOpcode::ZONE_MANAGEMENT_RECEIVE, ZONED, NAMESPACE, |cmd| {
+        ZoneManagementReceive::parse(cmd).map(IoCommand::ZoneManagementReceive)
+    })
+    .data(bytes!(IoCommand::ZoneManagementReceive, c => c.bytes()))
+    .reservation(ReservationGroup::Read),
+    io(IoOpcode::ZONE_APPEND, ZONED, NAMESPACE.with_lbcc(true), io::parse::zone_append)
+        .contents()
+        .writes()
+        .counted(LatencyClass::Write),
     // Its scope and effects are those of the type of the command.
     io(IoOpcode::FABRICS, EVERY_SET, Effects::new(), |cmd| {
         FabricsCommand::parse(cmd).map(IoCommand::Fabrics)
@@ -520,11 +546,11 @@ impl AdminCommand {
 }
 
 impl IoCommand {
-    /// Parses a command that arrived on an I/O queue.
+    /// Parses a command that arrived on an I/O queue, of whichever command set.
     ///
     /// # Errors
-    /// Invalid Command Opcode for opcodes that are not listed in this enum, Invalid Field in Command for reserved
-    /// values of a reservation's action, type or persistence, with Do Not Retry.
+    /// Invalid Command Opcode for opcodes that are not listed in this enum. Invalid Field in Command for reserved values of a
+    /// reservation's action, type or persistence, and of the action or filter of zone management. Both with Do Not Retry.
     #[inline]
     pub fn parse(cmd: &Command) -> Result<Self, Status> {
         // Nearly all commands are one of these two: they need no search in the table.
@@ -532,6 +558,19 @@ impl IoCommand {
             IoOpcode::READ => io::parse::read(cmd),
             IoOpcode::WRITE => io::parse::write(cmd),
             _ => Self::parse_other(cmd),
+        }
+    }
+
+    /// Parses a command for a namespace of this command set.
+    ///
+    /// # Errors
+    /// Those of [`parse`](Self::parse), and Invalid Command Opcode with Do Not Retry if the command set does not have the command.
+    #[inline]
+    pub fn parse_of(cmd: &Command, csi: Csi) -> Result<Self, Status> {
+        match IoOpcode(cmd.opc) {
+            IoOpcode::READ | IoOpcode::WRITE if BLOCKS >> csi.0.min(7) & 1 != 0 => Self::parse(cmd),
+            opcode if of_io(opcode).is_some_and(|info| info.is_of(csi)) => Self::parse_other(cmd),
+            _ => Err(Status::INVALID_OPCODE.with_dnr()),
         }
     }
 
@@ -596,5 +635,35 @@ mod tests {
         assert!(has(IoOpcode::FLUSH, Csi::ZONED) && has(IoOpcode::RESERVATION_REPORT, Csi::ZONED));
         assert!(has(IoOpcode::READ, Csi::NVM) && !has(IoOpcode::READ, Csi::KEY_VALUE));
         assert!(!has(IoOpcode::FLUSH, Csi(8)));
+        for info in io_commands().filter(|info| info.is_of(Csi::NVM)) {
+            assert!(
+                info.is_of(Csi::ZONED),
+                "{:02x}h: zoned namespaces have what the others have",
+                info.opcode
+            );
+        }
+    }
+
+    #[test]
+    fn zones_are_managed_in_the_zoned_set_only() {
+        for opcode in
+            [IoOpcode::ZONE_MANAGEMENT_SEND, IoOpcode::ZONE_MANAGEMENT_RECEIVE, IoOpcode::ZONE_APPEND]
+        {
+            let info = of_io(opcode).unwrap();
+            assert!(info.is_of(Csi::ZONED) && !info.is_of(Csi::NVM), "{opcode}");
+            let mut cmd = Command::new(opcode.0, 1);
+            // Close Zone, or a report of empty zones.
+            cmd.cdw13.set(if opcode == IoOpcode::ZONE_MANAGEMENT_SEND { 1 } else { 0x100 });
+            assert!(IoCommand::parse_of(&cmd, Csi::ZONED).is_ok(), "{opcode}");
+            let refused = Err(Status::INVALID_OPCODE.with_dnr());
+            assert_eq!(IoCommand::parse_of(&cmd, Csi::NVM), refused);
+            assert_eq!(IoCommand::parse_of(&cmd, Csi::KEY_VALUE), refused);
+        }
+        let read = Command::read(1, 0, 1);
+        assert!(
+            IoCommand::parse_of(&read, Csi::NVM).is_ok() && IoCommand::parse_of(&read, Csi::ZONED).is_ok()
+        );
+        let unknown = Command::new(0xC7, 1);
+        assert_eq!(IoCommand::parse_of(&unknown, Csi::ZONED), Err(Status::INVALID_OPCODE.with_dnr()));
     }
 }

@@ -112,7 +112,7 @@ wire! {
     }
 }
 
-/// A source range, whatever its descriptor's format.
+/// A source range, of a descriptor of any format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CopySource {
     /// Source Namespace Identifier; `None` is the destination's (formats 0h and 1h).

@@ -1,5 +1,5 @@
-//! Flexible Data Placement: what its logs, features and I/O Management commands carry (Base 5.1.12.1.28 to
-//! 5.1.12.1.31, 5.1.25.1.20, 5.1.25.1.21, 7.3, 7.4, 8.1.10; introduced by TP4146).
+//! Flexible Data Placement: the data of its logs, features and I/O Management commands. Introduced by TP4146; Base 5.1.12.1.28 to
+//! 5.1.12.1.31, 5.1.25.1.20, 5.1.25.1.21, 7.3, 7.4, 8.1.10.
 
 use crate::feature::Timestamp;
 use crate::{U16, U32, U64, U128};

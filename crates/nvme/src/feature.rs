@@ -273,6 +273,15 @@ bits32! {
         pub lsipi: u16,
     }
 
+    /// I/O Command Set Profile (FID 19h): the combination of I/O command sets that is enabled.
+    pub struct IoCommandSetProfile {
+        /// I/O Command Set Combination Index, into [`IoCommandSets`](crate::identify::IoCommandSets).
+        #[bits(9)]
+        pub iocsci: u16,
+        #[bits(23)]
+        _r9: u32,
+    }
+
     /// CDW11 of Host Identifier (FID 81h).
     pub struct HostIdentifierCdw11 {
         /// Enable Extended Host Identifier: 128 bits. Required over fabrics.

@@ -1,9 +1,11 @@
-//! I/O commands of the NVM Command Set, parsed (NVM 3.3) and constructed.
+//! I/O commands of the NVM and Zoned Namespace Command Sets, parsed (NVM 3.3; ZNS) and constructed.
 
 use crate::command::{Command, IoOpcode};
+use crate::completion::Completion;
 use crate::copy::Copy;
 use crate::fabrics::FabricsCommand;
 use crate::reservation::{ReservationAcquire, ReservationRegister, ReservationRelease, ReservationReport};
+use crate::zone::{ZoneManagementReceive, ZoneManagementSend};
 use crate::{Nsid, Status, U32, U64};
 
 pub use crate::pr_info::PrInfo;
@@ -44,6 +46,12 @@ pub enum IoCommand {
     IoManagementReceive(IoManagementReceive),
     /// I/O Management Send (Base 7.4).
     IoManagementSend(IoManagementSend),
+    /// Zone Management Send (ZNS).
+    ZoneManagementSend(ZoneManagementSend),
+    /// Zone Management Receive (ZNS).
+    ZoneManagementReceive(ZoneManagementReceive),
+    /// Zone Append (ZNS): the starting LBA is that of the zone, and the completion says where the blocks are ([`appended_lba`]).
+    ZoneAppend(Blocks),
     /// A fabrics command: Connect comes on the queue that it creates.
     Fabrics(FabricsCommand),
 }
@@ -90,6 +98,9 @@ pub struct Blocks {
     pub prinfo: PrInfo,
     /// Deallocate (Write Zeroes).
     pub deac: bool,
+    /// Protection Information Remap (Zone Append): the reference tag that the host sent counts from the zone's start. The
+    /// controller writes it as if it counted to where the blocks are.
+    pub piremap: bool,
     /// Storage Tag Check.
     pub stc: bool,
     /// Namespace Zeroes (Write Zeroes): zero the whole namespace.
@@ -114,7 +125,7 @@ pub struct Blocks {
 }
 
 impl IoCommand {
-    /// The blocks of a command on one range of them; none of other commands.
+    /// The blocks of a command on one range of them; none of other commands. The range of a Zone Append is elsewhere in its zone.
     #[must_use]
     #[inline]
     pub const fn blocks(&self) -> Option<&Blocks> {
@@ -124,7 +135,8 @@ impl IoCommand {
             | Self::WriteUncorrectable(blocks)
             | Self::Compare(blocks)
             | Self::WriteZeroes(blocks)
-            | Self::Verify(blocks) => Some(blocks),
+            | Self::Verify(blocks)
+            | Self::ZoneAppend(blocks) => Some(blocks),
             _ => None,
         }
     }
@@ -143,6 +155,12 @@ impl Blocks {
     pub const fn end(&self) -> Option<u64> {
         self.slba.checked_add(self.nlb as u64)
     }
+}
+
+/// Assigned LBA of a completed Zone Append: where the first block is (ZNS, "Zone Append").
+#[must_use]
+pub fn appended_lba(completion: &Completion) -> u64 {
+    completion.result64()
 }
 
 /// Dataset Management (NVM 3.3.3).
@@ -237,6 +255,14 @@ pub(crate) mod parse {
         Ok(IoCommand::WriteZeroes(blocks))
     }
 
+    pub(crate) fn zone_append(cmd: &Command) -> Parsed {
+        // PIREMAP is the bit that is DEAC in Write Zeroes.
+        let mut blocks = Blocks::parse(cmd);
+        blocks.piremap = blocks.deac;
+        blocks.deac = false;
+        Ok(IoCommand::ZoneAppend(blocks))
+    }
+
     pub(crate) fn dataset_management(cmd: &Command) -> Parsed {
         let d = DsmCdw11(cmd.cdw11);
         Ok(IoCommand::DatasetManagement(DatasetManagement {
@@ -280,6 +306,7 @@ impl Blocks {
             fua: d12.fua(),
             prinfo: PrInfo::from_nibble(d12.prinfo()),
             deac: d12.deac(),
+            piremap: false,
             stc: d12.stc(),
             nsz: false,
             dtype: d12.dtype(),
@@ -311,7 +338,7 @@ impl Blocks {
                 .with_cetype(self.cetype & 0xF)
                 .with_dtype(self.dtype & 0xF | if self.nsz { 8 } else { 0 })
                 .with_stc(self.stc)
-                .with_deac(self.deac)
+                .with_deac(self.deac || self.piremap)
                 .with_prinfo(self.prinfo.into_bits() & 0xF)
                 .with_fua(self.fua)
                 .with_lr(self.lr)
@@ -343,6 +370,9 @@ impl From<IoCommand> for Command {
             IoCommand::Copy(c) => c.into(),
             IoCommand::IoManagementReceive(c) => c.into(),
             IoCommand::IoManagementSend(c) => c.into(),
+            IoCommand::ZoneManagementSend(c) => c.into(),
+            IoCommand::ZoneManagementReceive(c) => c.into(),
+            IoCommand::ZoneAppend(b) => b.encode(IoOpcode::ZONE_APPEND),
             IoCommand::Fabrics(c) => c.into(),
         }
     }
@@ -389,6 +419,12 @@ impl Command {
     #[must_use]
     pub fn write(nsid: Nsid, slba: u64, blocks: u32) -> Self {
         IoCommand::Write(Blocks::new(nsid, slba, blocks)).into()
+    }
+
+    /// Zone Append: `blocks` (1 to 65536) logical blocks to the zone that begins at `zslba`.
+    #[must_use]
+    pub fn zone_append(nsid: Nsid, zslba: u64, blocks: u32) -> Self {
+        IoCommand::ZoneAppend(Blocks::new(nsid, zslba, blocks)).into()
     }
 
     /// Flush the namespace.

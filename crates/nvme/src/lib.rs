@@ -1,13 +1,17 @@
 //! The NVM Express specifications as types.
 //!
-//! Sources, cited by revision and section or figure title: *NVM Express Base Specification, Revision 2.1*
-//! ("Base"), *NVM Command Set Specification, Revision 1.1* ("NVM"), *NVMe over TCP Transport Specification,
-//! Revision 1.1* (in the crate `fabric`) and *OCP Datacenter NVMe SSD Specification 2.x* ("OCP").
+//! Sources, cited by revision and section or figure title:
+//!
+//! - "Base": *NVM Express Base Specification, Revision 2.1*,
+//! - "NVM": *NVM Command Set Specification, Revision 1.1*,
+//! - "ZNS": *Zoned Namespace Command Set Specification, Revision 1.2*,
+//! - *NVMe over TCP Transport Specification, Revision 1.1*, in the crate `fabric`,
+//! - "OCP": *OCP Datacenter NVMe SSD Specification 2.x*.
 //!
 //! Rules of the crate:
 //!
 //! - Names and order of fields are the specification's. A field that the specification counts from zero ends
-//!   in `_z`, so that nobody reads it as a count.
+//!   in `_z`, so that it is not taken for a count.
 //! - Structures that cross a wire are plain memory: little endian, alignment 1, size asserted at compile
 //!   time, convertible from and to bytes with `zerocopy`. Every bit pattern is a valid value.
 //! - Values from the wire are open enums: a number with names, never a Rust `enum` that a
@@ -17,7 +21,7 @@
 //!   nothing else: namespaces, ranges, support and state are the controller's to check.
 //! - Reserved bits and fields are ignored when read and zero when written (Base 1.4.1, "reserved").
 //!
-//! Not here: command sets other than NVM (zoned, key value), metadata and SGL lists longer than one
+//! Not here: command sets other than NVM and zoned (key value), metadata and SGL lists longer than one
 //! descriptor, management interface, boot partitions, PCI registers beyond the fabrics properties.
 #![no_std]
 
@@ -46,6 +50,7 @@ pub mod quota;
 pub mod reservation;
 pub mod status;
 pub mod transfer;
+pub mod zone;
 
 pub use admin::AdminCommand;
 pub use command::{AdminOpcode, Command, IoOpcode, SglDescriptor};
@@ -53,7 +58,7 @@ pub use completion::Completion;
 pub use io::IoCommand;
 pub use nqn::Nqn;
 pub use status::Status;
-pub use transfer::{Transfer, data_transfer};
+pub use transfer::{FormatUnit, Transfer, data_transfer};
 pub use zerocopy;
 pub use zerocopy::little_endian::{U16, U32, U64, U128};
 
@@ -76,6 +81,8 @@ pub struct Version(pub u32);
 impl Version {
     /// Revision 2.1.0 of the base specification, which this crate follows.
     pub const V2_1: Self = Self::new(2, 1, 0);
+    /// Revision 1.2.0, the Zoned Namespace Command Set specification's.
+    pub const V1_2: Self = Self::new(1, 2, 0);
     /// Revision 1.1.0, the NVM Command Set specification's.
     pub const V1_1: Self = Self::new(1, 1, 0);
 

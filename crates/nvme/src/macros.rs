@@ -2,8 +2,8 @@
 
 /// Defines a number with named values: any value may come from the wire, the known ones have names.
 ///
-/// The type is `repr(transparent)`, has the named values as constants, [`name`](Csi::name) with the
-/// specification's words, `from_bits`/`into_bits` for use inside bit fields, and a `Display` that prints the
+/// The type is `repr(transparent)` and has the named values as constants. [`name`](Csi::name) gives the
+/// specification's words. `from_bits` and `into_bits` are for use inside bit fields. `Display` prints the
 /// words, or the number in hexadecimal when it has none. Those of one byte may stand in wire structures.
 macro_rules! open_enum {
     ($(#[$meta:meta])* $vis:vis struct $name:ident: u8 { $($body:tt)* }) => {

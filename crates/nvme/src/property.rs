@@ -80,6 +80,32 @@ bits64! {
     }
 }
 
+impl Cap {
+    /// CAP.CSS: the NVM Command Set.
+    pub const CSS_NVM: u8 = 1 << 0;
+    /// CAP.CSS: one or more I/O command sets, which Identify lists (CNS 1Ch).
+    pub const CSS_SETS: u8 = 1 << 6;
+    /// CAP.CSS: no I/O command set.
+    pub const CSS_ADMIN_ONLY: u8 = 1 << 7;
+}
+
+impl Cc {
+    /// CC.CSS: the NVM Command Set alone.
+    pub const CSS_NVM: u8 = 0;
+    /// CC.CSS: all command sets of the combination that the I/O Command Set Profile names.
+    pub const CSS_SETS: u8 = 6;
+    /// CC.CSS: no I/O command set.
+    pub const CSS_ADMIN_ONLY: u8 = 7;
+
+    /// What enables a controller of these capabilities: all its I/O command sets where it has several, queue entries of the usual
+    /// sizes.
+    #[must_use]
+    pub fn enabled(cap: Cap) -> Self {
+        let css = if cap.css() & Cap::CSS_SETS != 0 { Self::CSS_SETS } else { Self::CSS_NVM };
+        Self::new().with_en(true).with_css(css).with_iosqes(6).with_iocqes(4)
+    }
+}
+
 bits32! {
     /// Controller Configuration, CC (Base 3.1.4.5).
     pub struct Cc {

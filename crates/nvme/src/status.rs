@@ -135,7 +135,7 @@ macro_rules! status_codes {
     };
 }
 
-// Base 4.2.3.1 (generic), 4.2.3.2 (command specific), 4.2.3.3 (media), 4.2.3.4 (path); NVM 3.2; Base 6.
+// Base 4.2.3.1 (generic), 4.2.3.2 (command specific), 4.2.3.3 (media), 4.2.3.4 (path); NVM 3.2; Base 6; ZNS, "Status Values".
 status_codes! {
     GENERIC {
         SUCCESS = 0x00 => "Successful Completion",
@@ -245,7 +245,9 @@ status_codes! {
         INSUFFICIENT_RESOURCES = 0x89 => "Insufficient Resources",
         DISCOVERY_RESTART = 0x90 => "Discover Restart",
         AUTHENTICATION_REQUIRED = 0x91 => "Authentication Required",
-        ZONED_BOUNDARY_ERROR = 0xB8 => "Zone Boundary Error",
+        INVALID_ZONE_OPERATION_REQUEST = 0xB6 => "Invalid Zone Operation Request",
+        ZRWA_RESOURCES_UNAVAILABLE = 0xB7 => "ZRWA Resources Unavailable",
+        ZONE_BOUNDARY_ERROR = 0xB8 => "Zone Boundary Error",
         ZONE_IS_FULL = 0xB9 => "Zone Is Full",
         ZONE_IS_READ_ONLY = 0xBA => "Zone Is Read Only",
         ZONE_IS_OFFLINE = 0xBB => "Zone Is Offline",

@@ -1,8 +1,9 @@
 //! Which way a command's data goes, and how much of it.
 
-use crate::Command;
 use crate::command_table::{self, DataSource, Direction};
 use crate::io::Blocks;
+use crate::zone::{ZoneManagementSend, ZoneSendAction};
+use crate::{Command, Nsid};
 
 /// A command's data transfer, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,23 +46,37 @@ impl Transfer {
     }
 }
 
+/// What a namespace's format gives the size of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FormatUnit<'a> {
+    /// One logical block of this command on the wire: data plus any metadata that travels with it (none when PRACT strips it).
+    Block(&'a Blocks),
+    /// A Zone Descriptor Extension of this namespace.
+    ZoneExtension(Nsid),
+}
+
 /// The exact transfer that a command asks for, from its fields alone.
 ///
-/// `admin` says whether the command arrived on an admin queue. `block_bytes` gives the bytes that one logical
-/// block takes on the wire for this command: data plus any metadata that travels with it (none when PRACT
-/// strips it); 0 when the namespace is unknown. A command that does not parse moves no data.
+/// `admin` says whether the command arrived on an admin queue. `unit_bytes` gives the bytes of what the namespace's format gives
+/// the size of; 0 when the namespace is unknown. A command that does not parse moves no data.
 ///
 /// Get and Set Features answer for the features that have data; a vendor specific one other than
 /// [`FeatureId::QUOTA`](feature::FeatureId::QUOTA) has none.
 #[inline]
-pub fn data_transfer(cmd: &Command, admin: bool, block_bytes: impl FnOnce(&Blocks) -> u32) -> Transfer {
+pub fn data_transfer(cmd: &Command, admin: bool, unit_bytes: impl FnOnce(FormatUnit<'_>) -> u32) -> Transfer {
     let Some(direction) = Direction::of(cmd) else { return Transfer::None };
     let bytes = match command_table::of(cmd.opc, admin).map(|info| info.data) {
         Some(DataSource::Contents) => {
             let blocks = Blocks::parse(cmd);
-            u64::from(blocks.nlb) * u64::from(block_bytes(&blocks))
+            u64::from(blocks.nlb) * u64::from(unit_bytes(FormatUnit::Block(&blocks)))
         }
         Some(DataSource::Controller) => command_table::data_bytes(cmd, admin),
+        Some(DataSource::ZoneExtension) => match ZoneManagementSend::parse(cmd) {
+            Ok(send) if send.action == ZoneSendAction::SET_DESCRIPTOR_EXTENSION => {
+                unit_bytes(FormatUnit::ZoneExtension(send.nsid)).into()
+            }
+            _ => 0,
+        },
         Some(DataSource::None) | None => 0,
     };
     Transfer::of(direction, bytes)

@@ -32,6 +32,8 @@ fn bit_fields_sit_where_the_specification_has_them() {
     assert_eq!(Oncs::new().with_nvmdsmsv(true).with_tss(true).as_bytes(), [0x44, 0]);
     assert_eq!(Sgls::new().with_sgls(1).with_offset(true).with_transport(true).as_bytes(), [1, 0, 0x30, 0]);
     assert_eq!(Cc::new().with_en(true).with_iosqes(6).with_iocqes(4).as_bytes(), [1, 0, 0x46, 0]);
+    assert_eq!(Cc::enabled(Cap::new().with_css(0x41)).as_bytes(), [0x61, 0, 0x46, 0]);
+    assert_eq!(Cc::enabled(Cap::new().with_css(1)).as_bytes(), [1, 0, 0x46, 0]);
     assert_eq!(Csts::new().with_rdy(true).with_shst(Shst::COMPLETE).as_bytes(), [9, 0, 0, 0]);
     let cap = Cap::new().with_mqes_z(1023).with_cqr(true).with_to(20).with_css(1).with_crms(1);
     assert_eq!(cap.as_bytes(), [0xFF, 3, 1, 20, 0x20, 0, 0, 8]);

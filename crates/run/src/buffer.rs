@@ -2,8 +2,8 @@
 
 /// Bytes of a command's data, moved (never copied) from the front end to the drive and back.
 ///
-/// The data may lie anywhere in its allocation: a front end that receives a request header and data
-/// in one read hands over the whole read, and one that must put a header before the answer keeps
+/// The data may lie anywhere in its allocation. A front end that receives a request header and data
+/// in one read hands over the whole read. One that must put a header before the answer keeps
 /// room for it in front.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Buffer {

@@ -4,7 +4,7 @@ use crate::buffer::Buffer;
 use crate::clock::Clock;
 use crate::endpoint::{HostIdentity, QueueEndpoint};
 use crate::engine::Engine;
-use crate::engine::front_end::{FrontEnd, Turn};
+use crate::engine::front_end::{EngineTurn, FrontEnd};
 use crate::hosts::{Connect, Hosts, ManagedBy, Request};
 use crate::server::{Guard, Limits, Ports, Server};
 use crate::store::{Backing, DataBuffer, Store, pages};
@@ -40,7 +40,7 @@ struct Answer {
 
 /// What a command moves.
 #[derive(Clone, Debug)]
-enum Moves {
+enum CommandData {
     Nothing,
     Out(Vec<u8>),
     In(usize),
@@ -61,7 +61,14 @@ trait Host {
         Self: Sized;
 
     /// Sends a command; it is known by its number.
-    fn send(&mut self, engine: &mut Engine, now: Nanos, qid: u16, number: u64, command: (Command, Moves));
+    fn send(
+        &mut self,
+        engine: &mut Engine,
+        now: Nanos,
+        qid: u16,
+        number: u64,
+        command: (Command, CommandData),
+    );
 
     /// Moves bytes between the host and the front end, and takes what has come.
     fn exchange(&mut self, front_end: &mut Self::FrontEnd, answers: &mut Vec<(u64, Answer)>);
@@ -99,7 +106,7 @@ impl<H: Host> Bench<H> {
         bench
     }
 
-    fn send(&mut self, qid: u16, command: Command, moves: Moves) -> u64 {
+    fn send(&mut self, qid: u16, command: Command, moves: CommandData) -> u64 {
         self.sent += 1;
         self.host.send(&mut self.engine, self.clock.now(), qid, self.sent, (command, moves));
         self.sent
@@ -110,7 +117,7 @@ impl<H: Host> Bench<H> {
         for _ in 0..4 {
             let mut answers = Vec::new();
             self.host.exchange(&mut self.front_end, &mut answers);
-            let mut turn = Turn::new(&self.clock, self.host.ready());
+            let mut turn = EngineTurn::new(&self.clock, self.host.ready());
             self.engine.turn(&mut turn, &mut self.front_end);
             self.host.exchange(&mut self.front_end, &mut answers);
             for (number, answer) in answers {
@@ -132,7 +139,7 @@ impl<H: Host> Bench<H> {
         }
     }
 
-    fn call(&mut self, command: Command, moves: Moves) -> Answer {
+    fn call(&mut self, command: Command, moves: CommandData) -> Answer {
         let number = self.send(1, command, moves);
         self.wait(number)
     }
@@ -150,43 +157,44 @@ fn conform<H: Host>() {
     let mut bench: Bench<H> = Bench::new();
     // Several commands at once: each comes back once, with its own data.
     let writes: Vec<_> =
-        (0..8).map(|lba| bench.send(1, Command::write(1, lba, 1), Moves::Out(block(lba)))).collect();
+        (0..8).map(|lba| bench.send(1, Command::write(1, lba, 1), CommandData::Out(block(lba)))).collect();
     for number in writes {
         assert!(bench.wait(number).status.is_success());
     }
-    let reads: Vec<_> = (0..8).map(|lba| bench.send(1, Command::read(1, lba, 1), Moves::In(BLOCK))).collect();
+    let reads: Vec<_> =
+        (0..8).map(|lba| bench.send(1, Command::read(1, lba, 1), CommandData::In(BLOCK))).collect();
     for (lba, number) in reads.into_iter().enumerate().rev() {
         let answer = bench.wait(number);
         assert!(answer.status.is_success() && answer.data == block(lba as u64), "block {lba}");
     }
     // Data in several pages, some of which were never written.
-    let answer = bench.call(Command::read(1, 6, 4), Moves::In(4 * BLOCK));
+    let answer = bench.call(Command::read(1, 6, 4), CommandData::In(4 * BLOCK));
     assert_eq!(answer.data, [blocks(6..8), vec![0; 2 * BLOCK]].concat());
     // The controller itself takes the data, or makes them.
     let range = DsmRange::new(0, 2).as_bytes().to_vec();
-    assert!(bench.call(Command::deallocate(1, 1), Moves::Out(range)).status.is_success());
+    assert!(bench.call(Command::deallocate(1, 1), CommandData::Out(range)).status.is_success());
     assert_eq!(
-        bench.call(Command::read(1, 0, 3), Moves::In(3 * BLOCK)).data,
+        bench.call(Command::read(1, 0, 3), CommandData::In(3 * BLOCK)).data,
         [vec![0; 2 * BLOCK], block(2)].concat()
     );
     let mut identify = Command::new(AdminOpcode::IDENTIFY.0, 0);
     identify.cdw10.set(1);
-    let number = bench.send(0, identify, Moves::In(BLOCK));
+    let number = bench.send(0, identify, CommandData::In(BLOCK));
     let answer = bench.wait(number);
     let nqn = bench.engine.drive.config().identity.nqn.to_string();
     assert!(answer.data[768..].starts_with(nqn.as_bytes()), "SUBNQN of Identify Controller");
     // What is refused has an answer as well.
-    let answer = bench.call(Command::read(1, 256, 1), Moves::In(BLOCK));
+    let answer = bench.call(Command::read(1, 256, 1), CommandData::In(BLOCK));
     assert!(answer.status.is(Status::LBA_OUT_OF_RANGE), "{}", answer.status);
-    assert!(bench.call(Command::new(0x7E, 1), Moves::Nothing).status.is(Status::INVALID_OPCODE));
-    assert!(bench.call(Command::new(IoOpcode::FLUSH.0, 1), Moves::Nothing).status.is_success());
+    assert!(bench.call(Command::new(0x7E, 1), CommandData::Nothing).status.is(Status::INVALID_OPCODE));
+    assert!(bench.call(Command::new(IoOpcode::FLUSH.0, 1), CommandData::Nothing).status.is_success());
     assert_eq!((bench.engine.drive.in_flight(), bench.engine.store.references()), (0, 0));
 
     // Power goes while something is in flight.
-    let event = bench.send(0, Command::new(AdminOpcode::ASYNC_EVENT_REQUEST.0, 0), Moves::Nothing);
+    let event = bench.send(0, Command::new(AdminOpcode::ASYNC_EVENT_REQUEST.0, 0), CommandData::Nothing);
     bench.turn();
     let cut = PowerCut { after_media_ops: 0, off_ms: 2, seed: 1, no_plp: false };
-    let cut = bench.send(0, cut.into(), Moves::Nothing);
+    let cut = bench.send(0, cut.into(), CommandData::Nothing);
     assert!(bench.wait(cut).status.is_success(), "the command itself succeeds");
     let lost = bench.answers.remove(&event).map(|answer| answer.status);
     assert_eq!(lost, H::SEES_POWER_LOSS.then_some(Status::POWER_LOSS));
@@ -196,7 +204,7 @@ fn conform<H: Host>() {
     bench.clock.advance(back);
     bench.turn();
     H::connect(&mut bench);
-    assert_eq!(bench.call(Command::read(1, 2, 6), Moves::In(6 * BLOCK)).data, blocks(2..8));
+    assert_eq!(bench.call(Command::read(1, 2, 6), CommandData::In(6 * BLOCK)).data, blocks(2..8));
     bench.engine.stop_now(bench.clock.now(), &mut bench.front_end);
 }
 
@@ -245,13 +253,20 @@ impl Host for Local {
         bench.host.queues = [Some(admin), Some(io)];
     }
 
-    fn send(&mut self, _: &mut Engine, _: Nanos, qid: u16, number: u64, (command, moves): (Command, Moves)) {
+    fn send(
+        &mut self,
+        _: &mut Engine,
+        _: Nanos,
+        qid: u16,
+        number: u64,
+        (command, moves): (Command, CommandData),
+    ) {
         let endpoint = self.queues[usize::from(qid)].clone().unwrap();
         assert!(endpoint.enter());
         let buffer = match moves {
-            Moves::Nothing => Buffer::empty(),
-            Moves::Out(bytes) => bytes.into(),
-            Moves::In(bytes) => Buffer::zeroed(bytes as u32),
+            CommandData::Nothing => Buffer::empty(),
+            CommandData::Out(bytes) => bytes.into(),
+            CommandData::In(bytes) => Buffer::zeroed(bytes as u32),
         };
         self.inbox.send(Request::Command { endpoint, tag: number, command, buffer }).unwrap();
     }
@@ -301,7 +316,7 @@ impl Remote {
         // The result is of interest, which answers do not have.
         for _ in 0..4 {
             bench.host.pump(usize::from(qid));
-            let mut turn = Turn::new(&bench.clock, bench.host.ready());
+            let mut turn = EngineTurn::new(&bench.clock, bench.host.ready());
             bench.engine.turn(&mut turn, &mut bench.front_end);
         }
         bench.host.pump(usize::from(qid));
@@ -352,16 +367,23 @@ impl Host for Remote {
         let cntlid = Remote::open(bench, 0, CNTLID_DYNAMIC);
         let value = Cc::new().with_en(true).with_iosqes(6).with_iocqes(4).into_bits().get().into();
         let enable = FabricsCommand::PropertySet { offset: PropertyOffset::CC, wide: false, value };
-        let number = bench.send(0, enable.into(), Moves::Nothing);
+        let number = bench.send(0, enable.into(), CommandData::Nothing);
         assert!(bench.wait(number).status.is_success());
         Remote::open(bench, 1, cntlid);
     }
 
-    fn send(&mut self, _: &mut Engine, _: Nanos, qid: u16, number: u64, (command, moves): (Command, Moves)) {
+    fn send(
+        &mut self,
+        _: &mut Engine,
+        _: Nanos,
+        qid: u16,
+        number: u64,
+        (command, moves): (Command, CommandData),
+    ) {
         let data = match moves {
-            Moves::Nothing => Data::None,
-            Moves::Out(bytes) => Data::Out(bytes),
-            Moves::In(bytes) => Data::In(vec![0; bytes]),
+            CommandData::Nothing => Data::None,
+            CommandData::Out(bytes) => Data::Out(bytes),
+            CommandData::In(bytes) => Data::In(vec![0; bytes]),
         };
         let (_, wire, numbers) = self.queues[usize::from(qid)].as_mut().unwrap();
         numbers.insert(wire.submit(command, data).unwrap(), number);
@@ -413,12 +435,12 @@ impl Host for Virtual {
         now: Nanos,
         qid: u16,
         number: u64,
-        (command, moves): (Command, Moves),
+        (command, moves): (Command, CommandData),
     ) {
         let data = match moves {
-            Moves::Nothing => DataBuffer::None,
-            Moves::Out(bytes) => Buffer::from(bytes).into(),
-            Moves::In(bytes) => Buffer::zeroed(bytes as u32).into(),
+            CommandData::Nothing => DataBuffer::None,
+            CommandData::Out(bytes) => Buffer::from(bytes).into(),
+            CommandData::In(bytes) => Buffer::zeroed(bytes as u32).into(),
         };
         let owner = VirtualQueues::owner(u32::from(qid), number as u32);
         engine.submit(now, owner, self.controller, qid, command, data);

@@ -1,14 +1,14 @@
 //! Looking at an image that may be damaged, without changing it: what its files say, and what its pages hold.
 
-pub use crate::image::{DamagedFile, Findings, Left, Missing};
-pub use crate::store::PageIs;
+pub use crate::image::{DamagedFile, Findings, LastShutdown, Missing};
+pub use crate::store::PageCondition;
 
 use crate::image::{ImageError, Presence, Salvaged, presence, salvage};
 use crate::keys::DriveKey;
 use crate::memory::SLOT;
 use crate::start::{Opened, Options, StartError, open_found};
 use crate::store::Store;
-use device::{Drive, Laid, SPARE};
+use device::{Drive, NamespaceLayout, SPARE};
 use ftl::{PAGE, PageState};
 use media::Slot;
 use std::fs::File;
@@ -23,7 +23,7 @@ pub struct Page<'a> {
     /// Its blocks.
     pub blocks: u32,
     /// What it is.
-    pub is: PageIs,
+    pub is: PageCondition,
     /// Bit by bit the blocks that a host had marked uncorrectable.
     pub marked: u8,
     /// Data of its blocks, decrypted if their key is open.
@@ -45,7 +45,7 @@ pub struct Namespace {
     pub blocks: u64,
     /// Whether they are encrypted.
     pub encrypted: bool,
-    /// Whether they are, and nobody has given the key.
+    /// Whether they are, and no key was given.
     pub locked: bool,
 }
 
@@ -79,15 +79,15 @@ impl Examination {
 
     /// The namespaces that it holds.
     pub fn namespaces(&self) -> Vec<Namespace> {
-        let namespace = |laid: Laid| Namespace {
-            nsid: laid.nsid,
-            block_size: 1 << laid.treatment.shift,
-            metadata: laid.treatment.metadata.into(),
-            blocks: laid.blocks,
-            encrypted: laid.treatment.encrypted,
-            locked: laid.locked,
+        let namespace = |layout: NamespaceLayout| Namespace {
+            nsid: layout.nsid,
+            block_size: 1 << layout.transform.shift,
+            metadata: layout.transform.metadata.into(),
+            blocks: layout.blocks,
+            encrypted: layout.transform.encrypted,
+            locked: layout.locked,
         };
-        self.drive.laid().map(namespace).collect()
+        self.drive.namespace_layouts().map(namespace).collect()
     }
 
     /// Goes through all pages of a namespace, in order.
@@ -95,28 +95,30 @@ impl Examination {
     /// # Errors
     /// What `each` says.
     pub fn pages(&mut self, nsid: u32, each: &mut dyn FnMut(&Page<'_>) -> io::Result<()>) -> io::Result<()> {
-        let Some(laid) = self.drive.laid().find(|laid| laid.nsid == nsid) else { return Ok(()) };
-        let mut treatment = laid.treatment;
+        let Some(layout) = self.drive.namespace_layouts().find(|layout| layout.nsid == nsid) else {
+            return Ok(());
+        };
+        let mut transform = layout.transform;
         let (mut page, mut beside) = ([0; SLOT], [0; SPARE]);
-        treatment.nothing(&mut page, &mut beside);
+        transform.fill_unwritten(&mut page, &mut beside);
         let nothing = beside;
-        let per_page = PAGE >> treatment.shift;
+        let per_page = PAGE >> transform.shift;
         let zeros = [0; SLOT];
-        for number in 0..laid.blocks.div_ceil(per_page.into()) {
+        for number in 0..layout.blocks.div_ceil(per_page.into()) {
             let lba = number * u64::from(per_page);
-            let blocks = (laid.blocks - lba).min(per_page.into()) as u32;
-            let (mut is, mut marked) = (PageIs::Nothing, 0);
-            match self.drive.ftl().page_state(laid.volume, number) {
+            let blocks = (layout.blocks - lba).min(per_page.into()) as u32;
+            let (mut is, mut marked) = (PageCondition::Nothing, 0);
+            match self.drive.ftl().page_state(layout.volume, number) {
                 None => {}
-                Some(PageState::Lost) => is = PageIs::Lost,
-                Some(PageState::Held(Slot::NONE)) => is = PageIs::Whole,
+                Some(PageState::Lost) => is = PageCondition::Lost,
+                Some(PageState::Held(Slot::NONE)) => is = PageCondition::Whole,
                 Some(PageState::Held(slot)) => {
-                    treatment.slba = lba;
-                    (is, marked) = self.store.look(&treatment, !laid.locked, slot, &mut page, &mut beside);
+                    transform.slba = lba;
+                    (is, marked) = self.store.look(&transform, !layout.locked, slot, &mut page, &mut beside);
                 }
             }
             let (data, metadata) = match is {
-                PageIs::Whole | PageIs::Unchecked => (&page, &beside),
+                PageCondition::Whole | PageCondition::Unchecked => (&page, &beside),
                 _ => (&zeros, &nothing),
             };
             each(&Page {
@@ -124,10 +126,10 @@ impl Examination {
                 blocks,
                 is,
                 marked,
-                data: &data[..(blocks as usize) << treatment.shift],
-                metadata: &metadata[..blocks as usize * usize::from(treatment.metadata)],
+                data: &data[..(blocks as usize) << transform.shift],
+                metadata: &metadata[..blocks as usize * usize::from(transform.metadata)],
             })?;
-            if is != PageIs::Nothing {
+            if is != PageCondition::Nothing {
                 (page, beside) = (zeros, nothing);
             }
         }
@@ -154,16 +156,16 @@ mod tests {
     }
 
     /// A drive in an image, and a copy of that: what a process that is killed leaves.
-    struct Rig {
+    struct ExamineFixture {
         temp: tempfile::TempDir,
         running: Option<Running>,
     }
 
-    impl Rig {
+    impl ExamineFixture {
         fn new() -> Self {
-            let mut rig = Rig { temp: tempfile::tempdir().unwrap(), running: None };
-            rig.start();
-            rig
+            let mut fixture = ExamineFixture { temp: tempfile::tempdir().unwrap(), running: None };
+            fixture.start();
+            fixture
         }
 
         fn start(&mut self) {
@@ -240,7 +242,7 @@ mod tests {
     }
 
     /// The pages that hold something: numbers of those that are whole, which hold what was written, and of all others, with zeros.
-    fn pages(examination: &mut Examination, nsid: u32) -> (Vec<u64>, Vec<(u64, PageIs)>) {
+    fn pages(examination: &mut Examination, nsid: u32) -> (Vec<u64>, Vec<(u64, PageCondition)>) {
         let (mut whole, mut others) = (Vec::new(), Vec::new());
         let per_page = if nsid == 1 { 1 } else { 8 };
         let mut next = 0;
@@ -250,13 +252,13 @@ mod tests {
                 next += u64::from(per_page);
                 let number = page.lba / u64::from(per_page);
                 match page.is {
-                    PageIs::Whole => {
+                    PageCondition::Whole => {
                         assert_eq!(page.data, [byte(nsid, number); SLOT]);
                         whole.push(number);
                     }
                     is => {
                         assert_eq!(page.data, [0; SLOT]);
-                        others.extend((is != PageIs::Nothing).then_some((number, is)));
+                        others.extend((is != PageCondition::Nothing).then_some((number, is)));
                     }
                 }
                 Ok(())
@@ -272,20 +274,20 @@ mod tests {
 
     #[test]
     fn damaged_and_missing_contents_are_told_by_page() {
-        let rig = Rig::new();
-        rig.write(1, 0..20);
-        rig.write(2, 4..8);
-        let dir = rig.dead();
+        let fixture = ExamineFixture::new();
+        fixture.write(1, 0..20);
+        fixture.write(2, 4..8);
+        let dir = fixture.dead();
         let mut whole = look(&dir);
-        assert_eq!(whole.findings().left, Left::Killed);
+        assert_eq!(whole.findings().last_shutdown, LastShutdown::Killed);
         assert_eq!(pages(&mut whole, 1), (all_but(0..20, &[]), vec![]));
         drop(whole);
         flip(&dir.join("contents"), place(&dir, 1, 7) + 4095);
         // One block of eight: none of the page's can be told from the damaged one.
         flip(&dir.join("contents"), place(&dir, 2, 5) + 512);
         let mut damaged = look(&dir);
-        assert_eq!(pages(&mut damaged, 1), (all_but(0..20, &[7]), vec![(7, PageIs::Damaged)]));
-        assert_eq!(pages(&mut damaged, 2), (vec![4, 6, 7], vec![(5, PageIs::Damaged)]));
+        assert_eq!(pages(&mut damaged, 1), (all_but(0..20, &[7]), vec![(7, PageCondition::Damaged)]));
+        assert_eq!(pages(&mut damaged, 2), (vec![4, 6, 7], vec![(5, PageCondition::Damaged)]));
         let findings = damaged.findings();
         assert!(
             findings.damaged.is_empty() && findings.missing.is_none(),
@@ -299,17 +301,19 @@ mod tests {
         let mut cut_off = look(&dir);
         let (whole, others) = pages(&mut cut_off, 1);
         assert!(
-            whole == there && others.len() == 20 - whole.len() && others.contains(&(12, PageIs::Damaged))
+            whole == there
+                && others.len() == 20 - whole.len()
+                && others.contains(&(12, PageCondition::Damaged))
         );
     }
 
     #[test]
     fn a_damaged_checkpoint_is_told_and_loses_nothing() {
-        let mut rig = Rig::new();
-        rig.write(1, 0..10);
-        rig.restart();
-        rig.write(1, 10..20);
-        let dir = rig.dead();
+        let mut fixture = ExamineFixture::new();
+        fixture.write(1, 0..10);
+        fixture.restart();
+        fixture.write(1, 10..20);
+        let dir = fixture.dead();
         let (checkpoint, _) = newest(&dir, "checkpoint");
         flip(&checkpoint, 200);
         let mut examination = look(&dir);
@@ -328,11 +332,11 @@ mod tests {
 
     #[test]
     fn of_a_journal_that_is_damaged_in_the_middle_the_beginning_counts() {
-        let rig = Rig::new();
-        rig.write(1, 0..10);
-        let (_, before) = newest(&rig.dead(), "journal");
-        rig.write(1, 10..20);
-        let dir = rig.dead();
+        let fixture = ExamineFixture::new();
+        fixture.write(1, 0..10);
+        let (_, before) = newest(&fixture.dead(), "journal");
+        fixture.write(1, 10..20);
+        let dir = fixture.dead();
         let (journal, used) = newest(&dir, "journal");
         assert!(before < used);
         flip(&journal, before + 40);
@@ -357,16 +361,16 @@ mod tests {
 
     #[test]
     fn what_cannot_be_opened_is_an_error() {
-        let rig = Rig::new();
-        rig.write(1, 0..3);
+        let fixture = ExamineFixture::new();
+        fixture.write(1, 0..3);
         let error = |dir: &Path| match Examination::open(dir, None) {
             Ok(_) => panic!("it opens"),
             Err(StartError::Image(error)) => error,
             Err(other) => panic!("{other}"),
         };
-        assert!(matches!(error(&rig.temp.path().join("live")), ImageError::Locked { .. }));
-        assert!(matches!(error(&rig.temp.path().join("nowhere")), ImageError::Missing { .. }));
-        let dir = rig.dead();
+        assert!(matches!(error(&fixture.temp.path().join("live")), ImageError::Locked { .. }));
+        assert!(matches!(error(&fixture.temp.path().join("nowhere")), ImageError::Missing { .. }));
+        let dir = fixture.dead();
         fs::remove_file(dir.join("drive.toml")).unwrap();
         match error(&dir) {
             ImageError::Io { path, source, .. } => {
@@ -375,7 +379,7 @@ mod tests {
             other => panic!("{other}"),
         }
         // A newer program can read what this one cannot: nothing older is to be taken for the newest.
-        let dir = rig.dead();
+        let dir = fixture.dead();
         let (checkpoint, _) = newest(&dir, "checkpoint");
         let mut bytes = fs::read(&checkpoint).unwrap();
         bytes[8] = 99;

@@ -13,12 +13,12 @@
 //! **Who runs the drive.** One thread at a time. `submit` puts the command into a bounded queue and then
 //! tries to become the thread that steps the drive; if it succeeds, the command (and those that others
 //! put there meanwhile) is carried out before `submit` returns, without a switch of threads. If another
-//! thread is at it, that one takes the command along. The drive's own thread does what nobody waits for:
+//! thread is at it, that one takes the command along. The drive's own thread does what no submitter waits for:
 //! timers, sockets, held completions.
 //!
-//! **Power cuts.** A controller and its queues survive them: commands in flight complete with *Commands
-//! Aborted due to Power Loss Notification*, later ones the same way until power is back, and then the
-//! runtime connects the same host again. [`Events::power`] tells.
+//! **Power cuts.** A controller and its queues survive them. Commands in flight complete with *Commands
+//! Aborted due to Power Loss Notification*, and so do later ones until power is back. Then the
+//! runtime connects the same host again. [`Events::power`] reports both.
 
 pub use crate::endpoint::{ConnectError, Events, Gone, HostIdentity, NoEvents, Refused, RefusedReason, Sink};
 
@@ -156,7 +156,7 @@ impl Drop for QueueInner {
 impl Queue {
     /// Submits a command; its completion goes to the sink, possibly before this returns.
     ///
-    /// The command's identifier and data pointer are the runtime's: whatever they hold is ignored. The
+    /// The command's identifier and data pointer are the runtime's, and their values here are ignored. The
     /// buffer must hold at least the command's transfer; a command whose buffer is shorter completes with
     /// *Data SGL Length Invalid*.
     ///

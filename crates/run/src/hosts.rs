@@ -5,7 +5,7 @@
 
 use crate::buffer::Buffer;
 use crate::endpoint::{ConnectError, Events, HostIdentity, QueueEndpoint};
-use crate::engine::front_end::{Ended, FrontEnd, Turn};
+use crate::engine::front_end::{EndedCommand, EngineTurn, FrontEnd};
 use crate::engine::{Engine, FrontEndId, Owner, Token};
 use crate::store::{DataBuffer, Store};
 use device::{ControllerId, Host, Origin};
@@ -115,7 +115,7 @@ enum InFlight {
     EventRequest { association: u32 },
     /// The runtime's: the log of changed namespaces is read, which clears the event.
     ChangedLog { association: u32 },
-    /// The runtime's, and nobody waits for it.
+    /// The runtime's, and no host waits for it.
     Ignored,
 }
 
@@ -138,7 +138,7 @@ pub(crate) struct Hosts {
 }
 
 impl FrontEnd for Hosts {
-    fn poll(&mut self, engine: &mut Engine, turn: &mut Turn<'_>) {
+    fn poll(&mut self, engine: &mut Engine, turn: &mut EngineTurn<'_>) {
         let before = self.taken;
         while self.taken - before < BATCH {
             let Ok(request) = self.inbox.try_recv() else { break };
@@ -168,8 +168,8 @@ impl FrontEnd for Hosts {
         }
     }
 
-    fn complete(&mut self, ended: Ended, _: &mut Store) {
-        let Ended { owner, completion, data, .. } = ended;
+    fn complete(&mut self, ended: EndedCommand, _: &mut Store) {
+        let EndedCommand { owner, completion, data, .. } = ended;
         let index = owner.token.command as u32;
         let Some(place) = self.in_flight.get_mut(index as usize) else { return };
         let command = std::mem::replace(place, InFlight::Free);

@@ -20,7 +20,7 @@ const NAMESPACE_KEY: usize = 64;
 const NONCE: usize = 12;
 const TAG: usize = 16;
 
-/// The key that wraps the keys of a drive's namespaces. It is never written anywhere; whoever has it can read the drive.
+/// The key that wraps the keys of a drive's namespaces. It is never written anywhere. With it, the drive can be read.
 #[derive(Clone, PartialEq, Eq)]
 pub struct DriveKey([u8; DRIVE_KEY]);
 
@@ -90,7 +90,7 @@ impl Drop for DriveKey {
 /// Forgets key material.
 fn wipe(bytes: &mut [u8]) {
     bytes.fill(0);
-    // It is not to be left out because nobody looks at it any more.
+    // The compiler must not leave this out because nothing reads the bytes later.
     std::hint::black_box(bytes);
 }
 

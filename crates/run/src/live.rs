@@ -2,7 +2,7 @@
 
 use crate::clock::Clock;
 use crate::engine::Engine;
-use crate::engine::front_end::{Ended, FrontEnd, Turn};
+use crate::engine::front_end::{EndedCommand, EngineTurn, FrontEnd};
 use crate::hosts::{Hosts, Notice};
 use crate::server::{Guard, Server};
 use crate::store::Store;
@@ -34,12 +34,12 @@ impl FrontEnds {
 }
 
 impl FrontEnd for FrontEnds {
-    fn poll(&mut self, engine: &mut Engine, turn: &mut Turn<'_>) {
+    fn poll(&mut self, engine: &mut Engine, turn: &mut EngineTurn<'_>) {
         self.all_mut().for_each(|front_end| front_end.poll(engine, turn));
     }
 
     #[inline]
-    fn complete(&mut self, ended: Ended, store: &mut Store) {
+    fn complete(&mut self, ended: EndedCommand, store: &mut Store) {
         let front_end = ended.owner.front_end;
         if front_end == Hosts::ID {
             self.hosts.complete(ended, store);
@@ -109,7 +109,7 @@ impl LiveDrive {
     /// Takes in what hosts have sent, and runs what is due. Hosts of this process are to be told of `notices` afterwards. Returns
     /// how many of their requests were taken in.
     pub(crate) fn turn(&mut self, clock: &Clock, ready: Option<&Ready>, notices: &mut Vec<Notice>) -> isize {
-        self.engine.turn(&mut Turn::new(clock, ready), &mut self.front_ends);
+        self.engine.turn(&mut EngineTurn::new(clock, ready), &mut self.front_ends);
         self.front_ends.hosts.exchange_notices(notices);
         self.front_ends.hosts.take_count()
     }

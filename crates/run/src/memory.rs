@@ -2,7 +2,7 @@
 
 use crate::prefault::Prefault;
 use media::Slot;
-use media::tables::{Place, give_back, huge_pages};
+use media::tables::{MemoryRange, give_back, huge_pages};
 use zerocopy::FromZeros;
 
 /// Bytes of a slot.
@@ -74,16 +74,16 @@ impl<const SIZE: usize> Memory<SIZE> {
     pub(crate) fn prefault(&mut self, slots: u32, bytes: u64) {
         let end = (slots as usize).div_ceil(Self::REGION);
         let regions = usize::try_from(bytes / HUGE as u64).unwrap_or(end).min(end);
-        let mut places = Vec::new();
+        let mut ranges = Vec::new();
         for first in (0..regions).map(|region| region * Self::REGION) {
             let Some(place) = self.chunks.get_mut(first / CHUNK) else { break };
-            // Whoever writes there hears of it.
+            // A later write there gets the error.
             let Ok(chunk) = Chunk::made(place, SIZE) else { break };
             let start = chunk.start + first % CHUNK * SIZE;
-            places.push(Place::of(&chunk.bytes[start..start + HUGE]));
+            ranges.push(MemoryRange::of(&chunk.bytes[start..start + HUGE]));
         }
-        if !places.is_empty() {
-            self.prefault = Prefault::begin(places);
+        if !ranges.is_empty() {
+            self.prefault = Prefault::begin(ranges);
         }
     }
 

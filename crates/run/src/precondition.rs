@@ -1,12 +1,12 @@
 //! Bringing a new drive into the state that a used one has, in virtual time and without contents.
 //!
-//! The past is put there directly ([`ftl::Past`]): every page has its place as if it had been written, which takes seconds where writing takes
-//! minutes. Some real random writes follow until write amplification is seen to be steady. Every page that was written so
-//! reads as zeros afterwards, as a freshly written one would, and takes no room in memory or in an image.
+//! The drive puts the state there directly ([`ftl::WriteHistory`]): every page has its place as if it had been written. This takes seconds where
+//! writing takes minutes. Some real random writes follow until write amplification is seen to be steady. Every page that was written so
+//! reads as zeros afterwards, as a freshly written one would. It takes no room in memory or in an image.
 
-use crate::sim::{Checkpoint, CheckpointError, Contents, Outcome, Sim};
+use crate::sim::{ActorTotals, Checkpoint, CheckpointError, Contents, Sim};
 use device::{Config, Drive};
-use ftl::{Past, SetId};
+use ftl::{SetId, WriteHistory};
 use media::Nanos;
 use nvme::Status;
 use rng::mix;
@@ -52,18 +52,18 @@ pub type Progress<'a> = dyn FnMut(u32) -> bool + 'a;
 
 /// Why a drive is not preconditioned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Ended {
+pub(crate) enum PreconditionError {
     /// A command failed.
     Failed(Status),
     /// [`Progress`] said so.
     Asked,
 }
 
-impl From<Ended> for CheckpointError {
-    fn from(ended: Ended) -> Self {
+impl From<PreconditionError> for CheckpointError {
+    fn from(ended: PreconditionError) -> Self {
         match ended {
-            Ended::Failed(status) => CheckpointError::Precondition(status),
-            Ended::Asked => CheckpointError::Interrupted,
+            PreconditionError::Failed(status) => CheckpointError::Precondition(status),
+            PreconditionError::Asked => CheckpointError::Interrupted,
         }
     }
 }
@@ -77,9 +77,9 @@ pub enum Origin {
     Kept(PathBuf),
 }
 
-impl From<Status> for Ended {
+impl From<Status> for PreconditionError {
     fn from(status: Status) -> Self {
-        Ended::Failed(status)
+        PreconditionError::Failed(status)
     }
 }
 
@@ -88,8 +88,8 @@ const REPORT: u64 = 4096;
 
 /// Windows in which write amplification is compared, per capacity; of large drives more, as windows are [`ENOUGH`].
 const WINDOWS: u64 = 32;
-/// Pages of a window that are enough, and superblocks. The past that is put in place is right but for what is half written or half
-/// collected, which is a matter of a few superblocks, however large the drive.
+/// Pages of a window that are enough, and superblocks. The state that is put in place is right, except for what is half written or half
+/// collected. That concerns a few superblocks, however large the drive is.
 const ENOUGH: (u64, u64) = (1 << 22, 4);
 /// Real random writes in windows: at least, and at most.
 const LEAST: u64 = 4;
@@ -104,14 +104,14 @@ pub(crate) fn run(
     how: Precondition,
     seed: u64,
     progress: &mut Progress<'_>,
-) -> Result<(Drive, Nanos), Ended> {
+) -> Result<(Drive, Nanos), PreconditionError> {
     let sim = Sim::dry(drive);
     condition(&sim, how, seed, progress)?;
     let sim = match how {
         Precondition::None => Some(sim),
         _ => Checkpoint::of(sim).and_then(Checkpoint::start).ok(),
     };
-    sim.and_then(Sim::into_drive).ok_or(Ended::Failed(Status::INTERNAL_ERROR))
+    sim.and_then(Sim::into_drive).ok_or(PreconditionError::Failed(Status::INTERNAL_ERROR))
 }
 
 /// Preconditions the drive of a simulation, which must be new: those of its namespaces that are attached to every host.
@@ -120,31 +120,31 @@ pub(crate) fn condition(
     how: Precondition,
     seed: u64,
     progress: &mut Progress<'_>,
-) -> Result<(), Ended> {
-    let past = match how {
+) -> Result<(), PreconditionError> {
+    let history = match how {
         Precondition::None => return Ok(()),
-        Precondition::Fill => Past::Filled,
-        Precondition::Steady => Past::Overwritten(seed),
+        Precondition::Fill => WriteHistory::Filled,
+        Precondition::Steady => WriteHistory::Overwritten(seed),
     };
     let spaces = Space::all(sim)?;
     let nsids: Vec<u32> = spaces.iter().map(|s| s.nsid).collect();
     let mut asked = false;
-    let aged = sim.age(&nsids, past, &mut || {
+    let aged = sim.precondition(&nsids, history, &mut || {
         asked |= !progress(0);
         !asked
     });
     if asked {
-        return Err(Ended::Asked);
+        return Err(PreconditionError::Asked);
     }
     if !aged {
-        return Err(Ended::Failed(Status::COMMAND_SEQUENCE_ERROR));
+        return Err(PreconditionError::Failed(Status::COMMAND_SEQUENCE_ERROR));
     }
     if how == Precondition::Steady {
         // Media that are written in place have no state to settle.
         let flash: Vec<Space> = spaces.into_iter().filter(|s| s.superblock.is_some()).collect();
         settle(sim, &flash, seed, progress)?;
     }
-    if progress(1000) { Ok(()) } else { Err(Ended::Asked) }
+    if progress(1000) { Ok(()) } else { Err(PreconditionError::Asked) }
 }
 
 /// A namespace.
@@ -188,7 +188,7 @@ fn status(error: &host::Error) -> Status {
     error.status().unwrap_or(Status::INTERNAL_ERROR).code()
 }
 
-fn check(outcome: Result<Outcome, host::Error>) -> Result<Outcome, Status> {
+fn check(outcome: Result<ActorTotals, host::Error>) -> Result<ActorTotals, Status> {
     match outcome {
         Ok(outcome) if outcome.failed > 0 => Err(Status::WRITE_FAULT),
         Ok(outcome) => Ok(outcome),
@@ -204,7 +204,12 @@ fn programmed(drive: &Drive) -> u64 {
 }
 
 /// Writes at random, all namespaces in proportion to their sizes, until write amplification is steady.
-fn settle(sim: &Sim, spaces: &[Space], seed: u64, progress: &mut Progress<'_>) -> Result<(), Ended> {
+fn settle(
+    sim: &Sim,
+    spaces: &[Space],
+    seed: u64,
+    progress: &mut Progress<'_>,
+) -> Result<(), PreconditionError> {
     let mut before = Vec::new();
     let pages: u64 = spaces.iter().map(Space::pages).sum();
     let superblock = spaces.iter().filter_map(|s| s.superblock).max().unwrap_or(1);
@@ -239,7 +244,7 @@ fn settle(sim: &Sim, spaces: &[Space], seed: u64, progress: &mut Progress<'_>) -
             });
             bytes += check(outcome)?.bytes;
             if asked {
-                return Err(Ended::Asked);
+                return Err(PreconditionError::Asked);
             }
         }
         // Per mille of what the host wrote.
@@ -257,9 +262,11 @@ fn settle(sim: &Sim, spaces: &[Space], seed: u64, progress: &mut Progress<'_>) -
     Ok(())
 }
 
-/// A preconditioned drive. The directory `cache` keeps drives by their configuration, kind of preconditioning, seed, and whether there will
-/// be contents. A drive that was made before is taken from there, and a new one is left there. A damaged file is replaced. `progress` is told how
-/// far the work is, in per mille. What preconditioning wrote reads as zeros, also where contents will be in memory.
+/// A preconditioned drive. The directory `cache` keeps drives by configuration, kind of preconditioning, seed, and whether there will be
+/// contents. A drive that is there is taken, and a new one is kept there for the next time. A damaged file is replaced.
+///
+/// `progress` gets how far the preconditioning is, in per mille. What preconditioning wrote reads as zeros, even if contents will be in
+/// memory.
 ///
 /// # Errors
 /// The drive cannot be so, or the cache cannot be read or written.

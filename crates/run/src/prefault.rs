@@ -3,7 +3,7 @@
 //! The system clears memory when a program first writes to it. A drive that waits for that at each new page writes at a fraction of
 //! its speed. The thread does it once, after the start.
 
-use media::tables::Place;
+use media::tables::MemoryRange;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -18,13 +18,13 @@ pub(crate) struct Prefault {
 }
 
 impl Prefault {
-    /// Starts it for these places, in their order; without a thread, which the system may refuse, memory comes when it is written.
-    pub(crate) fn begin(places: Vec<Place>) -> Option<Self> {
+    /// Starts it for these ranges, in their order. Without a thread, which the system may refuse, memory comes when it is written.
+    pub(crate) fn begin(ranges: Vec<MemoryRange>) -> Option<Self> {
         let ends = Arc::new(AtomicBool::new(false));
         let told = ends.clone();
         let thread = std::thread::Builder::new()
             .name("tranche-memory".to_owned())
-            .spawn(move || back(&places, &told))
+            .spawn(move || back(&ranges, &told))
             .inspect_err(|error| tracing::debug!("memory is not faulted in ahead: {error}"))
             .ok()?;
         Some(Prefault { ends, thread: Some(thread) })
@@ -40,13 +40,13 @@ impl Drop for Prefault {
     }
 }
 
-fn back(places: &[Place], ends: &AtomicBool) {
+fn back(ranges: &[MemoryRange], ends: &AtomicBool) {
     let _ = rustix::process::nice(NICENESS);
-    for place in places {
+    for range in ranges {
         if ends.load(Ordering::Relaxed) {
             return;
         }
-        if let Err(error) = place.back() {
+        if let Err(error) = range.back() {
             return tracing::debug!("memory is not faulted in ahead any more: {error}");
         }
     }

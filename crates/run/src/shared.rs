@@ -255,7 +255,7 @@ impl Shared {
         NOTICES.set(notices);
     }
 
-    /// The drive's own thread: timers, sockets, whatever nobody else is there for. Ends when the drive
+    /// The drive's own thread: timers, sockets, and everything that no other thread does. Ends when the drive
     /// was stopped.
     pub(crate) fn run(&self, busy: bool) {
         let me = std::ptr::from_ref(self).addr();

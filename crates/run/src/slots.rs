@@ -9,7 +9,7 @@ const MOST_LENT: u8 = 128;
 const STUCK: u8 = 250;
 /// No page refers to the slot, but a state that a crash may lead back to does.
 const WAITING: u8 = 254;
-/// Nobody refers to the slot, and its bytes are being erased.
+/// The slot has no references, and its bytes are being erased.
 const ERASING: u8 = 255;
 
 /// The life of every slot: free, referred to, waiting until what freed it is safe, or being erased.
@@ -47,7 +47,7 @@ pub(crate) struct Slots {
     erasing: Vec<u32>,
 }
 
-/// When a slot that nobody refers to any more is free again.
+/// When a slot without references is free again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reuse {
     /// At once: nothing outlives the process.
@@ -81,7 +81,7 @@ impl Slots {
         self.life.len() as u32
     }
 
-    /// What was wrong first: a reference too many or too few, or a slot in two lists. Whoever owns the slots stops then.
+    /// What was wrong first: a reference too many or too few, or a slot in two lists. The owner of the slots stops then.
     #[inline]
     pub(crate) fn broken(&self) -> Option<&str> {
         self.broken.as_deref()
@@ -113,7 +113,7 @@ impl Slots {
         true
     }
 
-    /// A bug, or a state that no drive wrote. The slot is nobody's from now on.
+    /// A bug, or a state that no drive wrote. The slot is not used any more.
     #[cold]
     fn break_off(&mut self, slot: u32, what: &str) {
         let life = std::mem::replace(&mut self.life[slot as usize], STUCK);
@@ -123,7 +123,7 @@ impl Slots {
         self.broken.get_or_insert(what);
     }
 
-    /// Counts one more reference. A slot that is out of range is nobody's: ignored.
+    /// Counts one more reference. A slot that is out of range is ignored.
     #[inline]
     pub(crate) fn retain(&mut self, slot: Slot) {
         let counting = self.counting;
@@ -205,7 +205,7 @@ impl Slots {
         any
     }
 
-    /// The state that was reached is on the host's disk as a whole: all slots that nobody refers to are free.
+    /// The state that was reached is on the host's disk as a whole: all slots without references are free.
     pub(crate) fn all_is_safe(&mut self) {
         self.committed();
         self.sync_begins();
@@ -241,7 +241,7 @@ impl Slots {
         }
     }
 
-    /// Whether nobody refers to a slot, or there is no such slot.
+    /// Whether a slot has no references, or there is no such slot.
     pub(crate) fn is_unreferenced(&self, slot: u32) -> bool {
         self.references(slot) == 0
     }
@@ -287,7 +287,7 @@ impl Slots {
         self.fresh = self.fresh.max(slot.min(self.count()));
     }
 
-    /// Slots that can be had at once.
+    /// Slots that can be taken now.
     pub(crate) fn available(&self) -> u32 {
         self.free.len() as u32 + (self.count() - self.fresh)
     }

@@ -5,11 +5,13 @@ use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::handle::Handle;
 use crate::hosts::{Hosts, Request};
-use crate::image::{Hands, ImageError, ImageOptions, ImageState, Locked, Presence, ScrubOptions, presence};
+use crate::image::{
+    BackgroundWork, ImageError, ImageOptions, ImageState, Locked, Presence, ScrubOptions, presence,
+};
 use crate::keys::{DriveKey, Keyring};
 use crate::live::{FrontEnds, LiveDrive};
 use crate::machine;
-use crate::precondition::{self, Ended, Precondition};
+use crate::precondition::{self, Precondition, PreconditionError};
 use crate::record::Recorder;
 use crate::server::{Guard, Limits, Listener, MAX_PORTS, Port, Ports, Server, TcpPort};
 use crate::shared::{INBOX, Shared};
@@ -40,7 +42,7 @@ pub struct Options {
     /// What the keys of namespaces are wrapped with. Without, those of a new drive are stored in the clear, and an image that has
     /// wrapped keys opens locked.
     pub drive_key: Option<DriveKey>,
-    /// What a new drive goes through before anybody may use it.
+    /// What happens to a new drive before a host may use it.
     pub precondition: Precondition,
     /// Seed of the preconditioning.
     pub seed: u64,
@@ -124,7 +126,7 @@ pub enum StartError {
     /// The caller that was told of its progress ended it.
     #[error("interrupted while the drive was preconditioned")]
     Interrupted,
-    /// A drive in virtual time cannot go live while somebody is connected to it.
+    /// A drive in virtual time cannot go live while a host is connected to it.
     #[error("a host is still connected to the drive in virtual time")]
     StillInUse,
     /// There is neither an image nor a configuration.
@@ -226,11 +228,11 @@ impl Drop for Running {
     }
 }
 
-impl From<Ended> for StartError {
-    fn from(ended: Ended) -> Self {
+impl From<PreconditionError> for StartError {
+    fn from(ended: PreconditionError) -> Self {
         match ended {
-            Ended::Failed(status) => StartError::Precondition(status),
-            Ended::Asked => StartError::Interrupted,
+            PreconditionError::Failed(status) => StartError::Precondition(status),
+            PreconditionError::Asked => StartError::Interrupted,
         }
     }
 }
@@ -448,16 +450,16 @@ fn in_image(
             shared.heed();
         }
     });
-    let hands = Hands::Threads(notify.clone());
+    let background = BackgroundWork::Threads(notify.clone());
     let mut opened = match presence(dir)? {
         Presence::Nothing => {
             let shape = shape.ok_or_else(|| StartError::NoShape(dir.to_owned()))?;
-            new_in_image(shape, dir, options, progress, hands)?
+            new_in_image(shape, dir, options, progress, background)?
         }
         Presence::Image if options.precondition != Precondition::None => {
             return Err(StartError::NotNew(dir.to_owned()));
         }
-        Presence::Image => open_image(Locked::existing(dir)?, dir, shape, options, hands)?,
+        Presence::Image => open_image(Locked::existing(dir)?, dir, shape, options, background)?,
     };
     if let (Some(image), Some(scrub)) = (opened.store.image(), options.scrub) {
         image.begin_scrub(scrub, notify)?;
@@ -470,13 +472,13 @@ fn new_in_image(
     dir: &Path,
     options: &Options,
     progress: &mut Progress<'_>,
-    hands: Hands,
+    background: BackgroundWork,
 ) -> Result<Opened, StartError> {
     let locked = Locked::fresh(dir)?;
     let (drive, time, keys) = new_drive(shape.config, options, progress)?;
     locked.create(&shape.toml, &drive.save(), time)?;
     let found = locked.find()?;
-    let mut image = locked.start(&found, pages(drive.config()), options.image_options, hands)?;
+    let mut image = locked.start(&found, pages(drive.config()), options.image_options, background)?;
     image.opened(&found, &found.state, time)?;
     let store = Store::new(Backing::Image(Box::new(image))).with_keys(keys);
     Ok(Opened { drive, store, time, notes: found.notes })
@@ -487,10 +489,10 @@ pub(crate) fn open_image(
     dir: &Path,
     shape: Option<Shape>,
     options: &Options,
-    hands: Hands,
+    background: BackgroundWork,
 ) -> Result<Opened, StartError> {
     let found = locked.find()?;
-    let (mut opened, found) = recovered(locked, found, dir, shape, options, hands)?;
+    let (mut opened, found) = recovered(locked, found, dir, shape, options, background)?;
     if let Some(image) = opened.store.image() {
         image.opened(&found, &opened.drive.save(), opened.time)?;
     }
@@ -504,8 +506,8 @@ pub(crate) fn open_found(
     dir: &Path,
     options: &Options,
 ) -> Result<Opened, StartError> {
-    let hands = Hands::Threads(Arc::new(|| ()));
-    recovered(locked, found, dir, None, options, hands).map(|(opened, _)| opened)
+    let background = BackgroundWork::Threads(Arc::new(|| ()));
+    recovered(locked, found, dir, None, options, background).map(|(opened, _)| opened)
 }
 
 /// Recovers the drive of an image from what was found in its files.
@@ -515,7 +517,7 @@ fn recovered(
     dir: &Path,
     shape: Option<Shape>,
     options: &Options,
-    hands: Hands,
+    background: BackgroundWork,
 ) -> Result<(Opened, ImageState), StartError> {
     let bad = |reason: String| ImageError::State { path: dir.to_owned(), reason };
     let mut config = Config::from_toml(&locked.config()?).map_err(|e| bad(format!("drive.toml: {e}")))?;
@@ -534,7 +536,7 @@ fn recovered(
     found.replay(|record| restorer.apply(record).map_err(|e| e.to_string()))?;
     // Up to here nothing was changed on disk; recovery counts references and records.
     let time = found.time;
-    let image = locked.start(&found, slots, options.image_options, hands)?;
+    let image = locked.start(&found, slots, options.image_options, background)?;
     let keys = Keyring::new(options.drive_key.clone());
     let mut store = Store::new(Backing::Image(Box::new(image))).with_keys(keys);
     let drive = restorer.finish(time, &mut store).map_err(|e| bad(e.to_string()))?;

@@ -3,7 +3,7 @@
 use crate::buffer::Buffer;
 use crate::handle::{Controller, Handle, HostIdentity, Queue as DriveQueue, Refused, RefusedReason};
 use crate::hosts::ManagedBy;
-use host::{Connected, Data, Done, Error, Identity, Queue, Tag, Transport, TransportError};
+use host::{CompletedCommand, Connected, Data, Error, Identity, Queue, Tag, Transport, TransportError};
 use nvme::fabrics::FabricsCommand;
 use nvme::property::{Cap, Cc, Csts, PropertyOffset, Shn, Shst};
 use nvme::{Command, Completion};
@@ -125,7 +125,7 @@ impl Queue for LocalQueue {
         }
     }
 
-    fn next(&mut self, timeout: Option<Duration>) -> Result<Option<Done>, TransportError> {
+    fn next(&mut self, timeout: Option<Duration>) -> Result<Option<CompletedCommand>, TransportError> {
         let deadline = timeout.map(|t| Instant::now() + t);
         let (tag, completion, buffer) = loop {
             // A drive that stops does not answer any more: looked at from time to time.
@@ -149,7 +149,7 @@ impl Queue for LocalQueue {
             Direction::Out => Data::Out(buffer.into_vec()),
             Direction::In => Data::In(buffer.into_vec()),
         };
-        Ok(Some(Done { tag: Tag(tag), completion, data }))
+        Ok(Some(CompletedCommand { tag: Tag(tag), completion, data }))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The front end of queues under a virtual clock. The owner of the engine submits their commands itself, moves the clock, and takes
 //! what has ended.
 
-use crate::engine::front_end::{Ended, FrontEnd, Turn};
+use crate::engine::front_end::{EndedCommand, EngineTurn, FrontEnd};
 use crate::engine::{Engine, FrontEndId, Owner, Token};
 use crate::store::{DataBuffer, Store};
 use nvme::Completion;
@@ -32,11 +32,11 @@ impl VirtualQueues {
 }
 
 impl FrontEnd for VirtualQueues {
-    fn poll(&mut self, _: &mut Engine, _: &mut Turn<'_>) {}
+    fn poll(&mut self, _: &mut Engine, _: &mut EngineTurn<'_>) {}
 
     #[inline]
-    fn complete(&mut self, ended: Ended, _: &mut Store) {
-        let Ended { owner, completion, data, .. } = ended;
+    fn complete(&mut self, ended: EndedCommand, _: &mut Store) {
+        let EndedCommand { owner, completion, data, .. } = ended;
         let (queue, tag) = (owner.token.queue as u32, owner.token.command as u32);
         self.completions.push(VirtualCompletion { queue, tag, completion, data });
     }

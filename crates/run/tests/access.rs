@@ -3,7 +3,7 @@
 mod common;
 
 use common::shape;
-use fabric::auth::{ChapKey, ChapKeys, Methods, Parties, Step};
+use fabric::auth::{AuthStep, ChapKey, ChapKeys, Methods, Parties};
 use host::{Data, Error, Host, Identity, Queue, SocketQueue, SocketTransport};
 use nvme::auth::{AuthFailure, DhGroupId, HashId, SECP_NVME};
 use nvme::fabrics::{Authentication, Connect, ConnectAttributes, ConnectData, ConnectResult, FabricsCommand};
@@ -198,18 +198,18 @@ impl Raw {
     }
 
     /// A whole exchange; how it ends.
-    fn authenticate(&mut self, keys: &ChapKeys) -> Step {
+    fn authenticate(&mut self, keys: &ChapKeys) -> AuthStep {
         let random = &mut host::fill_random;
         let mut host = fabric::auth::Host::new(self.parties, keys.clone(), Methods::default(), 3);
         let mut answer: Option<Vec<u8>> = None;
         loop {
             match host.step(answer.take().as_deref(), random) {
-                Step::Send(message) => {
+                AuthStep::Send(message) => {
                     let send = parameters(message.len() as u32);
                     let status = self.status(FabricsCommand::AuthenticationSend(send), Data::Out(message));
                     assert!(status.is_success(), "{status}");
                 }
-                Step::Receive => {
+                AuthStep::Receive => {
                     let receive = FabricsCommand::AuthenticationReceive(parameters(4096));
                     answer = Some(self.call(receive.into(), Data::room(4096)).unwrap().1);
                 }
@@ -242,14 +242,14 @@ fn nothing_goes_before_authentication_and_again_it_goes_at_any_time() {
     let more = FabricsCommand::AuthenticationSend(parameters(72));
     assert!(raw.status(more, Data::Out(vec![0; 8])).is(Status::DATA_SGL_LENGTH_INVALID));
     assert!(raw.property().is(Status::AUTHENTICATION_REQUIRED));
-    assert_eq!(raw.authenticate(&keys), Step::Done);
+    assert_eq!(raw.authenticate(&keys), AuthStep::Done);
     assert!(raw.property().is_success());
     // Again, on the queue as it works.
-    assert_eq!(raw.authenticate(&keys), Step::Done);
+    assert_eq!(raw.authenticate(&keys), AuthStep::Done);
     assert!(raw.property().is_success());
     // A failure ends the connection.
     let other = ChapKeys { host: key(), controller: None };
-    assert!(matches!(raw.authenticate(&other), Step::Failed(_)));
+    assert!(matches!(raw.authenticate(&other), AuthStep::Failed(_)));
     let property = FabricsCommand::PropertyGet { offset: PropertyOffset::CAP, wide: true };
     let end = raw.call(property.into(), Data::None);
     assert!(end.is_err(), "{end:?}");
@@ -348,7 +348,7 @@ fn a_host_that_has_not_proved_itself_holds_nothing() {
     let me = admin.cntlid();
     let (mut raw, _) = Raw::connect(&running, "a");
     assert_eq!(admin.controllers().unwrap(), [me]);
-    assert_eq!(raw.authenticate(&keys), Step::Done);
+    assert_eq!(raw.authenticate(&keys), AuthStep::Done);
     assert_eq!(admin.controllers().unwrap().len(), 2);
 }
 

@@ -4,7 +4,7 @@ mod common;
 
 use common::shape_with;
 use media::Nanos;
-use run::sim::{Actors, Checkpoint, Contents, Machine, Outcome, Sim};
+use run::sim::{ActorTotals, Actors, Checkpoint, Contents, Machine, Sim};
 use workload::{Mix, MixConfig, Order};
 
 /// A small drive whose flash reads and programs take this long.
@@ -106,7 +106,7 @@ fn drives_that_are_equal_do_the_same_in_the_order_of_their_numbers() {
 
 #[test]
 fn who_waits_on_one_drive_lets_all_of_them_run() {
-    let run = |waits: bool| -> (Outcome, Nanos) {
+    let run = |waits: bool| -> (ActorTotals, Nanos) {
         let machine = Machine::new();
         let [first, second] = ["60us", "25us"].map(|read| machine.add(drive(read, "700us"), Contents::None));
         let (first, second) = (first.unwrap(), second.unwrap());

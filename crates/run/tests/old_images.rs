@@ -13,7 +13,7 @@ mod common;
 use nvme::identify::{Cns, NamespaceList};
 use nvme::zerocopy::FromBytes;
 use nvme::{Command, Status};
-use run::examine::{Examination, Left, PageIs};
+use run::examine::{Examination, LastShutdown, PageCondition};
 use run::{BlockingQueue, Buffer, HostIdentity, NoEvents, Options};
 use std::path::Path;
 use std::sync::Arc;
@@ -123,7 +123,9 @@ fn an_image_of_november_2026_opens_after_the_host_went_down() {
 /// `tranche image check` sees the same. It says that nothing vouches for the pages.
 #[test]
 fn an_image_of_november_2026_is_looked_at() {
-    for (stamped, left, nsids) in [(true, Left::Killed, &[1, 2, 3][..]), (false, Left::HostDown, &[1, 2])] {
+    for (stamped, left, nsids) in
+        [(true, LastShutdown::Killed, &[1, 2, 3][..]), (false, LastShutdown::HostDown, &[1, 2])]
+    {
         let temp = tempfile::tempdir().unwrap();
         copy(temp.path());
         if stamped {
@@ -131,14 +133,14 @@ fn an_image_of_november_2026_is_looked_at() {
         }
         let mut examination = Examination::open(temp.path(), None).unwrap();
         let findings = examination.findings();
-        assert_eq!((findings.version, findings.left), (1, left));
+        assert_eq!((findings.version, findings.last_shutdown), (1, left));
         assert!(findings.damaged.is_empty() && findings.missing.is_none());
         let namespaces = examination.namespaces();
         assert!(namespaces.iter().map(|namespace| &namespace.nsid).eq(nsids));
         let mut there = Vec::new();
         let look = &mut |page: &run::examine::Page<'_>| {
-            if page.is != PageIs::Nothing {
-                assert_eq!(page.is, PageIs::Unchecked);
+            if page.is != PageCondition::Nothing {
+                assert_eq!(page.is, PageCondition::Unchecked);
                 assert!(page.data == block(1, page.lba, 1 + page.lba as u32 % 2, 4096));
                 there.push(page.lba);
             }

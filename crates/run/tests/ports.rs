@@ -122,7 +122,7 @@ fn a_host_without_a_name_is_known_again() {
     assert_eq!(again, first, "a host that comes again finds its controller's identifier again");
 }
 
-fn ask(queue: &mut SocketQueue, command: Command, data: Data) -> host::Done {
+fn ask(queue: &mut SocketQueue, command: Command, data: Data) -> host::CompletedCommand {
     queue.submit(command, data).unwrap();
     let done = queue.next(Some(PATIENCE)).unwrap().expect("an answer");
     assert!(done.completion.status().is_success(), "{}", done.completion.status());

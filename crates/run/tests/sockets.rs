@@ -40,7 +40,7 @@ fn exercise<T: Transport>(transport: T, identity: &Identity) {
     queue.compare(&namespace, 100, &data[..4096]).unwrap();
     let differs = queue.compare(&namespace, 100, &data[4096..8192]).unwrap_err();
     assert!(differs.status().unwrap().is(Status::COMPARE_FAILURE));
-    queue.deallocate(1, &[(100, 1)]).unwrap();
+    queue.deallocate(&namespace, 100, 1).unwrap();
     queue.read(&namespace, 100, &mut back[..4096]).unwrap();
     assert!(back[..4096].iter().all(|&b| b == 0));
     let beyond = queue.read(&namespace, 8192, &mut back[..4096]).unwrap_err();

@@ -7,7 +7,7 @@ use media::Nanos;
 use nvme::log::LogId;
 use run::Precondition;
 use run::precondition::{Origin, preconditioned};
-use run::sim::{Actors, Checkpoint, CheckpointError, Contents, Outcome, Sim};
+use run::sim::{ActorTotals, Actors, Checkpoint, CheckpointError, Contents, Sim};
 use workload::fio::{Job, JobFile, Space};
 use workload::{Actor, Mix, MixConfig, Next, Order, Request, Verb};
 
@@ -23,7 +23,7 @@ fn config(writes: u32, seed: u64) -> MixConfig {
     }
 }
 
-fn run(contents: Contents, seed: u64) -> Outcome {
+fn run(contents: Contents, seed: u64) -> ActorTotals {
     let shape = shape_with("timing = true");
     let sim = Sim::new(shape.config, contents).unwrap();
     sim.run(1, &mut Mix::new(config(700, seed)), |_| false).unwrap()
@@ -69,7 +69,7 @@ fn open_loop(iops: u64, seed: u64) -> Job {
 }
 
 /// Two hosts on one drive: a slow one with a fixed rate, and one that writes as fast as it can.
-fn neighbours(writer: bool) -> (Outcome, u64, Outcome) {
+fn neighbours(writer: bool) -> (ActorTotals, u64, ActorTotals) {
     let toml = shape_with("timing = true\nwrite_buffer = \"256KiB\"").toml.replace(
         "rated_cycles = 3000",
         r#"rated_cycles = 3000
@@ -242,7 +242,7 @@ fn a_drive_goes_live() {
 }
 
 /// A small drive under load after each way to come by its preconditioned state.
-fn later(checkpoint: Checkpoint) -> (Outcome, Vec<u8>) {
+fn later(checkpoint: Checkpoint) -> (ActorTotals, Vec<u8>) {
     let sim = checkpoint.start().unwrap();
     let outcome = sim.run(1, &mut Mix::new(config(700, 9)), |_| false).unwrap();
     let smart =

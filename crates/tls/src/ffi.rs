@@ -2,7 +2,7 @@
 //! callbacks know keys for SHA-256 only. This is all of the project's code around them.
 //!
 //! OpenSSL calls back with an `SSL` of ours while a handshake is driven through it. The state that a callback
-//! needs hangs on that `SSL` as extra data, owned and dropped by the crate `openssl`.
+//! needs is extra data of that `SSL`, owned and dropped by the crate `openssl`.
 #![expect(unsafe_code, reason = "what is declared and called here is C")]
 
 use std::ffi::{CStr, c_int, c_uchar, c_uint, c_void};

@@ -40,7 +40,7 @@ struct Known {
     host: Nqn,
 }
 
-/// What hangs on a server's connection: all keys, and which one the client has shown.
+/// Extra data of a server's connection: all keys, and which one the client has shown.
 struct ServerKeys {
     known: Arc<BTreeMap<Vec<u8>, Known>>,
     chosen: Option<Nqn>,
@@ -55,7 +55,7 @@ impl ServerKeys {
     }
 }
 
-/// What hangs on a client's connection.
+/// Extra data of a client's connection.
 struct ClientKey(TlsKey);
 
 fn server_index() -> Option<Index<Ssl, ServerKeys>> {

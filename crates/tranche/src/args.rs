@@ -78,7 +78,7 @@ pub enum Command {
     Key(MakeKey),
     /// Make a firmware image for a drive, to be installed with nvme fw-download and nvme fw-commit
     Firmware(Firmware),
-    /// Look at the image of a drive that nobody serves: check it, or save what is left of it
+    /// Look at the image of a drive that does not run: check it, or save what is left of it
     #[command(subcommand)]
     Image(Image),
     /// Put a load on a drive, ours or another's, as a fio job file says, and measure it
@@ -312,7 +312,7 @@ pub enum Sanitize {
     /// Replace the keys of all namespaces, and erase what was deallocated
     Crypto(StartSanitize),
     /// Take the time of overwriting the media with a pattern, and erase them. What is deallocated at the end reads as zeros,
-    /// whatever the pattern
+    /// not as the pattern
     Overwrite {
         /// How many times: 1 to 16
         #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
@@ -555,7 +555,9 @@ fn tcp_port(text: &str) -> Result<TcpPort, String> {
     let mut parts = text.split(',');
     let address = parts.next().unwrap_or_default();
     if address.rsplit_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_err()) {
-        return Err(format!("'{address}' has no port: expected ADDRESS:PORT, as in 127.0.0.1:4420"));
+        return Err(format!(
+            "'{address}' has no port from 0 to 65535: expected ADDRESS:PORT, as in 127.0.0.1:4420"
+        ));
     }
     let mut port = TcpPort::from(address);
     for part in parts {

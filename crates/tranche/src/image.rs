@@ -4,7 +4,7 @@ use crate::args::Image;
 use crate::options::Output;
 use crate::{exit, print_found, print_json, print_text};
 use anyhow::{Context, Result, bail};
-use run::examine::{Examination, Findings, Left, Namespace, Page, PageIs};
+use run::examine::{Examination, Findings, LastShutdown, Namespace, Page, PageCondition};
 use run::image::ImageError;
 use run::{DriveKey, StartError};
 use serde_json::{Value, json};
@@ -164,12 +164,12 @@ impl Count {
     fn page(&mut self, page: &Page<'_>) {
         let blocks = u64::from(page.blocks);
         match page.is {
-            PageIs::Nothing => {}
-            PageIs::Damaged => self.damaged.add(page.lba, blocks),
-            PageIs::Lost => self.lost.add(page.lba, blocks),
-            PageIs::Whole | PageIs::Unchecked => {
+            PageCondition::Nothing => {}
+            PageCondition::Damaged => self.damaged.add(page.lba, blocks),
+            PageCondition::Lost => self.lost.add(page.lba, blocks),
+            PageCondition::Whole | PageCondition::Unchecked => {
                 self.whole += blocks;
-                self.unchecked += if page.is == PageIs::Unchecked { blocks } else { 0 };
+                self.unchecked += if page.is == PageCondition::Unchecked { blocks } else { 0 };
                 for block in (0..blocks).filter(|block| page.marked >> block & 1 != 0) {
                     self.marked.add(page.lba + block, 1);
                 }
@@ -224,11 +224,15 @@ impl Count {
     }
 }
 
-fn left(findings: &Findings) -> (&'static str, &'static str) {
-    match findings.left {
-        Left::Clean => ("clean", "the drive was stopped in order"),
-        Left::Killed => ("killed", "the drive's process was killed: everything that was completed counts"),
-        Left::HostDown => ("host-down", "the host went down, or a sync failed: what was flushed counts"),
+fn last_shutdown(findings: &Findings) -> (&'static str, &'static str) {
+    match findings.last_shutdown {
+        LastShutdown::Clean => ("clean", "the drive was stopped in order"),
+        LastShutdown::Killed => {
+            ("killed", "the drive's process was killed: everything that was completed counts")
+        }
+        LastShutdown::HostDown => {
+            ("host-down", "the host went down, or a sync failed: what was flushed counts")
+        }
     }
 }
 
@@ -249,7 +253,7 @@ fn findings_json(findings: &Findings) -> Value {
         "journals": findings.journals,
         "checkpoint": findings.checkpoint,
         "replayed_to": { "generation": findings.end.0, "byte": findings.end.1 },
-        "left": left(findings).0,
+        "left": last_shutdown(findings).0,
         "notes": findings.notes,
         "damaged_files": damaged,
         "missing": missing,
@@ -276,7 +280,7 @@ fn findings_text(findings: &Findings) -> String {
         (_, 0) => writeln!(text, ", no journal"),
         (generation, byte) => writeln!(text, " and the journals up to byte {byte} of journal {generation}"),
     };
-    let _ = writeln!(text, "left: {}", left(findings).1);
+    let _ = writeln!(text, "left: {}", last_shutdown(findings).1);
     for note in &findings.notes {
         let _ = writeln!(text, "note: {note}");
     }

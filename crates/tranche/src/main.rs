@@ -11,6 +11,7 @@
 mod args;
 mod bench;
 mod connect;
+mod default_address;
 mod exit;
 mod fault;
 mod firmware;
@@ -18,8 +19,8 @@ mod image;
 mod key;
 mod meaning;
 mod ns;
+mod numbers;
 mod options;
-mod place;
 mod power;
 mod profiles;
 mod progress;
@@ -41,14 +42,17 @@ use anyhow::{Context, Result};
 use args::{Cli, Command};
 use clap::{ColorChoice, CommandFactory, Parser};
 use options::Output;
+use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let line: Vec<_> = std::env::args_os().collect();
+    let parsed = Cli::try_parse_from(&line).map_err(|error| numbers::explain(error, Cli::command(), &line));
+    let cli = match parsed {
         Ok(cli) => cli,
-        Err(error) if error.use_stderr() && wants_json() => return exit::usage(&error.to_string()),
+        Err(error) if error.use_stderr() && wants_json(&line) => return exit::usage(&error.to_string()),
         Err(error) => error.exit(),
     };
     log_to_stderr(&cli);
@@ -60,9 +64,8 @@ fn main() -> ExitCode {
 }
 
 /// Whether a command line that cannot be parsed asks for JSON.
-fn wants_json() -> bool {
-    let arguments: Vec<_> = std::env::args_os().collect();
-    let after = |pair: &[std::ffi::OsString]| pair[0] == "--output" && pair[1] == "json";
+fn wants_json(arguments: &[OsString]) -> bool {
+    let after = |pair: &[OsString]| pair[0] == "--output" && pair[1] == "json";
     arguments.windows(2).any(after) || arguments.iter().any(|argument| argument == "--output=json")
 }
 

@@ -1,6 +1,6 @@
 //! Options that several commands have.
 
-use crate::place;
+use crate::default_address;
 use crate::secret::Secret;
 use clap::{Args, ValueEnum};
 use host::Addr;
@@ -41,17 +41,17 @@ pub struct Target {
 }
 
 /// Where commands without an address of their own look for the drive. Looked for once.
-static PLACE: OnceLock<Addr> = OnceLock::new();
+static DEFAULT_DRIVE: OnceLock<Addr> = OnceLock::new();
 
 /// What stands before the command, or in the environment.
-pub fn look_for_drives_on(place: Addr) {
-    PLACE.get_or_init(|| place);
+pub fn look_for_drives_on(addr: Addr) {
+    DEFAULT_DRIVE.get_or_init(|| addr);
 }
 
 impl Target {
     /// Where the drive listens.
     pub fn on(&self) -> &Addr {
-        self.on.as_ref().unwrap_or_else(|| PLACE.get_or_init(place::default_drive))
+        self.on.as_ref().unwrap_or_else(|| DEFAULT_DRIVE.get_or_init(default_address::default_drive))
     }
 }
 

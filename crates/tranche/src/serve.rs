@@ -3,7 +3,7 @@
 use crate::args::{FuseIo, Precondition, Serve, Switch};
 use crate::options::Output;
 use crate::secret::Secret;
-use crate::{place, progress, say_results};
+use crate::{default_address, progress, say_results};
 use anyhow::{Context, Result, bail};
 use export::Export;
 use run::image::{Presence, presence};
@@ -101,7 +101,7 @@ fn shape(options: &Serve) -> Result<Option<Shape>> {
 /// Where hosts find the drive: TCP ports and a Unix socket.
 fn places(options: &Serve) -> (Vec<TcpPort>, Option<PathBuf>) {
     match (&options.tcp[..], &options.unix) {
-        ([], None) => (vec![place::DEFAULT_TCP.into()], place::default_socket()),
+        ([], None) => (vec![default_address::DEFAULT_TCP.into()], default_address::default_socket()),
         (tcp, unix) => (tcp.to_vec(), unix.clone()),
     }
 }
@@ -224,10 +224,10 @@ fn export(options: &Serve, running: &Running) -> Result<Option<Export>> {
     let wanted = export::Options {
         loops: options.loops,
         threads: options.fuse_threads.map(usize::from),
-        way: match options.fuse_io {
-            FuseIo::Auto => export::Way::Auto,
-            FuseIo::Uring => export::Way::Uring,
-            FuseIo::Device => export::Way::Device,
+        transport: match options.fuse_io {
+            FuseIo::Auto => export::FuseTransport::Auto,
+            FuseIo::Uring => export::FuseTransport::Uring,
+            FuseIo::Device => export::FuseTransport::Device,
         },
         ..export::Options::default()
     };

@@ -5,7 +5,7 @@ use crate::progress;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use lab::profile;
-use lab::sim::{Load, Settings, TraceOptions, usual_cache};
+use lab::sim::{LoadFile, Settings, TraceOptions, usual_cache};
 use nvme::Nsid;
 use std::path::PathBuf;
 use workload::trace::{Fold, Speed};
@@ -20,26 +20,26 @@ pub struct Options {
     /// Form of the load [default: by the file's name, or else by how it begins]
     #[arg(long, value_name = "FORMAT")]
     format: Option<Format>,
-    /// The drive: a profile or a TOML file. It is new, and its modelled times count whatever it says of timing
+    /// The drive: a profile or a TOML file. It starts new. Its modelled times count, even if its TOML turns timing off
     #[arg(long, value_name = "NAME|FILE", default_value = "default")]
     drive: String,
-    /// Namespace of everything [default: those that jobs name (filename=nvme0n2), else the first; of other loads than fio's: as many as
+    /// Namespace of all requests [default: those that jobs name (filename=nvme0n2), else the first. Other loads than fio's take as many as
     /// they need]
     #[arg(long, value_name = "NSID")]
     nsid: Option<Nsid>,
-    /// What the drive goes through first: nothing, being written once, or random writes until write amplification is
+    /// What happens to the drive first: nothing, one write of everything, or also random writes until write amplification is
     /// steady
     #[arg(long, value_name = "none|fill|steady", default_value = "none", hide_possible_values = true)]
     precondition: Precondition,
-    /// Whether the drive keeps what is written to it, so that jobs may verify: not, or in this machine's memory
+    /// Whether the drive keeps what is written to it, so that jobs may verify: no, or in this machine's memory
     #[arg(long, value_name = "none|memory", default_value = "none", hide_possible_values = true)]
     contents: Contents,
-    /// Seed of everything random, where --set names none. Seed 1 does the I/Os that `tranche bench` does
+    /// Seed of everything random, unless --set gives seeds. Seed 1 does the I/Os that `tranche bench` does
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Make a run for each value of a key; given several times, for each combination. Keys are those of the drive's TOML
-    /// (set.1.spare, or ftl.spare and gc.policy of the first NVM Set on flash), job.OPTION, seed, precondition and contents; values
-    /// also 1..5, 4..64:4 and 1..64:x2 (docs/sim.md)
+    /// Make a run for each value of KEY. With several --set, make a run for each combination. KEY is a key of the drive's TOML
+    /// (set.1.spare), job.OPTION, seed, precondition or contents. ftl.spare and gc.policy mean the first NVM Set on flash. Values may
+    /// also be ranges: 1..5, 4..64:4 or 1..64:x2 (docs/sim.md)
     #[arg(long, value_name = "KEY=A,B,…")]
     set: Vec<String>,
     /// Directory for results.parquet, results.json and results.csv [default: out/sim with --set, else none is written]
@@ -105,7 +105,7 @@ struct Trace {
     /// Traces: not at their times, but as fast as so many outstanding requests allow
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     depth: Option<u32>,
-    /// Traces: where addresses beyond the end of the namespace lie: at the remainder (wrap), or each MiB of each device
+    /// Traces: where addresses beyond the end of the namespace go. At the remainder (wrap), or each MiB of each device
     /// at a place of its own (scatter)
     #[arg(long, value_name = "wrap|scatter", default_value = "wrap", hide_possible_values = true)]
     fold: FoldOption,
@@ -140,7 +140,9 @@ fn speed(text: &str) -> Result<Speed, String> {
 
 fn device(text: &str) -> Result<(String, Nsid), String> {
     let (name, nsid) = text.rsplit_once('=').ok_or_else(|| format!("{text:?} has no =: write NAME=NSID"))?;
-    let nsid = nsid.parse().map_err(|_| format!("{nsid:?} is no number of a namespace: write NAME=NSID"))?;
+    let nsid = nsid.parse().map_err(|_| {
+        format!("{nsid:?} is no namespace identifier from 1 to {}: write NAME=NSID", nvme::NSID_ALL - 1)
+    })?;
     Ok((name.to_owned(), nsid))
 }
 
@@ -170,7 +172,7 @@ impl Options {
             Format::Trace => lab::sim::Format::Trace,
         });
         Ok(Settings {
-            load: Load::open(&self.load, format, &self.trace.options())?,
+            load: LoadFile::open(&self.load, format, &self.trace.options())?,
             drive: self.drive.clone(),
             toml,
             nsid: self.nsid,

@@ -25,9 +25,9 @@ pub enum Study {
 /// `--set` of a simulated study.
 #[derive(Args, Clone, Debug)]
 struct Sweep {
-    /// Repeat the study for each value of a key, with --sim; given several times, for each combination. Keys are seed and those of the
-    /// drive's TOML (set.1.spare, or ftl.spare and gc.policy of the first NVM Set on flash); values also 1..5, 4..64:4 and 1..64:x2
-    /// (docs/sim.md)
+    /// With --sim, repeat the study for each value of KEY. With several --set, repeat it for each combination. KEY is seed, or a key of the
+    /// drive's TOML (set.1.spare). ftl.spare and gc.policy mean the first NVM Set on flash. Values may also be ranges: 1..5, 4..64:4 or
+    /// 1..64:x2 (docs/sim.md)
     #[arg(long, value_name = "KEY=A,B,…")]
     set: Vec<String>,
 }
@@ -68,7 +68,7 @@ impl From<Layout> for doublewrite::Variant {
 /// A way to help NS1.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Cure {
-    /// Nothing: whoever comes first is served first.
+    /// Nothing: commands are served in the order of their arrival.
     None,
     /// The drive shares its time in equal parts, as it does by itself.
     Fair,
@@ -265,8 +265,8 @@ pub struct Quota {
     /// Drive of --sim: a profile or a TOML file
     #[arg(long, alias = "profile", default_value = quota::DEFAULT_PROFILE, value_name = "NAME|FILE")]
     drive: String,
-    /// Part 2 live: a second of the drive takes so many on the clock on the wall, so that what the machine adds to a command
-    /// weighs as much less
+    /// Part 2 live: a second of the drive takes N seconds on the wall's clock. So what the machine adds to a command weighs N times
+    /// less
     #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     slow_motion: u32,
     /// Fewer points and shorter runs: to see that it works, not for figures

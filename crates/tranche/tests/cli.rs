@@ -491,6 +491,20 @@ fn mistakes_are_explained() {
     std::fs::write(&bad, "[drive]\nserail = \"x\"\n").unwrap();
     let unknown = err(&["serve", &bad]);
     assert!(unknown.contains("bad.toml") && unknown.contains("serail"), "{unknown}");
+    // The file, the line, the key and what is allowed, wherever a drive is read.
+    std::fs::write(&bad, "[[set]]\nmedia = \"dram\"\ncapacity = \"1MiB\"\nbanks = -1\n").unwrap();
+    let job = at(temp.path(), "job.fio");
+    std::fs::write(&job, "[a]\nrw=read\nsize=1m\n").unwrap();
+    for command in [&["serve", &bad][..], &["profile", "check", &bad], &["sim", &job, "--drive", &bad]] {
+        let wrong = err(command);
+        for part in ["bad.toml", "at line 4, column 9", "banks = -1", "expected a whole number from 0 to"] {
+            assert!(wrong.contains(part), "{part}: {wrong}");
+        }
+    }
+    let swept = err(&["sim", &job, "--set", "set.1.dies=four"]);
+    assert!(swept.contains("set.1.dies=four") && swept.contains("expected a whole number"), "{swept}");
+    let number = err(&["ns", "delete", "one"]);
+    assert!(number.contains("'one' for '<NSID>': expected a whole number in 0..=4294967295"), "{number}");
     let foreign = at(temp.path(), "foreign");
     std::fs::create_dir(&foreign).unwrap();
     std::fs::write(temp.path().join("foreign/precious"), "x").unwrap();

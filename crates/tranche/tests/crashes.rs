@@ -14,7 +14,7 @@ mod crashes;
 #[allow(dead_code)]
 mod support;
 
-use crashes::{Case, EVERY_WAY, Engine, FileSystem, Kind, Options, SOCKETS, Scene};
+use crashes::{ALL_PATHS, Case, DriveKind, Engine, FileSystem, Options, SOCKETS, Scene};
 use std::path::PathBuf;
 
 type Run = fn(&Scene, u32, &Options) -> Result<String, String>;
@@ -27,7 +27,7 @@ struct Campaign {
     run: Run,
 }
 
-const BLOCKS: Case = Case { drive: Kind::Mixed, ways: EVERY_WAY, no_host_sync: false, key: false };
+const BLOCKS: Case = Case { drive: DriveKind::Mixed, paths: ALL_PATHS, no_host_sync: false, key: false };
 
 const CAMPAIGNS: &[Campaign] = &[
     Campaign {
@@ -41,7 +41,7 @@ const CAMPAIGNS: &[Campaign] = &[
         slice: 3,
         programs: &[],
         run: |scene, rounds, options| {
-            crashes::blocks(Case { no_host_sync: true, ways: SOCKETS, ..BLOCKS }, scene, rounds, options)
+            crashes::blocks(Case { no_host_sync: true, paths: SOCKETS, ..BLOCKS }, scene, rounds, options)
         },
     },
     Campaign {
@@ -55,7 +55,7 @@ const CAMPAIGNS: &[Campaign] = &[
         slice: 3,
         programs: &["losetup"],
         run: |scene, rounds, options| {
-            crashes::blocks(Case { drive: Kind::Unreliable, ..BLOCKS }, scene, rounds, options)
+            crashes::blocks(Case { drive: DriveKind::Unreliable, ..BLOCKS }, scene, rounds, options)
         },
     },
     Campaign {
@@ -63,7 +63,7 @@ const CAMPAIGNS: &[Campaign] = &[
         slice: 5,
         programs: &["losetup"],
         run: |scene, rounds, options| {
-            crashes::blocks(Case { drive: Kind::Unprotected, ..BLOCKS }, scene, rounds, options)
+            crashes::blocks(Case { drive: DriveKind::Unprotected, ..BLOCKS }, scene, rounds, options)
         },
     },
     Campaign {
@@ -71,7 +71,7 @@ const CAMPAIGNS: &[Campaign] = &[
         slice: 3,
         programs: &[],
         run: |scene, rounds, options| {
-            crashes::blocks(Case { drive: Kind::Worn, ways: SOCKETS, ..BLOCKS }, scene, rounds, options)
+            crashes::blocks(Case { drive: DriveKind::Worn, paths: SOCKETS, ..BLOCKS }, scene, rounds, options)
         },
     },
     Campaign {
@@ -79,7 +79,12 @@ const CAMPAIGNS: &[Campaign] = &[
         slice: 3,
         programs: &[],
         run: |scene, rounds, options| {
-            crashes::blocks(Case { drive: Kind::Shifting, ways: SOCKETS, ..BLOCKS }, scene, rounds, options)
+            crashes::blocks(
+                Case { drive: DriveKind::Shifting, paths: SOCKETS, ..BLOCKS },
+                scene,
+                rounds,
+                options,
+            )
         },
     },
     Campaign {
@@ -87,7 +92,7 @@ const CAMPAIGNS: &[Campaign] = &[
         slice: 2,
         programs: &[],
         run: |scene, rounds, options| {
-            let case = Case { drive: Kind::Shifting, ways: SOCKETS, key: true, ..BLOCKS };
+            let case = Case { drive: DriveKind::Shifting, paths: SOCKETS, key: true, ..BLOCKS };
             crashes::blocks(case, scene, rounds, options)
         },
     },

@@ -7,11 +7,11 @@ use serde_json::Value;
 use std::process::{Command, Output};
 
 /// A directory with a job file.
-struct Load {
+struct JobDirectory {
     dir: tempfile::TempDir,
 }
 
-impl Load {
+impl JobDirectory {
     fn new(job: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("job.fio"), job).unwrap();
@@ -49,7 +49,7 @@ const RANDOM: &str = "[global]\nbs=4k\niodepth=8\n[w]\nrw=randwrite\nsize=32m\n[
 
 #[test]
 fn the_same_seed_is_the_same_run() {
-    let load = Load::new(RANDOM);
+    let load = JobDirectory::new(RANDOM);
     let digest = |args: &[&str]| load.json(args)["simulation"]["digest"].as_str().unwrap().to_owned();
     let first = digest(&[]);
     assert_eq!(first, digest(&["--seed", "1"]));
@@ -66,7 +66,7 @@ fn the_same_seed_is_the_same_run() {
 
 #[test]
 fn reports_are_fios_and_the_drives() {
-    let load = Load::new(RANDOM);
+    let load = JobDirectory::new(RANDOM);
     let report = load.json(&["--precondition", "fill"]);
     let jobs = report["jobs"].as_array().unwrap();
     let names: Vec<&Value> = jobs.iter().map(|job| &job["jobname"]).collect();
@@ -94,7 +94,7 @@ fn reports_are_fios_and_the_drives() {
 
 #[test]
 fn figures_that_mislead_come_with_warnings() {
-    let load = Load::new("[a]\nrw=randwrite\nsize=8m\n");
+    let load = JobDirectory::new("[a]\nrw=randwrite\nsize=8m\n");
     let warnings = |args: &[&str]| -> Vec<String> {
         let told = load.json(args)["simulation"]["warnings"].as_array().unwrap().clone();
         told.iter().map(|warning| warning.as_str().unwrap().to_owned()).collect()
@@ -132,15 +132,15 @@ fn figures_that_mislead_come_with_warnings() {
 
 #[test]
 fn what_cannot_be_is_said_before_anything_runs() {
-    let load = Load::new("[v]\nrw=randwrite\nsize=4m\nverify=crc32c\n");
+    let load = JobDirectory::new("[v]\nrw=randwrite\nsize=4m\nverify=crc32c\n");
     assert!(
         load.error(&[]).contains("job v verifies what it reads, and the simulated drive keeps no contents")
     );
-    let load = Load::new("[a]\nrw=randwrite\nsize=4m\niodpeth=4\n");
+    let load = JobDirectory::new("[a]\nrw=randwrite\nsize=4m\niodpeth=4\n");
     assert!(load.error(&[]).contains("job.fio:4: there is no option \"iodpeth\": did you mean iodepth?"));
-    let load = Load::new("[a]\nrw=randwrite\nsize=4g\n");
+    let load = JobDirectory::new("[a]\nrw=randwrite\nsize=4g\n");
     assert!(load.error(&[]).contains("beyond the end of the namespace"));
-    let load = Load::new(RANDOM);
+    let load = JobDirectory::new(RANDOM);
     assert!(load.error(&["--drive", "none-such"]).contains("there is no profile \"none-such\""));
     let absent = load.ends_with(4, &["--nsid", "9"]);
     assert!(
@@ -149,14 +149,14 @@ fn what_cannot_be_is_said_before_anything_runs() {
     );
     let timeless = "[[set]]\nmedia = \"nand\"\ncell = \"tlc\"\ncapacity = \"64MiB\"\nspare = \"60%\"\nchannels = 2\ndies = 2\n\
                     planes = 1\nnand_page = \"4KiB\"\npages_per_block = 96\nrated_cycles = 3000\n[[namespace]]\nsize = \"64MiB\"\n";
-    let load = Load::new("[a]\nrw=randread\nruntime=1\ntime_based\n");
+    let load = JobDirectory::new("[a]\nrw=randread\nruntime=1\ntime_based\n");
     std::fs::write(load.dir.path().join("drive.toml"), timeless).unwrap();
     assert!(load.error(&["--drive", "drive.toml"]).contains("the drive's time stands still"));
 }
 
 #[test]
 fn sweeps_come_in_order_with_all_their_figures() {
-    let load = Load::new("[a]\nrw=randwrite\nsize=8m\niodepth=4\n");
+    let load = JobDirectory::new("[a]\nrw=randwrite\nsize=8m\niodepth=4\n");
     let args = [
         "--set",
         "ftl.spare=7%,28%",
@@ -211,7 +211,7 @@ fn sweeps_come_in_order_with_all_their_figures() {
 
 #[test]
 fn settings_that_make_no_sense_are_said_before_anything_runs() {
-    let load = Load::new("[a]\nrw=randwrite\nsize=8m\n");
+    let load = JobDirectory::new("[a]\nrw=randwrite\nsize=8m\n");
     for (set, problem) in [
         (
             "spare=7%",
@@ -250,7 +250,7 @@ const VERIFY: &str = "[w]\nrw=randwrite\nbsrange=4k-64k\nsize=32m\niodepth=16\nv
 
 #[test]
 fn contents_are_kept_and_verified() {
-    let load = Load::new(VERIFY);
+    let load = JobDirectory::new(VERIFY);
     let report = load.json(&["--contents", "memory"]);
     let sim = &report["simulation"];
     assert_eq!(sim["problem"], Value::Null);
@@ -266,7 +266,7 @@ fn contents_are_kept_and_verified() {
     assert_eq!(steady["simulation"]["problem"], Value::Null);
 
     // Nobody has written what this looks for.
-    let nothing = Load::new("[v]\nrw=write\nsize=1m\nverify=crc32c\nverify_only\n");
+    let nothing = JobDirectory::new("[v]\nrw=write\nsize=1m\nverify=crc32c\nverify_only\n");
     let output = nothing.sim(&["--contents", "memory"]);
     assert_eq!(output.status.code(), Some(5));
     let error = text(&output.stderr);
@@ -277,7 +277,7 @@ fn contents_are_kept_and_verified() {
 
 #[test]
 fn contents_change_no_decision() {
-    let load = Load::new(RANDOM);
+    let load = JobDirectory::new(RANDOM);
     for args in [&[][..], &["--precondition", "steady"]] {
         let digest = |contents| {
             let report = load.json(&[args, &["--contents", contents]].concat());
@@ -289,7 +289,7 @@ fn contents_change_no_decision() {
 
 #[test]
 fn jobs_name_their_namespaces() {
-    let load = Load::new(
+    let load = JobDirectory::new(
         "[global]\nrw=write\nbs=4k\n[a]\nfilename=/dev/nvme0n2\nsize=4m\n[b]\nfilename=nvme3n1\nsize=1m\n[c]\nsize=2m\n",
     );
     let drive = "[[set]]\nmedia = \"dram\"\ncapacity = \"64MiB\"\ntiming = { read = \"1us\", write = \"1us\", bandwidth = \"1GB/s\" }\n\

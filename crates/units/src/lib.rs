@@ -7,9 +7,11 @@
 
 mod near;
 mod quantity;
+mod toml;
 
 pub use near::nearest;
 pub use quantity::{
     Wrong, format_size, parse_hours, parse_millis, parse_percent, parse_rate, parse_seconds, parse_size,
     parse_time,
 };
+pub use toml::toml_error;

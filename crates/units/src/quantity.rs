@@ -41,7 +41,7 @@ impl std::fmt::Display for Wrong {
 impl std::error::Error for Wrong {}
 
 /// A kind of quantity.
-struct Kind {
+struct QuantityKind {
     units: &'static [Unit],
     /// What a number without a unit is, if anything.
     bare: Option<u128>,
@@ -52,20 +52,21 @@ struct Kind {
     examples: &'static str,
 }
 
-const SIZE: Kind = Kind {
+const SIZE: QuantityKind = QuantityKind {
     units: &SIZES,
     bare: Some(1),
     suffix: "",
     name: "a size",
     examples: "64MiB, 1.5GB or a number of bytes",
 };
-const RATE: Kind =
-    Kind { units: &SIZES, bare: None, suffix: "/s", name: "a rate", examples: "1.2GB/s or 400MiB/s" };
-const TIME: Kind =
-    Kind { units: &TIMES, bare: None, suffix: "", name: "a time", examples: "60us, 1.5ms or 2min" };
-const SHARE: Kind = Kind { units: &SHARES, bare: None, suffix: "", name: "a percentage", examples: "12.5%" };
+const RATE: QuantityKind =
+    QuantityKind { units: &SIZES, bare: None, suffix: "/s", name: "a rate", examples: "1.2GB/s or 400MiB/s" };
+const TIME: QuantityKind =
+    QuantityKind { units: &TIMES, bare: None, suffix: "", name: "a time", examples: "60us, 1.5ms or 2min" };
+const SHARE: QuantityKind =
+    QuantityKind { units: &SHARES, bare: None, suffix: "", name: "a percentage", examples: "12.5%" };
 
-impl Kind {
+impl QuantityKind {
     fn parse(&self, text: &str) -> Result<u64, Wrong> {
         let trimmed = text.trim();
         let end = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
@@ -187,7 +188,7 @@ pub fn parse_millis<T: TryFrom<u64>>(text: &str) -> Result<T, Wrong> {
 }
 
 fn parse_in<T: TryFrom<u64>>(name: &str, unit: u64, text: &str) -> Result<T, Wrong> {
-    let nanos = Kind { bare: Some(unit.into()), ..TIME }.parse(text)?;
+    let nanos = QuantityKind { bare: Some(unit.into()), ..TIME }.parse(text)?;
     if !nanos.is_multiple_of(unit) {
         return Err(Wrong(format!("{:?} is not a whole number of {name}", shown(text))));
     }

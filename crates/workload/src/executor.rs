@@ -70,7 +70,7 @@ impl<D: BlockDevice> Target for D {
 
 /// What became of an actor's requests.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Outcome {
+pub struct ActorTotals {
     /// Requests that ended.
     pub requests: u64,
     /// Those that failed.
@@ -87,7 +87,7 @@ pub struct Outcome {
     pub digest: u64,
 }
 
-impl Outcome {
+impl ActorTotals {
     #[inline]
     fn count(&mut self, request: &Request, latency: Nanos, now: Nanos, status: Status, block_size: u32) {
         self.requests += 1;
@@ -164,7 +164,7 @@ pub struct Executor<A> {
     wake: Nanos,
     ended: bool,
     started: Option<Nanos>,
-    outcome: Outcome,
+    outcome: ActorTotals,
 }
 
 impl<A: Actor> Executor<A> {
@@ -189,7 +189,7 @@ impl<A: Actor> Executor<A> {
             wake: Nanos::MAX,
             ended: false,
             started: None,
-            outcome: Outcome::default(),
+            outcome: ActorTotals::default(),
         })
     }
 
@@ -227,7 +227,7 @@ impl<A: Actor> Executor<A> {
 
     /// What has become of the actor's requests so far.
     #[inline]
-    pub fn outcome(&self) -> &Outcome {
+    pub fn outcome(&self) -> &ActorTotals {
         &self.outcome
     }
 

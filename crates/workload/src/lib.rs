@@ -1,15 +1,18 @@
 //! What a host asks for, as state machines without I/O: the same actor drives a simulated drive and a
 //! real one.
 //!
-//! An [`Actor`] is asked for its next request whenever it may have one (at the start, after each
-//! completion, at a time that it named) and is told how its requests ended. It reads no clock and draws
-//! its random numbers from a seed: the same seed and the same completions give the same requests on every
-//! machine.
+//! An [`Actor`] is asked for its next request at the start, after each completion, and at a time that it named. It
+//! is told how its requests ended. It reads no clock and draws its random numbers from a seed. So the same seed and the same
+//! completions give the same requests on every machine.
 //!
 //! An [`Executor`](executor::Executor) runs any actor on any block device.
 //!
-//! Here so far: [`Mix`], uniform random or sequential reads and writes at a fixed queue depth, [`fio`]'s job
-//! files, the loads of Aerospike's certification tool ([`act`]), block traces ([`trace`]), and a database server ([`innodb`]).
+//! The actors:
+//! - [`Mix`]: uniform random or sequential reads and writes at a fixed queue depth,
+//! - [`fio`]: jobs of fio's job files,
+//! - [`act`]: the loads of Aerospike's certification tool,
+//! - [`trace`]: block traces,
+//! - [`innodb`]: a database server.
 
 pub mod act;
 pub mod executor;
@@ -58,8 +61,8 @@ pub trait Actor {
     /// A request has ended at `now`; `ok` if it succeeded.
     fn completed(&mut self, now: Nanos, tag: u32, ok: bool);
 
-    /// Where its next request will begin, if it knows: index of the namespace and logical block. Whoever looks up in advance what lies there
-    /// saves time; nothing else depends on it, and the actor need not keep to it.
+    /// Where its next request will begin, if it knows: index of the namespace and logical block. The executor may prefetch what lies
+    /// there. Nothing else depends on it, and the next request may begin elsewhere.
     #[inline]
     fn coming(&self) -> Option<(u16, u64)> {
         None
@@ -81,7 +84,7 @@ pub trait Actor {
     }
 }
 
-/// Whoever has an actor in another place is that actor.
+/// A reference to an actor, and a box with one, are actors.
 macro_rules! forward {
     ($($place:ty),+) => { $(
         impl<A: Actor + ?Sized> Actor for $place {

@@ -1,7 +1,7 @@
 //! The loads of Aerospike's certification tool, on devices that answer after a fixed time.
 
 use std::collections::BTreeMap;
-use workload::act::{Act, Config, HostTime, Kind, Space, Stop};
+use workload::act::{Act, ActProgram, Config, HostTime, Space, Stop};
 use workload::{Actor, Nanos, Next, Request, Verb};
 
 const SECOND: Nanos = 1_000_000_000;
@@ -10,18 +10,18 @@ const SPACE: Space = Space { blocks: (1 << 30) / 512, block_bytes: 512, volatile
 /// The start of a run is not the clock's.
 const START: Nanos = 777_000_000;
 
-struct Ran {
+struct ActRun {
     act: Act,
     text: String,
     issued: Vec<(Nanos, Request)>,
     end: Nanos,
 }
 
-fn run(config: Config, space: Space, latency: impl Fn(&Request) -> Nanos) -> Ran {
+fn run(config: Config, space: Space, latency: impl Fn(&Request) -> Nanos) -> ActRun {
     run_on(config, space, HostTime::NONE, latency)
 }
 
-fn run_on(config: Config, space: Space, host: HostTime, latency: impl Fn(&Request) -> Nanos) -> Ran {
+fn run_on(config: Config, space: Space, host: HostTime, latency: impl Fn(&Request) -> Nanos) -> ActRun {
     let spaces = vec![space; config.device_names.len()];
     let mut act = Act::new(config, &spaces, 1, 1).unwrap().on_host(host).with_text();
     let (mut now, mut number) = (START, 0u64);
@@ -55,20 +55,20 @@ fn run_on(config: Config, space: Space, host: HostTime, latency: impl Fn(&Reques
         text += &act.take_text();
     }
     text += &act.take_text();
-    Ran { act, text, issued, end: now - START }
+    ActRun { act, text, issued, end: now - START }
 }
 
 fn storage(lines: &str) -> Config {
-    Config::parse(Kind::Storage, &format!("device-names: a, b\ntest-duration-sec: 4\n{lines}")).unwrap()
+    Config::parse(ActProgram::Storage, &format!("device-names: a, b\ntest-duration-sec: 4\n{lines}")).unwrap()
 }
 
 #[test]
 fn a_file() {
     let text = "# ACT-storage\n\ndevice-names: /dev/nvme0n1,/dev/nvme0n2;c\ntest-duration-sec: 86400 # a day\n  \
                 read-reqs-per-sec:2000\nwrite-reqs-per-sec\t1000\ntomb-raider: yes\nscheduler-mode: noop\r\n";
-    let config = Config::parse(Kind::Storage, text).unwrap();
+    let config = Config::parse(ActProgram::Storage, text).unwrap();
     let names = ["/dev/nvme0n1", "/dev/nvme0n2", "c"].map(str::to_owned).to_vec();
-    let standard = Config::standard(Kind::Storage, names);
+    let standard = Config::standard(ActProgram::Storage, names);
     let (read_reqs_per_sec, write_reqs_per_sec) = (2000, 1000);
     assert_eq!(config, Config { tomb_raider: true, read_reqs_per_sec, write_reqs_per_sec, ..standard });
     assert_eq!((config.service_threads, config.max_lag_sec, config.record_bytes), (40, 10, 1536));
@@ -81,12 +81,12 @@ fn what_is_wrong_and_where() {
         assert!(what.iter().all(|what| error.contains(what)), "{error}");
     };
     let good = "device-names: a\ntest-duration-sec: 9\nread-reqs-per-sec: 2000\n";
-    let storage = |line: &str, what: &[&str]| wrong(Kind::Storage, &format!("{good}{line}\n"), what);
-    wrong(Kind::Storage, "", &["line 1", "device-names is missing"]);
-    wrong(Kind::Storage, "device-names: a\n", &["line 1", "test-duration-sec is missing"]);
-    wrong(Kind::Storage, "device-names: a\ntest-duration-sec: 9", &["line 2", "both 0"]);
+    let storage = |line: &str, what: &[&str]| wrong(ActProgram::Storage, &format!("{good}{line}\n"), what);
+    wrong(ActProgram::Storage, "", &["line 1", "device-names is missing"]);
+    wrong(ActProgram::Storage, "device-names: a\n", &["line 1", "test-duration-sec is missing"]);
+    wrong(ActProgram::Storage, "device-names: a\ntest-duration-sec: 9", &["line 2", "both 0"]);
     storage("cache-threads: 8", &["line 4", "no key \"cache-threads\"", "large-block-op-kbytes"]);
-    wrong(Kind::Index, &format!("{good}record-bytes: 8"), &["line 4", "no key", "cache-threads"]);
+    wrong(ActProgram::Index, &format!("{good}record-bytes: 8"), &["line 4", "no key", "cache-threads"]);
     storage("record-bytes: 12x", &["line 4", "\"12x\"", "whole number"]);
     storage("record-bytes: 4294967296", &["line 4", "whole number"]);
     storage("record-bytes:", &["line 4", "\"\""]);
@@ -103,7 +103,7 @@ fn what_is_wrong_and_where() {
     storage(&format!("device-names: {}", "x,".repeat(200)), &["line 4", "more than 128"]);
     storage(&"x".repeat(5000), &["line 4", "longer than"]);
     let small = Space { blocks: 8, ..SPACE };
-    let config = Config::standard(Kind::Storage, vec!["a".to_owned()]);
+    let config = Config::standard(ActProgram::Storage, vec!["a".to_owned()]);
     let refused = |spaces: &[Space]| Act::new(config.clone(), spaces, 0, 1).unwrap_err();
     assert!(refused(&[small]).contains("a: it has 4096 bytes"));
     assert!(refused(&[]).contains("there are 0 namespaces"));
@@ -130,11 +130,11 @@ fn rates_are_derived_as_the_tool_does() {
     assert_eq!((reads.large_reads_hundredths(), reads.large_writes_hundredths()), (0, 2000));
     let index = "device-names: a\ntest-duration-sec: 1\nread-reqs-per-sec: 2000\nwrite-reqs-per-sec: 1000\n\
                  replication-factor: 2\ndefrag-lwm-pct: 60";
-    let index = Config::parse(Kind::Index, index).unwrap().rates().unwrap();
+    let index = Config::parse(ActProgram::Index, index).unwrap().rates().unwrap();
     assert_eq!((index.reads, index.cache), (4000, 5000));
 }
 
-fn count(ran: &Ran, verb: Verb, blocks: u32) -> usize {
+fn count(ran: &ActRun, verb: Verb, blocks: u32) -> usize {
     ran.issued.iter().filter(|(_, request)| request.verb == verb && request.blocks == blocks).count()
 }
 
@@ -229,7 +229,7 @@ fn durable_writes_are_flushed_where_they_must_be() {
 #[test]
 fn index_threads() {
     let text = "device-names: a\ntest-duration-sec: 4\nread-reqs-per-sec: 2000\nwrite-reqs-per-sec: 1000\n";
-    let ran = run(Config::parse(Kind::Index, text).unwrap(), SPACE, |_| 50_000);
+    let ran = run(Config::parse(ActProgram::Index, text).unwrap(), SPACE, |_| 50_000);
     assert!(ran.issued.iter().all(|(_, r)| r.blocks == 8 && r.lba.is_multiple_of(8)));
     // 2,000 reads and writes per second in bundles of 100 of 8 threads, and 3,000 reads of the service threads.
     let writes = count(&ran, Verb::Write, 8);
@@ -354,9 +354,9 @@ proptest::proptest! {
 fn a_host_that_takes_time_slows_its_threads_down() {
     let storage = |lines: &str| {
         let text = format!("device-names: a\ntest-duration-sec: 2\nread-reqs-per-sec: 2000\n{lines}");
-        Config::parse(Kind::Storage, &text).unwrap()
+        Config::parse(ActProgram::Storage, &text).unwrap()
     };
-    let large = |ran: &Ran, verb: Verb| {
+    let large = |ran: &ActRun, verb: Verb| {
         let of = ran.issued.iter().filter(|(_, r)| r.blocks == 256 && r.verb == verb);
         of.map(|(at, _)| *at).collect::<Vec<_>>()
     };

@@ -14,10 +14,10 @@ use std::process::Command;
 use workload::Verb;
 
 /// What was done: direction, offset, bytes.
-type Done = Vec<(Verb, u64, u64)>;
+type IssuedRequests = Vec<(Verb, u64, u64)>;
 
 /// What fio does with a job on a file that it makes, or, where the job takes a percentage, on one of 64 MiB.
-fn fio(dir: &Path, lines: &str) -> Done {
+fn fio(dir: &Path, lines: &str) -> IssuedRequests {
     let (job, log, target) = (dir.join("job.fio"), dir.join("log"), dir.join("target"));
     let _ = std::fs::remove_file(&log);
     let _ = std::fs::remove_file(&target);
@@ -45,7 +45,7 @@ fn fio(dir: &Path, lines: &str) -> Done {
     log.lines().filter_map(parse).collect()
 }
 
-fn ours(lines: &str) -> Done {
+fn ours(lines: &str) -> IssuedRequests {
     let run: Run = run(job(lines), 1000);
     let done = run.issued.iter().map(|(_, r)| (r.verb, r.lba * 512, u64::from(r.blocks) * 512));
     done.collect()
@@ -59,7 +59,7 @@ fn with_fio(name: &str, test: impl Fn(&Path)) {
     test(tempfile::tempdir().unwrap().path());
 }
 
-fn bytes(done: &Done, verb: Verb) -> u64 {
+fn bytes(done: &IssuedRequests, verb: Verb) -> u64 {
     done.iter().filter(|(of, ..)| *of == verb).map(|(_, _, bytes)| bytes).sum()
 }
 
@@ -113,7 +113,7 @@ fn random_jobs_do_as_much_in_the_same_places() {
                 continue;
             }
             // How often each 4 KiB was visited.
-            let visits = |done: &Done| {
+            let visits = |done: &IssuedRequests| {
                 let mut visits = BTreeMap::new();
                 for (_, offset, bytes) in done {
                     (offset / 4096..(offset + bytes) / 4096)
@@ -139,7 +139,7 @@ fn mixes_have_the_same_shares() {
         ] {
             let (ours, fios) = (ours(lines), fio(dir, lines));
             // Shares of directions and block sizes among 1,000 I/Os, and of halves of the region.
-            let shares = |done: &Done| {
+            let shares = |done: &IssuedRequests| {
                 let mut shares: BTreeMap<(usize, u64), u64> = BTreeMap::new();
                 let end = done.iter().map(|(_, offset, bytes)| offset + bytes).max().unwrap_or(1);
                 for (verb, offset, bytes) in done {
@@ -168,7 +168,7 @@ fn skewed_places_are_as_skewed() {
             "rw=randread\nsize=8m\nio_size=64m\nrandom_distribution=pareto:0.2",
             "rw=randread\nsize=8m\nio_size=64m\nrandom_distribution=zoned:60/10:30/20:10/70",
         ] {
-            let hottest = |done: &Done| {
+            let hottest = |done: &IssuedRequests| {
                 let mut counts = vec![0u64; 2048];
                 done.iter().for_each(|(_, offset, _)| counts[usize::try_from(offset / 4096).unwrap()] += 1);
                 counts.sort_unstable_by(|a, b| b.cmp(a));

@@ -233,12 +233,12 @@ fn a_trace_that_is_cut_keeps_what_came_before() {
     }
 }
 
-struct Ran {
+struct ReplayRun {
     issued: Vec<(Nanos, Request)>,
     deepest: usize,
 }
 
-fn run<R: BufRead>(replay: &mut Replay<R>, latency: Nanos) -> Ran {
+fn run<R: BufRead>(replay: &mut Replay<R>, latency: Nanos) -> ReplayRun {
     let mut outstanding = std::collections::VecDeque::new();
     let (mut now, mut issued, mut deepest) = (500, Vec::new(), 0);
     loop {
@@ -250,7 +250,7 @@ fn run<R: BufRead>(replay: &mut Replay<R>, latency: Nanos) -> Ran {
                 issued.push((now - 500, request));
                 continue;
             }
-            Next::Done => return Ran { issued, deepest },
+            Next::Done => return ReplayRun { issued, deepest },
             Next::At(at) => at,
             Next::Wait => Nanos::MAX,
         };

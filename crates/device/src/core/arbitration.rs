@@ -1,14 +1,14 @@
 //! Arbitration: which command of an I/O queue may start now, and which are held until later.
 //!
-//! Each namespace has two lanes, one for commands that read and one for those that write. A lane has the meters of the
-//! namespace's quota, and a queue of commands that are held back: first come, first served. Its first command waits for
-//! the meters, and then for the namespace's turn on the NVM Set ([`FairQueueing`](super::fair_queueing::FairQueueing)). What is held is in flight for
-//! its host, and nowhere yet for the drive: it has touched nothing, and everything is checked again when its turn comes.
+//! Each namespace has two held queues, one for commands that read and one for those that write. A held queue has the meters of the
+//! namespace's quota, and the commands that are held back: first come, first served. Its first command waits for
+//! the meters, and then for the namespace's turn on the NVM Set ([`FairQueueing`](super::fair_queueing::FairQueueing)). A held command is in
+//! flight for its host. In the drive it has touched nothing yet, and everything is checked again when its turn comes.
 
 use super::controller::{ControllerId, Controllers};
 use super::fair_queueing::Direction;
-use super::in_flight::{InFlight, Stage, Token};
-use super::lanes::{HeldCommand, NOBODY};
+use super::held_queue::{HeldCommand, NOBODY};
+use super::in_flight::{CommandStage, InFlight, Token};
 use super::state::{Core, TimedEvent};
 use media::Nanos;
 use nvme::command_table::{self, MediaAccess};
@@ -18,13 +18,13 @@ use nvme::{IoCommand, IoOpcode, Status};
 
 /// Whether a command may start now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Turn {
+pub(crate) enum StartDecision {
     Now,
-    /// It is in the queue of its lane.
+    /// It is in its held queue.
     Held,
 }
 
-/// What a command is to a quota, by the command table. What deallocates moves no data and is never held.
+/// What a command asks of a quota, by the command table. A command that deallocates moves no data and is never held.
 #[inline]
 fn demand(opcode: u8, command: &IoCommand, data: &[u8]) -> Option<Demand> {
     let direction = match command_table::of_io(IoOpcode(opcode))?.media {
@@ -78,12 +78,12 @@ impl Core {
         command: &IoCommand,
         data: &[u8],
         now: Nanos,
-    ) -> Turn {
+    ) -> StartDecision {
         let opcode = self.commands.get_mut(token).opcode;
-        let Some(demand) = demand(opcode, command, data) else { return Turn::Now };
+        let Some(demand) = demand(opcode, command, data) else { return StartDecision::Now };
         match self.namespaces.get(demand.nsid) {
-            Some(ns) if ns.lanes.watched => self.ask(token, id, command, data, demand, now),
-            _ => Turn::Now,
+            Some(ns) if ns.arbitration.watched => self.ask(token, id, command, data, demand, now),
+            _ => StartDecision::Now,
         }
     }
 
@@ -95,45 +95,45 @@ impl Core {
         data: &[u8],
         demand: Demand,
         now: Nanos,
-    ) -> Turn {
+    ) -> StartDecision {
         let Demand { nsid, direction, .. } = demand;
-        // What will be refused is not to wait for it, and costs nothing.
+        // A command that will be refused does not wait, and costs nothing.
         let opcode = self.commands.get_mut(token).opcode;
         if self.attached(id, nsid).is_err() || self.check_reservation(id, opcode, nsid).is_err() {
-            return Turn::Now;
+            return StartDecision::Now;
         }
-        let Some(ns) = self.namespaces.get_mut(nsid) else { return Turn::Now };
+        let Some(ns) = self.namespaces.get_mut(nsid) else { return StartDecision::Now };
         if demand.end.is_none_or(|end| end > ns.blocks()) {
-            return Turn::Now;
+            return StartDecision::Now;
         }
         let mut turn = true;
-        if ns.lanes.shares
+        if ns.arbitration.shares
             && let Some(set) = self.fair.set(ns.set.0)
         {
             set.note(nsid, now);
-            turn = set.may_start(nsid, &ns.lanes.share, now);
+            turn = set.may_start(nsid, &ns.arbitration.share, now);
         }
-        let lane = &mut ns.lanes.lanes[direction as usize];
-        let (first, due) = (lane.is_empty(), lane.due() <= now);
+        let queue = &mut ns.arbitration.queues[direction as usize];
+        let (first, due) = (queue.is_empty(), queue.due() <= now);
         if first && due && turn {
             self.charge(token, demand, now);
-            return Turn::Now;
+            return StartDecision::Now;
         }
         let io = token.io().0;
         // Of all that wait only Copy has data here.
         let kept = if demand.reads { data.into() } else { Box::default() };
         self.held.put(io, *command, kept);
         if first {
-            lane.first = io;
+            queue.first = io;
         } else {
-            self.held.link(lane.last, io);
+            self.held.link(queue.last, io);
         }
-        lane.last = io;
-        self.commands.get_mut(token).stage = Stage::Held;
+        queue.last = io;
+        self.commands.get_mut(token).stage = CommandStage::Held;
         if first {
             self.wait(nsid, direction, now);
         }
-        Turn::Held
+        StartDecision::Held
     }
 
     /// A command starts: its namespace pays for it.
@@ -141,92 +141,97 @@ impl Core {
         let Demand { nsid, direction, blocks, reads, .. } = demand;
         let Some(ns) = self.namespaces.get_mut(nsid) else { return };
         let bytes = blocks << ns.shift;
-        ns.lanes.lanes[direction as usize].charge(now, bytes);
+        ns.arbitration.queues[direction as usize].charge(now, bytes);
         if reads {
-            ns.lanes.lanes[Direction::Read as usize].charge(now, bytes);
+            ns.arbitration.queues[Direction::Read as usize].charge(now, bytes);
         }
-        if !ns.lanes.shares {
+        if !ns.arbitration.shares {
             return;
         }
         let index = ns.set.0;
         let Some(set) = self.fair.set(index) else { return };
-        let cost = set.cost(direction, bytes, ns.lanes.write_factor);
-        set.start(&mut ns.lanes.share, cost);
+        let cost = set.cost(direction, bytes, ns.arbitration.write_factor);
+        set.start(&mut ns.arbitration.share, cost);
         let entry = self.commands.get_mut(token);
         (entry.cost, entry.set) = (cost, index);
         let far = self.fair.rebase(index);
         if far > 0 {
             self.namespaces.iter_mut().filter(|(_, ns)| ns.set.0 == index).for_each(|(_, ns)| {
-                ns.lanes.share.tag = ns.lanes.share.tag.saturating_sub(far);
+                ns.arbitration.share.tag = ns.arbitration.share.tag.saturating_sub(far);
             });
         }
     }
 
-    /// Sees to it that the first command of a lane gets its turn: when its quota lets it, and then on its set.
+    /// Lets the first command of a held queue wait for its quota, and then for its turn on the set.
     pub(crate) fn wait(&mut self, nsid: u32, direction: Direction, now: Nanos) {
         let Some(ns) = self.namespaces.get_mut(nsid) else { return };
-        let lane = &mut ns.lanes.lanes[direction as usize];
-        if lane.is_empty() || lane.ready != Nanos::MAX {
+        let queue = &mut ns.arbitration.queues[direction as usize];
+        if queue.is_empty() || queue.ready != Nanos::MAX {
             return;
         }
-        let due = lane.due();
+        let due = queue.due();
         if due <= now
-            && ns.lanes.shares
+            && ns.arbitration.shares
             && let Some(set) = self.fair.set(ns.set.0)
         {
-            lane.ready = now;
-            set.wait(ns.lanes.share.tag, nsid, direction);
+            queue.ready = now;
+            set.wait(ns.arbitration.share.tag, nsid, direction);
             self.fair.stirred = true;
-        } else if due < lane.timer {
-            lane.timer = due;
-            self.events.push(due, TimedEvent::Lane(nsid, direction));
+        } else if due < queue.timer {
+            queue.timer = due;
+            self.events.push(due, TimedEvent::HeldQueue(nsid, direction));
         }
     }
 
-    /// The time has come that a lane waited for. Whether its first commands may start without a turn on the set; `None` if the time
-    /// is of an earlier quota, or of an earlier namespace.
-    pub(crate) fn open_lane(&mut self, nsid: u32, direction: Direction, now: Nanos) -> Option<bool> {
+    /// The time has come that a held queue waited for. Returns whether its first commands may start without a turn on the set. `None` if the
+    /// time is of an earlier quota, or of an earlier namespace.
+    pub(crate) fn take_held_queue_timer(
+        &mut self,
+        nsid: u32,
+        direction: Direction,
+        now: Nanos,
+    ) -> Option<bool> {
         let ns = self.namespaces.get_mut(nsid)?;
-        let shares = ns.lanes.shares;
-        let lane = &mut ns.lanes.lanes[direction as usize];
-        if lane.timer > now {
+        let shares = ns.arbitration.shares;
+        let queue = &mut ns.arbitration.queues[direction as usize];
+        if queue.timer > now {
             return None;
         }
-        lane.timer = Nanos::MAX;
-        Some(!shares && lane.ready == Nanos::MAX)
+        queue.timer = Nanos::MAX;
+        Some(!shares && queue.ready == Nanos::MAX)
     }
 
-    /// The lane whose turn it is on a set. After [`first_of`](Core::first_of) its turn [ends](Core::end_turn).
+    /// The held queue whose turn it is on a set. After [`first_of`](Core::first_of) its turn [ends](Core::end_turn).
     pub(crate) fn next_turn(&mut self, set: u8, now: Nanos) -> Option<(u32, Direction)> {
         loop {
-            let share = |nsid| self.namespaces.get(nsid).map(|ns| &ns.lanes.share);
+            let share = |nsid| self.namespaces.get(nsid).map(|ns| &ns.arbitration.share);
             let (tag, nsid, direction) = self.fair.set(set)?.next(now, share)?;
             let Some(ns) = self.namespaces.get_mut(nsid).filter(|ns| ns.set.0 == set) else { continue };
-            let lane = &mut ns.lanes.lanes[direction as usize];
-            if lane.ready == Nanos::MAX {
+            let queue = &mut ns.arbitration.queues[direction as usize];
+            if queue.ready == Nanos::MAX {
                 // Of an earlier namespace.
                 continue;
             }
-            if ns.lanes.share.tag <= tag || lane.is_empty() {
+            if ns.arbitration.share.tag <= tag || queue.is_empty() {
                 return Some((nsid, direction));
             }
-            // Its other lane had a turn meanwhile.
-            let tag = ns.lanes.share.tag;
+            // Its other held queue had a turn meanwhile.
+            let tag = ns.arbitration.share.tag;
             if let Some(set) = self.fair.set(set) {
                 set.wait(tag, nsid, direction);
             }
         }
     }
 
-    /// A lane had its turn on its set: its next command waits for another one.
+    /// A held queue had its turn on its set: its next command waits for another one.
     pub(crate) fn end_turn(&mut self, nsid: u32, direction: Direction, now: Nanos) {
         if let Some(ns) = self.namespaces.get_mut(nsid) {
-            ns.lanes.lanes[direction as usize].ready = Nanos::MAX;
+            ns.arbitration.queues[direction as usize].ready = Nanos::MAX;
         }
         self.wait(nsid, direction, now);
     }
 
-    /// Takes the first command of a lane, if its quota lets it go.
+    /// Takes the first command of a held queue, if its quota lets it go.
     pub(crate) fn first_of(
         &mut self,
         nsid: u32,
@@ -234,25 +239,25 @@ impl Core {
         now: Nanos,
     ) -> Option<(Token, IoCommand, Box<[u8]>)> {
         let ns = self.namespaces.get_mut(nsid)?;
-        let lane = &mut ns.lanes.lanes[direction as usize];
-        if lane.is_empty() || lane.due() > now {
+        let queue = &mut ns.arbitration.queues[direction as usize];
+        if queue.is_empty() || queue.due() > now {
             return None;
         }
-        let io = lane.first;
+        let io = queue.first;
         let HeldCommand { command, data, next } = self.held.take(io)?;
-        lane.first = next;
+        queue.first = next;
         let token = self.commands.unpark(io)?;
         let entry = self.commands.get_mut(&token);
-        entry.stage = Stage::Running;
+        entry.stage = CommandStage::Running;
         let opcode = entry.opcode;
         let held = now.since(entry.submitted);
-        let shared = if lane.is_limited() { now.since(lane.ready.max(entry.submitted)) } else { held };
+        let shared = if queue.is_limited() { now.since(queue.ready.max(entry.submitted)) } else { held };
         ns.stats.shared[direction as usize].add(shared);
         ns.stats.throttled[direction as usize].add(held - shared);
         // A command that waited for its quota pays from the time when it was due. So a drive that is polled late catches up, by no more
         // than the commands that waited. The wait for a turn on the set does not count.
-        let turn = if lane.ready == Nanos::MAX { Nanos::ZERO } else { now.since(lane.ready) };
-        let since = (lane.due().max(entry.submitted) + turn).min(now);
+        let turn = if queue.ready == Nanos::MAX { Nanos::ZERO } else { now.since(queue.ready) };
+        let since = (queue.due().max(entry.submitted) + turn).min(now);
         if let Some(demand) = demand(opcode, &command, &data) {
             self.charge(&token, demand, since);
         }
@@ -265,16 +270,16 @@ impl Core {
         let limits = ns.quota.current;
         let rates =
             [(limits.read_bandwidth, limits.read_commands), (limits.write_bandwidth, limits.write_commands)];
-        for (lane, (bytes, commands)) in ns.lanes.lanes.iter_mut().zip(rates) {
-            lane.bytes.set(now, bytes, limits.burst());
-            lane.commands.set(now, commands, limits.burst());
+        for (queue, (bytes, commands)) in ns.arbitration.queues.iter_mut().zip(rates) {
+            queue.bytes.set(now, bytes, limits.burst());
+            queue.commands.set(now, commands, limits.burst());
         }
         let weight = Quota::from(&limits).effective_weight();
-        let before = std::mem::replace(&mut ns.lanes.share.weight, weight);
+        let before = std::mem::replace(&mut ns.arbitration.share.weight, weight);
         if let Some(set) = self.fair.set(ns.set.0) {
             set.weights = set.weights.saturating_sub(before.into()) + u64::from(weight);
         }
-        ns.lanes.watch();
+        ns.arbitration.watch();
         for direction in [Direction::Read, Direction::Write] {
             self.wait(nsid, direction, now);
         }
@@ -285,14 +290,14 @@ impl Core {
         for index in 0..self.fair.count() {
             let all = self.namespaces.iter().filter(|(_, ns)| ns.set.0 == index);
             let (count, weights) =
-                all.fold((0, 0), |(n, sum), (_, ns)| (n + 1, sum + u64::from(ns.lanes.share.weight)));
+                all.fold((0, 0), |(n, sum), (_, ns)| (n + 1, sum + u64::from(ns.arbitration.share.weight)));
             let shares = self.fair.is_shared(index) && count > 1;
             if let Some(set) = self.fair.set(index) {
                 set.weights = weights;
             }
             for (_, ns) in self.namespaces.iter_mut().filter(|(_, ns)| ns.set.0 == index) {
-                ns.lanes.shares = shares;
-                ns.lanes.watch();
+                ns.arbitration.shares = shares;
+                ns.arbitration.watch();
             }
         }
     }
@@ -306,8 +311,8 @@ impl Core {
         let mut any = self.fused.waits() && self.return_firsts(now, &status);
         for nsid in 1..=self.namespaces.count() {
             let Some(ns) = self.namespaces.get_mut(nsid) else { continue };
-            for lane in &mut ns.lanes.lanes {
-                let (mut io, mut last) = (lane.first, NOBODY);
+            for queue in &mut ns.arbitration.queues {
+                let (mut io, mut last) = (queue.first, NOBODY);
                 while let Some(&HeldCommand { next, .. }) = self.held.get(io) {
                     let token = self.commands.unpark(io);
                     let status = token.as_ref().and_then(|token| {
@@ -316,11 +321,11 @@ impl Core {
                     });
                     if let (Some(token), Some(status)) = (token, status) {
                         let entry = self.commands.get_mut(&token);
-                        (entry.stage, entry.status, entry.at) = (Stage::Running, status, now);
+                        (entry.stage, entry.status, entry.at) = (CommandStage::Running, status, now);
                         self.events.push(now, TimedEvent::End(token.park()));
                         self.held.take(io);
                         match last {
-                            NOBODY => lane.first = next,
+                            NOBODY => queue.first = next,
                             last => self.held.link(last, next),
                         }
                         any = true;
@@ -329,7 +334,7 @@ impl Core {
                     }
                     io = next;
                 }
-                lane.last = last;
+                queue.last = last;
             }
         }
         any

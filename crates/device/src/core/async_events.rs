@@ -8,7 +8,7 @@ use nvme::aer::{AsyncEvent as Code, HealthInfo, IoCommandInfo, NoticeInfo};
 use nvme::feature::AsyncEventConfiguration;
 use nvme::log::LogId;
 
-/// Asynchronous AsyncEvent Requests that a controller holds (AERL + 1).
+/// Asynchronous Event Requests that a controller holds (AERL + 1).
 pub(crate) const ASYNC_EVENT_LIMIT: usize = 8;
 
 /// What can happen.
@@ -105,7 +105,7 @@ impl AsyncEvent {
 }
 
 /// A request that is answered: the command, and dword 0 of its completion.
-pub(crate) type Answered = (u32, u32);
+pub(crate) type AnsweredEventRequest = (u32, u32);
 
 /// AsyncEvents of one controller.
 #[derive(Debug, Default)]
@@ -120,7 +120,7 @@ impl AsyncEvents {
     ///
     /// # Errors
     /// If as many requests wait already as the controller holds.
-    pub fn request(&mut self, io: u32) -> Result<Option<Answered>, ()> {
+    pub fn request(&mut self, io: u32) -> Result<Option<AnsweredEventRequest>, ()> {
         if let Some(event) = AsyncEvent::ALL.iter().copied().find(|e| self.pending & e.bit() != 0) {
             return Ok(Some(self.report(event, io)));
         }
@@ -132,7 +132,11 @@ impl AsyncEvents {
     }
 
     /// Something happened.
-    pub fn raise(&mut self, event: AsyncEvent, configuration: AsyncEventConfiguration) -> Option<Answered> {
+    pub fn raise(
+        &mut self,
+        event: AsyncEvent,
+        configuration: AsyncEventConfiguration,
+    ) -> Option<AnsweredEventRequest> {
         if !event.enabled(configuration) || self.masked & event.bit() != 0 {
             return None;
         }
@@ -144,7 +148,7 @@ impl AsyncEvents {
         Some(self.report(event, io))
     }
 
-    fn report(&mut self, event: AsyncEvent, io: u32) -> Answered {
+    fn report(&mut self, event: AsyncEvent, io: u32) -> AnsweredEventRequest {
         for other in AsyncEvent::ALL.iter().copied() {
             if other.log() == event.log() {
                 self.pending &= !other.bit();

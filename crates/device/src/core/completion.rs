@@ -2,23 +2,23 @@
 
 use super::async_events::AsyncEvent;
 use super::controller::ControllerId;
-use super::failure::{Failure, Outcome, Reply};
+use super::failure::{AdminResult, Failure, Reply};
 use super::fused;
-use super::in_flight::{CommandKind, InFlight, Stage, Token};
+use super::in_flight::{CommandKind, CommandStage, InFlight, Token};
 use super::output::Output;
 use super::state::{Core, Cx, TimedEvent};
 use crate::contents::Contents;
 use media::Nanos;
 use nvme::io::Blocks;
 use nvme::log::ErrorInformation;
-use nvme::{Completion, Status, U16, U32, U64};
+use nvme::{Completion, IoOpcode, Status, U16, U32, U64};
 
 /// The counts of the drive's life are recorded after so many writes.
 const WRITES_PER_RECORD: u64 = 16_384;
 
 impl Core {
     /// Goes on with what an admin command replied.
-    pub(crate) fn reply<S: Contents>(&mut self, token: Token, outcome: Outcome, cx: &mut Cx<'_, S>) {
+    pub(crate) fn reply<S: Contents>(&mut self, token: Token, outcome: AdminResult, cx: &mut Cx<'_, S>) {
         let (dw0, dw1) = match outcome {
             Err(failure) => return self.fail(token, failure, cx),
             Ok(Reply::Parked) => {
@@ -52,6 +52,10 @@ impl Core {
             return;
         }
         entry.status = failure.status;
+        if entry.qid != 0 && entry.opcode == IoOpcode::COPY.0 {
+            // No range counts as copied (NVM 3.3.2.5).
+            entry.dw0 = 0;
+        }
         let id = ControllerId(entry.controller);
         let entry = *entry;
         self.persistent.error_entries += 1;
@@ -122,7 +126,7 @@ impl Core {
     pub(crate) fn end<S: Contents>(&mut self, token: Token, cx: &mut Cx<'_, S>) {
         let entry = self.commands.get_mut(&token);
         if entry.sync && entry.status.is_success() && (entry.forget || cx.storage.must_sync()) {
-            entry.stage = Stage::Syncing;
+            entry.stage = CommandStage::Syncing;
             let forget = entry.forget;
             let io = token.io();
             token.park();
@@ -143,7 +147,7 @@ impl Core {
         if entry.cost != 0 {
             self.fair.end(entry.set, entry.cost);
             if let Some(ns) = self.namespaces.get_mut(entry.nsid) {
-                ns.lanes.end(entry.cost);
+                ns.arbitration.end(entry.cost);
             }
         }
         if entry.qid != 0 {
@@ -226,7 +230,7 @@ impl Core {
                 traffic.written_bytes += bytes;
                 traffic.unaligned += u64::from((entry.lba << shift | bytes) & 4095 != 0);
                 if stats.writes.is_multiple_of(256) {
-                    ns.lanes.weigh_writes(&self.ftl.volume_stats(ns.volume));
+                    ns.arbitration.weigh_writes(&self.ftl.volume_stats(ns.volume));
                 }
                 let writes = traffic.writes;
                 if writes.is_multiple_of(1024) {

@@ -1,8 +1,8 @@
 //! One controller: the association of a host with the subsystem.
 
-use super::async_events::{Answered, AsyncEvent, AsyncEvents};
+use super::async_events::{AnsweredEventRequest, AsyncEvent, AsyncEvents};
 use super::role::Role;
-use crate::feature::values::{Behavior, Values};
+use crate::feature::values::{Behavior, FeatureValues};
 use crate::firmware::download::Download;
 use crate::reservation::notifications::Notifications;
 use crate::streams::open::Streams;
@@ -115,7 +115,7 @@ pub(crate) struct Controller {
     pub granted: u16,
     /// Attached namespaces, bit `nsid - 1`.
     attached: Vec<u64>,
-    pub values: Values,
+    pub values: FeatureValues,
     pub behavior: Behavior,
     pub events: AsyncEvents,
     /// Attached namespaces that were changed since the log was read.
@@ -162,7 +162,7 @@ impl Controller {
             queues: 1,
             granted: MAX_IO_QUEUES,
             attached: vec![0; (namespaces as usize).div_ceil(64)],
-            values: Values::default(),
+            values: FeatureValues::default(),
             behavior: Behavior::default(),
             events: AsyncEvents::default(),
             changed: BTreeSet::new(),
@@ -181,7 +181,7 @@ impl Controller {
 
     /// Controller Level Reset: everything is as after Connect, with these values of features. Returns the event requests that
     /// waited.
-    pub fn reset(&mut self, values: Values) -> Vec<u32> {
+    pub fn reset(&mut self, values: FeatureValues) -> Vec<u32> {
         self.csts = Csts::new();
         self.cc = self.cc.with_shn(Shn::NONE);
         self.values = values;
@@ -202,7 +202,7 @@ impl Controller {
     }
 
     /// Something happened that the host may want to know: a request that is answered by it.
-    pub fn raise(&mut self, event: AsyncEvent) -> Option<Answered> {
+    pub fn raise(&mut self, event: AsyncEvent) -> Option<AnsweredEventRequest> {
         let configuration = self.values.events();
         self.events.raise(event, configuration)
     }
@@ -280,7 +280,7 @@ impl Controller {
 }
 
 /// All controllers, by identifier. A host that returns gets an identifier that it had before, also after a power cycle. Other hosts
-/// get the lowest identifier that nobody has had. So a late queue of a host that has gone finds no controller of another host.
+/// get the lowest identifier that was never used. So a late queue of a host that has gone finds no controller of another host.
 #[derive(Debug, Default)]
 pub(crate) struct Controllers {
     table: Vec<Option<Box<Controller>>>,

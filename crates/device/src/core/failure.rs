@@ -1,7 +1,7 @@
 //! How a command ends: replies and failures.
 
 use super::in_flight::CommandKind;
-use ftl::Fault;
+use ftl::{Fault, ZoneFault};
 use nvme::Status;
 
 /// How a command goes on.
@@ -63,9 +63,24 @@ impl Failure {
             Fault::Storage => Self::transient(Status::INTERNAL_ERROR),
             Fault::NoSpace | Fault::Full => Self::transient(Status::CAPACITY_EXCEEDED),
             Fault::Mismatch => Status::COMPARE_FAILURE.into(),
+            Fault::Zone(fault) => of_zone(fault).into(),
         }
     }
 }
 
+/// What a zone's refusal is to the host.
+fn of_zone(fault: ZoneFault) -> Status {
+    match fault {
+        ZoneFault::Boundary => Status::ZONE_BOUNDARY_ERROR,
+        ZoneFault::Full => Status::ZONE_IS_FULL,
+        ZoneFault::ReadOnly => Status::ZONE_IS_READ_ONLY,
+        ZoneFault::Offline => Status::ZONE_IS_OFFLINE,
+        ZoneFault::InvalidWrite => Status::ZONE_INVALID_WRITE,
+        ZoneFault::TooManyActive => Status::TOO_MANY_ACTIVE_ZONES,
+        ZoneFault::TooManyOpen => Status::TOO_MANY_OPEN_ZONES,
+        ZoneFault::InvalidTransition => Status::INVALID_ZONE_STATE_TRANSITION,
+    }
+}
+
 /// Result of executing an admin command.
-pub(crate) type Outcome = Result<Reply, Failure>;
+pub(crate) type AdminResult = Result<Reply, Failure>;

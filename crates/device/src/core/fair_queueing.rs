@@ -41,14 +41,14 @@ const FAR: u64 = 1 << 62;
 /// 1 as a write factor.
 pub(crate) const UNIT_FACTOR: u32 = 256;
 
-/// A lane that waits for its turn, ordered by its tag. All in one number, whose comparison needs no branches.
+/// A held queue that waits for its turn, ordered by its tag. All in one number, whose comparison needs no branches.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Turn(u128);
+struct WaitingTurn(u128);
 
-impl Turn {
+impl WaitingTurn {
     #[inline]
-    fn new(tag: u64, nsid: u32, direction: Direction) -> Turn {
-        Turn(u128::from(tag) << 64 | u128::from(nsid) << 1 | direction as u128)
+    fn new(tag: u64, nsid: u32, direction: Direction) -> WaitingTurn {
+        WaitingTurn(u128::from(tag) << 64 | u128::from(nsid) << 1 | direction as u128)
     }
 
     #[inline]
@@ -57,7 +57,7 @@ impl Turn {
     }
 
     #[inline]
-    fn lane(self) -> (u32, Direction) {
+    fn queue(self) -> (u32, Direction) {
         ((self.0 >> 1) as u32, if self.0 & 1 == 0 { Direction::Read } else { Direction::Write })
     }
 }
@@ -90,8 +90,8 @@ pub(crate) struct SharedSet {
     front: u64,
     /// Sum of the weights of all namespaces.
     pub weights: u64,
-    /// Lanes whose first command may start as far as its quota goes, by tag.
-    ready: BinaryHeap<Reverse<Turn>>,
+    /// Held queues whose first command may start as far as its quota goes, by tag.
+    ready: BinaryHeap<Reverse<WaitingTurn>>,
     /// The namespace whose command came last, and when.
     latest: (u32, Nanos),
     /// Until when another one counts as present.
@@ -180,19 +180,19 @@ impl SharedSet {
         self.front = self.front.max(share.tag);
     }
 
-    /// A lane waits for its turn.
+    /// A held queue waits for its turn.
     pub fn wait(&mut self, tag: u64, nsid: u32, direction: Direction) {
-        self.ready.push(Reverse(Turn::new(tag, nsid, direction)));
+        self.ready.push(Reverse(WaitingTurn::new(tag, nsid, direction)));
     }
 
-    /// Takes the lane whose turn it is, with the tag that it waited with, if something may start.
+    /// Takes the held queue whose turn it is, with the tag that it waited with, if something may start.
     pub fn next<'a>(
         &mut self,
         now: Nanos,
         share: impl Fn(u32) -> Option<&'a Share>,
     ) -> Option<(u64, u32, Direction)> {
-        let &Reverse(place) = self.ready.peek()?;
-        let (tag, (nsid, direction)) = (place.tag(), place.lane());
+        let &Reverse(turn) = self.ready.peek()?;
+        let (tag, (nsid, direction)) = (turn.tag(), turn.queue());
         let may_start = self.under_way < self.window
             || tag < self.clock
             || self.is_alone(nsid, now)
@@ -210,7 +210,7 @@ impl SharedSet {
 #[derive(Default, Debug)]
 pub(crate) struct FairQueueing {
     sets: Vec<SharedSet>,
-    /// Whether something ended while lanes wait.
+    /// Whether something ended while held queues wait.
     pub stirred: bool,
 }
 
@@ -253,9 +253,9 @@ impl FairQueueing {
         let waiting = std::mem::take(&mut set.ready);
         set.ready = waiting
             .into_iter()
-            .map(|Reverse(place)| {
-                let (tag, (nsid, direction)) = (place.tag(), place.lane());
-                Reverse(Turn::new(tag.saturating_sub(far), nsid, direction))
+            .map(|Reverse(turn)| {
+                let (tag, (nsid, direction)) = (turn.tag(), turn.queue());
+                Reverse(WaitingTurn::new(tag.saturating_sub(far), nsid, direction))
             })
             .collect();
         far

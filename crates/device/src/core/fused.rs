@@ -20,8 +20,8 @@ pub(crate) fn is_fused(command: &Command, qid: u16) -> bool {
 /// Fused operations under way.
 #[derive(Default)]
 pub(crate) struct Fused {
-    /// First commands whose second is the next of the queue, by controller and queue: number and blocks; `None` if it has failed, and the
-    /// second is to be told.
+    /// First commands whose second is the next of the queue, by controller and queue: number and blocks. `None` if the first has failed, and
+    /// the second must be aborted.
     pub firsts: BTreeMap<(u16, u16), Option<(u32, Blocks)>>,
     /// The number and the blocks of the first command, by the number of the second: until both are executed.
     pub pairs: BTreeMap<u32, (u32, Blocks)>,

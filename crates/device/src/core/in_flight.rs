@@ -52,7 +52,7 @@ pub(crate) enum CommandKind {
 
 /// Where a command is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Stage {
+pub(crate) enum CommandStage {
     /// Nowhere: the entry is free.
     Free,
     /// Being executed, or held until its modelled time.
@@ -88,7 +88,7 @@ pub(crate) struct InFlight {
     pub set: u8,
     pub opcode: u8,
     pub kind: CommandKind,
-    pub stage: Stage,
+    pub stage: CommandStage,
     /// Whether the host's disk is synced before the command completes.
     pub sync: bool,
     /// Whether nothing that was before it may be left.
@@ -119,7 +119,7 @@ impl InFlight {
         set: 0,
         opcode: 0,
         kind: CommandKind::Other,
-        stage: Stage::Free,
+        stage: CommandStage::Free,
         sync: false,
         forget: false,
         entered: false,
@@ -144,10 +144,10 @@ impl CommandsInFlight {
             self.grow(io)?;
         }
         let entry = self.table.get_mut(index)?;
-        if entry.stage != Stage::Free {
+        if entry.stage != CommandStage::Free {
             return None;
         }
-        *entry = InFlight { stage: Stage::Running, ..command };
+        *entry = InFlight { stage: CommandStage::Running, ..command };
         self.count += 1;
         Some(Token(io.0))
     }
@@ -171,13 +171,13 @@ impl CommandsInFlight {
 
     /// Commands in flight, by their numbers.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &InFlight)> {
-        (0..).zip(&self.table).filter(|(_, c)| c.stage != Stage::Free)
+        (0..).zip(&self.table).filter(|(_, c)| c.stage != CommandStage::Free)
     }
 
     /// The duty that was parked under this number; `None` if no such command is in flight.
     #[inline]
     pub fn unpark(&self, io: u32) -> Option<Token> {
-        self.table.get(io as usize).filter(|c| c.stage != Stage::Free).map(|_| Token(io))
+        self.table.get(io as usize).filter(|c| c.stage != CommandStage::Free).map(|_| Token(io))
     }
 
     /// Ends a command: its number is free again.
@@ -187,14 +187,14 @@ impl CommandsInFlight {
         self.count -= 1;
         // The other fields of a free entry are never read.
         let ended = *entry;
-        entry.stage = Stage::Free;
+        entry.stage = CommandStage::Free;
         ended
     }
 
     /// The command of a queue with this identifier.
     pub fn find(&self, controller: u16, qid: u16, cid: u16) -> Option<u32> {
         let found = self.table.iter().position(|c| {
-            c.stage != Stage::Free && c.controller == controller && c.qid == qid && c.cid == cid
+            c.stage != CommandStage::Free && c.controller == controller && c.qid == qid && c.cid == cid
         })?;
         u32::try_from(found).ok()
     }
@@ -202,7 +202,7 @@ impl CommandsInFlight {
     /// How many admin commands of a controller with this opcode are in flight.
     pub fn count_of(&self, controller: u16, opcode: u8) -> usize {
         let same = |c: &&InFlight| {
-            c.stage != Stage::Free && c.controller == controller && c.qid == 0 && c.opcode == opcode
+            c.stage != CommandStage::Free && c.controller == controller && c.qid == 0 && c.opcode == opcode
         };
         self.table.iter().filter(same).count()
     }
@@ -225,7 +225,7 @@ impl CommandsInFlight {
 }
 
 /// An admin command that waits until its namespaces are idle.
-pub(crate) struct Waiting {
+pub(crate) struct WaitingAdminCommand {
     pub io: u32,
     pub controller: ControllerId,
     pub command: AdminCommand,
@@ -239,7 +239,8 @@ mod tests {
     fn a_new_controller_has_none_of_the_commands_of_the_one_before() {
         let mut flight = CommandsInFlight::default();
         for (io, controller) in [(0, 7), (1, 8)] {
-            let command = InFlight { controller, cid: 5, opcode: 8, stage: Stage::Running, ..InFlight::FREE };
+            let command =
+                InFlight { controller, cid: 5, opcode: 8, stage: CommandStage::Running, ..InFlight::FREE };
             flight.begin(Io(io), command).unwrap().park();
         }
         flight.orphan(7);

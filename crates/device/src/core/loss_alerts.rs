@@ -32,7 +32,7 @@ impl Core {
         let interval = Nanos(u64::from(controller.values.lba_report_interval) * 100_000_000);
         let due = controller.lost.last.map_or(cx.now, |last| last + interval);
         if due > cx.now {
-            // One that comes too soon, as the interval is longer by then, asks again.
+            // If the interval has become longer when this event comes, it comes too soon, and the next one is set then.
             self.events.push(due, TimedEvent::LbaAlert(id));
             return;
         }

@@ -10,7 +10,7 @@
 //! - The core imports no component. Where it stores plain data of one (in [`PersistentState`], [`Controller`] or
 //!   [`Namespace`]), that data's file imports nothing of the core.
 //! - A component imports neither another component nor the drive.
-//! - What the core wants of a component it notes in [`Requests`]; the drive looks there before a call ends.
+//! - What the core wants of a component it notes in [`ComponentRequests`]; the drive looks there before a call ends.
 
 mod access;
 mod arbitration;
@@ -22,9 +22,9 @@ mod departures;
 pub(crate) mod failure;
 mod fair_queueing;
 mod fused;
+mod held_queue;
 mod in_flight;
 mod keep_alive;
-mod lanes;
 mod loss_alerts;
 mod meter;
 mod namespace;
@@ -43,16 +43,16 @@ pub use output::Output;
 pub use role::Role;
 
 pub(crate) use access::ANA_GROUP;
-pub(crate) use arbitration::Turn;
+pub(crate) use arbitration::StartDecision;
 pub(crate) use async_events::{ASYNC_EVENT_LIMIT, AsyncEvent};
 pub(crate) use controller::{Controller, ERROR_ENTRIES};
-pub(crate) use failure::{Failure, Outcome, Reply};
+pub(crate) use failure::{AdminResult, Failure, Reply};
 pub(crate) use fair_queueing::Direction;
 pub(crate) use fused::{FIRST, SECOND, is_fused, other_failed};
-pub(crate) use in_flight::{CommandKind, InFlight, Stage, Token, Waiting};
+pub(crate) use held_queue::NamespaceArbitration;
+pub(crate) use in_flight::{CommandKind, CommandStage, InFlight, Token, WaitingAdminCommand};
 pub(crate) use keep_alive::KEEP_ALIVE_GRANULARITY;
-pub(crate) use lanes::Lanes;
-pub(crate) use namespace::{Layout, Namespace, Namespaces, Policy, identifiers};
+pub(crate) use namespace::{AttachmentPolicy, FormatLayout, Namespace, Namespaces, identifiers};
 pub(crate) use persistent_state::PersistentState;
 pub(crate) use record::{SECTION_VERSION, SavedState};
-pub(crate) use state::{Core, Cx, Requests, TimedEvent};
+pub(crate) use state::{ComponentRequests, Core, Cx, TimedEvent};

@@ -1,27 +1,28 @@
 //! Namespaces and who may see them.
 
-use super::lanes::Lanes;
+use super::held_queue::NamespaceArbitration;
 use crate::keys::wrapped::WrappedKey;
 use crate::lba_format::LbaFormat;
 use crate::protection::Protection;
 use crate::quota::limits::Quotas;
 use crate::reservation::registrants::Reservations;
 use crate::stats::counts::{NamespaceStats, Traffic};
-use ftl::{SetId, VolumeId};
+use ftl::{SetId, VolumeId, ZoneLayout};
+use nvme::Csi;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Which hosts a namespace is attached for. Namespace Attachment names controllers; the choice is
 /// remembered for the hosts behind them, so that a host's later controllers see the same namespaces.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Policy {
+pub(crate) struct AttachmentPolicy {
     /// For hosts that are not listed.
     pub all: bool,
     /// By host NQN, what was chosen for that host.
     pub hosts: BTreeMap<String, bool>,
 }
 
-impl Policy {
+impl AttachmentPolicy {
     /// Whether a new controller of this host gets the namespace, if that was chosen.
     pub fn chosen(&self, host: &str) -> Option<bool> {
         self.hosts.get(host).copied()
@@ -52,14 +53,14 @@ pub(crate) struct Namespace {
     pub shared: bool,
     pub nguid: [u8; 16],
     pub uuid: [u8; 16],
-    pub policy: Policy,
+    pub policy: AttachmentPolicy,
     /// Host traffic before this power cycle; what is saved is [`traffic`](Namespace::traffic).
     #[serde(default, rename = "traffic", skip_serializing)]
     pub before: Traffic,
     #[serde(default)]
     pub quota: Quotas,
     #[serde(skip)]
-    pub lanes: Lanes,
+    pub arbitration: NamespaceArbitration,
     /// Protection Information Type: 0 none, 1 to 3.
     #[serde(default)]
     pub protection_type: u8,
@@ -80,8 +81,11 @@ pub(crate) struct Namespace {
     pub locked: bool,
     /// What its format says, beside the size of blocks.
     #[serde(skip)]
-    pub layout: Layout,
-    /// None while nobody is registered and nothing is set.
+    pub layout: FormatLayout,
+    /// Its zones, if it is zoned: what the translation layer has of them.
+    #[serde(skip)]
+    pub zones: Option<ZoneLayout>,
+    /// None while no host is registered and nothing is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reservations: Option<Box<Reservations>>,
     /// Reclaim unit handles, by placement handle; none without Flexible Data Placement.
@@ -105,9 +109,9 @@ pub(crate) struct Namespace {
 
 /// What follows from a namespace's format.
 #[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Layout {
-    /// Whether its blocks are more than plain bytes of pages: commands on them are begun with a treatment.
-    pub treated: bool,
+pub(crate) struct FormatLayout {
+    /// Whether its blocks are more than plain bytes of pages: commands on them have a transform.
+    pub transformed: bool,
     /// Bytes of metadata of a block.
     pub metadata: u8,
     pub protection: Option<Protection>,
@@ -115,10 +119,10 @@ pub(crate) struct Layout {
     pub extended: bool,
 }
 
-impl Layout {
+impl FormatLayout {
     /// Bytes of metadata that travel behind each block's data: none if the controller inserts and strips all there is.
     #[inline]
-    pub fn wire(&self, pract: bool) -> u8 {
+    pub fn host_metadata(&self, pract: bool) -> u8 {
         let stripped = |p: Protection| pract && usize::from(self.metadata) == p.guard.bytes();
         if self.protection.is_some_and(stripped) { 0 } else { self.metadata }
     }
@@ -129,8 +133,8 @@ impl Namespace {
     pub fn set_format(&mut self, index: u8, format: LbaFormat) {
         self.format = index;
         self.shift = format.shift();
-        self.layout = Layout {
-            treated: format.metadata > 0 || self.stamp != 0 || self.key.is_some(),
+        self.layout = FormatLayout {
+            transformed: format.metadata > 0 || self.stamp != 0 || self.key.is_some(),
             metadata: format.metadata,
             protection: (self.protection_type != 0).then_some(Protection {
                 kind: self.protection_type,
@@ -141,6 +145,12 @@ impl Namespace {
             }),
             extended: format.extension() != 0,
         };
+    }
+
+    /// Its I/O command set.
+    #[inline]
+    pub fn csi(&self) -> Csi {
+        if self.zones.is_some() { Csi::ZONED } else { Csi::NVM }
     }
 
     /// Bytes of its volume: whole pages.
@@ -208,6 +218,12 @@ impl Namespaces {
         self.table.get_mut((nsid as usize).wrapping_sub(1))?.as_mut()
     }
 
+    /// The I/O command set of a namespace. One that does not exist is taken to be of the NVM Command Set.
+    #[inline]
+    pub fn csi(&self, nsid: u32) -> Csi {
+        self.get(nsid).map_or(Csi::NVM, Namespace::csi)
+    }
+
     /// The lowest free identifier.
     pub fn free(&self) -> Option<u32> {
         let index = self.table.iter().position(Option::is_none)?;
@@ -273,7 +289,7 @@ mod tests {
 
     #[test]
     fn a_policy_remembers_exceptions_only() {
-        let mut p = Policy { all: true, ..Policy::default() };
+        let mut p = AttachmentPolicy { all: true, ..AttachmentPolicy::default() };
         p.set("a", false, true);
         assert_eq!((p.chosen("a"), p.chosen("b")), (Some(false), None));
         p.set("a", true, true);

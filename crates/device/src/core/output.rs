@@ -36,9 +36,9 @@ pub enum Output {
         /// The command.
         io: Io,
     },
-    /// What was before must not be found any more: everything that was stored and recorded so far must be durable, as for
-    /// [`Sync`](Output::Sync), and then no older state may be kept, nor contents of slots that nobody refers to; answer with
-    /// [`Drive::synced`](crate::Drive::synced) when that is so.
+    /// Earlier contents must not be found any more. First everything that was stored and recorded so far must be durable, as for
+    /// [`Sync`](Output::Sync). Then no older state may be kept, nor contents of slots without references. Answer with
+    /// [`Drive::synced`](crate::Drive::synced) when that is done.
     Forget {
         /// The command, or a number of the drive's own.
         io: Io,

@@ -1,6 +1,6 @@
 //! What the controller keeps for the drive's whole life, and the accounts that SMART shows.
 
-use crate::feature::values::Values;
+use crate::feature::values::FeatureValues;
 use crate::firmware::slots::SlotTable;
 use crate::keys::wrapped::DriveKeyId;
 use crate::persistent_event_log::events::PersistentEvents;
@@ -44,7 +44,7 @@ pub(crate) struct PersistentState {
     /// Telemetry that the controller captured by itself.
     pub telemetry: SavedTelemetry,
     /// Saved values of features.
-    pub saved: Values,
+    pub saved: FeatureValues,
     /// The key that wraps the keys of namespaces, once there was one.
     pub drive_key: Option<DriveKeyId>,
     /// Whether nothing that was written since the drive was made, or sanitized, is on the media in the clear.
@@ -54,7 +54,7 @@ pub(crate) struct PersistentState {
     /// Saved configuration of Predictable Latency Mode, by NVM Set.
     pub windows: Vec<WindowSetting>,
     /// Flexible Data Placement, by NVM Set.
-    pub fdp: Vec<crate::fdp::group::Group>,
+    pub fdp: Vec<crate::fdp::group::FdpGroup>,
     /// Host traffic by NVM Set.
     traffic: Vec<Traffic>,
 }

@@ -1,6 +1,6 @@
 //! Power: whether the drive has it, what a loss of it takes, and how namespaces start again.
 
-use super::lanes::Lanes;
+use super::held_queue::NamespaceArbitration;
 use super::state::{Core, Power};
 use crate::contents::Contents;
 use crate::stats::counts::NamespaceStats;
@@ -40,7 +40,7 @@ impl Core {
             ns.closing = false;
             ns.before = ns.traffic();
             ns.quota.restart();
-            ns.lanes = Lanes::default();
+            ns.arbitration = NamespaceArbitration::default();
             if let Some(reservations) = &mut ns.reservations {
                 reservations.power_lost();
             }

@@ -5,8 +5,8 @@ use super::controller::{Controller, ControllerId, Controllers};
 use super::failure::Failure;
 use super::fair_queueing::{Direction, FairQueueing};
 use super::fused::Fused;
-use super::in_flight::{CommandsInFlight, Waiting};
-use super::lanes::HeldCommands;
+use super::held_queue::HeldCommands;
+use super::in_flight::{CommandsInFlight, WaitingAdminCommand};
 use super::namespace::Namespaces;
 use super::output::Output;
 use super::persistent_state::PersistentState;
@@ -31,7 +31,7 @@ pub(crate) enum TimedEvent {
     /// A command's modelled time has come.
     End(u32),
     /// A namespace's quota lets commands go on that were held.
-    Lane(u32, Direction),
+    HeldQueue(u32, Direction),
     /// A keep-alive timer, told from others by its number, may have run out.
     KeepAlive(ControllerId, u32),
     /// A sanitize operation may go on.
@@ -48,7 +48,7 @@ pub(crate) enum TimedEvent {
 
 /// What the core wants of components. The drive does it before the call ends.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub(crate) struct Requests {
+pub(crate) struct ComponentRequests {
     /// Look for new critical warnings: a command has failed.
     pub health: bool,
     /// Look whether the media have worn: many writes have passed.
@@ -90,7 +90,7 @@ pub(crate) struct Core {
     pub fair: FairQueueing,
     pub fused: Fused,
     /// Admin commands that wait until their namespaces are idle.
-    pub waiting: Vec<Waiting>,
+    pub waiting: Vec<WaitingAdminCommand>,
     pub events: Events<TimedEvent>,
     pub persistent: PersistentState,
     pub power: Power,
@@ -98,7 +98,7 @@ pub(crate) struct Core {
     /// Critical warnings by Endurance Group, as the last look at the media found them.
     pub group_warnings: Vec<EnduranceWarning>,
     pub drive_key: DriveKey,
-    pub requests: Requests,
+    pub requests: ComponentRequests,
     pub(super) link: Link,
     /// I/O commands on their way, and since when there are any.
     busy: (u32, Nanos),
@@ -128,7 +128,7 @@ impl Core {
             clock: Clock::default(),
             group_warnings: Vec::new(),
             drive_key: DriveKey::default(),
-            requests: Requests::default(),
+            requests: ComponentRequests::default(),
             busy: (0, Nanos::ZERO),
             read_link: Timeline::default(),
             write_link: Timeline::default(),
@@ -147,7 +147,7 @@ impl Core {
         self.fair = FairQueueing::new(&self.config);
         self.events.clear();
         self.waiting.clear();
-        self.requests = Requests::default();
+        self.requests = ComponentRequests::default();
         self.clear_links();
     }
 }

@@ -1,8 +1,8 @@
 //! Admin commands that wait until the namespaces that they change are idle.
 
 use super::controller::ControllerId;
-use super::failure::{Failure, Outcome, Reply};
-use super::in_flight::{Token, Waiting};
+use super::failure::{AdminResult, Failure, Reply};
+use super::in_flight::{Token, WaitingAdminCommand};
 use super::state::{Core, Cx};
 use crate::contents::Contents;
 use media::Nanos;
@@ -16,8 +16,8 @@ impl Core {
         token: &Token,
         id: ControllerId,
         command: AdminCommand,
-    ) -> Outcome {
-        self.waiting.push(Waiting { io: token.io().0, controller: id, command });
+    ) -> AdminResult {
+        self.waiting.push(WaitingAdminCommand { io: token.io().0, controller: id, command });
         Ok(Reply::Parked)
     }
 
@@ -26,8 +26,8 @@ impl Core {
         self.namespaces.iter_mut().for_each(|(_, ns)| ns.closing = false);
     }
 
-    /// Whether the namespaces that are to be changed are idle; those that are not take no more commands until
-    /// they are, and what is held for any of them comes back: its turn might be long in coming.
+    /// Whether these namespaces, which a command wants to change, are idle. A namespace that is not takes no more commands until
+    /// it is. Commands that are held for any of them come back, because their turn may be far away.
     pub(crate) fn claim(&mut self, nsids: &[u32], now: Nanos) -> bool {
         self.return_held_of(now, nsids);
         let mut idle = true;

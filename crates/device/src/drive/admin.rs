@@ -2,7 +2,7 @@
 
 use super::Drive;
 use crate::contents::Contents;
-use crate::core::{ControllerId, Cx, Failure, Outcome, Output, Reply, Token, Waiting};
+use crate::core::{AdminResult, ControllerId, Cx, Failure, Output, Reply, Token, WaitingAdminCommand};
 use crate::namespaces::{attachment, format, management};
 use crate::{
     admin, fault_injection, fdp, firmware, identify, keys, lba_status, persistent_event_log,
@@ -64,7 +64,7 @@ impl Drive {
         command: AdminCommand,
         data: &[u8],
         cx: &mut Cx<'_, S>,
-    ) -> Outcome {
+    ) -> AdminResult {
         let (opcode, nsid) = {
             let entry = self.core.commands.get_mut(token);
             (entry.opcode, entry.nsid)
@@ -135,7 +135,7 @@ impl Drive {
     pub(super) fn retry_waiting<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
         // Those that they still wait for are closed again.
         self.core.reopen();
-        for Waiting { io, controller, command } in std::mem::take(&mut self.core.waiting) {
+        for WaitingAdminCommand { io, controller, command } in std::mem::take(&mut self.core.waiting) {
             let Some(token) = self.core.commands.unpark(io) else { continue };
             let outcome = match command {
                 AdminCommand::NamespaceManagement(c) => {
@@ -149,8 +149,8 @@ impl Drive {
     }
 
     /// What components say of themselves to Identify.
-    pub(super) fn identify_inputs(&self) -> identify::Inputs {
-        identify::Inputs {
+    pub(super) fn identify_inputs(&self) -> identify::IdentifyInputs {
+        identify::IdentifyInputs {
             firmware_revision: firmware::revision(&self.core),
             windows: predictable_latency::is_supported(&self.core),
             placement: self.core.has_placement(),
@@ -173,7 +173,7 @@ impl Drive {
         c: NamespaceManagement,
         data: &[u8],
         cx: &mut Cx<'_, S>,
-    ) -> Outcome {
+    ) -> AdminResult {
         if c.sel == NamespaceManagementSelect::CREATE {
             return self.create_namespace(id, c, data, cx);
         }
@@ -204,7 +204,7 @@ impl Drive {
         c: NamespaceManagement,
         data: &[u8],
         cx: &mut Cx<'_, S>,
-    ) -> Outcome {
+    ) -> AdminResult {
         let request = management::check_create(&self.core, id, &c, data)?;
         let handles = fdp::choose_handles(&self.core, request.set, request.new)?;
         let nsid = management::create(&mut self.core, &request, handles, cx)?;
@@ -224,7 +224,7 @@ impl Drive {
         id: ControllerId,
         c: FormatNvm,
         cx: &mut Cx<'_, S>,
-    ) -> Outcome {
+    ) -> AdminResult {
         let format = format::check(&self.core, id, c.lbaf, c.mset, c.pi)?;
         let targets = format::targets(&self.core, id, &c)?;
         keys::refuse_locked(&self.core, &targets)?;
@@ -247,7 +247,7 @@ impl Drive {
         persistent_event_log::format_end(&mut self.core, cx.now, id, &c, status);
         self.core.record(cx.storage);
         let entry = self.core.commands.get_mut(token);
-        // What is erased for good must be so when the host is told.
+        // A secure erase must be complete before the host gets its completion.
         entry.forget = c.ses != SecureErase::NONE;
         entry.sync = entry.forget;
         formatted.map(|()| Reply::Done(0))
@@ -258,7 +258,7 @@ impl Drive {
         id: ControllerId,
         c: FaultInjection,
         cx: &mut Cx<'_, S>,
-    ) -> Outcome {
+    ) -> AdminResult {
         fault_injection::check_origin(&self.core, id)?;
         if [FaultKind::PORT_ANA, FaultKind::PORT_DOWN].contains(&c.kind) {
             return self.ports.fault(&mut self.core, c, cx);

@@ -1,7 +1,7 @@
 //! Associations of hosts with the drive.
 
 use super::Drive;
-use crate::association::{self, Consequence};
+use crate::association::{self, PropertyEffect};
 use crate::contents::Contents;
 use crate::core::{ControllerId, Cx, Host, Origin, Output, Role};
 use crate::firmware;
@@ -147,21 +147,21 @@ impl Drive {
         cx: &mut Cx<'_, S>,
     ) -> Result<(), Status> {
         match association::set_property(&mut self.core, id, offset, wide, value, cx)? {
-            Consequence::Nothing => {}
-            Consequence::ControllerReset => {
+            PropertyEffect::Nothing => {}
+            PropertyEffect::ControllerReset => {
                 association::reset(&mut self.core, id, cx);
                 self_test::controller_reset(&mut self.core, id, cx);
                 self.restart_firmware(cx.now, Some(id));
                 self.core.record(cx.storage);
             }
-            Consequence::SubsystemReset => {
+            PropertyEffect::SubsystemReset => {
                 self.restart_firmware(cx.now, None);
                 self.core.record(cx.storage);
                 for id in self.core.controllers.ids() {
                     self.core.expel(id, Status::ABORTED_SQ_DELETION, cx);
                 }
             }
-            Consequence::Shutdown => self.shutdowns.start_for(&mut self.core, id, cx),
+            PropertyEffect::Shutdown => self.shutdowns.start_for(&mut self.core, id, cx),
         }
         Ok(())
     }

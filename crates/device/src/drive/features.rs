@@ -2,7 +2,7 @@
 
 use super::Drive;
 use crate::contents::Contents;
-use crate::core::{ControllerId, Cx, Failure, Outcome, Reply};
+use crate::core::{AdminResult, ControllerId, Cx, Failure, Reply};
 use crate::feature::table::FeatureInfo;
 use crate::io::copy::COPY_FORMATS;
 use crate::uuid::{self, Vendor};
@@ -21,7 +21,7 @@ impl Drive {
         feature::info(&self.core, fid).ok_or(Failure::field(40))
     }
 
-    pub(super) fn get_features(&self, id: ControllerId, c: GetFeatures, now: Nanos) -> Outcome {
+    pub(super) fn get_features(&self, id: ControllerId, c: GetFeatures, now: Nanos) -> AdminResult {
         let info = self.known_feature(c.fid, c.uidx)?;
         if c.sel == Select::SUPPORTED_CAPABILITIES {
             return Ok(Reply::Done(info.capabilities().into_bits().get()));
@@ -49,7 +49,7 @@ impl Drive {
         c: SetFeatures,
         data: &[u8],
         cx: &mut Cx<'_, S>,
-    ) -> Outcome {
+    ) -> AdminResult {
         let info = self.known_feature(c.fid, c.uidx)?;
         if c.fid == FeatureId::QUOTA {
             let reply = quota::set(&mut self.core, id, &c, data, cx.now)?;

@@ -4,8 +4,9 @@ use super::Drive;
 use crate::contents::Contents;
 use crate::core::{ControllerId, Core, Cx, Failure, Output, Token};
 use crate::fdp;
-use crate::io::{Laid, commands, copy, fused};
+use crate::io::{NamespaceLayout, commands, copy, fused};
 use crate::streams;
+use crate::zones;
 use ftl::Source;
 use media::Nanos;
 use nvme::IoCommand;
@@ -13,8 +14,8 @@ use nvme::io::Blocks;
 
 impl Drive {
     /// All namespaces.
-    pub fn laid(&self) -> impl Iterator<Item = Laid> + '_ {
-        self.core.namespaces.iter().map(|(nsid, ns)| Laid::of(nsid, ns))
+    pub fn namespace_layouts(&self) -> impl Iterator<Item = NamespaceLayout> + '_ {
+        self.core.namespaces.iter().map(|(nsid, ns)| NamespaceLayout::of(nsid, ns))
     }
 
     /// Executes a command whose turn has come.
@@ -61,8 +62,26 @@ impl Drive {
             IoCommand::WriteUncorrectable(blocks) => {
                 copy::write_uncorrectable(&mut self.core, &token, id, blocks, cx)
             }
-            IoCommand::Copy(copy) => copy::copy(&mut self.core, &token, id, copy, data, cx),
+            IoCommand::Copy(copy) => copy::copy(&mut self.core, &mut self.copies, &token, id, copy, data, cx),
+            IoCommand::ZoneAppend(blocks) => zones::commands::append(&mut self.core, &token, id, blocks, cx),
+            IoCommand::ZoneManagementSend(c) => {
+                zones::commands::send(&mut self.core, &token, id, c, data, cx)
+            }
+            IoCommand::ZoneManagementReceive(c) => {
+                zones::commands::receive(&mut self.core, &token, id, c, cx)
+            }
         };
+        self.settle(token, result, cx);
+    }
+
+    /// A command was executed as far as it goes now: it ends, fails, or waits for what the translation layer answers later.
+    #[inline]
+    pub(super) fn settle<S: Contents>(
+        &mut self,
+        token: Token,
+        result: Result<Option<Nanos>, Failure>,
+        cx: &mut Cx<'_, S>,
+    ) {
         match result {
             result if self.core.commands.get_mut(&token).parts > 0 => {
                 commands::wait_for_parts(&mut self.core, token, result);
@@ -87,13 +106,13 @@ fn write<S: Contents>(
     source: Source,
     cx: &mut Cx<'_, S>,
 ) -> Result<Option<Nanos>, Failure> {
-    let mut place = commands::locate_write(core, token, id, blocks, source)?;
+    let mut location = commands::locate_write(core, token, id, blocks, source)?;
     if blocks.dtype != 0 {
-        place.handle = directed(core, id, blocks, cx.now)?;
+        location.handle = directed(core, id, blocks, cx.now)?;
     }
     match source {
-        Source::Host => commands::write(core, token, id, blocks, place, cx),
-        Source::Zeros => commands::write_zeroes(core, token, id, blocks, place, cx),
+        Source::Host => commands::write(core, token, id, blocks, location, cx),
+        Source::Zeros => commands::write_zeroes(core, token, id, blocks, location, cx),
     }
 }
 

@@ -3,20 +3,21 @@
 use super::Drive;
 use crate::contents::Contents;
 use crate::core::AsyncEvent;
-use crate::core::{ControllerId, Core, Cx, ERROR_ENTRIES, Failure, Outcome, Reply};
+use crate::core::{AdminResult, ControllerId, Core, Cx, ERROR_ENTRIES, Failure, Reply};
 use crate::fdp;
 use crate::firmware;
 use crate::health::smart;
 use crate::keys;
 use crate::log_table::{self, LOGS, LogRequirement};
 use crate::logs::{capacity, command_effects, controllers, feature_effects, part_of};
-use crate::persistent_event_log::{self, Report};
+use crate::persistent_event_log::{self, PersistentLogReport};
 use crate::ports;
 use crate::predictable_latency;
 use crate::self_test;
 use crate::stats;
 use crate::telemetry;
 use crate::uuid::{self, Vendor};
+use crate::zones;
 use media::Nanos;
 use nvme::admin::GetLogPage;
 use nvme::log::{
@@ -32,7 +33,7 @@ impl Drive {
         id: ControllerId,
         c: GetLogPage,
         cx: &mut Cx<'_, S>,
-    ) -> Outcome {
+    ) -> AdminResult {
         if c.ot {
             // No log has an index (LID Supported and Effects, IOS).
             return Err(Failure::field(56));
@@ -77,10 +78,10 @@ impl Drive {
         let bytes = if c.lid == LogId::PERSISTENT_EVENT {
             let action = PersistentEventAction(c.lsp & 3);
             match persistent_event_log::report(&mut self.core, cx.now, id, action)? {
-                Report::Released => vec![0; length],
-                Report::Log(log) => part_of(log, c.offset, length)?,
-                // Whatever offset is asked for.
-                Report::Header(header) => part_of(header.as_bytes(), 0, length)?,
+                PersistentLogReport::Released => vec![0; length],
+                PersistentLogReport::Log(log) => part_of(log, c.offset, length)?,
+                // For any offset.
+                PersistentLogReport::Header(header) => part_of(header.as_bytes(), 0, length)?,
             }
         } else {
             part_of(&self.log(id, &c, cx.now)?, c.offset, length)?
@@ -160,9 +161,14 @@ impl Drive {
             LogId::CHANGED_NAMESPACES => {
                 ChangedNamespaces::new(controller.changed.iter().copied()).as_bytes().to_vec()
             }
-            LogId::COMMAND_EFFECTS => {
-                command_effects(c, self.core.has_placement(), &controller.role).as_bytes().to_vec()
-            }
+            LogId::COMMAND_EFFECTS => command_effects(
+                c,
+                self.core.has_placement(),
+                zones::are_supported(&self.core),
+                &controller.role,
+            )
+            .as_bytes()
+            .to_vec(),
             LogId::DEVICE_SELF_TEST => self_test::log(&self.core).as_bytes().to_vec(),
             LogId::TELEMETRY_HOST | LogId::TELEMETRY_CONTROLLER => self.telemetry.log(&self.core, c.lid),
             LogId::ENDURANCE_GROUP => smart::endurance_group(&self.core, c.lsi)?.as_bytes().to_vec(),

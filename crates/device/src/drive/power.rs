@@ -13,7 +13,7 @@ use nvme::Status;
 impl Drive {
     /// The drive loses its power now. `energy` says whether the capacitors do their work. Every controller is
     /// gone, every command in flight is forgotten, and nothing is accepted until [`power_on`](Drive::power_on).
-    /// `off` is passed on to the owner. `storage` hears at once of what is lost.
+    /// `off` is passed on to the owner. `storage` gets at once the records of what is lost.
     pub fn power_cut<S: Contents>(
         &mut self,
         now: Nanos,
@@ -30,6 +30,7 @@ impl Drive {
         self.cut = None;
         self.reservations.clear();
         self.shutdowns.clear();
+        self.copies.clear();
         self.done.clear();
         self.sanitize = Default::default();
         self.telemetry.power_lost();

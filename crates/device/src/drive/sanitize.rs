@@ -2,7 +2,7 @@
 
 use super::Drive;
 use crate::contents::Contents;
-use crate::core::{ControllerId, Cx, Outcome, Reply, Token};
+use crate::core::{AdminResult, ControllerId, Cx, Reply, Token};
 use crate::identify;
 use crate::{keys, persistent_event_log, sanitize, self_test};
 use nvme::admin::Sanitize;
@@ -16,7 +16,7 @@ impl Drive {
         id: ControllerId,
         c: Sanitize,
         cx: &mut Cx<'_, S>,
-    ) -> Outcome {
+    ) -> AdminResult {
         let crypto_erase = keys::can_crypto_erase(&self.core);
         if !self.sanitize.admit(&mut self.core, id, &c, crypto_erase, cx)? {
             return Ok(Reply::Done(0));

@@ -21,17 +21,17 @@ pub(super) const EVENTS: [FdpEventType; 4] = [
 /// What an Endurance Group keeps. It outlives power.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Group {
+pub(crate) struct FdpGroup {
     pub enabled: bool,
     /// By reclaim unit handle, a bit for each of [`EVENTS`] that is logged.
     filters: Vec<u8>,
-    host_events: VecDeque<Event>,
-    controller_events: VecDeque<Event>,
+    host_events: VecDeque<SavedFdpEvent>,
+    controller_events: VecDeque<SavedFdpEvent>,
 }
 
 /// An event, as the log has it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(super) struct Event {
+pub(super) struct SavedFdpEvent {
     pub kind: u8,
     pub flags: u8,
     pub pid: u16,
@@ -42,10 +42,10 @@ pub(super) struct Event {
     pub handle: u8,
 }
 
-impl Group {
+impl FdpGroup {
     /// A group without events and filters.
-    pub(super) fn new(enabled: bool) -> Group {
-        Group { enabled, ..Group::default() }
+    pub(super) fn new(enabled: bool) -> FdpGroup {
+        FdpGroup { enabled, ..FdpGroup::default() }
     }
 
     /// A bit for each of [`EVENTS`] that is logged for a handle.
@@ -59,7 +59,7 @@ impl Group {
     }
 
     /// Logs an event. The oldest of its kind goes when the log is full.
-    pub(super) fn push(&mut self, event: Event) {
+    pub(super) fn push(&mut self, event: SavedFdpEvent) {
         let log = if event.kind & 0x80 == 0 { &mut self.host_events } else { &mut self.controller_events };
         if log.len() == MOST_EVENTS {
             log.pop_front();
@@ -114,13 +114,13 @@ pub(super) fn bit(kind: FdpEventType) -> u8 {
 mod tests {
     use super::*;
 
-    fn event(kind: FdpEventType, pid: u16) -> Event {
-        Event { kind: kind.0, flags: 0, pid, time: [0; 8], nsid: 1, specific: [0; 16], handle: 0 }
+    fn event(kind: FdpEventType, pid: u16) -> SavedFdpEvent {
+        SavedFdpEvent { kind: kind.0, flags: 0, pid, time: [0; 8], nsid: 1, specific: [0; 16], handle: 0 }
     }
 
     #[test]
     fn the_oldest_event_of_a_kind_goes() {
-        let mut group = Group::default();
+        let mut group = FdpGroup::default();
         for pid in 0..100 {
             group.push(event(FdpEventType::NOT_FULLY_WRITTEN, pid));
         }
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_filter_belongs_to_one_handle() {
-        let mut group = Group::default();
+        let mut group = FdpGroup::default();
         group.set_filter(2, bit(FdpEventType::NOT_FULLY_WRITTEN), true, 4);
         assert!(group.logs(2, FdpEventType::NOT_FULLY_WRITTEN) && !group.wants_notes());
         assert!(!group.logs(1, FdpEventType::NOT_FULLY_WRITTEN));

@@ -1,6 +1,6 @@
 //! Logs of Flexible Data Placement.
 
-use super::group::Group;
+use super::group::FdpGroup;
 use super::{handle_uses, set_of};
 use crate::core::{Core, Failure};
 use ftl::{PAGE, SetId};
@@ -41,7 +41,7 @@ pub(crate) fn log(core: &Core, lid: LogId, endgid: u16, lsp: u8) -> Result<Vec<u
             statistics.as_bytes().to_vec()
         }
         _ => super::group(core, set)
-            .map_or_else(|| Group::default().events_log(true), |g| g.events_log(lsp & 1 != 0)),
+            .map_or_else(|| FdpGroup::default().events_log(true), |g| g.events_log(lsp & 1 != 0)),
     })
 }
 

@@ -7,9 +7,9 @@ pub(crate) mod group;
 pub(crate) mod logs;
 
 use crate::contents::Contents;
-use crate::core::{ControllerId, Core, Cx, Failure, Namespace, Outcome, Reply};
+use crate::core::{AdminResult, ControllerId, Core, Cx, Failure, Namespace, Reply};
 use ftl::{PAGE, PlacementChange, PlacementNote, SetId};
-use group::{EVENTS, Event, Group, bit};
+use group::{EVENTS, FdpGroup, SavedFdpEvent, bit};
 use media::Nanos;
 use nvme::admin::{GetFeatures, SetFeatures};
 use nvme::fdp::*;
@@ -24,14 +24,14 @@ fn set_of(endgid: u16) -> Option<SetId> {
     endgid.checked_sub(1).and_then(|i| u8::try_from(i).ok()).map(SetId)
 }
 
-fn group(core: &Core, set: SetId) -> Option<&Group> {
+fn group(core: &Core, set: SetId) -> Option<&FdpGroup> {
     core.persistent.fdp.get(usize::from(set.0))
 }
 
-fn group_mut(core: &mut Core, set: SetId) -> &mut Group {
+fn group_mut(core: &mut Core, set: SetId) -> &mut FdpGroup {
     let index = usize::from(set.0);
     if core.persistent.fdp.len() <= index {
-        core.persistent.fdp.resize(index + 1, Group::default());
+        core.persistent.fdp.resize(index + 1, FdpGroup::default());
     }
     &mut core.persistent.fdp[index]
 }
@@ -49,7 +49,7 @@ pub(crate) fn enable_initial(core: &mut Core) {
 pub(crate) fn refresh_notes(core: &mut Core) {
     for i in 0..core.ftl.set_count() {
         let set = SetId(i as u8);
-        let notes = core.is_placing(set) && group(core, set).is_some_and(Group::wants_notes);
+        let notes = core.is_placing(set) && group(core, set).is_some_and(FdpGroup::wants_notes);
         core.ftl.note_placement(set, notes);
     }
 }
@@ -123,7 +123,7 @@ pub(crate) fn place_by_identifier(core: &mut Core, nsid: u32, pid: u16, now: Nan
         && group(core, set).is_some_and(|g| g.logs(default, FdpEventType::INVALID_PLACEMENT_IDENTIFIER))
     {
         let time = event_time(core, now);
-        group_mut(core, set).push(Event {
+        group_mut(core, set).push(SavedFdpEvent {
             kind: FdpEventType::INVALID_PLACEMENT_IDENTIFIER.0,
             flags: event_flags::PID | event_flags::NSID,
             pid,
@@ -210,7 +210,7 @@ pub(crate) fn send<S: Contents>(
         let left = core.ftl.renew_handle(cx.now, set, handle, cx.storage);
         if left > 0 && group(core, set).is_some_and(|g| g.logs(handle, FdpEventType::NOT_FULLY_WRITTEN)) {
             let time = event_time(core, cx.now);
-            group_mut(core, set).push(Event {
+            group_mut(core, set).push(SavedFdpEvent {
                 kind: FdpEventType::NOT_FULLY_WRITTEN.0,
                 flags: event_flags::PID | event_flags::NSID | event_flags::LOCATION,
                 pid,
@@ -234,7 +234,7 @@ pub(crate) fn gather_notes(core: &mut Core, endgid: u16) {
     }
 }
 
-fn event_of(core: &Core, set: SetId, note: PlacementNote) -> Option<Event> {
+fn event_of(core: &Core, set: SetId, note: PlacementNote) -> Option<SavedFdpEvent> {
     let (handle, time) = (note.handle, event_time(core, note.at));
     let (kind, pages, first) = match note.change {
         PlacementChange::Moved { pages, first } => (FdpEventType::MEDIA_REALLOCATED, pages, first),
@@ -243,7 +243,7 @@ fn event_of(core: &Core, set: SetId, note: PlacementNote) -> Option<Event> {
     if !group(core, set)?.logs(handle, kind) {
         return None;
     }
-    let mut event = Event {
+    let mut event = SavedFdpEvent {
         kind: kind.0,
         flags: event_flags::LOCATION,
         pid: 0,
@@ -275,7 +275,7 @@ fn event_of(core: &Core, set: SetId, note: PlacementNote) -> Option<Event> {
 }
 
 /// Get Features: Flexible Data Placement (Base 5.1.25.1.20).
-pub(crate) fn get_mode(core: &Core, c: &GetFeatures) -> Outcome {
+pub(crate) fn get_mode(core: &Core, c: &GetFeatures) -> AdminResult {
     let endgid = c.cdw11 as u16;
     let set = set_of(endgid).filter(|s| usize::from(s.0) < core.ftl.set_count());
     let set = set.ok_or(Failure::field(44))?;
@@ -288,7 +288,7 @@ pub(crate) fn get_mode(core: &Core, c: &GetFeatures) -> Outcome {
 
 /// Set Features: Flexible Data Placement. It can be changed while the Endurance Group has no namespaces; the
 /// value outlives power, whether it is to be saved or not.
-pub(crate) fn set_mode<S: Contents>(core: &mut Core, c: &SetFeatures, cx: &mut Cx<'_, S>) -> Outcome {
+pub(crate) fn set_mode<S: Contents>(core: &mut Core, c: &SetFeatures, cx: &mut Cx<'_, S>) -> AdminResult {
     let set = set_of(c.cdw11 as u16).filter(|set| core.can_place(*set)).ok_or(Failure::field(44))?;
     let mode = FdpMode::from_bits(c.cdw12.into());
     if mode.fdpe() && mode.fdpcidx() != 0 {
@@ -300,7 +300,7 @@ pub(crate) fn set_mode<S: Contents>(core: &mut Core, c: &SetFeatures, cx: &mut C
     if core.namespaces.iter().any(|(_, ns)| ns.set == set) {
         return Err(Status::COMMAND_SEQUENCE_ERROR.into());
     }
-    *group_mut(core, set) = Group::new(mode.fdpe());
+    *group_mut(core, set) = FdpGroup::new(mode.fdpe());
     refresh_notes(core);
     core.record(cx.storage);
     Ok(Reply::Done(0))
@@ -320,7 +320,7 @@ fn event_handle(core: &Core, id: ControllerId, nsid: u32, cdw11: u32) -> Result<
 }
 
 /// Get Features: FDP Events (Base 5.1.25.1.21): the types that the drive has, and which are enabled.
-pub(crate) fn get_events(core: &Core, id: ControllerId, c: &GetFeatures) -> Outcome {
+pub(crate) fn get_events(core: &Core, id: ControllerId, c: &GetFeatures) -> AdminResult {
     let (set, handle) = event_handle(core, id, c.nsid, c.cdw11)?;
     let room = usize::from(FdpEventsCdw11::from_bits(c.cdw11.into()).noet());
     if room == 0 {
@@ -346,7 +346,7 @@ pub(crate) fn set_events<S: Contents>(
     c: &SetFeatures,
     data: &[u8],
     cx: &mut Cx<'_, S>,
-) -> Outcome {
+) -> AdminResult {
     let (set, handle) = event_handle(core, id, c.nsid, c.cdw11)?;
     let count = usize::from(FdpEventsCdw11::from_bits(c.cdw11.into()).noet());
     let types = data.get(..count).ok_or(Status::DATA_SGL_LENGTH_INVALID)?;

@@ -7,7 +7,7 @@ pub(crate) mod table;
 pub(crate) mod values;
 
 use crate::contents::Contents;
-use crate::core::{ControllerId, Core, Cx, Failure, MAX_IO_QUEUES, Outcome, Reply};
+use crate::core::{AdminResult, ControllerId, Core, Cx, Failure, MAX_IO_QUEUES, Reply};
 use media::Nanos;
 use nvme::admin::{GetFeatures, SetFeatures};
 use nvme::feature::{FeatureId, HostBehaviorSupport, HostIdentifierCdw11, NumberOfQueues, Select, Timestamp};
@@ -15,7 +15,7 @@ use nvme::log::{PersistentEventType, SetFeatureEvent, TimestampChangeEvent};
 use nvme::zerocopy::{FromBytes, IntoBytes};
 use nvme::{Command, NSID_ALL, Status, U32, U64};
 use table::{FeatureInfo, FeatureRequirement};
-use values::{Behavior, Values};
+use values::{Behavior, FeatureValues};
 
 /// The row of a feature; `None` if the drive does not have it.
 pub(crate) fn info(core: &Core, fid: FeatureId) -> Option<&'static FeatureInfo> {
@@ -88,7 +88,13 @@ pub(crate) fn check_set(
 ///
 /// # Errors
 /// Invalid Field with its byte.
-pub(crate) fn get(core: &Core, id: ControllerId, c: &GetFeatures, info: &FeatureInfo, now: Nanos) -> Outcome {
+pub(crate) fn get(
+    core: &Core,
+    id: ControllerId,
+    c: &GetFeatures,
+    info: &FeatureInfo,
+    now: Nanos,
+) -> AdminResult {
     let controller = core.controller(id)?;
     let current = ![Select::DEFAULT, Select::SAVED].contains(&c.sel);
     Ok(match c.fid {
@@ -116,7 +122,7 @@ pub(crate) fn get(core: &Core, id: ControllerId, c: &GetFeatures, info: &Feature
             Reply::Data(host.to_vec(), 0)
         }
         fid => {
-            let defaults = Values::default();
+            let defaults = FeatureValues::default();
             let values = match c.sel {
                 Select::SAVED if info.saveable => &core.persistent.saved,
                 // What cannot be saved shows its default (Base 4.4, "saved value").
@@ -168,7 +174,7 @@ pub(crate) fn record_saved<S: Contents>(
 ///
 /// # Errors
 /// Invalid Field, or Command Sequence Error if there are I/O queues.
-pub(crate) fn set_number_of_queues(core: &mut Core, id: ControllerId, cdw11: u32) -> Outcome {
+pub(crate) fn set_number_of_queues(core: &mut Core, id: ControllerId, cdw11: u32) -> AdminResult {
     let asked = NumberOfQueues::from_bits(cdw11.into());
     if asked.nsq_z() == u16::MAX || asked.ncq_z() == u16::MAX {
         return Err(Failure::field(44));
@@ -192,7 +198,7 @@ fn queues(granted: u16) -> u32 {
 ///
 /// # Errors
 /// Invalid Field for a value that is not allowed.
-pub(crate) fn set_behavior(core: &mut Core, id: ControllerId, data: &[u8], copy_formats: u16) -> Outcome {
+pub(crate) fn set_behavior(core: &mut Core, id: ControllerId, data: &[u8], copy_formats: u16) -> AdminResult {
     let (asked, _) =
         HostBehaviorSupport::ref_from_prefix(data).map_err(|_| Status::DATA_SGL_LENGTH_INVALID)?;
     let behavior = Behavior::new(asked, copy_formats).ok_or(Status::INVALID_FIELD)?;
@@ -209,7 +215,7 @@ pub(crate) fn set_timestamp<S: Contents>(
     id: ControllerId,
     data: &[u8],
     cx: &mut Cx<'_, S>,
-) -> Outcome {
+) -> AdminResult {
     let (timestamp, _) = Timestamp::ref_from_prefix(data).map_err(|_| Status::DATA_SGL_LENGTH_INVALID)?;
     let before = core.clock.read(cx.now);
     core.clock.set(timestamp.millis(), cx.now);

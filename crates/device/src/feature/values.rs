@@ -28,7 +28,7 @@ const SMART_EVENTS: u8 = 0x1F;
 /// Values of features that a controller keeps. The drive saves one set of values, and every controller starts with it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Values {
+pub(crate) struct FeatureValues {
     pub arbitration: u32,
     pub power: u32,
     /// Kelvins; at or above it is too warm.
@@ -45,9 +45,9 @@ pub(crate) struct Values {
     group_events: Vec<u8>,
 }
 
-impl Default for Values {
+impl Default for FeatureValues {
     fn default() -> Self {
-        Values {
+        FeatureValues {
             // No limit of the burst, equal weights.
             arbitration: 7,
             power: 0,
@@ -63,7 +63,7 @@ impl Default for Values {
     }
 }
 
-impl Values {
+impl FeatureValues {
     /// What Asynchronous Event Configuration says.
     pub fn events(&self) -> AsyncEventConfiguration {
         AsyncEventConfiguration::from_bits(self.async_events.into())
@@ -185,9 +185,8 @@ impl Values {
 pub(crate) struct Behavior(HostBehaviorSupport);
 
 impl Behavior {
-    /// What the drive takes of what a host says, with these Copy Descriptor Formats. What the drive does not have cannot be enabled, and reads as
-    /// not enabled.
-    /// `None` if a value is not allowed.
+    /// The behavior that the drive supports out of what a host asks for, with these Copy Descriptor Formats. What the drive does not have
+    /// cannot be enabled, and reads as not enabled. `None` if a value is not allowed.
     pub fn new(asked: &HostBehaviorSupport, copy_formats: u16) -> Option<Behavior> {
         if asked.acre > 1 || asked.etdas > 1 || asked.lbafee > 1 || asked.hdisns > 1 {
             return None;
@@ -223,7 +222,7 @@ mod tests {
 
     #[test]
     fn what_is_set_is_got() {
-        let mut values = Values::default();
+        let mut values = FeatureValues::default();
         for (fid, cdw11, value) in [
             (FeatureId::ARBITRATION, 0x0102_03FF, 0x0102_0307),
             (FeatureId::ERROR_RECOVERY, 0x1234, 0x1234),
@@ -245,7 +244,7 @@ mod tests {
 
     #[test]
     fn an_error_names_the_byte() {
-        let mut values = Values::default();
+        let mut values = FeatureValues::default();
         for (fid, cdw11, byte) in [
             (FeatureId::POWER_MANAGEMENT, 1, 44),
             (FeatureId::ERROR_RECOVERY, 0x1_0000, 46),
@@ -254,7 +253,7 @@ mod tests {
         ] {
             assert_eq!(values.set(fid, cdw11, 2), Err(byte), "{fid:?}");
         }
-        assert_eq!(values, Values::default());
+        assert_eq!(values, FeatureValues::default());
     }
 
     #[test]

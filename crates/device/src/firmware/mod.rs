@@ -14,7 +14,7 @@ pub use image::{FirmwareImageError, MAX_FIRMWARE_IMAGE, firmware_image};
 pub(crate) use slots::SLOTS;
 
 use crate::contents::Contents;
-use crate::core::{AsyncEvent, ControllerId, Core, Cx, Failure, Outcome, Reply};
+use crate::core::{AdminResult, AsyncEvent, ControllerId, Core, Cx, Failure, Reply};
 use nvme::Status;
 use nvme::admin::{CommitAction, FirmwareCommit, FirmwareImageDownload};
 use nvme::log::{FirmwareCommitEvent, FirmwareSlots, PersistentEventType};
@@ -30,7 +30,12 @@ pub(crate) fn revision(core: &Core) -> [u8; 8] {
 }
 
 /// Firmware Image Download.
-pub(crate) fn download(core: &mut Core, id: ControllerId, c: FirmwareImageDownload, data: &[u8]) -> Outcome {
+pub(crate) fn download(
+    core: &mut Core,
+    id: ControllerId,
+    c: FirmwareImageDownload,
+    data: &[u8],
+) -> AdminResult {
     let (offset, bytes) = (u64::from(c.offset) * 4, c.dwords * 4);
     if bytes > u64::from(core.config.max_transfer) || offset + bytes > MAX_FIRMWARE_IMAGE as u64 {
         return Err(Failure::field(40));
@@ -51,7 +56,7 @@ pub(crate) fn commit<S: Contents>(
     id: ControllerId,
     c: FirmwareCommit,
     cx: &mut Cx<'_, S>,
-) -> Outcome {
+) -> AdminResult {
     let old = revision(core);
     let outcome = try_commit(core, id, c, cx);
     let slot = outcome.unwrap_or(c.fs);

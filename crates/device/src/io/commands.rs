@@ -1,10 +1,10 @@
 //! Commands that read, write and give up blocks (NVM 3.3).
 
-use super::place::{self, Place};
+use super::locate::{self, BlockLocation};
 use super::transform;
+use crate::block_transform::BlockAction;
 use crate::contents::Contents;
 use crate::core::{CommandKind, ControllerId, Core, Cx, Failure, Token};
-use crate::treatment::Action;
 use ftl::{Answer, Extent, Source};
 use media::Nanos;
 use nvme::io::{Blocks, DatasetManagement, DsmRange};
@@ -23,19 +23,19 @@ fn begin_read<S: Contents>(
     token: &Token,
     id: ControllerId,
     blocks: &Blocks,
-    (kind, action): (CommandKind, Action),
+    (kind, action): (CommandKind, BlockAction),
     cx: &mut Cx<'_, S>,
-) -> Result<Place, Failure> {
-    let place = place::locate(core, token, id, blocks, kind)?;
+) -> Result<BlockLocation, Failure> {
+    let location = locate::locate(core, token, id, blocks, kind)?;
     // Verify transfers no data.
-    if action != Action::Verify {
-        place::check_size(core, &place)?;
+    if action != BlockAction::Verify {
+        locate::check_size(core, &location)?;
     }
-    if place.treated {
+    if location.transformed {
         transform::begin(core, token, id, blocks, action, cx)?;
     }
     core.enter(token);
-    Ok(place)
+    Ok(location)
 }
 
 #[inline]
@@ -46,8 +46,8 @@ pub(crate) fn read<S: Contents>(
     blocks: &Blocks,
     cx: &mut Cx<'_, S>,
 ) -> Result<Option<Nanos>, Failure> {
-    let place = begin_read(core, token, id, blocks, (CommandKind::Read, Action::Read), cx)?;
-    let answer = core.ftl.read(cx.now, token.io(), place.volume, place.extent, cx.storage);
+    let location = begin_read(core, token, id, blocks, (CommandKind::Read, BlockAction::Read), cx)?;
+    let answer = core.ftl.read(cx.now, token.io(), location.volume, location.extent, cx.storage);
     let end = end_of_read(core, token, answer, CommandKind::Read, cx)?;
     if blocks.fua { make_durable(core, token, end.unwrap_or(cx.now), cx) } else { Ok(end) }
 }
@@ -79,8 +79,8 @@ pub(crate) fn wait_for_parts(core: &mut Core, token: Token, rest: Result<Option<
     token.park();
 }
 
-/// Brings everything that was accepted so far to non-volatile media before the command, which has come as far as
-/// `end`, completes: a Flush, or a read with FUA (NVM 3.2.4), which returns what is there.
+/// Brings everything that was accepted so far to non-volatile media before the command completes: a Flush, or a read with FUA
+/// (NVM 3.2.4). `end` is when the command would complete otherwise.
 fn make_durable<S: Contents>(
     core: &mut Core,
     token: &Token,
@@ -107,8 +107,8 @@ pub(crate) fn compare<S: Contents>(
     blocks: &Blocks,
     cx: &mut Cx<'_, S>,
 ) -> Result<Option<Nanos>, Failure> {
-    let place = begin_read(core, token, id, blocks, (CommandKind::Compare, Action::Compare), cx)?;
-    let answer = core.ftl.compare(cx.now, token.io(), place.volume, place.extent, cx.storage);
+    let location = begin_read(core, token, id, blocks, (CommandKind::Compare, BlockAction::Compare), cx)?;
+    let answer = core.ftl.compare(cx.now, token.io(), location.volume, location.extent, cx.storage);
     end_of_read(core, token, answer, CommandKind::Compare, cx)
 }
 
@@ -119,11 +119,11 @@ pub(crate) fn verify<S: Contents>(
     blocks: &Blocks,
     cx: &mut Cx<'_, S>,
 ) -> Result<Option<Nanos>, Failure> {
-    let place = begin_read(core, token, id, blocks, (CommandKind::Other, Action::Verify), cx)?;
-    let answer = match place.treated {
+    let location = begin_read(core, token, id, blocks, (CommandKind::Other, BlockAction::Verify), cx)?;
+    let answer = match location.transformed {
         // Their contents must be checked.
-        true => core.ftl.read(cx.now, token.io(), place.volume, place.extent, cx.storage),
-        false => core.ftl.verify(cx.now, token.io(), place.volume, place.extent, cx.storage),
+        true => core.ftl.read(cx.now, token.io(), location.volume, location.extent, cx.storage),
+        false => core.ftl.verify(cx.now, token.io(), location.volume, location.extent, cx.storage),
     };
     end_of_read(core, token, answer, CommandKind::Other, cx)
 }
@@ -136,16 +136,16 @@ pub(crate) fn locate_write(
     id: ControllerId,
     blocks: &Blocks,
     source: Source,
-) -> Result<Place, Failure> {
+) -> Result<BlockLocation, Failure> {
     if source == Source::Zeros {
         return match blocks.nsz {
             true => Err(Failure::field(50)),
-            false => place::locate(core, token, id, blocks, CommandKind::Other),
+            false => locate::locate(core, token, id, blocks, CommandKind::Other),
         };
     }
-    let place = place::locate(core, token, id, blocks, CommandKind::Write)?;
-    place::check_size(core, &place)?;
-    Ok(place)
+    let location = locate::locate(core, token, id, blocks, CommandKind::Write)?;
+    locate::check_size(core, &location)?;
+    Ok(location)
 }
 
 /// The second half of a Write.
@@ -155,13 +155,13 @@ pub(crate) fn write<S: Contents>(
     token: &Token,
     id: ControllerId,
     blocks: &Blocks,
-    place: Place,
+    location: BlockLocation,
     cx: &mut Cx<'_, S>,
 ) -> Result<Option<Nanos>, Failure> {
-    if place.treated {
-        transform::begin(core, token, id, blocks, Action::Write, cx)?;
+    if location.transformed {
+        transform::begin(core, token, id, blocks, BlockAction::Write, cx)?;
     }
-    store(core, token, id, place, Source::Host, blocks.fua, cx)
+    store(core, token, id, location, Source::Host, blocks.fua, cx)
 }
 
 /// Hands a range to the translation layer to be written, as one part of a command.
@@ -170,13 +170,13 @@ pub(crate) fn store<S: Contents>(
     core: &mut Core,
     token: &Token,
     id: ControllerId,
-    place: Place,
+    location: BlockLocation,
     source: Source,
     fua: bool,
     cx: &mut Cx<'_, S>,
 ) -> Result<Option<Nanos>, Failure> {
     core.enter(token);
-    store_entered(core, token, id, place, source, fua, cx)
+    store_entered(core, token, id, location, source, fua, cx)
 }
 
 /// The same for a command that counts as one of its namespace's already.
@@ -185,14 +185,14 @@ pub(crate) fn store_entered<S: Contents>(
     core: &mut Core,
     token: &Token,
     id: ControllerId,
-    place: Place,
+    location: BlockLocation,
     source: Source,
     fua: bool,
     cx: &mut Cx<'_, S>,
 ) -> Result<Option<Nanos>, Failure> {
-    let durable = place::must_be_durable(core, id, fua);
+    let durable = locate::must_be_durable(core, id, fua);
     core.commands.get_mut(token).sync |= durable;
-    let Place { volume, extent, handle, .. } = place;
+    let BlockLocation { volume, extent, handle, .. } = location;
     let answer =
         core.ftl.write_part(cx.now, token.io(), volume, extent, 0, source, durable, handle, cx.storage);
     match answer {
@@ -214,21 +214,23 @@ pub(crate) fn write_zeroes<S: Contents>(
     token: &Token,
     id: ControllerId,
     blocks: &Blocks,
-    place: Place,
+    location: BlockLocation,
     cx: &mut Cx<'_, S>,
 ) -> Result<Option<Nanos>, Failure> {
-    if place.treated {
-        transform::begin(core, token, id, blocks, Action::Zeroes, cx)?;
+    if location.transformed {
+        transform::begin(core, token, id, blocks, BlockAction::Zeroes, cx)?;
     }
     let page = u64::from(ftl::PAGE);
-    let Place { volume, extent, handle, .. } = place;
+    let BlockLocation { volume, extent, handle, .. } = location;
     let end = extent.start + u64::from(extent.bytes);
     let (first, last) = (extent.start.next_multiple_of(page), end / page * page);
-    if !blocks.deac || first >= last {
-        return store(core, token, id, place, Source::Zeros, blocks.fua, cx);
+    let zoned = core.attached(id, blocks.nsid)?.zones.is_some();
+    // Zones are written in order, and deallocated as a whole.
+    if !blocks.deac || first >= last || zoned {
+        return store(core, token, id, location, Source::Zeros, blocks.fua, cx);
     }
     core.enter(token);
-    let durable = place::must_be_durable(core, id, blocks.fua);
+    let durable = locate::must_be_durable(core, id, blocks.fua);
     core.refuse_read_only(blocks.nsid)?;
     let entry = core.commands.get_mut(token);
     entry.sync = durable;
@@ -237,7 +239,7 @@ pub(crate) fn write_zeroes<S: Contents>(
     let mut at = core.ftl.trim(cx.now, volume, first, last - first, cx.storage).map_err(as_failure)?;
     let mut parts = 0;
     for (from, to) in [(extent.start, first), (last, end)] {
-        // Less than a page, and so many bytes behind the command's first block: its place is part of how it is treated.
+        // Less than a page. It begins `host` bytes behind the command's first block, which the transform needs to know.
         let (part, host) = (Extent { start: from, bytes: (to - from) as u32 }, from - extent.start);
         if part.bytes == 0 {
             continue;

@@ -1,17 +1,18 @@
 //! Copy and Write Uncorrectable (NVM 3.3.2, 3.3.7): commands that write blocks which no host sends.
 
-use super::{commands, place, transform};
+use super::locate::{self, BlockLocation};
+use super::{commands, transform};
+use crate::block_transform::{BlockAction, BlockTransform};
 use crate::contents::Contents;
 use crate::core::{CommandKind, ControllerId, Core, Cx, Failure, Namespace, Token};
-use crate::treatment::Action;
 use ftl::Source;
 use media::Nanos;
 use nvme::copy::{COPY_RANGES_MAX, Copy, CopySource};
 use nvme::io::{Blocks, PrInfo};
 use nvme::{IoOpcode, Status};
+use std::collections::BTreeMap;
 
-/// Bytes of data that one Copy moves at most (MCL), and of one of its ranges (MSSRL): what is under way is held in
-/// memory.
+/// Most bytes of data that one Copy moves (MCL), and that one of its ranges has (MSSRL). They are in memory while the command runs.
 pub(crate) const COPY_BYTES: u32 = 1 << 20;
 
 /// Source ranges of one Copy at most, zero-based (MSRC).
@@ -20,10 +21,59 @@ pub(crate) const COPY_RANGES_Z: u8 = (COPY_RANGES_MAX - 1) as u8;
 /// Copy Descriptor Formats that there are (CDFS): 0h to 3h.
 pub(crate) const COPY_FORMATS: u16 = 0xF;
 
+/// Copies whose sources are still being read: a set answers some of their reads later. Each writes when the last read has ended.
+#[derive(Debug, Default)]
+pub(crate) struct ReadingCopies(BTreeMap<u32, Destination>);
+
+impl ReadingCopies {
+    /// All reads of a command have ended. If it is a Copy that has yet to write, and none of them failed, what it writes.
+    pub(crate) fn read(&mut self, core: &mut Core, token: &Token) -> Option<Destination> {
+        let destination = self.0.remove(&token.io().0)?;
+        core.commands.get_mut(token).status.is_success().then_some(destination)
+    }
+
+    /// Power was lost.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+/// What a Copy writes when its sources are read.
+#[derive(Debug)]
+pub(crate) struct Destination {
+    controller: ControllerId,
+    location: BlockLocation,
+    treatment: BlockTransform,
+    durable: bool,
+    lba: u64,
+    ranges: u16,
+}
+
+impl Destination {
+    /// Writes what was gathered, as one part of the command.
+    pub(crate) fn write<S: Contents>(
+        self,
+        core: &mut Core,
+        token: &Token,
+        cx: &mut Cx<'_, S>,
+    ) -> Result<Option<Nanos>, Failure> {
+        let entry = core.commands.get_mut(token);
+        (entry.lba, entry.dw0) = (self.lba, u32::from(self.ranges));
+        cx.storage
+            .set_transform(token.io(), &self.treatment)
+            .map_err(|block_error| transform::failure(core, token, block_error))?;
+        // The blocks must have been read before they are written, even if the medium says otherwise.
+        let read = core.commands.get_mut(token).at;
+        let (id, location) = (self.controller, self.location);
+        let written = commands::store_entered(core, token, id, location, Source::Host, self.durable, cx)?;
+        Ok(written.map(|at| at.max(read)))
+    }
+}
+
 /// How blocks of one namespace become those of another.
-struct Sides {
+struct CopyBlockFormat {
     shift: u8,
-    wire: u8,
+    host_metadata: u8,
 }
 
 /// Write Uncorrectable: reads of the blocks fail until they are written again.
@@ -36,22 +86,24 @@ pub(crate) fn write_uncorrectable<S: Contents>(
 ) -> Result<Option<Nanos>, Failure> {
     // It has no field but the range.
     let blocks = &Blocks::new(blocks.nsid, blocks.slba, blocks.nlb);
-    let place = place::locate(core, token, id, blocks, CommandKind::Other)?;
+    let location = locate::locate(core, token, id, blocks, CommandKind::Other)?;
     core.refuse_read_only(blocks.nsid)?;
     let stamp = core.persistent.stamps.wrapping_add(1).max(1);
     if let Some(ns) = core.namespaces.get_mut(blocks.nsid).filter(|ns| ns.stamp == 0) {
         // From now on reads look for marks.
-        (ns.stamp, ns.layout.treated) = (stamp, true);
+        (ns.stamp, ns.layout.transformed) = (stamp, true);
         core.persistent.stamps = stamp;
         core.record(cx.storage);
     }
-    transform::begin(core, token, id, blocks, Action::Mark, cx)?;
-    commands::store(core, token, id, place, Source::Zeros, false, cx)
+    transform::begin(core, token, id, blocks, BlockAction::Mark, cx)?;
+    commands::store(core, token, id, location, Source::Zeros, false, cx)
 }
 
-/// Copy: every field is checked and every source read before anything is written.
+/// Copy: every field is checked and every source read before anything is written. So a Copy that fails has copied no range, and
+/// dword 0 of its completion is 0 (NVM 3.3.2.5).
 pub(crate) fn copy<S: Contents>(
     core: &mut Core,
+    reading: &mut ReadingCopies,
     token: &Token,
     id: ControllerId,
     copy: &Copy,
@@ -90,40 +142,40 @@ pub(crate) fn copy<S: Contents>(
         lbatm: copy.lbatm,
         ..Blocks::new(copy.nsid, copy.sdlba, total)
     };
-    let place = place::locate(core, token, id, &target, CommandKind::Other)?;
+    let location = locate::locate(core, token, id, &target, CommandKind::Other)?;
     if copy.dtype != 0 {
         return Err(Failure::field(50));
     }
     core.refuse_read_only(copy.nsid)?;
-    let write = transform::of(core, id, &target, Action::Write)?;
-    for (index, source) in (0..).zip(&sources) {
-        check_source(core, token, id, copy, source, total).inspect_err(|_| {
-            // The first range that was not copied.
-            core.commands.get_mut(token).dw0 = index;
-        })?;
+    let write = transform::for_command(core, id, &target, BlockAction::Write)?;
+    for source in &sources {
+        check_source(core, token, id, copy, source, total)?;
     }
-    let sides = Sides { shift: write.shift, wire: write.wire };
-    cx.storage.gather(token.io(), total * ((1 << sides.shift) + u32::from(sides.wire)));
+    let format = CopyBlockFormat { shift: write.shift, host_metadata: write.host_metadata };
+    cx.storage.gather(token.io(), total * ((1 << format.shift) + u32::from(format.host_metadata)));
     core.enter(token);
     let (mut at, mut end) = (0, cx.now);
-    for (index, source) in (0..).zip(&sources) {
-        let read = read_source(core, token, id, copy, source, &sides, at, cx);
-        // What comes later is a part of the command.
-        let read = read.inspect_err(|_| core.commands.get_mut(token).dw0 = index)?;
+    for source in &sources {
+        let read = read_source(core, token, id, copy, source, &format, at, cx)?;
         end = end.max(read.unwrap_or(end));
         at += source.nlb;
     }
     let entry = core.commands.get_mut(token);
-    (entry.lba, entry.dw0) = (copy.sdlba, u32::from(copy.nr));
-    let write = crate::treatment::Treatment { gathered: true, ..write };
-    cx.storage
-        .begin(token.io(), &write)
-        .map_err(|block_error| transform::failure(core, token, block_error))?;
-    let written = commands::store_entered(core, token, id, place, Source::Host, copy.fua, cx)?;
-    // The blocks must have been read before they are written, even if the medium says otherwise.
-    let entry = core.commands.get_mut(token);
     entry.at = entry.at.max(end);
-    Ok(written.map(|at| at.max(end)))
+    let wait = entry.parts > 0;
+    let destination = Destination {
+        controller: id,
+        location,
+        treatment: BlockTransform { gathered: true, ..write },
+        durable: locate::must_be_durable(core, id, copy.fua),
+        lba: copy.sdlba,
+        ranges: copy.nr,
+    };
+    if wait {
+        reading.0.insert(token.io().0, destination);
+        return Ok(None);
+    }
+    destination.write(core, token, cx)
 }
 
 /// Formats 2h and 3h name other namespaces; the host must have enabled them (CDFE).
@@ -172,7 +224,7 @@ fn check_source(
     if from.layout.protection.is_none() && (copy.prinfor.into_bits() != 0 || copy.stcr) {
         return Err(Failure { location: 49, ..Status::INVALID_PROTECTION_INFORMATION.into() });
     }
-    transform::of(core, id, &blocks, Action::Read).map(|_| ())
+    transform::for_command(core, id, &blocks, BlockAction::Read).map(|_| ())
 }
 
 /// Reads a range of a Copy into what was gathered so far: `at` blocks.
@@ -183,18 +235,18 @@ fn read_source<S: Contents>(
     id: ControllerId,
     copy: &Copy,
     source: &CopySource,
-    sides: &Sides,
+    format: &CopyBlockFormat,
     at: u32,
     cx: &mut Cx<'_, S>,
 ) -> Result<Option<Nanos>, Failure> {
     let blocks = source_blocks(copy, source);
-    let mut read = transform::of(core, id, &blocks, Action::Read)?;
+    let mut read = transform::for_command(core, id, &blocks, BlockAction::Read)?;
     read.gathered = true;
-    read.offset = at * ((1 << sides.shift) + u32::from(sides.wire));
+    read.offset = at * ((1 << format.shift) + u32::from(format.host_metadata));
     let volume = core.attached(id, blocks.nsid)?.volume;
-    let extent = ftl::Extent { start: blocks.slba << sides.shift, bytes: blocks.nlb << sides.shift };
+    let extent = ftl::Extent { start: blocks.slba << format.shift, bytes: blocks.nlb << format.shift };
     cx.storage
-        .begin(token.io(), &read)
+        .set_transform(token.io(), &read)
         .map_err(|block_error| transform::failure(core, token, block_error))?;
     let answer = core.ftl.read(cx.now, token.io(), volume, extent, cx.storage);
     commands::end_of_read(core, token, answer, CommandKind::Read, cx)
@@ -212,6 +264,6 @@ fn fits(from: &Namespace, to: &Namespace, reads: PrInfo, writes: PrInfo) -> Resu
             return Err(differ);
         }
     }
-    let wire = |ns: &Namespace, info: PrInfo| (ns.shift, ns.layout.wire(info.pract()));
-    if wire(from, reads) != wire(to, writes) { Err(differ) } else { Ok(()) }
+    let format = |ns: &Namespace, info: PrInfo| (ns.shift, ns.layout.host_metadata(info.pract()));
+    if format(from, reads) != format(to, writes) { Err(differ) } else { Ok(()) }
 }

@@ -5,11 +5,13 @@
 //! translation layer compares what it is about to replace ([`ftl::Ftl::compare_and_write`]). If one of them fails, the other is aborted,
 //! except that a comparison that was good stays good.
 
-use super::place::{self, Place};
+use super::locate::{self, BlockLocation};
 use super::{commands, transform};
+use crate::block_transform::BlockAction;
 use crate::contents::Contents;
-use crate::core::{CommandKind, ControllerId, Core, Cx, FIRST, Failure, SECOND, Token, Turn, other_failed};
-use crate::treatment::Action;
+use crate::core::{
+    CommandKind, ControllerId, Core, Cx, FIRST, Failure, SECOND, StartDecision, Token, other_failed,
+};
 use ftl::{Answer, Fault, Source};
 use media::Nanos;
 use nvme::io::Blocks;
@@ -21,15 +23,15 @@ fn other_missing() -> Failure {
 }
 
 /// A fused operation under way.
-pub(crate) struct Pair {
+pub(crate) struct FusedPair {
     first: Token,
     compared: Blocks,
     second: Token,
     id: ControllerId,
-    place: Place,
+    location: BlockLocation,
 }
 
-impl Pair {
+impl FusedPair {
     /// The controller that both commands came to.
     pub fn controller(&self) -> ControllerId {
         self.id
@@ -37,7 +39,7 @@ impl Pair {
 
     /// A directive has chosen a placement handle.
     pub fn place_at(&mut self, handle: u8) {
-        self.place.handle = handle;
+        self.location.handle = handle;
     }
 }
 
@@ -53,7 +55,9 @@ pub(crate) fn submit<S: Contents>(
     cx: &mut Cx<'_, S>,
 ) -> Option<(Token, Blocks)> {
     let qid = core.commands.get_mut(&token).qid;
-    let parsed = admitted.and_then(|()| IoCommand::parse(command).map_err(Failure::from));
+    let parsed = admitted.and_then(|()| {
+        IoCommand::parse_of(command, core.namespaces.csi(command.nsid.get())).map_err(Failure::from)
+    });
     if command.flags.fuse() == FIRST {
         match parsed {
             Ok(IoCommand::Compare(blocks)) => {
@@ -95,8 +99,8 @@ pub(crate) fn submit<S: Contents>(
             core.fused.pairs.insert(token.io().0, (first.park(), compared));
             // The quota counts what is written.
             match core.arbitrate(&token, id, &IoCommand::Write(blocks), &[], cx.now) {
-                Turn::Now => return Some((token, blocks)),
-                Turn::Held => {
+                StartDecision::Now => return Some((token, blocks)),
+                StartDecision::Held => {
                     token.park();
                 }
             }
@@ -111,7 +115,7 @@ pub(crate) fn begin<S: Contents>(
     second: Token,
     blocks: &Blocks,
     cx: &mut Cx<'_, S>,
-) -> Option<Pair> {
+) -> Option<FusedPair> {
     let Some((first, compared)) = core.part(&second) else {
         core.fail(second, other_missing(), cx);
         return None;
@@ -132,7 +136,7 @@ pub(crate) fn begin<S: Contents>(
     let located = check_reservation_of(core, &second, id)
         .and_then(|()| commands::locate_write(core, &second, id, blocks, Source::Host));
     match located {
-        Ok(place) => Some(Pair { first, compared, second, id, place }),
+        Ok(location) => Some(FusedPair { first, compared, second, id, location }),
         Err(failure) => {
             core.fail(first, other_failed(), cx);
             core.fail(second, failure, cx);
@@ -142,31 +146,31 @@ pub(crate) fn begin<S: Contents>(
 }
 
 /// The second command of a pair cannot be executed.
-pub(crate) fn refuse<S: Contents>(core: &mut Core, pair: Pair, failure: Failure, cx: &mut Cx<'_, S>) {
+pub(crate) fn refuse<S: Contents>(core: &mut Core, pair: FusedPair, failure: Failure, cx: &mut Cx<'_, S>) {
     core.fail(pair.first, other_failed(), cx);
     core.fail(pair.second, failure, cx);
 }
 
 /// Executes both commands of a pair.
-pub(crate) fn execute<S: Contents>(core: &mut Core, pair: Pair, blocks: &Blocks, cx: &mut Cx<'_, S>) {
-    if pair.place.treated
-        && let Err(failure) = transform::begin(core, &pair.second, pair.id, blocks, Action::Write, cx)
+pub(crate) fn execute<S: Contents>(core: &mut Core, pair: FusedPair, blocks: &Blocks, cx: &mut Cx<'_, S>) {
+    if pair.location.transformed
+        && let Err(failure) = transform::begin(core, &pair.second, pair.id, blocks, BlockAction::Write, cx)
     {
         return refuse(core, pair, failure, cx);
     }
-    let Pair { first, compared, second, id, place } = pair;
+    let FusedPair { first, compared, second, id, location } = pair;
     core.enter(&first);
     core.enter(&second);
-    let durable = place::must_be_durable(core, id, blocks.fua);
+    let durable = locate::must_be_durable(core, id, blocks.fua);
     core.commands.get_mut(&second).sync |= durable;
     let answer = core.ftl.compare_and_write(
         cx.now,
         first.io(),
         second.io(),
-        place.volume,
-        place.extent,
+        location.volume,
+        location.extent,
         durable,
-        place.handle,
+        location.handle,
         cx.storage,
     );
     match answer {
@@ -213,11 +217,11 @@ fn begin_compare<S: Contents>(
     cx: &mut Cx<'_, S>,
 ) -> Result<(), Failure> {
     check_reservation_of(core, first, id)?;
-    let place = place::locate(core, first, id, blocks, CommandKind::Compare)?;
-    place::check_size(core, &place)?;
-    check_unit(core, &place)?;
-    if place.treated {
-        transform::begin(core, first, id, blocks, Action::Compare, cx)?;
+    let location = locate::locate(core, first, id, blocks, CommandKind::Compare)?;
+    locate::check_size(core, &location)?;
+    check_unit(core, &location)?;
+    if location.transformed {
+        transform::begin(core, first, id, blocks, BlockAction::Compare, cx)?;
     }
     Ok(())
 }
@@ -229,8 +233,8 @@ fn check_reservation_of(core: &mut Core, token: &Token, id: ControllerId) -> Res
 }
 
 /// Both commands are within one atomic unit (ACWU, NABSN).
-fn check_unit(core: &Core, place: &Place) -> Result<(), Failure> {
-    let (unit, extent) = (core.config.atomic_bytes(), place.extent);
+fn check_unit(core: &Core, location: &BlockLocation) -> Result<(), Failure> {
+    let (unit, extent) = (core.config.atomic_bytes(), location.extent);
     let last = extent.start + u64::from(extent.bytes) - 1;
     if extent.start / unit == last / unit { Ok(()) } else { Err(Status::ATOMIC_WRITE_UNIT_EXCEEDED.into()) }
 }

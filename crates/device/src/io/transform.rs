@@ -1,9 +1,9 @@
 //! Commands on blocks that are more than plain bytes: what their fields say of protection information (NVM 5.2).
 
+use crate::block_transform::{BlockAction, BlockError, BlockTransform};
 use crate::contents::Contents;
 use crate::core::{CommandKind, ControllerId, Core, Cx, Failure, Namespace, Token};
 use crate::protection::{Check, Checks, Protection, Tags};
-use crate::treatment::{Action, BlockError, Treatment};
 use ftl::Fault;
 use nvme::Status;
 use nvme::io::Blocks;
@@ -20,31 +20,31 @@ pub(crate) fn begin<S: Contents>(
     token: &Token,
     id: ControllerId,
     blocks: &Blocks,
-    action: Action,
+    action: BlockAction,
     cx: &mut Cx<'_, S>,
 ) -> Result<(), Failure> {
-    let treatment = of(core, id, blocks, action)?;
-    cx.storage.begin(token.io(), &treatment).map_err(|block_error| failure(core, token, block_error))
+    let transform = for_command(core, id, blocks, action)?;
+    cx.storage.set_transform(token.io(), &transform).map_err(|block_error| failure(core, token, block_error))
 }
 
-/// How the blocks of a command are treated.
-pub(crate) fn of(
+/// The transform of a command's blocks.
+pub(crate) fn for_command(
     core: &Core,
     id: ControllerId,
     blocks: &Blocks,
-    action: Action,
-) -> Result<Treatment, Failure> {
+    action: BlockAction,
+) -> Result<BlockTransform, Failure> {
     let ns = core.attached(id, blocks.nsid)?;
     if ns.layout.extended && !core.controller(id)?.behavior.extended_formats() {
         return Err(Status::INVALID_NAMESPACE.into());
     }
-    let mut treatment = plain(ns, blocks, action);
-    let Some(protection) = ns.layout.protection else { return Ok(treatment) };
+    let mut transform = without_protection(ns, blocks, action);
+    let Some(protection) = ns.layout.protection else { return Ok(transform) };
     let info = blocks.prinfo;
     let (storage, reference) = protection.split(blocks.lbtu, blocks.lbtl);
     check_reference(&protection, info.check_reference(), reference, blocks.slba)?;
-    treatment.tags = Tags { storage, reference, application: blocks.lbat, application_mask: blocks.lbatm };
-    treatment.checks = Checks {
+    transform.tags = Tags { storage, reference, application: blocks.lbat, application_mask: blocks.lbatm };
+    transform.checks = Checks {
         guard: info.check_guard(),
         application: info.check_application(),
         reference: info.check_reference(),
@@ -52,11 +52,11 @@ pub(crate) fn of(
     };
     match action {
         // There is nothing to check (NVM 3.3.8).
-        Action::Zeroes if treatment.checks.any() => return Err(invalid()),
-        Action::Write | Action::Zeroes => treatment.insert = info.pract(),
-        Action::Read | Action::Compare | Action::Verify | Action::Mark => {}
+        BlockAction::Zeroes if transform.checks.any() => return Err(invalid()),
+        BlockAction::Write | BlockAction::Zeroes => transform.insert = info.pract(),
+        BlockAction::Read | BlockAction::Compare | BlockAction::Verify | BlockAction::Mark => {}
     }
-    Ok(treatment)
+    Ok(transform)
 }
 
 /// Why a command that reads fails: for what the storage found in a block, or for what the medium did.
@@ -80,27 +80,30 @@ pub(crate) fn failure(core: &mut Core, token: &Token, block_error: BlockError) -
     status_of(block_error.check).into()
 }
 
-/// A namespace as it lies in its volume. Readers of contents that use no commands need it.
+/// How a namespace lies in its volume. What reads contents without commands needs it.
 #[derive(Clone, Copy, Debug)]
-pub struct Laid {
+pub struct NamespaceLayout {
     /// Namespace Identifier.
     pub nsid: u32,
     /// Its pages.
     pub volume: ftl::VolumeId,
     /// Logical blocks.
     pub blocks: u64,
-    /// How they lie in slots, from LBA 0 on.
-    pub treatment: Treatment,
+    /// Their transform in slots, from LBA 0 on.
+    pub transform: BlockTransform,
     /// Its key cannot be opened.
     pub locked: bool,
 }
 
-impl Laid {
-    /// A namespace as it lies now.
-    pub(crate) fn of(nsid: u32, ns: &Namespace) -> Laid {
+impl NamespaceLayout {
+    /// The present layout of a namespace.
+    pub(crate) fn of(nsid: u32, ns: &Namespace) -> NamespaceLayout {
         let blocks = Blocks { nsid, ..Blocks::default() };
-        let treatment = Treatment { wire: ns.layout.metadata, ..plain(ns, &blocks, Action::Read) };
-        Laid { nsid, volume: ns.volume, blocks: ns.blocks(), treatment, locked: ns.locked }
+        let transform = BlockTransform {
+            host_metadata: ns.layout.metadata,
+            ..without_protection(ns, &blocks, BlockAction::Read)
+        };
+        NamespaceLayout { nsid, volume: ns.volume, blocks: ns.blocks(), transform, locked: ns.locked }
     }
 }
 
@@ -115,13 +118,13 @@ fn status_of(check: Check) -> Status {
     }
 }
 
-/// The treatment of a namespace's blocks without anything of protection information.
-fn plain(ns: &Namespace, blocks: &Blocks, action: Action) -> Treatment {
-    Treatment {
+/// The transform of a namespace's blocks, without checks or insertion of protection information.
+fn without_protection(ns: &Namespace, blocks: &Blocks, action: BlockAction) -> BlockTransform {
+    BlockTransform {
         action,
         shift: ns.shift,
         metadata: ns.layout.metadata,
-        wire: ns.layout.wire(blocks.prinfo.pract()),
+        host_metadata: ns.layout.host_metadata(blocks.prinfo.pract()),
         protection: ns.layout.protection,
         checks: Checks::default(),
         insert: false,

@@ -33,7 +33,7 @@ pub(crate) fn open<S: Contents>(core: &mut Core, storage: &mut S) {
     for (nsid, ns) in core.namespaces.iter_mut() {
         if let Some(key) = &ns.key {
             ns.locked = locked || !storage.open_key(nsid, key);
-            ns.layout.treated = true;
+            ns.layout.transformed = true;
         }
     }
 }
@@ -55,7 +55,7 @@ fn change<S: Contents>(core: &mut Core, nsid: u32, storage: &mut S) -> Result<()
     // Plain blocks stay on the media until they are erased.
     core.persistent.encrypted &= key.is_some();
     if let Some(ns) = core.namespaces.get_mut(nsid) {
-        ns.layout.treated |= key.is_some();
+        ns.layout.transformed |= key.is_some();
         ns.locked = false;
         ns.key = key;
     }

@@ -19,8 +19,9 @@ pub(crate) fn feature_effects(core: &Core) -> Vec<u8> {
     log
 }
 
-/// The commands that a host of this role has, and what they change. `placement` says whether the drive has placement handles.
-pub(crate) fn command_effects(c: &GetLogPage, placement: bool, role: &Role) -> CommandEffects {
+/// The commands that a host of this role has, and what they change. `placement` says whether the drive has placement handles, `zoned` whether it can have
+/// zones.
+pub(crate) fn command_effects(c: &GetLogPage, placement: bool, zoned: bool, role: &Role) -> CommandEffects {
     let mut log = CommandEffects::default();
     let has = |info: &&CommandInfo| match info.requires {
         Requirement::None => true,
@@ -33,8 +34,7 @@ pub(crate) fn command_effects(c: &GetLogPage, placement: bool, role: &Role) -> C
             log.acs[usize::from(info.opcode)] = info.effects;
         }
     }
-    // There is no other command set.
-    if c.csi == nvme::Csi::NVM {
+    if c.csi == nvme::Csi::NVM || (c.csi == nvme::Csi::ZONED && zoned) {
         for info in command_table::io_commands().filter(has).filter(|info| info.is_of(c.csi)) {
             log.iocs[usize::from(info.opcode)] = info.effects;
         }

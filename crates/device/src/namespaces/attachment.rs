@@ -1,7 +1,7 @@
 //! Namespace Attachment (Base 5.1.20), and what new controllers find attached.
 
 use crate::contents::Contents;
-use crate::core::{ControllerId, Core, Cx, Failure, Namespace, Outcome, Reply, Role};
+use crate::core::{AdminResult, ControllerId, Core, Cx, Failure, Namespace, Reply, Role};
 use nvme::Status;
 use nvme::admin::{NamespaceAttachment, NamespaceAttachmentSelect};
 use nvme::identify::ControllerList;
@@ -18,7 +18,7 @@ pub(crate) fn execute<S: Contents>(
     c: NamespaceAttachment,
     data: &[u8],
     cx: &mut Cx<'_, S>,
-) -> Outcome {
+) -> AdminResult {
     let (list, _) = ControllerList::ref_from_prefix(data).map_err(|_| Status::DATA_SGL_LENGTH_INVALID)?;
     let Some(namespace) = core.namespaces.get(c.nsid) else {
         return Err(core.no_namespace(c.nsid));

@@ -42,6 +42,13 @@ pub(crate) fn targets(core: &Core, id: ControllerId, c: &FormatNvm) -> Result<Ve
 /// Whether these namespaces can be formatted in this way.
 pub(crate) fn check_targets(core: &Core, targets: &[u32], c: &FormatNvm) -> Result<(), Failure> {
     targets.iter().try_for_each(|nsid| core.refuse_read_only(*nsid))?;
+    let small =
+        core.config.lba_formats.get(usize::from(c.lbaf)).is_some_and(|format| format.data != ftl::PAGE);
+    let zoned = |nsid: &u32| core.namespaces.get(*nsid).is_some_and(|ns| ns.zones.is_some());
+    if small && targets.iter().any(zoned) {
+        // Blocks of zones are whole pages.
+        return Err(Status::INVALID_FORMAT.into());
+    }
     let plain = |nsid: &u32| core.namespaces.get(*nsid).is_some_and(|ns| ns.key.is_none());
     if c.ses == SecureErase::CRYPTOGRAPHIC && targets.iter().any(plain) {
         // A new key does not erase what no key encrypts (FNA).
@@ -68,7 +75,7 @@ pub(crate) fn format<S: Contents>(
     namespace.set_format(c.lbaf, format);
     let (volume, bytes) = (namespace.volume, namespace.volume_bytes());
     core.ftl
-        .trim(cx.now, volume, 0, bytes, cx.storage)
+        .clear(cx.now, volume, bytes, cx.storage)
         .map_err(|fault| Failure::of_fault(fault, CommandKind::Write))?;
     let keyed = core.namespaces.get(nsid).is_some_and(|ns| ns.key.is_some());
     if c.ses == SecureErase::USER_DATA && !keyed {

@@ -3,13 +3,15 @@
 use crate::config::{Attach, ConfigError, GRANULE_BYTES};
 use crate::contents::Contents;
 use crate::core::{
-    ANA_GROUP, CommandKind, ControllerId, Core, Cx, Failure, Lanes, Layout, Namespace, Policy, identifiers,
+    ANA_GROUP, AttachmentPolicy, CommandKind, ControllerId, Core, Cx, Failure, FormatLayout, Namespace,
+    NamespaceArbitration, identifiers,
 };
 use crate::lba_format::LbaFormat;
 use crate::quota::limits::Quotas;
 use crate::stats;
 use crate::stats::counts::{NamespaceStats, Traffic};
-use ftl::{Fault, NoContents, SetId, VolumeStats};
+use crate::zones;
+use ftl::{Fault, NoContents, SetId, VolumeStats, ZoneLayout};
 use media::Nanos;
 use nvme::admin::NamespaceManagement;
 use nvme::identify::NamespaceCreate;
@@ -17,10 +19,12 @@ use nvme::zerocopy::FromBytes;
 use nvme::{Csi, NSID_ALL, Status};
 
 /// A namespace that may be created, if its set has room.
-pub(crate) struct Request<'a> {
+pub(crate) struct CreateRequest<'a> {
     pub new: &'a NamespaceCreate,
     pub set: SetId,
     format: LbaFormat,
+    /// Its zones, if it is to be zoned.
+    zones: Option<ZoneLayout>,
 }
 
 /// Checks the fields of a command that creates a namespace.
@@ -29,12 +33,13 @@ pub(crate) fn check_create<'a>(
     id: ControllerId,
     c: &NamespaceManagement,
     data: &'a [u8],
-) -> Result<Request<'a>, Failure> {
+) -> Result<CreateRequest<'a>, Failure> {
     if core.drive_key.locked {
         // It would hold plain data, on a drive that has a key.
         return Err(Status::ACCESS_DENIED.into());
     }
-    if c.csi != Csi::NVM {
+    let zoned = c.csi == Csi::ZONED && zones::are_supported(core);
+    if c.csi != Csi::NVM && !zoned {
         return Err(Failure { location: 47, ..Status::IOCS_NOT_SUPPORTED.into() });
     }
     if c.nsid != 0 {
@@ -52,24 +57,25 @@ pub(crate) fn check_create<'a>(
     if new.lbstm.get().checked_shr(format.storage_bits.into()).unwrap_or(0) != 0 {
         return Err(Status::INVALID_FIELD.into());
     }
-    if ncap < nsze {
+    if ncap < nsze && !zoned {
         return Err(Status::THIN_PROVISIONING_NOT_SUPPORTED.into());
     }
     if ![0, ANA_GROUP].contains(&new.anagrpid.get()) {
         return Err(Status::ANA_GROUP_ID_INVALID.into());
     }
     let set = choose_set(core, new.nvmsetid.get(), new.endgid.get())?;
-    Ok(Request { new, set, format })
+    let zones = zoned.then(|| zones::layout_of_new(core, set, &format, new)).transpose()?;
+    Ok(CreateRequest { new, set, format, zones })
 }
 
 /// Creates a namespace with these reclaim unit handles; the controller may have chosen them. It has no key yet. Returns its identifier.
 pub(crate) fn create<S: Contents>(
     core: &mut Core,
-    request: &Request<'_>,
+    request: &CreateRequest<'_>,
     (handles, by_controller): (Vec<u8>, bool),
     cx: &mut Cx<'_, S>,
 ) -> Result<u32, Failure> {
-    let &Request { new, set, format } = request;
+    let &CreateRequest { new, set, format, zones } = request;
     let (nsze, shift) = (new.nsze.get(), format.shift());
     // What would not even be counted in bytes is more than any set has.
     let bytes =
@@ -77,27 +83,32 @@ pub(crate) fn create<S: Contents>(
     let insufficient = Failure::from(Status::NAMESPACE_INSUFFICIENT_CAPACITY);
     let bytes = bytes.ok_or(insufficient.with_information(u64::MAX))?;
     // The error log tells the capacity that would have been needed (Base 5.1.21).
-    let needed = bytes.next_multiple_of(GRANULE_BYTES);
+    let needed = match &zones {
+        None => bytes.next_multiple_of(GRANULE_BYTES),
+        Some(zones) => u64::from(zones.zones) * zones.capacity.next_multiple_of(GRANULE_BYTES),
+    };
     let nsid = core.namespaces.free().ok_or(Status::NAMESPACE_ID_UNAVAILABLE)?;
-    let volume =
-        core.ftl.create(set, bytes.next_multiple_of(ftl::PAGE.into()), cx.storage).map_err(|fault| {
-            match fault {
-                Fault::NoSpace => insufficient.with_information(needed),
-                other => Failure::of_fault(other, CommandKind::Admin),
-            }
-        })?;
+    let volume = match zones {
+        None => core.ftl.create(set, bytes.next_multiple_of(ftl::PAGE.into()), cx.storage),
+        Some(zones) => core.ftl.create_zoned(set, zones, cx.storage),
+    };
+    let volume = volume.map_err(|fault| match fault {
+        Fault::NoSpace => insufficient.with_information(needed),
+        other => Failure::of_fault(other, CommandKind::Admin),
+    })?;
     let mut namespace =
-        new_namespace(core, volume, set, bytes, new.nmic.into_bits() & 1 != 0, Policy::default());
+        new_namespace(core, volume, set, bytes, new.nmic.into_bits() & 1 != 0, AttachmentPolicy::default());
     namespace.protection_type = new.dps.pit();
     namespace.protection_first = new.dps.pip() && new.dps.pit() != 0;
     namespace.storage_mask = new.lbstm.get();
     namespace.set_format(new.flbas.format_index(), format);
+    namespace.zones = zones;
     (namespace.handles, namespace.handles_by_controller) = (handles, by_controller);
     core.namespaces.insert(nsid, namespace);
     Ok(nsid)
 }
 
-/// Takes back a namespace that was just created, and that nobody has seen.
+/// Takes back a namespace that was just created, and that no host has seen.
 pub(crate) fn undo_create<S: Contents>(core: &mut Core, nsid: u32, cx: &mut Cx<'_, S>) {
     if let Some(namespace) = core.namespaces.remove(nsid) {
         core.ftl.delete(cx.now, namespace.volume, cx.storage);
@@ -155,7 +166,7 @@ fn new_namespace(
     set: SetId,
     bytes: u64,
     shared: bool,
-    policy: Policy,
+    policy: AttachmentPolicy,
 ) -> Namespace {
     let id = identifiers(&core.config.identity.serial, core.persistent.namespaces_made);
     core.persistent.namespaces_made += 1;
@@ -171,14 +182,15 @@ fn new_namespace(
         policy,
         before: Traffic::default(),
         quota: Quotas::default(),
-        lanes: Lanes::default(),
+        arbitration: NamespaceArbitration::default(),
         protection_type: 0,
         protection_first: false,
         storage_mask: 0,
         stamp: 0,
         key: None,
         locked: false,
-        layout: Layout::default(),
+        layout: FormatLayout::default(),
+        zones: None,
         reservations: None,
         handles: Vec::new(),
         handles_by_controller: false,
@@ -200,7 +212,7 @@ pub(crate) fn create_initial(core: &mut Core) -> Result<(), ConfigError> {
             let size = units::format_size(initial.bytes);
             ConfigError::value(format!("namespace.{}.size", i + 1), size, fault.to_string())
         })?;
-        let policy = Policy { all: initial.attach == Attach::All, ..Policy::default() };
+        let policy = AttachmentPolicy { all: initial.attach == Attach::All, ..AttachmentPolicy::default() };
         let mut namespace = new_namespace(core, volume, set, initial.bytes, true, policy);
         namespace.protection_type = initial.protection;
         namespace.storage_mask = u64::MAX;

@@ -1,7 +1,7 @@
 //! The Persistent Event log (Base 5.1.12.1.14, 8.1.24): events of the drive's whole life.
 //!
-//! The events are persistent, so they lie in the core ([`events`]). [`Core::remember`] adds one. This component makes the
-//! events of what other components do, from what they say of themselves, and reports the log.
+//! The events are persistent, so they lie in the core ([`events`]). [`Core::remember`] adds one. This component makes events
+//! from what other components tell of their work, and reports the log.
 
 pub(crate) mod events;
 
@@ -161,7 +161,7 @@ pub(crate) fn namespace_change(
 
 /// What Get Log Page reads.
 #[derive(Debug)]
-pub(crate) enum Report<'a> {
+pub(crate) enum PersistentLogReport<'a> {
     /// The reporting context was released: zeros.
     Released,
     /// The log when the reporting context was established.
@@ -179,12 +179,12 @@ pub(crate) fn report(
     now: Nanos,
     id: ControllerId,
     action: PersistentEventAction,
-) -> Result<Report<'_>, Failure> {
+) -> Result<PersistentLogReport<'_>, Failure> {
     let existed = core.controller(id)?.persistent_events.is_some();
     match action {
         PersistentEventAction::RELEASE => {
             core.controller_mut(id)?.persistent_events = None;
-            return Ok(Report::Released);
+            return Ok(PersistentLogReport::Released);
         }
         PersistentEventAction::READ if !existed => return Err(Status::COMMAND_SEQUENCE_ERROR.into()),
         PersistentEventAction::ESTABLISH if existed => return Err(Status::COMMAND_SEQUENCE_ERROR.into()),
@@ -196,13 +196,13 @@ pub(crate) fn report(
     }
     let log = core.controller(id)?.persistent_events.as_deref().unwrap_or_default();
     if action != PersistentEventAction::ESTABLISH_HEADER {
-        return Ok(Report::Log(log));
+        return Ok(PersistentLogReport::Log(log));
     }
     let (mut header, _) = PersistentEventHeader::read_from_prefix(log)
         .map_err(|_| Failure::transient(Status::INTERNAL_ERROR))?;
     // It tells whether the context was there before.
     header.rci.set_rce(existed);
-    Ok(Report::Header(Box::new(header)))
+    Ok(PersistentLogReport::Header(Box::new(header)))
 }
 
 /// The whole log, for a new reporting context of a controller.
@@ -251,20 +251,25 @@ mod tests {
         let before = core.persistent.events.count();
         unsafe_shutdown(&mut core, now);
         assert!(report(&mut core, now, id, PersistentEventAction::READ).is_err());
-        let Ok(Report::Header(header)) = report(&mut core, now, id, PersistentEventAction::ESTABLISH_HEADER)
+        let Ok(PersistentLogReport::Header(header)) =
+            report(&mut core, now, id, PersistentEventAction::ESTABLISH_HEADER)
         else {
             panic!("a header");
         };
         assert_eq!((header.tnev.get(), header.rci.rce(), header.gen_number.get()), (before + 1, false, 1));
         assert!(report(&mut core, now, id, PersistentEventAction::ESTABLISH).is_err());
         group_warning(&mut core, now, 1, EnduranceWarning::new());
-        let Ok(Report::Log(log)) = report(&mut core, now, id, PersistentEventAction::READ) else {
+        let Ok(PersistentLogReport::Log(log)) = report(&mut core, now, id, PersistentEventAction::READ)
+        else {
             panic!("the log");
         };
         assert_eq!(log.len() as u64, header.tll.get());
-        assert!(matches!(report(&mut core, now, id, PersistentEventAction::RELEASE), Ok(Report::Released)));
+        assert!(matches!(
+            report(&mut core, now, id, PersistentEventAction::RELEASE),
+            Ok(PersistentLogReport::Released)
+        ));
         let header = report(&mut core, now, id, PersistentEventAction::ESTABLISH_HEADER);
-        let Ok(Report::Header(header)) = header else { panic!("a header") };
+        let Ok(PersistentLogReport::Header(header)) = header else { panic!("a header") };
         assert_eq!((header.tnev.get(), header.gen_number.get()), (before + 2, 2));
     }
 }

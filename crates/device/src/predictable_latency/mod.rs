@@ -7,7 +7,7 @@
 pub(crate) mod setting;
 
 use crate::contents::Contents;
-use crate::core::{AsyncEvent, Core, Cx, Failure, Outcome, Reply, TimedEvent};
+use crate::core::{AdminResult, AsyncEvent, Core, Cx, Failure, Reply, TimedEvent};
 use ftl::{PAGE, SetId, WindowProperties};
 use media::Nanos;
 use nvme::admin::{GetFeatures, SetFeatures};
@@ -160,8 +160,8 @@ impl PredictableLatency {
         Estimate { reads, writes: core.ftl.room_without_collection(set), time: time.div_ceil(MILLI) }
     }
 
-    /// Whether something else than its host used up a deterministic window that is over. Either everything is being erased
-    /// (`sanitizing`). Or programs have failed, so that their pages and blocks took of what was collected ahead.
+    /// Whether a deterministic window that is over was not used up by its host. Either everything is being erased
+    /// (`sanitizing`), or programs have failed and took some of the space that was collected ahead.
     fn is_excursion(&self, core: &Core, set: SetId, left: &Estimate, sanitizing: bool) -> bool {
         let (window, stats) = (self.window(core, set), core.ftl.set_stats(set));
         let written = (stats.host_written_bytes - window.written) / u64::from(PAGE);
@@ -274,7 +274,7 @@ impl PredictableLatency {
     }
 
     /// Get Features: Predictable Latency Mode Config (Base 5.1.25.1.11).
-    pub fn get_config(&self, core: &Core, c: &GetFeatures) -> Outcome {
+    pub fn get_config(&self, core: &Core, c: &GetFeatures) -> AdminResult {
         let set = windowed_set(core, c.cdw11 as u16).ok_or(Failure::field(44))?;
         let setting = match c.sel {
             Select::DEFAULT => WindowSetting::default(),
@@ -298,7 +298,7 @@ impl PredictableLatency {
         c: &SetFeatures,
         data: &[u8],
         cx: &mut Cx<'_, S>,
-    ) -> Outcome {
+    ) -> AdminResult {
         let set = windowed_set(core, c.cdw11 as u16).ok_or(Failure::field(44))?;
         let (data, _) =
             PredictableLatencyConfig::ref_from_prefix(data).map_err(|_| Status::DATA_SGL_LENGTH_INVALID)?;
@@ -334,7 +334,7 @@ impl PredictableLatency {
     }
 
     /// Get Features: Predictable Latency Mode Window (Base 5.1.25.1.12).
-    pub fn get_window(&self, core: &Core, c: &GetFeatures, now: Nanos) -> Outcome {
+    pub fn get_window(&self, core: &Core, c: &GetFeatures, now: Nanos) -> AdminResult {
         let set = windowed_set(core, c.cdw11 as u16).ok_or(Failure::field(44))?;
         let mut window = match c.sel {
             Select::CURRENT => self.window(core, set),
@@ -352,7 +352,7 @@ impl PredictableLatency {
         c: &SetFeatures,
         sanitizing: bool,
         cx: &mut Cx<'_, S>,
-    ) -> Outcome {
+    ) -> AdminResult {
         let set = windowed_set(core, c.cdw11 as u16).ok_or(Failure::field(44))?;
         if !self.window(core, set).setting.enabled {
             return Err(Failure::field(44));

@@ -108,7 +108,7 @@ impl Limits {
     }
 }
 
-/// A namespace's quota: what is saved with it, and what is in force. A tenant may set what lies within the limits that an
+/// A namespace's quota: the saved values and those in force. A tenant may set values within the limits that an
 /// administrator set last.
 #[derive(Clone, Copy, Default, Debug, Serialize, Deserialize)]
 #[serde(from = "SavedQuotas", into = "SavedQuotas")]

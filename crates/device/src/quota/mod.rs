@@ -1,10 +1,10 @@
 //! Quotas of namespaces: feature D8h.
 //!
-//! The values are [`limits`]. The core's lanes enforce what is in force.
+//! The values are [`limits`]. The core's held queues enforce what is in force.
 
 pub(crate) mod limits;
 
-use crate::core::{ControllerId, Core, Failure, Outcome, Reply};
+use crate::core::{AdminResult, ControllerId, Core, Failure, Reply};
 use limits::Limits;
 use media::Nanos;
 use nvme::admin::{GetFeatures, SetFeatures};
@@ -28,7 +28,13 @@ fn targets(core: &Core, id: ControllerId, nsid: u32) -> Result<Vec<u32>, Failure
 /// # Errors
 /// Invalid Field with the offset in the data, Operation Denied for more than an administrator granted, or what the namespace identifier is
 /// refused for.
-pub(crate) fn set(core: &mut Core, id: ControllerId, c: &SetFeatures, data: &[u8], now: Nanos) -> Outcome {
+pub(crate) fn set(
+    core: &mut Core,
+    id: ControllerId,
+    c: &SetFeatures,
+    data: &[u8],
+    now: Nanos,
+) -> AdminResult {
     let (quota, _) = Quota::ref_from_prefix(data).map_err(|_| Status::DATA_SGL_LENGTH_INVALID)?;
     // The error log points to the data (bytes 24 to 39 of the command), and tells the offset there.
     quota.check().map_err(|offset| Failure::field(24).with_information(offset as u64))?;
@@ -51,7 +57,7 @@ pub(crate) fn set(core: &mut Core, id: ControllerId, c: &SetFeatures, data: &[u8
 ///
 /// # Errors
 /// What the namespace identifier is refused for.
-pub(crate) fn get(core: &Core, id: ControllerId, c: &GetFeatures) -> Outcome {
+pub(crate) fn get(core: &Core, id: ControllerId, c: &GetFeatures) -> AdminResult {
     let ns = core.seen(id, c.nsid)?;
     let limits = match c.sel {
         Select::DEFAULT => Limits::default(),

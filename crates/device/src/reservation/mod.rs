@@ -7,7 +7,9 @@ pub(crate) mod notifications;
 pub(crate) mod registrants;
 
 use crate::contents::Contents;
-use crate::core::{AsyncEvent, Controller, ControllerId, Core, Cx, Failure, Outcome, Output, Reply, Token};
+use crate::core::{
+    AdminResult, AsyncEvent, Controller, ControllerId, Core, Cx, Failure, Output, Reply, Token,
+};
 use media::Nanos;
 use nvme::admin::SetFeatures;
 use nvme::feature::FeatureId;
@@ -17,7 +19,7 @@ use nvme::reservation::{
 };
 use nvme::zerocopy::FromBytes;
 use nvme::{IoCommand, NSID_ALL, Status, U64};
-use registrants::{Change, HostId, MASK_BITS, Notice, Reservations};
+use registrants::{HostId, MASK_BITS, ReservationChange, ReservationNotice, Reservations};
 
 /// Commands of reservations, and those of them that wait.
 #[derive(Default)]
@@ -103,7 +105,7 @@ impl ReservationCommands {
         let controllers =
             core.controllers.iter().filter(|(_, c)| of_preempted(c)).map(|(id, _)| id).collect();
         let preempting = Preempting { io: token.io().0, nsid: c.nsid, controllers };
-        // What is held ends at once; what is being executed by itself, but not well.
+        // Held commands end at once. Commands that are being executed end by themselves, with an error.
         core.return_held(cx.now, |_, _, e| {
             let theirs = e.nsid == c.nsid && preempting.controllers.contains(&ControllerId(e.controller));
             theirs.then_some(Status::ABORTED_PREEMPT)
@@ -150,9 +152,9 @@ fn change<S: Contents>(
     core: &mut Core,
     id: ControllerId,
     nsid: u32,
-    change: impl FnOnce(&mut Reservations, &HostId) -> Result<Change, Status>,
+    change: impl FnOnce(&mut Reservations, &HostId) -> Result<ReservationChange, Status>,
     cx: &mut Cx<'_, S>,
-) -> Result<Change, Failure> {
+) -> Result<ReservationChange, Failure> {
     let host = reserving_host(core, id, nsid)?;
     let Some(ns) = core.namespaces.get_mut(nsid) else { return Err(core.no_namespace(nsid)) };
     let mut reservations = ns.reservations.take().unwrap_or_default();
@@ -232,7 +234,7 @@ fn commands_of(core: &Core, p: &Preempting, status: Status) -> Vec<u32> {
 }
 
 /// Tells hosts, on all their controllers that have the namespace.
-fn notify<S: Contents>(core: &mut Core, nsid: u32, notice: &Notice, cx: &mut Cx<'_, S>) {
+fn notify<S: Contents>(core: &mut Core, nsid: u32, notice: &ReservationNotice, cx: &mut Cx<'_, S>) {
     let masked = |r: &Reservations| r.masks(notice.kind);
     let reservations = core.namespaces.get(nsid).and_then(|ns| ns.reservations.as_deref());
     if reservations.is_some_and(masked) {
@@ -266,7 +268,7 @@ pub(crate) fn set_feature<S: Contents>(
     id: ControllerId,
     c: SetFeatures,
     cx: &mut Cx<'_, S>,
-) -> Outcome {
+) -> AdminResult {
     for nsid in reservable(core, id, c.nsid)? {
         let Some(ns) = core.namespaces.get_mut(nsid) else { continue };
         let mut reservations = ns.reservations.take().unwrap_or_default();
@@ -290,7 +292,7 @@ pub(crate) fn get_feature(
     fid: FeatureId,
     nsid: u32,
     current: bool,
-) -> Outcome {
+) -> AdminResult {
     if nsid == NSID_ALL {
         return Err(Failure::field(4));
     }

@@ -27,14 +27,14 @@ struct Registrant {
 
 /// Who holds a namespace, and how.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-struct Held {
+struct HeldReservation {
     /// A [`ReservationType`].
     rtype: u8,
     /// The host that acquired it. With the types for all registrants, every registrant holds it as well.
     by: HostId,
 }
 
-impl Held {
+impl HeldReservation {
     fn rtype(&self) -> ReservationType {
         ReservationType(self.rtype)
     }
@@ -46,7 +46,7 @@ impl Held {
 pub(crate) struct Reservations {
     /// In the order in which they came.
     registrants: Vec<Registrant>,
-    held: Option<Held>,
+    held: Option<HeldReservation>,
     generation: u32,
     /// Persist Through Power Loss State (FID 83h).
     pub persistent: bool,
@@ -55,25 +55,25 @@ pub(crate) struct Reservations {
     pub mask: u8,
 }
 
-/// What hosts are to be told.
+/// A notification for hosts.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Notice {
+pub(crate) struct ReservationNotice {
     pub kind: NotificationType,
     pub hosts: Vec<HostId>,
 }
 
 /// What a command changed.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Change {
-    pub notices: Vec<Notice>,
+pub(crate) struct ReservationChange {
+    pub notices: Vec<ReservationNotice>,
     /// Hosts whose registrations were preempted: Preempt and Abort aborts their commands.
     pub preempted: Vec<HostId>,
 }
 
-impl Change {
+impl ReservationChange {
     fn tell(&mut self, kind: NotificationType, hosts: Vec<HostId>) {
         if !hosts.is_empty() {
-            self.notices.push(Notice { kind, hosts });
+            self.notices.push(ReservationNotice { kind, hosts });
         }
     }
 }
@@ -86,7 +86,7 @@ impl Reservations {
     }
 
     fn holds(&self, host: &HostId) -> bool {
-        let by = |held: &Held| held.by == *host || held.rtype().is_all_registrants();
+        let by = |held: &HeldReservation| held.by == *host || held.rtype().is_all_registrants();
         self.held.as_ref().is_some_and(by) && self.find(host).is_some()
     }
 
@@ -116,8 +116,8 @@ impl Reservations {
         ignore_key: bool,
         current: u64,
         new: u64,
-    ) -> Result<Change, Status> {
-        let mut change = Change::default();
+    ) -> Result<ReservationChange, Status> {
+        let mut change = ReservationChange::default();
         let registered = self.registrants.iter().position(|r| r.host == *host);
         match (action, registered) {
             (RegisterAction::REGISTER, Some(i)) if self.registrants[i].key != new => return Err(CONFLICT),
@@ -150,7 +150,7 @@ impl Reservations {
     }
 
     /// Takes a registration away, and the reservation with it if this was its (last) holder.
-    fn unregister(&mut self, host: &HostId, change: &mut Change) {
+    fn unregister(&mut self, host: &HostId, change: &mut ReservationChange) {
         self.registrants.retain(|r| r.host != *host);
         let Some(held) = &self.held else { return };
         let rtype = held.rtype();
@@ -171,7 +171,7 @@ impl Reservations {
         rtype: ReservationType,
         current: u64,
         preempt: u64,
-    ) -> Result<Change, Status> {
+    ) -> Result<ReservationChange, Status> {
         self.authenticate(host, current)?;
         if action != AcquireAction::ACQUIRE {
             return self.preempt(host, rtype, preempt);
@@ -180,15 +180,20 @@ impl Reservations {
             // A holder that asks for what it has is no conflict.
             Some(held) if held.rtype() == rtype && self.holds(host) => {}
             Some(_) => return Err(CONFLICT),
-            None => self.held = Some(Held { rtype: rtype.0, by: *host }),
+            None => self.held = Some(HeldReservation { rtype: rtype.0, by: *host }),
         }
-        Ok(Change::default())
+        Ok(ReservationChange::default())
     }
 
-    fn preempt(&mut self, host: &HostId, rtype: ReservationType, key: u64) -> Result<Change, Status> {
+    fn preempt(
+        &mut self,
+        host: &HostId,
+        rtype: ReservationType,
+        key: u64,
+    ) -> Result<ReservationChange, Status> {
         let matching = |r: &&Registrant| r.key == key;
         let matches: Vec<HostId> = self.registrants.iter().filter(matching).map(|r| r.host).collect();
-        let held = self.held.as_ref().map(Held::rtype);
+        let held = self.held.as_ref().map(HeldReservation::rtype);
         let of_holder = self.held.as_ref().is_some_and(|h| matches.contains(&h.by));
         let all = held.is_some_and(ReservationType::is_all_registrants);
         let (gone, takes): (Vec<HostId>, bool) = match held {
@@ -198,9 +203,9 @@ impl Reservations {
             _ if matches.is_empty() => return Err(CONFLICT),
             _ => (matches, false),
         };
-        let mut change = Change::default();
+        let mut change = ReservationChange::default();
         if takes {
-            self.held = Some(Held { rtype: rtype.0, by: *host });
+            self.held = Some(HeldReservation { rtype: rtype.0, by: *host });
         }
         for each in &gone {
             self.unregister(each, &mut change);
@@ -222,9 +227,9 @@ impl Reservations {
         action: ReleaseAction,
         rtype: ReservationType,
         current: u64,
-    ) -> Result<Change, Status> {
+    ) -> Result<ReservationChange, Status> {
         self.authenticate(host, current)?;
-        let mut change = Change::default();
+        let mut change = ReservationChange::default();
         if action == ReleaseAction::CLEAR {
             change.tell(NotificationType::RESERVATION_PREEMPTED, self.others(host));
             self.registrants.clear();
@@ -248,7 +253,7 @@ impl Reservations {
     pub fn report(&self) -> Vec<u8> {
         let header = ReservationStatusExtended {
             generation: U32::new(self.generation),
-            rtype: self.held.as_ref().map(Held::rtype).unwrap_or_default(),
+            rtype: self.held.as_ref().map(HeldReservation::rtype).unwrap_or_default(),
             registrants: U16::new(self.registrants.len() as u16),
             ptpls: self.persistent.into(),
             ..ReservationStatusExtended::default()
@@ -296,8 +301,8 @@ impl Reservations {
 
     /// Whether what was read from an image could be.
     pub fn check(&self) -> Result<(), &'static str> {
-        let known = |h: &Held| h.rtype().name().is_some() && self.find(&h.by).is_some();
-        let all = |h: &Held| h.rtype().is_all_registrants() && !self.registrants.is_empty();
+        let known = |h: &HeldReservation| h.rtype().name().is_some() && self.find(&h.by).is_some();
+        let all = |h: &HeldReservation| h.rtype().is_all_registrants() && !self.registrants.is_empty();
         let mut hosts: Vec<_> = self.registrants.iter().map(|r| r.host).collect();
         hosts.sort_unstable();
         hosts.dedup();
@@ -373,7 +378,7 @@ mod tests {
         r.acquire(&A, AcquireAction::ACQUIRE, rtype, 10, 0).unwrap();
         let change = r.acquire(&B, AcquireAction::PREEMPT, rtype, 20, 10).unwrap();
         assert_eq!(change.preempted, [A]);
-        let told = Notice { kind: NotificationType::REGISTRATION_PREEMPTED, hosts: vec![A] };
+        let told = ReservationNotice { kind: NotificationType::REGISTRATION_PREEMPTED, hosts: vec![A] };
         assert_eq!(change.notices, [told]);
         assert!(!r.permits(&A, ReservationGroup::Write) && r.permits(&B, ReservationGroup::Write));
         assert_eq!(r.check(), Ok(()));

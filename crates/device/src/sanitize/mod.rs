@@ -14,7 +14,9 @@
 pub(crate) mod record;
 
 use crate::contents::Contents;
-use crate::core::{AsyncEvent, ControllerId, Core, Cx, Failure, Outcome, Output, Reply, TimedEvent, Token};
+use crate::core::{
+    AdminResult, AsyncEvent, ControllerId, Core, Cx, Failure, Output, Reply, TimedEvent, Token,
+};
 use crate::log_table;
 use ftl::{Answer, Io, SetConfig, SetProperties};
 use media::Nanos;
@@ -23,7 +25,7 @@ use nvme::command::AdminOpcode;
 use nvme::command_table;
 use nvme::log::{LogId, SanitizeOperationStatus, SanitizeSstat, SanitizeStatus};
 use nvme::{Command, Status, U16, U32};
-use record::{MOST_PASSES, SanitizeRecord, State};
+use record::{MOST_PASSES, SanitizeRecord, SanitizeState};
 
 /// The drive's own number among those of commands.
 pub(crate) const SANITIZE_IO: Io = Io(u32::MAX);
@@ -31,7 +33,7 @@ pub(crate) const SANITIZE_IO: Io = Io(u32::MAX);
 /// The operation under way, if there is one.
 #[derive(Debug, Default)]
 pub(crate) struct SanitizeOperation {
-    stage: Stage,
+    stage: SanitizeStage,
     /// When it began, and when it should end by the media's times.
     began: Nanos,
     end: Nanos,
@@ -42,7 +44,7 @@ pub(crate) struct SanitizeOperation {
 }
 
 #[derive(Debug, Default)]
-enum Stage {
+enum SanitizeStage {
     #[default]
     None,
     /// The state is being made durable for this command. The record is the one of before.
@@ -58,7 +60,7 @@ impl SanitizeOperation {
     /// Whether it can begin to erase once no I/O is under way.
     #[inline]
     pub fn waits(&self) -> bool {
-        matches!(self.stage, Stage::Waiting)
+        matches!(self.stage, SanitizeStage::Waiting)
     }
 
     /// Whether commands that touch user data are refused.
@@ -68,7 +70,7 @@ impl SanitizeOperation {
     }
 
     fn is_under_way(&self) -> bool {
-        !matches!(self.stage, Stage::None)
+        !matches!(self.stage, SanitizeStage::None)
     }
 
     /// Checks the command Sanitize, and leaves the failure mode if it asks for that. `crypto_erase` says whether new keys make
@@ -125,7 +127,7 @@ impl SanitizeOperation {
     /// [`make_durable`](Self::make_durable).
     pub fn announce(&mut self, core: &mut Core, token: &Token, c: &Sanitize) {
         let before = std::mem::replace(&mut core.persistent.sanitize, SanitizeRecord::begun(c));
-        let stage = Stage::Announced(token.io().0, before);
+        let stage = SanitizeStage::Announced(token.io().0, before);
         *self = SanitizeOperation { stage, restricts: true, ..SanitizeOperation::default() };
         for (_, controller) in core.controllers.iter_mut() {
             // Of an earlier operation.
@@ -135,7 +137,7 @@ impl SanitizeOperation {
     }
 
     /// The command waits until its state is durable ([`synced`](Self::synced)).
-    pub fn make_durable<S: Contents>(&self, core: &Core, cx: &mut Cx<'_, S>) -> Outcome {
+    pub fn make_durable<S: Contents>(&self, core: &Core, cx: &mut Cx<'_, S>) -> AdminResult {
         core.record(cx.storage);
         cx.out.push(Output::Sync { io: SANITIZE_IO });
         Ok(Reply::Parked)
@@ -157,7 +159,7 @@ impl SanitizeOperation {
     /// The owner has done, or failed to do, what an operation asked for. Returns how the operation has ended, if it has.
     pub fn synced<S: Contents>(&mut self, core: &mut Core, ok: bool, cx: &mut Cx<'_, S>) -> Option<bool> {
         match std::mem::take(&mut self.stage) {
-            Stage::Announced(io, before) => {
+            SanitizeStage::Announced(io, before) => {
                 let token = core.commands.unpark(io);
                 if ok {
                     self.start(core, cx.now);
@@ -173,7 +175,7 @@ impl SanitizeOperation {
                 }
                 None
             }
-            Stage::Forgetting => Some(ok),
+            SanitizeStage::Forgetting => Some(ok),
             other => {
                 self.stage = other;
                 None
@@ -185,8 +187,8 @@ impl SanitizeOperation {
     pub fn start(&mut self, core: &mut Core, now: Nanos) {
         let record = core.persistent.sanitize;
         *self = SanitizeOperation { restricts: record.in_failure_mode(), ..SanitizeOperation::default() };
-        if record.state == State::InProgress {
-            (self.stage, self.began, self.restricts) = (Stage::Waiting, now, true);
+        if record.state == SanitizeState::InProgress {
+            (self.stage, self.began, self.restricts) = (SanitizeStage::Waiting, now, true);
             core.events.push(now, TimedEvent::Sanitize);
         }
     }
@@ -202,7 +204,7 @@ impl SanitizeOperation {
         let erase = if record.is_crypto() { 0 } else { erase_time(core).0 };
         let span = erase.saturating_add(pass_time(core).0.saturating_mul(record.passes().into()));
         (self.began, self.end) = (now, now + Nanos(span));
-        self.stage = Stage::Erasing;
+        self.stage = SanitizeStage::Erasing;
         for (_, controller) in core.controllers.iter_mut() {
             // Where data was is no longer told.
             controller.errors.iter_mut().for_each(|e| e.lba.set(0));
@@ -227,29 +229,29 @@ impl SanitizeOperation {
 
     /// The flash is erased.
     pub fn erased(&mut self, core: &mut Core, at: Nanos) {
-        if !matches!(self.stage, Stage::Erasing) {
+        if !matches!(self.stage, SanitizeStage::Erasing) {
             return;
         }
         let passes = core.persistent.sanitize.passes();
         let end = at + Nanos(pass_time(core).0.saturating_mul(passes.into()));
-        self.stage = Stage::Overwriting;
+        self.stage = SanitizeStage::Overwriting;
         (self.passes_began, self.end) = (at, end);
         core.events.push(end, TimedEvent::Sanitize);
     }
 
     /// The time has come for the last stage: the owner is to forget.
     pub fn forget_if_due<S: Contents>(&mut self, core: &Core, cx: &mut Cx<'_, S>) {
-        if matches!(self.stage, Stage::Overwriting) && self.end <= cx.now {
-            self.stage = Stage::Forgetting;
+        if matches!(self.stage, SanitizeStage::Overwriting) && self.end <= cx.now {
+            self.stage = SanitizeStage::Forgetting;
             cx.out.push(Output::Forget { io: SANITIZE_IO, all: !core.persistent.sanitize.is_crypto() });
         }
     }
 
     /// The operation has ended, well or not. Then the drive notes it, and calls [`tell_end`].
     pub fn end(&mut self, core: &mut Core, ok: bool) {
-        self.stage = Stage::None;
+        self.stage = SanitizeStage::None;
         self.restricts = !ok;
-        core.persistent.sanitize.state = if ok { State::Completed } else { State::Failed };
+        core.persistent.sanitize.state = if ok { SanitizeState::Completed } else { SanitizeState::Failed };
         core.persistent.sanitize.version = core.ftl.version();
         if ok {
             let keyed = core.namespaces.iter().all(|(_, ns)| ns.key.is_some());
@@ -262,13 +264,13 @@ impl SanitizeOperation {
         let record = core.persistent.sanitize;
         // The state of the state machine (SSI) is told by drives with media verification only (SANICAP.VERS).
         let sos = match record.state {
-            State::Never => SanitizeOperationStatus::NEVER,
-            State::Completed => SanitizeOperationStatus::COMPLETED,
-            State::InProgress => SanitizeOperationStatus::IN_PROGRESS,
-            State::Failed => SanitizeOperationStatus::FAILED,
+            SanitizeState::Never => SanitizeOperationStatus::NEVER,
+            SanitizeState::Completed => SanitizeOperationStatus::COMPLETED,
+            SanitizeState::InProgress => SanitizeOperationStatus::IN_PROGRESS,
+            SanitizeState::Failed => SanitizeOperationStatus::FAILED,
         };
         let sprog = match record.state {
-            State::InProgress => {
+            SanitizeState::InProgress => {
                 let (done, span) = (now.since(self.began).0, self.end.since(self.began).0);
                 let share = u128::from(done.min(span)) * 0xFFFE / u128::from(span.max(1));
                 u16::try_from(share).unwrap_or(0xFFFE)
@@ -276,8 +278,8 @@ impl SanitizeOperation {
             _ => 0xFFFF,
         };
         let passes = match (record.state, &self.stage) {
-            (State::Completed, _) | (_, Stage::Forgetting) => u64::from(record.passes()),
-            (_, Stage::Overwriting) => {
+            (SanitizeState::Completed, _) | (_, SanitizeStage::Forgetting) => u64::from(record.passes()),
+            (_, SanitizeStage::Overwriting) => {
                 let pass = pass_time(core).0.max(1);
                 (now.since(self.passes_began).0 / pass).min(record.passes().into())
             }
@@ -343,7 +345,7 @@ fn longest(core: &Core, time: impl Fn(&SetProperties) -> Nanos) -> Nanos {
 /// Whether user data was written since the drive was made, or sanitized.
 fn is_written(core: &Core) -> bool {
     let record = core.persistent.sanitize;
-    let since = if record.state == State::Completed { record.version } else { 0 };
+    let since = if record.state == SanitizeState::Completed { record.version } else { 0 };
     core.ftl.version() != since
 }
 

@@ -12,7 +12,7 @@ pub(super) const MOST_PASSES: u32 = 16;
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct SanitizeRecord {
-    pub(super) state: State,
+    pub(super) state: SanitizeState,
     /// Dwords 10 and 11 of its command.
     pub(super) cdw10: u32,
     pattern: u32,
@@ -24,7 +24,7 @@ pub(crate) struct SanitizeRecord {
 
 /// How far it came.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
-pub(super) enum State {
+pub(super) enum SanitizeState {
     #[default]
     Never,
     InProgress,
@@ -36,7 +36,13 @@ impl SanitizeRecord {
     /// Of an operation that begins now.
     pub(super) fn begun(c: &Sanitize) -> Self {
         let cdw10 = Command::from(*c).cdw10.get();
-        SanitizeRecord { state: State::InProgress, cdw10, pattern: c.ovrpat, exited: false, version: 0 }
+        SanitizeRecord {
+            state: SanitizeState::InProgress,
+            cdw10,
+            pattern: c.ovrpat,
+            exited: false,
+            version: 0,
+        }
     }
 
     /// The command that it began with, as far as that is kept.
@@ -51,7 +57,7 @@ impl SanitizeRecord {
 
     /// Whether it has failed, and no host has left the failure mode.
     pub(super) fn in_failure_mode(&self) -> bool {
-        self.state == State::Failed && !self.exited
+        self.state == SanitizeState::Failed && !self.exited
     }
 
     /// Whether a host may leave the failure mode (AUSE).
@@ -92,7 +98,7 @@ mod tests {
         assert_eq!(SanitizeRecord::begun(&command(SanitizeAction::OVERWRITE, 0)).passes(), MOST_PASSES);
         let crypto = SanitizeRecord::begun(&command(SanitizeAction::CRYPTO_ERASE, 0));
         assert_eq!((crypto.passes(), crypto.is_crypto()), (0, true));
-        assert!(SanitizeRecord { state: State::Failed, ..crypto }.in_failure_mode());
-        assert!(!SanitizeRecord { state: State::Failed, exited: true, ..crypto }.in_failure_mode());
+        assert!(SanitizeRecord { state: SanitizeState::Failed, ..crypto }.in_failure_mode());
+        assert!(!SanitizeRecord { state: SanitizeState::Failed, exited: true, ..crypto }.in_failure_mode());
     }
 }

@@ -9,13 +9,13 @@
 pub(crate) mod state;
 
 use crate::contents::Contents;
-use crate::core::{CommandKind, ControllerId, Core, Cx, Failure, Outcome, Reply, TimedEvent};
-use ftl::{Answer, Done, Extent, Fault, Io};
+use crate::core::{AdminResult, CommandKind, ControllerId, Core, Cx, Failure, Reply, TimedEvent};
+use ftl::{Answer, CompletedIo, Extent, Fault, Io};
 use media::Nanos;
 use nvme::admin::DeviceSelfTest;
 use nvme::log::{SelfTestLog, SelfTestOutcome};
 use nvme::{NSID_ALL, Status};
-use state::{EXTENDED, FailedBlock, Operation, SHORT};
+use state::{EXTENDED, FailedBlock, SHORT, SelfTestOperation};
 
 /// The number of the reads of a self-test, among those of commands.
 pub(crate) const SELF_TEST_IO: Io = Io(u32::MAX - 1);
@@ -42,7 +42,7 @@ pub(crate) fn execute<S: Contents>(
     id: ControllerId,
     c: DeviceSelfTest,
     cx: &mut Cx<'_, S>,
-) -> Outcome {
+) -> AdminResult {
     match c.stc {
         SHORT | EXTENDED => {}
         ABORT => {
@@ -63,7 +63,7 @@ pub(crate) fn execute<S: Contents>(
     }
     let number = core.controllers.fresh();
     core.persistent.self_tests.running =
-        Some(Operation { code: c.stc, controller: id.0, namespaces, done: 0, number, waits: false });
+        Some(SelfTestOperation { code: c.stc, controller: id.0, namespaces, done: 0, number, waits: false });
     core.events.push(cx.now + PAUSE, TimedEvent::SelfTest(number));
     core.record(cx.storage);
     Ok(Reply::Done(0))
@@ -78,12 +78,12 @@ fn chunks(core: &Core, code: u8, nsid: u32) -> (u64, u64) {
 }
 
 /// All chunks of an operation.
-fn total_chunks(core: &Core, operation: &Operation) -> u64 {
+fn total_chunks(core: &Core, operation: &SelfTestOperation) -> u64 {
     operation.namespaces.iter().map(|nsid| chunks(core, operation.code, *nsid).0).sum()
 }
 
 /// The namespace and the byte where the next chunk of an operation starts; `None` if all are read.
-fn next_chunk(core: &Core, operation: &Operation) -> Option<(u32, u64)> {
+fn next_chunk(core: &Core, operation: &SelfTestOperation) -> Option<(u32, u64)> {
     let mut left = operation.done;
     for nsid in &operation.namespaces {
         let (count, stride) = chunks(core, operation.code, *nsid);
@@ -120,7 +120,7 @@ pub(crate) fn step<S: Contents>(core: &mut Core, backup_failed: bool, number: u3
 }
 
 /// A read that was answered later has ended.
-pub(crate) fn read_done<S: Contents>(core: &mut Core, done: Done, cx: &mut Cx<'_, S>) {
+pub(crate) fn read_done<S: Contents>(core: &mut Core, done: CompletedIo, cx: &mut Cx<'_, S>) {
     let Some(operation) = core.persistent.self_tests.running.as_mut().filter(|r| r.waits) else { return };
     operation.waits = false;
     let place = core.persistent.self_tests.running.as_ref().and_then(|r| next_chunk(core, r));

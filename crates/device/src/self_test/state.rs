@@ -17,14 +17,14 @@ const RESULTS: usize = 20;
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct SelfTests {
-    pub(super) running: Option<Operation>,
+    pub(super) running: Option<SelfTestOperation>,
     /// Newest first.
-    results: VecDeque<Ended>,
+    results: VecDeque<EndedSelfTest>,
 }
 
 /// The operation in progress.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(super) struct Operation {
+pub(super) struct SelfTestOperation {
     pub code: u8,
     /// The controller that started it.
     pub controller: u16,
@@ -42,7 +42,7 @@ pub(super) struct Operation {
 
 /// How an operation ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-struct Ended {
+struct EndedSelfTest {
     code: u8,
     outcome: u8,
     segment: u8,
@@ -59,8 +59,8 @@ pub(super) struct FailedBlock {
     pub status: u16,
 }
 
-impl From<&Ended> for SelfTestResult {
-    fn from(ended: &Ended) -> Self {
+impl From<&EndedSelfTest> for SelfTestResult {
+    fn from(ended: &EndedSelfTest) -> Self {
         let mut result = SelfTestResult {
             status: ended.code << 4 | ended.outcome,
             segment: ended.segment,
@@ -95,7 +95,7 @@ impl SelfTests {
         let Some(operation) = self.running.take() else { return };
         self.results.truncate(RESULTS - 1);
         let outcome = outcome.0;
-        self.results.push_front(Ended { code: operation.code, outcome, segment, hours, failure });
+        self.results.push_front(EndedSelfTest { code: operation.code, outcome, segment, hours, failure });
     }
 
     /// The Device Self-test log. `total` is how many chunks the operation in progress reads.
@@ -119,8 +119,8 @@ impl SelfTests {
 mod tests {
     use super::*;
 
-    fn operation(code: u8, done: u64) -> Operation {
-        Operation { code, controller: 1, namespaces: vec![1], done, number: 0, waits: false }
+    fn operation(code: u8, done: u64) -> SelfTestOperation {
+        SelfTestOperation { code, controller: 1, namespaces: vec![1], done, number: 0, waits: false }
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 pub(crate) mod open;
 
-use crate::core::{ControllerId, Core, Failure, Namespace, Outcome, Reply};
+use crate::core::{AdminResult, ControllerId, Core, Failure, Namespace, Reply};
 use ftl::{PAGE, SetId};
 use nvme::directive::{
     Directive, DirectiveParameters, DirectiveType, EnableDirective, StreamsParameters, operation,
@@ -66,7 +66,7 @@ pub(crate) fn place_by_stream(
 }
 
 /// Directive Send (Base 5.1.7).
-pub(crate) fn directive_send(core: &mut Core, id: ControllerId, c: Directive) -> Outcome {
+pub(crate) fn directive_send(core: &mut Core, id: ControllerId, c: Directive) -> AdminResult {
     if !core.has_placement() {
         return Err(Failure { location: 0, ..Status::INVALID_OPCODE.into() });
     }
@@ -90,7 +90,7 @@ fn enabled_streams(core: &mut Core, id: ControllerId, nsid: u32) -> Result<&mut 
     core.controller_mut(id)?.streams.get_mut(&nsid).ok_or(Failure::field(44))
 }
 
-fn enable_directive(core: &mut Core, id: ControllerId, c: Directive) -> Outcome {
+fn enable_directive(core: &mut Core, id: ControllerId, c: Directive) -> AdminResult {
     let asked = EnableDirective::from_bits(c.cdw12.into());
     if asked.tdtype() != DirectiveType::STREAMS {
         // Identify is always enabled, and Data Placement where Flexible Data Placement is.
@@ -116,7 +116,7 @@ fn enable_directive(core: &mut Core, id: ControllerId, c: Directive) -> Outcome 
 }
 
 /// Directive Receive (Base 5.1.6).
-pub(crate) fn directive_receive(core: &mut Core, id: ControllerId, c: Directive) -> Outcome {
+pub(crate) fn directive_receive(core: &mut Core, id: ControllerId, c: Directive) -> AdminResult {
     if !core.has_placement() {
         return Err(Failure { location: 0, ..Status::INVALID_OPCODE.into() });
     }
@@ -181,7 +181,7 @@ fn streams_parameters(core: &Core, id: ControllerId, nsid: u32) -> Result<Vec<u8
 }
 
 /// Allocate Resources: as many as asked for, or as there are. Streams that are open count among them.
-fn allocate_streams(core: &mut Core, id: ControllerId, c: Directive) -> Outcome {
+fn allocate_streams(core: &mut Core, id: ControllerId, c: Directive) -> AdminResult {
     let set = core.attached(id, c.nsid)?.set;
     let free = available(core, set);
     let mine = enabled_streams(core, id, c.nsid)?;

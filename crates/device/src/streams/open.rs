@@ -3,7 +3,7 @@
 /// Streams of one controller on one namespace. A reset of the controller ends them.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Streams {
-    /// Resources of its own; 0 if it shares the ones that nobody has allocated.
+    /// Resources of its own; 0 if it shares those that are not allocated.
     allocated: u16,
     /// Open streams, oldest first: identifier and placement handle.
     open: Vec<(u16, u8)>,

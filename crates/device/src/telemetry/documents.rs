@@ -1,6 +1,6 @@
 //! The documents in the data areas of a capture.
 
-use super::Inputs;
+use super::TelemetryInputs;
 use crate::core::Core;
 use ftl::{MediaKind, SetId};
 use media::Nanos;
@@ -20,12 +20,12 @@ const CONTROLLERS: usize = 64;
 const ERRORS: usize = 8;
 
 /// The documents of data areas 1 to 3.
-pub(super) fn areas(core: &Core, inputs: &Inputs, now: Nanos) -> [Value; 3] {
+pub(super) fn areas(core: &Core, inputs: &TelemetryInputs, now: Nanos) -> [Value; 3] {
     [summary(core, inputs, now), inventory(core), failures(core)]
 }
 
 /// Data area 1: what the drive is, and its counters.
-fn summary(core: &Core, inputs: &Inputs, now: Nanos) -> Value {
+fn summary(core: &Core, inputs: &TelemetryInputs, now: Nanos) -> Value {
     let (config, persistent, traffic) = (&core.config, &core.persistent, core.persistent.total());
     json!({
         "version": VERSION,

@@ -14,7 +14,7 @@ use nvme::zerocopy::IntoBytes;
 
 /// What other components say of themselves in a capture.
 #[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Inputs {
+pub(crate) struct TelemetryInputs {
     /// The firmware that runs.
     pub firmware_revision: [u8; 8],
     /// Power-loss protection has failed.
@@ -34,7 +34,7 @@ impl Telemetry {
     pub fn create<S: Contents>(
         &mut self,
         core: &mut Core,
-        inputs: &Inputs,
+        inputs: &TelemetryInputs,
         id: ControllerId,
         cx: &mut Cx<'_, S>,
     ) {
@@ -93,7 +93,7 @@ impl Telemetry {
     }
 }
 
-fn capture(core: &Core, inputs: &Inputs, now: Nanos, reason: String) -> Capture {
+fn capture(core: &Core, inputs: &TelemetryInputs, now: Nanos, reason: String) -> Capture {
     Capture::new(documents::areas(core, inputs, now), reason)
 }
 
@@ -101,7 +101,7 @@ fn capture(core: &Core, inputs: &Inputs, now: Nanos, reason: String) -> Capture 
 /// The caller records the state.
 pub(crate) fn capture_for_controller<S: Contents>(
     core: &mut Core,
-    inputs: &Inputs,
+    inputs: &TelemetryInputs,
     reason: String,
     cx: &mut Cx<'_, S>,
 ) {
@@ -143,14 +143,14 @@ mod tests {
         let lid = LogId::TELEMETRY_CONTROLLER;
         assert_eq!(telemetry.log(&core, lid).len(), TELEMETRY_BLOCK);
         for reason in ["first", "second"] {
-            capture_for_controller(&mut core, &Inputs::default(), reason.into(), &mut cx);
+            capture_for_controller(&mut core, &TelemetryInputs::default(), reason.into(), &mut cx);
             let header = header(&telemetry.log(&core, lid));
             assert!(header.reason.starts_with(b"first\0"));
             assert_eq!((header.controller_available, header.controller_generation), (1, 1));
         }
         release(&mut core, &mut cx);
         assert_eq!(header(&telemetry.log(&core, lid)).controller_available, 0);
-        capture_for_controller(&mut core, &Inputs::default(), "third".into(), &mut cx);
+        capture_for_controller(&mut core, &TelemetryInputs::default(), "third".into(), &mut cx);
         assert_eq!(header(&telemetry.log(&core, lid)).controller_generation, 2);
     }
 
@@ -161,7 +161,12 @@ mod tests {
         let (mut storage, mut out) = (NoContents, Vec::new());
         let mut cx = Cx { now: Nanos::ZERO, storage: &mut storage, out: &mut out };
         let mut telemetry = Telemetry::default();
-        telemetry.create(&mut core, &Inputs { critical_warning: 0x55, ..Inputs::default() }, id, &mut cx);
+        telemetry.create(
+            &mut core,
+            &TelemetryInputs { critical_warning: 0x55, ..TelemetryInputs::default() },
+            id,
+            &mut cx,
+        );
         let log = telemetry.log(&core, LogId::TELEMETRY_HOST);
         assert_eq!((header(&log).host_generation, header(&log).host_scope), (1, 2));
         assert!(String::from_utf8_lossy(&log).contains("\"critical_warning\":85"));

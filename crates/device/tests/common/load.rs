@@ -33,7 +33,7 @@ pub fn statistics(b: &mut Bench, nsid: u32) -> NamespaceStatistics {
 }
 
 /// A load that keeps so many commands outstanding.
-pub struct Load {
+pub struct OutstandingLoad {
     pub depth: usize,
     make: Box<dyn FnMut() -> Command>,
     data: Vec<u8>,
@@ -41,24 +41,30 @@ pub struct Load {
     pub done: u64,
 }
 
-impl Load {
+impl OutstandingLoad {
     /// The same command again and again.
-    pub fn new(depth: usize, command: Command, bytes: usize) -> Load {
-        Load::of(depth, bytes, move || command)
+    pub fn new(depth: usize, command: Command, bytes: usize) -> OutstandingLoad {
+        OutstandingLoad::of(depth, bytes, move || command)
     }
 
-    pub fn of(depth: usize, bytes: usize, make: impl FnMut() -> Command + 'static) -> Load {
-        Load { depth, make: Box::new(make), data: vec![0; bytes], outstanding: Vec::new(), done: 0 }
+    pub fn of(depth: usize, bytes: usize, make: impl FnMut() -> Command + 'static) -> OutstandingLoad {
+        OutstandingLoad {
+            depth,
+            make: Box::new(make),
+            data: vec![0; bytes],
+            outstanding: Vec::new(),
+            done: 0,
+        }
     }
 }
 
 /// Runs loads side by side for a time, in nanoseconds.
-pub fn run(b: &mut Bench, span: u64, loads: &mut [Load]) {
+pub fn run(b: &mut Bench, span: u64, loads: &mut [OutstandingLoad]) {
     run_late(b, span, 0, loads);
 }
 
 /// The same by an owner who looks at the drive only `late` nanoseconds after something was due.
-pub fn run_late(b: &mut Bench, span: u64, late: u64, loads: &mut [Load]) {
+pub fn run_late(b: &mut Bench, span: u64, late: u64, loads: &mut [OutstandingLoad]) {
     let end = b.now.0 + span;
     loop {
         let mut progress = true;

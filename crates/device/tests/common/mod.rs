@@ -8,8 +8,8 @@ pub mod reservations;
 pub mod table;
 
 use device::{
-    Action, Attach, BlockError, Config, Contents, ControllerId, Drive, DriveKeyId, Host, InitialNamespace,
-    Io, LbaFormat, Limits, Origin, Output, SPARE, Transfer, Treatment, WrappedKey,
+    Attach, BlockAction, BlockError, BlockTransform, Config, Contents, ControllerId, Drive, DriveKeyId, Host,
+    InitialNamespace, Io, LbaFormat, Limits, Origin, Output, SPARE, Transfer, WrappedKey,
 };
 use ftl::{Piece, Record, Section, Storage, StorageError};
 use media::{Nanos, Slot};
@@ -75,7 +75,7 @@ pub struct Memory {
     slots: Vec<Held>,
     pub buffers: BTreeMap<u32, Vec<u8>>,
     /// Commands in flight that were begun.
-    treatments: BTreeMap<u32, Treatment>,
+    transforms: BTreeMap<u32, BlockTransform>,
     /// What those gather that copy blocks.
     gathered: BTreeMap<u32, Vec<u8>>,
     block_error: Option<(Io, BlockError)>,
@@ -94,14 +94,14 @@ fn range(piece: Piece) -> (std::ops::Range<usize>, std::ops::Range<usize>) {
 }
 
 impl Memory {
-    fn whole(&self, slot: Option<Slot>, treatment: Option<&Treatment>) -> (Vec<u8>, [u8; SPARE]) {
+    fn whole(&self, slot: Option<Slot>, transform: Option<&BlockTransform>) -> (Vec<u8>, [u8; SPARE]) {
         let (mut page, mut spare) = (vec![0; 4096], [0; SPARE]);
-        match (slot, treatment) {
+        match (slot, transform) {
             (Some(slot), _) => {
                 let held = &self.slots[slot.0 as usize];
                 return (held.page.to_vec(), held.spare);
             }
-            (None, Some(treatment)) => treatment.nothing(&mut page, &mut spare),
+            (None, Some(transform)) => transform.fill_unwritten(&mut page, &mut spare),
             (None, None) => {}
         }
         (page, spare)
@@ -130,14 +130,14 @@ impl Memory {
         if self.fail {
             return Err(StorageError::Failed);
         }
-        let treatment = self.treatments.get(&io.0);
-        let (mut page, mut spare) = self.whole(base, treatment);
-        match treatment {
-            Some(treatment) => {
-                let source = if treatment.gathered { &self.gathered } else { &self.buffers };
-                let host = if from_host { &source[&io.0][treatment.host(piece)] } else { &[] };
-                treatment.adopt(&mut spare);
-                treatment.put(piece, host, &mut page, &mut spare);
+        let transform = self.transforms.get(&io.0);
+        let (mut page, mut spare) = self.whole(base, transform);
+        match transform {
+            Some(transform) => {
+                let source = if transform.gathered { &self.gathered } else { &self.buffers };
+                let host = if from_host { &source[&io.0][transform.host_range(piece)] } else { &[] };
+                transform.claim_spare(&mut spare);
+                transform.write_slot(piece, host, &mut page, &mut spare);
                 self.slots[slot.0 as usize].spare = spare;
             }
             None => {
@@ -148,7 +148,7 @@ impl Memory {
                 }
             }
         }
-        // Without a treatment what lies beside the page is left as an earlier user of the slot left it.
+        // Without a transform what lies beside the page is left as an earlier user of the slot left it.
         self.slots[slot.0 as usize].page = page.into();
         Ok(())
     }
@@ -160,9 +160,9 @@ impl Memory {
         piece: Piece,
         slot: Option<Slot>,
     ) -> Result<(Vec<u8>, [u8; SPARE]), StorageError> {
-        let treatment = self.treatments.get(&io.0).copied();
-        let (page, spare) = self.whole(slot, treatment.as_ref());
-        match treatment.map_or(Ok(()), |treatment| treatment.check(piece, &page, &spare)) {
+        let transform = self.transforms.get(&io.0).copied();
+        let (page, spare) = self.whole(slot, transform.as_ref());
+        match transform.map_or(Ok(()), |transform| transform.check_slot(piece, &page, &spare)) {
             Ok(()) => Ok((page, spare)),
             Err(block_error) => {
                 self.block_error = Some((io, block_error));
@@ -191,11 +191,11 @@ impl Contents for Memory {
         !self.no_disk
     }
 
-    fn begin(&mut self, io: Io, treatment: &Treatment) -> Result<(), BlockError> {
-        self.treatments.insert(io.0, *treatment);
-        match treatment.action {
-            Action::Write if treatment.gathered => treatment.check_host(&self.gathered[&io.0]),
-            Action::Write | Action::Compare => treatment.check_host(&self.buffers[&io.0]),
+    fn set_transform(&mut self, io: Io, transform: &BlockTransform) -> Result<(), BlockError> {
+        self.transforms.insert(io.0, *transform);
+        match transform.action {
+            BlockAction::Write if transform.gathered => transform.check_host(&self.gathered[&io.0]),
+            BlockAction::Write | BlockAction::Compare => transform.check_host(&self.buffers[&io.0]),
             _ => Ok(()),
         }
     }
@@ -203,7 +203,7 @@ impl Contents for Memory {
         self.gathered.insert(io.0, vec![0; bytes as usize]);
     }
     fn marks(&self, slot: Slot, stamp: u32, always: bool) -> u8 {
-        Treatment::marks(&self.slots[slot.0 as usize].spare, stamp, always)
+        BlockTransform::marks(&self.slots[slot.0 as usize].spare, stamp, always)
     }
     fn block_error(&mut self, io: Io) -> Option<BlockError> {
         self.block_error.take().filter(|(of, _)| *of == io).map(|(_, block_error)| block_error)
@@ -249,12 +249,12 @@ impl Storage for Memory {
             return Err(StorageError::Failed);
         }
         let (page, spare) = self.look(io, piece, slot)?;
-        let gathers = self.treatments.get(&io.0).is_some_and(|treatment| treatment.gathered);
+        let gathers = self.transforms.get(&io.0).is_some_and(|transform| transform.gathered);
         let target = if gathers { &mut self.gathered } else { &mut self.buffers };
         let buffer = target.get_mut(&io.0).expect("a buffer");
-        match self.treatments.get(&io.0) {
-            Some(treatment) if treatment.action == Action::Read => {
-                treatment.take(piece, &page, &spare, &mut buffer[treatment.host(piece)]);
+        match self.transforms.get(&io.0) {
+            Some(transform) if transform.action == BlockAction::Read => {
+                transform.read_slot(piece, &page, &spare, &mut buffer[transform.host_range(piece)]);
             }
             Some(_) => {}
             None => {
@@ -267,8 +267,10 @@ impl Storage for Memory {
     fn compare(&mut self, io: Io, piece: Piece, slot: Option<Slot>) -> Result<bool, StorageError> {
         let (page, spare) = self.look(io, piece, slot)?;
         let buffer = &self.buffers[&io.0];
-        Ok(match self.treatments.get(&io.0) {
-            Some(treatment) => treatment.equal(piece, &page, &spare, &buffer[treatment.host(piece)]),
+        Ok(match self.transforms.get(&io.0) {
+            Some(transform) => {
+                transform.equals_host(piece, &page, &spare, &buffer[transform.host_range(piece)])
+            }
             None => {
                 let (host, at) = range(piece);
                 buffer[host] == page[at]
@@ -422,7 +424,7 @@ impl Bench {
             for output in out.drain(..) {
                 match output {
                     Output::Complete { io, completion, .. } => {
-                        self.memory.treatments.remove(&io.0);
+                        self.memory.transforms.remove(&io.0);
                         self.memory.gathered.remove(&io.0);
                         self.order.push(io.0);
                         let twice = self.done.insert(io.0, (completion, self.now));
@@ -522,7 +524,7 @@ impl Bench {
     pub fn cut(&mut self, energy: bool) {
         let mut out = Vec::new();
         self.drive.power_cut(self.now, energy, Nanos::ZERO, &mut self.memory, &mut out);
-        self.memory.treatments.clear();
+        self.memory.transforms.clear();
         self.deliver(out);
     }
 

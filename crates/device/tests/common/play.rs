@@ -39,7 +39,7 @@ impl Books {
                     Output::Complete { io, completion, .. } => {
                         let busy = &mut self.busy[io.0 as usize];
                         assert!(std::mem::take(busy), "{io:?} completes twice");
-                        self.bench.memory.treatments.remove(&io.0);
+                        self.bench.memory.transforms.remove(&io.0);
                         self.bench.memory.gathered.remove(&io.0);
                         assert_eq!(completion.cid.get(), io.0 as u16);
                     }
@@ -55,7 +55,7 @@ impl Books {
                     }
                     Output::PowerCut { .. } => {
                         self.busy.fill(false);
-                        self.bench.memory.treatments.clear();
+                        self.bench.memory.transforms.clear();
                     }
                     Output::Disconnect { .. }
                     | Output::ShutDown

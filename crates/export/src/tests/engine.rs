@@ -16,7 +16,7 @@ struct Bench {
     file: Arc<File>,
 }
 
-type Outcome = mpsc::Receiver<Result<Vec<u8>, Errno>>;
+type PendingAnswer = mpsc::Receiver<Result<Vec<u8>, Errno>>;
 
 impl Bench {
     fn new(block_size: u32, bytes: u64) -> Self {
@@ -34,30 +34,30 @@ impl Bench {
         Bench { engine, drive, file }
     }
 
-    fn answer() -> (Answer, Outcome) {
+    fn answer() -> (Answer, PendingAnswer) {
         let (send, outcome) = mpsc::channel();
         (Answer::Call(Box::new(move |result| send.send(result).unwrap())), outcome)
     }
 
-    fn read(&self, offset: u64, len: u32) -> Outcome {
+    fn read(&self, offset: u64, len: u32) -> PendingAnswer {
         let (answer, outcome) = Self::answer();
         self.engine.read(self.file.clone(), offset, len, answer);
         outcome
     }
 
-    fn write(&self, offset: u64, data: &[u8]) -> Outcome {
+    fn write(&self, offset: u64, data: &[u8]) -> PendingAnswer {
         let (answer, outcome) = Self::answer();
         self.engine.write(self.file.clone(), offset, data.to_vec(), false, answer);
         outcome
     }
 
-    fn flush(&self) -> Outcome {
+    fn flush(&self) -> PendingAnswer {
         let (answer, outcome) = Self::answer();
         self.engine.flush(self.file.clone(), answer);
         outcome
     }
 
-    fn zero(&self, offset: u64, len: u64) -> Outcome {
+    fn zero(&self, offset: u64, len: u64) -> PendingAnswer {
         let (answer, outcome) = Self::answer();
         self.engine.zero(self.file.clone(), offset, len, true, answer);
         outcome
@@ -152,8 +152,7 @@ fn a_file_that_lost_writes_fails_from_then_on() {
     assert_eq!(bench.drive.seen(), []);
 }
 
-/// Two writes to different bytes of the same block must both be there in the end, whatever the order of
-/// completions.
+/// Two writes to different bytes of the same block must both be there in the end, in any order of completions.
 #[test]
 fn partial_writes_do_not_undo_each_other() {
     for seed in 1..200 {
@@ -197,7 +196,7 @@ fn random_requests_agree_with_memory() {
             let offset = random.below(bytes);
             let len = 1 + random.below(20_000).min(bytes - offset - 1);
             let end = offset as usize + len as usize;
-            let settle = |outcome: &Outcome, random: &mut Rng| loop {
+            let settle = |outcome: &PendingAnswer, random: &mut Rng| loop {
                 match outcome.try_recv() {
                     Ok(result) => return result.unwrap(),
                     Err(_) => assert!(bench.drive.release(random.next_u64() as usize), "seed {seed}: stuck"),

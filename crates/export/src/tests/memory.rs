@@ -18,11 +18,11 @@ pub struct Memory {
     news: Option<mpsc::Sender<DriveNotice>>,
     limits: Limits,
     losses: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<MemoryState>,
 }
 
 #[derive(Default)]
-struct State {
+struct MemoryState {
     namespaces: BTreeMap<u32, (Namespace, Vec<u8>)>,
     seen: Vec<Seen>,
     in_flight: u32,
@@ -130,7 +130,7 @@ impl Memory {
     }
 }
 
-impl State {
+impl MemoryState {
     fn execute(&mut self, nsid: u32, op: Op, data: &mut [u8]) -> Result<(), Errno> {
         if let Some(errno) = self.fail {
             return Err(errno);

@@ -3,7 +3,7 @@
 use super::memory::{Memory, Seen, namespace};
 use super::support::{self, each_way, is_mounted, run, wait_for};
 use crate::drive::{Limits, Namespace, Op};
-use crate::export::{Export, Options, Way};
+use crate::export::{Export, FuseTransport, Options};
 use crate::{ExportError, clean_stale};
 use fuser::Errno;
 use rustix::fs::{FallocateFlags, fallocate};
@@ -63,8 +63,8 @@ impl Bench {
 }
 
 fn plain(rings: bool) -> Options {
-    let way = if rings { Way::Uring } else { Way::Device };
-    Options { way, ..Options::default() }
+    let transport = if rings { FuseTransport::Uring } else { FuseTransport::Device };
+    Options { transport, ..Options::default() }
 }
 
 fn with_loops(rings: bool) -> Options {

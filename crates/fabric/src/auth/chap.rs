@@ -19,7 +19,7 @@ pub(super) enum Role {
 
 /// A challenge, and what a response to it depends on besides.
 #[derive(Debug)]
-pub(super) struct Question<'a> {
+pub(super) struct ChallengeInput<'a> {
     pub hash: HashId,
     pub challenge: &'a [u8],
     /// What the Diffie-Hellman exchange gave; `None` with the NULL group.
@@ -28,7 +28,7 @@ pub(super) struct Question<'a> {
     pub t_id: u16,
 }
 
-impl Question<'_> {
+impl ChallengeInput<'_> {
     /// The response R1 or R2 (Base 8.3.5.5.8): HMAC(K, Ca || S || T || SC_C || label || own NQN || 0 || other NQN).
     pub fn response(&self, role: Role, key: &ChapKey, parties: &Parties) -> Result<Wiped> {
         let (label, own, other) = match role {
@@ -133,7 +133,7 @@ mod tests {
             let key: ChapKey = super::super::key::format("DHHC-1", transform, &bytes).parse().unwrap();
             let challenge: Vec<u8> = (0..hash.hash_bytes().unwrap()).map(|i| 0xA0 ^ i as u8).collect();
             let question =
-                Question { hash, challenge: &challenge, shared, seqnum: 0x0102_0304, t_id: 0x0506 };
+                ChallengeInput { hash, challenge: &challenge, shared, seqnum: 0x0102_0304, t_id: 0x0506 };
             for (role, expected) in [(Role::Host, r1), (Role::Controller, r2)] {
                 let response = question.response(role, &key, &parties).unwrap();
                 let hex: String = response.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -16,7 +16,7 @@ pub type Random<'a> = &'a mut dyn FnMut(&mut [u8]);
 /// Why an exchange cannot go on, as the other side is told.
 pub(super) type Result<T> = std::result::Result<T, AuthFailure>;
 
-/// Bytes that nobody else should know: wiped when dropped, never printed.
+/// Secret bytes: wiped when dropped, never printed.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub(crate) struct Wiped(Vec<u8>);
 

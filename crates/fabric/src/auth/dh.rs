@@ -56,7 +56,7 @@ fn definition(group: DhGroupId) -> Result<(&'static BigNumRef, usize), AuthFailu
     let index = index.ok_or(AuthFailure::DH_GROUP_NOT_USABLE)?;
     let (bits, x, private) = DEFINITIONS[index];
     if MODULI[index].get().is_none() {
-        // Whoever comes second computes the same.
+        // Two threads may compute it. Both get the same.
         let _ = MODULI[index].set(compute_modulus(bits, x).map_err(failed)?);
     }
     let modulus = MODULI[index].get().ok_or(AuthFailure::FAILED)?;
@@ -94,7 +94,7 @@ impl Exchange {
         let (modulus, private) = definition(group)?;
         let mut bytes = Wiped::zeroed(private);
         random(bytes.as_mut());
-        // Never zero, whatever the source of randomness gives.
+        // Never zero, even if the source of randomness gives zeros.
         bytes.as_mut()[0] |= 0x80;
         let mut exponent = BigNum::new_secure().map_err(failed)?;
         exponent.copy_from_slice(&bytes).map_err(failed)?;

@@ -1,6 +1,6 @@
 //! What a `fuzz` target calls.
 
-use super::{ChapKey, ChapKeys, Host, Methods, Parties, Step, Target};
+use super::{AuthStep, ChapKey, ChapKeys, Host, Methods, Parties, Target};
 use nvme::Nqn;
 use nvme::auth::{DhGroupId, HashId};
 
@@ -34,12 +34,12 @@ pub fn fuzz(bytes: &[u8]) {
     let mut answer: Option<Vec<u8>> = None;
     for _ in 0..*steps % 6 {
         match host.step(answer.take().as_deref(), &mut random) {
-            Step::Send(message) => target.take(&message, &mut random),
-            Step::Receive => {
+            AuthStep::Send(message) => target.take(&message, &mut random),
+            AuthStep::Receive => {
                 let filled = target.give(&mut room).unwrap_or(0);
                 answer = Some(room[..filled].to_vec());
             }
-            Step::Done | Step::Failed(_) => break,
+            AuthStep::Done | AuthStep::Failed(_) => break,
         }
     }
     // Messages with a length before each.

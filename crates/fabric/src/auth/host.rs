@@ -7,7 +7,7 @@ use nvme::auth::{
 };
 use nvme::zerocopy::IntoBytes;
 
-use super::chap::{AUTHID, Question, Role, challenge, cut, failure, open};
+use super::chap::{AUTHID, ChallengeInput, Role, challenge, cut, failure, open};
 use super::crypto::{Random, Result, Wiped, equal};
 use super::dh::Exchange;
 use super::parties::{ChapKeys, Methods, Parties};
@@ -15,7 +15,7 @@ use super::target::long;
 
 /// What the host is to do next.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Step {
+pub enum AuthStep {
     /// Send this with an Authentication Send, then ask again.
     Send(Vec<u8>),
     /// Fetch the next message with an Authentication Receive ([`Host::ROOM`] bytes), and bring it.
@@ -44,11 +44,11 @@ pub struct Host {
     keys: ChapKeys,
     methods: Methods,
     t_id: u16,
-    state: State,
+    state: HostHandshake,
 }
 
 #[derive(Debug)]
-enum State {
+enum HostHandshake {
     Start,
     Negotiated,
     /// Waits for DH-HMAC-CHAP_Challenge.
@@ -68,60 +68,63 @@ impl Host {
     /// For one queue. The transaction's identifier should be another for every exchange of the association.
     #[must_use]
     pub fn new(parties: Parties, keys: ChapKeys, methods: Methods, t_id: u16) -> Self {
-        Self { parties, keys, methods, t_id, state: State::Start }
+        Self { parties, keys, methods, t_id, state: HostHandshake::Start }
     }
 
-    /// What to do next; `answer` is what was fetched, after [`Step::Receive`].
-    pub fn step(&mut self, answer: Option<&[u8]>, random: Random<'_>) -> Step {
-        match std::mem::replace(&mut self.state, State::Failed(HostFailure::ByHost(AuthFailure::FAILED))) {
-            State::Start => {
-                self.state = State::Negotiated;
+    /// What to do next; `answer` is what was fetched, after [`AuthStep::Receive`].
+    pub fn step(&mut self, answer: Option<&[u8]>, random: Random<'_>) -> AuthStep {
+        match std::mem::replace(
+            &mut self.state,
+            HostHandshake::Failed(HostFailure::ByHost(AuthFailure::FAILED)),
+        ) {
+            HostHandshake::Start => {
+                self.state = HostHandshake::Negotiated;
                 match self.negotiate() {
-                    Ok(message) => Step::Send(message),
+                    Ok(message) => AuthStep::Send(message),
                     Err(reason) => self.give_up(reason),
                 }
             }
-            State::Negotiated => {
-                self.state = State::Challenge;
-                Step::Receive
+            HostHandshake::Negotiated => {
+                self.state = HostHandshake::Challenge;
+                AuthStep::Receive
             }
-            State::Replied(hash, expected) => {
-                self.state = State::Success1(hash, expected);
-                Step::Receive
+            HostHandshake::Replied(hash, expected) => {
+                self.state = HostHandshake::Success1(hash, expected);
+                AuthStep::Receive
             }
-            state @ (State::Challenge | State::Success1(..)) => {
+            state @ (HostHandshake::Challenge | HostHandshake::Success1(..)) => {
                 let Some(answer) = answer else {
                     self.state = state;
-                    return Step::Receive;
+                    return AuthStep::Receive;
                 };
                 let result = match state {
-                    State::Success1(hash, expected) => self.success1(answer, hash, expected.as_ref()),
+                    HostHandshake::Success1(hash, expected) => self.success1(answer, hash, expected.as_ref()),
                     _ => self.challenge(answer, random),
                 };
                 match result {
                     Ok(step) => step,
-                    Err(Problem::Found(reason)) => self.give_up(reason),
-                    Err(Problem::Told(reason)) => {
-                        self.state = State::Failed(HostFailure::ByController(reason));
-                        Step::Failed(HostFailure::ByController(reason))
+                    Err(HostProblem::Found(reason)) => self.give_up(reason),
+                    Err(HostProblem::Told(reason)) => {
+                        self.state = HostHandshake::Failed(HostFailure::ByController(reason));
+                        AuthStep::Failed(HostFailure::ByController(reason))
                     }
                 }
             }
-            State::Done => {
-                self.state = State::Done;
-                Step::Done
+            HostHandshake::Done => {
+                self.state = HostHandshake::Done;
+                AuthStep::Done
             }
-            State::Failed(why) => {
-                self.state = State::Failed(why);
-                Step::Failed(why)
+            HostHandshake::Failed(why) => {
+                self.state = HostHandshake::Failed(why);
+                AuthStep::Failed(why)
             }
         }
     }
 
     /// AUTH_Failure2, then the end.
-    fn give_up(&mut self, reason: AuthFailure) -> Step {
-        self.state = State::Failed(HostFailure::ByHost(reason));
-        Step::Send(failure(AuthId::FAILURE2, self.t_id, reason).as_bytes().to_vec())
+    fn give_up(&mut self, reason: AuthFailure) -> AuthStep {
+        self.state = HostHandshake::Failed(HostFailure::ByHost(reason));
+        AuthStep::Send(failure(AuthId::FAILURE2, self.t_id, reason).as_bytes().to_vec())
     }
 
     fn negotiate(&self) -> Result<Vec<u8>> {
@@ -144,10 +147,10 @@ impl Host {
     }
 
     /// Checks that a message is the expected one of this transaction.
-    fn check(&self, message: &[u8], expected: AuthId) -> std::result::Result<(), Problem> {
+    fn check(&self, message: &[u8], expected: AuthId) -> std::result::Result<(), HostProblem> {
         let (header, _) = open::<MessageHeader>(message)?;
         if (header.auth_type, header.auth_id) == (AuthType::COMMON, AuthId::FAILURE1) {
-            return Err(Problem::Told(open::<Failure>(message)?.0.rescodeexp));
+            return Err(HostProblem::Told(open::<Failure>(message)?.0.rescodeexp));
         }
         if (header.auth_type, header.auth_id) != (AuthType::DH_HMAC_CHAP, expected) {
             return Err(AuthFailure::INCORRECT_MESSAGE.into());
@@ -158,7 +161,11 @@ impl Host {
         Ok(())
     }
 
-    fn challenge(&mut self, message: &[u8], random: Random<'_>) -> std::result::Result<Step, Problem> {
+    fn challenge(
+        &mut self,
+        message: &[u8],
+        random: Random<'_>,
+    ) -> std::result::Result<AuthStep, HostProblem> {
         self.check(message, AuthId::CHALLENGE)?;
         let (fixed, rest) = open::<Challenge>(message)?;
         let hash = fixed.hashid;
@@ -176,19 +183,19 @@ impl Host {
             group => Exchange::new(group, random)?,
         };
         let shared = exchange.as_ref().map(|exchange| exchange.agree(theirs)).transpose()?;
-        let question = |challenge, seqnum| Question {
+        let input = |challenge, seqnum| ChallengeInput {
             hash,
             challenge,
             shared: shared.as_ref(),
             seqnum,
             t_id: self.t_id,
         };
-        let r1 = question(c1, fixed.seqnum.get()).response(Role::Host, &self.keys.host, &self.parties)?;
+        let r1 = input(c1, fixed.seqnum.get()).response(Role::Host, &self.keys.host, &self.parties)?;
         let (mut c2, mut s2) = (vec![0; len], 0);
         let mut expected = None;
         if let Some(key) = &self.keys.controller {
             (c2, s2) = challenge(hash, random)?;
-            expected = Some(question(&c2, s2).response(Role::Controller, key, &self.parties)?);
+            expected = Some(input(&c2, s2).response(Role::Controller, key, &self.parties)?);
         }
         let reply = Reply {
             header: MessageHeader::chap(AuthId::REPLY, self.t_id),
@@ -199,8 +206,8 @@ impl Host {
             ..Reply::default()
         };
         let value = exchange.as_ref().map_or(&[][..], Exchange::public);
-        self.state = State::Replied(hash, expected);
-        Ok(Step::Send([reply.as_bytes(), &r1, &c2, value].concat()))
+        self.state = HostHandshake::Replied(hash, expected);
+        Ok(AuthStep::Send([reply.as_bytes(), &r1, &c2, value].concat()))
     }
 
     fn success1(
@@ -208,31 +215,31 @@ impl Host {
         message: &[u8],
         hash: HashId,
         expected: Option<&Wiped>,
-    ) -> std::result::Result<Step, Problem> {
+    ) -> std::result::Result<AuthStep, HostProblem> {
         self.check(message, AuthId::SUCCESS1)?;
         let (fixed, rest) = open::<Success1>(message)?;
         if Some(usize::from(fixed.hl)) != hash.hash_bytes() {
             return Err(AuthFailure::INCORRECT_PAYLOAD.into());
         }
-        self.state = State::Done;
-        let Some(expected) = expected else { return Ok(Step::Done) };
+        self.state = HostHandshake::Done;
+        let Some(expected) = expected else { return Ok(AuthStep::Done) };
         if fixed.rvalid & 1 == 0 || !equal(expected, cut(rest, expected.len())?.0) {
             return Err(AuthFailure::FAILED.into());
         }
         let success = Success2 { header: MessageHeader::chap(AuthId::SUCCESS2, self.t_id), rsvd6: [0; 10] };
-        Ok(Step::Send(success.as_bytes().to_vec()))
+        Ok(AuthStep::Send(success.as_bytes().to_vec()))
     }
 }
 
 /// Why an exchange does not go on.
-enum Problem {
+enum HostProblem {
     /// This host found it.
     Found(AuthFailure),
     /// The controller told it.
     Told(AuthFailure),
 }
 
-impl From<AuthFailure> for Problem {
+impl From<AuthFailure> for HostProblem {
     fn from(reason: AuthFailure) -> Self {
         Self::Found(reason)
     }

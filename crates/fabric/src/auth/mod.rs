@@ -21,7 +21,7 @@ mod target;
 
 pub use crypto::Random;
 pub use fuzz::fuzz;
-pub use host::{Host, HostFailure, Step};
+pub use host::{AuthStep, Host, HostFailure};
 pub use key::{ChapKey, KeyError};
 pub use parties::{ChapKeys, Methods, Parties};
 pub use psk::{IdentityVersion, TlsKey, TlsPsk};

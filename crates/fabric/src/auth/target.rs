@@ -8,7 +8,7 @@ use nvme::auth::{
 use nvme::zerocopy::IntoBytes;
 use nvme::{U16, U32};
 
-use super::chap::{AUTHID, Question, Role, challenge, cut, failure, open};
+use super::chap::{AUTHID, ChallengeInput, Role, challenge, cut, failure, open};
 use super::crypto::{Random, Result, Wiped, equal};
 use super::dh::Exchange;
 use super::parties::{ChapKeys, Methods, Parties};
@@ -22,20 +22,20 @@ pub struct Target {
     parties: Parties,
     keys: ChapKeys,
     methods: Methods,
-    state: State,
+    state: TargetHandshake,
     t_id: u16,
     authenticated: bool,
 }
 
 #[derive(Debug, Default)]
-enum State {
+enum TargetHandshake {
     /// Waits for AUTH_Negotiate: nothing has begun, or all has ended well.
     #[default]
     Idle,
     /// The challenge waits to be fetched.
-    Challenge(Vec<u8>, Pending),
+    Challenge(Vec<u8>, PendingChallenge),
     /// Waits for the reply.
-    Challenged(Pending),
+    Challenged(PendingChallenge),
     /// DH-HMAC-CHAP_Success1 waits to be fetched; whether a Success2 is to follow.
     Success1(Vec<u8>, bool),
     /// Waits for DH-HMAC-CHAP_Success2.
@@ -48,7 +48,7 @@ enum State {
 
 /// What was asked of the host.
 #[derive(Debug)]
-struct Pending {
+struct PendingChallenge {
     hash: HashId,
     challenge: Vec<u8>,
     seqnum: u32,
@@ -59,7 +59,7 @@ impl Target {
     /// For one queue, on which nothing has come yet.
     #[must_use]
     pub fn new(parties: Parties, keys: ChapKeys, methods: Methods) -> Self {
-        Self { parties, keys, methods, state: State::Idle, t_id: 0, authenticated: false }
+        Self { parties, keys, methods, state: TargetHandshake::Idle, t_id: 0, authenticated: false }
     }
 
     /// Between whom it is.
@@ -80,7 +80,7 @@ impl Target {
     #[must_use]
     pub fn failure(&self) -> Option<AuthFailure> {
         match self.state {
-            State::Failed(reason) => Some(reason),
+            TargetHandshake::Failed(reason) => Some(reason),
             _ => None,
         }
     }
@@ -90,38 +90,43 @@ impl Target {
     pub fn take(&mut self, message: &[u8], random: Random<'_>) {
         let state = std::mem::take(&mut self.state);
         self.state = match state {
-            State::Failure1(_) | State::Failed(_) => state,
+            TargetHandshake::Failure1(_) | TargetHandshake::Failed(_) => state,
             state => self.process(state, message, random).unwrap_or_else(|reason| self.fail(reason)),
         };
     }
 
-    fn fail(&mut self, reason: AuthFailure) -> State {
+    fn fail(&mut self, reason: AuthFailure) -> TargetHandshake {
         self.authenticated = false;
-        State::Failure1(reason)
+        TargetHandshake::Failure1(reason)
     }
 
-    fn process(&mut self, state: State, message: &[u8], random: Random<'_>) -> Result<State> {
+    fn process(
+        &mut self,
+        state: TargetHandshake,
+        message: &[u8],
+        random: Random<'_>,
+    ) -> Result<TargetHandshake> {
         let (header, _) = open::<MessageHeader>(message)?;
         if (header.auth_type, header.auth_id) == (AuthType::COMMON, AuthId::FAILURE2) {
             let (told, _) = open::<Failure>(message)?;
             self.authenticated = false;
-            return Ok(State::Failed(told.rescodeexp));
+            return Ok(TargetHandshake::Failed(told.rescodeexp));
         }
         let kind = (header.auth_type, header.auth_id);
         match (state, kind) {
-            (State::Idle, (AuthType::COMMON, AuthId::NEGOTIATE)) => {
+            (TargetHandshake::Idle, (AuthType::COMMON, AuthId::NEGOTIATE)) => {
                 self.t_id = header.t_id.get();
                 self.negotiate(message, random)
             }
-            (State::Challenged(pending), (AuthType::DH_HMAC_CHAP, AuthId::REPLY)) => {
+            (TargetHandshake::Challenged(pending), (AuthType::DH_HMAC_CHAP, AuthId::REPLY)) => {
                 self.check_transaction(header)?;
                 self.reply(&pending, message)
             }
-            (State::Success2, (AuthType::DH_HMAC_CHAP, AuthId::SUCCESS2)) => {
+            (TargetHandshake::Success2, (AuthType::DH_HMAC_CHAP, AuthId::SUCCESS2)) => {
                 self.check_transaction(header)?;
                 open::<Success2>(message)?;
                 self.authenticated = true;
-                Ok(State::Idle)
+                Ok(TargetHandshake::Idle)
             }
             _ => Err(AuthFailure::INCORRECT_MESSAGE),
         }
@@ -131,7 +136,7 @@ impl Target {
         if header.t_id.get() == self.t_id { Ok(()) } else { Err(AuthFailure::INCORRECT_PAYLOAD) }
     }
 
-    fn negotiate(&self, message: &[u8], random: Random<'_>) -> Result<State> {
+    fn negotiate(&self, message: &[u8], random: Random<'_>) -> Result<TargetHandshake> {
         let (negotiate, mut rest) = open::<Negotiate>(message)?;
         if negotiate.sc_c != 0 {
             return Err(AuthFailure::CONCATENATION_MISMATCH);
@@ -169,10 +174,10 @@ impl Target {
             ..Challenge::default()
         };
         let message = [fixed.as_bytes(), &challenge, value].concat();
-        Ok(State::Challenge(message, Pending { hash, challenge, seqnum, exchange }))
+        Ok(TargetHandshake::Challenge(message, PendingChallenge { hash, challenge, seqnum, exchange }))
     }
 
-    fn reply(&self, pending: &Pending, message: &[u8]) -> Result<State> {
+    fn reply(&self, pending: &PendingChallenge, message: &[u8]) -> Result<TargetHandshake> {
         let (reply, rest) = open::<Reply>(message)?;
         let len = pending.challenge.len();
         let value_len = pending.exchange.as_ref().map_or(0, |exchange| exchange.public().len());
@@ -183,14 +188,14 @@ impl Target {
         let (c2, rest) = cut(rest, len)?;
         let (value, _) = cut(rest, value_len)?;
         let shared = pending.exchange.as_ref().map(|exchange| exchange.agree(value)).transpose()?;
-        let question = |challenge, seqnum| Question {
+        let input = |challenge, seqnum| ChallengeInput {
             hash: pending.hash,
             challenge,
             shared: shared.as_ref(),
             seqnum,
             t_id: self.t_id,
         };
-        let asked = question(&pending.challenge, pending.seqnum);
+        let asked = input(&pending.challenge, pending.seqnum);
         let expected = asked.response(Role::Host, &self.keys.host, &self.parties)?;
         if !equal(&expected, r1) {
             return Err(AuthFailure::FAILED);
@@ -200,7 +205,7 @@ impl Target {
         let asks = reply.cvalid & 1 != 0 && s2 != 0;
         let r2 = if asks {
             let key = self.keys.controller.as_ref().ok_or(AuthFailure::FAILED)?;
-            question(c2, s2).response(Role::Controller, key, &self.parties)?
+            input(c2, s2).response(Role::Controller, key, &self.parties)?
         } else {
             Wiped::default()
         };
@@ -210,7 +215,7 @@ impl Target {
             rvalid: asks.into(),
             ..Success1::default()
         };
-        Ok(State::Success1([fixed.as_bytes(), &r2].concat(), asks))
+        Ok(TargetHandshake::Success1([fixed.as_bytes(), &r2].concat(), asks))
     }
 
     /// Gives the message for an Authentication Receive, and how long it is.
@@ -226,24 +231,27 @@ impl Target {
             None => Err(Status::INVALID_FIELD.with_dnr()),
         };
         // A host that fetches what there is not has lost its way.
-        if matches!(self.state, State::Idle | State::Challenged(_) | State::Success2) {
+        if matches!(
+            self.state,
+            TargetHandshake::Idle | TargetHandshake::Challenged(_) | TargetHandshake::Success2
+        ) {
             self.state = self.fail(AuthFailure::INCORRECT_MESSAGE);
         }
         let len = match &self.state {
-            State::Challenge(message, _) | State::Success1(message, _) => put(message)?,
-            State::Failure1(reason) | State::Failed(reason) => {
+            TargetHandshake::Challenge(message, _) | TargetHandshake::Success1(message, _) => put(message)?,
+            TargetHandshake::Failure1(reason) | TargetHandshake::Failed(reason) => {
                 put(failure(AuthId::FAILURE1, self.t_id, *reason).as_bytes())?
             }
-            State::Idle | State::Challenged(_) | State::Success2 => 0,
+            TargetHandshake::Idle | TargetHandshake::Challenged(_) | TargetHandshake::Success2 => 0,
         };
         self.state = match std::mem::take(&mut self.state) {
-            State::Challenge(_, pending) => State::Challenged(pending),
-            State::Success1(_, true) => State::Success2,
-            State::Success1(_, false) => {
+            TargetHandshake::Challenge(_, pending) => TargetHandshake::Challenged(pending),
+            TargetHandshake::Success1(_, true) => TargetHandshake::Success2,
+            TargetHandshake::Success1(_, false) => {
                 self.authenticated = true;
-                State::Idle
+                TargetHandshake::Idle
             }
-            State::Failure1(reason) => State::Failed(reason),
+            TargetHandshake::Failure1(reason) => TargetHandshake::Failed(reason),
             state => state,
         };
         Ok(len)

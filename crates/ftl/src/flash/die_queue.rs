@@ -1,9 +1,12 @@
 //! The programs that wait for each die, and when their ends are noticed.
 //!
-//! Nearly every program moves data from one place of the flash to another, and nobody needs to know the moment at which it ends: its
-//! pages can be read where they come from until then. So an end is asked for only where somebody waits for it: programs of the
-//! host's data, whose places in a write buffer they free; a stream whose next die is full; and all programs where their owner asks for
-//! them. The other ends are noticed when a stream comes by their die again, several at a time.
+//! Nearly every program moves data from one place of the flash to another. No command waits for its end, because its pages can be read
+//! where they come from until then. So an event asks only for an end that something waits for:
+//! - a program of the host's data, which frees its entries of a write buffer,
+//! - a stream whose next die is full,
+//! - all programs, when their owner asks for them.
+//!
+//! The other ends are noticed when a stream comes to their die again, several at a time.
 
 use media::Unit;
 
@@ -17,7 +20,7 @@ pub(super) struct Program {
     pub superblock: u32,
     /// How its owner calls it.
     pub op: u32,
-    /// Whether its data were on flash before, so that nobody waits for its end.
+    /// Whether its data were on flash before, so that no command waits for its end.
     pub relocated: bool,
 }
 

@@ -2,9 +2,9 @@
 
 use super::Flash;
 use super::superblock::{EraseStep, SuperblockState};
-use crate::context::{Event, Queue};
+use crate::context::{Event, EventQueue};
 use crate::storage::{Record, Storage};
-use media::{Medium, Nanos, Outcome, Progress, Unit};
+use media::{BlockState, Medium, Nanos, OpStatus, Progress, Unit};
 
 impl Flash {
     /// Nothing of a superblock counts any more, and no program to it is under way: it is erased when its turn comes.
@@ -15,14 +15,20 @@ impl Flash {
 
     /// Takes the superblocks that wait for an erase one step on, with at most so many dies at a time.
     #[inline]
-    pub fn erase_step(&mut self, now: Nanos, most_dies: u32, events: &mut Queue) -> EraseStep {
+    pub fn erase_step(&mut self, now: Nanos, most_dies: u32, events: &mut EventQueue) -> EraseStep {
         match self.superblocks.erasing.front() {
             Some(&superblock) => self.erase_next(now, superblock, most_dies, events),
             None => EraseStep::Nothing,
         }
     }
 
-    fn erase_next(&mut self, now: Nanos, superblock: u32, most_dies: u32, events: &mut Queue) -> EraseStep {
+    fn erase_next(
+        &mut self,
+        now: Nanos,
+        superblock: u32,
+        most_dies: u32,
+        events: &mut EventQueue,
+    ) -> EraseStep {
         while self.superblocks.erase_die < self.geo.dies {
             if self.superblocks.erases_under_way >= most_dies {
                 return EraseStep::Nothing;
@@ -45,25 +51,61 @@ impl Flash {
         EraseStep::Ended(superblock)
     }
 
-    /// The erase of a block should have ended; whether it has.
+    /// The erase of a block of a superblock that was given up should have ended; whether it has.
     pub fn erased<S: Storage>(
         &mut self,
         now: Nanos,
         unit: Unit,
-        events: &mut Queue,
+        events: &mut EventQueue,
         storage: &mut S,
     ) -> bool {
-        let outcome = match self.nand.poll_erase(now, unit) {
+        let ended = self.block_erased(now, unit, events, storage);
+        self.superblocks.erases_under_way -= u32::from(ended);
+        ended
+    }
+
+    /// Begins to erase one block of an open superblock, for an owner that erases its blocks by itself. An event tells of the end.
+    pub fn erase_block(&mut self, now: Nanos, unit: Unit, events: &mut EventQueue) {
+        let end = self.nand.erase(now, unit);
+        self.erasing_blocks.push(unit);
+        events.push(end, (self.id, Event::Erased(unit)));
+    }
+
+    /// Power was lost: tells the journal of the blocks that their owner was erasing. One whose erase had ended, which nobody noticed, is
+    /// empty, or bad.
+    pub(super) fn record_erasing_blocks<S: Storage>(&mut self, storage: &mut S) {
+        let set = self.id.0;
+        for unit in std::mem::take(&mut self.erasing_blocks) {
+            match self.nand.block(unit) {
+                BlockState::Writable { next: 0 } => storage.record(Record::Erase { set, unit }),
+                BlockState::Bad => {
+                    storage.record(Record::Erase { set, unit });
+                    storage.record(Record::Retire { set, unit });
+                }
+                BlockState::Writable { .. } | BlockState::MustErase => {}
+            }
+        }
+    }
+
+    /// The erase of a block should have ended; whether it has. A block that cannot be erased is bad from now on.
+    pub fn block_erased<S: Storage>(
+        &mut self,
+        now: Nanos,
+        unit: Unit,
+        events: &mut EventQueue,
+        storage: &mut S,
+    ) -> bool {
+        let status = match self.nand.poll_erase(now, unit) {
             Progress::Until(later) => {
                 events.push(later, (self.id, Event::Erased(unit)));
                 return false;
             }
-            Progress::Ended(outcome) => outcome,
+            Progress::Ended(status) => status,
         };
+        self.erasing_blocks.retain(|&block| block != unit);
         self.stats.erases += 1;
-        self.superblocks.erases_under_way -= 1;
         storage.record(Record::Erase { set: self.id.0, unit });
-        if outcome == Outcome::Failed {
+        if status == OpStatus::Failed {
             self.stats.media_failures += 1;
             self.stats.erase_failures += 1;
             storage.record(Record::Retire { set: self.id.0, unit });
@@ -71,9 +113,23 @@ impl Flash {
         true
     }
 
+    /// An open superblock whose blocks its owner has erased is free again, or dead.
+    pub fn release(&mut self, superblock: u32) {
+        debug_assert_eq!(self.superblocks.get(superblock).state, SuperblockState::Open);
+        self.blocks_are_erased(superblock);
+        let first = superblock * self.geo.units_per_superblock();
+        let wear = (0..self.geo.dies).map(|die| self.nand.wear(Unit(first + die))).max();
+        self.superblocks.all[superblock as usize].erases = wear.unwrap_or(0);
+    }
+
     fn erase_ended(&mut self, superblock: u32) {
         self.superblocks.erasing.pop_front();
         self.superblocks.erase_die = 0;
+        self.blocks_are_erased(superblock);
+    }
+
+    /// All blocks of a superblock are erased: it can be opened, unless all of them are bad.
+    fn blocks_are_erased(&mut self, superblock: u32) {
         self.count_usable(superblock);
         let b = &mut self.superblocks.all[superblock as usize];
         b.erases += 1;

@@ -29,7 +29,7 @@ mod tests;
 mod wear;
 
 pub(crate) use die_queue::{DIE_QUEUE, Ended, Order};
-pub(crate) use stream::{Next, Stream, Target};
+pub(crate) use stream::{Next, Offer, Stream, Target};
 pub(crate) use superblock::{Cycles, EraseStep, Superblock, SuperblockState, Superblocks, Wear};
 
 use crate::answer::SetStats;
@@ -37,13 +37,13 @@ use crate::config::PAGE;
 use crate::storage::{Record, Storage};
 use crate::volume::SetId;
 use die_queue::DieQueue;
-use media::{Divisor, Faulty, Geometry, Medium, Nand, Nanos, Outcome, Page, Read, Slot, Spare};
+use media::{Divisor, Faulty, Geometry, Medium, Nand, Nanos, OpStatus, Page, Read, Slot, Spare, Unit};
 
 /// The flash of an NVM Set.
 #[derive(Clone)]
 pub(crate) struct Flash {
     id: SetId,
-    /// The chips. Sets read spare areas here; only recovery, replays and a given past change chips without this module.
+    /// The chips. Sets read spare areas here; only recovery, replays and preconditioning change chips without this module.
     pub nand: Faulty<Nand>,
     geo: Geometry,
     /// Whether spare areas keep versions and slots, and a journal is kept.
@@ -55,6 +55,10 @@ pub(crate) struct Flash {
     dies: Vec<DieQueue>,
     /// Pages of a superblock.
     superblock_pages: Divisor,
+    /// Blocks that their owner erases, by any unit of each: see [`erase_block`](Flash::erase_block).
+    erasing_blocks: Vec<Unit>,
+    /// Programs of the zones that ended where nobody of theirs asked. Their owner takes them.
+    pub ended_of_zones: Vec<Ended>,
     /// Counts of the medium.
     pub stats: SetStats,
     /// Reused, so that the running drive does not allocate.
@@ -73,6 +77,8 @@ impl Flash {
             superblocks: Superblocks::new(&geo),
             dies: vec![DieQueue::EMPTY; geo.dies as usize],
             superblock_pages: Divisor::new(geo.pages_per_superblock()),
+            erasing_blocks: Vec::new(),
+            ended_of_zones: Vec::with_capacity(geo.dies as usize * DIE_QUEUE),
             stats: SetStats::default(),
             spares: Vec::with_capacity(geo.unit_pages as usize),
             nand,
@@ -134,7 +140,7 @@ impl Flash {
     pub fn read(&mut self, now: Nanos, first: u32, count: u32) -> Read {
         let read = self.nand.read(now, Page(first), count);
         self.stats.media_read_bytes += u64::from(count * PAGE);
-        self.stats.uncorrectable += u64::from(read.outcome == Outcome::Failed);
+        self.stats.uncorrectable += u64::from(read.status == OpStatus::Failed);
         read
     }
 

@@ -4,9 +4,9 @@ use super::Flash;
 use super::die_queue::{Ended, Order, Program};
 use super::stream::Target;
 use crate::config::PAGE;
-use crate::context::{Event, Queue};
+use crate::context::{Event, EventQueue};
 use crate::storage::{Record, Storage};
-use media::{LogicalPage, Medium, Nanos, Outcome, Page, Progress, Spare, Unit};
+use media::{LogicalPage, Medium, Nanos, OpStatus, Page, Progress, Spare, Unit};
 
 impl Flash {
     /// Programs a unit that [`next_unit`](Flash::next_unit) gave. Whether the owner has to ask its die for what has
@@ -18,7 +18,7 @@ impl Flash {
         target: Target,
         order: Order,
         spares: &[Spare],
-        events: &mut Queue,
+        events: &mut EventQueue,
     ) -> bool {
         let Target { unit, die, superblock } = target;
         let bytes = u64::from(self.geo.unit_pages * PAGE);
@@ -34,10 +34,10 @@ impl Flash {
 
     /// A program has left its die. One that failed takes its block with it.
     #[inline]
-    fn program_ended<S: Storage>(&mut self, program: Program, outcome: Outcome, storage: &mut S) -> Ended {
+    fn program_ended<S: Storage>(&mut self, program: Program, status: OpStatus, storage: &mut S) -> Ended {
         let Program { unit, superblock, op, .. } = program;
         self.superblocks.all[superblock as usize].programs -= 1;
-        let failed = outcome == Outcome::Failed;
+        let failed = status == OpStatus::Failed;
         if failed {
             self.retire(unit, superblock, storage);
         }
@@ -53,6 +53,12 @@ impl Flash {
         let _ = self.nand.apply_bad(unit);
         self.count_usable(superblock);
         storage.record(Record::Retire { set: self.id.0, unit });
+    }
+
+    /// What a unit holds, if anything, does not count: nobody can find it any more.
+    pub fn spoil<S: Storage>(&mut self, unit: Unit, storage: &mut S) {
+        let _ = self.nand.apply_spoil(unit);
+        storage.record(Record::Spoil { set: self.id.0, unit });
     }
 
     /// Tells the journal what is on flash now that a program has ended well. The owner calls this when it has seen to the pages:
@@ -90,7 +96,14 @@ impl Flash {
     /// A program runs until `end`, if nothing postpones it. Whether its owner, who `watches` it, has to ask for what has ended on
     /// its die.
     #[inline]
-    fn sent(&mut self, program: Program, die: u32, end: Nanos, watched: bool, events: &mut Queue) -> bool {
+    fn sent(
+        &mut self,
+        program: Program,
+        die: u32,
+        end: Nanos,
+        watched: bool,
+        events: &mut EventQueue,
+    ) -> bool {
         let queue = &mut self.dies[die as usize];
         queue.push(program);
         let (alone, awaited) = (queue.count == 1, queue.awaited);
@@ -103,7 +116,7 @@ impl Flash {
         !alone
     }
 
-    fn await_end(&mut self, die: u32, end: Nanos, events: &mut Queue) {
+    fn await_end(&mut self, die: u32, end: Nanos, events: &mut EventQueue) {
         self.dies[die as usize].awaited = true;
         events.push(end, (self.id, Event::Programmed(die)));
     }
@@ -116,7 +129,7 @@ impl Flash {
         now: Nanos,
         die: u32,
         watched: bool,
-        events: &mut Queue,
+        events: &mut EventQueue,
         storage: &mut S,
     ) -> Option<Ended> {
         let &first = self.dies[die as usize].programs().first()?;
@@ -127,9 +140,9 @@ impl Flash {
                 }
                 None
             }
-            Progress::Ended(outcome) => {
+            Progress::Ended(status) => {
                 self.dies[die as usize].drop_first();
-                Some(self.program_ended(first, outcome, storage))
+                Some(self.program_ended(first, status, storage))
             }
         }
     }

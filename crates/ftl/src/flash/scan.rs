@@ -4,7 +4,7 @@ use super::Flash;
 use super::die_queue::DieQueue;
 use super::superblock::{PartlyWritten, SuperblockState};
 use crate::storage::{Record, Storage};
-use media::{BlockState, Medium, Nanos, Unit};
+use media::{BlockState, Medium, Nanos, Page, Spare, Unit};
 
 impl Flash {
     /// Power is lost: the chips tear what is in flight. The journal hears what became of it.
@@ -13,11 +13,14 @@ impl Flash {
         self.nand.power_cut(now);
         self.dies.fill(DieQueue::EMPTY);
         self.record_units(&under_way, storage);
+        self.record_erasing_blocks(storage);
     }
 
     /// Forgets what is in memory; how worn superblocks are, and who wrote them, stays.
     pub fn reset(&mut self) {
         self.dies.fill(DieQueue::EMPTY);
+        self.erasing_blocks.clear();
+        self.ended_of_zones.clear();
         self.superblocks.reset();
     }
 
@@ -36,9 +39,20 @@ impl Flash {
         }
     }
 
+    /// Whether a unit was programmed or torn since the last erase of its block.
+    pub fn was_programmed(&self, unit: Unit) -> bool {
+        !self.nand.inner().programmed(unit).is_empty()
+    }
+
+    /// The spare area of a page; of one that cannot be found, an empty one.
+    pub fn spare(&self, page: u32) -> Spare {
+        self.nand.spare(Page(page))
+    }
+
     /// Sorts the superblocks by what the chips say, and by whether anything on one `counts`. Those that were being written are open
     /// afterwards, and are returned: the ones with most room first. The set resumes or seals them.
-    pub fn sort(&mut self, counts: impl Fn(u32) -> bool) -> Vec<PartlyWritten> {
+    /// Those that are `kept` are open for somebody else, who knows what they hold.
+    pub fn sort(&mut self, counts: impl Fn(u32) -> bool, kept: impl Fn(u32) -> bool) -> Vec<PartlyWritten> {
         let units = self.geo.units_per_superblock();
         let mut open = Vec::new();
         for superblock in 0..self.geo.superblocks {
@@ -58,7 +72,9 @@ impl Flash {
             let erases = (0..self.geo.dies).map(|d| self.nand.wear(Unit(first + d))).max().unwrap_or(0);
             let b = &mut self.superblocks.all[superblock as usize];
             b.erases = erases;
-            if counts(superblock) {
+            if kept(superblock) {
+                b.state = SuperblockState::Open;
+            } else if counts(superblock) {
                 b.state = SuperblockState::Open;
                 open.push(PartlyWritten { room, superblock });
             } else if b.usable == 0 {

@@ -74,3 +74,16 @@ pub(crate) enum Next {
     /// The superblock is full: its owner seals it.
     Full,
 }
+
+/// Whether a unit that its owner has chosen can be programmed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Offer {
+    /// It is to be programmed now.
+    Now,
+    /// Its die is busy, and there will be an event.
+    Busy,
+    /// Its die has two programs. The first may have ended: the owner takes it and asks again.
+    Ask,
+    /// It cannot be programmed before the next erase: its block is bad, or the unit was programmed or torn.
+    Never,
+}

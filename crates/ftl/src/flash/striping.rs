@@ -1,7 +1,7 @@
 //! Where the next program of a stream goes.
 
 use super::Flash;
-use super::stream::{Next, Stream, Target};
+use super::stream::{Next, Offer, Stream, Target};
 use media::{BlockState, Medium, Unit};
 
 impl Flash {
@@ -14,6 +14,22 @@ impl Flash {
             && !stream.resumed
             && self.is_sound(stream.block)
             && stream.next < self.geo.units_per_superblock()
+    }
+
+    /// Whether a unit can be programmed now: for an owner that says itself where its data goes.
+    #[inline]
+    pub fn offer(&self, unit: Unit, die: u32) -> Offer {
+        let row = unit.0 % self.geo.units_per_superblock() / self.geo.dies;
+        match self.nand.block(unit) {
+            BlockState::Writable { next } if next == row => {}
+            _ => return Offer::Never,
+        }
+        let queue = &self.dies[die as usize];
+        match queue.is_full() {
+            false => Offer::Now,
+            true if queue.awaited => Offer::Busy,
+            true => Offer::Ask,
+        }
     }
 
     /// The next unit of an open stream, if its die has room. Bad blocks are skipped.

@@ -1,7 +1,7 @@
 //! The mechanism alone: no map, no buffer, no policy stands above it.
 
 use super::*;
-use crate::context::{Event, Queue};
+use crate::context::{Event, EventQueue};
 use crate::storage::NoContents;
 use media::{Cell, FaultPlan, LogicalPage, NandConfig, NandTiming, Unit};
 
@@ -11,7 +11,7 @@ const ERASE: u64 = 1000;
 /// Flash with its events and the time.
 struct Bench {
     flash: Flash,
-    events: Queue,
+    events: EventQueue,
     now: Nanos,
 }
 
@@ -32,8 +32,8 @@ impl Bench {
         let timing = NandTiming { program: Nanos(PROGRAM), erase: Nanos(ERASE), ..NandTiming::default() };
         let nand = Nand::new(NandConfig { geometry, cell: Cell::Slc, timing, durable: true }).unwrap();
         let mut flash = Flash::new(SetId(0), Faulty::new(nand, plan), true, true);
-        assert!(flash.sort(|_| false).is_empty());
-        Bench { flash, events: Queue::default(), now: Nanos::ZERO }
+        assert!(flash.sort(|_| false, |_| false).is_empty());
+        Bench { flash, events: EventQueue::default(), now: Nanos::ZERO }
     }
 
     fn open(&mut self, wear: Wear, writer: u8) -> Stream {
@@ -146,7 +146,7 @@ fn nobody_is_told_of_the_ends_of_moved_data_until_their_die_is_needed() {
     assert_eq!(bench.ended(0), []);
     assert_eq!(bench.events.next_at(), Some(Nanos(PROGRAM)));
     assert_eq!(bench.next(&mut stream), Next::Busy);
-    // Later the ends are found by whoever comes by.
+    // Later calls find the ends.
     bench.now = Nanos(2 * PROGRAM);
     bench.flash.is_due(0);
     assert_eq!(bench.next(&mut stream), Next::Ask(0));
@@ -259,7 +259,7 @@ fn power_tears_what_is_under_way_and_the_chips_tell_the_rest() {
     bench.flash.reset();
     assert_eq!(bench.flash.units_under_way().count(), 0);
     // What counts is on one superblock, and that is resumed; the other is to be erased.
-    let found = bench.flash.sort(|s| s == superblock);
+    let found = bench.flash.sort(|s| s == superblock, |_| false);
     assert_eq!(found.iter().map(|f| (f.superblock, f.room)).collect::<Vec<_>>(), [(superblock, 3)]);
     assert_eq!(bench.state(gone_superblock), SuperblockState::Erasing);
     assert_eq!(bench.flash.superblocks().free(), 2);

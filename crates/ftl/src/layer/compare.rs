@@ -6,6 +6,7 @@ use crate::config::PAGE;
 use crate::storage::{Io, Storage};
 use crate::volume::{Extent, VolumeId};
 use crate::write::Write;
+use crate::zoned::ZoneFault;
 use media::Nanos;
 
 impl Ftl {
@@ -29,6 +30,10 @@ impl Ftl {
         let end = extent.start.saturating_add(extent.bytes.into());
         if extent.bytes == 0 || extent.start / group != (end - 1) / group {
             return Answer::Failed(Fault::OutOfRange);
+        }
+        if self.is_zoned(volume) {
+            // What is written to a zone has not been written before.
+            return Answer::Failed(Fault::Zone(ZoneFault::InvalidWrite));
         }
         let (start, compare) = (extent.start, Some(compare));
         let write =

@@ -2,7 +2,7 @@
 
 use super::Ftl;
 use crate::answer::Answer;
-use crate::joint::Joint;
+use crate::broadcast::BroadcastCommand;
 use crate::set::NvmSet;
 use crate::storage::{Io, Storage};
 use media::Nanos;
@@ -23,13 +23,13 @@ impl Ftl {
         if self.config.protected && !drain {
             return Answer::At(now);
         }
-        let mut joint = Joint::new(io, now);
+        let mut command = BroadcastCommand::new(io, now);
         let seen = self.done.len();
         // Every set is asked, also after one that fails: what the others hold is to be brought to flash all the same.
         for set in &mut self.sets {
-            joint.take(set.drain(now, io, context!(self, storage)));
+            command.take(set.drain(now, io, context!(self, storage)));
         }
-        self.joint.answer(joint, seen, &mut self.done)
+        self.broadcasts.answer(command, seen, &mut self.done)
     }
 
     /// Gives up everything that any volume holds, out of date or not, and erases all flash that was written: afterwards no
@@ -37,11 +37,12 @@ impl Ftl {
     /// come before the answer.
     pub fn purge(&mut self, now: Nanos, io: Io, storage: &mut impl Storage) -> Answer {
         self.advance(now, storage);
-        let mut joint = Joint::new(io, now);
+        let mut command = BroadcastCommand::new(io, now);
         let seen = self.done.len();
         for set in &mut self.sets {
-            joint.take(set.purge(now, io, context!(self, storage)));
+            command.take(set.purge_zones(now, io, context!(self, storage)));
+            command.take(set.purge(now, io, context!(self, storage)));
         }
-        self.joint.answer(joint, seen, &mut self.done)
+        self.broadcasts.answer(command, seen, &mut self.done)
     }
 }

@@ -23,7 +23,7 @@ impl Ftl {
         let mut found = Vec::new();
         for (i, set) in self.sets.iter_mut().enumerate() {
             let mut lost = std::mem::take(set.lost());
-            lost.look(|page| set.slot_of(page));
+            lost.forget_rewritten(|page| set.slot_of(page));
             found.extend(lost.iter().filter_map(|page| self.volumes.place_of(SetId(i as u8), page)));
             *set.lost() = lost;
         }

@@ -21,14 +21,18 @@ mod lost;
 pub(crate) mod persist;
 #[cfg(test)]
 mod tests;
+mod zones;
 
-use crate::answer::{Answer, Done, Fault, PageState, Past, PlacementNote, SetInfo, SetStats, Source};
+use crate::answer::{
+    Answer, CompletedIo, Fault, PageState, PlacementNote, SetInfo, SetStats, Source, WriteHistory,
+};
+use crate::broadcast::BroadcastCommands;
 use crate::compare::matches;
 use crate::config::{Config, ConfigError, GRANULE_PAGES, PAGE, SetConfig};
-use crate::context::Queue;
-use crate::joint::Joints;
+use crate::context::EventQueue;
 use crate::lost::LOST;
 use crate::memory::MemorySet;
+use crate::nand_set::NandSet;
 use crate::page_mapped::PageMappedSet;
 use crate::set::NvmSet;
 use crate::sets::Set;
@@ -67,11 +71,11 @@ pub struct Ftl {
     /// What hosts read of each set and wrote to it.
     host_bytes: Vec<HostBytes>,
     volumes: Volumes,
-    events: Queue,
-    done: Vec<Done>,
+    events: EventQueue,
+    done: Vec<CompletedIo>,
     version: u64,
     /// Commands that several sets answer.
-    joint: Joints,
+    broadcasts: BroadcastCommands,
     /// What the capacitors saved of each set's write buffer, between a power cut and recovery.
     saved: Option<Vec<Vec<Spare>>>,
 }
@@ -89,8 +93,8 @@ impl Ftl {
             |i, memory, plan| Ok(Faulty::new(media::Memory::new(memory).map_err(media(i))?, plan)),
         )?;
         for set in &mut ftl.sets {
-            if let Set::PageMapped(set) = set {
-                set.start_blank();
+            if let Set::Nand(set) = set {
+                set.mapped.start_blank();
             }
         }
         Ok(ftl)
@@ -109,10 +113,19 @@ impl Ftl {
             // Each set draws its own faults.
             let plan = config.faults_of(i);
             sets.push(match set {
-                SetConfig::Nand { nand, capacity_pages, gc, placement } => {
+                SetConfig::Nand { nand, capacity_pages, gc, placement, zones } => {
                     let nand = nand_of(i, nand_config(nand, &config), plan)?;
                     let (gc, placement) = (gc.clone(), *placement);
-                    PageMappedSet::new(id, nand, *capacity_pages, gc, placement, &config).into()
+                    let mapped = PageMappedSet::new(
+                        id,
+                        nand,
+                        *capacity_pages,
+                        gc,
+                        placement,
+                        zones.active > 0,
+                        &config,
+                    );
+                    NandSet::new(mapped, zones, &config).into()
                 }
                 SetConfig::Memory { memory, volatile } => {
                     let memory = memory_of(i, memory_config(memory, &config), plan)?;
@@ -126,10 +139,10 @@ impl Ftl {
             host_bytes: vec![HostBytes::default(); sets.len()],
             config,
             sets,
-            events: Queue::default(),
+            events: EventQueue::default(),
             done: Vec::with_capacity(1024),
             version: 0,
-            joint: Joints::default(),
+            broadcasts: BroadcastCommands::default(),
             saved: None,
         })
     }
@@ -152,7 +165,7 @@ impl Ftl {
         if usize::from(set.0) >= self.sets.len() {
             return Err(Fault::OutOfRange);
         }
-        let volume = self.volumes.create(set, bytes).ok_or(Fault::NoSpace)?;
+        let volume = self.volumes.create(set, bytes, None).ok_or(Fault::NoSpace)?;
         self.record_volumes(storage);
         Ok(volume)
     }
@@ -161,6 +174,9 @@ impl Ftl {
     pub fn delete(&mut self, now: Nanos, volume: VolumeId, storage: &mut impl Storage) {
         self.advance(now, storage);
         let Some(v) = self.volumes.get(volume).cloned() else { return };
+        if v.zones.is_some() {
+            self.sets[usize::from(v.set.0)].remove_zones(now, volume, context!(self, storage));
+        }
         for granule in v.granules {
             self.trim_pages(now, v.set, granule * GRANULE_PAGES, GRANULE_PAGES, storage);
         }
@@ -171,9 +187,12 @@ impl Ftl {
     /// What a page of a volume holds, counted from its begin; `None` if nothing, or if there is no such page. No medium
     /// is asked.
     pub fn page_state(&self, volume: VolumeId, page: u64) -> Option<PageState> {
-        let volume = self.volumes.get(volume).filter(|v| page < v.bytes / u64::from(PAGE))?;
-        let at = volume.page(page);
-        let slot = self.sets[usize::from(volume.set.0)].slot_of(at)?;
+        let (id, volume) = (volume, self.volumes.get(volume).filter(|v| page < v.bytes / u64::from(PAGE))?);
+        let set = &self.sets[usize::from(volume.set.0)];
+        let slot = match volume.zones {
+            Some(_) => set.zone_slot(id, volume, page)?,
+            None => set.slot_of(volume.page(page))?,
+        };
         Some(if slot == LOST { PageState::Lost } else { PageState::Held(slot) })
     }
 
@@ -186,6 +205,9 @@ impl Ftl {
     /// Bytes of a volume that hold data.
     pub fn allocated_bytes(&self, volume: VolumeId) -> u64 {
         let Some(v) = self.volumes.get(volume) else { return 0 };
+        if v.zones.is_some() {
+            return self.sets[usize::from(v.set.0)].zoned_bytes(volume);
+        }
         debug_assert_eq!(v.mapped, mapped_pages(&self.sets, v));
         v.mapped * u64::from(PAGE)
     }
@@ -199,7 +221,9 @@ impl Ftl {
     /// the next command is known while one is executed: the time of most goes into one miss in the map.
     #[inline]
     pub fn prefetch(&self, volume: VolumeId, start: u64) {
-        let Some(volume) = self.volumes.get(volume).filter(|v| start < v.bytes) else { return };
+        let Some(volume) = self.volumes.get(volume).filter(|v| start < v.bytes && v.zones.is_none()) else {
+            return;
+        };
         self.sets[usize::from(volume.set.0)].prefetch(volume.page(start / u64::from(PAGE)));
     }
 
@@ -207,7 +231,9 @@ impl Ftl {
     /// come, it tells what is needed next.
     #[inline]
     pub fn prefetch_place(&self, volume: VolumeId, start: u64) {
-        let Some(volume) = self.volumes.get(volume).filter(|v| start < v.bytes) else { return };
+        let Some(volume) = self.volumes.get(volume).filter(|v| start < v.bytes && v.zones.is_none()) else {
+            return;
+        };
         self.sets[usize::from(volume.set.0)].prefetch_place(volume.page(start / u64::from(PAGE)));
     }
 
@@ -282,7 +308,11 @@ impl Ftl {
             Ok(set) => set,
             Err(fault) => return Answer::Failed(fault),
         };
-        self.sets[usize::from(set.0)].read(now, io, volume, extent, context!(self, storage), visit)
+        let (zoned, set) = (self.is_zoned(volume), &mut self.sets[usize::from(set.0)]);
+        match zoned {
+            false => set.read(now, io, volume, extent, context!(self, storage), visit),
+            true => set.read_zones(now, volume, extent, context!(self, storage), visit),
+        }
     }
 
     /// The set of an extent that lies in its volume. What the host asks for is counted, also if it fails later.
@@ -372,8 +402,11 @@ impl Ftl {
             Ok(set) => set,
             Err(fault) => return Answer::Failed(fault),
         };
-        let answer = self.sets[usize::from(set.0)].write(now, write, context!(self, storage));
-        if answer == Answer::Failed(Fault::ReadOnly) {
+        let answer = match self.is_zoned(volume) {
+            false => self.sets[usize::from(set.0)].write(now, write, context!(self, storage)),
+            true => self.sets[usize::from(set.0)].write_zone(now, write, context!(self, storage)),
+        };
+        if matches!(answer, Answer::Failed(Fault::ReadOnly | Fault::Zone(_))) {
             self.uncount(volume, set, asked);
         }
         answer
@@ -455,6 +488,10 @@ impl Ftl {
         let v = self.volumes.get_mut(volume).ok_or(Fault::OutOfRange)?;
         let end = start.checked_add(bytes).filter(|&end| end <= v.bytes).ok_or(Fault::OutOfRange)?;
         v.stats.trimmed_bytes += bytes;
+        if v.zones.is_some() {
+            // A zone is given up as a whole, by its reset.
+            return Ok(now);
+        }
         let page_bytes = u64::from(PAGE);
         let (mut page, stop) = (start.div_ceil(page_bytes), end / page_bytes);
         let granule = u64::from(GRANULE_PAGES);
@@ -492,23 +529,23 @@ impl Ftl {
         while let Some((at, (set, event))) = self.events.pop_due(now) {
             let seen = self.done.len();
             self.sets[usize::from(set.0)].handle(at, event, context!(self, storage));
-            self.joint.join(seen, &mut self.done);
+            self.broadcasts.join(seen, &mut self.done);
         }
     }
 
     /// Runs every event that is due, each at its own time, tries again what waits for slots, and moves
     /// what is done to `done`.
-    pub fn poll(&mut self, now: Nanos, storage: &mut impl Storage, done: &mut Vec<Done>) {
+    pub fn poll(&mut self, now: Nanos, storage: &mut impl Storage, done: &mut Vec<CompletedIo>) {
         self.advance(now, storage);
         for i in 0..self.sets.len() {
             let seen = self.done.len();
             self.sets[i].retry(now, context!(self, storage));
-            self.joint.join(seen, &mut self.done);
+            self.broadcasts.join(seen, &mut self.done);
         }
         // Without timing, what was started just now has ended just now.
         self.advance(now, storage);
         // Other commands may have ended a part, too: a write that finds the end of a set's life does.
-        self.joint.join(0, &mut self.done);
+        self.broadcasts.join(0, &mut self.done);
         done.append(&mut self.done);
     }
 
@@ -547,19 +584,20 @@ impl Ftl {
         }
         self.events.clear();
         self.done.clear();
-        self.joint.clear();
+        self.broadcasts.clear();
         self.saved = Some(kept);
         lossy
     }
 
-    /// Gives volumes of a drive that holds nothing a past, as if they had been written. What this takes is not counted: neither bytes nor
-    /// wear. Returns false, having changed nothing that matters, if a set of them is not blank, or too much of it is bad. `go_on`
-    /// is asked again and again: where it says no the drive is left half done, of no use to anybody, and false is returned.
-    pub fn age(
+    /// Brings volumes of a drive that holds nothing into the state that `history` leaves, without the writes. Counts neither bytes nor wear.
+    ///
+    /// Returns false, having changed nothing that matters, if a set of the volumes is not blank, or too much of it is bad. Asks `go_on` again
+    /// and again. When it says no, this returns false, and the drive is half done and of no use.
+    pub fn precondition(
         &mut self,
         now: Nanos,
         volumes: &[VolumeId],
-        past: Past,
+        history: WriteHistory,
         storage: &mut impl Storage,
         go_on: &mut dyn FnMut() -> bool,
     ) -> bool {
@@ -572,7 +610,7 @@ impl Ftl {
             if granules.is_empty() {
                 continue;
             }
-            ok &= self.sets[i].age(&granules, past, &mut self.version, go_on);
+            ok &= self.sets[i].precondition(&granules, history, &mut self.version, go_on);
         }
         if go_on() {
             self.recover(now, storage);
@@ -655,6 +693,12 @@ impl Ftl {
     /// Whether a planned power cut ([`FaultPlan::cut_after`]) has come in any set: the owner cuts the power now.
     pub fn cut_due(&self) -> bool {
         self.sets.iter().any(NvmSet::cut_due)
+    }
+
+    /// Whether a volume has zones.
+    #[inline]
+    fn is_zoned(&self, volume: VolumeId) -> bool {
+        self.volumes.get(volume).is_some_and(|volume| volume.zones.is_some())
     }
 
     fn set(&self, set: SetId) -> Option<&Set> {

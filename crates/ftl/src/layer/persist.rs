@@ -7,11 +7,11 @@
 use super::{Ftl, HostBytes};
 use crate::answer::SetStats;
 use crate::config::{Config, ConfigError};
-use crate::page_mapped::PageMappedSet;
+use crate::nand_set::NandSet;
 use crate::set::NvmSet;
 use crate::sets::Set;
 use crate::storage::{NoContents, Record, Section, Storage};
-use crate::volume::SetId;
+use crate::volume::{SetId, VolumeId};
 use media::{Faulty, LogicalPage, Medium, Nanos, Slot, Spare, StateError, Unit};
 use std::collections::BTreeMap;
 
@@ -98,7 +98,7 @@ impl Ftl {
     pub fn save(&self, out: &mut Vec<u8>) {
         self.save_with(out, |i, set| match &self.saved {
             Some(saved) => saved.get(i).cloned().unwrap_or_default(),
-            None => set.saved(),
+            None => set.saved(&self.volumes),
         });
     }
 
@@ -109,7 +109,7 @@ impl Ftl {
     }
 
     /// With what the write buffer of each NAND set shall have held.
-    fn save_with(&self, out: &mut Vec<u8>, saved: impl Fn(usize, &PageMappedSet) -> Vec<Spare>) {
+    fn save_with(&self, out: &mut Vec<u8>, saved: impl Fn(usize, &NandSet) -> Vec<Spare>) {
         out.extend_from_slice(&MAGIC.to_le_bytes());
         out.extend_from_slice(&VERSION.to_le_bytes());
         out.extend_from_slice(&self.version.to_le_bytes());
@@ -122,15 +122,15 @@ impl Ftl {
             let at = out.len();
             out.extend_from_slice(&[0; 8]);
             match set {
-                Set::PageMapped(set) => set.nand().save(out),
+                Set::Nand(set) => set.mapped.nand().save(out),
                 Set::Memory(set) => set.memory.save(out),
             }
             let len = (out.len() - at - 8) as u64;
             out[at..at + 8].copy_from_slice(&len.to_le_bytes());
             match set {
-                Set::PageMapped(set) => {
-                    out.extend_from_slice(&(set.trimmed().len() as u64 * 8).to_le_bytes());
-                    out.extend(set.trimmed().iter().flat_map(|w| w.to_le_bytes()));
+                Set::Nand(set) => {
+                    out.extend_from_slice(&(set.mapped.trimmed().len() as u64 * 8).to_le_bytes());
+                    out.extend(set.mapped.trimmed().iter().flat_map(|w| w.to_le_bytes()));
                     put_spares(out, &saved(i, set));
                 }
                 Set::Memory(_) => {
@@ -140,12 +140,22 @@ impl Ftl {
             }
         }
         let writers = |set: &Set| match set {
-            Set::PageMapped(set) => set.writers(),
+            Set::Nand(set) => set.mapped.writers(),
             Set::Memory(_) => Vec::new(),
         };
         let writers: Vec<Vec<u8>> = self.sets.iter().map(writers).collect();
-        if writers.iter().any(|w| !w.is_empty()) {
+        let zoned = self.volumes.iter().any(|(_, volume)| volume.zones.is_some());
+        if zoned || writers.iter().any(|w| !w.is_empty()) {
             writers.iter().for_each(|w| put(out, w));
+        }
+        if zoned {
+            for set in &self.sets {
+                let mut zones = Vec::new();
+                if let Set::Nand(set) = set {
+                    set.zones.save(&mut zones);
+                }
+                put(out, &zones);
+            }
         }
     }
 
@@ -184,10 +194,11 @@ impl Ftl {
         )?;
         ftl.version = newest;
         ftl.volumes.decode(volumes).map_err(malformed)?;
+        ftl.match_zones()?;
         let mut buffers = Vec::new();
         for (i, [_, trimmed, saved]) in parts.into_iter().enumerate() {
             match &mut ftl.sets[i] {
-                Set::PageMapped(set) => {
+                Set::Nand(NandSet { mapped: set, .. }) => {
                     if trimmed.len() != set.trimmed().len() * 8 {
                         return Err(malformed(format!(
                             "deallocations of NVM Set {} have a wrong length",
@@ -205,9 +216,9 @@ impl Ftl {
             ftl.host_bytes[i] = HostBytes { read: stats.host_read_bytes, written: stats.host_written_bytes };
             buffers.push(spares(saved)?.into_iter().map(|s| (s.page.0, s)).collect());
         }
-        // Only drives with placement handles have this.
+        // Only drives with placement handles or zones have this.
         for i in (0..sets).take_while(|_| !cursor.0.is_empty()).collect::<Vec<_>>() {
-            let Set::PageMapped(set) = &mut ftl.sets[i] else {
+            let Set::Nand(NandSet { mapped: set, .. }) = &mut ftl.sets[i] else {
                 cursor.part()?;
                 continue;
             };
@@ -217,7 +228,44 @@ impl Ftl {
                 }
             }
         }
+        // Only drives with zones have this.
+        for i in (0..sets).take_while(|_| !cursor.0.is_empty()).collect::<Vec<_>>() {
+            let zones = cursor.part()?;
+            match &mut ftl.sets[i] {
+                Set::Nand(set) => set.zones.load(zones).map_err(malformed)?,
+                Set::Memory(_) => {}
+            }
+        }
         Ok(Restorer { ftl, buffers })
+    }
+
+    /// Makes the zones of volumes that have come, and forgets those of volumes that are gone.
+    fn match_zones(&mut self) -> Result<(), LoadError> {
+        for (i, set) in self.sets.iter_mut().enumerate() {
+            let Set::Nand(NandSet { zones, .. }) = set else { continue };
+            let of_set = |id: VolumeId| {
+                self.volumes.get(id).filter(|v| usize::from(v.set.0) == i).and_then(|v| v.zones)
+            };
+            for (id, layout) in zones.volumes().collect::<Vec<_>>() {
+                if of_set(id) != Some(layout) {
+                    zones.drop_table(id);
+                }
+            }
+            let known: Vec<VolumeId> = zones.volumes().map(|(id, _)| id).collect();
+            for (id, volume) in self.volumes.iter().filter(|(_, v)| usize::from(v.set.0) == i) {
+                let Some(layout) = volume.zones.filter(|_| !known.contains(&id)) else { continue };
+                let possible = zones.support().is_some_and(|support| layout.is_possible(support.capacity));
+                if !possible {
+                    return Err(malformed(format!(
+                        "volume {} has zones that NVM Set {} cannot have",
+                        id.0,
+                        i + 1
+                    )));
+                }
+                zones.create(id, layout);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -246,7 +294,7 @@ impl Restorer {
         for (i, set) in ftl.sets.iter_mut().enumerate() {
             let plan = ftl.config.faults_of(i);
             match set {
-                Set::PageMapped(set) => {
+                Set::Nand(NandSet { mapped: set, .. }) => {
                     set.nand_mut().reset(plan);
                     set.drop_map();
                 }
@@ -269,7 +317,8 @@ impl Restorer {
     pub fn apply(&mut self, record: &Record<'_>) -> Result<(), LoadError> {
         let number = match *record {
             Record::Section { kind: Section::Volumes, bytes } => {
-                return self.ftl.volumes.decode(bytes).map_err(malformed);
+                self.ftl.volumes.decode(bytes).map_err(malformed)?;
+                return self.ftl.match_zones();
             }
             Record::Section { .. } => return Ok(()),
             Record::Program { set, .. }
@@ -281,6 +330,7 @@ impl Restorer {
             | Record::Lose { set }
             | Record::Place { set, .. }
             | Record::Clear { set, .. }
+            | Record::Zone { set, .. }
             | Record::Trim { set, .. } => set,
         };
         let media = |error| LoadError::Media { set: u32::from(number) + 1, error };
@@ -288,7 +338,7 @@ impl Restorer {
         let set = self.ftl.sets.get_mut(usize::from(number)).ok_or_else(missing)?;
         let buffer = &mut self.buffers[usize::from(number)];
         match (set, record) {
-            (Set::PageMapped(set), Record::Program { unit, spares, .. }) => {
+            (Set::Nand(NandSet { mapped: set, .. }), Record::Program { unit, spares, .. }) => {
                 set.nand_mut().apply_program(*unit, spares).map_err(media)?;
                 for spare in spares.iter() {
                     self.ftl.version = self.ftl.version.max(spare.version);
@@ -297,26 +347,29 @@ impl Restorer {
                     }
                 }
             }
-            (Set::PageMapped(set), Record::Spoil { unit, .. }) => {
+            (Set::Nand(NandSet { mapped: set, .. }), Record::Spoil { unit, .. }) => {
                 set.nand_mut().apply_spoil(*unit).map_err(media)?
             }
-            (Set::PageMapped(set), Record::Erase { unit, .. }) => {
+            (Set::Nand(NandSet { mapped: set, .. }), Record::Erase { unit, .. }) => {
                 set.nand_mut().apply_erase(*unit).map_err(media)?
             }
-            (Set::PageMapped(set), Record::Retire { unit, .. }) => {
+            (Set::Nand(NandSet { mapped: set, .. }), Record::Retire { unit, .. }) => {
                 set.nand_mut().apply_bad(*unit).map_err(media)?
             }
-            (Set::PageMapped(set), Record::Open { superblock, writer, .. }) => {
+            (Set::Nand(NandSet { mapped: set, .. }), Record::Open { superblock, writer, .. }) => {
                 if !set.apply_open(*superblock, *writer) {
                     return Err(malformed(format!("superblock {superblock} cannot have stream {writer}")));
                 }
             }
-            (Set::PageMapped(_), Record::Buffer { spare, .. }) => {
+            (Set::Nand(set), Record::Zone { volume, zone, bytes, .. }) => {
+                set.apply_zone(VolumeId(*volume), *zone, bytes).map_err(malformed)?;
+            }
+            (Set::Nand(_), Record::Buffer { spare, .. }) => {
                 self.ftl.version = self.ftl.version.max(spare.version);
                 buffer.insert(spare.page.0, *spare);
             }
-            (Set::PageMapped(_), Record::Lose { .. }) => buffer.clear(),
-            (Set::PageMapped(set), Record::Trim { first, count, version, gone, .. }) => {
+            (Set::Nand(_), Record::Lose { .. }) => buffer.clear(),
+            (Set::Nand(NandSet { mapped: set, .. }), Record::Trim { first, count, version, gone, .. }) => {
                 self.ftl.version = self.ftl.version.max(*version);
                 set.apply_trim(*first, *count, *gone);
                 if *gone {
@@ -351,7 +404,7 @@ impl Restorer {
         let Restorer { mut ftl, buffers } = self;
         let saved: Vec<Vec<Spare>> = buffers.into_iter().map(|b| b.into_values().collect()).collect();
         for (set, saved) in ftl.sets.iter().zip(&saved) {
-            if let Set::PageMapped(set) = set
+            if let Set::Nand(set) = set
                 && saved.len() > set.buffer_pages()
             {
                 return Err(malformed(format!(

@@ -50,7 +50,7 @@ fn write(ftl: &mut Ftl, volume: VolumeId, now: Nanos) -> Nanos {
 }
 
 /// What is done when everything has ended.
-fn all_done(ftl: &mut Ftl) -> Vec<Done> {
+fn all_done(ftl: &mut Ftl) -> Vec<CompletedIo> {
     let mut done = Vec::new();
     while let Some(at) = ftl.next_event() {
         ftl.poll(at, &mut NoContents, &mut done);

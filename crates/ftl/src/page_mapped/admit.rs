@@ -3,7 +3,7 @@
 use super::buffer::{Entry, NONE};
 use super::map::{BUFFERED, UNMAPPED};
 use super::{Flush, PageMappedSet};
-use crate::answer::{Answer, Done, Fault};
+use crate::answer::{Answer, CompletedIo, Fault};
 use crate::compare::{match_before, matches};
 use crate::config::PAGE;
 use crate::context::SetContext;
@@ -14,12 +14,7 @@ use media::{Nanos, Slot};
 
 impl PageMappedSet {
     /// Accepts a write; the answer is `Later` if the buffer is full or the write must reach the flash.
-    pub(super) fn accept<S: Storage>(
-        &mut self,
-        now: Nanos,
-        mut write: Write,
-        cx: &mut SetContext<'_, S>,
-    ) -> Answer {
+    pub fn accept<S: Storage>(&mut self, now: Nanos, mut write: Write, cx: &mut SetContext<'_, S>) -> Answer {
         if self.read_only {
             return Answer::Failed(Fault::ReadOnly);
         }
@@ -147,7 +142,7 @@ impl PageMappedSet {
         Ok(true)
     }
 
-    fn admit_page<S: Storage>(
+    pub(super) fn admit_page<S: Storage>(
         &mut self,
         page: u32,
         slot: Slot,
@@ -160,7 +155,7 @@ impl PageMappedSet {
         let at = self.map[page as usize];
         let (index, old, prev) = if at == UNMAPPED {
             if let Some(volume) = cx.volumes.owner_mut(self.flash.id(), page) {
-                volume.mapped += 1;
+                volume.count_mapped(1);
             }
             (None, NONE, NONE)
         } else if at & BUFFERED == 0 {
@@ -208,19 +203,14 @@ impl PageMappedSet {
                     let left = self.buffer.used_chunks();
                     self.flushes.push(Flush { io: write.io, mark: self.buffer.mark(), left });
                 }
-                Ok(true) => cx.done.push(Done { io: write.io, at: write.at.max(now), result: Ok(()) }),
-                Err(fault) => cx.done.push(Done { io: write.io, at: now, result: Err(fault) }),
+                Ok(true) => cx.done.push(CompletedIo { io: write.io, at: write.at.max(now), result: Ok(()) }),
+                Err(fault) => cx.done.push(CompletedIo { io: write.io, at: now, result: Err(fault) }),
             }
         }
         any
     }
     /// Brings everything accepted so far to flash.
-    pub(super) fn drain_buffer<S: Storage>(
-        &mut self,
-        now: Nanos,
-        io: Io,
-        cx: &mut SetContext<'_, S>,
-    ) -> Answer {
+    pub fn drain_buffer<S: Storage>(&mut self, now: Nanos, io: Io, cx: &mut SetContext<'_, S>) -> Answer {
         let left = self.buffer.used_chunks();
         if left == 0 {
             return Answer::At(now);

@@ -9,7 +9,7 @@ use media::{LogicalPage, Medium, Page, Slot};
 impl PageMappedSet {
     /// Looks at everything; says what does not fit. There is at most one valid copy on flash of each page, which is the
     /// newest that has landed; counts are right.
-    pub(super) fn check_consistency(&self) -> Result<(), String> {
+    pub fn check_consistency(&self) -> Result<(), String> {
         self.buffer.audit()?;
         let pages = self.flash.geo().pages() as u32;
         let per_superblock = self.flash.geo().pages_per_superblock();
@@ -44,7 +44,7 @@ impl PageMappedSet {
     }
 
     /// The contents that are referred to, as often as they are.
-    pub(super) fn all_references(&self) -> Vec<Slot> {
+    pub fn all_references(&self) -> Vec<Slot> {
         let on_flash =
             (0..self.flash.geo().pages() as u32).filter(|&p| self.flash.is_durable() && self.valid.holds(p));
         let on_flash = on_flash.map(|p| self.flash.nand.inner().slot(Page(p)));
@@ -65,7 +65,7 @@ impl PageMappedSet {
 
     fn audit_versions(&self) -> Result<(), String> {
         let under_way: Vec<u32> = self.flash.units_under_way().map(|unit| unit.0).collect();
-        for page in 0..self.flash.geo().pages() as u32 {
+        for page in self.mapped_pages() {
             let spare = self.flash.nand.spare(Page(page));
             let LogicalPage(logical) = spare.page;
             if logical >= self.capacity || under_way.contains(&(page / self.flash.geo().unit_pages)) {

@@ -14,7 +14,7 @@ use crate::flash::{EraseStep, SuperblockState};
 use crate::storage::Storage;
 use crate::victim::Candidate;
 use media::tables::prefetch;
-use media::{Nanos, Outcome};
+use media::{Nanos, OpStatus};
 
 impl PageMappedSet {
     /// Takes collection one step on; whether anything was done.
@@ -28,7 +28,7 @@ impl PageMappedSet {
         }
         if !self.gc.is_active() {
             let superblocks = self.flash.superblocks();
-            let low = self.gc.config.low + self.gc.reserve + self.streams.kept_for_handles();
+            let low = self.gc.config.low + self.gc.reserve + self.streams.kept_for_handles() + self.wanted;
             let enough = superblocks.free() + superblocks.erasing() >= low as usize;
             if enough || !self.choose_victim() {
                 return done;
@@ -110,7 +110,7 @@ impl PageMappedSet {
     }
 
     /// The pages of a chain of programs are in the controller.
-    pub(super) fn gathered(&mut self, mut chain: u32) {
+    pub fn gathered(&mut self, mut chain: u32) {
         while chain != NO_OP {
             self.gc.ready.push_back(chain);
             chain = self.ops.get(chain).next;
@@ -142,7 +142,7 @@ impl PageMappedSet {
             };
             let read = self.flash.read(now, first, count);
             end = end.max(read.done);
-            let lost = read.outcome == Outcome::Failed;
+            let lost = read.status == OpStatus::Failed;
             let gathered = &mut self.ops.pages_mut(op, moves)[..count as usize];
             for (page, page_move) in (first..).zip(gathered) {
                 let source = if lost { page | UNREADABLE } else { page };
@@ -178,7 +178,7 @@ impl PageMappedSet {
                 age: now - b.sealed + 1,
             })
             .filter(|c| c.valid.next_multiple_of(unit) < c.usable || c.valid == 0);
-        let mut victim = self.gc.config.policy.chooses().choose(&mut giving).map(|c| c.superblock);
+        let mut victim = self.gc.config.policy.policy().choose(&mut giving).map(|c| c.superblock);
         if !self.gc.levelled && superblocks.free() >= 2 {
             let most = superblocks.iter().map(|(_, b)| b.erases).max().unwrap_or(0);
             let least = sealed().min_by_key(|(superblock, b)| (b.erases, *superblock));
@@ -203,7 +203,7 @@ impl PageMappedSet {
     fn erase_some<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) -> bool {
         let most = match self.purge {
             Some(_) => self.flash.geo().dies,
-            None => self.gc.few_dies(),
+            None => self.gc.background_dies(),
         };
         let mut done = false;
         loop {

@@ -10,7 +10,7 @@ const NO_VICTIM: u32 = u32::MAX;
 
 /// How much faster than the host collection is paced, as a fraction: so that the victim is empty, and
 /// erased, before the host needs it.
-const HASTE: (i64, i64) = (5, 4);
+const PACE: (i64, i64) = (5, 4);
 
 /// Pages that collection gathers at a time, so that a small unit does not cost an event of its own.
 const BATCH_PAGES: u32 = 16;
@@ -40,8 +40,8 @@ pub(super) struct Collector {
     /// Of those, units that were not sent to their die yet.
     gathered: u32,
     most_gathered: u32,
-    /// Dies that may be busy with what nobody waits for.
-    few_dies: u32,
+    /// Dies that may be busy with what no command waits for.
+    background_dies: u32,
     /// Most units on their way while the host has nothing to write and no space is lacking.
     most_idle: u32,
     /// The host has nothing to write: collection goes on all the same, a little at a time.
@@ -74,8 +74,8 @@ pub(super) struct Demand {
     pub due: bool,
 }
 
-/// So many dies that the others can go on.
-fn few(dies: u32, share: u32) -> u32 {
+/// Dies that collection may keep busy in the background, so that the others can go on.
+fn background_share(dies: u32, share: u32) -> u32 {
     (dies / share.max(1)).max(1)
 }
 
@@ -85,7 +85,7 @@ impl Collector {
         // One batch that is programmed, and one that is gathered meanwhile.
         let most_gathered = (geo.dies / 2).clamp(2 * batch, MOST_GATHERED);
         let lead = (2 * geo.dies).clamp(2 * BATCH_PAGES, MOST_LEAD);
-        let few_dies = few(geo.dies, config.idle_share);
+        let background_dies = background_share(geo.dies, config.idle_share);
         Collector {
             config,
             paused: false,
@@ -97,8 +97,8 @@ impl Collector {
             ops: 0,
             gathered: 0,
             most_gathered,
-            few_dies,
-            most_idle: few_dies.max(batch),
+            background_dies,
+            most_idle: background_dies.max(batch),
             idle: false,
             lead: lead.into(),
             batch,
@@ -141,7 +141,7 @@ impl Collector {
     #[inline]
     pub fn host_wrote(&mut self, pages: u32) {
         if self.victim != NO_VICTIM {
-            self.balance += i64::from(pages) * self.valid * HASTE.0 / HASTE.1;
+            self.balance += i64::from(pages) * self.valid * PACE.0 / PACE.1;
         }
     }
 
@@ -243,8 +243,8 @@ impl Collector {
     }
 
     /// Dies that erases may take at a time, so that the others can go on.
-    pub fn few_dies(&self) -> u32 {
-        self.few_dies
+    pub fn background_dies(&self) -> u32 {
+        self.background_dies
     }
 
     /// Whether another unit may be gathered although nothing asks for it.
@@ -357,6 +357,6 @@ mod tests {
         (gc.reserve, gc.paused) = (2, true);
         gc.begin(1, 3, 128, 1);
         gc.reset(&geometry());
-        assert_eq!((gc.reserve, gc.paused, gc.is_active(), gc.few_dies()), (2, false, false, 16));
+        assert_eq!((gc.reserve, gc.paused, gc.is_active(), gc.background_dies()), (2, false, false, 16));
     }
 }

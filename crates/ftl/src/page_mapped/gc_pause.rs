@@ -6,7 +6,7 @@ use crate::config::PAGE;
 
 impl PageMappedSet {
     /// Whether collection frees [`GcConfig::ahead`](crate::config::GcConfig::ahead) superblocks more than it needs.
-    pub(super) fn set_reserve(&mut self, on: bool) {
+    pub fn set_reserve(&mut self, on: bool) {
         self.gc.reserve = if on { self.gc.config.ahead } else { 0 };
         if !self.has_spare_ahead() {
             self.gc.reserve = 0;
@@ -14,7 +14,7 @@ impl PageMappedSet {
     }
 
     /// Pages that can be written before collection is needed.
-    pub(super) fn collection_free_room(&self) -> u64 {
+    pub fn collection_free_room(&self) -> u64 {
         let free = self.flash.superblocks().free().saturating_sub(2) as u64;
         let open: u64 = (0..self.streams.handles())
             .filter(|&h| self.streams.get(h).is_open())

@@ -5,20 +5,16 @@ use super::bits::{bit, clear_bit};
 use super::buffer::{Entry, NONE, SUPERSEDED};
 use super::map::{BUFFERED, UNMAPPED, has_contents};
 use super::ops::PageMove;
-use crate::answer::Done;
+use crate::answer::CompletedIo;
 use crate::context::SetContext;
 use crate::flash::Ended;
 use crate::storage::{Record, Storage};
+use crate::zoned::ZONE_OP;
 use media::Nanos;
 
 impl PageMappedSet {
     /// The first program of a die should have ended; whether it has, as a read may have postponed it.
-    pub(super) fn programmed<S: Storage>(
-        &mut self,
-        now: Nanos,
-        die: u32,
-        cx: &mut SetContext<'_, S>,
-    ) -> bool {
+    pub fn programmed<S: Storage>(&mut self, now: Nanos, die: u32, cx: &mut SetContext<'_, S>) -> bool {
         self.flash.is_due(die);
         let mut any = false;
         // Who waited for one that was postponed still does.
@@ -40,17 +36,15 @@ impl PageMappedSet {
         let Some(ended) = self.flash.take_ended(now, die, watched, cx.events, cx.storage) else {
             return false;
         };
-        self.land(now, ended, cx);
+        match ended.op & ZONE_OP {
+            0 => self.land(now, ended, cx),
+            _ => self.flash.ended_of_zones.push(ended),
+        }
         true
     }
 
     /// Lands what has ended on a die and asks for the next end, if there is one; whether anything landed.
-    pub(super) fn land_ended<S: Storage>(
-        &mut self,
-        now: Nanos,
-        die: u32,
-        cx: &mut SetContext<'_, S>,
-    ) -> bool {
+    pub fn land_ended<S: Storage>(&mut self, now: Nanos, die: u32, cx: &mut SetContext<'_, S>) -> bool {
         let mut any = false;
         while self.land_first(now, die, true, cx) {
             any = true;
@@ -198,7 +192,7 @@ impl PageMappedSet {
         }
         self.flushes.retain(|f| {
             if f.left == 0 {
-                cx.done.push(Done { io: f.io, at: now, result: Ok(()) });
+                cx.done.push(CompletedIo { io: f.io, at: now, result: Ok(()) });
             }
             f.left > 0
         });

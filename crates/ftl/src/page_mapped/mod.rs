@@ -11,7 +11,6 @@
 //! its successor is on flash, or the page is deallocated, an out-of-date copy gives them up ([`map::STALE`]), long before it is erased.
 
 mod admit;
-mod age;
 mod audit;
 mod bits;
 mod buffer;
@@ -20,9 +19,10 @@ mod collector;
 mod gc_pause;
 mod land;
 mod map;
+mod next_unit;
 mod notes;
 mod ops;
-mod place;
+mod precondition;
 mod program;
 mod purge;
 mod read;
@@ -34,7 +34,7 @@ mod streams;
 mod trim;
 mod validity;
 
-use crate::answer::{Done, Fault};
+use crate::answer::{CompletedIo, Fault};
 use crate::config::{Config, GcConfig, PlacementConfig};
 use crate::context::SetContext;
 use crate::flash::{DIE_QUEUE, Flash};
@@ -45,6 +45,7 @@ use crate::write::Write;
 use buffer::Buffer;
 use collector::Collector;
 use map::UNMAPPED;
+pub(crate) use map::{STALE, has_contents};
 use media::tables::Table;
 use media::{Faulty, Nand, Nanos, Slot, Spare};
 use notes::Notes;
@@ -104,21 +105,24 @@ pub(crate) struct PageMappedSet {
     scratch: Scratch,
     /// Spare superblocks are used up: nothing more can be written.
     read_only: bool,
+    /// Superblocks that somebody else on the same flash wants.
+    wanted: u32,
 }
 
 impl PageMappedSet {
-    /// Around chips. There is no map yet, and the superblocks are not sorted.
+    /// Around chips, which are shared with zones if `zoned`. There is no map yet, and the superblocks are not sorted.
     pub fn new(
         id: SetId,
         nand: Faulty<Nand>,
         capacity: u32,
         gc: GcConfig,
         placement: PlacementConfig,
+        zoned: bool,
         config: &Config,
     ) -> PageMappedSet {
-        let flash = Flash::new(id, nand, config.durable, placement.handles > 1);
+        let flash = Flash::new(id, nand, config.durable, placement.handles > 1 || zoned);
         let geo = flash.geo();
-        let policy = placement.policy(gc.together);
+        let policy = placement.placement(gc.together).policy();
         let gc = Collector::new(geo, gc);
         let ops = geo.dies * DIE_QUEUE as u32 + gc.most_gathered();
         let deallocated = if config.durable { u64::from(capacity).div_ceil(64) } else { 0 };
@@ -128,7 +132,7 @@ impl PageMappedSet {
             map: Table::default(),
             valid: Validity::new(geo),
             trimmed: vec![0; deallocated as usize],
-            streams: Streams::new(placement.handles as usize, policy.places()),
+            streams: Streams::new(placement.handles as usize, policy),
             notes: Notes::default(),
             gc,
             buffer: Buffer::new(
@@ -148,6 +152,7 @@ impl PageMappedSet {
                 slots: Vec::with_capacity(config.atomic_pages as usize),
             },
             read_only: false,
+            wanted: 0,
             flash,
         }
     }
@@ -155,11 +160,11 @@ impl PageMappedSet {
     /// Begins with chips that hold nothing.
     pub fn start_blank(&mut self) {
         self.map = Table::new(UNMAPPED, self.capacity as usize);
-        self.sort_superblocks();
+        self.sort_superblocks(|_| false);
     }
 
     /// Does what can be done at `now`: admits waiting writes, collects garbage, programs.
-    fn pump<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) {
+    pub fn pump<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) {
         loop {
             let collected = self.collect(now, cx);
             // In turns, as both want the dies.
@@ -202,7 +207,7 @@ impl PageMappedSet {
         self.read_only = true;
         self.admit_waiting(now, cx);
         for flush in self.flushes.drain(..) {
-            cx.done.push(Done { io: flush.io, at: now, result: Err(Fault::ReadOnly) });
+            cx.done.push(CompletedIo { io: flush.io, at: now, result: Err(Fault::ReadOnly) });
         }
     }
 
@@ -214,7 +219,7 @@ impl PageMappedSet {
     }
 
     /// Ends the set's life in time.
-    fn check_spare<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) {
+    pub fn check_spare<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) {
         if self.gc.reserve > 0 && !self.has_spare_ahead() {
             self.gc.reserve = 0;
         }

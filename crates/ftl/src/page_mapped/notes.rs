@@ -14,7 +14,7 @@ pub(super) struct Notes {
 }
 
 impl Notes {
-    /// Whether anybody wants to hear.
+    /// Whether notes are taken.
     #[inline]
     pub fn are_wanted(&self) -> bool {
         self.wanted

@@ -89,7 +89,7 @@ impl PageMappedSet {
                 // Without a superblock to write to, what is on its way may be all that there is to wait for.
                 self.await_all(now, cx);
             }
-            // The lane's last superblock may have ended just now, and another lane's is there.
+            // The stream's last superblock may have ended just now, and another relocation stream has one.
             return self.collecting_stream() != stream;
         };
         let Some(op) = self.gc.send() else { return false };

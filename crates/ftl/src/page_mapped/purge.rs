@@ -3,15 +3,16 @@
 
 use super::map::has_contents;
 use super::{PageMappedSet, Purge};
-use crate::answer::Done;
+use crate::answer::CompletedIo;
 use crate::context::SetContext;
-use crate::flash::SuperblockState;
+use crate::flash::{Superblock, SuperblockState};
 use crate::storage::{Io, Storage};
+use crate::zoned::ZONES;
 use media::Nanos;
 
 impl PageMappedSet {
     /// Begins to erase everything; `io` is done when it is. What is on its way to flash is let land first.
-    pub(super) fn start_purge<S: Storage>(&mut self, now: Nanos, io: Io, cx: &mut SetContext<'_, S>) {
+    pub fn start_purge<S: Storage>(&mut self, now: Nanos, io: Io, cx: &mut SetContext<'_, S>) {
         self.purge = Some(Purge { io, queued: false });
         self.deallocate(now, 0, self.capacity, cx);
         self.pump(now, cx);
@@ -19,7 +20,7 @@ impl PageMappedSet {
 
     /// Asks for the contents of all logical pages that `mine` names, which have been deallocated, to be erased: what is on its way
     /// to flash still refers to them.
-    pub(super) fn scrub_under_way<S: Storage>(&self, mine: impl Fn(u32) -> bool, cx: &mut SetContext<'_, S>) {
+    pub fn scrub_under_way<S: Storage>(&self, mine: impl Fn(u32) -> bool, cx: &mut SetContext<'_, S>) {
         for (_, entry) in self.buffer.entries().filter(|(_, e)| mine(e.page)) {
             cx.storage.scrub(entry.slot);
         }
@@ -37,7 +38,7 @@ impl PageMappedSet {
             let ended = self.flash.superblocks().erasing() == 0;
             if ended {
                 self.purge = None;
-                cx.done.push(Done { io, at: now, result: Ok(()) });
+                cx.done.push(CompletedIo { io, at: now, result: Ok(()) });
             }
             return ended;
         }
@@ -47,8 +48,8 @@ impl PageMappedSet {
         }
         self.streams.close_all();
         for superblock in 0..self.flash.geo().superblocks {
-            let state = self.flash.superblocks().get(superblock).state;
-            if matches!(state, SuperblockState::Open | SuperblockState::Sealed) {
+            let Superblock { state, writer, .. } = *self.flash.superblocks().get(superblock);
+            if writer != ZONES && matches!(state, SuperblockState::Open | SuperblockState::Sealed) {
                 self.flash.give_up(superblock);
             }
         }

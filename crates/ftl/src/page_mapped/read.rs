@@ -9,12 +9,12 @@ use crate::context::SetContext;
 use crate::lost::LOST;
 use crate::storage::{Piece, Storage};
 use crate::volume::{Extent, VolumeId};
-use media::{Nanos, Outcome, Slot};
+use media::{Nanos, OpStatus, Slot};
 
 impl PageMappedSet {
     /// Where a page's contents are: handle and, if on flash, the flash page. `None` if nowhere.
     #[inline]
-    pub(super) fn locate(&self, page: u32) -> Option<(Slot, u32)> {
+    pub fn locate(&self, page: u32) -> Option<(Slot, u32)> {
         match self.map[page as usize] {
             UNMAPPED => None,
             at if at & BUFFERED != 0 => Some((self.buffer.entry(at ^ BUFFERED).slot, NONE)),
@@ -24,7 +24,7 @@ impl PageMappedSet {
 
     /// Walks the pages of an extent; flash pages of one sense are read together. `visit` gets the
     /// piece and the contents.
-    pub(super) fn read_extent<S: Storage>(
+    pub fn read_extent<S: Storage>(
         &mut self,
         now: Nanos,
         volume: VolumeId,
@@ -73,9 +73,9 @@ impl PageMappedSet {
     }
 
     #[inline]
-    pub(super) fn sense(&mut self, now: Nanos, first: u32, count: u32, fault: &mut Option<Fault>) -> Nanos {
+    pub fn sense(&mut self, now: Nanos, first: u32, count: u32, fault: &mut Option<Fault>) -> Nanos {
         let read = self.flash.read(now, first, count);
-        if read.outcome == Outcome::Failed {
+        if read.status == OpStatus::Failed {
             *fault = Some(Fault::Unrecovered);
         }
         read.done

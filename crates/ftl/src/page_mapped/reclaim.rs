@@ -10,13 +10,13 @@ use media::Nanos;
 
 impl PageMappedSet {
     /// Bytes of a superblock without bad blocks: the nominal size of a reclaim unit.
-    pub(super) fn superblock_bytes(&self) -> u64 {
+    pub fn superblock_bytes(&self) -> u64 {
         u64::from(self.flash.geo().pages_per_superblock()) * u64::from(PAGE)
     }
 
     /// Bytes that can still be written with a placement handle before its superblock is full; what is in the write
     /// buffer counts as written.
-    pub(super) fn room_of(&self, handle: usize) -> u64 {
+    pub fn room_of(&self, handle: usize) -> u64 {
         let stream = self.streams.get(handle);
         let whole = self.flash.geo().pages_per_superblock();
         let pages = if stream.is_open() { self.flash.room_of(stream) } else { whole };
@@ -28,12 +28,7 @@ impl PageMappedSet {
 
     /// The handle goes on with another superblock; what was accepted before still goes to the present one. Returns the
     /// bytes that it had room for.
-    pub(super) fn renew_unit<S: Storage>(
-        &mut self,
-        now: Nanos,
-        handle: usize,
-        cx: &mut SetContext<'_, S>,
-    ) -> u64 {
+    pub fn renew_unit<S: Storage>(&mut self, now: Nanos, handle: usize, cx: &mut SetContext<'_, S>) -> u64 {
         let room = self.room_of(handle);
         if room == self.superblock_bytes() {
             // It is empty.

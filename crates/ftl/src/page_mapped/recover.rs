@@ -1,4 +1,4 @@
-//! Power: what is lost with it, and how the map is found again from the spare areas.
+//! Loss of power, and recovery of the map from the spare areas.
 
 use super::PageMappedSet;
 use super::bits::{bit, clear_bit, set_bit};
@@ -8,14 +8,15 @@ use crate::context::SetContext;
 use crate::flash::Stream;
 use crate::lost::LOST;
 use crate::storage::{Record, Storage};
+use crate::zoned::ZONES;
 use media::tables::{Table, prefetch};
 use media::{Faulty, LogicalPage, Medium, Nand, Nanos, Page, Slot, Spare, Unit};
 
 /// How many pages before it is wanted an entry of the map is prefetched.
 const AHEAD: u32 = 32;
 
-/// Which of two copies of one version is newer. Collection moves contents as long as it can read them, and what it moved
-/// them from is given up.
+/// Which of two copies of one version is newer. Collection moves contents while it can read them, and the copy that it moved
+/// from is given up.
 fn age_of(slot: Slot) -> u8 {
     match slot {
         STALE => 0,
@@ -27,7 +28,7 @@ fn age_of(slot: Slot) -> u8 {
 impl PageMappedSet {
     /// Power is lost: the chips tear what is in flight, RAM forgets. Returns what the capacitors saved
     /// of the write buffer (nothing if they failed). The journal hears what became of units that were being programmed or erased.
-    pub(super) fn lose_power<S: Storage>(
+    pub fn lose_power<S: Storage>(
         &mut self,
         now: Nanos,
         saved: bool,
@@ -43,8 +44,8 @@ impl PageMappedSet {
         }
         self.flash.power_cut(now, cx.storage);
         self.forget();
-        // The journal has just heard of programs whose end nobody noticed. A copy on flash does not count as long as the page is
-        // deallocated officially: there what the capacitors saved is still needed.
+        // The journal has just got programs whose end was not noticed before. While the system area says that a page is deallocated,
+        // its copy on flash does not count. Then what the capacitors saved is still needed.
         for &spare in kept.iter().filter(|spare| self.flash.is_durable() && bit(&self.trimmed, spare.page.0))
         {
             cx.storage.record(Record::Buffer { set: self.flash.id().0, spare });
@@ -69,8 +70,8 @@ impl PageMappedSet {
 
     /// Sorts the superblocks by what their blocks and the map say, and resumes those that were being
     /// written: the one with most room for collection, which must be able to go on.
-    pub(super) fn sort_superblocks(&mut self) {
-        let found = self.flash.sort(|superblock| self.valid.of(superblock) > 0);
+    pub(super) fn sort_superblocks(&mut self, of_zones: impl Fn(u32) -> bool) {
+        let found = self.flash.sort(|superblock| self.valid.of(superblock) > 0, of_zones);
         for (i, found) in found.into_iter().enumerate() {
             let superblock = found.superblock;
             match self.resuming_stream(i, superblock).filter(|_| found.room > 0) {
@@ -103,7 +104,12 @@ impl PageMappedSet {
 
     /// Rebuilds the map from the spare areas, the system area's deallocations and what the
     /// capacitors saved; retains the slots that are referred to. Returns the highest version seen.
-    pub(super) fn rebuild<S: Storage>(&mut self, saved: &[Spare], cx: &mut SetContext<'_, S>) -> u64 {
+    pub fn rebuild<S: Storage>(
+        &mut self,
+        saved: &[Spare],
+        of_zones: impl Fn(u32) -> bool,
+        cx: &mut SetContext<'_, S>,
+    ) -> u64 {
         self.forget();
         self.flash.reset();
         if self.map.len() != self.capacity as usize {
@@ -116,7 +122,7 @@ impl PageMappedSet {
                 0
             }
         };
-        self.sort_superblocks();
+        self.sort_superblocks(of_zones);
         self.read_only = !self.has_spare();
         for spare in saved {
             newest = newest.max(spare.version);
@@ -139,8 +145,7 @@ impl PageMappedSet {
         // A replay of the journal must know it.
         self.flash.record_lost_units(cx.storage);
         let mut newest = 0;
-        let pages = self.flash.geo().pages() as u32;
-        for page in 0..pages {
+        for page in self.mapped_pages() {
             self.prefetch_for(page + AHEAD);
             let spare = self.flash.nand.spare(Page(page));
             if spare.page == LogicalPage::NONE || spare.page.0 >= self.capacity {
@@ -155,7 +160,7 @@ impl PageMappedSet {
         }
         let mut given_up = Vec::new();
         // Once more in the order of the chips: then nothing but the map is visited at random.
-        for page in 0..pages {
+        for page in self.mapped_pages() {
             self.prefetch_for(page + AHEAD);
             let logical = self.flash.logical(page);
             if logical >= self.capacity {
@@ -181,6 +186,14 @@ impl PageMappedSet {
         newest
     }
 
+    /// The flash pages of superblocks that zones did not write.
+    pub(super) fn mapped_pages(&self) -> impl Iterator<Item = u32> + use<> {
+        let pages = self.flash.geo().pages_per_superblock();
+        let blocks = self.flash.superblocks().iter().filter(|(_, block)| block.writer != ZONES);
+        let blocks: Vec<u32> = blocks.map(|(superblock, _)| superblock).collect();
+        blocks.into_iter().flat_map(move |block| block * pages..(block + 1) * pages)
+    }
+
     /// These pages cannot be read any more. A replay of the journal must know it.
     #[inline]
     fn mark_lost<S: Storage>(&mut self, pages: &[u32], cx: &mut SetContext<'_, S>) {
@@ -198,6 +211,9 @@ impl PageMappedSet {
     fn find_only(&mut self) {
         let (units, unit_pages) = (self.flash.geo().units_per_superblock(), self.flash.geo().unit_pages);
         for unit in 0..self.flash.geo().superblocks * units {
+            if self.flash.superblocks().get(unit / units).writer == ZONES {
+                continue;
+            }
             let first = unit * unit_pages;
             for page in first..first + self.flash.programmed(Unit(unit)) {
                 self.prefetch_for(page + AHEAD);
@@ -287,7 +303,8 @@ impl PageMappedSet {
 
     /// Sets what stream wrote a superblock; whether both exist.
     pub fn apply_open(&mut self, superblock: u32, writer: u8) -> bool {
-        usize::from(writer) < self.streams.count() && self.flash.set_writer(superblock, writer)
+        (usize::from(writer) < self.streams.count() || writer == ZONES)
+            && self.flash.set_writer(superblock, writer)
     }
 
     /// The chips, for what is saved of them and replayed.

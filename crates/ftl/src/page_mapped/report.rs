@@ -6,7 +6,7 @@ use crate::config::PAGE;
 use crate::flash::{Cycles, Superblock};
 
 impl PageMappedSet {
-    pub(super) fn in_words(&self) -> String {
+    pub fn in_words(&self) -> String {
         let describe = |(superblock, b): (u32, &Superblock)| {
             format!("{:?}:{}/{}+{}", b.state, self.valid.of(superblock), b.usable, b.programs)
         };
@@ -29,7 +29,7 @@ impl PageMappedSet {
         )
     }
 
-    pub(super) fn state(&self, capacity_bytes: u64, unallocated_bytes: u64) -> SetInfo {
+    pub fn state(&self, capacity_bytes: u64, unallocated_bytes: u64) -> SetInfo {
         let capacity = u64::from(self.capacity);
         let geo = self.flash.geo();
         let raw = geo.pages();

@@ -1,82 +1,52 @@
-//! The set on NAND as an NVM Set.
+//! What the set on NAND asks of its page-mapped part, beside reads and writes.
 
 use super::PageMappedSet;
 use super::map::{BUFFERED, UNMAPPED};
-use crate::answer::{Answer, Fault, Past, PlacementNote, SetInfo, SetStats};
+use crate::answer::PlacementNote;
 use crate::context::{Event, SetContext};
+use crate::flash::Flash;
 use crate::lost::LostPages;
-use crate::set::{AfterCut, NvmSet};
-use crate::storage::{Io, Piece, Record, Storage};
-use crate::volume::{Extent, VolumeId};
-use crate::write::Write;
+use crate::storage::{Record, Storage};
 use media::tables::prefetch;
-use media::{FaultPlan, Nanos, Page, Slot, Spare};
+use media::{Nanos, Page, Slot, Spare};
 use std::ops::Range;
 
-impl NvmSet for PageMappedSet {
-    fn slot_of(&self, page: u32) -> Option<Slot> {
-        self.locate(page).map(|(slot, _)| slot)
+impl PageMappedSet {
+    /// The flash below.
+    #[inline]
+    pub fn flash(&self) -> &Flash {
+        &self.flash
     }
 
-    fn mapped_pages(&self, pages: Range<u32>) -> u64 {
+    /// The flash below.
+    #[inline]
+    pub fn flash_mut(&mut self) -> &mut Flash {
+        &mut self.flash
+    }
+
+    /// How many of these pages hold something.
+    pub fn mapped_among(&self, pages: Range<u32>) -> u64 {
         pages.filter(|&p| self.map[p as usize] != UNMAPPED).count() as u64
     }
 
-    fn references(&self) -> Vec<Slot> {
-        self.all_references()
-    }
-
+    /// Whether something waits for slots, and no event will tell when there is one.
     #[inline]
-    fn read<S: Storage, V: FnMut(&mut S, Piece, Option<Slot>) -> Result<(), Fault>>(
-        &mut self,
-        now: Nanos,
-        _io: Io,
-        volume: VolumeId,
-        extent: Extent,
-        cx: &mut SetContext<'_, S>,
-        visit: V,
-    ) -> Answer {
-        self.read_extent(now, volume, extent, cx, visit).into()
-    }
-
-    #[inline]
-    fn write<S: Storage>(&mut self, now: Nanos, write: Write, cx: &mut SetContext<'_, S>) -> Answer {
-        self.accept(now, write, cx)
-    }
-
-    fn trim<S: Storage>(&mut self, now: Nanos, first: u32, count: u32, cx: &mut SetContext<'_, S>) {
-        self.deallocate(now, first, count, cx);
-        self.pump(now, cx);
-    }
-
-    fn drain<S: Storage>(&mut self, now: Nanos, io: Io, cx: &mut SetContext<'_, S>) -> Answer {
-        self.drain_buffer(now, io, cx)
-    }
-
-    fn purge<S: Storage>(&mut self, now: Nanos, io: Io, cx: &mut SetContext<'_, S>) -> Answer {
-        self.start_purge(now, io, cx);
-        Answer::Later
-    }
-
-    fn scrub<S: Storage, M: Fn(u32) -> bool>(&mut self, mine: M, cx: &mut SetContext<'_, S>) {
-        self.scrub_under_way(mine, cx);
-    }
-
-    #[inline]
-    fn lacks_slots(&self) -> bool {
+    pub fn lacks_slots(&self) -> bool {
         self.lacks_slots
     }
 
+    /// Tries again what waits for slots; whether anything did.
     #[inline]
-    fn retry<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) {
+    pub fn retry<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) {
         if std::mem::take(&mut self.lacks_slots) {
             self.pump(now, cx);
         }
     }
 
+    /// An event of its own is due at `now`. Whether it goes on by it: then [`pump`](PageMappedSet::pump) follows.
     #[inline]
-    fn handle<S: Storage>(&mut self, now: Nanos, event: Event, cx: &mut SetContext<'_, S>) {
-        let ended = match event {
+    pub fn handle<S: Storage>(&mut self, now: Nanos, event: Event, cx: &mut SetContext<'_, S>) -> bool {
+        match event {
             Event::Programmed(die) => self.programmed(now, die, cx),
             Event::Gathered(chain) => {
                 self.gathered(chain);
@@ -85,119 +55,123 @@ impl NvmSet for PageMappedSet {
             #[cfg(any(test, feature = "late-reads"))]
             Event::Read(_) => false,
             Event::Erased(unit) => self.flash.erased(now, unit, cx.events, cx.storage),
-        };
-        if ended {
-            self.pump(now, cx);
         }
     }
 
-    fn power_cut<S: Storage>(&mut self, now: Nanos, saved: bool, cx: &mut SetContext<'_, S>) -> AfterCut {
-        if !saved && self.flash.is_durable() {
-            cx.storage.record(Record::Lose { set: self.flash.id().0 });
-        }
-        AfterCut { saved: self.lose_power(now, saved, cx), lossy: !saved }
-    }
-
-    fn recover<S: Storage>(&mut self, saved: &[Spare], cx: &mut SetContext<'_, S>) -> u64 {
-        self.rebuild(saved, cx)
-    }
-
-    fn resume<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) {
-        self.pump(now, cx);
-    }
-
-    fn age(
-        &mut self,
-        granules: &[u32],
-        past: Past,
-        version: &mut u64,
-        go_on: &mut dyn FnMut() -> bool,
-    ) -> bool {
-        self.give_past(granules, past, version, go_on)
-    }
-
-    fn lost(&mut self) -> &mut LostPages {
+    /// Pages that were found to be lost.
+    pub fn lost(&mut self) -> &mut LostPages {
         &mut self.lost
     }
 
-    fn stats(&self) -> SetStats {
-        self.flash.stats
-    }
-
-    fn restore_stats(&mut self, stats: SetStats) {
-        self.flash.stats = stats;
-    }
-
-    fn info(&self, capacity_bytes: u64, unallocated_bytes: u64) -> SetInfo {
-        self.state(capacity_bytes, unallocated_bytes)
-    }
-
-    fn plan_mut(&mut self) -> &mut FaultPlan {
-        self.flash.nand.plan_mut()
-    }
-
+    /// Whether spare superblocks are used up, so that nothing more can be written.
     #[inline]
-    fn cut_due(&self) -> bool {
-        self.flash.nand.cut_due()
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
     }
 
+    /// Begins to bring a page's map entry into the host's cache.
     #[inline]
-    fn prefetch(&self, page: u32) {
+    pub fn prefetch(&self, page: u32) {
         prefetch(&self.map, page);
     }
 
+    /// Begins to bring the spare area of a page's copy into the host's cache.
     #[inline]
-    fn prefetch_place(&self, page: u32) {
+    pub fn prefetch_place(&self, page: u32) {
         let at = self.map[page as usize];
         if at != UNMAPPED && at & BUFFERED == 0 {
             self.flash.nand.inner().prefetch(Page(at));
         }
     }
 
-    fn handles(&self) -> usize {
+    /// Placement handles.
+    pub fn handles(&self) -> usize {
         self.streams.handles()
     }
 
-    fn reclaim_unit(&self, handle: usize) -> Option<(u64, u64)> {
-        (handle < self.streams.handles()).then(|| (self.superblock_bytes(), self.room_of(handle)))
-    }
-
-    fn renew<S: Storage>(&mut self, now: Nanos, handle: usize, cx: &mut SetContext<'_, S>) -> u64 {
-        if handle < self.streams.handles() { self.renew_unit(now, handle, cx) } else { 0 }
-    }
-
-    fn collect_ahead<S: Storage>(&mut self, now: Nanos, on: bool, cx: &mut SetContext<'_, S>) {
-        self.set_reserve(on);
-        self.pump(now, cx);
-    }
-
-    fn pause_gc<S: Storage>(&mut self, now: Nanos, paused: bool, cx: &mut SetContext<'_, S>) {
-        // What collection has begun to program or erase ends.
+    /// Holds collection back, or lets it go on. What it has begun to program or erase ends.
+    pub fn set_gc_paused(&mut self, paused: bool) {
         self.gc.paused = paused;
-        self.pump(now, cx);
     }
 
-    fn is_gc_paused(&self) -> bool {
+    /// Whether collection is held back.
+    pub fn is_gc_paused(&self) -> bool {
         self.gc.paused
     }
 
-    fn room_without_collection(&self) -> u64 {
-        self.collection_free_room()
-    }
-
-    fn take_notes(&mut self, wanted: bool) {
+    /// Whether notes of reclaim units are taken.
+    pub fn take_notes(&mut self, wanted: bool) {
         self.notes.want(wanted);
     }
 
-    fn notes(&mut self) -> Vec<PlacementNote> {
+    /// What was noted since the last time, oldest first.
+    pub fn notes(&mut self) -> Vec<PlacementNote> {
         self.notes.take()
     }
 
-    fn describe(&self) -> String {
-        self.in_words()
+    /// Somebody else on the same flash wants so many superblocks: collection frees as many more.
+    pub fn set_wanted(&mut self, superblocks: u32) {
+        self.wanted = superblocks;
     }
 
-    fn audit(&self) -> Result<(), String> {
-        self.check_consistency()
+    /// Whether somebody else may open a superblock: enough stay for collection and for what hosts write here.
+    pub fn spares_superblock(&self) -> bool {
+        let kept = self.gc.config.low.max(2) + self.streams.kept_for_handles();
+        self.flash.superblocks().free() >= kept as usize
+    }
+
+    /// Takes a page of a zone that cannot be in its place: its contents, which stay the zone's, too. Whether there is room.
+    pub fn admit_stray<S: Storage>(&mut self, page: u32, slot: Slot, cx: &mut SetContext<'_, S>) -> bool {
+        let atomic = self.buffer.atomic();
+        let base = page & !(atomic - 1);
+        let chunk = (base..(base + atomic).min(self.capacity)).find_map(|p| {
+            let at = self.map[p as usize];
+            (at != UNMAPPED && at & BUFFERED != 0 && self.buffer.is_open(at ^ BUFFERED))
+                .then_some(at ^ BUFFERED)
+        });
+        if chunk.is_none() && !self.buffer.has_room() {
+            return false;
+        }
+        if self.flash.is_durable() {
+            cx.storage.retain(slot);
+        }
+        self.admit_page(page, slot, chunk, 0, cx);
+        true
+    }
+
+    /// A page of a zone that was stored here, as it is on flash; `None` if it was not.
+    pub fn stray(&self, page: u32) -> Option<Spare> {
+        match self.map[page as usize] {
+            UNMAPPED => None,
+            at if at & BUFFERED != 0 => Some(self.buffer.entry(at ^ BUFFERED).spare()),
+            at => Some(self.flash.spare(at)),
+        }
+    }
+
+    /// A page of a zone that was stored here is in its place now.
+    pub fn drop_page<S: Storage>(&mut self, now: Nanos, page: u32, cx: &mut SetContext<'_, S>) {
+        if self.map[page as usize] != UNMAPPED {
+            self.deallocate(now, page, 1, cx);
+        }
+    }
+
+    /// Pages of a zone were given up, as the journal knows: no copy of them on flash counts.
+    pub fn note_deallocated(&mut self, first: u32, count: u32) {
+        for page in first..first + count {
+            super::bits::set_bit(&mut self.trimmed, page);
+        }
+    }
+
+    /// Power is lost, and maybe with it what was not saved; the journal hears of it. Returns what the capacitors saved.
+    pub fn power_cut<S: Storage>(
+        &mut self,
+        now: Nanos,
+        saved: bool,
+        cx: &mut SetContext<'_, S>,
+    ) -> Vec<Spare> {
+        if !saved && self.flash.is_durable() {
+            cx.storage.record(Record::Lose { set: self.flash.id().0 });
+        }
+        self.lose_power(now, saved, cx)
     }
 }

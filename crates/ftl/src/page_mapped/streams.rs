@@ -1,11 +1,11 @@
-//! The streams of the set: a superblock is open for each placement handle, and for each lane of collection.
+//! The streams of the set: a superblock is open for each placement handle, and for each relocation stream.
 
 use crate::flash::Stream;
 use crate::placement::{PlacementPolicy, Writer};
 
 #[derive(Clone)]
 pub(super) struct Streams {
-    /// Those of the placement handles, then the lanes: what collection writes to.
+    /// Those of the placement handles, then the relocation streams: what collection writes to.
     all: Vec<Stream>,
     /// Placement handles.
     handles: usize,
@@ -21,7 +21,7 @@ pub(super) struct Streams {
 impl Streams {
     pub fn new(handles: usize, policy: &'static dyn PlacementPolicy) -> Streams {
         Streams {
-            all: vec![Stream::CLOSED; handles + policy.lanes(handles)],
+            all: vec![Stream::CLOSED; handles + policy.relocation_streams(handles)],
             handles,
             turn: 0,
             open_handles: 0,
@@ -36,7 +36,7 @@ impl Streams {
         self.handles
     }
 
-    /// Handles and lanes.
+    /// Streams of handles and of collection.
     #[inline]
     pub fn count(&self) -> usize {
         self.all.len()
@@ -44,7 +44,7 @@ impl Streams {
 
     /// Whether a stream belongs to collection.
     #[inline]
-    pub fn is_lane(&self, stream: usize) -> bool {
+    pub fn is_relocation(&self, stream: usize) -> bool {
         stream >= self.handles
     }
 
@@ -52,7 +52,7 @@ impl Streams {
     fn writer(&self, stream: usize) -> Writer {
         match stream.checked_sub(self.handles) {
             None => Writer::Host(stream),
-            Some(lane) => Writer::Lane(lane),
+            Some(stream) => Writer::Relocation(stream),
         }
     }
 
@@ -67,7 +67,7 @@ impl Streams {
     pub fn of_relocated(&self, stream: usize) -> usize {
         match self.policy.relocated(self.writer(stream)) {
             Writer::Host(handle) => handle,
-            Writer::Lane(lane) => self.handles + lane,
+            Writer::Relocation(stream) => self.handles + stream,
         }
     }
 
@@ -86,8 +86,8 @@ impl Streams {
         &mut self.all[stream]
     }
 
-    /// The first lane with an open superblock.
-    pub fn open_lane(&self) -> Option<usize> {
+    /// The first relocation stream with an open superblock.
+    pub fn open_relocation_stream(&self) -> Option<usize> {
         (self.handles..self.all.len()).find(|&stream| self.all[stream].is_open())
     }
 
@@ -109,7 +109,7 @@ impl Streams {
     pub fn count_open(&mut self, opening: usize) {
         if self.handles > 1 {
             let others = (0..self.handles).filter(|&h| h != opening && self.all[h].is_open()).count();
-            self.open_handles = others as u32 + u32::from(!self.is_lane(opening));
+            self.open_handles = others as u32 + u32::from(!self.is_relocation(opening));
         }
     }
 
@@ -158,17 +158,17 @@ mod tests {
 
     #[test]
     fn handles_take_turns_and_those_that_are_open_are_counted() {
-        let mut streams = Streams::new(3, Placement::Mixed.places());
+        let mut streams = Streams::new(3, Placement::Mixed.policy());
         assert_eq!([(); 4].map(|()| streams.next_turn()), [0, 1, 2, 0]);
-        assert_eq!((streams.kept_for_handles(), streams.open_lane()), (0, None));
+        assert_eq!((streams.kept_for_handles(), streams.open_relocation_stream()), (0, None));
         for (stream, kept) in [(0, 0), (2, 1), (3, 1), (1, 2)] {
             streams.count_open(stream);
             *streams.get_mut(stream) = Stream::new(stream as u32);
             assert_eq!(streams.kept_for_handles(), kept, "with stream {stream}");
         }
-        assert_eq!(streams.open_lane(), Some(3));
+        assert_eq!(streams.open_relocation_stream(), Some(3));
         streams.close_all();
         streams.recount_open();
-        assert_eq!((streams.kept_for_handles(), streams.open_lane()), (0, None));
+        assert_eq!((streams.kept_for_handles(), streams.open_relocation_stream()), (0, None));
     }
 }

@@ -10,13 +10,7 @@ use media::Nanos;
 
 impl PageMappedSet {
     /// Deallocates `count` logical pages from `first`.
-    pub(super) fn deallocate<S: Storage>(
-        &mut self,
-        now: Nanos,
-        first: u32,
-        count: u32,
-        cx: &mut SetContext<'_, S>,
-    ) {
+    pub fn deallocate<S: Storage>(&mut self, now: Nanos, first: u32, count: u32, cx: &mut SetContext<'_, S>) {
         let range = first..first + count;
         let mut any = false;
         for page in range.clone() {
@@ -26,7 +20,7 @@ impl PageMappedSet {
             }
             any = true;
             if let Some(volume) = cx.volumes.owner_mut(self.flash.id(), page) {
-                volume.mapped -= 1;
+                volume.count_mapped(-1);
             }
             self.map[page as usize] = UNMAPPED;
             if at & BUFFERED == 0 {
@@ -41,7 +35,7 @@ impl PageMappedSet {
             self.supersede(now, at ^ BUFFERED, cx);
         }
         if any && self.flash.is_durable() {
-            // All of the range, as whoever replays the record will do.
+            // All of the range, as a replay of the record will do.
             for page in range {
                 set_bit(&mut self.trimmed, page);
             }

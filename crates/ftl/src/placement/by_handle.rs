@@ -5,19 +5,19 @@ use super::policy::{PlacementPolicy, Writer};
 pub(super) struct ByHandle;
 
 impl PlacementPolicy for ByHandle {
-    fn lanes(&self, handles: usize) -> usize {
+    fn relocation_streams(&self, handles: usize) -> usize {
         handles
     }
 
     fn relocated(&self, from: Writer) -> Writer {
         match from {
-            Writer::Host(of) | Writer::Lane(of) => Writer::Lane(of),
+            Writer::Host(of) | Writer::Relocation(of) => Writer::Relocation(of),
         }
     }
 
     fn handle(&self, writer: Writer) -> Option<usize> {
         match writer {
-            Writer::Host(of) | Writer::Lane(of) => Some(of),
+            Writer::Host(of) | Writer::Relocation(of) => Some(of),
         }
     }
 }

@@ -6,11 +6,11 @@ use super::policy::{PlacementPolicy, Writer};
 pub(super) struct Mixed;
 
 impl PlacementPolicy for Mixed {
-    fn lanes(&self, _handles: usize) -> usize {
+    fn relocation_streams(&self, _handles: usize) -> usize {
         1
     }
 
     fn relocated(&self, _from: Writer) -> Writer {
-        Writer::Lane(0)
+        Writer::Relocation(0)
     }
 }

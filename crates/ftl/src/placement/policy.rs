@@ -5,14 +5,14 @@
 pub(crate) enum Writer {
     /// A placement handle's.
     Host(usize),
-    /// A lane of collection.
-    Lane(usize),
+    /// A stream that takes what collection moves.
+    Relocation(usize),
 }
 
 /// A way to place data. It has no state: what it says of a stream never changes.
 pub(crate) trait PlacementPolicy: Sync {
-    /// Lanes of a set with so many placement handles: 1 at least.
-    fn lanes(&self, handles: usize) -> usize;
+    /// Relocation streams of a set with so many placement handles: 1 at least.
+    fn relocation_streams(&self, handles: usize) -> usize;
 
     /// The placement handle whose stream takes what a host writes with `handle`, of so many. One that the set does not have counts as
     /// the first.
@@ -27,7 +27,7 @@ pub(crate) trait PlacementPolicy: Sync {
     fn handle(&self, writer: Writer) -> Option<usize> {
         match writer {
             Writer::Host(handle) => Some(handle),
-            Writer::Lane(_) => None,
+            Writer::Relocation(_) => None,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Collection writes to the superblock that the host writes to, so that what it moves comes among newer data. Its lane is never
+//! Collection writes to the superblock that the host writes to, so that what it moves comes among newer data. Its relocation stream is never
 //! opened.
 
 use super::policy::{PlacementPolicy, Writer};
@@ -6,7 +6,7 @@ use super::policy::{PlacementPolicy, Writer};
 pub(super) struct Together;
 
 impl PlacementPolicy for Together {
-    fn lanes(&self, _handles: usize) -> usize {
+    fn relocation_streams(&self, _handles: usize) -> usize {
         1
     }
 

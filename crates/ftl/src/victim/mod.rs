@@ -28,7 +28,7 @@ impl GcPolicy {
     /// All of them, in the order of the variants. Tests run each.
     pub const ALL: &[GcPolicy] = &[GcPolicy::Greedy, GcPolicy::CostBenefit, GcPolicy::Fifo];
 
-    pub(crate) fn chooses(self) -> &'static dyn VictimPolicy {
+    pub(crate) fn policy(self) -> &'static dyn VictimPolicy {
         match self {
             GcPolicy::Greedy => &Greedy,
             GcPolicy::CostBenefit => &CostBenefit,
@@ -51,7 +51,7 @@ mod tests {
     fn policies_choose_by_what_their_names_say() {
         // Fewest valid pages; a little more, but old; the oldest, and nearly full.
         let all = [candidate(0, 20, 1), candidate(1, 25, 50), candidate(2, 95, 60)];
-        let chosen = |policy: GcPolicy| policy.chooses().choose(&mut all.iter().copied()).unwrap().superblock;
+        let chosen = |policy: GcPolicy| policy.policy().choose(&mut all.iter().copied()).unwrap().superblock;
         assert_eq!([GcPolicy::Greedy, GcPolicy::CostBenefit, GcPolicy::Fifo].map(chosen), [0, 1, 2]);
     }
 
@@ -72,9 +72,9 @@ mod tests {
     fn of_equals_all_choose_the_first_and_of_none_none() {
         for policy in GcPolicy::ALL {
             let equal = [candidate(4, 30, 9), candidate(7, 30, 9)];
-            let chosen = policy.chooses().choose(&mut equal.iter().copied());
+            let chosen = policy.policy().choose(&mut equal.iter().copied());
             assert_eq!(chosen.map(|c| c.superblock), Some(4), "{policy:?}");
-            assert_eq!(policy.chooses().choose(&mut std::iter::empty()), None);
+            assert_eq!(policy.policy().choose(&mut std::iter::empty()), None);
         }
     }
 
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn an_empty_superblock_is_first_for_cost_benefit() {
         let all = [candidate(0, 1, u64::MAX), candidate(1, 0, 1)];
-        let chosen = GcPolicy::CostBenefit.chooses().choose(&mut all.iter().copied());
+        let chosen = GcPolicy::CostBenefit.policy().choose(&mut all.iter().copied());
         assert_eq!(chosen.map(|c| c.superblock), Some(1));
     }
 }

@@ -12,7 +12,8 @@
 //!   does not know what will be written next can do better than with a class for each page (the same paper on separate pools).
 
 use ftl::{
-    Answer, Config, Extent, Ftl, GcConfig, GcPolicy, Io, NoContents, PAGE, SetConfig, SetId, Source, VolumeId,
+    Answer, Config, Extent, Ftl, GcConfig, GcPolicy, Io, NoContents, PAGE, SetConfig, SetId, Source,
+    VolumeId, ZonesConfig,
 };
 use media::{Cell, FaultPlan, Geometry, NandConfig, NandTiming, Nanos, Rng};
 
@@ -97,7 +98,7 @@ pub fn kept_apart(classes: &[Class], alpha: f64) -> f64 {
 }
 
 /// A drive under such writes.
-pub struct Load {
+pub struct LoadedDrive {
     pub ftl: Ftl,
     pub volume: VolumeId,
     pub pages: u64,
@@ -107,9 +108,9 @@ pub struct Load {
     rng: Rng,
 }
 
-impl Load {
+impl LoadedDrive {
     /// 512 superblocks of 1,024 pages, without timing.
-    pub fn new(spare: f64, policy: GcPolicy, classes: Vec<Class>) -> Load {
+    pub fn new(spare: f64, policy: GcPolicy, classes: Vec<Class>) -> LoadedDrive {
         let geometry = Geometry {
             dies: 4,
             channels: 4,
@@ -131,6 +132,7 @@ impl Load {
                 capacity_pages: pages,
                 gc: GcConfig { policy, wear_gap: 1000, ..GcConfig::default() },
                 placement: Default::default(),
+                zones: ZonesConfig::default(),
             }],
             buffer_pages: 4,
             protected: true,
@@ -143,7 +145,7 @@ impl Load {
         let bytes = u64::from(pages) * u64::from(PAGE);
         let volume = ftl.create(SetId(0), bytes, &mut NoContents).expect("space");
         let alpha = (raw - reserved) / f64::from(pages);
-        Load { ftl, volume, pages: pages.into(), alpha, classes, rng: Rng::new(7) }
+        LoadedDrive { ftl, volume, pages: pages.into(), alpha, classes, rng: Rng::new(7) }
     }
 
     pub fn write(&mut self, page: u64) {

@@ -22,6 +22,7 @@ pub enum Kept {
     Clear(u8, u32, u32),
     Place(u8, Page, Spare),
     Trim(u8, u32, u32, u64, bool),
+    Zone(u8, u16, u32, Vec<u8>),
     Section(Section, Vec<u8>),
 }
 
@@ -38,6 +39,7 @@ impl Kept {
             Record::Clear { set, first, count } => Kept::Clear(set, first, count),
             Record::Place { set, page, spare } => Kept::Place(set, page, spare),
             Record::Trim { set, first, count, version, gone } => Kept::Trim(set, first, count, version, gone),
+            Record::Zone { set, volume, zone, bytes } => Kept::Zone(set, volume, zone, bytes.to_vec()),
             Record::Section { kind, bytes } => Kept::Section(kind, bytes.to_vec()),
         }
     }
@@ -54,6 +56,7 @@ impl Kept {
             Kept::Clear(set, first, count) => Record::Clear { set, first, count },
             Kept::Place(set, page, spare) => Record::Place { set, page, spare },
             Kept::Trim(set, first, count, version, gone) => Record::Trim { set, first, count, version, gone },
+            Kept::Zone(set, volume, zone, ref bytes) => Record::Zone { set, volume, zone, bytes },
             Kept::Section(kind, ref bytes) => Record::Section { kind, bytes },
         }
     }

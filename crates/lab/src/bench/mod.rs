@@ -306,7 +306,7 @@ fn enough<T: Transport>(host: &mut Host<T>, count: u32) -> Result<()> {
     Ok(())
 }
 
-pub(crate) type EndedJob = (usize, worker::Ended);
+pub(crate) type EndedJob = (usize, worker::EndedWorker);
 
 /// Runs jobs at the same time, and keeps what came of them.
 struct Phase<'a> {

@@ -43,7 +43,7 @@ pub(crate) struct Shared {
 
 /// How a clone ended.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct EndedWorker {
     pub stats: Stats,
     /// errno, or 0.
     pub error: i32,
@@ -214,7 +214,7 @@ impl<'a, D: JobDevice> Worker<'a, D> {
     }
 
     /// Runs the job to its end.
-    pub fn run(mut self) -> Ended {
+    pub fn run(mut self) -> EndedWorker {
         let began = Instant::now();
         let before = Usage::of_this_thread();
         let broken = self.work().err();
@@ -229,7 +229,7 @@ impl<'a, D: JobDevice> Worker<'a, D> {
             error = if broken.error == 0 { error } else { broken.error };
             problems.push(broken.problem);
         }
-        Ended {
+        EndedWorker {
             stats: self.job().stats().clone(),
             error,
             problems,
@@ -468,7 +468,7 @@ impl Usage {
 mod tests {
     use super::*;
     use blockdev::Namespace;
-    use host::{Data, Done, NamespaceDevice, Queue, TransportError};
+    use host::{CompletedCommand, Data, NamespaceDevice, Queue, TransportError};
     use nvme::{Command, Completion};
     use std::sync::atomic::AtomicU32;
     use workload::fio::{JobFile, Space};
@@ -505,12 +505,12 @@ mod tests {
             Ok(tag)
         }
 
-        fn next(&mut self, _timeout: Option<Duration>) -> Result<Option<Done>, TransportError> {
+        fn next(&mut self, _timeout: Option<Duration>) -> Result<Option<CompletedCommand>, TransportError> {
             std::thread::sleep(Duration::from_micros(300));
             let Some((tag, data)) = self.done.pop_front() else { return Ok(None) };
             self.outstanding.retain(|other| *other != tag);
             self.heard.fetch_add(1, Ordering::Relaxed);
-            Ok(Some(Done { tag, completion: Completion::default(), data }))
+            Ok(Some(CompletedCommand { tag, completion: Completion::default(), data }))
         }
 
         fn abandon(&mut self) {
@@ -519,7 +519,7 @@ mod tests {
     }
 
     /// The end of a job that loses one of its commands, or all from one on; how many were answered.
-    fn ended(text: &str, lost: u32, silent: u32, timeouts: Timeouts, stop: bool) -> (Ended, u32) {
+    fn ended(text: &str, lost: u32, silent: u32, timeouts: Timeouts, stop: bool) -> (EndedWorker, u32) {
         let jobs = JobFile::parse(text, &|_| None).unwrap().jobs().unwrap();
         let job = Job::of(&jobs.jobs[0], Space { blocks: 4096, block_bytes: 4096 }, 0, 0, 0).unwrap();
         let (abandoned, heard) = (AtomicBool::new(false), AtomicU32::new(0));

@@ -1,5 +1,5 @@
-//! `tranche compare`: any command of the user's own on several layouts, compared by wall time, the drive's counters and
-//! whatever the command itself reports.
+//! `tranche compare`: a command of the user's own on several layouts, compared by wall time, the drive's counters and
+//! the figures that the command itself reports.
 //!
 //! The command runs with these variables:
 //!
@@ -34,6 +34,7 @@ use crate::{
     drive::Program,
     figure::show,
     layout::Layout,
+    mounted_drive::{BaseImage, MountedDrive, discard, require_root},
     process::{Process, tail},
     report::{
         Report, Section,
@@ -41,7 +42,6 @@ use crate::{
         comparison_table,
     },
     results::{self, Host, Overwrite, Point, Results, Run, Variant, compare},
-    rig::{Base, MountedDrive, discard, require_root},
     scratch::{self, Role, Scratch},
 };
 
@@ -118,7 +118,7 @@ fn all(
     layouts: &[Layout],
     out: &Path,
     control: &Control,
-) -> Result<(Vec<Base>, Vec<Variant>, Metrics)> {
+) -> Result<(Vec<BaseImage>, Vec<Variant>, Metrics)> {
     let mut metrics = Metrics::default();
     let repeat = usize::try_from(options.repeat)?;
     let mut progress = Progress::new(control, (layouts.len() * (repeat + 1)) as u64);
@@ -126,7 +126,7 @@ fn all(
     for layout in layouts {
         progress.begin(&format!("preparing layout {}", layout.name));
         let start = Instant::now();
-        bases.push(Base::make(scratch, program, layout, &mut |d| progress.detail(d), |_, _| Ok(()))?);
+        bases.push(BaseImage::make(scratch, program, layout, &mut |d| progress.detail(d), |_, _| Ok(()))?);
         progress.end(&format!("{} s", start.elapsed().as_secs()));
     }
     let mut variants: Vec<Variant> = layouts
@@ -155,23 +155,23 @@ fn one(
     options: &Options,
     scratch: &Scratch,
     program: &Program,
-    base: &Base,
+    base: &BaseImage,
     repetition: u32,
     out: &Path,
     all: &mut Metrics,
 ) -> Result<Run> {
     const NAME: &str = "run";
     let layout = base.layout();
-    let mut rig = base.open(scratch, program, NAME, &toml::Table::new())?;
+    let mut mounted = base.open(scratch, program, NAME, &toml::Table::new())?;
     let directory = out.join(format!("{}-{repetition}", layout.name));
     fs::create_dir_all(&directory).with_context(|| format!("making {}", directory.display()))?;
     let file = directory.join("metrics.jsonl");
     File::create(&file).with_context(|| format!("making {}", file.display()))?;
-    let command = command(options, layout, &mut rig, &directory, &file, repetition)?;
+    let command = command(options, layout, &mut mounted, &directory, &file, repetition)?;
     let log = directory.join("output.log");
     let _ = fs::remove_file(&log);
-    let drive = rig.drive()?.id();
-    let before = rig.counters()?;
+    let drive = mounted.drive()?.id();
+    let before = mounted.counters()?;
     let start = Instant::now();
     let mut process = Process::start(scratch, Role::Client, "the command", command, &log, None)?;
     let mut processes = vec![("command", process.id())];
@@ -189,7 +189,7 @@ fn one(
             looked = Instant::now();
         }
         scratch.cancel().sleep(Duration::from_millis(20))?;
-        rig.drive()?.check()?;
+        mounted.drive()?.check()?;
         if start.elapsed() > Duration::from_secs(options.timeout) {
             bail!(
                 "the command took longer than {} s (--timeout); the end of its output, {}:\n{}",
@@ -207,9 +207,9 @@ fn one(
             tail(&log, 15)
         );
     }
-    let after = rig.counters()?;
-    let namespaces = rig.counted(&before, &after);
-    rig.close()?;
+    let after = mounted.counters()?;
+    let namespaces = mounted.counted(&before, &after);
+    mounted.close()?;
     discard(scratch, NAME)?;
     let mut run = Run { repetition, seconds, cpu: cpu_after.since(&cpu_before, 1), ..Run::default() };
     run.metrics = metrics::of_drive(seconds, &namespaces);
@@ -223,7 +223,7 @@ fn one(
 fn command(
     options: &Options,
     layout: &Layout,
-    rig: &mut MountedDrive,
+    mounted: &mut MountedDrive,
     directory: &Path,
     metrics: &Path,
     repetition: u32,
@@ -236,19 +236,19 @@ fn command(
         .env("TRANCHE_OUT", directory)
         .env("TRANCHE_METRICS", metrics)
         .env("TRANCHE_REPETITION", repetition.to_string());
-    for (volume, namespace) in rig.volumes().iter().zip(&layout.namespaces) {
+    for (volume, namespace) in mounted.volumes().iter().zip(&layout.namespaces) {
         command.env(format!("TRANCHE_DEV_{}", namespace.variable()), &volume.device);
         if let Some(mount) = &volume.mount {
             command.env(format!("TRANCHE_MOUNT_{}", namespace.variable()), mount);
         }
     }
-    if let Some(unix) = rig.drive()?.unix() {
+    if let Some(unix) = mounted.drive()?.unix() {
         command.env("TRANCHE_UNIX", unix);
     }
     Ok(command)
 }
 
-fn results(options: &Options, bases: &[Base], variants: Vec<Variant>, metrics: &[Metric]) -> Results {
+fn results(options: &Options, bases: &[BaseImage], variants: Vec<Variant>, metrics: &[Metric]) -> Results {
     let mut comparisons = Vec::new();
     if let Some((first, others)) = variants.split_first() {
         for variant in others {

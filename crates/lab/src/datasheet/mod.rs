@@ -1,7 +1,7 @@
 //! `tranche profile check`: whether a simulated drive is as fast as its data sheet says.
 //!
-//! Prepared as makers prepare theirs, and measured by fio jobs in virtual time: the sequential figures on a drive that has been
-//! written once in order, the others on one that has then been written at random until its write amplification was steady.
+//! The drive is prepared as makers prepare theirs, and measured by fio jobs in virtual time. The sequential figures are those of a drive
+//! that was written once in order. For the others the drive is then written at random until its write amplification is steady.
 
 mod report;
 

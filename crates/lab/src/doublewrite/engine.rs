@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 
 use super::Options;
-use crate::{mariadb::Server, rig};
+use crate::{mariadb::Server, mounted_drive};
 
 /// Where a study runs, and why.
 #[derive(Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl Engine {
 
 /// Why the study cannot run live here: what a drive's devices need, and a server.
 pub(super) fn obstacle(options: &Options) -> Option<String> {
-    rig::obstacle().or_else(|| servers(options).err().map(|error| format!("{error:#}")))
+    mounted_drive::obstacle().or_else(|| servers(options).err().map(|error| format!("{error:#}")))
 }
 
 /// The servers that are named, or else the one installed.

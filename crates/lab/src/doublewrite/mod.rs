@@ -29,11 +29,11 @@ use crate::{
     drive::Program,
     figure::{show, show_size},
     mariadb::{self, Files, Instance, Server, SystemTablespace, Tuning},
+    mounted_drive::{BaseImage, MountedDrive, discard},
     results::{Comparison, Host, Overwrite, Percentiles, Point, Results, Run, compare},
-    rig::{Base, MountedDrive, discard},
     scratch::{self, Scratch},
     sweep::{self, SetOptions},
-    tpcc::{self, Kind, Phase},
+    tpcc::{self, Phase, TransactionKind},
 };
 
 /// Options of the study.
@@ -329,7 +329,7 @@ impl<'a> Study<'a> {
     }
 
     /// Makes the drive of a family with the loaded database on it.
-    fn prepare(&self, family: Family, progress: &mut dyn FnMut(&str)) -> Result<Base> {
+    fn prepare(&self, family: Family, progress: &mut dyn FnMut(&str)) -> Result<BaseImage> {
         let options = self.options;
         let layout = layout(
             family,
@@ -338,8 +338,8 @@ impl<'a> Study<'a> {
             &options.variants,
             self.server.has_doublewrite_dir(),
         )?;
-        Base::make(&self.scratch, &self.program, &layout, progress, |rig, progress| {
-            let files = self.files(rig, SystemTablespace::BesideData)?;
+        BaseImage::make(&self.scratch, &self.program, &layout, progress, |mounted, progress| {
+            let files = self.files(mounted, SystemTablespace::BesideData)?;
             self.server.make_dir(&files.data)?;
             let tuning = Tuning {
                 buffer_pool_mib: 256,
@@ -373,8 +373,8 @@ impl<'a> Study<'a> {
         })
     }
 
-    fn files(&self, rig: &MountedDrive, system: SystemTablespace) -> Result<Files> {
-        let mount = rig.volume("data")?.mount.clone().context("the data's namespace is not mounted")?;
+    fn files(&self, mounted: &MountedDrive, system: SystemTablespace) -> Result<Files> {
+        let mount = mounted.volume("data")?.mount.clone().context("the data's namespace is not mounted")?;
         Ok(Files { data: mount.join("db"), system })
     }
 
@@ -385,7 +385,7 @@ impl<'a> Study<'a> {
     /// One run of one variant, on a fresh copy of the prepared drive.
     fn one(
         &self,
-        base: &Base,
+        base: &BaseImage,
         variant: Variant,
         threads: u32,
         repetition: u32,
@@ -394,8 +394,8 @@ impl<'a> Study<'a> {
         const NAME: &str = "run";
         let options = self.options;
         progress.detail("restoring the drive");
-        let mut rig = base.open(&self.scratch, &self.program, NAME, &toml::Table::new())?;
-        let files = self.files(&rig, variant.system(&rig)?)?;
+        let mut mounted = base.open(&self.scratch, &self.program, NAME, &toml::Table::new())?;
+        let files = self.files(&mounted, variant.system(&mounted)?)?;
         files.place_system_tablespace(&self.server)?;
         let tuning = options.tuning(variant);
         let instance = self.start(&files, &tuning)?;
@@ -410,7 +410,7 @@ impl<'a> Study<'a> {
             cancel: self.control.cancel().clone(),
         };
         let mut processes = vec![("database", instance.id()), ("load", std::process::id())];
-        processes.extend(rig.drive()?.id().map(|id| ("drive", id)));
+        processes.extend(mounted.drive()?.id().map(|id| ("drive", id)));
         let mut samples = Vec::new();
         let outcome = tpcc::run(&load, |phase| {
             match phase {
@@ -426,7 +426,9 @@ impl<'a> Study<'a> {
                         show(per_minute)
                     ));
                 }
-                Phase::Start | Phase::End => samples.push((rig.counters()?, cpu::Sample::take(&processes))),
+                Phase::Start | Phase::End => {
+                    samples.push((mounted.counters()?, cpu::Sample::take(&processes)))
+                }
             }
             Ok(())
         })?;
@@ -437,9 +439,9 @@ impl<'a> Study<'a> {
         let [(before, cpu_before), (after, cpu_after)] = &samples[..] else {
             bail!("the measured window was not sampled twice")
         };
-        let namespaces = rig.counted(before, after);
-        let endurance = rig.drive()?.endurance(1)?;
-        rig.close()?;
+        let namespaces = mounted.counted(before, after);
+        let endurance = mounted.drive()?.endurance(1)?;
+        mounted.close()?;
         discard(&self.scratch, NAME)?;
         let mut run = Run {
             at: Point::from([("threads".into(), threads.into())]),
@@ -462,7 +464,7 @@ impl<'a> Study<'a> {
         Ok(run)
     }
 
-    fn results(&self, base: &Base, variants: Vec<crate::results::Variant>) -> Result<Results> {
+    fn results(&self, base: &BaseImage, variants: Vec<crate::results::Variant>) -> Result<Results> {
         let comparisons = self.options.comparisons(&variants)?;
         let drive = serde_json::json!({
             "profile": self.options.drive,
@@ -544,9 +546,9 @@ fn lifetime_years(endurance: u128, namespaces: &[NamespaceCounts], seconds: f64)
     (endurance > 0 && rate > 0.0).then(|| endurance as f64 / rate / YEAR)
 }
 
-/// Of transactions in the order of [`Kind::ALL`], and of commits, in microseconds.
+/// Of transactions in the order of [`TransactionKind::ALL`], and of commits, in microseconds.
 fn latencies(transactions: &[Histogram<u64>], commits: &Histogram<u64>) -> BTreeMap<String, Percentiles> {
-    let histograms = Kind::ALL.iter().map(|kind| kind.name()).zip(transactions);
+    let histograms = TransactionKind::ALL.iter().map(|kind| kind.name()).zip(transactions);
     let all = histograms.chain([("commit", commits)]);
     all.map(|(name, histogram)| {
         #[expect(clippy::cast_precision_loss, reason = "microseconds of minutes at most")]

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::{
     layout::{Filesystem, Layout, Namespace, Precondition, Size},
     mariadb::SystemTablespace,
-    rig::MountedDrive,
+    mounted_drive::MountedDrive,
 };
 use anyhow::{Result, bail};
 
@@ -95,9 +95,9 @@ impl Variant {
     ///
     /// # Errors
     /// When the layout lacks the namespace.
-    pub fn system(self, rig: &MountedDrive) -> Result<SystemTablespace> {
+    pub fn system(self, mounted: &MountedDrive) -> Result<SystemTablespace> {
         let Some(medium) = self.medium() else { return Ok(SystemTablespace::BesideData) };
-        let volume = rig.volume(medium)?;
+        let volume = mounted.volume(medium)?;
         Ok(match &volume.mount {
             Some(mount) => SystemTablespace::In(mount.clone()),
             None => SystemTablespace::Raw(volume.device.clone()),

@@ -16,8 +16,8 @@ pub(crate) use self::served::create_namespace;
 use crate::{
     counters::Counters,
     layout::{Layout, Namespace},
+    mounted_drive::DRIVE_PATIENCE,
     profile,
-    rig::DRIVE_PATIENCE,
     scratch::Scratch,
 };
 

@@ -21,8 +21,8 @@ use crate::{
     counters::Counters,
     figure::show_size,
     layout::{Namespace, Size},
+    mounted_drive::DRIVE_PATIENCE,
     process::Process,
-    rig::DRIVE_PATIENCE,
     scratch::{self, Role, Scratch},
 };
 
@@ -207,8 +207,8 @@ fn readable(device: &Path) -> bool {
     file.is_ok_and(|file| file.read_exact_at(&mut room[at..at + PAGE], 0).is_ok())
 }
 
-/// Creates a namespace of so many bytes in an NVM Set, with logical blocks of `lba` bytes and, if named, a reclaim unit handle of its
-/// own, and attaches it to every controller of the drive; its identifier.
+/// Creates a namespace of so many bytes in an NVM Set, and attaches it to every controller of the drive. Its logical blocks have `lba`
+/// bytes. If a reclaim unit handle is named, the namespace has it for itself. Returns its identifier.
 ///
 /// # Errors
 /// The drive has no such format, or refuses.

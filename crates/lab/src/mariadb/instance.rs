@@ -15,8 +15,8 @@ use crate::{
     scratch::{Role, Scratch},
 };
 
-/// Size of the system tablespace. It starts at 12 MiB and stays there: undo logs and tables have files of their own and
-/// the change buffer is off, so that little more than the dictionary's root pages and the doublewrite buffer is in it.
+/// Size of the system tablespace. It starts at 12 MiB and stays there. Undo logs and tables have files of their own, and
+/// the change buffer is off. So little more than the dictionary's root pages and the doublewrite buffer is in it.
 pub const SYSTEM_TABLESPACE_MIB: u64 = 12;
 
 /// Where the system tablespace is, which in MariaDB holds the doublewrite buffer.

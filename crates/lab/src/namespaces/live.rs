@@ -14,7 +14,7 @@ use workload::{
 };
 
 use super::{
-    rig::{NQN, names},
+    act_drive::{NQN, names},
     trial::{Counted, Plan, Seen, Trial},
 };
 use crate::{control::Cancel, cpu};
@@ -29,7 +29,7 @@ const NAP: Duration = Duration::from_millis(1);
 const LOOK: u64 = 4096;
 
 /// A drive that runs under the wall's clock.
-pub(super) struct LiveRig {
+pub(super) struct LiveActDrive {
     // The host goes before the drive.
     host: Host<LocalTransport>,
     _running: Running,
@@ -39,7 +39,7 @@ pub(super) struct LiveRig {
     cancel: Cancel,
 }
 
-impl LiveRig {
+impl LiveActDrive {
     pub(super) fn new(
         running: Running,
         nsids: Vec<Nsid>,

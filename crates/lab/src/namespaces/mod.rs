@@ -1,15 +1,15 @@
 //! `tranche study namespaces`: what an application gains that scales with the number of devices, when one drive is cut into several
 //! namespaces.
 //!
-//! The application is Aerospike's certification tool ([`workload::act`]): small reads from over a thousand threads, but large blocks from one
-//! thread per device that reads them and one that writes them, each with one request at a time. The drive is prepared as the tool's
-//! act_prep does; then the highest multiple of the standard load that passes is looked for, for several numbers of equal namespaces.
+//! The application is Aerospike's certification tool ([`workload::act`]). Over a thousand threads do small reads. For each device one thread
+//! reads large blocks and one writes them, each with one request at a time. The drive is prepared as the tool's act_prep does. Then
+//! the study looks for the highest multiple of the standard load that passes, for several numbers of equal namespaces.
 
+mod act_drive;
 mod agreement;
 mod live;
 mod published;
 mod report;
-mod rig;
 mod search;
 mod trial;
 
@@ -21,8 +21,8 @@ use serde_json::Value;
 use workload::act::HostTime;
 
 use self::{
+    act_drive::{ActDrive, ParkedDrive},
     agreement::Pair,
-    rig::{ActDrive, ParkedDrive},
     search::HighestLoad,
     trial::{Length, Plan},
 };
@@ -141,7 +141,7 @@ impl Options {
 
     /// A drive for tests on so many namespaces.
     fn drive(&self, toml: &toml::Table, count: u32) -> Result<Config> {
-        rig::cut(toml, self.of.unwrap_or(count))
+        act_drive::cut(toml, self.of.unwrap_or(count))
     }
 
     /// A number of namespaces, in words.
@@ -291,8 +291,8 @@ fn one(
     Ok(HighestLoad { count, repetition, passed, failed })
 }
 
-/// Live, one after the other; in virtual time the highest load that passes is looked for, and then that one, half of it and the lowest that does not
-/// pass are done in both.
+/// Live, one after the other. First the highest load that passes is looked for in virtual time. Then that load, half of it, and the lowest load
+/// that does not pass run both live and in virtual time.
 fn live(options: &Options, toml: &toml::Table, control: &Control) -> Result<Trials> {
     let mut done = Trials::default();
     let mut progress = Progress::new(control, (options.repeat as usize * options.counts().len() * 4) as u64);

@@ -6,7 +6,7 @@ use host::{Host, Transport};
 use nvme::NSID_ALL;
 use workload::{
     Request, Verb,
-    act::{self, Act, HostTime, Kind, LIMITS, Stop, Window},
+    act::{self, Act, ActProgram, HostTime, LIMITS, Stop, Window},
 };
 
 use super::published::THREADS;
@@ -76,7 +76,7 @@ impl Plan {
             service_threads: service,
             num_queues: queues,
             threads_per_queue: each,
-            ..act::Config::standard(Kind::Storage, names)
+            ..act::Config::standard(ActProgram::Storage, names)
         };
         let act = Act::new(config, spaces, self.seed, 1).map_err(|problem| anyhow!(problem))?;
         Ok(act.on_host(self.host_time))

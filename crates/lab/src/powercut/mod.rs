@@ -26,9 +26,9 @@ use crate::{
     doublewrite::{DEFAULT_PROFILE, Variant, layout},
     drive::{Cut, Program},
     mariadb::{self, Files, Instance, Server, SystemTablespace, Tuning, check_pages},
+    mounted_drive::{BaseImage, MountedDrive, discard, require_root},
     report::Table,
     results::Overwrite,
-    rig::{Base, MountedDrive, discard, require_root},
     scratch::{self, Scratch},
     tpcc::Rng,
 };
@@ -263,7 +263,7 @@ impl Field<'_> {
         Ok(counts)
     }
 
-    fn prepare(&self, progress: &mut Progress) -> Result<Base> {
+    fn prepare(&self, progress: &mut Progress) -> Result<BaseImage> {
         let options = self.options;
         let media = self.program.media(&options.drive)?;
         let mut layout = layout(
@@ -280,18 +280,24 @@ impl Field<'_> {
         if let Some(drive) = drive.as_table_mut() {
             drive.insert("power_loss_protection".into(), self.protected().into());
         }
-        Base::make(self.scratch, self.program, &layout, &mut |d| progress.detail(d), |rig, progress| {
-            let files = files(rig, SystemTablespace::BesideData)?;
-            self.server.make_dir(&files.data)?;
-            let doublewrite = self.server.prepares_doublewrite();
-            let tuning = Tuning { buffer_pool_mib: 64, binlog: false, doublewrite, ..self.tuning() };
-            progress("installing the database");
-            mariadb::install(self.server, &files, &tuning)?;
-            let instance = self.start(&files, &tuning)?;
-            progress("filling the tables");
-            ledger::create(instance.socket(), options.connections, self.scratch.cancel())?;
-            instance.stop()
-        })
+        BaseImage::make(
+            self.scratch,
+            self.program,
+            &layout,
+            &mut |d| progress.detail(d),
+            |mounted, progress| {
+                let files = files(mounted, SystemTablespace::BesideData)?;
+                self.server.make_dir(&files.data)?;
+                let doublewrite = self.server.prepares_doublewrite();
+                let tuning = Tuning { buffer_pool_mib: 64, binlog: false, doublewrite, ..self.tuning() };
+                progress("installing the database");
+                mariadb::install(self.server, &files, &tuning)?;
+                let instance = self.start(&files, &tuning)?;
+                progress("filling the tables");
+                ledger::create(instance.socket(), options.connections, self.scratch.cancel())?;
+                instance.stop()
+            },
+        )
     }
 
     fn start(&self, files: &Files, tuning: &Tuning) -> Result<Instance> {
@@ -299,16 +305,16 @@ impl Field<'_> {
     }
 
     /// One power cut. False when the round does not count.
-    fn round(&self, base: &Base, rng: &mut Rng, round: u32, counts: &mut Counts) -> Result<bool> {
+    fn round(&self, base: &BaseImage, rng: &mut Rng, round: u32, counts: &mut Counts) -> Result<bool> {
         const NAME: &str = "run";
-        let mut rig = base.open(self.scratch, self.program, NAME, &toml::Table::new())?;
-        let place = files(&rig, self.variant.system(&rig)?)?;
+        let mut mounted = base.open(self.scratch, self.program, NAME, &toml::Table::new())?;
+        let place = files(&mounted, self.variant.system(&mounted)?)?;
         place.place_system_tablespace(self.server)?;
         let tuning = self.tuning();
         let instance = self.start(&place, &tuning)?;
         // MySQL makes its doublewrite files at the first start and never syncs them: their length and their blocks are in nothing but
         // the file system's memory for up to 30 seconds. A cut within that time loses pages on every drive (`docs/studies/doublewrite.md`).
-        rig.sync()?;
+        mounted.sync()?;
 
         let stop = AtomicBool::new(false);
         let commits = AtomicU64::new(0);
@@ -324,20 +330,20 @@ impl Field<'_> {
         let socket = instance.socket().to_owned();
         let (histories, in_time) = thread::scope(|scope| {
             let load = scope.spawn(|| ledger::run(&socket, self.options.connections, seed, &stop, &commits));
-            let result = self.cut(&mut rig, instance, &cut, run);
+            let result = self.cut(&mut mounted, instance, &cut, run);
             stop.store(true, Ordering::Relaxed);
             let histories = load.join().unwrap_or_else(|_| Err(anyhow!("the load panicked")));
             let in_time = result?;
             Ok::<_, anyhow::Error>((histories?, in_time))
         })?;
         if !in_time {
-            rig.close()?;
+            mounted.close()?;
             discard(self.scratch, NAME)?;
             return Ok(false);
         }
         counts.rounds += 1;
-        rig.power_is_back()?;
-        rig.mount(base.layout()).context("mounting after the power cut")?;
+        mounted.power_is_back()?;
+        mounted.mount(base.layout()).context("mounting after the power cut")?;
         let torn = pages::torn_pages(&place.data, self.server.vendor)?;
         counts.torn_pages += torn;
         counts.rounds_torn += u32::from(torn > 0);
@@ -365,26 +371,32 @@ impl Field<'_> {
                 counts.failures.push(format!("round {}: {error:#}", round + 1));
             }
         }
-        rig.close()?;
+        mounted.close()?;
         discard(self.scratch, NAME)?;
         Ok(true)
     }
 
     /// Lets the load run, cuts the power and gives everything above the drive up. False when that took longer than the
     /// power was away, or the cut has not come.
-    fn cut(&self, rig: &mut MountedDrive, mut instance: Instance, cut: &Cut, run: Duration) -> Result<bool> {
+    fn cut(
+        &self,
+        mounted: &mut MountedDrive,
+        mut instance: Instance,
+        cut: &Cut,
+        run: Duration,
+    ) -> Result<bool> {
         self.scratch.cancel().sleep(run)?;
         instance.check()?;
-        rig.drive()?.cut_power(cut)?;
+        mounted.drive()?.cut_power(cut)?;
         let mut start = Instant::now();
         // A cut after so many media operations comes with the load's next writes.
         let deadline = start + Duration::from_secs(1);
-        while cut.after_media_ops > 0 && Instant::now() < deadline && rig.drive()?.powered()? {
+        while cut.after_media_ops > 0 && Instant::now() < deadline && mounted.drive()?.powered()? {
             start = Instant::now();
         }
-        let gone = !rig.drive()?.powered()?;
+        let gone = !mounted.drive()?.powered()?;
         instance.kill();
-        rig.abandon()?;
+        mounted.abandon()?;
         Ok(gone && start.elapsed() < OFF)
     }
 
@@ -404,7 +416,7 @@ impl Field<'_> {
     }
 }
 
-fn files(rig: &MountedDrive, system: SystemTablespace) -> Result<Files> {
-    let mount = rig.volume("data")?.mount.as_deref().context("the data's namespace is not mounted")?;
+fn files(mounted: &MountedDrive, system: SystemTablespace) -> Result<Files> {
+    let mount = mounted.volume("data")?.mount.as_deref().context("the data's namespace is not mounted")?;
     Ok(Files { data: Path::new(mount).join("db"), system })
 }

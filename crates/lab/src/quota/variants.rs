@@ -15,7 +15,7 @@ use super::{scale::Scale, windows::WindowSchedule};
 /// A way to help NS1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Variant {
-    /// Nothing: whoever comes first is served first.
+    /// Nothing: commands are served in the order of their arrival.
     None,
     /// The drive shares its time in equal parts, as it does by itself.
     Fair,
@@ -58,7 +58,9 @@ impl Variant {
     /// What it is, in a sentence.
     pub fn description(self) -> &'static str {
         match self {
-            Self::None => "Both namespaces share everything, and whoever comes first is served first.",
+            Self::None => {
+                "Both namespaces share everything, and commands are served in the order of their arrival."
+            }
             Self::Fair => {
                 "The drive shares its time in equal parts when both want it: what it does by itself."
             }

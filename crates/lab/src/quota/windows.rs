@@ -14,8 +14,9 @@ const LOOK: Nanos = 5_000_000;
 /// seconds. With less a window ends within milliseconds, as whole superblocks are used up.
 const BEGIN: u64 = 2;
 
-/// What the host does: it begins a deterministic window when the set has a part of what one may write and has been in a non-deterministic one for as
-/// long as the log (Predictable Latency Per NVM Set) asks at least; it ends it after a time, if the controller has not done so before.
+/// What the host does. It begins a deterministic window when two things are true. The set has a part of what a window may write, and it
+/// has been in a non-deterministic window for as long as the log (Predictable Latency Per NVM Set) asks at least. The host ends the window
+/// after a time, if the controller has not done so before.
 #[derive(Clone, Debug)]
 pub(super) struct WindowSchedule {
     nvmsetid: u16,

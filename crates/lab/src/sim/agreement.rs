@@ -1,4 +1,4 @@
-//! How a replay's latencies agree with those that a recording tells of.
+//! How a replay's latencies agree with those in its recording.
 
 use anyhow::Result;
 use host::Host;
@@ -42,7 +42,7 @@ impl Agreement {
         self.0.iter().map(|page| Nanos(page.time_ns.get())).max()
     }
 
-    /// It has ended: a table, empty if the recording tells of no latencies, and the same for programs.
+    /// The replay has ended. Returns a table, empty if the recording has no latencies, and the same for programs.
     ///
     /// # Errors
     /// The drive does not answer.

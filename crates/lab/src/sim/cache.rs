@@ -30,7 +30,7 @@ pub fn usual_cache() -> Option<PathBuf> {
 #[derive(Debug, Default)]
 pub(crate) struct Cache {
     directory: Option<PathBuf>,
-    /// For each drive that is looked for: whoever is first makes it, the others wait and find it.
+    /// For each drive that is looked for: the first thread makes it, the others wait and find it.
     makers: Mutex<BTreeMap<String, Arc<Mutex<()>>>>,
 }
 

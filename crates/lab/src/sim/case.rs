@@ -18,7 +18,7 @@ use super::{
     act,
     cache::Cache,
     jobs::{self, LoadResult},
-    load::{Form, Load, without_contents},
+    load::{LoadFile, LoadForm, without_contents},
     watch::{WHOLE, Watch},
 };
 use crate::{
@@ -39,7 +39,7 @@ pub(super) struct Case {
     pub config: Config,
     /// The media of its NVM Sets.
     pub media: Vec<String>,
-    pub load: Load,
+    pub load: LoadFile,
     pub nsid: Option<Nsid>,
     pub precondition: Precondition,
     pub contents: Contents,
@@ -150,9 +150,9 @@ impl Case {
         let (time, start, cpu) = (sim.now(), Instant::now(), cpu_time());
         let mut watch = Watch::new(share, prepares, cancel);
         let played = match &self.load.form {
-            Form::Act(config) => act::play(config, &sim, &mut host, self.nsid, self.seed, &mut watch)?,
-            Form::Trace(trace) => trace.play(&sim, &mut host, self.nsid, &mut watch)?,
-            Form::Fio { .. } => {
+            LoadForm::Act(config) => act::play(config, &sim, &mut host, self.nsid, self.seed, &mut watch)?,
+            LoadForm::Trace(trace) => trace.play(&sim, &mut host, self.nsid, &mut watch)?,
+            LoadForm::Fio { .. } => {
                 let (name, jobs) = self.load.jobs()?.context("a job file")?;
                 jobs::play(name, &jobs, &sim, &mut host, self.nsid, self.seed, &mut watch)?
             }

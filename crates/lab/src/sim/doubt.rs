@@ -98,7 +98,7 @@ mod tests {
     use super::*;
     use crate::{
         counters::{Counters, NamespaceCounts},
-        sim::load::Load,
+        sim::load::LoadFile,
     };
     use run::{Config, sim::Contents};
 
@@ -111,7 +111,7 @@ mod tests {
             parameters: Vec::new(),
             config: Config::from_toml(&toml).unwrap(),
             media: vec!["nand".to_owned()],
-            load: Load::fio("x", "[a]\nrw=randwrite\n").unwrap(),
+            load: LoadFile::fio("x", "[a]\nrw=randwrite\n").unwrap(),
             nsid: None,
             precondition,
             contents: Contents::None,

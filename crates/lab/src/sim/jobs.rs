@@ -132,7 +132,7 @@ pub(crate) fn play(
             together.merge(job.stats());
             let elapsed = Duration::from_nanos(job.stats().runtime);
             let stats = job.stats().clone();
-            ended.push((index, worker::Ended { stats, error, problems, usage: None, elapsed }));
+            ended.push((index, worker::EndedWorker { stats, error, problems, usage: None, elapsed }));
         }
         phases.push(together);
     }

@@ -5,7 +5,7 @@ use run::{Precondition, sim::Contents};
 use toml::Table;
 use workload::fio::{JobFile, Setting};
 
-use super::load::{Form, Load};
+use super::load::{LoadFile, LoadForm};
 use crate::sweep::{keys, seed};
 
 /// What is varied.
@@ -13,7 +13,7 @@ use crate::sweep::{keys, seed};
 pub(super) struct Variable {
     /// The drive's TOML.
     pub drive: Table,
-    pub load: Load,
+    pub load: LoadFile,
     pub precondition: Precondition,
     pub contents: Contents,
     pub seed: u64,
@@ -51,10 +51,10 @@ impl Variable {
     }
 }
 
-impl Load {
+impl LoadFile {
     /// Gives an option of every job, or `JOB.OPTION` of one, another value.
     fn set(&mut self, key: &str, text: &str) -> Result<()> {
-        let Form::Fio { file, .. } = &mut self.form else {
+        let LoadForm::Fio { file, .. } = &mut self.form else {
             bail!("the load is no job file, and has no options of jobs");
         };
         let (job, option) = key.rsplit_once('.').map_or((None, key), |(job, option)| (Some(job), option));
@@ -76,7 +76,7 @@ impl Load {
     pub(super) fn in_bytes(&self, parameters: &[(String, String)]) -> Vec<(String, String)> {
         let one = |(key, text): &(String, String)| {
             let bytes = match (&self.form, key.strip_prefix("job.")) {
-                (Form::Fio { file, .. }, Some(option)) => {
+                (LoadForm::Fio { file, .. }, Some(option)) => {
                     file.bytes(option.rsplit_once('.').map_or(option, |(_, option)| option), text)
                 }
                 _ => None,
@@ -102,7 +102,7 @@ mod tests {
                          superblocks = 300\ntiming = { read = [\"1us\"] }\n[[namespace]]\nset = 2\nsize = \"1GiB\"\n";
 
     fn variable() -> Variable {
-        let load = Load::fio("x", "[global]\nbs=4k\n[a]\n[b.c]\n").unwrap();
+        let load = LoadFile::fio("x", "[global]\nbs=4k\n[a]\n[b.c]\n").unwrap();
         let drive = toml::from_str(DRIVE).unwrap();
         Variable { drive, load, precondition: Precondition::None, contents: Contents::None, seed: 1 }
     }

@@ -38,15 +38,15 @@ impl Format {
 
 /// A load that has been read.
 #[derive(Clone, Debug)]
-pub struct Load {
+pub struct LoadFile {
     /// Where it came from, for results.
     pub(super) source: String,
-    pub(super) form: Form,
+    pub(super) form: LoadForm,
 }
 
 /// What a load is.
 #[derive(Clone, Debug)]
-pub(super) enum Form {
+pub(super) enum LoadForm {
     /// A job file: its name, for messages, and its text understood so far that options can be replaced.
     Fio { name: String, file: JobFile },
     /// The loads of Aerospike's certification tool.
@@ -55,7 +55,7 @@ pub(super) enum Form {
     Trace(Box<Trace>),
 }
 
-impl Load {
+impl LoadFile {
     /// Reads a load from a file, `-` from standard input. Without a format the file's name and its begin tell.
     ///
     /// # Errors
@@ -65,12 +65,12 @@ impl Load {
         let name = if source == "-" { "standard input" } else { &source };
         let load = match format.unwrap_or_else(|| Format::of(path)) {
             Format::Fio => return Ok(Self { source: source.clone(), ..Self::fio(name, &read_text(path)?)? }),
-            Format::Act => Self::act(name, act::Kind::Storage, &read_text(path)?)?,
-            Format::ActIndex => Self::act(name, act::Kind::Index, &read_text(path)?)?,
+            Format::Act => Self::act(name, act::ActProgram::Storage, &read_text(path)?)?,
+            Format::ActIndex => Self::act(name, act::ActProgram::Index, &read_text(path)?)?,
             Format::Trace => {
                 let trace = Trace { path: path.to_owned(), name: name.to_owned(), options: trace.clone() };
                 trace.check()?;
-                Form::Trace(Box::new(trace))
+                LoadForm::Trace(Box::new(trace))
             }
         };
         Ok(Self { source, form: load })
@@ -85,13 +85,13 @@ impl Load {
         for note in &file.jobs().map_err(|e| at(name, &e))?.notes {
             tracing::info!("{note}");
         }
-        Ok(Self { source: name.to_owned(), form: Form::Fio { name: name.to_owned(), file } })
+        Ok(Self { source: name.to_owned(), form: LoadForm::Fio { name: name.to_owned(), file } })
     }
 
-    fn act(name: &str, kind: act::Kind, text: &str) -> Result<Form> {
+    fn act(name: &str, kind: act::ActProgram, text: &str) -> Result<LoadForm> {
         let config =
             Config::parse(kind, text).map_err(|error| anyhow!("{name}:{}: {}", error.line, error.problem))?;
-        Ok(Form::Act(Box::new(config)))
+        Ok(LoadForm::Act(Box::new(config)))
     }
 
     /// The jobs of a job file, with its name, if it is one.
@@ -99,7 +99,7 @@ impl Load {
     /// # Errors
     /// An option makes no sense.
     pub(super) fn jobs(&self) -> Result<Option<(&str, Jobs)>> {
-        let Form::Fio { name, file } = &self.form else { return Ok(None) };
+        let LoadForm::Fio { name, file } = &self.form else { return Ok(None) };
         let jobs = file.jobs().map_err(|e| at(name, &e))?;
         Ok(Some((name, jobs)))
     }

@@ -35,7 +35,7 @@ pub(crate) use self::{
 };
 pub use self::{
     cache::usual_cache,
-    load::{Format, Load},
+    load::{Format, LoadFile},
     replay::TraceOptions,
 };
 use self::{
@@ -58,7 +58,7 @@ pub use run::{Precondition, sim::Contents};
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// What is put on the drive.
-    pub load: Load,
+    pub load: LoadFile,
     /// What the drive is called, in results and messages.
     pub drive: String,
     /// The drive's TOML. The drive is new. Its modelled times count, even if its TOML turns timing off.

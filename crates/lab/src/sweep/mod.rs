@@ -28,9 +28,9 @@ use crate::{
 /// `--set` of a simulated study.
 #[derive(Clone, Debug, Default)]
 pub struct SetOptions {
-    /// Repeat the study for each value of a key, with --sim; given several times, for each combination. Keys are seed and those of the
-    /// drive's TOML (set.1.spare, or ftl.spare and gc.policy of the first NVM Set on flash); values also 1..5, 4..64:4 and 1..64:x2
-    /// (docs/sim.md)
+    /// With --sim, repeat the study for each value of KEY. With several --set, repeat it for each combination. KEY is seed, or a key of the
+    /// drive's TOML (set.1.spare). ftl.spare and gc.policy mean the first NVM Set on flash. Values may also be ranges: 1..5, 4..64:4 or
+    /// 1..64:x2 (docs/sim.md)
     pub set: Vec<String>,
 }
 
@@ -74,7 +74,7 @@ struct RepetitionResult<'a> {
 /// # Errors
 /// It is none.
 pub(crate) fn seed(text: &str) -> Result<u64> {
-    text.parse().map_err(|_| anyhow!("{text:?} is no seed: a whole number"))
+    text.parse().map_err(|_| anyhow!("{text:?} is no seed: a whole number from 0 to {}", u64::MAX))
 }
 
 /// Settings as they are given.

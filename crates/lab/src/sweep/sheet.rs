@@ -38,7 +38,7 @@ impl Figure {
 
 /// What the figures of a column are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum ColumnKind {
     Whole,
     Real,
     Text,
@@ -48,7 +48,7 @@ enum Kind {
 #[derive(Clone, Debug)]
 struct Series {
     name: String,
-    kind: Kind,
+    kind: ColumnKind,
     values: Vec<Option<Figure>>,
 }
 
@@ -82,9 +82,9 @@ impl Sheet {
         for (at, (name, _)) in first.figures.iter().enumerate() {
             let values: Vec<_> = rows.iter().map(|row| row.figures.get(at)?.1.clone()).collect();
             let kind = match values.iter().flatten().next() {
-                Some(Figure::Whole(_)) => Kind::Whole,
-                Some(Figure::Text(_)) => Kind::Text,
-                Some(Figure::Real(_)) | None => Kind::Real,
+                Some(Figure::Whole(_)) => ColumnKind::Whole,
+                Some(Figure::Text(_)) => ColumnKind::Text,
+                Some(Figure::Real(_)) | None => ColumnKind::Real,
             };
             columns.push(Series { name: name.as_ref().to_owned(), kind, values });
         }
@@ -140,13 +140,13 @@ impl Sheet {
 /// A parameter's column: numbers if all values are of one kind. Sizes are in bytes, rates in bytes per second, shares in percent, times in
 /// microseconds. Values of a job's options have no sizes here: fio reads their units otherwise.
 fn parameter(name: &str, texts: &[&str]) -> Series {
-    let whole = |parse: &dyn Fn(&str) -> Option<u64>| -> Option<(Kind, Vec<Figure>)> {
+    let whole = |parse: &dyn Fn(&str) -> Option<u64>| -> Option<(ColumnKind, Vec<Figure>)> {
         let one = |text: &&str| parse(text).filter(|number| *number <= LARGEST).map(Figure::Whole);
-        Some((Kind::Whole, texts.iter().map(one).collect::<Option<_>>()?))
+        Some((ColumnKind::Whole, texts.iter().map(one).collect::<Option<_>>()?))
     };
-    let real = |parse: &dyn Fn(&str) -> Option<f64>| -> Option<(Kind, Vec<Figure>)> {
+    let real = |parse: &dyn Fn(&str) -> Option<f64>| -> Option<(ColumnKind, Vec<Figure>)> {
         let one = |text: &&str| parse(text).filter(|number| number.is_finite()).map(Figure::Real);
-        Some((Kind::Real, texts.iter().map(one).collect::<Option<_>>()?))
+        Some((ColumnKind::Real, texts.iter().map(one).collect::<Option<_>>()?))
     };
     let of_drive = !name.starts_with("job.");
     let (kind, values) = whole(&|text| text.parse().ok())
@@ -155,7 +155,9 @@ fn parameter(name: &str, texts: &[&str]) -> Series {
         .or_else(|| whole(&|text| units::parse_rate(text).ok().filter(|_| of_drive)))
         .or_else(|| real(&|text| Some(units::parse_percent(text).ok()? as f64 / 1e4)))
         .or_else(|| real(&|text| Some(units::parse_time(text).ok()? as f64 / 1e3)))
-        .unwrap_or_else(|| (Kind::Text, texts.iter().map(|text| Figure::Text((*text).to_owned())).collect()));
+        .unwrap_or_else(|| {
+            (ColumnKind::Text, texts.iter().map(|text| Figure::Text((*text).to_owned())).collect())
+        });
     Series { name: name.to_owned(), kind, values: values.into_iter().map(Some).collect() }
 }
 
@@ -165,32 +167,32 @@ const LARGEST: u64 = i64::MAX as u64;
 impl Series {
     fn schema(&self) -> Result<Type, ParquetError> {
         let physical = match self.kind {
-            Kind::Whole => Physical::INT64,
-            Kind::Real => Physical::DOUBLE,
-            Kind::Text => Physical::BYTE_ARRAY,
+            ColumnKind::Whole => Physical::INT64,
+            ColumnKind::Real => Physical::DOUBLE,
+            ColumnKind::Text => Physical::BYTE_ARRAY,
         };
         let builder =
             Type::primitive_type_builder(&self.name, physical).with_repetition(Repetition::OPTIONAL);
         match self.kind {
-            Kind::Text => builder
+            ColumnKind::Text => builder
                 .with_converted_type(ConvertedType::UTF8)
                 .with_logical_type(Some(LogicalType::String))
                 .build(),
-            Kind::Whole | Kind::Real => builder.build(),
+            ColumnKind::Whole | ColumnKind::Real => builder.build(),
         }
     }
 
     fn write(&self, group: &mut SerializedRowGroupWriter<'_, File>) -> Result<(), ParquetError> {
         match self.kind {
-            Kind::Whole => self.write_as::<Int64Type>(group, |figure| match figure {
+            ColumnKind::Whole => self.write_as::<Int64Type>(group, |figure| match figure {
                 Figure::Whole(value) => Some(i64::try_from(*value).unwrap_or(i64::MAX)),
                 Figure::Real(_) | Figure::Text(_) => None,
             }),
-            Kind::Real => self.write_as::<DoubleType>(group, |figure| match figure {
+            ColumnKind::Real => self.write_as::<DoubleType>(group, |figure| match figure {
                 Figure::Real(value) => Some(*value),
                 Figure::Whole(_) | Figure::Text(_) => None,
             }),
-            Kind::Text => self.write_as::<ByteArrayType>(group, |figure| match figure {
+            ColumnKind::Text => self.write_as::<ByteArrayType>(group, |figure| match figure {
                 Figure::Text(text) => Some(ByteArray::from(text.as_str())),
                 Figure::Whole(_) | Figure::Real(_) => None,
             }),

@@ -13,7 +13,7 @@ use std::{
 use anyhow::{Context, Result, anyhow};
 use hdrhistogram::Histogram;
 
-use super::{Constants, Deck, Kind, Rng, Terminal};
+use super::{Constants, Deck, Rng, Terminal, TransactionKind};
 use crate::control::Cancel;
 
 /// What to run.
@@ -68,7 +68,7 @@ fn histogram() -> Histogram<u64> {
 pub struct Window {
     /// Its true length.
     pub length: Duration,
-    /// Latency of finished transactions in microseconds, in the order of [`Kind::ALL`].
+    /// Latency of finished transactions in microseconds, in the order of [`TransactionKind::ALL`].
     pub latency: Vec<Histogram<u64>>,
     /// Latency of the COMMIT of transactions that wrote, in microseconds.
     pub commit: Histogram<u64>,
@@ -80,7 +80,7 @@ impl Window {
     fn new() -> Self {
         Self {
             length: Duration::ZERO,
-            latency: Kind::ALL.iter().map(|_| histogram()).collect(),
+            latency: TransactionKind::ALL.iter().map(|_| histogram()).collect(),
             commit: histogram(),
             retries: 0,
         }
@@ -262,13 +262,13 @@ fn work(mut terminal: Terminal, shared: &Shared) -> Result<Window> {
             }
         };
         let latency = start.elapsed();
-        if kind == Kind::NewOrder {
+        if kind == TransactionKind::NewOrder {
             shared.new_orders.fetch_add(1, Ordering::Relaxed);
         }
         if shared.measuring.load(Ordering::Relaxed) {
-            let index = Kind::ALL.iter().position(|&k| k == kind).unwrap_or(0);
+            let index = TransactionKind::ALL.iter().position(|&k| k == kind).unwrap_or(0);
             window.latency[index].saturating_record(micros(latency));
-            if done.committed && !matches!(kind, Kind::OrderStatus | Kind::StockLevel) {
+            if done.committed && !matches!(kind, TransactionKind::OrderStatus | TransactionKind::StockLevel) {
                 window.commit.saturating_record(micros(done.commit));
             }
         }

@@ -24,7 +24,7 @@ pub use self::{
     random::{Constants, Rng},
     transactions::{Deck, Terminal},
 };
-pub use workload::innodb::Kind;
+pub use workload::innodb::TransactionKind;
 
 /// Connects as root, without password, to the private server at `socket`.
 ///

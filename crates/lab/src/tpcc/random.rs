@@ -98,7 +98,7 @@ pub struct Constants {
 pub const LOAD_LAST_NAME: u32 = 157;
 
 impl Constants {
-    /// The constants of a run. The last name's differs from the loader's by 65 to 119, but not by 96 or 112, so that
+    /// The constants of a run. The constant of last names differs from the loader's by 65 to 119, but not by 96 or 112. So
     /// the hot names of the run are not those of the load.
     pub fn for_run(seed: u64) -> Self {
         let mut rng = Rng::new(seed, u64::MAX);

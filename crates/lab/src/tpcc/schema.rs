@@ -1,8 +1,8 @@
 //! The nine tables of TPC-C (clause 1.3).
 //!
 //! Money is `DECIMAL`, so that the consistency conditions can compare for equality. Foreign keys are left out, as
-//! clause 1.4 allows: they add reads, not writes. The history table has a key of its own, since InnoDB would else take
-//! row numbers from a counter in the system tablespace, whose writes the studies want to tell apart.
+//! clause 1.4 allows: they add reads, not writes. The history table has a key of its own. Without one, InnoDB would take
+//! row numbers from a counter in the system tablespace, and the studies want to see the other writes to it.
 
 /// The tables in the order in which they are loaded, with their definitions.
 pub const TABLES: [(&str, &str); 9] = [

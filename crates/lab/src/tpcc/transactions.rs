@@ -1,8 +1,8 @@
 //! The five transactions (clause 2), each as prepared statements on one connection.
 //!
-//! Statements that touch several rows of one kind are sent as one where SQL allows it, and the rows that every terminal
-//! wants (district, warehouse) are locked last, so that the load waits for the drive and not for row locks or for the
-//! driver's share of the processor.
+//! The load should wait for the drive, and not for row locks or for the driver's share of the processor. So statements that touch
+//! several rows of one kind are sent as one where SQL allows it. The rows that every terminal wants (district, warehouse)
+//! are locked last.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +10,7 @@ use std::{
 };
 
 use mysql::{Conn, Params, Statement, Value, prelude::Queryable};
-use workload::innodb::Kind;
+use workload::innodb::TransactionKind;
 
 use super::{
     random::{Constants, Rng, last_name},
@@ -18,31 +18,33 @@ use super::{
 };
 
 /// Percent of all transactions (clause 5.2.3, with the freedom above the minima given to new orders).
-fn share(kind: Kind) -> usize {
+fn share(kind: TransactionKind) -> usize {
     match kind {
-        Kind::NewOrder => 45,
-        Kind::Payment => 43,
-        Kind::OrderStatus | Kind::Delivery | Kind::StockLevel => 4,
+        TransactionKind::NewOrder => 45,
+        TransactionKind::Payment => 43,
+        TransactionKind::OrderStatus | TransactionKind::Delivery | TransactionKind::StockLevel => 4,
     }
 }
 
 /// A shuffled deck of 100 cards (clause 5.2.4.2), dealt again when it is used up.
 #[derive(Debug)]
 pub struct Deck {
-    cards: Vec<Kind>,
+    cards: Vec<TransactionKind>,
     next: usize,
 }
 
 impl Deck {
     /// A deck that will be shuffled before its first card.
     pub fn new() -> Self {
-        let cards: Vec<Kind> =
-            Kind::ALL.into_iter().flat_map(|kind| std::iter::repeat_n(kind, share(kind))).collect();
+        let cards: Vec<TransactionKind> = TransactionKind::ALL
+            .into_iter()
+            .flat_map(|kind| std::iter::repeat_n(kind, share(kind)))
+            .collect();
         Self { next: cards.len(), cards }
     }
 
     /// The next transaction to run.
-    pub fn draw(&mut self, rng: &mut Rng) -> Kind {
+    pub fn draw(&mut self, rng: &mut Rng) -> TransactionKind {
         if self.next == self.cards.len() {
             let order = rng.permutation(u32::try_from(self.cards.len()).unwrap_or(0));
             self.cards = order.iter().map(|&i| self.cards[usize::try_from(i - 1).unwrap_or(0)]).collect();
@@ -61,7 +63,7 @@ impl Default for Deck {
 
 /// How a transaction ended.
 #[derive(Clone, Copy, Debug)]
-pub struct Done {
+pub struct TransactionEnd {
     /// False for the 1% of new orders that end in a rollback by specification (clause 2.4.1.4); they count all the same.
     pub committed: bool,
     /// Time from sending COMMIT (or ROLLBACK) to its answer.
@@ -173,14 +175,14 @@ impl Terminal {
     /// # Errors
     /// Those of the server. After an error of the server (a deadlock, say) the transaction must be rolled back with
     /// [`Terminal::rollback`] before the next.
-    pub fn run(&mut self, kind: Kind) -> mysql::Result<Done> {
+    pub fn run(&mut self, kind: TransactionKind) -> mysql::Result<TransactionEnd> {
         let warehouse = self.rng.uniform(1, self.warehouses);
         match kind {
-            Kind::NewOrder => self.new_order(warehouse),
-            Kind::Payment => self.payment(warehouse),
-            Kind::OrderStatus => self.order_status(warehouse),
-            Kind::Delivery => self.delivery(warehouse),
-            Kind::StockLevel => self.stock_level(warehouse),
+            TransactionKind::NewOrder => self.new_order(warehouse),
+            TransactionKind::Payment => self.payment(warehouse),
+            TransactionKind::OrderStatus => self.order_status(warehouse),
+            TransactionKind::Delivery => self.delivery(warehouse),
+            TransactionKind::StockLevel => self.stock_level(warehouse),
         }
     }
 
@@ -192,10 +194,10 @@ impl Terminal {
         self.conn.query_drop("ROLLBACK")
     }
 
-    fn end(&mut self, committed: bool) -> mysql::Result<Done> {
+    fn end(&mut self, committed: bool) -> mysql::Result<TransactionEnd> {
         let start = Instant::now();
         self.conn.query_drop(if committed { "COMMIT" } else { "ROLLBACK" })?;
-        Ok(Done { committed, commit: start.elapsed() })
+        Ok(TransactionEnd { committed, commit: start.elapsed() })
     }
 
     fn customer_number(&mut self) -> u32 {
@@ -252,7 +254,7 @@ impl Terminal {
         Ok(statement)
     }
 
-    fn new_order(&mut self, w: u32) -> mysql::Result<Done> {
+    fn new_order(&mut self, w: u32) -> mysql::Result<TransactionEnd> {
         let d = self.rng.uniform(1, DISTRICTS);
         let c = self.customer_number();
         let mut lines: Vec<Line> = (0..self.rng.uniform(5, 15))
@@ -335,7 +337,7 @@ impl Terminal {
         Ok(())
     }
 
-    fn payment(&mut self, w: u32) -> mysql::Result<Done> {
+    fn payment(&mut self, w: u32) -> mysql::Result<TransactionEnd> {
         let d = self.rng.uniform(1, DISTRICTS);
         let (c_w, c_d) = if self.rng.percent(15) {
             (self.other_warehouse(w), self.rng.uniform(1, DISTRICTS))
@@ -374,7 +376,7 @@ impl Terminal {
         self.end(true)
     }
 
-    fn order_status(&mut self, w: u32) -> mysql::Result<Done> {
+    fn order_status(&mut self, w: u32) -> mysql::Result<TransactionEnd> {
         let d = self.rng.uniform(1, DISTRICTS);
         let customer = self.customer();
         let c = self.find(w, d, customer)?;
@@ -386,7 +388,7 @@ impl Terminal {
         self.end(true)
     }
 
-    fn delivery(&mut self, w: u32) -> mysql::Result<Done> {
+    fn delivery(&mut self, w: u32) -> mysql::Result<TransactionEnd> {
         let carrier = self.rng.uniform(1, 10);
         for d in 1..=DISTRICTS {
             let Some(order) = self.conn.exec_first::<u32, _, _>(&self.sql.oldest_new_order, (w, d))? else {
@@ -405,7 +407,7 @@ impl Terminal {
         self.end(true)
     }
 
-    fn stock_level(&mut self, w: u32) -> mysql::Result<Done> {
+    fn stock_level(&mut self, w: u32) -> mysql::Result<TransactionEnd> {
         let d = self.rng.uniform(1, DISTRICTS);
         let threshold = self.rng.uniform(10, 20);
         let next: u32 =
@@ -435,7 +437,7 @@ mod tests {
             let mut counts = [0; 5];
             for _ in 0..100 {
                 let kind = deck.draw(&mut rng);
-                counts[Kind::ALL.iter().position(|&k| k == kind).unwrap()] += 1;
+                counts[TransactionKind::ALL.iter().position(|&k| k == kind).unwrap()] += 1;
             }
             assert_eq!(counts, [45, 43, 4, 4, 4]);
         }

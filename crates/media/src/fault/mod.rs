@@ -3,8 +3,8 @@
 //! # The fault model
 //! What can go wrong, and what it leaves behind. [`FaultPlan`] says how often; every choice comes from its
 //! seed and the order of operations.
-//! - **Bit errors within ECC**: the read is [`Outcome::Corrected`].
-//! - **Bit errors beyond ECC**: the read is [`Outcome::Failed`]; either this once (`uncorrectable_reads`), or
+//! - **Bit errors within ECC**: the read is [`OpStatus::Corrected`].
+//! - **Bit errors beyond ECC**: the read is [`OpStatus::Failed`]; either this once (`uncorrectable_reads`), or
 //!   for as long as the page holds these data (`weak_pages`).
 //! - **Failed program**: [`poll_program`](Medium::poll_program) says `Failed`; no page of the unit can be read. Earlier units of the
 //!   block keep their data. What to do with the block is the translation layer's decision.
@@ -19,7 +19,7 @@
 //!   the data have overwritten another unit of the die. Neither can be noticed before a read; then the
 //!   spare area is not the one expected (or does not check), and the read is `Failed`. The reverse map, which is
 //!   memory of the controller, still says what was to be written.
-//! - **Power cut at any operation**: a countdown; when it has come, [`Faulty::cut_due`] tells the owner, who
+//! - **Power cut at any operation**: a countdown. At its end [`Faulty::cut_due`] tells the owner, which
 //!   cuts the power. What is in flight then is torn as on the medium itself.
 //!
 //! Not modelled: read disturb and retention (errors that grow with reads or time), a part of a
@@ -34,7 +34,7 @@ pub use plan::FaultPlan;
 use crate::Medium;
 use crate::state::{self, Reader, StateError};
 use crate::time::Nanos;
-use crate::types::{BlockState, Geometry, Outcome, Page, Progress, Read, Slot, Spare, Unit};
+use crate::types::{BlockState, Geometry, OpStatus, Page, Progress, Read, Slot, Spare, Unit};
 use rng::{Rng, mix};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -245,7 +245,7 @@ impl<M: Medium> Faulty<M> {
     #[cold]
     fn read_with_faults(&mut self, now: Nanos, first: Page, count: u32, read: Read) -> Read {
         self.tick();
-        let Read { mut done, mut outcome } = read;
+        let Read { mut done, mut status } = read;
         let unit_pages = self.inner.geometry().unit_pages;
         let units = first.0 / unit_pages..(first.0 + count).div_ceil(unit_pages);
         let planned = self.plan.fail_reads > 0;
@@ -257,15 +257,15 @@ impl<M: Medium> Faulty<M> {
             || self.plan.weak_pages > 0 && self.is_weak(first, count)
             || self.rng.chance(self.plan.uncorrectable_reads)
         {
-            outcome = Outcome::Failed;
-        } else if outcome == Outcome::Good && self.rng.chance(self.plan.corrected_reads) {
-            outcome = Outcome::Corrected;
+            status = OpStatus::Failed;
+        } else if status == OpStatus::Good && self.rng.chance(self.plan.corrected_reads) {
+            status = OpStatus::Corrected;
         }
         done = self.slowed(now, done);
-        Read { done, outcome }
+        Read { done, status }
     }
 
-    /// Whether the program of one of the units has failed, though nobody asked yet.
+    /// Whether the program of one of the units has failed, though the owner has not asked yet.
     fn has_failed(&self, now: Nanos, units: Range<u32>) -> bool {
         self.fates.iter().any(|(&first, fate)| {
             fate.failed && now >= fate.until && first < units.end && units.start < first + fate.units
@@ -314,16 +314,16 @@ impl<M: Medium> Faulty<M> {
 
     #[cold]
     fn end_with_faults(&mut self, now: Nanos, unit: Unit) -> Progress {
-        let Some(&fate) = self.fates.get(&unit.0) else { return Progress::Ended(Outcome::Good) };
+        let Some(&fate) = self.fates.get(&unit.0) else { return Progress::Ended(OpStatus::Good) };
         if now < fate.until {
             return Progress::Until(fate.until);
         }
         self.fates.remove(&unit.0);
         if !fate.failed {
-            return Progress::Ended(Outcome::Good);
+            return Progress::Ended(OpStatus::Good);
         }
         self.spoil(unit.0, fate.units);
-        Progress::Ended(Outcome::Failed)
+        Progress::Ended(OpStatus::Failed)
     }
 
     fn spoil(&mut self, first: u32, units: u32) {
@@ -379,7 +379,7 @@ impl<M: Medium> Medium for Faulty<M> {
     #[inline]
     fn poll_program(&mut self, now: Nanos, unit: Unit) -> Progress {
         match self.inner.poll_program(now, unit) {
-            Progress::Ended(Outcome::Good) if self.armed => self.end_with_faults(now, unit),
+            Progress::Ended(OpStatus::Good) if self.armed => self.end_with_faults(now, unit),
             progress => progress,
         }
     }
@@ -403,7 +403,7 @@ impl<M: Medium> Medium for Faulty<M> {
         if matches!(progress, Progress::Ended(_)) && self.failing_erases.remove(&self.block_of(unit.0)) {
             // The block was erased: it is on the medium.
             let _ = self.inner.apply_bad(unit);
-            return Progress::Ended(Outcome::Failed);
+            return Progress::Ended(OpStatus::Failed);
         }
         progress
     }

@@ -1,12 +1,12 @@
 //! When the chips are busy: dies, planes and channels.
 //!
 //! Everything is reserved when it is asked for. A die runs its programs and erases in the order in which
-//! they came, all planes together. A read goes first where it may: it joins a gap, goes before an
-//! operation that has not begun, or suspends the one that runs, whose end then moves by as much as the
-//! array was taken from it. Each operation can be postponed only so many times.
+//! they came, all planes together. A read goes first where it may. It joins a gap, goes before an
+//! operation that has not begun, or suspends the one that runs. A suspended operation ends later, by the time
+//! for which the array was taken from it. Each operation can be postponed only so many times.
 
 use super::NandConfig;
-use super::ops::{Kind, Op, Ops};
+use super::ops::{Op, OpKind, Ops};
 use crate::time::{Nanos, Timeline};
 
 /// Bytes of a page.
@@ -61,7 +61,7 @@ impl Die {
     }
 
     #[inline]
-    fn append(&mut self, earliest: Nanos, span: Nanos, kind: Kind) -> Nanos {
+    fn append(&mut self, earliest: Nanos, span: Nanos, kind: OpKind) -> Nanos {
         let after = self.ops.last().map_or(Nanos::ZERO, |op| op.end);
         let start = earliest.max(after).max(self.reads_end);
         let end = start + span;
@@ -172,7 +172,7 @@ impl Dies {
         let arrived = channel.reserve(now, now, self.transfer_unit) + self.transfer_unit;
         let chip = &mut self.dies[die as usize];
         chip.forget_ended(now);
-        chip.append(arrived, self.program, Kind::Program(unit))
+        chip.append(arrived, self.program, OpKind::Program(unit))
     }
 
     /// Erases a block; returns the provisional end.
@@ -180,12 +180,12 @@ impl Dies {
         self.latest = now;
         let chip = &mut self.dies[die as usize];
         chip.forget_ended(now);
-        chip.append(now, self.erase, Kind::Erase(block))
+        chip.append(now, self.erase, OpKind::Erase(block))
     }
 
     /// When an operation ends, if it has not ended by `now`.
     #[inline]
-    pub(super) fn unended(&mut self, now: Nanos, die: u32, kind: Kind) -> Option<Nanos> {
+    pub(super) fn unended(&mut self, now: Nanos, die: u32, kind: OpKind) -> Option<Nanos> {
         self.latest = now;
         let chip = &mut self.dies[die as usize];
         chip.forget_ended(now);
@@ -197,7 +197,7 @@ impl Dies {
     }
 
     /// All operations not yet ended at `now` in the order of each die.
-    pub(super) fn in_flight(&self, now: Nanos) -> impl Iterator<Item = Kind> {
+    pub(super) fn in_flight(&self, now: Nanos) -> impl Iterator<Item = OpKind> {
         self.dies.iter().flat_map(|d| d.ops.iter()).filter(move |op| op.end > now).map(|op| op.kind)
     }
 

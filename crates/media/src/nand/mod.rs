@@ -18,9 +18,9 @@ use crate::divide::Divisor;
 use crate::state::{self, Reader, StateError};
 use crate::tables::{Table, prefetch};
 use crate::time::Nanos;
-use crate::types::{BlockState, Geometry, LogicalPage, Outcome, Page, Progress, Read, Slot, Spare, Unit};
+use crate::types::{BlockState, Geometry, LogicalPage, OpStatus, Page, Progress, Read, Slot, Spare, Unit};
 use dies::{Dies, Within};
-use ops::Kind;
+use ops::OpKind;
 
 /// "TNND", the first word of saved state.
 const MAGIC: u32 = u32::from_le_bytes(*b"TNND");
@@ -44,7 +44,7 @@ struct Block {
 
 /// Where a unit is.
 #[derive(Clone, Copy)]
-struct Place {
+struct UnitAddress {
     die: u32,
     /// Index into the blocks: superblock * dies + die.
     block: usize,
@@ -120,8 +120,8 @@ impl Nand {
     /// Begins to bring what [`Medium::read`] and [`Medium::slot`] look at into the host's cache.
     #[inline]
     pub fn prefetch(&self, page: Page) {
-        let place = self.place(self.unit_pages.quotient(page.0));
-        prefetch(&self.blocks, place.block as u32);
+        let address = self.address(self.unit_pages.quotient(page.0));
+        prefetch(&self.blocks, address.block as u32);
         prefetch(&self.slots, page.0);
     }
 
@@ -138,8 +138,8 @@ impl Nand {
         prefetch(&self.slots, page.0);
     }
 
-    /// Makes padding of all pages but those whose bit is set in `valid`. Where there are no versions, nobody could tell copies
-    /// of a logical page from each other later.
+    /// Makes padding of all pages except those whose bit is set in `valid`. Without versions, copies of a logical page could not be told
+    /// from each other later.
     pub fn forget_stale(&mut self, valid: &[u64]) {
         for (pages, &valid) in self.logical.chunks_mut(64).zip(valid) {
             for (i, logical) in pages.iter_mut().enumerate() {
@@ -161,9 +161,9 @@ impl Nand {
     /// [`logical_of_unit`](Nand::logical_of_unit) of a unit that was programmed since its erase; of another, nothing.
     #[inline]
     pub fn programmed(&self, unit: Unit) -> &[LogicalPage] {
-        let place = self.place(unit.0);
-        let next = self.blocks[place.block].next;
-        if place.at >= next || next == MUST_ERASE { &[] } else { self.logical_of_unit(unit) }
+        let address = self.address(unit.0);
+        let next = self.blocks[address.block].next;
+        if address.at >= next || next == MUST_ERASE { &[] } else { self.logical_of_unit(unit) }
     }
 
     /// [`logical`](Nand::logical) of the pages of a superblock, in the order in which they are written.
@@ -174,10 +174,10 @@ impl Nand {
     }
 
     #[inline]
-    fn place(&self, unit: u32) -> Place {
+    fn address(&self, unit: u32) -> UnitAddress {
         let (row, die) = self.dies_count.div_rem(unit);
         let (superblock, at) = self.units_per_block.div_rem(row);
-        Place { die, block: (superblock * self.geometry.dies + die) as usize, at }
+        UnitAddress { die, block: (superblock * self.geometry.dies + die) as usize, at }
     }
 
     /// Index of the first page of a unit.
@@ -215,10 +215,10 @@ impl Nand {
     }
 
     fn spoil(&mut self, unit: u32) {
-        let place = self.place(unit);
-        let block = &mut self.blocks[place.block];
+        let address = self.address(unit);
+        let block = &mut self.blocks[address.block];
         block.marks |= SPOILED;
-        block.next = block.next.max(place.at + 1);
+        block.next = block.next.max(address.at + 1);
         self.spoiled[(unit / 64) as usize] |= 1 << (unit % 64);
         let first = self.first_page(unit);
         let pages = first..first + self.geometry.unit_pages as usize;
@@ -252,11 +252,13 @@ impl Nand {
     }
 
     /// What an operation that has not ended leaves behind when it is cut short.
-    fn tear(&mut self, kind: Kind) {
+    fn tear(&mut self, kind: OpKind) {
         match kind {
-            Kind::Program(unit) if self.blocks[self.place(unit).block].next != MUST_ERASE => self.spoil(unit),
-            Kind::Program(_) => {}
-            Kind::Erase(block) => self.cut_erase(block as usize),
+            OpKind::Program(unit) if self.blocks[self.address(unit).block].next != MUST_ERASE => {
+                self.spoil(unit)
+            }
+            OpKind::Program(_) => {}
+            OpKind::Erase(block) => self.cut_erase(block as usize),
         }
     }
 
@@ -311,7 +313,7 @@ impl Nand {
             if u64::from(number) >= limit {
                 return Err(StateError::Range { what: "torn unit or block", value: number.into(), limit });
             }
-            nand.tear(if erase == 1 { Kind::Erase(number) } else { Kind::Program(number) });
+            nand.tear(if erase == 1 { OpKind::Erase(number) } else { OpKind::Program(number) });
         }
         from.end()?;
         Ok(nand)
@@ -320,14 +322,14 @@ impl Nand {
     #[cold]
     #[inline(never)]
     fn broken(&self, unit: u32, what: &str) -> ! {
-        let place = self.place(unit.min(self.units - 1));
-        let block = self.blocks[place.block];
-        let superblock = place.block as u32 / self.geometry.dies;
+        let address = self.address(unit.min(self.units - 1));
+        let block = self.blocks[address.block];
+        let superblock = address.block as u32 / self.geometry.dies;
         panic!(
             "NAND rule broken: {what} unit {unit} (die {}, superblock {superblock}, unit {} of its block), \
              where {:?}",
-            place.die,
-            place.at,
+            address.die,
+            address.at,
             BlockState::from(block)
         );
     }
@@ -349,41 +351,41 @@ impl Medium for Nand {
         &self.geometry
     }
 
-    /// Blocks that went bad can still be read, units that were spoiled give [`Outcome::Failed`].
+    /// Blocks that went bad can still be read, units that were spoiled give [`OpStatus::Failed`].
     ///
     /// # Panics
     /// If a page was not programmed since its erase, or the pages do not lie in one sense.
     #[inline]
     fn read(&mut self, now: Nanos, first: Page, count: u32) -> Read {
         let (unit, i) = self.unit_pages.div_rem(first.0);
-        let place = self.place(unit);
-        let block = self.blocks[place.block];
-        if place.at >= block.next {
+        let address = self.address(unit);
+        let block = self.blocks[address.block];
+        if address.at >= block.next {
             self.broken(unit, "read of a page that was not programmed:");
         }
-        let mut outcome = Outcome::Good;
+        let mut status = OpStatus::Good;
         if block.marks & SPOILED != 0 && (block.next == MUST_ERASE || self.is_spoiled(unit)) {
-            outcome = Outcome::Failed;
+            status = OpStatus::Failed;
         }
         let index = match self.page_types {
             None => i,
-            Some(types) => types.remainder(place.at) * self.geometry.unit_pages + i,
+            Some(types) => types.remainder(address.at) * self.geometry.unit_pages + i,
         };
         let within = self.within[index as usize];
         if count.wrapping_sub(1) >= within.left {
             self.broken(unit, "read across the end of a sense, or of nothing, in");
         }
         if !self.timed {
-            return Read { done: now, outcome };
+            return Read { done: now, status };
         }
-        Read { done: self.dies.read(now, place.die, within.plane, within.span, count), outcome }
+        Read { done: self.dies.read(now, address.die, within.plane, within.span, count), status }
     }
 
     #[inline]
     fn program(&mut self, now: Nanos, unit: Unit, spares: &[Spare]) -> Nanos {
-        let place = self.place(unit.0);
-        let block = &mut self.blocks[place.block];
-        if block.next != place.at || block.marks & BAD != 0 {
+        let address = self.address(unit.0);
+        let block = &mut self.blocks[address.block];
+        if block.next != address.at || block.marks & BAD != 0 {
             self.broken(unit.0, "program of");
         }
         block.next += 1;
@@ -394,46 +396,46 @@ impl Medium for Nand {
         if !self.timed {
             return now;
         }
-        self.dies.program(now, place.die, unit.0)
+        self.dies.program(now, address.die, unit.0)
     }
 
     #[inline]
     fn poll_program(&mut self, now: Nanos, unit: Unit) -> Progress {
         if !self.timed {
-            return Progress::Ended(Outcome::Good);
+            return Progress::Ended(OpStatus::Good);
         }
-        match self.dies.unended(now, self.dies_count.remainder(unit.0), Kind::Program(unit.0)) {
+        match self.dies.unended(now, self.dies_count.remainder(unit.0), OpKind::Program(unit.0)) {
             Some(end) => Progress::Until(end),
-            None => Progress::Ended(Outcome::Good),
+            None => Progress::Ended(OpStatus::Good),
         }
     }
 
     fn erase(&mut self, now: Nanos, unit: Unit) -> Nanos {
-        let place = self.place(unit.0);
-        if self.blocks[place.block].marks & BAD == 0 {
-            self.wipe(place.block);
+        let address = self.address(unit.0);
+        if self.blocks[address.block].marks & BAD == 0 {
+            self.wipe(address.block);
         }
         if !self.timed {
             return now;
         }
-        self.dies.erase(now, place.die, place.block as u32)
+        self.dies.erase(now, address.die, address.block as u32)
     }
 
     fn poll_erase(&mut self, now: Nanos, unit: Unit) -> Progress {
-        let place = self.place(unit.0);
-        match self.dies.unended(now, place.die, Kind::Erase(place.block as u32)) {
+        let address = self.address(unit.0);
+        match self.dies.unended(now, address.die, OpKind::Erase(address.block as u32)) {
             Some(end) => Progress::Until(end),
-            None if self.blocks[place.block].marks & BAD != 0 => Progress::Ended(Outcome::Failed),
-            None => Progress::Ended(Outcome::Good),
+            None if self.blocks[address.block].marks & BAD != 0 => Progress::Ended(OpStatus::Failed),
+            None => Progress::Ended(OpStatus::Good),
         }
     }
 
     #[inline]
     fn spare(&self, page: Page) -> Spare {
         let i = page.0 as usize;
-        let place = self.place(self.unit_pages.quotient(page.0));
-        let block = self.blocks[place.block];
-        if place.at >= block.next || block.next == MUST_ERASE {
+        let address = self.address(self.unit_pages.quotient(page.0));
+        let block = self.blocks[address.block];
+        if address.at >= block.next || block.next == MUST_ERASE {
             return Spare::EMPTY;
         }
         match self.durable {
@@ -444,9 +446,9 @@ impl Medium for Nand {
 
     #[inline]
     fn slot(&self, page: Page) -> Slot {
-        let place = self.place(self.unit_pages.quotient(page.0));
-        let block = self.blocks[place.block];
-        if place.at >= block.next || block.next == MUST_ERASE || !self.durable {
+        let address = self.address(self.unit_pages.quotient(page.0));
+        let block = self.blocks[address.block];
+        if address.at >= block.next || block.next == MUST_ERASE || !self.durable {
             return Spare::EMPTY.slot;
         }
         self.slots[page.0 as usize]
@@ -454,21 +456,21 @@ impl Medium for Nand {
 
     #[inline]
     fn wear(&self, unit: Unit) -> u32 {
-        self.blocks[self.place(unit.0).block].marks & CYCLES
+        self.blocks[self.address(unit.0).block].marks & CYCLES
     }
 
     #[inline]
     fn is_bad(&self, unit: Unit) -> bool {
-        self.blocks[self.place(unit.0).block].marks & BAD != 0
+        self.blocks[self.address(unit.0).block].marks & BAD != 0
     }
 
     #[inline]
     fn block(&self, unit: Unit) -> BlockState {
-        self.blocks[self.place(unit.0).block].into()
+        self.blocks[self.address(unit.0).block].into()
     }
 
     fn power_cut(&mut self, now: Nanos) {
-        let torn: Vec<Kind> = self.dies.in_flight(now).collect();
+        let torn: Vec<OpKind> = self.dies.in_flight(now).collect();
         for kind in torn {
             self.tear(kind);
         }
@@ -483,10 +485,10 @@ impl Medium for Nand {
         }
         self.store(unit, spares);
         self.spoiled[(unit / 64) as usize] &= !(1 << (unit % 64));
-        let place = self.place(unit);
-        let block = &mut self.blocks[place.block];
+        let address = self.address(unit);
+        let block = &mut self.blocks[address.block];
         // A snapshot taken while this block was being erased says so; the journal knows how it went on.
-        block.next = if block.next == MUST_ERASE { place.at + 1 } else { block.next.max(place.at + 1) };
+        block.next = if block.next == MUST_ERASE { address.at + 1 } else { block.next.max(address.at + 1) };
         Ok(())
     }
 
@@ -498,13 +500,13 @@ impl Medium for Nand {
 
     fn apply_erase(&mut self, unit: Unit) -> Result<(), StateError> {
         let unit = self.known(unit)?;
-        self.wipe(self.place(unit).block);
+        self.wipe(self.address(unit).block);
         Ok(())
     }
 
     fn apply_bad(&mut self, unit: Unit) -> Result<(), StateError> {
         let unit = self.known(unit)?;
-        let block = self.place(unit).block;
+        let block = self.address(unit).block;
         self.blocks[block].marks |= BAD;
         Ok(())
     }
@@ -526,8 +528,8 @@ impl Medium for Nand {
             .dies
             .in_flight(self.dies.latest())
             .flat_map(|kind| match kind {
-                Kind::Program(unit) => [0, unit],
-                Kind::Erase(block) => [1, block],
+                OpKind::Program(unit) => [0, unit],
+                OpKind::Erase(block) => [1, block],
             })
             .collect();
         state::put(out, &[torn.len() as u32 / 2]);

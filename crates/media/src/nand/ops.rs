@@ -5,7 +5,7 @@ use std::ops::{Index, IndexMut};
 
 /// What [`Op`] is, and of what: the number of a unit or of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(super) enum OpKind {
     Program(u32),
     Erase(u32),
 }
@@ -17,7 +17,7 @@ pub(super) struct Op {
     pub(super) start: Nanos,
     /// When it ends, unless it is postponed.
     pub(super) end: Nanos,
-    pub(super) kind: Kind,
+    pub(super) kind: OpKind,
     /// Reads that postponed it.
     pub(super) postponed: u32,
     /// Whether it is suspended: then `resume` passes before `start`.
@@ -25,23 +25,23 @@ pub(super) struct Op {
 }
 
 const NOTHING: Op =
-    Op { start: Nanos::ZERO, end: Nanos::ZERO, kind: Kind::Program(0), postponed: 0, suspended: false };
+    Op { start: Nanos::ZERO, end: Nanos::ZERO, kind: OpKind::Program(0), postponed: 0, suspended: false };
 
-/// How many lie in the die.
-const FEW: usize = 3;
+/// How many lie in the die itself.
+const INLINE_OPS: usize = 3;
 
 /// A queue.
 #[derive(Clone, Debug)]
 pub(super) struct Ops {
-    few: [Op; FEW],
+    inline: [Op; INLINE_OPS],
     len: usize,
-    /// Those behind the few.
-    more: Vec<Op>,
+    /// Those behind the inline ones.
+    spilled: Vec<Op>,
 }
 
 impl Default for Ops {
     fn default() -> Self {
-        Ops { few: [NOTHING; FEW], len: 0, more: Vec::new() }
+        Ops { inline: [NOTHING; INLINE_OPS], len: 0, spilled: Vec::new() }
     }
 }
 
@@ -58,7 +58,7 @@ impl Ops {
 
     #[inline]
     pub(super) fn first(&self) -> Option<&Op> {
-        self.few.first().filter(|_| self.len > 0)
+        self.inline.first().filter(|_| self.len > 0)
     }
 
     #[inline]
@@ -67,14 +67,14 @@ impl Ops {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Op> {
-        self.few.iter().take(self.len).chain(&self.more)
+        self.inline.iter().take(self.len).chain(&self.spilled)
     }
 
     #[inline]
     pub(super) fn push(&mut self, op: Op) {
-        match self.few.get_mut(self.len) {
+        match self.inline.get_mut(self.len) {
             Some(place) => *place = op,
-            None => self.more.push(op),
+            None => self.spilled.push(op),
         }
         self.len += 1;
     }
@@ -82,16 +82,16 @@ impl Ops {
     /// Drops the first; there must be one.
     #[inline]
     pub(super) fn drop_first(&mut self) {
-        self.few.copy_within(1.., 0);
+        self.inline.copy_within(1.., 0);
         self.len -= 1;
-        if self.len >= FEW {
-            self.few[FEW - 1] = self.more.remove(0);
+        if self.len >= INLINE_OPS {
+            self.inline[INLINE_OPS - 1] = self.spilled.remove(0);
         }
     }
 
     pub(super) fn clear(&mut self) {
         self.len = 0;
-        self.more.clear();
+        self.spilled.clear();
     }
 }
 
@@ -99,14 +99,14 @@ impl Index<usize> for Ops {
     type Output = Op;
     #[inline]
     fn index(&self, i: usize) -> &Op {
-        if i < FEW { &self.few[i] } else { &self.more[i - FEW] }
+        if i < INLINE_OPS { &self.inline[i] } else { &self.spilled[i - INLINE_OPS] }
     }
 }
 
 impl IndexMut<usize> for Ops {
     #[inline]
     fn index_mut(&mut self, i: usize) -> &mut Op {
-        if i < FEW { &mut self.few[i] } else { &mut self.more[i - FEW] }
+        if i < INLINE_OPS { &mut self.inline[i] } else { &mut self.spilled[i - INLINE_OPS] }
     }
 }
 

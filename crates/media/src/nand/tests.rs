@@ -53,14 +53,14 @@ fn program(nand: &mut Nand, at: u64, unit: u32) -> u64 {
 
 fn read(nand: &mut Nand, at: u64, page: u32, count: u32) -> u64 {
     let read = nand.read(Nanos(at * US), Page(page), count);
-    assert_eq!(read.outcome, Outcome::Good);
+    assert_eq!(read.status, OpStatus::Good);
     read.done.0 / US
 }
 
-fn ended(nand: &mut Nand, at: u64, unit: u32) -> Result<Outcome, u64> {
+fn ended(nand: &mut Nand, at: u64, unit: u32) -> Result<OpStatus, u64> {
     match nand.poll_program(Nanos(at * US), Unit(unit)) {
         Progress::Until(until) => Err(until.0 / US),
-        Progress::Ended(outcome) => Ok(outcome),
+        Progress::Ended(status) => Ok(status),
     }
 }
 
@@ -85,7 +85,7 @@ fn a_program_crosses_the_channel_and_then_takes_its_time() {
     // The next of die 0 is transferred early and waits for the die.
     assert_eq!(program(&mut n, 0, 4), 2024);
     assert_eq!(ended(&mut n, 1023, 0), Err(1024));
-    assert_eq!(ended(&mut n, 1024, 0), Ok(Outcome::Good));
+    assert_eq!(ended(&mut n, 1024, 0), Ok(OpStatus::Good));
     assert_eq!(ended(&mut n, 1024, 4), Err(2024));
 }
 
@@ -144,7 +144,7 @@ fn a_read_suspends_a_program() {
     assert_eq!(ended(&mut n, IDLE + 1104, 4), Err(IDLE + 1114));
     // It was postponed twice: the next read waits until it ends.
     assert_eq!(read(&mut n, IDLE + 700, 0, 1), IDLE + 1114 + 51);
-    assert_eq!(ended(&mut n, IDLE + 1114, 4), Ok(Outcome::Good));
+    assert_eq!(ended(&mut n, IDLE + 1114, 4), Ok(OpStatus::Good));
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn a_read_that_must_wait_goes_before_the_next_program() {
     read(&mut n, IDLE + 500, 0, 1);
     // The first can be postponed no more; the read goes between the two: 1,104..1,154.
     assert_eq!(read(&mut n, IDLE + 600, 0, 1), IDLE + 1155);
-    assert_eq!(ended(&mut n, IDLE + 1104, 4), Ok(Outcome::Good));
+    assert_eq!(ended(&mut n, IDLE + 1104, 4), Ok(OpStatus::Good));
     assert_eq!(ended(&mut n, IDLE + 1104, 8), Err(IDLE + 2154));
     // Neither can be postponed: behind both, in the order of their plane.
     assert_eq!(read(&mut n, IDLE + 1200, 0, 1), IDLE + 2154 + 51);
@@ -215,7 +215,7 @@ fn a_read_suspends_an_erase() {
     );
     assert_eq!(
         n.poll_erase(Nanos((IDLE + 5080) * US), block_of_superblock_1),
-        Progress::Ended(Outcome::Good)
+        Progress::Ended(OpStatus::Good)
     );
     // Another die is not concerned.
     assert_eq!(read(&mut n, IDLE + 200, 24, 1), IDLE + 251);
@@ -233,10 +233,10 @@ fn without_suspension_reads_wait_their_turn() {
 fn without_timing_everything_ends_at_once() {
     let mut n = filled(|c| c.timing = NandTiming::default());
     assert_eq!(program(&mut n, 7, 4), 7);
-    assert_eq!(ended(&mut n, 7, 4), Ok(Outcome::Good));
+    assert_eq!(ended(&mut n, 7, 4), Ok(OpStatus::Good));
     assert_eq!(read(&mut n, 8, 0, 4), 8);
     assert_eq!(n.erase(Nanos(9), Unit(16)), Nanos(9));
-    assert_eq!(n.poll_erase(Nanos(9), Unit(16)), Progress::Ended(Outcome::Good));
+    assert_eq!(n.poll_erase(Nanos(9), Unit(16)), Progress::Ended(OpStatus::Good));
 }
 
 #[test]
@@ -262,16 +262,16 @@ fn a_power_cut_tears_what_is_in_flight() {
     n.power_cut(Nanos((IDLE + 1024) * US));
     assert_eq!(n.spare(Page(4 * 24)).page, LogicalPage(96));
     assert_eq!(n.spare(Page(8 * 24)), Spare::EMPTY);
-    assert_eq!(n.read(Nanos(0), Page(4 * 24), 1).outcome, Outcome::Good);
-    assert_eq!(n.read(Nanos(0), Page(8 * 24), 1).outcome, Outcome::Failed);
+    assert_eq!(n.read(Nanos(0), Page(4 * 24), 1).status, OpStatus::Good);
+    assert_eq!(n.read(Nanos(0), Page(8 * 24), 1).status, OpStatus::Failed);
     assert_eq!(n.block(Unit(8)), BlockState::Writable { next: 3 });
     assert_eq!(n.block(Unit(17)), BlockState::MustErase);
-    assert_eq!(n.read(Nanos(0), Page(17 * 24), 1).outcome, Outcome::Failed);
+    assert_eq!(n.read(Nanos(0), Page(17 * 24), 1).status, OpStatus::Failed);
     n.erase(Nanos(0), Unit(17));
     n.erase(Nanos(0), Unit(0));
     assert_eq!(n.block(Unit(17)), BlockState::Writable { next: 0 });
     program(&mut n, 0, 0);
-    assert_eq!(n.read(Nanos(0), Page(0), 1).outcome, Outcome::Good);
+    assert_eq!(n.read(Nanos(0), Page(0), 1).status, OpStatus::Good);
 }
 
 #[test]
@@ -279,7 +279,7 @@ fn reading_a_program_in_flight_corrupts_nothing() {
     let mut n = filled(|_| ());
     program(&mut n, IDLE, 4);
     assert_eq!(read(&mut n, IDLE + 500, 4 * 24, 1), IDLE + 571);
-    assert_eq!(ended(&mut n, IDLE + 1104, 4), Ok(Outcome::Good));
+    assert_eq!(ended(&mut n, IDLE + 1104, 4), Ok(OpStatus::Good));
     assert_eq!(n.spare(Page(4 * 24)).page, LogicalPage(96));
 }
 
@@ -287,7 +287,7 @@ fn reading_a_program_in_flight_corrupts_nothing() {
 fn saved_state_comes_back_without_what_was_in_flight() {
     let mut n = filled(|_| ());
     for unit in 0..4 {
-        assert_eq!(ended(&mut n, 5000, unit), Ok(Outcome::Good));
+        assert_eq!(ended(&mut n, 5000, unit), Ok(OpStatus::Good));
     }
     program(&mut n, IDLE, 4);
     n.erase(Nanos(IDLE * US), Unit(16 + 1));
@@ -304,10 +304,10 @@ fn saved_state_comes_back_without_what_was_in_flight() {
     }
     assert_eq!(back.block(Unit(17)), BlockState::MustErase);
     assert_eq!(back.block(Unit(18)), BlockState::Bad);
-    assert_eq!(back.read(Nanos(0), Page(4 * 24), 1).outcome, Outcome::Failed);
+    assert_eq!(back.read(Nanos(0), Page(4 * 24), 1).status, OpStatus::Failed);
     // The journal knows how it went on.
     back.apply_program(Unit(4), &spares(96, 24)).unwrap();
-    assert_eq!(back.read(Nanos(0), Page(4 * 24), 1).outcome, Outcome::Good);
+    assert_eq!(back.read(Nanos(0), Page(4 * 24), 1).status, OpStatus::Good);
     assert_eq!(back.spare(Page(4 * 24)).page, LogicalPage(96));
     back.apply_erase(Unit(17)).unwrap();
     assert_eq!(back.block(Unit(17)), BlockState::Writable { next: 0 });
@@ -352,9 +352,9 @@ fn programming_twice_is_a_bug() {
 fn programming_a_bad_block_is_a_bug() {
     let mut n = filled(|_| ());
     n.apply_bad(Unit(0)).unwrap();
-    assert_eq!(n.read(Nanos(IDLE * US), Page(0), 1).outcome, Outcome::Good);
+    assert_eq!(n.read(Nanos(IDLE * US), Page(0), 1).status, OpStatus::Good);
     n.erase(Nanos(IDLE * US), Unit(0));
-    assert_eq!(n.poll_erase(Nanos(2 * IDLE * US), Unit(0)), Progress::Ended(Outcome::Failed));
+    assert_eq!(n.poll_erase(Nanos(2 * IDLE * US), Unit(0)), Progress::Ended(OpStatus::Failed));
     program(&mut n, IDLE, 4);
 }
 

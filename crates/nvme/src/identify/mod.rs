@@ -3,10 +3,12 @@
 mod controller;
 mod lists;
 mod namespace;
+mod zoned;
 
 pub use controller::*;
 pub use lists::*;
 pub use namespace::*;
+pub use zoned::*;
 
 open_enum! {
     /// Controller or Namespace Structure (Base 5.1.13.1, "CNS Values").
@@ -21,9 +23,11 @@ open_enum! {
         NAMESPACE_DESCRIPTORS = 0x03 => "Namespace Identification Descriptor list",
         /// [`NvmSetList`] from the NVM Set in CNSSID on.
         NVM_SETS = 0x04 => "NVM Set List",
-        /// I/O command set specific namespace: [`NvmNamespace`] for the NVM Command Set.
+        /// I/O command set specific namespace: [`NvmNamespace`] for the NVM Command Set, [`ZonedNamespace`] for the
+        /// Zoned Namespace Command Set.
         IOCS_NAMESPACE = 0x05 => "I/O Command Set specific Identify Namespace data structure",
-        /// I/O command set specific controller: [`NvmController`] for the NVM Command Set.
+        /// I/O command set specific controller: [`NvmController`] for the NVM Command Set, [`ZonedController`] for the
+        /// Zoned Namespace Command Set.
         IOCS_CONTROLLER = 0x06 => "I/O Command Set specific Identify Controller data structure",
         /// [`NamespaceList`] of the attached namespaces of one I/O command set.
         IOCS_ACTIVE_NAMESPACES = 0x07 => "I/O Command Set specific Active Namespace ID list",

@@ -206,7 +206,7 @@ wire! {
         pub nphndls: U16,
         /// Reserved.
         pub rsvd394: [u8; 105],
-        /// By the I/O command set (zoned: options and active, open and ZRWA resources).
+        /// By the I/O command set: [`ZonedCreate`](super::ZonedCreate) for the Zoned Namespace Command Set.
         pub iocs: [u8; 13],
         /// Placement Handles.
         pub phndl: [U16; 128],

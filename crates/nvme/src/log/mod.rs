@@ -1,6 +1,7 @@
 //! Log pages (Base 5.1.12) with the OCP and this drive's own vendor specific ones.
 
 mod capacity;
+mod changed_zones;
 mod discovery;
 mod events;
 mod lba_status;
@@ -12,6 +13,7 @@ mod statistics;
 mod telemetry;
 
 pub use capacity::*;
+pub use changed_zones::*;
 pub use discovery::*;
 pub use events::*;
 pub use lba_status::*;
@@ -79,6 +81,8 @@ open_enum! {
         RESERVATION_NOTIFICATION = 0x80 => "Reservation Notification",
         /// [`SanitizeStatus`].
         SANITIZE_STATUS = 0x81 => "Sanitize Status",
+        /// [`ChangedZones`], by the command's NSID; the command's CSI is the Zoned Namespace Command Set.
+        CHANGED_ZONES = 0xBF => "Changed Zone List",
         /// [`OcpSmart`].
         OCP_SMART = 0xC0 => "SMART / Health Information Extended (OCP)",
         /// [`MemblazeSmart`].

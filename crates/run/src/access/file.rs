@@ -80,7 +80,7 @@ struct Reader<'a> {
 }
 
 /// A value and where it stands.
-type Place<'a, 'i> = (&'a DeValue<'i>, usize);
+type SpannedValue<'a, 'i> = (&'a DeValue<'i>, usize);
 
 impl Reader<'_> {
     fn error(&self, at: usize, problem: impl Into<String>) -> AccessError {
@@ -197,7 +197,7 @@ impl Reader<'_> {
         Ok(rule)
     }
 
-    fn text<'a>(&self, (value, at): Place<'a, '_>, name: &str) -> Result<&'a str, AccessError> {
+    fn text<'a>(&self, (value, at): SpannedValue<'a, '_>, name: &str) -> Result<&'a str, AccessError> {
         value.as_str().ok_or_else(|| self.error(at, format!("{name} is a text in quotes")))
     }
 
@@ -205,8 +205,8 @@ impl Reader<'_> {
     fn key<K: FromStr>(
         &mut self,
         nqn: &Nqn,
-        here: Option<Place<'_, '_>>,
-        file: Option<Place<'_, '_>>,
+        here: Option<SpannedValue<'_, '_>>,
+        file: Option<SpannedValue<'_, '_>>,
         name: &str,
     ) -> Result<Option<K>, AccessError>
     where
@@ -243,8 +243,8 @@ impl Reader<'_> {
     fn role(
         &mut self,
         nqn: &Nqn,
-        role: Option<Place<'_, '_>>,
-        namespaces: Option<Place<'_, '_>>,
+        role: Option<SpannedValue<'_, '_>>,
+        namespaces: Option<SpannedValue<'_, '_>>,
     ) -> Result<Role, AccessError> {
         const ROLES: &str = "role is \"admin\" or \"tenant\"";
         let own = namespaces.map(|place| Ok((self.namespaces(place)?, place.1))).transpose()?;
@@ -275,7 +275,7 @@ impl Reader<'_> {
     }
 
     /// Identifiers of namespaces.
-    fn namespaces(&self, (value, at): Place<'_, '_>) -> Result<Vec<u32>, AccessError> {
+    fn namespaces(&self, (value, at): SpannedValue<'_, '_>) -> Result<Vec<u32>, AccessError> {
         let wrong = || self.error(at, "namespaces is a list of namespace identifiers from 1, such as [1, 2]");
         let one = |value: &DeValue<'_>| -> Option<u32> {
             let integer = value.as_integer()?;
@@ -289,7 +289,7 @@ impl Reader<'_> {
     /// A list of names, the favourite first; `None` if nothing is said.
     fn list<T: Copy + PartialEq>(
         &self,
-        value: Option<Place<'_, '_>>,
+        value: Option<SpannedValue<'_, '_>>,
         name: &str,
         known: &[(&str, T)],
     ) -> Result<Option<Vec<T>>, AccessError> {

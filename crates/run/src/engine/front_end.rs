@@ -23,7 +23,7 @@ use media::Nanos;
 use nvme::Completion;
 
 /// A command that has ended.
-pub(crate) struct Ended {
+pub(crate) struct EndedCommand {
     /// Whose it is.
     pub(crate) owner: Owner,
     /// How it ended.
@@ -36,7 +36,7 @@ pub(crate) struct Ended {
 }
 
 /// One turn of the engine.
-pub(crate) struct Turn<'a> {
+pub(crate) struct EngineTurn<'a> {
     pub(crate) clock: &'a Clock,
     /// The drive's time. A front end that takes long reads the clock again.
     pub(crate) now: Nanos,
@@ -44,9 +44,9 @@ pub(crate) struct Turn<'a> {
     pub(crate) ready: Option<&'a Ready>,
 }
 
-impl<'a> Turn<'a> {
+impl<'a> EngineTurn<'a> {
     pub(crate) fn new(clock: &'a Clock, ready: Option<&'a Ready>) -> Self {
-        Turn { clock, now: clock.now(), ready }
+        EngineTurn { clock, now: clock.now(), ready }
     }
 
     /// Reads the clock again.
@@ -59,10 +59,10 @@ impl<'a> Turn<'a> {
 /// A way in which hosts reach the drive.
 pub(crate) trait FrontEnd {
     /// Takes what hosts have sent, submits their commands, and does what is due.
-    fn poll(&mut self, engine: &mut Engine, turn: &mut Turn<'_>);
+    fn poll(&mut self, engine: &mut Engine, turn: &mut EngineTurn<'_>);
 
     /// A command of this front end has ended. Nothing may be submitted from here.
-    fn complete(&mut self, ended: Ended, store: &mut Store);
+    fn complete(&mut self, ended: EndedCommand, store: &mut Store);
 
     /// Whether [`flush`](FrontEnd::flush) has something to do.
     fn has_to_flush(&self) -> bool {

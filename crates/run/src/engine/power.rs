@@ -1,6 +1,6 @@
 //! Power cuts, and the stop in order.
 
-use super::front_end::{Ended, FrontEnd};
+use super::front_end::{EndedCommand, FrontEnd};
 use super::{Engine, Stop};
 use device::Output;
 use ftl::Io;
@@ -25,7 +25,7 @@ impl Engine {
             }
             self.free.push(io.0);
             let completion = Completion::new(0, Status::POWER_LOSS);
-            front_ends.complete(Ended { owner, completion, to_host: 0, data }, &mut self.store);
+            front_ends.complete(EndedCommand { owner, completion, to_host: 0, data }, &mut self.store);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Stepping the engine: what is due is done, what has ended goes to its front end.
 
-use super::front_end::{Ended, FrontEnd, Turn};
+use super::front_end::{EndedCommand, EngineTurn, FrontEnd};
 use super::{Engine, Stop};
 use crate::image::DiskEvent;
 use device::Output;
@@ -11,7 +11,7 @@ use nvme::{Completion, Status};
 impl Engine {
     /// Takes in what hosts have sent, and runs what is due. A drive that has stopped takes nothing in any more: its image says
     /// already that it was stopped in order.
-    pub(crate) fn turn<F: FrontEnd>(&mut self, turn: &mut Turn<'_>, front_ends: &mut F) {
+    pub(crate) fn turn<F: FrontEnd>(&mut self, turn: &mut EngineTurn<'_>, front_ends: &mut F) {
         if self.has_stopped() {
             return;
         }
@@ -125,7 +125,7 @@ impl Engine {
         let to_host = entry.to_host;
         self.free.push(io.0);
         let data = self.store.give_back(io);
-        front_ends.complete(Ended { owner, completion, to_host, data }, &mut self.store);
+        front_ends.complete(EndedCommand { owner, completion, to_host, data }, &mut self.store);
     }
 
     /// Gives back what has ended. Without `kept`, changes did not reach the image. Then a command that changes something must

@@ -1,6 +1,6 @@
 //! The contract of front ends, held against one that does nothing but write down what it is told.
 
-use super::front_end::{Ended, FrontEnd, Turn};
+use super::front_end::{EndedCommand, EngineTurn, FrontEnd};
 use super::{Engine, FrontEndId, Owner, Token};
 use crate::buffer::Buffer;
 use crate::clock::Clock;
@@ -32,7 +32,7 @@ struct Fake {
     controller: ControllerId,
     submitted: u64,
     told: Vec<Told>,
-    ended: Vec<Ended>,
+    ended: Vec<EndedCommand>,
     deadline: Nanos,
     unflushed: bool,
 }
@@ -45,7 +45,7 @@ impl Fake {
 }
 
 impl FrontEnd for Fake {
-    fn poll(&mut self, engine: &mut Engine, turn: &mut Turn<'_>) {
+    fn poll(&mut self, engine: &mut Engine, turn: &mut EngineTurn<'_>) {
         self.told.push(Told::Polled);
         for (qid, command, data) in std::mem::take(&mut self.waiting) {
             let token = Token { queue: Fake::QUEUE, command: Fake::FIRST + self.submitted };
@@ -55,7 +55,7 @@ impl FrontEnd for Fake {
         }
     }
 
-    fn complete(&mut self, ended: Ended, _: &mut Store) {
+    fn complete(&mut self, ended: EndedCommand, _: &mut Store) {
         assert_eq!((ended.owner.front_end, ended.owner.token.queue), (Fake::ID, Fake::QUEUE));
         let number = ended.owner.token.command - Fake::FIRST;
         self.told.push(Told::Completed(number, ended.completion.status()));
@@ -139,14 +139,14 @@ impl Bench {
     }
 
     fn turn(&mut self) -> Vec<Told> {
-        self.engine.turn(&mut Turn::new(&self.clock, None), &mut self.fake);
+        self.engine.turn(&mut EngineTurn::new(&self.clock, None), &mut self.fake);
         let mut told = std::mem::take(&mut self.fake.told);
         assert_eq!(told.remove(0), Told::Polled, "each turn begins with a poll");
         told
     }
 
     /// Turns until so many commands have ended that were not taken yet, and takes them.
-    fn ended(&mut self, count: usize) -> Vec<Ended> {
+    fn ended(&mut self, count: usize) -> Vec<EndedCommand> {
         while self.fake.ended.len() < count {
             let next = self.engine.next_deadline(&self.fake);
             assert_ne!(next, Nanos::MAX, "nothing more will happen");
@@ -243,7 +243,7 @@ fn the_earliest_deadline_counts_until_the_drive_has_stopped() {
     assert_eq!(bench.fake.told, [Told::Stopped]);
     assert_eq!(bench.engine.next_deadline(&bench.fake), Nanos::MAX);
     bench.fake.told.clear();
-    bench.engine.turn(&mut Turn::new(&bench.clock, None), &mut bench.fake);
+    bench.engine.turn(&mut EngineTurn::new(&bench.clock, None), &mut bench.fake);
     assert_eq!(bench.fake.told, [], "a drive that has stopped polls nobody");
 }
 

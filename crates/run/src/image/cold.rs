@@ -20,7 +20,7 @@ use std::thread::JoinHandle;
 /// Threads: reads that a disk gets at once.
 const READERS: usize = 8;
 
-struct Ask {
+struct ReadRequest {
     ticket: u64,
     slot: Slot,
     /// Checksum of its page.
@@ -30,13 +30,13 @@ struct Ask {
     bytes: Vec<u8>,
 }
 
-struct Answer {
+struct ReadAnswer {
     ticket: u64,
     bytes: Result<Vec<u8>, Damage>,
 }
 
 /// A read that is under way.
-struct Under {
+struct PendingRead {
     io: Io,
     /// Where in the command's buffer its bytes belong.
     host: Range<usize>,
@@ -53,7 +53,7 @@ struct Command {
 }
 
 /// A read that has ended.
-pub(crate) struct Ended {
+pub(crate) struct ColdReadEnd {
     pub(crate) io: Io,
     pub(crate) host: Range<usize>,
     /// No longer referred to.
@@ -67,7 +67,7 @@ pub(crate) struct Ended {
 /// Reads under way, and the commands that wait for them.
 pub(crate) struct Cold {
     readers: Readers,
-    under: HashMap<u64, Under>,
+    under: HashMap<u64, PendingRead>,
     commands: HashMap<Io, Command>,
     next: u64,
 }
@@ -75,22 +75,22 @@ pub(crate) struct Cold {
 /// Who waits for the disk.
 enum Readers {
     Threads {
-        asks: Option<Sender<Ask>>,
-        answers: Receiver<Answer>,
+        asks: Option<Sender<ReadRequest>>,
+        answers: Receiver<ReadAnswer>,
         threads: Vec<JoinHandle<()>>,
     },
-    /// Whoever asks for an answer.
+    /// No threads: the one that asks for an answer reads.
     #[cfg_attr(not(test), expect(dead_code, reason = "only tests go on step by step"))]
     Stepped {
         contents: Arc<dyn DiskFile>,
-        asks: VecDeque<Ask>,
+        asks: VecDeque<ReadRequest>,
     },
 }
 
-fn answer(contents: &dyn DiskFile, ask: Ask) -> Answer {
-    let Ask { ticket, slot, sum, page, mut bytes } = ask;
+fn answer(contents: &dyn DiskFile, ask: ReadRequest) -> ReadAnswer {
+    let ReadRequest { ticket, slot, sum, page, mut bytes } = ask;
     let read = sums::read(contents, slot, sum, page, &mut bytes);
-    Answer { ticket, bytes: read.map(|()| bytes) }
+    ReadAnswer { ticket, bytes: read.map(|()| bytes) }
 }
 
 impl Cold {
@@ -99,7 +99,7 @@ impl Cold {
         notify: &Arc<dyn Fn() + Send + Sync>,
         dir: &Path,
     ) -> Result<Self, ImageError> {
-        let (asks, todo) = channel::<Ask>();
+        let (asks, todo) = channel::<ReadRequest>();
         let (done, answers) = channel();
         let todo = Arc::new(Mutex::new(todo));
         let mut threads = Vec::with_capacity(READERS);
@@ -137,8 +137,8 @@ impl Cold {
         self.next += 1;
         let bytes = vec![0; host.len()];
         self.commands.entry(io).or_default().reads += 1;
-        self.under.insert(ticket, Under { io, host, slot });
-        let ask = Ask { ticket, slot, sum, page, bytes };
+        self.under.insert(ticket, PendingRead { io, host, slot });
+        let ask = ReadRequest { ticket, slot, sum, page, bytes };
         match &mut self.readers {
             Readers::Threads { asks, .. } => {
                 if let Some(asks) = asks {
@@ -150,7 +150,7 @@ impl Cold {
         }
     }
 
-    fn answer(&mut self) -> Option<Answer> {
+    fn answer(&mut self) -> Option<ReadAnswer> {
         match &mut self.readers {
             Readers::Threads { answers, .. } => answers.try_recv().ok(),
             Readers::Stepped { contents, asks } => asks.pop_front().map(|ask| answer(&**contents, ask)),
@@ -178,11 +178,11 @@ impl Cold {
     }
 
     /// A read that has ended since.
-    pub(crate) fn ended(&mut self) -> Option<Ended> {
+    pub(crate) fn ended(&mut self) -> Option<ColdReadEnd> {
         loop {
-            let Answer { ticket, bytes } = self.answer()?;
+            let ReadAnswer { ticket, bytes } = self.answer()?;
             // Of a command that power was lost on: nobody waits, and the number may be another's.
-            let Some(Under { io, host, slot }) = self.under.remove(&ticket) else { continue };
+            let Some(PendingRead { io, host, slot }) = self.under.remove(&ticket) else { continue };
             if let Err(damage) = &bytes {
                 tracing::error!("{damage}");
             }
@@ -199,7 +199,7 @@ impl Cold {
                     self.commands.remove(&io);
                 }
             }
-            return Some(Ended { io, host, slot, bytes: bytes.ok(), completion });
+            return Some(ColdReadEnd { io, host, slot, bytes: bytes.ok(), completion });
         }
     }
 
@@ -224,7 +224,7 @@ impl Drop for Cold {
     }
 }
 
-/// A command whose data could not be had.
+/// The completion of a command whose data could not be read.
 fn spoilt(completion: Completion) -> Completion {
     if completion.status().is_success() { completion.with_status(Status::INTERNAL_ERROR) } else { completion }
 }
@@ -253,7 +253,7 @@ mod tests {
         (Cold::start(contents, &notify, Path::new("test")).unwrap(), bell)
     }
 
-    fn next(cold: &mut Cold, bell: &Receiver<()>) -> Ended {
+    fn next(cold: &mut Cold, bell: &Receiver<()>) -> ColdReadEnd {
         bell.recv_timeout(Duration::from_secs(30)).unwrap();
         cold.ended().unwrap()
     }

@@ -46,7 +46,7 @@ pub(crate) trait Disk: Send + Sync + Debug {
     /// Random bytes.
     fn random(&self) -> [u8; 16];
     /// Where it is, for messages.
-    fn place(&self) -> &Path;
+    fn path(&self) -> &Path;
 }
 
 /// An open file. All clones of the handle are one open file to the host.
@@ -90,7 +90,8 @@ pub(super) fn read_full(file: &dyn DiskFile, mut at: u64, mut bytes: &mut [u8]) 
     Ok(true)
 }
 
-/// Reads bytes that no host has asked for; whether all of them were there. Of what the host did not have in memory it keeps nothing there.
+/// Reads bytes that no host has asked for. Returns whether all of them were there. Bytes that were not in the page cache before are not kept
+/// there.
 pub(super) fn read_aside(file: &dyn DiskFile, at: u64, bytes: &mut [u8]) -> io::Result<bool> {
     let there = file.read_now(bytes, at)?.unwrap_or(0);
     if there == bytes.len() {
@@ -138,7 +139,7 @@ impl HostDisk {
     /// Whether somebody else on this machine can read a file of the image: one that an older program made, or that was copied.
     pub(crate) fn is_open_to_others(&self) -> bool {
         let mode = |path: &Path| std::fs::metadata(path).map_or(0, |metadata| metadata.permissions().mode());
-        // Whoever may not enter the directory reads nothing in it.
+        // A user who may not enter the directory reads nothing in it.
         if mode(&self.dir) & 0o011 == 0 {
             return false;
         }
@@ -162,8 +163,8 @@ impl HostDisk {
         Ok(file)
     }
 
-    /// Takes the lock for somebody who only looks, and changes nothing: others may look as well. An image that no drive ever
-    /// had open, or a copy of one, has no file to lock, and nobody to be kept out.
+    /// Takes the lock for reading only, and changes nothing. Other readers may have it, too. An image that no drive ever
+    /// had open, or a copy of one, has no file to lock, and no drive to keep out.
     pub(crate) fn lock_to_look(&self) -> Result<Option<File>, ImageError> {
         let path = self.dir.join(LOCK);
         let file = match File::open(&path) {
@@ -243,7 +244,7 @@ impl Disk for HostDisk {
         random()
     }
 
-    fn place(&self) -> &Path {
+    fn path(&self) -> &Path {
         &self.dir
     }
 }
@@ -373,20 +374,20 @@ mod tests {
         let disk = HostDisk::new(&temp.path().join("above/image"));
         disk.make().unwrap();
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        assert_eq!(mode(disk.place()), 0o700);
+        assert_eq!(mode(disk.path()), 0o700);
         let file = disk.open("file", Open::Create).unwrap();
         let _lock = disk.lock().unwrap();
         for name in disk.names().unwrap() {
-            assert_eq!(mode(&disk.place().join(&name)), 0o600, "{name}");
+            assert_eq!(mode(&disk.path().join(&name)), 0o600, "{name}");
         }
         // As it was made by an older program, or copied.
         let allow = |path: &Path, mode| {
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
             disk.is_open_to_others()
         };
-        assert!(!allow(&disk.place().join("file"), 0o644), "nobody else may enter the directory");
-        assert!(allow(disk.place(), 0o755));
-        assert!(!allow(&disk.place().join("file"), 0o600), "the files are private");
+        assert!(!allow(&disk.path().join("file"), 0o644), "nobody else may enter the directory");
+        assert!(allow(disk.path(), 0o755));
+        assert!(!allow(&disk.path().join("file"), 0o600), "the files are private");
         file.write_at(&[7; 10], 5).unwrap();
         let mut bytes = [1; 20];
         assert!(!read_full(&*file, 8, &mut bytes).unwrap());

@@ -2,7 +2,7 @@
 
 use super::disk::{self, Disk};
 use super::error::ImageError;
-use super::format::{self, FormatError, HEADER, Header, Kind};
+use super::format::{self, FormatError, HEADER, Header, ImageFileKind};
 use media::Nanos;
 use std::path::PathBuf;
 
@@ -24,13 +24,13 @@ pub(crate) fn journal_name(generation: u64) -> String {
 }
 
 pub(crate) fn path(disk: &dyn Disk, name: &str) -> PathBuf {
-    disk.place().join(name)
+    disk.path().join(name)
 }
 
 /// Generations of which there is a checkpoint, and of which there is a journal, in ascending order.
 pub(crate) fn generations(disk: &dyn Disk) -> Result<(Vec<u64>, Vec<u64>), ImageError> {
     let (mut checkpoints, mut journals) = (Vec::new(), Vec::new());
-    for name in disk.names().map_err(ImageError::io("list", disk.place()))? {
+    for name in disk.names().map_err(ImageError::io("list", disk.path()))? {
         let Some((stem, number)) = name.split_once('.') else { continue };
         let Ok(generation) = number.parse() else { continue };
         match stem {
@@ -87,7 +87,7 @@ pub(crate) fn read_checkpoint(disk: &dyn Disk, generation: u64) -> Result<Saved,
     let path = path(disk, &name);
     let mut bytes = disk.read(&name).map_err(ImageError::io("read", &path))?;
     let read = || {
-        let header = Header::decode(Kind::Checkpoint, &bytes)?;
+        let header = Header::decode(ImageFileKind::Checkpoint, &bytes)?;
         if bytes.len() as u64 != header.body.saturating_add(HEADER as u64) {
             return Err(FormatError::Truncated(bytes.len() as u64));
         }
@@ -108,7 +108,7 @@ pub(crate) fn read_checkpoint(disk: &dyn Disk, generation: u64) -> Result<Saved,
 /// The drive's clock when a checkpoint was written, if at least its header is intact.
 pub(crate) fn time_of_checkpoint(disk: &dyn Disk, generation: u64) -> Option<Nanos> {
     let head = disk.read_head(&checkpoint_name(generation), HEADER).ok()?;
-    Header::decode(Kind::Checkpoint, &head).ok().map(|header| header.time)
+    Header::decode(ImageFileKind::Checkpoint, &head).ok().map(|header| header.time)
 }
 
 /// Writes a checkpoint beside the others; it counts when [`rename_checkpoint`] has given it its name.
@@ -134,7 +134,7 @@ pub(crate) fn rename_checkpoint(disk: &dyn Disk, generation: u64) -> Result<(), 
 
 /// Makes names in the directory durable.
 pub(crate) fn sync_names(disk: &dyn Disk) -> Result<(), ImageError> {
-    disk.sync_names().map_err(ImageError::io("sync", disk.place()))
+    disk.sync_names().map_err(ImageError::io("sync", disk.path()))
 }
 
 /// The files of the generations below `keep`. Journals come last, oldest first. So a crash in between leaves

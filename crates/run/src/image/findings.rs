@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// How the last process left an image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Left {
+pub enum LastShutdown {
     /// The drive was stopped.
     Clean,
     /// Its process ended in another way; everything that was completed counts.
@@ -60,7 +60,7 @@ pub struct Findings {
     /// Generation and byte at which the replay of journals ends.
     pub end: (u64, u64),
     /// How it was left.
-    pub left: Left,
+    pub last_shutdown: LastShutdown,
     /// What was passed over.
     pub notes: Vec<String>,
     /// Files that are damaged.
@@ -117,10 +117,10 @@ pub(crate) fn salvage(dir: &Path) -> Result<Salvaged, ImageError> {
         journals,
         checkpoint: found.checkpoint,
         end: (found.end.generation, found.end.offset),
-        left: match (found.clean && found.left_out == 0, found.restored) {
-            (true, _) => Left::Clean,
-            (false, false) => Left::Killed,
-            (false, true) => Left::HostDown,
+        last_shutdown: match (found.clean && found.left_out == 0, found.restored) {
+            (true, _) => LastShutdown::Clean,
+            (false, false) => LastShutdown::Killed,
+            (false, true) => LastShutdown::HostDown,
         },
         notes: found.notes.clone(),
         damaged,

@@ -1,6 +1,6 @@
 //! Bytes of an image's files, drawn in `docs/image-format.md`. Pure: no files here.
 //!
-//! Everything is little endian. Whatever is read is checked: a length that does not fit, a checksum that
+//! Everything is little endian. Everything that is read is checked: a length that does not fit, a checksum that
 //! is wrong or an unknown number ends the reading with an error, never with a panic.
 
 use crate::memory::SLOT as PAGE;
@@ -27,16 +27,16 @@ pub(crate) const MAX_PAYLOAD: u32 = 1 << 28;
 
 /// What a file is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum ImageFileKind {
     Checkpoint,
     Journal,
 }
 
-impl Kind {
+impl ImageFileKind {
     fn magic(self) -> &'static [u8; 8] {
         match self {
-            Kind::Checkpoint => b"TRNCKPT\n",
-            Kind::Journal => b"TRNJRNL\n",
+            ImageFileKind::Checkpoint => b"TRNCKPT\n",
+            ImageFileKind::Journal => b"TRNJRNL\n",
         }
     }
 }
@@ -44,7 +44,7 @@ impl Kind {
 /// The first 80 bytes of a checkpoint or journal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Header {
-    pub kind: Kind,
+    pub kind: ImageFileKind,
     pub version: u32,
     /// Which drive: files of different images never mix.
     pub image: [u8; 16],
@@ -120,7 +120,7 @@ impl Header {
     }
 
     /// Reads and checks a header.
-    pub(crate) fn decode(kind: Kind, bytes: &[u8]) -> Result<Header, FormatError> {
+    pub(crate) fn decode(kind: ImageFileKind, bytes: &[u8]) -> Result<Header, FormatError> {
         let b = bytes.get(..HEADER).ok_or(FormatError::Truncated(bytes.len() as u64))?;
         if &b[..8] != kind.magic() {
             return Err(FormatError::Foreign);
@@ -148,8 +148,8 @@ impl Header {
         })
     }
 
-    /// What the checksums of this journal's frames are salted with, so that a frame of another file,
-    /// or of a file that once had these blocks, is none of this one.
+    /// The salt of the checksums of this journal's frames. With it, a frame of another file, or of a file that once had
+    /// these blocks, does not count as one of this file.
     pub(crate) fn salt(&self) -> Salt {
         Salt { value: crc(&self.encode()[16..40]), heads: self.version >= LINKED }
     }
@@ -282,10 +282,10 @@ fn decode_mark(payload: &[u8]) -> Option<Mark> {
     (payload.len() >= 16).then(|| Mark { generation: u64_at(payload, 0), offset: u64_at(payload, 8) })
 }
 
-/// How a journal comes to continue another.
+/// Why a journal continues another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub(crate) enum How {
+pub(crate) enum Continuation {
     /// The same process went over to the next one: nothing is behind that place.
     Switched = 0,
     /// The image was opened after its process had died.
@@ -299,7 +299,7 @@ pub(crate) enum How {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Start {
     pub at: Mark,
-    pub how: How,
+    pub how: Continuation,
 }
 
 impl Start {
@@ -310,9 +310,9 @@ impl Start {
 
     pub(crate) fn decode(payload: &[u8]) -> Option<Self> {
         let how = match *payload.get(16)? {
-            0 => How::Switched,
-            1 => How::Opened,
-            2 => How::Restored,
+            0 => Continuation::Switched,
+            1 => Continuation::Opened,
+            2 => Continuation::Restored,
             _ => return None,
         };
         Some(Start { at: decode_mark(payload)?, how })
@@ -442,6 +442,14 @@ pub(crate) fn encode(record: &Record<'_>, out: &mut Vec<u8>) {
             head(out, 11, set, first);
             out.extend_from_slice(&count.to_le_bytes());
         }
+        Record::Zone { set, volume, zone, bytes } => {
+            let len = bytes.len() as u16;
+            debug_assert_eq!(usize::from(len), bytes.len(), "the translation layer bounds what it encodes");
+            head(out, 16, set, zone);
+            out.extend_from_slice(&volume.to_le_bytes());
+            out.extend_from_slice(&len.to_le_bytes());
+            out.extend_from_slice(&bytes[..usize::from(len)]);
+        }
         Record::Section { kind, bytes } => {
             head(out, 8, kind as u8, bytes.len() as u32);
             out.extend_from_slice(bytes);
@@ -533,8 +541,17 @@ impl<'a> Records<'a> {
             9 => Record::Open { set, superblock: self.u32()?, writer: self.take(1)?[0] },
             10 => Record::Lose { set },
             11 => Record::Clear { set, first: self.u32()?, count: self.u32()? },
+            16 => {
+                let zone = self.u32()?;
+                let (volume, len) = (self.u16()?, self.u16()?);
+                Record::Zone { set, volume, zone, bytes: self.take(usize::from(len))? }
+            }
             kind => return Err(FormatError::Unknown { kind, at }),
         })
+    }
+
+    fn u16(&mut self) -> Result<u16, FormatError> {
+        self.take(2).map(|b| u16::from_le_bytes([b[0], b[1]]))
     }
 
     fn u32(&mut self) -> Result<u32, FormatError> {
@@ -559,10 +576,10 @@ fn u64_at(b: &[u8], at: usize) -> u64 {
 /// Reads `bytes` as a checkpoint and as a journal, all the way down to the records, and tells how many
 /// records there were: what a fuzzer calls.
 pub fn fuzz_open(bytes: &[u8]) -> usize {
-    let mut seen = usize::from(Header::decode(Kind::Checkpoint, bytes).is_ok());
+    let mut seen = usize::from(Header::decode(ImageFileKind::Checkpoint, bytes).is_ok());
     // Without a valid header a fuzzer would never get past the checksum: records are tried on their own.
     let none = Salt { value: 0, heads: false };
-    let salt = Header::decode(Kind::Journal, bytes).map_or(none, |h| h.salt());
+    let salt = Header::decode(ImageFileKind::Journal, bytes).map_or(none, |h| h.salt());
     let (mut at, mut sequence) = (HEADER, 0);
     while let Some(frame) = frame_at(bytes, at, sequence, salt) {
         seen += count_records(frame.payload);
@@ -589,7 +606,7 @@ mod tests {
 
     fn header() -> Header {
         Header {
-            kind: Kind::Journal,
+            kind: ImageFileKind::Journal,
             version: VERSION,
             image: [7; 16],
             generation: 3,
@@ -608,22 +625,24 @@ mod tests {
     #[test]
     fn a_header_survives_and_every_changed_bit_is_found() {
         let bytes = header().encode();
-        let back = Header::decode(Kind::Journal, &bytes).unwrap();
+        let back = Header::decode(ImageFileKind::Journal, &bytes).unwrap();
         assert_eq!(back, header());
-        assert_eq!(Header::decode(Kind::Checkpoint, &bytes), Err(FormatError::Foreign));
-        assert_eq!(Header::decode(Kind::Journal, &bytes[..79]), Err(FormatError::Truncated(79)));
+        assert_eq!(Header::decode(ImageFileKind::Checkpoint, &bytes), Err(FormatError::Foreign));
+        assert_eq!(Header::decode(ImageFileKind::Journal, &bytes[..79]), Err(FormatError::Truncated(79)));
         for bit in 0..HEADER * 8 {
             let mut changed = bytes;
             changed[bit / 8] ^= 1 << (bit % 8);
-            assert!(Header::decode(Kind::Journal, &changed).is_err(), "bit {bit}");
+            assert!(Header::decode(ImageFileKind::Journal, &changed).is_err(), "bit {bit}");
         }
         let newer = Header { version: VERSION + 1, ..header() }.encode();
-        assert_eq!(Header::decode(Kind::Journal, &newer), Err(FormatError::Newer(VERSION + 1)));
+        assert_eq!(Header::decode(ImageFileKind::Journal, &newer), Err(FormatError::Newer(VERSION + 1)));
     }
 
     #[test]
     fn records_survive() {
         let spares = [spare(1), spare(2), Spare::EMPTY];
+        // The longest that a zone's record can be.
+        let zone = [5; 16 + ftl::MAX_ZONE_EXTENSION];
         let records = [
             Record::Program { set: 0, unit: Unit(9), spares: &spares },
             Record::Spoil { set: 1, unit: Unit(8) },
@@ -636,6 +655,8 @@ mod tests {
             Record::Place { set: 5, page: Page(4), spare: spare(6) },
             Record::Trim { set: 6, first: 1, count: 2, version: 3, gone: true },
             Record::Section { kind: Section::Controller, bytes: b"hello" },
+            Record::Zone { set: 7, volume: 1023, zone: 1 << 20, bytes: &zone },
+            Record::Zone { set: 0, volume: 0, zone: 0, bytes: &[] },
         ];
         let salts = [(123, true), (123, false), (124, true)].map(|(value, heads)| Salt { value, heads });
         let mut out = Vec::new();
@@ -696,7 +717,7 @@ mod tests {
                     state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                     // Small numbers reach more of the records than even ones.
                     let byte = state.to_le_bytes()[7];
-                    if byte < 128 { byte % 12 } else { byte }
+                    if byte < 128 { byte % 18 } else { byte }
                 })
                 .collect();
             fuzz_open(&bytes);

@@ -2,7 +2,7 @@
 //! caller that asks for the next step does the work.
 
 use super::error::ImageError;
-use super::jobs::{Job, Report, Work};
+use super::jobs::{Job, JobFiles, JobReport};
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,24 +12,27 @@ use std::thread::JoinHandle;
 pub(crate) enum Helper {
     /// A thread, and the two queues to and from it.
     Thread {
-        work: Arc<Work>,
+        work: Arc<JobFiles>,
         jobs: Option<Sender<Job>>,
         todo: Arc<Mutex<Receiver<Job>>>,
-        reports: Receiver<Report>,
+        reports: Receiver<JobReport>,
         thread: Option<JoinHandle<()>>,
     },
     /// Nobody: jobs go on a step at a time when [`Helper::step`] is called.
     #[cfg_attr(not(test), expect(dead_code, reason = "only tests go on step by step"))]
-    Stepped { work: Arc<Work>, jobs: Mutex<VecDeque<Job>>, reports: Mutex<VecDeque<Report>> },
+    Stepped { work: Arc<JobFiles>, jobs: Mutex<VecDeque<Job>>, reports: Mutex<VecDeque<JobReport>> },
 }
 
 impl Helper {
     /// Starts the thread. It calls `notify` after each report, where it may go on with the drive: all of this can be called there.
-    pub(crate) fn start(work: Arc<Work>, notify: Arc<dyn Fn() + Send + Sync>) -> Result<Self, ImageError> {
+    pub(crate) fn start(
+        work: Arc<JobFiles>,
+        notify: Arc<dyn Fn() + Send + Sync>,
+    ) -> Result<Self, ImageError> {
         let (jobs, todo) = channel();
         let (done, reports) = channel();
         let todo = Arc::new(Mutex::new(todo));
-        let place = work.disk.place().to_owned();
+        let place = work.disk.path().to_owned();
         let (its_work, its_jobs) = (work.clone(), todo.clone());
         let run = move || {
             loop {
@@ -48,7 +51,7 @@ impl Helper {
 
     /// Goes on only when it is told to.
     #[cfg(test)]
-    pub(crate) fn stepped(work: Arc<Work>) -> Self {
+    pub(crate) fn stepped(work: Arc<JobFiles>) -> Self {
         Helper::Stepped { work, jobs: Mutex::default(), reports: Mutex::default() }
     }
 
@@ -66,7 +69,7 @@ impl Helper {
     }
 
     /// A report that has arrived.
-    pub(crate) fn report(&self) -> Option<Report> {
+    pub(crate) fn report(&self) -> Option<JobReport> {
         match self {
             Helper::Thread { reports, .. } => reports.try_recv().ok(),
             Helper::Stepped { reports, .. } => lock(reports).pop_front(),
@@ -74,7 +77,7 @@ impl Helper {
     }
 
     /// Waits for a report; `None` if none can come any more.
-    pub(crate) fn wait(&self) -> Option<Report> {
+    pub(crate) fn wait(&self) -> Option<JobReport> {
         match self {
             Helper::Thread { work, todo, reports, thread, .. } => match thread {
                 // Nobody else would carry them out.

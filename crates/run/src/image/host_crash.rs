@@ -3,7 +3,7 @@
 
 use super::disk::{self, HostDisk};
 use super::files;
-use super::format::{HEADER, Header, Kind};
+use super::format::{HEADER, Header, ImageFileKind};
 use crate::{BlockingQueue, Buffer, Controller, HostIdentity, NoEvents, Options, Running, testing};
 use nvme::{Command, IoOpcode};
 use std::fs;
@@ -37,7 +37,7 @@ fn age(dir: &Path) {
     for generation in files::generations(&HostDisk::new(dir)).unwrap().1 {
         let path = dir.join(files::journal_name(generation));
         let mut bytes = fs::read(&path).unwrap();
-        let header = Header { boot: 1, ..Header::decode(Kind::Journal, &bytes).unwrap() };
+        let header = Header { boot: 1, ..Header::decode(ImageFileKind::Journal, &bytes).unwrap() };
         bytes[..HEADER].copy_from_slice(&header.encode());
         fs::write(&path, bytes).unwrap();
     }

@@ -18,13 +18,13 @@ pub(super) const MOST_INLINE: usize = 64;
 
 /// What is to be done.
 pub(crate) struct Job {
-    what: What,
-    stage: Stage,
+    what: JobKind,
+    stage: JobStage,
     /// What of the journal is being synced, and how many of its files were.
     unsynced: Option<(Unsynced, usize)>,
 }
 
-enum What {
+enum JobKind {
     Sync { mark: Mark, time: Nanos, written: Written },
     Checkpoint { header: Header, body: Vec<u8>, forget: Option<Forget> },
 }
@@ -50,7 +50,7 @@ pub(crate) enum Forget {
 
 /// What comes next, in order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
+enum JobStage {
     Contents,
     Spares,
     Mark,
@@ -70,7 +70,7 @@ enum Stage {
 
 /// Why a job failed.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum JobFailure {
     /// The host's disk has lost what it was given: nothing is known any more.
     Lost(ImageError),
     /// It cannot be done now.
@@ -78,45 +78,45 @@ pub(crate) enum Failure {
 }
 
 /// What became of a job.
-pub(crate) enum Report {
-    Sync(Result<(), Failure>),
-    Checkpoint(Result<(), Failure>),
-    Forget(Result<(), Failure>),
+pub(crate) enum JobReport {
+    Sync(Result<(), JobFailure>),
+    Checkpoint(Result<(), JobFailure>),
+    Forget(Result<(), JobFailure>),
 }
 
 impl Job {
     /// Contents and journal up to `mark` onto the host's disk.
     pub(crate) fn sync(mark: Mark, time: Nanos, written: Written) -> Self {
-        let stage = if written.many { Stage::Contents } else { Stage::Mark };
-        Job { what: What::Sync { mark, time, written }, stage, unsynced: None }
+        let stage = if written.many { JobStage::Contents } else { JobStage::Mark };
+        Job { what: JobKind::Sync { mark, time, written }, stage, unsynced: None }
     }
 
     /// Writes a checkpoint of a generation whose journal has been started, and erases what is to be forgotten.
     pub(crate) fn checkpoint(header: Header, body: Vec<u8>, forget: Option<Forget>, sync: bool) -> Self {
-        let stage = if sync || forget.is_some() { Stage::Contents } else { Stage::Write };
-        Job { what: What::Checkpoint { header, body, forget }, stage, unsynced: None }
+        let stage = if sync || forget.is_some() { JobStage::Contents } else { JobStage::Write };
+        Job { what: JobKind::Checkpoint { header, body, forget }, stage, unsynced: None }
     }
 }
 
 /// The files that jobs work on.
-pub(crate) struct Work {
+pub(crate) struct JobFiles {
     pub disk: Arc<dyn Disk>,
     pub contents: Arc<dyn DiskFile>,
     pub spares: Arc<dyn DiskFile>,
     pub journal: Arc<Mutex<Journal>>,
     /// Whether anything is synced that need not be.
     pub host_sync: bool,
-    /// A sync has failed. The host tells of that once; a later sync that goes well vouches for nothing.
+    /// A sync has failed. The host reports that once. A later sync that succeeds says nothing about what was lost.
     pub lost: AtomicBool,
 }
 
-impl Work {
+impl JobFiles {
     fn journal(&self) -> MutexGuard<'_, Journal> {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Does the whole of a job.
-    pub(crate) fn carry_out(&self, mut job: Job) -> Report {
+    pub(crate) fn carry_out(&self, mut job: Job) -> JobReport {
         loop {
             if let Some(report) = self.step(&mut job) {
                 return report;
@@ -125,72 +125,75 @@ impl Work {
     }
 
     /// Does the next step of a job; its report if that was the last.
-    pub(crate) fn step(&self, job: &mut Job) -> Option<Report> {
+    pub(crate) fn step(&self, job: &mut Job) -> Option<JobReport> {
         let result = match self.lost.load(Ordering::Relaxed) {
             false => self.advance(job),
-            true => Err(Failure::Lost(ImageError::State {
-                path: self.disk.place().to_owned(),
+            true => Err(JobFailure::Lost(ImageError::State {
+                path: self.disk.path().to_owned(),
                 reason: "a sync of the host's disk has failed".to_owned(),
             })),
         };
-        if let Err(Failure::Lost(_)) = result
+        if let Err(JobFailure::Lost(_)) = result
             && !self.lost.swap(true, Ordering::Relaxed)
             && self.host_sync
         {
             // At once: a process that dies now must not leave a journal that is believed.
             if let Err(e) = self.journal().disown() {
-                tracing::error!("cannot mark the image {} as failed: {e}", self.disk.place().display());
+                tracing::error!("cannot mark the image {} as failed: {e}", self.disk.path().display());
             }
         }
         let result = match (result, job.stage) {
-            (Ok(()), Stage::Done) => Ok(()),
+            (Ok(()), JobStage::Done) => Ok(()),
             (Ok(()), _) => return None,
             (Err(e), _) => Err(e),
         };
         Some(match &job.what {
-            What::Sync { .. } => Report::Sync(result),
-            What::Checkpoint { forget: None, .. } => Report::Checkpoint(result),
-            What::Checkpoint { .. } => Report::Forget(result),
+            JobKind::Sync { .. } => JobReport::Sync(result),
+            JobKind::Checkpoint { forget: None, .. } => JobReport::Checkpoint(result),
+            JobKind::Checkpoint { .. } => JobReport::Forget(result),
         })
     }
 
-    fn advance(&self, job: &mut Job) -> Result<(), Failure> {
+    fn advance(&self, job: &mut Job) -> Result<(), JobFailure> {
         let next = match job.stage {
-            Stage::Contents => self.sync_file(&*self.contents, files::CONTENTS, Stage::Spares)?,
-            Stage::Spares => {
-                let next = if matches!(job.what, What::Sync { .. }) { Stage::Mark } else { Stage::Journal };
+            JobStage::Contents => self.sync_file(&*self.contents, files::CONTENTS, JobStage::Spares)?,
+            JobStage::Spares => {
+                let next =
+                    if matches!(job.what, JobKind::Sync { .. }) { JobStage::Mark } else { JobStage::Journal };
                 self.sync_file(&*self.spares, files::SPARES, next)?
             }
-            Stage::Mark => self.mark(&job.what)?,
-            Stage::Journal => self.sync_journal(job)?,
-            Stage::Names => {
-                files::sync_names(&*self.disk).map_err(Failure::Lost)?;
+            JobStage::Mark => self.mark(&job.what)?,
+            JobStage::Journal => self.sync_journal(job)?,
+            JobStage::Names => {
+                files::sync_names(&*self.disk).map_err(JobFailure::Lost)?;
                 self.journal_is_synced(job)
             }
-            Stage::Write
-            | Stage::SyncNew
-            | Stage::Rename
-            | Stage::SyncName
-            | Stage::Remove
-            | Stage::EraseContents
-            | Stage::EraseSpares => self.checkpoint(job)?,
-            Stage::SyncContents => self.sync_file(&*self.contents, files::CONTENTS, Stage::SyncSpares)?,
-            Stage::SyncSpares => self.sync_file(&*self.spares, files::SPARES, Stage::Done)?,
-            Stage::Done => Stage::Done,
+            JobStage::Write
+            | JobStage::SyncNew
+            | JobStage::Rename
+            | JobStage::SyncName
+            | JobStage::Remove
+            | JobStage::EraseContents
+            | JobStage::EraseSpares => self.checkpoint(job)?,
+            JobStage::SyncContents => {
+                self.sync_file(&*self.contents, files::CONTENTS, JobStage::SyncSpares)?
+            }
+            JobStage::SyncSpares => self.sync_file(&*self.spares, files::SPARES, JobStage::Done)?,
+            JobStage::Done => JobStage::Done,
         };
         job.stage = next;
         Ok(())
     }
 
-    fn sync_file(&self, file: &dyn DiskFile, name: &str, next: Stage) -> Result<Stage, Failure> {
+    fn sync_file(&self, file: &dyn DiskFile, name: &str, next: JobStage) -> Result<JobStage, JobFailure> {
         let path = files::path(&*self.disk, name);
-        file.sync().map_err(|e| Failure::Lost(ImageError::io("sync", &path)(e)))?;
+        file.sync().map_err(|e| JobFailure::Lost(ImageError::io("sync", &path)(e)))?;
         Ok(next)
     }
 
     /// Says in the journal what will be safe when the journal is, with the contents that are nowhere else yet.
-    fn mark(&self, what: &What) -> Result<Stage, Failure> {
-        let What::Sync { mark, time, written } = what else { return Ok(Stage::Journal) };
+    fn mark(&self, what: &JobKind) -> Result<JobStage, JobFailure> {
+        let JobKind::Sync { mark, time, written } = what else { return Ok(JobStage::Journal) };
         let full = if written.many { *mark } else { self.journal().full };
         let mut frame = Vec::with_capacity(format::FRAME + 32 + written.pages.len() * (SLOT + 6));
         format::begin_frame(&mut frame);
@@ -203,14 +206,14 @@ impl Work {
         let mut journal = self.journal();
         let path = files::path(&*self.disk, &files::journal_name(journal.generation()));
         let result = journal.append(&mut frame, FrameKind::Sync, *time);
-        result.map_err(|e| Failure::NotDone(ImageError::io("write", &path)(e)))?;
+        result.map_err(|e| JobFailure::NotDone(ImageError::io("write", &path)(e)))?;
         journal.full = full;
-        Ok(Stage::Journal)
+        Ok(JobStage::Journal)
     }
 
-    fn inline(&self, written: &Written, frame: &mut Vec<u8>) -> Result<(), Failure> {
+    fn inline(&self, written: &Written, frame: &mut Vec<u8>) -> Result<(), JobFailure> {
         let failed =
-            |name| move |e| Failure::Lost(ImageError::io("read", &files::path(&*self.disk, name))(e));
+            |name| move |e| JobFailure::Lost(ImageError::io("read", &files::path(&*self.disk, name))(e));
         let (mut page, mut beside) = ([0; SLOT], [0; SPARE]);
         for &slot in &written.pages {
             let at = u64::from(slot) * SLOT as u64;
@@ -226,89 +229,89 @@ impl Work {
     }
 
     /// Syncs the next of the journal's files.
-    fn sync_journal(&self, job: &mut Job) -> Result<Stage, Failure> {
+    fn sync_journal(&self, job: &mut Job) -> Result<JobStage, JobFailure> {
         let (unsynced, done) = job.unsynced.get_or_insert_with(|| (self.journal().unsynced(), 0));
         let result = unsynced.files[*done].sync();
-        result.map_err(|e| Failure::Lost(ImageError::io("sync a journal in", self.disk.place())(e)))?;
+        result.map_err(|e| JobFailure::Lost(ImageError::io("sync a journal in", self.disk.path())(e)))?;
         *done += 1;
         if *done < unsynced.files.len() {
-            return Ok(Stage::Journal);
+            return Ok(JobStage::Journal);
         }
-        if unsynced.names { Ok(Stage::Names) } else { Ok(self.journal_is_synced(job)) }
+        if unsynced.names { Ok(JobStage::Names) } else { Ok(self.journal_is_synced(job)) }
     }
 
-    fn journal_is_synced(&self, job: &mut Job) -> Stage {
+    fn journal_is_synced(&self, job: &mut Job) -> JobStage {
         let mut journal = self.journal();
         if let Some((unsynced, _)) = job.unsynced.take() {
             journal.synced(&unsynced);
         }
         match &job.what {
-            What::Sync { .. } => Stage::Done,
-            What::Checkpoint { header, .. } => {
+            JobKind::Sync { .. } => JobStage::Done,
+            JobKind::Checkpoint { header, .. } => {
                 // The contents' own files were synced, too.
                 let here = Mark { generation: header.generation, offset: 0 };
                 journal.full = journal.full.max(here);
-                Stage::Write
+                JobStage::Write
             }
         }
     }
 
     /// The stages of a checkpoint, when all that it refers to and the journal that leads to it are on the disk.
-    fn checkpoint(&self, job: &mut Job) -> Result<Stage, Failure> {
-        let What::Checkpoint { header, body, forget } = &job.what else { return Ok(Stage::Done) };
+    fn checkpoint(&self, job: &mut Job) -> Result<JobStage, JobFailure> {
+        let JobKind::Checkpoint { header, body, forget } = &job.what else { return Ok(JobStage::Done) };
         let disk = &*self.disk;
         let sync = self.host_sync || forget.is_some();
         Ok(match job.stage {
-            Stage::Write => {
-                files::write_checkpoint(disk, header, body).map_err(Failure::NotDone)?;
-                if sync { Stage::SyncNew } else { Stage::Rename }
+            JobStage::Write => {
+                files::write_checkpoint(disk, header, body).map_err(JobFailure::NotDone)?;
+                if sync { JobStage::SyncNew } else { JobStage::Rename }
             }
-            Stage::SyncNew => {
-                files::sync_checkpoint(disk).map_err(Failure::Lost)?;
-                Stage::Rename
+            JobStage::SyncNew => {
+                files::sync_checkpoint(disk).map_err(JobFailure::Lost)?;
+                JobStage::Rename
             }
-            Stage::Rename => {
-                files::rename_checkpoint(disk, header.generation).map_err(Failure::NotDone)?;
-                if sync { Stage::SyncName } else { Stage::Remove }
+            JobStage::Rename => {
+                files::rename_checkpoint(disk, header.generation).map_err(JobFailure::NotDone)?;
+                if sync { JobStage::SyncName } else { JobStage::Remove }
             }
-            Stage::SyncName => {
-                files::sync_names(disk).map_err(Failure::Lost)?;
-                Stage::Remove
+            JobStage::SyncName => {
+                files::sync_names(disk).map_err(JobFailure::Lost)?;
+                JobStage::Remove
             }
-            Stage::Remove => self.remove_older(header.generation, forget.is_some())?,
-            Stage::EraseContents => {
+            JobStage::Remove => self.remove_older(header.generation, forget.is_some())?,
+            JobStage::EraseContents => {
                 self.erase(&*self.contents, files::CONTENTS, SLOT, forget)?;
-                Stage::EraseSpares
+                JobStage::EraseSpares
             }
             _ => {
                 self.erase(&*self.spares, files::SPARES, SPARE, forget)?;
-                Stage::SyncContents
+                JobStage::SyncContents
             }
         })
     }
 
     /// Removes one file that is not needed any more. Otherwise than to forget, the checkpoint before stays, with everything
     /// that leads from it to the new one.
-    fn remove_older(&self, generation: u64, forget: bool) -> Result<Stage, Failure> {
+    fn remove_older(&self, generation: u64, forget: bool) -> Result<JobStage, JobFailure> {
         let disk = &*self.disk;
         let keep = match forget {
             true => generation,
             false => {
-                let (checkpoints, _) = files::generations(disk).map_err(Failure::NotDone)?;
+                let (checkpoints, _) = files::generations(disk).map_err(JobFailure::NotDone)?;
                 checkpoints.into_iter().rev().find(|&g| g < generation).unwrap_or(0)
             }
         };
-        let older = files::below(disk, keep).map_err(Failure::NotDone)?;
+        let older = files::below(disk, keep).map_err(JobFailure::NotDone)?;
         match older.first().map(|name| files::remove(disk, name)) {
-            Some(Ok(())) => return Ok(Stage::Remove),
-            Some(Err(e)) if forget => return Err(Failure::NotDone(e)),
+            Some(Ok(())) => return Ok(JobStage::Remove),
+            Some(Err(e)) if forget => return Err(JobFailure::NotDone(e)),
             // What cannot be removed only takes up room.
             Some(Err(_)) | None => {}
         }
         if forget || self.host_sync {
-            files::sync_names(disk).map_err(Failure::Lost)?;
+            files::sync_names(disk).map_err(JobFailure::Lost)?;
         }
-        Ok(if forget { Stage::EraseContents } else { Stage::Done })
+        Ok(if forget { JobStage::EraseContents } else { JobStage::Done })
     }
 
     /// Erases what slots hold in one of the files.
@@ -318,14 +321,14 @@ impl Work {
         name: &str,
         size: usize,
         forget: &Option<Forget>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), JobFailure> {
         let erased = match forget {
             Some(Forget::All) => file.set_len(0),
             Some(Forget::Slots(slots)) => erase_slots(file, slots, size as u64),
             None => Ok(()),
         };
         let path = files::path(&*self.disk, name);
-        erased.map_err(|e| Failure::NotDone(ImageError::io("erase a part of", &path)(e)))
+        erased.map_err(|e| JobFailure::NotDone(ImageError::io("erase a part of", &path)(e)))
     }
 }
 

@@ -3,7 +3,7 @@
 use super::disk::{self, Disk, DiskFile, Open};
 use super::error::ImageError;
 use super::files;
-use super::format::{self, FrameKind, Header, How, Kind, Mark, Start};
+use super::format::{self, Continuation, FrameKind, Header, ImageFileKind, Mark, Start};
 use media::Nanos;
 use std::io;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ impl Journal {
         fills: bool,
     ) -> Result<Self, ImageError> {
         let header = Header {
-            kind: Kind::Journal,
+            kind: ImageFileKind::Journal,
             version: format::VERSION,
             image,
             generation,
@@ -211,7 +211,7 @@ impl Journal {
     /// Goes over to the next generation's journal.
     pub(crate) fn switch(&mut self, time: Nanos) -> Result<(), ImageError> {
         let (image, generation) = (self.header.image, self.header.generation + 1);
-        let from = Start { at: self.mark(), how: How::Switched };
+        let from = Start { at: self.mark(), how: Continuation::Switched };
         let next = Journal::create(&self.disk, image, generation, time, from, self.fills)?;
         self.close();
         let old = std::mem::replace(self, next);

@@ -21,13 +21,13 @@
 //!
 //! # Limits
 //!
-//! The thread that steps the drive copies the state for a checkpoint, some 10 ms for a GiB of drive; writing it is
-//! another thread's work. Contents are read and written through the host's page cache by the thread that steps the drive. A
-//! read that misses it is waited for elsewhere; only the rest of a page that is written in part, Compare, Copy, and reads of
-//! namespaces whose blocks are more than plain bytes (metadata, marks, keys) hold the drive
-//! for as long as the host's disk takes. Slots of trimmed and
-//! overwritten pages are reused, and punched out of the file only when something is to be erased for good: it grows up to
-//! what was ever in use at once.
+//! The thread that steps the drive copies the state for a checkpoint, some 10 ms for a GiB of drive. Another thread writes it.
+//! The thread that steps the drive also reads and writes contents, through the host's page cache. Another thread waits for a
+//! read that misses it. Some operations hold the drive for as long as the host's disk takes: the rest of a page that is written in part,
+//! Compare, Copy, and reads of namespaces whose blocks are more than plain bytes (metadata, marks, keys).
+//!
+//! Slots of trimmed and overwritten pages are reused. They are punched out of the file only when something must be erased for good. So
+//! the file grows to what was ever in use at once.
 
 mod cold;
 mod contents;
@@ -59,7 +59,7 @@ pub use error::ImageError;
 pub(crate) use files::checkpoint_name;
 #[cfg(test)]
 pub(crate) use findings::generation_of;
-pub use findings::{DamagedFile, Findings, Left, Missing};
+pub use findings::{DamagedFile, Findings, LastShutdown, Missing};
 pub(crate) use findings::{Salvaged, salvage};
 pub use format::{FormatError, fuzz_open};
 pub(crate) use recovery::ImageState;
@@ -71,11 +71,11 @@ use cold::Cold;
 use device::SPARE;
 use disk::{Disk, DiskFile, HostDisk, Open};
 use files::{CONFIG, CONTENTS, SPARES};
-use format::{Entry, Header, Kind};
+use format::{Entry, Header, ImageFileKind};
 use ftl::Io;
 use habit::Habit;
 use helper::Helper;
-use jobs::{Work, Written};
+use jobs::{JobFiles, Written};
 use journal::Journal;
 use media::{Nanos, Slot};
 use nvme::Completion;
@@ -143,8 +143,8 @@ pub fn presence(dir: &Path) -> Result<Presence, ImageError> {
     }
 }
 
-/// Who does what an image does not wait for.
-pub(crate) enum Hands {
+/// Who does the work that an image does not wait for.
+pub(crate) enum BackgroundWork {
     /// Threads, which call this when there is something to be told.
     Threads(Arc<dyn Fn() + Send + Sync>),
     /// A test, a step at a time.
@@ -174,7 +174,7 @@ impl Locked {
     fn lock(disk: HostDisk) -> Result<Self, ImageError> {
         let lock = Some(disk.lock()?);
         if disk.is_open_to_others() {
-            let dir = disk.place().display();
+            let dir = disk.path().display();
             tracing::warn!("others on this machine can read the image {dir}: chmod -R go= {dir}");
         }
         Ok(Locked { disk: Arc::new(disk), lock })
@@ -185,7 +185,7 @@ impl Locked {
         Locked { disk, lock: None }
     }
 
-    /// On a disk that nobody else knows.
+    /// On a disk of its own.
     #[cfg(test)]
     pub(crate) fn alone(disk: Arc<dyn Disk>) -> Self {
         Locked { disk, lock: None }
@@ -213,7 +213,7 @@ impl Locked {
         }
         let body = files::body(state, &[]);
         let header = Header {
-            kind: Kind::Checkpoint,
+            kind: ImageFileKind::Checkpoint,
             version: format::VERSION,
             image: disk.random(),
             generation: 1,
@@ -239,7 +239,7 @@ impl Locked {
         found: &ImageState,
         pages: u32,
         options: ImageOptions,
-        hands: Hands,
+        background: BackgroundWork,
     ) -> Result<Image, ImageError> {
         let Locked { disk, lock } = self;
         let contents = open(&*disk, CONTENTS, Open::Existing)?;
@@ -247,7 +247,7 @@ impl Locked {
         let spares = open(&*disk, SPARES, Open::Create)?;
         restore_inline(&*disk, found, &*contents, &*spares)?;
         let journal = Arc::new(Mutex::new(next_journal(&disk, found, options.host_sync)?));
-        let work = Arc::new(Work {
+        let work = Arc::new(JobFiles {
             disk: disk.clone(),
             contents: contents.clone(),
             spares: spares.clone(),
@@ -255,12 +255,12 @@ impl Locked {
             host_sync: options.host_sync,
             lost: AtomicBool::new(false),
         });
-        let (cold, helper) = match hands {
-            Hands::Threads(notify) => {
-                (Cold::start(&contents, &notify, disk.place())?, Helper::start(work.clone(), notify)?)
+        let (cold, helper) = match background {
+            BackgroundWork::Threads(notify) => {
+                (Cold::start(&contents, &notify, disk.path())?, Helper::start(work.clone(), notify)?)
             }
             #[cfg(test)]
-            Hands::Stepped => (Cold::stepped(&contents), Helper::stepped(work.clone())),
+            BackgroundWork::Stepped => (Cold::stepped(&contents), Helper::stepped(work.clone())),
         };
         let mut frame = Vec::with_capacity(1 << 16);
         format::begin_frame(&mut frame);
@@ -368,7 +368,7 @@ fn next_journal(disk: &Arc<dyn Disk>, found: &ImageState, host_sync: bool) -> Re
         // Without room a drive can still be read. What was set aside for the journal before is not needed any more.
         Err(ImageError::Io { source, .. }) if disk::is_full(&source) => {
             if let Some((file, length)) = before.last() {
-                file.set_len(*length).map_err(ImageError::io("shorten a journal in", disk.place()))?;
+                file.set_len(*length).map_err(ImageError::io("shorten a journal in", disk.path()))?;
             }
             create()?
         }
@@ -397,7 +397,7 @@ pub(crate) struct Image {
     slots: Slots,
     margin: u32,
     journal: Arc<Mutex<Journal>>,
-    work: Arc<Work>,
+    work: Arc<JobFiles>,
     helper: Helper,
     options: ImageOptions,
     /// The frame of the step that runs: its head, and records so far.

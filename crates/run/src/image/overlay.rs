@@ -40,7 +40,7 @@ impl Overlay {
             Some(Some(layer)) => Ok(layer.clone()),
             Some(None) => Err(ErrorKind::NotFound.into()),
             None => {
-                let layer = Arc::new(Layer::over(File::open(self.host.place().join(name))?)?);
+                let layer = Arc::new(Layer::over(File::open(self.host.path().join(name))?)?);
                 files.insert(name.to_owned(), Some(layer.clone()));
                 Ok(layer)
             }
@@ -103,8 +103,8 @@ impl Disk for Overlay {
         self.host.random()
     }
 
-    fn place(&self) -> &Path {
-        self.host.place()
+    fn path(&self) -> &Path {
+        self.host.path()
     }
 }
 

@@ -3,7 +3,9 @@
 use super::disk::Disk;
 use super::error::ImageError;
 use super::files::{self, Saved};
-use super::format::{self, Entry, FrameKind, HEADER, Header, How, Kind, Mark, Records, Start, Synced};
+use super::format::{
+    self, Continuation, Entry, FrameKind, HEADER, Header, ImageFileKind, Mark, Records, Start, Synced,
+};
 use super::replay::Replay;
 use ftl::Record;
 use media::Nanos;
@@ -64,7 +66,7 @@ impl ImageState {
                     if let Some((wanted, error)) = newest
                         && found.end.generation < wanted
                     {
-                        return Err(ImageError::damaged(disk.place(), error));
+                        return Err(ImageError::damaged(disk.path(), error));
                     }
                     found.notes.splice(0..0, notes);
                     return Ok(found);
@@ -78,8 +80,8 @@ impl ImageState {
             }
         }
         match newest {
-            Some((_, error)) => Err(ImageError::damaged(disk.place(), error)),
-            None => Err(ImageError::Unfinished { path: disk.place().to_owned() }),
+            Some((_, error)) => Err(ImageError::damaged(disk.path(), error)),
+            None => Err(ImageError::Unfinished { path: disk.path().to_owned() }),
         }
     }
 
@@ -105,7 +107,7 @@ impl ImageState {
             let is_void = head.from.is_some_and(|from| {
                 let follows =
                     |j: &Replay| j.generation == from.at.generation && from.at.offset < j.end as u64;
-                from.how == How::Switched && journals.iter().any(follows)
+                from.how == Continuation::Switched && journals.iter().any(follows)
             });
             if last.is_none_or(|last| head.generation > last) && !is_void {
                 let before = files::journal_name(last.unwrap_or(header.generation));
@@ -163,7 +165,7 @@ impl ImageState {
             restored: !this_boot,
             lost,
             left_out,
-            place: disk.place().to_owned(),
+            place: disk.path().to_owned(),
         };
         found.look_through();
         Ok(found)
@@ -213,7 +215,7 @@ impl ImageState {
 
     /// What the next journal says of where it continues.
     pub(super) fn start(&self) -> Start {
-        Start { at: self.end, how: if self.restored { How::Restored } else { How::Opened } }
+        Start { at: self.end, how: if self.restored { Continuation::Restored } else { Continuation::Opened } }
     }
 
     /// The journals that are replayed, and how long each is without the zeros that were written ahead of it.
@@ -247,7 +249,7 @@ fn heads(disk: &dyn Disk, checkpoint: &Header, names: &[u64]) -> Result<Vec<Head
         let path = files::path(disk, &name);
         let bytes =
             disk.read_head(&name, HEADER + format::FRAME + 17).map_err(ImageError::io("read", &path))?;
-        let header = match Header::decode(Kind::Journal, &bytes) {
+        let header = match Header::decode(ImageFileKind::Journal, &bytes) {
             Ok(header) if header.image == checkpoint.image && header.generation == generation => header,
             Ok(_) => return Err(ImageError::format(&path)(format::FormatError::Mixed)),
             Err(e @ format::FormatError::Newer(_)) => return Err(ImageError::format(&path)(e)),
@@ -280,7 +282,7 @@ fn chain(disk: &dyn Disk, base: u64, heads: &[Head], boot: u64) -> Result<Vec<Re
         // The newest that continues here: an older one belongs to an opening that never ended.
         for head in heads.iter().rev().filter(|head| head.generation > generation) {
             let Some(from) = head.from.filter(|from| from.at.generation == generation) else { continue };
-            if from.at.offset < end && from.how == How::Switched {
+            if from.at.offset < end && from.how == Continuation::Switched {
                 // Its making failed, and the one before was written on.
                 continue;
             }
@@ -288,7 +290,7 @@ fn chain(disk: &dyn Disk, base: u64, heads: &[Head], boot: u64) -> Result<Vec<Re
                 next = Some((head.generation, from.at));
                 break;
             }
-            // It continues what is not there. If the host went down before anything of it was synced, it was lost with the rest.
+            // It continues a journal that is not there. If the host went down before any of that journal was synced, it was lost with the rest.
             let here = Mark { generation, offset: end };
             let journal = Replay::read(disk, &head.header)?;
             if head.header.boot == boot || journal.proves(here) {
@@ -324,7 +326,7 @@ fn last_sync(journals: &[Replay]) -> Option<(Mark, Mark, Mark)> {
             let vouched = match frame.kind {
                 FrameKind::Sync => Synced::decode(frame.payload).map(|synced| (synced.mark, synced.full)),
                 FrameKind::Start => Start::decode(frame.payload)
-                    .filter(|start| start.how == How::Restored)
+                    .filter(|start| start.how == Continuation::Restored)
                     .map(|start| (start.at, start.at)),
                 FrameKind::Step | FrameKind::End => None,
             };

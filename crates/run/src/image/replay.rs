@@ -4,7 +4,7 @@ use super::disk::Disk;
 use super::error::ImageError;
 use super::files;
 use super::format::{
-    self, Entry, FRAME_HEAD, Frame, FrameKind, HEADER, Header, Kind, Mark, Records, Salt, Synced,
+    self, Entry, FRAME_HEAD, Frame, FrameKind, HEADER, Header, ImageFileKind, Mark, Records, Salt, Synced,
 };
 use media::Nanos;
 
@@ -177,7 +177,7 @@ pub(super) fn written(journal: &[u8]) -> u64 {
 
 /// The latest time that any intact part of a journal tells, also behind damage.
 pub(super) fn last_time(journal: &[u8]) -> Option<Nanos> {
-    let header = Header::decode(Kind::Journal, journal).ok()?;
+    let header = Header::decode(ImageFileKind::Journal, journal).ok()?;
     let (mut at, mut last) = (HEADER, header.time);
     let end = written(journal) as usize;
     while at < end {

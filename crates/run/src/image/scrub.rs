@@ -12,7 +12,7 @@ use super::helper::join;
 use super::sums::{self, Damage};
 use super::{Image, open};
 use crate::memory::SLOT;
-use device::{Drive, Laid, SPARE};
+use device::{Drive, NamespaceLayout, SPARE};
 use ftl::{PAGE, PageState};
 use media::Slot;
 use std::ops::Range;
@@ -49,7 +49,7 @@ impl Default for ScrubOptions {
 
 /// A page that is to be checked.
 #[derive(Clone, Copy, Debug)]
-struct Page {
+struct ScrubPage {
     slot: Slot,
     sum: u32,
     /// Whether something lies beside it.
@@ -59,25 +59,25 @@ struct Page {
     number: u64,
 }
 
-type Batch = Vec<Page>;
+type Batch = Vec<ScrubPage>;
 
-enum Ask {
+enum ScrubRequest {
     Check(Batch),
     Rest(Duration),
 }
 
-enum Report {
+enum ScrubReport {
     /// The thread wants something to do.
     Ready,
     /// A batch has been read; this is wrong with it.
-    Checked(Vec<(Page, Damage)>),
+    Checked(Vec<(ScrubPage, Damage)>),
 }
 
 /// The scrub as the drive's thread sees it.
 pub(crate) struct Scrub {
     period: Duration,
-    asks: Option<Sender<Ask>>,
-    reports: Receiver<Report>,
+    asks: Option<Sender<ScrubRequest>>,
+    reports: Receiver<ScrubReport>,
     thread: Option<JoinHandle<()>>,
     /// The thread wants something to do.
     ready: bool,
@@ -109,7 +109,7 @@ impl Image {
         let (mut scrub, mut worker) = Scrub::new(&*self.disk, options)?;
         let work = move || worker.run(&*notify);
         let thread = std::thread::Builder::new().name("tranche-scrub".to_owned()).spawn(work);
-        scrub.thread = Some(thread.map_err(ImageError::io("start a thread for", self.disk.place()))?);
+        scrub.thread = Some(thread.map_err(ImageError::io("start a thread for", self.disk.path()))?);
         self.scrub = Some(Box::new(scrub));
         Ok(())
     }
@@ -119,8 +119,8 @@ impl Image {
         let Some(mut scrub) = self.scrub.take() else { return };
         while let Ok(report) = scrub.reports.try_recv() {
             match report {
-                Report::Ready => scrub.ready = true,
-                Report::Checked(damaged) => {
+                ScrubReport::Ready => scrub.ready = true,
+                ScrubReport::Checked(damaged) => {
                     for slot in scrub.under.drain(..) {
                         self.slots.release(slot);
                     }
@@ -140,33 +140,33 @@ impl Image {
         self.scrub = Some(scrub);
     }
 
-    fn next_ask(&mut self, scrub: &mut Scrub, drive: &Drive) -> Ask {
-        let laid: Vec<Laid> = drive.laid().collect();
-        let total = laid.iter().map(pages).sum();
+    fn next_ask(&mut self, scrub: &mut Scrub, drive: &Drive) -> ScrubRequest {
+        let layouts: Vec<NamespaceLayout> = drive.namespace_layouts().collect();
+        let total = layouts.iter().map(pages).sum();
         let pass = scrub.pass.get_or_insert_with(|| Pass::begin(total, self.disk.random()));
         if pass.done >= total {
-            return Ask::Rest(scrub.end_pass());
+            return ScrubRequest::Rest(scrub.end_pass());
         }
         let mut batch = Batch::new();
-        for (laid, number) in pass.next(&laid, total) {
+        for (layout, number) in pass.next(&layouts, total) {
             pass.done += 1;
-            if let Some(PageState::Held(slot)) = drive.ftl().page_state(laid.volume, number)
+            if let Some(PageState::Held(slot)) = drive.ftl().page_state(layout.volume, number)
                 && !self.slots.is_unreferenced(slot.0)
             {
                 self.slots.retain(slot);
-                let (sum, beside) = (self.sums.get(slot), laid.treatment.metadata > 0);
-                batch.push(Page { slot, sum, beside, nsid: laid.nsid, number });
+                let (sum, beside) = (self.sums.get(slot), layout.transform.metadata > 0);
+                batch.push(ScrubPage { slot, sum, beside, nsid: layout.nsid, number });
                 if batch.len() == BATCH {
                     break;
                 }
             }
         }
         if batch.is_empty() {
-            return Ask::Rest(SHORT);
+            return ScrubRequest::Rest(SHORT);
         }
         pass.checked += batch.len() as u64;
         scrub.under.extend(batch.iter().map(|page| page.slot));
-        Ask::Check(batch)
+        ScrubRequest::Check(batch)
     }
 
     /// Whether slots are referred to for the scrub's sake.
@@ -176,14 +176,14 @@ impl Image {
 }
 
 /// Pages of a namespace.
-fn pages(laid: &Laid) -> u64 {
-    laid.blocks.div_ceil(u64::from(PAGE >> laid.treatment.shift))
+fn pages(layout: &NamespaceLayout) -> u64 {
+    layout.blocks.div_ceil(u64::from(PAGE >> layout.transform.shift))
 }
 
 /// Its blocks that are in a page.
-fn blocks(laid: &Laid, number: u64) -> Range<u64> {
-    let per_page = u64::from(PAGE >> laid.treatment.shift);
-    number * per_page..((number + 1) * per_page).min(laid.blocks)
+fn blocks(layout: &NamespaceLayout, number: u64) -> Range<u64> {
+    let per_page = u64::from(PAGE >> layout.transform.shift);
+    number * per_page..((number + 1) * per_page).min(layout.blocks)
 }
 
 impl Scrub {
@@ -210,17 +210,19 @@ impl Scrub {
     }
 
     /// Logs damage, unless the namespace has let go of the page.
-    fn hear(&mut self, damaged: &[(Page, Damage)], drive: &Drive) {
+    fn hear(&mut self, damaged: &[(ScrubPage, Damage)], drive: &Drive) {
         let Some(pass) = &mut self.pass else { return };
         for (page, damage) in damaged {
-            let Some(laid) = drive.laid().find(|laid| laid.nsid == page.nsid) else { continue };
-            if drive.ftl().page_state(laid.volume, page.number) != Some(PageState::Held(page.slot)) {
+            let Some(layout) = drive.namespace_layouts().find(|layout| layout.nsid == page.nsid) else {
+                continue;
+            };
+            if drive.ftl().page_state(layout.volume, page.number) != Some(PageState::Held(page.slot)) {
                 continue;
             }
             pass.damaged += 1;
             self.tally.1 += 1;
             if pass.damaged <= MOST_NAMED {
-                let blocks = blocks(&laid, page.number);
+                let blocks = blocks(&layout, page.number);
                 tracing::error!(
                     "the scrub has found damage at LBA {} to {} of namespace {}: {damage}",
                     blocks.start,
@@ -266,29 +268,33 @@ impl Pass {
     }
 
     /// The pages that come next: namespace and number.
-    fn next<'a>(&self, laid: &'a [Laid], total: u64) -> impl Iterator<Item = (&'a Laid, u64)> + use<'a> {
+    fn next<'a>(
+        &self,
+        layouts: &'a [NamespaceLayout],
+        total: u64,
+    ) -> impl Iterator<Item = (&'a NamespaceLayout, u64)> + use<'a> {
         let mut at = self.first.saturating_add(self.done) % total;
         let mut index = 0;
-        while laid.get(index).is_some_and(|laid| at >= pages(laid)) {
-            at -= pages(&laid[index]);
+        while layouts.get(index).is_some_and(|layout| at >= pages(layout)) {
+            at -= pages(&layouts[index]);
             index += 1;
         }
         let left = (total - self.done).min(LOOKED_UP);
         (0..left).map_while(move |_| {
             // Behind the last page comes the first; a namespace may have none.
-            while laid.get(index).is_some_and(|laid| at == pages(laid)) {
-                (index, at) = ((index + 1) % laid.len(), 0);
+            while layouts.get(index).is_some_and(|layout| at == pages(layout)) {
+                (index, at) = ((index + 1) % layouts.len(), 0);
             }
             at += 1;
-            laid.get(index).map(|laid| (laid, at - 1))
+            layouts.get(index).map(|layout| (layout, at - 1))
         })
     }
 }
 
 /// Who reads.
 struct Worker {
-    asks: Receiver<Ask>,
-    reports: Sender<Report>,
+    asks: Receiver<ScrubRequest>,
+    reports: Sender<ScrubReport>,
     contents: Arc<dyn DiskFile>,
     spares: Arc<dyn DiskFile>,
     /// Bytes per second.
@@ -298,7 +304,7 @@ struct Worker {
 
 impl Worker {
     fn run(&mut self, notify: &dyn Fn()) {
-        while self.reports.send(Report::Ready).is_ok() {
+        while self.reports.send(ScrubReport::Ready).is_ok() {
             notify();
             let Ok(ask) = self.asks.recv() else { return };
             let rest = self.carry_out(ask);
@@ -311,22 +317,22 @@ impl Worker {
     }
 
     /// Does what was asked for; how long to rest afterwards.
-    fn carry_out(&mut self, ask: Ask) -> Duration {
+    fn carry_out(&mut self, ask: ScrubRequest) -> Duration {
         let batch = match ask {
-            Ask::Rest(span) => return span,
-            Ask::Check(batch) => batch,
+            ScrubRequest::Rest(span) => return span,
+            ScrubRequest::Check(batch) => batch,
         };
         let begun = Instant::now();
         let bytes = (batch.len() * SLOT) as u64;
         let damaged = self.check(batch);
         let took = begun.elapsed();
         // When nobody listens any more there is nothing to be told.
-        let _ = self.reports.send(Report::Checked(damaged));
+        let _ = self.reports.send(ScrubReport::Checked(damaged));
         let paced = Duration::from_nanos(bytes.saturating_mul(1_000_000_000) / self.rate);
         paced.saturating_sub(took).max(took.saturating_mul(REST))
     }
 
-    fn check(&mut self, mut batch: Batch) -> Vec<(Page, Damage)> {
+    fn check(&mut self, mut batch: Batch) -> Vec<(ScrubPage, Damage)> {
         batch.sort_unstable_by_key(|page| page.slot);
         let mut damaged = Vec::new();
         for run in batch.chunk_by(|a, b| b.slot.0 == a.slot.0 + 1) {
@@ -346,7 +352,7 @@ impl Worker {
     }
 }
 
-fn check_beside(spares: &dyn DiskFile, page: Page) -> Result<(), Damage> {
+fn check_beside(spares: &dyn DiskFile, page: ScrubPage) -> Result<(), Damage> {
     if !page.beside {
         return Ok(());
     }
@@ -362,7 +368,7 @@ mod tests {
     use super::*;
     use crate::buffer::Buffer;
     use crate::engine::Engine;
-    use crate::image::{Hands, ImageOptions, Locked};
+    use crate::image::{BackgroundWork, ImageOptions, Locked};
     use crate::start::{Opened, Options, open_image};
     use crate::virtual_queues::VirtualQueues;
     use crate::{Shape, testing};
@@ -403,11 +409,11 @@ mod tests {
             let image_options = ImageOptions { host_sync, checkpoint_bytes: 64 << 10, margin_slots: 128 };
             let options = Options { image_options, ..Options::default() };
             let locked = Locked::existing(&dir).unwrap();
-            let opened = open_image(locked, &dir, None, &options, Hands::Stepped).unwrap();
+            let opened = open_image(locked, &dir, None, &options, BackgroundWork::Stepped).unwrap();
             let Opened { drive, mut store, time, .. } = opened;
             let image = store.image().unwrap();
             let (scrub, worker) = Scrub::new(&*image.disk, ScrubOptions::default()).unwrap();
-            worker.reports.send(Report::Ready).unwrap();
+            worker.reports.send(ScrubReport::Ready).unwrap();
             image.scrub = Some(Box::new(scrub));
             let mut engine = Engine::new(drive, store);
             let controller = testing::connect(&mut engine, time);
@@ -456,14 +462,14 @@ mod tests {
             let worker = &mut self.worker;
             let Ok(ask) = worker.asks.try_recv() else { return 0 };
             let mut found = 0;
-            if let Ask::Check(batch) = ask {
+            if let ScrubRequest::Check(batch) = ask {
                 let damaged = worker.check(batch);
                 // After a power cut nobody refers to these slots, and what was found does not count.
                 let image = self.engine.store.image().unwrap();
                 found = if image.is_scrubbing() { damaged.len() } else { 0 };
-                worker.reports.send(Report::Checked(damaged)).unwrap();
+                worker.reports.send(ScrubReport::Checked(damaged)).unwrap();
             }
-            worker.reports.send(Report::Ready).unwrap();
+            worker.reports.send(ScrubReport::Ready).unwrap();
             found
         }
 
@@ -489,8 +495,8 @@ mod tests {
         }
 
         fn slot(&self, nsid: u32, page: u64) -> Slot {
-            let laid = self.engine.drive.laid().find(|laid| laid.nsid == nsid).unwrap();
-            match self.engine.drive.ftl().page_state(laid.volume, page) {
+            let layout = self.engine.drive.namespace_layouts().find(|layout| layout.nsid == nsid).unwrap();
+            match self.engine.drive.ftl().page_state(layout.volume, page) {
                 Some(PageState::Held(slot)) => slot,
                 other => panic!("page {page} of namespace {nsid} is {other:?}"),
             }
@@ -626,21 +632,21 @@ mod tests {
     #[test]
     fn a_pass_takes_in_every_page_once() {
         let bench = Bench::new(true);
-        let laid: Vec<Laid> = bench.engine.drive.laid().collect();
-        let total = laid.iter().map(pages).sum();
+        let layouts: Vec<NamespaceLayout> = bench.engine.drive.namespace_layouts().collect();
+        let total = layouts.iter().map(pages).sum();
         for random in [0, 1, 255, 256, 700, 767, u128::MAX] {
             let mut pass = Pass::begin(total, random.to_le_bytes());
             let mut seen = std::collections::BTreeSet::new();
             while pass.done < total {
-                for (laid, number) in pass.next(&laid, total).take(100) {
-                    assert!(seen.insert((laid.nsid, number)));
+                for (layout, number) in pass.next(&layouts, total).take(100) {
+                    assert!(seen.insert((layout.nsid, number)));
                     pass.done += 1;
                 }
             }
             assert_eq!(seen.len(), 3 * 256);
             assert!(seen.contains(&(1, 0)) && seen.contains(&(3, 255)));
         }
-        assert_eq!(blocks(&laid[2], 3), 24..32);
+        assert_eq!(blocks(&layouts[2], 3), 24..32);
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub(crate) fn belongs(page_sum: u32, beside: &[u8; SPARE]) -> bool {
     page_sum == UNKNOWN || beside[BESIDE..BESIDE + 4] == beside_sum(page_sum, beside).to_le_bytes()
 }
 
-/// What a slot should hold cannot be had.
+/// A slot does not hold what it should.
 #[derive(Debug)]
 pub(crate) struct Damage {
     slot: Slot,

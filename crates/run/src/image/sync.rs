@@ -1,8 +1,8 @@
 //! Steps, syncs, checkpoints, and erasing for good.
 
 use super::files;
-use super::format::{self, Header, Kind};
-use super::jobs::{Failure, Forget, Job, Report, Written};
+use super::format::{self, Header, ImageFileKind};
+use super::jobs::{Forget, Job, JobFailure, JobReport, Written};
 use super::{DiskEvent, Image, ImageError, ImageState, Journal};
 use ftl::{Io, StorageError};
 use media::{Nanos, Slot};
@@ -22,7 +22,7 @@ impl Image {
             tracing::error!(
                 "the image {} takes no further writes: {what}; the drive answers with errors, and what was \
                  flushed is found when the image is opened again",
-                self.disk.place().display()
+                self.disk.path().display()
             );
             self.failed = Some(what);
         }
@@ -57,7 +57,7 @@ impl Image {
             tracing::warn!(
                 "no space is left on this machine for the image {}: writes fail until there is some; nothing that was \
                  completed is lost",
-                self.disk.place().display()
+                self.disk.path().display()
             );
         }
     }
@@ -67,7 +67,7 @@ impl Image {
     pub(crate) fn opened(&mut self, found: &ImageState, state: &[u8], time: Nanos) -> Result<(), ImageError> {
         let failed = |image: &Image| {
             let what = image.failed.clone().unwrap_or_else(|| "its journal cannot be written".to_owned());
-            ImageError::State { path: image.disk.place().to_owned(), reason: what }
+            ImageError::State { path: image.disk.path().to_owned(), reason: what }
         };
         self.commit(time).map_err(|()| failed(self))?;
         // A clean stop left this state as the newest checkpoint.
@@ -80,18 +80,18 @@ impl Image {
                 match result {
                     Ok(()) => true,
                     // The journals say the same, as long as they are there.
-                    Err(Failure::NotDone(e)) if !found.lost => {
+                    Err(JobFailure::NotDone(e)) if !found.lost => {
                         tracing::warn!("no checkpoint could be written, the journal grows on: {e}");
                         false
                     }
-                    Err(Failure::Lost(e) | Failure::NotDone(e)) => return Err(e),
+                    Err(JobFailure::Lost(e) | JobFailure::NotDone(e)) => return Err(e),
                 }
             }
         };
         if !saved && self.options.host_sync {
             let mark = self.journal().mark();
             let job = Job::sync(mark, time, Written { many: true, ..Written::default() });
-            self.now(job).map_err(|(Failure::Lost(e) | Failure::NotDone(e))| e)?;
+            self.now(job).map_err(|(JobFailure::Lost(e) | JobFailure::NotDone(e))| e)?;
         }
         self.written = Written::default();
         self.slots.all_is_safe();
@@ -99,10 +99,10 @@ impl Image {
     }
 
     /// Does a job while nothing else goes on.
-    fn now(&mut self, job: Job) -> Result<(), Failure> {
-        let (Report::Sync(result) | Report::Checkpoint(result) | Report::Forget(result)) =
+    fn now(&mut self, job: Job) -> Result<(), JobFailure> {
+        let (JobReport::Sync(result) | JobReport::Checkpoint(result) | JobReport::Forget(result)) =
             self.work.carry_out(job);
-        if let Err(Failure::Lost(e)) = &result {
+        if let Err(JobFailure::Lost(e)) = &result {
             self.fail(e.to_string());
         }
         result
@@ -197,7 +197,7 @@ impl Image {
             self.slots.sync_begins();
             let mark = self.journal().mark();
             let mut written = std::mem::take(&mut self.written);
-            // What nobody refers to any more is in no state that this sync vouches for.
+            // Slots without references are in no state that this sync makes durable.
             written.pages.retain(|&slot| !self.slots.is_unreferenced(slot));
             let (slots, marked) = (&self.slots, &mut self.marked);
             written.beside.retain(|&slot| {
@@ -212,9 +212,9 @@ impl Image {
         }
     }
 
-    fn take(&mut self, report: Report, news: &mut Vec<DiskEvent>) {
+    fn take(&mut self, report: JobReport, news: &mut Vec<DiskEvent>) {
         match report {
-            Report::Sync(result) => {
+            JobReport::Sync(result) => {
                 self.sync_runs = false;
                 let ok = result.is_ok();
                 match result {
@@ -223,17 +223,17 @@ impl Image {
                             news.push(DiskEvent::SlotsFree);
                         }
                     }
-                    Err(Failure::Lost(e) | Failure::NotDone(e)) => self.fail(e.to_string()),
+                    Err(JobFailure::Lost(e) | JobFailure::NotDone(e)) => self.fail(e.to_string()),
                 }
                 news.extend(self.sync_ios.drain(..).map(|io| DiskEvent::Synced(io, ok)));
             }
-            Report::Forget(result) => self.forgotten(result, news),
-            Report::Checkpoint(result) => {
+            JobReport::Forget(result) => self.forgotten(result, news),
+            JobReport::Checkpoint(result) => {
                 self.checkpoint_runs = false;
                 match result {
                     Ok(()) => {}
-                    Err(Failure::Lost(e)) => self.fail(e.to_string()),
-                    Err(Failure::NotDone(e)) => {
+                    Err(JobFailure::Lost(e)) => self.fail(e.to_string()),
+                    Err(JobFailure::NotDone(e)) => {
                         tracing::warn!("no checkpoint could be written, the journal grows on: {e}");
                     }
                 }
@@ -263,7 +263,7 @@ impl Image {
         clean: bool,
     ) -> Result<(Header, Vec<u8>), ImageError> {
         if let Some(what) = &self.failed {
-            return Err(ImageError::State { path: self.disk.place().to_owned(), reason: what.clone() });
+            return Err(ImageError::State { path: self.disk.path().to_owned(), reason: what.clone() });
         }
         let (image, generation) = {
             let mut journal = self.journal();
@@ -274,7 +274,7 @@ impl Image {
         self.state_bytes = body.len() as u64;
         self.checkpoint_runs = true;
         let header = Header {
-            kind: Kind::Checkpoint,
+            kind: ImageFileKind::Checkpoint,
             version: format::VERSION,
             image,
             generation,
@@ -345,17 +345,17 @@ impl Image {
     }
 
     /// It is over.
-    fn forgotten(&mut self, result: Result<(), Failure>, news: &mut Vec<DiskEvent>) {
+    fn forgotten(&mut self, result: Result<(), JobFailure>, news: &mut Vec<DiskEvent>) {
         self.checkpoint_runs = false;
         let ok = result.is_ok();
         self.slots.erased(ok);
         match result {
             Ok(()) => {}
-            Err(Failure::Lost(e)) => self.fail(e.to_string()),
-            Err(Failure::NotDone(e)) => {
+            Err(JobFailure::Lost(e)) => self.fail(e.to_string()),
+            Err(JobFailure::NotDone(e)) => {
                 tracing::warn!(
                     "what was erased may still be in the image {}: {e}",
-                    self.disk.place().display()
+                    self.disk.path().display()
                 );
             }
         }

@@ -10,15 +10,15 @@ use tempfile::TempDir;
 
 const OTHER_BOOT: u64 = 1;
 
-struct Rig {
+struct ImageFixture {
     temp: TempDir,
 }
 
-impl Rig {
-    fn new() -> Rig {
-        let rig = Rig { temp: tempfile::tempdir().unwrap() };
-        Locked::fresh(&rig.dir()).unwrap().create("# a drive\n", &[], Nanos(5)).unwrap();
-        rig
+impl ImageFixture {
+    fn new() -> ImageFixture {
+        let fixture = ImageFixture { temp: tempfile::tempdir().unwrap() };
+        Locked::fresh(&fixture.dir()).unwrap().create("# a drive\n", &[], Nanos(5)).unwrap();
+        fixture
     }
 
     fn dir(&self) -> PathBuf {
@@ -46,7 +46,7 @@ impl Rig {
         let locked = Locked { disk: Arc::new(self.disk(boot)), lock: Some(self.disk(None).lock().unwrap()) };
         let mut found = locked.find()?;
         let numbers = numbers(&mut found)?;
-        let mut image = locked.start(&found, 64, options, Hands::Threads(Arc::new(notify)))?;
+        let mut image = locked.start(&found, 64, options, BackgroundWork::Threads(Arc::new(notify)))?;
         image.forget_slots();
         image.slots_are_counted();
         image.opened(&found, &encode(&numbers), found.time)?;
@@ -120,8 +120,8 @@ fn checkpoint(image: &mut Image, numbers: &[u32]) {
 
 #[test]
 fn every_prefix_of_the_journal_is_a_state_between_steps() {
-    let rig = Rig::new();
-    let mut image = rig.open(ImageOptions::default());
+    let fixture = ImageFixture::new();
+    let mut image = fixture.open(ImageOptions::default());
     let begin = image.journal().bytes();
     let mut ends = vec![(begin, 0)];
     for n in 0..12 {
@@ -129,20 +129,20 @@ fn every_prefix_of_the_journal_is_a_state_between_steps() {
         ends.push((image.journal().bytes(), (0..=n).map(|m| m % 4).sum::<u32>()));
     }
     drop(image);
-    let path = rig.journal(2);
+    let path = fixture.journal(2);
     let whole = fs::read(&path).unwrap()[..ends[12].0 as usize].to_vec();
     for cut in begin..=whole.len() as u64 {
         let expected = ends.iter().rev().find(|(end, _)| *end <= cut).unwrap().1;
         // A process that dies leaves the file as long as it was, or with the zeros that were written ahead.
         let mut bytes = whole[..cut as usize].to_vec();
         fs::write(&path, &bytes).unwrap();
-        assert_eq!(rig.numbers(None).unwrap().len(), expected as usize, "cut at {cut}");
+        assert_eq!(fixture.numbers(None).unwrap().len(), expected as usize, "cut at {cut}");
         bytes.resize(whole.len() + 500, 0);
         fs::write(&path, &bytes).unwrap();
         // A step may end in zeros itself.
         let is_whole = |end: u64| bytes[..end as usize] == whole[..end as usize];
         let expected = ends.iter().rev().find(|(end, _)| is_whole(*end)).unwrap().1;
-        match rig.numbers(None) {
+        match fixture.numbers(None) {
             Ok(numbers) => assert_eq!(numbers.len(), expected as usize, "zeros from {cut}"),
             // Within a page of the host no process that dies leaves a part of a step.
             Err(ImageError::DamagedJournal { .. }) => {
@@ -156,8 +156,8 @@ fn every_prefix_of_the_journal_is_a_state_between_steps() {
 /// A byte that has changed is an error, wherever it is: cutting the journal off there would lose what was completed.
 #[test]
 fn damage_in_a_journal_is_noticed_and_left_as_it_is() {
-    let rig = Rig::new();
-    let mut image = rig.open(ImageOptions::default());
+    let fixture = ImageFixture::new();
+    let mut image = fixture.open(ImageOptions::default());
     for n in 0..5 {
         step(&mut image, n * 2..n * 2 + 2);
     }
@@ -166,16 +166,16 @@ fn damage_in_a_journal_is_noticed_and_left_as_it_is() {
     step(&mut image, 10..11);
     let end = image.journal().bytes();
     drop(image);
-    assert_eq!(rig.numbers(None).unwrap().len(), 11);
-    assert_eq!(rig.numbers(Some(OTHER_BOOT)).unwrap().len(), 10);
-    let path = rig.journal(2);
+    assert_eq!(fixture.numbers(None).unwrap().len(), 11);
+    assert_eq!(fixture.numbers(Some(OTHER_BOOT)).unwrap().len(), 10);
+    let path = fixture.journal(2);
     let whole = fs::read(&path).unwrap();
     for at in 0..end as usize {
         for bit in [0x40, 0x01] {
             let mut changed = whole.clone();
             changed[at] ^= bit;
             fs::write(&path, &changed).unwrap();
-            let error = rig.numbers(None).expect_err(&format!("byte {at}"));
+            let error = fixture.numbers(None).expect_err(&format!("byte {at}"));
             let damaged = |e: &ImageError| {
                 matches!(
                     e,
@@ -185,13 +185,13 @@ fn damage_in_a_journal_is_noticed_and_left_as_it_is() {
             };
             assert!(damaged(&error), "byte {at}: {error}");
             // On a host that was booted since, the last step may have been lost with the host, what was synced may not.
-            match rig.numbers(Some(OTHER_BOOT)) {
+            match fixture.numbers(Some(OTHER_BOOT)) {
                 Err(e) => assert!(damaged(&e), "byte {at}: {e}"),
                 Ok(numbers) => {
                     assert!(at as u64 >= synced && numbers.len() == 10, "byte {at} of {synced}: {numbers:?}");
                 }
             }
-            assert!(rig.open_on(None, ImageOptions::default()).is_err());
+            assert!(fixture.open_on(None, ImageOptions::default()).is_err());
             assert_eq!(fs::read(&path).unwrap(), changed, "left as it was");
         }
     }
@@ -199,29 +199,29 @@ fn damage_in_a_journal_is_noticed_and_left_as_it_is() {
 
 #[test]
 fn after_a_host_crash_only_what_was_synced_counts() {
-    let rig = Rig::new();
-    let mut image = rig.open(ImageOptions::default());
+    let fixture = ImageFixture::new();
+    let mut image = fixture.open(ImageOptions::default());
     step(&mut image, 0..3);
     assert!(matches!(sync(&mut image, 7)[..], [DiskEvent::Synced(Io(7), true)]));
     step(&mut image, 3..5);
     drop(image);
-    assert_eq!(rig.numbers(None).unwrap(), [0, 1, 2, 3, 4]);
-    assert_eq!(rig.numbers(Some(OTHER_BOOT)).unwrap(), [0, 1, 2]);
+    assert_eq!(fixture.numbers(None).unwrap(), [0, 1, 2, 3, 4]);
+    assert_eq!(fixture.numbers(Some(OTHER_BOOT)).unwrap(), [0, 1, 2]);
     // Once opened after the crash, the lost steps stay lost, and what follows is kept.
-    assert!(!ImageState::read(&rig.disk(Some(OTHER_BOOT))).unwrap().notes.is_empty());
-    let mut image = rig.open_on(Some(OTHER_BOOT), ImageOptions::default()).unwrap();
+    assert!(!ImageState::read(&fixture.disk(Some(OTHER_BOOT))).unwrap().notes.is_empty());
+    let mut image = fixture.open_on(Some(OTHER_BOOT), ImageOptions::default()).unwrap();
     step(&mut image, 10..12);
     drop(image);
-    assert_eq!(rig.numbers(Some(OTHER_BOOT)).unwrap(), [0, 1, 2, 10, 11]);
-    assert_eq!(rig.numbers(Some(2)).unwrap(), [0, 1, 2]);
-    assert_eq!(rig.numbers(None).unwrap(), [0, 1, 2]);
+    assert_eq!(fixture.numbers(Some(OTHER_BOOT)).unwrap(), [0, 1, 2, 10, 11]);
+    assert_eq!(fixture.numbers(Some(2)).unwrap(), [0, 1, 2]);
+    assert_eq!(fixture.numbers(None).unwrap(), [0, 1, 2]);
 }
 
 /// What was flushed after few writes is in the journal alone, until a checkpoint syncs the contents' own file.
 #[test]
 fn contents_that_only_the_journal_has_are_put_back() {
-    let rig = Rig::new();
-    let mut image = rig.open(ImageOptions::default());
+    let fixture = ImageFixture::new();
+    let mut image = fixture.open(ImageOptions::default());
     let slots: Vec<Slot> = (0..3).filter_map(|_| image.allocate()).collect();
     for (byte, &slot) in (1..).zip(&slots[..2]) {
         image.write(slot, &[byte; SLOT], Some(&mut [byte; SPARE])).unwrap();
@@ -233,9 +233,9 @@ fn contents_that_only_the_journal_has_are_put_back() {
     drop(image);
     // The host went down before it wrote any of it.
     for name in [CONTENTS, SPARES] {
-        fs::write(rig.dir().join(name), b"").unwrap();
+        fs::write(fixture.dir().join(name), b"").unwrap();
     }
-    let image = rig.open_on(Some(OTHER_BOOT), ImageOptions::default()).unwrap();
+    let image = fixture.open_on(Some(OTHER_BOOT), ImageOptions::default()).unwrap();
     let mut page = [9; SLOT];
     let mut beside = [9; SPARE];
     for (byte, &slot) in (1..).zip(&slots[..2]) {
@@ -248,8 +248,8 @@ fn contents_that_only_the_journal_has_are_put_back() {
 
 #[test]
 fn contents_that_were_changed_are_not_returned() {
-    let rig = Rig::new();
-    let mut image = rig.open(ImageOptions::default());
+    let fixture = ImageFixture::new();
+    let mut image = fixture.open(ImageOptions::default());
     let slots: Vec<Slot> = (0..4).filter_map(|_| image.allocate()).collect();
     for &slot in &slots {
         image.write(slot, &[7; SLOT], Some(&mut [7; SPARE])).unwrap();
@@ -257,7 +257,7 @@ fn contents_that_were_changed_are_not_returned() {
     step(&mut image, 0..1);
     checkpoint(&mut image, &[0]);
     let change = |name: &str, f: &mut dyn FnMut(&mut Vec<u8>)| {
-        let path = rig.dir().join(name);
+        let path = fixture.dir().join(name);
         let mut bytes = fs::read(&path).unwrap();
         f(&mut bytes);
         fs::write(&path, bytes).unwrap();
@@ -277,69 +277,69 @@ fn contents_that_were_changed_are_not_returned() {
     assert_eq!(image.load(Io(1), 0..512, slots[1], 512, &mut page[..512]), Ok(()));
     assert!(image.load(Io(1), 0..512, slots[0], 512, &mut page[..512]).is_err());
     drop(image);
-    let image = rig.open(ImageOptions::default());
+    let image = fixture.open(ImageOptions::default());
     assert!(image.read(slots[0], 0, &mut page).is_err(), "the checkpoint keeps checksums");
     assert!(image.read(slots[1], 0, &mut page).is_ok());
 }
 
 #[test]
 fn a_checkpoint_replaces_the_journal_and_the_one_before_is_kept() {
-    let rig = Rig::new();
-    let mut image = rig.open(ImageOptions::default());
+    let fixture = ImageFixture::new();
+    let mut image = fixture.open(ImageOptions::default());
     for n in 0..3 {
         step(&mut image, n..n + 1);
         checkpoint(&mut image, &(0..=n).collect::<Vec<_>>());
     }
     step(&mut image, 90..92);
     drop(image);
-    assert_eq!(rig.generations(), (vec![4, 5], vec![4, 5]));
-    assert_eq!(rig.numbers(Some(OTHER_BOOT)).unwrap(), [0, 1, 2]);
-    assert_eq!(rig.numbers(None).unwrap(), [0, 1, 2, 90, 91]);
+    assert_eq!(fixture.generations(), (vec![4, 5], vec![4, 5]));
+    assert_eq!(fixture.numbers(Some(OTHER_BOOT)).unwrap(), [0, 1, 2]);
+    assert_eq!(fixture.numbers(None).unwrap(), [0, 1, 2, 90, 91]);
     // The newest is damaged: the one before, and both journals, lead to the same state.
-    let newest = rig.checkpoint(5);
+    let newest = fixture.checkpoint(5);
     let bytes = fs::read(&newest).unwrap();
     for damaged in [&bytes[..bytes.len() - 1], &bytes[..20], &[]] {
         fs::write(&newest, damaged).unwrap();
-        assert_eq!(rig.numbers(None).unwrap(), [0, 1, 2, 90, 91]);
+        assert_eq!(fixture.numbers(None).unwrap(), [0, 1, 2, 90, 91]);
     }
     for at in 0..bytes.len() {
         let mut changed = bytes.clone();
         changed[at] ^= 0x10;
         fs::write(&newest, &changed).unwrap();
-        assert_eq!(rig.numbers(None).unwrap(), [0, 1, 2, 90, 91], "byte {at}");
+        assert_eq!(fixture.numbers(None).unwrap(), [0, 1, 2, 90, 91], "byte {at}");
     }
-    assert_eq!(rig.numbers(Some(OTHER_BOOT)).unwrap(), [0, 1, 2]);
+    assert_eq!(fixture.numbers(Some(OTHER_BOOT)).unwrap(), [0, 1, 2]);
     // An older state is not given instead.
-    let before = fs::read(rig.journal(4)).unwrap();
-    fs::write(rig.journal(4), &before[..before.len() - 1]).unwrap();
-    assert!(matches!(rig.numbers(None), Err(ImageError::DamagedJournal { .. })));
-    fs::remove_file(rig.journal(4)).unwrap();
-    assert!(rig.numbers(None).is_err() && rig.numbers(Some(OTHER_BOOT)).is_err());
+    let before = fs::read(fixture.journal(4)).unwrap();
+    fs::write(fixture.journal(4), &before[..before.len() - 1]).unwrap();
+    assert!(matches!(fixture.numbers(None), Err(ImageError::DamagedJournal { .. })));
+    fs::remove_file(fixture.journal(4)).unwrap();
+    assert!(fixture.numbers(None).is_err() && fixture.numbers(Some(OTHER_BOOT)).is_err());
     // Both are damaged: an error that says so, no panic.
-    fs::write(rig.checkpoint(4), b"no").unwrap();
+    fs::write(fixture.checkpoint(4), b"no").unwrap();
     fs::write(&newest, b"no").unwrap();
-    assert!(matches!(rig.numbers(None), Err(ImageError::Damaged { .. })));
+    assert!(matches!(fixture.numbers(None), Err(ImageError::Damaged { .. })));
 }
 
 #[test]
 fn the_checkpoint_before_stays_whatever_lies_between() {
-    let rig = Rig::new();
+    let fixture = ImageFixture::new();
     for n in 0..2 {
         // Each opening begins a generation that has no checkpoint at first.
-        let mut image = rig.open(ImageOptions::default());
+        let mut image = fixture.open(ImageOptions::default());
         step(&mut image, n..n + 1);
         image.checkpoint(&encode(&(0..=n).collect::<Vec<_>>()), Nanos(20), true).unwrap();
         image.settle(&mut Vec::new());
     }
-    assert_eq!(rig.generations(), (vec![3, 5], vec![3, 4, 5]));
-    fs::write(rig.checkpoint(5), b"damaged").unwrap();
-    assert_eq!(rig.numbers(None).unwrap(), [0, 1]);
+    assert_eq!(fixture.generations(), (vec![3, 5], vec![3, 4, 5]));
+    fs::write(fixture.checkpoint(5), b"damaged").unwrap();
+    assert_eq!(fixture.numbers(None).unwrap(), [0, 1]);
 }
 
 #[test]
 fn a_crash_between_checkpoint_and_journal_loses_nothing() {
-    let rig = Rig::new();
-    let mut image = rig.open(ImageOptions::default());
+    let fixture = ImageFixture::new();
+    let mut image = fixture.open(ImageOptions::default());
     step(&mut image, 0..2);
     // The journals have changed over, the checkpoint was never written.
     image.journal().switch(Nanos(12)).unwrap();
@@ -347,21 +347,21 @@ fn a_crash_between_checkpoint_and_journal_loses_nothing() {
     sync(&mut image, 1);
     step(&mut image, 4..5);
     drop(image);
-    assert_eq!(rig.numbers(None).unwrap(), [0, 1, 2, 3, 4]);
-    assert_eq!(rig.numbers(Some(OTHER_BOOT)).unwrap(), [0, 1, 2, 3]);
-    let mut image = rig.open(ImageOptions::default());
+    assert_eq!(fixture.numbers(None).unwrap(), [0, 1, 2, 3, 4]);
+    assert_eq!(fixture.numbers(Some(OTHER_BOOT)).unwrap(), [0, 1, 2, 3]);
+    let mut image = fixture.open(ImageOptions::default());
     step(&mut image, 5..6);
     drop(image);
-    assert_eq!(rig.numbers(None).unwrap(), [0, 1, 2, 3, 4, 5]);
+    assert_eq!(fixture.numbers(None).unwrap(), [0, 1, 2, 3, 4, 5]);
     // A journal that was begun and never written to.
-    fs::write(rig.journal(9), b"").unwrap();
-    assert_eq!(rig.numbers(None).unwrap(), [0, 1, 2, 3, 4, 5]);
+    fs::write(fixture.journal(9), b"").unwrap();
+    assert_eq!(fixture.numbers(None).unwrap(), [0, 1, 2, 3, 4, 5]);
 }
 
 #[test]
 fn freed_slots_wait_until_what_freed_them_is_safe() {
-    let rig = Rig::new();
-    let mut image = rig.open(ImageOptions::default());
+    let fixture = ImageFixture::new();
+    let mut image = fixture.open(ImageOptions::default());
     let count = image.slots().count();
     let all: Vec<Slot> = std::iter::from_fn(|| image.allocate()).collect();
     assert_eq!(all.len() as u32, count);
@@ -375,7 +375,7 @@ fn freed_slots_wait_until_what_freed_them_is_safe() {
     assert!(news.iter().any(|n| matches!(n, DiskEvent::SlotsFree)));
     assert!(image.allocate().is_some());
     drop(image);
-    let mut image = rig.open(ImageOptions { host_sync: false, ..ImageOptions::default() });
+    let mut image = fixture.open(ImageOptions { host_sync: false, ..ImageOptions::default() });
     let all: Vec<Slot> = std::iter::from_fn(|| image.allocate()).collect();
     image.release(all[3]);
     assert_eq!(image.allocate(), None, "the step is not committed");
@@ -383,7 +383,7 @@ fn freed_slots_wait_until_what_freed_them_is_safe() {
     assert_eq!(image.allocate(), Some(all[3]));
 }
 
-/// Every slot that can be had, each only once.
+/// Takes every free slot. None may come twice.
 fn take_all(image: &mut Image) -> std::collections::HashSet<u32> {
     let mut seen = std::collections::HashSet::new();
     while let Some(slot) = image.allocate() {
@@ -406,8 +406,8 @@ fn recovery_gives_no_slot_to_two_pages() {
     }
     for host_sync in [true, false] {
         for under in [Under::Nothing, Under::Sync, Under::Forget, Under::UncommittedStep] {
-            let rig = Rig::new();
-            let mut image = rig.open(ImageOptions { host_sync, ..ImageOptions::default() });
+            let fixture = ImageFixture::new();
+            let mut image = fixture.open(ImageOptions { host_sync, ..ImageOptions::default() });
             let mut news = Vec::new();
             let taken: Vec<Slot> = (0..100).filter_map(|_| image.allocate()).collect();
             taken[..20].iter().for_each(|&slot| image.release(slot));
@@ -467,33 +467,33 @@ fn directories_that_are_no_image_are_told_apart() {
 
 #[test]
 fn a_second_opener_is_refused() {
-    let rig = Rig::new();
-    let image = rig.open(ImageOptions::default());
-    match Locked::existing(&rig.dir()) {
+    let fixture = ImageFixture::new();
+    let image = fixture.open(ImageOptions::default());
+    match Locked::existing(&fixture.dir()) {
         Err(e @ ImageError::Locked { .. }) => {
             assert!(e.to_string().contains(&std::process::id().to_string()))
         }
         other => panic!("{:?}", other.map(|_| ())),
     }
     drop(image);
-    assert!(Locked::existing(&rig.dir()).is_ok());
+    assert!(Locked::existing(&fixture.dir()).is_ok());
 }
 
 #[test]
 fn a_newer_image_is_left_alone() {
-    let rig = Rig::new();
-    let path = rig.checkpoint(1);
+    let fixture = ImageFixture::new();
+    let path = fixture.checkpoint(1);
     let mut bytes = fs::read(&path).unwrap();
-    let header = Header { version: 9, ..Header::decode(Kind::Checkpoint, &bytes).unwrap() };
+    let header = Header { version: 9, ..Header::decode(ImageFileKind::Checkpoint, &bytes).unwrap() };
     bytes[..format::HEADER].copy_from_slice(&header.encode());
     fs::write(&path, &bytes).unwrap();
-    let error = rig.numbers(None).unwrap_err().to_string();
+    let error = fixture.numbers(None).unwrap_err().to_string();
     assert!(error.contains("version 9") && error.contains("newer"), "{error}");
 }
 
 #[test]
 fn a_journal_of_another_image_is_not_replayed() {
-    let (a, b) = (Rig::new(), Rig::new());
+    let (a, b) = (ImageFixture::new(), ImageFixture::new());
     let mut image = a.open(ImageOptions::default());
     step(&mut image, 0..4);
     drop(image);
@@ -503,8 +503,8 @@ fn a_journal_of_another_image_is_not_replayed() {
 
 #[test]
 fn a_journal_that_cannot_be_written_stops_the_image_and_keeps_what_was() {
-    let rig = Rig::new();
-    let mut image = rig.open(ImageOptions::default());
+    let fixture = ImageFixture::new();
+    let mut image = fixture.open(ImageOptions::default());
     step(&mut image, 0..2);
     // What a failing disk does, as far as the image can see it.
     image.fail("the disk is on fire".to_owned());
@@ -514,18 +514,18 @@ fn a_journal_that_cannot_be_written_stops_the_image_and_keeps_what_was() {
     assert!(matches!(sync(&mut image, 4)[..], [DiskEvent::Synced(Io(4), false)]));
     assert!(image.checkpoint(b"none", Nanos(5), false).is_err());
     drop(image);
-    assert_eq!(rig.numbers(None).unwrap(), [0, 1]);
+    assert_eq!(fixture.numbers(None).unwrap(), [0, 1]);
 }
 
 #[test]
 fn large_records_survive() {
-    let rig = Rig::new();
-    let mut image = rig.open(ImageOptions::default());
+    let fixture = ImageFixture::new();
+    let mut image = fixture.open(ImageOptions::default());
     let spares = vec![Spare::EMPTY; 4096];
     image.record(&Record::Program { set: 0, unit: Unit(1), spares: &spares });
     image.commit(Nanos(1)).unwrap();
     drop(image);
-    let mut found = ImageState::read(&rig.disk(None)).unwrap();
+    let mut found = ImageState::read(&fixture.disk(None)).unwrap();
     let mut seen = 0;
     found
         .replay(|record| {
@@ -579,7 +579,7 @@ lba = 4096
     let checkpoint = fs::read(dir.join(checkpoint_name(1))).unwrap();
     drop((queue, controller, running));
 
-    let header = Header::decode(Kind::Journal, &journal).unwrap();
+    let header = Header::decode(ImageFileKind::Journal, &journal).unwrap();
     let (mut frames, mut at) = (Vec::new(), format::HEADER);
     while let Some(frame) = format::frame_at(&journal, at, frames.len() as u64, header.salt()) {
         frames.push((frame.kind, frame.payload.to_vec()));
@@ -621,7 +621,7 @@ lba = 4096
             bytes.extend_from_slice(payload);
             format::end_frame(&mut bytes, start, *kind, sequence as u64, Nanos(9), header.salt());
         }
-        let mut first = Header::decode(Kind::Checkpoint, &checkpoint).unwrap();
+        let mut first = Header::decode(ImageFileKind::Checkpoint, &checkpoint).unwrap();
         first.body_crc = format::crc(&body);
         let disk = HostDisk::new(&target);
         files::write_checkpoint(&disk, &first, &body).unwrap();
@@ -636,8 +636,8 @@ lba = 4096
 
 #[test]
 fn a_sync_begins_before_the_flush_that_is_usual_and_serves_it() {
-    let rig = Rig::new();
-    let mut image = rig.open(ImageOptions::default());
+    let fixture = ImageFixture::new();
+    let mut image = fixture.open(ImageOptions::default());
     for number in 0..3 {
         write(&mut image, number);
         assert!(!image.sync_runs, "nobody has asked for it, and there is no habit yet");
@@ -671,35 +671,36 @@ fn a_sync_begins_before_the_flush_that_is_usual_and_serves_it() {
     write(&mut image, 8);
     assert!(!image.sync_runs, "the habit is not trusted any more");
     drop(image);
-    assert_eq!(rig.numbers(None).unwrap(), (0..9).collect::<Vec<_>>());
+    assert_eq!(fixture.numbers(None).unwrap(), (0..9).collect::<Vec<_>>());
 }
 
 /// What the host has lost of it stays lost, also when another opening has continued it, and died before it had a checkpoint.
 #[test]
 fn later_openings_do_not_trust_a_journal_whose_sync_has_failed() {
-    let rig = Rig::new();
-    let mut image = rig.open(ImageOptions::default());
+    let fixture = ImageFixture::new();
+    let mut image = fixture.open(ImageOptions::default());
     step(&mut image, 0..3);
     assert!(matches!(sync(&mut image, 1)[..], [DiskEvent::Synced(_, true)]));
     image.journal().disown().unwrap();
     drop(image);
     for _ in 0..3 {
-        let locked = Locked { disk: Arc::new(rig.disk(None)), lock: Some(rig.disk(None).lock().unwrap()) };
+        let locked =
+            Locked { disk: Arc::new(fixture.disk(None)), lock: Some(fixture.disk(None).lock().unwrap()) };
         let found = locked.find().unwrap();
         assert!(found.lost, "a checkpoint must be written before anything is promised");
-        let hands = Hands::Threads(Arc::new(|| ()));
-        drop(locked.start(&found, 64, ImageOptions::default(), hands).unwrap());
+        let background = BackgroundWork::Threads(Arc::new(|| ()));
+        drop(locked.start(&found, 64, ImageOptions::default(), background).unwrap());
     }
-    drop(rig.open(ImageOptions::default()));
-    assert!(!ImageState::read(&rig.disk(None)).unwrap().lost);
-    assert_eq!(rig.numbers(None).unwrap(), [0, 1, 2]);
+    drop(fixture.open(ImageOptions::default()));
+    assert!(!ImageState::read(&fixture.disk(None)).unwrap().lost);
+    assert_eq!(fixture.numbers(None).unwrap(), [0, 1, 2]);
 }
 
 /// Nothing was written since the last sync that went well, but nobody can trust the disk any more.
 #[test]
 fn a_flush_of_a_failed_image_is_refused_although_a_sync_has_covered_it() {
-    let rig = Rig::new();
-    let mut image = rig.open(ImageOptions::default());
+    let fixture = ImageFixture::new();
+    let mut image = fixture.open(ImageOptions::default());
     write(&mut image, 0);
     assert!(matches!(sync(&mut image, 1)[..], [DiskEvent::Synced(_, true)]));
     image.fail("this is a test".into());
@@ -709,7 +710,7 @@ fn a_flush_of_a_failed_image_is_refused_although_a_sync_has_covered_it() {
 /// It goes on with the drive when its job is done. The drive may end there, which needs more of its jobs.
 #[test]
 fn the_thread_that_waits_for_the_disk_may_be_the_last_user_of_the_image() {
-    let rig = Rig::new();
+    let fixture = ImageFixture::new();
     let place: Arc<Mutex<Option<Image>>> = Arc::default();
     let (ended, end) = std::sync::mpsc::channel();
     let user = place.clone();
@@ -721,12 +722,12 @@ fn the_thread_that_waits_for_the_disk_may_be_the_last_user_of_the_image() {
         }
     };
     let mut own = place.lock().unwrap();
-    let mut image = rig.open_with(None, ImageOptions::default(), notify).unwrap();
+    let mut image = fixture.open_with(None, ImageOptions::default(), notify).unwrap();
     step(&mut image, 0..1);
     image.want_sync(Io(1));
     image.tend(Nanos(11), &mut Vec::new());
     *own = Some(image);
     drop(own);
     end.recv_timeout(std::time::Duration::from_secs(60)).expect("it ends");
-    assert_eq!(rig.numbers(None).unwrap(), [7]);
+    assert_eq!(fixture.numbers(None).unwrap(), [7]);
 }

@@ -12,8 +12,8 @@ use nvme::fabrics::{FabricsCommand, FabricsType};
 use nvme::{Completion, Status};
 
 /// What became of a command at the gate.
-pub(super) enum Passed {
-    /// It is somebody else's business.
+pub(super) enum GateVerdict {
+    /// It goes on: it has nothing to do with authentication.
     On,
     /// It was answered.
     Answered,
@@ -22,7 +22,7 @@ pub(super) enum Passed {
 }
 
 /// Answers a command that is the gate's business.
-pub(super) fn pass(peer: &mut Peer, incoming: &Incoming) -> Passed {
+pub(super) fn pass(peer: &mut Peer, incoming: &Incoming) -> GateVerdict {
     let sqe = &incoming.sqe;
     let fabrics = (sqe.opc == FABRICS_OPCODE).then(|| sqe.fctype());
     let status = match fabrics {
@@ -33,16 +33,16 @@ pub(super) fn pass(peer: &mut Peer, incoming: &Incoming) -> Passed {
             }
         }
         // Disconnect ends an I/O queue in any case; Connect has its own answer.
-        Some(FabricsType::DISCONNECT | FabricsType::CONNECT) => return Passed::On,
+        Some(FabricsType::DISCONNECT | FabricsType::CONNECT) => return GateVerdict::On,
         _ if peer.gate.shut => Status::AUTHENTICATION_REQUIRED.with_dnr(),
-        _ => return Passed::On,
+        _ => return GateVerdict::On,
     };
     let _ = peer.wire.respond(incoming.tag, Completion::new(0, status), 0);
-    Passed::Answered
+    GateVerdict::Answered
 }
 
 /// Executes Authentication Send and Receive (Base 6.1, 6.2).
-fn authenticate(peer: &mut Peer, incoming: &Incoming) -> Result<Passed, Status> {
+fn authenticate(peer: &mut Peer, incoming: &Incoming) -> Result<GateVerdict, Status> {
     if peer.queue.is_none() && peer.discovery.is_none() {
         return Err(Status::COMMAND_SEQUENCE_ERROR.with_dnr());
     }
@@ -51,14 +51,14 @@ fn authenticate(peer: &mut Peer, incoming: &Incoming) -> Result<Passed, Status> 
     match message(peer, incoming) {
         Ok((true, data)) => {
             let message = data.to_vec();
-            Ok(Passed::Later(Task::Message { tag, chap, message }))
+            Ok(GateVerdict::Later(Task::Message { tag, chap, message }))
         }
         Ok((false, data)) => {
             let filled = data.len();
             let given = chap.give(data).inspect(|len| data[*len..].fill(0));
             let answer = given.map(|_| filled);
             proceed(peer, tag, chap, answer);
-            Ok(Passed::Answered)
+            Ok(GateVerdict::Answered)
         }
         Err(status) => {
             peer.gate.chap = Some(chap);

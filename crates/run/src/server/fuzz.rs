@@ -6,7 +6,7 @@ use super::{Guard, Limits, Ports, Server};
 use crate::access::{Access, Rule};
 use crate::clock::Clock;
 use crate::engine::Engine;
-use crate::engine::front_end::Turn;
+use crate::engine::front_end::EngineTurn;
 use crate::store::{Backing, Store, pages};
 use crate::wake::{Ready, Sleeper};
 use device::{Config, Drive, Origin, PortId};
@@ -158,17 +158,17 @@ impl Peer {
         let Proof::Under(host) = &mut self.proof else { return };
         let message = |length| Authentication { spsp0: 1, spsp1: 1, secp: SECP_NVME, length };
         match host.step(answer, &mut host::fill_random) {
-            fabric::auth::Step::Send(bytes) => {
+            fabric::auth::AuthStep::Send(bytes) => {
                 let send = FabricsCommand::AuthenticationSend(message(bytes.len() as u32));
                 self.submit(send, Data::Out(bytes), Exempt::Proof);
             }
-            fabric::auth::Step::Receive => {
+            fabric::auth::AuthStep::Receive => {
                 let receive = FabricsCommand::AuthenticationReceive(message(fabric::auth::Host::ROOM as u32));
                 self.submit(receive, Data::In(vec![0; fabric::auth::Host::ROOM]), Exempt::Proof);
             }
-            fabric::auth::Step::Done => self.proof = Proof::Proven,
+            fabric::auth::AuthStep::Done => self.proof = Proof::Proven,
             // Noise has come between.
-            fabric::auth::Step::Failed(_) => self.proof = Proof::Nobody,
+            fabric::auth::AuthStep::Failed(_) => self.proof = Proof::Nobody,
         }
     }
 
@@ -272,7 +272,7 @@ impl World {
             self.peers.iter_mut().flatten().for_each(Peer::exchange);
             self.sleeper.sleep(&mut self.ready, false);
             let quiet = !self.ready.has_sockets();
-            self.engine.turn(&mut Turn::new(&self.clock, Some(&self.ready)), &mut self.server);
+            self.engine.turn(&mut EngineTurn::new(&self.clock, Some(&self.ready)), &mut self.server);
             if quiet {
                 break;
             }
@@ -408,7 +408,7 @@ impl World {
     }
 }
 
-/// Plays a script of hosts. Whatever they do, the drive answers in the protocol, and nothing of them is left in the end.
+/// Plays a script of hosts that may do anything. The drive answers in the protocol, and nothing of the hosts is left in the end.
 pub fn fuzz_hosts(script: &[u8]) {
     let mut script = Script(script);
     let mut world = World::new(script.byte() & 1 != 0);

@@ -28,7 +28,7 @@ pub(super) struct Gate {
     pub(super) chap: Option<Box<Target>>,
     /// Commands other than those of authentication are refused.
     pub(super) shut: bool,
-    /// A host that nobody knows, at a discovery controller: it learns nothing there.
+    /// An unknown host at a discovery controller: it learns nothing there.
     stranger: bool,
 }
 
@@ -43,7 +43,7 @@ impl Gate {
     pub(super) fn replace(&mut self, access: &Arc<Access>, now: SystemTime) -> Option<Role> {
         let before = self.access.replace(access.clone());
         let Some(host) = &self.host else {
-            // It has not connected yet; or it is a host that nobody knew, which may ask again.
+            // It has not connected yet. Or it was an unknown host, which may ask again.
             return (!self.stranger).then_some(Role::Guest);
         };
         let before: Option<&Rule> = before.as_ref().and_then(|before| before.rule(host));
@@ -68,7 +68,7 @@ impl Gate {
         chap.failure().is_none().then(|| chap.parties().host)
     }
 
-    /// Whether the host is one that nobody knows, at a discovery controller: it is told nothing.
+    /// Whether the host is an unknown one at a discovery controller: it is told nothing.
     pub(super) fn is_stranger(&self) -> bool {
         self.stranger
     }

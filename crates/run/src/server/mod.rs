@@ -22,11 +22,11 @@ pub(crate) use socket::Listener;
 pub use timers::Limits;
 
 use crate::buffer::Buffer;
-use crate::engine::front_end::{Ended, FrontEnd, Turn};
+use crate::engine::front_end::{EndedCommand, EngineTurn, FrontEnd};
 use crate::engine::{CommandLimits, Engine, FrontEndId, Owner};
 use crate::store::{DataBuffer, LentMemory, Store};
 use crate::wake::{Ready, Sleeper};
-use authentication::Passed;
+use authentication::GateVerdict;
 use connection_id::{ConnectionId, GENERATIONS, LISTENERS};
 use device::{ControllerId, Origin, PortId, Role};
 use fabric::Part;
@@ -94,7 +94,7 @@ pub(crate) struct Server {
 }
 
 impl FrontEnd for Server {
-    fn poll(&mut self, engine: &mut Engine, turn: &mut Turn<'_>) {
+    fn poll(&mut self, engine: &mut Engine, turn: &mut EngineTurn<'_>) {
         if let Some(ready) = turn.ready {
             self.serve(engine, ready, turn.now);
             // To read from sockets takes its time.
@@ -106,8 +106,8 @@ impl FrontEnd for Server {
     }
 
     /// Answers the command; the answer is sent by [`flush`](FrontEnd::flush).
-    fn complete(&mut self, ended: Ended, store: &mut Store) {
-        let Ended { owner, completion, to_host, mut data } = ended;
+    fn complete(&mut self, ended: EndedCommand, store: &mut Store) {
+        let EndedCommand { owner, completion, to_host, mut data } = ended;
         let (id, tag) = ConnectionId::of(owner.token);
         let mut parts = std::mem::take(&mut self.parts);
         let spare = match self.peer(id) {
@@ -544,12 +544,12 @@ impl Server {
             let Incoming { tag, sqe, alone, .. } = incoming;
             if sqe.opc == FABRICS_OPCODE || peer.gate.is_shut() {
                 match authentication::pass(peer, &incoming) {
-                    Passed::On => {}
-                    Passed::Answered => {
+                    GateVerdict::On => {}
+                    GateVerdict::Answered => {
                         peer.prove(engine);
                         continue;
                     }
-                    Passed::Later(task) => {
+                    GateVerdict::Later(task) => {
                         self.delegate(engine, id, task, now);
                         continue;
                     }

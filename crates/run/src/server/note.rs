@@ -10,18 +10,18 @@ const SPAN: Duration = Duration::from_secs(10);
 
 /// Lines of the span that runs.
 #[derive(Default)]
-struct Said {
+struct LogSpan {
     since: Option<Instant>,
     lines: u32,
     /// Those that were not said.
     left_out: u64,
 }
 
-static SAID: Mutex<Said> = Mutex::new(Said { since: None, lines: 0, left_out: 0 });
+static LOG_SPAN: Mutex<LogSpan> = Mutex::new(LogSpan { since: None, lines: 0, left_out: 0 });
 
 /// Warns of something that a peer did, unless peers have had much said of them just now; then how often is said later.
 pub(super) fn note(what: Arguments<'_>) {
-    let (say, before) = SAID.lock().unwrap_or_else(PoisonError::into_inner).count(Instant::now());
+    let (say, before) = LOG_SPAN.lock().unwrap_or_else(PoisonError::into_inner).count(Instant::now());
     if before > 0 {
         tracing::warn!("{before} more things of this kind were not worth a line each");
     }
@@ -30,13 +30,13 @@ pub(super) fn note(what: Arguments<'_>) {
     }
 }
 
-impl Said {
+impl LogSpan {
     /// Whether to say one more thing, and how many were left out before it.
     fn count(&mut self, now: Instant) -> (bool, u64) {
         let mut before = 0;
         if self.since.is_none_or(|since| now.duration_since(since) >= SPAN) {
             before = self.left_out;
-            *self = Said { since: Some(now), ..Said::default() };
+            *self = LogSpan { since: Some(now), ..LogSpan::default() };
         }
         self.lines += 1;
         let say = self.lines <= LINES;
@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn a_flood_is_a_few_lines_and_a_number() {
-        let mut said = Said::default();
+        let mut said = LogSpan::default();
         let start = Instant::now();
         let lines = (0..1000).filter(|_| said.count(start).0).count();
         assert_eq!(lines, LINES as usize);

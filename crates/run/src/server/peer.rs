@@ -4,7 +4,7 @@ use super::discover::Discovering;
 use super::gate::Gate;
 use super::note::note;
 use super::socket::Stream;
-use super::timers::{Limits, Owed, Watches};
+use super::timers::{AwaitedProgress, Limits, Watches};
 use crate::engine::Engine;
 use crate::store::{AnswerPart, DataBuffer, LentMemory, Store};
 use device::{ControllerId, Origin, PortId};
@@ -79,9 +79,9 @@ impl Peer {
         self.queue.is_none() || self.gate.is_shut() || self.wire.is_owed() || self.wire.wants_to_send()
     }
 
-    pub(super) fn owed(&self, limits: &Limits) -> Owed {
+    pub(super) fn owed(&self, limits: &Limits) -> AwaitedProgress {
         let (pdu, r2t) = self.wire.owed();
-        Owed {
+        AwaitedProgress {
             setup: (!self.is_set_up() || self.gate.is_shut()).then_some(self.began),
             pdu,
             r2t,

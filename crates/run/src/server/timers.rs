@@ -63,9 +63,9 @@ impl Watch {
     }
 }
 
-/// What a connection waits for at a look; the same number means the same thing.
+/// What a connection waits for when it is looked at. An equal value means that nothing has moved since.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Owed {
+pub(super) struct AwaitedProgress {
     /// When the connection began, if its Connect command has not succeeded yet, or authentication is owed.
     pub(super) setup: Option<Nanos>,
     /// The PDU that has come in part.
@@ -88,7 +88,12 @@ pub(super) struct Watches {
 
 impl Watches {
     /// Why the connection is to end now, if it is.
-    pub(super) fn look(&mut self, owed: &Owed, limits: &Limits, now: Nanos) -> Option<&'static str> {
+    pub(super) fn look(
+        &mut self,
+        owed: &AwaitedProgress,
+        limits: &Limits,
+        now: Nanos,
+    ) -> Option<&'static str> {
         let stall = limits.stall;
         // Each is asked, so that each knows since when.
         let late = [
@@ -121,7 +126,7 @@ mod tests {
         let limits = Limits::default();
         for which in 0..3 {
             let owed = |mark| {
-                let mut owed = Owed::default();
+                let mut owed = AwaitedProgress::default();
                 *[&mut owed.pdu, &mut owed.r2t, &mut owed.unread][which] = mark;
                 owed
             };
@@ -141,10 +146,10 @@ mod tests {
     fn a_host_must_connect_and_a_discovering_one_speak() {
         let limits = Limits::default();
         let mut watches = Watches::default();
-        let owed = Owed { setup: Some(at(5)), ..Owed::default() };
+        let owed = AwaitedProgress { setup: Some(at(5)), ..AwaitedProgress::default() };
         assert_eq!(watches.look(&owed, &limits, at(34)), None);
         assert!(watches.look(&owed, &limits, at(35)).is_some());
-        let owed = Owed { keep_alive: Some((at(5), at(3))), ..Owed::default() };
+        let owed = AwaitedProgress { keep_alive: Some((at(5), at(3))), ..AwaitedProgress::default() };
         assert_eq!(watches.look(&owed, &limits, at(7)), None);
         assert!(watches.look(&owed, &limits, at(8)).is_some());
     }

@@ -11,7 +11,7 @@ use media::Nanos;
 use nvme::{Nsid, Status};
 use std::cell::RefCell;
 use std::rc::Rc;
-use workload::executor::{Executor, Finished, Outcome};
+use workload::executor::{ActorTotals, Executor, Finished};
 use workload::{Actor, Request};
 
 /// A request of an actor has ended.
@@ -28,7 +28,7 @@ pub struct Step<'a> {
     /// When it ended.
     pub now: Nanos,
     /// The actor's outcome so far, this request counted.
-    pub outcome: &'a Outcome,
+    pub outcome: &'a ActorTotals,
 }
 
 /// An actor on its queue.
@@ -122,7 +122,7 @@ impl<A: Actor> Actors<A> {
     ///
     /// # Panics
     /// There is no actor of this number.
-    pub fn outcome(&self, number: usize) -> Outcome {
+    pub fn outcome(&self, number: usize) -> ActorTotals {
         *self.running[number].executor.outcome()
     }
 

@@ -96,7 +96,7 @@ impl Target for Port<'_> {
         Ok(())
     }
 
-    /// What the next request needs comes from memory while this one is done. Where nobody knows that, what this one needs comes while it
+    /// What the next request needs comes from memory while this one is done. If that is not known, what this one needs comes while it
     /// is looked at.
     #[inline]
     fn expect(&self, request: &Request, coming: Option<(u16, u64)>) {

@@ -1,10 +1,13 @@
-//! A simulated drive that is switched off: to be kept in a file, copied, and gone on with as often as one likes.
+//! A simulated drive that is switched off. It can be kept in a file, copied, and started any number of times.
 //!
 //! A checkpoint is what the drive's media hold after an orderly shutdown; to start from it is to power the drive on, as an image is
 //! opened. There is no other way, so a run is the same whether its drive was made just now, copied in memory, or read from a file.
 //!
-//! A file is little endian: `TRANCHCP`, version (u32), time in nanoseconds (u64), SHA-256 of what the drive is
-//! ([`Checkpoint::save`]), length of the state (u64), the state as [`Drive::save`] writes it, and CRC-64/NVME of everything before.
+//! A file is little endian. It holds, in this order:
+//! - `TRANCHCP`, version (u32), time in nanoseconds (u64),
+//! - SHA-256 of the drive's configuration and history ([`Checkpoint::save`]),
+//! - length of the state (u64), the state as [`Drive::save`] writes it,
+//! - CRC-64/NVME of everything before.
 
 use super::contents::Contents;
 use super::machine::{Machine, Sim};
@@ -69,7 +72,7 @@ pub enum CheckpointError {
     /// A command of the preconditioning failed.
     #[error("preconditioning failed: {0}")]
     Precondition(Status),
-    /// Whoever was told of its progress ended it.
+    /// The observer of its progress ended it.
     #[error("interrupted while the drive was preconditioned")]
     Interrupted,
 }

@@ -9,7 +9,7 @@ pub enum Contents {
     /// No: reads give zeros, and nothing is copied. The spare areas have no versions and handles of contents. Those would take two thirds
     /// of the memory, and change none of the drive's decisions.
     None,
-    /// No, but it will be known where they are when the drive has gone live ([`Sim::go_live`](super::Sim::go_live)): what was written before reads
+    /// Not yet: the drive keeps contents when it has gone live ([`Sim::go_live`](super::Sim::go_live)). What was written before reads
     /// as zeros, and takes no room.
     Later,
     /// In memory.

@@ -8,14 +8,14 @@ use crate::engine::Engine;
 use crate::memory::SLOT;
 use crate::store::{Store, pages};
 use device::{Config, ConfigError, Drive};
-use ftl::Past;
+use ftl::WriteHistory;
 use host::{Host, Identity};
 use media::Nanos;
 use nvme::{Nqn, Nsid};
 use std::cell::{Ref, RefCell};
 use std::rc::Rc;
 use workload::Actor;
-use workload::executor::Outcome;
+use workload::executor::ActorTotals;
 
 /// Host NQN of actors that come without one.
 const ACTOR_NQN: &str = "nqn.2014-08.org.nvmexpress:uuid:7472616e-6368-6500-0000-6163746f7200";
@@ -126,12 +126,17 @@ impl Sim {
         Some((engine.drive, engine.store, now))
     }
 
-    /// Gives namespaces of the drive a past, if it holds nothing yet. Whether that was so, and `go_on` never said no.
-    pub(crate) fn age(&self, nsids: &[Nsid], past: Past, go_on: &mut dyn FnMut() -> bool) -> bool {
+    /// Preconditions namespaces of the drive, if it holds nothing yet. Returns whether that was so, and `go_on` never said no.
+    pub(crate) fn precondition(
+        &self,
+        nsids: &[Nsid],
+        history: WriteHistory,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> bool {
         let world = &mut *self.machine.world.borrow_mut();
         let now = world.clock.now();
         let engine = &mut world.drives[self.number];
-        engine.drive.age(now, nsids, past, &mut engine.store, go_on)
+        engine.drive.precondition(now, nsids, history, &mut engine.store, go_on)
     }
 
     /// The drive, to be looked at. Not while something runs.
@@ -188,7 +193,7 @@ impl Sim {
         nsid: Nsid,
         actor: &mut A,
         enough: impl FnMut(&Step<'_>) -> bool,
-    ) -> Result<Outcome, host::Error> {
+    ) -> Result<ActorTotals, host::Error> {
         let mut host = self.host(ACTOR_NQN)?;
         let mut actors = self.actors();
         let at = actors.add(&mut host, nsid, actor)?;

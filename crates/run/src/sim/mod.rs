@@ -22,4 +22,4 @@ pub use contents::Contents;
 pub use machine::{Machine, Sim};
 pub use media::Nanos;
 pub use queue::{SimQueue, SimTransport};
-pub use workload::executor::Outcome;
+pub use workload::executor::ActorTotals;

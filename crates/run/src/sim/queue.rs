@@ -5,7 +5,7 @@ use crate::buffer::Buffer;
 use crate::engine::Engine;
 use crate::virtual_queues::VirtualQueues;
 use device::{ControllerId, Drive, Host, Origin};
-use host::{Connected, Data, Done, Error, Identity, Queue, Tag, Transport, TransportError};
+use host::{CompletedCommand, Connected, Data, Error, Identity, Queue, Tag, Transport, TransportError};
 use media::Nanos;
 use nvme::identify::NvmController;
 use nvme::property::{Cap, Cc, Csts, PropertyOffset, Shn, Shst};
@@ -198,7 +198,7 @@ impl Queue for SimQueue {
     }
 
     /// `timeout` is of the drive's time.
-    fn next(&mut self, timeout: Option<Duration>) -> Result<Option<Done>, TransportError> {
+    fn next(&mut self, timeout: Option<Duration>) -> Result<Option<CompletedCommand>, TransportError> {
         let world = &mut *self.association.world.borrow_mut();
         let limit = timeout.map_or(Nanos::MAX, |timeout| {
             let nanos = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
@@ -217,7 +217,7 @@ impl Queue for SimQueue {
                     Some(false) => Data::Out(bytes),
                     Some(true) => Data::In(bytes),
                 };
-                return Ok(Some(Done { tag: Tag(tag), completion: done.completion, data }));
+                return Ok(Some(CompletedCommand { tag: Tag(tag), completion: done.completion, data }));
             }
             match world.deadline() {
                 next if next <= limit && next != Nanos::MAX => world.clock.advance(next),

@@ -3,16 +3,16 @@
 use super::{Backing, DataBuffer, Held, Store, WORTH_REFERRING, ZEROS, in_page};
 use crate::image::Unreadable;
 use crate::memory::SLOT;
-use device::{Action, BlockError, Contents, DriveKeyId, SPARE, Treatment, WrappedKey};
+use device::{BlockAction, BlockError, BlockTransform, Contents, DriveKeyId, SPARE, WrappedKey};
 use ftl::{Io, Piece, StorageError};
 use media::Slot;
 
 /// What a slot holds: its page, and the bytes beside it.
-pub(super) type Whole = ([u8; SLOT], [u8; SPARE]);
+pub(super) type SlotBytes = ([u8; SLOT], [u8; SPARE]);
 
 /// What a page of a namespace is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum PageIs {
+pub enum PageCondition {
     /// Never written, or deallocated.
     Nothing,
     /// As it was written.
@@ -30,9 +30,9 @@ pub(super) fn source<'a>(
     buffers: &'a [Held],
     gathered: &'a [(Io, Vec<u8>)],
     io: Io,
-    treatment: &Treatment,
+    transform: &BlockTransform,
 ) -> &'a [u8] {
-    match treatment.gathered {
+    match transform.gathered {
         true => gathered.iter().find(|(of, _)| *of == io).map_or(&[], |(_, bytes)| bytes),
         false => buffers.get(io.0 as usize).map_or(&[], |held| held.buffer.as_slice()),
     }
@@ -43,9 +43,9 @@ pub(super) fn target<'a>(
     buffers: &'a mut [Held],
     gathered: &'a mut [(Io, Vec<u8>)],
     io: Io,
-    treatment: &Treatment,
+    transform: &BlockTransform,
 ) -> Option<&'a mut [u8]> {
-    match treatment.gathered {
+    match transform.gathered {
         true => gathered.iter_mut().find(|(of, _)| *of == io).map(|(_, bytes)| &mut bytes[..]),
         false => buffers.get_mut(io.0 as usize).map(|held| held.buffer.as_mut_slice()),
     }
@@ -57,30 +57,30 @@ impl Contents for Store {
         matches!(self.backing, Backing::Image(_)) || self.fault.is_some()
     }
 
-    fn begin(&mut self, io: Io, treatment: &Treatment) -> Result<(), BlockError> {
-        self.held(io).treated = true;
-        let checked = match treatment.action {
-            Action::Write | Action::Compare => {
-                treatment.check_host(source(&self.buffers, &self.gathered, io, treatment))
+    fn set_transform(&mut self, io: Io, transform: &BlockTransform) -> Result<(), BlockError> {
+        self.held(io).transformed = true;
+        let checked = match transform.action {
+            BlockAction::Write | BlockAction::Compare => {
+                transform.check_host(source(&self.buffers, &self.gathered, io, transform))
             }
-            Action::Read | Action::Verify | Action::Zeroes | Action::Mark => Ok(()),
+            BlockAction::Read | BlockAction::Verify | BlockAction::Zeroes | BlockAction::Mark => Ok(()),
         };
         let index = io.0 as usize;
-        if index >= self.treatments.len() {
-            self.treatments.resize(self.buffers.len(), None);
+        if index >= self.transforms.len() {
+            self.transforms.resize(self.buffers.len(), None);
         }
-        self.treatments[index] = Some(*treatment);
+        self.transforms[index] = Some(*transform);
         checked
     }
 
     fn gather(&mut self, io: Io, bytes: u32) {
-        self.held(io).treated = true;
+        self.held(io).transformed = true;
         self.gathered.push((io, vec![0; bytes as usize]));
     }
 
     fn marks(&self, slot: Slot, stamp: u32, always: bool) -> u8 {
         match self.spare(slot) {
-            Ok(spare) => Treatment::marks(&spare, stamp, always),
+            Ok(spare) => BlockTransform::marks(&spare, stamp, always),
             // Where every page has something beside it, none of its blocks can be read without that.
             Err(_) if always => u8::MAX,
             Err(_) => 0,
@@ -112,8 +112,8 @@ impl Contents for Store {
 }
 
 impl Store {
-    fn treatment(&self, io: Io) -> Result<Treatment, StorageError> {
-        self.treatments.get(io.0 as usize).copied().flatten().ok_or(StorageError::Failed)
+    fn transform(&self, io: Io) -> Result<BlockTransform, StorageError> {
+        self.transforms.get(io.0 as usize).copied().flatten().ok_or(StorageError::Failed)
     }
 
     /// What a slot holds beside its page.
@@ -132,53 +132,53 @@ impl Store {
     /// encrypted are decrypted.
     pub(crate) fn look(
         &mut self,
-        treatment: &Treatment,
+        transform: &BlockTransform,
         opens: bool,
         slot: Slot,
         page: &mut [u8; SLOT],
         beside: &mut [u8; SPARE],
-    ) -> (PageIs, u8) {
-        let Backing::Image(image) = &self.backing else { return (PageIs::Damaged, 0) };
-        let Ok(checked) = image.look(slot, page) else { return (PageIs::Damaged, 0) };
+    ) -> (PageCondition, u8) {
+        let Backing::Image(image) = &self.backing else { return (PageCondition::Damaged, 0) };
+        let Ok(checked) = image.look(slot, page) else { return (PageCondition::Damaged, 0) };
         beside.fill(0);
         let mut marks = 0;
-        if treatment.uses_spare() {
-            let always = treatment.metadata > 0;
+        if transform.uses_spare() {
+            let always = transform.metadata > 0;
             match image.read_spare(slot, beside) {
-                Ok(()) => marks = Treatment::marks(beside, treatment.stamp, always),
+                Ok(()) => marks = BlockTransform::marks(beside, transform.stamp, always),
                 Err(Unreadable::Other) if !always => {}
-                Err(_) => return (PageIs::Damaged, 0),
+                Err(_) => return (PageCondition::Damaged, 0),
             }
         }
-        if treatment.encrypted && opens {
+        if transform.encrypted && opens {
             let mut whole = (*page, *beside);
             let all = Piece { host: 0, page: 0, len: SLOT as u32 };
-            if self.open(treatment, all, &mut whole).is_err() {
-                return (PageIs::Damaged, 0);
+            if self.open(transform, all, &mut whole).is_err() {
+                return (PageCondition::Damaged, 0);
             }
             (*page, *beside) = whole;
         }
-        (if checked { PageIs::Whole } else { PageIs::Unchecked }, marks)
+        (if checked { PageCondition::Whole } else { PageCondition::Unchecked }, marks)
     }
 
     /// What a slot holds as it lies there; what a page holds that was never written.
-    fn whole(&self, treatment: &Treatment, slot: Option<Slot>) -> Result<Whole, StorageError> {
+    fn whole(&self, transform: &BlockTransform, slot: Option<Slot>) -> Result<SlotBytes, StorageError> {
         let (mut page, mut spare) = (ZEROS, [0; SPARE]);
         match (&self.backing, slot.filter(|&slot| slot != Slot::NONE)) {
-            (Backing::None, _) | (_, None) => treatment.nothing(&mut page, &mut spare),
+            (Backing::None, _) | (_, None) => transform.fill_unwritten(&mut page, &mut spare),
             (Backing::Memory { memory, spares, .. }, Some(slot)) => {
                 page.copy_from_slice(memory.get(slot).unwrap_or(&ZEROS));
-                if treatment.uses_spare() {
+                if transform.uses_spare() {
                     spare.copy_from_slice(spares.get(slot).unwrap_or(&[0; SPARE]));
                 }
             }
             (Backing::Image(image), Some(slot)) => {
                 image.read(slot, 0, &mut page).map_err(|()| StorageError::Failed)?;
-                if treatment.uses_spare() {
+                if transform.uses_spare() {
                     match image.read_spare(slot, &mut spare) {
                         Ok(()) => {}
                         // Nothing was written beside this page.
-                        Err(Unreadable::Other) if treatment.metadata == 0 => spare = [0; SPARE],
+                        Err(Unreadable::Other) if transform.metadata == 0 => spare = [0; SPARE],
                         Err(_) => return Err(StorageError::Failed),
                     }
                 }
@@ -196,18 +196,18 @@ impl Store {
         base: Option<Slot>,
         from_host: bool,
     ) -> Result<(), StorageError> {
-        let treatment = self.treatment(io)?;
+        let transform = self.transform(io)?;
         if !in_page(piece) {
             return Err(StorageError::Failed);
         }
-        if treatment.encrypted {
-            return self.put_sealed(io, &treatment, piece, slot, base, from_host);
+        if transform.encrypted {
+            return self.put_sealed(io, &transform, piece, slot, base, from_host);
         }
         let whole = piece.len as usize == SLOT;
-        let rest = if whole { None } else { Some(self.rest(&treatment, base)?) };
+        let rest = if whole { None } else { Some(self.rest(&transform, base)?) };
         let host: &[u8] = match from_host {
-            true => source(&self.buffers, &self.gathered, io, &treatment)
-                .get(treatment.host(piece))
+            true => source(&self.buffers, &self.gathered, io, &transform)
+                .get(transform.host_range(piece))
                 .ok_or(StorageError::Failed)?,
             false => &[],
         };
@@ -216,34 +216,38 @@ impl Store {
             Backing::Memory { memory, spares, .. } => {
                 let page = memory.get_mut(slot).map_err(|_| StorageError::Failed)?;
                 let mut scratch = [0; SPARE];
-                let spare = match treatment.uses_spare() {
+                let spare = match transform.uses_spare() {
                     true => spares.get_mut(slot).map_err(|_| StorageError::Failed)?,
                     false => &mut scratch,
                 };
                 if let Some((rest, beside)) = rest {
                     (*page, *spare) = (rest, beside);
                 }
-                treatment.put(piece, host, page, spare);
+                transform.write_slot(piece, host, page, spare);
                 Ok(())
             }
             Backing::Image(image) => {
                 image.writable()?;
                 let (mut page, mut spare) = rest.unwrap_or((ZEROS, [0; SPARE]));
-                treatment.put(piece, host, &mut page, &mut spare);
-                let beside = treatment.uses_spare().then_some(&mut spare);
+                transform.write_slot(piece, host, &mut page, &mut spare);
+                let beside = transform.uses_spare().then_some(&mut spare);
                 image.write(slot, &page, beside)
             }
         }
     }
 
     /// What a slot that is written in part begins with.
-    pub(super) fn rest(&self, treatment: &Treatment, base: Option<Slot>) -> Result<Whole, StorageError> {
-        let (page, mut spare) = self.whole(treatment, base)?;
-        treatment.adopt(&mut spare);
+    pub(super) fn rest(
+        &self,
+        transform: &BlockTransform,
+        base: Option<Slot>,
+    ) -> Result<SlotBytes, StorageError> {
+        let (page, mut spare) = self.whole(transform, base)?;
+        transform.claim_spare(&mut spare);
         Ok((page, spare))
     }
 
-    /// Notes why blocks cannot be had.
+    /// Notes why blocks cannot be read.
     #[cold]
     fn spoil(&mut self, io: Io, block_error: BlockError) -> StorageError {
         self.block_error = Some((io, block_error));
@@ -257,36 +261,36 @@ impl Store {
         piece: Piece,
         slot: Option<Slot>,
     ) -> Result<(), StorageError> {
-        let treatment = self.treatment(io)?;
+        let transform = self.transform(io)?;
         if !in_page(piece) {
             return Err(StorageError::Failed);
         }
         let slot = slot.filter(|&slot| slot != Slot::NONE);
         let buffer = &self.buffers.get(io.0 as usize).ok_or(StorageError::Failed)?.buffer;
-        let void = !treatment.gathered && matches!(buffer, DataBuffer::Void);
-        let wanted = treatment.action == Action::Read && !void;
-        let lent = wanted && !treatment.gathered && matches!(buffer, DataBuffer::Lent(_));
-        let range = treatment.host(piece);
-        if wanted && !treatment.gathered && !buffer.holds(range.end as u64) {
+        let void = !transform.gathered && matches!(buffer, DataBuffer::Void);
+        let wanted = transform.action == BlockAction::Read && !void;
+        let lent = wanted && !transform.gathered && matches!(buffer, DataBuffer::Lent(_));
+        let range = transform.host_range(piece);
+        if wanted && !transform.gathered && !buffer.holds(range.end as u64) {
             return Err(StorageError::Failed);
         }
         // What is in memory is looked at where it lies, and referred to if that can be.
         if let (Backing::Memory { memory, spares, .. }, Some(slot), false) =
-            (&self.backing, slot, treatment.encrypted)
+            (&self.backing, slot, transform.encrypted)
         {
             let page = memory.get(slot).unwrap_or(&ZEROS);
-            let spare = match treatment.uses_spare() {
+            let spare = match transform.uses_spare() {
                 true => spares.get(slot).unwrap_or(&[0; SPARE]),
                 false => &[0; SPARE],
             };
-            if treatment.looks()
-                && let Err(block_error) = treatment.check(piece, page, spare)
+            if transform.needs_check()
+                && let Err(block_error) = transform.check_slot(piece, page, spare)
             {
                 return Err(self.spoil(io, block_error));
             }
             if !wanted
                 || (lent
-                    && treatment.wire == 0
+                    && transform.host_metadata == 0
                     && piece.len >= WORTH_REFERRING
                     && self.refer(io, piece, slot))
             {
@@ -296,9 +300,9 @@ impl Store {
         if lent && let Some(lent) = self.buffers[io.0 as usize].buffer.lent_mut() {
             lent.copied(range.start as u32, range.len() as u32);
         }
-        let sealed = slot.filter(|_| treatment.encrypted);
+        let sealed = slot.filter(|_| transform.encrypted);
         if let Some(slot) = sealed.filter(|_| wanted)
-            && self.load_sealed(io, &treatment, piece, slot, range.clone())?
+            && self.load_sealed(io, &transform, piece, slot, range.clone())?
         {
             return Ok(());
         }
@@ -309,25 +313,25 @@ impl Store {
             _ => None,
         });
         if let Some((page, spare)) = memory {
-            let room = target(&mut self.buffers, &mut self.gathered, io, &treatment);
+            let room = target(&mut self.buffers, &mut self.gathered, io, &transform);
             let host = room.and_then(|room| room.get_mut(range)).ok_or(StorageError::Failed)?;
-            treatment.take(piece, page, spare, host);
+            transform.read_slot(piece, page, spare, host);
             return Ok(());
         }
-        let mut whole = self.whole(&treatment, slot)?;
+        let mut whole = self.whole(&transform, slot)?;
         if sealed.is_some() {
-            self.open(&treatment, piece, &mut whole)?;
+            self.open(&transform, piece, &mut whole)?;
         }
         let (page, spare) = whole;
-        if treatment.looks()
-            && let Err(block_error) = treatment.check(piece, &page, &spare)
+        if transform.needs_check()
+            && let Err(block_error) = transform.check_slot(piece, &page, &spare)
         {
             return Err(self.spoil(io, block_error));
         }
         if wanted {
-            let room = target(&mut self.buffers, &mut self.gathered, io, &treatment);
+            let room = target(&mut self.buffers, &mut self.gathered, io, &transform);
             let host = room.and_then(|room| room.get_mut(range)).ok_or(StorageError::Failed)?;
-            treatment.take(piece, &page, &spare, host);
+            transform.read_slot(piece, &page, &spare, host);
         }
         Ok(())
     }
@@ -339,22 +343,22 @@ impl Store {
         piece: Piece,
         slot: Option<Slot>,
     ) -> Result<bool, StorageError> {
-        let treatment = self.treatment(io)?;
+        let transform = self.transform(io)?;
         if !in_page(piece) {
             return Err(StorageError::Failed);
         }
-        let mut whole = self.whole(&treatment, slot)?;
-        if treatment.encrypted && slot.is_some_and(|slot| slot != Slot::NONE) {
-            self.open(&treatment, piece, &mut whole)?;
+        let mut whole = self.whole(&transform, slot)?;
+        if transform.encrypted && slot.is_some_and(|slot| slot != Slot::NONE) {
+            self.open(&transform, piece, &mut whole)?;
         }
         let (page, spare) = whole;
-        if treatment.looks()
-            && let Err(block_error) = treatment.check(piece, &page, &spare)
+        if transform.needs_check()
+            && let Err(block_error) = transform.check_slot(piece, &page, &spare)
         {
             return Err(self.spoil(io, block_error));
         }
         let held = self.buffers.get(io.0 as usize).ok_or(StorageError::Failed)?;
-        let host = held.buffer.as_slice().get(treatment.host(piece)).ok_or(StorageError::Failed)?;
-        Ok(treatment.equal(piece, &page, &spare, host))
+        let host = held.buffer.as_slice().get(transform.host_range(piece)).ok_or(StorageError::Failed)?;
+        Ok(transform.equals_host(piece, &page, &spare, host))
     }
 }

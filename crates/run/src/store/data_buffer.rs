@@ -21,7 +21,7 @@ pub(crate) enum DataBuffer {
     /// Memory of a front end, which takes references to slots instead of bytes. Boxed, so that it moves fast: front ends use the
     /// boxes again.
     Lent(Box<LentMemory>),
-    /// Room without bytes: nobody looks at the data.
+    /// Room without bytes, for data that nothing reads.
     Void,
 }
 

@@ -4,14 +4,14 @@ mod blocks;
 mod data_buffer;
 mod sealed;
 
-pub use blocks::PageIs;
+pub use blocks::PageCondition;
 pub(crate) use data_buffer::{AnswerPart, DataBuffer, LentMemory};
 
 use crate::image::{DiskEvent, Image};
 use crate::keys::Keyring;
 use crate::memory::{Memory, SLOT};
 use crate::slots::{Reuse, Slots};
-use device::{BlockError, Config, SPARE, Treatment};
+use device::{BlockError, BlockTransform, Config, SPARE};
 use ftl::{Io, Piece, Record, StorageError};
 use media::{Nanos, Slot};
 use nvme::Completion;
@@ -69,8 +69,8 @@ struct HostFault {
 #[derive(Debug, Default)]
 struct Held {
     buffer: DataBuffer,
-    /// Whether it was begun with a treatment. Beside the buffer, as every movement asks.
-    treated: bool,
+    /// Whether it has a transform. Beside the buffer, as every movement asks.
+    transformed: bool,
 }
 
 /// Implements [`ftl::Storage`]: contents, the hosts' buffers, and the journal.
@@ -78,8 +78,8 @@ pub(crate) struct Store {
     pub(crate) backing: Backing,
     /// Buffers of the commands in flight, by [`Io`].
     buffers: Vec<Held>,
-    /// How the blocks of commands are treated that were begun, by [`Io`].
-    treatments: Vec<Option<Treatment>>,
+    /// The transforms of commands, by [`Io`].
+    transforms: Vec<Option<BlockTransform>>,
     /// What the last read or comparison of a command met, until it is asked for.
     block_error: Option<(Io, BlockError)>,
     /// What commands gather that copy blocks.
@@ -106,7 +106,7 @@ impl Store {
         Store {
             backing,
             buffers: Vec::new(),
-            treatments: Vec::new(),
+            transforms: Vec::new(),
             block_error: None,
             gathered: Vec::new(),
             references: 0,
@@ -159,13 +159,13 @@ impl Store {
     #[inline]
     pub(crate) fn give_back(&mut self, io: Io) -> DataBuffer {
         let Some(held) = self.buffers.get_mut(io.0 as usize) else { return DataBuffer::None };
-        if std::mem::take(&mut held.treated) && !self.gathered.is_empty() {
+        if std::mem::take(&mut held.transformed) && !self.gathered.is_empty() {
             self.gathered.retain(|(of, _)| *of != io);
         }
         std::mem::take(&mut held.buffer)
     }
 
-    /// Ends the references to slots of an answer that nobody gets.
+    /// Ends the references to slots of an answer that is not sent.
     pub(crate) fn end_references(&mut self, answer: &mut LentMemory) {
         for part in answer.parts.drain(..) {
             if let AnswerPart::InSlot { slot, .. } = part {
@@ -265,7 +265,7 @@ impl Store {
         }
     }
 
-    /// A command must not complete before nothing of what was is left.
+    /// A command must not complete before everything earlier is erased.
     pub(crate) fn want_forget(&mut self, io: Io, all: bool, news: &mut Vec<DiskEvent>) {
         let struck = self.struck(true);
         match &mut self.backing {
@@ -468,7 +468,7 @@ impl ftl::Storage for Store {
             return Ok(());
         }
         let held = self.buffers.get(io.0 as usize).ok_or(StorageError::Failed)?;
-        if held.treated {
+        if held.transformed {
             return self.put_blocks(io, piece, slot, base, true);
         }
         let bytes = of_piece(&held.buffer, piece)?;
@@ -489,7 +489,7 @@ impl ftl::Storage for Store {
         if !in_page(piece) {
             return Err(StorageError::Failed);
         }
-        if self.buffers.get(io.0 as usize).is_some_and(|held| held.treated) {
+        if self.buffers.get(io.0 as usize).is_some_and(|held| held.transformed) {
             return self.put_blocks(io, piece, slot, base, false);
         }
         Store::put(&mut self.backing, &ZEROS[..piece.len as usize], piece.page, slot, base)
@@ -501,8 +501,8 @@ impl ftl::Storage for Store {
             return Ok(());
         }
         self.strike(false)?;
-        let Held { buffer, treated } = self.buffers.get(io.0 as usize).ok_or(StorageError::Failed)?;
-        if *treated {
+        let Held { buffer, transformed } = self.buffers.get(io.0 as usize).ok_or(StorageError::Failed)?;
+        if *transformed {
             return self.load_blocks(io, piece, slot);
         }
         if matches!(buffer, DataBuffer::Void) {
@@ -553,7 +553,7 @@ impl ftl::Storage for Store {
         }
         self.strike(false)?;
         let held = self.buffers.get(io.0 as usize).ok_or(StorageError::Failed)?;
-        if held.treated {
+        if held.transformed {
             return self.compare_blocks(io, piece, slot);
         }
         let mut page = ZEROS;

@@ -4,11 +4,11 @@
 //! Blocks of a page that a write leaves alone stay as they lie there, encrypted; only what was never written is encrypted
 //! along, because a read decrypts it.
 
-use super::blocks::{Whole, source, target};
+use super::blocks::{SlotBytes, source, target};
 use super::{Backing, Store, ZEROS};
 use crate::keys::{BlockCipher, Keyring};
 use crate::memory::SLOT;
-use device::{Action, SPARE, Treatment};
+use device::{BlockAction, BlockTransform, SPARE};
 use ftl::{Io, Piece, StorageError};
 use media::Slot;
 use std::ops::Range;
@@ -54,20 +54,23 @@ fn turn(
     Ok(())
 }
 
-fn cipher<'a>(keys: &'a mut Keyring, treatment: &Treatment) -> Result<&'a mut BlockCipher, StorageError> {
-    keys.cipher(treatment.nsid).ok_or(StorageError::Failed)
+fn cipher<'a>(
+    keys: &'a mut Keyring,
+    transform: &BlockTransform,
+) -> Result<&'a mut BlockCipher, StorageError> {
+    keys.cipher(transform.nsid).ok_or(StorageError::Failed)
 }
 
 impl Store {
     /// Decrypts a piece's blocks in what a slot holds.
     pub(super) fn open(
         &mut self,
-        treatment: &Treatment,
+        transform: &BlockTransform,
         piece: Piece,
-        whole: &mut Whole,
+        whole: &mut SlotBytes,
     ) -> Result<(), StorageError> {
-        let cipher = cipher(&mut self.keys, treatment)?;
-        turn(cipher, CipherDirection::Decrypt, treatment.units(piece), &mut whole.0, &mut whole.1)
+        let cipher = cipher(&mut self.keys, transform)?;
+        turn(cipher, CipherDirection::Decrypt, transform.encryption_units(piece), &mut whole.0, &mut whole.1)
     }
 
     /// Puts blocks into a slot, and the rest from `base`, which is encrypted already; checked by the caller as far as plain
@@ -75,7 +78,7 @@ impl Store {
     pub(super) fn put_sealed(
         &mut self,
         io: Io,
-        treatment: &Treatment,
+        transform: &BlockTransform,
         piece: Piece,
         slot: Slot,
         base: Option<Slot>,
@@ -84,44 +87,50 @@ impl Store {
         let fresh = base.is_none_or(|base| base == Slot::NONE);
         let mut rest = match piece.len as usize == SLOT {
             true => None,
-            false => Some(self.rest(treatment, base)?),
+            false => Some(self.rest(transform, base)?),
         };
         let host: &[u8] = match from_host {
-            true => source(&self.buffers, &self.gathered, io, treatment)
-                .get(treatment.host(piece))
+            true => source(&self.buffers, &self.gathered, io, transform)
+                .get(transform.host_range(piece))
                 .ok_or(StorageError::Failed)?,
             false => &[],
         };
-        let cipher = cipher(&mut self.keys, treatment)?;
+        let cipher = cipher(&mut self.keys, transform)?;
         // Nothing but data, and all of the page: from one place to the other.
         let plain =
-            rest.is_none() && from_host && !treatment.uses_spare() && treatment.action != Action::Mark;
+            rest.is_none() && from_host && !transform.uses_spare() && transform.action != BlockAction::Mark;
         let mut fill = |page: &mut [u8; SLOT], spare: &mut [u8; SPARE]| {
             if plain {
-                let size = 1 << treatment.shift;
-                for ((lba, to, _), from) in treatment.units(piece).zip(host.chunks_exact(size)) {
+                let size = 1 << transform.shift;
+                for ((lba, to, _), from) in transform.encryption_units(piece).zip(host.chunks_exact(size)) {
                     cipher.encrypt_to(lba, from, &mut page[to]).map_err(|_| StorageError::Failed)?;
                 }
                 return Ok(());
             }
             if let Some((begun, beside)) = rest.take() {
                 (*page, *spare) = (begun, beside);
-                treatment.put(piece, host, page, spare);
+                transform.write_slot(piece, host, page, spare);
                 return match fresh {
-                    true => {
-                        turn(cipher, CipherDirection::Encrypt, treatment.units_of_page(piece), page, spare)
+                    true => turn(
+                        cipher,
+                        CipherDirection::Encrypt,
+                        transform.encryption_units_of_page(piece),
+                        page,
+                        spare,
+                    ),
+                    false => {
+                        turn(cipher, CipherDirection::Encrypt, transform.encryption_units(piece), page, spare)
                     }
-                    false => turn(cipher, CipherDirection::Encrypt, treatment.units(piece), page, spare),
                 };
             }
-            treatment.put(piece, host, page, spare);
-            turn(cipher, CipherDirection::Encrypt, treatment.units(piece), page, spare)
+            transform.write_slot(piece, host, page, spare);
+            turn(cipher, CipherDirection::Encrypt, transform.encryption_units(piece), page, spare)
         };
         match &mut self.backing {
             Backing::None => Ok(()),
             Backing::Memory { memory, spares, .. } => {
                 let mut scratch = [0; SPARE];
-                let spare = match treatment.uses_spare() {
+                let spare = match transform.uses_spare() {
                     true => spares.get_mut(slot).map_err(|_| StorageError::Failed)?,
                     false => &mut scratch,
                 };
@@ -131,7 +140,7 @@ impl Store {
                 image.writable()?;
                 let (mut page, mut spare) = (ZEROS, [0; SPARE]);
                 fill(&mut page, &mut spare)?;
-                let beside = treatment.uses_spare().then_some(&mut spare);
+                let beside = transform.uses_spare().then_some(&mut spare);
                 image.write(slot, &page, beside)
             }
         }
@@ -142,20 +151,22 @@ impl Store {
     pub(super) fn load_sealed(
         &mut self,
         io: Io,
-        treatment: &Treatment,
+        transform: &BlockTransform,
         piece: Piece,
         slot: Slot,
         range: Range<usize>,
     ) -> Result<bool, StorageError> {
         let Backing::Memory { memory, .. } = &self.backing else { return Ok(false) };
-        if treatment.uses_spare() || treatment.looks() {
+        if transform.uses_spare() || transform.needs_check() {
             return Ok(false);
         }
-        let cipher = cipher(&mut self.keys, treatment)?;
+        let cipher = cipher(&mut self.keys, transform)?;
         let page = memory.get(slot).unwrap_or(&ZEROS);
-        let room = target(&mut self.buffers, &mut self.gathered, io, treatment);
+        let room = target(&mut self.buffers, &mut self.gathered, io, transform);
         let host = room.and_then(|room| room.get_mut(range)).ok_or(StorageError::Failed)?;
-        for ((lba, from, _), to) in treatment.units(piece).zip(host.chunks_exact_mut(1 << treatment.shift)) {
+        for ((lba, from, _), to) in
+            transform.encryption_units(piece).zip(host.chunks_exact_mut(1 << transform.shift))
+        {
             cipher.decrypt_to(lba, &page[from], to).map_err(|_| StorageError::Failed)?;
         }
         Ok(true)

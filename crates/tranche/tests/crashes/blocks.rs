@@ -1,6 +1,6 @@
 //! Stamped blocks: drives of all kinds under random loads, crashed in every way again and again.
 
-use super::disk::{Way, open};
+use super::disk::{AccessPath, open};
 use super::drive::{Drive, Setup};
 use super::events::{Event, Events};
 use super::load::{Shared, Space, Writer, verify};
@@ -16,20 +16,20 @@ use std::time::Duration;
 /// A campaign with one kind of drive.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
-    pub drive: drives::Kind,
-    pub ways: &'static [Way],
+    pub drive: drives::DriveKind,
+    pub paths: &'static [AccessPath],
     pub no_host_sync: bool,
     pub key: bool,
 }
 
-pub const EVERY_WAY: &[Way] = &[Way::File, Way::Loop, Way::Unix, Way::Tcp];
-pub const SOCKETS: &[Way] = &[Way::Unix, Way::Tcp];
+pub const ALL_PATHS: &[AccessPath] = &[AccessPath::File, AccessPath::Loop, AccessPath::Unix, AccessPath::Tcp];
+pub const SOCKETS: &[AccessPath] = &[AccessPath::Unix, AccessPath::Tcp];
 
 /// Writers of each namespace.
 const WRITERS: usize = 2;
 
 /// Everything that lives through the crashes.
-struct Rig {
+struct Campaign {
     random: Random,
     case: Case,
     drive: Drive,
@@ -46,45 +46,45 @@ struct Rig {
 
 /// Runs it; what it did, in a few words, or what was wrong.
 pub fn campaign(case: Case, scene: &Scene, rounds: u32, options: &Options) -> Result<String, String> {
-    let mut rig = Rig::new(case, &scene.dir, options)?;
+    let mut campaign = Campaign::new(case, &scene.dir, options)?;
     let (mut retired, mut before) = (0, 0);
     for round in super::rounds(rounds) {
-        rig.round = round;
-        rig.round().map_err(|error| format!("round {round}, {}: {error}", rig.events.story()))?;
-        if case.drive == drives::Kind::Worn && rig.worn_out() {
+        campaign.round = round;
+        campaign.round().map_err(|error| format!("round {round}, {}: {error}", campaign.events.story()))?;
+        if case.drive == drives::DriveKind::Worn && campaign.worn_out() {
             // Enough blocks have gone bad: a new drive.
-            rig.drive.stop()?;
+            campaign.drive.stop()?;
             std::fs::remove_dir_all(scene.dir.join("image")).unwrap();
-            before += rig.shared.operations.load(Ordering::SeqCst);
+            before += campaign.shared.operations.load(Ordering::SeqCst);
             retired += 1;
-            let (random, events) = (rig.random.fork(), std::mem::take(&mut rig.events));
-            rig = Rig { random, events, ..Rig::new(case, &scene.dir, options)? };
+            let (random, events) = (campaign.random.fork(), std::mem::take(&mut campaign.events));
+            campaign = Campaign { random, events, ..Campaign::new(case, &scene.dir, options)? };
         }
     }
-    let last = rig.drive.stop().and_then(|()| rig.drive.start()).and_then(|()| rig.verify());
-    last.map_err(|error| format!("after the last round, {}: {error}", rig.events.story()))?;
-    rig.drive.stop()?;
-    let operations = before + rig.shared.operations.load(Ordering::SeqCst);
+    let last = campaign.drive.stop().and_then(|()| campaign.drive.start()).and_then(|()| campaign.verify());
+    last.map_err(|error| format!("after the last round, {}: {error}", campaign.events.story()))?;
+    campaign.drive.stop()?;
+    let operations = before + campaign.shared.operations.load(Ordering::SeqCst);
     let worn = if retired > 0 { format!(", {retired} drives worn out") } else { String::new() };
-    let older: u64 = rig.writers.iter().map(|writer| writer.sectors.older).sum();
+    let older: u64 = campaign.writers.iter().map(|writer| writer.sectors.older).sum();
     let older = format!("{older} times a sector was older than written, as it may");
-    Ok(format!("{operations} operations, {}{worn}, {older}", rig.events.summary()))
+    Ok(format!("{operations} operations, {}{worn}, {older}", campaign.events.summary()))
 }
 
-impl Rig {
+impl Campaign {
     fn new(case: Case, dir: &Path, options: &Options) -> Result<Self, String> {
         let mut random = Random::new(options.seed);
         let (toml, spaces) = case.drive.describe();
-        let fuse = case.ways.contains(&Way::File);
+        let fuse = case.paths.contains(&AccessPath::File);
         let setup = Setup { toml, key: case.key, no_host_sync: case.no_host_sync, fuse, tcp: true };
         let drive = Drive::new(setup, dir, options)?;
-        let fill = case.drive == drives::Kind::Worn;
+        let fill = case.drive == drives::DriveKind::Worn;
         let writers = (0..spaces.len() * WRITERS)
             .map(|n| Writer::new(&spaces, n / WRITERS, n % WRITERS, WRITERS, fill, random.fork()))
             .collect();
         let shared = Shared::new(fill);
         let events = Events::new(case.drive.protected(), case.drive.lost_on_cuts());
-        Ok(Rig {
+        Ok(Campaign {
             random,
             case,
             drive,
@@ -98,13 +98,13 @@ impl Rig {
         })
     }
 
-    fn way(&mut self) -> Way {
-        self.case.ways[self.random.below(self.case.ways.len() as u64) as usize]
+    fn path(&mut self) -> AccessPath {
+        self.case.paths[self.random.below(self.case.paths.len() as u64) as usize]
     }
 
     /// A load, a crash in the middle of it, and what is there afterwards.
     fn round(&mut self) -> Result<(), String> {
-        if self.case.drive == drives::Kind::Worn {
+        if self.case.drive == drives::DriveKind::Worn {
             self.damage()?;
         }
         let event = self.events.next(&mut self.random);
@@ -113,7 +113,7 @@ impl Rig {
         if event == Event::Stop {
             self.writers.iter_mut().for_each(|writer| writer.sectors.settle());
         }
-        if self.case.drive == drives::Kind::Shifting {
+        if self.case.drive == drives::DriveKind::Shifting {
             self.reshape()?;
         }
         // What is idle collects, syncs and writes back.
@@ -138,13 +138,15 @@ impl Rig {
         // Half of the time the load has just ended when it happens.
         let (calm, flush) = (self.random.one_in(2), self.random.one_in(2));
         // What ends a quiet load shows best if all came the same way.
-        let way = self.way();
-        let ways: Vec<Way> = (0..self.writers.len()).map(|_| if calm { way } else { self.way() }).collect();
-        let mut erases = if self.case.drive == drives::Kind::Shifting { self.random.below(5) } else { 0 };
+        let path = self.path();
+        let paths: Vec<AccessPath> =
+            (0..self.writers.len()).map(|_| if calm { path } else { self.path() }).collect();
+        let mut erases =
+            if self.case.drive == drives::DriveKind::Shifting { self.random.below(5) } else { 0 };
         let (mut disks, mut random) = (Vec::new(), self.random.fork());
-        for (writer, way) in self.writers.iter().zip(&ways) {
+        for (writer, path) in self.writers.iter().zip(&paths) {
             let space = &self.spaces[writer.space];
-            disks.push(open(&self.drive, *way, space.nsid, space.sector)?);
+            disks.push(open(&self.drive, *path, space.nsid, space.sector)?);
         }
         let (spaces, shared, drive, events) = (&self.spaces, &self.shared, &mut self.drive, &mut self.events);
         let (happened, results) = std::thread::scope(|scope| {
@@ -201,9 +203,9 @@ impl Rig {
 
     fn verify(&mut self) -> Result<(), String> {
         for index in 0..self.spaces.len() {
-            let way = self.way();
+            let path = self.path();
             let writers = self.writers.iter_mut().filter(|writer| writer.space == index).collect();
-            verify(&self.drive, &self.spaces[index], writers, way, &self.shared)
+            verify(&self.drive, &self.spaces[index], writers, path, &self.shared)
                 .map_err(|error| self.drive.died().unwrap_or(error))?;
         }
         Ok(())

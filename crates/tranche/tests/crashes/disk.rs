@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// How a host reaches a namespace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Way {
+pub enum AccessPath {
     File,
     Loop,
     Unix,
@@ -28,12 +28,12 @@ pub trait Disk: Send {
     fn deallocate(&mut self, lba: u64, sectors: u64) -> Result<(), String>;
 }
 
-pub fn open(drive: &Drive, way: Way, nsid: u32, sector: u32) -> Result<Box<dyn Disk>, String> {
-    Ok(match way {
-        Way::File => Box::new(FileDisk::open(&drive.file(nsid)?, sector, false)?),
-        Way::Loop => Box::new(FileDisk::open(&drive.node(nsid)?, sector, true)?),
-        Way::Unix => Box::new(HostDisk::open(&drive.unix(), nsid)?),
-        Way::Tcp => Box::new(HostDisk::open(drive.tcp()?, nsid)?),
+pub fn open(drive: &Drive, path: AccessPath, nsid: u32, sector: u32) -> Result<Box<dyn Disk>, String> {
+    Ok(match path {
+        AccessPath::File => Box::new(FileDisk::open(&drive.file(nsid)?, sector, false)?),
+        AccessPath::Loop => Box::new(FileDisk::open(&drive.node(nsid)?, sector, true)?),
+        AccessPath::Unix => Box::new(HostDisk::open(&drive.unix(), nsid)?),
+        AccessPath::Tcp => Box::new(HostDisk::open(drive.tcp()?, nsid)?),
     })
 }
 
@@ -148,7 +148,6 @@ impl Disk for HostDisk {
     }
 
     fn deallocate(&mut self, lba: u64, sectors: u64) -> Result<(), String> {
-        let ranges = [(lba, u32::try_from(sectors).unwrap())];
-        self.queue.deallocate(self.namespace.nsid, &ranges).map_err(|error| error.to_string())
+        self.queue.deallocate(&self.namespace, lba, sectors).map_err(|error| error.to_string())
     }
 }

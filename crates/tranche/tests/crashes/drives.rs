@@ -4,7 +4,7 @@ use super::load::Space;
 use super::model::Memory;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum DriveKind {
     /// Flash with blocks of two sizes and with protection information, DRAM and persistent memory.
     Mixed,
     /// The same; its capacitors fail now and then.
@@ -19,22 +19,22 @@ pub enum Kind {
 
 const MIB: u64 = 1 << 20;
 
-impl Kind {
+impl DriveKind {
     pub fn protected(self) -> bool {
-        self != Kind::Unprotected
+        self != DriveKind::Unprotected
     }
 
     /// Whether cuts happen that the capacitors do not cover.
     pub fn lost_on_cuts(self) -> bool {
-        matches!(self, Kind::Unreliable | Kind::Unprotected)
+        matches!(self, DriveKind::Unreliable | DriveKind::Unprotected)
     }
 
     /// Its file, and its namespaces.
     pub fn describe(self) -> (String, Vec<Space>) {
-        if self == Kind::Worn {
+        if self == DriveKind::Worn {
             return (worn(), vec![Space::new(1, 4096, 10 * MIB), Space::new(2, 512, 2 * MIB)]);
         }
-        if self == Kind::Shifting {
+        if self == DriveKind::Shifting {
             let spaces = [(1, 4096, 10 * MIB), (2, 512, 4 * MIB), (3, 4096, 8 * MIB)];
             return (shifting(), spaces.map(|(nsid, sector, bytes)| Space::new(nsid, sector, bytes)).into());
         }

@@ -2,7 +2,7 @@
 
 use super::Options;
 use super::events::Event;
-use super::mounted::{Kind, Mounted};
+use super::mounted::{MountSetup, Mounted};
 use super::scene::Scene;
 use super::stamp::Random;
 use std::collections::BTreeMap;
@@ -161,7 +161,7 @@ impl Writer {
     }
 }
 
-pub fn campaign(kind: Kind, scene: &Scene, rounds: u32, options: &Options) -> Result<String, String> {
+pub fn campaign(kind: MountSetup, scene: &Scene, rounds: u32, options: &Options) -> Result<String, String> {
     let mut random = Random::new(options.seed);
     let mut mounted = Mounted::new(kind, scene, &mut random, options)?;
     let new = |index, random, point: &Path| {

@@ -1,6 +1,6 @@
 //! Writers that put a random load on namespaces and know what must be there.
 
-use super::disk::{Disk, Way, open};
+use super::disk::{AccessPath, Disk, open};
 use super::drive::Drive;
 use super::model::{Clock, Flushed, Memory, Sectors};
 use super::stamp::{self, Random};
@@ -267,10 +267,10 @@ pub fn verify(
     drive: &Drive,
     space: &Space,
     mut writers: Vec<&mut Writer>,
-    way: Way,
+    path: AccessPath,
     shared: &Shared,
 ) -> Result<(), String> {
-    let mut disk = open(drive, way, space.nsid, space.sector)?;
+    let mut disk = open(drive, path, space.nsid, space.sector)?;
     let count = writers.len();
     let at_once = u64::from(262_144 / space.sector);
     let mut wrong = Vec::new();
@@ -290,7 +290,7 @@ pub fn verify(
     match wrong.len() {
         0 => Ok(()),
         sectors => Err(format!(
-            "{sectors} sectors are wrong, by way of {way:?}:\n{}",
+            "{sectors} sectors are wrong, by way of {path:?}:\n{}",
             wrong[..sectors.min(8)].join("\n")
         )),
     }

@@ -16,9 +16,9 @@ mod rows;
 mod scene;
 mod stamp;
 
-pub use blocks::{Case, EVERY_WAY, SOCKETS};
+pub use blocks::{ALL_PATHS, Case, SOCKETS};
 pub use databases::Engine;
-pub use drives::Kind;
+pub use drives::DriveKind;
 pub use mounted::FileSystem;
 pub use scene::{Scene, watched};
 
@@ -47,14 +47,19 @@ pub fn blocks(case: Case, scene: &Scene, rounds: u32, options: &Options) -> Resu
 }
 
 /// Files on a file system.
-pub fn files(kind: mounted::Kind, scene: &Scene, rounds: u32, options: &Options) -> Result<String, String> {
+pub fn files(
+    kind: mounted::MountSetup,
+    scene: &Scene,
+    rounds: u32,
+    options: &Options,
+) -> Result<String, String> {
     files::campaign(kind, scene, rounds, options)
 }
 
 /// Rows of a database on a file system.
 pub fn rows(
     engine: Engine,
-    kind: mounted::Kind,
+    kind: mounted::MountSetup,
     scene: &Scene,
     rounds: u32,
     options: &Options,

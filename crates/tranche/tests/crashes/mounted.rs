@@ -29,7 +29,7 @@ pub struct Mounted {
 }
 
 /// The file system, and whether the drive has capacitors.
-pub type Kind = (FileSystem, bool);
+pub type MountSetup = (FileSystem, bool);
 
 /// How long the power stays away: long enough to give up everything above the drive, as a machine without power writes
 /// nothing more.
@@ -38,7 +38,7 @@ const OFF: Duration = Duration::from_millis(2500);
 impl Mounted {
     /// A new drive with a new file system, mounted.
     pub fn new(
-        (kind, protected): Kind,
+        (kind, protected): MountSetup,
         scene: &Scene,
         random: &mut Random,
         options: &Options,

@@ -3,7 +3,7 @@
 use super::Options;
 use super::databases::{Database, Engine, Row};
 use super::events::Event;
-use super::mounted::{Kind, Mounted};
+use super::mounted::{MountSetup, Mounted};
 use super::scene::Scene;
 use super::stamp::Random;
 use std::collections::BTreeMap;
@@ -63,7 +63,7 @@ impl Ledger {
 
 pub fn campaign(
     engine: Engine,
-    kind: Kind,
+    kind: MountSetup,
     scene: &Scene,
     rounds: u32,
     options: &Options,

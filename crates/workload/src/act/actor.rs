@@ -1,8 +1,8 @@
 //! The threads of the tool at work.
 
-use super::config::{Config, Kind};
+use super::config::{ActProgram, Config};
 use super::host::HostTime;
-use super::place::{Place, Space};
+use super::placement::{RequestPlacement, Space};
 use super::rates::{Rate, Rates};
 use super::report::{Stop, Window};
 use super::tally::Tally;
@@ -86,7 +86,7 @@ pub struct Act {
     rates: Rates,
     host: HostTime,
     spaces: Vec<Space>,
-    places: Vec<Place>,
+    places: Vec<RequestPlacement>,
     threads: Vec<Thread>,
     /// Threads that do not wait for the drive, by when they go on.
     asleep: BinaryHeap<Reverse<(Nanos, u32)>>,
@@ -120,7 +120,7 @@ impl Act {
         }
         let mut places = Vec::with_capacity(spaces.len());
         for (name, space) in config.device_names.iter().zip(spaces) {
-            places.push(Place::new(&config, &rates, space).map_err(|e| format!("{name}: {e}"))?);
+            places.push(RequestPlacement::new(&config, &rates, space).map_err(|e| format!("{name}: {e}"))?);
         }
         let generators = generators(&config, &rates);
         let threads = (0..).zip(roles(&config, &rates, generators)).map(|(number, role)| {
@@ -160,7 +160,7 @@ impl Act {
         self
     }
 
-    /// The text since it was last taken. Whoever keeps the text takes it now and then.
+    /// The text since it was last taken. It grows until it is taken.
     pub fn take_text(&mut self) -> String {
         self.tally.take_text()
     }
@@ -461,7 +461,7 @@ fn roles(config: &Config, rates: &Rates, generators: [u64; 2]) -> Vec<Role> {
             roles.push(Role::LargeWrites { device });
         }
     }
-    if config.tomb_raider && config.kind == Kind::Storage {
+    if config.tomb_raider && config.kind == ActProgram::Storage {
         roles.extend(devices.map(|device| Role::TombRaider { device }));
     }
     if rates.cache != 0 {

@@ -20,7 +20,7 @@ const WRITE_BLOCK: u32 = 8 << 20;
 
 /// Which of the two programs a configuration is for. The files do not say.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Kind {
+pub enum ActProgram {
     /// `act_storage`: small reads, large-block reads and writes.
     Storage,
     /// `act_index`: 4 KiB reads and writes.
@@ -31,7 +31,7 @@ pub enum Kind {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
     /// Which program.
-    pub kind: Kind,
+    pub kind: ActProgram,
     /// `device-names`, in order.
     pub device_names: Vec<String>,
     /// `service-threads`: those that do the small requests.
@@ -95,7 +95,7 @@ enum Slot<'a> {
 impl Config {
     /// The defaults, on these devices, at 1x load: 2,000 reads and 1,000 writes per second and device, for a day.
     #[must_use]
-    pub fn standard(kind: Kind, device_names: Vec<String>) -> Self {
+    pub fn standard(kind: ActProgram, device_names: Vec<String>) -> Self {
         let devices = u32::try_from(device_names.len()).unwrap_or(u32::MAX);
         Config {
             test_duration_sec: 86_400,
@@ -106,7 +106,7 @@ impl Config {
         }
     }
 
-    fn empty(kind: Kind) -> Self {
+    fn empty(kind: ActProgram) -> Self {
         Config {
             kind,
             device_names: Vec::new(),
@@ -141,7 +141,7 @@ impl Config {
     ///
     /// # Errors
     /// The line that makes no sense, or the end of the file if something is missing.
-    pub fn parse(kind: Kind, text: &str) -> Result<Self, FileError> {
+    pub fn parse(kind: ActProgram, text: &str) -> Result<Self, FileError> {
         let wrong = |line, problem: String| Err(FileError { line, problem });
         if text.len() > FILE_MAX {
             return wrong(1, "a configuration has at most 1 MiB".to_owned());
@@ -186,7 +186,7 @@ impl Config {
 
     fn slots(&mut self) -> Vec<(&'static str, Slot<'_>)> {
         use Slot::{Flag, Number};
-        let storage = self.kind == Kind::Storage;
+        let storage = self.kind == ActProgram::Storage;
         let mut slots = vec![
             ("device-names", Slot::Devices(&mut self.device_names)),
             ("file-size-mbytes", Number(&mut self.file_size_mbytes)),
@@ -224,7 +224,7 @@ impl Config {
     }
 
     fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
-        let most = if self.kind == Kind::Storage { DEVICES_MAX } else { INDEX_DEVICES_MAX };
+        let most = if self.kind == ActProgram::Storage { DEVICES_MAX } else { INDEX_DEVICES_MAX };
         let slots = self.slots();
         let known: Vec<_> = slots.iter().map(|(name, _)| *name).collect();
         let Some((_, slot)) = slots.into_iter().find(|(name, _)| *name == key) else {
@@ -288,7 +288,7 @@ impl Config {
         range("service-threads", self.service_threads, 1, THREADS_MAX)?;
         range("replication-factor", self.replication_factor, 1, 1000)?;
         range("defrag-lwm-pct", self.defrag_lwm_pct, 0, 99)?;
-        if self.kind == Kind::Index {
+        if self.kind == ActProgram::Index {
             range("cache-threads", self.cache_threads, 1, THREADS_MAX)?;
         } else {
             range("record-bytes", self.record_bytes, 1, WRITE_BLOCK)?;

@@ -25,10 +25,12 @@ impl HostTime {
     pub const NONE: HostTime =
         HostTime { small: 0, large_read: 0, large_write: 0, fill: 0, slack: 0, start: 0 };
 
-    /// A Linux host, measured on a virtual machine with processors "AMD EPYC" and Linux 6.18, whose kernel talks to its disk through the hypervisor: a
-    /// processor's time for a call with direct I/O (`crates/lab/examples/act_host.rs`), 48 µs for the tool's own `rand_fill`, built by its own Makefile, which
-    /// does not optimize, and a thousandth of the time in which 1,000 threads start. A write is taken to cost what a read does. The slack is
-    /// Linux's for the timers of usual threads (prctl(2), `PR_SET_TIMERSLACK`).
+    /// A Linux host, measured on a virtual machine with processors "AMD EPYC" and Linux 6.18, whose kernel talks to its disk through the hypervisor:
+    /// - a processor's time for a call with direct I/O (`crates/lab/examples/act_host.rs`),
+    /// - 48 µs for the tool's own `rand_fill`, built by its own Makefile, which does not optimize,
+    /// - a thousandth of the time in which 1,000 threads start.
+    ///
+    /// A write is taken to cost what a read does. The slack is Linux's for the timers of usual threads (prctl(2), `PR_SET_TIMERSLACK`).
     pub const LINUX: HostTime = HostTime {
         small: 20_000,
         large_read: 32_000,

@@ -1,8 +1,8 @@
 //! The Aerospike Certification Tool's loads: `act_storage` and `act_index`.
 //!
-//! [`Config`] is a configuration file, [`Rates`] what follows from it, [`Act`] the actor: all threads of the tool over
+//! [`Config`] is a configuration file, and [`Rates`] what follows from it. [`Act`] is the actor: all threads of the tool over
 //! all of its devices, with its histograms and its text. Keys, defaults, derived rates, sizes, pacing and the stop on lag are those of
-//! version 6.6 (github.com/aerospike/act, `src/storage`, `src/index`, `src/common`), whose
+//! version 6.6 (github.com/aerospike/act, `src/storage`, `src/index`, `src/common`). Its
 //! `analysis/act_latency.py` reads what [`Act::take_text`] gives. What differs:
 //!
 //! - The random numbers are our own, from a seed.
@@ -20,16 +20,16 @@ mod actor;
 mod config;
 mod histogram;
 mod host;
-mod place;
+mod placement;
 mod rates;
 mod report;
 mod tally;
 
 pub use actor::Act;
-pub use config::{Config, DEVICES_MAX, FILE_MAX, Kind, PROCESSORS, THREADS_MAX};
+pub use config::{ActProgram, Config, DEVICES_MAX, FILE_MAX, PROCESSORS, THREADS_MAX};
 pub use histogram::Histogram;
 pub use host::HostTime;
-pub use place::Space;
+pub use placement::Space;
 pub use rates::Rates;
 pub use report::{LIMITS, Stop, Window};
 
@@ -41,7 +41,7 @@ pub fn fuzz(text: &str) {
         block_bytes,
         volatile_cache: true,
     });
-    for kind in [Kind::Storage, Kind::Index] {
+    for kind in [ActProgram::Storage, ActProgram::Index] {
         let Ok(config) = Config::parse(kind, text) else { continue };
         let spaces: Vec<Space> = spaces.into_iter().cycle().take(config.device_names.len()).collect();
         let Ok(act) = Act::new(config, &spaces, 1, 1) else { continue };

@@ -1,6 +1,6 @@
 //! What follows from a configuration.
 
-use super::config::{Config, Kind};
+use super::config::{ActProgram, Config};
 use crate::Nanos;
 
 /// Records are stored in units of so many bytes.
@@ -76,7 +76,7 @@ impl Config {
         }
         let replicated = writes * u64::from(self.replication_factor);
         let lwm = u64::from(self.defrag_lwm_pct.min(99));
-        let rates = if self.kind == Kind::Index {
+        let rates = if self.kind == ActProgram::Index {
             Rates {
                 record_stored_bytes: 0,
                 record_stored_bytes_max: 0,

@@ -1,7 +1,7 @@
 //! What the tool prints, and what is judged by.
 
-use super::config::{Config, Kind};
-use super::place::Space;
+use super::config::{ActProgram, Config};
+use super::placement::Space;
 use super::rates::Rates;
 use std::fmt::Write;
 
@@ -9,8 +9,8 @@ use std::fmt::Write;
 const VERSION: &str = "6.6";
 const VERSION_QUEUES: &str = "5.1";
 
-/// In no window may so many reads of 1,000 or more take as long as this, in nanoseconds, or longer (README of the tool, "Evaluate
-/// Device(s) by the Standard Pass/Fail Criteria").
+/// Pairs of a time in nanoseconds and a number. In each window fewer than that number of 1,000 reads may take that time or longer (README
+/// of the tool, "Evaluate Device(s) by the Standard Pass/Fail Criteria").
 pub const LIMITS: [(u64, u64); 3] = [(1_000_000, 50), (8_000_000, 10), (64_000_000, 1)];
 
 /// Small reads of a part of the test.
@@ -65,11 +65,11 @@ pub enum Stop {
 }
 
 impl Stop {
-    pub(super) fn text(self, kind: Kind) -> String {
+    pub(super) fn text(self, kind: ActProgram) -> String {
         let (who, rest) = match (self, kind) {
             (Stop::Queued, _) => return format!("ERROR: too many requests queued\n{DRIVE}\n"),
-            (Stop::Service, Kind::Storage) => ("service thread", ACT),
-            (Stop::Service, Kind::Index) => ("read request generator", ACT),
+            (Stop::Service, ActProgram::Storage) => ("service thread", ACT),
+            (Stop::Service, ActProgram::Index) => ("read request generator", ACT),
             (Stop::LargeBlockReads, _) => ("large block reads", DRIVE),
             (Stop::LargeBlockWrites, _) => ("large block writes", DRIVE),
             (Stop::Cache, _) => ("cache thread device IO", DRIVE),
@@ -87,7 +87,7 @@ fn yes(flag: bool) -> &'static str {
 
 /// All that is printed before the first report.
 pub(super) fn head(config: &Config, rates: &Rates, spaces: &[Space], names: &[String]) -> String {
-    let storage = config.kind == Kind::Storage;
+    let storage = config.kind == ActProgram::Storage;
     let what = if storage { "Storage" } else { "Index" };
     let version = if config.num_queues == 0 { VERSION } else { VERSION_QUEUES };
     let mut text = format!("\nACT version {version}\n{what} device IO test\nits load, without the tool\n\n");

@@ -1,8 +1,8 @@
 //! What is counted, judged and printed.
 
-use super::config::{Config, Kind};
+use super::config::{ActProgram, Config};
 use super::histogram::Histogram;
-use super::place::Space;
+use super::placement::Space;
 use super::rates::Rates;
 use super::report::{self, Window};
 use crate::Nanos;
@@ -65,7 +65,7 @@ impl Tally {
             issued: histogram.clone(),
             devices: vec![histogram.clone(); devices],
         };
-        let large = config.kind == Kind::Storage && config.write_reqs_per_sec != 0;
+        let large = config.kind == ActProgram::Storage && config.write_reqs_per_sec != 0;
         let does = [rates.reads != 0, large, rates.writes + rates.cache != 0];
         let mut names = Vec::new();
         for (what, does) in ["reads", "", "writes"].into_iter().zip(does) {

@@ -149,7 +149,7 @@ impl Job {
         self.stopping = true;
     }
 
-    /// The job ends here, whatever is outstanding: nothing will be answered any more. What was done until `now`
+    /// The job ends here. Outstanding requests will not be answered any more. What was done until `now`
     /// counts.
     pub fn abort(&mut self, now: Nanos) {
         let since = match self.measured {

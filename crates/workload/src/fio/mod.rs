@@ -1,8 +1,10 @@
 //! fio's job files, and jobs that do what they say.
 //!
-//! [`JobFile`] is the text, [`Jobs`] what it asks for, [`Plan`] a job on a namespace of a certain size,
-//! [`Stream`] its I/Os without regard to time, [`Job`] the actor that issues and counts them. Defaults and
-//! meanings are those of fio's manual (HOWTO of fio 3.33); what differs is in `docs/bench.md`.
+//! - [`JobFile`] is the text, and [`Jobs`] what it asks for.
+//! - [`Plan`] is a job on a namespace of a certain size, and [`Stream`] its I/Os without regard to time.
+//! - [`Job`] is the actor that issues and counts them.
+//!
+//! Defaults and meanings are those of fio's manual (HOWTO of fio 3.33). `docs/bench.md` says what differs.
 //!
 //! ```
 //! use workload::fio::{Job, JobFile, Space};
@@ -25,8 +27,8 @@ mod fixed;
 mod job;
 mod jobs;
 mod names;
+mod offsets;
 mod options;
-mod place;
 mod plan;
 mod prompt;
 mod stats;

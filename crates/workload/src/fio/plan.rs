@@ -1,7 +1,7 @@
 //! A job made concrete: its options on a namespace of a certain size.
 
+use super::offsets::Map;
 use super::options::{Direction, Distribution, Options};
-use super::place::Map;
 
 /// The namespace that a job works on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

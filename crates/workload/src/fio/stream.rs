@@ -1,7 +1,7 @@
 //! The I/Os of a job in order, as its seed has them: without regard to time.
 
+use super::offsets::{Map, Permutation, Skew};
 use super::options::{Direction, Distribution, Sizes};
-use super::place::{Map, Permutation, Skew};
 use super::plan::Plan;
 use crate::Rng;
 

@@ -1,6 +1,6 @@
 //! InnoDB under TPC-C, as a drive sees it: a closed-loop model in virtual time.
 //!
-//! Connections run TPC-C's transactions ([`Kind`]) without pause. A transaction is a sequence of uses of pages, each behind the statement
+//! Connections run TPC-C's transactions ([`TransactionKind`]) without pause. A transaction is a sequence of uses of pages, each behind the statement
 //! that makes it: a processor among [`Config::cores`], then the inner page, then the leaf, each from the buffer pool or read
 //! from the drive while the connection waits. Changes make redo and dirty pages; at the end the log and the binary log
 //! are written and flushed, for all who wait at once.
@@ -9,9 +9,9 @@
 //! writes the pages that are dirty for longest at the pace of adaptive flushing. Both write batches: copies to the doublewrite buffer, one batch at a time, a sync of its file, the pages
 //! in place, a sync of each tablespace in turn. Two rules hold at any time: no page is written before the log of its last change was flushed, and none before its copy was.
 //!
-//! Not modelled: locks (of rows and pages), the change buffer, purge (undo records are written), splits of pages, reading ahead,
-//! checkpoints of the log, what the operating system does beside journalling what it knows of files. Memory is that of the pool's frames:
-//! where rows are is arithmetic.
+//! Not modelled: locks (of rows and pages), the change buffer, purge (undo records are written), splits of pages, reading ahead and
+//! checkpoints of the log. Of the operating system only the journal of its file system is modelled. The model's memory is that of the pool's
+//! frames: where rows are is arithmetic.
 //!
 //! ```
 //! use workload::innodb::{Config, Innodb, Volume};
@@ -49,4 +49,4 @@ pub use config::{Config, Doublewrite, PAGE, Schema, Volume};
 pub use counts::Counts;
 pub use server::Innodb;
 pub use space::{Area, Areas};
-pub use tpcc::Kind;
+pub use tpcc::TransactionKind;

@@ -1,5 +1,5 @@
-//! The buffer pool: instances, each with a least-recently-used list whose new pages enter at its middle, a list of dirty
-//! pages in the order in which they became so, and free frames (MySQL 8.0 manual, "Buffer Pool").
+//! The buffer pool (MySQL 8.0 manual, "Buffer Pool"). Each of its instances has free frames, a least-recently-used list whose new
+//! pages enter at its middle, and a list of dirty pages in the order in which they became dirty.
 
 use super::config::Config;
 use crate::Nanos;

@@ -8,9 +8,9 @@ use super::flush::{Batch, Flusher, Phase, Shard};
 use super::journal::{File, Journal, Waiter};
 use super::log::{Log, SECOND, in_blocks, pressure};
 use super::pool::{NONE, Pool};
-use super::space::{Area, Areas, Place};
+use super::space::{Area, Areas, BlockRange};
 use super::tables::{TABLESPACES, Tables};
-use super::tpcc::{Kind, Terminals, Work};
+use super::tpcc::{Terminals, TransactionKind, Work};
 use crate::{Actor, Nanos, Next, Request, Verb};
 use hdrhistogram::Histogram;
 use std::cmp::Reverse;
@@ -50,7 +50,7 @@ enum Event {
 
 struct Connection {
     work: Work,
-    kind: Kind,
+    kind: TransactionKind,
     /// The next use.
     at: usize,
     /// Whether its statement has been executed, and its inner page been used.
@@ -116,7 +116,7 @@ impl Innodb {
         let instances = pool.instances();
         let connection = |_| Connection {
             work: Work::default(),
-            kind: Kind::NewOrder,
+            kind: TransactionKind::NewOrder,
             at: 0,
             executed: false,
             descended: false,
@@ -174,7 +174,7 @@ impl Innodb {
         self.counts
     }
 
-    /// Latencies of transactions in microseconds since it began or they were last forgotten, in the order of [`Kind::ALL`].
+    /// Latencies of transactions in microseconds since it began or they were last forgotten, in the order of [`TransactionKind::ALL`].
     pub fn latencies(&self) -> &[Histogram<u64>; 5] {
         &self.latencies
     }
@@ -270,18 +270,18 @@ impl Innodb {
         self.events.push(Reverse((time, self.serial, event)));
     }
 
-    fn submit(&mut self, verb: Verb, place: Place, purpose: Purpose) {
+    fn submit(&mut self, verb: Verb, place: BlockRange, purpose: Purpose) {
         let tag = self.spare.pop().unwrap_or_else(|| {
             self.purposes.push(Purpose::Nothing);
             self.purposes.len() as u32 - 1
         });
         self.purposes[tag as usize] = purpose;
-        let Place { namespace, lba, blocks } = place;
+        let BlockRange { namespace, lba, blocks } = place;
         self.outgoing.push_back(Request { tag, verb, namespace, lba, blocks });
     }
 
     fn flush(&mut self, namespace: u16, purpose: Purpose) {
-        self.submit(Verb::Flush, Place { namespace, lba: 0, blocks: 0 }, purpose);
+        self.submit(Verb::Flush, BlockRange { namespace, lba: 0, blocks: 0 }, purpose);
     }
 
     /// Writes from a position of an area on, in as many commands as it takes; how many.
@@ -296,7 +296,7 @@ impl Innodb {
     }
 
     /// Where a page of the database lies.
-    fn place(&self, page: u64) -> Place {
+    fn place(&self, page: u64) -> BlockRange {
         let room = self.areas.data.bytes / PAGE;
         let page = (u128::from(page) * u128::from(room) / u128::from(self.data_pages.max(room))) as u64;
         self.areas.data.place(page * PAGE, PAGE)

@@ -17,7 +17,7 @@ pub struct Area {
 
 /// Blocks of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Place {
+pub(super) struct BlockRange {
     pub(super) namespace: u16,
     pub(super) lba: u64,
     pub(super) blocks: u32,
@@ -25,10 +25,10 @@ pub(super) struct Place {
 
 impl Area {
     /// Bytes from here on, folded into the area; `at` and `bytes` are multiples of 4,096.
-    pub(super) fn place(&self, at: u64, bytes: u64) -> Place {
+    pub(super) fn place(&self, at: u64, bytes: u64) -> BlockRange {
         let room = self.bytes.saturating_sub(bytes) / 4096 + 1;
         let start = self.start + at / 4096 % room * 4096;
-        Place {
+        BlockRange {
             namespace: self.namespace,
             lba: start / self.block_bytes,
             blocks: u32::try_from(bytes / self.block_bytes).unwrap_or(u32::MAX),

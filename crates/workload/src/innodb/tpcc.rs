@@ -8,7 +8,7 @@ use crate::Rng;
 
 /// A transaction of TPC-C.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Kind {
+pub enum TransactionKind {
     /// Clause 2.4; the one that tpmC counts.
     NewOrder,
     /// Clause 2.5.
@@ -21,10 +21,15 @@ pub enum Kind {
     StockLevel,
 }
 
-impl Kind {
+impl TransactionKind {
     /// All, in the order of [`Config::mix`].
-    pub const ALL: [Kind; 5] =
-        [Kind::NewOrder, Kind::Payment, Kind::OrderStatus, Kind::Delivery, Kind::StockLevel];
+    pub const ALL: [TransactionKind; 5] = [
+        TransactionKind::NewOrder,
+        TransactionKind::Payment,
+        TransactionKind::OrderStatus,
+        TransactionKind::Delivery,
+        TransactionKind::StockLevel,
+    ];
 
     /// The name in results, snake case.
     #[must_use]
@@ -118,13 +123,13 @@ impl Terminals {
     }
 
     /// The next transaction, in `work`.
-    pub(super) fn draw(&mut self, work: &mut Work) -> Kind {
+    pub(super) fn draw(&mut self, work: &mut Work) -> TransactionKind {
         work.uses.clear();
         (work.rollback, work.logged) = (false, 0);
         let total: u64 = self.mix.iter().map(|&share| u64::from(share)).sum();
         let mut ticket = self.rng.below(total.max(1));
-        let mut kind = Kind::NewOrder;
-        for (of, share) in Kind::ALL.into_iter().zip(self.mix) {
+        let mut kind = TransactionKind::NewOrder;
+        for (of, share) in TransactionKind::ALL.into_iter().zip(self.mix) {
             kind = of;
             match ticket.checked_sub(share.into()) {
                 Some(rest) => ticket = rest,
@@ -132,11 +137,11 @@ impl Terminals {
             }
         }
         match kind {
-            Kind::NewOrder => self.new_order(work),
-            Kind::Payment => self.payment(work),
-            Kind::OrderStatus => self.order_status(work),
-            Kind::Delivery => self.delivery(work),
-            Kind::StockLevel => self.stock_level(work),
+            TransactionKind::NewOrder => self.new_order(work),
+            TransactionKind::Payment => self.payment(work),
+            TransactionKind::OrderStatus => self.order_status(work),
+            TransactionKind::Delivery => self.delivery(work),
+            TransactionKind::StockLevel => self.stock_level(work),
         }
         kind
     }
@@ -340,7 +345,7 @@ mod tests {
         for _ in 0..46_000 {
             let kind = terminals.draw(&mut work);
             *kinds.entry(format!("{kind:?}")).or_insert(0u32) += 1;
-            orders += u64::from(kind == Kind::NewOrder);
+            orders += u64::from(kind == TransactionKind::NewOrder);
             for one in &work.uses {
                 let (tree, leaf) = terminals.tables.owner(one.path.leaf).unwrap();
                 assert!(leaf && terminals.tables.owner(one.path.inner) == Some((tree, false)));

@@ -25,7 +25,7 @@ pub enum Format {
 /// Something that a host did.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Event {
-    /// When, in nanoseconds since whatever the trace counts from; never less than that of the event before.
+    /// When, in nanoseconds since the trace's own origin of time; never less than that of the event before.
     pub at: Nanos,
     /// On which device: an index into [`Reader::devices`](super::Reader::devices).
     pub device: u32,

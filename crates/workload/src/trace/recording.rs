@@ -1,14 +1,26 @@
 //! What this drive writes down of its hosts' I/O: a text that any tool reads, one line per command, in the order of arrival.
 //!
-//! The first line is [`HEAD`]. Each further line has six fields with commas between: when the command came (nanoseconds since the
-//! recording began), namespace, queue (a number for each I/O queue of each host, from 1), what it does, first byte, bytes.
-//! What it does is `R` (Read, Compare), `W` (Write), `T` (a range of a Dataset Management with Deallocate, Write Zeroes), `F` (Flush), `RF` or `WF` (Read and
-//! Write with Force Unit Access), `C` or `CF` (a range of a Copy within a namespace, without and with it); the latter two have a seventh field, the first byte
-//! of what is copied. Version 1, [`HEAD_1`], has just the first four.
+//! The first line is [`HEAD`]. Each further line has six fields with commas between:
+//! 1. when the command came (nanoseconds since the recording began),
+//! 2. namespace,
+//! 3. queue (a number for each I/O queue of each host, from 1),
+//! 4. what it does,
+//! 5. first byte,
+//! 6. bytes.
 //!
-//! From version 3 on a line that begins with `#` is a remark. One is known, [`Latencies`]: what became of the commands, as far as the
-//! drive's own clock goes, and as far as its hosts were told. The drive writes them when it ends. Others mean nothing.
-//! All lines end with a line feed, so that one without is known to be cut off.
+//! What it does is one of:
+//! - `R`: Read, Compare,
+//! - `W`: Write,
+//! - `T`: a range of a Dataset Management with Deallocate, Write Zeroes,
+//! - `F`: Flush,
+//! - `RF`, `WF`: Read and Write with Force Unit Access,
+//! - `C`, `CF`: a range of a Copy within a namespace, without and with Force Unit Access. A seventh field is the first byte of the source.
+//!
+//! Version 1, [`HEAD_1`], has `R`, `W`, `T` and `F` only.
+//!
+//! From version 3 on a line that begins with `#` is a remark. One kind is known, [`Latencies`]: how the commands ended, by the
+//! drive's clock, and by what its hosts were told. The drive writes them when it ends. Others mean nothing.
+//! All lines end with a line feed, so that a line that was cut off can be told.
 
 use super::event::{Event, event, number};
 use crate::{Nanos, Verb};

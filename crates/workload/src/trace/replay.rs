@@ -28,7 +28,7 @@ impl Speed {
 /// When events are due.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Pace {
-    /// When they were, after the first one, whatever became of those before.
+    /// At their recorded times after the first one. The ends of earlier requests do not matter.
     Recorded(Speed),
     /// As soon as fewer requests than these are outstanding; at least 1.
     Depth(u32),
@@ -63,8 +63,10 @@ pub struct Options {
     pub pace: Pace,
     /// Where.
     pub fold: Fold,
-    /// Namespaces (counted from 0) of devices by their names; the others are left out. If empty: all devices, those of recordings on the
-    /// namespaces of their identifiers ([`Space::nsid`]), others, and those of which there are none, on the namespaces in turn, in the order in which devices appear.
+    /// Namespaces (counted from 0) of devices by their names. Other devices are left out.
+    ///
+    /// If empty, all devices take part. A device of a recording goes to the namespace of its identifier ([`Space::nsid`]). Other devices, and
+    /// those without such a namespace, go to the namespaces in turn, in the order in which they appear.
     pub devices: Vec<(String, u16)>,
     /// When the drive was powered on, by the clock of the replay: the times of recordings count from there, so that a drive has as long to settle
     /// before the first request as it had. If not given, and with other traces, the first request is due at once.

@@ -31,14 +31,14 @@ pub(super) fn is_published(profile: &str) -> bool {
 
 /// The namespaces.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct StudyVolumes {
     pub(super) data: Volume,
     pub(super) copies: Option<Volume>,
     /// Whether the drive has been in use already.
     pub(super) prepared: bool,
 }
 
-impl Place {
+impl StudyVolumes {
     pub(super) fn nsids(&self) -> &'static [u32] {
         if self.copies.is_some() { &[1, 2] } else { &[1] }
     }
@@ -148,7 +148,7 @@ pub(super) fn make(
     cache: &Cache,
     seed: u64,
     cancel: &Cancel,
-) -> Result<(Sim, Host<SimTransport>, Place)> {
+) -> Result<(Sim, Host<SimTransport>, StudyVolumes)> {
     let config = config(profile, variant, name)?;
     let prepared = like_live || bytes(&config) > WRITTEN;
     let how = if prepared { Precondition::Steady } else { Precondition::None };
@@ -166,10 +166,10 @@ pub(super) fn make(
         // What the files do not fill holds nothing.
         #[expect(clippy::cast_possible_truncation, reason = "no more than the namespace has")]
         let filled = (u128::from(data.blocks) * u128::from(fitted::FILLED) / 1000) as u64;
-        let rest = u32::try_from(data.blocks.saturating_sub(filled)).unwrap_or(u32::MAX);
-        host.io_queue(2)?.deallocate(1, &[(filled, rest)])?;
+        let namespace = host.namespace(1)?;
+        host.io_queue(2)?.deallocate(&namespace, filled, data.blocks.saturating_sub(filled))?;
     }
-    Ok((sim, host, Place { data, copies, prepared }))
+    Ok((sim, host, StudyVolumes { data, copies, prepared }))
 }
 
 /// Writes what the files fill once in order, then one and a half times in pages at random.

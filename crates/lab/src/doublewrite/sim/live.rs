@@ -17,7 +17,7 @@ use crate::{
 const STATEMENT_NS: u64 = 60_000;
 /// Processors of the machine on which the live study was calibrated.
 const CORES: u32 = 2;
-/// MariaDB has one doublewrite buffer for all: whoever writes a batch waits for the one before.
+/// MariaDB has one doublewrite buffer for all: each batch waits for the one before.
 const SHARDS: u32 = 1;
 
 /// The model of MariaDB as the live study sets it up.

@@ -1,9 +1,9 @@
 //! `tranche study doublewrite --sim`: the published server and database as a model ([`workload::innodb`]), on the published drive in virtual
 //! time.
 //!
-//! Each variant has a drive of its own, on a processor of its own: written once, overwritten at random, loaded with the most connections
-//! for a while so that garbage collection is in the state that this load makes, and then measured with each number of connections, the most first. A
-//! point whose figures still move at the end of its window is measured again, a few times at most.
+//! Each variant has a drive of its own, on a processor of its own. The drive is written once, overwritten at random, and loaded with the
+//! most connections for a while, so that garbage collection is in the state that this load makes. Then it is measured with each number of
+//! connections, the most first. A point whose figures still move at the end of its window is measured again, a few times at most.
 
 mod drive;
 mod fitted;
@@ -21,7 +21,7 @@ use anyhow::{Context, Result, bail};
 use run::sim::{Actors, Nanos, Sim, SimTransport};
 use workload::innodb::{Config, Counts, Innodb, PAGE};
 
-use self::drive::Place;
+use self::drive::StudyVolumes;
 use super::{Settings, Variant, latencies, metrics, published, report as common, whole};
 use crate::{
     Findings,
@@ -192,7 +192,7 @@ struct VariantDrive<'a> {
     repetition: u32,
     sim: Sim,
     host: host::Host<SimTransport>,
-    place: Place,
+    volumes: StudyVolumes,
     cancel: &'a Cancel,
 }
 
@@ -207,14 +207,15 @@ impl<'a> VariantDrive<'a> {
         cancel: &'a Cancel,
     ) -> Result<Self> {
         let (like_live, seed) = (options.like.is_some(), options.seed);
-        let (sim, host, place) = drive::make(toml, variant, &options.drive, like_live, cache, seed, cancel)?;
-        Ok(Self { options, variant, repetition, sim, host, place, cancel })
+        let (sim, host, volumes) =
+            drive::make(toml, variant, &options.drive, like_live, cache, seed, cancel)?;
+        Ok(Self { options, variant, repetition, sim, host, volumes, cancel })
     }
 
     /// Runs the load with all numbers of connections.
     fn run(mut self, progress: &Steps, runs: &mut Vec<Run>) -> Result<()> {
         let (options, variant) = (self.options, self.variant);
-        if !self.place.prepared {
+        if !self.volumes.prepared {
             let end = self.model(1)?.areas().end();
             drive::age(&self.sim, end, options.seed, self.cancel)?;
         }
@@ -236,15 +237,15 @@ impl<'a> VariantDrive<'a> {
         let options = self.options;
         let seed = options.seed.wrapping_add(u64::from(self.repetition));
         let mut config = match &options.like {
-            None => fitted::config(threads, self.place.data, seed),
-            Some(_) => live::config(threads, self.place.data, seed),
+            None => fitted::config(threads, self.volumes.data, seed),
+            Some(_) => live::config(threads, self.volumes.data, seed),
         };
         config.warehouses = options.warehouses;
         config.pool_pages = u32::try_from(options.buffer_pool >> 14).unwrap_or(u32::MAX);
-        config.copies = self.place.copies;
+        config.copies = self.volumes.copies;
         match &mut config.doublewrite {
             Some(doublewrite) if self.variant.doublewrite() => {
-                doublewrite.namespace = u16::from(self.place.copies.is_some());
+                doublewrite.namespace = u16::from(self.volumes.copies.is_some());
             }
             _ => config.doublewrite = None,
         }
@@ -258,7 +259,7 @@ impl<'a> VariantDrive<'a> {
     }
 
     fn counters(&mut self) -> Result<Vec<Counters>> {
-        let nsids = self.place.nsids();
+        let nsids = self.volumes.nsids();
         nsids.iter().map(|&nsid| Ok(Counters::read(&mut self.host, nsid)?)).collect()
     }
 
@@ -284,7 +285,7 @@ impl<'a> VariantDrive<'a> {
         // Until every frame has been used several times; at a pace near that which will be found.
         model.warm(pages / fitted::PAGES_PER_TRANSACTION * 4, fitted::interval(threads));
         let mut actors: Actors<Innodb> = self.sim.actors();
-        let at = actors.add_over(&mut self.host, self.place.nsids(), model)?;
+        let at = actors.add_over(&mut self.host, self.volumes.nsids(), model)?;
         let begin = self.sim.now();
         let (mut per_second, cancel) = (Vec::new(), self.cancel);
         let mut step = |actors: &mut Actors<Innodb>, count: u64| -> Result<()> {

@@ -29,7 +29,7 @@ const FAINT: &str = "#e5e7eb";
 const AXIS: &str = "#9ca3af";
 
 /// Pixels from the left and from the top.
-type Place = (f64, f64);
+type Pixels = (f64, f64);
 
 /// A small count, for drawing.
 #[expect(clippy::cast_precision_loss, reason = "for drawing")]
@@ -80,7 +80,7 @@ pub struct Key<'a> {
 pub struct Head<'a> {
     title: &'a str,
     /// With their places in the head.
-    keys: Vec<(Key<'a>, Place)>,
+    keys: Vec<(Key<'a>, Pixels)>,
     height: f64,
 }
 
@@ -138,19 +138,19 @@ fn round(pixels: f64) -> f64 {
 }
 
 /// `y` is the line that letters stand on; `anchor` is the part of the text that is at `x`: start, middle or end.
-fn text(content: &str, (x, y): Place, size: u32, anchor: &'static str) -> Text {
+fn text(content: &str, (x, y): Pixels, size: u32, anchor: &'static str) -> Text {
     let element = Text::new(content).set("x", round(x)).set("y", round(y));
     element.set("font-size", size).set("text-anchor", anchor).set("fill", INK)
 }
 
-fn line((x1, y1): Place, (x2, y2): Place, colour: &'static str, width: u32) -> Line {
+fn line((x1, y1): Pixels, (x2, y2): Pixels, colour: &'static str, width: u32) -> Line {
     let element =
         Line::new().set("x1", round(x1)).set("y1", round(y1)).set("x2", round(x2)).set("y2", round(y2));
     element.set("stroke", colour).set("stroke-width", width)
 }
 
 /// Between two opposite corners.
-fn rectangle(a: Place, b: Place, colour: &'static str) -> Rectangle {
+fn rectangle(a: Pixels, b: Pixels, colour: &'static str) -> Rectangle {
     let element = Rectangle::new().set("x", round(a.0.min(b.0))).set("y", round(a.1.min(b.1)));
     element.set("width", round((a.0 - b.0).abs())).set("height", round((a.1 - b.1).abs())).set("fill", colour)
 }
@@ -370,7 +370,7 @@ impl Plot<'_> {
 
     /// Points joined where they stand side by side. One between gaps is a dot.
     pub fn line(&mut self, values: &[Option<f64>], colour: &'static str, dashed: bool, markers: bool) {
-        let points: Vec<Option<Place>> = values
+        let points: Vec<Option<Pixels>> = values
             .iter()
             .enumerate()
             .map(|(at, value)| {
@@ -379,7 +379,7 @@ impl Plot<'_> {
             })
             .collect();
         for run in points.split(Option::is_none).filter(|run| !run.is_empty()) {
-            let run: Vec<Place> = run.iter().flatten().copied().collect();
+            let run: Vec<Pixels> = run.iter().flatten().copied().collect();
             let corners: Vec<String> =
                 run.iter().map(|(x, y)| format!("{},{}", round(*x), round(*y))).collect();
             let drawn = Polyline::new().set("points", corners.join(" ")).set("fill", "none");

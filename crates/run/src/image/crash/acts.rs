@@ -1,7 +1,7 @@
 //! What hosts and their drive do.
 
 use super::oracle::{After, Value, stamp};
-use super::world::{What, World};
+use super::world::{World, WorldCommand};
 use media::Nanos;
 use nvme::admin::{
     AdminCommand, FaultInjection, FaultKind, FormatNvm, GetLogPage, NamespaceAttachment,
@@ -39,7 +39,7 @@ impl World {
         }
     }
 
-    /// Nobody asks for anything. All that is under way ends.
+    /// No new commands. All that is under way ends.
     fn idle(&mut self) {
         for _ in 0..200 {
             let next = self.engine.deadline();
@@ -59,7 +59,7 @@ impl World {
     fn flush(&mut self) {
         let begun = self.tick() - 1;
         let nsid = 1 + self.rng.below(self.spaces.len() as u64) as u32;
-        self.submit(1, Command::flush(nsid), Vec::new(), What::Flush { begun });
+        self.submit(1, Command::flush(nsid), Vec::new(), WorldCommand::Flush { begun });
     }
 
     fn access(&mut self) {
@@ -84,11 +84,12 @@ impl World {
             return self.advance();
         }
         if kind < 6 {
-            let what = What::Read { space: index, first, count };
+            let what = WorldCommand::Read { space: index, first, count };
             return self.submit(1, Command::read(nsid, slba, blocks), vec![0; count * size], what);
         }
         let version = self.tick();
-        let change = |values, durable| What::Change { space: index, first, values, durable, source: None };
+        let change =
+            |values, durable| WorldCommand::Change { space: index, first, values, durable, source: None };
         match kind {
             6..31 => {
                 let durable = kind < 8 && (self.setup.flushes || self.rng.below(32) == 0);
@@ -141,7 +142,7 @@ impl World {
         let mut data = Vec::new();
         let from = CopySource { slba: source as u64, nlb: count as u32, ..CopySource::default() };
         from.write(0, |bytes| data.extend_from_slice(bytes));
-        let what = What::Change { space: index, first, values, durable: false, source: Some(source) };
+        let what = WorldCommand::Change { space: index, first, values, durable: false, source: Some(source) };
         self.submit(1, command.into(), data, what);
     }
 
@@ -174,13 +175,20 @@ impl World {
                 let after = After { cut: !protected, ruin, ..After::default() };
                 // An earlier one may still come.
                 self.cut = Some(self.cut.unwrap_or_default().and(after));
-                self.submit(0, cut.into(), Vec::new(), What::Other);
+                self.submit(0, cut.into(), Vec::new(), WorldCommand::Other);
             }
             28..31 => {
                 let count = 1 + self.rng.below(2) as u32;
-                self.submit(0, fault(FaultKind::PROGRAM_FAILURE, count).into(), Vec::new(), What::Other);
+                self.submit(
+                    0,
+                    fault(FaultKind::PROGRAM_FAILURE, count).into(),
+                    Vec::new(),
+                    WorldCommand::Other,
+                );
             }
-            31..34 => self.submit(0, fault(FaultKind::ERASE_FAILURE, 1).into(), Vec::new(), What::Other),
+            31..34 => {
+                self.submit(0, fault(FaultKind::ERASE_FAILURE, 1).into(), Vec::new(), WorldCommand::Other)
+            }
             34..37 => {
                 let full = self.rng.below(3) == 0;
                 if self.told {
@@ -217,7 +225,7 @@ impl World {
         let mset = made.size > 4096;
         let nsid = self.spaces[index].nsid;
         let format = FormatNvm { nsid, lbaf: made.format, mset, pi: 0, pil: false, ses };
-        self.submit(0, format.into(), Vec::new(), What::Format { space: index, values, erase });
+        self.submit(0, format.into(), Vec::new(), WorldCommand::Format { space: index, values, erase });
     }
 
     /// Deletes a namespace and makes one in its place.

@@ -5,7 +5,7 @@
 //!   the host's pages, any other call has happened or not.
 //! - A host that goes down leaves what was synced, exactly. Of each sector of 512 bytes that was written since, the old or the
 //!   new bytes are there; of each change of names, it or nothing. Several such changes may be there in any combination.
-//! - A sync that fails is told of once. Of what it should have made durable any part is, and no later sync makes up for the rest.
+//! - A failed sync is reported once. Any part of what it should have made durable may be durable. No later sync makes up for the rest.
 //! - The disk may be full: calls that need more room fail, in part.
 
 use super::super::disk::{Disk, DiskFile, Open};
@@ -30,7 +30,7 @@ struct Inode {
 type Change = Vec<(String, Option<usize>)>;
 
 #[derive(Debug)]
-struct State {
+struct SimDiskState {
     inodes: Vec<Inode>,
     names: BTreeMap<String, usize>,
     durable_names: BTreeMap<String, usize>,
@@ -53,10 +53,10 @@ struct State {
     unmarked: bool,
 }
 
-/// The disk, shared with whoever tests.
+/// The disk, shared with the test.
 #[derive(Clone, Debug)]
 pub(super) struct SimDisk {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<SimDiskState>>,
     place: PathBuf,
 }
 
@@ -69,29 +69,29 @@ fn no_room() -> io::Error {
 }
 
 /// What happens to a call.
-enum Fate {
+enum CallFate {
     Done,
     /// The process dies while it is made.
     Cut,
 }
 
-impl State {
+impl SimDiskState {
     /// Counts a call that changes something.
-    fn call(&mut self) -> io::Result<Fate> {
+    fn call(&mut self) -> io::Result<CallFate> {
         if self.dead {
             return Err(dead());
         }
         self.calls += 1;
         self.dead = self.calls >= self.dies_at;
         self.unmarked |= self.dead && self.has_failed && self.calls == self.failed_at + 1;
-        Ok(if self.dead { Fate::Cut } else { Fate::Done })
+        Ok(if self.dead { CallFate::Cut } else { CallFate::Done })
     }
 
     /// Makes a change as a whole, or, if the process dies, perhaps.
-    fn change(&mut self, make: impl FnOnce(&mut State)) -> io::Result<()> {
+    fn change(&mut self, make: impl FnOnce(&mut SimDiskState)) -> io::Result<()> {
         match self.call()? {
-            Fate::Done => make(self),
-            Fate::Cut => {
+            CallFate::Done => make(self),
+            CallFate::Cut => {
                 if self.rng.below(2) == 0 {
                     make(self);
                 }
@@ -143,7 +143,7 @@ impl State {
         let len = inode.cached.len();
         for sector in dirty {
             if which() {
-                let bytes = State::sector(&inode.cached, sector);
+                let bytes = SimDiskState::sector(&inode.cached, sector);
                 let end = (sector * SECTOR + SECTOR).min(len.max(sector * SECTOR));
                 if inode.durable.len() < end {
                     inode.durable.resize(end, 0);
@@ -156,7 +156,7 @@ impl State {
     }
 
     fn sync(&mut self, inode: usize) -> io::Result<()> {
-        if let Fate::Cut = self.call()? {
+        if let CallFate::Cut = self.call()? {
             return Err(dead());
         }
         let fails = self.failing_syncs > 0 && self.rng.below(self.failing_syncs) == 0;
@@ -166,10 +166,10 @@ impl State {
         let (inode, rng) = (&mut self.inodes[inode], &mut self.rng);
         if fails {
             self.has_failed = true;
-            State::settle(inode, || rng.below(2) == 0);
+            SimDiskState::settle(inode, || rng.below(2) == 0);
             return Err(io::Error::other("the disk has failed"));
         }
-        State::settle(inode, || true);
+        SimDiskState::settle(inode, || true);
         inode.durable.truncate(inode.cached.len());
         Ok(())
     }
@@ -186,7 +186,7 @@ fn apply(names: &mut BTreeMap<String, usize>, change: &Change) {
 
 impl SimDisk {
     pub(super) fn new(seed: u64) -> Self {
-        let state = State {
+        let state = SimDiskState {
             inodes: Vec::new(),
             names: BTreeMap::new(),
             durable_names: BTreeMap::new(),
@@ -205,7 +205,7 @@ impl SimDisk {
         SimDisk { state: Arc::new(Mutex::new(state)), place: PathBuf::from("simulated") }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SimDiskState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -260,7 +260,7 @@ impl SimDisk {
         state.names = state.durable_names.clone();
         let (inodes, rng) = (&mut state.inodes, &mut state.rng);
         for inode in inodes {
-            State::settle(inode, || rng.below(4) < share);
+            SimDiskState::settle(inode, || rng.below(4) < share);
             if rng.below(4) < share && inode.durable.len() > inode.cached.len() {
                 inode.durable.truncate(inode.cached.len());
             }
@@ -383,7 +383,7 @@ impl Disk for SimDisk {
 
     fn sync_names(&self) -> io::Result<()> {
         let state = &mut *self.state();
-        if let Fate::Cut = state.call()? {
+        if let CallFate::Cut = state.call()? {
             return Err(dead());
         }
         for change in std::mem::take(&mut state.changes) {
@@ -400,7 +400,7 @@ impl Disk for SimDisk {
         [9; 16]
     }
 
-    fn place(&self) -> &Path {
+    fn path(&self) -> &Path {
         &self.place
     }
 }
@@ -433,7 +433,7 @@ impl DiskFile for SimFile {
     fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
         let state = &mut *self.disk.state();
         let end = at + bytes.len() as u64;
-        let cut = |state: &mut State| {
+        let cut = |state: &mut SimDiskState| {
             let pages = (end / HOST_PAGE).saturating_sub(at / HOST_PAGE) + 1;
             let stop = ((at / HOST_PAGE + state.rng.below(pages + 1)) * HOST_PAGE).clamp(at, end);
             (stop - at) as usize
@@ -445,8 +445,8 @@ impl DiskFile for SimFile {
             return Err(no_room());
         }
         match state.call()? {
-            Fate::Done => state.write(self.inode, bytes, at),
-            Fate::Cut => {
+            CallFate::Done => state.write(self.inode, bytes, at),
+            CallFate::Cut => {
                 let len = cut(state);
                 state.write(self.inode, &bytes[..len], at);
                 return Err(dead());

@@ -12,8 +12,8 @@ mod shrink;
 mod world;
 
 use super::disk::{Disk, Open};
-use super::format::{How, Mark, Start};
-use super::jobs::{Failure, Job, Report, Work, Written};
+use super::format::{Continuation, Mark, Start};
+use super::jobs::{Job, JobFailure, JobFiles, JobReport, Written};
 use super::journal::Journal;
 use media::{Nanos, Rng};
 use oracle::{After, Safe};
@@ -210,16 +210,16 @@ fn crashes_lose_nothing() {
     println!("{} worlds, {tally:?}", seed - first);
 }
 
-/// The host tells of a failed sync once. What was lost then is not there after a later one that goes well.
+/// The host reports a failed sync once. A later sync that succeeds does not bring back what was lost then.
 #[test]
 fn no_sync_succeeds_after_one_that_failed() {
     let sim = disk::SimDisk::new(1);
     let disk: Arc<dyn Disk> = Arc::new(sim.clone());
     let (image, zero) = ([0; 16], Nanos::ZERO);
-    let start = Start { at: Mark { generation: 0, offset: 0 }, how: How::Opened };
+    let start = Start { at: Mark { generation: 0, offset: 0 }, how: Continuation::Opened };
     let journal = Journal::create(&disk, image, 1, zero, start, true).unwrap();
     let mark = journal.mark();
-    let work = Work {
+    let work = JobFiles {
         contents: disk.open("contents", Open::Create).unwrap(),
         spares: disk.open("spares", Open::Create).unwrap(),
         disk,
@@ -228,12 +228,12 @@ fn no_sync_succeeds_after_one_that_failed() {
         lost: AtomicBool::new(false),
     };
     let sync = || match work.carry_out(Job::sync(mark, zero, Written { many: true, ..Written::default() })) {
-        Report::Sync(result) => result,
+        JobReport::Sync(result) => result,
         _ => panic!("a sync reports a sync"),
     };
     assert!(sync().is_ok());
     sim.fail_syncs(1);
-    assert!(matches!(sync(), Err(Failure::Lost(_))));
+    assert!(matches!(sync(), Err(JobFailure::Lost(_))));
     sim.fail_syncs(0);
-    assert!(matches!(sync(), Err(Failure::Lost(_))));
+    assert!(matches!(sync(), Err(JobFailure::Lost(_))));
 }

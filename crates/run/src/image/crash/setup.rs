@@ -5,7 +5,7 @@ use media::Rng;
 
 /// A namespace as it is made.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Made {
+pub(super) struct NamespaceSpec {
     /// Of its NVM Set, from one on.
     pub set: u16,
     /// Its LBA format's place in the drive's list.
@@ -33,7 +33,7 @@ pub(super) struct Setup {
     pub in_turn: bool,
     /// Bytes that are written as a whole or not at all.
     pub atomic: usize,
-    pub spaces: Vec<Made>,
+    pub spaces: Vec<NamespaceSpec>,
 }
 
 const SPACE_BYTES: usize = 1 << 20;
@@ -41,11 +41,11 @@ const SPACE_BYTES: usize = 1 << 20;
 /// LBA formats: name, bytes of a block in its page, bytes that a host sees.
 const FORMATS: [(&str, usize, usize); 3] = [("512", 512, 512), ("4096", 4096, 4096), ("4096+8", 4096, 4104)];
 
-fn made(set: u16, rng: &mut Rng) -> Made {
+fn made(set: u16, rng: &mut Rng) -> NamespaceSpec {
     let format = rng.below(FORMATS.len() as u64) as u8;
     let (_, data, size) = FORMATS[usize::from(format)];
     let used = [48 << 10, 160 << 10, SPACE_BYTES][rng.below(3) as usize] / data;
-    Made { set, format, all: (SPACE_BYTES / data) as u64, used, size, per_page: 4096 / data }
+    NamespaceSpec { set, format, all: (SPACE_BYTES / data) as u64, used, size, per_page: 4096 / data }
 }
 
 /// A drive that seed chooses.

@@ -5,7 +5,7 @@ use super::oracle::{After, Safe, Space, Value};
 use super::setup::Setup;
 use crate::buffer::Buffer;
 use crate::engine::Engine;
-use crate::image::{Hands, ImageError, Locked};
+use crate::image::{BackgroundWork, ImageError, Locked};
 use crate::start::{Opened, StartError, open_image};
 use crate::virtual_queues::VirtualQueues;
 use crate::{Options, Shape, testing};
@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// What a command does.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum What {
+pub(super) enum WorldCommand {
     /// Gives each block of a range its value; a Copy reads as many from `source` on.
     Change {
         space: usize,
@@ -60,7 +60,7 @@ pub(super) struct World {
     pub controller: ControllerId,
     pub now: Nanos,
     /// Commands under way, by their tag.
-    pub commands: Vec<Option<What>>,
+    pub commands: Vec<Option<WorldCommand>>,
     torn: Vec<Torn>,
     /// The command that is waited for, and its answer.
     asked: u32,
@@ -156,7 +156,7 @@ impl World {
         self.clock
     }
 
-    pub(super) fn submit(&mut self, qid: u16, command: Command, data: Vec<u8>, what: What) {
+    pub(super) fn submit(&mut self, qid: u16, command: Command, data: Vec<u8>, what: WorldCommand) {
         let Some(tag) = self.commands.iter().position(Option::is_none) else { return };
         if self.told {
             println!("  act {}: {what:?}", self.acts);
@@ -168,18 +168,18 @@ impl World {
         self.settle();
     }
 
-    fn begin(&mut self, what: &What) {
+    fn begin(&mut self, what: &WorldCommand) {
         match what {
-            What::Change { space, first, values, source, .. } => {
+            WorldCommand::Change { space, first, values, source, .. } => {
                 let space = &mut self.spaces[*space];
                 space.begin(*first, values);
                 if let Some(source) = *source {
                     space.hold(source, values.len());
                 }
             }
-            What::Read { space, first, count } => self.spaces[*space].hold(*first, *count),
-            What::Format { space, values, .. } => self.spaces[*space].begin(0, values),
-            What::Flush { .. } | What::Other => {}
+            WorldCommand::Read { space, first, count } => self.spaces[*space].hold(*first, *count),
+            WorldCommand::Format { space, values, .. } => self.spaces[*space].begin(0, values),
+            WorldCommand::Flush { .. } | WorldCommand::Other => {}
         }
     }
 
@@ -212,9 +212,9 @@ impl World {
         }
     }
 
-    fn ended(&mut self, what: What, well: bool, at: u64, data: &[u8]) {
+    fn ended(&mut self, what: WorldCommand, well: bool, at: u64, data: &[u8]) {
         match what {
-            What::Change { space, first, ref values, durable, source } => {
+            WorldCommand::Change { space, first, ref values, durable, source } => {
                 let safe = durable && self.keeps();
                 self.spaces[space].end(first, values, at, well, safe);
                 if let Some(source) = source {
@@ -224,7 +224,7 @@ impl World {
                     self.may_be_torn(what);
                 }
             }
-            What::Read { space, first, count } => {
+            WorldCommand::Read { space, first, count } => {
                 let size = self.spaces[space].size;
                 self.spaces[space].let_go(first, count);
                 if well && self.powered && !self.is_over() {
@@ -233,25 +233,25 @@ impl World {
                     }
                 }
             }
-            What::Flush { begun } => {
+            WorldCommand::Flush { begun } => {
                 if well && self.keeps() {
                     self.spaces.iter_mut().for_each(|space| space.flushed(begun));
                 }
             }
-            What::Format { space, values, erase } => {
+            WorldCommand::Format { space, values, erase } => {
                 self.spaces[space].end(0, &values, at, well, erase && well);
                 self.formats += u64::from(well);
                 if well && erase {
                     self.nothing_is_left(space);
                 }
             }
-            What::Other => {}
+            WorldCommand::Other => {}
         }
     }
 
     /// A write that did not end well: all of each atomic unit must be there, or nothing.
-    fn may_be_torn(&mut self, what: What) {
-        let What::Change { space, first, values, source: None, .. } = what else { return };
+    fn may_be_torn(&mut self, what: WorldCommand) {
+        let WorldCommand::Change { space, first, values, source: None, .. } = what else { return };
         let data = 4096 / self.setup.spaces[space].per_page;
         let unit = (self.setup.atomic / data).max(1);
         // A write that crosses units of the drive's atomic size is none.
@@ -441,5 +441,5 @@ fn open(disk: &SimDisk, setup: &Setup) -> Result<Opened, StartError> {
         ImageError::State { path: "simulated".into(), reason }
     })?;
     let shape = Shape { config, toml: setup.toml.clone() };
-    open_image(locked, Path::new("simulated"), Some(shape), &options, Hands::Stepped)
+    open_image(locked, Path::new("simulated"), Some(shape), &options, BackgroundWork::Stepped)
 }

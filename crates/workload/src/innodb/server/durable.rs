@@ -108,7 +108,7 @@ impl Innodb {
         self.flush(of as u16, purpose);
     }
 
-    /// A batch's pages are written: tablespaces that owe the journal something are synced in turn, whoever wrote to them.
+    /// A batch's pages are written. Now tablespaces that owe the journal something are synced in turn, also those that others wrote to.
     pub(super) fn sync_tables(&mut self, flusher: u32) {
         let owes = |file: &File| self.journals[0].owes(*file);
         let tables = self.files[TABLES..].iter().enumerate();

@@ -10,7 +10,7 @@ use run::{
 use workload::{Actor, Mix, MixConfig, Next, Order, act};
 
 use super::{
-    live::LiveRig,
+    live::LiveActDrive,
     trial::{Counted, LARGE, Plan, Seen, Trial},
 };
 use crate::{control::Cancel, counters::flash_bytes_written};
@@ -218,7 +218,8 @@ impl ParkedDrive {
         drive.rest()?;
         let ActDrive { host, sim, nsids, spaces, cancel, .. } = drive;
         drop(host);
-        LiveRig::new(sim.go_live(slow_motion)?, nsids, spaces, slow_motion, cancel)?.test(&plan.numbered(1))
+        LiveActDrive::new(sim.go_live(slow_motion)?, nsids, spaces, slow_motion, cancel)?
+            .test(&plan.numbered(1))
     }
 
     fn begin(&self) -> Result<ActDrive> {

@@ -1,14 +1,14 @@
-//! Where a drive listens, and where commands look for it, when nobody says.
+//! Where a drive listens, and where commands look for it, when no option says so.
 //!
 //! `tranche serve` without `--unix` and `--tcp` listens on the port of NVMe/TCP, on loopback, and on a Unix socket. Commands
 //! look for that socket first: faults and power cuts are refused to hosts on the network.
 
-use host::{Addr, Place};
+use host::{Addr, Endpoint};
 use std::ffi::OsString;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-/// The TCP address of a drive that nobody gave a place.
+/// The TCP address of a drive without `--tcp` and `--unix`.
 pub const DEFAULT_TCP: &str = "127.0.0.1:4420";
 
 /// The Unix socket of such a drive: `/run/tranche.sock` for root, `tranche.sock` in `$XDG_RUNTIME_DIR` for others. None if this
@@ -34,9 +34,9 @@ pub fn default_drive() -> Addr {
 
 fn drive_at(socket: Option<&Path>) -> Addr {
     match socket {
-        // One that a killed drive left takes nobody.
+        // A socket that a killed drive left takes no connection.
         Some(path) if UnixStream::connect(path).is_ok() => {
-            Addr { place: Place::Unix(path.to_owned()), subnqn: None }
+            Addr { endpoint: Endpoint::Unix(path.to_owned()), subnqn: None }
         }
         _ => Addr::default(),
     }

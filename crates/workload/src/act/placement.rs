@@ -1,6 +1,6 @@
 //! Devices, and where on them requests go.
 
-use super::config::{Config, Kind};
+use super::config::{ActProgram, Config};
 use super::rates::Rates;
 use crate::Rng;
 
@@ -20,7 +20,7 @@ pub struct Space {
 
 /// Where and how large the requests to a device are, in logical blocks.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct RequestPlacement {
     /// Places of large blocks, and the size of one.
     pub large: u64,
     pub large_blocks: u32,
@@ -32,8 +32,8 @@ pub(super) struct Place {
     pub volatile_cache: bool,
 }
 
-impl Place {
-    pub(super) fn new(config: &Config, rates: &Rates, space: &Space) -> Result<Place, String> {
+impl RequestPlacement {
+    pub(super) fn new(config: &Config, rates: &Rates, space: &Space) -> Result<RequestPlacement, String> {
         let block = space.block_bytes;
         if !(512..=4096).contains(&block) || !block.is_power_of_two() {
             return Err(format!("its blocks have {block} bytes: they must have 512, 1024, 2048 or 4096"));
@@ -47,13 +47,20 @@ impl Place {
             bytes = wanted;
         }
         let volatile_cache = space.volatile_cache && !config.disable_odsync;
-        if config.kind == Kind::Index {
+        if config.kind == ActProgram::Index {
             let small = bytes / u64::from(INDEX_IO);
             if small == 0 {
                 return Err(format!("it has {bytes} bytes: it needs {INDEX_IO}"));
             }
             let small_blocks = INDEX_IO / block;
-            return Ok(Place { large: 0, large_blocks: 0, small, small_blocks, sizes: 1, volatile_cache });
+            return Ok(RequestPlacement {
+                large: 0,
+                large_blocks: 0,
+                small,
+                small_blocks,
+                sizes: 1,
+                volatile_cache,
+            });
         }
         let large_bytes = config.large_block_op_kbytes << 10;
         if large_bytes < block {
@@ -68,7 +75,14 @@ impl Place {
             return Err(format!("it has {bytes} bytes: it needs one large block, and room for one record"));
         }
         let large_blocks = large_bytes / block;
-        Ok(Place { large, large_blocks, small, small_blocks: least, sizes: most - least + 1, volatile_cache })
+        Ok(RequestPlacement {
+            large,
+            large_blocks,
+            small,
+            small_blocks: least,
+            sizes: most - least + 1,
+            volatile_cache,
+        })
     }
 
     /// First block of a random large block.
@@ -77,9 +91,9 @@ impl Place {
     }
 
     /// A small request: first block and blocks.
-    pub(super) fn small(&self, rng: &mut Rng, kind: Kind) -> (u64, u32) {
+    pub(super) fn small(&self, rng: &mut Rng, kind: ActProgram) -> (u64, u32) {
         let more = if self.sizes == 1 { 0 } else { rng.below(self.sizes.into()) as u32 };
-        let scale = if kind == Kind::Index { u64::from(self.small_blocks) } else { 1 };
+        let scale = if kind == ActProgram::Index { u64::from(self.small_blocks) } else { 1 };
         (rng.below(self.small) * scale, self.small_blocks + more)
     }
 }

@@ -1,8 +1,8 @@
 //! Bringing a layout up and down: drive, namespaces, file systems, mounts.
 //!
-//! A [`Base`] is a layout that was made once (namespaces created, flash preconditioned, file systems made, and whatever
-//! the study puts on them) and kept as a drive image. Every run opens a copy of it, so that all runs start equal, on a
-//! drive that has aged equally.
+//! A [`BaseImage`] is a layout that was made once and kept as a drive image. Its namespaces are created, its flash is preconditioned, and its file
+//! systems hold what the study puts on them. Every run opens a copy of it. So all runs start equal, on a drive that has aged
+//! equally.
 
 use std::{
     fs::{self, File},
@@ -200,14 +200,14 @@ impl Drop for MountedDrive {
 
 /// A layout with contents, kept as a drive image.
 #[derive(Debug)]
-pub struct Base {
+pub struct BaseImage {
     layout: Layout,
     image: PathBuf,
     toml: toml::Table,
     nsids: Vec<u32>,
 }
 
-impl Base {
+impl BaseImage {
     /// Makes it: serves an empty drive with timing off, creates the namespaces, preconditions them, makes the file
     /// systems, lets `setup` fill them, and shuts all down cleanly.
     ///
@@ -246,22 +246,22 @@ impl Base {
             });
         }
         let nsids = volumes.iter().map(|v| v.nsid).collect();
-        let mut rig = MountedDrive { drive: Some(drive), volumes, directory };
+        let mut mounted = MountedDrive { drive: Some(drive), volumes, directory };
         for (index, namespace) in layout.namespaces.iter().enumerate() {
-            let device = rig.volumes[index].device.clone();
+            let device = mounted.volumes[index].device.clone();
             let is_nand =
-                rig.drive()?.media().get(usize::from(namespace.set) - 1).is_none_or(|m| m == "nand");
+                mounted.drive()?.media().get(usize::from(namespace.set) - 1).is_none_or(|m| m == "nand");
             if is_nand {
                 precondition(&device, layout.precondition, scratch.cancel(), progress)
                     .with_context(|| format!("preconditioning namespace {}", namespace.name))
-                    .map_err(|error| no_room(error, &rig.directory))?;
+                    .map_err(|error| no_room(error, &mounted.directory))?;
             }
             make_filesystem(&device, namespace.filesystem, &namespace.mkfs)?;
         }
-        rig.mount(layout)?;
-        setup(&mut rig, progress)?;
+        mounted.mount(layout)?;
+        setup(&mut mounted, progress)?;
         progress("shutting the prepared drive down");
-        rig.close()?;
+        mounted.close()?;
         Ok(Self { layout: layout.clone(), image, toml, nsids })
     }
 
@@ -323,9 +323,9 @@ impl Base {
                 mount: None,
             });
         }
-        let mut rig = MountedDrive { drive: Some(drive), volumes, directory };
-        rig.mount(&self.layout)?;
-        Ok(rig)
+        let mut mounted = MountedDrive { drive: Some(drive), volumes, directory };
+        mounted.mount(&self.layout)?;
+        Ok(mounted)
     }
 }
 

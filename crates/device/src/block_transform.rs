@@ -1,6 +1,6 @@
-//! How the blocks of a command are kept in slots: data, metadata, and what marks them unreadable.
+//! The transform between a command's blocks and slots: metadata, protection information, encryption and marks of unreadable blocks.
 //!
-//! The controller fills in a [`Treatment`]; the owner of contents has it carry out the movements, so that there is one
+//! The controller fills in a [`BlockTransform`]. The owner of the contents moves blocks with its methods. So there is one
 //! implementation, without state, of where everything lies.
 
 use crate::protection::{Check, Checks, Protection, Tags};
@@ -21,7 +21,7 @@ const STAMP: Range<usize> = 68..72;
 
 /// What a command does with blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Action {
+pub enum BlockAction {
     /// To the host's buffer.
     Read,
     /// From the host's buffer.
@@ -36,17 +36,17 @@ pub enum Action {
     Mark,
 }
 
-/// How a command's blocks are treated between the host's buffer and slots.
+/// What happens to a command's blocks between the host's buffer and slots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Treatment {
+pub struct BlockTransform {
     /// What is done.
-    pub action: Action,
+    pub action: BlockAction,
     /// Bytes of data of a block, as a power of two.
     pub shift: u8,
     /// Bytes of metadata of a block in its slot: at most 64 for a page.
     pub metadata: u8,
-    /// Bytes of metadata that lie behind each block's data in the host's buffer: the same or none.
-    pub wire: u8,
+    /// Bytes of metadata that lie behind each block's data in the host's buffer: as many as `metadata`, or none.
+    pub host_metadata: u8,
     /// Protection information, if the namespace has it.
     pub protection: Option<Protection>,
     /// Which of it is checked.
@@ -55,7 +55,7 @@ pub struct Treatment {
     pub insert: bool,
     /// What is inserted or expected.
     pub tags: Tags,
-    /// What slots of the namespace are stamped with since blocks of it were marked uncorrectable; 0 if none ever were.
+    /// The stamp of the namespace's slots since blocks of it were marked uncorrectable; 0 if none ever were.
     pub stamp: u32,
     /// Whether blocks are in the command's own room ([`Contents::gather`](crate::Contents::gather)) instead of the host's buffer.
     pub gathered: bool,
@@ -78,7 +78,7 @@ pub struct BlockError {
     pub lba: u64,
 }
 
-impl Treatment {
+impl BlockTransform {
     /// Whether the spare bytes of slots count; otherwise blocks are plain bytes of the page.
     #[inline]
     #[must_use]
@@ -86,18 +86,18 @@ impl Treatment {
         self.metadata > 0 || self.stamp != 0
     }
 
-    /// Whether reads need more than to move bytes from a page.
+    /// Whether reads must check blocks ([`check_slot`](BlockTransform::check_slot)) before they move bytes.
     #[inline]
     #[must_use]
-    pub const fn looks(&self) -> bool {
+    pub const fn needs_check(&self) -> bool {
         self.checks.any() || self.stamp != 0
     }
 
     /// Where a piece's blocks lie in the host's buffer.
     #[inline]
     #[must_use]
-    pub const fn host(&self, piece: Piece) -> Range<usize> {
-        let each = (1 << self.shift) + self.wire as usize;
+    pub const fn host_range(&self, piece: Piece) -> Range<usize> {
+        let each = (1 << self.shift) + self.host_metadata as usize;
         let first = (piece.host >> self.shift) as usize;
         let count = (piece.len >> self.shift) as usize;
         let offset = self.offset as usize;
@@ -113,14 +113,17 @@ impl Treatment {
 
     /// The blocks of a piece as units of encryption: LBA, and where data and metadata lie in the slot's page and beside it.
     #[inline]
-    pub fn units(&self, piece: Piece) -> impl Iterator<Item = (u64, Range<usize>, Range<usize>)> + use<> {
+    pub fn encryption_units(
+        &self,
+        piece: Piece,
+    ) -> impl Iterator<Item = (u64, Range<usize>, Range<usize>)> + use<> {
         let this = *self;
         self.blocks(piece)
-            .map(move |(index, at)| (this.slba + u64::from(index), this.data(at), this.spare(at)))
+            .map(move |(index, at)| (this.slba + u64::from(index), this.data_range(at), this.spare_range(at)))
     }
 
-    /// The same of all blocks of the page that a piece lies in.
-    pub fn units_of_page(
+    /// The same for all blocks of the page that a piece lies in.
+    pub fn encryption_units_of_page(
         &self,
         piece: Piece,
     ) -> impl Iterator<Item = (u64, Range<usize>, Range<usize>)> + use<> {
@@ -128,17 +131,18 @@ impl Treatment {
         let (index, at) = (piece.host >> self.shift, piece.page >> self.shift);
         // Pages begin at multiples of their blocks.
         let first = (this.slba + u64::from(index)).wrapping_sub(u64::from(at));
-        (0..PAGE >> self.shift)
-            .map(move |i| (first.wrapping_add(u64::from(i)), this.data(i as usize), this.spare(i as usize)))
+        (0..PAGE >> self.shift).map(move |i| {
+            (first.wrapping_add(u64::from(i)), this.data_range(i as usize), this.spare_range(i as usize))
+        })
     }
 
     #[inline]
-    fn data(&self, at: usize) -> Range<usize> {
+    fn data_range(&self, at: usize) -> Range<usize> {
         at << self.shift..(at + 1) << self.shift
     }
 
     #[inline]
-    fn spare(&self, at: usize) -> Range<usize> {
+    fn spare_range(&self, at: usize) -> Range<usize> {
         let each = usize::from(self.metadata);
         at * each..(at + 1) * each
     }
@@ -153,12 +157,13 @@ impl Treatment {
     /// # Errors
     /// The first block that does not pass.
     pub fn check_host(&self, buffer: &[u8]) -> Result<(), BlockError> {
-        let Some(protection) = self.protection.filter(|_| self.wire > 0 && !self.insert && self.checks.any())
+        let Some(protection) =
+            self.protection.filter(|_| self.host_metadata > 0 && !self.insert && self.checks.any())
         else {
             return Ok(());
         };
         let size = 1 << self.shift;
-        for (index, block) in (0..).zip(buffer.chunks_exact(size + usize::from(self.wire))) {
+        for (index, block) in (0..).zip(buffer.chunks_exact(size + usize::from(self.host_metadata))) {
             let (data, metadata) = block.split_at(size);
             protection
                 .check(data, metadata, &self.tags, self.checks, index)
@@ -167,9 +172,9 @@ impl Treatment {
         Ok(())
     }
 
-    /// What a page that holds nothing reads as: zeros, whose protection information says that it is not to be checked
+    /// Fills in what a page that was never written reads as: zeros. Their protection information says that it is not to be checked
     /// (NVM 3.3.3.2.1).
-    pub fn nothing(&self, page: &mut [u8], spare: &mut [u8; SPARE]) {
+    pub fn fill_unwritten(&self, page: &mut [u8], spare: &mut [u8; SPARE]) {
         page.fill(0);
         spare.fill(0);
         if let Some(protection) = &self.protection {
@@ -200,30 +205,30 @@ impl Treatment {
         self.metadata > 0 || spare[STAMP] == self.stamp.to_le_bytes()
     }
 
-    /// Makes the spare bytes of the slot that a partial write starts from its own.
-    pub fn adopt(&self, spare: &mut [u8; SPARE]) {
+    /// A partial write starts from another slot's contents. This makes that slot's spare bytes valid for this namespace.
+    pub fn claim_spare(&self, spare: &mut [u8; SPARE]) {
         if !self.is_valid(spare) {
             spare.fill(0);
         }
         self.stamp(spare);
     }
 
-    /// Puts a piece's blocks into a slot. `host` is what [`host`](Treatment::host) names of the host's buffer, or nothing for
-    /// what comes from no host. `page` and `spare` hold what the slot is to hold otherwise; of a piece that is a whole
-    /// page, anything.
+    /// Puts a piece's blocks into a slot. `host` is the part of the host's buffer that [`host_range`](BlockTransform::host_range) names. It
+    /// is empty if the blocks come from no host. `page` and `spare` hold the rest of the slot's contents. If the piece is a
+    /// whole page, they may hold anything.
     ///
     /// # Panics
     /// If the slices are shorter than the piece says.
-    pub fn put(&self, piece: Piece, host: &[u8], page: &mut [u8], spare: &mut [u8; SPARE]) {
+    pub fn write_slot(&self, piece: Piece, host: &[u8], page: &mut [u8], spare: &mut [u8; SPARE]) {
         if piece.len == PAGE {
             spare[MARKS..].fill(0);
             self.stamp(spare);
         }
         let size = 1 << self.shift;
-        let each = size + usize::from(self.wire);
+        let each = size + usize::from(self.host_metadata);
         for (i, (index, at)) in self.blocks(piece).enumerate() {
-            let (data, metadata) = (&mut page[self.data(at)], self.spare(at));
-            let mark = u8::from(self.action == Action::Mark);
+            let (data, metadata) = (&mut page[self.data_range(at)], self.spare_range(at));
+            let mark = u8::from(self.action == BlockAction::Mark);
             spare[MARKS] = spare[MARKS] & !(1 << at) | mark << at;
             let metadata = &mut spare[metadata];
             if host.is_empty() {
@@ -232,7 +237,7 @@ impl Treatment {
             } else {
                 let block = &host[i * each..(i + 1) * each];
                 data.copy_from_slice(&block[..size]);
-                if self.wire > 0 {
+                if self.host_metadata > 0 {
                     metadata.copy_from_slice(&block[size..]);
                 }
             }
@@ -242,14 +247,14 @@ impl Treatment {
         }
     }
 
-    /// Looks at a piece's blocks in a slot: marks, and the checks that were asked for.
+    /// Checks a piece's blocks in a slot: their marks, and the protection information that the command wants checked.
     ///
     /// # Errors
     /// The first block that does not pass.
     ///
     /// # Panics
     /// If `page` is shorter than a page.
-    pub fn check(&self, piece: Piece, page: &[u8], spare: &[u8; SPARE]) -> Result<(), BlockError> {
+    pub fn check_slot(&self, piece: Piece, page: &[u8], spare: &[u8; SPARE]) -> Result<(), BlockError> {
         let valid = self.is_valid(spare);
         for (index, at) in self.blocks(piece) {
             if valid && spare[MARKS] >> at & 1 != 0 {
@@ -257,24 +262,30 @@ impl Treatment {
             }
             if let Some(protection) = self.protection.filter(|_| self.checks.any()) {
                 protection
-                    .check(&page[self.data(at)], &spare[self.spare(at)], &self.tags, self.checks, index)
+                    .check(
+                        &page[self.data_range(at)],
+                        &spare[self.spare_range(at)],
+                        &self.tags,
+                        self.checks,
+                        index,
+                    )
                     .map_err(|check| self.block_error(check, index))?;
             }
         }
         Ok(())
     }
 
-    /// Copies a piece's blocks out of a slot; `host` is what [`host`](Treatment::host) names of the host's buffer.
+    /// Copies a piece's blocks out of a slot. `host` is the part of the host's buffer that [`host_range`](BlockTransform::host_range) names.
     ///
     /// # Panics
     /// If the slices are shorter than the piece says.
-    pub fn take(&self, piece: Piece, page: &[u8], spare: &[u8; SPARE], host: &mut [u8]) {
+    pub fn read_slot(&self, piece: Piece, page: &[u8], spare: &[u8; SPARE], host: &mut [u8]) {
         let size = 1 << self.shift;
-        let blocks = host.chunks_exact_mut(size + usize::from(self.wire));
+        let blocks = host.chunks_exact_mut(size + usize::from(self.host_metadata));
         for ((_, at), block) in self.blocks(piece).zip(blocks) {
-            block[..size].copy_from_slice(&page[self.data(at)]);
-            if self.wire > 0 {
-                block[size..].copy_from_slice(&spare[self.spare(at)]);
+            block[..size].copy_from_slice(&page[self.data_range(at)]);
+            if self.host_metadata > 0 {
+                block[size..].copy_from_slice(&spare[self.spare_range(at)]);
             }
         }
     }
@@ -284,15 +295,15 @@ impl Treatment {
     /// # Panics
     /// If the slices are shorter than the piece says.
     #[must_use]
-    pub fn equal(&self, piece: Piece, page: &[u8], spare: &[u8; SPARE], host: &[u8]) -> bool {
+    pub fn equals_host(&self, piece: Piece, page: &[u8], spare: &[u8; SPARE], host: &[u8]) -> bool {
         let size = 1 << self.shift;
-        let blocks = host.chunks_exact(size + usize::from(self.wire));
+        let blocks = host.chunks_exact(size + usize::from(self.host_metadata));
         self.blocks(piece).zip(blocks).all(|((_, at), block)| {
-            let (theirs, ours) = (&block[size..], &spare[self.spare(at)]);
+            let (theirs, ours) = (&block[size..], &spare[self.spare_range(at)]);
             let info = self.protection.map_or(0..0, |p| p.place(self.metadata.into()));
             let same = |part: Range<usize>| theirs[part.clone()] == ours[part];
-            block[..size] == page[self.data(at)]
-                && (self.wire == 0 || (same(0..info.start) && same(info.end..ours.len())))
+            block[..size] == page[self.data_range(at)]
+                && (self.host_metadata == 0 || (same(0..info.start) && same(info.end..ours.len())))
         })
     }
 }

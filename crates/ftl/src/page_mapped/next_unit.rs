@@ -36,7 +36,7 @@ impl PageMappedSet {
                 }
                 Next::Full => {
                     self.seal(index);
-                    if !self.streams.is_lane(index) {
+                    if !self.streams.is_relocation(index) {
                         self.notes.add(now, index, PlacementChange::Filled);
                     }
                 }
@@ -54,7 +54,7 @@ impl PageMappedSet {
             return None;
         }
         // What collection moves is colder.
-        let wear = if self.streams.is_lane(index) { Wear::Most } else { Wear::Least };
+        let wear = if self.streams.is_relocation(index) { Wear::Most } else { Wear::Least };
         let superblock = self.flash.open(wear, index as u8, cx.storage)?;
         self.streams.count_open(index);
         *self.streams.get_mut(index) = Stream::new(superblock);
@@ -70,13 +70,13 @@ impl PageMappedSet {
     }
 
     /// The stream that takes what is collected from the victim: the one that the policy says. If there is no superblock for
-    /// that one, a lane's rather than none: to keep data apart is worth less than going on.
+    /// that one, it is another relocation stream: to go on is worth more than to keep data apart.
     #[inline]
     pub(super) fn collecting_stream(&self) -> usize {
         let own = self.gc.stream();
         if self.streams.get(own).is_open() || self.flash.superblocks().free() > 0 {
             return own;
         }
-        self.streams.open_lane().unwrap_or(own)
+        self.streams.open_relocation_stream().unwrap_or(own)
     }
 }

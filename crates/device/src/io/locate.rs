@@ -6,12 +6,12 @@ use nvme::Status;
 use nvme::io::Blocks;
 
 /// Where a command's blocks are, after every check.
-#[derive(Clone, Copy)]
-pub(crate) struct Place {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BlockLocation {
     pub volume: VolumeId,
     pub extent: Extent,
     /// Whether the blocks are more than plain bytes: see [`transform::begin`](super::transform::begin).
-    pub treated: bool,
+    pub transformed: bool,
     /// Bytes of metadata that travel with all of the blocks.
     metadata: u32,
     /// Placement handle of what is written.
@@ -27,7 +27,7 @@ pub(crate) fn locate(
     id: ControllerId,
     b: &Blocks,
     kind: CommandKind,
-) -> Result<Place, Failure> {
+) -> Result<BlockLocation, Failure> {
     let ns = core.attached(id, b.nsid)?;
     let (shift, blocks, volume, layout) = (ns.shift, ns.blocks(), ns.volume, ns.layout);
     let handle = ns.handle(0).unwrap_or(0);
@@ -48,16 +48,16 @@ pub(crate) fn locate(
     if b.cetype != 0 {
         return Err(Failure::field(50));
     }
-    let metadata = u32::from(layout.wire(b.prinfo.pract())) * b.nlb;
+    let metadata = u32::from(layout.host_metadata(b.prinfo.pract())) * b.nlb;
     let extent = Extent { start: b.slba << shift, bytes };
-    Ok(Place { volume, extent, treated: layout.treated, metadata, handle })
+    Ok(BlockLocation { volume, extent, transformed: layout.transformed, metadata, handle })
 }
 
 /// Commands that move data between host and controller: MDTS.
 #[inline]
-pub(crate) fn check_size(core: &Core, place: &Place) -> Result<(), Failure> {
+pub(crate) fn check_size(core: &Core, location: &BlockLocation) -> Result<(), Failure> {
     // Metadata counts, as it lies between the data.
-    if place.extent.bytes.saturating_add(place.metadata) > core.config.max_transfer {
+    if location.extent.bytes.saturating_add(location.metadata) > core.config.max_transfer {
         return Err(Failure::field(48));
     }
     Ok(())

@@ -1,14 +1,16 @@
-//! A past without its commands: what a set holds after it was written for long, put there directly.
+//! Preconditioning without commands: puts directly onto flash what a set holds after a long time of writes.
 //!
-//! Writing it takes hours of a real drive and minutes of a simulated one, and what comes out is known. After uniform random
-//! overwriting, a superblock that was sealed when `n` of the `N` logical pages had still to be written has kept each of its pages
-//! with a probability of e^(-n/N), whoever wrote it, and collection takes the oldest, which has kept least. So superblocks in the order of
-//! their age hold a geometric series of valid pages that begins with a full one and adds up to `N` (P. Desnoyers, "Analytic
-//! Models of SSD Write Performance", ACM Transactions on Storage 10(2), 2014, section 3, for LRU cleaning; greedy cleaning of large superblocks takes
-//! the same ones). What this leaves out are the fluctuations between superblocks and what is half written: some real random writes put that right.
+//! To write that takes hours of a real drive and minutes of a simulated one, and the result is known. Let uniform random overwriting
+//! go on until `n` of the `N` logical pages have still to be written, and seal a superblock then. In the end it has kept each of its
+//! pages with a probability of e^(-n/N). It does not matter whether the host or collection wrote it. Collection takes the oldest superblock,
+//! which has kept least. So superblocks in the order of their age hold a geometric series of valid pages. It begins with a
+//! full superblock and adds up to `N` (P. Desnoyers, "Analytic Models of SSD Write Performance", ACM Transactions on Storage
+//! 10(2), 2014, section 3, for LRU cleaning; greedy cleaning of large superblocks takes the same ones).
+//!
+//! This leaves out the fluctuations between superblocks, and what is half written. Some real random writes put that right.
 
 use super::PageMappedSet;
-use crate::answer::Past;
+use crate::answer::WriteHistory;
 use crate::config::GRANULE_PAGES;
 use crate::flash::SuperblockState;
 use media::{LogicalPage, Medium, Rng, Slot, Spare, Unit};
@@ -43,8 +45,8 @@ impl Shuffle {
     }
 }
 
-/// How many valid pages superblocks have that hold so many at most, youngest first: `pages` in all, in a geometric series from a full
-/// one on.
+/// Valid pages of superblocks that can hold `usable` pages each, youngest first: `pages` in all, in a geometric series that begins with a full
+/// superblock.
 fn decay(pages: u64, usable: &[u64]) -> Vec<u64> {
     // Terms in 2^-20 pages; the ratio in 2^-64.
     let first = u128::from(usable.iter().sum::<u64>() / usable.len().max(1) as u64) << 20;
@@ -70,13 +72,13 @@ fn decay(pages: u64, usable: &[u64]) -> Vec<u64> {
 }
 
 impl PageMappedSet {
-    /// Programs blank chips as if the logical pages in `granules` (of [`GRANULE_PAGES`]) had had this past. `version` counts on. The map
-    /// is found by recovery. Returns false, and changes nothing, if the chips are not blank, or too few are sound. `go_on` is asked before each superblock: where
-    /// it says no the others are left out.
-    pub(super) fn give_past(
+    /// Programs blank chips as if the logical pages in `granules` (of [`GRANULE_PAGES`]) had been written like this. `version` counts on.
+    /// Recovery finds the map. Returns false, and changes nothing, if the chips are not blank, or too few are sound. Asks `go_on`
+    /// before each superblock, and leaves out the rest when it says no.
+    pub fn precondition_chips(
         &mut self,
         granules: &[u32],
-        past: Past,
+        history: WriteHistory,
         version: &mut u64,
         go_on: &mut dyn FnMut() -> bool,
     ) -> bool {
@@ -85,9 +87,9 @@ impl PageMappedSet {
         }
         let granule = u64::from(GRANULE_PAGES);
         let pages = granules.len() as u64 * granule;
-        let (seed, random) = match past {
-            Past::Filled => (0, false),
-            Past::Overwritten(seed) => (seed, true),
+        let (seed, random) = match history {
+            WriteHistory::Filled => (0, false),
+            WriteHistory::Overwritten(seed) => (seed, true),
         };
         let mut rng = Rng::new(rng::mix(seed ^ u64::from(self.flash.id().0)));
         let shuffle = Shuffle::new(pages, &mut rng);

@@ -1,12 +1,12 @@
 //! Commands that every set answers, and the one answer that is made of them.
 
-use crate::answer::{Answer, Done, Fault};
+use crate::answer::{Answer, CompletedIo, Fault};
 use crate::storage::Io;
 use media::Nanos;
 
 /// A command that several sets answer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Joint {
+pub(crate) struct BroadcastCommand {
     io: Io,
     /// Sets that still have to answer.
     left: u32,
@@ -16,9 +16,9 @@ pub(crate) struct Joint {
     fault: Option<Fault>,
 }
 
-impl Joint {
-    pub fn new(io: Io, now: Nanos) -> Joint {
-        Joint { io, left: 0, end: now, fault: None }
+impl BroadcastCommand {
+    pub fn new(io: Io, now: Nanos) -> BroadcastCommand {
+        BroadcastCommand { io, left: 0, end: now, fault: None }
     }
 
     /// Takes what one set has answered at once.
@@ -33,29 +33,29 @@ impl Joint {
 
 /// The commands that some sets have not answered yet.
 #[derive(Clone, Default, Debug)]
-pub(crate) struct Joints(Vec<Joint>);
+pub(crate) struct BroadcastCommands(Vec<BroadcastCommand>);
 
-impl Joints {
+impl BroadcastCommands {
     /// Says what to answer now to a command that has been given to every set. `done[seen..]` came meanwhile.
-    pub fn answer(&mut self, joint: Joint, seen: usize, done: &mut Vec<Done>) -> Answer {
-        if joint.left == 0 {
-            return joint.fault.map_or(Answer::At(joint.end), Answer::Failed);
+    pub fn answer(&mut self, command: BroadcastCommand, seen: usize, done: &mut Vec<CompletedIo>) -> Answer {
+        if command.left == 0 {
+            return command.fault.map_or(Answer::At(command.end), Answer::Failed);
         }
-        self.0.push(joint);
+        self.0.push(command);
         self.join(seen, done);
         Answer::Later
     }
 
     /// Makes one answer of those that several sets gave to one command, from `done[from]` on.
     #[inline]
-    pub fn join(&mut self, from: usize, done: &mut Vec<Done>) {
+    pub fn join(&mut self, from: usize, done: &mut Vec<CompletedIo>) {
         if !self.0.is_empty() {
             self.join_some(from, done);
         }
     }
 
     #[cold]
-    fn join_some(&mut self, from: usize, all: &mut Vec<Done>) {
+    fn join_some(&mut self, from: usize, all: &mut Vec<CompletedIo>) {
         let mut i = from;
         while i < all.len() {
             let done = all[i];
@@ -63,12 +63,16 @@ impl Joints {
                 i += 1;
                 continue;
             };
-            let joint = &mut self.0[j];
-            joint.left -= 1;
-            joint.end = joint.end.max(done.at);
-            joint.fault = joint.fault.or(done.result.err());
-            if joint.left == 0 {
-                all[i] = Done { io: joint.io, at: joint.end, result: joint.fault.map_or(Ok(()), Err) };
+            let command = &mut self.0[j];
+            command.left -= 1;
+            command.end = command.end.max(done.at);
+            command.fault = command.fault.or(done.result.err());
+            if command.left == 0 {
+                all[i] = CompletedIo {
+                    io: command.io,
+                    at: command.end,
+                    result: command.fault.map_or(Ok(()), Err),
+                };
                 self.0.swap_remove(j);
                 i += 1;
             } else {
@@ -87,34 +91,34 @@ impl Joints {
 mod tests {
     use super::*;
 
-    fn done(io: u32, at: u64, result: Result<(), Fault>) -> Done {
-        Done { io: Io(io), at: Nanos(at), result }
+    fn done(io: u32, at: u64, result: Result<(), Fault>) -> CompletedIo {
+        CompletedIo { io: Io(io), at: Nanos(at), result }
     }
 
     #[test]
     fn the_last_answer_counts_and_the_first_fault() {
-        let (mut joints, mut all) = (Joints::default(), Vec::new());
-        let mut joint = Joint::new(Io(7), Nanos(1));
+        let (mut commands, mut all) = (BroadcastCommands::default(), Vec::new());
+        let mut command = BroadcastCommand::new(Io(7), Nanos(1));
         for answer in [Answer::Later, Answer::At(Nanos(9)), Answer::Later] {
-            joint.take(answer);
+            command.take(answer);
         }
-        assert_eq!(joints.answer(joint, 0, &mut all), Answer::Later);
+        assert_eq!(commands.answer(command, 0, &mut all), Answer::Later);
         // Another command's answers stay as they are.
         all.extend([done(3, 4, Ok(())), done(7, 5, Err(Fault::ReadOnly))]);
-        joints.join(0, &mut all);
+        commands.join(0, &mut all);
         assert_eq!(all, [done(3, 4, Ok(()))]);
         all.push(done(7, 6, Err(Fault::Storage)));
-        joints.join(1, &mut all);
+        commands.join(1, &mut all);
         assert_eq!(all, [done(3, 4, Ok(())), done(7, 9, Err(Fault::ReadOnly))]);
     }
 
     #[test]
     fn what_all_sets_answer_at_once_is_answered_at_once() {
-        let mut joints = Joints::default();
-        let mut joint = Joint::new(Io(1), Nanos(2));
-        joint.take(Answer::At(Nanos(5)));
-        assert_eq!(joints.answer(joint, 0, &mut Vec::new()), Answer::At(Nanos(5)));
-        joint.take(Answer::Failed(Fault::ReadOnly));
-        assert_eq!(joints.answer(joint, 0, &mut Vec::new()), Answer::Failed(Fault::ReadOnly));
+        let mut commands = BroadcastCommands::default();
+        let mut command = BroadcastCommand::new(Io(1), Nanos(2));
+        command.take(Answer::At(Nanos(5)));
+        assert_eq!(commands.answer(command, 0, &mut Vec::new()), Answer::At(Nanos(5)));
+        command.take(Answer::Failed(Fault::ReadOnly));
+        assert_eq!(commands.answer(command, 0, &mut Vec::new()), Answer::Failed(Fault::ReadOnly));
     }
 }

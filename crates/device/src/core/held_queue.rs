@@ -1,4 +1,4 @@
-//! The lanes of a namespace, and the commands that are held in them.
+//! The queues of a namespace for commands that arbitration holds back, and these commands.
 
 use super::fair_queueing::{Share, UNIT_FACTOR};
 use super::meter::Meter;
@@ -9,23 +9,23 @@ use nvme::IoCommand;
 /// No command.
 pub(super) const NOBODY: u32 = u32::MAX;
 
-/// Commands of one namespace that go one way.
+/// The commands of one namespace and direction that are held, and the meters of its quota.
 #[derive(Clone, Debug)]
-pub(crate) struct Lane {
+pub(crate) struct HeldQueue {
     pub(super) bytes: Meter,
     pub(super) commands: Meter,
     /// First and last command that is held.
     pub(super) first: u32,
     pub(super) last: u32,
-    /// The event that is to let the first one go; [`Nanos::MAX`] if there is none.
+    /// Time of the event that lets the first one go; [`Nanos::MAX`] if there is none.
     pub(super) timer: Nanos,
-    /// Since when only the turn on the set is lacking, and the lane waits there; [`Nanos::MAX`] if it does not.
+    /// Since when it waits for nothing but its turn on the set; [`Nanos::MAX`] if it does not wait there.
     pub(super) ready: Nanos,
 }
 
-impl Default for Lane {
+impl Default for HeldQueue {
     fn default() -> Self {
-        Lane {
+        HeldQueue {
             bytes: Meter::default(),
             commands: Meter::default(),
             first: NOBODY,
@@ -36,7 +36,7 @@ impl Default for Lane {
     }
 }
 
-impl Lane {
+impl HeldQueue {
     pub(super) fn due(&self) -> Nanos {
         self.bytes.due().max(self.commands.due())
     }
@@ -57,7 +57,7 @@ impl Lane {
 
 /// A namespace's part in arbitration.
 #[derive(Clone, Debug)]
-pub(crate) struct Lanes {
+pub(crate) struct NamespaceArbitration {
     /// Whether commands must ask at all.
     pub(super) watched: bool,
     /// Whether the NVM Set is shared with others.
@@ -67,25 +67,25 @@ pub(crate) struct Lanes {
     pub(super) write_factor: u32,
     /// What was written for the host, and by garbage collection, when the write factor was found.
     written: (u64, u64),
-    pub(super) lanes: [Lane; 2],
+    pub(super) queues: [HeldQueue; 2],
 }
 
-impl Default for Lanes {
+impl Default for NamespaceArbitration {
     fn default() -> Self {
-        Lanes {
+        NamespaceArbitration {
             watched: false,
             shares: false,
             share: Share::default(),
             write_factor: UNIT_FACTOR,
             written: (0, 0),
-            lanes: Default::default(),
+            queues: Default::default(),
         }
     }
 }
 
-impl Lanes {
+impl NamespaceArbitration {
     pub(super) fn watch(&mut self) {
-        self.watched = self.shares || self.lanes.iter().any(Lane::is_limited);
+        self.watched = self.shares || self.queues.iter().any(HeldQueue::is_limited);
     }
 
     /// A command of this cost has ended.
@@ -125,7 +125,7 @@ pub(super) struct HeldCommand {
     pub(super) command: IoCommand,
     /// Its data, if the controller itself reads them.
     pub(super) data: Box<[u8]>,
-    /// The next of its lane.
+    /// The next of its held queue.
     pub(super) next: u32,
 }
 

@@ -25,7 +25,7 @@ impl Permutation {
         }
     }
 
-    /// Where `index`, below the length, comes to lie.
+    /// The place of `index`, which must be below the length.
     #[inline]
     pub fn at(&self, index: u64) -> u64 {
         let mut value = index;

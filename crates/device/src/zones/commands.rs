@@ -1,0 +1,187 @@
+//! Zone Append, Zone Management Send and Zone Management Receive.
+
+use super::EXTENSION_BYTES;
+use crate::contents::Contents;
+use crate::core::{CommandKind, ControllerId, Core, Cx, Failure, Output, Token};
+use crate::io::commands as io;
+use ftl::{Answer, Fault, Source, VolumeId, ZoneAction, ZoneInfo, ZoneLayout, ZoneTarget};
+use media::Nanos;
+use nvme::io::Blocks;
+use nvme::zerocopy::IntoBytes;
+use nvme::zone::{
+    ZoneAttributes, ZoneDescriptor, ZoneManagementReceive, ZoneManagementSend, ZoneReceiveAction,
+    ZoneReportHeader, ZoneSendAction, ZoneState,
+};
+use nvme::{Nsid, Status};
+
+/// The zones of a namespace that is attached.
+fn zones_of(core: &Core, id: ControllerId, nsid: Nsid) -> Result<(VolumeId, u8, ZoneLayout), Failure> {
+    let ns = core.attached(id, nsid)?;
+    let zones = ns.zones.ok_or(Failure::from(Status::INVALID_OPCODE))?;
+    Ok((ns.volume, ns.shift, zones))
+}
+
+/// Zone Append: the drive says in the completion where the data went.
+pub(crate) fn append<S: Contents>(
+    core: &mut Core,
+    token: &Token,
+    id: ControllerId,
+    blocks: &Blocks,
+    cx: &mut Cx<'_, S>,
+) -> Result<Option<Nanos>, Failure> {
+    let (volume, shift, zones) = zones_of(core, id, blocks.nsid)?;
+    let location = io::locate_write(core, token, id, blocks, Source::Host)?;
+    let start = location.extent.start;
+    if !start.is_multiple_of(zones.size) {
+        return Err(Failure::field(40));
+    }
+    let ns = core.attached(id, blocks.nsid)?;
+    if ns.layout.protection.is_some() && !blocks.prinfo.pract() {
+        // The host cannot know the reference tags, and the drive does not remap them (PIREMAP).
+        return Err(Failure { location: 51, ..Status::INVALID_PROTECTION_INFORMATION.into() });
+    }
+    let at = core.ftl.append_at(volume, start, location.extent.bytes);
+    let at = at.map_err(|fault| Failure::of_fault(fault, CommandKind::Write))?;
+    let blocks = Blocks { slba: at >> shift, ..*blocks };
+    let location = io::locate_write(core, token, id, &blocks, Source::Host)?;
+    let entry = core.commands.get_mut(token);
+    (entry.dw0, entry.dw1) = (blocks.slba as u32, (blocks.slba >> 32) as u32);
+    io::write(core, token, id, &blocks, location, cx)
+}
+
+/// Zone Management Send.
+pub(crate) fn send<S: Contents>(
+    core: &mut Core,
+    token: &Token,
+    id: ControllerId,
+    c: &ZoneManagementSend,
+    data: &[u8],
+    cx: &mut Cx<'_, S>,
+) -> Result<Option<Nanos>, Failure> {
+    let (volume, shift, zones) = zones_of(core, id, c.nsid)?;
+    let target = match c.select_all {
+        true => ZoneTarget::All,
+        false => ZoneTarget::One(zone_at(c.slba, shift, &zones)?),
+    };
+    let action = match c.action {
+        ZoneSendAction::OPEN if c.zrwa => return Err(Failure::field(53)),
+        ZoneSendAction::OPEN => ZoneAction::Open,
+        ZoneSendAction::CLOSE => ZoneAction::Close,
+        ZoneSendAction::FINISH => ZoneAction::Finish,
+        ZoneSendAction::RESET => ZoneAction::Reset,
+        ZoneSendAction::OFFLINE => ZoneAction::TakeOffline,
+        ZoneSendAction::SET_DESCRIPTOR_EXTENSION => {
+            let extension = data.get(..EXTENSION_BYTES as usize).ok_or(Status::DATA_SGL_LENGTH_INVALID)?;
+            ZoneAction::Extend(extension)
+        }
+        // There is no Zone Random Write Area to flush.
+        _ => return Err(Failure::field(52)),
+    };
+    core.enter(token);
+    let entry = core.commands.get_mut(token);
+    (entry.lba, entry.kind) = (c.slba, CommandKind::Other);
+    match core.ftl.manage_zones(cx.now, token.io(), volume, target, action, cx.storage) {
+        Answer::At(at) => Ok(Some(at)),
+        Answer::Later => {
+            core.commands.get_mut(token).parts += 1;
+            Ok(None)
+        }
+        Answer::Failed(fault) => Err(Failure::of_fault(fault, CommandKind::Other)),
+    }
+}
+
+/// The zone that begins at a block.
+fn zone_at(lba: u64, shift: u8, zones: &ZoneLayout) -> Result<u32, Failure> {
+    let blocks = zones.size >> shift;
+    let zone = lba / blocks;
+    if zone >= zones.zones.into() {
+        return Err(Failure { location: 40, ..Failure::of_fault(Fault::OutOfRange, CommandKind::Other) });
+    }
+    if lba % blocks != 0 {
+        return Err(Failure::field(40));
+    }
+    Ok(zone as u32)
+}
+
+/// Zone Management Receive.
+pub(crate) fn receive<S: Contents>(
+    core: &mut Core,
+    token: &Token,
+    id: ControllerId,
+    c: &ZoneManagementReceive,
+    cx: &mut Cx<'_, S>,
+) -> Result<Option<Nanos>, Failure> {
+    let (volume, shift, zones) = zones_of(core, id, c.nsid)?;
+    let first = c.slba / (zones.size >> shift);
+    if first >= zones.zones.into() {
+        return Err(Failure { location: 40, ..Status::LBA_OUT_OF_RANGE.into() });
+    }
+    if c.bytes() > u64::from(core.config.max_transfer) {
+        return Err(Failure::field(48));
+    }
+    let bytes = report(core, volume, shift, &zones, first as u32, c);
+    cx.out.push(Output::Data { io: token.io(), bytes });
+    Ok(Some(cx.now))
+}
+
+fn report(
+    core: &Core,
+    volume: VolumeId,
+    shift: u8,
+    zones: &ZoneLayout,
+    first: u32,
+    c: &ZoneManagementReceive,
+) -> Vec<u8> {
+    let length = c.bytes() as usize;
+    let extended = c.action == ZoneReceiveAction::EXTENDED_REPORT;
+    let each = size_of::<ZoneDescriptor>() + if extended { EXTENSION_BYTES as usize } else { 0 };
+    let mut bytes = vec![0; size_of::<ZoneReportHeader>()];
+    let mut listed = 0u64;
+    for zone in first..zones.zones {
+        let Some(info) = core.ftl.zone(volume, zone) else { break };
+        if !c.filter.lists(state_of(info.state)) {
+            continue;
+        }
+        let fits = bytes.len() + each <= length;
+        if !fits && c.partial {
+            break;
+        }
+        listed += 1;
+        if fits {
+            bytes.extend_from_slice(descriptor(zone, shift, zones, &info).as_bytes());
+            if extended {
+                let end = bytes.len() + EXTENSION_BYTES as usize;
+                bytes.extend_from_slice(&info.extension);
+                bytes.resize(end, 0);
+            }
+        }
+    }
+    bytes[..8].copy_from_slice(&listed.to_le_bytes());
+    bytes.resize(length, 0);
+    bytes
+}
+
+fn descriptor(zone: u32, shift: u8, zones: &ZoneLayout, info: &ZoneInfo) -> ZoneDescriptor {
+    let start = u64::from(zone) * zones.size;
+    ZoneDescriptor {
+        za: ZoneAttributes::new().with_zdev(!info.extension.is_empty()),
+        ..ZoneDescriptor::new(
+            start >> shift,
+            zones.capacity >> shift,
+            state_of(info.state),
+            (start + info.written) >> shift,
+        )
+    }
+}
+
+fn state_of(state: ftl::ZoneState) -> ZoneState {
+    match state {
+        ftl::ZoneState::Empty => ZoneState::EMPTY,
+        ftl::ZoneState::ImplicitlyOpened => ZoneState::IMPLICITLY_OPENED,
+        ftl::ZoneState::ExplicitlyOpened => ZoneState::EXPLICITLY_OPENED,
+        ftl::ZoneState::Closed => ZoneState::CLOSED,
+        ftl::ZoneState::Full => ZoneState::FULL,
+        ftl::ZoneState::ReadOnly => ZoneState::READ_ONLY,
+        ftl::ZoneState::Offline => ZoneState::OFFLINE,
+    }
+}

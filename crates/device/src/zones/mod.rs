@@ -1,0 +1,10 @@
+//! Zoned namespaces (Zoned Namespace Command Set): what they say of themselves, and the commands that only they have. The zones are the
+//! translation layer's ([`ftl::ZoneLayout`]).
+
+pub(crate) mod commands;
+mod describe;
+
+pub(crate) use describe::{are_supported, controller, layout_of_new, namespace};
+
+/// Bytes of a Zone Descriptor Extension.
+pub(crate) const EXTENSION_BYTES: u32 = 64;

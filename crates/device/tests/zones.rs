@@ -1,0 +1,489 @@
+//! Zoned namespaces: the Zoned Namespace Command Set as a host sees it.
+
+mod common;
+
+use common::table::Table;
+use common::{Bench, bytes, pattern, small};
+use device::Origin;
+use ftl::{SetConfig, ZonesConfig};
+use nvme::admin::{
+    FormatNvm, Identify, NamespaceAttachment, NamespaceAttachmentSelect, NamespaceManagement,
+    NamespaceManagementSelect, Sanitize, SanitizeAction, SecureErase,
+};
+use nvme::identify::{
+    Cns, ControllerList, IdentifyNamespace, IoCommandSets, NamespaceCreate, NamespaceIdDescriptor,
+    NamespaceList, Znsco, ZonedController, ZonedCreate, ZonedNamespace,
+};
+use nvme::io::{Blocks, DatasetManagement, DsmRange, appended_lba};
+use nvme::zerocopy::{FromBytes, IntoBytes};
+use nvme::zone::{
+    ZoneManagementReceive, ZoneManagementSend, ZoneReceiveAction, ZoneReport, ZoneReportFilter,
+    ZoneSendAction, ZoneState,
+};
+use nvme::{Command, Csi, IDENTIFY_SIZE, IoCommand, IoOpcode, NSID_ALL, Status, U16, U32, U64};
+
+/// Blocks from one zone to the next, and blocks that can be written: a superblock of the small drive.
+const SIZE: u64 = 512;
+const CAPACITY: u64 = 384;
+const ZONES: u64 = 8;
+
+fn bench() -> Bench {
+    let mut config = small(&[]);
+    let SetConfig::Nand { zones, .. } = &mut config.ftl.sets[0] else { panic!("set 1 is NAND") };
+    *zones = ZonesConfig { dies: 0, active: 4, buffer_pages: 96 };
+    config.ftl.energy_bytes += 96 * 4096;
+    Bench::new(config)
+}
+
+fn create_command() -> NamespaceManagement {
+    NamespaceManagement { nsid: 0, sel: NamespaceManagementSelect::CREATE, csi: Csi::ZONED }
+}
+
+fn new_namespace() -> NamespaceCreate {
+    NamespaceCreate {
+        nsze: U64::new(ZONES * SIZE),
+        ncap: U64::new(ZONES * SIZE),
+        nvmsetid: U16::new(1),
+        ..NamespaceCreate::default()
+    }
+}
+
+fn attach(b: &mut Bench, nsid: u32) {
+    let list = ControllerList::new([b.controller.0]);
+    b.admin_ok(NamespaceAttachment { nsid, sel: NamespaceAttachmentSelect::ATTACH }, &bytes(&list));
+}
+
+fn create(b: &mut Bench, new: &NamespaceCreate) -> u32 {
+    let (nsid, _) = b.admin_ok(create_command(), &bytes(new));
+    attach(b, nsid);
+    nsid
+}
+
+fn identify(cns: Cns, nsid: u32, csi: Csi) -> Identify {
+    Identify { nsid, cns, cntid: 0xFFFF, cnssid: 0, csi, uidx: 0 }
+}
+
+fn send(b: &mut Bench, nsid: u32, action: ZoneSendAction, zone: u64) -> Status {
+    b.io(ZoneManagementSend::new(nsid, action, zone * SIZE), &[]).0
+}
+
+fn send_all(b: &mut Bench, nsid: u32, action: ZoneSendAction) -> Status {
+    b.io(ZoneManagementSend { select_all: true, ..ZoneManagementSend::new(nsid, action, 0) }, &[]).0
+}
+
+fn receive(nsid: u32, zone: u64, dwords: u64) -> ZoneManagementReceive {
+    ZoneManagementReceive {
+        nsid,
+        slba: zone * SIZE,
+        dwords,
+        action: ZoneReceiveAction::REPORT,
+        filter: ZoneReportFilter::ALL,
+        partial: false,
+    }
+}
+
+/// All zones: state and write pointer.
+fn report(b: &mut Bench, nsid: u32) -> Vec<(ZoneState, Option<u64>)> {
+    let (status, data) = b.io(receive(nsid, 0, 16 + 16 * ZONES), &[]);
+    assert!(status.is_success(), "{status}");
+    let report = ZoneReport::parse(&data, 0).unwrap();
+    assert_eq!(report.nzones(), ZONES);
+    let zones: Vec<_> = report.zones().map(|(zone, _)| (zone.state(), zone.write_pointer())).collect();
+    for (i, (zone, _)) in (0..).zip(report.zones()) {
+        assert_eq!((zone.zslba.get(), zone.zcap.get()), (i * SIZE, CAPACITY));
+    }
+    zones
+}
+
+fn state(b: &mut Bench, nsid: u32, zone: usize) -> ZoneState {
+    report(b, nsid)[zone].0
+}
+
+fn append(b: &mut Bench, nsid: u32, zone: u64, blocks: u32, data: &[u8]) -> Result<u64, Status> {
+    let command = Command::zone_append(nsid, zone * SIZE, blocks);
+    let (completion, _) = b.on(b.controller, 1, &command, data);
+    if completion.status().is_success() { Ok(appended_lba(&completion)) } else { Err(completion.status()) }
+}
+
+fn write(b: &mut Bench, nsid: u32, lba: u64, blocks: u32) -> Status {
+    let data = pattern(lba as u32, blocks as usize * 4096);
+    b.io(IoCommand::Write(Blocks::new(nsid, lba, blocks)), &data).0
+}
+
+#[test]
+fn a_zoned_namespace_says_what_it_is() {
+    let mut b = bench();
+    let sets: IoCommandSets = b.ask(identify(Cns::IO_COMMAND_SETS, 0, Csi::NVM));
+    assert_eq!(sets.iocsc[0].get(), 0b101);
+    let conventional = b.create_attached(1, 1024);
+    let nsid = create(&mut b, &new_namespace());
+    let controller: ZonedController = b.ask(identify(Cns::IOCS_CONTROLLER, 0, Csi::ZONED));
+    assert_eq!(controller.zasl, 0);
+    let zoned: ZonedNamespace = b.ask(identify(Cns::IOCS_NAMESPACE, nsid, Csi::ZONED));
+    assert_eq!((zoned.max_active(), zoned.max_open()), (Some(4), Some(4)));
+    // What Linux wants: no excursions, no variable capacity, a power of two.
+    assert_eq!(zoned.zoc.into_bits().get(), 0);
+    assert_eq!((zoned.lbafe[0].zsze.get(), zoned.lbafe[0].extension_bytes()), (SIZE, 64));
+    assert_eq!(zoned.lbafe[1].zsze.get(), 0, "blocks of 512 bytes");
+    let ns: IdentifyNamespace = b.ask(identify(Cns::NAMESPACE, nsid, Csi::NVM));
+    assert_eq!((ns.nsze.get(), ns.ncap.get(), ns.nuse.get()), (ZONES * SIZE, ZONES * CAPACITY, 0));
+    let (_, list) = b.admin_ok(identify(Cns::NAMESPACE_DESCRIPTORS, nsid, Csi::NVM), &[]);
+    let descriptors: Vec<_> = NamespaceIdDescriptor::read_list((&list[..]).try_into().unwrap()).collect();
+    assert!(descriptors.contains(&NamespaceIdDescriptor::Csi(Csi::ZONED)), "{descriptors:?}");
+    for (cns, csi, expected) in [
+        (Cns::ACTIVE_NAMESPACES, Csi::NVM, vec![conventional, nsid]),
+        (Cns::IOCS_ACTIVE_NAMESPACES, Csi::NVM, vec![conventional]),
+        (Cns::IOCS_ACTIVE_NAMESPACES, Csi::ZONED, vec![nsid]),
+        (Cns::IOCS_ALLOCATED_NAMESPACES, Csi::ZONED, vec![nsid]),
+    ] {
+        let list: NamespaceList = b.ask(identify(cns, 0, csi));
+        assert_eq!(list.iter().collect::<Vec<_>>(), expected, "{cns:?} {csi:?}");
+    }
+}
+
+#[test]
+fn zones_are_written_in_order_and_read_anywhere() {
+    let mut b = bench();
+    let nsid = create(&mut b, &new_namespace());
+    let empty = (ZoneState::EMPTY, Some(0));
+    assert_eq!(report(&mut b, nsid)[0], empty);
+    let data = pattern(7, CAPACITY as usize * 4096);
+    for (from, to) in [(0, 10), (10, 12), (12, 100), (100, 256)] {
+        let piece = &data[from * 4096..to * 4096];
+        let (status, _) =
+            b.io(IoCommand::Write(Blocks::new(nsid, SIZE + from as u64, (to - from) as u32)), piece);
+        assert!(status.is_success(), "{status}");
+        assert_eq!(report(&mut b, nsid)[1], (ZoneState::IMPLICITLY_OPENED, Some(SIZE + to as u64)));
+    }
+    assert_eq!(append(&mut b, nsid, 1, 28, &data[256 * 4096..284 * 4096]), Ok(SIZE + 256));
+    assert_eq!(append(&mut b, nsid, 1, 100, &data[284 * 4096..]), Ok(SIZE + 284));
+    assert_eq!(report(&mut b, nsid)[1], (ZoneState::FULL, None));
+    assert_eq!(b.read(nsid, SIZE, 200), data[..200 * 4096]);
+    assert_eq!(b.read(nsid, SIZE + 200, 184), data[200 * 4096..]);
+    // Behind the capacity, and across the zone's end, are zeros.
+    assert!(b.read(nsid, SIZE + CAPACITY, 130).iter().all(|&byte| byte == 0));
+    assert!(send(&mut b, nsid, ZoneSendAction::RESET, 1).is_success());
+    assert_eq!(report(&mut b, nsid)[1], (ZoneState::EMPTY, Some(SIZE)));
+    assert!(b.read(nsid, SIZE, 100).iter().all(|&byte| byte == 0));
+}
+
+#[test]
+fn appends_under_way_together_take_places_one_after_the_other() {
+    let mut b = bench();
+    let nsid = create(&mut b, &new_namespace());
+    let data: Vec<Vec<u8>> = (0..48).map(|i| pattern(i, 8 * 4096)).collect();
+    let submitted: Vec<u32> = data
+        .iter()
+        .map(|data| b.submit(b.controller, 1, &Command::zone_append(nsid, 3 * SIZE, 8), data))
+        .collect();
+    let mut places = Vec::new();
+    for (io, data) in submitted.into_iter().zip(&data) {
+        let (completion, _) = b.wait(io);
+        assert!(completion.status().is_success(), "{}", completion.status());
+        let lba = appended_lba(&completion);
+        assert_eq!(&b.read(nsid, lba, 8), data);
+        places.push(lba);
+    }
+    places.sort_unstable();
+    assert!(places.into_iter().eq((3 * SIZE..3 * SIZE + 384).step_by(8)));
+    assert_eq!(state(&mut b, nsid, 3), ZoneState::FULL);
+}
+
+#[test]
+fn resources_are_limited() {
+    let mut b = bench();
+    let mut new = new_namespace();
+    new.set_zoned(&ZonedCreate { rar: U32::new(3), ror: U32::new(2), ..ZonedCreate::default() });
+    let nsid = create(&mut b, &new);
+    assert!(write(&mut b, nsid, 0, 1).is_success());
+    assert!(send(&mut b, nsid, ZoneSendAction::OPEN, 1).is_success());
+    // Zone 0 is closed for it, as a write opened it.
+    assert!(write(&mut b, nsid, 2 * SIZE, 1).is_success());
+    let states: Vec<_> = report(&mut b, nsid).into_iter().map(|(state, _)| state).collect();
+    assert_eq!(
+        states[..4],
+        [ZoneState::CLOSED, ZoneState::EXPLICITLY_OPENED, ZoneState::IMPLICITLY_OPENED, ZoneState::EMPTY]
+    );
+    assert!(write(&mut b, nsid, 3 * SIZE, 1).is(Status::TOO_MANY_ACTIVE_ZONES));
+    assert!(send(&mut b, nsid, ZoneSendAction::OPEN, 2).is_success());
+    assert!(write(&mut b, nsid, 1, 1).is(Status::TOO_MANY_OPEN_ZONES));
+    assert!(send(&mut b, nsid, ZoneSendAction::FINISH, 2).is_success());
+    assert!(write(&mut b, nsid, 3 * SIZE, 1).is_success());
+    assert!(send_all(&mut b, nsid, ZoneSendAction::CLOSE).is_success());
+    assert!(send_all(&mut b, nsid, ZoneSendAction::OPEN).is(Status::TOO_MANY_OPEN_ZONES));
+    assert!(send_all(&mut b, nsid, ZoneSendAction::RESET).is_success());
+    assert!(report(&mut b, nsid).iter().all(|(state, _)| *state == ZoneState::EMPTY));
+    // The set has promised three of its four active zones.
+    assert!(b.admin(create_command(), &bytes(&new)).0.status().is(Status::NAMESPACE_INSUFFICIENT_CAPACITY));
+    let mut second = new_namespace();
+    second.set_zoned(&ZonedCreate { rar: U32::new(1), ..ZonedCreate::default() });
+    create(&mut b, &second);
+}
+
+#[test]
+fn reports_list_what_is_asked_for() {
+    let mut b = bench();
+    let nsid = create(&mut b, &new_namespace());
+    for zone in [1, 4, 5] {
+        assert!(write(&mut b, nsid, zone * SIZE, 1).is_success());
+    }
+    assert!(send(&mut b, nsid, ZoneSendAction::FINISH, 4).is_success());
+    let extension = pattern(3, 64);
+    let command = ZoneManagementSend::new(nsid, ZoneSendAction::SET_DESCRIPTOR_EXTENSION, 6 * SIZE);
+    assert!(b.io(command, &extension).0.is_success());
+    let listed = |b: &mut Bench, c: ZoneManagementReceive, extension: usize| {
+        let (status, data) = b.io(c, &[]);
+        assert!(status.is_success(), "{status}");
+        let report = ZoneReport::parse(&data, extension).unwrap();
+        let zones: Vec<u64> = report.zones().map(|(zone, _)| zone.zslba.get() / SIZE).collect();
+        (report.nzones(), zones)
+    };
+    let all = receive(nsid, 0, 1024);
+    assert_eq!(listed(&mut b, all, 0), (8, (0..8).collect()));
+    assert_eq!(listed(&mut b, receive(nsid, 5, 1024), 0), (3, vec![5, 6, 7]));
+    let open = ZoneManagementReceive { filter: ZoneReportFilter::IMPLICITLY_OPENED, ..all };
+    assert_eq!(listed(&mut b, open, 0), (2, vec![1, 5]));
+    // Two descriptors fit.
+    assert_eq!(listed(&mut b, receive(nsid, 0, 48), 0), (8, vec![0, 1]));
+    assert_eq!(
+        listed(&mut b, ZoneManagementReceive { partial: true, ..receive(nsid, 0, 48) }, 0),
+        (2, vec![0, 1])
+    );
+    let extended =
+        ZoneManagementReceive { action: ZoneReceiveAction::EXTENDED_REPORT, ..receive(nsid, 6, 1024) };
+    let (_, data) = b.io(extended, &[]);
+    let report = ZoneReport::parse(&data, 64).unwrap();
+    let (zone, found) = report.zones().next().unwrap();
+    assert_eq!((zone.state(), zone.za.zdev(), found), (ZoneState::CLOSED, true, &extension[..]));
+}
+
+#[test]
+fn power_cuts_leave_what_was_acknowledged() {
+    for energy in [true, false] {
+        let mut b = bench();
+        let nsid = create(&mut b, &new_namespace());
+        let data = pattern(1, 100 * 4096);
+        assert_eq!(append(&mut b, nsid, 0, 100, &data), Ok(0));
+        assert!(send(&mut b, nsid, ZoneSendAction::OPEN, 1).is_success());
+        b.cut(energy);
+        b.power_on();
+        let zones = report(&mut b, nsid);
+        assert_eq!(zones[1].0, ZoneState::EMPTY);
+        let end = zones[0].1.unwrap();
+        if energy {
+            assert_eq!(zones[0], (ZoneState::CLOSED, Some(100)));
+        }
+        if end > 0 {
+            assert_eq!(b.read(nsid, 0, end as u32), data[..end as usize * 4096]);
+        }
+        assert!(write(&mut b, nsid, end, 5).is_success());
+    }
+}
+
+#[test]
+fn format_and_sanitize_empty_all_zones() {
+    let mut b = bench();
+    let nsid = create(&mut b, &new_namespace());
+    let empty = |b: &mut Bench| report(b, nsid).iter().all(|(state, _)| *state == ZoneState::EMPTY);
+    let format = FormatNvm { nsid, lbaf: 0, mset: false, pi: 0, pil: false, ses: SecureErase::USER_DATA };
+    assert!(write(&mut b, nsid, 0, 100).is_success() && !empty(&mut b));
+    b.admin_ok(format, &[]);
+    assert!(empty(&mut b));
+    assert!(write(&mut b, nsid, 0, 100).is_success() && !empty(&mut b));
+    let small_blocks = b.admin(FormatNvm { lbaf: 1, ..format }, &[]).0.status();
+    assert!(small_blocks.is(Status::INVALID_FORMAT), "{small_blocks}");
+    b.admin_ok(Sanitize { sanact: SanitizeAction::BLOCK_ERASE, ..Sanitize::default() }, &[]);
+    b.run_until(media::Nanos(b.now.0 + 10_000_000_000));
+    assert!(empty(&mut b));
+    assert!(write(&mut b, nsid, 0, 100).is_success());
+}
+
+#[test]
+fn what_zones_may_not() {
+    let mut b = bench();
+    let conventional = b.create_attached(1, 1024);
+    let mut table = Table::new("Zoned namespaces", "zones.rs", "what_zones_may_not");
+    // Creation.
+    let changed = |change: fn(&mut NamespaceCreate)| {
+        let mut new = new_namespace();
+        change(&mut new);
+        new
+    };
+    let zoned = |zoned: ZonedCreate| {
+        let mut new = new_namespace();
+        new.set_zoned(&zoned);
+        new
+    };
+    let rows: Vec<(&str, NamespaceCreate, Status)> = vec![
+        ("size is no whole number of zones", changed(|n| n.nsze = U64::new(SIZE + 1)), Status::INVALID_FIELD),
+        (
+            "capacity is that of other zones",
+            changed(|n| n.ncap = U64::new(CAPACITY + 1)),
+            Status::INVALID_FIELD,
+        ),
+        (
+            "blocks of 512 bytes",
+            changed(|n| n.flbas = nvme::identify::Flbas::from_format_index(1)),
+            Status::INVALID_FORMAT,
+        ),
+        ("a set without zones", changed(|n| n.nvmsetid = U16::new(2)), Status::INVALID_FIELD),
+        (
+            "Zone Random Write Areas",
+            zoned(ZonedCreate { znsco: Znsco::new().with_azr(true), ..ZonedCreate::default() }),
+            Status::INVALID_FIELD,
+        ),
+        (
+            "more active zones than there are",
+            zoned(ZonedCreate { rar: U32::new(5), ..ZonedCreate::default() }),
+            Status::NAMESPACE_INSUFFICIENT_CAPACITY,
+        ),
+        (
+            "more open than active zones",
+            zoned(ZonedCreate { rar: U32::new(2), ror: U32::new(3), ..ZonedCreate::default() }),
+            Status::INVALID_FIELD,
+        ),
+    ];
+    for (what, new, expected) in rows {
+        let got = b.admin(create_command(), &bytes(&new)).0.status();
+        table.check(what, true, &create_command().into(), got, expected);
+    }
+    let nsid = create(&mut b, &new_namespace());
+    // Commands that conventional namespaces do not have.
+    for command in [
+        Command::zone_append(conventional, 0, 1),
+        ZoneManagementSend::new(conventional, ZoneSendAction::RESET, 0).into(),
+        receive(conventional, 0, 1024).into(),
+    ] {
+        let got = b.io(command, &[0; 4096]).0;
+        table.check("conventional namespace", false, &command, got, Status::INVALID_OPCODE);
+    }
+    // Writes.
+    assert!(write(&mut b, nsid, 0, 8).is_success());
+    assert!(send(&mut b, nsid, ZoneSendAction::FINISH, 1).is_success());
+    let data = vec![0; 256 * 4096];
+    let rows: Vec<(&str, Command, Status)> = vec![
+        (
+            "not at the write pointer",
+            IoCommand::Write(Blocks::new(nsid, 9, 1)).into(),
+            Status::ZONE_INVALID_WRITE,
+        ),
+        (
+            "before the write pointer",
+            IoCommand::Write(Blocks::new(nsid, 0, 8)).into(),
+            Status::ZONE_INVALID_WRITE,
+        ),
+        (
+            "zeroes not at the write pointer",
+            IoCommand::WriteZeroes(Blocks::new(nsid, 9, 1)).into(),
+            Status::ZONE_INVALID_WRITE,
+        ),
+        ("full zone", IoCommand::Write(Blocks::new(nsid, SIZE, 1)).into(), Status::ZONE_IS_FULL),
+        (
+            "across the end of a zone",
+            IoCommand::Write(Blocks::new(nsid, 3 * SIZE - 8, 16)).into(),
+            Status::ZONE_BOUNDARY_ERROR,
+        ),
+        ("append to a full zone", Command::zone_append(nsid, SIZE, 1), Status::ZONE_IS_FULL),
+        ("append where no zone begins", Command::zone_append(nsid, 1, 1), Status::INVALID_FIELD),
+        (
+            "append beyond the namespace",
+            Command::zone_append(nsid, ZONES * SIZE, 1),
+            Status::LBA_OUT_OF_RANGE,
+        ),
+        (
+            "comparison fused with a write",
+            IoCommand::Write(Blocks::new(nsid, 9, 1)).into(),
+            Status::ZONE_INVALID_WRITE,
+        ),
+    ];
+    for (what, command, expected) in rows {
+        let bytes = (command.cdw12.get() as usize & 0xFFFF) * 4096 + 4096;
+        let got = b.io(command, &data[..bytes]).0;
+        table.check(what, false, &command, got, expected);
+    }
+    let filled = |b: &mut Bench, zone: u64, blocks: u32| {
+        let mut at = zone * SIZE;
+        let mut left = blocks;
+        while left > 0 {
+            let piece = left.min(128);
+            assert!(write(b, nsid, at, piece).is_success());
+            (at, left) = (at + u64::from(piece), left - piece);
+        }
+    };
+    filled(&mut b, 2, CAPACITY as u32 - 4);
+    let command = Command::zone_append(nsid, 2 * SIZE, 8);
+    let got = b.io(command, &data[..8 * 4096]).0;
+    table.check("append of more than is left", false, &command, got, Status::ZONE_BOUNDARY_ERROR);
+    let command: Command = IoCommand::Write(Blocks::new(nsid, 2 * SIZE + CAPACITY - 4, 8)).into();
+    let got = b.io(command, &data[..8 * 4096]).0;
+    table.check("write beyond the zone's capacity", false, &command, got, Status::ZONE_BOUNDARY_ERROR);
+    // Management.
+    let at = |action, lba| ZoneManagementSend::new(nsid, action, lba);
+    let open_with_zrwa = ZoneManagementSend { zrwa: true, ..at(ZoneSendAction::OPEN, 3 * SIZE) };
+    let rows: Vec<(&str, ZoneManagementSend, Status)> = vec![
+        ("no zone begins there", at(ZoneSendAction::RESET, 1), Status::INVALID_FIELD),
+        ("beyond the namespace", at(ZoneSendAction::RESET, ZONES * SIZE), Status::LBA_OUT_OF_RANGE),
+        ("open a full zone", at(ZoneSendAction::OPEN, SIZE), Status::INVALID_ZONE_STATE_TRANSITION),
+        ("close an empty zone", at(ZoneSendAction::CLOSE, 3 * SIZE), Status::INVALID_ZONE_STATE_TRANSITION),
+        (
+            "take a zone offline that can be written",
+            at(ZoneSendAction::OFFLINE, 0),
+            Status::INVALID_ZONE_STATE_TRANSITION,
+        ),
+        (
+            "an extension for a zone that is written",
+            at(ZoneSendAction::SET_DESCRIPTOR_EXTENSION, 0),
+            Status::INVALID_ZONE_STATE_TRANSITION,
+        ),
+        ("open with a Zone Random Write Area", open_with_zrwa, Status::INVALID_FIELD),
+        ("flush of a Zone Random Write Area", at(ZoneSendAction::FLUSH_ZRWA, 0), Status::INVALID_FIELD),
+    ];
+    for (what, c, expected) in rows {
+        let extension = c.action == ZoneSendAction::SET_DESCRIPTOR_EXTENSION;
+        let got = b.io(c, &data[..if extension { 64 } else { 0 }]).0;
+        table.check(what, false, &c.into(), got, expected);
+    }
+    let c = ZoneManagementSend::new(nsid, ZoneSendAction(0x20), 0);
+    let got = b.io(c, &[]).0;
+    table.check("an action that there is not", false, &c.into(), got, Status::INVALID_FIELD);
+    for (what, c, expected) in [
+        ("beyond the namespace", receive(nsid, ZONES, 1024), Status::LBA_OUT_OF_RANGE),
+        ("more than a command may transfer", receive(nsid, 0, 1 << 20), Status::INVALID_FIELD),
+        (
+            "a filter that there is not",
+            ZoneManagementReceive { filter: ZoneReportFilter(9), ..receive(nsid, 0, 16) },
+            Status::INVALID_FIELD,
+        ),
+    ] {
+        let got = b.io(c, &[]).0;
+        table.check(what, false, &c.into(), got, expected);
+    }
+    table.finish();
+}
+
+#[test]
+fn what_is_no_write_leaves_the_write_pointer() {
+    let mut b = bench();
+    let nsid = create(&mut b, &new_namespace());
+    assert!(write(&mut b, nsid, 0, 8).is_success());
+    let data = b.read(nsid, 0, 8);
+    assert!(b.io(IoCommand::Compare(Blocks::new(nsid, 0, 8)), &data).0.is_success());
+    assert!(b.io(IoCommand::Verify(Blocks::new(nsid, 0, 8)), &[]).0.is_success());
+    let dsm = DatasetManagement { nsid, nr: 1, idr: false, idw: false, ad: true };
+    let range = DsmRange { lengthlb: U32::new(8), ..DsmRange::default() };
+    assert!(b.io(IoCommand::DatasetManagement(dsm), range.as_bytes()).0.is_success());
+    assert_eq!(report(&mut b, nsid)[0].1, Some(8));
+    assert_eq!(b.read(nsid, 0, 8), data);
+    // Zeroes are a write, whatever else is asked for.
+    let zeroes = Blocks { deac: true, ..Blocks::new(nsid, 8, 8) };
+    assert!(b.io(IoCommand::WriteZeroes(zeroes), &[]).0.is_success());
+    assert_eq!(report(&mut b, nsid)[0].1, Some(16));
+    assert!(b.io(IoCommand::Flush { nsid }, &[]).0.is_success());
+    let other = b.connect("other", Origin::InProcess);
+    assert!(!b.on(other, 1, &Command::zone_append(nsid, 0, 1), &[0; 4096]).0.status().is_success());
+    assert_eq!(IoOpcode::ZONE_APPEND.0, 0x7D);
+    let (_, all) = b.admin_ok(identify(Cns::IOCS_NAMESPACE, NSID_ALL, Csi::ZONED), &[]);
+    assert_eq!(all.len(), IDENTIFY_SIZE);
+    let common = ZonedNamespace::read_from_bytes(&all).unwrap();
+    assert_eq!(common.lbafe[0].zsze.get(), SIZE);
+}

@@ -1,0 +1,345 @@
+//! Writes on their way into a zone: what they may, and when there is room.
+
+use super::layout::ZoneLayout;
+use super::state::{ZoneEvent, ZoneFault, ZoneState};
+use super::zone::{Window, WindowPage, ZoneId};
+use super::{Waiting, Zones, logical};
+use crate::answer::{Answer, CompletedIo, Fault};
+use crate::config::PAGE;
+use crate::context::SetContext;
+use crate::page_mapped::PageMappedSet;
+use crate::storage::{Io, Piece, Record, Storage};
+use crate::volume::VolumeId;
+use crate::write::Write;
+use media::{LogicalPage, Nanos, Slot, Spare};
+
+impl Zones {
+    /// Where an append of so many bytes to the zone that begins at `byte` of a volume would go.
+    ///
+    /// # Errors
+    /// If no zone begins there, its state allows no write, or too little is left of it.
+    pub fn append_at(&self, volume: VolumeId, byte: u64, bytes: u32) -> Result<u64, Fault> {
+        let table = self.table(volume).ok_or(Fault::OutOfRange)?;
+        let (zone, within) = table.layout.locate(byte);
+        let zone = table.zones.get(zone as usize).filter(|_| within == 0).ok_or(Fault::OutOfRange)?;
+        // The write pointer of a full zone may be the begin of the next.
+        zone.state.after(ZoneEvent::Write).map_err(Fault::Zone)?;
+        let within = u64::from(zone.accepted) * u64::from(PAGE);
+        if within + u64::from(bytes) > table.layout.capacity {
+            return Err(Fault::Zone(ZoneFault::Boundary));
+        }
+        Ok(byte + within)
+    }
+
+    /// Accepts a write: the zone's write pointer moves at once. The answer is [`Answer::Later`] if there is no room for it now, or it has
+    /// to reach the flash.
+    pub fn accept<S: Storage>(
+        &mut self,
+        now: Nanos,
+        mut write: Write,
+        mapped: &mut PageMappedSet,
+        cx: &mut SetContext<'_, S>,
+    ) -> Answer {
+        if mapped.is_read_only() {
+            return Answer::Failed(Fault::ReadOnly);
+        }
+        let id = match self.check(write.volume, write.start, write.end) {
+            Ok(id) => id,
+            Err(fault) => return Answer::Failed(fault),
+        };
+        self.zone_mut(id).accepted += ((write.end - write.start) / u64::from(PAGE)) as u32;
+        if self.zone(id).waiting == 0 {
+            match self.admit(id, &mut write, cx) {
+                Ok(true) => {
+                    let waits = write.durable && !self.protected && self.wait(id, write.io);
+                    self.pump(now, mapped, cx);
+                    return if waits { Answer::Later } else { Answer::At(write.at.max(now)) };
+                }
+                Ok(false) => {}
+                Err(fault) => {
+                    self.take_back(id);
+                    return Answer::Failed(fault);
+                }
+            }
+        }
+        self.zone_mut(id).waiting += 1;
+        self.waiting.push_back(Waiting { zone: id, write });
+        self.pump(now, mapped, cx);
+        Answer::Later
+    }
+
+    /// The zone that a write goes to, with the resources that it takes.
+    fn check(&mut self, volume: VolumeId, start: u64, end: u64) -> Result<ZoneId, Fault> {
+        let table = self.table_mut(volume).ok_or(Fault::OutOfRange)?;
+        let ZoneLayout { size, capacity, max_active, max_open, .. } = table.layout;
+        let (number, within) = table.layout.locate(start);
+        let len = end - start;
+        if !(start | end).is_multiple_of(u64::from(PAGE)) {
+            return Err(Fault::OutOfRange);
+        }
+        if within + len > size {
+            return Err(Fault::Zone(ZoneFault::Boundary));
+        }
+        let zone = &table.zones[number as usize];
+        let event = if within + len == capacity { ZoneEvent::Fill } else { ZoneEvent::Write };
+        // A full zone takes nothing, also where the event would leave it full.
+        zone.state.after(ZoneEvent::Write).map_err(Fault::Zone)?;
+        let next = zone.state.after(event).map_err(Fault::Zone)?;
+        if within != u64::from(zone.accepted) * u64::from(PAGE) {
+            return Err(Fault::Zone(ZoneFault::InvalidWrite));
+        }
+        if within + len > capacity {
+            return Err(Fault::Zone(ZoneFault::Boundary));
+        }
+        if !zone.state.is_active() && table.active >= max_active {
+            return Err(Fault::Zone(ZoneFault::TooManyActive));
+        }
+        if !zone.state.is_open() {
+            if table.open >= max_open {
+                let closed = table.closable().ok_or(Fault::Zone(ZoneFault::TooManyOpen))?;
+                table.set_state(closed, ZoneState::Closed);
+            }
+            table.opened += 1;
+            table.zones[number as usize].opened = table.opened;
+        }
+        table.set_state(number, next);
+        Ok(ZoneId { volume, zone: number })
+    }
+
+    /// Admits what waits, as far as there is room: each zone's writes in their order. Whether anything was admitted.
+    pub(super) fn admit_waiting<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) -> bool {
+        let mut any = false;
+        let mut i = 0;
+        // Zones whose writes must wait: those behind wait, too.
+        let mut stuck = std::mem::take(&mut self.stuck);
+        stuck.clear();
+        while i < self.waiting.len() {
+            let zone = self.waiting[i].zone;
+            if stuck.contains(&zone) {
+                i += 1;
+                continue;
+            }
+            let mut write = self.waiting[i].write.clone();
+            let before = write.start;
+            let result = self.admit(zone, &mut write, cx);
+            any |= write.start != before;
+            match result {
+                Ok(false) => {
+                    self.waiting[i].write = write;
+                    if self.lacks_slots {
+                        break;
+                    }
+                    stuck.push(zone);
+                    i += 1;
+                }
+                Ok(true) => {
+                    self.waiting.remove(i);
+                    self.zone_mut(zone).waiting -= 1;
+                    if let Some(window) = self.zone(zone).window {
+                        // The last unit of a zone may be less than a whole one.
+                        self.make_ready(window);
+                    }
+                    self.admitted(now, zone, &write, cx);
+                }
+                Err(fault) => {
+                    self.fail_waiting(now, zone, fault, cx);
+                    any = true;
+                }
+            }
+        }
+        self.stuck = stuck;
+        any
+    }
+
+    /// All of a write is in the window.
+    fn admitted<S: Storage>(&mut self, now: Nanos, id: ZoneId, write: &Write, cx: &mut SetContext<'_, S>) {
+        if write.durable && !self.protected && self.wait(id, write.io) {
+            return;
+        }
+        cx.done.push(CompletedIo { io: write.io, at: write.at.max(now), result: Ok(()) });
+    }
+
+    /// A command waits until all that was admitted to a zone is on flash. Whether it is not there yet.
+    pub(super) fn wait(&mut self, id: ZoneId, io: Io) -> bool {
+        let pages = self.zone(id).admitted;
+        let Some(index) = self.zone(id).window else { return false };
+        let window = &mut self.windows[usize::from(index)];
+        window.waiters.push_back((io, pages));
+        true
+    }
+
+    /// The first write that waits for a zone fails, and with it all others: the write pointer goes back to what was admitted.
+    pub(super) fn fail_waiting<S: Storage>(
+        &mut self,
+        now: Nanos,
+        id: ZoneId,
+        fault: Fault,
+        cx: &mut SetContext<'_, S>,
+    ) {
+        let mut fault = fault;
+        self.waiting.retain(|waiting| {
+            if waiting.zone != id {
+                return true;
+            }
+            cx.done.push(CompletedIo { io: waiting.write.io, at: now, result: Err(fault) });
+            if fault != Fault::ReadOnly {
+                // Those behind do not begin at the write pointer any more.
+                fault = Fault::Zone(ZoneFault::InvalidWrite);
+            }
+            false
+        });
+        self.zone_mut(id).waiting = 0;
+        self.take_back(id);
+    }
+
+    /// The write pointer goes back to what was admitted. A zone that would have been full is not.
+    fn take_back(&mut self, id: ZoneId) {
+        let Some(table) = self.table_mut(id.volume) else { return };
+        let zone = &mut table.zones[id.zone as usize];
+        zone.accepted = zone.admitted;
+        if zone.state == ZoneState::Full {
+            table.set_state(id.zone, ZoneState::Closed);
+        }
+    }
+
+    /// Moves as much of a write into the zone's window as fits; whether that was all.
+    fn admit<S: Storage>(
+        &mut self,
+        id: ZoneId,
+        write: &mut Write,
+        cx: &mut SetContext<'_, S>,
+    ) -> Result<bool, Fault> {
+        let Some(index) = self.window_of(id) else { return Ok(false) };
+        let layout = self.table(id.volume).ok_or(Fault::OutOfRange)?.layout;
+        while write.start < write.end {
+            if !self.has_room(index) {
+                return Ok(false);
+            }
+            let Some(slot) = cx.storage.allocate() else {
+                self.lacks_slots = true;
+                return Ok(false);
+            };
+            let piece = Piece { host: write.host, page: 0, len: PAGE };
+            let stored = match write.zeros {
+                true => cx.storage.store_zeros(write.io, piece, slot, None),
+                false => cx.storage.store(write.io, piece, slot, None),
+            };
+            if let Err(error) = stored {
+                cx.storage.release(slot);
+                return Err(error.into());
+            }
+            *cx.version += 1;
+            let added = WindowPage { slot, version: *cx.version };
+            self.push(index, added);
+            let page = self.zone(id).admitted;
+            self.record_page(id, &layout, page, added, cx);
+            self.zone_mut(id).admitted += 1;
+            write.start += u64::from(PAGE);
+            write.host += PAGE;
+        }
+        self.make_ready(index);
+        Ok(true)
+    }
+
+    /// A page joins a window.
+    pub(super) fn push(&mut self, index: u16, page: WindowPage) {
+        let unit_pages = self.striping.unit_pages;
+        let window = &mut self.windows[usize::from(index)];
+        window.pages.push_back(page);
+        window.charged += 1;
+        self.used += 1;
+        if window.charged <= unit_pages {
+            self.claims -= 1;
+        }
+        if (window.pages.len() as u32).is_multiple_of(unit_pages) {
+            self.make_ready(index);
+        }
+    }
+
+    /// Tells the journal of a page that was accepted.
+    fn record_page<S: Storage>(
+        &self,
+        id: ZoneId,
+        layout: &ZoneLayout,
+        page: u32,
+        held: WindowPage,
+        cx: &mut SetContext<'_, S>,
+    ) {
+        if !self.durable {
+            return;
+        }
+        let Some(volume) = cx.volumes.get(id.volume) else { return };
+        let page = LogicalPage(logical(volume, layout, id.zone, page));
+        let spare = Spare { page, version: held.version, slot: held.slot };
+        cx.storage.record(Record::Buffer { set: volume.set.0, spare });
+    }
+
+    /// Whether a window takes another page: of its own claim, or of what nobody has claimed.
+    #[inline]
+    fn has_room(&self, index: u16) -> bool {
+        let claimed = self.windows[usize::from(index)].charged < self.striping.unit_pages;
+        claimed || self.used + self.claims < self.config.buffer_pages
+    }
+
+    /// The window of a zone; a new one if it has none and there is room for its claim.
+    pub(super) fn window_of(&mut self, id: ZoneId) -> Option<u16> {
+        if let Some(window) = self.zone(id).window {
+            return Some(window);
+        }
+        if self.used + self.claims + self.striping.unit_pages > self.config.buffer_pages {
+            return None;
+        }
+        Some(self.new_window(id))
+    }
+
+    /// Gives a zone without a window one that begins where the next unit does.
+    pub(super) fn new_window(&mut self, id: ZoneId) -> u16 {
+        let settled = self.zone(id).admitted / self.striping.unit_pages;
+        let index = self.free_windows.pop().unwrap_or_else(|| {
+            self.windows.push(Window::default());
+            self.windows.len() as u16 - 1
+        });
+        let window = &mut self.windows[usize::from(index)];
+        (window.zone, window.settled) = (Some(id), settled);
+        self.claims += self.striping.unit_pages;
+        self.zone_mut(id).window = Some(index);
+        index
+    }
+
+    /// Gives a window back: all of it is on flash or given up.
+    pub(super) fn free_window(&mut self, index: u16) {
+        let window = &mut self.windows[usize::from(index)];
+        self.used -= window.charged;
+        self.claims -= self.striping.unit_pages.saturating_sub(window.charged);
+        if let Some(id) = window.zone {
+            window.clear();
+            self.zone_mut(id).window = None;
+        }
+        self.ready.retain(|&ready| ready != index);
+        self.free_windows.push(index);
+    }
+
+    /// A page of a window does not count against the pool any more.
+    pub(super) fn uncharge(&mut self, index: u16) {
+        let unit_pages = self.striping.unit_pages;
+        let window = &mut self.windows[usize::from(index)];
+        window.charged -= 1;
+        self.used -= 1;
+        if window.charged < unit_pages {
+            self.claims += 1;
+        }
+    }
+
+    /// Puts a window among those with something to send, if it has.
+    pub(super) fn make_ready(&mut self, index: u16) {
+        if self.has_unit(index) && !self.windows[usize::from(index)].ready {
+            self.windows[usize::from(index)].ready = true;
+            self.ready.push_back(index);
+        }
+    }
+
+    /// The contents that the windows refer to, and their logical pages where those are asked for.
+    pub(super) fn window_slots(&self) -> impl Iterator<Item = Slot> {
+        self.windows.iter().flat_map(|window| window.pages.iter().map(|page| page.slot))
+    }
+}

@@ -1,0 +1,356 @@
+//! What hosts do with zones besides writing them.
+
+use super::layout::Plot;
+use super::state::{ZoneEvent, ZoneFault, ZoneState};
+use super::zone::{Sent, Zone, ZoneId};
+use super::{Erasing, MAX_ZONE_EXTENSION, ORPHAN, ZoneAction, ZoneTarget, Zones};
+use crate::answer::{Answer, CompletedIo, Fault};
+use crate::context::SetContext;
+use crate::page_mapped::{PageMappedSet, STALE, has_contents};
+use crate::storage::{Io, Record, Storage};
+use crate::volume::VolumeId;
+use media::{Nanos, Slot, Unit};
+
+impl ZoneAction<'_> {
+    /// Whether it concerns a zone of this state where it is asked of all.
+    fn concerns(self, state: ZoneState) -> bool {
+        match self {
+            ZoneAction::Open => state == ZoneState::Closed,
+            ZoneAction::Close => state.is_open(),
+            ZoneAction::Finish => state.is_active(),
+            ZoneAction::Reset => state.is_active() || state == ZoneState::Full,
+            ZoneAction::TakeOffline => state == ZoneState::ReadOnly,
+            ZoneAction::Extend(_) => false,
+        }
+    }
+
+    fn event(self) -> ZoneEvent {
+        match self {
+            ZoneAction::Open => ZoneEvent::Open,
+            ZoneAction::Close => ZoneEvent::Close,
+            ZoneAction::Finish => ZoneEvent::Fill,
+            ZoneAction::Reset => ZoneEvent::Reset,
+            ZoneAction::TakeOffline => ZoneEvent::TakeOffline,
+            ZoneAction::Extend(_) => ZoneEvent::Extend,
+        }
+    }
+}
+
+impl Zones {
+    /// Does what a host asks of a zone, or of all that it can concern. A reset is done when the blocks are erased.
+    #[allow(clippy::too_many_arguments)]
+    pub fn manage<S: Storage>(
+        &mut self,
+        now: Nanos,
+        io: Io,
+        volume: VolumeId,
+        target: ZoneTarget,
+        action: ZoneAction<'_>,
+        mapped: &mut PageMappedSet,
+        cx: &mut SetContext<'_, S>,
+    ) -> Answer {
+        let chosen = match self.chosen(volume, target, action) {
+            Ok(chosen) => chosen,
+            Err(fault) => return Answer::Failed(fault),
+        };
+        for (id, state) in chosen {
+            self.change(now, io, id, state, action, mapped, cx);
+        }
+        let later = self.erasing.iter().any(|erasing| erasing.io == Some(io));
+        self.pump(now, mapped, cx);
+        if later { Answer::Later } else { Answer::At(now) }
+    }
+
+    /// The zones that an action changes, and the states that they get: all, or the first that cannot says why.
+    fn chosen(
+        &self,
+        volume: VolumeId,
+        target: ZoneTarget,
+        action: ZoneAction<'_>,
+    ) -> Result<Vec<(ZoneId, ZoneState)>, Fault> {
+        if matches!(action, ZoneAction::Extend(bytes) if bytes.len() > MAX_ZONE_EXTENSION) {
+            return Err(Fault::OutOfRange);
+        }
+        let table = self.table(volume).ok_or(Fault::OutOfRange)?;
+        let numbers = match target {
+            ZoneTarget::One(zone) if zone < table.layout.zones => zone..zone + 1,
+            ZoneTarget::One(_) => return Err(Fault::OutOfRange),
+            ZoneTarget::All => 0..table.layout.zones,
+        };
+        let (mut chosen, mut open, mut active) = (Vec::new(), table.open, table.active);
+        for number in numbers {
+            let Zone { state, .. } = table.zones[number as usize];
+            if target == ZoneTarget::All && !action.concerns(state) {
+                continue;
+            }
+            let next = state.after(action.event()).map_err(Fault::Zone)?;
+            open = open + u32::from(next.is_open()) - u32::from(state.is_open());
+            active = active + u32::from(next.is_active()) - u32::from(state.is_active());
+            chosen.push((ZoneId { volume, zone: number }, next));
+        }
+        // Zones that writes opened are closed for those that the host opens.
+        let implicit = (0..).zip(&table.zones).filter(|(zone, z)| {
+            z.state == ZoneState::ImplicitlyOpened && !chosen.iter().any(|(id, _)| id.zone == *zone)
+        });
+        if active > table.layout.max_active {
+            return Err(Fault::Zone(ZoneFault::TooManyActive));
+        }
+        if open > table.layout.max_open + implicit.count() as u32 {
+            return Err(Fault::Zone(ZoneFault::TooManyOpen));
+        }
+        Ok(chosen)
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn change<S: Storage>(
+        &mut self,
+        now: Nanos,
+        io: Io,
+        id: ZoneId,
+        state: ZoneState,
+        action: ZoneAction<'_>,
+        mapped: &mut PageMappedSet,
+        cx: &mut SetContext<'_, S>,
+    ) {
+        match action {
+            ZoneAction::Open => self.make_room_for_open(id),
+            ZoneAction::Close => {}
+            ZoneAction::Finish => self.fail_waiting(now, id, Fault::Zone(ZoneFault::Full), cx),
+            ZoneAction::Reset | ZoneAction::TakeOffline => self.empty(now, Some(io), id, mapped, cx),
+            ZoneAction::Extend(bytes) => self.zone_mut(id).extension = bytes.into(),
+        }
+        if let Some(table) = self.table_mut(id.volume) {
+            table.set_state(id.zone, state);
+        }
+        if let Some(window) = self.zone(id).window {
+            // The rest of a zone that was finished is sent, and an empty window goes.
+            self.make_ready(window);
+            if self.windows[usize::from(window)].pages.is_empty() && !state.is_active() {
+                self.free_window(window);
+            }
+        }
+        if !matches!(action, ZoneAction::Open | ZoneAction::Close) {
+            self.record(id, cx);
+        }
+    }
+
+    /// Closes the zone that a write opened longest ago, if another one can be opened only then.
+    fn make_room_for_open(&mut self, id: ZoneId) {
+        let Some(table) = self.table_mut(id.volume) else { return };
+        if !table.zones[id.zone as usize].state.is_open()
+            && table.open >= table.layout.max_open
+            && let Some(closed) = table.closable()
+        {
+            table.set_state(closed, ZoneState::Closed);
+        }
+    }
+
+    /// Gives up what a zone holds: its contents, its window, its plot.
+    pub(super) fn empty<S: Storage>(
+        &mut self,
+        now: Nanos,
+        io: Option<Io>,
+        id: ZoneId,
+        mapped: &mut PageMappedSet,
+        cx: &mut SetContext<'_, S>,
+    ) {
+        self.fail_waiting(now, id, Fault::Zone(ZoneFault::InvalidWrite), cx);
+        let mut programs = 0;
+        if let Some(index) = self.zone(id).window {
+            programs = self.abandon_window(now, index, mapped, cx);
+        }
+        self.forget_pages(now, id, mapped, cx);
+        let zone = self.zone_mut(id);
+        (zone.accepted, zone.admitted, zone.strays) = (0, 0, false);
+        zone.extension = Box::default();
+        let Some(plot) = self.zone_mut(id).plot.take() else { return };
+        if self.durable {
+            for unit in 0..self.striping.units {
+                self.drop_unit(self.striping.unit(plot, unit).0, mapped, cx);
+            }
+        }
+        self.erasing.push(Erasing { io, plot, programs });
+        if programs == 0 && self.erase(now, plot, mapped, cx) {
+            self.erasing.retain(|erasing| erasing.plot != plot);
+        }
+    }
+
+    /// Empties the window of a zone that is given up. Its programs end without it; returns how many there are.
+    fn abandon_window<S: Storage>(
+        &mut self,
+        now: Nanos,
+        index: u16,
+        mapped: &mut PageMappedSet,
+        cx: &mut SetContext<'_, S>,
+    ) -> u32 {
+        let window = &mut self.windows[usize::from(index)];
+        let programs = window.sent.iter().filter(|&&sent| sent == Sent::Programming).count() as u32;
+        for page in window.pages.drain(..) {
+            cx.storage.release(page.slot);
+        }
+        let waiters = std::mem::take(&mut window.waiters);
+        for op in self.ops.iter_mut().filter(|op| op.window == index) {
+            op.window = ORPHAN;
+        }
+        self.free_window(index);
+        // What a flush waited for is gone.
+        for (io, _) in waiters {
+            self.answer(now, io, mapped, cx);
+        }
+        programs
+    }
+
+    /// The pages of a zone are given up: those that are stored elsewhere, and what the journal knows of the window.
+    fn forget_pages<S: Storage>(
+        &mut self,
+        now: Nanos,
+        id: ZoneId,
+        mapped: &mut PageMappedSet,
+        cx: &mut SetContext<'_, S>,
+    ) {
+        let Some(layout) = self.table(id.volume).map(|table| table.layout) else { return };
+        let pages = self.zone(id).admitted;
+        let Some(volume) = cx.volumes.get(id.volume) else { return };
+        let (set, granules) = (volume.set.0, layout.granules_of_zone());
+        let first_granule = (id.zone * granules) as usize;
+        let runs: Vec<u32> = volume.granules[first_granule..first_granule + granules as usize].to_vec();
+        for (i, granule) in (0..).zip(runs) {
+            let begin = i * crate::config::GRANULE_PAGES;
+            let count = pages.saturating_sub(begin).min(crate::config::GRANULE_PAGES);
+            if count == 0 {
+                break;
+            }
+            let first = granule * crate::config::GRANULE_PAGES;
+            if self.zone(id).strays {
+                mapped.deallocate(now, first, count, cx);
+            }
+            if self.durable {
+                *cx.version += 1;
+                let version = *cx.version;
+                mapped.note_deallocated(first, count);
+                cx.storage.record(Record::Trim { set, first, count, version, gone: true });
+            }
+        }
+    }
+
+    /// What a unit of flash holds refers to no contents any more.
+    pub(super) fn drop_unit<S: Storage>(
+        &self,
+        unit: Unit,
+        mapped: &mut PageMappedSet,
+        cx: &mut SetContext<'_, S>,
+    ) {
+        let flash = mapped.flash_mut();
+        let first = unit.0 * self.striping.unit_pages;
+        for page in first..first + flash.programmed(unit) {
+            let slot = flash.replace_slot(page, STALE);
+            if has_contents(slot) && slot != Slot::NONE {
+                cx.storage.release(slot);
+            }
+        }
+    }
+
+    /// A program of a plot that was given up has ended.
+    pub(super) fn orphan_landed<S: Storage>(
+        &mut self,
+        now: Nanos,
+        unit: Unit,
+        mapped: &mut PageMappedSet,
+        cx: &mut SetContext<'_, S>,
+    ) {
+        let plot = self.striping.plot_of(unit);
+        let Some(erasing) = self.erasing.iter_mut().find(|e| e.plot == plot && e.programs > 0) else {
+            return;
+        };
+        erasing.programs -= 1;
+        if erasing.programs == 0 && self.erase(now, plot, mapped, cx) {
+            self.plot_is_clean(now, plot, cx);
+        }
+    }
+
+    /// Erases the written blocks of a plot; whether there are none.
+    pub(super) fn erase<S: Storage>(
+        &mut self,
+        now: Nanos,
+        plot: Plot,
+        mapped: &mut PageMappedSet,
+        cx: &mut SetContext<'_, S>,
+    ) -> bool {
+        let Zones { plots, striping, .. } = self;
+        let blocks = plots.give_up(plot, mapped.flash_mut(), striping, |flash, unit| {
+            flash.erase_block(now, unit, cx.events);
+        });
+        blocks == 0
+    }
+
+    /// The erase of a block should have ended; whether it has.
+    pub fn erased<S: Storage>(
+        &mut self,
+        now: Nanos,
+        unit: Unit,
+        mapped: &mut PageMappedSet,
+        cx: &mut SetContext<'_, S>,
+    ) -> bool {
+        if !mapped.flash_mut().block_erased(now, unit, cx.events, cx.storage) {
+            return false;
+        }
+        let plot = self.striping.plot_of(unit);
+        if self.plots.erased(plot, mapped.flash_mut()) {
+            self.plot_is_clean(now, plot, cx);
+        }
+        mapped.check_spare(now, cx);
+        true
+    }
+
+    /// A plot is erased: who waits for nothing else is answered.
+    fn plot_is_clean<S: Storage>(&mut self, now: Nanos, plot: Plot, cx: &mut SetContext<'_, S>) {
+        let Some(at) = self.erasing.iter().position(|erasing| erasing.plot == plot) else { return };
+        let Some(io) = self.erasing.swap_remove(at).io else { return };
+        if !self.erasing.iter().any(|erasing| erasing.io == Some(io)) {
+            cx.done.push(CompletedIo { io, at: now, result: Ok(()) });
+        }
+    }
+
+    /// Gives up what the zones of one volume, or of all, hold. Their blocks are erased for a command or for nobody. Zones that can only be
+    /// read stay so.
+    pub fn clear<S: Storage>(
+        &mut self,
+        now: Nanos,
+        io: Option<Io>,
+        volume: Option<VolumeId>,
+        mapped: &mut PageMappedSet,
+        cx: &mut SetContext<'_, S>,
+    ) {
+        let meant = |id: &ZoneId| volume.is_none_or(|volume| id.volume == volume);
+        for id in self.ids().filter(meant).collect::<Vec<_>>() {
+            self.empty(now, io, id, mapped, cx);
+            if let Ok(state) = self.zone(id).state.after(ZoneEvent::Reset)
+                && let Some(table) = self.table_mut(id.volume)
+            {
+                table.set_state(id.zone, state);
+                self.record(id, cx);
+            }
+        }
+    }
+
+    /// Gives up what all zones hold, and erases it; `io` is done when it is. Zones that can only be read stay so.
+    pub fn purge<S: Storage>(
+        &mut self,
+        now: Nanos,
+        io: Io,
+        mapped: &mut PageMappedSet,
+        cx: &mut SetContext<'_, S>,
+    ) -> Answer {
+        self.clear(now, Some(io), None, mapped, cx);
+        // Those that were being erased before are waited for, too.
+        match self.erasing.is_empty() {
+            true => Answer::At(now),
+            false => {
+                for erasing in self.erasing.iter_mut().filter(|erasing| erasing.io.is_none()) {
+                    erasing.io = Some(io);
+                }
+                Answer::Later
+            }
+        }
+    }
+}

@@ -1,0 +1,404 @@
+//! Zones of a NAND set: written from their begin on, read anywhere, given up as a whole. There is no map: a zone's record says which
+//! blocks hold it, and arithmetic says the rest.
+//!
+//! # How a zone is written
+//!
+//! - A write is checked against the zone's state and write pointer, which it moves at once. Then its pages come into the zone's
+//!   [`Window`](zone::Window), as there is room: every active zone has room for one program unit, and all share the rest.
+//! - A full unit is sent to its place. The first one binds a [`Plot`](layout::Plot): a superblock, or some dies of one.
+//! - Where a unit cannot be programmed in its place, its pages become *strays*: the page-mapped part of the set takes them under the same
+//!   logical pages. This happens where a program fails, a block is bad, or power was lost during a program. It also keeps the begin of
+//!   a unit that a host flushes where no capacitor would save it.
+//! - A reset gives the plot up. Its written blocks are erased, and the command ends with the last erase.
+//!
+//! The zones and the page-mapped part stand on one [`Flash`](crate::flash::Flash). A volume of zones owns as much of the set's logical
+//! space as its zones can hold, so that there are always enough superblocks for both.
+
+mod admit;
+mod layout;
+mod manage;
+mod plots;
+mod program;
+mod read;
+mod record;
+mod recover;
+mod state;
+mod zone;
+
+pub use layout::{ZoneLayout, ZoneSupport};
+pub(crate) use plots::ZONES;
+pub use state::{ZoneEvent, ZoneFault, ZoneState};
+
+use crate::config::{Config, GRANULE_PAGES, PAGE, ZonesConfig};
+use crate::context::SetContext;
+use crate::page_mapped::PageMappedSet;
+use crate::storage::{Io, Storage};
+use crate::volume::{Volume, VolumeId};
+use crate::write::Write;
+use layout::Striping;
+use media::{Geometry, Nanos, Spare, Unit};
+use plots::Plots;
+use std::collections::VecDeque;
+use zone::{Window, Zone, ZoneId, ZoneTable};
+
+/// Most bytes of a zone's descriptor extension: NVMe counts them in units of 64 bytes, with a number of 8 bits.
+pub const MAX_ZONE_EXTENSION: usize = 255 * 64;
+
+/// Bit of a program's number that says that it is one of the zones'.
+pub(crate) const ZONE_OP: u32 = 1 << 31;
+
+/// What a zone is, for those above.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ZoneInfo {
+    /// Its state.
+    pub state: ZoneState,
+    /// Bytes from its begin to the write pointer, whole pages. Of no meaning where the zone is full, read only or offline.
+    pub written: u64,
+    /// The host's descriptor extension; empty if none is set.
+    pub extension: Box<[u8]>,
+}
+
+/// What a host asks of zones.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ZoneAction<'a> {
+    /// Opens a zone explicitly. Of all: those that are closed.
+    Open,
+    /// Closes a zone. Of all: those that are open.
+    Close,
+    /// Makes a zone full. Of all: those that are open or closed.
+    Finish,
+    /// Gives up what a zone holds. Of all: those that are open, closed or full.
+    Reset,
+    /// Takes a read-only zone out of use. Of all: those that are read only.
+    TakeOffline,
+    /// Sets the descriptor extension of an empty zone, which is closed then. At most [`MAX_ZONE_EXTENSION`] bytes.
+    Extend(&'a [u8]),
+}
+
+/// Which zones are meant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ZoneTarget {
+    /// This one.
+    One(u32),
+    /// All that the action can concern.
+    All,
+}
+
+/// A write that waits for room.
+#[derive(Clone, Debug)]
+struct Waiting {
+    zone: ZoneId,
+    write: Write,
+}
+
+/// A program of the zones.
+#[derive(Clone, Copy, Debug)]
+struct ZoneOp {
+    /// The window that its pages are in; or [`ORPHAN`], or [`UNUSED`].
+    window: u16,
+    /// Unit of the zone.
+    unit: u32,
+}
+
+/// [`ZoneOp::window`] of a program whose zone was given up.
+const ORPHAN: u16 = u16::MAX;
+/// [`ZoneOp::window`] where no program is under way.
+const UNUSED: u16 = u16::MAX - 1;
+const NO_OP: ZoneOp = ZoneOp { window: UNUSED, unit: 0 };
+
+/// A plot that was given up: its programs end, then its blocks are erased.
+#[derive(Clone, Copy, Debug)]
+struct Erasing {
+    /// The command that waits for it.
+    io: Option<Io>,
+    plot: layout::Plot,
+    /// Programs that have not ended.
+    programs: u32,
+}
+
+/// The zones of a set.
+#[derive(Clone, Debug)]
+pub(crate) struct Zones {
+    config: ZonesConfig,
+    striping: Striping,
+    /// Whether capacitors save the windows.
+    protected: bool,
+    /// Whether spare areas keep versions and slots, and a journal is kept.
+    durable: bool,
+    /// By volume; `None` for one without zones.
+    tables: Vec<Option<ZoneTable>>,
+    plots: Plots,
+    windows: Vec<Window>,
+    free_windows: Vec<u16>,
+    /// Pages in the windows, and pages that active zones can still claim of their own.
+    used: u32,
+    claims: u32,
+    waiting: VecDeque<Waiting>,
+    /// Reused: see [`admit_waiting`](Zones::admit_waiting).
+    stuck: Vec<ZoneId>,
+    /// Flushes, and how many windows each still waits for.
+    flushes: Vec<(Io, u32)>,
+    /// Reused: pages and spare areas of a unit that is sent.
+    spares: Vec<Spare>,
+    /// What waits first does so for a slot, and no event will tell when there is one.
+    lacks_slots: bool,
+    /// Windows with a unit to send.
+    ready: VecDeque<u16>,
+    ops: Vec<ZoneOp>,
+    free_ops: Vec<u32>,
+    erasing: Vec<Erasing>,
+    /// Whether a zone waits for a superblock.
+    wants_superblock: bool,
+}
+
+impl Zones {
+    /// Without volumes.
+    pub fn new(geo: &Geometry, config: &ZonesConfig, drive: &Config) -> Zones {
+        let striping = Striping::new(geo, if config.dies == 0 { geo.dies } else { config.dies });
+        let ops = if config.active == 0 { 0 } else { geo.dies * crate::flash::DIE_QUEUE as u32 };
+        Zones {
+            config: *config,
+            striping,
+            protected: drive.protected,
+            durable: drive.durable,
+            tables: Vec::new(),
+            plots: Plots::new(geo.superblocks, &striping),
+            windows: Vec::new(),
+            free_windows: Vec::new(),
+            used: 0,
+            claims: 0,
+            waiting: VecDeque::new(),
+            stuck: Vec::new(),
+            flushes: Vec::new(),
+            spares: Vec::new(),
+            lacks_slots: false,
+            ready: VecDeque::new(),
+            ops: vec![NO_OP; ops as usize],
+            free_ops: (0..ops).rev().collect(),
+            erasing: Vec::new(),
+            wants_superblock: false,
+        }
+    }
+
+    /// What zones the set can have; `None` if none.
+    pub fn support(&self) -> Option<ZoneSupport> {
+        let promised: u32 = self.tables.iter().flatten().map(|table| table.layout.max_active).sum();
+        (self.config.active > 0).then(|| ZoneSupport {
+            capacity: self.striping.bytes(),
+            active: self.config.active.saturating_sub(promised),
+        })
+    }
+
+    /// Makes the zones of a new volume, all empty.
+    pub fn create(&mut self, volume: VolumeId, layout: ZoneLayout) {
+        let at = usize::from(volume.0);
+        if self.tables.len() <= at {
+            self.tables.resize(at + 1, None);
+        }
+        self.tables[at] = Some(ZoneTable::new(layout));
+    }
+
+    /// Gives up the zones of a volume that goes.
+    pub fn remove<S: Storage>(
+        &mut self,
+        now: Nanos,
+        volume: VolumeId,
+        mapped: &mut PageMappedSet,
+        cx: &mut SetContext<'_, S>,
+    ) {
+        for id in self.ids().filter(|id| id.volume == volume).collect::<Vec<_>>() {
+            self.empty(now, None, id, mapped, cx);
+        }
+        self.drop_table(volume);
+    }
+
+    /// Forgets the zones of a volume.
+    pub fn drop_table(&mut self, volume: VolumeId) {
+        if let Some(table) = self.tables.get_mut(usize::from(volume.0)) {
+            *table = None;
+        }
+    }
+
+    /// The volumes with zones, and their layouts.
+    pub fn volumes(&self) -> impl Iterator<Item = (VolumeId, ZoneLayout)> {
+        let tables = (0..).zip(&self.tables);
+        tables.filter_map(|(volume, table)| Some((VolumeId(volume), table.as_ref()?.layout)))
+    }
+
+    /// A zone; `None` if there is none.
+    pub fn info(&self, volume: VolumeId, zone: u32) -> Option<ZoneInfo> {
+        let zone = self.tables.get(usize::from(volume.0))?.as_ref()?.zones.get(zone as usize)?;
+        Some(ZoneInfo {
+            state: zone.state,
+            written: u64::from(zone.accepted) * u64::from(PAGE),
+            extension: zone.extension.clone(),
+        })
+    }
+
+    /// Bytes of a volume that hold data.
+    pub fn written_bytes(&self, volume: VolumeId) -> u64 {
+        let table = self.tables.get(usize::from(volume.0)).and_then(Option::as_ref);
+        table.map_or(0, |table| table.zones.iter().map(|z| u64::from(z.admitted) * u64::from(PAGE)).sum())
+    }
+
+    fn table(&self, volume: VolumeId) -> Option<&ZoneTable> {
+        self.tables.get(usize::from(volume.0))?.as_ref()
+    }
+
+    fn table_mut(&mut self, volume: VolumeId) -> Option<&mut ZoneTable> {
+        self.tables.get_mut(usize::from(volume.0))?.as_mut()
+    }
+
+    /// A zone that exists.
+    fn zone(&self, id: ZoneId) -> &Zone {
+        &self.tables[usize::from(id.volume.0)].as_ref().expect("the volume has zones").zones[id.zone as usize]
+    }
+
+    fn zone_mut(&mut self, id: ZoneId) -> &mut Zone {
+        let table = self.tables[usize::from(id.volume.0)].as_mut().expect("the volume has zones");
+        &mut table.zones[id.zone as usize]
+    }
+
+    /// All zones.
+    fn ids(&self) -> impl Iterator<Item = ZoneId> {
+        let tables = (0..).zip(&self.tables).filter_map(|(volume, table)| Some((volume, table.as_ref()?)));
+        tables.flat_map(|(volume, table)| {
+            (0..table.layout.zones).map(move |zone| ZoneId { volume: VolumeId(volume), zone })
+        })
+    }
+
+    /// Does what can be done at `now`: programs, strays, and what waits for room.
+    pub fn pump<S: Storage>(&mut self, now: Nanos, mapped: &mut PageMappedSet, cx: &mut SetContext<'_, S>) {
+        loop {
+            let sent = self.send(now, mapped, cx);
+            let landed = self.land_ended(now, mapped, cx);
+            let admitted = self.admit_waiting(now, cx);
+            if !(sent | landed | admitted) {
+                break;
+            }
+        }
+        if mapped.is_read_only() {
+            self.wear_out(now, cx);
+        }
+        mapped.set_wanted(u32::from(self.wants_superblock));
+        if self.wants_superblock {
+            mapped.pump(now, cx);
+        }
+    }
+
+    /// Tries again what waits for slots.
+    #[inline]
+    pub fn retry<S: Storage>(&mut self, now: Nanos, mapped: &mut PageMappedSet, cx: &mut SetContext<'_, S>) {
+        if std::mem::take(&mut self.lacks_slots) {
+            self.pump(now, mapped, cx);
+        }
+    }
+
+    /// Whether any volume has zones, or blocks of theirs are being erased.
+    #[inline]
+    pub fn are_there(&self) -> bool {
+        !(self.tables.is_empty() && self.erasing.is_empty())
+    }
+
+    /// Whether a unit lies in a superblock of the zones.
+    pub fn holds(&self, unit: Unit) -> bool {
+        self.plots.holds(self.striping.plot_of(unit).superblock)
+    }
+
+    /// Whether a superblock is one of the zones'.
+    pub fn holds_superblock(&self, superblock: u32) -> bool {
+        self.plots.holds(superblock)
+    }
+
+    /// Pages of all windows.
+    pub fn buffer_pages(&self) -> usize {
+        if self.config.active > 0 { self.config.buffer_pages as usize } else { 0 }
+    }
+
+    /// Whether a write waits for a slot.
+    pub fn lacks_slots(&self) -> bool {
+        self.lacks_slots
+    }
+
+    /// What the zones do, for a developer.
+    pub fn describe(&self) -> String {
+        let windows = self.windows.iter().filter(|window| window.zone.is_some());
+        let windows: Vec<String> = windows
+            .map(|w| {
+                format!(
+                    "{:?} settled {} sent {:?} pages {} waiters {}",
+                    w.zone,
+                    w.settled,
+                    w.sent,
+                    w.pages.len(),
+                    w.waiters.len()
+                )
+            })
+            .collect();
+        format!(
+            "zones: {} pages in windows, {} claimed, {} writes wait, {} windows ready, {} programs, {} erases, {} superblocks, windows {}",
+            self.used,
+            self.claims,
+            self.waiting.len(),
+            self.ready.len(),
+            self.ops.len() - self.free_ops.len(),
+            self.erasing.len(),
+            self.plots.superblocks(),
+            windows.join("; ")
+        )
+    }
+}
+
+impl Zones {
+    /// Whether what is kept in memory agrees with itself and with the chips. For tests.
+    ///
+    /// # Errors
+    /// What does not agree, in words.
+    pub fn check_consistency(&self, mapped: &PageMappedSet) -> Result<(), String> {
+        self.plots.check(mapped.flash())?;
+        let charged: u32 = self.windows.iter().map(|window| window.charged).sum();
+        let unit_pages = self.striping.unit_pages;
+        let with_zone = self.windows.iter().filter(|window| window.zone.is_some());
+        let claims: u32 = with_zone.map(|window| unit_pages.saturating_sub(window.charged)).sum();
+        if (charged, claims) != (self.used, self.claims) {
+            return Err(format!(
+                "{} pages in windows and {} claims are counted, {charged} and {claims} are there",
+                self.used, self.claims
+            ));
+        }
+        for (volume, table) in (0..).zip(&self.tables) {
+            let Some(table) = table else { continue };
+            let open = table.zones.iter().filter(|zone| zone.state.is_open()).count() as u32;
+            let active = table.zones.iter().filter(|zone| zone.state.is_active()).count() as u32;
+            if (open, active) != (table.open, table.active) {
+                return Err(format!("volume {volume}: {open} open zones, {} counted", table.open));
+            }
+            if open > table.layout.max_open || active > table.layout.max_active {
+                return Err(format!("volume {volume}: {open} zones are open, {active} active"));
+            }
+        }
+        self.check_zones()
+    }
+
+    fn check_zones(&self) -> Result<(), String> {
+        for id in self.ids() {
+            let zone = self.zone(id);
+            let waiting = self.waiting.iter().filter(|waiting| waiting.zone == id).count() as u32;
+            let empty = zone.state == ZoneState::Empty;
+            if waiting != zone.waiting
+                || zone.admitted > zone.accepted
+                || (waiting == 0 && zone.admitted != zone.accepted)
+                || (empty && (zone.accepted > 0 || zone.plot.is_some() || zone.window.is_some()))
+            {
+                return Err(format!("{id:?}: {waiting} writes wait for {zone:?}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The set's logical page of a page of a zone.
+fn logical(volume: &Volume, layout: &ZoneLayout, zone: u32, page: u32) -> u32 {
+    let granule = zone * layout.granules_of_zone() + page / GRANULE_PAGES;
+    volume.granules[granule as usize] * GRANULE_PAGES + page % GRANULE_PAGES
+}

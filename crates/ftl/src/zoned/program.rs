@@ -1,0 +1,389 @@
+//! From the windows to flash: units that are sent, what becomes of them, and the pages that have to go elsewhere.
+
+use super::layout::Plot;
+use super::state::ZoneState;
+use super::zone::{Sent, ZoneId};
+use super::{NO_OP, ORPHAN, ZONE_OP, ZoneOp, Zones, logical};
+use crate::answer::{Answer, CompletedIo};
+use crate::context::SetContext;
+use crate::flash::{Ended, Offer, Order, Target};
+use crate::page_mapped::PageMappedSet;
+use crate::storage::{Io, Storage};
+use media::{LogicalPage, Medium, Nanos, Spare};
+
+impl Zones {
+    /// Whether a window has a unit to send: a full one, or the last of a zone that takes no more.
+    pub(super) fn has_unit(&self, index: u16) -> bool {
+        let window = &self.windows[usize::from(index)];
+        let unsent = window.unsent(self.striping.unit_pages);
+        let ends = |id| self.zone(id).state == ZoneState::Full && self.zone(id).waiting == 0;
+        unsent >= self.striping.unit_pages || (unsent > 0 && window.zone.is_some_and(ends))
+    }
+
+    /// Sends units of the windows in turn, as their dies have room; whether any was sent.
+    pub(super) fn send<S: Storage>(
+        &mut self,
+        now: Nanos,
+        mapped: &mut PageMappedSet,
+        cx: &mut SetContext<'_, S>,
+    ) -> bool {
+        let mut any = false;
+        self.wants_superblock = false;
+        for _ in 0..self.ready.len() {
+            let Some(index) = self.ready.pop_front() else { break };
+            self.windows[usize::from(index)].ready = false;
+            while self.has_unit(index) && self.send_unit(now, index, mapped, cx) {
+                any = true;
+            }
+            self.make_ready(index);
+        }
+        any
+    }
+
+    /// Sends the next unit of a window; whether it was sent.
+    fn send_unit<S: Storage>(
+        &mut self,
+        now: Nanos,
+        index: u16,
+        mapped: &mut PageMappedSet,
+        cx: &mut SetContext<'_, S>,
+    ) -> bool {
+        let Some(id) = self.windows[usize::from(index)].zone else { return false };
+        let Some(plot) = self.plot_of(id, mapped, cx) else { return false };
+        let number = self.windows[usize::from(index)].next_unit();
+        let (unit, die) = self.striping.unit(plot, number);
+        loop {
+            match mapped.flash().offer(unit, die) {
+                Offer::Now => break,
+                Offer::Busy => return false,
+                Offer::Ask => {
+                    if !mapped.land_ended(now, die, cx) {
+                        return false;
+                    }
+                }
+                Offer::Never => {
+                    self.windows[usize::from(index)].sent.push_back(Sent::Stray);
+                    self.windows[usize::from(index)].strays += 1;
+                    self.settle(now, index, mapped, cx);
+                    return true;
+                }
+            }
+        }
+        let Some(op) = self.free_ops.pop() else { return false };
+        self.ops[op as usize] = ZoneOp { window: index, unit: number };
+        self.fill_spares(id, index, number, cx);
+        self.windows[usize::from(index)].sent.push_back(Sent::Programming);
+        let target = Target { unit, die, superblock: plot.superblock };
+        let order = Order { op: ZONE_OP | op, relocated: false, watched: true };
+        if mapped.flash_mut().program(now, target, order, &self.spares, cx.events) {
+            mapped.land_ended(now, die, cx);
+        }
+        true
+    }
+
+    /// Where a zone lies; it is bound now if it was not.
+    fn plot_of<S: Storage>(
+        &mut self,
+        id: ZoneId,
+        mapped: &mut PageMappedSet,
+        cx: &mut SetContext<'_, S>,
+    ) -> Option<Plot> {
+        if let Some(plot) = self.zone(id).plot {
+            return Some(plot);
+        }
+        let may_open = mapped.spares_superblock();
+        let Some(plot) = self.plots.bind(mapped.flash_mut(), may_open, cx.storage) else {
+            self.wants_superblock = true;
+            return None;
+        };
+        // What is on blocks that cannot be erased is nobody's, and must not be taken for this zone's later.
+        for unit in (0..self.striping.units).map(|unit| self.striping.unit(plot, unit).0) {
+            if mapped.flash().nand.is_bad(unit) {
+                mapped.flash_mut().spoil(unit, cx.storage);
+            }
+        }
+        self.zone_mut(id).plot = Some(plot);
+        self.record(id, cx);
+        Some(plot)
+    }
+
+    /// Puts the spare areas of a unit of a window together. What is programmed refers to its contents.
+    fn fill_spares<S: Storage>(&mut self, id: ZoneId, index: u16, unit: u32, cx: &mut SetContext<'_, S>) {
+        let unit_pages = self.striping.unit_pages;
+        let layout = self.table(id.volume).map(|table| table.layout);
+        let window = &self.windows[usize::from(index)];
+        let first = (unit - window.settled) * unit_pages;
+        self.spares.clear();
+        let pages = window.pages.iter().skip(first as usize).take(unit_pages as usize);
+        let (Some(layout), Some(volume)) = (layout, cx.volumes.get_mut(id.volume)) else { return };
+        for (page, held) in (unit * unit_pages..).zip(pages) {
+            let page = LogicalPage(logical(volume, &layout, id.zone, page));
+            self.spares.push(match self.durable {
+                true => Spare { page, version: held.version, slot: held.slot },
+                false => Spare { page, ..Spare::EMPTY },
+            });
+            if self.durable {
+                cx.storage.retain(held.slot);
+            }
+        }
+        self.spares.resize(unit_pages as usize, Spare::EMPTY);
+        volume.charge(unit_pages, false);
+    }
+
+    /// Takes the programs of the zones that have ended; whether there were any.
+    pub(super) fn land_ended<S: Storage>(
+        &mut self,
+        now: Nanos,
+        mapped: &mut PageMappedSet,
+        cx: &mut SetContext<'_, S>,
+    ) -> bool {
+        let mut any = false;
+        while let Some(ended) = mapped.flash_mut().ended_of_zones.pop() {
+            self.land(now, ended, mapped, cx);
+            any = true;
+        }
+        // A host that waits for what is not a whole unit, or for strays that had no room.
+        for index in 0..self.windows.len() as u16 {
+            let window = &self.windows[usize::from(index)];
+            if window.strays > 0 || !window.waiters.is_empty() {
+                any |= self.settle(now, index, mapped, cx);
+            }
+        }
+        any
+    }
+
+    fn land<S: Storage>(
+        &mut self,
+        now: Nanos,
+        ended: Ended,
+        mapped: &mut PageMappedSet,
+        cx: &mut SetContext<'_, S>,
+    ) {
+        let number = ended.op ^ ZONE_OP;
+        let ZoneOp { window: index, unit } = std::mem::replace(&mut self.ops[number as usize], NO_OP);
+        self.free_ops.push(number);
+        if !ended.failed {
+            mapped.flash_mut().record_program(ended.unit, cx.storage);
+        }
+        if index == ORPHAN {
+            return self.orphan_landed(now, ended.unit, mapped, cx);
+        }
+        let window = &mut self.windows[usize::from(index)];
+        let at = (unit - window.settled) as usize;
+        if ended.failed {
+            window.sent[at] = Sent::Stray;
+            window.strays += 1;
+            if self.durable {
+                let first = at * self.striping.unit_pages as usize;
+                let pages = window.pages.iter().skip(first).take(self.striping.unit_pages as usize);
+                pages.for_each(|page| cx.storage.release(page.slot));
+            }
+        } else {
+            window.sent[at] = Sent::Landed;
+            if let Some(id) = window.zone
+                && self.zone(id).strays
+                && let Some(first) = self.logical_unit(id, unit, cx)
+            {
+                // What was stored elsewhere for a flush is out of date.
+                for page in first {
+                    mapped.drop_page(now, page, cx);
+                }
+            }
+        }
+        self.settle(now, index, mapped, cx);
+    }
+
+    /// The set's logical pages of a unit.
+    fn logical_unit<S: Storage>(&self, id: ZoneId, unit: u32, cx: &SetContext<'_, S>) -> Option<Vec<u32>> {
+        let (layout, volume) = (self.table(id.volume)?.layout, cx.volumes.get(id.volume)?);
+        let unit_pages = self.striping.unit_pages;
+        let end = ((unit + 1) * unit_pages).min((layout.capacity / u64::from(crate::config::PAGE)) as u32);
+        Some((unit * unit_pages..end).map(|page| logical(volume, &layout, id.zone, page)).collect())
+    }
+
+    /// Moves the begin of a window on, past the units that are on flash or elsewhere, and answers who waits for them; whether anything
+    /// changed.
+    fn settle<S: Storage>(
+        &mut self,
+        now: Nanos,
+        index: u16,
+        mapped: &mut PageMappedSet,
+        cx: &mut SetContext<'_, S>,
+    ) -> bool {
+        let unit_pages = self.striping.unit_pages;
+        let mut any = self.stray_units(now, index, mapped, cx);
+        while self.windows[usize::from(index)].sent.front() == Some(&Sent::Landed) {
+            let window = &mut self.windows[usize::from(index)];
+            window.sent.pop_front();
+            window.settled += 1;
+            for _ in 0..unit_pages {
+                let Some(page) = self.windows[usize::from(index)].pages.pop_front() else { break };
+                cx.storage.release(page.slot);
+                self.uncharge(index);
+            }
+            any = true;
+        }
+        any |= self.answer_waiters(now, index, mapped, cx);
+        let window = &self.windows[usize::from(index)];
+        if let Some(id) = window.zone
+            && window.pages.is_empty()
+            && window.waiters.is_empty()
+            && !self.zone(id).state.is_active()
+            && self.zone(id).waiting == 0
+        {
+            if self.zone(id).state == ZoneState::Full {
+                self.record(id, cx);
+            }
+            self.free_window(index);
+        }
+        any
+    }
+
+    /// Hands the units of a window that cannot be in their places to the page-mapped part, as far as it has room.
+    fn stray_units<S: Storage>(
+        &mut self,
+        now: Nanos,
+        index: u16,
+        mapped: &mut PageMappedSet,
+        cx: &mut SetContext<'_, S>,
+    ) -> bool {
+        let unit_pages = self.striping.unit_pages;
+        let mut any = false;
+        if self.windows[usize::from(index)].strays == 0 {
+            return false;
+        }
+        for at in 0..self.windows[usize::from(index)].sent.len() {
+            if self.windows[usize::from(index)].sent[at] != Sent::Stray {
+                continue;
+            }
+            let first = at as u32 * unit_pages;
+            if !self.stray(now, index, first..first + unit_pages, mapped, cx) {
+                break;
+            }
+            let window = &mut self.windows[usize::from(index)];
+            window.sent[at] = Sent::Landed;
+            window.strays -= 1;
+            any = true;
+        }
+        any
+    }
+
+    /// Hands pages of a window, counted from its begin, to the page-mapped part; whether it took all. It knows them twice otherwise, which
+    /// does no harm.
+    fn stray<S: Storage>(
+        &mut self,
+        now: Nanos,
+        index: u16,
+        pages: std::ops::Range<u32>,
+        mapped: &mut PageMappedSet,
+        cx: &mut SetContext<'_, S>,
+    ) -> bool {
+        let window = &self.windows[usize::from(index)];
+        let Some(id) = window.zone else { return true };
+        let Some(layout) = self.table(id.volume).map(|table| table.layout) else { return true };
+        let first = window.first_page(self.striping.unit_pages);
+        let mut all = true;
+        for i in pages.start..pages.end.min(window.pages.len() as u32) {
+            let Some(page) = cx.volumes.get(id.volume).map(|v| logical(v, &layout, id.zone, first + i))
+            else {
+                break;
+            };
+            let slot = window.pages[i as usize].slot;
+            all = mapped.admit_stray(page, slot, cx);
+            if !all {
+                break;
+            }
+        }
+        self.zone_mut(id).strays = true;
+        mapped.pump(now, cx);
+        all
+    }
+
+    /// Answers the commands whose pages are on flash. Where nothing else of a window is under way, the rest is stored elsewhere for them.
+    fn answer_waiters<S: Storage>(
+        &mut self,
+        now: Nanos,
+        index: u16,
+        mapped: &mut PageMappedSet,
+        cx: &mut SetContext<'_, S>,
+    ) -> bool {
+        let unit_pages = self.striping.unit_pages;
+        let mut any = false;
+        loop {
+            let window = &self.windows[usize::from(index)];
+            let Some(&(io, mark)) = window.waiters.front() else { return any };
+            if mark > window.first_page(unit_pages) {
+                let only_tail = window.sent.is_empty() && (window.pages.len() as u32) < unit_pages;
+                if !only_tail || self.has_unit(index) || !self.stray_tail(now, index, mapped, cx) {
+                    return any;
+                }
+            }
+            self.windows[usize::from(index)].waiters.pop_front();
+            any = true;
+            self.answer(now, io, mapped, cx);
+        }
+    }
+
+    /// Stores the pages of a window that are less than a unit in the page-mapped part; whether it took all.
+    fn stray_tail<S: Storage>(
+        &mut self,
+        now: Nanos,
+        index: u16,
+        mapped: &mut PageMappedSet,
+        cx: &mut SetContext<'_, S>,
+    ) -> bool {
+        let window = &self.windows[usize::from(index)];
+        let Some(id) = window.zone else { return true };
+        // Pages that are there already stay.
+        let from = window.strayed.saturating_sub(window.first_page(self.striping.unit_pages));
+        let pages = from..window.pages.len() as u32;
+        if !self.stray(now, index, pages, mapped, cx) {
+            return false;
+        }
+        self.windows[usize::from(index)].strayed = self.zone(id).admitted;
+        true
+    }
+
+    /// A window has nothing left that a command waits for. What went elsewhere is brought to flash, too.
+    pub(super) fn answer<S: Storage>(
+        &mut self,
+        now: Nanos,
+        io: Io,
+        mapped: &mut PageMappedSet,
+        cx: &mut SetContext<'_, S>,
+    ) {
+        if let Some(i) = self.flushes.iter().position(|flush| flush.0 == io) {
+            self.flushes[i].1 -= 1;
+            if self.flushes[i].1 > 0 {
+                return;
+            }
+            self.flushes.swap_remove(i);
+        }
+        match mapped.drain_buffer(now, io, cx) {
+            Answer::At(at) => cx.done.push(CompletedIo { io, at, result: Ok(()) }),
+            Answer::Failed(fault) => cx.done.push(CompletedIo { io, at: now, result: Err(fault) }),
+            Answer::Later => {}
+        }
+    }
+
+    /// Brings everything that was accepted before to flash. What waits for room counts as not accepted.
+    pub fn flush<S: Storage>(
+        &mut self,
+        now: Nanos,
+        io: Io,
+        mapped: &mut PageMappedSet,
+        cx: &mut SetContext<'_, S>,
+    ) -> Answer {
+        let windows: Vec<ZoneId> =
+            self.windows.iter().filter(|w| !w.pages.is_empty()).filter_map(|w| w.zone).collect();
+        if windows.is_empty() {
+            return mapped.drain_buffer(now, io, cx);
+        }
+        self.flushes.push((io, windows.len() as u32));
+        for id in windows {
+            self.wait(id, io);
+        }
+        self.pump(now, mapped, cx);
+        Answer::Later
+    }
+}

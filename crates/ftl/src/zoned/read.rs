@@ -1,0 +1,130 @@
+//! Reads of zones: from the window, from their place, or from the page-mapped part.
+
+use super::state::{ZoneFault, ZoneState};
+use super::zone::ZoneId;
+use super::{Zones, logical};
+use crate::answer::Fault;
+use crate::config::PAGE;
+use crate::context::SetContext;
+use crate::lost::LOST;
+use crate::page_mapped::PageMappedSet;
+use crate::storage::{Piece, Storage};
+use crate::volume::{Extent, Volume, VolumeId};
+use media::{Nanos, Slot};
+
+/// No flash page.
+const NOWHERE: u32 = u32::MAX;
+
+impl Zones {
+    /// What a page of a volume with zones holds, and its flash page; `None` if nothing.
+    pub fn locate(
+        &self,
+        id: VolumeId,
+        volume: &Volume,
+        page: u64,
+        mapped: &PageMappedSet,
+    ) -> Option<(Slot, u32)> {
+        let table = self.table(id)?;
+        let (number, within) = table.layout.locate(page * u64::from(PAGE));
+        let zone = table.zones.get(number as usize)?;
+        let at = (within / u64::from(PAGE)) as u32;
+        if at >= zone.admitted {
+            return None;
+        }
+        if let Some(window) = zone.window
+            && let Some(held) = self.windows[usize::from(window)].page(at, self.striping.unit_pages)
+        {
+            return Some((held.slot, NOWHERE));
+        }
+        if zone.strays
+            && let Some(found) = mapped.locate(logical(volume, &table.layout, number, at))
+        {
+            return Some(found);
+        }
+        let flash = self.striping.page(zone.plot?, at);
+        match mapped.flash().slot(flash) {
+            // Its record vouches for it, and the chips have lost it.
+            Slot::NONE if self.durable => Some((LOST, flash)),
+            slot => Some((slot, flash)),
+        }
+    }
+
+    /// Zones that are offline hold nothing that can be read.
+    fn refuse_offline(&self, id: VolumeId, extent: Extent) -> Result<(), Fault> {
+        let table = self.table(id).ok_or(Fault::OutOfRange)?;
+        let last = extent.start + u64::from(extent.bytes.max(1)) - 1;
+        for zone in table.layout.locate(extent.start).0..=table.layout.locate(last).0 {
+            if table.zones[zone as usize].state == ZoneState::Offline {
+                return Err(Fault::Zone(ZoneFault::Offline));
+            }
+        }
+        Ok(())
+    }
+
+    /// Walks the pages of an extent; flash pages of one sense are read together. `visit` gets the piece and the contents.
+    pub fn read<S: Storage>(
+        &mut self,
+        now: Nanos,
+        id: VolumeId,
+        extent: Extent,
+        mapped: &mut PageMappedSet,
+        cx: &mut SetContext<'_, S>,
+        mut visit: impl FnMut(&mut S, Piece, Option<Slot>) -> Result<(), Fault>,
+    ) -> Result<Nanos, Fault> {
+        self.refuse_offline(id, extent)?;
+        let volume = cx.volumes.get_mut(id).ok_or(Fault::OutOfRange)?;
+        let sense_pages = mapped.flash().geo().sense_pages;
+        let (mut end, mut fault) = (now, None);
+        let (mut first, mut count) = (NOWHERE, 0);
+        let mut host = 0;
+        while host < extent.bytes {
+            let byte = extent.start + u64::from(host);
+            let offset = (byte % u64::from(PAGE)) as u32;
+            let piece = Piece { host, page: offset, len: (PAGE - offset).min(extent.bytes - host) };
+            host += piece.len;
+            let found = self.locate(id, volume, byte / u64::from(PAGE), mapped);
+            if let Some((slot, at)) = found {
+                if slot == LOST {
+                    fault = Some(Fault::Unrecovered);
+                }
+                if at != NOWHERE {
+                    volume.stats.media_read_bytes += u64::from(PAGE);
+                    if count > 0 && at == first + count && !at.is_multiple_of(sense_pages) {
+                        count += 1;
+                    } else {
+                        if count > 0 {
+                            end = end.max(mapped.sense(now, first, count, &mut fault));
+                        }
+                        (first, count) = (at, 1);
+                    }
+                }
+            }
+            if fault.is_none() {
+                visit(cx.storage, piece, found.map(|(slot, _)| slot))?;
+            }
+        }
+        if count > 0 {
+            end = end.max(mapped.sense(now, first, count, &mut fault));
+        }
+        fault.map_or(Ok(end), Err)
+    }
+
+    /// The contents that zones refer to, each as often as it is. Looks at every page: for tests.
+    pub fn references(&self, mapped: &PageMappedSet) -> Vec<Slot> {
+        let mut all: Vec<Slot> = self.window_slots().collect();
+        for id in self.ids().collect::<Vec<ZoneId>>() {
+            let zone = self.zone(id);
+            let Some(plot) = zone.plot else { continue };
+            for unit in 0..self.striping.units {
+                let (unit, _) = self.striping.unit(plot, unit);
+                let first = unit.0 * self.striping.unit_pages;
+                let programmed = mapped.flash().programmed(unit);
+                let slots = (first..first + programmed).map(|page| mapped.flash().slot(page));
+                all.extend(
+                    slots.filter(|&slot| crate::page_mapped::has_contents(slot) && slot != Slot::NONE),
+                );
+            }
+        }
+        all
+    }
+}

@@ -1,0 +1,375 @@
+//! Power: what it takes from zones, and how far each is written when it comes back.
+
+use super::layout::{Plot, ZoneLayout};
+use super::state::{ZoneEvent, ZoneState};
+use super::zone::{Sent, WindowPage, ZoneId};
+use super::{NO_OP, Zones, logical};
+use crate::config::PAGE;
+use crate::context::SetContext;
+use crate::flash::Offer;
+use crate::page_mapped::{PageMappedSet, has_contents};
+use crate::storage::{Record, Storage};
+use crate::volume::Volumes;
+use media::{LogicalPage, Medium, Nanos, Slot, Spare};
+use std::collections::BTreeMap;
+
+/// What is found of a unit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Found {
+    /// It is in its place.
+    InPlace,
+    /// The page-mapped part has all of it.
+    Elsewhere,
+    /// Some of it is in what the capacitors saved, or missing.
+    Partly,
+}
+
+impl Zones {
+    /// What capacitors save: the pages that are not on flash.
+    pub fn saved(&self, volumes: &Volumes) -> Vec<Spare> {
+        let unit_pages = self.striping.unit_pages;
+        let mut saved = Vec::new();
+        for window in &self.windows {
+            let Some(id) = window.zone else { continue };
+            let (Some(table), Some(volume)) = (self.table(id.volume), volumes.get(id.volume)) else {
+                continue;
+            };
+            let first = window.first_page(unit_pages);
+            for (i, held) in (0..).zip(&window.pages) {
+                if window.sent.get((i / unit_pages) as usize) == Some(&Sent::Landed) {
+                    continue;
+                }
+                let page = LogicalPage(logical(volume, &table.layout, id.zone, first + i));
+                saved.push(Spare { page, version: held.version, slot: held.slot });
+            }
+        }
+        saved
+    }
+
+    /// Power is lost: everything that is not in a record is forgotten.
+    pub fn forget(&mut self) {
+        for id in self.ids().collect::<Vec<_>>() {
+            let (floor, unit_pages) = (self.settled(id), self.striping.unit_pages);
+            let zone = self.zone_mut(id);
+            (zone.floor, zone.admitted) = (floor, zone.admitted.min(floor * unit_pages));
+        }
+        self.windows.clear();
+        self.free_windows.clear();
+        (self.used, self.claims) = (0, 0);
+        self.waiting.clear();
+        self.flushes.clear();
+        self.lacks_slots = false;
+        self.ready.clear();
+        self.ops.fill(NO_OP);
+        self.free_ops = (0..self.ops.len() as u32).rev().collect();
+        self.erasing.clear();
+        self.wants_superblock = false;
+        self.plots.reset();
+        for zone in self.tables.iter_mut().flatten().flat_map(|table| &mut table.zones) {
+            (zone.window, zone.waiting, zone.accepted) = (None, 0, zone.admitted);
+        }
+    }
+
+    /// Recovery begins: says which plots hold zones. A plot that two zones claim holds the first.
+    pub fn claim_plots(&mut self) {
+        self.plots.reset();
+        for id in self.ids().collect::<Vec<_>>() {
+            if let Some(plot) = self.zone(id).plot
+                && !self.plots.take(plot)
+            {
+                self.zone_mut(id).plot = None;
+            }
+        }
+    }
+
+    /// Finds how far each zone is written, now that the page-mapped part has its map; retains the contents that are referred to. Returns
+    /// the highest version seen.
+    pub fn rebuild<S: Storage>(
+        &mut self,
+        saved: &[Spare],
+        mapped: &mut PageMappedSet,
+        cx: &mut SetContext<'_, S>,
+    ) -> u64 {
+        let saved: BTreeMap<u32, Spare> = saved.iter().map(|spare| (spare.page.0, *spare)).collect();
+        let mut newest = saved.values().map(|spare| spare.version).max().unwrap_or(0);
+        for id in self.ids().collect::<Vec<_>>() {
+            newest = newest.max(self.rebuild_zone(id, &saved, mapped, cx));
+        }
+        self.finish_surplus(cx);
+        newest
+    }
+
+    /// Full zones that lost their end are active again. Where that makes too many, those with most in them are full as they are.
+    fn finish_surplus<S: Storage>(&mut self, cx: &mut SetContext<'_, S>) {
+        for (volume, layout) in self.volumes().collect::<Vec<_>>() {
+            while let Some(table) = self.table_mut(volume).filter(|table| table.active > layout.max_active) {
+                let closed = (0..).zip(&table.zones).filter(|(_, zone)| zone.state == ZoneState::Closed);
+                let Some((zone, _)) = closed.max_by_key(|(_, zone)| zone.admitted) else { break };
+                table.set_state(zone, ZoneState::Full);
+                let id = ZoneId { volume, zone };
+                self.record(id, cx);
+                if let Some(window) = self.zone(id).window {
+                    self.make_ready(window);
+                }
+            }
+        }
+    }
+
+    fn rebuild_zone<S: Storage>(
+        &mut self,
+        id: ZoneId,
+        saved: &BTreeMap<u32, Spare>,
+        mapped: &mut PageMappedSet,
+        cx: &mut SetContext<'_, S>,
+    ) -> u64 {
+        let Some(layout) = self.table(id.volume).map(|table| table.layout) else { return 0 };
+        let recorded = self.zone(id).state;
+        if recorded == ZoneState::Offline {
+            return 0;
+        }
+        let pages_of_zone = (layout.capacity / u64::from(PAGE)) as u32;
+        let unit_pages = self.striping.unit_pages;
+        self.zone_mut(id).strays = false;
+        let (plot, floor) = (self.zone(id).plot, self.zone(id).floor);
+        let mut pages = 0;
+        let mut newest = 0;
+        let mut settled = true;
+        let mut window = None;
+        let units = pages_of_zone.div_ceil(unit_pages);
+        let consumed = plot.map_or(0, |plot| self.consumed_units(plot, units, mapped));
+        let mut unit = 0;
+        while unit < units && pages == unit * unit_pages {
+            let end = ((unit + 1) * unit_pages).min(pages_of_zone);
+            let found = self.find_unit(id, &layout, plot, unit, end, mapped, cx);
+            let vouched = unit < floor && unit < consumed && found == Found::Partly;
+            if found == Found::InPlace {
+                let (count, version) = self.keep_unit(plot, unit, mapped, cx);
+                newest = newest.max(version);
+                self.drop_strays(id, &layout, unit, end, mapped, cx);
+                pages += count.min(end - unit * unit_pages);
+            } else if found == Found::Elsewhere || vouched {
+                self.zone_mut(id).strays |= found == Found::Elsewhere;
+                pages = end;
+            }
+            settled &= found != Found::Partly || vouched;
+            if !settled {
+                let index = *window.get_or_insert_with(|| {
+                    self.zone_mut(id).admitted = unit * unit_pages;
+                    self.new_window(id)
+                });
+                let before = self.windows[usize::from(index)].pages.len();
+                let held = self.refill(id, &layout, index, unit, end, found, saved, mapped, cx);
+                pages = unit * unit_pages + held;
+                let place = plot.map(|plot| self.striping.unit(plot, unit));
+                let never = place.is_some_and(|(unit, die)| mapped.flash().offer(unit, die) == Offer::Never);
+                let full = held == end - unit * unit_pages;
+                let window = &mut self.windows[usize::from(index)];
+                debug_assert_eq!(window.pages.len() - before, held as usize);
+                // Those behind one that waits are sent again.
+                let behind = window.sent.len() as u32 == unit - window.settled;
+                if found != Found::Partly && behind {
+                    window.sent.push_back(Sent::Landed);
+                } else if full && behind && (never || unit < consumed) {
+                    window.sent.push_back(Sent::Stray);
+                    window.strays += 1;
+                }
+            }
+            unit += 1;
+        }
+        // Pages behind the end were in the window at most. Nobody shall take what is stored elsewhere for them for what is written later.
+        let most = pages.max(consumed * unit_pages) + self.config.buffer_pages + unit_pages;
+        for page in pages..most.min(pages_of_zone) {
+            if let Some(page) = cx.volumes.get(id.volume).map(|v| logical(v, &layout, id.zone, page)) {
+                mapped.drop_page(Nanos::ZERO, page, cx);
+            }
+        }
+        if let Some(plot) = plot {
+            // Units behind the end: nobody can read them, and nobody shall take them for what is written there later.
+            for unit in (unit..self.striping.units).map(|unit| self.striping.unit(plot, unit).0) {
+                if mapped.flash().was_programmed(unit) {
+                    mapped.flash_mut().spoil(unit, cx.storage);
+                }
+            }
+        }
+        self.end_rebuild(id, &layout, recorded, pages);
+        newest
+    }
+
+    /// Sets the write pointer and the state of a zone that was found to hold so many pages.
+    fn end_rebuild(&mut self, id: ZoneId, layout: &ZoneLayout, recorded: ZoneState, pages: u32) {
+        let zone = self.zone_mut(id);
+        (zone.admitted, zone.accepted) = (pages, pages);
+        let extended = !zone.extension.is_empty();
+        let state = match recorded {
+            ZoneState::Full | ZoneState::ReadOnly => recorded,
+            _ if u64::from(pages) * u64::from(PAGE) == layout.capacity => ZoneState::Full,
+            _ if pages > 0 || extended => ZoneState::Closed,
+            _ => ZoneState::Empty,
+        };
+        if let Some(table) = self.table_mut(id.volume) {
+            table.set_state(id.zone, state);
+        }
+        if let Some(window) = self.zone(id).window {
+            if self.windows[usize::from(window)].pages.is_empty() {
+                self.free_window(window);
+            } else {
+                self.make_ready(window);
+            }
+        }
+    }
+
+    /// Units of a plot up to the last that was programmed or torn.
+    fn consumed_units(&self, plot: Plot, units: u32, mapped: &PageMappedSet) -> u32 {
+        let programmed = |unit: &u32| {
+            let unit = self.striping.unit(plot, *unit).0;
+            // What is on a bad block says nothing of the others.
+            mapped.flash().was_programmed(unit) && !mapped.flash().nand.is_bad(unit)
+        };
+        (0..units).rev().find(programmed).map_or(0, |unit| unit + 1)
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn find_unit<S: Storage>(
+        &self,
+        id: ZoneId,
+        layout: &ZoneLayout,
+        plot: Option<Plot>,
+        unit: u32,
+        end: u32,
+        mapped: &PageMappedSet,
+        cx: &SetContext<'_, S>,
+    ) -> Found {
+        if let Some(plot) = plot
+            && mapped.flash().spare(self.striping.page(plot, unit * self.striping.unit_pages)).page
+                != LogicalPage::NONE
+        {
+            return Found::InPlace;
+        }
+        let Some(volume) = cx.volumes.get(id.volume) else { return Found::Partly };
+        let mut pages = unit * self.striping.unit_pages..end;
+        match pages.all(|page| mapped.locate(logical(volume, layout, id.zone, page)).is_some()) {
+            true => Found::Elsewhere,
+            false => Found::Partly,
+        }
+    }
+
+    /// A unit is in its place: retains its contents. Returns how many pages it holds, and the highest version.
+    fn keep_unit<S: Storage>(
+        &self,
+        plot: Option<Plot>,
+        unit: u32,
+        mapped: &PageMappedSet,
+        cx: &mut SetContext<'_, S>,
+    ) -> (u32, u64) {
+        let Some(plot) = plot else { return (0, 0) };
+        let first = self.striping.unit(plot, unit).0.0 * self.striping.unit_pages;
+        let (mut count, mut newest) = (0, 0);
+        for page in first..first + self.striping.unit_pages {
+            let spare = mapped.flash().spare(page);
+            if spare.page == LogicalPage::NONE {
+                break;
+            }
+            count += 1;
+            newest = newest.max(spare.version);
+            if self.durable && has_contents(spare.slot) && spare.slot != Slot::NONE {
+                cx.storage.retain(spare.slot);
+            }
+        }
+        (count, newest)
+    }
+
+    /// What was stored elsewhere of a unit that is in its place is out of date.
+    fn drop_strays<S: Storage>(
+        &mut self,
+        id: ZoneId,
+        layout: &ZoneLayout,
+        unit: u32,
+        end: u32,
+        mapped: &mut PageMappedSet,
+        cx: &mut SetContext<'_, S>,
+    ) {
+        for page in unit * self.striping.unit_pages..end {
+            let Some(page) = cx.volumes.get(id.volume).map(|v| logical(v, layout, id.zone, page)) else {
+                return;
+            };
+            mapped.drop_page(Nanos::ZERO, page, cx);
+        }
+    }
+
+    /// Puts what there is of a unit into a window: as many pages as follow each other. Returns how many.
+    #[allow(clippy::too_many_arguments)]
+    fn refill<S: Storage>(
+        &mut self,
+        id: ZoneId,
+        layout: &ZoneLayout,
+        index: u16,
+        unit: u32,
+        end: u32,
+        found: Found,
+        saved: &BTreeMap<u32, Spare>,
+        mapped: &PageMappedSet,
+        cx: &mut SetContext<'_, S>,
+    ) -> u32 {
+        let first = unit * self.striping.unit_pages;
+        let mut held = 0;
+        for page in first..end {
+            let Some(at) = cx.volumes.get(id.volume).map(|v| logical(v, layout, id.zone, page)) else {
+                break;
+            };
+            let in_place = self.zone(id).plot.filter(|_| found == Found::InPlace);
+            let spare = match in_place {
+                Some(plot) => Some(mapped.flash().spare(self.striping.page(plot, page)))
+                    .filter(|spare| spare.page != LogicalPage::NONE),
+                None => {
+                    let elsewhere = mapped.stray(at);
+                    let saved = saved.get(&at).copied();
+                    // The newer one counts.
+                    [elsewhere, saved].into_iter().flatten().max_by_key(|spare| spare.version)
+                }
+            };
+            let Some(spare) = spare else { break };
+            self.zone_mut(id).strays |= mapped.stray(at).is_some();
+            if self.durable {
+                cx.storage.retain(spare.slot);
+                if in_place.is_none() && saved.contains_key(&at) {
+                    cx.storage.record(Record::Buffer { set: mapped.flash().id().0, spare });
+                }
+            }
+            self.push(index, WindowPage { slot: spare.slot, version: spare.version });
+            held += 1;
+        }
+        held
+    }
+
+    /// Goes on when all sets have recovered: plots that hold nothing are erased.
+    pub fn resume<S: Storage>(&mut self, now: Nanos, mapped: &mut PageMappedSet, cx: &mut SetContext<'_, S>) {
+        let dirty = self.plots.sort(mapped.flash(), &self.striping);
+        for plot in dirty {
+            if !self.erase(now, plot, mapped, cx) {
+                self.erasing.push(super::Erasing { io: None, plot, programs: 0 });
+            }
+        }
+        for id in self.ids().collect::<Vec<_>>() {
+            if self.zone(id).state == ZoneState::Empty && self.zone(id).plot.is_some() {
+                self.empty(now, None, id, mapped, cx);
+                self.record(id, cx);
+            }
+        }
+        self.pump(now, mapped, cx);
+    }
+
+    /// The set can only be read from now on: so can its zones.
+    pub fn wear_out<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) {
+        for id in self.ids().collect::<Vec<_>>() {
+            let Ok(state) = self.zone(id).state.after(ZoneEvent::WearOut) else { continue };
+            if state == self.zone(id).state {
+                continue;
+            }
+            self.fail_waiting(now, id, crate::answer::Fault::ReadOnly, cx);
+            if let Some(table) = self.table_mut(id.volume) {
+                table.set_state(id.zone, state);
+            }
+            self.record(id, cx);
+        }
+    }
+}

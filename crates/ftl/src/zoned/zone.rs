@@ -1,0 +1,165 @@
+//! One zone, and the window of it that is not on flash yet.
+
+use super::layout::{Plot, ZoneLayout};
+use super::state::ZoneState;
+use crate::storage::Io;
+use crate::volume::VolumeId;
+use media::Slot;
+use std::collections::VecDeque;
+
+/// Which zone.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct ZoneId {
+    pub volume: VolumeId,
+    pub zone: u32,
+}
+
+/// A zone's record.
+#[derive(Clone, Debug)]
+pub(super) struct Zone {
+    pub state: ZoneState,
+    /// The write pointer, in pages from the begin: where the next write goes.
+    pub accepted: u32,
+    /// Pages that are in the window or on flash. Fewer than `accepted` where writes wait for room.
+    pub admitted: u32,
+    /// Writes that wait for room.
+    pub waiting: u32,
+    /// Where it lies on flash; none before its first unit is programmed.
+    pub plot: Option<Plot>,
+    /// The window, if it has one.
+    pub window: Option<u16>,
+    /// Whether some of its pages may lie in the page-mapped part of the set.
+    pub strays: bool,
+    /// When it was opened by a write, among the zones of its volume: the drive closes the oldest first.
+    pub opened: u64,
+    /// Units from its begin that the record of the zone vouches for.
+    pub floor: u32,
+    /// The host's descriptor extension; empty if none is set.
+    pub extension: Box<[u8]>,
+}
+
+impl Zone {
+    pub fn empty() -> Zone {
+        Zone {
+            state: ZoneState::Empty,
+            accepted: 0,
+            admitted: 0,
+            waiting: 0,
+            plot: None,
+            window: None,
+            strays: false,
+            opened: 0,
+            floor: 0,
+            extension: Box::default(),
+        }
+    }
+}
+
+/// The zones of a volume.
+#[derive(Clone, Debug)]
+pub(super) struct ZoneTable {
+    pub layout: ZoneLayout,
+    pub zones: Vec<Zone>,
+    pub open: u32,
+    pub active: u32,
+    /// How many times a write opened a zone.
+    pub opened: u64,
+}
+
+impl ZoneTable {
+    pub fn new(layout: ZoneLayout) -> ZoneTable {
+        ZoneTable { layout, zones: vec![Zone::empty(); layout.zones as usize], open: 0, active: 0, opened: 0 }
+    }
+
+    /// Sets the state of a zone, and counts what it takes.
+    pub fn set_state(&mut self, zone: u32, state: ZoneState) {
+        let old = std::mem::replace(&mut self.zones[zone as usize].state, state);
+        self.open = self.open + u32::from(state.is_open()) - u32::from(old.is_open());
+        self.active = self.active + u32::from(state.is_active()) - u32::from(old.is_active());
+    }
+
+    /// The zone that the drive closes to open another one: the one that a write opened longest ago.
+    pub fn closable(&self) -> Option<u32> {
+        let implicit = (0..).zip(&self.zones).filter(|(_, z)| z.state == ZoneState::ImplicitlyOpened);
+        implicit.min_by_key(|(_, z)| z.opened).map(|(zone, _)| zone)
+    }
+}
+
+/// A page of a window.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WindowPage {
+    pub slot: Slot,
+    pub version: u64,
+}
+
+/// What became of a unit that has left the window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Sent {
+    /// It is being programmed.
+    Programming,
+    /// It is on flash.
+    Landed,
+    /// It cannot be programmed in its place: its pages go to the page-mapped part of the set as soon as there is room.
+    Stray,
+}
+
+/// The part of a zone that is not on flash: pages in their order, and what became of the units they belong to.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Window {
+    pub zone: Option<ZoneId>,
+    /// Units before the window: they are on flash, or in the page-mapped part.
+    pub settled: u32,
+    /// Units from `settled` on that were sent.
+    pub sent: VecDeque<Sent>,
+    /// How many of them are [`Sent::Stray`].
+    pub strays: u32,
+    /// Pages from the begin of unit `settled` on.
+    pub pages: VecDeque<WindowPage>,
+    /// Of those, pages that count against the pool: the others are on flash, too.
+    pub charged: u32,
+    /// Commands that wait until so many pages of the zone are settled, in the order of their pages.
+    pub waiters: VecDeque<(Io, u32)>,
+    /// Pages of the zone that are durable: the last of them are in the page-mapped part of the set, too, for a host that flushed.
+    pub strayed: u32,
+    /// Whether it is in the list of windows with something to send.
+    pub ready: bool,
+}
+
+impl Window {
+    /// The first page of the zone in it.
+    #[inline]
+    pub fn first_page(&self, unit_pages: u32) -> u32 {
+        self.settled * unit_pages
+    }
+
+    /// The next unit to be sent.
+    #[inline]
+    pub fn next_unit(&self) -> u32 {
+        self.settled + self.sent.len() as u32
+    }
+
+    /// Pages that were not sent.
+    #[inline]
+    pub fn unsent(&self, unit_pages: u32) -> u32 {
+        (self.pages.len() as u32).saturating_sub(self.sent.len() as u32 * unit_pages)
+    }
+
+    /// A page of the zone, if it is in the window.
+    #[inline]
+    pub fn page(&self, page: u32, unit_pages: u32) -> Option<&WindowPage> {
+        self.pages.get(page.checked_sub(self.first_page(unit_pages))? as usize)
+    }
+
+    /// Empties it for another zone.
+    pub fn clear(&mut self) {
+        self.zone = None;
+        self.settled = 0;
+        self.sent.clear();
+        self.strays = 0;
+        self.pages.clear();
+        self.charged = 0;
+        self.waiters.clear();
+        self.strayed = 0;
+        self.ready = false;
+    }
+}
