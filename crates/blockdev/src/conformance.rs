@@ -1,6 +1,6 @@
 //! What every block device must do, as a check that any implementation can be put through, and a device in memory.
 
-use crate::{BlockDevice, Completed, Limits, Namespace, Nanos, Operation, Payload, Status, Verb};
+use crate::{BlockDevice, Completed, Geometry, Namespace, Nanos, Operation, Payload, Status, Verb};
 use nvme::IoCommand;
 use nvme::copy::CopySource;
 use nvme::io::{Blocks, DsmRange};
@@ -265,16 +265,8 @@ impl Memory {
 impl BlockDevice for Memory {
     type Error = Infallible;
 
-    fn block_size(&self) -> u32 {
-        self.namespace.block_size
-    }
-
-    fn blocks(&self) -> u64 {
-        self.namespace.blocks
-    }
-
-    fn limits(&self) -> Limits {
-        self.namespace.limits
+    fn geometry(&self) -> Geometry {
+        self.namespace.geometry()
     }
 
     fn room(&self) -> usize {
@@ -314,6 +306,7 @@ impl BlockDevice for Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Limits;
 
     #[test]
     fn memory_conforms() {

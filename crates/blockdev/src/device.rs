@@ -13,6 +13,17 @@ pub struct Completed {
     pub data: Vec<u8>,
 }
 
+/// What cutting requests on a device takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Geometry {
+    /// Bytes per logical block: a power of two, 512 or more.
+    pub block_size: u32,
+    /// Size in logical blocks.
+    pub blocks: u64,
+    /// How long a part may be.
+    pub limits: Limits,
+}
+
 /// A device with logical blocks: a namespace, a file, or what is made of several of them.
 ///
 /// It is a state machine. Its caller says what time it is, of whichever clock, and asks again when something may have happened.
@@ -20,14 +31,26 @@ pub trait BlockDevice {
     /// Why it is of no more use, where that can happen. What is outstanding then may or may not have been done.
     type Error;
 
-    /// Bytes per logical block: a power of two, 512 or more.
-    fn block_size(&self) -> u32;
+    /// Its blocks, and how many of them go into a part. It stays the same.
+    fn geometry(&self) -> Geometry;
+
+    /// Bytes per logical block.
+    #[inline]
+    fn block_size(&self) -> u32 {
+        self.geometry().block_size
+    }
 
     /// Size in logical blocks.
-    fn blocks(&self) -> u64;
+    #[inline]
+    fn blocks(&self) -> u64 {
+        self.geometry().blocks
+    }
 
     /// How long a part may be.
-    fn limits(&self) -> Limits;
+    #[inline]
+    fn limits(&self) -> Limits {
+        self.geometry().limits
+    }
 
     /// How many parts it takes now.
     fn room(&self) -> usize;

@@ -24,12 +24,14 @@ mod device;
 mod limits;
 mod namespace;
 mod operation;
+mod verb;
 
-pub use device::{BlockDevice, Completed};
+pub use device::{BlockDevice, Completed, Geometry};
 pub use limits::{ControllerLimits, Limits};
 pub use namespace::{Namespace, Payload, Ranges, Unusable};
 pub use nvme::Status;
-pub use operation::{Operation, Parts, Verb};
+pub use operation::{Operation, Parts};
+pub use verb::Verb;
 
 /// Nanoseconds of whichever clock drives the device.
 pub type Nanos = u64;

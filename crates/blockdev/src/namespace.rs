@@ -1,7 +1,7 @@
 //! A namespace as NVMe commands.
 
 use crate::limits::{self, ControllerLimits};
-use crate::{Limits, Operation, Verb};
+use crate::{Geometry, Limits, Operation, Verb};
 use nvme::copy::{Copy, CopySource};
 use nvme::identify::IdentifyNamespace;
 use nvme::io::{Blocks, DatasetManagement, DsmRange, PrInfo};
@@ -80,6 +80,13 @@ impl Namespace {
         let (copy_range, copy) = limits::copy(0, 0, 0);
         let limits = ControllerLimits::NONE.of_blocks(block_size, copy);
         Self { nsid, blocks, block_size, protection: 0, limits, deallocate_range: u32::MAX, copy_range }
+    }
+
+    /// That of the namespace as a block device.
+    #[inline]
+    #[must_use]
+    pub fn geometry(&self) -> Geometry {
+        Geometry { block_size: self.block_size, blocks: self.blocks, limits: self.limits }
     }
 
     /// Size in bytes.

@@ -1,8 +1,7 @@
 //! A running drive as the export uses it: an NVMe host in the same process.
 
-use crate::drive::{Completions, Drive, Limits, Namespace, Op};
+use crate::drive::{Completions, Drive, DriveNotice, Limits, Namespace, Op, Reports};
 use crate::errno::errno;
-use crate::export::{DriveNotice, Reports};
 use blockdev::{ControllerLimits, Operation, Verb};
 use fuser::Errno;
 use nvme::admin::{AdminCommand, Identify};

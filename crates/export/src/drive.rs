@@ -1,6 +1,10 @@
 //! What the export needs of a drive.
 
 use fuser::Errno;
+use std::sync::{Weak, mpsc};
+
+/// Largest read or write that the kernel is asked to send: what its default limit of 256 pages allows.
+pub(crate) const LARGEST: u32 = 1 << 20;
 
 /// A namespace as the drive reports it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -96,4 +100,21 @@ pub trait Drive: Send + Sync + 'static {
 pub trait Completions: Send + Sync + 'static {
     /// The command that was submitted with `tag` is complete; `data` is its buffer.
     fn complete(&self, tag: u64, result: Result<(), Errno>, data: Vec<u8>);
+}
+
+/// What a drive tells an export.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DriveNotice {
+    /// The attached namespaces may be others now.
+    Namespaces,
+    /// The export ends.
+    Stop,
+}
+
+/// What a drive is given to report to.
+pub struct Reports {
+    /// Where completions go. Weak, because they belong to an export that owns the drive.
+    pub completions: Weak<dyn Completions>,
+    /// Where news go.
+    pub news: mpsc::Sender<DriveNotice>,
 }

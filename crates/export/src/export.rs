@@ -1,7 +1,7 @@
 //! A running export.
 
 use crate::attached::Attached;
-use crate::drive::{Completions, Drive};
+use crate::drive::{Drive, DriveNotice, Reports};
 use crate::engine::Engine;
 use crate::error::ExportError;
 use crate::files::{Access, Changes, File, Files, ROOT};
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -74,23 +74,6 @@ pub struct Device {
     pub block_size: u32,
     /// Whether writes are refused.
     pub read_only: bool,
-}
-
-/// What a drive tells an export.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum DriveNotice {
-    /// The attached namespaces may be others now.
-    Namespaces,
-    /// The export ends.
-    Stop,
-}
-
-/// What a drive is given to report to.
-pub struct Reports {
-    /// Where completions go. Weak, because they belong to an export that owns the drive.
-    pub completions: Weak<dyn Completions>,
-    /// Where news go.
-    pub news: mpsc::Sender<DriveNotice>,
 }
 
 /// A directory with a block file for each attached namespace of a drive, and their loop devices. It follows

@@ -1,5 +1,6 @@
 //! The directory as the kernel asks about it.
 
+use crate::drive::LARGEST;
 use crate::engine::{Answer, Engine};
 use crate::files::{File, Files, ROOT};
 use crate::pool;
@@ -23,8 +24,6 @@ pub(crate) const O_DSYNC: u32 = 0o10_000;
 pub(crate) const KEEP: Duration = Duration::from_secs(24 * 60 * 60);
 /// Inode numbers are never used twice.
 const GENERATION: Generation = Generation(0);
-/// Largest read or write that the kernel is asked to send: what its default limit of 256 pages allows.
-pub(crate) const LARGEST: u32 = 1 << 20;
 /// Asynchronous requests that the kernel may have outstanding over all files: loop devices have up to 128
 /// each.
 const OUTSTANDING: u16 = 1024;

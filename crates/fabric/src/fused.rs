@@ -5,37 +5,7 @@
 //! command, each waits for the other's data. If not, the first is passed on as [`alone`](crate::target::Incoming::alone). If the data of
 //! one of the two is damaged, that one fails and the other is aborted.
 
-use crate::target::{CommandState, Connection};
-use nvme::command::FABRICS_OPCODE;
-use nvme::{Command, Completion, Status};
-
-/// A command's part in a fused operation.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum FusedHalf {
-    /// It is none of a pair.
-    #[default]
-    None,
-    /// A first command; whether its data is there.
-    First { complete: bool },
-    /// A first command with its second; whether its data is there.
-    Paired { second: u16, complete: bool },
-    /// A second command, with its first; whether its data is there.
-    Second { first: u16, complete: bool },
-    /// A first command without a second.
-    Alone,
-    /// The other one has failed.
-    Broken,
-}
-
-impl FusedHalf {
-    /// Of a command whose other half is known: whether its data is there.
-    fn pair_is_complete(self) -> Option<bool> {
-        match self {
-            FusedHalf::Paired { complete, .. } | FusedHalf::Second { complete, .. } => Some(complete),
-            FusedHalf::None | FusedHalf::First { .. } | FusedHalf::Alone | FusedHalf::Broken => None,
-        }
-    }
-}
+use crate::slot::{FusedHalf, Slot};
 
 /// Whether the command that came last is the first of a fused operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -48,89 +18,87 @@ pub(crate) enum LastFirst {
     Failed,
 }
 
-impl Connection {
-    /// A command has come: it may belong to the one before.
-    pub(crate) fn join(&mut self, index: u16) {
-        let fuse = self.fuse_of(&self.slots[usize::from(index)].sqe);
-        let last = std::mem::take(&mut self.fused);
-        match (last, fuse) {
-            (LastFirst::None, _) => {}
-            (LastFirst::At(first), 2) => {
-                let complete = self.slots[usize::from(first)].fused == FusedHalf::First { complete: true };
-                self.slots[usize::from(first)].fused = FusedHalf::Paired { second: index, complete };
-                self.slots[usize::from(index)].fused = FusedHalf::Second { first, complete: false };
-            }
-            (LastFirst::At(first), _) => {
-                let slot = &mut self.slots[usize::from(first)];
-                let complete = slot.fused == FusedHalf::First { complete: true };
-                slot.fused = FusedHalf::Alone;
-                if complete {
-                    self.deliver_now(first);
-                }
-            }
-            (LastFirst::Failed, 2) => self.slots[usize::from(index)].fused = FusedHalf::Broken,
-            (LastFirst::Failed, _) => {}
-        }
-        if fuse == 1 {
-            self.slots[usize::from(index)].fused = FusedHalf::First { complete: false };
-            self.fused = LastFirst::At(index);
-        }
-    }
+/// What is to be done when the data of a command is there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Next {
+    /// Nothing: it waits for the other one.
+    Wait,
+    /// It is passed on.
+    Deliver,
+    /// Both are passed on, the first one first.
+    DeliverPair { first: u16, second: u16 },
+    /// It fails, as the other one did.
+    Refuse,
+}
 
-    fn fuse_of(&self, sqe: &Command) -> u8 {
-        // On admin queues, and of fabrics commands, the controller says what it thinks of it.
-        if self.is_admin || sqe.opc == FABRICS_OPCODE { 0 } else { sqe.flags.fuse() }
-    }
+fn part(slots: &mut [Slot], index: u16) -> &mut FusedHalf {
+    &mut slots[usize::from(index)].fused
+}
 
-    /// The data of one of a pair is there.
-    pub(crate) fn deliver_half(&mut self, index: u16) {
-        let half = self.slots[usize::from(index)].fused;
-        let pair = match half {
-            FusedHalf::First { .. } => {
-                self.slots[usize::from(index)].fused = FusedHalf::First { complete: true };
-                return;
-            }
-            FusedHalf::Paired { second, .. } => {
-                self.slots[usize::from(index)].fused = FusedHalf::Paired { second, complete: true };
-                (index, second)
-            }
-            FusedHalf::Second { first, .. } => {
-                self.slots[usize::from(index)].fused = FusedHalf::Second { first, complete: true };
-                (first, index)
-            }
-            FusedHalf::Broken => return self.refuse_now(index, Status::ABORTED_FAILED_FUSED.with_dnr()),
-            FusedHalf::None | FusedHalf::Alone => return self.deliver_now(index),
-        };
-        let complete = |index: u16| self.slots[usize::from(index)].fused.pair_is_complete() == Some(true);
-        if complete(pair.0) && complete(pair.1) {
-            for index in [pair.0, pair.1] {
-                self.slots[usize::from(index)].fused = FusedHalf::None;
-                self.deliver_now(index);
-            }
+/// A command with this FUSE field has come: it may belong to the one before. Returns a first command whose data was there, and which
+/// is now passed on alone.
+pub(crate) fn join(slots: &mut [Slot], last: &mut LastFirst, index: u16, fuse: u8) -> Option<u16> {
+    let mut alone = None;
+    match (std::mem::take(last), fuse) {
+        (LastFirst::None, _) => {}
+        (LastFirst::At(first), 2) => {
+            let complete = *part(slots, first) == FusedHalf::First { complete: true };
+            *part(slots, first) = FusedHalf::Paired { second: index, complete };
+            *part(slots, index) = FusedHalf::Second { first, complete: false };
         }
+        (LastFirst::At(first), _) => {
+            let complete = *part(slots, first) == FusedHalf::First { complete: true };
+            *part(slots, first) = FusedHalf::Alone;
+            alone = complete.then_some(first);
+        }
+        (LastFirst::Failed, 2) => *part(slots, index) = FusedHalf::Broken,
+        (LastFirst::Failed, _) => {}
     }
+    if fuse == 1 {
+        *part(slots, index) = FusedHalf::First { complete: false };
+        *last = LastFirst::At(index);
+    }
+    alone
+}
 
-    /// A command fails before the controller sees it, and its other half with it.
-    pub(crate) fn refuse(&mut self, index: u16, status: Status) {
-        let half = std::mem::take(&mut self.slots[usize::from(index)].fused);
-        if self.fused == LastFirst::At(index) {
-            self.fused = LastFirst::Failed;
+/// The data of a command is there.
+pub(crate) fn complete(slots: &mut [Slot], index: u16) -> Next {
+    let (first, second) = match part(slots, index) {
+        FusedHalf::First { complete } => {
+            *complete = true;
+            return Next::Wait;
         }
-        self.refuse_now(index, status);
-        let other = match half {
-            FusedHalf::Paired { second, .. } => second,
-            FusedHalf::Second { first, .. } => first,
-            _ => return,
-        };
-        let Some(complete) = self.slots[usize::from(other)].fused.pair_is_complete() else { return };
-        self.slots[usize::from(other)].fused = FusedHalf::Broken;
-        if complete {
-            self.refuse_now(other, Status::ABORTED_FAILED_FUSED.with_dnr());
+        FusedHalf::Paired { second, complete } => {
+            *complete = true;
+            (index, *second)
         }
+        FusedHalf::Second { first, complete } => {
+            *complete = true;
+            (*first, index)
+        }
+        FusedHalf::Broken => return Next::Refuse,
+        FusedHalf::None | FusedHalf::Alone => return Next::Deliver,
+    };
+    if [first, second].iter().any(|&one| part(slots, one).pair_is_complete() != Some(true)) {
+        return Next::Wait;
     }
+    *part(slots, first) = FusedHalf::None;
+    *part(slots, second) = FusedHalf::None;
+    Next::DeliverPair { first, second }
+}
 
-    fn refuse_now(&mut self, index: u16, status: Status) {
-        self.slots[usize::from(index)].state = CommandState::Ready;
-        self.answer(index, Completion::new(0, status), 0);
+/// A command fails before the controller sees it. Returns the other one of its pair, if its data was there and it fails now, too.
+pub(crate) fn fail(slots: &mut [Slot], last: &mut LastFirst, index: u16) -> Option<u16> {
+    let half = std::mem::take(part(slots, index));
+    if *last == LastFirst::At(index) {
+        *last = LastFirst::Failed;
     }
+    let other = match half {
+        FusedHalf::Paired { second, .. } => second,
+        FusedHalf::Second { first, .. } => first,
+        _ => return None,
+    };
+    let complete = part(slots, other).pair_is_complete()?;
+    *part(slots, other) = FusedHalf::Broken;
+    complete.then_some(other)
 }

@@ -447,30 +447,3 @@ fn outstanding(slots: &mut [Slot], cid: U16, field: u32) -> Result<&mut Slot, Fa
         .filter(|slot| slot.state == HostSlotState::Outstanding)
         .ok_or(Fault::field(field, "a command identifier that is not outstanding"))
 }
-
-/// Any bytes, at once, in pieces, and behind a proper start with commands outstanding.
-pub(crate) fn fuzz(bytes: &[u8]) {
-    for start in [false, true] {
-        for piece in [1, 7, bytes.len().max(1)] {
-            let mut host = Connection::new(Config { depth: 4, ..Config::default() });
-            if start {
-                let mut target = crate::target::Connection::new(crate::target::Config::default());
-                let hello: Vec<u8> = host.transmit().flatten().copied().collect();
-                host.sent(hello.len());
-                let _ = target.receive(&hello);
-                let answer: Vec<u8> = target.transmit().flatten().copied().collect();
-                let _ = host.receive(&answer);
-                let _ = host.submit(Command::read(1, 0, 8), Data::In(vec![0; 4096]));
-                let _ = host.submit(Command::write(1, 0, 8), Data::Out(vec![0; 16384]));
-            }
-            for part in bytes.chunks(piece) {
-                if host.receive(part).is_err() {
-                    break;
-                }
-                while host.next().is_some() {}
-                let len = host.transmit().map(<[u8]>::len).sum();
-                host.sent(len);
-            }
-        }
-    }
-}

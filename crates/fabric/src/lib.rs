@@ -30,22 +30,18 @@ mod digest;
 pub mod discovery;
 mod frame;
 mod fused;
+mod fuzz;
 pub mod host;
 mod outbox;
 pub mod pdu;
 mod pool;
 mod requests;
 mod sgl;
+mod slot;
 pub mod target;
 
+pub use fuzz::fuzz;
 pub use pool::Buffer;
-
-/// What a `fuzz` target calls: any bytes, fed in pieces to a target connection that has been set up and to
-/// one that has not, and to a host connection with commands outstanding.
-pub fn fuzz(bytes: &[u8]) {
-    target::fuzz(bytes);
-    host::fuzz(bytes);
-}
 
 /// Why a connection ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]

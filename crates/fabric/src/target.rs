@@ -7,7 +7,7 @@ use nvme::fabrics::{FabricsCommand, FabricsType};
 use nvme::{Command, Completion, Status, Transfer, U16, U32};
 
 use crate::frame::{Framer, Step};
-use crate::fused::{FusedHalf, LastFirst};
+use crate::fused::{self, LastFirst};
 use crate::outbox::Outbox;
 use crate::pdu::{
     ADMIN_IN_CAPSULE, CapsuleCmd, CapsuleResp, CommonHeader, DataHeader, DigestTypes, Fault, Format, IcReq,
@@ -16,6 +16,7 @@ use crate::pdu::{
 use crate::pool::{Buffer, Pool};
 use crate::requests::Requests;
 use crate::sgl::{DataLocation, check_sgl};
+use crate::slot::{CommandState, FusedHalf, Slot};
 use crate::{Error, Misuse, Part, Tag};
 
 /// What a target grants to its hosts.
@@ -85,45 +86,6 @@ pub struct Incoming {
     pub alone: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum CommandState {
-    #[default]
-    Free,
-    /// Waits for room for its data.
-    Waiting,
-    /// Its data is coming.
-    Gathering,
-    /// Passed to the caller, or about to be.
-    Ready,
-    /// Answered; the answer is being sent.
-    Answered,
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct Slot {
-    pub(crate) state: CommandState,
-    generation: u16,
-    pub(crate) sqe: Command,
-    to_host: bool,
-    /// Bytes of the transfer.
-    len: u32,
-    /// Bytes that the buffer was given out for; in a capsule there may be more than the transfer.
-    room: u32,
-    /// Where in a capsule's data the transfer starts.
-    offset: u32,
-    /// Bytes that have arrived.
-    received: u32,
-    /// Bytes that R2Ts have asked for, from the start.
-    asked: u32,
-    /// R2Ts outstanding.
-    requests: u16,
-    /// Its data came with a wrong digest: it fails when all has come.
-    damaged: bool,
-    /// Its part in a fused operation.
-    pub(crate) fused: FusedHalf,
-    buffer: Buffer,
-}
-
 /// Where the data of the PDU under way goes.
 #[derive(Clone, Copy, Debug, Default)]
 enum DataSink {
@@ -141,7 +103,7 @@ pub struct Connection {
     out: Outbox,
     /// How PDUs to the host look.
     format: Format,
-    pub(crate) slots: Vec<Slot>,
+    slots: Vec<Slot>,
     free: Vec<u16>,
     /// Commands to pass to the caller.
     ready: VecDeque<u16>,
@@ -158,12 +120,12 @@ pub struct Connection {
     limit: u16,
     /// Generation of places that are made.
     first_generation: u16,
-    pub(crate) is_admin: bool,
+    is_admin: bool,
     sq_flow_control: bool,
     sq_head: u16,
     ended: bool,
     /// The command that came last is the first of a fused operation.
-    pub(crate) fused: LastFirst,
+    fused: LastFirst,
 }
 
 impl Connection {
@@ -368,7 +330,11 @@ impl Connection {
         let transfer = Transfer::from_sgl(&sqe);
         let slot = &mut self.slots[usize::from(index)];
         *slot = Slot { generation: slot.generation, sqe, state: CommandState::Gathering, ..Slot::default() };
-        self.join(index);
+        // On admin queues, and of fabrics commands, the controller says what it thinks of it.
+        let fuse = if self.is_admin || sqe.opc == FABRICS_OPCODE { 0 } else { sqe.flags.fuse() };
+        if let Some(alone) = fused::join(&mut self.slots, &mut self.fused, index, fuse) {
+            self.deliver_now(alone);
+        }
         let slot = &mut self.slots[usize::from(index)];
         let placed = check_sgl(&sqe, transfer, in_capsule, self.config.max_transfer);
         match (placed, transfer) {
@@ -499,13 +465,32 @@ impl Connection {
     }
 
     fn deliver(&mut self, index: u16) {
-        match self.slots[usize::from(index)].fused {
-            FusedHalf::None => self.deliver_now(index),
-            _ => self.deliver_half(index),
+        match fused::complete(&mut self.slots, index) {
+            fused::Next::Deliver => self.deliver_now(index),
+            fused::Next::Wait => {}
+            fused::Next::DeliverPair { first, second } => {
+                self.deliver_now(first);
+                self.deliver_now(second);
+            }
+            fused::Next::Refuse => self.refuse_now(index, Status::ABORTED_FAILED_FUSED.with_dnr()),
         }
     }
 
-    pub(crate) fn deliver_now(&mut self, index: u16) {
+    /// A command fails before the controller sees it, and the other one of a fused pair with it.
+    fn refuse(&mut self, index: u16, status: Status) {
+        let other = fused::fail(&mut self.slots, &mut self.fused, index);
+        self.refuse_now(index, status);
+        if let Some(other) = other {
+            self.refuse_now(other, Status::ABORTED_FAILED_FUSED.with_dnr());
+        }
+    }
+
+    fn refuse_now(&mut self, index: u16, status: Status) {
+        self.slots[usize::from(index)].state = CommandState::Ready;
+        self.answer(index, Completion::new(0, status), 0);
+    }
+
+    fn deliver_now(&mut self, index: u16) {
         self.slots[usize::from(index)].state = CommandState::Ready;
         self.ready.push_back(index);
     }
@@ -614,7 +599,7 @@ impl Connection {
         Ok(())
     }
 
-    pub(crate) fn answer(&mut self, index: u16, completion: Completion, filled: usize) {
+    fn answer(&mut self, index: u16, completion: Completion, filled: usize) {
         let slot = &mut self.slots[usize::from(index)];
         slot.state = CommandState::Answered;
         let sqe = slot.sqe;
@@ -754,39 +739,5 @@ impl Connection {
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.ended
-    }
-}
-
-/// Any bytes, at once, in pieces, and behind a proper start.
-pub(crate) fn fuzz(bytes: &[u8]) {
-    let config = Config {
-        max_r2t: 2,
-        r2t_bytes: 4096,
-        max_depth: 4,
-        max_transfer: 65536,
-        data_memory: 65536,
-        ..Config::default()
-    };
-    for start in [false, true] {
-        for piece in [1, 7, bytes.len().max(1)] {
-            let mut target = Connection::new(config.clone());
-            if start {
-                let mut host = crate::host::Connection::new(crate::host::Config::default());
-                let hello: Vec<u8> = host.transmit().flatten().copied().collect();
-                host.sent(hello.len());
-                let _ = target.receive(&hello);
-            }
-            for part in bytes.chunks(piece) {
-                if target.receive(part).is_err() {
-                    break;
-                }
-                while let Some(incoming) = target.next() {
-                    let filled = target.data(incoming.tag).map_or(0, |data| data.len());
-                    let _ = target.respond(incoming.tag, Completion::success(0, 0), filled);
-                }
-                let len = target.transmit().map(<[u8]>::len).sum();
-                target.sent(len);
-            }
-        }
     }
 }

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use blockdev::{BlockDevice, Completed, Limits, Namespace, Nanos, Operation, Payload};
+use blockdev::{BlockDevice, Completed, Geometry, Namespace, Nanos, Operation, Payload};
 
-use crate::queue::{CompletedCommand, Data, Queue, TransportError};
+use crate::TransportError;
+use crate::queue::{CompletedCommand, Data, Queue};
 
 /// A queue that carries parts of requests on any namespaces of its controller.
 #[derive(Debug)]
@@ -130,16 +131,8 @@ impl<Q: Queue> NamespaceDevice<Q> {
 impl<Q: Queue> BlockDevice for NamespaceDevice<Q> {
     type Error = TransportError;
 
-    fn block_size(&self) -> u32 {
-        self.namespace.block_size
-    }
-
-    fn blocks(&self) -> u64 {
-        self.namespace.blocks
-    }
-
-    fn limits(&self) -> Limits {
-        self.namespace.limits
+    fn geometry(&self) -> Geometry {
+        self.namespace.geometry()
     }
 
     fn room(&self) -> usize {

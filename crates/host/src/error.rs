@@ -1,8 +1,8 @@
 //! What the typed host reports.
 
-use nvme::{Nsid, Status};
+use std::time::Duration;
 
-use crate::TransportError;
+use nvme::{Nsid, Status};
 
 /// Why a request to the drive did not succeed.
 #[derive(Debug, thiserror::Error)]
@@ -68,4 +68,33 @@ impl Error {
             _ => None,
         }
     }
+}
+
+/// A broken transport.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TransportError {
+    /// Every place in the queue is taken: wait for a completion first.
+    #[error("the queue is full: take a completion before submitting another command")]
+    Full,
+    /// The other side closed the connection, or the drive stopped.
+    #[error("the connection was closed by the drive")]
+    Closed,
+    /// No answer within the time limit.
+    #[error("no answer from the drive within {0:?}")]
+    Timeout(Duration),
+    /// The operating system reported an error.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was being done.
+        what: String,
+        /// The error.
+        source: std::io::Error,
+    },
+    /// The drive broke the protocol.
+    #[error("the drive broke the protocol: {0}")]
+    Protocol(String),
+    /// More data than the transport can carry in one command.
+    #[error("a command cannot carry {0} bytes of data")]
+    TooLarge(usize),
 }

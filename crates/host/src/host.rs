@@ -9,8 +9,6 @@ use nvme::admin::{
     NamespaceManagementSelect, PowerCut, Sanitize, SetFeatures,
 };
 use nvme::aer::AsyncEvent;
-use nvme::command::FABRICS_OPCODE;
-use nvme::fabrics::FabricsType;
 use nvme::feature::{FeatureId, HostBehaviorSupport, NumberOfQueues, Select};
 use nvme::identify::{
     Cns, ControllerList, EnduranceGroupList, IdentifyController, IdentifyNamespace, IndependentNamespace,
@@ -21,11 +19,11 @@ use nvme::plm::{PredictableLatencyConfig, WindowSelect};
 use nvme::property::Cap;
 use nvme::quota::Quota;
 use nvme::zerocopy::{FromBytes, IntoBytes};
-use nvme::{AdminCommand, Command, Csi, IDENTIFY_SIZE, NSID_ALL, Nsid, Status, U16};
+use nvme::{AdminCommand, Command, Csi, IDENTIFY_SIZE, NSID_ALL, Nsid, U16};
 
-use crate::Error;
 use crate::io::IoQueue;
-use crate::queue::{CompletedCommand, Data, Identity, Queue, Tag, Transport, TransportError};
+use crate::queue::{CompletedCommand, Data, Identity, Queue, Tag, Transport};
+use crate::{Error, TransportError};
 
 /// How long an ordinary admin command may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -704,46 +702,4 @@ pub fn namespace_create(blocks: u64, format_index: u8, nvmsetid: u16) -> Namespa
 
 fn name(nsid: Nsid) -> String {
     if nsid == NSID_ALL { "all namespaces".into() } else { format!("namespace {nsid}") }
-}
-
-/// Submits to a queue on which nothing else is outstanding, and waits for success.
-pub(crate) fn call_alone<Q: Queue>(
-    queue: &mut Q,
-    command: Command,
-    data: Data,
-    timeout: Duration,
-    what: impl FnOnce() -> String,
-) -> Result<CompletedCommand, Error> {
-    let is_connect = command.opc == FABRICS_OPCODE && command.fctype() == FabricsType::CONNECT;
-    let tag = queue.submit(command, data)?;
-    let deadline = Instant::now() + timeout;
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let Some(done) = queue.next(Some(left))? else {
-            return Err(TransportError::Timeout(timeout).into());
-        };
-        if done.tag == tag {
-            return match done.completion.status().ok() {
-                Ok(()) => Ok(done),
-                Err(status) if is_connect && status.is(Status::CONNECT_INVALID_PARAMETERS) => {
-                    let value = connect_value(done.completion.dw0.get());
-                    Err(Error::Connect { what: what(), value })
-                }
-                Err(status) => Err(Error::Command { what: what(), status }),
-            };
-        }
-    }
-}
-
-/// What dword 0 of a Connect that failed with Connect Invalid Parameters points to (Base 6.3).
-fn connect_value(dw0: u32) -> &'static str {
-    let (in_data, offset) = (dw0 >> 16 & 1 != 0, dw0 & 0xFFFF);
-    match (in_data, offset) {
-        (true, 16) => "the controller identifier",
-        (true, 256) => "the subsystem NQN: it has another name, or shows itself to other hosts only",
-        (true, 512) => "the host NQN",
-        (false, 42) => "the queue identifier: it grants fewer queues",
-        (false, 44) => "the size of the queue",
-        _ => "a value, and does not say which",
-    }
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 use blockdev::{Namespace, Operation, Payload, Verb};
 use nvme::{Command, Nsid};
 
-use crate::Error;
-use crate::host::call_alone;
-use crate::queue::{CompletedCommand, Data, Queue, Tag, TransportError};
+use crate::call::call_alone;
+use crate::queue::{CompletedCommand, Data, Queue, Tag};
+use crate::{Error, TransportError};
 
 /// How long one I/O command may take.
 const TIMEOUT: Duration = Duration::from_secs(60);

@@ -31,8 +31,10 @@
 
 mod addr;
 mod auth;
+mod call;
 mod device;
 mod error;
+mod file;
 mod host;
 mod io;
 mod logs;
@@ -46,13 +48,14 @@ mod zones;
 pub use blockdev::Namespace;
 
 pub use addr::{Addr, AddrError, DEFAULT_PORT, Endpoint};
+pub(crate) use call::call_alone as call;
 pub use device::{NamespaceDevice, OperationQueue};
-pub use error::{Error, nsid_list};
-pub(crate) use host::call_alone as call;
+pub use error::{Error, TransportError, nsid_list};
+pub use file::{BlockFile, FileDevice};
 pub use host::{Host, namespace_create};
 pub use io::IoQueue;
 pub use logs::AnaLog;
-pub use queue::{CompletedCommand, Connected, Data, Identity, Queue, Tag, Transport, TransportError};
+pub use queue::{CompletedCommand, Connected, Data, Identity, Queue, Tag, Transport};
 pub use random::fill_random;
 pub use session::{InFlight, Session, TrackedQueue, may_pass, retry};
 pub use socket::{SocketQueue, SocketTransport};

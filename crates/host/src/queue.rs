@@ -7,7 +7,7 @@ use nvme::identify::NvmController;
 use nvme::property::Cap;
 use nvme::{Command, Completion, Nqn};
 
-use crate::Error;
+use crate::error::{Error, TransportError};
 
 /// Names a submitted command until its completion is returned. Unique among the outstanding commands of its
 /// queue; the queue chooses it, and writes it into the command's CID.
@@ -215,33 +215,4 @@ pub struct Connected<Q> {
     pub cntlid: u16,
     /// Its capabilities (the property CAP).
     pub cap: Cap,
-}
-
-/// A broken transport.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum TransportError {
-    /// Every place in the queue is taken: wait for a completion first.
-    #[error("the queue is full: take a completion before submitting another command")]
-    Full,
-    /// The other side closed the connection, or the drive stopped.
-    #[error("the connection was closed by the drive")]
-    Closed,
-    /// No answer within the time limit.
-    #[error("no answer from the drive within {0:?}")]
-    Timeout(Duration),
-    /// The operating system reported an error.
-    #[error("{what}: {source}")]
-    Io {
-        /// What was being done.
-        what: String,
-        /// The error.
-        source: std::io::Error,
-    },
-    /// The drive broke the protocol.
-    #[error("the drive broke the protocol: {0}")]
-    Protocol(String),
-    /// More data than the transport can carry in one command.
-    #[error("a command cannot carry {0} bytes of data")]
-    TooLarge(usize),
 }

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use nvme::Command;
 
-use crate::queue::{CompletedCommand, Data, Identity, Queue, Tag, Transport, TransportError};
-use crate::{Error, Host};
+use crate::queue::{CompletedCommand, Data, Identity, Queue, Tag, Transport};
+use crate::{Error, Host, TransportError};
 
 /// The first pause between two attempts; the following ones are twice as long each, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(20);

@@ -20,8 +20,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::addr::{Addr, Endpoint};
 use crate::auth::authenticate;
-use crate::queue::{CompletedCommand, Connected, Data, Identity, Queue, Tag, Transport, TransportError};
-use crate::{Error, call};
+use crate::queue::{CompletedCommand, Connected, Data, Identity, Queue, Tag, Transport};
+use crate::{Error, TransportError, call};
 
 /// Entries of an admin queue.
 const ADMIN_DEPTH: u16 = 32;

@@ -14,7 +14,7 @@ use nvme::zone::{
 };
 use nvme::{Command, Csi, Nsid};
 
-use crate::host::call_alone;
+use crate::call::call_alone;
 use crate::queue::{Data, Queue, Transport};
 use crate::{Error, Host, IoQueue};
 

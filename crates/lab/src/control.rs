@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::parallel::Processors;
+use crate::processors::Processors;
 
 /// The error of work that was cancelled.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use nvme::{
 };
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
-use crate::results::Percentiles;
+use crate::percentiles::Percentiles;
 
 /// Latencies of the commands of one kind.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -2,13 +2,13 @@
 
 use std::{
     sync::{
-        Condvar, Mutex, PoisonError,
+        Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     thread,
 };
 
-use crate::control::Control;
+use crate::{control::Control, processors};
 
 /// Does all pieces, each on one processor, begun in their order. What came of them is in their order, too. Pieces of all calls with the
 /// same control are done on as many processors as there are, so that studies may run at the same time ([`together`]).
@@ -28,13 +28,9 @@ pub(crate) fn together<'p, P: Sync, R: Send>(work: &'p [P], one: impl Fn(&'p P) 
     spread(work, one)
 }
 
-fn processors() -> usize {
-    thread::available_parallelism().map_or(1, Into::into)
-}
-
 /// How many of so many pieces are done at the same time at most.
 pub(crate) fn width(pieces: usize) -> u64 {
-    processors().min(pieces).max(1) as u64
+    processors::available().min(pieces).max(1) as u64
 }
 
 fn spread<'p, P: Sync, R: Send>(pieces: &'p [P], work: impl Fn(&'p P) -> R + Sync) -> Vec<R> {
@@ -59,37 +55,6 @@ fn spread<'p, P: Sync, R: Send>(pieces: &'p [P], work: impl Fn(&'p P) -> R + Syn
         worker();
     });
     places.into_iter().filter_map(|place| place.into_inner().ok().flatten()).collect()
-}
-
-/// Processors that work on pieces now.
-#[derive(Debug, Default)]
-pub(crate) struct Processors {
-    busy: Mutex<usize>,
-    /// One of them has become free.
-    free: Condvar,
-}
-
-/// A processor that works on a piece.
-struct Processor<'a>(&'a Processors);
-
-impl Processors {
-    /// Waits until one is free.
-    fn wait(&self) -> Processor<'_> {
-        let most = processors();
-        let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
-        while *busy >= most {
-            busy = self.free.wait(busy).unwrap_or_else(PoisonError::into_inner);
-        }
-        *busy += 1;
-        Processor(self)
-    }
-}
-
-impl Drop for Processor<'_> {
-    fn drop(&mut self) {
-        *self.0.busy.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
-        self.0.free.notify_one();
-    }
 }
 
 #[cfg(test)]
@@ -120,6 +85,6 @@ mod tests {
             done.into_iter().sum::<u64>()
         });
         assert_eq!(sums, [190, 380, 570, 760]);
-        assert!((1..=processors()).contains(&most.into_inner()));
+        assert!((1..=processors::available()).contains(&most.into_inner()));
     }
 }

@@ -10,6 +10,8 @@ use serde::Serialize;
 
 use crate::counters::NamespaceCounts;
 
+pub use crate::percentiles::Percentiles;
+
 /// Makes the directory that will receive results, and sees that files can be made in it: before the work, not after hours.
 ///
 /// # Errors
@@ -97,23 +99,6 @@ pub struct Run {
     pub per_second: Vec<u64>,
     /// Seconds of `per_second` before the measured window.
     pub warmup_seconds: f64,
-}
-
-/// Percentiles of a latency.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Percentiles {
-    /// How many were measured.
-    pub count: u64,
-    /// The mean.
-    pub mean: f64,
-    /// The median.
-    pub p50: f64,
-    /// 95 in 100 are no longer than this.
-    pub p95: f64,
-    /// 99 in 100 are no longer than this.
-    pub p99: f64,
-    /// The longest.
-    pub max: f64,
 }
 
 /// Use of the host's processors during a run, in percent of all processors together.

@@ -248,6 +248,24 @@ open_enum! {
 /// The opcode of every fabrics command, on admin and I/O queues alike (Base 6).
 pub const FABRICS_OPCODE: u8 = 0x7F;
 
+open_enum! {
+    /// Fabrics Command Type, FCTYPE (Base 6, "Fabrics Command Type").
+    pub struct FabricsType: u8 {
+        /// Property Set.
+        PROPERTY_SET = 0x00 => "Property Set",
+        /// Connect.
+        CONNECT = 0x01 => "Connect",
+        /// Property Get.
+        PROPERTY_GET = 0x04 => "Property Get",
+        /// Authentication Send.
+        AUTHENTICATION_SEND = 0x05 => "Authentication Send",
+        /// Authentication Receive.
+        AUTHENTICATION_RECEIVE = 0x06 => "Authentication Receive",
+        /// Disconnect.
+        DISCONNECT = 0x08 => "Disconnect",
+    }
+}
+
 impl Command {
     /// A command with this opcode and namespace, everything else zero but PSDT, which says SGL.
     #[must_use]
@@ -272,8 +290,8 @@ impl Command {
 
     /// Fabrics Command Type (FCTYPE), meaningful when the opcode is [`FABRICS_OPCODE`] (Base 6).
     #[must_use]
-    pub fn fctype(&self) -> crate::fabrics::FabricsType {
-        crate::fabrics::FabricsType(self.nsid.to_bytes()[0])
+    pub fn fctype(&self) -> FabricsType {
+        FabricsType(self.nsid.to_bytes()[0])
     }
 
     /// CDW10 and CDW11 as one little-endian 64-bit number.

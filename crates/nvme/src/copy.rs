@@ -1,7 +1,7 @@
 //! Copy (NVM 3.3.2): the command and its source ranges.
 
 use crate::command::{Command, IoOpcode};
-use crate::io::PrInfo;
+use crate::pr_info::PrInfo;
 use crate::{Nsid, U16, U32, U64};
 
 /// Source ranges that one Copy carries at most: the field counts 256.

@@ -7,23 +7,7 @@ use crate::nqn::NqnField;
 use crate::property::PropertyOffset;
 use crate::{Status, U16, U32, U64};
 
-open_enum! {
-    /// Fabrics Command Type, FCTYPE (Base 6, "Fabrics Command Type").
-    pub struct FabricsType: u8 {
-        /// Property Set.
-        PROPERTY_SET = 0x00 => "Property Set",
-        /// Connect.
-        CONNECT = 0x01 => "Connect",
-        /// Property Get.
-        PROPERTY_GET = 0x04 => "Property Get",
-        /// Authentication Send.
-        AUTHENTICATION_SEND = 0x05 => "Authentication Send",
-        /// Authentication Receive.
-        AUTHENTICATION_RECEIVE = 0x06 => "Authentication Receive",
-        /// Disconnect.
-        DISCONNECT = 0x08 => "Disconnect",
-    }
-}
+pub use crate::command::FabricsType;
 
 /// A fabrics command, parsed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -8,6 +8,8 @@ use crate::reservation::{ReservationAcquire, ReservationRegister, ReservationRel
 use crate::zone::{ZoneManagementReceive, ZoneManagementSend};
 use crate::{Nsid, Status, U32, U64};
 
+pub use crate::pr_info::PrInfo;
+
 /// A command of an I/O queue, as a controller executes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IoCommand {
@@ -76,30 +78,6 @@ pub struct IoManagementSend {
     pub mo: u8,
     /// Management Operation Specific: for Reclaim Unit Handle Update the number of identifiers, zero-based.
     pub mos: u16,
-}
-
-bits8! {
-    /// Protection Information Field, PRINFO (NVM 5.2, "Protection Information Field").
-    pub struct PrInfo {
-        /// Check the reference tag (PRCHK bit 0).
-        pub check_reference: bool,
-        /// Check the application tag (PRCHK bit 1).
-        pub check_application: bool,
-        /// Check the guard (PRCHK bit 2).
-        pub check_guard: bool,
-        /// Protection Information Action: the controller inserts or strips the protection information.
-        pub pract: bool,
-        #[bits(4)]
-        _rsvd: u8,
-    }
-}
-
-impl PrInfo {
-    /// From the four bits of a command.
-    #[must_use]
-    pub const fn from_nibble(bits: u8) -> Self {
-        Self::from_bits(bits & 0xF)
-    }
 }
 
 /// The fields that the commands on a range of logical blocks share. A field that the command in question

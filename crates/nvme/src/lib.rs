@@ -44,6 +44,7 @@ pub mod io;
 pub mod log;
 pub mod nqn;
 pub mod plm;
+mod pr_info;
 pub mod property;
 pub mod quota;
 pub mod reservation;

@@ -6,7 +6,8 @@
 //! With a number of superblocks the drive has so many, and its first namespace all of their capacity that 28 % spare leaves.
 
 use run::Precondition;
-use run::sim::{Contents, Sim, preconditioned};
+use run::precondition::preconditioned;
+use run::sim::{Contents, Sim};
 use workload::{Mix, MixConfig, Order};
 
 /// Memory of this process in MiB: now, and at most so far.

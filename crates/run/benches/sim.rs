@@ -6,7 +6,8 @@
 //! Prints requests per second of CPU time, and the digest of the run.
 
 use run::Precondition;
-use run::sim::{Contents, Sim, preconditioned};
+use run::precondition::preconditioned;
+use run::sim::{Contents, Sim};
 use workload::fio::{Job, JobFile, Prompt, Space};
 
 /// CPU time of this thread in seconds.

@@ -4,12 +4,13 @@
 //! writing takes minutes. Some real random writes follow until write amplification is seen to be steady. Every page that was written so
 //! reads as zeros afterwards, as a freshly written one would. It takes no room in memory or in an image.
 
-use crate::sim::{ActorTotals, Checkpoint, Sim};
-use device::Drive;
+use crate::sim::{ActorTotals, Checkpoint, CheckpointError, Contents, Sim};
+use device::{Config, Drive};
 use ftl::{SetId, WriteHistory};
 use media::Nanos;
 use nvme::Status;
 use rng::mix;
+use std::path::{Path, PathBuf};
 use workload::{Mix, MixConfig, Order};
 
 /// Host NQN of who writes it.
@@ -56,6 +57,24 @@ pub(crate) enum PreconditionError {
     Failed(Status),
     /// [`Progress`] said so.
     Asked,
+}
+
+impl From<PreconditionError> for CheckpointError {
+    fn from(ended: PreconditionError) -> Self {
+        match ended {
+            PreconditionError::Failed(status) => CheckpointError::Precondition(status),
+            PreconditionError::Asked => CheckpointError::Interrupted,
+        }
+    }
+}
+
+/// Where a preconditioned drive came from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// It was made just now; kept here, if it was to be.
+    Made(Option<PathBuf>),
+    /// It was kept here.
+    Kept(PathBuf),
 }
 
 impl From<Status> for PreconditionError {
@@ -241,4 +260,47 @@ fn settle(
         }
     }
     Ok(())
+}
+
+/// A preconditioned drive. The directory `cache` keeps drives by configuration, kind of preconditioning, seed, and whether there will be
+/// contents. A drive that is there is taken, and a new one is kept there for the next time. A damaged file is replaced.
+///
+/// `progress` gets how far the preconditioning is, in per mille. What preconditioning wrote reads as zeros, even if contents will be in
+/// memory.
+///
+/// # Errors
+/// The drive cannot be so, or the cache cannot be read or written.
+pub fn preconditioned(
+    config: Config,
+    contents: Contents,
+    how: Precondition,
+    seed: u64,
+    cache: Option<&Path>,
+    progress: &mut Progress<'_>,
+) -> Result<(Checkpoint, Origin), CheckpointError> {
+    let past = format!("{how:?} {seed}");
+    let path = cache
+        .filter(|_| how != Precondition::None)
+        .map(|dir| dir.join(Checkpoint::file_name(config.clone(), contents, &past)));
+    if let Some(path) = &path {
+        match Checkpoint::kept(config.clone(), contents, &past, path) {
+            Ok(Some(kept)) => return Ok((kept, Origin::Kept(path.clone()))),
+            Ok(None) => {}
+            Err(error @ CheckpointError::File { .. }) => return Err(error),
+            Err(error) => tracing::warn!("{}: {error}; it is made again", path.display()),
+        }
+    }
+    let before = if contents == Contents::Memory { Contents::Later } else { contents };
+    let sim = Sim::new(config, before)?;
+    condition(&sim, how, seed, progress)?;
+    let made = Checkpoint::of(sim)?.with_contents(contents);
+    if let (Some(dir), Some(path)) = (cache, &path) {
+        std::fs::create_dir_all(dir).map_err(|source| CheckpointError::File {
+            what: "cannot make the directory",
+            path: dir.to_owned(),
+            source,
+        })?;
+        made.keep(&past, path)?;
+    }
+    Ok((made, Origin::Made(path)))
 }

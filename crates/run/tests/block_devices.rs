@@ -11,7 +11,7 @@ use nvme::Nsid;
 use run::sim::{Contents, Sim, SimDevice};
 use run::{LocalTransport, Options, Running, Shape};
 use std::time::Duration;
-use workload::executor::{Executor, Geometry, Target};
+use workload::executor::{Executor, Target};
 use workload::fio::{Job, JobFile, Prompt, Space};
 use workload::{Actor, Next, Request};
 
@@ -131,7 +131,7 @@ fn drive<A: Actor, D: BlockDevice>(actor: A, device: &mut D) -> A
 where
     D::Error: std::fmt::Debug,
 {
-    let mut executor = Executor::new(actor, &[Geometry::of(device)]).unwrap();
+    let mut executor = Executor::new(actor, &[device.geometry()]).unwrap();
     let start = std::time::Instant::now();
     while !executor.is_over() {
         let now = start.elapsed().as_nanos() as u64;

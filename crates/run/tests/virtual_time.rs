@@ -6,7 +6,8 @@ use common::{shape, shape_with};
 use media::Nanos;
 use nvme::log::LogId;
 use run::Precondition;
-use run::sim::{ActorTotals, Actors, Checkpoint, CheckpointError, Contents, Origin, Sim, preconditioned};
+use run::precondition::{Origin, preconditioned};
+use run::sim::{ActorTotals, Actors, Checkpoint, CheckpointError, Contents, Sim};
 use workload::fio::{Job, JobFile, Space};
 use workload::{Actor, Mix, MixConfig, Next, Order, Request, Verb};
 

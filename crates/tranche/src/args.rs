@@ -1,15 +1,15 @@
 //! The command line as types.
 
-use crate::default_address;
 use crate::fault::Fault;
-use crate::key::Secret;
+use crate::key::MakeKey;
+use crate::options::{Output, Target};
 use crate::quota::Quota;
+use crate::secret::Secret;
 use clap::{Args, ColorChoice, Parser, Subcommand, ValueEnum};
 use device::LbaFormat;
 use host::Addr;
 use run::TcpPort;
 use std::path::PathBuf;
-use std::sync::OnceLock;
 
 /// The version, with the commit where it is known.
 const VERSION: &str = env!("TRANCHE_VERSION");
@@ -45,15 +45,6 @@ pub struct Cli {
     /// socket of a drive that was served without --unix and --tcp, else tcp://127.0.0.1:4420]
     #[arg(id = "place", long = "on", value_name = "ADDR", env = "TRANCHE_ON")]
     pub on: Option<Addr>,
-}
-
-/// Form of results on standard output.
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Output {
-    /// Tables for people (the default)
-    Text,
-    /// One JSON document, with the keys of nvme-cli where it has the same command
-    Json,
 }
 
 /// What the exit code tells.
@@ -234,46 +225,6 @@ pub enum Precondition {
     Fill,
     /// In steady state.
     Steady,
-}
-
-/// The drive to talk to.
-#[derive(Args, Debug, Clone)]
-pub struct Target {
-    /// Where the drive listens: tcp://HOST:PORT or unix://PATH, with ?nqn=NQN if there are several [default: as before the command, or
-    /// $TRANCHE_ON]
-    #[arg(long, value_name = "ADDR")]
-    on: Option<Addr>,
-    /// Host NQN to connect with; the drive remembers attached namespaces by it [default: that of
-    /// /etc/nvme/hostnqn, or a fixed one]
-    #[arg(long, value_name = "NQN")]
-    pub hostnqn: Option<nvme::Nqn>,
-    /// Try so long to connect while the drive cannot be reached, as when it is still starting
-    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = units::parse_seconds::<u32>)]
-    pub wait: u32,
-    /// DH-HMAC-CHAP key of this host ("DHHC-1:…"), or a file that holds it
-    #[arg(long, value_name = "KEY|FILE", env = "TRANCHE_DHCHAP_SECRET", hide_env_values = true)]
-    pub dhchap_secret: Option<Secret>,
-    /// DH-HMAC-CHAP key of the drive, or a file that holds it: the drive must prove who it is
-    #[arg(long, value_name = "KEY|FILE", env = "TRANCHE_DHCHAP_CTRL_SECRET", hide_env_values = true)]
-    pub dhchap_ctrl_secret: Option<Secret>,
-    /// Connect over TLS 1.3 with this pre-shared key ("NVMeTLSkey-1:…"), or that of a file
-    #[arg(long, value_name = "KEY|FILE", env = "TRANCHE_TLS_PSK", hide_env_values = true)]
-    pub tls_psk: Option<Secret>,
-}
-
-/// Where commands without an address of their own look for the drive. Looked for once.
-static DEFAULT_DRIVE: OnceLock<Addr> = OnceLock::new();
-
-/// What stands before the command, or in the environment.
-pub fn look_for_drives_on(addr: Addr) {
-    DEFAULT_DRIVE.get_or_init(|| addr);
-}
-
-impl Target {
-    /// Where the drive listens.
-    pub fn on(&self) -> &Addr {
-        self.on.as_ref().unwrap_or_else(|| DEFAULT_DRIVE.get_or_init(default_address::default_drive))
-    }
 }
 
 /// `tranche ns`.
@@ -521,41 +472,6 @@ pub struct Firmware {
     pub contents: Option<PathBuf>,
 }
 
-/// What a key is for.
-#[derive(Subcommand, Debug)]
-pub enum Key {
-    /// A DH-HMAC-CHAP key, as `nvme gen-dhchap-key` makes them
-    Dhchap {
-        /// Function that binds it to its owner's NQN: 0 none, 1 SHA-256, 2 SHA-384, 3 SHA-512
-        #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=3))]
-        hmac: u8,
-        /// Its length in bytes: 32, 48 or 64 [default: as --hmac says, else 32]
-        #[arg(long, value_name = "BYTES")]
-        key_length: Option<u16>,
-    },
-    /// A drive key, for `tranche serve --drive-key` (docs/keys.md)
-    Drive,
-    /// A pre-shared key of TLS, as `nvme gen-tls-key` makes them
-    Tls {
-        /// Function that binds it to the host's NQN: 0 none, 1 SHA-256, 2 SHA-384
-        #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=2))]
-        hmac: u8,
-        /// Its length in bytes: 32 or 48 [default: as --hmac says, else 32]
-        #[arg(long, value_name = "BYTES")]
-        key_length: Option<u16>,
-    },
-}
-
-/// `tranche key`.
-#[derive(clap::Args, Debug)]
-pub struct MakeKey {
-    /// Write the key to a new file that only its owner can read, rather than print it
-    #[arg(long, alias = "out", value_name = "FILE", global = true)]
-    pub file: Option<PathBuf>,
-    #[command(subcommand)]
-    pub kind: Key,
-}
-
 /// `tranche image`.
 #[derive(Subcommand, Debug)]
 pub enum Image {
@@ -582,30 +498,20 @@ pub enum Image {
     },
 }
 
-/// What becomes of the results of an earlier run.
-#[derive(Args, Clone, Copy, Debug)]
-pub struct Overwrite {
-    /// Overwrite the results of an earlier run in the directory of --out
-    #[arg(long)]
-    force: bool,
-}
-
-impl From<Overwrite> for lab::results::Overwrite {
-    fn from(overwrite: Overwrite) -> Self {
-        Self { force: overwrite.force }
-    }
-}
-
 /// `tranche bench`.
 #[derive(Args, Debug)]
 pub struct Bench {
     /// What to do, as a fio job file (docs/bench.md says which options mean what). A job that writes or trims
-    /// overwrites the namespace without asking, as fio does
+    /// overwrites the namespace or device without asking, as fio does
     #[arg(value_name = "JOB.fio")]
     pub job: PathBuf,
     /// Namespace of all jobs [default: those that they name (filename=nvme0n2), else the first that is attached to this host]
     #[arg(long, value_name = "NSID")]
     pub nsid: Option<u32>,
+    /// Run on a block device, or on a regular file that exists, instead of a drive. Its size stays as it is. A device that is
+    /// mounted or in use is refused
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["nsid", "on"])]
+    pub device: Option<PathBuf>,
     /// Never sleep while waiting for the drive: a whole processor for each job
     #[arg(long)]
     pub poll: bool,

@@ -4,12 +4,18 @@ use crate::args::Bench;
 use crate::connect::connect;
 use crate::refusal;
 use anyhow::Result;
+use host::BlockFile;
 use nvme::Status;
+use std::io::ErrorKind;
+use std::path::Path;
 
 /// Runs a fio job file.
 pub fn bench(bench: &Bench) -> Result<lab::Findings<serde_json::Value>> {
     let name = bench.job.display().to_string();
     let text = lab::input::read_text(&bench.job)?;
+    if let Some(path) = &bench.device {
+        return on_file(bench, path, &name, &text);
+    }
     let mut host = connect(&bench.target)?;
     let settings = lab::bench::Settings { nsid: bench.nsid, poll: bench.poll };
     let mut outcome = lab::bench::run(&name, &text, &mut host, settings, &crate::progress::control()?)?;
@@ -25,4 +31,19 @@ pub fn bench(bench: &Bench) -> Result<lab::Findings<serde_json::Value>> {
         tracing::debug!("disconnecting: {error}");
     }
     Ok(outcome)
+}
+
+/// Runs a fio job file on a regular file or a block device.
+fn on_file(bench: &Bench, path: &Path, name: &str, text: &str) -> Result<lab::Findings<serde_json::Value>> {
+    let file = BlockFile::open(path).map_err(|error| match error.kind() {
+        ErrorKind::ResourceBusy => anyhow::anyhow!("{}: it is mounted or in use", path.display()),
+        _ => anyhow::Error::new(error).context(format!("cannot open {}", path.display())),
+    })?;
+    if !file.is_direct() {
+        tracing::warn!(
+            "{}: its file system has no direct I/O, so this measures the page cache",
+            path.display()
+        );
+    }
+    lab::bench::run_on_file(name, text, &file, bench.poll, &crate::progress::control()?)
 }

@@ -1,6 +1,6 @@
 //! Connecting to a drive.
 
-use crate::args::Target;
+use crate::options::Target;
 use anyhow::{Result, anyhow, bail};
 use fabric::auth::ChapKeys;
 use host::{Addr, Host, Identity, SocketTransport, TransportError};

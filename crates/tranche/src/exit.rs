@@ -1,6 +1,6 @@
 //! How the program ends: its exit code, and what it says of an error (`docs/cli.md` has the list).
 
-use crate::args::Output;
+use crate::options::Output;
 use crate::refusal;
 use host::TransportError;
 use serde_json::json;

@@ -1,7 +1,7 @@
 //! `tranche fault`: the drive's fault injection (vendor specific command D1h, docs/vendor.md).
 
-use crate::args::{Output, Target};
 use crate::connect::connect;
+use crate::options::{Output, Target};
 use crate::print_json;
 use crate::refusal::{about_set, network_refusal};
 use anyhow::{Context, Result};

@@ -1,6 +1,7 @@
 //! `tranche firmware`.
 
-use crate::args::{Firmware, Output};
+use crate::args::Firmware;
+use crate::options::Output;
 use crate::print_written;
 use anyhow::{Context, Result};
 use serde_json::json;

@@ -1,6 +1,7 @@
 //! `tranche image`: looking at an image, and saving what is left of one.
 
-use crate::args::{Image, Output};
+use crate::args::Image;
+use crate::options::Output;
 use crate::{exit, print_found, print_json, print_text};
 use anyhow::{Context, Result, bail};
 use run::examine::{Examination, Findings, LastShutdown, Namespace, Page, PageCondition};

@@ -1,69 +1,50 @@
-//! `tranche key`, and keys on the command line.
+//! `tranche key`.
 
-use crate::args::{Key, MakeKey, Output};
+use crate::options::Output;
 use crate::{print_json, print_text, print_written};
 use anyhow::{Context, Result};
+use clap::{Args, Subcommand};
 use fabric::auth::{ChapKey, TlsPsk};
 use nvme::auth::HashId;
 use run::DriveKey;
-use std::convert::Infallible;
-use std::fmt;
-use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::path::Path;
-use std::str::FromStr;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 
-/// A key as the user gave it: its text, or the name of a file that holds it. It is taken as it is, because an
-/// error of the command line's parser would repeat it.
-#[derive(Clone)]
-pub struct Secret(String);
-
-impl FromStr for Secret {
-    type Err = Infallible;
-
-    fn from_str(text: &str) -> Result<Self, Infallible> {
-        Ok(Self(text.to_owned()))
-    }
+/// What a key is for.
+#[derive(Subcommand, Debug)]
+pub enum Key {
+    /// A DH-HMAC-CHAP key, as `nvme gen-dhchap-key` makes them
+    Dhchap {
+        /// Function that binds it to its owner's NQN: 0 none, 1 SHA-256, 2 SHA-384, 3 SHA-512
+        #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=3))]
+        hmac: u8,
+        /// Its length in bytes: 32, 48 or 64 [default: as --hmac says, else 32]
+        #[arg(long, value_name = "BYTES")]
+        key_length: Option<u16>,
+    },
+    /// A drive key, for `tranche serve --drive-key` (docs/keys.md)
+    Drive,
+    /// A pre-shared key of TLS, as `nvme gen-tls-key` makes them
+    Tls {
+        /// Function that binds it to the host's NQN: 0 none, 1 SHA-256, 2 SHA-384
+        #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=2))]
+        hmac: u8,
+        /// Its length in bytes: 32 or 48 [default: as --hmac says, else 32]
+        #[arg(long, value_name = "BYTES")]
+        key_length: Option<u16>,
+    },
 }
 
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("(secret)")
-    }
-}
-
-impl Secret {
-    /// Whether it says nothing: an environment variable that is set to nothing.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// The file that it names, if others than its owner can read that.
-    pub fn exposed_file(&self) -> Option<&str> {
-        let data = std::fs::metadata(&self.0).ok()?;
-        (data.is_file() && data.permissions().mode() & 0o077 != 0).then_some(&self.0)
-    }
-
-    /// The key; `option` is what it was given with.
-    pub fn read<K>(&self, option: &str) -> Result<K>
-    where
-        K: FromStr<Err: std::error::Error + Send + Sync + 'static>,
-    {
-        // Keys have colons at two places, and no file that anybody keeps a key in is called that way.
-        let prefixes = ["DHHC-1:", "NVMeTLSkey-1:", DriveKey::PREFIX];
-        if prefixes.iter().any(|prefix| self.0.starts_with(prefix)) {
-            return self.0.trim().parse().with_context(|| option.to_owned());
-        }
-        let failed = || format!("{option}: cannot read the file {}", self.0);
-        let mut text = String::new();
-        File::open(&self.0)
-            .with_context(failed)?
-            .take(4096)
-            .read_to_string(&mut text)
-            .with_context(failed)?;
-        text.trim().parse().with_context(|| format!("{option}: the file {}", self.0))
-    }
+/// `tranche key`.
+#[derive(Args, Debug)]
+pub struct MakeKey {
+    /// Write the key to a new file that only its owner can read, rather than print it
+    #[arg(long, alias = "out", value_name = "FILE", global = true)]
+    pub file: Option<PathBuf>,
+    #[command(subcommand)]
+    pub kind: Key,
 }
 
 /// `tranche key`.

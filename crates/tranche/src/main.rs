@@ -20,6 +20,7 @@ mod key;
 mod meaning;
 mod ns;
 mod numbers;
+mod options;
 mod power;
 mod profiles;
 mod progress;
@@ -30,14 +31,17 @@ mod refusal;
 mod sanitize;
 #[cfg(test)]
 mod schemas;
+mod secret;
 mod serve;
 mod show;
 mod sim;
 mod studies;
+mod table;
 
 use anyhow::{Context, Result};
-use args::{Cli, Command, Output};
+use args::{Cli, Command};
 use clap::{ColorChoice, CommandFactory, Parser};
+use options::Output;
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::Path;
@@ -85,7 +89,7 @@ fn log_to_stderr(cli: &Cli) {
 fn run(cli: Cli) -> Result<ExitCode> {
     let output = cli.output;
     if let Some(on) = cli.on {
-        args::look_for_drives_on(on);
+        options::look_for_drives_on(on);
     }
     match cli.command {
         Command::Image(command) => return image::image(&command, output),

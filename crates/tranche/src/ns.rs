@@ -1,9 +1,11 @@
 //! `tranche ns`: namespaces, and what they are attached to.
 
-use crate::args::{Attachment, Erase, Ns, Output, Target};
+use crate::args::{Attachment, Erase, Ns};
 use crate::connect::{Connected, connect, hostnqn};
+use crate::options::{Output, Target};
 use crate::refusal::{about, locked};
-use crate::{print_json, print_text, show};
+use crate::table::table;
+use crate::{print_json, print_text};
 use anyhow::{Context, Result, anyhow, bail};
 use device::LbaFormat;
 use host::{namespace_create, view};
@@ -316,5 +318,5 @@ fn list(host: &mut Connected, address: &str, attached: bool, output: Output) -> 
         }
         return print_json(&value);
     }
-    print_text(&show::table(&["NSID", "Set", "Size", "Used", "Block", "Controllers"], &rows))
+    print_text(&table(&["NSID", "Set", "Size", "Used", "Block", "Controllers"], &rows))
 }

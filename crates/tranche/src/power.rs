@@ -1,7 +1,8 @@
 //! `tranche power-cut`.
 
-use crate::args::{Output, PowerCut};
+use crate::args::PowerCut;
 use crate::connect::{PATIENCE, connect};
+use crate::options::Output;
 use crate::refusal::network_refusal;
 use crate::{print_json, print_text};
 use anyhow::Result;

@@ -1,6 +1,7 @@
 //! `tranche profile`: drives that are built in, and drives in files.
 
-use crate::args::{Output, Profile};
+use crate::args::Profile;
+use crate::options::Output;
 use crate::{print_json, print_outcome, print_text, progress};
 use anyhow::{Context, Result};
 use device::Config;

@@ -1,8 +1,9 @@
 //! `tranche quota`: what namespaces may use (vendor specific feature D8h, docs/vendor.md).
 
-use crate::args::{Output, Target};
 use crate::connect::{Connected, connect};
+use crate::options::{Output, Target};
 use crate::refusal::about;
+use crate::table::table;
 use crate::{print_json, print_text};
 use anyhow::Result;
 use clap::{Args, Subcommand};
@@ -157,7 +158,7 @@ fn show(host: &mut Connected, nsid: u32, output: Output) -> Result<()> {
         );
     }
     let heads = ["", "Read", "Write", "Read IOPS", "Write IOPS", "Burst", "Weight"];
-    print_text(&crate::show::table(&heads, &[row("in force", &current), row("saved", &saved)]))
+    print_text(&table(&heads, &[row("in force", &current), row("saved", &saved)]))
 }
 
 fn document(values: &Values) -> Value {

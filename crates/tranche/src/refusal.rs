@@ -1,9 +1,11 @@
 //! What to say when a drive refuses a command, beyond its status.
 
 use crate::connect::Connected;
-use crate::show;
 use anyhow::Result;
 use nvme::{NSID_ALL, Status};
+
+/// Byte 384 of Identify Namespace, of one whose key the drive does not have.
+pub const LOCKED: u8 = 2;
 
 /// Why faults and power cuts are denied to hosts on the network, and what to do instead.
 const NETWORK_REFUSAL: &str = "the drive refuses this to hosts on the network: use its Unix socket (serve --unix PATH, \
@@ -82,6 +84,6 @@ pub fn without_its_key(host: &mut Connected) -> Option<&'static str> {
     let nsids = host.allocated_namespaces().ok()?;
     let mut namespaces = nsids.into_iter().filter_map(|nsid| host.identify_allocated(nsid).ok());
     namespaces
-        .any(|namespace| namespace.vs[0] == show::LOCKED)
+        .any(|namespace| namespace.vs[0] == LOCKED)
         .then_some("the drive is LOCKED: it was started without its key (tranche serve --drive-key)")
 }

@@ -1,8 +1,9 @@
 //! `tranche sanitize`: everything that a drive ever stored is erased for good.
 
-use crate::args::{Output, Sanitize, StartSanitize};
+use crate::args::{Sanitize, StartSanitize};
 use crate::connect::connect;
 use crate::exit;
+use crate::options::Output;
 use crate::refusal;
 use crate::{print_json, print_text};
 use anyhow::{Context, Result, bail};

@@ -1,7 +1,8 @@
 //! `tranche serve`: a drive from its first line to the clean end.
 
-use crate::args::{FuseIo, Output, Precondition, Serve, Switch};
-use crate::key::Secret;
+use crate::args::{FuseIo, Precondition, Serve, Switch};
+use crate::options::Output;
+use crate::secret::Secret;
 use crate::{default_address, progress, say_results};
 use anyhow::{Context, Result, bail};
 use export::Export;

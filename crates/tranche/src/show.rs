@@ -1,23 +1,16 @@
 //! Commands that only look: `id`, `smart`.
 
-use crate::args::{Id, IdOf, Output, Smart, SmartOf};
+use crate::args::{Id, IdOf, Smart, SmartOf};
 use crate::connect::{Connected, connect};
 use crate::meaning::{self, Page};
-use crate::refusal::{about, about_set, absent};
+use crate::options::Output;
+use crate::refusal::{LOCKED, about, about_set, absent};
 use crate::{print_json, print_text};
 use anyhow::Result;
 use host::view;
-use lab::terminal::{self, Look};
 use nvme::identify::IdentifyNamespace;
 use nvme::log::LogId;
 use serde_json::{Value, to_value};
-
-/// Columns of figures under their names.
-pub fn table(heads: &[&str], rows: &[impl AsRef<[String]>]) -> String {
-    let rows: Vec<_> = rows.iter().map(|row| row.as_ref().to_vec()).collect();
-    let heads: Vec<String> = heads.iter().map(|&head| head.to_owned()).collect();
-    terminal::table(Look::default(), &heads, &rows).trim_end().to_owned()
-}
 
 /// Prints an object: as JSON, or a line for each of its plain values, with what it means.
 fn print(page: Page, value: &Value, output: Output) -> Result<()> {
@@ -59,9 +52,6 @@ fn line(page: Page, key: &str, value: &Value, lines: &mut Vec<String>) {
     };
     lines.push(format!("{key:<36} {text}"));
 }
-
-/// Byte 384 of Identify Namespace, of one whose key the drive does not have.
-pub const LOCKED: u8 = 2;
 
 /// How a drive like ours stores a namespace: byte 384 of Identify Namespace (docs/vendor.md). Others have no log D8h, or mean
 /// something else.

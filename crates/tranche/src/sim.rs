@@ -1,6 +1,6 @@
 //! `tranche sim`.
 
-use crate::args::Overwrite;
+use crate::options::Overwrite;
 use crate::progress;
 use anyhow::Result;
 use clap::{Args, ValueEnum};

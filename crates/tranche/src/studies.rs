@@ -1,6 +1,6 @@
 //! `tranche study` and `tranche compare`: options of the command line, and the studies that they ask for.
 
-use crate::args::Overwrite;
+use crate::options::Overwrite;
 use crate::progress;
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};

@@ -9,6 +9,7 @@ use serde_json::Value;
 use skip::skipped;
 use std::collections::BTreeSet;
 use std::io::Write;
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
 /// A drive on a Unix socket, and a place for job files.
@@ -191,6 +192,82 @@ fn a_job_file_from_standard_input() {
         assert_eq!(output.status.success(), said.is_none(), "{err}");
         assert!(said.map_or(out.contains("piped: (groupid=0"), |said| err.contains(said)), "{out}{err}");
     }
+}
+
+/// What a job does to a file or a block device.
+fn on_device(job: &str, device: &Path, args: &[&str]) -> Output {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("job.fio");
+    std::fs::write(&file, job).unwrap();
+    Command::new(TRANCHE).arg("bench").arg(file).arg("--device").arg(device).args(args).output().unwrap()
+}
+
+/// Writes, verifies and trims what one device has.
+const WORK: &str = "[global]\nbs=4k\niodepth=16\nsize=2m\n[fill]\nrw=write\nbs=64k\nverify=crc32c\nend_fsync=1\n\
+                    [mixed]\nstonewall\nrw=randrw\noffset=2m\nnumjobs=2\noffset_increment=1m\nsize=1m\ngroup_reporting\n\
+                    [trims]\nstonewall\nrw=randtrim\nsize=1m\n";
+
+fn did_the_work(output: &Output) {
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let ios = |job: usize, direction: &str| report["jobs"][job][direction]["total_ios"].as_u64().unwrap();
+    assert_eq!((ios(0, "write"), ios(1, "read") + ios(1, "write"), ios(2, "trim")), (32, 512, 256));
+}
+
+#[test]
+fn a_file_takes_the_place_of_a_drive() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    let bytes = (8 << 20) + 100;
+    std::fs::File::create(&path).unwrap().set_len(bytes).unwrap();
+    did_the_work(&on_device(WORK, &path, &["--output", "json"]));
+    let after = std::fs::read(&path).unwrap();
+    assert_eq!(after.len() as u64, bytes);
+    // Trimmed, written, and never touched.
+    assert!(after[..1 << 20].iter().all(|byte| *byte == 0) && after[4 << 20..].iter().all(|byte| *byte == 0));
+    assert!(after[1 << 20..2 << 20].chunks(4096).all(|page| page.iter().any(|byte| *byte != 0)));
+
+    let missing = dir.path().join("nothing");
+    for (device, job, args, code, said) in [
+        (&missing, WORK, &[][..], 1, "No such file"),
+        (&dir.path().to_path_buf(), WORK, &[], 1, "neither a regular file nor a block device"),
+        (&path, "[a]\nrw=read\nfilename=nvme0n2\n", &[], 1, "names a namespace"),
+        (&path, "[a]\nrw=read\noffset=9m\nsize=1m\n", &[], 1, "job a"),
+        (&path, WORK, &["--nsid", "1"], 2, "--nsid"),
+        (&path, WORK, &["--on", "tcp://127.0.0.1:4420"], 2, "--on"),
+    ] {
+        let output = on_device(job, device, args);
+        let error = text(&output.stderr);
+        assert!(output.status.code() == Some(code) && error.contains(said), "{said}: {error}");
+    }
+    assert!(!missing.exists());
+    assert!(std::fs::read(&path).unwrap() == after);
+}
+
+#[test]
+fn a_block_device_takes_the_place_of_a_drive_unless_it_is_in_use() {
+    use std::os::unix::fs::OpenOptionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("disk");
+    std::fs::File::create(&path).unwrap().set_len(8 << 20).unwrap();
+    let made = Command::new("losetup").args(["--find", "--show"]).arg(&path).output();
+    let Some(made) = made.ok().filter(|made| made.status.success()) else {
+        return skipped(
+            "a_block_device_takes_the_place_of_a_drive_unless_it_is_in_use",
+            "losetup makes no loop device",
+        );
+    };
+    let device = std::path::PathBuf::from(text(&made.stdout).trim());
+    let exclusive = rustix::fs::OFlags::EXCL.bits().cast_signed();
+    let user = std::fs::OpenOptions::new().read(true).custom_flags(exclusive).open(&device);
+    let refused = on_device(WORK, &device, &[]);
+    drop(user.unwrap());
+    let worked = on_device(WORK, &device, &["--output", "json"]);
+    let detached = Command::new("losetup").arg("--detach").arg(&device).status().unwrap();
+    assert!(detached.success());
+    let error = text(&refused.stderr);
+    assert!(refused.status.code() == Some(1) && error.contains("mounted or in use"), "{error}");
+    did_the_work(&worked);
 }
 
 /// A process that is stopped keeps its connections, and says nothing.

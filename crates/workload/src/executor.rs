@@ -7,7 +7,7 @@
 //! [`Executor::complete`]. Limits of rate, timeouts and waiting are the caller's.
 
 use crate::{Actor, Nanos, Next, Request};
-use blockdev::{BlockDevice, Completed, Limits, Operation, Parts, Status};
+use blockdev::{BlockDevice, Completed, Geometry, Operation, Parts, Status};
 use rng::Rng;
 use std::collections::VecDeque;
 
@@ -65,28 +65,6 @@ impl<D: BlockDevice> Target for D {
         data: Vec<u8>,
     ) -> Result<(), D::Error> {
         BlockDevice::submit(self, now, tag, part, data)
-    }
-}
-
-/// What cutting requests on a namespace takes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Geometry {
-    /// Bytes per logical block.
-    pub block_size: u32,
-    /// How long a part may be.
-    pub limits: Limits,
-}
-
-impl Geometry {
-    /// That of a device.
-    pub fn of(device: &impl BlockDevice) -> Self {
-        Self { block_size: device.block_size(), limits: device.limits() }
-    }
-}
-
-impl From<&blockdev::Namespace> for Geometry {
-    fn from(namespace: &blockdev::Namespace) -> Self {
-        Self { block_size: namespace.block_size, limits: namespace.limits }
     }
 }
 

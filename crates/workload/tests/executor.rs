@@ -3,7 +3,7 @@
 use blockdev::conformance::Memory;
 use blockdev::{BlockDevice, Limits, Namespace, Operation, Status};
 use std::collections::BTreeMap;
-use workload::executor::{Executor, Geometry};
+use workload::executor::Executor;
 use workload::fio::{Job, JobFile, Prompt, Space};
 use workload::{Actor, Mix, MixConfig, Nanos, Next, Order, Request, Rng, Verb};
 
@@ -38,7 +38,7 @@ fn run<A: Actor>(executor: &mut Executor<A>, device: &mut Memory) -> Nanos {
 }
 
 fn executor<A: Actor>(actor: A, device: &Memory) -> Executor<A> {
-    Executor::new(actor, &[Geometry::of(device)]).unwrap()
+    Executor::new(actor, &[device.geometry()]).unwrap()
 }
 
 /// Random requests of all kinds on blocks of which no other request under way knows, so that contents can be checked.
@@ -218,7 +218,7 @@ fn units_are_not_cut_and_contents_are_verified() {
     assert_eq!((executor.outcome().requests, device.submitted()), (128, 256));
     // A device that takes less than what is verified together.
     let tiny = namespace(Limits { transfer: 11, ..Limits::NONE }, 0);
-    assert!(Executor::new(Prompt::new(job), &[Geometry::from(&tiny)]).is_none());
+    assert!(Executor::new(Prompt::new(job), &[tiny.geometry()]).is_none());
 }
 
 /// Wants to submit so many reads at once.

@@ -1,7 +1,7 @@
 //! A drive in memory, for tests: completes its commands at once, or later and in any order.
 
 use crate::drive::{Completions, Drive, Limits, Namespace, Op};
-use crate::export::{DriveNotice, Reports};
+use crate::drive::{DriveNotice, Reports};
 use fuser::Errno;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

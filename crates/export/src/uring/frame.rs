@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Memory is lent to the kernel in pages.
 const PAGE: usize = 4096;
 /// Bytes of the payload: the largest read or write.
-pub const PAYLOAD: usize = crate::fs::LARGEST as usize;
+pub const PAYLOAD: usize = crate::drive::LARGEST as usize;
 /// Bytes of the fixed part of a request.
 const FIXED: usize = 128;
 /// Where `fuse_uring_ent_in_out` begins.

@@ -3,8 +3,9 @@
 use nvme::auth::{AuthFailure, AuthId, AuthType, Failure, HashId, MessageHeader};
 use nvme::zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
-use super::crypto::{Wiped, digest, hmac};
-use super::{ChapKey, Parties, Random, Result};
+use super::crypto::{Random, Result, Wiped, digest, hmac};
+use super::key::ChapKey;
+use super::parties::Parties;
 
 /// Authentication Protocol Identifier of DH-HMAC-CHAP.
 pub(super) const AUTHID: u8 = 1;

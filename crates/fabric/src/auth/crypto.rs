@@ -10,6 +10,12 @@ use openssl::hash::MessageDigest;
 use openssl::pkey::PKey;
 use openssl::sign::Signer;
 
+/// A source of randomness: fills the bytes. Fit for keys, outside of tests.
+pub type Random<'a> = &'a mut dyn FnMut(&mut [u8]);
+
+/// Why an exchange cannot go on, as the other side is told.
+pub(super) type Result<T> = std::result::Result<T, AuthFailure>;
+
 /// Secret bytes: wiped when dropped, never printed.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub(crate) struct Wiped(Vec<u8>);
@@ -57,7 +63,7 @@ pub(crate) fn failed(_: ErrorStack) -> AuthFailure {
     AuthFailure::FAILED
 }
 
-fn function(hash: HashId) -> Result<MessageDigest, AuthFailure> {
+fn function(hash: HashId) -> Result<MessageDigest> {
     match hash {
         HashId::SHA256 => Ok(MessageDigest::sha256()),
         HashId::SHA384 => Ok(MessageDigest::sha384()),
@@ -67,12 +73,12 @@ fn function(hash: HashId) -> Result<MessageDigest, AuthFailure> {
 }
 
 /// The hash of these bytes.
-pub(crate) fn digest(hash: HashId, bytes: &[u8]) -> Result<Wiped, AuthFailure> {
+pub(crate) fn digest(hash: HashId, bytes: &[u8]) -> Result<Wiped> {
     Ok(openssl::hash::hash(function(hash)?, bytes).map_err(failed)?.to_vec().into())
 }
 
 /// HMAC over the concatenation of the parts.
-pub(crate) fn hmac(hash: HashId, key: &[u8], parts: &[&[u8]]) -> Result<Wiped, AuthFailure> {
+pub(crate) fn hmac(hash: HashId, key: &[u8], parts: &[&[u8]]) -> Result<Wiped> {
     let function = function(hash)?;
     let compute = || {
         let key = PKey::hmac(key)?;
@@ -86,13 +92,7 @@ pub(crate) fn hmac(hash: HashId, key: &[u8], parts: &[&[u8]]) -> Result<Wiped, A
 }
 
 /// HKDF-Extract without salt, then HKDF-Expand-Label of one hash's length or less (RFC 5869, RFC 8446 7.1).
-pub(crate) fn derive(
-    hash: HashId,
-    input: &[u8],
-    label: &str,
-    context: &[u8],
-    len: usize,
-) -> Result<Wiped, AuthFailure> {
+pub(crate) fn derive(hash: HashId, input: &[u8], label: &str, context: &[u8], len: usize) -> Result<Wiped> {
     let byte = |n: usize| u8::try_from(n).map_err(|_| AuthFailure::INCORRECT_PAYLOAD);
     let label = [b"tls13 ", label.as_bytes()].concat();
     let (head, middle) = ([0, byte(len)?, byte(label.len())?], [byte(context.len())?]);
@@ -100,7 +100,7 @@ pub(crate) fn derive(
 }
 
 /// HKDF-Extract without salt, then HKDF-Expand of one hash's length or less.
-pub(crate) fn expand(hash: HashId, input: &[u8], info: &[&[u8]], len: usize) -> Result<Wiped, AuthFailure> {
+pub(crate) fn expand(hash: HashId, input: &[u8], info: &[&[u8]], len: usize) -> Result<Wiped> {
     let full = hash.hash_bytes().filter(|full| len <= *full).ok_or(AuthFailure::HASH_NOT_USABLE)?;
     let prk = hmac(hash, &[0; 64][..full], &[input])?;
     let mut key = hmac(hash, &prk, &[info, &[&[1]]].concat())?;

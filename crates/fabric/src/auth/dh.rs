@@ -6,8 +6,7 @@ use nvme::auth::{AuthFailure, DhGroupId};
 use openssl::bn::{BigNum, BigNumContext, BigNumRef};
 use openssl::error::ErrorStack;
 
-use super::Random;
-use super::crypto::{Wiped, failed};
+use super::crypto::{Random, Wiped, failed};
 
 /// Groups with a modulus: all but NULL.
 const GROUPS: usize = DhGroupId::ALL.len() - 1;

@@ -8,10 +8,10 @@ use nvme::auth::{
 use nvme::zerocopy::IntoBytes;
 
 use super::chap::{AUTHID, ChallengeInput, Role, challenge, cut, failure, open};
-use super::crypto::{Wiped, equal};
+use super::crypto::{Random, Result, Wiped, equal};
 use super::dh::Exchange;
+use super::parties::{ChapKeys, Methods, Parties};
 use super::target::long;
-use super::{ChapKeys, Methods, Parties, Random, Result};
 
 /// What the host is to do next.
 #[derive(Clone, PartialEq, Eq, Debug)]

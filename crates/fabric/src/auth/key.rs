@@ -7,8 +7,7 @@ use std::str::FromStr;
 use nvme::Nqn;
 use nvme::auth::{AuthFailure, HashId};
 
-use super::Random;
-use super::crypto::{Wiped, crc32, equal, hmac};
+use super::crypto::{Random, Wiped, crc32, equal, hmac};
 
 /// What is wrong with a key's text. The text itself is not repeated: it is secret.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]

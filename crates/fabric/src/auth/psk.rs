@@ -5,9 +5,9 @@ use std::str::FromStr;
 
 use nvme::auth::{AuthFailure, HashId};
 
-use super::crypto::{Wiped, derive, expand, hmac};
+use super::crypto::{Random, Result, Wiped, derive, expand, hmac};
 use super::key::{KeyError, format, parse};
-use super::{Parties, Random, Result};
+use super::parties::Parties;
 
 /// A configured PSK: `NVMeTLSkey-1:hh:BASE64:`.
 ///

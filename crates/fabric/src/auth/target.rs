@@ -9,9 +9,9 @@ use nvme::zerocopy::IntoBytes;
 use nvme::{U16, U32};
 
 use super::chap::{AUTHID, ChallengeInput, Role, challenge, cut, failure, open};
-use super::crypto::{Wiped, equal};
+use super::crypto::{Random, Result, Wiped, equal};
 use super::dh::Exchange;
-use super::{ChapKeys, Methods, Parties, Random, Result};
+use super::parties::{ChapKeys, Methods, Parties};
 
 /// Authenticates the host on one queue, and the controller to it if the host asks for that.
 ///

@@ -5,7 +5,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde_json::{Map, Value, json};
 use workload::fio::{CLASSES, Jobs, Latency, NamedOption, Options, Series, Traffic};
 
-use super::{Reported, text};
+use super::{
+    figures::Figures,
+    reported::{Reported, per_second},
+    text,
+};
 
 /// The whole document.
 pub(crate) fn document(jobs: &Jobs, reported: &[Reported<'_>], began: SystemTime) -> Value {
@@ -81,15 +85,15 @@ fn classes(counts: &[u64; CLASSES], names: &[&str; CLASSES], total: u64) -> Valu
 }
 
 fn traffic(traffic: &Traffic, options: &Options) -> Value {
-    let per_second = |count: u64| super::per_second(count, traffic.runtime);
+    let rate_of = |count: u64| per_second(count, traffic.runtime);
     let bandwidth = Figures::of(&traffic.bandwidth);
     let rate = Figures::of(&traffic.rate);
     json!({
         "io_bytes": traffic.bytes,
         "io_kbytes": traffic.bytes / 1024,
-        "bw_bytes": per_second(traffic.bytes) as u64,
-        "bw": per_second(traffic.bytes / 1024) as u64,
-        "iops": round(per_second(traffic.ios)),
+        "bw_bytes": rate_of(traffic.bytes) as u64,
+        "bw": rate_of(traffic.bytes / 1024) as u64,
+        "iops": round(rate_of(traffic.ios)),
         "runtime": traffic.runtime / 1_000_000,
         "total_ios": traffic.ios,
         "short_ios": 0,
@@ -139,33 +143,6 @@ fn latency(of: &Latency, options: &Options) -> Value {
 /// Six digits, as fio prints them.
 fn round(value: f64) -> f64 {
     (value * 1e6).round() / 1e6
-}
-
-/// A series in the figures that are shown.
-pub(super) struct Figures {
-    pub count: u64,
-    pub min: u64,
-    pub max: u64,
-    pub mean: f64,
-    pub deviation: f64,
-}
-
-impl Figures {
-    #[expect(clippy::cast_precision_loss, reason = "for reading")]
-    pub fn of(series: &Series) -> Self {
-        if series.count == 0 {
-            return Self { count: 0, min: 0, max: 0, mean: 0.0, deviation: 0.0 };
-        }
-        let count = series.count as f64;
-        let mean = series.sum as f64 / count;
-        // n Σx² - (Σx)² in whole numbers, where floating point would lose the difference.
-        let spread = u128::from(series.count)
-            .checked_mul(series.squares)
-            .zip(series.sum.checked_mul(series.sum))
-            .map_or(0.0, |(a, b)| a.saturating_sub(b) as f64);
-        let deviation = if series.count > 1 { (spread / (count * (count - 1.0))).sqrt() } else { 0.0 };
-        Self { count: series.count, min: series.min, max: series.max, mean, deviation }
-    }
 }
 
 #[cfg(test)]

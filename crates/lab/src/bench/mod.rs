@@ -1,11 +1,14 @@
-//! `tranche bench`: fio's job files against any NVMe/TCP target.
+//! `tranche bench`: fio's job files against any NVMe/TCP target, a file or a block device.
 //!
-//! Each clone of a job is a thread with an I/O queue of its own; what it issues is decided by
+//! Each clone of a job is a thread with an I/O queue, or a file's device, of its own; what it issues is decided by
 //! [`workload::fio::Job`]. Jobs between two `stonewall`s run at the same time.
 
+mod device;
+mod figures;
 pub(crate) mod json;
 pub(crate) mod memory;
 pub(crate) mod progress;
+mod reported;
 pub(crate) mod text;
 pub(crate) mod worker;
 
@@ -16,18 +19,20 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow, bail};
-use host::{Host, IoQueue, Namespace, Queue, Transport};
+use host::{BlockFile, Host, IoQueue, Namespace, NamespaceDevice, Queue, Transport};
 use nvme::feature::{FeatureId, NumberOfQueues};
 use nvme::{Nsid, U32};
 use serde_json::Value;
-use workload::fio::{Job, JobFile, JobSpec, Jobs, Plan, Space};
+use workload::fio::{Job, JobFile, Jobs, Plan, Space};
 
 use crate::{
     Findings,
     control::{self, Control},
 };
+use device::JobDevice;
 use progress::Progress;
-use worker::{Shared, Usage, Worker};
+pub(crate) use reported::{Reported, per_second};
+use worker::{Shared, Worker};
 
 /// What to run on, beside the job file.
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,18 +41,6 @@ pub struct Settings {
     pub nsid: Option<Nsid>,
     /// Never sleep while I/Os are outstanding.
     pub poll: bool,
-}
-
-/// What is reported as one: a clone, or with `group_reporting` all clones of a group.
-pub(crate) struct Reported<'a> {
-    spec: &'a JobSpec,
-    clones: u32,
-    stats: workload::fio::Stats,
-    error: i32,
-    /// What its threads used; nothing in virtual time, where it has none.
-    usage: Option<Usage>,
-    /// Seconds of all its threads.
-    elapsed: Duration,
 }
 
 /// Runs a job file on a drive. `name` is that of the file, for messages; `-` is standard input. When it is cancelled, the outcome has what
@@ -67,39 +60,107 @@ where
     T: Transport,
     T::Queue: Send,
 {
-    let name = if name == "-" { "standard input" } else { name };
+    let name = file_name(name);
+    let jobs = parse(name, text)?;
+    let namespaces = namespaces(name, &jobs, host, settings.nsid)?;
+    let plans = plans(name, &jobs, &spaces(&namespaces), entropy())?;
+    let mut queues = queues(host, &jobs, &plans)?;
+    let clones = clones(name, &jobs, plans)?;
+    measure(&jobs, clones, control, |phase, clones| {
+        let queues = queues.iter_mut().zip(&clones);
+        let devices = queues.map(|(queue, (index, _))| NamespaceDevice::new(queue.raw(), namespaces[*index]));
+        let devices = devices.collect();
+        phase.run(clones, devices, settings.poll)
+    })
+}
+
+/// Runs a job file on a regular file or a block device, as [`run`] does on a drive.
+///
+/// # Errors
+/// Those of [`run`]; a job names a namespace.
+pub fn run_on_file(
+    name: &str,
+    text: &str,
+    on: &BlockFile,
+    poll: bool,
+    control: &Control,
+) -> Result<Findings<Value>> {
+    let name = file_name(name);
+    let jobs = parse(name, text)?;
+    if let Some(spec) = jobs.jobs.iter().find(|spec| spec.options.nsid.is_some()) {
+        bail!(
+            "{name}:{}: job {}: its filename names a namespace, and this runs on {}: leave the filename out",
+            spec.line,
+            spec.name,
+            on.path().display()
+        );
+    }
+    let space = Space { blocks: on.blocks(), block_bytes: on.block_size() };
+    let plans = plans(name, &jobs, &vec![space; jobs.jobs.len()], entropy())?;
+    let depth = |index: usize| jobs.jobs[index].options.iodepth.clamp(1, FILE_DEPTH) as usize;
+    memory::check(&jobs, &plans, FILE_DEPTH as usize, host::FileDevice::TRANSFER as usize)?;
+    if let Some(spec) = jobs.jobs.iter().find(|spec| spec.options.iodepth > FILE_DEPTH) {
+        tracing::warn!("job {}: {FILE_DEPTH} I/Os of a file go at once: the others wait here", spec.name);
+    }
+    let clones = clones(name, &jobs, plans)?;
+    measure(&jobs, clones, control, |phase, clones| {
+        let devices = clones.iter().map(|(index, _)| on.device(depth(*index)));
+        let devices = devices.collect::<std::io::Result<_>>().context("cannot start a thread")?;
+        phase.run(clones, devices, poll)
+    })
+}
+
+/// What messages call a job file.
+fn file_name(name: &str) -> &str {
+    if name == "-" { "standard input" } else { name }
+}
+
+fn parse(name: &str, text: &str) -> Result<Jobs> {
     let at = |error: workload::fio::FileError| anyhow!("{name}:{}: {}", error.line, error.problem);
     let file = JobFile::parse(text, &|name| std::env::var(name).ok()).map_err(at)?;
     let jobs = file.jobs().map_err(at)?;
     for note in &jobs.notes {
         tracing::info!("{note}");
     }
-    let namespaces = namespaces(name, &jobs, host, settings.nsid)?;
-    let entropy = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_nanos() as u64);
-    let plans = plans(name, &jobs, &namespaces, entropy)?;
-    let mut queues = queues(host, &jobs, &plans)?;
-    let mut clones = clones(name, &jobs, plans)?;
+    Ok(jobs)
+}
 
-    let (mut ended, mut problems) = (Vec::new(), Vec::new());
+fn entropy() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_nanos() as u64)
+}
+
+/// The spaces of namespaces.
+pub(crate) fn spaces(namespaces: &[Namespace]) -> Vec<Space> {
+    let space = |namespace: &Namespace| Space { blocks: namespace.blocks, block_bytes: namespace.block_size };
+    namespaces.iter().map(space).collect()
+}
+
+/// Runs the jobs phase by phase and makes the results. `run` runs those of one phase.
+fn measure(
+    jobs: &Jobs,
+    mut clones: Vec<(usize, Job)>,
+    control: &Control,
+    mut run: impl FnMut(&mut Phase<'_>, Vec<(usize, Job)>) -> Result<()>,
+) -> Result<Findings<Value>> {
+    let mut phase = Phase { jobs, control, ended: Vec::new(), problems: Vec::new() };
     let began = SystemTime::now();
     let last = jobs.jobs.last().map_or(0, |spec| spec.phase);
-    for phase in 0..=last {
+    for number in 0..=last {
         if control.is_cancelled() {
             break;
         }
-        let now: Vec<(usize, Job)> =
-            clones.extract_if(.., |(index, _)| jobs.jobs[*index].phase == phase).collect();
-        let phase = Phase { jobs: &jobs, namespaces: &namespaces, poll: settings.poll, control };
-        phase.run(now, &mut queues, &mut ended, &mut problems)?;
+        let now = clones.extract_if(.., |(index, _)| jobs.jobs[*index].phase == number).collect();
+        run(&mut phase, now)?;
     }
-    let reported = report(&jobs, ended);
+    let Phase { ended, problems, .. } = phase;
+    let reported = report(jobs, ended);
     let failure = match (problems.is_empty(), control.is_cancelled()) {
         (false, _) => Some(lines(problems)),
         (true, true) => Some(control::PARTIAL.to_owned()),
         (true, false) => None,
     };
     Ok(Findings {
-        results: json::document(&jobs, &reported, began),
+        results: json::document(jobs, &reported, began),
         written: None,
         text: text::summary(&reported, began),
         failure,
@@ -153,6 +214,9 @@ pub(crate) fn namespaces<T: Transport>(
     Ok(all)
 }
 
+/// I/Os of one job that go at once to a file: each has a thread.
+const FILE_DEPTH: u32 = 64;
+
 /// Lines of what went wrong that are shown.
 const LINES: usize = 12;
 
@@ -166,18 +230,12 @@ pub(crate) fn lines(mut problems: Vec<String>) -> String {
     problems.join("\n")
 }
 
-/// The plan of every clone of every job, with the index of its job; `namespaces` are those of the jobs. `entropy` is the seed where a job wants one that differs
+/// The plan of every clone of every job, with the index of its job; `spaces` are those of the jobs. `entropy` is the seed where a job wants one that differs
 /// from run to run.
-pub(crate) fn plans(
-    name: &str,
-    jobs: &Jobs,
-    namespaces: &[Namespace],
-    entropy: u64,
-) -> Result<Vec<(usize, Plan)>> {
+pub(crate) fn plans(name: &str, jobs: &Jobs, spaces: &[Space], entropy: u64) -> Result<Vec<(usize, Plan)>> {
     let mut all = Vec::new();
     let mut thread = 0;
-    for (index, (spec, namespace)) in jobs.jobs.iter().zip(namespaces).enumerate() {
-        let space = Space { blocks: namespace.blocks, block_bytes: namespace.block_size };
+    for (index, (spec, &space)) in jobs.jobs.iter().zip(spaces).enumerate() {
         for clone in 0..spec.options.numjobs {
             let plan = Plan::new(&spec.options, space, clone, thread, entropy)
                 .map_err(|problem| anyhow!("{name}:{}: job {}: {problem}", spec.line, spec.name))?;
@@ -250,30 +308,29 @@ fn enough<T: Transport>(host: &mut Host<T>, count: u32) -> Result<()> {
 
 pub(crate) type EndedJob = (usize, worker::EndedWorker);
 
-/// What jobs that run at the same time have in common.
+/// Runs jobs at the same time, and keeps what came of them.
 struct Phase<'a> {
     jobs: &'a Jobs,
-    namespaces: &'a [Namespace],
-    poll: bool,
     control: &'a Control,
+    ended: Vec<EndedJob>,
+    problems: Vec<String>,
 }
 
 impl Phase<'_> {
-    /// Runs jobs at the same time, each on a queue of its own.
-    fn run<Q: Queue + Send>(
-        &self,
+    /// Runs jobs at the same time, each on a device of its own.
+    fn run<D: JobDevice + Send>(
+        &mut self,
         clones: Vec<(usize, Job)>,
-        queues: &mut [IoQueue<Q>],
-        ended: &mut Vec<EndedJob>,
-        problems: &mut Vec<String>,
+        devices: Vec<D>,
+        poll: bool,
     ) -> Result<()> {
         let stop = AtomicBool::new(false);
         let start = Instant::now();
         let shared: Vec<Shared> = clones.iter().map(|_| Shared::default()).collect();
         let mut progress = Progress::new(self.control, clones.iter().map(|(_, job)| job.plan()));
         let mut workers = Vec::new();
-        for (((index, job), queue), shared) in clones.into_iter().zip(queues).zip(&shared) {
-            let worker = Worker::new(job, queue, self.namespaces[index], self.poll, &stop, shared, start);
+        for (((index, job), device), shared) in clones.into_iter().zip(devices).zip(&shared) {
+            let worker = Worker::new(job, device, poll, &stop, shared, start);
             workers.push((index, worker.map_err(|e| anyhow!(e))?));
         }
         let results = thread::scope(|scope| {
@@ -299,8 +356,8 @@ impl Phase<'_> {
         for (index, result) in results {
             let result = result.map_err(|_| anyhow!("a job's thread panicked"))?;
             let name = &self.jobs.jobs[index].name;
-            problems.extend(result.problems.iter().map(|problem| format!("job {name}: {problem}")));
-            ended.push((index, result));
+            self.problems.extend(result.problems.iter().map(|problem| format!("job {name}: {problem}")));
+            self.ended.push((index, result));
         }
         Ok(())
     }
@@ -337,12 +394,6 @@ pub(crate) fn report(jobs: &Jobs, ended: Vec<EndedJob>) -> Vec<Reported<'_>> {
         }
     }
     reported
-}
-
-/// How many in a second, of what took so many nanoseconds; none of what was over before it began.
-#[expect(clippy::cast_precision_loss, reason = "for reading")]
-pub(crate) fn per_second(count: u64, nanos: u64) -> f64 {
-    if nanos == 0 { 0.0 } else { count as f64 * 1e9 / nanos as f64 }
 }
 
 #[cfg(test)]

@@ -7,7 +7,10 @@ use jiff::Timestamp;
 
 use workload::fio::{CLASSES, Latency, Series, Sizes, Stats, Traffic};
 
-use super::{Reported, json::Figures};
+use super::{
+    figures::Figures,
+    reported::{Reported, per_second},
+};
 
 /// A number with at most four characters and a unit prefix, as fio writes it: "9538", "10.2k", "182M".
 pub(crate) fn scaled(value: f64, base: f64) -> String {
@@ -171,12 +174,12 @@ fn job(out: &mut String, one: &Reported<'_>, began: SystemTime) -> std::fmt::Res
 
 #[expect(clippy::cast_precision_loss, reason = "for reading")]
 fn direction(out: &mut String, name: &str, traffic: &Traffic, points: &[u64]) -> std::fmt::Result {
-    let per_second = |count: u64| super::per_second(count, traffic.runtime);
-    let (binary, decimal) = both(per_second(traffic.bytes));
+    let rate_of = |count: u64| per_second(count, traffic.runtime);
+    let (binary, decimal) = both(rate_of(traffic.bytes));
     writeln!(
         out,
         "  {name}: IOPS={}, BW={binary}/s ({decimal}/s)({}B/{}msec)",
-        scaled(per_second(traffic.ios), 1000.0),
+        scaled(rate_of(traffic.ios), 1000.0),
         scaled(traffic.bytes as f64, 1024.0),
         traffic.runtime / 1_000_000
     )?;
@@ -257,9 +260,9 @@ fn status(out: &mut String, group: u32, members: &[&Reported<'_>]) -> std::fmt::
         let Some(longest) = traffic.iter().map(|traffic| traffic.runtime).max() else { continue };
         let shortest = traffic.iter().map(|traffic| traffic.runtime).min().unwrap_or(longest);
         let bytes: u64 = traffic.iter().map(|traffic| traffic.bytes).sum();
-        let rates = traffic.iter().map(|traffic| super::per_second(traffic.bytes, traffic.runtime));
+        let rates = traffic.iter().map(|traffic| per_second(traffic.bytes, traffic.runtime));
         let (low, high) = rates.fold((f64::MAX, 0.0f64), |(low, high), rate| (low.min(rate), high.max(rate)));
-        let (all, all_decimal) = both(super::per_second(bytes, longest));
+        let (all, all_decimal) = both(per_second(bytes, longest));
         let ((low, low_decimal), (high, high_decimal)) = (both(low), both(high));
         let (moved, moved_decimal) = both(bytes as f64);
         writeln!(

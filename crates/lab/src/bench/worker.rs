@@ -1,17 +1,18 @@
-//! One clone of a job on one I/O queue.
+//! One clone of a job on one device.
 
 use std::{
     collections::VecDeque,
+    fmt::Display,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     time::{Duration, Instant},
 };
 
-use blockdev::{Completed, Namespace};
-use host::{IoQueue, NamespaceDevice, Queue, TransportError};
+use super::device::JobDevice;
+use blockdev::Completed;
 use nvme::Status;
 use workload::{
     Actor, Nanos, Next, Request, Verb,
-    executor::{Executor, Finished, Geometry},
+    executor::{Executor, Finished},
     fio::{Job, Stats},
 };
 
@@ -81,8 +82,9 @@ struct Broken {
     problem: String,
 }
 
-impl From<TransportError> for Broken {
-    fn from(error: TransportError) -> Self {
+impl Broken {
+    /// The device is of no more use.
+    fn device(error: impl Display) -> Self {
         Self { error: EIO, problem: error.to_string() }
     }
 }
@@ -129,9 +131,9 @@ impl Actor for Writer {
     }
 }
 
-pub(crate) struct Worker<'a, Q> {
+pub(crate) struct Worker<'a, D> {
     executor: Executor<Writer>,
-    device: NamespaceDevice<&'a mut Q>,
+    device: D,
     poll: bool,
     stop: &'a AtomicBool,
     shared: &'a Shared,
@@ -149,20 +151,20 @@ pub(crate) struct Worker<'a, Q> {
     heard: Instant,
 }
 
-impl<'a, Q: Queue> Worker<'a, Q> {
+impl<'a, D: JobDevice> Worker<'a, D> {
     pub fn new(
         job: Job,
-        queue: &'a mut IoQueue<Q>,
-        namespace: Namespace,
+        device: D,
         poll: bool,
         stop: &'a AtomicBool,
         shared: &'a Shared,
         start: Instant,
     ) -> Result<Self, String> {
-        let (unit, bytes) = (job.unit(), queue.max_transfer());
+        let geometry = device.geometry();
+        let (unit, bytes) =
+            (job.unit(), u64::from(geometry.limits.transfer) * u64::from(geometry.block_size));
         let (stamp, zeroes) = (job.plan().seed, job.plan().options.zero_buffers);
-        let device = NamespaceDevice::new(queue.raw(), namespace);
-        let executor = Executor::new(Writer { job, stamp, zeroes }, &[Geometry::from(&namespace)]);
+        let executor = Executor::new(Writer { job, stamp, zeroes }, &[geometry]);
         let executor = executor.ok_or_else(|| {
             format!(
                 "the drive takes {bytes} bytes in one command, less than the {unit} that are verified together: reduce \
@@ -196,7 +198,7 @@ impl<'a, Q: Queue> Worker<'a, Q> {
 
     /// Commands without an answer.
     fn outstanding(&mut self) -> usize {
-        self.device.queue().outstanding()
+        self.device.outstanding()
     }
 
     /// Nanoseconds of the job since the start of the run, never 0.
@@ -221,7 +223,8 @@ impl<'a, Q: Queue> Worker<'a, Q> {
             self.job_mut().abort(now);
         }
         self.shared.done.store(true, Ordering::Release);
-        let (mut error, mut problems) = problems(self.job(), self.first_failure, self.device.namespace());
+        let (mut error, mut problems) =
+            problems(self.job(), self.first_failure, self.device.block_size(), &self.device.name());
         if let Some(broken) = broken {
             error = if broken.error == 0 { error } else { broken.error };
             problems.push(broken.problem);
@@ -247,8 +250,8 @@ impl<'a, Q: Queue> Worker<'a, Q> {
                 self.stopped = Some(Instant::now());
             }
             let now = self.now();
-            if self.executor.ask(now, &mut self.device)? {
-                self.device.queue().queue().flush()?;
+            if self.executor.ask(now, &mut self.device).map_err(Broken::device)? {
+                self.device.flush().map_err(Broken::device)?;
                 let now = self.now();
                 self.job_mut().submitted(now);
             }
@@ -263,12 +266,12 @@ impl<'a, Q: Queue> Worker<'a, Q> {
                 }
                 continue;
             }
-            let found = self.wait(nap, wake < Nanos::MAX)?;
+            let found = self.wait(nap, wake < Nanos::MAX).map_err(Broken::device)?;
             let quiet = found.is_none();
             if let Some(first) = found {
                 self.reap(first);
                 let now = self.now();
-                self.executor.resume(now, &mut self.device)?;
+                self.executor.resume(now, &mut self.device).map_err(Broken::device)?;
             }
             self.look(now, quiet)?;
         }
@@ -296,7 +299,7 @@ impl<'a, Q: Queue> Worker<'a, Q> {
                 && let Some(before) = self.looks.pop_front()
                 && let Some(request) = self.executor.overdue(before)
             {
-                let what = describe(request, self.device.namespace());
+                let what = describe(request, self.device.block_size(), &self.device.name());
                 let limit = self.timeouts.answer;
                 return Err(self.unanswered(EIO, &format!("{what}: no answer within {limit:?}")));
             }
@@ -306,9 +309,8 @@ impl<'a, Q: Queue> Worker<'a, Q> {
 
     /// Ends the job without what is outstanding.
     fn unanswered(&mut self, error: i32, why: &str) -> Broken {
-        let queue = self.device.queue().queue();
-        queue.abandon();
-        let left = match queue.outstanding() {
+        self.device.abandon();
+        let left = match self.outstanding() {
             1 => "1 command was".to_owned(),
             count => format!("{count} commands were"),
         };
@@ -317,13 +319,13 @@ impl<'a, Q: Queue> Worker<'a, Q> {
 
     /// The next completion: awaited for so long at most, or, when polling, for so many looks. `timed`: the job
     /// wants to be asked again at a certain time.
-    fn wait(&mut self, nap: Duration, timed: bool) -> Result<Option<Completed>, TransportError> {
+    fn wait(&mut self, nap: Duration, timed: bool) -> Result<Option<Completed>, D::Error> {
         if !self.poll {
-            return self.device.queue().next(Some(nap));
+            return self.device.wait(nap);
         }
         let looks = if timed { 1 } else { 1024 };
         for _ in 0..looks {
-            if let Some(completed) = self.device.queue().next(Some(Duration::ZERO))? {
+            if let Some(completed) = self.device.wait(Duration::ZERO)? {
                 return Ok(Some(completed));
             }
         }
@@ -340,7 +342,7 @@ impl<'a, Q: Queue> Worker<'a, Q> {
                 self.finished(&finished);
                 count += 1;
             }
-            next = self.device.queue().arrived();
+            next = self.device.arrived();
         }
         self.job_mut().reaped(count);
         self.shared.verifying.store(self.job().is_verifying(), Ordering::Relaxed);
@@ -362,21 +364,22 @@ impl<'a, Q: Queue> Worker<'a, Q> {
             counter.store(counter.load(Ordering::Relaxed) + count, Ordering::Relaxed);
         };
         add(&self.shared.ios[direction], 1);
-        let block = u64::from(self.device.namespace().block_size);
+        let block = u64::from(self.device.block_size());
         add(&self.shared.bytes[direction], u64::from(request.blocks) * block);
     }
 }
 
-/// What went wrong with a job's I/Os: errno, or 0, and a line for each. `failure` is the first that failed.
+/// What went wrong with a job's I/Os on a device of this name: errno, or 0, and a line for each. `failure` is the first that failed.
 pub(crate) fn problems(
     job: &Job,
     failure: Option<(Request, Status)>,
-    namespace: &Namespace,
+    block_size: u32,
+    device: &str,
 ) -> (i32, Vec<String>) {
     let (mut error, mut problems) = (0, Vec::new());
     if let Some((request, status)) = failure {
         error = EIO;
-        problems.push(format!("{}: the drive answered: {status}", describe(&request, namespace)));
+        problems.push(format!("{}: the drive answered: {status}", describe(&request, block_size, device)));
     }
     let (mismatches, first) = job.mismatches();
     if mismatches > 0 {
@@ -391,22 +394,18 @@ pub(crate) fn problems(
     (error, problems)
 }
 
-fn describe(request: &Request, namespace: &Namespace) -> String {
+fn describe(request: &Request, block_size: u32, device: &str) -> String {
     let verb = match request.verb {
         Verb::Read | Verb::ReadFua => "reading",
         Verb::Write | Verb::WriteFua => "writing",
         Verb::Trim => "deallocating",
         Verb::Copy { .. } => "copying",
         Verb::WriteZeroes { .. } => "writing zeroes to",
-        Verb::Flush => return format!("flushing namespace {}", namespace.nsid),
+        Verb::Flush => return format!("flushing {device}"),
     };
-    let block = u64::from(namespace.block_size);
-    format!(
-        "{verb} {} bytes at offset {} of namespace {}",
-        u64::from(request.blocks) * block,
-        request.lba * block,
-        namespace.nsid
-    )
+    let block = u64::from(block_size);
+    let (bytes, offset) = (u64::from(request.blocks) * block, request.lba * block);
+    format!("{verb} {bytes} bytes at offset {offset} of {device}")
 }
 
 /// What a thread used.
@@ -468,7 +467,8 @@ impl Usage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use host::{CompletedCommand, Data};
+    use blockdev::Namespace;
+    use host::{CompletedCommand, Data, NamespaceDevice, Queue, TransportError};
     use nvme::{Command, Completion};
     use std::sync::atomic::AtomicU32;
     use workload::fio::{JobFile, Space};
@@ -523,7 +523,7 @@ mod tests {
         let jobs = JobFile::parse(text, &|_| None).unwrap().jobs().unwrap();
         let job = Job::of(&jobs.jobs[0], Space { blocks: 4096, block_bytes: 4096 }, 0, 0, 0).unwrap();
         let (abandoned, heard) = (AtomicBool::new(false), AtomicU32::new(0));
-        let queue = Answers {
+        let mut queue = Answers {
             lost,
             silent,
             submitted: 0,
@@ -533,12 +533,18 @@ mod tests {
             abandoned: &abandoned,
             heard: &heard,
         };
-        let mut queue = IoQueue::new(queue, 16384);
         let four = blockdev::Limits { transfer: 4, ..blockdev::Limits::NONE };
         let namespace = Namespace { limits: four, ..Namespace::plain(1, 4096, 4096) };
         let (asked, shared) = (AtomicBool::new(false), Shared::default());
-        let mut worker =
-            Worker::new(job, &mut queue, namespace, false, &asked, &shared, Instant::now()).unwrap();
+        let mut worker = Worker::new(
+            job,
+            NamespaceDevice::new(&mut queue, namespace),
+            false,
+            &asked,
+            &shared,
+            Instant::now(),
+        )
+        .unwrap();
         worker.timeouts = timeouts;
         let ended = std::thread::scope(|scope| {
             let thread = scope.spawn(|| worker.run());
@@ -549,7 +555,7 @@ mod tests {
             thread.join().unwrap()
         });
         assert_eq!(abandoned.load(Ordering::Relaxed), lost != u32::MAX || silent != u32::MAX);
-        assert!(queue.raw().largest <= 16384);
+        assert!(queue.largest <= 16384);
         (ended, heard.load(Ordering::Relaxed))
     }
 

@@ -11,7 +11,8 @@ use anyhow::{Context, Result, bail};
 use host::Host;
 use run::{
     Config, DataSheet, Precondition,
-    sim::{Contents, Sim, SimTransport, preconditioned},
+    precondition::preconditioned,
+    sim::{Contents, Sim, SimTransport},
 };
 use serde::Serialize;
 use workload::fio::JobFile;

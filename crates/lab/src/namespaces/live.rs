@@ -3,14 +3,14 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use blockdev::{Namespace, Nanos, Operation, Parts};
+use blockdev::{Geometry, Namespace, Nanos, Operation, Parts};
 use host::{Host, Identity, OperationQueue, TransportError};
 use nvme::Nsid;
 use run::{LocalQueue, LocalTransport, Running};
 use workload::{
     Actor, Next,
     act::{self, Act},
-    executor::{Executor, Finished, Geometry, Target},
+    executor::{Executor, Finished, Target},
 };
 
 use super::{
@@ -58,7 +58,7 @@ impl LiveActDrive {
         let act = plan.act(names(&self.nsids), &self.spaces)?;
         let namespaces = self.nsids.clone().into_iter().map(|nsid| self.host.namespace(nsid));
         let namespaces: Vec<Namespace> = namespaces.collect::<Result<_, _>>()?;
-        let geometries: Vec<Geometry> = namespaces.iter().map(Geometry::from).collect();
+        let geometries: Vec<Geometry> = namespaces.iter().map(Namespace::geometry).collect();
         let queue = OperationQueue::new(self.host.io_queue(DEPTH)?.into_raw());
         let mut executor = Executor::new(act, &geometries).context("the drive takes no blocks")?;
         let before = Counted::read(&mut self.host)?;

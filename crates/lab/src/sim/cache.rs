@@ -12,7 +12,8 @@ use std::{
 use anyhow::Result;
 use run::{
     Config, Precondition,
-    sim::{CheckpointError, Contents, Origin, Sim, preconditioned},
+    precondition::{Origin, preconditioned},
+    sim::{CheckpointError, Contents, Sim},
 };
 
 /// Bytes that the files of a cache may take together.

@@ -62,7 +62,7 @@ pub(crate) fn play(
     watch: &mut Watch<'_>,
 ) -> Result<LoadResult> {
     let namespaces = bench::namespaces(name, jobs, host, nsid)?;
-    let mut plans = bench::plans(name, jobs, &namespaces, seed)?;
+    let mut plans = bench::plans(name, jobs, &bench::spaces(&namespaces), seed)?;
     for (_, plan) in &mut plans {
         // The first seed does what `bench` does.
         if plan.options.randseed.is_none() && plan.options.randrepeat {
@@ -122,7 +122,12 @@ pub(crate) fn play(
             played.digest = played.digest.rotate_left(7).wrapping_mul(0x0000_0100_0000_01B3) ^ outcome.digest;
             let job = actors.actor(number).job();
             let failure = watch.failure(number);
-            let (error, problems) = worker::problems(job, failure, &namespaces[index]);
+            let (error, problems) = worker::problems(
+                job,
+                failure,
+                namespaces[index].block_size,
+                &format!("namespace {}", namespaces[index].nsid),
+            );
             played.problems.extend(problems.iter().map(|problem| format!("job {}: {problem}", spec.name)));
             together.merge(job.stats());
             let elapsed = Duration::from_nanos(job.stats().runtime);

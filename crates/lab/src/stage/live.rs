@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow, bail};
-use host::{Host, Identity};
+use host::{Host, Identity, NamespaceDevice};
 use run::{LocalTransport, Running};
 
 use super::{HostJob, INTERVAL, JobResult, MANAGER, Nanos, Script, Stage, StageResult, count, job, nqn};
@@ -78,7 +78,14 @@ impl Stage for LiveStage {
             // a part of that.
             let options = &job.plan().options;
             let poll = processors > 1 && options.rate_iops.iter().chain(&options.rate).any(|rate| *rate > 0);
-            let worker = Worker::new(job.clone(), queue, *namespace, poll, &stop, shared, start);
+            let worker = Worker::new(
+                job.clone(),
+                NamespaceDevice::new(queue.raw(), *namespace),
+                poll,
+                &stop,
+                shared,
+                start,
+            );
             let mut worker = worker.map_err(|e| anyhow!(e))?;
             worker.pace = self.pace;
             workers.push(worker);

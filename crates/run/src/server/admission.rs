@@ -1,10 +1,11 @@
 //! Admission of connections: what the helper does for them, how many may wait for it, and a new list of hosts.
 
+use super::connection_id::ConnectionId;
 use super::helper::{Job, Task};
 use super::peer::Peer;
 use super::peer_warnings::warn_limited;
 use super::socket::Stream;
-use super::{ConnectionId, Guard, Server, authentication};
+use super::{Guard, Server, authentication};
 use crate::engine::Engine;
 use device::Origin;
 use media::Nanos;

@@ -1,7 +1,7 @@
 //! The cryptography of hosts that connect, on a thread of its own: a Diffie-Hellman exchange takes milliseconds, and commands of
 //! other hosts are not to wait for it.
 
-use super::ConnectionId;
+use super::connection_id::ConnectionId;
 use crate::wake::Sleeper;
 use fabric::Tag;
 use fabric::auth::Target;

@@ -3,6 +3,7 @@
 mod admission;
 mod authentication;
 mod connect;
+mod connection_id;
 mod discover;
 mod fuzz;
 mod gate;
@@ -22,13 +23,14 @@ pub use timers::Limits;
 
 use crate::buffer::Buffer;
 use crate::engine::front_end::{EndedCommand, EngineTurn, FrontEnd};
-use crate::engine::{CommandLimits, Engine, FrontEndId, Owner, Token};
+use crate::engine::{CommandLimits, Engine, FrontEndId, Owner};
 use crate::store::{DataBuffer, LentMemory, Store};
 use crate::wake::{Ready, Sleeper};
 use authentication::GateVerdict;
+use connection_id::{ConnectionId, GENERATIONS, LISTENERS};
 use device::{ControllerId, Origin, PortId, Role};
+use fabric::Part;
 use fabric::target::{Config, Connection, Incoming};
-use fabric::{Part, Tag};
 use gate::Gate;
 use helper::{Helper, Task};
 use media::{Nanos, Slot};
@@ -43,10 +45,6 @@ use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use timers::Watches;
 
-/// Numbers of listeners among the sockets that are watched; connections follow.
-const LISTENERS: u64 = MAX_PORTS as u64;
-/// The part of a connection's generation that is in the number of its socket.
-const GENERATIONS: u32 = 0xFF_FFFF;
 /// Connections at once; further ones are closed at once.
 const MAX_CONNECTIONS: usize = 4096;
 /// Bytes that are read from one connection before others have their turn.
@@ -57,33 +55,6 @@ const IDLE: Nanos = Nanos(5_000_000_000);
 const SPARE: usize = 128;
 /// Commands that are looked at before the first of them is executed.
 const AHEAD: usize = 64;
-
-/// Names a connection, even after it has gone.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct ConnectionId {
-    index: u32,
-    generation: u32,
-}
-
-impl ConnectionId {
-    fn number(self) -> u64 {
-        LISTENERS + (u64::from(self.generation & GENERATIONS) << 32 | u64::from(self.index))
-    }
-
-    /// What the engine calls a command of this connection.
-    #[inline]
-    fn token(self, tag: Tag) -> Token {
-        let queue = u64::from(self.generation) << 32 | u64::from(self.index);
-        Token { queue, command: tag.to_bits().into() }
-    }
-
-    /// The connection and its command of a token.
-    #[inline]
-    fn of(token: Token) -> (ConnectionId, Tag) {
-        let id = ConnectionId { index: token.queue as u32, generation: (token.queue >> 32) as u32 };
-        (id, Tag::from_bits(token.command as u32))
-    }
-}
 
 /// Listeners and their connections.
 pub(crate) struct Server {

@@ -1,18 +1,17 @@
 //! Loads that run at the same time under one virtual clock.
 
 use super::block_device::Port;
-use super::machine::{Arrival, World};
-use super::queue::SimQueue;
-use super::{ActorTotals, SimTransport};
+use super::queue::{SimQueue, SimTransport};
+use super::world::{Arrival, World};
 use crate::engine::Engine;
 use crate::virtual_queues::VirtualCompletion;
-use blockdev::Namespace;
+use blockdev::{Geometry, Namespace};
 use host::Host;
 use media::Nanos;
 use nvme::{Nsid, Status};
 use std::cell::RefCell;
 use std::rc::Rc;
-use workload::executor::{Executor, Finished, Geometry};
+use workload::executor::{ActorTotals, Executor, Finished};
 use workload::{Actor, Request};
 
 /// A request of an actor has ended.
@@ -81,7 +80,7 @@ impl<A: Actor> Actors<A> {
         let namespaces = nsids.iter().map(|&nsid| host.namespace(nsid)).collect::<Result<Vec<_>, _>>()?;
         let queue = host.io_queue(u16::MAX)?;
         let (bytes, unit) = (queue.max_transfer(), actor.unit());
-        let geometries: Vec<Geometry> = namespaces.iter().map(Geometry::from).collect();
+        let geometries: Vec<Geometry> = namespaces.iter().map(Namespace::geometry).collect();
         let executor = Executor::new(actor, &geometries).ok_or_else(|| {
             host::Error::Usage(format!(
                 "the drive takes {bytes} bytes in one command, less than the {unit} that are filled and checked together"

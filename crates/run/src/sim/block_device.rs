@@ -1,12 +1,11 @@
 //! Namespaces of a drive in virtual time, as block devices.
 
-use super::SimTransport;
-use super::queue::SimQueue;
+use super::queue::{SimQueue, SimTransport};
 use crate::buffer::Buffer;
 use crate::engine::Engine;
 use crate::store::DataBuffer;
 use crate::virtual_queues::{VirtualCompletion, VirtualQueues};
-use blockdev::{BlockDevice, Completed, Limits, Namespace, Operation, Parts, Payload, Verb};
+use blockdev::{BlockDevice, Completed, Geometry, Namespace, Operation, Parts, Payload, Verb};
 use host::Host;
 use media::Nanos;
 use nvme::Nsid;
@@ -140,16 +139,8 @@ impl SimDevice {
 impl BlockDevice for SimDevice {
     type Error = Infallible;
 
-    fn block_size(&self) -> u32 {
-        self.namespace.block_size
-    }
-
-    fn blocks(&self) -> u64 {
-        self.namespace.blocks
-    }
-
-    fn limits(&self) -> Limits {
-        self.namespace.limits
+    fn geometry(&self) -> Geometry {
+        self.namespace.geometry()
     }
 
     fn room(&self) -> usize {

@@ -9,8 +9,8 @@
 //! - length of the state (u64), the state as [`Drive::save`] writes it,
 //! - CRC-64/NVME of everything before.
 
-use super::{Contents, Machine, Sim};
-use crate::precondition::{self, Precondition, PreconditionError, Progress};
+use super::contents::Contents;
+use super::machine::{Machine, Sim};
 use crate::store::Store;
 use crc_fast::{CrcAlgorithm, Digest};
 use device::{Config, ConfigError, Drive, LoadError, Output, Restorer};
@@ -77,24 +77,6 @@ pub enum CheckpointError {
     Interrupted,
 }
 
-impl From<PreconditionError> for CheckpointError {
-    fn from(ended: PreconditionError) -> Self {
-        match ended {
-            PreconditionError::Failed(status) => CheckpointError::Precondition(status),
-            PreconditionError::Asked => CheckpointError::Interrupted,
-        }
-    }
-}
-
-/// Where a preconditioned drive came from.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Origin {
-    /// It was made just now; kept here, if it was to be.
-    Made(Option<PathBuf>),
-    /// It was kept here.
-    Kept(PathBuf),
-}
-
 /// A simulated drive without power.
 #[derive(Clone)]
 pub struct Checkpoint {
@@ -143,7 +125,7 @@ impl Checkpoint {
     }
 
     /// The drive and its store, powered on at a time that is not before its own.
-    pub(super) fn power_on(self, now: Nanos) -> Result<(Drive, Store), CheckpointError> {
+    fn power_on(self, now: Nanos) -> Result<(Drive, Store), CheckpointError> {
         // It has none of what was written before.
         let before = if self.contents == Contents::Memory { Contents::Later } else { self.contents };
         let mut store = before.store(self.state.config());
@@ -162,6 +144,18 @@ impl Checkpoint {
     /// What the drive was built from.
     pub fn config(&self) -> &Config {
         self.state.config()
+    }
+
+    /// The same drive with other contents, which it has none of yet.
+    pub(crate) fn with_contents(self, contents: Contents) -> Checkpoint {
+        Checkpoint { contents, ..self }
+    }
+
+    /// Names a file for a drive of this configuration, contents and past.
+    pub(crate) fn file_name(config: Config, contents: Contents, past: &str) -> String {
+        let hash = identity(&contents.shape(config), past);
+        let hash: String = hash[..12].iter().map(|b| format!("{b:02x}")).collect();
+        format!("{hash}.checkpoint")
     }
 
     /// Writes it. `past` says in words what the drive went through; the configuration and it are checked by [`open`](Checkpoint::open).
@@ -269,6 +263,19 @@ impl Checkpoint {
     }
 }
 
+impl Machine {
+    /// Powers a drive on that was kept as a checkpoint. The clock is not before the drive's own time afterwards: the drives that are there
+    /// already run until then.
+    ///
+    /// # Errors
+    /// Its state, read from a file, contradicts itself.
+    pub fn power_on(&self, checkpoint: Checkpoint) -> Result<Sim, CheckpointError> {
+        self.run_until(checkpoint.time());
+        let (drive, store) = checkpoint.power_on(self.now())?;
+        Ok(self.insert(drive, store))
+    }
+}
+
 fn take<const N: usize>(from: &mut &[u8]) -> [u8; N] {
     let mut taken = [0; N];
     if let Some((head, rest)) = from.split_at_checked(N) {
@@ -281,47 +288,4 @@ fn take<const N: usize>(from: &mut &[u8]) -> [u8; N] {
 /// Tells drives and their pasts from each other.
 fn identity(config: &Config, past: &str) -> [u8; 32] {
     sha256(format!("{config:?}\n{past}").as_bytes())
-}
-
-/// A preconditioned drive. The directory `cache` keeps drives by configuration, kind of preconditioning, seed, and whether there will be
-/// contents. A drive that is there is taken, and a new one is kept there for the next time. A damaged file is replaced.
-///
-/// `progress` gets how far the preconditioning is, in per mille. What preconditioning wrote reads as zeros, even if contents will be in
-/// memory.
-///
-/// # Errors
-/// The drive cannot be so, or the cache cannot be read or written.
-pub fn preconditioned(
-    config: Config,
-    contents: Contents,
-    how: Precondition,
-    seed: u64,
-    cache: Option<&Path>,
-    progress: &mut Progress<'_>,
-) -> Result<(Checkpoint, Origin), CheckpointError> {
-    let past = format!("{how:?} {seed}");
-    let shape = contents.shape(config.clone());
-    let hash: String = identity(&shape, &past)[..12].iter().map(|b| format!("{b:02x}")).collect();
-    let path = cache.filter(|_| how != Precondition::None).map(|dir| dir.join(format!("{hash}.checkpoint")));
-    if let Some(path) = &path {
-        match Checkpoint::kept(config.clone(), contents, &past, path) {
-            Ok(Some(kept)) => return Ok((kept, Origin::Kept(path.clone()))),
-            Ok(None) => {}
-            Err(error @ CheckpointError::File { .. }) => return Err(error),
-            Err(error) => tracing::warn!("{}: {error}; it is made again", path.display()),
-        }
-    }
-    let before = if contents == Contents::Memory { Contents::Later } else { contents };
-    let sim = Sim::new(config, before)?;
-    precondition::condition(&sim, how, seed, progress)?;
-    let made = Checkpoint { contents, ..Checkpoint::of(sim)? };
-    if let (Some(dir), Some(path)) = (cache, &path) {
-        std::fs::create_dir_all(dir).map_err(|source| CheckpointError::File {
-            what: "cannot make the directory",
-            path: dir.to_owned(),
-            source,
-        })?;
-        made.keep(&past, path)?;
-    }
-    Ok((made, Origin::Made(path)))
 }

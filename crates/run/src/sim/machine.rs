@@ -1,71 +1,24 @@
 //! One virtual clock, and the drives on it.
 
-use super::{Actors, Checkpoint, CheckpointError, Contents, Sim};
-use crate::clock::Clock;
+use super::actors::{Actors, Step};
+use super::contents::Contents;
+use super::queue::SimTransport;
+use super::world::World;
 use crate::engine::Engine;
-use crate::store::Store;
-use crate::virtual_queues::{VirtualCompletion, VirtualQueues};
+use crate::memory::SLOT;
+use crate::store::{Store, pages};
 use device::{Config, ConfigError, Drive};
+use ftl::WriteHistory;
+use host::{Host, Identity};
 use media::Nanos;
-use std::cell::RefCell;
+use nvme::{Nqn, Nsid};
+use std::cell::{Ref, RefCell};
 use std::rc::Rc;
 use workload::Actor;
+use workload::executor::ActorTotals;
 
-/// A completion that its queue has not taken yet, and when it came.
-pub(super) struct Arrival {
-    pub(super) done: VirtualCompletion,
-    pub(super) at: Nanos,
-}
-
-/// The state of a machine: its drives, their clock, and what is under way between them and their hosts.
-pub(super) struct World {
-    /// By their numbers: in the order in which they were added.
-    pub(super) drives: Vec<Engine>,
-    pub(super) clock: Clock,
-    /// The queues of all drives.
-    pub(super) front_end: VirtualQueues,
-    /// Queues so far, of all drives: each has a number of its own.
-    pub(super) queues: u32,
-    pub(super) arrived: Vec<Arrival>,
-}
-
-impl World {
-    fn new() -> World {
-        World {
-            drives: Vec::new(),
-            clock: Clock::Virtual(0.into()),
-            front_end: VirtualQueues::default(),
-            queues: 0,
-            arrived: Vec::new(),
-        }
-    }
-
-    /// Runs what is due now, drive after drive in the order of their numbers. Completions go where their queues find them.
-    pub(super) fn settle(&mut self) {
-        let now = self.clock.now();
-        for engine in &mut self.drives {
-            engine.settle(now, &mut self.front_end);
-            self.arrived.extend(self.front_end.completions.drain(..).map(|done| Arrival { done, at: now }));
-        }
-    }
-
-    /// When the next drive wants to be stepped.
-    pub(super) fn deadline(&self) -> Nanos {
-        self.drives.iter().map(Engine::deadline).min().unwrap_or(Nanos::MAX)
-    }
-
-    /// Lets the clock run to this time. Drives do what is due until then, in the order of their times.
-    fn run_until(&mut self, until: Nanos) {
-        loop {
-            self.settle();
-            match self.deadline() {
-                next if next <= until && next != Nanos::MAX => self.clock.advance(next),
-                _ => break,
-            }
-        }
-        self.clock.advance(until);
-    }
-}
+/// Host NQN of actors that come without one.
+const ACTOR_NQN: &str = "nqn.2014-08.org.nvmexpress:uuid:7472616e-6368-6500-0000-6163746f7200";
 
 /// A virtual clock with any number of drives on it.
 ///
@@ -99,17 +52,6 @@ impl Machine {
         Ok(self.insert(drive, store))
     }
 
-    /// Powers a drive on that was kept as a checkpoint. The clock is not before the drive's own time afterwards: the drives that are there
-    /// already run until then.
-    ///
-    /// # Errors
-    /// Its state, read from a file, contradicts itself.
-    pub fn power_on(&self, checkpoint: Checkpoint) -> Result<Sim, CheckpointError> {
-        self.run_until(checkpoint.time());
-        let (drive, store) = checkpoint.power_on(self.now())?;
-        Ok(self.insert(drive, store))
-    }
-
     /// Adds a drive as it is.
     pub(super) fn insert(&self, drive: Drive, store: Store) -> Sim {
         let drives = &mut self.world.borrow_mut().drives;
@@ -130,5 +72,132 @@ impl Machine {
     /// No actors yet. They may be on queues of any of the drives.
     pub fn actors<A: Actor>(&self) -> Actors<A> {
         Actors::new(self.world.clone())
+    }
+}
+
+/// Memory for each page of a drive that keeps no contents: 7.7 GiB for 1.07 billion of them, rounded up.
+const BYTES_PER_PAGE: u64 = 9;
+/// The same where their places are known: versions and handles in the spare areas make it three times as much.
+const BYTES_PER_PLACED_PAGE: u64 = 27;
+
+/// A drive in virtual time, on a machine of its own or beside others on one.
+pub struct Sim {
+    machine: Machine,
+    /// Its number among the machine's drives.
+    number: usize,
+}
+
+impl Sim {
+    /// A new drive on a machine of its own.
+    ///
+    /// # Errors
+    /// If it cannot be as configured.
+    pub fn new(config: Config, contents: Contents) -> Result<Sim, ConfigError> {
+        Machine::new().add(config, contents)
+    }
+
+    /// Roughly the bytes of this machine's memory that a drive takes; that keeps contents, when every page of its media is written.
+    pub fn memory(config: &Config, contents: Contents) -> u64 {
+        let each = match contents {
+            Contents::None => BYTES_PER_PAGE,
+            Contents::Later => BYTES_PER_PLACED_PAGE,
+            Contents::Memory => BYTES_PER_PLACED_PAGE + SLOT as u64,
+        };
+        u64::from(pages(config)) * each + (16 << 20)
+    }
+
+    /// This drive, whose contents come later, on a machine of its own.
+    pub(crate) fn dry(drive: Drive) -> Sim {
+        let store = Contents::Later.store(drive.config());
+        Machine::new().insert(drive, store)
+    }
+
+    /// The drive with its time; `None` while a host is connected or the machine is in use.
+    pub(crate) fn into_drive(self) -> Option<(Drive, Nanos)> {
+        self.into_parts().map(|(drive, _, now)| (drive, now))
+    }
+
+    /// The drive with its store and its time; `None` while a host is connected or the machine is in use. Drives beside it are gone.
+    pub(super) fn into_parts(self) -> Option<(Drive, Store, Nanos)> {
+        let mut world = Rc::into_inner(self.machine.world)?.into_inner();
+        world.settle();
+        let now = world.clock.now();
+        let engine = world.drives.swap_remove(self.number);
+        Some((engine.drive, engine.store, now))
+    }
+
+    /// Preconditions namespaces of the drive, if it holds nothing yet. Returns whether that was so, and `go_on` never said no.
+    pub(crate) fn precondition(
+        &self,
+        nsids: &[Nsid],
+        history: WriteHistory,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> bool {
+        let world = &mut *self.machine.world.borrow_mut();
+        let now = world.clock.now();
+        let engine = &mut world.drives[self.number];
+        engine.drive.precondition(now, nsids, history, &mut engine.store, go_on)
+    }
+
+    /// The drive, to be looked at. Not while something runs.
+    pub fn drive(&self) -> Ref<'_, Drive> {
+        Ref::map(self.machine.world.borrow(), |world| &world.drives[self.number].drive)
+    }
+
+    /// Whether what is written to it can be read.
+    pub fn keeps_contents(&self) -> bool {
+        self.machine.world.borrow().drives[self.number].store.keeps()
+    }
+
+    /// The machine that it is on.
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// The machine's time, which is the drive's.
+    pub fn now(&self) -> Nanos {
+        self.machine.now()
+    }
+
+    /// Lets time pass until then, for all drives of the machine. Completions wait for their queues.
+    pub fn run_until(&self, until: Nanos) {
+        self.machine.run_until(until);
+    }
+
+    /// How hosts reach it.
+    pub fn transport(&self) -> SimTransport {
+        SimTransport::new(self.machine.world.clone(), self.number)
+    }
+
+    /// Connects a host.
+    ///
+    /// # Errors
+    /// The drive refuses it.
+    pub fn host(&self, nqn: &str) -> Result<Host<SimTransport>, host::Error> {
+        let nqn = Nqn::new(nqn).map_err(|e| host::Error::Usage(format!("host NQN {nqn:?}: {e}")))?;
+        Host::connect(self.transport(), &Identity::new(nqn))
+    }
+
+    /// No actors yet. They may be on queues of any drive of the machine.
+    pub fn actors<A: Actor>(&self) -> Actors<A> {
+        self.machine.actors()
+    }
+
+    /// Runs one actor, as the only load, on a namespace to its end, or until `enough` says so after a completion; what is
+    /// outstanding then is waited for.
+    ///
+    /// # Errors
+    /// The namespace is not attached to every host, or the drive refuses the actor's host.
+    pub fn run<A: Actor>(
+        &self,
+        nsid: Nsid,
+        actor: &mut A,
+        enough: impl FnMut(&Step<'_>) -> bool,
+    ) -> Result<ActorTotals, host::Error> {
+        let mut host = self.host(ACTOR_NQN)?;
+        let mut actors = self.actors();
+        let at = actors.add(&mut host, nsid, actor)?;
+        actors.run(Nanos::MAX, enough);
+        Ok(actors.outcome(at))
     }
 }

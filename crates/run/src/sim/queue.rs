@@ -1,6 +1,6 @@
 //! Typed hosts of drives in virtual time: who waits for a completion lets the clock of all drives run.
 
-use super::machine::World;
+use super::world::World;
 use crate::buffer::Buffer;
 use crate::engine::Engine;
 use crate::virtual_queues::VirtualQueues;

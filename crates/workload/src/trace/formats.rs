@@ -1,6 +1,6 @@
 //! One line of each format.
 
-use super::reader::{Event, Format};
+use super::event::{Event, Format, event, number};
 use super::recording;
 use crate::{Nanos, Verb};
 
@@ -10,9 +10,6 @@ pub(super) const IOLOG_3: &str = "fio version 3 iolog";
 
 /// Bytes of the sectors in which the block layer counts.
 const SECTOR: u64 = 512;
-/// Most bytes of a read or a write.
-const BYTES_MAX: u64 = 1 << 30;
-
 /// A line that was understood.
 pub(super) enum Line<'a> {
     /// An event; its device is still a name.
@@ -47,26 +44,6 @@ pub(super) fn parse(format: Format, action: u8, line: &str) -> Result<Line<'_>, 
         }
         Format::Recording => recording::parse(line).map(|(event, device)| Line::Event { event, device }),
     }
-}
-
-pub(super) fn number(what: &str, text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| format!("{what} is {text:?}: it is a whole number from 0 to {}", u64::MAX))
-}
-
-/// An I/O of so many bytes.
-pub(super) fn event(at: Nanos, verb: Verb, offset: u64, bytes: u64) -> Result<Event, String> {
-    if !matches!(verb, Verb::Trim | Verb::Flush) && bytes > BYTES_MAX {
-        return Err(format!("it moves {bytes} bytes: that is more than {BYTES_MAX}"));
-    }
-    if offset.checked_add(bytes).is_none() {
-        return Err(format!("{bytes} bytes from byte {offset} on end beyond the largest address"));
-    }
-    if let Verb::Copy { from, .. } = verb
-        && from.checked_add(bytes).is_none()
-    {
-        return Err(format!("{bytes} bytes from byte {from} on end beyond the largest address"));
-    }
-    Ok(Event { at, device: 0, verb, offset, bytes })
 }
 
 /// Exactly so many fields.

@@ -15,12 +15,14 @@
 //!
 //! Times that go back count as the latest one before them, and are counted. A last line that is cut off is left out and told.
 
+mod event;
 mod formats;
 mod reader;
 pub mod recording;
 mod replay;
 
-pub use reader::{DEVICES_MAX, Event, Format, LINE_MAX, Reader, TraceError};
+pub use event::{Event, Format};
+pub use reader::{DEVICES_MAX, LINE_MAX, Reader, TraceError};
 pub use replay::{Fold, OUTSTANDING_MAX, Options, Pace, Replay, Space, Speed};
 
 /// What a `fuzz` target calls: any bytes as a trace, which is replayed.

@@ -1,8 +1,9 @@
 //! Traces as streams of events.
 
+use super::event::{Event, Format};
 use super::formats::{self, Line};
 use super::recording::{self, Latencies};
-use crate::{Nanos, Verb};
+use crate::Nanos;
 use std::fmt;
 use std::io::{self, BufRead};
 
@@ -32,23 +33,6 @@ impl fmt::Display for TraceError {
 
 impl std::error::Error for TraceError {}
 
-/// In which form a trace is written. The table is in the module's documentation.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Format {
-    /// blkparse's default output.
-    Blkparse,
-    /// The traces of MSR Cambridge.
-    Msr,
-    /// Alibaba's block traces.
-    Alibaba,
-    /// fio's iolog, version 2.
-    Iolog2,
-    /// fio's iolog, version 3.
-    Iolog3,
-    /// What this drive records.
-    Recording,
-}
-
 impl Format {
     /// By the first line of the trace.
     #[must_use]
@@ -71,21 +55,6 @@ impl Format {
             _ => None,
         }
     }
-}
-
-/// Something that a host did.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Event {
-    /// When, in nanoseconds since the trace's own origin of time; never less than that of the event before.
-    pub at: Nanos,
-    /// On which device: an index into [`Reader::devices`].
-    pub device: u32,
-    /// What.
-    pub verb: Verb,
-    /// From which byte of the device on; 0 for a flush.
-    pub offset: u64,
-    /// How many bytes; 0 for a flush.
-    pub bytes: u64,
 }
 
 /// The events of a trace, one after the other.

@@ -22,8 +22,7 @@
 //! drive's clock, and by what its hosts were told. The drive writes them when it ends. Others mean nothing.
 //! All lines end with a line feed, so that a line that was cut off can be told.
 
-use super::formats::{event, number};
-use super::reader::Event;
+use super::event::{Event, event, number};
 use crate::{Nanos, Verb};
 use std::io::{self, Write};
 

@@ -1,6 +1,7 @@
 //! Doing again what a trace says.
 
-use super::reader::{Event, Format, Reader, TraceError};
+use super::event::{Event, Format};
+use super::reader::{Reader, TraceError};
 use crate::{Actor, Nanos, Next, Request, Verb};
 use std::io::BufRead;
 

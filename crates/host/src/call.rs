@@ -1,0 +1,52 @@
+//! One command at a time.
+
+use std::time::{Duration, Instant};
+
+use nvme::command::FABRICS_OPCODE;
+use nvme::fabrics::FabricsType;
+use nvme::{Command, Status};
+
+use crate::error::{Error, TransportError};
+use crate::queue::{CompletedCommand, Data, Queue};
+
+/// Submits to a queue on which nothing else is outstanding, and waits for success.
+pub(crate) fn call_alone<Q: Queue>(
+    queue: &mut Q,
+    command: Command,
+    data: Data,
+    timeout: Duration,
+    what: impl FnOnce() -> String,
+) -> Result<CompletedCommand, Error> {
+    let is_connect = command.opc == FABRICS_OPCODE && command.fctype() == FabricsType::CONNECT;
+    let tag = queue.submit(command, data)?;
+    let deadline = Instant::now() + timeout;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let Some(done) = queue.next(Some(left))? else {
+            return Err(TransportError::Timeout(timeout).into());
+        };
+        if done.tag == tag {
+            return match done.completion.status().ok() {
+                Ok(()) => Ok(done),
+                Err(status) if is_connect && status.is(Status::CONNECT_INVALID_PARAMETERS) => {
+                    let value = connect_value(done.completion.dw0.get());
+                    Err(Error::Connect { what: what(), value })
+                }
+                Err(status) => Err(Error::Command { what: what(), status }),
+            };
+        }
+    }
+}
+
+/// What dword 0 of a Connect that failed with Connect Invalid Parameters points to (Base 6.3).
+fn connect_value(dw0: u32) -> &'static str {
+    let (in_data, offset) = (dw0 >> 16 & 1 != 0, dw0 & 0xFFFF);
+    match (in_data, offset) {
+        (true, 16) => "the controller identifier",
+        (true, 256) => "the subsystem NQN: it has another name, or shows itself to other hosts only",
+        (true, 512) => "the host NQN",
+        (false, 42) => "the queue identifier: it grants fewer queues",
+        (false, 44) => "the size of the queue",
+        _ => "a value, and does not say which",
+    }
+}

@@ -1,0 +1,58 @@
+//! What a trace is made of, whatever its format.
+
+use crate::{Nanos, Verb};
+
+/// Most bytes of a read or a write.
+const BYTES_MAX: u64 = 1 << 30;
+
+/// In which form a trace is written. The table is in the module's documentation.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Format {
+    /// blkparse's default output.
+    Blkparse,
+    /// The traces of MSR Cambridge.
+    Msr,
+    /// Alibaba's block traces.
+    Alibaba,
+    /// fio's iolog, version 2.
+    Iolog2,
+    /// fio's iolog, version 3.
+    Iolog3,
+    /// What this drive records.
+    Recording,
+}
+
+/// Something that a host did.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Event {
+    /// When, in nanoseconds since the trace's own origin of time; never less than that of the event before.
+    pub at: Nanos,
+    /// On which device: an index into [`Reader::devices`](super::Reader::devices).
+    pub device: u32,
+    /// What.
+    pub verb: Verb,
+    /// From which byte of the device on; 0 for a flush.
+    pub offset: u64,
+    /// How many bytes; 0 for a flush.
+    pub bytes: u64,
+}
+
+pub(super) fn number(what: &str, text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("{what} is {text:?}: it is a whole number from 0 to {}", u64::MAX))
+}
+
+/// An I/O of so many bytes.
+pub(super) fn event(at: Nanos, verb: Verb, offset: u64, bytes: u64) -> Result<Event, String> {
+    if !matches!(verb, Verb::Trim | Verb::Flush) && bytes > BYTES_MAX {
+        return Err(format!("it moves {bytes} bytes: that is more than {BYTES_MAX}"));
+    }
+    if offset.checked_add(bytes).is_none() {
+        return Err(format!("{bytes} bytes from byte {offset} on end beyond the largest address"));
+    }
+    if let Verb::Copy { from, .. } = verb
+        && from.checked_add(bytes).is_none()
+    {
+        return Err(format!("{bytes} bytes from byte {from} on end beyond the largest address"));
+    }
+    Ok(Event { at, device: 0, verb, offset, bytes })
+}
