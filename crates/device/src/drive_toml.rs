@@ -379,7 +379,7 @@ fn build(file: File) -> Result<Config, ConfigError> {
             _ => 0,
         })
         .sum();
-    let zones = file.set.iter().enumerate().map(|(i, set)| zones_of(set, i, d.energy.is_some()));
+    let zones = file.set.iter().enumerate().map(|(i, set)| zones_of(set, i));
     let zones: Vec<ZonesConfig> = zones.collect::<Result<_, _>>()?;
     let windows_of_zones: u64 = zones.iter().map(|z| u64::from(z.buffer_pages) * u64::from(PAGE)).sum();
     let fixed = buffer_bytes.saturating_add(stated).saturating_add(windows_of_zones);
@@ -530,11 +530,12 @@ fn pages(key: &str, bytes: u64) -> Result<u32, ConfigError> {
 }
 
 /// The zones of the `i`th set.
-fn zones_of(set: &SetTable, i: usize, energy_stated: bool) -> Result<ZonesConfig, ConfigError> {
+fn zones_of(set: &SetTable, i: usize) -> Result<ZonesConfig, ConfigError> {
     let SetTable::Nand(n) = set else { return Ok(ZonesConfig::default()) };
     let sense_pages = u32::try_from(n.nand_page.0 / u64::from(PAGE)).unwrap_or(u32::MAX);
-    let unset = ZoneTable::unset(energy_stated);
-    n.zone.unwrap_or(unset).build(n.dies, n.unit_pages(sense_pages), |name| format!("set.{}.{name}", i + 1))
+    n.zone
+        .unwrap_or_else(ZoneTable::unset)
+        .build(n.dies, n.unit_pages(sense_pages), |name| format!("set.{}.{name}", i + 1))
 }
 
 impl NandTable {

@@ -26,10 +26,9 @@ impl Default for ZoneTable {
 }
 
 impl ZoneTable {
-    /// What a set without the table has. Where the energy budget is stated, it is for what is stated: zones are, too.
-    pub(crate) fn unset(energy_stated: bool) -> ZoneTable {
-        let all = ZoneTable::default();
-        ZoneTable { active: if energy_stated { 0 } else { all.active }, ..all }
+    /// What a set without the table has: no zones.
+    pub(crate) fn unset() -> ZoneTable {
+        ZoneTable { active: 0, ..ZoneTable::default() }
     }
 
     /// The zones of a set of so many dies, with units of so many pages.
@@ -95,7 +94,8 @@ mod tests {
         let (unit, mib) = (48 << 10, 1 << 20);
         let made = |dies, active, buffer_pages| ZonesConfig { dies, active, buffer_pages };
         let of_units = |units: u32| units * 12;
-        assert_eq!(zones("", ""), Ok((made(0, 14, of_units(14 + 8)), mib + 22 * unit)));
+        assert_eq!(zones("", ""), Ok((made(0, 0, 0), mib)));
+        assert_eq!(zones("", "zone = {}"), Ok((made(0, 14, of_units(14 + 8)), mib + 22 * unit)));
         assert_eq!(zones("", "zone = { active = 0 }"), Ok((made(0, 0, 0), mib)));
         assert_eq!(
             zones("", "zone = { dies = 2, active = 3 }"),
@@ -105,7 +105,6 @@ mod tests {
             zones("", "zone = { active = 2, buffer = \"96KiB\" }"),
             Ok((made(0, 2, 24), mib + 2 * unit))
         );
-        // What was stated before there were zones is as it was.
         assert_eq!(zones("energy = \"1MiB\"", ""), Ok((made(0, 0, 0), mib)));
         assert_eq!(zones("energy = \"8MiB\"", "zone = {}"), Ok((made(0, 14, of_units(22)), 8 * mib)));
         let short = zones("energy = \"1MiB\"", "zone = {}").unwrap_err();

@@ -1,6 +1,6 @@
 //! Zone Append, Zone Management Send and Zone Management Receive.
 
-use super::EXTENSION_BYTES;
+use super::describe::EXTENSION_BYTES;
 use crate::contents::Contents;
 use crate::core::{CommandKind, ControllerId, Core, Cx, Failure, Output, Token};
 use crate::io::commands as io;

@@ -1,11 +1,13 @@
 //! What zoned namespaces say of themselves, and the zones of one that is created.
 
-use super::EXTENSION_BYTES;
 use crate::core::{Core, Failure, Namespace};
 use crate::lba_format::LbaFormat;
 use ftl::{PAGE, SetId, ZoneLayout};
 use nvme::Status;
 use nvme::identify::{LbaFormatExtension, NamespaceCreate, Ozcs, ZonedController, ZonedNamespace};
+
+/// Bytes of a Zone Descriptor Extension.
+pub(crate) const EXTENSION_BYTES: u32 = 64;
 
 /// Whether some NVM Set can have zones.
 pub(crate) fn are_supported(core: &Core) -> bool {

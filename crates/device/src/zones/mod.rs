@@ -4,7 +4,4 @@
 pub(crate) mod commands;
 mod describe;
 
-pub(crate) use describe::{are_supported, controller, layout_of_new, namespace};
-
-/// Bytes of a Zone Descriptor Extension.
-pub(crate) const EXTENSION_BYTES: u32 = 64;
+pub(crate) use describe::{EXTENSION_BYTES, are_supported, controller, layout_of_new, namespace};
