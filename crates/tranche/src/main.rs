@@ -34,6 +34,7 @@ mod serve;
 mod show;
 mod sim;
 mod studies;
+mod zone;
 
 use anyhow::{Context, Result};
 use args::{Cli, Command, Output};
@@ -94,6 +95,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Id(target) => show::id(&target, output),
         Command::Smart(smart) => show::smart(&smart, output),
         Command::Quota(command) => quota::quota(&command, output),
+        Command::Zone(command) => zone::zone(&command, output),
         Command::Fault(fault) => fault::fault(&fault, output),
         Command::PowerCut(cut) => power::power_cut(&cut, output),
         Command::Sanitize(command) => return sanitize::sanitize(&command, output),
