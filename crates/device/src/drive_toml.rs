@@ -6,7 +6,8 @@ use crate::datasheet::DataSheetTable;
 use crate::lba_format::LbaFormat;
 use crate::quantity::{Percent, Rate, Size, Time};
 use crate::quota::limits::Limits;
-use ftl::{GRANULE_PAGES, GcConfig, PAGE, PlacementConfig, SetConfig};
+use crate::zone_table::ZoneTable;
+use ftl::{GRANULE_PAGES, GcConfig, PAGE, PlacementConfig, SetConfig, ZonesConfig};
 use media::memory::Bandwidth;
 use media::{Cell, FaultPlan, Geometry, MemoryConfig, MemoryKind, NandConfig, NandTiming, Nanos, Sense};
 use nvme::Nqn;
@@ -158,6 +159,7 @@ struct NandTable {
     #[serde(default)]
     placement: PlacementTable,
     window: Option<WindowTable>,
+    zone: Option<ZoneTable>,
     #[serde(default)]
     faults: FaultTable,
 }
@@ -377,9 +379,13 @@ fn build(file: File) -> Result<Config, ConfigError> {
             _ => 0,
         })
         .sum();
-    let energy_bytes = d.energy.map_or(buffer_bytes.saturating_add(stated), |e| e.0);
+    let zones = file.set.iter().enumerate().map(|(i, set)| zones_of(set, i, d.energy.is_some()));
+    let zones: Vec<ZonesConfig> = zones.collect::<Result<_, _>>()?;
+    let windows_of_zones: u64 = zones.iter().map(|z| u64::from(z.buffer_pages) * u64::from(PAGE)).sum();
+    let fixed = buffer_bytes.saturating_add(stated).saturating_add(windows_of_zones);
+    let energy_bytes = d.energy.map_or(fixed, |e| e.0);
     // A DRAM set without a capacity gets what the budget leaves.
-    let left = energy_bytes.saturating_sub(buffer_bytes).saturating_sub(stated);
+    let left = energy_bytes.saturating_sub(fixed);
     let mut faults = FaultPlan { seed: d.seed, ..FaultPlan::default() };
     let mut sets = Vec::new();
     let mut fdp = Vec::new();
@@ -410,7 +416,7 @@ fn build(file: File) -> Result<Config, ConfigError> {
                     // The plan is the drive's: the worst of its sets counts.
                     *all = (*all).max(mine.map_or(0, |p| billionths(p.0)));
                 }
-                nand(n, d.durable, &key)?
+                nand(n, d.durable, zones[i], &key)?
             }
             SetTable::Dram(m) => {
                 let capacity = match m.capacity {
@@ -523,15 +529,40 @@ fn pages(key: &str, bytes: u64) -> Result<u32, ConfigError> {
     })
 }
 
-fn nand(n: NandTable, durable: bool, key: &impl Fn(&str) -> String) -> Result<SetConfig, ConfigError> {
+/// The zones of the `i`th set.
+fn zones_of(set: &SetTable, i: usize, energy_stated: bool) -> Result<ZonesConfig, ConfigError> {
+    let SetTable::Nand(n) = set else { return Ok(ZonesConfig::default()) };
+    let sense_pages = u32::try_from(n.nand_page.0 / u64::from(PAGE)).unwrap_or(u32::MAX);
+    let unset = ZoneTable::unset(energy_stated);
+    n.zone.unwrap_or(unset).build(n.dies, n.unit_pages(sense_pages), |name| format!("set.{}.{name}", i + 1))
+}
+
+impl NandTable {
+    /// NAND pages that a program writes on each plane.
+    fn bits(&self) -> u32 {
+        if self.one_shot { self.cell.bits() } else { 1 }
+    }
+
+    /// Pages of 4 KiB of a program unit.
+    fn unit_pages(&self, sense_pages: u32) -> u32 {
+        self.planes.saturating_mul(sense_pages).saturating_mul(self.bits())
+    }
+}
+
+fn nand(
+    n: NandTable,
+    durable: bool,
+    zones: ZonesConfig,
+    key: &impl Fn(&str) -> String,
+) -> Result<SetConfig, ConfigError> {
     let sense_pages = pages(&key("nand_page"), n.nand_page.0)?;
-    let bits = if n.one_shot { n.cell.bits() } else { 1 };
+    let bits = n.bits();
     if n.pages_per_block == 0 || !n.pages_per_block.is_multiple_of(bits) {
         let rule =
             format!("a multiple of the {bits} pages of a wordline (or set one_shot = false), and not 0");
         return Err(ConfigError::value(key("pages_per_block"), n.pages_per_block, rule));
     }
-    let unit_pages = n.planes.saturating_mul(sense_pages).saturating_mul(bits);
+    let unit_pages = n.unit_pages(sense_pages);
     let units_per_block = n.pages_per_block / bits;
     let superblock = u64::from(unit_pages) * u64::from(units_per_block);
     let superblock = superblock.saturating_mul(n.dies.into());
@@ -611,7 +642,7 @@ fn nand(n: NandTable, durable: bool, key: &impl Fn(&str) -> String) -> Result<Se
     let gc = GcConfig { ahead, ..n.gc };
     let isolated = matches!(n.placement.isolation, Isolation::Persistent);
     let placement = PlacementConfig { handles: n.placement.handles, isolated };
-    Ok(SetConfig::Nand { nand, capacity_pages, gc, placement, zones: ftl::ZonesConfig::default() })
+    Ok(SetConfig::Nand { nand, capacity_pages, gc, placement, zones })
 }
 
 fn memory(

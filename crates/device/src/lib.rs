@@ -61,6 +61,7 @@ mod streams;
 mod telemetry;
 mod temperature;
 mod uuid;
+mod zone_table;
 mod zones;
 
 pub use block_transform::{BlockAction, BlockError, BlockTransform, SPARE};

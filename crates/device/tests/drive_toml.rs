@@ -49,7 +49,7 @@ fn error(table: &str, line: &str) -> String {
     error
 }
 
-const TABLES: [&str; 13] = [
+const TABLES: [&str; 14] = [
     "drive",
     "link",
     "datasheet",
@@ -59,6 +59,7 @@ const TABLES: [&str; 13] = [
     "nand.gc",
     "nand.placement",
     "nand.window",
+    "nand.zone",
     "nand.faults",
     "dram",
     "dram.timing",

@@ -171,6 +171,15 @@ impl Config {
         (self.sets.iter().filter(|s| matches!(s, SetConfig::Nand { .. })).count() as u32).max(1)
     }
 
+    /// Pages that are not on the media, at most: those of the write buffer and of the zones.
+    pub fn buffered_pages(&self) -> u64 {
+        let of_zones = self.sets.iter().map(|set| match set {
+            SetConfig::Nand { zones, .. } if zones.active > 0 => u64::from(zones.buffer_pages),
+            _ => 0,
+        });
+        u64::from(self.buffer_pages) + of_zones.sum::<u64>()
+    }
+
     /// The faults of one set.
     pub(crate) fn faults_of(&self, set: usize) -> FaultPlan {
         FaultPlan { seed: self.faults.seed.wrapping_add(set as u64), ..self.faults.clone() }
@@ -282,8 +291,8 @@ pub enum ConfigError {
     },
     /// Sets and buffer do not fit into what the capacitors save.
     #[error(
-        "write buffer and DRAM sets need {needed} bytes saved at a power loss, the energy budget saves {energy}: \
-         make a DRAM set or the buffer smaller, or the budget larger"
+        "write buffer, buffers of zones and DRAM sets need {needed} bytes saved at a power loss, the energy budget saves {energy}: \
+         make a DRAM set or a buffer smaller, or the budget larger"
     )]
     Energy {
         /// Bytes to save.

@@ -19,7 +19,7 @@ use nvme::zerocopy::{FromBytes, IntoBytes};
 use nvme::{Command, Completion, NSID_ALL, Nqn, Status};
 use std::collections::BTreeMap;
 
-/// A drive small enough for tests: set 1 NAND of 64 MiB in TLC, set 2 DRAM of 8 MiB, no namespaces.
+/// A drive small enough for tests: set 1 NAND of 64 MiB in TLC without zones, set 2 DRAM of 8 MiB, no namespaces.
 pub const SMALL: &str = r#"
 [drive]
 write_buffer = "1MiB"
@@ -39,6 +39,7 @@ nand_page = "4KiB"
 pages_per_block = 48
 rated_cycles = 3000
 timing = { read = "60us", program = "700us", erase = "4ms", channel = "800MB/s" }
+zone = { active = 0 }
 [[set]]
 media = "dram"
 capacity = "8MiB"

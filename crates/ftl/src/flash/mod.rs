@@ -30,7 +30,7 @@ mod wear;
 
 pub(crate) use die_queue::{DIE_QUEUE, Ended, Order};
 pub(crate) use stream::{Next, Offer, Stream, Target};
-pub(crate) use superblock::{Cycles, EraseStep, Superblock, SuperblockState, Superblocks, Wear};
+pub(crate) use superblock::{Cycles, EraseStep, Superblock, SuperblockState, Superblocks, Wear, ZONES};
 
 use crate::answer::SetStats;
 use crate::config::PAGE;
@@ -48,7 +48,7 @@ pub(crate) struct Flash {
     geo: Geometry,
     /// Whether spare areas keep versions and slots, and a journal is kept.
     durable: bool,
-    /// Whether the journal hears who writes a superblock.
+    /// Whether the journal hears who writes a superblock. It always hears what comes to zones and leaves them.
     records_writers: bool,
     superblocks: Superblocks,
     /// Programs under way per die.
@@ -67,7 +67,7 @@ pub(crate) struct Flash {
 
 impl Flash {
     /// Around chips. The superblocks are not sorted yet ([`sort`](Flash::sort)). With `records_writers` the journal hears who writes a
-    /// superblock.
+    /// superblock; without, only of those that zones write, and that come from zones.
     pub fn new(id: SetId, nand: Faulty<Nand>, durable: bool, records_writers: bool) -> Flash {
         let geo = nand.geometry().clone();
         Flash {
@@ -146,8 +146,9 @@ impl Flash {
 
     /// Opens a free superblock for a writer, a number of the set's; `None` if there is none.
     pub fn open<S: Storage>(&mut self, wear: Wear, writer: u8, storage: &mut S) -> Option<u32> {
-        let superblock = self.superblocks.open(wear, writer)?;
-        if self.records_writers && self.durable {
+        let (superblock, before) = self.superblocks.open(wear, writer)?;
+        let recorded = self.records_writers || [before, writer].contains(&ZONES);
+        if recorded && self.durable {
             storage.record(Record::Open { set: self.id.0, superblock, writer });
         }
         Some(superblock)
@@ -158,10 +159,11 @@ impl Flash {
         self.superblocks.seal(superblock);
     }
 
-    /// Who wrote each superblock, if that is recorded; else nothing.
+    /// Who wrote each superblock, if that is recorded, or zones wrote any; else nothing.
     pub fn writers(&self) -> Vec<u8> {
-        match self.records_writers {
-            true => self.superblocks.all.iter().map(|b| b.writer).collect(),
+        let writers = self.superblocks.all.iter().map(|b| b.writer);
+        match self.records_writers || writers.clone().any(|writer| writer == ZONES) {
+            true => writers.collect(),
             false => Vec::new(),
         }
     }

@@ -35,6 +35,9 @@ pub(crate) struct Superblock {
     pub writer: u8,
 }
 
+/// [`Superblock::writer`] of those that zones write. Streams of a page-mapped part have lower numbers.
+pub(crate) const ZONES: u8 = u8::MAX;
+
 /// Which of the free superblocks is opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Wear {
@@ -145,8 +148,8 @@ impl Superblocks {
         alive.map(|b| u64::from(b.usable)).sum()
     }
 
-    /// Opens a free superblock for a writer; `None` if there is none.
-    pub(super) fn open(&mut self, wear: Wear, writer: u8) -> Option<u32> {
+    /// Opens a free superblock for a writer; `None` if there is none. Returns who wrote it before, too.
+    pub(super) fn open(&mut self, wear: Wear, writer: u8) -> Option<(u32, u8)> {
         let worn = |&b: &u32| (self.all[b as usize].erases, b);
         let superblock = *match wear {
             Wear::Most => self.free.iter().max_by_key(|b| worn(b))?,
@@ -154,8 +157,8 @@ impl Superblocks {
         };
         self.free.retain(|&b| b != superblock);
         self.all[superblock as usize].state = SuperblockState::Open;
-        self.all[superblock as usize].writer = writer;
-        Some(superblock)
+        let before = std::mem::replace(&mut self.all[superblock as usize].writer, writer);
+        Some((superblock, before))
     }
 
     /// Nothing more is written to an open superblock.

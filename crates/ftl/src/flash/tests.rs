@@ -242,6 +242,20 @@ fn two_owners_share_superblocks_and_dies() {
     assert_eq!((bench.flash.superblocks().free(), bench.flash.superblocks().erasing()), (2, 1));
 }
 
+/// Where the set has no need of writers, the drive keeps in mind only which superblocks are zones'.
+#[test]
+fn only_zones_are_always_told_apart() {
+    let mut bench = Bench::new(FaultPlan::default());
+    bench.flash.records_writers = false;
+    let mut mapped = bench.open(Wear::Least, 1);
+    assert!(bench.flash.writers().is_empty());
+    let mut zone = bench.open(Wear::Least, ZONES);
+    assert_eq!(bench.flash.writers(), [1, ZONES, 0, 0]);
+    for (stream, op) in [(&mut mapped, 1), (&mut zone, 2)] {
+        bench.program(stream, op, false);
+    }
+}
+
 #[test]
 fn power_tears_what_is_under_way_and_the_chips_tell_the_rest() {
     let mut bench = Bench::new(FaultPlan::default());

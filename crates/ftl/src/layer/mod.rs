@@ -116,15 +116,7 @@ impl Ftl {
                 SetConfig::Nand { nand, capacity_pages, gc, placement, zones } => {
                     let nand = nand_of(i, nand_config(nand, &config), plan)?;
                     let (gc, placement) = (gc.clone(), *placement);
-                    let mapped = PageMappedSet::new(
-                        id,
-                        nand,
-                        *capacity_pages,
-                        gc,
-                        placement,
-                        zones.active > 0,
-                        &config,
-                    );
+                    let mapped = PageMappedSet::new(id, nand, *capacity_pages, gc, placement, &config);
                     NandSet::new(mapped, zones, &config).into()
                 }
                 SetConfig::Memory { memory, volatile } => {

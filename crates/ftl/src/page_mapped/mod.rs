@@ -110,17 +110,16 @@ pub(crate) struct PageMappedSet {
 }
 
 impl PageMappedSet {
-    /// Around chips, which are shared with zones if `zoned`. There is no map yet, and the superblocks are not sorted.
+    /// Around chips. There is no map yet, and the superblocks are not sorted.
     pub fn new(
         id: SetId,
         nand: Faulty<Nand>,
         capacity: u32,
         gc: GcConfig,
         placement: PlacementConfig,
-        zoned: bool,
         config: &Config,
     ) -> PageMappedSet {
-        let flash = Flash::new(id, nand, config.durable, placement.handles > 1 || zoned);
+        let flash = Flash::new(id, nand, config.durable, placement.handles > 1);
         let geo = flash.geo();
         let policy = placement.placement(gc.together).policy();
         let gc = Collector::new(geo, gc);

@@ -5,9 +5,8 @@ use super::map::has_contents;
 use super::{PageMappedSet, Purge};
 use crate::answer::CompletedIo;
 use crate::context::SetContext;
-use crate::flash::{Superblock, SuperblockState};
+use crate::flash::{Superblock, SuperblockState, ZONES};
 use crate::storage::{Io, Storage};
-use crate::zoned::ZONES;
 use media::Nanos;
 
 impl PageMappedSet {

@@ -5,10 +5,9 @@ use super::bits::{bit, clear_bit, set_bit};
 use super::buffer::{Entry, NONE};
 use super::map::{BUFFERED, STALE, UNMAPPED};
 use crate::context::SetContext;
-use crate::flash::Stream;
+use crate::flash::{Stream, ZONES};
 use crate::lost::LOST;
 use crate::storage::{Record, Storage};
-use crate::zoned::ZONES;
 use media::tables::{Table, prefetch};
 use media::{Faulty, LogicalPage, Medium, Nand, Nanos, Page, Slot, Spare, Unit};
 
@@ -296,7 +295,7 @@ impl PageMappedSet {
         self.trimmed.copy_from_slice(words);
     }
 
-    /// Who wrote each superblock, if there are several placement handles.
+    /// Who wrote each superblock, if there are several placement handles, or zones wrote any.
     pub fn writers(&self) -> Vec<u8> {
         self.flash.writers()
     }

@@ -26,7 +26,6 @@ mod state;
 mod zone;
 
 pub use layout::{ZoneLayout, ZoneSupport};
-pub(crate) use plots::ZONES;
 pub use state::{ZoneEvent, ZoneFault, ZoneState};
 
 use crate::config::{Config, GRANULE_PAGES, PAGE, ZonesConfig};

@@ -1,13 +1,9 @@
 //! Which plots hold zones, which are free, and which have to be erased before they are.
 
 use super::layout::{Plot, Striping};
-use crate::flash::{Flash, SuperblockState, Wear};
+use crate::flash::{Flash, SuperblockState, Wear, ZONES};
 use crate::storage::Storage;
 use media::{BlockState, Medium, Unit};
-
-/// Who writes the superblocks of zones, as the journal and [`Superblock::writer`](crate::flash::Superblock) name it. Streams of a
-/// page-mapped set have lower numbers.
-pub(crate) const ZONES: u8 = u8::MAX;
 
 /// What a plot is for. The legal changes: Elsewhere -> Free (with its superblock) -> Bound -> Dirty -> Free -> Elsewhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -48,10 +48,10 @@ impl Backing {
     }
 }
 
-/// Pages of 4 KiB that a drive can refer to at once: its media and its buffer.
+/// Pages of 4 KiB that a drive can refer to at once: its media and its buffers.
 pub(crate) fn pages(config: &Config) -> u32 {
     let raw = config.ftl.sets.iter().map(|set| set.properties().raw_pages);
-    let pages = raw.sum::<u64>() + u64::from(config.ftl.buffer_pages);
+    let pages = raw.sum::<u64>() + config.ftl.buffered_pages();
     // Slots are numbered with 32 bits, and the last number means none.
     u32::try_from(pages).unwrap_or(u32::MAX - 1)
 }

@@ -1,0 +1,146 @@
+//! The table `zone` of a NAND set in a drive's TOML.
+
+use crate::config_error::ConfigError;
+use crate::quantity::Size;
+use ftl::{PAGE, ZonesConfig};
+use serde::Deserialize;
+use units::format_size;
+
+/// Most zones of a set that can be active at a time.
+const MAX_ACTIVE: u32 = 4096;
+
+/// The keys. Those that are left out have the defaults that `docs/drive-toml.md` names.
+#[derive(Deserialize, Clone, Copy)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct ZoneTable {
+    dies: u32,
+    active: u32,
+    buffer: Option<Size>,
+}
+
+impl Default for ZoneTable {
+    fn default() -> Self {
+        // 14 is what the ZN540 allows, and what ZenFS needs.
+        ZoneTable { dies: 0, active: 14, buffer: None }
+    }
+}
+
+impl ZoneTable {
+    /// What a set without the table has. Where the energy budget is stated, it is for what is stated: zones are, too.
+    pub(crate) fn unset(energy_stated: bool) -> ZoneTable {
+        let all = ZoneTable::default();
+        ZoneTable { active: if energy_stated { 0 } else { all.active }, ..all }
+    }
+
+    /// The zones of a set of so many dies, with units of so many pages.
+    pub(crate) fn build(
+        self,
+        dies: u32,
+        unit_pages: u32,
+        key: impl Fn(&str) -> String,
+    ) -> Result<ZonesConfig, ConfigError> {
+        if self.dies > 0 && !dies.is_multiple_of(self.dies) {
+            let rule = format!("0 for all dies of the set, or a number that divides its {dies} dies");
+            return Err(ConfigError::value(key("zone.dies"), self.dies, rule));
+        }
+        if self.active > MAX_ACTIVE {
+            let rule = format!("0 to {MAX_ACTIVE} zones; 0 turns zones off");
+            return Err(ConfigError::value(key("zone.active"), self.active, rule));
+        }
+        if self.active == 0 {
+            return Ok(ZonesConfig { dies: self.dies, active: 0, buffer_pages: 0 });
+        }
+        let (active, page) = (u64::from(self.active), u64::from(PAGE));
+        let unit = u64::from(unit_pages) * page;
+        let needed = active.saturating_mul(unit);
+        let default = (active + 2 * u64::from(dies)).saturating_mul(unit);
+        let bytes = self.buffer.map_or(default, |buffer| buffer.0);
+        let pages =
+            u32::try_from(bytes / page).ok().filter(|_| bytes.is_multiple_of(page) && bytes >= needed);
+        // A default that is too large is of a set that cannot be, which is told elsewhere.
+        let buffer_pages = match (pages, self.buffer) {
+            (Some(pages), _) => pages,
+            (None, None) => u32::MAX,
+            (None, Some(_)) => {
+                let rule = format!(
+                    "a multiple of 4KiB, at least a program unit of {} for each of the {active} active zones: {}",
+                    format_size(unit),
+                    format_size(needed)
+                );
+                return Err(ConfigError::value(key("zone.buffer"), format_size(bytes), rule));
+            }
+        };
+        Ok(ZonesConfig { dies: self.dies, active: self.active, buffer_pages })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Config;
+    use ftl::{SetConfig, ZonesConfig};
+
+    const DRIVE: &str = "[drive]\nwrite_buffer = \"1MiB\"\nDRIVE\n[[set]]\nmedia = \"nand\"\ncell = \"tlc\"\ncapacity = \"1GiB\"\n\
+        spare = \"12.5%\"\nchannels = 1\ndies = 4\nplanes = 1\nnand_page = \"16KiB\"\npages_per_block = 24\nrated_cycles = 3000\nSET\n";
+
+    /// The zones of a set with program units of 48 KiB on four dies, and the energy.
+    fn zones(drive: &str, set: &str) -> Result<(ZonesConfig, u64), String> {
+        let text = DRIVE.replace("DRIVE", drive).replace("SET", set);
+        let config = Config::from_toml(&text).map_err(|e| e.to_string())?;
+        let SetConfig::Nand { zones, .. } = config.ftl.sets[0] else { panic!("the set is NAND") };
+        Ok((zones, config.ftl.energy_bytes))
+    }
+
+    #[test]
+    fn zones_have_defaults_that_the_energy_includes() {
+        let (unit, mib) = (48 << 10, 1 << 20);
+        let made = |dies, active, buffer_pages| ZonesConfig { dies, active, buffer_pages };
+        let of_units = |units: u32| units * 12;
+        assert_eq!(zones("", ""), Ok((made(0, 14, of_units(14 + 8)), mib + 22 * unit)));
+        assert_eq!(zones("", "zone = { active = 0 }"), Ok((made(0, 0, 0), mib)));
+        assert_eq!(
+            zones("", "zone = { dies = 2, active = 3 }"),
+            Ok((made(2, 3, of_units(11)), mib + 11 * unit))
+        );
+        assert_eq!(
+            zones("", "zone = { active = 2, buffer = \"96KiB\" }"),
+            Ok((made(0, 2, 24), mib + 2 * unit))
+        );
+        // What was stated before there were zones is as it was.
+        assert_eq!(zones("energy = \"1MiB\"", ""), Ok((made(0, 0, 0), mib)));
+        assert_eq!(zones("energy = \"8MiB\"", "zone = {}"), Ok((made(0, 14, of_units(22)), 8 * mib)));
+        let short = zones("energy = \"1MiB\"", "zone = {}").unwrap_err();
+        assert!(short.contains("buffers of zones") && short.contains("2129920 bytes"), "{short}");
+    }
+
+    #[test]
+    fn a_dram_set_gets_what_zones_leave() {
+        let dram = "zone = { active = 2, buffer = \"1MiB\" }\n[[set]]\nmedia = \"dram\"";
+        let text = DRIVE.replace("DRIVE", "energy = \"8MiB\"").replace("SET", dram);
+        assert_eq!(Config::from_toml(&text).unwrap().ftl.sets[1].capacity_pages(), (6 << 20) / 4096);
+    }
+
+    #[test]
+    fn errors_name_key_value_and_what_is_allowed() {
+        for (set, error) in [
+            (
+                "dies = 3",
+                "set.1.zone.dies is 3: 0 for all dies of the set, or a number that divides its 4 dies",
+            ),
+            (
+                "dies = 8",
+                "set.1.zone.dies is 8: 0 for all dies of the set, or a number that divides its 4 dies",
+            ),
+            ("active = 4097", "set.1.zone.active is 4097: 0 to 4096 zones; 0 turns zones off"),
+            (
+                "buffer = \"640KiB\"",
+                "set.1.zone.buffer is 640KiB: a multiple of 4KiB, at least a program unit of 48KiB for each of the 14 active zones: 672KiB",
+            ),
+            (
+                "active = 2, buffer = \"97KiB\"",
+                "set.1.zone.buffer is 97KiB: a multiple of 4KiB, at least a program unit of 48KiB for each of the 2 active zones: 96KiB",
+            ),
+        ] {
+            assert_eq!(zones("", &format!("zone = {{ {set} }}")), Err(error.to_owned()));
+        }
+    }
+}
