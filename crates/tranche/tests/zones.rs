@@ -200,10 +200,11 @@ fn a_power_cut_leaves_what_was_appended() {
     drive.good(&["ns", "list", "--wait", "30"]);
     let zones = drive.zones("6");
     assert_eq!((&zones[1], &zones[5]), (&is(1, "CLOSED", Some(256)), &is(5, "FULL", None)));
-    let identity = host::Identity::new("nqn.2026-11.io.tranche:cli".parse().unwrap());
+    let identity = host::Identity::new("nqn.2026-11.test:reader".parse().unwrap());
     let transport = host::SocketTransport::new(drive.on.parse().unwrap(), std::time::Duration::from_secs(30));
     let mut host = host::Host::connect(transport, &identity).unwrap();
-    let nsid = *host.active_namespaces().unwrap().last().unwrap();
+    let (nsid, own) = (*host.allocated_namespaces().unwrap().last().unwrap(), host.cntlid());
+    host.attach_namespace(nsid, &[own]).unwrap();
     let (ns, mut queue) = (host.namespace(nsid).unwrap(), host.io_queue(4).unwrap());
     let mut read = vec![0; drive.data.len()];
     queue.read(&ns, ZONE_BLOCKS, &mut read).unwrap();

@@ -71,13 +71,16 @@ dd if=/dev/urandom of=/tmp/data bs=1M count=6 status=none
 dd if=/tmp/data of="$dev" bs=64k count=40 seek=128 oflag=direct status=none
 in_state 1 oi
 written_to 1 5120
-dd if=/tmp/data of="$dev" bs=64k count=1 seek=169 oflag=direct status=none 2>/dev/null && fail "a write beyond the write pointer"
-# Linux takes no more writes to a zone after an error, until it is reported or reset.
-written_to 1 5120
+nvme write "$dev" --start-block=2704 --block-count=15 --data-size=65536 --data=/tmp/data >/tmp/refused 2>&1 && fail "a write beyond the write pointer"
+grep -qi 'zone invalid write' /tmp/refused || { cat /tmp/refused; fail "another reason"; }
 dd if=/tmp/data of="$dev" bs=64k skip=40 count=56 seek=168 oflag=direct status=none
 in_state 1 fu
 uncached
 cmp -n 6291456 -i 0:8388608 /tmp/data "$dev" || fail "what was written"
+# Linux refuses such writes by itself, and all that follow until the zone is reset.
+dd if=/tmp/data of="$dev" bs=64k count=1 seek=513 oflag=direct status=none 2>/dev/null && fail "Linux takes a write beyond the write pointer"
+blkzone reset --offset 65536 --count 1 "$dev"
+dd if=/tmp/data of="$dev" bs=64k count=1 seek=512 oflag=direct status=none
 nvme zns zone-append "$dev" --zslba=4096 --data=/tmp/data --data-size=65536 >/dev/null || fail "nvme zns zone-append"
 written_to 2 128
 
