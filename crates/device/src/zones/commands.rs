@@ -97,7 +97,7 @@ fn zone_at(lba: u64, shift: u8, zones: &ZoneLayout) -> Result<u32, Failure> {
     if zone >= zones.zones.into() {
         return Err(Failure { location: 40, ..Failure::of_fault(Fault::OutOfRange, CommandKind::Other) });
     }
-    if lba % blocks != 0 {
+    if !lba.is_multiple_of(blocks) {
         return Err(Failure::field(40));
     }
     Ok(zone as u32)
