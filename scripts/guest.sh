@@ -59,22 +59,29 @@ prepare() {
     depmod -b "$work/kernel" "$release"
     mkdir -p "$work/tree/bin" "$work/tree/modules"
     cp "$(command -v busybox)" "$work/tree/bin/busybox"
+    # Lists what the kernel needs for these modules in /modules/NAME, in the order to load them.
+    modules() {
+        list=$1
+        shift
+        for module; do modprobe -d "$work/kernel" -S "$release" --show-depends "$module"; done |
+            awk '$1 == "insmod" && !seen[$2]++ { print $2 }' >"$work/list"
+        while read -r path; do
+            name=$(basename "$path" .xz)
+            case $path in
+            *.xz) xz -dc "$path" >"$work/tree/modules/$name" ;;
+            *) cp "$path" "$work/tree/modules/$name" ;;
+            esac
+            echo "$name" >>"$work/tree/modules/$list"
+        done <"$work/list"
+    }
     # The lines after the first are for authentication and TLS, which the kernel would load when they are asked for, and for
     # the kernel as a target.
-    for module in virtio_pci virtio_net 9pnet_virtio 9p overlay nvme_tcp xfs \
+    modules order virtio_pci virtio_net 9pnet_virtio 9p overlay nvme_tcp xfs \
         dh_generic sha256_generic sha512_generic hmac \
         tls gcm ccm ctr ghash_generic aes_generic \
-        nvmet nvmet_tcp; do
-        modprobe -d "$work/kernel" -S "$release" --show-depends "$module"
-    done | awk '$1 == "insmod" && !seen[$2]++ { print $2 }' >"$work/list"
-    while read -r path; do
-        name=$(basename "$path" .xz)
-        case $path in
-        *.xz) xz -dc "$path" >"$work/tree/modules/$name" ;;
-        *) cp "$path" "$work/tree/modules/$name" ;;
-        esac
-        echo "$name" >>"$work/tree/modules/order"
-    done <"$work/list"
+        nvmet nvmet_tcp
+    # A script loads these itself: they take time, and few scripts need them.
+    for module in zonefs btrfs f2fs; do modules $module.order $module; done
     cat >"$work/tree/init" <<'INIT'
 #!/bin/busybox sh
 /bin/busybox mkdir -p /proc /sys /dev /lower /memory /new

@@ -21,6 +21,8 @@ librocksdb-dev       database of the crash campaigns
 g++                  the program that uses RocksDB there
 xfsprogs             mkfs.xfs, xfs_repair: the studies keep the data on XFS
 e2fsprogs            mkfs.ext4, e2fsck
+btrfs-progs          mkfs.btrfs, on zones
+f2fs-tools           mkfs.f2fs, on zones
 util-linux           losetup, findmnt
 mount                mount, umount
 fuse3                fusermount3: namespaces as block files

@@ -225,7 +225,7 @@ impl<T: Transport> Host<T> {
     }
 
     /// Whether the drive has Namespace Management, and with it what Identify says of allocated namespaces and controllers.
-    fn manages_namespaces(&self) -> bool {
+    pub(crate) fn manages_namespaces(&self) -> bool {
         self.controller.oacs.nms()
     }
 

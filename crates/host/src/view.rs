@@ -1,6 +1,6 @@
 //! What the drive says, as JSON with the keys of nvme-cli 2.x (`-o json` of `id-ctrl`, `id-ns`, `list`,
 //! `list-ns`, `smart-log`, `endurance-log`, `error-log`, `nvm-id-ctrl`, `id-nvmset`, `id-endurance-group-list`,
-//! `supported-log-pages`). Numbers of 128 bits are plain JSON numbers.
+//! `supported-log-pages`, `zns id-ns`, `zns report-zones`). Numbers of 128 bits are plain JSON numbers.
 
 use nvme::identify::{
     IdentifyController, IdentifyNamespace, NvmController, NvmSetAttributes, PowerStateDescriptor, ascii_text,
@@ -32,8 +32,10 @@ macro_rules! view {
 }
 
 mod vendor;
+mod zones;
 
 pub use vendor::*;
+pub use zones::*;
 
 view! {
     /// `nvme id-ctrl`.

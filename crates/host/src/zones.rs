@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use blockdev::Namespace;
 use nvme::admin::{GetLogPage, Identify};
-use nvme::identify::{Cns, NamespaceIdDescriptor, ZonedController, ZonedNamespace};
+use nvme::identify::{
+    Cns, IoCommandSets, NamespaceIdDescriptor, NamespaceList, ZonedController, ZonedNamespace,
+};
 use nvme::io::appended_lba;
 use nvme::log::{ChangedZones, LogId};
 use nvme::zerocopy::FromBytes;
@@ -12,7 +14,7 @@ use nvme::zone::{
     ZoneDescriptor, ZoneManagementReceive, ZoneManagementSend, ZoneReceiveAction, ZoneReport,
     ZoneReportFilter, ZoneReportHeader, ZoneSendAction,
 };
-use nvme::{Command, Csi, Nsid};
+use nvme::{CNTLID_DYNAMIC, Command, Csi, Nsid};
 
 use crate::call::call_alone;
 use crate::queue::{Data, Queue, Transport};
@@ -92,6 +94,45 @@ impl<T: Transport> Host<T> {
             _ => None,
         });
         Ok(csi.unwrap_or(Csi::NVM))
+    }
+
+    /// Whether the controller has the Zoned Namespace Command Set. It has not if it does not say.
+    ///
+    /// # Errors
+    /// The transport is broken.
+    pub fn has_zones(&mut self) -> Result<bool, Error> {
+        let cns = Cns::IO_COMMAND_SETS;
+        let identify = Identify { nsid: 0, cns, cntid: CNTLID_DYNAMIC, cnssid: 0, csi: Csi::NVM, uidx: 0 };
+        let done = self.call(identify.into(), Data::room(size_of::<IoCommandSets>()))?;
+        if !done.completion.status().is_success() {
+            return Ok(false);
+        }
+        let sets = IoCommandSets::read_from_bytes(&done.data.into_buffer()).unwrap_or_default();
+        Ok(sets.iocsc.iter().any(|combination| combination.get() >> Csi::ZONED.0 & 1 == 1))
+    }
+
+    /// The zoned namespaces among these, attached or not, with what the Zoned Namespace Command Set says of each.
+    ///
+    /// # Errors
+    /// A command failed, or the transport is broken.
+    pub fn zoned_among(&mut self, nsids: &[Nsid]) -> Result<Vec<(Nsid, ZonedNamespace)>, Error> {
+        if nsids.is_empty() || !self.has_zones()? {
+            return Ok(Vec::new());
+        }
+        let managed = self.manages_namespaces();
+        let (list, one) = match managed {
+            true => (Cns::IOCS_ALLOCATED_NAMESPACES, Cns::IOCS_ALLOCATED_NAMESPACE),
+            false => (Cns::IOCS_ACTIVE_NAMESPACES, Cns::IOCS_NAMESPACE),
+        };
+        let mut found = Vec::new();
+        for &nsid in nsids {
+            // The list begins behind the identifier that is asked for.
+            let next: NamespaceList = self.identified_zoned(list, nsid - 1)?;
+            if next.nsid[0].get() == nsid {
+                found.push((nsid, self.identified_zoned(one, nsid)?));
+            }
+        }
+        Ok(found)
     }
 
     /// What the controller says of the Zoned Namespace Command Set.

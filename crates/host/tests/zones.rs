@@ -14,7 +14,7 @@ use nvme::log::{ChangedZones, LogId};
 use nvme::property::Cap;
 use nvme::zerocopy::{FromBytes, IntoBytes};
 use nvme::zone::*;
-use nvme::{AdminCommand, Command, Completion, Csi, IoCommand, IoOpcode, Status};
+use nvme::{AdminCommand, CNTLID_DYNAMIC, Command, Completion, Csi, IoCommand, IoOpcode, Status};
 
 const BLOCK: usize = 4096;
 const ZONE: u64 = 0x1000;
@@ -165,6 +165,17 @@ impl Drive {
                 NamespaceIdDescriptor::write_list(&[NamespaceIdDescriptor::Csi(self.csi)], &mut page);
                 give(&page, data)
             }
+            (Cns::IO_COMMAND_SETS, _) if self.csi == Csi::ZONED => {
+                assert_eq!(c.cntid, CNTLID_DYNAMIC);
+                let mut sets = IoCommandSets::default();
+                sets.iocsc[0].set(0b101);
+                give(sets.as_bytes(), data)
+            }
+            (Cns::IOCS_ACTIVE_NAMESPACES, Csi::ZONED) => {
+                let mut list = NamespaceList::default();
+                list.nsid[0].set(u32::from(c.nsid == 0));
+                give(list.as_bytes(), data)
+            }
             (Cns::IOCS_CONTROLLER, Csi::NVM) => give(NvmController::default().as_bytes(), data),
             (Cns::IOCS_CONTROLLER, Csi::ZONED) => {
                 // 32 KiB.
@@ -266,6 +277,20 @@ fn a_zoned_namespace_says_what_it_is() {
 
     drive.borrow_mut().csi = Csi::NVM;
     assert!(matches!(host.zoned_namespace(1), Err(Error::Usage(_))));
+}
+
+#[test]
+fn zoned_namespaces_are_found_among_others() {
+    let (drive, mut host) = connect(10);
+    let found = host.zoned_among(&[1, 2]).unwrap();
+    assert_eq!(found.len(), 1);
+    assert_eq!((found[0].0, found[0].1.max_active(), found[0].1.lbafe[3].zsze.get()), (1, Some(14), ZONE));
+    // A drive that does not know the question has none, and is asked no other.
+    drive.borrow_mut().csi = Csi::NVM;
+    drive.borrow_mut().seen.clear();
+    assert!(!host.has_zones().unwrap());
+    assert!(host.zoned_among(&[1, 2]).unwrap().is_empty());
+    assert_eq!(drive.borrow().seen.len(), 2);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use crate::key::MakeKey;
 use crate::options::{Output, Target};
 use crate::quota::Quota;
 use crate::secret::Secret;
+use crate::zone::Zone;
 use clap::{Args, ColorChoice, Parser, Subcommand, ValueEnum};
 use device::LbaFormat;
 use host::Addr;
@@ -66,6 +67,9 @@ pub enum Command {
     /// Show or change what a namespace may use: bandwidth, commands per second, its share beside others
     #[command(subcommand)]
     Quota(Quota),
+    /// Look at the zones of a zoned namespace, change their states, append to them
+    #[command(subcommand)]
+    Zone(Box<Zone>),
     /// Make media, ports or the disk under an image fail
     #[command(subcommand)]
     Fault(Box<Fault>),
@@ -243,7 +247,7 @@ pub enum Ns {
         /// NVM Set, which is the medium; 0 is the drive's default
         #[arg(long, alias = "set", value_name = "N", default_value_t = 0)]
         nvm_set: u16,
-        /// Size, such as 64MiB or 3.84TB
+        /// Size, such as 64MiB or 3.84TB; of a zoned namespace a whole number of zones
         #[arg(long, value_name = "SIZE", value_parser = size)]
         size: u64,
         /// LBA format: bytes of a logical block (512), with metadata (4096+8). Where several formats have these, with the bits of the guard
@@ -252,6 +256,8 @@ pub enum Ns {
         lba: Option<LbaFormat>,
         #[command(flatten)]
         protection: Protection,
+        #[command(flatten)]
+        zones: NewZones,
         /// Attach it as `ns attach` does
         #[arg(long)]
         attach: bool,
@@ -288,6 +294,20 @@ pub enum Ns {
         #[command(flatten)]
         target: Target,
     },
+}
+
+/// The zones of a namespace that is to be created.
+#[derive(Args, Debug)]
+pub struct NewZones {
+    /// Make it a zoned namespace: each zone is written from its begin to its end, and erased as a whole (docs/howto/zones.md)
+    #[arg(long)]
+    pub zoned: bool,
+    /// Zones that may be active at once, that is written in part [default: all that the NVM Set can still give]
+    #[arg(long, value_name = "N", requires = "zoned", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_active: Option<u32>,
+    /// Zones that may be open at once [default: as --max-active]
+    #[arg(long, value_name = "N", requires = "zoned", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_open: Option<u32>,
 }
 
 /// Secure Erase Settings of Format NVM; nvme-cli's numbers are names, too.
@@ -398,6 +418,9 @@ pub struct IdOf {
     /// One namespace (nvme id-ns)
     #[arg(long, alias = "namespace", value_name = "NSID")]
     pub nsid: Option<u32>,
+    /// The zones of one zoned namespace (nvme zns id-ns)
+    #[arg(long, value_name = "NSID")]
+    pub zns: Option<u32>,
     /// The NVM Sets, that is the media (nvme id-nvmset)
     #[arg(long)]
     pub sets: bool,

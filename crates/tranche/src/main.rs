@@ -37,6 +37,7 @@ mod show;
 mod sim;
 mod studies;
 mod table;
+mod zone;
 
 use anyhow::{Context, Result};
 use args::{Cli, Command};
@@ -98,6 +99,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Id(target) => show::id(&target, output),
         Command::Smart(smart) => show::smart(&smart, output),
         Command::Quota(command) => quota::quota(&command, output),
+        Command::Zone(command) => zone::zone(&command, output),
         Command::Fault(fault) => fault::fault(&fault, output),
         Command::PowerCut(cut) => power::power_cut(&cut, output),
         Command::Sanitize(command) => return sanitize::sanitize(&command, output),

@@ -5,14 +5,15 @@ use crate::connect::{Connected, connect, hostnqn};
 use crate::options::{Output, Target};
 use crate::refusal::{about, locked};
 use crate::table::table;
-use crate::{print_json, print_text};
+use crate::{print_json, print_text, zone};
 use anyhow::{Context, Result, anyhow, bail};
 use device::LbaFormat;
 use host::{namespace_create, view};
 use nvme::admin::{FormatNvm, SecureErase};
 use nvme::identify::{Dps, IdentifyNamespace};
-use nvme::{NSID_ALL, Nqn, Status};
+use nvme::{Csi, NSID_ALL, Nqn, Status};
 use serde_json::json;
+use std::collections::BTreeMap;
 use units::format_size;
 
 /// So often controllers may leave while a namespace is attached or detached.
@@ -132,11 +133,13 @@ pub fn ns(command: &Ns, output: Output) -> Result<()> {
         Ns::List { attached, target } => {
             list(&mut connect(target)?, &target.on().to_string(), *attached, output)
         }
-        Ns::Create { nvm_set, size, lba, protection, attach, target } => {
+        Ns::Create { nvm_set, size, lba, protection, zones, attach, target } => {
             let mut host = connect(target)?;
             let common = host.identify_namespace(NSID_ALL)?;
             let all = formats(&mut host, &common)?;
-            let index = lba.map_or(Ok(0), |lba| format_of(&all, lba))?;
+            let zoned = zones.zoned.then(|| zone::of_new(&mut host)).transpose()?;
+            let first = zoned.as_ref().map_or(0, zone::first_format);
+            let index = lba.map_or(Ok(first), |lba| format_of(&all, lba))?;
             let format = all[usize::from(index)];
             let block = u64::from(format.data);
             if block == 0 {
@@ -146,6 +149,10 @@ pub fn ns(command: &Ns, output: Output) -> Result<()> {
                 bail!("--size {size} is not a multiple of the logical block size, {block} bytes");
             }
             let mut create = namespace_create(size / block, index, *nvm_set);
+            if let Some(zoned) = &zoned {
+                zone::check(zoned, &all, index, *size, *nvm_set)?;
+                create.set_zoned(&zone::asked(zones)?);
+            }
             create.flbas.set_mtelba(format.metadata > 0);
             if let Some(kind) = protection.pi {
                 check_protection(format, kind)?;
@@ -156,9 +163,14 @@ pub fn ns(command: &Ns, output: Output) -> Result<()> {
             if format.extension() != 0 {
                 host.enable_extensions()?;
             }
-            let created = host.create_namespace(&create);
+            let csi = if zoned.is_some() { Csi::ZONED } else { Csi::NVM };
+            let created = host.create_namespace_of(csi, &create);
             let nsid = created.map_err(|error| {
-                let why = not_created(&mut host, *nvm_set, &error);
+                let mut why = not_created(&mut host, *nvm_set, &error);
+                let zoned = zoned.as_ref();
+                if let Some(more) = zoned.and_then(|zoned| zone::not_created(zoned, index, block, &error)) {
+                    why = format!("{why}, {more}");
+                }
                 anyhow::Error::from(error).context(why)
             })?;
             let mut to = Vec::new();
@@ -271,6 +283,7 @@ fn list(host: &mut Connected, address: &str, attached: bool, output: Output) -> 
     let active = host.active_namespaces()?;
     let nsids = if attached { active.clone() } else { host.allocated_namespaces()? };
     let controller = *host.controller();
+    let zoned: BTreeMap<_, _> = host.zoned_among(&nsids)?.into_iter().collect();
     let mut shown = view::List::default();
     let mut rows = Vec::new();
     let mut more = Vec::new();
@@ -297,9 +310,16 @@ fn list(host: &mut Connected, address: &str, attached: bool, output: Output) -> 
         let (size, used) = (bytes(ns.nsze.get()), bytes(ns.nuse.get()));
         let set = ns.nvmsetid.get();
         let ids: Vec<String> = holders.iter().map(u16::to_string).collect();
-        rows.push([nsid.to_string(), set.to_string(), size, used, format, ids.join(",")]);
+        let mut row = vec![nsid.to_string(), set.to_string(), size, used, format];
+        let zones = zoned.get(&nsid).and_then(|zoned| zone::Shape::of(&ns, zoned));
+        if !zoned.is_empty() {
+            row.push(zones.map_or_else(|| "-".to_owned(), |zones| zones.to_string()));
+        }
+        row.push(ids.join(","));
+        rows.push(row);
         more.push(json!({
             "NVMSetId": set,
+            "Zones": zones,
             "MetadataSize": ns.format().ms.get(),
             "ProtectionType": ns.dps.pit(),
             "Attached": active.contains(&nsid),
@@ -318,5 +338,10 @@ fn list(host: &mut Connected, address: &str, attached: bool, output: Output) -> 
         }
         return print_json(&value);
     }
-    print_text(&table(&["NSID", "Set", "Size", "Used", "Block", "Controllers"], &rows))
+    let mut heads = vec!["NSID", "Set", "Size", "Used", "Block"];
+    if !zoned.is_empty() {
+        heads.push("Zones");
+    }
+    heads.push("Controllers");
+    print_text(&table(&heads, &rows))
 }

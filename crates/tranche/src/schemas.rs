@@ -11,7 +11,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 /// The schemas in the order of the page.
-const ORDER: [&str; 35] = [
+const ORDER: [&str; 39] = [
     "error",
     "serve",
     "ns-list",
@@ -20,6 +20,7 @@ const ORDER: [&str; 35] = [
     "ns-delete",
     "id",
     "id-nsid",
+    "id-zns",
     "id-sets",
     "id-groups",
     "id-ana",
@@ -30,6 +31,9 @@ const ORDER: [&str; 35] = [
     "smart-ocp",
     "smart-memblaze",
     "quota",
+    "zone-report",
+    "zone",
+    "zone-append",
     "fault",
     "power-cut",
     "sanitize",

@@ -5,8 +5,8 @@ use crate::connect::{Connected, connect};
 use crate::meaning::{self, Page};
 use crate::options::Output;
 use crate::refusal::{LOCKED, about, about_set, absent};
-use crate::{print_json, print_text};
-use anyhow::Result;
+use crate::{print_json, print_text, zone};
+use anyhow::{Context, Result};
 use host::view;
 use nvme::identify::IdentifyNamespace;
 use nvme::log::LogId;
@@ -84,7 +84,23 @@ pub fn id(id: &Id, output: Output) -> Result<()> {
                 // nvme-cli's JSON has nothing like it.
                 fields.insert("stored".into(), stored.into());
             }
+            if output == Output::Text
+                && let Some((_, zoned)) = host.zoned_among(&[*nsid])?.first()
+                && let Some(fields) = value.as_object_mut()
+            {
+                fields.insert("zones".into(), zone::words(&namespace, zoned).into());
+            }
             value
+        }
+        IdOf { zns: Some(nsid), .. } => {
+            let identified = host.identify_allocated(*nsid);
+            let namespace = about(&mut host, *nsid, identified)?;
+            if namespace.nsze.get() == 0 {
+                return Err(absent(&mut host, *nsid).into());
+            }
+            let zoned = host.zoned_among(&[*nsid])?;
+            let (_, zoned) = zoned.first().with_context(|| zone::not_zoned(*nsid))?;
+            to_value(view::ZnsIdNs::new(zoned, usize::from(namespace.nlbaf_z) + 1))?
         }
         IdOf { sets: true, .. } => to_value(view::NvmSets::new(&host.nvm_sets()?))?,
         IdOf { groups: true, .. } => to_value(view::EnduranceGroups::new(&host.endurance_groups()?))?,

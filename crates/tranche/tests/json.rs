@@ -93,7 +93,7 @@ fn of_a_drive(c: &mut Checked) {
     let with = |args: &[&'static str]| -> Vec<String> {
         args.iter().map(|arg| (*arg).to_owned()).chain(["--on".to_owned(), on.clone()]).collect()
     };
-    let good: [(&str, &[&'static str]); 34] = [
+    let good: [(&str, &[&'static str]); 42] = [
         ("ns-create", &["ns", "create", "--nvm-set", "2", "--size", "1MiB", "--attach"]),
         ("ns-create", &["ns", "create", "--size", "1MiB", "--lba", "512+8", "--pi", "1"]),
         ("ns-list", &["ns", "list"]),
@@ -101,6 +101,14 @@ fn of_a_drive(c: &mut Checked) {
         ("ns-attach", &["ns", "detach", "2"]),
         ("ns-attach", &["ns", "attach", "2"]),
         ("ns-attach", &["ns", "attach", "2"]),
+        ("ns-create", &["ns", "create", "--zoned", "--size", "64MiB", "--max-active", "3", "--attach"]),
+        ("ns-list", &["ns", "list"]),
+        ("id-zns", &["id", "--zns", "4"]),
+        ("zone", &["zone", "open", "0", "2"]),
+        ("zone-append", &["zone", "append", "1", "block"]),
+        ("zone-report", &["zone", "report", "--count", "3"]),
+        ("zone", &["zone", "reset", "--all"]),
+        ("ns-delete", &["ns", "delete", "4"]),
         ("ns-delete", &["ns", "format", "2"]),
         ("ns-delete", &["ns", "delete", "3"]),
         ("id", &["id"]),
@@ -129,6 +137,7 @@ fn of_a_drive(c: &mut Checked) {
         ("sanitize", &["sanitize", "block", "--force"]),
         ("sanitize", &["sanitize", "status"]),
     ];
+    c.file("block", &"b".repeat(4096));
     c.file("job.fio", "[a]\nrw=randrw\nsize=1m\niodepth=4\nfsync=16\n[b]\nrw=trim\nsize=1m\nnumjobs=2\n");
     for (name, args) in good {
         let args = with(args);

@@ -1,0 +1,231 @@
+//! `tranche zone`, and zoned namespaces in `tranche ns` and `tranche id`.
+
+mod common;
+
+use common::{Served, TRANCHE, at, text};
+use serde_json::Value;
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+/// A drive whose zones have 2 MiB, 1.5 MiB of which can be written, and 1 MiB of random data.
+struct Drive {
+    dir: tempfile::TempDir,
+    _served: Served,
+    on: String,
+    data: Vec<u8>,
+}
+
+const DRIVE: &str = r#"
+[drive]
+timing = false
+write_buffer = "1MiB"
+
+[[set]]
+media = "nand"
+cell = "tlc"
+capacity = "256MiB"
+spare = "60%"
+channels = 2
+dies = 4
+planes = 2
+nand_page = "4KiB"
+pages_per_block = 48
+rated_cycles = 3000
+timing = { read = "60us", program = "700us", erase = "4ms", channel = "800MB/s" }
+zone = { active = 14 }
+
+[[namespace]]
+size = "64MiB"
+"#;
+const ZONE_BLOCKS: u64 = 512;
+const CAPACITY: u64 = 384;
+
+impl Drive {
+    fn start() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let (socket, toml) = (at(dir.path(), "s"), at(dir.path(), "drive.toml"));
+        std::fs::write(&toml, DRIVE).unwrap();
+        let served = Served::start(&["--timing", "off", "--drive", &toml, "--unix", &socket]);
+        let data: Vec<u8> = (0..1 << 20).map(|i: u32| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        std::fs::write(dir.path().join("data"), &data).unwrap();
+        Self { dir, _served: served, on: format!("unix://{socket}"), data }
+    }
+
+    fn run(&self, args: &[&str], input: &[u8]) -> Output {
+        let mut command = Command::new(TRANCHE);
+        command.current_dir(self.dir.path()).env("TRANCHE_ON", &self.on).args(args);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        // A command that fails does not read all.
+        let _ = child.stdin.take().unwrap().write_all(input);
+        child.wait_with_output().unwrap()
+    }
+
+    /// What a command says that succeeds.
+    fn good(&self, args: &[&str]) -> String {
+        let output = self.run(args, &[]);
+        assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
+        text(&output.stdout).trim_end().to_owned()
+    }
+
+    fn json(&self, args: &[&str]) -> Value {
+        serde_json::from_str(&self.good(&[args, &["--output", "json"]].concat())).unwrap()
+    }
+
+    /// A command fails with this exit code, and says this.
+    fn bad(&self, code: i32, args: &[&str], says: &str) {
+        let output = self.run(args, &[]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");
+        assert!(said.contains(says), "{args:?}: {said}");
+    }
+
+    /// States and write pointers of the first zones, as nvme-cli has them.
+    fn zones(&self, count: &str) -> Vec<(String, u64)> {
+        let report = self.json(&["zone", "report", "--count", count]);
+        let zone = |zone: &Value| (zone["state"].as_str().unwrap().to_owned(), zone["wp"].as_u64().unwrap());
+        report["zone_list"].as_array().unwrap().iter().map(zone).collect()
+    }
+}
+
+/// A state of a zone, and blocks that are written; none where it has no write pointer.
+fn is(zone: u64, state: &str, written: Option<u64>) -> (String, u64) {
+    (state.to_owned(), written.map_or(u64::MAX, |written| zone * ZONE_BLOCKS + written))
+}
+
+#[test]
+fn a_zoned_namespace_is_made_and_shown() {
+    let drive = Drive::start();
+    let create = ["ns", "create", "--attach", "--size"];
+    let zoned = |more: &[&'static str]| [&create[..], more].concat();
+    drive.bad(1, &["zone", "report"], "no zoned namespace is attached");
+    drive.bad(1, &zoned(&["3MiB", "--zoned"]), "zones, which have 2MiB each; 2MiB or 4MiB is");
+    drive.bad(1, &zoned(&["1MiB", "--zoned"]), "each; 2MiB is");
+    drive.bad(1, &zoned(&["8MiB", "--zoned", "--lba", "512"]), "the LBA format 512 has no zones");
+    drive.bad(
+        1,
+        &zoned(&["8MiB", "--zoned", "--max-active", "2", "--max-open", "3"]),
+        "--max-open 3 is more",
+    );
+    drive.bad(2, &zoned(&["8MiB", "--max-open", "3"]), "--zoned");
+    drive.bad(4, &zoned(&["8MiB", "--zoned", "--max-active", "1000"]), "--max-active asks for fewer");
+    let nsid = drive.good(&zoned(&["16MiB", "--zoned", "--max-active", "3", "--max-open", "2"]));
+    let listed = drive.good(&["ns", "list"]);
+    assert!(listed.contains("Zones") && listed.contains("8 of 2MiB"), "{listed}");
+    let listed = drive.json(&["ns", "list"]);
+    let devices = listed["Devices"].as_array().unwrap();
+    let zones: Vec<&Value> = devices.iter().map(|device| &device["Zones"]).collect();
+    let expected = serde_json::json!(
+        { "Count": 8, "Size": 2 << 20, "Capacity": 3 << 19, "MaxActive": 3, "MaxOpen": 2 }
+    );
+    assert_eq!(*zones.last().unwrap(), &expected);
+    assert!(zones[0].is_null());
+    let told = drive.good(&["id", "--nsid", &nsid]);
+    assert!(told.contains("8 of 2MiB, 1536KiB of each writable; 3 may be active, 2 open"), "{told}");
+    let told = drive.json(&["id", "--zns", &nsid]);
+    assert_eq!((&told["mar"], &told["mor"], &told["lbafe"][0]["zsze"]), (&2.into(), &1.into(), &512.into()));
+    drive.bad(1, &["id", "--zns", "1"], "namespace 1 has no zones");
+    drive.bad(4, &["id", "--zns", "9"], "there is no namespace 9");
+    drive.bad(1, &["zone", "report", "--nsid", "1"], "namespace 1 has no zones");
+    drive.bad(4, &["zone", "report", "--nsid", "9"], "namespace 9 is not attached");
+    drive.good(&zoned(&["4MiB", "--zoned", "--max-active", "1"]));
+    drive.bad(1, &["zone", "report"], "--nsid must say which namespace");
+}
+
+#[test]
+fn zones_are_opened_written_and_reset() {
+    let drive = Drive::start();
+    drive.good(&[
+        "ns",
+        "create",
+        "--size",
+        "16MiB",
+        "--zoned",
+        "--max-active",
+        "3",
+        "--max-open",
+        "2",
+        "--attach",
+    ]);
+    assert_eq!(drive.good(&["zone", "open", "1"]), "zone 1: Explicitly Opened");
+    assert_eq!(drive.good(&["zone", "append", "1", "data"]), ZONE_BLOCKS.to_string());
+    let place = drive.json(&["zone", "append", "2", "data"]);
+    assert_eq!(place["appended"], serde_json::json!([{ "lba": 2 * ZONE_BLOCKS, "blocks": 256 }]));
+    // What is no whole block is refused, or filled.
+    let output = drive.run(&["zone", "append", "1"], b"a few bytes");
+    assert!(!output.status.success() && text(&output.stderr).contains("--pad fills it"));
+    let output = drive.run(&["zone", "append", "1", "--pad"], b"a few bytes");
+    assert_eq!(text(&output.stdout).trim(), (ZONE_BLOCKS + 256).to_string());
+    let expected = [is(0, "EMPTY", Some(0)), is(1, "EXP_OPENED", Some(257)), is(2, "IMP_OPENED", Some(256))];
+    assert_eq!(drive.zones("3"), expected);
+    drive.bad(
+        4,
+        &["zone", "append", "2", "data"],
+        "zone 2 is Implicitly Opened, with 128 logical blocks left",
+    );
+    drive.bad(1, &["zone", "append", "3", "/dev/null"], "no data");
+    drive.bad(1, &["zone", "append", "99", "data"], "there is no zone 99: namespace");
+    assert_eq!(drive.good(&["zone", "close", "1"]), "zone 1: Closed");
+    let output = drive.run(&["zone", "set-extension", "3"], b"a log");
+    assert_eq!(text(&output.stdout).trim(), "zone 3: Closed", "{}", text(&output.stderr));
+    drive.bad(4, &["zone", "open", "4"], "3 zones are active");
+    assert_eq!(drive.good(&["zone", "finish", "2"]), "zone 2: Full");
+    drive.bad(4, &["zone", "append", "2", "data"], "zone 2 is Full: `tranche zone reset 2` makes it empty");
+    drive.bad(4, &["zone", "close", "0"], "zone 0 is Empty");
+    drive.bad(4, &["zone", "offline", "1"], "zone 1 is Closed, from where");
+    let report = drive.good(&["zone", "report", "--state", "closed"]);
+    let rows: Vec<Vec<&str>> = report.lines().map(|row| row.split_whitespace().collect()).collect();
+    let found = rows.iter().any(|row| row[..] == ["3", "1536", "1536", "384", "Closed", "\"a", "log\""]);
+    assert!(found, "{report}");
+    assert!(rows.iter().any(|row| row[..] == ["1", "512", "769", "384", "Closed", "-"]), "{report}");
+    let report = drive.json(&["zone", "report", "--from", "6"]);
+    assert_eq!((&report["nr_zones"], &report["zone_list"][0]["cap"]), (&2.into(), &CAPACITY.into()));
+    drive.bad(1, &["zone", "report", "--from", "8"], "there is no zone 8");
+    drive.bad(2, &["zone", "reset"], "--all");
+    drive.bad(2, &["zone", "reset", "1", "--all"], "--all");
+    let reset = drive.json(&["zone", "reset", "1", "2"]);
+    assert_eq!(reset["zones"][1], serde_json::json!({ "zone": 2, "state": "EMPTY" }));
+    drive.good(&["zone", "reset", "--all"]);
+    let empty: Vec<_> = (0..8).map(|zone| is(zone, "EMPTY", Some(0))).collect();
+    assert_eq!(drive.zones("100"), empty);
+}
+
+#[test]
+fn a_power_cut_leaves_what_was_appended() {
+    let drive = Drive::start();
+    drive.good(&["ns", "create", "--size", "16MiB", "--zoned", "--attach"]);
+    drive.good(&["zone", "append", "1", "data"]);
+    drive.good(&["zone", "finish", "5"]);
+    drive.good(&["power-cut", "--off", "1ms"]);
+    drive.good(&["ns", "list", "--wait", "30"]);
+    let zones = drive.zones("6");
+    assert_eq!((&zones[1], &zones[5]), (&is(1, "CLOSED", Some(256)), &is(5, "FULL", None)));
+    let identity = host::Identity::new("nqn.2026-11.test:reader".parse().unwrap());
+    let transport = host::SocketTransport::new(drive.on.parse().unwrap(), std::time::Duration::from_secs(30));
+    let mut host = host::Host::connect(transport, &identity).unwrap();
+    let (nsid, own) = (*host.allocated_namespaces().unwrap().last().unwrap(), host.cntlid());
+    host.attach_namespace(nsid, &[own]).unwrap();
+    let (ns, mut queue) = (host.namespace(nsid).unwrap(), host.io_queue(4).unwrap());
+    let mut read = vec![0; drive.data.len()];
+    queue.read(&ns, ZONE_BLOCKS, &mut read).unwrap();
+    assert!(read == drive.data, "what was appended");
+    // It goes on where it was.
+    let output = drive.run(&["zone", "append", "1"], &drive.data[..8192]);
+    assert_eq!(text(&output.stdout).trim(), (ZONE_BLOCKS + 256).to_string());
+}
+
+/// The script that the page about zones shows.
+#[test]
+fn the_script_of_the_page_about_zones_runs() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/howto/zones.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let script = page.split_once("```sh\n").and_then(|(_, rest)| rest.split_once("```\n")).unwrap().0;
+    let programs = std::path::Path::new(TRANCHE).parent().unwrap();
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+    let output = Command::new("sh").args(["-c", script]).env("PATH", path).output().unwrap();
+    let said = text(&output.stdout);
+    assert!(output.status.success(), "{said}{}", text(&output.stderr));
+    // The table that the page shows is what the script printed.
+    let shown = page.split_once("```text\n").and_then(|(_, rest)| rest.split_once("```\n")).unwrap().0;
+    assert!(said.contains(shown), "{said}");
+}
