@@ -26,6 +26,7 @@ impl Candidate {
 /// What a policy of age should know: the age counts superblocks that were sealed, not time, and it does not outlive a loss of
 /// power ([`Candidate::age`]). To keep it, the drive would have to write the order of sealing to its system area.
 pub(crate) trait VictimPolicy {
-    /// The superblock to collect next. Candidates come in the order of their numbers, and each gives something.
+    /// The superblock to collect next. Candidates come in the order of their numbers, and each gives something:
+    /// a superblock that is full of valid pages is none. Wear levelling may take another superblock instead.
     fn choose(&self, candidates: &mut dyn Iterator<Item = Candidate>) -> Option<Candidate>;
 }
