@@ -596,7 +596,9 @@ impl Ftl {
         self.advance(now, storage);
         let mut ok = true;
         for i in 0..self.sets.len() {
-            let on_set = |id: &VolumeId| self.volumes.get(*id).filter(|v| usize::from(v.set.0) == i);
+            let on_set = |id: &VolumeId| {
+                self.volumes.get(*id).filter(|v| usize::from(v.set.0) == i && v.zones.is_none())
+            };
             let granules: Vec<u32> =
                 volumes.iter().filter_map(on_set).flat_map(|v| v.granules.clone()).collect();
             if granules.is_empty() {

@@ -327,7 +327,8 @@ impl Zones {
                     [elsewhere, saved].into_iter().flatten().max_by_key(|spare| spare.version)
                 }
             };
-            let Some(spare) = spare else { break };
+            // What garbage collection could not read any more is missing, too.
+            let Some(spare) = spare.filter(|spare| has_contents(spare.slot)) else { break };
             self.zone_mut(id).strays |= mapped.stray(at).is_some();
             if self.durable {
                 cx.storage.retain(spare.slot);
