@@ -5,7 +5,7 @@ use crate::key::MakeKey;
 use crate::options::{Output, Target};
 use crate::quota::Quota;
 use crate::secret::Secret;
-use crate::zone::Zone;
+use crate::zone::{NewZones, Zone};
 use clap::{Args, ColorChoice, Parser, Subcommand, ValueEnum};
 use device::LbaFormat;
 use host::Addr;
@@ -294,20 +294,6 @@ pub enum Ns {
         #[command(flatten)]
         target: Target,
     },
-}
-
-/// The zones of a namespace that is to be created.
-#[derive(Args, Debug)]
-pub struct NewZones {
-    /// Make it a zoned namespace: each zone is written from its begin to its end, and erased as a whole (docs/howto/zones.md)
-    #[arg(long)]
-    pub zoned: bool,
-    /// Zones that may be active at once, that is written in part [default: all that the NVM Set can still give]
-    #[arg(long, value_name = "N", requires = "zoned", value_parser = clap::value_parser!(u32).range(1..))]
-    pub max_active: Option<u32>,
-    /// Zones that may be open at once [default: as --max-active]
-    #[arg(long, value_name = "N", requires = "zoned", value_parser = clap::value_parser!(u32).range(1..))]
-    pub max_open: Option<u32>,
 }
 
 /// Secure Erase Settings of Format NVM; nvme-cli's numbers are names, too.

@@ -1,6 +1,5 @@
 //! `tranche zone`: the zones of a zoned namespace; and what other commands say of them.
 
-use crate::args::NewZones;
 use crate::connect::{Connected, connect};
 use crate::options::{Output, Target};
 use crate::refusal::about;
@@ -20,6 +19,20 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use units::format_size;
+
+/// The zones of a namespace that is to be created.
+#[derive(Args, Debug)]
+pub struct NewZones {
+    /// Make it a zoned namespace: each zone is written from its begin to its end, and erased as a whole (docs/howto/zones.md)
+    #[arg(long)]
+    pub zoned: bool,
+    /// Zones that may be active at once, that is written in part [default: all that the NVM Set can still give]
+    #[arg(long, value_name = "N", requires = "zoned", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_active: Option<u32>,
+    /// Zones that may be open at once [default: as --max-active]
+    #[arg(long, value_name = "N", requires = "zoned", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_open: Option<u32>,
+}
 
 /// Commands under way at once.
 const DEPTH: u16 = 4;
