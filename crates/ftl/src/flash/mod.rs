@@ -50,7 +50,7 @@ pub(crate) struct Flash {
     geo: Geometry,
     /// Whether spare areas keep versions and slots, and a journal is kept.
     durable: bool,
-    /// Whether the journal hears who writes a superblock. It always hears what comes to zones and leaves them.
+    /// Whether the journal hears who writes a superblock. It always hears which superblocks zones open, and which others open after them.
     records_writers: bool,
     superblocks: Superblocks,
     /// Programs under way per die.

@@ -4,6 +4,7 @@ use super::striping::Plot;
 use super::zone::{Sent, ZoneId};
 use super::{NO_OP, ORPHAN, ZoneOp, Zones, logical};
 use crate::answer::{Answer, CompletedIo};
+use crate::config::PAGE;
 use crate::context::SetContext;
 use crate::flash::{Ended, Offer, Order, Target, ZONE_OP};
 use crate::page_mapped::PageMappedSet;
@@ -182,23 +183,30 @@ impl Zones {
             window.sent[at] = Sent::Landed;
             if let Some(id) = window.zone
                 && self.zone(id).strays
-                && let Some(first) = self.logical_unit(id, unit, cx)
             {
-                // What was stored elsewhere for a flush is out of date.
-                for page in first {
-                    mapped.drop_page(now, page, cx);
-                }
+                self.drop_strays(now, id, unit, mapped, cx);
             }
         }
         self.settle(now, index, mapped, cx);
     }
 
-    /// The set's logical pages of a unit.
-    fn logical_unit<S: Storage>(&self, id: ZoneId, unit: u32, cx: &SetContext<'_, S>) -> Option<Vec<u32>> {
-        let (layout, volume) = (self.table(id.volume)?.layout, cx.volumes.get(id.volume)?);
-        let unit_pages = self.striping.unit_pages;
-        let end = ((unit + 1) * unit_pages).min((layout.capacity / u64::from(crate::config::PAGE)) as u32);
-        Some((unit * unit_pages..end).map(|page| logical(volume, &layout, id.zone, page)).collect())
+    /// What was stored elsewhere of a unit that is in its place is out of date.
+    pub(super) fn drop_strays<S: Storage>(
+        &self,
+        now: Nanos,
+        id: ZoneId,
+        unit: u32,
+        mapped: &mut PageMappedSet,
+        cx: &mut SetContext<'_, S>,
+    ) {
+        let Some(layout) = self.table(id.volume).map(|table| table.layout) else { return };
+        let (unit_pages, pages) = (self.striping.unit_pages, (layout.capacity / u64::from(PAGE)) as u32);
+        for page in unit * unit_pages..((unit + 1) * unit_pages).min(pages) {
+            let Some(page) = cx.volumes.get(id.volume).map(|v| logical(v, &layout, id.zone, page)) else {
+                return;
+            };
+            mapped.drop_page(now, page, cx);
+        }
     }
 
     /// Moves the begin of a window on, past the units that are on flash or elsewhere, and answers who waits for them; whether anything

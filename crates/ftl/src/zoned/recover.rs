@@ -145,7 +145,7 @@ impl Zones {
             if found == Found::InPlace {
                 let (count, version) = self.keep_unit(plot, unit, mapped, cx);
                 newest = newest.max(version);
-                self.drop_strays(id, &layout, unit, end, mapped, cx);
+                self.drop_strays(Nanos::ZERO, id, unit, mapped, cx);
                 pages += count.min(end - unit * unit_pages);
             } else if found == Found::Elsewhere || vouched {
                 self.zone_mut(id).strays |= found == Found::Elsewhere;
@@ -276,24 +276,6 @@ impl Zones {
             }
         }
         (count, newest)
-    }
-
-    /// What was stored elsewhere of a unit that is in its place is out of date.
-    fn drop_strays<S: Storage>(
-        &mut self,
-        id: ZoneId,
-        layout: &ZoneLayout,
-        unit: u32,
-        end: u32,
-        mapped: &mut PageMappedSet,
-        cx: &mut SetContext<'_, S>,
-    ) {
-        for page in unit * self.striping.unit_pages..end {
-            let Some(page) = cx.volumes.get(id.volume).map(|v| logical(v, layout, id.zone, page)) else {
-                return;
-            };
-            mapped.drop_page(Nanos::ZERO, page, cx);
-        }
     }
 
     /// Puts what there is of a unit into a window: as many pages as follow each other. Returns how many.
