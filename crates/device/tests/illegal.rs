@@ -317,6 +317,12 @@ fn admin_commands() {
         ("errors for deallocated blocks", set(FeatureId::ERROR_RECOVERY, 1 << 16), FIELD),
         ("events of no group", set(FeatureId::ENDURANCE_GROUP_EVENT_CONFIGURATION, 0), FIELD),
         ("events of group 3", set(FeatureId::ENDURANCE_GROUP_EVENT_CONFIGURATION, 3), FIELD),
+        ("the one combination of command sets", set(FeatureId::IO_COMMAND_SET_PROFILE, 0), SUCCESS),
+        (
+            "another combination of command sets",
+            set(FeatureId::IO_COMMAND_SET_PROFILE, 1),
+            Status::IOCS_COMBINATION_REJECTED,
+        ),
         ("save what cannot be", save(FeatureId::KEEP_ALIVE_TIMER, 0), Status::FEATURE_NOT_SAVEABLE),
         ("save", save(FeatureId::ARBITRATION, 3), SUCCESS),
         (

@@ -61,6 +61,7 @@ impl Drive {
         feature::check_set(&self.core, id, &c, info)?;
         match c.fid {
             FeatureId::NUMBER_OF_QUEUES => feature::set_number_of_queues(&mut self.core, id, c.cdw11),
+            FeatureId::IO_COMMAND_SET_PROFILE => feature::choose_command_sets(c.cdw11),
             FeatureId::TIMESTAMP => feature::set_timestamp(&mut self.core, id, data, cx),
             FeatureId::HOST_BEHAVIOR_SUPPORT => feature::set_behavior(&mut self.core, id, data, COPY_FORMATS),
             FeatureId::RESERVATION_NOTIFICATION_MASK | FeatureId::RESERVATION_PERSISTENCE => {

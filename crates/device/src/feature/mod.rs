@@ -10,7 +10,10 @@ use crate::contents::Contents;
 use crate::core::{AdminResult, ControllerId, Core, Cx, Failure, MAX_IO_QUEUES, Reply};
 use media::Nanos;
 use nvme::admin::{GetFeatures, SetFeatures};
-use nvme::feature::{FeatureId, HostBehaviorSupport, HostIdentifierCdw11, NumberOfQueues, Select, Timestamp};
+use nvme::feature::{
+    FeatureId, HostBehaviorSupport, HostIdentifierCdw11, IoCommandSetProfile, NumberOfQueues, Select,
+    Timestamp,
+};
 use nvme::log::{PersistentEventType, SetFeatureEvent, TimestampChangeEvent};
 use nvme::zerocopy::{FromBytes, IntoBytes};
 use nvme::{Command, NSID_ALL, Status, U32, U64};
@@ -113,6 +116,8 @@ pub(crate) fn get(
             let behavior = if current { controller.behavior } else { Behavior::default() };
             Reply::Data(behavior.as_bytes().to_vec(), 0)
         }
+        // The one combination that Identify lists.
+        FeatureId::IO_COMMAND_SET_PROFILE => Reply::Done(0),
         FeatureId::HOST_IDENTIFIER => {
             if !HostIdentifierCdw11::from_bits(c.cdw11.into()).exhid() {
                 // Fabrics hosts have identifiers of 128 bits only.
@@ -204,6 +209,17 @@ pub(crate) fn set_behavior(core: &mut Core, id: ControllerId, data: &[u8], copy_
     let behavior = Behavior::new(asked, copy_formats).ok_or(Status::INVALID_FIELD)?;
     core.controller_mut(id)?.behavior = behavior;
     Ok(Reply::Done(0))
+}
+
+/// Set Features of the I/O Command Set Profile. There is one combination of command sets, and it is always enabled.
+///
+/// # Errors
+/// I/O Command Set Combination Rejected for the index of any other.
+pub(crate) fn choose_command_sets(cdw11: u32) -> AdminResult {
+    match IoCommandSetProfile::from_bits(cdw11.into()).iocsci() {
+        0 => Ok(Reply::Done(0)),
+        _ => Err(Status::IOCS_COMBINATION_REJECTED.with_dnr().into()),
+    }
 }
 
 /// Set Features of the Timestamp.

@@ -122,6 +122,7 @@ pub(crate) const FEATURES: &[FeatureInfo] = &[
         scope: FeatureScope::EnduranceGroup,
         ..feature(FeatureId::ENDURANCE_GROUP_EVENT_CONFIGURATION)
     },
+    unsaved(FeatureId::IO_COMMAND_SET_PROFILE),
     with(FeatureRequirement::Placement, FeatureScope::EnduranceGroup, FeatureId::FDP),
     with(FeatureRequirement::Placement, FeatureScope::Namespace, FeatureId::FDP_EVENTS),
     FeatureInfo { changeable: false, ..unsaved(FeatureId::HOST_IDENTIFIER) },
