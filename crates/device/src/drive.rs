@@ -411,6 +411,7 @@ impl Drive {
             persistent_event_log::group_warning(&mut self.core, cx.now, endgid, warning);
         }
         health::tell_of_groups(&mut self.core, &new, cx);
+        zones::changed::tell_of_worn(&mut self.core, &new, cx);
         if !new.is_empty() {
             let (reason, inputs) = (self.health.summary(&self.core), self.telemetry_inputs());
             telemetry::capture_for_controller(&mut self.core, &inputs, reason, cx);

@@ -221,7 +221,7 @@ pub(crate) fn controller(core: &Core, inputs: &IdentifyInputs, id: ControllerId)
         mdts: config.mdts(),
         cntlid: U16::new(id.0),
         ver: U32::new(Version::V2_1.0),
-        oaes: OPTIONAL_EVENTS.with_pleln(inputs.windows),
+        oaes: OPTIONAL_EVENTS.with_pleln(inputs.windows).with_zdcn(zones::are_supported(core)),
         ctratt: Ctratt::new()
             .with_hids(true)
             .with_nsets(true)

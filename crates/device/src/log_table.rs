@@ -13,6 +13,8 @@ pub(crate) enum LogRequirement {
     Windows,
     /// Flexible Data Placement.
     Placement,
+    /// Zoned namespaces.
+    Zones,
 }
 
 /// What a row says of a log.
@@ -82,6 +84,7 @@ pub(crate) const LOGS: &[LogInfo] = &[
     LogInfo { private: true, ..with(LogRequirement::Placement, LogId::FDP_EVENTS) },
     always(LogId::RESERVATION_NOTIFICATION),
     always(LogId::SANITIZE_STATUS),
+    LogInfo { by_namespace: true, ..with(LogRequirement::Zones, LogId::CHANGED_ZONES) },
     log(LogId::OCP_SMART),
     log(LogId::MEMBLAZE_SMART),
     LogInfo { by_namespace: true, ..log(LogId::NAMESPACE_STATISTICS) },

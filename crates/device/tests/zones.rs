@@ -7,14 +7,17 @@ use common::{Bench, bytes, pattern, small};
 use device::Origin;
 use ftl::{SetConfig, ZonesConfig};
 use nvme::admin::{
-    FormatNvm, Identify, NamespaceAttachment, NamespaceAttachmentSelect, NamespaceManagement,
-    NamespaceManagementSelect, Sanitize, SanitizeAction, SecureErase,
+    FaultInjection, FaultKind, FormatNvm, Identify, NamespaceAttachment, NamespaceAttachmentSelect,
+    NamespaceManagement, NamespaceManagementSelect, Sanitize, SanitizeAction, SecureErase,
 };
+use nvme::aer::{AsyncEvent, NoticeInfo};
+use nvme::feature::{AsyncEventConfiguration, FeatureId};
 use nvme::identify::{
-    Cns, ControllerList, IdentifyNamespace, IoCommandSets, NamespaceCreate, NamespaceIdDescriptor,
-    NamespaceList, Znsco, ZonedController, ZonedCreate, ZonedNamespace,
+    Cns, ControllerList, IdentifyController, IdentifyNamespace, IoCommandSets, NamespaceCreate,
+    NamespaceIdDescriptor, NamespaceList, Znsco, ZonedController, ZonedCreate, ZonedNamespace,
 };
 use nvme::io::{Blocks, DatasetManagement, DsmRange, appended_lba};
+use nvme::log::{ChangedZones, LogId};
 use nvme::zerocopy::{FromBytes, IntoBytes};
 use nvme::zone::{
     ZoneManagementReceive, ZoneManagementSend, ZoneReceiveAction, ZoneReport, ZoneReportFilter,
@@ -46,6 +49,13 @@ fn new_namespace() -> NamespaceCreate {
         nvmsetid: U16::new(1),
         ..NamespaceCreate::default()
     }
+}
+
+fn two_zones() -> NamespaceCreate {
+    let blocks = U64::new(2 * SIZE);
+    let mut new = NamespaceCreate { nsze: blocks, ncap: blocks, ..new_namespace() };
+    new.set_zoned(&ZonedCreate { rar: U32::new(2), ror: U32::new(2), ..ZonedCreate::default() });
+    new
 }
 
 fn attach(b: &mut Bench, nsid: u32) {
@@ -87,7 +97,7 @@ fn report(b: &mut Bench, nsid: u32) -> Vec<(ZoneState, Option<u64>)> {
     let (status, data) = b.io(receive(nsid, 0, 16 + 16 * ZONES), &[]);
     assert!(status.is_success(), "{status}");
     let report = ZoneReport::parse(&data, 0).unwrap();
-    assert_eq!(report.nzones(), ZONES);
+    assert_eq!(report.nzones(), report.zones().count() as u64);
     let zones: Vec<_> = report.zones().map(|(zone, _)| (zone.state(), zone.write_pointer())).collect();
     for (i, (zone, _)) in (0..).zip(report.zones()) {
         assert_eq!((zone.zslba.get(), zone.zcap.get()), (i * SIZE, CAPACITY));
@@ -486,4 +496,88 @@ fn what_is_no_write_leaves_the_write_pointer() {
     assert_eq!(all.len(), IDENTIFY_SIZE);
     let common = ZonedNamespace::read_from_bytes(&all).unwrap();
     assert_eq!(common.lbafe[0].zsze.get(), SIZE);
+}
+
+/// Makes erases fail until zones cannot be written any more.
+fn wear_out(b: &mut Bench, nsid: u32) {
+    let fault = FaultInjection {
+        nsid: 0,
+        kind: FaultKind::ERASE_FAILURE,
+        nvmsetid: 1,
+        count: 0,
+        one_in: 1,
+        param: 0,
+        lba: None,
+    };
+    b.admin_ok(fault, &[]);
+    for round in 0.. {
+        assert!(round < 10_000, "the set wears out");
+        if !(send(b, nsid, ZoneSendAction::RESET, 1).is_success() && write(b, nsid, SIZE, 8).is_success()) {
+            break;
+        }
+    }
+}
+
+#[test]
+fn zones_of_a_worn_set_can_only_be_read_and_the_host_is_told() {
+    let mut b = bench();
+    let controller: IdentifyController = b.ask(Command::identify(Cns::CONTROLLER, 0));
+    assert!(controller.oaes.zdcn());
+    let conventional = b.create_attached(1, 256);
+    let (first, second) = (create(&mut b, &two_zones()), create(&mut b, &two_zones()));
+    let retained = |nsid| Command::get_log_page(LogId::CHANGED_ZONES, nsid, 0, 0, 4096);
+    let changed = |nsid| {
+        let mut command = retained(nsid);
+        // Without Retain Asynchronous Event.
+        command.cdw10 = U32::new(command.cdw10.get() & !(1 << 15));
+        command
+    };
+    let list = |b: &mut Bench, nsid| {
+        let log: ChangedZones = b.ask(changed(nsid));
+        log.zones().unwrap().iter().map(|zslba| zslba.get()).collect::<Vec<_>>()
+    };
+    let enabled = AsyncEventConfiguration::new().with_zdcn(true).into_bits().get();
+    b.admin_ok(Command::set_features(FeatureId::ASYNC_EVENT_CONFIGURATION, 0, enabled), &[]);
+    let me = b.controller;
+    let request = Command::new(nvme::AdminOpcode::ASYNC_EVENT_REQUEST.0, 0);
+    let requests: Vec<u32> = (0..2).map(|_| b.submit(me, 0, &request, &[])).collect();
+    let told = |b: &Bench, i: usize| {
+        let (completion, _) = b.done.get(&requests[i])?;
+        Some((AsyncEvent::from_dw0(completion.dw0.get()), completion.dw1.get()))
+    };
+    let event = AsyncEvent::notice(NoticeInfo::ZONE_DESCRIPTOR_CHANGED);
+    assert!(write(&mut b, first, 0, 8).is_success());
+    assert!(list(&mut b, first).is_empty());
+    wear_out(&mut b, first);
+
+    // All zones can only be read, and the host hears of the first namespace.
+    assert_eq!(told(&b, 0), Some((event, first)));
+    assert_eq!(told(&b, 1), None);
+    for nsid in [first, second] {
+        assert_eq!(state(&mut b, nsid, 0), ZoneState::READ_ONLY);
+        assert!(write(&mut b, nsid, 8, 1).is(Status::ZONE_IS_READ_ONLY));
+        assert_eq!(
+            append(&mut b, nsid, 0, 1, &pattern(1, 4096)).map_err(|s| s.is(Status::ZONE_IS_READ_ONLY)),
+            Err(true)
+        );
+        assert!(send(&mut b, nsid, ZoneSendAction::RESET, 0).is(Status::INVALID_ZONE_STATE_TRANSITION));
+    }
+    assert_eq!(b.read(first, 0, 8), pattern(0, 8 * 4096));
+    let kept: ChangedZones = b.ask(retained(first));
+    assert_eq!(kept.nrzid.get(), 2);
+    assert_eq!(told(&b, 1), None);
+    // Once the list of the first namespace is read, the host hears of the second.
+    assert_eq!(list(&mut b, first), [0, SIZE]);
+    assert!(list(&mut b, first).is_empty());
+    assert_eq!(told(&b, 1), Some((event, second)));
+    assert_eq!(list(&mut b, second), [0, SIZE]);
+
+    // A zone that can only be read can be taken offline: then it cannot be read, either.
+    assert!(send(&mut b, first, ZoneSendAction::OFFLINE, 0).is_success());
+    assert_eq!(state(&mut b, first, 0), ZoneState::OFFLINE);
+    assert!(write(&mut b, first, 8, 1).is(Status::ZONE_IS_OFFLINE));
+    // The list is of namespaces with zones that are attached.
+    for nsid in [0, conventional, NSID_ALL, second + 1] {
+        assert!(!b.admin(changed(nsid), &[]).0.status().is_success(), "{nsid}");
+    }
 }

@@ -7,6 +7,7 @@
 use nvme::aer::{AsyncEvent as Code, HealthInfo, IoCommandInfo, NoticeInfo};
 use nvme::feature::AsyncEventConfiguration;
 use nvme::log::LogId;
+use std::collections::BTreeSet;
 
 /// Asynchronous Event Requests that a controller holds (AERL + 1).
 pub(crate) const ASYNC_EVENT_LIMIT: usize = 8;
@@ -38,6 +39,8 @@ pub(crate) enum AsyncEvent {
     Sanitized,
     /// Blocks are potentially unrecoverable that were not before.
     LbaStatus,
+    /// The drive itself changed zones of a namespace.
+    Zones,
 }
 
 impl AsyncEvent {
@@ -54,6 +57,7 @@ impl AsyncEvent {
         AsyncEvent::Reservation,
         AsyncEvent::Sanitized,
         AsyncEvent::LbaStatus,
+        AsyncEvent::Zones,
     ];
 
     fn bit(self) -> u32 {
@@ -73,6 +77,7 @@ impl AsyncEvent {
             AsyncEvent::Ana => Code::notice(NoticeInfo::ANA_CHANGE),
             AsyncEvent::Window => Code::notice(NoticeInfo::PREDICTABLE_LATENCY),
             AsyncEvent::LbaStatus => Code::notice(NoticeInfo::LBA_STATUS),
+            AsyncEvent::Zones => Code::notice(NoticeInfo::ZONE_DESCRIPTOR_CHANGED),
             AsyncEvent::Reservation => Code::reservation(),
             AsyncEvent::Sanitized => Code::io_command(IoCommandInfo::SANITIZE_COMPLETED),
         }
@@ -96,6 +101,7 @@ impl AsyncEvent {
             AsyncEvent::Ana => configuration.anacn(),
             AsyncEvent::Window => configuration.pleln(),
             AsyncEvent::LbaStatus => configuration.lsin(),
+            AsyncEvent::Zones => configuration.zdcn(),
             // Masked by namespace and kind (FID 82h), before.
             AsyncEvent::Reservation => true,
             // Not one that a host can turn off.
@@ -104,8 +110,16 @@ impl AsyncEvent {
     }
 }
 
-/// A request that is answered: the command, and dword 0 of its completion.
-pub(crate) type AnsweredEventRequest = (u32, u32);
+/// A request that is answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct AnsweredEventRequest {
+    /// The command.
+    pub io: u32,
+    /// Dword 0 of its completion.
+    pub dw0: u32,
+    /// Dword 1 of its completion: the namespace whose zones changed, otherwise 0.
+    pub dw1: u32,
+}
 
 /// AsyncEvents of one controller.
 #[derive(Debug, Default)]
@@ -113,6 +127,8 @@ pub(crate) struct AsyncEvents {
     waiting: Vec<u32>,
     pending: u32,
     masked: u32,
+    /// Namespaces whose zones the drive changed since the host read their Changed Zone List.
+    zones: BTreeSet<u32>,
 }
 
 impl AsyncEvents {
@@ -155,7 +171,24 @@ impl AsyncEvents {
                 self.masked |= other.bit();
             }
         }
-        (io, event.word().to_dw0())
+        let nsid = self.zones.first().filter(|_| event == AsyncEvent::Zones);
+        AnsweredEventRequest { io, dw0: event.word().to_dw0(), dw1: nsid.copied().unwrap_or(0) }
+    }
+
+    /// The drive changed zones of a namespace, and will raise [`AsyncEvent::Zones`].
+    pub fn zones_changed(&mut self, nsid: u32) {
+        self.zones.insert(nsid);
+    }
+
+    /// Whether the drive changed zones of a namespace since the host read its Changed Zone List.
+    pub fn have_zones_changed(&self, nsid: u32) -> bool {
+        self.zones.contains(&nsid)
+    }
+
+    /// The host has read the Changed Zone List of a namespace, or the namespace is gone. Whether other namespaces have one to be read.
+    pub fn zones_read(&mut self, nsid: u32) -> bool {
+        self.zones.remove(&nsid);
+        !self.zones.is_empty()
     }
 
     /// Forgets an event that has not been reported yet.
@@ -184,6 +217,7 @@ impl AsyncEvents {
     pub fn reset(&mut self) -> Vec<u32> {
         self.pending = 0;
         self.masked = 0;
+        self.zones.clear();
         std::mem::take(&mut self.waiting)
     }
 }
@@ -201,11 +235,11 @@ mod tests {
         let mut e = AsyncEvents::default();
         assert_eq!(e.request(1), Ok(None));
         assert_eq!(e.request(2), Ok(None));
-        let (io, dw0) = e.raise(AsyncEvent::Namespaces, all()).unwrap();
-        assert_eq!((io, dw0), (1, 0x0004_0002));
+        let answered = |io, dw0| AnsweredEventRequest { io, dw0, dw1: 0 };
+        assert_eq!(e.raise(AsyncEvent::Namespaces, all()), Some(answered(1, 0x0004_0002)));
         assert_eq!(e.raise(AsyncEvent::Namespaces, all()), None);
         // Another log's event is not masked.
-        assert_eq!(e.raise(AsyncEvent::Spare, all()), Some((2, 0x0002_0201)));
+        assert_eq!(e.raise(AsyncEvent::Spare, all()), Some(answered(2, 0x0002_0201)));
         // One of the same log is.
         assert_eq!(e.raise(AsyncEvent::Reliability, all()), None);
         assert_eq!(e.request(3), Ok(None));
@@ -220,7 +254,7 @@ mod tests {
         assert_eq!(e.request(7), Ok(None));
         assert!(e.abort(7));
         assert_eq!(e.raise(AsyncEvent::Temperature, all()), None);
-        assert_eq!(e.request(8), Ok(Some((8, 0x0002_0101))));
+        assert_eq!(e.request(8), Ok(Some(AnsweredEventRequest { io: 8, dw0: 0x0002_0101, dw1: 0 })));
         for io in 0..ASYNC_EVENT_LIMIT as u32 {
             assert_eq!(e.request(io), Ok(None));
         }

@@ -1,6 +1,6 @@
 //! How commands end: replies, failures, modelled times, completions and their counts.
 
-use super::async_events::AsyncEvent;
+use super::async_events::{AnsweredEventRequest, AsyncEvent};
 use super::controller::ControllerId;
 use super::failure::{AdminResult, Failure, Reply};
 use super::fused;
@@ -173,9 +173,10 @@ impl Core {
     }
 
     /// A parked Asynchronous Event Request is answered.
-    pub(crate) fn answer_event<S: Contents>(&mut self, answered: (u32, u32), cx: &mut Cx<'_, S>) {
-        if let Some(token) = self.commands.unpark(answered.0) {
-            self.commands.get_mut(&token).dw0 = answered.1;
+    pub(crate) fn answer_event<S: Contents>(&mut self, answered: AnsweredEventRequest, cx: &mut Cx<'_, S>) {
+        if let Some(token) = self.commands.unpark(answered.io) {
+            let entry = self.commands.get_mut(&token);
+            (entry.dw0, entry.dw1) = (answered.dw0, answered.dw1);
             self.complete(token, cx);
         }
     }

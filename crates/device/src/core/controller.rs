@@ -250,6 +250,9 @@ impl Controller {
         self.ana_changes += 1;
         if !attached {
             self.streams.remove(&nsid);
+            if !self.events.zones_read(nsid) {
+                self.events.withdraw(AsyncEvent::Zones);
+            }
         }
         if let Some(word) = self.attached.get_mut((bit / 64) as usize) {
             *word = *word & !(1 << (bit % 64)) | u64::from(attached) << (bit % 64);

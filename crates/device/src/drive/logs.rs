@@ -117,6 +117,7 @@ impl Drive {
                 return Ok(());
             }
             LogId::LBA_STATUS => controller.lost.read(cx.now),
+            LogId::CHANGED_ZONES if controller.events.zones_read(c.nsid) => more = Some(AsyncEvent::Zones),
             LogId::RESERVATION_NOTIFICATION if controller.notifications.read() => {
                 more = Some(AsyncEvent::Reservation);
             }
@@ -186,6 +187,7 @@ impl Drive {
             LogId::MI_EFFECTS => vec![0; 4096],
             LogId::RESERVATION_NOTIFICATION => controller.notifications.page().as_bytes().to_vec(),
             LogId::LBA_STATUS => self.lost.log(controller),
+            LogId::CHANGED_ZONES => zones::changed::log(&self.core, id, c.nsid)?.as_bytes().to_vec(),
             LogId::SANITIZE_STATUS => {
                 let crypto_erase = keys::can_crypto_erase(&self.core);
                 self.sanitize.status(&self.core, crypto_erase, now).as_bytes().to_vec()
@@ -225,5 +227,6 @@ fn has_log(core: &Core, lid: LogId) -> bool {
         LogRequirement::None => true,
         LogRequirement::Windows => predictable_latency::is_supported(core),
         LogRequirement::Placement => core.has_placement(),
+        LogRequirement::Zones => zones::are_supported(core),
     })
 }

@@ -20,6 +20,7 @@ pub(crate) const OPTIONAL_EVENTS: AsyncEventConfiguration = AsyncEventConfigurat
     .with_anacn(true)
     .with_pleln(true)
     .with_lsin(true)
+    .with_zdcn(true)
     .with_egealcn(true);
 
 /// All critical warnings of SMART.

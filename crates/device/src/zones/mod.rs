@@ -1,6 +1,7 @@
 //! Zoned namespaces (Zoned Namespace Command Set): what they say of themselves, and the commands that only they have. The zones are the
 //! translation layer's ([`ftl::ZoneLayout`]).
 
+pub(crate) mod changed;
 pub(crate) mod commands;
 mod describe;
 

@@ -40,7 +40,7 @@ impl Zones {
         cx: &mut SetContext<'_, S>,
     ) -> Answer {
         if mapped.is_read_only() {
-            return Answer::Failed(Fault::ReadOnly);
+            return Answer::Failed(self.why_read_only(write.volume, write.start));
         }
         let id = match self.check(write.volume, write.start, write.end) {
             Ok(id) => id,
@@ -65,6 +65,16 @@ impl Zones {
         self.waiting.push_back(Waiting { zone: id, write });
         self.pump(now, mapped, cx);
         Answer::Later
+    }
+
+    /// Why a write fails once the set can only be read. Its zones can only be read then, too.
+    fn why_read_only(&self, volume: VolumeId, start: u64) -> Fault {
+        let zone =
+            self.table(volume).and_then(|table| table.zones.get(table.layout.locate(start).0 as usize));
+        match zone.map(|zone| zone.state.after(ZoneEvent::Write)) {
+            Some(Err(fault)) => Fault::Zone(fault),
+            _ => Fault::ReadOnly,
+        }
     }
 
     /// The zone that a write goes to, with the resources that it takes.
