@@ -594,9 +594,10 @@ impl Run {
         let active = self.states().into_iter().filter(|state| state.is_active()).count() as u32;
         let expected = match before.state {
             ZoneState::Offline | ZoneState::ReadOnly => before.state,
-            // A host has finished it, or it was filled. Where too many zones would be active, others are finished, too.
+            // Where too many zones would be active, others are finished, too.
             _ if info.state == ZoneState::Full && active == self.layout.max_active => ZoneState::Full,
-            ZoneState::Full if info.state == ZoneState::Full => ZoneState::Full,
+            // A host has finished it. One that was written to its end is full only if that is there.
+            ZoneState::Full if before.written < self.layout.capacity => ZoneState::Full,
             _ if written == self.layout.capacity => ZoneState::Full,
             _ if written > 0 || !before.extension.is_empty() => ZoneState::Closed,
             _ => ZoneState::Empty,

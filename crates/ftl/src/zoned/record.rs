@@ -25,8 +25,8 @@ const CODES: [(ZoneState, u8); 7] = [
 ];
 
 /// Appends the record of a zone: state, plot, settled units, extension.
-fn encode(zone: &Zone, settled: u32, out: &mut Vec<u8>) {
-    let code = CODES.iter().find(|(state, _)| *state == zone.state).map_or(0, |(_, code)| *code);
+fn encode(zone: &Zone, state: ZoneState, settled: u32, out: &mut Vec<u8>) {
+    let code = CODES.iter().find(|(listed, _)| *listed == state).map_or(0, |(_, code)| *code);
     let plot = zone.plot.unwrap_or(Plot { superblock: NOWHERE, index: 0 });
     out.extend_from_slice(&u32::from(code).to_le_bytes());
     out.extend_from_slice(&plot.superblock.to_le_bytes());
@@ -45,8 +45,13 @@ impl Zones {
         }
         let Some(set) = cx.volumes.get(id.volume).map(|volume| volume.set.0) else { return };
         let mut bytes = Vec::with_capacity(FIXED);
-        encode(self.zone(id), settled, &mut bytes);
+        encode(self.zone(id), self.lasting_state(id), settled, &mut bytes);
         cx.storage.record(Record::Zone { set, volume: id.volume.0, zone: id.zone, bytes: &bytes });
+    }
+
+    /// The state of a zone as it outlives power.
+    pub(super) fn lasting_state(&self, id: ZoneId) -> ZoneState {
+        self.table(id.volume).map_or(ZoneState::Empty, |table| table.lasting_state(id.zone))
     }
 
     /// Units from the begin of a zone that are on flash for sure. Those that are stored elsewhere may be in a buffer there.
@@ -70,7 +75,7 @@ impl Zones {
             out.extend_from_slice(&u32::from(id.volume.0).to_le_bytes());
             out.extend_from_slice(&id.zone.to_le_bytes());
             out.extend_from_slice(&(zone.extension.len() as u32).to_le_bytes());
-            encode(zone, self.settled(id), out);
+            encode(zone, self.lasting_state(id), self.settled(id), out);
         }
     }
 

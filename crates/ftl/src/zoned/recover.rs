@@ -65,8 +65,13 @@ impl Zones {
         self.erasing.clear();
         self.wants_superblock = false;
         self.plots.reset();
-        for zone in self.tables.iter_mut().flatten().flat_map(|table| &mut table.zones) {
-            (zone.window, zone.waiting, zone.accepted) = (None, 0, zone.admitted);
+        for table in self.tables.iter_mut().flatten() {
+            for zone in 0..table.layout.zones {
+                table.set_state(zone, table.lasting_state(zone));
+            }
+            for zone in &mut table.zones {
+                (zone.window, zone.waiting, zone.accepted) = (None, 0, zone.admitted);
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! One zone, and the window of it that is not on flash yet.
 
 use super::striping::Plot;
+use crate::config::PAGE;
 use crate::storage::Io;
 use crate::volume::VolumeId;
 use crate::zone::{ZoneLayout, ZoneState};
@@ -76,6 +77,13 @@ impl ZoneTable {
         let old = std::mem::replace(&mut self.zones[zone as usize].state, state);
         self.open = self.open + u32::from(state.is_open()) - u32::from(old.is_open());
         self.active = self.active + u32::from(state.is_active()) - u32::from(old.is_active());
+    }
+
+    /// The state of a zone as it outlives power. A zone that is full because it is written to its end is full only if that end is there.
+    pub fn lasting_state(&self, zone: u32) -> ZoneState {
+        let Zone { state, accepted, .. } = self.zones[zone as usize];
+        let is_filled = u64::from(accepted) * u64::from(PAGE) == self.layout.capacity;
+        if state == ZoneState::Full && is_filled { ZoneState::Closed } else { state }
     }
 
     /// The zone that the drive closes to open another one: the one that a write opened longest ago.

@@ -64,6 +64,9 @@ impl World {
 
     fn access(&mut self) {
         let index = self.rng.below(self.spaces.len() as u64) as usize;
+        if self.setup.spaces[index].zoned {
+            return self.access_zone(index);
+        }
         let (len, size) = (self.spaces[index].len(), self.spaces[index].size);
         let (nsid, id) = (self.spaces[index].nsid, self.spaces[index].id);
         let most = if self.setup.in_turn { 0 } else { self.rng.below(5) };
@@ -219,6 +222,7 @@ impl World {
         if !self.is_idle(index) {
             return;
         }
+        self.forget_write_pointers();
         let values = vec![Value::Zeros(self.tick()); self.spaces[index].len()];
         let ses = if erase { SecureErase::USER_DATA } else { SecureErase::NONE };
         let made = self.setup.spaces[index];
@@ -233,6 +237,7 @@ impl World {
         if !self.is_idle(index) {
             return;
         }
+        self.forget_write_pointers();
         let version = self.tick();
         let values = vec![Value::Zeros(version); self.spaces[index].len()];
         self.spaces[index].begin(0, &values);
@@ -252,7 +257,7 @@ impl World {
     }
 
     /// Makes a namespace and attaches it.
-    fn create(&mut self, index: usize) -> Result<(), String> {
+    pub(super) fn create(&mut self, index: usize) -> Result<(), String> {
         let made = self.setup.spaces[index];
         let mut new = NamespaceCreate::default();
         new.nsze.set(made.all);
@@ -260,8 +265,8 @@ impl World {
         new.flbas = Flbas::from_format_index(made.format).with_mtelba(made.size > 4096);
         new.nmic.set_shrns(true);
         new.nvmsetid.set(made.set);
-        let create =
-            NamespaceManagement { nsid: 0, sel: NamespaceManagementSelect::CREATE, csi: nvme::Csi::NVM };
+        let csi = if made.zoned { nvme::Csi::ZONED } else { nvme::Csi::NVM };
+        let create = NamespaceManagement { nsid: 0, sel: NamespaceManagementSelect::CREATE, csi };
         let command = AdminCommand::NamespaceManagement(create).into();
         match self.call(0, command, new.as_bytes().to_vec()) {
             Some((status, _)) if status.is_success() => self.attach(index),
@@ -291,6 +296,7 @@ impl World {
         if !(0..self.spaces.len()).all(|index| self.is_idle(index)) {
             return;
         }
+        self.forget_write_pointers();
         let version = self.tick();
         for space in &mut self.spaces {
             space.begin(0, &vec![Value::Zeros(version); space.len()]);

@@ -10,6 +10,7 @@ mod oracle;
 mod setup;
 mod shrink;
 mod world;
+mod zones;
 
 use super::disk::{Disk, Open};
 use super::format::{Continuation, Mark, Start};

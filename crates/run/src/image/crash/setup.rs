@@ -1,5 +1,6 @@
 //! The drives and the images of the worlds.
 
+use super::zones::ZONES;
 use crate::image::ImageOptions;
 use media::Rng;
 
@@ -17,6 +18,8 @@ pub(super) struct NamespaceSpec {
     pub size: usize,
     /// Blocks of a page.
     pub per_page: usize,
+    /// Whether it has zones.
+    pub zoned: bool,
 }
 
 /// How a world is made.
@@ -34,6 +37,8 @@ pub(super) struct Setup {
     /// Bytes that are written as a whole or not at all.
     pub atomic: usize,
     pub spaces: Vec<NamespaceSpec>,
+    /// Whether the first set has zones, and there is a zoned namespace.
+    pub zoned: bool,
 }
 
 const SPACE_BYTES: usize = 1 << 20;
@@ -45,7 +50,15 @@ fn made(set: u16, rng: &mut Rng) -> NamespaceSpec {
     let format = rng.below(FORMATS.len() as u64) as u8;
     let (_, data, size) = FORMATS[usize::from(format)];
     let used = [48 << 10, 160 << 10, SPACE_BYTES][rng.below(3) as usize] / data;
-    NamespaceSpec { set, format, all: (SPACE_BYTES / data) as u64, used, size, per_page: 4096 / data }
+    NamespaceSpec {
+        set,
+        format,
+        all: (SPACE_BYTES / data) as u64,
+        used,
+        size,
+        per_page: 4096 / data,
+        zoned: false,
+    }
 }
 
 /// A drive that seed chooses.
@@ -62,6 +75,7 @@ pub(super) fn setup(rng: &mut Rng) -> Setup {
         _ => nand(rng, nand_page, ""),
     };
     let volatile = second.starts_with("media = \"dram");
+    let zoned = rng.below(3) == 0;
     let one_set = rng.below(3) == 0;
     let spaces = vec![made(1, rng), made(if one_set { 1 } else { 2 }, rng)];
     let namespaces: String = spaces
@@ -79,6 +93,7 @@ pub(super) fn setup(rng: &mut Rng) -> Setup {
         ["256KiB", "512KiB"][rng.below(2) as usize],
         nand(rng, nand_page, handles),
     );
+    let toml = if zoned { with_zones(&toml, rng) } else { toml };
     let options = ImageOptions {
         host_sync: rng.below(4) > 0,
         checkpoint_bytes: [2048, 16 << 10, 64 << 10, 1 << 20][rng.below(4) as usize],
@@ -87,7 +102,14 @@ pub(super) fn setup(rng: &mut Rng) -> Setup {
     let flushes = rng.below(4) > 0;
     let in_turn = flushes && rng.below(3) == 0;
     let atomic = if atomic == "16KiB" { 16 << 10 } else { 4096 };
-    Setup { toml, options, protected, volatile, flushes, in_turn, atomic, spaces }
+    Setup { toml, options, protected, volatile, flushes, in_turn, atomic, spaces, zoned }
+}
+
+/// The first set gets zones, and the room for them.
+fn with_zones(toml: &str, rng: &mut Rng) -> String {
+    let dies = rng.below(3);
+    let room = format!("capacity = \"8MiB\"\nzone = {{ active = {ZONES}, dies = {dies} }}");
+    toml.replacen("capacity = \"2MiB\"", &room, 1)
 }
 
 fn nand(rng: &mut Rng, nand_page: &str, handles: &str) -> String {

@@ -3,6 +3,7 @@
 use super::disk::SimDisk;
 use super::oracle::{After, Safe, Space, Value};
 use super::setup::Setup;
+use super::zones::Zones;
 use crate::buffer::Buffer;
 use crate::engine::Engine;
 use crate::image::{BackgroundWork, ImageError, Locked};
@@ -66,6 +67,8 @@ pub(super) struct World {
     asked: u32,
     answer: Option<(Status, Vec<u8>)>,
     pub spaces: Vec<Space>,
+    /// Of the zoned namespace, which is the last one.
+    pub zones: Option<Zones>,
     /// A sanitize operation that has begun gives all blocks this value.
     pub sanitizing: Option<u64>,
     /// Orders operations and their ends.
@@ -117,6 +120,7 @@ impl World {
             asked: 0,
             answer: None,
             spaces,
+            zones: None,
             sanitizing: None,
             clock: 1,
             powered: true,
@@ -133,6 +137,9 @@ impl World {
             made_anew: 0,
         };
         world.controller = testing::connect(&mut world.engine, world.now);
+        if world.setup.zoned {
+            world.make_zoned();
+        }
         world
     }
 
@@ -219,6 +226,9 @@ impl World {
                 self.spaces[space].end(first, values, at, well, safe);
                 if let Some(source) = source {
                     self.spaces[space].let_go(source, values.len());
+                }
+                if let (false, Some(zones), true) = (well, &mut self.zones, self.setup.spaces[space].zoned) {
+                    zones.forget(first);
                 }
                 if !well {
                     self.may_be_torn(what);
@@ -378,6 +388,9 @@ impl World {
             }
             if emptied && self.setup.spaces[index].set == 2 {
                 self.spaces[index].check_empty()?;
+            }
+            if self.setup.spaces[index].zoned {
+                self.check_zones(index)?;
             }
             self.spaces[index].settle(after, safe);
         }

@@ -1,0 +1,258 @@
+//! Zoned namespaces of the worlds: what hosts do with zones, and what a zone must look like whatever happened.
+//!
+//! The blocks of a zone have histories like all blocks. A reset is an operation that gives each of them zeros. Beyond that a zone is
+//! written in order, so it holds blocks of one life, in the order in which they were written, and nothing behind its write pointer.
+
+use super::oracle::{Space, Value, stamp};
+use super::setup::NamespaceSpec;
+use super::world::{World, WorldCommand};
+use nvme::admin::Identify;
+use nvme::identify::{Cns, ZonedNamespace};
+use nvme::zerocopy::FromBytes;
+use nvme::zone::{
+    ZoneManagementReceive, ZoneManagementSend, ZoneReceiveAction, ZoneReport, ZoneReportFilter,
+    ZoneSendAction, ZoneState,
+};
+use nvme::{AdminCommand, Command, Csi};
+
+/// Zones of a namespace.
+pub(super) const ZONES: usize = 4;
+
+/// A zone, as the drive reports it.
+#[derive(Clone, Copy, Debug)]
+struct ReportedZone {
+    state: ZoneState,
+    /// Blocks from its begin to its write pointer, if it has one.
+    written: Option<usize>,
+    capacity: usize,
+}
+
+/// The zones of a namespace, as its hosts know them.
+#[derive(Clone, Debug)]
+pub(super) struct Zones {
+    /// Blocks from one zone to the next.
+    size: usize,
+    /// Blocks that can be written before the next write: `None` where the host has to ask the drive.
+    next: Vec<Option<usize>>,
+    /// Whether the host ever finished the zone.
+    finished: Vec<bool>,
+}
+
+impl Zones {
+    pub(super) fn new(size: usize) -> Zones {
+        Zones { size, next: vec![None; ZONES], finished: vec![false; ZONES] }
+    }
+
+    /// The host must ask the drive for the write pointer of the zone of a block.
+    pub(super) fn forget(&mut self, lba: usize) {
+        self.next[lba / self.size] = None;
+    }
+}
+
+impl World {
+    /// Makes the zoned namespace of a world whose first NVM Set has zones.
+    pub(super) fn make_zoned(&mut self) {
+        let identify = |cns, nsid| Identify { nsid, cns, cntid: 0xFFFF, cnssid: 0, csi: Csi::ZONED, uidx: 0 };
+        let (_, data) = self
+            .call(0, AdminCommand::Identify(identify(Cns::IOCS_NAMESPACE, u32::MAX)).into(), vec![0; 4096])
+            .unwrap();
+        let (common, _) = ZonedNamespace::read_from_prefix(&data).unwrap();
+        // The second LBA format has blocks of 4 KiB.
+        let size = common.lbafe[1].zsze.get() as usize;
+        let used = ZONES * size;
+        self.setup.spaces.push(NamespaceSpec {
+            set: 1,
+            format: 1,
+            all: used as u64,
+            used,
+            size: 4096,
+            per_page: 1,
+            zoned: true,
+        });
+        let index = self.spaces.len();
+        self.spaces.push(Space::new(index as u32 + 1, 4096, used));
+        self.zones = Some(Zones::new(size));
+        self.create(index).unwrap();
+    }
+
+    /// Hosts must ask the drive for all write pointers.
+    pub(super) fn forget_write_pointers(&mut self) {
+        if let Some(zones) = &mut self.zones {
+            zones.next.fill(None);
+        }
+    }
+
+    /// One thing that a host does with a zone.
+    pub(super) fn access_zone(&mut self, index: usize) {
+        let Some(size) = self.zones.as_ref().map(|zones| zones.size) else { return };
+        if self.commands.iter().all(Option::is_some) {
+            return self.advance();
+        }
+        let (nsid, id) = (self.spaces[index].nsid, self.spaces[index].id);
+        let zone = self.rng.below(ZONES as u64) as usize;
+        let begin = zone * size;
+        let kind = self.rng.below(40);
+        if kind < 6 {
+            let first = self.rng.below(size as u64) as usize;
+            let count = (1 + self.rng.below(8) as usize).min(size - first);
+            if !self.spaces[index].is_idle(begin + first, count) {
+                return self.advance();
+            }
+            let what = WorldCommand::Read { space: index, first: begin + first, count };
+            let command = Command::read(nsid, (begin + first) as u64, count as u32);
+            return self.submit(1, command, vec![0; count * 4096], what);
+        }
+        let idle = self.spaces[index].is_idle(begin, size);
+        let Some((next, capacity)) = self.write_pointer(index, zone, idle) else { return self.advance() };
+        let version = self.tick();
+        match kind {
+            // A full zone is reset before it is written.
+            6..34 if next < capacity => {
+                let most = [1, 2, 8, 32][self.rng.below(4) as usize];
+                let count = (1 + self.rng.below(most) as usize).min(capacity - next);
+                let first = begin + next;
+                if !self.spaces[index].is_idle(first, count) {
+                    // Somebody reads there.
+                    return self.advance();
+                }
+                let append = idle && kind < 10;
+                let durable = !append && kind < 12 && (self.setup.flushes || self.rng.below(32) == 0);
+                let mut command = match append {
+                    // Nothing else is under way to the zone, so this is where it goes.
+                    true => Command::zone_append(nsid, begin as u64, count as u32),
+                    false => Command::write(nsid, first as u64, count as u32),
+                };
+                if durable {
+                    command.cdw12.set(command.cdw12.get() | 1 << 30);
+                }
+                let lbas = first..first + count;
+                let data = lbas.clone().flat_map(|lba| stamp(id, lba, version, 4096)).collect();
+                let values = lbas.map(|lba| Value::Stamp { version, space: id, lba }).collect();
+                if let Some(zones) = &mut self.zones {
+                    zones.next[zone] = Some(next + count);
+                }
+                let what = WorldCommand::Change { space: index, first, values, durable, source: None };
+                self.submit(1, command, data, what);
+            }
+            6..36 if idle && next > 0 => {
+                let values = vec![Value::Zeros(version); size];
+                let what =
+                    WorldCommand::Change { space: index, first: begin, values, durable: false, source: None };
+                self.manage_zone(nsid, zone, ZoneSendAction::RESET, what);
+            }
+            36 if idle => {
+                if let Some(zones) = &mut self.zones {
+                    zones.finished[zone] = true;
+                }
+                self.manage_zone(nsid, zone, ZoneSendAction::FINISH, WorldCommand::Other);
+            }
+            37 => self.manage_zone(nsid, zone, ZoneSendAction::OPEN, WorldCommand::Other),
+            38 => self.manage_zone(nsid, zone, ZoneSendAction::CLOSE, WorldCommand::Other),
+            _ => self.advance(),
+        }
+    }
+
+    fn manage_zone(&mut self, nsid: u32, zone: usize, action: ZoneSendAction, what: WorldCommand) {
+        let Some(zones) = &mut self.zones else { return };
+        if action == ZoneSendAction::RESET || action == ZoneSendAction::FINISH {
+            zones.next[zone] = None;
+        }
+        let command = ZoneManagementSend::new(nsid, action, (zone * zones.size) as u64);
+        self.submit(1, command.into(), Vec::new(), what);
+    }
+
+    /// Blocks of a zone that are written, and those that can be. `None` if the host does not know, and something is under way.
+    fn write_pointer(&mut self, index: usize, zone: usize, idle: bool) -> Option<(usize, usize)> {
+        let known = self.zones.as_ref()?.next[zone];
+        if known.is_none() && !idle {
+            return None;
+        }
+        let reported = self.report(index).ok()?;
+        let reported = reported[zone];
+        let next = known.or(reported.written).unwrap_or(reported.capacity);
+        self.zones.as_mut()?.next[zone] = Some(next);
+        Some((next, reported.capacity))
+    }
+
+    /// The zones, as the drive reports them.
+    fn report(&mut self, index: usize) -> Result<Vec<ReportedZone>, String> {
+        let nsid = self.spaces[index].nsid;
+        let receive = ZoneManagementReceive {
+            nsid,
+            slba: 0,
+            dwords: 16 + 16 * ZONES as u64,
+            action: ZoneReceiveAction::REPORT,
+            filter: ZoneReportFilter::ALL,
+            partial: false,
+        };
+        let command = Command::from(receive);
+        let data = match self.call(1, command, vec![0; 64 + 64 * ZONES]) {
+            Some((status, data)) if status.is_success() => data,
+            Some((status, _)) => return Err(format!("namespace {nsid} does not report its zones: {status}")),
+            None => return Err("a report of zones never ends".to_owned()),
+        };
+        let report = ZoneReport::parse(&data, 0).ok_or("a report of zones makes no sense")?;
+        let zones = report.zones().map(|(zone, _)| ReportedZone {
+            state: zone.state(),
+            written: zone.write_pointer().map(|wp| (wp - zone.zslba.get()) as usize),
+            capacity: zone.zcap.get() as usize,
+        });
+        Ok(zones.collect())
+    }
+
+    /// Holds zones against their blocks, which were just checked one by one.
+    pub(super) fn check_zones(&mut self, index: usize) -> Result<(), String> {
+        let reported = self.report(index)?;
+        let Some(zones) = &mut self.zones else { return Ok(()) };
+        zones.next.fill(None);
+        for (number, zone) in reported.iter().enumerate() {
+            let begin = number * zones.size;
+            let blocks: Vec<Option<Value>> =
+                (begin..begin + zones.size).map(|lba| self.spaces[index].known(lba)).collect();
+            check_zone(&blocks, zone, zones.finished[number])
+                .map_err(|what| format!("zone {number} of namespace {}: {what}, {zone:?}", index + 1))?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a zone with these blocks can be as the drive reports it.
+fn check_zone(blocks: &[Option<Value>], zone: &ReportedZone, finished: bool) -> Result<(), String> {
+    let is_written = |value: &Option<Value>| !matches!(value, Some(Value::Zeros(_)));
+    let prefix = blocks.iter().take_while(|value| is_written(value)).count();
+    if let Some(hole) = blocks[prefix..].iter().position(is_written) {
+        return Err(format!("block {prefix} holds nothing, and block {} does", prefix + hole));
+    }
+    let versions: Vec<u64> = blocks[..prefix]
+        .iter()
+        .filter_map(|value| match value {
+            Some(Value::Stamp { version, .. }) => Some(*version),
+            _ => None,
+        })
+        .collect();
+    if !versions.is_sorted() {
+        return Err(format!("it holds blocks of several lives: {versions:?}"));
+    }
+    match zone.state {
+        ZoneState::FULL if prefix == zone.capacity || finished => Ok(()),
+        ZoneState::FULL => Err(format!("it is full with {prefix} blocks, and nobody finished it")),
+        _ if zone.written == Some(prefix) && prefix < zone.capacity => Ok(()),
+        _ => Err(format!("it holds {prefix} blocks")),
+    }
+}
+
+#[test]
+fn a_zone_that_cannot_be_is_found() {
+    let written = |version, lba| Some(Value::Stamp { version, space: 3, lba });
+    let empty = Some(Value::Zeros(0));
+    let reported = |state, written| ReportedZone { state, written, capacity: 3 };
+    let open = |written| reported(ZoneState::IMPLICITLY_OPENED, Some(written));
+    let two = [written(5, 0), written(7, 1), empty, empty];
+    assert_eq!(check_zone(&two, &open(2), false), Ok(()));
+    assert_eq!(check_zone(&two, &reported(ZoneState::FULL, None), true), Ok(()));
+    // The write pointer, a hole, and two lives.
+    assert!(check_zone(&two, &open(1), false).is_err() && check_zone(&two, &open(3), false).is_err());
+    assert!(check_zone(&[written(5, 0), empty, written(7, 2), empty], &open(1), false).is_err());
+    assert!(check_zone(&[written(9, 0), written(7, 1), empty, empty], &open(2), false).is_err());
+    assert!(check_zone(&two, &reported(ZoneState::FULL, None), false).is_err());
+}
