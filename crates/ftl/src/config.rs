@@ -222,6 +222,10 @@ impl Config {
                         let rule = "an atomic write must fit into one program unit";
                         return range("atomic write unit in pages", atomic.into(), rule);
                     }
+                    if zones.active > 0 && !geo.unit_pages.is_multiple_of(atomic) {
+                        let rule = "a program unit of a set with zones must hold whole atomic writes";
+                        return range("atomic write unit in pages", atomic.into(), rule);
+                    }
                     if !(1..=MAX_HANDLES).contains(&placement.handles) {
                         return range("placement handles", placement.handles.into(), "1 to 64 are possible");
                     }

@@ -72,7 +72,8 @@ fn random_config(rng: &mut Rng) -> Config {
         buffer_pages: unit_pages * 4 + 8,
         protected: rng.below(2) == 0,
         energy_bytes: 1 << 30,
-        atomic_pages: 1,
+        // As many as whole groups of them fill a program unit.
+        atomic_pages: pick(rng, &[1, 1 << unit_pages.trailing_zeros()]),
         durable: true,
         faults: FaultPlan {
             seed: rng.next_u64(),

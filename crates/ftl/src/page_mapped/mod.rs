@@ -107,6 +107,8 @@ pub(crate) struct PageMappedSet {
     read_only: bool,
     /// Superblocks that somebody else on the same flash wants.
     wanted: u32,
+    /// There was no room in the buffer for the last page of a zone.
+    stray_waits: bool,
 }
 
 impl PageMappedSet {
@@ -152,6 +154,7 @@ impl PageMappedSet {
             },
             read_only: false,
             wanted: 0,
+            stray_waits: false,
             flash,
         }
     }

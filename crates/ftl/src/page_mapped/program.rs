@@ -24,8 +24,14 @@ impl PageMappedSet {
         let waiting = self.buffer.waiting_of(handle);
         waiting >= self.flash.geo().unit_pages
             || (waiting > 0 && !self.flushes.is_empty())
-            || (waiting > 0 && !self.waiting.is_empty() && self.must_make_room(handle))
+            || (waiting > 0 && self.is_room_wanted() && self.must_make_room(handle))
             || (waiting > 0 && self.streams.closes_at(handle) != 0)
+    }
+
+    /// Whether a write waits for room in the buffer, or a page of a zone.
+    #[inline]
+    fn is_room_wanted(&self) -> bool {
+        self.stray_waits || !self.waiting.is_empty()
     }
 
     /// Whether the buffer is stuck and this is the handle that it is drained for.

@@ -129,7 +129,8 @@ impl PageMappedSet {
             (at != UNMAPPED && at & BUFFERED != 0 && self.buffer.is_open(at ^ BUFFERED))
                 .then_some(at ^ BUFFERED)
         });
-        if chunk.is_none() && !self.buffer.has_room() {
+        self.stray_waits = chunk.is_none() && !self.buffer.has_room();
+        if self.stray_waits {
             return false;
         }
         if self.flash.is_durable() {

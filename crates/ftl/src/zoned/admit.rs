@@ -220,33 +220,55 @@ impl Zones {
     ) -> Result<bool, Fault> {
         let Some(index) = self.window_of(id) else { return Ok(false) };
         let layout = self.table(id.volume).ok_or(Fault::OutOfRange)?.layout;
+        let unit_pages = self.striping.unit_pages;
+        let group = u64::from(self.atomic_pages) * u64::from(PAGE);
         while write.start < write.end {
-            if !self.has_room(index) {
+            let pages = ((write.end_of_group(group) - write.start) / u64::from(PAGE)) as u32;
+            // The claim of a window is a unit, so there is always room for the rest of one in the end.
+            let pages = pages.min(unit_pages - self.zone(id).admitted % unit_pages);
+            if !self.has_room(index, pages) || !self.store_group(write, pages, cx)? {
                 return Ok(false);
             }
+            for i in 0..self.slots.len() {
+                *cx.version += 1;
+                let added = WindowPage { slot: self.slots[i], version: *cx.version };
+                self.push(index, added);
+                let page = self.zone(id).admitted;
+                self.record_page(id, &layout, page, added, cx);
+                self.zone_mut(id).admitted += 1;
+            }
+            write.start += u64::from(pages) * u64::from(PAGE);
+            write.host += pages * PAGE;
+        }
+        self.make_ready(index);
+        Ok(true)
+    }
+
+    /// Stores the next pages of a write in slots of their own: all of them, or none if there are too few slots.
+    fn store_group<S: Storage>(
+        &mut self,
+        write: &Write,
+        pages: u32,
+        cx: &mut SetContext<'_, S>,
+    ) -> Result<bool, Fault> {
+        self.slots.clear();
+        for i in 0..pages {
             let Some(slot) = cx.storage.allocate() else {
                 self.lacks_slots = true;
+                self.slots.drain(..).for_each(|slot| cx.storage.release(slot));
                 return Ok(false);
             };
-            let piece = Piece { host: write.host, page: 0, len: PAGE };
+            self.slots.push(slot);
+            let piece = Piece { host: write.host + i * PAGE, page: 0, len: PAGE };
             let stored = match write.zeros {
                 true => cx.storage.store_zeros(write.io, piece, slot, None),
                 false => cx.storage.store(write.io, piece, slot, None),
             };
             if let Err(error) = stored {
-                cx.storage.release(slot);
+                self.slots.drain(..).for_each(|slot| cx.storage.release(slot));
                 return Err(error.into());
             }
-            *cx.version += 1;
-            let added = WindowPage { slot, version: *cx.version };
-            self.push(index, added);
-            let page = self.zone(id).admitted;
-            self.record_page(id, &layout, page, added, cx);
-            self.zone_mut(id).admitted += 1;
-            write.start += u64::from(PAGE);
-            write.host += PAGE;
         }
-        self.make_ready(index);
         Ok(true)
     }
 
@@ -283,11 +305,11 @@ impl Zones {
         cx.storage.record(Record::Buffer { set: volume.set.0, spare });
     }
 
-    /// Whether a window takes another page: of its own claim, or of what nobody has claimed.
+    /// Whether a window takes so many more pages: of its own claim, and of what nobody has claimed.
     #[inline]
-    fn has_room(&self, index: u16) -> bool {
-        let claimed = self.windows[usize::from(index)].charged < self.striping.unit_pages;
-        claimed || self.used + self.claims < self.config.buffer_pages
+    fn has_room(&self, index: u16, pages: u32) -> bool {
+        let claimed = self.striping.unit_pages.saturating_sub(self.windows[usize::from(index)].charged);
+        claimed + self.config.buffer_pages.saturating_sub(self.used + self.claims) >= pages
     }
 
     /// The window of a zone; a new one if it has none and there is room for its claim.

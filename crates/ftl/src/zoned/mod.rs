@@ -31,7 +31,7 @@ use crate::storage::{Io, Storage};
 use crate::volume::{Volume, VolumeId};
 use crate::write::Write;
 use crate::zone::{ZoneInfo, ZoneLayout, ZoneState, ZoneSupport};
-use media::{Geometry, Nanos, Spare, Unit};
+use media::{Geometry, Nanos, Slot, Spare, Unit};
 use plots::Plots;
 use std::collections::VecDeque;
 use striping::{Plot, Striping};
@@ -78,6 +78,10 @@ pub(crate) struct Zones {
     protected: bool,
     /// Whether spare areas keep versions and slots, and a journal is kept.
     durable: bool,
+    /// Pages that are written as a whole or not at all.
+    atomic_pages: u32,
+    /// Slots of the pages that are being admitted.
+    slots: Vec<Slot>,
     /// By volume; `None` for one without zones.
     tables: Vec<Option<ZoneTable>>,
     plots: Plots,
@@ -114,6 +118,8 @@ impl Zones {
             striping,
             protected: drive.protected,
             durable: drive.durable,
+            atomic_pages: drive.atomic_pages,
+            slots: Vec::with_capacity(drive.atomic_pages as usize),
             tables: Vec::new(),
             plots: Plots::new(geo.superblocks, &striping),
             windows: Vec::new(),

@@ -10,6 +10,7 @@ mod oracle;
 mod setup;
 mod shrink;
 mod world;
+mod zone_oracle;
 mod zones;
 
 use super::disk::{Disk, Open};

@@ -1,6 +1,6 @@
 //! The drives and the images of the worlds.
 
-use super::zones::ZONES;
+use super::zone_oracle::ZONES;
 use crate::image::ImageOptions;
 use media::Rng;
 

@@ -3,7 +3,7 @@
 use super::disk::SimDisk;
 use super::oracle::{After, Safe, Space, Value};
 use super::setup::Setup;
-use super::zones::Zones;
+use super::zone_oracle::Zones;
 use crate::buffer::Buffer;
 use crate::engine::Engine;
 use crate::image::{BackgroundWork, ImageError, Locked};

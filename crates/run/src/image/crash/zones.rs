@@ -1,53 +1,17 @@
-//! Zoned namespaces of the worlds: what hosts do with zones, and what a zone must look like whatever happened.
-//!
-//! The blocks of a zone have histories like all blocks. A reset is an operation that gives each of them zeros. Beyond that a zone is
-//! written in order, so it holds blocks of one life, in the order in which they were written, and nothing behind its write pointer.
+//! Zoned namespaces of the worlds: what hosts do with zones, and what the drive then says of them.
 
 use super::oracle::{Space, Value, stamp};
 use super::setup::NamespaceSpec;
 use super::world::{World, WorldCommand};
+use super::zone_oracle::{ReportedZone, ZONES, Zones, check_zone};
 use nvme::admin::Identify;
 use nvme::identify::{Cns, ZonedNamespace};
 use nvme::zerocopy::FromBytes;
 use nvme::zone::{
     ZoneManagementReceive, ZoneManagementSend, ZoneReceiveAction, ZoneReport, ZoneReportFilter,
-    ZoneSendAction, ZoneState,
+    ZoneSendAction,
 };
 use nvme::{AdminCommand, Command, Csi};
-
-/// Zones of a namespace.
-pub(super) const ZONES: usize = 4;
-
-/// A zone, as the drive reports it.
-#[derive(Clone, Copy, Debug)]
-struct ReportedZone {
-    state: ZoneState,
-    /// Blocks from its begin to its write pointer, if it has one.
-    written: Option<usize>,
-    capacity: usize,
-}
-
-/// The zones of a namespace, as its hosts know them.
-#[derive(Clone, Debug)]
-pub(super) struct Zones {
-    /// Blocks from one zone to the next.
-    size: usize,
-    /// Blocks that can be written before the next write: `None` where the host has to ask the drive.
-    next: Vec<Option<usize>>,
-    /// Whether the host ever finished the zone.
-    finished: Vec<bool>,
-}
-
-impl Zones {
-    pub(super) fn new(size: usize) -> Zones {
-        Zones { size, next: vec![None; ZONES], finished: vec![false; ZONES] }
-    }
-
-    /// The host must ask the drive for the write pointer of the zone of a block.
-    pub(super) fn forget(&mut self, lba: usize) {
-        self.next[lba / self.size] = None;
-    }
-}
 
 impl World {
     /// Makes the zoned namespace of a world whose first NVM Set has zones.
@@ -214,45 +178,4 @@ impl World {
         }
         Ok(())
     }
-}
-
-/// Whether a zone with these blocks can be as the drive reports it.
-fn check_zone(blocks: &[Option<Value>], zone: &ReportedZone, finished: bool) -> Result<(), String> {
-    let is_written = |value: &Option<Value>| !matches!(value, Some(Value::Zeros(_)));
-    let prefix = blocks.iter().take_while(|value| is_written(value)).count();
-    if let Some(hole) = blocks[prefix..].iter().position(is_written) {
-        return Err(format!("block {prefix} holds nothing, and block {} does", prefix + hole));
-    }
-    let versions: Vec<u64> = blocks[..prefix]
-        .iter()
-        .filter_map(|value| match value {
-            Some(Value::Stamp { version, .. }) => Some(*version),
-            _ => None,
-        })
-        .collect();
-    if !versions.is_sorted() {
-        return Err(format!("it holds blocks of several lives: {versions:?}"));
-    }
-    match zone.state {
-        ZoneState::FULL if prefix == zone.capacity || finished => Ok(()),
-        ZoneState::FULL => Err(format!("it is full with {prefix} blocks, and nobody finished it")),
-        _ if zone.written == Some(prefix) && prefix < zone.capacity => Ok(()),
-        _ => Err(format!("it holds {prefix} blocks")),
-    }
-}
-
-#[test]
-fn a_zone_that_cannot_be_is_found() {
-    let written = |version, lba| Some(Value::Stamp { version, space: 3, lba });
-    let empty = Some(Value::Zeros(0));
-    let reported = |state, written| ReportedZone { state, written, capacity: 3 };
-    let open = |written| reported(ZoneState::IMPLICITLY_OPENED, Some(written));
-    let two = [written(5, 0), written(7, 1), empty, empty];
-    assert_eq!(check_zone(&two, &open(2), false), Ok(()));
-    assert_eq!(check_zone(&two, &reported(ZoneState::FULL, None), true), Ok(()));
-    // The write pointer, a hole, and two lives.
-    assert!(check_zone(&two, &open(1), false).is_err() && check_zone(&two, &open(3), false).is_err());
-    assert!(check_zone(&[written(5, 0), empty, written(7, 2), empty], &open(1), false).is_err());
-    assert!(check_zone(&[written(9, 0), written(7, 1), empty, empty], &open(2), false).is_err());
-    assert!(check_zone(&two, &reported(ZoneState::FULL, None), false).is_err());
 }
