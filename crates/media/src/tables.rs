@@ -25,6 +25,14 @@ impl Table<u64> {
         Table(entries)
     }
 }
+impl Table<u32> {
+    /// `len` zeros, which cost nothing until they are visited.
+    pub fn zeros(len: usize) -> Table<u32> {
+        let mut entries = vec![0; len];
+        huge_pages(&mut entries);
+        Table(entries)
+    }
+}
 
 impl<T: Copy> Clone for Table<T> {
     fn clone(&self) -> Self {

@@ -35,13 +35,13 @@ impl Flash {
     pub fn programmed(&self, unit: Unit) -> u32 {
         match self.nand.is_lost(unit) {
             true => 0,
-            false => self.nand.inner().programmed(unit).len() as u32,
+            false => self.nand.inner().programmed(unit),
         }
     }
 
     /// Whether a unit was programmed or torn since the last erase of its block.
     pub fn was_programmed(&self, unit: Unit) -> bool {
-        !self.nand.inner().programmed(unit).is_empty()
+        self.nand.inner().programmed(unit) != 0
     }
 
     /// The spare area of a page; of one that cannot be found, an empty one.

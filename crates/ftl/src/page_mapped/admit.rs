@@ -70,7 +70,7 @@ impl PageMappedSet {
         let base = first & !(atomic - 1);
         // An open chunk of this group of pages, if there is one.
         let mut chunk = (base..(base + atomic).min(self.capacity)).find_map(|p| {
-            let at = self.map[p as usize];
+            let at = self.map.at(p);
             (at != UNMAPPED && at & BUFFERED != 0 && self.buffer.is_open(at ^ BUFFERED))
                 .then_some(at ^ BUFFERED)
         });
@@ -152,7 +152,7 @@ impl PageMappedSet {
     ) -> Option<u32> {
         *cx.version += 1;
         let version = *cx.version;
-        let at = self.map[page as usize];
+        let at = self.map.at(page);
         let (index, old, prev) = if at == UNMAPPED {
             if let Some(volume) = cx.volumes.owner_mut(self.flash.id(), page) {
                 volume.count_mapped(1);
@@ -175,7 +175,7 @@ impl PageMappedSet {
             (None, None) => self.buffer.open(page, handle)?,
         };
         *self.buffer.entry_mut(index) = Entry { page, old, slot, prev, version };
-        self.map[page as usize] = BUFFERED | index;
+        self.map.set(page, BUFFERED | index);
         if self.flash.is_durable() {
             let spare = self.buffer.entry(index).spare();
             cx.storage.record(Record::Buffer { set: self.flash.id().0, spare });

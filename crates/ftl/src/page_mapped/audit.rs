@@ -31,7 +31,7 @@ impl PageMappedSet {
             }
         }
         for logical in 0..self.capacity {
-            let at = self.map[logical as usize];
+            let at = self.map.at(logical);
             if at != UNMAPPED && at & BUFFERED != 0 && self.buffer.entry(at ^ BUFFERED).page != logical {
                 return Err(format!("the map has page {logical} in an entry of another"));
             }
@@ -56,9 +56,9 @@ impl PageMappedSet {
 
     /// The valid copy of a page on flash, or [`NONE`].
     fn copy_of(&self, logical: u32) -> u32 {
-        match self.map.get(logical as usize) {
-            None | Some(&UNMAPPED) => NONE,
-            Some(&at) if at & BUFFERED == 0 => at,
+        match self.map.get(logical) {
+            None | Some(UNMAPPED) => NONE,
+            Some(at) if at & BUFFERED == 0 => at,
             Some(at) => self.buffer.entry(at ^ BUFFERED).old,
         }
     }

@@ -13,7 +13,6 @@ use crate::context::{Event, SetContext};
 use crate::flash::{EraseStep, SuperblockState};
 use crate::storage::Storage;
 use crate::victim::Candidate;
-use media::tables::prefetch;
 use media::{Nanos, OpStatus};
 
 impl PageMappedSet {
@@ -148,7 +147,7 @@ impl PageMappedSet {
                 let source = if lost { page | UNREADABLE } else { page };
                 let logical = self.flash.logical(page);
                 // What its landing will want.
-                prefetch(&self.map, logical);
+                self.map.prefetch(logical);
                 *page_move = PageMove { page: logical, source };
             }
             moves += count;

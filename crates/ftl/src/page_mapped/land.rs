@@ -100,13 +100,13 @@ impl PageMappedSet {
         let entry = *self.buffer.entry(page_move.source);
         if entry.old != SUPERSEDED {
             // Nothing newer is on flash, so that the map names this entry or a newer one.
-            let at = self.map[page_move.page as usize];
+            let at = self.map.at(page_move.page);
             debug_assert!(at != UNMAPPED && at & BUFFERED != 0);
             let current = at == BUFFERED | page_move.source;
             let holder = self.buffer.entry_mut(at ^ BUFFERED);
             let old = std::mem::replace(&mut holder.old, if current { NONE } else { to });
             if current {
-                self.map[page_move.page as usize] = to;
+                self.map.set(page_move.page, to);
             }
             self.valid.set(to, superblock);
             if old != NONE {
@@ -166,9 +166,9 @@ impl PageMappedSet {
         cx: &mut SetContext<'_, S>,
     ) {
         let source = page_move.flash();
-        let at = self.map[page_move.page as usize];
+        let at = self.map.at(page_move.page);
         if at == source {
-            self.map[page_move.page as usize] = to;
+            self.map.set(page_move.page, to);
             if self.flash.is_durable() && !page_move.is_readable() && has_contents(self.flash.slot(source)) {
                 self.lost.lose(self.flash.id(), page_move.page, cx.volumes);
             }

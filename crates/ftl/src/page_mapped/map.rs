@@ -1,7 +1,8 @@
-//! What entries of the map and spare areas say.
+//! Where logical pages are, and what entries of the map and spare areas say.
 
 use crate::lost::LOST;
 use media::Slot;
+use media::tables::{Table, prefetch};
 
 /// Map entry of a page that holds nothing.
 pub(super) const UNMAPPED: u32 = u32::MAX;
@@ -14,4 +15,52 @@ pub(crate) const STALE: Slot = Slot(u32::MAX - 2);
 #[inline]
 pub(crate) fn has_contents(slot: Slot) -> bool {
     slot != LOST && slot != STALE
+}
+
+/// Logical page to flash page, buffer entry or nothing.
+#[derive(Clone, Default)]
+pub(super) struct PageMap {
+    /// Complements of the entries: [`UNMAPPED`] is zero, so that what was never mapped takes no memory.
+    complements: Table<u32>,
+}
+
+impl PageMap {
+    /// Holds nothing, for so many logical pages.
+    pub fn new(pages: u32) -> PageMap {
+        PageMap { complements: Table::<u32>::zeros(pages as usize) }
+    }
+
+    /// For how many logical pages it is.
+    pub fn len(&self) -> usize {
+        self.complements.len()
+    }
+
+    /// The entry of a logical page.
+    #[inline]
+    pub fn at(&self, page: u32) -> u32 {
+        !self.complements[page as usize]
+    }
+
+    /// The entry of a logical page, if there is such a page.
+    #[inline]
+    pub fn get(&self, page: u32) -> Option<u32> {
+        self.complements.get(page as usize).map(|at| !at)
+    }
+
+    /// Changes the entry of a logical page.
+    #[inline]
+    pub fn set(&mut self, page: u32, at: u32) {
+        self.complements[page as usize] = !at;
+    }
+
+    /// Begins to bring the entry of a page into the host's cache. There need be no such page.
+    #[inline]
+    pub fn prefetch(&self, page: u32) {
+        prefetch(&self.complements, page);
+    }
+
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        *self = PageMap::new(self.complements.len() as u32);
+    }
 }

@@ -44,9 +44,8 @@ use crate::volume::SetId;
 use crate::write::Write;
 use buffer::Buffer;
 use collector::Collector;
-use map::UNMAPPED;
+use map::PageMap;
 pub(crate) use map::{STALE, has_contents};
-use media::tables::Table;
 use media::{Faulty, Nand, Nanos, Slot, Spare};
 use notes::Notes;
 use ops::ProgramOps;
@@ -87,7 +86,7 @@ pub(crate) struct PageMappedSet {
     /// Whether capacitors save the write buffer.
     protected: bool,
     /// Logical page to flash page, buffer entry or nothing. Empty while the set is parked.
-    map: Table<u32>,
+    map: PageMap,
     valid: Validity,
     /// One bit per logical page: deallocated, and no newer copy on flash (the drive's system area).
     trimmed: Vec<u64>,
@@ -130,7 +129,7 @@ impl PageMappedSet {
         PageMappedSet {
             capacity,
             protected: config.protected,
-            map: Table::default(),
+            map: PageMap::default(),
             valid: Validity::new(geo),
             trimmed: vec![0; deallocated as usize],
             streams: Streams::new(placement.handles as usize, policy),
@@ -161,7 +160,7 @@ impl PageMappedSet {
 
     /// Begins with chips that hold nothing.
     pub fn start_blank(&mut self) {
-        self.map = Table::new(UNMAPPED, self.capacity as usize);
+        self.map = PageMap::new(self.capacity);
         self.sort_superblocks(|_| false);
     }
 

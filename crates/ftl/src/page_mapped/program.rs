@@ -7,7 +7,6 @@ use crate::context::SetContext;
 use crate::flash::{Order, Target};
 use crate::lost::LOST;
 use crate::storage::Storage;
-use media::tables::prefetch;
 use media::{LogicalPage, Medium, Nanos, Page, Slot, Spare};
 
 impl PageMappedSet {
@@ -140,7 +139,7 @@ impl PageMappedSet {
             charge(page_move.page, 1);
             if !op.relocated {
                 // What its landing will want.
-                prefetch(&self.map, page_move.page);
+                self.map.prefetch(page_move.page);
                 let old = self.buffer.entry(page_move.source).old;
                 self.valid.prefetch(old);
                 if durable {

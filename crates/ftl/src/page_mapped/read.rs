@@ -15,7 +15,7 @@ impl PageMappedSet {
     /// Where a page's contents are: handle and, if on flash, the flash page. `None` if nowhere.
     #[inline]
     pub fn locate(&self, page: u32) -> Option<(Slot, u32)> {
-        match self.map[page as usize] {
+        match self.map.at(page) {
             UNMAPPED => None,
             at if at & BUFFERED != 0 => Some((self.buffer.entry(at ^ BUFFERED).slot, NONE)),
             at => Some((self.flash.slot(at), at)),

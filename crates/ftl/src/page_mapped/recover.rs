@@ -3,12 +3,12 @@
 use super::PageMappedSet;
 use super::bits::{bit, clear_bit, set_bit};
 use super::buffer::{Entry, NONE};
-use super::map::{BUFFERED, STALE, UNMAPPED};
+use super::map::{BUFFERED, PageMap, STALE, UNMAPPED};
 use crate::context::SetContext;
 use crate::flash::{Stream, ZONES};
 use crate::lost::LOST;
 use crate::storage::{Record, Storage};
-use media::tables::{Table, prefetch};
+
 use media::{Faulty, LogicalPage, Medium, Nand, Nanos, Page, Slot, Spare, Unit};
 
 /// How many pages before it is wanted an entry of the map is prefetched.
@@ -54,7 +54,7 @@ impl PageMappedSet {
 
     /// Empties everything that lives in RAM.
     fn forget(&mut self) {
-        self.map.fill(UNMAPPED);
+        self.map.clear();
         self.valid.reset();
         self.buffer.clear();
         self.ops.reset();
@@ -112,7 +112,7 @@ impl PageMappedSet {
         self.forget();
         self.flash.reset();
         if self.map.len() != self.capacity as usize {
-            self.map = Table::new(UNMAPPED, self.capacity as usize);
+            self.map = PageMap::new(self.capacity);
         }
         let mut newest = match self.flash.is_durable() {
             true => self.find_newest(cx),
@@ -129,7 +129,7 @@ impl PageMappedSet {
             if page >= self.capacity {
                 continue;
             }
-            let old = self.map[page as usize];
+            let old = self.map.at(page);
             if old != UNMAPPED && self.flash.nand.spare(Page(old)).version >= spare.version {
                 continue;
             }
@@ -152,9 +152,9 @@ impl PageMappedSet {
             }
             newest = newest.max(spare.version);
             let order = |spare: Spare| (spare.version, age_of(spare.slot));
-            let at = &mut self.map[spare.page.0 as usize];
-            if *at == UNMAPPED || order(self.flash.nand.spare(Page(*at))) <= order(spare) {
-                *at = page;
+            let at = self.map.at(spare.page.0);
+            if at == UNMAPPED || order(self.flash.nand.spare(Page(at))) <= order(spare) {
+                self.map.set(spare.page.0, page);
             }
         }
         let mut given_up = Vec::new();
@@ -166,9 +166,9 @@ impl PageMappedSet {
                 continue;
             }
             let trimmed = bit(&self.trimmed, logical);
-            if self.map[logical as usize] != page || trimmed {
-                if self.map[logical as usize] == page {
-                    self.map[logical as usize] = UNMAPPED;
+            if self.map.at(logical) != page || trimmed {
+                if self.map.at(logical) == page {
+                    self.map.set(logical, UNMAPPED);
                 }
                 self.flash.replace_slot(page, STALE);
                 continue;
@@ -217,8 +217,8 @@ impl PageMappedSet {
             for page in first..first + self.flash.programmed(Unit(unit)) {
                 self.prefetch_for(page + AHEAD);
                 let logical = self.flash.logical(page);
-                let Some(at) = self.map.get_mut(logical as usize) else { continue };
-                let other = std::mem::replace(at, page);
+                let Some(other) = self.map.get(logical) else { continue };
+                self.map.set(logical, page);
                 self.valid.set(page, unit / units);
                 // Not of a drive that was saved as a whole; of two, one counts.
                 if other != UNMAPPED {
@@ -232,7 +232,7 @@ impl PageMappedSet {
     #[inline]
     fn prefetch_for(&self, page: u32) {
         if u64::from(page) < self.flash.geo().pages() {
-            prefetch(&self.map, self.flash.logical(page));
+            self.map.prefetch(self.flash.logical(page));
         }
     }
 
@@ -240,7 +240,7 @@ impl PageMappedSet {
         let atomic = self.buffer.atomic();
         let base = page - page % atomic;
         let neighbour = (base..(base + atomic).min(self.capacity)).find_map(|p| {
-            let at = self.map[p as usize];
+            let at = self.map.at(p);
             (at != UNMAPPED && at & BUFFERED != 0).then_some(at ^ BUFFERED)
         });
         let index = match neighbour {
@@ -252,7 +252,7 @@ impl PageMappedSet {
         let Some(index) = index else { return };
         let Spare { slot, version, .. } = *spare;
         *self.buffer.entry_mut(index) = Entry { page, old, slot, prev: NONE, version };
-        self.map[page as usize] = BUFFERED | index;
+        self.map.set(page, BUFFERED | index);
         cx.storage.retain(spare.slot);
         // Again, because the journal may have been told that this very version landed: if power was lost
         // between the end of a program and its being noticed, the page is still deallocated officially.
@@ -275,14 +275,14 @@ impl PageMappedSet {
 
     /// Gives back the memory that recovery fills again.
     pub fn drop_map(&mut self) {
-        self.map = Table::default();
+        self.map = PageMap::default();
     }
 
     /// What the capacitors would save now.
     pub fn saved(&self) -> Vec<Spare> {
         self.buffer
             .entries()
-            .filter(|(i, e)| self.map[e.page as usize] == BUFFERED | i)
+            .filter(|(i, e)| self.map.at(e.page) == BUFFERED | i)
             .map(|(_, e)| e.spare())
             .collect()
     }

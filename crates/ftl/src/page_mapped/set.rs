@@ -7,7 +7,6 @@ use crate::context::{Event, SetContext};
 use crate::flash::Flash;
 use crate::lost::LostPages;
 use crate::storage::{Record, Storage};
-use media::tables::prefetch;
 use media::{Nanos, Page, Slot, Spare};
 use std::ops::Range;
 
@@ -26,7 +25,7 @@ impl PageMappedSet {
 
     /// How many of these pages hold something.
     pub fn mapped_among(&self, pages: Range<u32>) -> u64 {
-        pages.filter(|&p| self.map[p as usize] != UNMAPPED).count() as u64
+        pages.filter(|&p| self.map.at(p) != UNMAPPED).count() as u64
     }
 
     /// Whether something waits for slots, and no event will tell when there is one.
@@ -72,13 +71,13 @@ impl PageMappedSet {
     /// Begins to bring a page's map entry into the host's cache.
     #[inline]
     pub fn prefetch(&self, page: u32) {
-        prefetch(&self.map, page);
+        self.map.prefetch(page);
     }
 
     /// Begins to bring the spare area of a page's copy into the host's cache.
     #[inline]
     pub fn prefetch_place(&self, page: u32) {
-        let at = self.map[page as usize];
+        let at = self.map.at(page);
         if at != UNMAPPED && at & BUFFERED == 0 {
             self.flash.nand.inner().prefetch(Page(at));
         }
@@ -125,7 +124,7 @@ impl PageMappedSet {
         let atomic = self.buffer.atomic();
         let base = page & !(atomic - 1);
         let chunk = (base..(base + atomic).min(self.capacity)).find_map(|p| {
-            let at = self.map[p as usize];
+            let at = self.map.at(p);
             (at != UNMAPPED && at & BUFFERED != 0 && self.buffer.is_open(at ^ BUFFERED))
                 .then_some(at ^ BUFFERED)
         });
@@ -142,7 +141,7 @@ impl PageMappedSet {
 
     /// A page of a zone that was stored here, as it is on flash; `None` if it was not.
     pub fn stray(&self, page: u32) -> Option<Spare> {
-        match self.map[page as usize] {
+        match self.map.at(page) {
             UNMAPPED => None,
             at if at & BUFFERED != 0 => Some(self.buffer.entry(at ^ BUFFERED).spare()),
             at => Some(self.flash.spare(at)),
@@ -151,7 +150,7 @@ impl PageMappedSet {
 
     /// A page of a zone that was stored here is in its place now.
     pub fn drop_page<S: Storage>(&mut self, now: Nanos, page: u32, cx: &mut SetContext<'_, S>) {
-        if self.map[page as usize] != UNMAPPED {
+        if self.map.at(page) != UNMAPPED {
             self.deallocate(now, page, 1, cx);
         }
     }

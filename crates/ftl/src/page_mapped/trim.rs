@@ -14,7 +14,7 @@ impl PageMappedSet {
         let range = first..first + count;
         let mut any = false;
         for page in range.clone() {
-            let at = self.map[page as usize];
+            let at = self.map.at(page);
             if at == UNMAPPED {
                 continue;
             }
@@ -22,7 +22,7 @@ impl PageMappedSet {
             if let Some(volume) = cx.volumes.owner_mut(self.flash.id(), page) {
                 volume.count_mapped(-1);
             }
-            self.map[page as usize] = UNMAPPED;
+            self.map.set(page, UNMAPPED);
             if at & BUFFERED == 0 {
                 self.invalidate(at, cx);
                 continue;

@@ -16,7 +16,7 @@ pub(super) struct Validity {
 impl Validity {
     pub fn new(geo: &Geometry) -> Validity {
         Validity {
-            bits: Table::zeros(geo.pages().div_ceil(64) as usize),
+            bits: Table::<u64>::zeros(geo.pages().div_ceil(64) as usize),
             counts: vec![0; geo.superblocks as usize],
         }
     }
@@ -49,8 +49,11 @@ impl Validity {
 
     /// Forgets all.
     pub fn reset(&mut self) {
-        self.bits.fill(0);
-        self.counts.fill(0);
+        // Where nothing is valid, the bits are zeros already, mostly without memory.
+        if self.counts.iter().any(|&count| count != 0) {
+            self.bits.fill(0);
+            self.counts.fill(0);
+        }
     }
 
     /// The first valid page from `page` on, below `end`.

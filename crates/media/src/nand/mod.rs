@@ -24,6 +24,8 @@ use ops::OpKind;
 
 /// "TNND", the first word of saved state.
 const MAGIC: u32 = u32::from_le_bytes(*b"TNND");
+/// Entries of a table that are converted at once when state is saved.
+const CHUNK: usize = 1 << 16;
 /// [`Block::next`] after an erase that was cut short.
 const MUST_ERASE: u32 = u32::MAX;
 /// Bit of [`Block::marks`]: some units cannot be read.
@@ -63,7 +65,8 @@ pub struct Nand {
     units: u32,
     timed: bool,
     durable: bool,
-    logical: Table<LogicalPage>,
+    /// Complements of the logical pages: [`LogicalPage::NONE`] is zero, so that what was never programmed takes no memory.
+    complements: Table<u32>,
     versions: Table<u64>,
     slots: Table<Slot>,
     blocks: Vec<Block>,
@@ -98,8 +101,8 @@ impl Nand {
             units,
             timed: !config.timing.is_off(),
             durable: config.durable,
-            logical: Table::new(LogicalPage::NONE, pages as usize),
-            versions: Table::zeros(spare_pages),
+            complements: Table::<u32>::zeros(pages as usize),
+            versions: Table::<u64>::zeros(spare_pages),
             slots: Table::new(Slot::NONE, spare_pages),
             blocks: vec![Block::default(); (g.superblocks * g.dies) as usize],
             spoiled: vec![0; units.div_ceil(64) as usize],
@@ -114,7 +117,7 @@ impl Nand {
     /// their erase it may say what they held before; [`Medium::spare`] checks that.
     #[inline]
     pub fn logical(&self, page: Page) -> LogicalPage {
-        self.logical[page.0 as usize]
+        LogicalPage(!self.complements[page.0 as usize])
     }
 
     /// Begins to bring what [`Medium::read`] and [`Medium::slot`] look at into the host's cache.
@@ -141,36 +144,22 @@ impl Nand {
     /// Makes padding of all pages except those whose bit is set in `valid`. Without versions, copies of a logical page could not be told
     /// from each other later.
     pub fn forget_stale(&mut self, valid: &[u64]) {
-        for (pages, &valid) in self.logical.chunks_mut(64).zip(valid) {
-            for (i, logical) in pages.iter_mut().enumerate() {
-                if valid >> i & 1 == 0 {
-                    *logical = LogicalPage::NONE;
+        for (pages, &valid) in self.complements.chunks_mut(64).zip(valid) {
+            for (i, complement) in pages.iter_mut().enumerate() {
+                // What is none already is not touched.
+                if valid >> i & 1 == 0 && *complement != 0 {
+                    *complement = !LogicalPage::NONE.0;
                 }
             }
         }
     }
 
-    /// [`logical`](Nand::logical) of the pages of a unit.
+    /// How many pages of a unit were programmed since its erase: all or none.
     #[inline]
-    pub fn logical_of_unit(&self, unit: Unit) -> &[LogicalPage] {
-        let pages = self.geometry.unit_pages as usize;
-        let first = unit.0 as usize * pages;
-        &self.logical[first..first + pages]
-    }
-
-    /// [`logical_of_unit`](Nand::logical_of_unit) of a unit that was programmed since its erase; of another, nothing.
-    #[inline]
-    pub fn programmed(&self, unit: Unit) -> &[LogicalPage] {
+    pub fn programmed(&self, unit: Unit) -> u32 {
         let address = self.address(unit.0);
         let next = self.blocks[address.block].next;
-        if address.at >= next || next == MUST_ERASE { &[] } else { self.logical_of_unit(unit) }
-    }
-
-    /// [`logical`](Nand::logical) of the pages of a superblock, in the order in which they are written.
-    pub fn logical_of_superblock(&self, superblock: u32) -> &[LogicalPage] {
-        let pages = self.geometry.pages_per_superblock() as usize;
-        let first = superblock as usize * pages;
-        &self.logical[first..first + pages]
+        if address.at >= next || next == MUST_ERASE { 0 } else { self.geometry.unit_pages }
     }
 
     #[inline]
@@ -200,9 +189,9 @@ impl Nand {
 
     fn store(&mut self, unit: u32, spares: &[Spare]) {
         let first = self.first_page(unit);
-        let logical = &mut self.logical[first..first + spares.len()];
-        for (to, from) in logical.iter_mut().zip(spares) {
-            *to = from.page;
+        let complements = &mut self.complements[first..first + spares.len()];
+        for (to, from) in complements.iter_mut().zip(spares) {
+            *to = !from.page.0;
         }
         if self.durable {
             let versions = &mut self.versions[first..first + spares.len()];
@@ -222,7 +211,7 @@ impl Nand {
         self.spoiled[(unit / 64) as usize] |= 1 << (unit % 64);
         let first = self.first_page(unit);
         let pages = first..first + self.geometry.unit_pages as usize;
-        self.logical[pages.clone()].fill(LogicalPage::NONE);
+        self.complements[pages.clone()].fill(!LogicalPage::NONE.0);
         if self.durable {
             self.versions[pages.clone()].fill(0);
             self.slots[pages].fill(Slot::NONE);
@@ -303,7 +292,8 @@ impl Nand {
             block.marks = marks;
         }
         from.fill(&mut nand.spoiled)?;
-        from.fill(&mut nand.logical)?;
+        from.fill(&mut nand.complements)?;
+        nand.complements.iter_mut().for_each(|logical| *logical = !*logical);
         from.fill(&mut nand.versions)?;
         from.fill(&mut nand.slots)?;
         let torn: u32 = from.one()?;
@@ -439,8 +429,8 @@ impl Medium for Nand {
             return Spare::EMPTY;
         }
         match self.durable {
-            false => Spare { page: self.logical[i], ..Spare::EMPTY },
-            true => Spare { page: self.logical[i], version: self.versions[i], slot: self.slots[i] },
+            false => Spare { page: self.logical(page), ..Spare::EMPTY },
+            true => Spare { page: self.logical(page), version: self.versions[i], slot: self.slots[i] },
         }
     }
 
@@ -520,7 +510,10 @@ impl Medium for Nand {
         let marks: Vec<u32> = self.blocks.iter().map(|b| b.marks).collect();
         state::put(out, &marks);
         state::put(out, &self.spoiled);
-        state::put(out, &self.logical);
+        for complements in self.complements.chunks(CHUNK) {
+            let logical: Vec<u32> = complements.iter().map(|complement| !complement).collect();
+            state::put(out, &logical);
+        }
         state::put(out, &self.versions);
         state::put(out, &self.slots);
         // What has not been seen to end counts as cut short.

@@ -244,8 +244,7 @@ fn spare_areas_come_back_until_the_block_is_erased() {
     let mut n = filled(|_| ());
     assert_eq!(n.spare(Page(25)), Spare { page: LogicalPage(25), version: 125, slot: Slot(50) });
     assert_eq!(n.logical(Page(25)), LogicalPage(25));
-    assert_eq!(n.logical_of_unit(Unit(1))[1], LogicalPage(25));
-    assert_eq!(n.logical_of_superblock(0)[25], LogicalPage(25));
+    assert_eq!((n.programmed(Unit(1)), n.programmed(Unit(4))), (24, 0));
     assert_eq!(n.spare(Page(4 * 24)), Spare::EMPTY);
     n.erase(Nanos(IDLE * US), Unit(1));
     assert_eq!(n.spare(Page(25)), Spare::EMPTY);
