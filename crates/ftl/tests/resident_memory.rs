@@ -26,7 +26,7 @@ fn a_zoned_drive_of_4_tb_takes_under_64_mib() {
         rated_cycles: 3_000,
     };
     assert!(geometry.pages() * u64::from(PAGE) > 4_000_000_000_000);
-    let capacity = geometry.pages() as u32 - 20 * geometry.pages_per_superblock() as u32;
+    let capacity = geometry.pages() as u32 - 20 * geometry.pages_per_superblock();
     let config = Config {
         sets: vec![SetConfig::Nand {
             nand: NandConfig { geometry, cell: Cell::Tlc, timing: NandTiming::default(), durable: false },
