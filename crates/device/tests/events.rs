@@ -186,16 +186,7 @@ fn the_log_is_bounded_and_keeps_the_newest() {
 #[test]
 fn warnings_are_remembered_with_smart() {
     let mut b = Bench::with_namespaces(&[]);
-    let fault = nvme::admin::FaultInjection {
-        nsid: 0,
-        kind: nvme::admin::FaultKind::ERASE_FAILURE,
-        nvmsetid: 1,
-        count: 0,
-        one_in: 1,
-        param: 0,
-        lba: None,
-    };
-    b.admin_ok(fault, &[]);
+    b.fail_erases();
     let mut written = 0;
     while b.io(Command::write(1, written % 1000, 1), &pattern(1, 4096)).0.is_success() {
         written += 1;

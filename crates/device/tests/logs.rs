@@ -243,16 +243,7 @@ fn the_end_of_life() {
     b.admin_ok(Command::set_features(FeatureId::ENDURANCE_GROUP_EVENT_CONFIGURATION, 0, group), &[]);
     let requests: Vec<u32> = (0..4).map(|_| b.submit(me, 0, &request(), &[])).collect();
     b.write(1, 1, 1, &pattern(77, 4096));
-    let fault = FaultInjection {
-        nsid: 0,
-        kind: FaultKind::ERASE_FAILURE,
-        nvmsetid: 1,
-        count: 0,
-        one_in: 1,
-        param: 0,
-        lba: None,
-    };
-    b.admin_ok(fault, &[]);
+    b.fail_erases();
     let mut written = 0;
     let status = loop {
         let (status, _) = b.io(Command::write(1, 2 + written % 1000, 1), &pattern(1, 4096));

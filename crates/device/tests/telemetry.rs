@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Bench, pattern, small};
-use nvme::admin::{FaultInjection, FaultKind, GetLogPage};
+use nvme::admin::GetLogPage;
 use nvme::aer::{AsyncEvent, NoticeInfo};
 use nvme::feature::{AsyncEventConfiguration, FeatureId};
 use nvme::identify::{Cns, IdentifyController};
@@ -49,16 +49,7 @@ fn areas(b: &mut Bench, lid: LogId) -> [Value; 3] {
 }
 
 fn wear_out(b: &mut Bench) {
-    let fault = FaultInjection {
-        nsid: 0,
-        kind: FaultKind::ERASE_FAILURE,
-        nvmsetid: 1,
-        count: 0,
-        one_in: 1,
-        param: 0,
-        lba: None,
-    };
-    b.admin_ok(fault, &[]);
+    b.fail_erases();
     let mut written = 0;
     while b.io(Command::write(1, written % 1000, 1), &pattern(1, 4096)).0.is_success() {
         written += 1;

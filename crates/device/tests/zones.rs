@@ -7,8 +7,8 @@ use common::{Bench, bytes, pattern, small};
 use device::Origin;
 use ftl::{SetConfig, ZonesConfig};
 use nvme::admin::{
-    FaultInjection, FaultKind, FormatNvm, Identify, NamespaceAttachment, NamespaceAttachmentSelect,
-    NamespaceManagement, NamespaceManagementSelect, Sanitize, SanitizeAction, SecureErase,
+    FormatNvm, Identify, NamespaceAttachment, NamespaceAttachmentSelect, NamespaceManagement,
+    NamespaceManagementSelect, Sanitize, SanitizeAction, SecureErase,
 };
 use nvme::aer::{AsyncEvent, NoticeInfo};
 use nvme::feature::{AsyncEventConfiguration, FeatureId};
@@ -500,16 +500,7 @@ fn what_is_no_write_leaves_the_write_pointer() {
 
 /// Makes erases fail until zones cannot be written any more.
 fn wear_out(b: &mut Bench, nsid: u32) {
-    let fault = FaultInjection {
-        nsid: 0,
-        kind: FaultKind::ERASE_FAILURE,
-        nvmsetid: 1,
-        count: 0,
-        one_in: 1,
-        param: 0,
-        lba: None,
-    };
-    b.admin_ok(fault, &[]);
+    b.fail_erases();
     for round in 0.. {
         assert!(round < 10_000, "the set wears out");
         if !(send(b, nsid, ZoneSendAction::RESET, 1).is_success() && write(b, nsid, SIZE, 8).is_success()) {

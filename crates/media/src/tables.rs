@@ -17,18 +17,10 @@ impl<T: Copy> Table<T> {
     }
 }
 
-impl Table<u64> {
-    /// `len` zeros, which cost nothing until they are visited.
-    pub fn zeros(len: usize) -> Table<u64> {
-        let mut entries = vec![0; len];
-        huge_pages(&mut entries);
-        Table(entries)
-    }
-}
-impl Table<u32> {
-    /// `len` zeros, which cost nothing until they are visited.
-    pub fn zeros(len: usize) -> Table<u32> {
-        let mut entries = vec![0; len];
+impl<T: Copy + Default> Table<T> {
+    /// `len` zeros of a type of integers, which cost nothing until they are visited.
+    pub fn zeros(len: usize) -> Table<T> {
+        let mut entries = vec![T::default(); len];
         huge_pages(&mut entries);
         Table(entries)
     }

@@ -1,7 +1,7 @@
 //! How commands end: replies, failures, modelled times, completions and their counts.
 
 use super::async_events::{AnsweredEventRequest, AsyncEvent};
-use super::controller::ControllerId;
+use super::controller::{Controller, ControllerId};
 use super::failure::{AdminResult, Failure, Reply};
 use super::fused;
 use super::in_flight::{CommandKind, CommandStage, InFlight, Token};
@@ -183,9 +183,21 @@ impl Core {
 
     /// Raises an event for all controllers, and answers the requests of those that wait for one.
     pub(crate) fn raise_for_all<S: Contents>(&mut self, event: AsyncEvent, cx: &mut Cx<'_, S>) {
+        self.raise_where(event, |_| true, cx);
+    }
+
+    /// Raises an event for the controllers that it concerns, which are told first.
+    pub(crate) fn raise_where<S: Contents>(
+        &mut self,
+        event: AsyncEvent,
+        mut concerns: impl FnMut(&mut Controller) -> bool,
+        cx: &mut Cx<'_, S>,
+    ) {
         for id in self.controllers.ids() {
-            let answered = self.controllers.get_mut(id).and_then(|controller| controller.raise(event));
-            if let Some(answered) = answered {
+            let Some(controller) = self.controllers.get_mut(id) else { continue };
+            if concerns(controller)
+                && let Some(answered) = controller.raise(event)
+            {
                 self.answer_event(answered, cx);
             }
         }

@@ -140,17 +140,14 @@ impl Health {
 /// Tells controllers of new critical warnings of Endurance Groups.
 pub(crate) fn tell_of_groups<S: Contents>(core: &mut Core, new: &NewWarnings, cx: &mut Cx<'_, S>) {
     for (endgid, warning) in &new.groups {
-        let mut answers = Vec::new();
-        for (_, controller) in core.controllers.iter_mut() {
-            if controller.values.group_events(*endgid) & warning.into_bits() == 0 {
-                continue;
+        let note = |controller: &mut Controller| {
+            let wanted = controller.values.group_events(*endgid) & warning.into_bits() != 0;
+            if wanted {
+                controller.changed_groups.insert(*endgid);
             }
-            controller.changed_groups.insert(*endgid);
-            answers.extend(controller.raise(AsyncEvent::EnduranceGroup));
-        }
-        for answer in answers {
-            core.answer_event(answer, cx);
-        }
+            wanted
+        };
+        core.raise_where(AsyncEvent::EnduranceGroup, note, cx);
     }
 }
 

@@ -240,16 +240,14 @@ fn notify<S: Contents>(core: &mut Core, nsid: u32, notice: &ReservationNotice, c
     if reservations.is_some_and(masked) {
         return;
     }
-    let mut answers = Vec::new();
-    for (_, controller) in core.controllers.iter_mut() {
-        if controller.is_attached(nsid) && notice.hosts.contains(&controller.host_id) {
+    let note = |controller: &mut Controller| {
+        let concerned = controller.is_attached(nsid) && notice.hosts.contains(&controller.host_id);
+        if concerned {
             controller.notifications.push(notice.kind, nsid);
-            answers.extend(controller.raise(AsyncEvent::Reservation));
         }
-    }
-    for answered in answers {
-        core.answer_event(answered, cx);
-    }
+        concerned
+    };
+    core.raise_where(AsyncEvent::Reservation, note, cx);
 }
 
 /// The namespaces that Set Features of a feature of reservations is about.

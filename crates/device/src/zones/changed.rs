@@ -1,7 +1,7 @@
 //! The Changed Zone List: zones that the drive changed by itself. It does that when an NVM Set can only be read: so can its zones.
 
 use crate::contents::Contents;
-use crate::core::{AsyncEvent, ControllerId, Core, Cx, Failure};
+use crate::core::{AsyncEvent, Controller, ControllerId, Core, Cx, Failure};
 use crate::health::NewWarnings;
 use ftl::{SetId, ZoneState};
 use nvme::Nsid;
@@ -11,24 +11,20 @@ use nvme::log::ChangedZones;
 pub(crate) fn tell_of_worn<S: Contents>(core: &mut Core, new: &NewWarnings, cx: &mut Cx<'_, S>) {
     for (endgid, _) in new.groups.iter().filter(|(_, warning)| warning.read_only()) {
         let set = SetId((endgid - 1) as u8);
-        let changed: Vec<Nsid> = core.namespaces.ids();
-        let has_zones =
-            |nsid: &Nsid| core.namespaces.get(*nsid).is_some_and(|ns| ns.zones.is_some() && ns.set == set);
-        let changed: Vec<Nsid> = changed.into_iter().filter(has_zones).collect();
-        let mut answers = Vec::new();
-        for (_, controller) in core.controllers.iter_mut() {
-            let attached: Vec<Nsid> =
-                changed.iter().copied().filter(|nsid| controller.is_attached(*nsid)).collect();
-            for nsid in &attached {
-                controller.events.zones_changed(*nsid);
+        let mut changed = core.namespaces.ids();
+        changed
+            .retain(|nsid| core.namespaces.get(*nsid).is_some_and(|ns| ns.zones.is_some() && ns.set == set));
+        let note = |controller: &mut Controller| {
+            let mut any = false;
+            for &nsid in &changed {
+                if controller.is_attached(nsid) {
+                    controller.events.zones_changed(nsid);
+                    any = true;
+                }
             }
-            if !attached.is_empty() {
-                answers.extend(controller.raise(AsyncEvent::Zones));
-            }
-        }
-        for answer in answers {
-            core.answer_event(answer, cx);
-        }
+            any
+        };
+        core.raise_where(AsyncEvent::Zones, note, cx);
     }
 }
 

@@ -13,6 +13,7 @@ use device::{
 };
 use ftl::{Piece, Record, Section, Storage, StorageError};
 use media::{Nanos, Slot};
+use nvme::admin::{FaultInjection, FaultKind};
 use nvme::log::{LogId, OcpSmart};
 use nvme::property::{Cc, PropertyOffset};
 use nvme::zerocopy::{FromBytes, IntoBytes};
@@ -496,6 +497,20 @@ impl Bench {
         let (completion, data) = self.admin(command, data);
         assert_eq!(completion.status(), Status::SUCCESS);
         (completion.dw0.get(), data)
+    }
+
+    /// From now on every erase of set 1 fails.
+    pub fn fail_erases(&mut self) {
+        let fault = FaultInjection {
+            nsid: 0,
+            kind: FaultKind::ERASE_FAILURE,
+            nvmsetid: 1,
+            count: 0,
+            one_in: 1,
+            param: 0,
+            lba: None,
+        };
+        self.admin_ok(fault, &[]);
     }
 
     /// A structure that an admin command returns.

@@ -55,6 +55,18 @@ impl PageMappedSet {
         Ok(true)
     }
 
+    /// A buffer entry in the open chunk of the group of pages that `page` belongs to, if there is one.
+    #[inline]
+    pub(super) fn open_chunk(&self, page: u32) -> Option<u32> {
+        let atomic = self.buffer.atomic();
+        let base = page & !(atomic - 1);
+        (base..(base + atomic).min(self.capacity)).find_map(|p| {
+            let at = self.map.at(p);
+            (at != UNMAPPED && at & BUFFERED != 0 && self.buffer.is_open(at ^ BUFFERED))
+                .then_some(at ^ BUFFERED)
+        })
+    }
+
     /// Admits the pages of a write that lie in one chunk: all or none.
     fn admit_group<S: Storage>(
         &mut self,
@@ -64,16 +76,9 @@ impl PageMappedSet {
         cx: &mut SetContext<'_, S>,
     ) -> Result<bool, Fault> {
         let page_bytes = u64::from(PAGE);
-        let atomic = self.buffer.atomic();
         let volume = cx.volumes.get(write.volume).ok_or(Fault::OutOfRange)?;
         let first = volume.page(write.start / page_bytes);
-        let base = first & !(atomic - 1);
-        // An open chunk of this group of pages, if there is one.
-        let mut chunk = (base..(base + atomic).min(self.capacity)).find_map(|p| {
-            let at = self.map.at(p);
-            (at != UNMAPPED && at & BUFFERED != 0 && self.buffer.is_open(at ^ BUFFERED))
-                .then_some(at ^ BUFFERED)
-        });
+        let mut chunk = self.open_chunk(first);
         if chunk.is_none() && !self.buffer.has_room() {
             return Ok(false);
         }

@@ -27,7 +27,7 @@ pub(super) struct PageMap {
 impl PageMap {
     /// Holds nothing, for so many logical pages.
     pub fn new(pages: u32) -> PageMap {
-        PageMap { complements: Table::<u32>::zeros(pages as usize) }
+        PageMap { complements: Table::zeros(pages as usize) }
     }
 
     /// For how many logical pages it is.

@@ -8,7 +8,6 @@ use crate::context::SetContext;
 use crate::flash::{Stream, ZONES};
 use crate::lost::LOST;
 use crate::storage::{Record, Storage};
-
 use media::{Faulty, LogicalPage, Medium, Nand, Nanos, Page, Slot, Spare, Unit};
 
 /// How many pages before it is wanted an entry of the map is prefetched.

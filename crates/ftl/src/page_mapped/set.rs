@@ -121,13 +121,7 @@ impl PageMappedSet {
 
     /// Takes a page of a zone that cannot be in its place: its contents, which stay the zone's, too. Whether there is room.
     pub fn admit_stray<S: Storage>(&mut self, page: u32, slot: Slot, cx: &mut SetContext<'_, S>) -> bool {
-        let atomic = self.buffer.atomic();
-        let base = page & !(atomic - 1);
-        let chunk = (base..(base + atomic).min(self.capacity)).find_map(|p| {
-            let at = self.map.at(p);
-            (at != UNMAPPED && at & BUFFERED != 0 && self.buffer.is_open(at ^ BUFFERED))
-                .then_some(at ^ BUFFERED)
-        });
+        let chunk = self.open_chunk(page);
         self.stray_waits = chunk.is_none() && !self.buffer.has_room();
         if self.stray_waits {
             return false;

@@ -16,7 +16,7 @@ pub(super) struct Validity {
 impl Validity {
     pub fn new(geo: &Geometry) -> Validity {
         Validity {
-            bits: Table::<u64>::zeros(geo.pages().div_ceil(64) as usize),
+            bits: Table::zeros(geo.pages().div_ceil(64) as usize),
             counts: vec![0; geo.superblocks as usize],
         }
     }

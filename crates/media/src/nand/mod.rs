@@ -24,6 +24,8 @@ use ops::OpKind;
 
 /// "TNND", the first word of saved state.
 const MAGIC: u32 = u32::from_le_bytes(*b"TNND");
+/// Complement of [`LogicalPage::NONE`].
+const NO_PAGE: u32 = !LogicalPage::NONE.0;
 /// Entries of a table that are converted at once when state is saved.
 const CHUNK: usize = 1 << 16;
 /// [`Block::next`] after an erase that was cut short.
@@ -101,8 +103,8 @@ impl Nand {
             units,
             timed: !config.timing.is_off(),
             durable: config.durable,
-            complements: Table::<u32>::zeros(pages as usize),
-            versions: Table::<u64>::zeros(spare_pages),
+            complements: Table::zeros(pages as usize),
+            versions: Table::zeros(spare_pages),
             slots: Table::new(Slot::NONE, spare_pages),
             blocks: vec![Block::default(); (g.superblocks * g.dies) as usize],
             spoiled: vec![0; units.div_ceil(64) as usize],
@@ -147,8 +149,8 @@ impl Nand {
         for (pages, &valid) in self.complements.chunks_mut(64).zip(valid) {
             for (i, complement) in pages.iter_mut().enumerate() {
                 // What is none already is not touched.
-                if valid >> i & 1 == 0 && *complement != 0 {
-                    *complement = !LogicalPage::NONE.0;
+                if valid >> i & 1 == 0 && *complement != NO_PAGE {
+                    *complement = NO_PAGE;
                 }
             }
         }
@@ -211,7 +213,7 @@ impl Nand {
         self.spoiled[(unit / 64) as usize] |= 1 << (unit % 64);
         let first = self.first_page(unit);
         let pages = first..first + self.geometry.unit_pages as usize;
-        self.complements[pages.clone()].fill(!LogicalPage::NONE.0);
+        self.complements[pages.clone()].fill(NO_PAGE);
         if self.durable {
             self.versions[pages.clone()].fill(0);
             self.slots[pages].fill(Slot::NONE);
@@ -293,7 +295,7 @@ impl Nand {
         }
         from.fill(&mut nand.spoiled)?;
         from.fill(&mut nand.complements)?;
-        nand.complements.iter_mut().for_each(|logical| *logical = !*logical);
+        nand.complements.iter_mut().for_each(|entry| *entry = !*entry);
         from.fill(&mut nand.versions)?;
         from.fill(&mut nand.slots)?;
         let torn: u32 = from.one()?;

@@ -1,7 +1,7 @@
-//! What a zone must look like, whatever happened.
+//! What a zone must look like after any crash.
 //!
-//! The blocks of a zone have histories like all blocks. A reset is an operation that gives each of them zeros. Beyond that a zone is
-//! written in order, so it holds blocks of one life, in the order in which they were written, and nothing behind its write pointer.
+//! The blocks of a zone have histories like all blocks. A reset is an operation that gives each of them zeros. A zone is also
+//! written in order. So its blocks are of one life and in the order of their writes. Nothing lies behind its write pointer.
 
 use super::oracle::Value;
 use nvme::zone::ZoneState;
@@ -23,6 +23,8 @@ pub(super) struct ReportedZone {
 pub(super) struct Zones {
     /// Blocks from one zone to the next.
     pub size: usize,
+    /// Blocks of a zone that can be written.
+    pub capacity: usize,
     /// Blocks that can be written before the next write: `None` where the host has to ask the drive.
     pub next: Vec<Option<usize>>,
     /// Whether the host ever finished the zone.
@@ -30,8 +32,8 @@ pub(super) struct Zones {
 }
 
 impl Zones {
-    pub(super) fn new(size: usize) -> Zones {
-        Zones { size, next: vec![None; ZONES], finished: vec![false; ZONES] }
+    pub(super) fn new(size: usize, capacity: usize) -> Zones {
+        Zones { size, capacity, next: vec![None; ZONES], finished: vec![false; ZONES] }
     }
 
     /// The host must ask the drive for the write pointer of the zone of a block.

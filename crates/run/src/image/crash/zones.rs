@@ -35,8 +35,9 @@ impl World {
         });
         let index = self.spaces.len();
         self.spaces.push(Space::new(index as u32 + 1, 4096, used));
-        self.zones = Some(Zones::new(size));
         self.create(index).unwrap();
+        let capacity = self.report(index).unwrap()[0].capacity;
+        self.zones = Some(Zones::new(size, capacity));
     }
 
     /// Hosts must ask the drive for all write pointers.
@@ -48,7 +49,9 @@ impl World {
 
     /// One thing that a host does with a zone.
     pub(super) fn access_zone(&mut self, index: usize) {
-        let Some(size) = self.zones.as_ref().map(|zones| zones.size) else { return };
+        let Some((size, capacity)) = self.zones.as_ref().map(|zones| (zones.size, zones.capacity)) else {
+            return;
+        };
         if self.commands.iter().all(Option::is_some) {
             return self.advance();
         }
@@ -67,7 +70,7 @@ impl World {
             return self.submit(1, command, vec![0; count * 4096], what);
         }
         let idle = self.spaces[index].is_idle(begin, size);
-        let Some((next, capacity)) = self.write_pointer(index, zone, idle) else { return self.advance() };
+        let Some(next) = self.write_pointer(index, zone, idle) else { return self.advance() };
         let version = self.tick();
         match kind {
             // A full zone is reset before it is written.
@@ -125,17 +128,15 @@ impl World {
         self.submit(1, command.into(), Vec::new(), what);
     }
 
-    /// Blocks of a zone that are written, and those that can be. `None` if the host does not know, and something is under way.
-    fn write_pointer(&mut self, index: usize, zone: usize, idle: bool) -> Option<(usize, usize)> {
-        let known = self.zones.as_ref()?.next[zone];
-        if known.is_none() && !idle {
-            return None;
+    /// Blocks of a zone that are written. `None` if the host does not know, and something is under way.
+    fn write_pointer(&mut self, index: usize, zone: usize, idle: bool) -> Option<usize> {
+        if let known @ Some(_) = self.zones.as_ref()?.next[zone] {
+            return known;
         }
-        let reported = self.report(index).ok()?;
-        let reported = reported[zone];
-        let next = known.or(reported.written).unwrap_or(reported.capacity);
-        self.zones.as_mut()?.next[zone] = Some(next);
-        Some((next, reported.capacity))
+        let reported = if idle { self.report(index).ok()?[zone] } else { return None };
+        let next = Some(reported.written.unwrap_or(reported.capacity));
+        self.zones.as_mut()?.next[zone] = next;
+        next
     }
 
     /// The zones, as the drive reports them.
