@@ -1,0 +1,165 @@
+//! What the store asks of the device below it.
+
+/// Where consecutive blocks lie on the device. A run never crosses the border of a zone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Run {
+    /// Its first logical block.
+    pub lba: u64,
+    /// Its length in logical blocks, at least 1.
+    pub blocks: u64,
+}
+
+/// What does not change while a device is in use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shape {
+    /// Bytes of a logical block.
+    pub block: usize,
+    /// Logical blocks from the start of a zone to that of the next.
+    pub zone_blocks: u64,
+    /// Number of zones.
+    pub zones: u32,
+    /// Zones that may be written to at the same time.
+    pub open: u32,
+    /// Logical blocks of one command that appends, at most.
+    pub append_blocks: u64,
+}
+
+impl Shape {
+    /// The zone of a logical block.
+    #[must_use]
+    pub fn zone_of(&self, lba: u64) -> u32 {
+        u32::try_from(lba / self.zone_blocks).unwrap_or(u32::MAX)
+    }
+
+    /// The first logical block of a zone.
+    #[must_use]
+    pub fn start_of(&self, zone: u32) -> u64 {
+        u64::from(zone) * self.zone_blocks
+    }
+}
+
+/// What can be done with a zone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Condition {
+    /// It has room, and takes blocks.
+    Writable,
+    /// It takes no blocks until it is reset.
+    Full,
+    /// It can only be read.
+    ReadOnly,
+    /// Its contents are lost.
+    Offline,
+}
+
+/// The state of a zone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Zone {
+    /// Logical blocks that it can hold.
+    pub capacity: u64,
+    /// Logical blocks that it holds. All of the capacity if the zone is full.
+    pub written: u64,
+    /// What can be done with it.
+    pub condition: Condition,
+}
+
+/// Why a device did not do something.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum DeviceError {
+    /// This zone takes nothing now. Others may.
+    #[error("zone {zone}: {problem}")]
+    Zone {
+        /// Which.
+        zone: u32,
+        /// What the device said.
+        problem: String,
+    },
+    /// The device failed.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// A device with zones. All methods may be called from several threads.
+///
+/// What was appended is visible at once. It survives a loss of power after the next [`flush`](ZoneDevice::flush) that begins later and
+/// succeeds. After a loss of power each zone holds a prefix of what was appended to it, at least as long as what was flushed.
+pub trait ZoneDevice {
+    /// What does not change.
+    fn shape(&self) -> Shape;
+
+    /// The states of all zones, in their order.
+    ///
+    /// # Errors
+    /// The device failed.
+    fn zones(&self) -> Result<Vec<Zone>, DeviceError>;
+
+    /// The state of one zone.
+    ///
+    /// # Errors
+    /// The device failed, or has no such zone.
+    fn zone(&self, zone: u32) -> Result<Zone, DeviceError>;
+
+    /// Reads whole blocks from `lba` on, all of one zone.
+    ///
+    /// # Errors
+    /// The device failed. The contents of the buffer are then undefined.
+    fn read(&self, lba: u64, buffer: &mut [u8]) -> Result<(), DeviceError>;
+
+    /// Appends whole blocks to a zone, and tells where they lie, in the order of the data. Several commands may be necessary, which may
+    /// be carried out in any order. Data of up to [`Shape::append_blocks`] is one command, and one run.
+    ///
+    /// # Errors
+    /// The zone takes nothing, or the device failed. Any part of the data may then be in the zone.
+    fn append(&self, zone: u32, data: &[u8]) -> Result<Vec<Run>, DeviceError>;
+
+    /// Empties a zone. This is durable when it returns.
+    ///
+    /// # Errors
+    /// The zone is read only or offline, or the device failed.
+    fn reset(&self, zone: u32) -> Result<(), DeviceError>;
+
+    /// Makes a zone full.
+    ///
+    /// # Errors
+    /// The zone is read only or offline, or the device failed.
+    fn finish(&self, zone: u32) -> Result<(), DeviceError>;
+
+    /// Makes everything durable that was appended before.
+    ///
+    /// # Errors
+    /// The device failed. Nothing is known then about what is durable.
+    fn flush(&self) -> Result<(), DeviceError>;
+}
+
+impl<D: ZoneDevice + ?Sized> ZoneDevice for &D {
+    fn shape(&self) -> Shape {
+        (**self).shape()
+    }
+
+    fn zones(&self) -> Result<Vec<Zone>, DeviceError> {
+        (**self).zones()
+    }
+
+    fn zone(&self, zone: u32) -> Result<Zone, DeviceError> {
+        (**self).zone(zone)
+    }
+
+    fn read(&self, lba: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
+        (**self).read(lba, buffer)
+    }
+
+    fn append(&self, zone: u32, data: &[u8]) -> Result<Vec<Run>, DeviceError> {
+        (**self).append(zone, data)
+    }
+
+    fn reset(&self, zone: u32) -> Result<(), DeviceError> {
+        (**self).reset(zone)
+    }
+
+    fn finish(&self, zone: u32) -> Result<(), DeviceError> {
+        (**self).finish(zone)
+    }
+
+    fn flush(&self) -> Result<(), DeviceError> {
+        (**self).flush()
+    }
+}

@@ -1,0 +1,81 @@
+//! What can go wrong.
+
+use crate::device::DeviceError;
+use crate::tree::Misfit;
+
+/// Why the store did not do something.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is no such file or directory.
+    #[error("there is no such file or directory")]
+    NotFound,
+    /// The name is taken.
+    #[error("the name is taken")]
+    Exists,
+    /// A directory is needed, and this is none.
+    #[error("this is no directory")]
+    NotDirectory,
+    /// This cannot be done with a directory.
+    #[error("this is a directory")]
+    IsDirectory,
+    /// The directory has contents.
+    #[error("the directory is not empty")]
+    NotEmpty,
+    /// The name is longer than 255 bytes.
+    #[error("the name is too long")]
+    NameTooLong,
+    /// The request makes no sense.
+    #[error("{0}")]
+    Invalid(&'static str),
+    /// The file would be too long.
+    #[error("the file would be too long")]
+    FileTooLong,
+    /// There is no space.
+    #[error("there is no space left in the store")]
+    NoSpace,
+    /// There is no such extended attribute.
+    #[error("there is no such extended attribute")]
+    NoAttribute,
+    /// The store was opened for reading only.
+    #[error("the store was opened for reading only")]
+    ReadOnly,
+    /// The device failed.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The log has not enough zones. Zones of the log may be worn out.
+    #[error("the log of the metadata has no zone left that takes it")]
+    LogFull,
+    /// The store stopped, because it could not write what it had to.
+    #[error("the store takes no changes since it failed: {0}")]
+    Stopped(String),
+    /// The device has no store.
+    #[error("there is no store on this namespace; `tranche store format` makes one")]
+    NoStore,
+    /// The device has something else.
+    #[error("{0}")]
+    Occupied(String),
+    /// The store has another version.
+    #[error("the store has version {found}; this program knows version {known}")]
+    Version {
+        /// Its version.
+        found: u32,
+        /// The version that this program knows.
+        known: u32,
+    },
+    /// The store was made for another device.
+    #[error("the store was made for a namespace with other blocks or zones")]
+    OtherDevice,
+    /// The device cannot carry a store.
+    #[error("{0}")]
+    Unsuitable(String),
+    /// What lies on the device contradicts itself.
+    #[error("the store is damaged: {0}")]
+    Damaged(String),
+}
+
+impl From<Misfit> for Error {
+    fn from(misfit: Misfit) -> Self {
+        Self::Damaged(format!("a record of the log does not fit: {misfit}"))
+    }
+}

@@ -1,0 +1,337 @@
+//! The contents of files: reading, writing, and what lies in memory.
+
+use crate::device::{Run, ZoneDevice};
+use crate::dirty::DirtyBlock;
+use crate::error::Error;
+use crate::record::{Ino, Record};
+use crate::state::State;
+use crate::tree::MAX_SIZE;
+
+/// What a read needs, so that it can go on without the lock.
+#[derive(Debug)]
+pub(crate) struct ReadPlan {
+    /// Bytes that the file has there.
+    pub(crate) length: usize,
+    /// Where they lie: place in the buffer of whole blocks, and on the device.
+    pub(crate) runs: Vec<(usize, Run)>,
+    /// How often the zones of the runs were reset.
+    pub(crate) lives: Vec<u32>,
+    /// Bytes that lie over them: place in the buffer of whole blocks.
+    pub(crate) overlays: Vec<(usize, Vec<u8>)>,
+    /// Bytes of the buffer before the first that is asked for.
+    pub(crate) skip: usize,
+    /// Bytes of the buffer.
+    pub(crate) bytes: usize,
+}
+
+fn index(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+impl State {
+    /// What a read of `length` bytes from `offset` on needs.
+    pub(crate) fn plan_read(
+        &self,
+        ino: Ino,
+        offset: u64,
+        length: usize,
+        block: u64,
+    ) -> Result<ReadPlan, Error> {
+        let contents = self.contents(ino)?;
+        let size = self.size(ino)?;
+        let length = length.min(index(size.saturating_sub(offset)));
+        let first = offset / block;
+        let last = (offset + length as u64).div_ceil(block).max(first);
+        let start = first * block;
+        let mut plan = ReadPlan {
+            length,
+            runs: Vec::new(),
+            lives: Vec::new(),
+            overlays: Vec::new(),
+            skip: index(offset - start),
+            bytes: index((last - first) * block),
+        };
+        if length == 0 {
+            return Ok(plan);
+        }
+        for (at, run) in contents.extents.within(first, last) {
+            plan.runs.push((index((at - first) * block), run));
+        }
+        plan.lives = self.lives(&plan.runs);
+        let end = last * block;
+        plan.overlays.extend(
+            contents.patches.within(start, end).map(|(at, piece)| (index(at - start), piece.to_vec())),
+        );
+        if let Some(active) = self.active.get(&ino) {
+            let dirty = active.dirty.within(first, last);
+            plan.overlays
+                .extend(dirty.map(|(at, dirty)| (index((at - first) * block), dirty.bytes.to_vec())));
+        }
+        Ok(plan)
+    }
+
+    /// How often the zones of these runs were reset.
+    pub(crate) fn lives(&self, runs: &[(usize, Run)]) -> Vec<u32> {
+        runs.iter().map(|(_, run)| self.space.life_at(run.lba)).collect()
+    }
+
+    /// A block of a file, without what is in memory.
+    fn load<D: ZoneDevice>(&self, device: &D, ino: Ino, block: u64) -> Result<Vec<u8>, Error> {
+        let contents = self.contents(ino)?;
+        let size = device.shape().block;
+        let mut bytes = vec![0; size];
+        if let Some((_, run)) = contents.extents.within(block, block + 1).next() {
+            device.read(run.lba, &mut bytes)?;
+        }
+        contents.patches.overlay(block * size as u64, &mut bytes);
+        Ok(bytes)
+    }
+
+    /// Writes bytes of a file.
+    pub(crate) fn write<D: ZoneDevice>(
+        &mut self,
+        device: &D,
+        ino: Ino,
+        offset: u64,
+        data: &[u8],
+        now: u64,
+    ) -> Result<(), Error> {
+        self.writable()?;
+        let block = device.shape().block as u64;
+        let end = offset.checked_add(data.len() as u64).filter(|end| *end <= MAX_SIZE);
+        let end = end.ok_or(Error::FileTooLong)?;
+        if data.is_empty() {
+            return Ok(());
+        }
+        let contents = self.contents(ino)?;
+        let (first, last) = (offset / block, end.div_ceil(block));
+        let there: u64 = contents.extents.within(first, last).map(|(_, run)| run.blocks).sum();
+        self.reserve(device, last - first - there)?;
+        // Records of extents need place in the log, too.
+        self.reserve_record(index(last - first) / self.limits.direct * 64)?;
+        let (mut offset, mut data) = (offset, data);
+        while !data.is_empty() {
+            let at = index(offset % block);
+            let whole = if at == 0 { data.len() / index(block) } else { 0 };
+            let taken = if whole >= self.limits.direct {
+                let piece = &data[..whole.min(self.limits.piece) * index(block)];
+                self.write_through(device, ino, offset / block, piece, now)?;
+                piece.len()
+            } else {
+                let taken = data.len().min(index(block) - at);
+                self.write_block(device, ino, (offset / block, at), &data[..taken], now)?;
+                taken
+            };
+            (offset, data) = (offset + taken as u64, &data[taken..]);
+        }
+        self.bound(device, ino)
+    }
+
+    /// Writes bytes of one block into memory, from the byte `at` of it on.
+    fn write_block<D: ZoneDevice>(
+        &mut self,
+        device: &D,
+        ino: Ino,
+        (number, at): (u64, usize),
+        data: &[u8],
+        now: u64,
+    ) -> Result<(), Error> {
+        let block = device.shape().block;
+        let size = self.size(ino)?;
+        let end = number * block as u64 + (at + data.len()) as u64;
+        if !self.active.entry(ino).or_default().dirty.change(number, at, data) {
+            let mut bytes =
+                if data.len() == block { vec![0; block] } else { self.load(device, ino, number)? };
+            bytes[at..at + data.len()].copy_from_slice(data);
+            let fresh = !self.contents(ino)?.extents.has(number);
+            let dirty = DirtyBlock { bytes: bytes.into_boxed_slice(), from: at, to: at + data.len(), fresh };
+            self.active.entry(ino).or_default().dirty.insert(number, dirty);
+            self.dirty_blocks += 1;
+        }
+        let active = self.active.entry(ino).or_default();
+        (active.size, active.mtime) = (Some(size.max(end)), now);
+        Ok(())
+    }
+
+    /// Writes whole blocks to a zone at once.
+    fn write_through<D: ZoneDevice>(
+        &mut self,
+        device: &D,
+        ino: Ino,
+        first: u64,
+        data: &[u8],
+        now: u64,
+    ) -> Result<(), Error> {
+        let block = device.shape().block as u64;
+        let last = first + data.len() as u64 / block;
+        let size = self.size(ino)?;
+        self.place_blocks(device, ino, first, data, (size.max(last * block), now))?;
+        if let Some(active) = self.active.get_mut(&ino) {
+            self.dirty_blocks -= active.dirty.take(first, last).len();
+            active.size = active.size.map(|size| size.max(last * block));
+        }
+        self.settle(ino);
+        Ok(())
+    }
+
+    /// Puts blocks of a file into zones and records where they lie. `size` is how long the file is at least.
+    fn place_blocks<D: ZoneDevice>(
+        &mut self,
+        device: &D,
+        ino: Ino,
+        first: u64,
+        data: &[u8],
+        (size, mtime): (u64, u64),
+    ) -> Result<(), Error> {
+        let block = device.shape().block as u64;
+        let (mut at, mut data) = (first, data);
+        while !data.is_empty() {
+            for run in self.put(device, self.lifetime(ino), data, false)? {
+                // The log must not tell of a size whose bytes it does not know.
+                let size = size.min((at + run.blocks) * block);
+                self.record(&Record::Extent { ino, block: at, run, size, mtime })?;
+                at += run.blocks;
+                data = &data[index(run.blocks * block)..];
+            }
+        }
+        self.write_log_if_long(device)
+    }
+
+    /// Writes some blocks out if too many are in memory.
+    fn bound<D: ZoneDevice>(&mut self, device: &D, ino: Ino) -> Result<(), Error> {
+        if self.dirty_blocks > self.limits.total_blocks {
+            return self.write_out_all(device);
+        }
+        match self.active.get(&ino) {
+            Some(active) if active.dirty.len() > self.limits.file_blocks => self.write_out(device, ino),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes out what files have in memory.
+    pub(crate) fn write_out_all<D: ZoneDevice>(&mut self, device: &D) -> Result<(), Error> {
+        let files: Vec<Ino> = self.active.keys().copied().collect();
+        files.into_iter().try_for_each(|ino| self.write_out(device, ino))
+    }
+
+    /// Writes out what a file has in memory: whole blocks to zones, parts of blocks as records.
+    pub(crate) fn write_out<D: ZoneDevice>(&mut self, device: &D, ino: Ino) -> Result<(), Error> {
+        let block = device.shape().block;
+        let mut inlined = 0;
+        while let Some(active) = self.active.get(&ino) {
+            let Some((first, dirty)) = active.dirty.first() else { break };
+            let (size, mtime) = (self.size(ino)?, active.mtime);
+            let part = dirty.to - dirty.from;
+            if part < block && inlined + part <= self.limits.inline {
+                let offset = first * block as u64 + dirty.from as u64;
+                let bytes = dirty.bytes[dirty.from..dirty.to].to_vec();
+                self.record(&Record::Inline { ino, offset, bytes, mtime })?;
+                self.drop_dirty(ino, first, first + 1);
+                inlined += part;
+                continue;
+            }
+            let run = active.dirty.whole_from(first, self.limits.piece);
+            let blocks = (run.len() / block) as u64;
+            self.place_blocks(device, ino, first, &run, (size, mtime))?;
+            self.drop_dirty(ino, first, first + blocks);
+        }
+        self.settle(ino);
+        self.write_log_if_long(device)?;
+        if self.contents(ino).is_ok_and(|contents| contents.patches.bytes() > self.limits.file_patches) {
+            self.promote(device, ino, false)?;
+        }
+        if self.tree.patch_bytes() > self.limits.total_patches { self.promote_all(device) } else { Ok(()) }
+    }
+
+    fn drop_dirty(&mut self, ino: Ino, from: u64, to: u64) {
+        if let Some(active) = self.active.get_mut(&ino) {
+            self.dirty_blocks -= active.dirty.take(from, to).len();
+        }
+    }
+
+    /// Forgets what is kept for a file that has nothing in memory.
+    pub(crate) fn settle(&mut self, ino: Ino) {
+        if let Some(active) = self.active.get_mut(&ino)
+            && active.dirty.is_empty()
+        {
+            active.size = None;
+            if active.opens == 0 {
+                self.active.remove(&ino);
+            }
+        }
+    }
+
+    /// Writes blocks of a file that lie in the log in part into zones. Without `all`, the last block of the file stays: it grows.
+    fn promote<D: ZoneDevice>(&mut self, device: &D, ino: Ino, all: bool) -> Result<(), Error> {
+        let block = device.shape().block as u64;
+        let inode = self.tree.get(ino).ok_or(Error::NotFound)?;
+        let mtime = inode.attributes.mtime;
+        let contents = self.contents(ino)?;
+        let end = contents.size / block;
+        let mut blocks = contents.patches.blocks(block).into_iter().filter(|at| all || *at < end).peekable();
+        while let Some(first) = blocks.next() {
+            let mut data = self.load(device, ino, first)?;
+            let mut next = first + 1;
+            while blocks.next_if_eq(&next).is_some() && data.len() / index(block) < self.limits.piece {
+                data.extend(self.load(device, ino, next)?);
+                next += 1;
+            }
+            let size = self.contents(ino)?.size;
+            self.place_blocks(device, ino, first, &data, (size, mtime))?;
+        }
+        Ok(())
+    }
+
+    /// Writes all blocks that lie in the log in part into zones.
+    pub(crate) fn promote_all<D: ZoneDevice>(&mut self, device: &D) -> Result<(), Error> {
+        let has_patches = |inode: &crate::tree::Inode| {
+            inode.contents().is_some_and(|contents| !contents.patches.is_empty())
+        };
+        let files: Vec<Ino> =
+            self.tree.inodes().filter(|(_, inode)| has_patches(inode)).map(|(ino, _)| ino).collect();
+        files.into_iter().try_for_each(|ino| self.promote(device, ino, true))
+    }
+
+    /// Gives a file a size. What lies behind it is gone; what is new reads as zeroes.
+    pub(crate) fn resize(&mut self, ino: Ino, size: u64, block: usize, now: u64) -> Result<(), Error> {
+        self.writable()?;
+        if size > MAX_SIZE {
+            return Err(Error::FileTooLong);
+        }
+        let before = self.size(ino)?;
+        self.reserve_record(64)?;
+        if size < before {
+            self.drop_dirty(ino, size.div_ceil(block as u64), u64::MAX);
+            if let Some(active) = self.active.get_mut(&ino) {
+                let tail = index(size % block as u64);
+                self.dirty_blocks -= usize::from(active.dirty.cut(size / block as u64, tail));
+            }
+        }
+        // The log may know a smaller size; it must not keep what lies behind the new one.
+        self.record(&Record::Size { ino, size, mtime: now })?;
+        if let Some(active) = self.active.get_mut(&ino) {
+            active.size = active.size.map(|_| size);
+        }
+        self.settle(ino);
+        Ok(())
+    }
+
+    /// Makes a hole of bytes of a file. Its size stays.
+    pub(crate) fn punch<D: ZoneDevice>(
+        &mut self,
+        device: &D,
+        ino: Ino,
+        (from, to): (u64, u64),
+        now: u64,
+    ) -> Result<(), Error> {
+        self.writable()?;
+        let to = to.min(self.size(ino)?);
+        if from >= to {
+            return Ok(());
+        }
+        // What is in memory would lie over the hole.
+        self.write_out(device, ino)?;
+        self.reserve_record(256)?;
+        self.record(&Record::Hole { ino, from, to, mtime: now })
+    }
+}

@@ -1,0 +1,40 @@
+//! A file store on the zones of a zoned namespace.
+//!
+//! - [`Store`] has files, directories and links on a [`ZoneDevice`]. It writes zones from their start to their end, and resets them when no
+//!   file has blocks of them.
+//! - Data that is expected to live equally long ([`Lifetime`]) shares zones.
+//! - The metadata is a log of records in the first zones. `docs/store-format.md` describes its bytes.
+//! - [`simulated`] is a device in memory that loses its power, for tests.
+//!
+//! What it promises: after any crash, everything that was synced is there, changes of names are there in their order, and no file has bytes
+//! that were never written to it.
+
+mod codec;
+pub mod device;
+mod dirty;
+mod error;
+mod extents;
+mod files;
+mod lifetime;
+mod log;
+#[cfg(test)]
+mod model;
+mod names;
+mod open;
+mod patches;
+mod record;
+pub mod simulated;
+mod space;
+mod state;
+mod store;
+mod tree;
+
+pub use device::ZoneDevice;
+pub use error::Error;
+pub use lifetime::{Lifetime, Placement};
+pub use log::Layout;
+pub use names::{Change, Replace};
+pub use open::FormatOptions;
+pub use record::{Attributes, Ino, NewKind};
+pub use state::Counters;
+pub use store::{FileKind, Stat, Store, Usage};

@@ -1,0 +1,246 @@
+//! The log of the metadata: epochs, each of which begins with a snapshot of the tree, and goes on with what changed.
+//!
+//! An epoch lies in one or more of the device's first zones. Each of these zones begins with a frame that says which epoch it belongs
+//! to, and which zone of it this is. Every opening for writing begins a new epoch, so a log is never continued behind what a crash left.
+
+mod frame;
+mod read;
+
+use crate::device::{Condition, DeviceError, ZoneDevice};
+use crate::error::Error;
+use crate::record::Record;
+use frame::{FrameHeader, FrameKind, HEADER};
+
+pub use frame::Layout;
+pub(crate) use read::{Found, find};
+
+/// Counts how far the log was written: the larger one was later.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
+pub(crate) struct Position(u64);
+
+/// The log that is being written.
+#[derive(Debug)]
+pub(crate) struct Log {
+    layout: Layout,
+    id: [u8; 16],
+    epoch: u64,
+    sequence: u64,
+    /// Its zones, in their order. The last one is being written.
+    chain: Vec<u32>,
+    /// Zones of the epoch that were begun, also those that failed at it.
+    begun: u32,
+    /// Blocks that the last zone still takes.
+    room: u64,
+    /// Empty zones.
+    free: Vec<u32>,
+    /// How many of them are kept for the next snapshot.
+    kept: u64,
+    /// Blocks of the snapshot, and of all.
+    snapshot_blocks: u64,
+    blocks: u64,
+    position: Position,
+}
+
+impl Log {
+    /// A log that has no epoch yet. `free` are empty zones of the log, and `epoch` is newer than all that lie on the device.
+    pub(crate) fn new(layout: Layout, id: [u8; 16], epoch: u64, free: Vec<u32>) -> Self {
+        Self {
+            layout,
+            id,
+            epoch,
+            sequence: 0,
+            chain: Vec::new(),
+            begun: 0,
+            room: 0,
+            free,
+            kept: 0,
+            snapshot_blocks: 0,
+            blocks: 0,
+            position: Position::default(),
+        }
+    }
+
+    /// Which store this is.
+    pub(crate) fn id(&self) -> [u8; 16] {
+        self.id
+    }
+
+    /// How the store lies on its device.
+    pub(crate) fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// How far it was written.
+    pub(crate) fn position(&self) -> Position {
+        self.position
+    }
+
+    /// Zones that a snapshot of so many bytes takes, at most.
+    fn zones_of(&self, bytes: u64, capacity: u64, append_blocks: u64) -> u64 {
+        let block = u64::from(self.layout.block);
+        let payload = append_blocks.min(capacity) * block - HEADER as u64;
+        let frames = bytes / payload + 2;
+        // A frame is padded to whole blocks. In each zone there is one more frame at the start, and one that is cut at the end.
+        let blocks = (bytes + frames * HEADER as u64) / block + 2 + frames;
+        blocks.div_ceil(capacity.saturating_sub(3).max(1))
+    }
+
+    /// Bytes that a snapshot may have, so that two of them have place, and a zone for what follows.
+    pub(crate) fn snapshot_limit(&self, capacity: u64) -> u64 {
+        let zones = u64::from(self.layout.log_zones.saturating_sub(1) / 2);
+        zones * capacity.saturating_sub(8) * u64::from(self.layout.block) / 8 * 7
+    }
+
+    /// Whether a new epoch should begin: the log is much longer than its snapshot, or only what the next snapshot takes is free.
+    pub(crate) fn is_long(&self, capacity: u64) -> bool {
+        let changes = self.blocks - self.snapshot_blocks;
+        changes > self.snapshot_blocks.max(capacity) || self.free.len() as u64 <= self.kept
+    }
+
+    /// Keeps zones for a snapshot of so many bytes.
+    pub(crate) fn keep(&mut self, bytes: u64, capacity: u64, append_blocks: u64) {
+        self.kept = self.zones_of(bytes, capacity, append_blocks);
+    }
+
+    /// Begins the next epoch with a snapshot, makes it durable, and empties the zones of the one before.
+    ///
+    /// # Errors
+    /// The device failed, or the log has not enough zones.
+    pub(crate) fn begin_epoch<D: ZoneDevice>(
+        &mut self,
+        device: &D,
+        snapshot: impl Iterator<Item = Record>,
+    ) -> Result<(), Error> {
+        let before = std::mem::take(&mut self.chain);
+        if let Some(last) = before.last() {
+            // It would take one of the places of zones that are open. If it cannot be finished, it does not take one.
+            let _ = device.finish(*last);
+        }
+        (self.epoch, self.sequence, self.begun, self.room, self.blocks) = (self.epoch + 1, 0, 0, 0, 0);
+        self.kept = 0;
+        let per_frame = usize::try_from(device.shape().append_blocks).unwrap_or(usize::MAX);
+        let enough = per_frame.saturating_mul(device.shape().block);
+        let mut bytes = Vec::new();
+        for record in snapshot {
+            record.encode(&mut bytes);
+            if bytes.len() >= enough {
+                self.append(device, &bytes)?;
+                bytes.clear();
+            }
+        }
+        self.append(device, &bytes)?;
+        self.write_frame(device, FrameKind::SnapshotEnd, &[])?;
+        self.snapshot_blocks = self.blocks;
+        device.flush()?;
+        for zone in before {
+            self.take_back(device, zone)?;
+        }
+        Ok(())
+    }
+
+    /// An empty zone.
+    pub(crate) fn give(&mut self, zone: u32) {
+        self.free.push(zone);
+    }
+
+    /// The zones of the epoch that the next one replaces.
+    pub(crate) fn replace(&mut self, chain: Vec<u32>) {
+        self.chain = chain;
+    }
+
+    /// Empties a zone that no epoch needs any more.
+    pub(crate) fn take_back<D: ZoneDevice>(&mut self, device: &D, zone: u32) -> Result<(), Error> {
+        match device.reset(zone) {
+            Ok(()) => self.free.push(zone),
+            // It is worn out. The log does with those that are left.
+            Err(DeviceError::Zone { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    /// Writes a piece of the stream of records at the end.
+    ///
+    /// # Errors
+    /// The device failed, or the log has not enough zones besides those that are [kept](Log::keep).
+    pub(crate) fn append<D: ZoneDevice>(&mut self, device: &D, mut bytes: &[u8]) -> Result<(), Error> {
+        let block = device.shape().block;
+        while !bytes.is_empty() {
+            if self.room == 0 {
+                self.next_zone(device)?;
+            }
+            let blocks = device.shape().append_blocks.min(self.room);
+            let most = usize::try_from(blocks).unwrap_or(usize::MAX).saturating_mul(block) - HEADER;
+            let (piece, rest) = bytes.split_at(most.min(bytes.len()));
+            self.write_frame(device, FrameKind::Records, piece)?;
+            bytes = rest;
+        }
+        Ok(())
+    }
+
+    /// Writes a frame that has place in a zone. Takes another zone if this one does not take it.
+    fn write_frame<D: ZoneDevice>(
+        &mut self,
+        device: &D,
+        kind: FrameKind,
+        payload: &[u8],
+    ) -> Result<(), Error> {
+        loop {
+            if self.room == 0 {
+                self.next_zone(device)?;
+            }
+            match self.put(device, kind, payload) {
+                Err(Error::Device(DeviceError::Zone { zone, .. })) => {
+                    // It must not take the place of another one. If it cannot be finished, it does not.
+                    let _ = device.finish(zone);
+                    self.room = 0;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// Appends a frame to the last zone.
+    fn put<D: ZoneDevice>(&mut self, device: &D, kind: FrameKind, payload: &[u8]) -> Result<(), Error> {
+        let Some(zone) = self.chain.last().copied() else { return Err(Error::LogFull) };
+        let header = FrameHeader { kind, id: self.id, epoch: self.epoch, sequence: self.sequence };
+        let frame = frame::encode(&header, payload, device.shape().block);
+        let blocks = (frame.len() / device.shape().block) as u64;
+        if blocks > self.room {
+            // The device has changed its mind about the zone. Another one has more room.
+            return Err(DeviceError::Zone { zone, problem: "it has not enough room".into() }.into());
+        }
+        device.append(zone, &frame)?;
+        self.sequence += 1;
+        self.room -= blocks;
+        self.blocks += blocks;
+        self.position.0 += 1;
+        Ok(())
+    }
+
+    /// Goes on in an empty zone.
+    fn next_zone<D: ZoneDevice>(&mut self, device: &D) -> Result<(), Error> {
+        loop {
+            let may_take = self.free.len() as u64 > self.kept;
+            let zone = if may_take { self.free.pop() } else { None };
+            let Some(zone) = zone else { return Err(Error::LogFull) };
+            let state = device.zone(zone)?;
+            if state.condition != Condition::Writable || state.written > 0 {
+                continue;
+            }
+            let index = self.begun;
+            self.begun += 1;
+            self.chain.push(zone);
+            self.room = state.capacity;
+            match self.put(device, FrameKind::Start, &self.layout.encode(index)) {
+                Ok(()) => return Ok(()),
+                Err(Error::Device(DeviceError::Zone { .. })) => {
+                    let _ = device.finish(zone);
+                    self.chain.pop();
+                    self.room = 0;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}

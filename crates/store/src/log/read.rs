@@ -1,0 +1,151 @@
+//! Finding and reading the log.
+
+use std::collections::BTreeMap;
+
+use crate::device::{Zone, ZoneDevice};
+use crate::error::Error;
+
+use super::frame::{self, FrameHeader, FrameKind, HEADER, Layout, VERSION};
+
+/// A log on a device.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) layout: Layout,
+    pub(crate) id: [u8; 16],
+    /// Its zones, in their order.
+    pub(crate) chain: Vec<u32>,
+    /// The stream of records.
+    pub(crate) stream: Vec<u8>,
+    /// How much of the stream is the snapshot.
+    pub(crate) snapshot: usize,
+}
+
+/// A zone of a log.
+#[derive(Clone, Copy, Debug)]
+struct Start {
+    zone: u32,
+    layout: Layout,
+    id: [u8; 16],
+    sequence: u64,
+}
+
+/// The logs on a device that have a whole snapshot, the newest first, and the newest epoch of which there is any trace.
+///
+/// # Errors
+/// The device failed; there is no store on it, or one of another version or for another device; a log is damaged.
+pub(crate) fn find<D: ZoneDevice>(device: &D, zones: &[Zone]) -> Result<(Vec<Found>, u64), Error> {
+    let mut epochs: BTreeMap<u64, BTreeMap<u32, Start>> = BTreeMap::new();
+    let mut id = None;
+    // The first zone that begins with a log says how many there may be.
+    let mut end = zones.len();
+    for (zone, state) in (0_u32..).zip(zones) {
+        if zone as usize >= end {
+            break;
+        }
+        if state.written == 0 {
+            continue;
+        }
+        let mut block = vec![0; device.shape().block];
+        device.read(device.shape().start_of(zone), &mut block)?;
+        let Some((header, payload)) = frame::decode(&block) else { continue };
+        if header.kind != FrameKind::Start {
+            continue;
+        }
+        let (layout, index) = match Layout::decode(payload) {
+            Some(Ok(found)) => found,
+            Some(Err(version)) => return Err(Error::Version { found: version, known: VERSION }),
+            None => return Err(Error::Damaged("a zone of the log begins with nonsense".into())),
+        };
+        if !layout.fits(&device.shape()) {
+            return Err(Error::OtherDevice);
+        }
+        if *id.get_or_insert(header.id) != header.id {
+            return Err(Error::Damaged("there are logs of two stores".into()));
+        }
+        end = layout.log_zones as usize;
+        let start = Start { zone, layout, id: header.id, sequence: header.sequence };
+        epochs.entry(header.epoch).or_default().insert(index, start);
+    }
+    let newest = epochs.keys().next_back().copied().ok_or(Error::NoStore)?;
+    let mut found = Vec::new();
+    for (epoch, starts) in epochs.into_iter().rev() {
+        // An index is missing if the zone took no frame. What comes behind it then begins with the frame that failed.
+        let starts: Vec<Start> = starts.into_values().collect();
+        found.extend(read_epoch(device, zones, epoch, &starts)?);
+    }
+    Ok((found, newest))
+}
+
+/// Reads the zones of an epoch. `None` if its snapshot is not whole.
+fn read_epoch<D: ZoneDevice>(
+    device: &D,
+    zones: &[Zone],
+    epoch: u64,
+    starts: &[Start],
+) -> Result<Option<Found>, Error> {
+    let Some(first) = starts.first() else { return Ok(None) };
+    let mut found = Found {
+        layout: first.layout,
+        id: first.id,
+        chain: starts.iter().map(|start| start.zone).collect(),
+        stream: Vec::new(),
+        snapshot: 0,
+    };
+    let (mut next, mut snapshot) = (0, None);
+    for (index, start) in starts.iter().enumerate() {
+        if start.sequence != next {
+            break;
+        }
+        // A frame that failed may lie in this zone, and once more in the next.
+        let end = starts.get(index + 1).map_or(u64::MAX, |start| start.sequence);
+        let bytes = read_zone(device, start.zone, &zones[start.zone as usize])?;
+        let mut rest = bytes.as_slice();
+        while next < end {
+            let expected = |header: &FrameHeader| header.id == first.id && header.epoch == epoch;
+            let frame = frame::decode(rest);
+            let Some((header, payload)) =
+                frame.filter(|(header, _)| expected(header) && header.sequence == next)
+            else {
+                if lies_behind(rest, device.shape().block, |header| {
+                    expected(header) && header.sequence > next
+                }) {
+                    let zone = start.zone;
+                    return Err(Error::Damaged(format!(
+                        "frame {next} of the log, in zone {zone}, is not readable"
+                    )));
+                }
+                break;
+            };
+            match header.kind {
+                FrameKind::Start => {}
+                FrameKind::Records => found.stream.extend_from_slice(payload),
+                FrameKind::SnapshotEnd => snapshot = snapshot.or(Some(found.stream.len())),
+            }
+            next += 1;
+            let length = (HEADER + payload.len()).next_multiple_of(device.shape().block);
+            rest = rest.get(length..).unwrap_or_default();
+        }
+    }
+    Ok(snapshot.map(|snapshot| Found { snapshot, ..found }))
+}
+
+/// Whether a frame like this begins at one of the blocks behind the first.
+fn lies_behind(bytes: &[u8], block: usize, is_one: impl Fn(&FrameHeader) -> bool) -> bool {
+    let blocks = (block..bytes.len()).step_by(block);
+    blocks.filter_map(|at| frame::decode(&bytes[at..])).any(|(header, _)| is_one(&header))
+}
+
+/// What a zone holds.
+fn read_zone<D: ZoneDevice>(device: &D, zone: u32, state: &Zone) -> Result<Vec<u8>, Error> {
+    /// Bytes of one read.
+    const PIECE: usize = 1 << 20;
+    let shape = device.shape();
+    let bytes = usize::try_from(state.written).unwrap_or(usize::MAX).saturating_mul(shape.block);
+    let mut contents = vec![0; bytes];
+    let mut lba = shape.start_of(zone);
+    for piece in contents.chunks_mut((PIECE / shape.block).max(1) * shape.block) {
+        device.read(lba, piece)?;
+        lba += (piece.len() / shape.block) as u64;
+    }
+    Ok(contents)
+}

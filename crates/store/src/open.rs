@@ -1,0 +1,268 @@
+//! Making a store, and opening one.
+
+use std::collections::BTreeMap;
+
+use crate::device::{Condition, Shape, Zone, ZoneDevice};
+use crate::error::Error;
+use crate::lifetime::Placement;
+use crate::log::{Found, Layout, Log, Position, find};
+use crate::record::{Attributes, Ino, NewKind, Record};
+use crate::space::{Space, open_data_zones};
+use crate::state::{Counters, Limits, State};
+use crate::tree::Tree;
+
+/// How a store is made.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct FormatOptions {
+    /// Zones of the log; `None`: as many as suit the device. At least 3.
+    pub log_zones: Option<u32>,
+    /// Zones of data that no file can take, for garbage collection; `None`: as many as suit the device. At least 2.
+    pub reserved_zones: Option<u32>,
+    /// Whether zones that hold something are emptied.
+    pub force: bool,
+    /// Owner of the top directory.
+    pub uid: u32,
+    /// Group of the top directory.
+    pub gid: u32,
+}
+
+/// Blocks that a zone must hold at least.
+const SMALLEST_ZONE: u64 = 16;
+/// Blocks that one command must append at least.
+const SMALLEST_APPEND: u64 = 8;
+
+/// Makes an empty store.
+///
+/// # Errors
+/// The device cannot carry a store, holds something, or failed.
+pub(crate) fn format<D: ZoneDevice>(
+    device: &D,
+    options: &FormatOptions,
+    id: [u8; 16],
+    now: u64,
+) -> Result<(), Error> {
+    let shape = device.shape();
+    let layout = layout(device, options)?;
+    let zones = device.zones()?;
+    let used = zones.iter().filter(|zone| zone.written > 0).count();
+    if used > 0 && !options.force {
+        let all = zones.len();
+        return Err(Error::Occupied(format!(
+            "{used} of the {all} zones hold something; `--force` empties them"
+        )));
+    }
+    for (number, zone) in (0..).zip(&zones) {
+        let usable = matches!(zone.condition, Condition::Writable | Condition::Full);
+        if usable && zone.written > 0 {
+            device.reset(number)?;
+        }
+    }
+    let mut tree = Tree::new(shape);
+    let attributes = Attributes { mode: 0o755, uid: options.uid, gid: options.gid, mtime: now, ctime: now };
+    tree.apply(&Record::Inode { ino: Ino::ROOT, kind: NewKind::Directory, attributes })?;
+    let free = usable_log_zones(&zones, &layout).collect();
+    Log::new(layout, id, 0, free).begin_epoch(device, tree.snapshot())
+}
+
+fn usable_log_zones(zones: &[Zone], layout: &Layout) -> impl Iterator<Item = u32> {
+    let zones = (0..layout.log_zones).zip(zones);
+    zones
+        .filter(|(_, zone)| matches!(zone.condition, Condition::Writable | Condition::Full))
+        .map(|(number, _)| number)
+}
+
+fn layout<D: ZoneDevice>(device: &D, options: &FormatOptions) -> Result<Layout, Error> {
+    let shape = device.shape();
+    let unsuitable = |problem: String| Err(Error::Unsuitable(problem));
+    let smallest = device.zones()?.iter().map(|zone| zone.capacity).min().unwrap_or(0);
+    if smallest < SMALLEST_ZONE {
+        return unsuitable(format!(
+            "zones of {smallest} blocks are too small; a store needs {SMALLEST_ZONE}"
+        ));
+    }
+    if shape.append_blocks < SMALLEST_APPEND {
+        let most = shape.append_blocks;
+        return unsuitable(format!(
+            "one command appends {most} blocks at most; a store needs {SMALLEST_APPEND}"
+        ));
+    }
+    if shape.open < 3 {
+        let open = shape.open;
+        return unsuitable(format!("{open} zones may be open at once; a store needs 3"));
+    }
+    let block = u32::try_from(shape.block).unwrap_or(u32::MAX);
+    let log_zones = options.log_zones.unwrap_or((shape.zones / 64).clamp(3, 16));
+    let data = shape.zones.saturating_sub(log_zones);
+    let reserved_zones = options.reserved_zones.unwrap_or((data / 20).clamp(3, 64));
+    if log_zones < 3 || reserved_zones < 2 || data <= reserved_zones {
+        let zones = shape.zones;
+        return unsuitable(format!(
+            "{zones} zones do not suffice for {log_zones} of the log (at least 3), {reserved_zones} that are reserved (at \
+             least 2), and files"
+        ));
+    }
+    Ok(Layout { block, zone_blocks: shape.zone_blocks, zones: shape.zones, log_zones, reserved_zones })
+}
+
+/// Opens the store that lies on a device. Without `read_only` a new epoch of the log begins.
+///
+/// # Errors
+/// There is no store, it is damaged or for another device, or the device failed.
+pub(crate) fn open<D: ZoneDevice>(device: &D, read_only: bool, placement: Placement) -> Result<State, Error> {
+    if !read_only {
+        // What can be read now is not durable yet, if another process wrote it that has gone.
+        device.flush()?;
+    }
+    let mut zones = device.zones()?;
+    let (candidates, newest) = find(device, &zones)?;
+    let Replayed { found, mut tree, lost } = replay(device, &zones, candidates)?;
+    let shape = device.shape();
+    let mut log = Log::new(found.layout, found.id, newest, Vec::new());
+    if !read_only {
+        for zone in usable_log_zones(&zones, &found.layout) {
+            if !found.chain.contains(&zone) {
+                match zones[zone as usize].written {
+                    0 => log.give(zone),
+                    _ => log.take_back(device, zone)?,
+                }
+            }
+        }
+        finish_surplus(device, &mut zones, &found.layout, &tree, lost)?;
+        log.replace(found.chain);
+        for ino in tree.nameless() {
+            tree.apply(&Record::Forget { ino })?;
+        }
+    }
+    let space = Space::new(&shape, &zones, &found.layout, &tree);
+    let mut state = State {
+        tree,
+        space,
+        log,
+        active: BTreeMap::new(),
+        dirty_blocks: 0,
+        pending: Vec::new(),
+        durable: Position::default(),
+        read_only,
+        stopped: None,
+        placement,
+        limits: Limits::new(shape.block),
+        counters: Counters::default(),
+    };
+    if !read_only {
+        state.space.bury(&state.tree);
+        state.begin_epoch(device)?;
+        state.finish_others(device)?;
+    }
+    Ok(state)
+}
+
+/// After a loss of power, zones that were full can have room again, and be more than may be open. Finishes those that are too many.
+///
+/// A zone that is full does not tell any more that it has lost something. So the zone `lost`, at which the log ended, stays as it is until the
+/// next epoch is durable: another opening must find the same end of the log.
+fn finish_surplus<D: ZoneDevice>(
+    device: &D,
+    zones: &mut [Zone],
+    layout: &Layout,
+    tree: &Tree,
+    lost: Option<u32>,
+) -> Result<(), Error> {
+    let is_active =
+        |zone: &Zone| zone.condition == Condition::Writable && (1..zone.capacity).contains(&zone.written);
+    let data = (0..).zip(zones.iter()).skip(layout.log_zones as usize);
+    let mut active: Vec<u32> = data.filter(|(_, zone)| is_active(zone)).map(|(number, _)| number).collect();
+    // The first are finished first: what nobody needs, then what has the least room.
+    active.sort_by_key(|number| {
+        let zone = &zones[*number as usize];
+        (Some(*number) == lost, tree.live(*number) > 0, zone.capacity - zone.written)
+    });
+    let surplus = active.len().saturating_sub(open_data_zones(&device.shape()));
+    for number in active.into_iter().take(surplus).filter(|number| Some(*number) != lost) {
+        let _ = device.finish(number);
+        zones[number as usize] = device.zone(number)?;
+    }
+    Ok(())
+}
+
+/// What a log makes.
+struct Replayed {
+    found: Found,
+    tree: Tree,
+    /// The zone that lost the data of the record at which the log ended.
+    lost: Option<u32>,
+}
+
+/// The newest log whose snapshot is durable, with the tree that it makes.
+fn replay<D: ZoneDevice>(device: &D, zones: &[Zone], candidates: Vec<Found>) -> Result<Replayed, Error> {
+    for found in candidates {
+        if let Some((tree, lost)) = replay_one(device, zones, &found)? {
+            return Ok(Replayed { found, tree, lost });
+        }
+    }
+    Err(Error::Damaged("no log has a whole snapshot whose files are there".into()))
+}
+
+/// The tree that a log makes, and the zone of the data at which it ended too early. `None` if files of its snapshot are not there.
+fn replay_one<D: ZoneDevice>(
+    device: &D,
+    zones: &[Zone],
+    found: &Found,
+) -> Result<Option<(Tree, Option<u32>)>, Error> {
+    let mut records = Vec::new();
+    let mut rest = found.stream.as_slice();
+    let mut in_snapshot = 0;
+    while let Some((record, behind)) = Record::decode(rest) {
+        records.push(record);
+        rest = behind;
+        if found.stream.len() - rest.len() <= found.snapshot {
+            in_snapshot = records.len();
+        }
+    }
+    let (end, lost) = durable_end(&device.shape(), zones, &records)?;
+    if end < in_snapshot {
+        return Ok(None);
+    }
+    let mut tree = Tree::new(device.shape());
+    for record in &records[..end] {
+        tree.apply(record)?;
+    }
+    if tree.get(Ino::ROOT).is_none_or(|root| root.directory().is_none()) {
+        return Err(Error::Damaged("there is no top directory".into()));
+    }
+    Ok(Some((tree, lost)))
+}
+
+/// How many of the records count.
+///
+/// A record of an extent can survive a loss of power that its data did not survive. Then it was never durable, and neither was anything
+/// behind it. So the log ends before the first record whose data is not there, unless its zone is freed by a later record that counts.
+fn durable_end(shape: &Shape, zones: &[Zone], records: &[Record]) -> Result<(usize, Option<u32>), Error> {
+    // From the last record to the first: where each zone is freed next.
+    let mut freed: BTreeMap<u32, usize> = BTreeMap::new();
+    // Records whose data is not there, with their zones, and where these are freed.
+    let mut missing: Vec<(usize, u32, usize)> = Vec::new();
+    for (index, record) in records.iter().enumerate().rev() {
+        match record {
+            Record::Freed { zone } => drop(freed.insert(*zone, index)),
+            Record::Extent { run, .. } | Record::Moved { run, .. } => {
+                let zone = shape.zone_of(run.lba);
+                let Some(state) = zones.get(zone as usize) else {
+                    return Err(Error::Damaged("an extent lies where no zone is".into()));
+                };
+                let end = run.lba.saturating_add(run.blocks).saturating_sub(shape.start_of(zone));
+                if end > state.written && state.condition != Condition::Offline {
+                    missing.push((index, zone, freed.get(&zone).copied().unwrap_or(usize::MAX)));
+                }
+            }
+            _ => {}
+        }
+    }
+    let (mut end, mut lost) = (records.len(), None);
+    // Where the log ends sooner, fewer zones are freed.
+    while let Some((index, zone, _)) =
+        missing.iter().rev().find(|(index, _, freed)| *index < end && *freed >= end)
+    {
+        (end, lost) = (*index, Some(*zone));
+    }
+    Ok((end, lost))
+}

@@ -1,0 +1,310 @@
+//! A device with zones in memory that loses its power, for tests.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rng::Rng;
+
+use crate::device::{Condition, DeviceError, Run, Shape, Zone, ZoneDevice};
+
+/// A device with zones in memory. It can stop at any call, and fail calls. When its power comes back, each zone has lost some of what was
+/// not flushed.
+#[derive(Debug)]
+pub struct Simulated {
+    shape: Shape,
+    capacity: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    zones: Vec<SimulatedZone>,
+    rng: Rng,
+    /// Calls that change something until the power fails; `None`: it does not.
+    calls_left: Option<u64>,
+    without_power: bool,
+    /// Of a billion appends, how many fail, after a part of them.
+    append_faults: u32,
+    /// Of a billion flushes, how many fail.
+    flush_faults: u32,
+}
+
+#[derive(Clone, Debug)]
+struct SimulatedZone {
+    data: Vec<u8>,
+    written: u64,
+    durable: u64,
+    condition: Condition,
+}
+
+impl Simulated {
+    /// An empty device: each zone holds `capacity` of the blocks of its shape. The seed decides what power losses leave.
+    ///
+    /// # Panics
+    /// The capacity is larger than a zone.
+    #[must_use]
+    pub fn new(shape: Shape, capacity: u64, seed: u64) -> Self {
+        assert!(capacity <= shape.zone_blocks, "a zone holds at most its size");
+        let zone = SimulatedZone { data: Vec::new(), written: 0, durable: 0, condition: Condition::Writable };
+        let zones = vec![zone; shape.zones as usize];
+        let rng = Rng::new(seed);
+        let state =
+            State { zones, rng, calls_left: None, without_power: false, append_faults: 0, flush_faults: 0 };
+        Self { shape, capacity, state: Mutex::new(state) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The power fails within the call after so many more that change something.
+    pub fn lose_power_after(&self, calls: u64) {
+        self.state().calls_left = Some(calls);
+    }
+
+    /// Whether the power has failed.
+    pub fn is_without_power(&self) -> bool {
+        self.state().without_power
+    }
+
+    /// Of a billion appends and flushes, so many fail.
+    pub fn fail(&self, appends: u32, flushes: u32) {
+        let mut state = self.state();
+        (state.append_faults, state.flush_faults) = (appends, flushes);
+    }
+
+    /// A zone becomes read only, or goes offline.
+    pub fn wear_out(&self, zone: u32, condition: Condition) {
+        self.state().zones[zone as usize].condition = condition;
+    }
+
+    /// The power comes back, or fails and comes back at once. Zones have lost what the seed decides.
+    pub fn restore_power(&self) {
+        let state = &mut *self.state();
+        for zone in &mut state.zones {
+            let kept = zone.durable + state.rng.below(zone.written - zone.durable + 1);
+            if kept < zone.written && zone.condition == Condition::Full {
+                zone.condition = Condition::Writable;
+            }
+            zone.written = kept;
+            zone.durable = kept;
+            zone.data.truncate(usize::try_from(kept).unwrap_or(usize::MAX) * self.shape.block);
+        }
+        (state.without_power, state.calls_left) = (false, None);
+    }
+
+    /// The power is there and stays. Nothing is lost.
+    pub fn keep_power(&self) {
+        let mut state = self.state();
+        (state.without_power, state.calls_left) = (false, None);
+    }
+
+    /// Changes what lies at a byte of a zone, as decayed flash would.
+    pub fn damage(&self, zone: u32, byte: usize) {
+        if let Some(byte) = self.state().zones[zone as usize].data.get_mut(byte) {
+            *byte ^= 0x55;
+        }
+    }
+
+    /// Whether the power holds through one more call; if not, it fails now.
+    fn power(state: &mut State) -> bool {
+        match &mut state.calls_left {
+            Some(0) => state.without_power = true,
+            Some(left) => *left -= 1,
+            None => {}
+        }
+        !state.without_power
+    }
+
+    fn usable(state: &State, zone: u32) -> Result<(), DeviceError> {
+        if state.without_power {
+            return Err(no_power());
+        }
+        if zone as usize >= state.zones.len() {
+            return Err(DeviceError::Failed(format!("there is no zone {zone}")));
+        }
+        Ok(())
+    }
+
+    fn view(&self, zone: &SimulatedZone) -> Zone {
+        let written = if zone.condition == Condition::Full { self.capacity } else { zone.written };
+        Zone { capacity: self.capacity, written, condition: zone.condition }
+    }
+
+    fn put(zone: &mut SimulatedZone, data: &[u8], block: usize, capacity: u64) {
+        zone.data.extend_from_slice(data);
+        zone.written += (data.len() / block) as u64;
+        if zone.written == capacity {
+            zone.condition = Condition::Full;
+        }
+    }
+}
+
+fn no_power() -> DeviceError {
+    DeviceError::Failed("the device has no power".into())
+}
+
+impl ZoneDevice for Simulated {
+    fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    fn zones(&self) -> Result<Vec<Zone>, DeviceError> {
+        let state = self.state();
+        Self::usable(&state, 0)?;
+        Ok(state.zones.iter().map(|zone| self.view(zone)).collect())
+    }
+
+    fn zone(&self, zone: u32) -> Result<Zone, DeviceError> {
+        let state = self.state();
+        Self::usable(&state, zone)?;
+        Ok(self.view(&state.zones[zone as usize]))
+    }
+
+    fn read(&self, lba: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
+        let state = self.state();
+        let number = self.shape.zone_of(lba);
+        Self::usable(&state, number)?;
+        let zone = &state.zones[number as usize];
+        if zone.condition == Condition::Offline {
+            return Err(DeviceError::Zone { zone: number, problem: "it is offline".into() });
+        }
+        let from = usize::try_from(lba - self.shape.start_of(number)).unwrap_or(usize::MAX);
+        let from = from.saturating_mul(self.shape.block).min(zone.data.len());
+        let there = buffer.len().min(zone.data.len() - from);
+        buffer[..there].copy_from_slice(&zone.data[from..from + there]);
+        buffer[there..].fill(0);
+        Ok(())
+    }
+
+    fn append(&self, number: u32, data: &[u8]) -> Result<Vec<Run>, DeviceError> {
+        let state = &mut *self.state();
+        Self::usable(state, number)?;
+        let (shape, capacity) = (self.shape, self.capacity);
+        let open = state.zones.iter().filter(|zone| is_active(zone)).count();
+        let zone = &mut state.zones[number as usize];
+        let blocks = (data.len() / shape.block) as u64;
+        let problem = |problem: &str| DeviceError::Zone { zone: number, problem: problem.into() };
+        if zone.condition != Condition::Writable {
+            return Err(problem("it is not writable"));
+        }
+        if zone.written + blocks > capacity {
+            return Err(problem("it has not enough room"));
+        }
+        if !is_active(zone) && open >= shape.open as usize {
+            return Err(problem("too many zones are open"));
+        }
+        // The commands are carried out in an order that the seed decides.
+        let piece = usize::try_from(shape.append_blocks).unwrap_or(usize::MAX).saturating_mul(shape.block);
+        let mut pieces: Vec<(usize, &[u8])> = data.chunks(piece).enumerate().collect();
+        for left in (1..pieces.len()).rev() {
+            pieces.swap(left, state.rng.below(left as u64 + 1) as usize);
+        }
+        let whole = Self::power(state);
+        let fault = state.rng.chance(state.append_faults);
+        let zone = &mut state.zones[number as usize];
+        if !whole || fault {
+            let kept = state.rng.below(pieces.len() as u64 + 1) as usize;
+            for (_, piece) in &pieces[..kept] {
+                Self::put(zone, piece, shape.block, capacity);
+            }
+            return Err(if whole { problem("the write failed") } else { no_power() });
+        }
+        let mut runs = vec![Run { lba: 0, blocks: 0 }; pieces.len()];
+        for (index, piece) in pieces {
+            let lba = shape.start_of(number) + zone.written;
+            runs[index] = Run { lba, blocks: (piece.len() / shape.block) as u64 };
+            Self::put(zone, piece, shape.block, capacity);
+        }
+        Ok(runs)
+    }
+
+    fn reset(&self, zone: u32) -> Result<(), DeviceError> {
+        let mut state = self.state();
+        Self::usable(&state, zone)?;
+        let powered = Self::power(&mut state);
+        if !powered && state.rng.below(2) == 0 {
+            return Err(no_power());
+        }
+        let zone_state = &mut state.zones[zone as usize];
+        if matches!(zone_state.condition, Condition::ReadOnly | Condition::Offline) {
+            return Err(DeviceError::Zone { zone, problem: "it cannot be reset".into() });
+        }
+        *zone_state =
+            SimulatedZone { data: Vec::new(), written: 0, durable: 0, condition: Condition::Writable };
+        if powered { Ok(()) } else { Err(no_power()) }
+    }
+
+    fn finish(&self, zone: u32) -> Result<(), DeviceError> {
+        let mut state = self.state();
+        Self::usable(&state, zone)?;
+        if !Self::power(&mut state) {
+            return Err(no_power());
+        }
+        let zone_state = &mut state.zones[zone as usize];
+        if matches!(zone_state.condition, Condition::ReadOnly | Condition::Offline) {
+            return Err(DeviceError::Zone { zone, problem: "it cannot be finished".into() });
+        }
+        zone_state.condition = Condition::Full;
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<(), DeviceError> {
+        let state = &mut *self.state();
+        Self::usable(state, 0)?;
+        let powered = Self::power(state);
+        if !powered || state.rng.chance(state.flush_faults) {
+            return Err(if powered { DeviceError::Failed("the flush failed".into()) } else { no_power() });
+        }
+        for zone in &mut state.zones {
+            zone.durable = zone.written;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a zone takes one of the places of those that may be written to at once.
+fn is_active(zone: &SimulatedZone) -> bool {
+    zone.condition == Condition::Writable && zone.written > 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn device() -> Simulated {
+        Simulated::new(Shape { block: 16, zone_blocks: 8, zones: 3, open: 2, append_blocks: 2 }, 6, 1)
+    }
+
+    #[test]
+    fn what_was_flushed_survives_and_the_rest_is_a_prefix() {
+        for calls in 0..4 {
+            let device = device();
+            device.append(0, &[1; 32]).unwrap();
+            device.flush().unwrap();
+            device.lose_power_after(calls);
+            let _ = device.append(0, &[2; 16]).and_then(|_| device.append(0, &[3; 16]));
+            device.restore_power();
+            let written = device.zone(0).unwrap().written;
+            let mut blocks = [0; 64];
+            device.read(0, &mut blocks).unwrap();
+            let expected: Vec<u8> = [1, 1, 2, 3].iter().flat_map(|value| [*value; 16]).collect();
+            let bytes = written as usize * 16;
+            assert!(written >= 2 && blocks[..bytes] == expected[..bytes], "{written}");
+        }
+    }
+
+    #[test]
+    fn it_keeps_to_the_rules_of_zones() {
+        let device = device();
+        let runs = device.append(1, &[7; 80]).unwrap();
+        assert_eq!(runs.iter().map(|run| run.blocks).sum::<u64>(), 5);
+        assert!(device.append(1, &[7; 32]).is_err(), "no room");
+        device.append(0, &[7; 16]).unwrap();
+        assert!(device.append(2, &[7; 16]).is_err(), "a third zone");
+        device.finish(0).unwrap();
+        device.append(2, &[7; 16]).unwrap();
+        assert!(device.append(0, &[7; 16]).is_err(), "finished");
+        device.reset(0).unwrap();
+        assert_eq!(device.zone(0).unwrap().written, 0);
+    }
+}

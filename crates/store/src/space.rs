@@ -1,0 +1,282 @@
+//! The zones of data: which are empty, which take data of which lifetime, which can be emptied.
+
+use crate::device::{Condition, Shape, Zone};
+use crate::lifetime::Lifetime;
+use crate::log::{Layout, Position};
+use crate::tree::Tree;
+
+/// What a zone of data is used for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Use {
+    /// It is empty.
+    Empty,
+    /// It takes data.
+    Open(Lifetime),
+    /// It takes no data. Files have some of its blocks.
+    Closed,
+    /// No file has any of its blocks. A record says so, but that is not in the log yet.
+    Dead,
+    /// The same, and it may be reset when the log is durable up to here.
+    Freed(Position),
+    /// It is worn out.
+    Broken,
+}
+
+/// A zone of data.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DataZone {
+    pub(crate) usage: Use,
+    pub(crate) capacity: u64,
+    pub(crate) written: u64,
+    /// Counts resets, so that who read it can tell whether it was reset meanwhile.
+    pub(crate) life: u32,
+}
+
+impl DataZone {
+    fn room(&self) -> u64 {
+        self.capacity - self.written
+    }
+}
+
+/// All zones of data. Their numbers are those of the device.
+#[derive(Debug)]
+pub(crate) struct Space {
+    /// Zones before the first belong to the log.
+    first: u32,
+    zones: Vec<DataZone>,
+    zone_blocks: u64,
+    /// Zones that may be open at once.
+    open: usize,
+    reserved: u64,
+}
+
+/// Where data can go now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Choice {
+    /// To this open zone.
+    Open(u32),
+    /// To this empty zone, which opens with that.
+    Empty(u32),
+    /// A zone can be emptied first.
+    Reset(u32),
+    /// Zones can be emptied when the log is written and durable.
+    Commit,
+    /// Garbage collection must empty a zone.
+    Collect,
+}
+
+impl Space {
+    /// The zones of data as a device reports them, with what files have in them.
+    pub(crate) fn new(shape: &Shape, zones: &[Zone], layout: &Layout, tree: &Tree) -> Self {
+        let first = layout.log_zones;
+        let states = (first..).zip(zones.iter().skip(first as usize));
+        let open = open_data_zones(shape);
+        let reserved = layout.reserved_zones.into();
+        let mut found = Self { first, zones: Vec::new(), zone_blocks: shape.zone_blocks, open, reserved };
+        for (number, zone) in states {
+            let usage = match (zone.condition, zone.written, tree.live(number)) {
+                (Condition::ReadOnly | Condition::Offline, ..) => Use::Broken,
+                (_, 0, _) => Use::Empty,
+                // What the log does not know is of no use. Nothing in the log refers to it.
+                (_, _, 0) => Use::Dead,
+                (Condition::Writable, ..) if found.count(is_open) < open => Use::Open(Lifetime::Unknown),
+                _ => Use::Closed,
+            };
+            let (capacity, written) = (zone.capacity, zone.written);
+            found.zones.push(DataZone { usage, capacity, written, life: 0 });
+        }
+        found
+    }
+
+    fn count(&self, is_one: impl Fn(&Use) -> bool) -> usize {
+        self.zones.iter().filter(|zone| is_one(&zone.usage)).count()
+    }
+
+    fn numbered(&self) -> impl Iterator<Item = (u32, &DataZone)> {
+        (self.first..).zip(&self.zones)
+    }
+
+    pub(crate) fn zone(&self, number: u32) -> Option<&DataZone> {
+        self.zones.get(number.checked_sub(self.first)? as usize)
+    }
+
+    fn zone_mut(&mut self, number: u32) -> Option<&mut DataZone> {
+        self.zones.get_mut(number.checked_sub(self.first)? as usize)
+    }
+
+    /// Blocks that files may have.
+    pub(crate) fn usable(&self) -> u64 {
+        let usable = self.zones.iter().filter(|zone| zone.usage != Use::Broken);
+        let all: u64 = usable.map(|zone| zone.capacity).sum();
+        let largest = self.zones.iter().map(|zone| zone.capacity).max().unwrap_or(0);
+        all.saturating_sub(self.reserved * largest)
+    }
+
+    /// Blocks of files in zones that are worn out. They take nothing of what is usable.
+    pub(crate) fn stranded(&self, tree: &Tree) -> u64 {
+        let broken = self.numbered().filter(|(_, zone)| zone.usage == Use::Broken);
+        broken.map(|(number, _)| tree.live(number)).sum()
+    }
+
+    /// Empty zones that only garbage collection takes. One suffices; the other is for the case that the first wears out.
+    fn spares(&self) -> usize {
+        if self.reserved > 2 { 2 } else { 1 }
+    }
+
+    /// Where data of a lifetime goes.
+    pub(crate) fn choose(&self, class: Lifetime, collecting: bool, durable: Position) -> Choice {
+        let open = || self.numbered().filter(|(_, zone)| is_open(&zone.usage) && zone.room() > 0);
+        let same = open().find(|(_, zone)| zone.usage == Use::Open(class));
+        if let Some((number, _)) = same {
+            return Choice::Open(number);
+        }
+        let places = self.open.saturating_sub(self.count(is_open));
+        let is_empty = |usage: &Use| *usage == Use::Empty;
+        let resettable =
+            self.numbered().find(|(_, zone)| matches!(zone.usage, Use::Freed(at) if at <= durable));
+        let kept = if collecting { 0 } else { self.spares() };
+        if places > 0 && self.count(is_empty) > kept {
+            let empty = self.numbered().filter(|(_, zone)| is_empty(&zone.usage));
+            // The one that was used least.
+            if let Some((number, _)) = empty.min_by_key(|(_, zone)| zone.life) {
+                return Choice::Empty(number);
+            }
+        }
+        if let (Some((number, _)), true) = (resettable, places > 0) {
+            return Choice::Reset(number);
+        }
+        let nearest = open().min_by_key(|(_, zone)| match zone.usage {
+            Use::Open(other) => other.distance(class),
+            _ => usize::MAX,
+        });
+        if let Some((number, _)) = nearest {
+            return Choice::Open(number);
+        }
+        if self.count(|usage| matches!(usage, Use::Dead | Use::Freed(_))) > 0 {
+            return Choice::Commit;
+        }
+        Choice::Collect
+    }
+
+    /// The zone that garbage collection empties with the least work, if that frees anything.
+    pub(crate) fn victim(&self, tree: &Tree) -> Option<u32> {
+        let closed = self.numbered().filter(|(_, zone)| zone.usage == Use::Closed);
+        let victim = closed.min_by_key(|(number, _)| tree.live(*number));
+        victim.filter(|(number, zone)| tree.live(*number) < zone.capacity).map(|(number, _)| number)
+    }
+
+    /// Zones that are dead, which the log does not say yet.
+    pub(crate) fn dead(&self) -> Vec<u32> {
+        self.numbered().filter(|(_, zone)| zone.usage == Use::Dead).map(|(number, _)| number).collect()
+    }
+
+    /// Blocks of the largest zone.
+    pub(crate) fn capacity(&self) -> u64 {
+        self.zones.iter().map(|zone| zone.capacity).max().unwrap_or(0)
+    }
+
+    /// How often the zone of a logical block was reset.
+    pub(crate) fn life_at(&self, lba: u64) -> u32 {
+        let zone = u32::try_from(lba / self.zone_blocks).unwrap_or(u32::MAX);
+        self.zone(zone).map_or(0, |zone| zone.life)
+    }
+
+    /// A zone takes data of a lifetime from now on.
+    pub(crate) fn open(&mut self, number: u32, class: Lifetime) {
+        if let Some(zone) = self.zone_mut(number) {
+            zone.usage = Use::Open(class);
+        }
+    }
+
+    /// Blocks were appended to a zone.
+    pub(crate) fn wrote(&mut self, number: u32, blocks: u64) {
+        if let Some(zone) = self.zone_mut(number) {
+            zone.written = (zone.written + blocks).min(zone.capacity);
+            if zone.room() == 0 {
+                zone.usage = Use::Closed;
+            }
+        }
+    }
+
+    /// A zone takes no data any more.
+    pub(crate) fn close(&mut self, number: u32, state: Zone) {
+        if let Some(zone) = self.zone_mut(number) {
+            (zone.written, zone.capacity) = (state.written.min(state.capacity), state.capacity);
+            zone.usage = match state.condition {
+                Condition::Writable | Condition::Full => Use::Closed,
+                Condition::ReadOnly | Condition::Offline => Use::Broken,
+            };
+        }
+    }
+
+    /// Zones that are neither empty nor open nor full.
+    pub(crate) fn unfinished(&self) -> Vec<u32> {
+        let others = self.numbered().filter(|(_, zone)| zone.written > 0 && zone.room() > 0);
+        others.filter(|(_, zone)| !is_open(&zone.usage)).map(|(number, _)| number).collect()
+    }
+
+    /// A zone was finished, or could not be.
+    pub(crate) fn finished(&mut self, number: u32, state: Zone) {
+        if let Some(zone) = self.zone_mut(number) {
+            zone.written = state.written.min(state.capacity);
+            if matches!(state.condition, Condition::ReadOnly | Condition::Offline) {
+                zone.usage = Use::Broken;
+            }
+        }
+    }
+
+    /// A zone was reset.
+    pub(crate) fn emptied(&mut self, number: u32) {
+        if let Some(zone) = self.zone_mut(number) {
+            *zone = DataZone { usage: Use::Empty, written: 0, life: zone.life.wrapping_add(1), ..*zone };
+        }
+    }
+
+    /// A zone is worn out.
+    pub(crate) fn broke(&mut self, number: u32) {
+        if let Some(zone) = self.zone_mut(number) {
+            zone.usage = Use::Broken;
+        }
+    }
+
+    /// Zones that no file has blocks of any more are dead from now on. Returns whether there were any.
+    pub(crate) fn bury(&mut self, tree: &Tree) -> bool {
+        let mut found = false;
+        for (number, zone) in (self.first..).zip(&mut self.zones) {
+            if zone.usage == Use::Closed && tree.live(number) == 0 {
+                zone.usage = Use::Dead;
+                found = true;
+            }
+        }
+        found
+    }
+
+    /// Everything that is dead was recorded in the log up to this position.
+    pub(crate) fn freed(&mut self, position: Position) {
+        for zone in &mut self.zones {
+            if zone.usage == Use::Dead {
+                zone.usage = Use::Freed(position);
+            }
+        }
+    }
+
+    /// Numbers of zones that are empty, open, closed, dead, and broken.
+    pub(crate) fn counts(&self) -> [usize; 5] {
+        [
+            self.count(|usage| *usage == Use::Empty),
+            self.count(is_open),
+            self.count(|usage| *usage == Use::Closed),
+            self.count(|usage| matches!(usage, Use::Dead | Use::Freed(_))),
+            self.count(|usage| *usage == Use::Broken),
+        ]
+    }
+}
+
+fn is_open(usage: &Use) -> bool {
+    matches!(usage, Use::Open(_))
+}
+
+/// How many zones of data may be open at once on such a device: two of its places are for the log.
+pub(crate) fn open_data_zones(shape: &Shape) -> usize {
+    (shape.open.saturating_sub(2)).clamp(1, 8) as usize
+}

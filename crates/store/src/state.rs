@@ -1,0 +1,354 @@
+//! The store in memory: the tree, what is not written yet, and where things go. Everything here happens under one lock.
+
+use std::collections::BTreeMap;
+
+use crate::device::{DeviceError, Run, ZoneDevice};
+use crate::dirty::Dirty;
+use crate::error::Error;
+use crate::lifetime::{Lifetime, Placement};
+use crate::log::{Log, Position};
+use crate::record::{Ino, Record};
+use crate::space::{Choice, Space};
+use crate::tree::{Contents, Tree};
+
+/// When things in memory go to the device. Blocks are logical blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Limits {
+    /// Blocks in memory of one file, at most.
+    pub(crate) file_blocks: usize,
+    /// Blocks in memory of all files, at most.
+    pub(crate) total_blocks: usize,
+    /// A write of so many whole blocks goes to its zone at once.
+    pub(crate) direct: usize,
+    /// Blocks of one append of data, at most.
+    pub(crate) piece: usize,
+    /// Bytes that go into the log with one sync of a file at most. More go to zones of data as whole blocks.
+    pub(crate) inline: usize,
+    /// Bytes of a file that lie in the log, at most.
+    pub(crate) file_patches: u64,
+    /// Bytes of all files that lie in the log, at most.
+    pub(crate) total_patches: u64,
+    /// Bytes of records that wait for the log, at most.
+    pub(crate) pending: usize,
+}
+
+impl Limits {
+    /// Those for blocks of so many bytes.
+    pub(crate) fn new(block: usize) -> Self {
+        let blocks = |bytes: usize| (bytes / block).max(1);
+        Self {
+            file_blocks: blocks(2 << 20),
+            total_blocks: blocks(64 << 20),
+            direct: blocks(256 << 10),
+            piece: blocks(1 << 20),
+            inline: 16 << 10,
+            file_patches: 32 << 10,
+            total_patches: 1 << 20,
+            pending: 1 << 20,
+        }
+    }
+}
+
+/// How often data is tried again elsewhere when a zone does not take it.
+const TRIES: u32 = 8;
+
+/// A file that is open, or has blocks in memory.
+#[derive(Default, Debug)]
+pub(crate) struct Active {
+    /// How often it is open.
+    pub(crate) opens: u32,
+    /// Blocks that were written.
+    pub(crate) dirty: Dirty,
+    /// Its size, if the log does not have it yet.
+    pub(crate) size: Option<u64>,
+    /// When it was written last, if the log does not have it yet.
+    pub(crate) mtime: u64,
+}
+
+/// The store.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) tree: Tree,
+    pub(crate) space: Space,
+    pub(crate) log: Log,
+    pub(crate) active: BTreeMap<Ino, Active>,
+    /// Blocks in memory, of all files.
+    pub(crate) dirty_blocks: usize,
+    /// Records that the tree has and the log has not.
+    pub(crate) pending: Vec<u8>,
+    /// The log is durable up to here.
+    pub(crate) durable: Position,
+    /// The store writes nothing.
+    pub(crate) read_only: bool,
+    /// Why the store takes no changes any more.
+    pub(crate) stopped: Option<String>,
+    pub(crate) placement: Placement,
+    pub(crate) limits: Limits,
+    pub(crate) counters: Counters,
+}
+
+/// What the store has done since it was opened. Blocks are logical blocks of the device.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[non_exhaustive]
+pub struct Counters {
+    /// Blocks of files that were written to zones of data.
+    pub data_blocks: u64,
+    /// Of these, blocks that garbage collection wrote.
+    pub moved_blocks: u64,
+    /// Zones of data that were reset.
+    pub resets: u64,
+    /// Epochs of the log that began.
+    pub epochs: u64,
+}
+
+impl State {
+    /// Whether changes are taken.
+    pub(crate) fn writable(&self) -> Result<(), Error> {
+        match &self.stopped {
+            Some(why) => Err(Error::Stopped(why.clone())),
+            None if self.read_only => Err(Error::ReadOnly),
+            None => Ok(()),
+        }
+    }
+
+    /// What was to be written is not, or nobody knows. From now on the store takes no changes.
+    pub(crate) fn stop(&mut self, error: &Error) {
+        self.stopped.get_or_insert_with(|| error.to_string());
+    }
+
+    /// Changes the tree, and keeps the record for the log.
+    pub(crate) fn record(&mut self, record: &Record) -> Result<(), Error> {
+        self.tree.apply(record).inspect_err(|misfit| {
+            let why = format!("it was about to do what cannot be: {misfit}");
+            self.stopped.get_or_insert(why);
+        })?;
+        record.encode(&mut self.pending);
+        Ok(())
+    }
+
+    pub(crate) fn contents(&self, ino: Ino) -> Result<&Contents, Error> {
+        let inode = self.tree.get(ino).ok_or(Error::NotFound)?;
+        match inode.contents() {
+            Some(contents) => Ok(contents),
+            None if inode.directory().is_some() => Err(Error::IsDirectory),
+            None => Err(Error::Invalid("a symbolic link has no contents")),
+        }
+    }
+
+    /// The size of a file as programs see it.
+    pub(crate) fn size(&self, ino: Ino) -> Result<u64, Error> {
+        let logged = self.contents(ino)?.size;
+        Ok(self.active.get(&ino).and_then(|active| active.size).unwrap_or(logged))
+    }
+
+    /// How long a file's data is expected to live.
+    pub(crate) fn lifetime(&self, ino: Ino) -> Lifetime {
+        let hint = self.tree.get(ino).and_then(|inode| inode.xattrs.get(Lifetime::XATTR));
+        self.placement.class(hint.and_then(|value| Lifetime::parse(value)).unwrap_or_default())
+    }
+
+    /// Blocks that files may still take.
+    pub(crate) fn free_blocks(&self) -> u64 {
+        let fresh: usize = self.active.values().map(|active| active.dirty.fresh()).sum();
+        let live = self.tree.live_total() - self.space.stranded(&self.tree);
+        let taken = live + fresh as u64 + self.tree.patch_pieces();
+        self.space.usable().saturating_sub(taken)
+    }
+
+    /// Makes sure that files may take so many more blocks.
+    pub(crate) fn reserve<D: ZoneDevice>(&mut self, device: &D, blocks: u64) -> Result<(), Error> {
+        if self.free_blocks() >= blocks {
+            return Ok(());
+        }
+        // Pieces of patches count as whole blocks until they are in zones.
+        self.write_out_all(device)?;
+        self.promote_all(device)?;
+        if self.free_blocks() >= blocks { Ok(()) } else { Err(Error::NoSpace) }
+    }
+
+    /// Makes sure that the log has place for more files, names and attributes.
+    pub(crate) fn reserve_record(&self, bytes: usize) -> Result<(), Error> {
+        let limit = self.log.snapshot_limit(self.log_capacity());
+        // An eighth is kept for changes of what is there: they can split extents.
+        let needed = self.tree.snapshot_bytes() + bytes as u64;
+        if needed <= limit / 8 * 7 { Ok(()) } else { Err(Error::NoSpace) }
+    }
+
+    /// Blocks that a zone of the log holds: those of data hold as many.
+    fn log_capacity(&self) -> u64 {
+        self.space.capacity()
+    }
+
+    /// Appends whole blocks to a zone of data, as many from the first on as it takes. Tells where they lie, in the order of the data. The caller
+    /// records that before it calls this again: a zone that is full, and of which no file has a block, is reset.
+    pub(crate) fn put<D: ZoneDevice>(
+        &mut self,
+        device: &D,
+        class: Lifetime,
+        data: &[u8],
+        collecting: bool,
+    ) -> Result<Vec<Run>, Error> {
+        let block = device.shape().block;
+        let mut tries = 0;
+        loop {
+            let zone = self.place(device, class, collecting)?;
+            let room = self.space.zone(zone).map_or(0, |zone| zone.capacity - zone.written);
+            let room = usize::try_from(room).unwrap_or(usize::MAX).saturating_mul(block);
+            let piece = &data[..room.min(data.len())];
+            match device.append(zone, piece) {
+                Ok(runs) => {
+                    let blocks = (piece.len() / block) as u64;
+                    self.space.wrote(zone, blocks);
+                    self.counters.data_blocks += blocks;
+                    self.counters.moved_blocks += if collecting { blocks } else { 0 };
+                    return Ok(runs);
+                }
+                Err(DeviceError::Zone { .. }) if tries < TRIES => {
+                    tries += 1;
+                    self.retire(device, zone)?;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// A zone did not take what it should. It takes nothing any more.
+    fn retire<D: ZoneDevice>(&mut self, device: &D, zone: u32) -> Result<(), Error> {
+        // A full zone does not tell how much of it is there after a loss of power. So everything must be.
+        device.flush().map_err(Error::from).inspect_err(|error| self.stop(error))?;
+        let _ = device.finish(zone);
+        let state = device.zone(zone)?;
+        self.space.close(zone, state);
+        Ok(())
+    }
+
+    /// Zones that take no data, and are not full, must not take the places of others. Nothing in the log depends on how far they were
+    /// written, and everything is durable.
+    pub(crate) fn finish_others<D: ZoneDevice>(&mut self, device: &D) -> Result<(), Error> {
+        for zone in self.space.unfinished() {
+            let _ = device.finish(zone);
+            let state = device.zone(zone)?;
+            self.space.finished(zone, state);
+        }
+        Ok(())
+    }
+
+    /// An open zone with room.
+    fn place<D: ZoneDevice>(&mut self, device: &D, class: Lifetime, collecting: bool) -> Result<u32, Error> {
+        loop {
+            match self.space.choose(class, collecting, self.durable) {
+                Choice::Open(zone) => return Ok(zone),
+                Choice::Empty(zone) => self.space.open(zone, class),
+                Choice::Reset(zone) => self.reset(device, zone)?,
+                Choice::Commit => self.commit(device)?,
+                Choice::Collect if collecting => return Err(Error::NoSpace),
+                Choice::Collect => {
+                    if !self.space.bury(&self.tree) {
+                        self.collect(device)?;
+                    }
+                }
+            }
+        }
+    }
+
+    fn reset<D: ZoneDevice>(&mut self, device: &D, zone: u32) -> Result<(), Error> {
+        match device.reset(zone) {
+            Ok(()) => {
+                self.space.emptied(zone);
+                self.counters.resets += 1;
+            }
+            Err(DeviceError::Zone { .. }) => self.space.broke(zone),
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    /// Writes to the log what waits for it.
+    pub(crate) fn write_log<D: ZoneDevice>(&mut self, device: &D) -> Result<(), Error> {
+        self.space.bury(&self.tree);
+        for zone in self.space.dead() {
+            self.record(&Record::Freed { zone })?;
+        }
+        let pending = std::mem::take(&mut self.pending);
+        let written = self.append(device, &pending);
+        if let Err(error) = &written {
+            self.stop(error);
+        }
+        written
+    }
+
+    fn append<D: ZoneDevice>(&mut self, device: &D, pending: &[u8]) -> Result<(), Error> {
+        let (shape, capacity) = (device.shape(), self.log_capacity());
+        let piece = usize::try_from(capacity / 2).unwrap_or(usize::MAX).saturating_mul(shape.block);
+        self.log.keep(self.tree.snapshot_bytes(), capacity, shape.append_blocks);
+        for piece in pending.chunks(piece.max(shape.block)) {
+            match self.log.append(device, piece) {
+                // A snapshot has everything, and needs less.
+                Err(Error::LogFull) => return self.begin_epoch(device),
+                result => result?,
+            }
+            if self.log.is_long(capacity) {
+                return self.begin_epoch(device);
+            }
+        }
+        self.space.freed(self.log.position());
+        Ok(())
+    }
+
+    /// Begins a new epoch of the log. Everything that the tree has is durable then.
+    pub(crate) fn begin_epoch<D: ZoneDevice>(&mut self, device: &D) -> Result<(), Error> {
+        self.pending.clear();
+        self.log.begin_epoch(device, self.tree.snapshot())?;
+        self.counters.epochs += 1;
+        self.durable = self.log.position();
+        self.space.freed(self.durable);
+        Ok(())
+    }
+
+    /// Writes the log, and makes it durable.
+    pub(crate) fn commit<D: ZoneDevice>(&mut self, device: &D) -> Result<(), Error> {
+        self.write_log(device)?;
+        let position = self.log.position();
+        device.flush().map_err(Error::from).inspect_err(|error| self.stop(error))?;
+        self.durable = self.durable.max(position);
+        Ok(())
+    }
+
+    /// Writes the log if much waits for it.
+    pub(crate) fn write_log_if_long<D: ZoneDevice>(&mut self, device: &D) -> Result<(), Error> {
+        if self.pending.len() > self.limits.pending { self.write_log(device) } else { Ok(()) }
+    }
+
+    /// Empties a zone of data: what files have in it is written elsewhere.
+    pub(crate) fn collect<D: ZoneDevice>(&mut self, device: &D) -> Result<(), Error> {
+        let victim = self.space.victim(&self.tree).ok_or(Error::NoSpace)?;
+        let shape = device.shape();
+        let mut moves = Vec::new();
+        for (ino, inode) in self.tree.inodes() {
+            let runs = inode.contents().into_iter().flat_map(|contents| contents.extents.iter());
+            moves.extend(
+                runs.filter(|(_, run)| shape.zone_of(run.lba) == victim).map(|(at, run)| (ino, at, run)),
+            );
+        }
+        for (ino, at, run) in moves {
+            let class = self.lifetime(ino);
+            let class = if self.placement == Placement::None { class } else { class.longer() };
+            let step = self.limits.piece;
+            for from in (0..run.blocks).step_by(step) {
+                let blocks = (step as u64).min(run.blocks - from);
+                let mut data = vec![0; usize::try_from(blocks).unwrap_or(0) * shape.block];
+                device.read(run.lba + from, &mut data)?;
+                let (mut block, mut data) = (at + from, data.as_slice());
+                while !data.is_empty() {
+                    for run in self.put(device, class, data, true)? {
+                        self.record(&Record::Moved { ino, block, run })?;
+                        block += run.blocks;
+                        data = &data[usize::try_from(run.blocks).unwrap_or(0) * shape.block..];
+                    }
+                }
+            }
+        }
+        self.space.bury(&self.tree);
+        Ok(())
+    }
+}

@@ -1,0 +1,269 @@
+//! The store as programs use it.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::device::ZoneDevice;
+use crate::error::Error;
+use crate::lifetime::Placement;
+use crate::open::{self, FormatOptions};
+use crate::record::{Attributes, Ino};
+use crate::state::{Counters, State};
+
+/// What `stat` tells of a file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Stat {
+    /// Its number.
+    pub ino: Ino,
+    /// What it is.
+    pub kind: FileKind,
+    /// Owner, permissions, times.
+    pub attributes: Attributes,
+    /// Names that it has; of a directory, also those within it.
+    pub links: u32,
+    /// Length in bytes; of a symbolic link, that of its target.
+    pub size: u64,
+    /// Logical blocks of the device that it has.
+    pub blocks: u64,
+}
+
+/// What a file is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FileKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+}
+
+/// How the store is filled. Blocks are logical blocks of the device.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[non_exhaustive]
+pub struct Usage {
+    /// Bytes of a block.
+    pub block: u64,
+    /// Blocks that files may have.
+    pub blocks: u64,
+    /// Of these, blocks that no file has.
+    pub free_blocks: u64,
+    /// Files, directories and symbolic links.
+    pub inodes: u64,
+    /// Bytes of the metadata in a snapshot, about.
+    pub metadata: u64,
+    /// Bytes that they may take.
+    pub metadata_limit: u64,
+    /// Zones of data: empty, open, closed, dead (they will be reset), broken.
+    pub zones: [usize; 5],
+    /// Zones of the log.
+    pub log_zones: u32,
+    /// Zones of data that no file can take.
+    pub reserved_zones: u32,
+}
+
+/// A store on a device with zones. All methods may be called from several threads.
+///
+/// What a program writes is visible at once, and durable after [`sync`](Store::sync). Changes of names survive a crash in their order:
+/// if one is there after it, all earlier ones are.
+#[derive(Debug)]
+pub struct Store<D> {
+    pub(crate) device: D,
+    pub(crate) state: Mutex<State>,
+}
+
+impl<D: ZoneDevice> Store<D> {
+    /// Makes an empty store on a device. `id` tells it from others, `now` is the time in nanoseconds since 1970.
+    ///
+    /// # Errors
+    /// The device cannot carry a store, holds something, or failed.
+    pub fn format(device: &D, options: &FormatOptions, id: [u8; 16], now: u64) -> Result<(), Error> {
+        open::format(device, options, id, now)
+    }
+
+    /// Opens the store on a device. No other program may write to the device.
+    ///
+    /// # Errors
+    /// There is no store, it is damaged or was made for another device, or the device failed.
+    pub fn open(device: D, placement: Placement) -> Result<Self, Error> {
+        let state = open::open(&device, false, placement)?;
+        Ok(Self { device, state: Mutex::new(state) })
+    }
+
+    /// Opens the store on a device, and changes nothing.
+    ///
+    /// # Errors
+    /// As [`open`](Store::open).
+    pub fn open_read_only(device: D) -> Result<Self, Error> {
+        let state = open::open(&device, true, Placement::default())?;
+        Ok(Self { device, state: Mutex::new(state) })
+    }
+
+    /// Makes everything durable, and gives the device back.
+    ///
+    /// # Errors
+    /// The device failed. What was synced before is durable.
+    pub fn close(self) -> Result<D, Error> {
+        if self.lock().writable().is_ok() {
+            self.sync_all()?;
+        }
+        Ok(self.device)
+    }
+
+    /// The device, without writing what is not yet written: as if the program had crashed.
+    pub fn abandon(self) -> D {
+        self.device
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic under the lock is a bug; the store goes on with what others see.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn device_zone(&self, lba: u64) -> u32 {
+        self.device.shape().zone_of(lba)
+    }
+
+    pub(crate) fn block(&self) -> u64 {
+        self.device.shape().block as u64
+    }
+
+    /// Reads from a file into a buffer. Returns how many bytes there are: fewer than asked for only at the end of the file.
+    ///
+    /// # Errors
+    /// There is no such file, or the device failed.
+    pub fn read(&self, ino: Ino, offset: u64, buffer: &mut [u8]) -> Result<usize, Error> {
+        loop {
+            let plan = self.lock().plan_read(ino, offset, buffer.len(), self.block())?;
+            let mut blocks = vec![0; plan.bytes];
+            let mut failed = None;
+            for (at, run) in &plan.runs {
+                let bytes = usize::try_from(run.blocks * self.block()).unwrap_or(usize::MAX);
+                failed = failed.or(self.device.read(run.lba, &mut blocks[*at..*at + bytes]).err());
+            }
+            // A zone that was reset meanwhile has other contents now. The file has its own elsewhere.
+            if !plan.runs.is_empty() && self.lock().lives(&plan.runs) != plan.lives {
+                continue;
+            }
+            if let Some(error) = failed {
+                return Err(error.into());
+            }
+            for (at, bytes) in &plan.overlays {
+                blocks[*at..*at + bytes.len()].copy_from_slice(bytes);
+            }
+            buffer[..plan.length].copy_from_slice(&blocks[plan.skip..plan.skip + plan.length]);
+            return Ok(plan.length);
+        }
+    }
+
+    /// Writes bytes to a file. They are durable after [`sync`](Store::sync).
+    ///
+    /// # Errors
+    /// There is no such file, there is no space, or the device failed.
+    pub fn write(&self, ino: Ino, offset: u64, data: &[u8], now: u64) -> Result<(), Error> {
+        self.lock().write(&self.device, ino, offset, data, now)
+    }
+
+    /// Writes bytes at the end of a file, and returns the offset of the first.
+    ///
+    /// # Errors
+    /// As [`write`](Store::write).
+    pub fn append(&self, ino: Ino, data: &[u8], now: u64) -> Result<u64, Error> {
+        let mut state = self.lock();
+        let end = state.size(ino)?;
+        state.write(&self.device, ino, end, data, now)?;
+        Ok(end)
+    }
+
+    /// Gives a file a size.
+    ///
+    /// # Errors
+    /// There is no such file, or it would be too long.
+    pub fn truncate(&self, ino: Ino, size: u64, now: u64) -> Result<(), Error> {
+        self.lock().resize(ino, size, self.device.shape().block, now)
+    }
+
+    /// Makes a hole of the bytes from `from` to `to` (exclusive) of a file. They read as zeroes. The size stays.
+    ///
+    /// # Errors
+    /// There is no such file, or the device failed.
+    pub fn punch(&self, ino: Ino, from: u64, to: u64, now: u64) -> Result<(), Error> {
+        self.lock().punch(&self.device, ino, (from, to), now)
+    }
+
+    /// Makes a file durable, and with it all changes of names and attributes that were made before.
+    ///
+    /// # Errors
+    /// There is no such file, or the device failed. After a failure of the device the store takes no changes any more.
+    pub fn sync(&self, ino: Ino) -> Result<(), Error> {
+        self.sync_with(|state| match state.active.contains_key(&ino) {
+            true => state.write_out(&self.device, ino),
+            false => Ok(()),
+        })
+    }
+
+    /// Makes all changes of names and attributes durable.
+    ///
+    /// # Errors
+    /// As [`sync`](Store::sync).
+    pub fn sync_names(&self) -> Result<(), Error> {
+        self.sync_with(|_| Ok(()))
+    }
+
+    /// Makes everything durable.
+    ///
+    /// # Errors
+    /// As [`sync`](Store::sync).
+    pub fn sync_all(&self) -> Result<(), Error> {
+        self.sync_with(|state| state.write_out_all(&self.device))
+    }
+
+    fn sync_with(&self, write_out: impl FnOnce(&mut State) -> Result<(), Error>) -> Result<(), Error> {
+        let position = {
+            let mut state = self.lock();
+            state.writable()?;
+            write_out(&mut state)?;
+            state.write_log(&self.device)?;
+            state.log.position()
+        };
+        // Others go on meanwhile.
+        let flushed = self.device.flush();
+        let mut state = self.lock();
+        match flushed {
+            Ok(()) => state.durable = state.durable.max(position),
+            Err(error) => {
+                let error = error.into();
+                state.stop(&error);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// What the store has done since it was opened.
+    pub fn counters(&self) -> Counters {
+        self.lock().counters
+    }
+
+    /// Which store this is.
+    pub fn id(&self) -> [u8; 16] {
+        self.lock().log.id()
+    }
+
+    /// How the store is filled.
+    pub fn usage(&self) -> Usage {
+        let state = self.lock();
+        let layout = state.log.layout();
+        Usage {
+            block: self.block(),
+            blocks: state.space.usable(),
+            free_blocks: state.free_blocks(),
+            inodes: state.tree.count() as u64,
+            metadata: state.tree.snapshot_bytes(),
+            metadata_limit: state.log.snapshot_limit(state.space.capacity()),
+            zones: state.space.counts(),
+            log_zones: layout.log_zones,
+            reserved_zones: layout.reserved_zones,
+        }
+    }
+}
