@@ -4,17 +4,21 @@
 //!   file has blocks of them.
 //! - Data that is expected to live equally long ([`Lifetime`]) shares zones.
 //! - The metadata is a log of records in the first zones. `docs/store-format.md` describes its bytes.
+//! - [`NamespaceZones`] is a zoned namespace as such a device, [`FileSystem`] a store as a file system that can be mounted.
 //! - [`simulated`] is a device in memory that loses its power, for tests.
 //!
 //! What it promises: after any crash, everything that was synced is there, changes of names are there in their order, and no file has bytes
 //! that were never written to it.
 
+mod check;
 mod codec;
 pub mod device;
 mod dirty;
+mod drive;
 mod error;
 mod extents;
 mod files;
+mod fuse;
 mod lifetime;
 mod log;
 #[cfg(test)]
@@ -29,8 +33,11 @@ mod state;
 mod store;
 mod tree;
 
+pub use check::Report;
 pub use device::ZoneDevice;
+pub use drive::NamespaceZones;
 pub use error::Error;
+pub use fuse::FileSystem;
 pub use lifetime::{Lifetime, Placement};
 pub use log::Layout;
 pub use names::{Change, Replace};
