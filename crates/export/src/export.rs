@@ -7,7 +7,7 @@ use crate::error::ExportError;
 use crate::files::{Access, Changes, File, Files, ROOT};
 use crate::fs::Directory;
 use crate::loops::LoopDevice;
-use crate::mount;
+use crate::mount::{self, Programs};
 use crate::mountinfo::Mount;
 use crate::record::Record;
 use crate::uring::{self, Rings};
@@ -315,8 +315,12 @@ type Begun = Result<(Served, Option<Mount>), String>;
 fn begin(dir: &Path, directory: Directory, threads: Option<usize>) -> Result<Begun, ExportError> {
     let wanted = directory.asks_for_rings();
     // Few requests come through the device if most come through rings.
-    let session =
-        mount::mount(directory.clone(), dir, if wanted { 1 } else { threads.unwrap_or(THREADS).max(1) })?;
+    let session = mount::mount(
+        directory.clone(),
+        dir,
+        if wanted { 1 } else { threads.unwrap_or(THREADS).max(1) },
+        Programs::Refused,
+    )?;
     let mount = mount::mounted(dir);
     let undo = || {
         if let Some(mount) = &mount {

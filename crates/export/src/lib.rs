@@ -15,6 +15,8 @@
 //! This crate clips requests to the file's size and refuses writes to protected namespaces. The drive checks everything else, and its
 //! status becomes an `errno` in one place.
 //!
+//! [`MountedFileSystem`] mounts what has nothing to do with block files, in the same way.
+//!
 //! Not here:
 //! - ioctls: a regular file has no `BLKGETSIZE64`; loop devices do,
 //! - mmap with `MAP_SHARED`: the kernel has no page cache for these files,
@@ -26,6 +28,7 @@ mod engine;
 mod errno;
 mod error;
 mod export;
+mod file_system;
 mod files;
 mod fs;
 mod gate;
@@ -43,4 +46,5 @@ mod tests;
 pub use attached::HOST_NQN;
 pub use error::ExportError;
 pub use export::{Device, Export, FuseTransport, Options};
+pub use file_system::MountedFileSystem;
 pub use mount::{Cleaned, clean_stale, prepare};

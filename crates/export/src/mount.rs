@@ -139,6 +139,15 @@ fn stale(dir: &Path) -> Result<Option<PathBuf>, ExportError> {
     Ok(None)
 }
 
+/// Whether programs in a mounted directory can be run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Programs {
+    /// Their files are data of a drive.
+    Refused,
+    /// As in any file system.
+    Run,
+}
+
 /// Mounts `filesystem` at `dir`.
 ///
 /// With the privilege it is done here, without it by `fusermount3`. Everyone may enter the directory in the
@@ -146,7 +155,12 @@ fn stale(dir: &Path) -> Result<Option<PathBuf>, ExportError> {
 ///
 /// # Errors
 /// If there is no FUSE, or neither privilege nor helper.
-pub fn mount<FS: Filesystem>(filesystem: FS, dir: &Path, threads: usize) -> Result<Session<FS>, ExportError> {
+pub fn mount<FS: Filesystem>(
+    filesystem: FS,
+    dir: &Path,
+    threads: usize,
+    programs: Programs,
+) -> Result<Session<FS>, ExportError> {
     let device =
         OpenOptions::new().read(true).write(true).open("/dev/fuse").map_err(|error| match error.kind() {
             io::ErrorKind::PermissionDenied => ExportError::FuseNotAllowed(error),
@@ -163,7 +177,8 @@ pub fn mount<FS: Filesystem>(filesystem: FS, dir: &Path, threads: usize) -> Resu
         group.as_raw()
     );
     let data = CString::new(data).map_err(|error| failed(error.into()))?;
-    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOATIME | MountFlags::NOEXEC;
+    let mut flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOATIME;
+    flags.set(MountFlags::NOEXEC, programs == Programs::Refused);
     match rustix::mount::mount(SOURCE, dir, KIND, flags, Some(&*data)) {
         Ok(()) => {
             let session = Session::from_fd(filesystem, device.into(), SessionACL::All, config);

@@ -240,6 +240,18 @@ impl<D: ZoneDevice> Store<D> {
         Ok(())
     }
 
+    /// Whether something was changed that is not durable yet.
+    pub fn has_unsynced(&self) -> bool {
+        let state = self.lock();
+        let waits = !state.pending.is_empty() || state.dirty_blocks > 0;
+        state.stopped.is_none() && (waits || state.log.position() > state.durable)
+    }
+
+    /// Why the store takes no changes any more, if it does not.
+    pub fn failure(&self) -> Option<String> {
+        self.lock().stopped.clone()
+    }
+
     /// What the store has done since it was opened.
     pub fn counters(&self) -> Counters {
         self.lock().counters

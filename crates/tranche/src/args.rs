@@ -5,6 +5,7 @@ use crate::key::MakeKey;
 use crate::options::{Output, Target};
 use crate::quota::Quota;
 use crate::secret::Secret;
+use crate::store::Store;
 use crate::zone::{NewZones, Zone};
 use clap::{Args, ColorChoice, Parser, Subcommand, ValueEnum};
 use device::LbaFormat;
@@ -70,6 +71,9 @@ pub enum Command {
     /// Look at the zones of a zoned namespace, change their states, append to them
     #[command(subcommand)]
     Zone(Box<Zone>),
+    /// Keep files on the zones of a zoned namespace: make a store, mount it, look into it
+    #[command(subcommand)]
+    Store(Box<Store>),
     /// Make media, ports or the disk under an image fail
     #[command(subcommand)]
     Fault(Box<Fault>),

@@ -35,6 +35,7 @@ mod secret;
 mod serve;
 mod show;
 mod sim;
+mod store;
 mod studies;
 mod table;
 mod zone;
@@ -100,6 +101,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Smart(smart) => show::smart(&smart, output),
         Command::Quota(command) => quota::quota(&command, output),
         Command::Zone(command) => zone::zone(&command, output),
+        Command::Store(command) => store::store(&command, output),
         Command::Fault(fault) => fault::fault(&fault, output),
         Command::PowerCut(cut) => power::power_cut(&cut, output),
         Command::Sanitize(command) => return sanitize::sanitize(&command, output),

@@ -189,7 +189,7 @@ pub fn not_zoned(nsid: u32) -> String {
 }
 
 /// The namespace that is meant, and the way to its zones, which is there as long as the host is.
-fn open(of: &Of) -> Result<(Connected, Zoned, IoQueue<impl Queue>)> {
+pub fn find(of: &Of) -> Result<(Connected, Zoned)> {
     let mut host = connect(&of.target)?;
     let nsid = match of.nsid {
         Some(nsid) => nsid,
@@ -207,6 +207,12 @@ fn open(of: &Of) -> Result<(Connected, Zoned, IoQueue<impl Queue>)> {
         }
         (zoned, _) => about(&mut host, nsid, zoned)?,
     };
+    Ok((host, zoned))
+}
+
+/// The same with a queue.
+fn open(of: &Of) -> Result<(Connected, Zoned, IoQueue<impl Queue>)> {
+    let (mut host, zoned) = find(of)?;
     let queue = host.io_queue(DEPTH)?;
     Ok((host, zoned, queue))
 }

@@ -1,0 +1,355 @@
+//! `tranche store`: files on the zones of a zoned namespace.
+
+use crate::connect::Connected;
+use crate::exit::FailedCheck;
+use crate::options::Output;
+use crate::progress;
+use crate::table::table;
+use crate::zone::{Of, find};
+use crate::{print_json, print_text};
+use anyhow::{Context, Result, bail};
+use clap::{Args, Subcommand, ValueEnum};
+use export::MountedFileSystem;
+use host::{Queue, Zoned};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use store::{FileKind, FileSystem, FormatOptions, NamespaceZones, Placement, Stat, ZoneDevice};
+use units::format_size;
+
+/// Commands under way at once, for each thread.
+const DEPTH: u16 = 32;
+/// Threads that answer the kernel. Each can wait for the drive.
+const THREADS: usize = 4;
+/// What was written becomes durable after this time, also if no program asks for it.
+const SYNC_EVERY: Duration = Duration::from_secs(5);
+/// How often a mounted store looks for signals.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// `tranche store`.
+#[derive(Subcommand, Debug)]
+pub enum Store {
+    /// Make an empty store on a zoned namespace
+    Format(Format),
+    /// Mount a store as a file system until SIGINT or SIGTERM, or until somebody unmounts it
+    ///
+    /// The mount follows POSIX: fsync makes a file durable on the drive. The extended attribute user.tranche.lifetime (short, medium, long or
+    /// extreme) says how long the data of a file is expected to live; such data shares zones.
+    Mount(Mount),
+    /// List a directory of a store that is not mounted
+    Ls(Ls),
+    /// Say how full a store is that is not mounted, or what is known of a file in it
+    Stat(StatOf),
+    /// Look for contradictions in a store that is not mounted
+    Check(Check),
+}
+
+/// `tranche store format`.
+#[derive(Args, Debug)]
+pub struct Format {
+    /// Empty zones that hold something: everything in them is lost
+    #[arg(long)]
+    force: bool,
+    /// Zones for the log of the metadata, at least 3 [default: 1 of 64, at least 3, at most 16]
+    #[arg(long, value_name = "N")]
+    log_zones: Option<u32>,
+    /// Zones that no file can take, at least 2: garbage collection needs them [default: 1 of 20, at least 3, at most 64]
+    #[arg(long, value_name = "N")]
+    reserved_zones: Option<u32>,
+    #[command(flatten)]
+    of: Of,
+}
+
+/// `tranche store mount`.
+#[derive(Args, Debug)]
+pub struct Mount {
+    /// An empty directory
+    dir: PathBuf,
+    /// What decides which data shares zones
+    #[arg(long, value_enum, default_value = "lifetime")]
+    placement: PlacementName,
+    #[command(flatten)]
+    of: Of,
+}
+
+/// What decides which data shares zones.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum PlacementName {
+    /// Nothing.
+    None,
+    /// Its expected lifetime.
+    Lifetime,
+}
+
+/// `tranche store ls`.
+#[derive(Args, Debug)]
+pub struct Ls {
+    /// The directory
+    #[arg(default_value = "/")]
+    path: String,
+    /// List the directories within it, too
+    #[arg(long, short = 'R')]
+    recursive: bool,
+    #[command(flatten)]
+    of: Of,
+}
+
+/// `tranche store stat`.
+#[derive(Args, Debug)]
+pub struct StatOf {
+    /// A file or directory [default: the store as a whole]
+    path: Option<String>,
+    #[command(flatten)]
+    of: Of,
+}
+
+/// `tranche store check`.
+#[derive(Args, Debug)]
+pub struct Check {
+    /// Read all blocks of all files, too
+    #[arg(long)]
+    data: bool,
+    #[command(flatten)]
+    of: Of,
+}
+
+/// A namespace as a device, with the host that its queues belong to.
+struct Opened<D> {
+    _host: Connected,
+    ns: Zoned,
+    device: D,
+}
+
+fn open(of: &Of, queues: usize) -> Result<Opened<NamespaceZones<impl Queue + use<>>>> {
+    let (mut host, ns) = find(of)?;
+    let queues = (0..queues).map(|_| host.io_queue(DEPTH)).collect::<Result<_, _>>()?;
+    Ok(Opened { _host: host, ns, device: NamespaceZones::new(ns, queues) })
+}
+
+/// `tranche store`.
+pub fn store(command: &Store, output: Output) -> Result<()> {
+    match command {
+        Store::Format(options) => format(options, output),
+        Store::Mount(options) => mount(options, output),
+        Store::Ls(options) => ls(options, output),
+        Store::Stat(options) => stat(options, output),
+        Store::Check(options) => check(options, output),
+    }
+}
+
+fn format(options: &Format, output: Output) -> Result<()> {
+    let opened = open(&options.of, 1)?;
+    let mut id = [0; 16];
+    host::fill_random(&mut id);
+    let format = FormatOptions {
+        log_zones: options.log_zones,
+        reserved_zones: options.reserved_zones,
+        force: options.force,
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+    };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+    store::Store::format(&opened.device, &format, id, now)?;
+    let usage = store::Store::open_read_only(&opened.device)?.usage();
+    let nsid = opened.ns.namespace.nsid;
+    let bytes = usage.blocks * usage.block;
+    match output {
+        Output::Json => print_json(&json!({ "nsid": nsid, "id": hex(&id), "bytes": bytes })),
+        Output::Text => {
+            print_text(&format!("namespace {nsid} has an empty store with {} for files", format_size(bytes)))
+        }
+    }
+}
+
+fn hex(id: &[u8]) -> String {
+    id.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn mount(options: &Mount, output: Output) -> Result<()> {
+    let control = progress::control()?;
+    let opened = open(&options.of, THREADS)?;
+    let nsid = opened.ns.namespace.nsid;
+    let placement = match options.placement {
+        PlacementName::None => Placement::None,
+        PlacementName::Lifetime => Placement::Lifetime,
+    };
+    let store = Arc::new(store::Store::open(opened.device, placement)?);
+    let mounted = MountedFileSystem::start(FileSystem::new(Arc::clone(&store)), &options.dir, THREADS)?;
+    let dir = options.dir.display();
+    match output {
+        Output::Json => print_json(&json!({ "nsid": nsid, "mounted": options.dir }))?,
+        Output::Text => print_text(&format!("ready: the store of namespace {nsid} is mounted at {dir}"))?,
+    }
+    let mut synced = Instant::now();
+    let mut told = false;
+    while !control.is_cancelled() && !mounted.has_ended() {
+        std::thread::sleep(LOOK);
+        if synced.elapsed() >= SYNC_EVERY {
+            if store.has_unsynced() {
+                // If it fails, the store says why below.
+                let _ = store.sync_all();
+            }
+            synced = Instant::now();
+        }
+        if let Some(why) = store.failure().filter(|_| !told) {
+            tracing::error!("the store takes no changes any more: {why}");
+            told = true;
+        }
+    }
+    mounted.stop()?;
+    if let Some(why) = store.failure() {
+        bail!("the store stopped: {why}; what was synced before is there (mount it again)");
+    }
+    store.sync_all().context("what was written last may be lost")
+}
+
+fn kind(kind: FileKind) -> &'static str {
+    match kind {
+        FileKind::File => "file",
+        FileKind::Directory => "directory",
+        FileKind::Symlink => "symlink",
+    }
+}
+
+fn describe(path: &str, stat: &Stat, block: u64) -> Value {
+    json!({
+        "path": path,
+        "inode": stat.ino.0,
+        "kind": kind(stat.kind),
+        "mode": stat.attributes.mode,
+        "uid": stat.attributes.uid,
+        "gid": stat.attributes.gid,
+        "links": stat.links,
+        "size": stat.size,
+        "bytes_on_zones": stat.blocks * block,
+        "mtime_ns": stat.attributes.mtime,
+        "ctime_ns": stat.attributes.ctime,
+    })
+}
+
+fn about_path<T>(path: &str, result: Result<T, store::Error>) -> Result<T> {
+    result.with_context(|| path.to_owned())
+}
+
+/// All names below a directory, with their paths.
+fn walk<D: ZoneDevice>(store: &store::Store<D>, path: &str, recursive: bool) -> Result<Vec<(String, Stat)>> {
+    let top = about_path(path, store.find(path.as_bytes()))?;
+    let mut found = Vec::new();
+    if top.kind != FileKind::Directory {
+        return Ok(vec![(path.to_owned(), top)]);
+    }
+    let mut directories = vec![(path.trim_end_matches('/').to_owned(), top)];
+    while let Some((path, directory)) = directories.pop() {
+        for (name, stat) in store.list(directory.ino, None, usize::MAX)? {
+            let path = format!("{path}/{}", String::from_utf8_lossy(&name));
+            if recursive && stat.kind == FileKind::Directory {
+                directories.push((path.clone(), stat.clone()));
+            }
+            found.push((path, stat));
+        }
+    }
+    found.sort_by(|one, other| one.0.cmp(&other.0));
+    Ok(found)
+}
+
+fn ls(options: &Ls, output: Output) -> Result<()> {
+    let opened = open(&options.of, 1)?;
+    let store = store::Store::open_read_only(opened.device)?;
+    let found = walk(&store, &options.path, options.recursive)?;
+    let block = store.usage().block;
+    match output {
+        Output::Json => {
+            let files: Vec<Value> = found.iter().map(|(path, stat)| describe(path, stat, block)).collect();
+            print_json(&json!({ "files": files }))
+        }
+        Output::Text => {
+            let row = |(path, stat): &(String, Stat)| {
+                let size =
+                    if stat.kind == FileKind::Directory { "-".to_owned() } else { stat.size.to_string() };
+                [kind(stat.kind).to_owned(), format!("{:04o}", stat.attributes.mode), size, path.clone()]
+            };
+            let rows: Vec<[String; 4]> = found.iter().map(row).collect();
+            print_text(&table(&["Kind", "Mode", "Size", "Path"], &rows))
+        }
+    }
+}
+
+fn stat(options: &StatOf, output: Output) -> Result<()> {
+    let opened = open(&options.of, 1)?;
+    let store = store::Store::open_read_only(opened.device)?;
+    let usage = store.usage();
+    let value = match &options.path {
+        Some(path) => {
+            let stat = about_path(path, store.find(path.as_bytes()))?;
+            describe(path, &stat, usage.block)
+        }
+        None => {
+            let [empty, open, closed, dead, broken] = usage.zones;
+            json!({
+                "nsid": opened.ns.namespace.nsid,
+                "id": hex(&store.id()),
+                "bytes": usage.blocks * usage.block,
+                "free_bytes": usage.free_blocks * usage.block,
+                "inodes": usage.inodes,
+                "metadata_bytes": usage.metadata,
+                "metadata_limit_bytes": usage.metadata_limit,
+                "log_zones": usage.log_zones,
+                "reserved_zones": usage.reserved_zones,
+                "data_zones": { "empty": empty, "open": open, "closed": closed, "dead": dead, "broken": broken },
+            })
+        }
+    };
+    match output {
+        Output::Json => print_json(&value),
+        Output::Text => {
+            let mut rows = Vec::new();
+            flatten("", &value, &mut rows);
+            print_text(&table(&["", ""], &rows))
+        }
+    }
+}
+
+/// The values of an object, with names as people write them.
+fn flatten(before: &str, value: &Value, rows: &mut Vec<[String; 2]>) {
+    for (key, value) in value.as_object().into_iter().flatten() {
+        let name = format!("{before}{}", key.replace('_', " "));
+        match value {
+            Value::Object(_) => flatten(&format!("{name}, "), value, rows),
+            Value::String(text) => rows.push([name, text.clone()]),
+            other => rows.push([name, other.to_string()]),
+        }
+    }
+}
+
+fn check(options: &Check, output: Output) -> Result<()> {
+    let opened = open(&options.of, 1)?;
+    let store = store::Store::open_read_only(opened.device)?;
+    let report = store.check(options.data)?;
+    let problems = report.problems.len();
+    match output {
+        Output::Json => print_json(&json!({
+            "files": report.files,
+            "directories": report.directories,
+            "symlinks": report.symlinks,
+            "bytes": report.blocks * store.usage().block,
+            "extents": report.extents,
+            "problems": report.problems,
+        }))?,
+        Output::Text => {
+            let (files, directories, symlinks) = (report.files, report.directories, report.symlinks);
+            let size = format_size(report.blocks * store.usage().block);
+            let mut lines = report.problems.clone();
+            lines.push(format!(
+                "{files} files, {directories} directories, {symlinks} symbolic links; {size} in {} extents; {problems} problems",
+                report.extents
+            ));
+            print_text(&lines.join("\n"))?;
+        }
+    }
+    match problems {
+        0 => Ok(()),
+        _ => Err(FailedCheck(format!("the store has {problems} problems")).into()),
+    }
+}
