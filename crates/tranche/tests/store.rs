@@ -1,0 +1,306 @@
+//! `tranche store`: files on zones, mounted. Needs root and FUSE; says so where they are missing.
+
+mod common;
+#[path = "../../export/tests/support/mod.rs"]
+mod support;
+
+use common::{Served, TRANCHE, at, text};
+use rustix::fs::{FallocateFlags, RenameFlags, XattrFlags};
+use serde_json::Value;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use support::{is_mounted, possible, wait_for};
+
+/// Zones of 2 MiB, 1.5 MiB of which can be written.
+const DRIVE: &str = r#"
+[drive]
+timing = false
+write_buffer = "4MiB"
+
+[[set]]
+media = "nand"
+cell = "tlc"
+capacity = "128MiB"
+spare = "60%"
+channels = 2
+dies = 4
+planes = 2
+nand_page = "4KiB"
+pages_per_block = 48
+rated_cycles = 3000
+timing = { read = "60us", program = "700us", erase = "4ms", channel = "800MB/s" }
+zone = { active = 14 }
+"#;
+
+struct Drive {
+    dir: tempfile::TempDir,
+    served: Option<Served>,
+    on: String,
+}
+
+impl Drive {
+    /// A drive with an image, with a zoned namespace of 96 MiB and a small conventional one.
+    fn start() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let on = format!("unix://{}", at(dir.path(), "s"));
+        fs::write(dir.path().join("drive.toml"), DRIVE).unwrap();
+        let mut drive = Self { dir, served: None, on };
+        drive.serve();
+        drive.good(&["ns", "create", "--zoned", "--size", "96MiB", "--attach"]);
+        drive
+    }
+
+    fn serve(&mut self) {
+        let path = |name| at(self.dir.path(), name);
+        let (toml, socket, image) = (path("drive.toml"), path("s"), path("image"));
+        self.served = Some(Served::start(&["--drive", &toml, "--unix", &socket, "--image", &image]));
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        Command::new(TRANCHE).env("TRANCHE_ON", &self.on).args(args).output().unwrap()
+    }
+
+    /// What a command says that succeeds.
+    fn good(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        assert!(output.status.success(), "{args:?}: {}{}", text(&output.stdout), text(&output.stderr));
+        text(&output.stdout)
+    }
+
+    fn json(&self, args: &[&str]) -> Value {
+        serde_json::from_str(&self.good(&[args, &["--output", "json"]].concat())).unwrap()
+    }
+
+    /// A command fails with this exit code, and says this.
+    fn bad(&self, code: i32, args: &[&str], says: &str) {
+        let output = self.run(args);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");
+        assert!(said.contains(says), "{args:?}: {said}");
+    }
+
+    fn point(&self) -> PathBuf {
+        self.dir.path().join("files")
+    }
+
+    fn mount(&self) -> Served {
+        let _ = fs::create_dir(self.point());
+        let point = at(self.dir.path(), "files");
+        let mut command = Command::new(TRANCHE);
+        command.env("TRANCHE_ON", &self.on).args(["--quiet", "store", "mount", &point]);
+        Served::run(&mut command)
+    }
+}
+
+/// Bytes that tell where they belong.
+fn pattern(seed: u32, length: usize) -> Vec<u8> {
+    (0..length as u32).map(|at| (at.wrapping_add(seed).wrapping_mul(2_654_435_761) >> 24) as u8).collect()
+}
+
+/// Does what programs do with files, and leaves some.
+fn use_files(top: &Path) {
+    fs::create_dir_all(top.join("a/b")).unwrap();
+    let path = top.join("a/b/file");
+    let mut file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+    file.write_all(&pattern(1, 10_000)).unwrap();
+    file.write_all_at(b"changed", 5_000).unwrap();
+    file.set_len(20_000).unwrap();
+    file.set_len(9_000).unwrap();
+    rustix::fs::fallocate(&file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 100, 4_500).unwrap();
+    let mut expected = pattern(1, 9_000);
+    expected[5_000..5_007].copy_from_slice(b"changed");
+    expected[100..4_600].fill(0);
+    let mut read = Vec::new();
+    file.seek(SeekFrom::Start(0)).unwrap();
+    file.read_to_end(&mut read).unwrap();
+    assert_eq!(read, expected);
+    file.sync_all().unwrap();
+
+    // Appends of two openings go to the end.
+    let log = top.join("log");
+    for part in ["one ", "two "] {
+        let mut file = File::options().append(true).create(true).open(&log).unwrap();
+        file.write_all(part.as_bytes()).unwrap();
+        file.sync_data().unwrap();
+    }
+    assert_eq!(fs::read(&log).unwrap(), b"one two ");
+
+    // A file replaces another, a name is exchanged, a file has two names, a link leads to it.
+    fs::write(top.join("new"), "new").unwrap();
+    fs::write(top.join("old"), "old").unwrap();
+    fs::rename(top.join("new"), top.join("old")).unwrap();
+    assert_eq!(fs::read(top.join("old")).unwrap(), b"new");
+    let at = File::open(top).unwrap();
+    rustix::fs::renameat_with(&at, "old", &at, "log", RenameFlags::EXCHANGE).unwrap();
+    assert_eq!(fs::read(top.join("old")).unwrap(), b"one two ");
+    let taken = rustix::fs::renameat_with(&at, "old", &at, "log", RenameFlags::NOREPLACE);
+    assert_eq!(taken, Err(rustix::io::Errno::EXIST));
+    fs::hard_link(top.join("old"), top.join("a/other")).unwrap();
+    assert_eq!(fs::metadata(top.join("old")).unwrap().nlink(), 2);
+    symlink("a/b", top.join("link")).unwrap();
+    assert_eq!(fs::read(top.join("link/file")).unwrap(), expected);
+    assert!(fs::rename(top.join("a"), top.join("a/b/c")).is_err(), "a directory within itself");
+    assert!(fs::remove_dir(top.join("a")).is_err(), "not empty");
+
+    // A file without a name lives as long as it is open.
+    let mut gone = File::options().read(true).write(true).create_new(true).open(top.join("gone")).unwrap();
+    fs::remove_file(top.join("gone")).unwrap();
+    gone.write_all(b"still here").unwrap();
+    let mut read = [0; 10];
+    gone.read_exact_at(&mut read, 0).unwrap();
+    assert_eq!(&read, b"still here");
+
+    // Permissions, times, extended attributes.
+    fs::set_permissions(top.join("old"), fs::Permissions::from_mode(0o640)).unwrap();
+    assert_eq!(fs::metadata(top.join("old")).unwrap().mode() & 0o7777, 0o640);
+    let lifetime = "user.tranche.lifetime";
+    rustix::fs::setxattr(top.join("old"), lifetime, b"short", XattrFlags::empty()).unwrap();
+    let wrong = rustix::fs::setxattr(top.join("old"), lifetime, b"soon", XattrFlags::empty());
+    assert_eq!(wrong, Err(rustix::io::Errno::INVAL));
+    let mut value = [0; 16];
+    let length = rustix::fs::getxattr(top.join("old"), lifetime, &mut value).unwrap();
+    assert_eq!(&value[..length], b"short");
+
+    // More names than the kernel takes in one answer.
+    fs::create_dir(top.join("many")).unwrap();
+    for number in 0..3_000 {
+        File::create(top.join(format!("many/{number}"))).unwrap();
+    }
+    assert_eq!(fs::read_dir(top.join("many")).unwrap().count(), 3_000);
+    at.sync_all().unwrap();
+}
+
+#[test]
+fn programs_find_a_file_system_and_what_was_synced_survives_a_kill() {
+    if !possible("programs_find_a_file_system_and_what_was_synced_survives_a_kill", &[]) {
+        return;
+    }
+    let drive = Drive::start();
+    drive.bad(1, &["store", "ls"], "there is no store on this namespace");
+    drive.good(&["store", "format"]);
+    drive.bad(1, &["store", "format"], "`--force` empties them");
+    let mounted = drive.mount();
+    let top = drive.point();
+    use_files(&top);
+    // One that was not synced may be there or not.
+    fs::write(top.join("unsynced"), "perhaps").unwrap();
+    drop(mounted);
+    assert!(File::open(&top).is_err(), "nobody answers");
+
+    let report = drive.json(&["store", "check", "--data"]);
+    assert_eq!(report["problems"], Value::Array(Vec::new()));
+    assert_eq!(drive.json(&["store", "stat", "/old"])["size"], 8);
+    let listed = drive.good(&["store", "ls", "-R"]);
+    assert!(listed.contains("/a/b/file") && listed.contains("/many/2999"), "{listed}");
+    drive.bad(1, &["store", "stat", "/none"], "there is no such file or directory");
+
+    let mounted = drive.mount();
+    let file = fs::read(top.join("a/b/file")).unwrap();
+    assert_eq!(
+        (file.len(), &file[5_000..5_007], &file[100..200]),
+        (9_000, b"changed".as_slice(), [0; 100].as_slice())
+    );
+    assert_eq!(fs::read(top.join("log")).unwrap(), b"new");
+    assert_eq!(fs::read(top.join("a/other")).unwrap(), b"one two ");
+    assert_eq!(fs::read_dir(top.join("many")).unwrap().count(), 3_000);
+    assert!(!top.join("gone").exists());
+    mounted.signal("TERM");
+    assert_eq!(mounted.end(), Some(0));
+    assert!(!is_mounted(&top));
+}
+
+#[test]
+fn a_full_store_says_so_and_takes_data_again() {
+    if !possible("a_full_store_says_so_and_takes_data_again", &[]) {
+        return;
+    }
+    let drive = Drive::start();
+    drive.good(&["store", "format"]);
+    let mounted = drive.mount();
+    let top = drive.point();
+    // Files of odd lengths, so that zones are cut in all ways.
+    let mut count = 0;
+    let full = loop {
+        let data = pattern(count, 300_000 + count as usize * 17);
+        if let Err(error) = fs::write(top.join(count.to_string()), &data) {
+            break error;
+        }
+        count += 1;
+    };
+    assert_eq!(full.raw_os_error(), Some(rustix::io::Errno::NOSPC.raw_os_error()));
+    assert!(count > 100, "{count} files");
+    fs::remove_file(top.join(count.to_string())).unwrap();
+    // Half of them go, here and there. Others take their place, several times.
+    for round in 1..4 {
+        for number in (round % 2..count).step_by(2) {
+            fs::remove_file(top.join(number.to_string())).unwrap();
+        }
+        for number in (round % 2..count).step_by(2) {
+            fs::write(top.join(number.to_string()), pattern(number, 300_000 + number as usize * 17)).unwrap();
+        }
+    }
+    for number in 0..count {
+        let data = fs::read(top.join(number.to_string())).unwrap();
+        assert!(data == pattern(number, 300_000 + number as usize * 17), "file {number}");
+    }
+    mounted.signal("INT");
+    assert_eq!(mounted.end(), Some(0));
+    assert_eq!(drive.json(&["store", "check", "--data"])["files"], count);
+}
+
+#[test]
+fn what_was_synced_survives_the_end_of_the_drive() {
+    if !possible("what_was_synced_survives_the_end_of_the_drive", &[]) {
+        return;
+    }
+    let mut drive = Drive::start();
+    drive.good(&["store", "format"]);
+    let mounted = drive.mount();
+    let path = drive.point().join("file");
+    let mut file = OpenOptions::new().create(true).append(true).custom_flags(o_dsync()).open(&path).unwrap();
+    for part in 0..50 {
+        file.write_all(&pattern(part, 777)).unwrap();
+    }
+    // The drive is killed under the mount.
+    drive.served = None;
+    wait_for("an error", || file.write_all(b"more").is_err());
+    assert!(file.sync_all().is_err());
+    drop(file);
+    mounted.signal("TERM");
+    assert_eq!(mounted.end(), Some(1), "what was not synced is lost");
+    drive.serve();
+    assert_eq!(drive.json(&["store", "check"])["problems"], Value::Array(Vec::new()));
+    let mounted = drive.mount();
+    let there = fs::read(&path).unwrap();
+    let expected: Vec<u8> = (0..50).flat_map(|part| pattern(part, 777)).collect();
+    assert!(there.starts_with(&expected), "{} bytes", there.len());
+    mounted.signal("TERM");
+    assert_eq!(mounted.end(), Some(0));
+}
+
+/// `O_DSYNC` of Linux.
+fn o_dsync() -> i32 {
+    0o10_000
+}
+
+#[test]
+fn what_cannot_be_a_store_is_told() {
+    let drive = Drive::start();
+    drive.good(&["ns", "create", "--size", "8MiB", "--attach"]);
+    drive.bad(1, &["store", "format", "--nsid", "2"], "has no zones");
+    drive.bad(1, &["store", "format", "--log-zones", "2"], "at least 3");
+    drive.bad(1, &["store", "format", "--reserved-zones", "60"], "do not suffice");
+    drive.bad(1, &["store", "mount", "/none"], "there is no store");
+    drive.good(&["store", "format"]);
+    drive.bad(1, &["store", "mount", "/none"], "/none");
+    // Files that are no store are not lost by accident.
+    drive.good(&["zone", "reset", "--all"]);
+    drive.good(&["zone", "append", "3", "--pad", &at(drive.dir.path(), "drive.toml")]);
+    drive.bad(1, &["store", "format"], "1 of the");
+    drive.bad(1, &["store", "check"], "there is no store on this namespace");
+    drive.good(&["store", "format", "--force"]);
+    assert_eq!(drive.json(&["store", "check"])["directories"], 1);
+}
