@@ -30,6 +30,7 @@ impl Dirty {
         self.blocks.is_empty()
     }
 
+    #[cfg(test)]
     pub(crate) fn fresh(&self) -> usize {
         self.blocks.values().filter(|block| block.fresh).count()
     }
@@ -77,15 +78,11 @@ impl Dirty {
         bytes
     }
 
-    /// The file ends at the byte `end` of a block now. Returns whether the block is gone, as nothing of it is new.
+    /// The file ends at the byte `end` of a block now. Returns whether anything of the block is new; if there is no such block, too.
     pub(crate) fn cut(&mut self, block: u64, end: usize) -> bool {
-        let Some(dirty) = self.blocks.get_mut(&block) else { return false };
+        let Some(dirty) = self.blocks.get_mut(&block) else { return true };
         dirty.bytes[end..].fill(0);
         dirty.to = dirty.to.min(end);
-        let gone = dirty.from >= dirty.to;
-        if gone {
-            self.blocks.remove(&block);
-        }
-        gone
+        dirty.from < dirty.to
     }
 }

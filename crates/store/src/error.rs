@@ -49,6 +49,9 @@ pub enum Error {
     /// The store stopped, because it could not write what it had to.
     #[error("the store takes no changes since it failed: {0}")]
     Stopped(String),
+    /// Another program opened the store for writing.
+    #[error("another program has opened the store for writing; only one may at a time")]
+    Taken,
     /// The device has no store.
     #[error("there is no store on this namespace; `tranche store format` makes one")]
     NoStore,

@@ -147,6 +147,7 @@ impl State {
             let dirty = DirtyBlock { bytes: bytes.into_boxed_slice(), from: at, to: at + data.len(), fresh };
             self.active.entry(ino).or_default().dirty.insert(number, dirty);
             self.dirty_blocks += 1;
+            self.fresh_blocks += usize::from(fresh);
         }
         let active = self.active.entry(ino).or_default();
         (active.size, active.mtime) = (Some(size.max(end)), now);
@@ -166,8 +167,8 @@ impl State {
         let last = first + data.len() as u64 / block;
         let size = self.size(ino)?;
         self.place_blocks(device, ino, first, data, (size.max(last * block), now))?;
+        self.drop_dirty(ino, first, last);
         if let Some(active) = self.active.get_mut(&ino) {
-            self.dirty_blocks -= active.dirty.take(first, last).len();
             active.size = active.size.map(|size| size.max(last * block));
         }
         self.settle(ino);
@@ -243,9 +244,12 @@ impl State {
         if self.tree.patch_bytes() > self.limits.total_patches { self.promote_all(device) } else { Ok(()) }
     }
 
-    fn drop_dirty(&mut self, ino: Ino, from: u64, to: u64) {
+    /// Forgets blocks of a file that are in memory.
+    pub(crate) fn drop_dirty(&mut self, ino: Ino, from: u64, to: u64) {
         if let Some(active) = self.active.get_mut(&ino) {
-            self.dirty_blocks -= active.dirty.take(from, to).len();
+            let dropped = active.dirty.take(from, to);
+            self.dirty_blocks -= dropped.len();
+            self.fresh_blocks -= dropped.values().filter(|dirty| dirty.fresh).count();
         }
     }
 
@@ -302,9 +306,9 @@ impl State {
         self.reserve_record(64)?;
         if size < before {
             self.drop_dirty(ino, size.div_ceil(block as u64), u64::MAX);
-            if let Some(active) = self.active.get_mut(&ino) {
-                let tail = index(size % block as u64);
-                self.dirty_blocks -= usize::from(active.dirty.cut(size / block as u64, tail));
+            let (last, tail) = (size / block as u64, index(size % block as u64));
+            if self.active.get_mut(&ino).is_some_and(|active| !active.dirty.cut(last, tail)) {
+                self.drop_dirty(ino, last, last + 1);
             }
         }
         // The log may know a smaller size; it must not keep what lies behind the new one.

@@ -85,9 +85,8 @@ impl State {
         if open || self.inode(ino)?.names > 0 {
             return Ok(());
         }
-        if let Some(active) = self.active.remove(&ino) {
-            self.dirty_blocks -= active.dirty.len();
-        }
+        self.drop_dirty(ino, 0, u64::MAX);
+        self.active.remove(&ino);
         self.record(&Record::Forget { ino })
     }
 
@@ -97,8 +96,10 @@ impl State {
         let (kind, size, blocks, links) = match &inode.kind {
             Kind::File(contents) => {
                 let runs = contents.extents.iter().map(|(_, run)| run.blocks);
-                let dirty = self.active.get(&ino).map_or(0, |active| active.dirty.fresh());
-                let blocks = runs.sum::<u64>() + dirty as u64;
+                let dirty = self.active.get(&ino).map_or(0, |active| active.dirty.len());
+                // What is in memory may replace blocks that are there.
+                let most = self.size(ino)?.div_ceil(self.tree.block());
+                let blocks = (runs.sum::<u64>() + dirty as u64).min(most);
                 (FileKind::File, self.size(ino)?, blocks, inode.names)
             }
             Kind::Directory(directory) => {

@@ -140,6 +140,7 @@ pub(crate) fn open<D: ZoneDevice>(device: &D, read_only: bool, placement: Placem
         log,
         active: BTreeMap::new(),
         dirty_blocks: 0,
+        fresh_blocks: 0,
         pending: Vec::new(),
         durable: Position::default(),
         read_only,

@@ -48,6 +48,10 @@ pub(crate) struct Space {
     /// Zones that may be open at once.
     open: usize,
     reserved: u64,
+    /// Blocks of the largest zone, and of all that are not worn out.
+    capacity: u64,
+    all: u64,
+    broken: usize,
 }
 
 /// Where data can go now.
@@ -72,7 +76,16 @@ impl Space {
         let states = (first..).zip(zones.iter().skip(first as usize));
         let open = open_data_zones(shape);
         let reserved = layout.reserved_zones.into();
-        let mut found = Self { first, zones: Vec::new(), zone_blocks: shape.zone_blocks, open, reserved };
+        let mut found = Self {
+            first,
+            zones: Vec::new(),
+            zone_blocks: shape.zone_blocks,
+            open,
+            reserved,
+            capacity: 0,
+            all: 0,
+            broken: 0,
+        };
         for (number, zone) in states {
             let usage = match (zone.condition, zone.written, tree.live(number)) {
                 (Condition::ReadOnly | Condition::Offline, ..) => Use::Broken,
@@ -85,6 +98,7 @@ impl Space {
             let (capacity, written) = (zone.capacity, zone.written);
             found.zones.push(DataZone { usage, capacity, written, life: 0 });
         }
+        found.recount();
         found
     }
 
@@ -106,16 +120,25 @@ impl Space {
 
     /// Blocks that files may have.
     pub(crate) fn usable(&self) -> u64 {
-        let usable = self.zones.iter().filter(|zone| zone.usage != Use::Broken);
-        let all: u64 = usable.map(|zone| zone.capacity).sum();
-        let largest = self.zones.iter().map(|zone| zone.capacity).max().unwrap_or(0);
-        all.saturating_sub(self.reserved * largest)
+        self.all.saturating_sub(self.reserved * self.capacity)
     }
 
     /// Blocks of files in zones that are worn out. They take nothing of what is usable.
     pub(crate) fn stranded(&self, tree: &Tree) -> u64 {
+        if self.broken == 0 {
+            return 0;
+        }
         let broken = self.numbered().filter(|(_, zone)| zone.usage == Use::Broken);
         broken.map(|(number, _)| tree.live(number)).sum()
+    }
+
+    /// Counts what the methods above tell, after a zone was lost or changed its capacity.
+    fn recount(&mut self) {
+        let (broken, usable): (Vec<&DataZone>, Vec<&DataZone>) =
+            self.zones.iter().partition(|zone| zone.usage == Use::Broken);
+        self.broken = broken.len();
+        self.all = usable.iter().map(|zone| zone.capacity).sum();
+        self.capacity = self.zones.iter().map(|zone| zone.capacity).max().unwrap_or(0);
     }
 
     /// Empty zones that only garbage collection takes. One suffices; the other is for the case that the first wears out.
@@ -172,7 +195,7 @@ impl Space {
 
     /// Blocks of the largest zone.
     pub(crate) fn capacity(&self) -> u64 {
-        self.zones.iter().map(|zone| zone.capacity).max().unwrap_or(0)
+        self.capacity
     }
 
     /// How often the zone of a logical block was reset.
@@ -207,6 +230,7 @@ impl Space {
                 Condition::ReadOnly | Condition::Offline => Use::Broken,
             };
         }
+        self.recount();
     }
 
     /// Zones that are neither empty nor open nor full.
@@ -223,6 +247,7 @@ impl Space {
                 zone.usage = Use::Broken;
             }
         }
+        self.recount();
     }
 
     /// A zone was reset.
@@ -237,6 +262,7 @@ impl Space {
         if let Some(zone) = self.zone_mut(number) {
             zone.usage = Use::Broken;
         }
+        self.recount();
     }
 
     /// Zones that no file has blocks of any more are dead from now on. Returns whether there were any.

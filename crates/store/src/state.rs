@@ -74,6 +74,8 @@ pub(crate) struct State {
     pub(crate) active: BTreeMap<Ino, Active>,
     /// Blocks in memory, of all files.
     pub(crate) dirty_blocks: usize,
+    /// Of these, blocks that have no place on the device yet.
+    pub(crate) fresh_blocks: usize,
     /// Records that the tree has and the log has not.
     pub(crate) pending: Vec<u8>,
     /// The log is durable up to here.
@@ -149,9 +151,8 @@ impl State {
 
     /// Blocks that files may still take.
     pub(crate) fn free_blocks(&self) -> u64 {
-        let fresh: usize = self.active.values().map(|active| active.dirty.fresh()).sum();
         let live = self.tree.live_total() - self.space.stranded(&self.tree);
-        let taken = live + fresh as u64 + self.tree.patch_pieces();
+        let taken = live + self.fresh_blocks as u64 + self.tree.patch_pieces();
         self.space.usable().saturating_sub(taken)
     }
 

@@ -279,3 +279,74 @@ impl<D: ZoneDevice> Store<D> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Shape;
+    use crate::record::NewKind;
+    use crate::simulated::Simulated;
+
+    fn device() -> Simulated {
+        let shape = Shape { block: 512, zone_blocks: 64, zones: 32, open: 6, append_blocks: 16 };
+        let device = Simulated::new(shape, 48, 1);
+        Store::format(&device, &FormatOptions::default(), [1; 16], 0).unwrap();
+        device
+    }
+
+    #[test]
+    fn who_opens_the_store_second_keeps_it() {
+        let device = device();
+        let first = Store::open(&device, Placement::default()).unwrap();
+        first.create(Ino::ROOT, b"one", NewKind::File, Attributes::default()).unwrap();
+        first.sync_all().unwrap();
+        let second = Store::open(&device, Placement::default()).unwrap();
+        second.create(Ino::ROOT, b"two", NewKind::File, Attributes::default()).unwrap();
+        first.create(Ino::ROOT, b"three", NewKind::File, Attributes::default()).unwrap();
+        assert_eq!(first.sync_all(), Err(Error::Taken));
+        assert!(matches!(first.sync_all(), Err(Error::Stopped(_))));
+        second.sync_all().unwrap();
+        drop((first, second));
+        let third = Store::open_read_only(&device).unwrap();
+        let names: Vec<Vec<u8>> =
+            third.list(Ino::ROOT, None, 9).unwrap().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, [b"one".to_vec(), b"two".to_vec()]);
+    }
+
+    #[test]
+    fn a_failed_flush_is_not_forgotten() {
+        let device = device();
+        let store = Store::open(&device, Placement::default()).unwrap();
+        let file = store.create(Ino::ROOT, b"file", NewKind::File, Attributes::default()).unwrap();
+        store.write(file.ino, 0, b"data", 1).unwrap();
+        device.fail(0, 1_000_000_000);
+        assert!(matches!(store.sync(file.ino), Err(Error::Device(_))));
+        device.fail(0, 0);
+        assert!(matches!(store.sync(file.ino), Err(Error::Stopped(_))), "nobody knows what is durable");
+        assert!(matches!(store.write(file.ino, 0, b"more", 1), Err(Error::Stopped(_))));
+        let mut read = [0; 4];
+        assert_eq!(store.read(file.ino, 0, &mut read), Ok(4));
+    }
+
+    #[test]
+    fn a_damaged_log_is_told() {
+        let device = device();
+        let store = Store::open(&device, Placement::default()).unwrap();
+        for number in 0..20 {
+            let name = format!("file {number}");
+            store.create(Ino::ROOT, name.as_bytes(), NewKind::File, Attributes::default()).unwrap();
+            store.sync_all().unwrap();
+        }
+        let zone = (0..3).find(|zone| device.zone(*zone).unwrap().written > 10).unwrap();
+        drop(store);
+        // A frame in the middle: what comes behind it was synced.
+        device.damage(zone, 5 * 512 + 70);
+        let refused = Store::open_read_only(&device).map(|_| ());
+        assert!(matches!(refused, Err(Error::Damaged(_))), "{refused:?}");
+        // The last frame could as well never have been durable.
+        device.damage(zone, 5 * 512 + 70);
+        let last = usize::try_from(device.zone(zone).unwrap().written - 1).unwrap();
+        device.damage(zone, last * 512 + 70);
+        assert_eq!(Store::open_read_only(&device).unwrap().usage().inodes, 20);
+    }
+}

@@ -134,6 +134,12 @@ impl Tree {
         self.inodes.iter().map(|(ino, inode)| (*ino, inode))
     }
 
+    /// Bytes of a block.
+    #[must_use]
+    pub fn block(&self) -> u64 {
+        self.shape.block as u64
+    }
+
     /// Number of inodes.
     #[must_use]
     pub fn count(&self) -> usize {

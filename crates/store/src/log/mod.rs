@@ -31,6 +31,8 @@ pub(crate) struct Log {
     begun: u32,
     /// Blocks that the last zone still takes.
     room: u64,
+    /// Where the next of them is.
+    next_lba: u64,
     /// Empty zones.
     free: Vec<u32>,
     /// How many of them are kept for the next snapshot.
@@ -52,6 +54,7 @@ impl Log {
             chain: Vec::new(),
             begun: 0,
             room: 0,
+            next_lba: 0,
             free,
             kept: 0,
             snapshot_blocks: 0,
@@ -191,6 +194,10 @@ impl Log {
             }
             match self.put(device, kind, payload) {
                 Err(Error::Device(DeviceError::Zone { zone, .. })) => {
+                    // Whoever opens the store finishes the zone.
+                    if read::newest_epoch(device, self.id, self.layout.log_zones)? > self.epoch {
+                        return Err(Error::Taken);
+                    }
                     // It must not take the place of another one. If it cannot be finished, it does not.
                     let _ = device.finish(zone);
                     self.room = 0;
@@ -210,7 +217,12 @@ impl Log {
             // The device has changed its mind about the zone. Another one has more room.
             return Err(DeviceError::Zone { zone, problem: "it has not enough room".into() }.into());
         }
-        device.append(zone, &frame)?;
+        let runs = device.append(zone, &frame)?;
+        if runs.first().is_none_or(|run| run.lba != self.next_lba) {
+            // Another program has emptied the zone, or writes to it.
+            return Err(Error::Taken);
+        }
+        self.next_lba += blocks;
         self.sequence += 1;
         self.room -= blocks;
         self.blocks += blocks;
@@ -231,7 +243,7 @@ impl Log {
             let index = self.begun;
             self.begun += 1;
             self.chain.push(zone);
-            self.room = state.capacity;
+            (self.room, self.next_lba) = (state.capacity, device.shape().start_of(zone));
             match self.put(device, FrameKind::Start, &self.layout.encode(index)) {
                 Ok(()) => return Ok(()),
                 Err(Error::Device(DeviceError::Zone { .. })) => {

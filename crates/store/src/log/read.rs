@@ -76,6 +76,23 @@ pub(crate) fn find<D: ZoneDevice>(device: &D, zones: &[Zone]) -> Result<(Vec<Fou
     Ok((found, newest))
 }
 
+/// The newest epoch of a store of which there is any trace.
+///
+/// # Errors
+/// The device failed.
+pub(super) fn newest_epoch<D: ZoneDevice>(device: &D, id: [u8; 16], log_zones: u32) -> Result<u64, Error> {
+    let mut newest = 0;
+    let mut block = vec![0; device.shape().block];
+    for zone in 0..log_zones {
+        device.read(device.shape().start_of(zone), &mut block)?;
+        match frame::decode(&block) {
+            Some((header, _)) if header.id == id => newest = newest.max(header.epoch),
+            _ => {}
+        }
+    }
+    Ok(newest)
+}
+
 /// Reads the zones of an epoch. `None` if its snapshot is not whole.
 fn read_epoch<D: ZoneDevice>(
     device: &D,

@@ -74,7 +74,10 @@ impl World {
         let open = 3 + rng.below(6) as u32;
         let shape = Shape { block: BLOCK as usize, zone_blocks: 32, zones, open, append_blocks };
         let device = Simulated::new(shape, capacity, seed);
-        let options = FormatOptions { log_zones: Some(3 + rng.below(5) as u32), ..FormatOptions::default() };
+        let options = FormatOptions {
+            log_zones: Some([3, 4, 5, 9][rng.below(4) as usize]),
+            ..FormatOptions::default()
+        };
         Store::format(&device, &options, [7; 16], 0).expect("an empty device takes a store");
         let faults = rng.below(3) == 0;
         let oracle = Oracle::new(Names::new(), BTreeMap::new());
@@ -527,6 +530,8 @@ impl World {
         assert!(bytes.len() as u64 <= estimate, "seed {}: {} > {estimate}", self.seed, bytes.len());
         let dirty: usize = state.active.values().map(|active| active.dirty.len()).sum();
         assert_eq!(dirty, state.dirty_blocks, "seed {}", self.seed);
+        let fresh: usize = state.active.values().map(|active| active.dirty.fresh()).sum();
+        assert_eq!(fresh, state.fresh_blocks, "seed {}", self.seed);
     }
 
     fn read(&self, ino: Ino) -> Vec<u8> {
