@@ -11,7 +11,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 /// The schemas in the order of the page.
-const ORDER: [&str; 39] = [
+const ORDER: [&str; 45] = [
     "error",
     "serve",
     "ns-list",
@@ -34,6 +34,12 @@ const ORDER: [&str; 39] = [
     "zone-report",
     "zone",
     "zone-append",
+    "store-format",
+    "store-mount",
+    "store-ls",
+    "store-stat",
+    "store-stat-path",
+    "store-check",
     "fault",
     "power-cut",
     "sanitize",

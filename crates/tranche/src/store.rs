@@ -179,7 +179,8 @@ fn mount(options: &Mount, output: Output) -> Result<()> {
     let mounted = MountedFileSystem::start(FileSystem::new(Arc::clone(&store)), &options.dir, THREADS)?;
     let dir = options.dir.display();
     match output {
-        Output::Json => print_json(&json!({ "nsid": nsid, "mounted": options.dir }))?,
+        // One line: who waits for it reads no further.
+        Output::Json => print_text(&json!({ "nsid": nsid, "mounted": options.dir }).to_string())?,
         Output::Text => print_text(&format!("ready: the store of namespace {nsid} is mounted at {dir}"))?,
     }
     let mut synced = Instant::now();

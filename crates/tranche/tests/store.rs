@@ -1,6 +1,8 @@
 //! `tranche store`: files on zones, mounted. Needs root and FUSE; says so where they are missing.
 
 mod common;
+#[path = "common/schema.rs"]
+mod schema;
 #[path = "../../export/tests/support/mod.rs"]
 mod support;
 
@@ -8,10 +10,10 @@ use common::{Served, TRANCHE, at, text};
 use rustix::fs::{FallocateFlags, RenameFlags, XattrFlags};
 use serde_json::Value;
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use support::{is_mounted, possible, wait_for};
 
 /// Zones of 2 MiB, 1.5 MiB of which can be written.
@@ -92,6 +94,17 @@ impl Drive {
         let mut command = Command::new(TRANCHE);
         command.env("TRANCHE_ON", &self.on).args(["--quiet", "store", "mount", &point]);
         Served::run(&mut command)
+    }
+
+    /// The same, with the line that JSON has in place of words.
+    fn mount_with_json(&self) -> Served {
+        let _ = fs::create_dir(self.point());
+        let mut command = Command::new(TRANCHE);
+        command.env("TRANCHE_ON", &self.on).args(["--quiet", "--output", "json", "store", "mount"]);
+        let mut child = command.arg(self.point()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut ready = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+        Served { child, ready }
     }
 }
 
@@ -219,7 +232,8 @@ fn a_full_store_says_so_and_takes_data_again() {
     }
     let drive = Drive::start();
     drive.good(&["store", "format"]);
-    let mounted = drive.mount();
+    let mounted = drive.mount_with_json();
+    schema::check("store-mount", &serde_json::from_str(&mounted.ready).unwrap());
     let top = drive.point();
     // Files of odd lengths, so that zones are cut in all ways.
     let mut count = 0;
