@@ -136,6 +136,13 @@ impl Namespace {
         Blocks { piremap, ..self.range(zslba, blocks) }.encode(IoOpcode::ZONE_APPEND)
     }
 
+    /// The same with Force Unit Access: the blocks are durable when it completes.
+    #[must_use]
+    pub fn append_durably(&self, zslba: u64, blocks: u32) -> Command {
+        let piremap = matches!(self.protection, 1 | 2);
+        Blocks { piremap, fua: true, ..self.range(zslba, blocks) }.encode(IoOpcode::ZONE_APPEND)
+    }
+
     #[inline]
     fn range(&self, lba: u64, blocks: u32) -> Blocks {
         Blocks { prinfo: self.stripped(), lbtl: lba as u32, ..Blocks::new(self.nsid, lba, blocks) }

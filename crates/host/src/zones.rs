@@ -427,11 +427,11 @@ impl<Q: Queue> IoQueue<Q> {
 
     /// Appends whole blocks to the zone that begins at `zslba`, with as many commands as it takes, as many at once as the queue takes. The
     /// result has the LBA of the first block of each piece of [`Zoned::append_blocks`], in the order of the data: the drive carries the
-    /// commands out in any order.
+    /// commands out in any order. With `fua` the blocks are durable when this returns.
     ///
     /// # Errors
     /// The length is not one of whole blocks; a command failed (others may have been carried out); the transport is broken.
-    pub fn append_all(&mut self, ns: &Zoned, zslba: u64, data: &[u8]) -> Result<Vec<u64>, Error> {
+    pub fn append_all(&mut self, ns: &Zoned, zslba: u64, data: &[u8], fua: bool) -> Result<Vec<u64>, Error> {
         let what = || describe("appending to", ns.namespace.nsid, Zones::One(zslba));
         let block = ns.namespace.block_size as usize;
         if !data.len().is_multiple_of(block.max(1)) {
@@ -445,7 +445,10 @@ impl<Q: Queue> IoQueue<Q> {
             while failed.is_none() && waiting.len() < self.raw().capacity() {
                 let Some((index, piece)) = pieces.next() else { break };
                 let blocks = u32::try_from(piece.len() / block).unwrap_or(u32::MAX);
-                let command = ns.namespace.append(zslba, blocks);
+                let command = match fua {
+                    true => ns.namespace.append_durably(zslba, blocks),
+                    false => ns.namespace.append(zslba, blocks),
+                };
                 waiting.push((self.raw().submit(command, Data::Out(piece.to_vec()))?, index));
             }
             if waiting.is_empty() {

@@ -49,6 +49,14 @@ impl<D: ZoneDevice> Store<D> {
                 }
                 Kind::Directory(directory) => {
                     report.directories += 1;
+                    let is_directory =
+                        |ino: &&Ino| state.tree.get(**ino).is_some_and(|inode| inode.directory().is_some());
+                    let within = directory.names.values().filter(is_directory).count();
+                    if within != directory.directories as usize {
+                        let says = directory.directories;
+                        problems
+                            .push(format!("directory {} has {within} directories, and says {says}", ino.0));
+                    }
                     for (name, ino) in &directory.names {
                         named.insert(*ino);
                         *names.entry(*ino).or_default() += 1;

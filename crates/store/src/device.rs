@@ -105,11 +105,12 @@ pub trait ZoneDevice {
     fn read(&self, lba: u64, buffer: &mut [u8]) -> Result<(), DeviceError>;
 
     /// Appends whole blocks to a zone, and tells where they lie, in the order of the data. Several commands may be necessary, which may
-    /// be carried out in any order. Data of up to [`Shape::append_blocks`] is one command, and one run.
+    /// be carried out in any order. Data of up to [`Shape::append_blocks`] is one command, and one run. If it is to be `durable`, the zone is
+    /// durable up to the end of the data when this returns.
     ///
     /// # Errors
     /// The zone takes nothing, or the device failed. Any part of the data may then be in the zone.
-    fn append(&self, zone: u32, data: &[u8]) -> Result<Vec<Run>, DeviceError>;
+    fn append(&self, zone: u32, data: &[u8], durable: bool) -> Result<Vec<Run>, DeviceError>;
 
     /// Empties a zone. This is durable when it returns.
     ///
@@ -147,8 +148,8 @@ impl<D: ZoneDevice + ?Sized> ZoneDevice for &D {
         (**self).read(lba, buffer)
     }
 
-    fn append(&self, zone: u32, data: &[u8]) -> Result<Vec<Run>, DeviceError> {
-        (**self).append(zone, data)
+    fn append(&self, zone: u32, data: &[u8], durable: bool) -> Result<Vec<Run>, DeviceError> {
+        (**self).append(zone, data, durable)
     }
 
     fn reset(&self, zone: u32) -> Result<(), DeviceError> {

@@ -138,10 +138,10 @@ impl<Q: Queue> ZoneDevice for NamespaceZones<Q> {
         self.with(|queue| queue.read(&self.zoned.namespace, lba, buffer)).map_err(|error| failed(&error))
     }
 
-    fn append(&self, zone: u32, data: &[u8]) -> Result<Vec<Run>, DeviceError> {
+    fn append(&self, zone: u32, data: &[u8], durable: bool) -> Result<Vec<Run>, DeviceError> {
         let block = self.zoned.namespace.block_size as usize;
         let piece = self.zoned.append_blocks as usize * block;
-        let lbas = self.with(|queue| queue.append_all(&self.zoned, self.start(zone), data));
+        let lbas = self.with(|queue| queue.append_all(&self.zoned, self.start(zone), data, durable));
         let lbas = lbas.map_err(|error| of_zone(zone, &error))?;
         let pieces = data.chunks(piece).map(|piece| (piece.len() / block) as u64);
         Ok(lbas.into_iter().zip(pieces).map(|(lba, blocks)| Run { lba, blocks }).collect())

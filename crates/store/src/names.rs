@@ -103,10 +103,7 @@ impl State {
                 (FileKind::File, self.size(ino)?, blocks, inode.names)
             }
             Kind::Directory(directory) => {
-                let is_directory =
-                    |ino: &&Ino| self.tree.get(**ino).is_some_and(|inode| inode.directory().is_some());
-                let within = directory.names.values().filter(is_directory).count();
-                let links = inode.names + 1 + u32::try_from(within).unwrap_or(u32::MAX - 2);
+                let links = inode.names + 1 + directory.directories;
                 (FileKind::Directory, directory.names.len() as u64, 0, links)
             }
             Kind::Symlink(target) => (FileKind::Symlink, target.len() as u64, 0, inode.names),

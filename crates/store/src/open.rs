@@ -143,6 +143,8 @@ pub(crate) fn open<D: ZoneDevice>(device: &D, read_only: bool, placement: Placem
         fresh_blocks: 0,
         pending: Vec::new(),
         durable: Position::default(),
+        appends: 0,
+        durable_appends: 0,
         read_only,
         stopped: None,
         placement,

@@ -176,7 +176,7 @@ impl ZoneDevice for Simulated {
         Ok(())
     }
 
-    fn append(&self, number: u32, data: &[u8]) -> Result<Vec<Run>, DeviceError> {
+    fn append(&self, number: u32, data: &[u8], durable: bool) -> Result<Vec<Run>, DeviceError> {
         let state = &mut *self.state();
         Self::usable(state, number)?;
         let (shape, capacity) = (self.shape, self.capacity);
@@ -214,6 +214,9 @@ impl ZoneDevice for Simulated {
             let lba = shape.start_of(number) + zone.written;
             runs[index] = Run { lba, blocks: (piece.len() / shape.block) as u64 };
             Self::put(zone, piece, shape.block, capacity);
+        }
+        if durable {
+            zone.durable = zone.written;
         }
         Ok(runs)
     }
@@ -279,10 +282,10 @@ mod tests {
     fn what_was_flushed_survives_and_the_rest_is_a_prefix() {
         for calls in 0..4 {
             let device = device();
-            device.append(0, &[1; 32]).unwrap();
+            device.append(0, &[1; 32], false).unwrap();
             device.flush().unwrap();
             device.lose_power_after(calls);
-            let _ = device.append(0, &[2; 16]).and_then(|_| device.append(0, &[3; 16]));
+            let _ = device.append(0, &[2; 16], false).and_then(|_| device.append(0, &[3; 16], false));
             device.restore_power();
             let written = device.zone(0).unwrap().written;
             let mut blocks = [0; 64];
@@ -296,14 +299,14 @@ mod tests {
     #[test]
     fn it_keeps_to_the_rules_of_zones() {
         let device = device();
-        let runs = device.append(1, &[7; 80]).unwrap();
+        let runs = device.append(1, &[7; 80], false).unwrap();
         assert_eq!(runs.iter().map(|run| run.blocks).sum::<u64>(), 5);
-        assert!(device.append(1, &[7; 32]).is_err(), "no room");
-        device.append(0, &[7; 16]).unwrap();
-        assert!(device.append(2, &[7; 16]).is_err(), "a third zone");
+        assert!(device.append(1, &[7; 32], false).is_err(), "no room");
+        device.append(0, &[7; 16], false).unwrap();
+        assert!(device.append(2, &[7; 16], false).is_err(), "a third zone");
         device.finish(0).unwrap();
-        device.append(2, &[7; 16]).unwrap();
-        assert!(device.append(0, &[7; 16]).is_err(), "finished");
+        device.append(2, &[7; 16], false).unwrap();
+        assert!(device.append(0, &[7; 16], false).is_err(), "finished");
         device.reset(0).unwrap();
         assert_eq!(device.zone(0).unwrap().written, 0);
     }

@@ -80,6 +80,9 @@ pub(crate) struct State {
     pub(crate) pending: Vec<u8>,
     /// The log is durable up to here.
     pub(crate) durable: Position,
+    /// Counts what was appended to zones of data: all of it, and what is durable.
+    pub(crate) appends: u64,
+    pub(crate) durable_appends: u64,
     /// The store writes nothing.
     pub(crate) read_only: bool,
     /// Why the store takes no changes any more.
@@ -196,10 +199,11 @@ impl State {
             let room = self.space.zone(zone).map_or(0, |zone| zone.capacity - zone.written);
             let room = usize::try_from(room).unwrap_or(usize::MAX).saturating_mul(block);
             let piece = &data[..room.min(data.len())];
-            match device.append(zone, piece) {
+            match device.append(zone, piece, false) {
                 Ok(runs) => {
                     let blocks = (piece.len() / block) as u64;
                     self.space.wrote(zone, blocks);
+                    self.appends += 1;
                     self.counters.data_blocks += blocks;
                     self.counters.moved_blocks += if collecting { blocks } else { 0 };
                     return Ok(runs);
@@ -266,24 +270,43 @@ impl State {
 
     /// Writes to the log what waits for it.
     pub(crate) fn write_log<D: ZoneDevice>(&mut self, device: &D) -> Result<(), Error> {
+        self.write_log_as(device, false)
+    }
+
+    /// Writes to the log what waits for it. If all else is durable, that becomes durable with it, and needs no Flush.
+    pub(crate) fn write_log_durably<D: ZoneDevice>(&mut self, device: &D) -> Result<(), Error> {
+        let alone = self.is_durable();
+        self.write_log_as(device, alone)?;
+        if alone {
+            self.durable = self.log.position();
+        }
+        Ok(())
+    }
+
+    /// Whether everything is durable that the device has.
+    pub(crate) fn is_durable(&self) -> bool {
+        self.durable == self.log.position() && self.appends == self.durable_appends
+    }
+
+    fn write_log_as<D: ZoneDevice>(&mut self, device: &D, durable: bool) -> Result<(), Error> {
         self.space.bury(&self.tree);
         for zone in self.space.dead() {
             self.record(&Record::Freed { zone })?;
         }
         let pending = std::mem::take(&mut self.pending);
-        let written = self.append(device, &pending);
+        let written = self.append(device, &pending, durable);
         if let Err(error) = &written {
             self.stop(error);
         }
         written
     }
 
-    fn append<D: ZoneDevice>(&mut self, device: &D, pending: &[u8]) -> Result<(), Error> {
+    fn append<D: ZoneDevice>(&mut self, device: &D, pending: &[u8], durable: bool) -> Result<(), Error> {
         let (shape, capacity) = (device.shape(), self.log_capacity());
         let piece = usize::try_from(capacity / 2).unwrap_or(usize::MAX).saturating_mul(shape.block);
         self.log.keep(self.tree.snapshot_bytes(), capacity, shape.append_blocks);
         for piece in pending.chunks(piece.max(shape.block)) {
-            match self.log.append(device, piece) {
+            match self.log.append(device, piece, durable) {
                 // A snapshot has everything, and needs less.
                 Err(Error::LogFull) => return self.begin_epoch(device),
                 result => result?,
@@ -301,7 +324,8 @@ impl State {
         self.pending.clear();
         self.log.begin_epoch(device, self.tree.snapshot())?;
         self.counters.epochs += 1;
-        self.durable = self.log.position();
+        // It ends with a Flush, which comes after all appends.
+        (self.durable, self.durable_appends) = (self.log.position(), self.appends);
         self.space.freed(self.durable);
         Ok(())
     }
@@ -311,7 +335,7 @@ impl State {
         self.write_log(device)?;
         let position = self.log.position();
         device.flush().map_err(Error::from).inspect_err(|error| self.stop(error))?;
-        self.durable = self.durable.max(position);
+        (self.durable, self.durable_appends) = (self.durable.max(position), self.appends);
         Ok(())
     }
 

@@ -219,18 +219,24 @@ impl<D: ZoneDevice> Store<D> {
     }
 
     fn sync_with(&self, write_out: impl FnOnce(&mut State) -> Result<(), Error>) -> Result<(), Error> {
-        let position = {
+        let (position, appends) = {
             let mut state = self.lock();
             state.writable()?;
             write_out(&mut state)?;
-            state.write_log(&self.device)?;
-            state.log.position()
+            state.write_log_durably(&self.device)?;
+            if state.is_durable() {
+                return Ok(());
+            }
+            (state.log.position(), state.appends)
         };
         // Others go on meanwhile.
         let flushed = self.device.flush();
         let mut state = self.lock();
         match flushed {
-            Ok(()) => state.durable = state.durable.max(position),
+            Ok(()) => {
+                state.durable = state.durable.max(position);
+                state.durable_appends = state.durable_appends.max(appends);
+            }
             Err(error) => {
                 let error = error.into();
                 state.stop(&error);
@@ -244,7 +250,7 @@ impl<D: ZoneDevice> Store<D> {
     pub fn has_unsynced(&self) -> bool {
         let state = self.lock();
         let waits = !state.pending.is_empty() || state.dirty_blocks > 0;
-        state.stopped.is_none() && (waits || state.log.position() > state.durable)
+        state.stopped.is_none() && (waits || !state.is_durable())
     }
 
     /// Why the store takes no changes any more, if it does not.
@@ -318,7 +324,8 @@ mod tests {
         let device = device();
         let store = Store::open(&device, Placement::default()).unwrap();
         let file = store.create(Ino::ROOT, b"file", NewKind::File, Attributes::default()).unwrap();
-        store.write(file.ino, 0, b"data", 1).unwrap();
+        // Whole blocks go to a zone of data, and need a Flush.
+        store.write(file.ino, 0, &[7; 4096], 1).unwrap();
         device.fail(0, 1_000_000_000);
         assert!(matches!(store.sync(file.ino), Err(Error::Device(_))));
         device.fail(0, 0);

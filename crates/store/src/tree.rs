@@ -41,6 +41,8 @@ pub struct Directory {
     pub parent: Ino,
     /// What it names.
     pub names: BTreeMap<Vec<u8>, Ino>,
+    /// How many of them are names of directories.
+    pub directories: u32,
 }
 
 /// A file, directory or symbolic link.
@@ -281,7 +283,9 @@ impl Tree {
         self.record_bytes += INODE_BYTES;
         let kind = match kind {
             NewKind::File => Kind::File(Contents::default()),
-            NewKind::Directory => Kind::Directory(Directory { parent: ino, names: BTreeMap::new() }),
+            NewKind::Directory => {
+                Kind::Directory(Directory { parent: ino, names: BTreeMap::new(), directories: 0 })
+            }
             NewKind::Symlink(target) => {
                 self.record_bytes += target.len() as u64;
                 Kind::Symlink(target.clone())
@@ -294,11 +298,37 @@ impl Tree {
         Ok(())
     }
 
-    fn names(&mut self, parent: Ino) -> Result<&mut BTreeMap<Vec<u8>, Ino>, Misfit> {
+    fn directory(&mut self, parent: Ino) -> Result<&mut Directory, Misfit> {
         match &mut self.inode(parent)?.kind {
-            Kind::Directory(directory) => Ok(&mut directory.names),
+            Kind::Directory(directory) => Ok(directory),
             _ => Err(Misfit("it names something within what is no directory")),
         }
+    }
+
+    /// What a directory names so.
+    fn named(&mut self, (parent, name): (Ino, &[u8])) -> Result<Option<Ino>, Misfit> {
+        Ok(self.directory(parent)?.names.get(name).copied())
+    }
+
+    /// A name is that of an inode from now on, or of none. Returns what it named before.
+    fn set_name(&mut self, (parent, name): (Ino, &[u8]), ino: Option<Ino>) -> Result<Option<Ino>, Misfit> {
+        let is_directory = |tree: &Self, ino: Option<Ino>| {
+            ino.and_then(|ino| tree.get(ino)).is_some_and(|inode| inode.directory().is_some())
+        };
+        let old = self.named((parent, name))?;
+        let (less, more) = (is_directory(self, old), is_directory(self, ino));
+        let directory = self.directory(parent)?;
+        directory.directories = (directory.directories + u32::from(more)).saturating_sub(u32::from(less));
+        match ino {
+            Some(ino) => directory.names.insert(name.to_vec(), ino),
+            None => directory.names.remove(name),
+        };
+        if let Some(ino) = ino
+            && let Kind::Directory(directory) = &mut self.inode(ino)?.kind
+        {
+            directory.parent = parent;
+        }
+        Ok(old)
     }
 
     fn link(&mut self, parent: Ino, name: &[u8], ino: Ino) -> Result<(), Misfit> {
@@ -309,40 +339,33 @@ impl Tree {
         if inode.directory().is_some() && inode.names > 0 {
             return Err(Misfit("a directory gets a second name"));
         }
-        if self.names(parent)?.contains_key(name) {
+        if self.named((parent, name))?.is_some() {
             return Err(Misfit("a name is taken"));
         }
         if self.is_within(parent, ino) {
             return Err(Misfit("a directory gets a name within itself"));
         }
-        self.names(parent)?.insert(name.to_vec(), ino);
-        let inode = self.inode(ino)?;
-        inode.names += 1;
-        if let Kind::Directory(directory) = &mut inode.kind {
-            directory.parent = parent;
-        }
+        self.set_name((parent, name), Some(ino))?;
+        self.inode(ino)?.names += 1;
         self.record_bytes += NAME_BYTES + name.len() as u64;
         Ok(())
     }
 
     fn unlink(&mut self, parent: Ino, name: &[u8]) -> Result<(), Misfit> {
-        let ino = self.names(parent)?.get(name).copied().ok_or(Misfit("a name is not there"))?;
+        let ino = self.named((parent, name))?.ok_or(Misfit("a name is not there"))?;
         let inode = self.inode(ino)?;
         if inode.directory().is_some_and(|directory| !directory.names.is_empty()) {
             return Err(Misfit("a directory with contents loses its name"));
         }
         inode.names -= 1;
-        self.names(parent)?.remove(name);
+        self.set_name((parent, name), None)?;
         self.record_bytes = self.record_bytes.saturating_sub(NAME_BYTES + name.len() as u64);
         Ok(())
     }
 
     fn rename(&mut self, from: (Ino, &[u8]), to: (Ino, &[u8]), exchange: bool) -> Result<(), Misfit> {
-        let find = |tree: &mut Self, (parent, name): (Ino, &[u8])| {
-            tree.names(parent).map(|names| names.get(name).copied())
-        };
-        let ino = find(self, from)?.ok_or(Misfit("a name is not there"))?;
-        let replaced = find(self, to)?;
+        let ino = self.named(from)?.ok_or(Misfit("a name is not there"))?;
+        let replaced = self.named(to)?;
         if replaced == Some(ino) {
             // Both names are the same inode's: nothing is to do.
             return Ok(());
@@ -353,12 +376,8 @@ impl Tree {
                 if self.is_within(to.0, ino) || self.is_within(from.0, other) {
                     return Err(Misfit("a directory gets a name within itself"));
                 }
-                for ((parent, name), ino) in [(from, other), (to, ino)] {
-                    self.names(parent)?.insert(name.to_vec(), ino);
-                    if let Kind::Directory(directory) = &mut self.inode(ino)?.kind {
-                        directory.parent = parent;
-                    }
-                }
+                self.set_name(from, Some(other))?;
+                self.set_name(to, Some(ino))?;
                 return Ok(());
             }
             (false, Some(_)) => self.unlink(to.0, to.1)?,
@@ -367,7 +386,7 @@ impl Tree {
         if self.is_within(to.0, ino) {
             return Err(Misfit("a directory gets a name within itself"));
         }
-        self.names(from.0)?.remove(from.1);
+        self.set_name(from, None)?;
         self.record_bytes = self.record_bytes.saturating_sub(NAME_BYTES + from.1.len() as u64);
         self.inode(ino)?.names -= 1;
         self.link(to.0, to.1, ino)

@@ -127,12 +127,12 @@ impl Log {
         for record in snapshot {
             record.encode(&mut bytes);
             if bytes.len() >= enough {
-                self.append(device, &bytes)?;
+                self.append(device, &bytes, false)?;
                 bytes.clear();
             }
         }
-        self.append(device, &bytes)?;
-        self.write_frame(device, FrameKind::SnapshotEnd, &[])?;
+        self.append(device, &bytes, false)?;
+        self.write_frame(device, (FrameKind::SnapshotEnd, false), &[])?;
         self.snapshot_blocks = self.blocks;
         device.flush()?;
         for zone in before {
@@ -162,20 +162,25 @@ impl Log {
         Ok(())
     }
 
-    /// Writes a piece of the stream of records at the end.
+    /// Writes a piece of the stream of records at the end. If it is to be `durable`, all of the log is that was durable before, and the piece.
     ///
     /// # Errors
     /// The device failed, or the log has not enough zones besides those that are [kept](Log::keep).
-    pub(crate) fn append<D: ZoneDevice>(&mut self, device: &D, mut bytes: &[u8]) -> Result<(), Error> {
+    pub(crate) fn append<D: ZoneDevice>(
+        &mut self,
+        device: &D,
+        mut bytes: &[u8],
+        durable: bool,
+    ) -> Result<(), Error> {
         let block = device.shape().block;
         while !bytes.is_empty() {
             if self.room == 0 {
-                self.next_zone(device)?;
+                self.next_zone(device, durable)?;
             }
             let blocks = device.shape().append_blocks.min(self.room);
             let most = usize::try_from(blocks).unwrap_or(usize::MAX).saturating_mul(block) - HEADER;
             let (piece, rest) = bytes.split_at(most.min(bytes.len()));
-            self.write_frame(device, FrameKind::Records, piece)?;
+            self.write_frame(device, (FrameKind::Records, durable), piece)?;
             bytes = rest;
         }
         Ok(())
@@ -185,14 +190,14 @@ impl Log {
     fn write_frame<D: ZoneDevice>(
         &mut self,
         device: &D,
-        kind: FrameKind,
+        frame: (FrameKind, bool),
         payload: &[u8],
     ) -> Result<(), Error> {
         loop {
             if self.room == 0 {
-                self.next_zone(device)?;
+                self.next_zone(device, frame.1)?;
             }
-            match self.put(device, kind, payload) {
+            match self.put(device, frame, payload) {
                 Err(Error::Device(DeviceError::Zone { zone, .. })) => {
                     // Whoever opens the store finishes the zone.
                     if read::newest_epoch(device, self.id, self.layout.log_zones)? > self.epoch {
@@ -208,7 +213,12 @@ impl Log {
     }
 
     /// Appends a frame to the last zone.
-    fn put<D: ZoneDevice>(&mut self, device: &D, kind: FrameKind, payload: &[u8]) -> Result<(), Error> {
+    fn put<D: ZoneDevice>(
+        &mut self,
+        device: &D,
+        (kind, durable): (FrameKind, bool),
+        payload: &[u8],
+    ) -> Result<(), Error> {
         let Some(zone) = self.chain.last().copied() else { return Err(Error::LogFull) };
         let header = FrameHeader { kind, id: self.id, epoch: self.epoch, sequence: self.sequence };
         let frame = frame::encode(&header, payload, device.shape().block);
@@ -217,7 +227,7 @@ impl Log {
             // The device has changed its mind about the zone. Another one has more room.
             return Err(DeviceError::Zone { zone, problem: "it has not enough room".into() }.into());
         }
-        let runs = device.append(zone, &frame)?;
+        let runs = device.append(zone, &frame, durable)?;
         if runs.first().is_none_or(|run| run.lba != self.next_lba) {
             // Another program has emptied the zone, or writes to it.
             return Err(Error::Taken);
@@ -231,7 +241,7 @@ impl Log {
     }
 
     /// Goes on in an empty zone.
-    fn next_zone<D: ZoneDevice>(&mut self, device: &D) -> Result<(), Error> {
+    fn next_zone<D: ZoneDevice>(&mut self, device: &D, durable: bool) -> Result<(), Error> {
         loop {
             let may_take = self.free.len() as u64 > self.kept;
             let zone = if may_take { self.free.pop() } else { None };
@@ -244,7 +254,7 @@ impl Log {
             self.begun += 1;
             self.chain.push(zone);
             (self.room, self.next_lba) = (state.capacity, device.shape().start_of(zone));
-            match self.put(device, FrameKind::Start, &self.layout.encode(index)) {
+            match self.put(device, (FrameKind::Start, durable), &self.layout.encode(index)) {
                 Ok(()) => return Ok(()),
                 Err(Error::Device(DeviceError::Zone { .. })) => {
                     let _ = device.finish(zone);

@@ -170,7 +170,7 @@ impl World {
                 self.store().device.lose_power_after(calls);
             }
             98 => self.wear_out(),
-            _ => self.check_usage(),
+            _ => self.check(),
         }
     }
 
@@ -502,6 +502,16 @@ impl World {
             self.store().device.wear_out(zone, Condition::ReadOnly);
             self.broken += 1;
         }
+    }
+
+    /// The store's own check finds nothing.
+    fn check(&mut self) {
+        match self.store().check(true) {
+            Ok(report) if report.problems.is_empty() => {}
+            Ok(report) => self.fail(&format!("{:?}", report.problems)),
+            Err(error) => self.failed(&error, 0),
+        }
+        self.check_usage();
     }
 
     fn check_usage(&mut self) {
