@@ -115,20 +115,22 @@ impl Log {
         snapshot: impl Iterator<Item = Record>,
     ) -> Result<(), Error> {
         let before = std::mem::take(&mut self.chain);
-        if let Some(last) = before.last() {
-            // It would take one of the places of zones that are open. If it cannot be finished, it does not take one.
-            let _ = device.finish(*last);
+        for zone in &before {
+            // It must not take one of the places of zones that are open. One that was full can have room again after a loss of power. If it
+            // cannot be finished, it takes no place.
+            let _ = device.finish(*zone);
         }
         (self.epoch, self.sequence, self.begun, self.room, self.blocks) = (self.epoch + 1, 0, 0, 0, 0);
         self.kept = 0;
         let per_frame = usize::try_from(device.shape().append_blocks).unwrap_or(usize::MAX);
-        let enough = per_frame.saturating_mul(device.shape().block);
+        // Frames as long as can be: the zones that are kept suffice for no more of them.
+        let frame = per_frame.saturating_mul(device.shape().block) - HEADER;
         let mut bytes = Vec::new();
         for record in snapshot {
             record.encode(&mut bytes);
-            if bytes.len() >= enough {
-                self.append(device, &bytes, false)?;
-                bytes.clear();
+            while bytes.len() >= frame {
+                self.append(device, &bytes[..frame], false)?;
+                bytes.drain(..frame);
             }
         }
         self.append(device, &bytes, false)?;
