@@ -121,6 +121,7 @@ impl Model {
                 self.blocks.copy_within(from..from + operation.blocks as usize, range.start);
             }
             Verb::Read | Verb::ReadFua | Verb::Flush => {}
+            Verb::Append | Verb::Zone(_) => unreachable!("devices without zones are put through"),
         }
     }
 }
@@ -311,7 +312,8 @@ mod tests {
     #[test]
     fn memory_conforms() {
         for seed in 0..20 {
-            let limits = Limits { transfer: 1 + seed as u32, write_zeroes: 9, deallocate: 100, copy: 7 };
+            let limits =
+                Limits { transfer: 1 + seed as u32, write_zeroes: 9, deallocate: 100, copy: 7, append: 1 };
             let namespace = Namespace {
                 limits,
                 deallocate_range: 30,

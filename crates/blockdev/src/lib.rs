@@ -31,7 +31,7 @@ pub use limits::{ControllerLimits, Limits};
 pub use namespace::{Namespace, Payload, Ranges, Unusable};
 pub use nvme::Status;
 pub use operation::{Operation, Parts};
-pub use verb::Verb;
+pub use verb::{Verb, ZoneAction};
 
 /// Nanoseconds of whichever clock drives the device.
 pub type Nanos = u64;

@@ -17,12 +17,19 @@ pub struct Limits {
     pub deallocate: u32,
     /// Of a Copy.
     pub copy: u32,
+    /// Of a Zone Append; no more than of a write.
+    pub append: u32,
 }
 
 impl Limits {
     /// No limits.
-    pub const NONE: Self =
-        Self { transfer: u32::MAX, write_zeroes: u32::MAX, deallocate: u32::MAX, copy: u32::MAX };
+    pub const NONE: Self = Self {
+        transfer: u32::MAX,
+        write_zeroes: u32::MAX,
+        deallocate: u32::MAX,
+        copy: u32::MAX,
+        append: u32::MAX,
+    };
 
     /// Logical blocks of a part that does this.
     #[inline]
@@ -33,11 +40,12 @@ impl Limits {
             Verb::Trim => self.deallocate,
             Verb::Copy { .. } => self.copy,
             Verb::WriteZeroes { .. } => self.write_zeroes,
-            Verb::Flush => u32::MAX,
+            Verb::Append => self.append,
+            Verb::Flush | Verb::Zone(_) => u32::MAX,
         }
     }
 
-    /// The same limits, with reads and writes cut at multiples of `unit` bytes (1 or more) only. `None` if the device takes
+    /// The same limits, with reads and writes, but not appends, cut at multiples of `unit` bytes (1 or more) only. `None` if the device takes
     /// less than that. Blocks have `block_size` bytes.
     #[must_use]
     pub fn in_units(self, unit: u64, block_size: u32) -> Option<Self> {
@@ -86,7 +94,8 @@ impl ControllerLimits {
         }
     }
 
-    /// The limits of a namespace with blocks of `block_size` bytes; those of Copy are the namespace's own.
+    /// The limits of a namespace with blocks of `block_size` bytes; those of Copy are the namespace's own. An append is as long as a
+    /// write: a controller that wants it shorter says so for zoned namespaces only (ZASL).
     pub(crate) fn of_blocks(&self, block_size: u32, copy: u32) -> Limits {
         let command = |bytes: u64| (bytes / u64::from(block_size)).clamp(1, COMMAND_BLOCKS.into()) as u32;
         let deallocate = u64::from(self.ranges) * u64::from(self.range_blocks);
@@ -95,6 +104,7 @@ impl ControllerLimits {
             write_zeroes: command(self.write_zeroes),
             deallocate: deallocate.min(self.all_blocks).clamp(1, u32::MAX.into()) as u32,
             copy,
+            append: command(self.transfer),
         }
     }
 }
@@ -139,7 +149,15 @@ mod tests {
         let none = ControllerLimits::new(0, 4096, &NvmController::default());
         assert_eq!(none, ControllerLimits::NONE);
         let limits = none.of_blocks(4096, 7);
-        assert_eq!(limits, Limits { transfer: 65536, write_zeroes: 65536, deallocate: u32::MAX, copy: 7 });
+        let command = 65536;
+        let wanted = Limits {
+            transfer: command,
+            write_zeroes: command,
+            deallocate: u32::MAX,
+            copy: 7,
+            append: command,
+        };
+        assert_eq!(limits, wanted);
         assert_eq!(copy(0, 0, 0), (65536, 65536));
     }
 

@@ -1,11 +1,12 @@
 //! A namespace as NVMe commands.
 
 use crate::limits::{self, ControllerLimits};
-use crate::{Geometry, Limits, Operation, Verb};
+use crate::{Geometry, Limits, Operation, Verb, ZoneAction};
 use nvme::copy::{Copy, CopySource};
 use nvme::identify::IdentifyNamespace;
 use nvme::io::{Blocks, DatasetManagement, DsmRange, PrInfo};
 use nvme::zerocopy::IntoBytes;
+use nvme::zone::{ZoneManagementSend, ZoneSendAction};
 use nvme::{Command, IoOpcode, Nsid};
 
 /// Bytes of protection information with guards of 16 bits.
@@ -118,6 +119,14 @@ impl Namespace {
             Verb::WriteZeroes { deallocate } => {
                 let range = Blocks { deac: deallocate, ..self.range(lba, blocks) };
                 (range.encode(IoOpcode::WRITE_ZEROES), Payload::None)
+            }
+            Verb::Append => (self.append(lba, blocks), Payload::Write),
+            Verb::Zone(action) => {
+                let action = match action {
+                    ZoneAction::Finish => ZoneSendAction::FINISH,
+                    ZoneAction::Reset => ZoneSendAction::RESET,
+                };
+                (ZoneManagementSend::new(self.nsid, action, lba).into(), Payload::None)
             }
         }
     }

@@ -7,9 +7,9 @@ use crate::{Limits, Verb};
 pub struct Operation {
     /// What to do.
     pub verb: Verb,
-    /// First logical block.
+    /// First logical block; of an append or an action on a zone, that of the zone.
     pub lba: u64,
-    /// How many logical blocks; 0 for a flush.
+    /// How many logical blocks; 0 for a flush and an action on a zone.
     pub blocks: u32,
 }
 
@@ -35,6 +35,8 @@ impl Operation {
     #[inline]
     fn part(&self, at: u32, blocks: u32) -> Operation {
         let verb = match self.verb {
+            // Each goes to the same zone.
+            Verb::Append => return Operation { blocks, ..*self },
             Verb::Copy { from, fua } => Verb::Copy { from: from + u64::from(at), fua },
             other => other,
         };

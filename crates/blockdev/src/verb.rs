@@ -27,6 +27,20 @@ pub enum Verb {
         /// Give their space back where the device can.
         deallocate: bool,
     },
+    /// Append logical blocks to the zone that begins at the operation's first block. The device chooses the place: the zone's
+    /// write pointer. An append that is cut becomes several, which need not lie side by side.
+    Append,
+    /// Change the zone that begins at the operation's first block. The operation has no blocks.
+    Zone(ZoneAction),
+}
+
+/// What happens to a zone.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ZoneAction {
+    /// It becomes full, however much of it is written.
+    Finish,
+    /// It becomes empty, and what was written is gone.
+    Reset,
 }
 
 impl Verb {
@@ -60,6 +74,6 @@ impl Verb {
     #[inline]
     #[must_use]
     pub fn writes(self) -> bool {
-        matches!(self, Verb::Write | Verb::WriteFua)
+        matches!(self, Verb::Write | Verb::WriteFua | Verb::Append)
     }
 }

@@ -1,10 +1,11 @@
 //! Any request on any namespace: its parts cover it once, keep to the limits, and say what is to be done with protection information.
 
-use blockdev::{ControllerLimits, Limits, Namespace, Operation, Payload, Unusable, Verb};
+use blockdev::{ControllerLimits, Limits, Namespace, Operation, Payload, Unusable, Verb, ZoneAction};
 use nvme::copy::CopySource;
 use nvme::identify::{IdentifyNamespace, LbaFormat, NvmController};
 use nvme::io::{Blocks, DsmRange};
 use nvme::zerocopy::FromBytes;
+use nvme::zone::{ZoneManagementSend, ZoneSendAction};
 use nvme::{Command, IoCommand};
 use proptest::prelude::*;
 
@@ -183,6 +184,33 @@ proptest! {
             prop_assert_eq!(u64::from(parts.at()) * 4096 % (unit * 1024), 0);
             prop_assert!(parts.next().unwrap().blocks <= transfer);
         }
+    }
+}
+
+#[test]
+fn appends_go_to_their_zone_and_actions_name_it() {
+    let namespace = Namespace { protection: 1, ..Namespace::plain(7, 4096, 512) };
+    let limits = Limits { append: 100, ..namespace.limits };
+    let append = Operation { verb: Verb::Append, lba: 1024, blocks: 250 };
+    let parts: Vec<Operation> = append.parts(&limits).collect();
+    assert_eq!(
+        parts.iter().map(|part| (part.lba, part.blocks)).collect::<Vec<_>>(),
+        [(1024, 100), (1024, 100), (1024, 50)]
+    );
+    let (command, payload) = namespace.encode(&parts[2]);
+    let IoCommand::ZoneAppend(blocks) = IoCommand::parse(&command).unwrap() else { panic!("{command:?}") };
+    assert_eq!((blocks.slba, blocks.nlb, blocks.piremap, payload), (1024, 50, true, Payload::Write));
+    assert_eq!((parts[2].bytes(512), blocks.prinfo.pract()), (25600, true));
+    for (action, wanted) in
+        [(ZoneAction::Finish, ZoneSendAction::FINISH), (ZoneAction::Reset, ZoneSendAction::RESET)]
+    {
+        let action = Operation { verb: Verb::Zone(action), lba: 2048, blocks: 0 };
+        assert_eq!(action.parts(&limits).collect::<Vec<_>>(), [action]);
+        let (command, payload) = namespace.encode(&action);
+        let parsed = IoCommand::parse(&command).unwrap();
+        let IoCommand::ZoneManagementSend(send) = parsed else { panic!("{command:?}") };
+        assert_eq!((send, payload), (ZoneManagementSend::new(7, wanted, 2048), Payload::None));
+        assert_eq!(action.bytes(512), 0);
     }
 }
 

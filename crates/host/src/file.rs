@@ -151,6 +151,8 @@ impl BlockFile {
                 result => Ok(result?),
             },
             Verb::Flush => self.file.sync_data(),
+            // It has no zones.
+            Verb::Append | Verb::Zone(_) => Err(ErrorKind::Unsupported.into()),
             Verb::Copy { from, fua } => {
                 let aligned = aligned(buffer, bytes as usize);
                 self.file.read_exact_at(aligned, from * block)?;
@@ -214,6 +216,7 @@ fn status_of(error: &io::Error, verb: Verb) -> Status {
     match error.kind() {
         // Of the check above; the system gives an error a number.
         ErrorKind::InvalidInput if error.raw_os_error().is_none() => Status::LBA_OUT_OF_RANGE,
+        ErrorKind::Unsupported if error.raw_os_error().is_none() => Status::INVALID_OPCODE,
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Status::CAPACITY_EXCEEDED,
         // Somebody has made the file shorter.
         ErrorKind::UnexpectedEof => Status::UNRECOVERED_READ_ERROR,
@@ -283,7 +286,9 @@ impl BlockDevice for FileDevice {
         let BlockFile { block_size, blocks, .. } = self.file;
         let fit = |bytes: u32| (bytes / block_size).max(1);
         let transfer = fit(Self::TRANSFER);
-        let limits = Limits { transfer, write_zeroes: transfer, deallocate: fit(DEALLOCATE), copy: transfer };
+        let deallocate = fit(DEALLOCATE);
+        let limits =
+            Limits { transfer, write_zeroes: transfer, deallocate, copy: transfer, append: transfer };
         Geometry { block_size, blocks, limits }
     }
 

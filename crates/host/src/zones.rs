@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use blockdev::Namespace;
+use blockdev::{Limits, Namespace};
 use nvme::admin::{GetLogPage, Identify};
 use nvme::identify::{
     Cns, IoCommandSets, NamespaceIdDescriptor, NamespaceList, ZonedController, ZonedNamespace,
@@ -36,8 +36,6 @@ pub struct Zoned {
     pub zone_blocks: u64,
     /// Bytes of a Zone Descriptor Extension; 0: there are no extensions.
     pub extension_bytes: u32,
-    /// Logical blocks of one Zone Append at most.
-    pub append_blocks: u32,
     /// Zones that may be active at once; `None` without limit.
     pub max_active: Option<u32>,
     /// Zones that may be open at once; `None` without limit.
@@ -185,11 +183,11 @@ impl<T: Transport> Host<T> {
             zasl => self.size_limit(zasl).min(self.max_transfer()),
         };
         let append = u32::try_from(append).unwrap_or(u32::MAX) / namespace.block_size;
+        let limits = Limits { append: append.clamp(1, 65536), ..namespace.limits };
         Ok(Zoned {
-            namespace,
+            namespace: Namespace { limits, ..namespace },
             zone_blocks: extension.zsze.get(),
             extension_bytes: extension.extension_bytes(),
-            append_blocks: append.clamp(1, 65536),
             max_active: zoned.max_active(),
             max_open: zoned.max_open(),
             zrwa: zoned.ozcs.zrwasup().then(|| Zrwa {
@@ -407,14 +405,14 @@ impl<Q: Queue> IoQueue<Q> {
     /// Appends whole blocks to the zone that begins at `zslba`, in one command. The result is the LBA of the first.
     ///
     /// # Errors
-    /// The length is not one of whole blocks, or more than [`Zoned::append_blocks`]; the command failed (for instance Zone Is Full,
+    /// The length is not one of whole blocks, or more than the namespace's limit of an append; the command failed (for instance Zone Is Full,
     /// Zone Boundary Error); the transport is broken.
     pub fn append(&mut self, ns: &Zoned, zslba: u64, data: &[u8]) -> Result<u64, Error> {
         let what = || describe("appending to", ns.namespace.nsid, Zones::One(zslba));
         let block = ns.namespace.block_size as usize;
         let blocks = u32::try_from(data.len() / block.max(1)).unwrap_or(u32::MAX);
-        if data.is_empty() || !data.len().is_multiple_of(block) || blocks > ns.append_blocks {
-            let (length, most) = (data.len(), ns.append_blocks);
+        if data.is_empty() || !data.len().is_multiple_of(block) || blocks > ns.namespace.limits.append {
+            let (length, most) = (data.len(), ns.namespace.limits.append);
             return Err(Error::Usage(format!(
                 "{}: {length} bytes are not 1 to {most} blocks of {block} bytes",
                 what()

@@ -267,7 +267,7 @@ fn a_zoned_namespace_says_what_it_is() {
     assert_eq!(host.command_set(1).unwrap(), Csi::ZONED);
     let zoned = host.zoned_namespace(1).unwrap();
     assert_eq!((zoned.zones(), zoned.zone_blocks, zoned.extension_bytes), (10, ZONE, 128));
-    assert_eq!((zoned.append_blocks, zoned.max_active, zoned.max_open), (8, Some(14), None));
+    assert_eq!((zoned.namespace.limits.append, zoned.max_active, zoned.max_open), (8, Some(14), None));
     let zrwa = zoned.zrwa.unwrap();
     assert_eq!(
         (zrwa.resources, zrwa.blocks, zrwa.flush_granularity, zrwa.explicit_flush),

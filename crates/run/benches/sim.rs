@@ -35,7 +35,7 @@ fn run(sim: &Sim, does: &str, gib: u64, seed: u32) -> (f64, u64) {
         .host("nqn.2026-11.io.tranche:bench")
         .and_then(|mut host| host.namespace(1))
         .expect("namespace 1 is attached");
-    let space = Space { blocks: namespace.blocks, block_bytes: namespace.block_size };
+    let space = Space::new(namespace.blocks, namespace.block_size);
     let job = Job::of(&jobs.jobs[0], space, 0, 0, 0).expect("a job that fits");
     let begin = cpu_seconds();
     let outcome = sim.run(1, &mut Prompt::new(job), |_| false).expect("namespace 1 is attached");

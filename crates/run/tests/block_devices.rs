@@ -96,7 +96,7 @@ fn in_this_process_and_far_away() {
 fn job(namespace: &host::Namespace) -> Job {
     let text = "[a]\nrw=randwrite\nbs=72k\nsize=720k\niodepth=16\nverify=crc32c\nverify_interval=4096\ndo_verify=1\n";
     let jobs = JobFile::parse(text, &|_| None).unwrap().jobs().unwrap();
-    let space = Space { blocks: namespace.blocks, block_bytes: namespace.block_size };
+    let space = Space::new(namespace.blocks, namespace.block_size);
     Job::of(&jobs.jobs[0], space, 0, 0, 0).unwrap()
 }
 

@@ -65,7 +65,7 @@ fn open_loop(iops: u64, seed: u64) -> Job {
         "[a]\nrw=randread\nbs=4k\niodepth=64\nrate_iops={iops}\nruntime=1\ntime_based\nrandseed={seed}\n"
     );
     let jobs = JobFile::parse(&text, &|_| None).unwrap().jobs().unwrap();
-    Job::of(&jobs.jobs[0], Space { blocks: 8192, block_bytes: 4096 }, 0, 0, 0).unwrap()
+    Job::of(&jobs.jobs[0], Space::new(8192, 4096), 0, 0, 0).unwrap()
 }
 
 /// Two hosts on one drive: a slow one with a fixed rate, and one that writes as fast as it can.

@@ -407,7 +407,7 @@ fn append(options: &Append, output: Output) -> Result<()> {
     let (_host, ns, mut queue) = open(&options.of)?;
     let (zone, block) = (options.zone, ns.namespace.block_size as usize);
     let start = start(&ns, zone)?;
-    let most = (APPEND / block).clamp(1, ns.append_blocks as usize) * block;
+    let most = (APPEND / block).clamp(1, ns.namespace.limits.append as usize) * block;
     // Where the data are: first logical blocks, and how many.
     let mut places: Vec<(u64, u64)> = Vec::new();
     loop {

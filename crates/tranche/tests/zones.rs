@@ -214,6 +214,84 @@ fn a_power_cut_leaves_what_was_appended() {
     assert_eq!(text(&output.stdout).trim(), (ZONE_BLOCKS + 256).to_string());
 }
 
+#[test]
+fn jobs_on_zones_write_in_order_and_verify() {
+    let drive = Drive::start();
+    drive.good(&[
+        "ns",
+        "create",
+        "--size",
+        "16MiB",
+        "--zoned",
+        "--max-open",
+        "4",
+        "--max-active",
+        "6",
+        "--attach",
+    ]);
+    let bench = |nsid: &str, job: &str| {
+        let file = drive.dir.path().join("job.fio");
+        std::fs::write(file, format!("[global]\nzonemode=zbd\niodepth=8\n{job}")).unwrap();
+        drive.run(&["bench", "job.fio", "--nsid", nsid, "--output", "json"], &[])
+    };
+    let jobs = |job: &str| -> Vec<Value> {
+        let output = bench("2", job);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        report["jobs"].as_array().unwrap().clone()
+    };
+    let number = |job: &Value, direction: &str, key: &str| job[direction][key].as_u64().unwrap();
+    let holds = 3 << 19;
+    let ran = jobs(
+        "[order]\nrw=write\nbs=64k\nsize=3z\n[appends]\nstonewall\nrw=write\nbs=32k\nzone_append=1\noffset=3z\nsize=2z\n\
+         [random]\nstonewall\nrw=randwrite\nbsrange=4k-32k\nverify=crc32c\n\
+         [mixed]\nstonewall\nrw=randrw\nbs=16k\nio_size=8m\nmax_open_zones=2\n\
+         [clones]\nstonewall\nrw=randwrite\nbs=4k\nverify=md5\nzone_append=1\nsize=2z\noffset_increment=2z\nnumjobs=4\n\
+         [trim]\nstonewall\nrw=randtrim\nsize=4z\n",
+    );
+    let names: Vec<&str> = ran.iter().map(|job| job["jobname"].as_str().unwrap()).collect();
+    assert_eq!(
+        names,
+        ["order", "appends", "random", "mixed", "clones", "clones", "clones", "clones", "trim"]
+    );
+    assert_eq!(number(&ran[0], "write", "io_bytes"), 3 * holds);
+    assert_eq!(number(&ran[1], "write", "io_bytes"), 2 * holds);
+    // What was there goes first; all that fits is verified.
+    assert_eq!((&ran[2]["zone_resets"], number(&ran[2], "read", "io_bytes")), (&5.into(), 8 * holds));
+    assert!(ran[3]["zone_resets"].as_u64().unwrap() > 0);
+    assert!(ran[4..8].iter().all(|job| number(job, "read", "io_bytes") == 2 * holds));
+    assert_eq!((number(&ran[8], "trim", "total_ios"), number(&ran[8], "trim", "io_bytes")), (4, 8 << 20));
+    let states: Vec<_> = drive.zones("5").into_iter().map(|(state, _)| state).collect();
+    assert_eq!(states, ["EMPTY", "EMPTY", "EMPTY", "EMPTY", "FULL"]);
+    // Without resets and threshold, nothing but a power cut tells what was verified.
+    let only = "[again]\nrw=randwrite\nbs=4k\nsize=2z\nverify=sha1\n";
+    jobs(only);
+    drive.good(&["power-cut", "--off", "1ms"]);
+    drive.good(&["ns", "list", "--wait", "30"]);
+    drive.good(&["ns", "attach", "2"]);
+    assert_eq!(number(&jobs(&format!("{only}verify_only\n"))[0], "read", "io_bytes"), 2 * holds);
+
+    let refused = |nsid: &str, job: &str, says: &str| {
+        let output = bench(nsid, job);
+        let said = text(&output.stderr);
+        assert!(!output.status.success() && said.contains(says), "{job}: {said}");
+    };
+    refused("1", "[a]\nrw=write\n", "job.fio:4: job a: zonemode=zbd, but the namespace has no zones");
+    refused(
+        "2",
+        "[a]\nrw=write\nzonemode=none\n",
+        "job a: the namespace has zones, which are written in order",
+    );
+    refused("2", "[a]\nrw=write\nbs=2m\n", "more than the drive writes in one command");
+    refused("2", "[a]\nrw=write\nnumjobs=2\n", "another job writes in the same zones");
+    refused(
+        "2",
+        "[a]\nrw=read\nsize=1z\noffset=3z\n",
+        "job a: nothing is written in the zones of its region",
+    );
+    refused("2", "[a]\nrw=write\nmax_open_zones=9\n", "the namespace allows 4 open zones");
+}
+
 /// The script that the page about zones shows.
 #[test]
 fn the_script_of_the_page_about_zones_runs() {

@@ -21,7 +21,7 @@ pub mod innodb;
 mod mix;
 pub mod trace;
 
-pub use blockdev::{Nanos, Verb};
+pub use blockdev::{Nanos, Verb, ZoneAction};
 pub use mix::{Mix, MixConfig, Order};
 pub use rng::Rng;
 

@@ -12,7 +12,7 @@ fn namespace(limits: Limits, protection: u8) -> Namespace {
 }
 
 fn small(seed: u64) -> Limits {
-    Limits { transfer: 1 + seed as u32 % 16, write_zeroes: 11, deallocate: 70, copy: 7 }
+    Limits { transfer: 1 + seed as u32 % 16, write_zeroes: 11, deallocate: 70, copy: 7, append: 1 }
 }
 
 /// Runs an actor to its end in virtual time; when that was.
@@ -209,7 +209,7 @@ fn a_part_that_fails_fails_its_request() {
 fn units_are_not_cut_and_contents_are_verified() {
     let text = "[a]\nrw=randwrite\nbs=24k\nsize=1536k\niodepth=8\nverify=crc32c\nverify_interval=6144\ndo_verify=1\n";
     let jobs = JobFile::parse(text, &|_| None).unwrap().jobs().unwrap();
-    let job = Job::of(&jobs.jobs[0], Space { blocks: 4096, block_bytes: 512 }, 0, 0, 0).unwrap();
+    let job = Job::of(&jobs.jobs[0], Space::new(4096, 512), 0, 0, 0).unwrap();
     let mut device = Memory::new(namespace(Limits { transfer: 31, ..Limits::NONE }, 1), 4, 3);
     let mut executor = executor(Prompt::new(job.clone()), &device);
     run(&mut executor, &mut device);

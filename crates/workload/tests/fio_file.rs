@@ -93,7 +93,8 @@ fn wrong_files_say_where_and_what() {
         ("[a]\nbs=4q\n", "line 2: bs: \"4q\" is no size: write 4096, 64k, 1m or 2g"),
         ("[a]\nbs\n", "line 2: bs needs a value: write bs=…"),
         ("[a]\ninclude other.fio\n", "line 2: include is not supported: put the other file's lines here"),
-        ("[a]\nzonemode=zbd\n", "line 2: the option zonemode is not supported here: remove it"),
+        ("[a]\nzoneskip=1m\n", "line 2: the option zoneskip is not supported here: remove it"),
+        ("[a]\nzonemode=strided\n", "line 2: zonemode: strided is not supported: none or zbd"),
         ("[a]\ntime_based\n", "line 1: time_based needs a runtime"),
         ("[a]\nverify=pattern\n", "line 1: verify=pattern needs a verify_pattern"),
         ("[a]\nbssplit=4k/60:8k/50\n", "line 2: bssplit: \"4k/60:8k/50\": the percentages make 110, not 100"),
@@ -163,7 +164,9 @@ proptest! {
             "(iodepth=[1-9]|size=[1-9][0-9]{0,2}k|io_size=[1-9][0-9]{0,3}k|loops=[1-3]|number_ios=[0-9]{1,2}|norandommap|\
              thinktime=[1-9]|fsync=[1-9]|verify=(md5|meta|crc32c)|verify_only|end_fsync|rate=[0-9]{4,6}|rate_process=poisson|\
              rate_iops=[1-9]{2,5}|offset=[0-9]k|offset=[1-9]%|random_distribution=(zipf:[02].[1-9]|pareto:0.[1-9]|normal:[1-9]|\
-             zoned:50/5:50/5)|runtime=[1-9]ms|ramp_time=[1-9]us|startdelay=1|verify_fatal)", 0..8)
+             zoned:50/5:50/5)|runtime=[1-9]ms|ramp_time=[1-9]us|startdelay=1|verify_fatal|zonemode=zbd|size=[1-9]z|zone_append|\
+             max_open_zones=[0-6]|job_max_open_zones=[0-2]|zone_reset_threshold=0.[1-9]|zone_reset_frequency=0.[1-9]|\
+             read_beyond_wp)", 0..12)
     ) {
         fuzz(&format!("[x]\nrw={rw}\n{sizes}\n{}\n", rest.join("\n")));
     }

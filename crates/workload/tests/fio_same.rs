@@ -5,6 +5,8 @@
 mod common;
 #[path = "../../../tests/skipped.rs"]
 mod skip;
+#[path = "common/zoned.rs"]
+mod zoned;
 
 use common::{Run, job, run};
 use skip::skipped;
@@ -23,6 +25,9 @@ fn fio(dir: &Path, lines: &str) -> IssuedRequests {
     let _ = std::fs::remove_file(&target);
     if lines.contains('%') {
         std::fs::File::create(&target).unwrap().set_len(64 << 20).unwrap();
+    } else if lines.contains("zonemode") {
+        // fio gives a file zones that it keeps to.
+        std::fs::File::create(&target).unwrap().set_len(zoned::ZONES * zoned::ZONE * zoned::BLOCK).unwrap();
     }
     let head = format!("ioengine=psync\nfilename={}\nwrite_iolog={}", target.display(), log.display());
     std::fs::write(&job, format!("[x]\n{head}\n{lines}\n")).unwrap();
@@ -49,6 +54,19 @@ fn ours(lines: &str) -> IssuedRequests {
     let run: Run = run(job(lines), 1000);
     let done = run.issued.iter().map(|(_, r)| (r.verb, r.lba * 512, u64::from(r.blocks) * 512));
     done.collect()
+}
+
+/// What fio does with a job on a file with the zones of the drive in memory, and what we do on that drive.
+fn on_zones(dir: &Path, lines: &str) -> (IssuedRequests, IssuedRequests) {
+    let sizes =
+        format!("zonesize={}\nzonecapacity={}", zoned::ZONE * zoned::BLOCK, zoned::CAPACITY * zoned::BLOCK);
+    let fios = fio(dir, &format!("zonemode=zbd\n{sizes}\n{lines}"));
+    let mut drive = zoned::ZonedDrive::new(zoned::empty(), 6, 1);
+    drive.threshold = 500_000;
+    zoned::run(lines, &mut drive).unwrap();
+    let moves = drive.counts.issued.iter().filter(|(_, r)| r.blocks > 0);
+    let ours = moves.map(|(_, r)| (r.verb, r.lba * 512, u64::from(r.blocks) * 512)).collect();
+    (ours, fios)
 }
 
 /// fio, if it is there.
@@ -89,6 +107,46 @@ fn jobs_in_order_are_the_same_io_for_io() {
                 ours.len(),
                 fios.len()
             );
+        }
+    });
+}
+
+#[test]
+fn jobs_on_zones_do_the_same() {
+    with_fio("jobs_on_zones_do_the_same", |dir| {
+        for lines in [
+            "rw=write\nbs=8k",
+            "rw=write\nbs=8k\nsize=3z\noffset=1z\nloops=2",
+            "rw=write\nbs=16k\nsize=4z\nnumber_ios=9",
+            "rw=write\nbs=4k\noffset=70k\nsize=200k",
+            "rw=write\nbs=16k\nsize=4z\nverify=crc32c",
+            "rw=write\nbs=16k\nsize=2z\nfsync=2",
+            "rw=write\nbs=16k\nsize=4z\nio_size=500k",
+        ] {
+            let (ours, fios) = on_zones(dir, lines);
+            let fios: IssuedRequests = fios.into_iter().filter(|(verb, ..)| *verb != Verb::Flush).collect();
+            assert_eq!(ours, fios, "{lines}");
+        }
+        for lines in [
+            "rw=randwrite\nbs=4k",
+            "rw=randwrite\nbs=4k\nsize=5z\nmax_open_zones=2\nio_size=1m",
+            "rw=randwrite\nbs=4k\nsize=5z\nverify=md5",
+            "rw=randwrite\nbs=4k\nzone_reset_threshold=0.5\nzone_reset_frequency=0.1\nio_size=2m",
+        ] {
+            let (ours, fios) = on_zones(dir, lines);
+            for verb in [Verb::Read, Verb::Write] {
+                assert_eq!(bytes(&ours, verb), bytes(&fios, verb), "{lines}");
+            }
+            // In each zone from its start on, and again from there when it was reset.
+            for done in [&ours, &fios] {
+                let mut ends = BTreeMap::new();
+                for (_, offset, bytes) in done.iter().filter(|(verb, ..)| *verb == Verb::Write) {
+                    let zone = offset / (zoned::ZONE * zoned::BLOCK);
+                    let start = zone * zoned::ZONE * zoned::BLOCK;
+                    let end = ends.insert(zone, offset + bytes).unwrap_or(start);
+                    assert!(*offset == end || *offset == start, "{lines}: {offset} after {end}");
+                }
+            }
         }
     });
 }

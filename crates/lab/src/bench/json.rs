@@ -63,6 +63,9 @@ fn job(reported: &Reported<'_>) -> Value {
     });
     let buckets = text::buckets(stats);
     if let Some(job) = job.as_object_mut() {
+        if spec.options.zones.zoned {
+            job.insert("zone_resets".to_owned(), json!(stats.zone_resets));
+        }
         for (unit, buckets) in ["latency_ns", "latency_us", "latency_ms"].into_iter().zip(buckets) {
             let map: Map<_, _> =
                 buckets.into_iter().map(|(name, percent)| (name, json!(round(percent)))).collect();

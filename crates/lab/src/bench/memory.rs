@@ -64,7 +64,7 @@ mod tests {
 
     fn check(text: &str, granted: usize, transfer: usize) -> Result<()> {
         let jobs = JobFile::parse(text, &|_| None).unwrap().jobs().unwrap();
-        let space = Space { blocks: 1 << 28, block_bytes: 4096 };
+        let space = Space::new(1 << 28, 4096);
         let mut plans = Vec::new();
         for (index, spec) in jobs.jobs.iter().enumerate() {
             for clone in 0..spec.options.numjobs {

@@ -11,6 +11,7 @@ pub(crate) mod progress;
 mod reported;
 pub(crate) mod text;
 pub(crate) mod worker;
+pub(crate) mod zones;
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -33,6 +34,7 @@ use device::JobDevice;
 use progress::Progress;
 pub(crate) use reported::{Reported, per_second};
 use worker::{Shared, Worker};
+pub(crate) use zones::Place;
 
 /// What to run on, beside the job file.
 #[derive(Clone, Copy, Debug, Default)]
@@ -63,12 +65,18 @@ where
     let name = file_name(name);
     let jobs = parse(name, text)?;
     let namespaces = namespaces(name, &jobs, host, settings.nsid)?;
-    let plans = plans(name, &jobs, &spaces(&namespaces), entropy())?;
+    let places = Place::of(host, &namespaces)?;
+    let plans = plans(name, &jobs, &spaces(&places), entropy())?;
+    zones::check(name, &jobs, &plans, &places)?;
     let mut queues = queues(host, &jobs, &plans)?;
     let clones = clones(name, &jobs, plans)?;
-    measure(&jobs, clones, control, |phase, clones| {
+    measure(&jobs, clones, control, |phase, mut clones| {
+        if let Some(queue) = queues.first_mut() {
+            zones::begin(queue, &places, &mut clones)?;
+        }
         let queues = queues.iter_mut().zip(&clones);
-        let devices = queues.map(|(queue, (index, _))| NamespaceDevice::new(queue.raw(), namespaces[*index]));
+        let devices =
+            queues.map(|(queue, (index, _))| NamespaceDevice::new(queue.raw(), places[*index].namespace));
         let devices = devices.collect();
         phase.run(clones, devices, settings.poll)
     })
@@ -95,7 +103,15 @@ pub fn run_on_file(
             on.path().display()
         );
     }
-    let space = Space { blocks: on.blocks(), block_bytes: on.block_size() };
+    if let Some(spec) = jobs.jobs.iter().find(|spec| spec.options.zones.zoned) {
+        bail!(
+            "{name}:{}: job {}: zonemode=zbd needs a zoned namespace, and this runs on {}: use --on",
+            spec.line,
+            spec.name,
+            on.path().display()
+        );
+    }
+    let space = Space::new(on.blocks(), on.block_size());
     let plans = plans(name, &jobs, &vec![space; jobs.jobs.len()], entropy())?;
     let depth = |index: usize| jobs.jobs[index].options.iodepth.clamp(1, FILE_DEPTH) as usize;
     memory::check(&jobs, &plans, FILE_DEPTH as usize, host::FileDevice::TRANSFER as usize)?;
@@ -129,10 +145,9 @@ fn entropy() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_nanos() as u64)
 }
 
-/// The spaces of namespaces.
-pub(crate) fn spaces(namespaces: &[Namespace]) -> Vec<Space> {
-    let space = |namespace: &Namespace| Space { blocks: namespace.blocks, block_bytes: namespace.block_size };
-    namespaces.iter().map(space).collect()
+/// The spaces of jobs.
+pub(crate) fn spaces(places: &[Place]) -> Vec<Space> {
+    places.iter().map(Place::space).collect()
 }
 
 /// Runs the jobs phase by phase and makes the results. `run` runs those of one phase.

@@ -127,7 +127,8 @@ fn job(out: &mut String, one: &Reported<'_>, began: SystemTime) -> std::fmt::Res
     writeln!(out, "{}: (groupid={}, jobs={clones}): err={error:2}: {}", spec.name, spec.group, date(began))?;
     for (traffic, name) in stats.traffic.iter().zip(["read", "write", "trim"]) {
         if traffic.ios > 0 {
-            direction(out, name, traffic, &options.percentiles)?;
+            let resets = (name == "write" && options.zones.zoned).then_some(stats.zone_resets);
+            direction(out, name, traffic, &options.percentiles, resets)?;
         }
     }
     for (unit, buckets) in ["nsec", "usec", "msec"].iter().zip(buckets(stats)) {
@@ -173,12 +174,19 @@ fn job(out: &mut String, one: &Reported<'_>, began: SystemTime) -> std::fmt::Res
 }
 
 #[expect(clippy::cast_precision_loss, reason = "for reading")]
-fn direction(out: &mut String, name: &str, traffic: &Traffic, points: &[u64]) -> std::fmt::Result {
+fn direction(
+    out: &mut String,
+    name: &str,
+    traffic: &Traffic,
+    points: &[u64],
+    resets: Option<u64>,
+) -> std::fmt::Result {
+    let resets = resets.map_or(String::new(), |resets| format!("; {resets} zone resets"));
     let rate_of = |count: u64| per_second(count, traffic.runtime);
     let (binary, decimal) = both(rate_of(traffic.bytes));
     writeln!(
         out,
-        "  {name}: IOPS={}, BW={binary}/s ({decimal}/s)({}B/{}msec)",
+        "  {name}: IOPS={}, BW={binary}/s ({decimal}/s)({}B/{}msec){resets}",
         scaled(rate_of(traffic.ios), 1000.0),
         scaled(traffic.bytes as f64, 1024.0),
         traffic.runtime / 1_000_000

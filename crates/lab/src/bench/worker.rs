@@ -11,7 +11,7 @@ use super::device::JobDevice;
 use blockdev::Completed;
 use nvme::Status;
 use workload::{
-    Actor, Nanos, Next, Request, Verb,
+    Actor, Nanos, Next, Request, Verb, ZoneAction,
     executor::{Executor, Finished},
     fio::{Job, Stats},
 };
@@ -30,6 +30,8 @@ const NAP: Duration = Duration::from_millis(100);
 /// errno of an I/O error, and of contents that are not what they should be: fio's `error`.
 pub(super) const EIO: i32 = 5;
 pub(super) const EILSEQ: i32 = 84;
+/// errno of a job that does not fit what it is to work on.
+const EINVAL: i32 = 22;
 
 /// What the main thread sees of a worker meanwhile.
 #[derive(Debug, Default)]
@@ -353,10 +355,13 @@ impl<'a, D: JobDevice> Worker<'a, D> {
         if !status.is_success() {
             self.first_failure.get_or_insert((request, status));
         }
-        let direction = match request.verb.plain() {
-            Verb::Read => 0,
-            Verb::Write => 1,
-            Verb::Trim => 2,
+        let plan = self.job().plan();
+        let (direction, zone) = match request.verb.plain() {
+            Verb::Read => (0, 0),
+            Verb::Write | Verb::Append => (1, 0),
+            Verb::Trim => (2, 0),
+            // What trims does it by resetting zones.
+            Verb::Zone(_) if plan.options.rw.does[2] => (2, plan.zone_bytes()),
             _ => return,
         };
         // This thread alone writes them.
@@ -365,7 +370,7 @@ impl<'a, D: JobDevice> Worker<'a, D> {
         };
         add(&self.shared.ios[direction], 1);
         let block = u64::from(self.device.block_size());
-        add(&self.shared.bytes[direction], u64::from(request.blocks) * block);
+        add(&self.shared.bytes[direction], zone + u64::from(request.blocks) * block);
     }
 }
 
@@ -377,6 +382,10 @@ pub(crate) fn problems(
     device: &str,
 ) -> (i32, Vec<String>) {
     let (mut error, mut problems) = (0, Vec::new());
+    if let Some(problem) = job.problem() {
+        error = EINVAL;
+        problems.push(problem.to_owned());
+    }
     if let Some((request, status)) = failure {
         error = EIO;
         problems.push(format!("{}: the drive answered: {status}", describe(&request, block_size, device)));
@@ -401,10 +410,22 @@ fn describe(request: &Request, block_size: u32, device: &str) -> String {
         Verb::Trim => "deallocating",
         Verb::Copy { .. } => "copying",
         Verb::WriteZeroes { .. } => "writing zeroes to",
+        Verb::Append => "appending",
+        Verb::Zone(action) => {
+            let what = match action {
+                ZoneAction::Finish => "finishing",
+                ZoneAction::Reset => "resetting",
+            };
+            let offset = request.lba * u64::from(block_size);
+            return format!("{what} the zone at offset {offset} of {device}");
+        }
         Verb::Flush => return format!("flushing {device}"),
     };
     let block = u64::from(block_size);
     let (bytes, offset) = (u64::from(request.blocks) * block, request.lba * block);
+    if request.verb == Verb::Append {
+        return format!("{verb} {bytes} bytes to the zone at offset {offset} of {device}");
+    }
     format!("{verb} {bytes} bytes at offset {offset} of {device}")
 }
 
@@ -521,7 +542,7 @@ mod tests {
     /// The end of a job that loses one of its commands, or all from one on; how many were answered.
     fn ended(text: &str, lost: u32, silent: u32, timeouts: Timeouts, stop: bool) -> (EndedWorker, u32) {
         let jobs = JobFile::parse(text, &|_| None).unwrap().jobs().unwrap();
-        let job = Job::of(&jobs.jobs[0], Space { blocks: 4096, block_bytes: 4096 }, 0, 0, 0).unwrap();
+        let job = Job::of(&jobs.jobs[0], Space::new(4096, 4096), 0, 0, 0).unwrap();
         let (abandoned, heard) = (AtomicBool::new(false), AtomicU32::new(0));
         let mut queue = Answers {
             lost,

@@ -10,7 +10,7 @@ use serde_json::Value;
 use workload::fio::{Jobs, Prompt, Stats};
 
 use super::watch::Watch;
-use crate::bench::{self, EndedJob, json, memory, progress::Goal, text, worker};
+use crate::bench::{self, EndedJob, Place, json, memory, progress::Goal, text, worker};
 
 /// What a load has done.
 #[derive(Clone, Debug, Default)]
@@ -62,7 +62,9 @@ pub(crate) fn play(
     watch: &mut Watch<'_>,
 ) -> Result<LoadResult> {
     let namespaces = bench::namespaces(name, jobs, host, nsid)?;
-    let mut plans = bench::plans(name, jobs, &bench::spaces(&namespaces), seed)?;
+    let places = Place::of(host, &namespaces)?;
+    let mut plans = bench::plans(name, jobs, &bench::spaces(&places), seed)?;
+    bench::zones::check(name, jobs, &plans, &places)?;
     for (_, plan) in &mut plans {
         // The first seed does what `bench` does.
         if plan.options.randseed.is_none() && plan.options.randrepeat {
@@ -74,6 +76,9 @@ pub(crate) fn play(
     let (commands, bytes) = if keeps { (usize::from(u16::MAX), 1 << 30) } else { (0, 1) };
     memory::check(jobs, &plans, commands, bytes)?;
     let mut clones = bench::clones(name, jobs, plans)?;
+    let any_zones = clones.iter().any(|(_, job)| job.plan().zones.is_some());
+    // Reports of zones go over a queue of their own.
+    let mut reports = if any_zones { Some(host.io_queue(1)?) } else { None };
     let mut played = LoadResult::default();
     let mut ended: Vec<EndedJob> = Vec::new();
     let began = SystemTime::now();
@@ -86,8 +91,13 @@ pub(crate) fn play(
         watch.phase(phase, last + 1);
         let mut actors = sim.actors::<Prompt>();
         let (mut indices, mut goals) = (Vec::new(), Vec::new());
-        for (index, job) in clones.extract_if(.., |(index, _)| jobs.jobs[*index].phase == phase) {
-            let namespace = namespaces[index];
+        let mut begins: Vec<_> =
+            clones.extract_if(.., |(index, _)| jobs.jobs[*index].phase == phase).collect();
+        if let Some(queue) = &mut reports {
+            bench::zones::begin(queue, &places, &mut begins)?;
+        }
+        for (index, job) in begins {
+            let namespace = places[index].namespace;
             goals.push((Goal::of(job.plan()), u64::from(namespace.block_size)));
             indices.push(index);
             let job = Prompt::new(job);
@@ -125,8 +135,8 @@ pub(crate) fn play(
             let (error, problems) = worker::problems(
                 job,
                 failure,
-                namespaces[index].block_size,
-                &format!("namespace {}", namespaces[index].nsid),
+                places[index].namespace.block_size,
+                &format!("namespace {}", places[index].namespace.nsid),
             );
             played.problems.extend(problems.iter().map(|problem| format!("job {}: {problem}", spec.name)));
             together.merge(job.stats());

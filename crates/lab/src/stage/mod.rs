@@ -99,7 +99,7 @@ fn job(load: &HostJob, namespace: &Namespace, thread: u32) -> Result<Job> {
     let text = format!("[load]\n{}\n", load.job);
     let file = JobFile::parse(&text, &|_| None).map_err(|e| wrong(&e.problem))?;
     let jobs = file.jobs().map_err(|e| wrong(&e.problem))?;
-    let space = Space { blocks: namespace.blocks, block_bytes: namespace.block_size };
+    let space = Space::new(namespace.blocks, namespace.block_size);
     let mut job = Job::of(&jobs.jobs[0], space, 0, thread, 0).map_err(|e| wrong(&e))?;
     job.keep_responses();
     Ok(job)

@@ -6,6 +6,7 @@ use super::plan::{Plan, Space};
 use super::stats::Stats;
 use super::stream::{Draw, Stream};
 use super::verify::{Mismatch, Verifier};
+use super::zones::{Step, Target, Task, Zones};
 use crate::{Actor, Nanos, Next, Request, Rng, Verb};
 
 /// How far a job is.
@@ -40,6 +41,15 @@ struct Slot {
     /// When its rate wanted it, if it has one.
     due: Option<Nanos>,
     checked: bool,
+    /// What it is to the zones.
+    task: Option<Task>,
+}
+
+impl Slot {
+    #[inline]
+    fn new(draw: Option<Draw>, task: Option<Task>, now: Nanos) -> Self {
+        Self { draw, issued: now, submitted: now, due: None, checked: false, task }
+    }
 }
 
 /// One clone of a job: issues what its options say and counts what becomes of it.
@@ -73,6 +83,10 @@ pub struct Job {
     free: Vec<u32>,
     unsubmitted: Vec<u32>,
     verifier: Option<Verifier>,
+    /// The zones of its region, with `zonemode=zbd`.
+    zones: Option<Zones>,
+    /// Why it cannot do what it should.
+    problem: Option<String>,
     to_verify: u64,
     stopping: bool,
     failed: bool,
@@ -122,6 +136,8 @@ impl Job {
             free: (0..options.iodepth).rev().collect(),
             unsubmitted: Vec::with_capacity(options.iodepth as usize),
             verifier,
+            zones: None,
+            problem: None,
             to_verify: if verify_only { u64::MAX } else { 0 },
             stopping: false,
             failed: false,
@@ -142,6 +158,25 @@ impl Job {
     #[must_use]
     pub fn stats(&self) -> &Stats {
         &self.stats
+    }
+
+    /// Its zones as they are when it begins, or why it cannot use them: before it is asked for anything.
+    pub(super) fn begin_zones(&mut self, zones: Result<Zones, String>) {
+        match zones {
+            Ok(zones) => self.zones = Some(zones),
+            Err(problem) => self.refuse(problem),
+        }
+    }
+
+    fn refuse(&mut self, problem: String) {
+        self.problem.get_or_insert(problem);
+        self.phase = Phase::Done;
+    }
+
+    /// Why it has not done what it should, where that is not the fault of an I/O.
+    #[must_use]
+    pub fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
     }
 
     /// No further requests: what is outstanding ends, nothing is verified.
@@ -308,20 +343,69 @@ impl Job {
             self.pending = Some(direction);
             return Next::At(due.min(self.end()));
         }
-        let Some(draw) = self.source.take(direction, &self.plan) else {
-            self.phase = Phase::Draining;
-            return self.next(now);
+        let (draw, target) = match self.draw(direction, now) {
+            Ok(io) => io,
+            Err(next) => return next,
         };
         self.drawn += 1;
         self.since_pause += 1;
         let paced = self.pace(draw);
-        if direction == Direction::Write {
+        if draw.direction == Direction::Write {
             self.writes += 1;
             let every = |count: u64| count > 0 && self.writes.is_multiple_of(count);
             self.flush_due = every(self.plan.options.fsync) || every(self.plan.options.fdatasync);
         }
-        let checked = direction == Direction::Read && !self.plan.options.rw.does[Direction::Write as usize];
-        self.issue(draw, now, paced.then_some(due), checked)
+        let checked =
+            draw.direction == Direction::Read && !self.plan.options.rw.does[Direction::Write as usize];
+        self.issue(draw, target, now, paced.then_some(due), checked)
+    }
+
+    /// The next I/O in this direction, or what is to be done instead.
+    #[inline]
+    fn draw(&mut self, direction: Direction, now: Nanos) -> Result<(Draw, Target), Next> {
+        if self.plan.zones.is_some() {
+            return self.draw_in_zones(direction, now);
+        }
+        match self.source.take(direction, &self.plan) {
+            Some(draw) => Ok((draw, Target::plain(&draw))),
+            None => {
+                self.phase = Phase::Draining;
+                Err(self.next(now))
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn draw_in_zones(&mut self, direction: Direction, now: Nanos) -> Result<(Draw, Target), Next> {
+        let Some(zones) = &mut self.zones else {
+            self.refuse("the state of its zones is not known".to_owned());
+            return Err(Next::Done);
+        };
+        let left = self.plan.total.saturating_sub(self.source.bytes);
+        match zones.step(direction, &mut self.source.stream, left) {
+            Step::Io(draw, target) => {
+                self.source.count(&draw);
+                Ok((draw, target))
+            }
+            Step::Change(target) => {
+                // Then it is this I/O's turn again.
+                self.pending = Some(direction);
+                Err(self.request(Slot::new(None, target.task, now), target, 0))
+            }
+            Step::Wait => {
+                self.pending = Some(direction);
+                Err(Next::Wait)
+            }
+            Step::End => {
+                let only_reads = self.plan.options.rw.does == [true, false, false];
+                if only_reads && self.source.ios == 0 {
+                    let problem = "nothing is written in the zones of its region: write them first";
+                    self.problem = Some(problem.to_owned());
+                }
+                self.phase = Phase::Draining;
+                Err(self.next(now))
+            }
+        }
     }
 
     /// When the next I/O of this direction may go; whether there is a rate at all.
@@ -355,33 +439,38 @@ impl Job {
     }
 
     #[inline]
-    fn issue(&mut self, draw: Draw, now: Nanos, due: Option<Nanos>, checked: bool) -> Next {
-        let Some(tag) = self.free.pop() else { return Next::Wait };
-        self.slots[tag as usize] = Slot { draw: Some(draw), issued: now, submitted: now, due, checked };
-        self.unsubmitted.push(tag);
-        let outstanding = self.outstanding();
-        self.stats.issue(draw.direction as usize, outstanding);
-        let verb = match draw.direction {
-            Direction::Read => Verb::Read,
-            Direction::Write => Verb::Write,
-            Direction::Trim => Verb::Trim,
+    fn issue(&mut self, draw: Draw, target: Target, now: Nanos, due: Option<Nanos>, checked: bool) -> Next {
+        let blocks = match target.verb {
+            Verb::Zone(_) => 0,
+            _ => u32::try_from(self.plan.blocks(draw.bytes)).unwrap_or(u32::MAX),
         };
-        Next::Submit(Request {
-            tag,
-            verb,
-            namespace: 0,
-            lba: self.plan.blocks(draw.offset),
-            blocks: u32::try_from(self.plan.blocks(draw.bytes)).unwrap_or(u32::MAX),
-        })
+        let slot = Slot { due, checked, ..Slot::new(Some(draw), target.task, now) };
+        let next = self.request(slot, target, blocks);
+        if matches!(next, Next::Submit(_)) {
+            let outstanding = self.outstanding();
+            self.stats.issue(draw.direction as usize, outstanding);
+        }
+        next
     }
 
     fn flush(&mut self, now: Nanos) -> Next {
+        let target = Target { verb: Verb::Flush, at: 0, task: None };
+        let next = self.request(Slot::new(None, None, now), target, 0);
+        if matches!(next, Next::Submit(_)) {
+            let outstanding = self.outstanding();
+            self.stats.issue(3, outstanding);
+        }
+        next
+    }
+
+    /// Asks for something; waits if as much as may be is outstanding.
+    #[inline]
+    fn request(&mut self, slot: Slot, target: Target, blocks: u32) -> Next {
         let Some(tag) = self.free.pop() else { return Next::Wait };
-        self.slots[tag as usize] = Slot { issued: now, submitted: now, ..Slot::default() };
+        self.slots[tag as usize] = slot;
         self.unsubmitted.push(tag);
-        let outstanding = self.outstanding();
-        self.stats.issue(3, outstanding);
-        Next::Submit(Request { tag, verb: Verb::Flush, namespace: 0, lba: 0, blocks: 0 })
+        let lba = self.plan.blocks(target.at);
+        Next::Submit(Request { tag, verb: target.verb, namespace: 0, lba, blocks })
     }
 
     /// The part that the clock was running for has ended.
@@ -438,6 +527,14 @@ impl Job {
             if self.free.is_empty() {
                 return Next::Wait;
             }
+            if self.plan.zones.is_some() {
+                // What is in the zones, in their order.
+                let (most, unit) = (self.plan.options.sizes[Direction::Write as usize].most(), self.unit());
+                match self.zones.as_mut().and_then(|zones| zones.verify(most, unit)) {
+                    Some((draw, target)) => return self.issue(draw, target, now, None, true),
+                    None => break,
+                }
+            }
             self.to_verify -= 1;
             if self.source.is_at_end(&self.plan) {
                 break;
@@ -445,7 +542,8 @@ impl Job {
             let direction = self.source.stream.direction();
             match self.source.take(direction, &self.plan) {
                 Some(draw) if direction == Direction::Write => {
-                    return self.issue(Draw { direction: Direction::Read, ..draw }, now, None, true);
+                    let draw = Draw { direction: Direction::Read, ..draw };
+                    return self.issue(draw, Target::plain(&draw), now, None, true);
                 }
                 Some(_) => {}
                 None => break,
@@ -483,9 +581,14 @@ impl Source {
                 return None;
             }
         }
+        self.count(&draw);
+        Some(draw)
+    }
+
+    #[inline]
+    fn count(&mut self, draw: &Draw) {
         self.bytes += draw.bytes;
         self.ios += 1;
-        Some(draw)
     }
 }
 
@@ -520,6 +623,9 @@ impl Actor for Job {
 
     #[inline]
     fn coming(&self) -> Option<(u16, u64)> {
+        if self.plan.zones.is_some() {
+            return None;
+        }
         self.source.stream.coming().map(|offset| (0, self.plan.blocks(offset)))
     }
 
@@ -527,6 +633,9 @@ impl Actor for Job {
     fn completed(&mut self, now: Nanos, tag: u32, ok: bool) {
         let Some(slot) = self.slots.get(tag as usize).copied() else { return };
         self.free.push(tag);
+        if let Some((zones, task)) = self.zones.as_mut().zip(slot.task).filter(|_| ok) {
+            zones.completed(task, slot.draw);
+        }
         if !ok {
             self.stats.failed += 1;
             self.failed = true;
@@ -540,7 +649,11 @@ impl Actor for Job {
                         self.stats.responded(draw.direction, due, now);
                     }
                 }
-                None => self.stats.flushed(now.saturating_sub(slot.issued)),
+                None => match slot.task {
+                    Some(Task::Clear(_) | Task::Reuse(_)) => self.stats.zone_resets += 1,
+                    Some(Task::Io(_) | Task::Finish(_)) => {}
+                    None => self.stats.flushed(now.saturating_sub(slot.issued)),
+                },
             }
         }
         self.stats.tick(now);
@@ -575,7 +688,7 @@ mod tests {
 
     fn job(text: &str) -> Job {
         let jobs = JobFile::parse(text, &|_| None).and_then(|file| file.jobs()).expect("a job file");
-        Job::of(&jobs.jobs[0], Space { blocks: 1024, block_bytes: 4096 }, 0, 0, 0).expect("a job")
+        Job::of(&jobs.jobs[0], Space::new(1024, 4096), 0, 0, 0).expect("a job")
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub(super) enum OptionSupport {
 }
 
 /// Options with a value.
-pub(super) const VALUES: [&str; 33] = [
+pub(super) const VALUES: [&str; 39] = [
     "rw",
     "rwmixread",
     "rwmixwrite",
@@ -44,6 +44,12 @@ pub(super) const VALUES: [&str; 33] = [
     "verify",
     "verify_interval",
     "verify_pattern",
+    "zonemode",
+    "zonesize",
+    "max_open_zones",
+    "job_max_open_zones",
+    "zone_reset_threshold",
+    "zone_reset_frequency",
     "percentile_list",
     "kb_base",
     "name",
@@ -51,7 +57,7 @@ pub(super) const VALUES: [&str; 33] = [
 ];
 
 /// Options that are on or off.
-pub(super) const FLAGS: [&str; 12] = [
+pub(super) const FLAGS: [&str; 15] = [
     "norandommap",
     "randrepeat",
     "allrandrepeat",
@@ -63,6 +69,9 @@ pub(super) const FLAGS: [&str; 12] = [
     "group_reporting",
     "stonewall",
     "new_group",
+    "read_beyond_wp",
+    "ignore_zone_limits",
+    "zone_append",
     "zero_buffers",
 ];
 
@@ -72,7 +81,7 @@ const NO_LOG: &str = "logs are not written";
 const OWN_WAY: &str = "it is a matter of how fio works inside";
 
 /// Options that change nothing.
-pub(super) const IGNORED: [(&str, &str); 75] = [
+pub(super) const IGNORED: [(&str, &str); 76] = [
     ("description", "it is a comment"),
     ("ioengine", NO_ENGINE),
     ("direct", "there is no page cache on the way"),
@@ -148,10 +157,11 @@ pub(super) const IGNORED: [(&str, &str); 75] = [
     ("fixedbufs", NO_ENGINE),
     ("registerfiles", NO_ENGINE),
     ("verify_dump", "what is wrong is said, not saved"),
+    ("zonecapacity", "the drive says what its zones hold"),
 ];
 
 /// Options of fio that are not done.
-const REFUSED: [&str; 68] = [
+const REFUSED: [&str; 60] = [
     "wait_for",
     "opendir",
     "ba",
@@ -188,16 +198,8 @@ const REFUSED: [&str; 68] = [
     "exec_prerun",
     "exec_postrun",
     "ioscheduler",
-    "zonemode",
-    "zonesize",
-    "zonecapacity",
     "zonerange",
     "zoneskip",
-    "read_beyond_wp",
-    "max_open_zones",
-    "job_max_open_zones",
-    "zone_reset_threshold",
-    "zone_reset_frequency",
     "thinktime_spin",
     "thinktime_blocks_type",
     "thinktime_iotime",
@@ -294,7 +296,7 @@ mod tests {
         ] {
             assert!(unknown(name).starts_with(words), "{}", unknown(name));
         }
-        assert!(refused("verify_async").ends_with("new_group, zero_buffers (docs/bench.md)"));
+        assert!(refused("verify_async").ends_with("zone_append, zero_buffers (docs/bench.md)"));
     }
 
     #[test]

@@ -205,7 +205,7 @@ impl Skew {
                 let mut start = 0;
                 let whole = len * bytes;
                 let cut = zones.iter().map(|(share, end)| {
-                    let end = (end.of(whole) / bytes).clamp(start, len);
+                    let end = (end.of(whole, 0) / bytes).clamp(start, len);
                     let first = std::mem::replace(&mut start, end);
                     (*share, first, end - first)
                 });

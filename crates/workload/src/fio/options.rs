@@ -2,6 +2,7 @@
 
 use super::names::{self, OptionSupport};
 use super::value::{self, Amount, MILLION};
+use super::zone_options::ZoneOptions;
 use crate::Nanos;
 
 /// Direction of an I/O: also the index into everything that exists once for each.
@@ -356,6 +357,7 @@ pub struct Options {
     pub stonewall: bool,
     pub new_group: bool,
     pub zero_buffers: bool,
+    pub zones: ZoneOptions,
     /// The namespace that `filename` names, if it names one.
     pub nsid: Option<u32>,
     /// Percentiles to report, in millionths of a percent, ascending.
@@ -409,6 +411,7 @@ impl Default for Options {
             stonewall: false,
             new_group: false,
             zero_buffers: false,
+            zones: ZoneOptions::default(),
             nsid: None,
             percentiles: PERCENTILES.to_vec(),
             kb_base: 1024,
@@ -465,6 +468,9 @@ impl Options {
             "verify_only" => &mut self.verify_only,
             "group_reporting" => &mut self.group_reporting,
             "stonewall" => &mut self.stonewall,
+            "read_beyond_wp" => &mut self.zones.read_beyond_wp,
+            "ignore_zone_limits" => &mut self.zones.ignore_limits,
+            "zone_append" => &mut self.zones.append,
             "new_group" => &mut self.new_group,
             _ => &mut self.zero_buffers,
         };
@@ -473,6 +479,9 @@ impl Options {
 
     fn set_value(&mut self, name: &str, text: &str) -> Result<(), String> {
         let base = self.kb_base;
+        if self.zones.set(name, text, base)? {
+            return Ok(());
+        }
         let size = |text: &str| value::size(text, base);
         let narrow = |text, most: u32| {
             value::number(text, base, 1, most.into()).map(|n| u32::try_from(n).unwrap_or(most))
@@ -486,12 +495,15 @@ impl Options {
             "bssplit" => self.sizes = value::three(text, &self.sizes, |part| Sizes::split(part, base))?,
             "iodepth" => self.iodepth = narrow(text, 65_535)?,
             "numjobs" => self.numjobs = narrow(text, 1_024)?,
-            "size" => self.size = Some(value::amount(text, base)?).filter(|size| *size != Amount::Bytes(0)),
-            "io_size" => {
-                self.io_size = Some(value::amount(text, base)?).filter(|size| *size != Amount::Bytes(0))
+            "size" => {
+                self.size = Some(value::amount_or_zones(text, base)?).filter(|size| *size != Amount::Bytes(0))
             }
-            "offset" => self.offset = value::amount(text, base)?,
-            "offset_increment" => self.offset_increment = value::amount(text, base)?,
+            "io_size" => {
+                self.io_size =
+                    Some(value::amount_or_zones(text, base)?).filter(|size| *size != Amount::Bytes(0))
+            }
+            "offset" => self.offset = value::amount_or_zones(text, base)?,
+            "offset_increment" => self.offset_increment = value::amount_or_zones(text, base)?,
             "number_ios" => {
                 self.number_ios = match value::number(text, base, 0, u64::MAX)? {
                     0 => u64::MAX,

@@ -10,6 +10,31 @@ pub struct Space {
     pub blocks: u64,
     /// Bytes of a logical block.
     pub block_bytes: u32,
+    /// Its zones, if it has some.
+    pub zones: Option<ZoneGeometry>,
+}
+
+impl Space {
+    /// A namespace without zones.
+    #[must_use]
+    pub const fn new(blocks: u64, block_bytes: u32) -> Self {
+        Self { blocks, block_bytes, zones: None }
+    }
+}
+
+/// What is the same for all zones of a namespace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ZoneGeometry {
+    /// Logical blocks from the start of a zone to that of the next.
+    pub zone_blocks: u64,
+    /// Zones that may be open at once; `None` without limit.
+    pub max_open: Option<u32>,
+    /// Zones that may be active at once; `None` without limit.
+    pub max_active: Option<u32>,
+    /// Logical blocks that one command writes at most.
+    pub write_blocks: u32,
+    /// Logical blocks that one command appends at most.
+    pub append_blocks: u32,
 }
 
 /// Where a job works and how much it does, in bytes.
@@ -25,12 +50,17 @@ pub struct Plan {
     pub total: u64,
     /// Bytes of a logical block.
     pub block_bytes: u64,
+    /// The zones of its namespace, with `zonemode=zbd`.
+    pub zones: Option<ZoneGeometry>,
     /// Seed of everything that is random.
     pub seed: u64,
 }
 
 /// The seed when the job names none.
 const SEED: u64 = 0x7472_616e_6368_6521;
+
+/// Bytes that are remembered of a zone.
+const ZONE_MEMORY: u64 = 64;
 
 /// Bytes that are remembered of an outstanding I/O, here and by who executes it.
 const IO_MEMORY: u64 = 256;
@@ -74,9 +104,12 @@ impl Plan {
                 ));
             }
         }
+        let zones = zones(options, &space)?;
+        let zone = zones.map_or(0, |zones| zones.zone_blocks.saturating_mul(block_bytes));
         let aligned = |amount: super::Amount| match amount {
             super::Amount::Bytes(bytes) => bytes,
-            percent @ super::Amount::Percent(_) => percent.of(device).next_multiple_of(least),
+            zones @ super::Amount::Zones(_) => zones.of(device, zone),
+            percent @ super::Amount::Percent(_) => percent.of(device, zone).next_multiple_of(least),
         };
         let start = u64::from(clone)
             .checked_mul(aligned(options.offset_increment))
@@ -90,8 +123,8 @@ impl Plan {
         }
         let size = match options.size {
             None => device - start,
-            Some(size @ super::Amount::Bytes(_)) => size.of(device),
-            Some(percent) => percent.of(device).min(device - start),
+            Some(percent @ super::Amount::Percent(_)) => percent.of(device, zone).min(device - start),
+            Some(size) => size.of(device, zone),
         };
         if size > device - start {
             return Err(format!(
@@ -99,6 +132,7 @@ impl Plan {
                  offset"
             ));
         }
+        let (start, size) = if zone > 0 { whole_zones(start, size, zone)? } else { (start, size) };
         // A last part that holds no block is not used.
         let most = options.largest_block();
         if size < most {
@@ -111,7 +145,7 @@ impl Plan {
         }
         // What fio 3.33 does: loops are whole passes, and io_size goes on to further ones.
         let passes = size.saturating_mul(options.loops.max(1));
-        let total = match options.io_size.map(|io_size| io_size.of(device)) {
+        let total = match options.io_size.map(|io_size| io_size.of(device, zone)) {
             None => passes,
             Some(io_size) if io_size < size => io_size.saturating_mul(options.loops),
             Some(io_size) => io_size.max(passes),
@@ -128,8 +162,15 @@ impl Plan {
             size,
             total: total.saturating_mul(1 + trimwrite),
             block_bytes,
+            zones,
             seed: seed.wrapping_add(u64::from(thread).wrapping_mul(0x9E37_79B9_7F4A_7C15)),
         })
+    }
+
+    /// Bytes from the start of a zone to that of the next; 0 without zones.
+    #[must_use]
+    pub fn zone_bytes(&self) -> u64 {
+        self.zones.map_or(0, |zones| zones.zone_blocks.saturating_mul(self.block_bytes))
     }
 
     /// How many logical blocks so many bytes are, of which these are a multiple.
@@ -154,12 +195,16 @@ impl Plan {
             }
             false => 0,
         };
-        map.saturating_add(u64::from(self.options.iodepth) * IO_MEMORY)
+        let zones = self.size.checked_div(self.zone_bytes()).unwrap_or(0).saturating_mul(ZONE_MEMORY);
+        map.saturating_add(u64::from(self.options.iodepth) * IO_MEMORY).saturating_add(zones)
     }
 
     /// Whether random places are covered once each.
     pub(super) fn covers(options: &Options) -> bool {
-        options.rw.random && !options.norandommap && options.distribution == Distribution::Random
+        options.rw.random
+            && !options.norandommap
+            && !options.zones.zoned
+            && options.distribution == Distribution::Random
     }
 
     /// Whether that takes a map: with one block size a permutation is enough.
@@ -205,5 +250,81 @@ impl Plan {
             return Err(format!("verify: an interval has at least {} bytes", super::verify::HEADER));
         }
         Ok(unit)
+    }
+}
+
+/// The zones that a job keeps to, if it does.
+///
+/// # Errors
+/// The job and the namespace do not agree on whether there are zones, or an option does not go together with zones.
+fn zones(options: &Options, space: &Space) -> Result<Option<ZoneGeometry>, String> {
+    let wanted = &options.zones;
+    let [_, writes, trims] = options.rw.does;
+    let Some(zones) = space.zones.filter(|_| wanted.zoned) else {
+        let amounts = [Some(options.offset), Some(options.offset_increment), options.size, options.io_size];
+        return match (wanted.zoned, space.zones) {
+            (true, _) => {
+                Err("zonemode=zbd, but the namespace has no zones: leave zonemode out, or run the job on a \
+                              zoned namespace (tranche ns create --zoned)"
+                    .to_owned())
+            }
+            (false, Some(_)) if writes || trims => {
+                Err("the namespace has zones, which are written in order: add zonemode=zbd".to_owned())
+            }
+            _ if amounts.iter().flatten().any(|amount| matches!(amount, super::Amount::Zones(_))) => {
+                Err("a size in zones needs zonemode=zbd".to_owned())
+            }
+            _ => Ok(None),
+        };
+    };
+    let block = u64::from(space.block_bytes.max(1));
+    let size = zones.zone_blocks.saturating_mul(block);
+    if wanted.size != 0 && wanted.size != size {
+        return Err(format!(
+            "zonesize is {} bytes, but the zones of the namespace have {size}: leave it out",
+            wanted.size
+        ));
+    }
+    if writes && trims {
+        return Err(format!(
+            "rw={} does not go with zonemode=zbd: a zone is reset anyway when it is written again",
+            options.rw.name()
+        ));
+    }
+    if options.distribution != Distribution::Random {
+        return Err("with zonemode=zbd random_distribution is random".to_owned());
+    }
+    if wanted.read_beyond_wp && options.verify.is_some() {
+        return Err("read_beyond_wp does not go with verify: nothing was written there".to_owned());
+    }
+    let (what, most) = match wanted.append {
+        true => ("appends", u64::from(zones.append_blocks) * block),
+        false => ("writes", u64::from(zones.write_blocks) * block),
+    };
+    let largest = options.sizes[Direction::Write as usize].most();
+    if writes && largest > most {
+        return Err(format!(
+            "a block size of {largest} bytes is more than the drive {what} in one command, {most} bytes: reduce bs"
+        ));
+    }
+    let limit = zones.max_open.into_iter().chain(zones.max_active).min();
+    if let Some(limit) = limit.filter(|limit| wanted.max_open > *limit && !wanted.ignore_limits) {
+        return Err(format!(
+            "max_open_zones is {}, but the namespace allows {limit} open zones: reduce it, or add ignore_zone_limits=1",
+            wanted.max_open
+        ));
+    }
+    Ok(Some(zones))
+}
+
+/// The zones that lie wholly within a region: first byte and number of bytes.
+fn whole_zones(start: u64, size: u64, zone: u64) -> Result<(u64, u64), String> {
+    let first = start.div_ceil(zone).saturating_mul(zone);
+    let end = (start + size) / zone * zone;
+    match end > first {
+        true => Ok((first, end - first)),
+        false => {
+            Err(format!("{size} bytes from {start} on hold no whole zone of {zone} bytes: size=1z is one"))
+        }
     }
 }

@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn what_goes_and_comes_together_is_counted() {
         let jobs = JobFile::parse("[a]\nrw=write\nsize=64k\niodepth=8\n", &|_| None).unwrap().jobs().unwrap();
-        let space = Space { blocks: 1024, block_bytes: 4096 };
+        let space = Space::new(1024, 4096);
         let mut job = Prompt::new(Job::of(&jobs.jobs[0], space, 0, 0, 0).unwrap());
         let mut outstanding = Vec::new();
         for now in [1, 1000] {

@@ -138,6 +138,8 @@ pub struct Stats {
     pub complete: [u64; CLASSES],
     /// I/Os that were issued, by direction; the last is flushes.
     pub issued: [u64; 4],
+    /// Zones that were reset so that they could be written.
+    pub zone_resets: u64,
     /// I/Os that failed.
     pub failed: u64,
     /// How long it ran, without ramp and start delay.
@@ -248,6 +250,7 @@ impl Stats {
             counts.iter_mut().zip(more).for_each(|(count, more)| *count += more);
         }
         self.issued.iter_mut().zip(other.issued).for_each(|(count, more)| *count += more);
+        self.zone_resets += other.zone_resets;
         self.failed += other.failed;
         if let (Some(kept), Some(more)) = (&mut self.responses, &other.responses) {
             kept.extend(more);

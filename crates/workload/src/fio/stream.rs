@@ -136,6 +136,12 @@ impl Stream {
         }
     }
 
+    /// A block size of this direction that has room; `None` if none has.
+    #[inline]
+    pub(super) fn size(&mut self, direction: Direction, room: u64) -> Option<u64> {
+        fitting(&self.plan.options.sizes[direction as usize], room, &mut self.sizes)
+    }
+
     /// The place of the next I/O in this direction.
     #[inline]
     pub(super) fn place(&mut self, direction: Direction) -> Draw {

@@ -12,17 +12,20 @@ pub enum Amount {
     Bytes(u64),
     /// Percent, 0 to 100.
     Percent(u64),
+    /// Zones of a zoned namespace.
+    Zones(u64),
 }
 
 impl Amount {
-    /// In bytes, when the whole has so many.
+    /// In bytes, when the whole has so many, and each of its zones `zone`: 0 without zones.
     #[must_use]
-    pub fn of(self, whole: u64) -> u64 {
+    pub fn of(self, whole: u64, zone: u64) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes,
             Self::Percent(percent) => {
                 u64::try_from(u128::from(whole) * u128::from(percent) / 100).unwrap_or(whole)
             }
+            Self::Zones(zones) => zones.saturating_mul(zone),
         }
     }
 }
@@ -73,6 +76,16 @@ pub(super) fn amount(text: &str, base: u64) -> Result<Amount, String> {
             Ok(percent @ 0..=100) => Ok(Amount::Percent(percent)),
             _ => Err(format!("{text:?} is no percentage from 0% to 100%")),
         },
+    }
+}
+
+/// A size, a percentage, or a number of zones: `3z`.
+pub(super) fn amount_or_zones(text: &str, base: u64) -> Result<Amount, String> {
+    match text.trim().strip_suffix(['z', 'Z']) {
+        None => amount(text, base),
+        Some(zones) => {
+            zones.parse().map(Amount::Zones).map_err(|_| format!("{text:?} is no number of zones such as 3z"))
+        }
     }
 }
 
@@ -191,7 +204,9 @@ mod tests {
 
     #[test]
     fn others() {
-        assert_eq!(amount("25%", 1024).map(|a| a.of(1000)), Ok(250));
+        assert_eq!(amount("25%", 1024).map(|a| a.of(1000, 0)), Ok(250));
+        assert_eq!(amount_or_zones("3z", 1024).map(|a| a.of(1000, 70)), Ok(210));
+        assert!(amount_or_zones("z", 1024).is_err() && amount("3z", 1024).is_err());
         assert!(amount("101%", 1024).is_err());
         assert_eq!(time("5", 1_000_000_000), Ok(5_000_000_000));
         assert_eq!(time("100ms", 1), Ok(100_000_000));

@@ -54,7 +54,7 @@ impl Entry {
     /// Writes its line.
     ///
     /// # Errors
-    /// Those of the writer.
+    /// Those of the writer. Appends and actions on zones have no line.
     pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
         let verb = match self.verb {
             Verb::Read => "R",
@@ -66,6 +66,9 @@ impl Entry {
             Verb::Flush => "F",
             Verb::Copy { fua: false, .. } => "C",
             Verb::Copy { fua: true, .. } => "CF",
+            Verb::Append | Verb::Zone(_) => {
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, "a recording has no commands of zones"));
+            }
         };
         let Entry { at, nsid, queue, offset, bytes, .. } = self;
         match self.verb {

@@ -7,7 +7,7 @@ use workload::fio::{Job, JobFile, Space};
 use workload::{Actor, Nanos, Next, Request, Verb};
 
 /// Namespace of 64 MiB with blocks of 512 bytes.
-pub const SPACE: Space = Space { blocks: 1 << 17, block_bytes: 512 };
+pub const SPACE: Space = Space::new(1 << 17, 512);
 pub const MIB: u64 = 1 << 20;
 
 /// A job of one section with these lines.
