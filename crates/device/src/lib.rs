@@ -43,6 +43,7 @@ mod lba_status;
 mod log_table;
 mod logs;
 mod lost_blocks;
+mod namespace_table;
 mod namespaces;
 mod persist;
 mod persistent_event_log;
