@@ -54,6 +54,7 @@ fn config(timing: bool, variant: &Variant) -> Config {
         protection: 0,
         attach: Attach::All,
         limits,
+        zones: None,
     };
     config.namespaces = vec![ns; NAMESPACES as usize];
     config

@@ -26,6 +26,7 @@ fn config(spare: &str) -> Config {
         protection: 0,
         attach: device::Attach::All,
         limits: device::Limits::default(),
+        zones: None,
     }];
     config
 }

@@ -4,7 +4,7 @@ pub use crate::config_error::ConfigError;
 use crate::datasheet::DataSheet;
 use crate::lba_format::{LbaFormat, MAX_FORMATS};
 use crate::quota::limits::Limits;
-use ftl::{MediaKind, PAGE, SetConfig};
+use ftl::{MediaKind, PAGE, SetConfig, ZoneLayout};
 use media::Nanos;
 use nvme::Nqn;
 use units::format_size;
@@ -90,6 +90,19 @@ pub struct InitialNamespace {
     pub attach: Attach,
     /// Its quota, as if it had been set and saved.
     pub limits: Limits,
+    /// Its zones, if it is zoned: together as large as `bytes`.
+    pub zones: Option<ZoneLayout>,
+}
+
+impl InitialNamespace {
+    /// Bytes of its set's capacity that it takes.
+    pub(crate) fn needed(&self) -> u64 {
+        let granules = |bytes: u64| bytes.div_ceil(GRANULE_BYTES).saturating_mul(GRANULE_BYTES);
+        match &self.zones {
+            None => granules(self.bytes),
+            Some(zones) => granules(zones.capacity).saturating_mul(zones.zones.into()),
+        }
+    }
 }
 
 /// How the bytes of an NVM Set on flash are given away.
@@ -180,6 +193,7 @@ impl Config {
                 let rule = format!("a multiple of the logical block size, {}, and not 0", ns.format.data);
                 return Err(ConfigError::value(format!("namespace.{}.size", i + 1), ns.bytes, rule));
             }
+            self.check_zones(i, ns)?;
             if let Some(fault) = ns.limits.fault() {
                 let key = format!("namespace.{}.{}", i + 1, fault.key);
                 return Err(ConfigError::value(key, fault.value, fault.rule));
@@ -206,13 +220,51 @@ impl Config {
         }
     }
 
+    /// Whether the `i`th namespace can have its zones.
+    fn check_zones(&self, i: usize, ns: &InitialNamespace) -> Result<(), ConfigError> {
+        let Some(zones) = &ns.zones else { return Ok(()) };
+        let wrong = |key: &str, given: String, rule: &str| {
+            Err(ConfigError::value(format!("namespace.{}.{key}", i + 1), given, rule))
+        };
+        let Some(support) = self.ftl.sets[usize::from(ns.set) - 1].zone_support() else {
+            let rule = format!("NVM Set {} has no zones: give its [[set]] zone = {{}}", ns.set);
+            return wrong("zoned", "true".to_owned(), &rule);
+        };
+        if ns.format.data != PAGE {
+            return wrong("lba", ns.format.to_string(), "blocks of zones have 4096 bytes");
+        }
+        if ns.bytes != zones.bytes() || zones.capacity != support.capacity {
+            let size = format_size(zones.size);
+            let rule = format!("a whole number of zones, which have {size} each on NVM Set {}", ns.set);
+            return wrong("size", format_size(ns.bytes), &rule);
+        }
+        if zones.max_active == 0 || zones.max_active > support.active {
+            let rule =
+                format!("1 to {} zones, as many as NVM Set {} can have active", support.active, ns.set);
+            return wrong("max_active", zones.max_active.to_string(), &rule);
+        }
+        if zones.max_open == 0 || zones.max_open > zones.max_active {
+            let rule = format!("1 to max_active = {}", zones.max_active);
+            return wrong("max_open", zones.max_open.to_string(), &rule);
+        }
+        let same = |other: &&InitialNamespace| other.set == ns.set;
+        let before = self.namespaces[..=i].iter().filter(same).filter_map(|other| other.zones);
+        if before.map(|zones| zones.max_active).sum::<u32>() > support.active {
+            let rule = format!(
+                "NVM Set {} can have {} zones active, for all of its namespaces",
+                ns.set, support.active
+            );
+            return wrong("max_active", zones.max_active.to_string(), &rule);
+        }
+        Ok(())
+    }
+
     /// Whether the namespaces of a new drive fit their NVM Sets.
     fn check_room(&self) -> Result<(), ConfigError> {
         let mut left: Vec<u64> = self.ftl.sets.iter().map(offered_bytes).collect();
         for (i, ns) in self.namespaces.iter().enumerate() {
             let room = &mut left[usize::from(ns.set) - 1];
-            let needed = ns.bytes.div_ceil(GRANULE_BYTES).saturating_mul(GRANULE_BYTES);
-            let Some(rest) = room.checked_sub(needed) else {
+            let Some(rest) = room.checked_sub(ns.needed()) else {
                 let rule =
                     format!("NVM Set {} has {} left, given in steps of 1MiB", ns.set, format_size(*room));
                 return Err(ConfigError::value(
@@ -238,7 +290,7 @@ impl Config {
                 set,
                 raw: properties.raw_pages * u64::from(PAGE),
                 offered: offered_bytes(config),
-                allocated: own.map(|ns| ns.bytes.next_multiple_of(GRANULE_BYTES)).sum(),
+                allocated: own.map(InitialNamespace::needed).sum(),
             })
         })
     }

@@ -65,6 +65,44 @@ fn the_same_seed_is_the_same_run() {
 }
 
 #[test]
+fn jobs_on_zones_run_in_virtual_time() {
+    let load = JobDirectory::new(
+        "[global]\nzonemode=zbd\nbs=32k\niodepth=16\nsize=4z\n[write]\nrw=write\n[append]\nstonewall\noffset=4z\nrw=write\nzone_append=1\n\
+         [random]\nstonewall\nrw=randwrite\nmax_open_zones=3\nio_size=64m\nzone_reset_threshold=0.5\nzone_reset_frequency=0.05\n",
+    );
+    let drive = include_str!("../../../tests/small_drive.toml");
+    let (head, _) = drive.split_once("[[namespace]]").unwrap();
+    assert!(head.contains("media = \"nand\""));
+    let nand = head.replacen("rated_cycles", "zone = { active = 6 }\nrated_cycles", 1);
+    let toml =
+        format!("{nand}[[namespace]]\nsize = \"32MiB\"\n[[namespace]]\nzoned = true\nsize = \"rest\"\n");
+    std::fs::write(load.dir.path().join("zoned.toml"), toml).unwrap();
+    let args = ["--drive", "zoned.toml", "--nsid", "2"];
+    let report = load.json(&args);
+    let jobs = report["jobs"].as_array().unwrap();
+    let number = |job: usize, key: &str| jobs[job]["write"][key].as_f64().unwrap();
+    assert_eq!(number(0, "io_bytes"), number(1, "io_bytes"));
+    let resets = |job: usize| jobs[job]["zone_resets"].as_u64().unwrap();
+    assert_eq!((resets(0), resets(1), number(2, "io_bytes")), (0, 0, f64::from(64 << 20)));
+    assert!(resets(2) > 20, "{}", resets(2));
+    let sim = &report["simulation"];
+    assert_eq!(sim["problem"], Value::Null);
+    // Nothing moves what is in zones.
+    assert!(sim["write_amplification"].as_f64().unwrap() < 1.1, "{}", sim["write_amplification"]);
+    assert_eq!(load.json(&args)["simulation"]["digest"], sim["digest"]);
+    // With contents, a job verifies.
+    std::fs::write(
+        load.dir.path().join("job.fio"),
+        "[v]\nzonemode=zbd\nrw=randwrite\nbs=16k\niodepth=8\nsize=4z\nverify=crc32c\nzone_append=1\n",
+    )
+    .unwrap();
+    let verified = load.json(&[&args[..], &["--contents", "memory"]].concat());
+    assert_eq!(verified["jobs"][0]["read"]["io_bytes"], verified["jobs"][0]["write"]["io_bytes"]);
+    let error = load.error(&["--drive", "zoned.toml", "--nsid", "1", "--contents", "memory"]);
+    assert!(error.contains("zonemode=zbd, but the namespace has no zones"), "{error}");
+}
+
+#[test]
 fn reports_are_fios_and_the_drives() {
     let load = JobDirectory::new(RANDOM);
     let report = load.json(&["--precondition", "fill"]);

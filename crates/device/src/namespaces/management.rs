@@ -208,7 +208,11 @@ pub(crate) fn create_initial(core: &mut Core) -> Result<(), ConfigError> {
         let format = core.config.lba_formats.iter().position(|f| *f == initial.format).unwrap_or(0);
         let bytes = initial.bytes.next_multiple_of(ftl::PAGE.into());
         // The check of the configuration has found that there is room.
-        let volume = core.ftl.create(set, bytes, &mut NoContents).map_err(|fault| {
+        let volume = match initial.zones {
+            None => core.ftl.create(set, bytes, &mut NoContents),
+            Some(zones) => core.ftl.create_zoned(set, zones, &mut NoContents),
+        };
+        let volume = volume.map_err(|fault| {
             let size = units::format_size(initial.bytes);
             ConfigError::value(format!("namespace.{}.size", i + 1), size, fault.to_string())
         })?;
@@ -218,6 +222,7 @@ pub(crate) fn create_initial(core: &mut Core) -> Result<(), ConfigError> {
         namespace.storage_mask = u64::MAX;
         namespace.set_format(format as u8, initial.format);
         namespace.quota = Quotas::new(initial.limits);
+        namespace.zones = initial.zones;
         if core.is_placing(set) {
             // An initial namespace may use every handle.
             namespace.handles = (0..core.ftl.handles(set) as u8).collect();

@@ -59,7 +59,15 @@ pub fn small(changes: &[(&str, &str)]) -> Config {
 /// A plain namespace that a new drive has, attached for all.
 pub fn initial(set: u16, bytes: u64) -> InitialNamespace {
     let format = LbaFormat::plain(4096);
-    InitialNamespace { set, bytes, format, protection: 0, attach: Attach::All, limits: Limits::default() }
+    InitialNamespace {
+        set,
+        bytes,
+        format,
+        protection: 0,
+        attach: Attach::All,
+        limits: Limits::default(),
+        zones: None,
+    }
 }
 
 /// A slot: references, page, and what lies beside it.

@@ -1,6 +1,6 @@
 //! How zones lie in a volume.
 
-use crate::config::{GRANULE_PAGES, PAGE};
+use crate::config::{GRANULE_PAGES, PAGE, SetConfig};
 use serde::{Deserialize, Serialize};
 
 /// The zones of a volume.
@@ -55,6 +55,17 @@ pub struct ZoneSupport {
     pub capacity: u64,
     /// Zones that can still be promised to be active at a time.
     pub active: u32,
+}
+
+impl SetConfig {
+    /// What zones a new set can have; `None` if the set has no zones.
+    pub fn zone_support(&self) -> Option<ZoneSupport> {
+        let SetConfig::Nand { nand, zones, .. } = self else { return None };
+        let geo = &nand.geometry;
+        let dies = if zones.dies == 0 { geo.dies } else { zones.dies };
+        let pages = u64::from(dies) * u64::from(geo.units_per_block) * u64::from(geo.unit_pages);
+        (zones.active > 0).then(|| ZoneSupport { capacity: pages * u64::from(PAGE), active: zones.active })
+    }
 }
 
 #[cfg(test)]
