@@ -147,6 +147,12 @@ impl Flash {
         }
     }
 
+    /// Whether a die takes no program now, and an event will tell when it does.
+    #[inline]
+    pub fn waits(&self, die: u32) -> bool {
+        self.dies[die as usize].waits()
+    }
+
     /// The event for a die has come.
     #[inline]
     pub fn is_due(&mut self, die: u32) {

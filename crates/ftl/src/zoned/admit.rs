@@ -61,6 +61,7 @@ impl Zones {
                 }
             }
         }
+        self.waiting_zones += u32::from(self.zone(id).waiting == 0);
         self.zone_mut(id).waiting += 1;
         self.waiting.push_back(Waiting { zone: id, write });
         self.pump(now, mapped, cx);
@@ -117,12 +118,16 @@ impl Zones {
 
     /// Admits what waits, as far as there is room: each zone's writes in their order. Whether anything was admitted.
     pub(super) fn admit_waiting<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) -> bool {
+        // Nothing has become free since it was tried last.
+        if !std::mem::take(&mut self.freed) && !self.lacks_slots {
+            return false;
+        }
         let mut any = false;
         let mut i = 0;
         // Zones whose writes must wait: those behind wait, too.
         let mut stuck = std::mem::take(&mut self.stuck);
         stuck.clear();
-        while i < self.waiting.len() {
+        while i < self.waiting.len() && stuck.len() < self.waiting_zones as usize && !self.is_full() {
             let zone = self.waiting[i].zone;
             if stuck.contains(&zone) {
                 i += 1;
@@ -144,6 +149,7 @@ impl Zones {
                 Ok(true) => {
                     self.waiting.remove(i);
                     self.zone_mut(zone).waiting -= 1;
+                    self.waiting_zones -= u32::from(self.zone(zone).waiting == 0);
                     if let Some(window) = self.zone(zone).window {
                         // The last unit of a zone may be less than a whole one.
                         self.make_ready(window);
@@ -174,6 +180,7 @@ impl Zones {
         let Some(index) = self.zone(id).window else { return false };
         let window = &mut self.windows[usize::from(index)];
         window.waiters.push_back((io, pages));
+        self.unsettled = true;
         true
     }
 
@@ -197,6 +204,7 @@ impl Zones {
             }
             false
         });
+        self.waiting_zones -= u32::from(self.zone(id).waiting > 0);
         self.zone_mut(id).waiting = 0;
         self.take_back(id);
     }
@@ -305,6 +313,12 @@ impl Zones {
         cx.storage.record(Record::Buffer { set: volume.set.0, spare });
     }
 
+    /// Whether no window takes a page: nothing is left, and nothing is claimed.
+    #[inline]
+    fn is_full(&self) -> bool {
+        self.claims == 0 && self.used >= self.config.buffer_pages
+    }
+
     /// Whether a window takes so many more pages: of its own claim, and of what nobody has claimed.
     #[inline]
     fn has_room(&self, index: u16, pages: u32) -> bool {
@@ -339,6 +353,7 @@ impl Zones {
 
     /// Gives a window back: all of it is on flash or given up.
     pub(super) fn free_window(&mut self, index: u16) {
+        self.freed = true;
         let window = &mut self.windows[usize::from(index)];
         self.used -= window.charged;
         self.claims -= self.striping.unit_pages.saturating_sub(window.charged);
@@ -347,6 +362,7 @@ impl Zones {
             self.zone_mut(id).window = None;
         }
         self.ready.retain(|&ready| ready != index);
+        self.blocked.retain(|&(blocked, _)| blocked != index);
         self.free_windows.push(index);
     }
 
@@ -355,6 +371,7 @@ impl Zones {
         let unit_pages = self.striping.unit_pages;
         let window = &mut self.windows[usize::from(index)];
         window.charged -= 1;
+        self.freed = true;
         self.used -= 1;
         if window.charged < unit_pages {
             self.claims += 1;

@@ -91,6 +91,12 @@ pub(crate) struct Zones {
     used: u32,
     claims: u32,
     waiting: VecDeque<Waiting>,
+    /// Zones of which writes wait.
+    waiting_zones: u32,
+    /// Whether pages have become free since it was tried last to admit what waits.
+    freed: bool,
+    /// Whether a window may have strays that had no room, or commands that wait for its pages.
+    unsettled: bool,
     /// Reused: see [`admit_waiting`](Zones::admit_waiting).
     stuck: Vec<ZoneId>,
     /// Flushes, and how many windows each still waits for.
@@ -99,8 +105,9 @@ pub(crate) struct Zones {
     spares: Vec<Spare>,
     /// What waits first does so for a slot, and no event will tell when there is one.
     lacks_slots: bool,
-    /// Windows with a unit to send.
+    /// Windows with a unit to send; those whose next unit waits for a die are in `blocked`, with the die.
     ready: VecDeque<u16>,
+    blocked: Vec<(u16, u32)>,
     ops: Vec<ZoneOp>,
     free_ops: Vec<u32>,
     erasing: Vec<Erasing>,
@@ -127,11 +134,15 @@ impl Zones {
             used: 0,
             claims: 0,
             waiting: VecDeque::new(),
+            waiting_zones: 0,
+            freed: false,
+            unsettled: false,
             stuck: Vec::new(),
             flushes: Vec::new(),
             spares: Vec::new(),
             lacks_slots: false,
             ready: VecDeque::new(),
+            blocked: Vec::new(),
             ops: vec![NO_OP; ops as usize],
             free_ops: (0..ops).rev().collect(),
             erasing: Vec::new(),
@@ -249,6 +260,7 @@ impl Zones {
     #[inline]
     pub fn retry<S: Storage>(&mut self, now: Nanos, mapped: &mut PageMappedSet, cx: &mut SetContext<'_, S>) {
         if std::mem::take(&mut self.lacks_slots) {
+            self.freed = true;
             self.pump(now, mapped, cx);
         }
     }
@@ -299,7 +311,7 @@ impl Zones {
             self.used,
             self.claims,
             self.waiting.len(),
-            self.ready.len(),
+            self.ready.len() + self.blocked.len(),
             self.ops.len() - self.free_ops.len(),
             self.erasing.len(),
             self.plots.superblocks(),

@@ -12,6 +12,15 @@ use crate::storage::{Io, Storage};
 use crate::zone::ZoneState;
 use media::{LogicalPage, Medium, Nanos, Spare};
 
+/// What became of an attempt to send a unit.
+enum Attempt {
+    Sent,
+    /// Something is missing: a superblock, for instance.
+    Waits,
+    /// The die has no room.
+    WaitsFor(u32),
+}
+
 impl Zones {
     /// Whether a window has a unit to send: a full one, or the last of a zone that takes no more.
     pub(super) fn has_unit(&self, index: u16) -> bool {
@@ -30,47 +39,69 @@ impl Zones {
     ) -> bool {
         let mut any = false;
         self.wants_superblock = false;
+        let ready = &mut self.ready;
+        self.blocked.retain(|&(index, die)| {
+            let waits = mapped.flash().waits(die);
+            if !waits {
+                ready.push_back(index);
+            }
+            waits
+        });
         for _ in 0..self.ready.len() {
             let Some(index) = self.ready.pop_front() else { break };
             self.windows[usize::from(index)].ready = false;
-            while self.has_unit(index) && self.send_unit(now, index, mapped, cx) {
-                any = true;
+            loop {
+                if !self.has_unit(index) {
+                    break;
+                }
+                match self.send_unit(now, index, mapped, cx) {
+                    Attempt::Sent => any = true,
+                    Attempt::Waits => {
+                        self.make_ready(index);
+                        break;
+                    }
+                    Attempt::WaitsFor(die) => {
+                        self.windows[usize::from(index)].ready = true;
+                        self.blocked.push((index, die));
+                        break;
+                    }
+                }
             }
-            self.make_ready(index);
         }
         any
     }
 
-    /// Sends the next unit of a window; whether it was sent.
+    /// Sends the next unit of a window.
     fn send_unit<S: Storage>(
         &mut self,
         now: Nanos,
         index: u16,
         mapped: &mut PageMappedSet,
         cx: &mut SetContext<'_, S>,
-    ) -> bool {
-        let Some(id) = self.windows[usize::from(index)].zone else { return false };
-        let Some(plot) = self.plot_of(id, mapped, cx) else { return false };
+    ) -> Attempt {
+        let Some(id) = self.windows[usize::from(index)].zone else { return Attempt::Waits };
+        let Some(plot) = self.plot_of(id, mapped, cx) else { return Attempt::Waits };
         let number = self.windows[usize::from(index)].next_unit();
         let (unit, die) = self.striping.unit(plot, number);
         loop {
             match mapped.flash().offer(unit, die) {
                 Offer::Now => break,
-                Offer::Busy => return false,
+                Offer::Busy => return Attempt::WaitsFor(die),
                 Offer::Ask => {
                     if !mapped.land_ended(now, die, cx) {
-                        return false;
+                        return Attempt::WaitsFor(die);
                     }
                 }
                 Offer::Never => {
                     self.windows[usize::from(index)].sent.push_back(Sent::Stray);
                     self.windows[usize::from(index)].strays += 1;
+                    self.unsettled = true;
                     self.settle(now, index, mapped, cx);
-                    return true;
+                    return Attempt::Sent;
                 }
             }
         }
-        let Some(op) = self.free_ops.pop() else { return false };
+        let Some(op) = self.free_ops.pop() else { return Attempt::Waits };
         self.ops[op as usize] = ZoneOp { window: index, unit: number };
         self.fill_spares(id, index, number, cx);
         self.windows[usize::from(index)].sent.push_back(Sent::Programming);
@@ -79,7 +110,7 @@ impl Zones {
         if mapped.flash_mut().program(now, target, order, &self.spares, cx.events) {
             mapped.land_ended(now, die, cx);
         }
-        true
+        Attempt::Sent
     }
 
     /// Where a zone lies; it is bound now if it was not.
@@ -144,10 +175,15 @@ impl Zones {
             any = true;
         }
         // A host that waits for what is not a whole unit, or for strays that had no room.
+        if !std::mem::take(&mut self.unsettled) {
+            return any;
+        }
         for index in 0..self.windows.len() as u16 {
             let window = &self.windows[usize::from(index)];
             if window.strays > 0 || !window.waiters.is_empty() {
                 any |= self.settle(now, index, mapped, cx);
+                let window = &self.windows[usize::from(index)];
+                self.unsettled |= window.strays > 0 || !window.waiters.is_empty();
             }
         }
         any
@@ -174,6 +210,7 @@ impl Zones {
         if ended.failed {
             window.sent[at] = Sent::Stray;
             window.strays += 1;
+            self.unsettled = true;
             if self.durable {
                 let first = at * self.striping.unit_pages as usize;
                 let pages = window.pages.iter().skip(first).take(self.striping.unit_pages as usize);

@@ -57,9 +57,11 @@ impl Zones {
         self.free_windows.clear();
         (self.used, self.claims) = (0, 0);
         self.waiting.clear();
+        (self.waiting_zones, self.freed, self.unsettled) = (0, true, true);
         self.flushes.clear();
         self.lacks_slots = false;
         self.ready.clear();
+        self.blocked.clear();
         self.ops.fill(NO_OP);
         self.free_ops = (0..self.ops.len() as u32).rev().collect();
         self.erasing.clear();
@@ -177,6 +179,7 @@ impl Zones {
                 } else if full && behind && (never || unit < consumed) {
                     window.sent.push_back(Sent::Stray);
                     window.strays += 1;
+                    self.unsettled = true;
                 }
             }
             unit += 1;
