@@ -303,6 +303,12 @@ fn the_script_of_the_page_about_zones_runs() {
     let output = Command::new("sh").args(["-c", script]).env("PATH", path).output().unwrap();
     let said = text(&output.stdout);
     assert!(output.status.success(), "{said}{}", text(&output.stderr));
+    // The job file is the one of the repository, without its remark.
+    let job = page.split_once("```ini\n").and_then(|(_, rest)| rest.split_once("```\n")).unwrap().0;
+    assert!(include_str!("../../../jobs/zones.fio").ends_with(job), "{job}");
+    let toml = page.split_once("```toml\n").and_then(|(_, rest)| rest.split_once("```\n")).unwrap().0;
+    let drive = run::Config::from_toml(toml).unwrap();
+    assert!(drive.namespaces[0].zones.is_some());
     // The table that the page shows is what the script printed.
     let shown = page.split_once("```text\n").and_then(|(_, rest)| rest.split_once("```\n")).unwrap().0;
     assert!(said.contains(shown), "{said}");
