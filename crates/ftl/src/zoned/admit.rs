@@ -51,7 +51,7 @@ impl Zones {
             match self.admit(id, &mut write, cx) {
                 Ok(true) => {
                     let waits = write.durable && !self.protected && self.wait(id, write.io);
-                    self.pump(now, mapped, cx);
+                    self.pump_if_due(now, mapped, cx);
                     return if waits { Answer::Later } else { Answer::At(write.at.max(now)) };
                 }
                 Ok(false) => {}
@@ -64,7 +64,7 @@ impl Zones {
         self.waiting_zones += u32::from(self.zone(id).waiting == 0);
         self.zone_mut(id).waiting += 1;
         self.waiting.push_back(Waiting { zone: id, write });
-        self.pump(now, mapped, cx);
+        self.pump_if_due(now, mapped, cx);
         Answer::Later
     }
 

@@ -256,6 +256,20 @@ impl Zones {
         }
     }
 
+    /// The same, unless a write has changed nothing that could be done.
+    #[inline]
+    fn pump_if_due<S: Storage>(
+        &mut self,
+        now: Nanos,
+        mapped: &mut PageMappedSet,
+        cx: &mut SetContext<'_, S>,
+    ) {
+        let nothing = self.ready.is_empty() && !(self.unsettled | self.freed | self.lacks_slots);
+        if !nothing {
+            self.pump(now, mapped, cx);
+        }
+    }
+
     /// Tries again what waits for slots.
     #[inline]
     pub fn retry<S: Storage>(&mut self, now: Nanos, mapped: &mut PageMappedSet, cx: &mut SetContext<'_, S>) {
