@@ -423,9 +423,9 @@ impl<Q: Queue> IoQueue<Q> {
         Ok(appended_lba(&done.completion))
     }
 
-    /// Appends whole blocks to the zone that begins at `zslba`, with as many commands as it takes, as many at once as the queue takes. The
-    /// result has the LBA of the first block of each piece of [`Zoned::append_blocks`], in the order of the data: the drive carries the
-    /// commands out in any order. With `fua` the blocks are durable when this returns.
+    /// Appends whole blocks to the zone that begins at `zslba`, with as many commands as it takes, as many at once as the queue takes. A
+    /// command takes `limits.append` blocks of the namespace. The result has the LBA of the first block of each, in the order of the data: the
+    /// drive carries the commands out in any order. With `fua` the blocks are durable when this returns.
     ///
     /// # Errors
     /// The length is not one of whole blocks; a command failed (others may have been carried out); the transport is broken.
@@ -435,7 +435,7 @@ impl<Q: Queue> IoQueue<Q> {
         if !data.len().is_multiple_of(block.max(1)) {
             return Err(Error::Usage(format!("{}: no whole number of blocks of {block} bytes", what())));
         }
-        let mut pieces = data.chunks(ns.append_blocks as usize * block).enumerate().peekable();
+        let mut pieces = data.chunks(ns.namespace.limits.append as usize * block).enumerate().peekable();
         let mut waiting: Vec<(Tag, usize)> = Vec::new();
         let mut lbas = vec![0; pieces.len()];
         let mut failed = None;

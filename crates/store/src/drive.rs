@@ -121,7 +121,7 @@ impl<Q: Queue> ZoneDevice for NamespaceZones<Q> {
             zone_blocks: self.zoned.zone_blocks,
             zones: u32::try_from(self.zoned.zones()).unwrap_or(u32::MAX),
             open: limits.into_iter().flatten().min().unwrap_or(OPEN_WITHOUT_LIMIT),
-            append_blocks: self.zoned.append_blocks.into(),
+            append_blocks: self.zoned.namespace.limits.append.into(),
         }
     }
 
@@ -140,7 +140,7 @@ impl<Q: Queue> ZoneDevice for NamespaceZones<Q> {
 
     fn append(&self, zone: u32, data: &[u8], durable: bool) -> Result<Vec<Run>, DeviceError> {
         let block = self.zoned.namespace.block_size as usize;
-        let piece = self.zoned.append_blocks as usize * block;
+        let piece = self.zoned.namespace.limits.append as usize * block;
         let lbas = self.with(|queue| queue.append_all(&self.zoned, self.start(zone), data, durable));
         let lbas = lbas.map_err(|error| of_zone(zone, &error))?;
         let pieces = data.chunks(piece).map(|piece| (piece.len() / block) as u64);

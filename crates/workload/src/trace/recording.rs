@@ -67,7 +67,10 @@ impl Entry {
             Verb::Copy { fua: false, .. } => "C",
             Verb::Copy { fua: true, .. } => "CF",
             Verb::Append | Verb::Zone(_) => {
-                return Err(io::Error::new(io::ErrorKind::InvalidInput, "a recording has no commands of zones"));
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    "a recording has no commands of zones",
+                ));
             }
         };
         let Entry { at, nsid, queue, offset, bytes, .. } = self;
